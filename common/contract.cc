@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/contract.h"
+
+#include <fmt/format.h>
+
+#include <set>
+
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+constexpr std::string_view kVersion = "bellows/1";
+
+bool is_plain(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+         std::string_view("_.:,/@+-").find(c) != std::string_view::npos;
+}
+
+std::string encode(std::string_view value) {
+  std::string out;
+  for (char c : value) {
+    if (is_plain(c))
+      out += c;
+    else
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return out;
+}
+
+int hex_digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'A' && c <= 'F') return c - 'A' + 10;
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return -1;
+}
+
+Error bad_contract(std::string_view why) {
+  return Error{ErrorKind::invalid, fmt::format("job contract: {}", why)};
+}
+
+Result<std::string> decode(std::string_view value) {
+  std::string out;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    if (is_plain(value[i])) {
+      out += value[i];
+      continue;
+    }
+    if (value[i] != '%' || i + 2 >= value.size())
+      return bad_contract("a value has a character that is not percent-encoded");
+    const int high = hex_digit(value[i + 1]);
+    const int low = hex_digit(value[i + 2]);
+    // A NUL or a line feed would end the value early in whatever C string it reaches.
+    if (high < 0 || low < 0 || (high * 16 + low) < 0x20)
+      return bad_contract("a value has a bad percent sequence");
+    out += static_cast<char>(high * 16 + low);
+    i += 2;
+  }
+  return out;
+}
+
+bool is_key(std::string_view key) {
+  if (key.empty()) return false;
+  for (char c : key)
+    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')) return false;
+  return true;
+}
+
+Status take(Contract& contract, std::string_view key, std::string value) {
+  if (key == "tenant") {
+    contract.tenant = std::move(value);
+  } else if (key == "framework") {
+    const auto colon = value.find(':');
+    contract.framework = value.substr(0, colon);
+    if (colon != std::string::npos) contract.framework_version = value.substr(colon + 1);
+  } else if (key == "gpus") {
+    auto range = GpusRange::parse(value);
+    if (!range) return range.error();
+    contract.gpus = *std::move(range);
+  } else if (key == "ckpt") {
+    contract.checkpoint_dir = std::move(value);
+  } else {
+    contract.extra.emplace_back(key, std::move(value));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Contract> Contract::parse(std::string_view line) {
+  if (line.size() > kMostBytes) return bad_contract("longer than 4096 bytes");
+  line = trim(line);
+  const auto words = split(line, ' ');
+  if (words[0] != kVersion)
+    return bad_contract(fmt::format("it starts with \"{}\", this version of Bellows reads \"{}\"",
+                                    words[0].substr(0, 32), kVersion));
+  Contract contract;
+  std::set<std::string_view> seen;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const auto equals = words[i].find('=');
+    const std::string_view key = words[i].substr(0, equals);
+    if (equals == std::string_view::npos || !is_key(key))
+      return bad_contract(fmt::format("\"{}\" is not key=value", words[i].substr(0, 32)));
+    if (!seen.insert(key).second) return bad_contract(fmt::format("{} stands twice", key));
+    auto value = decode(words[i].substr(equals + 1));
+    if (!value) return value.error();
+    if (auto status = take(contract, key, *std::move(value)); !status.ok()) return status.error();
+  }
+  if (!seen.contains("tenant") || !seen.contains("gpus"))
+    return bad_contract("tenant and gpus must stand in it");
+  return contract;
+}
+
+std::string Contract::to_string() const {
+  std::string line = fmt::format("{} tenant={}", kVersion, encode(tenant));
+  if (!framework.empty()) {
+    line += fmt::format(" framework={}", encode(framework));
+    if (!framework_version.empty()) line += ":" + encode(framework_version);
+  }
+  line += fmt::format(" gpus={}", gpus.to_string());
+  if (!checkpoint_dir.empty()) line += fmt::format(" ckpt={}", encode(checkpoint_dir));
+  for (const auto& [key, value] : extra) line += fmt::format(" {}={}", key, encode(value));
+  return line;
+}
+
+Result<std::string> expand_path(std::string_view pattern, std::string_view user,
+                                std::string_view account, std::string_view job_id) {
+  std::string path;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] != '%') {
+      path += pattern[i];
+      continue;
+    }
+    const char c = ++i < pattern.size() ? pattern[i] : '\0';
+    switch (c) {
+      case 'u':
+        path += user;
+        break;
+      case 'a':
+        path += account;
+        break;
+      case 'j':
+        path += job_id;
+        break;
+      case '%':
+        path += '%';
+        break;
+      default:
+        return Error{ErrorKind::invalid,
+                     fmt::format("path \"{}\": only %u, %a, %j and %% may stand after %", pattern)};
+    }
+  }
+  return path;
+}
+
+}  // namespace bellows

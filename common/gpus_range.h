@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace bellows {
+
+/// The sizes, in GPUs, among which an elastic job may move: a non-empty ascending set.
+///
+/// Spellings: `N`, `MIN-MAX`, `MIN-MAX:STEP` (MIN, MIN+STEP, ... up to MAX) and `A,B,C`.
+/// A value: compares and copies.
+class GpusRange {
+ public:
+  static constexpr std::uint32_t kMost = 4096;
+
+  /// invalid: says which part of the text is wrong and gives the accepted forms.
+  static Result<GpusRange> parse(std::string_view text);
+  /// Only sizes from `first` to `last`, both within 1..kMost and first <= last.
+  static GpusRange between(std::uint32_t first, std::uint32_t last, std::uint32_t step = 1);
+
+  std::uint32_t min() const { return sizes_.front(); }
+  std::uint32_t max() const { return sizes_.back(); }
+  bool contains(std::uint32_t size) const;
+  const std::vector<std::uint32_t>& sizes() const { return sizes_; }
+  /// The largest size that is at most `size`, or min() when all are larger.
+  std::uint32_t clamp(std::uint32_t size) const;
+  /// The shortest spelling; parse(to_string()) gives an equal range.
+  std::string to_string() const;
+
+  bool operator==(const GpusRange&) const = default;
+
+ private:
+  explicit GpusRange(std::vector<std::uint32_t> sizes) : sizes_(std::move(sizes)) {}
+  std::vector<std::uint32_t> sizes_;
+};
+
+}  // namespace bellows

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace bellows {
+
+/// Splits at every `separator`; an empty text gives one empty piece.
+std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// ASCII only, as Slurm does for account names.
+std::string to_lower(std::string_view text);
+
+std::string_view trim(std::string_view text);
+
+/// Decimal digits only: no sign, no spaces, no overflow; nothing otherwise.
+std::optional<std::uint64_t> parse_uint(std::string_view text);
+
+/// The candidate within edit distance 3 (and less than half the word's length) nearest to `word`,
+/// or "".
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+}  // namespace bellows
