@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
+# For the checks of the sources in tests/static: file lists and TAP points.
+# The caller sets: top (source directory).
+
+points=0
+
+# Source files of this tree, relative to it: sources FIND-EXPRESSION...
+sources() {
+  (cd "$top" && find . \( -name .git -o -name 'build*' -o -name autom4te.cache \) -prune -o \
+    -type f \( "$@" \) -print) | sed 's,^\./,,' | sort
+}
+
+# Prints a point; the lines on standard input say what is wrong: point NAME < complaints
+point() {
+  local said
+  said=$(cat)
+  points=$((points + 1))
+  if [ -z "$said" ]; then
+    printf 'ok %d - %s\n' "$points" "$1"
+  else
+    printf 'not ok %d - %s\n' "$points" "$1"
+    head -n 60 <<< "$said" | sed 's/^/# /'
+  fi
+}
+
+finish() {
+  printf '1..%d\n' "$points"
+}

@@ -1,0 +1,16 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Every shell script passes shellcheck.
+top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
+# shellcheck source=tests/lib/static.sh
+. "$top/tests/lib/static.sh"
+cd "$top" || exit 1
+
+while read -r file; do
+  case $file in
+    *.sh) ;;
+    *) head -c 60 "$file" | head -n 1 | grep -qaE '^#!.*[/ ](ba|da)?sh( |$)' || continue ;;
+  esac
+  shellcheck -x "$file" 2>&1 | point "shellcheck $file"
+done < <(sources -name '*')
+finish
