@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034,SC2154
+# The commands that the user types.
+
+check_machine() {
+  local program missing=()
+  for program in ip unshare nsenter setpriv pivot_root munged slurmctld slurmd sinfo; do
+    command -v "$program" >/dev/null || missing+=("$program")
+  done
+  if ((accounting)); then
+    for program in slurmdbd mariadbd mariadb-install-db sacctmgr; do
+      command -v "$program" >/dev/null || missing+=("$program")
+    done
+  fi
+  ((${#missing[@]} == 0)) || die "not installed: ${missing[*]}"
+  unshare --mount --net --pid --fork --cgroup true 2>/dev/null ||
+    die "this machine does not let root make namespaces"
+}
+
+# Sockets in DIR have paths of at most 107 bytes.
+claim_directory() {
+  mkdir -p -- "$dir" || die "cannot make the directory $dir"
+  dir=$(realpath -- "$dir")
+  ((${#dir} <= 80)) || die "the path $dir is longer than 80 characters"
+  [[ $dir =~ ^[A-Za-z0-9/._+-]+$ ]] ||
+    die "the path $dir has characters other than letters, digits and ./_+-"
+  [[ $dir != / && ! -e $dir/state ]] ||
+    die "$dir already holds a cluster; stop it with 'minicluster down --dir $dir' first"
+  if [[ ! -d $dir/etc && -n $(ls -A -- "$dir") ]]; then
+    die "$dir is neither empty nor a former cluster's directory"
+  fi
+  mkdir -- "$dir/state" || die "$dir already holds a cluster"
+  chmod 755 "$dir"
+  rm -rf -- "${dir:?}"/{etc,log,run,spool}
+  mkdir -p "$dir"/{etc,log,run,spool/ctld,shared/home}
+}
+
+abandon_up() {
+  local status=$?
+  trap - EXIT INT TERM HUP
+  warn "removing what was started; its logs are in $dir/log"
+  remove_cluster || true
+  exit $((status ? status : 1))
+}
+
+command_up() {
+  local began=${EPOCHREALTIME/[.,]/} member all
+  [[ -z $slurm_conf || -r $slurm_conf ]] || die "cannot read $slurm_conf"
+  [[ -z $bellows_conf || -r $bellows_conf ]] || die "cannot read $bellows_conf"
+  check_machine
+  find_builddir
+  check_plugins
+  detect_cgroups
+  claim_directory
+  trap abandon_up EXIT
+  trap 'exit 130' INT
+  trap 'exit 143' TERM HUP
+  claim_id
+  save_state
+  write_configuration
+  make_cluster_cgroup
+  all=$(members)
+  for member in $all; do create_member "$member"; done
+  connect_member ctl
+  start_member ctl
+  ((!accounting)) || say "starting the database and slurmdbd"
+  for member in $all; do [[ $member == ctl ]] || connect_member "$member"; done
+  wait_for_controller
+  for member in $all; do [[ $member == ctl ]] || start_member "$member"; done
+  wait_for_nodes
+  trap - EXIT INT TERM HUP
+  began=$((${EPOCHREALTIME/[.,]/} - began))
+  say "ready: $nodes nodes, $gpus GPUs each, in $((began / 1000000)).$((began / 100000 % 10)) s"
+}
+
+remove_cluster() {
+  local member failed=0
+  [[ -r $dir/state/vars ]] && load_state
+  if [[ -r $dir/state/vars ]]; then
+    for member in $(members); do destroy_member "$member" || failed=1; done
+    remove_cgroup || failed=1
+    ((cgroup_version == 1)) || restore_controllers
+  fi
+  if [[ -r $dir/state/id ]]; then
+    id=$(<"$dir/state/id")
+    remove_network
+  fi
+  ((!failed)) || return 1
+  rm -rf -- "$dir"/{state,run,spool}
+}
+
+command_down() {
+  local given=$dir
+  dir=$(realpath -e -- "$dir" 2>/dev/null) || die "there is no cluster in '$given'"
+  [[ -d $dir/state || -d $dir/etc ]] || die "there is no cluster in '$given'"
+  remove_cluster || die "some of the cluster in $dir could not be removed; try again"
+  ((!purge)) || rm -rf -- "$dir"
+}
+
+user_field() { # USER FIELD-NUMBER
+  awk -F: -v user="$1" -v field="$2" '$1 == user { print $field; exit }' "$dir/etc/passwd"
+}
+
+command_exec() {
+  local member=ctl home shell path wrapper=()
+  load_state
+  if [[ -n $node ]]; then
+    check_node_number
+    member=n$node
+  fi
+  user=${user:-alice}
+  home=$(user_field "$user" 6)
+  [[ -n $home ]] || die "the cluster has no user '$user'"
+  [[ $user != root ]] || home=$dir/shared/home/root
+  shell=$(user_field "$user" 7)
+  path=/usr/local/bin:/usr/bin:/bin
+  [[ $user != root ]] || path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+  [[ -z $builddir ]] || path=$builddir/launcher:$path
+  if [[ -n $skew ]]; then
+    command -v faketime >/dev/null || die "--skew needs the package faketime"
+    [[ $skew == [-+]* ]] || skew=+$skew
+    wrapper=(faketime --exclude-monotonic -f "${skew}s")
+  fi
+  # shellcheck disable=SC2016
+  in_member "$member" setpriv --reuid="$user" --regid="$(user_field "$user" 4)" --init-groups \
+    --pdeathsig=KILL env -i PATH="$path" SLURM_CONF="$dir/etc/slurm.conf" USER="$user" \
+    LOGNAME="$user" HOME="$home" SHELL="$shell" LANG="${LANG:-C.UTF-8}" TERM="${TERM:-dumb}" \
+    "${environment[@]}" /bin/sh -c 'cd -- "$HOME" && exec "$@"' exec "${wrapper[@]}" "${arguments[@]}"
+}
+
+command_env() {
+  load_state
+  printf 'export SLURM_CONF=%q\n' "$dir/etc/slurm.conf"
+  # shellcheck disable=SC2016
+  [[ -z $builddir ]] || printf 'export PATH=%q:"$PATH"\n' "$builddir/launcher"
+}
+
+command_status() {
+  local member state
+  load_state
+  for member in $(members); do
+    if ! member_pid "$member" >/dev/null; then
+      state=dead
+    elif cgroup_is_frozen "$member"; then
+      state=paused
+    elif link_is_cut "$member"; then
+      state="cut"
+    else
+      state=up
+    fi
+    printf '%-4s %-15s %s\n' "$member" "$(member_address "$member")" "$state"
+  done
+  if controller_answers; then echo "slurmctld answers"; else echo "slurmctld does not answer"; fi
+}
+
+need_node() {
+  load_state
+  check_node_number
+  member_pid "n$node" >/dev/null || die "n$node is not running"
+}
+
+command_kill_node() {
+  need_node
+  destroy_member "n$node"
+}
+
+command_start_node() {
+  load_state
+  check_node_number
+  ! member_pid "n$node" >/dev/null || die "n$node is already running"
+  destroy_member "n$node"
+  create_member "n$node"
+  connect_member "n$node"
+  start_member "n$node"
+}
+
+command_pause_node() {
+  need_node
+  freeze_cgroup "n$node" 1
+  poll_for 10 cgroup_is_frozen "n$node" || die "n$node does not come to rest"
+}
+
+command_resume_node() {
+  need_node
+  freeze_cgroup "n$node" 0
+}
+
+command_cut_node() {
+  need_node
+  ip link set dev "$(link_name "n$node")" down
+}
+
+command_heal_node() {
+  need_node
+  ip link set dev "$(link_name "n$node")" up
+}
+
+command_stop_ctld() {
+  load_state
+  # shellcheck disable=SC2016
+  in_member ctl /bin/bash -c '
+    read -r pid 2>/dev/null </run/slurmctld.pid && kill -0 "$pid" 2>/dev/null || exit 3
+    kill -s "$1" "$pid" || exit 1
+    [[ $1 == TERM || $1 == KILL || $1 == INT ]] || exit 0
+    for ((i = 0; i < 1000; i++)); do
+      [[ -e /proc/$pid ]] || exit 0
+      sleep 0.02
+    done
+    exit 4' - "${signal#SIG}" || case $? in
+      3) die "slurmctld is not running" ;;
+      *) die "slurmctld did not stop" ;;
+    esac
+}
+
+command_start_ctld() {
+  load_state
+  ! controller_answers || die "slurmctld is already running"
+  in_member ctl env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
+    SLURM_CONF="$dir/etc/slurm.conf" slurmctld -f "$dir/etc/slurm.conf" \
+    </dev/null >>"$dir/log/boot-ctl.log" 2>&1 || die "slurmctld did not start"
+  wait_for_controller
+}

@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
+# Everything in DIR/etc: Slurm's configuration, the users, and the defaults of Bellows.
+
+find_slurm_plugins() {
+  local path
+  for path in /usr/lib/*/slurm-wlm /usr/lib/*/slurm /usr/lib64/slurm /usr/lib/slurm /usr/local/lib/slurm; do
+    [[ ! -e $path/select_cons_tres.so ]] || { echo "$path"; return; }
+  done
+  die "Slurm's plugins are in none of the usual places below /usr/lib"
+}
+
+find_builddir() {
+  local path
+  if [[ -n $builddir ]]; then
+    [[ -d $builddir ]] || die "--builddir $builddir is not a directory"
+    builddir=$(realpath -- "$builddir")
+    return
+  fi
+  for path in "$MC_SOURCE/build" "$MC_SOURCE"; do
+    [[ ! -e $path/config.status ]] || { builddir=$path; return; }
+  done
+}
+
+check_plugins() {
+  local path
+  ((plugins)) || return 0
+  [[ -n $builddir ]] ||
+    die "Bellows is not built yet; build it, give --builddir, or use --no-plugins"
+  for path in "$builddir/jobsubmit/.libs/job_submit_bellows.so" "$builddir/spank/.libs/spank_bellows.so"; do
+    [[ -e $path ]] || die "$path does not exist; build it first or use --no-plugins"
+  done
+}
+
+# Nodes claim more processors than the machine may have: Slurm then runs that many tasks.
+node_cpus() { echo $((gpus > 4 ? 2 * gpus : 8)); }
+
+# The NVIDIA minor number of a node's GPU: nodes get GPUs of their own when there are enough.
+gpu_minor() { # NODE INDEX
+  local real=(/dev/nvidia[0-9]*)
+  [[ -e ${real[0]} ]] || real=()
+  if ((${#real[@]} >= nodes * gpus)); then
+    echo $((($1 - 1) * gpus + $2))
+  else
+    echo "$2"
+  fi
+}
+
+write_slurm_conf() {
+  local i plugin_path
+  plugin_path=$(find_slurm_plugins)
+  cat <<CONF
+ClusterName=bellows
+SlurmctldHost=ctl($(member_address ctl))
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket=$dir/run/munge.socket
+CryptoType=crypto/munge
+StateSaveLocation=$dir/spool/ctld
+SlurmctldPidFile=/run/slurmctld.pid
+SlurmctldLogFile=$dir/log/slurmctld.log
+SlurmctldDebug=info
+SlurmdSpoolDir=/run/slurmd
+SlurmdPidFile=/run/slurmd.pid
+SlurmdLogFile=$dir/log/slurmd-%n.log
+SlurmdDebug=info
+SlurmdParameters=config_overrides
+SlurmdTimeout=10
+ReturnToService=2
+MailProg=/bin/true
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000
+ProctrackType=proctrack/cgroup
+TaskPlugin=task/cgroup
+PrologFlags=Contain
+MpiDefault=pmix
+JobAcctGatherType=jobacct_gather/none
+PropagateResourceLimitsExcept=MEMLOCK
+CONF
+  if ((plugins)); then
+    echo "PluginDir=$plugin_path:$builddir/jobsubmit/.libs"
+    echo "PlugStackConfig=$dir/etc/plugstack.conf"
+    echo "JobSubmitPlugins=bellows"
+  else
+    echo "PlugStackConfig=$dir/etc/plugstack.conf"
+  fi
+  if ((accounting)); then
+    echo "AccountingStorageType=accounting_storage/slurmdbd"
+    echo "AccountingStorageHost=$(member_address ctl)"
+    echo "AccountingStorageEnforce=associations,limits,qos"
+    echo "AccountingStoreFlags=job_comment"
+    echo "AccountingStorageTRES=gres/gpu"
+  fi
+  ((gpus == 0)) || echo "GresTypes=gpu"
+  for ((i = 1; i <= nodes; i++)); do
+    echo "NodeName=n$i NodeAddr=$(member_address "n$i") NodeHostname=n$i" \
+      "Sockets=1 CoresPerSocket=$(node_cpus) ThreadsPerCore=1 RealMemory=8192" \
+      "$( ((gpus == 0)) || echo "Gres=gpu:$gpus ")State=UNKNOWN"
+  done
+  echo "PartitionName=main Nodes=n[1-$nodes] Default=YES MaxTime=INFINITE State=UP"
+}
+
+# The user's own lines come last, so that they win. AuthInfo must keep naming our munged.
+append_slurm_conf() { # FILE
+  local line
+  while IFS= read -r line || [[ -n $line ]]; do
+    if [[ $line =~ ^[[:space:]]*[Aa]uth[Ii]nfo= && $line != *socket=* ]]; then
+      line="$line,socket=$dir/run/munge.socket"
+    fi
+    printf '%s\n' "$line"
+  done <"$1"
+}
+
+write_gres_conf() {
+  local i g
+  for ((i = 1; i <= nodes; i++)); do
+    for ((g = 0; g < gpus; g++)); do
+      echo "NodeName=n$i Name=gpu File=/dev/nvidia$(gpu_minor "$i" "$g")"
+    done
+  done
+}
+
+write_cgroup_conf() {
+  cat <<CONF
+CgroupPlugin=cgroup/v$cgroup_version
+CgroupAutomount=yes
+ConstrainDevices=yes
+ConstrainCores=no
+ConstrainRAMSpace=no
+CONF
+  ((cgroup_version == 1)) || echo "IgnoreSystemd=yes"
+}
+
+# Test users: NAME UID GROUP GID.
+test_users() {
+  echo "alice 20001 vision 20101"
+  echo "bob 20002 vision 20101"
+  echo "carol 20003 speech 20102"
+}
+
+write_users() {
+  local name uid group gid names="alice|bob|carol" groups="vision|speech"
+  grep -vE "^($names):" /etc/passwd >"$dir/etc/passwd"
+  grep -vE "^($groups):" /etc/group >"$dir/etc/group"
+  printf 'vision:x:20101:\nspeech:x:20102:\n' >>"$dir/etc/group"
+  while read -r name uid group gid; do
+    echo "$name:x:$uid:$gid:$name of $group:$dir/shared/home/$name:/bin/bash" >>"$dir/etc/passwd"
+    install -d -o "$uid" -g "$gid" -m 700 "$dir/shared/home/$name"
+  done < <(test_users)
+  install -d -m 700 "$dir/shared/home/root"
+  install -d -m 1777 "$dir/shared/checkpoints"
+}
+
+write_hosts() {
+  local i
+  echo "127.0.0.1 localhost"
+  echo "$(member_address ctl) ctl"
+  for ((i = 1; i <= nodes; i++)); do echo "$(member_address "n$i") n$i"; done
+}
+
+default_bellows_conf() {
+  cat <<CONF
+version: 1
+checkpoint_dir: $dir/shared/checkpoints/%u/%j
+frameworks:
+  digits: {versions: ["1.0"], default: "1.0"}
+  plain: {versions: ["1.0"], default: "1.0"}
+tenants:
+  vision:
+    accounts: [vision]
+    gpus: {min: 1, max: $((nodes * gpus > 0 ? nodes * gpus : 1)), start: 1, step: 1}
+  speech:
+    accounts: [speech]
+    gpus: {min: 1, max: $((nodes * gpus > 0 ? nodes * gpus : 1)), start: 1, step: 1}
+default_tenant: vision
+CONF
+}
+
+write_configuration() {
+  write_slurm_conf >"$dir/etc/slurm.conf"
+  [[ -z $slurm_conf ]] || append_slurm_conf "$slurm_conf" >>"$dir/etc/slurm.conf"
+  write_gres_conf >"$dir/etc/gres.conf"
+  write_cgroup_conf >"$dir/etc/cgroup.conf"
+  write_hosts >"$dir/etc/hosts"
+  write_users
+  : >"$dir/etc/plugstack.conf"
+  if ((plugins)); then
+    echo "required $builddir/spank/.libs/spank_bellows.so" >"$dir/etc/plugstack.conf"
+    if [[ -n $bellows_conf ]]; then
+      cp -- "$bellows_conf" "$dir/etc/bellows.yaml"
+    else
+      default_bellows_conf >"$dir/etc/bellows.yaml"
+    fi
+  fi
+  (umask 077 && head -c 128 /dev/urandom >"$dir/etc/munge.key")
+}

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2154
+# A member is the controller ("ctl") or a node ("n1"...): an init of its own in namespaces of its
+# own. Killing that init makes the kernel kill all of the member at once.
+
+# Starts the member's init, which prepares its file system and then waits for start_member.
+create_member() { # MEMBER
+  local member=$1 log=$dir/log/boot-$1.log
+  rm -f -- "$dir/state/go.$member" "$dir/state/pid.$member"
+  mkfifo -m 600 "$dir/state/go.$member"
+  mkdir -p "$dir/spool/$member" "$dir/run/root-$member"
+  make_member_cgroup "$member"
+  (
+    enter_cgroup "$member"
+    close_inherited_files
+    cd /
+    exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 SLURM_CONF="$dir/etc/slurm.conf" \
+      setsid unshare --mount --uts --ipc --net --pid --cgroup --fork --kill-child \
+      /bin/bash "$MC_LIB/init.sh" "$dir" "$member" "$MC_SOURCE"
+  ) </dev/null >"$log" 2>&1 &
+  disown
+}
+
+# What up's caller waits for, such as the end of a pipe, must not wait for the cluster.
+close_inherited_files() {
+  local fd
+  for fd in /proc/"$BASHPID"/fd/*; do
+    fd=${fd##*/}
+    ((fd <= 2 || fd == 255)) || eval "exec $fd>&-"
+  done
+}
+
+connect_member() { # MEMBER
+  poll_for 20 member_pid "$1" >/dev/null || {
+    show_log_tail "$dir/log/boot-$1.log"
+    die "$1 did not start"
+  }
+  settle_cgroup "$1"
+  add_link "$1"
+}
+
+# Lets the init go on to start its daemons.
+start_member() { # MEMBER
+  timeout 20 bash -c "echo $(member_address "$1") >\"\$1\"" - "$dir/state/go.$1" || {
+    show_log_tail "$dir/log/boot-$1.log"
+    die "$1 did not get ready to start its daemons"
+  }
+}
+
+destroy_member() { # MEMBER
+  local pid
+  if pid=$(member_pid "$1"); then
+    kill -KILL "$pid" 2>/dev/null || true
+  fi
+  # A frozen process of cgroup v1 dies only when it is thawed.
+  freeze_cgroup "$1" 0 2>/dev/null || true
+  remove_link "$1"
+  remove_cgroup "$1"
+  rm -f -- "$dir/state/pid.$1" "$dir/state/go.$1"
+}
+
+# Joins all namespaces and the cgroup of a member and runs a command there as root.
+in_member() { # MEMBER COMMAND...
+  local member=$1 pid
+  shift
+  pid=$(member_pid "$member") || die "$member is not running"
+  (
+    enter_cgroup "$member"
+    exec nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup -- "$@"
+  )
+}
+
+controller_answers() {
+  SLURM_CONF=$dir/etc/slurm.conf timeout 5 scontrol ping 2>/dev/null | grep -q ' is UP'
+}
+
+wait_for_controller() {
+  poll_for 20 controller_answers || {
+    show_log_tail "$dir/log/boot-ctl.log"
+    show_log_tail "$dir/log/slurmctld.log"
+    die "slurmctld does not answer"
+  }
+}
+
+nodes_are_idle() {
+  local states
+  states=$(SLURM_CONF=$dir/etc/slurm.conf timeout 5 sinfo -h -N -o '%N %T' 2>/dev/null) || return 1
+  (($(grep -c ' idle$' <<<"$states") == nodes))
+}
+
+wait_for_nodes() {
+  poll_for 30 nodes_are_idle || {
+    SLURM_CONF=$dir/etc/slurm.conf timeout 5 sinfo -N -l >&2 || true
+    show_log_tail "$dir/log/slurmctld.log"
+    show_log_tail "$dir/log/slurmd-n1.log"
+    die "not all nodes became idle within 30 s"
+  }
+}
