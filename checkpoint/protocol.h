@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/store.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// A line from the launcher to its agents. Fields that a kind does not name are unused.
+struct Command {
+  enum class Kind { hello, find, restore, gate, stop, commit, committed, failed, query, quit };
+  Kind kind = Kind::query;
+  std::string node;  ///< only this node's agent obeys; empty: all
+
+  std::string dir;                                          ///< hello
+  std::string attempt;                                      ///< hello: [A-Za-z0-9._-]+
+  std::string leader;                                       ///< hello: the node that commits
+  std::uint32_t world = 0;                                  ///< hello
+  std::uint32_t keep = 3;                                   ///< hello
+  std::map<std::string, std::vector<std::uint32_t>> ranks;  ///< hello: node -> its ranks
+  std::uint64_t id = 0;                                     ///< gate
+  /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
+  std::optional<std::uint64_t> step;
+  std::vector<ShardFile> shards;  ///< commit
+  std::string error;              ///< failed
+};
+
+/// A line from an agent to the launcher.
+struct Event {
+  enum class Kind {
+    hello,      ///< the agent runs: pid
+    found,      ///< step, skipped
+    ready,      ///< restore is set
+    gated,      ///< id, max_step
+    stop_set,   ///< step
+    committed,  ///< step
+    error,      ///< a command failed: cmd, step, error
+    progress,   ///< max_step, ranks, stopped, finished
+    shard,      ///< rank, step, shard
+    save_error, ///< rank, step, error
+    rank        ///< rank, state: joined, finished or lost
+  };
+  Kind kind = Kind::hello;
+  std::string node;
+
+  std::optional<std::uint64_t> step;
+  std::vector<SkippedStep> skipped;
+  std::uint64_t id = 0;
+  std::optional<std::uint64_t> max_step;  ///< none: no rank has published a step
+  std::uint32_t rank = 0;
+  std::string state;
+  ShardFile shard;
+  std::vector<std::uint32_t> ranks;  ///< progress: connected ranks
+  std::uint32_t stopped = 0;         ///< progress: ranks that were told to stop
+  std::uint32_t finished = 0;        ///< progress: ranks that left with training complete
+  std::int64_t pid = 0;
+  std::string cmd;
+  std::string error;
+};
+
+/// invalid: says what is wrong with the line. Unknown keys are ignored, unknown kinds are not.
+Result<Command> parse_command(std::string_view line);
+Result<Event> parse_event(std::string_view line);
+
+/// One line of JSON without the newline; parse_ gives the value back.
+std::string to_line(const Command& command);
+std::string to_line(const Event& event);
+
+}  // namespace bellows

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace bellows {
+
+/// One rank's file in a step, as the manifest lists it.
+struct ShardFile {
+  std::uint32_t rank = 0;
+  std::string file;        ///< name inside the step's directory
+  std::uint64_t size = 0;  ///< bytes
+  std::string xxh3;        ///< XXH3-128 of the file, 32 lower-case hexadecimal digits
+  bool operator==(const ShardFile&) const = default;
+};
+
+/// What commits a step: the list of its files with sizes and digests.
+struct Manifest {
+  std::uint64_t step = 0;
+  std::uint32_t world = 0;
+  std::string attempt;  ///< who wrote it
+  double time = 0;      ///< seconds since 1970
+  std::vector<ShardFile> shards;
+
+  /// corrupt: the text is not a manifest, or was changed after it was written.
+  static Result<Manifest> parse(std::string_view text);
+  std::string to_string() const;
+};
+
+/// A step that was passed over, and the sentence why (it names the file).
+struct SkippedStep {
+  std::uint64_t step = 0;
+  std::string error;
+};
+
+struct NewestStep {
+  std::optional<std::uint64_t> step;  ///< the newest that verifies
+  std::vector<SkippedStep> skipped;   ///< newer ones that do not, newest first
+};
+
+/// The committed steps in DIR, ascending, without a look inside. A missing DIR has none.
+Result<std::vector<std::uint64_t>> list_steps(const std::string& dir);
+
+/// Reads every file of the step and holds size and digest against the manifest. corrupt or
+/// not_found: the sentence names the file.
+Result<Manifest> verify_step(const std::string& dir, std::uint64_t step);
+
+/// The newest step that verifies; reads whole files, from the newest step down. Only an unreadable
+/// DIR is an error.
+Result<NewestStep> newest_step(const std::string& dir);
+
+/// DIR/step-00000000000000000042
+std::string step_path(const std::string& dir, std::uint64_t step);
+
+}  // namespace bellows
