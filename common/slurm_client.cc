@@ -1,2 +1,332 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/slurm_client.h"
+
+#include <fmt/format.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <memory>
+
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+std::string text_of(const char* text) { return text ? text : ""; }
+
+Error slurm_error(const std::string& what) {
+  int code = errno;
+  ErrorKind kind = ErrorKind::invalid;
+  switch (code) {
+    case ESLURM_INVALID_JOB_ID:
+      kind = ErrorKind::not_found;
+      break;
+    case ESLURM_ACCESS_DENIED:
+    case ESLURM_USER_ID_MISSING:
+    case ESLURM_DISABLED:
+      kind = ErrorKind::denied;
+      break;
+    case SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR:
+    case SLURMCTLD_COMMUNICATIONS_SEND_ERROR:
+    case SLURMCTLD_COMMUNICATIONS_RECEIVE_ERROR:
+    case SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR:
+    case SLURM_COMMUNICATIONS_CONNECTION_ERROR:
+    case SLURM_COMMUNICATIONS_SEND_ERROR:
+    case SLURM_COMMUNICATIONS_RECEIVE_ERROR:
+    case SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT:
+    case ESLURM_IN_STANDBY_MODE:
+    case ECONNREFUSED:
+    case ETIMEDOUT:
+    case EAGAIN:
+      kind = ErrorKind::unavailable;
+      break;
+    default:
+      break;
+  }
+  return Error{kind, fmt::format("{}: {}", what, slurm_strerror(code))};
+}
+
+struct FreeJobs {
+  void operator()(job_info_msg_t* jobs) const { slurm_free_job_info_msg(jobs); }
+};
+using JobsMessage = std::unique_ptr<job_info_msg_t, FreeJobs>;
+
+struct FreeSteps {
+  void operator()(job_step_info_response_msg_t* steps) const {
+    slurm_free_job_step_info_response_msg(steps);
+  }
+};
+
+class HostList {
+ public:
+  explicit HostList(const char* text) : list_(slurm_hostlist_create(text)) {}
+  HostList(const HostList&) = delete;
+  HostList& operator=(const HostList&) = delete;
+  ~HostList() {
+    if (list_) slurm_hostlist_destroy(list_);
+  }
+  std::optional<std::string> shift() {
+    char* host = list_ ? slurm_hostlist_shift(list_) : nullptr;
+    if (!host) return std::nullopt;
+    std::string name = host;
+    free(host);
+    return name;
+  }
+
+ private:
+  hostlist_t list_;
+};
+
+SlurmState state_of(std::uint32_t state) {
+  std::uint32_t base = state & JOB_STATE_BASE;
+  return base < JOB_END ? static_cast<SlurmState>(base) : SlurmState::unknown;
+}
+
+// libslurm has these words but does not declare the function that gives them.
+std::string reason_of(const slurm_job_info_t& info) {
+  if (info.state_desc && *info.state_desc) return info.state_desc;
+  switch (info.state_reason) {
+    case WAIT_NO_REASON:
+      return "None";
+    case WAIT_PRIORITY:
+      return "Priority";
+    case WAIT_RESOURCES:
+      return "Resources";
+    case WAIT_DEPENDENCY:
+      return "Dependency";
+    case WAIT_TIME:
+      return "BeginTime";
+    case WAIT_HELD:
+      return "JobHeldAdmin";
+    case WAIT_HELD_USER:
+      return "JobHeldUser";
+    case WAIT_RESERVATION:
+      return "Reservation";
+    case WAIT_NODE_NOT_AVAIL:
+      return "ReqNodeNotAvail";
+    case WAIT_PART_DOWN:
+      return "PartitionDown";
+    case WAIT_LICENSES:
+      return "Licenses";
+    default:
+      return fmt::format("reason {}", info.state_reason);
+  }
+}
+
+// The GRES details follow the order of the host list; scontrol shows them the same way.
+std::vector<NodeShare> shares_of(const slurm_job_info_t& info) {
+  std::vector<NodeShare> shares;
+  if (!info.nodes || !*info.nodes || state_of(info.job_state) == SlurmState::pending) return shares;
+  HostList hosts(info.nodes);
+  while (auto host = hosts.shift()) {
+    NodeShare share{*host, 0, 0};
+    std::size_t i = shares.size();
+    if (i < info.gres_detail_cnt && info.gres_detail_str && info.gres_detail_str[i])
+      share.gpus = gpus_in_gres(info.gres_detail_str[i]);
+    if (info.job_resrcs) {
+      int cpus = slurm_job_cpus_allocated_on_node(info.job_resrcs, share.node.c_str());
+      if (cpus > 0) share.cpus = static_cast<std::uint32_t>(cpus);
+    }
+    shares.push_back(std::move(share));
+  }
+  return shares;
+}
+
+std::uint32_t count_or_zero(std::uint32_t value) {
+  return value == NO_VAL || value == INFINITE ? 0 : value;
+}
+
+SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
+  SlurmJob job;
+  job.id = info.job_id;
+  job.name = text_of(info.name);
+  job.partition = text_of(info.partition);
+  job.account = text_of(info.account);
+  job.uid = info.user_id;
+  job.state = state_of(info.job_state);
+  job.completing = info.job_state & JOB_COMPLETING;
+  job.configuring = info.job_state & JOB_CONFIGURING;
+  if (job.state == SlurmState::pending)
+    job.reason = reason_of(info);
+  job.nodes = shares_of(info);
+  job.batch_host = text_of(info.batch_host);
+  job.cpus = count_or_zero(info.num_cpus);
+  job.num_tasks = count_or_zero(info.num_tasks);
+  job.restarts = info.restart_cnt;
+  job.priority = info.priority;
+  job.cpus_per_task =
+      info.cpus_per_task == 0 || info.cpus_per_task == NO_VAL16 ? 1 : info.cpus_per_task;
+  job.admin_comment = text_of(info.admin_comment);
+  job.tres_per_job = text_of(info.tres_per_job);
+  job.tres_per_node = text_of(info.tres_per_node);
+  job.min_nodes = count_or_zero(info.num_nodes);
+  job.submit_time = info.submit_time;
+  job.start_time = info.start_time;
+  job.end_time = info.end_time;
+  job.work_dir = text_of(info.work_dir);
+  job.batch = info.batch_flag;
+  job.may_requeue = info.requeue;
+  job.cron = info.bitflags & CRON_JOB;
+  job.het = info.het_job_id != 0;
+  job.controller_now = now;
+  return job;
+}
+
+// Slurm wants the field that the job was submitted with; the other one fails.
+Status set_size(const SlurmJob& job, std::uint32_t gpus, job_desc_msg_t& desc, std::string& tres) {
+  std::uint32_t nodes = 0;
+  std::uint32_t per_node = gpus_in_gres(job.tres_per_node);
+  if (per_node > 0) {
+    if (gpus > per_node && gpus % per_node != 0)
+      return Error{ErrorKind::invalid,
+                   fmt::format("job {} asks for {} GPUs on each node, and {} is not a multiple of "
+                               "that; submit it with --gpus to move freely",
+                               job.id, per_node, gpus)};
+    nodes = gpus < per_node ? 1 : gpus / per_node;
+    tres = fmt::format("gres:gpu:{}", gpus / nodes);
+    desc.tres_per_node = tres.data();
+  } else {
+    tres = fmt::format("gres:gpu:{}", gpus);
+    desc.tres_per_job = tres.data();
+  }
+  desc.num_tasks = gpus;
+  desc.min_cpus = gpus * job.cpus_per_task;
+  // A range of nodes would make Slurm spread the job as widely as it can; 0 is "no limit".
+  desc.min_nodes = nodes == 0 ? 1 : nodes;
+  desc.max_nodes = nodes;
+  return {};
+}
+
+}  // namespace
+
+const char* slurm_state_name(SlurmState state) {
+  static constexpr const char* kNames[] = {
+      "PENDING",   "RUNNING",   "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED",       "TIMEOUT",
+      "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "OUT_OF_MEMORY", "UNKNOWN"};
+  return kNames[static_cast<int>(state)];
+}
+
+std::uint32_t gpus_in_gres(const std::string& text) {
+  std::uint64_t typed = 0;
+  std::optional<std::uint64_t> untyped;
+  // Commas inside "(IDX:0,2-3)" do not separate entries.
+  std::string plain;
+  int depth = 0;
+  for (char c : text) {
+    if (c == '(') ++depth;
+    if (depth == 0) plain += c;
+    if (c == ')' && depth > 0) --depth;
+  }
+  for (std::string_view entry : split(plain, ',')) {
+    for (std::string_view prefix : {"gres:", "gres/"})
+      if (entry.starts_with(prefix)) entry.remove_prefix(prefix.size());
+    if (!entry.starts_with("gpu")) continue;
+    entry.remove_prefix(3);
+    if (entry.empty()) {
+      typed += 1;
+      continue;
+    }
+    if (entry[0] != ':' && entry[0] != '=') continue;  // gpu_mem and the like
+    auto cut = entry.find_last_of(":=");
+    auto count = parse_uint(entry.substr(cut + 1));
+    if (!count) continue;
+    if (cut == 0)
+      untyped = untyped.value_or(0) + *count;
+    else
+      typed += *count;
+  }
+  bool repeats_total = text.find('=') != std::string::npos && untyped;
+  return static_cast<std::uint32_t>(repeats_total ? *untyped : typed + untyped.value_or(0));
+}
+
+std::uint32_t SlurmJob::gpus() const {
+  std::uint32_t sum = 0;
+  for (const NodeShare& share : nodes) sum += share.gpus;
+  return sum;
+}
+
+std::uint32_t SlurmJob::requested_gpus() const {
+  if (!tres_per_job.empty()) return gpus_in_gres(tres_per_job);
+  return gpus_in_gres(tres_per_node) * (min_nodes == 0 ? 1 : min_nodes);
+}
+
+bool SlurmJob::finished() const {
+  return state != SlurmState::pending && state != SlurmState::running &&
+         state != SlurmState::suspended && state != SlurmState::unknown;
+}
+
+SlurmClient::SlurmClient() { slurm_init(nullptr); }
+SlurmClient::~SlurmClient() { slurm_fini(); }
+
+Result<SlurmJob> SlurmClient::job(std::uint32_t id) {
+  job_info_msg_t* raw = nullptr;
+  if (slurm_load_job(&raw, id, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot read job {} from slurmctld", id));
+  JobsMessage message(raw);
+  for (std::uint32_t i = 0; i < message->record_count; ++i)
+    if (message->job_array[i].job_id == id)
+      return job_of(message->job_array[i], message->last_update);
+  return Error{ErrorKind::not_found, fmt::format("there is no job {}", id)};
+}
+
+Result<std::vector<SlurmJob>> SlurmClient::jobs() {
+  job_info_msg_t* raw = nullptr;
+  if (slurm_load_jobs(0, &raw, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+    return slurm_error("cannot read the jobs from slurmctld");
+  JobsMessage message(raw);
+  std::vector<SlurmJob> jobs;
+  jobs.reserve(message->record_count);
+  for (std::uint32_t i = 0; i < message->record_count; ++i)
+    jobs.push_back(job_of(message->job_array[i], message->last_update));
+  return jobs;
+}
+
+Result<std::vector<SlurmStep>> SlurmClient::steps(std::uint32_t job) {
+  job_step_info_response_msg_t* raw = nullptr;
+  if (slurm_get_job_steps(0, job, NO_VAL, &raw, SHOW_ALL) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot read the steps of job {} from slurmctld", job));
+  std::unique_ptr<job_step_info_response_msg_t, FreeSteps> message(raw);
+  std::vector<SlurmStep> steps;
+  for (std::uint32_t i = 0; i < message->job_step_count; ++i) {
+    const job_step_info_t& step = message->job_steps[i];
+    if (step.step_id.job_id != job || step.step_id.step_id > SLURM_MAX_NORMAL_STEP_ID) continue;
+    steps.push_back({step.step_id.step_id, text_of(step.name)});
+  }
+  return steps;
+}
+
+Status SlurmClient::requeue_running(std::uint32_t id) {
+  if (slurm_requeue(id, JOB_RUNNING) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot requeue job {}", id));
+  return {};
+}
+
+Status SlurmClient::requeue(std::uint32_t id) {
+  if (slurm_requeue(id, 0) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot requeue job {}", id));
+  return {};
+}
+
+Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
+  job_desc_msg_t desc;
+  slurm_init_job_desc_msg(&desc);
+  desc.job_id = job.id;
+  std::string tres;
+  if (change.gpus) {
+    if (Status status = set_size(job, *change.gpus, desc, tres); !status) return status;
+  }
+  if (change.begin_time) desc.begin_time = *change.begin_time;
+  if (slurm_update_job(&desc) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot change job {}", job.id));
+  return {};
+}
+
+Status SlurmClient::signal_step(std::uint32_t job, std::uint32_t step, int signal) {
+  if (slurm_kill_job_step(job, step, static_cast<std::uint16_t>(signal)) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot signal step {}.{}", job, step));
+  return {};
+}
+
+}  // namespace bellows

@@ -1,4 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "common/result.h"
+
+namespace bellows {
+
+/// Slurm's job states without their flags.
+enum class SlurmState {
+  pending,
+  running,
+  suspended,
+  completed,
+  cancelled,
+  failed,
+  timeout,
+  node_fail,
+  preempted,
+  boot_fail,
+  deadline,
+  out_of_memory,
+  unknown,
+};
+
+/// Slurm's own word for a state ("RUNNING").
+const char* slurm_state_name(SlurmState state);
+
+/// What a job holds on one node.
+struct NodeShare {
+  std::string node;
+  std::uint32_t gpus = 0;
+  std::uint32_t cpus = 0;
+
+  bool operator==(const NodeShare&) const = default;
+};
+
+/// One job as slurmctld described it at `controller_now`. A value; holds no Slurm memory.
+struct SlurmJob {
+  std::uint32_t id = 0;
+  std::string name;
+  std::string partition;
+  std::string account;
+  uid_t uid = 0;
+  SlurmState state = SlurmState::unknown;
+  bool completing = false;   ///< Slurm still cleans up the last run
+  bool configuring = false;  ///< nodes are booting or their Prolog runs
+  std::string reason;        ///< why it waits, in Slurm's word; empty when it runs
+  std::vector<NodeShare> nodes;  ///< in the order of ranks; empty while pending
+  std::string batch_host;
+  std::uint32_t cpus = 0;
+  std::uint32_t num_tasks = 0;
+  std::uint32_t restarts = 0;
+  std::uint32_t priority = 0;  ///< 0: held
+  std::uint16_t cpus_per_task = 1;
+  std::string admin_comment;
+  std::string tres_per_job;   ///< as asked for, e.g. "gres:gpu:4"
+  std::string tres_per_node;  ///< as asked for, e.g. "gres:gpu:2"
+  std::uint32_t min_nodes = 0;
+  std::time_t submit_time = 0;
+  std::time_t start_time = 0;  ///< pending: when it may start at the earliest
+  std::time_t end_time = 0;
+  std::string work_dir;
+  bool batch = false;
+  bool may_requeue = false;
+  bool cron = false;      ///< made by scrontab: Slurm lets nobody change it
+  bool het = false;       ///< component of a heterogeneous job
+  std::time_t controller_now = 0;  ///< the controller's clock when it answered
+
+  /// GPUs held now (0 while pending).
+  std::uint32_t gpus() const;
+  /// GPUs asked for: what a pending job will hold.
+  std::uint32_t requested_gpus() const;
+  /// Over for good: no state follows.
+  bool finished() const;
+};
+
+/// New values of a job's fields; what is not set stays.
+struct SlurmJobChange {
+  std::optional<std::uint32_t> gpus;  ///< also sets tasks, CPUs and nodes to match
+  std::optional<std::time_t> begin_time;
+};
+
+struct SlurmStep {
+  std::uint32_t id = 0;
+  std::string name;
+};
+
+/// GPUs in a GRES text: the sum over types, of "gpu:2(IDX:0-1)", "gpu:a100:4", "gres:gpu:8" or
+/// "gres/gpu=8,gres/gpu:a100=8" (where the untyped total wins). Other resources are left out.
+std::uint32_t gpus_in_gres(const std::string& text);
+
+/// slurmctld as seen through libslurm. Only one may live in a process at a time, used by one
+/// thread: libslurm keeps its configuration in globals. Without a usable slurm.conf libslurm itself
+/// prints a message and ends the process when the client is made.
+///
+/// Errors: unavailable (no answer; says nothing about the job), not_found (no such job), denied,
+/// invalid (Slurm refused the request). The text carries Slurm's own words.
+class SlurmClient {
+ public:
+  SlurmClient();
+  ~SlurmClient();
+  SlurmClient(const SlurmClient&) = delete;
+  SlurmClient& operator=(const SlurmClient&) = delete;
+
+  Result<SlurmJob> job(std::uint32_t id);
+  Result<std::vector<SlurmJob>> jobs();
+  /// Running steps of a job: what srun started, without the batch and extern steps.
+  Result<std::vector<SlurmStep>> steps(std::uint32_t job);
+
+  /// Requeues a running job; one that does not run (any more) is left as it is, which is a success.
+  Status requeue_running(std::uint32_t id);
+  /// Requeues the job in whatever state it is, also when it just ended.
+  Status requeue(std::uint32_t id);
+  /// All changes in one request. Slurm applies it field by field: after an error some may hold.
+  Status change(const SlurmJob& job, const SlurmJobChange& change);
+  Status signal_step(std::uint32_t job, std::uint32_t step, int signal);
+};
+
+}  // namespace bellows
