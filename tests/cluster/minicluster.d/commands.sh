@@ -65,7 +65,7 @@ command_up() {
   start_member ctl
   ((!accounting)) || say "starting the database and slurmdbd"
   for member in $all; do [[ $member == ctl ]] || connect_member "$member"; done
-  wait_for_controller
+  wait_for_controller $((accounting ? 60 : 20))
   for member in $all; do [[ $member == ctl ]] || start_member "$member"; done
   wait_for_nodes
   trap - EXIT INT TERM HUP
@@ -218,5 +218,5 @@ command_start_ctld() {
   in_member ctl env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
     SLURM_CONF="$dir/etc/slurm.conf" slurmctld -f "$dir/etc/slurm.conf" \
     </dev/null >>"$dir/log/boot-ctl.log" 2>&1 || die "slurmctld did not start"
-  wait_for_controller
+  wait_for_controller 20
 }

@@ -89,6 +89,7 @@ CONF
   if ((accounting)); then
     echo "AccountingStorageType=accounting_storage/slurmdbd"
     echo "AccountingStorageHost=$(member_address ctl)"
+    echo "AccountingStoragePass=$dir/run/munge.socket"
     echo "AccountingStorageEnforce=associations,limits,qos"
     echo "AccountingStoreFlags=job_comment"
     echo "AccountingStorageTRES=gres/gpu"

@@ -84,17 +84,22 @@ make_devices() {
 }
 
 
+# Slurm moves a finishing slurmstepd to the root of cgroup v2, but only the machine's true root
+# may hold processes and hand down controllers at once. So a leaf stands in for ours.
+lend_root_a_leaf() {
+  ((MC_cgroup_version == 1)) ||
+    mount --bind /sys/fs/cgroup/init/cgroup.procs /sys/fs/cgroup/cgroup.procs
+}
+
 # In its cgroup namespace a hierarchy mounted afresh shows the member's group as its root.
 mount_cgroups() {
   local at=$root/sys/fs/cgroup controller
+  # The kernel refuses one cgroup2 mount right on top of another, hence the tmpfs between.
+  mount -t tmpfs -o mode=755 cgroup "$at"
   if ((MC_cgroup_version == 2)); then
     mount -t cgroup2 cgroup2 "$at"
-    # Slurm moves a finishing slurmstepd to the root, which in v2 only the machine's true root
-    # may hold. Its file stands here for that of a leaf beside.
-    mount --bind "$at/init/cgroup.procs" "$at/cgroup.procs"
     return
   fi
-  mount -t tmpfs -o mode=755 cgroup "$at"
   for controller in $MC_controllers; do
     mkdir -- "$at/$controller"
     mount -t cgroup -o "$controller" cgroup "$at/$controller"
@@ -170,7 +175,7 @@ start_daemons() {
   rm -f -- "$dir/run/munge.socket"
   munged --force --key-file="$dir/etc/munge.key" --socket="$dir/run/munge.socket" \
     --pid-file=/run/munged.pid --log-file="$dir/log/munged.log" --seed-file=/run/munged.seed
-  if ((MC_accounting)); then /bin/bash "$lib/database.sh" "$dir"; fi
+  ((!MC_accounting)) || /bin/bash "$lib/database.sh" "$dir" || return
   slurmctld -f "$SLURM_CONF"
 }
 
@@ -184,7 +189,8 @@ bind_etc
 enter_root
 share_directories
 start_network
-start_daemons || echo "a daemon did not start"
+lend_root_a_leaf
+start_daemons || touch "$dir/state/failed.$member"
 while :; do
   sleep infinity &
   wait $! || true

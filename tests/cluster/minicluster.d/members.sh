@@ -56,7 +56,7 @@ destroy_member() { # MEMBER
   freeze_cgroup "$1" 0 2>/dev/null || true
   remove_link "$1"
   remove_cgroup "$1"
-  rm -f -- "$dir/state/pid.$1" "$dir/state/go.$1"
+  rm -f -- "$dir/state"/{pid,go,failed}."$1"
 }
 
 # Joins all namespaces and the cgroup of a member and runs a command there as root.
@@ -74,8 +74,10 @@ controller_answers() {
   SLURM_CONF=$dir/etc/slurm.conf timeout 5 scontrol ping 2>/dev/null | grep -q ' is UP'
 }
 
-wait_for_controller() {
-  poll_for 20 controller_answers || {
+controller_settled() { [[ -e $dir/state/failed.ctl ]] || controller_answers; }
+
+wait_for_controller() { # SECONDS
+  { poll_for "$1" controller_settled && [[ ! -e $dir/state/failed.ctl ]]; } || {
     show_log_tail "$dir/log/boot-ctl.log"
     show_log_tail "$dir/log/slurmctld.log"
     die "slurmctld does not answer"
