@@ -122,7 +122,7 @@ command_exec() {
     wrapper=(faketime --exclude-monotonic -f "${skew}s")
   fi
   # shellcheck disable=SC2016
-  in_member "$member" setpriv --reuid="$user" --regid="$(user_field "$user" 4)" --init-groups \
+  exec_in_member "$member" setpriv --reuid="$user" --regid="$(user_field "$user" 4)" --init-groups \
     --pdeathsig=KILL env -i PATH="$path" SLURM_CONF="$dir/etc/slurm.conf" USER="$user" \
     LOGNAME="$user" HOME="$home" SHELL="$shell" LANG="${LANG:-C.UTF-8}" TERM="${TERM:-dumb}" \
     "${environment[@]}" /bin/sh -c 'cd -- "$HOME" && exec "$@"' exec "${wrapper[@]}" "${arguments[@]}"

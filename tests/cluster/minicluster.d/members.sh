@@ -59,16 +59,16 @@ destroy_member() { # MEMBER
   rm -f -- "$dir/state"/{pid,go,failed}."$1"
 }
 
-# Joins all namespaces and the cgroup of a member and runs a command there as root.
-in_member() { # MEMBER COMMAND...
+# Becomes a command that root runs in all namespaces and the cgroup of a member.
+exec_in_member() { # MEMBER COMMAND...
   local member=$1 pid
   shift
   pid=$(member_pid "$member") || die "$member is not running"
-  (
-    enter_cgroup "$member"
-    exec nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup -- "$@"
-  )
+  enter_cgroup "$member"
+  exec nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup -- "$@"
 }
+
+in_member() { (exec_in_member "$@"); }
 
 controller_answers() {
   SLURM_CONF=$dir/etc/slurm.conf timeout 5 scontrol ping 2>/dev/null | grep -q ' is UP'

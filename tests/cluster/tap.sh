@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# For tests on an embedded cluster: TAP points, limits on waiting, and clusters that always go.
+#
+# A test sources this file first. It may say "# deadline: SECONDS" in its first twelve lines
+# (default 180): tap.sh starts it again under timeout(1), and brings its clusters down whatever
+# happens. BELLOWS_KEEP=1 keeps the directories of the clusters, for their logs.
+
+TAP_HOME=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+MINICLUSTER=$TAP_HOME/minicluster
+
+if [[ -z ${TAP_UNDER_TIMEOUT:-} ]]; then
+  tap_limit=$(sed -n '1,12s/^# deadline: *\([0-9]*\).*/\1/p' "$0" | head -n 1)
+  [[ -z ${BELLOWS_LONG:-} ]] || tap_limit=7200
+  TAP_UNDER_TIMEOUT=1 exec timeout --kill-after=60 "${tap_limit:-180}" "$0" "$@"
+fi
+unset TAP_UNDER_TIMEOUT
+
+tap_points=0
+tap_failed=0
+tap_plan=""
+tap_clusters=()
+CLUSTER=""
+
+diag() { printf '%s\n' "$*" | sed 's/^/# /'; }
+
+plan() { # N
+  tap_plan=$1
+  echo "1..$1"
+}
+
+# For tests that count their points only while they run.
+done_testing() {
+  tap_plan=$tap_points
+  echo "1..$tap_points"
+}
+
+skip_all() { # REASON
+  tap_plan=0
+  echo "1..0 # SKIP $1"
+  exit 0
+}
+
+bail() { # REASON
+  echo "Bail out! $1"
+  tap_failed=$((tap_failed + 1))
+  exit 1
+}
+
+pass() { # NAME
+  tap_points=$((tap_points + 1))
+  echo "ok $tap_points - $1"
+}
+
+fail() { # NAME [EXPLANATION]
+  tap_points=$((tap_points + 1))
+  tap_failed=$((tap_failed + 1))
+  echo "not ok $tap_points - $1"
+  [[ -z ${2:-} ]] || diag "$2"
+  return 1
+}
+
+skip() { # NAME REASON
+  tap_points=$((tap_points + 1))
+  echo "ok $tap_points - $1 # SKIP $2"
+}
+
+# Passes when the command succeeds; shows its output when it fails.
+ok() { # NAME COMMAND...
+  local name=$1 output status=0
+  shift
+  output=$("$@" 2>&1) || status=$?
+  if ((status == 0)); then
+    pass "$name"
+  else
+    fail "$name" "status $status of: $*"$'\n'"$output"
+  fi
+}
+
+# Passes when the command ends with this exit status.
+exits() { # NAME STATUS COMMAND...
+  local name=$1 wanted=$2 output status=0
+  shift 2
+  output=$("$@" 2>&1) || status=$?
+  if ((status == wanted)); then
+    pass "$name"
+  else
+    fail "$name" "status $status instead of $wanted of: $*"$'\n'"$output"
+  fi
+}
+
+is() { # GOT WANTED NAME
+  if [[ $1 == "$2" ]]; then pass "$3"; else fail "$3" "got:    $1"$'\n'"wanted: $2"; fi
+}
+
+isnt() { # GOT UNWANTED NAME
+  if [[ $1 != "$2" ]]; then pass "$3"; else fail "$3" "got what must not be: $1"; fi
+}
+
+like() { # GOT EXTENDED-REGEX NAME
+  if [[ $1 =~ $2 ]]; then pass "$3"; else fail "$3" "got: $1"$'\n'"not like: $2"; fi
+}
+
+unlike() { # GOT EXTENDED-REGEX NAME
+  if [[ ! $1 =~ $2 ]]; then pass "$3"; else fail "$3" "got: $1"$'\n'"like: $2"; fi
+}
+
+# Runs the command again and again until it succeeds, for at most SECONDS.
+poll() { # SECONDS COMMAND...
+  local end=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000))
+  shift
+  until "$@" >/dev/null 2>&1; do
+    ((${EPOCHREALTIME/[.,]/} < end)) || return 1
+    sleep 0.05
+  done
+}
+
+# Starts a cluster in a fresh directory, which becomes $CLUSTER. The test ends if it can't.
+cluster_up() { # OPTION-OF-UP...
+  CLUSTER=$(mktemp -d "${TMPDIR:-/tmp}/bellows-test-XXXXXX")
+  tap_clusters+=("$CLUSTER")
+  # Not in a command substitution: the trap must see the cluster.
+  if ! timeout --foreground 120 "$MINICLUSTER" up --dir "$CLUSTER" "$@" >"$CLUSTER.up" 2>&1; then
+    diag "$(<"$CLUSTER.up")"
+    rm -f -- "$CLUSTER.up"
+    bail "the cluster did not start"
+  fi
+  diag "$(tail -n 1 "$CLUSTER.up")"
+  rm -f -- "$CLUSTER.up"
+}
+
+# A command of minicluster on the current cluster: mc kill-node 2
+mc() { # COMMAND ARGUMENT...
+  local command=$1
+  shift
+  timeout --foreground "${TAP_LIMIT:-60}" "$MINICLUSTER" "$command" --dir "$CLUSTER" "$@"
+}
+
+# Runs a command on the current cluster as its user: xc [--user U] [--node I] COMMAND...
+xc() { mc exec "$@"; }
+
+# Prints the id of a new batch job: submit [--user U] -- OPTION-OF-SBATCH...
+submit() {
+  local options=()
+  while [[ $1 != -- ]]; do
+    options+=("$1")
+    shift
+  done
+  shift
+  xc "${options[@]}" sbatch --parsable "$@"
+}
+
+# One field of a job as scontrol shows it: job_field ID JobState
+job_field() {
+  xc --user root scontrol --oneliner show job "$1" 2>/dev/null | tr ' ' '\n' |
+    sed -n "s/^$2=//p" | head -n 1
+}
+
+job_is() { # ID STATE-REGEX
+  [[ $(job_field "$1" JobState) =~ ^($2)$ ]]
+}
+
+node_is() { # I STATE-REGEX
+  [[ $(xc --user root sinfo --noheader --nodes="n$1" --format=%T) =~ ^($2)$ ]]
+}
+
+nodes_idle() {
+  [[ $(xc --user root sinfo --noheader --format=%T | sort -u) == idle ]]
+}
+
+tap_show_logs() { # CLUSTER
+  local log
+  for log in "$1"/log/*; do
+    [[ -s $log && $log != */munged.log ]] || continue
+    echo "--- the end of $log"
+    tail -n 30 -- "$log"
+  done >&2
+}
+
+tap_end() {
+  local status=$? cluster
+  trap - EXIT
+  trap '' INT TERM HUP
+  if [[ -z $tap_plan ]] || ((tap_plan != tap_points && tap_plan != 0)); then
+    ((tap_failed)) || diag "planned ${tap_plan:-nothing}, ran $tap_points points"
+    tap_failed=$((tap_failed + 1))
+  fi
+  for cluster in "${tap_clusters[@]}"; do
+    ((tap_failed == 0 && status == 0)) || tap_show_logs "$cluster"
+    [[ ! -d $cluster/state ]] || timeout 60 "$MINICLUSTER" down --dir "$cluster" || tap_failed=1
+    [[ -n ${BELLOWS_KEEP:-} ]] || rm -rf -- "$cluster" "$cluster.up"
+  done
+  ((status != 0 || tap_failed == 0)) || status=1
+  exit "$status"
+}
+trap tap_end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+((EUID == 0)) || skip_all "an embedded cluster needs root"
