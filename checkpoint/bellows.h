@@ -26,6 +26,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
 
 #define BELLOWS_VERSION "0.1.0"
 
@@ -34,7 +37,7 @@ extern "C" {
 /* The longest name of an array, in bytes. */
 #define BELLOWS_MAX_NAME 255
 
-typedef struct bellows bellows_t;
+typedef struct bellows_handle bellows_t;
 
 enum bellows_result {
   BELLOWS_OK = 0,
@@ -125,6 +128,9 @@ const char *bellows_strerror(int code);
 /* The version of the library that runs, which may be newer than BELLOWS_VERSION. */
 const char *bellows_version(void);
 
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
 #ifdef __cplusplus
 }
 #endif

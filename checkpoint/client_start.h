@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "checkpoint/client_env.h"
+#include "checkpoint/client_socket.h"
+
+namespace bellows::client {
+
+/// Connects to this node's agent, outside a job starting one when there is none, and says hello.
+/// On success `control` is the rank's page and `socket` the connection. Tries for 30 seconds.
+int join_agent(Place* place, Handle* socket, Mapping* control, ErrorText* error);
+
+}  // namespace bellows::client
