@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <barrier>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -168,6 +174,70 @@ Outcome train_at(int ranks, const Dataset& dataset) {
   return outcome;
 }
 
+// A directory that goes away again.
+class ScratchDir {
+ public:
+  ScratchDir() {
+    char path[] = "/tmp/bellows-digits-XXXXXX";
+    cr_assert(mkdtemp(path));
+    path_ = path;
+  }
+  ~ScratchDir() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// One attempt of the training that make_ledgers writes down.
+struct Attempt {
+  int ranks;
+  std::uint64_t restored;
+  std::uint64_t end;
+};
+
+constexpr std::size_t kLedgerSamples = 50;
+
+// The ledgers of a training of 3 epochs of 50 samples, 7 steps an epoch.
+void make_ledgers(const std::string& dir, const std::vector<Attempt>& attempts) {
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t i = 0; i < kLedgerSamples; ++i) all.push_back(i);
+  Ledger::write_samples(dir, all);
+  for (const Attempt& attempt : attempts) {
+    const int number = Ledger::next_attempt(dir);
+    Sampler sampler(5, kLedgerSamples, 8);
+    for (int rank = 0; rank < attempt.ranks; ++rank) {
+      Ledger ledger(dir,
+                    {number, rank, attempt.ranks, attempt.restored, sampler.steps_per_epoch(), 3});
+      for (std::uint64_t step = attempt.restored; step < attempt.end; ++step) {
+        const std::vector<std::uint32_t> batch = sampler.batch(step);
+        const Range mine = share(batch.size(), rank, attempt.ranks);
+        ledger.record(step, sampler.epoch_of(step),
+                      std::span(batch).subspan(mine.begin, mine.size()));
+      }
+    }
+  }
+}
+
+// A run that was stopped at 9, killed at 15 after a checkpoint at 12, and once more before it had
+// done a step.
+const std::vector<Attempt> kHistory = {{2, 0, 9}, {3, 9, 15}, {5, 12, 12}, {1, 12, 21}};
+
+int check_ledger(const std::string& dir) {
+  const int status =
+      std::system((TOP_SRCDIR "/tests/lib/check-ledger " + dir + " >/dev/null 2>&1").c_str());
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+// Replaces the last `from` in a file by `to`.
+void doctor(const std::string& path, const std::string& from, const std::string& to) {
+  std::ifstream in(path);
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t at = text.rfind(from);
+  cr_assert_neq(at, std::string::npos);
+  std::ofstream(path) << text.replace(at, from.size(), to);
+}
+
 bool same_bits(std::span<const float> a, std::span<const float> b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
@@ -317,4 +387,49 @@ Test(digits, bad_data_is_refused_with_its_line) {
   }
   close(fd);
   unlink(path);
+}
+
+Test(digits, check_ledger_accepts_what_the_weights_descend_from) {
+  ScratchDir dir;
+  make_ledgers(dir.path(), kHistory);
+  cr_assert_eq(check_ledger(dir.path()), 0);
+  // Half a line of a step that was done again.
+  std::ofstream(dir.path() + "/ledger-2-0.txt", std::ios::app) << "15 2 17";
+  cr_assert_eq(check_ledger(dir.path()), 0);
+}
+
+Test(digits, check_ledger_sees_a_doubled_and_a_missing_sample) {
+  Sampler sampler(5, kLedgerSamples, 8);
+  const std::string id = " " + std::to_string(sampler.batch(20).back());
+  const std::string other = " " + std::to_string(sampler.batch(19).front());
+  const std::vector<std::pair<std::string, std::string>> faults = {
+      {id + "\n", "\n"},            // missing
+      {id + "\n", id + id + "\n"},  // doubled
+      {id + "\n", other + "\n"},    // both
+      {id + "\n", id + " 50\n"},    // held out
+      {id + "\n", id},              // the last line was never finished
+      {"\n20 2 ", "\n20 1 "},       // of another epoch
+  };
+  for (const auto& [from, to] : faults) {
+    ScratchDir dir;
+    make_ledgers(dir.path(), kHistory);
+    doctor(dir.path() + "/ledger-4-0.txt", from, to);
+    cr_assert_eq(check_ledger(dir.path()), 1, "%s -> %s", from.c_str(), to.c_str());
+  }
+}
+
+Test(digits, check_ledger_sees_steps_that_nobody_did) {
+  const std::vector<std::vector<Attempt>> histories = {
+      {{2, 0, 9}, {1, 10, 21}},             // a gap
+      {{2, 3, 21}},                         // no beginning
+      {{2, 0, 20}},                         // no end
+      {{2, 0, 9}, {1, 9, 21}, {1, 20, 20}}  // the last attempt has not done what it restored before
+  };
+  for (const auto& history : histories) {
+    ScratchDir dir;
+    make_ledgers(dir.path(), history);
+    cr_assert_eq(check_ledger(dir.path()), 1);
+  }
+  ScratchDir empty;
+  cr_assert_eq(check_ledger(empty.path()), 2);
 }
