@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "common/result.h"
+#include "spank/environment.h"
+
+namespace bellows::spank {
+
+/// What slurmctld said of a job, at its time `clock`. A value.
+struct JobView {
+  bool running = false;  ///< exactly RUNNING: not requeued, completing, cancelled or timed out
+  std::uint32_t restarts = 0;
+  std::string batch_host;
+  std::string admin_comment;
+  HeldSize held;
+  std::int64_t clock = 0;
+};
+
+/// Asks slurmctld through the Slurm functions of the process that loaded the plugin. not_found:
+/// slurmctld doesn't know the job. unavailable: it could not be asked, which is never a reason to
+/// act. Blocks up to Slurm's message timeout.
+Result<JobView> read_job(std::uint32_t job);
+
+/// Requeues a job only if it is running at that moment, then sets its start time (slurmctld's
+/// clock) in one update. Needs the rights of root or of the job's owner.
+Status requeue_running(std::uint32_t job, std::int64_t start);
+
+}  // namespace bellows::spank

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/environment.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+#include "common/text.h"
+
+namespace bellows::spank {
+namespace {
+
+constexpr const char* kJobVariables[] = {
+    "BELLOWS_CONTRACT",   "BELLOWS_TENANT",         "BELLOWS_FRAMEWORK", "BELLOWS_FRAMEWORK_VERSION",
+    "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR", "BELLOWS_RUN_DIR",
+};
+
+std::optional<std::string> unless_empty(std::string text) {
+  if (text.empty()) return std::nullopt;
+  return text;
+}
+
+std::uint32_t bounded(std::uint64_t count) {
+  return count > std::numeric_limits<std::uint32_t>::max() ? 0 : static_cast<std::uint32_t>(count);
+}
+
+std::uint32_t gpus_in_tres(std::string_view tres) {
+  std::uint64_t typed = 0;
+  for (std::string_view item : split(tres, ',')) {
+    const auto equals = item.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = item.substr(0, equals);
+    const std::uint64_t count = parse_uint(item.substr(equals + 1)).value_or(0);
+    // The untyped entry, when there is one, already counts every type.
+    if (name == "gres/gpu") return bounded(count);
+    if (name.starts_with("gres/gpu:")) typed += count;
+  }
+  return bounded(typed);
+}
+
+std::uint32_t gpus_in_gres(std::string_view gres) {
+  std::uint64_t total = 0;
+  for (std::string_view item : split(gres, ',')) {
+    item = item.substr(0, item.find('('));
+    const auto fields = split(item, ':');
+    if (fields[0] == "gpu" && fields.size() > 1) total += parse_uint(fields.back()).value_or(0);
+  }
+  return bounded(total);
+}
+
+/// "4", "gpu:4" and "a100:4" all end in the count.
+std::optional<std::uint64_t> last_count(const std::string& value) {
+  return parse_uint(split(value, ':').back());
+}
+
+/// A count for each node, task or GPU fits when its product with `holders` is what the job holds.
+void drop_unless(std::vector<Change>& changes, const Lookup& lookup, const char* name,
+                 std::uint64_t holders, std::uint64_t expected) {
+  const auto value = lookup(name);
+  if (!value) return;
+  const auto count = last_count(*value);
+  if (!count || *count > expected || *count * holders != expected)
+    changes.push_back({name, std::nullopt});
+}
+
+}  // namespace
+
+std::string extra_value(const Contract& contract, std::string_view key) {
+  for (const auto& [name, value] : contract.extra)
+    if (name == key) return value;
+  return "";
+}
+
+JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
+                           const std::string& user_dir) {
+  auto directory = expand_path(contract.checkpoint_dir, extra_value(contract, kUserKey),
+                               extra_value(contract, kAccountKey), std::to_string(job_id));
+  JobVariables variables;
+  if (!directory) variables.status = directory.error();
+  variables.changes = {
+      {"BELLOWS_CONTRACT", contract.to_string()},
+      {"BELLOWS_TENANT", contract.tenant},
+      {"BELLOWS_FRAMEWORK", unless_empty(contract.framework)},
+      {"BELLOWS_FRAMEWORK_VERSION", unless_empty(contract.framework_version)},
+      {"BELLOWS_GPUS_RANGE", contract.gpus.to_string()},
+      {"BELLOWS_CHECKPOINT_DIR", directory ? unless_empty(*directory) : std::nullopt},
+      {"BELLOWS_RUN_DIR", user_dir},
+  };
+  return variables;
+}
+
+std::vector<Change> no_job_variables() {
+  std::vector<Change> changes;
+  for (const char* name : kJobVariables) changes.push_back({name, std::nullopt});
+  return changes;
+}
+
+std::uint32_t count_gpus(std::string_view tres, std::string_view gres) {
+  const std::uint32_t gpus = gpus_in_tres(tres);
+  return gpus > 0 ? gpus : gpus_in_gres(gres);
+}
+
+std::string size_marker(HeldSize held) { return fmt::format("{}/{}", held.gpus, held.nodes); }
+
+std::vector<Change> size_corrections(HeldSize held, const Lookup& lookup) {
+  if (held.gpus == 0 || held.nodes == 0) return {};
+  const std::string gpus = std::to_string(held.gpus);
+  std::vector<Change> changes = {
+      {"SLURM_NTASKS", gpus},
+      {"SLURM_NPROCS", gpus},
+      {"SLURM_GPUS", gpus},
+      {kSizeVariable, size_marker(held)},
+  };
+  drop_unless(changes, lookup, "SLURM_NTASKS_PER_NODE", held.nodes, held.gpus);
+  drop_unless(changes, lookup, "SLURM_GPUS_PER_NODE", held.nodes, held.gpus);
+  drop_unless(changes, lookup, "SLURM_GPUS_PER_TASK", held.gpus, held.gpus);
+  drop_unless(changes, lookup, "SLURM_NTASKS_PER_GPU", held.gpus, held.gpus);
+  // How many sockets the new nodes have is not known here, so these can't be checked.
+  if (lookup("SLURM_NTASKS") != gpus) {
+    for (const char* name : {"SLURM_NTASKS_PER_SOCKET", "SLURM_GPUS_PER_SOCKET"})
+      if (lookup(name)) changes.push_back({name, std::nullopt});
+  }
+  return changes;
+}
+
+}  // namespace bellows::spank

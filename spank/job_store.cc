@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/job_store.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <memory>
+
+#include "common/text.h"
+
+namespace bellows::spank {
+namespace {
+
+constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+constexpr const char* kContract = "contract";
+constexpr const char* kRescues = "rescues";
+constexpr const char* kUser = "user";
+constexpr const char* kMarker = "launcher.active";
+constexpr int kDeepest = 64;
+
+struct CloseDir {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+using Dir = std::unique_ptr<DIR, CloseDir>;
+
+bool is_dots(const char* name) {
+  return std::string_view(name) == "." || std::string_view(name) == "..";
+}
+
+/// Removes `name` and what is below it. Every level is opened without following links, so nothing
+/// that its owner swaps in meanwhile leads elsewhere. False: something is left.
+bool remove_tree(int parent, const char* name, std::size_t& budget, int depth) {
+  if (budget == 0 || depth > kDeepest) return false;
+  --budget;
+  if (::unlinkat(parent, name, 0) == 0 || errno == ENOENT) return true;
+  const int fd = ::openat(parent, name, kDirectory);
+  if (fd < 0) return false;
+  Dir dir(::fdopendir(fd));
+  if (!dir) {
+    ::close(fd);
+    return false;
+  }
+  bool clean = true;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    if (is_dots(entry->d_name)) continue;
+    clean = remove_tree(::dirfd(dir.get()), entry->d_name, budget, depth + 1) && clean;
+    if (budget == 0) break;
+  }
+  return ::unlinkat(parent, name, AT_REMOVEDIR) == 0 && clean;
+}
+
+}  // namespace
+
+std::string JobStore::job_dir(std::uint32_t job) const {
+  return fmt::format("{}/{}", run_dir_, job);
+}
+
+std::string JobStore::user_dir(std::uint32_t job) const {
+  return fmt::format("{}/{}", job_dir(job), kUser);
+}
+
+Status JobStore::check_owner(int fd, const std::string& path) const {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return errno_error("stat", path);
+  if (info.st_uid != owner_ || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    return Error{ErrorKind::denied,
+                 fmt::format("{}: not trusted, since it is not owned by user {} or others may "
+                             "write to it (owner {}, mode {:o})",
+                             path, owner_, info.st_uid, info.st_mode & 07777)};
+  return {};
+}
+
+Result<Fd> JobStore::open_run_dir(bool create) const {
+  if (create && ::mkdir(run_dir_.c_str(), 0755) != 0 && errno != EEXIST)
+    return errno_error("mkdir", run_dir_);
+  Fd fd(::open(run_dir_.c_str(), kDirectory));
+  if (!fd) return errno_error("open", run_dir_);
+  if (auto status = check_owner(fd.get(), run_dir_); !status.ok()) return status.error();
+  return fd;
+}
+
+Result<Fd> JobStore::open_job_dir(std::uint32_t job, bool create) const {
+  auto base = open_run_dir(create);
+  if (!base) return base;
+  const std::string name = std::to_string(job);
+  if (create && ::mkdirat(base->get(), name.c_str(), 0755) != 0 && errno != EEXIST)
+    return errno_error("mkdir", job_dir(job));
+  Fd fd(::openat(base->get(), name.c_str(), kDirectory));
+  if (!fd) return errno_error("open", job_dir(job));
+  if (auto status = check_owner(fd.get(), job_dir(job)); !status.ok()) return status.error();
+  // The daemon's umask may have taken away what users need to reach user/.
+  if (create && ::fchmod(fd.get(), 0755) != 0) return errno_error("chmod", job_dir(job));
+  return fd;
+}
+
+Result<Fd> JobStore::open_user_dir(std::uint32_t job, uid_t uid) const {
+  auto directory = open_job_dir(job, false);
+  if (!directory) return directory;
+  Fd fd(::openat(directory->get(), kUser, kDirectory));
+  if (!fd) return errno_error("open", user_dir(job));
+  struct stat info {};
+  if (::fstat(fd.get(), &info) != 0) return errno_error("stat", user_dir(job));
+  if (info.st_uid != uid)
+    return Error{ErrorKind::denied, fmt::format("{}: owned by user {}, the job by user {}",
+                                                user_dir(job), info.st_uid, uid)};
+  return fd;
+}
+
+Status JobStore::prepare_user_dir(int job_fd, std::uint32_t job, uid_t uid, gid_t gid) const {
+  struct stat info {};
+  if (::fstatat(job_fd, kUser, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+      (!S_ISDIR(info.st_mode) || info.st_uid != uid)) {
+    std::size_t budget = 10000;
+    if (!remove_tree(job_fd, kUser, budget, 0)) return errno_error("remove", user_dir(job));
+  }
+  if (::mkdirat(job_fd, kUser, 0700) != 0 && errno != EEXIST)
+    return errno_error("mkdir", user_dir(job));
+  Fd fd(::openat(job_fd, kUser, kDirectory));
+  if (!fd) return errno_error("open", user_dir(job));
+  if (::fchown(fd.get(), uid, gid) != 0) return errno_error("chown", user_dir(job));
+  if (::fchmod(fd.get(), 0700) != 0) return errno_error("chmod", user_dir(job));
+  return {};
+}
+
+Status JobStore::store(std::uint32_t job, uid_t uid, gid_t gid, const Contract& contract) const {
+  auto directory = open_job_dir(job, true);
+  if (!directory) return directory.error();
+  if (auto status = prepare_user_dir(directory->get(), job, uid, gid); !status.ok()) return status;
+  return replace_file(fmt::format("{}/{}", job_dir(job), kContract), contract.to_string() + "\n",
+                      0644);
+}
+
+Result<std::optional<Contract>> JobStore::load(std::uint32_t job, uid_t uid) const {
+  auto directory = open_job_dir(job, false);
+  if (!directory) {
+    if (directory.error().kind == ErrorKind::not_found) return std::optional<Contract>();
+    return directory.error();
+  }
+  const std::string path = fmt::format("{}/{}", job_dir(job), kContract);
+  Fd fd(::openat(directory->get(), kContract, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) {
+    if (errno == ENOENT) return std::optional<Contract>();
+    return errno_error("open", path);
+  }
+  if (auto status = check_owner(fd.get(), path); !status.ok()) return status.error();
+  auto text = read_file(path, Contract::kMostBytes + 1);
+  if (!text) return text.error();
+  auto contract = Contract::parse(*text);
+  if (!contract)
+    return Error{contract.error().kind, fmt::format("{}: {}", path, contract.error().text)};
+  if (auto user = open_user_dir(job, uid); !user) return user.error();
+  return std::optional<Contract>(*std::move(contract));
+}
+
+bool JobStore::exists(std::uint32_t job) const {
+  struct stat info {};
+  return ::lstat(job_dir(job).c_str(), &info) == 0;
+}
+
+Status JobStore::remove(std::uint32_t job, std::size_t budget) const {
+  auto base = open_run_dir(false);
+  if (!base) {
+    if (base.error().kind == ErrorKind::not_found) return {};
+    return base.error();
+  }
+  if (remove_tree(base->get(), std::to_string(job).c_str(), budget, 0)) return {};
+  return Error{ErrorKind::unavailable, fmt::format("{}: not all of it is removed", job_dir(job))};
+}
+
+bool JobStore::launcher_active(std::uint32_t job, uid_t uid) const {
+  auto user = open_user_dir(job, uid);
+  if (!user) return false;
+  struct stat info {};
+  return ::fstatat(user->get(), kMarker, &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode);
+}
+
+void JobStore::clear_launcher_active(std::uint32_t job, uid_t uid) const {
+  if (auto user = open_user_dir(job, uid); user) ::unlinkat(user->get(), kMarker, 0);
+}
+
+Result<std::uint32_t> JobStore::rescues(std::uint32_t job) const {
+  auto directory = open_job_dir(job, false);
+  if (!directory) return directory.error();
+  const std::string path = fmt::format("{}/{}", job_dir(job), kRescues);
+  auto text = read_file(path, 32);
+  if (!text) {
+    if (text.error().kind == ErrorKind::not_found) return 0U;
+    return text.error();
+  }
+  const auto count = parse_uint(trim(*text));
+  if (!count || *count > UINT32_MAX)
+    return Error{ErrorKind::corrupt, fmt::format("{}: not a number", path)};
+  return static_cast<std::uint32_t>(*count);
+}
+
+Status JobStore::set_rescues(std::uint32_t job, std::uint32_t count) const {
+  auto directory = open_job_dir(job, false);
+  if (!directory) return directory.error();
+  return replace_file(fmt::format("{}/{}", job_dir(job), kRescues), fmt::format("{}\n", count),
+                      0644);
+}
+
+std::vector<std::uint32_t> JobStore::older_than(std::int64_t seconds, std::size_t most) const {
+  auto base = open_run_dir(false);
+  if (!base) return {};
+  Dir dir(::fdopendir(base->get()));
+  if (!dir) return {};
+  base->release();
+  std::vector<std::pair<std::int64_t, std::uint32_t>> found;
+  const std::int64_t before = static_cast<std::int64_t>(std::time(nullptr)) - seconds;
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const auto job = parse_uint(entry->d_name);
+    struct stat info {};
+    if (!job || *job > UINT32_MAX ||
+        ::fstatat(::dirfd(dir.get()), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
+      continue;
+    if (info.st_mtime < before) found.emplace_back(info.st_mtime, *job);
+  }
+  std::sort(found.begin(), found.end());
+  std::vector<std::uint32_t> jobs;
+  for (const auto& [time, job] : found)
+    if (jobs.size() < most) jobs.push_back(job);
+  return jobs;
+}
+
+void JobStore::touch(std::uint32_t job) const {
+  if (auto directory = open_job_dir(job, false); directory)
+    ::futimens(directory->get(), nullptr);
+}
+
+}  // namespace bellows::spank

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/options.h"
+
+#include <fmt/format.h>
+
+namespace bellows::spank {
+namespace {
+
+constexpr std::size_t kMostCharacters = 64;
+
+bool is_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+Status check_word(std::string_view word, std::string_view what, std::string_view punctuation) {
+  if (word.empty())
+    return Error{ErrorKind::invalid,
+                 fmt::format("the {} is empty; write NAME or NAME:VERSION, such as pytorch:2.1",
+                             what)};
+  if (word.size() > kMostCharacters)
+    return Error{ErrorKind::invalid,
+                 fmt::format("the {} is longer than {} characters", what, kMostCharacters)};
+  if (!is_alphanumeric(word[0]))
+    return Error{ErrorKind::invalid,
+                 fmt::format("the {} must begin with a letter or a digit", what)};
+  for (char c : word)
+    if (!is_alphanumeric(c) && punctuation.find(c) == std::string_view::npos)
+      return Error{ErrorKind::invalid,
+                   fmt::format("the {} may have only letters, digits and \"{}\"", what,
+                               punctuation)};
+  return {};
+}
+
+}  // namespace
+
+Result<Framework> parse_framework(std::string_view text) {
+  const auto colon = text.find(':');
+  Framework framework{std::string(text.substr(0, colon)), ""};
+  if (auto status = check_word(framework.name, "framework's name", "._-"); !status.ok())
+    return status.error();
+  if (colon == std::string_view::npos) return framework;
+  framework.version = text.substr(colon + 1);
+  if (auto status = check_word(framework.version, "framework's version", "._-+"); !status.ok())
+    return status.error();
+  return framework;
+}
+
+Settings read_settings(int count, char** arguments, std::vector<std::string>& complaints) {
+  constexpr std::string_view key = "run_dir=";
+  Settings settings;
+  for (int i = 0; i < count; ++i) {
+    const std::string_view argument = arguments[i];
+    if (!argument.starts_with(key)) {
+      complaints.push_back(fmt::format(
+          "plugstack.conf: \"{}\" is not an argument of spank_bellows.so; the only one is "
+          "run_dir=DIRECTORY",
+          argument));
+      continue;
+    }
+    const std::string_view value = argument.substr(key.size());
+    if (value.size() < 2 || value[0] != '/' || value.find("..") != std::string_view::npos)
+      complaints.push_back(
+          fmt::format("plugstack.conf: run_dir must be an absolute path, not \"{}\"; {} is used",
+                      value, settings.run_dir));
+    else
+      settings.run_dir = value;
+  }
+  return settings;
+}
+
+const std::vector<std::string>& option_variables() {
+  static const std::vector<std::string> names = {
+      "_SLURM_SPANK_OPTION_bellows_framework",
+      "_SLURM_SPANK_OPTION_bellows_gpus_range",
+      "SLURM_SPANK__SLURM_SPANK_OPTION_bellows_framework",
+      "SLURM_SPANK__SLURM_SPANK_OPTION_bellows_gpus_range",
+  };
+  return names;
+}
+
+}  // namespace bellows::spank

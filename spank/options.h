@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace bellows::spank {
+
+/// NAME[:VERSION] as the user typed it. A value.
+struct Framework {
+  std::string name;
+  std::string version;  ///< empty: the site's default
+
+  bool operator==(const Framework&) const = default;
+};
+
+/// Only the syntax: whether the site offers it is for slurmctld to say. Letters, digits and
+/// `._-` (in a version also `+`), beginning with a letter or digit, at most 64 characters each.
+Result<Framework> parse_framework(std::string_view text);
+
+/// What the plugin's line in plugstack.conf may set. A value.
+struct Settings {
+  std::string run_dir = "/run/bellows";  ///< root's directory for the contracts on this node
+};
+
+/// Reads the arguments of the plugin's line in plugstack.conf. A wrong one must not stop a daemon:
+/// it is left out, its default holds, and a sentence for the log is added to `complaints`.
+Settings read_settings(int count, char** arguments, std::vector<std::string>& complaints);
+
+/// The environment variables by which sbatch, salloc and srun hand their options on. Slurm exports
+/// them into the job, where a nested sbatch would take them for its own options.
+const std::vector<std::string>& option_variables();
+
+}  // namespace bellows::spank

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "spank/controller.h"
+
+namespace bellows::spank {
+
+/// How often one job may be rescued on a node before it is left to fail.
+inline constexpr std::uint32_t kMostRescues = 16;
+/// Seconds between a rescue and the job's next start. A start in the second in which the old
+/// credential was revoked would lose the job; a time set while it completes survives only if it is
+/// still ahead when the last node is done.
+inline constexpr std::int64_t kRescueDelay = 5;
+
+/// One end of a batch script whose launcher left no outcome.
+struct BatchEnd {
+  std::uint32_t restarts = 0;  ///< of the run that ends here
+  std::string node;
+  std::uint32_t rescues = 0;  ///< so far
+};
+
+/// Empty: the job must be requeued. Else why not, for the log. The run must be the one slurmctld
+/// counts as running now: a node that was cut off may end an old run while the job is running
+/// elsewhere.
+std::string reason_against_rescue(const BatchEnd& end, const JobView& view);
+
+}  // namespace bellows::spank
