@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/slurmd.h"
+
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "common/contract.h"
+#include "spank/controller.h"
+#include "spank/environment.h"
+#include "spank/job_store.h"
+
+namespace bellows::spank {
+namespace {
+
+constexpr std::int64_t kOldSeconds = 7 * 24 * 3600;
+constexpr std::size_t kMostCollected = 4;
+
+struct PrologJob {
+  std::uint32_t id = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// What the prolog's environment says, with the user and account added that slurmctld vouches for.
+std::optional<Contract> sent_contract(std::uint32_t job) {
+  std::string line = variable("SPANK_BELLOWS_CONTRACT");
+  if (line.empty()) return std::nullopt;
+  auto contract = Contract::parse(line);
+  if (!contract) {
+    slurm_error("bellows: job %u: %s; the job runs without a contract", job,
+                contract.error().text.c_str());
+    return std::nullopt;
+  }
+  // Slurm's own variables, which the options of a job can't reach: those get a SPANK_ in front.
+  const std::pair<const char*, const char*> sources[] = {{kUserKey, "SLURM_JOB_USER"},
+                                                         {kAccountKey, "SLURM_JOB_ACCOUNT"}};
+  for (const auto& [key, name] : sources)
+    if (extra_value(*contract, key).empty()) contract->extra.emplace_back(key, variable(name));
+  return *std::move(contract);
+}
+
+std::string without_extras(Contract contract) {
+  contract.extra.clear();
+  return contract.to_string();
+}
+
+/// What is kept already was written for this job, or for one of the same number whose slurmctld
+/// has lost its state since. Only AdminComment can tell, and a user can't edit that.
+bool may_replace(const PrologJob& job, const Contract& kept, const std::optional<Contract>& sent) {
+  if (sent && without_extras(*sent) == without_extras(kept)) return true;
+  const auto view = read_job(job.id);
+  if (!view) return false;
+  const auto promised = Contract::parse(view->admin_comment);
+  if (!promised) return !sent;
+  return sent && without_extras(*promised) == without_extras(*sent);
+}
+
+void collect_old(const JobStore& store) {
+  for (std::uint32_t id : store.older_than(kOldSeconds, kMostCollected)) {
+    const auto view = read_job(id);
+    if (view) {
+      store.touch(id);
+      continue;
+    }
+    if (view.error().kind != ErrorKind::not_found) return;
+    if (auto status = store.remove(id); !status.ok())
+      slurm_error("bellows: %s", status.error().text.c_str());
+  }
+}
+
+void keep(const JobStore& store, const PrologJob& job) {
+  const auto sent = sent_contract(job.id);
+  if (!sent && !store.exists(job.id)) return;
+  const auto kept = store.load(job.id, job.uid);
+  if (kept && kept->has_value() && !may_replace(job, **kept, sent)) {
+    slurm_error("bellows: job %u: the contract sent with the prolog is not the one kept here; the "
+                "kept one stays",
+                job.id);
+    return;
+  }
+  // Unreadable, another user's, or of an earlier job of this number: its counts don't apply.
+  const bool same = sent && kept && kept->has_value();
+  if (!same) {
+    if (auto status = store.remove(job.id); !status.ok())
+      slurm_error("bellows: job %u: %s", job.id, status.error().text.c_str());
+  }
+  if (!sent) return;
+  if (auto status = store.store(job.id, job.uid, job.gid, *sent); !status.ok())
+    slurm_error("bellows: job %u: the contract can't be kept, so the job runs without it: %s",
+                job.id, status.error().text.c_str());
+}
+
+}  // namespace
+
+void job_prolog(spank_t spank, const Settings& settings) {
+  PrologJob job;
+  if (spank_get_item(spank, S_JOB_ID, &job.id) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_UID, &job.uid) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_GID, &job.gid) != ESPANK_SUCCESS) {
+    slurm_error("bellows: the prolog does not say whose job it is for");
+    return;
+  }
+  const JobStore store(settings.run_dir);
+  keep(store, job);
+  collect_old(store);
+}
+
+}  // namespace bellows::spank

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entry points of spank_bellows.so: each only routes by context to one file.
+#include "spank/host.h"
+#include "spank/slurmd.h"
+#include "spank/stepd.h"
+#include "spank/submit.h"
+
+// Without a declaration first these constants would be internal to this file, and Slurm would not
+// find them.
+#pragma GCC visibility push(default)
+extern "C" {
+extern const char plugin_name[];
+extern const char plugin_type[];
+extern const unsigned int plugin_version;
+extern const unsigned int spank_plugin_version;
+SPANK_PLUGIN(bellows, 1)
+}
+#pragma GCC visibility pop
+
+namespace {
+
+using namespace bellows::spank;
+
+/// Complaints about plugstack.conf are for the nodes' logs, not for each user's terminal.
+Settings settings(int count, char** arguments) {
+  std::vector<std::string> complaints;
+  Settings result = read_settings(count, arguments, complaints);
+  const spank_context_t context = spank_context();
+  if (context == S_CTX_REMOTE || context == S_CTX_JOB_SCRIPT)
+    for (const std::string& complaint : complaints) slurm_error("bellows: %s", complaint.c_str());
+  return result;
+}
+
+}  // namespace
+
+// The callbacks can't be noexcept themselves, since spank.h declares them without; guarded() is.
+extern "C" {
+
+int slurm_spank_init(spank_t spank, int ac, char** av) {
+  return guarded("init", [&] {
+    const spank_context_t context = spank_context();
+    if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE)
+      register_options(spank);
+    if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) forget_outer_job();
+    if (context == S_CTX_LOCAL) correct_size_for_srun(settings(ac, av));
+  });
+}
+
+int slurm_spank_job_prolog(spank_t spank, int ac, char** av) {
+  return guarded("job_prolog", [&] { job_prolog(spank, settings(ac, av)); });
+}
+
+int slurm_spank_init_post_opt(spank_t spank, int ac, char** av) {
+  return guarded("init_post_opt", [&] {
+    if (spank_context() == S_CTX_REMOTE) prepare_step(spank, settings(ac, av));
+  });
+}
+
+int slurm_spank_exit(spank_t spank, int ac, char** av) {
+  return guarded("exit", [&] {
+    if (spank_context() == S_CTX_REMOTE) finish_step(spank, settings(ac, av));
+  });
+}
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/stepd.h"
+
+#include <slurm/slurm.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "common/contract.h"
+#include "spank/controller.h"
+#include "spank/environment.h"
+#include "spank/job_store.h"
+#include "spank/rescue.h"
+
+namespace bellows::spank {
+namespace {
+
+struct Step {
+  std::uint32_t job = 0;
+  std::uint32_t id = 0;
+  std::uint32_t restarts = 0;
+  uid_t uid = 0;
+
+  bool is_batch() const { return id == SLURM_BATCH_SCRIPT; }
+};
+
+std::optional<Step> identify(spank_t spank) {
+  Step step;
+  if (spank_get_item(spank, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_STEPID, &step.id) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS)
+    return std::nullopt;
+  spank_get_item(spank, S_SLURM_RESTART_COUNT, &step.restarts);
+  return step;
+}
+
+std::optional<std::string> environment(spank_t spank, const std::string& name) {
+  std::array<char, 4096> value{};
+  const spank_err_t code = spank_getenv(spank, name.c_str(), value.data(), value.size());
+  if (code == ESPANK_ENV_NOEXIST) return std::nullopt;
+  value.back() = '\0';
+  return value.data();
+}
+
+/// One unset leaves the second of two adjacent entries of the same name, which a forger can make.
+void unset_all(spank_t spank, const std::string& name) {
+  for (int round = 0; round < 64 && environment(spank, name); ++round)
+    spank_unsetenv(spank, name.c_str());
+}
+
+void change_environment(spank_t spank, const std::vector<Change>& changes) {
+  for (const Change& change : changes) {
+    unset_all(spank, change.name);
+    if (!change.value) continue;
+    if (spank_setenv(spank, change.name.c_str(), change.value->c_str(), 1) != ESPANK_SUCCESS)
+      slurm_error("bellows: cannot set %s in the job's environment", change.name.c_str());
+  }
+}
+
+std::optional<Contract> trusted_contract(const JobStore& store, const Step& step) {
+  auto contract = store.load(step.job, step.uid);
+  if (contract) return *std::move(contract);
+  slurm_error("bellows: job %u: %s; the step runs without the contract", step.job,
+              contract.error().text.c_str());
+  return std::nullopt;
+}
+
+void correct_batch_size(spank_t spank, const Step& step) {
+  const auto view = read_job(step.job);
+  if (!view) {
+    slurm_error("bellows: job %u: its size variables stay as they were at submission: %s",
+                step.job, view.error().text.c_str());
+    return;
+  }
+  change_environment(spank, size_corrections(view->held,
+                                [spank](const std::string& name) { return environment(spank, name); }));
+}
+
+/// slurmctld may be restarting just now, and the batch script's end waits for it anyway.
+Result<JobView> read_job_patiently(std::uint32_t job) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
+  while (true) {
+    auto view = read_job(job);
+    if (view || view.error().kind != ErrorKind::unavailable ||
+        std::chrono::steady_clock::now() >= deadline)
+      return view;
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+  }
+}
+
+std::string node_name(spank_t spank) {
+  if (auto name = environment(spank, "SLURMD_NODENAME")) return *name;
+  return "";
+}
+
+void rescue(spank_t spank, const JobStore& store, const Step& step) {
+  const auto view = read_job_patiently(step.job);
+  if (!view) {
+    slurm_error("bellows: job %u: its launcher was killed, but the job can't be requeued: %s",
+                step.job, view.error().text.c_str());
+    return;
+  }
+  const auto rescues = store.rescues(step.job);
+  const BatchEnd end{step.restarts, node_name(spank), rescues ? *rescues : kMostRescues};
+  if (const std::string reason = reason_against_rescue(end, *view); !reason.empty()) {
+    slurm_info("bellows: job %u: its launcher left no outcome; not requeued: %s", step.job,
+               reason.c_str());
+    return;
+  }
+  if (auto status = store.set_rescues(step.job, end.rescues + 1); !status.ok()) {
+    slurm_error("bellows: job %u: not requeued, since rescues can't be counted: %s", step.job,
+                status.error().text.c_str());
+    return;
+  }
+  if (auto status = requeue_running(step.job, view->clock + kRescueDelay); !status.ok())
+    slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
+  else
+    slurm_info("bellows: job %u: its launcher was killed; requeued (rescue %u of %u)", step.job,
+               end.rescues + 1, kMostRescues);
+}
+
+}  // namespace
+
+void prepare_step(spank_t spank, const Settings& settings) {
+  const auto step = identify(spank);
+  if (!step || step->id == SLURM_EXTERN_CONT) return;
+  const JobStore store(settings.run_dir);
+  for (const std::string& name : option_variables()) unset_all(spank, name);
+  const auto contract = trusted_contract(store, *step);
+  if (!contract) {
+    change_environment(spank, no_job_variables());
+    unset_all(spank, kSizeVariable);
+    return;
+  }
+  const JobVariables variables = job_variables(*contract, step->job, store.user_dir(step->job));
+  if (!variables.status.ok())
+    slurm_error("bellows: job %u: checkpoint directory: %s", step->job,
+                variables.status.error().text.c_str());
+  change_environment(spank, variables.changes);
+  if (!step->is_batch()) return;
+  store.clear_launcher_active(step->job, step->uid);
+  correct_batch_size(spank, *step);
+}
+
+void finish_step(spank_t spank, const Settings& settings) {
+  const auto step = identify(spank);
+  if (!step || !step->is_batch()) return;
+  const JobStore store(settings.run_dir);
+  if (!store.launcher_active(step->job, step->uid)) return;
+  if (!trusted_contract(store, *step)) return;
+  rescue(spank, store, *step);
+}
+
+}  // namespace bellows::spank

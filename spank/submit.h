@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "spank/host.h"
+
+namespace bellows::spank {
+
+/// sbatch, salloc and srun: registers --framework and --gpus-range. slurmstepd must register them
+/// too, or it would complain of options it does not know.
+void register_options(spank_t spank);
+
+/// Inside a job: forgets the options and variables of that job, so that a nested sbatch submits a
+/// job of its own.
+void forget_outer_job();
+
+/// srun inside a job with a contract: sets the size variables to what the job holds, before srun
+/// reads them. Anything that fails leaves the environment as it is.
+void correct_size_for_srun(const Settings& settings);
+
+}  // namespace bellows::spank
