@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "common/contract.h"
+#include "jobsubmit/gpu_request.h"
+#include "jobsubmit/policy.h"
+
+namespace bellows {
+
+/// Why something was refused, as far as a caller that can show only an error number needs to know.
+enum class Refusal {
+  policy,       ///< a limit or a right of the tenant
+  account,      ///< the account has no tenant, or another one
+  gpus,         ///< the GPUs are asked for in a way that can't be kept
+  option,       ///< an option's text is wrong or contradicts another
+  unavailable,  ///< there is no policy to decide by
+};
+
+/// A submitted job, as far as admission looks at it. No Slurm types.
+struct Request {
+  std::optional<std::string> framework;   ///< value of --framework
+  std::optional<std::string> gpus_range;  ///< value of --gpus-range
+  bool contradictory = false;             ///< an option came twice with different values
+  bool batch = false;                     ///< sbatch: the only kind of job that can be requeued
+  bool heterogeneous = false;
+  bool requeue_off = false;  ///< --no-requeue
+  std::string account;       ///< lower case; empty when there is none, not even a default one
+  Sizes sizes;
+
+  bool wants_bellows() const { return framework || gpus_range || contradictory; }
+};
+
+/// What to change in the job. Nothing: leave as it is. An empty text clears the field.
+struct Changes {
+  std::optional<std::string> per_job;
+  std::optional<std::string> per_node;
+  std::optional<std::string> per_task;
+  std::optional<std::uint32_t> tasks;
+  std::optional<std::uint32_t> min_nodes;
+  std::optional<std::uint32_t> max_nodes;
+  std::optional<std::uint32_t> min_cpus;  ///< raise to at least this
+  std::optional<std::uint32_t> site_factor;
+};
+
+struct Decision {
+  std::optional<Refusal> refused;
+  std::string message;  ///< one sentence: the refusal, or a note for the user, or empty
+  Contract contract;    ///< when not refused
+  Changes changes;
+  bool requeue = false;                    ///< set requeue, and append to the output unless told
+  std::map<std::string, std::string> env;  ///< for the job's environment where the user set nothing
+};
+
+/// Holds a job that asks for Bellows against the policy. Pure: no I/O, no clock, any thread.
+/// `policy` is null when none could be read; `why_not` then says why. Only for requests with
+/// wants_bellows().
+Decision decide(const Policy* policy, std::string_view why_not, const Request& request);
+
+/// A job that has a contract, as slurmctld knows it.
+struct Admitted {
+  Contract contract;
+  Sizes sizes;
+  bool has_run = false;  ///< restarted, or still on its nodes: its update is a resize
+};
+
+/// A user's change to it. Nothing in a field: unchanged. An empty text: clear.
+struct Update {
+  Sizes sizes;
+  std::optional<std::string> account;  ///< lower case
+  bool requeue_off = false;
+};
+
+struct UpdateDecision {
+  std::optional<Refusal> refused;
+  std::string message;
+  Changes changes;
+};
+
+/// Holds an update against the job's contract: the size moves within the range only, the account
+/// within its tenant. `policy` may be null; then an account change is refused.
+UpdateDecision decide_update(const Policy* policy, const Admitted& job, const Update& update);
+
+}  // namespace bellows

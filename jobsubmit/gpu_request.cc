@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobsubmit/gpu_request.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "common/gpus_range.h"
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+Error unclear(std::string text) { return Error{ErrorKind::invalid, std::move(text)}; }
+
+struct Item {
+  std::string name;
+  std::string type;
+  std::uint64_t count = 1;
+  std::string spelled;
+};
+
+/// One of "gres:gpu:a100:2", "gres/gpu=2", "gpu:2", "gpu:a100", "nic".
+Result<Item> parse_item(std::string_view text) {
+  Item item;
+  item.spelled = std::string(text);
+  if (text.starts_with("gres:") || text.starts_with("gres/")) text.remove_prefix(5);
+  std::string flat(text.substr(0, text.find('(')));
+  for (char& c : flat)
+    if (c == '=') c = ':';
+  const auto pieces = split(flat, ':');
+  item.name = to_lower(pieces[0]);
+  if (item.name.empty() || pieces.size() > 3)
+    return unclear(
+        fmt::format("\"{}\" is not a GPU request such as gpu:2 or gpu:a100:2", text.substr(0, 64)));
+  if (pieces.size() == 1) return item;
+  const auto count = parse_uint(pieces.back());
+  if (count) item.count = *count;
+  if (pieces.size() == 3 || !count) item.type = std::string(pieces[1]);
+  if (pieces.size() == 3 && !count)
+    return unclear(fmt::format("\"{}\" has no whole number of GPUs", text.substr(0, 64)));
+  return item;
+}
+
+/// One field of the job, split into its GPUs and the rest.
+struct Field {
+  std::uint64_t gpus = 0;
+  bool any = false;
+  bool mixed = false;
+  std::string type;
+  std::string rest;
+};
+
+Result<Field> parse_field(const std::optional<std::string>& text) {
+  Field field;
+  if (!text || text->empty()) return field;
+  for (std::string_view piece : split(*text, ',')) {
+    piece = trim(piece);
+    if (piece.empty() || piece == "none" || piece == "NONE") continue;
+    auto item = parse_item(piece);
+    if (!item) return item.error();
+    if (item->name == "shard" || item->name == "mps")
+      return unclear(fmt::format(
+          "shares of a GPU ({}) do not go with --framework and --gpus-range; ask for whole GPUs",
+          item->name));
+    if (item->name != "gpu") {
+      field.rest += (field.rest.empty() ? "" : ",") + item->spelled;
+      continue;
+    }
+    if (item->count > GpusRange::kMost)
+      return unclear(fmt::format("{} GPUs are more than the {} that Bellows can count", item->count,
+                                 GpusRange::kMost));
+    field.mixed = field.mixed || (field.any && item->type != field.type);
+    field.type = item->type;
+    field.any = true;
+    field.gpus += item->count;
+  }
+  return field;
+}
+
+Result<std::uint64_t> nodes_of(const Sizes& sizes) {
+  if (!sizes.min_nodes) return std::uint64_t{1};
+  if (sizes.max_nodes && *sizes.max_nodes != *sizes.min_nodes)
+    return unclear(fmt::format(
+        "--nodes={}-{} with GPUs for each node leaves the number of GPUs open; give the total with "
+        "--gpus, or one number of nodes",
+        *sizes.min_nodes, *sizes.max_nodes));
+  return std::uint64_t{*sizes.min_nodes};
+}
+
+Result<std::optional<GpuRequest>> total(GpuRequest request, std::uint64_t gpus,
+                                        std::string option) {
+  if (gpus == 0) return std::optional<GpuRequest>();
+  if (gpus > GpusRange::kMost)
+    return unclear(fmt::format("{} adds up to {} GPUs, more than the {} that Bellows can count",
+                               option, gpus, GpusRange::kMost));
+  request.gpus = static_cast<std::uint32_t>(gpus);
+  request.option = std::move(option);
+  return std::optional<GpuRequest>(std::move(request));
+}
+
+std::string typed(const Field& field) {
+  return field.type.empty() || field.mixed ? std::to_string(field.gpus)
+                                           : fmt::format("{}:{}", field.type, field.gpus);
+}
+
+}  // namespace
+
+Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
+  auto job = parse_field(sizes.per_job);
+  if (!job) return job.error();
+  auto node = parse_field(sizes.per_node);
+  if (!node) return node.error();
+  auto socket = parse_field(sizes.per_socket);
+  if (!socket) return socket.error();
+  auto task = parse_field(sizes.per_task);
+  if (!task) return task.error();
+
+  GpuRequest request;
+  request.other_per_node = node->rest;
+  request.mixed = job->mixed || node->mixed || task->mixed ||
+                  static_cast<int>(job->any) + static_cast<int>(node->any) +
+                          static_cast<int>(socket->any) + static_cast<int>(task->any) >
+                      1;
+  if (job->any) {
+    request.form = GpuRequest::Form::per_job;
+    request.type = job->type;
+    return total(std::move(request), job->gpus, fmt::format("--gpus={}", typed(*job)));
+  }
+  if (socket->any)
+    return unclear(
+        "--gpus-per-socket leaves the number of GPUs open; give the total with --gpus instead");
+  if (node->any) {
+    auto nodes = nodes_of(sizes);
+    if (!nodes) return nodes.error();
+    request.form = GpuRequest::Form::per_node;
+    request.type = node->type;
+    return total(std::move(request), node->gpus * *nodes,
+                 fmt::format("--gpus-per-node={} on {} node{}", typed(*node), *nodes,
+                             *nodes == 1 ? "" : "s"));
+  }
+  if (task->any) {
+    if (!sizes.tasks)
+      return unclear(
+          "--gpus-per-task without --ntasks leaves the number of GPUs open; add --ntasks, or give "
+          "the total with --gpus");
+    request.form = GpuRequest::Form::per_task;
+    request.type = task->type;
+    return total(std::move(request), task->gpus * *sizes.tasks,
+                 fmt::format("--gpus-per-task={} with --ntasks={}", typed(*task), *sizes.tasks));
+  }
+  if (sizes.tasks_per_gpu && *sizes.tasks_per_gpu > 0 && sizes.tasks) {
+    request.form = GpuRequest::Form::per_gpu_tasks;
+    return total(
+        std::move(request), *sizes.tasks / *sizes.tasks_per_gpu,
+        fmt::format("--ntasks-per-gpu={} with --ntasks={}", *sizes.tasks_per_gpu, *sizes.tasks));
+  }
+  return std::optional<GpuRequest>();
+}
+
+std::string spell_gpus(std::uint32_t gpus, std::string_view type) {
+  return type.empty() ? fmt::format("gres:gpu:{}", gpus)
+                      : fmt::format("gres:gpu:{}:{}", type, gpus);
+}
+
+}  // namespace bellows

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/result.h"
+
+namespace bellows {
+
+/// What a job says about its size, in Slurm's own spelling. Nothing: not said.
+struct Sizes {
+  std::optional<std::string> per_job;     ///< --gpus: "gres:gpu:4", "gres:gpu:a100:4"
+  std::optional<std::string> per_node;    ///< --gpus-per-node and --gres: "gpu:2,nic:1"
+  std::optional<std::string> per_socket;  ///< --gpus-per-socket
+  std::optional<std::string> per_task;    ///< --gpus-per-task
+  std::optional<std::uint32_t> tasks;
+  std::optional<std::uint32_t> min_nodes;
+  std::optional<std::uint32_t> max_nodes;
+  std::optional<std::uint32_t> tasks_per_node;
+  std::optional<std::uint32_t> tasks_per_gpu;
+  std::uint32_t cpus_per_task = 1;
+};
+
+/// The GPUs that a Sizes adds up to.
+struct GpuRequest {
+  enum class Form { per_job, per_node, per_task, per_gpu_tasks };
+
+  std::uint32_t gpus = 0;
+  Form form = Form::per_job;
+  std::string type;            ///< "a100", or empty for any
+  bool mixed = false;          ///< more than one type, or a total beside a number for each node
+  std::string other_per_node;  ///< what per_node asks for besides GPUs
+  std::string option;          ///< as the user wrote it, for messages: "--gpus=4"
+};
+
+/// Adds up every spelling. Nothing when no GPU is asked for.
+/// invalid: a sentence for the user; shares of GPUs and sockets can't be counted in GPUs.
+Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes);
+
+/// "gres:gpu:N" or "gres:gpu:TYPE:N": the one spelling every Slurm from 22.05 on takes for --gpus
+/// in an update. ("gres/gpu:N" is accepted by 22.05 and changes nothing.)
+std::string spell_gpus(std::uint32_t gpus, std::string_view type);
+
+}  // namespace bellows

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "jobsubmit/job_desc.h"
+
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+constexpr std::string_view kOptionPrefix = "_SLURM_SPANK_OPTION_bellows_";
+
+/// An entry of spank_job_env without the "SPANK_" that Slurm puts before it at some stages.
+std::string_view bare(const char* entry) {
+  std::string_view text(entry ? entry : "");
+  if (text.starts_with("SPANK_")) text.remove_prefix(6);
+  return text;
+}
+
+std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
+
+std::optional<std::string> value_of(std::string_view entry) {
+  const auto equals = entry.find('=');
+  if (equals == std::string_view::npos) return std::nullopt;
+  return std::string(entry.substr(equals + 1));
+}
+
+/// What of BELLOWS_* says who a job is and how big; the rest are the user's own settings.
+bool is_identity(std::string_view name) {
+  for (std::string_view known :
+       {"BELLOWS_CONTRACT", "BELLOWS_TENANT", "BELLOWS_FRAMEWORK", "BELLOWS_FRAMEWORK_VERSION",
+        "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR", "BELLOWS_RUN_DIR"})
+    if (name == known) return true;
+  return false;
+}
+
+/// Drops the entries for which `drop` is true, keeping the order. True when there were any.
+template <typename Drop>
+bool drop_entries(char** entries, std::uint32_t& count, const Drop& drop) {
+  std::uint32_t kept = 0;
+  for (std::uint32_t i = 0; i < count; ++i) {
+    if (drop(i)) {
+      slurm_xfree(reinterpret_cast<void**>(&entries[i]));
+      continue;
+    }
+    entries[kept++] = entries[i];
+  }
+  for (std::uint32_t i = kept; i < count; ++i) entries[i] = nullptr;
+  const bool dropped = kept != count;
+  count = kept;
+  return dropped;
+}
+
+void add_entry(char**& entries, std::uint32_t& count, const std::string& entry) {
+  // Slurm's own readers of `environment` stop at a null pointer, so one always follows.
+  slurm_xrecalloc(reinterpret_cast<void**>(&entries), count + 2, sizeof(char*), true, false,
+                  __FILE__, __LINE__, __func__);
+  entries[count++] = slurm_xstrdup(entry.c_str());
+}
+
+std::optional<std::string> text_of(const char* text) {
+  if (!text) return std::nullopt;
+  return std::string(text);
+}
+
+std::optional<std::uint32_t> number_of(std::uint32_t value) {
+  if (value == NO_VAL || value == INFINITE) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint32_t> number_of16(std::uint16_t value) {
+  if (value == NO_VAL16 || value == INFINITE16) return std::nullopt;
+  return value;
+}
+
+Sizes read_sizes(const job_desc_msg_t& desc) {
+  Sizes sizes;
+  sizes.per_job = text_of(desc.tres_per_job);
+  sizes.per_node = text_of(desc.tres_per_node);
+  sizes.per_socket = text_of(desc.tres_per_socket);
+  sizes.per_task = text_of(desc.tres_per_task);
+  sizes.tasks = number_of(desc.num_tasks);
+  sizes.min_nodes = number_of(desc.min_nodes);
+  sizes.max_nodes = number_of(desc.max_nodes);
+  sizes.tasks_per_node = number_of16(desc.ntasks_per_node);
+  sizes.tasks_per_gpu = number_of16(desc.ntasks_per_tres);
+  const auto cpus = number_of16(desc.cpus_per_task);
+  sizes.cpus_per_task = cpus && *cpus > 0 ? *cpus : 1;
+  return sizes;
+}
+
+/// Slurm fills these in as 0 where a job never said anything.
+void unsay_zeros(Sizes& sizes) {
+  for (auto* value : {&sizes.tasks, &sizes.min_nodes, &sizes.max_nodes, &sizes.tasks_per_node,
+                      &sizes.tasks_per_gpu})
+    if (*value && **value == 0) value->reset();
+}
+
+std::string default_account(std::uint32_t uid) {
+  if (!assoc_mgr_fill_in_user || !&acct_db_conn || !&accounting_enforce || !accounting_enforce)
+    return "";
+  slurmdb_user_rec_t user;
+  std::memset(&user, 0, sizeof user);
+  user.uid = uid;
+  if (assoc_mgr_fill_in_user(acct_db_conn, &user, accounting_enforce, nullptr, false) !=
+          SLURM_SUCCESS ||
+      !user.default_acct)
+    return "";
+  // The text belongs to slurmctld's cache, and its lock is already given back: copy it at once.
+  return user.default_acct;
+}
+
+}  // namespace
+
+void set_text(char*& field, const std::string& text) {
+  slurm_xfree(reinterpret_cast<void**>(&field));
+  if (!text.empty()) field = slurm_xstrdup(text.c_str());
+}
+
+bool strip_forged(job_desc_msg_t& desc) {
+  if (!desc.spank_job_env) return false;
+  return drop_entries(desc.spank_job_env, desc.spank_job_env_size, [&](std::uint32_t i) {
+    const std::string_view entry = bare(desc.spank_job_env[i]);
+    if (entry.starts_with("BELLOWS_")) return true;
+    if (!entry.starts_with(kOptionPrefix)) return false;
+    for (std::uint32_t j = i + 1; j < desc.spank_job_env_size; ++j)
+      if (bare(desc.spank_job_env[j]) == entry) return true;
+    return false;
+  });
+}
+
+Request read_request(const job_desc_msg_t& desc) {
+  Request request;
+  const auto take = [&](std::optional<std::string>& option, std::string_view entry) {
+    if (option) request.contradictory = true;
+    option = value_of(entry);
+  };
+  for (std::uint32_t i = 0; desc.spank_job_env && i < desc.spank_job_env_size; ++i) {
+    std::string_view entry = bare(desc.spank_job_env[i]);
+    if (!entry.starts_with(kOptionPrefix)) continue;
+    entry.remove_prefix(kOptionPrefix.size());
+    if (name_of(entry) == "framework") take(request.framework, entry);
+    if (name_of(entry) == "gpus_range") take(request.gpus_range, entry);
+  }
+  request.batch = desc.script != nullptr;
+  request.heterogeneous = desc.het_job_offset != NO_VAL;
+  request.requeue_off = desc.requeue == 0;
+  request.sizes = read_sizes(desc);
+  unsay_zeros(request.sizes);
+  return request;
+}
+
+std::string settle_account(job_desc_msg_t& desc) {
+  const std::string given = desc.account ? desc.account : "";
+  const std::string account = given.empty() ? default_account(desc.user_id) : to_lower(given);
+  if (account != given) set_text(desc.account, account);
+  return account;
+}
+
+void apply_changes(job_desc_msg_t& desc, const Changes& changes) {
+  if (changes.per_job) set_text(desc.tres_per_job, *changes.per_job);
+  if (changes.per_node) set_text(desc.tres_per_node, *changes.per_node);
+  if (changes.per_task) set_text(desc.tres_per_task, *changes.per_task);
+  if (changes.tasks) desc.num_tasks = *changes.tasks;
+  if (changes.min_nodes) desc.min_nodes = *changes.min_nodes;
+  if (changes.max_nodes) desc.max_nodes = *changes.max_nodes;
+  // With --overcommit tasks share CPUs, so their number says nothing about CPUs.
+  const bool overcommit = desc.overcommit != NO_VAL8 && desc.overcommit != 0;
+  if (changes.min_cpus && !overcommit &&
+      (desc.min_cpus == NO_VAL || desc.min_cpus < *changes.min_cpus))
+    desc.min_cpus = *changes.min_cpus;
+  if (changes.site_factor) desc.site_factor = NICE_OFFSET + *changes.site_factor;
+}
+
+void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
+  apply_changes(desc, decision.changes);
+  if (decision.requeue) {
+    desc.requeue = 1;
+    if (desc.open_mode == 0) desc.open_mode = OPEN_MODE_APPEND;
+  }
+  const std::string line = decision.contract.to_string();
+  set_text(desc.admin_comment, line);
+  add_entry(desc.spank_job_env, desc.spank_job_env_size,
+            std::string(Contract::kVariable) + "=" + line);
+  if (!desc.environment) return;
+  drop_entries(desc.environment, desc.env_size, [&](std::uint32_t i) {
+    return is_identity(name_of(desc.environment[i] ? desc.environment[i] : ""));
+  });
+  for (const auto& [name, value] : decision.env) {
+    bool set = false;
+    for (std::uint32_t i = 0; i < desc.env_size; ++i)
+      set = set || (desc.environment[i] && name_of(desc.environment[i]) == name);
+    if (!set) add_entry(desc.environment, desc.env_size, name + "=" + value);
+  }
+}
+
+bool touches_contract(const job_desc_msg_t& update) {
+  return update.tres_per_job || update.tres_per_node || update.tres_per_socket ||
+         update.tres_per_task || update.account || update.requeue == 0 ||
+         update.num_tasks != NO_VAL || update.min_nodes != NO_VAL || update.max_nodes != NO_VAL;
+}
+
+std::optional<std::string> contract_line(const job_desc_msg_t& job) {
+  for (std::uint32_t i = 0; job.spank_job_env && i < job.spank_job_env_size; ++i) {
+    const std::string_view entry = bare(job.spank_job_env[i]);
+    if (name_of(entry) == Contract::kVariable) return value_of(entry);
+  }
+  return std::nullopt;
+}
+
+Admitted read_admitted(const job_desc_msg_t& job, Contract contract) {
+  Admitted admitted;
+  admitted.contract = std::move(contract);
+  admitted.sizes = read_sizes(job);
+  unsay_zeros(admitted.sizes);
+  admitted.has_run = job.restart_cnt > 0;
+  return admitted;
+}
+
+Update read_update(const job_desc_msg_t& desc) {
+  Update update;
+  update.sizes = read_sizes(desc);
+  if (desc.account) update.account = desc.account;
+  update.requeue_off = desc.requeue == 0;
+  return update;
+}
+
+}  // namespace bellows

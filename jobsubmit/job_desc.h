@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "common/slurm_compat.h"
+#include "jobsubmit/admission.h"
+
+namespace bellows {
+
+/// Translates between Slurm's job_desc_msg_t and admission's own types. Every text in a
+/// job_desc_msg_t lives in Slurm's heap: only these functions touch it. slurmctld's locks are held
+/// by the caller; nothing here asks slurmctld anything that would take them again.
+
+/// Removes what only slurmctld may set from spank_job_env: every BELLOWS_* entry, and options that
+/// stand there twice with the same value. True when something was removed.
+bool strip_forged(job_desc_msg_t& desc);
+
+/// The job as submitted. `desc` keeps its account; see settle_account.
+Request read_request(const job_desc_msg_t& desc);
+
+/// Account names are lower case in Slurm, but only after job_submit has run; and a job without one
+/// gets its user's default account only then. Does both now, and writes the result back.
+/// Returns the account, or "" when there is none (no accounting, or no default).
+std::string settle_account(job_desc_msg_t& desc);
+
+/// Writes an accepted decision into the job: sizes, requeue, contract in spank_job_env and
+/// admin_comment, environment.
+void apply_decision(job_desc_msg_t& desc, const Decision& decision);
+
+/// True when the update touches anything that a contract fixes; only then is the job looked at.
+bool touches_contract(const job_desc_msg_t& update);
+
+struct JobDescDeleter {
+  void operator()(job_desc_msg_t* desc) const {
+    if (slurm_free_job_desc_msg) slurm_free_job_desc_msg(desc);
+  }
+};
+using JobDescPtr = std::unique_ptr<job_desc_msg_t, JobDescDeleter>;
+
+/// The contract's line in the job's spank_job_env; nothing when Bellows never admitted it.
+std::optional<std::string> contract_line(const job_desc_msg_t& job);
+Admitted read_admitted(const job_desc_msg_t& job, Contract contract);
+Update read_update(const job_desc_msg_t& update);
+void apply_changes(job_desc_msg_t& desc, const Changes& changes);
+
+/// Sets a text of Slurm's heap; an empty one clears the field.
+void set_text(char*& field, const std::string& text);
+
+}  // namespace bellows
