@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <exception>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <stdexcept>
 
+#include "examples/digits/checkpoint.h"
 #include "examples/digits/data.h"
 #include "examples/digits/ledger.h"
 #include "examples/digits/mpi_comm.h"
@@ -73,27 +76,105 @@ void write_weights(const std::string& path, std::span<const float> weights) {
   if (!file.flush()) throw std::runtime_error(path + ": cannot be written");
 }
 
-void train(const Options& options) {
-  const std::unique_ptr<Comm> comm = make_comm();
-  const Dataset dataset = split(read_digits(options.data));
-  Trainer trainer(*comm, dataset, options);
-  std::uint64_t step = 0;
-  std::optional<Ledger> ledger = open_ledger(options, *comm, dataset, trainer, step);
-  Progress progress(*comm, trainer);
-  while (step < trainer.steps()) {
-    const std::uint64_t epoch = trainer.sampler().epoch_of(step);
-    const Applied applied = trainer.step(step);
-    if (ledger) ledger->record(step, epoch, applied.ids);
-    ++step;
-    progress.add(applied);
-    if (step % trainer.sampler().steps_per_epoch() == 0) progress.report(step, epoch + 1);
+// The numbers that decide what a step does. A checkpoint made with others is another training.
+using Settings = std::array<std::int64_t, 4>;
+
+Settings settings_of(const Options& options, const Dataset& dataset) {
+  return {static_cast<std::int64_t>(options.seed), options.batch, options.chunk,
+          static_cast<std::int64_t>(dataset.train.size())};
+}
+
+// A training job and all that a checkpoint of it holds. The weights are on every rank; of the
+// momentum each rank has a slice, and after a restart at another size another slice.
+class Job {
+ public:
+  Job(Comm& comm, const Options& options)
+      : comm_(comm),
+        options_(options),
+        dataset_(split(read_digits(options.data))),
+        trainer_(comm, dataset_, options),
+        settings_(settings_of(options, dataset_)),
+        progress_(comm, trainer_),
+        checkpoint_(options.checkpoint_dir, comm.rank(), comm.size()) {
+    checkpoint_.replicated("weights", trainer_.weights());
+    checkpoint_.sharded("momentum", trainer_.momentum(), trainer_.slice(),
+                        trainer_.weights().size());
+    checkpoint_.replicated("settings", settings_);
   }
-  const double accuracy = trainer.accuracy();
-  if (comm->rank() == 0) {
-    if (!options.weights_out.empty()) write_weights(options.weights_out, trainer.weights());
+
+  // Trains to the end, or until asked to stop.
+  void run() {
+    restore();
+    ledger_ = open_ledger(options_, comm_, dataset_, trainer_, step_);
+    for (;;) {
+      const bool stop = step_ < trainer_.steps() && checkpoint_.should_stop(step_);
+      const bool saved = (stop || is_due()) && checkpoint_.save(step_);
+      if (stop) return leave(saved);
+      if (step_ == trainer_.steps()) break;
+      advance();
+    }
+    checkpoint_.finish();
+    finish();
+  }
+
+ private:
+  void restore() {
+    const Settings expected = settings_;
+    const std::optional<std::uint64_t> restored = checkpoint_.restore();
+    if (!restored) return;
+    if (settings_ != expected) {
+      throw std::runtime_error(
+          "the checkpoint was made with another --seed, --batch, --chunk or data; "
+          "use the same, or another --checkpoint-dir");
+    }
+    step_ = restored_ = *restored;
+    if (comm_.rank() == 0) say("resumed at");
+  }
+
+  bool is_due() const {
+    if (step_ == restored_) return false;
+    const auto every = static_cast<std::uint64_t>(options_.checkpoint_every);
+    return (every > 0 && step_ % every == 0) || step_ % trainer_.sampler().steps_per_epoch() == 0;
+  }
+
+  void advance() {
+    const std::uint64_t epoch = trainer_.sampler().epoch_of(step_);
+    const Applied applied = trainer_.step(step_);
+    if (ledger_) ledger_->record(step_, epoch, applied.ids);
+    ++step_;
+    progress_.add(applied);
+    if (step_ % trainer_.sampler().steps_per_epoch() == 0) progress_.report(step_, epoch + 1);
+  }
+
+  void leave(bool saved) {
+    if (!saved) throw std::runtime_error("asked to stop, but the step could not be saved");
+    if (comm_.rank() == 0) say("stopped at");
+  }
+
+  void finish() {
+    const double accuracy = trainer_.accuracy();
+    if (comm_.rank() != 0) return;
+    if (!options_.weights_out.empty()) write_weights(options_.weights_out, trainer_.weights());
     std::printf("accuracy: %.1f %%\n", 100 * accuracy);
   }
-}
+
+  void say(const char* what) const {
+    std::printf("%s step %llu with %d ranks over %s\n", what,
+                static_cast<unsigned long long>(step_), comm_.size(), comm_.name());
+    std::fflush(stdout);
+  }
+
+  Comm& comm_;
+  const Options& options_;
+  Dataset dataset_;
+  Trainer trainer_;
+  Settings settings_;
+  Progress progress_;
+  Checkpoint checkpoint_;
+  std::optional<Ledger> ledger_;
+  std::uint64_t step_ = 0;
+  std::uint64_t restored_ = 0;
+};
 
 }  // namespace
 }  // namespace digits
@@ -111,7 +192,8 @@ int main(int argc, char** argv) {
       return 2;
   }
   try {
-    digits::train(options);
+    const std::unique_ptr<digits::Comm> comm = digits::make_comm();
+    digits::Job(*comm, options).run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "digits: rank %d: %s\n", mpi.rank(), error.what());
     mpi.abort(1);
