@@ -22,6 +22,17 @@ find_builddir() {
   done
 }
 
+# Above the build directory minicluster makes a way for the users; from there on it must be open.
+check_readable() { # FILE
+  local path=$1
+  [[ $(stat -L -c %A -- "$path") == *r?? ]] || die "$path is not readable for other users than root"
+  while [[ $path != "$builddir" ]]; do
+    path=${path%/*}
+    [[ $(stat -c %A -- "$path") == *[xt] ]] ||
+      die "$path is closed to other users than root; allow them in with chmod o+x"
+  done
+}
+
 check_plugins() {
   local path
   ((plugins)) || return 0
@@ -29,6 +40,7 @@ check_plugins() {
     die "Bellows is not built yet; build it, give --builddir, or use --no-plugins"
   for path in "$builddir/jobsubmit/.libs/job_submit_bellows.so" "$builddir/spank/.libs/spank_bellows.so"; do
     [[ -e $path ]] || die "$path does not exist; build it first or use --no-plugins"
+    check_readable "$path"
   done
 }
 

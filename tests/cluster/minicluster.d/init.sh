@@ -158,8 +158,8 @@ share_directories() {
 # The machine writes this member's address once its end of the wire is in place.
 start_network() {
   local address
+  until [[ -s $dir/state/go.$member ]]; do sleep 0.02; done
   read -r address <"$dir/state/go.$member"
-  rm -f -- "$dir/state/go.$member"
   ip -batch - <<BATCH
 link set dev lo up
 address add $address/24 dev eth0
