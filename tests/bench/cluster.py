@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An embedded cluster for a benchmark, and a Python program that runs inside as a user."""
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MINICLUSTER = os.path.join(TOP, "tests/cluster/minicluster")
+
+
+class Cluster:
+    """Use as a context; it is down at the end, whatever happens."""
+
+    def __init__(self, builddir, *options, slurm_conf=""):
+        self.dir = tempfile.mkdtemp(prefix="bellows-bench-")
+        self.options = ["--builddir", builddir, *options]
+        if slurm_conf:
+            conf = self.dir + ".conf"
+            with open(conf, "w", encoding="utf-8") as stream:
+                stream.write(slurm_conf)
+            self.options += ["--slurm-conf", conf]
+
+    def __enter__(self):
+        try:
+            self._call("up", *self.options, timeout=120)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        subprocess.run([MINICLUSTER, "down", "--dir", self.dir], timeout=120, check=False,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        shutil.rmtree(self.dir, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.dir + ".conf")
+
+    def _call(self, command, *arguments, timeout):
+        done = subprocess.run([MINICLUSTER, command, "--dir", self.dir, *arguments], check=False,
+                              timeout=timeout, capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"minicluster {command}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def exec(self, *command, user="alice", env=(), timeout=60):
+        """Standard output of a command inside."""
+        options = ["--user", user]
+        for item in env:
+            options += ["--env", item]
+        return self._call("exec", *options, "--", *command, timeout=timeout)
+
+    def home(self, user="alice"):
+        return f"{self.dir}/shared/home/{user}"
+
+    def timer(self, user="alice"):
+        return Timer([MINICLUSTER, "exec", "--dir", self.dir, "--user", user, "--",
+                      "python3", "-u", "-c", TIMER])
+
+
+# Entering the cluster takes longer than what is timed, so one process stays inside and takes commands.
+TIMER = """
+import json, subprocess, sys, time
+for line in sys.stdin:
+    begin = time.perf_counter()
+    done = subprocess.run(json.loads(line), capture_output=True, text=True)
+    seconds = time.perf_counter() - begin
+    print(json.dumps([seconds, done.returncode, done.stdout, done.stderr]), flush=True)
+"""
+
+
+class Timer:
+    """Times commands inside a cluster."""
+
+    def __init__(self, command):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=30)
+
+    def __call__(self, *command):
+        """Seconds and standard output of a command that succeeds."""
+        self.process.stdin.write(json.dumps(command) + "\n")
+        self.process.stdin.flush()
+        seconds, status, out, err = json.loads(self.process.stdout.readline())
+        if status != 0:
+            raise RuntimeError(f"{' '.join(command)}: status {status}: {err}")
+        return seconds, out
+
+
+def wait(condition, seconds, what):
+    """The first true value of condition()."""
+    end = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > end:
+            raise RuntimeError(f"no {what} within {seconds} s")
+        time.sleep(0.05)
+
+
+def note(text):
+    print(f"  {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the plugins add to sbatch: two clusters, with and without them, in turn."""
+import statistics
+
+import cluster
+import rows
+
+PAIRS = 40
+
+
+def run(options):
+    samples = {"plain": [], "bellows": []}
+    with cluster.Cluster(options.builddir, "--nodes", "1", "--no-plugins") as plain, \
+         cluster.Cluster(options.builddir, "--nodes", "1") as with_plugins, \
+         plain.timer() as time_plain, with_plugins.timer() as time_bellows:
+        job = ["--hold", "--output=/dev/null", "--wrap=true"]
+        for i in range(PAIRS + 2):
+            first = time_plain("sbatch", "--gpus=1", *job)[0]
+            second = time_bellows("sbatch", "--framework=plain", "--gpus-range=1", *job)[0]
+            if i >= 2:  # the first ones load the programs
+                samples["plain"].append(first * 1000)
+                samples["bellows"].append(second * 1000)
+    added = [b - a for a, b in zip(samples["plain"], samples["bellows"])]
+    ratio = [b / a for a, b in zip(samples["plain"], samples["bellows"])]
+    plain_median = statistics.median(samples["plain"])
+    return [
+        rows.row("submit.latency_ms", samples["bellows"], "ms", "lower",
+                 baseline=("without plugins", plain_median)),
+        rows.row("submit.added_ms", added, "ms", "lower"),
+        rows.row("submit.with_vs_without", ratio, "x", "lower"),
+    ]

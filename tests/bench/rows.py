@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of build/bench.json: figures with their goals, and how sure we are of them."""
+import json
+import os
+import random
+import statistics
+
+
+def interval(samples, figure=statistics.median, rounds=2000):
+    """Bootstrap 95 % interval of a figure of the samples. The same samples give the same interval."""
+    rng = random.Random(1)
+    figures = sorted(figure(rng.choices(samples, k=len(samples))) for _ in range(rounds))
+    return figures[int(0.025 * rounds)], figures[int(0.975 * rounds) - 1]
+
+
+def met(low, high, goal, better):
+    """True or False when the whole interval is on one side of the goal, None when it is on both."""
+    if better == "lower":
+        low, high, goal = -high, -low, -goal
+    return True if low >= goal else False if high < goal else None
+
+
+def row(name, samples, unit, better, goal=None, baseline=None):
+    """The median of the samples as a row. `baseline` is a (name, value) pair."""
+    low, high = interval(samples)
+    result = {"name": name, "value": rounded(statistics.median(samples)), "unit": unit,
+              "better": better, "low": rounded(low), "high": rounded(high), "samples": len(samples)}
+    if goal is not None:
+        result["goal"] = goal
+        result["met"] = met(low, high, goal, better)
+    if baseline is not None:
+        result["baseline"] = {"name": baseline[0], "value": rounded(baseline[1])}
+    return result
+
+
+def rounded(value):
+    return float(f"{value:.4g}")
+
+
+def read(path):
+    try:
+        with open(path, encoding="utf-8") as stream:
+            return json.load(stream)
+    except FileNotFoundError:
+        return []
+
+
+def store(path, part, rows):
+    """Replaces one part's rows and keeps the others. All or nothing."""
+    kept = [r for r in read(path) if r["name"].split(".")[0] != part]
+    with open(path + ".new", "w", encoding="utf-8") as stream:
+        json.dump(sorted(kept + rows, key=lambda r: r["name"]), stream, indent=1)
+        stream.write("\n")
+    os.replace(path + ".new", path)
+
+
+def table(rows):
+    """The rows as text."""
+    lines = []
+    for r in rows:
+        line = f"{r['name']:<36} {r['value']:>10g} {r['unit']:<6} {r['low']:g} to {r['high']:g}"
+        if "goal" in r:
+            verdict = {True: "met", False: "missed", None: "too noisy to tell"}[r["met"]]
+            line += f"   goal {r['goal']:g}: {verdict}"
+        if "baseline" in r:
+            line += f"   ({r['baseline']['name']}: {r['baseline']['value']:g})"
+        lines.append(line)
+    return "\n".join(lines)
