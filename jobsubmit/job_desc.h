@@ -35,7 +35,13 @@ bool touches_contract(const job_desc_msg_t& update);
 
 struct JobDescDeleter {
   void operator()(job_desc_msg_t* desc) const {
-    if (slurm_free_job_desc_msg) slurm_free_job_desc_msg(desc);
+    if (!slurm_free_job_desc_msg) return;
+    // A copy of a job has its environment in one block, with no null pointer at the end of the
+    // list; slurm_free_job_desc_msg would free each entry by itself and abort slurmctld.
+    if (desc->environment) slurm_xfree(reinterpret_cast<void**>(&desc->environment[0]));
+    slurm_xfree(reinterpret_cast<void**>(&desc->environment));
+    desc->env_size = 0;
+    slurm_free_job_desc_msg(desc);
   }
 };
 using JobDescPtr = std::unique_ptr<job_desc_msg_t, JobDescDeleter>;
