@@ -4,6 +4,7 @@
 # The caller sets: top (source directory).
 
 points=0
+shopt -s lastpipe  # point must count in this shell, not in one of a pipeline
 
 # Source files of this tree, relative to it: sources FIND-EXPRESSION...
 sources() {
