@@ -8,7 +8,8 @@ detect_cgroups() {
   kind=$(stat -f -c %T /sys/fs/cgroup 2>/dev/null || true)
   case $kind in
     cgroup2fs)
-      cgroup_version=2 controllers="cpuset cpu memory"
+      # Slurm 22.05 misreads the last controller of a list; pids stands there for it to lose.
+      cgroup_version=2 controllers="cpuset cpu memory pids"
       [[ " $(</sys/fs/cgroup/cgroup.controllers) " == *" memory "* ]] ||
         die "this machine's cgroup v2 has no memory controller; Slurm needs it" ;;
     tmpfs)

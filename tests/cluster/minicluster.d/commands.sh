@@ -65,9 +65,9 @@ command_up() {
   start_member ctl
   ((!accounting)) || say "starting the database and slurmdbd"
   for member in $all; do [[ $member == ctl ]] || connect_member "$member"; done
-  wait_for_controller $((accounting ? 60 : 20))
+  wait_for_controller 120
   for member in $all; do [[ $member == ctl ]] || start_member "$member"; done
-  wait_for_nodes
+  wait_for_nodes 120
   trap - EXIT INT TERM HUP
   began=$((${EPOCHREALTIME/[.,]/} - began))
   say "ready: $nodes nodes, $gpus GPUs each, in $((began / 1000000)).$((began / 100000 % 10)) s"
@@ -218,5 +218,5 @@ command_start_ctld() {
   in_member ctl env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
     SLURM_CONF="$dir/etc/slurm.conf" slurmctld -f "$dir/etc/slurm.conf" \
     </dev/null >>"$dir/log/boot-ctl.log" 2>&1 || die "slurmctld did not start"
-  wait_for_controller 20
+  wait_for_controller 60
 }

@@ -56,13 +56,14 @@ member_pid() { # MEMBER
   printf '%s\n' "$pid"
 }
 
-# Runs a command every 20 ms until it succeeds; fails after SECONDS.
+# Runs a command again and again until it succeeds; fails after SECONDS.
 poll_for() { # SECONDS COMMAND...
-  local deadline=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000))
+  local deadline=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000)) pause=20
   shift
   until "$@"; do
     ((${EPOCHREALTIME/[.,]/} < deadline)) || return 1
-    sleep 0.02
+    sleep "0.$(printf %03d "$pause")"
+    ((pause >= 200)) || pause=$((pause * 5 / 4))
   done
 }
 

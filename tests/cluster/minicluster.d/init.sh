@@ -190,7 +190,11 @@ enter_root
 share_directories
 start_network
 lend_root_a_leaf
-start_daemons || touch "$dir/state/failed.$member"
+if start_daemons; then
+  touch "$dir/state/started.$member"
+else
+  touch "$dir/state/failed.$member"
+fi
 while :; do
   sleep infinity &
   wait $! || true

@@ -6,7 +6,7 @@
 # Starts the member's init, which prepares its file system and then waits for start_member.
 create_member() { # MEMBER
   local member=$1 log=$dir/log/boot-$1.log
-  rm -f -- "$dir/state"/{pid,go,failed}."$member"
+  rm -f -- "$dir/state"/{pid,go,failed,started}."$member"
   mkdir -p "$dir/spool/$member" "$dir/run/root-$member"
   make_member_cgroup "$member"
   (
@@ -52,7 +52,7 @@ destroy_member() { # MEMBER
   freeze_cgroup "$1" 0 2>/dev/null || true
   remove_link "$1"
   remove_cgroup "$1"
-  rm -f -- "$dir/state"/{pid,go,failed}."$1"
+  rm -f -- "$dir/state"/{pid,go,failed,started}."$1"
 }
 
 # Becomes a command that root runs in all namespaces and the cgroup of a member.
@@ -70,10 +70,26 @@ controller_answers() {
   SLURM_CONF=$dir/etc/slurm.conf timeout 5 scontrol ping 2>/dev/null | grep -q ' is UP'
 }
 
-controller_settled() { [[ -e $dir/state/failed.ctl ]] || controller_answers; }
+daemon_runs() { # MEMBER NAME
+  local pid name path
+  path=$(cgroup_paths "$1" | head -n 1)
+  while read -r pid; do
+    { read -r name <"/proc/$pid/comm"; } 2>/dev/null || continue
+    [[ $name != "$2" ]] || return 0
+  done < <(find "$path" -name cgroup.procs -exec cat {} + 2>/dev/null)
+  return 1
+}
+
+# Whether the last step of a member's start failed, or went well but the daemon died since.
+daemon_failed() { # MEMBER NAME
+  [[ ! -e $dir/state/failed.$1 ]] || return 0
+  [[ -e $dir/state/started.$1 ]] && ! daemon_runs "$1" "$2"
+}
+
+controller_settled() { daemon_failed ctl slurmctld || controller_answers; }
 
 wait_for_controller() { # SECONDS
-  { poll_for "$1" controller_settled && [[ ! -e $dir/state/failed.ctl ]]; } || {
+  { poll_for "$1" controller_settled && ! daemon_failed ctl slurmctld; } || {
     show_log_tail "$dir/log/boot-ctl.log"
     show_log_tail "$dir/log/slurmctld.log"
     die "slurmctld does not answer"
@@ -86,11 +102,25 @@ nodes_are_idle() {
   (($(grep -c ' idle$' <<<"$states") == nodes))
 }
 
-wait_for_nodes() {
-  poll_for 30 nodes_are_idle || {
+failed_node() {
+  local i
+  for ((i = 1; i <= nodes; i++)); do
+    if daemon_failed "n$i" slurmd; then
+      echo "n$i"
+      return
+    fi
+  done
+  return 1
+}
+
+nodes_settled() { nodes_are_idle || failed_node >/dev/null; }
+
+wait_for_nodes() { # SECONDS
+  local member
+  if ! poll_for "$1" nodes_settled || member=$(failed_node); then
     SLURM_CONF=$dir/etc/slurm.conf timeout 5 sinfo -N -l >&2 || true
-    show_log_tail "$dir/log/slurmctld.log"
-    show_log_tail "$dir/log/slurmd-n1.log"
-    die "not all nodes became idle within 30 s"
-  }
+    show_log_tail "$dir/log/boot-${member:-n1}.log"
+    show_log_tail "$dir/log/slurmd-${member:-n1}.log"
+    die "not all nodes became idle"
+  fi
 }
