@@ -71,6 +71,18 @@ std::string extra_value(const Contract& contract, std::string_view key) {
   return "";
 }
 
+namespace {
+
+/// The line as admission wrote it, which is also what AdminComment shows.
+std::string as_admitted(Contract contract) {
+  std::erase_if(contract.extra, [](const auto& entry) {
+    return entry.first == kUserKey || entry.first == kAccountKey;
+  });
+  return contract.to_string();
+}
+
+}  // namespace
+
 JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
                            const std::string& user_dir) {
   auto directory = expand_path(contract.checkpoint_dir, extra_value(contract, kUserKey),
@@ -78,7 +90,7 @@ JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
   JobVariables variables;
   if (!directory) variables.status = directory.error();
   variables.changes = {
-      {"BELLOWS_CONTRACT", contract.to_string()},
+      {"BELLOWS_CONTRACT", as_admitted(contract)},
       {"BELLOWS_TENANT", contract.tenant},
       {"BELLOWS_FRAMEWORK", unless_empty(contract.framework)},
       {"BELLOWS_FRAMEWORK_VERSION", unless_empty(contract.framework_version)},
@@ -108,9 +120,11 @@ std::vector<Change> size_corrections(HeldSize held, const Lookup& lookup) {
   std::vector<Change> changes = {
       {"SLURM_NTASKS", gpus},
       {"SLURM_NPROCS", gpus},
-      {"SLURM_GPUS", gpus},
       {kSizeVariable, size_marker(held)},
   };
+  // Only where the job was submitted with --gpus: a step without it gets the GPUs of its nodes,
+  // while with it a one-task step in a job of two nodes is refused.
+  if (lookup("SLURM_GPUS")) changes.push_back({"SLURM_GPUS", gpus});
   drop_unless(changes, lookup, "SLURM_NTASKS_PER_NODE", held.nodes, held.gpus);
   drop_unless(changes, lookup, "SLURM_GPUS_PER_NODE", held.nodes, held.gpus);
   drop_unless(changes, lookup, "SLURM_GPUS_PER_TASK", held.gpus, held.gpus);

@@ -40,8 +40,11 @@ std::optional<Contract> sent_contract(std::uint32_t job) {
   // Slurm's own variables, which the options of a job can't reach: those get a SPANK_ in front.
   const std::pair<const char*, const char*> sources[] = {{kUserKey, "SLURM_JOB_USER"},
                                                          {kAccountKey, "SLURM_JOB_ACCOUNT"}};
-  for (const auto& [key, name] : sources)
-    if (extra_value(*contract, key).empty()) contract->extra.emplace_back(key, variable(name));
+  for (const auto& [key, name] : sources) {
+    std::string value = variable(name);
+    if (!value.empty() && extra_value(*contract, key).empty())
+      contract->extra.emplace_back(key, std::move(value));
+  }
   return *std::move(contract);
 }
 
