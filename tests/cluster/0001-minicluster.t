@@ -45,7 +45,11 @@ exits "an unknown command is wrong usage" 2 "$MINICLUSTER" fly --dir "$CLUSTER"
 exits "an option of another command is wrong usage" 2 mc down --nodes 3
 exits "a wrong number is wrong usage" 2 "$MINICLUSTER" up --dir "$CLUSTER-other" --nodes 0
 exits "a second up in the same directory is refused" 1 mc up --no-plugins
-exits "a directory with other files is refused" 1 "$MINICLUSTER" up --no-plugins --dir /usr/share
+mkdir -p "$CLUSTER/shared/other/etc"
+exits "a directory with other files is refused" 1 \
+  "$MINICLUSTER" up --no-plugins --dir "$CLUSTER/shared/other"
+exits "also by down" 1 "$MINICLUSTER" down --purge --dir "$CLUSTER/shared/other"
+ok "and keeps its files" test -d "$CLUSTER/shared/other/etc"
 ok "and the cluster runs on" xc srun --nodes=2 true
 
 # A job, and root's own shell.

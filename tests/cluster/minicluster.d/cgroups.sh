@@ -11,7 +11,8 @@ detect_cgroups() {
       # Slurm 22.05 misreads the last controller of a list; pids stands there for it to lose.
       cgroup_version=2 controllers="cpuset cpu memory pids"
       [[ " $(</sys/fs/cgroup/cgroup.controllers) " == *" memory "* ]] ||
-        die "this machine's cgroup v2 has no memory controller; Slurm needs it" ;;
+        die "this machine's cgroup v2 has no memory controller; Slurm needs it"
+      [[ -w /sys/fs/cgroup/cgroup.procs ]] || die "the cgroups in /sys/fs/cgroup can't be changed" ;;
     tmpfs)
       cgroup_version=1 controllers="freezer cpuset memory devices"
       for controller in $controllers; do

@@ -26,10 +26,10 @@ claim_directory() {
     die "the path $dir has characters other than letters, digits and ./_+-"
   [[ $dir != / && ! -e $dir/state ]] ||
     die "$dir already holds a cluster; stop it with 'minicluster down --dir $dir' first"
-  if [[ ! -d $dir/etc && -n $(ls -A -- "$dir") ]]; then
+  [[ -e $dir/.minicluster || -z $(ls -A -- "$dir") ]] ||
     die "$dir is neither empty nor a former cluster's directory"
-  fi
   mkdir -- "$dir/state" || die "$dir already holds a cluster"
+  : >"$dir/.minicluster"
   chmod 755 "$dir"
   rm -rf -- "${dir:?}"/{etc,log,run,spool}
   mkdir -p "$dir"/{etc,log,run,spool/ctld,shared/home}
@@ -92,7 +92,7 @@ remove_cluster() {
 command_down() {
   local given=$dir
   dir=$(realpath -e -- "$dir" 2>/dev/null) || die "there is no cluster in '$given'"
-  [[ -d $dir/state || -d $dir/etc ]] || die "there is no cluster in '$given'"
+  [[ -e $dir/.minicluster ]] || die "there is no cluster in '$given'"
   remove_cluster || die "some of the cluster in $dir could not be removed; try again"
   ((!purge)) || rm -rf -- "$dir"
 }

@@ -61,7 +61,8 @@ exec_in_member() { # MEMBER COMMAND...
   shift
   pid=$(member_pid "$member") || die "$member is not running"
   enter_cgroup "$member"
-  exec nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup -- "$@"
+  # The root is the init's and not its namespace's: these differ when all of this runs in a chroot.
+  exec nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup --root --wd -- "$@"
 }
 
 in_member() { (exec_in_member "$@"); }

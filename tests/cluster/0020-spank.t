@@ -1,0 +1,230 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 240
+# spank_bellows.so: options, the contract on the node, forgery, sizes after a resize, rescues.
+# shellcheck source=tests/cluster/tap.sh disable=SC2016
+. "$(dirname "$0")/tap.sh"
+
+conf=$(mktemp)
+# A job whose start time has come is looked for every second, and not every half minute.
+echo "SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1" >"$conf"
+cluster_up --nodes=2 --gpus=4 --slurm-conf "$conf"
+rm -f "$conf"
+home=$CLUSTER/shared/home/alice
+
+node() { mc exec --user root --node "$1" "${@:2}"; }
+# Writes a batch script from standard input.
+script() {
+  local path=$home/$1
+  {
+    echo '#!/bin/bash'
+    cat
+  } >"$path"
+  chmod 755 "$path"
+}
+out() { cat "$home/$1" 2>/dev/null; }
+# What one job's output says of a variable: value FILE NAME
+value() { sed -n "s/^$2=//p" "$home/$1" | head -n 1; }
+slurmd_log() { grep -h -- "$1" "$CLUSTER"/log/slurmd-n*.log; }
+elastic=(--framework=digits --gpus-range=1-8)
+
+# The plugin exports what Slurm looks for and nothing else.
+plugin=$(sed -n 's/^[a-z]* *\(.*spank_bellows.so\).*/\1/p' "$CLUSTER/etc/plugstack.conf")
+is "$(nm -D --defined-only "$plugin" | awk '{print $3}' | sort | xargs)" \
+  "plugin_name plugin_type plugin_version slurm_spank_exit slurm_spank_init slurm_spank_init_post_opt slurm_spank_job_prolog spank_plugin_version" \
+  "the plugin exports only what Slurm calls"
+unlike "$(readelf -d "$plugin")" 'NEEDED.*libslurm' "and brings no second libslurm"
+
+# Options.
+script true.sh <<<true
+for command in sbatch salloc srun; do
+  help=$(xc "$command" --help)
+  like "$help" '--framework=NAME' "$command --help shows --framework"
+  like "$help" '--gpus-range=RANGE' "and --gpus-range"
+  for wrong in --gpus-range=8-1 --gpus-range=0 --gpus-range=two --gpus-range= --framework=a:b:c \
+    --framework=../x; do
+    status=0
+    output=$(xc "$command" "$wrong" "$home/true.sh" 2>&1) || status=$?
+    like "$status:$output" "^[1-9][0-9]*:.*error: bellows: --(gpus-range|framework): .+" \
+      "$command refuses $wrong with a sentence"
+  done
+done
+printf '#!/bin/sh\n#SBATCH --gpus-range=4-2\n' >"$home/wrong.sh"
+like "$(xc sbatch wrong.sh 2>&1)" 'bellows: --gpus-range: .*4 is larger than 2' \
+  "and so does a line of the script"
+is "$(xc squeue --noheader --states=all | wc -l)" 0 "nothing wrong was submitted"
+
+# The contract reaches batch script and tasks; what a user sets himself doesn't.
+script show.sh <<'S'
+#SBATCH --framework=digits:1.0
+#SBATCH --gpus-range=1-8
+env | grep -E '^(BELLOWS|_?SLURM_SPANK|SPANK)_' | sort
+S
+forged=(BELLOWS_TENANT=evil BELLOWS_CONTRACT=evil BELLOWS_RUN_DIR=/tmp BELLOWS_FRAMEWORK=evil
+  BELLOWS_FRAMEWORK_VERSION=6 BELLOWS_GPUS_RANGE=1-4096 BELLOWS_CHECKPOINT_DIR=/evil)
+wanted="BELLOWS_CHECKPOINT_DIR=$CLUSTER/shared/checkpoints/alice/JOB
+BELLOWS_CONTRACT=bellows/1 tenant=vision framework=digits:1.0 gpus=1-8 ckpt=$CLUSTER/shared/checkpoints/%25u/%25j
+BELLOWS_FRAMEWORK=digits
+BELLOWS_FRAMEWORK_VERSION=1.0
+BELLOWS_GPUS_RANGE=1-8
+BELLOWS_RUN_DIR=/run/bellows/JOB/user
+BELLOWS_SIZE=1/1
+BELLOWS_TENANT=vision"
+for export in ALL NONE; do
+  rm -f "$home/show.out"
+  job=$(xc env "${forged[@]}" sbatch --wait --parsable --export=$export --output=show.out show.sh)
+  is "$(out show.out)" "${wanted//JOB/$job}" "the batch script has the contract, --export=$export"
+done
+is "$(node 1 stat -c '%U:%a' "/run/bellows/$job" "/run/bellows/$job/contract" | xargs)" \
+  "root:755 root:644" "the contract on the node is root's"
+is "$(node 1 stat -c '%u:%a' "/run/bellows/$job/user")" "20001:700" "its user directory is the user's"
+
+step_vars='env | grep ^BELLOWS_ | grep -v _SIZE | sort'
+script step.sh <<S
+export ${forged[*]}
+srun --export=ALL sh -c '$step_vars'
+echo ---
+srun --export=NONE /bin/bash -lc '$step_vars'
+S
+job=$(xc sbatch --wait --parsable "${elastic[@]}" --output=step.out step.sh)
+truth=$(grep -v _SIZE <<<"${wanted//JOB/$job}")
+is "$(out step.out)" "$truth"$'\n'"---"$'\n'"$truth" "a step can't change it"
+
+is "$(xc srun "${elastic[@]}" sh -c 'echo $BELLOWS_TENANT $BELLOWS_FRAMEWORK')" "vision digits" \
+  "srun takes the options"
+is "$(xc salloc --quiet "${elastic[@]}" srun sh -c 'echo $BELLOWS_TENANT $BELLOWS_FRAMEWORK')" \
+  "vision digits" "salloc takes the options"
+
+# A job that asks for nothing has nothing.
+script plain.sh <<'S'
+env | grep -E '^(BELLOWS|_?SLURM_SPANK|SPANK)_'
+echo end
+S
+job=$(xc env "${forged[@]}" "SLURM_SPANK_BELLOWS_CONTRACT=bellows/1 tenant=evil gpus=1" \
+  sbatch --wait --parsable --output=plain.out plain.sh)
+is "$(grep -v '^SLURM_SPANK_BELLOWS_CONTRACT' "$home/plain.out")" end "a plain job has no contract"
+exits "nor a directory on the node" 1 node 1 test -e "/run/bellows/$job"
+is "$(xc env "${forged[@]}" "SLURM_SPANK_BELLOWS_CONTRACT=bellows/1 tenant=evil gpus=1" \
+  srun sh -c 'echo "[$BELLOWS_TENANT$BELLOWS_CONTRACT]"')" "[]" \
+  "nor can srun send one of its own"
+
+# Nested submissions are jobs of their own.
+script nested.sh <<'S'
+sbatch --wait --output=inner.out plain.sh >inner.id
+S
+ok "a job submits another" xc sbatch --wait "${elastic[@]}" --output=nested.out nested.sh
+is "$(out inner.out)" end "which does not inherit the options"
+like "$(xc --user root scontrol show job "$(sed 's/[^0-9]//g' "$home/inner.id")")" \
+  'JobState=COMPLETED' "and is a plain job"
+is "$(xc salloc --quiet "${elastic[@]}" sh -c \
+  'sbatch --wait --output=inner2.out plain.sh >/dev/null; cat inner2.out')" end \
+  "nor does one submitted from salloc's shell"
+
+# Sizes after a resize.
+script size.sh <<'S'
+#SBATCH --gpus-range=1-8
+echo "batch $SLURM_NTASKS/$SLURM_NPROCS gpus=$SLURM_GPUS pernode=$SLURM_GPUS_PER_NODE"
+srun sh -c 'echo task of $SLURM_NTASKS' | sort | uniq -c
+srun --ntasks=1 --gpus=1 sh -c 'echo one of $SLURM_NTASKS'
+(export SLURM_NTASKS=2; srun sh -c 'echo two of $SLURM_NTASKS' | sort | uniq -c)
+(unset BELLOWS_SIZE; export SLURM_NTASKS=1 SLURM_NPROCS=1 SLURM_NTASKS_PER_NODE=1
+ srun sh -c 'echo stale of $SLURM_NTASKS' | sort | uniq -c)
+echo finished
+[[ -n ${SLURM_RESTART_COUNT:-} ]] || sleep 300
+S
+job=$(xc sbatch --parsable --output=size.out --ntasks=2 size.sh)
+poll 30 grep -q finished "$home/size.out"
+is "$(tr -s ' ' <"$home/size.out")" "batch 2/2 gpus= pernode=
+ 2 task of 2
+one of 1
+ 2 two of 2
+ 2 stale of 2
+finished" "before a resize"
+ok "the job is requeued" xc scontrol requeue "$job"
+: >"$home/size.out"
+ok "and resized" xc scontrol update "jobid=$job" tresperjob=gres:gpu:6 numtasks=6 numcpus=6 numnodes=2
+poll 20 job_is "$job" PENDING
+ok "and released" xc scontrol update "jobid=$job" starttime=now+2
+poll 60 job_is "$job" COMPLETED
+is "$(grep -v 'CANCELLED\|Warning' "$home/size.out" | tr -s ' ')" "batch 6/6 gpus= pernode=
+ 6 task of 6
+one of 1
+ 2 two of 2
+ 6 stale of 6
+finished" "after it a plain srun starts one task for each GPU, and explicit numbers win"
+isnt "$(slurmd_log "reissued job credential for job $job")" "" "it came back with a new credential"
+
+# A killed launcher. Each script shows its run, and the first one ends without an outcome.
+marker='echo "{}" >"$BELLOWS_RUN_DIR/launcher.active"'
+first='echo "run ${SLURM_RESTART_COUNT:-0}"; if [[ -z ${SLURM_RESTART_COUNT:-} ]]; then'
+script shell-killed.sh <<<"$first $marker; kill -9 \$\$; fi"
+script child-killed.sh <<<"$first (exec sh -c '$marker; kill -9 \$\$'); exit 1; fi"
+script cancelled.sh <<<"$marker; echo marked; sleep 300"
+script outcome.sh <<<"$marker; rm \"\$BELLOWS_RUN_DIR/launcher.active\"; exit 3"
+script hostile.sh <<<'rm -rf "$BELLOWS_RUN_DIR"/*; mkfifo "$BELLOWS_RUN_DIR/launcher.active"; exit 3'
+script stale.sh <<<"if [[ -z \${SLURM_RESTART_COUNT:-} ]]; then $marker; echo marked; sleep 300; fi; exit 3"
+declare -A jobs
+for name in shell-killed child-killed cancelled outcome hostile stale; do
+  jobs[$name]=$(xc sbatch --parsable "${elastic[@]}" --output="$name.out" "$name.sh")
+done
+poll 20 grep -q marked "$home/cancelled.out"
+xc scancel "${jobs[cancelled]}"
+poll 20 grep -q marked "$home/stale.out"
+xc scontrol requeue "${jobs[stale]}"
+poll 20 job_is "${jobs[stale]}" PENDING
+xc scontrol update "jobid=${jobs[stale]}" starttime=now+2
+for name in shell-killed child-killed; do
+  poll 60 job_is "${jobs[$name]}" COMPLETED
+  is "$(grep ^run "$home/$name.out")" $'run 0\nrun 1' "$name: the job ran again"
+  is "$(job_field "${jobs[$name]}" JobState):$(job_field "${jobs[$name]}" Restarts)" COMPLETED:1 \
+    "once, and completed"
+done
+is "$(node 1 cat "/run/bellows/${jobs[shell-killed]}/rescues")" 1 "the rescue was counted"
+poll 30 job_is "${jobs[cancelled]}" CANCELLED
+is "$(job_field "${jobs[cancelled]}" JobState):$(job_field "${jobs[cancelled]}" Restarts)" \
+  CANCELLED:0 "a cancelled job stays cancelled"
+for name in outcome hostile; do
+  poll 30 job_is "${jobs[$name]}" FAILED
+  is "$(job_field "${jobs[$name]}" JobState):$(job_field "${jobs[$name]}" Restarts)" FAILED:0 \
+    "$name: the job fails as it should"
+done
+poll 60 job_is "${jobs[stale]}" FAILED
+is "$(job_field "${jobs[stale]}" JobState):$(job_field "${jobs[stale]}" Restarts)" FAILED:1 \
+  "a marker of an earlier run does not count"
+
+# The budget.
+script again.sh <<<"if [[ \${SLURM_RESTART_COUNT:-0} == 0 ]]; then
+  $marker; echo marked; until [[ -e go ]]; do sleep 0.1; done; kill -9 \$\$; fi"
+job=$(xc sbatch --parsable "${elastic[@]}" --output=again.out again.sh)
+poll 20 grep -q marked "$home/again.out"
+node 1 sh -c "echo 16 >/run/bellows/$job/rescues"
+touch "$home/go"
+poll 30 job_is "$job" FAILED
+is "$(job_field "$job" JobState):$(job_field "$job" Restarts)" FAILED:0 "a job is rescued 16 times, no more"
+isnt "$(slurmd_log "job $job: .*rescued 16 times")" "" "and the log says so"
+
+# Contracts that can't be trusted, and directories that can't be written.
+script tamper.sh <<<'until [[ -e tampered ]]; do sleep 0.1; done
+srun sh -c "echo [\$BELLOWS_TENANT]"; srun sh -c "echo [\$BELLOWS_TENANT]" | head -n 1'
+job=$(xc sbatch --parsable "${elastic[@]}" --output=tamper.out tamper.sh)
+poll 20 node 1 test -e "/run/bellows/$job/contract"
+node 1 sh -c "chmod o+w /run/bellows/$job/contract"
+touch "$home/tampered"
+poll 30 job_is "$job" COMPLETED
+is "$(out tamper.out)" $'[]\n[]' "a contract that others may write is not trusted"
+isnt "$(slurmd_log "/run/bellows/$job/contract: not trusted")" "" "and the log names the file"
+
+for i in 1 2; do node "$i" sh -c 'rm -rf /run/bellows && echo >/run/bellows'; done
+is "$(xc srun sh -c 'echo plain')" plain "without a place for contracts plain jobs run"
+is "$(xc srun "${elastic[@]}" sh -c 'echo "[$BELLOWS_TENANT]"' 2>/dev/null)" "[]" \
+  "and elastic ones run without theirs"
+isnt "$(slurmd_log "the contract can't be kept")" "" "with a line in the log"
+ok "and no node is drained" nodes_idle
+for i in 1 2; do node "$i" rm /run/bellows; done
+
+sed -i 's|spank_bellows.so.*|spank_bellows.so debug run_dir=here|' "$CLUSTER/etc/plugstack.conf"
+is "$(xc srun sh -c 'echo plain' 2>&1)" plain "wrong arguments in plugstack.conf stop nobody"
+is "$(xc srun "${elastic[@]}" sh -c 'echo $BELLOWS_TENANT')" vision "and the defaults hold"
+isnt "$(slurmd_log 'plugstack.conf: run_dir must be an absolute path')" "" "the log says what is wrong"
+ok "and no node is drained" nodes_idle
+done_testing
