@@ -108,6 +108,8 @@ Result<Contract> Contract::parse(std::string_view line) {
   }
   if (!seen.contains("tenant") || !seen.contains("gpus"))
     return bad_contract("tenant and gpus must stand in it");
+  if (contract.tenant.empty() || (seen.contains("framework") && contract.framework.empty()))
+    return bad_contract("tenant and framework may not be empty");
   return contract;
 }
 

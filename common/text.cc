@@ -61,11 +61,11 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
   // Words of a hostile length would make the table below slow inside slurmctld.
   if (word.size() > 64) return "";
-  std::size_t best = std::min<std::size_t>(4, (word.size() + 1) / 2 + 1);
+  std::size_t best = 4;
   std::string match;
   for (const std::string& candidate : candidates) {
     const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best) {
+    if (distance < best && 2 * distance < std::max(word.size(), candidate.size())) {
       best = distance;
       match = candidate;
     }

@@ -20,8 +20,8 @@ std::string_view trim(std::string_view text);
 /// Decimal digits only: no sign, no spaces, no overflow; nothing otherwise.
 std::optional<std::uint64_t> parse_uint(std::string_view text);
 
-/// The candidate within edit distance 3 (and less than half the word's length) nearest to `word`,
-/// or "".
+/// The candidate nearest to `word`: within edit distance 3, and less than half of the longer word
+/// changed. "" when there is none.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace bellows

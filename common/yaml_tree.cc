@@ -93,6 +93,7 @@ class Builder {
     switch (event.type) {
       case YAML_SCALAR_EVENT:
         if (event.data.scalar.anchor) return anchored(out.mark);
+        if (event.data.scalar.tag) return tagged(out.mark);
         out.plain = event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
         out.scalar.assign(reinterpret_cast<char*>(event.data.scalar.value),
                           event.data.scalar.length);
@@ -101,9 +102,11 @@ class Builder {
         return out;
       case YAML_SEQUENCE_START_EVENT:
         if (event.data.sequence_start.anchor) return anchored(out.mark);
+        if (event.data.sequence_start.tag) return tagged(out.mark);
         return sequence(std::move(out), depth);
       case YAML_MAPPING_START_EVENT:
         if (event.data.mapping_start.anchor) return anchored(out.mark);
+        if (event.data.mapping_start.tag) return tagged(out.mark);
         return mapping(std::move(out), depth);
       default:
         return anchored(out.mark);
@@ -146,6 +149,8 @@ class Builder {
   Error anchored(YamlMark mark) {
     return yaml_error(file_, mark, "anchors and aliases are not allowed");
   }
+
+  Error tagged(YamlMark mark) { return yaml_error(file_, mark, "tags are not allowed"); }
 
   Parser& parser_;
   const std::string& file_;
