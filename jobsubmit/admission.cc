@@ -20,10 +20,11 @@ std::string shown(std::string_view text, std::size_t most = 64) {
   return out;
 }
 
-/// "" or `; did you mean "X"?`.
+/// `did you mean "X"?`, or what there is when nothing is near.
 std::string hint(std::string_view word, const std::vector<std::string>& known) {
   const std::string match = nearest(word, known);
-  return match.empty() ? "" : fmt::format("; did you mean \"{}\"?", match);
+  return match.empty() ? fmt::format("known are {}", fmt::join(known, ", "))
+                       : fmt::format("did you mean \"{}\"?", match);
 }
 
 std::string plural(std::uint32_t gpus) {
@@ -36,8 +37,8 @@ class Desk {
   Desk(const Policy& policy, const Request& request) : policy_(policy), request_(request) {}
 
   Decision decide() {
-    if (job_kind() && find_tenant() && choose_framework() && choose_range() && choose_size())
-      fill_in();
+    (void)(job_kind() && find_tenant() && choose_framework() && choose_range() && choose_size() &&
+           fill_in());
     return std::move(decision_);
   }
 
@@ -59,7 +60,7 @@ class Desk {
   bool keeps_meaning();
   bool choose_size();
   bool check_tasks();
-  void fill_in();
+  bool fill_in();
   void spell_size();
 
   const Policy& policy_;
@@ -105,9 +106,8 @@ bool Desk::choose_framework() {
   if (found == policy_.frameworks.end()) {
     std::vector<std::string> known;
     for (const auto& [known_name, unused] : policy_.frameworks) known.push_back(known_name);
-    return refuse(Refusal::option,
-                  fmt::format("framework \"{}\" is not known here{}; known are {}", shown(name),
-                              hint(name, known), fmt::join(known, ", ")));
+    return refuse(Refusal::option, fmt::format("framework \"{}\" is not known here; {}",
+                                               shown(name), hint(name, known)));
   }
   decision_.contract.framework = name;
   decision_.env = found->second.env;
@@ -124,9 +124,8 @@ bool Desk::choose_version(const std::string& name, const Framework& framework,
                                                "--framework={}",
                                                name, name));
   if (wanted && std::find(versions.begin(), versions.end(), *wanted) == versions.end())
-    return refuse(Refusal::option,
-                  fmt::format("framework {} has no version \"{}\"{}; there is {}", name,
-                              shown(*wanted), hint(*wanted, versions), fmt::join(versions, ", ")));
+    return refuse(Refusal::option, fmt::format("framework {} has no version \"{}\"; {}", name,
+                                               shown(*wanted), hint(*wanted, versions)));
   std::vector<std::string> permitted;
   for (const std::string& version : versions)
     if (tenant_->permits(name, version)) permitted.push_back(version);
@@ -168,7 +167,7 @@ bool Desk::choose_range() {
   const GpusRange allowed = tenant_->gpus.sizes();
   for (std::uint32_t size : range_.sizes())
     if (!allowed.contains(size)) {
-      const std::string wanted = request_.gpus_range ? fmt::format("--gpus-range={} holds {}",
+      const std::string wanted = request_.gpus_range ? fmt::format("--gpus-range={} includes {}",
                                                                    range_.to_string(), plural(size))
                                                      : asked_->option;
       return refuse(Refusal::policy,
@@ -266,7 +265,7 @@ void Desk::spell_size() {
   if (changes.tasks) changes.min_cpus = *changes.tasks * sizes.cpus_per_task;
 }
 
-void Desk::fill_in() {
+bool Desk::fill_in() {
   spell_size();
   Contract& contract = decision_.contract;
   contract.tenant = tenant_->name;
@@ -276,8 +275,12 @@ void Desk::fill_in() {
   if (elastic() && !request_.batch) {
     contract.gpus = GpusRange::between(size_, size_);
     decision_.message =
-        fmt::format("the job keeps {}: only a batch job can be resized", plural(size_));
+        fmt::format("the job keeps {}: only jobs of sbatch can be resized", plural(size_));
   }
+  if (contract.to_string().size() <= Contract::kMostBytes) return true;
+  return refuse(Refusal::option, fmt::format("--gpus-range lists too many sizes for a job contract "
+                                             "of {} bytes; write it as MIN-MAX or MIN-MAX:STEP",
+                                             Contract::kMostBytes));
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct Request {
   std::optional<std::string> framework;   ///< value of --framework
   std::optional<std::string> gpus_range;  ///< value of --gpus-range
   bool contradictory = false;             ///< an option came twice with different values
-  bool batch = false;                     ///< sbatch: the only kind of job that can be requeued
+  bool batch = false;                     ///< of sbatch: the only kind of job that can be resized
   bool heterogeneous = false;
   bool requeue_off = false;  ///< --no-requeue
   std::string account;       ///< lower case; empty when there is none, not even a default one

@@ -144,8 +144,10 @@ Request read_request(const job_desc_msg_t& desc) {
     if (name_of(entry) == "framework") take(request.framework, entry);
     if (name_of(entry) == "gpus_range") take(request.gpus_range, entry);
   }
-  request.batch = desc.script != nullptr;
-  request.heterogeneous = desc.het_job_offset != NO_VAL;
+  // Slurm lets nobody update a scrontab job, so it can't be resized.
+  const bool cron = (desc.bitflags & CRON_JOB) != 0;
+  request.batch = desc.script != nullptr && !cron;
+  request.heterogeneous = desc.het_job_offset != NO_VAL && !cron;
   request.requeue_off = desc.requeue == 0;
   request.sizes = read_sizes(desc);
   unsay_zeros(request.sizes);

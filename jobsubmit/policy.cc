@@ -214,7 +214,7 @@ std::vector<std::string> PolicyReader::patterns(const YamlNode& node, const Poli
     }
     if (matches) continue;
     const std::string hint = nearest(item->scalar, known);
-    fail(*item, fmt::format("\"{}\" matches none of the frameworks above{}",
+    fail(*item, fmt::format("\"{}\" matches none of the frameworks of this file{}",
                             item->scalar.substr(0, kMostName),
                             hint.empty() ? "" : fmt::format("; did you mean \"{}\"?", hint)));
   }
