@@ -56,6 +56,7 @@ command_up() {
   trap 'exit 130' INT
   trap 'exit 143' TERM HUP
   claim_id
+  daemon_environment=("${environment[@]}")
   save_state
   write_configuration
   make_cluster_cgroup
@@ -172,6 +173,7 @@ command_start_node() {
   create_member "n$node"
   connect_member "n$node"
   start_member "n$node"
+  wait_for_daemons "n$node"
 }
 
 command_pause_node() {
@@ -216,7 +218,7 @@ command_start_ctld() {
   load_state
   ! controller_answers || die "slurmctld is already running"
   in_member ctl env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-    SLURM_CONF="$dir/etc/slurm.conf" slurmctld -f "$dir/etc/slurm.conf" \
+    SLURM_CONF="$dir/etc/slurm.conf" "${daemon_environment[@]}" slurmctld -f "$dir/etc/slurm.conf" \
     </dev/null >>"$dir/log/boot-ctl.log" 2>&1 || die "slurmctld did not start"
   wait_for_controller 60
 }

@@ -19,6 +19,7 @@ save_state() {
   for name in id dir nodes gpus accounting plugins builddir cgroup_version controllers; do
     printf 'MC_%s=%q\n' "$name" "${!name}"
   done >"$dir/state/vars.new"
+  printf 'MC_daemon_environment=(%s)\n' "${environment[*]@Q}" >>"$dir/state/vars.new"
   mv -- "$dir/state/vars.new" "$dir/state/vars"
 }
 
@@ -32,6 +33,7 @@ load_state() {
   . "$dir/state/vars"
   id=$MC_id nodes=$MC_nodes gpus=$MC_gpus accounting=$MC_accounting plugins=$MC_plugins
   builddir=$MC_builddir cgroup_version=$MC_cgroup_version controllers=$MC_controllers
+  daemon_environment=("${MC_daemon_environment[@]}")
 }
 
 check_node_number() {

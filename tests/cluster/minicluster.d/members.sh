@@ -14,7 +14,7 @@ create_member() { # MEMBER
     close_inherited_files
     cd /
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 SLURM_CONF="$dir/etc/slurm.conf" \
-      setsid unshare --mount --uts --ipc --net --pid --cgroup --fork --kill-child \
+      "${daemon_environment[@]}" setsid unshare --mount --uts --ipc --net --pid --cgroup --fork --kill-child \
       /bin/bash "$MC_LIB/init.sh" "$dir" "$member" "$MC_SOURCE"
   ) </dev/null >"$log" 2>&1 &
   disown
@@ -53,6 +53,16 @@ destroy_member() { # MEMBER
   remove_link "$1"
   remove_cgroup "$1"
   rm -f -- "$dir/state"/{pid,go,failed,started}."$1"
+}
+
+member_settled() { [[ -e $dir/state/started.$1 || -e $dir/state/failed.$1 ]]; }
+
+# Waits until a member's init has started its daemons.
+wait_for_daemons() { # MEMBER
+  { poll_for 60 member_settled "$1" && [[ -e $dir/state/started.$1 ]]; } || {
+    show_log_tail "$dir/log/boot-$1.log"
+    die "$1 did not start its daemons"
+  }
 }
 
 # Becomes a command that root runs in all namespaces and the cgroup of a member.
