@@ -60,6 +60,9 @@ Result<JobView> read_job(std::uint32_t job) {
     if (info.job_id != job) continue;
     JobView view;
     view.running = info.job_state == JOB_RUNNING;
+    view.requeued = (info.job_state & JOB_STATE_BASE) == JOB_PENDING && info.priority != 0 &&
+                    (info.job_state & (JOB_REQUEUE_HOLD | JOB_SPECIAL_EXIT)) == 0;
+    view.begin = info.eligible_time;
     view.restarts = info.restart_cnt;
     view.batch_host = text(info.batch_host);
     view.admin_comment = text(info.admin_comment);
@@ -76,6 +79,11 @@ Status requeue_running(std::uint32_t job, std::int64_t start) {
   // The state among the flags makes slurmctld skip a job that has left it meanwhile; without it a
   // job cancelled a moment ago would come back to life.
   if (slurm_requeue(job, JOB_RUNNING) != SLURM_SUCCESS) return slurm_failure("requeue", job);
+  return set_start(job, start);
+}
+
+Status set_start(std::uint32_t job, std::int64_t start) {
+  if (!have_slurm()) return no_slurm();
   job_desc_msg_t update;
   slurm_init_job_desc_msg(&update);
   update.job_id = job;

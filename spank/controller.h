@@ -11,7 +11,9 @@ namespace bellows::spank {
 
 /// What slurmctld said of a job, at its time `clock`. A value.
 struct JobView {
-  bool running = false;  ///< exactly RUNNING: not requeued, completing, cancelled or timed out
+  bool running = false;    ///< exactly RUNNING: not requeued, completing, cancelled or timed out
+  bool requeued = false;   ///< waiting for another run, and not held
+  std::int64_t begin = 0;  ///< earliest start; 0: none was set
   std::uint32_t restarts = 0;
   std::string batch_host;
   std::string admin_comment;
@@ -27,5 +29,8 @@ Result<JobView> read_job(std::uint32_t job);
 /// Requeues a job only if it is running at that moment, then sets its start time (slurmctld's
 /// clock) in one update. Needs the rights of root or of the job's owner.
 Status requeue_running(std::uint32_t job, std::int64_t start);
+
+/// Sets the start time of a job that waits.
+Status set_start(std::uint32_t job, std::int64_t start);
 
 }  // namespace bellows::spank

@@ -11,8 +11,9 @@ namespace bellows::spank {
 namespace {
 
 constexpr const char* kJobVariables[] = {
-    "BELLOWS_CONTRACT",   "BELLOWS_TENANT",         "BELLOWS_FRAMEWORK", "BELLOWS_FRAMEWORK_VERSION",
-    "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR", "BELLOWS_RUN_DIR",
+    "BELLOWS_CONTRACT",          "BELLOWS_TENANT",     "BELLOWS_FRAMEWORK",
+    "BELLOWS_FRAMEWORK_VERSION", "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR",
+    "BELLOWS_RUN_DIR",
 };
 
 std::optional<std::string> unless_empty(std::string text) {
@@ -71,17 +72,12 @@ std::string extra_value(const Contract& contract, std::string_view key) {
   return "";
 }
 
-namespace {
-
-/// The line as admission wrote it, which is also what AdminComment shows.
-std::string as_admitted(Contract contract) {
+std::string admitted_line(Contract contract) {
   std::erase_if(contract.extra, [](const auto& entry) {
     return entry.first == kUserKey || entry.first == kAccountKey;
   });
   return contract.to_string();
 }
-
-}  // namespace
 
 JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
                            const std::string& user_dir) {
@@ -90,7 +86,7 @@ JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
   JobVariables variables;
   if (!directory) variables.status = directory.error();
   variables.changes = {
-      {"BELLOWS_CONTRACT", as_admitted(contract)},
+      {"BELLOWS_CONTRACT", admitted_line(contract)},
       {"BELLOWS_TENANT", contract.tenant},
       {"BELLOWS_FRAMEWORK", unless_empty(contract.framework)},
       {"BELLOWS_FRAMEWORK_VERSION", unless_empty(contract.framework_version)},

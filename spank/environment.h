@@ -29,6 +29,9 @@ inline constexpr const char* kAccountKey = "account";
 /// The value of one of a contract's further keys, or "".
 std::string extra_value(const Contract& contract, std::string_view key);
 
+/// The line as admission wrote it, without those two: what AdminComment and the tasks show.
+std::string admitted_line(Contract contract);
+
 /// Every BELLOWS_ variable that describes the job: set from the contract, or unset. Whatever the
 /// user's environment said of them is gone. invalid: the checkpoint directory's pattern is wrong;
 /// `changes` are still complete, without that directory, so that a caller can go on.

@@ -230,8 +230,7 @@ std::vector<std::uint32_t> JobStore::older_than(std::int64_t seconds, std::size_
 }
 
 void JobStore::touch(std::uint32_t job) const {
-  if (auto directory = open_job_dir(job, false); directory)
-    ::futimens(directory->get(), nullptr);
+  if (auto directory = open_job_dir(job, false); directory) ::futimens(directory->get(), nullptr);
 }
 
 }  // namespace bellows::spank

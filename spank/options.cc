@@ -14,9 +14,9 @@ bool is_alphanumeric(char c) {
 
 Status check_word(std::string_view word, std::string_view what, std::string_view punctuation) {
   if (word.empty())
-    return Error{ErrorKind::invalid,
-                 fmt::format("the {} is empty; write NAME or NAME:VERSION, such as pytorch:2.1",
-                             what)};
+    return Error{
+        ErrorKind::invalid,
+        fmt::format("the {} is empty; write NAME or NAME:VERSION, such as pytorch:2.1", what)};
   if (word.size() > kMostCharacters)
     return Error{ErrorKind::invalid,
                  fmt::format("the {} is longer than {} characters", what, kMostCharacters)};
@@ -25,9 +25,9 @@ Status check_word(std::string_view word, std::string_view what, std::string_view
                  fmt::format("the {} must begin with a letter or a digit", what)};
   for (char c : word)
     if (!is_alphanumeric(c) && punctuation.find(c) == std::string_view::npos)
-      return Error{ErrorKind::invalid,
-                   fmt::format("the {} may have only letters, digits and \"{}\"", what,
-                               punctuation)};
+      return Error{
+          ErrorKind::invalid,
+          fmt::format("the {} may have only letters, digits and \"{}\"", what, punctuation)};
   return {};
 }
 

@@ -3,18 +3,24 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace bellows::spank {
 
-std::string reason_against_rescue(const BatchEnd& end, const JobView& view) {
-  if (!view.running) return "Slurm has already ended or requeued it";
+RescuePlan plan_rescue(const BatchEnd& end, const JobView& view) {
+  const auto leave = [](std::string reason) { return RescuePlan{Rescue::none, std::move(reason)}; };
+  if (view.requeued && view.restarts == end.restarts + 1)
+    return view.begin > view.clock ? leave("it is requeued, and its start time is set")
+                                   : RescuePlan{Rescue::start_soon, ""};
+  if (!view.running) return leave("Slurm has already ended or requeued it");
   if (view.restarts != end.restarts)
-    return fmt::format("this was its run {}, and slurmctld is at run {}", end.restarts,
-                       view.restarts);
+    return leave(fmt::format("this was its run {}, and slurmctld is at run {}", end.restarts,
+                             view.restarts));
   if (!view.batch_host.empty() && view.batch_host != end.node)
-    return fmt::format("its batch script runs on {} now", view.batch_host);
+    return leave(fmt::format("its batch script runs on {} now", view.batch_host));
   if (end.rescues >= kMostRescues)
-    return fmt::format("it was rescued {} times, the most there are", end.rescues);
-  return "";
+    return leave(fmt::format("it was rescued {} times, the most there are", end.rescues));
+  return {Rescue::requeue, ""};
 }
 
 }  // namespace bellows::spank

@@ -22,9 +22,18 @@ struct BatchEnd {
   std::uint32_t rescues = 0;  ///< so far
 };
 
-/// Empty: the job must be requeued. Else why not, for the log. The run must be the one slurmctld
-/// counts as running now: a node that was cut off may end an old run while the job is running
-/// elsewhere.
-std::string reason_against_rescue(const BatchEnd& end, const JobView& view);
+enum class Rescue {
+  none,
+  requeue,     ///< the job would end with its batch script
+  start_soon,  ///< it was requeued, and whoever did so died before setting its start time
+};
+
+/// What to do, and for `none` why, for the log. The run must be the one slurmctld counts as running
+/// now: a node that was cut off may end an old run while the job is running elsewhere.
+struct RescuePlan {
+  Rescue action = Rescue::none;
+  std::string reason;
+};
+RescuePlan plan_rescue(const BatchEnd& end, const JobView& view);
 
 }  // namespace bellows::spank

@@ -48,20 +48,14 @@ std::optional<Contract> sent_contract(std::uint32_t job) {
   return *std::move(contract);
 }
 
-std::string without_extras(Contract contract) {
-  contract.extra.clear();
-  return contract.to_string();
-}
-
 /// What is kept already was written for this job, or for one of the same number whose slurmctld
 /// has lost its state since. Only AdminComment can tell, and a user can't edit that.
-bool may_replace(const PrologJob& job, const Contract& kept, const std::optional<Contract>& sent) {
-  if (sent && without_extras(*sent) == without_extras(kept)) return true;
+bool may_replace(const PrologJob& job, const std::optional<Contract>& sent) {
   const auto view = read_job(job.id);
   if (!view) return false;
   const auto promised = Contract::parse(view->admin_comment);
   if (!promised) return !sent;
-  return sent && without_extras(*promised) == without_extras(*sent);
+  return sent && admitted_line(*promised) == admitted_line(*sent);
 }
 
 void collect_old(const JobStore& store) {
@@ -80,15 +74,17 @@ void collect_old(const JobStore& store) {
 void keep(const JobStore& store, const PrologJob& job) {
   const auto sent = sent_contract(job.id);
   if (!sent && !store.exists(job.id)) return;
-  const auto kept = store.load(job.id, job.uid);
-  if (kept && kept->has_value() && !may_replace(job, **kept, sent)) {
-    slurm_error("bellows: job %u: the contract sent with the prolog is not the one kept here; the "
-                "kept one stays",
-                job.id);
+  const auto loaded = store.load(job.id, job.uid);
+  const bool kept = loaded && loaded->has_value();
+  const bool same = kept && sent && admitted_line(**loaded) == admitted_line(*sent);
+  if (kept && !same && !may_replace(job, sent)) {
+    slurm_error(
+        "bellows: job %u: the contract sent with the prolog is not the one kept here; the "
+        "kept one stays",
+        job.id);
     return;
   }
-  // Unreadable, another user's, or of an earlier job of this number: its counts don't apply.
-  const bool same = sent && kept && kept->has_value();
+  // Unreadable, another user's, or an earlier job's of this number: nothing of it may count.
   if (!same) {
     if (auto status = store.remove(job.id); !status.ok())
       slurm_error("bellows: job %u: %s", job.id, status.error().text.c_str());

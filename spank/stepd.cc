@@ -72,12 +72,13 @@ std::optional<Contract> trusted_contract(const JobStore& store, const Step& step
 void correct_batch_size(spank_t spank, const Step& step) {
   const auto view = read_job(step.job);
   if (!view) {
-    slurm_error("bellows: job %u: its size variables stay as they were at submission: %s",
-                step.job, view.error().text.c_str());
+    slurm_error("bellows: job %u: its size variables stay as they were at submission: %s", step.job,
+                view.error().text.c_str());
     return;
   }
-  change_environment(spank, size_corrections(view->held,
-                                [spank](const std::string& name) { return environment(spank, name); }));
+  change_environment(spank, size_corrections(view->held, [spank](const std::string& name) {
+                       return environment(spank, name);
+                     }));
 }
 
 /// slurmctld may be restarting just now, and the batch script's end waits for it anyway.
@@ -97,6 +98,12 @@ std::string node_name(spank_t spank) {
   return "";
 }
 
+Status requeue_counted(const JobStore& store, const Step& step, const BatchEnd& end,
+                       std::int64_t start) {
+  if (auto status = store.set_rescues(step.job, end.rescues + 1); !status.ok()) return status;
+  return requeue_running(step.job, start);
+}
+
 void rescue(spank_t spank, const JobStore& store, const Step& step) {
   const auto view = read_job_patiently(step.job);
   if (!view) {
@@ -106,19 +113,19 @@ void rescue(spank_t spank, const JobStore& store, const Step& step) {
   }
   const auto rescues = store.rescues(step.job);
   const BatchEnd end{step.restarts, node_name(spank), rescues ? *rescues : kMostRescues};
-  if (const std::string reason = reason_against_rescue(end, *view); !reason.empty()) {
-    slurm_info("bellows: job %u: its launcher left no outcome; not requeued: %s", step.job,
-               reason.c_str());
+  const RescuePlan plan = plan_rescue(end, *view);
+  if (plan.action == Rescue::none) {
+    slurm_info("bellows: job %u: its launcher left no outcome; left alone: %s", step.job,
+               plan.reason.c_str());
     return;
   }
-  if (auto status = store.set_rescues(step.job, end.rescues + 1); !status.ok()) {
-    slurm_error("bellows: job %u: not requeued, since rescues can't be counted: %s", step.job,
+  const Status status = plan.action == Rescue::requeue
+                            ? requeue_counted(store, step, end, view->clock + kRescueDelay)
+                            : set_start(step.job, view->clock + kRescueDelay);
+  if (!status.ok())
+    slurm_error("bellows: job %u: its launcher was killed: %s", step.job,
                 status.error().text.c_str());
-    return;
-  }
-  if (auto status = requeue_running(step.job, view->clock + kRescueDelay); !status.ok())
-    slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
-  else
+  else if (plan.action == Rescue::requeue)
     slurm_info("bellows: job %u: its launcher was killed; requeued (rescue %u of %u)", step.job,
                end.rescues + 1, kMostRescues);
 }

@@ -145,14 +145,13 @@ Test(spank, gpus_are_counted) {
 }
 
 Test(spank, stale_sizes_are_corrected) {
-  const Map map = as_map(size_corrections(
-      {8, 2}, lookup_in({{"SLURM_NTASKS", "2"},
-                         {"SLURM_NPROCS", "2"},
-                         {"SLURM_GPUS", "2"},
-                         {"SLURM_NTASKS_PER_NODE", "2"},
-                         {"SLURM_GPUS_PER_NODE", "a100:2"},
-                         {"SLURM_GPUS_PER_TASK", "2"},
-                         {"SLURM_NTASKS_PER_SOCKET", "1"}})));
+  const Map map = as_map(size_corrections({8, 2}, lookup_in({{"SLURM_NTASKS", "2"},
+                                                             {"SLURM_NPROCS", "2"},
+                                                             {"SLURM_GPUS", "2"},
+                                                             {"SLURM_NTASKS_PER_NODE", "2"},
+                                                             {"SLURM_GPUS_PER_NODE", "a100:2"},
+                                                             {"SLURM_GPUS_PER_TASK", "2"},
+                                                             {"SLURM_NTASKS_PER_SOCKET", "1"}})));
   cr_assert(map == (Map{{"SLURM_NTASKS", "8"},
                         {"SLURM_NPROCS", "8"},
                         {"SLURM_GPUS", "8"},
@@ -169,9 +168,7 @@ Test(spank, what_still_fits_stays) {
                                                              {"SLURM_GPUS_PER_NODE", "gpu:4"},
                                                              {"SLURM_GPUS_PER_TASK", "1"},
                                                              {"SLURM_NTASKS_PER_SOCKET", "4"}})));
-  cr_assert(map == (Map{{"SLURM_NTASKS", "8"},
-                        {"SLURM_NPROCS", "8"},
-                        {"BELLOWS_SIZE", "8/2"}}));
+  cr_assert(map == (Map{{"SLURM_NTASKS", "8"}, {"SLURM_NPROCS", "8"}, {"BELLOWS_SIZE", "8/2"}}));
   // Three GPUs on two nodes: no number for each node fits.
   const Map odd = as_map(size_corrections(
       {3, 2}, lookup_in({{"SLURM_NTASKS_PER_NODE", "1"}, {"SLURM_GPUS_PER_NODE", "junk"}})));
@@ -371,18 +368,36 @@ Test(spank, a_job_is_rescued_only_while_this_run_of_it_runs) {
   view.running = true;
   view.restarts = 2;
   view.batch_host = "n1";
-  cr_assert(reason_against_rescue(end, view) == "");
+  cr_assert(plan_rescue(end, view).action == Rescue::requeue);
   JobView other = view;
   other.running = false;
-  cr_expect(reason_against_rescue(end, other) != "");
+  cr_expect(plan_rescue(end, other).action == Rescue::none);
+  cr_expect(plan_rescue(end, other).reason != "");
   other = view;
   other.restarts = 3;
-  cr_expect(reason_against_rescue(end, other) != "");
+  cr_expect(plan_rescue(end, other).action == Rescue::none);
   other = view;
   other.batch_host = "n2";
-  cr_expect(reason_against_rescue(end, other) != "");
-  cr_expect(reason_against_rescue({2, "n1", kMostRescues - 1}, view) == "");
-  cr_expect(reason_against_rescue({2, "n1", kMostRescues}, view) != "");
+  cr_expect(plan_rescue(end, other).action == Rescue::none);
+  cr_expect(plan_rescue({2, "n1", kMostRescues - 1}, view).action == Rescue::requeue);
+  cr_expect(plan_rescue({2, "n1", kMostRescues}, view).action == Rescue::none);
+}
+
+Test(spank, a_requeue_without_a_start_time_gets_one) {
+  const BatchEnd end{2, "n1", kMostRescues};
+  JobView view;
+  view.requeued = true;
+  view.restarts = 3;
+  view.clock = 1000;
+  view.begin = 900;
+  cr_expect(plan_rescue(end, view).action == Rescue::start_soon);
+  view.begin = 1000;
+  cr_expect(plan_rescue(end, view).action == Rescue::start_soon);
+  view.begin = 1001;
+  cr_expect(plan_rescue(end, view).action == Rescue::none, "someone else has set it");
+  view.begin = 900;
+  view.restarts = 4;
+  cr_expect(plan_rescue(end, view).action == Rescue::none, "that is not the run after this one");
 }
 
 Test(spank, without_slurm_in_the_process_reads_fail_softly) {
