@@ -30,22 +30,23 @@ struct Command {
   std::optional<std::uint64_t> step;
   std::vector<ShardFile> shards;  ///< commit
   std::string error;              ///< failed
+  ErrorKind error_kind = ErrorKind::io;  ///< failed; optional
 };
 
 /// A line from an agent to the launcher.
 struct Event {
   enum class Kind {
-    hello,      ///< the agent runs: pid
-    found,      ///< step, skipped
-    ready,      ///< restore is set
-    gated,      ///< id, max_step
-    stop_set,   ///< step
-    committed,  ///< step
-    error,      ///< a command failed: cmd, step, error
-    progress,   ///< max_step, ranks, stopped, finished
-    shard,      ///< rank, step, shard
-    save_error, ///< rank, step, error
-    rank        ///< rank, state: joined, finished or lost
+    hello,       ///< the agent runs: pid
+    found,       ///< step, skipped
+    ready,       ///< restore is set
+    gated,       ///< id, max_step
+    stop_set,    ///< step
+    committed,   ///< step
+    error,       ///< a command failed: cmd, step, error
+    progress,    ///< max_step, ranks, stopped, finished
+    shard,       ///< rank, step, shard
+    save_error,  ///< rank, step, error
+    rank         ///< rank, state: joined, finished or lost
   };
   Kind kind = Kind::hello;
   std::string node;
@@ -63,6 +64,7 @@ struct Event {
   std::int64_t pid = 0;
   std::string cmd;
   std::string error;
+  ErrorKind error_kind = ErrorKind::io;  ///< error, save_error; optional
 };
 
 /// invalid: says what is wrong with the line. Unknown keys are ignored, unknown kinds are not.

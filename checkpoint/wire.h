@@ -98,10 +98,11 @@ constexpr bool held_bytes(const Array& a, std::uint64_t* bytes) {
 }
 
 /// Whether this rank's shard holds the array: each replicated one is stored by one rank, spread by
-/// name so that all ranks write, whatever the order they registered in.
+/// name so that all ranks write, whatever the order they registered in. Rank 0 stores sharded arrays
+/// even when it holds no row, so that rows nobody holds are noticed.
 constexpr bool stored_by(const Array& a, const char* name, std::size_t name_length,
                          std::uint32_t rank, std::uint32_t world) {
-  if (a.layout != 0) return a.rows > 0;
+  if (a.layout != 0) return a.rows > 0 || rank == 0;
   std::uint64_t hash = 14695981039346656037ull;
   for (std::size_t i = 0; i < name_length; ++i) {
     hash = (hash ^ static_cast<unsigned char>(name[i])) * 1099511628211ull;

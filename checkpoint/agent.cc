@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/agent.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/file.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <filesystem>
+
+#include "checkpoint/agent_loop.h"
+#include "checkpoint/coordinator.h"
+
+namespace bellows {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostLine = 64 << 20;
+/// A standalone agent that no rank joins was started by a program that died at once.
+constexpr auto kNobodyCame = std::chrono::seconds(20);
+/// How far ahead of the ranks a standalone agent sets the first gate.
+constexpr std::uint64_t kMargin = 2;
+
+std::string node_name(const AgentOptions& options) {
+  if (!options.node.empty()) return options.node;
+  if (const char* name = std::getenv("SLURMD_NODENAME"); name && *name) return name;
+  char host[256] = "localhost";
+  gethostname(host, sizeof host - 1);
+  return host;
+}
+
+Result<std::string> socket_path(const AgentOptions& options) {
+  if (!options.socket_path.empty()) return options.socket_path;
+  if (const char* dir = std::getenv("BELLOWS_RUN_DIR"); dir && *dir) {
+    return std::string(dir) + "/agent.sock";
+  }
+  return Error{ErrorKind::invalid, "the agent needs a socket: pass --socket or set BELLOWS_RUN_DIR"};
+}
+
+// Whoever can write to the directory could take the socket's place.
+Status check_directory(const std::string& dir) {
+  if (mkdir(dir.c_str(), 0700) < 0 && errno != EEXIST) return errno_error("make", dir);
+  struct stat s;
+  if (lstat(dir.c_str(), &s) < 0) return errno_error("look at", dir);
+  if (S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0077) == 0) return {};
+  return Error{ErrorKind::denied,
+               fmt::format("{} must be a directory of this user with mode 0700, for the socket", dir)};
+}
+
+Result<Fd> listen_on(const std::string& path) {
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path) {
+    return Error{ErrorKind::invalid, fmt::format("the socket's path is longer than {} bytes: {}",
+                                                 sizeof address.sun_path - 1, path)};
+  }
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  auto status = check_directory(std::filesystem::path(path).parent_path());
+  if (!status) return status.error();
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return errno_error("make", "a socket");
+  // A socket that an earlier agent left. Agents are started one at a time, under a lock or by the
+  // launcher.
+  unlink(path.c_str());
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0 ||
+      listen(fd.get(), 1024) < 0) {
+    return errno_error("listen on", path);
+  }
+  return fd;
+}
+
+/// Removes the socket's name when the agent ends.
+class SocketName {
+ public:
+  explicit SocketName(std::string path) : path_(std::move(path)) {}
+  SocketName(const SocketName&) = delete;
+  SocketName& operator=(const SocketName&) = delete;
+  ~SocketName() { remove(); }
+  void remove() {
+    if (!path_.empty()) unlink(path_.c_str());
+    path_.clear();
+  }
+
+ private:
+  std::string path_;
+};
+
+struct Started {
+  std::string path;
+  Fd listener;
+  std::unique_ptr<Completions> completions;
+};
+
+Result<Started> start(const AgentOptions& options) {
+  auto path = socket_path(options);
+  if (!path) return path.error();
+  auto listener = listen_on(*path);
+  if (!listener) return listener.error();
+  auto completions = Completions::make();
+  if (!completions) return completions.error();
+  return Started{*path, std::move(*listener), std::move(*completions)};
+}
+
+// Waits for the loop's descriptors and `extra`, serves the loop, and returns whether `extra` is
+// readable.
+bool poll_once(AgentLoop& loop, int extra, int timeout_ms) {
+  std::vector<pollfd> fds;
+  for (int fd : loop.descriptors()) fds.push_back({fd, POLLIN, 0});
+  if (extra >= 0) fds.push_back({extra, POLLIN, 0});
+  if (poll(fds.data(), fds.size(), timeout_ms) < 0) return false;
+  std::set<int> readable;
+  for (const pollfd& p : fds) {
+    if (p.revents) readable.insert(p.fd);
+  }
+  loop.serve(readable);
+  return extra >= 0 && readable.contains(extra);
+}
+
+/// The launcher's lines. Main thread only.
+class LineInput {
+ public:
+  explicit LineInput(int fd) : fd_(fd) {}
+
+  /// Reads what there is; false at the end, or when a line is absurdly long.
+  bool read_some(std::deque<std::string>* lines) {
+    char chunk[65536];
+    const ssize_t got = read(fd_, chunk, sizeof chunk);
+    if (got < 0) return errno == EINTR || errno == EAGAIN;
+    if (got == 0) return false;
+    text_.append(chunk, static_cast<std::size_t>(got));
+    std::size_t begin = 0;
+    for (std::size_t end; (end = text_.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      lines->push_back(text_.substr(begin, end - begin));
+    }
+    text_.erase(0, begin);
+    return text_.size() <= kMostLine;
+  }
+
+ private:
+  int fd_;
+  std::string text_;
+};
+
+/// Serves a launcher until its end of the pipe closes.
+class JobAgent {
+ public:
+  JobAgent(const AgentOptions& options, Started started, FileOps& ops)
+      : options_(options),
+        node_(node_name(options)),
+        name_(started.path),
+        loop_(node_, std::move(started.listener), ops, std::move(started.completions),
+              options.gate_limit_ms, [this](const Event& e) { write(e); }) {}
+
+  int run() {
+    // Preemption and time limits send SIGTERM to every step, but the ranks' last save still needs
+    // its agent: the launcher's end of file is what ends it.
+    std::signal(SIGTERM, SIG_IGN);
+    std::signal(SIGINT, SIG_IGN);
+    Event hello;
+    hello.node = node_;
+    hello.pid = getpid();
+    write(hello);
+    LineInput input(options_.in_fd);
+    auto next_progress = Clock::now() + std::chrono::seconds(1);
+    while (!ended_) {
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next_progress -
+                                                                              Clock::now());
+      const bool readable =
+          poll_once(loop_, options_.in_fd, static_cast<int>(std::max<long>(left.count(), 0)));
+      if (readable && !take_lines(input)) break;
+      if (Clock::now() < next_progress) continue;
+      next_progress = Clock::now() + std::chrono::seconds(1);
+      loop_.tick();
+      write(loop_.progress());
+    }
+    return 0;
+  }
+
+ private:
+  bool take_lines(LineInput& input) {
+    std::deque<std::string> lines;
+    const bool more = input.read_some(&lines);
+    for (const std::string& line : lines) {
+      auto command = parse_command(line);
+      if (!command) {
+        Event e;
+        e.kind = Event::Kind::error;
+        e.node = node_;
+        e.error = command.error().text;
+        e.error_kind = ErrorKind::invalid;
+        write(e);
+      } else if (command->kind == Command::Kind::quit &&
+                 (command->node.empty() || command->node == node_)) {
+        return false;
+      } else {
+        loop_.handle(*command);
+      }
+    }
+    return more;
+  }
+
+  // A launcher always reads; one that doesn't has died or will.
+  void write(const Event& event) {
+    if (!write_all(options_.out_fd, to_line(event) + "\n", "standard output")) ended_ = true;
+  }
+
+  const AgentOptions& options_;
+  std::string node_;
+  bool ended_ = false;
+  SocketName name_;
+  AgentLoop loop_;
+};
+
+/// Serves the ranks of one program on this machine, deciding by itself.
+class StandaloneAgent {
+ public:
+  StandaloneAgent(const AgentOptions& options, Started started, FileOps& ops)
+      : options_(options),
+        node_(node_name(options)),
+        coordinator_(options.world),
+        name_(started.path),
+        loop_(node_, std::move(started.listener), ops, std::move(started.completions),
+              options.gate_limit_ms, [this](const Event& e) { events_.push_back(e); }) {}
+
+  int run(int signals) {
+    begin();
+    const auto born = Clock::now();
+    while (true) {
+      const bool signalled = poll_once(loop_, signals, 1000);
+      if (signalled) begin_stop(signals);
+      loop_.tick();
+      settle();
+      if (loop_.any_left()) {
+        // The next program must start its own agent: this one's ranks are on their way out.
+        loop_.close_door();
+        name_.remove();
+        if (loop_.idle()) return 0;
+      }
+      if (!loop_.had_ranks() && loop_.idle() && Clock::now() - born > kNobodyCame) return 0;
+    }
+  }
+
+ private:
+  void begin() {
+    Command hello;
+    hello.kind = Command::Kind::hello;
+    hello.dir = options_.dir;
+    hello.attempt = fmt::format("{}.{}.{}", safe(node_), getpid(), std::time(nullptr));
+    hello.leader = node_;
+    hello.world = options_.world;
+    hello.keep = options_.keep;
+    loop_.handle(hello);
+    Command find;
+    find.kind = Command::Kind::find;
+    loop_.handle(find);
+    settle();
+  }
+
+  // A host name, as far as it fits into a file name.
+  static std::string safe(std::string text) {
+    for (char& c : text) {
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
+    }
+    return text.substr(0, 64);
+  }
+
+  void begin_stop(int signals) {
+    signalfd_siginfo ignored;
+    if (read(signals, &ignored, sizeof ignored) < 0 || stop_) return;
+    stop_.emplace(1, loop_.progress().max_step, kMargin);
+    loop_.handle(stop_->begin());
+  }
+
+  // Answers the loop's events until there are no more.
+  void settle() {
+    while (!events_.empty()) {
+      const Event event = std::move(events_.front());
+      events_.pop_front();
+      for (const Command& c : answer(event)) loop_.handle(c);
+    }
+  }
+
+  std::vector<Command> answer(const Event& event) {
+    if (event.kind == Event::Kind::found) {
+      for (const SkippedStep& s : event.skipped) {
+        fmt::print(stderr, "bellows: step {} is passed over: {}\n", s.step, s.error);
+      }
+      Command restore;
+      restore.kind = Command::Kind::restore;
+      restore.step = event.step;
+      return {restore};
+    }
+    if (event.kind == Event::Kind::gated && stop_) return stop_->handle(event);
+    if (event.kind == Event::Kind::error && event.cmd == "gate") stop_.reset();
+    if (event.kind == Event::Kind::error && event.cmd == "retention") {
+      fmt::print(stderr, "bellows: after step {}: {}\n", event.step.value_or(0), event.error);
+    }
+    return coordinator_.handle(event);
+  }
+
+  const AgentOptions& options_;
+  std::string node_;
+  Coordinator coordinator_;
+  std::optional<StopDecision> stop_;
+  std::deque<Event> events_;
+  SocketName name_;
+  AgentLoop loop_;
+};
+
+int complain(const AgentOptions& options, const Error& error) {
+  if (options.mode == AgentOptions::Mode::standalone) {
+    const char* word = error.kind == ErrorKind::busy ? "busy" : "error";
+    (void)write_all(options.out_fd, fmt::format("{} {}\n", word, error.text), "standard output");
+  } else {
+    fmt::print(stderr, "bellows agent: {}\n", error.text);
+  }
+  return error.kind == ErrorKind::invalid ? 2 : 1;
+}
+
+// One program at a time in a directory, outside jobs: there is no launcher to fence another off.
+Result<Fd> hold_directory(const std::string& dir) {
+  FileOps ops;
+  if (auto status = ops.make_directory(dir); !status) return status.error();
+  auto fd = open_file(dir + "/.in-use", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
+  if (!fd) return fd;
+  if (flock(fd->get(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+    return Error{ErrorKind::busy, fmt::format("another program uses the checkpoint directory {}", dir)};
+  }
+  return fd;
+}
+
+int run_standalone(const AgentOptions& options, FileOps& ops) {
+  if (options.dir.empty() || options.dir[0] != '/' || options.world == 0 || options.keep == 0) {
+    return complain(options, Error{ErrorKind::invalid,
+                                   "--standalone needs --dir with an absolute path, and --world and "
+                                   "--keep of at least 1"});
+  }
+  auto held = hold_directory(options.dir);
+  if (!held) return complain(options, held.error());
+  sigset_t set;
+  sigemptyset(&set);
+  sigaddset(&set, SIGTERM);
+  sigaddset(&set, SIGUSR1);
+  pthread_sigmask(SIG_BLOCK, &set, nullptr);
+  Fd signals(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+  std::signal(SIGINT, SIG_IGN);
+  auto started = start(options);
+  if (!started) return complain(options, started.error());
+  StandaloneAgent agent(options, std::move(*started), ops);
+  auto said = write_all(options.out_fd, "ready\n", "standard output");
+  // The program that started us may wait for the end of its output.
+  if (options.out_fd == 1) {
+    Fd null(open("/dev/null", O_WRONLY | O_CLOEXEC));
+    dup2(null.get(), 1);
+  }
+  return said ? agent.run(signals.get()) : 1;
+}
+
+int run_job(const AgentOptions& options, FileOps& ops) {
+  auto started = start(options);
+  if (!started) return complain(options, started.error());
+  return JobAgent(options, std::move(*started), ops).run();
+}
+
+}  // namespace
+
+int agent_main(const AgentOptions& options) noexcept try {
+  std::signal(SIGPIPE, SIG_IGN);
+  // Past a file size limit, a write must give an error and not end the agent.
+  std::signal(SIGXFSZ, SIG_IGN);
+  FileOps ops;
+  return options.mode == AgentOptions::Mode::job ? run_job(options, ops)
+                                                 : run_standalone(options, ops);
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "bellows agent: %s\n", e.what());
+  return 1;
+}
+
+}  // namespace bellows

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/agent_loop.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "checkpoint/bellows.h"
+
+namespace bellows {
+namespace {
+
+std::size_t shard_threads() { return std::clamp(std::thread::hardware_concurrency(), 2u, 8u); }
+
+Event event_of(Event::Kind kind, std::optional<std::uint64_t> step = {}) {
+  Event e;
+  e.kind = kind;
+  e.step = step;
+  return e;
+}
+
+}  // namespace
+
+AgentLoop::AgentLoop(std::string node, Fd listener, FileOps& ops,
+                     std::unique_ptr<Completions> completions, int gate_limit_ms, Emit emit)
+    : node_(std::move(node)),
+      listener_(std::move(listener)),
+      ops_(ops),
+      completions_(std::move(completions)),
+      gate_limit_ms_(gate_limit_ms),
+      emit_(std::move(emit)),
+      store_(1, *completions_),
+      shards_(shard_threads(), *completions_) {}
+
+AgentLoop::~AgentLoop() {
+  // A slow disk must not keep ranks waiting for an agent that is leaving.
+  for (auto& [fd, link] : links_) {
+    if (link->save) *link->save->cancelled = true;
+  }
+  links_.clear();
+}
+
+void AgentLoop::say(Event event) {
+  event.node = node_;
+  emit_(event);
+}
+
+void AgentLoop::say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error) {
+  Event e = event_of(Event::Kind::error, step);
+  e.cmd = cmd;
+  e.error = error.text;
+  e.error_kind = error.kind;
+  say(std::move(e));
+}
+
+void AgentLoop::post(Workers& workers, Workers::Job job) {
+  ++jobs_;
+  workers.post([this, session = session_, job = std::move(job)]() -> Workers::Done {
+    Workers::Done done = job();
+    return [this, session, done = std::move(done)] {
+      --jobs_;
+      if (session == session_) done();
+    };
+  });
+}
+
+void AgentLoop::handle(const Command& command) {
+  using Kind = Command::Kind;
+  if (!command.node.empty() && command.node != node_) return;
+  if (command.kind == Kind::hello) return begin_session(command);
+  if (command.kind == Kind::query) return say(progress());
+  if (!session_) {
+    return say_error("hello", command.step,
+                     Error{ErrorKind::invalid, "the first command must be hello"});
+  }
+  switch (command.kind) {
+    case Kind::find:
+      return find();
+    case Kind::restore:
+      return set_restore(command);
+    case Kind::gate:
+      return set_gate(command);
+    case Kind::stop:
+      return set_stop(command);
+    case Kind::commit:
+      return commit(command);
+    case Kind::committed:
+      return set_committed(command);
+    case Kind::failed:
+      return set_failed(command);
+    case Kind::hello:
+    case Kind::query:
+    case Kind::quit:
+      return;
+  }
+}
+
+void AgentLoop::end_session() {
+  for (auto& [fd, link] : links_) {
+    if (link->save) *link->save->cancelled = true;
+    if (!link->parked_hello) link->gone = true;
+  }
+  std::erase_if(links_, [](const auto& entry) { return entry.second->gone; });
+}
+
+void AgentLoop::begin_session(const Command& command) {
+  if (session_) end_session();
+  auto session = std::make_shared<Session>();
+  session->hello = command;
+  session->leader = command.leader == node_;
+  if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
+    session->ranks.insert(mine->second.begin(), mine->second.end());
+  }
+  session->writer =
+      std::make_unique<StoreWriter>(ops_, command.dir, command.attempt, command.keep);
+  session_ = session;
+  if (session->leader) {
+    post(store_, [this, session]() -> Workers::Done {
+      auto status = session->writer->take_ownership();
+      return [this, session, status = std::move(status)] {
+        if (status) return;
+        session->broken = status.error();
+        say_error("hello", {}, status.error());
+      };
+    });
+  }
+  for (auto& [fd, link] : links_) {
+    if (link->parked_hello) take_hello(*link);
+  }
+}
+
+void AgentLoop::find() {
+  auto session = session_;
+  post(store_, [this, session]() -> Workers::Done {
+    auto newest = session->writer->find();
+    return [this, newest = std::move(newest)] {
+      if (!newest) return say_error("find", {}, newest.error());
+      Event e = event_of(Event::Kind::found, newest->step);
+      e.skipped = newest->skipped;
+      say(std::move(e));
+    };
+  });
+}
+
+void AgentLoop::set_restore(const Command& command) {
+  session_->restore_known = true;
+  session_->restore_step = command.step;
+  say(event_of(Event::Kind::ready));
+  for (auto& [fd, link] : links_) {
+    if (link->restoring) begin_restore(*link);
+  }
+}
+
+std::optional<std::uint64_t> AgentLoop::newest_step_of_ranks() const {
+  std::optional<std::uint64_t> newest = session_ ? session_->newest : std::nullopt;
+  for (const auto& [fd, link] : links_) {
+    if (!link->page || link->page->step() == wire::kNoStep) continue;
+    newest = std::max(newest.value_or(0), link->page->step());
+  }
+  return newest;
+}
+
+void AgentLoop::set_gate(const Command& command) {
+  session_->gate = command.step.value_or(wire::kNoStep);
+  session_->gate_set = std::chrono::steady_clock::now();
+  for (auto& [fd, link] : links_) {
+    if (link->page) link->page->set_gate(session_->gate);
+  }
+  if (!command.step) return;
+  Event e = event_of(Event::Kind::gated);
+  e.id = command.id;
+  e.max_step = newest_step_of_ranks();
+  say(std::move(e));
+}
+
+void AgentLoop::set_stop(const Command& command) {
+  if (!command.step || session_->gate != *command.step) {
+    return say_error("stop", command.step,
+                     Error{ErrorKind::invalid,
+                           "stop must name the step of the gate that is set now; set a new gate"});
+  }
+  session_->stop = *command.step;
+  for (auto& [fd, link] : links_) {
+    if (link->page) link->page->set_stop(session_->stop);
+  }
+  say(event_of(Event::Kind::stop_set, command.step));
+}
+
+void AgentLoop::tick() {
+  if (!session_ || session_->gate == wire::kNoStep || session_->stop != wire::kNoStep) return;
+  const auto age = std::chrono::steady_clock::now() - session_->gate_set;
+  if (age < std::chrono::milliseconds(gate_limit_ms_)) return;
+  const std::uint64_t step = session_->gate;
+  session_->gate = wire::kNoStep;
+  for (auto& [fd, link] : links_) {
+    if (link->page) link->page->set_gate(wire::kNoStep);
+  }
+  say_error("gate", step,
+            Error{ErrorKind::unavailable,
+                  fmt::format("no decision came within {} ms: the gate is open again",
+                              gate_limit_ms_)});
+}
+
+void AgentLoop::commit(const Command& command) {
+  if (!session_->leader || !command.step) return;
+  auto session = session_;
+  const std::uint64_t step = *command.step;
+  post(store_, [this, session, step, shards = command.shards]() -> Workers::Done {
+    auto done = session->writer->commit(step, shards);
+    return [this, step, done = std::move(done)] {
+      if (!done) return say_error("commit", step, done.error());
+      for (const std::string& warning : *done) {
+        say_error("retention", step, Error{ErrorKind::io, warning});
+      }
+      say(event_of(Event::Kind::committed, step));
+    };
+  });
+}
+
+void AgentLoop::set_committed(const Command& command) {
+  session_->restore_known = true;
+  session_->restore_step = command.step;
+  for (auto& [fd, link] : links_) {
+    if (!link->save || link->save->step != command.step) continue;
+    link->save.reset();
+    link->answer(wire::Op::saved, *command.step);
+  }
+}
+
+void AgentLoop::set_failed(const Command& command) {
+  for (auto& [fd, link] : links_) {
+    if (!link->save || link->save->step != command.step) continue;
+    call_off(*link, Error{command.error_kind, command.error});
+  }
+}
+
+Event AgentLoop::progress() const {
+  Event e = event_of(Event::Kind::progress);
+  e.node = node_;
+  e.max_step = newest_step_of_ranks();
+  if (!session_) return e;
+  e.finished = session_->finished;
+  e.stopped = session_->stopped;
+  for (const auto& [fd, link] : links_) {
+    if (!link->page) continue;
+    e.ranks.push_back(static_cast<std::uint32_t>(link->rank));
+    const std::uint64_t step = link->page->step();
+    if (step != wire::kNoStep && step >= session_->stop) ++e.stopped;
+  }
+  return e;
+}
+
+}  // namespace bellows

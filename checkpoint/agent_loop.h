@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/agent.h"
+#include "checkpoint/protocol.h"
+#include "checkpoint/rank_link.h"
+#include "checkpoint/step_reader.h"
+#include "checkpoint/store_writer.h"
+#include "checkpoint/worker.h"
+
+namespace bellows {
+
+/// One attempt, from its hello to the next.
+struct Session {
+  Command hello;
+  bool leader = false;
+  std::set<std::uint32_t> ranks;  ///< this node's
+  std::unique_ptr<StoreWriter> writer;
+  std::optional<Error> broken;  ///< the store can't be used at all
+
+  bool restore_known = false;
+  std::optional<std::uint64_t> restore_step;
+  std::mutex reader_mutex;  ///< guards what follows
+  std::shared_ptr<const StepReader> reader;
+  std::optional<std::uint64_t> reader_step;
+
+  std::uint64_t gate = wire::kNoStep;
+  std::uint64_t stop = wire::kNoStep;
+  std::chrono::steady_clock::time_point gate_set;
+  std::optional<std::uint64_t> newest;  ///< of ranks that have left
+  std::uint32_t stopped = 0;            ///< ranks that left without having finished
+  std::uint32_t finished = 0;
+};
+
+/// The agent without what tells it what to do: serves ranks, obeys commands, says events.
+/// One thread calls everything; work that blocks is done by its own threads.
+class AgentLoop {
+ public:
+  using Emit = std::function<void(const Event&)>;
+
+  /// `emit` gets the events, with the node filled in.
+  AgentLoop(std::string node, Fd listener, FileOps& ops, std::unique_ptr<Completions> completions,
+            int gate_limit_ms, Emit emit);
+  ~AgentLoop();
+
+  void handle(const Command& command);
+  /// What poll must wait for, and what to do with the answer.
+  std::vector<int> descriptors() const;
+  void serve(const std::set<int>& readable);
+  /// Drops a gate that nobody decided; call at least every second.
+  void tick();
+  Event progress() const;
+
+  /// Whether a rank was ever accepted, and how many sockets and jobs there are now.
+  bool had_ranks() const { return had_ranks_; }
+  bool idle() const { return links_.empty() && jobs_ == 0; }
+  /// Accept no rank any more: a new program needs a new agent.
+  void close_door() { door_closed_ = true; }
+  bool any_left() const { return any_left_; }
+
+ private:
+  using Links = std::map<int, std::unique_ptr<RankLink>>;
+
+  // agent_loop.cc: commands
+  void say(Event event);
+  void say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error);
+  void begin_session(const Command& command);
+  void end_session();
+  void find();
+  void set_restore(const Command& command);
+  void set_gate(const Command& command);
+  void set_stop(const Command& command);
+  void commit(const Command& command);
+  void set_committed(const Command& command);
+  void set_failed(const Command& command);
+  /// Runs `job` on a worker; what it returns runs here unless the session has ended by then.
+  void post(Workers& workers, Workers::Job job);
+  std::optional<std::uint64_t> newest_step_of_ranks() const;
+
+  // agent_ranks.cc: ranks
+  void accept_rank();
+  void read_rank(RankLink& link);
+  void take_message(RankLink& link, const RankMessage& message);
+  void take_hello(RankLink& link);
+  std::optional<std::string> refusal(const RankLink& link) const;
+  void take_layout(RankLink& link, const RankMessage& message);
+  void begin_save(RankLink& link, std::uint64_t step);
+  void write_save(RankLink& link, std::uint64_t step);
+  void saved(std::uint64_t link_id, const Result<ShardFile>& written);
+  void call_off(RankLink& link, const Error& error);
+  void remove_shard_then_fail(RankLink& link, const Error& error);
+  void begin_restore(RankLink& link);
+  void take_bye(RankLink& link, bool finished);
+  void protocol_error(RankLink& link, const Error& error);
+  void hang_up(RankLink& link);
+  void bury();
+  RankLink* find_link(std::uint64_t id);
+  std::string shard_path(const RankLink& link, std::uint64_t step) const;
+
+  std::string node_;
+  Fd listener_;
+  FileOps& ops_;
+  std::unique_ptr<Completions> completions_;
+  int gate_limit_ms_;
+  Emit emit_;
+  std::shared_ptr<Session> session_;
+  Links links_;
+  std::uint64_t next_link_ = 1;
+  std::size_t jobs_ = 0;
+  bool had_ranks_ = false;
+  bool any_left_ = false;
+  bool door_closed_ = false;
+  // Last: their threads use what is above, and are joined first.
+  Workers store_;   ///< one thread: ownership, find, commit, in the order they were asked for
+  Workers shards_;  ///< several: writing, restoring
+};
+
+}  // namespace bellows

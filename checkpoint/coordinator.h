@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/protocol.h"
+
+namespace bellows {
+
+/// Decides from the agents' events when a step is complete and when it has failed. Used by the
+/// launcher for all nodes and by a standalone agent for itself. Does no I/O; one thread at a time.
+class Coordinator {
+ public:
+  explicit Coordinator(std::uint32_t world) : world_(world) {}
+
+  /// The commands an event calls for, to be sent to all agents in order: `commit` (only the leader
+  /// obeys) when the last rank's shard of a step is there, `committed` when the leader has
+  /// committed it, `failed` when it can't become complete. Other events give none.
+  std::vector<Command> handle(const Event& event);
+
+  /// The newest step that was committed through this coordinator.
+  std::optional<std::uint64_t> committed() const { return committed_; }
+
+ private:
+  struct Pending {
+    std::map<std::uint32_t, ShardFile> shards;
+    bool committing = false;
+  };
+
+  std::vector<Command> take_shard(const Event& event);
+  std::vector<Command> take_rank(const Event& event);
+  std::vector<Command> fail(std::uint64_t step, ErrorKind kind, const std::string& why);
+  std::vector<Command> check_ranks();
+
+  std::uint32_t world_;
+  std::map<std::uint64_t, Pending> pending_;
+  std::map<std::uint32_t, std::string> gone_;  ///< rank -> how it left
+  std::optional<std::uint64_t> committed_;
+};
+
+/// Finds the step at which all ranks of a job stop. Does no I/O; one thread at a time.
+///
+/// A gate is set on every agent; each answers with the newest step one of its ranks had published.
+/// When none is past the gate, no rank can pass it any more: it is where they stop. Else the gate is
+/// moved to the newest step, where that rank waits or will wait.
+class StopDecision {
+ public:
+  /// `agents`: how many must answer. `newest`: the newest step heard of, from progress events.
+  /// `margin`: how many steps ahead the first gate is, so that no rank has to be overtaken.
+  StopDecision(std::uint32_t agents, std::optional<std::uint64_t> newest, std::uint64_t margin);
+
+  /// The first command to send: a gate.
+  Command begin();
+  /// The next command, when all agents have answered the last gate: another gate, or the stop.
+  std::vector<Command> handle(const Event& event);
+  /// The step, once decided. Programs that ask only every k steps stop at the first they ask about.
+  std::optional<std::uint64_t> step() const { return decided_; }
+
+ private:
+  Command gate();
+
+  std::uint32_t agents_;
+  std::uint64_t gate_;
+  std::uint64_t id_ = 0;
+  std::uint64_t most_ = 0;
+  std::set<std::string> answered_;
+  std::optional<std::uint64_t> decided_;
+};
+
+}  // namespace bellows

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "common/fd.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// Every change the store makes to a file system, one call for each, so that a test can make any of
+/// them fail and look at what is left. Safe for several threads. Errors name the path.
+class FileOps {
+ public:
+  virtual ~FileOps() = default;
+
+  /// A directory that exists already is fine; its parents are made too.
+  virtual Status make_directory(const std::string& path);
+  /// An empty file for writing; one that exists is emptied.
+  virtual Result<Fd> create(const std::string& path);
+  virtual Status write_at(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
+                          const std::string& path);
+  virtual Status sync(int fd, const std::string& path);
+  virtual Status sync_directory(const std::string& path);
+  /// Replaces a file or an empty directory.
+  virtual Status rename(const std::string& from, const std::string& to);
+  /// Swaps two names at once; where the file system can't, does it in two renames by way of
+  /// `spare`, which must not exist.
+  virtual Status exchange(const std::string& a, const std::string& b, const std::string& spare);
+  virtual Status make_symlink(const std::string& target, const std::string& path);
+  /// Something that isn't there is fine.
+  virtual Status remove_file(const std::string& path);
+  /// A directory with all in it, following no link; something that isn't there is fine.
+  virtual Status remove_tree(const std::string& path);
+};
+
+}  // namespace bellows

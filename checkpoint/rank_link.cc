@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/rank_link.h"
+
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "checkpoint/bellows.h"
+
+namespace bellows {
+namespace {
+
+Error bad(const char* what) { return Error{ErrorKind::invalid, std::string("a rank sent ") + what}; }
+
+bool is_rank_op(wire::Op op) {
+  switch (op) {
+    case wire::Op::hello:
+    case wire::Op::layout:
+    case wire::Op::array:
+    case wire::Op::save_begin:
+    case wire::Op::save_ready:
+    case wire::Op::restore:
+    case wire::Op::bye:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Result<RankMessage> parse_rank_message(std::string_view bytes) {
+  RankMessage m;
+  if (bytes.size() < sizeof m.head) return bad("a message that is too short");
+  std::memcpy(&m.head, bytes.data(), sizeof m.head);
+  std::string_view body = bytes.substr(sizeof m.head);
+  if (m.head.version != wire::kVersion) return bad("a message of another version of the protocol");
+  if (m.head.length != body.size()) return bad("a message that is cut off");
+  if (!is_rank_op(m.head.op)) return bad("a message that only an agent may send");
+  if (m.head.op == wire::Op::hello) {
+    if (body.size() < sizeof m.hello) return bad("a hello that is too short");
+    std::memcpy(&m.hello, body.data(), sizeof m.hello);
+    m.text = body.substr(sizeof m.hello);
+    if (m.hello.world < 1 || m.hello.world > static_cast<std::int32_t>(wire::kMostWorld) ||
+        m.hello.rank < 0 || m.hello.rank >= m.hello.world) {
+      return bad("a rank outside its world");
+    }
+  } else if (m.head.op == wire::Op::array) {
+    if (body.size() < sizeof m.part.array) return bad("an array that is too short");
+    std::memcpy(&m.part.array, body.data(), sizeof m.part.array);
+    m.part.name = body.substr(sizeof m.part.array);
+    if (auto status = check_part(m.part); !status) return status.error();
+  } else if (!body.empty()) {
+    return bad("a message that is too long");
+  }
+  const bool steps = m.head.op == wire::Op::save_begin || m.head.op == wire::Op::save_ready;
+  if (steps && m.head.step == wire::kNoStep) return bad("a step that is none");
+  if (m.head.op == wire::Op::layout && m.head.value > wire::kMostArrays) return bad("too many arrays");
+  return m;
+}
+
+bool RankLink::send(wire::Head head, std::string_view text, int fd) {
+  if (gone) return false;
+  text = text.substr(0, wire::kMostText);
+  head.length = static_cast<std::uint32_t>(text.size());
+  iovec pieces[2] = {{&head, sizeof head}, {const_cast<char*>(text.data()), text.size()}};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = pieces;
+  message.msg_iovlen = 2;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
+  }
+  return sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+}
+
+bool RankLink::answer(wire::Op op, std::uint64_t step, std::uint64_t value, int fd) {
+  wire::Head head;
+  head.op = op;
+  head.step = step;
+  head.value = value;
+  return send(head, {}, fd);
+}
+
+bool RankLink::fail(std::int32_t code, std::string_view text, bool try_again) {
+  wire::Head head;
+  head.op = wire::Op::failed;
+  head.code = code;
+  head.value = try_again ? 1 : 0;
+  return send(head, text);
+}
+
+std::int32_t code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::invalid:
+      return BELLOWS_ERR_INVALID;
+    case ErrorKind::corrupt:
+      return BELLOWS_ERR_CORRUPT;
+    case ErrorKind::busy:
+      return BELLOWS_ERR_FENCED;
+    case ErrorKind::not_found:
+    case ErrorKind::denied:
+    case ErrorKind::unavailable:
+    case ErrorKind::io:
+    case ErrorKind::internal:
+      break;
+  }
+  return BELLOWS_ERR_IO;
+}
+
+}  // namespace bellows

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "checkpoint/wire.h"
+#include "common/fd.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// Memory that the agent and one rank map: a memfd sealed against changes of its size, so that
+/// neither side can make the other fault. Owns the mapping and the descriptor.
+class SharedMemory {
+ public:
+  /// Pages are reserved at once: unavailable when the machine or the job has too little memory.
+  static Result<std::shared_ptr<SharedMemory>> make(std::uint64_t bytes);
+  SharedMemory(Fd fd, unsigned char* data, std::uint64_t size);
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory();
+
+  int fd() const { return fd_.get(); }
+  unsigned char* data() const { return data_; }
+  std::uint64_t size() const { return size_; }
+
+ private:
+  Fd fd_;
+  unsigned char* data_;
+  std::uint64_t size_;
+};
+
+/// The page a rank publishes its step on and finds gate and stop on.
+class ControlPage {
+ public:
+  static Result<std::unique_ptr<ControlPage>> make(std::uint64_t gate, std::uint64_t stop);
+  explicit ControlPage(std::shared_ptr<SharedMemory> memory) : memory_(std::move(memory)) {}
+
+  int fd() const { return memory_->fd(); }
+  /// wire::kNoStep: none yet. What the rank wrote: not to be trusted for more than a decision.
+  std::uint64_t step() const { return page()->step.load(); }
+  /// Wakes the rank when it waits.
+  void set_gate(std::uint64_t gate);
+  void set_stop(std::uint64_t stop);
+
+ private:
+  wire::Control* page() const { return reinterpret_cast<wire::Control*>(memory_->data()); }
+  void wake();
+
+  std::shared_ptr<SharedMemory> memory_;
+};
+
+}  // namespace bellows

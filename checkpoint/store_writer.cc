@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/store_writer.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/step_reader.h"
+#include "checkpoint/store_names.h"
+
+namespace bellows {
+namespace {
+
+double seconds_since_1970() {
+  using namespace std::chrono;
+  return duration<double>(system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+StoreWriter::StoreWriter(FileOps& ops, std::string dir, std::string attempt, std::uint32_t keep)
+    : ops_(ops), dir_(std::move(dir)), attempt_(std::move(attempt)), keep_(std::max(keep, 1u)) {}
+
+std::string StoreWriter::tmp_path(const std::string& what) const {
+  return fmt::format("{}/.tmp-{}-{}", dir_, what, attempt_);
+}
+
+// Held while the owner is changed, and from the check of the owner to the rename: an attempt that
+// was fenced off in between can't commit.
+Result<Fd> StoreWriter::lock() const {
+  auto fd = open_file(dir_ + "/.lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
+  if (!fd) return fd;
+  int rc;
+  do {
+    rc = flock(fd->get(), LOCK_EX);
+  } while (rc < 0 && errno == EINTR);
+  // Some network file systems have no locks; the check of the owner alone is then what there is.
+  if (rc < 0 && errno != ENOLCK && errno != EOPNOTSUPP) return errno_error("lock", dir_ + "/.lock");
+  return fd;
+}
+
+Status StoreWriter::take_ownership() {
+  if (auto status = ops_.make_directory(dir_); !status) return status;
+  {
+    auto held = lock();
+    if (!held) return held.error();
+    const nlohmann::json owner = {{"attempt", attempt_}, {"time", seconds_since_1970()}};
+    auto status = replace_file(dir_ + "/owner.json", owner.dump() + "\n", 0644);
+    if (!status) return status;
+  }
+  return collect_leftovers("");
+}
+
+Status StoreWriter::check_owner() const {
+  const std::string path = dir_ + "/owner.json";
+  auto text = read_file(path, 65536);
+  if (!text) return text.error();
+  const auto owner = nlohmann::json::parse(*text, nullptr, false);
+  if (!owner.is_object() || !owner.contains("attempt") || !owner["attempt"].is_string()) {
+    return Error{ErrorKind::corrupt, path + " does not say who owns the directory"};
+  }
+  const std::string name = owner["attempt"];
+  if (name == attempt_) return {};
+  return Error{ErrorKind::busy, fmt::format("{}: the attempt {} owns the directory now, this is {}",
+                                            path, name, attempt_)};
+}
+
+Status StoreWriter::collect_leftovers(const std::string& ending) {
+  auto names = list_names(dir_);
+  if (!names) return names.error();
+  for (const std::string& name : *names) {
+    if (!name.starts_with(".tmp-") || !name.ends_with(ending)) continue;
+    if (auto status = ops_.remove_tree(dir_ + "/" + name); !status) return status;
+  }
+  return {};
+}
+
+Result<NewestStep> StoreWriter::find() {
+  auto newest = newest_step(dir_);
+  if (!newest) return newest;
+  bad_.clear();
+  for (const SkippedStep& skipped : newest->skipped) bad_.insert(skipped.step);
+  return newest;
+}
+
+std::string StoreWriter::shard_path(std::uint64_t step, std::uint32_t rank,
+                                    std::uint32_t world) const {
+  return fmt::format("{}/{}", tmp_path(std::to_string(step)), shard_name(rank, world));
+}
+
+Status StoreWriter::begin_step(std::uint64_t step) {
+  return ops_.make_directory(tmp_path(std::to_string(step)));
+}
+
+Status StoreWriter::check_shards(const std::string& from, const Manifest& manifest) const {
+  for (const ShardFile& shard : manifest.shards) {
+    const std::string path = fmt::format("{}/{}", from, shard.file);
+    struct stat s;
+    if (lstat(path.c_str(), &s) < 0) return errno_error("find", path);
+    if (!S_ISREG(s.st_mode) || static_cast<std::uint64_t>(s.st_size) != shard.size) {
+      return Error{ErrorKind::corrupt,
+                   fmt::format("{} has {} bytes here, its node wrote {}", path, s.st_size, shard.size)};
+    }
+  }
+  auto reader = StepReader::open(from, manifest);
+  if (!reader) return reader.error();
+  return (*reader)->check_whole();
+}
+
+Status StoreWriter::write_manifest(const std::string& from, const Manifest& manifest) {
+  const std::string path = from + "/manifest.json";
+  const std::string text = manifest.to_string();
+  auto fd = ops_.create(path);
+  if (!fd) return fd.error();
+  auto status = ops_.write_at(fd->get(), text.data(), text.size(), 0, path);
+  if (status) status = ops_.sync(fd->get(), path);
+  if (status) status = ops_.sync_directory(from);
+  return status;
+}
+
+Status StoreWriter::publish(const std::string& from, std::uint64_t step) {
+  auto held = lock();
+  if (!held) return held.error();
+  if (auto status = check_owner(); !status) return status;
+  const std::string to = step_path(dir_, step);
+  struct stat s;
+  Status status;
+  if (lstat(to.c_str(), &s) == 0) {
+    // The step was saved before: by this timeline, or by one that was left for an older step.
+    status = ops_.exchange(from, to, tmp_path(fmt::format("spare-{}", step)));
+  } else {
+    status = ops_.rename(from, to);
+  }
+  return status ? ops_.sync_directory(dir_) : status;
+}
+
+Status StoreWriter::move_latest(std::uint64_t step) {
+  const std::string link = tmp_path("latest");
+  auto status = ops_.remove_file(link);
+  if (status) status = ops_.make_symlink(fmt::format("step-{:020}", step), link);
+  if (status) status = ops_.rename(link, dir_ + "/latest");
+  if (status) status = ops_.sync_directory(dir_);
+  return status;
+}
+
+Status StoreWriter::remove_step(std::uint64_t step) {
+  // Renamed first: half a step under a good name would be reported as damaged at the next start.
+  const std::string gone = tmp_path(fmt::format("gone-{}", step));
+  auto status = ops_.rename(step_path(dir_, step), gone);
+  return status ? ops_.remove_tree(gone) : status;
+}
+
+Status StoreWriter::remove_old(std::uint64_t committed) {
+  auto steps = list_steps(dir_);
+  if (!steps) return steps.error();
+  std::uint32_t kept = 1;
+  for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
+    if (*step == committed) continue;
+    // A step that doesn't verify is no step to keep, but stays for a look until it is old.
+    if (kept < keep_ && bad_.contains(*step)) continue;
+    if (kept < keep_) {
+      ++kept;
+      continue;
+    }
+    if (bad_.contains(*step) && *step > committed) continue;
+    if (auto status = remove_step(*step); !status) return status;
+    bad_.erase(*step);
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
+                                                     std::vector<ShardFile> shards) {
+  const std::string from = tmp_path(std::to_string(step));
+  std::sort(shards.begin(), shards.end(),
+            [](const ShardFile& a, const ShardFile& b) { return a.rank < b.rank; });
+  Manifest manifest{step, static_cast<std::uint32_t>(shards.size()), attempt_, seconds_since_1970(),
+                    std::move(shards)};
+  // What can't be read back must not be committed: the names and digests come from other nodes.
+  auto sane = Manifest::parse(manifest.to_string());
+  if (!sane) return Error{ErrorKind::invalid, "cannot commit: " + sane.error().text};
+  auto status = check_shards(from, manifest);
+  if (status) status = write_manifest(from, manifest);
+  if (status) status = publish(from, step);
+  if (!status) return status.error();
+  bad_.erase(step);
+  std::vector<std::string> warnings;
+  if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
+  // What was exchanged, and what failed saves left: all ranks still wait for this one.
+  if (auto removed = collect_leftovers("-" + attempt_); !removed) {
+    warnings.push_back(removed.error().text);
+  }
+  if (auto removed = remove_old(step); !removed) warnings.push_back(removed.error().text);
+  return warnings;
+}
+
+}  // namespace bellows

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/file_ops.h"
+#include "checkpoint/store.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// The part of the store that changes it: ownership, commit, retention. One attempt of one job; the
+/// leader's agent uses all of it, the others only shard_path and begin_step. One thread at a time.
+class StoreWriter {
+ public:
+  /// `ops` must outlive the writer. `keep` is at least 1.
+  StoreWriter(FileOps& ops, std::string dir, std::string attempt, std::uint32_t keep);
+
+  /// Makes the directory, fences off earlier attempts (owner.json) and removes what they left
+  /// half-written.
+  Status take_ownership();
+
+  /// newest_step, remembering the bad ones for the retention.
+  Result<NewestStep> find();
+
+  /// Where a rank's shard of a step is written before the commit.
+  std::string shard_path(std::uint64_t step, std::uint32_t rank, std::uint32_t world) const;
+  Status begin_step(std::uint64_t step);
+
+  /// Makes the step the newest, durably: checks the shards, writes the manifest, renames. On failure
+  /// earlier steps are as they were. busy: a newer attempt owns the directory; invalid: the ranks'
+  /// parts don't make whole arrays. The value holds sentences about what went wrong after the commit
+  /// (the `latest` link, removing old steps), which is no reason to call it failed.
+  Result<std::vector<std::string>> commit(std::uint64_t step, std::vector<ShardFile> shards);
+
+  const std::string& dir() const { return dir_; }
+
+ private:
+  Result<Fd> lock() const;
+  Status check_owner() const;
+  Status collect_leftovers(const std::string& ending);
+  Status check_shards(const std::string& from, const Manifest& manifest) const;
+  Status write_manifest(const std::string& from, const Manifest& manifest);
+  Status publish(const std::string& from, std::uint64_t step);
+  Status move_latest(std::uint64_t step);
+  Status remove_old(std::uint64_t committed);
+  Status remove_step(std::uint64_t step);
+  std::string tmp_path(const std::string& what) const;
+
+  FileOps& ops_;
+  std::string dir_;
+  std::string attempt_;
+  std::uint32_t keep_;
+  std::set<std::uint64_t> bad_;
+};
+
+}  // namespace bellows
