@@ -28,14 +28,14 @@ heartbeat() {
 
 # Runs a command as a named step with its output in a log: step TITLE LOGNAME CMD ARGS...
 # Shows the end of the log and ends the program when the command fails, unless
-# STEP_MAY_FAIL is set; then it returns the command's status.
+# STEP_MAY_FAIL is set; then it returns the command's status. STEP_QUIET leaves the heartbeat out.
 step() {
   local title=$1 log=$build/log/$2.log begin=$SECONDS beat rc=0
   shift 2
   mkdir -p "$build/log"
   printf '==> %s\n' "$title"
   : > "$log"
-  heartbeat "$log" &
+  [ -n "${STEP_QUIET-}" ] || heartbeat "$log" &
   beat=$!
   "$@" >> "$log" 2>&1 < /dev/null || rc=$?
   kill "$beat" 2>/dev/null

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034
+# What a run could leave behind on a machine, as sorted lines, to compare before and after.
+
+# Directories whose content changes by itself or belongs to the system's own records.
+snapshot_ignored=(/proc /sys /dev /run/systemd /run/udev /run/log /run/user /var/log /var/cache /var/lib/apt
+  /var/lib/systemd /var/lib/dpkg)
+
+# File systems whose files are listed.
+snapshot_roots=(/ /run /tmp /dev/shm /var/tmp)
+
+snapshot_processes() {
+  local self=$1
+  ps -e -o pid=,ppid=,sid=,args= --no-headers |
+    awk -v self="$self" '$1 != self && $2 != self && $1 != 2 && $2 != 2 {
+      pid = $1; $1 = $2 = $3 = ""; sub(/^ +/, ""); print "process " pid " " substr($0, 1, 120)}'
+}
+
+snapshot_files() {
+  local own=$1 ignored prune=() root
+  for ignored in "${snapshot_ignored[@]}" "$own"; do
+    prune+=(-o -path "$ignored")
+  done
+  for root in "${snapshot_roots[@]}"; do
+    find "$root" -xdev \( "${prune[@]:1}" \) -prune -o -printf 'file %p\n' 2>/dev/null
+  done
+}
+
+# machine_snapshot OWN: processes, mounts, network namespaces, links, devices, cgroups and files,
+# leaving out what lies below the directory OWN.
+machine_snapshot() {
+  local own=$1
+  {
+    snapshot_processes "$BASHPID"
+    awk '{print "mount " $5}' /proc/self/mountinfo
+    find /run/netns -mindepth 1 -printf 'netns %p\n' 2>/dev/null
+    lsns -n -t net -o NS 2>/dev/null | sed 's/^ */netns /'
+    ip -o link | awk '{sub(/@.*/, "", $2); sub(/:$/, "", $2); print "link " $2}'
+    find /dev -xdev \( -type b -o -type c \) ! -path '/dev/pts/*' ! -path '/dev/vcs*' -printf 'device %p\n'
+    find /sys/fs/cgroup -type d ! -path '*/system.slice/*' ! -path '*/user.slice/*' -printf 'cgroup %p\n' 2>/dev/null
+    snapshot_files "$own"
+  } | grep -vF " $own/" | sort -u
+}
+
+# machine_difference BEFORE AFTER: what the second snapshot has that the first had not, and which
+# mounts, links and devices are gone. Status 0 if nothing.
+machine_difference() {
+  local left gone
+  left=$(comm -13 "$1" "$2" | sed 's/^/left behind: /')
+  gone=$(comm -23 "$1" "$2" | grep -E '^(mount|link|device) ' | sed 's/^/gone: /')
+  [ -n "$left$gone" ] || return 0
+  printf '%s\n' "$left" "$gone" | sed '/^$/d'
+  return 1
+}
