@@ -90,7 +90,9 @@ bool write_attribute(hid_t object, const char* name, const std::uint64_t* values
 
 bool write_attribute(hid_t object, const char* name, const std::string& text) {
   Hid type(H5Tcopy(H5T_C_S1), H5Tclose);
-  if (H5Tset_size(type.get(), text.size()) < 0) return false;
+  if (H5Tset_size(type.get(), text.size()) < 0 || H5Tset_strpad(type.get(), H5T_STR_NULLPAD) < 0) {
+    return false;
+  }
   Hid space(H5Screate(H5S_SCALAR), H5Sclose);
   Hid attribute(H5Acreate2(object, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
                 H5Aclose);
@@ -181,6 +183,8 @@ Result<Skeleton> make_skeleton(const Snapshot& snapshot, const std::string& path
   std::lock_guard lock(hdf5_mutex);
   begin_hdf5();
   Hid access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+  // The default driver resolves names to real paths, which a memory file doesn't have.
+  H5Pset_fapl_stdio(access.get());
   H5Pset_alignment(access.get(), 65536, 4096);
   Hid file(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
   if (!file) return hdf5_error(ErrorKind::internal, "cannot lay out the file", path);
