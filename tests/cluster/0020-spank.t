@@ -82,6 +82,7 @@ is "$(node 1 stat -c '%u:%a' "/run/bellows/$job/user")" "20001:700" "its user di
 step_vars='env | grep ^BELLOWS_ | grep -v _SIZE | sort'
 script step.sh <<S
 export ${forged[*]}
+exec 2>/dev/null
 srun --export=ALL sh -c '$step_vars'
 echo ---
 srun --export=NONE /bin/bash -lc '$step_vars'
@@ -123,6 +124,7 @@ is "$(xc salloc --quiet "${elastic[@]}" sh -c \
 # Sizes after a resize.
 script size.sh <<'S'
 #SBATCH --gpus-range=1-8
+exec 2>/dev/null
 echo "batch $SLURM_NTASKS/$SLURM_NPROCS gpus=$SLURM_GPUS pernode=$SLURM_GPUS_PER_NODE"
 srun sh -c 'echo task of $SLURM_NTASKS' | sort | uniq -c
 srun --ntasks=1 --gpus=1 sh -c 'echo one of $SLURM_NTASKS'
@@ -146,7 +148,7 @@ ok "and resized" xc scontrol update "jobid=$job" tresperjob=gres:gpu:6 numtasks=
 poll 20 job_is "$job" PENDING
 ok "and released" xc scontrol update "jobid=$job" starttime=now+2
 poll 60 job_is "$job" COMPLETED
-is "$(grep -v 'CANCELLED\|Warning' "$home/size.out" | tr -s ' ')" "batch 6/6 gpus= pernode=
+is "$(grep -v CANCELLED "$home/size.out" | tr -s ' ')" "batch 6/6 gpus= pernode=
  6 task of 6
 one of 1
  2 two of 2
@@ -159,12 +161,13 @@ marker='echo "{}" >"$BELLOWS_RUN_DIR/launcher.active"'
 first='echo "run ${SLURM_RESTART_COUNT:-0}"; if [[ -z ${SLURM_RESTART_COUNT:-} ]]; then'
 script shell-killed.sh <<<"$first $marker; kill -9 \$\$; fi"
 script child-killed.sh <<<"$first (exec sh -c '$marker; kill -9 \$\$'); exit 1; fi"
+script requeued.sh <<<"$first $marker; scontrol requeue \$SLURM_JOB_ID; sleep 300; fi"
 script cancelled.sh <<<"$marker; echo marked; sleep 300"
 script outcome.sh <<<"$marker; rm \"\$BELLOWS_RUN_DIR/launcher.active\"; exit 3"
 script hostile.sh <<<'rm -rf "$BELLOWS_RUN_DIR"/*; mkfifo "$BELLOWS_RUN_DIR/launcher.active"; exit 3'
 script stale.sh <<<"if [[ -z \${SLURM_RESTART_COUNT:-} ]]; then $marker; echo marked; sleep 300; fi; exit 3"
 declare -A jobs
-for name in shell-killed child-killed cancelled outcome hostile stale; do
+for name in shell-killed child-killed requeued cancelled outcome hostile stale; do
   jobs[$name]=$(xc sbatch --parsable "${elastic[@]}" --output="$name.out" "$name.sh")
 done
 poll 20 grep -q marked "$home/cancelled.out"
@@ -173,7 +176,7 @@ poll 20 grep -q marked "$home/stale.out"
 xc scontrol requeue "${jobs[stale]}"
 poll 20 job_is "${jobs[stale]}" PENDING
 xc scontrol update "jobid=${jobs[stale]}" starttime=now+2
-for name in shell-killed child-killed; do
+for name in shell-killed child-killed requeued; do
   poll 60 job_is "${jobs[$name]}" COMPLETED
   is "$(grep ^run "$home/$name.out")" $'run 0\nrun 1' "$name: the job ran again"
   is "$(job_field "${jobs[$name]}" JobState):$(job_field "${jobs[$name]}" Restarts)" COMPLETED:1 \
@@ -192,6 +195,24 @@ poll 60 job_is "${jobs[stale]}" FAILED
 is "$(job_field "${jobs[stale]}" JobState):$(job_field "${jobs[stale]}" Restarts)" FAILED:1 \
   "a marker of an earlier run does not count"
 
+# What an earlier job of the same number left, as after slurmctld lost its state.
+last=${jobs[stale]}
+left_behind() { # JOB OWNER
+  node 1 sh -c "mkdir -p /run/bellows/$1/user; echo 'bellows/1 tenant=old gpus=3' >/run/bellows/$1/contract
+    echo 16 >/run/bellows/$1/rescues; touch /run/bellows/$1/user/old; chown -R $2 /run/bellows/$1/user"
+}
+left_behind $((last + 1)) alice
+left_behind $((last + 2)) alice
+left_behind $((last + 3)) carol
+is "$(xc srun --nodelist=n1 sh -c 'echo $SLURM_JOB_ID[$BELLOWS_TENANT]')" "$((last + 1))[]" \
+  "a plain job does not get a contract that was left behind"
+exits "and what was left is gone" 1 node 1 test -e "/run/bellows/$((last + 1))"
+for i in 2 3; do
+  is "$(xc srun --nodelist=n1 "${elastic[@]}" sh -c 'echo $SLURM_JOB_ID $BELLOWS_TENANT; ls $BELLOWS_RUN_DIR' |
+    xargs)" "$((last + i)) vision" "an elastic job gets its own"
+  exits "without the rescues of the other" 1 node 1 test -e "/run/bellows/$((last + i))/rescues"
+done
+
 # The budget.
 script again.sh <<<"if [[ \${SLURM_RESTART_COUNT:-0} == 0 ]]; then
   $marker; echo marked; until [[ -e go ]]; do sleep 0.1; done; kill -9 \$\$; fi"
@@ -204,7 +225,8 @@ is "$(job_field "$job" JobState):$(job_field "$job" Restarts)" FAILED:0 "a job i
 isnt "$(slurmd_log "job $job: .*rescued 16 times")" "" "and the log says so"
 
 # Contracts that can't be trusted, and directories that can't be written.
-script tamper.sh <<<'until [[ -e tampered ]]; do sleep 0.1; done
+script tamper.sh <<<'exec 2>/dev/null
+until [[ -e tampered ]]; do sleep 0.1; done
 srun sh -c "echo [\$BELLOWS_TENANT]"; srun sh -c "echo [\$BELLOWS_TENANT]" | head -n 1'
 job=$(xc sbatch --parsable "${elastic[@]}" --output=tamper.out tamper.sh)
 poll 20 node 1 test -e "/run/bellows/$job/contract"
