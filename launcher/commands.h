@@ -7,6 +7,11 @@ namespace bellows {
 
 /// Each adds one subcommand to `app`. Running it stores its exit status in `exit_status`, which
 /// must outlive the parse.
+void add_run_command(CLI::App& app, int& exit_status);
+void add_resize_command(CLI::App& app, int& exit_status);
 void add_status_command(CLI::App& app, int& exit_status);
+void add_agent_command(CLI::App& app, int& exit_status);
+void add_control_command(CLI::App& app, int& exit_status);
+void add_check_config_command(CLI::App& app, int& exit_status);
 
 }  // namespace bellows

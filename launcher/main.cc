@@ -15,7 +15,12 @@ int run_main(int argc, char** argv) {
   app.footer(
       "Exit status: 0 done, 1 failed, 2 wrong command line, 3 refused, 4 no answer, 5 timed out.");
   int status = bellows::kOk;
+  bellows::add_run_command(app, status);
+  bellows::add_resize_command(app, status);
   bellows::add_status_command(app, status);
+  bellows::add_check_config_command(app, status);
+  bellows::add_agent_command(app, status);
+  bellows::add_control_command(app, status);
   app.failure_message([](const CLI::App*, const CLI::Error& error) {
     return std::string("bellows: ") + error.what() + "\nTry 'bellows --help'.\n";
   });

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <memory>
+
+#include "checkpoint/agent.h"
+#include "launcher/commands.h"
+
+namespace bellows {
+
+void add_agent_command(CLI::App& app, int& exit_status) {
+  auto options = std::make_shared<AgentOptions>();
+  auto standalone = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand(
+      "agent", "Serve the ranks of one node (started by 'bellows run' and libbellows)");
+  auto in_job = std::make_shared<bool>(false);
+  auto* job = command->add_flag("--job", *in_job, "Take commands on standard input, for 'bellows run'");
+  command->add_flag("--standalone", *standalone, "Work alone, for a program outside a job")
+      ->excludes(job);
+  command->add_option("--socket", options->socket_path, "Unix socket to serve ranks on");
+  command->add_option("--dir", options->dir, "Standalone: the checkpoint directory");
+  command->add_option("--world", options->world, "Standalone: number of ranks")
+      ->check(CLI::Range(1u, 65536u));
+  command->add_option("--keep", options->keep, "Standalone: committed checkpoints to keep")
+      ->check(CLI::Range(1u, 1000u));
+  command->callback([options, standalone, in_job, &exit_status] {
+    if (*standalone) options->mode = AgentOptions::Mode::standalone;
+    exit_status = agent_main(*options);
+  });
+}
+
+}  // namespace bellows

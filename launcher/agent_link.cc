@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/agent_link.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+namespace bellows {
+
+Result<AgentLink> AgentLink::start(const RankLayout& layout, const Options& options) {
+  ChildOptions child;
+  child.command = {"srun", "--quiet", "--kill-on-bad-exit=1", "--job-name=" + options.step_name};
+  for (std::string& option : layout.agent_options()) child.command.push_back(std::move(option));
+  child.command.insert(child.command.end(),
+                       {options.program, "agent", "--job", "--socket", options.socket_path});
+  child.environment = options.environment;
+  child.pipe_in = true;
+  child.pipe_out = true;
+  auto started = Child::start(child);
+  if (!started) return started.error();
+  return AgentLink(std::move(*started));
+}
+
+void AgentLink::send(const Command& command) {
+  writer_.add(to_line(command));
+  if (child_.in() >= 0) writer_.flush(child_.in());
+}
+
+void AgentLink::add_poll(std::vector<pollfd>& fds) const {
+  if (child_.out() >= 0) fds.push_back({child_.out(), POLLIN, 0});
+  if (child_.in() >= 0 && !writer_.empty()) fds.push_back({child_.in(), POLLOUT, 0});
+}
+
+std::vector<Event> AgentLink::exchange() {
+  if (child_.in() >= 0 && !writer_.flush(child_.in())) child_.close_in();
+  bool open = child_.out() < 0 || reader_.fill(child_.out());
+  std::vector<Event> events;
+  while (auto line = reader_.next()) {
+    if (line->empty()) continue;
+    auto event = parse_event(*line);
+    if (event.ok())
+      events.push_back(std::move(*event));
+    else
+      fmt::print(stderr, "bellows run: an agent's line is not understood: {:.200}\n", *line);
+  }
+  if (!open) child_.close_out();
+  return events;
+}
+
+}  // namespace bellows

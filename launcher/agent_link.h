@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <poll.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/protocol.h"
+#include "common/result.h"
+#include "launcher/child.h"
+#include "launcher/line_buffer.h"
+#include "launcher/rank_layout.h"
+
+namespace bellows {
+
+/// The step that runs one agent on each node, and the JSON lines to and from all of them through
+/// srun's standard input and output. Never blocks; the owner polls.
+class AgentLink {
+ public:
+  struct Options {
+    std::string program;      ///< this binary, as the nodes see it
+    std::string socket_path;  ///< where agents serve their ranks
+    std::string step_name;
+    std::vector<std::string> environment;
+  };
+
+  static Result<AgentLink> start(const RankLayout& layout, const Options& options);
+
+  void send(const Command& command);
+  void add_poll(std::vector<pollfd>& fds) const;
+  /// Writes what waits and reads what came. Lines that are no events go to standard error.
+  std::vector<Event> exchange();
+  /// No more commands: the agents end.
+  void close() { child_.close_in(); }
+  Child& child() { return child_; }
+
+ private:
+  explicit AgentLink(Child child) : child_(std::move(child)) {}
+  Child child_;
+  LineReader reader_;
+  LineWriter writer_;
+};
+
+}  // namespace bellows

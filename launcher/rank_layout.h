@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "common/slurm_client.h"
+
+namespace bellows {
+
+/// Which rank runs where: one for each GPU the job really holds, in the order of the nodes. A job
+/// without GPUs gets one rank for each task.
+class RankLayout {
+ public:
+  /// invalid: the job holds nothing a rank could use.
+  static Result<RankLayout> of(const SlurmJob& job);
+
+  std::uint32_t world() const { return world_; }
+  std::uint32_t gpus() const { return gpus_; }
+  /// Nodes that have ranks, in rank order. The first one's agent commits.
+  std::vector<std::string> nodes() const;
+  const std::map<std::string, std::vector<std::uint32_t>>& ranks() const { return ranks_; }
+
+  /// srun's options for the step of ranks: places every rank explicitly, since the environment of a
+  /// resized job still tells its first size.
+  std::vector<std::string> rank_options() const;
+  /// srun's options for one agent on each node.
+  std::vector<std::string> agent_options() const;
+  /// More ranks than CPUs somewhere: they must not spin while they wait.
+  bool crowded() const { return crowded_; }
+
+ private:
+  std::vector<NodeShare> shares_;  ///< gpus: the number of ranks
+  std::map<std::string, std::vector<std::uint32_t>> ranks_;
+  std::uint32_t world_ = 0;
+  std::uint32_t gpus_ = 0;
+  std::uint32_t cpus_per_task_ = 1;
+  bool crowded_ = false;
+};
+
+/// `environment` without the variables by which srun would take a size, a distribution or a binding
+/// from the enclosing batch script.
+std::vector<std::string> srun_environment(const char* const* environment);
+
+}  // namespace bellows

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "launcher/commands.h"
+#include "launcher/exit_status.h"
+#include "launcher/resize.h"
+#include "launcher/run_context.h"
+
+namespace bellows {
+namespace {
+
+struct Options {
+  ResizeRequest request;
+  std::uint32_t timeout = 600;
+  bool json = false;
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void on_interrupt(int) { interrupted = 1; }
+
+void print_json(const ResizeReport& report) {
+  nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
+  for (const NodeShare& share : report.job.nodes)
+    nodes.push_back({{"node", share.node}, {"gpus", share.gpus}});
+  nlohmann::ordered_json out = {
+      {"job", report.job.id},           {"from", report.from},
+      {"to", report.to},                {"pending", report.was_pending},
+      {"unchanged", report.unchanged},  {"step", nullptr},
+      {"commit_s", report.commit_s},    {"requeue_to_running_s", report.requeue_s},
+      {"restarts", report.job.restarts}, {"nodes", nodes},
+  };
+  if (report.step) out["step"] = *report.step;
+  fmt::print("{}\n", out.dump());
+}
+
+void print_summary(const ResizeReport& report) {
+  if (report.unchanged)
+    fmt::print("job {} has {} GPUs already\n", report.job.id, report.to);
+  else if (report.was_pending)
+    fmt::print("job {} waits, now for {} GPUs instead of {}\n", report.job.id, report.to,
+               report.from);
+  else
+    fmt::print("job {}: {} -> {} GPUs; commit {:.1f} s, requeue to running {:.1f} s\n",
+               report.job.id, report.from, report.to, report.commit_s, report.requeue_s);
+}
+
+int resize(Options options) {
+  options.request.timeout = std::chrono::seconds(options.timeout);
+  struct sigaction action {};
+  action.sa_handler = on_interrupt;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  std::FILE* progress = options.json ? stderr : stdout;
+  auto say = [progress](const std::string& text) {
+    fmt::print(progress, "{:%H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), text);
+    std::fflush(progress);
+  };
+  SlurmClient slurm;
+  Resize sequence(slurm, options.request, own_program(), say, [] { return interrupted != 0; });
+  if (auto failure = sequence.run()) {
+    fmt::print(stderr, "bellows resize: {}\n", failure->text);
+    return failure->exit_status;
+  }
+  options.json ? print_json(sequence.report()) : print_summary(sequence.report());
+  return kOk;
+}
+
+}  // namespace
+
+void add_resize_command(CLI::App& app, int& exit_status) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("resize", "Move a job to another number of GPUs");
+  command->add_option("JOB", options->request.job, "Job id")
+      ->required()
+      ->check(CLI::Range(1u, 0x3ffffffu));
+  command->add_option("GPUS", options->request.gpus, "Number of GPUs, one of the job's range")
+      ->required()
+      ->check(CLI::Range(1u, 4096u));
+  command->add_option("--timeout", options->timeout, "Seconds to wait for the whole of it")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 86400u));
+  command->add_flag("--json", options->json, "Print one JSON object; progress on standard error");
+  command->callback([options, &exit_status] { exit_status = resize(*options); });
+}
+
+}  // namespace bellows

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "launcher/commands.h"
+#include "launcher/exit_status.h"
+#include "launcher/supervisor.h"
+
+namespace bellows {
+namespace {
+
+// Threads and children that come later inherit the mask; children reset it.
+void block_signals() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (int number : {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, number);
+  sigprocmask(SIG_BLOCK, &mask, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+void warn_unless_batch_script() {
+  std::ifstream file("/proc/" + std::to_string(getppid()) + "/comm");
+  std::string parent;
+  if (std::getline(file, parent) && parent != "slurmstepd")
+    fmt::print(stderr,
+               "bellows run: this is not the batch script itself, so signals that Slurm sends to the "
+               "script do not arrive here; write 'exec bellows run ...'\n");
+}
+
+// Slurm's answer decides what is started: without one there is nothing to do but ask again.
+Result<SlurmJob> wait_for_job(SlurmClient& slurm, std::uint32_t id) {
+  for (bool said = false;; std::this_thread::sleep_for(std::chrono::seconds(1))) {
+    auto job = slurm.job(id);
+    if (job.ok() || job.error().kind != ErrorKind::unavailable) return job;
+    if (!said) fmt::print(stderr, "bellows run: {}; asking again\n", job.error().text);
+    said = true;
+  }
+}
+
+int fail(const std::string& text, int status) {
+  fmt::print(stderr, "bellows run: {}\n", text);
+  return status;
+}
+
+int run(const RunOptions& options) {
+  auto id = job_id_from_environment();
+  if (!id) return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
+  block_signals();
+  SlurmClient slurm;
+  auto job = wait_for_job(slurm, *id);
+  if (!job) return fail(job.error().text, kFailed);
+  if (!job->batch || job->het)
+    return fail("it needs a batch job of one component: only such a job can be requeued", kRefused);
+  auto layout = RankLayout::of(*job);
+  if (!layout) return fail(layout.error().text, kFailed);
+  auto context = make_run_context(options, *job);
+  if (!context) return fail(context.error().text, kFailed);
+  if (!context->contract)
+    fmt::print(stderr,
+               "bellows run: the job has no Bellows contract (sbatch --framework, --gpus-range), so "
+               "it cannot be resized, and a killed launcher ends it\n");
+  warn_unless_batch_script();
+  Supervisor supervisor(slurm, std::move(*context), std::move(*job), std::move(*layout));
+  return supervisor.run();
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, int& exit_status) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app.add_subcommand(
+      "run", "Run a program on all GPUs of the job, with checkpoints and restarts");
+  command->footer("In a batch script: exec bellows run -- COMMAND [ARGUMENT]...");
+  command->add_option("--checkpoint-dir", options->checkpoint_dir,
+                      "Where checkpoints go (default: the administrator's choice, else bellows-JOBID)");
+  command->add_option("--keep", options->keep, "Committed checkpoints to keep")
+      ->capture_default_str()
+      ->check(CLI::Range(1u, 1000u));
+  command->add_option("--max-restarts", options->max_restarts,
+                      "Restarts in a row without a new checkpoint before the job fails")
+      ->capture_default_str()
+      ->check(CLI::Range(0u, 1000u));
+  command->add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
+      ->required();
+  command->positionals_at_end();
+  command->callback([options, &exit_status] { exit_status = run(*options); });
+}
+
+}  // namespace bellows

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run_context.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "common/fd.h"
+#include "common/text.h"
+#include "launcher/job_view.h"
+
+namespace bellows {
+namespace {
+
+// A directory in /tmp can be made by anyone first.
+Status make_private_dir(const std::string& path) {
+  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+    return errno_error("cannot make the directory", path);
+  struct stat info;
+  if (lstat(path.c_str(), &info) != 0) return errno_error("cannot look at", path);
+  if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 0077) != 0)
+    return Error{ErrorKind::denied,
+                 path + " is not a directory that belongs to you alone: remove it"};
+  return {};
+}
+
+Result<std::string> choose_checkpoint_dir(const RunContext& context, const SlurmJob& job) {
+  if (!context.options.checkpoint_dir.empty())
+    return std::filesystem::absolute(context.options.checkpoint_dir).lexically_normal().string();
+  if (const char* dir = std::getenv("BELLOWS_CHECKPOINT_DIR"); dir && context.contract)
+    return std::string(dir);
+  return checkpoint_dir_of(job, context.contract);
+}
+
+}  // namespace
+
+std::optional<std::uint32_t> job_id_from_environment() {
+  const char* text = std::getenv("SLURM_JOB_ID");
+  auto id = text ? parse_uint(text) : std::nullopt;
+  if (!id || *id == 0 || *id > 0xffffffffu) return std::nullopt;
+  return static_cast<std::uint32_t>(*id);
+}
+
+std::string own_program() {
+  std::error_code error;
+  auto path = std::filesystem::read_symlink("/proc/self/exe", error);
+  return error ? "bellows" : path.string();
+}
+
+std::string run_dir_of(std::uint32_t job_id) {
+  if (const char* dir = std::getenv("BELLOWS_RUN_DIR"); dir && *dir) return dir;
+  return fmt::format("/tmp/bellows-{}-{}", getuid(), job_id);
+}
+
+Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& job) {
+  RunContext context;
+  context.options = options;
+  context.job_id = job.id;
+  context.program = own_program();
+  context.run_dir = run_dir_of(job.id);
+  if (const char* line = std::getenv(Contract::kVariable)) {
+    auto contract = Contract::parse(line);
+    if (!contract) return contract.error();
+    context.contract = std::move(*contract);
+  }
+  auto dir = choose_checkpoint_dir(context, job);
+  if (!dir) return dir.error();
+  context.checkpoint_dir = *dir;
+  if (Status status = make_private_dir(context.run_dir); !status) return status.error();
+  std::error_code error;
+  std::filesystem::create_directories(context.checkpoint_dir, error);
+  if (error)
+    return Error{ErrorKind::io, fmt::format("cannot make the checkpoint directory {}: {}",
+                                            context.checkpoint_dir, error.message())};
+  return context;
+}
+
+Status ActiveMarker::write(std::optional<std::uint32_t> planned_gpus) const {
+  std::string planned = planned_gpus ? std::to_string(*planned_gpus) : "null";
+  return replace_file(path_, fmt::format("{{\"pid\":{},\"planned_gpus\":{}}}\n", getpid(), planned),
+                      0600);
+}
+
+void ActiveMarker::remove() const { unlink(path_.c_str()); }
+
+}  // namespace bellows

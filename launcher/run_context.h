@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/contract.h"
+#include "common/result.h"
+#include "common/slurm_client.h"
+
+namespace bellows {
+
+struct RunOptions {
+  std::string checkpoint_dir;  ///< empty: the contract's, else bellows-JOBID
+  std::uint32_t keep = 3;
+  std::uint32_t max_restarts = 3;
+  std::vector<std::string> command;
+};
+
+/// Where a launcher runs and where it keeps its files.
+struct RunContext {
+  RunOptions options;
+  std::uint32_t job_id = 0;
+  std::string program;     ///< this binary
+  std::string run_dir;     ///< private to the user, on this node
+  std::optional<Contract> contract;
+  std::string checkpoint_dir;
+
+  std::string agent_socket() const { return run_dir + "/agent.sock"; }
+  std::string control_socket() const { return run_dir + "/run.sock"; }
+};
+
+/// The private directory of a job's launcher and agents: $BELLOWS_RUN_DIR, else one in /tmp.
+std::string run_dir_of(std::uint32_t job_id);
+
+/// Reads the environment and makes the directories. `job` is what Slurm says of this job.
+Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& job);
+
+/// The job this process belongs to; none outside a job.
+std::optional<std::uint32_t> job_id_from_environment();
+
+/// Path of this binary.
+std::string own_program();
+
+/// RUN_DIR/launcher.active: while it exists, the launcher has not recorded how its run ended, and
+/// the node's Slurm plugin requeues the job if the batch script ends.
+class ActiveMarker {
+ public:
+  explicit ActiveMarker(std::string run_dir) : path_(run_dir + "/launcher.active") {}
+  Status write(std::optional<std::uint32_t> planned_gpus) const;
+  void remove() const;
+
+ private:
+  std::string path_;
+};
+
+}  // namespace bellows

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/supervisor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+
+#include "launcher/exit_status.h"
+
+namespace bellows {
+namespace {
+
+using std::chrono::milliseconds;
+using namespace std::chrono_literals;
+
+constexpr auto kAgentsMustGreet = 60s;
+constexpr auto kVerifyAtMost = 2h;
+constexpr auto kNoLimit = 24h * 365;
+constexpr auto kRecordSavesEvery = 1s;
+
+Command make_command(Command::Kind kind) {
+  Command command;
+  command.kind = kind;
+  return command;
+}
+
+Result<Fd> open_signals() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (int number : {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, number);
+  Fd fd(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (!fd) return errno_error("cannot make", "a signal descriptor");
+  return fd;
+}
+
+}  // namespace
+
+Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, RankLayout layout)
+    : slurm_(slurm),
+      context_(std::move(context)),
+      job_(std::move(job)),
+      layout_(std::move(layout)),
+      marker_(context_.run_dir),
+      budget_(context_.options.max_restarts) {}
+
+void Supervisor::say(const std::string& text) const {
+  fmt::print(stderr, "bellows run: {}\n", text);
+}
+
+void Supervisor::enter(Phase phase, milliseconds limit) {
+  phase_ = phase;
+  deadline_ = Clock::now() + limit;
+}
+
+std::optional<std::uint64_t> Supervisor::newest_commit() const {
+  return commits_.committed() ? commits_.committed() : restored_;
+}
+
+void Supervisor::record(const std::string& event, const std::string& cause) {
+  if (!log_) return;
+  JobEvent line{wall_clock(), job_.id, job_.restarts, attempt_, event,
+                cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
+  if (Status status = log_->append(line); !status) {
+    say(status.error().text + "; the history of this job will have gaps");
+    log_.reset();
+  }
+}
+
+Status Supervisor::open_resources() {
+  auto signals = open_signals();
+  if (!signals) return signals.error();
+  signals_ = std::move(*signals);
+  auto control = ControlServer::listen(context_.control_socket());
+  if (!control) return control.error();
+  control_.emplace(std::move(*control));
+  if (Status status = marker_.write(std::nullopt); !status) return status;
+  auto log = EventLog::open(context_.checkpoint_dir);
+  if (!log) return log.error();
+  log_.emplace(std::move(*log));
+  return {};
+}
+
+int Supervisor::run() {
+  if (Status status = open_resources(); !status) {
+    say(status.error().text);
+    marker_.remove();
+    return kFailed;
+  }
+  if (log_) {
+    JobEvent queued{static_cast<double>(job_.submit_time), job_.id, job_.restarts, 0, "QUEUED",
+                    job_.restarts == 0 ? "submitted" : "requeued", layout_.gpus(), {}, {}};
+    if (Status status = log_->append(queued); !status) say(status.error().text);
+  }
+  say(fmt::format("job {} holds {} GPUs on {}: {} ranks; checkpoints in {}", job_.id,
+                  layout_.gpus(), fmt::join(layout_.nodes(), ","), layout_.world(),
+                  context_.checkpoint_dir));
+  cause_ = job_.restarts == 0 ? "started" : fmt::format("restart {}", job_.restarts);
+  begin_attempt();
+  while (!result_) loop_once();
+  return *result_;
+}
+
+void Supervisor::begin_attempt() {
+  ++attempt_;
+  ranks_.reset();
+  agents_.reset();
+  awaited_.clear();
+  for (const std::string& node : layout_.nodes()) awaited_.insert(node);
+  joined_.clear();
+  finished_ranks_ = 0;
+  commits_ = Coordinator(layout_.world());
+  saving_.clear();
+  decision_.reset();
+  fault_pending_ = false;
+  record("DEPLOYING", cause_);
+  AgentLink::Options options{context_.program, context_.agent_socket(),
+                             fmt::format("bellows-agent-{}", attempt_), srun_environment(environ)};
+  auto agents = AgentLink::start(layout_, options);
+  enter(Phase::greeting, kAgentsMustGreet);
+  if (agents)
+    agents_.emplace(std::move(*agents));
+  else
+    fault(agents.error().text, false, kFailed);
+}
+
+int Supervisor::poll_timeout() const {
+  if (must_ask_slurm_) return 500;
+  auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
+}
+
+void Supervisor::loop_once() {
+  std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0}};
+  control_->add_poll(fds);
+  if (agents_) agents_->add_poll(fds);
+  poll(fds.data(), fds.size(), poll_timeout());
+  handle_signals();
+  if (agents_)
+    for (const Event& event : agents_->exchange()) handle_agent_event(event);
+  for (const ControlServer::Request& request : control_->serve()) handle_request(request);
+  if (!result_) check_children();
+  if (!result_ && must_ask_slurm_) ask_slurm();
+  if (!result_ && Clock::now() >= deadline_) check_deadline();
+}
+
+void Supervisor::handle_signals() {
+  signalfd_siginfo info;
+  while (read(signals_.get(), &info, sizeof info) == sizeof info) {
+    switch (info.ssi_signo) {
+      case SIGCHLD:
+        break;
+      case SIGUSR1:
+        say("signal USR1: stopping at a checkpoint");
+        request_stop({"signal USR1", std::nullopt, 0});
+        break;
+      default:
+        // Slurm sends SIGTERM for a requeue, a cancel, a time limit and a preemption alike.
+        must_ask_slurm_ = true;
+    }
+  }
+}
+
+void Supervisor::say_hello() {
+  Command hello = make_command(Command::Kind::hello);
+  hello.dir = context_.checkpoint_dir;
+  hello.world = layout_.world();
+  hello.ranks = layout_.ranks();
+  hello.attempt = fmt::format("{}.{}.{}", job_.id, job_.restarts, attempt_);
+  hello.leader = layout_.nodes().front();
+  hello.keep = context_.options.keep;
+  agents_->send(hello);
+  agents_->send(make_command(Command::Kind::find));
+  lost_agents_ = 0;
+  enter(Phase::finding, kVerifyAtMost);
+}
+
+void Supervisor::handle_agent_event(const Event& event) {
+  if (!agents_) return;
+  switch (event.kind) {
+    case Event::Kind::hello:
+      awaited_.erase(event.node);
+      if (phase_ == Phase::greeting && awaited_.empty()) say_hello();
+      return;
+    case Event::Kind::found: {
+      if (phase_ != Phase::finding) return;
+      for (const SkippedStep& skipped : event.skipped)
+        say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
+      restored_ = event.step;
+      newest_step_ = event.step.value_or(0);
+      for (const std::string& node : layout_.nodes()) awaited_.insert(node);
+      Command restore = make_command(Command::Kind::restore);
+      restore.step = event.step;
+      agents_->send(restore);
+      enter(Phase::restoring, kAgentsMustGreet);
+      return;
+    }
+    case Event::Kind::ready:
+      awaited_.erase(event.node);
+      if (phase_ == Phase::restoring && awaited_.empty()) start_ranks(restored_);
+      return;
+    case Event::Kind::gated:
+      if (decision_)
+        for (const Command& command : decision_->handle(event)) send_decision(command);
+      return;
+    case Event::Kind::progress:
+      newest_step_ = std::max(newest_step_, event.max_step.value_or(0));
+      return;
+    case Event::Kind::rank:
+      if (event.state == "joined") joined_.insert(event.rank);
+      if (event.state == "finished") ++finished_ranks_;
+      break;
+    case Event::Kind::error:
+      say(fmt::format("agent on {}: {}", event.node, event.error));
+      if (event.cmd != "commit") return fault("an agent failed: " + event.error, true, kFailed);
+      break;
+    case Event::Kind::save_error:
+      say(fmt::format("rank {} on {} could not save step {}: {}", event.rank, event.node,
+                      event.step.value_or(0), event.error));
+      break;
+    default:
+      break;
+  }
+  note_commit(event);
+}
+
+void Supervisor::note_commit(const Event& event) {
+  if (event.kind != Event::Kind::rank) last_save_news_ = Clock::now();
+  for (const Command& command : commits_.handle(event)) {
+    agents_->send(command);
+    if (command.kind != Command::Kind::commit) saving_.erase(*command.step);
+  }
+  bool recordable = Clock::now() - last_save_record_ >= kRecordSavesEvery || stop_;
+  if (event.kind == Event::Kind::shard && saving_.insert(*event.step).second && recordable)
+    record("CHECKPOINTING", fmt::format("step {}", *event.step));
+  if (event.kind != Event::Kind::committed) return;
+  newest_step_ = std::max(newest_step_, *event.step);
+  if (decision_ && decision_->step() && *event.step >= *decision_->step()) {
+    stop_saved_ = true;
+    record("STORING", fmt::format("committed step {}: {}", *event.step, stop_->reason));
+    hand_over();
+  } else if (recordable) {
+    record("PROCESSING", fmt::format("committed step {}", *event.step));
+    last_save_record_ = Clock::now();
+  }
+}
+
+void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
+  ChildOptions child;
+  child.command = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--input=none", "--quiet",
+                   fmt::format("--job-name=bellows-ranks-{}", attempt_)};
+  for (std::string& option : layout_.rank_options()) child.command.push_back(std::move(option));
+  const auto& command = context_.options.command;
+  child.command.insert(child.command.end(), command.begin(), command.end());
+  child.environment = srun_environment(environ);
+  child.environment.push_back("BELLOWS_SOCKET=" + context_.agent_socket());
+  if (layout_.crowded()) child.environment.push_back("OMPI_MCA_mpi_yield_when_idle=1");
+  auto ranks = Child::start(child);
+  enter(Phase::running, kNoLimit);
+  if (!ranks) return fault(ranks.error().text, true, kFailed);
+  ranks_.emplace(std::move(*ranks));
+  std::string from = step ? fmt::format("from step {}", *step) : "from the start";
+  say(fmt::format("{} ranks start {}", layout_.world(), from));
+  record("PROCESSING", from);
+}
+
+void Supervisor::check_children() {
+  if (phase_ == Phase::clearing) {
+    bool ranks_over = !ranks_ || ranks_->poll_exit();
+    bool agents_over = !agents_ || agents_->child().poll_exit();
+    if (ranks_over && !agents_over) {
+      agents_->send(make_command(Command::Kind::quit));
+      agents_->close();
+    }
+    if (ranks_over && agents_over && escalation_ < 2) cleared();
+    return;
+  }
+  bool ranks_live = phase_ == Phase::running || phase_ == Phase::handed_over;
+  if (ranks_live && ranks_ && ranks_->poll_exit()) {
+    ChildExit exit = *ranks_->poll_exit();
+    ranks_.reset();
+    if (phase_ == Phase::running) ranks_ended(exit);
+  }
+  if (agents_ && agents_->child().poll_exit() && phase_ != Phase::waiting) {
+    ChildExit exit = *agents_->child().poll_exit();
+    agents_.reset();
+    if (phase_ == Phase::handed_over) return;
+    if (phase_ == Phase::judging) return judge();
+    if (phase_ == Phase::draining) return clear(next_, cause_);
+    bool started = phase_ != Phase::greeting;
+    fault("the agents' step " + exit.to_string(), started, kFailed);
+  }
+}
+
+void Supervisor::check_deadline() {
+  switch (phase_) {
+    case Phase::greeting:
+      return fault(fmt::format("no answer from the agents on {}", fmt::join(awaited_, ",")), false,
+                   kFailed);
+    case Phase::finding:
+    case Phase::restoring:
+      return fault("the agents did not get the checkpoint ready in time", true, kFailed);
+    case Phase::judging:
+      return judge();
+    case Phase::draining: {
+      bool quiet = Clock::now() - last_save_news_ > 3s;
+      if (!saving_.empty() && !quiet) return enter(Phase::draining, 200ms);
+      return clear(next_, cause_);
+    }
+    case Phase::clearing:
+      return escalate();
+    case Phase::waiting:
+      return begin_attempt();
+    case Phase::handed_over:
+      say("nobody requeued the job after the stop: doing it now");
+      return requeue_self();
+    case Phase::running:
+      return enter(Phase::running, kNoLimit);
+  }
+}
+
+}  // namespace bellows

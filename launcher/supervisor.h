@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/coordinator.h"
+#include "checkpoint/protocol.h"
+#include "common/result.h"
+#include "common/slurm_client.h"
+#include "launcher/agent_link.h"
+#include "launcher/child.h"
+#include "launcher/control_server.h"
+#include "launcher/event_log.h"
+#include "launcher/rank_layout.h"
+#include "launcher/restart_budget.h"
+#include "launcher/run_context.h"
+
+namespace bellows {
+
+/// `bellows run`: starts agents and ranks, commits checkpoints, stops on demand, starts again after
+/// faults and records how the run ended. One thread, one poll loop; SIGCHLD, SIGUSR1, SIGTERM,
+/// SIGINT and SIGHUP must be blocked before it is made.
+class Supervisor {
+ public:
+  Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, RankLayout layout);
+  /// Runs to the end. The exit status for the batch script.
+  int run();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// What the loop waits for.
+  enum class Phase {
+    greeting,    ///< every agent's hello
+    finding,     ///< the newest checkpoint that verifies
+    restoring,   ///< every agent to offer it
+    running,     ///< ranks at work
+    judging,     ///< the ranks have ended well, with a stop under way: finished or stopped?
+    draining,    ///< ranks have failed: saves that are complete become checkpoints
+    clearing,    ///< both steps to end
+    waiting,     ///< a pause before the next attempt
+    handed_over  ///< whoever asked for the stop to requeue the job
+  };
+  /// What follows once both steps have ended.
+  enum class Next { restart, stop, complete, fail, leave };
+  struct Stop {
+    std::string reason;
+    std::optional<std::uint32_t> gpus;
+    std::uint64_t client = 0;  ///< 0: nobody outside waits
+  };
+
+  // supervisor.cc: the loop and the way of one attempt
+  Status open_resources();
+  void begin_attempt();
+  void loop_once();
+  int poll_timeout() const;
+  void handle_signals();
+  void handle_agent_event(const Event& event);
+  void say_hello();
+  void start_ranks(const std::optional<std::uint64_t>& step);
+  void note_commit(const Event& event);
+  void check_children();
+  void check_deadline();
+
+  // supervisor_stop.cc: stops, faults and ends
+  void handle_request(const ControlServer::Request& request);
+  void answer(std::uint64_t client, const std::string& json);
+  void request_stop(Stop stop);
+  void send_decision(const Command& command);
+  void ranks_ended(const ChildExit& exit);
+  void judge();
+  void fault(const std::string& cause, bool counts, int exit_code);
+  void ask_slurm();
+  void act_on_job_state(const SlurmJob& job);
+  void clear(Next next, const std::string& cause);
+  void escalate();
+  void cleared();
+  void hand_over();
+  void requeue_self();
+  void finish(int exit_status);
+
+  void enter(Phase phase, std::chrono::milliseconds limit);
+  void record(const std::string& event, const std::string& cause);
+  void say(const std::string& text) const;
+  std::optional<std::uint64_t> newest_commit() const;
+
+  SlurmClient& slurm_;
+  RunContext context_;
+  SlurmJob job_;
+  RankLayout layout_;
+  ActiveMarker marker_;
+  std::optional<EventLog> log_;
+  std::optional<ControlServer> control_;
+  Fd signals_;
+
+  Phase phase_ = Phase::greeting;
+  Clock::time_point deadline_;
+  std::uint32_t attempt_ = 0;
+  std::optional<AgentLink> agents_;
+  std::optional<Child> ranks_;
+  std::set<std::string> awaited_;  ///< nodes that have not answered in this phase
+  std::set<std::uint32_t> joined_;
+  std::uint64_t newest_step_ = 0;
+  std::uint32_t finished_ranks_ = 0;
+  bool said_unused_ = false;
+  Clock::time_point last_save_record_;
+  Clock::time_point last_save_news_;
+
+  Coordinator commits_{1};
+  std::set<std::uint64_t> saving_;  ///< steps with a shard, neither committed nor failed
+  std::optional<std::uint64_t> restored_;
+  std::optional<StopDecision> decision_;
+  std::optional<Stop> stop_;
+  bool stop_saved_ = false;  ///< the stop's own checkpoint is committed
+
+  RestartBudget budget_;
+  std::uint32_t lost_agents_ = 0;  ///< attempts in a row that got no agents
+  Next next_ = Next::restart;
+  int escalation_ = 0;
+  bool must_ask_slurm_ = false;
+  bool fault_pending_ = false;
+  bool fault_counts_ = false;
+  std::string cause_;
+  int exit_code_ = 0;
+  std::optional<int> result_;
+};
+
+}  // namespace bellows

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+// Supervisor's stops, faults and ends.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "launcher/exit_status.h"
+#include "launcher/supervisor.h"
+
+namespace bellows {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr auto kRequeueComesWithin = 10s;
+constexpr auto kEndsByItself = 10s;
+constexpr auto kEndsAfterSignal = 5s;
+constexpr auto kRestartAfterRequeue = 5;  // seconds of the controller's clock
+constexpr std::uint32_t kMostLostAgents = 10;
+constexpr int kMostEscalations = 60;
+constexpr std::uint64_t kGateAhead = 1;
+
+bool is_own_step(const SlurmStep& step) {
+  return step.name.starts_with("bellows-agent-") || step.name.starts_with("bellows-ranks-");
+}
+
+}  // namespace
+
+void Supervisor::answer(std::uint64_t client, const std::string& text) {
+  if (client != 0) control_->send(client, text);
+}
+
+void Supervisor::handle_request(const ControlServer::Request& request) {
+  json message = json::parse(request.line, nullptr, false);
+  std::string cmd = message.is_object() ? message.value("cmd", json()).dump() : "";
+  if (cmd == "\"status\"") {
+    json reply = {{"event", "status"},          {"world", layout_.world()},
+                  {"gpus", layout_.gpus()},     {"step", newest_step_},
+                  {"stopping", stop_.has_value()}};
+    return answer(request.client, reply.dump());
+  }
+  if (cmd != "\"stop\"") {
+    json reply = {{"event", "error"}, {"error", "the launcher does not know this command"}};
+    return answer(request.client, reply.dump());
+  }
+  Stop stop{"resize", std::nullopt, request.client};
+  if (auto gpus = message.find("gpus"); gpus != message.end() && gpus->is_number_unsigned())
+    stop.gpus = gpus->get<std::uint32_t>();
+  request_stop(std::move(stop));
+}
+
+void Supervisor::request_stop(Stop stop) {
+  auto refuse = [this, &stop](const std::string& why) {
+    answer(stop.client, json{{"event", "error"}, {"error", why}}.dump());
+  };
+  if (stop_) return refuse("the job is already stopping: " + stop_->reason);
+  bool all_joined = joined_.size() >= layout_.world();
+  if (phase_ == Phase::judging || (phase_ == Phase::clearing && next_ != Next::restart))
+    return refuse("the job is ending");
+  if (phase_ == Phase::running && !all_joined && stop.client != 0)
+    return refuse(joined_.empty()
+                      ? "its program has not called bellows_init, so its work would be lost"
+                      : "its ranks are still starting");
+  stop_ = std::move(stop);
+  // The record for the plugin that acts when this launcher is killed; without it the size stays.
+  if (Status status = marker_.write(stop_->gpus); !status) say(status.error().text);
+  if (phase_ == Phase::running && all_joined) {
+    std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
+    record("CHECKPOINTING", stop_->reason + to);
+    decision_.emplace(layout_.nodes().size(), newest_step_, kGateAhead);
+    return send_decision(decision_->begin());
+  }
+  answer(stop_->client, json{{"event", "stopping"}, {"step", nullptr}}.dump());
+  if (phase_ == Phase::clearing || phase_ == Phase::draining)
+    next_ = Next::stop;
+  else
+    clear(Next::stop, stop_->reason);
+}
+
+void Supervisor::send_decision(const Command& command) {
+  if (command.kind == Command::Kind::stop) {
+    say(fmt::format("all ranks stop at step {} ({})", *command.step, stop_->reason));
+    answer(stop_->client, json{{"event", "stopping"}, {"step", *command.step}}.dump());
+  }
+  agents_->send(command);
+}
+
+void Supervisor::ranks_ended(const ChildExit& exit) {
+  if (!exit.ok()) return fault("the step of ranks " + exit.to_string(), true, exit.code());
+  if (joined_.empty() && !said_unused_) {
+    said_unused_ = true;
+    say("the program did not use libbellows: it had no checkpoint to go on from");
+  }
+  if (!stop_) return clear(Next::complete, "the program has finished");
+  // The agents' last words may still be on their way.
+  enter(Phase::judging, 500ms);
+}
+
+void Supervisor::judge() {
+  bool finished = finished_ranks_ >= layout_.world() || joined_.empty();
+  if (finished) return clear(Next::complete, "the program has finished");
+  say("the ranks ended at the stop without a checkpoint of it");
+  clear(Next::stop, stop_->reason);
+}
+
+void Supervisor::fault(const std::string& cause, bool counts, int exit_code) {
+  if (fault_pending_ || phase_ == Phase::clearing || phase_ == Phase::waiting) return;
+  say(cause);
+  fault_pending_ = true;
+  fault_counts_ = counts;
+  cause_ = cause;
+  exit_code_ = exit_code;
+  // A requeue, a cancel and a dead node look like faults from here: Slurm knows.
+  must_ask_slurm_ = true;
+}
+
+void Supervisor::ask_slurm() {
+  auto job = slurm_.job(job_.id);
+  if (!job && job.error().kind != ErrorKind::not_found) {
+    say(job.error().text + "; asking again");
+    return;
+  }
+  must_ask_slurm_ = false;
+  if (!job) return finish(kFailed);
+  act_on_job_state(*job);
+}
+
+void Supervisor::act_on_job_state(const SlurmJob& job) {
+  switch (job.state) {
+    case SlurmState::running:
+    case SlurmState::suspended:
+      break;
+    case SlurmState::pending:
+      if (!stop_) record("QUEUED", "requeued by Slurm or an operator");
+      return finish(kOk);
+    case SlurmState::cancelled:
+      record("CANCELLED", "scancel");
+      return finish(kFailed);
+    case SlurmState::timeout:
+      if (!commits_.committed()) break;
+      stop_ = Stop{"time limit", std::nullopt, 0};
+      return requeue_self();
+    default:
+      break;
+  }
+  if (job.state != SlurmState::running && job.state != SlurmState::suspended) {
+    record("FAILED", fmt::format("Slurm: {}", slurm_state_name(job.state)));
+    return finish(kFailed);
+  }
+  if (!fault_pending_) return request_stop({"signal TERM", std::nullopt, 0});
+
+  fault_pending_ = false;
+  Next next = Next::restart;
+  if (stop_) {
+    next = Next::stop;
+  } else if (fault_counts_) {
+    if (!budget_.spend(newest_commit())) {
+      next = Next::fail;
+      cause_ += fmt::format("; {} failures in a row without a new checkpoint", budget_.failures());
+    }
+  } else if (++lost_agents_ > kMostLostAgents) {
+    next = Next::stop;
+    stop_ = Stop{cause_, std::nullopt, 0};
+  }
+  if (!ranks_ && agents_ && !saving_.empty()) {
+    next_ = next;
+    last_save_news_ = Clock::now();
+    return enter(Phase::draining, 200ms);
+  }
+  clear(next, cause_);
+}
+
+void Supervisor::clear(Next next, const std::string& cause) {
+  next_ = next;
+  cause_ = cause;
+  escalation_ = 0;
+  // Ranks that saved for the stop are on their way out; what they still write is theirs.
+  bool leaving = stop_saved_ || next == Next::complete;
+  if (ranks_ && !leaving) ranks_->signal(SIGTERM);
+  enter(Phase::clearing, kEndsByItself);
+  check_children();
+}
+
+void Supervisor::escalate() {
+  ++escalation_;
+  if (escalation_ <= 2) {
+    int number = escalation_ == 1 ? SIGTERM : SIGKILL;
+    if (ranks_) ranks_->signal(number);
+    if (agents_) agents_->child().signal(number);
+    return enter(Phase::clearing, kEndsAfterSignal);
+  }
+  if (escalation_ > kMostEscalations) {
+    say("the steps do not end: a node may be lost; requeueing the job");
+    cause_ = "the steps of an earlier attempt did not end";
+    return requeue_self();
+  }
+  // A killed srun leaves its tasks to Slurm.
+  auto steps = slurm_.steps(job_.id);
+  if (!steps) return enter(Phase::clearing, 1s);
+  bool left = false;
+  for (const SlurmStep& step : *steps) {
+    if (!is_own_step(step)) continue;
+    left = true;
+    if (Status status = slurm_.signal_step(job_.id, step.id, SIGKILL); !status)
+      say(status.error().text);
+  }
+  if (!left) return cleared();
+  enter(Phase::clearing, 1s);
+}
+
+void Supervisor::cleared() {
+  ranks_.reset();
+  agents_.reset();
+  switch (next_) {
+    case Next::restart: {
+      std::uint32_t tries = std::max(budget_.failures(), lost_agents_);
+      auto pause = tries <= 1 ? 0s : std::chrono::seconds(std::min(tries, 5u));
+      auto from = newest_commit();
+      cause_ += from ? fmt::format("; back to step {}", *from) : "; back to the start";
+      if (budget_.failures() > 0)
+        say(fmt::format("starting again ({} of at most {} failures without progress)",
+                        budget_.failures(), budget_.most()));
+      return enter(Phase::waiting, pause);
+    }
+    case Next::stop:
+      if (stop_ && stop_->client != 0 && !stop_saved_) return hand_over();
+      return requeue_self();
+    case Next::complete:
+      record("COMPLETED", cause_);
+      if (stop_) answer(stop_->client, json{{"event", "finished"}}.dump());
+      return finish(kOk);
+    case Next::fail:
+      record("FAILED", cause_);
+      say("giving up: " + cause_);
+      if (stop_) answer(stop_->client, json{{"event", "error"}, {"error", cause_}}.dump());
+      return finish(exit_code_ == 0 ? kFailed : exit_code_);
+    case Next::leave:
+      return finish(kOk);
+  }
+}
+
+void Supervisor::hand_over() {
+  if (stop_->client == 0) return clear(Next::stop, stop_->reason);
+  json reply = {{"event", "committed"}, {"step", nullptr}};
+  if (auto step = newest_commit()) reply["step"] = *step;
+  record("RESIZING", fmt::format("to {} GPUs", stop_->gpus.value_or(layout_.gpus())));
+  answer(stop_->client, reply.dump());
+  enter(Phase::handed_over, kRequeueComesWithin);
+}
+
+void Supervisor::requeue_self() {
+  bool resizes = stop_ && stop_->gpus && *stop_->gpus != layout_.gpus();
+  std::string cause = stop_ ? stop_->reason : cause_;
+  if (phase_ != Phase::handed_over) record(resizes ? "RESIZING" : "QUEUED", cause);
+  Status status;
+  SlurmJobChange change;
+  // The clock is read first: between the requeue and the new start time nothing may take long.
+  for (int tries = 0; tries < 600; ++tries, std::this_thread::sleep_for(1s)) {
+    auto job = slurm_.job(job_.id);
+    status = job.ok() ? Status() : Status(job.error());
+    if (!status) continue;
+    if (job->state == SlurmState::pending || job->state == SlurmState::cancelled)
+      return finish(kOk);  // somebody was faster
+    change.begin_time = job->controller_now + kRestartAfterRequeue;
+    if (stop_) change.gpus = stop_->gpus;
+    bool over = job->state == SlurmState::timeout;
+    status = over ? slurm_.requeue(job_.id) : slurm_.requeue_running(job_.id);
+    if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
+  }
+  if (!status) {
+    say(status.error().text + "; the job ends here");
+    record("FAILED", status.error().text);
+    return finish(kFailed);
+  }
+  for (int tries = 0; tries < 20; ++tries, std::this_thread::sleep_for(250ms)) {
+    status = slurm_.change(job_, change);
+    if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
+  }
+  if (!status) say(status.error().text + "; the job restarts as it was, after Slurm's own delay");
+  finish(kOk);
+}
+
+void Supervisor::finish(int exit_status) {
+  marker_.remove();
+  result_ = exit_status;
+  ranks_.reset();
+  agents_.reset();
+}
+
+}  // namespace bellows

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A training program without training, for tests of what surrounds it: it counts. At step S the
+ * replicated counter holds S and row i of the sharded array holds S * (i + 1); whatever a restart
+ * brings back is held against that. Rank 0 writes a log of starts and the end.
+ *
+ *   counter --steps N --sleep-us U --save-every K --rows R --log FILE [--exit STATUS]
+ */
+#include <bellows.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options {
+  uint64_t steps, sleep_us, save_every, rows;
+  const char *log;
+  int exit_status;
+};
+
+static struct options parse(int argc, char **argv) {
+  static const struct option names[] = {
+      {"steps", required_argument, 0, 's'}, {"sleep-us", required_argument, 0, 'u'},
+      {"save-every", required_argument, 0, 'k'}, {"rows", required_argument, 0, 'r'},
+      {"log", required_argument, 0, 'l'}, {"exit", required_argument, 0, 'e'}, {0, 0, 0, 0}};
+  struct options o = {1000, 10000, 50, 64, NULL, 0};
+  for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
+    switch (c) {
+      case 's': o.steps = strtoull(optarg, NULL, 10); break;
+      case 'u': o.sleep_us = strtoull(optarg, NULL, 10); break;
+      case 'k': o.save_every = strtoull(optarg, NULL, 10); break;
+      case 'r': o.rows = strtoull(optarg, NULL, 10); break;
+      case 'l': o.log = optarg; break;
+      case 'e': o.exit_status = atoi(optarg); break;
+      default: exit(2);
+    }
+  }
+  return o;
+}
+
+static void note(const struct options *o, const char *what, uint64_t step, int world) {
+  char line[256], host[64] = "?";
+  if (!o->log) return;
+  gethostname(host, sizeof host - 1);
+  int length = snprintf(line, sizeof line, "%s step=%" PRIu64 " world=%d pid=%d host=%s gpus=%s\n",
+                        what, step, world, (int)getpid(), host, getenv("CUDA_VISIBLE_DEVICES"));
+  FILE *log = fopen(o->log, "a");
+  if (!log || fwrite(line, 1, (size_t)length, log) != (size_t)length || fclose(log) != 0) {
+    perror(o->log);
+    exit(1);
+  }
+}
+
+static void die(bellows_t *b, const char *what) {
+  fprintf(stderr, "counter: %s: %s\n", what, b ? bellows_error(b) : "no memory");
+  exit(1);
+}
+
+int main(int argc, char **argv) {
+  struct options o = parse(argc, argv);
+  bellows_t *b = NULL;
+  if (bellows_init(NULL, &b) != BELLOWS_OK) die(b, "init");
+  int rank = bellows_rank(b), world = bellows_world(b);
+  uint64_t first = o.rows * (uint64_t)rank / (uint64_t)world;
+  uint64_t rows = o.rows * ((uint64_t)rank + 1) / (uint64_t)world - first;
+  uint64_t *data = calloc(rows ? rows : 1, sizeof *data);
+  uint64_t counter = 0, step = 0, one = 1;
+  if (!data) return 1;
+  if (bellows_register(b, "counter", BELLOWS_U64, 1, &one, BELLOWS_REPLICATED, 0, 0, &counter) ||
+      bellows_register(b, "rows", BELLOWS_U64, 1, &o.rows, BELLOWS_SHARDED, first, rows, data))
+    die(b, "register");
+  int restored = bellows_restore(b, &step);
+  if (restored < 0) die(b, "restore");
+  if (counter != step) die(b, "the counter is not what it was");
+  for (uint64_t i = 0; i < rows; i++)
+    if (data[i] != step * (first + i + 1)) die(b, "a row is not what it was");
+  if (rank == 0) note(&o, "start", step, world);
+  if (o.exit_status) return o.exit_status;
+
+  for (; step < o.steps; step++) {
+    int stop = bellows_should_stop(b, step);
+    if (stop < 0) die(b, "should_stop");
+    if ((stop || (step > 0 && step % o.save_every == 0)) && bellows_save(b, step) != BELLOWS_OK)
+      die(b, "save");
+    if (stop) {
+      if (rank == 0) note(&o, "stop", step, world);
+      bellows_finalize(b, 0);
+      return 0;
+    }
+    usleep((useconds_t)o.sleep_us);
+    counter++;
+    for (uint64_t i = 0; i < rows; i++) data[i] += first + i + 1;
+  }
+  if (rank == 0) note(&o, "finish", counter, world);
+  bellows_finalize(b, 1);
+  free(data);
+  return 0;
+}
