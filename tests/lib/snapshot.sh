@@ -9,11 +9,16 @@ snapshot_ignored=(/proc /sys /dev /run/systemd /run/udev /run/log /run/user /var
 # File systems whose files are listed.
 snapshot_roots=(/ /run /tmp /dev/shm /var/tmp)
 
+# All processes but the kernel's, this shell's ($$) and those below it.
 snapshot_processes() {
-  local self=$1
-  ps -e -o pid=,ppid=,sid=,args= --no-headers |
-    awk -v self="$self" '$1 != self && $2 != self && $1 != 2 && $2 != 2 {
-      pid = $1; $1 = $2 = $3 = ""; sub(/^ +/, ""); print "process " pid " " substr($0, 1, 120)}'
+  ps -e -o pid=,ppid=,args= --no-headers | awk -v self="$$" '
+    {pid[NR] = $1; parent[$1] = $2; $1 = $2 = ""; sub(/^ +/, ""); args[NR] = substr($0, 1, 120)}
+    END {
+      for (i = 1; i <= NR; i++) {
+        for (p = pid[i]; p != self && p != 2 && p > 1 && (p in parent); p = parent[p]);
+        if (p != self && p != 2) print "process " pid[i] " " args[i]
+      }
+    }'
 }
 
 snapshot_files() {
@@ -31,7 +36,7 @@ snapshot_files() {
 machine_snapshot() {
   local own=$1
   {
-    snapshot_processes "$BASHPID"
+    snapshot_processes
     awk '{print "mount " $5}' /proc/self/mountinfo
     find /run/netns -mindepth 1 -printf 'netns %p\n' 2>/dev/null
     lsns -n -t net -o NS 2>/dev/null | sed 's/^ */netns /'

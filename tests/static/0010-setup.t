@@ -68,15 +68,15 @@ policy_saved=$work/policy-rc.d.saved
   : > "$work/inside"
   outside=$(mktemp /tmp/bellows-snap-XXXXXX)
   ip link add bellows-snap type dummy 2>/dev/null && linked=1
-  sleep 60 &
-  pid=$!
+  (setsid sleep 61.5 &) # no longer below this shell
+  pid=$(pgrep -f -x 'sleep 61.5' | tail -n 1)
   machine_snapshot "$work" > "$work/after"
-  kill $pid
+  kill "$pid"
   rm -f "$outside"
   [ -z "${linked-}" ] || ip link delete bellows-snap
   machine_difference "$work/before" "$work/after" > "$work/difference" && echo "it saw no difference"
   grep -qxF "left behind: file $outside" "$work/difference" || echo "it missed the file"
-  grep -qF "left behind: process $pid sleep 60" "$work/difference" || echo "it missed the process"
+  grep -qF "left behind: process $pid sleep 61.5" "$work/difference" || echo "it missed the process"
   [ -z "${linked-}" ] || grep -qxF "left behind: link bellows-snap" "$work/difference" || echo "it missed the link"
   if grep -F "$work/" "$work/difference"; then echo "its own directory counted"; fi
 } | point "a snapshot of the machine shows files, processes and links that were left"
