@@ -63,7 +63,7 @@ job_ended() {
 
 # Waits for a condition while showing what happens: watch_until SECONDS WHAT CMD...
 watch_until() {
-  local limit=$((SECONDS + $1)) what=$2 next=$((SECONDS + 5))
+  local limit=$((SECONDS + $1 * ${BELLOWS_PATIENCE:-1})) what=$2 next=$((SECONDS + 5))
   shift 2
   until "$@"; do
     show_events

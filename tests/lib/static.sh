@@ -8,7 +8,7 @@ shopt -s lastpipe  # point must count in this shell, not in one of a pipeline
 
 # Source files of this tree, relative to it: sources FIND-EXPRESSION...
 sources() {
-  (cd "$top" && find . \( -name .git -o -name 'build*' -o -name autom4te.cache \) -prune -o \
+  (cd "$top" && find . -type d \( -name .git -o -name 'build*' -o -name autom4te.cache \) -prune -o \
     -type f \( "$@" \) -print) | sed 's,^\./,,' | sort
 }
 
