@@ -239,10 +239,11 @@ bool Desk::choose_size() {
 bool Desk::check_tasks() {
   const auto tasks = request_.sizes.tasks;
   if (!elastic() || !request_.batch || !tasks || *tasks == size_) return true;
-  return refuse(Refusal::gpus,
-                fmt::format("--ntasks={} does not go with {}: an elastic job has one task for each "
-                            "GPU; leave out --ntasks, or give a single size with --gpus-range",
-                            *tasks, asked_->option));
+  return refuse(
+      Refusal::gpus,
+      fmt::format("{} gives {} to {} tasks, but an elastic job has one task for each GPU; "
+                  "leave out --ntasks, or give a single size with --gpus-range",
+                  asked_->option, plural(size_), *tasks));
 }
 
 void Desk::spell_size() {
@@ -319,8 +320,7 @@ UpdateDecision resize(const Policy* policy, const Admitted& job, const Update& u
                       const GpuRequest& now, const GpuRequest& next) {
   const Contract& contract = job.contract;
   if (next.form != GpuRequest::Form::per_job || next.mixed)
-    return no(Refusal::gpus, fmt::format("an elastic job is resized with TresPerJob={} alone",
-                                         spell_gpus(next.gpus, now.type)));
+    return no(Refusal::gpus, "an elastic job is resized with TresPerJob=gres:gpu:N alone");
   if (!next.type.empty() && next.type != now.type)
     return no(Refusal::gpus,
               "the GPU type of an admitted job cannot be changed; cancel it and "
@@ -333,6 +333,9 @@ UpdateDecision resize(const Policy* policy, const Admitted& job, const Update& u
     decision.changes.tasks = next.gpus;
     decision.changes.min_cpus = next.gpus * job.sizes.cpus_per_task;
   }
+  // A job of two nodes that shrinks to one GPU would never start again.
+  if (!update.sizes.min_nodes && job.sizes.min_nodes && *job.sizes.min_nodes > next.gpus)
+    decision.changes.min_nodes = next.gpus;
   if (policy && policy->resize_site_factor > 0 && job.has_run && contract.gpus.contains(next.gpus))
     decision.changes.site_factor = policy->resize_site_factor;
   return decision;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/plugin.h"
 
+#include <cerrno>
 #include <cstdlib>
 
 #include "common/text.h"
@@ -21,6 +22,7 @@ int error_number(Refusal why) {
     case Refusal::gpus:
       return ESLURM_INVALID_GRES;
     case Refusal::option:
+      return EINVAL;
     case Refusal::unavailable:
       break;
   }

@@ -230,7 +230,7 @@ Test(admission, contradictions, .timeout = 10) {
   request.sizes.per_job = "gres:gpu:2";
   request.sizes.tasks = 8;
   expect_refusal(request, Refusal::gpus,
-                 "--ntasks=8 does not go with --gpus=2: an elastic job has one task for each GPU; "
+                 "--gpus=2 gives 2 GPUs to 8 tasks, but an elastic job has one task for each GPU; "
                  "leave out --ntasks, or give a single size with --gpus-range");
   request = job("digits", "1-8");
   request.sizes.tasks_per_node = 4;
@@ -366,6 +366,14 @@ Test(update, within_the_range_passes, .timeout = 10) {
   cr_expect(not decision.refused);
   cr_expect(decision.changes.per_job == "gres:gpu:8", "a spelling that Slurm would ignore");
   cr_expect(not decision.changes.tasks, "the user's own number stays");
+}
+
+Test(update, fewer_gpus_than_nodes_take_fewer_nodes, .timeout = 10) {
+  const Policy p = policy();
+  Admitted job = admitted("1-8");
+  job.sizes.min_nodes = 2;
+  cr_expect(decide_update(&p, job, to("gres:gpu:1")).changes.min_nodes == 1U);
+  cr_expect(not decide_update(&p, job, to("gres:gpu:2")).changes.min_nodes);
 }
 
 Test(update, outside_the_range_is_refused, .timeout = 10) {

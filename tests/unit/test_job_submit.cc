@@ -11,6 +11,7 @@
 #include <slurm/slurmdb.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -277,7 +278,7 @@ Test(job_submit, conflicting_duplicates_are_refused, .timeout = 20) {
   Job job = elastic_job();
   fill(job->spank_job_env, job->spank_job_env_size,
        {kFramework, kRange, "SPANK__SLURM_SPANK_OPTION_bellows_gpus_range=1-4"});
-  cr_expect(plugin.submit(job.get()) == ESLURM_NOT_SUPPORTED);
+  cr_expect(plugin.submit(job.get()) == EINVAL);
   cr_expect(plugin.message() ==
             "bellows: --framework or --gpus-range is given twice with different values; give it "
             "once");

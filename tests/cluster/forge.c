@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Submits a batch job as a hostile client would: with any text in spank_job_env.
+ * forge ACCOUNT ENTRY...   prints the job's id */
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char** argv) {
+  if (argc < 3) return 2;
+  char* environment[] = {"PATH=/usr/bin:/bin", "BELLOWS_TENANT=root", "BELLOWS_CONTRACT=forged"};
+  char directory[4096];
+  job_desc_msg_t job;
+  submit_response_msg_t* response = NULL;
+  slurm_init(NULL);
+  slurm_init_job_desc_msg(&job);
+  job.name = "forged";
+  job.account = argv[1];
+  job.user_id = getuid();
+  job.group_id = getgid();
+  job.work_dir = getcwd(directory, sizeof directory);
+  job.script = "#!/bin/sh\nenv\ncat /run/bellows/$SLURM_JOB_ID/contract 2>&1\n";
+  job.environment = environment;
+  job.env_size = 3;
+  job.spank_job_env = argv + 2;
+  job.spank_job_env_size = (uint32_t)(argc - 2);
+  if (slurm_submit_batch_job(&job, &response) != SLURM_SUCCESS) {
+    fprintf(stderr, "%s\n", slurm_strerror(slurm_get_errno()));
+    return 1;
+  }
+  printf("%u\n", response->job_id);
+  slurm_free_submit_response_response_msg(response);
+  return 0;
+}
