@@ -236,6 +236,31 @@ poll 30 job_is "$job" COMPLETED
 is "$(out tamper.out)" $'[]\n[]' "a contract that others may write is not trusted"
 isnt "$(slurmd_log "/run/bellows/$job/contract: not trusted")" "" "and the log names the file"
 
+script lost.sh <<<'exec 2>/dev/null
+echo here; until [[ -e lost ]]; do sleep 0.1; done; unset BELLOWS_TENANT
+srun sh -c "echo \$BELLOWS_TENANT; test -d \$BELLOWS_RUN_DIR && echo \$BELLOWS_CHECKPOINT_DIR"'
+job=$(xc sbatch --parsable "${elastic[@]}" --output=lost.out lost.sh)
+poll 20 grep -q here "$home/lost.out"
+node 1 rm -rf "/run/bellows/$job"
+touch "$home/lost"
+poll 30 job_is "$job" COMPLETED
+is "$(out lost.out)" $'here\nvision\n'"$CLUSTER/shared/checkpoints/alice/$job" \
+  "a node that lost its /run gets the contract again from slurmctld"
+is "$(node 1 cat "/run/bellows/$job/contract" | cut -d' ' -f1-4)" \
+  "bellows/1 tenant=vision framework=digits:1.0 gpus=1-8" "and keeps it"
+
+# The launcher dies while slurmctld is away.
+script away.sh <<<"if [[ -z \${SLURM_RESTART_COUNT:-} ]]; then
+  $marker; echo marked; until [[ -e away ]]; do sleep 0.1; done; kill -9 \$\$; fi; echo again"
+job=$(xc sbatch --parsable "${elastic[@]}" --output=away.out away.sh)
+poll 20 grep -q marked "$home/away.out"
+mc stop-ctld --signal KILL
+touch "$home/away"
+sleep 2
+mc start-ctld
+poll 60 job_is "$job" COMPLETED
+is "$(out away.out)" $'marked\nagain' "a job whose launcher dies while slurmctld is down is rescued later"
+
 for i in 1 2; do node "$i" sh -c 'rm -rf /run/bellows && echo >/run/bellows'; done
 is "$(xc srun sh -c 'echo plain')" plain "without a place for contracts plain jobs run"
 is "$(xc srun "${elastic[@]}" sh -c 'echo "[$BELLOWS_TENANT]"' 2>/dev/null)" "[]" \

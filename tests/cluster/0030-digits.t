@@ -21,7 +21,7 @@ tap_clusters+=("$scratch")
 train() {
   local run=$1 ranks=$2
   shift 2
-  timeout 60 mpirun --oversubscribe --bind-to none -n "$ranks" "$digits" --epochs 6 --hidden 128 \
+  timeout 60 mpirun --oversubscribe --bind-to none -n "$ranks" "$digits" --epochs 12 --hidden 128 \
     --checkpoint-every 7 --checkpoint-dir "$scratch/$run.ckpt" --ledger "$scratch/$run.ledger" \
     --weights-out "$scratch/$run.weights" "$@" >>"$scratch/$run.out" 2>&1
 }
@@ -35,7 +35,7 @@ committed() { # RUN STEP: a checkpoint of this step or a later one is there
 train_and_kill() {
   local run=$1 ranks=$2 step=$3 mpirun victim
   # Not through train(): $! must be mpirun, whose children are the ranks.
-  mpirun --oversubscribe --bind-to none -n "$ranks" "$digits" --epochs 6 --hidden 128 \
+  mpirun --oversubscribe --bind-to none -n "$ranks" "$digits" --epochs 12 --hidden 128 \
     --checkpoint-every 7 --checkpoint-dir "$scratch/$run.ckpt" --ledger "$scratch/$run.ledger" \
     >>"$scratch/$run.out" 2>&1 &
   mpirun=$!
@@ -55,12 +55,12 @@ ok "it used every sample of every epoch once" ledger whole
 
 ok "one rank is killed" train_and_kill killed 2 40
 ok "the training goes on" train killed 2
-like "$(<"$scratch/killed.out")" 'resumed at step (4[2-9]|[5-9][0-9]|1[0-9]{2}) with 2 ranks' "from a checkpoint"
+like "$(<"$scratch/killed.out")" 'resumed at step (4[2-9]|[5-9][0-9]|[12][0-9]{2}) with 2 ranks' "from a checkpoint"
 ok "and ends with the same bits" same_weights whole killed
 ok "the weights descend from every sample of every epoch once" ledger killed
 
 ok "a training on 2 ranks is killed" train_and_kill resized 2 21
-ok "goes on with 3 ranks and is killed again" train_and_kill resized 3 70
+ok "goes on with 3 ranks and is killed again" train_and_kill resized 3 90
 ok "and ends with 1 rank" train resized 1
 is "$(grep -c '^resumed' "$scratch/resized.out")" 2 "each from a checkpoint"
 ok "with the same bits still" same_weights whole resized

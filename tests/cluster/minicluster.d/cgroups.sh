@@ -91,12 +91,13 @@ settle_cgroup() { # MEMBER
   local path pid
   ((cgroup_version == 2)) || return 0
   path=$(cgroup_paths "$1")
-  mkdir -- "$path/init" "$path/system.slice"
+  mkdir -p -- "$path/init" "$path/system.slice/$1_slurmstepd.scope"
   while read -r pid; do
     echo "$pid" >"$path/init/cgroup.procs" 2>/dev/null || true
   done < <(cat "$path/cgroup.procs")
   enable_controllers "$path"
   enable_controllers "$path/system.slice"
+  enable_controllers "$path/system.slice/$1_slurmstepd.scope"
 }
 
 freeze_cgroup() { # MEMBER 0|1

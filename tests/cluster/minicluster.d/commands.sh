@@ -35,16 +35,28 @@ claim_directory() {
   mkdir -p "$dir"/{etc,log,run,spool/ctld,shared/home}
 }
 
-abandon_up() {
-  local status=$?
-  trap - EXIT INT TERM HUP
+abandon_up() { # STATUS
+  trap '' INT TERM HUP
+  { kill -KILL -- "-$starter" && wait "$starter"; } 2>/dev/null || true
   warn "removing what was started; its logs are in $dir/log"
   remove_cluster || true
-  exit $((status ? status : 1))
+  exit "$1"
 }
 
+# Also when up was killed and its work goes on.
+stop_starter() {
+  local pid
+  pid=$(member_pid starter) || return 0
+  kill -KILL -- "-$pid" 2>/dev/null || true
+  { poll_for 10 starter_is_gone; } 2>/dev/null || warn "a process of 'minicluster up' does not die"
+}
+
+starter_is_gone() { ! member_pid starter >/dev/null; }
+
+# A process group of its own does the work, so that a signal finds this shell only waiting and
+# everything half done can be killed before it is removed.
 command_up() {
-  local began=${EPOCHREALTIME/[.,]/} member all
+  local began=${EPOCHREALTIME/[.,]/} starter
   [[ -z $slurm_conf || -r $slurm_conf ]] || die "cannot read $slurm_conf"
   [[ -z $bellows_conf || -r $bellows_conf ]] || die "cannot read $bellows_conf"
   check_machine
@@ -52,9 +64,23 @@ command_up() {
   check_plugins
   detect_cgroups
   claim_directory
-  trap abandon_up EXIT
-  trap 'exit 130' INT
-  trap 'exit 143' TERM HUP
+  set -m
+  start_cluster </dev/null &
+  set +m
+  starter=$!
+  trap 'abandon_up 130' INT
+  trap 'abandon_up 143' TERM
+  trap 'abandon_up 129' HUP
+  wait "$starter" || abandon_up 1
+  trap - INT TERM HUP
+  rm -f -- "$dir/state/pid.starter"
+  began=$((${EPOCHREALTIME/[.,]/} - began))
+  say "ready: $nodes nodes, $gpus GPUs each, in $((began / 1000000)).$((began / 100000 % 10)) s"
+}
+
+start_cluster() {
+  local member all pid=$BASHPID
+  echo "$pid $(start_time "$pid")" >"$dir/state/pid.starter"
   claim_id
   daemon_environment=("${environment[@]}")
   save_state
@@ -69,13 +95,11 @@ command_up() {
   wait_for_controller 120
   for member in $all; do [[ $member == ctl ]] || start_member "$member"; done
   wait_for_nodes 120
-  trap - EXIT INT TERM HUP
-  began=$((${EPOCHREALTIME/[.,]/} - began))
-  say "ready: $nodes nodes, $gpus GPUs each, in $((began / 1000000)).$((began / 100000 % 10)) s"
 }
 
 remove_cluster() {
   local member failed=0
+  stop_starter
   [[ -r $dir/state/vars ]] && load_state
   if [[ -r $dir/state/vars ]]; then
     for member in $(members); do destroy_member "$member" || failed=1; done
