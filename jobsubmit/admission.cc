@@ -359,7 +359,7 @@ UpdateDecision decide_update(const Policy* policy, const Admitted& job, const Up
                                            "requeueing it, so requeueing stays on",
                                            contract.gpus.to_string()));
   auto next = count_gpus(merged(job.sizes, update.sizes));
-  if (!next) return no(Refusal::gpus, next.error().text);
+  if (!next) return no(Refusal::gpus, shown(next.error().text, 512));
   if (!*next)
     return no(Refusal::policy, fmt::format("the job was admitted for {} GPUs and cannot go without",
                                            contract.gpus.to_string()));

@@ -20,6 +20,15 @@ struct Item {
   std::string spelled;
 };
 
+/// It goes into messages and back into the job, so no byte of it may mean anything there.
+bool is_type(std::string_view type) {
+  for (char c : type)
+    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+          std::string_view("_.-").find(c) != std::string_view::npos))
+      return false;
+  return true;
+}
+
 /// One of "gres:gpu:a100:2", "gres/gpu=2", "gpu:2", "gpu:a100", "nic".
 Result<Item> parse_item(std::string_view text) {
   Item item;
@@ -37,6 +46,9 @@ Result<Item> parse_item(std::string_view text) {
   const auto count = parse_uint(pieces.back());
   if (count) item.count = *count;
   if (pieces.size() == 3 || !count) item.type = std::string(pieces[1]);
+  if (!is_type(item.type))
+    return unclear(
+        fmt::format("\"{}\" names no GPU type that Slurm could have", text.substr(0, 64)));
   if (pieces.size() == 3 && !count)
     return unclear(fmt::format("\"{}\" has no whole number of GPUs", text.substr(0, 64)));
   return item;

@@ -307,7 +307,7 @@ Test(gpu_request, spellings, .timeout = 10) {
 }
 
 Test(gpu_request, what_can_not_be_counted_is_said, .timeout = 10) {
-  for (const char* text : {"gpu:a:b:1", "gpu:a100:x", ":1", "gpu:5000",
+  for (const char* text : {"gpu:a:b:1", "gpu:a100:x", "gpu:a\n:1", "gpu:\033[2J", ":1", "gpu:5000",
                            "gpu:99999999999999999999:x", "shard:4", "mps:50", "gpu:1,shard:1"})
     cr_expect(counted(per_node(text)).size() > 20, "%s: %s", text, counted(per_node(text)).c_str());
   Sizes sizes = per_node("gpu:4096");
