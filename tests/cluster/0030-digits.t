@@ -22,7 +22,7 @@ train() {
   local run=$1 ranks=$2
   shift 2
   timeout 60 mpirun --oversubscribe --bind-to none -n "$ranks" "$digits" --epochs 12 --hidden 128 \
-    --checkpoint-every 7 --checkpoint-dir "$scratch/$run.ckpt" --ledger "$scratch/$run.ledger" \
+    --checkpoint-every 10 --checkpoint-dir "$scratch/$run.ckpt" --ledger "$scratch/$run.ledger" \
     --weights-out "$scratch/$run.weights" "$@" >>"$scratch/$run.out" 2>&1
 }
 
@@ -36,13 +36,22 @@ train_and_kill() {
   local run=$1 ranks=$2 step=$3 mpirun victim
   # Not through train(): $! must be mpirun, whose children are the ranks.
   mpirun --oversubscribe --bind-to none -n "$ranks" "$digits" --epochs 12 --hidden 128 \
-    --checkpoint-every 7 --checkpoint-dir "$scratch/$run.ckpt" --ledger "$scratch/$run.ledger" \
+    --checkpoint-every 10 --checkpoint-dir "$scratch/$run.ckpt" --ledger "$scratch/$run.ledger" \
     >>"$scratch/$run.out" 2>&1 &
   mpirun=$!
   poll 30 committed "$run" "$step" || diag "$(tail -n 5 "$scratch/$run.out")"
   victim=$(pgrep -P "$mpirun" -x digits | tail -n 1)
   kill -KILL "$victim"
   ! wait "$mpirun" 2>/dev/null
+}
+
+# Trains, and tells the agent to stop when a checkpoint of STEP is there: train_and_stop RUN RANKS STEP
+train_and_stop() {
+  train "$1" "$2" &
+  local training=$!
+  poll 30 committed "$1" "$3" || diag "$(tail -n 5 "$scratch/$1.out")"
+  pkill -TERM -f "agent .*$scratch/$1.ckpt"
+  wait "$training"
 }
 
 same_weights() { cmp "$scratch/$1.weights" "$scratch/$2.weights"; }
@@ -58,6 +67,14 @@ ok "the training goes on" train killed 2
 like "$(<"$scratch/killed.out")" 'resumed at step (4[2-9]|[5-9][0-9]|[12][0-9]{2}) with 2 ranks' "from a checkpoint"
 ok "and ends with the same bits" same_weights whole killed
 ok "the weights descend from every sample of every epoch once" ledger killed
+
+ok "a stopped training ends without an error" train_and_stop stopped 2 30
+like "$(tail -n 1 "$scratch/stopped.out")" '^stopped at step [0-9]+ with 2 ranks' "and says where"
+ok "it goes on" train stopped 2
+ok "and ends with the same bits" same_weights whole stopped
+ok "and with every sample of every epoch once" ledger stopped
+is "$("$top/tests/lib/check-ledger" "$scratch/stopped.ledger" | grep -o ', [0-9]* steps done again')" \
+  ", 0 steps done again" "and no step was done twice"
 
 ok "a training on 2 ranks is killed" train_and_kill resized 2 21
 ok "goes on with 3 ranks and is killed again" train_and_kill resized 3 90
