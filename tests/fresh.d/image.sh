@@ -61,6 +61,7 @@ checkout() {
 in_chroot() {
   local root=$1
   shift
+  mkdir -p "$root/root/bellows"
   # shellcheck disable=SC2016
   unshare --mount --pid --fork --kill-child --uts --ipc --propagation private bash -c '
     root=$1; shift
@@ -68,7 +69,7 @@ in_chroot() {
       mount -t tmpfs tmpfs "$root/dev/shm" && mount -t tmpfs tmpfs "$root/run" &&
       mount --bind /etc/resolv.conf "$root/etc/resolv.conf" || exit 125
     hostname fresh
-    exec env -i HOME=/root TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin BELLOWS_WERROR="${BELLOWS_WERROR-}" \
+    exec env -i HOME=/root TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin \
       chroot "$root" bash -c "cd /root/bellows && \"\$@\"" bash "$@"' bash "$root" "$@"
 }
 
