@@ -65,6 +65,7 @@ Result<JobView> read_job(std::uint32_t job) {
     view.begin = info.eligible_time;
     view.restarts = info.restart_cnt;
     view.batch_host = text(info.batch_host);
+    view.account = text(info.account);
     view.admin_comment = text(info.admin_comment);
     view.held.gpus = count_gpus(text(info.tres_alloc_str), text(info.gres_total));
     view.held.nodes = info.num_nodes;

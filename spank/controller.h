@@ -16,6 +16,7 @@ struct JobView {
   std::int64_t begin = 0;  ///< earliest start; 0: none was set
   std::uint32_t restarts = 0;
   std::string batch_host;
+  std::string account;
   std::string admin_comment;
   HeldSize held;
   std::int64_t clock = 0;

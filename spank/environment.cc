@@ -72,6 +72,11 @@ std::string extra_value(const Contract& contract, std::string_view key) {
   return "";
 }
 
+void add_extra(Contract& contract, const char* key, std::string value) {
+  if (value.empty() || !extra_value(contract, key).empty()) return;
+  contract.extra.emplace_back(key, std::move(value));
+}
+
 std::string admitted_line(Contract contract) {
   std::erase_if(contract.extra, [](const auto& entry) {
     return entry.first == kUserKey || entry.first == kAccountKey;

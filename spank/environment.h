@@ -29,6 +29,9 @@ inline constexpr const char* kAccountKey = "account";
 /// The value of one of a contract's further keys, or "".
 std::string extra_value(const Contract& contract, std::string_view key);
 
+/// Adds one unless the contract has that key already or the value is empty.
+void add_extra(Contract& contract, const char* key, std::string value);
+
 /// The line as admission wrote it, without those two: what AdminComment and the tasks show.
 std::string admitted_line(Contract contract);
 

@@ -38,13 +38,8 @@ std::optional<Contract> sent_contract(std::uint32_t job) {
     return std::nullopt;
   }
   // Slurm's own variables, which the options of a job can't reach: those get a SPANK_ in front.
-  const std::pair<const char*, const char*> sources[] = {{kUserKey, "SLURM_JOB_USER"},
-                                                         {kAccountKey, "SLURM_JOB_ACCOUNT"}};
-  for (const auto& [key, name] : sources) {
-    std::string value = variable(name);
-    if (!value.empty() && extra_value(*contract, key).empty())
-      contract->extra.emplace_back(key, std::move(value));
-  }
+  add_extra(*contract, kUserKey, variable("SLURM_JOB_USER"));
+  add_extra(*contract, kAccountKey, variable("SLURM_JOB_ACCOUNT"));
   return *std::move(contract);
 }
 

@@ -42,6 +42,7 @@ int slurm_spank_init(spank_t spank, int ac, char** av) {
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE)
       register_options(spank);
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) forget_outer_job();
+    if (context == S_CTX_ALLOCATOR) forget_outer_contract();
     if (context == S_CTX_LOCAL) correct_size_for_srun(settings(ac, av));
   });
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/stepd.h"
 
+#include <pwd.h>
 #include <slurm/slurm.h>
 #include <unistd.h>
 
@@ -24,6 +25,7 @@ struct Step {
   std::uint32_t id = 0;
   std::uint32_t restarts = 0;
   uid_t uid = 0;
+  gid_t gid = 0;
 
   bool is_batch() const { return id == SLURM_BATCH_SCRIPT; }
 };
@@ -32,7 +34,8 @@ std::optional<Step> identify(spank_t spank) {
   Step step;
   if (spank_get_item(spank, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
       spank_get_item(spank, S_JOB_STEPID, &step.id) != ESPANK_SUCCESS ||
-      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS)
+      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_GID, &step.gid) != ESPANK_SUCCESS)
     return std::nullopt;
   spank_get_item(spank, S_SLURM_RESTART_COUNT, &step.restarts);
   return step;
@@ -67,6 +70,40 @@ std::optional<Contract> trusted_contract(const JobStore& store, const Step& step
   slurm_error("bellows: job %u: %s; the step runs without the contract", step.job,
               contract.error().text.c_str());
   return std::nullopt;
+}
+
+std::string user_name(uid_t uid) {
+  std::array<char, 16384> buffer{};
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
+    return "";
+  return found->pw_name;
+}
+
+/// Slurm may skip the prolog when a job comes back to a node, so a node that lost its /run since
+/// has no contract. Then AdminComment, which users can't edit, says what was promised.
+std::optional<Contract> remade_contract(const JobStore& store, const Step& step) {
+  const auto view = read_job(step.job);
+  if (!view) {
+    slurm_error("bellows: job %u: its contract is not on this node: %s", step.job,
+                view.error().text.c_str());
+    return std::nullopt;
+  }
+  auto contract = Contract::parse(view->admin_comment);
+  if (!contract) return std::nullopt;
+  add_extra(*contract, kUserKey, user_name(step.uid));
+  add_extra(*contract, kAccountKey, view->account);
+  if (auto status = store.store(step.job, step.uid, step.gid, *contract); !status.ok())
+    slurm_error("bellows: job %u: the contract can't be kept: %s", step.job,
+                status.error().text.c_str());
+  return *std::move(contract);
+}
+
+/// Plain jobs must not cost slurmctld a question for each step. A forged hint costs its forger one.
+bool may_have_lost_contract(spank_t spank, const JobStore& store, const Step& step) {
+  return !store.exists(step.job) &&
+         (step.restarts > 0 || environment(spank, Contract::kVariable).has_value());
 }
 
 void correct_batch_size(spank_t spank, const Step& step) {
@@ -137,7 +174,9 @@ void prepare_step(spank_t spank, const Settings& settings) {
   if (!step || step->id == SLURM_EXTERN_CONT) return;
   const JobStore store(settings.run_dir);
   for (const std::string& name : option_variables()) unset_all(spank, name);
-  const auto contract = trusted_contract(store, *step);
+  auto contract = trusted_contract(store, *step);
+  if (!contract && may_have_lost_contract(spank, store, *step))
+    contract = remade_contract(store, *step);
   if (!contract) {
     change_environment(spank, no_job_variables());
     unset_all(spank, kSizeVariable);

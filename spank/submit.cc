@@ -85,6 +85,12 @@ void forget_outer_job() {
   for (const std::string& name : option_variables()) ::unsetenv(name.c_str());
 }
 
+void forget_outer_contract() {
+  if (!environment("SLURM_JOB_ID")) return;
+  for (const Change& change : no_job_variables()) ::unsetenv(change.name.c_str());
+  ::unsetenv(kSizeVariable);
+}
+
 void correct_size_for_srun(const Settings& settings) {
   const auto job = outer_job();
   // A step inside a step has the outer step's size, which is not stale.

@@ -9,9 +9,11 @@ namespace bellows::spank {
 /// too, or it would complain of options it does not know.
 void register_options(spank_t spank);
 
-/// Inside a job: forgets the options and variables of that job, so that a nested sbatch submits a
-/// job of its own.
+/// Inside a job: forgets the options of that job, so that a nested sbatch or srun has only its own.
 void forget_outer_job();
+
+/// sbatch and salloc inside a job: forgets that job's BELLOWS_ variables as well.
+void forget_outer_contract();
 
 /// srun inside a job with a contract: sets the size variables to what the job holds, before srun
 /// reads them. Anything that fails leaves the environment as it is.

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 240
+# deadline: 300
 # spank_bellows.so: options, the contract on the node, forgery, sizes after a resize, rescues.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/tap.sh"
@@ -254,7 +254,7 @@ script away.sh <<<"if [[ -z \${SLURM_RESTART_COUNT:-} ]]; then
   $marker; echo marked; until [[ -e away ]]; do sleep 0.1; done; kill -9 \$\$; fi; echo again"
 job=$(xc sbatch --parsable "${elastic[@]}" --output=away.out away.sh)
 poll 20 grep -q marked "$home/away.out"
-mc stop-ctld --signal KILL
+mc stop-ctld
 touch "$home/away"
 sleep 2
 mc start-ctld
