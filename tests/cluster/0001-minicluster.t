@@ -131,7 +131,7 @@ ok "the other stays" xc srun --nodes=2 --ntasks=2 true
 # An interrupted start leaves nothing.
 third=$(mktemp -d "${TMPDIR:-/tmp}/bellows-test-XXXXXX")
 "$MINICLUSTER" up --no-plugins --dir "$third" >/dev/null 2>&1 &
-poll 10 test -e "$third/state/pid.ctl"
+poll 60 test -e "$third/state/pid.ctl"
 third_id=$(cluster_id "$third")
 kill -TERM $!
 wait $!

@@ -120,7 +120,7 @@ cluster_up() { # OPTION-OF-UP...
   CLUSTER=$(mktemp -d "${TMPDIR:-/tmp}/bellows-test-XXXXXX")
   tap_clusters+=("$CLUSTER")
   # Not in a command substitution: the trap must see the cluster.
-  if ! timeout --foreground 120 "$MINICLUSTER" up --dir "$CLUSTER" "$@" >"$CLUSTER.up" 2>&1; then
+  if ! timeout --foreground 600 "$MINICLUSTER" up --dir "$CLUSTER" "$@" >"$CLUSTER.up" 2>&1; then
     diag "$(<"$CLUSTER.up")"
     rm -f -- "$CLUSTER.up"
     bail "the cluster did not start"

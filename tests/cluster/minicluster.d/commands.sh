@@ -92,9 +92,9 @@ start_cluster() {
   start_member ctl
   ((!accounting)) || say "starting the database and slurmdbd"
   for member in $all; do [[ $member == ctl ]] || connect_member "$member"; done
-  wait_for_controller 120
+  wait_for_controller 300
   for member in $all; do [[ $member == ctl ]] || start_member "$member"; done
-  wait_for_nodes 120
+  wait_for_nodes 300
 }
 
 remove_cluster() {

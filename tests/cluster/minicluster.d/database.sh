@@ -10,7 +10,7 @@ data=$dir/spool/database
 log=$dir/log/database.log
 
 poll() { # COMMAND...
-  local deadline=$((SECONDS + 30))
+  local deadline=$((SECONDS + 200))
   until "$@" >>"$log" 2>&1; do
     ((SECONDS < deadline)) || { echo "gave up waiting for: $*"; exit 1; }
     sleep 0.05
