@@ -22,7 +22,7 @@ struct Pipe {
 
 Result<Pipe> make_pipe() {
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("cannot make", "a pipe");
+  if (pipe2(ends, O_CLOEXEC) != 0) return errno_error("make", "a pipe");
   return Pipe{Fd(ends[0]), Fd(ends[1])};
 }
 
@@ -35,10 +35,10 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }
 
 // Runs between fork and exec: only calls that are safe there.
-[[noreturn]] void become(char** argv, char** envp, int in, int out, int report, pid_t parent) {
+[[noreturn]] void become(char** argv, char** envp, int in, int out, int report, int death_signal,
+                         pid_t parent) {
   setpgid(0, 0);
-  // A launcher that is killed must not leave srun behind, feeding a job nobody watches.
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (death_signal != 0) prctl(PR_SET_PDEATHSIG, death_signal);
   if (getppid() != parent) _exit(127);
   sigset_t none;
   sigemptyset(&none);
@@ -88,9 +88,10 @@ Result<Child> Child::start(const ChildOptions& options) {
   int child_out = options.pipe_out ? out->write.get() : -1;
   pid_t parent = getpid();
   pid_t pid = fork();
-  if (pid < 0) return errno_error("cannot start", options.command.front());
+  if (pid < 0) return errno_error("start", options.command.front());
   if (pid == 0)
-    become(argv.data(), envp.data(), child_in, child_out, report->write.get(), parent);
+    become(argv.data(), envp.data(), child_in, child_out, report->write.get(),
+           options.death_signal, parent);
   setpgid(pid, pid);
 
   report->write.reset();
@@ -103,7 +104,7 @@ Result<Child> Child::start(const ChildOptions& options) {
               options.pipe_out ? std::move(out->read) : Fd());
   if (got == sizeof error) {
     errno = error;
-    return errno_error("cannot run", options.command.front());
+    return errno_error("run", options.command.front());
   }
   set_nonblocking(child.in_);
   set_nonblocking(child.out_);

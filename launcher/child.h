@@ -18,6 +18,7 @@ struct ChildOptions {
   std::vector<std::string> environment;  ///< NAME=VALUE, the whole of it
   bool pipe_in = false;                  ///< else /dev/null
   bool pipe_out = false;                 ///< else the caller's standard output
+  int death_signal = 0;                  ///< sent to it when the caller dies; 0: none
 };
 
 /// How a program ended.

@@ -36,13 +36,13 @@ Result<ControlServer> ControlServer::listen(const std::string& path) {
   auto address = address_of(path);
   if (!address) return address.error();
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return errno_error("cannot make a socket for", path);
+  if (!fd) return errno_error("make a socket for", path);
   unlink(path.c_str());
   mode_t mask = umask(0177);
   int bound = bind(fd.get(), reinterpret_cast<sockaddr*>(&*address), sizeof *address);
   umask(mask);
-  if (bound != 0) return errno_error("cannot bind", path);
-  if (::listen(fd.get(), 8) != 0) return errno_error("cannot listen on", path);
+  if (bound != 0) return errno_error("bind", path);
+  if (::listen(fd.get(), 8) != 0) return errno_error("listen on", path);
   return ControlServer(std::move(fd), path);
 }
 
@@ -95,9 +95,9 @@ Result<Fd> connect_control(const std::string& path) {
   auto address = address_of(path);
   if (!address) return address.error();
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (!fd) return errno_error("cannot make a socket for", path);
+  if (!fd) return errno_error("make a socket for", path);
   if (connect(fd.get(), reinterpret_cast<sockaddr*>(&*address), sizeof *address) != 0)
-    return errno_error("cannot connect to", path);
+    return errno_error("connect to", path);
   return fd;
 }
 

@@ -19,11 +19,11 @@ Result<std::string> read_tail(const std::string& path) {
   auto fd = open_file(path, O_RDONLY);
   if (!fd) return fd.error();
   off_t size = lseek(fd->get(), 0, SEEK_END);
-  if (size < 0) return errno_error("cannot seek in", path);
+  if (size < 0) return errno_error("seek in", path);
   off_t from = size > kTail ? size - kTail : 0;
   std::string text(static_cast<std::size_t>(size - from), '\0');
   ssize_t got = pread(fd->get(), text.data(), text.size(), from);
-  if (got < 0) return errno_error("cannot read", path);
+  if (got < 0) return errno_error("read", path);
   text.resize(static_cast<std::size_t>(got));
   return text;
 }
@@ -73,7 +73,7 @@ Result<EventLog> EventLog::open(const std::string& dir) {
 Status EventLog::append(const JobEvent& event) {
   std::string line = event.to_json() + "\n";
   ssize_t wrote = write(fd_.get(), line.data(), line.size());
-  if (wrote < 0) return errno_error("cannot append to", path_);
+  if (wrote < 0) return errno_error("append to", path_);
   if (static_cast<std::size_t>(wrote) != line.size())
     return Error{ErrorKind::io, "cannot append to " + path_ + ": the file system is full"};
   return {};

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "launcher/child.h"
 #include "launcher/exit_status.h"
 #include "launcher/job_view.h"
 #include "launcher/line_buffer.h"
@@ -152,6 +151,8 @@ std::optional<ResizeFailure> Resize::stop_at_checkpoint() {
   auto started = Clock::now();
   auto control = open_control(job_, program_);
   if (!control) return ResizeFailure{kUnreachable, control.error().text + "; nothing was changed"};
+  // A step whose srun is killed lingers for seconds, and holds up the job's next start.
+  control_.emplace(std::move(*control));
   LineReader reader;
   LineWriter writer;
   writer.add(json{{"cmd", "stop"}, {"reason", "resize"}, {"gpus", request_.gpus}}.dump());
@@ -165,10 +166,10 @@ std::optional<ResizeFailure> Resize::stop_at_checkpoint() {
                            "the job's launcher did not answer; the job was not requeued"};
     if (interrupted_() || out_of_time())
       return stopped_waiting(stopping ? goes_on : "the launcher may not have got the demand");
-    pollfd fds[] = {{control->out(), POLLIN, 0},
-                    {writer.empty() ? -1 : control->in(), POLLOUT, 0}};
+    pollfd fds[] = {{control_->out(), POLLIN, 0},
+                    {writer.empty() ? -1 : control_->in(), POLLOUT, 0}};
     poll(fds, 2, 200);
-    bool open = writer.flush(control->in()) && reader.fill(control->out());
+    bool open = writer.flush(control_->in()) && reader.fill(control_->out());
     while (auto message = next_message(reader)) {
       std::string event = message->value("event", "");
       if (event == "error")
@@ -187,6 +188,7 @@ std::optional<ResizeFailure> Resize::stop_at_checkpoint() {
       say_(report_.step ? fmt::format("committed step {} after {:.1f} s", *report_.step,
                                       report_.commit_s)
                         : "stopped; there is no checkpoint yet");
+      control_->close_in();
       return std::nullopt;
     }
     if (open) continue;
@@ -232,6 +234,7 @@ std::optional<ResizeFailure> Resize::requeue() {
 
 std::optional<ResizeFailure> Resize::wait_until_running() {
   bool pulled = false;
+  std::time_t next_look = 0;
   bool said_waiting = false;
   while (true) {
     if (interrupted_() || out_of_time())
@@ -254,7 +257,14 @@ std::optional<ResizeFailure> Resize::wait_until_running() {
       change.begin_time = job->controller_now + kSoonStart;
       // Refused when it has just started; then there is nothing to pull.
       pulled = slurm_.change(job_, change).ok();
+      next_look = job->controller_now + kSoonStart;
       continue;
+    }
+    if (job->controller_now >= next_look) {
+      // Nothing makes Slurm look at a job whose start time has come, until its next round in up to
+      // a minute; a change does, even an empty one.
+      (void)slurm_.change(job_, {}).ok();
+      next_look = job->controller_now + (job->controller_now - next_look > 10 ? 10 : 1);
     }
     bool others_first = job->reason == "Resources" || job->reason == "Priority";
     if (others_first && !said_waiting && seconds_since(requeued_) > 5) {

@@ -9,6 +9,7 @@
 
 #include "common/result.h"
 #include "common/slurm_client.h"
+#include "launcher/child.h"
 
 namespace bellows {
 
@@ -72,6 +73,7 @@ class Resize {
   std::function<bool()> interrupted_;
   Clock::time_point deadline_;
   Clock::time_point requeued_;
+  std::optional<Child> control_;  ///< kept until it ends by itself: see stop_at_checkpoint
   SlurmJob job_;
   ResizeReport report_;
 };

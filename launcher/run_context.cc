@@ -19,9 +19,9 @@ namespace {
 // A directory in /tmp can be made by anyone first.
 Status make_private_dir(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-    return errno_error("cannot make the directory", path);
+    return errno_error("make the directory", path);
   struct stat info;
-  if (lstat(path.c_str(), &info) != 0) return errno_error("cannot look at", path);
+  if (lstat(path.c_str(), &info) != 0) return errno_error("look at", path);
   if (!S_ISDIR(info.st_mode) || info.st_uid != getuid() || (info.st_mode & 0077) != 0)
     return Error{ErrorKind::denied,
                  path + " is not a directory that belongs to you alone: remove it"};

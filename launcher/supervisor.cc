@@ -35,7 +35,7 @@ Result<Fd> open_signals() {
   sigemptyset(&mask);
   for (int number : {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, number);
   Fd fd(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (!fd) return errno_error("cannot make", "a signal descriptor");
+  if (!fd) return errno_error("make", "a signal descriptor");
   return fd;
 }
 
@@ -257,6 +257,8 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   for (std::string& option : layout_.rank_options()) child.command.push_back(std::move(option));
   const auto& command = context_.options.command;
   child.command.insert(child.command.end(), command.begin(), command.end());
+  // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
+  child.death_signal = SIGTERM;
   child.environment = srun_environment(environ);
   child.environment.push_back("BELLOWS_SOCKET=" + context_.agent_socket());
   if (layout_.crowded()) child.environment.push_back("OMPI_MCA_mpi_yield_when_idle=1");
@@ -269,14 +271,17 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   record("PROCESSING", from);
 }
 
+void Supervisor::dismiss_agents() {
+  if (!agents_ || agents_->child().in() < 0) return;
+  agents_->send(make_command(Command::Kind::quit));
+  agents_->close();
+}
+
 void Supervisor::check_children() {
   if (phase_ == Phase::clearing) {
     bool ranks_over = !ranks_ || ranks_->poll_exit();
     bool agents_over = !agents_ || agents_->child().poll_exit();
-    if (ranks_over && !agents_over) {
-      agents_->send(make_command(Command::Kind::quit));
-      agents_->close();
-    }
+    if (ranks_over && !agents_over) dismiss_agents();
     if (ranks_over && agents_over && escalation_ < 2) cleared();
     return;
   }
@@ -284,7 +289,8 @@ void Supervisor::check_children() {
   if (ranks_live && ranks_ && ranks_->poll_exit()) {
     ChildExit exit = *ranks_->poll_exit();
     ranks_.reset();
-    if (phase_ == Phase::running) ranks_ended(exit);
+    if (phase_ == Phase::running) return ranks_ended(exit);
+    dismiss_agents();
   }
   if (agents_ && agents_->child().poll_exit() && phase_ != Phase::waiting) {
     ChildExit exit = *agents_->child().poll_exit();

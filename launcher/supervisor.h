@@ -63,6 +63,7 @@ class Supervisor {
   void say_hello();
   void start_ranks(const std::optional<std::uint64_t>& step);
   void note_commit(const Event& event);
+  void dismiss_agents();
   void check_children();
   void check_deadline();
 
@@ -82,6 +83,7 @@ class Supervisor {
   void hand_over();
   void requeue_self();
   void finish(int exit_status);
+  void let_children_go();
 
   void enter(Phase phase, std::chrono::milliseconds limit);
   void record(const std::string& event, const std::string& cause);

@@ -21,6 +21,7 @@ constexpr auto kEndsByItself = 10s;
 constexpr auto kEndsAfterSignal = 5s;
 constexpr auto kRestartAfterRequeue = 5;  // seconds of the controller's clock
 constexpr std::uint32_t kMostLostAgents = 10;
+constexpr auto kLetGoWithin = 3s;
 constexpr int kMostEscalations = 60;
 constexpr std::uint64_t kGateAhead = 1;
 
@@ -284,8 +285,22 @@ void Supervisor::requeue_self() {
   finish(kOk);
 }
 
+// A step whose srun was killed lingers for seconds, and holds up the job's next start.
+void Supervisor::let_children_go() {
+  dismiss_agents();
+  auto limit = Clock::now() + kLetGoWithin;
+  while (Clock::now() < limit) {
+    if (agents_) agents_->exchange();
+    bool ranks_over = !ranks_ || ranks_->poll_exit();
+    bool agents_over = !agents_ || agents_->child().poll_exit();
+    if (ranks_over && agents_over) return;
+    std::this_thread::sleep_for(20ms);
+  }
+}
+
 void Supervisor::finish(int exit_status) {
   marker_.remove();
+  let_children_go();
   result_ = exit_status;
   ranks_.reset();
   agents_.reset();
