@@ -44,7 +44,7 @@ show_events() {
   [ "$lines" -gt "$shown" ] || return 0
   tail -n "+$((shown + 1))" "$checkpoints/events.jsonl" | head -n "$((lines - shown))" |
     jq -rR --argjson began "$started" 'fromjson? |
-      "\(((.time - $began) * 10 | round) / 10 | tostring | (" " * (6 - length)) + .) s  \(.event)" +
+      "\(([.time - $began, 0] | max * 10 | round) / 10 | tostring | (" " * (6 - length)) + .) s  \(.event)" +
       "  \(.gpus) GPUs on \(.nodes | join(","))" + (if .step then "  step \(.step)" else "" end) +
       (if .cause != "" then "  (\(.cause))" else "" end)'
   shown=$lines
