@@ -187,8 +187,13 @@ tap_end() {
   fi
   for cluster in "${tap_clusters[@]}"; do
     ((tap_failed == 0 && status == 0)) || tap_show_logs "$cluster"
-    [[ ! -d $cluster/state ]] || timeout 60 "$MINICLUSTER" down --dir "$cluster" || tap_failed=1
-    [[ -n ${BELLOWS_KEEP:-} ]] || rm -rf -- "$cluster" "$cluster.up"
+    rm -f -- "$cluster.up"
+    if [[ -d $cluster/state ]] && ! timeout 60 "$MINICLUSTER" down --dir "$cluster"; then
+      tap_failed=1
+      echo "the cluster in $cluster did not go; try minicluster down again" >&2
+    elif [[ -z ${BELLOWS_KEEP:-} ]]; then
+      rm -rf -- "$cluster"
+    fi
   done
   ((status != 0 || tap_failed == 0)) || status=1
   exit "$status"
