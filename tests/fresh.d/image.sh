@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
-# Makes the systems that tests/fresh runs in. The caller sets: top, cache, build, here (this folder).
+# Makes the systems that tests/fresh runs in. The caller sets: top, cache, build, here (this folder), work
+# (a directory for this run).
 
 base_packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,initramfs-tools,iproute2,\
 ca-certificates,kmod,procps,util-linux,e2fsprogs
@@ -49,11 +50,15 @@ make_base() {
   step "Making a Debian 12 base system" bootstrap bootstrap
 }
 
-# The checkout as a stream: what git tracks or would track, as it lies in the working tree.
+# What git tracks or would track, as it lies in the working tree.
+checkout_files() {
+  (cd "$top" && git ls-files --cached --others --exclude-standard |
+    while IFS= read -r file; do [ ! -e "$file" ] || printf '%s\n' "$file"; done | sort)
+}
+
+# The same as a stream.
 checkout() {
-  (cd "$top" && git ls-files -z --cached --others --exclude-standard |
-    while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
-    tar -c --null --no-recursion -T -)
+  checkout_files | tar -c -C "$top" --verbatim-files-from --no-recursion -T -
 }
 
 # Runs a command in a directory tree as if it were the machine: in_chroot ROOT CMD ARGS...
@@ -84,7 +89,11 @@ prepare_tree() {
     rm -rf "$cache/prepared.new"
     cp -a "$cache/base" "$cache/prepared.new" && mv "$cache/prepared.new" "$cache/prepared" || return 1
   fi
-  (cd "$cache/prepared/root" && find bellows -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} + 2>/dev/null)
+  # Files that have gone since the last time; what was generated stays.
+  checkout_files > "$work/files"
+  comm -13 "$work/files" "$cache/prepared/root/files" 2>/dev/null |
+    (cd "$cache/prepared/root/bellows" && tr '\n' '\0' | xargs -0 -r rm -f)
+  cp "$work/files" "$cache/prepared/root/files" || return 1
   install_checkout "$cache/prepared" && in_chroot "$cache/prepared" ./runtests --setup &&
     rm -f "$cache"/prepared/var/cache/apt/archives/*.deb || return 1
   [ -n "$run$shell" ] || in_chroot "$cache/prepared" make -C build -j2 check TESTS=
