@@ -20,10 +20,15 @@ ${PRETTY_NAME:-unknown}; set BELLOWS_ANY_SYSTEM=1 to try all the same"
 
 # An embedded cluster needs namespaces, device nodes and cgroups.
 check_privilege() {
+  local node
   [ "$(id -u)" -eq 0 ] || fail "this needs root, since the embedded cluster makes network \
 namespaces, device nodes and cgroups; run: sudo $0"
   unshare --mount --net --uts --ipc --pid --fork true 2>/dev/null ||
     fail "this root may not make namespaces; in a container, run it with --privileged"
+  node=$(mktemp -u)
+  mknod "$node" c 195 0 2>/dev/null || fail "this root may not make device nodes; in a container, run \
+it with --privileged"
+  rm -f "$node"
   [ -w /sys/fs/cgroup ] || fail "/sys/fs/cgroup can't be written; in a container, run it with --privileged"
 }
 
