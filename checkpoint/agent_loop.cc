@@ -167,10 +167,11 @@ void AgentLoop::set_gate(const Command& command) {
   for (auto& [fd, link] : links_) {
     if (link->page) link->page->set_gate(session_->gate);
   }
+  session_->newest_at_gate = newest_step_of_ranks();
   if (!command.step) return;
   Event e = event_of(Event::Kind::gated);
   e.id = command.id;
-  e.max_step = newest_step_of_ranks();
+  e.max_step = session_->newest_at_gate;
   say(std::move(e));
 }
 
@@ -179,6 +180,12 @@ void AgentLoop::set_stop(const Command& command) {
     return say_error("stop", command.step,
                      Error{ErrorKind::invalid,
                            "stop must name the step of the gate that is set now; set a new gate"});
+  }
+  if (session_->newest_at_gate && *session_->newest_at_gate >= *command.step) {
+    return say_error("stop", command.step,
+                     Error{ErrorKind::invalid,
+                           fmt::format("a rank had come to step {} before the gate was set, and may "
+                                       "have passed it; set a gate beyond", *session_->newest_at_gate)});
   }
   session_->stop = *command.step;
   for (auto& [fd, link] : links_) {

@@ -38,6 +38,7 @@ struct Session {
 
   std::uint64_t gate = wire::kNoStep;
   std::uint64_t stop = wire::kNoStep;
+  std::optional<std::uint64_t> newest_at_gate;  ///< as of when the gate was set
   std::chrono::steady_clock::time_point gate_set;
   std::optional<std::uint64_t> newest;  ///< of ranks that have left
   std::uint32_t stopped = 0;            ///< ranks that left without having finished

@@ -102,7 +102,7 @@ std::vector<Command> Coordinator::check_ranks() {
 
 StopDecision::StopDecision(std::uint32_t agents, std::optional<std::uint64_t> newest,
                            std::uint64_t margin)
-    : agents_(agents), gate_(newest ? *newest + margin : margin) {
+    : agents_(agents), margin_(std::max<std::uint64_t>(margin, 1)), gate_(newest.value_or(0) + margin_) {
   gate_ = std::min(gate_, wire::kNoStep - 1);
 }
 
@@ -121,8 +121,10 @@ std::vector<Command> StopDecision::handle(const Event& event) {
   answered_.insert(event.node);
   if (event.max_step) most_ = std::max(most_, *event.max_step);
   if (answered_.size() < agents_) return {};
-  if (most_ > gate_) {
-    gate_ = most_;
+  // A rank that had published the gate's own step may have looked before the gate was there.
+  if (most_ >= gate_) {
+    gate_ = std::min(most_ + margin_, wire::kNoStep - 1);
+    margin_ *= 2;
     return {gate()};
   }
   decided_ = gate_;

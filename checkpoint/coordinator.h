@@ -46,12 +46,12 @@ class Coordinator {
 /// Finds the step at which all ranks of a job stop. Does no I/O; one thread at a time.
 ///
 /// A gate is set on every agent; each answers with the newest step one of its ranks had published.
-/// When none is past the gate, no rank can pass it any more: it is where they stop. Else the gate is
-/// moved to the newest step, where that rank waits or will wait.
+/// When all of them are below the gate, no rank can pass it any more: it is where they stop. Else the
+/// gate is moved ahead of the newest, each time twice as far, so that fast ranks are caught too.
 class StopDecision {
  public:
   /// `agents`: how many must answer. `newest`: the newest step heard of, from progress events.
-  /// `margin`: how many steps ahead the first gate is, so that no rank has to be overtaken.
+  /// `margin`: how many steps ahead of it the first gate is, at least 1.
   StopDecision(std::uint32_t agents, std::optional<std::uint64_t> newest, std::uint64_t margin);
 
   /// The first command to send: a gate.
@@ -65,6 +65,7 @@ class StopDecision {
   Command gate();
 
   std::uint32_t agents_;
+  std::uint64_t margin_;
   std::uint64_t gate_;
   std::uint64_t id_ = 0;
   std::uint64_t most_ = 0;

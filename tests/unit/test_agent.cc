@@ -1,0 +1,539 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+#include <poll.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <random>
+
+#include "checkpoint/agent.h"
+#include "checkpoint/bellows.h"
+#include "checkpoint/coordinator.h"
+#include "checkpoint/protocol.h"
+#include "checkpoint/rank_link.h"
+#include "tests/unit/checkpoint_support.h"
+
+using namespace bellows;
+using namespace bellows::checkpoint_test;
+
+namespace {
+
+Command command_of(Command::Kind kind, std::optional<std::uint64_t> step = {}) {
+  Command c;
+  c.kind = kind;
+  c.step = step;
+  return c;
+}
+
+/// One agent in job mode, on a thread, and the launcher's ends of its pipes.
+class JobAgentThread {
+ public:
+  JobAgentThread(const std::string& dir, const std::string& node, int gate_limit_ms = 60000) {
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0) abort();
+    to_.reset(in[1]);
+    from_.reset(out[0]);
+    options_.node = node;
+    options_.socket_path = dir + "/" + node;
+    options_.gate_limit_ms = gate_limit_ms;
+    options_.in_fd = in[0];
+    options_.out_fd = out[1];
+    thread_ = std::thread([this] { exit_ = agent_main(options_); });
+    cr_assert(await(Event::Kind::hello).has_value());
+  }
+  ~JobAgentThread() {
+    end();
+    close(options_.in_fd);
+    close(options_.out_fd);
+  }
+  /// The launcher dies.
+  int end() {
+    to_.reset();
+    if (thread_.joinable()) thread_.join();
+    return exit_;
+  }
+  void tell(const Command& command) { tell_line(to_line(command)); }
+  void tell_line(const std::string& line) {
+    if (!write_all(to_.get(), line + "\n", "pipe")) abort();
+  }
+  /// The next event but progress; nothing when none comes within ten seconds.
+  std::optional<Event> next() {
+    while (true) {
+      const auto end = text_.find('\n');
+      if (end != std::string::npos) {
+        auto event = parse_event(text_.substr(0, end));
+        text_.erase(0, end + 1);
+        if (!event) return {};
+        if (event->kind != Event::Kind::progress) return *event;
+        continue;
+      }
+      pollfd p = {from_.get(), POLLIN, 0};
+      char chunk[65536];
+      if (poll(&p, 1, 10000) <= 0) return {};
+      const ssize_t got = read(from_.get(), chunk, sizeof chunk);
+      if (got <= 0) return {};
+      text_.append(chunk, static_cast<std::size_t>(got));
+    }
+  }
+  std::optional<Event> await(Event::Kind kind) {
+    while (auto event = next()) {
+      if (event->kind == kind) return event;
+    }
+    return {};
+  }
+  const std::string& socket() const { return options_.socket_path; }
+
+ private:
+  AgentOptions options_;
+  Fd to_, from_;
+  std::string text_;
+  std::thread thread_;
+  int exit_ = -1;
+};
+
+Command hello_for(const std::string& dir, int attempt,
+                  std::map<std::string, std::vector<std::uint32_t>> ranks) {
+  Command hello = command_of(Command::Kind::hello);
+  hello.dir = dir;
+  hello.attempt = "7.0." + std::to_string(attempt);
+  hello.leader = ranks.begin()->first;
+  for (const auto& [node, list] : ranks) hello.world += static_cast<std::uint32_t>(list.size());
+  hello.ranks = std::move(ranks);
+  return hello;
+}
+
+bellows_t* join(const JobAgentThread& agent, int rank, int world) {
+  setenv("BELLOWS_SOCKET", agent.socket().c_str(), 1);
+  bellows_config config = BELLOWS_CONFIG_INIT;
+  config.rank = rank;
+  config.world = world;
+  bellows_t* b = nullptr;
+  const int rc = bellows_init(&config, &b);
+  cr_assert(rc == BELLOWS_OK, "rank %d: %s", rank, bellows_error(b));
+  return b;
+}
+
+void add_array(bellows_t* b, std::vector<float>* data) {
+  const std::uint64_t shape[] = {data->size()};
+  cr_assert(bellows_register(b, "x", BELLOWS_F32, 1, shape, BELLOWS_REPLICATED, 0, 0,
+                             data->data()) == BELLOWS_OK);
+}
+
+Event shard_event(std::uint32_t rank, std::uint64_t step) {
+  Event e;
+  e.kind = Event::Kind::shard;
+  e.rank = rank;
+  e.step = step;
+  e.shard = {rank, "f", 1, std::string(32, '0')};
+  return e;
+}
+
+Event rank_event(std::uint32_t rank, const char* state) {
+  Event e;
+  e.kind = Event::Kind::rank;
+  e.rank = rank;
+  e.state = state;
+  return e;
+}
+
+}  // namespace
+
+Test(protocol, commands_come_back, .timeout = 10) {
+  Command hello = hello_for("/ck", 1, {{"n1", {0, 1}}, {"n2", {2}}});
+  hello.keep = 5;
+  auto back = parse_command(to_line(hello));
+  cr_assert(back.ok(), "%s", back.error().text.c_str());
+  cr_expect(back->dir == "/ck" && back->attempt == "7.0.1" && back->leader == "n1");
+  cr_expect(back->world == 3 && back->keep == 5 && back->ranks == hello.ranks);
+  Command commit = command_of(Command::Kind::commit, 9);
+  commit.shards = {{1, "shard", 10, std::string(32, 'a')}};
+  back = parse_command(to_line(commit));
+  cr_expect(back.ok() && back->step == 9u && back->shards == commit.shards);
+  Command gate = command_of(Command::Kind::gate);
+  gate.id = 4;
+  back = parse_command(to_line(gate));
+  cr_expect(back.ok() && !back->step && back->id == 4);
+  Command failed = command_of(Command::Kind::failed, 3);
+  failed.error = "disk \"full\"\n\xff";
+  failed.error_kind = ErrorKind::busy;
+  back = parse_command(to_line(failed));
+  cr_expect(back.ok() && back->error_kind == ErrorKind::busy && has(back->error, "disk \"full\"\n"));
+}
+
+Test(protocol, events_come_back, .timeout = 10) {
+  Event e = shard_event(3, 12);
+  e.node = "n2";
+  auto back = parse_event(to_line(e));
+  cr_assert(back.ok());
+  cr_expect(back->rank == 3 && back->step == 12u && back->node == "n2" && back->shard.file == "f");
+  Event found;
+  found.kind = Event::Kind::found;
+  found.skipped = {{5, "damaged"}};
+  back = parse_event(to_line(found));
+  cr_expect(back.ok() && !back->step && back->skipped.size() == 1 && back->skipped[0].step == 5);
+  Event progress;
+  progress.kind = Event::Kind::progress;
+  progress.max_step = 8;
+  progress.ranks = {0, 1};
+  back = parse_event(to_line(progress));
+  cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
+}
+
+Test(protocol, bad_lines_are_refused, .timeout = 10) {
+  for (const char* line :
+       {"", "x", "[]", "{}", "null", "{\"cmd\":3}", "{\"cmd\":\"dance\"}", "{\"cmd\":\"gate\"}",
+        "{\"cmd\":\"gate\",\"id\":-1,\"step\":1}", "{\"cmd\":\"gate\",\"id\":1}",
+        "{\"cmd\":\"gate\",\"id\":1,\"step\":1.5}", "{\"cmd\":\"gate\",\"id\":1,\"step\":\"2\"}",
+        "{\"cmd\":\"stop\"}", "{\"cmd\":\"stop\",\"step\":null}",
+        "{\"cmd\":\"stop\",\"step\":18446744073709551615}", "{\"cmd\":\"commit\",\"step\":1}",
+        "{\"cmd\":\"commit\",\"step\":1,\"shards\":[1]}", "{\"cmd\":\"failed\",\"step\":1}",
+        "{\"cmd\":\"hello\"}",
+        "{\"cmd\":\"hello\",\"dir\":\"ck\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":1,\"ranks\":{}}",
+        "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"../a\",\"leader\":\"n\",\"world\":1,\"ranks\":{}}",
+        "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":0,\"ranks\":{}}",
+        "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":1,"
+        "\"ranks\":{\"n\":[1]}}",
+        "{\"cmd\":\"query\",\"node\":7}", "{\"cmd\":\"query\"", "{\"cmd\":\"query\"}}"}) {
+    auto parsed = parse_command(line);
+    cr_expect(!parsed.ok() && !parsed.error().text.empty(), "accepted: %s", line);
+  }
+  cr_expect(!parse_command(std::string(100000, '[')).ok());
+  for (const char* line : {"", "{\"event\":\"none\"}", "{\"event\":\"shard\",\"rank\":1}",
+                           "{\"event\":\"rank\",\"rank\":-1,\"state\":\"lost\"}",
+                           "{\"event\":\"gated\",\"id\":\"a\"}"}) {
+    cr_expect(!parse_event(line).ok(), "accepted: %s", line);
+  }
+}
+
+Test(protocol, bad_messages_of_ranks_are_refused, .timeout = 10) {
+  const auto refused = [](const auto& head, const std::string& body, bool honest = true) {
+    wire::Head h = head;
+    if (honest) h.length = static_cast<std::uint32_t>(body.size());
+    return !parse_rank_message(std::string(reinterpret_cast<char*>(&h), sizeof h) + body).ok();
+  };
+  const auto bytes = [](const auto& value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  wire::Head head;
+  head.op = wire::Op::restore;
+  cr_expect(!refused(head, ""));
+  cr_expect(refused(head, "x"));
+  cr_expect(!parse_rank_message("short").ok());
+  head.length = 5;
+  cr_expect(refused(head, "", false));
+  wire::Head other = head;
+  other.version = 99;
+  cr_expect(refused(other, ""));
+  other = head;
+  other.op = wire::Op::welcome;
+  cr_expect(refused(other, ""));
+  other.op = static_cast<wire::Op>(77);
+  cr_expect(refused(other, ""));
+  head.op = wire::Op::hello;
+  cr_expect(!refused(head, bytes(wire::Hello{0, 1}) + "/dir"));
+  cr_expect(refused(head, bytes(wire::Hello{1, 1})));
+  cr_expect(refused(head, bytes(wire::Hello{-1, 1})));
+  cr_expect(refused(head, "abc"));
+  head.op = wire::Op::array;
+  cr_expect(!refused(head, bytes(f32_array({4}, 1, 1, 3)) + "x/y"));
+  cr_expect(refused(head, bytes(f32_array({4}, 1, 2, 3)) + "x"));
+  cr_expect(refused(head, bytes(f32_array({4}, 1, UINT64_MAX, 2)) + "x"));
+  cr_expect(refused(head, bytes(f32_array({UINT64_MAX, UINT64_MAX}, 0)) + "x"));
+  for (const char* name : {"", "/x", "x/", "a//b", "..", "a/../b", "a b", "x\n", ".x"}) {
+    cr_expect(refused(head, bytes(f32_array({4}, 0)) + name), "accepted the name \"%s\"", name);
+  }
+  wire::Array bad = f32_array({4}, 0);
+  bad.ndims = 1000;
+  cr_expect(refused(head, bytes(bad) + "x"));
+  bad = f32_array({4}, 0);
+  bad.dtype = 13;
+  cr_expect(refused(head, bytes(bad) + "x"));
+}
+
+Test(coordinator, commits_when_all_shards_are_there, .timeout = 10) {
+  Coordinator c(3);
+  cr_expect(c.handle(shard_event(0, 5)).empty());
+  cr_expect(c.handle(shard_event(2, 5)).empty());
+  auto commands = c.handle(shard_event(1, 5));
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::commit);
+  cr_expect(commands[0].shards.size() == 3 && commands[0].shards[1].rank == 1);
+  // A rank that was complete may die while the leader commits.
+  cr_expect(c.handle(rank_event(1, "lost")).empty());
+  Event committed;
+  committed.kind = Event::Kind::committed;
+  committed.step = 5;
+  commands = c.handle(committed);
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::committed);
+  cr_expect(c.committed() == 5u);
+}
+
+Test(coordinator, a_lost_rank_fails_the_steps_it_has_no_part_in, .timeout = 10) {
+  Coordinator c(2);
+  cr_expect(c.handle(shard_event(0, 5)).empty());
+  auto commands = c.handle(rank_event(1, "lost"));
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
+  cr_expect(has(commands[0].error, "rank 1 was lost"), "%s", commands[0].error.c_str());
+  commands = c.handle(shard_event(0, 6));
+  cr_expect(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
+}
+
+Test(coordinator, ranks_that_save_different_steps_are_told, .timeout = 10) {
+  Coordinator c(2);
+  cr_expect(c.handle(shard_event(0, 5)).empty());
+  auto commands = c.handle(shard_event(1, 6));
+  cr_assert(commands.size() == 2);
+  cr_expect(commands[0].error_kind == ErrorKind::invalid && has(commands[0].error, "5 and 6"));
+}
+
+Test(coordinator, one_ranks_error_fails_the_step_for_all, .timeout = 10) {
+  Coordinator c(2);
+  cr_expect(c.handle(shard_event(0, 5)).empty());
+  Event e;
+  e.kind = Event::Kind::save_error;
+  e.rank = 1;
+  e.step = 5;
+  e.error = "disk full";
+  auto commands = c.handle(e);
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
+  cr_expect(commands[0].error == "disk full" && commands[0].step == 5u);
+  // The same step again begins from nothing.
+  cr_expect(c.handle(shard_event(1, 5)).empty());
+}
+
+Test(stop_decision, moves_the_gate_beyond_the_rank_ahead, .timeout = 10) {
+  StopDecision d(2, 10, 3);
+  Command gate = d.begin();
+  cr_expect(gate.kind == Command::Kind::gate && gate.step == 13u);
+  Event ack;
+  ack.kind = Event::Kind::gated;
+  ack.id = gate.id;
+  ack.node = "n1";
+  ack.max_step = 12;
+  cr_expect(d.handle(ack).empty());
+  ack.node = "n2";
+  ack.max_step = 20;
+  auto commands = d.handle(ack);
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::gate);
+  cr_expect(commands[0].step == 23u && commands[0].id != gate.id);
+  // An answer to the old gate counts for nothing.
+  cr_expect(d.handle(ack).empty());
+  ack.id = commands[0].id;
+  cr_expect(d.handle(ack).empty());
+  ack.node = "n1";
+  // Exactly at the gate is too far: that rank may have looked before the gate was there.
+  ack.max_step = 23;
+  commands = d.handle(ack);
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::gate);
+  cr_expect(commands[0].step == 29u);
+  ack.id = commands[0].id;
+  cr_expect(d.handle(ack).empty());
+  ack.node = "n2";
+  commands = d.handle(ack);
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::stop);
+  cr_expect(commands[0].step == 29u && d.step() == 29u);
+}
+
+Test(job_agent, a_stop_that_a_rank_may_have_passed_is_refused, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  bellows_t* b = join(agent, 0, 1);
+  cr_expect(bellows_should_stop(b, 10) == 0);
+  agent.tell(command_of(Command::Kind::gate, 10));
+  auto gated = agent.await(Event::Kind::gated);
+  cr_assert(gated && gated->max_step == 10u);
+  agent.tell(command_of(Command::Kind::stop, 10));
+  auto refused = agent.await(Event::Kind::error);
+  cr_expect(refused && refused->cmd == "stop");
+  agent.tell(command_of(Command::Kind::gate, 12));
+  agent.tell(command_of(Command::Kind::stop, 12));
+  cr_assert(agent.await(Event::Kind::stop_set).has_value());
+  cr_expect(bellows_should_stop(b, 11) == 0);
+  cr_expect(bellows_should_stop(b, 12) == 1);
+  bellows_finalize(b, 0);
+}
+
+Test(job_agent, serves_a_whole_job_on_two_nodes, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread n1(scratch.path(), "n1"), n2(scratch.path(), "n2");
+  const Command hello = hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}, {"n2", {1}}});
+  n1.tell(hello);
+  n2.tell(hello);
+  n1.tell(command_of(Command::Kind::find));
+  auto found = n1.await(Event::Kind::found);
+  cr_assert(found && !found->step && found->skipped.empty());
+  n1.tell(command_of(Command::Kind::restore));
+  n2.tell(command_of(Command::Kind::restore));
+  cr_assert(n1.await(Event::Kind::ready).has_value());
+  bellows_t* ranks[2] = {join(n1, 0, 2), join(n2, 1, 2)};
+  std::vector<float> data[2] = {{1, 2, 3}, {1, 2, 3}};
+  for (int r = 0; r < 2; ++r) {
+    add_array(ranks[r], &data[r]);
+    std::uint64_t step = 99;
+    cr_expect(bellows_restore(ranks[r], &step) == BELLOWS_NO_CHECKPOINT && step == 99);
+  }
+  std::thread saves[2];
+  std::atomic<int> rc[2] = {1, 1};
+  for (int r = 0; r < 2; ++r) {
+    saves[r] = std::thread([&, r] { rc[r] = bellows_save(ranks[r], 40); });
+  }
+  Coordinator coordinator(2);
+  auto first = n1.await(Event::Kind::shard), second = n2.await(Event::Kind::shard);
+  cr_assert(first && second && first->node == "n1" && second->rank == 1);
+  cr_expect(coordinator.handle(*first).empty());
+  for (const Command& c : coordinator.handle(*second)) {
+    n1.tell(c);
+    n2.tell(c);
+  }
+  auto committed = n1.await(Event::Kind::committed);
+  cr_assert(committed && committed->step == 40u);
+  cr_expect(rc[0] == 1 && rc[1] == 1, "a save returned before it was told of the commit");
+  n1.tell(command_of(Command::Kind::committed, 40));
+  n2.tell(command_of(Command::Kind::committed, 40));
+  for (auto& save : saves) save.join();
+  cr_expect(rc[0] == BELLOWS_OK && rc[1] == BELLOWS_OK);
+  data[1] = {0, 0, 0};
+  std::uint64_t step = 0;
+  cr_expect(bellows_restore(ranks[1], &step) == BELLOWS_OK && step == 40 && data[1][2] == 3);
+  cr_expect(bellows_finalize(ranks[0], 1) == BELLOWS_OK);
+  cr_expect(bellows_finalize(ranks[1], 0) == BELLOWS_OK);
+  auto left = n1.await(Event::Kind::rank);
+  cr_expect(left && left->state == "finished");
+  cr_expect(n1.end() == 0 && n2.end() == 0);
+}
+
+Test(job_agent, a_dead_launcher_fails_the_ranks_that_wait, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0, 1}}}));
+  bellows_t* saver = join(agent, 0, 2);
+  bellows_t* waiter = join(agent, 1, 2);
+  std::vector<float> data(3);
+  add_array(saver, &data);
+  Command gate = command_of(Command::Kind::gate, 0);
+  agent.tell(gate);
+  cr_assert(agent.await(Event::Kind::gated).has_value());
+  int save_rc = 0, stop_rc = 0;
+  std::thread saving([&] { save_rc = bellows_save(saver, 1); });
+  std::thread waiting([&] { stop_rc = bellows_should_stop(waiter, 5); });
+  cr_assert(agent.await(Event::Kind::shard).has_value());
+  cr_expect(agent.end() == 0);
+  saving.join();
+  waiting.join();
+  cr_expect(save_rc == BELLOWS_ERR_AGENT && has(bellows_error(saver), "lost the checkpoint agent"));
+  cr_expect(stop_rc == BELLOWS_ERR_AGENT);
+  cr_expect(bellows_save(saver, 2) == BELLOWS_ERR_AGENT);
+  bellows_finalize(saver, 0);
+  bellows_finalize(waiter, 0);
+}
+
+Test(job_agent, a_gate_without_a_decision_opens_again, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1", 50);
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  bellows_t* b = join(agent, 0, 1);
+  agent.tell(command_of(Command::Kind::gate, 10));
+  cr_assert(agent.await(Event::Kind::gated).has_value());
+  cr_expect(bellows_should_stop(b, 9) == 0);
+  cr_expect(bellows_should_stop(b, 10) == 0);
+  auto opened = agent.await(Event::Kind::error);
+  cr_expect(opened && opened->cmd == "gate");
+  // A decision that comes too late is refused: this rank has gone on.
+  agent.tell(command_of(Command::Kind::stop, 10));
+  auto refused = agent.await(Event::Kind::error);
+  cr_expect(refused && refused->cmd == "stop");
+  cr_expect(bellows_should_stop(b, 11) == 0);
+  bellows_finalize(b, 1);
+}
+
+Test(job_agent, a_new_attempt_drops_the_old_ranks, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  bellows_t* old = join(agent, 0, 1);
+  agent.tell(hello_for(scratch.path() + "/ck", 2, {{"n1", {0, 1}}}));
+  agent.tell(command_of(Command::Kind::restore));
+  cr_assert(agent.await(Event::Kind::ready).has_value());
+  bellows_t* fresh = join(agent, 0, 2);
+  cr_expect(bellows_save(old, 1) == BELLOWS_ERR_AGENT);
+  std::uint64_t step = 0;
+  cr_expect(bellows_restore(fresh, &step) == BELLOWS_NO_CHECKPOINT);
+  bellows_finalize(old, 0);
+  bellows_finalize(fresh, 0);
+}
+
+Test(job_agent, nonsense_lines_are_answered_and_survived, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell_line("{\"cmd\":\"find\"}");
+  auto early = agent.next();
+  cr_expect(early && early->kind == Event::Kind::error && has(early->error, "hello"));
+  agent.tell_line("\x01 nonsense");
+  auto bad = agent.next();
+  cr_expect(bad && bad->kind == Event::Kind::error);
+  Command other = command_of(Command::Kind::query);
+  other.node = "n2";
+  agent.tell(other);
+  agent.tell(command_of(Command::Kind::quit));
+  cr_expect(agent.end() == 0);
+}
+
+// Every rank must come to the same step, whenever the decision falls.
+Test(gate, racing_ranks_all_stop_at_the_same_step, .timeout = 240) {
+  constexpr int kRanks = 4;
+  ScratchDir scratch;
+  JobAgentThread n1(scratch.path(), "n1"), n2(scratch.path(), "n2");
+  std::mt19937 random(12345);
+  for (int round = 0; round < 200; ++round) {
+    const Command hello = hello_for(scratch.path() + "/ck", round, {{"n1", {0, 1}}, {"n2", {2, 3}}});
+    n1.tell(hello);
+    n2.tell(hello);
+    // Only then has the new attempt begun: a rank that joins before would be dropped.
+    n1.tell(command_of(Command::Kind::restore));
+    n2.tell(command_of(Command::Kind::restore));
+    cr_assert(n1.await(Event::Kind::ready) && n2.await(Event::Kind::ready));
+    bellows_t* ranks[kRanks];
+    for (int r = 0; r < kRanks; ++r) ranks[r] = join(r < 2 ? n1 : n2, r, kRanks);
+    const std::uint64_t stride = round % 3 == 0 ? 7 : 1;
+    std::uint64_t stopped_at[kRanks] = {};
+    std::atomic<std::uint64_t> slowest{0};
+    std::thread threads[kRanks];
+    for (int r = 0; r < kRanks; ++r) {
+      threads[r] = std::thread([&, r, seed = random()] {
+        std::mt19937 mine(seed);
+        for (std::uint64_t step = 0; step < 100000000; step += stride) {
+          const int stop = bellows_should_stop(ranks[r], step);
+          if (stop != 0) {
+            stopped_at[r] = stop == 1 ? step : UINT64_MAX;
+            return;
+          }
+          for (std::uint32_t spin = mine() % 64; spin > 0; --spin) slowest.fetch_add(1);
+        }
+      });
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
+    StopDecision decision(2, random() % 50, random() % 4);
+    Command gate = decision.begin();
+    n1.tell(gate);
+    n2.tell(gate);
+    while (!decision.step()) {
+      auto first = n1.await(Event::Kind::gated), second = n2.await(Event::Kind::gated);
+      cr_assert(first && second);
+      std::vector<Command> next = decision.handle(*first);
+      for (Command& c : decision.handle(*second)) next.push_back(c);
+      for (const Command& c : next) {
+        n1.tell(c);
+        n2.tell(c);
+      }
+    }
+    for (auto& thread : threads) thread.join();
+    for (int r = 0; r < kRanks; ++r) {
+      cr_expect(stopped_at[r] == stopped_at[0] && stopped_at[r] >= *decision.step() &&
+                    stopped_at[r] < *decision.step() + stride,
+                "round %d: rank %d stops at %lu, rank 0 at %lu, decided %lu", round, r, stopped_at[r],
+                stopped_at[0], *decision.step());
+      bellows_finalize(ranks[r], 0);
+    }
+  }
+}
