@@ -59,7 +59,7 @@ Test(policy, reads_every_key, .timeout = 10) {
   cr_expect_str_eq(vision->name.c_str(), "vision");
   cr_expect(policy.tenant_of("vision") == vision, "accounts are lower-cased");
   cr_expect(vision->gpus.start == 4);
-  cr_expect_str_eq(vision->gpus.sizes().to_string().c_str(), "2-8:2");
+  cr_expect(vision->gpus.sizes().to_string() == "2-8:2");
   cr_expect(policy.resize_site_factor == 500);
 }
 
