@@ -54,7 +54,8 @@ Status StoreWriter::take_ownership() {
     auto status = replace_file(dir_ + "/owner.json", owner.dump() + "\n", 0644);
     if (!status) return status;
   }
-  return collect_leftovers("");
+  // Not this attempt's: a rank may be saving already.
+  return collect_leftovers(false);
 }
 
 Status StoreWriter::check_owner() const {
@@ -71,11 +72,11 @@ Status StoreWriter::check_owner() const {
                                             path, name, attempt_)};
 }
 
-Status StoreWriter::collect_leftovers(const std::string& ending) {
+Status StoreWriter::collect_leftovers(bool own) {
   auto names = list_names(dir_);
   if (!names) return names.error();
   for (const std::string& name : *names) {
-    if (!name.starts_with(".tmp-") || !name.ends_with(ending)) continue;
+    if (!name.starts_with(".tmp-") || name.ends_with("-" + attempt_) != own) continue;
     if (auto status = ops_.remove_tree(dir_ + "/" + name); !status) return status;
   }
   return {};
@@ -193,7 +194,7 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   std::vector<std::string> warnings;
   if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
   // What was exchanged, and what failed saves left: all ranks still wait for this one.
-  if (auto removed = collect_leftovers("-" + attempt_); !removed) {
+  if (auto removed = collect_leftovers(true); !removed) {
     warnings.push_back(removed.error().text);
   }
   if (auto removed = remove_old(step); !removed) warnings.push_back(removed.error().text);

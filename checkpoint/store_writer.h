@@ -41,7 +41,7 @@ class StoreWriter {
  private:
   Result<Fd> lock() const;
   Status check_owner() const;
-  Status collect_leftovers(const std::string& ending);
+  Status collect_leftovers(bool own);
   Status check_shards(const std::string& from, const Manifest& manifest) const;
   Status write_manifest(const std::string& from, const Manifest& manifest);
   Status publish(const std::string& from, std::uint64_t step);

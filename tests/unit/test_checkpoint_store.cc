@@ -233,6 +233,10 @@ Test(store, the_next_attempt_collects_what_a_dead_one_left, .timeout = 30) {
   StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", 5);
   cr_assert(next.take_ownership().ok());
   cr_expect(!std::filesystem::exists(left));
+  // What this attempt writes already is not touched.
+  cr_assert(next.begin_step(40).ok());
+  cr_assert(next.take_ownership().ok());
+  cr_expect(std::filesystem::exists(steps.scratch.path() + "/.tmp-40-job.0.2"));
 }
 
 Test(store, a_crash_at_any_call_leaves_a_good_step, .timeout = 120) {

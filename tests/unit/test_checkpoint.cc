@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+// libbellows against the agent it starts by itself: ranks are processes, as in a real program.
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/bellows.h"
+#include "checkpoint/store.h"
+#include "checkpoint/wire.h"
+#include "tests/unit/checkpoint_support.h"
+
+using namespace bellows;
+using namespace bellows::checkpoint_test;
+
+namespace {
+
+constexpr std::uint64_t kRows = 11;
+
+/// A scratch directory that libbellows uses for its sockets and its checkpoints.
+struct Place {
+  Place() {
+    setenv("BELLOWS_AGENT", AGENT, 1);
+    setenv("XDG_RUNTIME_DIR", scratch.path().c_str(), 1);
+    setenv("BELLOWS_CHECKPOINT_DIR", checkpoints().c_str(), 1);
+    for (const char* name : {"BELLOWS_SOCKET", "BELLOWS_RANK", "BELLOWS_WORLD_SIZE",
+                             "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
+      unsetenv(name);
+    }
+  }
+  // The agent may still be writing its last: what it makes would outlive the directory.
+  ~Place() { eventually([this] { return !agent_lives(); }); }
+
+  std::string checkpoints() const { return scratch.path() + "/checkpoints"; }
+  /// The standalone agent's process, or 0.
+  pid_t agent() const {
+    std::ifstream in(checkpoints() + "/owner.json");
+    const auto owner = nlohmann::json::parse(in, nullptr, false);
+    if (!owner.is_object()) return 0;
+    const std::string attempt = owner["attempt"];
+    return static_cast<pid_t>(std::atoi(attempt.c_str() + attempt.find('.') + 1));
+  }
+  bool agent_lives() const {
+    const pid_t pid = agent();
+    if (pid <= 0) return false;
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string word, state;
+    in >> word >> word >> state;
+    return !state.empty() && state != "Z";
+  }
+  std::string socket() const {
+    for (const auto& entry : std::filesystem::directory_iterator(scratch.path() + "/bellows")) {
+      if (entry.is_socket()) return entry.path();
+    }
+    return "";
+  }
+
+  ScratchDir scratch;
+};
+
+/// What one rank holds: a sharded f32[11,2], a replicated f64[3] and a replicated u64 scalar.
+struct Model {
+  Rows rows;
+  std::vector<float> sharded;
+  double replicated[3] = {};
+  std::uint64_t count = 0;
+
+  Model(std::uint32_t rank, std::uint32_t world)
+      : rows(rows_of(rank, world, kRows)), sharded(rows.count * 2) {}
+  void fill(std::uint64_t step) {
+    for (std::uint64_t i = 0; i < sharded.size(); ++i) {
+      sharded[i] = static_cast<float>(rows.first * 2 + i + 1000 * step);
+    }
+    for (int i = 0; i < 3; ++i) replicated[i] = static_cast<double>(step) + i / 8.0;
+    count = step * step;
+  }
+  int add_to(bellows_t* b) {
+    const std::uint64_t shape[] = {kRows, 2}, three[] = {3};
+    int rc = bellows_register(b, "optimizer/m", BELLOWS_F32, 2, shape, BELLOWS_SHARDED, rows.first,
+                              rows.count, sharded.data());
+    if (rc == 0) rc = bellows_register(b, "w", BELLOWS_F64, 1, three, BELLOWS_REPLICATED, 0, 0,
+                                       replicated);
+    return rc ? rc : bellows_register(b, "n", BELLOWS_U64, 0, nullptr, BELLOWS_REPLICATED, 0, 0,
+                                      &count);
+  }
+  bool operator==(const Model& other) const {
+    return sharded == other.sharded && std::equal(replicated, replicated + 3, other.replicated) &&
+           count == other.count;
+  }
+};
+
+using RankMain = std::function<int(int rank, bellows_t* b)>;
+
+pid_t start_rank(int rank, int world, const RankMain& run) {
+  const pid_t pid = fork();
+  if (pid != 0) return pid;
+  bellows_config config = BELLOWS_CONFIG_INIT;
+  config.rank = rank;
+  config.world = world;
+  bellows_t* b = nullptr;
+  if (bellows_init(&config, &b) != BELLOWS_OK) {
+    fprintf(stderr, "rank %d: %s\n", rank, bellows_error(b));
+    _exit(100);
+  }
+  const int rc = run(rank, b);
+  if (rc != 0 && rc != 7) fprintf(stderr, "rank %d gives %d: %s\n", rank, rc, bellows_error(b));
+  _exit(rc);
+}
+
+/// The rank's exit status; 200 + signal when one killed it.
+int await_rank(pid_t pid) {
+  int status = 0;
+  if (!eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; }, 20000)) {
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    return 999;
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 200 + WTERMSIG(status);
+}
+
+std::vector<int> run_ranks(int world, const RankMain& run) {
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < world; ++rank) pids.push_back(start_rank(rank, world, run));
+  std::vector<int> out;
+  for (pid_t pid : pids) out.push_back(await_rank(pid));
+  return out;
+}
+
+bool all(const std::vector<int>& codes, int wanted) {
+  return std::all_of(codes.begin(), codes.end(), [&](int code) { return code == wanted; });
+}
+
+std::string output_of(const std::string& command) {
+  std::string out;
+  FILE* pipe = popen(command.c_str(), "r");
+  char chunk[4096];
+  while (pipe && fgets(chunk, sizeof chunk, pipe)) out += chunk;
+  if (pipe) pclose(pipe);
+  return out;
+}
+
+}  // namespace
+
+#ifndef SANITIZED
+Test(library, needs_libc_alone, .timeout = 30) {
+  const std::string dynamic = output_of("readelf -d " LIBBELLOWS);
+  cr_assert(has(dynamic, "libbellows.so.0"));
+  std::size_t needed = 0;
+  for (std::size_t at = 0; (at = dynamic.find("(NEEDED)", at)) != std::string::npos; ++at) ++needed;
+  cr_expect(needed == 1 && has(dynamic, "[libc.so.6]"), "%s", dynamic.c_str());
+}
+#endif
+
+Test(library, exports_its_functions_alone, .timeout = 30) {
+  const std::string names = output_of("nm -D --defined-only " LIBBELLOWS);
+  cr_assert(has(names, "bellows_should_stop@@BELLOWS_0"), "%s", names.c_str());
+  std::size_t begin = 0;
+  for (std::size_t end; (end = names.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string line = names.substr(begin, end - begin);
+    cr_expect(has(line, " bellows_") || has(line, " A BELLOWS_0"), "%s", line.c_str());
+  }
+}
+
+Test(library, bad_arguments_are_sentences, .timeout = 60) {
+  Place place;
+  bellows_config config = BELLOWS_CONFIG_INIT;
+  bellows_t* b = nullptr;
+  config.rank = 2;
+  config.world = 2;
+  cr_expect(bellows_init(&config, &b) == BELLOWS_ERR_INVALID);
+  cr_expect(has(bellows_error(b), "rank 2 of 2"), "%s", bellows_error(b));
+  cr_expect(bellows_save(b, 1) == BELLOWS_ERR_AGENT);
+  cr_expect(bellows_should_stop(b, 1) == BELLOWS_ERR_AGENT);
+  bellows_finalize(b, 0);
+  setenv("BELLOWS_RANK", "two", 1);
+  cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_INVALID);
+  cr_expect(has(bellows_error(b), "BELLOWS_RANK=two is not a number"), "%s", bellows_error(b));
+  bellows_finalize(b, 0);
+  unsetenv("BELLOWS_RANK");
+  cr_expect(bellows_init(nullptr, nullptr) == BELLOWS_ERR_INVALID);
+  cr_assert(bellows_init(nullptr, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  cr_expect(bellows_rank(b) == 0 && bellows_world(b) == 1);
+  float x[4];
+  const std::uint64_t shape[] = {4}, huge[] = {1ull << 40, 1ull << 40};
+  const auto refused = [&](const char* words, int rc) {
+    cr_expect(rc == BELLOWS_ERR_INVALID && has(bellows_error(b), words), "%d %s", rc,
+              bellows_error(b));
+  };
+  refused("name", bellows_register(b, "", BELLOWS_F32, 1, shape, 0, 0, 0, x));
+  refused("name", bellows_register(b, nullptr, BELLOWS_F32, 1, shape, 0, 0, 0, x));
+  refused("name", bellows_register(b, "a/../b", BELLOWS_F32, 1, shape, 0, 0, 0, x));
+  refused("name", bellows_register(b, std::string(256, 'n').c_str(), BELLOWS_F32, 1, shape, 0, 0, 0, x));
+  refused("data type", bellows_register(b, "x", 0, 1, shape, 0, 0, 0, x));
+  refused("data type", bellows_register(b, "x", 13, 1, shape, 0, 0, 0, x));
+  refused("dimensions", bellows_register(b, "x", BELLOWS_F32, 9, shape, 0, 0, 0, x));
+  refused("dimensions", bellows_register(b, "x", BELLOWS_F32, -1, shape, 0, 0, 0, x));
+  refused("layout", bellows_register(b, "x", BELLOWS_F32, 1, shape, 2, 0, 0, x));
+  refused("first axis", bellows_register(b, "x", BELLOWS_F32, 0, nullptr, 1, 0, 0, x));
+  refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, 2, 3, x));
+  refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, UINT64_MAX, 2, x));
+  refused("too many bytes", bellows_register(b, "x", BELLOWS_F32, 2, huge, 0, 0, 0, x));
+  refused("NULL", bellows_register(b, "x", BELLOWS_F32, 1, shape, 0, 0, 0, nullptr));
+  refused("place for the step", bellows_restore(b, nullptr));
+  refused("smaller", bellows_save(b, UINT64_MAX));
+  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
+  cr_expect(bellows_finalize(nullptr, 1) == BELLOWS_OK);
+  cr_expect_str_eq(bellows_strerror(-999), "unknown result");
+}
+
+Test(library, an_agent_that_does_not_start_is_a_sentence, .timeout = 60) {
+  Place place;
+  bellows_t* b = nullptr;
+  setenv("BELLOWS_AGENT", "/nowhere/bellows", 1);
+  cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_AGENT);
+  cr_expect(has(bellows_error(b), "cannot run /nowhere/bellows"), "%s", bellows_error(b));
+  bellows_finalize(b, 0);
+  setenv("BELLOWS_AGENT", "/bin/false", 1);
+  cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_AGENT);
+  cr_expect(has(bellows_error(b), "ended at once"), "%s", bellows_error(b));
+  bellows_finalize(b, 0);
+}
+
+Test(library, a_socket_directory_that_others_can_enter_is_refused, .timeout = 60) {
+  Place place;
+  bellows_t* b = nullptr;
+  const std::string dir = place.scratch.path() + "/bellows";
+  mkdir(dir.c_str(), 0700);
+  chmod(dir.c_str(), 0777);
+  cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_AGENT);
+  cr_expect(has(bellows_error(b), dir), "%s", bellows_error(b));
+  bellows_finalize(b, 0);
+}
+
+// Every size restores what every size saved, bit for bit, with uneven shares and ranks without rows.
+Test(library, restores_at_any_number_of_ranks, .timeout = 240) {
+  for (int writers = 1; writers <= 4; ++writers) {
+    Place place;
+    const auto saved = run_ranks(writers, [&](int rank, bellows_t* b) {
+      Model model(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(writers));
+      std::uint64_t step = 77;
+      if (model.add_to(b) != BELLOWS_OK) return 1;
+      if (bellows_restore(b, &step) != BELLOWS_NO_CHECKPOINT || step != 77) return 2;
+      for (step = 1; step <= 4; ++step) {
+        model.fill(step);
+        if (bellows_save(b, step) != BELLOWS_OK) return 3;
+      }
+      return bellows_finalize(b, 1) == BELLOWS_OK ? 0 : 4;
+    });
+    cr_assert(all(saved, 0), "saving with %d ranks", writers);
+    auto steps = list_steps(place.checkpoints());
+    cr_expect(steps.ok() && *steps == (std::vector<std::uint64_t>{2, 3, 4}));
+    for (int readers = 1; readers <= 4; ++readers) {
+      const auto restored = run_ranks(readers, [&](int rank, bellows_t* b) {
+        Model model(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(readers));
+        Model wanted = model;
+        wanted.fill(4);
+        std::uint64_t step = 0;
+        if (model.add_to(b) != BELLOWS_OK) return 1;
+        if (bellows_restore(b, &step) != BELLOWS_OK || step != 4) return 2;
+        return model == wanted && bellows_finalize(b, 0) == BELLOWS_OK ? 0 : 3;
+      });
+      cr_expect(all(restored, 0), "saved by %d, restored by %d", writers, readers);
+    }
+  }
+}
+
+Test(library, restore_passes_over_a_damaged_step, .timeout = 60) {
+  Place place;
+  const auto saved = run_ranks(2, [&](int rank, bellows_t* b) {
+    Model model(static_cast<std::uint32_t>(rank), 2);
+    model.add_to(b);
+    for (std::uint64_t step = 1; step <= 2; ++step) {
+      model.fill(step);
+      if (bellows_save(b, step) != BELLOWS_OK) return 1;
+    }
+    return bellows_finalize(b, 0) == BELLOWS_OK ? 0 : 2;
+  });
+  cr_assert(all(saved, 0));
+  flip_byte(step_path(place.checkpoints(), 2) + "/shard-00001-of-00002.h5", 4000);
+  const auto restored = run_ranks(3, [&](int rank, bellows_t* b) {
+    Model model(static_cast<std::uint32_t>(rank), 3);
+    Model wanted = model;
+    wanted.fill(1);
+    model.add_to(b);
+    std::uint64_t step = 0;
+    if (bellows_restore(b, &step) != BELLOWS_OK || step != 1) return 1;
+    return model == wanted && bellows_finalize(b, 0) == BELLOWS_OK ? 0 : 2;
+  });
+  cr_expect(all(restored, 0));
+}
+
+Test(library, a_changed_array_is_a_mismatch, .timeout = 60) {
+  Place place;
+  float x[4] = {1, 2, 3, 4};
+  const auto with_shape = [&](std::uint64_t rows, const std::function<int(bellows_t*)>& run) {
+    return run_ranks(1, [&](int, bellows_t* b) {
+      if (bellows_register(b, "x", BELLOWS_F32, 1, &rows, BELLOWS_REPLICATED, 0, 0, x) != 0) return 1;
+      const int rc = run(b);
+      bellows_finalize(b, 0);
+      return rc;
+    })[0];
+  };
+  cr_assert(with_shape(4, [](bellows_t* b) { return bellows_save(b, 1); }) == 0);
+  cr_expect(with_shape(3, [](bellows_t* b) {
+              std::uint64_t step = 0;
+              const bool told = bellows_restore(b, &step) == BELLOWS_ERR_MISMATCH &&
+                                has(bellows_error(b), "array x is f32[4] in step 1");
+              return told ? 0 : 9;
+            }) == 0);
+}
+
+Test(library, ranks_that_save_different_steps_are_told, .timeout = 60) {
+  Place place;
+  const auto codes = run_ranks(2, [&](int rank, bellows_t* b) {
+    Model model(static_cast<std::uint32_t>(rank), 2);
+    model.add_to(b);
+    const bool told = bellows_save(b, rank == 0 ? 5 : 6) == BELLOWS_ERR_INVALID &&
+                      has(bellows_error(b), "different steps: 5 and 6");
+    // And both go on.
+    return told && bellows_save(b, 7) == BELLOWS_OK && bellows_finalize(b, 1) == BELLOWS_OK ? 0 : 9;
+  });
+  cr_expect(all(codes, 0));
+}
+
+Test(library, a_full_disk_reaches_every_rank_and_training_goes_on, .timeout = 60) {
+  Place place;
+  // The mount is this process's alone and goes with it.
+  if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0) {
+    cr_skip_test("needs the right to mount a small file system");
+  }
+  const std::string dir = place.checkpoints();
+  mkdir(dir.c_str(), 0700);
+  cr_assert(mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=1m") == 0);
+  const auto codes = run_ranks(2, [&](int rank, bellows_t* b) {
+    std::vector<unsigned char> data(600000, 1);
+    const auto hold = [&](std::uint64_t bytes) {
+      const std::uint64_t shape[] = {bytes * 2};
+      return bellows_register(b, "x", BELLOWS_U8, 1, shape, BELLOWS_SHARDED,
+                              static_cast<std::uint64_t>(rank) * bytes, bytes, data.data());
+    };
+    if (hold(1000) != 0 || bellows_save(b, 1) != 0) return 1;
+    for (std::uint64_t step = 2; step < 6; ++step) {
+      if (hold(600000) != 0 || bellows_save(b, step) != BELLOWS_ERR_IO) return 2;
+      if (!has(bellows_error(b), "No space left on device")) return 3;
+    }
+    // What the failed saves left must not be in the way.
+    if (hold(300000) != 0 || bellows_save(b, 6) != 0) return 4;
+    return bellows_finalize(b, 1) == 0 ? 0 : 5;
+  });
+  cr_expect(all(codes, 0));
+  auto steps = list_steps(dir);
+  cr_expect(steps.ok() && *steps == (std::vector<std::uint64_t>{1, 6}));
+  cr_expect(verify_step(dir, 1).ok() && verify_step(dir, 6).ok());
+  eventually([&] { return !place.agent_lives(); });
+  umount(dir.c_str());
+}
+
+Test(library, a_killed_agent_is_an_error_not_a_hang, .timeout = 60) {
+  Place place;
+  // Rank 1 never saves, so rank 0 waits in save when the agent dies.
+  const auto main0 = [&](int, bellows_t* b) {
+    Model model(0, 2);
+    model.add_to(b);
+    const bool told = bellows_save(b, 1) == BELLOWS_ERR_AGENT &&
+                      has(bellows_error(b), "lost the checkpoint agent");
+    return told ? 0 : 9;
+  };
+  const pid_t rank0 = start_rank(0, 2, main0);
+  const std::string shard = "/shard-00000-of-00002.h5";
+  cr_assert(eventually([&] {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(place.checkpoints(), none)) {
+      if (std::filesystem::exists(entry.path().string() + shard)) return true;
+    }
+    return false;
+  }));
+  cr_assert(kill(place.agent(), SIGKILL) == 0);
+  cr_expect(await_rank(rank0) == 0);
+  // A rank that comes now gets an agent of its own.
+  cr_expect(all(run_ranks(1, [&](int, bellows_t* b) { return bellows_finalize(b, 0); }), 0));
+}
+
+Test(library, a_rank_killed_before_it_saved_fails_the_others_save, .timeout = 60) {
+  Place place;
+  const pid_t victim = start_rank(1, 2, [&](int, bellows_t* b) {
+    while (bellows_should_stop(b, 0) == 0) usleep(1000);
+    return 1;
+  });
+  cr_assert(eventually([&] { return place.agent_lives() && !place.socket().empty(); }));
+  const pid_t saver = start_rank(0, 2, [&](int, bellows_t* b) {
+    Model model(0, 2);
+    model.add_to(b);
+    const int rc = bellows_save(b, 1);
+    return rc == BELLOWS_ERR_IO && has(bellows_error(b), "rank 1 was lost") ? 0 : 9;
+  });
+  cr_assert(eventually([&] {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(place.checkpoints(), none)) {
+      if (has(entry.path(), ".tmp-1-")) return true;
+    }
+    return false;
+  }));
+  kill(victim, SIGKILL);
+  cr_expect(await_rank(victim) == 200 + SIGKILL);
+  cr_expect(await_rank(saver) == 0);
+  auto steps = list_steps(place.checkpoints());
+  cr_expect(steps.ok() && steps->empty());
+}
+
+Test(library, a_rank_that_dies_after_the_copy_loses_nothing, .timeout = 60) {
+  Place place;
+  const pid_t saver = start_rank(1, 2, [&](int, bellows_t* b) {
+    float x[2] = {1, 2};
+    const std::uint64_t shape[] = {2};
+    if (bellows_register(b, "x", BELLOWS_F32, 1, shape, BELLOWS_SHARDED, 0, 2, x) != 0) return 1;
+    return bellows_save(b, 1) == BELLOWS_OK && bellows_finalize(b, 1) == BELLOWS_OK ? 0 : 2;
+  });
+  cr_assert(eventually([&] {
+    return std::filesystem::exists(place.scratch.path() + "/bellows") && !place.socket().empty();
+  }));
+  // Rank 0 by hand: everything up to the copy, and it is gone without a word.
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  const std::string path = place.socket();
+  memcpy(address.sun_path, path.c_str(), path.size());
+  cr_assert(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  const auto say = [&](wire::Op op, std::uint64_t step, const void* body, std::uint32_t length) {
+    char bytes[256];
+    wire::Head head;
+    head.op = op;
+    head.step = step;
+    head.length = length;
+    memcpy(bytes, &head, sizeof head);
+    memcpy(bytes + sizeof head, body, length);
+    cr_assert(send(fd, bytes, sizeof head + length, 0) > 0);
+  };
+  const auto hear = [&](wire::Op op) {
+    char bytes[8192];
+    wire::Head head;
+    cr_assert(recv(fd, bytes, sizeof bytes, 0) >= static_cast<ssize_t>(sizeof head));
+    memcpy(&head, bytes, sizeof head);
+    cr_assert(head.op == op, "answer %u", static_cast<unsigned>(head.op));
+  };
+  const wire::Hello hello{0, 2};
+  say(wire::Op::hello, 0, &hello, sizeof hello);
+  hear(wire::Op::welcome);
+  say(wire::Op::layout, 0, "", 0);
+  say(wire::Op::save_begin, 1, "", 0);
+  hear(wire::Op::buffer);
+  say(wire::Op::save_ready, 1, "", 0);
+  close(fd);
+  cr_expect(await_rank(saver) == 0);
+  auto newest = newest_step(place.checkpoints());
+  cr_expect(newest.ok() && newest->step == 1u);
+}
+
+Test(library, the_same_rank_twice_is_refused, .timeout = 60) {
+  Place place;
+  bellows_t *first = nullptr, *second = nullptr;
+  cr_assert(bellows_init(nullptr, &first) == BELLOWS_OK);
+  cr_expect(bellows_init(nullptr, &second) == BELLOWS_ERR_BUSY);
+  cr_expect(has(bellows_error(second), "rank 0 is connected already"), "%s", bellows_error(second));
+  bellows_finalize(second, 0);
+  cr_expect(bellows_finalize(first, 1) == BELLOWS_OK);
+}
+
+Test(library, a_signal_to_the_agent_stops_all_ranks_at_one_step, .timeout = 60) {
+  Place place;
+  ScratchDir out;
+  const auto run = [&](int rank, bellows_t* b) {
+    Model model(static_cast<std::uint32_t>(rank), 3);
+    model.add_to(b);
+    for (std::uint64_t step = 0;; ++step) {
+      const int stop = bellows_should_stop(b, step);
+      if (stop < 0) return 1;
+      if (stop == 1) {
+        if (bellows_save(b, step) != BELLOWS_OK) return 2;
+        return bellows_finalize(b, 0) == BELLOWS_OK ? 0 : 3;
+      }
+      if (step == 20) std::ofstream(out.path() + "/" + std::to_string(rank)) << "here";
+      usleep(static_cast<useconds_t>(100 * (rank + 1)));
+    }
+  };
+  std::vector<pid_t> pids;
+  for (int rank = 0; rank < 3; ++rank) pids.push_back(start_rank(rank, 3, run));
+  cr_assert(eventually([&] {
+    return std::filesystem::exists(out.path() + "/0") && std::filesystem::exists(out.path() + "/1") &&
+           std::filesystem::exists(out.path() + "/2");
+  }));
+  cr_assert(kill(place.agent(), SIGUSR1) == 0);
+  for (pid_t pid : pids) cr_expect(await_rank(pid) == 0);
+  auto newest = newest_step(place.checkpoints());
+  cr_expect(newest.ok() && newest->step && *newest->step >= 20);
+}
+
+Test(library, the_agent_leaves_with_the_last_rank, .timeout = 60) {
+  Place place;
+  cr_assert(all(run_ranks(2, [&](int, bellows_t* b) { return bellows_finalize(b, 1); }), 0));
+  cr_expect(eventually([&] { return !place.agent_lives() && place.socket().empty(); }));
+}
