@@ -36,10 +36,17 @@ for plugin in "$job_submit" "$spank"; do
   { readelf -d "$plugin" || echo "readelf failed"; } 2>&1 | grep -E 'NEEDED.*libslurm|BIND_NOW|readelf' |
     point "$(basename "$plugin") leaves Slurm's symbols to its host"
 done
+# needs_only FILE REGEX: complains about each library that the regex does not cover.
+needs_only() {
+  { readelf -d "$1" || echo "NEEDED [readelf failed]"; } 2>&1 | sed -n 's/.*NEEDED.*\[\(.*\)\].*/\1/p' |
+    grep -vxE "$2" | sed 's/^/unexpected library: /'
+}
+runtime='lib(fmt|asan|ubsan|tsan|stdc\+\+|gcc_s|c|m)\.so\.[0-9]+|ld-linux-x86-64\.so\.2'
+needs_only "$spank" "$runtime" | point "spank_bellows.so needs nothing but libfmt and the C++ runtime"
+needs_only "$job_submit" "$runtime|libyaml-0\.so\.2" | point "job_submit_bellows.so needs libyaml besides"
 {
   exports_only "$library" 'bellows_[a-z_]+|BELLOWS_[0-9.]+'
   exports_all "$library" bellows_init bellows_register bellows_restore bellows_save bellows_should_stop bellows_finalize
 } 2>&1 | point "libbellows.so exports its interface and no more"
-{ readelf -d "$library" || echo "readelf failed NEEDED"; } 2>&1 | grep -E 'NEEDED' | grep -vE '\[(libc\.so\.6|ld-linux-x86-64\.so\.2)\]' |
-  point "libbellows.so needs only the C library"
+needs_only "$library" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows.so needs only the C library"
 finish
