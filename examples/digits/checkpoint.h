@@ -32,7 +32,8 @@ class Checkpoint {
   /// Fills the arrays from the newest checkpoint. Nothing when there is none.
   std::optional<std::uint64_t> restore();
 
-  /// Whether to save this step and exit.
+  /// Whether to save this step and exit. Like save, it may wait for the other ranks: see
+  /// Comm::settle.
   bool should_stop(std::uint64_t step);
 
   /// True when the step is committed. A full disk is no reason to stop training: false, and the

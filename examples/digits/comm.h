@@ -28,6 +28,14 @@ class Comm {
   /// gets all the others.
   virtual void gather(std::span<float> values, std::span<const int> counts) = 0;
 
+  /// Returns when every rank has come here: none of them needs another any more to end what it
+  /// called before. Call it before waiting outside of MPI for what other ranks do.
+  ///
+  /// Libraries like Open MPI move data only inside their own calls. A rank that left an exchange
+  /// early, and then waits for the others in bellows_save or bellows_should_stop, may hold the
+  /// last piece that another rank waits for inside the exchange: both would wait forever.
+  virtual void settle() = 0;
+
   /// The sum over the ranks, for counts and reports. With whole numbers it is exact.
   virtual double sum(double value) = 0;
 

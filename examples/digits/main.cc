@@ -107,6 +107,7 @@ class Job {
     restore();
     ledger_ = open_ledger(options_, comm_, dataset_, trainer_, step_);
     for (;;) {
+      comm_.settle();
       const bool stop = step_ < trainer_.steps() && checkpoint_.should_stop(step_);
       const bool saved = (stop || is_due()) && checkpoint_.save(step_);
       if (stop) return leave(saved);

@@ -51,6 +51,8 @@ void MpiComm::gather(std::span<float> values, std::span<const int> counts) {
                  offsets(counts).data(), MPI_FLOAT, MPI_COMM_WORLD);
 }
 
+void MpiComm::settle() { MPI_Barrier(MPI_COMM_WORLD); }
+
 double MpiComm::sum(double value) {
   double total = 0;
   MPI_Allreduce(&value, &total, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);

@@ -31,6 +31,7 @@ class MpiComm : public Comm {
   void exchange(std::span<const float> send, std::span<const int> send_counts,
                 std::span<float> receive, std::span<const int> receive_counts) override;
   void gather(std::span<float> values, std::span<const int> counts) override;
+  void settle() override;
   double sum(double value) override;
   int from_first(int value) override;
   const char* name() const override { return "MPI"; }

@@ -81,6 +81,8 @@ class ThreadComm : public Comm {
     meeting_.barrier.arrive_and_wait();
   }
 
+  void settle() override { meeting_.barrier.arrive_and_wait(); }
+
   double sum(double value) override {
     if (rank() == 0) meeting_.total = 0;
     meeting_.barrier.arrive_and_wait();
