@@ -36,7 +36,7 @@ percent() {
   echo "$(($1 * 100 / $(total_steps)))"
 }
 
-# Prints the events that have come since the last call.
+# Prints the events that have come since the last call, but for the single checkpoints.
 show_events() {
   local lines
   [ -r "$checkpoints/events.jsonl" ] || return 0
@@ -44,6 +44,7 @@ show_events() {
   [ "$lines" -gt "$shown" ] || return 0
   tail -n "+$((shown + 1))" "$checkpoints/events.jsonl" | head -n "$((lines - shown))" |
     jq -rR --argjson began "$started" 'fromjson? |
+      select(.event != "CHECKPOINTING" and (.cause | startswith("committed step") | not)) |
       "\(([.time - $began, 0] | max * 10 | round) / 10 | tostring | (" " * (6 - length)) + .) s  \(.event)" +
       "  \(.gpus) GPUs on \(.nodes | join(","))" + (if .step then "  step \(.step)" else "" end) +
       (if .cause != "" then "  (\(.cause))" else "" end)'
@@ -145,11 +146,12 @@ kill_node() {
   mc kill-node "${lost#n}" --dir "$cluster" || fail "$lost could not be killed"
 }
 
-# After a fault: computing again, in a later attempt than the one before it.
+# How often the ranks were started.
 attempts() {
-  grep -c '"event":"PROCESSING"' "$checkpoints/events.jsonl" 2>/dev/null
+  grep -c '"event":"DEPLOYING"' "$checkpoints/events.jsonl" 2>/dev/null
 }
 
+# After a fault: computing again, in a later attempt than the one before it.
 computing_again() {
   [ "$(attempts)" -gt "$1" ] && tail -n 1 "$checkpoints/events.jsonl" | grep -qE '"event":"(PROCESSING|CHECKPOINTING)"'
 }
@@ -186,7 +188,7 @@ summarize() {
   "$top/tests/lib/gpu-timeline" "${marks[@]}" "$checkpoints/events.jsonl"
   echo
   echo "job $job: $(job_state); sizes: $(jq -rR 'fromjson? | select(.event == "PROCESSING") | .gpus' \
-    "$checkpoints/events.jsonl" | paste -sd ' ' | sed 's/ / → /g') GPUs; $(total_steps) steps in $epochs epochs"
+    "$checkpoints/events.jsonl" | uniq | paste -sd ' ' | sed 's/ / → /g') GPUs; $(total_steps) steps in $epochs epochs"
   [ "$(job_state)" = COMPLETED ] || verdict=1
   if "$top/tests/lib/check-ledger" "$ledger"; then :; else
     echo "the ledger does not show every sample of every epoch exactly once"
