@@ -3,7 +3,7 @@
 # What a run could leave behind on a machine, as sorted lines, to compare before and after.
 
 # Directories whose content changes by itself or belongs to the system's own records.
-snapshot_ignored=(/proc /sys /dev /run/systemd /run/udev /run/log /run/user /var/log /var/cache /var/lib/apt
+snapshot_ignored=(/proc /sys /dev /run/systemd /run/udev /run/log /run/user /run/mount /var/log /var/cache /var/lib/apt
   /var/lib/systemd /var/lib/dpkg)
 
 # File systems whose files are listed.
