@@ -235,6 +235,7 @@ std::optional<ResizeFailure> Resize::requeue() {
 std::optional<ResizeFailure> Resize::wait_until_running() {
   bool pulled = false;
   std::time_t next_look = 0;
+  int looks = 0;
   bool said_waiting = false;
   while (true) {
     if (interrupted_() || out_of_time())
@@ -264,7 +265,7 @@ std::optional<ResizeFailure> Resize::wait_until_running() {
       // Nothing makes Slurm look at a job whose start time has come, until its next round in up to
       // a minute; a change does, even an empty one.
       (void)slurm_.change(job_, {}).ok();
-      next_look = job->controller_now + (job->controller_now - next_look > 10 ? 10 : 1);
+      next_look = job->controller_now + (++looks > 5 ? 10 : 1);
     }
     bool others_first = job->reason == "Resources" || job->reason == "Priority";
     if (others_first && !said_waiting && seconds_since(requeued_) > 5) {

@@ -77,6 +77,7 @@ class Supervisor {
   void fault(const std::string& cause, bool counts, int exit_code);
   void ask_slurm();
   void act_on_job_state(const SlurmJob& job);
+  void ease_restart(const SlurmJob& job);
   void clear(Next next, const std::string& cause);
   void escalate();
   void cleared();

@@ -137,6 +137,7 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
       break;
     case SlurmState::pending:
       if (!stop_) record("QUEUED", "requeued by Slurm or an operator");
+      ease_restart(job);
       return finish(kOk);
     case SlurmState::cancelled:
       record("CANCELLED", "scancel");
@@ -173,6 +174,18 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
     return enter(Phase::draining, 200ms);
   }
   clear(next, cause_);
+}
+
+// Whoever requeued the job may be gone before the size and a start time were set; without one Slurm
+// makes the job wait for the life of a credential.
+void Supervisor::ease_restart(const SlurmJob& job) {
+  if (job.priority == 0) return;  // held: somebody wants it so
+  SlurmJobChange change;
+  if (job.start_time <= job.controller_now)
+    change.begin_time = job.controller_now + kRestartAfterRequeue;
+  if (stop_ && stop_->gpus && job.requested_gpus() != *stop_->gpus) change.gpus = stop_->gpus;
+  if (!change.begin_time && !change.gpus) return;
+  if (Status status = slurm_.change(job, change); !status) say(status.error().text);
 }
 
 void Supervisor::clear(Next next, const std::string& cause) {

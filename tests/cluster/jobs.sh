@@ -50,10 +50,10 @@ events_of() { cat "$(checkpoints "$1")/events.jsonl" 2>/dev/null; }
 pids_of() {
   local pid
   for pid in $(pgrep -x "$2"); do
-    tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qxF "SLURM_CONF=$CLUSTER/etc/slurm.conf" || continue
-    tr '\0' '\n' <"/proc/$pid/environ" 2>/dev/null | grep -qxF "SLURM_JOB_ID=$1" || continue
-    tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -qE -- "$3" && echo "$pid"
-  done
+    grep -qzxF "SLURM_CONF=$CLUSTER/etc/slurm.conf" "/proc/$pid/environ" || continue
+    grep -qzxF "SLURM_JOB_ID=$1" "/proc/$pid/environ" || continue
+    tr '\0' ' ' <"/proc/$pid/cmdline" | grep -qE -- "$3" && echo "$pid"
+  done 2>/dev/null
   return 0
 }
 kill_one() { # JOB COMM REGEX
