@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+
+#include "launcher/child.h"
+#include "launcher/event_log.h"
+#include "launcher/job_view.h"
+#include "launcher/line_buffer.h"
+#include "launcher/rank_layout.h"
+#include "launcher/restart_budget.h"
+
+using namespace bellows;
+
+namespace {
+
+SlurmJob job_with(std::vector<NodeShare> nodes) {
+  SlurmJob job;
+  job.id = 7;
+  job.state = SlurmState::running;
+  job.nodes = std::move(nodes);
+  job.num_tasks = 3;
+  return job;
+}
+
+bool has(const std::vector<std::string>& list, const std::string& item) {
+  for (const std::string& one : list)
+    if (one == item) return true;
+  return false;
+}
+
+ChildExit wait_for(Child& child) {
+  for (int i = 0; i < 1000 && !child.poll_exit(); ++i) usleep(10000);
+  cr_assert(child.poll_exit().has_value());
+  return *child.poll_exit();
+}
+
+Result<Child> shell(const std::string& script, bool pipes = false) {
+  ChildOptions options;
+  options.command = {"sh", "-c", script};
+  options.environment = {"PATH=/usr/bin:/bin"};
+  options.pipe_in = options.pipe_out = pipes;
+  return Child::start(options);
+}
+
+}  // namespace
+
+Test(gres, counts_gpus_in_every_spelling) {
+  cr_expect(gpus_in_gres("") == 0);
+  cr_expect(gpus_in_gres("gpu") == 1);
+  cr_expect(gpus_in_gres("gpu:2(IDX:0-1)") == 2);
+  cr_expect(gpus_in_gres("gpu:4(IDX:0,2-3,5),craynetwork:3") == 4);
+  cr_expect(gpus_in_gres("gpu:a100:2(IDX:0-1),gpu:v100:1(IDX:2)") == 3);
+  cr_expect(gpus_in_gres("gres:gpu:8") == 8);
+  cr_expect(gpus_in_gres("gres:gpu:a100:6") == 6);
+  cr_expect(gpus_in_gres("cpu=8,gres/gpu=8,gres/gpu:a100=8") == 8);
+  cr_expect(gpus_in_gres("gpu_mem:4,shard:2") == 0);
+  cr_expect(gpus_in_gres("gpu:") == 0);
+  cr_expect(gpus_in_gres("gpu:x") == 0);
+}
+
+Test(rank_layout, follows_the_gpus) {
+  auto layout = RankLayout::of(job_with({{"n1", 3, 3}, {"n2", 0, 2}, {"n3", 1, 1}}));
+  cr_assert(layout.ok());
+  cr_expect(layout->world() == 4 && layout->gpus() == 4 && !layout->crowded());
+  cr_expect(layout->nodes() == std::vector<std::string>({"n1", "n3"}));
+  cr_expect(layout->ranks().at("n1") == std::vector<std::uint32_t>({0, 1, 2}));
+  cr_expect(layout->ranks().at("n3") == std::vector<std::uint32_t>({3}));
+  auto options = layout->rank_options();
+  cr_expect(has(options, "--ntasks=4") && has(options, "--nodes=2"));
+  cr_expect(has(options, "--nodelist=n1,n1,n1,n3"));
+  cr_expect(!has(options, "--overlap") && !has(options, "--overcommit"));
+  cr_expect(has(layout->agent_options(), "--nodelist=n1,n3"));
+  cr_expect(has(layout->agent_options(), "--gres=none"));
+}
+
+Test(rank_layout, shares_cpus_where_there_are_too_few) {
+  SlurmJob job = job_with({{"n1", 3, 1}, {"n2", 1, 3}});
+  auto layout = RankLayout::of(job);
+  cr_assert(layout.ok());
+  cr_expect(layout->crowded() && has(layout->rank_options(), "--overcommit"));
+  job.cpus_per_task = 2;
+  job.nodes = {{"n1", 2, 4}};
+  layout = RankLayout::of(job);
+  cr_expect(!layout->crowded() && has(layout->rank_options(), "--cpus-per-task=2"));
+  job.nodes = {{"n1", 2, 3}};
+  layout = RankLayout::of(job);
+  cr_expect(layout->crowded() && !has(layout->rank_options(), "--cpus-per-task=2"));
+}
+
+Test(rank_layout, gives_tasks_to_a_job_without_gpus) {
+  auto layout = RankLayout::of(job_with({{"n1", 0, 2}, {"n2", 0, 2}}));
+  cr_assert(layout.ok());
+  cr_expect(layout->world() == 3 && layout->gpus() == 0);
+  cr_expect(has(layout->rank_options(), "--nodelist=n1,n1,n2"));
+  cr_expect(!RankLayout::of(job_with({})).ok());
+}
+
+Test(srun_environment, drops_what_tells_the_first_size) {
+  const char* environment[] = {"SLURM_NTASKS=2",         "SLURM_GPUS=2",
+                               "SLURM_NTASKS_PER_NODE=2", "SLURM_JOB_ID=9",
+                               "HOME=/home/a",            "SLURM_NTASKSX=1",
+                               "SLURM_HOSTFILE=/x",       nullptr};
+  auto kept = srun_environment(environment);
+  cr_expect(kept == std::vector<std::string>({"SLURM_JOB_ID=9", "HOME=/home/a", "SLURM_NTASKSX=1"}));
+}
+
+Test(restart_budget, refills_with_progress_only) {
+  RestartBudget budget(2);
+  cr_expect(budget.spend(std::nullopt));
+  cr_expect(budget.spend(std::nullopt));
+  cr_expect(!budget.spend(std::nullopt));
+  RestartBudget moving(1);
+  for (std::uint64_t step = 1; step < 100; ++step) cr_expect(moving.spend(step));
+  cr_expect(!moving.spend(99));
+  RestartBudget none(0);
+  cr_expect(!none.spend(5));
+}
+
+Test(line_reader, cuts_lines_however_they_come) {
+  LineReader reader;
+  reader.feed("ab", 2);
+  cr_expect(!reader.next());
+  reader.feed("c\n\nde\nf", 7);
+  cr_expect(reader.next() == "abc");
+  cr_expect(reader.next() == "");
+  cr_expect(reader.next() == "de");
+  cr_expect(!reader.next());
+  reader.feed("\n", 1);
+  cr_expect(reader.next() == "f");
+}
+
+Test(line_reader, drops_a_line_without_end) {
+  LineReader reader;
+  std::string noise(LineReader::kMostBytes + 1, 'x');
+  reader.feed(noise.data(), noise.size());
+  reader.feed("tail\nnext\n", 10);
+  cr_expect(reader.next() == "next");
+  cr_expect(reader.dropped() == 1);
+}
+
+Test(event, survives_its_line_and_refuses_others) {
+  JobEvent event{12.5, 7, 1, 2, "PROCESSING", "from \"here\"\n", 4, {"n1", "n2"}, 42};
+  auto again = JobEvent::from_json(event.to_json());
+  cr_assert(again.ok());
+  cr_expect(again->to_json() == event.to_json() && again->step == 42u && again->nodes.size() == 2);
+  cr_expect(event.to_json().find('\n') == std::string::npos);
+  event.step.reset();
+  event.cause = "\xff broken";
+  cr_expect(JobEvent::from_json(event.to_json()).ok());
+  for (const char* bad : {"", "{", "[]", "{\"time\":1}", "{\"time\":\"x\",\"job\":1,\"event\":\"A\"}"})
+    cr_expect(!JobEvent::from_json(bad).ok());
+}
+
+Test(event_log, keeps_jobs_apart_and_skips_torn_lines) {
+  char dir[] = "/tmp/bellows-unit-XXXXXX";
+  cr_assert(mkdtemp(dir));
+  auto log = EventLog::open(dir);
+  cr_assert(log.ok());
+  for (std::uint32_t i = 0; i < 5; ++i)
+    cr_expect(log->append({1.0 * i, i % 2, 0, i, "PROCESSING", "", 1, {}, {}}).ok());
+  std::string path = std::string(dir) + "/events.jsonl";
+  int fd = open(path.c_str(), O_WRONLY | O_APPEND);
+  cr_expect(write(fd, "{\"time\":3,\"jo\n", 14) == 14);
+  close(fd);
+  auto events = read_events(dir, 0, 2);
+  cr_assert(events.ok());
+  cr_expect(events->size() == 2 && events->front().attempt == 2 && events->back().attempt == 4);
+  cr_expect(!read_events("/nonexistent", 0, 2).ok());
+  unlink(path.c_str());
+  rmdir(dir);
+}
+
+Test(job_view, takes_the_state_from_slurm_first) {
+  JobView view;
+  view.job.state = SlurmState::running;
+  view.job.priority = 1;
+  view.contract = Contract();
+  cr_expect(view.state() == "DEPLOYING");
+  view.events.push_back({1, 7, 0, 1, "PROCESSING", "", 2, {}, 10});
+  cr_expect(view.state() == "PROCESSING" && view.step() == 10u);
+  view.job.restarts = 1;
+  cr_expect(view.state() == "DEPLOYING", "an older run's events say nothing");
+  view.job.state = SlurmState::pending;
+  cr_expect(view.state() == "QUEUED");
+  view.events.back().event = "RESIZING";
+  cr_expect(view.state() == "RESIZING");
+  view.job.priority = 0;
+  cr_expect(view.state() == "HALTED");
+  view.job.state = SlurmState::timeout;
+  cr_expect(view.state() == "FAILED");
+}
+
+Test(child, reports_how_it_ended, .timeout = 20) {
+  auto exits = shell("exit 3");
+  cr_assert(exits.ok());
+  cr_expect(wait_for(*exits).code() == 3);
+  auto killed = shell("kill -9 $$");
+  cr_assert(killed.ok());
+  ChildExit exit = wait_for(*killed);
+  cr_expect(exit.code() == 137 && !exit.ok());
+  cr_expect(exit.to_string() == "was killed by signal 9 (Killed)");
+  ChildOptions missing;
+  missing.command = {"/nonexistent/program"};
+  auto none = Child::start(missing);
+  cr_expect(!none.ok() && none.error().kind == ErrorKind::not_found);
+}
+
+Test(child, speaks_through_pipes_and_dies_with_its_owner, .timeout = 20) {
+  pid_t pid;
+  {
+    auto cat = shell("cat", true);
+    cr_assert(cat.ok());
+    pid = cat->pid();
+    LineWriter writer;
+    writer.add("hello");
+    cr_expect(writer.flush(cat->in()) && writer.empty());
+    pollfd fd{cat->out(), POLLIN, 0};
+    cr_assert(poll(&fd, 1, 5000) == 1);
+    LineReader reader;
+    cr_expect(reader.fill(cat->out()));
+    cr_expect(reader.next() == "hello");
+  }
+  cr_expect(kill(pid, 0) != 0);
+}
