@@ -148,8 +148,7 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   job.state = state_of(info.job_state);
   job.completing = info.job_state & JOB_COMPLETING;
   job.configuring = info.job_state & JOB_CONFIGURING;
-  if (job.state == SlurmState::pending)
-    job.reason = reason_of(info);
+  if (job.state == SlurmState::pending) job.reason = reason_of(info);
   job.nodes = shares_of(info);
   job.batch_host = text_of(info.batch_host);
   job.cpus = count_or_zero(info.num_cpus);
@@ -203,7 +202,7 @@ Status set_size(const SlurmJob& job, std::uint32_t gpus, job_desc_msg_t& desc, s
 
 const char* slurm_state_name(SlurmState state) {
   static constexpr const char* kNames[] = {
-      "PENDING",   "RUNNING",   "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED",       "TIMEOUT",
+      "PENDING",   "RUNNING",   "SUSPENDED", "COMPLETED", "CANCELLED",     "FAILED", "TIMEOUT",
       "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "OUT_OF_MEMORY", "UNKNOWN"};
   return kNames[static_cast<int>(state)];
 }

@@ -50,9 +50,9 @@ struct SlurmJob {
   std::string account;
   uid_t uid = 0;
   SlurmState state = SlurmState::unknown;
-  bool completing = false;   ///< Slurm still cleans up the last run
-  bool configuring = false;  ///< nodes are booting or their Prolog runs
-  std::string reason;        ///< why it waits, in Slurm's word; empty when it runs
+  bool completing = false;       ///< Slurm still cleans up the last run
+  bool configuring = false;      ///< nodes are booting or their Prolog runs
+  std::string reason;            ///< why it waits, in Slurm's word; empty when it runs
   std::vector<NodeShare> nodes;  ///< in the order of ranks; empty while pending
   std::string batch_host;
   std::uint32_t cpus = 0;
@@ -70,8 +70,8 @@ struct SlurmJob {
   std::string work_dir;
   bool batch = false;
   bool may_requeue = false;
-  bool cron = false;      ///< made by scrontab: Slurm lets nobody change it
-  bool het = false;       ///< component of a heterogeneous job
+  bool cron = false;               ///< made by scrontab: Slurm lets nobody change it
+  bool het = false;                ///< component of a heterogeneous job
   std::time_t controller_now = 0;  ///< the controller's clock when it answered
 
   /// GPUs held now (0 while pending).

@@ -12,7 +12,8 @@ void add_agent_command(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand(
       "agent", "Serve the ranks of one node (started by 'bellows run' and libbellows)");
   auto in_job = std::make_shared<bool>(false);
-  auto* job = command->add_flag("--job", *in_job, "Take commands on standard input, for 'bellows run'");
+  auto* job =
+      command->add_flag("--job", *in_job, "Take commands on standard input, for 'bellows run'");
   command->add_flag("--standalone", *standalone, "Work alone, for a program outside a job")
       ->excludes(job);
   command->add_option("--socket", options->socket_path, "Unix socket to serve ranks on");

@@ -90,8 +90,8 @@ Result<Child> Child::start(const ChildOptions& options) {
   pid_t pid = fork();
   if (pid < 0) return errno_error("start", options.command.front());
   if (pid == 0)
-    become(argv.data(), envp.data(), child_in, child_out, report->write.get(),
-           options.death_signal, parent);
+    become(argv.data(), envp.data(), child_in, child_out, report->write.get(), options.death_signal,
+           parent);
   setpgid(pid, pid);
 
   report->write.reset();

@@ -79,7 +79,8 @@ Status EventLog::append(const JobEvent& event) {
   return {};
 }
 
-Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t id, std::size_t most) {
+Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t id,
+                                          std::size_t most) {
   auto text = read_tail(dir + "/events.jsonl");
   if (!text) return text.error();
   std::vector<JobEvent> events;

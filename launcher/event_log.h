@@ -46,6 +46,7 @@ class EventLog {
 
 /// The last `most` events of job `id` in DIR/events.jsonl, oldest first. Lines that are not events
 /// (a torn write) are left out. not_found: no such file.
-Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t id, std::size_t most);
+Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t id,
+                                          std::size_t most);
 
 }  // namespace bellows

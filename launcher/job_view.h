@@ -17,7 +17,7 @@ struct JobView {
   SlurmJob job;
   std::optional<Contract> contract;  ///< none: the job asked for nothing of Bellows
   std::string checkpoint_dir;        ///< empty when it cannot be worked out
-  std::vector<JobEvent> events;         ///< the last ones, oldest first; empty when unreadable
+  std::vector<JobEvent> events;      ///< the last ones, oldest first; empty when unreadable
 
   /// The state in Bellows' words: QUEUED, DEPLOYING, PROCESSING, CHECKPOINTING, RESIZING, STORING,
   /// COMPLETED, FAILED, HALTED or CANCELLED. Slurm's record wins over the events.

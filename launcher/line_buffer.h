@@ -7,8 +7,8 @@
 
 namespace bellows {
 
-/// Cuts a non-blocking stream into lines. A line longer than the limit is dropped whole and counted,
-/// so that noise on a pipe cannot eat memory.
+/// Cuts a non-blocking stream into lines. A line longer than the limit is dropped whole and
+/// counted, so that noise on a pipe cannot eat memory.
 class LineReader {
  public:
   static constexpr std::size_t kMostBytes = 8 << 20;

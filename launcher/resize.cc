@@ -105,16 +105,15 @@ std::optional<ResizeFailure> Resize::check(const SlurmJob& job) {
   if (job.cron) return refuse("comes from scrontab, and Slurm lets nobody change such jobs");
   if (job.het) return refuse("has several components, whose sizes are fixed");
   if (!job.batch || !job.may_requeue) return refuse("cannot be requeued (sbatch --requeue)");
-  if (job.finished())
-    return refuse(fmt::format("is over ({})", slurm_state_name(job.state)));
+  if (job.finished()) return refuse(fmt::format("is over ({})", slurm_state_name(job.state)));
   if (job.state == SlurmState::suspended) return refuse("is suspended");
   auto contract = contract_of(job);
   if (!contract) return refuse("has a contract that cannot be read: " + contract.error().text);
   if (!*contract)
     return refuse("has no Bellows contract (submit it with --framework and --gpus-range)");
   if (!(*contract)->gpus.contains(request_.gpus))
-    return refuse(fmt::format("may hold {} GPUs, not {}", (*contract)->gpus.to_string(),
-                              request_.gpus));
+    return refuse(
+        fmt::format("may hold {} GPUs, not {}", (*contract)->gpus.to_string(), request_.gpus));
   return std::nullopt;
 }
 
@@ -137,9 +136,10 @@ void Resize::warn_of_waiting_jobs() {
         other.partition == job_.partition)
       ++waiting;
   if (waiting > 0)
-    say_(fmt::format("warning: {} other {} in partition {}; what the job gives up can go to them, "
-                     "and it may wait before it runs again",
-                     waiting, waiting == 1 ? "job waits" : "jobs wait", job_.partition));
+    say_(
+        fmt::format("warning: {} other {} in partition {}; what the job gives up can go to them, "
+                    "and it may wait before it runs again",
+                    waiting, waiting == 1 ? "job waits" : "jobs wait", job_.partition));
 }
 
 std::optional<ResizeFailure> Resize::stopped_waiting(const std::string& state) const {
@@ -185,9 +185,9 @@ std::optional<ResizeFailure> Resize::stop_at_checkpoint() {
       if (event != "committed") continue;
       if (has_step) report_.step = step->get<std::uint64_t>();
       report_.commit_s = seconds_since(started);
-      say_(report_.step ? fmt::format("committed step {} after {:.1f} s", *report_.step,
-                                      report_.commit_s)
-                        : "stopped; there is no checkpoint yet");
+      say_(report_.step
+               ? fmt::format("committed step {} after {:.1f} s", *report_.step, report_.commit_s)
+               : "stopped; there is no checkpoint yet");
       control_->close_in();
       return std::nullopt;
     }

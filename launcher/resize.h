@@ -36,9 +36,9 @@ struct ResizeFailure {
   std::string text;  ///< what went wrong and what state the job is in
 };
 
-/// Moves a job to another number of GPUs, from outside the job. Stops it at a checkpoint through its
-/// launcher, requeues it, sets the size and watches it start. Whatever happens to the caller, the
-/// job goes on: from the demand on its launcher finishes the move alone.
+/// Moves a job to another number of GPUs, from outside the job. Stops it at a checkpoint through
+/// its launcher, requeues it, sets the size and watches it start. Whatever happens to the caller,
+/// the job goes on: from the demand on its launcher finishes the move alone.
 class Resize {
  public:
   using Say = std::function<void(const std::string&)>;

@@ -30,11 +30,16 @@ void print_json(const ResizeReport& report) {
   for (const NodeShare& share : report.job.nodes)
     nodes.push_back({{"node", share.node}, {"gpus", share.gpus}});
   nlohmann::ordered_json out = {
-      {"job", report.job.id},           {"from", report.from},
-      {"to", report.to},                {"pending", report.was_pending},
-      {"unchanged", report.unchanged},  {"step", nullptr},
-      {"commit_s", report.commit_s},    {"requeue_to_running_s", report.requeue_s},
-      {"restarts", report.job.restarts}, {"nodes", nodes},
+      {"job", report.job.id},
+      {"from", report.from},
+      {"to", report.to},
+      {"pending", report.was_pending},
+      {"unchanged", report.unchanged},
+      {"step", nullptr},
+      {"commit_s", report.commit_s},
+      {"requeue_to_running_s", report.requeue_s},
+      {"restarts", report.job.restarts},
+      {"nodes", nodes},
   };
   if (report.step) out["step"] = *report.step;
   fmt::print("{}\n", out.dump());

@@ -28,9 +28,10 @@ void warn_unless_batch_script() {
   std::ifstream file("/proc/" + std::to_string(getppid()) + "/comm");
   std::string parent;
   if (std::getline(file, parent) && parent != "slurmstepd")
-    fmt::print(stderr,
-               "bellows run: this is not the batch script itself, so signals that Slurm sends to the "
-               "script do not arrive here; write 'exec bellows run ...'\n");
+    fmt::print(
+        stderr,
+        "bellows run: this is not the batch script itself, so signals that Slurm sends to the "
+        "script do not arrive here; write 'exec bellows run ...'\n");
 }
 
 // Slurm's answer decides what is started: without one there is nothing to do but ask again.
@@ -50,7 +51,8 @@ int fail(const std::string& text, int status) {
 
 int run(const RunOptions& options) {
   auto id = job_id_from_environment();
-  if (!id) return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
+  if (!id)
+    return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
   block_signals();
   SlurmClient slurm;
   auto job = wait_for_job(slurm, *id);
@@ -62,9 +64,10 @@ int run(const RunOptions& options) {
   auto context = make_run_context(options, *job);
   if (!context) return fail(context.error().text, kFailed);
   if (!context->contract)
-    fmt::print(stderr,
-               "bellows run: the job has no Bellows contract (sbatch --framework, --gpus-range), so "
-               "it cannot be resized, and a killed launcher ends it\n");
+    fmt::print(
+        stderr,
+        "bellows run: the job has no Bellows contract (sbatch --framework, --gpus-range), so "
+        "it cannot be resized, and a killed launcher ends it\n");
   warn_unless_batch_script();
   Supervisor supervisor(slurm, std::move(*context), std::move(*job), std::move(*layout));
   return supervisor.run();
@@ -77,13 +80,15 @@ void add_run_command(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand(
       "run", "Run a program on all GPUs of the job, with checkpoints and restarts");
   command->footer("In a batch script: exec bellows run -- COMMAND [ARGUMENT]...");
-  command->add_option("--checkpoint-dir", options->checkpoint_dir,
-                      "Where checkpoints go (default: the administrator's choice, else bellows-JOBID)");
+  command->add_option(
+      "--checkpoint-dir", options->checkpoint_dir,
+      "Where checkpoints go (default: the administrator's choice, else bellows-JOBID)");
   command->add_option("--keep", options->keep, "Committed checkpoints to keep")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1000u));
-  command->add_option("--max-restarts", options->max_restarts,
-                      "Restarts in a row without a new checkpoint before the job fails")
+  command
+      ->add_option("--max-restarts", options->max_restarts,
+                   "Restarts in a row without a new checkpoint before the job fails")
       ->capture_default_str()
       ->check(CLI::Range(0u, 1000u));
   command->add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")

@@ -23,8 +23,8 @@ struct RunOptions {
 struct RunContext {
   RunOptions options;
   std::uint32_t job_id = 0;
-  std::string program;     ///< this binary
-  std::string run_dir;     ///< private to the user, on this node
+  std::string program;  ///< this binary
+  std::string run_dir;  ///< private to the user, on this node
   std::optional<Contract> contract;
   std::string checkpoint_dir;
 

@@ -137,10 +137,12 @@ int show(const StatusOptions& options) {
 void add_status_command(CLI::App& app, int& exit_status) {
   auto options = std::make_shared<StatusOptions>();
   CLI::App* command = app.add_subcommand("status", "Show your jobs, or one job with its history");
-  command->add_option("JOB", options->job, "Job id; without it, all your jobs that Slurm still knows")
+  command
+      ->add_option("JOB", options->job, "Job id; without it, all your jobs that Slurm still knows")
       ->check(CLI::Range(1u, 0x3ffffffu));
-  command->add_option("--checkpoint-dir", options->checkpoint_dir,
-                      "Where the job keeps its checkpoints, if 'bellows run' was told so")
+  command
+      ->add_option("--checkpoint-dir", options->checkpoint_dir,
+                   "Where the job keeps its checkpoints, if 'bellows run' was told so")
       ->needs("JOB");
   command->add_flag("--json", options->json, "Print a JSON array instead of a table");
   command->callback([options, &exit_status] { exit_status = show(*options); });

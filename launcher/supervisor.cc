@@ -64,7 +64,7 @@ std::optional<std::uint64_t> Supervisor::newest_commit() const {
 
 void Supervisor::record(const std::string& event, const std::string& cause) {
   if (!log_) return;
-  JobEvent line{wall_clock(), job_.id, job_.restarts, attempt_, event,
+  JobEvent line{wall_clock(), job_.id,        job_.restarts,   attempt_,       event,
                 cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
   if (Status status = log_->append(line); !status) {
     say(status.error().text + "; the history of this job will have gaps");
@@ -93,8 +93,15 @@ int Supervisor::run() {
     return kFailed;
   }
   if (log_) {
-    JobEvent queued{static_cast<double>(job_.submit_time), job_.id, job_.restarts, 0, "QUEUED",
-                    job_.restarts == 0 ? "submitted" : "requeued", layout_.gpus(), {}, {}};
+    JobEvent queued{static_cast<double>(job_.submit_time),
+                    job_.id,
+                    job_.restarts,
+                    0,
+                    "QUEUED",
+                    job_.restarts == 0 ? "submitted" : "requeued",
+                    layout_.gpus(),
+                    {},
+                    {}};
     if (Status status = log_->append(queued); !status) say(status.error().text);
   }
   say(fmt::format("job {} holds {} GPUs on {}: {} ranks; checkpoints in {}", job_.id,
@@ -252,8 +259,9 @@ void Supervisor::note_commit(const Event& event) {
 
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ChildOptions child;
-  child.command = {"srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--input=none", "--quiet",
-                   fmt::format("--job-name=bellows-ranks-{}", attempt_)};
+  child.command = {
+      "srun",         "--mpi=pmix", "--kill-on-bad-exit=1",
+      "--input=none", "--quiet",    fmt::format("--job-name=bellows-ranks-{}", attempt_)};
   for (std::string& option : layout_.rank_options()) child.command.push_back(std::move(option));
   const auto& command = context_.options.command;
   child.command.insert(child.command.end(), command.begin(), command.end());

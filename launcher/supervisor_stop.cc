@@ -39,8 +39,10 @@ void Supervisor::handle_request(const ControlServer::Request& request) {
   json message = json::parse(request.line, nullptr, false);
   std::string cmd = message.is_object() ? message.value("cmd", json()).dump() : "";
   if (cmd == "\"status\"") {
-    json reply = {{"event", "status"},          {"world", layout_.world()},
-                  {"gpus", layout_.gpus()},     {"step", newest_step_},
+    json reply = {{"event", "status"},
+                  {"world", layout_.world()},
+                  {"gpus", layout_.gpus()},
+                  {"step", newest_step_},
                   {"stopping", stop_.has_value()}};
     return answer(request.client, reply.dump());
   }

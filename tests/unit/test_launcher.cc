@@ -101,12 +101,12 @@ Test(rank_layout, gives_tasks_to_a_job_without_gpus) {
 }
 
 Test(srun_environment, drops_what_tells_the_first_size) {
-  const char* environment[] = {"SLURM_NTASKS=2",         "SLURM_GPUS=2",
-                               "SLURM_NTASKS_PER_NODE=2", "SLURM_JOB_ID=9",
-                               "HOME=/home/a",            "SLURM_NTASKSX=1",
-                               "SLURM_HOSTFILE=/x",       nullptr};
+  const char* environment[] = {"SLURM_NTASKS=2",    "SLURM_GPUS=2", "SLURM_NTASKS_PER_NODE=2",
+                               "SLURM_JOB_ID=9",    "HOME=/home/a", "SLURM_NTASKSX=1",
+                               "SLURM_HOSTFILE=/x", nullptr};
   auto kept = srun_environment(environment);
-  cr_expect(kept == std::vector<std::string>({"SLURM_JOB_ID=9", "HOME=/home/a", "SLURM_NTASKSX=1"}));
+  cr_expect(kept ==
+            std::vector<std::string>({"SLURM_JOB_ID=9", "HOME=/home/a", "SLURM_NTASKSX=1"}));
 }
 
 Test(restart_budget, refills_with_progress_only) {
@@ -152,7 +152,8 @@ Test(event, survives_its_line_and_refuses_others) {
   event.step.reset();
   event.cause = "\xff broken";
   cr_expect(JobEvent::from_json(event.to_json()).ok());
-  for (const char* bad : {"", "{", "[]", "{\"time\":1}", "{\"time\":\"x\",\"job\":1,\"event\":\"A\"}"})
+  for (const char* bad :
+       {"", "{", "[]", "{\"time\":1}", "{\"time\":\"x\",\"job\":1,\"event\":\"A\"}"})
     cr_expect(!JobEvent::from_json(bad).ok());
 }
 
