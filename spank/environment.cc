@@ -64,6 +64,14 @@ void drop_unless(std::vector<Change>& changes, const Lookup& lookup, const char*
     changes.push_back({name, std::nullopt});
 }
 
+bool says_tasks(const Lookup& lookup) {
+  for (const char* name :
+       {"SLURM_NTASKS", "SLURM_NPROCS", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_SOCKET",
+        "SLURM_NTASKS_PER_CORE", "SLURM_NTASKS_PER_GPU", "SLURM_NTASKS_PER_TRES"})
+    if (lookup(name)) return true;
+  return false;
+}
+
 }  // namespace
 
 std::string extra_value(const Contract& contract, std::string_view key) {
@@ -115,8 +123,11 @@ std::uint32_t count_gpus(std::string_view tres, std::string_view gres) {
 
 std::string size_marker(HeldSize held) { return fmt::format("{}/{}", held.gpus, held.nodes); }
 
-std::vector<Change> size_corrections(HeldSize held, const Lookup& lookup) {
+bool is_elastic(const Contract& contract) { return contract.gpus.min() != contract.gpus.max(); }
+
+std::vector<Change> size_corrections(HeldSize held, bool elastic, const Lookup& lookup) {
   if (held.gpus == 0 || held.nodes == 0) return {};
+  if (!elastic && says_tasks(lookup)) return {{kSizeVariable, size_marker(held)}};
   const std::string gpus = std::to_string(held.gpus);
   std::vector<Change> changes = {
       {"SLURM_NTASKS", gpus},

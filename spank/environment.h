@@ -66,8 +66,12 @@ inline constexpr const char* kSizeVariable = "BELLOWS_SIZE";
 std::string size_marker(HeldSize held);
 
 /// What to change in a job's environment so that a plain srun starts one task for each GPU the job
-/// holds. Variables that still fit stay. A size without GPUs or nodes changes nothing.
+/// holds. Variables that still fit stay. A size without GPUs or nodes changes nothing. A job that
+/// is not `elastic` keeps what its user said about tasks: its size is never stale.
 using Lookup = std::function<std::optional<std::string>(const std::string& name)>;
-std::vector<Change> size_corrections(HeldSize held, const Lookup& lookup);
+std::vector<Change> size_corrections(HeldSize held, bool elastic, const Lookup& lookup);
+
+/// Whether admission promised more than one size.
+bool is_elastic(const Contract& contract);
 
 }  // namespace bellows::spank

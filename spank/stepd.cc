@@ -106,16 +106,15 @@ bool may_have_lost_contract(spank_t spank, const JobStore& store, const Step& st
          (step.restarts > 0 || environment(spank, Contract::kVariable).has_value());
 }
 
-void correct_batch_size(spank_t spank, const Step& step) {
+void correct_batch_size(spank_t spank, const Step& step, const Contract& contract) {
   const auto view = read_job(step.job);
   if (!view) {
     slurm_error("bellows: job %u: its size variables stay as they were at submission: %s", step.job,
                 view.error().text.c_str());
     return;
   }
-  change_environment(spank, size_corrections(view->held, [spank](const std::string& name) {
-                       return environment(spank, name);
-                     }));
+  const auto lookup = [spank](const std::string& name) { return environment(spank, name); };
+  change_environment(spank, size_corrections(view->held, is_elastic(contract), lookup));
 }
 
 /// slurmctld may be restarting just now, and the batch script's end waits for it anyway.
@@ -189,7 +188,7 @@ void prepare_step(spank_t spank, const Settings& settings) {
   change_environment(spank, variables.changes);
   if (!step->is_batch()) return;
   store.clear_launcher_active(step->job, step->uid);
-  correct_batch_size(spank, *step);
+  correct_batch_size(spank, *step, *contract);
 }
 
 void finish_step(spank_t spank, const Settings& settings) {

@@ -101,7 +101,7 @@ void correct_size_for_srun(const Settings& settings) {
   if (!view || !view->running) return;
   // The batch step has corrected this size already; what differs now, the script has set itself.
   if (environment(kSizeVariable) == size_marker(view->held)) return;
-  for (const Change& change : size_corrections(view->held, environment)) {
+  for (const Change& change : size_corrections(view->held, is_elastic(**contract), environment)) {
     if (change.value)
       ::setenv(change.name.c_str(), change.value->c_str(), 1);
     else

@@ -145,13 +145,14 @@ Test(spank, gpus_are_counted) {
 }
 
 Test(spank, stale_sizes_are_corrected) {
-  const Map map = as_map(size_corrections({8, 2}, lookup_in({{"SLURM_NTASKS", "2"},
-                                                             {"SLURM_NPROCS", "2"},
-                                                             {"SLURM_GPUS", "2"},
-                                                             {"SLURM_NTASKS_PER_NODE", "2"},
-                                                             {"SLURM_GPUS_PER_NODE", "a100:2"},
-                                                             {"SLURM_GPUS_PER_TASK", "2"},
-                                                             {"SLURM_NTASKS_PER_SOCKET", "1"}})));
+  const Map map = as_map(size_corrections({8, 2}, true,
+                                          lookup_in({{"SLURM_NTASKS", "2"},
+                                                     {"SLURM_NPROCS", "2"},
+                                                     {"SLURM_GPUS", "2"},
+                                                     {"SLURM_NTASKS_PER_NODE", "2"},
+                                                     {"SLURM_GPUS_PER_NODE", "a100:2"},
+                                                     {"SLURM_GPUS_PER_TASK", "2"},
+                                                     {"SLURM_NTASKS_PER_SOCKET", "1"}})));
   cr_assert(map == (Map{{"SLURM_NTASKS", "8"},
                         {"SLURM_NPROCS", "8"},
                         {"SLURM_GPUS", "8"},
@@ -163,22 +164,35 @@ Test(spank, stale_sizes_are_corrected) {
 }
 
 Test(spank, what_still_fits_stays) {
-  const Map map = as_map(size_corrections({8, 2}, lookup_in({{"SLURM_NTASKS", "8"},
-                                                             {"SLURM_NTASKS_PER_NODE", "4"},
-                                                             {"SLURM_GPUS_PER_NODE", "gpu:4"},
-                                                             {"SLURM_GPUS_PER_TASK", "1"},
-                                                             {"SLURM_NTASKS_PER_SOCKET", "4"}})));
+  const Map map = as_map(size_corrections({8, 2}, true,
+                                          lookup_in({{"SLURM_NTASKS", "8"},
+                                                     {"SLURM_NTASKS_PER_NODE", "4"},
+                                                     {"SLURM_GPUS_PER_NODE", "gpu:4"},
+                                                     {"SLURM_GPUS_PER_TASK", "1"},
+                                                     {"SLURM_NTASKS_PER_SOCKET", "4"}})));
   cr_assert(map == (Map{{"SLURM_NTASKS", "8"}, {"SLURM_NPROCS", "8"}, {"BELLOWS_SIZE", "8/2"}}));
   // Three GPUs on two nodes: no number for each node fits.
   const Map odd = as_map(size_corrections(
-      {3, 2}, lookup_in({{"SLURM_NTASKS_PER_NODE", "1"}, {"SLURM_GPUS_PER_NODE", "junk"}})));
+      {3, 2}, true, lookup_in({{"SLURM_NTASKS_PER_NODE", "1"}, {"SLURM_GPUS_PER_NODE", "junk"}})));
   cr_assert(odd.at("SLURM_NTASKS_PER_NODE") == "(unset)");
   cr_assert(odd.at("SLURM_GPUS_PER_NODE") == "(unset)");
 }
 
 Test(spank, an_unknown_size_changes_nothing) {
-  cr_assert(size_corrections({0, 2}, lookup_in({{"SLURM_NTASKS", "2"}})).empty());
-  cr_assert(size_corrections({2, 0}, lookup_in({{"SLURM_NTASKS", "2"}})).empty());
+  cr_assert(size_corrections({0, 2}, true, lookup_in({{"SLURM_NTASKS", "2"}})).empty());
+  cr_assert(size_corrections({2, 0}, true, lookup_in({{"SLURM_NTASKS", "2"}})).empty());
+}
+
+Test(spank, a_fixed_job_keeps_its_number_of_tasks) {
+  for (const char* name : {"SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_NTASKS_PER_GPU"})
+    cr_expect(as_map(size_corrections({1, 1}, false, lookup_in({{name, "8"}}))) ==
+                  (Map{{"BELLOWS_SIZE", "1/1"}}),
+              "%s", name);
+  cr_assert(as_map(size_corrections({4, 1}, false, lookup_in({{"SLURM_GPUS", "4"}}))) ==
+            (Map{{"SLURM_NTASKS", "4"},
+                 {"SLURM_NPROCS", "4"},
+                 {"SLURM_GPUS", "4"},
+                 {"BELLOWS_SIZE", "4/1"}}));
 }
 
 Test(spank, a_contract_is_stored_and_loaded) {
