@@ -81,6 +81,11 @@ bool Desk::job_kind() {
         Refusal::option,
         "a heterogeneous job cannot have --framework or --gpus-range; submit its parts as "
         "separate jobs");
+  if (request_.whole_nodes)
+    return refuse(Refusal::gpus,
+                  "--exclusive and --core-spec give a job all GPUs of its nodes, whatever it asks "
+                  "for, so they do not go with --framework and --gpus-range; leave them out, and "
+                  "ask for as many GPUs as the job needs");
   return true;
 }
 
@@ -257,10 +262,10 @@ void Desk::spell_size() {
   } else {
     if (!asked_) changes.per_job = spell_gpus(size_, "");
     if (!sizes.tasks && !sizes.tasks_per_node && !sizes.tasks_per_gpu) changes.tasks = size_;
-    // Without --nodes Slurm may add nodes, and with them GPUs, for the sake of CPUs.
-    if (asked_ && asked_->form == GpuRequest::Form::per_node && !sizes.min_nodes) {
-      changes.min_nodes = 1;
-      changes.max_nodes = 1;
+    // Without an upper limit Slurm may add nodes, and with them GPUs, for the sake of CPUs.
+    if (asked_ && asked_->form == GpuRequest::Form::per_node && !sizes.max_nodes) {
+      changes.min_nodes = sizes.min_nodes.value_or(1);
+      changes.max_nodes = changes.min_nodes;
     }
   }
   if (changes.tasks) changes.min_cpus = *changes.tasks * sizes.cpus_per_task;
@@ -311,6 +316,7 @@ Sizes merged(const Sizes& now, const Sizes& update) {
   take(sizes.tasks, update.tasks);
   take(sizes.min_nodes, update.min_nodes);
   take(sizes.max_nodes, update.max_nodes);
+  take(sizes.tasks_per_gpu, update.tasks_per_gpu);
   return sizes;
 }
 

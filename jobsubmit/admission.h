@@ -29,6 +29,7 @@ struct Request {
   bool batch = false;                     ///< of sbatch: the only kind of job that can be resized
   bool heterogeneous = false;
   bool requeue_off = false;  ///< --no-requeue
+  bool whole_nodes = false;  ///< --exclusive or --core-spec: Slurm adds all GPUs of the nodes
   std::string account;       ///< lower case; empty when there is none, not even a default one
   Sizes sizes;
 
@@ -65,7 +66,7 @@ Decision decide(const Policy* policy, std::string_view why_not, const Request& r
 struct Admitted {
   Contract contract;
   Sizes sizes;
-  bool has_run = false;  ///< restarted, or still on its nodes: its update is a resize
+  bool has_run = false;  ///< requeued at least once: its update is a resize
 };
 
 /// A user's change to it. Nothing in a field: unchanged. An empty text: clear.

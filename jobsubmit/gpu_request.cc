@@ -164,7 +164,8 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
   if (sizes.tasks_per_gpu && *sizes.tasks_per_gpu > 0 && sizes.tasks) {
     request.form = GpuRequest::Form::per_gpu_tasks;
     return total(
-        std::move(request), *sizes.tasks / *sizes.tasks_per_gpu,
+        std::move(request),
+        (std::uint64_t{*sizes.tasks} + *sizes.tasks_per_gpu - 1) / *sizes.tasks_per_gpu,
         fmt::format("--ntasks-per-gpu={} with --ntasks={}", *sizes.tasks_per_gpu, *sizes.tasks));
   }
   return std::optional<GpuRequest>();

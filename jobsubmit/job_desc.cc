@@ -99,8 +99,8 @@ void unsay_zeros(Sizes& sizes) {
 }
 
 std::string default_account(std::uint32_t uid) {
-  if (!assoc_mgr_fill_in_user || !&acct_db_conn || !&accounting_enforce || !accounting_enforce)
-    return "";
+  // Also where nothing is enforced slurmctld gives a job its user's default account.
+  if (!assoc_mgr_fill_in_user || !&acct_db_conn || !&accounting_enforce) return "";
   slurmdb_user_rec_t user;
   std::memset(&user, 0, sizeof user);
   user.uid = uid;
@@ -149,6 +149,7 @@ Request read_request(const job_desc_msg_t& desc) {
   request.batch = desc.script != nullptr && !cron;
   request.heterogeneous = desc.het_job_offset != NO_VAL && !cron;
   request.requeue_off = desc.requeue == 0;
+  request.whole_nodes = desc.shared == JOB_SHARED_NONE || desc.core_spec != NO_VAL16;
   request.sizes = read_sizes(desc);
   unsay_zeros(request.sizes);
   return request;
@@ -201,7 +202,8 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
 bool touches_contract(const job_desc_msg_t& update) {
   return update.tres_per_job || update.tres_per_node || update.tres_per_socket ||
          update.tres_per_task || update.account || update.requeue == 0 ||
-         update.num_tasks != NO_VAL || update.min_nodes != NO_VAL || update.max_nodes != NO_VAL;
+         update.num_tasks != NO_VAL || update.min_nodes != NO_VAL || update.max_nodes != NO_VAL ||
+         update.ntasks_per_tres != NO_VAL16;
 }
 
 std::optional<std::string> contract_line(const job_desc_msg_t& job) {
@@ -224,6 +226,8 @@ Admitted read_admitted(const job_desc_msg_t& job, Contract contract) {
 Update read_update(const job_desc_msg_t& desc) {
   Update update;
   update.sizes = read_sizes(desc);
+  // No limit is a limit that was changed.
+  if (desc.max_nodes == INFINITE) update.sizes.max_nodes = 0;
   if (desc.account) update.account = desc.account;
   update.requeue_off = desc.requeue == 0;
   return update;

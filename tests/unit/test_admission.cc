@@ -112,6 +112,12 @@ Test(admission, gres_without_nodes_means_one_node, .timeout = 10) {
   cr_expect(decision.contract.gpus == GpusRange::between(2, 2));
   cr_expect(decision.changes.min_nodes == 1U);
   cr_expect(decision.changes.max_nodes == 1U);
+
+  request.sizes.min_nodes = 2;
+  const Decision two = taken(request);
+  cr_expect(two.contract.gpus == GpusRange::between(4, 4));
+  cr_expect(two.changes.min_nodes == 2U);
+  cr_expect(two.changes.max_nodes == 2U, "nodes added for CPUs would bring GPUs");
 }
 
 Test(admission, every_spelling_becomes_one_when_elastic, .timeout = 10) {
@@ -415,6 +421,22 @@ Test(update, nodes_of_a_fixed_job_count, .timeout = 10) {
   update.sizes.max_nodes = 4;
   cr_expect(why(job, update) == Refusal::policy);
   update.sizes.per_node = "gpu:1";
+  cr_expect(why(job, update) == std::nullopt);
+
+  update = Update();
+  update.sizes.max_nodes = 0;
+  cr_expect(why(job, update) == Refusal::gpus, "no limit on nodes is no limit on GPUs");
+}
+
+Test(update, tasks_of_each_gpu_count, .timeout = 10) {
+  Admitted job = admitted("4");
+  job.sizes.per_job.reset();
+  job.sizes.tasks = 8;
+  job.sizes.tasks_per_gpu = 2;
+  Update update;
+  update.sizes.tasks_per_gpu = 1;
+  cr_expect(why(job, update) == Refusal::policy);
+  update.sizes.tasks = 4;
   cr_expect(why(job, update) == std::nullopt);
 }
 

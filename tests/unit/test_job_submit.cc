@@ -288,10 +288,25 @@ Test(job_submit, default_account_comes_from_accounting, .timeout = 20) {
   Plugin plugin(kPolicy);
   Job job = elastic_job();
   release(&job->account);
-  cr_expect(plugin.submit(job.get()) == ESLURM_INVALID_ACCOUNT);
-  accounting_enforce = 1;
+  job->user_id = kOperator;
+  cr_expect(plugin.submit(job.get()) == ESLURM_INVALID_ACCOUNT, "this user has no default");
+  job->user_id = kOwner;
   cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
   cr_expect(std::string(job->account) == "vision");
+}
+
+Test(job_submit, whole_nodes_are_refused, .timeout = 20) {
+  Plugin plugin(kPolicy);
+  Job job = elastic_job();
+  job->shared = JOB_SHARED_NONE;
+  cr_expect(plugin.submit(job.get()) == ESLURM_INVALID_GRES);
+  cr_expect(plugin.message().starts_with("bellows: --exclusive and --core-spec give a job all"));
+  job->shared = JOB_SHARED_USER;
+  cr_expect(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
+
+  job = elastic_job();
+  job->core_spec = 1;
+  cr_expect(plugin.submit(job.get()) == ESLURM_INVALID_GRES);
 }
 
 Test(job_submit, refusal_reaches_the_user, .timeout = 20) {
