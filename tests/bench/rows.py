@@ -20,10 +20,10 @@ def met(low, high, goal, better):
     return True if low >= goal else False if high < goal else None
 
 
-def row(name, samples, unit, better, goal=None, baseline=None):
-    """The median of the samples as a row. `baseline` is a (name, value) pair."""
-    low, high = interval(samples)
-    result = {"name": name, "value": rounded(statistics.median(samples)), "unit": unit,
+def row(name, samples, unit, better, goal=None, baseline=None, figure=statistics.median):
+    """A figure of the samples, mostly their median, as a row. `baseline` is a (name, value) pair."""
+    low, high = interval(samples, figure)
+    result = {"name": name, "value": rounded(figure(samples)), "unit": unit,
               "better": better, "low": rounded(low), "high": rounded(high), "samples": len(samples)}
     if goal is not None:
         result["goal"] = goal

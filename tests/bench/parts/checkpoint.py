@@ -18,7 +18,7 @@ def run(options):
     scratch = tempfile.mkdtemp(prefix="bench-", dir=options.builddir)
     try:
         done = subprocess.run(
-            [f"{options.builddir}/tests/bench/save_bench", scratch, str(MEGABYTES), str(PAIRS)],
+            [f"{options.builddir}/tests/bench/save_bench", scratch, str(MEGABYTES), str(options.count(PAIRS))],
             env={**os.environ, "BELLOWS_AGENT": f"{options.builddir}/launcher/bellows"},
             capture_output=True, text=True, timeout=900, check=False)
     finally:

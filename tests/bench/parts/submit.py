@@ -14,7 +14,7 @@ def run(options):
          cluster.Cluster(options.builddir, "--nodes", "1") as with_plugins, \
          plain.timer() as time_plain, with_plugins.timer() as time_bellows:
         job = ["--hold", "--output=/dev/null", "--wrap=true"]
-        for i in range(PAIRS + 2):
+        for i in range(options.count(PAIRS) + 2):
             first = time_plain("sbatch", "--gpus=1", *job)[0]
             second = time_bellows("sbatch", "--framework=plain", "--gpus-range=1", *job)[0]
             if i >= 2:  # the first ones load the programs

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a requeue to the first instruction of the batch script.
+
+A resize with the documented SchedulerParameters, with all of Slurm's defaults, a requeue by the
+launcher alone and a stock requeue; then resizes with other jobs waiting. What mostly waits runs side
+by side with the rest.
+"""
+import concurrent.futures
+import datetime
+import os
+import re
+import statistics
+import tempfile
+
+import cluster
+import rows
+
+GOAL_S = 2.5
+RESIZES = 24
+DEFAULTS = 20
+ALONE = 10
+STOCK = 5
+CROWDED = 6
+QUEUE = 100
+
+DEFAULT_PARAMETERS = "SchedulerParameters=batch_sched_delay=3,sched_min_interval=2\n"
+
+# With equal priorities Slurm takes the oldest job id first, and no resized job would ever lose its
+# place: sites whose priorities grow with age are the ones that matter.
+AGING = """PriorityType=priority/multifactor
+PriorityWeightAge=100000
+PriorityMaxAge=1-0
+"""
+
+POLICY = """version: 1
+checkpoint_dir: /shared/checkpoints/%u/%j
+frameworks:
+  plain: {{}}
+tenants:
+  all:
+    gpus: {{min: 1, max: 8}}
+default_tenant: all
+resize_site_factor: {}
+"""
+
+SCRIPT = """#!/bin/bash
+echo "$EPOCHREALTIME" >> "starts-$SLURM_JOB_ID"
+{command}
+"""
+
+
+class Job:
+    """One batch job that writes down when its script starts."""
+
+    def __init__(self, place, command, *options):
+        self.place = place
+        self.done = 0
+        path = f"{place.dir}/shared/job.sh"
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(SCRIPT.format(command=command))
+        os.chmod(path, 0o755)
+        self.id = place.exec("sbatch", "--parsable", "--output=/dev/null", *options, path).strip()
+        self.starts_path = f"{place.home()}/starts-{self.id}"
+        self.wait_start(0, 60)
+
+    def starts(self):
+        try:
+            with open(self.starts_path, encoding="utf-8") as stream:
+                return [float(line) for line in stream.read().split("\n")[:-1]]
+        except FileNotFoundError:
+            return []
+
+    def wait_start(self, index, seconds):
+        """When the script was started for this time, counted from 0."""
+        cluster.wait(lambda: len(self.starts()) > index, seconds, f"start {index} of job {self.id}")
+        return self.starts()[index]
+
+    def requeues(self):
+        """When slurmctld requeued the job, from its log: it is written to the millisecond."""
+        pattern = re.compile(rf"\[(\S+)\] Requeuing JobId={self.id}\b")
+        with open(f"{self.place.dir}/log/slurmctld.log", encoding="utf-8") as stream:
+            found = (pattern.match(line) for line in stream)
+            return [datetime.datetime.fromisoformat(m[1]).timestamp() for m in found if m]
+
+    def cycle(self, trigger, limit):
+        """Seconds from the requeue that trigger() causes to the script's first instruction."""
+        index = len(self.starts())
+        trigger()
+        start = self.wait_start(index, limit)
+        return start - self.requeues()[index - 1]
+
+    def wait_training(self):
+        """Until the launcher has started the ranks of the newest attempt."""
+        events = f"{self.place.dir}/shared/checkpoints/alice/{self.id}/events.jsonl"
+        restart = f'"restart":{len(self.starts()) - 1},'
+
+        def training():
+            with open(events, encoding="utf-8") as stream:
+                return any(restart in line.replace(" ", "") and '"PROCESSING"' in line
+                           for line in stream)
+        cluster.wait(lambda: os.path.exists(events) and training(), 60, "training")
+
+
+def bellows_job(place, options, *more):
+    pace = f"{options.builddir}/tests/bench/pace"
+    return Job(place, f"exec bellows run -- {pace}", "--framework=plain", "--gpus-range=1-8",
+               "--gpus=2", *more)
+
+
+def resize(job, size):
+    job.place.exec("bellows", "resize", job.id, str(size), timeout=300)
+
+
+def resizes(options, count, slurm_conf=""):
+    with cluster.Cluster(options.builddir, slurm_conf=slurm_conf) as place:
+        job = bellows_job(place, options)
+        seconds = []
+        for i in range(options.count(count)):
+            job.wait_training()
+            seconds.append(job.cycle(lambda size=(8, 3, 5, 2)[i % 4]: resize(job, size), 120))
+        return seconds
+
+
+def alone(options):
+    """The launcher requeues by itself, as on a preemption or near the time limit."""
+    with cluster.Cluster(options.builddir) as place:
+        job = bellows_job(place, options)
+        seconds = []
+        for _ in range(options.count(ALONE)):
+            job.wait_training()
+            seconds.append(job.cycle(
+                lambda: place.exec("scancel", "--batch", "--signal=USR1", job.id), 120))
+        return seconds
+
+
+def stock(options):
+    """scontrol requeue, without Bellows."""
+    with cluster.Cluster(options.builddir, "--no-plugins") as place:
+        jobs = [Job(place, "exec sleep 1000", "--gpus=1", "--requeue", "--open-mode=append")
+                for _ in range(options.count(STOCK))]
+        with concurrent.futures.ThreadPoolExecutor(STOCK) as pool:
+            return list(pool.map(
+                lambda job: job.cycle(lambda: place.exec("scontrol", "requeue", job.id), 300), jobs))
+
+
+def crowded(options, site_factor):
+    """Resizes with a hundred jobs waiting: seconds, and how many others started in between."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as conf:
+        conf.write(POLICY.format(site_factor))
+        conf.flush()
+        with cluster.Cluster(options.builddir, "--bellows-conf", conf.name,
+                             slurm_conf=AGING) as place:
+            return crowded_resizes(place, bellows_job(place, options), options.count(CROWDED))
+
+
+def crowded_resizes(place, job, count):
+    waits, overtaken = [], []
+    for i in range(count):
+        job.wait_training()
+        fill(place)
+        index = len(job.starts())
+        resize(job, (3, 2)[i % 2])
+        start = job.wait_start(index, 300)
+        requeue = job.requeues()[index - 1]
+        waits.append(start - requeue)
+        overtaken.append(sum(requeue < other < start for other in other_starts(place)))
+    return waits, overtaken
+
+
+def fill(place):
+    """Keeps QUEUE jobs of another user waiting, each for 2 GPUs and 2 seconds."""
+    waiting = len(place.exec("squeue", "--noheader", "--user=bob", "--states=PENDING").split("\n")) - 1
+    place.exec("sh", "-c", f"""for i in $(seq {max(0, QUEUE - waiting)}); do
+      sbatch --quiet --gpus=2 --output=/dev/null --wrap 'date +%s.%N >> ~/others; sleep 2'
+    done""", user="bob", timeout=180)
+    cluster.wait(lambda: other_starts(place), 60, "start of another job")
+
+
+def other_starts(place):
+    try:
+        with open(f"{place.home('bob')}/others", encoding="utf-8") as stream:
+            return [float(line) for line in stream.read().split()]
+    except FileNotFoundError:
+        return []
+
+
+def run(options):
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        waiting = pool.submit(stock, options)
+        cluster.note("resizes with the documented parameters; stock requeues wait beside them")
+        documented = resizes(options, RESIZES)
+        cluster.note("resizes with Slurm's defaults, and requeues by the launcher alone")
+        alone_result = pool.submit(alone, options)
+        defaults = resizes(options, DEFAULTS, DEFAULT_PARAMETERS)
+        by_itself = alone_result.result()
+        cluster.note("resizes with 100 jobs waiting, with and without site_factor")
+        factor_result = pool.submit(crowded, options, 1000000)
+        plain_waits, plain_overtaken = crowded(options, 0)
+        factor_waits, factor_overtaken = factor_result.result()
+        baseline = ("stock requeue", statistics.median(waiting.result()))
+    share = [float(n > 0) for n in factor_overtaken]
+    plain_share = [float(n > 0) for n in plain_overtaken]
+    return [
+        rows.row("requeue.to_script_s", documented, "s", "lower", GOAL_S, baseline),
+        rows.row("requeue.to_script_slurm_defaults_s", defaults, "s", "lower", baseline=baseline),
+        rows.row("requeue.to_script_launcher_alone_s", by_itself, "s", "lower", baseline=baseline),
+        rows.row("requeue.to_script_crowded_s", factor_waits, "s", "lower",
+                 baseline=("without site_factor", statistics.median(plain_waits))),
+        rows.row("requeue.overtaken_share", share, "", "lower", figure=statistics.mean,
+                 baseline=("without site_factor", statistics.mean(plain_share))),
+        rows.row("requeue.overtaken_by", factor_overtaken, "jobs", "lower", figure=statistics.mean,
+                 baseline=("without site_factor", statistics.mean(plain_overtaken))),
+    ]
