@@ -121,6 +121,14 @@ is "$(xc salloc --quiet "${elastic[@]}" sh -c \
   'sbatch --wait --output=inner2.out plain.sh >/dev/null; cat inner2.out')" end \
   "nor does one submitted from salloc's shell"
 
+# A job of one size keeps what it says about tasks.
+script fixed.sh <<'S'
+srun --overcommit sh -c 'echo task of $SLURM_NTASKS' | sort | uniq -c
+S
+ok "a job of one GPU has three tasks" xc sbatch --wait --framework=digits --gpus=1 --ntasks=3 \
+  --output=fixed.out fixed.sh
+is "$(tr -s ' ' <"$home/fixed.out")" " 3 task of 3" "and a plain srun starts them"
+
 # Sizes after a resize.
 script size.sh <<'S'
 #SBATCH --gpus-range=1-8
