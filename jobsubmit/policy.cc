@@ -22,6 +22,8 @@ constexpr std::uint32_t kMostSiteFactor = 1000000000;
 
 bool is_name(std::string_view text) {
   if (text.empty() || text.size() > kMostName) return false;
+  // One that looks like an option or a hidden file could not be asked for at the prompt.
+  if (std::string_view(".+-").find(text[0]) != std::string_view::npos) return false;
   for (char c : text)
     if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
           std::string_view("_.+-").find(c) != std::string_view::npos))
@@ -108,8 +110,9 @@ std::string PolicyReader::text(const YamlNode& node, std::string_view what) {
 std::string PolicyReader::name(const YamlNode& node, std::string_view what) {
   std::string value = text(node, what);
   if (!is_name(value))
-    fail(node, fmt::format("{} must be 1 to {} letters, digits, \"_\", \".\", \"+\" or \"-\"", what,
-                           kMostName));
+    fail(node, fmt::format("{} must be 1 to {} letters, digits, \"_\", \".\", \"+\" or \"-\", and "
+                           "not begin with one of the last three",
+                           what, kMostName));
   return value;
 }
 
@@ -136,7 +139,8 @@ std::vector<const YamlNode*> PolicyReader::list(const YamlNode& node, std::strin
 void PolicyReader::version(const YamlNode& root) {
   const YamlNode* node = root.find("version");
   if (!node) return fail(root, "the key \"version\" is missing; write version: 1");
-  if (number(*node, "version", 1, 1) != 1) fail(*node, "only version 1 is known");
+  if (node->kind != YamlNode::Kind::scalar || node->scalar != "1")
+    fail(*node, "only version 1 is known; write version: 1");
 }
 
 std::string PolicyReader::checkpoint_dir(const YamlNode& node) {

@@ -12,7 +12,10 @@ bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
 }
 
-Status check_word(std::string_view word, std::string_view what, std::string_view punctuation) {
+constexpr std::string_view kPunctuation = "._+-";
+
+// The names that bellows.yaml(5) may give.
+Status check_word(std::string_view word, std::string_view what) {
   if (word.empty())
     return Error{
         ErrorKind::invalid,
@@ -20,14 +23,14 @@ Status check_word(std::string_view word, std::string_view what, std::string_view
   if (word.size() > kMostCharacters)
     return Error{ErrorKind::invalid,
                  fmt::format("the {} is longer than {} characters", what, kMostCharacters)};
-  if (!is_alphanumeric(word[0]))
+  if (!is_alphanumeric(word[0]) && word[0] != '_')
     return Error{ErrorKind::invalid,
-                 fmt::format("the {} must begin with a letter or a digit", what)};
+                 fmt::format("the {} must begin with a letter, a digit or \"_\"", what)};
   for (char c : word)
-    if (!is_alphanumeric(c) && punctuation.find(c) == std::string_view::npos)
+    if (!is_alphanumeric(c) && kPunctuation.find(c) == std::string_view::npos)
       return Error{
           ErrorKind::invalid,
-          fmt::format("the {} may have only letters, digits and \"{}\"", what, punctuation)};
+          fmt::format("the {} may have only letters, digits and \"{}\"", what, kPunctuation)};
   return {};
 }
 
@@ -36,11 +39,11 @@ Status check_word(std::string_view word, std::string_view what, std::string_view
 Result<Framework> parse_framework(std::string_view text) {
   const auto colon = text.find(':');
   Framework framework{std::string(text.substr(0, colon)), ""};
-  if (auto status = check_word(framework.name, "framework's name", "._-"); !status.ok())
+  if (auto status = check_word(framework.name, "framework's name"); !status.ok())
     return status.error();
   if (colon == std::string_view::npos) return framework;
   framework.version = text.substr(colon + 1);
-  if (auto status = check_word(framework.version, "framework's version", "._-+"); !status.ok())
+  if (auto status = check_word(framework.version, "framework's version"); !status.ok())
     return status.error();
   return framework;
 }

@@ -18,7 +18,7 @@ struct Framework {
 };
 
 /// Only the syntax: whether the site offers it is for slurmctld to say. Letters, digits and
-/// `._-` (in a version also `+`), beginning with a letter or digit, at most 64 characters each.
+/// `._+-`, beginning with a letter, digit or `_`, at most 64 characters each.
 Result<Framework> parse_framework(std::string_view text);
 
 /// What the plugin's line in plugstack.conf may set. A value.

@@ -85,7 +85,7 @@ Test(policy, tenant_of_falls_back_to_the_default, .timeout = 10) {
 
 Test(policy, errors_name_the_place, .timeout = 10) {
   expect_error("", "b.yaml:1:1: the key \"version\" is missing; write version: 1");
-  expect_error("version: 2\n", "b.yaml:1:10: version must be a whole number from 1 to 1");
+  expect_error("version: 2\n", "b.yaml:1:10: only version 1 is known; write version: 1");
   expect_error("version: 1\ntenant:\n",
                "b.yaml:2:1: unknown key \"tenant\" in the policy; did you mean \"tenants\"?");
   expect_error("version: 1\nzzzzzzzz: 1\n",
@@ -97,6 +97,9 @@ Test(policy, errors_name_the_place, .timeout = 10) {
                "b.yaml:2:10: tenants must be a mapping of key: value");
   expect_error("version: 1\ntenants: {a: {gpus: {max: many}}}\n",
                "b.yaml:2:27: max must be a whole number from 1 to 4096");
+  expect_error("version: 1\nframeworks: {-f: }\n",
+               "b.yaml:2:14: a framework's name must be 1 to 64 letters, digits, \"_\", \".\", "
+               "\"+\" or \"-\", and not begin with one of the last three");
   expect_error("version: 1\ntenants: {a: {gpus: {max: 5000}}}\n",
                "b.yaml:2:27: max must be a whole number from 1 to 4096");
 }

@@ -82,6 +82,7 @@ Test(spank, framework_syntax) {
   cr_assert(*parse_framework("pytorch:2.1.0+cu118") == (Framework{"pytorch", "2.1.0+cu118"}));
   for (const char* bad : {"", ":1", "a:", "a:b:c", "a b", "../x", "-x", "a=b", "a,b", "a\nb", "é"})
     cr_expect(!parse_framework(bad).ok(), "\"%s\" must be refused", bad);
+  cr_assert(*parse_framework("c++:_2") == (Framework{"c++", "_2"}));
   cr_expect(parse_framework(std::string(64, 'x')).ok());
   cr_expect(!parse_framework(std::string(65, 'x')).ok());
 }
