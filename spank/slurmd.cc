@@ -61,8 +61,11 @@ void collect_old(const JobStore& store) {
       continue;
     }
     if (view.error().kind != ErrorKind::not_found) return;
-    if (auto status = store.remove(id); !status.ok())
+    if (auto status = store.remove(id); !status.ok()) {
       slurm_error("bellows: %s", status.error().text.c_str());
+      // What can't be removed must not keep its place before all that can.
+      store.touch(id);
+    }
   }
 }
 
