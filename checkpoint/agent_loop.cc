@@ -236,9 +236,15 @@ void AgentLoop::set_committed(const Command& command) {
 }
 
 void AgentLoop::set_failed(const Command& command) {
+  session_->failures = std::max(session_->failures, command.id);
+  const Error error{command.error_kind, command.error};
   for (auto& [fd, link] : links_) {
-    if (!link->save || link->save->step != command.step) continue;
-    call_off(*link, Error{command.error_kind, command.error});
+    if (link->save && link->save->step == command.step) {
+      call_off(*link, error);
+    } else if (link->page) {
+      // It comes to this save later; the others are told now, and must not wait for it again.
+      link->owed = {*command.step, error};
+    }
   }
 }
 

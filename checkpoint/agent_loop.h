@@ -40,6 +40,7 @@ struct Session {
   std::uint64_t stop = wire::kNoStep;
   std::optional<std::uint64_t> newest_at_gate;  ///< as of when the gate was set
   std::chrono::steady_clock::time_point gate_set;
+  std::uint64_t failures = 0;           ///< the number of the last failed step heard of
   std::optional<std::uint64_t> newest;  ///< of ranks that have left
   std::uint32_t stopped = 0;            ///< ranks that left without having finished
   std::uint32_t finished = 0;

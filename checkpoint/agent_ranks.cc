@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "checkpoint/agent_loop.h"
 #include "checkpoint/bellows.h"
@@ -235,6 +236,10 @@ void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
     link.fail(code_of(session_->broken->kind), session_->broken->text);
     return;
   }
+  if (const auto owed = std::exchange(link.owed, std::nullopt); owed && owed->first == step) {
+    link.fail(code_of(owed->second.kind), owed->second.text);
+    return;
+  }
   link.save.emplace();
   link.save->step = step;
   if (link.buffer && link.buffer->size() >= placed.total) {
@@ -259,6 +264,7 @@ void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
       e.kind = Event::Kind::save_error;
       e.rank = static_cast<std::uint32_t>(asker->rank);
       e.step = at;
+      e.id = session_->failures;
       e.error = memory.error().text;
       e.error_kind = memory.error().kind;
       say(std::move(e));
@@ -308,6 +314,7 @@ void AgentLoop::saved(std::uint64_t link_id, const Result<ShardFile>& written) {
   Event e;
   e.rank = static_cast<std::uint32_t>(link->rank);
   e.step = link->save->step;
+  e.id = session_->failures;
   if (written) {
     link->save->phase = SaveState::Phase::written;
     link->save->shard = *written;

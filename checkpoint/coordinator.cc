@@ -24,12 +24,14 @@ std::vector<Command> Coordinator::handle(const Event& event) {
     case Event::Kind::shard:
       return take_shard(event);
     case Event::Kind::save_error:
+      if (is_stale(event)) return {};
       return fail(*event.step, event.error_kind, event.error);
     case Event::Kind::rank:
       return take_rank(event);
     case Event::Kind::committed:
       if (pending_.erase(*event.step) == 0) return {};
       committed_ = event.step;
+      failed_.clear();
       return {step_command(Command::Kind::committed, *event.step)};
     case Event::Kind::error:
       if (event.cmd != "commit" || !event.step) return {};
@@ -45,10 +47,19 @@ std::vector<Command> Coordinator::fail(std::uint64_t step, ErrorKind kind, const
   Command c = step_command(Command::Kind::failed, step);
   c.error = why;
   c.error_kind = kind;
+  c.id = ++failures_;
+  failed_[step] = failures_;
   return {c};
 }
 
+// Sent before its agent heard that the step had failed; the agent has told, or will tell, that rank.
+bool Coordinator::is_stale(const Event& event) const {
+  const auto failed = failed_.find(*event.step);
+  return failed != failed_.end() && event.id < failed->second;
+}
+
 std::vector<Command> Coordinator::take_shard(const Event& event) {
+  if (is_stale(event)) return {};
   Pending& pending = pending_[*event.step];
   if (pending.committing) return {};
   ShardFile shard = event.shard;

@@ -32,6 +32,7 @@ class Coordinator {
     bool committing = false;
   };
 
+  bool is_stale(const Event& event) const;
   std::vector<Command> take_shard(const Event& event);
   std::vector<Command> take_rank(const Event& event);
   std::vector<Command> fail(std::uint64_t step, ErrorKind kind, const std::string& why);
@@ -41,6 +42,8 @@ class Coordinator {
   std::map<std::uint64_t, Pending> pending_;
   std::map<std::uint32_t, std::string> gone_;  ///< rank -> how it left
   std::optional<std::uint64_t> committed_;
+  std::uint64_t failures_ = 0;
+  std::map<std::uint64_t, std::uint64_t> failed_;  ///< step -> number of its last failure
 };
 
 /// Finds the step at which all ranks of a job stop. Does no I/O; one thread at a time.

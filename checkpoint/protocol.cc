@@ -52,6 +52,10 @@ std::optional<std::uint64_t> step_of(const json& j, const char* key = "step") {
 
 std::uint64_t step_needed(const json& j) { return number(j, "step", wire::kNoStep - 1); }
 
+std::uint64_t id_or_0(const json& j) {
+  return j.contains("id") ? number(j, "id", UINT64_MAX) : 0;
+}
+
 ErrorKind kind_of(const json& j) {
   const int kind = index_of(kKinds, j.value("kind", "io"));
   return kind < 0 ? ErrorKind::io : static_cast<ErrorKind>(kind);
@@ -132,6 +136,7 @@ void read_fields(const json& j, Command* c) {
       c->step = step_needed(j);
       c->error = j.at("error").get<std::string>();
       c->error_kind = kind_of(j);
+      c->id = id_or_0(j);
       return;
     case Kind::find:
     case Kind::query:
@@ -175,8 +180,10 @@ void read_fields(const json& j, Event* e) {
       e->rank = number32(j, "rank");
       e->step = step_needed(j);
       e->shard = read_shard(j);
+      e->id = id_or_0(j);
       return;
     case Kind::save_error:
+      e->id = id_or_0(j);
       e->rank = number32(j, "rank");
       e->step = step_needed(j);
       e->error = j.at("error").get<std::string>();
@@ -255,6 +262,7 @@ void write_fields(const Command& c, json* j) {
       (*j)["step"] = nullable(c.step);
       return;
     case Kind::failed:
+      (*j)["id"] = c.id;
       (*j)["error"] = c.error;
       (*j)["kind"] = kKinds[static_cast<std::size_t>(c.error_kind)];
       (*j)["step"] = nullable(c.step);
@@ -299,10 +307,10 @@ void write_fields(const Event& e, json* j) {
       return;
     case Kind::shard:
       j->update(shard_json(e.shard));
-      j->update({{"rank", e.rank}, {"step", nullable(e.step)}});
+      j->update({{"rank", e.rank}, {"step", nullable(e.step)}, {"id", e.id}});
       return;
     case Kind::save_error:
-      j->update({{"rank", e.rank}, {"step", nullable(e.step)}, {"error", e.error},
+      j->update({{"rank", e.rank}, {"step", nullable(e.step)}, {"error", e.error}, {"id", e.id},
                  {"kind", kKinds[static_cast<std::size_t>(e.error_kind)]}});
       return;
     case Kind::rank:

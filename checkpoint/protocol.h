@@ -25,7 +25,7 @@ struct Command {
   std::uint32_t world = 0;                                  ///< hello
   std::uint32_t keep = 3;                                   ///< hello
   std::map<std::string, std::vector<std::uint32_t>> ranks;  ///< hello: node -> its ranks
-  std::uint64_t id = 0;                                     ///< gate
+  std::uint64_t id = 0;  ///< gate; failed: the number of the failure, counted from 1
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
   std::optional<std::uint64_t> step;
   std::vector<ShardFile> shards;  ///< commit
@@ -53,7 +53,7 @@ struct Event {
 
   std::optional<std::uint64_t> step;
   std::vector<SkippedStep> skipped;
-  std::uint64_t id = 0;
+  std::uint64_t id = 0;  ///< gated; shard, save_error: the last failure the agent had heard of
   std::optional<std::uint64_t> max_step;  ///< none: no rank has published a step
   std::uint32_t rank = 0;
   std::string state;

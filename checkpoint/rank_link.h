@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/shard_file.h"
@@ -54,6 +55,8 @@ struct RankLink {
   std::uint64_t parts_expected = 0;
   std::shared_ptr<SharedMemory> buffer;
   std::optional<SaveState> save;
+  /// A step that failed before this rank came to save it, and why.
+  std::optional<std::pair<std::uint64_t, Error>> owed;
   bool restoring = false;   ///< asked for restore, not answered
 
   /// Sends without waiting; false when the rank doesn't take it, and is to be dropped.

@@ -297,8 +297,14 @@ Test(coordinator, one_ranks_error_fails_the_step_for_all, .timeout = 10) {
   auto commands = c.handle(e);
   cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
   cr_expect(commands[0].error == "disk full" && commands[0].step == 5u);
-  // The same step again begins from nothing.
+  cr_expect(commands[0].id == 1);
+  // What rank 1's agent sent before it heard of the failure counts for nothing.
   cr_expect(c.handle(shard_event(1, 5)).empty());
+  Event again = shard_event(0, 5);
+  again.id = 1;
+  cr_expect(c.handle(again).empty());
+  again.rank = 1;
+  cr_expect(c.handle(again).size() == 1);
 }
 
 Test(stop_decision, moves_the_gate_beyond_the_rank_ahead, .timeout = 10) {

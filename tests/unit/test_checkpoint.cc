@@ -13,6 +13,7 @@
 
 #include "checkpoint/bellows.h"
 #include "checkpoint/store.h"
+#include "checkpoint/store_names.h"
 #include "checkpoint/wire.h"
 #include "tests/unit/checkpoint_support.h"
 
@@ -54,9 +55,22 @@ struct Place {
     in >> word >> word >> state;
     return !state.empty() && state != "Z";
   }
+  /// Whether an uncommitted step holds the file.
+  bool saving(std::uint64_t step, const std::string& file) const {
+    auto names = list_names(checkpoints());
+    for (const std::string& name : names ? *names : std::vector<std::string>()) {
+      if (name.starts_with(".tmp-" + std::to_string(step) + "-") &&
+          access((checkpoints() + "/" + name + file).c_str(), F_OK) == 0) {
+        return true;
+      }
+    }
+    return false;
+  }
   std::string socket() const {
-    for (const auto& entry : std::filesystem::directory_iterator(scratch.path() + "/bellows")) {
-      if (entry.is_socket()) return entry.path();
+    const std::string dir = scratch.path() + "/bellows";
+    auto names = list_names(dir);
+    for (const std::string& name : names ? *names : std::vector<std::string>()) {
+      if (name[0] != '.' && !name.ends_with(".lock")) return dir + "/" + name;
     }
     return "";
   }
@@ -100,6 +114,8 @@ using RankMain = std::function<int(int rank, bellows_t* b)>;
 pid_t start_rank(int rank, int world, const RankMain& run) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
+  // Should the test fail, its ranks must not outlive it.
+  alarm(60);
   bellows_config config = BELLOWS_CONFIG_INIT;
   config.rank = rank;
   config.world = world;
@@ -372,14 +388,8 @@ Test(library, a_killed_agent_is_an_error_not_a_hang, .timeout = 60) {
     return told ? 0 : 9;
   };
   const pid_t rank0 = start_rank(0, 2, main0);
-  const std::string shard = "/shard-00000-of-00002.h5";
-  cr_assert(eventually([&] {
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(place.checkpoints(), none)) {
-      if (std::filesystem::exists(entry.path().string() + shard)) return true;
-    }
-    return false;
-  }));
+  cr_assert(eventually(
+      [&] { return place.agent_lives() && place.saving(1, "/shard-00000-of-00002.h5"); }));
   cr_assert(kill(place.agent(), SIGKILL) == 0);
   cr_expect(await_rank(rank0) == 0);
   // A rank that comes now gets an agent of its own.
@@ -399,13 +409,7 @@ Test(library, a_rank_killed_before_it_saved_fails_the_others_save, .timeout = 60
     const int rc = bellows_save(b, 1);
     return rc == BELLOWS_ERR_IO && has(bellows_error(b), "rank 1 was lost") ? 0 : 9;
   });
-  cr_assert(eventually([&] {
-    std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(place.checkpoints(), none)) {
-      if (has(entry.path(), ".tmp-1-")) return true;
-    }
-    return false;
-  }));
+  cr_assert(eventually([&] { return place.saving(1, ""); }));
   kill(victim, SIGKILL);
   cr_expect(await_rank(victim) == 200 + SIGKILL);
   cr_expect(await_rank(saver) == 0);
@@ -421,16 +425,16 @@ Test(library, a_rank_that_dies_after_the_copy_loses_nothing, .timeout = 60) {
     if (bellows_register(b, "x", BELLOWS_F32, 1, shape, BELLOWS_SHARDED, 0, 2, x) != 0) return 1;
     return bellows_save(b, 1) == BELLOWS_OK && bellows_finalize(b, 1) == BELLOWS_OK ? 0 : 2;
   });
-  cr_assert(eventually([&] {
-    return std::filesystem::exists(place.scratch.path() + "/bellows") && !place.socket().empty();
-  }));
+  cr_assert(eventually([&] { return !place.socket().empty(); }));
   // Rank 0 by hand: everything up to the copy, and it is gone without a word.
   const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   const std::string path = place.socket();
   memcpy(address.sun_path, path.c_str(), path.size());
-  cr_assert(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0);
+  cr_assert(eventually([&] {
+    return connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0;
+  }));
   const auto say = [&](wire::Op op, std::uint64_t step, const void* body, std::uint32_t length) {
     char bytes[256];
     wire::Head head;
@@ -491,8 +495,9 @@ Test(library, a_signal_to_the_agent_stops_all_ranks_at_one_step, .timeout = 60) 
   std::vector<pid_t> pids;
   for (int rank = 0; rank < 3; ++rank) pids.push_back(start_rank(rank, 3, run));
   cr_assert(eventually([&] {
-    return std::filesystem::exists(out.path() + "/0") && std::filesystem::exists(out.path() + "/1") &&
-           std::filesystem::exists(out.path() + "/2");
+    return place.agent_lives() && access((out.path() + "/0").c_str(), F_OK) == 0 &&
+           access((out.path() + "/1").c_str(), F_OK) == 0 &&
+           access((out.path() + "/2").c_str(), F_OK) == 0;
   }));
   cr_assert(kill(place.agent(), SIGUSR1) == 0);
   for (pid_t pid : pids) cr_expect(await_rank(pid) == 0);
