@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+/// What a rank sends over its socket. A message that passes has sizes that can be computed with.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "checkpoint/rank_link.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto message =
+      bellows::parse_rank_message({reinterpret_cast<const char*>(data), size});
+  if (!message) {
+    if (message.error().text.empty()) std::abort();
+    return 0;
+  }
+  if (message->head.op != bellows::wire::Op::array) return 0;
+  const bellows::wire::Array& a = message->part.array;
+  std::uint64_t held = 0;
+  if (!bellows::wire::held_bytes(a, &held) || a.ndims > bellows::wire::kMostDims) std::abort();
+  if (a.layout == 1 && a.first_row + a.rows > a.shape[0]) std::abort();
+  if (message->part.type_text().empty()) std::abort();
+  return 0;
+}
