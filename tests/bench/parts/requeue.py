@@ -108,16 +108,16 @@ def bellows_job(place, options, *more):
 
 
 def resize(job, size):
-    """The launcher refuses, and changes nothing, as long as the program is not connected."""
+    """The launcher refuses, and changes nothing, while the ranks start."""
     def accepted():
         try:
             job.place.exec("bellows", "resize", job.id, str(size), timeout=300)
         except RuntimeError as error:
-            if "has not called bellows_init" not in str(error):
+            if "the launcher refuses" not in str(error):
                 raise
             return False
         return True
-    cluster.wait(accepted, 30, "connected program")
+    cluster.wait(accepted, 30, "launcher that agrees")
 
 
 def resizes(options, count, slurm_conf=""):
