@@ -183,6 +183,23 @@ Test(library, exports_its_functions_alone, .timeout = 30) {
   }
 }
 
+// The manual's example is compiled as a C program as it stands there, and run twice.
+Test(library, the_manual_s_example_works, .timeout = 60) {
+  Place place;
+  const std::string dir = place.scratch.path();
+  const std::string extract = "sed -n '/^.Bd -literal/,/^.Ed/p' " MANUAL
+                              " | sed -e '/^\\./d' -e 's/\\\\e/\\\\/g' > " + dir + "/count.c";
+  cr_assert(system(extract.c_str()) == 0);
+  // Sanitized libraries need a sanitized program; the compiler's name may hold options.
+  const std::string compile = std::string(COMPILER) + " -Wall -Wextra -Werror -I" INCLUDES " -o " + dir +
+                              "/count " + dir + "/count.c " LIBBELLOWS " -Wl,-rpath," LIBDIR;
+  cr_assert(system(compile.c_str()) == 0, "%s", compile.c_str());
+  cr_expect_str_eq(output_of(dir + "/count").c_str(), "25\n");
+  cr_expect_str_eq(output_of(dir + "/count").c_str(), "25\n");
+  auto newest = newest_step(place.checkpoints());
+  cr_expect(newest.ok() && newest->step == 100u);
+}
+
 Test(library, bad_arguments_are_sentences, .timeout = 60) {
   Place place;
   bellows_config config = BELLOWS_CONFIG_INIT;
