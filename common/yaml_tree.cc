@@ -142,7 +142,7 @@ class Builder {
       if (auto s = expect(value_event); !s.ok()) return s.error();
       auto value = node(value_event.raw(), depth + 1);
       if (!value) return value;
-      out.entries.emplace_back(*std::move(key), *std::move(value));
+      out.entries.push_back({*std::move(key), *std::move(value)});
     }
   }
 

@@ -17,6 +17,8 @@ struct YamlMark {
   int column = 0;
 };
 
+struct YamlEntry;
+
 /// One node of a parsed YAML document. Owns its children; a value that is moved, not copied.
 /// Aliases and anchors, tags and duplicate keys are refused at parse time: policy files need none,
 /// and alias bombs cost memory.
@@ -29,13 +31,18 @@ class YamlNode {
   bool plain = false;  ///< scalar without quotes: may stand for null, a number or a boolean
   std::string scalar;
   std::vector<YamlNode> items;                         ///< sequence
-  std::vector<std::pair<YamlNode, YamlNode>> entries;  ///< mapping, in file order
+  std::vector<YamlEntry> entries;  ///< mapping, in file order
 
   bool is_null() const {
     return kind == Kind::scalar && plain && (scalar.empty() || scalar == "null" || scalar == "~");
   }
   /// The value of a mapping's key, or nullptr.
   const YamlNode* find(std::string_view key) const;
+};
+
+struct YamlEntry {
+  YamlNode key;
+  YamlNode value;
 };
 
 /// Parses one document. `file` only names the source in messages. An empty text gives an empty

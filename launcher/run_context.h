@@ -48,7 +48,7 @@ std::string own_program();
 /// the node's Slurm plugin requeues the job if the batch script ends.
 class ActiveMarker {
  public:
-  explicit ActiveMarker(std::string run_dir) : path_(run_dir + "/launcher.active") {}
+  explicit ActiveMarker(const std::string& run_dir) : path_(run_dir + "/launcher.active") {}
   Status write(std::optional<std::uint32_t> planned_gpus) const;
   void remove() const;
 

@@ -12,7 +12,7 @@ MINICLUSTER=$TAP_HOME/minicluster
 if [[ -z ${TAP_UNDER_TIMEOUT:-} ]]; then
   tap_limit=$(sed -n '1,12s/^# deadline: *\([0-9]*\).*/\1/p' "$0" | head -n 1)
   [[ -z ${BELLOWS_LONG:-} ]] || tap_limit=7200
-  TAP_UNDER_TIMEOUT=1 exec timeout --kill-after=60 "${tap_limit:-180}" "$0" "$@"
+  TAP_UNDER_TIMEOUT=1 exec timeout --kill-after=60 "$((${tap_limit:-180} * ${BELLOWS_PATIENCE:-1}))" "$0" "$@"
 fi
 unset TAP_UNDER_TIMEOUT
 
