@@ -2,6 +2,7 @@
 #include "launcher/event_log.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -16,10 +17,13 @@ using nlohmann::json;
 constexpr off_t kTail = 1 << 20;
 
 Result<std::string> read_tail(const std::string& path) {
-  auto fd = open_file(path, O_RDONLY);
+  // Another user's directory may hold anything, a FIFO too.
+  auto fd = open_file(path, O_RDONLY | O_NONBLOCK);
   if (!fd) return fd.error();
-  off_t size = lseek(fd->get(), 0, SEEK_END);
-  if (size < 0) return errno_error("seek in", path);
+  struct stat info;
+  if (fstat(fd->get(), &info) != 0) return errno_error("look at", path);
+  if (!S_ISREG(info.st_mode)) return Error{ErrorKind::invalid, path + " is not a plain file"};
+  off_t size = info.st_size;
   off_t from = size > kTail ? size - kTail : 0;
   std::string text(static_cast<std::size_t>(size - from), '\0');
   ssize_t got = pread(fd->get(), text.data(), text.size(), from);
@@ -48,6 +52,8 @@ Result<JobEvent> JobEvent::from_json(const std::string& line) {
     json value = json::parse(line);
     JobEvent event;
     event.time = value.at("time").get<double>();
+    // What no calendar can show.
+    if (!(event.time >= 0 && event.time < 2.5e11)) return Error{ErrorKind::corrupt, "not a time"};
     event.job = value.at("job").get<std::uint32_t>();
     event.restart = value.value("restart", 0u);
     event.attempt = value.value("attempt", 0u);
@@ -71,11 +77,11 @@ Result<EventLog> EventLog::open(const std::string& dir) {
 }
 
 Status EventLog::append(const JobEvent& event) {
-  std::string line = event.to_json() + "\n";
+  std::string line = (torn_ ? std::string("\n") : std::string()) + event.to_json() + "\n";
   ssize_t wrote = write(fd_.get(), line.data(), line.size());
   if (wrote < 0) return errno_error("append to", path_);
-  if (static_cast<std::size_t>(wrote) != line.size())
-    return Error{ErrorKind::io, "cannot append to " + path_ + ": the file system is full"};
+  torn_ = static_cast<std::size_t>(wrote) != line.size();
+  if (torn_) return Error{ErrorKind::io, "cannot append to " + path_ + ": the file system is full"};
   return {};
 }
 

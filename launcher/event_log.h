@@ -42,6 +42,7 @@ class EventLog {
   EventLog(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
   Fd fd_;
   std::string path_;
+  bool torn_ = false;  ///< the last line was cut off
 };
 
 /// The last `most` events of job `id` in DIR/events.jsonl, oldest first. Lines that are not events

@@ -66,10 +66,10 @@ void Supervisor::record(const std::string& event, const std::string& cause) {
   if (!log_) return;
   JobEvent line{wall_clock(), job_.id,        job_.restarts,   attempt_,       event,
                 cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
-  if (Status status = log_->append(line); !status) {
+  Status status = log_->append(line);
+  if (!status && !log_failing_)
     say(status.error().text + "; the history of this job will have gaps");
-    log_.reset();
-  }
+  log_failing_ = !status;
 }
 
 Status Supervisor::open_resources() {
@@ -224,7 +224,9 @@ void Supervisor::handle_agent_event(const Event& event) {
       break;
     case Event::Kind::error:
       say(fmt::format("agent on {}: {}", event.node, event.error));
-      if (event.cmd != "commit") return fault("an agent failed: " + event.error, true, kFailed);
+      // An old checkpoint that could not be removed costs room and no work.
+      if (event.cmd != "commit" && event.cmd != "retention")
+        return fault("an agent failed: " + event.error, true, kFailed);
       break;
     case Event::Kind::save_error:
       say(fmt::format("rank {} on {} could not save step {}: {}", event.rank, event.node,
@@ -247,6 +249,7 @@ void Supervisor::note_commit(const Event& event) {
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
   if (event.kind != Event::Kind::committed) return;
   newest_step_ = std::max(newest_step_, *event.step);
+  progressed_ = true;
   if (decision_ && decision_->step() && *event.step >= *decision_->step()) {
     stop_saved_ = true;
     record("STORING", fmt::format("committed step {}: {}", *event.step, stop_->reason));

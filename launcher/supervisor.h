@@ -78,6 +78,7 @@ class Supervisor {
   void ask_slurm();
   void act_on_job_state(const SlurmJob& job);
   void ease_restart(const SlurmJob& job);
+  Status move_requeued(SlurmJobChange change);
   void clear(Next next, const std::string& cause);
   void escalate();
   void cleared();
@@ -119,6 +120,8 @@ class Supervisor {
   std::optional<StopDecision> decision_;
   std::optional<Stop> stop_;
   bool stop_saved_ = false;  ///< the stop's own checkpoint is committed
+  bool progressed_ = false;  ///< a step was committed in this run of the job, in any attempt
+  bool log_failing_ = false;
 
   RestartBudget budget_;
   std::uint32_t lost_agents_ = 0;  ///< attempts in a row that got no agents

@@ -23,7 +23,10 @@ constexpr auto kRestartAfterRequeue = 5;  // seconds of the controller's clock
 constexpr std::uint32_t kMostLostAgents = 10;
 constexpr auto kLetGoWithin = 3s;
 constexpr int kMostEscalations = 60;
+// Any margin is safe. The smallest stops soonest: the newest step heard of is up to a second old,
+// so the first gate mostly just learns where the ranks are, and the next one holds them.
 constexpr std::uint64_t kGateAhead = 1;
+constexpr std::uint64_t kMostGpus = 4096;
 
 bool is_own_step(const SlurmStep& step) {
   return step.name.starts_with("bellows-agent-") || step.name.starts_with("bellows-ranks-");
@@ -51,8 +54,17 @@ void Supervisor::handle_request(const ControlServer::Request& request) {
     return answer(request.client, reply.dump());
   }
   Stop stop{"resize", std::nullopt, request.client};
-  if (auto gpus = message.find("gpus"); gpus != message.end() && gpus->is_number_unsigned())
-    stop.gpus = gpus->get<std::uint32_t>();
+  if (auto gpus = message.find("gpus"); gpus != message.end()) {
+    auto wanted = gpus->is_number_unsigned() ? gpus->get<std::uint64_t>() : 0;
+    bool allowed = wanted > 0 && wanted <= kMostGpus &&
+                   (!context_.contract ||
+                    context_.contract->gpus.contains(static_cast<std::uint32_t>(wanted)));
+    if (!allowed) {
+      json reply = {{"event", "error"}, {"error", "the job may not hold so many GPUs"}};
+      return answer(request.client, reply.dump());
+    }
+    stop.gpus = static_cast<std::uint32_t>(wanted);
+  }
   request_stop(std::move(stop));
 }
 
@@ -145,8 +157,12 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
       record("CANCELLED", "scancel");
       return finish(kFailed);
     case SlurmState::timeout:
-      if (!commits_.committed()) break;
+      // A run that got nowhere would get nowhere again.
+      if (!progressed_) break;
       stop_ = Stop{"time limit", std::nullopt, 0};
+      return requeue_self();
+    case SlurmState::preempted:
+      stop_ = Stop{"preemption", std::nullopt, 0};
       return requeue_self();
     default:
       break;
@@ -187,7 +203,7 @@ void Supervisor::ease_restart(const SlurmJob& job) {
     change.begin_time = job.controller_now + kRestartAfterRequeue;
   if (stop_ && stop_->gpus && job.requested_gpus() != *stop_->gpus) change.gpus = stop_->gpus;
   if (!change.begin_time && !change.gpus) return;
-  if (Status status = slurm_.change(job, change); !status) say(status.error().text);
+  if (Status status = move_requeued(change); !status) say(status.error().text);
 }
 
 void Supervisor::clear(Next next, const std::string& cause) {
@@ -275,15 +291,17 @@ void Supervisor::requeue_self() {
   Status status;
   SlurmJobChange change;
   // The clock is read first: between the requeue and the new start time nothing may take long.
-  for (int tries = 0; tries < 600; ++tries, std::this_thread::sleep_for(1s)) {
+  // However long slurmctld is away, ending without a requeue would end the job.
+  for (;; std::this_thread::sleep_for(1s)) {
     auto job = slurm_.job(job_.id);
     status = job.ok() ? Status() : Status(job.error());
+    if (!status && status.error().kind == ErrorKind::not_found) break;
     if (!status) continue;
     if (job->state == SlurmState::pending || job->state == SlurmState::cancelled)
       return finish(kOk);  // somebody was faster
     change.begin_time = job->controller_now + kRestartAfterRequeue;
     if (stop_) change.gpus = stop_->gpus;
-    bool over = job->state == SlurmState::timeout;
+    bool over = job->state == SlurmState::timeout || job->state == SlurmState::preempted;
     status = over ? slurm_.requeue(job_.id) : slurm_.requeue_running(job_.id);
     if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
   }
@@ -292,12 +310,27 @@ void Supervisor::requeue_self() {
     record("FAILED", status.error().text);
     return finish(kFailed);
   }
+  if (status = move_requeued(change); !status)
+    say(status.error().text + "; the job restarts as it was");
+  finish(kOk);
+}
+
+// Sets the size and start time of the requeued job.
+Status Supervisor::move_requeued(SlurmJobChange change) {
+  Status status;
   for (int tries = 0; tries < 20; ++tries, std::this_thread::sleep_for(250ms)) {
     status = slurm_.change(job_, change);
     if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
+    // What was 5 s ahead may be past by now, and would lose the job.
+    auto job = slurm_.job(job_.id);
+    if (job && change.begin_time) change.begin_time = job->controller_now + kRestartAfterRequeue;
   }
-  if (!status) say(status.error().text + "; the job restarts as it was, after Slurm's own delay");
-  finish(kOk);
+  if (status.ok() || !change.gpus) return status;
+  // Slurm may have taken some of the fields: back to the size that is known to work.
+  change.gpus = layout_.gpus() > 0 ? std::optional(layout_.gpus()) : std::nullopt;
+  if (!slurm_.change(job_, change))
+    (void)slurm_.change(job_, {std::nullopt, change.begin_time}).ok();
+  return status;
 }
 
 // A step whose srun was killed lingers for seconds, and holds up the job's next start.
