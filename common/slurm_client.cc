@@ -36,8 +36,16 @@ Error slurm_error(const std::string& what) {
     case SLURM_COMMUNICATIONS_SEND_ERROR:
     case SLURM_COMMUNICATIONS_RECEIVE_ERROR:
     case SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT:
+    // A munged that restarts is no verdict either.
+    case SLURM_PROTOCOL_AUTHENTICATION_ERROR:
+    case ESLURM_AUTH_CRED_INVALID:
+    case ESLURM_AUTH_NET_ERROR:
+    case ESLURM_AUTH_UNABLE_TO_SIGN:
     case ESLURM_IN_STANDBY_MODE:
     case ECONNREFUSED:
+    case ECONNRESET:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
     case ETIMEDOUT:
     case EAGAIN:
       kind = ErrorKind::unavailable;
@@ -141,6 +149,8 @@ std::uint32_t count_or_zero(std::uint32_t value) {
 SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   SlurmJob job;
   job.id = info.job_id;
+  job.array_job = info.array_job_id;
+  if (info.array_job_id != 0 && info.array_task_id != NO_VAL) job.array_task = info.array_task_id;
   job.name = text_of(info.name);
   job.partition = text_of(info.partition);
   job.account = text_of(info.account);
@@ -259,15 +269,38 @@ bool SlurmJob::finished() const {
 SlurmClient::SlurmClient() { slurm_init(nullptr); }
 SlurmClient::~SlurmClient() { slurm_fini(); }
 
-Result<SlurmJob> SlurmClient::job(std::uint32_t id) {
+std::string SlurmJob::shown_id() const {
+  return array_task ? fmt::format("{}_{}", array_job, *array_task) : std::to_string(id);
+}
+
+std::optional<JobName> parse_job_name(const std::string& text) {
+  constexpr std::uint64_t kMost = 0x3ffffff;
+  auto parts = split(text, '_');
+  auto id = parse_uint(parts[0]);
+  if (parts.size() > 2 || !id || *id == 0 || *id > kMost) return std::nullopt;
+  JobName name{static_cast<std::uint32_t>(*id), std::nullopt};
+  if (parts.size() == 1) return name;
+  auto task = parse_uint(parts[1]);
+  if (!task || *task > kMost) return std::nullopt;
+  name.task = static_cast<std::uint32_t>(*task);
+  return name;
+}
+
+Result<SlurmJob> SlurmClient::job(const JobName& name) {
+  std::string shown =
+      name.task ? fmt::format("{}_{}", name.id, *name.task) : std::to_string(name.id);
   job_info_msg_t* raw = nullptr;
-  if (slurm_load_job(&raw, id, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
-    return slurm_error(fmt::format("cannot read job {} from slurmctld", id));
+  if (slurm_load_job(&raw, name.id, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot read job {} from slurmctld", shown));
   JobsMessage message(raw);
-  for (std::uint32_t i = 0; i < message->record_count; ++i)
-    if (message->job_array[i].job_id == id)
-      return job_of(message->job_array[i], message->last_update);
-  return Error{ErrorKind::not_found, fmt::format("there is no job {}", id)};
+  // For a job array the answer has all its tasks.
+  for (std::uint32_t i = 0; i < message->record_count; ++i) {
+    slurm_job_info_t& info = message->job_array[i];
+    bool meant = name.task ? info.array_job_id == name.id && info.array_task_id == *name.task
+                           : info.job_id == name.id;
+    if (meant) return job_of(info, message->last_update);
+  }
+  return Error{ErrorKind::not_found, fmt::format("there is no job {}", shown)};
 }
 
 Result<std::vector<SlurmJob>> SlurmClient::jobs() {

@@ -3,9 +3,12 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <grp.h>
 #include <poll.h>
+#include <pwd.h>
 #include <unistd.h>
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -24,6 +27,8 @@ constexpr auto kLauncherAnswersWithin = 30s;
 // The launcher requeues by itself 10 s after the commit: do not get in its way.
 constexpr auto kRequeueTries = 8s;
 constexpr auto kPoll = 50ms;
+constexpr double kPollFast = 15;  // seconds
+constexpr auto kPollLater = 1000ms;
 constexpr int kSafeStart = 5;  // survives until COMPLETING clears; see slurm_client.h
 constexpr int kSoonStart = 2;  // 1 could fall into the second in which the old credential ended
 
@@ -44,6 +49,7 @@ Result<Child> open_control(const SlurmJob& job, const std::string& program) {
                      "--overcommit",
                      "--quiet",
                      "--unbuffered",
+                     "--chdir=/",
                      "--job-name=bellows-control",
                      program,
                      "control"};
@@ -81,6 +87,7 @@ std::optional<ResizeFailure> Resize::run() {
   }
   job_ = *job;
   if (Failure failure = check(job_)) return failure;
+  if (Failure failure = become_owner()) return failure;
   report_.from = job_.state == SlurmState::pending ? job_.requested_gpus() : job_.gpus();
   report_.to = request_.gpus;
   if (report_.from == report_.to) {
@@ -100,8 +107,9 @@ std::optional<ResizeFailure> Resize::check(const SlurmJob& job) {
   auto refuse = [&job](const std::string& why) {
     return ResizeFailure{kRefused, fmt::format("job {} {}; nothing was changed", job.id, why)};
   };
-  if (job.uid != getuid())
-    return refuse(fmt::format("belongs to {}: only its owner can resize it", user_name(job.uid)));
+  if (job.uid != getuid() && getuid() != 0)
+    return refuse(
+        fmt::format("belongs to {}: only its owner and root can resize it", user_name(job.uid)));
   if (job.cron) return refuse("comes from scrontab, and Slurm lets nobody change such jobs");
   if (job.het) return refuse("has several components, whose sizes are fixed");
   if (!job.batch || !job.may_requeue) return refuse("cannot be requeued (sbatch --requeue)");
@@ -115,6 +123,21 @@ std::optional<ResizeFailure> Resize::check(const SlurmJob& job) {
     return refuse(
         fmt::format("may hold {} GPUs, not {}", (*contract)->gpus.to_string(), request_.gpus));
   return std::nullopt;
+}
+
+// Root needs no right of its own here: whatever the owner may do is what is to be done.
+std::optional<ResizeFailure> Resize::become_owner() {
+  if (job_.uid == getuid()) return std::nullopt;
+  std::array<char, 16384> buffer;
+  passwd entry;
+  passwd* found = nullptr;
+  if (getpwuid_r(job_.uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found &&
+      initgroups(found->pw_name, found->pw_gid) == 0 && setgid(found->pw_gid) == 0 &&
+      setuid(job_.uid) == 0)
+    return std::nullopt;
+  return ResizeFailure{kRefused,
+                       fmt::format("cannot act as {}, who owns job {}; nothing was changed",
+                                   user_name(job_.uid), job_.id)};
 }
 
 std::optional<ResizeFailure> Resize::change_pending() {
@@ -225,9 +248,16 @@ std::optional<ResizeFailure> Resize::requeue() {
     status = slurm_.change(job_, change);
     if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
     std::this_thread::sleep_for(200ms);
+    // What was 5 s ahead may be past by now.
+    if (auto job = slurm_.job(job_.id)) change.begin_time = job->controller_now + kSafeStart;
   } while (Clock::now() - started < kRequeueTries);
-  if (!status)
+  if (!status) {
+    // Slurm may have taken some of the fields: back to the size that is known to work.
+    change.gpus = report_.from;
+    if (!slurm_.change(job_, change))
+      (void)slurm_.change(job_, {std::nullopt, change.begin_time}).ok();
     return ResizeFailure{kFailed, status.error().text + "; it was requeued and restarts as it was"};
+  }
   say_(fmt::format("requeued; asked for {} GPUs", request_.gpus));
   return std::nullopt;
 }
@@ -241,8 +271,11 @@ std::optional<ResizeFailure> Resize::wait_until_running() {
     if (interrupted_() || out_of_time())
       return stopped_waiting(
           fmt::format("the job is queued for {} GPUs and goes on when it starts", request_.gpus));
-    std::this_thread::sleep_for(kPoll);
+    // A job that waits for others may wait long; slurmctld has more to do than to answer that.
+    std::this_thread::sleep_for(seconds_since(requeued_) < kPollFast ? kPoll : kPollLater);
     auto job = slurm_.job(job_.id);
+    if (!job && job.error().kind == ErrorKind::not_found)
+      return ResizeFailure{kFailed, job.error().text + ": it ended while it was requeued"};
     if (!job) continue;  // says nothing about the job
     report_.job = *job;
     if (job->state == SlurmState::running && job->restarts > job_.restarts) {

@@ -14,7 +14,7 @@
 namespace bellows {
 
 struct ResizeRequest {
-  std::uint32_t job = 0;
+  JobName job;
   std::uint32_t gpus = 0;
   std::chrono::seconds timeout{600};  ///< for the whole of it
 };
@@ -36,9 +36,10 @@ struct ResizeFailure {
   std::string text;  ///< what went wrong and what state the job is in
 };
 
-/// Moves a job to another number of GPUs, from outside the job. Stops it at a checkpoint through
-/// its launcher, requeues it, sets the size and watches it start. Whatever happens to the caller,
-/// the job goes on: from the demand on its launcher finishes the move alone.
+/// Moves a job to another number of GPUs, from outside the job. Called by root it drops root's
+/// rights for good and acts as the job's owner. Stops it at a checkpoint through its launcher,
+/// requeues it, sets the size and watches it start. Whatever happens to the caller, the job goes
+/// on: from the demand on its launcher finishes the move alone.
 class Resize {
  public:
   using Say = std::function<void(const std::string&)>;
@@ -57,6 +58,7 @@ class Resize {
   using Failure = std::optional<ResizeFailure>;
 
   Failure check(const SlurmJob& job);
+  Failure become_owner();
   Failure change_pending();
   void warn_of_waiting_jobs();
   Failure stop_at_checkpoint();

@@ -17,6 +17,7 @@ namespace {
 
 struct Options {
   ResizeRequest request;
+  std::string job;
   std::uint32_t timeout = 600;
   bool json = false;
 };
@@ -57,6 +58,7 @@ void print_summary(const ResizeReport& report) {
 }
 
 int resize(Options options) {
+  options.request.job = *parse_job_name(options.job);
   options.request.timeout = std::chrono::seconds(options.timeout);
   struct sigaction action {};
   action.sa_handler = on_interrupt;
@@ -80,12 +82,20 @@ int resize(Options options) {
 
 }  // namespace
 
+CLI::Validator job_name_validator() {
+  auto check = [](std::string& text) {
+    return parse_job_name(text) ? std::string()
+                                : "'" + text + "' is no job id, such as 123 or 123_4";
+  };
+  return CLI::Validator(check, "");
+}
+
 void add_resize_command(CLI::App& app, int& exit_status) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("resize", "Move a job to another number of GPUs");
-  command->add_option("JOB", options->request.job, "Job id")
+  command->add_option("JOB", options->job, "Job id, or ARRAY_TASK")
       ->required()
-      ->check(CLI::Range(1u, 0x3ffffffu));
+      ->check(job_name_validator());
   command->add_option("GPUS", options->request.gpus, "Number of GPUs, one of the job's range")
       ->required()
       ->check(CLI::Range(1u, 4096u));

@@ -4,6 +4,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <thread>
@@ -49,13 +50,9 @@ int fail(const std::string& text, int status) {
   return status;
 }
 
-int run(const RunOptions& options) {
-  auto id = job_id_from_environment();
-  if (!id)
-    return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
-  block_signals();
+int supervise(const RunOptions& options, std::uint32_t id) {
   SlurmClient slurm;
-  auto job = wait_for_job(slurm, *id);
+  auto job = wait_for_job(slurm, id);
   if (!job) return fail(job.error().text, kFailed);
   if (!job->batch || job->het)
     return fail("it needs a batch job of one component: only such a job can be requeued", kRefused);
@@ -71,6 +68,20 @@ int run(const RunOptions& options) {
   warn_unless_batch_script();
   Supervisor supervisor(slurm, std::move(*context), std::move(*job), std::move(*layout));
   return supervisor.run();
+}
+
+int run(const RunOptions& options) {
+  auto id = job_id_from_environment();
+  if (!id)
+    return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
+  block_signals();
+  // From the start: slurmctld may take its time to answer, and a kill must not end the job.
+  if (!std::getenv("BELLOWS_RUN_DIR")) return supervise(options, *id);
+  ActiveMarker marker(run_dir_of(*id));
+  (void)marker.write(std::nullopt).ok();
+  int status = supervise(options, *id);
+  marker.remove();
+  return status;
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ namespace bellows {
 namespace {
 
 struct StatusOptions {
-  std::uint32_t job = 0;
+  std::string job;
   std::string checkpoint_dir;
   bool json = false;
 };
@@ -67,14 +67,21 @@ nlohmann::ordered_json json_of(const JobView& view) {
   return out;
 }
 
+// Another user's text must not steer this user's terminal.
+std::string harmless(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
 std::string last_words(const JobView& view) {
   const JobEvent* last = view.last_event();
   if (view.job.state == SlurmState::pending && !view.job.reason.empty())
     return "waits: " + view.job.reason;
   if (!last) return view.contract ? "-" : "not a Bellows job";
   auto when = fmt::localtime(static_cast<std::time_t>(last->time));
-  return fmt::format("{:%H:%M:%S} {}{}{}", when, last->event, last->cause.empty() ? "" : ": ",
-                     last->cause);
+  return harmless(fmt::format("{:%H:%M:%S} {}{}{}", when, last->event,
+                              last->cause.empty() ? "" : ": ", last->cause));
 }
 
 void print_table(const std::vector<JobView>& views) {
@@ -83,9 +90,10 @@ void print_table(const std::vector<JobView>& views) {
   for (const JobView& view : views) {
     auto gpus = view.job.nodes.empty() ? view.job.requested_gpus() : view.job.gpus();
     auto step = view.step();
-    fmt::print("{:>8} {:<14.14} {:<13} {:>5} {:<9} {:>8} {:>9}  {}\n", view.job.id, view.job.name,
-               view.state(), gpus, view.contract ? view.contract->gpus.to_string() : "-",
-               view.job.restarts, step ? std::to_string(*step) : "-", last_words(view));
+    fmt::print("{:>8} {:<14.14} {:<13} {:>5} {:<9} {:>8} {:>9}  {}\n", view.job.shown_id(),
+               harmless(view.job.name), harmless(view.state()), gpus,
+               view.contract ? view.contract->gpus.to_string() : "-", view.job.restarts,
+               step ? std::to_string(*step) : "-", last_words(view));
   }
 }
 
@@ -93,19 +101,19 @@ void print_one(const JobView& view) {
   print_table({view});
   for (const NodeShare& share : view.job.nodes)
     fmt::print("  node {}: {} GPUs\n", share.node, share.gpus);
-  fmt::print("  checkpoints: {}\n", view.checkpoint_dir);
+  fmt::print("  checkpoints: {}\n", harmless(view.checkpoint_dir));
   for (const JobEvent& event : view.events) {
     auto when = fmt::localtime(static_cast<std::time_t>(event.time));
-    fmt::print("  {:%F %T} {:<13} {:>3} GPUs  {}{}\n", when, event.event, event.gpus,
-               event.step ? fmt::format("step {}  ", *event.step) : "", event.cause);
+    fmt::print("  {:%F %T} {:<13} {:>3} GPUs  {}{}\n", when, harmless(event.event), event.gpus,
+               event.step ? fmt::format("step {}  ", *event.step) : "", harmless(event.cause));
   }
 }
 
 int show(const StatusOptions& options) {
   SlurmClient slurm;
   std::vector<JobView> views;
-  if (options.job != 0) {
-    auto job = slurm.job(options.job);
+  if (!options.job.empty()) {
+    auto job = slurm.job(*parse_job_name(options.job));
     if (!job) {
       fmt::print(stderr, "bellows status: {}\n", job.error().text);
       return exit_status_of(job.error());
@@ -123,8 +131,8 @@ int show(const StatusOptions& options) {
   if (options.json) {
     nlohmann::ordered_json out = nlohmann::ordered_json::array();
     for (const JobView& view : views) out.push_back(json_of(view));
-    fmt::print("{}\n", out.dump(2));
-  } else if (options.job != 0) {
+    fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  } else if (!options.job.empty()) {
     print_one(views.front());
   } else {
     print_table(views);
@@ -138,8 +146,9 @@ void add_status_command(CLI::App& app, int& exit_status) {
   auto options = std::make_shared<StatusOptions>();
   CLI::App* command = app.add_subcommand("status", "Show your jobs, or one job with its history");
   command
-      ->add_option("JOB", options->job, "Job id; without it, all your jobs that Slurm still knows")
-      ->check(CLI::Range(1u, 0x3ffffffu));
+      ->add_option("JOB", options->job,
+                   "Job id, or ARRAY_TASK; without it, all your jobs that Slurm still knows")
+      ->check(job_name_validator());
   command
       ->add_option("--checkpoint-dir", options->checkpoint_dir,
                    "Where the job keeps its checkpoints, if 'bellows run' was told so")

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -61,6 +62,23 @@ Test(gres, counts_gpus_in_every_spelling) {
   cr_expect(gpus_in_gres("gpu_mem:4,shard:2") == 0);
   cr_expect(gpus_in_gres("gpu:") == 0);
   cr_expect(gpus_in_gres("gpu:x") == 0);
+}
+
+Test(job_name, is_an_id_or_a_task_of_an_array) {
+  auto plain = parse_job_name("123");
+  cr_assert(plain);
+  cr_expect(plain->id == 123 && !plain->task);
+  auto task = parse_job_name("123_0");
+  cr_assert(task);
+  cr_expect(task->id == 123 && task->task == 0u);
+  for (const char* bad : {"", "0", "_1", "1_", "1_2_3", "x", "-1", "1_x", "67108864", "1_[2-3]"})
+    cr_expect(!parse_job_name(bad), "%s", bad);
+  SlurmJob job;
+  job.id = 9;
+  cr_expect(job.shown_id() == "9");
+  job.array_job = 7;
+  job.array_task = 2;
+  cr_expect(job.shown_id() == "7_2");
 }
 
 Test(rank_layout, follows_the_gpus) {
@@ -153,7 +171,8 @@ Test(event, survives_its_line_and_refuses_others) {
   event.cause = "\xff broken";
   cr_expect(JobEvent::from_json(event.to_json()).ok());
   for (const char* bad :
-       {"", "{", "[]", "{\"time\":1}", "{\"time\":\"x\",\"job\":1,\"event\":\"A\"}"})
+       {"", "{", "[]", "{\"time\":1}", "{\"time\":\"x\",\"job\":1,\"event\":\"A\"}",
+        "{\"time\":1e300,\"job\":1,\"event\":\"A\"}", "{\"time\":-1,\"job\":1,\"event\":\"A\"}"})
     cr_expect(!JobEvent::from_json(bad).ok());
 }
 
@@ -172,6 +191,16 @@ Test(event_log, keeps_jobs_apart_and_skips_torn_lines) {
   cr_assert(events.ok());
   cr_expect(events->size() == 2 && events->front().attempt == 2 && events->back().attempt == 4);
   cr_expect(!read_events("/nonexistent", 0, 2).ok());
+  unlink(path.c_str());
+  rmdir(dir);
+}
+
+Test(event_log, does_not_wait_for_what_is_no_file, .timeout = 20) {
+  char dir[] = "/tmp/bellows-unit-XXXXXX";
+  cr_assert(mkdtemp(dir));
+  std::string path = std::string(dir) + "/events.jsonl";
+  cr_assert(mkfifo(path.c_str(), 0600) == 0);
+  cr_expect(!read_events(dir, 0, 2).ok());
   unlink(path.c_str());
   rmdir(dir);
 }
