@@ -300,7 +300,9 @@ Result<SlurmJob> SlurmClient::job(const JobName& name) {
                            : info.job_id == name.id;
     if (meant) return job_of(info, message->last_update);
   }
-  return Error{ErrorKind::not_found, fmt::format("there is no job {}", shown)};
+  return Error{ErrorKind::not_found,
+               fmt::format("there is no job {}{}", shown,
+                           name.task ? ", or it still waits with other tasks of its array" : "")};
 }
 
 Result<std::vector<SlurmJob>> SlurmClient::jobs() {

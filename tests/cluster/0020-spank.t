@@ -5,11 +5,7 @@
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/tap.sh"
 
-conf=$(mktemp)
-# A job whose start time has come is looked for every second, and not every half minute.
-echo "SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1" >"$conf"
-cluster_up --nodes=2 --gpus=4 --slurm-conf "$conf"
-rm -f "$conf"
+cluster_up --nodes=2 --gpus=4
 home=$CLUSTER/shared/home/alice
 
 node() { mc exec --user root --node "$1" "${@:2}"; }

@@ -73,6 +73,7 @@ exits "resize to a word" 2 xc bellows resize "$id" many
 exits "resize to nothing" 2 xc bellows resize "$id" 0
 exits "resize beyond the range" 3 xc bellows resize "$id" 9
 exits "resize of another user's job" 3 xc --user bob bellows resize "$id" 4
+exits "resize of a job with no such name" 2 xc bellows resize "${id}_x" 4
 exits "resize of a job that does not exist" 3 xc bellows resize 99999 4
 plain=$(submit -- --gpus=1 --wrap='sleep 60')
 poll 20 job_is "$plain" RUNNING
@@ -91,6 +92,15 @@ assert job["gpus"] == 2 and job["range"] == "1-8" and job["user"] == "alice", jo
 waiting=$(submit_counter waiting --gpus=8 -- --steps 10)
 ok "a waiting job is just asked for less" xc bellows resize "$waiting" 7
 like "$(job_field "$waiting" TresPerJob)" 'gpu:7' "and Slurm knows"
+ok "root may ask too" xc --user root bellows resize "$waiting" 6
+like "$(job_field "$waiting" TresPerJob)" 'gpu:6' "and Slurm knows"
+xc scancel "$waiting"
+array=$(submit_counter task --gpus=1 --array=4 -- --steps 100000 --sleep-us 10000)
+poll 30 has_starts task 1
+like "$(xc bellows status "${array}_4")" "${array}_4 task +PROCESSING +1 " "a task of a job array is named as by squeue"
+ok "by resize too" xc bellows resize "${array}_4" 1
+exits "a task that does not exist" 3 xc bellows resize "${array}_9" 7
+xc scancel "$array"
 
 # Without an answer from slurmctld nobody acts.
 before=$(starts long)

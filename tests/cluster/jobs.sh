@@ -6,10 +6,9 @@ build=${BELLOWS_BUILDDIR:-$(dirname "$(dirname "$TAP_HOME")")/build}
 counter=$build/tests/cluster/programs/counter
 [[ -x $counter ]] || skip_all "$counter is not built"
 
-# slurm.conf's lines for clusters on which nobody stands by with 'bellows resize': a job whose start
-# time has come is looked for every second.
+# slurm.conf's line for clusters on which nodes die: Slurm then makes the job wait for the life of a
+# credential, as with a requeue.
 impatient_conf() {
-  echo "SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,bf_interval=1"
   echo "AuthInfo=cred_expire=10"
 }
 

@@ -83,7 +83,7 @@ ReturnToService=2
 MailProg=/bin/true
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000
+SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,sched_interval=2
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup
 PrologFlags=Contain
