@@ -17,8 +17,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <exception>
 #include <filesystem>
+#include <optional>
+#include <set>
 
 #include "checkpoint/agent_loop.h"
 #include "checkpoint/coordinator.h"
@@ -31,6 +34,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostLine = 64 << 20;
 /// A standalone agent that no rank joins was started by a program that died at once.
 constexpr auto kNobodyCame = std::chrono::seconds(20);
+/// Ranks that have not come by then run elsewhere, or not at all.
+constexpr auto kAllHere = std::chrono::seconds(60);
 /// How far ahead of the ranks a standalone agent sets the first gate.
 constexpr std::uint64_t kMargin = 2;
 
@@ -47,7 +52,8 @@ Result<std::string> socket_path(const AgentOptions& options) {
   if (const char* dir = std::getenv("BELLOWS_RUN_DIR"); dir && *dir) {
     return std::string(dir) + "/agent.sock";
   }
-  return Error{ErrorKind::invalid, "the agent needs a socket: pass --socket or set BELLOWS_RUN_DIR"};
+  return Error{ErrorKind::invalid,
+               "the agent needs a socket: pass --socket or set BELLOWS_RUN_DIR"};
 }
 
 // Whoever can write to the directory could take the socket's place.
@@ -56,8 +62,9 @@ Status check_directory(const std::string& dir) {
   struct stat s;
   if (lstat(dir.c_str(), &s) < 0) return errno_error("look at", dir);
   if (S_ISDIR(s.st_mode) && s.st_uid == geteuid() && (s.st_mode & 0077) == 0) return {};
-  return Error{ErrorKind::denied,
-               fmt::format("{} must be a directory of this user with mode 0700, for the socket", dir)};
+  return Error{
+      ErrorKind::denied,
+      fmt::format("{} must be a directory of this user with mode 0700, for the socket", dir)};
 }
 
 Result<Fd> listen_on(const std::string& path) {
@@ -176,8 +183,8 @@ class JobAgent {
     LineInput input(options_.in_fd);
     auto next_progress = Clock::now() + std::chrono::seconds(1);
     while (!ended_) {
-      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(next_progress -
-                                                                              Clock::now());
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(next_progress - Clock::now());
       const bool readable =
           poll_once(loop_, options_.in_fd, static_cast<int>(std::max<long>(left.count(), 0)));
       if (readable && !take_lines(input)) break;
@@ -243,6 +250,7 @@ class StandaloneAgent {
       if (signalled) begin_stop(signals);
       loop_.tick();
       settle();
+      check_all_here();
       if (loop_.any_left()) {
         // The next program must start its own agent: this one's ranks are on their way out.
         loop_.close_door();
@@ -293,7 +301,34 @@ class StandaloneAgent {
     }
   }
 
+  // Ranks of one program on several machines each have an agent that waits for the others' ranks.
+  void check_all_here() {
+    if (!waiting_since_ || joined_.size() >= options_.world ||
+        Clock::now() - *waiting_since_ < kAllHere) {
+      return;
+    }
+    waiting_since_.reset();
+    Event e;
+    e.kind = Event::Kind::error;
+    e.cmd = "commit";
+    e.step = waiting_step_;
+    e.error_kind = ErrorKind::unavailable;
+    e.error = fmt::format(
+        "step {} cannot be saved: only {} of {} ranks are here; without bellows run, all ranks "
+        "must "
+        "run on one machine with the same checkpoint directory",
+        waiting_step_, joined_.size(), options_.world);
+    events_.push_back(e);
+    settle();
+  }
+
   std::vector<Command> answer(const Event& event) {
+    if (event.kind == Event::Kind::rank && event.state == "joined") joined_.insert(event.rank);
+    if (event.kind == Event::Kind::shard && !waiting_since_) {
+      waiting_since_ = Clock::now();
+      waiting_step_ = *event.step;
+    }
+    if (event.kind == Event::Kind::committed) waiting_since_.reset();
     if (event.kind == Event::Kind::found) {
       for (const SkippedStep& s : event.skipped) {
         fmt::print(stderr, "bellows: step {} is passed over: {}\n", s.step, s.error);
@@ -316,6 +351,9 @@ class StandaloneAgent {
   Coordinator coordinator_;
   std::optional<StopDecision> stop_;
   std::deque<Event> events_;
+  std::set<std::uint32_t> joined_;
+  std::optional<Clock::time_point> waiting_since_;  ///< a save that is not complete yet
+  std::uint64_t waiting_step_ = 0;
   SocketName name_;
   AgentLoop loop_;
 };
@@ -337,16 +375,18 @@ Result<Fd> hold_directory(const std::string& dir) {
   auto fd = open_file(dir + "/.in-use", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
   if (!fd) return fd;
   if (flock(fd->get(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-    return Error{ErrorKind::busy, fmt::format("another program uses the checkpoint directory {}", dir)};
+    return Error{ErrorKind::busy,
+                 fmt::format("another program uses the checkpoint directory {}", dir)};
   }
   return fd;
 }
 
 int run_standalone(const AgentOptions& options, FileOps& ops) {
   if (options.dir.empty() || options.dir[0] != '/' || options.world == 0 || options.keep == 0) {
-    return complain(options, Error{ErrorKind::invalid,
-                                   "--standalone needs --dir with an absolute path, and --world and "
-                                   "--keep of at least 1"});
+    return complain(options,
+                    Error{ErrorKind::invalid,
+                          "--standalone needs --dir with an absolute path, and --world and "
+                          "--keep of at least 1"});
   }
   auto held = hold_directory(options.dir);
   if (!held) return complain(options, held.error());

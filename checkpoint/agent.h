@@ -25,12 +25,13 @@ struct AgentOptions {
   /// A gate without a decision is dropped after this long, so that a silent launcher stalls nobody.
   int gate_limit_ms = 60000;
   int in_fd = 0;
-  int out_fd = 1;  ///< standalone: gets one line, `ready`, or `error TEXT`, and is not used after it
+  int out_fd =
+      1;  ///< standalone: gets one line, `ready`, or `error TEXT`, and is not used after it
 };
 
-/// Serves the ranks of one node until the work is over: blocks, single caller, starts threads of its
-/// own and joins them. Ignores SIGPIPE and SIGXFSZ for the whole process. Never throws.
-/// 0: ended as planned (quit, end of input, last rank gone); 1: could not start or go on, and the
+/// Serves the ranks of one node until the work is over: blocks, single caller, starts threads of
+/// its own and joins them. Ignores SIGPIPE and SIGXFSZ for the whole process. Never throws. 0:
+/// ended as planned (quit, end of input, last rank gone); 1: could not start or go on, and the
 /// sentence is on standard error; 2: the options contradict each other.
 int agent_main(const AgentOptions& options) noexcept;
 

@@ -112,8 +112,7 @@ void AgentLoop::begin_session(const Command& command) {
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
-  session->writer =
-      std::make_unique<StoreWriter>(ops_, command.dir, command.attempt, command.keep);
+  session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt, command.keep);
   session_ = session;
   if (session->leader) {
     post(store_, [this, session]() -> Workers::Done {
@@ -182,10 +181,12 @@ void AgentLoop::set_stop(const Command& command) {
                            "stop must name the step of the gate that is set now; set a new gate"});
   }
   if (session_->newest_at_gate && *session_->newest_at_gate >= *command.step) {
-    return say_error("stop", command.step,
-                     Error{ErrorKind::invalid,
-                           fmt::format("a rank had come to step {} before the gate was set, and may "
-                                       "have passed it; set a gate beyond", *session_->newest_at_gate)});
+    return say_error(
+        "stop", command.step,
+        Error{ErrorKind::invalid,
+              fmt::format("a rank had come to step {} before the gate was set, and may "
+                          "have passed it; set a gate beyond",
+                          *session_->newest_at_gate)});
   }
   session_->stop = *command.step;
   for (auto& [fd, link] : links_) {
@@ -203,10 +204,10 @@ void AgentLoop::tick() {
   for (auto& [fd, link] : links_) {
     if (link->page) link->page->set_gate(wire::kNoStep);
   }
-  say_error("gate", step,
-            Error{ErrorKind::unavailable,
-                  fmt::format("no decision came within {} ms: the gate is open again",
-                              gate_limit_ms_)});
+  say_error(
+      "gate", step,
+      Error{ErrorKind::unavailable,
+            fmt::format("no decision came within {} ms: the gate is open again", gate_limit_ms_)});
 }
 
 void AgentLoop::commit(const Command& command) {

@@ -123,7 +123,8 @@ void AgentLoop::read_rank(RankLink& link) {
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (got <= 0) return hang_up(link);
     if (static_cast<std::size_t>(got) > sizeof bytes) {
-      return protocol_error(link, Error{ErrorKind::invalid, "a rank sent a message that is too long"});
+      return protocol_error(link,
+                            Error{ErrorKind::invalid, "a rank sent a message that is too long"});
     }
     auto message = parse_rank_message({bytes, static_cast<std::size_t>(got)});
     if (!message) return protocol_error(link, message.error());
@@ -139,7 +140,8 @@ void AgentLoop::protocol_error(RankLink& link, const Error& error) {
 void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
   const wire::Head& head = message.head;
   if ((link.rank < 0) != (head.op == wire::Op::hello) || link.parked_hello) {
-    return protocol_error(link, Error{ErrorKind::invalid, "a rank sent its hello too late or twice"});
+    return protocol_error(link,
+                          Error{ErrorKind::invalid, "a rank sent its hello too late or twice"});
   }
   switch (head.op) {
     case wire::Op::hello:
@@ -182,8 +184,10 @@ std::optional<std::string> AgentLoop::refusal(const RankLink& link) const {
   }
   for (const auto& [fd, other] : links_) {
     if (other->page && !other->gone && other->rank == link.hello.rank) {
-      return fmt::format("rank {} is connected already: another program uses {}, or two ranks have "
-                         "the same number", link.hello.rank, hello.dir);
+      return fmt::format(
+          "rank {} is connected already: another program uses {}, or two ranks have "
+          "the same number",
+          link.hello.rank, hello.dir);
     }
   }
   return {};
@@ -229,7 +233,8 @@ void AgentLoop::take_layout(RankLink& link, const RankMessage& message) {
 
 void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
   Placed placed;
-  if (link.save || link.parts.size() != link.parts_expected || !place(stored_parts(link), &placed)) {
+  if (link.save || link.parts.size() != link.parts_expected ||
+      !place(stored_parts(link), &placed)) {
     return protocol_error(link, Error{ErrorKind::invalid, "a rank began a save it may not begin"});
   }
   if (session_->broken) {
@@ -291,16 +296,21 @@ void AgentLoop::write_save(RankLink& link, std::uint64_t step) {
   link.save->phase = SaveState::Phase::writing;
   Placed placed;
   place(stored_parts(link), &placed);
-  Snapshot snapshot{step, static_cast<std::uint32_t>(link.rank), session_->hello.world,
-                    std::move(placed.parts), std::move(placed.offsets), link.buffer->data()};
-  post(shards_, [this, id = link.id, path = shard_path(link, step), session = session_, step,
-                 snapshot = std::move(snapshot), buffer = link.buffer,
-                 cancelled = link.save->cancelled]() -> Workers::Done {
-    auto status = session->writer->begin_step(step);
-    Result<ShardFile> written = status ? write_shard(ops_, path, snapshot, *cancelled)
-                                       : Result<ShardFile>(status.error());
-    return [this, id, written = std::move(written)] { saved(id, written); };
-  });
+  Snapshot snapshot{step,
+                    static_cast<std::uint32_t>(link.rank),
+                    session_->hello.world,
+                    std::move(placed.parts),
+                    std::move(placed.offsets),
+                    link.buffer->data()};
+  post(shards_,
+       [this, id = link.id, path = shard_path(link, step), session = session_, step,
+        snapshot = std::move(snapshot), buffer = link.buffer,
+        cancelled = link.save->cancelled]() -> Workers::Done {
+         auto status = session->writer->begin_step(step);
+         Result<ShardFile> written = status ? write_shard(ops_, path, snapshot, *cancelled)
+                                            : Result<ShardFile>(status.error());
+         return [this, id, written = std::move(written)] { saved(id, written); };
+       });
 }
 
 // A shard is written, or could not be.
@@ -347,16 +357,16 @@ void AgentLoop::call_off(RankLink& link, const Error& error) {
 }
 
 void AgentLoop::remove_shard_then_fail(RankLink& link, const Error& error) {
-  post(shards_, [this, id = link.id, path = shard_path(link, link.save->step),
-                 error]() -> Workers::Done {
-    (void)ops_.remove_file(path);
-    return [this, id, error] {
-      RankLink* waiting = find_link(id);
-      if (!waiting || !waiting->save) return;
-      waiting->save.reset();
-      waiting->fail(code_of(error.kind), error.text);
-    };
-  });
+  post(shards_,
+       [this, id = link.id, path = shard_path(link, link.save->step), error]() -> Workers::Done {
+         (void)ops_.remove_file(path);
+         return [this, id, error] {
+           RankLink* waiting = find_link(id);
+           if (!waiting || !waiting->save) return;
+           waiting->save.reset();
+           waiting->fail(code_of(error.kind), error.text);
+         };
+       });
 }
 
 void AgentLoop::begin_restore(RankLink& link) {
@@ -371,24 +381,26 @@ void AgentLoop::begin_restore(RankLink& link) {
   }
   Placed placed;
   if (link.parts.size() != link.parts_expected || !place(link.parts, &placed)) {
-    return protocol_error(link, Error{ErrorKind::invalid, "a rank asked for arrays it did not name"});
+    return protocol_error(link,
+                          Error{ErrorKind::invalid, "a rank asked for arrays it did not name"});
   }
   const std::uint64_t step = *session_->restore_step;
-  post(shards_, [this, id = link.id, session = session_, step,
-                 placed = std::move(placed)]() -> Workers::Done {
-    auto memory = restore_into_memory(*session, step, placed);
-    return [this, id, step, memory = std::move(memory)] {
-      RankLink* asker = find_link(id);
-      if (!asker) return;
-      if (memory) {
-        asker->answer(wire::Op::restored, step, 1, (*memory)->fd());
-        return;
-      }
-      const ErrorKind kind = memory.error().kind;
-      asker->fail(kind == ErrorKind::invalid ? BELLOWS_ERR_MISMATCH : code_of(kind),
-                  memory.error().text);
-    };
-  });
+  post(shards_,
+       [this, id = link.id, session = session_, step,
+        placed = std::move(placed)]() -> Workers::Done {
+         auto memory = restore_into_memory(*session, step, placed);
+         return [this, id, step, memory = std::move(memory)] {
+           RankLink* asker = find_link(id);
+           if (!asker) return;
+           if (memory) {
+             asker->answer(wire::Op::restored, step, 1, (*memory)->fd());
+             return;
+           }
+           const ErrorKind kind = memory.error().kind;
+           asker->fail(kind == ErrorKind::invalid ? BELLOWS_ERR_MISMATCH : code_of(kind),
+                       memory.error().text);
+         };
+       });
 }
 
 void AgentLoop::take_bye(RankLink& link, bool finished) {

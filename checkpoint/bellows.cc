@@ -61,10 +61,10 @@ namespace {
 
 int lost(bellows_t* b, int failure) {
   b->socket.reset(-1);
-  return b->error.set(BELLOWS_ERR_AGENT,
-                      "rank %d lost the checkpoint agent at %s (%s); steps committed before are safe",
-                      b->place.rank, b->place.socket,
-                      failure == EPIPE ? "it has gone" : strerror(failure));
+  return b->error.set(
+      BELLOWS_ERR_AGENT,
+      "rank %d lost the checkpoint agent at %s (%s); steps committed before are safe",
+      b->place.rank, b->place.socket, failure == EPIPE ? "it has gone" : strerror(failure));
 }
 
 // The fields of a handle may be used only after this.
@@ -254,10 +254,11 @@ int bellows_register(bellows_t* b, const char* name, int dtype, int ndims,
   b->error.text[0] = 0;
   std::size_t length = name ? strnlen(name, wire::kMostName + 1) : 0;
   if (!name || !name_is_good(name, length)) {
-    return b->error.set(BELLOWS_ERR_INVALID,
-                        "an array's name is 1 to %u printable characters without spaces, with / only "
-                        "between parts and no part that begins with a dot; this is not: %.64s",
-                        wire::kMostName, name ? name : "(null)");
+    return b->error.set(
+        BELLOWS_ERR_INVALID,
+        "an array's name is 1 to %u printable characters without spaces, with / only "
+        "between parts and no part that begins with a dot; this is not: %.64s",
+        wire::kMostName, name ? name : "(null)");
   }
   if (ndims < 0 || ndims > BELLOWS_MAX_DIMS || (ndims > 0 && !global_shape)) {
     return b->error.set(BELLOWS_ERR_INVALID, "array %s: %d dimensions, 0 to %d are possible", name,
@@ -293,8 +294,8 @@ int bellows_restore(bellows_t* b, uint64_t* step) {
   if (rc != BELLOWS_OK) return rc;
   if (b->answer.head.value == 0) return BELLOWS_NO_CHECKPOINT;
   Mapping data;
-  if (b->count > 0 && !data.map(b->answer.fd.get(), lseek(b->answer.fd.get(), 0, SEEK_END),
-                                PROT_READ)) {
+  if (b->count > 0 &&
+      !data.map(b->answer.fd.get(), lseek(b->answer.fd.get(), 0, SEEK_END), PROT_READ)) {
     return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the restored arrays: %s", strerror(errno));
   }
   rc = copy_arrays(b, data, Copy::from_buffer);
@@ -315,7 +316,8 @@ int bellows_save(bellows_t* b, uint64_t step) {
     // Without its part the other ranks' step can't be committed: leaving tells them so.
     int failure = errno;
     b->socket.reset(-1);
-    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the snapshot buffer: %s", strerror(failure));
+    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the snapshot buffer: %s",
+                        strerror(failure));
   }
   rc = copy_arrays(b, b->buffer, Copy::into_buffer);
   return rc == BELLOWS_OK ? call(b, wire::Op::save_ready, step, 0, wire::Op::saved) : rc;
@@ -347,17 +349,28 @@ const char* bellows_error(const bellows_t* b) { return b ? b->error.text : ""; }
 
 const char* bellows_strerror(int code) {
   switch (code) {
-    case BELLOWS_OK: return "success";
-    case BELLOWS_NO_CHECKPOINT: return "there is no checkpoint yet";
-    case BELLOWS_ERR_INVALID: return "an argument is wrong, or the ranks disagree";
-    case BELLOWS_ERR_MISMATCH: return "the stored array has another type or shape";
-    case BELLOWS_ERR_AGENT: return "the checkpoint agent cannot be started or has gone";
-    case BELLOWS_ERR_IO: return "reading or writing failed";
-    case BELLOWS_ERR_CORRUPT: return "stored data does not match its digest";
-    case BELLOWS_ERR_BUSY: return "another program holds the checkpoint directory or this rank";
-    case BELLOWS_ERR_FENCED: return "a newer attempt owns the checkpoint directory";
-    case BELLOWS_ERR_MEMORY: return "out of memory";
-    default: return "unknown result";
+    case BELLOWS_OK:
+      return "success";
+    case BELLOWS_NO_CHECKPOINT:
+      return "there is no checkpoint yet";
+    case BELLOWS_ERR_INVALID:
+      return "an argument is wrong, or the ranks disagree";
+    case BELLOWS_ERR_MISMATCH:
+      return "the stored array has another type or shape";
+    case BELLOWS_ERR_AGENT:
+      return "the checkpoint agent cannot be started or has gone";
+    case BELLOWS_ERR_IO:
+      return "reading or writing failed";
+    case BELLOWS_ERR_CORRUPT:
+      return "stored data does not match its digest";
+    case BELLOWS_ERR_BUSY:
+      return "another program holds the checkpoint directory or this rank";
+    case BELLOWS_ERR_FENCED:
+      return "a newer attempt owns the checkpoint directory";
+    case BELLOWS_ERR_MEMORY:
+      return "out of memory";
+    default:
+      return "unknown result";
   }
 }
 

@@ -14,8 +14,8 @@
  * The arrays, the options and the steps at which should_stop and save are called must be the same
  * on every rank; which rows of a sharded array a rank holds is its own choice, as long as the ranks
  * together hold every row once. A handle is used by one thread at a time. Functions that return an
- * int give BELLOWS_OK (0) or a positive outcome, or a negative BELLOWS_ERR_ code; bellows_error then
- * holds one sentence that says what was wrong and where.
+ * int give BELLOWS_OK (0) or a positive outcome, or a negative BELLOWS_ERR_ code; bellows_error
+ * then holds one sentence that says what was wrong and where.
  */
 #ifndef BELLOWS_H
 #define BELLOWS_H
@@ -45,12 +45,12 @@ enum bellows_result {
 
   BELLOWS_ERR_INVALID = -1,  /* an argument is wrong, or the ranks disagree */
   BELLOWS_ERR_MISMATCH = -2, /* the stored array has another type or shape */
-  BELLOWS_ERR_AGENT = -3,    /* the agent cannot be started, or has gone: save what you can and exit */
-  BELLOWS_ERR_IO = -4,       /* reading or writing failed (disk full, ...); training may go on */
-  BELLOWS_ERR_CORRUPT = -5,  /* stored data does not match its digest */
-  BELLOWS_ERR_BUSY = -6,     /* another program holds the directory or this rank */
-  BELLOWS_ERR_FENCED = -7,   /* a newer attempt of this job owns the directory: exit */
-  BELLOWS_ERR_MEMORY = -8    /* out of memory */
+  BELLOWS_ERR_AGENT = -3, /* the agent cannot be started, or has gone: save what you can and exit */
+  BELLOWS_ERR_IO = -4,    /* reading or writing failed (disk full, ...); training may go on */
+  BELLOWS_ERR_CORRUPT = -5, /* stored data does not match its digest */
+  BELLOWS_ERR_BUSY = -6,    /* another program holds the directory or this rank */
+  BELLOWS_ERR_FENCED = -7,  /* a newer attempt of this job owns the directory: exit */
+  BELLOWS_ERR_MEMORY = -8   /* out of memory */
 };
 
 enum bellows_dtype {
@@ -76,7 +76,7 @@ enum bellows_layout {
 /* Begin with BELLOWS_CONFIG_INIT, then set what differs. */
 struct bellows_config {
   size_t size;     /* sizeof(struct bellows_config): lets the library know which fields you have */
-  const char *dir; /* NULL: BELLOWS_CHECKPOINT_DIR, else ./bellows-checkpoints. Ignored inside a
+  const char* dir; /* NULL: BELLOWS_CHECKPOINT_DIR, else ./bellows-checkpoints. Ignored inside a
                       Bellows job, where the launcher has chosen it. */
   int32_t rank;    /* -1: from the environment (see libbellows(3)) */
   int32_t world;   /* -1: from the environment */
@@ -88,45 +88,47 @@ struct bellows_config {
 
 /* Connects to this node's agent; outside a job starts one. config may be NULL. On failure *out is
  * either NULL (no memory) or a handle that is good only for bellows_error and bellows_finalize. */
-int bellows_init(const struct bellows_config *config, bellows_t **out);
+int bellows_init(const struct bellows_config* config, bellows_t** out);
 
-/* Names an array that save stores and restore fills. data stays the caller's, must hold rows (or for
- * a replicated array global_shape[0]) rows in C order, and is read or written only inside
+/* Names an array that save stores and restore fills. data stays the caller's, must hold rows (or
+ * for a replicated array global_shape[0]) rows in C order, and is read or written only inside
  * bellows_save and bellows_restore. Replicated arrays: first_row and rows are ignored. Sharded
- * arrays: ndims >= 1; rows may be 0, data may then be NULL. Registering a name again replaces it. */
-int bellows_register(bellows_t *b, const char *name, int dtype, int ndims,
-                     const uint64_t *global_shape, int layout, uint64_t first_row, uint64_t rows,
-                     void *data);
+ * arrays: ndims >= 1; rows may be 0, data may then be NULL. Registering a name again replaces it.
+ */
+int bellows_register(bellows_t* b, const char* name, int dtype, int ndims,
+                     const uint64_t* global_shape, int layout, uint64_t first_row, uint64_t rows,
+                     void* data);
 
 /* Fills all registered arrays from the newest committed step that verifies, the same on every rank,
  * and sets *step to it. BELLOWS_NO_CHECKPOINT leaves arrays and *step as they are. After an error
  * the arrays' contents are undefined only if the code is BELLOWS_ERR_IO or BELLOWS_ERR_CORRUPT. */
-int bellows_restore(bellows_t *b, uint64_t *step);
+int bellows_restore(bellows_t* b, uint64_t* step);
 
-/* Stores all registered arrays as `step`. Every rank calls it; it returns when the step is committed
- * and durable, or failed on every rank. A failed save leaves earlier steps as they were. */
-int bellows_save(bellows_t *b, uint64_t step);
+/* Stores all registered arrays as `step`. Every rank calls it; it returns when the step is
+ * committed and durable, or failed on every rank. A failed save leaves earlier steps as they were.
+ */
+int bellows_save(bellows_t* b, uint64_t step);
 
 /* Publishes the step this rank has come to and asks whether to stop: 0 go on; 1 save this step,
  * finalize and exit with status 0; negative: error. Costs a store and a load unless a stop is being
  * decided; then it waits until every rank's answer is the same. Steps never go backwards. */
-int bellows_should_stop(bellows_t *b, uint64_t step);
+int bellows_should_stop(bellows_t* b, uint64_t step);
 
 /* Leaves the agent and frees the handle. finished = 1: training is complete. NULL is allowed. */
-int bellows_finalize(bellows_t *b, int finished);
+int bellows_finalize(bellows_t* b, int finished);
 
 /* This rank and the number of ranks, as init found them. */
-int bellows_rank(const bellows_t *b);
-int bellows_world(const bellows_t *b);
+int bellows_rank(const bellows_t* b);
+int bellows_world(const bellows_t* b);
 
 /* The sentence of the last failed call on this handle, or "". Valid until the next call. */
-const char *bellows_error(const bellows_t *b);
+const char* bellows_error(const bellows_t* b);
 
 /* What a code means, in general. Never NULL. */
-const char *bellows_strerror(int code);
+const char* bellows_strerror(int code);
 
 /* The version of the library that runs, which may be newer than BELLOWS_VERSION. */
-const char *bellows_version(void);
+const char* bellows_version(void);
 
 #ifdef __GNUC__
 #pragma GCC visibility pop

@@ -23,8 +23,8 @@ struct Place {
   std::int32_t world = 1;
   std::int32_t keep = 3;
   bool in_job = false;
-  char dir[4096] = "";     ///< as given; made absolute by the agent's start. Empty in a job.
-  char socket[108] = "";   ///< in a job: $BELLOWS_SOCKET
+  char dir[4096] = "";    ///< as given; made absolute by the agent's start. Empty in a job.
+  char socket[108] = "";  ///< in a job: $BELLOWS_SOCKET
 };
 
 /// BELLOWS_OK or BELLOWS_ERR_INVALID.

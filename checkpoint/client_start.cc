@@ -138,16 +138,17 @@ int await_ready(int fd, ErrorText* error) {
   if (strncmp(line, "busy ", 5) == 0) return error->set(BELLOWS_ERR_BUSY, "%s", line + 5);
   const char* why = strncmp(line, "error ", 6) == 0 ? line + 6 : "it ended at once";
   return error->set(BELLOWS_ERR_AGENT,
-                    "the agent did not start: %s (install bellows, or set BELLOWS_AGENT to it)", why);
+                    "the agent did not start: %s (install bellows, or set BELLOWS_AGENT to it)",
+                    why);
 }
 
 int start_agent(const Place& place, ErrorText* error) {
   char world[16], keep[16];
   snprintf(world, sizeof world, "%d", place.world);
   snprintf(keep, sizeof keep, "%d", place.keep);
-  const char* const argv[] = {"bellows", "agent", "--standalone", "--socket", place.socket,
-                              "--dir",   place.dir, "--world",    world,      "--keep",
-                              keep,      nullptr};
+  const char* const argv[] = {"bellows",    "agent",  "--standalone", "--socket",
+                              place.socket, "--dir",  place.dir,      "--world",
+                              world,        "--keep", keep,           nullptr};
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0) {
     return error->set(BELLOWS_ERR_AGENT, "cannot make a pipe: %s", strerror(errno));
@@ -192,8 +193,8 @@ int say_hello(const Place& place, Handle* socket, Mapping* control, bool* again,
   wire::Hello hello = {place.rank, place.world};
   Message answer;
   *again = true;
-  int failure = send_message(socket->get(), head, &hello, sizeof hello, place.dir,
-                             strlen(place.dir));
+  int failure =
+      send_message(socket->get(), head, &hello, sizeof hello, place.dir, strlen(place.dir));
   if (failure == 0) failure = receive_message(socket->get(), &answer);
   if (failure != 0) {
     *again = failure == EPIPE || failure == ECONNRESET;

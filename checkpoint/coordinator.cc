@@ -52,7 +52,8 @@ std::vector<Command> Coordinator::fail(std::uint64_t step, ErrorKind kind, const
   return {c};
 }
 
-// Sent before its agent heard that the step had failed; the agent has told, or will tell, that rank.
+// Sent before its agent heard that the step had failed; the agent has told, or will tell, that
+// rank.
 bool Coordinator::is_stale(const Event& event) const {
   const auto failed = failed_.find(*event.step);
   return failed != failed_.end() && event.id < failed->second;
@@ -98,8 +99,10 @@ std::vector<Command> Coordinator::check_ranks() {
     }
     for (const auto& [rank, how] : gone_) {
       if (pending.shards.contains(rank)) continue;
-      failures.emplace_back(step, fmt::format("step {} cannot be saved: rank {} {} before it gave its "
-                                              "part", step, rank, how));
+      failures.emplace_back(step,
+                            fmt::format("step {} cannot be saved: rank {} {} before it gave its "
+                                        "part",
+                                        step, rank, how));
       break;
     }
   }
@@ -113,7 +116,9 @@ std::vector<Command> Coordinator::check_ranks() {
 
 StopDecision::StopDecision(std::uint32_t agents, std::optional<std::uint64_t> newest,
                            std::uint64_t margin)
-    : agents_(agents), margin_(std::max<std::uint64_t>(margin, 1)), gate_(newest.value_or(0) + margin_) {
+    : agents_(agents),
+      margin_(std::max<std::uint64_t>(margin, 1)),
+      gate_(newest.value_or(0) + margin_) {
   gate_ = std::min(gate_, wire::kNoStep - 1);
 }
 

@@ -49,8 +49,9 @@ class Coordinator {
 /// Finds the step at which all ranks of a job stop. Does no I/O; one thread at a time.
 ///
 /// A gate is set on every agent; each answers with the newest step one of its ranks had published.
-/// When all of them are below the gate, no rank can pass it any more: it is where they stop. Else the
-/// gate is moved ahead of the newest, each time twice as far, so that fast ranks are caught too.
+/// When all of them are below the gate, no rank can pass it any more: it is where they stop. Else
+/// the gate is moved ahead of the newest, each time twice as far, so that fast ranks are caught
+/// too.
 class StopDecision {
  public:
   /// `agents`: how many must answer. `newest`: the newest step heard of, from progress events.

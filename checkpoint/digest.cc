@@ -41,8 +41,8 @@ Status add_file_range(Digest& digest, int fd, std::uint64_t offset, std::uint64_
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return errno_error("read", path);
     if (got == 0) {
-      return Error{ErrorKind::corrupt, fmt::format("{} ends at byte {}, {} more are expected", path,
-                                                   offset, bytes)};
+      return Error{ErrorKind::corrupt,
+                   fmt::format("{} ends at byte {}, {} more are expected", path, offset, bytes)};
     }
     digest.add(chunk.data(), static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);

@@ -14,11 +14,11 @@ using nlohmann::json;
 
 namespace {
 
-constexpr std::array<const char*, 10> kCommands = {"hello", "find",      "restore", "gate",  "stop",
-                                                   "commit", "committed", "failed",  "query", "quit"};
-constexpr std::array<const char*, 11> kEvents = {"hello",     "found", "ready",    "gated",
-                                                 "stop_set",  "committed", "error", "progress",
-                                                 "shard",     "save_error", "rank"};
+constexpr std::array<const char*, 10> kCommands = {
+    "hello", "find", "restore", "gate", "stop", "commit", "committed", "failed", "query", "quit"};
+constexpr std::array<const char*, 11> kEvents = {"hello",    "found",      "ready", "gated",
+                                                 "stop_set", "committed",  "error", "progress",
+                                                 "shard",    "save_error", "rank"};
 constexpr std::array<const char*, 8> kKinds = {"invalid", "not_found", "denied", "unavailable",
                                                "corrupt", "busy",      "io",     "internal"};
 
@@ -34,8 +34,8 @@ int index_of(const std::array<const char*, N>& names, const std::string& name) {
 std::uint64_t number(const json& j, const char* key, std::uint64_t most) {
   const json& value = j.at(key);
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
-    throw Error{ErrorKind::invalid, fmt::format("\"{}\" is not a whole number from 0 to {}", key,
-                                                most)};
+    throw Error{ErrorKind::invalid,
+                fmt::format("\"{}\" is not a whole number from 0 to {}", key, most)};
   }
   return value.get<std::uint64_t>();
 }
@@ -52,9 +52,7 @@ std::optional<std::uint64_t> step_of(const json& j, const char* key = "step") {
 
 std::uint64_t step_needed(const json& j) { return number(j, "step", wire::kNoStep - 1); }
 
-std::uint64_t id_or_0(const json& j) {
-  return j.contains("id") ? number(j, "id", UINT64_MAX) : 0;
-}
+std::uint64_t id_or_0(const json& j) { return j.contains("id") ? number(j, "id", UINT64_MAX) : 0; }
 
 ErrorKind kind_of(const json& j) {
   const int kind = index_of(kKinds, j.value("kind", "io"));
@@ -67,8 +65,9 @@ json nullable(const std::optional<std::uint64_t>& value) {
 
 void check_attempt(const std::string& attempt) {
   const bool good = !attempt.empty() && attempt.size() <= 128 && attempt[0] != '.' &&
-                    attempt.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                              "0123456789._-") == std::string::npos;
+                    attempt.find_first_not_of(
+                        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789._-") == std::string::npos;
   if (!good) throw Error{ErrorKind::invalid, "\"attempt\" may hold letters, digits and ._- only"};
 }
 
@@ -105,8 +104,8 @@ void read_hello(const json& j, Command* c) {
 }
 
 ShardFile read_shard(const json& j) {
-  return {number32(j, "rank"), j.at("file").get<std::string>(),
-          number(j, "size", INT64_MAX), j.at("xxh3").get<std::string>()};
+  return {number32(j, "rank"), j.at("file").get<std::string>(), number(j, "size", INT64_MAX),
+          j.at("xxh3").get<std::string>()};
 }
 
 json shard_json(const ShardFile& s) {
@@ -247,7 +246,10 @@ void write_fields(const Command& c, json* j) {
   using Kind = Command::Kind;
   switch (c.kind) {
     case Kind::hello:
-      j->update({{"dir", c.dir}, {"attempt", c.attempt}, {"leader", c.leader}, {"world", c.world},
+      j->update({{"dir", c.dir},
+                 {"attempt", c.attempt},
+                 {"leader", c.leader},
+                 {"world", c.world},
                  {"keep", c.keep}});
       (*j)["ranks"] = json::object();
       for (const auto& [node, ranks] : c.ranks) (*j)["ranks"][node] = ranks;
@@ -298,11 +300,15 @@ void write_fields(const Event& e, json* j) {
       j->update({{"id", e.id}, {"max_step", nullable(e.max_step)}});
       return;
     case Kind::error:
-      j->update({{"cmd", e.cmd}, {"step", nullable(e.step)}, {"error", e.error},
+      j->update({{"cmd", e.cmd},
+                 {"step", nullable(e.step)},
+                 {"error", e.error},
                  {"kind", kKinds[static_cast<std::size_t>(e.error_kind)]}});
       return;
     case Kind::progress:
-      j->update({{"step", nullable(e.max_step)}, {"ranks", e.ranks}, {"stopped", e.stopped},
+      j->update({{"step", nullable(e.max_step)},
+                 {"ranks", e.ranks},
+                 {"stopped", e.stopped},
                  {"finished", e.finished}});
       return;
     case Kind::shard:
@@ -310,7 +316,10 @@ void write_fields(const Event& e, json* j) {
       j->update({{"rank", e.rank}, {"step", nullable(e.step)}, {"id", e.id}});
       return;
     case Kind::save_error:
-      j->update({{"rank", e.rank}, {"step", nullable(e.step)}, {"error", e.error}, {"id", e.id},
+      j->update({{"rank", e.rank},
+                 {"step", nullable(e.step)},
+                 {"error", e.error},
+                 {"id", e.id},
                  {"kind", kKinds[static_cast<std::size_t>(e.error_kind)]}});
       return;
     case Kind::rank:

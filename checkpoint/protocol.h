@@ -28,8 +28,8 @@ struct Command {
   std::uint64_t id = 0;  ///< gate; failed: the number of the failure, counted from 1
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
   std::optional<std::uint64_t> step;
-  std::vector<ShardFile> shards;  ///< commit
-  std::string error;              ///< failed
+  std::vector<ShardFile> shards;         ///< commit
+  std::string error;                     ///< failed
   ErrorKind error_kind = ErrorKind::io;  ///< failed; optional
 };
 

@@ -10,7 +10,9 @@
 namespace bellows {
 namespace {
 
-Error bad(const char* what) { return Error{ErrorKind::invalid, std::string("a rank sent ") + what}; }
+Error bad(const char* what) {
+  return Error{ErrorKind::invalid, std::string("a rank sent ") + what};
+}
 
 bool is_rank_op(wire::Op op) {
   switch (op) {
@@ -55,7 +57,8 @@ Result<RankMessage> parse_rank_message(std::string_view bytes) {
   }
   const bool steps = m.head.op == wire::Op::save_begin || m.head.op == wire::Op::save_ready;
   if (steps && m.head.step == wire::kNoStep) return bad("a step that is none");
-  if (m.head.op == wire::Op::layout && m.head.value > wire::kMostArrays) return bad("too many arrays");
+  if (m.head.op == wire::Op::layout && m.head.value > wire::kMostArrays)
+    return bad("too many arrays");
   return m;
 }
 

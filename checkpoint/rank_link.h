@@ -34,20 +34,20 @@ struct SaveState {
   enum class Phase { copying, writing, written, failed };
   std::uint64_t step = 0;
   Phase phase = Phase::copying;
-  ShardFile shard;                 ///< once written
-  std::optional<Error> called_off; ///< the step failed elsewhere while this rank was writing
+  ShardFile shard;                  ///< once written
+  std::optional<Error> called_off;  ///< the step failed elsewhere while this rank was writing
   std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
 };
 
 /// One rank's connection and what the agent knows of the rank. Main thread only.
 struct RankLink {
   Fd socket;
-  std::uint64_t id = 0;     ///< unique over the agent's life, for completions that come late
-  std::int64_t rank = -1;   ///< -1: has not said hello
+  std::uint64_t id = 0;    ///< unique over the agent's life, for completions that come late
+  std::int64_t rank = -1;  ///< -1: has not said hello
   bool parked_hello = false;
   wire::Hello hello;
   std::string dir;
-  bool gone = false;        ///< the socket has closed; kept while a write is in progress
+  bool gone = false;  ///< the socket has closed; kept while a write is in progress
   bool said_bye = false;
   std::unique_ptr<ControlPage> page;
 
@@ -57,7 +57,7 @@ struct RankLink {
   std::optional<SaveState> save;
   /// A step that failed before this rank came to save it, and why.
   std::optional<std::pair<std::uint64_t, Error>> owed;
-  bool restoring = false;   ///< asked for restore, not answered
+  bool restoring = false;  ///< asked for restore, not answered
 
   /// Sends without waiting; false when the rank doesn't take it, and is to be dropped.
   bool send(wire::Head head, std::string_view text = {}, int fd = -1);

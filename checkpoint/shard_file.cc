@@ -61,16 +61,29 @@ herr_t take_description(unsigned, const H5E_error2_t* error, void* text) {
 // The innermost cause HDF5 noted.
 Error hdf5_error(ErrorKind kind, const std::string& what, const std::string& path) {
   std::string cause = "no cause given";
-  H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, [](unsigned n, const H5E_error2_t* e, void* t) -> herr_t {
-    return n == 0 ? take_description(n, e, t) : 0;
-  }, &cause);
+  H5Ewalk2(
+      H5E_DEFAULT, H5E_WALK_UPWARD,
+      [](unsigned n, const H5E_error2_t* e, void* t) -> herr_t {
+        return n == 0 ? take_description(n, e, t) : 0;
+      },
+      &cause);
   return Error{kind, fmt::format("{}: {} (HDF5: {})", path, what, cause)};
 }
 
 Hid file_type(std::uint32_t dtype) {
-  const hid_t plain[] = {-1,           -1,           -1,           H5T_IEEE_F32LE, H5T_IEEE_F64LE,
-                         H5T_STD_I8LE, H5T_STD_I16LE, H5T_STD_I32LE, H5T_STD_I64LE,
-                         H5T_STD_U8LE, H5T_STD_U16LE, H5T_STD_U32LE, H5T_STD_U64LE};
+  const hid_t plain[] = {-1,
+                         -1,
+                         -1,
+                         H5T_IEEE_F32LE,
+                         H5T_IEEE_F64LE,
+                         H5T_STD_I8LE,
+                         H5T_STD_I16LE,
+                         H5T_STD_I32LE,
+                         H5T_STD_I64LE,
+                         H5T_STD_U8LE,
+                         H5T_STD_U16LE,
+                         H5T_STD_U32LE,
+                         H5T_STD_U64LE};
   if (dtype >= 3) return Hid(H5Tcopy(plain[dtype]), H5Tclose);
   Hid half(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
   const bool brain = dtype == 2;
@@ -146,8 +159,8 @@ struct Piece {
   const unsigned char* data;
 };
 
-/// The HDF5 file without the arrays' bytes: a sparse file in memory, so that HDF5 never meets a full
-/// or failing disk, which it does not survive well.
+/// The HDF5 file without the arrays' bytes: a sparse file in memory, so that HDF5 never meets a
+/// full or failing disk, which it does not survive well.
 struct Skeleton {
   Fd memory;
   std::uint64_t size = 0;
@@ -370,8 +383,8 @@ Status check_part(const ArrayPart& part) {
   std::string wrong;
   std::uint64_t end = 0, bytes = 0;
   if (!name_is_good(part.name)) {
-    return Error{ErrorKind::invalid, fmt::format("an array's name is not possible: \"{:.64}\"",
-                                                 part.name)};
+    return Error{ErrorKind::invalid,
+                 fmt::format("an array's name is not possible: \"{:.64}\"", part.name)};
   }
   if (wire::element_bytes(a.dtype) == 0) {
     wrong = "its data type does not exist";
@@ -379,8 +392,8 @@ Status check_part(const ArrayPart& part) {
     wrong = "its layout or number of dimensions is not possible";
   } else if (!wire::held_bytes(a, &bytes)) {
     wrong = "its shape has too many bytes";
-  } else if (a.layout == 1 && (__builtin_add_overflow(a.first_row, a.rows, &end) ||
-                               end > a.shape[0])) {
+  } else if (a.layout == 1 &&
+             (__builtin_add_overflow(a.first_row, a.rows, &end) || end > a.shape[0])) {
     wrong = "its rows pass the end of the first axis";
   } else if (a.layout == 0 && (a.first_row != 0 || a.rows != (a.ndims > 0 ? a.shape[0] : 1))) {
     wrong = "it is replicated but not whole";

@@ -38,8 +38,8 @@ struct Snapshot {
   std::uint64_t step = 0;
   std::uint32_t rank = 0;
   std::uint32_t world = 1;
-  std::vector<ArrayPart> parts;         ///< those this rank stores
-  std::vector<std::uint64_t> offsets;   ///< of each part in data
+  std::vector<ArrayPart> parts;        ///< those this rank stores
+  std::vector<std::uint64_t> offsets;  ///< of each part in data
   const unsigned char* data = nullptr;
 };
 

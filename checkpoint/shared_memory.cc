@@ -19,8 +19,8 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::make(std::uint64_t bytes) {
   const std::uint64_t size = (std::max<std::uint64_t>(bytes, 1) + 4095) & ~std::uint64_t{4095};
   Fd fd(memfd_create("bellows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   auto failed = [&](const char* what) {
-    return Error{ErrorKind::unavailable, fmt::format("cannot {} {} bytes of shared memory: {}", what,
-                                                     size, std::strerror(errno))};
+    return Error{ErrorKind::unavailable, fmt::format("cannot {} {} bytes of shared memory: {}",
+                                                     what, size, std::strerror(errno))};
   };
   if (!fd) return failed("make");
   int rc;

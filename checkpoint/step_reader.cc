@@ -62,25 +62,26 @@ Status StepReader::check_array(const std::string& name, const std::vector<Piece>
     const ArrayPart& part = piece.stored.part;
     const wire::Array& a = part.array;
     if (!same_type(a, first.array)) {
-      return Error{ErrorKind::invalid,
-                   fmt::format("array {}: rank {} has it as {}, rank {} as {}, or one as replicated",
-                               name, pieces.front().rank, first.type_text(), piece.rank,
-                               part.type_text())};
+      return Error{
+          ErrorKind::invalid,
+          fmt::format("array {}: rank {} has it as {}, rank {} as {}, or one as replicated", name,
+                      pieces.front().rank, first.type_text(), piece.rank, part.type_text())};
     }
     if (a.rows == 0) continue;
     if (a.first_row != next) {
-      return Error{ErrorKind::invalid,
-                   a.first_row > next
-                       ? fmt::format("array {}: no rank holds the rows {} to {}", name, next,
-                                     a.first_row - 1)
-                       : fmt::format("array {}: rank {} holds the row {}, which another rank holds too",
-                                     name, piece.rank, a.first_row)};
+      return Error{
+          ErrorKind::invalid,
+          a.first_row > next
+              ? fmt::format("array {}: no rank holds the rows {} to {}", name, next,
+                            a.first_row - 1)
+              : fmt::format("array {}: rank {} holds the row {}, which another rank holds too",
+                            name, piece.rank, a.first_row)};
     }
     next = a.first_row + a.rows;
   }
   if (first.array.layout == 0 || next == first.array.shape[0]) return {};
-  return Error{ErrorKind::invalid, fmt::format("array {}: no rank holds the rows {} to {}", name, next,
-                                               first.array.shape[0] - 1)};
+  return Error{ErrorKind::invalid, fmt::format("array {}: no rank holds the rows {} to {}", name,
+                                               next, first.array.shape[0] - 1)};
 }
 
 Status StepReader::check_whole() const {
@@ -98,11 +99,11 @@ Result<const std::vector<StepReader::Piece>*> StepReader::find(const ArrayPart& 
   }
   const ArrayPart& stored = found->second.front().stored.part;
   if (!same_type(stored.array, wanted.array)) {
-    return Error{ErrorKind::invalid,
-                 fmt::format("array {} is {}{} in step {}, the program registered {}{}", wanted.name,
-                             stored.type_text(), stored.array.layout ? " sharded" : "",
-                             manifest_.step, wanted.type_text(),
-                             wanted.array.layout ? " sharded" : "")};
+    return Error{
+        ErrorKind::invalid,
+        fmt::format("array {} is {}{} in step {}, the program registered {}{}", wanted.name,
+                    stored.type_text(), stored.array.layout ? " sharded" : "", manifest_.step,
+                    wanted.type_text(), wanted.array.layout ? " sharded" : "")};
   }
   return &found->second;
 }
@@ -119,11 +120,10 @@ Status StepReader::read_rows(const Piece& piece, std::uint64_t first, std::uint6
   const std::uint64_t offset = stored.offset + (first - a.first_row) * row;
   if (auto status = read_at(fd->get(), to, rows * row, offset, path); !status) return status;
   // A whole piece can be held against its digest at no further reading.
-  if (rows == a.rows &&
-      digest_of({reinterpret_cast<const char*>(to), rows * row}) != stored.xxh3) {
-    return Error{ErrorKind::corrupt,
-                 fmt::format("{} is damaged: array {} does not match its digest", path,
-                             stored.part.name)};
+  if (rows == a.rows && digest_of({reinterpret_cast<const char*>(to), rows * row}) != stored.xxh3) {
+    return Error{
+        ErrorKind::corrupt,
+        fmt::format("{} is damaged: array {} does not match its digest", path, stored.part.name)};
   }
   return {};
 }
@@ -145,9 +145,9 @@ Status StepReader::read_part(const ArrayPart& wanted, unsigned char* to) const {
     done += last - first;
   }
   if (done == w.rows) return {};
-  return Error{ErrorKind::corrupt, fmt::format("step {} holds only {} of the {} rows from {} of array {}",
-                                               manifest_.step, done, w.rows, w.first_row,
-                                               wanted.name)};
+  return Error{ErrorKind::corrupt,
+               fmt::format("step {} holds only {} of the {} rows from {} of array {}",
+                           manifest_.step, done, w.rows, w.first_row, wanted.name)};
 }
 
 Status StepReader::read(const std::vector<ArrayPart>& parts,

@@ -92,8 +92,9 @@ Status verify_shard(const std::string& path, const ShardFile& shard) {
   if (auto status = add_file_range(digest, fd->get(), 0, size, path); !status) return status;
   const std::string found = digest.hex();
   if (found == shard.xxh3) return {};
-  return Error{ErrorKind::corrupt, fmt::format("{} is damaged: its XXH3-128 is {}, the manifest says {}",
-                                               path, found, shard.xxh3)};
+  return Error{ErrorKind::corrupt,
+               fmt::format("{} is damaged: its XXH3-128 is {}, the manifest says {}", path, found,
+                           shard.xxh3)};
 }
 
 }  // namespace
@@ -177,8 +178,8 @@ Result<Manifest> verify_step(const std::string& dir, std::uint64_t step) {
   auto manifest = read_manifest(path);
   if (!manifest) return manifest;
   if (manifest->step != step) {
-    return Error{ErrorKind::corrupt, fmt::format("{}/manifest.json is that of step {}", path,
-                                                 manifest->step)};
+    return Error{ErrorKind::corrupt,
+                 fmt::format("{}/manifest.json is that of step {}", path, manifest->step)};
   }
   for (const ShardFile& shard : manifest->shards) {
     auto status = verify_shard(fmt::format("{}/{}", path, shard.file), shard);

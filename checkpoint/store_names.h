@@ -21,7 +21,8 @@ std::optional<std::uint64_t> parse_step_name(std::string_view name);
 /// All names in a directory, in no order; none when it does not exist.
 Result<std::vector<std::string>> list_names(const std::string& dir);
 
-/// The manifest in a step's directory, itself verified, the files it lists not. Errors name the path.
+/// The manifest in a step's directory, itself verified, the files it lists not. Errors name the
+/// path.
 Result<Manifest> read_manifest(const std::string& step_dir);
 
 }  // namespace bellows

@@ -105,8 +105,8 @@ Status StoreWriter::check_shards(const std::string& from, const Manifest& manife
     struct stat s;
     if (lstat(path.c_str(), &s) < 0) return errno_error("find", path);
     if (!S_ISREG(s.st_mode) || static_cast<std::uint64_t>(s.st_size) != shard.size) {
-      return Error{ErrorKind::corrupt,
-                   fmt::format("{} has {} bytes here, its node wrote {}", path, s.st_size, shard.size)};
+      return Error{ErrorKind::corrupt, fmt::format("{} has {} bytes here, its node wrote {}", path,
+                                                   s.st_size, shard.size)};
     }
   }
   auto reader = StepReader::open(from, manifest);

@@ -30,10 +30,10 @@ class StoreWriter {
   std::string shard_path(std::uint64_t step, std::uint32_t rank, std::uint32_t world) const;
   Status begin_step(std::uint64_t step);
 
-  /// Makes the step the newest, durably: checks the shards, writes the manifest, renames. On failure
-  /// earlier steps are as they were. busy: a newer attempt owns the directory; invalid: the ranks'
-  /// parts don't make whole arrays. The value holds sentences about what went wrong after the commit
-  /// (the `latest` link, removing old steps), which is no reason to call it failed.
+  /// Makes the step the newest, durably: checks the shards, writes the manifest, renames. On
+  /// failure earlier steps are as they were. busy: a newer attempt owns the directory; invalid: the
+  /// ranks' parts don't make whole arrays. The value holds sentences about what went wrong after
+  /// the commit (the `latest` link, removing old steps), which is no reason to call it failed.
   Result<std::vector<std::string>> commit(std::uint64_t step, std::vector<ShardFile> shards);
 
   const std::string& dir() const { return dir_; }

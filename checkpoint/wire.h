@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-/// What libbellows and the agent say to each other over a unix SOCK_SEQPACKET socket, and the shared
-/// memory that goes with it. Both sides run on one machine, in versions that may differ, so every
-/// message names the version. Included by the library too: nothing here may need libstdc++ at run
-/// time.
+/// What libbellows and the agent say to each other over a unix SOCK_SEQPACKET socket, and the
+/// shared memory that goes with it. Both sides run on one machine, in versions that may differ, so
+/// every message names the version. Included by the library too: nothing here may need libstdc++ at
+/// run time.
 ///
 /// rank                          agent
 /// hello, directory        ->    welcome + control page | failed
@@ -98,8 +98,8 @@ constexpr bool held_bytes(const Array& a, std::uint64_t* bytes) {
 }
 
 /// Whether this rank's shard holds the array: each replicated one is stored by one rank, spread by
-/// name so that all ranks write, whatever the order they registered in. Rank 0 stores sharded arrays
-/// even when it holds no row, so that rows nobody holds are noticed.
+/// name so that all ranks write, whatever the order they registered in. Rank 0 stores sharded
+/// arrays even when it holds no row, so that rows nobody holds are noticed.
 constexpr bool stored_by(const Array& a, const char* name, std::size_t name_length,
                          std::uint32_t rank, std::uint32_t world) {
   if (a.layout != 0) return a.rows > 0 || rank == 0;

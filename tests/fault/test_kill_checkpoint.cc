@@ -86,8 +86,9 @@ class Program {
       _exit(rank_main(rank, acknowledged_));
     }
     const std::uint64_t old = acknowledged_->step[0];
-    cr_assert(eventually([&] { return acknowledged_->step[0] > old && attempt() != before; }, 20000),
-              "no step was saved after a restart");
+    cr_assert(
+        eventually([&] { return acknowledged_->step[0] > old && attempt() != before; }, 20000),
+        "no step was saved after a restart");
   }
   void kill_rank(int rank) { kill(ranks_[rank], SIGKILL); }
   void kill_agent() {
@@ -100,16 +101,17 @@ class Program {
       const bool ended = eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; }, 20000);
       if (!ended) kill(pid, SIGKILL);
       cr_assert(ended, "%s, round %d: a rank hangs", what, round);
-      const bool good = WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL
-                                            : WEXITSTATUS(status) == kGaveUp;
+      const bool good =
+          WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == kGaveUp;
       cr_assert(good, "%s, round %d: a rank ends with status %d", what, round, WEXITSTATUS(status));
     }
-    cr_assert(eventually([&] { return !agent_lives(); }, 20000), "%s, round %d: the agent stays", what,
-              round);
+    cr_assert(eventually([&] { return !agent_lives(); }, 20000), "%s, round %d: the agent stays",
+              what, round);
   }
   void check_store(const char* what, int round) {
     auto newest = newest_step(dir());
-    cr_assert(newest.ok() && newest->step.has_value(), "%s, round %d: no step is left", what, round);
+    cr_assert(newest.ok() && newest->step.has_value(), "%s, round %d: no step is left", what,
+              round);
     cr_expect(newest->skipped.empty(), "%s, round %d: %s", what, round,
               newest->skipped.empty() ? "" : newest->skipped[0].error.c_str());
     for (const auto& step : acknowledged_->step) {

@@ -9,8 +9,7 @@
 #include "checkpoint/rank_link.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto message =
-      bellows::parse_rank_message({reinterpret_cast<const char*>(data), size});
+  const auto message = bellows::parse_rank_message({reinterpret_cast<const char*>(data), size});
   if (!message) {
     if (message.error().text.empty()) std::abort();
     return 0;

@@ -158,7 +158,8 @@ Test(protocol, commands_come_back, .timeout = 10) {
   failed.error = "disk \"full\"\n\xff";
   failed.error_kind = ErrorKind::busy;
   back = parse_command(to_line(failed));
-  cr_expect(back.ok() && back->error_kind == ErrorKind::busy && has(back->error, "disk \"full\"\n"));
+  cr_expect(back.ok() && back->error_kind == ErrorKind::busy &&
+            has(back->error, "disk \"full\"\n"));
 }
 
 Test(protocol, events_come_back, .timeout = 10) {
@@ -182,19 +183,36 @@ Test(protocol, events_come_back, .timeout = 10) {
 
 Test(protocol, bad_lines_are_refused, .timeout = 10) {
   for (const char* line :
-       {"", "x", "[]", "{}", "null", "{\"cmd\":3}", "{\"cmd\":\"dance\"}", "{\"cmd\":\"gate\"}",
-        "{\"cmd\":\"gate\",\"id\":-1,\"step\":1}", "{\"cmd\":\"gate\",\"id\":1}",
-        "{\"cmd\":\"gate\",\"id\":1,\"step\":1.5}", "{\"cmd\":\"gate\",\"id\":1,\"step\":\"2\"}",
-        "{\"cmd\":\"stop\"}", "{\"cmd\":\"stop\",\"step\":null}",
-        "{\"cmd\":\"stop\",\"step\":18446744073709551615}", "{\"cmd\":\"commit\",\"step\":1}",
-        "{\"cmd\":\"commit\",\"step\":1,\"shards\":[1]}", "{\"cmd\":\"failed\",\"step\":1}",
+       {"",
+        "x",
+        "[]",
+        "{}",
+        "null",
+        "{\"cmd\":3}",
+        "{\"cmd\":\"dance\"}",
+        "{\"cmd\":\"gate\"}",
+        "{\"cmd\":\"gate\",\"id\":-1,\"step\":1}",
+        "{\"cmd\":\"gate\",\"id\":1}",
+        "{\"cmd\":\"gate\",\"id\":1,\"step\":1.5}",
+        "{\"cmd\":\"gate\",\"id\":1,\"step\":\"2\"}",
+        "{\"cmd\":\"stop\"}",
+        "{\"cmd\":\"stop\",\"step\":null}",
+        "{\"cmd\":\"stop\",\"step\":18446744073709551615}",
+        "{\"cmd\":\"commit\",\"step\":1}",
+        "{\"cmd\":\"commit\",\"step\":1,\"shards\":[1]}",
+        "{\"cmd\":\"failed\",\"step\":1}",
         "{\"cmd\":\"hello\"}",
-        "{\"cmd\":\"hello\",\"dir\":\"ck\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":1,\"ranks\":{}}",
-        "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"../a\",\"leader\":\"n\",\"world\":1,\"ranks\":{}}",
-        "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":0,\"ranks\":{}}",
+        "{\"cmd\":\"hello\",\"dir\":\"ck\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":1,"
+        "\"ranks\":{}}",
+        "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"../"
+        "a\",\"leader\":\"n\",\"world\":1,\"ranks\":{}}",
+        "{\"cmd\":\"hello\",\"dir\":\"/"
+        "c\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":0,\"ranks\":{}}",
         "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":1,"
         "\"ranks\":{\"n\":[1]}}",
-        "{\"cmd\":\"query\",\"node\":7}", "{\"cmd\":\"query\"", "{\"cmd\":\"query\"}}"}) {
+        "{\"cmd\":\"query\",\"node\":7}",
+        "{\"cmd\":\"query\"",
+        "{\"cmd\":\"query\"}}"}) {
     auto parsed = parse_command(line);
     cr_expect(!parsed.ok() && !parsed.error().text.empty(), "accepted: %s", line);
   }
@@ -492,7 +510,8 @@ Test(gate, racing_ranks_all_stop_at_the_same_step, .timeout = 240) {
   JobAgentThread n1(scratch.path(), "n1"), n2(scratch.path(), "n2");
   std::mt19937 random(12345);
   for (int round = 0; round < 200; ++round) {
-    const Command hello = hello_for(scratch.path() + "/ck", round, {{"n1", {0, 1}}, {"n2", {2, 3}}});
+    const Command hello =
+        hello_for(scratch.path() + "/ck", round, {{"n1", {0, 1}}, {"n2", {2, 3}}});
     n1.tell(hello);
     n2.tell(hello);
     // Only then has the new attempt begun: a rank that joins before would be dropped.
@@ -537,8 +556,8 @@ Test(gate, racing_ranks_all_stop_at_the_same_step, .timeout = 240) {
     for (int r = 0; r < kRanks; ++r) {
       cr_expect(stopped_at[r] == stopped_at[0] && stopped_at[r] >= *decision.step() &&
                     stopped_at[r] < *decision.step() + stride,
-                "round %d: rank %d stops at %lu, rank 0 at %lu, decided %lu", round, r, stopped_at[r],
-                stopped_at[0], *decision.step());
+                "round %d: rank %d stops at %lu, rank 0 at %lu, decided %lu", round, r,
+                stopped_at[r], stopped_at[0], *decision.step());
       bellows_finalize(ranks[r], 0);
     }
   }

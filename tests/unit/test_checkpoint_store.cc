@@ -219,7 +219,8 @@ Test(store, an_older_attempt_is_fenced_off, .timeout = 30) {
   auto status = save_step(steps.writer, steps.ops, 30);
   cr_assert(!status.ok());
   cr_expect(status.error().kind == ErrorKind::busy);
-  cr_expect(has(why(status), "job.1.1") && has(why(status), "owner.json"), "%s", why(status).c_str());
+  cr_expect(has(why(status), "job.1.1") && has(why(status), "owner.json"), "%s",
+            why(status).c_str());
   auto newest = newest_step(steps.scratch.path());
   cr_expect(newest.ok() && newest->step == 20u && newest->skipped.empty());
 }
@@ -251,7 +252,8 @@ Test(store, a_crash_at_any_call_leaves_a_good_step, .timeout = 120) {
     const bool saved = save_step(writer, ops, 20).ok();
     const bool untouched = ops.log.size() - begin <= n;
     auto newest = newest_step(scratch.path());
-    cr_assert(newest.ok() && newest->step.has_value(), "nothing is left after a crash at call %zu", n);
+    cr_assert(newest.ok() && newest->step.has_value(), "nothing is left after a crash at call %zu",
+              n);
     cr_expect(newest->skipped.empty(), "a half-written step shows after a crash at call %zu", n);
     if (saved) cr_expect(*newest->step == 20);
     // The directory's fsync is the last call before the step is safe: it may show or not.
@@ -288,14 +290,10 @@ Test(store, commits_in_the_order_that_survives_power_loss, .timeout = 30) {
   ops.log.clear();
   cr_assert(save_step(writer, ops, 20).ok());
   const std::vector<std::size_t> order = {
-      ops.find("sync", "shard-00000-of-00002.h5"),
-      ops.find("sync", "shard-00001-of-00002.h5"),
-      ops.find("create", "manifest.json"),
-      ops.find("sync", "manifest.json"),
-      ops.find("syncdir", ".tmp-20-job.0.1"),
-      ops.find("rename", "/step-00000000000000000020"),
-      ops.find("syncdir", scratch.path()),
-      ops.find("rename", "/latest"),
+      ops.find("sync", "shard-00000-of-00002.h5"), ops.find("sync", "shard-00001-of-00002.h5"),
+      ops.find("create", "manifest.json"),         ops.find("sync", "manifest.json"),
+      ops.find("syncdir", ".tmp-20-job.0.1"),      ops.find("rename", "/step-00000000000000000020"),
+      ops.find("syncdir", scratch.path()),         ops.find("rename", "/latest"),
       ops.find("rename", ".tmp-gone-10"),
   };
   // The directory's own fsync comes after the temporary directory's, whose name begins with it.
@@ -356,12 +354,13 @@ Test(store, any_type_and_shape_comes_back, .timeout = 60) {
   Snapshot snapshot;
   snapshot.data = data.data();
   wire::Placer placer;
-  const std::vector<std::vector<std::uint64_t>> shapes = {{}, {0}, {5}, {2, 3}, {2, 0, 3},
-                                                          {1, 2, 1, 2, 1, 2, 1, 2}};
+  const std::vector<std::vector<std::uint64_t>> shapes = {
+      {}, {0}, {5}, {2, 3}, {2, 0, 3}, {1, 2, 1, 2, 1, 2, 1, 2}};
   for (std::uint32_t dtype = 1; dtype <= 12; ++dtype) {
     for (std::size_t s = 0; s < shapes.size(); ++s) {
-      ArrayPart part{"t" + std::to_string(dtype) + "/s" + std::to_string(s),
-                     f32_array(shapes[s], s >= 2 && s % 2, 0, shapes[s].empty() ? 1 : shapes[s][0])};
+      ArrayPart part{
+          "t" + std::to_string(dtype) + "/s" + std::to_string(s),
+          f32_array(shapes[s], s >= 2 && s % 2, 0, shapes[s].empty() ? 1 : shapes[s][0])};
       part.array.dtype = dtype;
       cr_assert(check_part(part).ok());
       std::uint64_t offset = 0;
@@ -400,8 +399,9 @@ Test(store, another_type_or_shape_is_a_sentence, .timeout = 30) {
     cr_expect(!status.ok() && has(why(status), words), "%s", why(status).c_str());
   };
   refused({"y", f32_array({10}, 1, 0, 10)}, "step 20 holds no array y");
-  refused({"x", f32_array({11}, 1, 0, 11)}, "array x is f32[10] sharded in step 20, the program "
-                                            "registered f32[11] sharded");
+  refused({"x", f32_array({11}, 1, 0, 11)},
+          "array x is f32[10] sharded in step 20, the program "
+          "registered f32[11] sharded");
   refused({"x", f32_array({10}, 0)}, "registered f32[10]");
   ArrayPart other{"x", f32_array({10}, 1, 0, 10)};
   other.array.dtype = 4;
