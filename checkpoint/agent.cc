@@ -36,8 +36,14 @@ constexpr std::size_t kMostLine = 64 << 20;
 constexpr auto kNobodyCame = std::chrono::seconds(20);
 /// Ranks that have not come by then run elsewhere, or not at all.
 constexpr auto kAllHere = std::chrono::seconds(60);
+/// What a launcher that is still there needs to commit the last shards after a SIGTERM.
+constexpr auto kLauncherMayAsk = std::chrono::seconds(3);
 /// How far ahead of the ranks a standalone agent sets the first gate.
 constexpr std::uint64_t kMargin = 2;
+
+volatile std::sig_atomic_t term_came = 0;
+
+void note_term(int) { term_came = 1; }
 
 std::string node_name(const AgentOptions& options) {
   if (!options.node.empty()) return options.node;
@@ -173,8 +179,8 @@ class JobAgent {
 
   int run() {
     // Preemption and time limits send SIGTERM to every step, but the ranks' last save still needs
-    // its agent: the launcher's end of file is what ends it.
-    std::signal(SIGTERM, SIG_IGN);
+    // its agent. The launcher's end of file ends it; where the launcher's node is lost none comes.
+    std::signal(SIGTERM, note_term);
     std::signal(SIGINT, SIG_IGN);
     Event hello;
     hello.node = node_;
@@ -188,6 +194,8 @@ class JobAgent {
       const bool readable =
           poll_once(loop_, options_.in_fd, static_cast<int>(std::max<long>(left.count(), 0)));
       if (readable && !take_lines(input)) break;
+      if (readable || !term_came || !loop_.idle()) last_needed_ = Clock::now();
+      if (Clock::now() - last_needed_ > kLauncherMayAsk) break;
       if (Clock::now() < next_progress) continue;
       next_progress = Clock::now() + std::chrono::seconds(1);
       loop_.tick();
@@ -227,6 +235,7 @@ class JobAgent {
   const AgentOptions& options_;
   std::string node_;
   bool ended_ = false;
+  Clock::time_point last_needed_ = Clock::now();
   SocketName name_;
   AgentLoop loop_;
 };

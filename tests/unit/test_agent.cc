@@ -53,6 +53,11 @@ class JobAgentThread {
     if (thread_.joinable()) thread_.join();
     return exit_;
   }
+  /// Without the launcher's end of file.
+  int ends_alone() {
+    thread_.join();
+    return exit_;
+  }
   void tell(const Command& command) { tell_line(to_line(command)); }
   void tell_line(const std::string& line) {
     if (!write_all(to_.get(), line + "\n", "pipe")) abort();
@@ -450,6 +455,30 @@ Test(job_agent, a_dead_launcher_fails_the_ranks_that_wait, .timeout = 60) {
   cr_expect(bellows_save(saver, 2) == BELLOWS_ERR_AGENT);
   bellows_finalize(saver, 0);
   bellows_finalize(waiter, 0);
+}
+
+// As when the node of the launcher is lost: no end of file comes, and Slurm waits for the step.
+Test(job_agent, after_a_sigterm_it_stays_for_its_ranks_only, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  bellows_t* b = join(agent, 0, 1);
+  raise(SIGTERM);
+  std::vector<float> data(3);
+  add_array(b, &data);
+  std::thread saving([&] { cr_expect(bellows_save(b, 1) == BELLOWS_OK); });
+  auto shard = agent.await(Event::Kind::shard);
+  cr_assert(shard.has_value());
+  // Longer than an agent without ranks stays.
+  std::this_thread::sleep_for(std::chrono::seconds(4));
+  Command commit = command_of(Command::Kind::commit, 1);
+  commit.shards = {shard->shard};
+  agent.tell(commit);
+  cr_assert(agent.await(Event::Kind::committed).has_value());
+  agent.tell(command_of(Command::Kind::committed, 1));
+  saving.join();
+  bellows_finalize(b, 0);
+  cr_expect(agent.ends_alone() == 0);
 }
 
 Test(job_agent, a_gate_without_a_decision_opens_again, .timeout = 60) {
