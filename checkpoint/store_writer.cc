@@ -54,8 +54,10 @@ Status StoreWriter::take_ownership() {
     auto status = replace_file(dir_ + "/owner.json", owner.dump() + "\n", 0644);
     if (!status) return status;
   }
-  // Not this attempt's: a rank may be saving already.
-  return collect_leftovers(false);
+  // Not this attempt's: a rank may be saving already. What can't go, as while an attempt on a node
+  // that was cut off still writes, costs room only; the next attempt tries again.
+  (void)collect_leftovers(false).ok();
+  return {};
 }
 
 Status StoreWriter::check_owner() const {
@@ -75,11 +77,13 @@ Status StoreWriter::check_owner() const {
 Status StoreWriter::collect_leftovers(bool own) {
   auto names = list_names(dir_);
   if (!names) return names.error();
+  Status first;
   for (const std::string& name : *names) {
     if (!name.starts_with(".tmp-") || name.ends_with("-" + attempt_) != own) continue;
-    if (auto status = ops_.remove_tree(dir_ + "/" + name); !status) return status;
+    auto status = ops_.remove_tree(dir_ + "/" + name);
+    if (first.ok() && !status) first = status;
   }
-  return {};
+  return first;
 }
 
 Result<NewestStep> StoreWriter::find() {

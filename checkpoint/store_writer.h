@@ -20,7 +20,7 @@ class StoreWriter {
   StoreWriter(FileOps& ops, std::string dir, std::string attempt, std::uint32_t keep);
 
   /// Makes the directory, fences off earlier attempts (owner.json) and removes what they left
-  /// half-written.
+  /// half-written, as far as that can be removed.
   Status take_ownership();
 
   /// newest_step, remembering the bad ones for the retention.

@@ -240,6 +240,17 @@ Test(store, the_next_attempt_collects_what_a_dead_one_left, .timeout = 30) {
   cr_expect(std::filesystem::exists(steps.scratch.path() + "/.tmp-40-job.0.2"));
 }
 
+Test(store, what_cannot_be_collected_stops_nobody, .timeout = 30) {
+  TwoSteps steps;
+  std::filesystem::create_directories(steps.scratch.path() + "/.tmp-30-job.0.1");
+  FailingOps ops;
+  ops.fail_only = 1;
+  StoreWriter next(ops, steps.scratch.path(), "job.0.2", 5);
+  cr_expect(next.take_ownership().ok());
+  cr_expect(ops.find("rmtree", ".tmp-30-") == 1);
+  cr_expect(save_step(next, ops, 30).ok());
+}
+
 Test(store, a_crash_at_any_call_leaves_a_good_step, .timeout = 120) {
   for (std::size_t n = 0;; ++n) {
     ScratchDir scratch;
