@@ -30,7 +30,7 @@ class YamlNode {
   YamlMark mark;
   bool plain = false;  ///< scalar without quotes: may stand for null, a number or a boolean
   std::string scalar;
-  std::vector<YamlNode> items;                         ///< sequence
+  std::vector<YamlNode> items;     ///< sequence
   std::vector<YamlEntry> entries;  ///< mapping, in file order
 
   bool is_null() const {

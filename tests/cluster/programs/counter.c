@@ -16,56 +16,72 @@
 
 struct options {
   uint64_t steps, sleep_us, save_every, rows;
-  const char *log;
+  const char* log;
   int exit_status;
 };
 
-static struct options parse(int argc, char **argv) {
-  static const struct option names[] = {
-      {"steps", required_argument, 0, 's'}, {"sleep-us", required_argument, 0, 'u'},
-      {"save-every", required_argument, 0, 'k'}, {"rows", required_argument, 0, 'r'},
-      {"log", required_argument, 0, 'l'}, {"exit", required_argument, 0, 'e'}, {0, 0, 0, 0}};
+static struct options parse(int argc, char** argv) {
+  static const struct option names[] = {{"steps", required_argument, 0, 's'},
+                                        {"sleep-us", required_argument, 0, 'u'},
+                                        {"save-every", required_argument, 0, 'k'},
+                                        {"rows", required_argument, 0, 'r'},
+                                        {"log", required_argument, 0, 'l'},
+                                        {"exit", required_argument, 0, 'e'},
+                                        {0, 0, 0, 0}};
   struct options o = {1000, 10000, 50, 64, NULL, 0};
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
     switch (c) {
-      case 's': o.steps = strtoull(optarg, NULL, 10); break;
-      case 'u': o.sleep_us = strtoull(optarg, NULL, 10); break;
-      case 'k': o.save_every = strtoull(optarg, NULL, 10); break;
-      case 'r': o.rows = strtoull(optarg, NULL, 10); break;
-      case 'l': o.log = optarg; break;
-      case 'e': o.exit_status = atoi(optarg); break;
-      default: exit(2);
+      case 's':
+        o.steps = strtoull(optarg, NULL, 10);
+        break;
+      case 'u':
+        o.sleep_us = strtoull(optarg, NULL, 10);
+        break;
+      case 'k':
+        o.save_every = strtoull(optarg, NULL, 10);
+        break;
+      case 'r':
+        o.rows = strtoull(optarg, NULL, 10);
+        break;
+      case 'l':
+        o.log = optarg;
+        break;
+      case 'e':
+        o.exit_status = atoi(optarg);
+        break;
+      default:
+        exit(2);
     }
   }
   return o;
 }
 
-static void note(const struct options *o, const char *what, uint64_t step, int world) {
+static void note(const struct options* o, const char* what, uint64_t step, int world) {
   char line[256], host[64] = "?";
   if (!o->log) return;
   gethostname(host, sizeof host - 1);
   int length = snprintf(line, sizeof line, "%s step=%" PRIu64 " world=%d pid=%d host=%s gpus=%s\n",
                         what, step, world, (int)getpid(), host, getenv("CUDA_VISIBLE_DEVICES"));
-  FILE *log = fopen(o->log, "a");
+  FILE* log = fopen(o->log, "a");
   if (!log || fwrite(line, 1, (size_t)length, log) != (size_t)length || fclose(log) != 0) {
     perror(o->log);
     exit(1);
   }
 }
 
-static void die(bellows_t *b, const char *what) {
+static void die(bellows_t* b, const char* what) {
   fprintf(stderr, "counter: %s: %s\n", what, b ? bellows_error(b) : "no memory");
   exit(1);
 }
 
-int main(int argc, char **argv) {
+int main(int argc, char** argv) {
   struct options o = parse(argc, argv);
-  bellows_t *b = NULL;
+  bellows_t* b = NULL;
   if (bellows_init(NULL, &b) != BELLOWS_OK) die(b, "init");
   int rank = bellows_rank(b), world = bellows_world(b);
   uint64_t first = o.rows * (uint64_t)rank / (uint64_t)world;
   uint64_t rows = o.rows * ((uint64_t)rank + 1) / (uint64_t)world - first;
-  uint64_t *data = calloc(rows ? rows : 1, sizeof *data);
+  uint64_t* data = calloc(rows ? rows : 1, sizeof *data);
   uint64_t counter = 0, step = 0, one = 1;
   if (!data) return 1;
   if (bellows_register(b, "counter", BELLOWS_U64, 1, &one, BELLOWS_REPLICATED, 0, 0, &counter) ||
