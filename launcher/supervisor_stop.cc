@@ -201,7 +201,10 @@ void Supervisor::ease_restart(const SlurmJob& job) {
   SlurmJobChange change;
   if (job.start_time <= job.controller_now)
     change.begin_time = job.controller_now + kRestartAfterRequeue;
-  if (stop_ && stop_->gpus && job.requested_gpus() != *stop_->gpus) change.gpus = stop_->gpus;
+  // Another size than the old one is somebody's later wish.
+  if (stop_ && stop_->gpus && job.requested_gpus() == layout_.gpus() &&
+      *stop_->gpus != layout_.gpus())
+    change.gpus = stop_->gpus;
   if (!change.begin_time && !change.gpus) return;
   if (Status status = move_requeued(change); !status) say(status.error().text);
 }
