@@ -106,7 +106,8 @@ int bellows_restore(bellows_t* b, uint64_t* step);
 
 /* Stores all registered arrays as `step`. Every rank calls it; it returns when the step is
  * committed and durable, or failed on every rank. A failed save leaves earlier steps as they were.
- */
+ * Ranks that use MPI meet inside it (MPI_Barrier) before they call this or bellows_should_stop:
+ * see "Waiting and MPI" in libbellows(3). */
 int bellows_save(bellows_t* b, uint64_t step);
 
 /* Publishes the step this rank has come to and asks whether to stop: 0 go on; 1 save this step,
