@@ -49,6 +49,15 @@ like "$(out_of failing)" 'giving up: the step of ranks exited with status 7; 2 f
   "and says why"
 is "$(job_field "$id" Restarts)" 0 "without a requeue"
 
+# An old checkpoint that cannot be removed costs room and nothing else.
+id=$(submit_counter clinging --gpus=1 --export=ALL,RUN_OPTIONS=--keep=1 -- --steps 300 --sleep-us 10000 --save-every 50)
+cling() { mkdir -p "$(readlink -e "$(checkpoints "$id")/latest")/root/only" && chmod -R go-rwx "$(checkpoints "$id")"/step-*/root; }
+poll 30 commits_past "$id" 49
+poll 10 cling
+poll 40 job_is "$id" COMPLETED
+is "$(starts clinging) $(committed "$id")" "1 250" "a checkpoint that cannot be removed stops nobody"
+like "$(out_of clinging)" 'agent on n[12]: cannot remove' "and is told"
+
 # Stopped by a signal, as before a time limit or a preemption; nobody is there to help.
 id=$(submit_counter stopped --gpus=3 -- --steps 500 --sleep-us 10000 --save-every 40)
 poll 30 commits_past "$id" 39
