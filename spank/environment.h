@@ -63,6 +63,8 @@ std::uint32_t count_gpus(std::string_view tres, std::string_view gres);
 /// Marks the size for which an environment was corrected, "GPUS/NODES", so that srun can tell a
 /// stale environment from one that the script changed on purpose.
 inline constexpr const char* kSizeVariable = "BELLOWS_SIZE";
+/// In the batch script: how often the job had been requeued when this run of it began.
+inline constexpr const char* kRunVariable = "BELLOWS_RUN";
 std::string size_marker(HeldSize held);
 
 /// What to change in a job's environment so that a plain srun starts one task for each GPU the job

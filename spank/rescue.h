@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "spank/controller.h"
@@ -17,7 +18,8 @@ inline constexpr std::int64_t kRescueDelay = 5;
 
 /// One end of a batch script whose launcher left no outcome.
 struct BatchEnd {
-  std::uint32_t restarts = 0;  ///< of the run that ends here
+  /// Of the run that ends here; nothing when slurmctld did not answer at its start.
+  std::optional<std::uint32_t> restarts;
   std::string node;
   std::uint32_t rescues = 0;  ///< so far
 };

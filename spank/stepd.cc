@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "common/contract.h"
+#include "common/text.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
 #include "spank/job_store.h"
@@ -23,7 +24,6 @@ namespace {
 struct Step {
   std::uint32_t job = 0;
   std::uint32_t id = 0;
-  std::uint32_t restarts = 0;
   uid_t uid = 0;
   gid_t gid = 0;
 
@@ -37,7 +37,6 @@ std::optional<Step> identify(spank_t spank) {
       spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS ||
       spank_get_item(spank, S_JOB_GID, &step.gid) != ESPANK_SUCCESS)
     return std::nullopt;
-  spank_get_item(spank, S_SLURM_RESTART_COUNT, &step.restarts);
   return step;
 }
 
@@ -102,12 +101,24 @@ std::optional<Contract> remade_contract(const JobStore& store, const Step& step)
 
 /// Plain jobs must not cost slurmctld a question for each step. A forged hint costs its forger one.
 bool may_have_lost_contract(spank_t spank, const JobStore& store, const Step& step) {
-  return !store.exists(step.job) &&
-         (step.restarts > 0 || environment(spank, Contract::kVariable).has_value());
+  return !store.exists(step.job) && environment(spank, Contract::kVariable).has_value();
 }
 
-void correct_batch_size(spank_t spank, const Step& step, const Contract& contract) {
+/// S_SLURM_RESTART_COUNT is 0 in every run: slurmstepd fills in another field than the one it
+/// reads.
+std::optional<std::uint32_t> recorded_run(spank_t spank) {
+  const auto text = environment(spank, kRunVariable);
+  const auto run = text ? parse_uint(*text) : std::nullopt;
+  if (!run || *run > UINT32_MAX) return std::nullopt;
+  return static_cast<std::uint32_t>(*run);
+}
+
+void prepare_batch(spank_t spank, const Step& step, const Contract& contract) {
   const auto view = read_job(step.job);
+  // The copy that the exit hook reads is slurmstepd's own; a job requeued already says another run.
+  change_environment(
+      spank, {{kRunVariable, view && view->running ? std::optional(std::to_string(view->restarts))
+                                                   : std::nullopt}});
   if (!view) {
     slurm_error("bellows: job %u: its size variables stay as they were at submission: %s", step.job,
                 view.error().text.c_str());
@@ -148,7 +159,7 @@ void rescue(spank_t spank, const JobStore& store, const Step& step) {
     return;
   }
   const auto rescues = store.rescues(step.job);
-  const BatchEnd end{step.restarts, node_name(spank), rescues ? *rescues : kMostRescues};
+  const BatchEnd end{recorded_run(spank), node_name(spank), rescues ? *rescues : kMostRescues};
   const RescuePlan plan = plan_rescue(end, *view);
   if (plan.action == Rescue::none) {
     slurm_info("bellows: job %u: its launcher left no outcome; left alone: %s", step.job,
@@ -179,6 +190,7 @@ void prepare_step(spank_t spank, const Settings& settings) {
   if (!contract) {
     change_environment(spank, no_job_variables());
     unset_all(spank, kSizeVariable);
+    unset_all(spank, kRunVariable);
     return;
   }
   const JobVariables variables = job_variables(*contract, step->job, store.user_dir(step->job));
@@ -186,9 +198,9 @@ void prepare_step(spank_t spank, const Settings& settings) {
     slurm_error("bellows: job %u: checkpoint directory: %s", step->job,
                 variables.status.error().text.c_str());
   change_environment(spank, variables.changes);
-  if (!step->is_batch()) return;
+  if (!step->is_batch()) return unset_all(spank, kRunVariable);
   store.clear_launcher_active(step->job, step->uid);
-  correct_batch_size(spank, *step, *contract);
+  prepare_batch(spank, *step, *contract);
 }
 
 void finish_step(spank_t spank, const Settings& settings) {

@@ -89,6 +89,7 @@ void forget_outer_contract() {
   if (!environment("SLURM_JOB_ID")) return;
   for (const Change& change : no_job_variables()) ::unsetenv(change.name.c_str());
   ::unsetenv(kSizeVariable);
+  ::unsetenv(kRunVariable);
 }
 
 void correct_size_for_srun(const Settings& settings) {

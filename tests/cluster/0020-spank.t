@@ -57,12 +57,13 @@ script show.sh <<'S'
 env | grep -E '^(BELLOWS|_?SLURM_SPANK|SPANK)_' | sort
 S
 forged=(BELLOWS_TENANT=evil BELLOWS_CONTRACT=evil BELLOWS_RUN_DIR=/tmp BELLOWS_FRAMEWORK=evil
-  BELLOWS_FRAMEWORK_VERSION=6 BELLOWS_GPUS_RANGE=1-4096 BELLOWS_CHECKPOINT_DIR=/evil)
+  BELLOWS_FRAMEWORK_VERSION=6 BELLOWS_GPUS_RANGE=1-4096 BELLOWS_CHECKPOINT_DIR=/evil BELLOWS_RUN=7)
 wanted="BELLOWS_CHECKPOINT_DIR=$CLUSTER/shared/checkpoints/alice/JOB
 BELLOWS_CONTRACT=bellows/1 tenant=vision framework=digits:1.0 gpus=1-8 ckpt=$CLUSTER/shared/checkpoints/%25u/%25j
 BELLOWS_FRAMEWORK=digits
 BELLOWS_FRAMEWORK_VERSION=1.0
 BELLOWS_GPUS_RANGE=1-8
+BELLOWS_RUN=0
 BELLOWS_RUN_DIR=/run/bellows/JOB/user
 BELLOWS_SIZE=1/1
 BELLOWS_TENANT=vision"
@@ -84,7 +85,7 @@ echo ---
 srun --export=NONE /bin/bash -lc '$step_vars'
 S
 job=$(xc sbatch --wait --parsable "${elastic[@]}" --output=step.out step.sh)
-truth=$(grep -v _SIZE <<<"${wanted//JOB/$job}")
+truth=$(grep -vE "_SIZE|_RUN=" <<<"${wanted//JOB/$job}")
 is "$(out step.out)" "$truth"$'\n'"---"$'\n'"$truth" "a step can't change it"
 
 is "$(xc srun "${elastic[@]}" sh -c 'echo $BELLOWS_TENANT $BELLOWS_FRAMEWORK')" "vision digits" \

@@ -58,6 +58,7 @@ both() { # COMM REGEX
 survive "kill -9 of a rank" 40 0 both counter .
 survive "kill -9 of an agent" 40 0 both bellows 'bellows agent'
 survive "kill -9 of the launcher" 90 1 both bellows 'bellows run'
+survive "kill -9 of the launcher of a requeued job" 90 1 both bellows 'bellows run'
 
 restart_ctld() {
   mc stop-ctld --signal KILL

@@ -396,6 +396,8 @@ Test(spank, a_job_is_rescued_only_while_this_run_of_it_runs) {
   cr_expect(plan_rescue(end, other).action == Rescue::none);
   cr_expect(plan_rescue({2, "n1", kMostRescues - 1}, view).action == Rescue::requeue);
   cr_expect(plan_rescue({2, "n1", kMostRescues}, view).action == Rescue::none);
+  cr_expect(plan_rescue({std::nullopt, "n1", 0}, view).action == Rescue::requeue);
+  cr_expect(plan_rescue({std::nullopt, "n1", 0}, other).action == Rescue::none);
 }
 
 Test(spank, a_requeue_without_a_start_time_gets_one) {
