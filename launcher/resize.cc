@@ -216,6 +216,12 @@ std::optional<ResizeFailure> Resize::stop_at_checkpoint() {
     }
     if (open) continue;
     if (stopping) return ResizeFailure{kFailed, "the launcher's line broke: " + goes_on};
+    // A requeue takes this step along with the launcher: another resize was faster.
+    if (auto now = slurm_.job(job_.id);
+        now.ok() && (now->state != SlurmState::running || now->restarts != job_.restarts))
+      return ResizeFailure{kRefused, fmt::format("job {} was requeued or ended meanwhile; this "
+                                                 "demand changed nothing",
+                                                 job_.id)};
     return ResizeFailure{kUnreachable,
                          fmt::format("job {} has no launcher that answers (is its script running "
                                      "'exec bellows run'?); nothing was changed",
