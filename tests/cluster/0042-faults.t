@@ -37,7 +37,7 @@ survive() {
   for id in "$train" "$save"; do
     name=$(job_field "$id" JobName)
     if ! poll "$seconds" has_starts "$name" $((starts_before[$id] + 1)); then
-      fail "$what ($name)" "$(job_field "$id" JobState); $(out_of "$name" | tail -n 8)"
+      fail "$what ($name)" "$(job_field "$id" JobState), $(job_field "$id" Reason), start $(job_field "$id" StartTime), priority $(job_field "$id" Priority); $(out_of "$name" | tail -n 8)"
       continue
     fi
     step=$(last_start "$name" step)

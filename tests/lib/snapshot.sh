@@ -9,9 +9,10 @@ snapshot_ignored=(/proc /sys /dev /run/systemd /run/udev /run/log /run/user /run
 # File systems whose files are listed.
 snapshot_roots=(/ /run /tmp /dev/shm /var/tmp)
 
-# All processes but the kernel's, this shell's ($$) and those below it.
+# All processes but the kernel's, this shell's ($$) and those below it, and the dead ones that the
+# machine's init has yet to collect.
 snapshot_processes() {
-  ps -e -o pid=,ppid=,args= --no-headers | awk -v self="$$" '
+  ps -e -o pid=,ppid=,stat=,args= --no-headers | awk '$3 !~ /^Z/ {$3 = ""; print}' | awk -v self="$$" '
     {pid[NR] = $1; parent[$1] = $2; $1 = $2 = ""; sub(/^ +/, ""); args[NR] = substr($0, 1, 120)}
     END {
       for (i = 1; i <= NR; i++) {
@@ -44,7 +45,7 @@ machine_snapshot() {
     find /dev -xdev \( -type b -o -type c \) ! -path '/dev/pts/*' ! -path '/dev/vcs*' -printf 'device %p\n'
     find /sys/fs/cgroup -type d ! -path '*/system.slice/*' ! -path '*/user.slice/*' -printf 'cgroup %p\n' 2>/dev/null
     snapshot_files "$own"
-  } | grep -vF " $own/" | sort -u
+  } | grep -vF " $own/" | sort -T "$own" -u  # its temporary files would be listed too
 }
 
 # machine_difference BEFORE AFTER: what the second snapshot has that the first had not, and which
