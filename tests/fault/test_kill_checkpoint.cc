@@ -6,13 +6,10 @@
 #include <sys/mman.h>
 
 #include <atomic>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/bellows.h"
 #include "checkpoint/store.h"
-#include "checkpoint/store_names.h"
-#include "tests/unit/checkpoint_support.h"
+#include "tests/unit/library_support.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;
@@ -68,17 +65,12 @@ int rank_main(int rank, Acknowledged* acknowledged) {
 class Program {
  public:
   Program() {
-    setenv("BELLOWS_AGENT", AGENT, 1);
-    setenv("XDG_RUNTIME_DIR", scratch_.path().c_str(), 1);
-    setenv("BELLOWS_CHECKPOINT_DIR", dir().c_str(), 1);
-    unsetenv("BELLOWS_SOCKET");
     void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     acknowledged_ = new (page) Acknowledged{};
   }
-  std::string dir() const { return scratch_.path() + "/checkpoints"; }
 
   void start() {
-    const std::string before = attempt();
+    const std::string before = place_.attempt();
     for (int rank = 0; rank < kWorld; ++rank) {
       ranks_[rank] = fork();
       if (ranks_[rank] != 0) continue;
@@ -86,30 +78,27 @@ class Program {
       _exit(rank_main(rank, acknowledged_));
     }
     const std::uint64_t old = acknowledged_->step[0];
-    cr_assert(
-        eventually([&] { return acknowledged_->step[0] > old && attempt() != before; }, 20000),
-        "no step was saved after a restart");
+    cr_assert(eventually([&] { return acknowledged_->step[0] > old && place_.attempt() != before; },
+                         20000),
+              "no step was saved after a restart");
   }
   void kill_rank(int rank) { kill(ranks_[rank], SIGKILL); }
   void kill_agent() {
-    if (agent() > 0) kill(agent(), SIGKILL);
+    if (place_.agent() > 0) kill(place_.agent(), SIGKILL);
   }
   /// All ranks must end soon, killed or having given up; then the agent does too.
   void await_end(const char* what, int round) {
     for (pid_t pid : ranks_) {
-      int status = 0;
-      const bool ended = eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; }, 20000);
-      if (!ended) kill(pid, SIGKILL);
-      cr_assert(ended, "%s, round %d: a rank hangs", what, round);
-      const bool good =
-          WIFSIGNALED(status) ? WTERMSIG(status) == SIGKILL : WEXITSTATUS(status) == kGaveUp;
-      cr_assert(good, "%s, round %d: a rank ends with status %d", what, round, WEXITSTATUS(status));
+      const int ended = await_rank(pid);
+      cr_assert(ended != kHangs, "%s, round %d: a rank hangs", what, round);
+      cr_assert(ended == 200 + SIGKILL || ended == kGaveUp,
+                "%s, round %d: a rank ends with status %d", what, round, ended);
     }
-    cr_assert(eventually([&] { return !agent_lives(); }, 20000), "%s, round %d: the agent stays",
-              what, round);
+    cr_assert(eventually([&] { return !place_.agent_lives(); }, 20000),
+              "%s, round %d: the agent stays", what, round);
   }
   void check_store(const char* what, int round) {
-    auto newest = newest_step(dir());
+    auto newest = newest_step(place_.checkpoints());
     cr_assert(newest.ok() && newest->step.has_value(), "%s, round %d: no step is left", what,
               round);
     cr_expect(newest->skipped.empty(), "%s, round %d: %s", what, round,
@@ -121,26 +110,7 @@ class Program {
   }
 
  private:
-  std::string attempt() const {
-    std::ifstream in(dir() + "/owner.json");
-    const auto owner = nlohmann::json::parse(in, nullptr, false);
-    return owner.is_object() ? owner["attempt"].get<std::string>() : "";
-  }
-  pid_t agent() const {
-    const std::string name = attempt();
-    const auto dot = name.find('.');
-    return dot == std::string::npos ? 0 : std::atoi(name.c_str() + dot + 1);
-  }
-  bool agent_lives() const {
-    const pid_t pid = agent();
-    if (pid <= 0) return false;
-    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-    std::string word, state;
-    in >> word >> word >> state;
-    return !state.empty() && state != "Z";
-  }
-
-  ScratchDir scratch_;
+  Place place_;
   Acknowledged* acknowledged_;
   pid_t ranks_[kWorld] = {};
 };

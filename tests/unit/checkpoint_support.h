@@ -10,7 +10,6 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <functional>
 #include <string>
 #include <thread>
@@ -18,28 +17,10 @@
 
 #include "checkpoint/shard_file.h"
 #include "checkpoint/store_writer.h"
+#include "tests/unit/scratch_dir.h"
 
-// What the checkpoint tests share: scratch directories, shards made by hand, deadlines.
+// What the checkpoint tests share: shards made by hand, deadlines.
 namespace bellows::checkpoint_test {
-
-/// A fresh directory, removed with all in it.
-class ScratchDir {
- public:
-  ScratchDir() {
-    char name[] = "/tmp/bellows-test-XXXXXX";
-    path_ = mkdtemp(name);
-  }
-  ScratchDir(const ScratchDir&) = delete;
-  ScratchDir& operator=(const ScratchDir&) = delete;
-  ~ScratchDir() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 /// Looks every millisecond; false when it isn't true in time.
 inline bool eventually(const std::function<bool()>& holds, int limit_ms = 10000) {

@@ -9,13 +9,12 @@
 #include <sys/un.h>
 
 #include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/bellows.h"
 #include "checkpoint/store.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/wire.h"
-#include "tests/unit/checkpoint_support.h"
+#include "tests/unit/library_support.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;
@@ -23,62 +22,6 @@ using namespace bellows::checkpoint_test;
 namespace {
 
 constexpr std::uint64_t kRows = 11;
-
-/// A scratch directory that libbellows uses for its sockets and its checkpoints.
-struct Place {
-  Place() {
-    setenv("BELLOWS_AGENT", AGENT, 1);
-    setenv("XDG_RUNTIME_DIR", scratch.path().c_str(), 1);
-    setenv("BELLOWS_CHECKPOINT_DIR", checkpoints().c_str(), 1);
-    for (const char* name : {"BELLOWS_SOCKET", "BELLOWS_RANK", "BELLOWS_WORLD_SIZE",
-                             "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "PMIX_RANK"}) {
-      unsetenv(name);
-    }
-  }
-  // The agent may still be writing its last: what it makes would outlive the directory.
-  ~Place() {
-    eventually([this] { return !agent_lives(); });
-  }
-
-  std::string checkpoints() const { return scratch.path() + "/checkpoints"; }
-  /// The standalone agent's process, or 0.
-  pid_t agent() const {
-    std::ifstream in(checkpoints() + "/owner.json");
-    const auto owner = nlohmann::json::parse(in, nullptr, false);
-    if (!owner.is_object()) return 0;
-    const std::string attempt = owner["attempt"];
-    return static_cast<pid_t>(std::atoi(attempt.c_str() + attempt.find('.') + 1));
-  }
-  bool agent_lives() const {
-    const pid_t pid = agent();
-    if (pid <= 0) return false;
-    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-    std::string word, state;
-    in >> word >> word >> state;
-    return !state.empty() && state != "Z";
-  }
-  /// Whether an uncommitted step holds the file.
-  bool saving(std::uint64_t step, const std::string& file) const {
-    auto names = list_names(checkpoints());
-    for (const std::string& name : names ? *names : std::vector<std::string>()) {
-      if (name.starts_with(".tmp-" + std::to_string(step) + "-") &&
-          access((checkpoints() + "/" + name + file).c_str(), F_OK) == 0) {
-        return true;
-      }
-    }
-    return false;
-  }
-  std::string socket() const {
-    const std::string dir = scratch.path() + "/bellows";
-    auto names = list_names(dir);
-    for (const std::string& name : names ? *names : std::vector<std::string>()) {
-      if (name[0] != '.' && !name.ends_with(".lock")) return dir + "/" + name;
-    }
-    return "";
-  }
-
-  ScratchDir scratch;
-};
 
 /// What one rank holds: a sharded f32[11,2], a replicated f64[3] and a replicated u64 scalar.
 struct Model {
@@ -129,17 +72,6 @@ pid_t start_rank(int rank, int world, const RankMain& run) {
   const int rc = run(rank, b);
   if (rc != 0 && rc != 7) fprintf(stderr, "rank %d gives %d: %s\n", rank, rc, bellows_error(b));
   _exit(rc);
-}
-
-/// The rank's exit status; 200 + signal when one killed it.
-int await_rank(pid_t pid) {
-  int status = 0;
-  if (!eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; }, 20000)) {
-    kill(pid, SIGKILL);
-    waitpid(pid, &status, 0);
-    return 999;
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 200 + WTERMSIG(status);
 }
 
 std::vector<int> run_ranks(int world, const RankMain& run) {

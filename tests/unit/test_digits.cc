@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -23,11 +22,13 @@
 #include "examples/digits/random.h"
 #include "examples/digits/sampler.h"
 #include "examples/digits/trainer.h"
+#include "tests/unit/scratch_dir.h"
 
 // Last: its macros would meet the standard library's names.
 #include <criterion/criterion.h>
 
 using namespace digits;
+using bellows::ScratchDir;
 
 namespace {
 
@@ -175,21 +176,6 @@ Outcome train_at(int ranks, const Dataset& dataset) {
   });
   return outcome;
 }
-
-// A directory that goes away again.
-class ScratchDir {
- public:
-  ScratchDir() {
-    char path[] = "/tmp/bellows-digits-XXXXXX";
-    cr_assert(mkdtemp(path));
-    path_ = path;
-  }
-  ~ScratchDir() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 // One attempt of the training that make_ledgers writes down.
 struct Attempt {

@@ -10,6 +10,7 @@
 
 #include "jobsubmit/policy.h"
 #include "jobsubmit/watcher.h"
+#include "tests/unit/scratch_dir.h"
 
 using namespace bellows;
 using namespace std::chrono_literals;
@@ -162,16 +163,7 @@ namespace {
 
 class PolicyFile {
  public:
-  PolicyFile() {
-    char dir[] = "/tmp/bellows-policy-XXXXXX";
-    cr_assert(mkdtemp(dir));
-    dir_ = dir;
-  }
-  ~PolicyFile() {
-    remove();
-    ::rmdir(dir_.c_str());
-  }
-  std::string path() const { return dir_ + "/bellows.yaml"; }
+  std::string path() const { return dir_.path() + "/bellows.yaml"; }
   void write(const std::string& text) const {
     std::ofstream(path() + ".new") << text;
     ::rename((path() + ".new").c_str(), path().c_str());
@@ -179,7 +171,7 @@ class PolicyFile {
   void remove() const { ::unlink(path().c_str()); }
 
  private:
-  std::string dir_;
+  ScratchDir dir_;
 };
 
 /// Waits at most 5 s for what `done` says of the watcher's state.
@@ -244,5 +236,4 @@ Test(watcher, survives_a_fifo_and_a_directory, .timeout = 30) {
   cr_expect(reaches(watcher, [](const auto& s) {
     return s.problem.find("Is a directory") != std::string::npos;
   }));
-  ::rmdir(file.path().c_str());
 }
