@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <memory>
 
+#include "common/gres.h"
 #include "common/text.h"
 
 namespace bellows {
@@ -215,39 +216,6 @@ const char* slurm_state_name(SlurmState state) {
       "PENDING",   "RUNNING",   "SUSPENDED", "COMPLETED", "CANCELLED",     "FAILED", "TIMEOUT",
       "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "DEADLINE",  "OUT_OF_MEMORY", "UNKNOWN"};
   return kNames[static_cast<int>(state)];
-}
-
-std::uint32_t gpus_in_gres(const std::string& text) {
-  std::uint64_t typed = 0;
-  std::optional<std::uint64_t> untyped;
-  // Commas inside "(IDX:0,2-3)" do not separate entries.
-  std::string plain;
-  int depth = 0;
-  for (char c : text) {
-    if (c == '(') ++depth;
-    if (depth == 0) plain += c;
-    if (c == ')' && depth > 0) --depth;
-  }
-  for (std::string_view entry : split(plain, ',')) {
-    for (std::string_view prefix : {"gres:", "gres/"})
-      if (entry.starts_with(prefix)) entry.remove_prefix(prefix.size());
-    if (!entry.starts_with("gpu")) continue;
-    entry.remove_prefix(3);
-    if (entry.empty()) {
-      typed += 1;
-      continue;
-    }
-    if (entry[0] != ':' && entry[0] != '=') continue;  // gpu_mem and the like
-    auto cut = entry.find_last_of(":=");
-    auto count = parse_uint(entry.substr(cut + 1));
-    if (!count) continue;
-    if (cut == 0)
-      untyped = untyped.value_or(0) + *count;
-    else
-      typed += *count;
-  }
-  bool repeats_total = text.find('=') != std::string::npos && untyped;
-  return static_cast<std::uint32_t>(repeats_total ? *untyped : typed + untyped.value_or(0));
 }
 
 std::uint32_t SlurmJob::gpus() const {

@@ -104,10 +104,6 @@ struct SlurmStep {
   std::string name;
 };
 
-/// GPUs in a GRES text: the sum over types, of "gpu:2(IDX:0-1)", "gpu:a100:4", "gres:gpu:8" or
-/// "gres/gpu=8,gres/gpu:a100=8" (where the untyped total wins). Other resources are left out.
-std::uint32_t gpus_in_gres(const std::string& text);
-
 /// slurmctld as seen through libslurm. Only one may live in a process at a time, used by one
 /// thread: libslurm keeps its configuration in globals. Without a usable slurm.conf libslurm itself
 /// prints a message and ends the process when the client is made.

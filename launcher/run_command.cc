@@ -80,7 +80,7 @@ int run(const RunOptions& options) {
   // From the start: slurmctld may take its time to answer, and a kill must not end the job.
   if (!std::getenv("BELLOWS_RUN_DIR")) return supervise(options, *id);
   ActiveMarker marker(run_dir_of(*id));
-  (void)marker.write(std::nullopt).ok();
+  (void)marker.write().ok();
   int status = supervise(options, *id);
   marker.remove();
   return status;

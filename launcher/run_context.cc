@@ -79,10 +79,8 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
   return context;
 }
 
-Status ActiveMarker::write(std::optional<std::uint32_t> planned_gpus) const {
-  std::string planned = planned_gpus ? std::to_string(*planned_gpus) : "null";
-  return replace_file(path_, fmt::format("{{\"pid\":{},\"planned_gpus\":{}}}\n", getpid(), planned),
-                      0600);
+Status ActiveMarker::write() const {
+  return replace_file(path_, fmt::format("{}\n", getpid()), 0600);
 }
 
 void ActiveMarker::remove() const { unlink(path_.c_str()); }

@@ -49,7 +49,7 @@ std::string own_program();
 class ActiveMarker {
  public:
   explicit ActiveMarker(const std::string& run_dir) : path_(run_dir + "/launcher.active") {}
-  Status write(std::optional<std::uint32_t> planned_gpus) const;
+  Status write() const;
   void remove() const;
 
  private:

@@ -79,7 +79,7 @@ Status Supervisor::open_resources() {
   auto control = ControlServer::listen(context_.control_socket());
   if (!control) return control.error();
   control_.emplace(std::move(*control));
-  if (Status status = marker_.write(std::nullopt); !status) return status;
+  if (Status status = marker_.write(); !status) return status;
   auto log = EventLog::open(context_.checkpoint_dir);
   if (!log) return log.error();
   log_.emplace(std::move(*log));

@@ -81,8 +81,6 @@ void Supervisor::request_stop(Stop stop) {
                       ? "its program has not called bellows_init, so its work would be lost"
                       : "its ranks are still starting");
   stop_ = std::move(stop);
-  // The record for the plugin that acts when this launcher is killed; without it the size stays.
-  if (Status status = marker_.write(stop_->gpus); !status) say(status.error().text);
   if (phase_ == Phase::running && all_joined) {
     std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
     record("CHECKPOINTING", stop_->reason + to);

@@ -3,8 +3,7 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
+#include "common/gres.h"
 #include "common/text.h"
 
 namespace bellows::spank {
@@ -19,34 +18,6 @@ constexpr const char* kJobVariables[] = {
 std::optional<std::string> unless_empty(std::string text) {
   if (text.empty()) return std::nullopt;
   return text;
-}
-
-std::uint32_t bounded(std::uint64_t count) {
-  return count > std::numeric_limits<std::uint32_t>::max() ? 0 : static_cast<std::uint32_t>(count);
-}
-
-std::uint32_t gpus_in_tres(std::string_view tres) {
-  std::uint64_t typed = 0;
-  for (std::string_view item : split(tres, ',')) {
-    const auto equals = item.find('=');
-    if (equals == std::string_view::npos) continue;
-    const std::string_view name = item.substr(0, equals);
-    const std::uint64_t count = parse_uint(item.substr(equals + 1)).value_or(0);
-    // The untyped entry, when there is one, already counts every type.
-    if (name == "gres/gpu") return bounded(count);
-    if (name.starts_with("gres/gpu:")) typed += count;
-  }
-  return bounded(typed);
-}
-
-std::uint32_t gpus_in_gres(std::string_view gres) {
-  std::uint64_t total = 0;
-  for (std::string_view item : split(gres, ',')) {
-    item = item.substr(0, item.find('('));
-    const auto fields = split(item, ':');
-    if (fields[0] == "gpu" && fields.size() > 1) total += parse_uint(fields.back()).value_or(0);
-  }
-  return bounded(total);
 }
 
 /// "4", "gpu:4" and "a100:4" all end in the count.
@@ -117,7 +88,7 @@ std::vector<Change> no_job_variables() {
 }
 
 std::uint32_t count_gpus(std::string_view tres, std::string_view gres) {
-  const std::uint32_t gpus = gpus_in_tres(tres);
+  const std::uint32_t gpus = gpus_in_gres(tres);
   return gpus > 0 ? gpus : gpus_in_gres(gres);
 }
 

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstdlib>
 
+#include "common/gres.h"
 #include "launcher/child.h"
 #include "launcher/event_log.h"
 #include "launcher/job_view.h"
