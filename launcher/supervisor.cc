@@ -336,6 +336,8 @@ void Supervisor::check_deadline() {
     case Phase::handed_over:
       say("nobody requeued the job after the stop: doing it now");
       return requeue_self();
+    case Phase::forgotten:
+      return finish(kOk);
     case Phase::running:
       return enter(Phase::running, kNoLimit);
   }

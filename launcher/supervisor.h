@@ -35,15 +35,16 @@ class Supervisor {
   using Clock = std::chrono::steady_clock;
   /// What the loop waits for.
   enum class Phase {
-    greeting,    ///< every agent's hello
-    finding,     ///< the newest checkpoint that verifies
-    restoring,   ///< every agent to offer it
-    running,     ///< ranks at work
-    judging,     ///< the ranks have ended well, with a stop under way: finished or stopped?
-    draining,    ///< ranks have failed: saves that are complete become checkpoints
-    clearing,    ///< both steps to end
-    waiting,     ///< a pause before the next attempt
-    handed_over  ///< whoever asked for the stop to requeue the job
+    greeting,     ///< every agent's hello
+    finding,      ///< the newest checkpoint that verifies
+    restoring,    ///< every agent to offer it
+    running,      ///< ranks at work
+    judging,      ///< the ranks have ended well, with a stop under way: finished or stopped?
+    draining,     ///< ranks have failed: saves that are complete become checkpoints
+    clearing,     ///< both steps to end
+    waiting,      ///< a pause before the next attempt
+    handed_over,  ///< whoever asked for the stop to requeue the job
+    forgotten     ///< slurmctld to clear the nodes of a run that it lost
   };
   /// What follows once both steps have ended.
   enum class Next { restart, stop, complete, fail, leave };
@@ -77,6 +78,8 @@ class Supervisor {
   void fault(const std::string& cause, bool counts, int exit_code);
   void ask_slurm();
   void act_on_job_state(const SlurmJob& job);
+  void leave_pending(const SlurmJob& job);
+  bool forgotten(const SlurmJob& job) const;
   void ease_restart(const SlurmJob& job);
   Status move_requeued(SlurmJobChange change);
   void clear(Next next, const std::string& cause);

@@ -20,6 +20,8 @@ constexpr auto kRequeueComesWithin = 10s;
 constexpr auto kEndsByItself = 10s;
 constexpr auto kEndsAfterSignal = 5s;
 constexpr auto kRestartAfterRequeue = 5;  // seconds of the controller's clock
+constexpr auto kForgottenRunIsClearedWithin = 10s;
+constexpr auto kRestartAfterForgotten = 15;  // seconds; later than that
 constexpr std::uint32_t kMostLostAgents = 10;
 constexpr auto kLetGoWithin = 3s;
 constexpr int kMostEscalations = 60;
@@ -74,7 +76,8 @@ void Supervisor::request_stop(Stop stop) {
   };
   if (stop_) return refuse("the job is already stopping: " + stop_->reason);
   bool all_joined = joined_.size() >= layout_.world();
-  if (phase_ == Phase::judging || (phase_ == Phase::clearing && next_ != Next::restart))
+  if (phase_ == Phase::judging || phase_ == Phase::forgotten ||
+      (phase_ == Phase::clearing && next_ != Next::restart))
     return refuse("the job is ending");
   if (phase_ == Phase::running && !all_joined && stop.client != 0)
     return refuse(joined_.empty()
@@ -121,7 +124,9 @@ void Supervisor::judge() {
 }
 
 void Supervisor::fault(const std::string& cause, bool counts, int exit_code) {
-  if (fault_pending_ || phase_ == Phase::clearing || phase_ == Phase::waiting) return;
+  if (fault_pending_ || phase_ == Phase::clearing || phase_ == Phase::waiting ||
+      phase_ == Phase::forgotten)
+    return;
   say(cause);
   fault_pending_ = true;
   fault_counts_ = counts;
@@ -148,9 +153,7 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
     case SlurmState::suspended:
       break;
     case SlurmState::pending:
-      if (!stop_) record("QUEUED", "requeued by Slurm or an operator");
-      ease_restart(job);
-      return finish(kOk);
+      return leave_pending(job);
     case SlurmState::cancelled:
       record("CANCELLED", "scancel");
       return finish(kFailed);
@@ -192,13 +195,35 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
   clear(next, cause_);
 }
 
+void Supervisor::leave_pending(const SlurmJob& job) {
+  if (phase_ == Phase::forgotten) return;
+  if (!forgotten(job)) {
+    if (!stop_) record("QUEUED", "requeued by Slurm or an operator");
+    ease_restart(job);
+    return finish(kOk);
+  }
+  record("QUEUED", "slurmctld was restarted and had not saved that this run began");
+  say("slurmctld was restarted and takes this run for one that never began; the job starts again");
+  ease_restart(job);
+  enter(Phase::forgotten, kForgottenRunIsClearedWithin);
+}
+
+// A requeue counts; a run of which slurmctld lost the record when it was killed does not. When the
+// nodes register, about 3 s after its start, slurmctld ends what they still run of such a job. A
+// node that by then runs nothing of it is never told to: its slurmd would refuse the next batch
+// script as a second copy, and Slurm would drain the node and hold the job. So this run must last.
+bool Supervisor::forgotten(const SlurmJob& job) const {
+  return !job.completing && job.restarts <= job_.restarts;
+}
+
 // Whoever requeued the job may be gone before the size and a start time were set; without one Slurm
 // makes the job wait for the life of a credential.
 void Supervisor::ease_restart(const SlurmJob& job) {
   if (job.priority == 0) return;  // held: somebody wants it so
   SlurmJobChange change;
   if (job.start_time <= job.controller_now)
-    change.begin_time = job.controller_now + kRestartAfterRequeue;
+    change.begin_time =
+        job.controller_now + (forgotten(job) ? kRestartAfterForgotten : kRestartAfterRequeue);
   // Another size than the old one is somebody's later wish.
   if (stop_ && stop_->gpus && job.requested_gpus() == layout_.gpus() &&
       *stop_->gpus != layout_.gpus())
@@ -298,6 +323,7 @@ void Supervisor::requeue_self() {
     status = job.ok() ? Status() : Status(job.error());
     if (!status && status.error().kind == ErrorKind::not_found) break;
     if (!status) continue;
+    if (job->state == SlurmState::pending && forgotten(*job)) return leave_pending(*job);
     if (job->state == SlurmState::pending || job->state == SlurmState::cancelled)
       return finish(kOk);  // somebody was faster
     change.begin_time = job->controller_now + kRestartAfterRequeue;

@@ -62,6 +62,7 @@ Result<JobView> read_job(std::uint32_t job) {
     view.running = info.job_state == JOB_RUNNING;
     view.requeued = (info.job_state & JOB_STATE_BASE) == JOB_PENDING && info.priority != 0 &&
                     (info.job_state & (JOB_REQUEUE_HOLD | JOB_SPECIAL_EXIT)) == 0;
+    view.completing = (info.job_state & JOB_COMPLETING) != 0;
     view.begin = info.eligible_time;
     view.restarts = info.restart_cnt;
     view.batch_host = text(info.batch_host);

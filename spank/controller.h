@@ -11,9 +11,10 @@ namespace bellows::spank {
 
 /// What slurmctld said of a job, at its time `clock`. A value.
 struct JobView {
-  bool running = false;    ///< exactly RUNNING: not requeued, completing, cancelled or timed out
-  bool requeued = false;   ///< waiting for another run, and not held
-  std::int64_t begin = 0;  ///< earliest start; 0: none was set
+  bool running = false;     ///< exactly RUNNING: not requeued, completing, cancelled or timed out
+  bool requeued = false;    ///< waiting for another run, and not held
+  bool completing = false;  ///< slurmctld still ends the last run
+  std::int64_t begin = 0;   ///< earliest start; 0: none was set
   std::uint32_t restarts = 0;
   std::string batch_host;
   std::string account;

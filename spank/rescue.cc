@@ -12,6 +12,9 @@ RescuePlan plan_rescue(const BatchEnd& end, const JobView& view) {
   if (view.requeued && (!end.restarts || view.restarts == *end.restarts + 1))
     return view.begin > view.clock ? leave("it is requeued, and its start time is set")
                                    : RescuePlan{Rescue::start_soon, ""};
+  if (view.requeued && !view.completing && end.restarts && view.restarts <= *end.restarts)
+    return view.begin > view.clock ? leave("slurmctld lost this run, and its launcher saw to that")
+                                   : RescuePlan{Rescue::outlast, ""};
   if (!view.running) return leave("Slurm has already ended or requeued it");
   if (end.restarts && view.restarts != *end.restarts)
     return leave(fmt::format("this was its run {}, and slurmctld is at run {}", *end.restarts,

@@ -16,6 +16,14 @@ inline constexpr std::uint32_t kMostRescues = 16;
 /// still ahead when the last node is done.
 inline constexpr std::int64_t kRescueDelay = 5;
 
+/// Seconds within which a restarted slurmctld makes every node register (MIN_CHECKIN_TIME is 3) and
+/// ends what a node still runs of a job that it takes for pending. A node that runs nothing of it
+/// is not told to forget it, and refuses the next batch script as a second copy.
+inline constexpr std::int64_t kRegistersWithin = 6;
+/// Seconds until such a job may start: a node looks only every second, and later every ten, whether
+/// what it ends is over.
+inline constexpr std::int64_t kOutlastDelay = 20;
+
 /// One end of a batch script whose launcher left no outcome.
 struct BatchEnd {
   /// Of the run that ends here; nothing when slurmctld did not answer at its start.
@@ -28,6 +36,7 @@ enum class Rescue {
   none,
   requeue,     ///< the job would end with its batch script
   start_soon,  ///< it was requeued, and whoever did so died before setting its start time
+  outlast,  ///< slurmctld was killed and lost the record of this run: stay until the node registers
 };
 
 /// What to do, and for `none` why, for the log. The run must be the one slurmctld counts as running

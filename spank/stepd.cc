@@ -151,6 +151,24 @@ Status requeue_counted(const JobStore& store, const Step& step, const BatchEnd& 
   return requeue_running(step.job, start);
 }
 
+Status carry_out(Rescue action, const JobStore& store, const Step& step, const BatchEnd& end,
+                 const JobView& view) {
+  switch (action) {
+    case Rescue::none:
+      break;
+    case Rescue::requeue:
+      return requeue_counted(store, step, end, view.clock + kRescueDelay);
+    case Rescue::start_soon:
+      return set_start(step.job, view.clock + kRescueDelay);
+    case Rescue::outlast: {
+      const Status status = set_start(step.job, view.clock + kOutlastDelay);
+      std::this_thread::sleep_for(std::chrono::seconds(kRegistersWithin));
+      return status;
+    }
+  }
+  return {};
+}
+
 void rescue(spank_t spank, const JobStore& store, const Step& step) {
   const auto view = read_job_patiently(step.job);
   if (!view) {
@@ -166,9 +184,7 @@ void rescue(spank_t spank, const JobStore& store, const Step& step) {
                plan.reason.c_str());
     return;
   }
-  const Status status = plan.action == Rescue::requeue
-                            ? requeue_counted(store, step, end, view->clock + kRescueDelay)
-                            : set_start(step.job, view->clock + kRescueDelay);
+  const Status status = carry_out(plan.action, store, step, end, *view);
   if (!status.ok())
     slurm_error("bellows: job %u: its launcher was killed: %s", step.job,
                 status.error().text.c_str());

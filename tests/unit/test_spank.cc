@@ -417,6 +417,23 @@ Test(spank, a_requeue_without_a_start_time_gets_one) {
   cr_expect(plan_rescue(end, view).action == Rescue::none, "that is not the run after this one");
 }
 
+Test(spank, a_run_that_slurmctld_lost_is_outlasted) {
+  JobView view;
+  view.requeued = true;
+  view.restarts = 2;
+  cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::outlast);
+  cr_expect(plan_rescue({3, "n1", kMostRescues}, view).action == Rescue::outlast);
+  cr_expect(plan_rescue({std::nullopt, "n1", 0}, view).action != Rescue::outlast);
+  view.begin = 1;
+  cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::none, "its launcher saw to it");
+  view.begin = 0;
+  view.completing = true;
+  cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::none, "slurmctld ends it");
+  view.completing = false;
+  view.requeued = false;
+  cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::none);
+}
+
 Test(spank, without_slurm_in_the_process_reads_fail_softly) {
   const auto view = read_job(1);
   cr_assert(!view.ok());
