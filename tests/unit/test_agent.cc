@@ -1,30 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// Agents in job mode on threads of the test, which is the launcher and the ranks too.
 #include <criterion/criterion.h>
 #include <poll.h>
 
 #include <atomic>
-#include <memory>
-#include <mutex>
 #include <random>
 
 #include "checkpoint/agent.h"
 #include "checkpoint/bellows.h"
 #include "checkpoint/coordinator.h"
 #include "checkpoint/protocol.h"
-#include "checkpoint/rank_link.h"
+#include "tests/unit/agent_support.h"
 #include "tests/unit/checkpoint_support.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;
 
 namespace {
-
-Command command_of(Command::Kind kind, std::optional<std::uint64_t> step = {}) {
-  Command c;
-  c.kind = kind;
-  c.step = step;
-  return c;
-}
 
 /// One agent in job mode, on a thread, and the launcher's ends of its pipes.
 class JobAgentThread {
@@ -97,17 +89,6 @@ class JobAgentThread {
   int exit_ = -1;
 };
 
-Command hello_for(const std::string& dir, int attempt,
-                  std::map<std::string, std::vector<std::uint32_t>> ranks) {
-  Command hello = command_of(Command::Kind::hello);
-  hello.dir = dir;
-  hello.attempt = "7.0." + std::to_string(attempt);
-  hello.leader = ranks.begin()->first;
-  for (const auto& [node, list] : ranks) hello.world += static_cast<std::uint32_t>(list.size());
-  hello.ranks = std::move(ranks);
-  return hello;
-}
-
 bellows_t* join(const JobAgentThread& agent, int rank, int world) {
   setenv("BELLOWS_SOCKET", agent.socket().c_str(), 1);
   bellows_config config = BELLOWS_CONFIG_INIT;
@@ -125,243 +106,7 @@ void add_array(bellows_t* b, std::vector<float>* data) {
                              data->data()) == BELLOWS_OK);
 }
 
-Event shard_event(std::uint32_t rank, std::uint64_t step) {
-  Event e;
-  e.kind = Event::Kind::shard;
-  e.rank = rank;
-  e.step = step;
-  e.shard = {rank, "f", 1, std::string(32, '0')};
-  return e;
-}
-
-Event rank_event(std::uint32_t rank, const char* state) {
-  Event e;
-  e.kind = Event::Kind::rank;
-  e.rank = rank;
-  e.state = state;
-  return e;
-}
-
 }  // namespace
-
-Test(protocol, commands_come_back, .timeout = 10) {
-  Command hello = hello_for("/ck", 1, {{"n1", {0, 1}}, {"n2", {2}}});
-  hello.keep = 5;
-  auto back = parse_command(to_line(hello));
-  cr_assert(back.ok(), "%s", back.error().text.c_str());
-  cr_expect(back->dir == "/ck" && back->attempt == "7.0.1" && back->leader == "n1");
-  cr_expect(back->world == 3 && back->keep == 5 && back->ranks == hello.ranks);
-  Command commit = command_of(Command::Kind::commit, 9);
-  commit.shards = {{1, "shard", 10, std::string(32, 'a')}};
-  back = parse_command(to_line(commit));
-  cr_expect(back.ok() && back->step == 9u && back->shards == commit.shards);
-  Command gate = command_of(Command::Kind::gate);
-  gate.id = 4;
-  back = parse_command(to_line(gate));
-  cr_expect(back.ok() && !back->step && back->id == 4);
-  Command failed = command_of(Command::Kind::failed, 3);
-  failed.error = "disk \"full\"\n\xff";
-  failed.error_kind = ErrorKind::busy;
-  back = parse_command(to_line(failed));
-  cr_expect(back.ok() && back->error_kind == ErrorKind::busy &&
-            has(back->error, "disk \"full\"\n"));
-}
-
-Test(protocol, events_come_back, .timeout = 10) {
-  Event e = shard_event(3, 12);
-  e.node = "n2";
-  auto back = parse_event(to_line(e));
-  cr_assert(back.ok());
-  cr_expect(back->rank == 3 && back->step == 12u && back->node == "n2" && back->shard.file == "f");
-  Event found;
-  found.kind = Event::Kind::found;
-  found.skipped = {{5, "damaged"}};
-  back = parse_event(to_line(found));
-  cr_expect(back.ok() && !back->step && back->skipped.size() == 1 && back->skipped[0].step == 5);
-  Event progress;
-  progress.kind = Event::Kind::progress;
-  progress.max_step = 8;
-  progress.ranks = {0, 1};
-  back = parse_event(to_line(progress));
-  cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
-}
-
-Test(protocol, bad_lines_are_refused, .timeout = 10) {
-  for (const char* line :
-       {"",
-        "x",
-        "[]",
-        "{}",
-        "null",
-        "{\"cmd\":3}",
-        "{\"cmd\":\"dance\"}",
-        "{\"cmd\":\"gate\"}",
-        "{\"cmd\":\"gate\",\"id\":-1,\"step\":1}",
-        "{\"cmd\":\"gate\",\"id\":1}",
-        "{\"cmd\":\"gate\",\"id\":1,\"step\":1.5}",
-        "{\"cmd\":\"gate\",\"id\":1,\"step\":\"2\"}",
-        "{\"cmd\":\"stop\"}",
-        "{\"cmd\":\"stop\",\"step\":null}",
-        "{\"cmd\":\"stop\",\"step\":18446744073709551615}",
-        "{\"cmd\":\"commit\",\"step\":1}",
-        "{\"cmd\":\"commit\",\"step\":1,\"shards\":[1]}",
-        "{\"cmd\":\"failed\",\"step\":1}",
-        "{\"cmd\":\"hello\"}",
-        "{\"cmd\":\"hello\",\"dir\":\"ck\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":1,"
-        "\"ranks\":{}}",
-        "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"../"
-        "a\",\"leader\":\"n\",\"world\":1,\"ranks\":{}}",
-        "{\"cmd\":\"hello\",\"dir\":\"/"
-        "c\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":0,\"ranks\":{}}",
-        "{\"cmd\":\"hello\",\"dir\":\"/c\",\"attempt\":\"a\",\"leader\":\"n\",\"world\":1,"
-        "\"ranks\":{\"n\":[1]}}",
-        "{\"cmd\":\"query\",\"node\":7}",
-        "{\"cmd\":\"query\"",
-        "{\"cmd\":\"query\"}}"}) {
-    auto parsed = parse_command(line);
-    cr_expect(!parsed.ok() && !parsed.error().text.empty(), "accepted: %s", line);
-  }
-  cr_expect(!parse_command(std::string(100000, '[')).ok());
-  for (const char* line : {"", "{\"event\":\"none\"}", "{\"event\":\"shard\",\"rank\":1}",
-                           "{\"event\":\"rank\",\"rank\":-1,\"state\":\"lost\"}",
-                           "{\"event\":\"gated\",\"id\":\"a\"}"}) {
-    cr_expect(!parse_event(line).ok(), "accepted: %s", line);
-  }
-}
-
-Test(protocol, bad_messages_of_ranks_are_refused, .timeout = 10) {
-  const auto refused = [](const auto& head, const std::string& body, bool honest = true) {
-    wire::Head h = head;
-    if (honest) h.length = static_cast<std::uint32_t>(body.size());
-    return !parse_rank_message(std::string(reinterpret_cast<char*>(&h), sizeof h) + body).ok();
-  };
-  const auto bytes = [](const auto& value) {
-    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-  };
-  wire::Head head;
-  head.op = wire::Op::restore;
-  cr_expect(!refused(head, ""));
-  cr_expect(refused(head, "x"));
-  cr_expect(!parse_rank_message("short").ok());
-  head.length = 5;
-  cr_expect(refused(head, "", false));
-  wire::Head other = head;
-  other.version = 99;
-  cr_expect(refused(other, ""));
-  other = head;
-  other.op = wire::Op::welcome;
-  cr_expect(refused(other, ""));
-  other.op = static_cast<wire::Op>(77);
-  cr_expect(refused(other, ""));
-  head.op = wire::Op::hello;
-  cr_expect(!refused(head, bytes(wire::Hello{0, 1}) + "/dir"));
-  cr_expect(refused(head, bytes(wire::Hello{1, 1})));
-  cr_expect(refused(head, bytes(wire::Hello{-1, 1})));
-  cr_expect(refused(head, "abc"));
-  head.op = wire::Op::array;
-  cr_expect(!refused(head, bytes(f32_array({4}, 1, 1, 3)) + "x/y"));
-  cr_expect(refused(head, bytes(f32_array({4}, 1, 2, 3)) + "x"));
-  cr_expect(refused(head, bytes(f32_array({4}, 1, UINT64_MAX, 2)) + "x"));
-  cr_expect(refused(head, bytes(f32_array({UINT64_MAX, UINT64_MAX}, 0)) + "x"));
-  for (const char* name : {"", "/x", "x/", "a//b", "..", "a/../b", "a b", "x\n", ".x"}) {
-    cr_expect(refused(head, bytes(f32_array({4}, 0)) + name), "accepted the name \"%s\"", name);
-  }
-  wire::Array bad = f32_array({4}, 0);
-  bad.ndims = 1000;
-  cr_expect(refused(head, bytes(bad) + "x"));
-  bad = f32_array({4}, 0);
-  bad.dtype = 13;
-  cr_expect(refused(head, bytes(bad) + "x"));
-}
-
-Test(coordinator, commits_when_all_shards_are_there, .timeout = 10) {
-  Coordinator c(3);
-  cr_expect(c.handle(shard_event(0, 5)).empty());
-  cr_expect(c.handle(shard_event(2, 5)).empty());
-  auto commands = c.handle(shard_event(1, 5));
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::commit);
-  cr_expect(commands[0].shards.size() == 3 && commands[0].shards[1].rank == 1);
-  // A rank that was complete may die while the leader commits.
-  cr_expect(c.handle(rank_event(1, "lost")).empty());
-  Event committed;
-  committed.kind = Event::Kind::committed;
-  committed.step = 5;
-  commands = c.handle(committed);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::committed);
-  cr_expect(c.committed() == 5u);
-}
-
-Test(coordinator, a_lost_rank_fails_the_steps_it_has_no_part_in, .timeout = 10) {
-  Coordinator c(2);
-  cr_expect(c.handle(shard_event(0, 5)).empty());
-  auto commands = c.handle(rank_event(1, "lost"));
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
-  cr_expect(has(commands[0].error, "rank 1 was lost"), "%s", commands[0].error.c_str());
-  commands = c.handle(shard_event(0, 6));
-  cr_expect(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
-}
-
-Test(coordinator, ranks_that_save_different_steps_are_told, .timeout = 10) {
-  Coordinator c(2);
-  cr_expect(c.handle(shard_event(0, 5)).empty());
-  auto commands = c.handle(shard_event(1, 6));
-  cr_assert(commands.size() == 2);
-  cr_expect(commands[0].error_kind == ErrorKind::invalid && has(commands[0].error, "5 and 6"));
-}
-
-Test(coordinator, one_ranks_error_fails_the_step_for_all, .timeout = 10) {
-  Coordinator c(2);
-  cr_expect(c.handle(shard_event(0, 5)).empty());
-  Event e;
-  e.kind = Event::Kind::save_error;
-  e.rank = 1;
-  e.step = 5;
-  e.error = "disk full";
-  auto commands = c.handle(e);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
-  cr_expect(commands[0].error == "disk full" && commands[0].step == 5u);
-  cr_expect(commands[0].id == 1);
-  // What rank 1's agent sent before it heard of the failure counts for nothing.
-  cr_expect(c.handle(shard_event(1, 5)).empty());
-  Event again = shard_event(0, 5);
-  again.id = 1;
-  cr_expect(c.handle(again).empty());
-  again.rank = 1;
-  cr_expect(c.handle(again).size() == 1);
-}
-
-Test(stop_decision, moves_the_gate_beyond_the_rank_ahead, .timeout = 10) {
-  StopDecision d(2, 10, 3);
-  Command gate = d.begin();
-  cr_expect(gate.kind == Command::Kind::gate && gate.step == 13u);
-  Event ack;
-  ack.kind = Event::Kind::gated;
-  ack.id = gate.id;
-  ack.node = "n1";
-  ack.max_step = 12;
-  cr_expect(d.handle(ack).empty());
-  ack.node = "n2";
-  ack.max_step = 20;
-  auto commands = d.handle(ack);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::gate);
-  cr_expect(commands[0].step == 23u && commands[0].id != gate.id);
-  // An answer to the old gate counts for nothing.
-  cr_expect(d.handle(ack).empty());
-  ack.id = commands[0].id;
-  cr_expect(d.handle(ack).empty());
-  ack.node = "n1";
-  // Exactly at the gate is too far: that rank may have looked before the gate was there.
-  ack.max_step = 23;
-  commands = d.handle(ack);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::gate);
-  cr_expect(commands[0].step == 29u);
-  ack.id = commands[0].id;
-  cr_expect(d.handle(ack).empty());
-  ack.node = "n2";
-  commands = d.handle(ack);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::stop);
-  cr_expect(commands[0].step == 29u && d.step() == 29u);
-}
 
 Test(job_agent, a_stop_that_a_rank_may_have_passed_is_refused, .timeout = 60) {
   ScratchDir scratch;

@@ -86,125 +86,7 @@ bool all(const std::vector<int>& codes, int wanted) {
   return std::all_of(codes.begin(), codes.end(), [&](int code) { return code == wanted; });
 }
 
-std::string output_of(const std::string& command) {
-  std::string out;
-  FILE* pipe = popen(command.c_str(), "r");
-  char chunk[4096];
-  while (pipe && fgets(chunk, sizeof chunk, pipe)) out += chunk;
-  if (pipe) pclose(pipe);
-  return out;
-}
-
 }  // namespace
-
-#ifndef SANITIZED
-Test(library, needs_libc_alone, .timeout = 30) {
-  const std::string dynamic = output_of("readelf -d " LIBBELLOWS);
-  cr_assert(has(dynamic, "libbellows.so.0"));
-  std::size_t needed = 0;
-  for (std::size_t at = 0; (at = dynamic.find("(NEEDED)", at)) != std::string::npos; ++at) ++needed;
-  cr_expect(needed == 1 && has(dynamic, "[libc.so.6]"), "%s", dynamic.c_str());
-}
-#endif
-
-Test(library, exports_its_functions_alone, .timeout = 30) {
-  const std::string names = output_of("nm -D --defined-only " LIBBELLOWS);
-  cr_assert(has(names, "bellows_should_stop@@BELLOWS_0"), "%s", names.c_str());
-  std::size_t begin = 0;
-  for (std::size_t end; (end = names.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string line = names.substr(begin, end - begin);
-    cr_expect(has(line, " bellows_") || has(line, " A BELLOWS_0"), "%s", line.c_str());
-  }
-}
-
-// The manual's example is compiled as a C program as it stands there, and run twice.
-Test(library, the_manual_s_example_works, .timeout = 60) {
-  Place place;
-  const std::string dir = place.scratch.path();
-  const std::string extract = "sed -n '/^.Bd -literal/,/^.Ed/p' " MANUAL
-                              " | sed -e '/^\\./d' -e 's/\\\\e/\\\\/g' > " +
-                              dir + "/count.c";
-  cr_assert(system(extract.c_str()) == 0);
-  // Sanitized libraries need a sanitized program; the compiler's name may hold options.
-  const std::string compile = std::string(COMPILER) + " -Wall -Wextra -Werror -I" INCLUDES " -o " +
-                              dir + "/count " + dir + "/count.c " LIBBELLOWS " -Wl,-rpath," LIBDIR;
-  cr_assert(system(compile.c_str()) == 0, "%s", compile.c_str());
-  cr_expect(output_of(dir + "/count") == "25\n");
-  cr_expect(output_of(dir + "/count") == "25\n");
-  auto newest = newest_step(place.checkpoints());
-  cr_expect(newest.ok() && newest->step == 100u);
-}
-
-Test(library, bad_arguments_are_sentences, .timeout = 60) {
-  Place place;
-  bellows_config config = BELLOWS_CONFIG_INIT;
-  bellows_t* b = nullptr;
-  config.rank = 2;
-  config.world = 2;
-  cr_expect(bellows_init(&config, &b) == BELLOWS_ERR_INVALID);
-  cr_expect(has(bellows_error(b), "rank 2 of 2"), "%s", bellows_error(b));
-  cr_expect(bellows_save(b, 1) == BELLOWS_ERR_AGENT);
-  cr_expect(bellows_should_stop(b, 1) == BELLOWS_ERR_AGENT);
-  bellows_finalize(b, 0);
-  setenv("BELLOWS_RANK", "two", 1);
-  cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_INVALID);
-  cr_expect(has(bellows_error(b), "BELLOWS_RANK=two is not a number"), "%s", bellows_error(b));
-  bellows_finalize(b, 0);
-  unsetenv("BELLOWS_RANK");
-  cr_expect(bellows_init(nullptr, nullptr) == BELLOWS_ERR_INVALID);
-  cr_assert(bellows_init(nullptr, &b) == BELLOWS_OK, "%s", bellows_error(b));
-  cr_expect(bellows_rank(b) == 0 && bellows_world(b) == 1);
-  float x[4];
-  const std::uint64_t shape[] = {4}, huge[] = {1ull << 40, 1ull << 40};
-  const auto refused = [&](const char* words, int rc) {
-    cr_expect(rc == BELLOWS_ERR_INVALID && has(bellows_error(b), words), "%d %s", rc,
-              bellows_error(b));
-  };
-  refused("name", bellows_register(b, "", BELLOWS_F32, 1, shape, 0, 0, 0, x));
-  refused("name", bellows_register(b, nullptr, BELLOWS_F32, 1, shape, 0, 0, 0, x));
-  refused("name", bellows_register(b, "a/../b", BELLOWS_F32, 1, shape, 0, 0, 0, x));
-  refused("name",
-          bellows_register(b, std::string(256, 'n').c_str(), BELLOWS_F32, 1, shape, 0, 0, 0, x));
-  refused("data type", bellows_register(b, "x", 0, 1, shape, 0, 0, 0, x));
-  refused("data type", bellows_register(b, "x", 13, 1, shape, 0, 0, 0, x));
-  refused("dimensions", bellows_register(b, "x", BELLOWS_F32, 9, shape, 0, 0, 0, x));
-  refused("dimensions", bellows_register(b, "x", BELLOWS_F32, -1, shape, 0, 0, 0, x));
-  refused("layout", bellows_register(b, "x", BELLOWS_F32, 1, shape, 2, 0, 0, x));
-  refused("first axis", bellows_register(b, "x", BELLOWS_F32, 0, nullptr, 1, 0, 0, x));
-  refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, 2, 3, x));
-  refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, UINT64_MAX, 2, x));
-  refused("too many bytes", bellows_register(b, "x", BELLOWS_F32, 2, huge, 0, 0, 0, x));
-  refused("NULL", bellows_register(b, "x", BELLOWS_F32, 1, shape, 0, 0, 0, nullptr));
-  refused("place for the step", bellows_restore(b, nullptr));
-  refused("smaller", bellows_save(b, UINT64_MAX));
-  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
-  cr_expect(bellows_finalize(nullptr, 1) == BELLOWS_OK);
-  cr_expect_str_eq(bellows_strerror(-999), "unknown result");
-}
-
-Test(library, an_agent_that_does_not_start_is_a_sentence, .timeout = 60) {
-  Place place;
-  bellows_t* b = nullptr;
-  setenv("BELLOWS_AGENT", "/nowhere/bellows", 1);
-  cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_AGENT);
-  cr_expect(has(bellows_error(b), "cannot run /nowhere/bellows"), "%s", bellows_error(b));
-  bellows_finalize(b, 0);
-  setenv("BELLOWS_AGENT", "/bin/false", 1);
-  cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_AGENT);
-  cr_expect(has(bellows_error(b), "ended at once"), "%s", bellows_error(b));
-  bellows_finalize(b, 0);
-}
-
-Test(library, a_socket_directory_that_others_can_enter_is_refused, .timeout = 60) {
-  Place place;
-  bellows_t* b = nullptr;
-  const std::string dir = place.scratch.path() + "/bellows";
-  mkdir(dir.c_str(), 0700);
-  chmod(dir.c_str(), 0777);
-  cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_AGENT);
-  cr_expect(has(bellows_error(b), dir), "%s", bellows_error(b));
-  bellows_finalize(b, 0);
-}
 
 // Every size restores what every size saved, bit for bit, with uneven shares and ranks without
 // rows.
@@ -417,16 +299,6 @@ Test(library, a_rank_that_dies_after_the_copy_loses_nothing, .timeout = 60) {
   cr_expect(await_rank(saver) == 0);
   auto newest = newest_step(place.checkpoints());
   cr_expect(newest.ok() && newest->step == 1u);
-}
-
-Test(library, the_same_rank_twice_is_refused, .timeout = 60) {
-  Place place;
-  bellows_t *first = nullptr, *second = nullptr;
-  cr_assert(bellows_init(nullptr, &first) == BELLOWS_OK);
-  cr_expect(bellows_init(nullptr, &second) == BELLOWS_ERR_BUSY);
-  cr_expect(has(bellows_error(second), "rank 0 is connected already"), "%s", bellows_error(second));
-  bellows_finalize(second, 0);
-  cr_expect(bellows_finalize(first, 1) == BELLOWS_OK);
 }
 
 Test(library, a_signal_to_the_agent_stops_all_ranks_at_one_step, .timeout = 60) {
