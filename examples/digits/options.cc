@@ -7,6 +7,8 @@
 #include <cstdio>
 #include <cstring>
 #include <stdexcept>
+#include <type_traits>
+#include <vector>
 
 #include "examples/digits/data.h"
 
@@ -41,8 +43,10 @@ be stopped, resumed and resized after any step; the result is the same.
 Exit status: 0 trained, or stopped when asked to; 1 failed; 2 bad usage.
 )";
 
-template <typename T>
-void number(const char* name, const char* text, T min, T max, T& out) {
+template <auto kField, auto kMin, auto kMax>
+void number(const char* name, const char* text, Options& options) {
+  using T = std::remove_reference_t<decltype(options.*kField)>;
+  constexpr T min = kMin, max = kMax;
   T value{};
   const char* end = text + std::strlen(text);
   auto [stop, error] = std::from_chars(text, end, value);
@@ -51,65 +55,42 @@ void number(const char* name, const char* text, T min, T max, T& out) {
                                 "\" is not a number from " + std::to_string(min) + " to " +
                                 std::to_string(max));
   }
-  out = value;
+  options.*kField = value;
 }
 
-const option kOptions[] = {
-    {"data", required_argument, nullptr, 'd'},
-    {"epochs", required_argument, nullptr, 'e'},
-    {"hidden", required_argument, nullptr, 'n'},
-    {"batch", required_argument, nullptr, 'b'},
-    {"chunk", required_argument, nullptr, 'c'},
-    {"rate", required_argument, nullptr, 'r'},
-    {"momentum", required_argument, nullptr, 'm'},
-    {"seed", required_argument, nullptr, 's'},
-    {"checkpoint-every", required_argument, nullptr, 'k'},
-    {"checkpoint-dir", required_argument, nullptr, 'o'},
-    {"ledger", required_argument, nullptr, 'l'},
-    {"weights-out", required_argument, nullptr, 'w'},
-    {"help", no_argument, nullptr, 'h'},
-    {nullptr, 0, nullptr, 0},
+template <auto kField>
+void words(const char*, const char* text, Options& options) {
+  options.*kField = text;
+}
+
+constexpr struct {
+  const char* name;
+  void (*set)(const char* name, const char* text, Options& options);
+} kSettings[] = {
+    {"data", words<&Options::data>},
+    {"epochs", number<&Options::epochs, 1, 1000000>},
+    {"hidden", number<&Options::hidden, 1, 16384>},
+    {"batch", number<&Options::batch, 1, 65536>},
+    {"chunk", number<&Options::chunk, 1, 65536>},
+    {"rate", number<&Options::rate, 0, 100>},
+    {"momentum", number<&Options::momentum, 0, 1>},
+    {"seed", number<&Options::seed, 0, UINT64_MAX>},
+    {"checkpoint-every", number<&Options::checkpoint_every, 0, 1000000000>},
+    {"checkpoint-dir", words<&Options::checkpoint_dir>},
+    {"ledger", words<&Options::ledger_dir>},
+    {"weights-out", words<&Options::weights_out>},
 };
 
-void set(int key, const char* name, const char* text, Options& options) {
-  switch (key) {
-    case 'd':
-      options.data = text;
-      break;
-    case 'e':
-      number(name, text, 1, 1000000, options.epochs);
-      break;
-    case 'n':
-      number(name, text, 1, 16384, options.hidden);
-      break;
-    case 'b':
-      number(name, text, 1, 65536, options.batch);
-      break;
-    case 'c':
-      number(name, text, 1, 65536, options.chunk);
-      break;
-    case 'r':
-      number(name, text, 0.0f, 100.0f, options.rate);
-      break;
-    case 'm':
-      number(name, text, 0.0f, 1.0f, options.momentum);
-      break;
-    case 's':
-      number(name, text, std::uint64_t{0}, UINT64_MAX, options.seed);
-      break;
-    case 'k':
-      number(name, text, 0, 1000000000, options.checkpoint_every);
-      break;
-    case 'o':
-      options.checkpoint_dir = text;
-      break;
-    case 'l':
-      options.ledger_dir = text;
-      break;
-    case 'w':
-      options.weights_out = text;
-      break;
+/// For getopt_long, which returns a setting's index in kSettings, or 'h'.
+std::vector<option> long_options() {
+  std::vector<option> out;
+  for (const auto& setting : kSettings) {
+    // Each its own value: getopt_long takes options that share one for the same, not for ambiguous.
+    out.push_back({setting.name, required_argument, nullptr, static_cast<int>(out.size())});
   }
+  out.push_back({"help", no_argument, nullptr, 'h'});
+  out.push_back({nullptr, 0, nullptr, 0});
+  return out;
 }
 
 }  // namespace
@@ -117,15 +98,15 @@ void set(int key, const char* name, const char* text, Options& options) {
 Next parse_options(int argc, char** argv, bool speak, Options& options) {
   opterr = speak;
   optind = 1;
-  int index = 0;
-  for (int key; (key = getopt_long(argc, argv, "", kOptions, &index)) != -1;) {
+  const std::vector<option> known = long_options();
+  for (int key; (key = getopt_long(argc, argv, "", known.data(), nullptr)) != -1;) {
     if (key == 'h') {
       if (speak) std::fputs(kHelp, stdout);
       return Next::exit_ok;
     }
     if (key == '?') return Next::exit_usage;
     try {
-      set(key, kOptions[index].name, optarg, options);
+      kSettings[key].set(kSettings[key].name, optarg, options);
     } catch (const std::invalid_argument& error) {
       if (speak) std::fprintf(stderr, "digits: %s\n", error.what());
       return Next::exit_usage;
