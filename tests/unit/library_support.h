@@ -2,6 +2,7 @@
 #pragma once
 
 #include <signal.h>
+#include <sys/file.h>
 
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -23,9 +24,12 @@ struct Place {
       unsetenv(name);
     }
   }
-  // The agent may still be writing its last: what it makes would outlive the directory.
+  // An agent may still be writing its last, or its first when its rank left at once: what it makes
+  // would outlive the directory. It holds this lock as long as it lives.
   ~Place() {
-    eventually([this] { return !agent_lives(); });
+    const int lock = open((checkpoints() + "/.in-use").c_str(), O_RDWR | O_CLOEXEC);
+    eventually([&] { return lock < 0 || flock(lock, LOCK_EX | LOCK_NB) == 0; });
+    if (lock >= 0) close(lock);
   }
 
   std::string checkpoints() const { return scratch.path() + "/checkpoints"; }
