@@ -90,9 +90,9 @@ before=$(starts job)
 xc bellows resize --timeout 100 "$id" 2 >"$home/left" 2>&1 &
 poll 20 grep -q 'stopping at' "$home/left"
 for pid in $(pgrep -x bellows); do
-  tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null | grep -q "resize --timeout 100 $id 2" &&
+  tr '\0' ' ' <"/proc/$pid/cmdline" | grep -q "resize --timeout 100 $id 2" &&
     grep -qz "SLURM_CONF=$CLUSTER/" "/proc/$pid/environ" && kill -KILL "$pid"
-done
+done 2>/dev/null
 wait $! 2>/dev/null
 poll 90 has_starts job $((before + 1))
 is "$(last_start job world)" 2 "a client that is killed leaves a job that makes the move alone"
