@@ -93,9 +93,10 @@ void add_run_command(CLI::App& app, int& exit_status) {
   CLI::App* command = app.add_subcommand(
       "run", "Run a program on all GPUs of the job, with checkpoints and restarts");
   command->footer("In a batch script: exec bellows run -- COMMAND [ARGUMENT]...");
-  command->add_option(
-      "--checkpoint-dir", options->checkpoint_dir,
-      "Where checkpoints go (default: the administrator's choice, else bellows-JOBID)");
+  command
+      ->add_option("--checkpoint-dir", options->checkpoint_dir,
+                   "Where checkpoints go (default: the administrator's choice, else bellows-JOBID)")
+      ->check([](const std::string& dir) { return dir.empty() ? "is empty" : ""; });
   command->add_option("--keep", options->keep, "Committed checkpoints to keep")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1000u));

@@ -7,6 +7,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "common/fd.h"
@@ -56,6 +57,18 @@ std::string run_dir_of(std::uint32_t job_id) {
   return fmt::format("/tmp/bellows-{}-{}", getuid(), job_id);
 }
 
+std::optional<std::uint32_t> owning_job(const std::string& checkpoint_dir) {
+  auto text = read_file(checkpoint_dir + "/owner.json", 65536);
+  if (!text) return std::nullopt;
+  auto owner = nlohmann::json::parse(*text, nullptr, false);
+  if (!owner.is_object() || !owner["attempt"].is_string()) return std::nullopt;
+  // JOB.RESTART.ATTEMPT, or another name when it was written outside a job.
+  const std::string attempt = owner["attempt"];
+  auto id = parse_uint(attempt.substr(0, attempt.find('.')));
+  if (!id || *id == 0 || *id > UINT32_MAX) return std::nullopt;
+  return static_cast<std::uint32_t>(*id);
+}
+
 Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& job) {
   RunContext context;
   context.options = options;
@@ -73,9 +86,14 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
   if (Status status = make_private_dir(context.run_dir); !status) return status.error();
   std::error_code error;
   std::filesystem::create_directories(context.checkpoint_dir, error);
+  const bool made = !error;
+  if (made && access(context.checkpoint_dir.c_str(), W_OK | X_OK) != 0)
+    error.assign(errno, std::generic_category());
   if (error)
-    return Error{ErrorKind::io, fmt::format("cannot make the checkpoint directory {}: {}",
-                                            context.checkpoint_dir, error.message())};
+    return Error{ErrorKind::io,
+                 fmt::format("cannot {} the checkpoint directory {}: {}; name one where you may "
+                             "write with --checkpoint-dir",
+                             made ? "write to" : "make", context.checkpoint_dir, error.message())};
   return context;
 }
 

@@ -35,6 +35,9 @@ struct RunContext {
 /// The private directory of a job's launcher and agents: $BELLOWS_RUN_DIR, else one in /tmp.
 std::string run_dir_of(std::uint32_t job_id);
 
+/// The job whose attempt owns a checkpoint directory (owner.json); nothing when none ever did.
+std::optional<std::uint32_t> owning_job(const std::string& checkpoint_dir);
+
 /// Reads the environment and makes the directories. `job` is what Slurm says of this job.
 Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& job);
 

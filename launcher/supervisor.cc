@@ -11,6 +11,7 @@
 #include <csignal>
 #include <cstdio>
 
+#include "checkpoint/store.h"
 #include "launcher/exit_status.h"
 
 namespace bellows {
@@ -58,9 +59,7 @@ void Supervisor::enter(Phase phase, milliseconds limit) {
   deadline_ = Clock::now() + limit;
 }
 
-std::optional<std::uint64_t> Supervisor::newest_commit() const {
-  return commits_.committed() ? commits_.committed() : restored_;
-}
+std::optional<std::uint64_t> Supervisor::newest_commit() const { return newest_commit_; }
 
 void Supervisor::record(const std::string& event, const std::string& cause) {
   if (!log_) return;
@@ -83,6 +82,9 @@ Status Supervisor::open_resources() {
   auto log = EventLog::open(context_.checkpoint_dir);
   if (!log) return log.error();
   log_.emplace(std::move(*log));
+  // What is asked before the agents have looked must not hear that there is no checkpoint.
+  if (auto steps = list_steps(context_.checkpoint_dir); steps && !steps->empty())
+    newest_commit_ = steps->back();
   return {};
 }
 
@@ -113,7 +115,24 @@ int Supervisor::run() {
   return *result_;
 }
 
+// Jobs that share a directory would go on from each other's checkpoints.
+bool Supervisor::give_way_to_owner() {
+  auto owner = owning_job(context_.checkpoint_dir);
+  if (!owner || *owner == job_.id) return false;
+  auto job = slurm_.job(*owner);
+  if (!job || job->finished()) return false;
+  std::string cause = fmt::format(
+      "the checkpoint directory {} belongs to job {}, which is not over; give each job "
+      "its own with --checkpoint-dir",
+      context_.checkpoint_dir, *owner);
+  record("FAILED", cause);
+  say(cause);
+  finish(kRefused);
+  return true;
+}
+
 void Supervisor::begin_attempt() {
+  if (give_way_to_owner()) return;
   ++attempt_;
   ranks_.reset();
   agents_.reset();
@@ -198,7 +217,7 @@ void Supervisor::handle_agent_event(const Event& event) {
       if (phase_ != Phase::finding) return;
       for (const SkippedStep& skipped : event.skipped)
         say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
-      restored_ = event.step;
+      newest_commit_ = event.step;
       newest_step_ = event.step.value_or(0);
       for (const std::string& node : layout_.nodes()) awaited_.insert(node);
       Command restore = make_command(Command::Kind::restore);
@@ -209,7 +228,7 @@ void Supervisor::handle_agent_event(const Event& event) {
     }
     case Event::Kind::ready:
       awaited_.erase(event.node);
-      if (phase_ == Phase::restoring && awaited_.empty()) start_ranks(restored_);
+      if (phase_ == Phase::restoring && awaited_.empty()) start_ranks(newest_commit_);
       return;
     case Event::Kind::gated:
       if (decision_)
@@ -248,6 +267,7 @@ void Supervisor::note_commit(const Event& event) {
   if (event.kind == Event::Kind::shard && saving_.insert(*event.step).second && recordable)
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
   if (event.kind != Event::Kind::committed) return;
+  newest_commit_ = event.step;
   newest_step_ = std::max(newest_step_, *event.step);
   progressed_ = true;
   if (decision_ && decision_->step() && *event.step >= *decision_->step()) {

@@ -56,6 +56,7 @@ class Supervisor {
 
   // supervisor.cc: the loop and the way of one attempt
   Status open_resources();
+  bool give_way_to_owner();
   void begin_attempt();
   void loop_once();
   int poll_timeout() const;
@@ -119,7 +120,7 @@ class Supervisor {
 
   Coordinator commits_{1};
   std::set<std::uint64_t> saving_;  ///< steps with a shard, neither committed nor failed
-  std::optional<std::uint64_t> restored_;
+  std::optional<std::uint64_t> newest_commit_;  ///< of any attempt; as found on disk at first
   std::optional<StopDecision> decision_;
   std::optional<Stop> stop_;
   bool stop_saved_ = false;  ///< the stop's own checkpoint is committed

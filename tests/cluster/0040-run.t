@@ -58,6 +58,24 @@ poll 40 job_is "$id" COMPLETED
 is "$(starts clinging) $(committed "$id")" "1 250" "a checkpoint that cannot be removed stops nobody"
 like "$(out_of clinging)" 'agent on n[12]: cannot remove' "and is told"
 
+# A directory is one job's as long as that job is not over.
+id=$(submit_counter owner --gpus=1 --export=ALL,RUN_OPTIONS=--checkpoint-dir=mine -- --steps 100000 --sleep-us 10000 --save-every 20)
+poll 30 test -e "$home/mine/latest"
+second=$(submit_counter guest --gpus=1 --export=ALL,RUN_OPTIONS=--checkpoint-dir=mine -- --steps 100)
+poll 40 job_is "$second" FAILED
+is "$(job_field "$second" ExitCode) $(starts guest)" "3:0 0" "a second job in the same checkpoint directory does not start"
+like "$(out_of guest)" "mine belongs to job $id, which is not over" "and is told whose it is"
+is "$(starts owner)" 1 "the first is not disturbed"
+xc scancel "$id"
+poll 30 job_is "$id" CANCELLED
+second=$(submit_counter heir --gpus=1 --export=ALL,RUN_OPTIONS=--checkpoint-dir=mine -- --steps 100)
+poll 40 job_is "$second" COMPLETED
+isnt "$(last_start heir step)" 0 "a later one goes on from there"
+id=$(submit_counter barred --gpus=1 --export=ALL,RUN_OPTIONS=--checkpoint-dir=/etc -- --steps 100)
+poll 40 job_is "$id" FAILED
+like "$(out_of barred)" 'cannot write to the checkpoint directory /etc: Permission denied; name one' \
+  "a directory that cannot be written is named"
+
 # Stopped by a signal, as before a time limit or a preemption; nobody is there to help.
 id=$(submit_counter stopped --gpus=3 -- --steps 500 --sleep-us 10000 --save-every 40)
 poll 30 commits_past "$id" 39
