@@ -24,6 +24,7 @@ using nlohmann::json;
 using namespace std::chrono_literals;
 
 constexpr auto kLauncherAnswersWithin = 30s;
+constexpr auto kStepStartsWithin = 15s;
 // The launcher requeues by itself 10 s after the commit: do not get in its way.
 constexpr auto kRequeueTries = 8s;
 constexpr auto kPoll = 50ms;
@@ -57,6 +58,14 @@ Result<Child> open_control(const SlurmJob& job, const std::string& program) {
   options.pipe_in = true;
   options.pipe_out = true;
   return Child::start(options);
+}
+
+// Of a child that has closed its output: its own, srun's, or -1 when it lingers.
+int exit_code(Child& child) {
+  auto limit = std::chrono::steady_clock::now() + 2s;
+  while (!child.poll_exit() && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(20ms);
+  return child.poll_exit() ? child.poll_exit()->code() : -1;
 }
 
 // The next line that is a JSON object; empty optional when the stream has ended.
@@ -170,7 +179,19 @@ std::optional<ResizeFailure> Resize::stopped_waiting(const std::string& state) c
   return ResizeFailure{kTimedOut, "time is up: " + state};
 }
 
+// A slurmctld that was restarted starts no steps until the nodes have registered, 3 to 4 s later.
 std::optional<ResizeFailure> Resize::stop_at_checkpoint() {
+  auto until = Clock::now() + kStepStartsWithin;
+  while (true) {
+    bool not_started = false;
+    Failure failure = ask_launcher(not_started);
+    if (!not_started || Clock::now() >= until || interrupted_() || out_of_time()) return failure;
+    say_("Slurm does not start a step in the job yet; trying again");
+    std::this_thread::sleep_for(1s);
+  }
+}
+
+std::optional<ResizeFailure> Resize::ask_launcher(bool& not_started) {
   auto started = Clock::now();
   auto control = open_control(job_, program_);
   if (!control) return ResizeFailure{kUnreachable, control.error().text + "; nothing was changed"};
@@ -215,13 +236,24 @@ std::optional<ResizeFailure> Resize::stop_at_checkpoint() {
       return std::nullopt;
     }
     if (open) continue;
-    if (stopping) return ResizeFailure{kFailed, "the launcher's line broke: " + goes_on};
+    if (stopping)
+      return ResizeFailure{
+          kFailed, fmt::format("the job's launcher went away before it had a checkpoint; the job "
+                               "goes on from its newest one, perhaps at its old size: see bellows "
+                               "status {}",
+                               job_.id)};
     // A requeue takes this step along with the launcher: another resize was faster.
     if (auto now = slurm_.job(job_.id);
         now.ok() && (now->state != SlurmState::running || now->restarts != job_.restarts))
       return ResizeFailure{kRefused, fmt::format("job {} was requeued or ended meanwhile; this "
                                                  "demand changed nothing",
                                                  job_.id)};
+    not_started = exit_code(*control_) == kFailed;  // srun's own; the step's would be kUnreachable
+    if (not_started)
+      return ResizeFailure{kUnreachable,
+                           fmt::format("Slurm starts no step in job {}, so its launcher cannot be "
+                                       "asked; nothing was changed",
+                                       job_.id)};
     return ResizeFailure{kUnreachable,
                          fmt::format("job {} has no launcher that answers (is its script running "
                                      "'exec bellows run'?); nothing was changed",

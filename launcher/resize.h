@@ -62,6 +62,7 @@ class Resize {
   Failure change_pending();
   void warn_of_waiting_jobs();
   Failure stop_at_checkpoint();
+  Failure ask_launcher(bool& not_started);
   Failure requeue();
   Failure wait_until_running();
   Failure verify();
@@ -75,7 +76,7 @@ class Resize {
   std::function<bool()> interrupted_;
   Clock::time_point deadline_;
   Clock::time_point requeued_;
-  std::optional<Child> control_;  ///< kept until it ends by itself: see stop_at_checkpoint
+  std::optional<Child> control_;  ///< kept until it ends by itself: see ask_launcher
   SlurmJob job_;
   ResizeReport report_;
 };

@@ -81,8 +81,9 @@ void Supervisor::request_stop(Stop stop) {
     return refuse("the job is ending");
   if (phase_ == Phase::running && !all_joined && stop.client != 0)
     return refuse(joined_.empty()
-                      ? "its program has not called bellows_init, so its work would be lost"
-                      : "its ranks are still starting");
+                      ? "its program has not called bellows_init (yet), so its work would be lost; "
+                        "try again in a moment"
+                      : "its ranks are still starting; try again in a moment");
   stop_ = std::move(stop);
   if (phase_ == Phase::running && all_joined) {
     std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";

@@ -85,6 +85,11 @@ world_is() { [[ $(last_start job world) == "$1" ]]; }
 poll 30 world_is "${wanted#* }"
 poll 20 commits_past "$id" "$(last_start job step)"
 
+# A slurmctld that has just come back starts no steps for some seconds.
+mc stop-ctld && mc start-ctld
+sizes=(6)
+ok "right after a restart of slurmctld" row 1 "$id" job
+
 # The client goes away after the commit: the launcher does the rest.
 before=$(starts job)
 xc bellows resize --timeout 100 "$id" 2 >"$home/left" 2>&1 &
