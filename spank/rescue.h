@@ -13,8 +13,9 @@ namespace bellows::spank {
 inline constexpr std::uint32_t kMostRescues = 16;
 /// Seconds between a rescue and the job's next start. A start in the second in which the old
 /// credential was revoked would lose the job; a time set while it completes survives only if it is
-/// still ahead when the last node is done.
-inline constexpr std::int64_t kRescueDelay = 5;
+/// still ahead when the last node is done, and the steps of a launcher that was killed try for 5 to
+/// 7 s to reach it.
+inline constexpr std::int64_t kRescueDelay = 10;
 
 /// Seconds within which a restarted slurmctld makes every node register (MIN_CHECKIN_TIME is 3) and
 /// ends what a node still runs of a job that it takes for pending. A node that runs nothing of it
