@@ -9,10 +9,10 @@ snapshot_ignored=(/proc /sys /dev /run/systemd /run/udev /run/log /run/user /run
 # File systems whose files are listed.
 snapshot_roots=(/ /run /tmp /dev/shm /var/tmp)
 
-# All processes but the kernel's, this shell's ($$) and those below it, and the dead ones that the
-# machine's init has yet to collect.
+# All processes but the kernel's, this shell's ($$) and those below it, udev's workers, which come
+# and go, and the dead ones that the machine's init has yet to collect.
 snapshot_processes() {
-  ps -e -o pid=,ppid=,stat=,args= --no-headers | awk '$3 !~ /^Z/ {$3 = ""; print}' | awk -v self="$$" '
+  ps -e -o pid=,ppid=,stat=,args= --no-headers | awk '$3 !~ /^Z/ {$3 = ""; print}' | grep -v ' (udev-worker)$' | awk -v self="$$" '
     {pid[NR] = $1; parent[$1] = $2; $1 = $2 = ""; sub(/^ +/, ""); args[NR] = substr($0, 1, 120)}
     END {
       for (i = 1; i <= NR; i++) {
