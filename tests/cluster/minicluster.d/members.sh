@@ -109,8 +109,9 @@ wait_for_controller() { # SECONDS
 
 nodes_are_idle() {
   local states
-  states=$(SLURM_CONF=$dir/etc/slurm.conf timeout 5 sinfo -h -N -o '%N %T' 2>/dev/null) || return 1
-  (($(grep -c ' idle$' <<<"$states") == nodes))
+  states=$(SLURM_CONF=$dir/etc/slurm.conf timeout 5 sinfo -h -a -N -o '%N %T' 2>/dev/null) || return 1
+  # A node has a line for each of its partitions.
+  (($(sort -u <<<"$states" | grep -c ' idle$') == nodes))
 }
 
 failed_node() {
