@@ -117,7 +117,7 @@ struct Tenant {
 
 /// The site's Lua script, read together with the policy so that both change at once.
 struct LuaSettings {
-  std::string path;    ///< of the file, for messages; empty: no script
+  std::string path;    ///< as it is opened, with the directory of the policy; empty: no script
   std::string source;  ///< its text; filled in by whoever reads files, not by load_policy
   Fallback on_error = Fallback::refuse;
   std::uint32_t max_instructions = 100000;

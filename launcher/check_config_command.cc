@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "common/fd.h"
 #include "jobsubmit/policy.h"
@@ -14,6 +16,33 @@ namespace bellows {
 namespace {
 
 constexpr std::size_t kMostBytes = 1 << 20;
+
+std::string shown(const FrameworkVersion& version) {
+  switch (version.state) {
+    case LifeCycle::deprecated:
+      return version.version + " (deprecated)";
+    case LifeCycle::removed:
+      return version.version + " (removed)";
+    case LifeCycle::supported:
+      break;
+  }
+  return version.version;
+}
+
+void print_tenant(const Tenant& tenant) {
+  fmt::print("  tenant {}: accounts {}{}; {} GPUs, first {}{}\n", tenant.name,
+             fmt::join(tenant.accounts, ", "), tenant.children ? " and those below them" : "",
+             tenant.gpus.sizes.to_string(), tenant.gpus.start,
+             tenant.suspended ? "; suspended: " + *tenant.suspended : "");
+}
+
+void print_framework(const std::string& name, const Framework& framework) {
+  std::vector<std::string> versions;
+  for (const FrameworkVersion& version : framework.versions)
+    if (!version.version.empty()) versions.push_back(shown(version));
+  fmt::print("  framework {}: {}\n", name,
+             versions.empty() ? "no versions" : fmt::format("{}", fmt::join(versions, ", ")));
+}
 
 int check(const std::string& path) {
   auto text = read_file(path, kMostBytes);
@@ -26,15 +55,16 @@ int check(const std::string& path) {
     fmt::print(stderr, "{}\n", policy.error().text);
     return kFailed;
   }
+  if (!policy->lua.path.empty())
+    if (auto script = read_file(policy->lua.path, kMostBytes); !script) {
+      fmt::print(stderr, "{}: the Lua script cannot be read: {}\n", path, script.error().text);
+      return kFailed;
+    }
   fmt::print("{}: good\n", path);
-  for (const Tenant& tenant : policy->tenants)
-    fmt::print("  tenant {}: accounts {}; {} GPUs, first {}\n", tenant.name,
-               fmt::join(tenant.accounts, ", "), tenant.gpus.sizes().to_string(),
-               tenant.gpus.start);
-  for (const auto& [name, framework] : policy->frameworks)
-    fmt::print("  framework {}: {}\n", name,
-               framework.versions.empty() ? "no versions"
-                                          : fmt::format("{}", fmt::join(framework.versions, ", ")));
+  if (!policy->enabled) fmt::print("  switched off by enabled: false\n");
+  for (const Tenant& tenant : policy->tenants) print_tenant(tenant);
+  for (const auto& [name, framework] : policy->frameworks) print_framework(name, framework);
+  if (!policy->lua.path.empty()) fmt::print("  Lua script {}\n", policy->lua.path);
   return kOk;
 }
 
