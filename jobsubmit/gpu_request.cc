@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "common/gpus_range.h"
@@ -27,6 +28,16 @@ bool is_type(std::string_view type) {
           std::string_view("_.-").find(c) != std::string_view::npos))
       return false;
   return true;
+}
+
+/// "1g.10gb" and "a100_3g.20gb": what gres.conf calls a slice of a GPU (MIG).
+bool is_slice(std::string_view type) {
+  const auto digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto dot = type.find("g.");
+  if (dot == std::string_view::npos || dot == 0 || !digit(type[dot - 1])) return false;
+  std::size_t i = dot + 2;
+  while (i < type.size() && digit(type[i])) ++i;
+  return i > dot + 2 && type.substr(i).starts_with("gb");
 }
 
 /// One of "gres:gpu:a100:2", "gres/gpu=2", "gpu:2", "gpu:a100", "nic".
@@ -60,8 +71,28 @@ struct Field {
   bool any = false;
   bool mixed = false;
   std::string type;
+  std::vector<std::string> types;
   std::string rest;
 };
+
+Status check_whole(const Item& item) {
+  if (item.name == "shard" || item.name == "mps")
+    return unclear(fmt::format(
+        "shares of a GPU ({}) do not go with --framework and --gpus-range; ask for whole GPUs",
+        item.name));
+  if (item.name == "mig" || (item.name == "gpu" && is_slice(to_lower(item.type))))
+    return unclear(fmt::format(
+        "slices of a GPU ({}) do not go with --framework and --gpus-range; ask for whole GPUs",
+        item.type.empty() ? item.name : item.type));
+  if (item.name == "gpu" && item.count > GpusRange::kMost)
+    return unclear(fmt::format("{} GPUs are more than the {} that Bellows can count", item.count,
+                               GpusRange::kMost));
+  return {};
+}
+
+void add_type(std::vector<std::string>& types, const std::string& type) {
+  if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
+}
 
 Result<Field> parse_field(const std::optional<std::string>& text) {
   Field field;
@@ -71,19 +102,14 @@ Result<Field> parse_field(const std::optional<std::string>& text) {
     if (piece.empty() || piece == "none" || piece == "NONE") continue;
     auto item = parse_item(piece);
     if (!item) return item.error();
-    if (item->name == "shard" || item->name == "mps")
-      return unclear(fmt::format(
-          "shares of a GPU ({}) do not go with --framework and --gpus-range; ask for whole GPUs",
-          item->name));
+    if (auto whole = check_whole(*item); !whole.ok()) return whole.error();
     if (item->name != "gpu") {
       field.rest += (field.rest.empty() ? "" : ",") + item->spelled;
       continue;
     }
-    if (item->count > GpusRange::kMost)
-      return unclear(fmt::format("{} GPUs are more than the {} that Bellows can count", item->count,
-                                 GpusRange::kMost));
     field.mixed = field.mixed || (field.any && item->type != field.type);
     field.type = item->type;
+    if (item->count > 0) add_type(field.types, item->type);
     field.any = true;
     field.gpus += item->count;
   }
@@ -134,6 +160,8 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
                   static_cast<int>(job->any) + static_cast<int>(node->any) +
                           static_cast<int>(socket->any) + static_cast<int>(task->any) >
                       1;
+  for (const Field* field : {&*job, &*node, &*socket, &*task})
+    for (const std::string& type : field->types) add_type(request.types, type);
   if (job->any) {
     request.form = GpuRequest::Form::per_job;
     request.type = job->type;
@@ -174,6 +202,19 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
 std::string spell_gpus(std::uint32_t gpus, std::string_view type) {
   return type.empty() ? fmt::format("gres:gpu:{}", gpus)
                       : fmt::format("gres:gpu:{}:{}", type, gpus);
+}
+
+std::string with_type(std::string_view field, std::string_view type) {
+  std::string out;
+  for (std::string_view piece : split(field, ',')) {
+    const auto item = parse_item(trim(piece));
+    if (!out.empty()) out += ',';
+    if (item && item->name == "gpu" && item->type.empty())
+      out += fmt::format("gres:gpu:{}:{}", type, item->count);
+    else
+      out += piece;
+  }
+  return out;
 }
 
 }  // namespace bellows
