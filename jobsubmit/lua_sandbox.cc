@@ -15,6 +15,7 @@ namespace {
 
 constexpr int kStep = 64;
 constexpr std::size_t kMostFailure = 2048;
+constexpr int kMostLevels = 200;
 /// Garbage of so many bytes is kept from call to call before it is collected: collecting takes
 /// longer than a usual hook.
 constexpr std::size_t kMostGarbage = 64 * 1024;
@@ -31,7 +32,12 @@ std::chrono::nanoseconds cpu_time() {
 int trace(lua_State* L) {
   const char* text = lua_type(L, 1) == LUA_TSTRING ? lua_tostring(L, 1) : nullptr;
   if (!text) text = lua_pushfstring(L, "an error that is a %s", luaL_typename(L, 1));
-  luaL_traceback(L, L, text, 1);
+  // Lua walks the whole stack for each line that it prints.
+  lua_Debug deep;
+  if (lua_getstack(L, kMostLevels, &deep))
+    lua_pushfstring(L, "%s\n(more than %d calls inside each other)", text, kMostLevels);
+  else
+    luaL_traceback(L, L, text, 1);
   return 1;
 }
 

@@ -91,6 +91,8 @@ Test(lua_sandbox, library_works, .timeout = 10) {
       "assert(select('#', table.unpack(list)) == 4 and math.max(1, 5) == 5 and math.floor(2.5) == "
       "2)\n"
       "assert(tonumber('ff', 16) == 255 and tostring(1.5) == '1.5' and not pcall(error, 'x'))\n"
+      "local sum = 0 for key, value in pairs({5, 6, x = 7}) do sum = sum + value end\n"
+      "assert(sum == 18 and next({}) == nil and next({8}) == 1 and not pcall(pairs, nil))\n"
       "local names = {'b', 'a'} table.sort(names) assert(names[1] == 'a')");
 }
 
@@ -172,6 +174,9 @@ Test(lua_sandbox, recursion, .timeout = 10) {
   expect_stopped("local function f(...) return f(1, ...) end f()");
   expect_stopped("local function f(n) table.sort({2, 1}, f) end f()", "C stack overflow");
   expect_stopped("local function f() pcall(f) pcall(f) end f()");
+  expect_stopped(
+      "local function f(n) if n == 0 then error('deep') end return 1 + f(n - 1) end f(1000)",
+      "more than 200 calls inside each other");
   const auto nested = LuaHook::load(
       lua_settings("x = " + std::string(5000, '(') + "1" + std::string(5000, ')')), kJobFields);
   cr_assert(not nested.ok());
