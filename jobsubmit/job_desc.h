@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/slurm_compat.h"
 #include "jobsubmit/admission.h"
@@ -26,11 +27,18 @@ Request read_request(const job_desc_msg_t& desc);
 /// Returns the account, or "" when there is none (no accounting, or no default).
 std::string settle_account(job_desc_msg_t& desc);
 
+/// The accounts above one, nearest first; none where slurmctld keeps no associations.
+std::vector<std::string> parents_of(const std::string& account);
+
+/// Where Slurm puts a job that names no partition, or "".
+std::string default_partition();
+
 /// Writes an accepted decision into the job: sizes, requeue, contract in spank_job_env and
 /// admin_comment, environment.
 void apply_decision(job_desc_msg_t& desc, const Decision& decision);
 
-/// True when the update touches anything that a contract fixes; only then is the job looked at.
+/// True when the update touches anything that a contract fixes, or the partition; only then is the
+/// job looked at.
 bool touches_contract(const job_desc_msg_t& update);
 
 struct JobDescDeleter {
