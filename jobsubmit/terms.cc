@@ -146,7 +146,7 @@ void Desk::choose_signal() {
   // A shorter job would be told to end as soon as it starts.
   if (minutes * 60 <= sizing.signal_lead_s) return;
   decision_.changes.signal_lead =
-      static_cast<std::uint16_t>(std::min<std::uint32_t>(sizing.signal_lead_s, UINT16_MAX - 1));
+      static_cast<std::uint16_t>(std::min<std::uint32_t>(sizing.signal_lead_s, UINT16_MAX));
 }
 
 }  // namespace bellows
