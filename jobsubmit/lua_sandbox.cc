@@ -102,6 +102,7 @@ void LuaSandbox::begin(void* argument, const LuaLimits& limits) {
   step_ = static_cast<int>(std::clamp<std::uint64_t>(limits.instructions, 1, kStep));
   cpu_began_.reset();
   began_ = std::chrono::steady_clock::now();
+  lua_settop(state_.get(), 0);  // an exception may have kept end() from it
   lua_sethook(state_.get(), count, LUA_MASKCOUNT, step_);
 }
 
@@ -128,7 +129,7 @@ std::optional<std::string> LuaSandbox::run(lua_CFunction body, void* argument,
   if (status != LUA_OK || spent()) {
     std::string text = "it failed";
     std::size_t size = 0;
-    // Not of a text that the state has only begun to make: where memory is short, the reason.
+    // Lua's text has the place in the script, but after a memory error it says only that.
     if (status == LUA_ERRRUN && lua_type(L, -1) == LUA_TSTRING) {
       const char* said = lua_tolstring(L, -1, &size);
       text.assign(said, size);
