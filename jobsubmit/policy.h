@@ -93,6 +93,12 @@ struct FrameworkRule {
   GpuLimits gpus;
 };
 
+/// The GPUs that all jobs of a tenant may hold together. Slurm enforces it, see bellows-tenants(1).
+struct Quota {
+  std::uint32_t gpus = 0;
+  std::string parent;  ///< the account above the tenant's that gets the limit; empty: its only one
+};
+
 struct Tenant {
   std::string name;
   std::vector<std::string> accounts;  ///< Slurm accounts, lower case
@@ -107,6 +113,7 @@ struct Tenant {
   GpuLimits gpus;
   std::vector<FrameworkRule> rules;  ///< the first that matches wins over `gpus`
   Sizing sizing;
+  std::optional<Quota> quota;  ///< no account is in the quotas of two tenants
 
   bool permits(std::string_view framework, std::string_view version) const;
   /// Those of the tenant for a job that names no framework.

@@ -41,6 +41,7 @@ class PolicyReader {
   Tenant tenant(const std::string& name, const YamlNode& node);
   void accounts(const YamlNode& node, Tenant& tenant);
   void own_account(const YamlNode& at, const std::string& account, const Tenant& tenant);
+  void quota(const YamlNode& node, Tenant& tenant);
   void rights(const YamlNode& node, Tenant& tenant);
   void narrowing(const YamlNode& node, Tenant& tenant);
   void limits(const YamlNode* node, Tenant& tenant);
@@ -57,7 +58,8 @@ class PolicyReader {
     std::string tenant;
     bool narrowed;
   };
-  std::map<std::string, Owner> last_owner_;  ///< of each account
+  std::map<std::string, Owner> last_owner_;      ///< of each account
+  std::map<std::string, std::string> quota_of_;  ///< tenants by account
 };
 
 void PolicyReader::version(const YamlNode& root) {
@@ -150,6 +152,18 @@ void PolicyReader::accounts(const YamlNode& node, Tenant& tenant) {
     tenant.accounts.push_back(to_lower(in_.name(*item, "an account")));
     own_account(*item, tenant.accounts.back(), tenant);
   }
+}
+
+/// Slurm can add up an account for one tenant only.
+void PolicyReader::quota(const YamlNode& node, Tenant& tenant) {
+  tenant.quota = read_quota(in_, node, tenant.accounts);
+  if (!tenant.quota) return;
+  std::vector<std::string> counted = tenant.accounts;
+  if (!tenant.quota->parent.empty()) counted.push_back(tenant.quota->parent);
+  for (const std::string& account : counted)
+    if (const auto [entry, fresh] = quota_of_.emplace(account, tenant.name); !fresh)
+      in_.fail(node, fmt::format("account {} is already in the quota of tenant {}", account,
+                                 entry->second));
 }
 
 /// A pattern that matches nothing of the file is a slip of the pen.
@@ -248,15 +262,17 @@ Tenant PolicyReader::tenant(const std::string& name, const YamlNode& node) {
   Tenant tenant = defaults_;
   tenant.name = name;
   if (!node.is_null()) {
-    if (!in_.mapping(node, fmt::format("tenant {}", name),
-                     {"accounts", "children", "users", "groups", "partitions", "suspended",
-                      "frameworks", "framework_limits", "images", "batch_range", "gpus", "sizing"}))
+    if (!in_.mapping(
+            node, fmt::format("tenant {}", name),
+            {"accounts", "children", "users", "groups", "partitions", "suspended", "frameworks",
+             "framework_limits", "images", "batch_range", "gpus", "sizing", "quota"}))
       return tenant;
     rights(node, tenant);
     narrowing(node, tenant);
     limits(&node, tenant);
   }
   accounts(node, tenant);
+  if (const YamlNode* limit = node.find("quota")) quota(*limit, tenant);
   return tenant;
 }
 

@@ -34,6 +34,10 @@ Framework read_framework(ValueReader& in, const std::string& name, const YamlNod
 /// `outer` is what the levels outside the innermost one amount to.
 GpuLimits read_gpus(ValueReader& in, const Inherited& keys, const GpuLimits& outer);
 
+/// Of a tenant with these accounts; nothing for null.
+std::optional<Quota> read_quota(ValueReader& in, const YamlNode& node,
+                                const std::vector<std::string>& accounts);
+
 Sizing read_sizing(ValueReader& in, const Inherited& keys);
 
 }  // namespace bellows

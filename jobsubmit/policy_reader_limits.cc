@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/text.h"
 #include "jobsubmit/policy_reader.h"
 
 namespace bellows {
@@ -15,6 +16,7 @@ constexpr std::uint32_t kMostCpus = 4096;
 constexpr std::uint64_t kMostMib = std::uint64_t{1} << 30;
 constexpr std::uint32_t kMostLead = 65535;  // Slurm keeps it in 16 bits
 constexpr std::uint32_t kMostSiteFactor = 1000000000;
+constexpr std::uint32_t kMostQuota = 1000000;
 
 /// Reads the sizes: min, max, and how to get from one to the next.
 class SizeReader {
@@ -214,6 +216,30 @@ GpuLimits read_gpus(ValueReader& in, const Inherited& keys, const GpuLimits& out
   if (const YamlNode* node = keys.own("shrink_below_start"))
     limits.shrink_below_start = in.flag(*node, "shrink_below_start");
   return limits;
+}
+
+std::optional<Quota> read_quota(ValueReader& in, const YamlNode& node,
+                                const std::vector<std::string>& accounts) {
+  if (node.is_null() || !in.mapping(node, "quota", {"gpus", "parent"})) return std::nullopt;
+  Quota quota;
+  if (const YamlNode* gpus = node.find("gpus"))
+    quota.gpus = in.number(*gpus, "gpus", 0, kMostQuota);
+  else
+    in.fail(node, "quota needs gpus, the number of GPUs that all jobs of the tenant may hold");
+  if (const YamlNode* parent = node.find("parent")) {
+    quota.parent = to_lower(in.name(*parent, "parent"));
+    if (quota.parent == "root")
+      in.fail(*parent, "parent root is above every account; name an account for this tenant alone");
+    if (std::find(accounts.begin(), accounts.end(), quota.parent) != accounts.end())
+      in.fail(*parent, fmt::format("parent {} is one of the tenant's own accounts", quota.parent));
+  }
+  if (accounts.empty())
+    in.fail(node, "quota needs accounts: Slurm counts GPUs by account");
+  else if (accounts.size() > 1 && quota.parent.empty())
+    in.fail(node, fmt::format("quota needs parent: Slurm counts the jobs of the {} accounts "
+                              "together only in an account above them",
+                              accounts.size()));
+  return quota;
 }
 
 Sizing read_sizing(ValueReader& in, const Inherited& keys) {

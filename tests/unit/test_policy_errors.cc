@@ -260,6 +260,38 @@ Test(policy_errors, gpus, .timeout = 10) {
   expect(kCases);
 }
 
+Test(policy_errors, quota, .timeout = 10) {
+  static const Case kCases[] = {
+      {"defaults: {quota: {gpus: 1}}\n",
+       "2:12: unknown key \"quota\" in defaults; known are children, users, groups, partitions, "
+       "suspended, frameworks, framework_limits, images, batch_range, gpus, sizing"},
+      {"tenants: {a: {quota: 8}}\n", "2:22: quota must be a mapping of key: value"},
+      {"tenants: {a: {quota: {gpu: 8}}}\n",
+       "2:23: unknown key \"gpu\" in quota; did you mean \"gpus\"?"},
+      {"tenants: {a: {quota: {parent: p}}}\n",
+       "2:22: quota needs gpus, the number of GPUs that all jobs of the tenant may hold"},
+      {"tenants: {a: {quota: {gpus: 1000001}}}\n",
+       "2:29: gpus must be a whole number from 0 to 1000000"},
+      {"tenants: {a: {quota: {gpus: 1, parent: \"p q\"}}}\n", "2:40: parent" NAME_RULE},
+      {"tenants: {a: {quota: {gpus: 1, parent: Root}}}\n",
+       "2:40: parent root is above every account; name an account for this tenant alone"},
+      {"tenants: {a: {quota: {gpus: 1, parent: A}}}\n",
+       "2:40: parent a is one of the tenant's own accounts"},
+      {"tenants: {a: {accounts: [], quota: {gpus: 1}}}\n",
+       "2:36: quota needs accounts: Slurm counts GPUs by account"},
+      {"tenants: {a: {accounts: [x, y, z], quota: {gpus: 1}}}\n",
+       "2:43: quota needs parent: Slurm counts the jobs of the 3 accounts together only in an "
+       "account above them"},
+      {"tenants: {a: {accounts: [x], users: [u], quota: {gpus: 1}}, x: {quota: {gpus: 2}}}\n",
+       "2:72: account x is already in the quota of tenant a"},
+      {"tenants: {a: {quota: {gpus: 1, parent: p}}, b: {quota: {gpus: 1, parent: P}}}\n",
+       "2:56: account p is already in the quota of tenant a"},
+      {"tenants: {a: {quota: {gpus: 1, parent: b}}, b: {quota: {gpus: 1}}}\n",
+       "2:56: account b is already in the quota of tenant a"},
+  };
+  expect(kCases);
+}
+
 Test(policy_errors, sizing, .timeout = 10) {
   static const Case kCases[] = {
       {"tenants: {a: {sizing: {per_gpu: 4}}}\n", "2:33: per_gpu must be a mapping of key: value"},

@@ -142,3 +142,11 @@ Test(policy_limits, sizing_merges_key_by_key, .timeout = 10) {
   cr_expect(only_tenant("", defaults).sizing.placement == Placement::pack);
   cr_expect(only_tenant("sizing: {partition: }", defaults).sizing.partition.empty());
 }
+
+Test(policy_limits, quota, .timeout = 10) {
+  cr_expect(not only_tenant("").quota && not only_tenant("quota: ").quota);
+  const auto own = only_tenant("quota: {gpus: 0}").quota;
+  cr_expect(own && own->gpus == 0 && own->parent.empty());
+  const auto shared = only_tenant("accounts: [a, b], quota: {parent: Org, gpus: 1000000}").quota;
+  cr_expect(shared && shared->gpus == 1000000 && shared->parent == "org");
+}
