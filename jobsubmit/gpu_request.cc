@@ -142,6 +142,20 @@ std::string typed(const Field& field) {
                                            : fmt::format("{}:{}", field.type, field.gpus);
 }
 
+/// Everything about a request but how many GPUs it adds up to.
+GpuRequest what_kind(const Field& job, const Field& node, const Field& socket, const Field& task) {
+  GpuRequest request;
+  request.other_per_node = node.rest;
+  int parts = 0;
+  for (const Field* field : {&job, &node, &socket, &task}) {
+    parts += field->any ? 1 : 0;
+    request.mixed = request.mixed || field->mixed;
+    for (const std::string& type : field->types) add_type(request.types, type);
+  }
+  request.mixed = request.mixed || parts > 1;
+  return request;
+}
+
 }  // namespace
 
 Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
@@ -154,14 +168,7 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
   auto task = parse_field(sizes.per_task);
   if (!task) return task.error();
 
-  GpuRequest request;
-  request.other_per_node = node->rest;
-  request.mixed = job->mixed || node->mixed || task->mixed ||
-                  static_cast<int>(job->any) + static_cast<int>(node->any) +
-                          static_cast<int>(socket->any) + static_cast<int>(task->any) >
-                      1;
-  for (const Field* field : {&*job, &*node, &*socket, &*task})
-    for (const std::string& type : field->types) add_type(request.types, type);
+  GpuRequest request = what_kind(*job, *node, *socket, *task);
   if (job->any) {
     request.form = GpuRequest::Form::per_job;
     request.type = job->type;
