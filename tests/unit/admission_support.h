@@ -30,7 +30,8 @@ const Policy& policy();
 
 /// Options of sbatch, and these words: `salloc` (not a batch job), `het`, `twice` (an option with
 /// two values), `user=NAME`, `groups=A,B`, `parents=A,B`, `nobody-known`, `default=PARTITION`,
-/// `job=TEXT`, `node=TEXT` (tres_per_job and tres_per_node as they are). The account is vision unless -A says otherwise.
+/// `job=TEXT` and `node=TEXT` (tres_per_job and tres_per_node as they are), `anynodes` (no upper
+/// limit). The account is vision unless -A says otherwise.
 Request parse_job(std::string_view text);
 
 /// The same words for the job as it stands. A change has -A only where it changes the account, and
