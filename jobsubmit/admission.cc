@@ -9,10 +9,38 @@
 
 namespace bellows {
 
+struct Desk::Step {
+  const char* rule;
+  bool (Desk::*decide)();
+  void (Desk::*tell)(Trace&) const;  ///< null: nothing to tell when it passes
+};
+
+bool Desk::take(const Step& step) {
+  const bool passed = (this->*step.decide)();
+  if (!trace_) return passed;
+  if (!passed)
+    trace_->push_back({step.rule, decision_.message});
+  else if (step.tell)
+    (this->*step.tell)(*trace_);
+  return passed;
+}
+
 Decision Desk::decide() {
-  (void)(job_kind() && find_tenant() && choose_framework() && choose_range() && choose_type() &&
-         choose_size() && choose_nodes() && choose_partition() && choose_time() &&
-         choose_batch_range() && fill_in());
+  static constexpr Step kSteps[] = {
+      {"kind of job", &Desk::job_kind, nullptr},
+      {"tenant", &Desk::find_tenant, &Desk::tell_tenant},
+      {"framework", &Desk::choose_framework, &Desk::tell_framework},
+      {"range", &Desk::choose_range, &Desk::tell_range},
+      {"GPU type", &Desk::choose_type, &Desk::tell_type},
+      {"first size", &Desk::choose_size, &Desk::tell_size},
+      {"nodes", &Desk::choose_nodes, &Desk::tell_nodes},
+      {"partition and QOS", &Desk::choose_partition, &Desk::tell_partition},
+      {"time limit", &Desk::choose_time, &Desk::tell_time},
+      {"batch range", &Desk::choose_batch_range, &Desk::tell_batch_range},
+      {"contract", &Desk::fill_in, &Desk::tell_terms},
+  };
+  for (const Step& step : kSteps)
+    if (!take(step)) break;
   return std::move(decision_);
 }
 
@@ -92,8 +120,9 @@ bool Desk::fits_contract() {
                             contract.framework, Contract::kMostBytes));
 }
 
-Decision decide(const Policy* policy, std::string_view why_not, const Request& request) {
-  if (policy) return Desk(*policy, request).decide();
+Decision decide(const Policy* policy, std::string_view why_not, const Request& request,
+                Trace* trace) {
+  if (policy) return Desk(*policy, request, trace).decide();
   Decision decision;
   decision.refused = Refusal::unavailable;
   decision.message = fmt::format(

@@ -10,6 +10,7 @@
 #include "common/contract.h"
 #include "jobsubmit/gpu_request.h"
 #include "jobsubmit/policy.h"
+#include "jobsubmit/trace.h"
 
 namespace bellows {
 
@@ -87,8 +88,10 @@ struct Decision {
 
 /// Holds a job that asks for Bellows against the policy. Pure: no I/O, no clock, any thread.
 /// `policy` is null when none could be read; `why_not` then says why. Only for requests with
-/// wants_bellows(), and a policy that is enabled.
-Decision decide(const Policy* policy, std::string_view why_not, const Request& request);
+/// wants_bellows(), and a policy that is enabled. `trace`, unless null, gets the rules that had a
+/// say.
+Decision decide(const Policy* policy, std::string_view why_not, const Request& request,
+                Trace* trace = nullptr);
 
 /// Why a job that uses nothing of Bellows may not go to the partitions of `origin`: a sentence for
 /// the user. Nothing: it passes.

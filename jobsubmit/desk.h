@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "jobsubmit/admission.h"
+#include "jobsubmit/trace.h"
 
 namespace bellows {
 
@@ -15,11 +16,15 @@ namespace bellows {
 /// admission, in one file for each kind of choice.
 class Desk {
  public:
-  Desk(const Policy& policy, const Request& request) : policy_(policy), request_(request) {}
+  /// `trace` may be null.
+  Desk(const Policy& policy, const Request& request, Trace* trace)
+      : policy_(policy), request_(request), trace_(trace) {}
 
   Decision decide();
 
  private:
+  struct Step;
+  bool take(const Step& step);
   bool refuse(Refusal why, std::string message) {
     decision_.refused = why;
     decision_.message = std::move(message);
@@ -73,8 +78,21 @@ class Desk {
   void choose_shares();
   void choose_signal();
 
+  // trace.cc
+  void tell_tenant(Trace& trace) const;
+  void tell_framework(Trace& trace) const;
+  void tell_range(Trace& trace) const;
+  void tell_type(Trace& trace) const;
+  void tell_size(Trace& trace) const;
+  void tell_nodes(Trace& trace) const;
+  void tell_partition(Trace& trace) const;
+  void tell_time(Trace& trace) const;
+  void tell_batch_range(Trace& trace) const;
+  void tell_terms(Trace& trace) const;
+
   const Policy& policy_;
   const Request& request_;
+  Trace* const trace_;
   Decision decision_;
   const Tenant* tenant_ = nullptr;
   const GpuLimits* limits_ = nullptr;
