@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <exception>
+#include <utility>
 
 #include "common/fd.h"
 
@@ -31,11 +32,13 @@ std::shared_ptr<const People> nobody(const Policy& policy) {
 }  // namespace
 
 PolicyWatcher::PolicyWatcher(std::string path, std::chrono::milliseconds period, Report report,
+                             std::span<const LuaField> job_fields,
                              std::chrono::milliseconds people_period)
     : path_(std::move(path)),
       period_(period),
       people_period_(people_period),
-      report_(std::move(report)) {
+      report_(std::move(report)),
+      job_fields_(job_fields) {
   look(false);
   // Signals belong to the host process: its own threads wait for them.
   sigset_t all;
@@ -88,36 +91,40 @@ void PolicyWatcher::look(bool may_wait) {
   }
 }
 
-Result<Policy> PolicyWatcher::load() {
+Result<PolicyWatcher::Loaded> PolicyWatcher::load() {
   auto text = read_file(path_, kMostBytes);
   if (!text) return text.error();
   auto policy = load_policy(*text, path_);
-  if (!policy) return policy;
-  script_ = policy->lua.path;
-  if (script_.empty()) return policy;
+  if (!policy) return policy.error();
+  // The kill switch must work whatever the script is like.
+  script_ = policy->enabled ? policy->lua.path : "";
+  if (script_.empty()) return Loaded{std::make_shared<const Policy>(*std::move(policy)), nullptr};
   // Before the read: what changes during it is seen the next time.
   script_seen_ = identity(script_);
   auto script = read_file(script_, kMostBytes);
   if (!script) return script.error();
   policy->lua.source = *std::move(script);
-  return policy;
+  auto hook = LuaHook::load(policy->lua, job_fields_);
+  if (!hook) return hook.error();
+  return Loaded{std::make_shared<const Policy>(*std::move(policy)),
+                std::make_shared<LuaHook>(*std::move(hook))};
 }
 
 void PolicyWatcher::read(bool may_wait) {
   auto loaded = load();
   const std::string problem = loaded ? "" : loaded.error().text;
-  std::shared_ptr<const Policy> policy;
   std::shared_ptr<const People> people;
   if (loaded) {
-    policy = std::make_shared<const Policy>(*std::move(loaded));
-    people = nobody(*policy);
+    people = nobody(*loaded->policy);
     // Asked before the policy is in force, so that nobody is refused meanwhile.
-    if (!people && may_wait) people = ask_people(*policy);
+    if (!people && may_wait) people = ask_people(*loaded->policy);
   }
   {
     const std::lock_guard lock(mutex_);
-    if (policy) {
-      state_.policy = policy;
+    if (loaded) {
+      // The old ones go after the lock, for which slurmctld may be waiting.
+      std::swap(state_.policy, loaded->policy);
+      std::swap(state_.hook, loaded->hook);
       state_.people = people;
     }
     state_.problem = problem;

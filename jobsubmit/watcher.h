@@ -6,9 +6,11 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 
+#include "jobsubmit/lua_hook.h"
 #include "jobsubmit/people.h"
 #include "jobsubmit/policy.h"
 
@@ -16,14 +18,15 @@ namespace bellows {
 
 /// Keeps the policy file's newest readable content at hand. A thread of its own looks at the file
 /// each `period` (also on network file systems, where inotify says nothing), reads and parses it
-/// there together with the Lua script that it names, and swaps them in whole; callers never wait
-/// for a file. A bad or missing one leaves the last good policy in force. The same thread looks up
-/// the users and groups that the policy names, now and then anew. Any number of threads may call
-/// current().
+/// there together with the Lua script that it names, and swaps them in whole, the script compiled;
+/// callers never wait for a file. A bad or missing one leaves the last good policy in force. The
+/// same thread looks up the users and groups that the policy names, now and then anew. Any number
+/// of threads may call current().
 class PolicyWatcher {
  public:
   struct State {
     std::shared_ptr<const Policy> policy;  ///< null: none was ever read
+    std::shared_ptr<LuaHook> hook;         ///< the policy's script; null: it has none in force
     std::string problem;                   ///< why the newest file is not in force; empty: it is
     std::shared_ptr<const People> people;  ///< null: not looked up yet
   };
@@ -33,8 +36,10 @@ class PolicyWatcher {
   using Report = std::function<void(const std::string& path, const std::string& problem)>;
 
   /// Reads once before it returns; users and groups come later. Never fails: a missing or bad file
-  /// is a State. They are looked up anew after each `people_period`.
+  /// is a State. They are looked up anew after each `people_period`. `job_fields` are what scripts
+  /// see of jobs, and outlive the object.
   PolicyWatcher(std::string path, std::chrono::milliseconds period, Report report,
+                std::span<const LuaField> job_fields = {},
                 std::chrono::milliseconds people_period = std::chrono::minutes(5));
   /// Joins the thread.
   ~PolicyWatcher();
@@ -46,7 +51,11 @@ class PolicyWatcher {
  private:
   void look(bool may_wait);
   void run();
-  Result<Policy> load();
+  struct Loaded {
+    std::shared_ptr<const Policy> policy;
+    std::shared_ptr<LuaHook> hook;
+  };
+  Result<Loaded> load();
   void read(bool may_wait);
   void refresh_people();
   std::shared_ptr<const People> ask_people(const Policy& policy);
@@ -55,9 +64,10 @@ class PolicyWatcher {
   const std::chrono::milliseconds period_;
   const std::chrono::milliseconds people_period_;
   const Report report_;
+  const std::span<const LuaField> job_fields_;
   // For the watcher's thread only:
   std::string seen_;         ///< identity of the file last read
-  std::string script_;       ///< path of the script that it names; empty: none
+  std::string script_;       ///< path of the script that it names; empty: none is needed
   std::string script_seen_;  ///< identity of that
   std::string people_problem_;
   std::chrono::steady_clock::time_point people_due_;

@@ -34,6 +34,8 @@ class Site {
   ScratchDir scratch_;
 };
 
+const std::string kScript = "function submit() end ";
+
 void ignore(const std::string&, const std::string&) {}
 
 /// Waits at most 10 s for what `done` says of the watcher's state.
@@ -71,25 +73,26 @@ Policy naming(const std::string& user, const std::string& group) {
 
 Test(watcher, reads_the_script_with_the_policy, .timeout = 60) {
   const Site site;
-  site.write("s.lua", "-- one");
+  site.write("s.lua", kScript + "-- one");
   site.write("b.yaml", "version: 1\nlua: {script: s.lua}\n");
   const PolicyWatcher watcher(site.path("b.yaml"), 5ms, ignore);
   cr_assert(watcher.current().policy);
-  cr_expect(watcher.current().policy->lua.source == "-- one");
+  cr_expect(watcher.current().policy->lua.source == kScript + "-- one");
   cr_expect(watcher.current().policy->lua.path == site.path("s.lua"));
 
-  site.write("s.lua", "-- two, longer");
+  site.write("s.lua", kScript + "-- two, longer");
   cr_expect(
-      reaches(watcher, [](const auto& s) { return s.policy->lua.source == "-- two, longer"; }),
+      reaches(watcher,
+              [](const auto& s) { return s.policy->lua.source == kScript + "-- two, longer"; }),
       "a script that changes alone is seen");
   const auto before = watcher.current().policy;
   site.remove("s.lua");
   cr_expect(reaches(watcher, [](const auto& s) { return !s.problem.empty(); }));
   cr_expect(watcher.current().problem.find("s.lua") != std::string::npos);
   cr_expect(watcher.current().policy == before, "what was read before stays in force");
-  site.write("s.lua", "-- three");
+  site.write("s.lua", kScript + "-- three");
   cr_expect(reaches(watcher, [](const auto& s) {
-    return s.problem.empty() && s.policy->lua.source == "-- three";
+    return s.problem.empty() && s.policy->lua.source == kScript + "-- three";
   }));
 }
 
@@ -99,8 +102,39 @@ Test(watcher, a_script_that_was_never_there, .timeout = 60) {
   const PolicyWatcher watcher(site.path("b.yaml"), 5ms, ignore);
   cr_expect(not watcher.current().policy);
   cr_expect(not watcher.current().problem.empty());
-  site.write("s.lua", "-- here");
+  site.write("s.lua", kScript + "-- here");
   cr_expect(reaches(watcher, [](const auto& s) { return s.policy && s.problem.empty(); }));
+}
+
+Test(watcher, a_script_with_an_error_leaves_the_one_before, .timeout = 60) {
+  const Site site;
+  site.write("s.lua", kScript);
+  site.write("b.yaml", "version: 1\nlua: {script: s.lua}\n");
+  const PolicyWatcher watcher(site.path("b.yaml"), 5ms, ignore);
+  const auto before = watcher.current();
+  cr_assert(before.hook);
+  cr_expect(before.hook->has_submit() && not before.hook->has_modify());
+  site.write("s.lua", "function submit(");
+  cr_assert(reaches(watcher, [](const auto& s) { return !s.problem.empty(); }));
+  cr_expect(watcher.current().problem.starts_with(site.path("s.lua") + ":1:"), "%s",
+            watcher.current().problem.c_str());
+  cr_expect(watcher.current().policy == before.policy && watcher.current().hook == before.hook);
+
+  site.write("b.yaml", "version: 1\nenabled: false\nlua: {script: s.lua}\n");
+  cr_assert(reaches(watcher, [](const auto& s) { return !s.policy->enabled; }),
+            "the kill switch needs no script");
+  cr_expect(watcher.current().problem.empty() && not watcher.current().hook);
+}
+
+Test(watcher, a_policy_without_a_script_has_no_hook, .timeout = 60) {
+  const Site site;
+  site.write("s.lua", kScript);
+  site.write("b.yaml", "version: 1\nlua: {script: s.lua}\n");
+  const PolicyWatcher watcher(site.path("b.yaml"), 5ms, ignore);
+  cr_assert(watcher.current().hook);
+  site.write("b.yaml", "version: 1\n");
+  cr_expect(reaches(watcher, [](const auto& s) { return s.policy->lua.path.empty(); }));
+  cr_expect(not watcher.current().hook);
 }
 
 Test(watcher, a_policy_without_names_waits_for_nobody, .timeout = 60) {
@@ -123,7 +157,7 @@ Test(watcher, looks_up_people_in_its_thread, .timeout = 60) {
 Test(watcher, looks_people_up_again, .timeout = 60) {
   const Site site;
   site.write("b.yaml", "version: 1\ntenants: {a: {users: [" + name_of(::getuid()) + "]}}\n");
-  const PolicyWatcher watcher(site.path("b.yaml"), 5ms, ignore, 20ms);
+  const PolicyWatcher watcher(site.path("b.yaml"), 5ms, ignore, {}, 20ms);
   cr_assert(reaches(watcher, [](const auto& s) { return s.people != nullptr; }));
   const auto first = watcher.current().people;
   cr_expect(reaches(watcher, [&](const auto& s) { return s.people != first; }));
