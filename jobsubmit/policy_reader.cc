@@ -16,8 +16,8 @@ namespace {
 
 constexpr std::uint32_t kMostSiteFactor = 1000000000;
 constexpr std::uint32_t kLeastInstructions = 1000;
-constexpr std::uint32_t kMostInstructions = 1000000000;
-constexpr std::uint64_t kMostLuaMib = 1024;
+constexpr std::uint32_t kMostInstructions = 10000000;
+constexpr std::uint64_t kMostLuaMib = 16;  // slurmctld allocates and frees it for each call
 
 /// Walks the tree.
 class PolicyReader {

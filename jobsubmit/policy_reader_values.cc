@@ -152,8 +152,10 @@ std::uint64_t ValueReader::memory(const YamlNode& node, std::string_view what,
                                   std::uint64_t most_mib) {
   const auto mib = node.kind == YamlNode::Kind::scalar ? parse_mib(node.scalar) : std::nullopt;
   if (mib && *mib >= 1 && *mib <= most_mib) return *mib;
-  fail(node,
-       fmt::format("{} must be a size from 1M to {}G, such as 512M or 1G", what, most_mib / 1024));
+  const bool small = most_mib < 1024;
+  fail(node, fmt::format("{} must be a size from 1M to {}{}, such as {}", what,
+                         small ? most_mib : most_mib / 1024, small ? 'M' : 'G',
+                         small ? "2M" : "512M or 1G"));
   return 1;
 }
 
