@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/fd.h"
+#include "jobsubmit/lua_hook.h"
 #include "jobsubmit/policy.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
@@ -44,6 +45,16 @@ void print_framework(const std::string& name, const Framework& framework) {
              versions.empty() ? "no versions" : fmt::format("{}", fmt::join(versions, ", ")));
 }
 
+/// As slurmctld's plugin does when it reads the policy. It calls no hook, so it needs no job.
+Status check_script(LuaSettings settings) {
+  if (settings.path.empty()) return {};
+  auto script = read_file(settings.path, kMostBytes);
+  if (!script) return script.error();
+  settings.source = *std::move(script);
+  const auto hook = LuaHook::load(settings, {});
+  return hook ? Status() : Status(hook.error());
+}
+
 int check(const std::string& path) {
   auto text = read_file(path, kMostBytes);
   if (!text) {
@@ -55,11 +66,10 @@ int check(const std::string& path) {
     fmt::print(stderr, "{}\n", policy.error().text);
     return kFailed;
   }
-  if (!policy->lua.path.empty())
-    if (auto script = read_file(policy->lua.path, kMostBytes); !script) {
-      fmt::print(stderr, "{}: the Lua script cannot be read: {}\n", path, script.error().text);
-      return kFailed;
-    }
+  if (auto script = check_script(policy->lua); !script) {
+    fmt::print(stderr, "{}\n", script.error().text);
+    return kFailed;
+  }
   fmt::print("{}: good\n", path);
   if (!policy->enabled) fmt::print("  switched off by enabled: false\n");
   for (const Tenant& tenant : policy->tenants) print_tenant(tenant);
