@@ -206,6 +206,22 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
   return std::optional<GpuRequest>();
 }
 
+Sizes merged(const Sizes& now, const Sizes& update) {
+  Sizes sizes = now;
+  const auto take = [](auto& to, const auto& from) {
+    if (from) to = from;
+  };
+  take(sizes.per_job, update.per_job);
+  take(sizes.per_node, update.per_node);
+  take(sizes.per_socket, update.per_socket);
+  take(sizes.per_task, update.per_task);
+  take(sizes.tasks, update.tasks);
+  take(sizes.min_nodes, update.min_nodes);
+  take(sizes.max_nodes, update.max_nodes);
+  take(sizes.tasks_per_gpu, update.tasks_per_gpu);
+  return sizes;
+}
+
 std::string spell_gpus(std::uint32_t gpus, std::string_view type) {
   return type.empty() ? fmt::format("gres:gpu:{}", gpus)
                       : fmt::format("gres:gpu:{}:{}", type, gpus);

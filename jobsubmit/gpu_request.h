@@ -25,6 +25,9 @@ struct Sizes {
   std::uint32_t cpus_per_task = 1;
 };
 
+/// What a job will say after an update; what that leaves out stays.
+Sizes merged(const Sizes& now, const Sizes& update);
+
 /// The GPUs that a Sizes adds up to.
 struct GpuRequest {
   enum class Form { per_job, per_node, per_task, per_gpu_tasks };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/job_desc.h"
 
+#include <pwd.h>
+
 #include <algorithm>
 #include <csignal>
 #include <cstring>
@@ -100,18 +102,18 @@ void unsay_zeros(Sizes& sizes) {
     if (*value && **value == 0) value->reset();
 }
 
-std::string default_account(std::uint32_t uid) {
-  // Also where nothing is enforced slurmctld gives a job its user's default account.
+/// A text that slurmctld's cache of accounting has for a user, or "".
+std::string known_of_user(std::uint32_t uid, char* slurmdb_user_rec_t::*field) {
   if (!assoc_mgr_fill_in_user || !&acct_db_conn || !&accounting_enforce) return "";
   slurmdb_user_rec_t user;
   std::memset(&user, 0, sizeof user);
   user.uid = uid;
   if (assoc_mgr_fill_in_user(acct_db_conn, &user, accounting_enforce, nullptr, false) !=
           SLURM_SUCCESS ||
-      !user.default_acct)
+      !(user.*field))
     return "";
   // The text belongs to slurmctld's cache, and its lock is already given back: copy it at once.
-  return user.default_acct;
+  return user.*field;
 }
 
 constexpr std::size_t kMostParents = 64;
@@ -210,11 +212,26 @@ std::string default_partition() {
   return &default_part_name && default_part_name ? default_part_name : "";
 }
 
-std::string settle_account(job_desc_msg_t& desc) {
-  const std::string given = desc.account ? desc.account : "";
-  const std::string account = given.empty() ? default_account(desc.user_id) : to_lower(given);
-  if (account != given) set_text(desc.account, account);
-  return account;
+std::string settled_account(const job_desc_msg_t& desc) {
+  // Also where nothing is enforced slurmctld gives a job its user's default account.
+  return desc.account && *desc.account
+             ? to_lower(desc.account)
+             : known_of_user(desc.user_id, &slurmdb_user_rec_t::default_acct);
+}
+
+void settle_account(job_desc_msg_t& desc) {
+  const std::string account = settled_account(desc);
+  if (account != (desc.account ? desc.account : "")) set_text(desc.account, account);
+}
+
+std::string user_name(std::uint32_t uid) {
+  std::string known = known_of_user(uid, &slurmdb_user_rec_t::name);
+  if (!known.empty()) return known;
+  passwd entry;
+  passwd* found = nullptr;
+  std::vector<char> buffer(16384);
+  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || !found) return "";
+  return found->pw_name;
 }
 
 namespace {
@@ -309,7 +326,7 @@ Update read_update(const job_desc_msg_t& desc) {
   update.sizes = read_sizes(desc);
   // No limit is a limit that was changed.
   if (desc.max_nodes == INFINITE) update.sizes.max_nodes = 0;
-  if (desc.account) update.account = desc.account;
+  if (desc.account) update.account = settled_account(desc);
   update.requeue_off = desc.requeue == 0;
   update.partition = text_of(desc.partition);
   update.qos = text_of(desc.qos);

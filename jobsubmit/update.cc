@@ -14,22 +14,6 @@
 namespace bellows {
 namespace {
 
-Sizes merged(const Sizes& now, const Sizes& update) {
-  Sizes sizes = now;
-  const auto take = [](auto& to, const auto& from) {
-    if (from) to = from;
-  };
-  take(sizes.per_job, update.per_job);
-  take(sizes.per_node, update.per_node);
-  take(sizes.per_socket, update.per_socket);
-  take(sizes.per_task, update.per_task);
-  take(sizes.tasks, update.tasks);
-  take(sizes.min_nodes, update.min_nodes);
-  take(sizes.max_nodes, update.max_nodes);
-  take(sizes.tasks_per_gpu, update.tasks_per_gpu);
-  return sizes;
-}
-
 bool says_anything(const Sizes& sizes) {
   return sizes.per_job || sizes.per_node || sizes.per_socket || sizes.per_task || sizes.tasks ||
          sizes.min_nodes || sizes.max_nodes || sizes.tasks_per_node || sizes.tasks_per_gpu;

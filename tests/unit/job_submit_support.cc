@@ -10,7 +10,8 @@ extern "C" void slurm_free_job_desc_msg(job_desc_msg_t* job) {
   for (char** text :
        {&job->script, &job->account, &job->admin_comment, &job->tres_per_job, &job->tres_per_node,
         &job->tres_per_task, &job->tres_per_socket, &job->partition, &job->qos, &job->cpus_per_tres,
-        &job->mem_per_tres, &job->features})
+        &job->mem_per_tres, &job->features, &job->comment, &job->name, &job->reservation,
+        &job->array_inx})
     release(text);
   release(&job);
 }
@@ -25,7 +26,10 @@ bool validate_operator(uid_t uid) { return uid == kOperator; }
 
 int assoc_mgr_fill_in_user(void*, slurmdb_user_rec_t* user, int, slurmdb_user_rec_t**, bool) {
   static char account[] = "vision";
-  if (user->uid == kOwner) user->default_acct = account;
+  static char name[] = "alice";
+  if (user->uid != kOwner) return SLURM_SUCCESS;
+  user->default_acct = account;
+  user->name = name;
   return SLURM_SUCCESS;
 }
 

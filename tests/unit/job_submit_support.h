@@ -43,8 +43,19 @@ inline constexpr uid_t kOperator = 20099;
 
 inline void* slurm_library = nullptr;
 
+inline void load_slurm() {
+  if (slurm_library) return;
+  glob_t found;
+  cr_assert(::glob("/usr/lib*/{*/,}slurm*/libslurmfull.so", GLOB_BRACE, nullptr, &found) == 0,
+            "libslurmfull.so was not found");
+  slurm_library = dlopen(found.gl_pathv[0], RTLD_LAZY | RTLD_GLOBAL);
+  ::globfree(&found);
+  cr_assert(slurm_library, "%s", dlerror());
+}
+
 template <typename F>
 F* slurm_symbol(const char* name) {
+  load_slurm();
   void* symbol = dlsym(slurm_library, name);
   cr_assert(symbol, "%s is not in libslurmfull", name);
   return reinterpret_cast<F*>(symbol);
@@ -99,12 +110,7 @@ inline Job new_job() {
 class Plugin {
  public:
   explicit Plugin(const std::string& policy) {
-    glob_t found;
-    cr_assert(::glob("/usr/lib*/{*/,}slurm*/libslurmfull.so", GLOB_BRACE, nullptr, &found) == 0,
-              "libslurmfull.so was not found");
-    slurm_library = dlopen(found.gl_pathv[0], RTLD_LAZY | RTLD_GLOBAL);
-    ::globfree(&found);
-    cr_assert(slurm_library, "%s", dlerror());
+    load_slurm();
     char path[] = "/tmp/bellows-plugin-XXXXXX";
     const int fd = ::mkstemp(path);
     cr_assert(fd >= 0);
