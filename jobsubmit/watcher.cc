@@ -126,6 +126,7 @@ void PolicyWatcher::read(bool may_wait) {
       std::swap(state_.policy, loaded->policy);
       std::swap(state_.hook, loaded->hook);
       state_.people = people;
+      state_.since = std::time(nullptr);
     }
     state_.problem = problem;
   }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -27,6 +28,7 @@ class PolicyWatcher {
   struct State {
     std::shared_ptr<const Policy> policy;  ///< null: none was ever read
     std::shared_ptr<LuaHook> hook;         ///< the policy's script; null: it has none in force
+    std::time_t since = 0;                 ///< when `policy` came into force
     std::string problem;                   ///< why the newest file is not in force; empty: it is
     std::shared_ptr<const People> people;  ///< null: not looked up yet
   };
