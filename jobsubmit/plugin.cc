@@ -12,6 +12,7 @@
 #include "common/text.h"
 #include "jobsubmit/job_desc.h"
 #include "jobsubmit/job_facts.h"
+#include "jobsubmit/query.h"
 #include "jobsubmit/tenant_choice.h"
 
 namespace bellows {
@@ -153,6 +154,10 @@ AdmissionPlugin::AdmissionPlugin(const std::string& policy_path)
     : watcher_(policy_path, kPeriod, report, JobFields::table()) {}
 
 int AdmissionPlugin::submit(job_desc_msg_t& desc, char** err_msg) const {
+  if (err_msg && asks_status(desc.spank_job_env, desc.spank_job_env_size)) {
+    set_text(*err_msg, answer_status(watcher_.current()));
+    return ESLURM_NOT_SUPPORTED;
+  }
   if (strip_forged(desc))
     slurm_info(
         "job_submit/bellows: removed forged or doubled Bellows variables from a job of uid %u",
