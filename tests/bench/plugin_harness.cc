@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Times job_submit() of the plugin itself: plugin_harness PLUGIN POLICY ACCOUNT UID [COMMENT].
-// Reads numbers of calls from standard input and answers each with a line of JSON, in microseconds.
+// Reads pairs of numbers from standard input, of calls and of KiB that pass through the processor's
+// caches before each, and answers each pair with a line of JSON, in microseconds.
 // Each call must admit the job and, as a Lua hook would, leave COMMENT in it.
 #include <time.h>
 
@@ -56,10 +57,14 @@ void time_call(const PluginHost& host, const Case& wanted, Times& times) {
   bellows::release(message);
 }
 
-void measure(const PluginHost& host, const Case& wanted, std::size_t calls) {
+void measure(const PluginHost& host, const Case& wanted, std::size_t calls, std::size_t kib) {
   Times times;
+  std::vector<unsigned char> other(kib * 1024);
   times.wall.reserve(calls);
-  for (std::size_t i = 0; i < calls; ++i) time_call(host, wanted, times);
+  for (std::size_t i = 0; i < calls; ++i) {
+    for (std::size_t at = 0; at < other.size(); at += 64) ++other[at];
+    time_call(host, wanted, times);
+  }
   std::sort(times.wall.begin(), times.wall.end());
   std::printf("{\"p50\": %.3f, \"p99\": %.3f, \"max\": %.3f, \"max_cpu\": %.3f}\n",
               times.wall[calls / 2], times.wall[calls * 99 / 100], times.wall.back(),
@@ -76,6 +81,7 @@ int main(int argc, char** argv) {
   const Case wanted{argv[3], static_cast<std::uint32_t>(std::strtoul(argv[4], nullptr, 10)),
                     argc > 5 ? argv[5] : ""};
   unsigned long calls = 0;
-  while (std::scanf("%lu", &calls) == 1 && calls > 0) measure(host, wanted, calls);
+  unsigned long kib = 0;
+  while (std::scanf("%lu %lu", &calls, &kib) == 2 && calls > 0) measure(host, wanted, calls, kib);
   return host.fini() == SLURM_SUCCESS ? 0 : 1;
 }
