@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <vector>
@@ -48,11 +47,6 @@ void report(const std::string& path, const std::string& problem) {
     slurm_error("job_submit/bellows: %s", problem.c_str());
 }
 
-bool needs_parents(const Policy* policy) {
-  return policy && std::any_of(policy->tenants.begin(), policy->tenants.end(),
-                               [](const Tenant& tenant) { return tenant.children; });
-}
-
 int refuse_job(const job_desc_msg_t& desc, Refusal why, const std::string& message,
                char** err_msg) {
   say(err_msg, message);
@@ -68,7 +62,7 @@ void identify(Origin& origin, const PolicyWatcher::State& state, const job_desc_
     origin.user = std::move(person.user);
     origin.groups = std::move(person.groups);
   }
-  if (needs_parents(state.policy.get())) origin.parents = parents_of(origin.account);
+  if (state.policy && state.policy->has_children()) origin.parents = parents_of(origin.account);
 }
 
 /// `whole`: also what only the policy's tenants and hooks ask for.
@@ -113,7 +107,7 @@ UpdateDecision decide_contracted(const PolicyWatcher::State& state, const job_de
   Admitted admitted = read_admitted(record, *std::move(contract));
   admitted.origin = owner_of(state, record);
   Update update = read_update(desc);
-  if (update.account && needs_parents(state.policy.get()))
+  if (update.account && state.policy && state.policy->has_children())
     update.parents = parents_of(*update.account);
   return decide_update(state.policy.get(), admitted, update);
 }

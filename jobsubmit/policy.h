@@ -160,7 +160,10 @@ class Policy {
   const Tenant* tenant_of(const Submitter& who) const;
   const Tenant* find_tenant(std::string_view name) const;
 
-  /// Makes tenant_of() and find_tenant() fast; load_policy calls it when all tenants stand.
+  /// Whether a tenant stands for the children of its accounts, so that parents matter.
+  bool has_children() const { return has_children_; }
+
+  /// Makes what is above fast; load_policy calls it when all tenants stand.
   void index();
 
  private:
@@ -175,6 +178,7 @@ class Policy {
 
   const Tenant* among(std::string_view account, const Submitter& who, bool for_children) const;
 
+  bool has_children_ = false;
   ByName<std::vector<std::size_t>> by_account_;  ///< in the file's order
   ByName<std::size_t> by_name_;
 };
