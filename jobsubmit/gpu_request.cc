@@ -45,6 +45,10 @@ Result<Item> parse_item(std::string_view text) {
   Item item;
   item.spelled = std::string(text);
   if (text.starts_with("gres:") || text.starts_with("gres/")) text.remove_prefix(5);
+  // Slurm looks for it anywhere in the text, and counts what follows.
+  if (text.find("gres:") != std::string_view::npos)
+    return unclear(fmt::format("\"{}\" holds \"gres:\" in its middle; write gres:gpu:N",
+                               item.spelled.substr(0, 64)));
   std::string flat(text.substr(0, text.find('(')));
   for (char& c : flat)
     if (c == '=') c = ':';
@@ -94,6 +98,19 @@ void add_type(std::vector<std::string>& types, const std::string& type) {
   if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
 }
 
+/// What Slurm reads otherwise than as a sum: the last of two numbers of one type counts, and in a
+/// list with "gres:" items without it do not.
+Status check_counted(const Field& field, const Item& item, std::string_view list) {
+  if (item.count > 0 &&
+      std::find(field.types.begin(), field.types.end(), item.type) != field.types.end())
+    return unclear(fmt::format("\"{}\" asks for the same GPUs twice; give their number once",
+                               list.substr(0, 64)));
+  if (list.find("gres:") != std::string_view::npos && !item.spelled.starts_with("gres:"))
+    return unclear(fmt::format("\"{}\" is spelled in two ways; write gres:gpu:N for the GPUs",
+                               list.substr(0, 64)));
+  return {};
+}
+
 Result<Field> parse_field(const std::optional<std::string>& text) {
   Field field;
   if (!text || text->empty()) return field;
@@ -107,6 +124,7 @@ Result<Field> parse_field(const std::optional<std::string>& text) {
       field.rest += (field.rest.empty() ? "" : ",") + item->spelled;
       continue;
     }
+    if (auto counted = check_counted(field, *item, *text); !counted.ok()) return counted.error();
     field.mixed = field.mixed || (field.any && item->type != field.type);
     field.type = item->type;
     if (item->count > 0) add_type(field.types, item->type);
@@ -117,6 +135,10 @@ Result<Field> parse_field(const std::optional<std::string>& text) {
 }
 
 Result<std::uint64_t> nodes_of(const Sizes& sizes) {
+  if (!sizes.min_nodes && sizes.max_nodes.value_or(1) != 1)
+    return unclear(
+        "GPUs for each node with only a largest number of nodes leave the number of GPUs open; "
+        "give the total with --gpus, or the number of nodes");
   if (!sizes.min_nodes) return std::uint64_t{1};
   if (sizes.max_nodes && *sizes.max_nodes != *sizes.min_nodes)
     return unclear(fmt::format(
@@ -156,6 +178,33 @@ GpuRequest what_kind(const Field& job, const Field& node, const Field& socket, c
   return request;
 }
 
+/// What the number of tasks says about the GPUs.
+Result<std::optional<GpuRequest>> of_tasks(GpuRequest request, const Field& task,
+                                           const Sizes& sizes) {
+  if (task.any) {
+    if (!sizes.tasks)
+      return unclear(
+          "--gpus-per-task without --ntasks leaves the number of GPUs open; add --ntasks, or give "
+          "the total with --gpus");
+    request.form = GpuRequest::Form::per_task;
+    request.type = task.type;
+    // Slurm starts at least one task on each node.
+    const std::uint32_t tasks = std::max(*sizes.tasks, sizes.min_nodes.value_or(0));
+    return total(std::move(request), task.gpus * tasks,
+                 fmt::format("--gpus-per-task={} with --ntasks={}", typed(task), *sizes.tasks));
+  }
+  if (sizes.tasks_per_gpu && *sizes.tasks_per_gpu > 0 && sizes.tasks) {
+    request.form = GpuRequest::Form::per_gpu_tasks;
+    if (*sizes.tasks % *sizes.tasks_per_gpu != 0)
+      return unclear(fmt::format("--ntasks={} is no multiple of --ntasks-per-gpu={}; make it one",
+                                 *sizes.tasks, *sizes.tasks_per_gpu));
+    return total(
+        std::move(request), std::uint64_t{*sizes.tasks} / *sizes.tasks_per_gpu,
+        fmt::format("--ntasks-per-gpu={} with --ntasks={}", *sizes.tasks_per_gpu, *sizes.tasks));
+  }
+  return std::optional<GpuRequest>();
+}
+
 }  // namespace
 
 Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
@@ -169,6 +218,11 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
   if (!task) return task.error();
 
   GpuRequest request = what_kind(*job, *node, *socket, *task);
+  const int parts = job->any + node->any + socket->any + task->any;
+  if (parts > 1 && request.types.size() > 1)
+    return unclear(
+        "GPUs of several types in several options are not one number; ask for all of them in one "
+        "option");
   if (job->any) {
     request.form = GpuRequest::Form::per_job;
     request.type = job->type;
@@ -186,24 +240,7 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes) {
                  fmt::format("--gpus-per-node={} on {} node{}", typed(*node), *nodes,
                              *nodes == 1 ? "" : "s"));
   }
-  if (task->any) {
-    if (!sizes.tasks)
-      return unclear(
-          "--gpus-per-task without --ntasks leaves the number of GPUs open; add --ntasks, or give "
-          "the total with --gpus");
-    request.form = GpuRequest::Form::per_task;
-    request.type = task->type;
-    return total(std::move(request), task->gpus * *sizes.tasks,
-                 fmt::format("--gpus-per-task={} with --ntasks={}", typed(*task), *sizes.tasks));
-  }
-  if (sizes.tasks_per_gpu && *sizes.tasks_per_gpu > 0 && sizes.tasks) {
-    request.form = GpuRequest::Form::per_gpu_tasks;
-    return total(
-        std::move(request),
-        (std::uint64_t{*sizes.tasks} + *sizes.tasks_per_gpu - 1) / *sizes.tasks_per_gpu,
-        fmt::format("--ntasks-per-gpu={} with --ntasks={}", *sizes.tasks_per_gpu, *sizes.tasks));
-  }
-  return std::optional<GpuRequest>();
+  return of_tasks(std::move(request), *task, sizes);
 }
 
 Sizes merged(const Sizes& now, const Sizes& update) {

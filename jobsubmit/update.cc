@@ -179,6 +179,11 @@ bool UpdateDesk::keeps_nodes() {
 
 bool UpdateDesk::change_size() {
   if (!says_anything(update_.sizes)) return true;
+  // Slurm then puts a number of its own in the place of the GPUs asked for.
+  if (update_.sizes.tasks_per_gpu)
+    return refuse(Refusal::gpus,
+                  "the tasks for each GPU of an admitted job cannot be changed; cancel it and "
+                  "submit it again");
   auto next = count_gpus(merged(job_.sizes, update_.sizes));
   if (!next) return refuse(Refusal::gpus, shown(next.error().text, 512));
   if (!*next)

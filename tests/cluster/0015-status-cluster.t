@@ -12,7 +12,7 @@ bellows=$build/launcher/bellows
 cluster_up --nodes=1 --gpus=2
 policy=$CLUSTER/etc/bellows.yaml
 mark=$(date +%s)
-printf 'version: 1\ntenants: {vision: {}, speech: {}}\n' >"$policy.new"
+printf 'version: 1\ntenants: {vision: {}, speech: {}, third: {}}\n' >"$policy.new"
 mv "$policy.new" "$policy"
 
 status() { xc "$bellows" status --cluster "$@" 2>&1; }
@@ -21,12 +21,12 @@ field() { # KEY
 }
 has() { [[ $(field "$1") =~ $2 ]]; }
 
-ok "a new policy comes into force" poll 10 has tenants '^2$'
+ok "a new policy comes into force" poll 10 has tenants '^3$'
 digest=$(xc "$bellows" explain --json --policy "$policy" -- -n1 |
   python3 -c "import json, sys; print(json.load(sys.stdin)['digest'])")
 is "$(field digest)" "$digest" "its digest is shown"
 ok "and since when" test "$(field since)" -ge "$mark"
-like "$(status)" "^policy +digest $digest, in force since [0-9-]+ [0-9:]+, 2 tenants$" "also to people"
+like "$(status)" "^policy +digest $digest, in force since [0-9-]+ [0-9:]+, 3 tenants$" "also to people"
 exits "which is success" 0 status
 exits "for any user" 0 xc --user carol "$bellows" status --cluster
 is "$(xc --user root squeue --noheader | wc -l)" 0 "no job comes of it"
