@@ -179,11 +179,13 @@ bool UpdateDesk::keeps_nodes() {
 
 bool UpdateDesk::change_size() {
   if (!says_anything(update_.sizes)) return true;
+  auto now = count_gpus(job_.sizes);
   // Slurm then puts a number of its own in the place of the GPUs asked for.
-  if (update_.sizes.tasks_per_gpu)
+  const bool by_tasks = now && *now && (*now)->form == GpuRequest::Form::per_gpu_tasks;
+  if (update_.sizes.tasks_per_gpu && !by_tasks)
     return refuse(Refusal::gpus,
-                  "the tasks for each GPU of an admitted job cannot be changed; cancel it and "
-                  "submit it again");
+                  "the job asked for GPUs and not for tasks on each, so that number cannot be "
+                  "changed; cancel it and submit it again");
   auto next = count_gpus(merged(job_.sizes, update_.sizes));
   if (!next) return refuse(Refusal::gpus, shown(next.error().text, 512));
   if (!*next)
@@ -193,7 +195,6 @@ bool UpdateDesk::change_size() {
     return refuse(Refusal::policy,
                   fmt::format("the job was admitted for {} GPUs, and {} is not among these sizes",
                               range(), (*next)->gpus));
-  auto now = count_gpus(job_.sizes);
   if (!now || !*now)
     return !elastic() || refuse(Refusal::gpus, "the job's present size cannot be read");
   return keeps_types(**now, **next) && (!elastic() || resize(**now, **next)) &&

@@ -30,8 +30,8 @@ const Case kSpellings[] = {
     {"--framework=plain --gpus=a100:1 --gres=gpu:v100:8",
      "gpus: GPUs of several types in several options are not one number; ask for all of them in "
      "one option"},
-    {"--framework=plain --gres=gres:gpu:2,gpu:2",
-     "gpus: \"gres:gpu:2,gpu:2\" is spelled in two ways; write gres:gpu:N for the GPUs"},
+    {"--framework=plain --gres=gpu:a100:2,gres:gpu:v100:2",
+     "gpus: \"gpu:a100:2,gres:gpu:v100:2\" is spelled in two ways; write gres:gpu:N for the GPUs"},
     {"--framework=plain --gres=gres:gpu:5,gres:gpu:1",
      "gpus: \"gres:gpu:5,gres:gpu:1\" asks for the same GPUs twice; give their number once"},
     {"--framework=plain --ntasks-per-gpu=9 -n1",
