@@ -79,6 +79,12 @@ Status take(Contract& contract, std::string_view key, std::string value) {
     contract.gpus = *std::move(range);
   } else if (key == "ckpt") {
     contract.checkpoint_dir = std::move(value);
+  } else if (key == "image") {
+    contract.image = std::move(value);
+  } else if (key == "batch") {
+    auto range = BatchRange::parse(value);
+    if (!range) return range.error();
+    contract.batch = *range;
   } else {
     contract.extra.emplace_back(key, std::move(value));
   }
@@ -86,6 +92,25 @@ Status take(Contract& contract, std::string_view key, std::string value) {
 }
 
 }  // namespace
+
+Result<BatchRange> BatchRange::parse(std::string_view text) {
+  const auto bad = [text](std::string_view why) {
+    return Error{ErrorKind::invalid, fmt::format("batch range \"{}\": {}; write MIN-MAX, such as "
+                                                 "256-4096",
+                                                 text.substr(0, 64), why)};
+  };
+  const auto dash = text.find('-');
+  if (dash == std::string_view::npos) return bad("it has no \"-\"");
+  const auto min = parse_uint(text.substr(0, dash));
+  const auto max = parse_uint(text.substr(dash + 1));
+  if (!min || !max) return bad("MIN and MAX must be whole numbers");
+  if (*min < 1 || *max > kMost || *min > kMost || *max < 1)
+    return bad(fmt::format("MIN and MAX must be from 1 to {}", kMost));
+  if (*min > *max) return bad(fmt::format("{} is larger than {}", *min, *max));
+  return BatchRange{*min, *max};
+}
+
+std::string BatchRange::to_string() const { return fmt::format("{}-{}", min, max); }
 
 Result<Contract> Contract::parse(std::string_view line) {
   if (line.size() > kMostBytes) return bad_contract("longer than 4096 bytes");
@@ -121,8 +146,48 @@ std::string Contract::to_string() const {
   }
   line += fmt::format(" gpus={}", gpus.to_string());
   if (!checkpoint_dir.empty()) line += fmt::format(" ckpt={}", encode(checkpoint_dir));
+  if (!image.empty()) line += fmt::format(" image={}", encode(image));
+  if (batch) line += fmt::format(" batch={}", batch->to_string());
   for (const auto& [key, value] : extra) line += fmt::format(" {}={}", key, encode(value));
   return line;
+}
+
+std::string_view Contract::extra_value(std::string_view key) const {
+  for (const auto& [name, value] : extra)
+    if (name == key) return value;
+  return "";
+}
+
+std::string Contract::join_list(const std::vector<std::string>& texts) {
+  std::string value;
+  for (const std::string& text : texts) {
+    if (!value.empty()) value += ',';
+    for (char c : text) {
+      if (c == ',' || c == '%')
+        value += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+      else
+        value += c;
+    }
+  }
+  return value;
+}
+
+std::vector<std::string> Contract::split_list(std::string_view value) {
+  std::vector<std::string> texts;
+  if (value.empty()) return texts;
+  for (std::string_view piece : split(value, ',')) {
+    std::string& text = texts.emplace_back();
+    for (std::size_t i = 0; i < piece.size(); ++i) {
+      const bool comma = piece.substr(i).starts_with("%2C");
+      if (comma || piece.substr(i).starts_with("%25")) {
+        text += comma ? ',' : '%';
+        i += 2;
+      } else {
+        text += piece[i];
+      }
+    }
+  }
+  return texts;
 }
 
 Result<std::string> expand_path(std::string_view pattern, std::string_view user,

@@ -1,14 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/gpus_range.h"
 #include "common/result.h"
 
 namespace bellows {
+
+/// The global batch sizes that a program may be told to use, `MIN-MAX`. A value.
+struct BatchRange {
+  static constexpr std::uint64_t kMost = std::uint64_t{1} << 31;
+
+  std::uint64_t min = 1;  ///< 1 or more, at most `max`
+  std::uint64_t max = 1;  ///< at most kMost
+
+  /// invalid: says which part of the text is wrong and gives the accepted form.
+  static Result<BatchRange> parse(std::string_view text);
+  std::string to_string() const;
+
+  bool operator==(const BatchRange&) const = default;
+};
 
 /// The job contract: what admission promised a job, fixed at submit.
 ///
@@ -20,18 +37,33 @@ struct Contract {
   static constexpr std::size_t kMostBytes = 4096;
   /// The name of the variable in spank_job_env that carries the line.
   static constexpr const char* kVariable = "BELLOWS_CONTRACT";
+  /// Keys among `extra`, only there where bellows.yaml sets them: the command before the program's,
+  /// lists of launch kinds and of mounts (see join_list), and the GPUs of a node where a job has
+  /// whole nodes.
+  static constexpr const char* kPrefixKey = "prefix";
+  static constexpr const char* kLaunchKey = "launch";
+  static constexpr const char* kMountsKey = "mounts";
+  static constexpr const char* kNodeGpusKey = "node_gpus";
 
   std::string tenant;
   std::string framework;          ///< NAME, or empty when the job named none
   std::string framework_version;  ///< empty when the framework has no versions
   GpusRange gpus = GpusRange::between(1, 1);
-  std::string checkpoint_dir;  ///< pattern with %u, %a and %j; empty: the launcher's default
-  /// Keys of a newer minor version, kept as they were, in order.
+  std::string checkpoint_dir;       ///< pattern with %u, %a and %j; empty: the launcher's default
+  std::string image;                ///< the framework's container image; empty: none
+  std::optional<BatchRange> batch;  ///< of --batch-range
+  /// The keys above, and those of a newer minor version, kept as they were, in order.
   std::vector<std::pair<std::string, std::string>> extra;
 
   /// invalid: the text is not a contract of this major version; says why.
   static Result<Contract> parse(std::string_view line);
   std::string to_string() const;
+  /// The value of one of `extra`, or "".
+  std::string_view extra_value(std::string_view key) const;
+
+  /// Texts in one value, whatever is in them; and back. An empty list is an empty text.
+  static std::string join_list(const std::vector<std::string>& texts);
+  static std::vector<std::string> split_list(std::string_view value);
 
   bool operator==(const Contract&) const = default;
 };

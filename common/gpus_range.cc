@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "common/text.h"
 
@@ -46,6 +47,8 @@ GpusRange GpusRange::between(std::uint32_t first, std::uint32_t last, std::uint3
   return GpusRange(std::move(sizes));
 }
 
+GpusRange GpusRange::of(std::vector<std::uint32_t> sizes) { return GpusRange(std::move(sizes)); }
+
 Result<GpusRange> GpusRange::parse(std::string_view text) {
   if (text.size() > 1024) return bad_range(text, "it is too long");
   const auto dash = text.find('-');
@@ -71,21 +74,21 @@ Result<GpusRange> GpusRange::parse(std::string_view text) {
 }
 
 bool GpusRange::contains(std::uint32_t size) const {
-  return std::binary_search(sizes_.begin(), sizes_.end(), size);
+  return std::binary_search(sizes().begin(), sizes().end(), size);
 }
 
 std::uint32_t GpusRange::clamp(std::uint32_t size) const {
-  const auto above = std::upper_bound(sizes_.begin(), sizes_.end(), size);
-  return above == sizes_.begin() ? min() : *std::prev(above);
+  const auto above = std::upper_bound(sizes().begin(), sizes().end(), size);
+  return above == sizes().begin() ? min() : *std::prev(above);
 }
 
 std::string GpusRange::to_string() const {
-  if (sizes_.size() == 1) return fmt::format("{}", min());
-  const std::uint32_t step = sizes_[1] - sizes_[0];
-  for (std::size_t i = 1; i < sizes_.size(); ++i)
-    if (sizes_[i] - sizes_[i - 1] != step) return fmt::format("{}", fmt::join(sizes_, ","));
+  if (sizes().size() == 1) return fmt::format("{}", min());
+  const std::uint32_t step = sizes()[1] - sizes()[0];
+  for (std::size_t i = 1; i < sizes().size(); ++i)
+    if (sizes()[i] - sizes()[i - 1] != step) return fmt::format("{}", fmt::join(sizes(), ","));
   if (step == 1) return fmt::format("{}-{}", min(), max());
-  if (sizes_.size() == 2) return fmt::format("{},{}", min(), max());
+  if (sizes().size() == 2) return fmt::format("{},{}", min(), max());
   return fmt::format("{}-{}:{}", min(), max(), step);
 }
 

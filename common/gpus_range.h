@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,20 +24,29 @@ class GpusRange {
   /// Only sizes from `first` to `last`, both within 1..kMost and first <= last.
   static GpusRange between(std::uint32_t first, std::uint32_t last, std::uint32_t step = 1);
 
-  std::uint32_t min() const { return sizes_.front(); }
-  std::uint32_t max() const { return sizes_.back(); }
+  /// Just these: at least one, ascending, within 1..kMost.
+  static GpusRange of(std::vector<std::uint32_t> sizes);
+
+  // Copied, never moved from: every range has a size.
+  GpusRange(const GpusRange&) = default;
+  GpusRange& operator=(const GpusRange&) = default;
+
+  std::uint32_t min() const { return sizes().front(); }
+  std::uint32_t max() const { return sizes().back(); }
   bool contains(std::uint32_t size) const;
-  const std::vector<std::uint32_t>& sizes() const { return sizes_; }
+  const std::vector<std::uint32_t>& sizes() const { return *sizes_; }
   /// The largest size that is at most `size`, or min() when all are larger.
   std::uint32_t clamp(std::uint32_t size) const;
   /// The shortest spelling; parse(to_string()) gives an equal range.
   std::string to_string() const;
 
-  bool operator==(const GpusRange&) const = default;
+  bool operator==(const GpusRange& other) const { return sizes() == other.sizes(); }
 
  private:
-  explicit GpusRange(std::vector<std::uint32_t> sizes) : sizes_(std::move(sizes)) {}
-  std::vector<std::uint32_t> sizes_;
+  explicit GpusRange(std::vector<std::uint32_t> sizes)
+      : sizes_(std::make_shared<const std::vector<std::uint32_t>>(std::move(sizes))) {}
+  /// Shared by all copies, for a policy has thousands of them.
+  std::shared_ptr<const std::vector<std::uint32_t>> sizes_;
 };
 
 }  // namespace bellows

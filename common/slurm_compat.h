@@ -51,6 +51,9 @@ void slurm_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[gnu::weak]] void slurm_free_job_desc_msg(job_desc_msg_t* desc);
 [[gnu::weak]] int assoc_mgr_fill_in_user(void* connection, slurmdb_user_rec_t* user, int enforce,
                                          slurmdb_user_rec_t** found, bool locked);
+[[gnu::weak]] int assoc_mgr_fill_in_assoc(void* connection, slurmdb_assoc_rec_t* association,
+                                          int enforce, slurmdb_assoc_rec_t** found, bool locked);
+extern char* default_part_name [[gnu::weak]];
 extern void* acct_db_conn [[gnu::weak]];
 extern std::uint16_t accounting_enforce [[gnu::weak]];
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/result.h"
 
@@ -24,16 +25,20 @@ struct Sizes {
   std::uint32_t cpus_per_task = 1;
 };
 
+/// What a job will say after an update; what that leaves out stays.
+Sizes merged(const Sizes& now, const Sizes& update);
+
 /// The GPUs that a Sizes adds up to.
 struct GpuRequest {
   enum class Form { per_job, per_node, per_task, per_gpu_tasks };
 
   std::uint32_t gpus = 0;
   Form form = Form::per_job;
-  std::string type;            ///< "a100", or empty for any
-  bool mixed = false;          ///< more than one type, or a total beside a number for each node
-  std::string other_per_node;  ///< what per_node asks for besides GPUs
-  std::string option;          ///< as the user wrote it, for messages: "--gpus=4"
+  std::string type;                ///< "a100", or empty for any
+  std::vector<std::string> types;  ///< each that it names; "" among them for GPUs of any type
+  bool mixed = false;              ///< more than one type, or a total beside a number for each node
+  std::string other_per_node;      ///< what per_node asks for besides GPUs
+  std::string option;              ///< as the user wrote it, for messages: "--gpus=4"
 };
 
 /// Adds up every spelling. Nothing when no GPU is asked for.
@@ -43,5 +48,8 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes);
 /// "gres:gpu:N" or "gres:gpu:TYPE:N": the one spelling every Slurm from 22.05 on takes for --gpus
 /// in an update. ("gres/gpu:N" is accepted by 22.05 and changes nothing.)
 std::string spell_gpus(std::uint32_t gpus, std::string_view type);
+
+/// A field of Sizes with the type added to GPUs that have none; everything else as it was.
+std::string with_type(std::string_view field, std::string_view type);
 
 }  // namespace bellows

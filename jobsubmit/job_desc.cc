@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/job_desc.h"
 
+#include <pwd.h>
+
+#include <algorithm>
+#include <csignal>
 #include <cstring>
 #include <string_view>
 #include <vector>
@@ -98,18 +102,54 @@ void unsay_zeros(Sizes& sizes) {
     if (*value && **value == 0) value->reset();
 }
 
-std::string default_account(std::uint32_t uid) {
-  // Also where nothing is enforced slurmctld gives a job its user's default account.
+/// A text that slurmctld's cache of accounting has for a user, or "".
+std::string known_of_user(std::uint32_t uid, char* slurmdb_user_rec_t::*field) {
   if (!assoc_mgr_fill_in_user || !&acct_db_conn || !&accounting_enforce) return "";
   slurmdb_user_rec_t user;
   std::memset(&user, 0, sizeof user);
   user.uid = uid;
   if (assoc_mgr_fill_in_user(acct_db_conn, &user, accounting_enforce, nullptr, false) !=
           SLURM_SUCCESS ||
-      !user.default_acct)
+      !(user.*field))
     return "";
   // The text belongs to slurmctld's cache, and its lock is already given back: copy it at once.
-  return user.default_acct;
+  return user.*field;
+}
+
+constexpr std::size_t kMostParents = 64;
+
+std::string parent_of(const std::string& account) {
+  if (!assoc_mgr_fill_in_assoc || !&acct_db_conn || !&accounting_enforce) return "";
+  std::string name = account;
+  slurmdb_assoc_rec_t association;
+  std::memset(&association, 0, sizeof association);
+  association.acct = name.data();
+  association.uid = NO_VAL;  // the account's own association, not one of its users
+  if (assoc_mgr_fill_in_assoc(acct_db_conn, &association, accounting_enforce, nullptr, false) !=
+          SLURM_SUCCESS ||
+      !association.parent_acct)
+    return "";
+  return to_lower(association.parent_acct);  // copied at once, as above
+}
+
+std::optional<std::uint32_t> minutes_of(std::uint32_t limit) {
+  static_assert(INFINITE == kUnlimited);
+  if (limit == NO_VAL) return std::nullopt;
+  return limit;
+}
+
+bool said(const char* text) { return text && *text; }
+
+/// What the user says of the job beside its size.
+void read_terms(const job_desc_msg_t& desc, Request& request) {
+  request.partition = text_of(desc.partition).value_or("");
+  request.qos = text_of(desc.qos);
+  request.time_limit = minutes_of(desc.time_limit);
+  request.cpus_said = said(desc.cpus_per_tres) || number_of16(desc.cpus_per_task).value_or(0) > 0 ||
+                      number_of16(desc.pn_min_cpus).value_or(0) > 0;
+  request.memory_said = said(desc.mem_per_tres) || desc.pn_min_memory != NO_VAL64;
+  request.signal_said = desc.warn_signal != 0;
+  request.placement_said = (desc.bitflags & (USE_MIN_NODES | SPREAD_JOB)) != 0;
 }
 
 }  // namespace
@@ -143,6 +183,7 @@ Request read_request(const job_desc_msg_t& desc) {
     entry.remove_prefix(kOptionPrefix.size());
     if (name_of(entry) == "framework") take(request.framework, entry);
     if (name_of(entry) == "gpus_range") take(request.gpus_range, entry);
+    if (name_of(entry) == "batch_range") take(request.batch_range, entry);
   }
   // Slurm lets nobody update a scrontab job, so it can't be resized.
   const bool cron = (desc.bitflags & CRON_JOB) != 0;
@@ -152,15 +193,65 @@ Request read_request(const job_desc_msg_t& desc) {
   request.whole_nodes = desc.shared == JOB_SHARED_NONE || desc.core_spec != NO_VAL16;
   request.sizes = read_sizes(desc);
   unsay_zeros(request.sizes);
+  read_terms(desc, request);
   return request;
 }
 
-std::string settle_account(job_desc_msg_t& desc) {
-  const std::string given = desc.account ? desc.account : "";
-  const std::string account = given.empty() ? default_account(desc.user_id) : to_lower(given);
-  if (account != given) set_text(desc.account, account);
-  return account;
+std::vector<std::string> parents_of(const std::string& account) {
+  std::vector<std::string> parents;
+  std::string next = account;
+  while (parents.size() < kMostParents) {
+    next = parent_of(next);
+    if (next.empty() || std::find(parents.begin(), parents.end(), next) != parents.end()) break;
+    parents.push_back(next);
+  }
+  return parents;
 }
+
+std::string default_partition() {
+  return &default_part_name && default_part_name ? default_part_name : "";
+}
+
+std::string settled_account(const job_desc_msg_t& desc) {
+  // Also where nothing is enforced slurmctld gives a job its user's default account.
+  return desc.account && *desc.account
+             ? to_lower(desc.account)
+             : known_of_user(desc.user_id, &slurmdb_user_rec_t::default_acct);
+}
+
+void settle_account(job_desc_msg_t& desc) {
+  const std::string account = settled_account(desc);
+  if (account != (desc.account ? desc.account : "")) set_text(desc.account, account);
+}
+
+std::string user_name(std::uint32_t uid) {
+  std::string known = known_of_user(uid, &slurmdb_user_rec_t::name);
+  if (!known.empty()) return known;
+  passwd entry;
+  passwd* found = nullptr;
+  std::vector<char> buffer(16384);
+  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || !found) return "";
+  return found->pw_name;
+}
+
+namespace {
+
+void apply_terms(job_desc_msg_t& desc, const Changes& changes) {
+  if (changes.cpus_per_gpu) set_text(desc.cpus_per_tres, *changes.cpus_per_gpu);
+  if (changes.memory_per_gpu) set_text(desc.mem_per_tres, *changes.memory_per_gpu);
+  if (changes.partition) set_text(desc.partition, *changes.partition);
+  if (changes.qos) set_text(desc.qos, *changes.qos);
+  if (changes.time_limit) desc.time_limit = *changes.time_limit;
+  if (changes.signal_lead) {
+    desc.warn_signal = SIGUSR1;
+    desc.warn_time = *changes.signal_lead;
+    desc.warn_flags = KILL_JOB_BATCH;
+  }
+  if (changes.placement == Placement::pack) desc.bitflags |= USE_MIN_NODES;
+  if (changes.placement == Placement::spread) desc.bitflags |= SPREAD_JOB;
+}
+
+}  // namespace
 
 void apply_changes(job_desc_msg_t& desc, const Changes& changes) {
   if (changes.per_job) set_text(desc.tres_per_job, *changes.per_job);
@@ -175,6 +266,7 @@ void apply_changes(job_desc_msg_t& desc, const Changes& changes) {
       (desc.min_cpus == NO_VAL || desc.min_cpus < *changes.min_cpus))
     desc.min_cpus = *changes.min_cpus;
   if (changes.site_factor) desc.site_factor = NICE_OFFSET + *changes.site_factor;
+  apply_terms(desc, changes);
 }
 
 void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
@@ -201,7 +293,8 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
 
 bool touches_contract(const job_desc_msg_t& update) {
   return update.tres_per_job || update.tres_per_node || update.tres_per_socket ||
-         update.tres_per_task || update.account || update.requeue == 0 ||
+         update.tres_per_task || update.account || update.requeue == 0 || update.cpus_per_tres ||
+         update.mem_per_tres || update.partition || update.qos || update.time_limit != NO_VAL ||
          update.num_tasks != NO_VAL || update.min_nodes != NO_VAL || update.max_nodes != NO_VAL ||
          update.ntasks_per_tres != NO_VAL16;
 }
@@ -220,6 +313,11 @@ Admitted read_admitted(const job_desc_msg_t& job, Contract contract) {
   admitted.sizes = read_sizes(job);
   unsay_zeros(admitted.sizes);
   admitted.has_run = job.restart_cnt > 0;
+  admitted.origin.account = to_lower(job.account ? job.account : "");
+  admitted.origin.partition = text_of(job.partition).value_or("");
+  admitted.time_limit = minutes_of(job.time_limit);
+  admitted.cpus_per_gpu = text_of(job.cpus_per_tres).value_or("");
+  admitted.memory_per_gpu = text_of(job.mem_per_tres).value_or("");
   return admitted;
 }
 
@@ -228,8 +326,13 @@ Update read_update(const job_desc_msg_t& desc) {
   update.sizes = read_sizes(desc);
   // No limit is a limit that was changed.
   if (desc.max_nodes == INFINITE) update.sizes.max_nodes = 0;
-  if (desc.account) update.account = desc.account;
+  if (desc.account) update.account = settled_account(desc);
   update.requeue_off = desc.requeue == 0;
+  update.partition = text_of(desc.partition);
+  update.qos = text_of(desc.qos);
+  update.time_limit = minutes_of(desc.time_limit);
+  update.cpus_per_gpu = text_of(desc.cpus_per_tres);
+  update.memory_per_gpu = text_of(desc.mem_per_tres);
   return update;
 }
 

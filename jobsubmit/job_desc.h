@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/slurm_compat.h"
 #include "jobsubmit/admission.h"
@@ -18,19 +19,31 @@ namespace bellows {
 /// stand there twice with the same value. True when something was removed.
 bool strip_forged(job_desc_msg_t& desc);
 
-/// The job as submitted. `desc` keeps its account; see settle_account.
+/// The job as submitted, without its account; see settled_account.
 Request read_request(const job_desc_msg_t& desc);
 
 /// Account names are lower case in Slurm, but only after job_submit has run; and a job without one
-/// gets its user's default account only then. Does both now, and writes the result back.
+/// gets its user's default account only then. Does both now.
 /// Returns the account, or "" when there is none (no accounting, or no default).
-std::string settle_account(job_desc_msg_t& desc);
+std::string settled_account(const job_desc_msg_t& desc);
+/// Writes it into the job.
+void settle_account(job_desc_msg_t& desc);
+
+/// The user's name as slurmctld's cache of accounting has it, else the name service; or "".
+std::string user_name(std::uint32_t uid);
+
+/// The accounts above one, nearest first; none where slurmctld keeps no associations.
+std::vector<std::string> parents_of(const std::string& account);
+
+/// Where Slurm puts a job that names no partition, or "".
+std::string default_partition();
 
 /// Writes an accepted decision into the job: sizes, requeue, contract in spank_job_env and
 /// admin_comment, environment.
 void apply_decision(job_desc_msg_t& desc, const Decision& decision);
 
-/// True when the update touches anything that a contract fixes; only then is the job looked at.
+/// True when the update touches anything that a contract fixes, or the partition; only then is the
+/// job looked at.
 bool touches_contract(const job_desc_msg_t& update);
 
 struct JobDescDeleter {

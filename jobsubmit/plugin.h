@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "common/slurm_compat.h"
+#include "jobsubmit/admission.h"
+#include "jobsubmit/site_rules.h"
 #include "jobsubmit/watcher.h"
 
 namespace bellows {
@@ -20,7 +23,16 @@ class AdmissionPlugin {
   int modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid, char** err_msg) const;
 
  private:
+  struct Judged {
+    bool bellows = false;  ///< whether the job wants Bellows, so that a decision is to be applied
+    Decision decision;
+  };
+  Judged judge(const PolicyWatcher::State& state, job_desc_msg_t& desc) const;
+  UpdateDecision judge_update(const PolicyWatcher::State& state, const job_desc_msg_t& record,
+                              const std::optional<std::string>& line, job_desc_msg_t& desc) const;
+
   PolicyWatcher watcher_;
+  SiteRules rules_;
 };
 
 /// $BELLOWS_CONF of slurmctld, else bellows.yaml beside slurm.conf.

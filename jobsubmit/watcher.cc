@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <csignal>
 #include <exception>
+#include <utility>
 
 #include "common/fd.h"
 
@@ -23,11 +24,22 @@ std::string identity(const std::string& path) {
                      s.st_mtim.tv_nsec, s.st_ctim.tv_sec, s.st_ctim.tv_nsec, s.st_mode);
 }
 
+/// A policy without names needs nobody: that is known at once.
+std::shared_ptr<const People> nobody(const Policy& policy) {
+  return People::named_in(policy) && policy.enabled ? nullptr : std::make_shared<const People>();
+}
+
 }  // namespace
 
-PolicyWatcher::PolicyWatcher(std::string path, std::chrono::milliseconds period, Report report)
-    : path_(std::move(path)), period_(period), report_(std::move(report)) {
-  look();
+PolicyWatcher::PolicyWatcher(std::string path, std::chrono::milliseconds period, Report report,
+                             std::span<const LuaField> job_fields,
+                             std::chrono::milliseconds people_period)
+    : path_(std::move(path)),
+      period_(period),
+      people_period_(people_period),
+      report_(std::move(report)),
+      job_fields_(job_fields) {
+  look(false);
   // Signals belong to the host process: its own threads wait for them.
   sigset_t all;
   sigset_t before;
@@ -58,35 +70,89 @@ PolicyWatcher::State PolicyWatcher::current() const {
 
 void PolicyWatcher::run() {
   std::unique_lock lock(mutex_);
-  while (!wake_.wait_for(lock, period_, [this] { return stop_; })) {
+  do {
     lock.unlock();
-    look();
+    look(true);
     lock.lock();
-  }
+  } while (!wake_.wait_for(lock, period_, [this] { return stop_; }));
 }
 
-void PolicyWatcher::look() {
+void PolicyWatcher::look(bool may_wait) {
   try {
     std::string now = identity(path_);
-    if (now == seen_) return;
-    seen_ = std::move(now);
-    read();
+    if (now != seen_ || (!script_.empty() && identity(script_) != script_seen_)) {
+      seen_ = std::move(now);
+      read(may_wait);
+    }
+    if (may_wait) refresh_people();
   } catch (const std::exception&) {
     // Out of memory. The old policy stays, and the next look tries again.
     seen_.clear();
   }
 }
 
-void PolicyWatcher::read() {
+Result<PolicyWatcher::Loaded> PolicyWatcher::load() {
   auto text = read_file(path_, kMostBytes);
-  Result<Policy> policy = text ? load_policy(*text, path_) : Result<Policy>(text.error());
-  const std::string problem = policy ? "" : policy.error().text;
+  if (!text) return text.error();
+  auto policy = load_policy(*text, path_);
+  if (!policy) return policy.error();
+  // The kill switch must work whatever the script is like.
+  script_ = policy->enabled ? policy->lua.path : "";
+  if (script_.empty()) return Loaded{std::make_shared<const Policy>(*std::move(policy)), nullptr};
+  // Before the read: what changes during it is seen the next time.
+  script_seen_ = identity(script_);
+  auto script = read_file(script_, kMostBytes);
+  if (!script) return script.error();
+  policy->lua.source = *std::move(script);
+  auto hook = LuaHook::load(policy->lua, job_fields_);
+  if (!hook) return hook.error();
+  return Loaded{std::make_shared<const Policy>(*std::move(policy)),
+                std::make_shared<LuaHook>(*std::move(hook))};
+}
+
+void PolicyWatcher::read(bool may_wait) {
+  auto loaded = load();
+  const std::string problem = loaded ? "" : loaded.error().text;
+  std::shared_ptr<const People> people;
+  if (loaded) {
+    people = nobody(*loaded->policy);
+    // Asked before the policy is in force, so that nobody is refused meanwhile.
+    if (!people && may_wait) people = ask_people(*loaded->policy);
+  }
   {
     const std::lock_guard lock(mutex_);
-    if (policy) state_.policy = std::make_shared<const Policy>(*std::move(policy));
+    if (loaded) {
+      // The old ones go after the lock, for which slurmctld may be waiting.
+      std::swap(state_.policy, loaded->policy);
+      std::swap(state_.hook, loaded->hook);
+      state_.people = people;
+      state_.since = std::time(nullptr);
+    }
     state_.problem = problem;
   }
-  report_(path_, problem);
+  report_(path_, problem.empty() ? "" : problem + "; the policy before it, if any, stays in force");
+}
+
+void PolicyWatcher::refresh_people() {
+  const State state = current();
+  if (!state.policy || nobody(*state.policy)) return;
+  if (state.people && std::chrono::steady_clock::now() < people_due_) return;
+  auto people = ask_people(*state.policy);
+  if (!people) return;
+  const std::lock_guard lock(mutex_);
+  state_.people = std::move(people);
+}
+
+std::shared_ptr<const People> PolicyWatcher::ask_people(const Policy& policy) {
+  auto people = People::look_up(policy);
+  people_due_ = std::chrono::steady_clock::now() + people_period_;
+  const std::string problem = people ? "" : people.error().text;
+  if (problem != people_problem_ && !problem.empty())
+    report_(path_, fmt::format("{}: {}; what was known of users and groups, if anything, stays in "
+                               "force",
+                               path_, problem));
+  people_problem_ = problem;
+  return people ? std::make_shared<const People>(*std::move(people)) : nullptr;
 }
 
 }  // namespace bellows

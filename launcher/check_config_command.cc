@@ -4,8 +4,11 @@
 
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "common/fd.h"
+#include "jobsubmit/lua_hook.h"
 #include "jobsubmit/policy.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
@@ -14,6 +17,43 @@ namespace bellows {
 namespace {
 
 constexpr std::size_t kMostBytes = 1 << 20;
+
+std::string shown(const FrameworkVersion& version) {
+  switch (version.state) {
+    case LifeCycle::deprecated:
+      return version.version + " (deprecated)";
+    case LifeCycle::removed:
+      return version.version + " (removed)";
+    case LifeCycle::supported:
+      break;
+  }
+  return version.version;
+}
+
+void print_tenant(const Tenant& tenant) {
+  fmt::print("  tenant {}: accounts {}{}; {} GPUs, first {}{}\n", tenant.name,
+             fmt::join(tenant.accounts, ", "), tenant.children ? " and those below them" : "",
+             tenant.gpus.sizes.to_string(), tenant.gpus.start,
+             tenant.suspended ? "; suspended: " + *tenant.suspended : "");
+}
+
+void print_framework(const std::string& name, const Framework& framework) {
+  std::vector<std::string> versions;
+  for (const FrameworkVersion& version : framework.versions)
+    if (!version.version.empty()) versions.push_back(shown(version));
+  fmt::print("  framework {}: {}\n", name,
+             versions.empty() ? "no versions" : fmt::format("{}", fmt::join(versions, ", ")));
+}
+
+/// As slurmctld's plugin does when it reads the policy. It calls no hook, so it needs no job.
+Status check_script(LuaSettings settings) {
+  if (settings.path.empty()) return {};
+  auto script = read_file(settings.path, kMostBytes);
+  if (!script) return script.error();
+  settings.source = *std::move(script);
+  const auto hook = LuaHook::load(settings, {});
+  return hook ? Status() : Status(hook.error());
+}
 
 int check(const std::string& path) {
   auto text = read_file(path, kMostBytes);
@@ -26,15 +66,15 @@ int check(const std::string& path) {
     fmt::print(stderr, "{}\n", policy.error().text);
     return kFailed;
   }
+  if (auto script = check_script(policy->lua); !script) {
+    fmt::print(stderr, "{}\n", script.error().text);
+    return kFailed;
+  }
   fmt::print("{}: good\n", path);
-  for (const Tenant& tenant : policy->tenants)
-    fmt::print("  tenant {}: accounts {}; {} GPUs, first {}\n", tenant.name,
-               fmt::join(tenant.accounts, ", "), tenant.gpus.sizes().to_string(),
-               tenant.gpus.start);
-  for (const auto& [name, framework] : policy->frameworks)
-    fmt::print("  framework {}: {}\n", name,
-               framework.versions.empty() ? "no versions"
-                                          : fmt::format("{}", fmt::join(framework.versions, ", ")));
+  if (!policy->enabled) fmt::print("  switched off by enabled: false\n");
+  for (const Tenant& tenant : policy->tenants) print_tenant(tenant);
+  for (const auto& [name, framework] : policy->frameworks) print_framework(name, framework);
+  if (!policy->lua.path.empty()) fmt::print("  Lua script {}\n", policy->lua.path);
   return kOk;
 }
 

@@ -35,8 +35,8 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
 }
 
 // Runs between fork and exec: only calls that are safe there.
-[[noreturn]] void become(char** argv, char** envp, int in, int out, int report, int death_signal,
-                         pid_t parent) {
+[[noreturn]] void become(char** argv, char** envp, int in, int out, int err, int report,
+                         int death_signal, pid_t parent) {
   setpgid(0, 0);
   if (death_signal != 0) prctl(PR_SET_PDEATHSIG, death_signal);
   if (getppid() != parent) _exit(127);
@@ -45,7 +45,8 @@ std::vector<char*> pointers(std::vector<std::string>& strings) {
   sigprocmask(SIG_SETMASK, &none, nullptr);
   for (int number : {SIGPIPE, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGHUP, SIGCHLD})
     signal(number, SIG_DFL);
-  if (dup2(in, 0) < 0 || (out >= 0 && dup2(out, 1) < 0)) _exit(127);
+  if (dup2(in, 0) < 0 || (out >= 0 && dup2(out, 1) < 0) || (err >= 0 && dup2(err, 2) < 0))
+    _exit(127);
   execvpe(argv[0], argv, envp);
   int error = errno;
   [[maybe_unused]] ssize_t wrote = write(report, &error, sizeof error);
@@ -74,9 +75,10 @@ std::string ChildExit::to_string() const {
 Result<Child> Child::start(const ChildOptions& options) {
   auto in = make_pipe();
   auto out = make_pipe();
+  auto err = make_pipe();
   auto report = make_pipe();
   auto null = open_file("/dev/null", O_RDONLY);
-  for (const auto* pipe : {&in, &out, &report})
+  for (const auto* pipe : {&in, &out, &err, &report})
     if (!pipe->ok()) return pipe->error();
   if (!null) return null.error();
 
@@ -86,12 +88,13 @@ Result<Child> Child::start(const ChildOptions& options) {
   auto envp = pointers(environment);
   int child_in = options.pipe_in ? in->read.get() : null->get();
   int child_out = options.pipe_out ? out->write.get() : -1;
+  int child_err = options.pipe_err ? err->write.get() : -1;
   pid_t parent = getpid();
   pid_t pid = fork();
   if (pid < 0) return errno_error("start", options.command.front());
   if (pid == 0)
-    become(argv.data(), envp.data(), child_in, child_out, report->write.get(), options.death_signal,
-           parent);
+    become(argv.data(), envp.data(), child_in, child_out, child_err, report->write.get(),
+           options.death_signal, parent);
   setpgid(pid, pid);
 
   report->write.reset();
@@ -101,13 +104,15 @@ Result<Child> Child::start(const ChildOptions& options) {
     got = read(report->read.get(), &error, sizeof error);
   } while (got < 0 && errno == EINTR);
   Child child(pid, options.pipe_in ? std::move(in->write) : Fd(),
-              options.pipe_out ? std::move(out->read) : Fd());
+              options.pipe_out ? std::move(out->read) : Fd(),
+              options.pipe_err ? std::move(err->read) : Fd());
   if (got == sizeof error) {
     errno = error;
     return errno_error("run", options.command.front());
   }
   set_nonblocking(child.in_);
   set_nonblocking(child.out_);
+  set_nonblocking(child.err_);
   return child;
 }
 
@@ -115,6 +120,7 @@ Child::Child(Child&& other) noexcept
     : pid_(std::exchange(other.pid_, -1)),
       in_(std::move(other.in_)),
       out_(std::move(other.out_)),
+      err_(std::move(other.err_)),
       exit_(std::exchange(other.exit_, std::nullopt)) {}
 
 Child& Child::operator=(Child&& other) noexcept {
@@ -123,6 +129,7 @@ Child& Child::operator=(Child&& other) noexcept {
   pid_ = std::exchange(other.pid_, -1);
   in_ = std::move(other.in_);
   out_ = std::move(other.out_);
+  err_ = std::move(other.err_);
   exit_ = std::exchange(other.exit_, std::nullopt);
   return *this;
 }

@@ -18,6 +18,7 @@ struct ChildOptions {
   std::vector<std::string> environment;  ///< NAME=VALUE, the whole of it
   bool pipe_in = false;                  ///< else /dev/null
   bool pipe_out = false;                 ///< else the caller's standard output
+  bool pipe_err = false;                 ///< else the caller's standard error
   int death_signal = 0;                  ///< sent to it when the caller dies; 0: none
 };
 
@@ -44,6 +45,7 @@ class Child {
   pid_t pid() const { return pid_; }
   int in() const { return in_.get(); }    ///< write end, non-blocking; -1 without pipe_in
   int out() const { return out_.get(); }  ///< read end, non-blocking; -1 without pipe_out
+  int err() const { return err_.get(); }  ///< the same for standard error
   void close_in() { in_.reset(); }
   void close_out() { out_.reset(); }
   /// The exit, once it has happened; never blocks.
@@ -52,11 +54,13 @@ class Child {
   void signal(int number);
 
  private:
-  Child(pid_t pid, Fd in, Fd out) : pid_(pid), in_(std::move(in)), out_(std::move(out)) {}
+  Child(pid_t pid, Fd in, Fd out, Fd err)
+      : pid_(pid), in_(std::move(in)), out_(std::move(out)), err_(std::move(err)) {}
   void finish();
   pid_t pid_ = -1;
   Fd in_;
   Fd out_;
+  Fd err_;
   std::optional<ChildExit> exit_;
 };
 

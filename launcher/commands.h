@@ -13,6 +13,8 @@ void add_status_command(CLI::App& app, int& exit_status);
 void add_agent_command(CLI::App& app, int& exit_status);
 void add_control_command(CLI::App& app, int& exit_status);
 void add_check_config_command(CLI::App& app, int& exit_status);
+void add_explain_command(CLI::App& app, int& exit_status);
+void add_tenants_command(CLI::App& app, int& exit_status);
 
 /// Accepts what parse_job_name does.
 CLI::Validator job_name_validator();

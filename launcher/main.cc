@@ -19,6 +19,8 @@ int run_main(int argc, char** argv) {
   bellows::add_resize_command(app, status);
   bellows::add_status_command(app, status);
   bellows::add_check_config_command(app, status);
+  bellows::add_explain_command(app, status);
+  bellows::add_tenants_command(app, status);
   bellows::add_agent_command(app, status);
   bellows::add_control_command(app, status);
   app.failure_message([](const CLI::App*, const CLI::Error& error) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "launcher/cluster_status.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
 #include "launcher/job_view.h"
@@ -16,6 +17,7 @@ namespace {
 struct StatusOptions {
   std::string job;
   std::string checkpoint_dir;
+  bool cluster = false;
   bool json = false;
 };
 
@@ -153,8 +155,14 @@ void add_status_command(CLI::App& app, int& exit_status) {
       ->add_option("--checkpoint-dir", options->checkpoint_dir,
                    "Where the job keeps its checkpoints, if 'bellows run' was told so")
       ->needs("JOB");
-  command->add_flag("--json", options->json, "Print a JSON array instead of a table");
-  command->callback([options, &exit_status] { exit_status = show(*options); });
+  command->add_flag("--json", options->json, "Print JSON instead of a table");
+  command
+      ->add_flag("--cluster", options->cluster,
+                 "Show the policy that slurmctld has in force instead")
+      ->excludes("JOB");
+  command->callback([options, &exit_status] {
+    exit_status = options->cluster ? show_cluster_status(options->json) : show(*options);
+  });
 }
 
 }  // namespace bellows

@@ -32,6 +32,12 @@ AC_DEFUN([X_BELLOWS_CLI11], [
   AC_LANG_POP([C++])
 ])
 
+# The build as C++, by name: errors of the one as C jump over destructors.
+AC_DEFUN([X_BELLOWS_LUA], [
+  PKG_CHECK_MODULES([LUA], [lua5.4-c++ >= 5.4.4], [],
+    [AC_MSG_ERROR([Lua 5.4, built as C++, was not found: install liblua5.4-dev])])
+])
+
 AC_DEFUN([X_BELLOWS_MPI], [
   PKG_CHECK_MODULES([MPI], [ompi-c], [have_mpi=yes], [have_mpi=no])
   AM_CONDITIONAL([HAVE_MPI], [test "x$have_mpi" = xyes])

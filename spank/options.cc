@@ -75,8 +75,10 @@ const std::vector<std::string>& option_variables() {
   static const std::vector<std::string> names = {
       "_SLURM_SPANK_OPTION_bellows_framework",
       "_SLURM_SPANK_OPTION_bellows_gpus_range",
+      "_SLURM_SPANK_OPTION_bellows_batch_range",
       "SLURM_SPANK__SLURM_SPANK_OPTION_bellows_framework",
       "SLURM_SPANK__SLURM_SPANK_OPTION_bellows_gpus_range",
+      "SLURM_SPANK__SLURM_SPANK_OPTION_bellows_batch_range",
   };
   return names;
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "common/contract.h"
 #include "common/gpus_range.h"
 #include "common/text.h"
 #include "spank/controller.h"
@@ -47,6 +48,15 @@ int take_gpus_range(int, const char* value, int remote) noexcept {
   }
 }
 
+int take_batch_range(int, const char* value, int remote) noexcept {
+  try {
+    const auto range = BatchRange::parse(value == nullptr ? "" : value);
+    return report("batch-range", range ? Status() : range.error(), remote);
+  } catch (...) {
+    return -1;
+  }
+}
+
 // Slurm's structure has char* members that it only copies.
 char* literal(const char* text) { return const_cast<char*>(text); }
 
@@ -75,7 +85,14 @@ void register_options(spank_t spank) {
       1,
       0,
       take_gpus_range};
-  for (spank_option* option : {&framework, &range})
+  spank_option batch = {
+      literal("batch-range"),
+      literal("MIN-MAX"),
+      literal("global batch sizes the program may use as its number of GPUs changes (Bellows)"),
+      1,
+      0,
+      take_batch_range};
+  for (spank_option* option : {&framework, &range, &batch})
     if (spank_option_register(spank, option) != ESPANK_SUCCESS)
       slurm_error("bellows: cannot register the option --%s", option->name);
 }

@@ -11,7 +11,7 @@ cd "$top" || exit 1
 
 passed=$build/tidy
 mkdir -p "$passed"
-read -r -a flags < <(pkg-config --cflags hdf5-serial yaml-0.1 fmt libxxhash criterion | tr '\n' ' ')
+read -r -a flags < <(pkg-config --cflags hdf5-serial yaml-0.1 fmt libxxhash criterion lua5.4-c++ | tr '\n' ' ')
 if command -v mpicc > /dev/null; then
   read -r -a mpi < <(mpicc --showme:compile)
   flags+=("${mpi[@]}")

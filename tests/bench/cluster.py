@@ -57,9 +57,22 @@ class Cluster:
     def home(self, user="alice"):
         return f"{self.dir}/shared/home/{user}"
 
+    def command(self, *command, user="alice"):
+        """What runs a command inside, for a process that stays there."""
+        return [MINICLUSTER, "exec", "--dir", self.dir, "--user", user, "--", *command]
+
     def timer(self, user="alice"):
-        return Timer([MINICLUSTER, "exec", "--dir", self.dir, "--user", user, "--",
-                      "python3", "-u", "-c", TIMER])
+        return Timer(self.command("python3", "-u", "-c", TIMER, user=user))
+
+    def reconfigure(self, slurm_conf, **files):
+        """Starts slurmctld anew with more lines in slurm.conf, and files of this content beside it."""
+        self._call("stop-ctld", timeout=60)
+        for name, text in files.items():
+            with open(f"{self.dir}/etc/{name}", "w", encoding="utf-8") as stream:
+                stream.write(text)
+        with open(f"{self.dir}/etc/slurm.conf", "a", encoding="utf-8") as stream:
+            stream.write(slurm_conf)
+        self._call("start-ctld", timeout=120)
 
 
 # Entering the cluster takes longer than what is timed, so one process stays inside and takes commands.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a client may put into a job: NUL-separated texts for the options, the account, the GPU
-/// fields and the numbers. Whatever is admitted must be within the tenant's limits, and its
-/// contract must read back.
+/// fields and the numbers. Whatever is admitted must be within the tenant's limits, also after an
+/// update, and its contract must read back.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +24,12 @@ const Policy& policy() {
       "frameworks: {a: {versions: [\"1\", \"2\"]}, b: }\n"
       "tenants:\n"
       "  t: {frameworks: [\"a:1\", b], gpus: {min: 2, max: 64, step: 2, start: 4}}\n"
-      "  u: \n",
+      "  u: \n"
+      "  v: {gpus: {types: [x, y], max_nodes: 3, shrink_below_start: false, start: 2},\n"
+      "      sizing: {time: {max: 60}, partitions: [\"p*\"], qos_allowed: [q], signal_lead: 9,\n"
+      "               per_gpu: {cpus: 2, memory: 1G}}}\n"
+      "  w: {gpus: {sizes: whole_nodes, gpus_per_node: 4, max: 32, range: \"4-16:4\"}}\n"
+      "  n: {batch_range: false, partitions: [p], framework_limits: {a: {gpus: {max: 3}}}}\n",
       "f");
   return policy;
 }
@@ -68,17 +73,52 @@ bool printable(std::string_view text) {
 }
 
 void check_update(const Contract& contract, const Sizes& now, Input& input) {
-  const Admitted job{contract, now, true};
+  Admitted job;
+  job.contract = contract;
+  job.sizes = now;
+  job.has_run = true;
   Update update;
   update.sizes = input.sizes();
+  update.partition = input.text();
+  update.qos = input.text();
+  update.time_limit = input.number();
   const UpdateDecision decision = decide_update(&policy(), job, update);
   require(decision.refused.has_value() == !decision.message.empty());
   require(printable(decision.message));
-  if (decision.refused || !decision.changes.per_job) return;
+  if (decision.refused) return;
+  const Tenant* tenant = policy().find_tenant(contract.tenant);
+  const std::uint32_t most = tenant->sizing.time_max_min;
+  require(!update.time_limit || most == 0 || *update.time_limit <= most);
+  if (!decision.changes.per_job) return;
   Sizes next;
   next.per_job = decision.changes.per_job;
   const auto gpus = count_gpus(next);
   require(gpus.ok() && *gpus && contract.gpus.contains((*gpus)->gpus));
+}
+
+/// What no job may have, whatever it says.
+void check_rights(const Request& request, const Decision& decision) {
+  const Contract& contract = decision.contract;
+  const Changes& changes = decision.changes;
+  const Tenant* tenant = policy().find_tenant(contract.tenant);
+  require(tenant && tenant->accounts.front() == request.account);
+  const GpuLimits& limits = tenant->limits_for(contract.framework, contract.framework_version);
+  for (std::uint32_t gpus : contract.gpus.sizes()) require(limits.sizes.contains(gpus));
+  require(tenant->wide_batch || !contract.batch);
+  const auto nodes = changes.max_nodes ? changes.max_nodes : request.sizes.max_nodes;
+  require(limits.max_nodes == 0 || (nodes && *nodes <= limits.max_nodes));
+  const auto minutes = changes.time_limit ? changes.time_limit : request.time_limit;
+  const std::uint32_t most = tenant->sizing.time_max_min;
+  require(most == 0 || (minutes && *minutes <= most));
+  if (limits.types.empty()) return;
+  Sizes sizes = request.sizes;
+  if (changes.per_job) sizes.per_job = changes.per_job;
+  if (changes.per_node) sizes.per_node = changes.per_node;
+  if (changes.per_task) sizes.per_task = changes.per_task;
+  const auto gpus = count_gpus(sizes);
+  require(gpus.ok() && *gpus);
+  for (const std::string& type : (*gpus)->types)
+    require(std::count(limits.types.begin(), limits.types.end(), type) == 1);
 }
 
 }  // namespace
@@ -91,6 +131,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   request.account = input.text().value_or("");
   request.batch = input.text() != "i";
   request.sizes = input.sizes();
+  request.batch_range = input.text();
+  request.partition = input.text().value_or("");
+  request.qos = input.text();
+  request.time_limit = input.number();
   if (!request.wants_bellows()) return 0;
   const Decision decision = decide(&policy(), "", request);
   require(printable(decision.message) && decision.message.size() < 4096);
@@ -100,9 +144,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const auto contract = Contract::parse(decision.contract.to_string());
   require(contract.ok() && *contract == decision.contract);
-  const Tenant* tenant = policy().tenant_of(request.account);
-  require(tenant && tenant->name == contract->tenant);
-  for (std::uint32_t gpus : contract->gpus.sizes()) require(tenant->gpus.sizes().contains(gpus));
+  check_rights(request, decision);
   Sizes now = request.sizes;
   if (decision.changes.per_job) now.per_job = decision.changes.per_job;
   if (decision.changes.per_node) now.per_node = decision.changes.per_node;

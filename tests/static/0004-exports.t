@@ -43,7 +43,8 @@ needs_only() {
 }
 runtime='lib(fmt|asan|ubsan|tsan|stdc\+\+|gcc_s|c|m)\.so\.[0-9]+|ld-linux-x86-64\.so\.2'
 needs_only "$spank" "$runtime" | point "spank_bellows.so needs nothing but libfmt and the C++ runtime"
-needs_only "$job_submit" "$runtime|libyaml-0\.so\.2" | point "job_submit_bellows.so needs libyaml besides"
+needs_only "$job_submit" "$runtime|libyaml-0\.so\.2|libxxhash\.so\.0|liblua5\.4-c\+\+\.so\.0" |
+  point "job_submit_bellows.so needs libyaml, libxxhash and Lua besides"
 {
   exports_only "$library" 'bellows_[a-z_]+|BELLOWS_[0-9.]+'
   exports_all "$library" bellows_init bellows_register bellows_restore bellows_save bellows_should_stop bellows_finalize

@@ -3,31 +3,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 
-#include "jobsubmit/policy.h"
 #include "jobsubmit/watcher.h"
+#include "tests/unit/policy_support.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;
 using namespace std::chrono_literals;
 
 namespace {
-
-Policy good(const std::string& text) {
-  auto policy = load_policy(text, "b.yaml");
-  cr_assert(policy.ok(), "%s", policy.ok() ? "" : policy.error().text.c_str());
-  return *std::move(policy);
-}
-
-void expect_error(const std::string& text, const std::string& message) {
-  auto policy = load_policy(text, "b.yaml");
-  cr_assert(not policy.ok(), "accepted: %s", text.c_str());
-  cr_expect_str_eq(policy.error().text.c_str(), message.c_str());
-}
 
 const char* const kFull = R"(version: 1
 checkpoint_dir: /shared/%u/%j
@@ -47,109 +38,235 @@ resize_site_factor: 500
 
 }  // namespace
 
-Test(policy, reads_every_key, .timeout = 10) {
+Test(policy, a_file_of_the_first_release_means_the_same, .timeout = 10) {
   const Policy policy = good(kFull);
+  cr_expect(policy.enabled);
+  cr_expect(policy.plain_jobs == Fallback::pass && policy.plain_jobs_by_partition.empty());
+  cr_expect(policy.lua.path.empty());
   cr_expect_str_eq(policy.checkpoint_dir.c_str(), "/shared/%u/%j");
   cr_expect(policy.frameworks.size() == 3);
   cr_expect_str_eq(policy.frameworks.at("digits").default_version.c_str(), "1.0");
-  cr_expect_str_eq(policy.frameworks.at("pytorch").default_version.c_str(), "1.13");
-  cr_expect_str_eq(policy.frameworks.at("pytorch").env.at("NCCL_DEBUG").c_str(), "WARN");
-  cr_expect(policy.frameworks.at("plain").versions.empty());
-  const Tenant* vision = policy.tenant_of("cv");
+  const Framework& pytorch = policy.frameworks.at("pytorch");
+  cr_expect_str_eq(pytorch.default_version.c_str(), "1.13");
+  cr_expect_str_eq(pytorch.find("2.1")->env.at("NCCL_DEBUG").c_str(), "WARN");
+  cr_expect(pytorch.find("2.2") == nullptr);
+  const Framework& plain = policy.frameworks.at("plain");
+  cr_expect(plain.versions.size() == 1 && plain.find("") == &plain.versions[0]);
+  cr_expect(plain.default_version.empty());
+  const Tenant* vision = tenant_for(policy, "cv");
   cr_assert(vision);
   cr_expect_str_eq(vision->name.c_str(), "vision");
-  cr_expect(policy.tenant_of("vision") == vision, "accounts are lower-cased");
+  cr_expect(tenant_for(policy, "vision") == vision, "accounts are lower-cased");
   cr_expect(vision->gpus.start == 4);
-  cr_expect(vision->gpus.sizes().to_string() == "2-8:2");
+  cr_expect(vision->gpus.sizes.to_string() == "2-8:2");
+  cr_expect(vision->wide_batch && !vision->children && !vision->suspended && !vision->narrowed());
+  cr_expect(vision->gpus.shrink_below_start && !vision->gpus.range && vision->gpus.types.empty());
+  cr_expect(vision->sizing.by_type.empty() && vision->sizing.placement == Placement::any);
   cr_expect(policy.resize_site_factor == 500);
 }
 
 Test(policy, tenants_permit_by_pattern, .timeout = 10) {
   const Policy policy = good(kFull);
-  const Tenant* vision = policy.tenant_of("vision");
+  const Tenant* vision = tenant_for(policy, "vision");
   cr_expect(vision->permits("digits", "1.0"));
   cr_expect(vision->permits("pytorch", "2.1"));
   cr_expect(not vision->permits("pytorch", "1.13"));
   cr_expect(not vision->permits("plain", ""));
-  cr_expect(policy.tenant_of("speech")->permits("plain", ""), "no list permits all");
-  const Policy closed = good("version: 1\nframeworks: {a: }\ntenants: {t: {frameworks: []}}\n");
-  cr_expect(not closed.tenant_of("t")->permits("a", ""), "an empty list permits none");
+  cr_expect(tenant_for(policy, "speech")->permits("plain", ""), "no list permits all");
+  cr_expect(not only_tenant("frameworks: []").permits("f", "1"), "an empty list permits none");
 }
 
 Test(policy, tenant_of_falls_back_to_the_default, .timeout = 10) {
   const Policy policy = good(kFull);
-  cr_expect_str_eq(policy.tenant_of("physics")->name.c_str(), "speech");
-  cr_expect_str_eq(policy.tenant_of("")->name.c_str(), "speech");
-  cr_expect(good("version: 1\ntenants: {a: }").tenant_of("b") == nullptr);
-  cr_expect(good("version: 1\ntenants: {A: }").tenant_of("a") != nullptr, "own name, lower case");
+  cr_expect(name_of(tenant_for(policy, "physics")) == "speech");
+  cr_expect(name_of(tenant_for(policy, "")) == "speech");
+  cr_expect(name_of(policy.find_tenant("vision")) == "vision");
+  cr_expect(policy.find_tenant("cv") == nullptr);
+  cr_expect(tenant_for(good("version: 1\ntenants: {a: }"), "b") == nullptr);
+  cr_expect(name_of(tenant_for(good("version: 1\ntenants: {A: }"), "a")) == "A",
+            "own name, lower case");
 }
 
-Test(policy, errors_name_the_place, .timeout = 10) {
-  expect_error("", "b.yaml:1:1: the key \"version\" is missing; write version: 1");
-  expect_error("version: 2\n", "b.yaml:1:10: only version 1 is known; write version: 1");
-  expect_error("version: 1\ntenant:\n",
-               "b.yaml:2:1: unknown key \"tenant\" in the policy; did you mean \"tenants\"?");
-  expect_error("version: 1\nzzzzzzzz: 1\n",
-               "b.yaml:2:1: unknown key \"zzzzzzzz\" in the policy; known are version, "
-               "checkpoint_dir, frameworks, tenants, default_tenant, resize_site_factor");
-  expect_error("version: 1\ntenants:\n  a:\n    gpus: {mx: 4}\n",
-               "b.yaml:4:12: unknown key \"mx\" in gpus; did you mean \"max\"?");
-  expect_error("version: 1\ntenants: [a]\n",
-               "b.yaml:2:10: tenants must be a mapping of key: value");
-  expect_error("version: 1\ntenants: {a: {gpus: {max: many}}}\n",
-               "b.yaml:2:27: max must be a whole number from 1 to 4096");
-  expect_error("version: 1\nframeworks: {-f: }\n",
-               "b.yaml:2:14: a framework's name must be 1 to 64 letters, digits, \"_\", \".\", "
-               "\"+\" or \"-\", and not begin with one of the last three");
-  expect_error("version: 1\ntenants: {a: {gpus: {max: 5000}}}\n",
-               "b.yaml:2:27: max must be a whole number from 1 to 4096");
-}
-
-Test(policy, refuses_what_does_not_fit_together, .timeout = 10) {
-  expect_error("version: 1\ntenants: {a: {gpus: {min: 4, max: 2}}}\n",
-               "b.yaml:2:35: max 2 is smaller than min 4");
-  expect_error("version: 1\ntenants: {a: {gpus: {min: 2, max: 8, step: 2, start: 3}}}\n",
-               "b.yaml:2:54: start 3 is not one of the sizes 2-8:2");
-  expect_error("version: 1\ntenants: {a: {accounts: [x]}, b: {accounts: [X]}}\n",
-               "b.yaml:2:46: account x already belongs to tenant a");
-  expect_error("version: 1\ndefault_tenant: c\ntenants: {a: , b: }\n",
-               "b.yaml:2:17: default_tenant \"c\" is not one of the tenants a, b");
-  expect_error("version: 1\nframeworks: {f: {versions: [\"1\"], default: \"2\"}}\n",
-               "b.yaml:2:44: the default version 2 is not in versions");
-  expect_error("version: 1\nframeworks: {f: {versions: [\"1\", \"1\"]}}\n",
-               "b.yaml:2:34: version 1 stands twice");
-  expect_error("version: 1\nframeworks: {digits: }\ntenants: {a: {frameworks: [digts]}}\n",
-               "b.yaml:3:28: \"digts\" matches none of the frameworks of this file; did you mean "
-               "\"digits\"?");
-}
-
-Test(policy, checkpoint_dir_must_be_a_path_of_each_job, .timeout = 10) {
-  expect_error("version: 1\ncheckpoint_dir: ckpt/%j\n",
-               "b.yaml:2:17: checkpoint_dir must be an absolute path");
-  expect_error("version: 1\ncheckpoint_dir: /ckpt/%u\n",
-               "b.yaml:2:17: checkpoint_dir must hold %j, or jobs would overwrite each other's "
-               "checkpoints");
-  expect_error("version: 1\ncheckpoint_dir: /ckpt/%x\n",
-               "b.yaml:2:17: path \"/ckpt/%x\": only %u, %a, %j and %% may stand after %");
-  expect_error("version: 1\ncheckpoint_dir: \"/a\\nb/%j\"\n",
-               "b.yaml:2:17: checkpoint_dir has a control character");
-  cr_expect(good("version: 1\ncheckpoint_dir: \"\"\n").checkpoint_dir.empty());
-}
-
-Test(policy, env_may_not_pose_as_slurm_or_bellows, .timeout = 10) {
-  expect_error("version: 1\nframeworks: {f: {env: {SLURM_NTASKS: 1}}}\n",
-               "b.yaml:2:24: SLURM_NTASKS may not be set here: SLURM_* belongs to Slurm");
-  expect_error("version: 1\nframeworks: {f: {env: {BELLOWS_TENANT: x}}}\n",
-               "b.yaml:2:24: BELLOWS_TENANT may not be set here: BELLOWS_* belongs to Bellows");
-  expect_error("version: 1\nframeworks: {f: {env: {\"A B\": 1}}}\n",
-               "b.yaml:2:24: \"A B\" is not the name of an environment variable");
+Test(policy, a_copy_finds_its_own_tenants, .timeout = 10) {
+  auto first = std::make_unique<Policy>(good(kFull));
+  const Policy copy = *first;
+  first.reset();
+  cr_expect(tenant_for(copy, "cv") == &copy.tenants[0]);
+  cr_expect(tenant_for(copy, "else") == &copy.tenants[1]);
 }
 
 Test(policy, default_tenant_may_stand_before_tenants, .timeout = 10) {
   cr_expect(good("version: 1\ndefault_tenant: a\ntenants: {a: }\n").default_tenant == "a");
-  cr_expect(good("version: 1\ntenants: {a: {frameworks: [f]}}\nframeworks: {f: }\n")
-                .tenant_of("a")
-                ->permits("f", ""));
+  cr_expect(
+      tenant_for(good("version: 1\ntenants: {a: {frameworks: [f]}}\nframeworks: {f: }\n"), "a")
+          ->permits("f", ""));
+  cr_expect(good("version: 1\ncheckpoint_dir: \"\"\n").checkpoint_dir.empty());
+}
+
+Test(policy, tenants_share_an_account_by_user_group_and_partition, .timeout = 10) {
+  const Policy policy = good(R"(version: 1
+tenants:
+  persons: {accounts: [x], users: [alice], groups: [cv, "domain users"]}
+  fast: {accounts: [x], partitions: ["gpu*", fast]}
+  both: {accounts: [x], users: [carol], partitions: [cpu]}
+  rest: {accounts: [X]}
+)");
+  const std::vector<std::string> cv{"staff", "cv"};
+  const auto tenant = [&](std::string_view user, const std::vector<std::string>* groups,
+                          std::string_view partition) {
+    return name_of(policy.tenant_of({"x", user, groups, partition, nullptr}));
+  };
+  cr_expect(tenant("alice", nullptr, "") == "persons", "by user, groups unknown");
+  cr_expect(tenant("bob", &cv, "gpu1") == "persons", "by group; the first in the file wins");
+  cr_expect(tenant("bob", nullptr, "gpu1") == "fast");
+  cr_expect(tenant("bob", nullptr, "gpu1,fast") == "fast");
+  cr_expect(tenant("bob", nullptr, "gpu1,slow") == "rest", "each of the list must be the tenant's");
+  cr_expect(tenant("bob", nullptr, "") == "rest", "no partition is in none of them");
+  cr_expect(tenant("carol", nullptr, "cpu") == "both");
+  cr_expect(tenant("carol", nullptr, "slow") == "rest", "a tenant is narrowed by all it names");
+  cr_expect(tenant("", nullptr, "") == "rest");
+}
+
+Test(policy, parents_stand_in_for_an_account_of_no_tenant, .timeout = 10) {
+  const Policy policy = good(R"(version: 1
+tenants:
+  top: {accounts: [root], children: true}
+  mid: {accounts: [dept], children: true, users: [alice]}
+  own: {accounts: [lab]}
+  alone: {accounts: [solo]}
+  others: {accounts: [], users: [bob]}
+default_tenant: others
+)");
+  const std::vector<std::string> parents{"dept", "root"};
+  const std::vector<std::string> solo{"solo"};
+  const auto tenant = [&](std::string_view account, std::string_view user,
+                          const std::vector<std::string>* above) {
+    return name_of(policy.tenant_of({account, user, nullptr, "", above}));
+  };
+  cr_expect(tenant("lab", "alice", &parents) == "own", "its own tenant before a parent's");
+  cr_expect(tenant("new", "alice", &parents) == "mid", "the nearest parent");
+  cr_expect(tenant("new", "bob", &parents) == "top", "the nearest that takes the user");
+  cr_expect(tenant("new", "bob", &solo) == "others", "no children, no inheritance");
+  cr_expect(tenant("new", "carol", &solo) == "none", "the default tenant is narrowed, too");
+  cr_expect(tenant("dept", "carol", nullptr) == "none");
+}
+
+Test(policy, ten_thousand_tenants_cost_no_more_than_ten, .timeout = 60) {
+  const auto seconds = [](int tenants) {
+    std::string text = "version: 1\ndefault_tenant: t0\ntenants:\n";
+    for (int i = 0; i < tenants; ++i) text += "  t" + std::to_string(i) + ":\n";
+    const Policy policy = good(text);
+    const std::string last = "t" + std::to_string(tenants - 1);
+    double best = 1e9;
+    for (int round = 0; round < 5; ++round) {
+      const auto begin = std::chrono::steady_clock::now();
+      for (int i = 0; i < 20000; ++i)
+        if (name_of(tenant_for(policy, last)) != last || name_of(tenant_for(policy, "?")) != "t0")
+          return 1e9;
+      const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+      best = std::min(best, took.count());
+    }
+    return best;
+  };
+  const double few = seconds(10);
+  const double many = seconds(10000);
+  // A search through all of them would take hundreds of times as long.
+  cr_expect(many < 20 * few, "%.6f s with 10, %.6f s with 10000", few, many);
+}
+
+Test(policy, switches, .timeout = 10) {
+  cr_expect(not good("version: 1\nenabled: false\n").enabled);
+  cr_expect(good("version: 1\nenabled: true\n").enabled);
+  cr_expect(good("version: 1\nplain_jobs: refuse\n").plain_jobs == Fallback::refuse);
+  const Policy policy =
+      good("version: 1\nplain_jobs: {default: pass, partitions: {gpu: refuse, cpu: pass}}\n");
+  cr_expect(policy.plain_jobs == Fallback::pass);
+  cr_expect(policy.plain_jobs_by_partition.at("gpu") == Fallback::refuse);
+  cr_expect(policy.plain_jobs_by_partition.at("cpu") == Fallback::pass);
+}
+
+Test(policy, digest_is_of_the_text, .timeout = 10) {
+  // XXH3-64, in its canonical form, of "version: 1\n".
+  cr_expect(good("version: 1\n").digest == "20a755697f6e22bb");
+  cr_expect(good("version: 1 \n").digest != good("version: 1\n").digest);
+}
+
+Test(policy, lua_settings, .timeout = 10) {
+  const char* const text =
+      "version: 1\nlua: {script: a.lua, on_error: pass, instructions: 5000, memory: 2M}\n";
+  const auto read = [](const char* yaml, const char* file) {
+    auto policy = load_policy(yaml, file);
+    cr_assert(policy.ok(), "%s", policy.ok() ? "" : policy.error().text.c_str());
+    return policy->lua;
+  };
+  const LuaSettings lua = read(text, "/etc/slurm/bellows.yaml");
+  cr_expect_str_eq(lua.path.c_str(), "/etc/slurm/a.lua");
+  cr_expect(lua.source.empty());
+  cr_expect(lua.on_error == Fallback::pass && lua.max_instructions == 5000);
+  cr_expect(lua.max_memory_kib == 2048);
+  cr_expect(read(text, "b.yaml").path == "a.lua");
+  const LuaSettings plain = read("version: 1\nlua: {script: /x/a.lua}\n", "/etc/b.yaml");
+  cr_expect_str_eq(plain.path.c_str(), "/x/a.lua");
+  cr_expect(plain.on_error == Fallback::refuse && plain.max_instructions == 100000);
+  cr_expect(plain.max_memory_kib == 1024);
+  cr_expect(read("version: 1\nlua: {script: }\n", "b.yaml").path.empty());
+}
+
+namespace {
+
+using Texts = std::vector<std::string>;
+using Kinds = std::vector<LaunchKind>;
+using Variables = std::map<std::string, std::string>;
+
+}  // namespace
+
+Test(policy, versions_inherit_from_their_framework, .timeout = 10) {
+  const Policy policy = good(R"(version: 1
+frameworks:
+  f:
+    image: /images/f
+    env: {A: "1", B: "1"}
+    mounts: ["/data:/data:ro"]
+    prefix: numactl --localalloc
+    launch: [torch, nccl]
+    versions:
+      "1.8": {state: removed, hint: "use f:2.1"}
+      "2.1":
+      "1.13": {state: deprecated, image: /images/f-1.13, env: {B: "2", C: "3"}, mounts: [],
+               prefix: , launch: [mpi]}
+)");
+  const Framework& f = policy.frameworks.at("f");
+  cr_expect_str_eq(f.default_version.c_str(), "2.1", "the first that is not removed");
+  const FrameworkVersion& plain = *f.find("2.1");
+  cr_expect(plain.state == LifeCycle::supported && plain.hint.empty());
+  cr_expect(plain.image == "/images/f" && plain.prefix == "numactl --localalloc");
+  cr_expect((plain.env == Variables{{"A", "1"}, {"B", "1"}}));
+  cr_expect((plain.mounts == Texts{"/data:/data:ro"}));
+  cr_expect((plain.launch == Kinds{LaunchKind::torch, LaunchKind::nccl}));
+  const FrameworkVersion& old = *f.find("1.13");
+  cr_expect(old.state == LifeCycle::deprecated && old.image == "/images/f-1.13");
+  cr_expect((old.env == Variables{{"A", "1"}, {"B", "2"}, {"C", "3"}}));
+  cr_expect(old.mounts.empty() && old.prefix.empty());
+  cr_expect((old.launch == Kinds{LaunchKind::mpi}));
+  cr_expect(f.find("1.8")->state == LifeCycle::removed && f.find("1.8")->hint == "use f:2.1");
+}
+
+Test(policy, a_tenants_keys_replace_the_defaults, .timeout = 10) {
+  const char* const defaults =
+      "children: true, users: [alice], groups: [cv], partitions: [gpu], suspended: moving, "
+      "frameworks: [g], images: [\"/i/*\"], batch_range: false";
+  const Tenant same = only_tenant("", defaults);
+  cr_expect(same.children && same.narrowed() && !same.wide_batch);
+  cr_expect(same.users.size() == 1 && same.groups.size() == 1 && same.partitions.size() == 1);
+  cr_expect(same.suspended == "moving" && same.images.size() == 1);
+  cr_expect(same.permits("g", "") && !same.permits("f", "1"));
+  const Tenant other = only_tenant(
+      "children: false, users: [bob, carol], suspended: , frameworks: [f], images: [], "
+      "batch_range: true",
+      defaults);
+  cr_expect(!other.children && other.users.size() == 2 && !other.suspended);
+  cr_expect(other.images.empty() && other.wide_batch && other.permits("f", "1"));
+  cr_expect(only_tenant("suspended: over budget").suspended == "over budget");
 }
 
 Test(policy, the_shipped_sample_is_valid, .timeout = 10) {
@@ -202,15 +319,17 @@ Test(watcher, picks_up_a_file_that_appears_and_keeps_it_when_it_breaks, .timeout
 
   file.write("version: 1\ntenants: {b: \n");
   cr_assert(reaches(watcher, [](const auto& s) { return !s.problem.empty(); }));
-  cr_expect(watcher.current().policy && watcher.current().policy->tenant_of("a"), "old one stays");
+  cr_expect(watcher.current().policy && tenant_for(*watcher.current().policy, "a"),
+            "old one stays");
 
   file.remove();
   cr_assert(reaches(watcher,
                     [](const auto& s) { return s.problem.find("No such") != std::string::npos; }));
-  cr_expect(watcher.current().policy && watcher.current().policy->tenant_of("a"), "old one stays");
+  cr_expect(watcher.current().policy && tenant_for(*watcher.current().policy, "a"),
+            "old one stays");
 
   file.write("version: 1\ntenants: {c: }\n");
-  cr_assert(reaches(watcher, [](const auto& s) { return s.policy->tenant_of("c") != nullptr; }));
+  cr_assert(reaches(watcher, [](const auto& s) { return tenant_for(*s.policy, "c") != nullptr; }));
   cr_expect(watcher.current().problem.empty());
 }
 

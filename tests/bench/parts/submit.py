@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the plugins add to sbatch: two clusters, with and without them, in turn."""
+"""Submission: in slurmctld, through libslurm, and as a user of sbatch sees it."""
 import statistics
 
 import cluster
 import rows
+import submit_calls
+import submit_rate
 
 PAIRS = 40
 
 
-def run(options):
+def latency(options):
+    """What the plugins add to sbatch: two clusters, with and without them, in turn."""
     samples = {"plain": [], "bellows": []}
     with cluster.Cluster(options.builddir, "--nodes", "1", "--no-plugins") as plain, \
          cluster.Cluster(options.builddir, "--nodes", "1") as with_plugins, \
@@ -29,3 +32,12 @@ def run(options):
         rows.row("submit.added_ms", added, "ms", "lower"),
         rows.row("submit.with_vs_without", ratio, "x", "lower"),
     ]
+
+
+def run(options):
+    cluster.note("calls of the plugin alone")
+    calls = submit_calls.run(options)
+    cluster.note("submissions per second")
+    rates = submit_rate.run(options)
+    cluster.note("sbatch")
+    return calls + rates + latency(options)

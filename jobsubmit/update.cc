@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Admission of changes to a job that has its contract already.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/text.h"
+#include "jobsubmit/admission.h"
+#include "jobsubmit/sentence.h"
+#include "jobsubmit/tenant_choice.h"
+
+namespace bellows {
+namespace {
+
+bool says_anything(const Sizes& sizes) {
+  return sizes.per_job || sizes.per_node || sizes.per_socket || sizes.per_task || sizes.tasks ||
+         sizes.min_nodes || sizes.max_nodes || sizes.tasks_per_node || sizes.tasks_per_gpu;
+}
+
+bool same_types(std::vector<std::string> one, std::vector<std::string> other) {
+  std::sort(one.begin(), one.end());
+  std::sort(other.begin(), other.end());
+  return one == other;
+}
+
+/// Makes one decision about an update; each step returns false once it has refused.
+class UpdateDesk {
+ public:
+  UpdateDesk(const Policy* policy, const Admitted& job, const Update& update)
+      : policy_(policy), job_(job), update_(update) {
+    if (policy_) tenant_ = policy_->find_tenant(job.contract.tenant);
+  }
+
+  UpdateDecision decide() {
+    (void)(stays_in_tenant() && keeps_partition() && keeps_qos() && keeps_time() &&
+           keeps_shares() && keeps_requeueing() && keeps_nodes() && change_size());
+    if (decision_.refused) decision_.changes = {};
+    return std::move(decision_);
+  }
+
+ private:
+  bool refuse(Refusal why, std::string message) {
+    decision_.refused = why;
+    decision_.message = std::move(message);
+    return false;
+  }
+  /// For a change that only the policy can allow.
+  bool has_tenant(std::string_view what) {
+    if (tenant_) return true;
+    return refuse(Refusal::unavailable,
+                  policy_
+                      ? fmt::format("tenant {}, for which the job was admitted, is no longer in "
+                                    "bellows.yaml, so its {} cannot be changed; cancel it and "
+                                    "submit it again",
+                                    job_.contract.tenant, what)
+                      : fmt::format("there is no policy to hold a change of the {} against; tell "
+                                    "the administrator",
+                                    what));
+  }
+  bool elastic() const { return job_.contract.gpus.min() != job_.contract.gpus.max(); }
+  std::string range() const { return job_.contract.gpus.to_string(); }
+  const GpuLimits* limits() const {
+    return tenant_ ? &tenant_->limits_for(job_.contract.framework, job_.contract.framework_version)
+                   : nullptr;
+  }
+  std::uint32_t node_gpus() const {
+    return static_cast<std::uint32_t>(
+        parse_uint(job_.contract.extra_value(Contract::kNodeGpusKey)).value_or(0));
+  }
+
+  bool stays_in_tenant();
+  bool keeps_partition();
+  bool keeps_qos();
+  bool keeps_time();
+  bool keeps_shares();
+  bool keeps_requeueing();
+  bool keeps_nodes();
+  bool change_size();
+  bool keeps_types(const GpuRequest& now, const GpuRequest& next);
+  bool resize(const GpuRequest& now, const GpuRequest& next);
+  bool set_nodes(std::uint32_t gpus);
+  void keep_place(std::uint32_t gpus);
+
+  const Policy* policy_;
+  const Admitted& job_;
+  const Update& update_;
+  const Tenant* tenant_ = nullptr;
+  UpdateDecision decision_;
+};
+
+bool UpdateDesk::stays_in_tenant() {
+  if (!update_.account && !update_.partition) return true;
+  Origin origin = job_.origin;
+  if (update_.account) {
+    origin.account = *update_.account;
+    origin.parents = update_.parents;
+  }
+  if (update_.partition) origin.partition = *update_.partition;
+  const TenantChoice choice = policy_ ? choose_tenant(*policy_, origin) : TenantChoice();
+  if (choice.tenant && choice.tenant == tenant_) return true;
+  if (!policy_ && update_.account)
+    return refuse(Refusal::account,
+                  "there is no policy to hold a change of the account against; tell the "
+                  "administrator");
+  if (choice.why == Refusal::unavailable) return refuse(choice.why, choice.message);
+  if (update_.account)
+    return refuse(Refusal::account,
+                  fmt::format("the job was admitted for tenant {}, and account \"{}\" is not one "
+                              "of its accounts; cancel the job and submit it again",
+                              job_.contract.tenant, shown(*update_.account)));
+  if (!has_tenant("partition")) return false;
+  return refuse(Refusal::policy,
+                fmt::format("the job was admitted for tenant {}, and partition \"{}\" is not one "
+                            "of its partitions; cancel the job and submit it again",
+                            job_.contract.tenant, shown(*update_.partition)));
+}
+
+bool UpdateDesk::keeps_partition() {
+  if (!update_.partition) return true;
+  std::string why = refuse_partitions(*tenant_, *update_.partition);
+  return why.empty() || refuse(Refusal::policy, std::move(why));
+}
+
+bool UpdateDesk::keeps_qos() {
+  if (!update_.qos || update_.qos->empty()) return true;
+  if (!has_tenant("QOS")) return false;
+  std::string why = refuse_qos(*tenant_, *update_.qos);
+  return why.empty() || refuse(Refusal::policy, std::move(why));
+}
+
+bool UpdateDesk::keeps_time() {
+  const auto minutes = update_.time_limit;
+  if (!minutes || (job_.time_limit && *minutes <= *job_.time_limit)) return true;
+  if (!has_tenant("time limit")) return false;
+  std::string why = refuse_time(*tenant_, *minutes, "TimeLimit");
+  return why.empty() || refuse(Refusal::policy, std::move(why));
+}
+
+/// They are for each GPU, so they need no change when the number of GPUs changes.
+bool UpdateDesk::keeps_shares() {
+  const auto changed = [](const std::optional<std::string>& to, const std::string& from) {
+    return to && *to != from;
+  };
+  if (!changed(update_.cpus_per_gpu, job_.cpus_per_gpu) &&
+      !changed(update_.memory_per_gpu, job_.memory_per_gpu))
+    return true;
+  return refuse(Refusal::policy,
+                "the CPUs and the memory for each GPU of an admitted job cannot be changed; cancel "
+                "it and submit it again");
+}
+
+bool UpdateDesk::keeps_requeueing() {
+  if (!update_.requeue_off || !elastic()) return true;
+  return refuse(Refusal::option, fmt::format("the job was admitted for {} GPUs and is resized by "
+                                             "requeueing it, so requeueing stays on",
+                                             range()));
+}
+
+/// A number of nodes that the job already has room for needs nobody's leave.
+bool UpdateDesk::keeps_nodes() {
+  const auto now = job_.sizes.max_nodes;
+  const std::uint64_t none = UINT64_MAX;
+  const auto limit_of = [none](std::uint32_t most) { return most == 0 ? none : most; };
+  const std::uint64_t before = now ? limit_of(*now) : none;
+  std::uint64_t after = update_.sizes.max_nodes ? limit_of(*update_.sizes.max_nodes) : before;
+  if (update_.sizes.min_nodes && (after == none || *update_.sizes.min_nodes > after))
+    after = *update_.sizes.min_nodes;
+  if (!update_.sizes.max_nodes && !update_.sizes.min_nodes) return true;
+  if (now && after > before && !has_tenant("number of nodes")) return false;
+  const std::uint32_t most = limits() ? limits()->max_nodes : 0;
+  if (most == 0 || after <= most || (now && after <= before)) return true;
+  if (!update_.sizes.max_nodes && after == none) return true;
+  return refuse(Refusal::policy,
+                fmt::format("a job of tenant {} may have {} at most; ask for no more",
+                            tenant_->name, counted(most, "node")));
+}
+
+bool UpdateDesk::change_size() {
+  if (!says_anything(update_.sizes)) return true;
+  auto now = count_gpus(job_.sizes);
+  // Slurm then puts a number of its own in the place of the GPUs asked for.
+  const bool by_tasks = now && *now && (*now)->form == GpuRequest::Form::per_gpu_tasks;
+  if (update_.sizes.tasks_per_gpu && !by_tasks)
+    return refuse(Refusal::gpus,
+                  "the job asked for GPUs and not for tasks on each, so that number cannot be "
+                  "changed; cancel it and submit it again");
+  auto next = count_gpus(merged(job_.sizes, update_.sizes));
+  if (!next) return refuse(Refusal::gpus, shown(next.error().text, 512));
+  if (!*next)
+    return refuse(Refusal::policy,
+                  fmt::format("the job was admitted for {} GPUs and cannot go without", range()));
+  if (!job_.contract.gpus.contains((*next)->gpus))
+    return refuse(Refusal::policy,
+                  fmt::format("the job was admitted for {} GPUs, and {} is not among these sizes",
+                              range(), (*next)->gpus));
+  if (!now || !*now)
+    return !elastic() || refuse(Refusal::gpus, "the job's present size cannot be read");
+  return keeps_types(**now, **next) && (!elastic() || resize(**now, **next)) &&
+         set_nodes((*next)->gpus);
+}
+
+bool UpdateDesk::keeps_types(const GpuRequest& now, const GpuRequest& next) {
+  // A resize without a type keeps the one there is.
+  const bool kept =
+      elastic() ? next.type.empty() || next.type == now.type : same_types(next.types, now.types);
+  return kept || refuse(Refusal::gpus,
+                        "the GPU type of an admitted job cannot be changed; cancel it and "
+                        "submit it again");
+}
+
+bool UpdateDesk::resize(const GpuRequest& now, const GpuRequest& next) {
+  if (next.form != GpuRequest::Form::per_job || next.mixed)
+    return refuse(Refusal::gpus, "an elastic job is resized with TresPerJob=gres:gpu:N alone");
+  if (!update_.sizes.per_job) return true;
+  Changes& changes = decision_.changes;
+  // One spelling, whatever the user wrote: the others are accepted by Slurm and do nothing.
+  changes.per_job = spell_gpus(next.gpus, now.type);
+  if (!update_.sizes.tasks && job_.sizes.tasks == now.gpus) {
+    changes.tasks = next.gpus;
+    changes.min_cpus = next.gpus * job_.sizes.cpus_per_task;
+  }
+  // A job of two nodes that shrinks to one GPU would never start again.
+  if (!update_.sizes.min_nodes && job_.sizes.min_nodes && *job_.sizes.min_nodes > next.gpus)
+    changes.min_nodes = next.gpus;
+  keep_place(next.gpus);
+  return true;
+}
+
+/// Where the contract is for whole nodes, their number follows the GPUs.
+bool UpdateDesk::set_nodes(std::uint32_t gpus) {
+  const std::uint32_t each = node_gpus();
+  if (each == 0 || gpus % each != 0) return true;
+  const std::uint32_t nodes = gpus / each;
+  if (update_.sizes.min_nodes.value_or(nodes) != nodes ||
+      update_.sizes.max_nodes.value_or(nodes) != nodes)
+    return refuse(Refusal::gpus,
+                  fmt::format("the job has whole nodes of {}, so {} are {}; leave out the nodes",
+                              counted(each, "GPU"), counted(gpus, "GPU"), counted(nodes, "node")));
+  if (!update_.sizes.per_job) return true;
+  decision_.changes.min_nodes = nodes;
+  decision_.changes.max_nodes = nodes;
+  return true;
+}
+
+/// A requeue takes the age of a job, and with it its place in the queue.
+void UpdateDesk::keep_place(std::uint32_t gpus) {
+  if (!policy_ || policy_->resize_site_factor == 0 || !job_.has_run) return;
+  if (!job_.contract.gpus.contains(gpus)) return;
+  const std::uint64_t sum =
+      std::uint64_t{policy_->resize_site_factor} + (tenant_ ? tenant_->sizing.site_factor : 0);
+  decision_.changes.site_factor =
+      static_cast<std::uint32_t>(std::min<std::uint64_t>(sum, 1000000000));
+}
+
+}  // namespace
+
+UpdateDecision decide_update(const Policy* policy, const Admitted& job, const Update& update) {
+  return UpdateDesk(policy, job, update).decide();
+}
+
+}  // namespace bellows

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/cluster_status.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "launcher/exit_status.h"
+#include "launcher/policy_query.h"
+
+namespace bellows {
+namespace {
+
+void print_json(const PolicyStatus& status) {
+  nlohmann::ordered_json out = {{"digest", nullptr},  {"since", nullptr},
+                                {"enabled", nullptr}, {"tenants", nullptr},
+                                {"lua", status.lua},  {"people_known", status.people_known},
+                                {"problem", nullptr}};
+  if (!status.digest.empty()) {
+    out["digest"] = status.digest;
+    out["since"] = status.since;
+    out["enabled"] = status.enabled;
+    out["tenants"] = status.tenants;
+  }
+  if (!status.problem.empty()) out["problem"] = status.problem;
+  fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void print_text(const PolicyStatus& status) {
+  if (status.digest.empty())
+    fmt::print("policy     none in force: jobs that ask for Bellows are refused\n");
+  else
+    fmt::print("policy     digest {}, in force since {:%F %T}, {} tenant{}{}\n", status.digest,
+               fmt::localtime(static_cast<std::time_t>(status.since)), status.tenants,
+               status.tenants == 1 ? "" : "s", status.lua ? ", with a Lua script" : "");
+  if (!status.enabled) fmt::print("enabled    false: every job passes as it is\n");
+  if (!status.people_known) fmt::print("people     users and groups are not looked up yet\n");
+  if (!status.problem.empty()) fmt::print("rejected   {}\n", status.problem);
+}
+
+}  // namespace
+
+int show_cluster_status(bool json) {
+  SlurmClient slurm;
+  const auto status = ask_policy_status(slurm);
+  if (!status) {
+    fmt::print(stderr, "bellows status: {}\n", status.error().text);
+    return status.error().kind == ErrorKind::unavailable ? kUnreachable : kFailed;
+  }
+  if (json)
+    print_json(*status);
+  else
+    print_text(*status);
+  return status->digest.empty() || !status->problem.empty() ? kFailed : kOk;
+}
+
+}  // namespace bellows

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/explain.h"
+
+#include <fmt/format.h>
+
+#include "jobsubmit/sentence.h"
+#include "spank/options.h"
+
+namespace bellows {
+namespace {
+
+/// What sbatch's plugin says of the options' texts, before slurmctld hears of the job.
+std::string misspelled(const Request& request) {
+  const auto check = [](const char* option, const auto& parsed) {
+    return parsed.ok() ? "" : fmt::format("{}: {}", option, shown(parsed.error().text, 512));
+  };
+  std::string why;
+  if (request.framework) why = check("--framework", spank::parse_framework(*request.framework));
+  if (why.empty() && request.gpus_range)
+    why = check("--gpus-range", GpusRange::parse(*request.gpus_range));
+  if (why.empty() && request.batch_range)
+    why = check("--batch-range", BatchRange::parse(*request.batch_range));
+  return why;
+}
+
+Explanation refused(Explanation so_far, Refusal why, const char* rule, std::string sentence) {
+  so_far.trace.push_back({rule, sentence});
+  so_far.outcome = Explanation::Outcome::refused;
+  so_far.decision.refused = why;
+  so_far.decision.message = std::move(sentence);
+  return so_far;
+}
+
+/// "gres:gpu:a100:2,gres:nic" without what Slurm puts before each part.
+std::string without_prefix(std::string_view field, std::string_view prefix) {
+  std::string out(field);
+  for (std::size_t at = 0; (at = out.find(prefix, at)) != std::string::npos;)
+    if (at == 0 || out[at - 1] == ',')
+      out.erase(at, prefix.size());
+    else
+      ++at;
+  return out;
+}
+
+class Options {
+ public:
+  void add(std::string_view name, std::string_view value) {
+    list_.push_back(fmt::format("{}={}", name, value));
+  }
+  template <typename Value>
+  void add(std::string_view name, const std::optional<Value>& value) {
+    if (value) list_.push_back(fmt::format("{}={}", name, *value));
+  }
+  void add(std::string_view flag) { list_.emplace_back(flag); }
+  void add_gpus(std::string_view name, const std::optional<std::string>& field,
+                std::string_view prefix) {
+    if (field)
+      list_.push_back(field->empty() ? fmt::format("no {}", name)
+                                     : fmt::format("{}={}", name, without_prefix(*field, prefix)));
+  }
+  std::vector<std::string> list_;
+};
+
+void add_nodes(Options& options, const Changes& changes) {
+  if (changes.min_nodes && changes.max_nodes && *changes.min_nodes != *changes.max_nodes)
+    options.add("--nodes", fmt::format("{}-{}", *changes.min_nodes, *changes.max_nodes));
+  else if (changes.min_nodes)
+    options.add("--nodes", changes.min_nodes);
+  else if (changes.max_nodes)
+    options.add(fmt::format("at most {}", counted(*changes.max_nodes, "node")));
+}
+
+}  // namespace
+
+Explanation explain(const Policy& policy, const Request& request) {
+  Explanation found;
+  if (std::string why = misspelled(request); !why.empty())
+    return refused(std::move(found), Refusal::option, "spelling", std::move(why));
+  if (!policy.enabled) {
+    found.trace.push_back({"enabled", "false: every job passes as it is"});
+    return found;
+  }
+  if (!request.wants_bellows()) {
+    found.trace.push_back(
+        {"kind of job", "plain: it has none of --framework, --gpus-range and --batch-range"});
+    if (auto why = refuse_plain(policy, request))
+      return refused(std::move(found), Refusal::policy, "plain_jobs", *std::move(why));
+    return found;
+  }
+  found.decision = decide(&policy, "", request, &found.trace);
+  found.outcome =
+      found.decision.refused ? Explanation::Outcome::refused : Explanation::Outcome::admitted;
+  return found;
+}
+
+std::vector<std::string> changed_options(const Decision& decision) {
+  const Changes& changes = decision.changes;
+  Options options;
+  options.add_gpus("--gpus", changes.per_job, "gres:gpu:");
+  options.add_gpus("--gres", changes.per_node, "gres:");
+  options.add_gpus("--gpus-per-task", changes.per_task, "gres:gpu:");
+  options.add("--ntasks", changes.tasks);
+  add_nodes(options, changes);
+  if (changes.cpus_per_gpu) options.add_gpus("--cpus-per-gpu", changes.cpus_per_gpu, "gres:gpu:");
+  if (changes.memory_per_gpu)
+    options.add("--mem-per-gpu", without_prefix(*changes.memory_per_gpu, "gres:gpu:") + "M");
+  if (changes.time_limit) options.add("--time", duration(*changes.time_limit));
+  if (changes.signal_lead) options.add("--signal", fmt::format("B:USR1@{}", *changes.signal_lead));
+  options.add("--partition", changes.partition);
+  options.add("--qos", changes.qos);
+  if (changes.placement == Placement::pack) options.add("--use-min-nodes");
+  if (changes.placement == Placement::spread) options.add("--spread-job");
+  if (decision.requeue) options.add("--requeue");
+  if (changes.site_factor) options.add(fmt::format("priority +{}", *changes.site_factor));
+  return options.list_;
+}
+
+}  // namespace bellows

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "common/result.h"
+#include "common/slurm_client.h"
+#include "jobsubmit/query.h"
+
+namespace bellows {
+
+/// Asks slurmctld for the policy in force. No job comes of it.
+/// unavailable: slurmctld does not answer; not_found: it answers, but not as job_submit/bellows
+/// does.
+Result<PolicyStatus> ask_policy_status(SlurmClient& slurm);
+
+}  // namespace bellows

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "jobsubmit/admission.h"
+#include "launcher/sbatch_sizes.h"
+
+namespace bellows {
+
+/// What sbatch's options say, before anything is derived from it.
+struct SbatchSaid {
+  Request request;
+  std::string gpus_per_node;
+  std::string gres;
+  std::optional<std::uint32_t> cpus_per_task;
+  std::optional<std::uint32_t> cpus_per_gpu;
+  std::optional<std::uint32_t> hosts;  ///< in --nodelist
+  NodeShape shape;
+  bool exclusive = false;
+  bool core_spec = false;
+  bool wrapped = false;  ///< --wrap: there is no script file
+};
+
+/// One option of sbatch.
+struct SbatchOption {
+  enum Argument { none, required, optional };
+
+  const char* name;
+  char brief;  ///< its letter; 0: none
+  Argument argument;
+  const char* variable;  ///< what stands for it in sbatch's environment; null: nothing
+  /// False: sbatch refuses the value. Null: admission does not look at the option.
+  bool (*take)(SbatchSaid& said, std::string_view value);
+};
+
+/// All options of sbatch 22.05, and those of Bellows.
+std::span<const SbatchOption> sbatch_options();
+
+}  // namespace bellows

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/fd.h"
+#include "common/text.h"
+#include "jobsubmit/policy.h"
+#include "launcher/commands.h"
+#include "launcher/exit_status.h"
+#include "launcher/program_output.h"
+#include "launcher/slurm_accounts.h"
+#include "launcher/tenant_plan.h"
+
+namespace bellows {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostPolicyBytes = 1 << 20;
+constexpr std::size_t kMostAnswerBytes = 256 << 20;
+constexpr auto kAnswersWithin = 60s;
+// slurmdbd holds a change back while it rolls up usage.
+constexpr auto kChangesWithin = 300s;
+
+struct Options {
+  std::string policy = "/etc/slurm/bellows.yaml";
+  std::string cluster;
+  bool apply = false;
+  bool json = false;
+};
+
+struct Outcome {
+  int status = kOk;
+  std::size_t done = 0;
+  std::string failure;  ///< of the change after those that are done; empty: none
+};
+
+volatile std::sig_atomic_t interrupted = 0;
+
+void on_interrupt(int) { interrupted = 1; }
+
+int exit_status_of(const Error& error) {
+  if (error.kind == ErrorKind::unavailable || error.kind == ErrorKind::busy) return kUnreachable;
+  return error.kind == ErrorKind::denied ? kRefused : kFailed;
+}
+
+/// What Slurm's commands say of why they failed; they have no status for it.
+ErrorKind kind_of(const std::string& complaint) {
+  const std::string text = to_lower(complaint);
+  const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };
+  if (has("permission denied") || has("privilege")) return ErrorKind::denied;
+  if (has("connection") || has("unable to contact") || has("timed out"))
+    return ErrorKind::unavailable;
+  return ErrorKind::io;
+}
+
+/// Runs one of Slurm's commands; what it wrote to standard output.
+Result<std::string> call(const std::vector<std::string>& command, std::chrono::seconds limit) {
+  auto output = output_of(command, limit, kMostAnswerBytes);
+  if (!output) return output.error();
+  if (output->exit.ok()) return std::move(output->out);
+  std::string said = output->err + output->out;
+  std::replace(said.begin(), said.end(), '\n', ' ');
+  return Error{kind_of(said), fmt::format("{} {}: {}", command.front(), output->exit.to_string(),
+                                          one_line(trim(said)))};
+}
+
+Result<Policy> read_policy(const std::string& path) {
+  auto text = read_file(path, kMostPolicyBytes);
+  if (!text) return text.error();
+  return load_policy(*text, path);
+}
+
+/// How Slurm is set up, when the tenants can be had with it.
+Result<SlurmAccounting> ask_setup(const Options& options, const Policy& policy) {
+  auto config = call(ask_accounting(options.cluster), kAnswersWithin);
+  if (!config) return config.error();
+  auto found = parse_accounting(*config);
+  if (!found) return found.error();
+  if (found->type != "accounting_storage/slurmdbd")
+    return Error{ErrorKind::denied,
+                 fmt::format("Slurm keeps no accounts with AccountingStorageType={}; it needs "
+                             "accounting_storage/slurmdbd",
+                             one_line(found->type))};
+  const bool quotas = std::any_of(policy.tenants.begin(), policy.tenants.end(),
+                                  [](const Tenant& tenant) { return tenant.quota.has_value(); });
+  if (quotas && !found->tres.count("gres/gpu"))
+    return Error{ErrorKind::denied,
+                 "the policy has quotas, and Slurm does not count GPUs: add gres/gpu to "
+                 "AccountingStorageTRES in slurm.conf and restart slurmctld"};
+  return found;
+}
+
+/// Limits that Slurm knows but does not act on.
+void note_enforcement(const SlurmAccounting& setup, const Policy& policy, TenantPlan& plan) {
+  const auto enforces = [&](std::initializer_list<const char*> any) {
+    return std::any_of(any.begin(), any.end(),
+                       [&](const char* one) { return setup.enforce.count(one) > 0; });
+  };
+  bool quotas = false;
+  bool qos = false;
+  for (const Tenant& tenant : policy.tenants) {
+    quotas = quotas || tenant.quota;
+    qos = qos || !named_qos(tenant).empty();
+  }
+  if (quotas && !enforces({"limits", "safe", "all"}))
+    plan.notes.push_back("Slurm enforces no quota: AccountingStorageEnforce lacks limits");
+  if (qos && !enforces({"qos", "all"}))
+    plan.notes.push_back("Slurm lets everybody use each QOS: AccountingStorageEnforce lacks qos");
+}
+
+Result<TenantPlan> plan_now(const Policy& policy, const std::string& cluster) {
+  auto accounts = call(ask_accounts(cluster), kAnswersWithin);
+  if (!accounts) return accounts.error();
+  auto qos = call(ask_qos(), kAnswersWithin);
+  if (!qos) return qos.error();
+  auto present = parse_accounts(*accounts, *qos);
+  if (!present) return present.error();
+  return plan_tenants(policy, *present, cluster);
+}
+
+void print_command(std::FILE* to, const TenantChange& change) {
+  fmt::print(to, "# {}\n{}\n", change.why, shell_line(change.command));
+  std::fflush(to);
+}
+
+/// A signal waits for the end of the change that is under way.
+Outcome apply(const TenantPlan& plan, std::FILE* progress) {
+  Outcome outcome;
+  for (const TenantChange& change : plan.changes) {
+    if (interrupted) {
+      outcome.status = kInterrupted;
+      outcome.failure = "interrupted";
+      return outcome;
+    }
+    print_command(progress, change);
+    auto said = call(change.command, kChangesWithin);
+    if (!said) {
+      outcome.status = outcome.done == 0 ? exit_status_of(said.error()) : kFailed;
+      if (said.error().kind == ErrorKind::busy) outcome.status = kTimedOut;
+      outcome.failure = said.error().text;
+      return outcome;
+    }
+    ++outcome.done;
+  }
+  return outcome;
+}
+
+/// sacctmgr's success says little: it also ends so when it found nothing to change.
+void verify(const Policy& policy, const std::string& cluster, Outcome& outcome) {
+  auto left = plan_now(policy, cluster);
+  if (left && left->changes.empty()) return;
+  outcome.status = kFailed;
+  outcome.failure = left
+                        ? fmt::format("sacctmgr reported success, but this is still to be done: {}",
+                                      shell_line(left->changes.front().command))
+                        : "what was changed could not be checked: " + left.error().text;
+}
+
+std::string state_of(const Options& options, const Outcome& outcome, std::size_t i) {
+  if (!options.apply) return "planned";
+  if (i < outcome.done) return "done";
+  return i == outcome.done && outcome.status != kInterrupted ? "failed" : "not run";
+}
+
+void print_json(const Options& options, const std::string& cluster, const TenantPlan& plan,
+                const Outcome& outcome) {
+  ordered_json changes = ordered_json::array();
+  for (std::size_t i = 0; i < plan.changes.size(); ++i)
+    changes.push_back({{"command", plan.changes[i].command},
+                       {"why", plan.changes[i].why},
+                       {"state", state_of(options, outcome, i)}});
+  ordered_json out = {{"cluster", cluster},
+                      {"applied", options.apply},
+                      {"changes", changes},
+                      {"notes", plan.notes},
+                      {"error", nullptr}};
+  if (!outcome.failure.empty()) out["error"] = outcome.failure;
+  fmt::print("{}\n", out.dump(2, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+int fail(const Error& error) {
+  fmt::print(stderr, "bellows tenants: {}; nothing was changed\n", error.text);
+  return exit_status_of(error);
+}
+
+int sync(const Options& options) {
+  auto policy = read_policy(options.policy);
+  if (!policy) return fail(policy.error());
+  auto setup = ask_setup(options, *policy);
+  if (!setup) return fail(setup.error());
+  auto plan = plan_now(*policy, setup->cluster);
+  if (!plan) return fail(plan.error());
+  note_enforcement(*setup, *policy, *plan);
+
+  std::FILE* progress = options.json ? stderr : stdout;
+  Outcome outcome;
+  if (options.apply) {
+    struct sigaction action {};
+    action.sa_handler = on_interrupt;
+    sigaction(SIGINT, &action, nullptr);
+    sigaction(SIGTERM, &action, nullptr);
+    outcome = apply(*plan, progress);
+    if (outcome.failure.empty() && outcome.done > 0) verify(*policy, setup->cluster, outcome);
+  } else if (!options.json) {
+    for (const TenantChange& change : plan->changes) print_command(progress, change);
+  }
+  if (options.json)
+    print_json(options, setup->cluster, *plan, outcome);
+  else
+    for (const std::string& note : plan->notes) fmt::print("# note: {}\n", note);
+  if (!options.json && plan->changes.empty()) fmt::print("# nothing to change\n");
+  std::fflush(stdout);
+  if (!outcome.failure.empty())
+    fmt::print(stderr, "bellows tenants: {}; {} of {} changes {} done\n", outcome.failure,
+               outcome.done, plan->changes.size(), outcome.done == 1 ? "is" : "are");
+  return outcome.status;
+}
+
+}  // namespace
+
+void add_tenants_command(CLI::App& app, int& exit_status) {
+  auto options = std::make_shared<Options>();
+  CLI::App* tenants = app.add_subcommand("tenants", "Give Slurm the tenants of a bellows.yaml");
+  tenants->require_subcommand(1);
+  CLI::App* command = tenants->add_subcommand(
+      "sync", "Show the changes of accounts, QOS and quotas that make Slurm's those of the policy");
+  command->add_flag("--apply", options->apply, "Make the changes");
+  command->add_option("--policy", options->policy, "The bellows.yaml")->capture_default_str();
+  command->add_option("--cluster", options->cluster, "Another cluster than the local one");
+  command->add_flag("--json", options->json, "Print one JSON object; progress on standard error");
+  command->callback([options, &exit_status] { exit_status = sync(*options); });
+}
+
+}  // namespace bellows

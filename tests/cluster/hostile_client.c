@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+/* Speaks to slurmctld as a client that is not sbatch: requests straight through libslurm, with any
+ * value in any field. One request a line on standard input, one answer a line on standard output:
+ *
+ *   VERB<TAB>FIELD=VALUE<TAB>...      VERB: submit, alloc, willrun, update, cancel
+ *   ok JOBID  |  no ERRNO TEXT
+ *
+ * spank= and environment= may come more than once. %XX in a value is a byte. */
+#include <errno.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_ENTRIES = 64, MOST_LINE = 1 << 20 };
+
+typedef enum { TEXT, U8, U16, U32, U64, WHEN } Kind;
+
+struct field {
+  const char* name;
+  size_t offset;
+  Kind kind;
+};
+
+#define FIELD(name, kind) \
+  { #name, offsetof(job_desc_msg_t, name), kind }
+
+static const struct field kFields[] = {
+    FIELD(account, TEXT),
+    FIELD(admin_comment, TEXT),
+    FIELD(alloc_node, TEXT),
+    FIELD(array_inx, TEXT),
+    FIELD(batch_features, TEXT),
+    FIELD(begin_time, WHEN),
+    FIELD(bitflags, U64),
+    FIELD(boards_per_node, U16),
+    FIELD(clusters, TEXT),
+    FIELD(comment, TEXT),
+    FIELD(contiguous, U16),
+    FIELD(core_spec, U16),
+    FIELD(cores_per_socket, U16),
+    FIELD(cpus_per_task, U16),
+    FIELD(cpus_per_tres, TEXT),
+    FIELD(deadline, WHEN),
+    FIELD(dependency, TEXT),
+    FIELD(end_time, WHEN),
+    FIELD(exc_nodes, TEXT),
+    FIELD(features, TEXT),
+    FIELD(group_id, U32),
+    FIELD(het_job_offset, U32),
+    FIELD(job_id, U32),
+    FIELD(job_id_str, TEXT),
+    FIELD(licenses, TEXT),
+    FIELD(max_cpus, U32),
+    FIELD(max_nodes, U32),
+    FIELD(mem_per_tres, TEXT),
+    FIELD(min_cpus, U32),
+    FIELD(min_nodes, U32),
+    FIELD(name, TEXT),
+    FIELD(nice, U32),
+    FIELD(ntasks_per_board, U16),
+    FIELD(ntasks_per_core, U16),
+    FIELD(ntasks_per_node, U16),
+    FIELD(ntasks_per_socket, U16),
+    FIELD(ntasks_per_tres, U16),
+    FIELD(num_tasks, U32),
+    FIELD(open_mode, U8),
+    FIELD(overcommit, U8),
+    FIELD(partition, TEXT),
+    FIELD(plane_size, U16),
+    FIELD(pn_min_cpus, U16),
+    FIELD(pn_min_memory, U64),
+    FIELD(prefer, TEXT),
+    FIELD(priority, U32),
+    FIELD(qos, TEXT),
+    FIELD(reboot, U16),
+    FIELD(req_nodes, TEXT),
+    FIELD(requeue, U16),
+    FIELD(reservation, TEXT),
+    FIELD(script, TEXT),
+    FIELD(shared, U16),
+    FIELD(site_factor, U32),
+    FIELD(sockets_per_board, U16),
+    FIELD(sockets_per_node, U16),
+    FIELD(task_dist, U32),
+    FIELD(threads_per_core, U16),
+    FIELD(time_limit, U32),
+    FIELD(time_min, U32),
+    FIELD(tres_bind, TEXT),
+    FIELD(tres_freq, TEXT),
+    FIELD(tres_per_job, TEXT),
+    FIELD(tres_per_node, TEXT),
+    FIELD(tres_per_socket, TEXT),
+    FIELD(tres_per_task, TEXT),
+    FIELD(user_id, U32),
+    FIELD(warn_flags, U16),
+    FIELD(warn_signal, U16),
+    FIELD(warn_time, U16),
+    FIELD(wckey, TEXT),
+};
+
+struct request {
+  job_desc_msg_t job;
+  char* spank[MOST_ENTRIES];
+  char* environment[MOST_ENTRIES];
+};
+
+static int digit(char c) {
+  const char* digits = "0123456789abcdef";
+  const char* found = c ? strchr(digits, c) : NULL;
+  return found ? (int)(found - digits) : -1;
+}
+
+static void decode(char* text) {
+  char* to = text;
+  for (; *text; ++text) {
+    if (*text == '%' && digit(text[1]) >= 0 && digit(text[2]) >= 0) {
+      *to++ = (char)(digit(text[1]) * 16 + digit(text[2]));
+      text += 2;
+    } else {
+      *to++ = *text;
+    }
+  }
+  *to = '\0';
+}
+
+static void store(job_desc_msg_t* job, const struct field* field, char* value) {
+  char* at = (char*)job + field->offset;
+  const unsigned long long number = field->kind == TEXT ? 0 : strtoull(value, NULL, 0);
+  switch (field->kind) {
+    case TEXT:
+      *(char**)at = value;
+      break;
+    case U8:
+      *(uint8_t*)at = (uint8_t)number;
+      break;
+    case U16:
+      *(uint16_t*)at = (uint16_t)number;
+      break;
+    case U32:
+      *(uint32_t*)at = (uint32_t)number;
+      break;
+    case U64:
+      *(uint64_t*)at = number;
+      break;
+    case WHEN:
+      *(time_t*)at = (time_t)number;
+      break;
+  }
+}
+
+static int add_entry(char*** list, char** room, uint32_t* count, char* value) {
+  if (*count + 1 >= MOST_ENTRIES) return 0;
+  room[(*count)++] = value;
+  *list = room;
+  return 1;
+}
+
+/* One FIELD=VALUE. 0: there is no such field. */
+static int take(struct request* request, char* piece) {
+  job_desc_msg_t* job = &request->job;
+  char* value = strchr(piece, '=');
+  if (!value) return 0;
+  *value++ = '\0';
+  decode(value);
+  if (strcmp(piece, "spank") == 0)
+    return add_entry(&job->spank_job_env, request->spank, &job->spank_job_env_size, value);
+  if (strcmp(piece, "environment") == 0)
+    return add_entry(&job->environment, request->environment, &job->env_size, value);
+  for (size_t i = 0; i < sizeof kFields / sizeof *kFields; ++i) {
+    if (strcmp(piece, kFields[i].name) != 0) continue;
+    store(job, &kFields[i], value);
+    return 1;
+  }
+  return 0;
+}
+
+/* Jobs that nobody starts: they wait for a week. */
+static void fill_in(struct request* request, int batch) {
+  static char path[] = "PATH=/usr/bin:/bin";
+  static char script[] = "#!/bin/sh\ntrue\n";
+  job_desc_msg_t* job = &request->job;
+  job->name = "hostile";
+  job->work_dir = "/";
+  job->std_out = "/dev/null";
+  job->user_id = getuid();
+  job->group_id = getgid();
+  job->begin_time = time(NULL) + 7 * 24 * 3600;
+  if (batch) {
+    job->script = script;
+    add_entry(&job->environment, request->environment, &job->env_size, path);
+  }
+}
+
+static int submit(job_desc_msg_t* job, uint32_t* id) {
+  submit_response_msg_t* response = NULL;
+  if (slurm_submit_batch_job(job, &response) != SLURM_SUCCESS) return -1;
+  *id = response->job_id;
+  slurm_free_submit_response_response_msg(response);
+  return 0;
+}
+
+static int alloc(job_desc_msg_t* job, uint32_t* id) {
+  resource_allocation_response_msg_t* response = NULL;
+  if (slurm_allocate_resources(job, &response) != SLURM_SUCCESS) return -1;
+  *id = response->job_id;
+  slurm_free_resource_allocation_response_msg(response);
+  return 0;
+}
+
+/* libslurm's header has nothing to free this response with. */
+static int will_run(job_desc_msg_t* job) {
+  will_run_response_msg_t* response = NULL;
+  if (slurm_job_will_run2(job, &response) != SLURM_SUCCESS) return -1;
+  return 0;
+}
+
+static int call(const char* verb, job_desc_msg_t* job, uint32_t* id) {
+  *id = job->job_id == NO_VAL ? 0 : job->job_id;
+  if (strcmp(verb, "submit") == 0) return submit(job, id);
+  if (strcmp(verb, "alloc") == 0) return alloc(job, id);
+  if (strcmp(verb, "willrun") == 0) return will_run(job);
+  if (strcmp(verb, "update") == 0) return slurm_update_job(job) ? -1 : 0;
+  return slurm_kill_job(job->job_id, SIGKILL, 0) ? -1 : 0;
+}
+
+static int answer(char* line) {
+  struct request request;
+  char* rest = NULL;
+  uint32_t id = 0;
+  memset(&request, 0, sizeof request);
+  slurm_init_job_desc_msg(&request.job);
+  const char* verb = strtok_r(line, "\t", &rest);
+  if (!verb) return 2;
+  const int batch = strcmp(verb, "submit") == 0 || strcmp(verb, "willrun") == 0;
+  if (batch || strcmp(verb, "alloc") == 0) fill_in(&request, batch);
+  for (char* piece = NULL; (piece = strtok_r(NULL, "\t", &rest));) {
+    if (take(&request, piece)) continue;
+    fprintf(stderr, "hostile_client: what is %s?\n", piece);
+    return 2;
+  }
+  errno = 0;
+  if (call(verb, &request.job, &id) == 0)
+    printf("ok %u\n", id);
+  else
+    printf("no %d %s\n", slurm_get_errno(), slurm_strerror(slurm_get_errno()));
+  return fflush(stdout) ? 1 : 0;
+}
+
+int main(void) {
+  static char line[MOST_LINE];
+  slurm_init(NULL);
+  while (fgets(line, sizeof line, stdin)) {
+    line[strcspn(line, "\n")] = '\0';
+    const int status = answer(line);
+    if (status) return status;
+  }
+  return 0;
+}
