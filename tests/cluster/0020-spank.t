@@ -271,12 +271,12 @@ is "$(xc srun sh -c 'echo plain')" plain "without a place for contracts plain jo
 is "$(xc srun "${elastic[@]}" sh -c 'echo "[$BELLOWS_TENANT]"' 2>/dev/null)" "[]" \
   "and elastic ones run without theirs"
 isnt "$(slurmd_log "the contract can't be kept")" "" "with a line in the log"
-ok "and no node is drained" nodes_idle
+ok "and no node is drained" poll 10 nodes_idle
 for i in 1 2; do node "$i" rm /run/bellows; done
 
 sed -i 's|spank_bellows.so.*|spank_bellows.so debug run_dir=here|' "$CLUSTER/etc/plugstack.conf"
-is "$(xc srun sh -c 'echo plain' 2>&1)" plain "wrong arguments in plugstack.conf stop nobody"
+is "$(xc srun --quiet sh -c 'echo plain' 2>&1)" plain "wrong arguments in plugstack.conf stop nobody"
 is "$(xc srun "${elastic[@]}" sh -c 'echo $BELLOWS_TENANT')" vision "and the defaults hold"
 isnt "$(slurmd_log 'plugstack.conf: run_dir must be an absolute path')" "" "the log says what is wrong"
-ok "and no node is drained" nodes_idle
+ok "and no node is drained" poll 10 nodes_idle
 done_testing
