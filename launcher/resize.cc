@@ -24,7 +24,7 @@ using nlohmann::json;
 using namespace std::chrono_literals;
 
 constexpr auto kLauncherAnswersWithin = 30s;
-constexpr auto kStepStartsWithin = 15s;
+constexpr auto kCanBeAskedWithin = 15s;
 // The launcher requeues by itself 10 s after the commit: do not get in its way.
 constexpr auto kRequeueTries = 8s;
 constexpr auto kPoll = 50ms;
@@ -179,19 +179,20 @@ std::optional<ResizeFailure> Resize::stopped_waiting(const std::string& state) c
   return ResizeFailure{kTimedOut, "time is up: " + state};
 }
 
-// A slurmctld that was restarted starts no steps until the nodes have registered, 3 to 4 s later.
+// A slurmctld that was restarted starts no steps until the nodes have registered, 3 to 4 s later;
+// and a job that has just started has ranks without a checkpoint to stop at.
 std::optional<ResizeFailure> Resize::stop_at_checkpoint() {
-  auto until = Clock::now() + kStepStartsWithin;
+  auto until = Clock::now() + kCanBeAskedWithin;
   while (true) {
-    bool not_started = false;
-    Failure failure = ask_launcher(not_started);
-    if (!not_started || Clock::now() >= until || interrupted_() || out_of_time()) return failure;
-    say_("Slurm does not start a step in the job yet; trying again");
+    std::string not_yet;
+    Failure failure = ask_launcher(not_yet);
+    if (not_yet.empty() || Clock::now() >= until || interrupted_() || out_of_time()) return failure;
+    say_(not_yet + "; trying again");
     std::this_thread::sleep_for(1s);
   }
 }
 
-std::optional<ResizeFailure> Resize::ask_launcher(bool& not_started) {
+std::optional<ResizeFailure> Resize::ask_launcher(std::string& not_yet) {
   auto started = Clock::now();
   auto control = open_control(job_, program_);
   if (!control) return ResizeFailure{kUnreachable, control.error().text + "; nothing was changed"};
@@ -216,6 +217,11 @@ std::optional<ResizeFailure> Resize::ask_launcher(bool& not_started) {
     bool open = writer.flush(control_->in()) && reader.fill(control_->out());
     while (auto message = next_message(reader)) {
       std::string event = message->value("event", "");
+      if (event == "error" && message->value("again", false)) {
+        not_yet = "the job's ranks are still starting";
+        control_->close_in();
+        (void)exit_code(*control_);
+      }
       if (event == "error")
         return ResizeFailure{kRefused, fmt::format("the launcher refuses: {}; nothing was changed",
                                                    message->value("error", "no reason given"))};
@@ -248,12 +254,14 @@ std::optional<ResizeFailure> Resize::ask_launcher(bool& not_started) {
       return ResizeFailure{kRefused, fmt::format("job {} was requeued or ended meanwhile; this "
                                                  "demand changed nothing",
                                                  job_.id)};
-    not_started = exit_code(*control_) == kFailed;  // srun's own; the step's would be kUnreachable
-    if (not_started)
+    // srun's own exit status; the step's would be kUnreachable.
+    if (exit_code(*control_) == kFailed) {
+      not_yet = "Slurm does not start a step in the job yet";
       return ResizeFailure{kUnreachable,
                            fmt::format("Slurm starts no step in job {}, so its launcher cannot be "
                                        "asked; nothing was changed",
                                        job_.id)};
+    }
     return ResizeFailure{kUnreachable,
                          fmt::format("job {} has no launcher that answers (is its script running "
                                      "'exec bellows run'?); nothing was changed",

@@ -62,7 +62,7 @@ class Resize {
   Failure change_pending();
   void warn_of_waiting_jobs();
   Failure stop_at_checkpoint();
-  Failure ask_launcher(bool& not_started);
+  Failure ask_launcher(std::string& not_yet);
   Failure requeue();
   Failure wait_until_running();
   Failure verify();

@@ -79,11 +79,16 @@ void Supervisor::request_stop(Stop stop) {
   if (phase_ == Phase::judging || phase_ == Phase::forgotten ||
       (phase_ == Phase::clearing && next_ != Next::restart))
     return refuse("the job is ending");
+  if (phase_ == Phase::running && joined_.empty() && stop.client != 0)
+    return refuse(
+        "its program has not called bellows_init (yet), so its work would be lost; try again in a "
+        "moment");
   if (phase_ == Phase::running && !all_joined && stop.client != 0)
-    return refuse(joined_.empty()
-                      ? "its program has not called bellows_init (yet), so its work would be lost; "
-                        "try again in a moment"
-                      : "its ranks are still starting; try again in a moment");
+    return answer(stop.client,
+                  json{{"event", "error"},
+                       {"error", "its ranks are still starting; try again in a moment"},
+                       {"again", true}}
+                      .dump());
   stop_ = std::move(stop);
   if (phase_ == Phase::running && all_joined) {
     std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
