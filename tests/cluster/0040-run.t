@@ -7,10 +7,7 @@
 # shellcheck source=tests/cluster/jobs.sh
 . "$(dirname "$0")/jobs.sh"
 
-conf=$(mktemp)
-impatient_conf >"$conf"
-cluster_up --nodes=2 --gpus=4 --slurm-conf "$conf"
-rm -f "$conf"
+impatient_cluster_up --nodes=2 --gpus=4
 home=$CLUSTER/shared/home/alice
 
 # A job from start to end.

@@ -8,10 +8,7 @@
 # shellcheck source=tests/cluster/jobs.sh
 . "$(dirname "$0")/jobs.sh"
 
-conf=$(mktemp)
-impatient_conf >"$conf"
-cluster_up --nodes=3 --gpus=4 --slurm-conf "$conf"
-rm -f "$conf"
+impatient_cluster_up --nodes=3 --gpus=4
 home=$CLUSTER/shared/home/alice
 export TAP_LIMIT=120
 

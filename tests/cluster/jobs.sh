@@ -6,10 +6,14 @@ build=${BELLOWS_BUILDDIR:-$(dirname "$(dirname "$TAP_HOME")")/build}
 counter=$build/tests/cluster/programs/counter
 [[ -x $counter ]] || skip_all "$counter is not built"
 
-# slurm.conf's line for clusters on which nodes die: Slurm then makes the job wait for the life of a
-# credential, as with a requeue.
-impatient_conf() {
-  echo "AuthInfo=cred_expire=10"
+# cluster_up for tests in which nodes die: Slurm then makes the job wait for the life of a credential,
+# as with a requeue.
+impatient_cluster_up() { # OPTION-OF-UP...
+  local conf
+  conf=$(mktemp)
+  echo "AuthInfo=cred_expire=10" >"$conf"
+  cluster_up "$@" --slurm-conf "$conf"
+  rm -f "$conf"
 }
 
 # Submits a counting job and prints its id: submit_counter NAME OPTION-OF-SBATCH... -- OPTION-OF-COUNTER...
