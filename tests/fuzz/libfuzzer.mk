@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+# Compiles fuzz targets with clang for libFuzzer, AddressSanitizer and UBSan, below the current
+# directory: make -f TOP/tests/fuzz/libfuzzer.mk TOP=TOP. A new target is added to TARGETS, with a
+# line that names the sources it needs besides its own.
+
+TARGETS = fuzz_contract fuzz_job_desc fuzz_policy
+
+grammars = common/contract.cc common/gpus_range.cc common/text.cc
+fuzz_contract = $(grammars)
+fuzz_job_desc = $(grammars) jobsubmit/job_desc.cc tests/fuzz/slurm_heap.cc
+fuzz_policy = $(grammars) common/yaml_tree.cc jobsubmit/policy.cc jobsubmit/policy_reader.cc \
+	jobsubmit/policy_reader_frameworks.cc jobsubmit/policy_reader_limits.cc \
+	jobsubmit/policy_reader_values.cc
+
+CLANG = clang++
+packages = fmt yaml-0.1 libxxhash lua5.4-c++
+sanitize = -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
+flags = -std=c++20 -O1 -g1 -I$(TOP) $(shell pkg-config --cflags $(packages)) $(sanitize)
+
+all: $(TARGETS)
+.PHONY: all
+
+# For the test, which runs each.
+list:
+	@echo $(TARGETS)
+.PHONY: list
+
+.SECONDEXPANSION:
+$(TARGETS): $$(patsubst %.cc,obj/%.o,tests/fuzz/$$@.cc $$($$@))
+	$(CLANG) $(flags) -o $@ $^ $(shell pkg-config --libs $(packages))
+
+obj/%.o: $(TOP)/%.cc
+	@mkdir -p $(@D)
+	$(CLANG) $(flags) -MMD -MP -c -o $@ $<
+
+-include $(shell find obj -name '*.d' 2>/dev/null)
