@@ -2,14 +2,13 @@
 #include "common/slurm_client.h"
 
 #include <fmt/format.h>
-#include <slurm/slurm.h>
-#include <slurm/slurm_errno.h>
 
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
 
 #include "common/gres.h"
+#include "common/slurm_compat.h"
 #include "common/text.h"
 
 namespace bellows {
@@ -85,7 +84,8 @@ class HostList {
   }
 
  private:
-  hostlist_t list_;
+  // A pointer: the name of its type differs between releases.
+  decltype(slurm_hostlist_create(nullptr)) list_;
 };
 
 SlurmState state_of(std::uint32_t state) {
@@ -134,10 +134,8 @@ std::vector<NodeShare> shares_of(const slurm_job_info_t& info) {
     std::size_t i = shares.size();
     if (i < info.gres_detail_cnt && info.gres_detail_str && info.gres_detail_str[i])
       share.gpus = gpus_in_gres(info.gres_detail_str[i]);
-    if (info.job_resrcs) {
-      int cpus = slurm_job_cpus_allocated_on_node(info.job_resrcs, share.node.c_str());
-      if (cpus > 0) share.cpus = static_cast<std::uint32_t>(cpus);
-    }
+    const int cpus = cpus_on_node(info, share.node.c_str());
+    if (cpus > 0) share.cpus = static_cast<std::uint32_t>(cpus);
     shares.push_back(std::move(share));
   }
   return shares;
@@ -258,7 +256,7 @@ Result<SlurmJob> SlurmClient::job(const JobName& name) {
   std::string shown =
       name.task ? fmt::format("{}_{}", name.id, *name.task) : std::to_string(name.id);
   job_info_msg_t* raw = nullptr;
-  if (slurm_load_job(&raw, name.id, SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+  if (slurm_load_job(&raw, job_named(name.id), SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot read job {} from slurmctld", shown));
   JobsMessage message(raw);
   // For a job array the answer has all its tasks.
@@ -287,7 +285,7 @@ Result<std::vector<SlurmJob>> SlurmClient::jobs() {
 
 Result<std::vector<SlurmStep>> SlurmClient::steps(std::uint32_t job) {
   job_step_info_response_msg_t* raw = nullptr;
-  if (slurm_get_job_steps(0, job, NO_VAL, &raw, SHOW_ALL) != SLURM_SUCCESS)
+  if (load_steps(job, &raw) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot read the steps of job {} from slurmctld", job));
   std::unique_ptr<job_step_info_response_msg_t, FreeSteps> message(raw);
   std::vector<SlurmStep> steps;
@@ -300,13 +298,13 @@ Result<std::vector<SlurmStep>> SlurmClient::steps(std::uint32_t job) {
 }
 
 Status SlurmClient::requeue_running(std::uint32_t id) {
-  if (slurm_requeue(id, JOB_RUNNING) != SLURM_SUCCESS)
+  if (slurm_requeue(job_named(id), JOB_RUNNING) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot requeue job {}", id));
   return {};
 }
 
 Status SlurmClient::requeue(std::uint32_t id) {
-  if (slurm_requeue(id, 0) != SLURM_SUCCESS)
+  if (slurm_requeue(job_named(id), 0) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot requeue job {}", id));
   return {};
 }
@@ -314,7 +312,7 @@ Status SlurmClient::requeue(std::uint32_t id) {
 Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
   job_desc_msg_t desc;
   slurm_init_job_desc_msg(&desc);
-  desc.job_id = job.id;
+  BELLOWS_JOB_DESC_ID(&desc) = job.id;
   std::string tres;
   if (change.gpus) {
     if (Status status = set_size(job, *change.gpus, desc, tres); !status) return status;
@@ -326,7 +324,7 @@ Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
 }
 
 Status SlurmClient::signal_step(std::uint32_t job, std::uint32_t step, int signal) {
-  if (slurm_kill_job_step(job, step, static_cast<std::uint16_t>(signal)) != SLURM_SUCCESS)
+  if (kill_step(job, step, static_cast<std::uint16_t>(signal)) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot signal step {}.{}", job, step));
   return {};
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-/// What differs between Slurm releases, and what Slurm exports without declaring it in an
-/// installed header. Needs only the published headers; for code that runs inside a Slurm process.
+/// What differs between Slurm releases from 22.05 to 26.05; and, for code that runs inside a Slurm
+/// process, what Slurm exports without declaring it in an installed header. Needs only the
+/// published headers.
 
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
@@ -29,12 +30,18 @@
 #define BELLOWS_JOB_DESC_ID(desc) ((desc)->job_id)
 #endif
 
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
+// Munge's troubles have other numbers since; these are not used again.
+constexpr int ESLURM_AUTH_NET_ERROR = 6002;
+constexpr int ESLURM_AUTH_UNABLE_TO_SIGN = 6003;
+#endif
+
 struct job_record;
 using job_record_t = struct job_record;
 
 extern "C" {
 
-// Exported by every Slurm process; the same from 22.05 to 25.11.
+// Exported by every Slurm process; the same from 22.05 to 26.05.
 char* slurm_xstrdup(const char* text);
 void slurm_xfree(void** item);
 void* slurm_xcalloc(std::size_t count, std::size_t size, bool clear, bool try_only,
@@ -58,3 +65,53 @@ extern void* acct_db_conn [[gnu::weak]];
 extern std::uint16_t accounting_enforce [[gnu::weak]];
 
 }  // extern "C"
+
+namespace bellows {
+
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+inline slurm_step_id_t step_named(std::uint32_t job, std::uint32_t step) {
+  slurm_step_id_t name = SLURM_STEP_ID_INITIALIZER;
+  name.job_id = job;
+  name.step_id = step;
+  return name;
+}
+#endif
+
+/// A job as slurm_load_job and slurm_requeue want it named.
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+inline slurm_step_id_t job_named(std::uint32_t job) { return step_named(job, NO_VAL); }
+#else
+inline std::uint32_t job_named(std::uint32_t job) { return job; }
+#endif
+
+inline int kill_step(std::uint32_t job, std::uint32_t step, std::uint16_t signal) {
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+  slurm_step_id_t name = step_named(job, step);
+  return slurm_kill_job_step(&name, signal, 0);
+#elif SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+  return slurm_kill_job_step(job, step, signal, 0);
+#else
+  return slurm_kill_job_step(job, step, signal);
+#endif
+}
+
+/// All steps of a job.
+inline int load_steps(std::uint32_t job, job_step_info_response_msg_t** response) {
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
+  slurm_step_id_t name = step_named(job, NO_VAL);
+  return slurm_get_job_steps(&name, response, SHOW_ALL);
+#else
+  return slurm_get_job_steps(0, job, NO_VAL, response, SHOW_ALL);
+#endif
+}
+
+/// 0: not known. From 24.11 on clients can't see a single node's share of a job.
+inline int cpus_on_node(const slurm_job_info_t& job, const char* node) {
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 11, 0)
+  return node && job.num_nodes > 0 ? static_cast<int>(job.num_cpus / job.num_nodes) : 0;
+#else
+  return job.job_resrcs ? slurm_job_cpus_allocated_on_node(job.job_resrcs, node) : 0;
+#endif
+}
+
+}  // namespace bellows

@@ -92,7 +92,7 @@ std::optional<std::pair<std::uint32_t, std::uint32_t>> parse_nodes(std::string_v
 
 std::optional<std::uint32_t> count_hosts(std::string_view list) {
   if (list.find('/') != std::string_view::npos) return std::nullopt;
-  hostlist_t hosts = slurm_hostlist_create(std::string(list).c_str());
+  const auto hosts = slurm_hostlist_create(std::string(list).c_str());
   if (!hosts) return std::nullopt;
   slurm_hostlist_uniq(hosts);
   const int count = slurm_hostlist_count(hosts);

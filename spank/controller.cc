@@ -2,22 +2,22 @@
 #include "spank/controller.h"
 
 #include <fmt/format.h>
-#include <slurm/slurm.h>
-#include <slurm/slurm_errno.h>
 
+#include <cerrno>
 #include <memory>
+
+#include "common/slurm_compat.h"
 
 // Resolved inside the process that loads the plugin, which has Slurm's own library; linking
 // libslurm as well would bring a second copy of its globals. Weak, so that a process without them
 // can still load the plugin.
 extern "C" {
-[[gnu::weak]] int slurm_load_job(job_info_msg_t** response, uint32_t job, uint16_t flags);
-[[gnu::weak]] void slurm_free_job_info_msg(job_info_msg_t* message);
-[[gnu::weak]] int slurm_requeue(uint32_t job, uint32_t flags);
-[[gnu::weak]] int slurm_update_job(job_desc_msg_t* message);
-[[gnu::weak]] void slurm_init_job_desc_msg(job_desc_msg_t* message);
-[[gnu::weak]] int slurm_get_errno(void);
-[[gnu::weak]] char* slurm_strerror(int code);
+[[gnu::weak]] decltype(slurm_load_job) slurm_load_job;
+[[gnu::weak]] decltype(slurm_free_job_info_msg) slurm_free_job_info_msg;
+[[gnu::weak]] decltype(slurm_requeue) slurm_requeue;
+[[gnu::weak]] decltype(slurm_update_job) slurm_update_job;
+[[gnu::weak]] decltype(slurm_init_job_desc_msg) slurm_init_job_desc_msg;
+[[gnu::weak]] decltype(slurm_strerror) slurm_strerror;
 }
 
 namespace bellows::spank {
@@ -31,12 +31,11 @@ using Jobs = std::unique_ptr<job_info_msg_t, FreeJobs>;
 bool have_slurm() {
   return slurm_load_job != nullptr && slurm_free_job_info_msg != nullptr &&
          slurm_requeue != nullptr && slurm_update_job != nullptr &&
-         slurm_init_job_desc_msg != nullptr && slurm_get_errno != nullptr &&
-         slurm_strerror != nullptr;
+         slurm_init_job_desc_msg != nullptr && slurm_strerror != nullptr;
 }
 
 Error slurm_failure(std::string_view what, std::uint32_t job) {
-  const int code = slurm_get_errno();
+  const int code = errno;
   const ErrorKind kind =
       code == ESLURM_INVALID_JOB_ID ? ErrorKind::not_found : ErrorKind::unavailable;
   return Error{kind, fmt::format("cannot {} job {}: {}", what, job, slurm_strerror(code))};
@@ -53,7 +52,8 @@ std::string text(const char* value) { return value == nullptr ? "" : value; }
 Result<JobView> read_job(std::uint32_t job) {
   if (!have_slurm()) return no_slurm();
   job_info_msg_t* response = nullptr;
-  if (slurm_load_job(&response, job, SHOW_ALL) != SLURM_SUCCESS) return slurm_failure("read", job);
+  if (slurm_load_job(&response, job_named(job), SHOW_ALL) != SLURM_SUCCESS)
+    return slurm_failure("read", job);
   const Jobs jobs(response);
   for (std::uint32_t i = 0; i < jobs->record_count; ++i) {
     const job_info_t& info = jobs->job_array[i];
@@ -80,7 +80,8 @@ Status requeue_running(std::uint32_t job, std::int64_t start) {
   if (!have_slurm()) return no_slurm();
   // The state among the flags makes slurmctld skip a job that has left it meanwhile; without it a
   // job cancelled a moment ago would come back to life.
-  if (slurm_requeue(job, JOB_RUNNING) != SLURM_SUCCESS) return slurm_failure("requeue", job);
+  if (slurm_requeue(job_named(job), JOB_RUNNING) != SLURM_SUCCESS)
+    return slurm_failure("requeue", job);
   return set_start(job, start);
 }
 
@@ -88,7 +89,7 @@ Status set_start(std::uint32_t job, std::int64_t start) {
   if (!have_slurm()) return no_slurm();
   job_desc_msg_t update;
   slurm_init_job_desc_msg(&update);
-  update.job_id = job;
+  BELLOWS_JOB_DESC_ID(&update) = job;
   update.begin_time = start;
   if (slurm_update_job(&update) != SLURM_SUCCESS)
     return slurm_failure("set the start time of", job);

@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 300
+# The same source compiles against the public headers of a newer Slurm: those of Debian's libslurm-dev
+# in a later release, fetched by apt with lists of its own; nothing is installed.
+top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
+build=${BELLOWS_BUILDDIR:-$top/build}
+suites=(trixie)
+# The newest there is may break what it likes on any day.
+[ -z "${BELLOWS_LONG-}" ] || suites+=(sid)
+# shellcheck source=tests/lib/static.sh
+. "$top/tests/lib/static.sh"
+cd "$top" || exit 1
+scratch=$build/newer-slurm
+
+# Puts the headers of a suite's libslurm-dev into $scratch/SUITE/usr/include: fetch SUITE
+fetch() {
+  local dir=$scratch/$1
+  mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] http://deb.debian.org/debian $1 main" > "$dir/sources.list"
+  cat > "$dir/apt.conf" <<CONF
+Dir::State::Lists "$dir/lists";
+Dir::Cache "$dir/cache";
+Dir::Etc::SourceList "$dir/sources.list";
+Dir::Etc::SourceParts "/dev/null";
+Dir::Etc::PreferencesParts "/dev/null";
+Acquire::Languages "none";
+Acquire::Retries "1";
+APT::Sandbox::User "root";
+CONF
+  rm -rf "${dir:?}"/usr "$dir"/*.deb
+  (cd "$dir" && export APT_CONFIG=$dir/apt.conf &&
+    timeout 90 apt-get -q -o APT::Update::Error-Mode=any update &&
+    timeout 60 apt-get -q download libslurm-dev && dpkg-deb -x libslurm-dev_*.deb .) > "$dir/log" 2>&1
+}
+
+read -r -a flags < <(pkg-config --cflags fmt hdf5-serial yaml-0.1 libxxhash lua5.4-c++ | tr '\n' ' ')
+# compiles INCLUDES FILE ARGUMENTS...
+compiles() {
+  g++ -std=c++20 -x c++ -I"$1" -I. -I"$build" "${flags[@]}" '-DBELLOWS_BINDIR=""' "${@:3}" "$2"
+}
+
+# Says what is wrong with one source, if it includes Slurm's headers: try INCLUDES FILE
+try() {
+  local said
+  compiles "$1" "$2" -M 2> /dev/null | grep -q "$1/slurm/" || return 0
+  echo "$2" >> "$1/tried"
+  said=$(compiles "$1" "$2" -fsyntax-only 2>&1) || head -n 12 <<< "$said"
+}
+
+mapfile -t files < <(sources -name '*.cc' | grep -E '^(common|jobsubmit|spank|launcher)/')
+for suite in "${suites[@]}"; do
+  include=$scratch/$suite/usr/include
+  if ! fetch "$suite"; then
+    points=$((points + 1))
+    echo "ok $points # SKIP libslurm-dev of Debian's $suite can't be fetched: $(grep -m 1 '^[EW]:' "$scratch/$suite/log" | cut -c 1-200)"
+    continue
+  fi
+  version=$(sed -n 's/^#define SLURM_VERSION_NUMBER *//p' "$include/slurm/slurm_version.h")
+  { [ "$((version))" -ge "$((0x170200))" ] || echo "its number is \"$version\""; } |
+    point "Slurm of $suite is 23.02 or later"
+  # It must be these headers that count: this is right with 22.05 only.
+  echo 'void f(hostlist_t list) { slurm_hostlist_destroy(list); }' > "$scratch/old.cc"
+  {
+    compiles /usr/include "$scratch/old.cc" -include slurm/slurm.h -fsyntax-only 2>&1
+    compiles "$include" "$scratch/old.cc" -include slurm/slurm.h -fsyntax-only 2> /dev/null &&
+      echo "what is right only with 22.05 compiled"
+  } | point "it tells old use from new"
+  for ((i = 0; i < ${#files[@]}; i += 2)); do
+    try "$include" "${files[i]}" &
+    [ -z "${files[i + 1]-}" ] || try "$include" "${files[i + 1]}"
+    wait
+  done | point "the sources compile with Slurm $(printf '%d.%02d' $((version >> 16)) $((version >> 8 & 255)))"
+  { [ "$(wc -l < "$include/tried")" -ge 10 ] || echo "only these: $(cat "$include/tried")"; } 2>&1 |
+    point "all that include Slurm's headers were tried"
+done
+finish
