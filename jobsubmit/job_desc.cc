@@ -171,6 +171,11 @@ bool strip_forged(job_desc_msg_t& desc) {
   });
 }
 
+void drop_zero_divisor(job_desc_msg_t& desc) {
+  // sbatch takes no 0 here, so it is nobody's wish.
+  if (desc.ntasks_per_socket == 0) desc.ntasks_per_socket = NO_VAL16;
+}
+
 Request read_request(const job_desc_msg_t& desc) {
   Request request;
   const auto take = [&](std::optional<std::string>& option, std::string_view entry) {

@@ -19,6 +19,10 @@ namespace bellows {
 /// stand there twice with the same value. True when something was removed.
 bool strip_forged(job_desc_msg_t& desc);
 
+/// Takes out of a submission or an update the value that slurmctld divides by: any user could end
+/// a slurmctld of 22.05 with it.
+void drop_zero_divisor(job_desc_msg_t& desc);
+
 /// The job as submitted, without its account; see settled_account.
 Request read_request(const job_desc_msg_t& desc);
 

@@ -148,6 +148,7 @@ AdmissionPlugin::AdmissionPlugin(const std::string& policy_path)
     : watcher_(policy_path, kPeriod, report, JobFields::table()) {}
 
 int AdmissionPlugin::submit(job_desc_msg_t& desc, char** err_msg) const {
+  drop_zero_divisor(desc);
   if (err_msg && asks_status(desc.spank_job_env, desc.spank_job_env_size)) {
     set_text(*err_msg, answer_status(watcher_.current()));
     return ESLURM_NOT_SUPPORTED;
@@ -197,6 +198,7 @@ AdmissionPlugin::Judged AdmissionPlugin::judge(const PolicyWatcher::State& state
 
 int AdmissionPlugin::modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid,
                             char** err_msg) const {
+  drop_zero_divisor(desc);
   const PolicyWatcher::State state = watcher_.current();
   const bool is_operator = uid == 0 || (validate_operator && validate_operator(uid));
   const bool concerned = touches_contract(desc) || (!is_operator && concerns_hook(state, desc));

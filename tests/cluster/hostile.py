@@ -152,9 +152,19 @@ class Run:
             subprocess.run(["scancel", *(str(job.id) for job in there)], check=False, timeout=60,
                            capture_output=True)
 
+    def deadly(self):
+        for fields in hostile_requests.DEADLY:
+            history = []
+            for verb in ("willrun", "alloc", "submit"):
+                accepted, job = self.call("alice", verb, [("account", "speech"), *fields], history)
+            self.call("alice", "update", [("job_id", job if accepted else 1), *fields], history)
+        command("scancel", "--user=alice")
+
     def rounds(self, calls, only):
         try:
             self.round = only or 0
+            if only is None:
+                self.deadly()
             while self.count["calls"] < calls:
                 self.one_round()
                 self.round += 1

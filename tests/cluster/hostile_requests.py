@@ -102,11 +102,6 @@ def odd16(rng):
     return rng.choice(ODD16) if rng.random() < 0.5 else rng.randint(1, 8)
 
 
-def odd16_but_0(rng):
-    """Of a 0 in these slurmctld 22.05.8 dies itself: it divides by it."""
-    return odd16(rng) or 1
-
-
 def names(rng, pool):
     picked = [rng.choice(pool) for _ in range(rng.choice([1, 1, 1, 2, 3]))]
     return rng.choice([",", ",", ",", " ", ",,", ", "]).join(picked)
@@ -136,7 +131,7 @@ FIELDS = {
     "tres_bind": lambda rng: rng.choice(["gres:gpu:single:1", "gpu:closest", "x", ""]),
     "tres_freq": lambda rng: rng.choice(["gpu:low", "gpu:9999", "x", ""]),
     "contiguous": odd16, "overcommit": lambda rng: rng.choice([0, 1, 255]), "plane_size": odd16,
-    "ntasks_per_socket": odd16_but_0, "sockets_per_node": odd16, "threads_per_core": odd16,
+    "ntasks_per_socket": odd16, "sockets_per_node": odd16, "threads_per_core": odd16,
     "ntasks_per_core": odd16, "cores_per_socket": odd16, "boards_per_node": odd16,
     "bitflags": lambda rng: 1 << rng.randint(0, 63),
     "reservation": lambda rng: rng.choice(["", "none"]), "site_factor": odd32,
@@ -157,6 +152,14 @@ ONLY_SUBMIT = {
 }
 LIKELY = ["tres_per_job", "tres_per_node", "tres_per_task", "num_tasks", "min_nodes", "max_nodes",
           "time_limit", "partition", "qos", "account", "requeue", "ntasks_per_tres", "req_nodes"]
+
+
+# Fields with which any user ends a bare slurmctld 22.05.8: it divides by the 0. As jobs and updates.
+DEADLY = [
+    [("ntasks_per_socket", 0), ("max_nodes", 5)],
+    [("ntasks_per_socket", 0), ("num_tasks", 4)],
+    [("ntasks_per_socket", 0), ("num_tasks", 4), ("tres_per_socket", "gres:gpu:1")],
+]
 
 
 def forged(rng):

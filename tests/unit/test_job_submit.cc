@@ -68,6 +68,26 @@ Test(job_submit, a_job_that_asks_nothing_is_untouched, .timeout = 20) {
   cr_expect(not job->admin_comment);
 }
 
+Test(job_submit, no_zero_reaches_a_division_in_slurmctld, .timeout = 20) {
+  for (const char* policy : {kPolicy, "version: 1\nenabled: false\n", "broken: ["}) {
+    Plugin plugin(policy);
+    Job job = new_job();
+    job->ntasks_per_socket = 0;
+    cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS);
+    cr_expect(job->ntasks_per_socket == NO_VAL16);
+    job_record record;
+    for (uid_t uid : {kOwner, kOperator, uid_t{0}}) {
+      Job update = new_job();
+      update->ntasks_per_socket = 0;
+      cr_assert(plugin.modify(update.get(), record, uid) == SLURM_SUCCESS);
+      cr_expect(update->ntasks_per_socket == NO_VAL16);
+    }
+    job->ntasks_per_socket = 2;
+    cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS);
+    cr_expect(job->ntasks_per_socket == 2);
+  }
+}
+
 Test(job_submit, conflicting_duplicates_are_refused, .timeout = 20) {
   Plugin plugin(kPolicy);
   Job job = elastic_job();
