@@ -51,7 +51,8 @@ void* slurm_xrecalloc(void** item, std::size_t count, std::size_t size, bool cle
 void slurm_info(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void slurm_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
-// Exported by slurmctld only: weak, so that the plugin loads anywhere. Check before calling.
+// Exported by slurmctld only (slurm_conf also by others): weak, so that the plugin loads anywhere.
+// Check before use.
 [[gnu::weak]] char* slurm_get_extra_conf_path(const char* name);
 [[gnu::weak]] bool validate_operator(uid_t uid);
 [[gnu::weak]] job_desc_msg_t* copy_job_record_to_job_desc(job_record_t* job);
@@ -61,6 +62,7 @@ void slurm_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[gnu::weak]] int assoc_mgr_fill_in_assoc(void* connection, slurmdb_assoc_rec_t* association,
                                           int enforce, slurmdb_assoc_rec_t** found, bool locked);
 extern char* default_part_name [[gnu::weak]];
+extern slurm_conf_t slurm_conf [[gnu::weak]];
 extern void* acct_db_conn [[gnu::weak]];
 extern std::uint16_t accounting_enforce [[gnu::weak]];
 

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <vector>
@@ -133,6 +135,14 @@ bool concerns_hook(const PolicyWatcher::State& state, const job_desc_msg_t& desc
          JobFields(desc, {}, JobFields::Access::read).any();
 }
 
+/// Null: slurmctld has no second one beside it. Reads Slurm's configuration, so only from init.
+std::unique_ptr<Peers> peers_of_slurmctld() {
+  if (!&slurm_conf || slurm_conf.control_cnt < 2 || !slurm_conf.state_save_location) return nullptr;
+  std::array<char, 256> host = {};
+  if (::gethostname(host.data(), host.size() - 1) != 0) return nullptr;
+  return std::make_unique<Peers>(slurm_conf.state_save_location, host.data(), Peers::Times());
+}
+
 }  // namespace
 
 std::string policy_path() {
@@ -145,7 +155,8 @@ std::string policy_path() {
 }
 
 AdmissionPlugin::AdmissionPlugin(const std::string& policy_path)
-    : watcher_(policy_path, kPeriod, report, JobFields::table()) {}
+    : watcher_(policy_path, kPeriod, report, JobFields::table(), std::chrono::minutes(5),
+               peers_of_slurmctld()) {}
 
 int AdmissionPlugin::submit(job_desc_msg_t& desc, char** err_msg) const {
   drop_zero_divisor(desc);

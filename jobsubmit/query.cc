@@ -23,6 +23,11 @@ bool take(PolicyStatus& status, std::string_view word) {
     status.digest = value;
     return true;
   }
+  if (key.starts_with("other") && !status.other) status.other.emplace();
+  if (key == "other" || key == "other_digest") {
+    (key == "other" ? status.other->host : status.other->digest) = value;
+    return true;
+  }
   const auto number = parse_uint(value);
   if (!number || *number > INT64_MAX) return false;
   if (key == "since") status.since = static_cast<std::int64_t>(*number);
@@ -30,6 +35,7 @@ bool take(PolicyStatus& status, std::string_view word) {
   if (key == "tenants") status.tenants = *number;
   if (key == "lua") status.lua = *number != 0;
   if (key == "people") status.people_known = *number != 0;
+  if (key == "other_since") status.other->since = static_cast<std::int64_t>(*number);
   return true;
 }
 
@@ -47,6 +53,9 @@ std::string answer_status(const PolicyWatcher::State& state) {
   if (policy)
     line += fmt::format("digest={} since={} enabled={:d} tenants={} ", policy->digest, state.since,
                         policy->enabled, policy->tenants.size());
+  if (const PolicyRecord* other = state.other.get())
+    line += fmt::format("other={} other_digest={} other_since={} ", other->host, other->digest,
+                        other->since);
   line += fmt::format("lua={:d} people={:d} {}", state.hook != nullptr,
                       !policy || state.people != nullptr, kProblem);
   return line + shown(state.problem, kMostAnswer - line.size());

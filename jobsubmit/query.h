@@ -17,9 +17,10 @@ struct PolicyStatus {
   std::int64_t since = 0;  ///< when it came into force: seconds since 1970
   bool enabled = true;     ///< false: the kill switch is on
   std::uint64_t tenants = 0;
-  bool lua = false;          ///< a script of the site is in force, too
-  bool people_known = true;  ///< false: users and groups are still being looked up
-  std::string problem;       ///< why a newer file was rejected; empty: none was
+  bool lua = false;                   ///< a script of the site is in force, too
+  bool people_known = true;           ///< false: users and groups are still being looked up
+  std::string problem;                ///< why a newer file was rejected; empty: none was
+  std::optional<PolicyRecord> other;  ///< another controller's, when it differs
 
   bool operator==(const PolicyStatus&) const = default;
 };

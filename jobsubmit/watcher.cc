@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/watcher.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -24,6 +25,13 @@ std::string identity(const std::string& path) {
                      s.st_mtim.tv_nsec, s.st_ctim.tv_sec, s.st_ctim.tv_nsec, s.st_mode);
 }
 
+/// One host's policy, for a sentence.
+std::string told(const PolicyRecord& record) {
+  if (record.digest.empty()) return fmt::format("controller {} has none in force", record.host);
+  return fmt::format("controller {} has digest {} in force since {:%F %T}", record.host,
+                     record.digest, fmt::localtime(static_cast<std::time_t>(record.since)));
+}
+
 /// A policy without names needs nobody: that is known at once.
 std::shared_ptr<const People> nobody(const Policy& policy) {
   return People::named_in(policy) && policy.enabled ? nullptr : std::make_shared<const People>();
@@ -33,12 +41,13 @@ std::shared_ptr<const People> nobody(const Policy& policy) {
 
 PolicyWatcher::PolicyWatcher(std::string path, std::chrono::milliseconds period, Report report,
                              std::span<const LuaField> job_fields,
-                             std::chrono::milliseconds people_period)
+                             std::chrono::milliseconds people_period, std::unique_ptr<Peers> peers)
     : path_(std::move(path)),
       period_(period),
       people_period_(people_period),
       report_(std::move(report)),
-      job_fields_(job_fields) {
+      job_fields_(job_fields),
+      peers_(std::move(peers)) {
   look(false);
   // Signals belong to the host process: its own threads wait for them.
   sigset_t all;
@@ -85,6 +94,7 @@ void PolicyWatcher::look(bool may_wait) {
       read(may_wait);
     }
     if (may_wait) refresh_people();
+    if (may_wait && peers_) meet_peers();
   } catch (const std::exception&) {
     // Out of memory. The old policy stays, and the next look tries again.
     seen_.clear();
@@ -141,6 +151,26 @@ void PolicyWatcher::refresh_people() {
   if (!people) return;
   const std::lock_guard lock(mutex_);
   state_.people = std::move(people);
+}
+
+void PolicyWatcher::meet_peers() {
+  const State state = current();
+  const std::string digest = state.policy ? state.policy->digest : "";
+  const auto other = peers_->meet(digest, state.since);
+  std::string problem;
+  if (!other)
+    problem = fmt::format("the policy of a second controller is not known: {}", other.error().text);
+  else if (*other)
+    problem = fmt::format(
+        "the controllers have different policies: {}; {}; a takeover changes what is admitted "
+        "until "
+        "both have the same file",
+        told({peers_->host(), digest, state.since}), told(**other));
+  if (problem != peers_problem_ && !problem.empty())
+    report_(path_, fmt::format("{}: {}", path_, problem));
+  peers_problem_ = problem;
+  const std::lock_guard lock(mutex_);
+  state_.other = other ? *other : nullptr;
 }
 
 std::shared_ptr<const People> PolicyWatcher::ask_people(const Policy& policy) {

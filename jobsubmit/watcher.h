@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "jobsubmit/lua_hook.h"
+#include "jobsubmit/peers.h"
 #include "jobsubmit/people.h"
 #include "jobsubmit/policy.h"
 
@@ -21,8 +22,8 @@ namespace bellows {
 /// each `period` (also on network file systems, where inotify says nothing), reads and parses it
 /// there together with the Lua script that it names, and swaps them in whole, the script compiled;
 /// callers never wait for a file. A bad or missing one leaves the last good policy in force. The
-/// same thread looks up the users and groups that the policy names, now and then anew. Any number
-/// of threads may call current().
+/// same thread looks up the users and groups that the policy names, now and then anew, and compares
+/// the policy with that of a second controller. Any number of threads may call current().
 class PolicyWatcher {
  public:
   struct State {
@@ -31,18 +32,20 @@ class PolicyWatcher {
     std::time_t since = 0;                 ///< when `policy` came into force
     std::string problem;                   ///< why the newest file is not in force; empty: it is
     std::shared_ptr<const People> people;  ///< null: not looked up yet
+    std::shared_ptr<const PolicyRecord> other;  ///< a controller with another policy; null: none
   };
   /// Called from the watcher's thread (and once from the constructor) at each change of the file:
-  /// with an empty problem after a good read. Also when users or groups cannot be looked up. The
-  /// problem says what stays in force.
+  /// with an empty problem after a good read. Also when users or groups cannot be looked up, and
+  /// when another controller's policy differs. The problem says what stays in force.
   using Report = std::function<void(const std::string& path, const std::string& problem)>;
 
   /// Reads once before it returns; users and groups come later. Never fails: a missing or bad file
   /// is a State. They are looked up anew after each `people_period`. `job_fields` are what scripts
-  /// see of jobs, and outlive the object.
+  /// see of jobs, and outlive the object. Without `peers` there is no second controller.
   PolicyWatcher(std::string path, std::chrono::milliseconds period, Report report,
                 std::span<const LuaField> job_fields = {},
-                std::chrono::milliseconds people_period = std::chrono::minutes(5));
+                std::chrono::milliseconds people_period = std::chrono::minutes(5),
+                std::unique_ptr<Peers> peers = nullptr);
   /// Joins the thread.
   ~PolicyWatcher();
   PolicyWatcher(const PolicyWatcher&) = delete;
@@ -60,6 +63,7 @@ class PolicyWatcher {
   Result<Loaded> load();
   void read(bool may_wait);
   void refresh_people();
+  void meet_peers();
   std::shared_ptr<const People> ask_people(const Policy& policy);
 
   const std::string path_;
@@ -72,6 +76,8 @@ class PolicyWatcher {
   std::string script_;       ///< path of the script that it names; empty: none is needed
   std::string script_seen_;  ///< identity of that
   std::string people_problem_;
+  const std::unique_ptr<Peers> peers_;
+  std::string peers_problem_;
   std::chrono::steady_clock::time_point people_due_;
 
   mutable std::mutex mutex_;

@@ -18,7 +18,7 @@ void print_json(const PolicyStatus& status) {
   nlohmann::ordered_json out = {{"digest", nullptr},  {"since", nullptr},
                                 {"enabled", nullptr}, {"tenants", nullptr},
                                 {"lua", status.lua},  {"people_known", status.people_known},
-                                {"problem", nullptr}};
+                                {"problem", nullptr}, {"other", nullptr}};
   if (!status.digest.empty()) {
     out["digest"] = status.digest;
     out["since"] = status.since;
@@ -26,6 +26,10 @@ void print_json(const PolicyStatus& status) {
     out["tenants"] = status.tenants;
   }
   if (!status.problem.empty()) out["problem"] = status.problem;
+  if (status.other)
+    out["other"] = {{"host", status.other->host},
+                    {"digest", status.other->digest},
+                    {"since", status.other->since}};
   fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -39,6 +43,13 @@ void print_text(const PolicyStatus& status) {
   if (!status.enabled) fmt::print("enabled    false: every job passes as it is\n");
   if (!status.people_known) fmt::print("people     users and groups are not looked up yet\n");
   if (!status.problem.empty()) fmt::print("rejected   {}\n", status.problem);
+  if (!status.other) return;
+  if (status.other->digest.empty())
+    fmt::print("differs    controller {} has no policy in force\n", status.other->host);
+  else
+    fmt::print("differs    controller {} has digest {}, in force since {:%F %T}\n",
+               status.other->host, status.other->digest,
+               fmt::localtime(static_cast<std::time_t>(status.other->since)));
 }
 
 }  // namespace
@@ -54,7 +65,8 @@ int show_cluster_status(bool json) {
     print_json(*status);
   else
     print_text(*status);
-  return status->digest.empty() || !status->problem.empty() ? kFailed : kOk;
+  const bool good = !status->digest.empty() && status->problem.empty() && !status->other;
+  return good ? kOk : kFailed;
 }
 
 }  // namespace bellows

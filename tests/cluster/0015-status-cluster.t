@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 120
-# bellows status --cluster: which policy slurmctld has in force, and what became of a newer file.
+# bellows status --cluster: which policy slurmctld has in force, what became of a newer file, and
+# whether a second controller has another one.
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/tap.sh"
 
@@ -9,7 +10,15 @@ build=${BELLOWS_BUILDDIR:-$(dirname "$(dirname "$TAP_HOME")")/build}
 bellows=$build/launcher/bellows
 [[ -x $bellows ]] || skip_all "$bellows is not built"
 
-cluster_up --nodes=1 --gpus=2
+# A second controller, at an address that nobody has: the test writes its record.
+conf=$(mktemp "${TMPDIR:-/tmp}/bellows-pair-XXXXXX")
+trap 'rm -f "$conf"; tap_end' EXIT
+echo 'SlurmctldHost=spare(192.0.2.1)' >"$conf"
+cluster_up --nodes=1 --gpus=2 --slurm-conf "$conf"
+state=$CLUSTER/spool/ctld
+spare_says() { # DIGEST
+  printf 'bellows-policy/1 spare 1700000000 %s\n' "$1" >"$state/bellows.policy.spare"
+}
 policy=$CLUSTER/etc/bellows.yaml
 mark=$(date +%s)
 printf 'version: 1\ntenants: {vision: {}, speech: {}, third: {}}\n' >"$policy.new"
@@ -27,7 +36,20 @@ digest=$(xc "$bellows" explain --json --policy "$policy" -- -n1 |
 is "$(field digest)" "$digest" "its digest is shown"
 ok "and since when" test "$(field since)" -ge "$mark"
 like "$(status)" "^policy +digest $digest, in force since [0-9-]+ [0-9:]+, 3 tenants$" "also to people"
-exits "which is success" 0 status
+ok "it is written down for a second controller" poll 20 grep -qx "bellows-policy/1 ctl [0-9]* $digest" "$state/bellows.policy.ctl"
+is "$(stat -c %a "$state/bellows.policy.ctl")" 600 "which nobody else reads"
+spare_says "$digest"
+if [[ -n ${BELLOWS_LONG:-} ]]; then
+  spare_says 0123456789abcdef
+  ok "that it has another policy is told" poll 180 has other "'spare'.*0123456789abcdef"
+  like "$(status)" "differs +controller spare has digest 0123456789abcdef, in force since 2023-" "to people, too"
+  exits "which is a failure" 1 status
+  like "$(<"$CLUSTER/log/slurmctld.log")" "different policies: controller ctl has digest $digest.*controller spare has" "and logged"
+  spare_says "$digest"
+  ok "until both have the same" poll 60 has other None
+fi
+is "$(field other)" None "as long as the second one's is the same, that is all"
+exits "and a success" 0 status
 exits "for any user" 0 xc --user carol "$bellows" status --cluster
 is "$(xc --user root squeue --noheader | wc -l)" 0 "no job comes of it"
 

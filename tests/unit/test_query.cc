@@ -59,12 +59,17 @@ Test(query, answer_is_one_short_line, .timeout = 10) {
 Test(query, answer_reads_back, .timeout = 10) {
   PolicyWatcher::State state = state_of(kTwo);
   state.problem = "b.yaml:1:1: problem=2 words digest=1";
-  const PolicyStatus wanted{state.policy->digest, 1700000000, true, 2, false, true, state.problem};
+  const PolicyStatus wanted{state.policy->digest, 1700000000, true, 2, false, true,
+                            state.problem,        {}};
   const std::string line = answer_status(state);
   cr_expect(parse_status(line) == wanted);
   cr_expect(parse_status("bellows: error: " + line + "\nother: x\n") == wanted);
   cr_expect(parse_status(answer_status({})) == PolicyStatus());
   cr_expect(not PolicyStatus().digest.size());
+  state.other = std::make_shared<const PolicyRecord>(PolicyRecord{"east", "", 5});
+  PolicyStatus differing = wanted;
+  differing.other = *state.other;
+  cr_expect(parse_status(answer_status(state)) == differing);
   // A newer version may say more.
   cr_expect(parse_status("bellows-status/1 lua=1 more=7 problem=")->lua);
 }

@@ -96,6 +96,20 @@ Test(watcher, reads_the_script_with_the_policy, .timeout = 60) {
   }));
 }
 
+Test(watcher, what_a_call_holds_stays_as_it_was, .timeout = 60) {
+  const Site site;
+  site.write("b.yaml", "version: 1\ntenants: {a: }\n");
+  const PolicyWatcher watcher(site.path("b.yaml"), 5ms, ignore);
+  const auto held = watcher.current();
+  cr_assert(held.policy && held.policy->tenants.size() == 1);
+  const std::string digest = held.policy->digest;
+  site.write("b.yaml", "version: 1\ntenants: {b: , c: }\n");
+  cr_assert(reaches(watcher, [](const auto& s) { return s.policy->tenants.size() == 2; }));
+  cr_expect(held.policy != watcher.current().policy);
+  cr_expect(held.policy->digest == digest && held.policy->tenants.size() == 1 &&
+            held.policy->tenants[0].name == "a");
+}
+
 Test(watcher, a_script_that_was_never_there, .timeout = 60) {
   const Site site;
   site.write("b.yaml", "version: 1\nlua: {script: s.lua}\n");
