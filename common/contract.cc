@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 
 #include "common/text.h"
@@ -17,15 +18,18 @@ bool is_plain(char c) {
          std::string_view("_.:,/@+-").find(c) != std::string_view::npos;
 }
 
-std::string encode(std::string_view value) {
-  std::string out;
-  for (char c : value) {
-    if (is_plain(c))
-      out += c;
-    else
-      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+/// Runs at each submission inside slurmctld: no format, and most values are plain as a whole.
+void append_encoded(std::string& out, std::string_view value) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  while (!value.empty()) {
+    const auto odd = std::find_if_not(value.begin(), value.end(), is_plain);
+    const auto plain = static_cast<std::size_t>(odd - value.begin());
+    out += value.substr(0, plain);
+    if (odd == value.end()) return;
+    const auto byte = static_cast<unsigned char>(*odd);
+    out += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+    value.remove_prefix(plain + 1);
   }
-  return out;
 }
 
 int hex_digit(char c) {
@@ -139,16 +143,25 @@ Result<Contract> Contract::parse(std::string_view line) {
 }
 
 std::string Contract::to_string() const {
-  std::string line = fmt::format("{} tenant={}", kVersion, encode(tenant));
+  std::string line;
+  line.reserve(256);
+  const auto add = [&line](std::string_view key, std::string_view value) {
+    line += ' ';
+    line += key;
+    line += '=';
+    append_encoded(line, value);
+  };
+  line += kVersion;
+  add("tenant", tenant);
   if (!framework.empty()) {
-    line += fmt::format(" framework={}", encode(framework));
-    if (!framework_version.empty()) line += ":" + encode(framework_version);
+    add("framework", framework);
+    if (!framework_version.empty()) append_encoded(line += ':', framework_version);
   }
-  line += fmt::format(" gpus={}", gpus.to_string());
-  if (!checkpoint_dir.empty()) line += fmt::format(" ckpt={}", encode(checkpoint_dir));
-  if (!image.empty()) line += fmt::format(" image={}", encode(image));
-  if (batch) line += fmt::format(" batch={}", batch->to_string());
-  for (const auto& [key, value] : extra) line += fmt::format(" {}={}", key, encode(value));
+  add("gpus", gpus.to_string());
+  if (!checkpoint_dir.empty()) add("ckpt", checkpoint_dir);
+  if (!image.empty()) add("image", image);
+  if (batch) add("batch", batch->to_string());
+  for (const auto& [key, value] : extra) add(key, value);
   return line;
 }
 

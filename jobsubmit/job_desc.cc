@@ -32,12 +32,21 @@ std::optional<std::string> value_of(std::string_view entry) {
 }
 
 /// What of BELLOWS_* says who a job is and how big; the rest are the user's own settings.
-bool is_identity(std::string_view name) {
+bool is_identity(const char* entry) {
+  if (!entry || std::strncmp(entry, "BELLOWS_", 8) != 0) return false;
+  const std::string_view name = name_of(entry);
   for (std::string_view known :
        {"BELLOWS_CONTRACT", "BELLOWS_TENANT", "BELLOWS_FRAMEWORK", "BELLOWS_FRAMEWORK_VERSION",
         "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR", "BELLOWS_RUN_DIR"})
     if (name == known) return true;
   return false;
+}
+
+bool is_set(char* const* entries, std::uint32_t count, const std::string& name) {
+  return std::any_of(entries, entries + count, [&](const char* entry) {
+    return entry && std::strncmp(entry, name.c_str(), name.size()) == 0 &&
+           (entry[name.size()] == '=' || entry[name.size()] == '\0');
+  });
 }
 
 /// Drops the entries for which `drop` is true, keeping the order. True when there were any.
@@ -285,15 +294,11 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
   add_entry(desc.spank_job_env, desc.spank_job_env_size,
             std::string(Contract::kVariable) + "=" + line);
   if (!desc.environment) return;
-  drop_entries(desc.environment, desc.env_size, [&](std::uint32_t i) {
-    return is_identity(name_of(desc.environment[i] ? desc.environment[i] : ""));
-  });
-  for (const auto& [name, value] : decision.env) {
-    bool set = false;
-    for (std::uint32_t i = 0; i < desc.env_size; ++i)
-      set = set || (desc.environment[i] && name_of(desc.environment[i]) == name);
-    if (!set) add_entry(desc.environment, desc.env_size, name + "=" + value);
-  }
+  drop_entries(desc.environment, desc.env_size,
+               [&](std::uint32_t i) { return is_identity(desc.environment[i]); });
+  for (const auto& [name, value] : decision.env)
+    if (!is_set(desc.environment, desc.env_size, name))
+      add_entry(desc.environment, desc.env_size, name + "=" + value);
 }
 
 bool touches_contract(const job_desc_msg_t& update) {
