@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,6 +42,7 @@ class Site {
             std::to_string(start) + "}}}\n");
   }
   std::string policy() const { return scratch_.path() + "/bellows.yaml"; }
+  const std::string& directory() const { return scratch_.path(); }
 
  private:
   void put(const std::string& name, const std::string& text) const {
@@ -69,16 +71,21 @@ void during_reloads(const Site& site, std::chrono::milliseconds each, const Work
 
 void watch() {
   const Site site;
+  std::ofstream(site.directory() + "/bellows.policy.west") << "bellows-policy/1 west 1 1234\n";
   std::atomic<int> reports = 0;
+  std::atomic<bool> other_seen = false;
   const PolicyWatcher watcher(
-      site.policy(), 1ms, [&](const std::string&, const std::string&) { ++reports; }, {}, 2ms);
+      site.policy(), 1ms, [&](const std::string&, const std::string&) { ++reports; }, {}, 2ms,
+      std::make_unique<Peers>(site.directory(), "east", Peers::Times{0ms, 0ms, 1h}));
   during_reloads(site, 3ms, [&] {
     const PolicyWatcher::State state = watcher.current();
     want(state.policy && state.policy->tenants.size() == 2, "there is always a whole policy");
     if (state.people) state.people->find(0, 0);
+    if (state.other && state.other->host == "west") other_seen = true;
     std::this_thread::sleep_for(100us);
   });
   want(reports > 10, "the policy is read many times");
+  want(other_seen, "a second controller's policy is compared");
 }
 
 void submit() {
