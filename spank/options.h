@@ -32,6 +32,18 @@ Settings read_settings(int count, char** arguments, std::vector<std::string>& co
 
 /// The environment variables by which sbatch, salloc and srun hand their options on. Slurm exports
 /// them into the job, where a nested sbatch would take them for its own options.
+/// In spank_job_env: what all --container options of sbatch, salloc or srun say together, as
+/// container::spec_text writes it. Slurm itself hands on only the last value of each option, and a
+/// relative path as it was typed.
+inline constexpr const char* kContainerVariable = "_SLURM_SPANK_OPTION_bellows_container";
+/// From srun to its step's slurmstepd, the same. srun --export=NONE keeps names that begin so.
+inline constexpr const char* kStepVariable = "SLURM_BELLOWS_CONTAINER";
+/// What Slurm puts before the names of spank_job_env in a process's environment.
+inline constexpr const char* kExported = "SLURM_SPANK_";
+
+/// "_SLURM_SPANK_OPTION_bellows_gpus_range" for "gpus-range".
+std::string option_variable(std::string_view option);
+
 const std::vector<std::string>& option_variables();
 
 }  // namespace bellows::spank

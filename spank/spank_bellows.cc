@@ -44,6 +44,7 @@ int slurm_spank_init(spank_t spank, int ac, char** av) {
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) forget_outer_job();
     if (context == S_CTX_ALLOCATOR) forget_outer_contract();
     if (context == S_CTX_LOCAL) correct_size_for_srun(settings(ac, av));
+    if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) export_variables();
   });
 }
 
@@ -53,7 +54,9 @@ int slurm_spank_job_prolog(spank_t spank, int ac, char** av) {
 
 int slurm_spank_init_post_opt(spank_t spank, int ac, char** av) {
   return guarded("init_post_opt", [&] {
-    if (spank_context() == S_CTX_REMOTE) prepare_step(spank, settings(ac, av));
+    const spank_context_t context = spank_context();
+    if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) hand_on_container(spank);
+    if (context == S_CTX_REMOTE) prepare_step(spank, settings(ac, av));
   });
 }
 
