@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "spank/container/options.h"
+#include "spank/container/site.h"
 
 namespace bellows::spank {
 namespace {
@@ -56,10 +57,8 @@ Settings read_settings(int count, char** arguments, std::vector<std::string>& co
   for (int i = 0; i < count; ++i) {
     const std::string_view argument = arguments[i];
     if (!argument.starts_with(key)) {
-      complaints.push_back(fmt::format(
-          "plugstack.conf: \"{}\" is not an argument of spank_bellows.so; the only one is "
-          "run_dir=DIRECTORY",
-          argument));
+      if (auto status = container::set_site(settings.site, argument); !status.ok())
+        complaints.push_back(fmt::format("plugstack.conf: {}", status.error().text));
       continue;
     }
     const std::string_view value = argument.substr(key.size());
@@ -72,12 +71,12 @@ Settings read_settings(int count, char** arguments, std::vector<std::string>& co
   }
   return settings;
 }
+
 std::string option_variable(std::string_view option) {
   std::string name = "_SLURM_SPANK_OPTION_bellows_";
   for (char c : option) name += is_alphanumeric(c) ? c : '_';
   return name;
 }
-
 
 const std::vector<std::string>& option_variables() {
   static const std::vector<std::string> names = [] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points of spank_bellows.so: each only routes by context to one file.
 #include "spank/host.h"
+#include "spank/isolation.h"
 #include "spank/slurmd.h"
 #include "spank/stepd.h"
 #include "spank/submit.h"
@@ -43,8 +44,9 @@ int slurm_spank_init(spank_t spank, int ac, char** av) {
       register_options(spank);
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) forget_outer_job();
     if (context == S_CTX_ALLOCATOR) forget_outer_contract();
-    if (context == S_CTX_LOCAL) correct_size_for_srun(settings(ac, av));
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) export_variables();
+    if (context == S_CTX_LOCAL) correct_size_for_srun(settings(ac, av));
+    if (context == S_CTX_SLURMD) collect_views(settings(ac, av));
   });
 }
 
@@ -58,6 +60,14 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char** av) {
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) hand_on_container(spank);
     if (context == S_CTX_REMOTE) prepare_step(spank, settings(ac, av));
   });
+}
+
+int slurm_spank_task_init_privileged(spank_t spank, int ac, char** av) {
+  return guarded("task_init_privileged", [&] { open_view(spank, settings(ac, av)); });
+}
+
+int slurm_spank_task_init(spank_t spank, int ac, char** av) {
+  return guarded("task_init", [&] { enter_view(spank, settings(ac, av)); });
 }
 
 int slurm_spank_exit(spank_t spank, int ac, char** av) {

@@ -134,8 +134,8 @@ Result<Fd> try_lease(int views, std::uint32_t job, const std::string& path) {
   const std::string name = std::to_string(job);
   if (auto status = make_directory(views, name.c_str(), path); !status.ok()) return status.error();
   auto directory = open_directory(views, name.c_str(), path);
-  if (!directory) return directory.error().kind == ErrorKind::not_found ? Result<Fd>(Fd())
-                                                                        : std::move(directory);
+  if (!directory)
+    return directory.error().kind == ErrorKind::not_found ? Result<Fd>(Fd()) : std::move(directory);
   Fd alive(::openat(directory->get(), "alive", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!alive) return errno == ENOENT ? Result<Fd>(Fd()) : errno_error("open", path + "/alive");
   if (::flock(alive.get(), LOCK_EX | LOCK_NB) == 0 && still_named(alive.get())) {
@@ -241,7 +241,16 @@ Status JobViews::pin(const std::string& name, int ns) const {
   if (!target) return errno_error("open the namespace's name", name);
   const Fd mount(::open_tree(ns, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
   if (!mount) return errno_error("pin the namespace", name);
-  return attach(mount.get(), target.get(), name);
+  if (::move_mount(mount.get(), "", target.get(), "",
+                   MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0)
+    return {};
+  // The rule that keeps namespaces from holding each other: only an older one may pin a younger.
+  if (errno == ELOOP)
+    return Error{ErrorKind::unavailable,
+                 "this kernel takes the namespace for older than slurmd's own, and so won't keep "
+                 "it; run slurmd in the machine's first mount namespace (no PrivateTmp= or "
+                 "Protect...= in its unit)"};
+  return errno_error("pin the namespace", name);
 }
 
 }  // namespace bellows::container
