@@ -92,7 +92,7 @@ Status create_missing(int root, const std::vector<std::string>& names, bool dire
     const int made = file ? ::mknodat(dir->get(), names[i].c_str(), S_IFREG | 0644, 0)
                           : ::mkdirat(dir->get(), names[i].c_str(), 0755);
     if (made != 0 && errno != EEXIST)
-      return errno_error("create", fmt::format("/{}/{}", parent == "." ? "" : parent, names[i]));
+      return errno_error("create", parent == "." ? names[i] : parent + "/" + names[i]);
     parent = i == 0 ? names[i] : parent + "/" + names[i];
   }
   return {};

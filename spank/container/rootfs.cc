@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "spank/container/capabilities.h"
+#include "spank/container/idmap.h"
 #include "spank/container/image.h"
 #include "spank/container/mount_api.h"
 
@@ -132,6 +133,11 @@ class RootMaker {
   Result<Fd> overlay(const std::vector<Missing>& missing, bool writable, std::uint64_t size_mib) {
     auto skeleton = make_skeleton(missing);
     if (!skeleton) return skeleton;
+    // Where the kernel cannot, the user writes what is his own in the image.
+    if (writable) {
+      auto status = map_root_to_caller(image_.get());
+      if (!status && status.error().kind != ErrorKind::invalid) return status.error();
+    }
     auto lower = make_directory(scratch_, "image");
     if (!lower) return lower;
     // An overlay takes only what is mounted in this namespace.
@@ -140,12 +146,10 @@ class RootMaker {
     Options options = {{"source", "overlay"},
                        {"lowerdir", fmt::format("{}:{}", descriptor_path(skeleton->get()),
                                                 descriptor_path(image_.get()))}};
-    MountFlags flags;
-    flags.read_only = !writable;
     if (writable) {
       if (auto status = add_upper(size_mib, options); !status) return status.error();
     }
-    auto root = new_filesystem("overlay", options, flags);
+    auto root = mount_overlay(options, writable);
     if (!root) return root;
     auto target = make_directory(scratch_, "root");
     if (!target) return target;
@@ -179,6 +183,17 @@ class RootMaker {
       kept_.push_back(std::move(*dir));
     }
     return {};
+  }
+
+  /// An overlay's work directory is closed to all but those whom no mode stops, and it works in it
+  /// with its maker's rights. What the user may do is asked of him all the same.
+  static Result<Fd> mount_overlay(const Options& options, bool writable) {
+    MountFlags flags;
+    flags.read_only = !writable;
+    if (!writable) return new_filesystem("overlay", options, flags);
+    const auto raised = Raised::raise(CAP_DAC_OVERRIDE);
+    if (!raised) return raised.error();
+    return new_filesystem("overlay", options, flags);
   }
 
   int scratch_;

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 
 #include "common/fd.h"
@@ -122,18 +123,24 @@ std::string World::squash(const std::string& tree, const std::string& image) con
 
 std::string World::in_container(const Spec& spec, const std::function<std::string()>& inside,
                                 const std::function<void()>& as_root) const {
-  return run_as_user(as_root, [&]() -> std::string {
-    RootfsInputs inputs;
-    inputs.account = {"user", "user", path("home")};
-    if (mounts != nullptr) inputs.mounts = std::move(*mounts);
-    const Fd scratch(::open(path("ns").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    inputs.scratch = scratch.get();
-    Phases phases;
-    if (auto status = build_rootfs(spec, site, inputs, phases); !status)
-      return std::string("error: ") + phases.current() + ": " + status.error().text;
-    if (auto status = drop_all(true); !status) return "error: " + status.error().text;
-    return inside();
+  return run_as_user(as_root, [&] {
+    Phases phases(observer);
+    return build(spec, {}, inside, phases);
   });
+}
+
+std::string World::build(const Spec& spec, std::vector<Placed> mounts,
+                         const std::function<std::string()>& inside, Phases& phases) const {
+  RootfsInputs inputs;
+  inputs.account = {"user", "user", home};
+  inputs.mounts = std::move(mounts);
+  inputs.console = console;
+  const Fd scratch(::open(path("ns").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  inputs.scratch = scratch.get();
+  if (auto status = build_rootfs(spec, site, inputs, phases); !status)
+    return std::string("error: ") + phases.current() + ": " + status.error().text;
+  if (auto status = drop_all(no_new_privs); !status) return "error: " + status.error().text;
+  return inside();
 }
 
 std::string opens(const std::string& path, int flags) {
@@ -157,6 +164,46 @@ std::string options_at(const std::string& path) {
   if ((info.f_flag & ST_NODEV) != 0) options += ",nodev";
   if ((info.f_flag & ST_NOEXEC) != 0) options += ",noexec";
   return options;
+}
+
+std::string output_of(const std::vector<std::string>& command) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return "no pipe";
+  const Fd from(ends[0]);
+  Fd to(ends[1]);
+  std::vector<char*> words;
+  for (const auto& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(to.get(), 1);
+    ::execv(words[0], words.data());
+    finish(1, std::string("exec: ") + std::strerror(errno));
+  }
+  to.reset();
+  std::string text = read_until_end(from.get());
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  while (text.ends_with('\n')) text.pop_back();
+  return text;
+}
+
+std::string names_in(const std::string& path) {
+  std::set<std::string> names;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path, error))
+    names.insert(entry.path().filename());
+  if (error) return error.message();
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : " ") + name;
+  return text;
+}
+
+Mount bound(const std::string& source, const std::string& target) {
+  Mount mount;
+  mount.source = source;
+  mount.target = target;
+  return mount;
 }
 
 std::string cannot_run() {

@@ -39,9 +39,15 @@ class World {
   /// returns, or "error: PHASE: TEXT". `as_root` comes first.
   std::string in_container(const Spec& spec, const std::function<std::string()>& inside,
                            const std::function<void()>& as_root = {}) const;
+  /// The same, for a process that run_as_user started.
+  std::string build(const Spec& spec, std::vector<Placed> mounts,
+                    const std::function<std::string()>& inside, Phases& phases) const;
 
   Site site;
-  std::vector<Placed>* mounts = nullptr;  ///< for RootfsInputs; taken
+  bool no_new_privs = true;
+  std::string console;
+  std::string home = "/home/user";
+  std::function<void(const char*)> observer;  ///< of the phases
 
  private:
   ScratchDir scratch_;
@@ -53,10 +59,30 @@ std::string text_of(const std::string& path);
 /// The mount options that statfs reports at a path: "ro,nosuid,nodev,noexec" in this order.
 std::string options_at(const std::string& path);
 
+/// What a program writes to its standard output; no shell is needed.
+std::string output_of(const std::vector<std::string>& command);
+/// A directory's names, sorted, with spaces between.
+std::string names_in(const std::string& path);
+Mount bound(const std::string& source, const std::string& target);
+
 /// Why no such test can run here; empty: it can.
 std::string cannot_run();
 
 }  // namespace bellows::container
+
+#define EQUALS(found, wanted)                                           \
+  do {                                                                  \
+    const std::string found_text = (found);                             \
+    cr_expect(found_text == (wanted), "found: %s", found_text.c_str()); \
+  } while (false)
+
+/// For errors of the set-up.
+#define REFUSED(found, word)                                                                   \
+  do {                                                                                         \
+    const std::string found_text = (found);                                                    \
+    cr_expect(found_text.starts_with("error: ") && found_text.find(word) != std::string::npos, \
+              "found: %s", found_text.c_str());                                                \
+  } while (false)
 
 /// For a test's first line.
 #define NEEDS_ROOT()                                                   \
