@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "common/contract.h"
@@ -62,19 +60,10 @@ int take_batch_range(int, const char* value, int remote) noexcept {
   }
 }
 
-/// Without a working directory only absolute paths can be meant.
-container::Place here() {
-  std::error_code ignored;
-  return {std::filesystem::current_path(ignored).string(), [](const std::string& path) {
-            std::error_code error;
-            return std::filesystem::exists(path, error);
-          }};
-}
-
 /// What the --container options of this command say. Slurm's callbacks are plain functions without
 /// a context of ours, so it must live in this file; there is one command in a process.
 struct ContainerOptions {
-  container::Collector collector{here()};
+  container::Collector collector{container::place_of_process()};
   std::vector<container::Setting> settings;
 };
 ContainerOptions& container_options() {

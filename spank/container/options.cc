@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iterator>
+#include <system_error>
 #include <utility>
 
 #include "common/text.h"
@@ -252,6 +254,14 @@ constexpr std::pair<const char*, Option> kVariables[] = {
 std::span<const OptionInfo> options() { return kOptions; }
 
 const OptionInfo& info_of(Option option) { return kOptions[static_cast<std::size_t>(option)]; }
+
+Place place_of_process() {
+  std::error_code ignored;
+  return {std::filesystem::current_path(ignored).string(), [](const std::string& path) {
+            std::error_code error;
+            return std::filesystem::exists(path, error);
+          }};
+}
 
 Result<NameMode> parse_name_mode(std::string_view word) {
   for (const auto& [mode, known] : kModes)

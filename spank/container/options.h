@@ -55,6 +55,9 @@ struct Place {
   std::function<bool(const std::string& path)> exists;  ///< empty: nothing does
 };
 
+/// This process's own. Without a working directory only absolute paths can be meant.
+Place place_of_process();
+
 /// Puts one option's value into a Spec; mounts are added to those there are, everything else
 /// replaces. An option without an argument has an empty value.
 /// invalid: a sentence without the option's name.
