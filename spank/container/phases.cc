@@ -8,6 +8,7 @@ void Phases::begin(const char* name) {
   entries_.push_back({name, {}});
   began_ = Clock::now();
   running_ = true;
+  if (watcher_) watcher_(name);
   if (observer_) observer_(name);
 }
 

@@ -3,7 +3,7 @@
 
 #include <chrono>
 #include <functional>
-#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace bellows::container {
@@ -21,6 +21,9 @@ class Phases {
 
   explicit Phases(Observer observer = {}) : observer_(std::move(observer)) {}
 
+  /// One more observer, until the next call.
+  void watch(Observer watcher) { watcher_ = std::move(watcher); }
+
   /// Ends the phase before and begins one; `name` is a literal such as "opening the image".
   void begin(const char* name);
   void end();
@@ -31,6 +34,7 @@ class Phases {
   using Clock = std::chrono::steady_clock;
 
   Observer observer_;
+  Observer watcher_;
   std::vector<Entry> entries_;
   Clock::time_point began_{};
   bool running_ = false;

@@ -90,7 +90,7 @@ Status remove_views(int job_dir, const std::string& path) {
       if (::unlinkat(ns.get(), entry->d_name, 0) != 0) return errno_error("remove", pinned);
     }
   }
-  for (const char* name : {"ns", "root"})
+  for (const char* name : {"ns", "root", "driver"})
     if (::unlinkat(job_dir, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
       return errno_error("remove", fmt::format("{}/{}", path, name));
   for (const char* name : {"lock", "dead"})
@@ -203,16 +203,19 @@ Result<JobViews> JobViews::open(const std::string& run_dir, std::uint32_t job) {
   const int at = directory->get();
   Status status = make_directory(at, "ns", path);
   if (status.ok()) status = make_directory(at, "root", path);
+  if (status.ok()) status = make_directory(at, "driver", path);
   if (status.ok()) status = make_file(at, "dead", 0000, path);
   if (!status.ok()) return status.error();
   JobViews job_views;
+  job_views.path_ = path;
   job_views.lock_ = Fd(::openat(at, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   job_views.ns_ = Fd(::openat(at, "ns", kDirectory));
-  job_views.root_ = Fd(::openat(at, "root", O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  job_views.dead_ = Fd(::openat(at, "dead", O_PATH | O_NOFOLLOW | O_CLOEXEC));
-  if (!job_views.lock_ || !job_views.ns_ || !job_views.root_ || !job_views.dead_)
-    return errno_error("open", path);
+  if (!job_views.lock_ || !job_views.ns_) return errno_error("open", path);
   return job_views;
+}
+
+Result<Fd> JobViews::open_place(const char* name) const {
+  return open_file(fmt::format("{}/{}", path_, name), O_PATH | O_NOFOLLOW);
 }
 
 Lock::~Lock() {

@@ -14,6 +14,8 @@
 ///   JOB/lock      held by the task that builds
 ///   JOB/ns/NAME   a mount namespace, pinned: a bind mount of its nsfs file
 ///   JOB/root      where a container's root is put together, in that container's namespace only
+///   JOB/driver    the same for the driver's files
+///   JOB/dead      an inode that nobody can open, to hide others' device nodes behind
 /// RUN_DIR/views is a private tmpfs, since a namespace can't be pinned below a shared mount, and
 /// root's alone. Locks are flock's: the kernel ends them with their holder, however it dies.
 namespace bellows::container {
@@ -67,16 +69,14 @@ class JobViews {
   /// Gives `ns`, a mount namespace's descriptor, a name. Needs CAP_SYS_ADMIN in the namespace that
   /// opened the views, and CAP_DAC_OVERRIDE.
   Status pin(const std::string& name, int ns) const;
-  /// The empty directory for a root in the making.
-  int root() const { return root_.get(); }
-  /// An inode that nobody can open, to hide others' device nodes behind.
-  int dead() const { return dead_.get(); }
+  /// `root`, `driver` or `dead` (O_PATH), in the mount namespace of the caller's that still has
+  /// them: the kernel clones and covers only what is in it. Needs CAP_DAC_OVERRIDE.
+  Result<Fd> open_place(const char* name) const;
 
  private:
+  std::string path_;
   Fd lock_;  ///< O_PATH would not do for flock, and each task needs an open file of its own
   Fd ns_;
-  Fd root_;
-  Fd dead_;
 };
 
 }  // namespace bellows::container
