@@ -17,8 +17,8 @@ struct Mount {
   std::string target;  ///< an absolute path in the container
   bool read_only = false;
   bool no_exec = false;
-  bool recursive = true;      ///< rbind: with what is mounted below the source
-  bool create = true;         ///< x-create=auto: a missing target is created; x-create=none: refused
+  bool recursive = true;  ///< rbind: with what is mounted below the source
+  bool create = true;     ///< x-create=auto: a missing target is created; x-create=none: refused
   std::uint64_t size_mib = 0;  ///< tmpfs: the size=N flag; 0: the site's default
 
   bool operator==(const Mount&) const = default;
@@ -30,10 +30,10 @@ enum class NameMode { automatic, create, exec, no_exec };
 /// A container as the options, the variables and the contract together describe it. A value; what
 /// it names is neither looked up nor allowed yet.
 struct Spec {
-  std::string image;            ///< an absolute path of a squashfs file or a directory; empty: none
-  std::vector<Mount> mounts;    ///< in order, duplicates dropped
+  std::string image;          ///< an absolute path of a squashfs file or a directory; empty: none
+  std::vector<Mount> mounts;  ///< in order, duplicates dropped
   std::optional<std::string> workdir;
-  std::string name;             ///< of --container-name; empty: none
+  std::string name;  ///< of --container-name; empty: none
   NameMode name_mode = NameMode::automatic;
   std::optional<bool> mount_home;  ///< unset: the site's default
   std::optional<bool> remap_root;
@@ -52,8 +52,8 @@ struct Spec {
 struct Site {
   std::vector<std::string> image_dirs;  ///< where squashfs images may lie; empty: nowhere
   std::vector<std::string> devices;     ///< further device nodes of a container (fabric), patterns
-  std::uint64_t tmp_mib = 0;            ///< size of the private /tmp and /var/tmp; 0: half of memory
-  std::uint64_t shm_mib = 0;            ///< of the private /dev/shm; 0: half of memory
+  std::uint64_t tmp_mib = 0;  ///< size of the private /tmp and /var/tmp; 0: half of memory
+  std::uint64_t shm_mib = 0;  ///< of the private /dev/shm; 0: half of memory
   bool mount_home = false;
   bool remap_root = false;
   bool writable = false;
@@ -62,6 +62,7 @@ struct Site {
   bool no_new_privs = true;
   bool require_fence = true;  ///< a job with GPUs is not started where Slurm does not fence them
   std::uint32_t phase_seconds = 30;  ///< the most that one phase of the set-up may take
+  std::string pause_at;  ///< the phase at which a set-up stops itself, for tests of crashes
 
   bool operator==(const Site&) const = default;
 };
