@@ -42,7 +42,9 @@ Result<std::uint64_t> gpus_given(std::optional<std::string_view> gpus_on_node,
 ///
 /// What it can't see: a step that was given all GPUs of a node (nothing is left to be fenced from),
 /// MIG, where many instances, each counted as a GPU by Slurm, share one GPU's node, and a GPU whose
-/// node is made only later (gres.conf's File= has slurmd insist on the nodes that it names).
+/// node is made only later (gres.conf's File= has slurmd insist on the nodes that it names). Nor
+/// does it look at /dev/dri, by which nvidia-drm lets the members of `video` and `render` draw: no
+/// job's user should be one.
 Status check_fence(const std::vector<GpuNode>& nodes, std::uint64_t given);
 
 }  // namespace bellows::container
