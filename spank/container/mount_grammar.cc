@@ -176,11 +176,10 @@ std::string mount_text(const Mount& mount) {
   if (!mount.recursive) flags.emplace_back("bind");
   if (!mount.create) flags.emplace_back("x-create=none");
   if (mount.size_mib > 0) flags.push_back(fmt::format("size={}M", mount.size_mib));
-  const std::string_view source = mount.kind == Mount::Kind::tmpfs    ? "tmpfs"
-                                  : mount.kind == Mount::Kind::umount ? "umount"
-                                                                      : mount.source;
-  std::string text(source);
-  if (mount.target != source || !flags.empty()) text += ":" + mount.target;
+  std::string text = mount.source;
+  if (mount.kind == Mount::Kind::tmpfs) text = "tmpfs";
+  if (mount.kind == Mount::Kind::umount) text = "umount";
+  if (mount.target != text || !flags.empty()) text += ":" + mount.target;
   if (!flags.empty()) text += fmt::format(":{}", fmt::join(flags, "+"));
   return text;
 }
