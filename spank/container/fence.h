@@ -27,13 +27,14 @@ namespace bellows::container {
 ///   the second in a step, so there they are whatever the user wrote; and they hold positions in
 ///   gres.conf, not minors.
 /// - Tasks bound to GPUs (--gpus-per-task, --gpu-bind): task.c:422 rewrites SLURM_STEP_GPUS for the
-///   task, at times with fewer GPUs than the cgroup allows (mask_gpu in a step that starts beyond
-///   the node's first GPU), but leaves this variable at the step's number. So a task is held
-///   against its step's number: what it could open beyond its own would be its job's.
-/// - It can be forged where slurmstepd would unset it: unsetenvp() leaves the second of two
-///   adjacent entries of the same name. And where GresTypes has no gpu nothing touches it. So the
-///   number is bounded by `most`, what the job's contract says of it, wherever there is one; a
-///   number that was set is the first entry, and true.
+///   task, but names the first task's GPU for the second one too (as seen with ConstrainDevices),
+///   and leaves this variable at the step's number. So a task is held against its step's number:
+///   what it could open beyond its own would be its job's.
+/// - Where slurmstepd would unset it, it can be forged: unsetenvp() leaves the second of two
+///   adjacent entries of the same name, which a client of one's own can send (srun drops one).
+///   And where GresTypes has no gpu, nothing touches it. So the number is bounded by `most`, what
+///   the job's contract says of it. A number that was set is true if it is read with
+///   spank_getenv(), which finds the first entry; a shell may find a later one.
 Result<std::uint64_t> gpus_given(std::optional<std::string_view> gpus_on_node,
                                  std::optional<std::uint64_t> most);
 
