@@ -103,7 +103,7 @@ Result<Access> ask_access(int node, const std::string& path) {
 }
 
 Result<std::vector<GpuNode>> find_gpu_nodes(const std::string& root, bool imex_channels) {
-  const std::string dev = root + "/dev";
+  const std::string dev = (root == "/" ? "" : root) + "/dev";
   std::vector<GpuNode> nodes;
   Status status = add_folder(dev, "", nodes);
   if (status) status = add_folder(dev, "nvidia-caps/", nodes);

@@ -2,7 +2,10 @@
 #include "spank/container/gpu_view.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 
 #include <algorithm>
 #include <optional>
@@ -46,6 +49,23 @@ Status add_clone(SmallTree& tree, int from, const std::string& name, bool direct
   auto clone = clone_mount(original->get(), path, false, {.read_only = true, .no_exec = true});
   if (!clone) return clone.error();
   return tree.add_clone(name, *std::move(clone), directory);
+}
+
+/// Takes away what cover_driver_proc() put there.
+Status uncover(int root) {
+  auto fd = open_in_root(root, kDriver, O_PATH | O_DIRECTORY);
+  if (!fd && not_there(fd.error())) return {};
+  if (!fd) return fd.error();
+  struct statx info {};
+  struct statfs system {};
+  if (::statx(fd->get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &info) != 0 ||
+      ::fstatfs(fd->get(), &system) != 0)
+    return errno_error("look at", kDriver);
+  const bool mounted = (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+  if (!mounted || system.f_type != TMPFS_MAGIC) return {};
+  if (::umount2(descriptor_path(fd->get()).c_str(), MNT_DETACH) != 0)
+    return errno_error("unmount", kDriver);
+  return {};
 }
 
 /// gpus/ has a directory for each GPU, by its place on the bus.
@@ -133,6 +153,7 @@ Result<std::vector<Device>> clone_nodes(int dev, const std::vector<std::string>&
 }
 
 Status cover_driver_proc(int from, int to, const std::vector<unsigned>& minors) {
+  if (auto status = uncover(to); !status) return status;
   auto target = open_in_root(to, kDriver, O_PATH | O_DIRECTORY);
   if (!target && not_there(target.error())) return {};
   if (!target) return target.error();

@@ -34,7 +34,9 @@ Result<std::vector<Device>> clone_nodes(int dev, const std::vector<std::string>&
 /// Covers /proc/driver/nvidia below `to` with a read-only directory of the driver's version, its
 /// parameters with ModifyDeviceFiles: 0 (else libcuda, as root in a user namespace, tries to make
 /// nodes), and gpus/ and capabilities/ of only those GPUs. `from` is a root below which the
-/// driver's own is visible, and may be the same. Without a driver there is nothing to do.
+/// driver's own is visible, and may be the same. An earlier cover is taken away first, so a task
+/// with other GPUs than those for which a container was made gets its own. Without a driver there
+/// is nothing to do.
 Status cover_driver_proc(int from, int to, const std::vector<unsigned>& minors);
 
 }  // namespace bellows::container

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,15 @@ Test(gpu_view, plan) {
 }
 
 namespace {
+
+/// How many mounts lie on a path, one upon another.
+std::string mounts_at(const std::string& path) {
+  std::ifstream table("/proc/self/mountinfo");
+  std::string line;
+  int number = 0;
+  while (std::getline(table, line)) number += line.find(" " + path + " ") != line.npos;
+  return std::to_string(number);
+}
 
 /// Eight GPUs, of which this process has nvidia2 and nvidia5.
 struct Host {
@@ -137,17 +147,22 @@ Test(gpu_view, driver_proc_of_own_gpus) {
   }
 }
 
-Test(gpu_view, driver_proc_narrows_further) {
+/// As a task does that joins a container made for others.
+Test(gpu_view, driver_proc_is_covered_anew) {
   if (!makes_nodes()) cr_skip_test("%s", kNoNodes);
   Host host;
   const std::string got = in_view(
       [&]() -> Status {
-        auto status = cover_driver_proc(path_of(host.root).get(), path_of(host.root).get(), {2, 5});
-        if (!status) return status;
-        return cover_driver_proc(path_of(host.root).get(), path_of(host.root).get(), {5});
+        const Fd root = path_of(host.root);
+        auto status = cover_driver_proc(root.get(), root.get(), {2, 5});
+        if (status) status = cover_driver_proc(root.get(), root.get(), {5, 6});
+        return status;
       },
-      [&] { return list(host.driver + "/gpus") + "; " + list(host.driver + "/capabilities"); });
-  expect_text(got, bus_of(2) + "; fabric-imex-mgmt gpu5 mig");
+      [&] {
+        return list(host.driver + "/gpus") + "; " + list(host.driver + "/capabilities") + "; " +
+               mounts_at(host.driver);
+      });
+  expect_text(got, bus_of(1) + " " + bus_of(2) + "; fabric-imex-mgmt gpu5 gpu6 mig; 1");
 }
 
 Test(gpu_view, no_gpus_of_ones_own) {
