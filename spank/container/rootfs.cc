@@ -37,17 +37,14 @@ Result<Fd> own_tmpfs(Options options) {
   return new_filesystem("tmpfs", options, {});
 }
 
-Status add_host(std::vector<Placed>& places, const char* path, MountFlags flags) {
+/// With all that is mounted below: a mount may be there to hide something.
+Result<Fd> clone_host(const char* path, MountFlags flags) {
   auto source = open_source(path);
-  if (!source) return source.error();
-  auto mount = clone_mount(source->get(), path, true, flags);
-  if (!mount) return mount.error();
-  places.push_back({path, std::move(*mount), true, true});
-  return {};
+  if (!source) return source;
+  return clone_mount(source->get(), path, true, flags);
 }
 
-/// What each container has of the host's, in the job's view of it. With all that is mounted below:
-/// a mount may be there to hide something.
+/// What each container has of the host's, in the job's view of it.
 Result<std::vector<Placed>> open_system() {
   MountFlags proc;
   proc.no_exec = true;
@@ -56,8 +53,11 @@ Result<std::vector<Placed>> open_system() {
   const std::pair<const char*, MountFlags> wanted[] = {
       {"/proc", proc}, {"/sys", sys}, {"/tmp", {}}, {"/var/tmp", {}}};
   std::vector<Placed> places;
-  for (const auto& [path, flags] : wanted)
-    if (auto status = add_host(places, path, flags); !status) return status.error();
+  for (const auto& [path, flags] : wanted) {
+    auto mount = clone_host(path, flags);
+    if (!mount) return mount.error();
+    places.push_back({path, std::move(*mount), true, true});
+  }
   auto dev = new_dev();
   if (!dev) return dev.error();
   places.push_back({"/dev", std::move(*dev), true, true});
@@ -218,6 +218,9 @@ class Builder {
     auto system = open_system();
     if (!system) return system.error();
     system_ = std::move(*system);
+    auto shm = clone_host("/dev/shm", {});
+    if (!shm) return shm.error();
+    shm_ = std::move(*shm);
     auto devices = open_devices(site_, inputs_.console);
     if (!devices) return devices.error();
     devices_ = std::move(*devices);
@@ -259,12 +262,7 @@ class Builder {
   }
 
   Status make_dev() {
-    MountFlags flags;
-    auto source = open_source("/dev/shm");
-    if (!source) return source.error();
-    auto shm = clone_mount(source->get(), "/dev/shm", true, flags);
-    if (!shm) return shm.error();
-    if (auto status = fill_dev(dev(), devices_, shm->get()); !status) return status;
+    if (auto status = fill_dev(dev(), devices_, shm_.get()); !status) return status;
     for (const auto& device : inputs_.devices)
       if (auto status = add_device(dev(), device.name, device.mount.get()); !status) return status;
     return {};
@@ -317,6 +315,7 @@ class Builder {
   std::vector<Placed> etc_;
   std::vector<Placed> users_;
   std::vector<Device> devices_;
+  Fd shm_;
   Fd root_;
 };
 

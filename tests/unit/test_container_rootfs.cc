@@ -180,6 +180,18 @@ Test(rootfs, console) {
   REFUSED(world.in_container(spec, [] { return ""; }), "is not a device node");
 }
 
+// Many images have a link there; /tmp must not be hidden by what is meant for /var/tmp.
+Test(rootfs, var_tmp_that_is_a_link_to_tmp) {
+  NEEDS_ROOT();
+  OneImage world;
+  std::filesystem::remove(world.path("tree/var/tmp"));
+  std::filesystem::create_symlink("../tmp", world.path("tree/var/tmp"));
+  const auto spec = world.spec();
+  const auto mark = world.file("mark", "host's /tmp");
+  EQUALS(world.in_container(spec, [&mark] { return text_of(mark) + "|" + text_of("/var" + mark); }),
+         "host's /tmp|host's /tmp");
+}
+
 Test(rootfs, network_files_are_the_hosts) {
   NEEDS_ROOT();
   const OneImage world;

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -386,18 +387,46 @@ Test(rootfs_hostile, loop_devices_go) {
   const auto image = spec.image;
   EQUALS(world.in_container(spec, [&] { return has_loop(image) ? "used" : "unused"; }), "used");
   cr_expect(loop_goes(image));
-  const char* last = "";
   for (const char* phase :
        {"mounting the image", "mounting the system's directories", "making /dev",
         "mounting the user's directories", "entering the container"}) {
+    bool reached = false;
     world.observer = [&](const char* name) {
       if (std::string_view(name) == phase) ::kill(::getpid(), SIGKILL);
     };
     EQUALS(world.build(spec), "");
     cr_expect(loop_goes(image), "%s", phase);
-    last = phase;
+    world.observer = [&](const char* name) {
+      reached = reached || std::string_view(name) == phase;
+    };
+    EQUALS(world.in_container(spec, [&] { return reached ? "reached" : "never"; }), "reached");
   }
-  EQUALS(last, "entering the container");
+}
+
+// Between the system calls too: while the device has no mount yet.
+Test(rootfs_hostile, loop_devices_go_whenever_the_builder_dies) {
+  NEEDS_ROOT();
+  Hostile world;
+  const auto spec = world.squashed();
+  int built = 0;
+  for (int moment = 0; moment < 60; moment++) {
+    const timespec wait{0, moment * 40'000};
+    world.observer = [&wait](const char* name) {
+      if (std::string_view(name) != "mounting the image") return;
+      const pid_t builder = ::getpid();
+      if (::fork() != 0) return;
+      ::nanosleep(&wait, nullptr);
+      ::kill(builder, SIGKILL);
+      ::_exit(0);
+    };
+    const auto hold = [] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      return "built";
+    };
+    if (world.in_container(spec, hold) == "built") built++;
+  }
+  cr_expect(built == 0, "%d of 60 outlived their killer", built);
+  cr_expect(loop_goes(spec.image));
 }
 
 }  // namespace

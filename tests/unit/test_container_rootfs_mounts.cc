@@ -142,6 +142,27 @@ Test(rootfs_mounts, unmount) {
   }
 }
 
+// What hides a part of /proc is another file system.
+Test(rootfs_mounts, what_hides_a_part_of_proc_stays) {
+  NEEDS_ROOT();
+  Mounts world;
+  const auto hide = [] { cr_assert(::mount("hides", "/proc/driver", "tmpfs", 0, nullptr) == 0); };
+  std::filesystem::create_symlink("/proc/driver", world.path("tree/link"));
+  Mount mount;
+  mount.kind = Mount::Kind::umount;
+  for (const auto& image : {world.squash("tree", "b.sqsh"), world.path("tree")}) {
+    world.spec.image = image;
+    for (const char* target : {"/proc/driver", "/link"}) {
+      mount.target = target;
+      REFUSED(world.refused(mount, hide), "is refused: it is in /proc");
+      REFUSED(world.refused(bound(world.path("host"), target), hide), "it is in /proc");
+    }
+  }
+  EQUALS(world.with(
+             {}, [] { return names_in("/proc/driver"); }, hide),
+         "");
+}
+
 Test(rootfs_mounts, unreadable_sources_are_refused) {
   NEEDS_ROOT();
   Mounts world;
