@@ -224,6 +224,10 @@ Status TaskEntry::correct_devices() {
     if (is_device(own->get(), name) &&
         ::umount2(("/dev/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
       return errno_error("hide", "/dev/" + name);
+  const auto root = open_file("/", kRoot);
+  if (!root) return root.error();
+  if (auto status = cover_driver_proc(root->get(), root->get(), gpus_.minors); !status.ok())
+    return status;
   if (!lacks) return {};
   if (auto status = set_writable(own->get(), "/dev"); !status.ok()) return status;
   for (const Device& device : nodes_)
