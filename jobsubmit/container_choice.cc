@@ -15,6 +15,10 @@ namespace bellows {
 bool Desk::choose_image(const std::string& image) {
   Contract& contract = decision_.contract;
   if (image.empty() || image == contract.image) return true;
+  if (image == container::kHostImage)
+    return refuse(Refusal::option,
+                  "--container-image=/ is for a step that shall run outside its job's container; "
+                  "give the job the path of a squashfs file or of a directory");
   if (!container::permits_image(tenant_->images, image))
     return refuse(
         Refusal::policy,

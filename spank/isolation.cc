@@ -17,6 +17,7 @@
 #include "spank/container/rights.h"
 #include "spank/container/task.h"
 #include "spank/container/views.h"
+#include "spank/job_store.h"
 #include "spank/step_options.h"
 
 namespace bellows::spank {
@@ -99,8 +100,9 @@ std::string batch_script(spank_t spank) {
   return words[0];
 }
 
-container::Wanted wanted(spank_t spank) {
+container::Wanted wanted(spank_t spank, const Settings& settings) {
   container::Wanted result;
+  result.run_dir = JobStore(settings.run_dir).user_dir(step.job);
   result.spec = step.spec;
   result.cwd = working_directory();
   result.account = step.account;
@@ -207,7 +209,7 @@ void enter_view(spank_t spank, const Settings& settings) {
       phase = begun;
       if (settings.site.pause_at == begun) ::raise(SIGSTOP);
     });
-    const Status status = step.entry->enter(wanted(spank), settings.site, phases);
+    const Status status = step.entry->enter(wanted(spank, settings), settings.site, phases);
     if (!status.ok()) refuse(phase, status.error().text);
     change_variables(spank, *step.entry);
     if (step.spec.verbose) tell_phases(phases);

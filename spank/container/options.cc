@@ -89,10 +89,6 @@ Status take_image(Spec& spec, std::string_view value, const Place& place) {
         "the path of a squashfs file or of a directory",
         value.substr(0, 256), place.base));
   }
-  if (path == "/")
-    return invalid(
-        "the host's own root is not an image; give the path of a squashfs file or of a "
-        "directory");
   spec.image = path;
   return {};
 }

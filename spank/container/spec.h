@@ -27,10 +27,14 @@ struct Mount {
 /// How --container-name's container may be used: NAME[:auto|create|exec|no_exec], as pyxis has it.
 enum class NameMode { automatic, create, exec, no_exec };
 
+inline constexpr const char* kHostImage = "/";
+
 /// A container as the options, the variables and the contract together describe it. A value; what
 /// it names is neither looked up nor allowed yet.
 struct Spec {
-  std::string image;          ///< an absolute path of a squashfs file or a directory; empty: none
+  /// An absolute path of a squashfs file or a directory; empty: what the job has, if it has one;
+  /// kHostImage: none, whatever the job has.
+  std::string image;
   std::vector<Mount> mounts;  ///< in order, duplicates dropped
   std::optional<std::string> workdir;
   std::string name;  ///< of --container-name; empty: none

@@ -62,10 +62,10 @@ Status go_to(const std::string& directory) {
   return ::chdir("/tmp") == 0 || ::chdir("/") == 0 ? Status() : errno_error("go to", directory);
 }
 
-/// The batch script lies in slurmd's spool directory, which a container does not have.
-Status add_script(const std::string& script, std::vector<Placed>& mounts) {
-  if (script.empty()) return {};
-  auto placed = open_bind(script, script, false, true, false);
+/// What programs of Bellows need of the host, in its own place.
+Status add_own(const std::string& path, bool read_only, std::vector<Placed>& mounts) {
+  if (path.empty()) return {};
+  auto placed = open_bind(path, path, false, read_only, false);
   if (!placed) return placed.error();
   mounts.push_back(*std::move(placed));
   return {};
@@ -136,7 +136,9 @@ Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases
   auto files = open_driver_files(*plan, host->get(), driver->get());
   if (!files) return files.error();
   inputs.mounts = *std::move(files);
-  if (auto status = add_script(wanted.script, inputs.mounts); !status.ok()) return status;
+  // The batch script lies in slurmd's spool directory, which a container does not have.
+  if (auto status = add_own(wanted.script, true, inputs.mounts); !status.ok()) return status;
+  if (auto status = add_own(wanted.run_dir, false, inputs.mounts); !status.ok()) return status;
   const auto dev = open_file("/dev", kRoot);
   if (!dev) return dev.error();
   auto nodes = clone_nodes(dev->get(), gpus_.shown);

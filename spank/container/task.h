@@ -26,6 +26,7 @@ struct Wanted {
   std::string script;        ///< a batch script that shall run in the container; empty: none
   std::string pmix_dir;      ///< where the step's PMIx server keeps its files; empty: none
   std::string pmix_session;  ///< the directory that it tells Open MPI to use, in /tmp; empty: none
+  std::string run_dir;       ///< where the job's launcher and agents listen; empty: none
   std::string libbellows;    ///< the library's path on the host; empty: none
 };
 

@@ -39,8 +39,9 @@ const Case kContainers[] = {
     {"-Abrings --container=image:docker://alpine",
      "option: --container-image: \"docker://alpine\" is not an absolute path without \"..\""},
     {"-Abrings --container=image:/",
-     "option: --container-image: the host's own root is not an image; give the path of a squashfs "
-     "file or of a directory"},
+     "option: --container-image=/ is for a step that shall run outside its job's container; give "
+     "the "
+     "job the path of a squashfs file or of a directory"},
     {"-Abrings --container=image:", "option: --container-image: it has no value"},
     {"-Abrings --container=mystery", "option: \"mystery\" is not an option of a container"},
     {"-Abrings --container=save:/x.sqsh",

@@ -111,8 +111,7 @@ const Case kImages[] = {
      "! \"dockerd://ubuntu\" is an image of a registry; only squashfs files and directories are "
      "offered yet, so give the path of one"},
     {"image=", "! it has no value"},
-    {"image=/",
-     "! the host's own root is not an image; give the path of a squashfs file or of a directory"},
+    {"image=/", "image:/"},
     {"image=/a\nb", "! it has a control character"},
     {"image=/a|image=/a", "image:/a"},
     {"image=/a|image=/b", "! it is given twice, with \"/a\" and \"/b\"; give it once"},
