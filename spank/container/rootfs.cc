@@ -17,6 +17,7 @@
 #include "spank/container/idmap.h"
 #include "spank/container/image.h"
 #include "spank/container/mount_api.h"
+#include "spank/container/skeleton.h"
 
 namespace bellows::container {
 namespace {
@@ -133,10 +134,8 @@ class RootMaker {
   Result<Fd> overlay(const std::vector<Missing>& missing, bool writable, std::uint64_t size_mib) {
     auto skeleton = make_skeleton(missing);
     if (!skeleton) return skeleton;
-    // Where the kernel cannot, the user writes what is his own in the image.
     if (writable) {
-      auto status = map_root_to_caller(image_.get());
-      if (!status && status.error().kind != ErrorKind::invalid) return status.error();
+      if (auto status = give_to_caller(skeleton->get()); !status) return status.error();
     }
     auto lower = make_directory(scratch_, "image");
     if (!lower) return lower;
@@ -167,6 +166,13 @@ class RootMaker {
       if (!made) return made;
     }
     return skeleton;
+  }
+
+  /// An image's files are root's as a rule, who is not the one to write to them.
+  Status give_to_caller(int skeleton) {
+    auto status = map_root_to_caller(image_.get());
+    if (status || status.error().kind != ErrorKind::invalid) return status;
+    return copy_directories(image_.get(), skeleton);
   }
 
   Status add_upper(std::uint64_t size_mib, Options& options) {

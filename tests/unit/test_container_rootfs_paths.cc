@@ -11,6 +11,7 @@
 
 #include "spank/container/capabilities.h"
 #include "spank/container/mount_api.h"
+#include "spank/container/skeleton.h"
 #include "tests/unit/container_rootfs_support.h"
 
 using namespace bellows;
@@ -83,6 +84,25 @@ Test(rootfs_paths, beneath_is_stricter) {
   for (const char* name : {"etc/absolute", "etc/up", "..", "/etc/file"})
     cr_expect(!open_beneath(root.fd.get(), name, O_PATH).ok(), "%s", name);
   cr_expect(open_beneath(root.fd.get(), "etc/good", O_PATH).ok());
+}
+
+Test(rootfs_paths, directories_are_copied_without_their_files) {
+  const Root root;
+  root.link("etc/link", "deep");
+  root.directory("copy/etc");
+  ::chmod(root.path("root/etc/deep").c_str(), 0055);
+  const Fd to(::open(root.path("copy").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  cr_expect(copy_directories(root.fd.get(), to.get()).ok());
+  EQUALS(names_in(root.path("copy")) + "|" + names_in(root.path("copy/etc")), "etc|deep");
+  struct stat info {};
+  cr_assert(::stat(root.path("copy/etc/deep").c_str(), &info) == 0);
+  cr_expect((info.st_mode & 07777) == 0755, "%o", info.st_mode);
+  std::string deep = "root/";
+  for (int i = 0; i < 80; i++) deep += "d/";
+  root.directory(deep);
+  cr_expect(copy_directories(root.fd.get(), to.get()).ok());
+  cr_expect(std::filesystem::exists(root.path("copy/" + deep.substr(5, 2 * 64))));
+  cr_expect(!std::filesystem::exists(root.path("copy/" + deep.substr(5, 2 * 65))));
 }
 
 std::string effective() {
