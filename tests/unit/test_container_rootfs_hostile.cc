@@ -174,6 +174,11 @@ Test(rootfs_hostile, squashfs_of_the_users) {
   cr_assert(::chown(spec.image.c_str(), 0, kUser) == 0);
   ::chmod(spec.image.c_str(), 0664);
   REFUSED(world.build(spec), "only its administrator may own it or write to it");
+  // Writable for others than the one who runs it.
+  cr_assert(::chown(spec.image.c_str(), 0, 20002) == 0);
+  ::chmod(spec.image.c_str(), 0664);
+  REFUSED(world.build(spec), "only its administrator may own it or write to it");
+  cr_assert(::chown(spec.image.c_str(), 0, kUser) == 0);
   ::chmod(spec.image.c_str(), 0600);
   REFUSED(world.build(spec), "Permission denied");
   ::chmod(spec.image.c_str(), 0640);
@@ -421,7 +426,7 @@ Test(rootfs_hostile, loop_devices_go_whenever_the_builder_dies) {
       ::_exit(0);
     };
     const auto hold = [] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      std::this_thread::sleep_for(std::chrono::seconds(10));
       return "built";
     };
     if (world.in_container(spec, hold) == "built") built++;
