@@ -22,14 +22,19 @@ namespace {
 
 using namespace bellows::spank;
 
-/// Complaints about plugstack.conf are for the nodes' logs, not for each user's terminal.
 Settings settings(int count, char** arguments) {
   std::vector<std::string> complaints;
-  Settings result = read_settings(count, arguments, complaints);
+  return read_settings(count, arguments, complaints);
+}
+
+/// Complaints about plugstack.conf are for the nodes' logs, not for each user's terminal: made
+/// before the user's is connected.
+void complain(int count, char** arguments) {
+  std::vector<std::string> complaints;
+  (void)read_settings(count, arguments, complaints);
   const spank_context_t context = spank_context();
   if (context == S_CTX_REMOTE || context == S_CTX_JOB_SCRIPT)
     for (const std::string& complaint : complaints) slurm_error("bellows: %s", complaint.c_str());
-  return result;
 }
 
 }  // namespace
@@ -40,6 +45,7 @@ extern "C" {
 int slurm_spank_init(spank_t spank, int ac, char** av) {
   return guarded("init", [&] {
     const spank_context_t context = spank_context();
+    complain(ac, av);
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE)
       register_options(spank);
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) forget_outer_job();
@@ -51,7 +57,10 @@ int slurm_spank_init(spank_t spank, int ac, char** av) {
 }
 
 int slurm_spank_job_prolog(spank_t spank, int ac, char** av) {
-  return guarded("job_prolog", [&] { job_prolog(spank, settings(ac, av)); });
+  return guarded("job_prolog", [&] {
+    complain(ac, av);
+    job_prolog(spank, settings(ac, av));
+  });
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int ac, char** av) {

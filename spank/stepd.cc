@@ -67,8 +67,7 @@ void change_environment(spank_t spank, const std::vector<Change>& changes) {
 
 Result<std::optional<Contract>> trusted_contract(const JobStore& store, const Step& step) {
   auto contract = store.load(step.job, step.uid);
-  if (!contract)
-    slurm_error("bellows: job %u: %s", step.job, contract.error().text.c_str());
+  if (!contract) slurm_error("bellows: job %u: %s", step.job, contract.error().text.c_str());
   return contract;
 }
 
@@ -86,8 +85,8 @@ std::string user_name(uid_t uid) {
 Result<std::optional<Contract>> remade_contract(const JobStore& store, const Step& step) {
   const auto view = read_job(step.job);
   if (!view)
-    return Error{view.error().kind, fmt::format("the job's contract is not on this node: {}",
-                                                view.error().text)};
+    return Error{view.error().kind,
+                 fmt::format("the job's contract is not on this node: {}", view.error().text)};
   auto contract = Contract::parse(view->admin_comment);
   if (!contract) return std::optional<Contract>();
   add_extra(*contract, kUserKey, user_name(step.uid));
@@ -202,7 +201,7 @@ void prepare_step(spank_t spank, const Settings& settings) {
     return begin_views(spank, settings, trusted_contract(store, *step));
   for (const std::string& name : option_variables()) unset_all(spank, name);
   auto stored = trusted_contract(store, *step);
-  if (stored && !*stored && may_have_lost_contract(spank, store, *step))
+  if (!stored || (!*stored && may_have_lost_contract(spank, store, *step)))
     stored = remade_contract(store, *step);
   begin_views(spank, settings, stored);
   const std::optional<Contract> contract = stored ? *stored : std::nullopt;
