@@ -78,7 +78,7 @@ Status take(Contract& contract, std::string_view key, std::string value) {
     contract.framework = value.substr(0, colon);
     if (colon != std::string::npos) contract.framework_version = value.substr(colon + 1);
   } else if (key == "gpus") {
-    auto range = GpusRange::parse(value);
+    auto range = value == "0" ? Result<GpusRange>(GpusRange::none()) : GpusRange::parse(value);
     if (!range) return range.error();
     contract.gpus = *std::move(range);
   } else if (key == "ckpt") {

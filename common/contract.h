@@ -38,12 +38,17 @@ struct Contract {
   /// The name of the variable in spank_job_env that carries the line.
   static constexpr const char* kVariable = "BELLOWS_CONTRACT";
   /// Keys among `extra`, only there where bellows.yaml sets them: the command before the program's,
-  /// lists of launch kinds and of mounts (see join_list), and the GPUs of a node where a job has
-  /// whole nodes.
+  /// lists (see join_list) of launch kinds, of mounts and of the framework's variables, and the
+  /// GPUs of a node where a job has whole nodes.
   static constexpr const char* kPrefixKey = "prefix";
   static constexpr const char* kLaunchKey = "launch";
   static constexpr const char* kMountsKey = "mounts";
+  static constexpr const char* kEnvKey = "env";
   static constexpr const char* kNodeGpusKey = "node_gpus";
+  /// A list of patterns of images that steps of the job may name; and the job's --container options
+  /// apart from its image, see spank/container/spec_text.h.
+  static constexpr const char* kImagesKey = "images";
+  static constexpr const char* kContainerKey = "container";
 
   std::string tenant;
   std::string framework;          ///< NAME, or empty when the job named none

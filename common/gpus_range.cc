@@ -47,6 +47,8 @@ GpusRange GpusRange::between(std::uint32_t first, std::uint32_t last, std::uint3
   return GpusRange(std::move(sizes));
 }
 
+GpusRange GpusRange::none() { return GpusRange({0}); }
+
 GpusRange GpusRange::of(std::vector<std::uint32_t> sizes) { return GpusRange(std::move(sizes)); }
 
 Result<GpusRange> GpusRange::parse(std::string_view text) {

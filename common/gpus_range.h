@@ -13,6 +13,8 @@ namespace bellows {
 
 /// The sizes, in GPUs, among which an elastic job may move: a non-empty ascending set.
 ///
+/// A job that has no GPUs has none(), whose only size is 0.
+///
 /// Spellings: `N`, `MIN-MAX`, `MIN-MAX:STEP` (MIN, MIN+STEP, ... up to MAX) and `A,B,C`.
 /// A value: compares and copies.
 class GpusRange {
@@ -21,6 +23,9 @@ class GpusRange {
 
   /// invalid: says which part of the text is wrong and gives the accepted forms.
   static Result<GpusRange> parse(std::string_view text);
+  /// Of a job without GPUs; parse() never gives it.
+  static GpusRange none();
+  bool is_none() const { return max() == 0; }
   /// Only sizes from `first` to `last`, both within 1..kMost and first <= last.
   static GpusRange between(std::uint32_t first, std::uint32_t last, std::uint32_t step = 1);
 

@@ -9,6 +9,20 @@
 
 namespace bellows {
 
+namespace {
+
+std::string_view bellows_options(const Request& request) {
+  return request.only_container() ? "--container options" : "--framework and --gpus-range";
+}
+
+/// Whether a contract fits without one of its extra keys.
+bool small_without(Contract contract, std::string_view key) {
+  std::erase_if(contract.extra, [key](const auto& entry) { return entry.first == key; });
+  return contract.to_string().size() <= Contract::kMostBytes;
+}
+
+}  // namespace
+
 struct Desk::Step {
   const char* rule;
   bool (Desk::*decide)();
@@ -30,6 +44,7 @@ Decision Desk::decide() {
       {"kind of job", &Desk::job_kind, nullptr},
       {"tenant", &Desk::find_tenant, &Desk::tell_tenant},
       {"framework", &Desk::choose_framework, &Desk::tell_framework},
+      {"container", &Desk::choose_container, &Desk::tell_container},
       {"range", &Desk::choose_range, &Desk::tell_range},
       {"GPU type", &Desk::choose_type, &Desk::tell_type},
       {"first size", &Desk::choose_size, &Desk::tell_size},
@@ -48,18 +63,22 @@ bool Desk::job_kind() {
   if (request_.contradictory)
     return refuse(Refusal::option,
                   fmt::format("{} is given twice with different values; give it once",
-                              request_.batch_range ? "--framework, --gpus-range or --batch-range"
-                                                   : "--framework or --gpus-range"));
+                              request_.container     ? "an option of Bellows"
+                              : request_.batch_range ? "--framework, --gpus-range or --batch-range"
+                                                     : "--framework or --gpus-range"));
   if (request_.heterogeneous)
-    return refuse(
-        Refusal::option,
-        "a heterogeneous job cannot have --framework or --gpus-range; submit its parts as "
-        "separate jobs");
+    return refuse(Refusal::option,
+                  fmt::format("a heterogeneous job cannot have {}; submit its parts as separate "
+                              "jobs",
+                              request_.only_container() ? "--container options"
+                                                        : "--framework or --gpus-range"));
   if (request_.whole_nodes)
-    return refuse(Refusal::gpus,
-                  "--exclusive and --core-spec give a job all GPUs of its nodes, whatever it asks "
-                  "for, so they do not go with --framework and --gpus-range; leave them out, and "
-                  "ask for as many GPUs as the job needs");
+    return refuse(
+        Refusal::gpus,
+        fmt::format("--exclusive and --core-spec give a job all GPUs of its nodes, "
+                    "whatever it asks for, so they do not go with {}; leave them out, and "
+                    "ask for as many GPUs as the job needs",
+                    bellows_options(request_)));
   return true;
 }
 
@@ -92,7 +111,7 @@ bool Desk::fill_in() {
   contract.tenant = tenant_->name;
   contract.checkpoint_dir = policy_.checkpoint_dir;
   contract.gpus = range_;
-  if (limits_->gpus_per_node > 0)
+  if (limits_->gpus_per_node > 0 && !range_.is_none())
     contract.extra.emplace_back(Contract::kNodeGpusKey, std::to_string(limits_->gpus_per_node));
   if (tenant_->sizing.site_factor > 0) decision_.changes.site_factor = tenant_->sizing.site_factor;
   decision_.requeue = request_.batch && !request_.requeue_off;
@@ -114,6 +133,18 @@ bool Desk::fits_contract() {
                   fmt::format("--gpus-range lists too many sizes for a job contract of {} bytes; "
                               "write it as MIN-MAX or MIN-MAX:STEP",
                               Contract::kMostBytes));
+  if (request_.container && small_without(contract, Contract::kContainerKey))
+    return refuse(
+        Refusal::option,
+        fmt::format("the --container options are too long for a job contract of {} bytes; "
+                    "shorten paths, or mount a directory above several",
+                    Contract::kMostBytes));
+  if (contract.framework.empty())
+    return refuse(
+        Refusal::policy,
+        fmt::format("what bellows.yaml says of tenant {} does not fit a job contract of {} "
+                    "bytes; ask the administrator to shorten its images",
+                    tenant_->name, Contract::kMostBytes));
   return refuse(Refusal::policy,
                 fmt::format("what bellows.yaml says of framework {} does not fit a job contract of "
                             "{} bytes; ask the administrator to shorten its mounts and prefix",
@@ -127,8 +158,8 @@ Decision decide(const Policy* policy, std::string_view why_not, const Request& r
   decision.refused = Refusal::unavailable;
   decision.message = fmt::format(
       "there is no policy to admit this job by ({}); tell the administrator, or submit it without "
-      "--framework and --gpus-range",
-      why_not);
+      "{}",
+      why_not, bellows_options(request));
   return decision;
 }
 

@@ -42,6 +42,7 @@ struct Request : Origin {
   std::optional<std::string> framework;    ///< value of --framework
   std::optional<std::string> gpus_range;   ///< value of --gpus-range
   std::optional<std::string> batch_range;  ///< value of --batch-range
+  std::optional<std::string> container;    ///< all --container options, see container::spec_text
   bool contradictory = false;              ///< an option came twice with different values
   bool batch = false;                      ///< of sbatch: the only kind that can be resized
   bool heterogeneous = false;
@@ -55,7 +56,11 @@ struct Request : Origin {
   std::optional<std::uint32_t> time_limit;  ///< minutes, or kUnlimited
   Sizes sizes;
 
-  bool wants_bellows() const { return framework || gpus_range || batch_range || contradictory; }
+  bool wants_bellows() const {
+    return framework || gpus_range || batch_range || container || contradictory;
+  }
+  /// Such a job keeps the GPUs it asks for, also when these are none.
+  bool only_container() const { return container && !framework && !gpus_range && !batch_range; }
 };
 
 /// What to change in the job. Nothing: leave as it is. An empty text clears the field.

@@ -52,6 +52,10 @@ class Desk {
   bool check_version(const Framework& framework, const FrameworkVersion& version, bool named);
   void take_version(const FrameworkVersion& version);
 
+  // container_choice.cc
+  bool choose_container();
+  bool choose_image(const std::string& image);
+
   // size_choice.cc
   bool choose_range();
   bool parse_range();
@@ -81,6 +85,7 @@ class Desk {
   // trace.cc
   void tell_tenant(Trace& trace) const;
   void tell_framework(Trace& trace) const;
+  void tell_container(Trace& trace) const;
   void tell_range(Trace& trace) const;
   void tell_type(Trace& trace) const;
   void tell_size(Trace& trace) const;

@@ -198,6 +198,8 @@ Request read_request(const job_desc_msg_t& desc) {
     if (name_of(entry) == "framework") take(request.framework, entry);
     if (name_of(entry) == "gpus_range") take(request.gpus_range, entry);
     if (name_of(entry) == "batch_range") take(request.batch_range, entry);
+    // The one text in which the plugin hands on all of them; what each said by itself is not read.
+    if (name_of(entry) == "container") take(request.container, entry);
   }
   // Slurm lets nobody update a scrontab job, so it can't be resized.
   const bool cron = (desc.bitflags & CRON_JOB) != 0;

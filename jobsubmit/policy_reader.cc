@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -48,6 +49,7 @@ class PolicyReader {
   void rules(const YamlNode& node, const YamlNode* gpus, Tenant& tenant);
   std::string pattern(const YamlNode& item);
   std::vector<std::string> patterns(const YamlNode& node);
+  std::vector<std::string> image_patterns(const YamlNode& node);
 
   const std::string& file_;
   ValueReader in_;
@@ -182,6 +184,24 @@ std::string PolicyReader::pattern(const YamlNode& item) {
   return pattern;
 }
 
+/// Images are matched by their absolute path.
+std::vector<std::string> PolicyReader::image_patterns(const YamlNode& node) {
+  std::vector<std::string> patterns = in_.texts(node, "images", "an image pattern");
+  for (std::size_t i = 0; i < patterns.size(); ++i) {
+    const auto parts = split(patterns[i], '/');
+    if (!patterns[i].starts_with('/') && !patterns[i].starts_with('*'))
+      in_.fail(node.items[i], fmt::format("image pattern \"{}\" must begin with \"/\" or \"*\": it "
+                                          "is for absolute paths",
+                                          patterns[i].substr(0, kMostName)));
+    if (std::find(parts.begin(), parts.end(), "..") != parts.end())
+      in_.fail(node.items[i],
+               fmt::format("image pattern \"{}\" matches nothing: no image's path has "
+                           "\"..\"",
+                           patterns[i].substr(0, kMostName)));
+  }
+  return patterns;
+}
+
 std::vector<std::string> PolicyReader::patterns(const YamlNode& node) {
   std::vector<std::string> patterns;
   for (const YamlNode* item : in_.list(node, "frameworks")) patterns.push_back(pattern(*item));
@@ -198,8 +218,7 @@ void PolicyReader::rights(const YamlNode& node, Tenant& tenant) {
   // A list that is given but empty permits nothing; one that is not given permits all.
   if (const YamlNode* frameworks = node.find("frameworks"))
     tenant.frameworks = patterns(*frameworks);
-  if (const YamlNode* images = node.find("images"))
-    tenant.images = in_.texts(*images, "images", "an image pattern");
+  if (const YamlNode* images = node.find("images")) tenant.images = image_patterns(*images);
   if (const YamlNode* wide = node.find("batch_range"))
     tenant.wide_batch = in_.flag(*wide, "batch_range");
 }

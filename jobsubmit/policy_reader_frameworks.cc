@@ -6,6 +6,7 @@
 
 #include "common/text.h"
 #include "jobsubmit/policy_reader.h"
+#include "spank/container/mount_grammar.h"
 
 namespace bellows {
 namespace {
@@ -39,6 +40,8 @@ std::vector<std::string> read_mounts(ValueReader& in, const YamlNode& node) {
     const auto parts = split(mounts[i], ':');
     const bool good = (parts.size() == 2 || (parts.size() == 3 && parts[2] == "ro")) &&
                       parts[0].starts_with('/') && parts[1].starts_with('/');
+    const auto mount = container::parse_mount(mounts[i], "");
+    if (good && !mount) in.fail(node.items[i], mount.error().text);
     if (!good)
       in.fail(node.items[i], fmt::format("mount \"{}\" must be SOURCE:TARGET or SOURCE:TARGET:ro, "
                                          "with absolute paths",
@@ -65,7 +68,8 @@ std::vector<LaunchKind> read_launch(ValueReader& in, const YamlNode& node) {
 /// What a version inherits from its framework and may replace.
 void read_inherited(ValueReader& in, const YamlNode& node, FrameworkVersion& version) {
   if (const YamlNode* image = node.find("image"))
-    version.image = image->is_null() ? "" : in.absolute_path(*image, "image");
+    version.image =
+        image->is_null() ? "" : container::normal_path(in.absolute_path(*image, "image"), "");
   if (const YamlNode* env = node.find("env")) read_env(in, *env, version.env);
   if (const YamlNode* mounts = node.find("mounts")) version.mounts = read_mounts(in, *mounts);
   if (const YamlNode* prefix = node.find("prefix"))

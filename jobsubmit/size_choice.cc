@@ -41,6 +41,10 @@ bool Desk::choose_range() {
   auto asked = count_gpus(request_.sizes);
   if (!asked) return refuse(Refusal::gpus, shown(asked.error().text, 512));
   asked_ = *std::move(asked);
+  if (!asked_ && request_.only_container() && !request_.sizes.tasks_per_gpu) {
+    range_ = GpusRange::none();
+    return true;
+  }
   if (request_.gpus_range) {
     if (!parse_range()) return false;
   } else if (takes_default_range()) {
@@ -81,6 +85,7 @@ bool Desk::within_limits() {
 }
 
 bool Desk::choose_type() {
+  if (range_.is_none()) return true;
   const std::vector<std::string>& open = limits_->types;
   if (asked_) type_ = asked_->type;
   if (open.empty()) return true;
@@ -133,6 +138,10 @@ bool Desk::keeps_meaning() {
 }
 
 bool Desk::choose_size() {
+  if (range_.is_none()) {
+    size_ = 0;
+    return true;
+  }
   if (!keeps_meaning()) return false;
   const Sizes& sizes = request_.sizes;
   if (asked_) {

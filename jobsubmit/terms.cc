@@ -13,7 +13,7 @@
 namespace bellows {
 
 bool Desk::choose_nodes() {
-  if (limits_->gpus_per_node > 0) return choose_whole_nodes();
+  if (limits_->gpus_per_node > 0 && !range_.is_none()) return choose_whole_nodes();
   const std::uint32_t most = limits_->max_nodes;
   if (most == 0) return true;
   const Sizes& sizes = request_.sizes;
@@ -91,6 +91,7 @@ bool Desk::choose_time() {
 }
 
 void Desk::spell_size() {
+  if (range_.is_none()) return;
   Changes& changes = decision_.changes;
   const Sizes& sizes = request_.sizes;
   if (resizable()) {
@@ -128,7 +129,7 @@ void Desk::spell_type() {
 
 /// For each GPU rather than in all, so that they follow a resize.
 void Desk::choose_shares() {
-  const Share* share = tenant_->sizing.share(type_);
+  const Share* share = range_.is_none() ? nullptr : tenant_->sizing.share(type_);
   if (!share) return;
   if (share->cpus > 0 && !request_.cpus_said)
     decision_.changes.cpus_per_gpu = fmt::format("gres:gpu:{}", share->cpus);

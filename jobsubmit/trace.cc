@@ -56,7 +56,21 @@ void Desk::tell_framework(Trace& trace) const {
   trace.push_back({"framework", std::move(found)});
 }
 
+void Desk::tell_container(Trace& trace) const {
+  const Contract& contract = decision_.contract;
+  if (!request_.container) return;
+  std::string found = contract.image.empty() ? "no image; a step may name one"
+                                             : fmt::format("image {}", shown(contract.image, 512));
+  const std::string options(contract.extra_value(Contract::kContainerKey));
+  if (!options.empty()) found += "; " + shown(options, 512);
+  trace.push_back({"container", std::move(found)});
+}
+
 void Desk::tell_range(Trace& trace) const {
+  if (range_.is_none()) {
+    trace.push_back({"range", "no GPUs: the job asks for none, and for a container"});
+    return;
+  }
   std::string limits =
       fmt::format("{} may have {} GPUs", jobs_of_tenant(), limits_->sizes.to_string());
   if (!limits_->types.empty())
@@ -79,6 +93,7 @@ void Desk::tell_type(Trace& trace) const {
 }
 
 void Desk::tell_size(Trace& trace) const {
+  if (range_.is_none()) return;
   std::string why = "the size to start with";
   if (asked_)
     why = fmt::format("of {}", shown(asked_->option));
@@ -92,7 +107,7 @@ void Desk::tell_size(Trace& trace) const {
 }
 
 void Desk::tell_nodes(Trace& trace) const {
-  if (limits_->gpus_per_node > 0)
+  if (limits_->gpus_per_node > 0 && !range_.is_none())
     trace.push_back({"nodes", fmt::format("{}, whole, of {} each",
                                           counted(size_ / limits_->gpus_per_node, "node"),
                                           counted(limits_->gpus_per_node, "GPU"))});
@@ -131,7 +146,7 @@ void Desk::tell_batch_range(Trace& trace) const {
 }
 
 void Desk::tell_terms(Trace& trace) const {
-  const Share* share = tenant_->sizing.share(type_);
+  const Share* share = range_.is_none() ? nullptr : tenant_->sizing.share(type_);
   if (share && share->cpus > 0)
     trace.push_back({"CPUs", request_.cpus_said ? "as the job says"
                                                 : fmt::format("{} for each GPU", share->cpus)});

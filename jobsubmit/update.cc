@@ -188,6 +188,12 @@ bool UpdateDesk::change_size() {
                   "changed; cancel it and submit it again");
   auto next = count_gpus(merged(job_.sizes, update_.sizes));
   if (!next) return refuse(Refusal::gpus, shown(next.error().text, 512));
+  const bool none = job_.contract.gpus.is_none();
+  if (none && *next)
+    return refuse(Refusal::policy,
+                  "the job was admitted without GPUs, and an update cannot give it any; cancel it "
+                  "and submit it again");
+  if (none) return true;
   if (!*next)
     return refuse(Refusal::policy,
                   fmt::format("the job was admitted for {} GPUs and cannot go without", range()));

@@ -82,7 +82,8 @@ Explanation explain(const Policy& policy, const Request& request) {
   }
   if (!request.wants_bellows()) {
     found.trace.push_back(
-        {"kind of job", "plain: it has none of --framework, --gpus-range and --batch-range"});
+        {"kind of job",
+         "plain: it has none of --framework, --gpus-range, --batch-range and --container options"});
     if (auto why = refuse_plain(policy, request))
       return refused(std::move(found), Refusal::policy, "plain_jobs", *std::move(why));
     return found;

@@ -128,4 +128,14 @@ std::vector<std::string> srun_environment(const char* const* environment) {
   return kept;
 }
 
+std::vector<std::string> host_step_environment(const char* const* environment) {
+  std::vector<std::string> kept = srun_environment(environment);
+  std::erase_if(kept, [](const std::string& entry) {
+    return entry.starts_with("BELLOWS_CONTAINER_") || entry.starts_with("PYXIS_CONTAINER_");
+  });
+  // As a variable: a srun without the plugin would refuse the option.
+  kept.emplace_back("BELLOWS_CONTAINER_IMAGE=/");
+  return kept;
+}
+
 }  // namespace bellows

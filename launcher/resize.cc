@@ -54,7 +54,7 @@ Result<Child> open_control(const SlurmJob& job, const std::string& program) {
                      "--job-name=bellows-control",
                      program,
                      "control"};
-  options.environment = srun_environment(environ);
+  options.environment = host_step_environment(environ);
   options.pipe_in = true;
   options.pipe_out = true;
   return Child::start(options);

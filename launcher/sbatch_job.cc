@@ -11,6 +11,8 @@
 #include "launcher/sbatch_script.h"
 #include "launcher/sbatch_sizes.h"
 #include "launcher/sbatch_table.h"
+#include "spank/container/options.h"
+#include "spank/container/spec_text.h"
 
 namespace bellows {
 namespace {
@@ -56,13 +58,34 @@ class Reader {
   void set_heterogeneous() { said_.request.heterogeneous = true; }
 
  private:
+  Status take_container(const SbatchOption& option, std::string_view value);
+  void look_at(const SbatchOption& option, std::string_view value, std::string_view source);
+
   const Grammar grammar_;
+  container::Collector container_{container::place_of_process()};
   SbatchSaid said_;
   SbatchJob job_;
 };
 
+Status Reader::take_container(const SbatchOption& option, std::string_view value) {
+  const Status status = container_.take(*option.container, value);
+  if (status.ok()) return status;
+  return wrong(fmt::format("--{}: {}", option.name, shown(status.error().text, 512)));
+}
+
+void Reader::look_at(const SbatchOption& option, std::string_view value, std::string_view source) {
+  std::string line = std::string("--") + option.name;
+  if (!value.empty() && option.argument != SbatchOption::none) line += "=" + shown(value, 256);
+  if (!source.empty()) line += fmt::format(" ({})", source);
+  job_.looked_at.push_back(std::move(line));
+}
+
 Status Reader::take(const SbatchOption& option, std::string_view value, std::string_view source) {
   const std::string name = std::string("--") + option.name;
+  if (option.container) {
+    look_at(option, value, source);
+    return take_container(option, value);
+  }
   if (!option.take) {
     auto& names = job_.not_looked_at;
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -71,10 +94,7 @@ Status Reader::take(const SbatchOption& option, std::string_view value, std::str
   if (!option.take(said_, value))
     return wrong(fmt::format("sbatch does not take \"{}\" for {}", shown(value), name));
   if (std::string_view(option.name) == "wrap") return {};
-  std::string line = name;
-  if (!value.empty() && option.argument != SbatchOption::none) line += "=" + shown(value, 256);
-  if (!source.empty()) line += fmt::format(" ({})", source);
-  job_.looked_at.push_back(std::move(line));
+  look_at(option, value, source);
   return {};
 }
 
@@ -111,6 +131,11 @@ Status Reader::read_environment(const GetEnv& environment) {
     if (auto status = take(option, value, option.variable); !status.ok())
       return wrong(fmt::format("{}: {}", option.variable, status.error().text));
   }
+  for (const container::Setting& setting : container::read_variables(environment)) {
+    job_.looked_at.push_back(fmt::format("{}={}", setting.variable, shown(setting.value, 256)));
+    if (auto status = container_.take(setting); !status.ok())
+      return wrong(fmt::format("{}: {}", setting.variable, shown(status.error().text, 512)));
+  }
   return {};
 }
 
@@ -128,6 +153,8 @@ SbatchJob Reader::finish() && {
   request.whole_nodes = said_.exclusive || said_.core_spec;
   request.batch = true;
   if (sizes.min_nodes == 0U) sizes.min_nodes.reset();
+  if (std::string text = container::spec_text(container_.spec()); !text.empty())
+    request.container = std::move(text);
   job_.request = std::move(request);
   return std::move(job_);
 }

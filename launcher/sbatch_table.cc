@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/sbatch_table.h"
 
+#include <iterator>
+#include <vector>
+
 #include "common/text.h"
 #include "launcher/sbatch_values.h"
 
@@ -209,6 +212,15 @@ constexpr SbatchOption kOptions[] = {
 
 }  // namespace
 
-std::span<const SbatchOption> sbatch_options() { return kOptions; }
+std::span<const SbatchOption> sbatch_options() {
+  static const std::vector<SbatchOption> all = [] {
+    std::vector<SbatchOption> options(std::begin(kOptions), std::end(kOptions));
+    for (const container::OptionInfo& info : container::options())
+      options.push_back(
+          {info.name, 0, info.argument ? kRequired : kNone, nullptr, nullptr, info.option});
+    return options;
+  }();
+  return all;
+}
 
 }  // namespace bellows

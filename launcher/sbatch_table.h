@@ -9,6 +9,7 @@
 
 #include "jobsubmit/admission.h"
 #include "launcher/sbatch_sizes.h"
+#include "spank/container/options.h"
 
 namespace bellows {
 
@@ -36,6 +37,8 @@ struct SbatchOption {
   const char* variable;  ///< what stands for it in sbatch's environment; null: nothing
   /// False: sbatch refuses the value. Null: admission does not look at the option.
   bool (*take)(SbatchSaid& said, std::string_view value);
+  /// A --container option, which a container::Collector reads; `take` is then null.
+  std::optional<container::Option> container = std::nullopt;
 };
 
 /// All options of sbatch 22.05, and those of Bellows.

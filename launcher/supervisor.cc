@@ -146,7 +146,8 @@ void Supervisor::begin_attempt() {
   fault_pending_ = false;
   record("DEPLOYING", cause_);
   AgentLink::Options options{context_.program, context_.agent_socket(),
-                             fmt::format("bellows-agent-{}", attempt_), srun_environment(environ)};
+                             fmt::format("bellows-agent-{}", attempt_),
+                             host_step_environment(environ)};
   auto agents = AgentLink::start(layout_, options);
   enter(Phase::greeting, kAgentsMustGreet);
   if (agents)

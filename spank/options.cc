@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "spank/container/options.h"
+#include "spank/container/site.h"
+
 namespace bellows::spank {
 namespace {
 
@@ -54,10 +57,8 @@ Settings read_settings(int count, char** arguments, std::vector<std::string>& co
   for (int i = 0; i < count; ++i) {
     const std::string_view argument = arguments[i];
     if (!argument.starts_with(key)) {
-      complaints.push_back(fmt::format(
-          "plugstack.conf: \"{}\" is not an argument of spank_bellows.so; the only one is "
-          "run_dir=DIRECTORY",
-          argument));
+      if (auto status = container::set_site(settings.site, argument); !status.ok())
+        complaints.push_back(fmt::format("plugstack.conf: {}", status.error().text));
       continue;
     }
     const std::string_view value = argument.substr(key.size());
@@ -71,15 +72,22 @@ Settings read_settings(int count, char** arguments, std::vector<std::string>& co
   return settings;
 }
 
+std::string option_variable(std::string_view option) {
+  std::string name = "_SLURM_SPANK_OPTION_bellows_";
+  for (char c : option) name += is_alphanumeric(c) ? c : '_';
+  return name;
+}
+
 const std::vector<std::string>& option_variables() {
-  static const std::vector<std::string> names = {
-      "_SLURM_SPANK_OPTION_bellows_framework",
-      "_SLURM_SPANK_OPTION_bellows_gpus_range",
-      "_SLURM_SPANK_OPTION_bellows_batch_range",
-      "SLURM_SPANK__SLURM_SPANK_OPTION_bellows_framework",
-      "SLURM_SPANK__SLURM_SPANK_OPTION_bellows_gpus_range",
-      "SLURM_SPANK__SLURM_SPANK_OPTION_bellows_batch_range",
-  };
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> bare = {option_variable("framework"), option_variable("gpus-range"),
+                                     option_variable("batch-range"), kContainerVariable};
+    for (const container::OptionInfo& option : container::options())
+      bare.push_back(option_variable(option.name));
+    std::vector<std::string> all = bare;
+    for (const std::string& name : bare) all.push_back(kExported + name);
+    return all;
+  }();
   return names;
 }
 

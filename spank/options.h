@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/result.h"
+#include "spank/container/spec.h"
 
 namespace bellows::spank {
 
@@ -24,11 +25,24 @@ Result<Framework> parse_framework(std::string_view text);
 /// What the plugin's line in plugstack.conf may set. A value.
 struct Settings {
   std::string run_dir = "/run/bellows";  ///< root's directory for the contracts on this node
+  container::Site site;
 };
 
 /// Reads the arguments of the plugin's line in plugstack.conf. A wrong one must not stop a daemon:
 /// it is left out, its default holds, and a sentence for the log is added to `complaints`.
 Settings read_settings(int count, char** arguments, std::vector<std::string>& complaints);
+
+/// In spank_job_env: what all --container options of sbatch, salloc or srun say together, as
+/// container::spec_text writes it. Slurm itself hands on only the last value of each option, and a
+/// relative path as it was typed.
+inline constexpr const char* kContainerVariable = "_SLURM_SPANK_OPTION_bellows_container";
+/// From srun to its step's slurmstepd, the same. srun --export=NONE keeps names that begin so.
+inline constexpr const char* kStepVariable = "SLURM_BELLOWS_CONTAINER";
+/// What Slurm puts before the names of spank_job_env in a process's environment.
+inline constexpr const char* kExported = "SLURM_SPANK_";
+
+/// "_SLURM_SPANK_OPTION_bellows_gpus_range" for "gpus-range".
+std::string option_variable(std::string_view option);
 
 /// The environment variables by which sbatch, salloc and srun hand their options on. Slurm exports
 /// them into the job, where a nested sbatch would take them for its own options.

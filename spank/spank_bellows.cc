@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points of spank_bellows.so: each only routes by context to one file.
 #include "spank/host.h"
+#include "spank/isolation.h"
 #include "spank/slurmd.h"
 #include "spank/stepd.h"
 #include "spank/submit.h"
@@ -21,14 +22,19 @@ namespace {
 
 using namespace bellows::spank;
 
-/// Complaints about plugstack.conf are for the nodes' logs, not for each user's terminal.
 Settings settings(int count, char** arguments) {
   std::vector<std::string> complaints;
-  Settings result = read_settings(count, arguments, complaints);
+  return read_settings(count, arguments, complaints);
+}
+
+/// Complaints about plugstack.conf are for the nodes' logs, not for each user's terminal: made
+/// before the user's is connected.
+void complain(int count, char** arguments) {
+  std::vector<std::string> complaints;
+  (void)read_settings(count, arguments, complaints);
   const spank_context_t context = spank_context();
   if (context == S_CTX_REMOTE || context == S_CTX_JOB_SCRIPT)
     for (const std::string& complaint : complaints) slurm_error("bellows: %s", complaint.c_str());
-  return result;
 }
 
 }  // namespace
@@ -39,22 +45,38 @@ extern "C" {
 int slurm_spank_init(spank_t spank, int ac, char** av) {
   return guarded("init", [&] {
     const spank_context_t context = spank_context();
+    complain(ac, av);
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR || context == S_CTX_REMOTE)
       register_options(spank);
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) forget_outer_job();
     if (context == S_CTX_ALLOCATOR) forget_outer_contract();
+    if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) export_variables();
     if (context == S_CTX_LOCAL) correct_size_for_srun(settings(ac, av));
+    if (context == S_CTX_SLURMD) collect_views(settings(ac, av));
   });
 }
 
 int slurm_spank_job_prolog(spank_t spank, int ac, char** av) {
-  return guarded("job_prolog", [&] { job_prolog(spank, settings(ac, av)); });
+  return guarded("job_prolog", [&] {
+    complain(ac, av);
+    job_prolog(spank, settings(ac, av));
+  });
 }
 
 int slurm_spank_init_post_opt(spank_t spank, int ac, char** av) {
   return guarded("init_post_opt", [&] {
-    if (spank_context() == S_CTX_REMOTE) prepare_step(spank, settings(ac, av));
+    const spank_context_t context = spank_context();
+    if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) hand_on_container(spank);
+    if (context == S_CTX_REMOTE) prepare_step(spank, settings(ac, av));
   });
+}
+
+int slurm_spank_task_init_privileged(spank_t spank, int ac, char** av) {
+  return guarded("task_init_privileged", [&] { open_view(spank, settings(ac, av)); });
+}
+
+int slurm_spank_task_init(spank_t spank, int ac, char** av) {
+  return guarded("task_init", [&] { enter_view(spank, settings(ac, av)); });
 }
 
 int slurm_spank_exit(spank_t spank, int ac, char** av) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/stepd.h"
 
+#include <fmt/format.h>
 #include <pwd.h>
 #include <slurm/slurm.h>
 #include <unistd.h>
@@ -15,6 +16,7 @@
 #include "common/text.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
+#include "spank/isolation.h"
 #include "spank/job_store.h"
 #include "spank/rescue.h"
 
@@ -63,12 +65,10 @@ void change_environment(spank_t spank, const std::vector<Change>& changes) {
   }
 }
 
-std::optional<Contract> trusted_contract(const JobStore& store, const Step& step) {
+Result<std::optional<Contract>> trusted_contract(const JobStore& store, const Step& step) {
   auto contract = store.load(step.job, step.uid);
-  if (contract) return *std::move(contract);
-  slurm_error("bellows: job %u: %s; the step runs without the contract", step.job,
-              contract.error().text.c_str());
-  return std::nullopt;
+  if (!contract) slurm_error("bellows: job %u: %s", step.job, contract.error().text.c_str());
+  return contract;
 }
 
 std::string user_name(uid_t uid) {
@@ -82,21 +82,19 @@ std::string user_name(uid_t uid) {
 
 /// Slurm may skip the prolog when a job comes back to a node, so a node that lost its /run since
 /// has no contract. Then AdminComment, which users can't edit, says what was promised.
-std::optional<Contract> remade_contract(const JobStore& store, const Step& step) {
+Result<std::optional<Contract>> remade_contract(const JobStore& store, const Step& step) {
   const auto view = read_job(step.job);
-  if (!view) {
-    slurm_error("bellows: job %u: its contract is not on this node: %s", step.job,
-                view.error().text.c_str());
-    return std::nullopt;
-  }
+  if (!view)
+    return Error{view.error().kind,
+                 fmt::format("the job's contract is not on this node: {}", view.error().text)};
   auto contract = Contract::parse(view->admin_comment);
-  if (!contract) return std::nullopt;
+  if (!contract) return std::optional<Contract>();
   add_extra(*contract, kUserKey, user_name(step.uid));
   add_extra(*contract, kAccountKey, view->account);
   if (auto status = store.store(step.job, step.uid, step.gid, *contract); !status.ok())
     slurm_error("bellows: job %u: the contract can't be kept: %s", step.job,
                 status.error().text.c_str());
-  return *std::move(contract);
+  return std::optional<Contract>(*std::move(contract));
 }
 
 /// Plain jobs must not cost slurmctld a question for each step. A forged hint costs its forger one.
@@ -197,12 +195,16 @@ void rescue(spank_t spank, const JobStore& store, const Step& step) {
 
 void prepare_step(spank_t spank, const Settings& settings) {
   const auto step = identify(spank);
-  if (!step || step->id == SLURM_EXTERN_CONT) return;
+  if (!step) return;
   const JobStore store(settings.run_dir);
+  if (step->id == SLURM_EXTERN_CONT)
+    return begin_views(spank, settings, trusted_contract(store, *step));
   for (const std::string& name : option_variables()) unset_all(spank, name);
-  auto contract = trusted_contract(store, *step);
-  if (!contract && may_have_lost_contract(spank, store, *step))
-    contract = remade_contract(store, *step);
+  auto stored = trusted_contract(store, *step);
+  if (!stored || (!*stored && may_have_lost_contract(spank, store, *step)))
+    stored = remade_contract(store, *step);
+  begin_views(spank, settings, stored);
+  const std::optional<Contract> contract = stored ? *stored : std::nullopt;
   if (!contract) {
     change_environment(spank, no_job_variables());
     unset_all(spank, kSizeVariable);
@@ -220,11 +222,13 @@ void prepare_step(spank_t spank, const Settings& settings) {
 }
 
 void finish_step(spank_t spank, const Settings& settings) {
+  end_views();
   const auto step = identify(spank);
   if (!step || !step->is_batch()) return;
   const JobStore store(settings.run_dir);
   if (!store.launcher_active(step->job, step->uid)) return;
-  if (!trusted_contract(store, *step)) return;
+  const auto contract = trusted_contract(store, *step);
+  if (!contract || !*contract) return;
   rescue(spank, store, *step);
 }
 

@@ -6,10 +6,13 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "common/contract.h"
 #include "common/gpus_range.h"
 #include "common/text.h"
+#include "spank/container/options.h"
+#include "spank/container/spec_text.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
 #include "spank/job_store.h"
@@ -57,6 +60,43 @@ int take_batch_range(int, const char* value, int remote) noexcept {
   }
 }
 
+/// What the --container options of this command say. Slurm's callbacks are plain functions without
+/// a context of ours, so it must live in this file; there is one command in a process.
+struct ContainerOptions {
+  container::Collector collector{container::place_of_process()};
+  std::vector<container::Setting> settings;
+};
+ContainerOptions& container_options() {
+  static ContainerOptions options;
+  return options;
+}
+
+/// A value that Slurm read from its own variable, into which export_variables() put it.
+const container::Setting* setting_of(container::Option option, std::string_view value) {
+  for (const container::Setting& setting : container_options().settings)
+    if (setting.option == option && value == setting.variable + "=" + setting.value)
+      return &setting;
+  return nullptr;
+}
+
+int take_container(int which, const char* value, int remote) noexcept {
+  try {
+    if (remote != 0) return 0;
+    const container::OptionInfo& info = container::options()[static_cast<std::size_t>(which)];
+    const std::string_view text = value == nullptr ? "" : value;
+    container::Collector& collector = container_options().collector;
+    if (const container::Setting* setting = setting_of(info.option, text)) {
+      const Status status = collector.take(*setting);
+      if (!status.ok())
+        slurm_error("bellows: %s: %s", setting->variable.c_str(), status.error().text.c_str());
+      return status.ok() ? 0 : -1;
+    }
+    return report(info.name, collector.take(info.option, info.argument ? text : ""), remote);
+  } catch (...) {
+    return -1;
+  }
+}
+
 // Slurm's structure has char* members that it only copies.
 char* literal(const char* text) { return const_cast<char*>(text); }
 
@@ -92,12 +132,43 @@ void register_options(spank_t spank) {
       1,
       0,
       take_batch_range};
-  for (spank_option* option : {&framework, &range, &batch})
-    if (spank_option_register(spank, option) != ESPANK_SUCCESS)
-      slurm_error("bellows: cannot register the option --%s", option->name);
+  std::vector<spank_option> all = {framework, range, batch};
+  for (const container::OptionInfo& info : container::options())
+    all.push_back({literal(info.name), literal(info.argument), literal(info.help),
+                   info.argument == nullptr ? 0 : 1, static_cast<int>(info.option),
+                   take_container});
+  for (spank_option& option : all)
+    if (spank_option_register(spank, &option) != ESPANK_SUCCESS)
+      slurm_error("bellows: cannot register the option --%s", option.name);
+}
+
+void export_variables() {
+  ContainerOptions& options = container_options();
+  options.settings =
+      container::read_variables([](const char* name) -> const char* { return std::getenv(name); });
+  for (const container::Setting& setting : options.settings)
+    ::setenv((kExported + option_variable(container::info_of(setting.option).name)).c_str(),
+             (setting.variable + "=" + setting.value).c_str(), 1);
+}
+
+void hand_on_container(spank_t spank) {
+  for (const container::OptionInfo& info : container::options()) {
+    const std::string name = option_variable(info.name);
+    spank_job_control_unsetenv(spank, name.c_str());
+    ::unsetenv(name.c_str());
+    ::unsetenv((kExported + name).c_str());
+  }
+  // srun takes over what its environment says of a job that it may have nothing to do with.
+  spank_job_control_unsetenv(spank, kContainerVariable);
+  const std::string text = container::spec_text(container_options().collector.spec());
+  if (text.empty()) return;
+  if (spank_job_control_setenv(spank, kContainerVariable, text.c_str(), 1) != ESPANK_SUCCESS)
+    slurm_error("bellows: cannot hand on the --container options; the job runs without them");
+  if (spank_context() == S_CTX_LOCAL) ::setenv(kStepVariable, text.c_str(), 1);
 }
 
 void forget_outer_job() {
+  ::unsetenv(kStepVariable);
   if (!environment("SLURM_JOB_ID")) return;
   for (const std::string& name : option_variables()) ::unsetenv(name.c_str());
 }

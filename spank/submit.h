@@ -5,12 +5,21 @@
 
 namespace bellows::spank {
 
-/// sbatch, salloc and srun: registers --framework, --gpus-range and --batch-range. slurmstepd must
-/// register them too, or it would complain of options it does not know.
+/// sbatch, salloc and srun: registers --framework, --gpus-range, --batch-range and the --container
+/// options. slurmstepd must register them too, or it would complain of options it does not know.
 void register_options(spank_t spank);
 
 /// Inside a job: forgets the options of that job, so that a nested sbatch or srun has only its own.
 void forget_outer_job();
+
+/// Puts what BELLOWS_CONTAINER_ and PYXIS_CONTAINER_ variables say where Slurm looks for options
+/// before it reads the command line: it ends a command whose variable is wrong, which no callback
+/// of an `optional` plugin can.
+void export_variables();
+
+/// After all options were read: hands on what the --container options say together, to slurmctld
+/// and, in srun, to the step.
+void hand_on_container(spank_t spank);
 
 /// sbatch and salloc inside a job: forgets that job's BELLOWS_ variables as well.
 void forget_outer_contract();

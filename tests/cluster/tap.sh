@@ -117,7 +117,8 @@ poll() { # SECONDS COMMAND...
 
 # Starts a cluster in a fresh directory, which becomes $CLUSTER. The test ends if it can't.
 cluster_up() { # OPTION-OF-UP...
-  CLUSTER=$(mktemp -d "${TMPDIR:-/tmp}/bellows-test-XXXXXX")
+  # Not below /tmp: a job with a contract has a /tmp of its own.
+  CLUSTER=$(mktemp -d "${BELLOWS_TESTDIR:-/srv}/bellows-test-XXXXXX")
   tap_clusters+=("$CLUSTER")
   # Not in a command substitution: the trap must see the cluster.
   if ! timeout --foreground 600 "$MINICLUSTER" up --dir "$CLUSTER" "$@" >"$CLUSTER.up" 2>&1; then

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a client may put into a job: NUL-separated texts for the options, the account, the GPU
-/// fields and the numbers. Whatever is admitted must be within the tenant's limits, also after an
-/// update, and its contract must read back.
+/// fields and the numbers; and, if it begins with "c=", a last one for the container. Whatever is
+/// admitted must be within the tenant's limits, also after an update, and its contract must read
+/// back.
 
 #include <algorithm>
 #include <cstddef>
@@ -29,7 +30,8 @@ const Policy& policy() {
       "      sizing: {time: {max: 60}, partitions: [\"p*\"], qos_allowed: [q], signal_lead: 9,\n"
       "               per_gpu: {cpus: 2, memory: 1G}}}\n"
       "  w: {gpus: {sizes: whole_nodes, gpus_per_node: 4, max: 32, range: \"4-16:4\"}}\n"
-      "  n: {batch_range: false, partitions: [p], framework_limits: {a: {gpus: {max: 3}}}}\n",
+      "  n: {batch_range: false, partitions: [p], framework_limits: {a: {gpus: {max: 3}}}}\n"
+      "  o: {images: [\"/own/*\"], gpus: {sizes: whole_nodes, gpus_per_node: 4, types: [x]}}\n",
       "f");
   return policy;
 }
@@ -72,6 +74,17 @@ bool printable(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; });
 }
 
+bool says_gpus(const Sizes& sizes) {
+  return sizes.per_job || sizes.per_node || sizes.per_task || sizes.per_socket;
+}
+
+/// Only the tenant's own images, and never a way around them.
+void check_image(const Contract& contract, const Tenant& tenant) {
+  if (contract.image.empty()) return;
+  require(!tenant.images.empty() && contract.image.starts_with("/own/"));
+  require(contract.image.find("/../") == std::string::npos && !contract.image.ends_with("/.."));
+}
+
 void check_update(const Contract& contract, const Sizes& now, Input& input) {
   Admitted job;
   job.contract = contract;
@@ -89,6 +102,10 @@ void check_update(const Contract& contract, const Sizes& now, Input& input) {
   const Tenant* tenant = policy().find_tenant(contract.tenant);
   const std::uint32_t most = tenant->sizing.time_max_min;
   require(!update.time_limit || most == 0 || *update.time_limit <= most);
+  if (contract.gpus.is_none()) {
+    const auto gpus = count_gpus(merged(now, update.sizes));
+    require(!decision.changes.per_job && (!says_gpus(update.sizes) || (gpus.ok() && !*gpus)));
+  }
   if (!decision.changes.per_job) return;
   Sizes next;
   next.per_job = decision.changes.per_job;
@@ -103,7 +120,10 @@ void check_rights(const Request& request, const Decision& decision) {
   const Tenant* tenant = policy().find_tenant(contract.tenant);
   require(tenant && tenant->accounts.front() == request.account);
   const GpuLimits& limits = tenant->limits_for(contract.framework, contract.framework_version);
-  for (std::uint32_t gpus : contract.gpus.sizes()) require(limits.sizes.contains(gpus));
+  check_image(contract, *tenant);
+  const bool none = contract.gpus.is_none();
+  require(!none || (request.only_container() && !changes.per_job && !changes.tasks));
+  for (std::uint32_t gpus : contract.gpus.sizes()) require(none || limits.sizes.contains(gpus));
   require(tenant->wide_batch || !contract.batch);
   const auto nodes = changes.max_nodes ? changes.max_nodes : request.sizes.max_nodes;
   require(limits.max_nodes == 0 || (nodes && *nodes <= limits.max_nodes));
@@ -116,7 +136,8 @@ void check_rights(const Request& request, const Decision& decision) {
   if (changes.per_node) sizes.per_node = changes.per_node;
   if (changes.per_task) sizes.per_task = changes.per_task;
   const auto gpus = count_gpus(sizes);
-  require(gpus.ok() && *gpus);
+  require(gpus.ok() && gpus->has_value() != none);
+  if (none) return;
   for (const std::string& type : (*gpus)->types)
     require(std::count(limits.types.begin(), limits.types.end(), type) == 1);
 }
@@ -135,6 +156,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   request.partition = input.text().value_or("");
   request.qos = input.text();
   request.time_limit = input.number();
+  if (input.texts.back().starts_with("c=")) request.container = input.texts.back().substr(2);
   if (!request.wants_bellows()) return 0;
   const Decision decision = decide(&policy(), "", request);
   require(printable(decision.message) && decision.message.size() < 4096);

@@ -72,6 +72,9 @@ tenants:
   lab: {gpus: {max: 2}}
   sent: {partitions: [gpu], sizing: {partition: gpu}}
   dept: {children: true, gpus: {max: 6}}
+  brings: {images: ["/own/*", "/home/*/*.sqsh"], gpus: {max: 4, start: 2, types: [a100]}}
+  nodes: {images: ["*"], gpus: {min: 4, max: 16, sizes: whole_nodes, gpus_per_node: 4, max_nodes: 3},
+          sizing: {per_gpu: {cpus: 4, memory: 16G}}}
 resize_site_factor: 700
 plain_jobs: {default: pass, partitions: {gpu: refuse}}
 )";
@@ -130,6 +133,7 @@ const std::map<std::string, Taker, std::less<>>& options() {
       {"--gres", [](Request& r, V v) { r.sizes.per_node = v; }},
       {"--ntasks-per-node", [](Request& r, V v) { r.sizes.tasks_per_node = number(v); }},
       {"--ntasks-per-gpu", [](Request& r, V v) { r.sizes.tasks_per_gpu = number(v); }},
+      {"--container", [](Request& r, V v) { r.container = v; }},
       {"job", [](Request& r, V v) { r.sizes.per_job = v; }},
       {"node", [](Request& r, V v) { r.sizes.per_node = v; }},
       {"anynodes", [](Request& r, V) { r.sizes.max_nodes = 0; }},

@@ -108,7 +108,8 @@ const Case kDefaultRanges[] = {
 
 const Case kRules[] = {
     {"-Arules --framework=pytorch --gpus-range=1-4",
-     "rules framework=pytorch:2.1 gpus=1-4 image=/images/pytorch.sqsh | job=gres:gpu:3 tasks=3 "
+     "rules framework=pytorch:2.1 gpus=1-4 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
+     "job=gres:gpu:3 tasks=3 "
      "cpus=3 requeue NCCL_DEBUG=WARN"},
     {"-Arules --framework=pytorch --gpus-range=1-8",
      "policy: --gpus-range=1-8 includes 5 GPUs, but a job of tenant rules with framework pytorch "
@@ -120,7 +121,8 @@ const Case kRules[] = {
      "rules framework=plain gpus=1-16 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"-Arules --gpus-range=1-16", "rules gpus=1-16 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"-Arules --framework=pytorch",
-     "rules framework=pytorch:2.1 gpus=3 image=/images/pytorch.sqsh | job=gres:gpu:3 tasks=3 "
+     "rules framework=pytorch:2.1 gpus=3 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
+     "job=gres:gpu:3 tasks=3 "
      "cpus=3 requeue NCCL_DEBUG=WARN"},
 };
 

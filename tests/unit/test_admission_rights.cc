@@ -11,16 +11,20 @@ namespace {
 
 const Case kFrameworks[] = {
     {"--framework=pytorch",
-     "vision framework=pytorch:2.1 gpus=2 image=/images/pytorch.sqsh | job=gres:gpu:2 tasks=2 "
+     "vision framework=pytorch:2.1 gpus=2 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
+     "job=gres:gpu:2 tasks=2 "
      "cpus=2 requeue NCCL_DEBUG=WARN"},
     {"--framework=pytorch:2.0",
-     "vision framework=pytorch:2.0 gpus=2 image=/images/old.sqsh | job=gres:gpu:2 tasks=2 cpus=2 "
+     "vision framework=pytorch:2.0 gpus=2 image=/images/old.sqsh env=NCCL_DEBUG,OMP_NUM_THREADS | "
+     "job=gres:gpu:2 tasks=2 cpus=2 "
      "requeue NCCL_DEBUG=WARN OMP_NUM_THREADS=4"},
     {"--framework=pytorch:1.13",
-     "vision framework=pytorch:1.13 gpus=2 image=/images/pytorch.sqsh | job=gres:gpu:2 tasks=2 "
+     "vision framework=pytorch:1.13 gpus=2 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
+     "job=gres:gpu:2 tasks=2 "
      "cpus=2 requeue NCCL_DEBUG=WARN | framework pytorch:1.13 is deprecated; use pytorch:2.1"},
     {"--framework=pytorch:1.13 --gpus-range=1-8 salloc",
-     "vision framework=pytorch:1.13 gpus=2 image=/images/pytorch.sqsh | job=gres:gpu:2 tasks=2 "
+     "vision framework=pytorch:1.13 gpus=2 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
+     "job=gres:gpu:2 tasks=2 "
      "cpus=2 NCCL_DEBUG=WARN | framework pytorch:1.13 is deprecated; use pytorch:2.1; the job "
      "keeps 2 GPUs: only jobs of sbatch can be resized"},
     {"--framework=pytorch:1.8", "option: framework pytorch:1.8 was removed; use pytorch:2.1"},
@@ -50,13 +54,15 @@ const Case kFrameworks[] = {
     {"--framework=gone:1", "option: framework gone:1 was removed; use plain"},
     {"--framework=gone:3", "option: framework gone has no version \"3\"; known are 2"},
     {"-Asome --framework=pytorch",
-     "some framework=pytorch:2.0 gpus=1 image=/images/old.sqsh | job=gres:gpu:1 tasks=1 cpus=1 "
+     "some framework=pytorch:2.0 gpus=1 image=/images/old.sqsh env=NCCL_DEBUG,OMP_NUM_THREADS | "
+     "job=gres:gpu:1 tasks=1 cpus=1 "
      "requeue NCCL_DEBUG=WARN OMP_NUM_THREADS=4"},
     {"-Asome --framework=pytorch:2.1",
      "policy: tenant some may not use framework pytorch:2.1; of pytorch it may use version 2.0, "
      "1.13"},
     {"-Asome --framework=pytorch:1.13",
-     "some framework=pytorch:1.13 gpus=1 image=/images/pytorch.sqsh | job=gres:gpu:1 tasks=1 "
+     "some framework=pytorch:1.13 gpus=1 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
+     "job=gres:gpu:1 tasks=1 "
      "cpus=1 requeue NCCL_DEBUG=WARN | framework pytorch:1.13 is deprecated; use pytorch:2.1"},
     {"-Asome --framework=pytorch:1.8",
      "option: framework pytorch:1.8 was removed; use pytorch:2.1"},

@@ -118,6 +118,15 @@ Test(contract, reads_back_what_it_writes, .timeout = 10) {
   cr_expect(*back == contract);
 }
 
+Test(contract, of_a_job_without_gpus, .timeout = 10) {
+  const char* line = "bellows/1 tenant=a gpus=0";
+  auto contract = Contract::parse(line);
+  cr_assert(contract.ok() && contract->gpus.is_none());
+  EXPECT_TEXT(contract->to_string(), line);
+  cr_expect(contract->gpus == GpusRange::none() && !contract->gpus.contains(1));
+  cr_expect(!GpusRange::parse("0").ok(), "users may not ask for it");
+}
+
 Test(contract, keeps_unknown_keys_in_order, .timeout = 10) {
   const char* line = "bellows/1 tenant=a gpus=1 zebra=z%3D apple=";
   auto contract = Contract::parse(line);
@@ -139,7 +148,7 @@ Test(contract, survives_every_byte_that_a_value_may_hold, .timeout = 10) {
 Test(contract, refuses_what_is_no_contract, .timeout = 10) {
   for (const char* line :
        {"", "bellows/2 tenant=a gpus=1", "bellows/1", "bellows/1 tenant=a", "bellows/1 gpus=1",
-        "bellows/1 tenant=a gpus=1 gpus=2", "bellows/1 tenant=a gpus=0", "bellows/1 tenant=a gpus",
+        "bellows/1 tenant=a gpus=1 gpus=2", "bellows/1 tenant=a gpus=00", "bellows/1 tenant=a gpus",
         "bellows/1 tenant=a gpus=1 Ckpt=/x", "bellows/1 tenant=a  gpus=1",
         "bellows/1 tenant=a gpus=1 ckpt=%", "bellows/1 tenant=a gpus=1 ckpt=%4",
         "bellows/1 tenant=a gpus=1 ckpt=%00", "bellows/1 tenant=a gpus=1 ckpt=%0A",

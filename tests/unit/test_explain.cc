@@ -73,6 +73,7 @@ std::string told(const Request& request) {
   add(line, "framework", request.framework);
   add(line, "range", request.gpus_range);
   add(line, "batch", request.batch_range);
+  add(line, "container", request.container);
   if (request.requeue_off) line += " norequeue";
   if (request.whole_nodes) line += " whole";
   if (request.signal_said) line += " signal";
@@ -116,7 +117,7 @@ frameworks:
   digits: {versions: ["1.0"]}
   pytorch: {versions: {"2.1": {}, "1.8": {state: deprecated, hint: use 2.1}}, env: {A: B}}
 tenants:
-  vision: {children: true, gpus: {max: 8, start: 2}}
+  vision: {children: true, gpus: {max: 8, start: 2}, images: ["/own/*"]}
   lab:
     users: [alice]
     groups: [crew]
@@ -225,7 +226,36 @@ Test(explain, terms, .timeout = 10) {
       {"--use-min-nodes", "placed"},
       {"--framework=a:1 --gpus-range 1-4 --batch-range=8-64", "framework=a:1 range=1-4 batch=8-64"},
       {"-n1 : -n1", "tasks=1 het"},
+      {"--container-image=/i/a.sqsh --container-mounts /a:/b --container-mounts=/c:/d:ro",
+       "container=image:/i/a.sqsh,mount:/a:/b,mount:/c:/d:ro"},
+      {"--container-writable --no-container-mount-home", "container=no-mount-home,writable"},
+      {"--container=bundle", ""},
   });
+}
+
+Test(explain, container_options, .timeout = 10) {
+  const auto told_of = [](const Words& arguments, const std::string& script,
+                          const std::map<std::string, std::string>& environment) {
+    const auto job = read(arguments, script, environment);
+    return job ? told(job->request) : "! " + job.error().text;
+  };
+  const std::string script = "#SBATCH --container-image=/i/script --container-writable\n";
+  cr_expect(told_of({"job.sh"}, script, {{"PYXIS_CONTAINER_IMAGE", "/i/variable"}}) ==
+            "container=image:/i/script,writable");
+  cr_expect(told_of({"job.sh"}, script, {{"BELLOWS_CONTAINER_TMP", "1G"}}) ==
+            "container=image:/i/script,writable,tmp:1024M");
+  cr_expect(told_of({"--container-readonly", "job.sh"}, script, {}) ==
+            "! --container-readonly: --container-writable is given too, its contrary; give one of "
+            "them");
+  cr_expect(told_of({}, "", {{"PYXIS_CONTAINER_MOUNTS", "x"}}) ==
+            "! PYXIS_CONTAINER_MOUNTS: mount \"x\": the source must be an absolute path, one that "
+            "begins with \"./\" or \"../\", tmpfs or umount");
+  cr_expect(
+      why_not("--container-image=docker://x").starts_with("--container-image: \"docker://x\""));
+  cr_expect(why_not("--container-writable=yes").starts_with("sbatch has no option"));
+  const auto job = read({"--container-verbose"}, "", {{"PYXIS_CONTAINER_IMAGE", "/i"}});
+  cr_assert(job.ok());
+  cr_expect(job->looked_at == Words({"PYXIS_CONTAINER_IMAGE=/i", "--container-verbose"}));
 }
 
 Test(explain, spellings_of_getopt, .timeout = 10) {
@@ -362,6 +392,18 @@ Test(explain, trace_says_by_what, .timeout = 10) {
   cr_expect(changed_options(fixed.decision) == Words({"--ntasks=2", "--nodes=1", "--requeue"}));
 }
 
+Test(explain, trace_of_a_container_without_gpus, .timeout = 10) {
+  const Explanation found = explained("--container-image=/own/a.sqsh --container-workdir=/w");
+  cr_assert(found.outcome == Explanation::Outcome::admitted, "%s", found.decision.message.c_str());
+  const std::string got = shown_trace(found.trace);
+  cr_expect(got ==
+                "tenant: vision, by account vision\n"
+                "container: image /own/a.sqsh; workdir:/w\n"
+                "range: no GPUs: the job asks for none, and for a container\n"
+                "requeue: on: a resize and a lost node requeue the job\n",
+            "%s", got.c_str());
+}
+
 Test(explain, trace_ends_with_the_rule_that_refuses, .timeout = 10) {
   const struct {
     const char* options;
@@ -372,6 +414,7 @@ Test(explain, trace_ends_with_the_rule_that_refuses, .timeout = 10) {
       {"--gpus-range=1 --batch-range=x", "spelling"},
       {"--gpus-range=1 --exclusive", "kind of job"},
       {"--framework=dgits", "framework"},
+      {"--container-image=/other/a.sqsh", "container"},
       {"--gpus-range=1-16", "range"},
       {"-A lab --gpus-range=4 -G h100:4", "GPU type"},
       {"--gpus-range=1-4 -G8", "first size"},

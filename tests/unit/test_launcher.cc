@@ -128,6 +128,13 @@ Test(srun_environment, drops_what_tells_the_first_size) {
             std::vector<std::string>({"SLURM_JOB_ID=9", "HOME=/home/a", "SLURM_NTASKSX=1"}));
 }
 
+Test(srun_environment, keeps_the_launchers_own_steps_out_of_containers) {
+  const char* environment[] = {"BELLOWS_CONTAINER_IMAGE=/i/a.sqsh", "PYXIS_CONTAINER_WRITABLE=1",
+                               "HOME=/home/a", nullptr};
+  cr_expect(host_step_environment(environment) ==
+            std::vector<std::string>({"HOME=/home/a", "BELLOWS_CONTAINER_IMAGE=/"}));
+}
+
 Test(restart_budget, refills_with_progress_only) {
   RestartBudget budget(2);
   cr_expect(budget.spend(std::nullopt));

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "spank/container/options.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
 #include "spank/job_store.h"
@@ -85,6 +87,21 @@ Test(spank, framework_syntax) {
   cr_assert(*parse_framework("c++:_2") == (Framework{"c++", "_2"}));
   cr_expect(parse_framework(std::string(64, 'x')).ok());
   cr_expect(!parse_framework(std::string(65, 'x')).ok());
+}
+
+Test(spank, every_option_has_its_variables) {
+  const auto& names = option_variables();
+  const auto has = [&names](const std::string& name) {
+    return std::count(names.begin(), names.end(), name) == 1;
+  };
+  cr_expect(option_variable("gpus-range") == "_SLURM_SPANK_OPTION_bellows_gpus_range");
+  for (const char* option :
+       {"framework", "gpus_range", "batch_range", "container", "container_image",
+        "no_container_mount_home", "container_entrypoint_log"}) {
+    const std::string bare = std::string("_SLURM_SPANK_OPTION_bellows_") + option;
+    cr_expect(has(bare) && has("SLURM_SPANK_" + bare), "%s", option);
+  }
+  cr_expect(names.size() == 2 * (4 + container::kOptionCount));
 }
 
 Test(spank, settings_never_fail) {

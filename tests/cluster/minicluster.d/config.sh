@@ -200,7 +200,7 @@ write_configuration() {
   write_users
   : >"$dir/etc/plugstack.conf"
   if ((plugins)); then
-    echo "optional $builddir/spank/.libs/spank_bellows.so" >"$dir/etc/plugstack.conf"
+    echo "optional $builddir/spank/.libs/spank_bellows.so $spank_args" >"$dir/etc/plugstack.conf"
     if [[ -n $bellows_conf ]]; then
       cp -- "$bellows_conf" "$dir/etc/bellows.yaml"
     else

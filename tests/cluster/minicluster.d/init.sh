@@ -14,6 +14,7 @@ lib=$source_dir/tests/cluster/minicluster.d
 root=$dir/run/root-$member
 # shellcheck source=/dev/null
 . "$dir/state/vars"
+taskset --pid --cpu-list 0-1023 $$ >/dev/null
 
 # The machine's /proc is still mounted, so this is the pid that the machine knows.
 record_pid() {
@@ -65,6 +66,9 @@ make_devices() {
   mknod -m 666 "$dev/random" c 1 8
   mknod -m 666 "$dev/urandom" c 1 9
   mknod -m 666 "$dev/tty" c 5 0
+  # devtmpfs would add a node for each loop device that comes to be; this /dev is a plain tmpfs.
+  mknod -m 600 "$dev/loop-control" c 10 237
+  for ((i = 0; i < 256; i++)); do mknod -m 600 "$dev/loop$i" b 7 "$i"; done
   mount -t devpts -o newinstance,ptmxmode=666,mode=620,gid=5 pts "$dev/pts"
   mount -t tmpfs -o mode=1777 shm "$dev/shm"
   mount -t mqueue mqueue "$dev/mqueue" 2>/dev/null || true

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/base_view.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+
+#include <string>
+#include <vector>
+
+#include "common/fd.h"
+#include "spank/container/mount_api.h"
+
+namespace bellows::container {
+namespace {
+
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+Result<Fd> tmpfs(std::uint64_t mib, const char* mode) {
+  Options options = {{"mode", mode}};
+  if (mib > 0) options.emplace_back("size", fmt::format("{}m", mib));
+  return new_filesystem("tmpfs", options, {});
+}
+
+Status attach_at(int mount, const char* path) {
+  const auto target = open_file(path, O_PATH | O_DIRECTORY);
+  return target ? attach(mount, target->get(), path) : Status(target.error());
+}
+
+/// A directory of a tmpfs in the place of one of the host's.
+Status put_part(int tmpfs, const char* name, const char* path) {
+  if (::mkdirat(tmpfs, name, 0700) != 0 || ::fchmodat(tmpfs, name, 01777, 0) != 0)
+    return errno_error("make the job's own", path);
+  const Fd part(::openat(tmpfs, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!part) return errno_error("open the job's own", path);
+  auto mount = clone_mount(part.get(), path, false, {});
+  return mount ? attach_at(mount->get(), path) : Status(mount.error());
+}
+
+}  // namespace
+
+Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib) {
+  // First of all: what is mounted before would be mounted on the host too.
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    return errno_error("make private the mounts below", "/");
+  auto temporary = tmpfs(tmp_mib, "0711");
+  if (!temporary) return temporary.error();
+  // A clone can be made only of what is mounted somewhere in the namespace.
+  if (auto status = attach_at(temporary->get(), "/tmp"); !status.ok()) return status;
+  if (auto status = put_part(temporary->get(), "var_tmp", "/var/tmp"); !status.ok()) return status;
+  if (auto status = put_part(temporary->get(), "tmp", "/tmp"); !status.ok()) return status;
+  auto shm = tmpfs(shm_mib, "1777");
+  if (!shm) return shm.error();
+  return attach_at(shm->get(), "/dev/shm");
+}
+
+}  // namespace bellows::container

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "common/result.h"
+
+namespace bellows::container {
+
+/// Makes the caller's mount namespace (its own, just unshared) the job's view of the host: nothing
+/// mounted in it is seen outside, nor what is mounted outside from now on seen in it; /tmp and
+/// /var/tmp are the job's own (one tmpfs of `tmp_mib`), and so is /dev/shm. Needs CAP_SYS_ADMIN.
+/// 0 MiB: half of the machine's memory, as a tmpfs has it. Pages count for the job that writes
+/// them.
+Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib);
+
+}  // namespace bellows::container

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/capabilities.h"
+
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <utility>
+
+#include "common/fd.h"
+
+namespace bellows::container {
+namespace {
+
+constexpr int kNeeded[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE};
+
+struct Sets {
+  std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> words{};
+
+  static std::uint32_t bit(int capability) { return std::uint32_t{1} << (capability % 32); }
+  __user_cap_data_struct& of(int capability) {
+    return words[static_cast<std::size_t>(capability / 32)];
+  }
+};
+
+Result<Sets> get() {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  Sets sets;
+  if (::syscall(SYS_capget, &header, sets.words.data()) != 0)
+    return errno_error("read", "the process's capabilities");
+  return sets;
+}
+
+Status set(const Sets& sets) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  if (::syscall(SYS_capset, &header, sets.words.data()) != 0)
+    return errno_error("set", "the process's capabilities");
+  return {};
+}
+
+}  // namespace
+
+Status keep_for_later(bool close) {
+  if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0)
+    return errno_error("keep", "the capabilities across the change of user");
+  for (int capability = 0; close && capability < 64; capability++) {
+    if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0) continue;
+    if (errno == EINVAL) break;  // this kernel has no more of them
+    return errno_error("empty", "the bounding set of capabilities");
+  }
+  return {};
+}
+
+Status keep_only_needed() {
+  auto sets = get();
+  if (!sets) return sets.error();
+  Sets kept;
+  for (const int capability : kNeeded) {
+    const auto bit = Sets::bit(capability);
+    kept.of(capability).permitted |= sets->of(capability).permitted & bit;
+  }
+  return set(kept);
+}
+
+Status drop_all(bool no_new_privs) {
+  if (no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return errno_error("set", "no_new_privs");
+  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
+    return errno_error("clear", "the ambient capabilities");
+  if (auto status = set({}); !status) return status;
+  if (::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) != 0) return errno_error("clear", "PR_SET_KEEPCAPS");
+  return {};
+}
+
+Result<Raised> Raised::raise(int capability) {
+  auto sets = get();
+  if (!sets) return sets.error();
+  const auto bit = Sets::bit(capability);
+  if ((sets->of(capability).effective & bit) != 0) return Raised(-1);
+  sets->of(capability).effective |= bit;
+  if (auto status = set(*sets); !status) return status.error();
+  return Raised(capability);
+}
+
+Raised::Raised(Raised&& other) noexcept : capability_(std::exchange(other.capability_, -1)) {}
+
+Raised::~Raised() {
+  if (capability_ < 0) return;
+  auto sets = get();
+  if (!sets) return;
+  sets->of(capability_).effective &= ~Sets::bit(capability_);
+  (void)set(*sets);
+}
+
+}  // namespace bellows::container

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "common/result.h"
+
+/// The three capabilities with which the job's user builds a container (README.md), by the bare
+/// system calls: they concern the calling thread alone. libcap would save nothing here.
+namespace bellows::container {
+
+/// As root, in task_init_privileged: what is permitted now stays so when the process becomes the
+/// user; only effective it is no more. With `close`, the bounding set is emptied too (afterwards
+/// nobody could): no program that the task starts gains a capability, by whatever file.
+Status keep_for_later(bool close);
+
+/// First thing as the user: of what was kept, all but the three are given up.
+Status keep_only_needed();
+
+/// Permitted, effective, inheritable and ambient set emptied; what comes next is the user's
+/// program.
+Status drop_all(bool no_new_privs);
+
+/// Makes one permitted capability effective until the end of its life. A resource.
+class Raised {
+ public:
+  /// `capability` is one of <linux/capability.h>'s.
+  static Result<Raised> raise(int capability);
+
+  Raised(Raised&& other) noexcept;
+  Raised(const Raised&) = delete;
+  Raised& operator=(const Raised&) = delete;
+  Raised& operator=(Raised&&) = delete;
+  ~Raised();
+
+ private:
+  explicit Raised(int capability) : capability_(capability) {}
+
+  int capability_;  ///< -1: nothing to drop: moved from, or effective before
+};
+
+}  // namespace bellows::container

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/idmap.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "common/fd.h"
+#include "spank/container/capabilities.h"
+
+namespace bellows::container {
+namespace {
+
+/// A child with a user namespace of its own and the caller's descriptors. It only waits for its
+/// end, so that the namespace can be set up. A resource.
+class Holder {
+ public:
+  /// The child opens its namespace, since nobody else may look into a process with capabilities.
+  Holder() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) return;
+    const Fd from(ends[0]);
+    const Fd to(ends[1]);
+    // No signal at its end: the caller's program has its own children.
+    pid_ = static_cast<pid_t>(::syscall(SYS_clone, CLONE_NEWUSER | CLONE_FILES, 0, 0, 0, 0));
+    if (pid_ == 0) hold(to.get());
+    if (pid_ < 0) return;
+    int fd = -1;
+    if (::read(from.get(), &fd, sizeof fd) == sizeof fd) space_.reset(fd);
+  }
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+  ~Holder() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, __WCLONE) < 0 && errno == EINTR) {
+    }
+  }
+
+  pid_t pid() const { return pid_; }
+  const Fd& space() const { return space_; }
+
+ private:
+  /// Only system calls: the caller is at an unknown point.
+  [[noreturn]] static void hold(int to) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    const int fd = ::open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+    if (::write(to, &fd, sizeof fd) != sizeof fd) ::_exit(1);
+    while (true) ::pause();
+  }
+
+  pid_t pid_ = -1;
+  Fd space_;
+};
+
+Status write_map(pid_t pid, const char* name, const std::string& text) {
+  const std::string path = fmt::format("/proc/{}/{}", pid, name);
+  // The files of a process with capabilities are root's.
+  const auto raised = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!raised) return raised.error();
+  auto fd = open_file(path, O_WRONLY);
+  if (!fd) return fd.error();
+  return write_all(fd->get(), text, path);
+}
+
+}  // namespace
+
+Status map_root_to_caller(int mount) {
+  const Holder holder;
+  if (!holder.space()) return errno_error("make", "a user namespace");
+  const auto ids = [](unsigned id) { return fmt::format("0 {} 1\n", id); };
+  auto status = write_map(holder.pid(), "uid_map", ids(::getuid()));
+  if (status) status = write_map(holder.pid(), "setgroups", "deny");
+  if (status) status = write_map(holder.pid(), "gid_map", ids(::getgid()));
+  if (!status) return status;
+  struct mount_attr attr {};
+  attr.attr_set = MOUNT_ATTR_IDMAP;
+  attr.userns_fd = static_cast<std::uint64_t>(holder.space().get());
+  if (::mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) == 0) return {};
+  Error error = errno_error("map the owners of", "the image");
+  if (errno == EINVAL) error.kind = ErrorKind::invalid;
+  return error;
+}
+
+}  // namespace bellows::container

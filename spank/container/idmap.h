@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "common/result.h"
+
+namespace bellows::container {
+
+/// Shows root's files of a detached mount as the caller's own, so that an overlay of it can be
+/// written to by a user without rights over root's. Files of others are nobody's. For a squashfs
+/// from Linux 6.2 on; `invalid` if the kernel cannot.
+Status map_root_to_caller(int mount);
+
+}  // namespace bellows::container

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/image.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <linux/loop.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "spank/container/capabilities.h"
+#include "spank/container/mount_api.h"
+
+namespace bellows::container {
+namespace {
+
+constexpr int kMostTries = 32;  // others may take the free loop device first
+
+/// The head of a squashfs file, little-endian (Documentation/filesystems/squashfs.rst).
+struct Superblock {
+  std::uint32_t magic;
+  std::uint8_t between[24];
+  std::uint16_t major;
+  std::uint16_t minor;
+  std::uint64_t root_inode;
+  std::uint64_t bytes_used;
+};
+static_assert(sizeof(Superblock) == 48);
+constexpr std::uint32_t kMagic = 0x73717368;
+constexpr std::uint16_t kMajor = 4;
+
+bool may(int fd, int rights) {
+  // Without AT_EACCESS: the real user's rights, no capabilities.
+  return ::faccessat(fd, "", rights, AT_EMPTY_PATH) == 0;
+}
+
+/// O_RDONLY of what an O_PATH descriptor points at.
+Result<Fd> reopen(const Image& image) {
+  Fd fd(::open(descriptor_path(image.fd.get()).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) return errno_error("read the image", image.path);
+  return fd;
+}
+
+Status check_content(const Image& image, off_t size) {
+  auto fd = reopen(image);
+  if (!fd) return fd.error();
+  Superblock head{};
+  const ssize_t n = ::pread(fd->get(), &head, sizeof head, 0);
+  if (n < 0) return errno_error("read the image", image.path);
+  if (n != sizeof head || head.magic != kMagic)
+    return Error{ErrorKind::invalid, image.path + " is no squashfs image"};
+  if (head.major != kMajor)
+    return Error{ErrorKind::invalid, fmt::format("{} is squashfs version {}; only 4 is known",
+                                                 image.path, static_cast<unsigned>(head.major))};
+  if (size < 0 || head.bytes_used > static_cast<std::uint64_t>(size))
+    return Error{ErrorKind::corrupt,
+                 fmt::format("the image {} is cut short: {} of {} bytes; copy it again", image.path,
+                             size, head.bytes_used)};
+  return {};
+}
+
+/// A squashfs file that another than the administrator could write is an attack on the kernel.
+Status check_owner(const Image& image, const struct stat& file, const struct stat& dir) {
+  const bool trusted = file.st_uid == 0 || file.st_uid == dir.st_uid;
+  const bool by_all = (file.st_mode & S_IWOTH) != 0;
+  const bool by_user = ::getuid() != 0 && (file.st_uid == ::getuid() || may(image.fd.get(), W_OK));
+  if (trusted && !by_all && !by_user) return {};
+  return Error{ErrorKind::denied,
+               fmt::format("the image {} is refused: only its administrator may own it or write "
+                           "to it, since the kernel trusts what is in it; use a directory instead",
+                           image.path)};
+}
+
+/// The one of `site.image_dirs` that `path` is in by its text; what it leads to is seen later.
+Result<Fd> open_image_dir(const std::string& path, const Site& site, std::string& rest) {
+  for (const auto& dir : site.image_dirs) {
+    std::string prefix = dir;
+    while (prefix.ends_with('/')) prefix.pop_back();
+    prefix += '/';
+    if (!path.starts_with(prefix)) continue;
+    rest = path.substr(prefix.size());
+    Fd fd(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!fd) return errno_error("open the directory of images", dir);
+    return fd;
+  }
+  if (site.image_dirs.empty())
+    return Error{ErrorKind::denied,
+                 fmt::format("{}: squashfs images are not offered here, since the administrator "
+                             "named no directory for them; use a directory as the image",
+                             path)};
+  return Error{ErrorKind::denied,
+               fmt::format("{}: squashfs images must lie in {}; or use a directory as the image",
+                           path, fmt::join(site.image_dirs, " or "))};
+}
+
+Result<Image> open_squashfs(const std::string& path, const Site& site) {
+  std::string rest;
+  auto dir = open_image_dir(path, site, rest);
+  if (!dir) return dir.error();
+  auto fd = open_beneath(dir->get(), rest, O_PATH);
+  if (!fd)
+    return Error{fd.error().kind,
+                 fmt::format("{} (image {}, which must not lead out of its directory)",
+                             fd.error().text, path)};
+  Image image{path, std::move(*fd), true};
+  struct stat file {};
+  struct stat dir_info {};
+  if (::fstat(image.fd.get(), &file) != 0 || ::fstat(dir->get(), &dir_info) != 0)
+    return errno_error("look at", path);
+  if (!S_ISREG(file.st_mode))
+    return Error{ErrorKind::invalid, path + " is neither a squashfs file nor a directory"};
+  if (auto status = check_owner(image, file, dir_info); !status) return status.error();
+  if (auto status = check_content(image, file.st_size); !status) return status.error();
+  return image;
+}
+
+Result<Image> open_directory(const std::string& path, Fd fd) {
+  if (!may(fd.get(), R_OK | X_OK)) return errno_error("use the image", path);
+  auto mounts = has_mounts_below(fd.get());
+  if (!mounts) return mounts.error();
+  if (*mounts)
+    return Error{ErrorKind::denied,
+                 fmt::format("the image {} has other file systems mounted in it, which would be "
+                             "left out; name a directory without",
+                             path)};
+  return Image{path, std::move(fd), false};
+}
+
+/// Root's nodes, by names that nobody else can give.
+Result<Fd> open_loop(const std::string& path) {
+  auto raised = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!raised) return raised.error();
+  return open_file(path, O_RDONLY);
+}
+
+Status no_loop(const std::string& path) {
+  return errno_error("get a loop device for the image", path);
+}
+
+/// The device that reads `image`, in `loop`; it is given back when the last descriptor and mount
+/// of it are gone.
+Status bind_loop(const Image& image, std::string& name, Fd& loop) {
+  auto file = reopen(image);
+  if (!file) return file.error();
+  auto control = open_loop("/dev/loop-control");
+  if (!control) return control.error();
+  struct loop_config config {};
+  config.fd = static_cast<std::uint32_t>(file->get());
+  config.info.lo_flags = LO_FLAGS_READ_ONLY | LO_FLAGS_AUTOCLEAR;
+  std::strncpy(reinterpret_cast<char*>(config.info.lo_file_name), image.path.c_str(),
+               LO_NAME_SIZE - 1);
+  for (int tries = 0; tries < kMostTries; tries++) {
+    const int number = ::ioctl(control->get(), LOOP_CTL_GET_FREE);
+    if (number < 0) return no_loop(image.path);
+    name = fmt::format("/dev/loop{}", number);
+    auto device = open_loop(name);
+    if (!device) return device.error();
+    if (::ioctl(device->get(), LOOP_CONFIGURE, &config) == 0) {
+      loop = std::move(*device);
+      return {};
+    }
+    if (errno != EBUSY) return no_loop(image.path);
+  }
+  errno = EBUSY;
+  return no_loop(image.path);
+}
+
+Result<Fd> mount_squashfs(const Image& image) {
+  std::string name;
+  Fd loop;
+  if (auto status = bind_loop(image, name, loop); !status) return status.error();
+  MountFlags flags;
+  flags.read_only = true;
+  auto mount = new_filesystem("squashfs", {{"source", name}, {"ro", ""}}, flags);
+  if (!mount) return Error{mount.error().kind, image.path + ": " + mount.error().text};
+  return mount;
+}
+
+}  // namespace
+
+Result<Image> open_image(const std::string& path, const Site& site) {
+  auto fd = open_source(path);
+  if (!fd) return fd.error();
+  struct stat info {};
+  if (::fstat(fd->get(), &info) != 0) return errno_error("look at", path);
+  if (S_ISDIR(info.st_mode)) return open_directory(path, std::move(*fd));
+  return open_squashfs(path, site);
+}
+
+Result<Fd> mount_image(const Image& image, bool writable) {
+  if (image.squashfs) return mount_squashfs(image);
+  MountFlags flags;
+  flags.read_only = !writable;
+  return clone_mount(image.fd.get(), image.path, false, flags);
+}
+
+}  // namespace bellows::container

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "common/fd.h"
+#include "common/result.h"
+#include "spank/container/spec.h"
+
+/// Images: squashfs files, which the kernel mounts only from the administrator's directories
+/// (a crafted one attacks the kernel), and directories of any user's, which are bound.
+namespace bellows::container {
+
+/// An image that its user may use. A resource.
+struct Image {
+  std::string path;
+  Fd fd;  ///< O_PATH: what was checked is what is mounted
+  bool squashfs = false;
+};
+
+/// With the caller's rights, so without capabilities: the job's user must be able to read it.
+/// Refused: a squashfs file outside of `site.image_dirs`, also by a link that leads out of them;
+/// one that is not owned by root or the directory's owner, or that the user or everybody may
+/// write; what is no squashfs or is cut short; a directory with other file systems mounted in it,
+/// since without them it would show what they hide.
+Result<Image> open_image(const std::string& path, const Site& site);
+
+/// Detached, nosuid and nodev; read-only unless it is a directory and `writable`. A squashfs file
+/// gets a loop device, which goes when the mount does, or with this process before there is one.
+/// Needs CAP_SYS_ADMIN; raises CAP_DAC_OVERRIDE to open the loop devices, which are root's.
+Result<Fd> mount_image(const Image& image, bool writable);
+
+}  // namespace bellows::container

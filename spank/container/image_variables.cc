@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/image_variables.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "common/fd.h"
+#include "common/text.h"
+#include "spank/container/driver_files.h"
+
+namespace bellows::container {
+namespace {
+
+constexpr std::size_t kMostBytes = 65536;
+/// What Slurm and the plugins say of the step is no image's to change.
+constexpr std::string_view kKept[] = {"SLURM", "SPANK", "BELLOWS", "PMI", "CUDA_VISIBLE"};
+
+bool is_name(std::string_view name) {
+  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
+  return std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+bool is_kept(const Spec& spec, std::string_view name) {
+  return std::any_of(std::begin(kKept), std::end(kKept),
+                     [name](std::string_view prefix) { return name.starts_with(prefix); }) ||
+         std::find(spec.env.begin(), spec.env.end(), name) != spec.env.end();
+}
+
+std::string_view unquoted(std::string_view value) {
+  if (value.size() < 2 || value.front() != value.back()) return value;
+  if (value.front() != '"' && value.front() != '\'') return value;
+  return value.substr(1, value.size() - 2);
+}
+
+/// The list as it will be: what the image says of it, else what the step has.
+std::string list(const Variables& variables, const char* name, const VariableLookup& lookup) {
+  for (auto it = variables.rbegin(); it != variables.rend(); ++it)
+    if (it->first == name) return it->second;
+  return lookup(name).value_or("");
+}
+
+}  // namespace
+
+Variables parse_environment(std::string_view text) {
+  Variables variables;
+  for (const std::string_view line : split(text, '\n')) {
+    const auto equals = line.find('=');
+    if (equals == std::string_view::npos || !is_name(line.substr(0, equals))) continue;
+    const std::string_view value = line.substr(equals + 1);
+    if (value.find('\0') != std::string_view::npos) continue;
+    variables.emplace_back(line.substr(0, equals), unquoted(value));
+  }
+  return variables;
+}
+
+Variables image_variables(const Spec& spec, const VariableLookup& lookup) {
+  // An image need not have one.
+  const auto text = read_file("/etc/environment", kMostBytes);
+  Variables variables = parse_environment(text ? *text : "");
+  std::erase_if(variables, [&spec](const auto& entry) { return is_kept(spec, entry.first); });
+  if (::access(kDriverDirectory, F_OK) == 0)
+    variables.emplace_back("LD_LIBRARY_PATH", with_first(list(variables, "LD_LIBRARY_PATH", lookup),
+                                                         kDriverDirectory));
+  if (::access(kToolDirectory, F_OK) == 0)
+    variables.emplace_back("PATH", with_last(list(variables, "PATH", lookup), kToolDirectory));
+  return variables;
+}
+
+}  // namespace bellows::container

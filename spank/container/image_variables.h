@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "spank/container/spec.h"
+
+namespace bellows::container {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+using VariableLookup = std::function<std::optional<std::string>(const char* name)>;
+
+/// The variables of an /etc/environment, NAME=VALUE on each line, as enroot's images have it; the
+/// value is taken as it stands, but for quotes around the whole. Other lines are passed over.
+Variables parse_environment(std::string_view text);
+
+/// What to set in the environment of a program in the container that the caller is in: what the
+/// image says (not where `spec.env` names the variable, nor what is Slurm's or Bellows'), and the
+/// search paths for the host's driver.
+Variables image_variables(const Spec& spec, const VariableLookup& lookup);
+
+}  // namespace bellows::container

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/mount_grammar.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "common/text.h"
+
+namespace bellows::container {
+namespace {
+
+constexpr std::uint64_t kMostMib = std::uint64_t{1} << 24;
+constexpr std::size_t kMostMounts = 64;
+
+Error invalid(std::string text) { return Error{ErrorKind::invalid, std::move(text)}; }
+
+Error bad_mount(std::string_view mount, std::string_view why) {
+  return invalid(fmt::format("mount \"{}\": {}", mount.substr(0, 256), why));
+}
+
+bool is_path(std::string_view text) { return text.starts_with('/') || text.starts_with('.'); }
+
+Status take_bind_flag(Mount& mount, std::string_view flag) {
+  if (mount.kind != Mount::Kind::bind)
+    return invalid(fmt::format("{} is only for files and directories of the host", flag));
+  mount.recursive = flag == "rbind";
+  return {};
+}
+
+Status take_create(Mount& mount, std::string_view how) {
+  if (how != "auto" && how != "file" && how != "dir" && how != "none")
+    return invalid("x-create is auto, file, dir or none");
+  mount.create = how != "none";
+  return {};
+}
+
+Status take_tmpfs_size(Mount& mount, std::string_view text) {
+  if (mount.kind != Mount::Kind::tmpfs) return invalid("size= is only for tmpfs");
+  auto size = parse_size(text);
+  if (!size) return size.error();
+  mount.size_mib = *size;
+  return {};
+}
+
+bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+Status take_flag(Mount& mount, std::string_view flag) {
+  if (mount.kind == Mount::Kind::umount)
+    return flag == "x-detach" ? Status() : invalid("umount takes no flags");
+  if (flag == "bind" || flag == "rbind") return take_bind_flag(mount, flag);
+  if (flag.starts_with("x-create=")) return take_create(mount, flag.substr(9));
+  if (flag.starts_with("size=")) return take_tmpfs_size(mount, flag.substr(5));
+  if (flag == "ro" || flag == "rw") {
+    mount.read_only = flag == "ro";
+    return {};
+  }
+  if (flag == "exec" || flag == "noexec") {
+    mount.no_exec = flag == "noexec";
+    return {};
+  }
+  // Every mount is so anyway.
+  if (one_of(flag, {"nosuid", "nodev", "private", "rprivate"})) return {};
+  if (flag == "suid" || flag == "dev")
+    return invalid(fmt::format("{} cannot be given: every mount is nosuid and nodev", flag));
+  if (one_of(flag, {"slave", "rslave", "shared", "rshared", "unbindable", "runbindable"}))
+    return invalid(
+        fmt::format("{} cannot be given: every mount of a container is private to it", flag));
+  return invalid(fmt::format(
+      "\"{}\" is not a flag; there are ro, rw, bind, rbind, exec, noexec, nosuid, nodev, private, "
+      "rprivate, x-create=auto|file|dir|none, and size=N for tmpfs",
+      flag.substr(0, 64)));
+}
+
+Status take_flags(Mount& mount, std::string_view flags) {
+  if (flags.empty()) return {};
+  for (std::string_view flag : split(flags, '+'))
+    if (auto status = take_flag(mount, flag); !status.ok()) return status;
+  return {};
+}
+
+/// The first of the parts: what is mounted.
+Status take_source(Mount& mount, std::string_view source, std::string_view base) {
+  if (source == "tmpfs") {
+    mount.kind = Mount::Kind::tmpfs;
+  } else if (source == "umount") {
+    mount.kind = Mount::Kind::umount;
+  } else if (!is_path(source)) {
+    return invalid(
+        "the source must be an absolute path, one that begins with \"./\" or \"../\", "
+        "tmpfs or umount");
+  } else if (!source.starts_with('/') && base.empty()) {
+    return invalid("the source must be an absolute path");
+  } else {
+    mount.source = normal_path(source, base);
+  }
+  return {};
+}
+
+}  // namespace
+
+Status check_value(std::string_view value) {
+  if (value.size() > kMostValue)
+    return invalid(fmt::format("it is longer than {} bytes", kMostValue));
+  for (char c : value)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+      return invalid("it has a control character");
+  return {};
+}
+
+std::string normal_path(std::string_view path, std::string_view base) {
+  const std::string whole =
+      path.starts_with('/') ? std::string(path) : fmt::format("{}/{}", base, path);
+  std::vector<std::string_view> parts;
+  for (std::string_view part : split(whole, '/')) {
+    if (part.empty() || part == ".") continue;
+    if (part != "..")
+      parts.push_back(part);
+    else if (!parts.empty())
+      parts.pop_back();
+  }
+  return fmt::format("/{}", fmt::join(parts, "/"));
+}
+
+Result<std::uint64_t> parse_size(std::string_view text) {
+  const auto bad = [text](std::string_view why) {
+    return invalid(fmt::format("size \"{}\": {}; write a number and K, M, G or T, such as 512M",
+                               text.substr(0, 64), why));
+  };
+  if (text.empty()) return bad("it is empty");
+  const std::string unit = to_lower(text.substr(text.size() - 1));
+  const auto power = std::string_view("kmgt").find(unit);
+  if (power == std::string_view::npos) return bad("it has no unit");
+  const auto number = parse_uint(text.substr(0, text.size() - 1));
+  if (!number) return bad("it has no whole number");
+  if (*number == 0) return bad("it is zero");
+  if (power == 0 && *number <= UINT64_MAX - 1023) {
+    const std::uint64_t mib = (*number + 1023) / 1024;
+    return mib <= kMostMib ? Result<std::uint64_t>(mib) : bad("it is more than 16T");
+  }
+  const std::uint64_t factor = std::uint64_t{1} << (power == 0 ? 0 : 10 * (power - 1));
+  if (*number > kMostMib / factor) return bad("it is more than 16T");
+  return *number * factor;
+}
+
+Result<Mount> parse_mount(std::string_view text, std::string_view base) {
+  if (auto status = check_value(text); !status.ok()) return bad_mount(text, status.error().text);
+  const auto parts = split(text, ':');
+  if (parts[0].empty() || parts.size() > 3)
+    return bad_mount(text, "it is not SOURCE[:TARGET[:FLAG+FLAG]]");
+  Mount mount;
+  if (auto status = take_source(mount, parts[0], base); !status.ok())
+    return bad_mount(text, status.error().text);
+  if (parts.size() == 1 && mount.kind == Mount::Kind::bind) {
+    mount.target = mount.source;
+  } else if (parts.size() == 1 || !is_path(parts[1])) {
+    return bad_mount(text, "the target must be a path in the container, such as /data");
+  } else {
+    mount.target = normal_path(parts[1], "");
+  }
+  if (mount.target == "/")
+    return bad_mount(text, "the target is the container's root, which is the image's place");
+  if (parts.size() == 3)
+    if (auto status = take_flags(mount, parts[2]); !status.ok())
+      return bad_mount(text, status.error().text);
+  return mount;
+}
+
+std::string mount_text(const Mount& mount) {
+  std::vector<std::string> flags;
+  if (mount.read_only) flags.emplace_back("ro");
+  if (mount.no_exec) flags.emplace_back("noexec");
+  if (!mount.recursive) flags.emplace_back("bind");
+  if (!mount.create) flags.emplace_back("x-create=none");
+  if (mount.size_mib > 0) flags.push_back(fmt::format("size={}M", mount.size_mib));
+  std::string text = mount.source;
+  if (mount.kind == Mount::Kind::tmpfs) text = "tmpfs";
+  if (mount.kind == Mount::Kind::umount) text = "umount";
+  if (mount.target != text || !flags.empty()) text += ":" + mount.target;
+  if (!flags.empty()) text += fmt::format(":{}", fmt::join(flags, "+"));
+  return text;
+}
+
+void add_mount(std::vector<Mount>& mounts, Mount mount) {
+  if (std::find(mounts.begin(), mounts.end(), mount) == mounts.end())
+    mounts.push_back(std::move(mount));
+}
+
+Status parse_mounts(std::string_view text, std::string_view base, std::vector<Mount>& mounts) {
+  if (text.empty()) return invalid("it is empty; write SOURCE[:TARGET[:FLAG+FLAG]],...");
+  if (auto status = check_value(text); !status.ok()) return status;
+  for (std::string_view piece : split(text, ',')) {
+    auto mount = parse_mount(piece, base);
+    if (!mount) return mount.error();
+    add_mount(mounts, *std::move(mount));
+    if (mounts.size() > kMostMounts)
+      return invalid(fmt::format("there are more than {} mounts", kMostMounts));
+  }
+  return {};
+}
+
+}  // namespace bellows::container

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/root_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <string_view>
+
+#include "common/fd.h"
+#include "spank/container/mount_api.h"
+
+namespace bellows::container {
+namespace {
+
+struct CloseDir {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+
+}  // namespace
+
+Result<std::vector<std::string>> list_in_root(int root, const std::string& path) {
+  std::vector<std::string> names;
+  auto fd = open_in_root(root, path, O_RDONLY | O_DIRECTORY);
+  if (!fd && fd.error().kind == ErrorKind::not_found) return names;
+  if (!fd) return fd.error();
+  const std::unique_ptr<DIR, CloseDir> dir(::fdopendir(fd->get()));
+  if (!dir) return errno_error("list", path);
+  fd->release();
+  while (const dirent* entry = ::readdir(dir.get())) {
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+Result<std::optional<std::string>> read_in_root(int root, const std::string& path,
+                                                std::size_t limit) {
+  auto fd = open_in_root(root, path, O_RDONLY | O_NONBLOCK);
+  if (!fd && fd.error().kind == ErrorKind::not_found) return std::optional<std::string>{};
+  if (!fd) return fd.error();
+  std::string text;
+  char buffer[16384];
+  while (true) {
+    const ssize_t n = ::read(fd->get(), buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return errno_error("read", path);
+    if (n == 0) return std::optional<std::string>{std::move(text)};
+    if (text.size() + static_cast<std::size_t>(n) > limit)
+      return Error{ErrorKind::invalid, fmt::format("{} is larger than {} bytes", path, limit)};
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+}
+
+}  // namespace bellows::container

@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/rootfs.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "spank/container/capabilities.h"
+#include "spank/container/idmap.h"
+#include "spank/container/image.h"
+#include "spank/container/mount_api.h"
+#include "spank/container/skeleton.h"
+
+namespace bellows::container {
+namespace {
+
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+/// A path in the container that the image lacks.
+struct Missing {
+  std::string path;
+  bool directory;
+};
+
+/// A tmpfs of the caller's own.
+Result<Fd> own_tmpfs(Options options) {
+  options.emplace_back("mode", "0755");
+  options.emplace_back("uid", std::to_string(::getuid()));
+  options.emplace_back("gid", std::to_string(::getgid()));
+  return new_filesystem("tmpfs", options, {});
+}
+
+/// With all that is mounted below: a mount may be there to hide something.
+Result<Fd> clone_host(const char* path, MountFlags flags) {
+  auto source = open_source(path);
+  if (!source) return source;
+  return clone_mount(source->get(), path, true, flags);
+}
+
+/// What each container has of the host's, in the job's view of it.
+Result<std::vector<Placed>> open_system() {
+  MountFlags proc;
+  proc.no_exec = true;
+  MountFlags sys = proc;
+  sys.read_only = true;
+  const std::pair<const char*, MountFlags> wanted[] = {
+      {"/proc", proc}, {"/sys", sys}, {"/tmp", {}}, {"/var/tmp", {}}};
+  std::vector<Placed> places;
+  for (const auto& [path, flags] : wanted) {
+    auto mount = clone_host(path, flags);
+    if (!mount) return mount.error();
+    places.push_back({path, std::move(*mount), true, true});
+  }
+  auto dev = new_dev();
+  if (!dev) return dev.error();
+  places.push_back({"/dev", std::move(*dev), true, true});
+  return places;
+}
+
+/// The host's files that tell of the network, where both have them or the image has an /etc.
+Status add_etc(const Spec& spec, int image, std::vector<Placed>& places) {
+  if (!open_in_root(image, "/etc", O_PATH | O_DIRECTORY)) return {};
+  for (const char* path : {"/etc/resolv.conf", "/etc/hosts", "/etc/hostname"}) {
+    if (spec.unshare_uts && std::string_view(path) == "/etc/hostname") continue;
+    auto placed = open_bind(path, path, false, true, true);
+    if (placed)
+      places.push_back(std::move(*placed));
+    else if (placed.error().kind != ErrorKind::not_found)
+      return placed.error();
+  }
+  return {};
+}
+
+/// A file of our own making, kept in `scratch`.
+Status add_file(int scratch, const AccountFile& file, std::vector<Placed>& places) {
+  const std::string name = file.path.substr(file.path.rfind('/') + 1);
+  const Fd fd(::openat(scratch, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+  if (!fd) return errno_error("create", file.path);
+  if (auto status = write_all(fd.get(), file.text, file.path); !status) return status;
+  MountFlags flags;
+  flags.read_only = true;
+  flags.no_exec = true;
+  auto mount = clone_mount(fd.get(), file.path, false, flags);
+  if (!mount) return mount.error();
+  places.push_back({file.path, std::move(*mount), false, true});
+  return {};
+}
+
+/// Those of the targets that are not in `image` and not in what will be mounted before them.
+Result<std::vector<Missing>> missing_targets(int image, const std::vector<const Placed*>& places) {
+  std::vector<Missing> missing;
+  std::vector<std::string> mounted;
+  for (const Placed* placed : places) {
+    if (!placed->mount) continue;
+    auto real = resolve_links(image, placed->target);
+    if (!real) return real.error();
+    const bool covered = std::any_of(mounted.begin(), mounted.end(), [&real](const auto& above) {
+      return *real == above || real->starts_with(above + "/");
+    });
+    mounted.push_back(*real);
+    if (covered || !placed->create || open_in_root(image, *real, O_PATH)) continue;
+    missing.push_back({*real, placed->directory});
+  }
+  return missing;
+}
+
+Result<Fd> make_directory(int parent, const char* name) {
+  return open_target(parent, name, true, true);
+}
+
+/// The image's file tree as a container's root: the image itself where that will do, and else an
+/// overlay, which has what the image lacks, and takes what is written.
+class RootMaker {
+ public:
+  RootMaker(int scratch, Fd image) : scratch_(scratch), image_(std::move(image)) {}
+
+  /// The descriptor of the root, mounted.
+  Result<Fd> plain() {
+    auto target = make_directory(scratch_, "root");
+    if (!target) return target;
+    if (auto status = attach(image_.get(), target->get(), "the root"); !status)
+      return status.error();
+    return std::move(image_);
+  }
+
+  Result<Fd> overlay(const std::vector<Missing>& missing, bool writable, std::uint64_t size_mib) {
+    auto skeleton = make_skeleton(missing);
+    if (!skeleton) return skeleton;
+    if (writable) {
+      if (auto status = give_to_caller(skeleton->get()); !status) return status.error();
+    }
+    auto lower = make_directory(scratch_, "image");
+    if (!lower) return lower;
+    // An overlay takes only what is mounted in this namespace.
+    if (auto status = attach(image_.get(), lower->get(), "the image"); !status)
+      return status.error();
+    Options options = {{"source", "overlay"},
+                       {"lowerdir", fmt::format("{}:{}", descriptor_path(skeleton->get()),
+                                                descriptor_path(image_.get()))}};
+    if (writable) {
+      if (auto status = add_upper(size_mib, options); !status) return status.error();
+    }
+    auto root = mount_overlay(options, writable);
+    if (!root) return root;
+    auto target = make_directory(scratch_, "root");
+    if (!target) return target;
+    if (auto status = attach(root->get(), target->get(), "the root"); !status)
+      return status.error();
+    return root;
+  }
+
+ private:
+  Result<Fd> make_skeleton(const std::vector<Missing>& missing) {
+    auto skeleton = make_directory(scratch_, "skeleton");
+    if (!skeleton) return skeleton;
+    for (const auto& place : missing) {
+      auto made = open_target(skeleton->get(), place.path, place.directory, true);
+      if (!made) return made;
+    }
+    return skeleton;
+  }
+
+  /// An image's files are root's as a rule, who is not the one to write to them.
+  Status give_to_caller(int skeleton) {
+    auto status = map_root_to_caller(image_.get());
+    if (status || status.error().kind != ErrorKind::invalid) return status;
+    return copy_directories(image_.get(), skeleton);
+  }
+
+  Status add_upper(std::uint64_t size_mib, Options& options) {
+    auto tmpfs =
+        own_tmpfs(size_mib > 0 ? Options{{"size", fmt::format("{}m", size_mib)}} : Options{});
+    if (!tmpfs) return tmpfs.error();
+    auto target = make_directory(scratch_, "written");
+    if (!target) return target.error();
+    if (auto status = attach(tmpfs->get(), target->get(), "the overlay"); !status) return status;
+    for (const char* name : {"upper", "work"}) {
+      auto dir = make_directory(tmpfs->get(), name);
+      if (!dir) return dir.error();
+      options.emplace_back(fmt::format("{}dir", name), descriptor_path(dir->get()));
+      kept_.push_back(std::move(*dir));
+    }
+    return {};
+  }
+
+  /// An overlay's work directory is closed to all but those whom no mode stops, and it works in it
+  /// with its maker's rights. What the user may do is asked of him all the same.
+  static Result<Fd> mount_overlay(const Options& options, bool writable) {
+    MountFlags flags;
+    flags.read_only = !writable;
+    if (!writable) return new_filesystem("overlay", options, flags);
+    const auto raised = Raised::raise(CAP_DAC_OVERRIDE);
+    if (!raised) return raised.error();
+    return new_filesystem("overlay", options, flags);
+  }
+
+  int scratch_;
+  Fd image_;
+  std::vector<Fd> kept_;  ///< the overlay's options name them
+};
+
+/// Everything of one container on its way.
+class Builder {
+ public:
+  Builder(const Spec& spec, const Site& site, const RootfsInputs& inputs)
+      : spec_(spec),
+        site_(site),
+        inputs_(inputs),
+        writable_(spec.writable.value_or(site.writable)) {}
+
+  /// With the user's rights: everything is opened before anything is mounted.
+  Status open() {
+    auto image = open_image(spec_.image, site_);
+    if (!image) return image.error();
+    image_ = std::move(*image);
+    auto system = open_system();
+    if (!system) return system.error();
+    system_ = std::move(*system);
+    auto shm = clone_host("/dev/shm", {});
+    if (!shm) return shm.error();
+    shm_ = std::move(*shm);
+    auto devices = open_devices(site_, inputs_.console);
+    if (!devices) return devices.error();
+    devices_ = std::move(*devices);
+    return open_users();
+  }
+
+  Status mount_root() {
+    auto image = mount_image(image_, writable_);
+    if (!image) return image.error();
+    auto scratch = own_tmpfs({{"size", "16m"}});
+    if (!scratch) return scratch.error();
+    if (auto status = attach(scratch->get(), inputs_.scratch, "the place for containers"); !status)
+      return status;
+    if (auto status = add_etc(spec_, image->get(), etc_); !status) return status;
+    for (const auto& file : account_files(image->get(), inputs_.account))
+      if (auto status = add_file(scratch->get(), file, etc_); !status) return status;
+    auto missing = missing_targets(image->get(), all_places());
+    if (!missing) return missing.error();
+    RootMaker maker(scratch->get(), std::move(*image));
+    const bool overlay =
+        image_.squashfs ? writable_ || !missing->empty() : !writable_ && !missing->empty();
+    auto root = overlay ? maker.overlay(*missing, writable_, upper_mib()) : maker.plain();
+    if (!root) return root.error();
+    root_ = std::move(*root);
+    return {};
+  }
+
+  Status mount_system() {
+    const auto tmp = resolve_links(root_.get(), "/tmp");
+    const auto var_tmp = resolve_links(root_.get(), "/var/tmp");
+    const bool one_tmp = tmp && var_tmp && *tmp == *var_tmp;
+    for (const auto* places : {&system_, &etc_}) {
+      for (const auto& placed : *places) {
+        if (one_tmp && placed.target == "/var/tmp") continue;
+        if (auto status = place(root_.get(), placed); !status) return status;
+      }
+    }
+    return {};
+  }
+
+  Status make_dev() {
+    if (auto status = fill_dev(dev(), devices_, shm_.get()); !status) return status;
+    for (const auto& device : inputs_.devices)
+      if (auto status = add_device(dev(), device.name, device.mount.get()); !status) return status;
+    return {};
+  }
+
+  Status mount_users() {
+    for (const auto& placed : inputs_.mounts)
+      if (auto status = place(root_.get(), placed); !status) return status;
+    for (const auto& placed : users_)
+      if (auto status = place_user_mount(root_.get(), placed); !status) return status;
+    return set_read_only(dev(), "/dev");
+  }
+
+  Status enter() {
+    if (::fchdir(root_.get()) != 0) return errno_error("enter", "the image's root");
+    if (::syscall(SYS_pivot_root, ".", ".") != 0) return errno_error("change to", "the new root");
+    if (::umount2(".", MNT_DETACH) != 0) return errno_error("unmount", "the host's tree");
+    return enter_directory(root_.get(), spec_.workdir.value_or("/"));
+  }
+
+ private:
+  int dev() const { return system_.back().mount.get(); }
+  std::uint64_t upper_mib() const { return spec_.tmp_mib.value_or(site_.tmp_mib); }
+
+  std::vector<const Placed*> all_places() const {
+    std::vector<const Placed*> all;
+    for (const auto* places : {&system_, &etc_, &inputs_.mounts, &users_})
+      for (const auto& placed : *places) all.push_back(&placed);
+    return all;
+  }
+
+  Status open_users() {
+    if (spec_.mount_home.value_or(site_.mount_home) && !inputs_.account.home.empty()) {
+      auto home = open_bind(inputs_.account.home, inputs_.account.home, true, false, false);
+      if (!home) return home.error();
+      users_.push_back(std::move(*home));
+    }
+    auto mounts = open_user_mounts(spec_.mounts);
+    if (!mounts) return mounts.error();
+    std::move(mounts->begin(), mounts->end(), std::back_inserter(users_));
+    return {};
+  }
+
+  const Spec& spec_;
+  const Site& site_;
+  const RootfsInputs& inputs_;
+  bool writable_;
+  Image image_;
+  std::vector<Placed> system_;  ///< /dev is the last
+  std::vector<Placed> etc_;
+  std::vector<Placed> users_;
+  std::vector<Device> devices_;
+  Fd shm_;
+  Fd root_;
+};
+
+}  // namespace
+
+Status build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs,
+                    Phases& phases) {
+  const std::pair<const char*, Status (Builder::*)()> steps[] = {
+      {"opening the image and the mounts", &Builder::open},
+      {"mounting the image", &Builder::mount_root},
+      {"mounting the system's directories", &Builder::mount_system},
+      {"making /dev", &Builder::make_dev},
+      {"mounting the user's directories", &Builder::mount_users},
+      {"entering the container", &Builder::enter},
+  };
+  auto admin = Raised::raise(CAP_SYS_ADMIN);
+  if (!admin) return admin.error();
+  Builder builder(spec, site, inputs);
+  for (const auto& [name, step] : steps) {
+    phases.begin(name);
+    if (auto status = (builder.*step)(); !status) return status;
+  }
+  phases.end();
+  return {};
+}
+
+}  // namespace bellows::container

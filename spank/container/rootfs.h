@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "spank/container/accounts.h"
+#include "spank/container/devices.h"
+#include "spank/container/phases.h"
+#include "spank/container/spec.h"
+#include "spank/container/user_mounts.h"
+
+namespace bellows::container {
+
+/// What a container is made of besides the image and what was asked for.
+struct RootfsInputs {
+  /// A directory of the caller's mount namespace (O_PATH, opened after it was unshared), to be
+  /// hidden below a file system while the container is made in it.
+  int scratch = -1;
+  Account account;              ///< of the caller; the home is for mount_home too
+  std::string console;          ///< path of the step's terminal; empty: none
+  std::vector<Device> devices;  ///< further nodes of /dev: the job's GPUs
+  std::vector<Placed> mounts;   ///< after the system's and before the user's: the driver's files
+};
+
+/// Makes the container of `spec` and enters it: afterwards it is all of the caller's mount
+/// namespace, and the working directory is the one of `spec`. The namespace is the caller's own,
+/// with private propagation, and has the host's tree (or the job's view of it): from there come
+/// /proc, /sys (read-only), /tmp, /var/tmp, /dev/shm, the devices, and the files of /etc that tell
+/// of the network.
+///
+/// A squashfs is never written to. If it is to be writable, or lacks a mount's target, the root is
+/// an overlay; what is written is in memory, of the size of the private /tmp at most, and gone with
+/// the container. On such a root the image's files of root's are the user's (Linux 6.2), or can at
+/// least be replaced by him. A directory is written to itself, where its user may.
+///
+/// The caller is the job's user with CAP_SYS_ADMIN and CAP_DAC_OVERRIDE permitted. Paths are opened
+/// with the user's rights alone. After an error the namespace is of no use.
+Status build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs, Phases& phases);
+
+}  // namespace bellows::container

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+#include "common/result.h"
+#include "spank/container/spec.h"
+
+namespace bellows::container {
+
+/// The names of Site's settings in plugstack.conf, for messages.
+inline constexpr const char* kSiteSettings =
+    "image_dirs, devices, tmp_size, shm_size, mount_home, remap_root, writable, "
+    "batch_in_container, task_prolog, no_new_privs, require_fence, phase_seconds";
+
+/// Takes one NAME=VALUE of the plugin's line in plugstack.conf. not_found: no such setting.
+/// invalid: the value is wrong; says what is accepted.
+Status set_site(Site& site, std::string_view argument);
+
+}  // namespace bellows::container

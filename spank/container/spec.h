@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bellows::container {
+
+/// One of --container-mounts: SOURCE[:TARGET[:FLAG+FLAG]]. A value.
+struct Mount {
+  enum class Kind { bind, tmpfs, umount };
+
+  Kind kind = Kind::bind;
+  std::string source;  ///< bind: an absolute path on the host
+  std::string target;  ///< an absolute path in the container
+  bool read_only = false;
+  bool no_exec = false;
+  bool recursive = true;  ///< rbind: with what is mounted below the source
+  bool create = true;     ///< x-create=auto: a missing target is created; x-create=none: refused
+  std::uint64_t size_mib = 0;  ///< tmpfs: the size=N flag; 0: the site's default
+
+  bool operator==(const Mount&) const = default;
+};
+
+/// How --container-name's container may be used: NAME[:auto|create|exec|no_exec], as pyxis has it.
+enum class NameMode { automatic, create, exec, no_exec };
+
+inline constexpr const char* kHostImage = "/";
+
+/// A container as the options, the variables and the contract together describe it. A value; what
+/// it names is neither looked up nor allowed yet.
+struct Spec {
+  /// An absolute path of a squashfs file or a directory; empty: what the job has, if it has one;
+  /// kHostImage: none, whatever the job has.
+  std::string image;
+  std::vector<Mount> mounts;  ///< in order, duplicates dropped
+  std::optional<std::string> workdir;
+  std::string name;  ///< of --container-name; empty: none
+  NameMode name_mode = NameMode::automatic;
+  std::optional<bool> mount_home;  ///< unset: the site's default
+  std::optional<bool> remap_root;
+  std::optional<bool> writable;
+  std::vector<std::string> env;  ///< variables whose value on the host beats the image's
+  bool unshare_net = false;
+  bool unshare_ipc = false;
+  bool unshare_uts = false;
+  std::optional<std::uint64_t> tmp_mib;  ///< of --container-tmp: size of the private /tmp
+  bool verbose = false;
+
+  bool operator==(const Spec&) const = default;
+};
+
+/// What the administrator sets for a node, in plugstack.conf. A value.
+struct Site {
+  std::vector<std::string> image_dirs;  ///< where squashfs images may lie; empty: nowhere
+  std::vector<std::string> devices;     ///< further device nodes of a container (fabric), patterns
+  std::uint64_t tmp_mib = 0;  ///< size of the private /tmp and /var/tmp; 0: half of memory
+  std::uint64_t shm_mib = 0;  ///< of the private /dev/shm; 0: half of memory
+  bool mount_home = false;
+  bool remap_root = false;
+  bool writable = false;
+  bool batch_in_container = false;
+  bool task_prolog_in_container = false;
+  bool no_new_privs = true;
+  bool require_fence = true;  ///< a job with GPUs is not started where Slurm does not fence them
+  std::uint32_t phase_seconds = 30;  ///< the most that one phase of the set-up may take
+  std::string pause_at;  ///< the phase at which a set-up stops itself, for tests of crashes
+
+  bool operator==(const Site&) const = default;
+};
+
+}  // namespace bellows::container

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/task.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+
+#include "spank/container/base_view.h"
+#include "spank/container/capabilities.h"
+#include "spank/container/driver_files.h"
+#include "spank/container/fence.h"
+#include "spank/container/mount_api.h"
+#include "spank/container/pmix_files.h"
+#include "spank/container/rootfs.h"
+#include "spank/container/spec_text.h"
+#include "spank/container/watchdog.h"
+
+namespace bellows::container {
+namespace {
+
+constexpr const char* kBase = "base";
+constexpr int kRoot = O_PATH | O_DIRECTORY;
+
+Status join(int ns) {
+  if (::setns(ns, CLONE_NEWNS) != 0) return errno_error("join", "the job's mount namespace");
+  return {};
+}
+
+/// What is mounted from now on is seen by this process and its children alone.
+Status leave_namespace() {
+  if (::unshare(CLONE_NEWNS) != 0) return errno_error("make", "a mount namespace");
+  return {};
+}
+
+Result<Fd> own_namespace() { return open_file("/proc/self/ns/mnt", O_RDONLY); }
+
+Status set_writable(int mount, std::string_view path) {
+  mount_attr attr{};
+  attr.attr_clr = MOUNT_ATTR_RDONLY;
+  if (::mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) != 0)
+    return errno_error("make writable", path);
+  return {};
+}
+
+bool is_device(int dev, const std::string& name) {
+  struct stat info {};
+  return ::fstatat(dev, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode);
+}
+
+/// A directory of the host that is not there in the view is no reason to fail: Slurm goes to /tmp
+/// too.
+Status go_to(const std::string& directory) {
+  if (!directory.empty() && ::chdir(directory.c_str()) == 0) return {};
+  return ::chdir("/tmp") == 0 || ::chdir("/") == 0 ? Status() : errno_error("go to", directory);
+}
+
+/// What programs of Bellows need of the host, in its own place.
+Status add_own(const std::string& path, bool read_only, std::vector<Placed>& mounts) {
+  if (path.empty()) return {};
+  auto placed = open_bind(path, path, false, read_only, false);
+  if (!placed) return placed.error();
+  mounts.push_back(*std::move(placed));
+  return {};
+}
+
+}  // namespace
+
+std::string container_name(const Spec& spec, const Site& site) {
+  if (!spec.name.empty()) return "named-" + spec.name;
+  Spec shared = spec;
+  shared.workdir.reset();
+  shared.env.clear();
+  shared.verbose = false;
+  shared.mount_home = spec.mount_home.value_or(site.mount_home);
+  shared.writable = spec.writable.value_or(site.writable);
+  return fmt::format("image-{:016x}", std::hash<std::string>()(spec_text(shared)));
+}
+
+Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
+                                  bool in_container) {
+  auto views = JobViews::open(run_dir, job);
+  if (!views) return views.error();
+  auto host = own_namespace();
+  if (!host) return host.error();
+  // A container has no use for programs that gain capabilities; on the host, sudo and ping do.
+  if (auto status = keep_for_later(in_container); !status.ok()) return status.error();
+  return TaskEntry(*std::move(views), *std::move(host));
+}
+
+Result<Fd> TaskEntry::open_place(const char* name) const {
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  return views_.open_place(name);
+}
+
+Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases) {
+  phases.begin("checking the fence around GPUs");
+  const auto nodes = find_gpu_nodes("/", false);
+  if (!nodes) return nodes.error();
+  if (site.require_fence)
+    if (auto status = check_fence(*nodes, wanted.gpus); !status.ok()) return status;
+  gpus_ = plan_view(*nodes);
+  if (wanted.spec.image.empty()) return {};
+  const auto dev = open_file("/dev", kRoot);
+  if (!dev) return dev.error();
+  auto clones = clone_nodes(dev->get(), gpus_.shown);
+  if (!clones) return clones.error();
+  nodes_ = *std::move(clones);
+  return {};
+}
+
+/// In a namespace just left from the job's view of the host.
+Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases& phases) {
+  RootfsInputs inputs;
+  inputs.account = wanted.account;
+  inputs.console = wanted.console;
+  phases.begin("finding the driver's files");
+  const auto host = open_file("/", kRoot);
+  const auto driver = open_place("driver");
+  const auto scratch = open_place("root");
+  for (const auto* fd : {&host, &driver, &scratch})
+    if (!*fd) return fd->error();
+  inputs.scratch = scratch->get();
+  if (auto status = cover_driver_proc(host->get(), host->get(), gpus_.minors); !status.ok())
+    return status;
+  const auto plan = plan_driver_files(host->get(), wanted.libbellows, this_machine());
+  if (!plan) return plan.error();
+  auto files = open_driver_files(*plan, host->get(), driver->get());
+  if (!files) return files.error();
+  inputs.mounts = *std::move(files);
+  // The batch script lies in slurmd's spool directory, which a container does not have.
+  if (auto status = add_own(wanted.script, true, inputs.mounts); !status.ok()) return status;
+  if (auto status = add_own(wanted.run_dir, false, inputs.mounts); !status.ok()) return status;
+  const auto dev = open_file("/dev", kRoot);
+  if (!dev) return dev.error();
+  auto nodes = clone_nodes(dev->get(), gpus_.shown);
+  if (!nodes) return nodes.error();
+  inputs.devices = *std::move(nodes);
+  return build_rootfs(wanted.spec, site, inputs, phases);
+}
+
+/// From the host's namespace and back to it.
+Status TaskEntry::build(const std::string& name, const Wanted& wanted, const Site& site,
+                        Phases& phases) {
+  const bool base = name == kBase;
+  Status status = base ? Status() : join(base_.get());
+  if (status.ok()) status = leave_namespace();
+  if (!status.ok()) return status;
+  auto made = own_namespace();
+  if (!made) return made.error();
+  phases.begin("making the job's temporary space");
+  status = base ? build_base_view(wanted.spec.tmp_mib.value_or(site.tmp_mib), site.shm_mib)
+                : build_container(wanted, site, phases);
+  if (!status.ok()) return status;
+  phases.begin("keeping the view");
+  if (status = join(host_.get()); !status.ok()) return status;
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  return as_root ? views_.pin(name, made->get()) : Status(as_root.error());
+}
+
+Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
+                                Phases& phases, Fd& found) {
+  const auto look = [&]() -> Status {
+    const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+    if (!as_root) return as_root.error();
+    auto ns = views_.find(name);
+    if (!ns) return ns.error();
+    found = *std::move(ns);
+    return {};
+  };
+  phases.begin("looking for the job's view");
+  if (auto status = look(); !status.ok() || found) return status;
+  phases.begin("waiting for another task that builds");
+  auto lock = views_.lock(std::chrono::seconds(site.phase_seconds));
+  if (!lock) return lock.error();
+  if (auto status = look(); !status.ok() || found) return status;
+  auto watchdog = Watchdog::start(site.phase_seconds);
+  if (!watchdog) return watchdog.error();
+  phases.watch([&watchdog](const char* phase) { watchdog->begin(phase); });
+  Status status = build(name, wanted, site, phases);
+  phases.watch({});
+  return status.ok() ? look() : status;
+}
+
+Status TaskEntry::enter_host_view(const Wanted& wanted) {
+  if (auto status = join(base_.get()); !status.ok()) return status;
+  if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
+  if (!gpus_.hidden.empty()) {
+    if (auto status = leave_namespace(); !status.ok()) return status;
+    const auto root = open_file("/", kRoot);
+    const auto dev = open_file("/dev", kRoot);
+    const auto dead = open_place("dead");
+    for (const auto* fd : {&root, &dev, &dead})
+      if (!*fd) return fd->error();
+    if (auto status = hide_nodes(dev->get(), gpus_.hidden, dead->get()); !status.ok())
+      return status;
+    if (auto status = cover_driver_proc(root->get(), root->get(), gpus_.minors); !status.ok())
+      return status;
+  }
+  return go_to(wanted.cwd);
+}
+
+/// Another step of the job, with other GPUs of its own, may have built the container. What this
+/// task lacks is added, and what is not its own taken away, for this task alone.
+Status TaskEntry::correct_devices() {
+  const auto dev = open_file("/dev", kRoot);
+  if (!dev) return dev.error();
+  const bool lacks = std::any_of(nodes_.begin(), nodes_.end(), [&dev](const Device& device) {
+    return !is_device(dev->get(), device.name);
+  });
+  const bool shows = std::any_of(gpus_.hidden.begin(), gpus_.hidden.end(),
+                                 [&dev](const auto& name) { return is_device(dev->get(), name); });
+  if (!lacks && !shows) return {};
+  if (auto status = leave_namespace(); !status.ok()) return status;
+  const auto own = open_file("/dev", kRoot);
+  if (!own) return own.error();
+  for (const std::string& name : gpus_.hidden)
+    if (is_device(own->get(), name) &&
+        ::umount2(("/dev/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+      return errno_error("hide", "/dev/" + name);
+  const auto root = open_file("/", kRoot);
+  if (!root) return root.error();
+  if (auto status = cover_driver_proc(root->get(), root->get(), gpus_.minors); !status.ok())
+    return status;
+  if (!lacks) return {};
+  if (auto status = set_writable(own->get(), "/dev"); !status.ok()) return status;
+  for (const Device& device : nodes_)
+    if (!is_device(own->get(), device.name))
+      if (auto status = add_device(own->get(), device.name, device.mount.get()); !status.ok())
+        return status;
+  return set_read_only(own->get(), "/dev");
+}
+
+Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases& phases) {
+  Fd container;
+  PmixFiles pmix(wanted.pmix_dir);
+  Status status = find_or_build(container_name(wanted.spec, site), wanted, site, phases, container);
+  if (!status.ok()) return status;
+  phases.begin("joining the container");
+  if (status = pmix.open(); !status.ok()) return status;
+  if (status = join(container.get()); !status.ok()) return status;
+  if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
+  if (status = correct_devices(); !status.ok()) return status;
+  if (pmix) {
+    if (status = leave_namespace(); !status.ok()) return status;
+    if (status = pmix.place(); !status.ok()) return status;
+    pmix_moved_ = {pmix.from(), pmix.to()};
+  }
+  const auto root = open_file("/", kRoot);
+  if (!root) return root.error();
+  return enter_directory(root->get(), wanted.spec.workdir.value_or("/"));
+}
+
+Status TaskEntry::enter(const Wanted& wanted, const Site& site, Phases& phases) {
+  phases.begin("taking up the capabilities");
+  Status status = keep_only_needed();
+  if (!status.ok()) return status;
+  {
+    // Neither of them opens a file that the user could not open.
+    const auto mounts = Raised::raise(CAP_SYS_ADMIN);
+    if (!mounts) return mounts.error();
+    const auto roots = Raised::raise(CAP_SYS_CHROOT);
+    if (!roots) return roots.error();
+    if (status = look_at_gpus(wanted, site, phases); !status.ok()) return status;
+    if (status = find_or_build(kBase, wanted, site, phases, base_); !status.ok()) return status;
+    phases.begin("joining the job's view");
+    status =
+        wanted.spec.image.empty() ? enter_host_view(wanted) : enter_container(wanted, site, phases);
+    if (!status.ok()) return status;
+  }
+  phases.begin("giving up the capabilities");
+  status = drop_all(site.no_new_privs && !wanted.spec.image.empty());
+  phases.end();
+  return status;
+}
+
+}  // namespace bellows::container

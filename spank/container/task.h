@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/fd.h"
+#include "common/result.h"
+#include "spank/container/accounts.h"
+#include "spank/container/gpu_view.h"
+#include "spank/container/phases.h"
+#include "spank/container/spec.h"
+#include "spank/container/views.h"
+
+namespace bellows::container {
+
+/// What a task of a job is to get. A value.
+struct Wanted {
+  Spec spec;                 ///< without an image: the job's view of the host
+  std::uint64_t gpus = 0;    ///< that Slurm gave the step on this node
+  std::string cwd;           ///< of the step, on the host
+  Account account;           ///< the user's
+  std::string console;       ///< the task's terminal; empty: none
+  std::string script;        ///< a batch script that shall run in the container; empty: none
+  std::string pmix_dir;      ///< where the step's PMIx server keeps its files; empty: none
+  std::string pmix_session;  ///< the directory that it tells Open MPI to use, in /tmp; empty: none
+  std::string run_dir;       ///< where the job's launcher and agents listen; empty: none
+  std::string libbellows;    ///< the library's path on the host; empty: none
+};
+
+/// One task's way into its job's view of the node: opened by root, in task_init_privileged, and
+/// gone by the job's user, in task_init, when Slurm's fence around the task's GPUs is up and
+/// messages reach the user. A resource.
+class TaskEntry {
+ public:
+  /// As root. Keeps the capabilities that enter() needs across the change of user.
+  static Result<TaskEntry> open(const std::string& run_dir, std::uint32_t job, bool in_container);
+
+  /// As the user, with no other thread in the process. Afterwards the process is in the view, in
+  /// the wanted directory, with no capability left. After an error it must not run the program.
+  Status enter(const Wanted& wanted, const Site& site, Phases& phases);
+
+  /// Paths that begin with the first lie, in the container, in the second; both empty: none.
+  const std::pair<std::string, std::string>& pmix_moved() const { return pmix_moved_; }
+
+ private:
+  TaskEntry(JobViews views, Fd host) : views_(std::move(views)), host_(std::move(host)) {}
+
+  Status look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases);
+  Status find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
+                       Phases& phases, Fd& found);
+  Status build(const std::string& name, const Wanted& wanted, const Site& site, Phases& phases);
+  Status build_container(const Wanted& wanted, const Site& site, Phases& phases);
+  Status enter_host_view(const Wanted& wanted);
+  Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
+  Status correct_devices();
+  Result<Fd> open_place(const char* name) const;
+
+  JobViews views_;
+  Fd host_;  ///< the host's mount namespace
+  Fd base_;  ///< the job's view of the host
+  GpuView gpus_;
+  std::vector<Device> nodes_;  ///< clones of the task's own GPU nodes and their control nodes
+  std::pair<std::string, std::string> pmix_moved_;
+};
+
+/// The name under which a container is kept: steps that ask for the same one share it.
+std::string container_name(const Spec& spec, const Site& site);
+
+}  // namespace bellows::container

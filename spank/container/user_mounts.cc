@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/user_mounts.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "spank/container/mount_api.h"
+
+namespace bellows::container {
+namespace {
+
+bool may(int fd, int rights) {
+  // Without AT_EACCESS: the real user's rights, no capabilities.
+  return ::faccessat(fd, "", rights, AT_EMPTY_PATH) == 0;
+}
+
+/// A right to search a directory is enough: what is in it has rights of its own.
+bool usable(int fd, bool directory) {
+  return may(fd, X_OK) || (!directory && (may(fd, R_OK) || may(fd, W_OK)));
+}
+
+Result<Placed> open_tmpfs(const Mount& mount) {
+  std::vector<std::pair<std::string, std::string>> options = {{"mode", "1777"}};
+  if (mount.size_mib > 0) options.emplace_back("size", fmt::format("{}m", mount.size_mib));
+  MountFlags flags;
+  flags.read_only = mount.read_only;
+  flags.no_exec = mount.no_exec;
+  auto tmpfs = new_filesystem("tmpfs", options, flags);
+  if (!tmpfs) return tmpfs.error();
+  return Placed{mount.target, std::move(*tmpfs), true, mount.create};
+}
+
+bool in_proc(int fd) {
+  struct statfs info {};
+  return ::fstatfs(fd, &info) != 0 || info.f_type == PROC_SUPER_MAGIC;
+}
+
+/// The target, if the user may mount there: not the root, not /proc, nor what covers a part of it.
+/// Its directory is opened first and the rest from there, so that both are judged by what they are.
+Result<Fd> open_user_target(int root, const Placed& placed) {
+  auto real = resolve_links(root, placed.target);
+  if (!real) return real.error();
+  const auto refused = [&placed](const char* why) {
+    return Error{ErrorKind::denied,
+                 fmt::format("a mount at {} is refused: {}", placed.target, why)};
+  };
+  if (real->empty()) return refused("it is the container's root");
+  const bool create = placed.mount && placed.create;
+  const auto slash = real->rfind('/');
+  auto parent =
+      open_target(root, slash == std::string::npos ? "/" : real->substr(0, slash), true, create);
+  if (!parent) return parent;
+  if (in_proc(parent->get())) return refused("it is in /proc");
+  auto target =
+      open_target(parent->get(), real->substr(slash + 1), placed.mount && placed.directory, create);
+  if (target && in_proc(target->get())) return refused("it is in /proc");
+  return target;
+}
+
+Status unmount(int target, const std::string& path) {
+  if (::umount2(descriptor_path(target).c_str(), MNT_DETACH) == 0) return {};
+  if (errno == EINVAL)
+    return Error{ErrorKind::invalid, fmt::format("nothing is mounted at {}", path)};
+  return errno_error("unmount", path);
+}
+
+Status place_at(const Placed& placed, Result<Fd> target) {
+  if (!target)
+    return Error{target.error().kind,
+                 fmt::format("{} (for the mount at {})", target.error().text, placed.target)};
+  if (!placed.mount) return unmount(target->get(), placed.target);
+  struct stat info {};
+  if (::fstat(target->get(), &info) != 0) return errno_error("look at", placed.target);
+  if (!placed.directory && S_ISDIR(info.st_mode))
+    return Error{ErrorKind::invalid,
+                 fmt::format("{} is a directory in the container, and what is to "
+                             "be mounted there is a file",
+                             placed.target)};
+  return attach(placed.mount.get(), target->get(), placed.target);
+}
+
+}  // namespace
+
+Result<Placed> open_bind(const std::string& source, const std::string& target, bool recursive,
+                         bool read_only, bool no_exec) {
+  auto fd = open_source(source);
+  if (!fd) return fd.error();
+  struct stat info {};
+  if (::fstat(fd->get(), &info) != 0) return errno_error("look at", source);
+  const bool directory = S_ISDIR(info.st_mode);
+  if (!usable(fd->get(), directory)) return errno_error("mount", source);
+  if (directory && !recursive) {
+    auto below = has_mounts_below(fd->get());
+    if (!below) return below.error();
+    if (*below)
+      return Error{ErrorKind::denied,
+                   fmt::format("{} has other file systems mounted in it; mount it with rbind "
+                               "instead of bind",
+                               source)};
+  }
+  MountFlags flags;
+  flags.read_only = read_only;
+  flags.devices = S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode);
+  flags.no_exec = no_exec || flags.devices;
+  auto mount = clone_mount(fd->get(), source, recursive, flags);
+  if (!mount) return mount.error();
+  return Placed{target, std::move(*mount), directory, true};
+}
+
+Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts) {
+  std::vector<Placed> placed;
+  for (const auto& mount : mounts) {
+    if (mount.kind == Mount::Kind::umount) {
+      placed.push_back({mount.target, Fd(), true, false});
+      continue;
+    }
+    auto one = mount.kind == Mount::Kind::tmpfs
+                   ? open_tmpfs(mount)
+                   : open_bind(mount.source, mount.target, mount.recursive, mount.read_only,
+                               mount.no_exec);
+    if (!one) return one.error();
+    one->create = mount.create;
+    placed.push_back(std::move(*one));
+  }
+  return placed;
+}
+
+Status place_user_mount(int root, const Placed& placed) {
+  return place_at(placed, open_user_target(root, placed));
+}
+
+Status place(int root, const Placed& placed) {
+  return place_at(placed, open_target(root, placed.target, placed.directory, placed.create));
+}
+
+}  // namespace bellows::container

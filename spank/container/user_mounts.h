@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/fd.h"
+#include "common/result.h"
+#include "spank/container/spec.h"
+
+/// Mounts made ready as detached ones, with the user's rights and before anything of the container
+/// is mounted, and put in their places in it.
+namespace bellows::container {
+
+/// A mount and its place in the container. A resource.
+struct Placed {
+  std::string target;  ///< an absolute path in the container
+  Fd mount;            ///< detached; none: what is mounted at the target is unmounted
+  bool directory = true;
+  bool create = true;  ///< a missing target is made
+};
+
+/// Opens a source with the caller's rights, so without capabilities: one that the user may neither
+/// read, write nor execute is refused. Absolute, in the caller's mount namespace.
+Result<Placed> open_bind(const std::string& source, const std::string& target, bool recursive,
+                         bool read_only, bool no_exec);
+
+/// In their order. Refused besides: a bind that is not recursive of a directory with mounts below,
+/// since it would show what they hide. Needs CAP_SYS_ADMIN.
+Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts);
+
+/// Puts it in its place below `root`, a container's. Refused: the root itself and what is in
+/// /proc, where a mount could deceive those who join the container.
+Status place_user_mount(int root, const Placed& placed);
+
+/// The same without these limits, for mounts that are not the user's.
+Status place(int root, const Placed& placed);
+
+}  // namespace bellows::container

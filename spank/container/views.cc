@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/views.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "common/text.h"
+#include "spank/container/mount_api.h"
+
+namespace bellows::container {
+namespace {
+
+constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+constexpr long kNsfsMagic = 0x6e736673;
+constexpr std::chrono::seconds kRemovalLimit{10};
+
+struct CloseDir {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+
+std::string views_path(const std::string& run_dir) { return run_dir + "/views"; }
+
+/// Whether `fd` is where a file system is mounted.
+bool is_mount_root(int fd) {
+  struct statx info {};
+  return ::statx(fd, "", AT_EMPTY_PATH, STATX_TYPE, &info) == 0 &&
+         (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+Result<Fd> open_directory(int parent, const char* name, const std::string& path) {
+  Fd fd(::openat(parent, name, kDirectory));
+  if (!fd) return errno_error("open", path);
+  return fd;
+}
+
+Status mount_views(int below, const std::string& path) {
+  auto tmpfs = new_filesystem("tmpfs", {{"mode", "0700"}, {"size", "4m"}}, {});
+  if (!tmpfs) return tmpfs.error();
+  return attach(tmpfs->get(), below, path);
+}
+
+/// RUN_DIR/views, mounted. Two that come first together are told apart by a lock on RUN_DIR.
+Result<Fd> open_views(const std::string& run_dir) {
+  const std::string path = views_path(run_dir);
+  if (::mkdir(run_dir.c_str(), 0755) != 0 && errno != EEXIST) return errno_error("mkdir", run_dir);
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno_error("mkdir", path);
+  auto views = open_directory(AT_FDCWD, path.c_str(), path);
+  if (!views || is_mount_root(views->get())) return views;
+  auto run = open_directory(AT_FDCWD, run_dir.c_str(), run_dir);
+  if (!run) return run;
+  if (::flock(run->get(), LOCK_EX) != 0) return errno_error("lock", run_dir);
+  views = open_directory(AT_FDCWD, path.c_str(), path);
+  if (!views || is_mount_root(views->get())) return views;
+  if (auto status = mount_views(views->get(), path); !status.ok()) return status.error();
+  return open_directory(AT_FDCWD, path.c_str(), path);
+}
+
+Status make_directory(int parent, const char* name, const std::string& path) {
+  if (::mkdirat(parent, name, 0700) != 0 && errno != EEXIST) return errno_error("mkdir", path);
+  return {};
+}
+
+Status make_file(int parent, const char* name, mode_t mode, const std::string& path) {
+  const Fd fd(::openat(parent, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode));
+  return fd ? Status() : errno_error("create", path);
+}
+
+/// Unpins and removes everything but `alive`, which the caller has locked.
+Status remove_views(int job_dir, const std::string& path) {
+  if (Fd ns(::openat(job_dir, "ns", kDirectory)); ns) {
+    std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::dup(ns.get())));
+    if (!dir) return errno_error("read", path + "/ns");
+    while (const dirent* entry = ::readdir(dir.get())) {
+      if (entry->d_name[0] == '.') continue;
+      const std::string pinned = fmt::format("{}/ns/{}", path, entry->d_name);
+      if (::umount2(pinned.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL)
+        return errno_error("unmount", pinned);
+      if (::unlinkat(ns.get(), entry->d_name, 0) != 0) return errno_error("remove", pinned);
+    }
+  }
+  for (const char* name : {"ns", "root", "driver"})
+    if (::unlinkat(job_dir, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+      return errno_error("remove", fmt::format("{}/{}", path, name));
+  for (const char* name : {"lock", "dead"})
+    if (::unlinkat(job_dir, name, 0) != 0 && errno != ENOENT)
+      return errno_error("remove", fmt::format("{}/{}", path, name));
+  return {};
+}
+
+/// With `alive` locked: nobody can be starting in it, since that needs the lock.
+Status remove_job(int views, std::uint32_t job, int job_dir, const std::string& path) {
+  if (auto status = remove_views(job_dir, path); !status.ok()) return status;
+  if (::unlinkat(job_dir, "alive", 0) != 0 && errno != ENOENT) return errno_error("remove", path);
+  if (::unlinkat(views, std::to_string(job).c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
+    return errno_error("remove", path);
+  return {};
+}
+
+/// A file that was removed while its opener waited for the lock on it protects nothing.
+bool still_named(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && info.st_nlink > 0;
+}
+
+Status flock_within(int fd, int operation, std::chrono::milliseconds limit,
+                    const std::string& path) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  std::chrono::microseconds pause{100};
+  while (::flock(fd, operation | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR) return errno_error("lock", path);
+    if (std::chrono::steady_clock::now() >= deadline)
+      return Error{ErrorKind::unavailable,
+                   fmt::format("{}: still locked after {} ms", path, limit.count())};
+    std::this_thread::sleep_for(pause);
+    pause = std::min<std::chrono::microseconds>(pause * 2, std::chrono::milliseconds(5));
+  }
+  return {};
+}
+
+/// One try: an invalid descriptor means that the directory went away meanwhile.
+Result<Fd> try_lease(int views, std::uint32_t job, const std::string& path) {
+  const std::string name = std::to_string(job);
+  if (auto status = make_directory(views, name.c_str(), path); !status.ok()) return status.error();
+  auto directory = open_directory(views, name.c_str(), path);
+  if (!directory)
+    return directory.error().kind == ErrorKind::not_found ? Result<Fd>(Fd()) : std::move(directory);
+  Fd alive(::openat(directory->get(), "alive", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!alive) return errno == ENOENT ? Result<Fd>(Fd()) : errno_error("open", path + "/alive");
+  if (::flock(alive.get(), LOCK_EX | LOCK_NB) == 0 && still_named(alive.get())) {
+    if (auto status = remove_views(directory->get(), path); !status.ok()) return status.error();
+  }
+  if (auto status = flock_within(alive.get(), LOCK_SH, kRemovalLimit, path); !status.ok())
+    return status.error();
+  return still_named(alive.get()) ? std::move(alive) : Fd();
+}
+
+}  // namespace
+
+Result<Lease> Lease::take(const std::string& run_dir, std::uint32_t job) {
+  auto views = open_views(run_dir);
+  if (!views) return views.error();
+  const std::string path = fmt::format("{}/{}", views_path(run_dir), job);
+  for (int round = 0; round < 100; ++round) {
+    auto alive = try_lease(views->get(), job, path);
+    if (!alive) return alive.error();
+    if (*alive) return Lease(run_dir, job, *std::move(alive));
+  }
+  return Error{ErrorKind::unavailable, fmt::format("{}: removed again and again", path)};
+}
+
+Status Lease::leave() {
+  auto views = open_views(run_dir_);
+  if (!views) return views.error();
+  const std::string path = fmt::format("{}/{}", views_path(run_dir_), job_);
+  if (::flock(alive_.get(), LOCK_EX | LOCK_NB) != 0) {
+    alive_.reset();
+    return {};
+  }
+  Status status;
+  if (still_named(alive_.get())) {
+    auto directory = open_directory(views->get(), std::to_string(job_).c_str(), path);
+    status = directory ? remove_job(views->get(), job_, directory->get(), path)
+                       : Status(directory.error());
+  }
+  alive_.reset();
+  return status;
+}
+
+Status collect_views(const std::string& run_dir) {
+  auto views = open_views(run_dir);
+  if (!views) return views.error();
+  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::dup(views->get())));
+  if (!dir) return errno_error("read", views_path(run_dir));
+  std::vector<std::uint32_t> jobs;
+  while (const dirent* entry = ::readdir(dir.get()))
+    if (const auto job = parse_uint(entry->d_name); job && *job <= UINT32_MAX)
+      jobs.push_back(static_cast<std::uint32_t>(*job));
+  Status first;
+  for (const std::uint32_t job : jobs) {
+    auto lease = Lease::take(run_dir, job);
+    const Status status = lease ? lease->leave() : Status(lease.error());
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+Result<JobViews> JobViews::open(const std::string& run_dir, std::uint32_t job) {
+  const std::string path = fmt::format("{}/{}", views_path(run_dir), job);
+  auto directory = open_directory(AT_FDCWD, path.c_str(), path);
+  if (!directory) return directory.error();
+  const int at = directory->get();
+  Status status = make_directory(at, "ns", path);
+  if (status.ok()) status = make_directory(at, "root", path);
+  if (status.ok()) status = make_directory(at, "driver", path);
+  if (status.ok()) status = make_file(at, "dead", 0000, path);
+  if (!status.ok()) return status.error();
+  JobViews job_views;
+  job_views.path_ = path;
+  job_views.lock_ = Fd(::openat(at, "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
+  job_views.ns_ = Fd(::openat(at, "ns", kDirectory));
+  if (!job_views.lock_ || !job_views.ns_) return errno_error("open", path);
+  return job_views;
+}
+
+Result<Fd> JobViews::open_place(const char* name) const {
+  return open_file(fmt::format("{}/{}", path_, name), O_PATH | O_NOFOLLOW);
+}
+
+Lock::~Lock() {
+  if (fd_ >= 0) ::flock(fd_, LOCK_UN);
+}
+
+Result<Lock> JobViews::lock(std::chrono::milliseconds limit) const {
+  const auto status = flock_within(lock_.get(), LOCK_EX, limit, "this job's containers here");
+  if (!status.ok()) return status.error();
+  return Lock(lock_.get());
+}
+
+Result<Fd> JobViews::find(const std::string& name) const {
+  Fd fd(::openat(ns_.get(), name.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd) return errno == ENOENT ? Result<Fd>(Fd()) : errno_error("open the namespace", name);
+  struct statfs info {};
+  if (::fstatfs(fd.get(), &info) != 0) return errno_error("stat the namespace", name);
+  // The bare file: its maker died before the mount.
+  if (info.f_type != kNsfsMagic) return Fd();
+  return fd;
+}
+
+Status JobViews::pin(const std::string& name, int ns) const {
+  if (auto status = make_file(ns_.get(), name.c_str(), 0600, name); !status.ok()) return status;
+  const Fd target(::openat(ns_.get(), name.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  if (!target) return errno_error("open the namespace's name", name);
+  const Fd mount(::open_tree(ns, "", AT_EMPTY_PATH | OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC));
+  if (!mount) return errno_error("pin the namespace", name);
+  if (::move_mount(mount.get(), "", target.get(), "",
+                   MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH) == 0)
+    return {};
+  // The rule that keeps namespaces from holding each other: only an older one may pin a younger.
+  if (errno == ELOOP)
+    return Error{ErrorKind::unavailable,
+                 "this kernel takes the namespace for older than slurmd's own, and so won't keep "
+                 "it; run slurmd in the machine's first mount namespace (no PrivateTmp= or "
+                 "Protect...= in its unit)"};
+  return errno_error("pin the namespace", name);
+}
+
+}  // namespace bellows::container

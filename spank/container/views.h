@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "common/fd.h"
+#include "common/result.h"
+
+/// The namespaces that a node keeps for its jobs, in RUN_DIR/views:
+///   JOB/alive     locked shared by each slurmstepd of the job while it lives
+///   JOB/lock      held by the task that builds
+///   JOB/ns/NAME   a mount namespace, pinned: a bind mount of its nsfs file
+///   JOB/root      where a container's root is put together, in that container's namespace only
+///   JOB/driver    the same for the driver's files
+///   JOB/dead      an inode that nobody can open, to hide others' device nodes behind
+/// RUN_DIR/views is a private tmpfs, since a namespace can't be pinned below a shared mount, and
+/// root's alone. Locks are flock's: the kernel ends them with their holder, however it dies.
+namespace bellows::container {
+
+/// A slurmstepd's share in its job's views. Whoever finds that nobody else has one removes what is
+/// there: the first one what a crash left, the last one everything. A resource.
+class Lease {
+ public:
+  /// unavailable: another slurmstepd is removing the views and does not come to an end.
+  static Result<Lease> take(const std::string& run_dir, std::uint32_t job);
+
+  /// Removes the job's views unless another slurmstepd of the job lives. Processes that are still
+  /// in a view keep it, without its name, until they end.
+  Status leave();
+
+ private:
+  Lease(std::string run_dir, std::uint32_t job, Fd alive)
+      : run_dir_(std::move(run_dir)), job_(job), alive_(std::move(alive)) {}
+
+  std::string run_dir_;
+  std::uint32_t job_;
+  Fd alive_;
+};
+
+/// Removes the views of each job none of whose slurmstepds lives: for slurmd's start.
+Status collect_views(const std::string& run_dir);
+
+/// A flock, held until destruction. A resource.
+class Lock {
+ public:
+  explicit Lock(int fd) : fd_(fd) {}
+  Lock(Lock&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Lock& operator=(Lock&&) = delete;
+  ~Lock();
+
+ private:
+  int fd_;  ///< the holder's; duplicates of it share the lock
+};
+
+/// One job's views, as its tasks use them: opened by root, used by the job's user, for whom the
+/// descriptors are the only way in. A resource.
+class JobViews {
+ public:
+  /// Needs a Lease of this or another process.
+  static Result<JobViews> open(const std::string& run_dir, std::uint32_t job);
+
+  /// unavailable: not within the time. The views must outlive the lock.
+  Result<Lock> lock(std::chrono::milliseconds limit) const;
+  /// The namespace, or an invalid descriptor when it is not pinned.
+  Result<Fd> find(const std::string& name) const;
+  /// Gives `ns`, a mount namespace's descriptor, a name. Needs CAP_SYS_ADMIN in the namespace that
+  /// opened the views, and CAP_DAC_OVERRIDE.
+  Status pin(const std::string& name, int ns) const;
+  /// `root`, `driver` or `dead` (O_PATH), in the mount namespace of the caller's that still has
+  /// them: the kernel clones and covers only what is in it. Needs CAP_DAC_OVERRIDE.
+  Result<Fd> open_place(const char* name) const;
+
+ private:
+  std::string path_;
+  Fd lock_;  ///< O_PATH would not do for flock, and each task needs an open file of its own
+  Fd ns_;
+};
+
+}  // namespace bellows::container

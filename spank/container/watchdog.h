@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+
+#include "common/fd.h"
+#include "common/result.h"
+
+namespace bellows::container {
+
+/// A process that kills its maker when one phase of a set-up takes too long: a system call stuck in
+/// a dead file server ends only by a deadly signal, and whoever waits in it can say nothing. It
+/// writes the sentence to standard error first. A resource: the process ends with it.
+class Watchdog {
+ public:
+  static Result<Watchdog> start(std::uint32_t seconds);
+  Watchdog(Watchdog&& other) noexcept;
+  Watchdog& operator=(Watchdog&&) = delete;
+  ~Watchdog();
+
+  /// A phase begins, and with it its time; `name` is a literal.
+  void begin(const char* name);
+
+ private:
+  Watchdog(Fd pipe, pid_t pid) : pipe_(std::move(pipe)), pid_(pid) {}
+
+  Fd pipe_;
+  pid_t pid_;
+};
+
+}  // namespace bellows::container

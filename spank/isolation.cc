@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/isolation.h"
+
+#include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
+#include <slurm/slurm.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "spank/container/fence.h"
+#include "spank/container/image_variables.h"
+#include "spank/container/rights.h"
+#include "spank/container/task.h"
+#include "spank/container/views.h"
+#include "spank/job_store.h"
+#include "spank/step_options.h"
+
+namespace bellows::spank {
+namespace {
+
+/// What one slurmstepd, and each task process that it forks, keeps from one of Slurm's calls to the
+/// next: SPANK passes nothing along. A slurmstepd runs one step, and a task process one task.
+struct Step {
+  std::uint32_t job = 0;
+  std::uint32_t id = 0;
+  uid_t uid = 0;
+  bool begun = false;
+  std::optional<container::Lease> lease;
+  std::optional<Contract> contract;
+  container::Spec spec;
+  container::Account account;
+  std::optional<container::TaskEntry> entry;
+  std::string problem;  ///< why there can't be a view; for the user, in task_init
+};
+Step step;  // NOLINT: see above
+
+std::optional<std::string> environment(spank_t spank, const char* name) {
+  std::array<char, 4096> value{};
+  if (spank_getenv(spank, name, value.data(), value.size()) != ESPANK_SUCCESS) return std::nullopt;
+  return value.data();
+}
+
+void tell(std::string_view line) {
+  // The descriptor itself, not Slurm's log: that is buffered, and the process may end now.
+  [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+[[noreturn]] void refuse(std::string_view phase, std::string_view why) {
+  tell(fmt::format("slurmstepd: error: bellows: container: {}: {}\n", phase, why));
+  ::_exit(1);
+}
+
+std::string working_directory() {
+  std::array<char, 4096> path{};
+  return ::getcwd(path.data(), path.size()) == nullptr ? "" : path.data();
+}
+
+/// In slurmstepd, where it may ask the name service as root; a task asks nothing any more.
+container::Account account_of(uid_t uid) {
+  std::array<char, 16384> buffer{};
+  container::Account account;
+  passwd entry{};
+  passwd* found = nullptr;
+  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
+    return account;
+  account.user = found->pw_name;
+  account.home = found->pw_dir;
+  const gid_t gid = found->pw_gid;
+  group group_entry{};
+  group* group_found = nullptr;
+  if (::getgrgid_r(gid, &group_entry, buffer.data(), buffer.size(), &group_found) == 0 &&
+      group_found != nullptr)
+    account.group = group_found->gr_name;
+  return account;
+}
+
+/// A batch script runs on the host unless the site has it otherwise.
+Status choose_spec(spank_t spank, const Settings& settings) {
+  const auto asked = take_step_options(spank);
+  if (!asked) return asked.error();
+  auto spec = container::effective_spec(step.contract ? &*step.contract : nullptr, *asked);
+  if (!spec) return spec.error();
+  step.spec = *std::move(spec);
+  if (step.id == SLURM_BATCH_SCRIPT && !settings.site.batch_in_container) step.spec.image.clear();
+  if (!step.spec.image.empty()) step.account = account_of(step.uid);
+  return {};
+}
+
+std::string batch_script(spank_t spank) {
+  int count = 0;
+  char** words = nullptr;
+  if (step.id != SLURM_BATCH_SCRIPT || step.spec.image.empty() ||
+      spank_get_item(spank, S_JOB_ARGV, &count, &words) != ESPANK_SUCCESS || count < 1)
+    return "";
+  return words[0];
+}
+
+container::Wanted wanted(spank_t spank, const Settings& settings) {
+  container::Wanted result;
+  result.run_dir = JobStore(settings.run_dir).user_dir(step.job);
+  result.spec = step.spec;
+  result.cwd = working_directory();
+  result.account = step.account;
+  std::array<char, 256> terminal{};
+  if (::ttyname_r(STDIN_FILENO, terminal.data(), terminal.size()) == 0)
+    result.console = terminal.data();
+  const auto gpus = environment(spank, "SLURM_GPUS_ON_NODE");
+  const auto given = container::gpus_given(gpus, step.contract->gpus.max());
+  if (!given) refuse("counting the GPUs", given.error().text);
+  result.gpus = *given;
+  result.script = batch_script(spank);
+  if (const auto directory = environment(spank, "PMIX_SERVER_TMPDIR");
+      directory && environment(spank, "PMIX_NAMESPACE")) {
+    result.pmix_dir = *directory;
+    result.pmix_session = fmt::format("/tmp/spmix_appdir_{}_{}.{}", step.uid, step.job, step.id);
+  }
+  if (::access(LIBBELLOWS, R_OK) == 0) result.libbellows = LIBBELLOWS;
+  return result;
+}
+
+void set_variable(spank_t spank, const std::string& name, const std::string& value) {
+  if (spank_setenv(spank, name.c_str(), value.c_str(), 1) != ESPANK_SUCCESS)
+    refuse("setting the environment", fmt::format("cannot set {}", name));
+}
+
+/// Variables that name the directory of PMIx's files must name the place where it is now.
+void move_pmix(spank_t spank, const std::pair<std::string, std::string>& moved) {
+  if (moved.first.empty()) return;
+  char** variables = nullptr;
+  if (spank_get_item(spank, S_JOB_ENV, &variables) != ESPANK_SUCCESS) return;
+  std::vector<std::pair<std::string, std::string>> changes;
+  for (char** entry = variables; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const auto equals = text.find('=');
+    if (!text.starts_with("PMIX_") || equals == std::string_view::npos) continue;
+    const std::string_view value = text.substr(equals + 1);
+    if (value.starts_with(moved.first))
+      changes.emplace_back(text.substr(0, equals),
+                           moved.second + std::string(value.substr(moved.first.size())));
+  }
+  for (const auto& [name, value] : changes) set_variable(spank, name, value);
+}
+
+/// In the container: what the image sets wins, but for what the user wants kept.
+void change_variables(spank_t spank, const container::TaskEntry& entry) {
+  move_pmix(spank, entry.pmix_moved());
+  if (step.spec.image.empty()) return;
+  const auto lookup = [spank](const char* name) { return environment(spank, name); };
+  for (const auto& [name, value] : container::image_variables(step.spec, lookup))
+    set_variable(spank, name, value);
+}
+
+void tell_phases(const container::Phases& phases) {
+  std::string text;
+  for (const auto& entry : phases.entries())
+    text += fmt::format("slurmstepd: bellows: container: {}: {} us\n", entry.name,
+                        entry.took.count() / 1000);
+  tell(text);
+}
+
+}  // namespace
+
+void begin_views(spank_t spank, const Settings& settings,
+                 const Result<std::optional<Contract>>& contract) {
+  if (spank_get_item(spank, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_STEPID, &step.id) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS)
+    return;
+  step.begun = true;
+  if (!contract) {
+    step.problem = contract.error().text;
+    return;
+  }
+  step.contract = *contract;
+  if (const Status status = choose_spec(spank, settings); !status.ok()) {
+    step.problem = status.error().text;
+    return;
+  }
+  if (!step.contract) return;
+  auto lease = container::Lease::take(settings.run_dir, step.job);
+  if (lease)
+    step.lease = *std::move(lease);
+  else
+    step.problem = lease.error().text;
+}
+
+void open_view(spank_t, const Settings& settings) {
+  if (!step.contract || !step.problem.empty()) return;
+  auto entry = container::TaskEntry::open(settings.run_dir, step.job, !step.spec.image.empty());
+  if (entry)
+    step.entry.emplace(*std::move(entry));
+  else
+    step.problem = entry.error().text;
+}
+
+void enter_view(spank_t spank, const Settings& settings) {
+  const char* phase = "preparing the job's view";
+  try {
+    if (!step.begun) step.problem = "the plugin failed before; see slurmd's log";
+    if (!step.problem.empty()) refuse(phase, step.problem);
+    if (!step.contract) return;
+    if (!step.entry) refuse(phase, "it was never begun");
+    container::Phases phases([&](const char* begun) {
+      phase = begun;
+      if (settings.site.pause_at == begun) ::raise(SIGSTOP);
+    });
+    const Status status = step.entry->enter(wanted(spank, settings), settings.site, phases);
+    if (!status.ok()) refuse(phase, status.error().text);
+    change_variables(spank, *step.entry);
+    if (step.spec.verbose) tell_phases(phases);
+    step.entry.reset();
+  } catch (const std::exception& e) {
+    refuse(phase, e.what());
+  }
+}
+
+void end_views() {
+  if (!step.lease) return;
+  if (const Status status = step.lease->leave(); !status.ok())
+    slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
+  step.lease.reset();
+}
+
+void collect_views(const Settings& settings) {
+  if (const Status status = container::collect_views(settings.run_dir); !status.ok())
+    slurm_error("bellows: %s", status.error().text.c_str());
+}
+
+}  // namespace bellows::spank
