@@ -37,7 +37,7 @@ CONF
 read -r -a flags < <(pkg-config --cflags fmt hdf5-serial yaml-0.1 libxxhash lua5.4-c++ | tr '\n' ' ')
 # compiles INCLUDES FILE ARGUMENTS...
 compiles() {
-  g++ -std=c++20 -x c++ -I"$1" -I. -I"$build" "${flags[@]}" '-DBELLOWS_BINDIR=""' "${@:3}" "$2"
+  g++ -std=c++20 -x c++ -I"$1" -I. -I"$build" "${flags[@]}" '-DBELLOWS_BINDIR=""' '-DLIBBELLOWS=""' "${@:3}" "$2"
 }
 
 # Says what is wrong with one source, if it includes Slurm's headers: try INCLUDES FILE
@@ -45,7 +45,7 @@ try() {
   local said
   compiles "$1" "$2" -M 2> /dev/null | grep -q "$1/slurm/" || return 0
   echo "$2" >> "$1/tried"
-  said=$(compiles "$1" "$2" -fsyntax-only -DLIBBELLOWS='""' 2>&1) || head -n 12 <<< "$said"
+  said=$(compiles "$1" "$2" -fsyntax-only 2>&1) || head -n 12 <<< "$said"
 }
 
 mapfile -t files < <(sources -name '*.cc' | grep -E '^(common|jobsubmit|spank|launcher)/')
@@ -62,8 +62,8 @@ for suite in "${suites[@]}"; do
   # It must be these headers that count: this is right with 22.05 only.
   echo 'void f(hostlist_t list) { slurm_hostlist_destroy(list); }' > "$scratch/old.cc"
   {
-    compiles /usr/include "$scratch/old.cc" -include slurm/slurm.h -fsyntax-only -DLIBBELLOWS='""' 2>&1
-    compiles "$include" "$scratch/old.cc" -include slurm/slurm.h -fsyntax-only -DLIBBELLOWS='""' 2> /dev/null &&
+    compiles /usr/include "$scratch/old.cc" -include slurm/slurm.h -fsyntax-only 2>&1
+    compiles "$include" "$scratch/old.cc" -include slurm/slurm.h -fsyntax-only 2> /dev/null &&
       echo "what is right only with 22.05 compiled"
   } | point "it tells old use from new"
   for ((i = 0; i < ${#files[@]}; i += 2)); do
