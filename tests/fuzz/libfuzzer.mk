@@ -10,7 +10,7 @@ fuzz_contract = $(grammars)
 fuzz_job_desc = $(grammars) jobsubmit/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_mounts = $(grammars) spank/container/mount_grammar.cc spank/container/options.cc \
-	spank/container/spec_text.cc
+	spank/container/rights.cc spank/container/spec_text.cc
 fuzz_policy = $(grammars) common/yaml_tree.cc jobsubmit/policy.cc jobsubmit/policy_reader.cc \
 	jobsubmit/policy_reader_frameworks.cc jobsubmit/policy_reader_limits.cc \
 	jobsubmit/policy_reader_values.cc
