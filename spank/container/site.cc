@@ -86,6 +86,8 @@ constexpr Setting kSettings[] = {
     {"pause_at",
      [](Site& s, auto, auto v) {
        s.pause_at = v;
+       // plugstack.conf ends a word at a space, and knows no quotes.
+       std::replace(s.pause_at.begin(), s.pause_at.end(), '_', ' ');
        return Status();
      }},
 };
