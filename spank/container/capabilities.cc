@@ -16,7 +16,7 @@
 namespace bellows::container {
 namespace {
 
-constexpr int kNeeded[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE};
+constexpr int kNeeded[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE, CAP_CHOWN};
 
 struct Sets {
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> words{};
@@ -56,6 +56,9 @@ Status keep_for_later(bool close) {
 }
 
 Status keep_only_needed() {
+  // The kernel sees to that at a change of user, unless fs.suid_dumpable says otherwise.
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+    return errno_error("close to debuggers", "the process");
   auto sets = get();
   if (!sets) return sets.error();
   Sets kept;

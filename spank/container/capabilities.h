@@ -3,7 +3,7 @@
 
 #include "common/result.h"
 
-/// The three capabilities with which the job's user builds a container (README.md), by the bare
+/// The four capabilities with which the job's user builds a container (README.md), by the bare
 /// system calls: they concern the calling thread alone. libcap would save nothing here.
 namespace bellows::container {
 
@@ -12,7 +12,8 @@ namespace bellows::container {
 /// nobody could): no program that the task starts gains a capability, by whatever file.
 Status keep_for_later(bool close);
 
-/// First thing as the user: of what was kept, all but the three are given up.
+/// First thing as the user: of what was kept, all but the four are given up, and no other process
+/// of the user's may look into this one until its program starts.
 Status keep_only_needed();
 
 /// Permitted, effective, inheritable and ambient set emptied; what comes next is the user's

@@ -35,7 +35,7 @@ S
 id=$(submit -- -w n1 --framework=plain --gpus=2 --output=share.out share.sh)
 ok "a batch script and its steps share them" poll 30 test -e "$home/ready"
 is "$(tr -s ' ' <"$home/share.out" | xargs -d'\n' | tr -s ' ')" \
-  " 6 of $id /tmp/by-a-step 3 1777 alice" "with the usual mode"
+  " 6 of $id /tmp/by-a-step 3 1777 root" "with the usual mode and owner"
 other=$(xc --user bob srun -w n1 "${job[@]}" sh -c 'cat /tmp/mine /var/tmp/mine /dev/shm/mine 2>&1')
 is "$(grep -c 'No such file' <<<"$other")" 3 "a job of another user on the node does not see them"
 is "$(node 1 sh -c 'cat /tmp/mine /var/tmp/mine /dev/shm/mine 2>&1' | grep -c 'No such file')" 3 \
