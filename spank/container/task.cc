@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/capability.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -53,6 +55,21 @@ Status set_writable(int mount, std::string_view path) {
 bool is_device(int dev, const std::string& name) {
   struct stat info {};
   return ::fstatat(dev, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode);
+}
+
+/// The container's own /dev: not what an image's user has made of the name since, where a link to
+/// another mount would get that one changed.
+Result<Fd> open_own_dev() {
+  auto dev = open_file("/dev", kRoot | O_NOFOLLOW);
+  if (!dev) return dev;
+  struct statx info {};
+  struct statfs system {};
+  if (::statx(dev->get(), "", AT_EMPTY_PATH, STATX_TYPE, &info) != 0 ||
+      ::fstatfs(dev->get(), &system) != 0)
+    return errno_error("look at", "/dev");
+  if ((info.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0 || system.f_type != TMPFS_MAGIC)
+    return Error{ErrorKind::denied, "/dev is not the one that the container was made with"};
+  return dev;
 }
 
 /// A directory of the host that is not there in the view is no reason to fail: Slurm goes to /tmp
@@ -211,7 +228,7 @@ Status TaskEntry::enter_host_view(const Wanted& wanted) {
 /// Another step of the job, with other GPUs of its own, may have built the container. What this
 /// task lacks is added, and what is not its own taken away, for this task alone.
 Status TaskEntry::correct_devices() {
-  const auto dev = open_file("/dev", kRoot);
+  const auto dev = open_own_dev();
   if (!dev) return dev.error();
   const bool lacks = std::any_of(nodes_.begin(), nodes_.end(), [&dev](const Device& device) {
     return !is_device(dev->get(), device.name);
@@ -220,7 +237,7 @@ Status TaskEntry::correct_devices() {
                                  [&dev](const auto& name) { return is_device(dev->get(), name); });
   if (!lacks && !shows) return {};
   if (auto status = leave_namespace(); !status.ok()) return status;
-  const auto own = open_file("/dev", kRoot);
+  const auto own = open_own_dev();
   if (!own) return own.error();
   for (const std::string& name : gpus_.hidden)
     if (is_device(own->get(), name) &&
