@@ -13,11 +13,16 @@ TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 MINICLUSTER = os.path.join(TOP, "tests/cluster/minicluster")
 
 
+def scratch_directory():
+    """Not below /tmp: a job with a contract has a /tmp of its own."""
+    return tempfile.mkdtemp(prefix="bellows-bench-", dir=os.environ.get("BELLOWS_TESTDIR", "/srv"))
+
+
 class Cluster:
     """Use as a context; it is down at the end, whatever happens."""
 
     def __init__(self, builddir, *options, slurm_conf=""):
-        self.dir = tempfile.mkdtemp(prefix="bellows-bench-")
+        self.dir = scratch_directory()
         self.options = ["--builddir", builddir, *options]
         if slurm_conf:
             conf = self.dir + ".conf"
