@@ -99,6 +99,10 @@ poll 30 node_is 2 IDLE
 like "$(xc srun -w n2 "${job[@]}" true 2>&1)" \
   'bellows: container: checking the fence around GPUs: .*/dev/nvidia[0-9].*ConstrainDevices=yes' \
   "where Slurm does not fence GPUs, a job with GPUs is not started, and told why"
+like "$(xc env SLURM_GPUS_ON_NODE=4 srun -w n2 "${job[@]}" true 2>&1)" 'checking the fence' \
+  "a forged number of GPUs changes nothing"
+like "$(xc env SLURM_GPUS_ON_NODE=4 srun -w n2 "${job[@]}" --gres=none true 2>&1)" \
+  'checking the fence|Invalid|conflict' "nor one where Slurm gave none"
 spank_args "require_fence=no"
 ok "unless the administrator wants it" xc srun -w n2 "${job[@]}" true
 spank_args ""
