@@ -51,12 +51,46 @@ Status put_part(int tmpfs, const char* name, const char* path) {
   return mount ? attach_at(mount->get(), path) : Status(mount.error());
 }
 
+struct Kept {
+  std::string path;
+  Fd mount;
+};
+
+/// Before anything covers them. Not every node need have them all.
+Result<std::vector<Kept>> open_kept(const std::vector<std::string>& paths) {
+  std::vector<Kept> kept;
+  for (const std::string& path : paths) {
+    const auto source = open_source(path);
+    if (!source && source.error().kind == ErrorKind::not_found) continue;
+    if (!source) return source.error();
+    auto mount = clone_mount(source->get(), path, true, {});
+    if (!mount) return mount.error();
+    kept.push_back({path, *std::move(mount)});
+  }
+  return kept;
+}
+
+Status put_back(const std::vector<Kept>& kept) {
+  const auto root = open_file("/", O_PATH | O_DIRECTORY);
+  if (!root) return root.error();
+  for (const Kept& directory : kept) {
+    const auto target = open_target(root->get(), directory.path, true, true);
+    if (!target) return target.error();
+    if (auto status = attach(directory.mount.get(), target->get(), directory.path); !status.ok())
+      return status;
+  }
+  return {};
+}
+
 }  // namespace
 
-Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib) {
+Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib,
+                       const std::vector<std::string>& kept) {
   // First of all: what is mounted before would be mounted on the host too.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return errno_error("make private the mounts below", "/");
+  const auto opened = open_kept(kept);
+  if (!opened) return opened.error();
   auto temporary = tmpfs(tmp_mib, {{"mode", "0711"}});
   if (!temporary) return temporary.error();
   // A clone can be made only of what is mounted somewhere in the namespace.
@@ -65,7 +99,8 @@ Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib) {
   if (auto status = put_part(temporary->get(), "tmp", "/tmp"); !status.ok()) return status;
   auto shm = tmpfs(shm_mib, {{"mode", "1777"}, {"uid", "0"}, {"gid", "0"}});
   if (!shm) return shm.error();
-  return attach_at(shm->get(), "/dev/shm");
+  if (auto status = attach_at(shm->get(), "/dev/shm"); !status.ok()) return status;
+  return put_back(*opened);
 }
 
 }  // namespace bellows::container

@@ -73,6 +73,7 @@ constexpr Setting kSettings[] = {
     {"devices", [](Site& s, auto n, auto v) { return set_paths(s.devices, n, v); }},
     {"tmp_size", [](Site& s, auto n, auto v) { return set_size(s.tmp_mib, n, v); }},
     {"shm_size", [](Site& s, auto n, auto v) { return set_size(s.shm_mib, n, v); }},
+    {"tmp_keep", [](Site& s, auto n, auto v) { return set_paths(s.tmp_keep, n, v); }},
     {"mount_home", [](Site& s, auto n, auto v) { return set_flag(s.mount_home, n, v); }},
     {"remap_root", [](Site& s, auto n, auto v) { return set_flag(s.remap_root, n, v); }},
     {"writable", [](Site& s, auto n, auto v) { return set_flag(s.writable, n, v); }},
