@@ -137,7 +137,13 @@ Result<Fd> try_lease(int views, std::uint32_t job, const std::string& path) {
   if (!directory)
     return directory.error().kind == ErrorKind::not_found ? Result<Fd>(Fd()) : std::move(directory);
   Fd alive(::openat(directory->get(), "alive", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!alive) return errno == ENOENT ? Result<Fd>(Fd()) : errno_error("open", path + "/alive");
+  if (!alive) {
+    if (errno == ENOENT) return Fd();
+    auto error = errno_error("open", path + "/alive");
+    // Nobody has a lease to remove it with; another's try comes round again.
+    ::unlinkat(views, name.c_str(), AT_REMOVEDIR);
+    return error;
+  }
   if (::flock(alive.get(), LOCK_EX | LOCK_NB) == 0 && still_named(alive.get())) {
     if (auto status = remove_views(directory->get(), path); !status.ok()) return status.error();
   }
