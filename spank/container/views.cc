@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <thread>
@@ -260,6 +261,32 @@ Status JobViews::pin(const std::string& name, int ns) const {
                  "it; run slurmd in the machine's first mount namespace (no PrivateTmp= or "
                  "Protect...= in its unit)"};
   return errno_error("pin the namespace", name);
+}
+
+Status JobViews::unpin(const std::string& name) const {
+  const std::string pinned = fmt::format("{}/ns/{}", path_, name);
+  while (::umount2(pinned.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+  }
+  if (errno != EINVAL && errno != ENOENT) return errno_error("unmount", pinned);
+  if (::unlinkat(ns_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    return errno_error("remove", pinned);
+  return {};
+}
+
+Status JobViews::write_note(const std::string& name, const std::string& text) const {
+  if (::unlinkat(ns_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    return errno_error("remove the note", name);
+  // Written in one step: no reader finds half of it.
+  if (::symlinkat(text.c_str(), ns_.get(), name.c_str()) != 0)
+    return errno_error("write the note", name);
+  return {};
+}
+
+Result<std::string> JobViews::read_note(const std::string& name) const {
+  std::array<char, 256> text{};
+  const ssize_t n = ::readlinkat(ns_.get(), name.c_str(), text.data(), text.size());
+  if (n < 0 && errno != ENOENT) return errno_error("read the note", name);
+  return n < 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(n));
 }
 
 }  // namespace bellows::container
