@@ -78,6 +78,9 @@ is "$(sort -u "$home/ns.first" | awk '{print $1}' | xargs) $(wc -l <"$home/ns.fi
 is "$(sort -u "$home/ns.first" "$home/ns.later" | wc -l)" 2 "later steps join it"
 unlike "$(<"$home/ns.first")" "$(<"$home/ns.other")" "another image is another container"
 like "$said" 'host'$'\n''the script on the host' "the batch script runs on the host, and a step with image /"
+other=$(xc --user bob srun --quiet --mpi=none -w n1 --container-image="$squash" --container-name=mine \
+  sh -c 'echo $(id -u) $(readlink /proc/self/ns/mnt)' 2>&1)
+like "$other" '^20002 mnt:' "another user runs in the same image"
 script inside.sh <<'S'
 cat /etc/environment
 readlink /proc/self/ns/mnt
