@@ -7,18 +7,27 @@
 #include <slurm/slurm.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "common/fd.h"
 #include "spank/container/fence.h"
 #include "spank/container/image_variables.h"
 #include "spank/container/rights.h"
 #include "spank/container/task.h"
+#include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
 #include "spank/job_store.h"
 #include "spank/step_options.h"
+
+/// slurmstepd's own, by Slurm's library; a program of another kind that loads the plugin has none.
+extern "C" {
+extern slurm_conf_t slurm_conf __attribute__((weak));
+}
 
 namespace bellows::spank {
 namespace {
@@ -79,6 +88,11 @@ container::Account account_of(uid_t uid) {
   return account;
 }
 
+bool is_fake_root(const Settings& settings) {
+  return container::wants_container(step.spec) &&
+         step.spec.remap_root.value_or(settings.site.remap_root);
+}
+
 /// A batch script runs on the host unless the site has it otherwise.
 Status choose_spec(spank_t spank, const Settings& settings) {
   const auto asked = take_step_options(spank);
@@ -86,24 +100,45 @@ Status choose_spec(spank_t spank, const Settings& settings) {
   auto spec = container::effective_spec(step.contract ? &*step.contract : nullptr, *asked);
   if (!spec) return spec.error();
   step.spec = *std::move(spec);
-  if (step.id == SLURM_BATCH_SCRIPT && !settings.site.batch_in_container) step.spec.image.clear();
-  if (!step.spec.image.empty()) step.account = account_of(step.uid);
+  if (step.id == SLURM_BATCH_SCRIPT && !settings.site.batch_in_container) {
+    step.spec.image.clear();
+    step.spec.name.clear();
+  }
+  if (container::wants_container(step.spec)) step.account = account_of(step.uid);
   return {};
 }
 
 std::string batch_script(spank_t spank) {
   int count = 0;
   char** words = nullptr;
-  if (step.id != SLURM_BATCH_SCRIPT || step.spec.image.empty() ||
+  if (step.id != SLURM_BATCH_SCRIPT || !container::wants_container(step.spec) ||
       spank_get_item(spank, S_JOB_ARGV, &count, &words) != ESPANK_SUCCESS || count < 1)
     return "";
   return words[0];
+}
+
+/// TaskProlog, which Slurm then does not run in this process, where it would be in the container.
+container::PrologRun take_prolog(spank_t spank, const Settings& settings) {
+  container::PrologRun run;
+  char** variables = nullptr;
+  if (!container::wants_container(step.spec) || settings.site.task_prolog_in_container ||
+      &slurm_conf == nullptr || slurm_conf.task_prolog == nullptr ||
+      spank_get_item(spank, S_JOB_ENV, &variables) != ESPANK_SUCCESS)
+    return run;
+  // Never freed: Slurm's to free, in a process that ends with exec.
+  run.path = std::exchange(slurm_conf.task_prolog, nullptr);
+  run.seconds = settings.site.phase_seconds;
+  for (char** entry = variables; *entry != nullptr; ++entry) run.environment.emplace_back(*entry);
+  run.environment.emplace_back("SLURM_SCRIPT_CONTEXT=prolog_task");
+  return run;
 }
 
 container::Wanted wanted(spank_t spank, const Settings& settings) {
   container::Wanted result;
   result.run_dir = JobStore(settings.run_dir).user_dir(step.job);
   result.spec = step.spec;
+  result.step = step.id;
+  result.prolog = take_prolog(spank, settings);
   result.cwd = working_directory();
   result.account = step.account;
   std::array<char, 256> terminal{};
@@ -147,12 +182,32 @@ void move_pmix(spank_t spank, const std::pair<std::string, std::string>& moved) 
 }
 
 /// In the container: what the image sets wins, but for what the user wants kept.
-void change_variables(spank_t spank, const container::TaskEntry& entry) {
+void change_variables(spank_t spank, const Settings& settings, const container::TaskEntry& entry) {
   move_pmix(spank, entry.pmix_moved());
-  if (step.spec.image.empty()) return;
+  if (!container::wants_container(step.spec)) return;
   const auto lookup = [spank](const char* name) { return environment(spank, name); };
   for (const auto& [name, value] : container::image_variables(step.spec, lookup))
     set_variable(spank, name, value);
+  const auto& kept = step.spec.env;
+  if (is_fake_root(settings) && std::find(kept.begin(), kept.end(), "HOME") == kept.end())
+    set_variable(spank, "HOME", container::kRootHome);
+}
+
+/// As Slurm would have done, had it run the script.
+void obey_prolog(spank_t spank, const std::string& said) {
+  using Kind = container::PrologLine::Kind;
+  for (const auto& line : container::parse_prolog(said)) {
+    if (line.kind == Kind::set) set_variable(spank, line.name, line.value);
+    if (line.kind == Kind::unset) spank_unsetenv(spank, line.name.c_str());
+    if (line.kind == Kind::print)
+      (void)write_all(STDOUT_FILENO, line.value + "\n", "standard output");
+  }
+}
+
+/// One task for all.
+void tell_remark(spank_t spank, const std::string& remark) {
+  if (remark.empty() || environment(spank, "SLURM_LOCALID") != "0") return;
+  tell(fmt::format("slurmstepd: bellows: container: {}\n", remark));
 }
 
 void tell_phases(const container::Phases& phases) {
@@ -191,7 +246,8 @@ void begin_views(spank_t spank, const Settings& settings,
 
 void open_view(spank_t, const Settings& settings) {
   if (!step.contract || !step.problem.empty()) return;
-  auto entry = container::TaskEntry::open(settings.run_dir, step.job, !step.spec.image.empty());
+  auto entry =
+      container::TaskEntry::open(settings.run_dir, step.job, container::wants_container(step.spec));
   if (entry)
     step.entry.emplace(*std::move(entry));
   else
@@ -211,7 +267,9 @@ void enter_view(spank_t spank, const Settings& settings) {
     });
     const Status status = step.entry->enter(wanted(spank, settings), settings.site, phases);
     if (!status.ok()) refuse(phase, status.error().text);
-    change_variables(spank, *step.entry);
+    change_variables(spank, settings, *step.entry);
+    obey_prolog(spank, step.entry->prolog_said());
+    tell_remark(spank, step.entry->remark());
     if (step.spec.verbose) tell_phases(phases);
     step.entry.reset();
   } catch (const std::exception& e) {

@@ -158,8 +158,6 @@ void hand_on_container(spank_t spank) {
     ::unsetenv(name.c_str());
     ::unsetenv((kExported + name).c_str());
   }
-  // srun takes over what its environment says of a job that it may have nothing to do with.
-  spank_job_control_unsetenv(spank, kContainerVariable);
   const std::string text = container::spec_text(container_options().collector.spec());
   if (text.empty()) return;
   if (spank_job_control_setenv(spank, kContainerVariable, text.c_str(), 1) != ESPANK_SUCCESS)

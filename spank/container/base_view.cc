@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/capability.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "common/fd.h"
+#include "spank/container/capabilities.h"
 #include "spank/container/mount_api.h"
 
 namespace bellows::container {
@@ -17,8 +19,7 @@ namespace {
 
 using Options = std::vector<std::pair<std::string, std::string>>;
 
-Result<Fd> tmpfs(std::uint64_t mib, const char* mode) {
-  Options options = {{"mode", mode}};
+Result<Fd> tmpfs(std::uint64_t mib, Options options) {
   if (mib > 0) options.emplace_back("size", fmt::format("{}m", mib));
   return new_filesystem("tmpfs", options, {});
 }
@@ -28,31 +29,78 @@ Status attach_at(int mount, const char* path) {
   return target ? attach(mount, target->get(), path) : Status(target.error());
 }
 
+/// As on the host. What the kernel does against links and files that wait for privileged programs
+/// in such a directory (fs.protected_*) ends where its owner is the one who put them there, and he
+/// may rename and remove what others have in it.
+Status give_to_root(int tmpfs, const char* name, const char* path) {
+  const auto as_root = Raised::raise(CAP_CHOWN);
+  if (!as_root) return as_root.error();
+  if (::fchownat(tmpfs, name, 0, 0, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_error("give to root the job's own", path);
+  return {};
+}
+
 /// A directory of a tmpfs in the place of one of the host's.
 Status put_part(int tmpfs, const char* name, const char* path) {
   if (::mkdirat(tmpfs, name, 0700) != 0 || ::fchmodat(tmpfs, name, 01777, 0) != 0)
     return errno_error("make the job's own", path);
+  if (auto status = give_to_root(tmpfs, name, path); !status.ok()) return status;
   const Fd part(::openat(tmpfs, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   if (!part) return errno_error("open the job's own", path);
   auto mount = clone_mount(part.get(), path, false, {});
   return mount ? attach_at(mount->get(), path) : Status(mount.error());
 }
 
+struct Kept {
+  std::string path;
+  Fd mount;
+};
+
+/// Before anything covers them. Not every node need have them all.
+Result<std::vector<Kept>> open_kept(const std::vector<std::string>& paths) {
+  std::vector<Kept> kept;
+  for (const std::string& path : paths) {
+    const auto source = open_source(path);
+    if (!source && source.error().kind == ErrorKind::not_found) continue;
+    if (!source) return source.error();
+    auto mount = clone_mount(source->get(), path, true, {});
+    if (!mount) return mount.error();
+    kept.push_back({path, *std::move(mount)});
+  }
+  return kept;
+}
+
+Status put_back(const std::vector<Kept>& kept) {
+  const auto root = open_file("/", O_PATH | O_DIRECTORY);
+  if (!root) return root.error();
+  for (const Kept& directory : kept) {
+    const auto target = open_target(root->get(), directory.path, true, true);
+    if (!target) return target.error();
+    if (auto status = attach(directory.mount.get(), target->get(), directory.path); !status.ok())
+      return status;
+  }
+  return {};
+}
+
 }  // namespace
 
-Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib) {
+Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib,
+                       const std::vector<std::string>& kept) {
   // First of all: what is mounted before would be mounted on the host too.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
     return errno_error("make private the mounts below", "/");
-  auto temporary = tmpfs(tmp_mib, "0711");
+  const auto opened = open_kept(kept);
+  if (!opened) return opened.error();
+  auto temporary = tmpfs(tmp_mib, {{"mode", "0711"}});
   if (!temporary) return temporary.error();
   // A clone can be made only of what is mounted somewhere in the namespace.
   if (auto status = attach_at(temporary->get(), "/tmp"); !status.ok()) return status;
   if (auto status = put_part(temporary->get(), "var_tmp", "/var/tmp"); !status.ok()) return status;
   if (auto status = put_part(temporary->get(), "tmp", "/tmp"); !status.ok()) return status;
-  auto shm = tmpfs(shm_mib, "1777");
+  auto shm = tmpfs(shm_mib, {{"mode", "1777"}, {"uid", "0"}, {"gid", "0"}});
   if (!shm) return shm.error();
-  return attach_at(shm->get(), "/dev/shm");
+  if (auto status = attach_at(shm->get(), "/dev/shm"); !status.ok()) return status;
+  return put_back(*opened);
 }
 
 }  // namespace bellows::container

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "common/result.h"
 
@@ -12,6 +14,8 @@ namespace bellows::container {
 /// /var/tmp are the job's own (one tmpfs of `tmp_mib`), and so is /dev/shm. Needs CAP_SYS_ADMIN.
 /// 0 MiB: half of the machine's memory, as a tmpfs has it. Pages count for the job that writes
 /// them.
-Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib);
+/// `kept`: directories below one of the three that stay as they are on the host, all jobs alike.
+Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib,
+                       const std::vector<std::string>& kept);
 
 }  // namespace bellows::container

@@ -16,7 +16,7 @@
 namespace bellows::container {
 namespace {
 
-constexpr int kNeeded[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE};
+constexpr int kNeeded[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE, CAP_CHOWN};
 
 struct Sets {
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> words{};
@@ -44,10 +44,8 @@ Status set(const Sets& sets) {
 
 }  // namespace
 
-Status keep_for_later(bool close) {
-  if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0)
-    return errno_error("keep", "the capabilities across the change of user");
-  for (int capability = 0; close && capability < 64; capability++) {
+Status empty_bounding_set() {
+  for (int capability = 0; capability < 64; capability++) {
     if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0) continue;
     if (errno == EINVAL) break;  // this kernel has no more of them
     return errno_error("empty", "the bounding set of capabilities");
@@ -55,13 +53,26 @@ Status keep_for_later(bool close) {
   return {};
 }
 
-Status keep_only_needed() {
+Status keep_for_later(bool close) {
+  if (::prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) != 0)
+    return errno_error("keep", "the capabilities across the change of user");
+  return close ? empty_bounding_set() : Status();
+}
+
+Status keep_only_needed(bool network) {
+  // The kernel sees to that at a change of user, unless fs.suid_dumpable says otherwise.
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0)
+    return errno_error("close to debuggers", "the process");
   auto sets = get();
   if (!sets) return sets.error();
   Sets kept;
   for (const int capability : kNeeded) {
     const auto bit = Sets::bit(capability);
     kept.of(capability).permitted |= sets->of(capability).permitted & bit;
+  }
+  if (network) {
+    const auto bit = Sets::bit(CAP_NET_ADMIN);
+    kept.of(CAP_NET_ADMIN).permitted |= sets->of(CAP_NET_ADMIN).permitted & bit;
   }
   return set(kept);
 }

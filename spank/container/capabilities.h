@@ -3,7 +3,7 @@
 
 #include "common/result.h"
 
-/// The three capabilities with which the job's user builds a container (README.md), by the bare
+/// The four capabilities with which the job's user builds a container (README.md), by the bare
 /// system calls: they concern the calling thread alone. libcap would save nothing here.
 namespace bellows::container {
 
@@ -12,8 +12,14 @@ namespace bellows::container {
 /// nobody could): no program that the task starts gains a capability, by whatever file.
 Status keep_for_later(bool close);
 
-/// First thing as the user: of what was kept, all but the three are given up.
-Status keep_only_needed();
+/// First thing as the user: of what was kept, all but the four are given up (with `network`, also
+/// but CAP_NET_ADMIN, for the loopback device of a network of its own), and no other process of the
+/// user's may look into this one until its program starts.
+Status keep_only_needed(bool network = false);
+
+/// No program that this process starts from now on gains a capability, by whatever file or user.
+/// Needs CAP_SETPCAP.
+Status empty_bounding_set();
 
 /// Permitted, effective, inheritable and ambient set emptied; what comes next is the user's
 /// program.

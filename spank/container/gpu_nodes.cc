@@ -9,23 +9,21 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
-#include <system_error>
 #include <tuple>
 
 #include "common/fd.h"
 #include "common/text.h"
+#include "spank/container/root_files.h"
 
 namespace bellows::container {
 namespace {
 
-namespace fs = std::filesystem;
+constexpr std::string_view kPrefix = "nvidia";
 
 /// "nvidia0" and "nvidia12", not "nvidia-uvm" or "nvidiactl".
 bool is_gpu(std::string_view name) {
-  constexpr std::string_view prefix = "nvidia";
-  return name.starts_with(prefix) && parse_uint(name.substr(prefix.size())).has_value();
+  return name.starts_with(kPrefix) && parse_uint(name.substr(kPrefix.size())).has_value();
 }
 
 bool is_control(std::string_view name) {
@@ -50,30 +48,18 @@ Result<std::optional<GpuNode>> look_at(const std::string& dev, const std::string
   return std::optional<GpuNode>{GpuNode{name, kind, minor(status.st_rdev), *access}};
 }
 
-/// None in a directory that isn't there. One that can't be listed is an error: GPUs that aren't
-/// seen would pass for fenced.
-Result<std::vector<std::string>> names_in(const std::string& path) {
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::directory_iterator entry(path, error), end; !error && entry != end;
-       entry.increment(error))
-    names.push_back(entry->path().filename().string());
-  if (error && error != std::errc::no_such_file_or_directory) {
-    errno = error.value();
-    return errno_error("list", path);
-  }
-  return names;
-}
-
 std::optional<GpuNode::Kind> kind_in_dev(std::string_view name) {
   if (is_gpu(name)) return GpuNode::Kind::gpu;
   if (is_control(name)) return GpuNode::Kind::control;
   return std::nullopt;
 }
 
-/// All of a folder below /dev is control nodes; "" is /dev itself.
-Status add_folder(const std::string& dev, const std::string& folder, std::vector<GpuNode>& nodes) {
-  auto names = names_in(dev + "/" + folder);
+/// All of a folder below /dev is control nodes; "" is /dev itself. One that can't be listed is an
+/// error: GPUs that aren't seen would pass for fenced.
+Status add_folder(int root, const std::string& dev, const std::string& folder,
+                  std::vector<GpuNode>& nodes) {
+  // /dev has hundreds of others, and this is done for each task.
+  auto names = list_in_root(root, "/dev/" + folder, folder.empty() ? kPrefix : "");
   if (!names) return names.error();
   for (const std::string& name : *names) {
     const auto kind = folder.empty() ? kind_in_dev(name) : GpuNode::Kind::control;
@@ -104,10 +90,13 @@ Result<Access> ask_access(int node, const std::string& path) {
 
 Result<std::vector<GpuNode>> find_gpu_nodes(const std::string& root, bool imex_channels) {
   const std::string dev = (root == "/" ? "" : root) + "/dev";
+  const auto top = open_file(root, O_PATH | O_DIRECTORY);
+  if (!top) return top.error();
   std::vector<GpuNode> nodes;
-  Status status = add_folder(dev, "", nodes);
-  if (status) status = add_folder(dev, "nvidia-caps/", nodes);
-  if (status && imex_channels) status = add_folder(dev, "nvidia-caps-imex-channels/", nodes);
+  Status status = add_folder(top->get(), dev, "", nodes);
+  if (status) status = add_folder(top->get(), dev, "nvidia-caps/", nodes);
+  if (status && imex_channels)
+    status = add_folder(top->get(), dev, "nvidia-caps-imex-channels/", nodes);
   if (!status) return status.error();
   const auto key = [](const GpuNode& node) {
     const bool gpu = node.kind == GpuNode::Kind::gpu;

@@ -75,17 +75,25 @@ Status write_map(pid_t pid, const char* name, const std::string& text) {
 
 }  // namespace
 
-Status map_root_to_caller(int mount) {
+Result<Fd> root_is_caller() {
   const Holder holder;
   if (!holder.space()) return errno_error("make", "a user namespace");
   const auto ids = [](unsigned id) { return fmt::format("0 {} 1\n", id); };
   auto status = write_map(holder.pid(), "uid_map", ids(::getuid()));
   if (status) status = write_map(holder.pid(), "setgroups", "deny");
   if (status) status = write_map(holder.pid(), "gid_map", ids(::getgid()));
-  if (!status) return status;
+  if (!status) return status.error();
+  Fd space(::fcntl(holder.space().get(), F_DUPFD_CLOEXEC, 3));
+  if (!space) return errno_error("keep", "a user namespace");
+  return space;
+}
+
+Status map_root_to_caller(int mount) {
+  const auto space = root_is_caller();
+  if (!space) return space.error();
   struct mount_attr attr {};
   attr.attr_set = MOUNT_ATTR_IDMAP;
-  attr.userns_fd = static_cast<std::uint64_t>(holder.space().get());
+  attr.userns_fd = static_cast<std::uint64_t>(space->get());
   if (::mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) == 0) return {};
   Error error = errno_error("map the owners of", "the image");
   if (errno == EINVAL) error.kind = ErrorKind::invalid;

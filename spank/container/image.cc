@@ -68,9 +68,10 @@ Status check_content(const Image& image, off_t size) {
 /// A squashfs file that another than the administrator could write is an attack on the kernel.
 Status check_owner(const Image& image, const struct stat& file, const struct stat& dir) {
   const bool trusted = file.st_uid == 0 || file.st_uid == dir.st_uid;
-  const bool by_all = (file.st_mode & S_IWOTH) != 0;
+  // The group's bits are also the most that an access list gives to others.
+  const bool by_others = (file.st_mode & (S_IWGRP | S_IWOTH)) != 0;
   const bool by_user = ::getuid() != 0 && (file.st_uid == ::getuid() || may(image.fd.get(), W_OK));
-  if (trusted && !by_all && !by_user) return {};
+  if (trusted && !by_others && !by_user) return {};
   return Error{ErrorKind::denied,
                fmt::format("the image {} is refused: only its administrator may own it or write "
                            "to it, since the kernel trusts what is in it; use a directory instead",

@@ -3,12 +3,26 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 
 #include "spank/container/mount_api.h"
 
 namespace bellows::container {
+namespace {
+
+/// As slurmstepd makes it. A user may name any directory in the variables, while his job's view of
+/// the host is not yet joined: what that view covers must not show through here.
+Result<bool> is_own(int directory) {
+  struct stat info {};
+  if (::fstat(directory, &info) != 0) return errno_error("look at", "PMIx's directory");
+  if (info.st_uid != ::getuid() || (info.st_mode & 0777) != 0700) return false;
+  const auto covered = has_mounts_below(directory);
+  return covered ? Result<bool>(!*covered) : covered;
+}
+
+}  // namespace
 
 PmixFiles::PmixFiles(std::string directory) : from_(std::move(directory)) {
   while (from_.size() > 1 && from_.back() == '/') from_.pop_back();
@@ -18,7 +32,12 @@ PmixFiles::PmixFiles(std::string directory) : from_(std::move(directory)) {
 Status PmixFiles::open() {
   if (from_.empty()) return {};
   const auto directory = open_source(from_);
-  if (!directory) return directory.error();
+  const auto own = directory ? is_own(directory->get()) : Result<bool>(false);
+  if (!own) return own.error();
+  if (!*own) {
+    from_.clear();
+    return {};
+  }
   auto mount = clone_mount(directory->get(), from_, false, {});
   if (!mount) return mount.error();
   mount_ = *std::move(mount);

@@ -20,7 +20,8 @@ class PmixFiles {
   const std::string& from() const { return from_; }
   const std::string& to() const { return to_; }
 
-  /// In the host's mount namespace.
+  /// In the host's mount namespace. A directory that is not the user's alone, as slurmstepd makes
+  /// it, is none of PMIx's: then there is nothing to do any more.
   Status open();
   /// In the container's, in a copy of the task's own.
   Status place() const;

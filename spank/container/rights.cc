@@ -87,7 +87,10 @@ Result<Spec> effective_spec(const Contract* contract, const Spec& step) {
   auto promised = promised_spec(*contract);
   if (!promised) return promised.error();
   Spec spec = overlay(*promised, step);
-  if (spec.image == kHostImage) spec.image.clear();
+  if (spec.image == kHostImage) {
+    spec.image.clear();
+    spec.name.clear();
+  }
   if (auto status = check_image(*contract, spec); !status.ok()) return status.error();
   if (auto status = add_framework(*contract, spec); !status.ok()) return status.error();
   return spec;

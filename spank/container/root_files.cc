@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <memory>
-#include <string_view>
 
 #include "common/fd.h"
 #include "spank/container/mount_api.h"
@@ -23,7 +22,8 @@ struct CloseDir {
 
 }  // namespace
 
-Result<std::vector<std::string>> list_in_root(int root, const std::string& path) {
+Result<std::vector<std::string>> list_in_root(int root, const std::string& path,
+                                              std::string_view prefix) {
   std::vector<std::string> names;
   auto fd = open_in_root(root, path, O_RDONLY | O_DIRECTORY);
   if (!fd && fd.error().kind == ErrorKind::not_found) return names;
@@ -31,9 +31,13 @@ Result<std::vector<std::string>> list_in_root(int root, const std::string& path)
   const std::unique_ptr<DIR, CloseDir> dir(::fdopendir(fd->get()));
   if (!dir) return errno_error("list", path);
   fd->release();
-  while (const dirent* entry = ::readdir(dir.get())) {
+  while (true) {
+    errno = 0;
+    const dirent* entry = ::readdir(dir.get());
+    if (entry == nullptr && errno != 0) return errno_error("list", path);
+    if (entry == nullptr) break;
     const std::string_view name = entry->d_name;
-    if (name != "." && name != "..") names.emplace_back(name);
+    if (name != "." && name != ".." && name.starts_with(prefix)) names.emplace_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

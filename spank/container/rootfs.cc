@@ -214,7 +214,8 @@ class Builder {
       : spec_(spec),
         site_(site),
         inputs_(inputs),
-        writable_(spec.writable.value_or(site.writable)) {}
+        writable_(spec.writable.value_or(site.writable)),
+        fake_root_(spec.remap_root.value_or(site.remap_root)) {}
 
   /// With the user's rights: everything is opened before anything is mounted.
   Status open() {
@@ -236,13 +237,19 @@ class Builder {
   Status mount_root() {
     auto image = mount_image(image_, writable_);
     if (!image) return image.error();
+    // A directory may be the user's own, whom such a map would take for nobody.
+    if (fake_root_ && image_.squashfs && !writable_)
+      if (auto status = map_root_to_caller(image->get());
+          !status && status.error().kind != ErrorKind::invalid)
+        return status;
     auto scratch = own_tmpfs({{"size", "16m"}});
     if (!scratch) return scratch.error();
     if (auto status = attach(scratch->get(), inputs_.scratch, "the place for containers"); !status)
       return status;
     if (auto status = add_etc(spec_, image->get(), etc_); !status) return status;
-    for (const auto& file : account_files(image->get(), inputs_.account))
-      if (auto status = add_file(scratch->get(), file, etc_); !status) return status;
+    if (!fake_root_)
+      for (const auto& file : account_files(image->get(), inputs_.account))
+        if (auto status = add_file(scratch->get(), file, etc_); !status) return status;
     auto missing = missing_targets(image->get(), all_places());
     if (!missing) return missing.error();
     RootMaker maker(scratch->get(), std::move(*image));
@@ -302,7 +309,8 @@ class Builder {
 
   Status open_users() {
     if (spec_.mount_home.value_or(site_.mount_home) && !inputs_.account.home.empty()) {
-      auto home = open_bind(inputs_.account.home, inputs_.account.home, true, false, false);
+      auto home = open_bind(inputs_.account.home, fake_root_ ? kRootHome : inputs_.account.home,
+                            true, false, false);
       if (!home) return home.error();
       users_.push_back(std::move(*home));
     }
@@ -316,6 +324,7 @@ class Builder {
   const Site& site_;
   const RootfsInputs& inputs_;
   bool writable_;
+  bool fake_root_;  ///< of --container-remap-root
   Image image_;
   std::vector<Placed> system_;  ///< /dev is the last
   std::vector<Placed> etc_;

@@ -73,6 +73,7 @@ constexpr Setting kSettings[] = {
     {"devices", [](Site& s, auto n, auto v) { return set_paths(s.devices, n, v); }},
     {"tmp_size", [](Site& s, auto n, auto v) { return set_size(s.tmp_mib, n, v); }},
     {"shm_size", [](Site& s, auto n, auto v) { return set_size(s.shm_mib, n, v); }},
+    {"tmp_keep", [](Site& s, auto n, auto v) { return set_paths(s.tmp_keep, n, v); }},
     {"mount_home", [](Site& s, auto n, auto v) { return set_flag(s.mount_home, n, v); }},
     {"remap_root", [](Site& s, auto n, auto v) { return set_flag(s.remap_root, n, v); }},
     {"writable", [](Site& s, auto n, auto v) { return set_flag(s.writable, n, v); }},
@@ -86,6 +87,8 @@ constexpr Setting kSettings[] = {
     {"pause_at",
      [](Site& s, auto, auto v) {
        s.pause_at = v;
+       // plugstack.conf ends a word at a space, and knows no quotes.
+       std::replace(s.pause_at.begin(), s.pause_at.end(), '_', ' ');
        return Status();
      }},
 };

@@ -4,9 +4,11 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/capability.h>
+#include <linux/magic.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,6 +20,7 @@
 #include "spank/container/driver_files.h"
 #include "spank/container/fence.h"
 #include "spank/container/mount_api.h"
+#include "spank/container/own_namespaces.h"
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
 #include "spank/container/spec_text.h"
@@ -55,6 +58,21 @@ bool is_device(int dev, const std::string& name) {
   return ::fstatat(dev, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode);
 }
 
+/// The container's own /dev: not what an image's user has made of the name since, where a link to
+/// another mount would get that one changed.
+Result<Fd> open_own_dev() {
+  auto dev = open_file("/dev", kRoot | O_NOFOLLOW);
+  if (!dev) return dev;
+  struct statx info {};
+  struct statfs system {};
+  if (::statx(dev->get(), "", AT_EMPTY_PATH, STATX_TYPE, &info) != 0 ||
+      ::fstatfs(dev->get(), &system) != 0)
+    return errno_error("look at", "/dev");
+  if ((info.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0 || system.f_type != TMPFS_MAGIC)
+    return Error{ErrorKind::denied, "/dev is not the one that the container was made with"};
+  return dev;
+}
+
 /// A directory of the host that is not there in the view is no reason to fail: Slurm goes to /tmp
 /// too.
 Status go_to(const std::string& directory) {
@@ -71,7 +89,18 @@ Status add_own(const std::string& path, bool read_only, std::vector<Placed>& mou
   return {};
 }
 
+std::string note_name(const std::string& name) { return name + ":note"; }
+
+/// Who made a named container, and what of his wishes others can't have another way.
+std::string note_text(const Wanted& wanted) {
+  Spec mounts;
+  mounts.mounts = wanted.spec.mounts;
+  return fmt::format("{} {:016x}", wanted.step, std::hash<std::string>()(spec_text(mounts)));
+}
+
 }  // namespace
+
+bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }
 
 std::string container_name(const Spec& spec, const Site& site) {
   if (!spec.name.empty()) return "named-" + spec.name;
@@ -80,6 +109,7 @@ std::string container_name(const Spec& spec, const Site& site) {
   shared.env.clear();
   shared.verbose = false;
   shared.mount_home = spec.mount_home.value_or(site.mount_home);
+  shared.remap_root = spec.remap_root.value_or(site.remap_root);
   shared.writable = spec.writable.value_or(site.writable);
   return fmt::format("image-{:016x}", std::hash<std::string>()(spec_text(shared)));
 }
@@ -108,7 +138,7 @@ Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& p
   if (site.require_fence)
     if (auto status = check_fence(*nodes, wanted.gpus); !status.ok()) return status;
   gpus_ = plan_view(*nodes);
-  if (wanted.spec.image.empty()) return {};
+  if (!wants_container(wanted.spec)) return {};
   const auto dev = open_file("/dev", kRoot);
   if (!dev) return dev.error();
   auto clones = clone_nodes(dev->get(), gpus_.shown);
@@ -147,23 +177,71 @@ Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases
   return build_rootfs(wanted.spec, site, inputs, phases);
 }
 
-/// From the host's namespace and back to it.
+/// pyxis's modes of --container-name. The tasks of one step are one to them: the first makes the
+/// container, and the others find it.
+Status TaskEntry::check_mode(const std::string& name, const Wanted& wanted, bool found) {
+  const Spec& spec = wanted.spec;
+  if (spec.name.empty()) return {};
+  const auto refused = [&spec](const char* why) {
+    return Error{ErrorKind::denied, fmt::format("the container {} {}", spec.name, why)};
+  };
+  if (!found) {
+    if (spec.name_mode == NameMode::exec)
+      return refused(
+          "does not exist on this node, and the mode exec only joins one; name it "
+          "without :exec");
+    if (spec.image.empty())
+      return refused("does not exist on this node; give --container-image to create it");
+    return {};
+  }
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  const auto note = views_.read_note(note_name(name));
+  if (!note) return note.error();
+  if (note->starts_with(fmt::format("{} ", wanted.step))) return {};
+  if (spec.name_mode == NameMode::create)
+    return refused(
+        "exists on this node already, and the mode create does not join one; take "
+        "another name");
+  if (spec.name_mode == NameMode::no_exec)
+    return refused(
+        "is running on this node, and the mode no_exec does not enter one that runs; "
+        "name it without :no_exec");
+  if (!spec.mounts.empty() && *note != note_text(wanted))
+    remark_ =
+        fmt::format("the container {} exists already; --container-mounts is ignored", spec.name);
+  return {};
+}
+
+/// In the host's mount namespace. What makes the container found comes last.
+Status TaskEntry::keep(const std::string& name, const Wanted& wanted, int made) {
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  Status status;
+  if (name != kBase) status = pin_own(views_, name, wanted.spec);
+  if (status.ok() && name != kBase && !wanted.spec.name.empty())
+    status = views_.write_note(note_name(name), note_text(wanted));
+  return status.ok() ? views_.pin(name, made) : status;
+}
+
+/// From the host's namespace and back to it, but for what a container has of its own.
 Status TaskEntry::build(const std::string& name, const Wanted& wanted, const Site& site,
                         Phases& phases) {
   const bool base = name == kBase;
   Status status = base ? Status() : join(base_.get());
   if (status.ok()) status = leave_namespace();
+  if (status.ok() && !base) status = leave_for_own(wanted.spec);
   if (!status.ok()) return status;
   auto made = own_namespace();
   if (!made) return made.error();
   phases.begin("making the job's temporary space");
-  status = base ? build_base_view(wanted.spec.tmp_mib.value_or(site.tmp_mib), site.shm_mib)
+  status = base ? build_base_view(wanted.spec.tmp_mib.value_or(site.tmp_mib), site.shm_mib,
+                                  site.tmp_keep)
                 : build_container(wanted, site, phases);
   if (!status.ok()) return status;
   phases.begin("keeping the view");
   if (status = join(host_.get()); !status.ok()) return status;
-  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
-  return as_root ? views_.pin(name, made->get()) : Status(as_root.error());
+  return keep(name, wanted, made->get());
 }
 
 Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
@@ -176,12 +254,16 @@ Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, c
     found = *std::move(ns);
     return {};
   };
+  const auto check = [&] {
+    return name == kBase ? Status() : check_mode(name, wanted, static_cast<bool>(found));
+  };
   phases.begin("looking for the job's view");
-  if (auto status = look(); !status.ok() || found) return status;
+  if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
   phases.begin("waiting for another task that builds");
   auto lock = views_.lock(std::chrono::seconds(site.phase_seconds));
   if (!lock) return lock.error();
-  if (auto status = look(); !status.ok() || found) return status;
+  if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
+  if (auto status = check(); !status.ok()) return status;
   auto watchdog = Watchdog::start(site.phase_seconds);
   if (!watchdog) return watchdog.error();
   phases.watch([&watchdog](const char* phase) { watchdog->begin(phase); });
@@ -211,7 +293,7 @@ Status TaskEntry::enter_host_view(const Wanted& wanted) {
 /// Another step of the job, with other GPUs of its own, may have built the container. What this
 /// task lacks is added, and what is not its own taken away, for this task alone.
 Status TaskEntry::correct_devices() {
-  const auto dev = open_file("/dev", kRoot);
+  const auto dev = open_own_dev();
   if (!dev) return dev.error();
   const bool lacks = std::any_of(nodes_.begin(), nodes_.end(), [&dev](const Device& device) {
     return !is_device(dev->get(), device.name);
@@ -220,7 +302,7 @@ Status TaskEntry::correct_devices() {
                                  [&dev](const auto& name) { return is_device(dev->get(), name); });
   if (!lacks && !shows) return {};
   if (auto status = leave_namespace(); !status.ok()) return status;
-  const auto own = open_file("/dev", kRoot);
+  const auto own = open_own_dev();
   if (!own) return own.error();
   for (const std::string& name : gpus_.hidden)
     if (is_device(own->get(), name) &&
@@ -239,12 +321,32 @@ Status TaskEntry::correct_devices() {
   return set_read_only(own->get(), "/dev");
 }
 
+/// From the host's mount namespace, where their names are.
+Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, const Site& site) {
+  std::vector<OwnNamespace> own;
+  {
+    const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+    if (!as_root) return as_root.error();
+    auto found = find_own(views_, name, wanted.spec);
+    if (!found) return found.error();
+    own = *std::move(found);
+  }
+  if (wanted.spec.remap_root.value_or(site.remap_root)) {
+    auto user = find_or_make_user(views_, name, site.phase_seconds);
+    if (!user) return user.error();
+    user_ = *std::move(user);
+  }
+  return join_own(own);
+}
+
 Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases& phases) {
   Fd container;
   PmixFiles pmix(wanted.pmix_dir);
-  Status status = find_or_build(container_name(wanted.spec, site), wanted, site, phases, container);
+  const std::string name = container_name(wanted.spec, site);
+  Status status = find_or_build(name, wanted, site, phases, container);
   if (!status.ok()) return status;
   phases.begin("joining the container");
+  if (status = join_others(name, wanted, site); !status.ok()) return status;
   if (status = pmix.open(); !status.ok()) return status;
   if (status = join(container.get()); !status.ok()) return status;
   if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
@@ -259,9 +361,25 @@ Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases
   return enter_directory(root->get(), wanted.spec.workdir.value_or("/"));
 }
 
+/// As a task of the job that has no container would find the node.
+Status TaskEntry::run_task_prolog(const Wanted& wanted) {
+  auto said = run_prolog(wanted.prolog, [&] {
+    const Status status = enter_host_view(wanted);
+    return status.ok() ? drop_all(false) : status;
+  });
+  if (!said) return said.error();
+  prolog_said_ = *std::move(said);
+  return {};
+}
+
+Status TaskEntry::become_root() {
+  const auto admin = Raised::raise(CAP_SYS_ADMIN);
+  return admin ? become_root_in(user_) : Status(admin.error());
+}
+
 Status TaskEntry::enter(const Wanted& wanted, const Site& site, Phases& phases) {
   phases.begin("taking up the capabilities");
-  Status status = keep_only_needed();
+  Status status = keep_only_needed(wanted.spec.unshare_net);
   if (!status.ok()) return status;
   {
     // Neither of them opens a file that the user could not open.
@@ -271,13 +389,19 @@ Status TaskEntry::enter(const Wanted& wanted, const Site& site, Phases& phases) 
     if (!roots) return roots.error();
     if (status = look_at_gpus(wanted, site, phases); !status.ok()) return status;
     if (status = find_or_build(kBase, wanted, site, phases, base_); !status.ok()) return status;
+    if (!wanted.prolog.path.empty()) {
+      phases.begin("running TaskProlog");
+      if (status = run_task_prolog(wanted); !status.ok()) return status;
+    }
     phases.begin("joining the job's view");
-    status =
-        wanted.spec.image.empty() ? enter_host_view(wanted) : enter_container(wanted, site, phases);
+    status = wants_container(wanted.spec) ? enter_container(wanted, site, phases)
+                                          : enter_host_view(wanted);
     if (!status.ok()) return status;
   }
   phases.begin("giving up the capabilities");
-  status = drop_all(site.no_new_privs && !wanted.spec.image.empty());
+  if (user_)
+    if (status = become_root(); !status.ok()) return status;
+  status = drop_all(site.no_new_privs && wants_container(wanted.spec));
   phases.end();
   return status;
 }

@@ -12,6 +12,7 @@
 #include "spank/container/gpu_view.h"
 #include "spank/container/phases.h"
 #include "spank/container/spec.h"
+#include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
 
 namespace bellows::container {
@@ -19,6 +20,7 @@ namespace bellows::container {
 /// What a task of a job is to get. A value.
 struct Wanted {
   Spec spec;                 ///< without an image: the job's view of the host
+  std::uint32_t step = 0;    ///< Slurm's number of the step
   std::uint64_t gpus = 0;    ///< that Slurm gave the step on this node
   std::string cwd;           ///< of the step, on the host
   Account account;           ///< the user's
@@ -26,6 +28,7 @@ struct Wanted {
   std::string script;        ///< a batch script that shall run in the container; empty: none
   std::string pmix_dir;      ///< where the step's PMIx server keeps its files; empty: none
   std::string pmix_session;  ///< the directory that it tells Open MPI to use, in /tmp; empty: none
+  PrologRun prolog;          ///< to be run on the host, before a container is entered
   std::string run_dir;       ///< where the job's launcher and agents listen; empty: none
   std::string libbellows;    ///< the library's path on the host; empty: none
 };
@@ -42,6 +45,12 @@ class TaskEntry {
   /// the wanted directory, with no capability left. After an error it must not run the program.
   Status enter(const Wanted& wanted, const Site& site, Phases& phases);
 
+  /// What the user should know though all went well; empty: nothing.
+  const std::string& remark() const { return remark_; }
+
+  /// What the TaskProlog said.
+  const std::string& prolog_said() const { return prolog_said_; }
+
   /// Paths that begin with the first lie, in the container, in the second; both empty: none.
   const std::pair<std::string, std::string>& pmix_moved() const { return pmix_moved_; }
 
@@ -51,11 +60,16 @@ class TaskEntry {
   Status look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases);
   Status find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
                        Phases& phases, Fd& found);
+  Status check_mode(const std::string& name, const Wanted& wanted, bool found);
+  Status keep(const std::string& name, const Wanted& wanted, int made);
   Status build(const std::string& name, const Wanted& wanted, const Site& site, Phases& phases);
   Status build_container(const Wanted& wanted, const Site& site, Phases& phases);
   Status enter_host_view(const Wanted& wanted);
   Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
+  Status join_others(const std::string& name, const Wanted& wanted, const Site& site);
   Status correct_devices();
+  Status become_root();
+  Status run_task_prolog(const Wanted& wanted);
   Result<Fd> open_place(const char* name) const;
 
   JobViews views_;
@@ -64,7 +78,13 @@ class TaskEntry {
   GpuView gpus_;
   std::vector<Device> nodes_;  ///< clones of the task's own GPU nodes and their control nodes
   std::pair<std::string, std::string> pmix_moved_;
+  std::string remark_;
+  std::string prolog_said_;
+  Fd user_;  ///< the user namespace in which the program is root; invalid: none
 };
+
+/// Whether a task goes into a container: with a name, into one that another step made.
+bool wants_container(const Spec& spec);
 
 /// The name under which a container is kept: steps that ask for the same one share it.
 std::string container_name(const Spec& spec, const Site& site);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <memory>
 #include <thread>
@@ -137,7 +138,13 @@ Result<Fd> try_lease(int views, std::uint32_t job, const std::string& path) {
   if (!directory)
     return directory.error().kind == ErrorKind::not_found ? Result<Fd>(Fd()) : std::move(directory);
   Fd alive(::openat(directory->get(), "alive", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!alive) return errno == ENOENT ? Result<Fd>(Fd()) : errno_error("open", path + "/alive");
+  if (!alive) {
+    if (errno == ENOENT) return Fd();
+    auto error = errno_error("open", path + "/alive");
+    // Nobody has a lease to remove it with; another's try comes round again.
+    ::unlinkat(views, name.c_str(), AT_REMOVEDIR);
+    return error;
+  }
   if (::flock(alive.get(), LOCK_EX | LOCK_NB) == 0 && still_named(alive.get())) {
     if (auto status = remove_views(directory->get(), path); !status.ok()) return status.error();
   }
@@ -254,6 +261,32 @@ Status JobViews::pin(const std::string& name, int ns) const {
                  "it; run slurmd in the machine's first mount namespace (no PrivateTmp= or "
                  "Protect...= in its unit)"};
   return errno_error("pin the namespace", name);
+}
+
+Status JobViews::unpin(const std::string& name) const {
+  const std::string pinned = fmt::format("{}/ns/{}", path_, name);
+  while (::umount2(pinned.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+  }
+  if (errno != EINVAL && errno != ENOENT) return errno_error("unmount", pinned);
+  if (::unlinkat(ns_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    return errno_error("remove", pinned);
+  return {};
+}
+
+Status JobViews::write_note(const std::string& name, const std::string& text) const {
+  if (::unlinkat(ns_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    return errno_error("remove the note", name);
+  // Written in one step: no reader finds half of it.
+  if (::symlinkat(text.c_str(), ns_.get(), name.c_str()) != 0)
+    return errno_error("write the note", name);
+  return {};
+}
+
+Result<std::string> JobViews::read_note(const std::string& name) const {
+  std::array<char, 256> text{};
+  const ssize_t n = ::readlinkat(ns_.get(), name.c_str(), text.data(), text.size());
+  if (n < 0 && errno != ENOENT) return errno_error("read the note", name);
+  return n < 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(n));
 }
 
 }  // namespace bellows::container

@@ -12,7 +12,7 @@
 /// The namespaces that a node keeps for its jobs, in RUN_DIR/views:
 ///   JOB/alive     locked shared by each slurmstepd of the job while it lives
 ///   JOB/lock      held by the task that builds
-///   JOB/ns/NAME   a mount namespace, pinned: a bind mount of its nsfs file
+///   JOB/ns/NAME   a namespace, pinned: a bind mount of its nsfs file; or a note, a link's text
 ///   JOB/root      where a container's root is put together, in that container's namespace only
 ///   JOB/driver    the same for the driver's files
 ///   JOB/dead      an inode that nobody can open, to hide others' device nodes behind
@@ -66,9 +66,14 @@ class JobViews {
   Result<Lock> lock(std::chrono::milliseconds limit) const;
   /// The namespace, or an invalid descriptor when it is not pinned.
   Result<Fd> find(const std::string& name) const;
-  /// Gives `ns`, a mount namespace's descriptor, a name. Needs CAP_SYS_ADMIN in the namespace that
+  /// Gives `ns`, a namespace's descriptor, a name. Needs CAP_SYS_ADMIN in the namespace that
   /// opened the views, and CAP_DAC_OVERRIDE.
   Status pin(const std::string& name, int ns) const;
+  /// What was pinned under the name, by a maker that died, is no longer. Needs the same.
+  Status unpin(const std::string& name) const;
+  /// A few words kept beside the namespaces; empty: none. Both need CAP_DAC_OVERRIDE.
+  Status write_note(const std::string& name, const std::string& text) const;
+  Result<std::string> read_note(const std::string& name) const;
   /// `root`, `driver` or `dead` (O_PATH), in the mount namespace of the caller's that still has
   /// them: the kernel clones and covers only what is in it. Needs CAP_DAC_OVERRIDE.
   Result<Fd> open_place(const char* name) const;

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,28 +16,38 @@
 namespace bellows::container {
 namespace {
 
-constexpr int kPipe = 3;
+constexpr int kSocket = 3;
+constexpr int kWriteLimitMs = 1000;
 
-/// In the watching process, which shares the maker's memory as it was: a literal's address is
-/// enough to name a phase.
-[[noreturn]] void watch(int pipe, int maker, std::uint32_t seconds) {
-  // The maker's locks are held by every copy of their descriptors.
-  if (pipe != kPipe) ::dup2(pipe, kPipe);
-  const int own_maker = ::fcntl(maker, F_DUPFD_CLOEXEC, kPipe + 1);
-  ::syscall(SYS_close_range, static_cast<unsigned>(own_maker + 1), ~0U, 0U);
-  for (int fd = kPipe + 1; fd < own_maker; ++fd) ::close(fd);
-  const char* phase = "";
-  while (true) {
-    pollfd readable{kPipe, POLLIN, 0};
-    const int ready = ::poll(&readable, 1, static_cast<int>(seconds) * 1000);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) break;
-    if (::read(kPipe, &phase, sizeof phase) != static_cast<ssize_t>(sizeof phase)) ::_exit(0);
-  }
+/// Where nobody reads any more, or what is read comes too slowly, the sentence is lost: the maker
+/// must end all the same.
+void tell(const char* phase, std::uint32_t seconds) {
+  pollfd writable{STDERR_FILENO, POLLOUT, 0};
+  if (::poll(&writable, 1, kWriteLimitMs) != 1 || (writable.revents & POLLOUT) == 0) return;
   ::dprintf(STDERR_FILENO,
             "slurmstepd: error: bellows: container: %s took longer than %u s, so the task was "
             "ended; see whether the file system it needs answers\n",
             phase, seconds);
+}
+
+/// In the watching process, which shares the maker's memory as it was: a literal's address is
+/// enough to name a phase.
+[[noreturn]] void watch(int socket, int maker, std::uint32_t seconds) {
+  ::signal(SIGPIPE, SIG_IGN);
+  // The maker's locks are held by every copy of their descriptors.
+  if (socket != kSocket) ::dup2(socket, kSocket);
+  const int own_maker = ::fcntl(maker, F_DUPFD_CLOEXEC, kSocket + 1);
+  ::syscall(SYS_close_range, static_cast<unsigned>(own_maker + 1), ~0U, 0U);
+  for (int fd = kSocket + 1; fd < own_maker; ++fd) ::close(fd);
+  const char* phase = "";
+  while (true) {
+    pollfd readable{kSocket, POLLIN, 0};
+    const int ready = ::poll(&readable, 1, static_cast<int>(seconds) * 1000);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) break;
+    if (::read(kSocket, &phase, sizeof phase) != static_cast<ssize_t>(sizeof phase)) ::_exit(0);
+  }
+  tell(phase, seconds);
   ::syscall(SYS_pidfd_send_signal, own_maker, SIGKILL, nullptr, 0U);
   ::_exit(1);
 }
@@ -45,7 +56,9 @@ constexpr int kPipe = 3;
 
 Result<Watchdog> Watchdog::start(std::uint32_t seconds) {
   int ends[2] = {-1, -1};
-  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("make a pipe for", "the watchdog");
+  // Not a pipe: a write into one that nobody reads would end the maker.
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return errno_error("make a socket for", "the watchdog");
   Fd read_end(ends[0]);
   Fd write_end(ends[1]);
   const Fd maker(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0U)));
@@ -60,10 +73,10 @@ Result<Watchdog> Watchdog::start(std::uint32_t seconds) {
 }
 
 Watchdog::Watchdog(Watchdog&& other) noexcept
-    : pipe_(std::move(other.pipe_)), pid_(std::exchange(other.pid_, -1)) {}
+    : socket_(std::move(other.socket_)), pid_(std::exchange(other.pid_, -1)) {}
 
 Watchdog::~Watchdog() {
-  pipe_.reset();
+  socket_.reset();
   // The program that runs next must not find a child that it did not start.
   while (pid_ > 0 && ::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
   }
@@ -71,7 +84,7 @@ Watchdog::~Watchdog() {
 
 void Watchdog::begin(const char* name) {
   // A watchdog that is gone is no reason to fail.
-  [[maybe_unused]] const ssize_t n = ::write(pipe_.get(), &name, sizeof name);
+  ::send(socket_.get(), &name, sizeof name, MSG_NOSIGNAL);
 }
 
 }  // namespace bellows::container

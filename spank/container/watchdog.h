@@ -24,9 +24,9 @@ class Watchdog {
   void begin(const char* name);
 
  private:
-  Watchdog(Fd pipe, pid_t pid) : pipe_(std::move(pipe)), pid_(pid) {}
+  Watchdog(Fd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
 
-  Fd pipe_;
+  Fd socket_;
   pid_t pid_;
 };
 

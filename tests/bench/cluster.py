@@ -8,16 +8,22 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 TOP = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MINICLUSTER = os.path.join(TOP, "tests/cluster/minicluster")
+
+
+def scratch_directory():
+    """Not below /tmp: a job with a contract has a /tmp of its own."""
+    return tempfile.mkdtemp(prefix="bellows-bench-", dir=os.environ.get("BELLOWS_TESTDIR", "/srv"))
 
 
 class Cluster:
     """Use as a context; it is down at the end, whatever happens."""
 
     def __init__(self, builddir, *options, slurm_conf=""):
-        self.dir = tempfile.mkdtemp(prefix="bellows-bench-")
+        self.dir = scratch_directory()
         self.options = ["--builddir", builddir, *options]
         if slurm_conf:
             conf = self.dir + ".conf"
@@ -47,9 +53,11 @@ class Cluster:
             raise RuntimeError(f"minicluster {command}: {done.stdout}{done.stderr}")
         return done.stdout
 
-    def exec(self, *command, user="alice", env=(), timeout=60):
-        """Standard output of a command inside."""
+    def exec(self, *command, user="alice", node=None, env=(), timeout=60):
+        """Standard output of a command on the controller or a node."""
         options = ["--user", user]
+        if node is not None:
+            options += ["--node", str(node)]
         for item in env:
             options += ["--env", item]
         return self._call("exec", *options, "--", *command, timeout=timeout)
@@ -79,11 +87,19 @@ class Cluster:
 TIMER = """
 import json, subprocess, sys, time
 for line in sys.stdin:
-    begin = time.perf_counter()
+    begin = time.monotonic()
     done = subprocess.run(json.loads(line), capture_output=True, text=True)
-    seconds = time.perf_counter() - begin
-    print(json.dumps([seconds, done.returncode, done.stdout, done.stderr]), flush=True)
+    end = time.monotonic()
+    print(json.dumps([begin, end, done.returncode, done.stdout, done.stderr]), flush=True)
 """
+
+
+class Timed(typing.NamedTuple):
+    """One command that succeeded. The times are CLOCK_MONOTONIC, which the machine's nodes share."""
+    begin: float
+    end: float
+    out: str
+    err: str
 
 
 class Timer:
@@ -102,12 +118,16 @@ class Timer:
 
     def __call__(self, *command):
         """Seconds and standard output of a command that succeeds."""
+        done = self.timed(*command)
+        return done.end - done.begin, done.out
+
+    def timed(self, *command):
         self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()
-        seconds, status, out, err = json.loads(self.process.stdout.readline())
+        begin, end, status, out, err = json.loads(self.process.stdout.readline())
         if status != 0:
             raise RuntimeError(f"{' '.join(command)}: status {status}: {err}")
-        return seconds, out
+        return Timed(begin, end, out, err)
 
 
 def wait(condition, seconds, what):

@@ -57,8 +57,9 @@ def store(path, part, rows):
 def table(rows):
     """The rows as text."""
     lines = []
+    width = max(36, *(len(r["name"]) for r in rows))
     for r in rows:
-        line = f"{r['name']:<36} {r['value']:>10g} {r['unit']:<6} {r['low']:g} to {r['high']:g}"
+        line = f"{r['name']:<{width}} {r['value']:>10g} {r['unit']:<6} {r['low']:g} to {r['high']:g}"
         if "goal" in r:
             verdict = {True: "met", False: "missed", None: "too noisy to tell"}[r["met"]]
             line += f"   goal {r['goal']:g}: {verdict}"

@@ -35,7 +35,7 @@ S
 id=$(submit -- -w n1 --framework=plain --gpus=2 --output=share.out share.sh)
 ok "a batch script and its steps share them" poll 30 test -e "$home/ready"
 is "$(tr -s ' ' <"$home/share.out" | xargs -d'\n' | tr -s ' ')" \
-  " 6 of $id /tmp/by-a-step 3 1777 alice" "with the usual mode"
+  " 6 of $id /tmp/by-a-step 3 1777 root" "with the usual mode and owner"
 other=$(xc --user bob srun -w n1 "${job[@]}" sh -c 'cat /tmp/mine /var/tmp/mine /dev/shm/mine 2>&1')
 is "$(grep -c 'No such file' <<<"$other")" 3 "a job of another user on the node does not see them"
 is "$(node 1 sh -c 'cat /tmp/mine /var/tmp/mine /dev/shm/mine 2>&1' | grep -c 'No such file')" 3 \
@@ -99,6 +99,10 @@ poll 30 node_is 2 IDLE
 like "$(xc srun -w n2 "${job[@]}" true 2>&1)" \
   'bellows: container: checking the fence around GPUs: .*/dev/nvidia[0-9].*ConstrainDevices=yes' \
   "where Slurm does not fence GPUs, a job with GPUs is not started, and told why"
+like "$(xc env SLURM_GPUS_ON_NODE=4 srun -w n2 "${job[@]}" true 2>&1)" 'checking the fence' \
+  "a forged number of GPUs changes nothing"
+like "$(xc env SLURM_GPUS_ON_NODE=4 srun -w n2 "${job[@]}" --gres=none true 2>&1)" \
+  'checking the fence|Invalid|conflict' "nor one where Slurm gave none"
 spank_args "require_fence=no"
 ok "unless the administrator wants it" xc srun -w n2 "${job[@]}" true
 spank_args ""

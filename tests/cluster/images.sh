@@ -40,7 +40,7 @@ container_cluster_up() {
 
 # The arguments that the nodes' plugin has from now on (slurmstepd reads them at each start).
 spank_args() { # WORDS
-  sed -i "s#spank_bellows.so.*#spank_bellows.so $1#" "$CLUSTER/etc/plugstack.conf"
+  sed -i "s#spank_bellows.so\\( tmp_keep=[^ ]*\\)\\?.*#spank_bellows.so\\1 $1#" "$CLUSTER/etc/plugstack.conf"
 }
 
 # What a node has mounted for jobs, without the one tmpfs that is always there.

@@ -32,6 +32,7 @@ snapshot_files() {
   done
 }
 
+# The kernel keeps a node for each loop device that was ever needed.
 # machine_snapshot OWN: processes, mounts, network namespaces, links, devices, cgroups and files,
 # leaving out what lies below the directory OWN.
 machine_snapshot() {
@@ -42,7 +43,7 @@ machine_snapshot() {
     find /run/netns -mindepth 1 -printf 'netns %p\n' 2>/dev/null
     lsns -n -t net -o NS 2>/dev/null | sed 's/^ */netns /'
     ip -o link | awk '{sub(/@.*/, "", $2); sub(/:$/, "", $2); print "link " $2}'
-    find /dev -xdev \( -type b -o -type c \) ! -path '/dev/pts/*' ! -path '/dev/vcs*' -printf 'device %p\n'
+    find /dev -xdev \( -type b -o -type c \) ! -path '/dev/pts/*' ! -path '/dev/vcs*' ! -path '/dev/loop[0-9]*' -printf 'device %p\n'
     find /sys/fs/cgroup -type d ! -path '*/system.slice/*' ! -path '*/user.slice/*' -printf 'cgroup %p\n' 2>/dev/null
     snapshot_files "$own"
   } | grep -vF " $own/" | sort -T "$own" -u  # its temporary files would be listed too

@@ -307,7 +307,6 @@ Test(container_options, text_is_checked_again) {
                           "image:./a",
                           "image:/a/../b",
                           "image:/a/",
-                          "image:/",
                           "image:",
                           "image",
                           "mount:./a:/b",

@@ -8,6 +8,7 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -19,6 +20,7 @@
 #include <string>
 #include <thread>
 
+#include "spank/container/views.h"
 #include "tests/unit/container_rootfs_support.h"
 
 using namespace bellows;
@@ -101,6 +103,40 @@ Test(rootfs_hostile, setuid_programs_gain_it_outside) {
                     return output_of({program, "-p", "-c", "cat /etc/shadow | wc -l | grep -c ."});
                   }),
       "1");
+}
+
+/// What a second task finds when the first one was killed while it held the lock.
+std::string lock_of_the_dead(const std::string& run_dir) {
+  constexpr std::uint32_t job = 7;
+  const std::chrono::seconds limit(1);
+  auto lease = Lease::take(run_dir, job);
+  if (!lease) return lease.error().text;
+  std::string found;
+  {
+    const pid_t holder = ::fork();
+    const auto views = JobViews::open(run_dir, job);
+    if (!views) return views.error().text;
+    if (holder == 0) {
+      const auto lock = views->lock(limit);
+      if (lock) ::raise(SIGKILL);
+      ::_exit(1);
+    }
+    int status = 0;
+    ::waitpid(holder, &status, 0);
+    const auto lock = views->lock(limit);
+    found = (WIFSIGNALED(status) ? "held, " : "not held, ") +
+            (lock ? std::string("taken") : lock.error().text);
+  }
+  (void)lease->leave();
+  return found;
+}
+
+Test(rootfs_hostile, a_lock_ends_with_its_holder) {
+  NEEDS_ROOT();
+  const Hostile world;
+  std::string found;
+  EQUALS(run_as_user([&] { found = lock_of_the_dead(world.path("run")); }, [&] { return found; }),
+         "held, taken");
 }
 
 /// A directory of the host's at /srv/outside that everybody may write to.

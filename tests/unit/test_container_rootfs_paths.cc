@@ -123,7 +123,7 @@ Test(rootfs_paths, capabilities_are_raised_for_a_while) {
                          found += " " + effective() + " " + opens("/etc/shadow", O_RDONLY);
                        }
                        found += " " + effective() + " " + opens("/etc/shadow", O_RDONLY);
-                       return found + (Raised::raise(CAP_CHOWN).ok() ? " more" : " no more");
+                       return found + (Raised::raise(CAP_KILL).ok() ? " more" : " no more");
                      }),
          "0000000000000000 0000000000200002 yes 0000000000000000 Permission denied no more");
   EQUALS(run_as_user({},

@@ -173,6 +173,18 @@ write_hosts() {
   for ((i = 1; i <= nodes; i++)); do echo "$(member_address "n$i") n$i"; done
 }
 
+# Jobs have a /tmp of their own; a cluster that lies there, or its programs, must be in it all the
+# same.
+kept_directories() {
+  local path kept=()
+  for path in "$dir" "$builddir" "$MC_SOURCE"; do
+    case $path in
+      /tmp/* | /var/tmp/* | /dev/shm/*) kept+=("$path") ;;
+    esac
+  done
+  ((${#kept[@]} == 0)) || (IFS=: && echo "tmp_keep=${kept[*]}")
+}
+
 default_bellows_conf() {
   cat <<CONF
 version: 1
@@ -200,7 +212,8 @@ write_configuration() {
   write_users
   : >"$dir/etc/plugstack.conf"
   if ((plugins)); then
-    echo "optional $builddir/spank/.libs/spank_bellows.so $spank_args" >"$dir/etc/plugstack.conf"
+    echo "optional $builddir/spank/.libs/spank_bellows.so $(kept_directories) $spank_args" \
+      >"$dir/etc/plugstack.conf"
     if [[ -n $bellows_conf ]]; then
       cp -- "$bellows_conf" "$dir/etc/bellows.yaml"
     else

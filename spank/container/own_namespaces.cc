@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/own_namespaces.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/capability.h>
+#include <net/if.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "spank/container/capabilities.h"
+#include "spank/container/idmap.h"
+
+namespace bellows::container {
+namespace {
+
+struct Kind {
+  const char* word;
+  int flag;
+  bool Spec::*wanted;
+};
+constexpr Kind kKinds[] = {{"net", CLONE_NEWNET, &Spec::unshare_net},
+                           {"ipc", CLONE_NEWIPC, &Spec::unshare_ipc},
+                           {"uts", CLONE_NEWUTS, &Spec::unshare_uts}};
+
+std::string pin_name(const std::string& name, const char* kind) {
+  return fmt::format("{}:{}", name, kind);
+}
+
+Status raise_loopback() {
+  const auto admin = Raised::raise(CAP_NET_ADMIN);
+  if (!admin) return admin.error();
+  const Fd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  ifreq request{};
+  std::strcpy(request.ifr_name, "lo");
+  if (!socket || ::ioctl(socket.get(), SIOCGIFFLAGS, &request) != 0)
+    return errno_error("look at", "the container's loopback device");
+  request.ifr_flags = static_cast<short>(request.ifr_flags | IFF_UP);
+  if (::ioctl(socket.get(), SIOCSIFFLAGS, &request) != 0)
+    return errno_error("start", "the container's loopback device");
+  return {};
+}
+
+Result<Fd> find_pinned(const JobViews& views, const std::string& name) {
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  return views.find(name);
+}
+
+}  // namespace
+
+Status leave_for_own(const Spec& spec) {
+  int flags = 0;
+  for (const Kind& kind : kKinds)
+    if (spec.*kind.wanted) flags |= kind.flag;
+  if (flags == 0) return {};
+  if (::unshare(flags) != 0) return errno_error("make", "the namespaces of --container-unshare");
+  return spec.unshare_net ? raise_loopback() : Status();
+}
+
+Status pin_own(const JobViews& views, const std::string& name, const Spec& spec) {
+  for (const Kind& kind : kKinds) {
+    const std::string pinned = pin_name(name, kind.word);
+    if (auto status = views.unpin(pinned); !status.ok()) return status;
+    if (!(spec.*kind.wanted)) continue;
+    const auto ns = open_file(fmt::format("/proc/self/ns/{}", kind.word), O_RDONLY);
+    if (!ns) return ns.error();
+    if (auto status = views.pin(pinned, ns->get()); !status.ok()) return status;
+  }
+  return {};
+}
+
+Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::string& name,
+                                           const Spec& spec) {
+  std::vector<OwnNamespace> found;
+  for (const Kind& kind : kKinds) {
+    // Without a name only those that want the same come to the same container.
+    if (spec.name.empty() && !(spec.*kind.wanted)) continue;
+    auto ns = views.find(pin_name(name, kind.word));
+    if (!ns) return ns.error();
+    if (*ns)
+      found.push_back({kind.flag, *std::move(ns)});
+    else if (spec.*kind.wanted)
+      return Error{ErrorKind::denied,
+                   fmt::format("the container {} was made without --container-unshare={}; join it "
+                               "without, or take another name",
+                               spec.name, kind.word)};
+  }
+  return found;
+}
+
+Result<Fd> find_or_make_user(const JobViews& views, const std::string& name,
+                             std::uint32_t wait_seconds) {
+  const std::string pinned = pin_name(name, "user");
+  auto found = find_pinned(views, pinned);
+  if (!found || *found) return found;
+  const auto lock = views.lock(std::chrono::seconds(wait_seconds));
+  if (!lock) return lock.error();
+  found = find_pinned(views, pinned);
+  if (!found || *found) return found;
+  auto made = root_is_caller();
+  if (!made) return made;
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  if (auto status = views.pin(pinned, made->get()); !status.ok()) return status.error();
+  return made;
+}
+
+Status join_own(const std::vector<OwnNamespace>& namespaces) {
+  for (const OwnNamespace& ns : namespaces)
+    if (::setns(ns.fd.get(), ns.kind) != 0)
+      return errno_error("join", "the container's namespaces");
+  return {};
+}
+
+Status become_root_in(const Fd& user) {
+  if (::setns(user.get(), CLONE_NEWUSER) != 0)
+    return errno_error("join", "the container's user namespace");
+  // It came with all of them, over this namespace, in every set.
+  return empty_bounding_set();
+}
+
+}  // namespace bellows::container

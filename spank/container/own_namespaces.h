@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "common/fd.h"
+#include "common/result.h"
+#include "spank/container/spec.h"
+#include "spank/container/views.h"
+
+/// What a container may have of its own beside its file tree: network, IPC and host name
+/// (--container-unshare), and a user namespace in which the user is root (--container-remap-root).
+/// Each is pinned as NAME:KIND beside the container's mount namespace NAME; no name of a container
+/// has a colon.
+namespace bellows::container {
+
+/// A namespace to join. A resource.
+struct OwnNamespace {
+  int kind;  ///< CLONE_NEW...
+  Fd fd;
+};
+
+/// Leaves the host's namespaces for what `spec` wants unshared. In a network of its own the
+/// loopback device is up. Needs CAP_SYS_ADMIN, and CAP_NET_ADMIN for the network.
+Status leave_for_own(const Spec& spec);
+
+/// Pins what leave_for_own() made, before the mount namespace NAME is pinned; what a dead maker
+/// left is forgotten. Needs what JobViews::pin needs.
+Status pin_own(const JobViews& views, const std::string& name, const Spec& spec);
+
+/// What the container NAME has. denied: `spec` wants one that it lacks. Needs CAP_DAC_OVERRIDE.
+Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::string& name,
+                                           const Spec& spec);
+
+/// The user namespace of the container NAME, made if it is not there: one for all its tasks, since
+/// ranks in different ones could not read each other's memory.
+Result<Fd> find_or_make_user(const JobViews& views, const std::string& name,
+                             std::uint32_t wait_seconds);
+
+/// Joins them. Needs CAP_SYS_ADMIN.
+Status join_own(const std::vector<OwnNamespace>& namespaces);
+
+/// The process is root there, with no capability and no way to one. The mounts around it are not
+/// that namespace's, so nothing can be unmounted in it.
+Status become_root_in(const Fd& user);
+
+}  // namespace bellows::container

@@ -1,0 +1,201 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 400
+# Containers on two nodes: each option alone and those that interact, as ordinary users.
+# shellcheck source=tests/cluster/tap.sh disable=SC2016
+. "$(dirname "$0")/tap.sh"
+# shellcheck source=tests/cluster/images.sh
+. "$TAP_HOME/images.sh"
+# shellcheck source=tests/cluster/jobs.sh
+. "$TAP_HOME/jobs.sh"
+
+container_cluster_up "" --nodes=2 --gpus=4
+home=$CLUSTER/shared/home/alice
+shared=$CLUSTER/shared
+chmod 777 "$shared"
+squash=$images/busybox.sqsh
+tree=$images/busybox
+run() { xc srun --quiet --mpi=none "$@" 2>&1; }
+one() { run -w n1 --container-image="$squash" "$@"; }
+script() { # FILE: a batch script from standard input
+  { echo '#!/bin/bash'; echo "squash=$squash tree=$tree shared=$shared"; cat; } >"$home/$1"
+  chmod 755 "$home/$1"
+}
+batch() { # FILE OPTION-OF-SBATCH...: runs it; what it printed
+  local file=$1
+  shift
+  xc sbatch --quiet --wait --output="$file.out" "$@" "$file" >/dev/null 2>&1
+  cat "$home/$file.out"
+}
+
+# The images.
+is "$(one cat /etc/environment)" "IMAGE_SAYS=hello" "a step runs in a squashfs image"
+is "$(run -w n1 --container-image="$tree" cat /etc/environment)" "IMAGE_SAYS=hello" "and in a directory"
+is "$(one ls / | xargs)" "bin dev etc proc run sys tmp var" "which has nothing of the host but what it must"
+is "$(one id -u)" 20001 "as the user himself"
+is "$(one pwd)" / "in the image's root"
+like "$(one sh -c 'exit 7'; echo "status $?")" 'status 7' "its exit status is the step's"
+is "$(one sh -c 'echo $IMAGE_SAYS')" hello "the image's variables are set"
+is "$(cd / && run -w n1 --container-image="$squash" --export=ALL,IMAGE_SAYS=host sh -c 'echo $IMAGE_SAYS')" \
+  hello "and win over the step's"
+is "$(run -w n1 --export=ALL,IMAGE_SAYS=host --container-env=IMAGE_SAYS --container-image="$squash" \
+  sh -c 'echo $IMAGE_SAYS')" host "unless --container-env keeps one"
+like "$(one --container-verbose true)" 'container: mounting the image: [0-9]+ us' "--container-verbose lists phases"
+mkdir "$images/static"
+printf '#include <unistd.h>\nint main(void) { return write(1, "static\\n", 7) == 7 ? 0 : 1; }\n' >"$images/static.c"
+gcc -static -O1 -o "$images/static/program" "$images/static.c"
+is "$(run -w n1 --container-image="$images/static" /program)" static "an image needs no sh"
+mkdir "$images/locked"
+chmod 700 "$images/locked"
+make_squashfs "$tree" "$images/locked.sqsh"
+chmod 600 "$images/locked.sqsh"
+for image in none.sqsh locked locked.sqsh; do
+  said=$(run -w n1 --container-image="$images/$image" true)
+  like "$said" "slurmstepd: error: bellows: container: [a-z ]+: .*$images/$image: (Permission denied|No such file)" \
+    "$image is refused with a sentence"
+done
+echo "no image" >"$images/text.sqsh"
+like "$(run -w n1 --container-image="$images/text.sqsh" true)" 'text.sqsh is no squashfs image' "a file that is none"
+mkdir "$CLUSTER/other"
+cp "$squash" "$CLUSTER/other/"
+sed -i "s#images: .*#images: [\"$CLUSTER/*\"]#" "$CLUSTER/etc/bellows.yaml"
+elsewhere() { run -w n1 --container-image="$CLUSTER/other/busybox.sqsh" true; }
+# shellcheck disable=SC2317
+says_where() { [[ $(elsewhere) == *"squashfs images must lie in $images; or use a directory"* ]]; }
+ok "a squashfs image elsewhere is refused, and told where it must lie" poll 20 says_where
+
+# One container for all tasks of a job on a node.
+script share.sh <<'S'
+srun --quiet --mpi=none --ntasks=6 --overlap sh -c 'echo $SLURMD_NODENAME $(readlink /proc/self/ns/mnt)' >ns.first
+srun --quiet --mpi=none --ntasks=2 --overlap sh -c 'echo $SLURMD_NODENAME $(readlink /proc/self/ns/mnt)' >ns.later
+srun --quiet --mpi=none -N1 -n1 -w n1 --overlap --container-image=$tree sh -c 'echo $(readlink /proc/self/ns/mnt)' >ns.other
+srun --quiet --mpi=none -N1 -n1 -w n1 --overlap --container-image=/ sh -c 'echo $(readlink /proc/self/ns/mnt); test -e /etc/debian_version && echo host'
+test -e /etc/debian_version && echo the script on the host
+S
+said=$(batch share.sh -N2 --ntasks=6 --container-image="$squash")
+is "$(sort -u "$home/ns.first" | awk '{print $1}' | xargs) $(wc -l <"$home/ns.first")" "n1 n2 6" \
+  "the tasks on a node share one container" || diag "$said"
+is "$(sort -u "$home/ns.first" "$home/ns.later" | wc -l)" 2 "later steps join it"
+unlike "$(<"$home/ns.first")" "$(<"$home/ns.other")" "another image is another container"
+like "$said" 'host'$'\n''the script on the host' "the batch script runs on the host, and a step with image /"
+other=$(xc --user bob srun --quiet --mpi=none -w n1 --container-image="$squash" --container-name=mine \
+  sh -c 'echo $(id -u) $(readlink /proc/self/ns/mnt)' 2>&1)
+like "$other" '^20002 mnt:' "another user runs in the same image"
+script inside.sh <<'S'
+cat /etc/environment
+readlink /proc/self/ns/mnt
+S
+sed -i '1s#.*#\#!/bin/sh#' "$home/inside.sh"
+spank_args "image_dirs=$images batch_in_container=yes"
+like "$(batch inside.sh -w n1 --container-image="$squash")" 'IMAGE_SAYS=hello' "batch_in_container=yes puts it in the image"
+spank_args "image_dirs=$images"
+
+# Mounts.
+mkdir -p "$shared/data/below"
+echo data >"$shared/data/file"
+chmod -R 777 "$shared/data"
+is "$(one --container-mounts="$shared/data:/data" cat /data/file)" data "a directory is mounted, its target created"
+is "$(one --container-mounts="$shared/data/file:/opt/deep/file" cat /opt/deep/file)" data "and a file"
+is "$(one --container-mounts="$shared/data" cat "$shared/data/file")" data "without a target at its own place"
+is "$(one --container-mounts="$shared/data:/data" sh -c 'echo more >/data/new && cat /data/new')" more "which can be written"
+is "$(cat "$shared/data/new")" more "for real"
+like "$(one --container-mounts="$shared/data:/data:ro" sh -c 'touch /data/newer')" 'Read-only file system' "but not with ro"
+is "$(one --container-mounts="tmpfs:/scratch:size=4M" sh -c 'touch /scratch/x; stat -f -c %T /scratch')" \
+  tmpfs "tmpfs"
+like "$(one --container-mounts="tmpfs:/scratch:size=4M" sh -c 'cat /proc/mounts')" '/scratch tmpfs rw,nosuid,nodev,[^ ]*size=4096k' \
+  "has the size that was asked for"
+unlike "$(one --container-mounts=umount:/sys sh -c 'cat /proc/mounts')" ' /sys ' "umount"
+is "$(one --container-mounts="$shared/data:/a:ro,$shared/data/file:/b,tmpfs:/c" sh -c 'cat /a/file /b; stat -f -c %T /c' | xargs)" \
+  "data data tmpfs" "several"
+is "$(run -w n1 --container-image="$squash" --container-mounts="$shared/data:/a" --container-mounts="$shared/data:/b" \
+  sh -c 'cat /a/file /b/file' | xargs)" "data data" "and in several options"
+like "$(one --container-mounts=/not/there:/x true)" 'bellows: container: [a-z ]+: .*/not/there: No such file' "a missing source"
+like "$(one --container-mounts="$shared/data:/x:x-create=none" true)" 'bellows: container: [^:]+: .* /x[)]' "a target that shall not be created"
+like "$(one --container-mounts="/root:/x" ls /x)" 'Permission denied' "what the user may not see stays closed"
+
+# The working directory and home.
+is "$(one --container-workdir=/etc pwd)" /etc "--container-workdir"
+like "$(one --container-workdir=/none true)" 'bellows: container: [^:]+: .*/none: No such file' "a missing one"
+is "$(one --container-mount-home sh -c 'test -e $HOME/share.sh && echo home')" home "--container-mount-home"
+unlike "$(one sh -c 'ls $HOME')" 'share.sh' "without it there is none"
+spank_args "image_dirs=$images mount_home=yes"
+is "$(one sh -c 'test -e $HOME/share.sh && echo home')" home "the site may have it mounted"
+unlike "$(one --no-container-mount-home sh -c 'ls $HOME')" 'share.sh' "--no-container-mount-home"
+spank_args "image_dirs=$images"
+
+# Writing.
+for image in "$squash" "$tree"; do
+  like "$(run -w n1 --container-image="$image" touch /new)" 'Read-only file system' "${image##*/} can't be written to"
+done
+is "$(one --container-writable sh -c 'echo x >/new; echo y >>/etc/environment; rm /bin/ps; cat /new; tail -n1 /etc/environment; ls /bin/ps 2>&1 | wc -l' | xargs)" \
+  "x y 1" "--container-writable"
+is "$(one --container-writable ls /new /bin/ps 2>&1 | grep -c 'No such')" 1 "and the next job sees none of it"
+script write.sh <<'S'
+srun --quiet --mpi=none -n1 --container-writable touch /kept
+srun --quiet --mpi=none -n1 --container-writable ls /kept
+S
+is "$(batch write.sh -w n1 -n1 --container-image="$squash")" /kept "a later step of the job does"
+is "$(one --container-tmp=16M sh -c 'cat /proc/mounts' | grep -c ' /tmp tmpfs .*size=16384k')" 1 "--container-tmp"
+
+# Variables in the place of options.
+for prefix in BELLOWS PYXIS; do
+  is "$(xc env ${prefix}_CONTAINER_IMAGE="$squash" ${prefix}_CONTAINER_WORKDIR=/etc ${prefix}_CONTAINER_MOUNTS="$shared/data:/data" \
+    srun --quiet --mpi=none -w n1 sh -c 'pwd; cat /data/file' 2>&1 | xargs)" "/etc data" "variables ${prefix}_CONTAINER_..."
+done
+is "$(xc env BELLOWS_CONTAINER_WORKDIR=/bin srun --quiet --mpi=none -w n1 --container-image="$squash" --container-workdir=/etc pwd 2>&1)" \
+  /etc "the command line wins"
+
+# GPUs.
+gpus='for i in 0 1 2 3; do test -c /dev/nvidia$i && echo $i; done; true'
+is "$(one --gpus=2 sh -c "$gpus" | wc -l)" 2 "a container has the job's GPUs"
+is "$(run -w n1 --ntasks=3 --gpus-per-task=1 --container-image="$squash" sh -c "$gpus" | sort | xargs)" "0 1 2" \
+  "with --gpus-per-task a task sees one"
+script steps.sh <<'S'
+one='for i in 0 1 2 3; do test -c /dev/nvidia$i && echo $i; done; true'
+srun --quiet --mpi=none --exact --ntasks=1 --gpus=1 sh -c "$one; sleep 2" >first.out &
+srun --quiet --mpi=none --exact --ntasks=1 --gpus=1 sh -c "$one; sleep 2" >second.out &
+wait
+srun --quiet --mpi=none --ntasks=1 --gpus=2 sh -c "$one" >both.out
+S
+batch steps.sh -w n1 --ntasks=2 --gpus=2 --container-image="$squash" >/dev/null
+is "$(sort "$home/first.out" "$home/second.out" | xargs)" "$(xargs <"$home/both.out")" \
+  "steps with different GPUs of one job see each its own"
+is "$(wc -l <"$home/both.out")" 2 "and a step with both sees both"
+
+# Programs of the host in a container: MPI and bellows run.
+mkdir -p "$images/hostlike"/{usr,etc}
+ln -s usr/bin usr/lib usr/lib64 usr/sbin "$images/hostlike/"
+mounts=/usr:/usr:ro
+for path in /etc/alternatives /etc/ld.so.cache /etc/openmpi /etc/pmix-mca-params.conf; do
+  [[ ! -e $path ]] || mounts+=,$path:$path:ro
+done
+cat >"$shared/sum.c" <<'C'
+#include <mpi.h>
+#include <stdio.h>
+int main(int argc, char **argv) {
+  int rank, size, sum = 0;
+  MPI_Init(&argc, &argv);
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  int mine = rank + 1;
+  MPI_Allreduce(&mine, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+  if (rank == 0) printf("%d ranks, sum %d\n", size, sum);
+  MPI_Finalize();
+  return 0;
+}
+C
+if mpicc -o "$shared/sum" "$shared/sum.c" 2>/dev/null; then
+  is "$(xc srun --quiet --mpi=pmix --nodes=2 --ntasks=4 --container-image="$images/hostlike" --container-mounts="$mounts,$shared:/shared" \
+    /shared/sum 2>&1)" "4 ranks, sum 10" "MPI runs over both nodes, in containers"
+else
+  skip "MPI in containers" "mpicc can't build"
+fi
+script counted.sh <<S
+exec bellows run -- $counter --log $home/counted.log --steps 60 --sleep-us 10000 --save-every 20
+S
+id=$(submit -- --gpus-range=2 --container-image="$images/hostlike" \
+  --container-mounts="$mounts,$build,$shared" --output="$home/counted.out" counted.sh)
+poll 60 job_is "$id" '(COMPLETED|FAILED)'
+is "$(job_field "$id" JobState)" COMPLETED "bellows run runs its ranks in the job's container" || diag "$(out_of counted)"
+is "$(last_start counted world) $(committed "$id")" "2 40" "with checkpoints by agents on the host"
+done_testing
