@@ -95,7 +95,7 @@ is "$(xargs <"$home/each.out")" "0 1 2" "tasks bound to GPUs see one each"
 sed -i 's/ConstrainDevices=yes/ConstrainDevices=no/' "$CLUSTER/etc/cgroup.conf"
 mc kill-node 2
 mc start-node 2
-poll 30 node_is 2 IDLE
+poll 30 node_is 2 idle
 like "$(xc srun -w n2 "${job[@]}" true 2>&1)" \
   'bellows: container: checking the fence around GPUs: .*/dev/nvidia[0-9].*ConstrainDevices=yes' \
   "where Slurm does not fence GPUs, a job with GPUs is not started, and told why"
@@ -126,7 +126,7 @@ node 1 slurmd -N n1
 ok "a starting slurmd collects what was left" poll 20 no_views 1
 ok "and unmounts it" nothing_mounted 1
 ok "the job is over" poll 60 job_is "$id" '(FAILED|NODE_FAIL|CANCELLED|COMPLETED)'
-poll 30 node_is 1 IDLE
+poll 30 node_is 1 idle
 is "$(xc srun -w n1 "${job[@]}" ls -A /tmp | grep -v pmix)" "" "the next job has empty space"
 
 # A running job survives slurmd.
@@ -136,7 +136,7 @@ poll 30 test -e "$home/long.ready"
 node 1 pkill -9 -x slurmd
 poll 10 node 1 sh -c '! pgrep -x slurmd'
 node 1 slurmd -N n1
-poll 20 node_is 1 '(MIXED|ALLOCATED)' || diag "the job said: $(<"$home/long.out")"
+poll 20 node_is 1 '(mixed|allocated)' || diag "the job said: $(<"$home/long.out")"
 is "$(xc srun --jobid="$id" --overlap ls /tmp/mine)" /tmp/mine "a new slurmd keeps a running job's views"
 xc scancel "$id"
 ok "which go with the job" poll 30 no_views 1
