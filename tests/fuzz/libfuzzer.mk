@@ -13,7 +13,8 @@ fuzz_mounts = $(grammars) spank/container/mount_grammar.cc spank/container/optio
 	spank/container/rights.cc spank/container/spec_text.cc
 fuzz_policy = $(grammars) common/yaml_tree.cc jobsubmit/policy.cc jobsubmit/policy_reader.cc \
 	jobsubmit/policy_reader_frameworks.cc jobsubmit/policy_reader_limits.cc \
-	jobsubmit/policy_reader_values.cc
+	jobsubmit/policy_reader_values.cc spank/container/mount_grammar.cc \
+	spank/container/options.cc spank/container/spec_text.cc
 
 CLANG = clang++
 packages = fmt yaml-0.1 libxxhash lua5.4-c++
