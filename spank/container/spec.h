@@ -59,8 +59,8 @@ struct Spec {
 struct Site {
   std::vector<std::string> image_dirs;  ///< where squashfs images may lie; empty: nowhere
   std::vector<std::string> devices;     ///< further device nodes of a container (fabric), patterns
-  std::uint64_t tmp_mib = 0;  ///< size of the private /tmp and /var/tmp; 0: half of memory
-  std::uint64_t shm_mib = 0;  ///< of the private /dev/shm; 0: half of memory
+  std::uint64_t tmp_mib = 0;          ///< size of the private /tmp and /var/tmp; 0: half of memory
+  std::uint64_t shm_mib = 0;          ///< of the private /dev/shm; 0: half of memory
   std::vector<std::string> tmp_keep;  ///< directories below /tmp and the like that jobs do see
   bool mount_home = false;
   bool remap_root = false;
