@@ -56,12 +56,18 @@ struct Kept {
   Fd mount;
 };
 
+/// Anybody could make the name of one that this node lacks, in a /tmp that is everybody's.
+bool is_roots(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == 0;
+}
+
 /// Before anything covers them. Not every node need have them all.
 Result<std::vector<Kept>> open_kept(const std::vector<std::string>& paths) {
   std::vector<Kept> kept;
   for (const std::string& path : paths) {
+    if (!is_roots(path)) continue;
     const auto source = open_source(path);
-    if (!source && source.error().kind == ErrorKind::not_found) continue;
     if (!source) return source.error();
     auto mount = clone_mount(source->get(), path, true, {});
     if (!mount) return mount.error();

@@ -242,7 +242,7 @@ $long|too long
 FORGED
 like "$(forged alice "$none" "image:$images/busybox" true)" 'submitted without any' "a plain job's step gets none"
 like "$(forged carol "$hers" "image:$images/busybox" true)" 'may not use image' "nor a tenant's that may bring none"
-contract="bellows/1 tenant=vision gpus=1 image=$images/busybox images=$images/*"
+contract="bellows/1 tenant=vision gpus=1 image=$images/busybox"
 like "$(xc --user carol env SLURM_CONF="$shared/forged.conf" BELLOWS_CONTRACT="$contract" \
   SLURM_BELLOWS_CONTAINER="image:$images/busybox" srun --quiet --jobid="$hers" --overlap --gres=none \
   cat /etc/environment 2>&1)" 'may not use image' "nor by a contract of her own making"

@@ -232,7 +232,6 @@ static int mount_things(void) {
   note(mount("none", "/", NULL, MS_REC | MS_SHARED, NULL) == 0, "share", "/");
   note(umount2("/dev", MNT_DETACH) == 0, "unmount", "/dev");
   note(fsopen("tmpfs", 0) >= 0, "fsopen", "tmpfs");
-  note(fsopen("proc", 0) >= 0, "fsopen", "proc");
   note(open_tree(AT_FDCWD, "/", OPEN_TREE_CLONE) >= 0, "clone", "/");
   note(syscall(SYS_pivot_root, "/", "/") == 0, "pivot_root", "/");
   note(chroot("/tmp") == 0, "chroot", "/tmp");
