@@ -104,7 +104,9 @@ Status remove_views(int job_dir, const std::string& path) {
 Status remove_job(int views, std::uint32_t job, int job_dir, const std::string& path) {
   if (auto status = remove_views(job_dir, path); !status.ok()) return status;
   if (::unlinkat(job_dir, "alive", 0) != 0 && errno != ENOENT) return errno_error("remove", path);
-  if (::unlinkat(views, std::to_string(job).c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT)
+  // Whoever comes now, since `alive` has lost its name, makes a new one.
+  if (::unlinkat(views, std::to_string(job).c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT &&
+      errno != ENOTEMPTY)
     return errno_error("remove", path);
   return {};
 }

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,6 +64,13 @@ class Node {
   ScratchDir scratch_;
 };
 
+/// A child that does not outlive a test that fails, and then keep its output open for ever.
+pid_t fork_mortal() {
+  const pid_t pid = ::fork();
+  if (pid == 0) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  return pid;
+}
+
 /// Another process, in which `body` runs and which then waits to be killed.
 class Other {
  public:
@@ -71,7 +79,7 @@ class Other {
     cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
     const Fd from(ends[0]);
     Fd to(ends[1]);
-    pid_ = ::fork();
+    pid_ = fork_mortal();
     if (pid_ == 0) {
       body();
       (void)!::write(to.get(), "x", 1);
@@ -105,7 +113,7 @@ Fd young_namespace() {
   cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
   const Fd from(ends[0]);
   const Fd to(ends[1]);
-  const pid_t child = ::fork();
+  const pid_t child = fork_mortal();
   if (child == 0) {
     const bool left = ::unshare(CLONE_NEWNS) == 0;
     (void)!::write(to.get(), left ? "y" : "n", 1);
@@ -228,6 +236,11 @@ Test(views, lease_without_room_leaves_nothing) {
   EQUALS(node.jobs(), "");
 }
 
+[[noreturn]] void fail_child(const char* what, const Error& error) {
+  ::dprintf(STDERR_FILENO, "%s: %s\n", what, error.text.c_str());
+  ::_exit(1);
+}
+
 /// Many come and go at once, as at the end of one step and the beginning of the next: each finds
 /// the views that it has a lease of.
 Test(views, leases_at_once) {
@@ -235,11 +248,14 @@ Test(views, leases_at_once) {
   const Node node;
   std::vector<pid_t> children;
   for (int child = 0; child < 4; ++child) {
-    children.push_back(::fork());
+    children.push_back(fork_mortal());
     if (children.back() != 0) continue;
     for (int round = 0; round < 200; ++round) {
       auto lease = Lease::take(node.run(), kJob);
-      if (!lease || !JobViews::open(node.run(), kJob) || !lease->leave().ok()) ::_exit(1);
+      if (!lease) fail_child("take", lease.error());
+      const auto views = JobViews::open(node.run(), kJob);
+      if (!views) fail_child("open", views.error());
+      if (const auto status = lease->leave(); !status.ok()) fail_child("leave", status.error());
     }
     ::_exit(0);
   }
@@ -299,7 +315,7 @@ Stuck be_stuck(const std::function<void(Watchdog&)>& phases) {
   cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
   const Fd from(ends[0]);
   Fd to(ends[1]);
-  const pid_t child = ::fork();
+  const pid_t child = fork_mortal();
   if (child == 0) {
     ::dup2(to.get(), STDERR_FILENO);
     auto watchdog = Watchdog::start(1);
