@@ -45,14 +45,8 @@ bool says_tasks(const Lookup& lookup) {
 
 }  // namespace
 
-std::string extra_value(const Contract& contract, std::string_view key) {
-  for (const auto& [name, value] : contract.extra)
-    if (name == key) return value;
-  return "";
-}
-
 void add_extra(Contract& contract, const char* key, std::string value) {
-  if (value.empty() || !extra_value(contract, key).empty()) return;
+  if (value.empty() || !contract.extra_value(key).empty()) return;
   contract.extra.emplace_back(key, std::move(value));
 }
 
@@ -65,8 +59,8 @@ std::string admitted_line(Contract contract) {
 
 JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
                            const std::string& user_dir) {
-  auto directory = expand_path(contract.checkpoint_dir, extra_value(contract, kUserKey),
-                               extra_value(contract, kAccountKey), std::to_string(job_id));
+  auto directory = expand_path(contract.checkpoint_dir, contract.extra_value(kUserKey),
+                               contract.extra_value(kAccountKey), std::to_string(job_id));
   JobVariables variables;
   if (!directory) variables.status = directory.error();
   variables.changes = {

@@ -26,9 +26,6 @@ struct Change {
 inline constexpr const char* kUserKey = "user";
 inline constexpr const char* kAccountKey = "account";
 
-/// The value of one of a contract's further keys, or "".
-std::string extra_value(const Contract& contract, std::string_view key);
-
 /// Adds one unless the contract has that key already or the value is empty.
 void add_extra(Contract& contract, const char* key, std::string value);
 

@@ -120,6 +120,12 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
+Status change_mount(int mount, mount_attr attr, std::string_view what, std::string_view path) {
+  if (::mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) != 0)
+    return errno_error(what, path);
+  return {};
+}
+
 }  // namespace
 
 Result<Fd> clone_mount(int from, std::string_view path, bool recursive, MountFlags flags) {
@@ -161,9 +167,13 @@ Status attach(int mount, int target, std::string_view path) {
 Status set_read_only(int mount, std::string_view path) {
   struct mount_attr attr {};
   attr.attr_set = MOUNT_ATTR_RDONLY;
-  if (::mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) != 0)
-    return errno_error("make read-only", path);
-  return {};
+  return change_mount(mount, attr, "make read-only", path);
+}
+
+Status set_writable(int mount, std::string_view path) {
+  struct mount_attr attr {};
+  attr.attr_clr = MOUNT_ATTR_RDONLY;
+  return change_mount(mount, attr, "make writable", path);
 }
 
 Result<Fd> open_source(const std::string& path) {

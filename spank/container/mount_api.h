@@ -39,6 +39,8 @@ Status attach(int mount, int target, std::string_view path);
 
 /// Makes one mount read-only, not what is mounted on it.
 Status set_read_only(int mount, std::string_view path);
+/// And back.
+Status set_writable(int mount, std::string_view path);
 
 /// Opens an absolute path of the caller's namespace with O_PATH: for what users name there. Follows
 /// links, but none of /proc's, which lead to what the process has open. Mounts it where an

@@ -45,14 +45,6 @@ Status leave_namespace() {
 
 Result<Fd> own_namespace() { return open_file("/proc/self/ns/mnt", O_RDONLY); }
 
-Status set_writable(int mount, std::string_view path) {
-  mount_attr attr{};
-  attr.attr_clr = MOUNT_ATTR_RDONLY;
-  if (::mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) != 0)
-    return errno_error("make writable", path);
-  return {};
-}
-
 bool is_device(int dev, const std::string& name) {
   struct stat info {};
   return ::fstatat(dev, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode);
