@@ -13,6 +13,7 @@
 
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
+#include "common/text.h"
 
 namespace bellows {
 namespace {
@@ -56,7 +57,7 @@ Status StoreWriter::take_ownership() {
   }
   // Not this attempt's: a rank may be saving already. What can't go, as while an attempt on a node
   // that was cut off still writes, costs room only; the next attempt tries again.
-  (void)collect_leftovers(false).ok();
+  (void)collect_leftovers({}).ok();
   return {};
 }
 
@@ -74,12 +75,18 @@ Status StoreWriter::check_owner() const {
                                             path, name, attempt_)};
 }
 
-Status StoreWriter::collect_leftovers(bool own) {
+// Without `committed` other attempts', else this one's; its later steps are still being written.
+Status StoreWriter::collect_leftovers(std::optional<std::uint64_t> committed) {
+  const std::string end = "-" + attempt_;
   auto names = list_names(dir_);
   if (!names) return names.error();
   Status first;
   for (const std::string& name : *names) {
-    if (!name.starts_with(".tmp-") || name.ends_with("-" + attempt_) != own) continue;
+    if (!name.starts_with(".tmp-") || name.ends_with(end) != committed.has_value()) continue;
+    if (committed && name.size() > 5 + end.size()) {
+      const auto step = parse_uint(name.substr(5, name.size() - 5 - end.size()));
+      if (step && *step > *committed) continue;
+    }
     auto status = ops_.remove_tree(dir_ + "/" + name);
     if (first.ok() && !status) first = status;
   }
@@ -197,8 +204,8 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   bad_.erase(step);
   std::vector<std::string> warnings;
   if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
-  // What was exchanged, and what failed saves left: all ranks still wait for this one.
-  if (auto removed = collect_leftovers(true); !removed) {
+  // What was exchanged, and what failed saves left: no rank comes back to a step before this one.
+  if (auto removed = collect_leftovers(step); !removed) {
     warnings.push_back(removed.error().text);
   }
   if (auto removed = remove_old(step); !removed) warnings.push_back(removed.error().text);

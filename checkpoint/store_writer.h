@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -41,7 +42,7 @@ class StoreWriter {
  private:
   Result<Fd> lock() const;
   Status check_owner() const;
-  Status collect_leftovers(bool own);
+  Status collect_leftovers(std::optional<std::uint64_t> committed);
   Status check_shards(const std::string& from, const Manifest& manifest) const;
   Status write_manifest(const std::string& from, const Manifest& manifest);
   Status publish(const std::string& from, std::uint64_t step);

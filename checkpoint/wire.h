@@ -16,11 +16,15 @@
 /// save_begin step         ->    buffer [+ memfd when it is a new one] | failed
 ///   copies its arrays into the buffer
 /// save_ready step         ->    saved, when the step is committed | failed
+///   may begin the next save meanwhile: there are two buffers, and while both are in use the answer
+///   to save_begin waits. saved and failed come when they come, each with its step.
 /// restore                 ->    restored + memfd | restored, value 0: no checkpoint | failed
 /// bye, value = finished   ->    goodbye
 namespace bellows::wire {
 
 inline constexpr std::uint32_t kVersion = 2;
+/// Snapshot buffers of one rank: that many saves may be in flight.
+inline constexpr std::uint32_t kBuffers = 2;
 inline constexpr std::uint32_t kMostDims = 8;
 inline constexpr std::uint32_t kMostName = 255;
 inline constexpr std::uint32_t kMostText = 4096;
@@ -34,18 +38,25 @@ inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
 enum class Op : std::uint32_t {
   hello = 1,
-  welcome = 2,
-  layout = 3,  ///< value: how many array messages follow; replaces the arrays known so far
+  welcome = 2,  ///< value: bytes the agent may use for this rank's buffers
+  layout = 3,   ///< value: how many array messages follow; replaces the arrays known so far
   array = 4,
   save_begin = 5,
-  buffer = 6,  ///< value: bytes
-  save_ready = 7,
+  buffer = 6,      ///< value: bytes; code: which of the kBuffers
+  save_ready = 7,  ///< value 1: the rank does not wait
   saved = 8,
   restore = 9,
   restored = 10,  ///< value 1: step is set and a memfd comes along; 0: there is no checkpoint
   bye = 11,
   goodbye = 12,
-  failed = 13,  ///< code: enum bellows_result; value 1: a new agent may be tried; text follows
+  failed = 13,  ///< code: enum bellows_result; value: enum Failure; text follows
+};
+
+/// What failed: what was asked for last, or one of the saves in flight.
+enum Failure : std::uint64_t {
+  request = 0,
+  try_again = 1,    ///< hello: a new agent may be tried
+  save_of_step = 2  ///< the save of the message's step
 };
 
 /// Begins every message; `length` bytes follow it.

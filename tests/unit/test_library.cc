@@ -91,10 +91,10 @@ Test(library, bad_arguments_are_sentences, .timeout = 60) {
   refused("name",
           bellows_register(b, std::string(256, 'n').c_str(), BELLOWS_F32, 1, shape, 0, 0, 0, x));
   refused("data type", bellows_register(b, "x", 0, 1, shape, 0, 0, 0, x));
-  refused("data type", bellows_register(b, "x", 13, 1, shape, 0, 0, 0, x));
+  refused("data type", bellows_register(b, "x", 17, 1, shape, 0, 0, 0, x));
   refused("dimensions", bellows_register(b, "x", BELLOWS_F32, 9, shape, 0, 0, 0, x));
   refused("dimensions", bellows_register(b, "x", BELLOWS_F32, -1, shape, 0, 0, 0, x));
-  refused("layout", bellows_register(b, "x", BELLOWS_F32, 1, shape, 2, 0, 0, x));
+  refused("layout", bellows_register(b, "x", BELLOWS_F32, 1, shape, 4, 0, 0, x));
   refused("first axis", bellows_register(b, "x", BELLOWS_F32, 0, nullptr, 1, 0, 0, x));
   refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, 2, 3, x));
   refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, UINT64_MAX, 2, x));

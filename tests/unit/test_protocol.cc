@@ -70,8 +70,11 @@ Test(protocol, events_come_back, .timeout = 10) {
   progress.kind = Event::Kind::progress;
   progress.max_step = 8;
   progress.ranks = {0, 1};
+  progress.unwritten = 3;
+  progress.id = 4;
   back = parse_event(to_line(progress));
   cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
+  cr_expect(back->unwritten == 3 && back->id == 4);
 }
 
 Test(protocol, bad_lines_are_refused, .timeout = 10) {
@@ -211,6 +214,65 @@ Test(coordinator, ranks_that_save_different_steps_are_told, .timeout = 10) {
   auto commands = c.handle(shard_event(1, 6));
   cr_assert(commands.size() == 2);
   cr_expect(commands[0].error_kind == ErrorKind::invalid && has(commands[0].error, "5 and 6"));
+}
+
+Test(coordinator, several_steps_are_committed_in_order, .timeout = 10) {
+  Coordinator c(2);
+  cr_expect(c.handle(shard_event(0, 5)).empty());
+  cr_expect(c.handle(shard_event(0, 6)).empty());
+  cr_expect(c.handle(shard_event(0, 7)).empty());
+  auto commands = c.handle(shard_event(1, 5));
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::commit);
+  // Complete, but the leader has not said what became of step 5.
+  cr_expect(c.handle(shard_event(1, 6)).empty());
+  cr_expect(c.pending() == (std::vector<std::uint64_t>{5, 6, 7}));
+  Event done;
+  done.kind = Event::Kind::committed;
+  done.step = 5;
+  commands = c.handle(done);
+  cr_assert(commands.size() == 2 && commands[0].kind == Command::Kind::committed);
+  cr_expect(commands[1].kind == Command::Kind::commit && commands[1].step == 6u);
+  cr_expect(c.handle(shard_event(1, 7)).empty());
+  Event failed;
+  failed.kind = Event::Kind::error;
+  failed.cmd = "commit";
+  failed.step = 6;
+  failed.error = "disk full";
+  commands = c.handle(failed);
+  cr_assert(commands.size() == 2 && commands[0].kind == Command::Kind::failed);
+  cr_expect(commands[0].step == 6u && commands[1].kind == Command::Kind::commit);
+  cr_expect(commands[1].step == 7u);
+}
+
+Test(coordinator, a_rank_that_skips_a_step_is_noticed, .timeout = 10) {
+  Coordinator c(2);
+  cr_expect(c.handle(shard_event(0, 5)).empty());
+  cr_expect(c.handle(shard_event(0, 6)).empty());
+  // Rank 1 will never give step 5; step 6 is whole.
+  auto commands = c.handle(shard_event(1, 6));
+  cr_assert(commands.size() == 2);
+  cr_expect(commands[0].kind == Command::Kind::failed && commands[0].step == 5u);
+  cr_expect(has(commands[0].error, "the ranks save different steps: 5 and 6"));
+  cr_expect(commands[1].kind == Command::Kind::commit && commands[1].step == 6u);
+}
+
+Test(coordinator, a_late_shard_of_a_failed_step_counts_for_nothing, .timeout = 10) {
+  Coordinator c(2);
+  for (std::uint64_t step : {5, 6}) cr_expect(c.handle(shard_event(0, step)).empty());
+  Event e;
+  e.kind = Event::Kind::save_error;
+  e.rank = 1;
+  e.step = 6;
+  e.error = "disk full";
+  cr_assert(c.handle(e).size() == 1);
+  cr_expect(c.handle(shard_event(1, 5)).size() == 1);
+  Event done;
+  done.kind = Event::Kind::committed;
+  done.step = 5;
+  cr_expect(c.handle(done).size() == 1);
+  // Sent before rank 0's agent heard of the failure, come after the commit of another step.
+  cr_expect(c.handle(shard_event(0, 6)).empty());
+  cr_expect(c.pending().empty());
 }
 
 Test(coordinator, one_ranks_error_fails_the_step_for_all, .timeout = 10) {

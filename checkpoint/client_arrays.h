@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "checkpoint/bellows.h"
+#include "checkpoint/client_handle.h"
+
+namespace bellows::client {
+
+/// BELLOWS_OK, or the code of what is wrong with it.
+int register_array(bellows_t* b, const bellows_array& array);
+/// BELLOWS_ERR_INVALID: there is no such array.
+int unregister_array(bellows_t* b, const char* name);
+
+/// Bytes of the snapshot buffers that the arrays need.
+std::uint64_t buffer_bytes(const bellows_t* b);
+
+enum class Copy { into_buffer, from_buffer };
+
+/// Between the program's arrays and a buffer: when saving, what this rank stores of them; when
+/// restoring, all it holds.
+int copy_arrays(bellows_t* b, Mapping& buffer, Copy direction);
+
+}  // namespace bellows::client
