@@ -166,6 +166,14 @@ int bellows_saved_step(bellows_t* b, uint64_t* step);
  * decided; then it waits until every rank's answer is the same. Steps never go backwards. */
 int bellows_should_stop(bellows_t* b, uint64_t step);
 
+/* The order in which an epoch uses its samples: fills out with the samples at the positions first ..
+ * first + count - 1, each below `samples`. Over all positions each sample comes once. The same
+ * arguments give the same order in every process, on every machine and in every version, so a rank
+ * computes the part that it trains on, and a job that goes on with another number of ranks or
+ * another batch neither repeats nor skips a sample. Takes no handle. */
+int bellows_permutation(uint64_t seed, uint64_t epoch, uint64_t samples, uint64_t first,
+                        uint64_t count, uint64_t* out);
+
 /* Waits for saves in flight, leaves the agent and frees the handle. finished = 1: training is
  * complete. NULL is allowed. The result may be that of a save: call bellows_wait before, for its
  * sentence. */
