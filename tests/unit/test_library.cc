@@ -2,6 +2,8 @@
 // libbellows as a program finds it: what it needs and exports, and what it says to a wrong call.
 #include <criterion/criterion.h>
 
+#include <cstddef>
+
 #include "checkpoint/bellows.h"
 #include "checkpoint/store.h"
 #include "tests/unit/library_support.h"
@@ -105,6 +107,68 @@ Test(library, bad_arguments_are_sentences, .timeout = 60) {
   cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
   cr_expect(bellows_finalize(nullptr, 1) == BELLOWS_OK);
   cr_expect_str_eq(bellows_strerror(-999), "unknown result");
+}
+
+Test(library, arrays_are_registered_in_every_layout, .timeout = 60) {
+  Place place;
+  bellows_t* b = nullptr;
+  cr_assert(bellows_init(nullptr, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  double x[600] = {};
+  const std::uint64_t shape[] = {10, 60}, huge[] = {1ull << 45};
+  bellows_array array = BELLOWS_ARRAY_INIT;
+  const auto refused = [&](const char* words, int code = BELLOWS_ERR_INVALID) {
+    const int rc = bellows_register_array(b, &array);
+    cr_expect(rc == code && has(bellows_error(b), words), "%d %s", rc, bellows_error(b));
+  };
+  array.name = "x";
+  array.dtype = BELLOWS_F64;
+  array.ndims = 2;
+  array.shape = shape;
+  array.data = x;
+  for (int layout : {BELLOWS_REPLICATED, BELLOWS_PER_RANK}) {
+    array.layout = layout;
+    cr_expect(bellows_register_array(b, &array) == BELLOWS_OK, "%s", bellows_error(b));
+  }
+  array.layout = BELLOWS_VALUE;
+  refused("a value has at most 4096 bytes");
+  array.layout = BELLOWS_SHARDED;
+  array.axis = 1;
+  array.first = 40;
+  array.count = 20;
+  cr_expect(bellows_register_array(b, &array) == BELLOWS_OK, "%s", bellows_error(b));
+  array.count = 21;
+  refused("21 rows from row 40 pass the 60 of axis 1");
+  array.axis = 2;
+  refused("it has no axis 2");
+  array.axis = -1;
+  refused("it has no axis -1");
+  array.size = 4;
+  refused("BELLOWS_ARRAY_INIT");
+  // As of a program that was built when the struct had fewer fields.
+  array = BELLOWS_ARRAY_INIT;
+  array.size = offsetof(bellows_array, layout);
+  array.name = "old";
+  array.dtype = BELLOWS_BYTES;
+  array.ndims = 1;
+  array.shape = shape;
+  array.layout = 99;
+  refused("data is NULL");
+  std::uint64_t needed = 0, before = 0, available = 0;
+  cr_expect(bellows_memory(b, &before, &available) == BELLOWS_OK && available > 1 << 20);
+  cr_expect(before == 2 * 4096 * ((10 * 20 * 8 + 4095) / 4096), "%lu", before);
+  array = BELLOWS_ARRAY_INIT;
+  array.name = "huge";
+  array.dtype = BELLOWS_BYTES;
+  array.ndims = 1;
+  array.shape = huge;
+  array.data = x;
+  refused("array huge: with it the copies of rank 0's arrays need", BELLOWS_ERR_MEMORY);
+  cr_expect(bellows_memory(b, &needed, nullptr) == BELLOWS_OK && needed == before);
+  cr_expect(bellows_unregister(b, "huge") == BELLOWS_ERR_INVALID);
+  cr_expect(bellows_unregister(b, nullptr) == BELLOWS_ERR_INVALID);
+  cr_expect(bellows_unregister(b, "x") == BELLOWS_OK);
+  cr_expect(bellows_memory(b, &needed, nullptr) == BELLOWS_OK && needed == 0);
+  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
 }
 
 Test(library, an_agent_that_does_not_start_is_a_sentence, .timeout = 60) {
