@@ -45,7 +45,7 @@ bool take_outcome(bellows_t* b) {
   SaveFailure& failure = saves.failures[saves.failed++];
   failure.step = head.step;
   failure.code = head.code < 0 ? head.code : BELLOWS_ERR_AGENT;
-  strncpy(failure.text, b->answer.body, sizeof failure.text - 1);
+  strncpy(failure.text, b->answer.why(), sizeof failure.text - 1);
   return true;
 }
 
@@ -107,7 +107,7 @@ int receive(bellows_t* b, wire::Op op) {
   } while (take_outcome(b));
   const wire::Head& head = b->answer.head;
   if (head.op == wire::Op::failed) {
-    return b->error.set(head.code < 0 ? head.code : BELLOWS_ERR_AGENT, "%s", b->answer.body);
+    return b->error.set(head.code < 0 ? head.code : BELLOWS_ERR_AGENT, "%s", b->answer.why());
   }
   return head.op == op ? BELLOWS_OK : lost(b, EPROTO);
 }

@@ -204,7 +204,7 @@ int say_hello(const Place& place, Handle* socket, Mapping* control, std::uint64_
   }
   if (answer.head.op == wire::Op::failed) {
     *again = answer.head.value == wire::Failure::try_again;
-    return error->set(answer.head.code, "%s", answer.body);
+    return error->set(answer.head.code, "%s", answer.why());
   }
   *again = false;
   if (answer.head.op != wire::Op::welcome || answer.fd.get() < 0) {

@@ -2,6 +2,10 @@
 // What agents, ranks and the launcher say to each other, and what is decided of it; no agent runs.
 #include <criterion/criterion.h>
 
+#include <algorithm>
+#include <deque>
+#include <random>
+
 #include "checkpoint/coordinator.h"
 #include "checkpoint/protocol.h"
 #include "checkpoint/rank_link.h"
@@ -273,6 +277,63 @@ Test(coordinator, a_late_shard_of_a_failed_step_counts_for_nothing, .timeout = 1
   // Sent before rank 0's agent heard of the failure, come after the commit of another step.
   cr_expect(c.handle(shard_event(0, 6)).empty());
   cr_expect(c.pending().empty());
+}
+
+// Ranks that give steps as fast as they like, lose parts and die; a leader that takes its time.
+Test(coordinator, every_step_is_decided_once_and_in_order, .timeout = 60) {
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    const std::uint32_t world = 1 + random() % 4;
+    constexpr std::uint64_t kSteps = 12;
+    Coordinator c(world);
+    std::vector<std::uint64_t> given(world), heard(world);
+    std::vector<std::deque<Command>> mail(world);
+    std::map<std::uint64_t, int> decided;
+    std::optional<std::uint64_t> committing, committed;
+    const auto take = [&](const std::vector<Command>& commands) {
+      for (const Command& command : commands) {
+        if (command.kind == Command::Kind::commit) {
+          cr_assert(!committing && command.shards.size() == world && committed < command.step);
+          committing = command.step;
+          continue;
+        }
+        cr_assert(++decided[*command.step] == 1, "seed %u: step %lu decided twice", seed,
+                  *command.step);
+        for (auto& box : mail) box.push_back(command);
+      }
+    };
+    while (committing || std::any_of(given.begin(), given.end(),
+                                     [](std::uint64_t step) { return step < kSteps; })) {
+      const std::uint32_t rank = random() % world;
+      if (committing && random() % 3 == 0) {
+        Event e;
+        e.step = committing;
+        e.kind = random() % 8 == 0 ? Event::Kind::error : Event::Kind::committed;
+        e.cmd = "commit";
+        if (e.kind == Event::Kind::committed) committed = committing;
+        committing.reset();
+        take(c.handle(e));
+      } else if (!mail[rank].empty() && random() % 2 == 0) {
+        const Command command = mail[rank].front();
+        mail[rank].pop_front();
+        if (command.kind == Command::Kind::failed) heard[rank] = command.id;
+      } else if (given[rank] < kSteps) {
+        Event e = shard_event(rank, ++given[rank]);
+        e.id = heard[rank];
+        if (random() % 10 == 0) e.kind = Event::Kind::save_error;
+        // A rank that has heard of the failure gives nothing.
+        const auto& box = mail[rank];
+        if (decided.contains(*e.step) &&
+            std::none_of(box.begin(), box.end(),
+                         [&](const Command& waiting) { return waiting.step == e.step; })) {
+          continue;
+        }
+        take(c.handle(e));
+      }
+    }
+    cr_assert(decided.size() == kSteps && c.pending().empty(), "seed %u: %zu of %lu steps", seed,
+              decided.size(), kSteps);
+  }
 }
 
 Test(coordinator, one_ranks_error_fails_the_step_for_all, .timeout = 10) {
