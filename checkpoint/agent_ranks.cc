@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "checkpoint/agent_loop.h"
@@ -36,13 +37,23 @@ Result<std::shared_ptr<const StepReader>> open_reader(Session& session, std::uin
 }
 
 Result<std::shared_ptr<SharedMemory>> restore_into_memory(Session& session, std::uint64_t step,
+                                                          std::uint32_t rank,
                                                           const Placed& placed) {
   auto reader = open_reader(session, step);
   if (!reader) return reader.error();
-  auto memory = SharedMemory::make(placed.total);
+  const std::uint64_t flags = wire::flags_offset(placed.total);
+  auto memory = SharedMemory::make(flags + placed.parts.size());
   if (!memory) return memory;
-  auto status = (*reader)->read(placed.parts, placed.offsets, (*memory)->data());
-  if (!status) return status.error();
+  Wanted wanted;
+  wanted.rank = rank;
+  wanted.parts = placed.parts;
+  wanted.offsets = placed.offsets;
+  wanted.data = (*memory)->data();
+  wanted.shared = session.ranks.size() != 1 && session.hello.world > 1;
+  auto kept = (*reader)->read(wanted);
+  if (!kept) return kept.error();
+  std::memset((*memory)->data() + flags, 1, placed.parts.size());
+  for (const std::size_t i : *kept) (*memory)->data()[flags + i] = 0;
   return memory;
 }
 
@@ -218,9 +229,9 @@ void AgentLoop::begin_restore(RankLink& link) {
   }
   const std::uint64_t step = *session_->restore_step;
   post(shards_,
-       [this, id = link.id, session = session_, step,
+       [this, id = link.id, session = session_, step, rank = static_cast<std::uint32_t>(link.rank),
         placed = std::move(placed)]() -> Workers::Done {
-         auto memory = restore_into_memory(*session, step, placed);
+         auto memory = restore_into_memory(*session, step, rank, placed);
          return [this, id, step, memory = std::move(memory)] {
            RankLink* asker = find_link(id);
            if (!asker) return;

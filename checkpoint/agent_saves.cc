@@ -229,7 +229,7 @@ void AgentLoop::call_off(RankLink& link, SaveState& save, const Error& error) {
 void AgentLoop::remove_shard_then_fail(RankLink& link, std::uint64_t step, const Error& error) {
   post(shards_,
        [this, id = link.id, path = shard_path(link, step), step, error]() -> Workers::Done {
-         (void)ops_.remove_file(path);
+         (void)remove_shard(ops_, path);
          return [this, id, step, error] {
            RankLink* waiting = find_link(id);
            if (waiting && waiting->find_save(step)) fail_save(*waiting, step, error);

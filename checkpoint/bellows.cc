@@ -128,7 +128,7 @@ int bellows_restore(bellows_t* b, uint64_t* step) {
       !data.map(b->answer.fd.get(), lseek(b->answer.fd.get(), 0, SEEK_END), PROT_READ)) {
     return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the restored arrays: %s", strerror(errno));
   }
-  rc = copy_arrays(b, data, client::Copy::from_buffer);
+  rc = restore_arrays(b, data);
   if (rc != BELLOWS_OK) return rc;
   *step = b->saves.newest_known = b->answer.head.step;
   return BELLOWS_OK;

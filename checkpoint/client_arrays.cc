@@ -16,12 +16,11 @@ struct Span {
   std::uint64_t bytes = 0;
 };
 
-// What of an array takes part in a copy; false: nothing.
-bool find_span(const bellows_t* b, const Registered& r, Copy direction, Span* out) {
+// What this rank stores of an array; false: nothing.
+bool stored_span(const bellows_t* b, const Registered& r, Span* out) {
   const wire::Array& a = r.array;
-  std::uint64_t first = 0, count = a.count;
-  if (direction == Copy::into_buffer &&
-      !wire::stored_part(a, r.name, r.name_length, b->place.rank, b->place.world, &first, &count)) {
+  std::uint64_t first = 0, count = 0;
+  if (!wire::stored_part(a, r.name, r.name_length, b->place.rank, b->place.world, &first, &count)) {
     return false;
   }
   if (a.layout == wire::kSharded) first = 0;
@@ -197,29 +196,44 @@ std::uint64_t buffer_bytes(const bellows_t* b) {
   for (std::size_t i = 0; i < b->count; ++i) {
     Span span;
     std::uint64_t offset = 0;
-    if (!find_span(b, b->arrays[i], Copy::into_buffer, &span)) continue;
+    if (!stored_span(b, b->arrays[i], &span)) continue;
     if (!placer.place(span.bytes, &offset)) return UINT64_MAX;
   }
   return wire::kBuffers * ((placer.total() + kPage - 1) & ~(kPage - 1));
 }
 
-int copy_arrays(bellows_t* b, Mapping& buffer, Copy direction) {
+int save_arrays(bellows_t* b, const Mapping& buffer) {
   wire::Placer placer;
   for (std::size_t i = 0; i < b->count; ++i) {
     const Registered& r = b->arrays[i];
     Span span;
-    if (!find_span(b, r, direction, &span)) continue;
+    if (!stored_span(b, r, &span)) continue;
     std::uint64_t offset = 0;
     if (!placer.place(span.bytes, &offset) || offset + span.bytes > buffer.size()) {
       return lost(b, EPROTO);
     }
     if (span.bytes == 0) continue;
-    auto* mine = static_cast<unsigned char*>(r.data) + span.begin;
-    if (direction == Copy::into_buffer) {
-      memcpy(buffer.data() + offset, mine, span.bytes);
-    } else {
-      memcpy(mine, buffer.data() + offset, span.bytes);
+    memcpy(buffer.data() + offset, static_cast<unsigned char*>(r.data) + span.begin, span.bytes);
+  }
+  return BELLOWS_OK;
+}
+
+int restore_arrays(bellows_t* b, const Mapping& buffer) {
+  wire::Placer placer;
+  std::uint64_t offset = 0, bytes = 0;
+  for (std::size_t i = 0; i < b->count; ++i) {
+    if (!wire::held_bytes(b->arrays[i].array, &bytes) || !placer.place(bytes, &offset)) {
+      return lost(b, EPROTO);
     }
+  }
+  const std::uint64_t flags = wire::flags_offset(placer.total());
+  if (flags + b->count > buffer.size()) return lost(b, EPROTO);
+  placer = wire::Placer();
+  for (std::size_t i = 0; i < b->count; ++i) {
+    const Registered& r = b->arrays[i];
+    wire::held_bytes(r.array, &bytes);
+    placer.place(bytes, &offset);
+    if (bytes > 0 && buffer.data()[flags + i] == 1) memcpy(r.data, buffer.data() + offset, bytes);
   }
   return BELLOWS_OK;
 }

@@ -14,10 +14,9 @@ int unregister_array(bellows_t* b, const char* name);
 /// Bytes of the snapshot buffers that the arrays need.
 std::uint64_t buffer_bytes(const bellows_t* b);
 
-enum class Copy { into_buffer, from_buffer };
-
-/// Between the program's arrays and a buffer: when saving, what this rank stores of them; when
-/// restoring, all it holds.
-int copy_arrays(bellows_t* b, Mapping& buffer, Copy direction);
+/// Copies what this rank stores into a buffer of the agent.
+int save_arrays(bellows_t* b, const Mapping& buffer);
+/// Copies what the agent restored into the program's arrays.
+int restore_arrays(bellows_t* b, const Mapping& buffer);
 
 }  // namespace bellows::client

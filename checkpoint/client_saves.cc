@@ -121,7 +121,7 @@ int begin_save(bellows_t* b, std::uint64_t step, bool waits) {
   Mapping* buffer = nullptr;
   rc = await_buffer(b, step, &buffer);
   if (rc != BELLOWS_OK || !buffer) return rc;
-  rc = copy_arrays(b, *buffer, Copy::into_buffer);
+  rc = save_arrays(b, *buffer);
   return rc == BELLOWS_OK ? send(b, wire::Op::save_ready, step, waits ? 0 : 1) : rc;
 }
 

@@ -31,6 +31,8 @@ inline constexpr std::uint32_t kMostText = 4096;
 inline constexpr std::uint32_t kMostArrays = 1u << 20;
 inline constexpr std::uint32_t kMostWorld = 1u << 20;
 inline constexpr std::uint64_t kMostValue = 4096;
+/// From here on an array begins at a multiple of 4096, in buffers and in files.
+inline constexpr std::uint64_t kLargeBytes = 65536;
 /// A replicated array of this many bytes is stored in pieces, one by each rank.
 inline constexpr std::uint64_t kSpreadBytes = 1u << 20;
 /// No gate, no stop, no step yet. Steps are smaller.
@@ -46,7 +48,9 @@ enum class Op : std::uint32_t {
   save_ready = 7,  ///< value 1: the rank does not wait
   saved = 8,
   restore = 9,
-  restored = 10,  ///< value 1: step is set and a memfd comes along; 0: there is no checkpoint
+  /// value 1: step is set and a memfd comes along: all arrays the rank named, then at flags_offset
+  /// one byte for each: 1, or 0 when the rank keeps what it has; value 0: there is no checkpoint
+  restored = 10,
   bye = 11,
   goodbye = 12,
   failed = 13,  ///< code: enum bellows_result; value: enum Failure; text follows
@@ -155,15 +159,18 @@ constexpr bool stored_part(const Array& a, const char* name, std::size_t name_le
   return true;
 }
 
-/// Places arrays one after the other, each at a multiple of 64 bytes.
+/// Places arrays one after the other, each at a multiple of 64 bytes, large ones at one of 4096: as
+/// in the shard file, so that a disk can read and write them in place.
 class Placer {
  public:
   /// The offset for an array of `bytes`; false when the total would not fit 2^62.
   constexpr bool place(std::uint64_t bytes, std::uint64_t* offset) {
-    *offset = end_;
+    const std::uint64_t mask = bytes >= kLargeBytes ? 4095 : 63;
+    *offset = (end_ + mask) & ~mask;
     std::uint64_t end = 0;
-    if (__builtin_add_overflow(end_, bytes, &end) || end >= (std::uint64_t{1} << 62)) return false;
-    end_ = (end + 63) & ~std::uint64_t{63};
+    if (__builtin_add_overflow(*offset, bytes, &end) || end >= (std::uint64_t{1} << 62))
+      return false;
+    end_ = end;
     return true;
   }
   constexpr std::uint64_t total() const { return end_; }
@@ -171,6 +178,11 @@ class Placer {
  private:
   std::uint64_t end_ = 0;
 };
+
+/// Where the flags of a restore begin, after arrays of `total` bytes.
+constexpr std::uint64_t flags_offset(std::uint64_t total) {
+  return (total + 63) & ~std::uint64_t{63};
+}
 
 /// One page for each rank, written by both sides.
 /// The rank stores `step`, then loads `gate`; the agent stores `gate`, then loads `step`; all
