@@ -111,7 +111,7 @@ class AgentLoop {
   void give_buffer(RankLink& link);
   void take_buffer(std::uint64_t link_id, std::uint64_t step,
                    const Result<std::shared_ptr<SharedMemory>>& memory);
-  void take_save(RankLink& link, std::uint64_t step);
+  void take_save(RankLink& link, std::uint64_t step, bool copied);
   void write_next(RankLink& link);
   void take_shard(std::uint64_t link_id, std::uint64_t step, const Result<ShardFile>& written);
   void set_committed(const Command& command);

@@ -136,7 +136,7 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
     case wire::Op::save_begin:
       return begin_save(link, head.step);
     case wire::Op::save_ready:
-      return take_save(link, head.step);
+      return take_save(link, head.step, head.value != wire::Ready::could_not_copy);
     case wire::Op::restore:
       link.restoring = true;
       if (session_->restore_known || session_->broken) begin_restore(link);

@@ -117,8 +117,8 @@ std::string AgentLoop::shard_path(const RankLink& link, std::uint64_t step) cons
                                       session_->hello.world);
 }
 
-// A rank has copied its arrays.
-void AgentLoop::take_save(RankLink& link, std::uint64_t step) {
+// A rank has copied its arrays, or could not.
+void AgentLoop::take_save(RankLink& link, std::uint64_t step, bool copied) {
   SaveState* save = link.find_save(step);
   if (!save || save->phase != SaveState::Phase::copying || !link.buffers[save->buffer]) {
     return protocol_error(link, Error{ErrorKind::invalid, "a rank ended a save it did not begin"});
@@ -126,6 +126,11 @@ void AgentLoop::take_save(RankLink& link, std::uint64_t step) {
   if (save->called_off) {
     const Error error = *save->called_off;
     return fail_save(link, step, error);
+  }
+  if (!copied) {
+    return say_save_error(
+        *save, link,
+        Error{ErrorKind::io, fmt::format("rank {} could not copy its arrays", link.rank)});
   }
   save->phase = SaveState::Phase::queued;
   write_next(link);

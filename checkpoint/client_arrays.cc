@@ -202,20 +202,33 @@ std::uint64_t buffer_bytes(const bellows_t* b) {
   return wire::kBuffers * ((placer.total() + kPage - 1) & ~(kPage - 1));
 }
 
-int save_arrays(bellows_t* b, const Mapping& buffer) {
+int save_arrays(bellows_t* b, Buffer* buffer) {
+  const Mapping& memory = buffer->memory;
   wire::Placer placer;
+  b->cuda.look();
   for (std::size_t i = 0; i < b->count; ++i) {
     const Registered& r = b->arrays[i];
     Span span;
     if (!stored_span(b, r, &span)) continue;
     std::uint64_t offset = 0;
-    if (!placer.place(span.bytes, &offset) || offset + span.bytes > buffer.size()) {
+    if (!placer.place(span.bytes, &offset) || offset + span.bytes > memory.size()) {
       return lost(b, EPROTO);
     }
     if (span.bytes == 0) continue;
-    memcpy(buffer.data() + offset, static_cast<unsigned char*>(r.data) + span.begin, span.bytes);
+    const auto* from = static_cast<const unsigned char*>(r.data) + span.begin;
+    int device = 0;
+    if (!b->cuda.is_device(from, &device)) {
+      memcpy(memory.data() + offset, from, span.bytes);
+      continue;
+    }
+    if (!buffer->tried) {
+      buffer->tried = true;
+      buffer->pinned = b->cuda.register_host(memory.data(), memory.size());
+    }
+    int rc = b->cuda.copy(memory.data() + offset, from, span.bytes, device, &b->error);
+    if (rc != BELLOWS_OK) return rc;
   }
-  return BELLOWS_OK;
+  return b->cuda.finish(&b->error);
 }
 
 int restore_arrays(bellows_t* b, const Mapping& buffer) {
@@ -229,13 +242,21 @@ int restore_arrays(bellows_t* b, const Mapping& buffer) {
   const std::uint64_t flags = wire::flags_offset(placer.total());
   if (flags + b->count > buffer.size()) return lost(b, EPROTO);
   placer = wire::Placer();
+  b->cuda.look();
   for (std::size_t i = 0; i < b->count; ++i) {
     const Registered& r = b->arrays[i];
     wire::held_bytes(r.array, &bytes);
     placer.place(bytes, &offset);
-    if (bytes > 0 && buffer.data()[flags + i] == 1) memcpy(r.data, buffer.data() + offset, bytes);
+    if (bytes == 0 || buffer.data()[flags + i] != 1) continue;
+    int device = 0, rc = BELLOWS_OK;
+    if (b->cuda.is_device(r.data, &device)) {
+      rc = b->cuda.copy(r.data, buffer.data() + offset, bytes, device, &b->error);
+    } else {
+      memcpy(r.data, buffer.data() + offset, bytes);
+    }
+    if (rc != BELLOWS_OK) return rc;
   }
-  return BELLOWS_OK;
+  return b->cuda.finish(&b->error);
 }
 
 }  // namespace bellows::client

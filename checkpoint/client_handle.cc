@@ -5,7 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-bellows_handle::~bellows_handle() { free(arrays); }
+bellows_handle::~bellows_handle() {
+  for (bellows::client::Buffer& buffer : buffers) unpin(&buffer);
+  free(arrays);
+}
+
+void bellows_handle::unpin(bellows::client::Buffer* buffer) {
+  if (buffer->pinned) cuda.release_host(buffer->memory.data());
+  buffer->pinned = buffer->tried = false;
+}
 
 namespace bellows::client {
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "checkpoint/bellows.h"
+#include "checkpoint/client_cuda.h"
 #include "checkpoint/client_env.h"
 #include "checkpoint/client_socket.h"
 #include "checkpoint/wire.h"
@@ -40,6 +41,13 @@ struct Saves {
   void land(std::uint64_t step);
 };
 
+/// A snapshot buffer as this process sees it.
+struct Buffer {
+  Mapping memory;
+  bool tried = false;  ///< to register it with CUDA, once
+  bool pinned = false;
+};
+
 }  // namespace bellows::client
 
 struct bellows_handle {
@@ -47,7 +55,8 @@ struct bellows_handle {
   bellows::client::Place place;
   bellows::client::Handle socket;
   bellows::client::Mapping control;
-  bellows::client::Mapping buffers[bellows::wire::kBuffers];
+  bellows::client::Buffer buffers[bellows::wire::kBuffers];
+  bellows::client::Cuda cuda;
   bellows::client::Message answer;
   bellows::client::Saves saves;
   bellows::client::Registered* arrays = nullptr;
@@ -60,6 +69,9 @@ struct bellows_handle {
   bellows_handle(const bellows_handle&) = delete;
   bellows_handle& operator=(const bellows_handle&) = delete;
   ~bellows_handle();
+
+  /// Before a buffer is mapped anew.
+  void unpin(bellows::client::Buffer* buffer);
 
   bellows::wire::Control* page() {
     return reinterpret_cast<bellows::wire::Control*>(control.data());

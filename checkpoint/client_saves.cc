@@ -73,7 +73,7 @@ int check_step(bellows_t* b, std::uint64_t step, bool waits) {
 }
 
 // Until the agent names a buffer or says that the step has failed.
-int await_buffer(bellows_t* b, std::uint64_t step, Mapping** buffer) {
+int await_buffer(bellows_t* b, std::uint64_t step, Buffer** out) {
   while (b->saves.flies(step)) {
     int rc = take_message(b);
     if (rc != BELLOWS_OK) return rc;
@@ -83,19 +83,28 @@ int await_buffer(bellows_t* b, std::uint64_t step, Mapping** buffer) {
         head.code >= static_cast<std::int32_t>(wire::kBuffers)) {
       return lost(b, EPROTO);
     }
-    Mapping& mapping = b->buffers[head.code];
-    *buffer = &mapping;
-    if (b->answer.fd.get() < 0 ||
-        mapping.map(b->answer.fd.get(), head.value, PROT_READ | PROT_WRITE)) {
+    Buffer& buffer = b->buffers[head.code];
+    *out = &buffer;
+    if (b->answer.fd.get() < 0) return BELLOWS_OK;
+    b->unpin(&buffer);
+    if (buffer.memory.map(b->answer.fd.get(), head.value, PROT_READ | PROT_WRITE)) {
       return BELLOWS_OK;
     }
-    // Without its part the other ranks' step can't be committed: leaving tells them so.
-    int failure = errno;
-    b->socket.reset(-1);
-    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the snapshot buffer: %s",
-                        strerror(failure));
+    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the snapshot buffer: %s", strerror(errno));
   }
   return BELLOWS_OK;
+}
+
+// This rank can't give its part: the step must fail for the others too. Keeps the call's sentence.
+int withdraw(bellows_t* b, std::uint64_t step, int code) {
+  const ErrorText why = b->error;
+  int rc = send(b, wire::Op::save_ready, step, wire::Ready::could_not_copy);
+  if (rc == BELLOWS_OK) rc = await_save(b, step);
+  if (rc != BELLOWS_OK) return rc;
+  Saves& saves = b->saves;
+  if (saves.failed > 0 && saves.failures[saves.failed - 1].step == step) --saves.failed;
+  b->error = why;
+  return code;
 }
 
 }  // namespace
@@ -118,11 +127,14 @@ int begin_save(bellows_t* b, std::uint64_t step, bool waits) {
   if (rc == BELLOWS_OK) rc = send(b, wire::Op::save_begin, step, 0);
   if (rc != BELLOWS_OK) return rc;
   b->saves.in_flight[b->saves.count++] = step;
-  Mapping* buffer = nullptr;
+  Buffer* buffer = nullptr;
   rc = await_buffer(b, step, &buffer);
-  if (rc != BELLOWS_OK || !buffer) return rc;
-  rc = save_arrays(b, *buffer);
-  return rc == BELLOWS_OK ? send(b, wire::Op::save_ready, step, waits ? 0 : 1) : rc;
+  if (rc == BELLOWS_OK && !buffer) return rc;
+  if (rc == BELLOWS_OK) rc = save_arrays(b, buffer);
+  if (rc == BELLOWS_OK) {
+    return send(b, wire::Op::save_ready, step, waits ? wire::Ready::waits : wire::Ready::goes_on);
+  }
+  return b->socket.get() < 0 ? rc : withdraw(b, step, rc);
 }
 
 int await_save(bellows_t* b, std::uint64_t step) {

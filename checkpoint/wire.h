@@ -45,7 +45,7 @@ enum class Op : std::uint32_t {
   array = 4,
   save_begin = 5,
   buffer = 6,      ///< value: bytes; code: which of the kBuffers
-  save_ready = 7,  ///< value 1: the rank does not wait
+  save_ready = 7,  ///< value: enum Ready
   saved = 8,
   restore = 9,
   /// value 1: step is set and a memfd comes along: all arrays the rank named, then at flags_offset
@@ -61,6 +61,12 @@ enum Failure : std::uint64_t {
   request = 0,
   try_again = 1,    ///< hello: a new agent may be tried
   save_of_step = 2  ///< the save of the message's step
+};
+
+enum Ready : std::uint64_t {
+  waits = 0,
+  goes_on = 1,
+  could_not_copy = 2  ///< the step fails
 };
 
 /// Begins every message; `length` bytes follow it.

@@ -36,16 +36,6 @@ std::vector<std::uint64_t> steps_in(const Place& place) {
   return steps ? *steps : std::vector<std::uint64_t>();
 }
 
-// Stops the agent where it is, so that nothing can be written.
-class Pause {
- public:
-  explicit Pause(pid_t agent) : agent_(agent) { kill(agent_, SIGSTOP); }
-  ~Pause() { kill(agent_, SIGCONT); }
-
- private:
-  pid_t agent_;
-};
-
 std::size_t descriptors_of(pid_t pid) {
   std::unique_ptr<DIR, int (*)(DIR*)> dir(opendir(("/proc/" + std::to_string(pid) + "/fd").c_str()),
                                           closedir);
@@ -287,7 +277,8 @@ Test(async, a_killed_agent_is_an_error_not_a_hang, .timeout = 60) {
     const int rc = bellows_wait(b);
     return rc == BELLOWS_ERR_AGENT && has(bellows_error(b), "lost the checkpoint agent") ? 0 : 2;
   });
-  cr_assert(eventually([&] { return access((out.path() + "/here").c_str(), F_OK) == 0; }));
+  cr_assert(eventually(
+      [&] { return place.agent_lives() && access((out.path() + "/here").c_str(), F_OK) == 0; }));
   cr_assert(kill(place.agent(), SIGKILL) == 0);
   cr_expect(await_rank(rank0) == 0);
 }
