@@ -128,6 +128,8 @@ void AgentLoop::take_save(RankLink& link, std::uint64_t step, bool copied) {
     return fail_save(link, step, error);
   }
   if (!copied) {
+    // It may not even have mapped it: it gets another.
+    link.buffers[save->buffer].reset();
     return say_save_error(
         *save, link,
         Error{ErrorKind::io, fmt::format("rank {} could not copy its arrays", link.rank)});

@@ -45,7 +45,10 @@ bool take_outcome(bellows_t* b) {
   SaveFailure& failure = saves.failures[saves.failed++];
   failure.step = head.step;
   failure.code = head.code < 0 ? head.code : BELLOWS_ERR_AGENT;
-  strncpy(failure.text, b->answer.why(), sizeof failure.text - 1);
+  const char* why = b->answer.why();
+  const std::size_t length = strnlen(why, sizeof failure.text - 1);
+  memcpy(failure.text, why, length);
+  failure.text[length] = 0;
   return true;
 }
 

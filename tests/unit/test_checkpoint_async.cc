@@ -4,6 +4,7 @@
 #include <dirent.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 
 #include <fstream>
 
@@ -281,6 +282,56 @@ Test(async, a_killed_agent_is_an_error_not_a_hang, .timeout = 60) {
       [&] { return place.agent_lives() && access((out.path() + "/here").c_str(), F_OK) == 0; }));
   cr_assert(kill(place.agent(), SIGKILL) == 0);
   cr_expect(await_rank(rank0) == 0);
+}
+
+// One rank finds no room for the agent's buffer: its step fails for all, and the next one doesn't.
+Test(async, a_rank_without_memory_fails_the_step_and_goes_on, .timeout = 60) {
+  Place place;
+  const auto codes = run_ranks(2, [&](int rank, bellows_t* b) {
+    std::vector<unsigned char> data(64 << 20, 1);
+    const std::uint64_t shape[] = {2 * data.size()};
+    if (bellows_register(b, "x", BELLOWS_U8, 1, shape, BELLOWS_SHARDED,
+                         static_cast<std::uint64_t>(rank) * data.size(), data.size(),
+                         data.data()) != 0) {
+      return 1;
+    }
+    rlimit before, little;
+    getrlimit(RLIMIT_AS, &before);
+    little = before;
+    little.rlim_cur = 32 << 20;
+    if (rank == 1) setrlimit(RLIMIT_AS, &little);
+    const int rc = bellows_save(b, 1);
+    const std::string why = bellows_error(b);
+    setrlimit(RLIMIT_AS, &before);
+    if (rank == 1 && (rc != BELLOWS_ERR_MEMORY || !has(why, "cannot map the snapshot buffer"))) {
+      return 2;
+    }
+    if (rank == 0 && (rc != BELLOWS_ERR_IO || !has(why, "rank 1 could not copy"))) return 3;
+    if (bellows_wait(b) != 0 || bellows_save(b, 2) != 0) return 4;
+    return bellows_finalize(b, 1) == 0 ? 0 : 5;
+  });
+  cr_expect(all(codes, 0));
+  cr_expect(steps_in(place) == (std::vector<std::uint64_t>{2}));
+}
+
+Test(async, a_second_program_in_the_directory_is_refused, .timeout = 60) {
+  Place place;
+  const auto codes = run_ranks(1, [&](int, bellows_t* b) {
+    std::vector<unsigned char> data(1000, 1);
+    add_bytes(b, &data);
+    if (bellows_save_async(b, 1) != 0) return 1;
+    // Another program: it has two ranks, of which this is one.
+    bellows_config config = BELLOWS_CONFIG_INIT;
+    config.rank = 1;
+    config.world = 2;
+    bellows_t* other = nullptr;
+    if (bellows_init(&config, &other) != BELLOWS_ERR_BUSY) return 2;
+    if (!has(bellows_error(other), "but this program has 1")) return 3;
+    bellows_finalize(other, 0);
+    return bellows_wait(b) == 0 && bellows_finalize(b, 1) == 0 ? 0 : 4;
+  });
+  cr_expect(all(codes, 0));
+  cr_expect(steps_in(place) == (std::vector<std::uint64_t>{1}));
 }
 
 Test(async, ranks_that_skip_a_step_are_told, .timeout = 60) {
