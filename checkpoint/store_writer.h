@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/file_ops.h"
+#include "checkpoint/step_reader.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
 
@@ -42,7 +44,8 @@ class StoreWriter {
   Result<Fd> lock() const;
   Status check_owner() const;
   Status collect_leftovers(bool own);
-  Status check_shards(const std::string& from, const Manifest& manifest) const;
+  Result<std::shared_ptr<const StepReader>> check_shards(const std::string& from,
+                                                         const Manifest& manifest) const;
   Status write_manifest(const std::string& from, const Manifest& manifest);
   Status publish(const std::string& from, std::uint64_t step);
   Status move_latest(std::uint64_t step);
