@@ -24,6 +24,29 @@ double seconds_since_1970() {
 
 }  // namespace
 
+Result<Fd> lock_store(const std::string& dir) {
+  const std::string path = dir + "/.lock";
+  auto fd = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
+  if (!fd) return fd;
+  int rc;
+  do {
+    rc = flock(fd->get(), LOCK_EX);
+  } while (rc < 0 && errno == EINTR);
+  // Some network file systems have no locks; the check of the owner alone is then what there is.
+  if (rc < 0 && errno != ENOLCK && errno != EOPNOTSUPP) return errno_error("lock", path);
+  return fd;
+}
+
+Result<Fd> hold_store(const std::string& dir) {
+  auto fd = open_file(dir + "/.in-use", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
+  if (!fd) return fd;
+  if (flock(fd->get(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+    return Error{ErrorKind::busy,
+                 fmt::format("another program uses the checkpoint directory {}", dir)};
+  }
+  return fd;
+}
+
 StoreWriter::StoreWriter(FileOps& ops, std::string dir, std::string attempt, std::uint32_t keep)
     : ops_(ops), dir_(std::move(dir)), attempt_(std::move(attempt)), keep_(std::max(keep, 1u)) {}
 
@@ -31,24 +54,10 @@ std::string StoreWriter::tmp_path(const std::string& what) const {
   return fmt::format("{}/.tmp-{}-{}", dir_, what, attempt_);
 }
 
-// Held while the owner is changed, and from the check of the owner to the rename: an attempt that
-// was fenced off in between can't commit.
-Result<Fd> StoreWriter::lock() const {
-  auto fd = open_file(dir_ + "/.lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
-  if (!fd) return fd;
-  int rc;
-  do {
-    rc = flock(fd->get(), LOCK_EX);
-  } while (rc < 0 && errno == EINTR);
-  // Some network file systems have no locks; the check of the owner alone is then what there is.
-  if (rc < 0 && errno != ENOLCK && errno != EOPNOTSUPP) return errno_error("lock", dir_ + "/.lock");
-  return fd;
-}
-
 Status StoreWriter::take_ownership() {
   if (auto status = ops_.make_directory(dir_); !status) return status;
   {
-    auto held = lock();
+    auto held = lock_store(dir_);
     if (!held) return held.error();
     const nlohmann::json owner = {{"attempt", attempt_}, {"time", seconds_since_1970()}};
     auto status = replace_file(dir_ + "/owner.json", owner.dump() + "\n", 0644);
@@ -130,7 +139,8 @@ Status StoreWriter::write_manifest(const std::string& from, const Manifest& mani
 }
 
 Status StoreWriter::publish(const std::string& from, std::uint64_t step) {
-  auto held = lock();
+  // From the check of the owner to the rename: an attempt fenced off in between can't commit.
+  auto held = lock_store(dir_);
   if (!held) return held.error();
   if (auto status = check_owner(); !status) return status;
   const std::string to = step_path(dir_, step);

@@ -12,6 +12,14 @@
 
 namespace bellows {
 
+/// Waits for the lock under which a directory's owner changes and steps come, go and get names.
+/// Held as long as the value lives.
+Result<Fd> lock_store(const std::string& dir);
+
+/// One program at a time in a directory, outside jobs: there is no launcher to fence another off.
+/// Held as long as the value lives. busy: another program holds it.
+Result<Fd> hold_store(const std::string& dir);
+
 /// The part of the store that changes it: ownership, commit, retention. One attempt of one job; the
 /// leader's agent uses all of it, the others only shard_path and begin_step. One thread at a time.
 class StoreWriter {
@@ -39,7 +47,6 @@ class StoreWriter {
   const std::string& dir() const { return dir_; }
 
  private:
-  Result<Fd> lock() const;
   Status check_owner() const;
   Status collect_leftovers(bool own);
   Status check_shards(const std::string& from, const Manifest& manifest) const;
