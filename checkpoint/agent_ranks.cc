@@ -42,11 +42,11 @@ bool place(const std::vector<ArrayPart>& parts, Placed* out) {
 
 std::vector<ArrayPart> stored_parts(const RankLink& link) {
   std::vector<ArrayPart> out;
-  for (const ArrayPart& part : link.parts) {
-    if (wire::stored_by(part.array, part.name.data(), part.name.size(),
-                        static_cast<std::uint32_t>(link.rank),
-                        static_cast<std::uint32_t>(link.hello.world))) {
-      out.push_back(part);
+  for (ArrayPart part : link.parts) {
+    if (wire::stored_part(
+            part.array, part.name.data(), part.name.size(), static_cast<std::uint32_t>(link.rank),
+            static_cast<std::uint32_t>(link.hello.world), &part.array.first, &part.array.count)) {
+      out.push_back(std::move(part));
     }
   }
   return out;

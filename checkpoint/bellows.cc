@@ -117,26 +117,41 @@ int send_layout(bellows_t* b) {
 
 enum class Copy { into_buffer, from_buffer };
 
-bool takes_part(const bellows_t* b, const Registered& r, Copy direction) {
-  return direction == Copy::from_buffer ||
-         wire::stored_by(r.array, r.name, r.name_length, b->place.rank, b->place.world);
+/// Bytes of an array in the caller's memory.
+struct Span {
+  std::uint64_t begin = 0;
+  std::uint64_t bytes = 0;
+};
+
+// What of an array takes part in a copy; false: nothing.
+bool find_span(const bellows_t* b, const Registered& r, Copy direction, Span* out) {
+  const wire::Array& a = r.array;
+  std::uint64_t first = 0, count = a.count;
+  if (direction == Copy::into_buffer &&
+      !wire::stored_part(a, r.name, r.name_length, b->place.rank, b->place.world, &first, &count)) {
+    return false;
+  }
+  if (a.layout == wire::kSharded) first = 0;
+  // Registered arrays are known to fit.
+  return wire::part_bytes(a, first, &out->begin) && wire::part_bytes(a, count, &out->bytes);
 }
 
 int copy_arrays(bellows_t* b, Mapping& buffer, Copy direction) {
   wire::Placer placer;
   for (std::size_t i = 0; i < b->count; ++i) {
     const Registered& r = b->arrays[i];
-    if (!takes_part(b, r, direction)) continue;
-    std::uint64_t bytes = 0, offset = 0;
-    if (!wire::held_bytes(r.array, &bytes) || !placer.place(bytes, &offset) ||
-        offset + bytes > buffer.size()) {
+    Span span;
+    if (!find_span(b, r, direction, &span)) continue;
+    std::uint64_t offset = 0;
+    if (!placer.place(span.bytes, &offset) || offset + span.bytes > buffer.size()) {
       return lost(b, EPROTO);
     }
-    if (bytes == 0) continue;
+    if (span.bytes == 0) continue;
+    auto* mine = static_cast<unsigned char*>(r.data) + span.begin;
     if (direction == Copy::into_buffer) {
-      memcpy(buffer.data() + offset, r.data, bytes);
+      memcpy(buffer.data() + offset, mine, span.bytes);
     } else {
-      memcpy(r.data, buffer.data() + offset, bytes);
+      memcpy(mine, buffer.data() + offset, span.bytes);
     }
   }
   return BELLOWS_OK;
@@ -166,12 +181,12 @@ int check_array(bellows_t* b, const char* name, const wire::Array& a, const void
   }
   std::uint64_t end = 0, bytes = 0;
   if (a.layout == BELLOWS_SHARDED &&
-      (__builtin_add_overflow(a.first_row, a.rows, &end) || end > a.shape[0])) {
+      (__builtin_add_overflow(a.first, a.count, &end) || end > a.shape[0])) {
     return b->error.set(BELLOWS_ERR_INVALID, "array %s: %llu rows from row %llu pass its %llu rows",
-                        name, (unsigned long long)a.rows, (unsigned long long)a.first_row,
+                        name, (unsigned long long)a.count, (unsigned long long)a.first,
                         (unsigned long long)a.shape[0]);
   }
-  if (!wire::held_bytes(a, &bytes)) {
+  if (!wire::part_bytes(a, wire::axis_extent(a), &bytes) || !wire::held_bytes(a, &bytes)) {
     return b->error.set(BELLOWS_ERR_INVALID, "array %s: its shape has too many bytes", name);
   }
   if (!data && bytes > 0) {
@@ -272,8 +287,8 @@ int bellows_register(bellows_t* b, const char* name, int dtype, int ndims,
   a.ndims = static_cast<std::uint32_t>(ndims);
   a.layout = static_cast<std::uint32_t>(layout);
   for (int i = 0; i < ndims; ++i) a.shape[i] = global_shape[i];
-  a.first_row = layout == BELLOWS_SHARDED ? first_row : 0;
-  a.rows = layout == BELLOWS_SHARDED ? rows : ndims > 0 ? global_shape[0] : 1;
+  a.first = layout == BELLOWS_SHARDED ? first_row : 0;
+  a.count = layout == BELLOWS_SHARDED ? rows : ndims > 0 ? global_shape[0] : 1;
   int rc = check_array(b, name, a, data);
   if (rc != BELLOWS_OK) return rc;
   Registered* r = b->count < wire::kMostArrays ? slot(b, name, length) : nullptr;

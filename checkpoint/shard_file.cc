@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <hdf5.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,8 +18,6 @@ namespace bellows {
 namespace {
 
 constexpr std::uint64_t kChunk = 4 << 20;
-constexpr const char* kTypeNames[] = {"",    "f16", "bf16", "f32", "f64", "i8", "i16",
-                                      "i32", "i64", "u8",   "u16", "u32", "u64"};
 constexpr std::uint32_t kMostType = 12;
 
 // HDF5 keeps its state for the whole process; only some builds of it lock that by themselves.
@@ -116,7 +113,7 @@ bool describe_part(hid_t dataset, const ArrayPart& part, const std::string& xxh3
   const wire::Array& a = part.array;
   const std::uint64_t layout = a.layout;
   return write_attribute(dataset, "layout", &layout, 1) &&
-         write_attribute(dataset, "first_row", &a.first_row, 1) &&
+         write_attribute(dataset, "first_row", &a.first, 1) &&
          write_attribute(dataset, "global_shape", a.shape, a.ndims) &&
          write_attribute(dataset, "xxh3", xxh3);
 }
@@ -127,7 +124,7 @@ Result<std::uint64_t> create_dataset(hid_t file, const ArrayPart& part, const st
   const wire::Array& a = part.array;
   hsize_t dims[wire::kMostDims];
   std::copy_n(a.shape, a.ndims, dims);
-  if (a.ndims > 0) dims[0] = a.rows;
+  if (a.ndims > 0) dims[a.axis] = a.count;
   Hid space(a.ndims > 0 ? H5Screate_simple(static_cast<int>(a.ndims), dims, nullptr)
                         : H5Screate(H5S_SCALAR),
             H5Sclose);
@@ -314,7 +311,7 @@ bool extent_fits(hid_t dataset, wire::Array* a) {
   hsize_t dims[wire::kMostDims] = {};
   if (ndims > 0 && H5Sget_simple_extent_dims(space.get(), dims, nullptr) < 0) return false;
   if (!read_attribute(dataset, "global_shape", a->shape, ndims)) return false;
-  a->rows = ndims > 0 ? dims[0] : 1;
+  a->count = ndims > 0 ? dims[0] : 1;
   for (int i = 1; i < ndims; ++i) {
     if (dims[i] != a->shape[i]) return false;
   }
@@ -326,11 +323,11 @@ bool read_part(hid_t dataset, StoredPart* out) {
   std::uint64_t layout = 2;
   a.dtype = dtype_of(dataset);
   if (!extent_fits(dataset, &a) || !read_attribute(dataset, "layout", &layout, 1) || layout > 1 ||
-      !read_attribute(dataset, "first_row", &a.first_row, 1) || !read_digest(dataset, &out->xxh3)) {
+      !read_attribute(dataset, "first_row", &a.first, 1) || !read_digest(dataset, &out->xxh3)) {
     return false;
   }
   a.layout = static_cast<std::uint32_t>(layout);
-  if (!check_part(out->part)) return false;
+  if (!check_stored_part(out->part)) return false;
   const haddr_t offset = H5Dget_offset(dataset);
   if (offset == HADDR_UNDEF && out->part.bytes() > 0) return false;
   out->offset = out->part.bytes() > 0 ? offset : 0;
@@ -357,51 +354,6 @@ herr_t visit_object(hid_t group, const char* name, const H5O_info_t* info, void*
 }
 
 }  // namespace
-
-std::uint64_t ArrayPart::bytes() const {
-  std::uint64_t bytes = 0;
-  return wire::held_bytes(array, &bytes) ? bytes : 0;
-}
-
-std::string ArrayPart::type_text() const {
-  return fmt::format("{}[{}]", kTypeNames[array.dtype <= kMostType ? array.dtype : 0],
-                     fmt::join(array.shape, array.shape + array.ndims, ","));
-}
-
-static bool name_is_good(const std::string& name) {
-  if (name.empty() || name.size() > wire::kMostName || name.back() == '/') return false;
-  char before = '/';
-  for (char c : name) {
-    if (c < '!' || c > '~' || (before == '/' && (c == '/' || c == '.'))) return false;
-    before = c;
-  }
-  return true;
-}
-
-Status check_part(const ArrayPart& part) {
-  const wire::Array& a = part.array;
-  std::string wrong;
-  std::uint64_t end = 0, bytes = 0;
-  if (!name_is_good(part.name)) {
-    return Error{ErrorKind::invalid,
-                 fmt::format("an array's name is not possible: \"{:.64}\"", part.name)};
-  }
-  if (wire::element_bytes(a.dtype) == 0) {
-    wrong = "its data type does not exist";
-  } else if (a.ndims > wire::kMostDims || a.layout > 1 || (a.layout == 1 && a.ndims == 0)) {
-    wrong = "its layout or number of dimensions is not possible";
-  } else if (!wire::held_bytes(a, &bytes)) {
-    wrong = "its shape has too many bytes";
-  } else if (a.layout == 1 &&
-             (__builtin_add_overflow(a.first_row, a.rows, &end) || end > a.shape[0])) {
-    wrong = "its rows pass the end of the first axis";
-  } else if (a.layout == 0 && (a.first_row != 0 || a.rows != (a.ndims > 0 ? a.shape[0] : 1))) {
-    wrong = "it is replicated but not whole";
-  } else {
-    return {};
-  }
-  return Error{ErrorKind::invalid, fmt::format("array {}: {}", part.name, wrong)};
-}
 
 Result<ShardFile> write_shard(FileOps& ops, const std::string& path, const Snapshot& snapshot,
                               const std::atomic<bool>& cancelled) {

@@ -6,25 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/array_part.h"
 #include "checkpoint/file_ops.h"
 #include "checkpoint/store.h"
-#include "checkpoint/wire.h"
 #include "common/result.h"
 
 namespace bellows {
-
-/// One array as one rank holds it.
-struct ArrayPart {
-  std::string name;
-  wire::Array array;
-
-  std::uint64_t bytes() const;
-  /// "f32[10,5]", the global shape.
-  std::string type_text() const;
-};
-
-/// invalid: the sentence says what is wrong. Everything else here takes checked parts only.
-Status check_part(const ArrayPart& part);
 
 /// A part in a shard file: where its bytes are and their digest.
 struct StoredPart {

@@ -49,7 +49,7 @@ Result<std::shared_ptr<const StepReader>> StepReader::open(const std::string& st
   }
   for (auto& [name, pieces] : reader->arrays_) {
     std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-      return a.stored.part.array.first_row < b.stored.part.array.first_row;
+      return a.stored.part.array.first < b.stored.part.array.first;
     });
   }
   return std::shared_ptr<const StepReader>(std::move(reader));
@@ -67,21 +67,21 @@ Status StepReader::check_array(const std::string& name, const std::vector<Piece>
           fmt::format("array {}: rank {} has it as {}, rank {} as {}, or one as replicated", name,
                       pieces.front().rank, first.type_text(), piece.rank, part.type_text())};
     }
-    if (a.rows == 0) continue;
-    if (a.first_row != next) {
+    if (a.count == 0) continue;
+    if (a.first != next) {
       return Error{
           ErrorKind::invalid,
-          a.first_row > next
-              ? fmt::format("array {}: no rank holds the rows {} to {}", name, next,
-                            a.first_row - 1)
+          a.first > next
+              ? fmt::format("array {}: no rank holds the rows {} to {}", name, next, a.first - 1)
               : fmt::format("array {}: rank {} holds the row {}, which another rank holds too",
-                            name, piece.rank, a.first_row)};
+                            name, piece.rank, a.first)};
     }
-    next = a.first_row + a.rows;
+    next = a.first + a.count;
   }
-  if (first.array.layout == 0 || next == first.array.shape[0]) return {};
-  return Error{ErrorKind::invalid, fmt::format("array {}: no rank holds the rows {} to {}", name,
-                                               next, first.array.shape[0] - 1)};
+  const std::uint64_t extent = wire::axis_extent(first.array);
+  if (next == extent) return {};
+  return Error{ErrorKind::invalid,
+               fmt::format("array {}: no rank holds the rows {} to {}", name, next, extent - 1)};
 }
 
 Status StepReader::check_whole() const {
@@ -113,14 +113,15 @@ Status StepReader::read_rows(const Piece& piece, std::uint64_t first, std::uint6
   const StoredPart& stored = piece.stored;
   const wire::Array& a = stored.part.array;
   std::uint64_t row = 0;
-  if (!wire::row_bytes(a, &row) || row * rows == 0) return {};
+  if (!wire::part_bytes(a, 1, &row) || row * rows == 0) return {};
   const std::string path = shard_path(piece.rank);
   auto fd = open_file(path, O_RDONLY | O_NOFOLLOW);
   if (!fd) return fd.error();
-  const std::uint64_t offset = stored.offset + (first - a.first_row) * row;
+  const std::uint64_t offset = stored.offset + (first - a.first) * row;
   if (auto status = read_at(fd->get(), to, rows * row, offset, path); !status) return status;
   // A whole piece can be held against its digest at no further reading.
-  if (rows == a.rows && digest_of({reinterpret_cast<const char*>(to), rows * row}) != stored.xxh3) {
+  if (rows == a.count &&
+      digest_of({reinterpret_cast<const char*>(to), rows * row}) != stored.xxh3) {
     return Error{
         ErrorKind::corrupt,
         fmt::format("{} is damaged: array {} does not match its digest", path, stored.part.name)};
@@ -132,22 +133,21 @@ Status StepReader::read_part(const ArrayPart& wanted, unsigned char* to) const {
   auto pieces = find(wanted);
   if (!pieces) return pieces.error();
   const wire::Array& w = wanted.array;
-  if (w.layout == 0) return read_rows((*pieces)->front(), 0, w.rows, to);
   std::uint64_t row = 0, done = 0;
-  if (!wire::row_bytes(w, &row)) return check_part(wanted);
+  if (!wire::part_bytes(w, 1, &row)) return check_part(wanted);
   for (const Piece& piece : **pieces) {
     const wire::Array& a = piece.stored.part.array;
-    const std::uint64_t first = std::max(a.first_row, w.first_row);
-    const std::uint64_t last = std::min(a.first_row + a.rows, w.first_row + w.rows);
+    const std::uint64_t first = std::max(a.first, w.first);
+    const std::uint64_t last = std::min(a.first + a.count, w.first + w.count);
     if (first >= last) continue;
-    auto status = read_rows(piece, first, last - first, to + (first - w.first_row) * row);
+    auto status = read_rows(piece, first, last - first, to + (first - w.first) * row);
     if (!status) return status;
     done += last - first;
   }
-  if (done == w.rows) return {};
+  if (done == w.count) return {};
   return Error{ErrorKind::corrupt,
                fmt::format("step {} holds only {} of the {} rows from {} of array {}",
-                           manifest_.step, done, w.rows, w.first_row, wanted.name)};
+                           manifest_.step, done, w.count, w.first, wanted.name)};
 }
 
 Status StepReader::read(const std::vector<ArrayPart>& parts,

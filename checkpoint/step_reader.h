@@ -46,7 +46,7 @@ class StepReader {
 
   std::string step_dir_;
   Manifest manifest_;
-  std::map<std::string, std::vector<Piece>> arrays_;  ///< pieces by ascending first row
+  std::map<std::string, std::vector<Piece>> arrays_;  ///< pieces by ascending first
 };
 
 }  // namespace bellows

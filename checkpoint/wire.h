@@ -20,12 +20,15 @@
 /// bye, value = finished   ->    goodbye
 namespace bellows::wire {
 
-inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kVersion = 2;
 inline constexpr std::uint32_t kMostDims = 8;
 inline constexpr std::uint32_t kMostName = 255;
 inline constexpr std::uint32_t kMostText = 4096;
 inline constexpr std::uint32_t kMostArrays = 1u << 20;
 inline constexpr std::uint32_t kMostWorld = 1u << 20;
+inline constexpr std::uint64_t kMostValue = 4096;
+/// A replicated array of this many bytes is stored in pieces, one by each rank.
+inline constexpr std::uint64_t kSpreadBytes = 1u << 20;
 /// No gate, no stop, no step yet. Steps are smaller.
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
@@ -61,53 +64,84 @@ struct Hello {
   std::int32_t world = 0;
 };
 
-/// The body of array; the name follows.
+/// The numbers of enum bellows_layout.
+inline constexpr std::uint32_t kReplicated = 0;
+inline constexpr std::uint32_t kSharded = 1;
+inline constexpr std::uint32_t kPerRank = 2;
+inline constexpr std::uint32_t kValue = 3;
+
+/// The body of array; the name follows. `first` and `count` are along `axis`: what this rank holds
+/// of a sharded array. All others have axis 0, first 0 and count shape[0], or 1 for a scalar.
 struct Array {
   std::uint32_t dtype = 0;
   std::uint32_t ndims = 0;
   std::uint32_t layout = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t axis = 0;
   std::uint64_t shape[kMostDims] = {};
-  std::uint64_t first_row = 0;
-  std::uint64_t rows = 0;  ///< what this rank holds; replicated: shape[0], or 1 for a scalar
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
 };
 
 inline constexpr std::size_t kMostMessage = sizeof(Head) + sizeof(Array) + kMostText;
 
 /// Bytes of one element, or 0 for a type that does not exist. The numbers are enum bellows_dtype.
 constexpr std::uint64_t element_bytes(std::uint32_t dtype) {
-  constexpr std::uint64_t kBytes[] = {0, 2, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8};
+  constexpr std::uint64_t kBytes[] = {0, 2, 2, 4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 1, 8, 16, 1};
   return dtype < sizeof kBytes / sizeof kBytes[0] ? kBytes[dtype] : 0;
 }
 
-/// Bytes of one row; false when the product does not fit 2^62.
-constexpr bool row_bytes(const Array& a, std::uint64_t* bytes) {
+/// The extent of the whole array along its axis.
+constexpr std::uint64_t axis_extent(const Array& a) { return a.ndims > 0 ? a.shape[a.axis] : 1; }
+
+/// Bytes of `count` indices of the axis with all the other axes whole; false when they do not fit
+/// 2^62.
+constexpr bool part_bytes(const Array& a, std::uint64_t count, std::uint64_t* bytes) {
   std::uint64_t product = element_bytes(a.dtype);
-  for (std::uint32_t i = 1; i < a.ndims; ++i) {
-    if (__builtin_mul_overflow(product, a.shape[i], &product)) return false;
+  for (std::uint32_t i = 0; i < a.ndims; ++i) {
+    if (i != a.axis && __builtin_mul_overflow(product, a.shape[i], &product)) return false;
   }
-  *bytes = product;
-  return product < (std::uint64_t{1} << 62);
+  return !__builtin_mul_overflow(product, count, bytes) && *bytes < (std::uint64_t{1} << 62);
 }
 
 /// Bytes this rank holds; false when they do not fit 2^62.
 constexpr bool held_bytes(const Array& a, std::uint64_t* bytes) {
-  std::uint64_t row = 0;
-  if (!row_bytes(a, &row)) return false;
-  return !__builtin_mul_overflow(row, a.rows, bytes) && *bytes < (std::uint64_t{1} << 62);
+  return part_bytes(a, a.count, bytes);
 }
 
-/// Whether this rank's shard holds the array: each replicated one is stored by one rank, spread by
-/// name so that all ranks write, whatever the order they registered in. Rank 0 stores sharded
-/// arrays even when it holds no row, so that rows nobody holds are noticed.
-constexpr bool stored_by(const Array& a, const char* name, std::size_t name_length,
-                         std::uint32_t rank, std::uint32_t world) {
-  if (a.layout != 0) return a.rows > 0 || rank == 0;
+constexpr std::uint64_t hash_of(const char* name, std::size_t length) {
   std::uint64_t hash = 14695981039346656037ull;
-  for (std::size_t i = 0; i < name_length; ++i) {
+  for (std::size_t i = 0; i < length; ++i) {
     hash = (hash ^ static_cast<unsigned char>(name[i])) * 1099511628211ull;
   }
-  return (hash ^ (hash >> 32)) % world == rank;
+  return hash ^ (hash >> 32);
+}
+
+/// shape[0] * rank / world, whose product might not fit.
+constexpr std::uint64_t share_begin(std::uint64_t extent, std::uint32_t rank, std::uint32_t world) {
+  return extent / world * rank + extent % world * rank / world;
+}
+
+/// What of an array this rank's shard stores, along the axis; false: nothing. A large replicated
+/// array is stored in pieces, a small one by the rank its name chooses, so that all ranks write,
+/// whatever the order they registered in. Rank 0 stores sharded arrays even when it holds nothing
+/// of them, so that an array nobody holds is noticed. Other layouts: what the rank holds. In the
+/// rank's own memory the part is contiguous and begins after part_bytes(first) when replicated,
+/// else at 0.
+constexpr bool stored_part(const Array& a, const char* name, std::size_t name_length,
+                           std::uint32_t rank, std::uint32_t world, std::uint64_t* first,
+                           std::uint64_t* count) {
+  *first = a.first;
+  *count = a.count;
+  if (a.layout == kSharded) return a.count > 0 || rank == 0;
+  if (a.layout == kPerRank) return true;
+  if (a.layout == kValue) return rank == 0;
+  std::uint64_t bytes = 0;
+  if (a.ndims == 0 || a.shape[0] < world || !held_bytes(a, &bytes) || bytes < kSpreadBytes) {
+    return hash_of(name, name_length) % world == rank;
+  }
+  *first = share_begin(a.shape[0], rank, world);
+  *count = share_begin(a.shape[0], rank + 1, world) - *first;
+  return true;
 }
 
 /// Places arrays one after the other, each at a multiple of 64 bytes.

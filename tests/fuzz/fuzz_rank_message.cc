@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const bellows::wire::Array& a = message->part.array;
   std::uint64_t held = 0;
   if (!bellows::wire::held_bytes(a, &held) || a.ndims > bellows::wire::kMostDims) std::abort();
-  if (a.layout == 1 && a.first_row + a.rows > a.shape[0]) std::abort();
+  if (a.ndims > 0 && a.first + a.count > a.shape[a.axis]) std::abort();
   if (message->part.type_text().empty()) std::abort();
   return 0;
 }

@@ -57,8 +57,8 @@ inline wire::Array f32_array(std::vector<std::uint64_t> shape, std::uint32_t lay
   a.ndims = static_cast<std::uint32_t>(shape.size());
   a.layout = layout;
   std::copy(shape.begin(), shape.end(), a.shape);
-  a.first_row = first;
-  a.rows = layout ? rows : shape.empty() ? 1 : shape[0];
+  a.first = first;
+  a.count = layout == wire::kSharded ? rows : shape.empty() ? 1 : shape[0];
   return a;
 }
 

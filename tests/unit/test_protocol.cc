@@ -160,7 +160,23 @@ Test(protocol, bad_messages_of_ranks_are_refused, .timeout = 10) {
   bad.ndims = 1000;
   cr_expect(refused(head, bytes(bad) + "x"));
   bad = f32_array({4}, 0);
-  bad.dtype = 13;
+  bad.dtype = 17;
+  cr_expect(refused(head, bytes(bad) + "x"));
+  bad = f32_array({4}, 4);
+  cr_expect(refused(head, bytes(bad) + "x"));
+  bad = f32_array({4, 2}, 1, 0, 2);
+  bad.axis = 1;
+  cr_expect(!refused(head, bytes(bad) + "x"));
+  bad.axis = 2;
+  cr_expect(refused(head, bytes(bad) + "x"));
+  bad = f32_array({1024}, 0);
+  bad.layout = wire::kValue;
+  cr_expect(!refused(head, bytes(bad) + "x"));
+  bad.shape[0] = bad.count = 1025;
+  cr_expect(refused(head, bytes(bad) + "x"));
+  bad.layout = wire::kPerRank;
+  cr_expect(!refused(head, bytes(bad) + "x"));
+  bad.count = 3;
   cr_expect(refused(head, bytes(bad) + "x"));
 }
 
