@@ -54,15 +54,21 @@ std::string StoreWriter::tmp_path(const std::string& what) const {
   return fmt::format("{}/.tmp-{}-{}", dir_, what, attempt_);
 }
 
+Status StoreWriter::write_owner() {
+  const nlohmann::json owner = {{"attempt", attempt_}, {"time", seconds_since_1970()}};
+  // A name that the next start removes, should this one end here.
+  const std::string path = tmp_path("owner");
+  auto status = write_text(path, owner.dump() + "\n");
+  if (status) status = ops_.rename(path, dir_ + "/owner.json");
+  return status ? ops_.sync_directory(dir_) : status;
+}
+
 Status StoreWriter::take_ownership() {
   if (auto status = ops_.make_directory(dir_); !status) return status;
-  {
-    auto held = lock_store(dir_);
-    if (!held) return held.error();
-    const nlohmann::json owner = {{"attempt", attempt_}, {"time", seconds_since_1970()}};
-    auto status = replace_file(dir_ + "/owner.json", owner.dump() + "\n", 0644);
-    if (!status) return status;
-  }
+  // Until the end: what begins with .tmp- and is a later attempt's must not be taken for left over.
+  auto held = lock_store(dir_);
+  if (!held) return held.error();
+  if (auto status = write_owner(); !status) return status;
   // Not this attempt's: a rank may be saving already. What can't go, as while an attempt on a node
   // that was cut off still writes, costs room only; the next attempt tries again.
   (void)collect_leftovers(false).ok();
@@ -127,15 +133,17 @@ Status StoreWriter::check_shards(const std::string& from, const Manifest& manife
   return (*reader)->check_whole();
 }
 
-Status StoreWriter::write_manifest(const std::string& from, const Manifest& manifest) {
-  const std::string path = from + "/manifest.json";
-  const std::string text = manifest.to_string();
+Status StoreWriter::write_text(const std::string& path, const std::string& text) {
   auto fd = ops_.create(path);
   if (!fd) return fd.error();
   auto status = ops_.write_at(fd->get(), text.data(), text.size(), 0, path);
   if (status) status = ops_.sync(fd->get(), path);
-  if (status) status = ops_.sync_directory(from);
   return status;
+}
+
+Status StoreWriter::write_manifest(const std::string& from, const Manifest& manifest) {
+  auto status = write_text(from + "/manifest.json", manifest.to_string());
+  return status ? ops_.sync_directory(from) : status;
 }
 
 Status StoreWriter::publish(const std::string& from, std::uint64_t step) {

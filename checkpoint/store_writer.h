@@ -47,9 +47,11 @@ class StoreWriter {
   const std::string& dir() const { return dir_; }
 
  private:
+  Status write_owner();
   Status check_owner() const;
   Status collect_leftovers(bool own);
   Status check_shards(const std::string& from, const Manifest& manifest) const;
+  Status write_text(const std::string& path, const std::string& text);
   Status write_manifest(const std::string& from, const Manifest& manifest);
   Status publish(const std::string& from, std::uint64_t step);
   Status move_latest(std::uint64_t step);

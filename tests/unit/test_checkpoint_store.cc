@@ -244,10 +244,10 @@ Test(store, what_cannot_be_collected_stops_nobody, .timeout = 30) {
   TwoSteps steps;
   std::filesystem::create_directories(steps.scratch.path() + "/.tmp-30-job.0.1");
   FailingOps ops;
-  ops.fail_only = 1;
+  ops.fail_only = 6;
   StoreWriter next(ops, steps.scratch.path(), "job.0.2", 5);
   cr_expect(next.take_ownership().ok());
-  cr_expect(ops.find("rmtree", ".tmp-30-") == 1);
+  cr_expect(ops.find("rmtree", ".tmp-30-") == 6);
   cr_expect(save_step(next, ops, 30).ok());
 }
 
