@@ -176,6 +176,8 @@ Status StoreWriter::remove_step(std::uint64_t step) {
   // Renamed first: half a step under a good name would be reported as damaged at the next start.
   const std::string gone = tmp_path(fmt::format("gone-{}", step));
   auto status = ops_.rename(step_path(dir_, step), gone);
+  // Else a power loss may undo the renaming and keep what was removed.
+  if (status) status = ops_.sync_directory(dir_);
   return status ? ops_.remove_tree(gone) : status;
 }
 
