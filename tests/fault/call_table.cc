@@ -23,23 +23,6 @@ const KnownCall* find_call(std::uint64_t number) {
   return nullptr;
 }
 
-// Text in the memory of the traced process: read up to the ends of pages, behind which may be none.
-std::string text_at(pid_t thread, std::uint64_t address) {
-  std::string out;
-  while (out.size() < 4096) {
-    char chunk[256];
-    const std::size_t want = std::min<std::size_t>(sizeof chunk, 4096 - address % 4096);
-    iovec here = {chunk, want}, there = {reinterpret_cast<void*>(address), want};
-    const ssize_t got = process_vm_readv(thread, &here, 1, &there, 1, 0);
-    if (got <= 0) return out;
-    const std::size_t length = strnlen(chunk, static_cast<std::size_t>(got));
-    out.append(chunk, length);
-    if (length < static_cast<std::size_t>(got)) return out;
-    address += static_cast<std::uint64_t>(got);
-  }
-  return out;
-}
-
 std::string name_of(pid_t thread, int fd) {
   const std::string proc = "/proc/" + std::to_string(thread);
   std::error_code ignored;
@@ -87,22 +70,51 @@ std::string call_name(std::uint64_t number) {
   return known ? known->name : "call " + std::to_string(number);
 }
 
-std::optional<std::string> file_change(const Call& call, const std::string& root) {
+// Read up to the ends of pages, behind which may be none.
+std::string text_at(pid_t thread, std::uint64_t address) {
+  std::string out;
+  while (out.size() < 4096) {
+    char chunk[256];
+    const std::size_t want = std::min<std::size_t>(sizeof chunk, 4096 - address % 4096);
+    iovec here = {chunk, want}, there = {reinterpret_cast<void*>(address), want};
+    const ssize_t got = process_vm_readv(thread, &here, 1, &there, 1, 0);
+    if (got <= 0) return out;
+    const std::size_t length = strnlen(chunk, static_cast<std::size_t>(got));
+    out.append(chunk, length);
+    if (length < static_cast<std::size_t>(got)) return out;
+    address += static_cast<std::uint64_t>(got);
+  }
+  return out;
+}
+
+std::string bytes_at(pid_t thread, std::uint64_t address, std::size_t bytes) {
+  std::string out(bytes, '\0');
+  iovec here = {out.data(), bytes}, there = {reinterpret_cast<void*>(address), bytes};
+  const ssize_t got = process_vm_readv(thread, &here, 1, &there, 1, 0);
+  out.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+  return out;
+}
+
+std::optional<FileCall> file_call(const Call& call, const std::string& root) {
   const KnownCall* known = find_call(call.number);
   if (!known || !known->changes_files()) return {};
   if (known->flags >= 0 &&
       (call.args[known->flags] & (O_WRONLY | O_RDWR | O_CREAT | O_TRUNC)) == 0) {
     return {};
   }
-  const std::string path = known->fd >= 0
-                               ? name_of(call.thread, static_cast<int>(call.args[known->fd]))
-                               : path_at(call, known->at, known->path);
-  const bool below = path == root || path.starts_with(root + "/");
-  if (!below) return {};
-  std::string text = std::string(known->name) + " " + normal(path, root, call.process);
-  if (known->to_path >= 0) {
-    text += " -> " + normal(path_at(call, known->to_at, known->to_path), root, call.process);
-  }
+  FileCall out{known, "", ""};
+  out.path = known->fd >= 0 ? name_of(call.thread, static_cast<int>(call.args[known->fd]))
+                            : path_at(call, known->at, known->path);
+  if (known->to_path >= 0) out.to = path_at(call, known->to_at, known->to_path);
+  if (out.path == root || out.path.starts_with(root + "/")) return out;
+  return {};
+}
+
+std::optional<std::string> file_change(const Call& call, const std::string& root) {
+  const auto file = file_call(call, root);
+  if (!file) return {};
+  std::string text = std::string(file->known->name) + " " + normal(file->path, root, call.process);
+  if (!file->to.empty()) text += " -> " + normal(file->to, root, call.process);
   return text;
 }
 

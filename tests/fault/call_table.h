@@ -4,6 +4,10 @@
 #include <sys/syscall.h>
 
 #include <cstdint>
+#include <optional>
+#include <string>
+
+#include "tests/fault/trace_support.h"
 
 // The system calls that the fault tests know, and where their names and descriptors are.
 namespace bellows::fault_test {
@@ -63,5 +67,18 @@ inline constexpr KnownCall kKnownCalls[] = {
     {.number = SYS_eventfd2, .name = "eventfd2"},
     {.number = SYS_pipe2, .name = "pipe2"},
 };
+
+/// A call that may change a file, with its paths made absolute.
+struct FileCall {
+  const KnownCall* known = nullptr;
+  std::string path;
+  std::string to;
+};
+/// Nothing for a call that changes no file at or below `root`.
+std::optional<FileCall> file_call(const Call& call, const std::string& root);
+
+/// What the traced thread has in its memory.
+std::string bytes_at(pid_t thread, std::uint64_t address, std::size_t bytes);
+std::string text_at(pid_t thread, std::uint64_t address);
 
 }  // namespace bellows::fault_test

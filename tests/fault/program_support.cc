@@ -25,8 +25,8 @@ using checkpoint_test::eventually;
 
 namespace {
 
-constexpr std::uint64_t kRows = 300;
-constexpr std::uint64_t kWeights = 100;
+constexpr std::uint64_t kRows = 1500;
+constexpr std::uint64_t kWeights = 700;
 constexpr const char* kLeft = "/.tmp-9-node.1.1";
 
 /// The arrays of one rank.
