@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Dict, Optional, Tuple, Type
 
 from . import _lib, arrays, tracked
-from .errors import InvalidError, MismatchError
+from .errors import Error, InvalidError, MismatchError
 from .sampler import Sampler
 from .tree import Flat, Node, Regions, part_of_name
 
@@ -57,6 +57,7 @@ class Checkpoint:
         self._tracked: Dict[str, Any] = {}
         self._known: Regions = {}  # what the library has
         self._stopped = False
+        self._saved: Optional[int] = None  # or on its way
         self._handle = _lib.Handle(dir, rank, world, keep)
 
     @property
@@ -182,16 +183,23 @@ class Checkpoint:
         """Stores everything as `step`: the state before the batches of this step are trained.
 
         Returns once everything is copied, and may then change; with `wait`, once the step is
-        committed and durable. Steps ascend. Raises what went wrong with this save or, when its
+        committed and durable. Steps ascend; the last one again is not stored again. Raises what went wrong with this save or, when its
         text begins with "step N:", with an earlier one: then this one has begun all the same.
         """
-        self._tell(step)
+        number = _step(step)
+        self._tell(number)
+        if number == self._saved:
+            if wait:
+                self.wait()
+            return
         self._sync({**self._arrays, **self._collect()})
         for region in self._known.values():
             if region.before_save is not None:
                 region.before_save()
         self._wait_for_gpus()
-        self._handle.save(_step(step), wait)
+        self._saved = None
+        self._handle.save(number, wait)
+        self._saved = number
 
     def _collect(self) -> Regions:
         """The regions of all that is tracked, and their structure."""
@@ -211,15 +219,20 @@ class Checkpoint:
 
     def wait(self) -> None:
         """Waits until no save is in flight; raises what went wrong with one."""
-        self._handle.wait()
+        try:
+            self._handle.wait()
+        except Error:
+            self._saved = None
+            raise
 
     def should_stop(self, step: int) -> bool:
         """Whether to save this step, close and exit with status 0; the same on every rank.
 
         Costs next to nothing when called at every step. Waits only while a stop is being decided.
         """
-        self._tell(step)
-        stop = self._handle.should_stop(_step(step))
+        number = _step(step)
+        self._tell(number)
+        stop = self._handle.should_stop(number)
         self._stopped = self._stopped or stop
         return stop
 
