@@ -94,8 +94,9 @@ class Rank {
       rc_ = plan.async ? save_async() : bellows_save(b_, step_);
       if (rc_ == BELLOWS_OK) break;
       ++board_.failed[rank_];
+      board_.code[rank_] = rc_;
       note(bellows_error(b_));
-      if (rc_ != BELLOWS_ERR_IO && rc_ != BELLOWS_ERR_MEMORY) break;
+      if (rc_ == BELLOWS_ERR_AGENT || !old_steps_are_whole()) break;
     }
     if (rc_ == BELLOWS_OK && !plan.async) board_.acknowledged[rank_] = step_;
   }
@@ -105,6 +106,7 @@ class Rank {
     if (rc_ == BELLOWS_OK) board_.acknowledged[rank_] = step_;
 #endif
   }
+  void lose_partner() { rc_ = BELLOWS_ERR_IO; }
   /// The exit status of a rank that comes to its end, or gives up.
   int leave() {
     if (!good()) note(bellows_error(b_));
@@ -128,6 +130,15 @@ class Rank {
     return BELLOWS_ERR_INVALID;
 #endif
   }
+  // A save that failed has left them as they were.
+  bool old_steps_are_whole() {
+    const std::string dir = getenv("BELLOWS_CHECKPOINT_DIR");
+    const auto manifest = verify_step(dir, step_ - 1);
+    if (rank_ != 0 || manifest) return true;
+    rc_ = BELLOWS_ERR_CORRUPT;
+    note(manifest.error().text);
+    return false;
+  }
   void note(const std::string& text) {
     if (text.empty()) return;
     std::snprintf(board_.text, sizeof board_.text, "rank %d: %s", rank_, text.c_str());
@@ -147,8 +158,24 @@ bool meet(int mine, int theirs) {
   return write(theirs, &byte, 1) == 1 && read(mine, &byte, 1) == 1;
 }
 
+// Those of the agent that owns the directory. Waits for the last save's threads to close theirs.
+void count_descriptors(Board& board, const std::string& dir) {
+  const auto owner = read_file(dir + "/owner.json", 4096);
+  const auto at = owner ? owner->find("node.") : std::string::npos;
+  if (at == std::string::npos) return;
+  const std::string fds = fmt::format("/proc/{}/fd", std::atoi(owner->c_str() + at + 5));
+  const auto count = [&] {
+    std::error_code code;
+    return static_cast<std::uint32_t>(
+        std::distance(fs::directory_iterator(fds, code), fs::directory_iterator()));
+  };
+  const std::uint32_t most = board.open;
+  eventually([&] { return most == 0 || count() <= most; }, 2000);
+  board.open = count();
+}
+
 int run_rank(int number, const Plan& plan, Board& board, int mine, int theirs) {
-  char byte;
+  char byte = 'x';
   // The second rank starts when the first has its agent.
   if (number == 1 && read(mine, &byte, 1) != 1) return kGaveUp;
   Rank rank(number, kWorld, board);
@@ -160,8 +187,14 @@ int run_rank(int number, const Plan& plan, Board& board, int mine, int theirs) {
     return kGaveUp;
   }
   rank.restore();
+  board.restored[number] = rank.good();
+  if (rank.good() && !meet(mine, theirs)) rank.lose_partner();
   for (int i = 0; i < plan.saves && rank.good(); ++i) rank.save(plan);
   if (plan.async && rank.good()) rank.wait();
+  if (rank.good() && meet(mine, theirs)) {
+    if (number == 0) count_descriptors(board, getenv("BELLOWS_CHECKPOINT_DIR"));
+    (void)meet(mine, theirs);
+  }
   return rank.leave();
 }
 
@@ -211,14 +244,18 @@ bool agent_is_gone(const std::string& checkpoints) {
 
 }  // namespace
 
-Scene::Scene() {
+Scene::Scene(const char* agent) : agent_(agent) {
   // Tens of thousands of fsyncs: in memory, where there is room for it.
   char in_memory[] = "/dev/shm/bellows-test-XXXXXX", on_disk[] = "/tmp/bellows-test-XXXXXX";
   root_ = mkdtemp(in_memory) ? in_memory : mkdtemp(on_disk);
-  void* page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  board_ = new (page) Board{};
+  const std::string shared = root_ + "/board";
+  const Fd board(open(shared.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (ftruncate(board.get(), 4096) < 0) abort();
+  board_ =
+      static_cast<Board*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, board.get(), 0));
   fs::create_directory(root_ + "/run");
-  setenv("BELLOWS_AGENT", AGENT, 1);
+  setenv("BELLOWS_TEST_BOARD", shared.c_str(), 1);
+  setenv("BELLOWS_AGENT", agent, 1);
   setenv("XDG_RUNTIME_DIR", (root_ + "/run").c_str(), 1);
   setenv("BELLOWS_CHECKPOINT_DIR", checkpoints().c_str(), 1);
   setenv("SLURMD_NODENAME", "node", 1);

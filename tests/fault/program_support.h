@@ -26,22 +26,27 @@ inline constexpr bool kHasAsync = false;
 struct Plan {
   bool async = false;
   int saves = 1;
-  int retries = 0;  ///< of a save that failed with BELLOWS_ERR_IO or BELLOWS_ERR_MEMORY
+  int retries = 0;  ///< of a save that failed, for any reason but a lost agent
 };
 
-/// What the ranks tell the test, in shared memory.
+/// What the processes of a program and the test tell each other, in shared memory.
 struct Board {
   std::atomic<std::uint64_t> acknowledged[kWorld];  ///< newest step told to be committed
   std::atomic<std::uint64_t> copied[kWorld];        ///< newest step of a save_async that returned
   std::atomic<std::uint32_t> failed[kWorld];        ///< saves that returned an error
+  std::atomic<std::int32_t> code[kWorld];           ///< of the last of them
   std::atomic<bool> joined[kWorld];
-  char text[512];  ///< the last sentence of who failed
+  std::atomic<bool> restored[kWorld];    ///< from here on there are saves only
+  std::atomic<std::uint32_t> open;       ///< the agent's descriptors after the saves
+  std::atomic<std::uint64_t> made;       ///< the agent's allocations since the ranks had restored
+  std::atomic<std::uint64_t> fail_made;  ///< the one that fails; 0: none
+  char text[512];                        ///< the last sentence of who failed
 };
 
 /// A directory with kBaseSteps committed steps and something a dead attempt left, again and again.
 class Scene {
  public:
-  Scene();
+  explicit Scene(const char* agent = AGENT);
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
   ~Scene();
@@ -49,6 +54,8 @@ class Scene {
   const std::string& root() const { return root_; }
   std::string checkpoints() const { return root_ + "/checkpoints"; }
   Board& board() { return *board_; }
+  /// The file of the agent's program.
+  const std::string& agent() const { return agent_; }
 
   /// The directory as at first, and an empty board.
   void reset();
@@ -69,6 +76,7 @@ class Scene {
   std::string check_restore(std::uint64_t acknowledged);
 
   std::string root_;
+  std::string agent_;
   Board* board_ = nullptr;
   int pipes_[kWorld][2];  ///< to each rank
 };
