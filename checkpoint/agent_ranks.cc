@@ -67,13 +67,19 @@ Result<std::shared_ptr<const StepReader>> open_reader(Session& session, std::uin
 }
 
 Result<std::shared_ptr<SharedMemory>> restore_into_memory(Session& session, std::uint64_t step,
+                                                          std::uint32_t rank,
                                                           const Placed& placed) {
   auto reader = open_reader(session, step);
   if (!reader) return reader.error();
   auto memory = SharedMemory::make(placed.total);
   if (!memory) return memory;
-  auto status = (*reader)->read(placed.parts, placed.offsets, (*memory)->data());
-  if (!status) return status.error();
+  Wanted wanted;
+  wanted.rank = rank;
+  wanted.parts = placed.parts;
+  wanted.offsets = placed.offsets;
+  wanted.data = (*memory)->data();
+  wanted.shared = session.ranks.size() != 1 && session.hello.world > 1;
+  if (auto kept = (*reader)->read(wanted); !kept) return kept.error();
   return memory;
 }
 
@@ -359,7 +365,7 @@ void AgentLoop::call_off(RankLink& link, const Error& error) {
 void AgentLoop::remove_shard_then_fail(RankLink& link, const Error& error) {
   post(shards_,
        [this, id = link.id, path = shard_path(link, link.save->step), error]() -> Workers::Done {
-         (void)ops_.remove_file(path);
+         (void)remove_shard(ops_, path);
          return [this, id, error] {
            RankLink* waiting = find_link(id);
            if (!waiting || !waiting->save) return;
@@ -386,9 +392,9 @@ void AgentLoop::begin_restore(RankLink& link) {
   }
   const std::uint64_t step = *session_->restore_step;
   post(shards_,
-       [this, id = link.id, session = session_, step,
+       [this, id = link.id, session = session_, step, rank = static_cast<std::uint32_t>(link.rank),
         placed = std::move(placed)]() -> Workers::Done {
-         auto memory = restore_into_memory(*session, step, placed);
+         auto memory = restore_into_memory(*session, step, rank, placed);
          return [this, id, step, memory = std::move(memory)] {
            RankLink* asker = find_link(id);
            if (!asker) return;

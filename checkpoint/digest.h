@@ -6,19 +6,31 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
-#include "common/result.h"
-
 namespace bellows {
+
+/// An XXH3-128.
+struct Hash128 {
+  std::uint64_t high = 0;
+  std::uint64_t low = 0;
+  bool operator==(const Hash128&) const = default;
+
+  /// 32 lower-case hexadecimal digits: what `xxh128sum` prints.
+  std::string hex() const;
+  /// What hex() writes; nothing for any other text.
+  static std::optional<Hash128> parse(std::string_view text);
+};
+
+Hash128 hash_of(const void* data, std::size_t bytes);
 
 /// A running XXH3-128. One thread at a time.
 class Digest {
  public:
   Digest();
   void add(const void* data, std::size_t bytes);
-  /// 32 lower-case hexadecimal digits: what `xxh128sum` prints.
   std::string hex() const;
 
  private:
@@ -29,11 +41,6 @@ class Digest {
 };
 
 std::string digest_of(std::string_view data);
-
-/// Adds `bytes` of the file from `offset`. corrupt when the file ends before, io when it can't be
-/// read; both name the path.
-Status add_file_range(Digest& digest, int fd, std::uint64_t offset, std::uint64_t bytes,
-                      const std::string& path);
 
 /// Whether the text is a digest as hex() writes it.
 bool is_digest(std::string_view text);

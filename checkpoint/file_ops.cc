@@ -37,6 +37,41 @@ Status FileOps::write_at(int fd, const void* data, std::size_t bytes, std::uint6
   return {};
 }
 
+Status FileOps::reserve(int fd, std::uint64_t bytes, const std::string& path) {
+  int rc;
+  do {
+    rc = fallocate(fd, 0, 0, static_cast<off_t>(bytes));
+  } while (rc < 0 && errno == EINTR);
+  if (rc < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL)) {
+    rc = ftruncate(fd, static_cast<off_t>(bytes));
+  }
+  return rc < 0 ? Status(errno_error("write", path)) : Status();
+}
+
+Result<Fd> FileOps::open_direct(const std::string& path) {
+  Fd fd(open(path.c_str(), O_WRONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
+  if (!fd && errno != EINVAL) return errno_error("open", path);
+  return fd;
+}
+
+Result<bool> FileOps::write_direct(int fd, const void* data, std::size_t bytes,
+                                   std::uint64_t offset, const std::string& path) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    const ssize_t written = pwrite(fd, from, bytes, static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EINVAL) return false;
+    if (written < 0) return errno_error("write", path);
+    // After a short write the rest must begin at a multiple again.
+    const std::size_t whole = static_cast<std::size_t>(written) / 4096 * 4096;
+    if (whole == 0) return false;
+    from += whole;
+    offset += whole;
+    bytes -= whole;
+  }
+  return true;
+}
+
 Status FileOps::sync(int fd, const std::string& path) {
   if (fsync(fd) == 0) return {};
   return errno_error("make durable", path);

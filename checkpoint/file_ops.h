@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -21,6 +23,14 @@ class FileOps {
   virtual Result<Fd> create(const std::string& path);
   virtual Status write_at(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
                           const std::string& path);
+  /// Gives the file its size and finds room for all of it, where the file system can do that.
+  virtual Status reserve(int fd, std::uint64_t bytes, const std::string& path);
+  /// The same file for writing past the page cache; no descriptor where the file system can't.
+  virtual Result<Fd> open_direct(const std::string& path);
+  /// As write_at, on such a descriptor: data, bytes and offset are multiples of 4096. False: the
+  /// file system doesn't take it, and write_at is to be used for all of it.
+  virtual Result<bool> write_direct(int fd, const void* data, std::size_t bytes,
+                                    std::uint64_t offset, const std::string& path);
   virtual Status sync(int fd, const std::string& path);
   virtual Status sync_directory(const std::string& path);
   /// Replaces a file or an empty directory.

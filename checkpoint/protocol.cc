@@ -105,12 +105,23 @@ void read_hello(const json& j, Command* c) {
 }
 
 ShardFile read_shard(const json& j) {
-  return {number32(j, "rank"), j.at("file").get<std::string>(), number(j, "size", INT64_MAX),
-          j.at("xxh3").get<std::string>()};
+  ShardFile s;
+  s.rank = number32(j, "rank");
+  s.file = j.at("file").get<std::string>();
+  s.size = number(j, "size", INT64_MAX);
+  s.index = j.at("index").get<std::string>();
+  s.index_size = number(j, "index_size", INT64_MAX);
+  s.index_xxh3 = j.at("index_xxh3").get<std::string>();
+  return s;
 }
 
 json shard_json(const ShardFile& s) {
-  return {{"rank", s.rank}, {"file", s.file}, {"size", s.size}, {"xxh3", s.xxh3}};
+  return {{"rank", s.rank},
+          {"file", s.file},
+          {"size", s.size},
+          {"index", s.index},
+          {"index_size", s.index_size},
+          {"index_xxh3", s.index_xxh3}};
 }
 
 void read_fields(const json& j, Command* c) {

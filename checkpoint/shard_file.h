@@ -13,13 +13,6 @@
 
 namespace bellows {
 
-/// A part in a shard file: where its bytes are and their digest.
-struct StoredPart {
-  ArrayPart part;
-  std::uint64_t offset = 0;
-  std::string xxh3;
-};
-
 /// What a rank's shard is made of. The data stays the caller's.
 struct Snapshot {
   std::uint64_t step = 0;
@@ -30,12 +23,13 @@ struct Snapshot {
   const unsigned char* data = nullptr;
 };
 
-/// Writes the shard as a closed, durable HDF5 file. `cancelled` is looked at between chunks. On
-/// failure the file is removed again. Safe for several threads with different paths.
+/// Writes the shard as a closed, durable HDF5 file, and its index beside it. `cancelled` is looked
+/// at between blocks. On failure the files are removed again. Safe for several threads with
+/// different paths.
 Result<ShardFile> write_shard(FileOps& ops, const std::string& path, const Snapshot& snapshot,
                               const std::atomic<bool>& cancelled);
 
-/// The parts of a shard file. corrupt: it isn't one; names the path.
-Result<std::vector<StoredPart>> read_shard_index(const std::string& path);
+/// Removes what write_shard wrote.
+Status remove_shard(FileOps& ops, const std::string& path);
 
 }  // namespace bellows

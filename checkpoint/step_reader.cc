@@ -1,35 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/step_reader.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <cstring>
 
-#include "checkpoint/digest.h"
+#include "checkpoint/shard_file_v1.h"
+#include "checkpoint/store_names.h"
 
 namespace bellows {
 namespace {
 
-bool same_type(const wire::Array& a, const wire::Array& b) {
+constexpr const char* kLayoutWords[] = {"", " sharded", " per rank", " as a value"};
+
+bool same_whole(const wire::Array& a, const wire::Array& b) {
   return a.dtype == b.dtype && a.ndims == b.ndims && a.layout == b.layout &&
          std::equal(a.shape, a.shape + a.ndims, b.shape);
 }
 
-Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,
-               const std::string& path) {
-  while (bytes > 0) {
-    const ssize_t got = pread(fd, to, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno_error("read", path);
-    if (got == 0) return Error{ErrorKind::corrupt, path + " is truncated"};
-    to += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::uint64_t>(got);
-  }
-  return {};
+std::string text_of(const ArrayPart& part) {
+  return part.type_text() + kLayoutWords[part.array.layout];
 }
 
 }  // namespace
@@ -40,32 +31,39 @@ Result<std::shared_ptr<const StepReader>> StepReader::open(const std::string& st
   reader->step_dir_ = step_dir;
   reader->manifest_ = manifest;
   for (const ShardFile& shard : manifest.shards) {
-    auto index = read_shard_index(reader->shard_path(shard.rank));
+    auto index = manifest.version == 1
+                     ? read_shard_v1(reader->shard_path(shard.rank), manifest, shard)
+                     : read_index(step_dir, manifest, shard);
     if (!index) return index.error();
-    for (StoredPart& stored : *index) {
-      const std::string name = stored.part.name;
-      reader->arrays_[name].push_back({shard.rank, std::move(stored)});
-    }
+    reader->shards_.push_back(std::move(*index));
   }
-  for (auto& [name, pieces] : reader->arrays_) {
-    std::stable_sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-      return a.stored.part.array.first < b.stored.part.array.first;
+  for (const ShardIndex& shard : reader->shards_) {
+    for (const StoredPart& stored : shard.arrays) {
+      reader->arrays_[stored.part.name].pieces.push_back({shard.rank, &stored});
+    }
+    for (const StoredValue& value : shard.values) reader->arrays_[value.part.name].value = &value;
+  }
+  for (auto& [name, named] : reader->arrays_) {
+    std::stable_sort(named.pieces.begin(), named.pieces.end(), [](const Piece& a, const Piece& b) {
+      return a.stored->part.array.first < b.stored->part.array.first;
     });
   }
   return std::shared_ptr<const StepReader>(std::move(reader));
 }
 
-Status StepReader::check_array(const std::string& name, const std::vector<Piece>& pieces) const {
-  const ArrayPart& first = pieces.front().stored.part;
+Status StepReader::check_array(const std::string& name, const Named& named) const {
+  const ArrayPart& first = named.part();
   std::uint64_t next = 0;
-  for (const Piece& piece : pieces) {
-    const ArrayPart& part = piece.stored.part;
+  for (const Piece& piece : named.pieces) {
+    const ArrayPart& part = piece.stored->part;
     const wire::Array& a = part.array;
-    if (!same_type(a, first.array)) {
+    if (a.layout == wire::kPerRank && first.array.layout == wire::kPerRank) continue;
+    if (!same_whole(a, first.array) || a.axis != first.array.axis) {
       return Error{
           ErrorKind::invalid,
-          fmt::format("array {}: rank {} has it as {}, rank {} as {}, or one as replicated", name,
-                      pieces.front().rank, first.type_text(), piece.rank, part.type_text())};
+          fmt::format("array {}: rank {} has it as {} along axis {}, another rank as {} "
+                      "along axis {}",
+                      name, piece.rank, text_of(part), a.axis, text_of(first), first.array.axis)};
     }
     if (a.count == 0) continue;
     if (a.first != next) {
@@ -79,83 +77,86 @@ Status StepReader::check_array(const std::string& name, const std::vector<Piece>
     next = a.first + a.count;
   }
   const std::uint64_t extent = wire::axis_extent(first.array);
-  if (next == extent) return {};
+  if (named.value || first.array.layout == wire::kPerRank || next == extent) return {};
   return Error{ErrorKind::invalid,
                fmt::format("array {}: no rank holds the rows {} to {}", name, next, extent - 1)};
 }
 
 Status StepReader::check_whole() const {
-  for (const auto& [name, pieces] : arrays_) {
-    if (auto status = check_array(name, pieces); !status) return status;
+  for (const auto& [name, named] : arrays_) {
+    if (auto status = check_array(name, named); !status) return status;
   }
   return {};
 }
 
-Result<const std::vector<StepReader::Piece>*> StepReader::find(const ArrayPart& wanted) const {
+Result<const StepReader::Named*> StepReader::find(const ArrayPart& wanted) const {
   auto found = arrays_.find(wanted.name);
   if (found == arrays_.end()) {
     return Error{ErrorKind::invalid,
                  fmt::format("step {} holds no array {}", manifest_.step, wanted.name)};
   }
-  const ArrayPart& stored = found->second.front().stored.part;
-  if (!same_type(stored.array, wanted.array)) {
-    return Error{
-        ErrorKind::invalid,
-        fmt::format("array {} is {}{} in step {}, the program registered {}{}", wanted.name,
-                    stored.type_text(), stored.array.layout ? " sharded" : "", manifest_.step,
-                    wanted.type_text(), wanted.array.layout ? " sharded" : "")};
-  }
-  return &found->second;
+  const ArrayPart& stored = found->second.part();
+  const bool per_rank =
+      stored.array.layout == wire::kPerRank && wanted.array.layout == wire::kPerRank;
+  if (per_rank || same_whole(stored.array, wanted.array)) return &found->second;
+  return Error{ErrorKind::invalid,
+               fmt::format("array {} is {} in step {}, the program registered {}", wanted.name,
+                           text_of(stored), manifest_.step, text_of(wanted))};
 }
 
-Status StepReader::read_rows(const Piece& piece, std::uint64_t first, std::uint64_t rows,
-                             unsigned char* to) const {
-  const StoredPart& stored = piece.stored;
-  const wire::Array& a = stored.part.array;
-  std::uint64_t row = 0;
-  if (!wire::part_bytes(a, 1, &row) || row * rows == 0) return {};
-  const std::string path = shard_path(piece.rank);
-  auto fd = open_file(path, O_RDONLY | O_NOFOLLOW);
-  if (!fd) return fd.error();
-  const std::uint64_t offset = stored.offset + (first - a.first) * row;
-  if (auto status = read_at(fd->get(), to, rows * row, offset, path); !status) return status;
-  // A whole piece can be held against its digest at no further reading.
-  if (rows == a.count &&
-      digest_of({reinterpret_cast<const char*>(to), rows * row}) != stored.xxh3) {
-    return Error{
-        ErrorKind::corrupt,
-        fmt::format("{} is damaged: array {} does not match its digest", path, stored.part.name)};
+Result<bool> StepReader::plan(const Wanted& wanted, std::size_t i,
+                              std::vector<FilePlan>* files) const {
+  const ArrayPart& part = wanted.parts[i];
+  const wire::Array& w = part.array;
+  unsigned char* to = wanted.data + wanted.offsets[i];
+  auto named = find(part);
+  if (!named) return named.error();
+  if ((*named)->value) {
+    std::memcpy(to, (*named)->value->bytes.data(), (*named)->value->bytes.size());
+    return true;
   }
-  return {};
+  std::uint64_t done = 0;
+  bool had = false;
+  for (const Piece& piece : (*named)->pieces) {
+    if (w.layout == wire::kPerRank &&
+        (piece.rank != wanted.rank || !same_whole(piece.stored->part.array, w))) {
+      continue;
+    }
+    had = true;
+    auto copy = plan_copy(*piece.stored, w, to);
+    if (!copy) continue;
+    copy->shared = wanted.shared && w.layout == wire::kReplicated;
+    done += copy->total();
+    (*files)[piece.rank].copies.push_back(*copy);
+  }
+  if (w.layout == wire::kPerRank && !had) return false;
+  if (done == part.bytes()) return true;
+  return Error{ErrorKind::corrupt, fmt::format("step {} holds only {} of the {} bytes of array {}",
+                                               manifest_.step, done, part.bytes(), part.name)};
 }
 
-Status StepReader::read_part(const ArrayPart& wanted, unsigned char* to) const {
-  auto pieces = find(wanted);
-  if (!pieces) return pieces.error();
-  const wire::Array& w = wanted.array;
-  std::uint64_t row = 0, done = 0;
-  if (!wire::part_bytes(w, 1, &row)) return check_part(wanted);
-  for (const Piece& piece : **pieces) {
-    const wire::Array& a = piece.stored.part.array;
-    const std::uint64_t first = std::max(a.first, w.first);
-    const std::uint64_t last = std::min(a.first + a.count, w.first + w.count);
-    if (first >= last) continue;
-    auto status = read_rows(piece, first, last - first, to + (first - w.first) * row);
-    if (!status) return status;
-    done += last - first;
+Result<std::vector<std::size_t>> StepReader::read(const Wanted& wanted) const {
+  std::vector<std::size_t> kept;
+  std::vector<FilePlan> files(shards_.size());
+  for (std::uint32_t rank = 0; rank < shards_.size(); ++rank) {
+    files[rank].path = shard_path(rank);
+    files[rank].index = &shards_[rank];
   }
-  if (done == w.count) return {};
-  return Error{ErrorKind::corrupt,
-               fmt::format("step {} holds only {} of the {} rows from {} of array {}",
-                           manifest_.step, done, w.count, w.first, wanted.name)};
+  for (std::size_t i = 0; i < wanted.parts.size(); ++i) {
+    auto planned = plan(wanted, i, &files);
+    if (!planned) return planned.error();
+    if (!*planned) kept.push_back(i);
+  }
+  if (auto status = read_blocks(files); !status) return status.error();
+  return kept;
 }
 
-Status StepReader::read(const std::vector<ArrayPart>& parts,
-                        const std::vector<std::uint64_t>& offsets, unsigned char* data) const {
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (auto status = read_part(parts[i], data + offsets[i]); !status) return status;
+Status StepReader::verify(const Progress& progress) const {
+  std::vector<FilePlan> files;
+  for (const ShardIndex& shard : shards_) {
+    files.push_back({shard_path(shard.rank), &shard, {}, true});
   }
-  return {};
+  return read_blocks(files, progress);
 }
 
 std::string StepReader::shard_path(std::uint32_t rank) const {

@@ -2,16 +2,17 @@
 #include "checkpoint/store.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/block_reader.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/shard_file_v1.h"
+#include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/wire.h"
 #include "common/fd.h"
@@ -24,22 +25,27 @@ using nlohmann::json;
 namespace {
 
 constexpr std::size_t kMostManifestBytes = 256 << 20;
+constexpr std::size_t kMostIndexBytes = std::size_t{1} << 30;
+
+constexpr const char* kFormat = "bellows-checkpoint/2";
+constexpr const char* kFormat1 = "bellows-checkpoint/1";
 
 json shards_to_json(const std::vector<ShardFile>& shards) {
   json list = json::array();
   for (const ShardFile& s : shards) {
-    list.push_back({{"rank", s.rank}, {"file", s.file}, {"size", s.size}, {"xxh3", s.xxh3}});
+    list.push_back({{"rank", s.rank},
+                    {"file", s.file},
+                    {"size", s.size},
+                    {"index", s.index},
+                    {"index_size", s.index_size},
+                    {"index_xxh3", s.index_xxh3}});
   }
   return list;
 }
 
 json to_json(const Manifest& m) {
-  return {{"format", "bellows-checkpoint/1"},
-          {"step", m.step},
-          {"world", m.world},
-          {"attempt", m.attempt},
-          {"time", m.time},
-          {"shards", shards_to_json(m.shards)}};
+  return {{"format", kFormat},    {"step", m.step}, {"world", m.world},
+          {"attempt", m.attempt}, {"time", m.time}, {"shards", shards_to_json(m.shards)}};
 }
 
 Error not_a_manifest(const std::string& why) {
@@ -53,9 +59,20 @@ Manifest from_json(const json& j) {
   m.world = j.at("world").get<std::uint32_t>();
   m.attempt = j.at("attempt").get<std::string>();
   m.time = j.at("time").get<double>();
+  m.version = j.at("format") == kFormat1 ? 1 : 2;
   for (const json& s : j.at("shards")) {
-    m.shards.push_back({s.at("rank").get<std::uint32_t>(), s.at("file").get<std::string>(),
-                        s.at("size").get<std::uint64_t>(), s.at("xxh3").get<std::string>()});
+    ShardFile shard;
+    shard.rank = s.at("rank").get<std::uint32_t>();
+    shard.file = s.at("file").get<std::string>();
+    shard.size = s.at("size").get<std::uint64_t>();
+    if (m.version == 1) {
+      shard.xxh3 = s.at("xxh3").get<std::string>();
+    } else {
+      shard.index = s.at("index").get<std::string>();
+      shard.index_size = s.at("index_size").get<std::uint64_t>();
+      shard.index_xxh3 = s.at("index_xxh3").get<std::string>();
+    }
+    m.shards.push_back(std::move(shard));
   }
   return m;
 }
@@ -66,35 +83,14 @@ Status check_manifest(const Manifest& m) {
   }
   for (std::uint32_t rank = 0; rank < m.world; ++rank) {
     const ShardFile& s = m.shards[rank];
-    if (s.rank != rank || s.file != shard_name(rank, m.world) || !is_digest(s.xxh3)) {
+    const bool described = m.version == 1
+                               ? is_digest(s.xxh3)
+                               : s.index == index_name(rank, m.world) && is_digest(s.index_xxh3);
+    if (s.rank != rank || s.file != shard_name(rank, m.world) || !described) {
       return not_a_manifest(fmt::format("its entry {} is not that of rank {}", rank, rank));
     }
   }
   return {};
-}
-
-Status verify_shard(const std::string& path, const ShardFile& shard) {
-  auto fd = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd && fd.error().kind == ErrorKind::not_found) {
-    return Error{ErrorKind::corrupt, path + " is missing"};
-  }
-  if (!fd) return fd.error();
-  struct stat s;
-  if (fstat(fd->get(), &s) < 0) return errno_error("look at", path);
-  if (!S_ISREG(s.st_mode)) return Error{ErrorKind::corrupt, path + " is not a plain file"};
-  const auto size = static_cast<std::uint64_t>(s.st_size);
-  if (size != shard.size) {
-    return Error{ErrorKind::corrupt,
-                 fmt::format("{} is {}: it has {} bytes, the manifest says {}", path,
-                             size < shard.size ? "truncated" : "too long", size, shard.size)};
-  }
-  Digest digest;
-  if (auto status = add_file_range(digest, fd->get(), 0, size, path); !status) return status;
-  const std::string found = digest.hex();
-  if (found == shard.xxh3) return {};
-  return Error{ErrorKind::corrupt,
-               fmt::format("{} is damaged: its XXH3-128 is {}, the manifest says {}", path, found,
-                           shard.xxh3)};
 }
 
 }  // namespace
@@ -108,8 +104,9 @@ std::string Manifest::to_string() const {
 Result<Manifest> Manifest::parse(std::string_view text) try {
   json j = json::parse(text, nullptr, false);
   if (!j.is_object()) return not_a_manifest("it is not a JSON object");
-  if (j.value("format", json()) != "bellows-checkpoint/1") {
-    return not_a_manifest("its format is not bellows-checkpoint/1");
+  const json format = j.value("format", json());
+  if (format != kFormat && format != kFormat1) {
+    return not_a_manifest(fmt::format("its format is not {} or {}", kFormat, kFormat1));
   }
   const json digest = j.value("digest", json());
   j.erase("digest");
@@ -143,6 +140,32 @@ std::string shard_name(std::uint32_t rank, std::uint32_t world) {
   return fmt::format("shard-{:05}-of-{:05}.h5", rank, world);
 }
 
+std::string index_name(std::uint32_t rank, std::uint32_t world) {
+  return fmt::format("shard-{:05}-of-{:05}.index", rank, world);
+}
+
+Result<ShardIndex> read_index(const std::string& step_dir, const Manifest& manifest,
+                              const ShardFile& shard) {
+  const std::string path = fmt::format("{}/{}", step_dir, shard.index);
+  const auto corrupt = [&](const std::string& why) {
+    return Error{ErrorKind::corrupt, fmt::format("{}: {}", path, why)};
+  };
+  auto fd = open_shard(path, shard.index_size);
+  if (!fd) return fd.error();
+  auto text = read_file(path, kMostIndexBytes);
+  if (!text) return text.error();
+  if (digest_of(*text) != shard.index_xxh3) {
+    return corrupt("it is damaged: the manifest has another digest for it");
+  }
+  auto index = ShardIndex::parse(*text);
+  if (!index) return corrupt(index.error().text);
+  if (index->step == manifest.step && index->rank == shard.rank && index->world == manifest.world &&
+      index->size == shard.size) {
+    return index;
+  }
+  return corrupt("it is that of another shard");
+}
+
 std::optional<std::uint64_t> parse_step_name(std::string_view name) {
   if (name.size() != 25 || name.substr(0, 5) != "step-") return {};
   return parse_uint(name.substr(5));
@@ -173,7 +196,7 @@ Result<std::vector<std::uint64_t>> list_steps(const std::string& dir) {
   return steps;
 }
 
-Result<Manifest> verify_step(const std::string& dir, std::uint64_t step) {
+Result<Manifest> verify_step(const std::string& dir, std::uint64_t step, const Progress& progress) {
   const std::string path = step_path(dir, step);
   auto manifest = read_manifest(path);
   if (!manifest) return manifest;
@@ -181,10 +204,16 @@ Result<Manifest> verify_step(const std::string& dir, std::uint64_t step) {
     return Error{ErrorKind::corrupt,
                  fmt::format("{}/manifest.json is that of step {}", path, manifest->step)};
   }
-  for (const ShardFile& shard : manifest->shards) {
-    auto status = verify_shard(fmt::format("{}/{}", path, shard.file), shard);
-    if (!status) return status.error();
+  if (manifest->version == 1) {
+    for (const ShardFile& shard : manifest->shards) {
+      auto status = verify_shard_v1(fmt::format("{}/{}", path, shard.file), shard);
+      if (!status) return status.error();
+    }
+    return manifest;
   }
+  auto reader = StepReader::open(path, *manifest);
+  if (!reader) return reader.error();
+  if (auto status = (*reader)->verify(progress); !status) return status.error();
   return manifest;
 }
 

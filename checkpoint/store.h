@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,12 +12,15 @@
 
 namespace bellows {
 
-/// One rank's file in a step, as the manifest lists it.
+/// One rank's files in a step, as the manifest lists them.
 struct ShardFile {
   std::uint32_t rank = 0;
-  std::string file;        ///< name inside the step's directory
-  std::uint64_t size = 0;  ///< bytes
-  std::string xxh3;        ///< XXH3-128 of the file, 32 lower-case hexadecimal digits
+  std::string file;              ///< name inside the step's directory
+  std::uint64_t size = 0;        ///< bytes
+  std::string index;             ///< name of its index
+  std::uint64_t index_size = 0;  ///< bytes
+  std::string index_xxh3;        ///< XXH3-128 of the index, 32 lower-case hexadecimal digits
+  std::string xxh3;              ///< version 1, instead of an index: XXH3-128 of the file
   bool operator==(const ShardFile&) const = default;
 };
 
@@ -27,9 +31,11 @@ struct Manifest {
   std::string attempt;  ///< who wrote it
   double time = 0;      ///< seconds since 1970
   std::vector<ShardFile> shards;
+  int version = 2;  ///< of the format; 1 is only read
 
   /// corrupt: the text is not a manifest, or was changed after it was written.
   static Result<Manifest> parse(std::string_view text);
+  /// In the format of today.
   std::string to_string() const;
 };
 
@@ -47,9 +53,13 @@ struct NewestStep {
 /// The committed steps in DIR, ascending, without a look inside. A missing DIR has none.
 Result<std::vector<std::uint64_t>> list_steps(const std::string& dir);
 
-/// Reads every file of the step and holds size and digest against the manifest. corrupt or
+/// How many bytes more have been verified. Called by several threads.
+using Progress = std::function<void(std::uint64_t bytes)>;
+
+/// Reads every file of the step and holds size and digests against the manifest. corrupt or
 /// not_found: the sentence names the file.
-Result<Manifest> verify_step(const std::string& dir, std::uint64_t step);
+Result<Manifest> verify_step(const std::string& dir, std::uint64_t step,
+                             const Progress& progress = {});
 
 /// The newest step that verifies; reads whole files, from the newest step down. Only an unreadable
 /// DIR is an error.

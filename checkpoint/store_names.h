@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/index.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
 
@@ -14,6 +15,9 @@ namespace bellows {
 
 /// "shard-00000-of-00002.h5"
 std::string shard_name(std::uint32_t rank, std::uint32_t world);
+
+/// "shard-00000-of-00002.index"
+std::string index_name(std::uint32_t rank, std::uint32_t world);
 
 /// The step of "step-00000000000000000042"; nothing for any other name.
 std::optional<std::uint64_t> parse_step_name(std::string_view name);
@@ -24,5 +28,9 @@ Result<std::vector<std::string>> list_names(const std::string& dir);
 /// The manifest in a step's directory, itself verified, the files it lists not. Errors name the
 /// path.
 Result<Manifest> read_manifest(const std::string& step_dir);
+
+/// A shard's index, held against the manifest. corrupt: names the path.
+Result<ShardIndex> read_index(const std::string& step_dir, const Manifest& manifest,
+                              const ShardFile& shard);
 
 }  // namespace bellows

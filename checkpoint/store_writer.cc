@@ -120,13 +120,8 @@ Status StoreWriter::begin_step(std::uint64_t step) {
 
 Status StoreWriter::check_shards(const std::string& from, const Manifest& manifest) const {
   for (const ShardFile& shard : manifest.shards) {
-    const std::string path = fmt::format("{}/{}", from, shard.file);
-    struct stat s;
-    if (lstat(path.c_str(), &s) < 0) return errno_error("find", path);
-    if (!S_ISREG(s.st_mode) || static_cast<std::uint64_t>(s.st_size) != shard.size) {
-      return Error{ErrorKind::corrupt, fmt::format("{} has {} bytes here, its node wrote {}", path,
-                                                   s.st_size, shard.size)};
-    }
+    auto fd = open_shard(fmt::format("{}/{}", from, shard.file), shard.size);
+    if (!fd) return fd.error();
   }
   auto reader = StepReader::open(from, manifest);
   if (!reader) return reader.error();
@@ -205,8 +200,12 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   const std::string from = tmp_path(std::to_string(step));
   std::sort(shards.begin(), shards.end(),
             [](const ShardFile& a, const ShardFile& b) { return a.rank < b.rank; });
-  Manifest manifest{step, static_cast<std::uint32_t>(shards.size()), attempt_, seconds_since_1970(),
-                    std::move(shards)};
+  Manifest manifest{step,
+                    static_cast<std::uint32_t>(shards.size()),
+                    attempt_,
+                    seconds_since_1970(),
+                    std::move(shards),
+                    2};
   // What can't be read back must not be committed: the names and digests come from other nodes.
   auto sane = Manifest::parse(manifest.to_string());
   if (!sane) return Error{ErrorKind::invalid, "cannot commit: " + sane.error().text};

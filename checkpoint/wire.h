@@ -27,6 +27,8 @@ inline constexpr std::uint32_t kMostText = 4096;
 inline constexpr std::uint32_t kMostArrays = 1u << 20;
 inline constexpr std::uint32_t kMostWorld = 1u << 20;
 inline constexpr std::uint64_t kMostValue = 4096;
+/// From here on an array begins at a multiple of 4096, in buffers and in files.
+inline constexpr std::uint64_t kLargeBytes = 65536;
 /// A replicated array of this many bytes is stored in pieces, one by each rank.
 inline constexpr std::uint64_t kSpreadBytes = 1u << 20;
 /// No gate, no stop, no step yet. Steps are smaller.
@@ -144,15 +146,18 @@ constexpr bool stored_part(const Array& a, const char* name, std::size_t name_le
   return true;
 }
 
-/// Places arrays one after the other, each at a multiple of 64 bytes.
+/// Places arrays one after the other, each at a multiple of 64 bytes, large ones at one of 4096: as
+/// in the shard file, so that a disk can read and write them in place.
 class Placer {
  public:
   /// The offset for an array of `bytes`; false when the total would not fit 2^62.
   constexpr bool place(std::uint64_t bytes, std::uint64_t* offset) {
-    *offset = end_;
+    const std::uint64_t mask = bytes >= kLargeBytes ? 4095 : 63;
+    *offset = (end_ + mask) & ~mask;
     std::uint64_t end = 0;
-    if (__builtin_add_overflow(end_, bytes, &end) || end >= (std::uint64_t{1} << 62)) return false;
-    end_ = (end + 63) & ~std::uint64_t{63};
+    if (__builtin_add_overflow(*offset, bytes, &end) || end >= (std::uint64_t{1} << 62))
+      return false;
+    end_ = end;
     return true;
   }
   constexpr std::uint64_t total() const { return end_; }

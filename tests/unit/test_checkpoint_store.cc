@@ -59,6 +59,18 @@ class FailingOps : public FileOps {
                   const std::string& path) override {
     return count("write", path) ? FileOps::write_at(fd, data, bytes, offset, path) : failure(path);
   }
+  Status reserve(int fd, std::uint64_t bytes, const std::string& path) override {
+    return count("reserve", path) ? FileOps::reserve(fd, bytes, path) : failure(path);
+  }
+  Result<Fd> open_direct(const std::string& path) override {
+    if (!count("open", path)) return failure(path);
+    return FileOps::open_direct(path);
+  }
+  Result<bool> write_direct(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
+                            const std::string& path) override {
+    if (!count("write", path)) return failure(path);
+    return FileOps::write_direct(fd, data, bytes, offset, path);
+  }
   Status sync(int fd, const std::string& path) override {
     return count("sync", path) ? FileOps::sync(fd, path) : failure(path);
   }
@@ -301,14 +313,15 @@ Test(store, commits_in_the_order_that_survives_power_loss, .timeout = 30) {
   ops.log.clear();
   cr_assert(save_step(writer, ops, 20).ok());
   const std::vector<std::size_t> order = {
-      ops.find("sync", "shard-00000-of-00002.h5"), ops.find("sync", "shard-00001-of-00002.h5"),
+      ops.find("sync", "shard-00000-of-00002.h5"), ops.find("sync", "shard-00000-of-00002.index"),
+      ops.find("sync", "shard-00001-of-00002.h5"), ops.find("sync", "shard-00001-of-00002.index"),
       ops.find("create", "manifest.json"),         ops.find("sync", "manifest.json"),
       ops.find("syncdir", ".tmp-20-job.0.1"),      ops.find("rename", "/step-00000000000000000020"),
       ops.find("syncdir", scratch.path()),         ops.find("rename", "/latest"),
       ops.find("rename", ".tmp-gone-10"),
   };
   // The directory's own fsync comes after the temporary directory's, whose name begins with it.
-  const std::size_t renamed = order[5];
+  const std::size_t renamed = order[7];
   std::size_t synced = SIZE_MAX;
   for (std::size_t i = 0; i < ops.log.size(); ++i) {
     if (ops.log[i] == "syncdir " + scratch.path()) {
@@ -316,11 +329,11 @@ Test(store, commits_in_the_order_that_survives_power_loss, .timeout = 30) {
       break;
     }
   }
-  cr_expect(synced != SIZE_MAX && synced > renamed && synced < order[7]);
+  cr_expect(synced != SIZE_MAX && synced > renamed && synced < order[9]);
   for (std::size_t i = 0; i < order.size(); ++i) {
     cr_expect(order[i] != SIZE_MAX, "step %zu of the commit does not happen", i);
-    if (i > 0 && i != 6) {
-      cr_expect(order[i] > order[i == 7 ? 5 : i - 1], "step %zu of the commit comes too early", i);
+    if (i > 0 && i != 8) {
+      cr_expect(order[i] > order[i == 9 ? 7 : i - 1], "step %zu of the commit comes too early", i);
     }
   }
 }
@@ -363,11 +376,12 @@ Test(store, any_type_and_shape_comes_back, .timeout = 60) {
   std::vector<unsigned char> data(4096);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i * 7);
   Snapshot snapshot;
+  snapshot.step = 1;
   snapshot.data = data.data();
   wire::Placer placer;
   const std::vector<std::vector<std::uint64_t>> shapes = {
       {}, {0}, {5}, {2, 3}, {2, 0, 3}, {1, 2, 1, 2, 1, 2, 1, 2}};
-  for (std::uint32_t dtype = 1; dtype <= 12; ++dtype) {
+  for (std::uint32_t dtype = 1; dtype <= 16; ++dtype) {
     for (std::size_t s = 0; s < shapes.size(); ++s) {
       ArrayPart part{
           "t" + std::to_string(dtype) + "/s" + std::to_string(s),
@@ -384,14 +398,15 @@ Test(store, any_type_and_shape_comes_back, .timeout = 60) {
   std::atomic<bool> cancelled{false};
   auto shard = write_shard(ops, writer.shard_path(1, 0, 1), snapshot, cancelled);
   cr_assert(shard.ok(), "%s", shard.error().text.c_str());
-  cr_assert(writer.commit(1, {*shard}).ok());
+  auto done = writer.commit(1, {*shard});
+  cr_assert(done.ok(), "%s", done.error().text.c_str());
   auto manifest = verify_step(scratch.path(), 1);
   cr_assert(manifest.ok());
   auto reader = StepReader::open(step_path(scratch.path(), 1), *manifest);
   cr_assert(reader.ok(), "%s", reader.error().text.c_str());
   std::vector<unsigned char> back(data.size());
-  const auto status = (*reader)->read(snapshot.parts, snapshot.offsets, back.data());
-  cr_assert(status.ok(), "%s", why(status).c_str());
+  const auto read = (*reader)->read({0, snapshot.parts, snapshot.offsets, back.data(), false});
+  cr_assert(read.ok() && read->empty(), "%s", read.ok() ? "kept" : read.error().text.c_str());
   for (std::size_t i = 0; i < snapshot.parts.size(); ++i) {
     cr_expect(memcmp(back.data() + snapshot.offsets[i], data.data() + snapshot.offsets[i],
                      snapshot.parts[i].bytes()) == 0,
@@ -406,8 +421,9 @@ Test(store, another_type_or_shape_is_a_sentence, .timeout = 30) {
   cr_assert(reader.ok());
   std::vector<unsigned char> room(4096);
   const auto refused = [&](const ArrayPart& part, const char* words) {
-    auto status = (*reader)->read({part}, {0}, room.data());
-    cr_expect(!status.ok() && has(why(status), words), "%s", why(status).c_str());
+    auto read = (*reader)->read({0, {part}, {0}, room.data(), false});
+    cr_assert(!read.ok());
+    cr_expect(has(read.error().text, words), "%s", read.error().text.c_str());
   };
   refused({"y", f32_array({10}, 1, 0, 10)}, "step 20 holds no array y");
   refused({"x", f32_array({11}, 1, 0, 11)},
@@ -420,9 +436,13 @@ Test(store, another_type_or_shape_is_a_sentence, .timeout = 30) {
 }
 
 Test(store, bad_manifests_are_refused, .timeout = 30) {
-  Manifest good{7, 1, "a", 1.5, {{0, shard_name(0, 1), 10, std::string(32, 'a')}}};
+  ShardFile shard;
+  shard.file = shard_name(0, 1);
+  shard.index = index_name(0, 1);
+  shard.index_xxh3 = std::string(32, 'a');
+  const Manifest good{7, 1, "a", 1.5, {shard}, 2};
   cr_assert(Manifest::parse(good.to_string()).ok());
-  for (const char* text : {"", "{}", "[]", "null", "{\"format\":\"bellows-checkpoint/2\"}",
+  for (const char* text : {"", "{}", "[]", "null", "{\"format\":\"bellows-checkpoint/3\"}",
                            "{\"format\":\"bellows-checkpoint/1\",\"digest\":3}", "\xff\xfe"}) {
     auto parsed = Manifest::parse(text);
     cr_expect(!parsed.ok() && parsed.error().kind == ErrorKind::corrupt, "%s", text);
@@ -432,7 +452,10 @@ Test(store, bad_manifests_are_refused, .timeout = 30) {
   m.shards[0].file = "../x";
   cr_expect(refused(m));
   m = good;
-  m.shards[0].xxh3 = "short";
+  m.shards[0].index_xxh3 = "short";
+  cr_expect(refused(m));
+  m = good;
+  m.shards[0].index = m.shards[0].file;
   cr_expect(refused(m));
   m = good;
   m.world = 2;

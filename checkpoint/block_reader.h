@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/copy_plan.h"
+#include "checkpoint/index.h"
+#include "checkpoint/store.h"
+#include "common/fd.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// What is to be read of one shard file.
+struct FilePlan {
+  std::string path;
+  const ShardIndex* index = nullptr;  ///< outlives the reading
+  std::vector<Copy> copies;
+  bool all = false;  ///< verify every block, whether anything is copied from it or not
+};
+
+/// Reads the blocks that are wanted, each once and in the order they lie on disk, by several
+/// threads, and verifies every one of them. Blocks that the page cache holds come from there,
+/// others past it, but for those which `shared` copies want. corrupt: names the file and the bytes.
+Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress = {});
+
+/// Opens a shard for reading. corrupt: it is missing, no plain file or not of `size` bytes.
+Result<Fd> open_shard(const std::string& path, std::uint64_t size);
+
+/// corrupt when the file ends before.
+Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,
+               const std::string& path);
+
+}  // namespace bellows
