@@ -13,6 +13,7 @@
 
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
+#include "checkpoint/virtual_view.h"
 
 namespace bellows {
 namespace {
@@ -118,14 +119,16 @@ Status StoreWriter::begin_step(std::uint64_t step) {
   return ops_.make_directory(tmp_path(std::to_string(step)));
 }
 
-Status StoreWriter::check_shards(const std::string& from, const Manifest& manifest) const {
+Result<std::shared_ptr<const StepReader>> StoreWriter::check_shards(
+    const std::string& from, const Manifest& manifest) const {
   for (const ShardFile& shard : manifest.shards) {
     auto fd = open_shard(fmt::format("{}/{}", from, shard.file), shard.size);
     if (!fd) return fd.error();
   }
   auto reader = StepReader::open(from, manifest);
-  if (!reader) return reader.error();
-  return (*reader)->check_whole();
+  if (!reader) return reader;
+  if (auto status = (*reader)->check_whole(); !status) return status.error();
+  return reader;
 }
 
 Status StoreWriter::write_text(const std::string& path, const std::string& text) {
@@ -209,13 +212,17 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   // What can't be read back must not be committed: the names and digests come from other nodes.
   auto sane = Manifest::parse(manifest.to_string());
   if (!sane) return Error{ErrorKind::invalid, "cannot commit: " + sane.error().text};
-  auto status = check_shards(from, manifest);
-  if (status) status = write_manifest(from, manifest);
+  auto reader = check_shards(from, manifest);
+  if (!reader) return reader.error();
+  auto status = write_manifest(from, manifest);
   if (status) status = publish(from, step);
   if (!status) return status.error();
   bad_.erase(step);
   std::vector<std::string> warnings;
   if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
+  if (auto shown = write_virtual_view(ops_, step_path(dir_, step), (*reader)->shards()); !shown) {
+    warnings.push_back(shown.error().text);
+  }
   // What was exchanged, and what failed saves left: all ranks still wait for this one.
   if (auto removed = collect_leftovers(true); !removed) {
     warnings.push_back(removed.error().text);

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/file_ops.h"
+#include "checkpoint/step_reader.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
 
@@ -50,8 +52,9 @@ class StoreWriter {
   Status write_owner();
   Status check_owner() const;
   Status collect_leftovers(bool own);
-  Status check_shards(const std::string& from, const Manifest& manifest) const;
   Status write_text(const std::string& path, const std::string& text);
+  Result<std::shared_ptr<const StepReader>> check_shards(const std::string& from,
+                                                         const Manifest& manifest) const;
   Status write_manifest(const std::string& from, const Manifest& manifest);
   Status publish(const std::string& from, std::uint64_t step);
   Status move_latest(std::uint64_t step);
