@@ -30,9 +30,9 @@ int ckpt_prune(const CkptOptions& options) {
   if (!options.dry_run && !options.job_is_over) {
     if (auto status = check_no_job_runs(*dir); !status) return complain("prune", status.error());
   }
-  note_interrupts();
   ProgressBar progress(options.progress());
   auto plan = plan_prune(*dir, options.retention, progress);
+  note_interrupts();
   if (!plan) return complain("prune", plan.error());
   for (std::uint64_t step : plan->bad) {
     fmt::print("step {} does not verify, and is not counted\n", step);
@@ -83,13 +83,12 @@ int ckpt_unname(const CkptOptions& options) {
 int ckpt_export(const CkptOptions& options) {
   auto place = find_step(options.dir, options.step);
   if (!place) return complain("export", place.error());
-  note_interrupts();
-  ProgressBar progress(options.progress());
-  auto contents = StepContents::open(*place, progress);
-  progress.end();
+  auto contents = StepContents::open(*place);
   if (!contents) return complain("export", contents.error());
   auto file = lay_out_tensors(*contents, options.except);
   if (!file) return complain("export", file.error());
+  note_interrupts();
+  ProgressBar progress(options.progress());
   FileOps ops;
   auto status = write_tensors(ops, *contents, *file, options.to, progress);
   progress.end();

@@ -44,7 +44,7 @@ void add_readers(CLI::App* ckpt, int& exit_status) {
   list->add_option("DIR", options->dir, "The checkpoint directory");
   add_dir(list, options);
   add_json(list, options);
-  list->footer("It reads manifests only: 'bellows ckpt verify' tells whether a step is whole.");
+  list->footer("It reads no array: 'bellows ckpt verify' tells whether they are whole.");
 
   options = std::make_shared<CkptOptions>();
   auto* show = add(ckpt, "show", "Show what is in a step", options, exit_status, ckpt_show);

@@ -1,21 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/ckpt_contents.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
 #include <map>
 
-#include "launcher/ckpt_verify.h"
+#include "checkpoint/block_reader.h"
+#include "checkpoint/store_names.h"
 
 namespace bellows {
 namespace {
 
-/// Elements of one index of the axis; of one index of all axes before it, "a line".
+/// By name, and by rank what is a rank's own.
+using Found = std::map<std::pair<std::string, std::uint32_t>, StoredArray>;
+
+StoredArray& find_array(std::uint32_t rank, const ArrayPart& part, Found& found) {
+  StoredArray& array = found[{part.name, part.array.layout == wire::kPerRank ? rank : 0}];
+  array.name = part.name;
+  array.type = part.array;
+  array.type.first = 0;
+  array.type.count = wire::axis_extent(part.array);
+  return array;
+}
+
+std::vector<StoredArray> arrays_in(const StepReader& reader) {
+  Found found;
+  for (const ShardIndex& shard : reader.shards()) {
+    for (const StoredPart& stored : shard.arrays) {
+      const wire::Array& a = stored.part.array;
+      find_array(shard.rank, stored.part, found)
+          .pieces.push_back({shard.rank, a.first, a.count, stored.offset});
+    }
+    for (const StoredValue& value : shard.values) {
+      find_array(shard.rank, value.part, found).value = value.bytes;
+    }
+  }
+  std::vector<StoredArray> out;
+  for (auto& [key, array] : found) {
+    std::stable_sort(array.pieces.begin(), array.pieces.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    out.push_back(std::move(array));
+  }
+  return out;
+}
+
+/// Elements of one index of the axis; of the whole axis, "a line". An array is lines one after
+/// another, and a piece has a part of each.
 struct Strides {
   explicit Strides(const wire::Array& a) : line(wire::axis_extent(a)) {
     for (std::uint32_t i = a.axis + 1; i < a.ndims; ++i) index *= a.shape[i];
@@ -25,35 +57,41 @@ struct Strides {
   std::uint64_t line;
 };
 
-/// By name, and by rank what is a rank's own.
-using Found = std::map<std::pair<std::string, std::uint32_t>, StoredArray>;
+using Copies = std::map<std::uint32_t, std::vector<Copy>>;  ///< by rank
 
-void add_part(std::uint32_t rank, const StoredPart& stored, Found& found) {
-  const wire::Array& a = stored.part.array;
-  StoredArray& array = found[{stored.part.name, a.layout == wire::kPerRank ? rank : 0}];
-  if (array.pieces.empty()) {
-    array.name = stored.part.name;
-    array.type = a;
-    array.type.first = 0;
-    array.type.count = wire::axis_extent(a);
+/// `lines` lines from `line`, of each the elements first .. first + count - 1: all, when there are
+/// several.
+void plan_lines(const StoredArray& array, std::uint64_t line, std::uint64_t lines,
+                std::uint64_t first, std::uint64_t count, unsigned char* to, Copies& copies) {
+  const Strides strides(array.type);
+  const std::uint64_t size = wire::element_bytes(array.type.dtype);
+  for (const StoredPiece& piece : array.pieces) {
+    const std::uint64_t begin = piece.first * strides.index;
+    const std::uint64_t width = piece.count * strides.index;
+    const std::uint64_t from = std::max(begin, first);
+    const std::uint64_t end = std::min(begin + width, first + count);
+    if (from >= end) continue;
+    Copy copy;
+    copy.offset = piece.offset + (line * width + from - begin) * size;
+    copy.bytes = (end - from) * size;
+    copy.outer = {lines, width * size, strides.line * size};
+    copy.to = to + (from - first) * size;
+    copies[piece.rank].push_back(copy);
   }
-  array.pieces.push_back({rank, a.first, a.count, stored.offset});
 }
 
-Status read_file_range(const std::string& path, std::uint64_t offset, std::uint64_t bytes,
-                       unsigned char* to) {
-  auto fd = open_file(path, O_RDONLY | O_NOFOLLOW);
-  if (!fd) return fd.error();
-  while (bytes > 0) {
-    const ssize_t got = pread(fd->get(), to, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno_error("read", path);
-    if (got == 0) return Error{ErrorKind::corrupt, path + " is truncated"};
-    to += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::uint64_t>(got);
+void plan_slice(const Slice& slice, unsigned char* to, Copies& copies) {
+  const std::uint64_t length = Strides(slice.array->type).line;
+  const std::uint64_t size = wire::element_bytes(slice.array->type.dtype);
+  for (std::uint64_t done = 0; done < slice.count;) {
+    const std::uint64_t at = slice.first + done, left = slice.count - done;
+    const std::uint64_t within = at % length;
+    const std::uint64_t lines = within == 0 ? left / length : 0;
+    const std::uint64_t now = lines > 0 ? lines * length : std::min(left, length - within);
+    plan_lines(*slice.array, at / length, std::max<std::uint64_t>(lines, 1), within,
+               std::min(now, length), to + done * size, copies);
+    done += now;
   }
-  return {};
 }
 
 }  // namespace
@@ -74,99 +112,64 @@ std::string StoredArray::layout_text() const {
   return type.layout == wire::kValue ? "value" : "replicated";
 }
 
-Result<StepContents> StepContents::open(const StepPlace& place, ProgressBar& progress) {
-  auto manifest = verify_shown(place, progress);
+std::vector<std::vector<Slice>> cut_into_batches(const std::vector<const StoredArray*>& arrays,
+                                                 std::uint64_t budget) {
+  std::vector<std::vector<Slice>> batches;
+  std::uint64_t used = budget;
+  for (const StoredArray* array : arrays) {
+    const std::uint64_t size = wire::element_bytes(array->type.dtype);
+    const std::uint64_t total = array->elements();
+    for (std::uint64_t first = 0; first < total;) {
+      if (used + size > budget) {
+        batches.emplace_back();
+        used = 0;
+      }
+      const std::uint64_t count = std::min(total - first, (budget - used) / size);
+      batches.back().push_back({array, first, count, used});
+      used += count * size;
+      first += count;
+    }
+  }
+  return batches;
+}
+
+Result<StepContents> StepContents::open(const StepPlace& place) {
+  auto manifest = read_manifest(place.path());
   if (!manifest) return manifest.error();
+  if (manifest->step != place.step) {
+    return Error{ErrorKind::corrupt,
+                 fmt::format("{}/manifest.json is that of step {}", place.path(), manifest->step)};
+  }
+  auto reader = StepReader::open(place.path(), *manifest);
+  if (!reader) return reader.error();
+  if (auto status = (*reader)->check_whole(); !status) {
+    return Error{ErrorKind::corrupt, fmt::format("{}: {}", place.path(), status.error().text)};
+  }
   StepContents out;
   out.place_ = place;
   out.manifest_ = std::move(*manifest);
-  Found found;
-  for (const ShardFile& shard : out.manifest_.shards) {
-    auto parts = read_shard_index(place.path() + "/" + shard.file);
-    if (!parts) return parts.error();
-    for (const StoredPart& stored : *parts) add_part(shard.rank, stored, found);
-  }
-  for (auto& [key, array] : found) {
-    std::stable_sort(array.pieces.begin(), array.pieces.end(),
-                     [](const auto& a, const auto& b) { return a.first < b.first; });
-    out.arrays_.push_back(std::move(array));
-  }
+  out.reader_ = std::move(*reader);
+  out.arrays_ = arrays_in(*out.reader_);
   return out;
 }
 
-std::uint64_t StepContents::bytes() const {
-  std::uint64_t bytes = 0;
-  for (const StoredArray& array : arrays_) bytes += array.bytes();
-  return bytes;
-}
-
-// `first` and `count` in elements of the piece.
-Status StepContents::read_piece(const StoredArray& array, const StoredPiece& piece,
-                                std::uint64_t first, std::uint64_t count, unsigned char* to) const {
-  const std::uint64_t size = wire::element_bytes(array.type.dtype);
-  return read_file_range(place_.path() + "/" + manifest_.shards[piece.rank].file,
-                         piece.offset + first * size, count * size, to);
-}
-
-// `count` elements of one line from its element `first`.
-Status StepContents::read_line(const StoredArray& array, std::uint64_t line, std::uint64_t first,
-                               std::uint64_t count, unsigned char* to) const {
-  const Strides strides(array.type);
-  const std::uint64_t size = wire::element_bytes(array.type.dtype);
-  for (const StoredPiece& piece : array.pieces) {
-    const std::uint64_t begin = piece.first * strides.index;
-    const std::uint64_t width = piece.count * strides.index;
-    const std::uint64_t from = std::max(begin, first);
-    const std::uint64_t end = std::min(begin + width, first + count);
-    if (from >= end) continue;
-    auto status = read_piece(array, piece, line * width + (from - begin), end - from,
-                             to + (from - first) * size);
-    if (!status) return status;
-  }
-  return {};
-}
-
-// Whole lines: what a piece holds of them lies together in its file, and apart in the array.
-Status StepContents::read_lines(const StoredArray& array, std::uint64_t line, std::uint64_t lines,
-                                unsigned char* to) const {
-  const Strides strides(array.type);
-  const std::uint64_t size = wire::element_bytes(array.type.dtype);
-  std::vector<unsigned char> together;
-  for (const StoredPiece& piece : array.pieces) {
-    const std::uint64_t width = piece.count * strides.index;
-    if (width == 0) continue;
-    if (width == strides.line) return read_piece(array, piece, line * width, lines * width, to);
-    together.resize(lines * width * size);
-    auto status = read_piece(array, piece, line * width, lines * width, together.data());
-    if (!status) return status;
-    for (std::uint64_t i = 0; i < lines; ++i) {
-      std::memcpy(to + (i * strides.line + piece.first * strides.index) * size,
-                  together.data() + i * width * size, width * size);
+Status StepContents::read(const std::vector<Slice>& slices, unsigned char* to) const {
+  Copies copies;
+  for (const Slice& slice : slices) {
+    const StoredArray& array = *slice.array;
+    const std::uint64_t size = wire::element_bytes(array.type.dtype);
+    if (array.type.layout != wire::kValue) {
+      plan_slice(slice, to + slice.offset, copies);
+    } else if (slice.count > 0) {
+      std::memcpy(to + slice.offset, array.value.data() + slice.first * size, slice.bytes());
     }
   }
-  return {};
-}
-
-Status StepContents::read(const StoredArray& array, std::uint64_t first, std::uint64_t count,
-                          unsigned char* to) const {
-  const std::uint64_t length = Strides(array.type).line;
-  const std::uint64_t size = wire::element_bytes(array.type.dtype);
-  while (count > 0) {
-    const std::uint64_t line = first / length, within = first % length;
-    std::uint64_t now = std::min(count, length - within);
-    Status status;
-    if (within == 0 && count >= length) {
-      now = count / length * length;
-      status = read_lines(array, line, now / length, to);
-    } else {
-      status = read_line(array, line, within, now, to);
-    }
-    if (!status) return status;
-    first += now;
-    count -= now;
-    to += now * size;
+  std::vector<FilePlan> files;
+  for (auto& [rank, wanted] : copies) {
+    files.push_back({place_.path() + "/" + manifest_.shards[rank].file, &reader_->shards()[rank],
+                     std::move(wanted), false});
   }
-  return {};
+  return read_blocks(files);
 }
 
 }  // namespace bellows

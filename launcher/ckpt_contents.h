@@ -2,15 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "checkpoint/array_part.h"
-#include "checkpoint/shard_file.h"
+#include "checkpoint/step_reader.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
 #include "launcher/ckpt_place.h"
-#include "launcher/ckpt_progress.h"
 
 namespace bellows {
 
@@ -27,6 +26,7 @@ struct StoredArray {
   std::string name;
   wire::Array type;                 ///< as a rank that holds all of it would register it
   std::vector<StoredPiece> pieces;  ///< each index of the axis once, ascending
+  std::string value;                ///< of a value: its bytes, and no piece
 
   std::uint64_t elements() const;
   std::uint64_t bytes() const { return elements() * wire::element_bytes(type.dtype); }
@@ -39,32 +39,41 @@ struct StoredArray {
   std::string layout_text() const;
 };
 
-/// Everything in a step, for tools: arrays by name and pieces of them in memory that is bounded.
+/// Elements of an array in row-major order, whoever stored them, and where they go.
+struct Slice {
+  const StoredArray* array = nullptr;
+  std::uint64_t first = 0;
+  std::uint64_t count = 0;
+  std::uint64_t offset = 0;  ///< in memory
+
+  std::uint64_t bytes() const { return count * wire::element_bytes(array->type.dtype); }
+};
+
+/// Cuts arrays into slices that follow each other, and these into batches of at most `budget` bytes
+/// of memory, so that small arrays are read many at a time.
+std::vector<std::vector<Slice>> cut_into_batches(const std::vector<const StoredArray*>& arrays,
+                                                 std::uint64_t budget);
+
+/// Everything in a step, for tools: arrays by name and slices of them in memory that is bounded.
 class StepContents {
  public:
-  /// Verifies the step first. corrupt: the sentence names the file.
-  static Result<StepContents> open(const StepPlace& place, ProgressBar& progress);
+  /// Holds manifest and indexes to their digests, and checks that the parts make whole arrays. Of a
+  /// step of the first format all files are read and verified. corrupt: the sentence names the
+  /// file.
+  static Result<StepContents> open(const StepPlace& place);
 
   const Manifest& manifest() const { return manifest_; }
   /// By name, one rank's own by rank.
   const std::vector<StoredArray>& arrays() const { return arrays_; }
-  std::uint64_t bytes() const;
+  const StepReader& reader() const { return *reader_; }
 
-  /// The elements first .. first + count - 1 of the array in row-major order, whole axes whoever
-  /// stored them.
-  Status read(const StoredArray& array, std::uint64_t first, std::uint64_t count,
-              unsigned char* to) const;
+  /// Fills memory with all slices, verifying what it reads.
+  Status read(const std::vector<Slice>& slices, unsigned char* to) const;
 
  private:
-  Status read_line(const StoredArray& array, std::uint64_t line, std::uint64_t first,
-                   std::uint64_t count, unsigned char* to) const;
-  Status read_lines(const StoredArray& array, std::uint64_t line, std::uint64_t lines,
-                    unsigned char* to) const;
-  Status read_piece(const StoredArray& array, const StoredPiece& piece, std::uint64_t first,
-                    std::uint64_t count, unsigned char* to) const;
-
   StepPlace place_;
   Manifest manifest_;
+  std::shared_ptr<const StepReader> reader_;
   std::vector<StoredArray> arrays_;
 };
 

@@ -12,7 +12,7 @@
 namespace bellows {
 namespace {
 
-constexpr std::uint64_t kBlock = 8 << 20;
+constexpr std::uint64_t kBlock = 32 << 20;
 
 template <typename T>
 bool finite(T value) {
@@ -41,44 +41,44 @@ long double magnitude(T value) {
   return distance(value, T());
 }
 
-using Pair = std::pair<const StoredArray*, const StoredArray*>;
+struct Pair {
+  const StoredArray* a = nullptr;
+  const StoredArray* b = nullptr;
+};
 
 std::map<std::string, Pair> pair_up(const StepContents& a, const StepContents& b) {
   std::map<std::string, Pair> pairs;
-  for (const StoredArray& array : a.arrays()) pairs[array.title()].first = &array;
-  for (const StoredArray& array : b.arrays()) pairs[array.title()].second = &array;
+  for (const StoredArray& array : a.arrays()) pairs[array.title()].a = &array;
+  for (const StoredArray& array : b.arrays()) pairs[array.title()].b = &array;
   return pairs;
 }
 
-/// Two blocks of memory for all arrays.
-class Comparer {
- public:
-  Comparer(const StepContents& a, const StepContents& b, ProgressBar& progress)
-      : a_(a), b_(b), progress_(progress) {}
-
-  Status compare(const Pair& pair, ArrayDifference& out) {
-    const auto& [a, b] = pair;
-    const std::uint64_t size = wire::element_bytes(a->type.dtype);
-    const std::uint64_t total = a->elements();
-    for (std::uint64_t first = 0; first < total;) {
-      const std::uint64_t count = std::min(kBlock / size, total - first);
-      auto status = a_.read(*a, first, count, block_a_.get());
-      if (status) status = b_.read(*b, first, count, block_b_.get());
-      if (status) status = progress_.add(2 * count * size);
-      if (!status) return status;
-      out.elements.add(out.dtype, block_a_.get(), block_b_.get(), count);
-      first += count;
-    }
-    return {};
-  }
-
- private:
-  const StepContents& a_;
-  const StepContents& b_;
-  ProgressBar& progress_;
-  std::unique_ptr<unsigned char[]> block_a_ = std::make_unique<unsigned char[]>(kBlock);
-  std::unique_ptr<unsigned char[]> block_b_ = std::make_unique<unsigned char[]>(kBlock);
+/// Those of one type, and where the result of each is.
+struct Comparable {
+  std::vector<const StoredArray*> arrays;
+  std::map<const StoredArray*, std::pair<const StoredArray*, ArrayDifference*>> other;
+  std::uint64_t bytes = 0;
 };
+
+Status compare(const StepContents& a, const StepContents& b, const Comparable& comparable,
+               ProgressBar& progress) {
+  const auto block_a = std::make_unique<unsigned char[]>(kBlock);
+  const auto block_b = std::make_unique<unsigned char[]>(kBlock);
+  for (const auto& slices : cut_into_batches(comparable.arrays, kBlock)) {
+    std::vector<Slice> slices_b = slices;
+    for (Slice& slice : slices_b) slice.array = comparable.other.at(slice.array).first;
+    auto status = a.read(slices, block_a.get());
+    if (status) status = b.read(slices_b, block_b.get());
+    if (!status) return status;
+    for (const Slice& slice : slices) {
+      ArrayDifference& out = *comparable.other.at(slice.array).second;
+      out.elements.add(out.dtype, block_a.get() + slice.offset, block_b.get() + slice.offset,
+                       slice.count);
+      if (status = progress.add(2 * slice.bytes()); !status) return status;
+    }
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -106,21 +106,24 @@ void ElementDifference::add(Dtype dtype, const unsigned char* a, const unsigned 
 
 Result<std::vector<ArrayDifference>> compare_steps(const StepContents& a, const StepContents& b,
                                                    ProgressBar& progress) {
-  std::vector<ArrayDifference> out;
-  Comparer comparer(a, b, progress);
-  progress.begin(fmt::format("comparing steps {} and {}", a.manifest().step, b.manifest().step),
-                 a.bytes() + b.bytes());
-  for (const auto& [title, pair] : pair_up(a, b)) {
-    ArrayDifference array;
+  const auto pairs = pair_up(a, b);
+  std::vector<ArrayDifference> out(pairs.size());
+  Comparable comparable;
+  std::size_t i = 0;
+  for (const auto& [title, pair] : pairs) {
+    ArrayDifference& array = out[i++];
     array.title = title;
-    if (pair.first) array.type_a = pair.first->type_text();
-    if (pair.second) array.type_b = pair.second->type_text();
-    if (array.same_type()) {
-      array.dtype = static_cast<Dtype>(pair.first->type.dtype);
-      if (auto status = comparer.compare(pair, array); !status) return status.error();
-    }
-    out.push_back(std::move(array));
+    if (pair.a) array.type_a = pair.a->type_text();
+    if (pair.b) array.type_b = pair.b->type_text();
+    if (!array.same_type()) continue;
+    array.dtype = static_cast<Dtype>(pair.a->type.dtype);
+    comparable.arrays.push_back(pair.a);
+    comparable.other[pair.a] = {pair.b, &array};
+    comparable.bytes += 2 * pair.a->bytes();
   }
+  progress.begin(fmt::format("comparing steps {} and {}", a.manifest().step, b.manifest().step),
+                 comparable.bytes);
+  if (auto status = compare(a, b, comparable, progress); !status) return status.error();
   return out;
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/result.h"
 #include "launcher/ckpt_contents.h"
+#include "launcher/ckpt_progress.h"
 #include "launcher/ckpt_values.h"
 
 namespace bellows {

@@ -12,9 +12,9 @@
 namespace bellows {
 namespace {
 
-using nlohmann::ordered_json;
+using nlohmann::json;
 
-constexpr std::uint64_t kBlock = 8 << 20;
+constexpr std::uint64_t kBlock = 32 << 20;
 /// Readers refuse a longer header.
 constexpr std::size_t kMostHead = 100000000;
 
@@ -32,14 +32,14 @@ std::string tensor_name(const StoredArray& array) {
   return fmt::format("{}.rank{}", array.name, array.pieces.front().rank);
 }
 
-ordered_json metadata_of(const Manifest& manifest) {
+json metadata_of(const Manifest& manifest) {
   return {{"step", std::to_string(manifest.step)},
           {"world", std::to_string(manifest.world)},
           {"attempt", manifest.attempt},
           {"writer", "bellows"}};
 }
 
-Status check_array(const StoredArray& array, const ordered_json& head) {
+Status check_array(const StoredArray& array, const json& head) {
   const std::string name = tensor_name(array);
   if (!tensor_type(array.type.dtype)) {
     return Error{ErrorKind::invalid,
@@ -77,22 +77,6 @@ class HalfFile {
   bool placed_ = false;
 };
 
-Status write_array(FileOps& ops, int fd, std::uint64_t offset, const StepContents& contents,
-                   const StoredArray& array, unsigned char* block, ProgressBar& progress,
-                   const std::string& path) {
-  const std::uint64_t size = wire::element_bytes(array.type.dtype);
-  const std::uint64_t total = array.elements();
-  for (std::uint64_t first = 0; first < total;) {
-    const std::uint64_t count = std::min(kBlock / size, total - first);
-    auto status = contents.read(array, first, count, block);
-    if (status) status = ops.write_at(fd, block, count * size, offset + first * size, path);
-    if (status) status = progress.add(count * size);
-    if (!status) return status;
-    first += count;
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<TensorFile> lay_out_tensors(const StepContents& contents,
@@ -104,7 +88,7 @@ Result<TensorFile> lay_out_tensors(const StepContents& contents,
   std::stable_sort(out.order.begin(), out.order.end(), [](const auto* a, const auto* b) {
     return wire::element_bytes(a->type.dtype) > wire::element_bytes(b->type.dtype);
   });
-  ordered_json head = {{"__metadata__", metadata_of(contents.manifest())}};
+  json head = {{"__metadata__", metadata_of(contents.manifest())}};
   for (const StoredArray* array : out.order) {
     if (auto status = check_array(*array, head); !status) return status.error();
     const wire::Array& a = array->type;
@@ -113,7 +97,7 @@ Result<TensorFile> lay_out_tensors(const StepContents& contents,
                                  {"data_offsets", {out.bytes, out.bytes + array->bytes()}}};
     out.bytes += array->bytes();
   }
-  std::string text = head.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+  std::string text = head.dump(-1, ' ', false, json::error_handler_t::replace);
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMostHead) {
     return Error{ErrorKind::invalid,
@@ -133,13 +117,15 @@ Status write_tensors(FileOps& ops, const StepContents& contents, const TensorFil
   if (!fd) return fd.error();
   progress.begin("writing " + std::filesystem::path(path).filename().string(), file.bytes);
   auto status = ops.write_at(fd->get(), file.head.data(), file.head.size(), 0, half.path());
-  auto block = std::make_unique<unsigned char[]>(kBlock);
+  const auto block = std::make_unique<unsigned char[]>(kBlock);
   std::uint64_t offset = file.head.size();
-  for (const StoredArray* array : file.order) {
+  for (const auto& slices : cut_into_batches(file.order, kBlock)) {
+    const std::uint64_t bytes = slices.back().offset + slices.back().bytes();
+    if (status) status = contents.read(slices, block.get());
+    if (status) status = ops.write_at(fd->get(), block.get(), bytes, offset, half.path());
+    if (status) status = progress.add(bytes);
     if (!status) return status;
-    status =
-        write_array(ops, fd->get(), offset, contents, *array, block.get(), progress, half.path());
-    offset += array->bytes();
+    offset += bytes;
   }
   if (status) status = ops.sync(fd->get(), half.path());
   if (status) status = progress.add(0);

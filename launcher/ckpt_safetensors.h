@@ -9,6 +9,7 @@
 #include "checkpoint/file_ops.h"
 #include "common/result.h"
 #include "launcher/ckpt_contents.h"
+#include "launcher/ckpt_progress.h"
 
 namespace bellows {
 

@@ -30,7 +30,7 @@ Result<ordered_json> values_of(const StepContents& contents, const StoredArray& 
   const auto dtype = static_cast<Dtype>(array.type.dtype);
   const std::uint64_t size = wire::element_bytes(array.type.dtype);
   std::vector<unsigned char> data(array.bytes());
-  auto status = contents.read(array, 0, array.elements(), data.data());
+  auto status = contents.read({{&array, 0, array.elements(), 0}}, data.data());
   if (!status) return status.error();
   if (dtype == Dtype::bytes) return ordered_json(fmt::format("{:02x}", fmt::join(data, "")));
   ordered_json values = ordered_json::array();
@@ -112,10 +112,7 @@ Status print_arrays(const StepContents& contents) {
 int ckpt_show(const CkptOptions& options) {
   auto place = find_step(options.dir, options.step);
   if (!place) return complain("show", place.error());
-  note_interrupts();
-  ProgressBar progress(options.progress());
-  auto contents = StepContents::open(*place, progress);
-  progress.end();
+  auto contents = StepContents::open(*place);
   if (!contents) return complain("show", contents.error());
   if (options.json) {
     auto json = json_of(*place, *contents);

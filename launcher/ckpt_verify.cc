@@ -3,29 +3,26 @@
 
 #include <fmt/format.h>
 
-#include "checkpoint/step_reader.h"
-#include "checkpoint/store_names.h"
+#include "launcher/ckpt_contents.h"
 
 namespace bellows {
 
 std::uint64_t size_of(const Manifest& manifest) {
   std::uint64_t bytes = 0;
-  for (const ShardFile& shard : manifest.shards) bytes += shard.size;
+  for (const ShardFile& shard : manifest.shards) bytes += shard.size + shard.index_size;
   return bytes;
 }
 
 Result<Manifest> verify_shown(const StepPlace& place, ProgressBar& progress) {
-  auto listed = read_manifest(place.path());
-  if (!listed) return listed;
-  progress.begin(fmt::format("verifying step {}", place.step), size_of(*listed));
-  auto manifest = verify_step(place.dir, place.step);
-  if (!manifest) return manifest;
-  if (auto status = progress.add(size_of(*manifest)); !status) return status.error();
-  auto reader = StepReader::open(place.path(), *manifest);
-  if (!reader) return reader.error();
-  if (auto status = (*reader)->check_whole(); !status) {
-    return Error{ErrorKind::corrupt, fmt::format("{}: {}", place.path(), status.error().text)};
-  }
+  auto contents = StepContents::open(place);
+  if (!contents) return contents.error();
+  const Manifest& manifest = contents->manifest();
+  // Opening one of the first format read all of it.
+  if (manifest.version == 1) return manifest;
+  progress.begin(fmt::format("verifying step {}", place.step), size_of(manifest));
+  auto status =
+      contents->reader().verify([&](std::uint64_t bytes) { (void)progress.add(bytes).ok(); });
+  if (!status) return status.error();
   return manifest;
 }
 

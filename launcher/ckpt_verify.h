@@ -13,7 +13,7 @@ namespace bellows {
 /// Bytes of the files that a manifest lists.
 std::uint64_t size_of(const Manifest& manifest);
 
-/// verify_step, with its progress shown, and whether the parts make whole arrays.
+/// Holds every byte of a step to its digest, and checks that its parts make whole arrays.
 Result<Manifest> verify_shown(const StepPlace& place, ProgressBar& progress);
 
 }  // namespace bellows
