@@ -154,7 +154,7 @@ container::Wanted wanted(spank_t spank, const Settings& settings) {
     result.pmix_dir = *directory;
     result.pmix_session = fmt::format("/tmp/spmix_appdir_{}_{}.{}", step.uid, step.job, step.id);
   }
-  if (::access(LIBBELLOWS, R_OK) == 0) result.libbellows = LIBBELLOWS;
+  result.libbellows = LIBBELLOWS;
   return result;
 }
 
@@ -267,9 +267,11 @@ void enter_view(spank_t spank, const Settings& settings) {
     });
     const Status status = step.entry->enter(wanted(spank, settings), settings.site, phases);
     if (!status.ok()) refuse(phase, status.error().text);
+    phases.begin("setting the environment");
     change_variables(spank, settings, *step.entry);
     obey_prolog(spank, step.entry->prolog_said());
     tell_remark(spank, step.entry->remark());
+    phases.end();
     if (step.spec.verbose) tell_phases(phases);
     step.entry.reset();
   } catch (const std::exception& e) {

@@ -24,13 +24,15 @@
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
 #include "spank/container/spec_text.h"
-#include "spank/container/watchdog.h"
 
 namespace bellows::container {
 namespace {
 
 constexpr const char* kBase = "base";
 constexpr int kRoot = O_PATH | O_DIRECTORY;
+
+/// Who builds may need the limit in more than one phase.
+std::uint32_t wait_seconds(const Site& site) { return 3 * site.phase_seconds; }
 
 Status join(int ns) {
   if (::setns(ns, CLONE_NEWNS) != 0) return errno_error("join", "the job's mount namespace");
@@ -70,6 +72,11 @@ Result<Fd> open_own_dev() {
 Status go_to(const std::string& directory) {
   if (!directory.empty() && ::chdir(directory.c_str()) == 0) return {};
   return ::chdir("/tmp") == 0 || ::chdir("/") == 0 ? Status() : errno_error("go to", directory);
+}
+
+/// Not every node need have it; its file system may be one that does not answer.
+std::string if_there(const std::string& path) {
+  return ::access(path.c_str(), R_OK) == 0 ? path : "";
 }
 
 /// What programs of Bellows need of the host, in its own place.
@@ -123,6 +130,21 @@ Result<Fd> TaskEntry::open_place(const char* name) const {
   return views_.open_place(name);
 }
 
+/// Not sooner: it must be as closed to the user's other processes as this one.
+Status TaskEntry::watch(const Site& site, Phases& phases) {
+  auto watchdog = Watchdog::start(site.phase_seconds);
+  if (!watchdog) return watchdog.error();
+  watchdog_.emplace(*std::move(watchdog));
+  phases.watch([this](const char* phase) { watchdog_->begin(phase); });
+  return {};
+}
+
+/// A phase that sees to its time itself, and says more than a watchdog could.
+void TaskEntry::begin_patiently(const char* phase, std::uint32_t seconds, Phases& phases) {
+  phases.begin(phase);
+  watchdog_->begin(phase, seconds + 1);
+}
+
 Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases) {
   phases.begin("checking the fence around GPUs");
   const auto nodes = find_gpu_nodes("/", false);
@@ -153,7 +175,7 @@ Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases
   inputs.scratch = scratch->get();
   if (auto status = cover_driver_proc(host->get(), host->get(), gpus_.minors); !status.ok())
     return status;
-  const auto plan = plan_driver_files(host->get(), wanted.libbellows, this_machine());
+  const auto plan = plan_driver_files(host->get(), if_there(wanted.libbellows), this_machine());
   if (!plan) return plan.error();
   auto files = open_driver_files(*plan, host->get(), driver->get());
   if (!files) return files.error();
@@ -251,16 +273,13 @@ Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, c
   };
   phases.begin("looking for the job's view");
   if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
-  phases.begin("waiting for another task that builds");
-  auto lock = views_.lock(std::chrono::seconds(site.phase_seconds));
+  const std::uint32_t wait = wait_seconds(site);
+  begin_patiently("waiting for another task that builds", wait, phases);
+  auto lock = views_.lock(std::chrono::seconds(wait));
   if (!lock) return lock.error();
   if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
   if (auto status = check(); !status.ok()) return status;
-  auto watchdog = Watchdog::start(site.phase_seconds);
-  if (!watchdog) return watchdog.error();
-  phases.watch([&watchdog](const char* phase) { watchdog->begin(phase); });
-  Status status = build(name, wanted, site, phases);
-  phases.watch({});
+  const Status status = build(name, wanted, site, phases);
   return status.ok() ? look() : status;
 }
 
@@ -314,7 +333,8 @@ Status TaskEntry::correct_devices() {
 }
 
 /// From the host's mount namespace, where their names are.
-Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, const Site& site) {
+Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, const Site& site,
+                              Phases& phases) {
   std::vector<OwnNamespace> own;
   {
     const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
@@ -324,7 +344,9 @@ Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, con
     own = *std::move(found);
   }
   if (wanted.spec.remap_root.value_or(site.remap_root)) {
-    auto user = find_or_make_user(views_, name, site.phase_seconds);
+    const std::uint32_t wait = wait_seconds(site);
+    begin_patiently("joining the container's user namespace", wait, phases);
+    auto user = find_or_make_user(views_, name, wait);
     if (!user) return user.error();
     user_ = *std::move(user);
   }
@@ -337,8 +359,9 @@ Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases
   const std::string name = container_name(wanted.spec, site);
   Status status = find_or_build(name, wanted, site, phases, container);
   if (!status.ok()) return status;
+  phases.begin("joining the container's namespaces");
+  if (status = join_others(name, wanted, site, phases); !status.ok()) return status;
   phases.begin("joining the container");
-  if (status = join_others(name, wanted, site); !status.ok()) return status;
   if (status = pmix.open(); !status.ok()) return status;
   if (status = join(container.get()); !status.ok()) return status;
   if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
@@ -372,6 +395,7 @@ Status TaskEntry::become_root() {
 Status TaskEntry::enter(const Wanted& wanted, const Site& site, Phases& phases) {
   phases.begin("taking up the capabilities");
   Status status = keep_only_needed(wanted.spec.unshare_net);
+  if (status.ok()) status = watch(site, phases);
   if (!status.ok()) return status;
   {
     // Neither of them opens a file that the user could not open.
@@ -382,7 +406,7 @@ Status TaskEntry::enter(const Wanted& wanted, const Site& site, Phases& phases) 
     if (status = look_at_gpus(wanted, site, phases); !status.ok()) return status;
     if (status = find_or_build(kBase, wanted, site, phases, base_); !status.ok()) return status;
     if (!wanted.prolog.path.empty()) {
-      phases.begin("running TaskProlog");
+      begin_patiently("running TaskProlog", wanted.prolog.seconds, phases);
       if (status = run_task_prolog(wanted); !status.ok()) return status;
     }
     phases.begin("joining the job's view");

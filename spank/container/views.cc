@@ -233,7 +233,10 @@ Lock::~Lock() {
 
 Result<Lock> JobViews::lock(std::chrono::milliseconds limit) const {
   const auto status = flock_within(lock_.get(), LOCK_EX, limit, "this job's containers here");
-  if (!status.ok()) return status.error();
+  if (!status.ok())
+    return Error{status.error().kind, status.error().text +
+                                          " by another of its tasks, which builds one; start the "
+                                          "step again when that one has ended"};
   return Lock(lock_.get());
 }
 

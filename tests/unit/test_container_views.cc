@@ -348,6 +348,18 @@ Test(watchdog, kills_who_is_stuck_and_says_where) {
             stuck.said.c_str());
 }
 
+Test(watchdog, a_phase_may_have_a_limit_of_its_own) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    watchdog.begin("waiting", 3);
+    std::this_thread::sleep_for(1500ms);
+    watchdog.begin("mounting");
+    stop();
+  });
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGKILL);
+  cr_expect(stuck.said.find("container: mounting took longer than 1 s") != std::string::npos, "%s",
+            stuck.said.c_str());
+}
+
 Test(watchdog, each_phase_has_its_own_time) {
   const auto stuck = be_stuck([](Watchdog& watchdog) {
     for (int phase = 0; phase < 4; ++phase) {
