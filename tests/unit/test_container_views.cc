@@ -168,6 +168,22 @@ Test(views, pinned_is_found_by_its_name) {
   cr_expect(lease.leave().ok());
 }
 
+Test(views, mounts_on_mounts_go_too) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  const auto views = node.views();
+  for (const char* name : {"base", "other"}) {
+    cr_expect(views.pin(name, young_namespace().get()).ok());
+    const std::string again = node.run() + "/views/7/ns/" + name;
+    cr_assert_eq(::mount("/proc/self/ns/uts", again.c_str(), nullptr, MS_BIND, nullptr), 0);
+  }
+  cr_expect(views.unpin("other").ok());
+  cr_expect(!has(views, "other"));
+  cr_expect(lease.leave().ok());
+  EQUALS(node.jobs(), "");
+}
+
 Test(views, maker_that_died_before_the_mount) {
   NEEDS_ROOT();
   const Node node;
