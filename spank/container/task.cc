@@ -227,6 +227,23 @@ Status TaskEntry::check_mode(const std::string& name, const Wanted& wanted, bool
   return {};
 }
 
+/// Each keeps mounts, and a squashfs image's a loop device too, until the job ends.
+Status TaskEntry::check_number(const std::string& name, const Site& site) const {
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  const auto names = views_.names();
+  if (!names) return names.error();
+  const auto others = std::count_if(names->begin(), names->end(), [&name](const auto& other) {
+    return other != kBase && other != name && other.find(':') == std::string::npos;
+  });
+  if (others < site.max_containers) return {};
+  return Error{ErrorKind::denied,
+               fmt::format("the job has {} containers on this node already, the most that it may "
+                           "(max_containers in plugstack.conf); enter one of them, by its name or "
+                           "with the options that it was made with",
+                           others)};
+}
+
 /// In the host's mount namespace. What makes the container found comes last.
 Status TaskEntry::keep(const std::string& name, const Wanted& wanted, int made) {
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
@@ -279,6 +296,8 @@ Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, c
   if (!lock) return lock.error();
   if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
   if (auto status = check(); !status.ok()) return status;
+  if (name != kBase)
+    if (auto status = check_number(name, site); !status.ok()) return status;
   const Status status = build(name, wanted, site, phases);
   return status.ok() ? look() : status;
 }

@@ -67,6 +67,7 @@ class TaskEntry {
   Status find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
                        Phases& phases, Fd& found);
   Status check_mode(const std::string& name, const Wanted& wanted, bool found);
+  Status check_number(const std::string& name, const Site& site) const;
   Status keep(const std::string& name, const Wanted& wanted, int made);
   Status build(const std::string& name, const Wanted& wanted, const Site& site, Phases& phases);
   Status build_container(const Wanted& wanted, const Site& site, Phases& phases);

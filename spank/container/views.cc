@@ -279,6 +279,16 @@ Status JobViews::unpin(const std::string& name) const {
   return remove_name(ns_.get(), name.c_str(), fmt::format("{}/ns/{}", path_, name));
 }
 
+Result<std::vector<std::string>> JobViews::names() const {
+  // A descriptor of its own: the others' place in the directory is theirs.
+  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::openat(ns_.get(), ".", kDirectory)));
+  if (!dir) return errno_error("read", path_ + "/ns");
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(dir.get()))
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  return names;
+}
+
 Status JobViews::write_note(const std::string& name, const std::string& text) const {
   if (::unlinkat(ns_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
     return errno_error("remove the note", name);

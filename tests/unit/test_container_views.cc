@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
@@ -182,6 +183,22 @@ Test(views, mounts_on_mounts_go_too) {
   cr_expect(!has(views, "other"));
   cr_expect(lease.leave().ok());
   EQUALS(node.jobs(), "");
+}
+
+Test(views, names_of_all_that_is_kept) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  const auto views = node.views();
+  cr_expect(views.pin("named-a", young_namespace().get()).ok());
+  cr_expect(views.write_note("named-a:note", "1").ok());
+  for (int round = 0; round < 2; ++round) {
+    auto names = views.names();
+    cr_assert(static_cast<bool>(names));
+    std::sort(names->begin(), names->end());
+    cr_expect(*names == std::vector<std::string>({"named-a", "named-a:note"}));
+  }
+  cr_expect(lease.leave().ok());
 }
 
 Test(views, maker_that_died_before_the_mount) {
