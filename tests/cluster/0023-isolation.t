@@ -199,7 +199,7 @@ done
 for target in /dev /sys /tmp /etc/hosts; do
   like "$(mounts "umount:$target" sh -c \
     'for path in /etc/slurm /run/slurmd /dev/loop0 /dev/kmsg /tmp/of-the-host; do [ ! -e $path ] || echo $path; done; echo looked' 2>&1)" \
-    '^looked$|bellows: container: (mounting the user|joining the container: cannot mkdir /tmp)' "unmounting $target uncovers nothing of the host's"
+    '^looked$|bellows: container: mounting the user.s directories: umount:/(dev|tmp) is refused: Slurm and programs need' "unmounting $target uncovers nothing of the host's"
 done
 like "$(mounts "umount:/" true)" "container's root" "the root can't be unmounted"
 like "$(mounts "$home:/dev" /intruder open "/dev/nvidia$gpu")" \
