@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <iterator>
 
 #include "spank/container/base_view.h"
 #include "spank/container/capabilities.h"
@@ -152,12 +153,6 @@ Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& p
   if (site.require_fence)
     if (auto status = check_fence(*nodes, wanted.gpus); !status.ok()) return status;
   gpus_ = plan_view(*nodes);
-  if (!wants_container(wanted.spec)) return {};
-  const auto dev = open_file("/dev", kRoot);
-  if (!dev) return dev.error();
-  auto clones = clone_nodes(dev->get(), gpus_.shown);
-  if (!clones) return clones.error();
-  nodes_ = *std::move(clones);
   return {};
 }
 
@@ -320,17 +315,31 @@ Status TaskEntry::enter_host_view(const Wanted& wanted) {
   return go_to(wanted.cwd);
 }
 
+/// From the container and back to it: the kernel clones only what is mounted where the caller is.
+Result<std::vector<Device>> TaskEntry::clone_from_host(const std::vector<std::string>& names,
+                                                       const Fd& container) const {
+  if (auto status = join(host_.get()); !status.ok()) return status.error();
+  const auto dev = open_file("/dev", kRoot);
+  if (!dev) return dev.error();
+  auto clones = clone_nodes(dev->get(), names);
+  if (auto status = join(container.get()); !status.ok()) return status.error();
+  return clones;
+}
+
 /// Another step of the job, with other GPUs of its own, may have built the container. What this
 /// task lacks is added, and what is not its own taken away, for this task alone.
-Status TaskEntry::correct_devices() {
+Status TaskEntry::correct_devices(const Fd& container) {
   const auto dev = open_own_dev();
   if (!dev) return dev.error();
-  const bool lacks = std::any_of(nodes_.begin(), nodes_.end(), [&dev](const Device& device) {
-    return !is_device(dev->get(), device.name);
-  });
+  std::vector<std::string> lacking;
+  std::copy_if(gpus_.shown.begin(), gpus_.shown.end(), std::back_inserter(lacking),
+               [&dev](const auto& name) { return !is_device(dev->get(), name); });
   const bool shows = std::any_of(gpus_.hidden.begin(), gpus_.hidden.end(),
                                  [&dev](const auto& name) { return is_device(dev->get(), name); });
-  if (!lacks && !shows) return {};
+  if (lacking.empty() && !shows) return {};
+  const auto added = lacking.empty() ? Result<std::vector<Device>>(std::vector<Device>())
+                                     : clone_from_host(lacking, container);
+  if (!added) return added.error();
   if (auto status = leave_namespace(); !status.ok()) return status;
   const auto own = open_own_dev();
   if (!own) return own.error();
@@ -342,12 +351,11 @@ Status TaskEntry::correct_devices() {
   if (!root) return root.error();
   if (auto status = cover_driver_proc(root->get(), root->get(), gpus_.minors); !status.ok())
     return status;
-  if (!lacks) return {};
+  if (lacking.empty()) return {};
   if (auto status = set_writable(own->get(), "/dev"); !status.ok()) return status;
-  for (const Device& device : nodes_)
-    if (!is_device(own->get(), device.name))
-      if (auto status = add_device(own->get(), device.name, device.mount.get()); !status.ok())
-        return status;
+  for (const Device& device : *added)
+    if (auto status = add_device(own->get(), device.name, device.mount.get()); !status.ok())
+      return status;
   return set_read_only(own->get(), "/dev");
 }
 
@@ -384,7 +392,7 @@ Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases
   if (status = pmix.open(); !status.ok()) return status;
   if (status = join(container.get()); !status.ok()) return status;
   if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
-  if (status = correct_devices(); !status.ok()) return status;
+  if (status = correct_devices(container); !status.ok()) return status;
   if (pmix) {
     if (status = leave_namespace(); !status.ok()) return status;
     if (status = pmix.place(); !status.ok()) return status;

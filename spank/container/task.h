@@ -75,7 +75,9 @@ class TaskEntry {
   Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
   Status join_others(const std::string& name, const Wanted& wanted, const Site& site,
                      Phases& phases);
-  Status correct_devices();
+  Status correct_devices(const Fd& container);
+  Result<std::vector<Device>> clone_from_host(const std::vector<std::string>& names,
+                                              const Fd& container) const;
   Status become_root();
   Status run_task_prolog(const Wanted& wanted);
   Result<Fd> open_place(const char* name) const;
@@ -84,7 +86,6 @@ class TaskEntry {
   Fd host_;  ///< the host's mount namespace
   Fd base_;  ///< the job's view of the host
   GpuView gpus_;
-  std::vector<Device> nodes_;  ///< clones of the task's own GPU nodes and their control nodes
   std::pair<std::string, std::string> pmix_moved_;
   std::string remark_;
   std::string prolog_said_;

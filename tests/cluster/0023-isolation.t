@@ -238,7 +238,7 @@ mount:../x:/x|absolute path
 mount:/:/|container's root
 tmp:0M|it is zero
 nonsense:1|not an option
-$long|too long
+$long|longer than 2560 bytes
 FORGED
 like "$(forged alice "$none" "image:$images/busybox" true)" 'submitted without any' "a plain job's step gets none"
 like "$(forged carol "$hers" "image:$images/busybox" true)" 'may not use image' "nor a tenant's that may bring none"
