@@ -78,6 +78,20 @@ bool may_have_lost_contract(spank_t spank, const JobStore& store, const Step& st
   return !store.exists(step.job) && environment(spank, Contract::kVariable).has_value();
 }
 
+/// What sbatch hands on, and Slurm exports into the batch script. A forged one costs its forger the
+/// job.
+bool wants_container(spank_t spank) {
+  return environment(spank, std::string(kExported) + kContainerVariable).has_value();
+}
+
+/// On the host, the script would run without what it was submitted for.
+Error unheard() {
+  return {ErrorKind::denied,
+          "the job was submitted with --container options, but slurmctld promised it no container: "
+          "its job_submit/bellows is not loaded; tell the administrator, or submit the job without "
+          "these options, to run on the host"};
+}
+
 /// S_SLURM_RESTART_COUNT is 0 in every run: slurmstepd fills in another field than the one it
 /// reads.
 std::optional<std::uint32_t> recorded_run(spank_t spank) {
@@ -175,10 +189,12 @@ void prepare_step(spank_t spank, const Settings& settings) {
   const JobStore store(settings.run_dir);
   if (step->id == SLURM_EXTERN_CONT)
     return begin_views(spank, settings, trusted_contract(store, *step));
+  const bool boxed = step->is_batch() && wants_container(spank);
   for (const std::string& name : option_variables()) unset_all(spank, name);
   auto stored = trusted_contract(store, *step);
   if (!stored || (!*stored && may_have_lost_contract(spank, store, *step)))
     stored = remade_contract(store, *step);
+  if (boxed && stored && !*stored) stored = unheard();
   begin_views(spank, settings, stored);
   const std::optional<Contract> contract = stored ? *stored : std::nullopt;
   if (!contract) {
