@@ -16,6 +16,7 @@
 #include <optional>
 #include <thread>
 
+#include "spank/container/own_namespaces.h"
 #include "spank/container/views.h"
 #include "spank/container/watchdog.h"
 #include "tests/unit/container_rootfs_support.h"
@@ -197,6 +198,26 @@ Test(views, names_of_all_that_is_kept) {
     cr_assert(static_cast<bool>(names));
     std::sort(names->begin(), names->end());
     cr_expect(*names == std::vector<std::string>({"named-a", "named-a:note"}));
+  }
+  cr_expect(lease.leave().ok());
+}
+
+Test(views, own_namespaces_of_a_dead_maker_are_forgotten) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  const auto views = node.views();
+  Spec dead;
+  dead.name = "a";
+  dead.unshare_uts = true;
+  cr_expect(pin_own(views, "named-a", dead).ok());
+  Spec next;
+  next.name = "a";
+  for (const std::size_t left : {1, 0}) {
+    const auto found = find_own(views, "named-a", next);
+    cr_assert(static_cast<bool>(found));
+    cr_expect_eq(found->size(), left);
+    cr_expect(pin_own(views, "named-a", next).ok());
   }
   cr_expect(lease.leave().ok());
 }
