@@ -87,9 +87,9 @@ bool wants_container(spank_t spank) {
 /// On the host, the script would run without what it was submitted for.
 Error unheard() {
   return {ErrorKind::denied,
-          "the job was submitted with --container options, but slurmctld promised it no container: "
-          "its job_submit/bellows is not loaded; tell the administrator, or submit the job without "
-          "these options, to run on the host"};
+          "the job was submitted with --container options, but slurmctld promised it no container, "
+          "as without job_submit/bellows or with \"enabled: false\" in bellows.yaml; tell the "
+          "administrator, or submit the job without these options, to run on the host"};
 }
 
 /// S_SLURM_RESTART_COUNT is 0 in every run: slurmstepd fills in another field than the one it
