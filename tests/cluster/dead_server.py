@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A file system whose server dies: dead_server.py MOUNT-POINT ALIVE DEVICE
 
-By FUSE (DEVICE): one empty directory. Answers while the file ALIVE is there, and then stops itself: what
+By FUSE (DEVICE): one empty directory. Answers while the file ALIVE is there, and then reads no more: what
 waits for an answer from then on ends by a deadly signal alone, as with a file server that is gone.
 """
 import ctypes
@@ -36,7 +36,7 @@ def main():
         body = ANSWERS.get(operation, b"")
         error = 0 if operation in ANSWERS else -38  # ENOSYS
         os.write(fuse, struct.pack("<IiQ", 16 + len(body), error, unique) + body)
-    os.kill(os.getpid(), signal.SIGSTOP)
+    signal.pause()
 
 
 main()
