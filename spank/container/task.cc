@@ -120,6 +120,7 @@ Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
   if (!views) return views.error();
   auto host = own_namespace();
   if (!host) return host.error();
+  if (auto status = begin_session_keyring(); !status.ok()) return status.error();
   // A container has no use for programs that gain capabilities; on the host, sudo and ping do.
   if (auto status = keep_for_later(in_container); !status.ok()) return status.error();
   return TaskEntry(*std::move(views), *std::move(host));
