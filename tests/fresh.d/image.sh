@@ -74,8 +74,10 @@ in_chroot() {
       mount -t tmpfs tmpfs "$root/dev/shm" && mount -t tmpfs tmpfs "$root/run" &&
       mount --bind /etc/resolv.conf "$root/etc/resolv.conf" || exit 125
     hostname fresh
+    # Not by chroot: whoever enters a mount namespace from there is at the root of this machine.
+    cd "$root" && pivot_root . . && umount -l . || exit 125
     exec env -i HOME=/root TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-      chroot "$root" bash -c "cd /root/bellows && \"\$@\"" bash "$@"' bash "$root" "$@"
+      bash -c "cd /root/bellows && \"\$@\"" bash "$@"' bash "$root" "$@"
 }
 
 install_checkout() {
