@@ -82,11 +82,13 @@ struct Field {
 Status check_whole(const Item& item) {
   if (item.name == "shard" || item.name == "mps")
     return unclear(fmt::format(
-        "shares of a GPU ({}) do not go with --framework and --gpus-range; ask for whole GPUs",
+        "shares of a GPU ({}) do not go with --framework, --gpus-range and --container options, "
+        "which count whole GPUs; ask for some, as with --gpus=1, or leave these options out",
         item.name));
   if (item.name == "mig" || (item.name == "gpu" && is_slice(to_lower(item.type))))
     return unclear(fmt::format(
-        "slices of a GPU ({}) do not go with --framework and --gpus-range; ask for whole GPUs",
+        "slices of a GPU ({}) do not go with --framework, --gpus-range and --container options, "
+        "which count whole GPUs; ask for some, as with --gpus=1, or leave these options out",
         item.type.empty() ? item.name : item.type));
   if (item.name == "gpu" && item.count > GpusRange::kMost)
     return unclear(fmt::format("{} GPUs are more than the {} that Bellows can count", item.count,

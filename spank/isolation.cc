@@ -2,8 +2,6 @@
 #include "spank/isolation.h"
 
 #include <fmt/format.h>
-#include <grp.h>
-#include <pwd.h>
 #include <slurm/slurm.h>
 #include <unistd.h>
 
@@ -18,11 +16,12 @@
 #include "spank/container/fence.h"
 #include "spank/container/image_variables.h"
 #include "spank/container/rights.h"
+#include "spank/container/spec_text.h"
 #include "spank/container/task.h"
 #include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
 #include "spank/job_store.h"
-#include "spank/step_options.h"
+#include "spank/step_environment.h"
 
 /// slurmstepd's own, by Slurm's library; a program of another kind that loads the plugin has none.
 extern "C" {
@@ -48,12 +47,6 @@ struct Step {
 };
 Step step;  // NOLINT: see above
 
-std::optional<std::string> environment(spank_t spank, const char* name) {
-  std::array<char, 4096> value{};
-  if (spank_getenv(spank, name, value.data(), value.size()) != ESPANK_SUCCESS) return std::nullopt;
-  return value.data();
-}
-
 void tell(std::string_view line) {
   // The descriptor itself, not Slurm's log: that is buffered, and the process may end now.
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
@@ -69,28 +62,18 @@ std::string working_directory() {
   return ::getcwd(path.data(), path.size()) == nullptr ? "" : path.data();
 }
 
-/// In slurmstepd, where it may ask the name service as root; a task asks nothing any more.
-container::Account account_of(uid_t uid) {
-  std::array<char, 16384> buffer{};
-  container::Account account;
-  passwd entry{};
-  passwd* found = nullptr;
-  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
-    return account;
-  account.user = found->pw_name;
-  account.home = found->pw_dir;
-  const gid_t gid = found->pw_gid;
-  group group_entry{};
-  group* group_found = nullptr;
-  if (::getgrgid_r(gid, &group_entry, buffer.data(), buffer.size(), &group_found) == 0 &&
-      group_found != nullptr)
-    account.group = group_found->gr_name;
-  return account;
-}
-
 bool is_fake_root(const Settings& settings) {
   return container::wants_container(step.spec) &&
          step.spec.remap_root.value_or(settings.site.remap_root);
+}
+
+/// What the --container options of this step's srun say, and takes the variable that carries them
+/// out of the step's environment. Anyone can forge it, so it is read as strictly as at the prompt,
+/// and container::effective_spec says what of it the step gets.
+Result<container::Spec> take_step_options(spank_t spank) {
+  const auto text = environment(spank, kStepVariable);
+  unset_all(spank, kStepVariable);
+  return container::parse_spec(text.value_or(""));
 }
 
 /// A batch script runs on the host unless the site has it otherwise.
@@ -154,7 +137,7 @@ container::Wanted wanted(spank_t spank, const Settings& settings) {
     result.pmix_dir = *directory;
     result.pmix_session = fmt::format("/tmp/spmix_appdir_{}_{}.{}", step.uid, step.job, step.id);
   }
-  if (::access(LIBBELLOWS, R_OK) == 0) result.libbellows = LIBBELLOWS;
+  result.libbellows = LIBBELLOWS;
   return result;
 }
 
@@ -267,9 +250,11 @@ void enter_view(spank_t spank, const Settings& settings) {
     });
     const Status status = step.entry->enter(wanted(spank, settings), settings.site, phases);
     if (!status.ok()) refuse(phase, status.error().text);
+    phases.begin("setting the environment");
     change_variables(spank, settings, *step.entry);
     obey_prolog(spank, step.entry->prolog_said());
     tell_remark(spank, step.entry->remark());
+    phases.end();
     if (step.spec.verbose) tell_phases(phases);
     step.entry.reset();
   } catch (const std::exception& e) {

@@ -2,11 +2,9 @@
 #include "spank/stepd.h"
 
 #include <fmt/format.h>
-#include <pwd.h>
 #include <slurm/slurm.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <optional>
 #include <string>
@@ -19,6 +17,7 @@
 #include "spank/isolation.h"
 #include "spank/job_store.h"
 #include "spank/rescue.h"
+#include "spank/step_environment.h"
 
 namespace bellows::spank {
 namespace {
@@ -42,20 +41,6 @@ std::optional<Step> identify(spank_t spank) {
   return step;
 }
 
-std::optional<std::string> environment(spank_t spank, const std::string& name) {
-  std::array<char, 4096> value{};
-  const spank_err_t code = spank_getenv(spank, name.c_str(), value.data(), value.size());
-  if (code == ESPANK_ENV_NOEXIST) return std::nullopt;
-  value.back() = '\0';
-  return value.data();
-}
-
-/// One unset leaves the second of two adjacent entries of the same name, which a forger can make.
-void unset_all(spank_t spank, const std::string& name) {
-  for (int round = 0; round < 64 && environment(spank, name); ++round)
-    spank_unsetenv(spank, name.c_str());
-}
-
 void change_environment(spank_t spank, const std::vector<Change>& changes) {
   for (const Change& change : changes) {
     unset_all(spank, change.name);
@@ -71,15 +56,6 @@ Result<std::optional<Contract>> trusted_contract(const JobStore& store, const St
   return contract;
 }
 
-std::string user_name(uid_t uid) {
-  std::array<char, 16384> buffer{};
-  passwd entry{};
-  passwd* found = nullptr;
-  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr)
-    return "";
-  return found->pw_name;
-}
-
 /// Slurm may skip the prolog when a job comes back to a node, so a node that lost its /run since
 /// has no contract. Then AdminComment, which users can't edit, says what was promised.
 Result<std::optional<Contract>> remade_contract(const JobStore& store, const Step& step) {
@@ -89,7 +65,7 @@ Result<std::optional<Contract>> remade_contract(const JobStore& store, const Ste
                  fmt::format("the job's contract is not on this node: {}", view.error().text)};
   auto contract = Contract::parse(view->admin_comment);
   if (!contract) return std::optional<Contract>();
-  add_extra(*contract, kUserKey, user_name(step.uid));
+  add_extra(*contract, kUserKey, account_of(step.uid).user);
   add_extra(*contract, kAccountKey, view->account);
   if (auto status = store.store(step.job, step.uid, step.gid, *contract); !status.ok())
     slurm_error("bellows: job %u: the contract can't be kept: %s", step.job,
@@ -100,6 +76,20 @@ Result<std::optional<Contract>> remade_contract(const JobStore& store, const Ste
 /// Plain jobs must not cost slurmctld a question for each step. A forged hint costs its forger one.
 bool may_have_lost_contract(spank_t spank, const JobStore& store, const Step& step) {
   return !store.exists(step.job) && environment(spank, Contract::kVariable).has_value();
+}
+
+/// What sbatch hands on, and Slurm exports into the batch script. A forged one costs its forger the
+/// job.
+bool wants_container(spank_t spank) {
+  return environment(spank, std::string(kExported) + kContainerVariable).has_value();
+}
+
+/// On the host, the script would run without what it was submitted for.
+Error unheard() {
+  return {ErrorKind::denied,
+          "the job was submitted with --container options, but slurmctld promised it no container, "
+          "as without job_submit/bellows or with \"enabled: false\" in bellows.yaml; tell the "
+          "administrator, or submit the job without these options, to run on the host"};
 }
 
 /// S_SLURM_RESTART_COUNT is 0 in every run: slurmstepd fills in another field than the one it
@@ -199,10 +189,12 @@ void prepare_step(spank_t spank, const Settings& settings) {
   const JobStore store(settings.run_dir);
   if (step->id == SLURM_EXTERN_CONT)
     return begin_views(spank, settings, trusted_contract(store, *step));
+  const bool boxed = step->is_batch() && wants_container(spank);
   for (const std::string& name : option_variables()) unset_all(spank, name);
   auto stored = trusted_contract(store, *step);
   if (!stored || (!*stored && may_have_lost_contract(spank, store, *step)))
     stored = remade_contract(store, *step);
+  if (boxed && stored && !*stored) stored = unheard();
   begin_views(spank, settings, stored);
   const std::optional<Contract> contract = stored ? *stored : std::nullopt;
   if (!contract) {

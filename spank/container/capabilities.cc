@@ -2,6 +2,7 @@
 #include "spank/container/capabilities.h"
 
 #include <linux/capability.h>
+#include <linux/keyctl.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -51,6 +52,14 @@ Status empty_bounding_set() {
     return errno_error("empty", "the bounding set of capabilities");
   }
   return {};
+}
+
+Status begin_session_keyring() {
+  // Where the kernel has no keys, or a seccomp filter forbids them, the task can't use any either.
+  if (::syscall(SYS_keyctl, KEYCTL_JOIN_SESSION_KEYRING, nullptr) >= 0 || errno == ENOSYS ||
+      errno == EPERM)
+    return {};
+  return errno_error("begin", "a keyring for the task's session");
 }
 
 Status keep_for_later(bool close) {

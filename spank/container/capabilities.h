@@ -7,6 +7,11 @@
 /// system calls: they concern the calling thread alone. libcap would save nothing here.
 namespace bellows::container {
 
+/// As root, whose quota of keys the keyring then counts in: an empty one instead of that of the
+/// session in which slurmd was started, which the tasks of all users would share. systemd gives
+/// each service one.
+Status begin_session_keyring();
+
 /// As root, in task_init_privileged: what is permitted now stays so when the process becomes the
 /// user; only effective it is no more. With `close`, the bounding set is emptied too (afterwards
 /// nobody could): no program that the task starts gains a capability, by whatever file.

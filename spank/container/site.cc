@@ -55,11 +55,12 @@ Status set_task_prolog(bool& in_container, std::string_view name, std::string_vi
   return {};
 }
 
-Status set_seconds(std::uint32_t& seconds, std::string_view name, std::string_view value) {
+Status set_number(std::uint32_t& to, std::uint32_t most, std::string_view name,
+                  std::string_view value) {
   const auto number = parse_uint(value);
-  if (!number || *number < 1 || *number > 3600)
-    return bad(name, value, "write a number of seconds from 1 to 3600");
-  seconds = static_cast<std::uint32_t>(*number);
+  if (!number || *number < 1 || *number > most)
+    return bad(name, value, fmt::format("write a number from 1 to {}", most));
+  to = static_cast<std::uint32_t>(*number);
   return {};
 }
 
@@ -83,7 +84,10 @@ constexpr Setting kSettings[] = {
      [](Site& s, auto n, auto v) { return set_task_prolog(s.task_prolog_in_container, n, v); }},
     {"no_new_privs", [](Site& s, auto n, auto v) { return set_flag(s.no_new_privs, n, v); }},
     {"require_fence", [](Site& s, auto n, auto v) { return set_flag(s.require_fence, n, v); }},
-    {"phase_seconds", [](Site& s, auto n, auto v) { return set_seconds(s.phase_seconds, n, v); }},
+    {"max_containers",
+     [](Site& s, auto n, auto v) { return set_number(s.max_containers, 1024, n, v); }},
+    {"phase_seconds",
+     [](Site& s, auto n, auto v) { return set_number(s.phase_seconds, 3600, n, v); }},
     {"pause_at",
      [](Site& s, auto, auto v) {
        s.pause_at = v;

@@ -69,7 +69,8 @@ struct Site {
   bool task_prolog_in_container = false;
   bool no_new_privs = true;
   bool require_fence = true;  ///< a job with GPUs is not started where Slurm does not fence them
-  std::uint32_t phase_seconds = 30;  ///< the most that one phase of the set-up may take
+  std::uint32_t max_containers = 64;  ///< of one job on a node, with a name or without
+  std::uint32_t phase_seconds = 30;   ///< the most that one phase of the set-up may take
   std::string pause_at;  ///< the phase at which a set-up stops itself, for tests of crashes
 
   bool operator==(const Site&) const = default;

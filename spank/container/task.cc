@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <functional>
+#include <iterator>
 
 #include "spank/container/base_view.h"
 #include "spank/container/capabilities.h"
@@ -24,13 +25,15 @@
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
 #include "spank/container/spec_text.h"
-#include "spank/container/watchdog.h"
 
 namespace bellows::container {
 namespace {
 
 constexpr const char* kBase = "base";
 constexpr int kRoot = O_PATH | O_DIRECTORY;
+
+/// Who builds may need the limit in more than one phase.
+std::uint32_t wait_seconds(const Site& site) { return 3 * site.phase_seconds; }
 
 Status join(int ns) {
   if (::setns(ns, CLONE_NEWNS) != 0) return errno_error("join", "the job's mount namespace");
@@ -70,6 +73,11 @@ Result<Fd> open_own_dev() {
 Status go_to(const std::string& directory) {
   if (!directory.empty() && ::chdir(directory.c_str()) == 0) return {};
   return ::chdir("/tmp") == 0 || ::chdir("/") == 0 ? Status() : errno_error("go to", directory);
+}
+
+/// Not every node need have it; its file system may be one that does not answer.
+std::string if_there(const std::string& path) {
+  return ::access(path.c_str(), R_OK) == 0 ? path : "";
 }
 
 /// What programs of Bellows need of the host, in its own place.
@@ -112,6 +120,7 @@ Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
   if (!views) return views.error();
   auto host = own_namespace();
   if (!host) return host.error();
+  if (auto status = begin_session_keyring(); !status.ok()) return status.error();
   // A container has no use for programs that gain capabilities; on the host, sudo and ping do.
   if (auto status = keep_for_later(in_container); !status.ok()) return status.error();
   return TaskEntry(*std::move(views), *std::move(host));
@@ -123,6 +132,21 @@ Result<Fd> TaskEntry::open_place(const char* name) const {
   return views_.open_place(name);
 }
 
+/// Not sooner: it must be as closed to the user's other processes as this one.
+Status TaskEntry::watch(const Site& site, Phases& phases) {
+  auto watchdog = Watchdog::start(site.phase_seconds);
+  if (!watchdog) return watchdog.error();
+  watchdog_.emplace(*std::move(watchdog));
+  phases.watch([this](const char* phase) { watchdog_->begin(phase); });
+  return {};
+}
+
+/// A phase that sees to its time itself, and says more than a watchdog could.
+void TaskEntry::begin_patiently(const char* phase, std::uint32_t seconds, Phases& phases) {
+  phases.begin(phase);
+  watchdog_->begin(phase, seconds + 1);
+}
+
 Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases) {
   phases.begin("checking the fence around GPUs");
   const auto nodes = find_gpu_nodes("/", false);
@@ -130,12 +154,6 @@ Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& p
   if (site.require_fence)
     if (auto status = check_fence(*nodes, wanted.gpus); !status.ok()) return status;
   gpus_ = plan_view(*nodes);
-  if (!wants_container(wanted.spec)) return {};
-  const auto dev = open_file("/dev", kRoot);
-  if (!dev) return dev.error();
-  auto clones = clone_nodes(dev->get(), gpus_.shown);
-  if (!clones) return clones.error();
-  nodes_ = *std::move(clones);
   return {};
 }
 
@@ -153,7 +171,7 @@ Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases
   inputs.scratch = scratch->get();
   if (auto status = cover_driver_proc(host->get(), host->get(), gpus_.minors); !status.ok())
     return status;
-  const auto plan = plan_driver_files(host->get(), wanted.libbellows, this_machine());
+  const auto plan = plan_driver_files(host->get(), if_there(wanted.libbellows), this_machine());
   if (!plan) return plan.error();
   auto files = open_driver_files(*plan, host->get(), driver->get());
   if (!files) return files.error();
@@ -205,6 +223,23 @@ Status TaskEntry::check_mode(const std::string& name, const Wanted& wanted, bool
   return {};
 }
 
+/// Each keeps mounts, and a squashfs image's a loop device too, until the job ends.
+Status TaskEntry::check_number(const std::string& name, const Site& site) const {
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  const auto names = views_.names();
+  if (!names) return names.error();
+  const auto others = std::count_if(names->begin(), names->end(), [&name](const auto& other) {
+    return other != kBase && other != name && other.find(':') == std::string::npos;
+  });
+  if (others < site.max_containers) return {};
+  return Error{ErrorKind::denied,
+               fmt::format("the job has {} containers on this node already, the most that it may "
+                           "(max_containers in plugstack.conf); enter one of them, by its name or "
+                           "with the options that it was made with",
+                           others)};
+}
+
 /// In the host's mount namespace. What makes the container found comes last.
 Status TaskEntry::keep(const std::string& name, const Wanted& wanted, int made) {
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
@@ -251,16 +286,15 @@ Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, c
   };
   phases.begin("looking for the job's view");
   if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
-  phases.begin("waiting for another task that builds");
-  auto lock = views_.lock(std::chrono::seconds(site.phase_seconds));
+  const std::uint32_t wait = wait_seconds(site);
+  begin_patiently("waiting for another task that builds", wait, phases);
+  auto lock = views_.lock(std::chrono::seconds(wait));
   if (!lock) return lock.error();
   if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
   if (auto status = check(); !status.ok()) return status;
-  auto watchdog = Watchdog::start(site.phase_seconds);
-  if (!watchdog) return watchdog.error();
-  phases.watch([&watchdog](const char* phase) { watchdog->begin(phase); });
-  Status status = build(name, wanted, site, phases);
-  phases.watch({});
+  if (name != kBase)
+    if (auto status = check_number(name, site); !status.ok()) return status;
+  const Status status = build(name, wanted, site, phases);
   return status.ok() ? look() : status;
 }
 
@@ -282,17 +316,31 @@ Status TaskEntry::enter_host_view(const Wanted& wanted) {
   return go_to(wanted.cwd);
 }
 
+/// From the container and back to it: the kernel clones only what is mounted where the caller is.
+Result<std::vector<Device>> TaskEntry::clone_from_host(const std::vector<std::string>& names,
+                                                       const Fd& container) const {
+  if (auto status = join(host_.get()); !status.ok()) return status.error();
+  const auto dev = open_file("/dev", kRoot);
+  if (!dev) return dev.error();
+  auto clones = clone_nodes(dev->get(), names);
+  if (auto status = join(container.get()); !status.ok()) return status.error();
+  return clones;
+}
+
 /// Another step of the job, with other GPUs of its own, may have built the container. What this
 /// task lacks is added, and what is not its own taken away, for this task alone.
-Status TaskEntry::correct_devices() {
+Status TaskEntry::correct_devices(const Fd& container) {
   const auto dev = open_own_dev();
   if (!dev) return dev.error();
-  const bool lacks = std::any_of(nodes_.begin(), nodes_.end(), [&dev](const Device& device) {
-    return !is_device(dev->get(), device.name);
-  });
+  std::vector<std::string> lacking;
+  std::copy_if(gpus_.shown.begin(), gpus_.shown.end(), std::back_inserter(lacking),
+               [&dev](const auto& name) { return !is_device(dev->get(), name); });
   const bool shows = std::any_of(gpus_.hidden.begin(), gpus_.hidden.end(),
                                  [&dev](const auto& name) { return is_device(dev->get(), name); });
-  if (!lacks && !shows) return {};
+  if (lacking.empty() && !shows) return {};
+  const auto added = lacking.empty() ? Result<std::vector<Device>>(std::vector<Device>())
+                                     : clone_from_host(lacking, container);
+  if (!added) return added.error();
   if (auto status = leave_namespace(); !status.ok()) return status;
   const auto own = open_own_dev();
   if (!own) return own.error();
@@ -304,17 +352,17 @@ Status TaskEntry::correct_devices() {
   if (!root) return root.error();
   if (auto status = cover_driver_proc(root->get(), root->get(), gpus_.minors); !status.ok())
     return status;
-  if (!lacks) return {};
+  if (lacking.empty()) return {};
   if (auto status = set_writable(own->get(), "/dev"); !status.ok()) return status;
-  for (const Device& device : nodes_)
-    if (!is_device(own->get(), device.name))
-      if (auto status = add_device(own->get(), device.name, device.mount.get()); !status.ok())
-        return status;
+  for (const Device& device : *added)
+    if (auto status = add_device(own->get(), device.name, device.mount.get()); !status.ok())
+      return status;
   return set_read_only(own->get(), "/dev");
 }
 
 /// From the host's mount namespace, where their names are.
-Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, const Site& site) {
+Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, const Site& site,
+                              Phases& phases) {
   std::vector<OwnNamespace> own;
   {
     const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
@@ -324,7 +372,9 @@ Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, con
     own = *std::move(found);
   }
   if (wanted.spec.remap_root.value_or(site.remap_root)) {
-    auto user = find_or_make_user(views_, name, site.phase_seconds);
+    const std::uint32_t wait = wait_seconds(site);
+    begin_patiently("joining the container's user namespace", wait, phases);
+    auto user = find_or_make_user(views_, name, wait);
     if (!user) return user.error();
     user_ = *std::move(user);
   }
@@ -337,12 +387,13 @@ Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases
   const std::string name = container_name(wanted.spec, site);
   Status status = find_or_build(name, wanted, site, phases, container);
   if (!status.ok()) return status;
+  phases.begin("joining the container's namespaces");
+  if (status = join_others(name, wanted, site, phases); !status.ok()) return status;
   phases.begin("joining the container");
-  if (status = join_others(name, wanted, site); !status.ok()) return status;
   if (status = pmix.open(); !status.ok()) return status;
   if (status = join(container.get()); !status.ok()) return status;
   if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
-  if (status = correct_devices(); !status.ok()) return status;
+  if (status = correct_devices(container); !status.ok()) return status;
   if (pmix) {
     if (status = leave_namespace(); !status.ok()) return status;
     if (status = pmix.place(); !status.ok()) return status;
@@ -372,6 +423,7 @@ Status TaskEntry::become_root() {
 Status TaskEntry::enter(const Wanted& wanted, const Site& site, Phases& phases) {
   phases.begin("taking up the capabilities");
   Status status = keep_only_needed(wanted.spec.unshare_net);
+  if (status.ok()) status = watch(site, phases);
   if (!status.ok()) return status;
   {
     // Neither of them opens a file that the user could not open.
@@ -382,7 +434,7 @@ Status TaskEntry::enter(const Wanted& wanted, const Site& site, Phases& phases) 
     if (status = look_at_gpus(wanted, site, phases); !status.ok()) return status;
     if (status = find_or_build(kBase, wanted, site, phases, base_); !status.ok()) return status;
     if (!wanted.prolog.path.empty()) {
-      phases.begin("running TaskProlog");
+      begin_patiently("running TaskProlog", wanted.prolog.seconds, phases);
       if (status = run_task_prolog(wanted); !status.ok()) return status;
     }
     phases.begin("joining the job's view");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "spank/container/spec.h"
 #include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
+#include "spank/container/watchdog.h"
 
 namespace bellows::container {
 
@@ -30,7 +32,7 @@ struct Wanted {
   std::string pmix_session;  ///< the directory that it tells Open MPI to use, in /tmp; empty: none
   PrologRun prolog;          ///< to be run on the host, before a container is entered
   std::string run_dir;       ///< where the job's launcher and agents listen; empty: none
-  std::string libbellows;    ///< the library's path on the host; empty: none
+  std::string libbellows;    ///< the library's path on the host, if it is there; empty: none
 };
 
 /// One task's way into its job's view of the node: opened by root, in task_init_privileged, and
@@ -43,6 +45,8 @@ class TaskEntry {
 
   /// As the user, with no other thread in the process. Afterwards the process is in the view, in
   /// the wanted directory, with no capability left. After an error it must not run the program.
+  /// A phase that takes too long, also one that the caller begins afterwards, ends the process
+  /// while this lives.
   Status enter(const Wanted& wanted, const Site& site, Phases& phases);
 
   /// What the user should know though all went well; empty: nothing.
@@ -57,17 +61,23 @@ class TaskEntry {
  private:
   TaskEntry(JobViews views, Fd host) : views_(std::move(views)), host_(std::move(host)) {}
 
+  Status watch(const Site& site, Phases& phases);
+  void begin_patiently(const char* phase, std::uint32_t seconds, Phases& phases);
   Status look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases);
   Status find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
                        Phases& phases, Fd& found);
   Status check_mode(const std::string& name, const Wanted& wanted, bool found);
+  Status check_number(const std::string& name, const Site& site) const;
   Status keep(const std::string& name, const Wanted& wanted, int made);
   Status build(const std::string& name, const Wanted& wanted, const Site& site, Phases& phases);
   Status build_container(const Wanted& wanted, const Site& site, Phases& phases);
   Status enter_host_view(const Wanted& wanted);
   Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
-  Status join_others(const std::string& name, const Wanted& wanted, const Site& site);
-  Status correct_devices();
+  Status join_others(const std::string& name, const Wanted& wanted, const Site& site,
+                     Phases& phases);
+  Status correct_devices(const Fd& container);
+  Result<std::vector<Device>> clone_from_host(const std::vector<std::string>& names,
+                                              const Fd& container) const;
   Status become_root();
   Status run_task_prolog(const Wanted& wanted);
   Result<Fd> open_place(const char* name) const;
@@ -76,10 +86,10 @@ class TaskEntry {
   Fd host_;  ///< the host's mount namespace
   Fd base_;  ///< the job's view of the host
   GpuView gpus_;
-  std::vector<Device> nodes_;  ///< clones of the task's own GPU nodes and their control nodes
   std::pair<std::string, std::string> pmix_moved_;
   std::string remark_;
   std::string prolog_said_;
+  std::optional<Watchdog> watchdog_;
   Fd user_;  ///< the user namespace in which the program is root; invalid: none
 };
 

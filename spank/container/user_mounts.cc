@@ -64,6 +64,19 @@ Result<Fd> open_user_target(int root, const Placed& placed) {
   return target;
 }
 
+/// Slurm and programs need them, and so does who joins the container later.
+Status check_unmount(int root, const Placed& placed) {
+  const auto real = resolve_links(root, placed.target);
+  if (!real) return real.error();
+  for (const char* needed : {"/dev", "/tmp"})
+    if (const auto own = resolve_links(root, needed); own && *own == *real)
+      return Error{ErrorKind::denied,
+                   fmt::format("umount:{} is refused: Slurm and programs need the container's {}; "
+                               "leave it out of --container-mounts",
+                               placed.target, needed)};
+  return {};
+}
+
 Status unmount(int target, const std::string& path) {
   if (::umount2(descriptor_path(target).c_str(), MNT_DETACH) == 0) return {};
   if (errno == EINVAL)
@@ -133,6 +146,8 @@ Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts) {
 }
 
 Status place_user_mount(int root, const Placed& placed) {
+  if (!placed.mount)
+    if (auto status = check_unmount(root, placed); !status.ok()) return status;
   return place_at(placed, open_user_target(root, placed));
 }
 

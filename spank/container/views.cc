@@ -78,6 +78,15 @@ Status make_file(int parent, const char* name, mode_t mode, const std::string& p
   return fd ? Status() : errno_error("create", path);
 }
 
+/// Whatever is mounted under a name of JOB/ns, however often; then the name.
+Status remove_name(int ns, const char* name, const std::string& pinned) {
+  while (::umount2(pinned.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+  }
+  if (errno != EINVAL && errno != ENOENT) return errno_error("unmount", pinned);
+  if (::unlinkat(ns, name, 0) != 0 && errno != ENOENT) return errno_error("remove", pinned);
+  return {};
+}
+
 /// Unpins and removes everything but `alive`, which the caller has locked.
 Status remove_views(int job_dir, const std::string& path) {
   if (Fd ns(::openat(job_dir, "ns", kDirectory)); ns) {
@@ -86,9 +95,7 @@ Status remove_views(int job_dir, const std::string& path) {
     while (const dirent* entry = ::readdir(dir.get())) {
       if (entry->d_name[0] == '.') continue;
       const std::string pinned = fmt::format("{}/ns/{}", path, entry->d_name);
-      if (::umount2(pinned.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0 && errno != EINVAL)
-        return errno_error("unmount", pinned);
-      if (::unlinkat(ns.get(), entry->d_name, 0) != 0) return errno_error("remove", pinned);
+      if (auto status = remove_name(ns.get(), entry->d_name, pinned); !status.ok()) return status;
     }
   }
   for (const char* name : {"ns", "root", "driver"})
@@ -233,7 +240,10 @@ Lock::~Lock() {
 
 Result<Lock> JobViews::lock(std::chrono::milliseconds limit) const {
   const auto status = flock_within(lock_.get(), LOCK_EX, limit, "this job's containers here");
-  if (!status.ok()) return status.error();
+  if (!status.ok())
+    return Error{status.error().kind, status.error().text +
+                                          " by another of its tasks, which builds one; start the "
+                                          "step again when that one has ended"};
   return Lock(lock_.get());
 }
 
@@ -266,13 +276,17 @@ Status JobViews::pin(const std::string& name, int ns) const {
 }
 
 Status JobViews::unpin(const std::string& name) const {
-  const std::string pinned = fmt::format("{}/ns/{}", path_, name);
-  while (::umount2(pinned.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
-  }
-  if (errno != EINVAL && errno != ENOENT) return errno_error("unmount", pinned);
-  if (::unlinkat(ns_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
-    return errno_error("remove", pinned);
-  return {};
+  return remove_name(ns_.get(), name.c_str(), fmt::format("{}/ns/{}", path_, name));
+}
+
+Result<std::vector<std::string>> JobViews::names() const {
+  // A descriptor of its own: the others' place in the directory is theirs.
+  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::openat(ns_.get(), ".", kDirectory)));
+  if (!dir) return errno_error("read", path_ + "/ns");
+  std::vector<std::string> names;
+  while (const dirent* entry = ::readdir(dir.get()))
+    if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
+  return names;
 }
 
 Status JobViews::write_note(const std::string& name, const std::string& text) const {

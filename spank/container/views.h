@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/fd.h"
 #include "common/result.h"
@@ -71,6 +72,8 @@ class JobViews {
   Status pin(const std::string& name, int ns) const;
   /// What was pinned under the name, by a maker that died, is no longer. Needs the same.
   Status unpin(const std::string& name) const;
+  /// Everything that has a name, notes too. Needs CAP_DAC_OVERRIDE.
+  Result<std::vector<std::string>> names() const;
   /// A few words kept beside the namespaces; empty: none. Both need CAP_DAC_OVERRIDE.
   Status write_note(const std::string& name, const std::string& text) const;
   Result<std::string> read_note(const std::string& name) const;

@@ -19,6 +19,11 @@ namespace {
 constexpr int kSocket = 3;
 constexpr int kWriteLimitMs = 1000;
 
+struct Begun {
+  const char* phase;
+  std::uint32_t seconds;  ///< 0: as for any phase
+};
+
 /// Where nobody reads any more, or what is read comes too slowly, the sentence is lost: the maker
 /// must end all the same.
 void tell(const char* phase, std::uint32_t seconds) {
@@ -39,15 +44,16 @@ void tell(const char* phase, std::uint32_t seconds) {
   const int own_maker = ::fcntl(maker, F_DUPFD_CLOEXEC, kSocket + 1);
   ::syscall(SYS_close_range, static_cast<unsigned>(own_maker + 1), ~0U, 0U);
   for (int fd = kSocket + 1; fd < own_maker; ++fd) ::close(fd);
-  const char* phase = "";
+  Begun now{"", 0};
   while (true) {
     pollfd readable{kSocket, POLLIN, 0};
-    const int ready = ::poll(&readable, 1, static_cast<int>(seconds) * 1000);
+    const std::uint32_t limit = now.seconds > 0 ? now.seconds : seconds;
+    const int ready = ::poll(&readable, 1, static_cast<int>(limit) * 1000);
     if (ready < 0 && errno == EINTR) continue;
     if (ready == 0) break;
-    if (::read(kSocket, &phase, sizeof phase) != static_cast<ssize_t>(sizeof phase)) ::_exit(0);
+    if (::read(kSocket, &now, sizeof now) != static_cast<ssize_t>(sizeof now)) ::_exit(0);
   }
-  tell(phase, seconds);
+  tell(now.phase, now.seconds > 0 ? now.seconds : seconds);
   ::syscall(SYS_pidfd_send_signal, own_maker, SIGKILL, nullptr, 0U);
   ::_exit(1);
 }
@@ -82,9 +88,10 @@ Watchdog::~Watchdog() {
   }
 }
 
-void Watchdog::begin(const char* name) {
+void Watchdog::begin(const char* name, std::uint32_t seconds) {
+  const Begun begun{name, seconds};
   // A watchdog that is gone is no reason to fail.
-  ::send(socket_.get(), &name, sizeof name, MSG_NOSIGNAL);
+  ::send(socket_.get(), &begun, sizeof begun, MSG_NOSIGNAL);
 }
 
 }  // namespace bellows::container

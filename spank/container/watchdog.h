@@ -15,13 +15,15 @@ namespace bellows::container {
 /// writes the sentence to standard error first. A resource: the process ends with it.
 class Watchdog {
  public:
+  /// `seconds`: of a phase for which begin() names none.
   static Result<Watchdog> start(std::uint32_t seconds);
   Watchdog(Watchdog&& other) noexcept;
   Watchdog& operator=(Watchdog&&) = delete;
   ~Watchdog();
 
-  /// A phase begins, and with it its time; `name` is a literal.
-  void begin(const char* name);
+  /// A phase begins, and with it its time; `name` is a literal. `seconds`: for a phase that has a
+  /// limit of its own; 0: start()'s.
+  void begin(const char* name, std::uint32_t seconds = 0);
 
  private:
   Watchdog(Fd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}

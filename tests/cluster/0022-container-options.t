@@ -129,4 +129,24 @@ unlike "$said" /etc/b.sqsh "srun does not hand on what it finds in its environme
 xc sbatch --wait --parsable --output=steps.out steps.sh >/dev/null
 like "$(<"$home/steps.out")" 'submit it with --container-image or --framework' \
   "and a step of a plain job has no container"
+
+# Where slurmctld does not have the plugin.
+sed -i '/^JobSubmitPlugins=/d' "$CLUSTER/etc/slurm.conf"
+xc --user root scontrol reconfigure
+printf '#!/bin/sh\necho ran\n' >"$home/ran.sh"
+chmod 755 "$home/ran.sh"
+# shellcheck disable=SC2317
+unpromised() {
+  job=$(xc sbatch --parsable --wait --output=ran.out --container-image=/own/a.sqsh ran.sh) ||
+    [[ -z $(job_field "$job" AdminComment) ]]
+}
+ok "slurmctld goes on without the plugin" poll 20 unpromised
+unpromised
+like "$(<"$home/ran.out")" 'bellows: container: [^:]*: the job was submitted with --container options, but slurmctld promised' \
+  "a batch script does not run on the host in place of its container"
+unlike "$(<"$home/ran.out")" ran$ "not at all"
+xc sbatch --wait --output=ran.out ran.sh >/dev/null
+is "$(<"$home/ran.out")" ran "and a plain one does"
+like "$(xc srun --container-image=/own/a.sqsh echo ran 2>&1)" 'a step of this job cannot have --container options' \
+  "as a step is refused"
 done_testing

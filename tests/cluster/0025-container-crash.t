@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 240
+# deadline: 360
 # Whatever dies at whatever moment while a container is built: the next job on the node starts clean,
 # and nothing stays mounted in any namespace, bound to a loop device or hanging about.
 # BELLOWS_LONG=1: each kind of death at each phase.
@@ -143,7 +143,7 @@ die_node() {
   clean=$(mounted)
 }
 crash() { # WHAT PHASE
-  building "$2" "$([[ $1 != slurmstepd ]] || echo 2)"
+  building "$2" "$([[ $1 != slurmstepd ]] || echo 4)"
   "die_$1" "$2"
   leaves_nothing "$2: $1: nothing is left"
   is "$(xc srun "${options[@]}" sh -c "$say" 2>&1)" "IMAGE_SAYS=hello" "$2: $1: the next job starts clean"
@@ -167,7 +167,8 @@ is "$built" "$(printf '1%.0s' {1..20})" "of eight tasks one builds, twenty times
 leaves_nothing "and they leave nothing"
 
 # A phase that takes too long.
-slow=("making the job's temporary space" "mounting the image" "keeping the view of the container")
+slow=("checking the fence around GPUs" "making the job's temporary space" "mounting the image"
+  "keeping the view of the container" "joining the container" "setting the environment")
 for phase in "${slow[@]}"; do
   building "$phase" 1
   ok "$phase: a task that does not come on is ended" poll 10 node sh -c "! kill -0 $task"
@@ -176,6 +177,35 @@ for phase in "${slow[@]}"; do
   over
   leaves_nothing "$phase: nothing is left of it"
 done
+
+# A file server that dies under a container that others have built.
+dead=$CLUSTER/shared/dead
+alive=$CLUSTER/shared/alive
+mkdir "$dead"
+touch "$alive"
+node mknod "$CLUSTER/shared/fuse" c 10 229
+node python3 "$TAP_HOME/dead_server.py" "$dead" "$alive" "$CLUSTER/shared/fuse" &
+server=$!
+joined() { step -n1 --container-mounts="$dead:/dead" --container-workdir="$1" pwd 2>&1; }
+if poll 10 node mountpoint -q "$dead"; then
+  allocate
+  site "phase_seconds=2"
+  is "$(joined /) $(joined /dead)" "/ /dead" "a file system that answers"
+  rm "$alive"
+  node timeout -s KILL 2 stat "$dead" >/dev/null
+  like "$(joined /dead)" "bellows: container: joining the container took longer than 2 s, so the task was ended; see whether the file system it needs answers" \
+    "who joins does not wait for a dead one"
+  is "$(joined /)" / "and harms nobody else"
+  xc scancel "$id"
+  poll 30 node_is 1 idle
+  site ""
+  node pkill -9 -f "dead_server.py $dead"
+  node umount -l "$dead"
+else
+  skip "a file server that dies" "no FUSE here"
+fi
+wait "$server"
+leaves_nothing "and nothing is left of it"
 
 # No room to keep views in: some names fit and others not, wherever the set-up is.
 node sh -c 'dd if=/dev/zero of=/run/bellows/views/full bs=64k' 2>/dev/null
@@ -215,7 +245,7 @@ phases+=("making the job's temporary space of the container" "keeping the view o
 for i in "${!phases[@]}"; do
   for what in task slurmstepd slurmd all node; do
     case ${BELLOWS_LONG:+long-}$what$i in
-      task[08] | task1[0247] | slurmstepd6 | slurmstepd1[15] | slurmd9 | all13 | node10) ;;
+      task[08] | task1[0249] | slurmstepd6 | slurmstepd1[15] | slurmd9 | all13 | node10) ;;
       long-task* | long-slurm* | long-all*[0369] | long-node*[27]) ;;
       *) continue ;;
     esac

@@ -80,6 +80,18 @@ like "$said" '^IMAGE_SAYS=hello' "a named container is joined without an image"
 like "$said" 'the container none does not exist on this node; give --container-image' "if it is there"
 like "$said" 'on the host$' "and a step without name or image is on the host"
 
+# No more than so many.
+spank_args "image_dirs=$images max_containers=2"
+script many.sh <<'S'
+for name in a b c a; do step --container-name=$name echo "is $name" | sed "s/^/$name: /"; done
+step --container-mounts=/etc:/mnt echo 'is unnamed' | sed 's/^/unnamed: /'
+S
+said=$(batch many.sh -w n1 --container-image="$squash")
+is "$(line a)$(line b)" "is a"$'\n'"is ais b" "a job may have two containers where the site says two"
+like_line c 'container: [^:]+: the job has 2 containers on this node already, the most that it may .max_containers' "and not a third"
+like_line unnamed 'has 2 containers on this node already' "without a name either"
+spank_args "image_dirs=$images"
+
 # Namespaces of its own.
 script unshare.sh <<'S'
 own() { for kind in net ipc uts; do readlink /proc/self/ns/$kind; done | xargs; }

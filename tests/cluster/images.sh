@@ -50,3 +50,8 @@ left_mounted() { # NODE
 nothing_mounted() { ! left_mounted "$1"; }
 views_of() { mc exec --user root --node "$1" -- find /run/bellows/views -mindepth 1 -maxdepth 1; } # NODE
 no_views() { [[ -z $(views_of "$1") ]]; }
+
+# A Debian 12 root with these packages: make_debian DIR PACKAGE,...
+make_debian() {
+  mmdebstrap --quiet --variant=minbase --include="$2" bookworm "$1"
+}

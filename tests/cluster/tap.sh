@@ -105,9 +105,9 @@ unlike() { # GOT EXTENDED-REGEX NAME
   if [[ ! $1 =~ $2 ]]; then pass "$3"; else fail "$3" "got: $1"$'\n'"like: $2"; fi
 }
 
-# Runs the command again and again until it succeeds, for at most SECONDS.
+# Runs the command again and again until it succeeds, for at most SECONDS (times BELLOWS_PATIENCE).
 poll() { # SECONDS COMMAND...
-  local end=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000))
+  local end=$((${EPOCHREALTIME/[.,]/} + $1 * ${BELLOWS_PATIENCE:-1} * 1000000))
   shift
   until "$@" >/dev/null 2>&1; do
     ((${EPOCHREALTIME/[.,]/} < end)) || return 1
@@ -134,7 +134,7 @@ cluster_up() { # OPTION-OF-UP...
 mc() { # COMMAND ARGUMENT...
   local command=$1
   shift
-  timeout --foreground "${TAP_LIMIT:-60}" "$MINICLUSTER" "$command" --dir "$CLUSTER" "$@"
+  timeout --foreground "$((${TAP_LIMIT:-60} * ${BELLOWS_PATIENCE:-1}))" "$MINICLUSTER" "$command" --dir "$CLUSTER" "$@"
 }
 
 # Runs a command on the current cluster as its user: xc [--user U] [--node I] COMMAND...

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 # Makes the systems that tests/fresh runs in. The caller sets: top, cache, build, here (this folder), work
-# (a directory for this run).
+# (a directory for this run), commands (array).
 
 base_packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,initramfs-tools,iproute2,\
 ca-certificates,kmod,procps,util-linux,e2fsprogs
@@ -74,8 +74,10 @@ in_chroot() {
       mount -t tmpfs tmpfs "$root/dev/shm" && mount -t tmpfs tmpfs "$root/run" &&
       mount --bind /etc/resolv.conf "$root/etc/resolv.conf" || exit 125
     hostname fresh
+    # Not by chroot: whoever enters a mount namespace from there is at the root of this machine.
+    cd "$root" && pivot_root . . && umount -l . || exit 125
     exec env -i HOME=/root TERM=dumb PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-      chroot "$root" bash -c "cd /root/bellows && \"\$@\"" bash "$@"' bash "$root" "$@"
+      bash -c "cd /root/bellows && \"\$@\"" bash "$@"' bash "$root" "$@"
 }
 
 install_checkout() {
@@ -96,7 +98,7 @@ prepare_tree() {
   cp "$work/files" "$cache/prepared/root/files" || return 1
   install_checkout "$cache/prepared" && in_chroot "$cache/prepared" ./runtests --setup &&
     rm -f "$cache"/prepared/var/cache/apt/archives/*.deb || return 1
-  [ -n "$run$shell" ] || in_chroot "$cache/prepared" make -C build -j2 check TESTS=
+  [[ ${commands[*]} != *./runtests ]] || in_chroot "$cache/prepared" make -C build -j2 check TESTS=
 }
 
 # disk_from TREE FILE

@@ -90,8 +90,8 @@ const Case kContainers[] = {
     {"--container=verbose --ntasks-per-gpu=1",
      "vision gpus=2 container=verbose | job=gres:gpu:2 requeue"},
     {"--container=verbose --gres=shard:2",
-     "gpus: shares of a GPU (shard) do not go with --framework and --gpus-range; ask for whole "
-     "GPUs"},
+     "gpus: shares of a GPU (shard) do not go with --framework, --gpus-range and --container "
+     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
     {"--container=verbose --exclusive",
      "gpus: --exclusive and --core-spec give a job all GPUs of its nodes, whatever it asks for, so "
      "they do not go with --container options; leave them out, and ask for as many GPUs as the job "

@@ -166,18 +166,21 @@ const Case kTexts[] = {
     {"--gpus-range=1-8 --gpus=5000",
      "gpus: 5000 GPUs are more than the 4096 that Bellows can count"},
     {"--gpus-range=1-8 --gres=shard:4",
-     "gpus: shares of a GPU (shard) do not go with --framework and --gpus-range; ask for whole "
-     "GPUs"},
+     "gpus: shares of a GPU (shard) do not go with --framework, --gpus-range and --container "
+     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
     {"--gpus-range=1-8 --gres=gpu:1,mps:50",
-     "gpus: shares of a GPU (mps) do not go with --framework and --gpus-range; ask for whole GPUs"},
+     "gpus: shares of a GPU (mps) do not go with --framework, --gpus-range and --container "
+     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
     {"--gpus-range=1-8 --gres=gpu:1g.10gb:2",
-     "gpus: slices of a GPU (1g.10gb) do not go with --framework and --gpus-range; ask for whole "
-     "GPUs"},
+     "gpus: slices of a GPU (1g.10gb) do not go with --framework, --gpus-range and --container "
+     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
     {"--gpus-range=1-8 --gpus=a100_3g.20gb:1",
-     "gpus: slices of a GPU (a100_3g.20gb) do not go with --framework and --gpus-range; ask for "
-     "whole GPUs"},
+     "gpus: slices of a GPU (a100_3g.20gb) do not go with --framework, --gpus-range and "
+     "--container options, which count whole GPUs; ask for some, as with --gpus=1, or leave these "
+     "options out"},
     {"--framework=plain --gres=mig:1",
-     "gpus: slices of a GPU (mig) do not go with --framework and --gpus-range; ask for whole GPUs"},
+     "gpus: slices of a GPU (mig) do not go with --framework, --gpus-range and --container "
+     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
     {"--gpus-range=1-8 --exclusive",
      "gpus: --exclusive and --core-spec give a job all GPUs of its nodes, whatever it asks for, so "
      "they do not go with --framework and --gpus-range; leave them out, and ask for as many GPUs "

@@ -49,8 +49,8 @@ const UpdateCase kSizes[] = {
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "job=gres:nic:1",
      "policy: the job was admitted for 1-8 GPUs and cannot go without"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "job=gres:shard:4",
-     "gpus: shares of a GPU (shard) do not go with --framework and --gpus-range; ask for whole "
-     "GPUs"},
+     "gpus: shares of a GPU (shard) do not go with --framework, --gpus-range and --container "
+     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "--gpus-per-node=4",
      "gpus: an elastic job is resized with TresPerJob=gres:gpu:N alone"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "job= --gpus-per-node=4 -N1",

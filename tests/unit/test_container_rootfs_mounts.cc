@@ -140,6 +140,12 @@ Test(rootfs_mounts, unmount) {
     mount.target = kept;
     REFUSED(world.refused(mount), "is refused: it is");
   }
+  std::filesystem::create_symlink("/dev", world.path("tree/to-dev"));
+  world.spec.image = world.path("tree");
+  for (const char* needed : {"/dev", "/tmp", "/to-dev", "/etc/../tmp/"}) {
+    mount.target = needed;
+    REFUSED(world.refused(mount), "is refused: Slurm and programs need the container's");
+  }
 }
 
 // What hides a part of /proc is another file system.

@@ -11,10 +11,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <optional>
 #include <thread>
 
+#include "spank/container/own_namespaces.h"
 #include "spank/container/views.h"
 #include "spank/container/watchdog.h"
 #include "tests/unit/container_rootfs_support.h"
@@ -165,6 +167,58 @@ Test(views, pinned_is_found_by_its_name) {
   struct stat got {};
   cr_assert(::fstat(ns.get(), &wanted) == 0 && ::fstat(found->get(), &got) == 0);
   cr_expect_eq(got.st_ino, wanted.st_ino);
+  cr_expect(lease.leave().ok());
+}
+
+Test(views, mounts_on_mounts_go_too) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  const auto views = node.views();
+  for (const char* name : {"base", "other"}) {
+    cr_expect(views.pin(name, young_namespace().get()).ok());
+    const std::string again = node.run() + "/views/7/ns/" + name;
+    cr_assert_eq(::mount("/proc/self/ns/uts", again.c_str(), nullptr, MS_BIND, nullptr), 0);
+  }
+  cr_expect(views.unpin("other").ok());
+  cr_expect(!has(views, "other"));
+  cr_expect(lease.leave().ok());
+  EQUALS(node.jobs(), "");
+}
+
+Test(views, names_of_all_that_is_kept) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  const auto views = node.views();
+  cr_expect(views.pin("named-a", young_namespace().get()).ok());
+  cr_expect(views.write_note("named-a:note", "1").ok());
+  for (int round = 0; round < 2; ++round) {
+    auto names = views.names();
+    cr_assert(static_cast<bool>(names));
+    std::sort(names->begin(), names->end());
+    cr_expect(*names == std::vector<std::string>({"named-a", "named-a:note"}));
+  }
+  cr_expect(lease.leave().ok());
+}
+
+Test(views, own_namespaces_of_a_dead_maker_are_forgotten) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  const auto views = node.views();
+  Spec dead;
+  dead.name = "a";
+  dead.unshare_uts = true;
+  cr_expect(pin_own(views, "named-a", dead).ok());
+  Spec next;
+  next.name = "a";
+  for (const std::size_t left : {1, 0}) {
+    const auto found = find_own(views, "named-a", next);
+    cr_assert(static_cast<bool>(found));
+    cr_expect_eq(found->size(), left);
+    cr_expect(pin_own(views, "named-a", next).ok());
+  }
   cr_expect(lease.leave().ok());
 }
 
@@ -340,6 +394,18 @@ Stuck be_stuck(const std::function<void(Watchdog&)>& phases) {
 Test(watchdog, kills_who_is_stuck_and_says_where) {
   const auto stuck = be_stuck([](Watchdog& watchdog) {
     watchdog.begin("opening");
+    watchdog.begin("mounting");
+    stop();
+  });
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGKILL);
+  cr_expect(stuck.said.find("container: mounting took longer than 1 s") != std::string::npos, "%s",
+            stuck.said.c_str());
+}
+
+Test(watchdog, a_phase_may_have_a_limit_of_its_own) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    watchdog.begin("waiting", 3);
+    std::this_thread::sleep_for(1500ms);
     watchdog.begin("mounting");
     stop();
   });

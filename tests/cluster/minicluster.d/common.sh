@@ -58,9 +58,9 @@ member_pid() { # MEMBER
   printf '%s\n' "$pid"
 }
 
-# Runs a command again and again until it succeeds; fails after SECONDS.
+# Runs a command again and again until it succeeds; fails after SECONDS (times BELLOWS_PATIENCE).
 poll_for() { # SECONDS COMMAND...
-  local deadline=$((${EPOCHREALTIME/[.,]/} + $1 * 1000000)) pause=20
+  local deadline=$((${EPOCHREALTIME/[.,]/} + $1 * ${BELLOWS_PATIENCE:-1} * 1000000)) pause=20
   shift
   until "$@"; do
     ((${EPOCHREALTIME/[.,]/} < deadline)) || return 1
