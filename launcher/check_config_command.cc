@@ -80,12 +80,12 @@ int check(const std::string& path) {
 
 }  // namespace
 
-void add_check_config_command(CLI::App& app, int& exit_status) {
+void add_check_config_command(CommandLine& program) {
   auto path = std::make_shared<std::string>("/etc/slurm/bellows.yaml");
-  CLI::App* command =
-      app.add_subcommand("check-config", "Check a bellows.yaml before slurmctld reads it");
-  command->add_option("FILE", *path, "The file")->capture_default_str();
-  command->callback([path, &exit_status] { exit_status = check(*path); });
+  CommandLine command =
+      program.add_command("check-config", "Check a bellows.yaml before slurmctld reads it");
+  command.add_option("FILE", *path, "The file").show_default();
+  command.run([path] { return check(*path); });
 }
 
 }  // namespace bellows

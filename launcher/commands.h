@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <string>
+
+#include "launcher/command_line.h"
 
 namespace bellows {
 
-/// Each adds one subcommand to `app`. Running it stores its exit status in `exit_status`, which
-/// must outlive the parse.
-void add_run_command(CLI::App& app, int& exit_status);
-void add_resize_command(CLI::App& app, int& exit_status);
-void add_status_command(CLI::App& app, int& exit_status);
-void add_agent_command(CLI::App& app, int& exit_status);
-void add_control_command(CLI::App& app, int& exit_status);
-void add_check_config_command(CLI::App& app, int& exit_status);
-void add_explain_command(CLI::App& app, int& exit_status);
-void add_ckpt_command(CLI::App& app, int& exit_status);
-void add_tenants_command(CLI::App& app, int& exit_status);
+/// Each adds one command to the program.
+void add_run_command(CommandLine& program);
+void add_resize_command(CommandLine& program);
+void add_status_command(CommandLine& program);
+void add_agent_command(CommandLine& program);
+void add_control_command(CommandLine& program);
+void add_check_config_command(CommandLine& program);
+void add_explain_command(CommandLine& program);
+void add_ckpt_command(CommandLine& program);
+void add_tenants_command(CommandLine& program);
 
-/// Accepts what parse_job_name does.
-CLI::Validator job_name_validator();
+/// What is wrong with the name of a job, or nothing where parse_job_name takes it.
+std::string job_name_complaint(const std::string& name);
 
 }  // namespace bellows

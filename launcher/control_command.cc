@@ -46,10 +46,10 @@ int relay() {
 
 }  // namespace
 
-void add_control_command(CLI::App& app, int& exit_status) {
-  CLI::App* command = app.add_subcommand(
+void add_control_command(CommandLine& program) {
+  CommandLine command = program.add_command(
       "control", "Pass JSON lines to the job's launcher (used by 'bellows resize')");
-  command->callback([&exit_status] { exit_status = relay(); });
+  command.run(relay);
 }
 
 }  // namespace bellows

@@ -158,24 +158,24 @@ int explain_job(const ExplainOptions& options) {
 
 }  // namespace
 
-void add_explain_command(CLI::App& app, int& exit_status) {
+void add_explain_command(CommandLine& program) {
   auto options = std::make_shared<ExplainOptions>();
-  CLI::App* command =
-      app.add_subcommand("explain", "Say what a bellows.yaml makes of a job of sbatch, and why");
-  command->footer("For example: bellows explain --account=vision -- --gpus-range=1-8 job.sh");
-  command->add_option("--policy", options->policy, "The bellows.yaml")->capture_default_str();
-  command->add_option("--account", options->account, "The account of a job that names none");
-  command->add_option("--user", options->user, "Who submits, instead of you");
-  command->add_option("--group", options->groups, "The user's groups, instead of the true ones")
-      ->allow_extra_args(false);
-  command->add_option("--parent", options->parents, "The accounts above the job's, nearest first")
-      ->allow_extra_args(false);
-  command->add_option("--partition-default", options->default_partition,
-                      "The partition of a job that names none");
-  command->add_flag("--json", options->json, "Print one JSON object");
-  command->add_option("OPTION", options->arguments, "Options of sbatch, and the batch script");
-  command->positionals_at_end();
-  command->callback([options, &exit_status] { exit_status = explain_job(*options); });
+  CommandLine command =
+      program.add_command("explain", "Say what a bellows.yaml makes of a job of sbatch, and why");
+  command.footer("For example: bellows explain --account=vision -- --gpus-range=1-8 job.sh");
+  command.add_option("--policy", options->policy, "The bellows.yaml").show_default();
+  command.add_option("--account", options->account, "The account of a job that names none");
+  command.add_option("--user", options->user, "Who submits, instead of you");
+  command.add_option("--group", options->groups, "The user's groups, instead of the true ones")
+      .one_value_each();
+  command.add_option("--parent", options->parents, "The accounts above the job's, nearest first")
+      .one_value_each();
+  command.add_option("--partition-default", options->default_partition,
+                     "The partition of a job that names none");
+  command.add_flag("--json", options->json, "Print one JSON object");
+  command.add_option("OPTION", options->arguments, "Options of sbatch, and the batch script");
+  command.positionals_at_end();
+  command.run([options] { return explain_job(*options); });
 }
 
 }  // namespace bellows

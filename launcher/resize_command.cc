@@ -82,28 +82,24 @@ int resize(Options options) {
 
 }  // namespace
 
-CLI::Validator job_name_validator() {
-  auto check = [](std::string& text) {
-    return parse_job_name(text) ? std::string()
-                                : "'" + text + "' is no job id, such as 123 or 123_4";
-  };
-  return CLI::Validator(check, "");
+std::string job_name_complaint(const std::string& name) {
+  return parse_job_name(name) ? "" : "'" + name + "' is no job id, such as 123 or 123_4";
 }
 
-void add_resize_command(CLI::App& app, int& exit_status) {
+void add_resize_command(CommandLine& program) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("resize", "Move a job to another number of GPUs");
-  command->add_option("JOB", options->job, "Job id, or ARRAY_TASK")
-      ->required()
-      ->check(job_name_validator());
-  command->add_option("GPUS", options->request.gpus, "Number of GPUs, one of the job's range")
-      ->required()
-      ->check(CLI::Range(1u, 4096u));
-  command->add_option("--timeout", options->timeout, "Seconds to wait for the whole of it")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 86400u));
-  command->add_flag("--json", options->json, "Print one JSON object; progress on standard error");
-  command->callback([options, &exit_status] { exit_status = resize(*options); });
+  CommandLine command = program.add_command("resize", "Move a job to another number of GPUs");
+  command.add_option("JOB", options->job, "Job id, or ARRAY_TASK")
+      .required()
+      .check(job_name_complaint);
+  command.add_option("GPUS", options->request.gpus, "Number of GPUs, one of the job's range")
+      .required()
+      .between(1, 4096);
+  command.add_option("--timeout", options->timeout, "Seconds to wait for the whole of it")
+      .show_default()
+      .between(1, 86400);
+  command.add_flag("--json", options->json, "Print one JSON object; progress on standard error");
+  command.run([options] { return resize(*options); });
 }
 
 }  // namespace bellows

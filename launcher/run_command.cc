@@ -88,29 +88,29 @@ int run(const RunOptions& options) {
 
 }  // namespace
 
-void add_run_command(CLI::App& app, int& exit_status) {
+void add_run_command(CommandLine& program) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app.add_subcommand(
+  CommandLine command = program.add_command(
       "run", "Run a program on all GPUs of the job, with checkpoints and restarts");
-  command->footer("In a batch script: exec bellows run -- COMMAND [ARGUMENT]...");
+  command.footer("In a batch script: exec bellows run -- COMMAND [ARGUMENT]...");
   command
-      ->add_option("--checkpoint-dir", options->checkpoint_dir,
-                   "Where checkpoints go (default: the administrator's choice, else bellows-JOBID)")
-      ->check([](const std::string& dir) { return dir.empty() ? "is empty" : ""; });
-  command->add_option("--keep", options->keep, "Committed checkpoints to keep")
-      ->capture_default_str()
-      ->check(CLI::Range(1u, 1000u));
-  command->add_option("--keep-every", options->keep_every,
-                      "Keep every checkpoint of a step divisible by this too");
+      .add_option("--checkpoint-dir", options->checkpoint_dir,
+                  "Where checkpoints go (default: the administrator's choice, else bellows-JOBID)")
+      .check([](const std::string& dir) { return dir.empty() ? "is empty" : ""; });
+  command.add_option("--keep", options->keep, "Committed checkpoints to keep")
+      .show_default()
+      .between(1, 1000);
+  command.add_option("--keep-every", options->keep_every,
+                     "Keep every checkpoint of a step divisible by this too");
   command
-      ->add_option("--max-restarts", options->max_restarts,
-                   "Restarts in a row without a new checkpoint before the job fails")
-      ->capture_default_str()
-      ->check(CLI::Range(0u, 1000u));
-  command->add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
-      ->required();
-  command->positionals_at_end();
-  command->callback([options, &exit_status] { exit_status = run(*options); });
+      .add_option("--max-restarts", options->max_restarts,
+                  "Restarts in a row without a new checkpoint before the job fails")
+      .show_default()
+      .between(0, 1000);
+  command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
+      .required();
+  command.positionals_at_end();
+  command.run([options] { return run(*options); });
 }
 
 }  // namespace bellows

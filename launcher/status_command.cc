@@ -144,25 +144,25 @@ int show(const StatusOptions& options) {
 
 }  // namespace
 
-void add_status_command(CLI::App& app, int& exit_status) {
+void add_status_command(CommandLine& program) {
   auto options = std::make_shared<StatusOptions>();
-  CLI::App* command = app.add_subcommand("status", "Show your jobs, or one job with its history");
+  CommandLine command =
+      program.add_command("status", "Show your jobs, or one job with its history");
   command
-      ->add_option("JOB", options->job,
-                   "Job id, or ARRAY_TASK; without it, all your jobs that Slurm still knows")
-      ->check(job_name_validator());
+      .add_option("JOB", options->job,
+                  "Job id, or ARRAY_TASK; without it, all your jobs that Slurm still knows")
+      .check(job_name_complaint);
   command
-      ->add_option("--checkpoint-dir", options->checkpoint_dir,
-                   "Where the job keeps its checkpoints, if 'bellows run' was told so")
-      ->needs("JOB");
-  command->add_flag("--json", options->json, "Print JSON instead of a table");
+      .add_option("--checkpoint-dir", options->checkpoint_dir,
+                  "Where the job keeps its checkpoints, if 'bellows run' was told so")
+      .needs("JOB");
+  command.add_flag("--json", options->json, "Print JSON instead of a table");
   command
-      ->add_flag("--cluster", options->cluster,
-                 "Show the policy that slurmctld has in force instead")
-      ->excludes("JOB");
-  command->callback([options, &exit_status] {
-    exit_status = options->cluster ? show_cluster_status(options->json) : show(*options);
-  });
+      .add_flag("--cluster", options->cluster,
+                "Show the policy that slurmctld has in force instead")
+      .excludes("JOB");
+  command.run(
+      [options] { return options->cluster ? show_cluster_status(options->json) : show(*options); });
 }
 
 }  // namespace bellows

@@ -227,17 +227,17 @@ int sync(const Options& options) {
 
 }  // namespace
 
-void add_tenants_command(CLI::App& app, int& exit_status) {
+void add_tenants_command(CommandLine& program) {
   auto options = std::make_shared<Options>();
-  CLI::App* tenants = app.add_subcommand("tenants", "Give Slurm the tenants of a bellows.yaml");
-  tenants->require_subcommand(1);
-  CLI::App* command = tenants->add_subcommand(
+  CommandLine tenants = program.add_command("tenants", "Give Slurm the tenants of a bellows.yaml");
+  tenants.require_command();
+  CommandLine command = tenants.add_command(
       "sync", "Show the changes of accounts, QOS and quotas that make Slurm's those of the policy");
-  command->add_flag("--apply", options->apply, "Make the changes");
-  command->add_option("--policy", options->policy, "The bellows.yaml")->capture_default_str();
-  command->add_option("--cluster", options->cluster, "Another cluster than the local one");
-  command->add_flag("--json", options->json, "Print one JSON object; progress on standard error");
-  command->callback([options, &exit_status] { exit_status = sync(*options); });
+  command.add_flag("--apply", options->apply, "Make the changes");
+  command.add_option("--policy", options->policy, "The bellows.yaml").show_default();
+  command.add_option("--cluster", options->cluster, "Another cluster than the local one");
+  command.add_flag("--json", options->json, "Print one JSON object; progress on standard error");
+  command.run([options] { return sync(*options); });
 }
 
 }  // namespace bellows

@@ -9,7 +9,7 @@
 
 # A batch script that is gone is noticed when its node registers.
 conf=$(mktemp)
-echo "SlurmdTimeout=6" >"$conf"
+printf 'SlurmdTimeout=6\nMessageTimeout=5\n' >"$conf"
 cluster_up --nodes=2 --gpus=4 --slurm-conf "$conf"
 rm -f "$conf"
 home=$CLUSTER/shared/home/alice

@@ -10,7 +10,7 @@
 . "$TAP_HOME/images.sh"
 
 conf=$(mktemp)
-printf 'SlurmdTimeout=6\nKillWait=2\n' >"$conf"
+printf 'SlurmdTimeout=6\nMessageTimeout=5\nKillWait=2\n' >"$conf"
 container_cluster_up "" --nodes=1 --gpus=2 --slurm-conf "$conf"
 rm -f "$conf"
 home=$CLUSTER/shared/home/alice

@@ -6,12 +6,12 @@ build=${BELLOWS_BUILDDIR:-$(dirname "$(dirname "$TAP_HOME")")/build}
 counter=$build/tests/cluster/programs/counter
 [[ -x $counter ]] || skip_all "$counter is not built"
 
-# cluster_up for tests in which nodes die: Slurm then makes the job wait for the life of a credential,
-# as with a requeue.
+# cluster_up for tests in which nodes die: Slurm notices that twice MessageTimeout late, and makes the
+# job wait for the life of a credential, as with a requeue.
 impatient_cluster_up() { # OPTION-OF-UP...
   local conf
   conf=$(mktemp)
-  echo "AuthInfo=cred_expire=10" >"$conf"
+  printf 'AuthInfo=cred_expire=10\nMessageTimeout=5\n' >"$conf"
   cluster_up "$@" --slurm-conf "$conf"
   rm -f "$conf"
 }

@@ -97,6 +97,7 @@ configure_flags=(CFLAGS="-O1 -g1" CXXFLAGS="-O1 -g1")
 build_bellows() {
   local inputs made
   mkdir -p "$build"
+  [ -z "${BELLOWS_WERROR-}" ] || configure_flags+=(--enable-werror)
   inputs=$(autotools_inputs)
   made=$(printf '%s %s %s\n' "$inputs" "${configure_flags[*]}" "$(dpkg-query -W g++ libslurm-dev 2>&1)" | digest)
   if [ ! -x "$top/configure" ] || [ "$(cat "$build/.autotools" 2>/dev/null)" != "$inputs" ]; then

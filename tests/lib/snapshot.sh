@@ -9,15 +9,16 @@ snapshot_ignored=(/proc /sys /dev /run/systemd /run/udev /run/log /run/user /run
 # File systems whose files are listed.
 snapshot_roots=(/ /run /tmp /dev/shm /var/tmp)
 
-# All processes but the kernel's, this shell's ($$) and those below it, udev's workers, which come
-# and go, and the dead ones that the machine's init has yet to collect.
+# All processes but the kernel's, this shell's ($$), those of BELLOWS_BESIDE, which runtests has run
+# at the same time, those below these, udev's workers, which come and go, and the dead ones that the
+# machine's init has yet to collect.
 snapshot_processes() {
-  ps -e -o pid=,ppid=,stat=,args= --no-headers | awk '$3 !~ /^Z/ {$3 = ""; print}' | grep -v ' (udev-worker)$' | awk -v self="$$" '
+  ps -e -o pid=,ppid=,stat=,args= --no-headers | awk '$3 !~ /^Z/ {$3 = ""; print}' | grep -v ' (udev-worker)$' | awk -v self="$$" -v beside="${BELLOWS_BESIDE:-$$}" '
     {pid[NR] = $1; parent[$1] = $2; $1 = $2 = ""; sub(/^ +/, ""); args[NR] = substr($0, 1, 120)}
     END {
       for (i = 1; i <= NR; i++) {
-        for (p = pid[i]; p != self && p != 2 && p > 1 && (p in parent); p = parent[p]);
-        if (p != self && p != 2) print "process " pid[i] " " args[i]
+        for (p = pid[i]; p != self && p != beside && p != 2 && p > 1 && (p in parent); p = parent[p]);
+        if (p != self && p != beside && p != 2) print "process " pid[i] " " args[i]
       }
     }'
 }
