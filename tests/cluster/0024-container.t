@@ -111,7 +111,8 @@ is "$(run -w n1 --container-image="$squash" --container-mounts="$shared/data:/a"
   sh -c 'cat /a/file /b/file' | xargs)" "data data" "and in several options"
 like "$(one --container-mounts=/not/there:/x true)" 'bellows: container: [a-z ]+: .*/not/there: No such file' "a missing source"
 like "$(one --container-mounts="$shared/data:/x:x-create=none" true)" 'bellows: container: [^:]+: .* /x[)]' "a target that shall not be created"
-like "$(one --container-mounts="/root:/x" ls /x)" 'Permission denied' "what the user may not see stays closed"
+install -d -m 700 "$shared/closed"
+like "$(one --container-mounts="$shared/closed:/x" ls /x)" 'Permission denied' "what the user may not see stays closed"
 
 # The working directory and home.
 is "$(one --container-workdir=/etc pwd)" /etc "--container-workdir"
