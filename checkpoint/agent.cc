@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/file.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -279,6 +278,7 @@ class StandaloneAgent {
     hello.leader = node_;
     hello.world = options_.world;
     hello.keep = options_.keep;
+    hello.keep_every = options_.keep_every;
     loop_.handle(hello);
     Command find;
     find.kind = Command::Kind::find;
@@ -374,19 +374,6 @@ int complain(const AgentOptions& options, const Error& error) {
   return error.kind == ErrorKind::invalid ? 2 : 1;
 }
 
-// One program at a time in a directory, outside jobs: there is no launcher to fence another off.
-Result<Fd> hold_directory(const std::string& dir) {
-  FileOps ops;
-  if (auto status = ops.make_directory(dir); !status) return status.error();
-  auto fd = open_file(dir + "/.in-use", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
-  if (!fd) return fd;
-  if (flock(fd->get(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-    return Error{ErrorKind::busy,
-                 fmt::format("another program uses the checkpoint directory {}", dir)};
-  }
-  return fd;
-}
-
 int run_standalone(const AgentOptions& options, FileOps& ops) {
   if (options.dir.empty() || options.dir[0] != '/' || options.world == 0 || options.keep == 0) {
     return complain(options,
@@ -394,7 +381,10 @@ int run_standalone(const AgentOptions& options, FileOps& ops) {
                           "--standalone needs --dir with an absolute path, and --world and "
                           "--keep of at least 1"});
   }
-  auto held = hold_directory(options.dir);
+  if (auto status = ops.make_directory(options.dir); !status) {
+    return complain(options, status.error());
+  }
+  auto held = hold_store(options.dir);
   if (!held) return complain(options, held.error());
   sigset_t set;
   sigemptyset(&set);

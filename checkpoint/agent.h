@@ -19,9 +19,10 @@ struct AgentOptions {
   std::string socket_path;
   /// The node's name in events. Empty: $SLURMD_NODENAME, else the host name.
   std::string node;
-  std::string dir;          ///< standalone: the checkpoint directory, made when missing
-  std::uint32_t world = 1;  ///< standalone: number of ranks
-  std::uint32_t keep = 3;   ///< standalone: committed steps to keep, at least 1
+  std::string dir;               ///< standalone: the checkpoint directory, made when missing
+  std::uint32_t world = 1;       ///< standalone: number of ranks
+  std::uint32_t keep = 3;        ///< standalone: committed steps to keep, at least 1
+  std::uint64_t keep_every = 0;  ///< standalone: besides, each step divisible by this; 0: none
   /// A gate without a decision is dropped after this long, so that a silent launcher stalls nobody.
   int gate_limit_ms = 60000;
   int in_fd = 0;

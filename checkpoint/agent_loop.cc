@@ -119,7 +119,8 @@ void AgentLoop::begin_session(const Command& command) {
   }
   const std::size_t here = session->ranks.empty() ? command.world : session->ranks.size();
   session->memory_for_rank = available_memory() / std::max<std::size_t>(here, 1);
-  session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt, command.keep);
+  session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
+                                                  Retention{command.keep, command.keep_every});
   session_ = session;
   if (session->leader) {
     post(store_, [this, session]() -> Workers::Done {

@@ -2,6 +2,10 @@
 #include "checkpoint/hdf5_file.h"
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <utility>
 
 namespace bellows::hdf5 {
 namespace {
@@ -98,12 +102,60 @@ bool write_attribute(hid_t object, const char* name, const std::uint64_t* values
   return attribute && H5Awrite(attribute.get(), H5T_NATIVE_UINT64, values) >= 0;
 }
 
-Hid create_in_memory(int fd) {
+Status add_groups(hid_t file, const std::string& path) {
+  for (const char* name : {"/arrays", "/per_rank", "/values"}) {
+    Hid group(H5Gcreate2(file, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
+    if (!group) return error(ErrorKind::internal, "cannot add a group", path);
+  }
+  return {};
+}
+
+Status add_value(hid_t file, const StoredValue& value, const std::string& path) {
+  const wire::Array& a = value.part.array;
+  Hid group(H5Gopen2(file, "/values", H5P_DEFAULT), H5Gclose);
+  Hid space = space_of(a.ndims, a.shape);
+  Hid type = file_type(a.dtype);
+  Hid attribute(H5Acreate2(group.get(), value.part.name.c_str(), type.get(), space.get(),
+                           H5P_DEFAULT, H5P_DEFAULT),
+                H5Aclose);
+  if (attribute && H5Awrite(attribute.get(), type.get(), value.bytes.data()) >= 0) return {};
+  return error(ErrorKind::invalid, fmt::format("cannot add value {}", value.part.name), path);
+}
+
+Result<MemoryFile> MemoryFile::make(const std::string& path) {
+  Fd fd(memfd_create("bellows-hdf5", MFD_CLOEXEC));
+  if (!fd) return errno_error("make a memory file for", path);
+  return MemoryFile(std::move(fd));
+}
+
+MemoryFile::MemoryFile(MemoryFile&& other) noexcept
+    : fd_(std::move(other.fd_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MemoryFile::~MemoryFile() {
+  if (data_) munmap(data_, size_);
+}
+
+Status MemoryFile::map(const std::string& path) {
+  struct stat s;
+  if (fstat(fd_.get(), &s) < 0) return errno_error("look at the layout of", path);
+  size_ = static_cast<std::uint64_t>(s.st_size);
+  void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_.get(), 0);
+  if (data == MAP_FAILED) return errno_error("map the layout of", path);
+  data_ = data;
+  return {};
+}
+
+Hid create_in_memory(int fd, Version version) {
   const std::string name = fmt::format("/proc/self/fd/{}", fd);
   Hid access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
   // The default driver resolves names to real paths, which a memory file doesn't have.
   H5Pset_fapl_stdio(access.get());
   H5Pset_alignment(access.get(), wire::kLargeBytes, 4096);
+  if (version == Version::v110) {
+    H5Pset_libver_bounds(access.get(), H5F_LIBVER_V110, H5F_LIBVER_V110);
+  }
   return Hid(H5Fcreate(name.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.get()), H5Fclose);
 }
 

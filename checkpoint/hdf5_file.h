@@ -7,7 +7,8 @@
 #include <mutex>
 #include <string>
 
-#include "checkpoint/wire.h"
+#include "checkpoint/index.h"
+#include "common/fd.h"
 #include "common/result.h"
 
 // What the files that use HDF5 share.
@@ -56,7 +57,39 @@ Hid space_of(std::uint32_t ndims, const std::uint64_t* extents);
 
 bool write_attribute(hid_t object, const char* name, const std::uint64_t* values, hsize_t count);
 
-/// A file with nothing in it, laid out in the memory file `fd`. Closing it writes it there.
-Hid create_in_memory(int fd);
+/// The groups every file has: arrays, per_rank and values.
+Status add_groups(hid_t file, const std::string& path);
+
+/// An attribute of the group values.
+Status add_value(hid_t file, const StoredValue& value, const std::string& path);
+
+/// A file in memory, sparse, for HDF5 to lay out: so it never meets a full or failing disk, which
+/// it does not survive well. Owns the mapping.
+class MemoryFile {
+ public:
+  static Result<MemoryFile> make(const std::string& path);
+  MemoryFile(MemoryFile&& other) noexcept;
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  ~MemoryFile();
+  /// Once HDF5 has closed it; the other functions but fd() only after this.
+  Status map(const std::string& path);
+  int fd() const { return fd_.get(); }
+  const unsigned char* data() const { return static_cast<const unsigned char*>(data_); }
+  std::uint64_t size() const { return size_; }
+
+ private:
+  explicit MemoryFile(Fd fd) : fd_(std::move(fd)) {}
+
+  Fd fd_;
+  void* data_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
+/// The oldest HDF5 that can read a file.
+enum class Version { v18, v110 };
+
+/// A file with nothing in it, in a memory file.
+Hid create_in_memory(int fd, Version version);
 
 }  // namespace bellows::hdf5

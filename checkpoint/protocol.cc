@@ -88,6 +88,7 @@ void read_hello(const json& j, Command* c) {
   c->leader = j.at("leader").get<std::string>();
   c->world = static_cast<std::uint32_t>(number(j, "world", wire::kMostWorld));
   if (j.contains("keep")) c->keep = number32(j, "keep");
+  if (j.contains("keep_every")) c->keep_every = number(j, "keep_every", UINT64_MAX);
   check_attempt(c->attempt);
   if (c->dir.empty() || c->dir[0] != '/') {
     throw Error{ErrorKind::invalid, "\"dir\" is not an absolute path"};
@@ -265,7 +266,8 @@ void write_fields(const Command& c, json* j) {
                  {"attempt", c.attempt},
                  {"leader", c.leader},
                  {"world", c.world},
-                 {"keep", c.keep}});
+                 {"keep", c.keep},
+                 {"keep_every", c.keep_every}});
       (*j)["ranks"] = json::object();
       for (const auto& [node, ranks] : c.ranks) (*j)["ranks"][node] = ranks;
       return;

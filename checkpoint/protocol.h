@@ -24,6 +24,7 @@ struct Command {
   std::string leader;                                       ///< hello: the node that commits
   std::uint32_t world = 0;                                  ///< hello
   std::uint32_t keep = 3;                                   ///< hello
+  std::uint64_t keep_every = 0;                             ///< hello; optional
   std::map<std::string, std::vector<std::uint32_t>> ranks;  ///< hello: node -> its ranks
   std::uint64_t id = 0;  ///< gate; query; failed: the number of the failure, counted from 1
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed

@@ -2,8 +2,6 @@
 #include "checkpoint/shard_file.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -16,40 +14,7 @@ namespace bellows {
 namespace {
 
 using hdf5::Hid;
-
-/// The HDF5 file without the arrays' bytes: a sparse file in memory, so that HDF5 never meets a
-/// full or failing disk, which it does not survive well. Owns the mapping.
-class Skeleton {
- public:
-  Skeleton() = default;
-  Skeleton(const Skeleton&) = delete;
-  Skeleton& operator=(const Skeleton&) = delete;
-  ~Skeleton() {
-    if (data_) munmap(data_, size_);
-  }
-  Status make(const std::string& path) {
-    fd_ = Fd(memfd_create("bellows-shard", MFD_CLOEXEC));
-    return fd_ ? Status() : Status(errno_error("make a memory file for", path));
-  }
-  /// Once it is laid out.
-  Status map(const std::string& path) {
-    struct stat s;
-    if (fstat(fd_.get(), &s) < 0) return errno_error("look at the layout of", path);
-    size_ = static_cast<std::uint64_t>(s.st_size);
-    void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_.get(), 0);
-    if (data == MAP_FAILED) return errno_error("map the layout of", path);
-    data_ = static_cast<unsigned char*>(data);
-    return {};
-  }
-  int fd() const { return fd_.get(); }
-  unsigned char* data() const { return data_; }
-  std::uint64_t size() const { return size_; }
-
- private:
-  Fd fd_;
-  unsigned char* data_ = nullptr;
-  std::uint64_t size_ = 0;
-};
+using hdf5::MemoryFile;
 
 bool describe_part(hid_t dataset, const wire::Array& a) {
   const std::uint64_t layout = a.layout, axis = a.axis;
@@ -91,18 +56,6 @@ Result<std::uint64_t> create_dataset(hid_t file, const ArrayPart& part, const st
   return static_cast<std::uint64_t>(offset);
 }
 
-Status add_value(hid_t file, const StoredValue& value, const std::string& path) {
-  const wire::Array& a = value.part.array;
-  Hid group(H5Gopen2(file, "/values", H5P_DEFAULT), H5Gclose);
-  Hid space = hdf5::space_of(a.ndims, a.shape);
-  Hid type = hdf5::file_type(a.dtype);
-  Hid attribute(H5Acreate2(group.get(), value.part.name.c_str(), type.get(), space.get(),
-                           H5P_DEFAULT, H5P_DEFAULT),
-                H5Aclose);
-  if (attribute && H5Awrite(attribute.get(), type.get(), value.bytes.data()) >= 0) return {};
-  return hdf5::error(ErrorKind::invalid, fmt::format("cannot add value {}", value.part.name), path);
-}
-
 Status begin_file(hid_t file, const Snapshot& s, const std::string& path) {
   const std::uint64_t facts[] = {2, s.step, s.rank, s.world};
   const char* names[] = {"bellows_format", "step", "rank", "world"};
@@ -111,11 +64,7 @@ Status begin_file(hid_t file, const Snapshot& s, const std::string& path) {
       return hdf5::error(ErrorKind::internal, "cannot describe the file", path);
     }
   }
-  for (const char* name : {"/arrays", "/per_rank", "/values"}) {
-    Hid group(H5Gcreate2(file, name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT), H5Gclose);
-    if (!group) return hdf5::error(ErrorKind::internal, "cannot add a group", path);
-  }
-  return {};
+  return hdf5::add_groups(file, path);
 }
 
 /// The index of the file, and where its bytes come from: the arrays only, ascending.
@@ -132,7 +81,7 @@ Status fill_skeleton(hid_t file, const Snapshot& s, const std::string& path, Lay
     const std::uint64_t bytes = part.bytes();
     if (part.array.layout == wire::kValue) {
       out->index.values.push_back({part, std::string(reinterpret_cast<const char*>(data), bytes)});
-      auto status = add_value(file, out->index.values.back(), path);
+      auto status = hdf5::add_value(file, out->index.values.back(), path);
       if (!status) return status;
       continue;
     }
@@ -146,20 +95,25 @@ Status fill_skeleton(hid_t file, const Snapshot& s, const std::string& path, Lay
   return {};
 }
 
-Status lay_out(const Snapshot& snapshot, const std::string& path, Skeleton* skeleton, Layout* out) {
-  if (auto status = skeleton->make(path); !status) return status;
+// The file without the arrays' bytes.
+Result<MemoryFile> lay_out(const Snapshot& snapshot, const std::string& path, Layout* out) {
+  auto memory = MemoryFile::make(path);
+  if (!memory) return memory;
   {
     hdf5::Turn turn;
-    Hid file = hdf5::create_in_memory(skeleton->fd());
+    Hid file = hdf5::create_in_memory(memory->fd(), hdf5::Version::v18);
     if (!file) return hdf5::error(ErrorKind::internal, "cannot lay out the file", path);
-    if (auto status = fill_skeleton(file.get(), snapshot, path, out); !status) return status;
+    if (auto status = fill_skeleton(file.get(), snapshot, path, out); !status) {
+      return status.error();
+    }
     if (!file.close()) return hdf5::error(ErrorKind::internal, "cannot close the layout", path);
   }
-  return skeleton->map(path);
+  if (auto status = memory->map(path); !status) return status.error();
+  return memory;
 }
 
 // Adds what is between the arrays.
-std::vector<FilePiece> cover(const Skeleton& skeleton, const std::vector<FilePiece>& arrays) {
+std::vector<FilePiece> cover(const MemoryFile& skeleton, const std::vector<FilePiece>& arrays) {
   std::vector<FilePiece> out;
   std::uint64_t at = 0;
   const auto fill_to = [&](std::uint64_t end) {
@@ -187,16 +141,16 @@ Status write_index(FileOps& ops, const std::string& path, const std::string& tex
 
 Result<ShardFile> write_files(FileOps& ops, const std::string& path, const Snapshot& snapshot,
                               const std::atomic<bool>& cancelled) {
-  Skeleton skeleton;
   Layout layout;
-  if (auto status = lay_out(snapshot, path, &skeleton, &layout); !status) return status.error();
+  auto skeleton = lay_out(snapshot, path, &layout);
+  if (!skeleton) return skeleton.error();
   ShardIndex& index = layout.index;
   index.step = snapshot.step;
   index.rank = snapshot.rank;
   index.world = snapshot.world;
-  index.size = skeleton.size();
+  index.size = skeleton->size();
   auto digests =
-      write_blocks(ops, path, cover(skeleton, layout.pieces), index.size, index.block, cancelled);
+      write_blocks(ops, path, cover(*skeleton, layout.pieces), index.size, index.block, cancelled);
   if (!digests) return digests.error();
   index.digests = std::move(*digests);
   const std::string text = index.to_string(), beside = index_path(path);

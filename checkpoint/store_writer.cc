@@ -13,6 +13,7 @@
 
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
+#include "checkpoint/virtual_view.h"
 #include "common/text.h"
 
 namespace bellows {
@@ -25,39 +26,54 @@ double seconds_since_1970() {
 
 }  // namespace
 
-StoreWriter::StoreWriter(FileOps& ops, std::string dir, std::string attempt, std::uint32_t keep)
-    : ops_(ops), dir_(std::move(dir)), attempt_(std::move(attempt)), keep_(std::max(keep, 1u)) {}
-
-std::string StoreWriter::tmp_path(const std::string& what) const {
-  return fmt::format("{}/.tmp-{}-{}", dir_, what, attempt_);
-}
-
-// Held while the owner is changed, and from the check of the owner to the rename: an attempt that
-// was fenced off in between can't commit.
-Result<Fd> StoreWriter::lock() const {
-  auto fd = open_file(dir_ + "/.lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
+Result<Fd> lock_store(const std::string& dir) {
+  const std::string path = dir + "/.lock";
+  auto fd = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
   if (!fd) return fd;
   int rc;
   do {
     rc = flock(fd->get(), LOCK_EX);
   } while (rc < 0 && errno == EINTR);
   // Some network file systems have no locks; the check of the owner alone is then what there is.
-  if (rc < 0 && errno != ENOLCK && errno != EOPNOTSUPP) return errno_error("lock", dir_ + "/.lock");
+  if (rc < 0 && errno != ENOLCK && errno != EOPNOTSUPP) return errno_error("lock", path);
   return fd;
+}
+
+Result<Fd> hold_store(const std::string& dir) {
+  auto fd = open_file(dir + "/.in-use", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
+  if (!fd) return fd;
+  if (flock(fd->get(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
+    return Error{ErrorKind::busy,
+                 fmt::format("another program uses the checkpoint directory {}", dir)};
+  }
+  return fd;
+}
+
+StoreWriter::StoreWriter(FileOps& ops, std::string dir, std::string attempt, Retention retention)
+    : ops_(ops), dir_(std::move(dir)), attempt_(std::move(attempt)), retention_(retention) {}
+
+std::string StoreWriter::tmp_path(const std::string& what) const {
+  return fmt::format("{}/.tmp-{}-{}", dir_, what, attempt_);
+}
+
+Status StoreWriter::write_owner() {
+  const nlohmann::json owner = {{"attempt", attempt_}, {"time", seconds_since_1970()}};
+  // A name that the next start removes, should this one end here.
+  const std::string path = tmp_path("owner");
+  auto status = write_text(path, owner.dump() + "\n");
+  if (status) status = ops_.rename(path, dir_ + "/owner.json");
+  return status ? ops_.sync_directory(dir_) : status;
 }
 
 Status StoreWriter::take_ownership() {
   if (auto status = ops_.make_directory(dir_); !status) return status;
-  {
-    auto held = lock();
-    if (!held) return held.error();
-    const nlohmann::json owner = {{"attempt", attempt_}, {"time", seconds_since_1970()}};
-    auto status = replace_file(dir_ + "/owner.json", owner.dump() + "\n", 0644);
-    if (!status) return status;
-  }
+  // Until the end: what begins with .tmp- and is a later attempt's must not be taken for left over.
+  auto held = lock_store(dir_);
+  if (!held) return held.error();
+  if (auto status = write_owner(); !status) return status;
   // Not this attempt's: a rank may be saving already. What can't go, as while an attempt on a node
   // that was cut off still writes, costs room only; the next attempt tries again.
-  (void)collect_leftovers({}).ok();
+  (void)collect_leftovers().ok();
   return {};
 }
 
@@ -75,18 +91,30 @@ Status StoreWriter::check_owner() const {
                                             path, name, attempt_)};
 }
 
-// Without `committed` other attempts', else this one's; its later steps are still being written.
-Status StoreWriter::collect_leftovers(std::optional<std::uint64_t> committed) {
-  const std::string end = "-" + attempt_;
+Status StoreWriter::collect_leftovers() const {
+  return remove_names([&](const std::string& name) {
+    return name.starts_with(".tmp-") && !name.ends_with("-" + attempt_);
+  });
+}
+
+// Steps that are not older than the commit before this one may still be written.
+Status StoreWriter::collect_own_leftovers(std::uint64_t committed) {
+  const auto oldest_in_flight = last_committed_ ? std::min(*last_committed_, committed) + 1 : 0;
+  last_committed_ = committed;
+  return remove_names([&](const std::string& name) {
+    if (!name.starts_with(".tmp-") || !name.ends_with("-" + attempt_)) return false;
+    const auto what = std::string_view(name).substr(5, name.size() - attempt_.size() - 6);
+    const auto step = parse_uint(what);
+    return !step || *step == committed || *step < oldest_in_flight;
+  });
+}
+
+Status StoreWriter::remove_names(const std::function<bool(const std::string&)>& chosen) const {
   auto names = list_names(dir_);
   if (!names) return names.error();
   Status first;
   for (const std::string& name : *names) {
-    if (!name.starts_with(".tmp-") || name.ends_with(end) != committed.has_value()) continue;
-    if (committed && name.size() > 5 + end.size()) {
-      const auto step = parse_uint(name.substr(5, name.size() - 5 - end.size()));
-      if (step && *step > *committed) continue;
-    }
+    if (!chosen(name)) continue;
     auto status = ops_.remove_tree(dir_ + "/" + name);
     if (first.ok() && !status) first = status;
   }
@@ -110,29 +138,34 @@ Status StoreWriter::begin_step(std::uint64_t step) {
   return ops_.make_directory(tmp_path(std::to_string(step)));
 }
 
-Status StoreWriter::check_shards(const std::string& from, const Manifest& manifest) const {
+Result<std::shared_ptr<const StepReader>> StoreWriter::check_shards(
+    const std::string& from, const Manifest& manifest) const {
   for (const ShardFile& shard : manifest.shards) {
     auto fd = open_shard(fmt::format("{}/{}", from, shard.file), shard.size);
     if (!fd) return fd.error();
   }
   auto reader = StepReader::open(from, manifest);
-  if (!reader) return reader.error();
-  return (*reader)->check_whole();
+  if (!reader) return reader;
+  if (auto status = (*reader)->check_whole(); !status) return status.error();
+  return reader;
 }
 
-Status StoreWriter::write_manifest(const std::string& from, const Manifest& manifest) {
-  const std::string path = from + "/manifest.json";
-  const std::string text = manifest.to_string();
+Status StoreWriter::write_text(const std::string& path, const std::string& text) {
   auto fd = ops_.create(path);
   if (!fd) return fd.error();
   auto status = ops_.write_at(fd->get(), text.data(), text.size(), 0, path);
   if (status) status = ops_.sync(fd->get(), path);
-  if (status) status = ops_.sync_directory(from);
   return status;
 }
 
+Status StoreWriter::write_manifest(const std::string& from, const Manifest& manifest) {
+  auto status = write_text(from + "/manifest.json", manifest.to_string());
+  return status ? ops_.sync_directory(from) : status;
+}
+
 Status StoreWriter::publish(const std::string& from, std::uint64_t step) {
-  auto held = lock();
+  // From the check of the owner to the rename: an attempt fenced off in between can't commit.
+  auto held = lock_store(dir_);
   if (!held) return held.error();
   if (auto status = check_owner(); !status) return status;
   const std::string to = step_path(dir_, step);
@@ -156,30 +189,26 @@ Status StoreWriter::move_latest(std::uint64_t step) {
   return status;
 }
 
-Status StoreWriter::remove_step(std::uint64_t step) {
-  // Renamed first: half a step under a good name would be reported as damaged at the next start.
-  const std::string gone = tmp_path(fmt::format("gone-{}", step));
-  auto status = ops_.rename(step_path(dir_, step), gone);
-  return status ? ops_.remove_tree(gone) : status;
-}
-
+// Their files go with the other leftovers.
 Status StoreWriter::remove_old(std::uint64_t committed) {
+  // A step that is given a name meanwhile must not go.
+  auto held = lock_store(dir_);
+  if (!held) return held.error();
+  if (auto status = check_owner(); !status) return status;
   auto steps = list_steps(dir_);
   if (!steps) return steps.error();
-  std::uint32_t kept = 1;
-  for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
-    if (*step == committed) continue;
-    // A step that doesn't verify is no step to keep, but stays for a look until it is old.
-    if (kept < keep_ && bad_.contains(*step)) continue;
-    if (kept < keep_) {
-      ++kept;
-      continue;
-    }
-    if (bad_.contains(*step) && *step > committed) continue;
-    if (auto status = remove_step(*step); !status) return status;
-    bad_.erase(*step);
+  auto kept = named_steps(dir_);
+  if (!kept) return kept.error();
+  kept->insert(committed);
+  const auto old = steps_to_remove(*steps, bad_, *kept, retention_);
+  for (std::uint64_t step : old) {
+    // Renamed first: half a step under a good name would be reported as damaged at the next start.
+    auto status = ops_.rename(step_path(dir_, step), tmp_path(fmt::format("gone-{}", step)));
+    if (!status) return status;
+    bad_.erase(step);
   }
-  return {};
+  // Else a power loss may undo the renaming and keep what was removed.
+  return old.empty() ? Status() : ops_.sync_directory(dir_);
 }
 
 Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
@@ -196,18 +225,21 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   // What can't be read back must not be committed: the names and digests come from other nodes.
   auto sane = Manifest::parse(manifest.to_string());
   if (!sane) return Error{ErrorKind::invalid, "cannot commit: " + sane.error().text};
-  auto status = check_shards(from, manifest);
-  if (status) status = write_manifest(from, manifest);
+  auto reader = check_shards(from, manifest);
+  if (!reader) return reader.error();
+  auto status = write_manifest(from, manifest);
   if (status) status = publish(from, step);
   if (!status) return status.error();
   bad_.erase(step);
   std::vector<std::string> warnings;
   if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
-  // What was exchanged, and what failed saves left: no rank comes back to a step before this one.
-  if (auto removed = collect_leftovers(step); !removed) {
-    warnings.push_back(removed.error().text);
+  if (auto shown = write_virtual_view(ops_, step_path(dir_, step), (*reader)->shards()); !shown) {
+    warnings.push_back(shown.error().text);
   }
   if (auto removed = remove_old(step); !removed) warnings.push_back(removed.error().text);
+  if (auto removed = collect_own_leftovers(step); !removed) {
+    warnings.push_back(removed.error().text);
+  }
   return warnings;
 }
 

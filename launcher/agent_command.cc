@@ -22,6 +22,8 @@ void add_agent_command(CLI::App& app, int& exit_status) {
       ->check(CLI::Range(1u, 65536u));
   command->add_option("--keep", options->keep, "Standalone: committed checkpoints to keep")
       ->check(CLI::Range(1u, 1000u));
+  command->add_option("--keep-every", options->keep_every,
+                      "Standalone: keep every step divisible by this too");
   command->callback([options, standalone, in_job, &exit_status] {
     if (*standalone) options->mode = AgentOptions::Mode::standalone;
     exit_status = agent_main(*options);

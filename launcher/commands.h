@@ -14,6 +14,7 @@ void add_agent_command(CLI::App& app, int& exit_status);
 void add_control_command(CLI::App& app, int& exit_status);
 void add_check_config_command(CLI::App& app, int& exit_status);
 void add_explain_command(CLI::App& app, int& exit_status);
+void add_ckpt_command(CLI::App& app, int& exit_status);
 void add_tenants_command(CLI::App& app, int& exit_status);
 
 /// Accepts what parse_job_name does.

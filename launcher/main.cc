@@ -20,6 +20,7 @@ int run_main(int argc, char** argv) {
   bellows::add_status_command(app, status);
   bellows::add_check_config_command(app, status);
   bellows::add_explain_command(app, status);
+  bellows::add_ckpt_command(app, status);
   bellows::add_tenants_command(app, status);
   bellows::add_agent_command(app, status);
   bellows::add_control_command(app, status);

@@ -100,6 +100,8 @@ void add_run_command(CLI::App& app, int& exit_status) {
   command->add_option("--keep", options->keep, "Committed checkpoints to keep")
       ->capture_default_str()
       ->check(CLI::Range(1u, 1000u));
+  command->add_option("--keep-every", options->keep_every,
+                      "Keep every checkpoint of a step divisible by this too");
   command
       ->add_option("--max-restarts", options->max_restarts,
                    "Restarts in a row without a new checkpoint before the job fails")

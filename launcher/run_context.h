@@ -15,6 +15,7 @@ namespace bellows {
 struct RunOptions {
   std::string checkpoint_dir;  ///< empty: the contract's, else bellows-JOBID
   std::uint32_t keep = 3;
+  std::uint64_t keep_every = 0;  ///< 0: none
   std::uint32_t max_restarts = 3;
   std::vector<std::string> command;
 };

@@ -201,6 +201,7 @@ void Supervisor::say_hello() {
   hello.attempt = fmt::format("{}.{}.{}", job_.id, job_.restarts, attempt_);
   hello.leader = layout_.nodes().front();
   hello.keep = context_.options.keep;
+  hello.keep_every = context_.options.keep_every;
   agents_->send(hello);
   agents_->send(make_command(Command::Kind::find));
   lost_agents_ = 0;

@@ -80,11 +80,25 @@ AC_DEFUN([X_BELLOWS_BENCHMARK], [
   AM_CONDITIONAL([HAVE_BENCHMARK], [test "x$have_benchmark" = xyes])
 ])
 
+# Only its version and place count: the package is plain Python. Debian's Python looks into
+# dist-packages, which Automake does not know.
+AC_DEFUN([X_BELLOWS_PYTHON], [
+  AM_PATH_PYTHON([3.8], [], [:])
+  python_prefix=$prefix
+  AS_IF([test "x$prefix" = xNONE], [python_prefix=$ac_default_prefix])
+  searched=`$PYTHON -c 'import site, sys; print(*(d for d in site.getsitepackages()
+    if d.startswith(sys.argv@<:@1@:>@ + "/lib/")))' "$python_prefix" 2>/dev/null`
+  searched=${searched%% *}
+  AS_IF([test -n "$searched"], [pythondir="\${prefix}${searched#"$python_prefix"}"])
+  AM_CONDITIONAL([HAVE_PYTHON], [test "x$PYTHON" != x:])
+])
+
 AC_DEFUN([X_BELLOWS_SUMMARY], [
   AC_MSG_NOTICE([
     bellows $PACKAGE_VERSION
     MPI example:    $have_mpi
     NCCL and CUDA:  $have_nccl
+    Python package: $PYTHON
     unit tests:     $have_criterion
     sanitizers:     $enable_sanitizer
     Slurm plugins:  $slurmplugindir])

@@ -12,7 +12,7 @@ namespace {
 
 /// A directory with steps 10 and 20 in it.
 struct TwoSteps {
-  TwoSteps() : writer(ops, scratch.path(), "job.0.1", 5) {
+  TwoSteps() : writer(ops, scratch.path(), "job.0.1", Retention{5}) {
     if (!writer.take_ownership() || !save_step(writer, ops, 10) || !save_step(writer, ops, 20)) {
       abort();
     }
@@ -197,7 +197,7 @@ Test(store, a_manifest_of_another_step_is_found, .timeout = 30) {
 Test(store, keeps_the_last_steps_only, .timeout = 30) {
   ScratchDir scratch;
   FileOps ops;
-  StoreWriter writer(ops, scratch.path(), "job.0.1", 2);
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2});
   cr_assert(writer.take_ownership().ok());
   for (std::uint64_t step = 1; step <= 5; ++step) cr_assert(save_step(writer, ops, step).ok());
   auto left = list_steps(scratch.path());
@@ -210,7 +210,7 @@ Test(store, keeps_the_last_steps_only, .timeout = 30) {
 Test(store, a_damaged_step_does_not_count_as_kept, .timeout = 30) {
   TwoSteps steps;
   flip_byte(steps.shard(20, 0), 3000);
-  StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", 2);
+  StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", Retention{2});
   cr_assert(next.take_ownership().ok());
   auto found = next.find();
   cr_assert(found.ok() && found->step == 10u);
@@ -226,7 +226,7 @@ Test(store, a_damaged_step_does_not_count_as_kept, .timeout = 30) {
 
 Test(store, an_older_attempt_is_fenced_off, .timeout = 30) {
   TwoSteps steps;
-  StoreWriter next(steps.ops, steps.scratch.path(), "job.1.1", 5);
+  StoreWriter next(steps.ops, steps.scratch.path(), "job.1.1", Retention{5});
   cr_assert(next.take_ownership().ok());
   auto status = save_step(steps.writer, steps.ops, 30);
   cr_assert(!status.ok());
@@ -243,7 +243,7 @@ Test(store, the_next_attempt_collects_what_a_dead_one_left, .timeout = 30) {
   std::filesystem::create_directories(left);
   cr_assert(save_step(steps.writer, steps.ops, 25).ok());
   std::filesystem::create_directories(left);
-  StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", 5);
+  StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", Retention{5});
   cr_assert(next.take_ownership().ok());
   cr_expect(!std::filesystem::exists(left));
   // What this attempt writes already is not touched.
@@ -256,10 +256,10 @@ Test(store, what_cannot_be_collected_stops_nobody, .timeout = 30) {
   TwoSteps steps;
   std::filesystem::create_directories(steps.scratch.path() + "/.tmp-30-job.0.1");
   FailingOps ops;
-  ops.fail_only = 1;
-  StoreWriter next(ops, steps.scratch.path(), "job.0.2", 5);
+  ops.fail_only = 6;
+  StoreWriter next(ops, steps.scratch.path(), "job.0.2", Retention{5});
   cr_expect(next.take_ownership().ok());
-  cr_expect(ops.find("rmtree", ".tmp-30-") == 1);
+  cr_expect(ops.find("rmtree", ".tmp-30-") == 6);
   cr_expect(save_step(next, ops, 30).ok());
 }
 
@@ -267,7 +267,7 @@ Test(store, a_crash_at_any_call_leaves_a_good_step, .timeout = 120) {
   for (std::size_t n = 0;; ++n) {
     ScratchDir scratch;
     FailingOps ops;
-    StoreWriter writer(ops, scratch.path(), "job.0.1", 1);
+    StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{1});
     cr_assert(writer.take_ownership().ok());
     cr_assert(save_step(writer, ops, 10).ok());
     ops.fail_from = ops.log.size() + n;
@@ -290,7 +290,7 @@ Test(store, one_failing_call_fails_the_save_and_the_next_save_works, .timeout = 
   for (std::size_t n = 0;; ++n) {
     ScratchDir scratch;
     FailingOps ops;
-    StoreWriter writer(ops, scratch.path(), "job.0.1", 2);
+    StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2});
     cr_assert(writer.take_ownership().ok());
     cr_assert(save_step(writer, ops, 10).ok());
     const std::size_t begin = ops.log.size();
@@ -307,7 +307,7 @@ Test(store, one_failing_call_fails_the_save_and_the_next_save_works, .timeout = 
 Test(store, commits_in_the_order_that_survives_power_loss, .timeout = 30) {
   ScratchDir scratch;
   FailingOps ops;
-  StoreWriter writer(ops, scratch.path(), "job.0.1", 1);
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{1});
   cr_assert(writer.take_ownership().ok());
   cr_assert(save_step(writer, ops, 10).ok());
   ops.log.clear();
@@ -371,7 +371,7 @@ Test(store, a_shard_changed_between_write_and_commit_is_refused, .timeout = 30) 
 Test(store, any_type_and_shape_comes_back, .timeout = 60) {
   ScratchDir scratch;
   FileOps ops;
-  StoreWriter writer(ops, scratch.path(), "job.0.1", 2);
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2});
   cr_assert(writer.take_ownership().ok());
   std::vector<unsigned char> data(4096);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i * 7);

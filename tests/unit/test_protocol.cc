@@ -39,10 +39,12 @@ Event rank_event(std::uint32_t rank, const char* state) {
 Test(protocol, commands_come_back, .timeout = 10) {
   Command hello = hello_for("/ck", 1, {{"n1", {0, 1}}, {"n2", {2}}});
   hello.keep = 5;
+  hello.keep_every = 1000;
   auto back = parse_command(to_line(hello));
   cr_assert(back.ok(), "%s", back.error().text.c_str());
   cr_expect(back->dir == "/ck" && back->attempt == "7.0.1" && back->leader == "n1");
   cr_expect(back->world == 3 && back->keep == 5 && back->ranks == hello.ranks);
+  cr_expect(back->keep_every == 1000);
   Command commit = command_of(Command::Kind::commit, 9);
   commit.shards = {{1, "shard", 10, "index", 20, std::string(32, 'a'), ""}};
   back = parse_command(to_line(commit));

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/ckpt_prune.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "checkpoint/store.h"
+#include "checkpoint/store_names.h"
+#include "checkpoint/store_writer.h"
+#include "common/text.h"
+#include "launcher/ckpt_verify.h"
+#include "launcher/program_output.h"
+#include "launcher/run_context.h"
+#include "launcher/slurm_accounts.h"
+
+namespace bellows {
+namespace {
+
+constexpr auto kSlurmAnswersWithin = std::chrono::seconds(60);
+constexpr std::size_t kMostAnswer = 1 << 16;
+
+/// Empty: nobody ever owned the directory.
+Result<std::string> read_owner(const std::string& dir) {
+  auto text = read_file(dir + "/owner.json", 65536);
+  if (!text && text.error().kind == ErrorKind::not_found) return std::string();
+  return text;
+}
+
+Status check_unchanged(const std::string& dir, const PrunePlan& plan) {
+  auto owner = read_owner(dir);
+  if (!owner) return owner.error();
+  if (*owner == plan.owner) return {};
+  return Error{ErrorKind::busy,
+               fmt::format("a program began to use {} meanwhile, and nothing was removed: prune "
+                           "when it has ended",
+                           dir)};
+}
+
+// Under such a name the next attempt removes what is left of a removal that is cut short.
+std::string gone_path(const std::string& dir, std::uint64_t step) {
+  return fmt::format("{}/.tmp-gone-{}-prune.{}", dir, step, getpid());
+}
+
+/// Names may have come since the plan was made.
+Result<std::vector<std::uint64_t>> still_to_remove(const std::string& dir, const PrunePlan& plan) {
+  auto named = named_steps(dir);
+  if (!named) return named.error();
+  std::vector<std::uint64_t> steps = plan.remove;
+  std::erase_if(steps, [&](std::uint64_t step) { return named->contains(step); });
+  return steps;
+}
+
+Status remove_leftovers(FileOps& ops, const std::string& dir) {
+  auto names = list_names(dir);
+  if (!names) return names.error();
+  Status first;
+  for (const std::string& name : *names) {
+    if (!name.starts_with(".tmp-gone-")) continue;
+    auto status = ops.remove_tree(dir + "/" + name);
+    if (first.ok() && !status) first = status;
+  }
+  return first;
+}
+
+}  // namespace
+
+Result<PrunePlan> plan_prune(const std::string& dir, const Retention& retention,
+                             ProgressBar& progress) {
+  PrunePlan plan;
+  auto owner = read_owner(dir);
+  if (!owner) return owner.error();
+  plan.owner = *owner;
+  auto steps = list_steps(dir);
+  if (!steps) return steps.error();
+  auto named = named_steps(dir);
+  if (!named) return named.error();
+  std::uint32_t good = 0;
+  for (auto step = steps->rbegin(); step != steps->rend() && good < retention.keep; ++step) {
+    auto verified = verify_shown({dir, *step}, progress);
+    if (verified) {
+      ++good;
+    } else {
+      plan.bad.insert(*step);
+    }
+  }
+  progress.end();
+  plan.remove = steps_to_remove(*steps, plan.bad, *named, retention);
+  std::set_difference(steps->begin(), steps->end(), plan.remove.begin(), plan.remove.end(),
+                      std::back_inserter(plan.keep));
+  return plan;
+}
+
+Status run_prune(FileOps& ops, const std::string& dir, const PrunePlan& plan,
+                 const std::function<void(std::uint64_t)>& removed) {
+  auto alone = hold_store(dir);
+  if (!alone) return alone.error();
+  {
+    auto lock = lock_store(dir);
+    if (!lock) return lock.error();
+    if (auto status = check_unchanged(dir, plan); !status) return status;
+    auto steps = still_to_remove(dir, plan);
+    if (!steps) return steps.error();
+    for (std::uint64_t step : *steps) {
+      if (interrupted()) break;
+      auto status = ops.rename(step_path(dir, step), gone_path(dir, step));
+      if (!status) return status;
+      removed(step);
+    }
+    if (auto status = ops.sync_directory(dir); !status) return status;
+  }
+  return remove_leftovers(ops, dir);
+}
+
+Status check_no_job_runs(const std::string& dir) {
+  const auto job = owning_job(dir);
+  if (!job) return {};
+  const auto unknown = [&](const std::string& why) {
+    return Error{ErrorKind::unavailable,
+                 fmt::format("whether job {}, which owns {}, still runs is not known ({}): prune "
+                             "where squeue works, or say --job-is-over",
+                             *job, dir, one_line(trim(why)))};
+  };
+  auto answer = output_of({"squeue", "--noheader", "--jobs", std::to_string(*job), "--format=%T"},
+                          kSlurmAnswersWithin, kMostAnswer);
+  if (!answer) return unknown(answer.error().text);
+  // Slurm forgets jobs that are over.
+  const bool forgotten = answer->err.find("Invalid job id") != std::string::npos;
+  if (!answer->exit.ok() && !forgotten) return unknown(answer->err);
+  const std::string state(trim(answer->out));
+  if (forgotten || state.empty() || state == "PENDING") return {};
+  return Error{ErrorKind::busy,
+               fmt::format("job {} owns {} and is {}: it removes old steps itself, with the --keep "
+                           "of bellows run",
+                           *job, dir, one_line(state))};
+}
+
+}  // namespace bellows

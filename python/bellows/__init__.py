@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Bellows' checkpoints for Python: see python/README.md and libbellows(3)."""
+
+from ._lib import Memory
+from .arrays import Shard
+from .checkpoint import Checkpoint
+from .errors import (
+    AgentError,
+    BusyError,
+    CorruptError,
+    Error,
+    FencedError,
+    InvalidError,
+    MismatchError,
+    OutOfMemoryError,
+    StorageError,
+)
+from .sampler import Position, Sampler
+
+__all__ = [
+    "AgentError",
+    "BusyError",
+    "Checkpoint",
+    "CorruptError",
+    "Error",
+    "FencedError",
+    "InvalidError",
+    "Memory",
+    "MismatchError",
+    "OutOfMemoryError",
+    "Position",
+    "Sampler",
+    "Shard",
+    "StorageError",
+]

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checkpoint: what a training program uses."""
+
+import ctypes
+import json
+import operator
+import sys
+from types import TracebackType
+from typing import Any, Dict, Optional, Tuple, Type
+
+from . import _lib, arrays, tracked
+from .errors import Error, InvalidError, MismatchError
+from .sampler import Sampler
+from .tree import Flat, Node, Regions, part_of_name
+
+_FORMAT = "bellows-state/1"
+_STRUCTURE = "bellows/structure"
+_STRUCTURE_BYTES = "bellows/structure_bytes"
+
+
+def _place_in_torch() -> Tuple[Optional[int], Optional[int]]:
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.distributed.is_available():
+        return None, None
+    if not torch.distributed.is_initialized():
+        return None, None
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+class Checkpoint:
+    """The checkpoints of one training, which may go on with another number of ranks.
+
+    dir: the directory, by default $BELLOWS_CHECKPOINT_DIR or ./bellows-checkpoints; in a job of
+    `bellows run` the launcher has chosen it. rank, world: by default those of torch.distributed when
+    it is initialised, else from the environment (see libbellows(3)). keep: committed steps to keep,
+    by default 3.
+
+    Every rank makes the same calls in the same order. Failures are raised as bellows.Error, with
+    the library's sentence; a bellows.StorageError of a save is no reason to stop training.
+
+        with bellows.Checkpoint() as checkpoint:
+            checkpoint.track(model=model, optimizer=optimizer, rng=True)
+            step = checkpoint.restore() or 0
+            ...
+    """
+
+    def __init__(
+        self,
+        dir: Optional[str] = None,
+        rank: Optional[int] = None,
+        world: Optional[int] = None,
+        keep: Optional[int] = None,
+    ) -> None:
+        if rank is None and world is None:
+            rank, world = _place_in_torch()
+        self._arrays: Regions = {}
+        self._tracked: Dict[str, Any] = {}
+        self._known: Regions = {}  # what the library has
+        self._stopped = False
+        self._saved: Optional[int] = None  # or on its way
+        self._handle = _lib.Handle(dir, rank, world, keep)
+
+    @property
+    def rank(self) -> int:
+        """This rank, from 0."""
+        return self._handle.rank
+
+    @property
+    def world(self) -> int:
+        """How many ranks there are."""
+        return self._handle.world
+
+    @property
+    def saved_step(self) -> Optional[int]:
+        """The newest step that this rank knows to be committed and durable."""
+        return self._handle.saved_step()
+
+    @property
+    def memory(self) -> _lib.Memory:
+        """Bytes that the copies of what is registered need on this node, and that are available.
+
+        What track() was given counts from the first save or restore on.
+        """
+        return self._handle.memory()
+
+    def register(
+        self,
+        name: str,
+        array: Any,
+        sharded: Optional[arrays.Shard] = None,
+        per_rank: bool = False,
+    ) -> None:
+        """Names an array that save stores and restore fills, in place; a name again replaces it.
+
+        array: a numpy array, a tensor of PyTorch on the host or a GPU, or a writable buffer, with
+        its elements in C order (tensors: in any). Its memory must stay as long as it is registered;
+        the Checkpoint keeps the object alive. By default the array is replicated: of equal content
+        on every rank, and stored once. sharded: it is this rank's part of a larger array.
+        per_rank: each rank has its own, of any shape; on a restore rank r gets what rank r had, and
+        a rank that is new keeps its content.
+        """
+        if name == "bellows" or name.startswith("bellows/"):
+            raise InvalidError(f"array {name}: names in bellows/ are the package's own")
+        if sharded is not None and per_rank:
+            raise InvalidError(f"array {name}: it is either sharded or per rank")
+        region = arrays.region_of(name, array)
+        if sharded is not None:
+            region = arrays.sharded(name, region, sharded)
+        elif per_rank:
+            region = arrays.per_rank(region)
+        self._register(name, region)
+        self._arrays[name] = region
+
+    def unregister(self, name: str) -> None:
+        """Forgets an array that register() named."""
+        if self._arrays.pop(name, None) is None:
+            raise InvalidError(f"array {name}: it is not registered")
+        if self._known.pop(name, None) is not None:
+            self._handle.unregister(name)
+
+    def track(self, *, rng: bool = False, batches_per_step: int = 1, **things: Any) -> None:
+        """Saves and restores whole objects, each under the name of its keyword.
+
+        A torch.nn.Module (also in DistributedDataParallel) and a torch.optim.Optimizer are saved
+        and restored in place, and state that an optimizer lacks before its first step is made; a
+        bellows.Sampler's position follows the steps, with `batches_per_step` batches each; anything
+        else needs state_dict() and load_state_dict(), or is a dict, which a restore fills. rng: the
+        random number generators of Python, numpy and torch, per rank.
+
+        Names of arrays: the keyword, then the keys of the state_dict, joined by "/"; see
+        python/README.md for keys with odd characters. All tensors are taken for replicated.
+        """
+        for name, thing in things.items():
+            self._tracked[name] = self._kind_of(part_of_name(name), thing, batches_per_step)
+        if rng:
+            self._tracked["rng"] = tracked.Rng()
+
+    def _kind_of(self, name: str, thing: Any, batches_per_step: int) -> Any:
+        if name in ("bellows", "rng"):
+            raise InvalidError(f"track({name}=...): this name is taken")
+        if isinstance(thing, Sampler):
+            return tracked.SamplerPosition(name, thing, batches_per_step)
+        if "torch" in sys.modules:
+            from . import torch_state
+
+            kind = torch_state.kind_of(name, thing, self._tracked)
+            if kind is not None:
+                return kind
+        if hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict"):
+            return tracked.Stateful(name, thing)
+        if isinstance(thing, dict):
+            return tracked.Items(name, thing)
+        raise InvalidError(
+            f"track({name}=...): a {type(thing).__name__} has no state_dict and load_state_dict; "
+            "register() takes single arrays"
+        )
+
+    def _register(self, name: str, region: arrays.Region) -> None:
+        known = self._known.get(name)
+        if known is not None and known.ours and region.ours and known.same_kind(region):
+            ctypes.memmove(known.data, region.data, ctypes.sizeof(known.keep))
+            return
+        if known is None or not known.same_place(region):
+            arrays.register(self._handle, name, region)
+        self._known[name] = region
+
+    def _sync(self, wanted: Regions) -> None:
+        """Lets the library have exactly these regions."""
+        for name in [name for name in self._known if name not in wanted]:
+            self._handle.unregister(name)
+            del self._known[name]
+        for name, region in wanted.items():
+            self._register(name, region)
+
+    def _wait_for_gpus(self) -> None:
+        devices = {str(r.device): r.device for r in self._known.values() if r.device is not None}
+        if devices:
+            from . import torch_state
+
+            torch_state.synchronize(devices.values())
+
+    def save(self, step: int, wait: bool = False) -> None:
+        """Stores everything as `step`: the state before the batches of this step are trained.
+
+        Returns once everything is copied, and may then change; with `wait`, once the step is
+        committed and durable. Steps ascend; the last one again is not stored again. Raises what went wrong with this save or, when its
+        text begins with "step N:", with an earlier one: then this one has begun all the same.
+        """
+        number = _step(step)
+        self._tell(number)
+        if number == self._saved:
+            if wait:
+                self.wait()
+            return
+        self._sync({**self._arrays, **self._collect()})
+        for region in self._known.values():
+            if region.before_save is not None:
+                region.before_save()
+        self._wait_for_gpus()
+        self._saved = None
+        self._handle.save(number, wait)
+        self._saved = number
+
+    def _collect(self) -> Regions:
+        """The regions of all that is tracked, and their structure."""
+        if not self._tracked:
+            return {}
+        flat = Flat()
+        things = {name: thing.collect(flat) for name, thing in self._tracked.items()}
+        for name in flat.regions:
+            if name in self._arrays:
+                raise InvalidError(f"array {name}: register() and track() both have this name")
+        text = json.dumps({"format": _FORMAT, "things": things}, separators=(",", ":")).encode()
+        return {
+            **flat.regions,
+            _STRUCTURE_BYTES: arrays.value(len(text)),
+            _STRUCTURE: arrays.stored_bytes(text),
+        }
+
+    def wait(self) -> None:
+        """Waits until no save is in flight; raises what went wrong with one."""
+        try:
+            self._handle.wait()
+        except Error:
+            self._saved = None
+            raise
+
+    def should_stop(self, step: int) -> bool:
+        """Whether to save this step, close and exit with status 0; the same on every rank.
+
+        Costs next to nothing when called at every step. Waits only while a stop is being decided.
+        """
+        number = _step(step)
+        self._tell(number)
+        stop = self._handle.should_stop(number)
+        self._stopped = self._stopped or stop
+        return stop
+
+    def _tell(self, step: int) -> None:
+        for thing in self._tracked.values():
+            if isinstance(thing, tracked.SamplerPosition):
+                thing.told(step)
+
+    def restore(self) -> Optional[int]:
+        """Fills everything from the newest good checkpoint and returns its step; None without one.
+
+        Of what the checkpoint holds, only what is registered or tracked is read. Raises
+        MismatchError when the checkpoint lacks some of that or has it in another type or shape; the
+        objects are then as before. Saves in flight are waited for.
+        """
+        self._handle.wait()
+        if not self._tracked:
+            return self._fill(self._arrays)
+        for _ in range(3):
+            structure = self._read_structure()
+            if structure is None:
+                return None
+            step, things = structure
+            regions: Regions = {}
+            for name, thing in self._tracked.items():
+                regions.update(thing.prepare(things[name]))
+            # Another step, when the newest one has just been found to be bad.
+            if self._fill({**self._arrays, **regions}) == step:
+                break
+        else:
+            raise MismatchError("restore found another newest step each time it looked")
+        for name, thing in self._tracked.items():
+            thing.apply(things[name], step)
+        return step
+
+    def _fill(self, regions: Regions) -> Optional[int]:
+        self._sync(regions)
+        self._wait_for_gpus()
+        step = self._handle.restore()
+        if step is None:
+            return None
+        for name, region in regions.items():
+            known = self._known[name]
+            if known is not region:
+                ctypes.memmove(region.data, known.data, ctypes.sizeof(known.keep))
+            if region.after_restore is not None:
+                region.after_restore()
+        return step
+
+    def _read_structure(self) -> Optional[Tuple[int, Dict[str, Node]]]:
+        """What the newest checkpoint holds: its length first, since arrays have a known size."""
+        length = arrays.value(0)
+        try:
+            step = self._fill({_STRUCTURE_BYTES: length})
+        except MismatchError as error:
+            raise MismatchError(f"the checkpoint was made without track(): {error}") from error
+        if step is None:
+            self._sync(self._arrays)
+            return None
+        text = arrays.stored_bytes(bytes(length.keep.value))
+        step = self._fill({_STRUCTURE: text})
+        if step is None:
+            return None
+        try:
+            structure = json.loads(text.keep.raw)
+        except ValueError:
+            structure = {}
+        if structure.get("format") != _FORMAT:
+            raise MismatchError(f"step {step}: its structure is not {_FORMAT}")
+        for name in self._tracked:
+            if name not in structure["things"]:
+                raise MismatchError(
+                    f"track({name}=...): the checkpoint of step {step} was made without it; it "
+                    f"holds {', '.join(structure['things'])}"
+                )
+        return step, structure["things"]
+
+    def close(self, finished: Optional[bool] = None) -> None:
+        """Waits for saves in flight and leaves; a second call does nothing.
+
+        finished: whether training is complete, by default unless should_stop() said to stop.
+        Raises what went wrong with a save.
+        """
+        if self._handle.closed:
+            return
+        try:
+            self._handle.wait()
+        finally:
+            self._handle.finalize(not self._stopped if finished is None else finished)
+            self._known.clear()
+            self._arrays.clear()
+
+    def __enter__(self) -> "Checkpoint":
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        if kind is None or (kind is SystemExit and not error.code):  # type: ignore[union-attr]
+            self.close()
+        else:
+            self._handle.abandon()
+
+    def __del__(self) -> None:
+        if hasattr(self, "_handle"):
+            self._handle.abandon()
+
+
+def _step(step: Any) -> int:
+    number = operator.index(step)
+    if not 0 <= number < 2**64 - 1:
+        raise InvalidError(f"step {number}: steps count from 0 and are smaller than 2**64 - 1")
+    return number

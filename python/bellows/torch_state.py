@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors, models and optimizers of PyTorch. Imported only where the program has imported torch."""
+
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+
+from . import _lib, arrays
+from .errors import InvalidError, MismatchError
+from .tree import Filling, Flat, Node, Regions, check_fits
+
+_DTYPES = {
+    torch.float16: _lib.F16,
+    torch.bfloat16: _lib.BF16,
+    torch.float32: _lib.F32,
+    torch.float64: _lib.F64,
+    torch.int8: _lib.I8,
+    torch.int16: _lib.I16,
+    torch.int32: _lib.I32,
+    torch.int64: _lib.I64,
+    torch.uint8: _lib.U8,
+    torch.bool: _lib.BOOL,
+    torch.complex64: _lib.C64,
+    torch.complex128: _lib.C128,
+}
+_FROM_DTYPE = {number: dtype for dtype, number in _DTYPES.items()}
+
+
+def tensor_region(name: str, tensor: torch.Tensor) -> arrays.Region:
+    """The memory of a tensor, on the host or a CUDA device.
+
+    A tensor whose elements do not lie in C order, such as one in channels_last, is saved and
+    restored through a copy that does.
+    """
+    tensor = tensor.detach()
+    dtype = _DTYPES.get(tensor.dtype)
+    if dtype is None or tensor.layout != torch.strided or tensor.is_quantized:
+        raise InvalidError(
+            f"array {name}: a tensor of type {tensor.dtype} and layout {tensor.layout} cannot be "
+            "saved; dense tensors of the usual types can, others as a view of torch.uint8"
+        )
+    if tensor.device.type not in ("cpu", "cuda"):
+        raise InvalidError(
+            f"array {name}: it is on {tensor.device}; only memory of the host and of CUDA can be saved"
+        )
+    device = tensor.device if tensor.device.type == "cuda" else None
+    shape = tuple(tensor.shape)
+    if tensor.is_contiguous() and not tensor.is_conj() and not tensor.is_neg():
+        return arrays.Region(tensor.data_ptr(), dtype, shape, tensor, device=device)
+    copy = torch.empty(shape, dtype=tensor.dtype, device=tensor.device)
+    return arrays.Region(
+        copy.data_ptr(),
+        dtype,
+        shape,
+        copy,
+        device=device,
+        before_save=lambda: _copy(copy, tensor),
+        after_restore=lambda: _copy(tensor, copy),
+    )
+
+
+def _copy(to: torch.Tensor, of: torch.Tensor) -> None:
+    with torch.no_grad():
+        to.copy_(of)
+
+
+def synchronize(devices: Any) -> None:
+    """Waits for what was launched: the library reads GPU memory on a stream of its own."""
+    for device in devices:
+        torch.cuda.synchronize(device)
+
+
+def new_tensor(dtype: int, shape: List[int], device: Any) -> torch.Tensor:
+    """An uninitialised tensor of a BELLOWS_ type."""
+    return torch.empty(shape, dtype=_FROM_DTYPE[dtype], device=device)
+
+
+def fitting(current: Any, dtype: int, shape: List[int]) -> Optional[torch.Tensor]:
+    """The tensor itself when it has this type and shape."""
+    if not isinstance(current, torch.Tensor):
+        return None
+    fits = (_DTYPES.get(current.dtype), list(current.shape)) == (dtype, shape)
+    return current.detach() if fits else None
+
+
+def gpu(device: Any) -> Any:
+    """Where to put what was on a GPU: `device`, by default the current GPU, else the host."""
+    if device is not None:
+        return device
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def unwrapped(model: Any) -> Any:
+    """The model itself, so that names do not depend on whether it runs on one rank or on many."""
+    parallel = (torch.nn.parallel.DistributedDataParallel, torch.nn.DataParallel)
+    while isinstance(model, parallel):
+        model = model.module
+    return model
+
+
+class Model:
+    """A torch.nn.Module: its state_dict, read and filled where it lies."""
+
+    def __init__(self, name: str, model: torch.nn.Module) -> None:
+        self.name = name
+        self.module = unwrapped(model)
+
+    def collect(self, flat: Flat) -> Node:
+        return flat.node(self.name, self.module.state_dict())
+
+    def prepare(self, node: Node) -> Regions:
+        mine = Flat()
+        mine.node(self.name, self.module.state_dict())
+        stored = {inner[1]: inner for inner in _arrays_of(node)}
+        missing = [n for n in mine.regions if n not in stored and mine.regions[n].layout == 0]
+        if missing:
+            raise MismatchError(f"array {missing[0]}: the program has it, the checkpoint does not")
+        for name, inner in stored.items():
+            check_fits(name, inner, mine.regions.get(name))
+        self._filling = Filling()
+        self._filling.prepare(node, self.module.state_dict())
+        return self._filling.regions
+
+    def apply(self, node: Node, step: int) -> None:
+        current = self.module.state_dict()
+        state = self._filling.state(node, current)
+        # The tensors are filled already; what else there is comes from get_extra_state.
+        if any(not isinstance(value, torch.Tensor) for value in state.values()):
+            self.module.load_state_dict(state)
+
+
+def _arrays_of(node: Node) -> List[Node]:
+    if node[0] == "a":
+        return [node]
+    inner = [n[1] for n in node[1]] if node[0] == "d" else node[1] if node[0] in "lt" else []
+    return [found for child in inner for found in _arrays_of(child)]
+
+
+class Optimizer:
+    """A torch.optim.Optimizer. Its state is named by the parameters' names in the models.
+
+    A restore makes state that the optimizer does not have yet, as it has none before its first
+    step, and leaves the types as they were saved, which load_state_dict does not.
+    """
+
+    def __init__(self, name: str, optimizer: torch.optim.Optimizer, tracked: Dict[str, Any]) -> None:
+        self.name = name
+        self.optimizer = optimizer
+        self._tracked = tracked  # by the time of a save or restore, it has the models
+
+    def _parameters(self) -> Dict[str, torch.nn.Parameter]:
+        """By name; a parameter of no tracked model is named by its number, as in a state_dict."""
+        models = [thing for thing in self._tracked.values() if isinstance(thing, Model)]
+        names = {
+            id(parameter): name if len(models) == 1 else f"{model.name}.{name}"
+            for model in models
+            for name, parameter in model.module.named_parameters()
+        }
+        all_of_them = [p for group in self.optimizer.param_groups for p in group["params"]]
+        return {names.get(id(p), str(i)): p for i, p in enumerate(all_of_them)}
+
+    def collect(self, flat: Flat) -> Node:
+        parameters = self._parameters()
+        names = {id(p): name for name, p in parameters.items()}
+        groups = [
+            {**group, "params": [names[id(p)] for p in group["params"]]}
+            for group in self.optimizer.param_groups
+        ]
+        state = {
+            name: self.optimizer.state[p]
+            for name, p in parameters.items()
+            if self.optimizer.state.get(p)
+        }
+        return flat.node(self.name, {"state": state, "groups": groups})
+
+    def prepare(self, node: Node) -> Regions:
+        parameters = self._parameters()
+        (_, states), (_, groups) = node[1]
+        self._check_groups(groups)
+        self._fillings: List[Tuple[str, Filling, Node]] = []
+        regions: Regions = {}
+        for name, inner in states[1]:
+            device = parameters[name].device
+            filling = Filling(device)
+            filling.prepare(inner, self.optimizer.state.get(parameters[name]))
+            self._fillings.append((name, filling, inner))
+            regions.update(filling.regions)
+        self._groups = Filling()
+        self._groups.prepare(groups, self.optimizer.param_groups)
+        regions.update(self._groups.regions)
+        return regions
+
+    def _check_groups(self, groups: Node) -> None:
+        # Strings are in the structure itself, so they can be read before anything is restored.
+        stored = [
+            [name[1] for name in dict(group[1])["params"][1]] for group in groups[1]
+        ]
+        names = {id(p): name for name, p in self._parameters().items()}
+        mine = [[names[id(p)] for p in group["params"]] for group in self.optimizer.param_groups]
+        if stored != mine:
+            raise MismatchError(
+                f"{self.name}: the checkpoint's optimizer has other parameters or groups of them: "
+                f"{_difference(stored, mine)}"
+            )
+
+    def apply(self, node: Node, step: int) -> None:
+        parameters = self._parameters()
+        self.optimizer.state.clear()
+        for name, filling, inner in self._fillings:
+            parameter = parameters[name]
+            self.optimizer.state[parameter] = filling.state(inner)
+        groups = self._groups.state(node[1][1][1], self.optimizer.param_groups)
+        for group, stored in zip(self.optimizer.param_groups, groups):
+            group.update({key: value for key, value in stored.items() if key != "params"})
+
+
+def _difference(stored: List[List[str]], mine: List[List[str]]) -> str:
+    flat_stored = {name for group in stored for name in group}
+    flat_mine = {name for group in mine for name in group}
+    only = sorted(flat_stored ^ flat_mine)
+    if not only:
+        return "they are in another order, or in other groups"
+    whose = "the checkpoint" if only[0] in flat_stored else "the program"
+    return f"{only[0]} is only in {whose}"
+
+
+def _is_plain_optimizer(thing: Any) -> bool:
+    """Whether its state may be read and set directly: others know best how to do that."""
+    plain = torch.optim.Optimizer
+    kind = type(thing)
+    return (
+        isinstance(thing, plain)
+        and kind.load_state_dict is plain.load_state_dict
+        and kind.state_dict is plain.state_dict
+    )
+
+
+def kind_of(name: str, thing: Any, tracked: Dict[str, Any]) -> Any:
+    """How to track a model or an optimizer; None for anything else."""
+    if isinstance(thing, torch.nn.Module):
+        return Model(name, thing)
+    if _is_plain_optimizer(thing):
+        return Optimizer(name, thing, tracked)
+    return None

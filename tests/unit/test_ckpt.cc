@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+
+#include <fstream>
+#include <thread>
+
+#include "checkpoint/store_names.h"
+#include "tests/unit/ckpt_support.h"
+
+using namespace bellows;
+using namespace bellows::ckpt_test;
+
+namespace {
+
+/// Three steps of a small model, saved by two ranks.
+struct Training : Checkpoints {
+  Training() {
+    unsetenv("BELLOWS_CHECKPOINT_DIR");
+    for (std::uint64_t step : {10, 20, 30}) add(step, arrays(step));
+  }
+  static std::vector<WholeArray> arrays(std::uint64_t step) {
+    return {count_up("model/w", {6, 5}, wire::kSharded), count_up("model/b", {6}),
+            make_array<std::int64_t>("epoch", 8, {}, {static_cast<std::int64_t>(step)})};
+  }
+  std::string step_dir(std::uint64_t step) const { return step_path(dir(), step); }
+  void damage(std::uint64_t step) const {
+    const std::string path = step_dir(step) + "/" + shard_name(1, 2);
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(0, std::ios::end);
+    const auto at = static_cast<std::streamoff>(file.tellg()) / 2;
+    file.seekg(at);
+    const char byte = static_cast<char>(file.get() ^ 0x10);
+    file.seekp(at);
+    file.put(byte);
+  }
+  std::vector<std::uint64_t> left() const { return *list_steps(dir()); }
+};
+
+using Steps = std::vector<std::uint64_t>;
+
+/// Puts a program named squeue before all others that says what Slurm would.
+void fake_squeue(const Training& t, const std::string& script) {
+  const std::string bin = t.scratch.path() + "/bin";
+  std::filesystem::create_directories(bin);
+  std::ofstream(bin + "/squeue") << "#!/bin/sh\n" << script << "\n";
+  std::filesystem::permissions(bin + "/squeue", std::filesystem::perms::owner_all);
+  setenv("PATH", (bin + ":" + getenv("PATH")).c_str(), 1);
+}
+
+/// As if job 1234 had saved the steps.
+void owned_by_job(const Training& t) {
+  std::ofstream(t.dir() + "/owner.json") << R"({"attempt":"1234.0.1","time":1.0})";
+}
+
+}  // namespace
+
+#define expect_status(ran, wanted) \
+  cr_expect((ran).status == (wanted), "wanted %d: %s", wanted, text_of(ran).c_str())
+
+Test(list, shows_steps_names_and_the_newest, .timeout = 60) {
+  Training t;
+  expect_status(ckpt({"name", "20", "best", "-d", t.dir()}), 0);
+  auto ran = ckpt({"list", t.dir()});
+  expect_status(ran, 0);
+  cr_expect(ran.says("committed, newest") && ran.says("best"), "%s", ran.out.c_str());
+  const auto json = ckpt({"list", t.dir(), "--json"}).json();
+  cr_assert(json["steps"].size() == 3);
+  cr_expect(json["steps"][1]["step"] == 20 && json["steps"][1]["names"][0] == "best");
+  cr_expect(json["steps"][1]["newest"] == false && json["steps"][2]["newest"] == true);
+  cr_expect(json["steps"][2]["world"] == 2 && json["steps"][2]["bytes"] > 100);
+  cr_expect(json["steps"][2]["attempt"] == "node.1.1" && json["steps"][2]["time"] > 1e9);
+}
+
+Test(list, tells_what_is_damaged_or_gone, .timeout = 60) {
+  Training t;
+  expect_status(ckpt({"name", "10", "first", "-d", t.dir()}), 0);
+  std::filesystem::remove_all(t.step_dir(10));
+  std::filesystem::resize_file(t.step_dir(30) + "/manifest.json", 20);
+  auto ran = ckpt({"list", t.dir()});
+  expect_status(ran, 0);
+  cr_expect(ran.says("damaged, newest") && ran.says("step 30: ") && ran.says("manifest.json"));
+  cr_expect(ran.says("the name first is of step 10, which is gone"), "%s", ran.out.c_str());
+  const auto json = ckpt({"list", t.dir(), "--json"}).json();
+  cr_expect(json["steps"][1]["state"] == "damaged" && json["steps"][1]["error"].is_string());
+  cr_expect(json["names_of_no_step"]["first"] == 10);
+}
+
+Test(list, finds_the_directory_by_itself, .timeout = 60) {
+  Training t;
+  setenv("BELLOWS_CHECKPOINT_DIR", t.dir().c_str(), 1);
+  cr_expect(ckpt({"list"}).says("newest"));
+  unsetenv("BELLOWS_CHECKPOINT_DIR");
+  std::filesystem::rename(t.dir(), t.scratch.path() + "/bellows-checkpoints");
+  std::filesystem::current_path(t.scratch.path());
+  cr_expect(ckpt({"list"}).says("newest"));
+  auto ran = ckpt({"list", "elsewhere"});
+  expect_status(ran, 1);
+  cr_expect(ran.complains("elsewhere") && ran.complains("BELLOWS_CHECKPOINT_DIR"));
+}
+
+Test(show, tells_types_values_and_who_stores_what, .timeout = 60) {
+  Training t;
+  auto ran = ckpt({"show", t.dir()});
+  expect_status(ran, 0);
+  for (const char* part : {"step 30", "2 ranks", "model/w", "f32[6,5]", "sharded along axis 0",
+                           "rank 0 0-2, rank 1 3-5", "120 bytes", "replicated", "= 30"}) {
+    cr_expect(ran.says(part), "%s is not in %s", part, ran.out.c_str());
+  }
+  const auto json = ckpt({"show", "10", "-d", t.dir(), "--json"}).json();
+  cr_expect(json["step"] == 10 && json["world"] == 2);
+  cr_assert(json["arrays"].size() == 3);
+  cr_expect(json["arrays"][0]["name"] == "epoch" && json["arrays"][0]["values"] == 10);
+  cr_expect(json["arrays"][1]["values"] == (std::vector<double>{0, 1, 2, 3, 4, 5}));
+  const auto& w = json["arrays"][2];
+  cr_expect(w["dtype"] == "f32" && w["shape"] == (std::vector<int>{6, 5}) && w["bytes"] == 120);
+  cr_expect(w["layout"] == "sharded" && w["pieces"].size() == 2 && !w.contains("values"));
+  cr_expect(w["pieces"][1]["rank"] == 1 && w["pieces"][1]["first"] == 3);
+}
+
+Test(show, takes_a_step_in_every_spelling, .timeout = 60) {
+  Training t;
+  expect_status(ckpt({"name", "20", "best", "-d", t.dir()}), 0);
+  std::filesystem::copy(t.step_dir(20), t.scratch.path() + "/step-00000000000000000020",
+                        std::filesystem::copy_options::recursive);
+  std::filesystem::current_path(t.scratch.path());
+  for (const std::string& spelling :
+       {std::string("20"), std::string("00020"), std::string("step-00000000000000000020"),
+        std::string("best"), t.step_dir(20), t.step_dir(20) + "/", t.dir() + "/named/best",
+        std::string("./step-00000000000000000020")}) {
+    auto ran = ckpt({"show", spelling, "-d", t.dir()});
+    cr_expect(ran.says("step 20"), "%s: %s", spelling.c_str(), text_of(ran).c_str());
+  }
+  for (const std::string& newest : {std::string("latest"), t.dir(), t.dir() + "/latest"}) {
+    cr_expect(ckpt({"show", newest, "-d", t.dir()}).says("step 30"), "%s", newest.c_str());
+  }
+}
+
+Test(show, says_what_it_cannot_find, .timeout = 60) {
+  Training t;
+  for (const auto& [spelling, part] : std::vector<std::pair<std::string, std::string>>{
+           {"40", "no step 40"}, {"worst", "\"worst\" is no step"}, {"/nowhere", "/nowhere"}}) {
+    auto ran = ckpt({"show", spelling, "-d", t.dir()});
+    expect_status(ran, 1);
+    cr_expect(ran.complains(part) && ran.out.empty(), "%s", text_of(ran).c_str());
+  }
+  std::filesystem::rename(t.step_dir(10), t.dir() + "/mine");
+  auto ran = ckpt({"show", t.dir() + "/mine"});
+  cr_expect(ran.complains("was renamed"), "%s", text_of(ran).c_str());
+  t.damage(20);
+  ran = ckpt({"show", "20", "-d", t.dir()});
+  expect_status(ran, 1);
+  cr_expect(ran.complains(shard_name(1, 2)) && ran.complains("damaged"), "%s", ran.err.c_str());
+}
+
+Test(verify, finds_a_flipped_bit, .timeout = 60) {
+  Training t;
+  auto ran = ckpt({"verify", "--all", "-d", t.dir()});
+  expect_status(ran, 0);
+  cr_expect(ran.says("step 10 is good") && ran.says("step 30 is good") && ran.err.empty());
+  t.damage(20);
+  ran = ckpt({"verify", "--all", "-d", t.dir()});
+  expect_status(ran, 1);
+  cr_expect(ran.says("step 30 is good") && ran.complains("step 20 is bad: "));
+  cr_expect(ran.complains(shard_name(1, 2)), "%s", ran.err.c_str());
+  expect_status(ckpt({"verify", "10", "30", "-d", t.dir()}), 0);
+  expect_status(ckpt({"verify", t.dir()}), 0);
+  ran = ckpt({"verify", "10", "20", "-d", t.dir(), "--json"});
+  expect_status(ran, 1);
+  const auto json = ran.json();
+  cr_expect(json["good"] == false && json["steps"][0]["good"] == true);
+  cr_expect(json["steps"][1]["error"].is_string() && json["steps"][1]["bytes"].is_null());
+}
+
+Test(verify, of_a_directory_without_steps_fails, .timeout = 60) {
+  Checkpoints empty;
+  auto ran = ckpt({"verify", empty.dir()});
+  expect_status(ran, 1);
+  cr_expect(ran.complains("no committed checkpoint"));
+}
+
+Test(prune, keeps_what_the_rule_says, .timeout = 60) {
+  Training t;
+  for (std::uint64_t step : {40, 50, 60}) t.add(step, Training::arrays(step));
+  expect_status(ckpt({"name", "10", "first", "-d", t.dir()}), 0);
+  auto ran = ckpt({"prune", t.dir(), "--keep", "2", "--keep-every", "40", "--dry-run"});
+  expect_status(ran, 0);
+  cr_expect(ran.says("would remove step 20\nwould remove step 30\n4 of 6 steps would stay"), "%s",
+            ran.out.c_str());
+  cr_expect(t.left().size() == 6);
+  std::filesystem::create_directories(t.dir() + "/.tmp-gone-5-prune.77/x");
+  ran = ckpt({"prune", t.dir(), "--keep", "2", "--keep-every", "40"});
+  expect_status(ran, 0);
+  cr_expect(ran.says("removed step 20\nremoved step 30\n4 of 6 steps stay"), "%s", ran.out.c_str());
+  cr_expect(t.left() == (Steps{10, 40, 50, 60}));
+  for (const auto& entry : std::filesystem::directory_iterator(t.dir())) {
+    cr_expect(!entry.path().filename().string().starts_with(".tmp-"), "%s", entry.path().c_str());
+  }
+  expect_status(ckpt({"verify", "--all", "-d", t.dir()}), 0);
+  expect_status(ckpt({"name", "--remove", "first", "-d", t.dir()}), 0);
+  expect_status(ckpt({"prune", t.dir(), "--keep", "1"}), 0);
+  cr_expect(t.left() == (Steps{60}));
+}
+
+Test(prune, never_counts_on_a_bad_step, .timeout = 60) {
+  Training t;
+  t.damage(30);
+  auto ran = ckpt({"prune", t.dir(), "--keep", "1"});
+  expect_status(ran, 0);
+  cr_expect(ran.says("step 30 does not verify"), "%s", ran.out.c_str());
+  cr_expect(t.left() == (Steps{20, 30}));
+  t.damage(20);
+  expect_status(ckpt({"prune", t.dir(), "--keep", "1"}), 0);
+  cr_expect(t.left() == (Steps{20, 30}));
+}
+
+Test(prune, leaves_a_directory_in_use_alone, .timeout = 60) {
+  Training t;
+  {
+    auto held = hold_store(t.dir());
+    auto ran = ckpt({"prune", t.dir(), "--keep", "1"});
+    expect_status(ran, 3);
+    cr_expect(ran.complains("another program uses"), "%s", ran.err.c_str());
+  }
+  owned_by_job(t);
+  fake_squeue(t, "echo RUNNING");
+  auto ran = ckpt({"prune", t.dir(), "--keep", "1"});
+  expect_status(ran, 3);
+  cr_expect(ran.complains("job 1234") && ran.complains("RUNNING"), "%s", ran.err.c_str());
+  fake_squeue(t, "echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1");
+  ran = ckpt({"prune", t.dir(), "--keep", "1"});
+  expect_status(ran, 4);
+  cr_expect(ran.complains("--job-is-over"), "%s", ran.err.c_str());
+  cr_expect(t.left() == (Steps{10, 20, 30}));
+  expect_status(ckpt({"prune", t.dir(), "--keep", "2", "--job-is-over"}), 0);
+  cr_expect(t.left() == (Steps{20, 30}));
+}
+
+Test(prune, goes_on_when_slurm_says_the_job_is_over, .timeout = 60) {
+  for (const char* answer :
+       {"", "echo PENDING", "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"}) {
+    Training t;
+    owned_by_job(t);
+    fake_squeue(t, answer);
+    expect_status(ckpt({"prune", t.dir(), "--keep", "1"}), 0);
+    cr_expect(t.left() == (Steps{30}));
+  }
+}
+
+Test(prune, waits_for_the_lock, .timeout = 60) {
+  Training t;
+  auto lock = lock_store(t.dir());
+  std::atomic<int> status = -1;
+  std::thread other([&] { status = ckpt({"prune", t.dir(), "--keep", "1"}).status; });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  cr_expect(status == -1 && t.left().size() == 3, "it did not wait");
+  lock->reset();
+  other.join();
+  cr_expect(status == 0);
+  cr_expect(t.left() == (Steps{30}));
+}
+
+Test(name, survives_retention_and_refuses_nonsense, .timeout = 60) {
+  Checkpoints c(1);
+  c.add(10, Training::arrays(10));
+  expect_status(ckpt({"name", "10", "best", "--dir", c.dir()}), 0);
+  auto ran = ckpt({"name", "10", "../../etc/passwd", "-d", c.dir()});
+  expect_status(ran, 2);
+  cr_expect(ran.complains("can't be a step's name"), "%s", ran.err.c_str());
+  expect_status(ckpt({"name", "99", "x", "-d", c.dir()}), 1);
+  expect_status(ckpt({"name", "--remove", "x", "-d", c.dir()}), 1);
+  expect_status(ckpt({"name", "10", "-d", c.dir()}), 2);
+  expect_status(ckpt({"name", "-d", c.dir()}), 2);
+  expect_status(ckpt({"name", "--remove", "10", "best", "-d", c.dir()}), 2);
+  cr_expect(ckpt({"show", "best", "-d", c.dir()}).says("step 10"));
+}
+
+Test(usage, is_checked_before_anything_is_done, .timeout = 60) {
+  Training t;
+  for (const auto& wrong : std::vector<std::vector<std::string>>{{},
+                                                                 {"frob"},
+                                                                 {"diff", "10"},
+                                                                 {"prune", t.dir()},
+                                                                 {"prune", t.dir(), "--keep", "0"},
+                                                                 {"export", "10"},
+                                                                 {"verify", "10", "--all"}}) {
+    expect_status(ckpt(wrong), 2);
+  }
+  cr_expect(t.left().size() == 3);
+  for (const char* name : {"list", "show", "verify", "diff", "prune", "name", "export"}) {
+    auto ran = ckpt({name, "--help"});
+    expect_status(ran, 0);
+    cr_expect(ran.says("--dir"), "%s", ran.out.c_str());
+  }
+}
