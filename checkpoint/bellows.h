@@ -166,8 +166,8 @@ int bellows_saved_step(bellows_t* b, uint64_t* step);
  * decided; then it waits until every rank's answer is the same. Steps never go backwards. */
 int bellows_should_stop(bellows_t* b, uint64_t step);
 
-/* The order in which an epoch uses its samples: fills out with the samples at the positions first ..
- * first + count - 1, each below `samples`. Over all positions each sample comes once. The same
+/* The order in which an epoch uses its samples: fills out with the samples at the positions first
+ * .. first + count - 1, each below `samples`. Over all positions each sample comes once. The same
  * arguments give the same order in every process, on every machine and in every version, so a rank
  * computes the part that it trains on, and a job that goes on with another number of ranks or
  * another batch neither repeats nor skips a sample. Takes no handle. */

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 struct copy {
-  void *to;
-  const void *from;
+  void* to;
+  const void* from;
   size_t bytes;
 };
 
@@ -23,12 +23,12 @@ static char *device_memory, *shadow;
 static size_t device_bytes;
 static struct copy queue[64];
 static int queued, registered, streams, fail_copies;
-static unsigned char *pending_at;
+static unsigned char* pending_at;
 static unsigned char pending_value;
 static size_t pending_bytes;
 
 /* For the test. */
-void *stand_in_malloc(size_t bytes) {
+void* stand_in_malloc(size_t bytes) {
   int fd = memfd_create("device", 0);
   if (ftruncate(fd, (off_t)bytes) != 0) return NULL;
   shadow = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -37,9 +37,9 @@ void *stand_in_malloc(size_t bytes) {
   close(fd);
   return device_memory;
 }
-unsigned char *stand_in_shadow(void) { return (unsigned char *)shadow; }
+unsigned char* stand_in_shadow(void) { return (unsigned char*)shadow; }
 void stand_in_later(size_t bytes, unsigned char value) {
-  pending_at = (unsigned char *)shadow;
+  pending_at = (unsigned char*)shadow;
   pending_bytes = bytes;
   pending_value = value;
 }
@@ -47,13 +47,13 @@ int stand_in_registered(void) { return registered; }
 int stand_in_streams(void) { return streams; }
 void stand_in_fail(int code) { fail_copies = code; }
 
-static void *real(const void *p) {
-  const char *c = p;
+static void* real(const void* p) {
+  const char* c = p;
   if (c >= device_memory && c < device_memory + device_bytes) return shadow + (c - device_memory);
-  return (void *)p;
+  return (void*)p;
 }
 
-int cudaGetDevice(int *device) {
+int cudaGetDevice(int* device) {
   *device = 3;
   return 0;
 }
@@ -63,44 +63,46 @@ int cudaDeviceSynchronize(void) {
   pending_at = NULL;
   return 0;
 }
-int cudaPointerGetAttributes(struct attributes *out, const void *p) {
+int cudaPointerGetAttributes(struct attributes* out, const void* p) {
   memset(out, 0, sizeof *out);
   if (real(p) == p) return 1; /* as runtimes before 11 */
   out->type = 2;
   out->device = 3;
   return 0;
 }
-int cudaHostRegister(void *p, size_t bytes, unsigned flags) {
+int cudaHostRegister(void* p, size_t bytes, unsigned flags) {
   (void)p, (void)bytes, (void)flags;
   ++registered;
   return 0;
 }
-int cudaHostUnregister(void *p) {
+int cudaHostUnregister(void* p) {
   (void)p;
   --registered;
   return 0;
 }
-int cudaStreamCreateWithFlags(void **stream, unsigned flags) {
+int cudaStreamCreateWithFlags(void** stream, unsigned flags) {
   *stream = &streams;
   ++streams;
   return flags == 1 ? 0 : 1;
 }
-int cudaMemcpyAsync(void *to, const void *from, size_t bytes, int kind, void *stream) {
+int cudaMemcpyAsync(void* to, const void* from, size_t bytes, int kind, void* stream) {
   if (fail_copies) return fail_copies;
   if (kind != 4 || stream != &streams || queued == 64) return 1;
   queue[queued++] = (struct copy){real(to), real(from), bytes};
   return 0;
 }
-int cudaStreamSynchronize(void *stream) {
+int cudaStreamSynchronize(void* stream) {
   (void)stream;
   for (int i = 0; i < queued; ++i) memcpy(queue[i].to, queue[i].from, queue[i].bytes);
   queued = 0;
   return 0;
 }
-int cudaStreamDestroy(void *stream) {
+int cudaStreamDestroy(void* stream) {
   (void)stream;
   --streams;
   return 0;
 }
 int cudaGetLastError(void) { return 0; }
-const char *cudaGetErrorString(int code) { return code == 719 ? "unspecified launch failure" : "?"; }
+const char* cudaGetErrorString(int code) {
+  return code == 719 ? "unspecified launch failure" : "?";
+}

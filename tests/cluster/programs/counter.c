@@ -3,11 +3,16 @@
  * replicated counter holds S and row i of the sharded array holds S * (i + 1); whatever a restart
  * brings back is held against that. Rank 0 writes a log of starts and the end.
  *
- *   counter --steps N --sleep-us U --save-every K --rows R --log FILE [--exit STATUS]
+ *   counter --steps N --sleep-us U --save-every K --rows R --log FILE [--exit STATUS] [--async]
+ *           [--die-at STEP]
+ *
+ * With --async it goes on while it saves; with --die-at it kills itself once, right after the save
+ * of that step has returned.
  */
 #include <bellows.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +22,8 @@
 struct options {
   uint64_t steps, sleep_us, save_every, rows;
   const char* log;
-  int exit_status;
+  int exit_status, async;
+  uint64_t die_at;
 };
 
 static struct options parse(int argc, char** argv) {
@@ -27,8 +33,10 @@ static struct options parse(int argc, char** argv) {
                                         {"rows", required_argument, 0, 'r'},
                                         {"log", required_argument, 0, 'l'},
                                         {"exit", required_argument, 0, 'e'},
+                                        {"async", no_argument, 0, 'a'},
+                                        {"die-at", required_argument, 0, 'd'},
                                         {0, 0, 0, 0}};
-  struct options o = {1000, 10000, 50, 64, NULL, 0};
+  struct options o = {1000, 10000, 50, 64, NULL, 0, 0, 0};
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
     switch (c) {
       case 's':
@@ -48,6 +56,12 @@ static struct options parse(int argc, char** argv) {
         break;
       case 'e':
         o.exit_status = atoi(optarg);
+        break;
+      case 'a':
+        o.async = 1;
+        break;
+      case 'd':
+        o.die_at = strtoull(optarg, NULL, 10);
         break;
       default:
         exit(2);
@@ -89,6 +103,7 @@ int main(int argc, char** argv) {
     die(b, "register");
   int restored = bellows_restore(b, &step);
   if (restored < 0) die(b, "restore");
+  const uint64_t begin = step;
   if (counter != step) die(b, "the counter is not what it was");
   for (uint64_t i = 0; i < rows; i++)
     if (data[i] != step * (first + i + 1)) die(b, "a row is not what it was");
@@ -98,11 +113,14 @@ int main(int argc, char** argv) {
   for (; step < o.steps; step++) {
     int stop = bellows_should_stop(b, step);
     if (stop < 0) die(b, "should_stop");
-    if ((stop || (step > 0 && step % o.save_every == 0)) && bellows_save(b, step) != BELLOWS_OK)
-      die(b, "save");
+    if (stop || (step > 0 && step % o.save_every == 0)) {
+      int saved = o.async ? bellows_save_async(b, step) : bellows_save(b, step);
+      if (saved != BELLOWS_OK) die(b, "save");
+      if (o.die_at == step && begin < step) raise(SIGKILL);
+    }
     if (stop) {
       if (rank == 0) note(&o, "stop", step, world);
-      bellows_finalize(b, 0);
+      if (bellows_finalize(b, 0) != BELLOWS_OK) return 1;
       return 0;
     }
     usleep((useconds_t)o.sleep_us);
