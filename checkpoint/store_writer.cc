@@ -220,9 +220,9 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   bad_.erase(step);
   std::vector<std::string> warnings;
   if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
-  if (auto shown = write_virtual_view(ops_, step_path(dir_, step), (*reader)->shards()); !shown) {
-    warnings.push_back(shown.error().text);
-  }
+  auto shown =
+      write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), (*reader)->shards());
+  if (!shown) warnings.push_back(shown.error().text);
   // What was exchanged, and what failed saves left: all ranks still wait for this one.
   if (auto removed = collect_leftovers(true); !removed) {
     warnings.push_back(removed.error().text);
