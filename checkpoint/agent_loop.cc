@@ -112,7 +112,8 @@ void AgentLoop::begin_session(const Command& command) {
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
-  session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt, command.keep);
+  session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
+                                                  Retention{command.keep, command.keep_every});
   session_ = session;
   if (session->leader) {
     post(store_, [this, session]() -> Workers::Done {

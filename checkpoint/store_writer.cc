@@ -14,6 +14,7 @@
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/virtual_view.h"
+#include "common/text.h"
 
 namespace bellows {
 namespace {
@@ -48,8 +49,8 @@ Result<Fd> hold_store(const std::string& dir) {
   return fd;
 }
 
-StoreWriter::StoreWriter(FileOps& ops, std::string dir, std::string attempt, std::uint32_t keep)
-    : ops_(ops), dir_(std::move(dir)), attempt_(std::move(attempt)), keep_(std::max(keep, 1u)) {}
+StoreWriter::StoreWriter(FileOps& ops, std::string dir, std::string attempt, Retention retention)
+    : ops_(ops), dir_(std::move(dir)), attempt_(std::move(attempt)), retention_(retention) {}
 
 std::string StoreWriter::tmp_path(const std::string& what) const {
   return fmt::format("{}/.tmp-{}-{}", dir_, what, attempt_);
@@ -72,7 +73,7 @@ Status StoreWriter::take_ownership() {
   if (auto status = write_owner(); !status) return status;
   // Not this attempt's: a rank may be saving already. What can't go, as while an attempt on a node
   // that was cut off still writes, costs room only; the next attempt tries again.
-  (void)collect_leftovers(false).ok();
+  (void)collect_leftovers().ok();
   return {};
 }
 
@@ -90,12 +91,30 @@ Status StoreWriter::check_owner() const {
                                             path, name, attempt_)};
 }
 
-Status StoreWriter::collect_leftovers(bool own) {
+Status StoreWriter::collect_leftovers() const {
+  return remove_names([&](const std::string& name) {
+    return name.starts_with(".tmp-") && !name.ends_with("-" + attempt_);
+  });
+}
+
+// Steps that are not older than the commit before this one may still be written.
+Status StoreWriter::collect_own_leftovers(std::uint64_t committed) {
+  const auto oldest_in_flight = last_committed_ ? std::min(*last_committed_, committed) + 1 : 0;
+  last_committed_ = committed;
+  return remove_names([&](const std::string& name) {
+    if (!name.starts_with(".tmp-") || !name.ends_with("-" + attempt_)) return false;
+    const auto what = std::string_view(name).substr(5, name.size() - attempt_.size() - 6);
+    const auto step = parse_uint(what);
+    return !step || *step == committed || *step < oldest_in_flight;
+  });
+}
+
+Status StoreWriter::remove_names(const std::function<bool(const std::string&)>& chosen) const {
   auto names = list_names(dir_);
   if (!names) return names.error();
   Status first;
   for (const std::string& name : *names) {
-    if (!name.starts_with(".tmp-") || name.ends_with("-" + attempt_) != own) continue;
+    if (!chosen(name)) continue;
     auto status = ops_.remove_tree(dir_ + "/" + name);
     if (first.ok() && !status) first = status;
   }
@@ -170,32 +189,26 @@ Status StoreWriter::move_latest(std::uint64_t step) {
   return status;
 }
 
-Status StoreWriter::remove_step(std::uint64_t step) {
-  // Renamed first: half a step under a good name would be reported as damaged at the next start.
-  const std::string gone = tmp_path(fmt::format("gone-{}", step));
-  auto status = ops_.rename(step_path(dir_, step), gone);
-  // Else a power loss may undo the renaming and keep what was removed.
-  if (status) status = ops_.sync_directory(dir_);
-  return status ? ops_.remove_tree(gone) : status;
-}
-
+// Their files go with the other leftovers.
 Status StoreWriter::remove_old(std::uint64_t committed) {
+  // A step that is given a name meanwhile must not go.
+  auto held = lock_store(dir_);
+  if (!held) return held.error();
+  if (auto status = check_owner(); !status) return status;
   auto steps = list_steps(dir_);
   if (!steps) return steps.error();
-  std::uint32_t kept = 1;
-  for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
-    if (*step == committed) continue;
-    // A step that doesn't verify is no step to keep, but stays for a look until it is old.
-    if (kept < keep_ && bad_.contains(*step)) continue;
-    if (kept < keep_) {
-      ++kept;
-      continue;
-    }
-    if (bad_.contains(*step) && *step > committed) continue;
-    if (auto status = remove_step(*step); !status) return status;
-    bad_.erase(*step);
+  auto kept = named_steps(dir_);
+  if (!kept) return kept.error();
+  kept->insert(committed);
+  const auto old = steps_to_remove(*steps, bad_, *kept, retention_);
+  for (std::uint64_t step : old) {
+    // Renamed first: half a step under a good name would be reported as damaged at the next start.
+    auto status = ops_.rename(step_path(dir_, step), tmp_path(fmt::format("gone-{}", step)));
+    if (!status) return status;
+    bad_.erase(step);
   }
-  return {};
+  // Else a power loss may undo the renaming and keep what was removed.
+  return old.empty() ? Status() : ops_.sync_directory(dir_);
 }
 
 Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
@@ -223,11 +236,9 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   auto shown =
       write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), (*reader)->shards());
   if (!shown) warnings.push_back(shown.error().text);
-  // What was exchanged, and what failed saves left: all ranks still wait for this one.
-  if (auto removed = collect_leftovers(true); !removed) {
-    warnings.push_back(removed.error().text);
-  }
-  if (auto removed = remove_old(step); !removed) warnings.push_back(removed.error().text);
+  auto removed = remove_old(step);
+  if (removed) removed = collect_own_leftovers(step);
+  if (!removed) warnings.push_back(removed.error().text);
   return warnings;
 }
 

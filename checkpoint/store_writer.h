@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/file_ops.h"
+#include "checkpoint/retention.h"
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
@@ -26,8 +29,8 @@ Result<Fd> hold_store(const std::string& dir);
 /// leader's agent uses all of it, the others only shard_path and begin_step. One thread at a time.
 class StoreWriter {
  public:
-  /// `ops` must outlive the writer. `keep` is at least 1.
-  StoreWriter(FileOps& ops, std::string dir, std::string attempt, std::uint32_t keep);
+  /// `ops` must outlive the writer.
+  StoreWriter(FileOps& ops, std::string dir, std::string attempt, Retention retention);
 
   /// Makes the directory, fences off earlier attempts (owner.json) and removes what they left
   /// half-written, as far as that can be removed.
@@ -51,22 +54,24 @@ class StoreWriter {
  private:
   Status write_owner();
   Status check_owner() const;
-  Status collect_leftovers(bool own);
-  Status write_text(const std::string& path, const std::string& text);
+  Status collect_leftovers() const;
+  Status collect_own_leftovers(std::uint64_t committed);
+  Status remove_names(const std::function<bool(const std::string&)>& chosen) const;
   Result<std::shared_ptr<const StepReader>> check_shards(const std::string& from,
                                                          const Manifest& manifest) const;
+  Status write_text(const std::string& path, const std::string& text);
   Status write_manifest(const std::string& from, const Manifest& manifest);
   Status publish(const std::string& from, std::uint64_t step);
   Status move_latest(std::uint64_t step);
   Status remove_old(std::uint64_t committed);
-  Status remove_step(std::uint64_t step);
   std::string tmp_path(const std::string& what) const;
 
   FileOps& ops_;
   std::string dir_;
   std::string attempt_;
-  std::uint32_t keep_;
+  Retention retention_;
   std::set<std::uint64_t> bad_;
+  std::optional<std::uint64_t> last_committed_;
 };
 
 }  // namespace bellows

@@ -183,7 +183,7 @@ class Losses {
   // The next start, as far as it changes the directory.
   std::string clear_up() const {
     FileOps ops;
-    StoreWriter next(ops, place_, "next.1.1", kBaseSteps);
+    StoreWriter next(ops, place_, "next.1.1", Retention{kBaseSteps});
     if (auto status = next.take_ownership(); !status) return status.error().text;
     const auto names = list_names(place_);
     for (const std::string& name : *names) {

@@ -113,7 +113,7 @@ inline Status save(StoreWriter& writer, FileOps& ops, std::uint64_t step, std::u
 
 /// A checkpoint directory to which steps are saved.
 struct Checkpoints {
-  explicit Checkpoints(std::uint32_t keep = 100) : writer(ops, dir(), "node.1.1", keep) {
+  explicit Checkpoints(std::uint32_t keep = 100) : writer(ops, dir(), "node.1.1", Retention{keep}) {
     if (!writer.take_ownership()) abort();
   }
   std::string dir() const { return scratch.path() + "/checkpoints"; }

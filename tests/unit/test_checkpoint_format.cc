@@ -130,7 +130,7 @@ Test(format, other_readers_agree_wherever_the_directory_lies, .timeout = 120) {
   for (std::uint32_t world : {1u, 3u}) {
     ScratchDir scratch;
     FileOps ops;
-    StoreWriter writer(ops, scratch.path() + "/first", "job.0.1", 2);
+    StoreWriter writer(ops, scratch.path() + "/first", "job.0.1", Retention{2});
     cr_assert(writer.take_ownership().ok());
     const Status saved = save_model(writer, ops, 50, world, model_with_pieces);
     cr_assert(saved.ok(), "%s", why(saved).c_str());

@@ -4,6 +4,7 @@
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
 #include "tests/unit/checkpoint_support.h"
+#include "tests/unit/failing_ops.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;
@@ -12,7 +13,7 @@ namespace {
 
 /// A directory with steps 10 and 20 in it.
 struct TwoSteps {
-  TwoSteps() : writer(ops, scratch.path(), "job.0.1", 5) {
+  TwoSteps() : writer(ops, scratch.path(), "job.0.1", Retention{5}) {
     if (!writer.take_ownership() || !save_step(writer, ops, 10) || !save_step(writer, ops, 20)) {
       abort();
     }
@@ -40,75 +41,6 @@ void expect_fallback(const TwoSteps& steps, const std::string& file, const std::
   cr_expect(newest->skipped[0].step == 20);
   cr_expect(has(text, file) && has(text, reason), "the sentence is: %s", text.c_str());
 }
-
-/// Notes every call, and from the nth on fails them all: what a crash there would leave.
-class FailingOps : public FileOps {
- public:
-  std::vector<std::string> log;
-  std::size_t fail_from = SIZE_MAX;
-  std::size_t fail_only = SIZE_MAX;
-
-  Status make_directory(const std::string& path) override {
-    return count("mkdir", path) ? FileOps::make_directory(path) : failure(path);
-  }
-  Result<Fd> create(const std::string& path) override {
-    if (!count("create", path)) return failure(path);
-    return FileOps::create(path);
-  }
-  Status write_at(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
-                  const std::string& path) override {
-    return count("write", path) ? FileOps::write_at(fd, data, bytes, offset, path) : failure(path);
-  }
-  Status reserve(int fd, std::uint64_t bytes, const std::string& path) override {
-    return count("reserve", path) ? FileOps::reserve(fd, bytes, path) : failure(path);
-  }
-  Result<Fd> open_direct(const std::string& path) override {
-    if (!count("open", path)) return failure(path);
-    return FileOps::open_direct(path);
-  }
-  Result<bool> write_direct(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
-                            const std::string& path) override {
-    if (!count("write", path)) return failure(path);
-    return FileOps::write_direct(fd, data, bytes, offset, path);
-  }
-  Status sync(int fd, const std::string& path) override {
-    return count("sync", path) ? FileOps::sync(fd, path) : failure(path);
-  }
-  Status sync_directory(const std::string& path) override {
-    return count("syncdir", path) ? FileOps::sync_directory(path) : failure(path);
-  }
-  Status rename(const std::string& from, const std::string& to) override {
-    return count("rename", to) ? FileOps::rename(from, to) : failure(to);
-  }
-  Status exchange(const std::string& a, const std::string& b, const std::string& spare) override {
-    return count("exchange", b) ? FileOps::exchange(a, b, spare) : failure(b);
-  }
-  Status make_symlink(const std::string& target, const std::string& path) override {
-    return count("symlink", path) ? FileOps::make_symlink(target, path) : failure(path);
-  }
-  Status remove_file(const std::string& path) override {
-    return count("unlink", path) ? FileOps::remove_file(path) : failure(path);
-  }
-  Status remove_tree(const std::string& path) override {
-    return count("rmtree", path) ? FileOps::remove_tree(path) : failure(path);
-  }
-  /// The number of the first call after `from` whose text has both parts; SIZE_MAX: none.
-  std::size_t find(const std::string& op, const std::string& part, std::size_t from = 0) const {
-    for (std::size_t i = from; i < log.size(); ++i) {
-      if (log[i].starts_with(op + " ") && has(log[i], part)) return i;
-    }
-    return SIZE_MAX;
-  }
-
- private:
-  bool count(const char* op, const std::string& path) {
-    log.push_back(std::string(op) + " " + path);
-    return log.size() <= fail_from && log.size() - 1 != fail_only;
-  }
-  static Error failure(const std::string& path) {
-    return Error{ErrorKind::io, "cannot touch " + path + ": injected"};
-  }
-};
 
 }  // namespace
 
@@ -197,7 +129,7 @@ Test(store, a_manifest_of_another_step_is_found, .timeout = 30) {
 Test(store, keeps_the_last_steps_only, .timeout = 30) {
   ScratchDir scratch;
   FileOps ops;
-  StoreWriter writer(ops, scratch.path(), "job.0.1", 2);
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2});
   cr_assert(writer.take_ownership().ok());
   for (std::uint64_t step = 1; step <= 5; ++step) cr_assert(save_step(writer, ops, step).ok());
   auto left = list_steps(scratch.path());
@@ -207,10 +139,37 @@ Test(store, keeps_the_last_steps_only, .timeout = 30) {
   for (const std::string& name : *names) cr_expect(!name.starts_with(".tmp-"), "%s", name.c_str());
 }
 
+Test(store, keeps_every_nth_step_and_the_named_ones, .timeout = 60) {
+  ScratchDir scratch;
+  FileOps ops;
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2, 4});
+  cr_assert(writer.take_ownership().ok());
+  for (std::uint64_t step = 1; step <= 9; ++step) {
+    cr_assert(save_step(writer, ops, step).ok());
+    if (step == 3) cr_assert(add_step_name(ops, scratch.path(), "best", 3).ok());
+  }
+  auto left = list_steps(scratch.path());
+  cr_assert(left.ok());
+  cr_expect(*left == (std::vector<std::uint64_t>{3, 4, 8, 9}));
+}
+
+Test(store, a_step_that_is_still_written_survives_the_commit_of_another, .timeout = 30) {
+  TwoSteps steps;
+  auto first = write_rank(steps.writer, steps.ops, 30, 0, 2, rows_of(0, 2, 10), 10);
+  cr_assert(first.ok());
+  // The younger of two saves in flight may be complete first.
+  cr_assert(save_step(steps.writer, steps.ops, 40).ok());
+  auto second = write_rank(steps.writer, steps.ops, 30, 1, 2, rows_of(1, 2, 10), 10);
+  cr_assert(second.ok());
+  auto done = steps.writer.commit(30, {*first, *second});
+  cr_expect(done.ok(), "%s", done.error().text.c_str());
+  cr_expect(verify_step(steps.scratch.path(), 30).ok());
+}
+
 Test(store, a_damaged_step_does_not_count_as_kept, .timeout = 30) {
   TwoSteps steps;
   flip_byte(steps.shard(20, 0), 3000);
-  StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", 2);
+  StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", Retention{2});
   cr_assert(next.take_ownership().ok());
   auto found = next.find();
   cr_assert(found.ok() && found->step == 10u);
@@ -226,7 +185,7 @@ Test(store, a_damaged_step_does_not_count_as_kept, .timeout = 30) {
 
 Test(store, an_older_attempt_is_fenced_off, .timeout = 30) {
   TwoSteps steps;
-  StoreWriter next(steps.ops, steps.scratch.path(), "job.1.1", 5);
+  StoreWriter next(steps.ops, steps.scratch.path(), "job.1.1", Retention{5});
   cr_assert(next.take_ownership().ok());
   auto status = save_step(steps.writer, steps.ops, 30);
   cr_assert(!status.ok());
@@ -243,7 +202,7 @@ Test(store, the_next_attempt_collects_what_a_dead_one_left, .timeout = 30) {
   std::filesystem::create_directories(left);
   cr_assert(save_step(steps.writer, steps.ops, 25).ok());
   std::filesystem::create_directories(left);
-  StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", 5);
+  StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", Retention{5});
   cr_assert(next.take_ownership().ok());
   cr_expect(!std::filesystem::exists(left));
   // What this attempt writes already is not touched.
@@ -257,7 +216,7 @@ Test(store, what_cannot_be_collected_stops_nobody, .timeout = 30) {
   std::filesystem::create_directories(steps.scratch.path() + "/.tmp-30-job.0.1");
   FailingOps ops;
   ops.fail_only = 6;
-  StoreWriter next(ops, steps.scratch.path(), "job.0.2", 5);
+  StoreWriter next(ops, steps.scratch.path(), "job.0.2", Retention{5});
   cr_expect(next.take_ownership().ok());
   cr_expect(ops.find("rmtree", ".tmp-30-") == 6);
   cr_expect(save_step(next, ops, 30).ok());
@@ -267,7 +226,7 @@ Test(store, a_crash_at_any_call_leaves_a_good_step, .timeout = 120) {
   for (std::size_t n = 0;; ++n) {
     ScratchDir scratch;
     FailingOps ops;
-    StoreWriter writer(ops, scratch.path(), "job.0.1", 1);
+    StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{1});
     cr_assert(writer.take_ownership().ok());
     cr_assert(save_step(writer, ops, 10).ok());
     ops.fail_from = ops.log.size() + n;
@@ -290,7 +249,7 @@ Test(store, one_failing_call_fails_the_save_and_the_next_save_works, .timeout = 
   for (std::size_t n = 0;; ++n) {
     ScratchDir scratch;
     FailingOps ops;
-    StoreWriter writer(ops, scratch.path(), "job.0.1", 2);
+    StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2});
     cr_assert(writer.take_ownership().ok());
     cr_assert(save_step(writer, ops, 10).ok());
     const std::size_t begin = ops.log.size();
@@ -307,7 +266,7 @@ Test(store, one_failing_call_fails_the_save_and_the_next_save_works, .timeout = 
 Test(store, commits_in_the_order_that_survives_power_loss, .timeout = 30) {
   ScratchDir scratch;
   FailingOps ops;
-  StoreWriter writer(ops, scratch.path(), "job.0.1", 1);
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{1});
   cr_assert(writer.take_ownership().ok());
   cr_assert(save_step(writer, ops, 10).ok());
   ops.log.clear();
@@ -371,7 +330,7 @@ Test(store, a_shard_changed_between_write_and_commit_is_refused, .timeout = 30) 
 Test(store, any_type_and_shape_comes_back, .timeout = 60) {
   ScratchDir scratch;
   FileOps ops;
-  StoreWriter writer(ops, scratch.path(), "job.0.1", 2);
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2});
   cr_assert(writer.take_ownership().ok());
   std::vector<unsigned char> data(4096);
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<unsigned char>(i * 7);
