@@ -20,13 +20,6 @@ using checkpoint_test::eventually;
 
 namespace {
 
-#ifndef BELLOWS_ARRAY_INIT
-// A library without them.
-int bellows_save_async(bellows_t*, std::uint64_t) { return BELLOWS_ERR_INVALID; }
-int bellows_wait(bellows_t*) { return BELLOWS_ERR_INVALID; }
-int bellows_saved_step(bellows_t*, std::uint64_t*) { return BELLOWS_NO_CHECKPOINT; }
-#endif
-
 constexpr std::uint64_t kRows = 1500;
 constexpr std::uint64_t kWeights = 700;
 constexpr std::uint64_t kRandom = 40;
@@ -50,7 +43,6 @@ class Arrays {
     const int rc = bellows_register(b, "x", BELLOWS_U64, 1, &kRows, BELLOWS_SHARDED, first_,
                                     x_.size(), x_.data());
     if (rc != BELLOWS_OK) return rc;
-#ifdef BELLOWS_ARRAY_INIT
     for (int i = 0; i < 3; ++i) {
       constexpr const char* kNames[] = {"weights", "random", "epoch"};
       constexpr std::int32_t kLayouts[] = {BELLOWS_REPLICATED, BELLOWS_PER_RANK, BELLOWS_VALUE};
@@ -65,10 +57,6 @@ class Arrays {
       if (const int more = bellows_register_array(b, &array); more != BELLOWS_OK) return more;
     }
     return rc;
-#else
-    return bellows_register(b, "weights", BELLOWS_U64, 1, &kWeights, BELLOWS_REPLICATED, 0, 0,
-                            weights_.data());
-#endif
   }
   void train_to(std::uint64_t step) {
     for_each([&](std::uint64_t* at, std::uint64_t value) { *at = value; }, step);
@@ -85,10 +73,8 @@ class Arrays {
   void for_each(const Use& use, std::uint64_t step) {
     for (std::uint64_t i = 0; i < x_.size(); ++i) use(&x_[i], value_at(step, first_ + i));
     for (std::uint64_t i = 0; i < kWeights; ++i) use(&weights_[i], ~value_at(step, i));
-#ifdef BELLOWS_ARRAY_INIT
     for (std::uint64_t i = 0; i < kRandom; ++i) use(&random_[i], value_at(step, i) ^ (rank_ << 32));
     use(&epoch_, step + 77);
-#endif
   }
 
   std::uint64_t rank_, first_;

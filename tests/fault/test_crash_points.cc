@@ -258,7 +258,6 @@ Test(crash_points, a_rank_in_save, .timeout = 7000) {
   }
 }
 
-#ifdef BELLOWS_ARRAY_INIT
 Test(crash_points, the_agent_in_save_async, .timeout = 7000) {
   Enumeration all("save_async", {.async = true, .saves = 2});
   all.every_file_call(kAgent, !long_run());
@@ -269,4 +268,3 @@ Test(crash_points, a_rank_in_save_async, .timeout = 7000) {
   Enumeration all("save_async", {.async = true, .saves = 2});
   for (int rank = 0; rank < kWorld; ++rank) all.calls(rank, long_run() ? 1 : 3);
 }
-#endif

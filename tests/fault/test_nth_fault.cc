@@ -244,7 +244,6 @@ Test(nth_fault, the_disk_is_full, .timeout = 600) { Series().every({"ENOSPC", EN
 
 Test(nth_fault, the_disk_is_broken, .timeout = 600) { Series().every({"EIO", EIO, is_change}); }
 
-#ifdef BELLOWS_ARRAY_INIT
 Test(nth_fault, the_disk_is_full_in_save_async, .timeout = 600) {
   Series(true).every({"ENOSPC in save_async", ENOSPC, is_change}, long_run() ? 1 : 3);
 }
@@ -252,7 +251,6 @@ Test(nth_fault, the_disk_is_full_in_save_async, .timeout = 600) {
 Test(nth_fault, no_memory_is_left_in_save_async, .timeout = 600) {
   Series(true).every({"ENOMEM in save_async", ENOMEM, gives_memory, Tracer::Scope::memory});
 }
-#endif
 
 Test(nth_fault, an_fsync_fails, .timeout = 600) { Series().every({"EIO of fsync", EIO, is_sync}); }
 

@@ -232,8 +232,6 @@ Test(power_loss, in_a_save_and_the_retention_after_it, .timeout = 3000) {
   lose_power_during({.saves = 2});
 }
 
-#ifdef BELLOWS_ARRAY_INIT
 Test(power_loss, in_a_save_that_training_does_not_wait_for, .timeout = 3000) {
   lose_power_during({.async = true, .saves = 3});
 }
-#endif
