@@ -317,26 +317,24 @@ class StandaloneAgent {
       return;
     }
     waiting_since_.reset();
-    Event e;
-    e.kind = Event::Kind::error;
-    e.cmd = "commit";
-    e.step = waiting_step_;
-    e.error_kind = ErrorKind::unavailable;
-    e.error = fmt::format(
-        "step {} cannot be saved: only {} of {} ranks are here; without bellows run, all ranks "
-        "must "
-        "run on one machine with the same checkpoint directory",
-        waiting_step_, joined_.size(), options_.world);
-    events_.push_back(e);
+    for (const std::uint64_t step : coordinator_.pending()) {
+      Event e;
+      e.kind = Event::Kind::error;
+      e.cmd = "commit";
+      e.step = step;
+      e.error_kind = ErrorKind::unavailable;
+      e.error = fmt::format(
+          "step {} cannot be saved: only {} of {} ranks are here; without bellows run, all ranks "
+          "must run on one machine with the same checkpoint directory",
+          step, joined_.size(), options_.world);
+      events_.push_back(e);
+    }
     settle();
   }
 
   std::vector<Command> answer(const Event& event) {
     if (event.kind == Event::Kind::rank && event.state == "joined") joined_.insert(event.rank);
-    if (event.kind == Event::Kind::shard && !waiting_since_) {
-      waiting_since_ = Clock::now();
-      waiting_step_ = *event.step;
-    }
+    if (event.kind == Event::Kind::shard && !waiting_since_) waiting_since_ = Clock::now();
     if (event.kind == Event::Kind::committed) waiting_since_.reset();
     if (event.kind == Event::Kind::found) {
       for (const SkippedStep& s : event.skipped) {
@@ -362,7 +360,6 @@ class StandaloneAgent {
   std::deque<Event> events_;
   std::set<std::uint32_t> joined_;
   std::optional<Clock::time_point> waiting_since_;  ///< a save that is not complete yet
-  std::uint64_t waiting_step_ = 0;
   SocketName name_;
   AgentLoop loop_;
 };

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "checkpoint/bellows.h"
+#include "checkpoint/memory_limit.h"
 
 namespace bellows {
 namespace {
@@ -36,7 +37,7 @@ AgentLoop::AgentLoop(std::string node, Fd listener, FileOps& ops,
 AgentLoop::~AgentLoop() {
   // A slow disk must not keep ranks waiting for an agent that is leaving.
   for (auto& [fd, link] : links_) {
-    if (link->save) *link->save->cancelled = true;
+    for (SaveState& save : link->saves) *save.cancelled = true;
   }
   links_.clear();
 }
@@ -69,7 +70,11 @@ void AgentLoop::handle(const Command& command) {
   using Kind = Command::Kind;
   if (!command.node.empty() && command.node != node_) return;
   if (command.kind == Kind::hello) return begin_session(command);
-  if (command.kind == Kind::query) return say(progress());
+  if (command.kind == Kind::query) {
+    Event e = progress();
+    e.id = command.id;
+    return say(std::move(e));
+  }
   if (!session_) {
     return say_error("hello", command.step,
                      Error{ErrorKind::invalid, "the first command must be hello"});
@@ -98,7 +103,7 @@ void AgentLoop::handle(const Command& command) {
 
 void AgentLoop::end_session() {
   for (auto& [fd, link] : links_) {
-    if (link->save) *link->save->cancelled = true;
+    for (SaveState& save : link->saves) *save.cancelled = true;
     if (!link->parked_hello) link->gone = true;
   }
   std::erase_if(links_, [](const auto& entry) { return entry.second->gone; });
@@ -112,6 +117,8 @@ void AgentLoop::begin_session(const Command& command) {
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
+  const std::size_t here = session->ranks.empty() ? command.world : session->ranks.size();
+  session->memory_for_rank = available_memory() / std::max<std::size_t>(here, 1);
   session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
                                                   Retention{command.keep, command.keep_every});
   session_ = session;
@@ -227,29 +234,6 @@ void AgentLoop::commit(const Command& command) {
   });
 }
 
-void AgentLoop::set_committed(const Command& command) {
-  session_->restore_known = true;
-  session_->restore_step = command.step;
-  for (auto& [fd, link] : links_) {
-    if (!link->save || link->save->step != command.step) continue;
-    link->save.reset();
-    link->answer(wire::Op::saved, *command.step);
-  }
-}
-
-void AgentLoop::set_failed(const Command& command) {
-  session_->failures = std::max(session_->failures, command.id);
-  const Error error{command.error_kind, command.error};
-  for (auto& [fd, link] : links_) {
-    if (link->save && link->save->step == command.step) {
-      call_off(*link, error);
-    } else if (link->page) {
-      // It comes to this save later; the others are told now, and must not wait for it again.
-      link->owed = {*command.step, error};
-    }
-  }
-}
-
 Event AgentLoop::progress() const {
   Event e = event_of(Event::Kind::progress);
   e.node = node_;
@@ -258,6 +242,7 @@ Event AgentLoop::progress() const {
   e.finished = session_->finished;
   e.stopped = session_->stopped;
   for (const auto& [fd, link] : links_) {
+    e.unwritten += link->unwritten();
     if (!link->page) continue;
     e.ranks.push_back(static_cast<std::uint32_t>(link->rank));
     const std::uint64_t step = link->page->step();

@@ -26,7 +26,8 @@ namespace bellows {
 struct Session {
   Command hello;
   bool leader = false;
-  std::set<std::uint32_t> ranks;  ///< this node's
+  std::set<std::uint32_t> ranks;      ///< this node's
+  std::uint64_t memory_for_rank = 0;  ///< what the buffers of one rank may take
   std::unique_ptr<StoreWriter> writer;
   std::optional<Error> broken;  ///< the store can't be used at all
 
@@ -85,8 +86,6 @@ class AgentLoop {
   void set_gate(const Command& command);
   void set_stop(const Command& command);
   void commit(const Command& command);
-  void set_committed(const Command& command);
-  void set_failed(const Command& command);
   /// Runs `job` on a worker; what it returns runs here unless the session has ended by then.
   void post(Workers& workers, Workers::Job job);
   std::optional<std::uint64_t> newest_step_of_ranks() const;
@@ -98,17 +97,28 @@ class AgentLoop {
   void take_hello(RankLink& link);
   std::optional<std::string> refusal(const RankLink& link) const;
   void take_layout(RankLink& link, const RankMessage& message);
-  void begin_save(RankLink& link, std::uint64_t step);
-  void write_save(RankLink& link, std::uint64_t step);
-  void saved(std::uint64_t link_id, const Result<ShardFile>& written);
-  void call_off(RankLink& link, const Error& error);
-  void remove_shard_then_fail(RankLink& link, const Error& error);
   void begin_restore(RankLink& link);
   void take_bye(RankLink& link, bool finished);
   void protocol_error(RankLink& link, const Error& error);
   void hang_up(RankLink& link);
   void bury();
   RankLink* find_link(std::uint64_t id);
+
+  // agent_saves.cc: saves
+  Event event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const;
+  void say_save_error(SaveState& save, const RankLink& link, const Error& error);
+  void begin_save(RankLink& link, std::uint64_t step);
+  void give_buffer(RankLink& link);
+  void take_buffer(std::uint64_t link_id, std::uint64_t step,
+                   const Result<std::shared_ptr<SharedMemory>>& memory);
+  void take_save(RankLink& link, std::uint64_t step, bool copied);
+  void write_next(RankLink& link);
+  void take_shard(std::uint64_t link_id, std::uint64_t step, const Result<ShardFile>& written);
+  void set_committed(const Command& command);
+  void set_failed(const Command& command);
+  void call_off(RankLink& link, SaveState& save, const Error& error);
+  void remove_shard_then_fail(RankLink& link, std::uint64_t step, const Error& error);
+  void fail_save(RankLink& link, std::uint64_t step, const Error& error);
   std::string shard_path(const RankLink& link, std::uint64_t step) const;
 
   std::string node_;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// AgentLoop's side of the ranks: their sockets, saves and restores.
+// AgentLoop's side of the ranks: their sockets and restores.
 #include <fmt/format.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "checkpoint/agent_loop.h"
@@ -19,37 +20,6 @@ bool same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
-
-struct Placed {
-  std::vector<ArrayPart> parts;
-  std::vector<std::uint64_t> offsets;
-  std::uint64_t total = 0;
-};
-
-// The same places the library computes; false when they pass 2^62.
-bool place(const std::vector<ArrayPart>& parts, Placed* out) {
-  wire::Placer placer;
-  for (const ArrayPart& part : parts) {
-    std::uint64_t offset = 0;
-    if (!placer.place(part.bytes(), &offset)) return false;
-    out->parts.push_back(part);
-    out->offsets.push_back(offset);
-  }
-  out->total = placer.total();
-  return true;
-}
-
-std::vector<ArrayPart> stored_parts(const RankLink& link) {
-  std::vector<ArrayPart> out;
-  for (ArrayPart part : link.parts) {
-    if (wire::stored_part(
-            part.array, part.name.data(), part.name.size(), static_cast<std::uint32_t>(link.rank),
-            static_cast<std::uint32_t>(link.hello.world), &part.array.first, &part.array.count)) {
-      out.push_back(std::move(part));
-    }
-  }
-  return out;
 }
 
 // The step's reader, opened once for all of this node's ranks.
@@ -71,7 +41,8 @@ Result<std::shared_ptr<SharedMemory>> restore_into_memory(Session& session, std:
                                                           const Placed& placed) {
   auto reader = open_reader(session, step);
   if (!reader) return reader.error();
-  auto memory = SharedMemory::make(placed.total);
+  const std::uint64_t flags = wire::flags_offset(placed.total);
+  auto memory = SharedMemory::make(flags + placed.parts.size());
   if (!memory) return memory;
   Wanted wanted;
   wanted.rank = rank;
@@ -79,7 +50,10 @@ Result<std::shared_ptr<SharedMemory>> restore_into_memory(Session& session, std:
   wanted.offsets = placed.offsets;
   wanted.data = (*memory)->data();
   wanted.shared = session.ranks.size() != 1 && session.hello.world > 1;
-  if (auto kept = (*reader)->read(wanted); !kept) return kept.error();
+  auto kept = (*reader)->read(wanted);
+  if (!kept) return kept.error();
+  std::memset((*memory)->data() + flags, 1, placed.parts.size());
+  for (const std::size_t i : *kept) (*memory)->data()[flags + i] = 0;
   return memory;
 }
 
@@ -162,7 +136,7 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
     case wire::Op::save_begin:
       return begin_save(link, head.step);
     case wire::Op::save_ready:
-      return write_save(link, head.step);
+      return take_save(link, head.step, head.value != wire::Ready::could_not_copy);
     case wire::Op::restore:
       link.restoring = true;
       if (session_->restore_known || session_->broken) begin_restore(link);
@@ -216,7 +190,8 @@ void AgentLoop::take_hello(RankLink& link) {
     return hang_up(link);
   }
   link.page = std::move(*page);
-  if (!link.answer(wire::Op::welcome, 0, 0, link.page->fd())) return hang_up(link);
+  if (!link.answer(wire::Op::welcome, 0, session_->memory_for_rank, link.page->fd()))
+    return hang_up(link);
   had_ranks_ = true;
   Event e;
   e.kind = Event::Kind::rank;
@@ -237,144 +212,6 @@ void AgentLoop::take_layout(RankLink& link, const RankMessage& message) {
   link.parts.push_back(message.part);
 }
 
-void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
-  Placed placed;
-  if (link.save || link.parts.size() != link.parts_expected ||
-      !place(stored_parts(link), &placed)) {
-    return protocol_error(link, Error{ErrorKind::invalid, "a rank began a save it may not begin"});
-  }
-  if (session_->broken) {
-    link.fail(code_of(session_->broken->kind), session_->broken->text);
-    return;
-  }
-  if (const auto owed = std::exchange(link.owed, std::nullopt); owed && owed->first == step) {
-    link.fail(code_of(owed->second.kind), owed->second.text);
-    return;
-  }
-  link.save.emplace();
-  link.save->step = step;
-  if (link.buffer && link.buffer->size() >= placed.total) {
-    link.answer(wire::Op::buffer, step, link.buffer->size());
-    return;
-  }
-  link.buffer.reset();
-  // Reserving gigabytes takes a while.
-  post(shards_, [this, id = link.id, total = placed.total]() -> Workers::Done {
-    auto memory = SharedMemory::make(total);
-    return [this, id, memory = std::move(memory)]() mutable {
-      RankLink* asker = find_link(id);
-      if (!asker || !asker->save) return;
-      const std::uint64_t at = asker->save->step;
-      if (memory) {
-        asker->buffer = std::move(*memory);
-        asker->answer(wire::Op::buffer, at, asker->buffer->size(), asker->buffer->fd());
-        return;
-      }
-      asker->save->phase = SaveState::Phase::failed;
-      Event e;
-      e.kind = Event::Kind::save_error;
-      e.rank = static_cast<std::uint32_t>(asker->rank);
-      e.step = at;
-      e.id = session_->failures;
-      e.error = memory.error().text;
-      e.error_kind = memory.error().kind;
-      say(std::move(e));
-    };
-  });
-}
-
-std::string AgentLoop::shard_path(const RankLink& link, std::uint64_t step) const {
-  return session_->writer->shard_path(step, static_cast<std::uint32_t>(link.rank),
-                                      session_->hello.world);
-}
-
-void AgentLoop::write_save(RankLink& link, std::uint64_t step) {
-  if (!link.save || link.save->phase != SaveState::Phase::copying || link.save->step != step ||
-      !link.buffer) {
-    return protocol_error(link, Error{ErrorKind::invalid, "a rank ended a save it did not begin"});
-  }
-  if (link.save->called_off) {
-    const Error error = *link.save->called_off;
-    link.save.reset();
-    link.fail(code_of(error.kind), error.text);
-    return;
-  }
-  link.save->phase = SaveState::Phase::writing;
-  Placed placed;
-  place(stored_parts(link), &placed);
-  Snapshot snapshot{step,
-                    static_cast<std::uint32_t>(link.rank),
-                    session_->hello.world,
-                    std::move(placed.parts),
-                    std::move(placed.offsets),
-                    link.buffer->data()};
-  post(shards_,
-       [this, id = link.id, path = shard_path(link, step), session = session_, step,
-        snapshot = std::move(snapshot), buffer = link.buffer,
-        cancelled = link.save->cancelled]() -> Workers::Done {
-         auto status = session->writer->begin_step(step);
-         Result<ShardFile> written = status ? write_shard(ops_, path, snapshot, *cancelled)
-                                            : Result<ShardFile>(status.error());
-         return [this, id, written = std::move(written)] { saved(id, written); };
-       });
-}
-
-// A shard is written, or could not be.
-void AgentLoop::saved(std::uint64_t link_id, const Result<ShardFile>& written) {
-  RankLink* link = find_link(link_id);
-  if (!link || !link->save) return;
-  if (link->save->called_off) {
-    link->save->phase = SaveState::Phase::failed;
-    return remove_shard_then_fail(*link, *link->save->called_off);
-  }
-  Event e;
-  e.rank = static_cast<std::uint32_t>(link->rank);
-  e.step = link->save->step;
-  e.id = session_->failures;
-  if (written) {
-    link->save->phase = SaveState::Phase::written;
-    link->save->shard = *written;
-    e.kind = Event::Kind::shard;
-    e.shard = *written;
-  } else {
-    link->save->phase = SaveState::Phase::failed;
-    e.kind = Event::Kind::save_error;
-    e.error = fmt::format("rank {}: {}", link->rank, written.error().text);
-    e.error_kind = written.error().kind;
-  }
-  say(std::move(e));
-}
-
-// The step has failed on some rank: this one is told, once its own shard is out of the way.
-void AgentLoop::call_off(RankLink& link, const Error& error) {
-  switch (link.save->phase) {
-    case SaveState::Phase::copying:
-      // The rank is told when it has copied: it doesn't listen before.
-      link.save->called_off = error;
-      return;
-    case SaveState::Phase::writing:
-      link.save->called_off = error;
-      *link.save->cancelled = true;
-      return;
-    case SaveState::Phase::written:
-    case SaveState::Phase::failed:
-      return remove_shard_then_fail(link, error);
-  }
-}
-
-void AgentLoop::remove_shard_then_fail(RankLink& link, const Error& error) {
-  post(shards_,
-       [this, id = link.id, path = shard_path(link, link.save->step), error]() -> Workers::Done {
-         (void)remove_shard(ops_, path);
-         return [this, id, error] {
-           RankLink* waiting = find_link(id);
-           if (!waiting || !waiting->save) return;
-           waiting->save.reset();
-           waiting->fail(code_of(error.kind), error.text);
-         };
-       });
-}
-
 void AgentLoop::begin_restore(RankLink& link) {
   link.restoring = false;
   if (session_->broken) {
@@ -386,7 +223,7 @@ void AgentLoop::begin_restore(RankLink& link) {
     return;
   }
   Placed placed;
-  if (link.parts.size() != link.parts_expected || !place(link.parts, &placed)) {
+  if (link.parts.size() != link.parts_expected || !place_parts(link.parts, &placed)) {
     return protocol_error(link,
                           Error{ErrorKind::invalid, "a rank asked for arrays it did not name"});
   }
@@ -410,7 +247,7 @@ void AgentLoop::begin_restore(RankLink& link) {
 }
 
 void AgentLoop::take_bye(RankLink& link, bool finished) {
-  if (link.save) {
+  if (!link.saves.empty()) {
     return protocol_error(link, Error{ErrorKind::invalid, "a rank left in the middle of a save"});
   }
   link.said_bye = true;
@@ -434,8 +271,7 @@ void AgentLoop::hang_up(RankLink& link) {
 void AgentLoop::bury() {
   std::vector<int> dead;
   for (auto& [fd, link] : links_) {
-    const bool writing = link->save && link->save->phase == SaveState::Phase::writing;
-    if (link->gone && !writing) dead.push_back(fd);
+    if (link->gone && link->unwritten() == 0) dead.push_back(fd);
   }
   for (int fd : dead) {
     std::unique_ptr<RankLink> link = std::move(links_[fd]);

@@ -65,13 +65,37 @@ enum bellows_dtype {
   BELLOWS_U8 = 9,
   BELLOWS_U16 = 10,
   BELLOWS_U32 = 11,
-  BELLOWS_U64 = 12
+  BELLOWS_U64 = 12,
+  BELLOWS_BOOL = 13, /* one byte, 0 or 1 */
+  BELLOWS_C64 = 14,  /* two f32: real, imaginary */
+  BELLOWS_C128 = 15, /* two f64 */
+  BELLOWS_BYTES = 16 /* one byte without a meaning */
 };
 
 enum bellows_layout {
   BELLOWS_REPLICATED = 0, /* every rank holds the whole array, with equal values */
-  BELLOWS_SHARDED = 1     /* this rank holds the rows first_row .. first_row + rows - 1 */
+  BELLOWS_SHARDED = 1,    /* this rank holds `count` indices of `axis`, from `first` on */
+  BELLOWS_PER_RANK = 2, /* each rank has an array of its own, with a shape of its own; restore gives
+                           rank r what rank r had. A rank that was not there, or had another type
+                           or shape, keeps what it registered. */
+  BELLOWS_VALUE = 3     /* the same on every rank, and at most 4096 bytes: stored as an attribute */
 };
+
+/* One array. Begin with BELLOWS_ARRAY_INIT, then set what differs. */
+struct bellows_array {
+  size_t size; /* sizeof(struct bellows_array) */
+  const char* name;
+  int32_t dtype;
+  int32_t ndims;
+  const uint64_t* shape; /* of the whole array; read inside bellows_register_array only */
+  int32_t layout;
+  int32_t axis;          /* sharded: which axis is shared out */
+  uint64_t first, count; /* sharded: this rank's part of the axis; count may be 0 */
+  void* data;            /* this rank's part in C order */
+};
+
+#define BELLOWS_ARRAY_INIT \
+  { sizeof(struct bellows_array), NULL, 0, 0, NULL, BELLOWS_REPLICATED, 0, 0, 0, NULL }
 
 /* Begin with BELLOWS_CONFIG_INIT, then set what differs. */
 struct bellows_config {
@@ -90,32 +114,69 @@ struct bellows_config {
  * either NULL (no memory) or a handle that is good only for bellows_error and bellows_finalize. */
 int bellows_init(const struct bellows_config* config, bellows_t** out);
 
-/* Names an array that save stores and restore fills. data stays the caller's, must hold rows (or
- * for a replicated array global_shape[0]) rows in C order, and is read or written only inside
- * bellows_save and bellows_restore. Replicated arrays: first_row and rows are ignored. Sharded
- * arrays: ndims >= 1; rows may be 0, data may then be NULL. Registering a name again replaces it.
- */
+/* Names an array that save stores and restore fills. data stays the caller's, and is read or
+ * written only inside bellows_save, bellows_save_async and bellows_restore; it is NULL only when
+ * this rank holds nothing of the array. Registering a name again replaces it. BELLOWS_ERR_MEMORY:
+ * there is too little memory for copies of the arrays; this one is then not registered. */
+int bellows_register_array(bellows_t* b, const struct bellows_array* array);
+
+/* The short form: a sharded array is shared out along its first axis. */
 int bellows_register(bellows_t* b, const char* name, int dtype, int ndims,
                      const uint64_t* global_shape, int layout, uint64_t first_row, uint64_t rows,
                      void* data);
+
+/* Forgets an array: later saves do not hold it. */
+int bellows_unregister(bellows_t* b, const char* name);
+
+/* The bytes of memory that the agent needs to copy what is registered (two copies of what this rank
+ * stores), and what it may use for this rank. Either may be NULL. */
+int bellows_memory(bellows_t* b, uint64_t* needed, uint64_t* available);
 
 /* Fills all registered arrays from the newest committed step that verifies, the same on every rank,
  * and sets *step to it. BELLOWS_NO_CHECKPOINT leaves arrays and *step as they are. After an error
  * the arrays' contents are undefined only if the code is BELLOWS_ERR_IO or BELLOWS_ERR_CORRUPT. */
 int bellows_restore(bellows_t* b, uint64_t* step);
 
-/* Stores all registered arrays as `step`. Every rank calls it; it returns when the step is
+/* Stores all registered arrays as `step`, which is larger than any step this handle has saved or is
+ * saving; the last one alone may be saved again. Every rank calls it; it returns when the step is
  * committed and durable, or failed on every rank. A failed save leaves earlier steps as they were.
  * Ranks that use MPI meet inside it (MPI_Barrier) before they call this or bellows_should_stop:
  * see "Waiting and MPI" in libbellows(3). */
 int bellows_save(bellows_t* b, uint64_t step);
+
+/* As bellows_save, but returns once the arrays are copied: they may change at once, and if this
+ * process dies the step is stored all the same. When two saves are in flight already, waits until
+ * the older one is stored. The result is that of an earlier save: see bellows_wait. */
+int bellows_save_async(bellows_t* b, uint64_t step);
+
+/* Waits until no save is in flight.
+ * A save that fails after bellows_save_async has returned is the result of a later call, once: of
+ * bellows_save, bellows_save_async, bellows_wait or bellows_finalize. Its sentence begins with
+ * "step N: ", and what that call was asked to do it has done all the same, or a further call says
+ * otherwise. Ranks may so learn of one failure at different steps without saving different steps.
+ */
+int bellows_wait(bellows_t* b);
+
+/* The newest step that this rank knows to be committed, restored or saved; never waits.
+ * BELLOWS_NO_CHECKPOINT leaves *step as it is. */
+int bellows_saved_step(bellows_t* b, uint64_t* step);
 
 /* Publishes the step this rank has come to and asks whether to stop: 0 go on; 1 save this step,
  * finalize and exit with status 0; negative: error. Costs a store and a load unless a stop is being
  * decided; then it waits until every rank's answer is the same. Steps never go backwards. */
 int bellows_should_stop(bellows_t* b, uint64_t step);
 
-/* Leaves the agent and frees the handle. finished = 1: training is complete. NULL is allowed. */
+/* The order in which an epoch uses its samples: fills out with the samples at the positions first ..
+ * first + count - 1, each below `samples`. Over all positions each sample comes once. The same
+ * arguments give the same order in every process, on every machine and in every version, so a rank
+ * computes the part that it trains on, and a job that goes on with another number of ranks or
+ * another batch neither repeats nor skips a sample. Takes no handle. */
+int bellows_permutation(uint64_t seed, uint64_t epoch, uint64_t samples, uint64_t first,
+                        uint64_t count, uint64_t* out);
+
+/* Waits for saves in flight, leaves the agent and frees the handle. finished = 1: training is
+ * complete. NULL is allowed. The result may be that of a save: call bellows_wait before, for its
+ * sentence. */
 int bellows_finalize(bellows_t* b, int finished);
 
 /* This rank and the number of ranks, as init found them. */

@@ -36,7 +36,8 @@ bool Mapping::map(int fd, std::size_t bytes, int protection) {
     errno = EPROTO;
     return false;
   }
-  void* data = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  // All of it is used at once: one call is several times faster than a fault for each page.
+  void* data = mmap(nullptr, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
   if (data == MAP_FAILED) return false;
   data_ = data;
   size_ = bytes;

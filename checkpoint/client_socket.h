@@ -48,6 +48,9 @@ struct Message {
   wire::Head head;
   char body[wire::kMostMessage + 1];
   Handle fd;
+
+  /// The sentence of a failed message.
+  const char* why() const { return body[0] ? body : "the agent does not say why"; }
 };
 
 /// 0 or an errno value.

@@ -187,7 +187,8 @@ int connect_or_start(const Place& place, Handle* socket, ErrorText* error) {
 }
 
 // BELLOWS_OK, an error for good (*again false), or one that another agent may not have.
-int say_hello(const Place& place, Handle* socket, Mapping* control, bool* again, ErrorText* error) {
+int say_hello(const Place& place, Handle* socket, Mapping* control, std::uint64_t* memory,
+              bool* again, ErrorText* error) {
   wire::Head head;
   head.op = wire::Op::hello;
   wire::Hello hello = {place.rank, place.world};
@@ -202,8 +203,8 @@ int say_hello(const Place& place, Handle* socket, Mapping* control, bool* again,
                       failure == EPROTO ? "it is of another version" : strerror(failure));
   }
   if (answer.head.op == wire::Op::failed) {
-    *again = answer.head.value == 1;
-    return error->set(answer.head.code, "%s", answer.body);
+    *again = answer.head.value == wire::Failure::try_again;
+    return error->set(answer.head.code, "%s", answer.why());
   }
   *again = false;
   if (answer.head.op != wire::Op::welcome || answer.fd.get() < 0) {
@@ -212,6 +213,7 @@ int say_hello(const Place& place, Handle* socket, Mapping* control, bool* again,
   if (!control->map(answer.fd.get(), wire::kControlBytes, PROT_READ | PROT_WRITE)) {
     return error->set(BELLOWS_ERR_MEMORY, "cannot map the agent's page: %s", strerror(errno));
   }
+  *memory = answer.head.value;
   return BELLOWS_OK;
 }
 
@@ -230,7 +232,8 @@ int connect_once(const Place& place, Handle* socket, bool* again, ErrorText* err
 
 }  // namespace
 
-int join_agent(Place* place, Handle* socket, Mapping* control, ErrorText* error) {
+int join_agent(Place* place, Handle* socket, Mapping* control, std::uint64_t* memory,
+               ErrorText* error) {
   if (!place->in_job) {
     int rc = make_absolute(place, error);
     if (rc == BELLOWS_OK) rc = choose_socket(place, error);
@@ -240,7 +243,7 @@ int join_agent(Place* place, Handle* socket, Mapping* control, ErrorText* error)
   for (;;) {
     bool again = false;
     int rc = connect_once(*place, socket, &again, error);
-    if (rc == BELLOWS_OK) rc = say_hello(*place, socket, control, &again, error);
+    if (rc == BELLOWS_OK) rc = say_hello(*place, socket, control, memory, &again, error);
     if (rc == BELLOWS_OK || !again || now_ms() > deadline) return rc;
     socket->reset(-1);
     pause_ms(20);

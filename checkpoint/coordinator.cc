@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "checkpoint/wire.h"
 
@@ -15,6 +16,10 @@ Command step_command(Command::Kind kind, std::uint64_t step) {
   c.kind = kind;
   c.step = step;
   return c;
+}
+
+void append(std::vector<Command>* to, std::vector<Command> more) {
+  for (Command& c : more) to->push_back(std::move(c));
 }
 
 }  // namespace
@@ -29,10 +34,7 @@ std::vector<Command> Coordinator::handle(const Event& event) {
     case Event::Kind::rank:
       return take_rank(event);
     case Event::Kind::committed:
-      if (pending_.erase(*event.step) == 0) return {};
-      committed_ = event.step;
-      failed_.clear();
-      return {step_command(Command::Kind::committed, *event.step)};
+      return take_committed(*event.step);
     case Event::Kind::error:
       if (event.cmd != "commit" || !event.step) return {};
       return fail(*event.step, event.error_kind, event.error);
@@ -49,7 +51,19 @@ std::vector<Command> Coordinator::fail(std::uint64_t step, ErrorKind kind, const
   c.error_kind = kind;
   c.id = ++failures_;
   failed_[step] = failures_;
-  return {c};
+  std::vector<Command> out = {c};
+  append(&out, commit_next());
+  return out;
+}
+
+std::vector<Command> Coordinator::take_committed(std::uint64_t step) {
+  if (pending_.erase(step) == 0) return {};
+  committed_ = step;
+  // Every rank gave this step, and so has heard what became of those before.
+  failed_.erase(failed_.begin(), failed_.upper_bound(step));
+  std::vector<Command> out = {step_command(Command::Kind::committed, step)};
+  append(&out, commit_next());
+  return out;
 }
 
 // Sent before its agent heard that the step had failed; the agent has told, or will tell, that
@@ -66,11 +80,27 @@ std::vector<Command> Coordinator::take_shard(const Event& event) {
   ShardFile shard = event.shard;
   shard.rank = event.rank;
   pending.shards[event.rank] = shard;
-  if (pending.shards.size() < world_) return check_ranks();
-  pending.committing = true;
-  Command c = step_command(Command::Kind::commit, *event.step);
-  for (const auto& [rank, one] : pending.shards) c.shards.push_back(one);
+  std::vector<Command> out = check_ranks();
+  append(&out, commit_next());
+  return out;
+}
+
+// A step may be complete while the leader still commits the one before.
+std::vector<Command> Coordinator::commit_next() {
+  if (pending_.empty()) return {};
+  const std::uint64_t step = pending_.begin()->first;
+  Pending& first = pending_.begin()->second;
+  if (first.committing || first.shards.size() < world_) return {};
+  first.committing = true;
+  Command c = step_command(Command::Kind::commit, step);
+  for (const auto& [rank, shard] : first.shards) c.shards.push_back(shard);
   return {c};
+}
+
+std::vector<std::uint64_t> Coordinator::pending() const {
+  std::vector<std::uint64_t> out;
+  for (const auto& [step, one] : pending_) out.push_back(step);
+  return out;
 }
 
 std::vector<Command> Coordinator::take_rank(const Event& event) {
@@ -82,34 +112,39 @@ std::vector<Command> Coordinator::take_rank(const Event& event) {
   return check_ranks();
 }
 
-// A step waits for nothing when a rank without a shard of it is gone, or when every rank waits in
-// save but not all for the same step.
-std::vector<Command> Coordinator::check_ranks() {
-  std::vector<Command> out;
-  std::size_t waiting = 0;
-  for (const auto& [step, pending] : pending_) waiting += pending.shards.size();
-  const bool stuck = waiting >= world_ && pending_.size() > 1;
-  std::vector<std::pair<std::uint64_t, std::string>> failures;
-  for (const auto& [step, pending] : pending_) {
-    if (pending.committing) continue;
-    if (stuck) {
-      failures.emplace_back(step, fmt::format("the ranks save different steps: {} and {}",
-                                              pending_.begin()->first, pending_.rbegin()->first));
-      continue;
+// Why the ranks can't mean the same steps, or nothing.
+std::optional<std::string> Coordinator::skipped() const {
+  for (auto earlier = pending_.begin(); earlier != pending_.end(); ++earlier) {
+    for (auto later = std::next(earlier); later != pending_.end(); ++later) {
+      for (const auto& [rank, shard] : later->second.shards) {
+        if (earlier->second.shards.contains(rank)) continue;
+        return fmt::format("the ranks save different steps: {} and {}", earlier->first,
+                           later->first);
+      }
     }
+  }
+  return {};
+}
+
+// A step waits for nothing when a rank without a shard of it is gone or has skipped it. Once ranks
+// disagree about the steps, none that is incomplete may go on: of two ranks that wait in save, each
+// for another step, neither would ever come to the other's.
+std::vector<Command> Coordinator::check_ranks() {
+  const std::optional<std::string> disagreement = skipped();
+  std::map<std::uint64_t, std::string> failures;
+  for (const auto& [step, pending] : pending_) {
+    if (pending.shards.size() >= world_) continue;
+    if (disagreement) failures[step] = *disagreement;
     for (const auto& [rank, how] : gone_) {
-      if (pending.shards.contains(rank)) continue;
-      failures.emplace_back(step,
-                            fmt::format("step {} cannot be saved: rank {} {} before it gave its "
-                                        "part",
-                                        step, rank, how));
+      if (disagreement || pending.shards.contains(rank)) continue;
+      failures[step] = fmt::format("step {} cannot be saved: rank {} {} before it gave its part",
+                                   step, rank, how);
       break;
     }
   }
+  std::vector<Command> out;
   for (const auto& [step, why] : failures) {
-    for (Command& c : fail(step, stuck ? ErrorKind::invalid : ErrorKind::unavailable, why)) {
-      out.push_back(std::move(c));
-    }
+    append(&out, fail(step, disagreement ? ErrorKind::invalid : ErrorKind::unavailable, why));
   }
   return out;
 }

@@ -14,6 +14,10 @@ namespace bellows {
 
 /// Decides from the agents' events when a step is complete and when it has failed. Used by the
 /// launcher for all nodes and by a standalone agent for itself. Does no I/O; one thread at a time.
+///
+/// Several steps may be on their way at once. Each rank gives its steps in ascending order, so a
+/// rank that gave a later step has skipped every pending one without its part. Steps are committed
+/// in ascending order, one after the other.
 class Coordinator {
  public:
   explicit Coordinator(std::uint32_t world) : world_(world) {}
@@ -22,6 +26,9 @@ class Coordinator {
   /// obeys) when the last rank's shard of a step is there, `committed` when the leader has
   /// committed it, `failed` when it can't become complete. Other events give none.
   std::vector<Command> handle(const Event& event);
+
+  /// Steps with a part of some rank that are neither committed nor failed.
+  std::vector<std::uint64_t> pending() const;
 
   /// The newest step that was committed through this coordinator.
   std::optional<std::uint64_t> committed() const { return committed_; }
@@ -34,9 +41,12 @@ class Coordinator {
 
   bool is_stale(const Event& event) const;
   std::vector<Command> take_shard(const Event& event);
+  std::vector<Command> take_committed(std::uint64_t step);
   std::vector<Command> take_rank(const Event& event);
   std::vector<Command> fail(std::uint64_t step, ErrorKind kind, const std::string& why);
+  std::vector<Command> commit_next();
   std::vector<Command> check_ranks();
+  std::optional<std::string> skipped() const;
 
   std::uint32_t world_;
   std::map<std::uint64_t, Pending> pending_;

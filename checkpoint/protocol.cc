@@ -149,8 +149,10 @@ void read_fields(const json& j, Command* c) {
       c->error_kind = kind_of(j);
       c->id = id_or_0(j);
       return;
-    case Kind::find:
     case Kind::query:
+      c->id = id_or_0(j);
+      return;
+    case Kind::find:
     case Kind::quit:
       return;
   }
@@ -186,6 +188,8 @@ void read_fields(const json& j, Event* e) {
       e->ranks = rank_list(j.value("ranks", json::array()));
       e->stopped = number32(j, "stopped");
       e->finished = number32(j, "finished");
+      if (j.contains("unwritten")) e->unwritten = number32(j, "unwritten");
+      e->id = id_or_0(j);
       return;
     case Kind::shard:
       e->rank = number32(j, "rank");
@@ -287,8 +291,10 @@ void write_fields(const Command& c, json* j) {
     case Kind::committed:
       (*j)["step"] = nullable(c.step);
       return;
-    case Kind::find:
     case Kind::query:
+      (*j)["id"] = c.id;
+      return;
+    case Kind::find:
     case Kind::quit:
       return;
   }
@@ -322,7 +328,9 @@ void write_fields(const Event& e, json* j) {
       j->update({{"step", nullable(e.max_step)},
                  {"ranks", e.ranks},
                  {"stopped", e.stopped},
-                 {"finished", e.finished}});
+                 {"finished", e.finished},
+                 {"unwritten", e.unwritten},
+                 {"id", e.id}});
       return;
     case Kind::shard:
       j->update(shard_json(e.shard));

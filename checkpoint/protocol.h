@@ -26,7 +26,7 @@ struct Command {
   std::uint32_t keep = 3;                                   ///< hello
   std::uint64_t keep_every = 0;                             ///< hello; optional
   std::map<std::string, std::vector<std::uint32_t>> ranks;  ///< hello: node -> its ranks
-  std::uint64_t id = 0;  ///< gate; failed: the number of the failure, counted from 1
+  std::uint64_t id = 0;  ///< gate; query; failed: the number of the failure, counted from 1
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
   std::optional<std::uint64_t> step;
   std::vector<ShardFile> shards;         ///< commit
@@ -44,7 +44,7 @@ struct Event {
     stop_set,    ///< step
     committed,   ///< step
     error,       ///< a command failed: cmd, step, error
-    progress,    ///< max_step, ranks, stopped, finished
+    progress,    ///< max_step, ranks, stopped, finished, unwritten
     shard,       ///< rank, step, shard
     save_error,  ///< rank, step, error
     rank         ///< rank, state: joined, finished or lost
@@ -54,7 +54,9 @@ struct Event {
 
   std::optional<std::uint64_t> step;
   std::vector<SkippedStep> skipped;
-  std::uint64_t id = 0;  ///< gated; shard, save_error: the last failure the agent had heard of
+  /// gated; progress: of the query it answers; shard, save_error: the last failure the agent had
+  /// heard of
+  std::uint64_t id = 0;
   std::optional<std::uint64_t> max_step;  ///< none: no rank has published a step
   std::uint32_t rank = 0;
   std::string state;
@@ -62,6 +64,7 @@ struct Event {
   std::vector<std::uint32_t> ranks;  ///< progress: connected ranks
   std::uint32_t stopped = 0;         ///< progress: ranks that were told to stop
   std::uint32_t finished = 0;        ///< progress: ranks that left with training complete
+  std::uint32_t unwritten = 0;       ///< progress: parts of steps that this node has yet to write
   std::int64_t pid = 0;
   std::string cmd;
   std::string error;

@@ -3,6 +3,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "checkpoint/bellows.h"
@@ -62,6 +63,18 @@ Result<RankMessage> parse_rank_message(std::string_view bytes) {
   return m;
 }
 
+bool place_parts(const std::vector<ArrayPart>& parts, Placed* out) {
+  wire::Placer placer;
+  for (const ArrayPart& part : parts) {
+    std::uint64_t offset = 0;
+    if (!placer.place(part.bytes(), &offset)) return false;
+    out->parts.push_back(part);
+    out->offsets.push_back(offset);
+  }
+  out->total = placer.total();
+  return true;
+}
+
 bool RankLink::send(wire::Head head, std::string_view text, int fd) {
   if (gone) return false;
   text = text.substr(0, wire::kMostText);
@@ -95,8 +108,55 @@ bool RankLink::fail(std::int32_t code, std::string_view text, bool try_again) {
   wire::Head head;
   head.op = wire::Op::failed;
   head.code = code;
-  head.value = try_again ? 1 : 0;
+  head.value = try_again ? wire::Failure::try_again : wire::Failure::request;
   return send(head, text);
+}
+
+bool RankLink::fail_save(std::uint64_t step, const Error& error) {
+  wire::Head head;
+  head.op = wire::Op::failed;
+  head.step = step;
+  head.code = code_of(error.kind);
+  head.value = wire::Failure::save_of_step;
+  return send(head, error.text);
+}
+
+bool RankLink::answer_buffer(std::uint64_t step, std::size_t index, bool is_new) {
+  wire::Head head;
+  head.op = wire::Op::buffer;
+  head.step = step;
+  head.value = buffers[index]->size();
+  head.code = static_cast<std::int32_t>(index);
+  return send(head, {}, is_new ? buffers[index]->fd() : -1);
+}
+
+SaveState* RankLink::find_save(std::uint64_t step) {
+  for (SaveState& save : saves) {
+    if (save.step == step) return &save;
+  }
+  return nullptr;
+}
+
+void RankLink::end_save(std::uint64_t step) {
+  std::erase_if(saves, [step](const SaveState& save) { return save.step == step; });
+}
+
+std::optional<std::size_t> RankLink::free_buffer(std::uint64_t bytes) const {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const bool used = std::any_of(saves.begin(), saves.end(), [i](const SaveState& save) {
+      return save.phase != SaveState::Phase::waiting && save.buffer == i;
+    });
+    if (used) continue;
+    if (buffers[i] && buffers[i]->size() >= bytes) return i;
+    if (!found) found = i;
+  }
+  return found;
+}
+
+std::uint32_t RankLink::unwritten() const {
+  return std::count_if(saves.begin(), saves.end(),
+                       [](const SaveState& s) { return s.unwritten(); });
 }
 
 std::int32_t code_of(ErrorKind kind) {

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "checkpoint/shard_file.h"
@@ -29,14 +31,36 @@ struct RankMessage {
 /// invalid: not a message a rank may send.
 Result<RankMessage> parse_rank_message(std::string_view bytes);
 
-/// A save in progress on one rank.
+/// Arrays and their places in a buffer.
+struct Placed {
+  std::vector<ArrayPart> parts;
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t total = 0;
+};
+
+/// Where the library puts the arrays in a buffer; false when they pass 2^62 bytes.
+bool place_parts(const std::vector<ArrayPart>& parts, Placed* out);
+
+/// A save in progress on one rank, from save_begin to saved or failed.
 struct SaveState {
-  enum class Phase { copying, writing, written, failed };
+  enum class Phase {
+    waiting,  ///< for a buffer: all are in use
+    copying,  ///< the rank has its buffer, or is about to
+    queued,   ///< copied; an earlier save of this rank is still being written
+    writing,
+    written,
+    failed
+  };
   std::uint64_t step = 0;
-  Phase phase = Phase::copying;
+  Placed placed;  ///< what the rank's shard is made of
+  Phase phase = Phase::waiting;
+  std::size_t buffer = 0;           ///< from copying on
   ShardFile shard;                  ///< once written
-  std::optional<Error> called_off;  ///< the step failed elsewhere while this rank was writing
+  std::optional<Error> called_off;  ///< the step failed elsewhere, and the rank is not told yet
   std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
+
+  /// The agent has all of it and needs the rank no more.
+  bool unwritten() const { return phase == Phase::queued || phase == Phase::writing; }
 };
 
 /// One rank's connection and what the agent knows of the rank. Main thread only.
@@ -53,16 +77,27 @@ struct RankLink {
 
   std::vector<ArrayPart> parts;
   std::uint64_t parts_expected = 0;
-  std::shared_ptr<SharedMemory> buffer;
-  std::optional<SaveState> save;
-  /// A step that failed before this rank came to save it, and why.
-  std::optional<std::pair<std::uint64_t, Error>> owed;
+  std::array<std::shared_ptr<SharedMemory>, wire::kBuffers> buffers;
+  std::deque<SaveState> saves;  ///< as they began; only the last may be waiting or copying
+  /// Steps that failed before this rank came to save them, and why.
+  std::map<std::uint64_t, Error> owed;
   bool restoring = false;  ///< asked for restore, not answered
 
   /// Sends without waiting; false when the rank doesn't take it, and is to be dropped.
   bool send(wire::Head head, std::string_view text = {}, int fd = -1);
   bool answer(wire::Op op, std::uint64_t step = 0, std::uint64_t value = 0, int fd = -1);
   bool fail(std::int32_t code, std::string_view text, bool try_again = false);
+  bool fail_save(std::uint64_t step, const Error& error);
+  /// Which of the buffers to use; its descriptor goes along when it is a new one.
+  bool answer_buffer(std::uint64_t step, std::size_t index, bool is_new);
+
+  SaveState* find_save(std::uint64_t step);
+  /// Forgets a save, whose buffer is free then.
+  void end_save(std::uint64_t step);
+  /// A buffer that no save uses, rather one of at least `bytes`.
+  std::optional<std::size_t> free_buffer(std::uint64_t bytes) const;
+  /// How many parts the agent has yet to write of what this rank gave.
+  std::uint32_t unwritten() const;
 };
 
 /// The bellows_result for an error that a rank is told.

@@ -59,6 +59,13 @@ Hid intermediate_groups() {
   return link;
 }
 
+// HDF5 takes the name of a source for a format: %b is a number of blocks, and %% a percent sign.
+std::string as_format(const std::string& name) {
+  std::string out;
+  for (char c : name) out.append(c == '%' ? 2 : 1, c);
+  return out;
+}
+
 bool add_piece(hid_t create, hid_t space, const Source& source, const std::string& source_path) {
   const wire::Array& a = *source.array;
   hsize_t first[wire::kMostDims] = {}, count[wire::kMostDims] = {};
@@ -68,8 +75,8 @@ bool add_piece(hid_t create, hid_t space, const Source& source, const std::strin
   if (std::count(count, count + a.ndims, 0u) > 0) return true;
   Hid from(H5Screate_simple(static_cast<int>(a.ndims), count, nullptr), H5Sclose);
   return H5Sselect_hyperslab(space, H5S_SELECT_SET, first, nullptr, count, nullptr) >= 0 &&
-         H5Pset_virtual(create, space, file_of(source).c_str(), source_path.c_str(), from.get()) >=
-             0;
+         H5Pset_virtual(create, space, file_of(source).c_str(), as_format(source_path).c_str(),
+                        from.get()) >= 0;
 }
 
 bool add_dataset(hid_t file, const std::string& path, const View& view) {

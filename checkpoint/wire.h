@@ -16,11 +16,15 @@
 /// save_begin step         ->    buffer [+ memfd when it is a new one] | failed
 ///   copies its arrays into the buffer
 /// save_ready step         ->    saved, when the step is committed | failed
+///   may begin the next save meanwhile: there are two buffers, and while both are in use the answer
+///   to save_begin waits. saved and failed come when they come, each with its step.
 /// restore                 ->    restored + memfd | restored, value 0: no checkpoint | failed
 /// bye, value = finished   ->    goodbye
 namespace bellows::wire {
 
 inline constexpr std::uint32_t kVersion = 2;
+/// Snapshot buffers of one rank: that many saves may be in flight.
+inline constexpr std::uint32_t kBuffers = 2;
 inline constexpr std::uint32_t kMostDims = 8;
 inline constexpr std::uint32_t kMostName = 255;
 inline constexpr std::uint32_t kMostText = 4096;
@@ -36,18 +40,33 @@ inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
 enum class Op : std::uint32_t {
   hello = 1,
-  welcome = 2,
-  layout = 3,  ///< value: how many array messages follow; replaces the arrays known so far
+  welcome = 2,  ///< value: bytes the agent may use for this rank's buffers
+  layout = 3,   ///< value: how many array messages follow; replaces the arrays known so far
   array = 4,
   save_begin = 5,
-  buffer = 6,  ///< value: bytes
-  save_ready = 7,
+  buffer = 6,      ///< value: bytes; code: which of the kBuffers
+  save_ready = 7,  ///< value: enum Ready
   saved = 8,
   restore = 9,
-  restored = 10,  ///< value 1: step is set and a memfd comes along; 0: there is no checkpoint
+  /// value 1: step is set and a memfd comes along: all arrays the rank named, then at flags_offset
+  /// one byte for each: 1, or 0 when the rank keeps what it has; value 0: there is no checkpoint
+  restored = 10,
   bye = 11,
   goodbye = 12,
-  failed = 13,  ///< code: enum bellows_result; value 1: a new agent may be tried; text follows
+  failed = 13,  ///< code: enum bellows_result; value: enum Failure; text follows
+};
+
+/// What failed: what was asked for last, or one of the saves in flight.
+enum Failure : std::uint64_t {
+  request = 0,
+  try_again = 1,    ///< hello: a new agent may be tried
+  save_of_step = 2  ///< the save of the message's step
+};
+
+enum Ready : std::uint64_t {
+  waits = 0,
+  goes_on = 1,
+  could_not_copy = 2  ///< the step fails
 };
 
 /// Begins every message; `length` bytes follow it.
@@ -165,6 +184,11 @@ class Placer {
  private:
   std::uint64_t end_ = 0;
 };
+
+/// Where the flags of a restore begin, after arrays of `total` bytes.
+constexpr std::uint64_t flags_offset(std::uint64_t total) {
+  return (total + 63) & ~std::uint64_t{63};
+}
 
 /// One page for each rank, written by both sides.
 /// The rank stores `step`, then loads `gate`; the agent stores `gate`, then loads `step`; all

@@ -24,6 +24,12 @@ std::string to_lower(std::string_view text) {
   return lower;
 }
 
+std::string harmless(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  return text;
+}
+
 std::string_view trim(std::string_view text) {
   const char* blanks = " \t\r\n";
   const auto first = text.find_first_not_of(blanks);

@@ -17,6 +17,9 @@ std::string to_lower(std::string_view text);
 
 std::string_view trim(std::string_view text);
 
+/// Control characters become question marks: others' text must not steer a user's terminal.
+std::string harmless(std::string text);
+
 /// Decimal digits only: no sign, no spaces, no overflow; nothing otherwise.
 std::optional<std::uint64_t> parse_uint(std::string_view text);
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "common/text.h"
 #include "launcher/ckpt_commands.h"
 #include "launcher/ckpt_place.h"
 #include "launcher/ckpt_text.h"
@@ -52,7 +53,7 @@ void print_result(const StepPlace& place, const Result<Manifest>& verified) {
                verified->shards.size(), verified->shards.size() == 1 ? "" : "s");
   } else {
     fmt::print(stderr, "bellows ckpt verify: step {} is bad: {}\n", place.step,
-               verified.error().text);
+               harmless(verified.error().text));
   }
   std::fflush(stdout);
 }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "common/text.h"
 #include "launcher/ckpt_progress.h"
 #include "launcher/exit_status.h"
 
@@ -36,7 +37,7 @@ void print_json(const nlohmann::ordered_json& value) {
 }
 
 int complain(const char* what, const Error& error) {
-  fmt::print(stderr, "bellows ckpt {}: {}\n", what, error.text);
+  fmt::print(stderr, "bellows ckpt {}: {}\n", what, harmless(error.text));
   if (interrupted()) return kInterrupted;
   if (error.kind == ErrorKind::invalid) return kUsage;
   if (error.kind == ErrorKind::unavailable) return kUnreachable;

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "common/text.h"
 #include "launcher/cluster_status.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
@@ -67,13 +68,6 @@ nlohmann::ordered_json json_of(const JobView& view) {
   if (const JobEvent* last = view.last_event())
     out["last_event"] = nlohmann::ordered_json::parse(last->to_json());
   return out;
-}
-
-// Another user's text must not steer this user's terminal.
-std::string harmless(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
 }
 
 std::string last_words(const JobView& view) {

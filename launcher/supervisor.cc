@@ -238,7 +238,7 @@ void Supervisor::handle_agent_event(const Event& event) {
       return;
     case Event::Kind::progress:
       newest_step_ = std::max(newest_step_, event.max_step.value_or(0));
-      return;
+      return note_unwritten(event);
     case Event::Kind::rank:
       if (event.state == "joined") joined_.insert(event.rank);
       if (event.state == "finished") ++finished_ranks_;
@@ -280,6 +280,30 @@ void Supervisor::note_commit(const Event& event) {
     record("PROCESSING", fmt::format("committed step {}", *event.step));
     last_save_record_ = Clock::now();
   }
+}
+
+// The ranks have ended: what they had given to the agents may still become checkpoints.
+void Supervisor::drain(Phase phase) {
+  unwritten_.clear();
+  last_save_news_ = Clock::now();
+  Command query = make_command(Command::Kind::query);
+  query.id = ++last_query_;
+  agents_->send(query);
+  enter(phase, 200ms);
+}
+
+// What an agent says by itself may be older than the ranks' end.
+void Supervisor::note_unwritten(const Event& event) {
+  if (event.id == last_query_ || unwritten_.contains(event.node))
+    unwritten_[event.node] = event.unwritten;
+  if (event.unwritten > 0) last_save_news_ = Clock::now();
+}
+
+bool Supervisor::drained() const {
+  bool writing = std::any_of(unwritten_.begin(), unwritten_.end(),
+                             [](const auto& node) { return node.second > 0; });
+  bool over = unwritten_.size() >= layout_.nodes().size() && !writing && saving_.empty();
+  return over || Clock::now() - last_save_news_ > 3s;
 }
 
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
@@ -345,12 +369,11 @@ void Supervisor::check_deadline() {
     case Phase::restoring:
       return fault("the agents did not get the checkpoint ready in time", true, kFailed);
     case Phase::judging:
+      if (!drained()) return enter(Phase::judging, 200ms);
       return judge();
-    case Phase::draining: {
-      bool quiet = Clock::now() - last_save_news_ > 3s;
-      if (!saving_.empty() && !quiet) return enter(Phase::draining, 200ms);
+    case Phase::draining:
+      if (!drained()) return enter(Phase::draining, 200ms);
       return clear(next_, cause_);
-    }
     case Phase::clearing:
       return escalate();
     case Phase::waiting:

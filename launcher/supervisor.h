@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -40,7 +41,7 @@ class Supervisor {
     restoring,    ///< every agent to offer it
     running,      ///< ranks at work
     judging,      ///< the ranks have ended well, with a stop under way: finished or stopped?
-    draining,     ///< ranks have failed: saves that are complete become checkpoints
+    draining,     ///< ranks have ended: what they gave to the agents becomes checkpoints
     clearing,     ///< both steps to end
     waiting,      ///< a pause before the next attempt
     handed_over,  ///< whoever asked for the stop to requeue the job
@@ -65,6 +66,9 @@ class Supervisor {
   void say_hello();
   void start_ranks(const std::optional<std::uint64_t>& step);
   void note_commit(const Event& event);
+  void drain(Phase phase);
+  void note_unwritten(const Event& event);
+  bool drained() const;
   void dismiss_agents();
   void check_children();
   void check_deadline();
@@ -117,6 +121,8 @@ class Supervisor {
   bool said_unused_ = false;
   Clock::time_point last_save_record_;
   Clock::time_point last_save_news_;
+  std::uint64_t last_query_ = 0;
+  std::map<std::string, std::uint32_t> unwritten_;  ///< node -> parts of steps it has yet to write
 
   Coordinator commits_{1};
   std::set<std::uint64_t> saving_;  ///< steps with a shard, neither committed nor failed

@@ -76,8 +76,8 @@ void Supervisor::request_stop(Stop stop) {
   };
   if (stop_) return refuse("the job is already stopping: " + stop_->reason);
   bool all_joined = joined_.size() >= layout_.world();
-  if (phase_ == Phase::judging || phase_ == Phase::forgotten ||
-      (phase_ == Phase::clearing && next_ != Next::restart))
+  bool ending = phase_ == Phase::clearing || phase_ == Phase::draining;
+  if (phase_ == Phase::judging || phase_ == Phase::forgotten || (ending && next_ != Next::restart))
     return refuse("the job is ending");
   if (phase_ == Phase::running && joined_.empty() && stop.client != 0)
     return refuse(
@@ -97,7 +97,7 @@ void Supervisor::request_stop(Stop stop) {
     return send_decision(decision_->begin());
   }
   answer(stop_->client, json{{"event", "stopping"}, {"step", nullptr}}.dump());
-  if (phase_ == Phase::clearing || phase_ == Phase::draining)
+  if (ending)
     next_ = Next::stop;
   else
     clear(Next::stop, stop_->reason);
@@ -117,9 +117,10 @@ void Supervisor::ranks_ended(const ChildExit& exit) {
     said_unused_ = true;
     say("the program did not use libbellows: it had no checkpoint to go on from");
   }
-  if (!stop_) return clear(Next::complete, "the program has finished");
-  // The agents' last words may still be on their way.
-  enter(Phase::judging, 500ms);
+  next_ = Next::complete;
+  cause_ = "the program has finished";
+  if (!agents_ || (joined_.empty() && !stop_)) return clear(next_, cause_);
+  drain(stop_ ? Phase::judging : Phase::draining);
 }
 
 void Supervisor::judge() {
@@ -193,10 +194,9 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
     next = Next::stop;
     stop_ = Stop{cause_, std::nullopt, 0};
   }
-  if (!ranks_ && agents_ && !saving_.empty()) {
+  if (!ranks_ && agents_ && !joined_.empty()) {
     next_ = next;
-    last_save_news_ = Clock::now();
-    return enter(Phase::draining, 200ms);
+    return drain(Phase::draining);
   }
   clear(next, cause_);
 }

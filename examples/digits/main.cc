@@ -97,9 +97,9 @@ class Job {
         progress_(comm, trainer_),
         checkpoint_(options.checkpoint_dir, comm.rank(), comm.size()) {
     checkpoint_.replicated("weights", trainer_.weights());
-    checkpoint_.sharded("momentum", trainer_.momentum(), trainer_.slice(),
+    checkpoint_.sharded("momentum", trainer_.momentum(), trainer_.slice().begin,
                         trainer_.weights().size());
-    checkpoint_.replicated("settings", settings_);
+    checkpoint_.replicated("settings", std::span(settings_));
   }
 
   // Trains to the end, or until asked to stop.

@@ -2,10 +2,9 @@
 #include "examples/digits/sampler.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 
-#include "examples/digits/random.h"
+#include "checkpoint/bellows.h"
 
 namespace digits {
 
@@ -14,21 +13,14 @@ Sampler::Sampler(std::uint64_t seed, std::size_t samples, std::size_t batch)
   if (samples == 0 || batch == 0) throw std::invalid_argument("no samples, or batches of none");
 }
 
-void Sampler::shuffle_for(std::uint64_t epoch) {
-  if (epoch == epoch_ && !order_.empty()) return;
-  order_.resize(samples_);
-  std::iota(order_.begin(), order_.end(), 0u);
-  Random mixed(seed_);
-  Random(mixed.next() ^ epoch).shuffle(order_);
-  epoch_ = epoch;
-}
-
-std::vector<std::uint32_t> Sampler::batch(std::uint64_t step) {
-  shuffle_for(epoch_of(step));
+std::vector<std::uint32_t> Sampler::batch(std::uint64_t step) const {
   const std::size_t begin = step % steps_per_epoch() * batch_;
-  const std::size_t end = std::min(begin + batch_, samples_);
-  return {order_.begin() + static_cast<std::ptrdiff_t>(begin),
-          order_.begin() + static_cast<std::ptrdiff_t>(end)};
+  std::vector<std::uint64_t> samples(std::min(batch_, samples_ - begin));
+  if (bellows_permutation(seed_, epoch_of(step), samples_, begin, samples.size(), samples.data()) <
+      0) {
+    throw std::logic_error("a batch past the end of the epoch");
+  }
+  return {samples.begin(), samples.end()};
 }
 
 }  // namespace digits

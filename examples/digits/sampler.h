@@ -31,16 +31,12 @@ class Sampler {
   std::uint64_t epoch_of(std::uint64_t step) const { return step / steps_per_epoch(); }
 
   /// Indices of the samples of this step, in order. The last batch of an epoch may be short.
-  std::vector<std::uint32_t> batch(std::uint64_t step);
+  std::vector<std::uint32_t> batch(std::uint64_t step) const;
 
  private:
-  void shuffle_for(std::uint64_t epoch);
-
   std::uint64_t seed_;
   std::size_t samples_;
   std::size_t batch_;
-  std::uint64_t epoch_ = 0;           // of order_
-  std::vector<std::uint32_t> order_;  // a cache: the order of one epoch
 };
 
 }  // namespace digits

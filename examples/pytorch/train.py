@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small network on handwritten digits with DistributedDataParallel, on any number of ranks.
+"""Trains a small network on handwritten digits with DistributedDataParallel, at any size.
 
 Lines with "# Bellows" are all that makes a plain loop stop, save, and go on at another size.
 """
@@ -50,7 +50,8 @@ def main(options):
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
     parallel = DistributedDataParallel(model)
-    sampler = bellows.Sampler(len(data), options.batch, options.seed, ckpt.rank, ckpt.world)  # Bellows
+    seed, batch = options.seed, options.batch
+    sampler = bellows.Sampler(len(data), batch, seed, ckpt.rank, ckpt.world)  # Bellows
     loader = DataLoader(data, batch_sampler=sampler)
     ckpt.track(model=model, optimizer=optimizer, sampler=sampler, rng=True)  # Bellows
     step = ckpt.restore() or 0  # Bellows

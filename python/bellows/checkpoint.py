@@ -31,8 +31,8 @@ class Checkpoint:
     """The checkpoints of one training, which may go on with another number of ranks.
 
     dir: the directory, by default $BELLOWS_CHECKPOINT_DIR or ./bellows-checkpoints; in a job of
-    `bellows run` the launcher has chosen it. rank, world: by default those of torch.distributed when
-    it is initialised, else from the environment (see libbellows(3)). keep: committed steps to keep,
+    `bellows run` the launcher has chosen it. rank, world: by default those of torch.distributed
+    when it is initialised, else from the environment (see libbellows(3)). keep: committed steps to keep,
     by default 3.
 
     Every rank makes the same calls in the same order. Failures are raised as bellows.Error, with
@@ -183,8 +183,9 @@ class Checkpoint:
         """Stores everything as `step`: the state before the batches of this step are trained.
 
         Returns once everything is copied, and may then change; with `wait`, once the step is
-        committed and durable. Steps ascend; the last one again is not stored again. Raises what went wrong with this save or, when its
-        text begins with "step N:", with an earlier one: then this one has begun all the same.
+        committed and durable. Steps ascend; the last one again is not stored again. Raises what went
+        wrong with this save or, when its text begins with "step N:", with an earlier one: then this
+        one has begun all the same.
         """
         number = _step(step)
         self._tell(number)
@@ -205,14 +206,18 @@ class Checkpoint:
         """The regions of all that is tracked, and their structure."""
         if not self._tracked:
             return {}
-        flat = Flat()
-        things = {name: thing.collect(flat) for name, thing in self._tracked.items()}
-        for name in flat.regions:
+        regions: Regions = {}
+        things: Dict[str, Node] = {}
+        for name, thing in self._tracked.items():
+            flat = Flat()
+            things[name] = thing.collect(flat)
+            regions.update(flat.regions)
+        for name in regions:
             if name in self._arrays:
                 raise InvalidError(f"array {name}: register() and track() both have this name")
         text = json.dumps({"format": _FORMAT, "things": things}, separators=(",", ":")).encode()
         return {
-            **flat.regions,
+            **regions,
             _STRUCTURE_BYTES: arrays.value(len(text)),
             _STRUCTURE: arrays.stored_bytes(text),
         }

@@ -41,7 +41,7 @@ def tensor_region(name: str, tensor: torch.Tensor) -> arrays.Region:
         )
     if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidError(
-            f"array {name}: it is on {tensor.device}; only memory of the host and of CUDA can be saved"
+            f"array {name}: it is on {tensor.device}; memory of the host and of CUDA can be saved"
         )
     device = tensor.device if tensor.device.type == "cuda" else None
     shape = tuple(tensor.shape)
@@ -143,7 +143,9 @@ class Optimizer:
     step, and leaves the types as they were saved, which load_state_dict does not.
     """
 
-    def __init__(self, name: str, optimizer: torch.optim.Optimizer, tracked: Dict[str, Any]) -> None:
+    def __init__(
+        self, name: str, optimizer: torch.optim.Optimizer, tracked: Dict[str, Any]
+    ) -> None:
         self.name = name
         self.optimizer = optimizer
         self._tracked = tracked  # by the time of a save or restore, it has the models
@@ -180,8 +182,7 @@ class Optimizer:
         self._fillings: List[Tuple[str, Filling, Node]] = []
         regions: Regions = {}
         for name, inner in states[1]:
-            device = parameters[name].device
-            filling = Filling(device)
+            filling = Filling(parameters[name].device)
             filling.prepare(inner, self.optimizer.state.get(parameters[name]))
             self._fillings.append((name, filling, inner))
             regions.update(filling.regions)
@@ -192,9 +193,7 @@ class Optimizer:
 
     def _check_groups(self, groups: Node) -> None:
         # Strings are in the structure itself, so they can be read before anything is restored.
-        stored = [
-            [name[1] for name in dict(group[1])["params"][1]] for group in groups[1]
-        ]
+        stored = [[name[1] for name in dict(group[1])["params"][1]] for group in groups[1]]
         names = {id(p): name for name, p in self._parameters().items()}
         mine = [[names[id(p)] for p in group["params"]] for group in self.optimizer.param_groups]
         if stored != mine:

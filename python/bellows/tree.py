@@ -63,7 +63,7 @@ class Flat:
 
     def _item(self, name: str, key: Any, inner: Any) -> List[Any]:
         if not isinstance(key, (str, int, float)) or isinstance(key, bool):
-            raise InvalidError(f"{name}: the key {key!r} of a dict is neither a string nor a number")
+            raise InvalidError(f"{name}: the key {key!r} is neither a string nor a number")
         return [key, self.node(f"{name}/{part_of_name(key)}", inner)]
 
     def _array(self, name: str, state: Any) -> Node:

@@ -79,9 +79,9 @@ struct Place {
 /// What await_rank gives for a rank that does not end.
 constexpr int kHangs = 999;
 /// The rank's exit status; 200 + signal when one killed it.
-inline int await_rank(pid_t pid) {
+inline int await_rank(pid_t pid, int limit_ms = 20000) {
   int status = 0;
-  if (!eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; }, 20000)) {
+  if (!eventually([&] { return waitpid(pid, &status, WNOHANG) == pid; }, limit_ms)) {
     kill(pid, SIGKILL);
     waitpid(pid, &status, 0);
     return kHangs;

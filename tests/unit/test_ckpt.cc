@@ -75,8 +75,9 @@ Test(list, tells_what_is_damaged_or_gone, .timeout = 60) {
   Training t;
   expect_status(ckpt({"name", "10", "first", "-d", t.dir()}), 0);
   std::filesystem::remove_all(t.step_dir(10));
-  std::filesystem::resize_file(t.step_dir(30) + "/manifest.json", 20);
+  std::ofstream(t.step_dir(30) + "/manifest.json") << "{\"\x1b[31m";
   auto ran = ckpt({"list", t.dir()});
+  cr_expect(!ran.says("\x1b"), "text of a file steers the terminal");
   expect_status(ran, 0);
   cr_expect(ran.says("damaged, newest") && ran.says("step 30: ") && ran.says("manifest.json"));
   cr_expect(ran.says("the name first is of step 10, which is gone"), "%s", ran.out.c_str());
@@ -263,6 +264,8 @@ Test(name, survives_retention_and_refuses_nonsense, .timeout = 60) {
   Checkpoints c(1);
   c.add(10, Training::arrays(10));
   expect_status(ckpt({"name", "10", "best", "--dir", c.dir()}), 0);
+  for (std::uint64_t step : {20, 30}) c.add(step, Training::arrays(step));
+  cr_expect(*list_steps(c.dir()) == (Steps{10, 30}));
   auto ran = ckpt({"name", "10", "../../etc/passwd", "-d", c.dir()});
   expect_status(ran, 2);
   cr_expect(ran.complains("can't be a step's name"), "%s", ran.err.c_str());

@@ -178,6 +178,10 @@ Test(text, split_trim_lower_number, .timeout = 10) {
     cr_expect(not parse_uint(bad), "\"%s\" was accepted", bad);
 }
 
+Test(text, harmless_to_a_terminal, .timeout = 10) {
+  cr_expect(harmless("a\x1b[31m\n\x7f\xc3\xa9") == "a?[31m??\xc3\xa9");
+}
+
 Test(text, nearest_only_when_near, .timeout = 10) {
   const std::vector<std::string> known{"pytorch", "tensorflow", "jax"};
   EXPECT_TEXT(nearest("pytroch", known), "pytorch");

@@ -2,6 +2,10 @@
 // What agents, ranks and the launcher say to each other, and what is decided of it; no agent runs.
 #include <criterion/criterion.h>
 
+#include <algorithm>
+#include <deque>
+#include <random>
+
 #include "checkpoint/coordinator.h"
 #include "checkpoint/protocol.h"
 #include "checkpoint/rank_link.h"
@@ -72,8 +76,11 @@ Test(protocol, events_come_back, .timeout = 10) {
   progress.kind = Event::Kind::progress;
   progress.max_step = 8;
   progress.ranks = {0, 1};
+  progress.unwritten = 3;
+  progress.id = 4;
   back = parse_event(to_line(progress));
   cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
+  cr_expect(back->unwritten == 3 && back->id == 4);
 }
 
 Test(protocol, bad_lines_are_refused, .timeout = 10) {
@@ -213,6 +220,122 @@ Test(coordinator, ranks_that_save_different_steps_are_told, .timeout = 10) {
   auto commands = c.handle(shard_event(1, 6));
   cr_assert(commands.size() == 2);
   cr_expect(commands[0].error_kind == ErrorKind::invalid && has(commands[0].error, "5 and 6"));
+}
+
+Test(coordinator, several_steps_are_committed_in_order, .timeout = 10) {
+  Coordinator c(2);
+  cr_expect(c.handle(shard_event(0, 5)).empty());
+  cr_expect(c.handle(shard_event(0, 6)).empty());
+  cr_expect(c.handle(shard_event(0, 7)).empty());
+  auto commands = c.handle(shard_event(1, 5));
+  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::commit);
+  // Complete, but the leader has not said what became of step 5.
+  cr_expect(c.handle(shard_event(1, 6)).empty());
+  cr_expect(c.pending() == (std::vector<std::uint64_t>{5, 6, 7}));
+  Event done;
+  done.kind = Event::Kind::committed;
+  done.step = 5;
+  commands = c.handle(done);
+  cr_assert(commands.size() == 2 && commands[0].kind == Command::Kind::committed);
+  cr_expect(commands[1].kind == Command::Kind::commit && commands[1].step == 6u);
+  cr_expect(c.handle(shard_event(1, 7)).empty());
+  Event failed;
+  failed.kind = Event::Kind::error;
+  failed.cmd = "commit";
+  failed.step = 6;
+  failed.error = "disk full";
+  commands = c.handle(failed);
+  cr_assert(commands.size() == 2 && commands[0].kind == Command::Kind::failed);
+  cr_expect(commands[0].step == 6u && commands[1].kind == Command::Kind::commit);
+  cr_expect(commands[1].step == 7u);
+}
+
+Test(coordinator, a_rank_that_skips_a_step_is_noticed, .timeout = 10) {
+  Coordinator c(2);
+  cr_expect(c.handle(shard_event(0, 5)).empty());
+  cr_expect(c.handle(shard_event(0, 6)).empty());
+  // Rank 1 will never give step 5; step 6 is whole.
+  auto commands = c.handle(shard_event(1, 6));
+  cr_assert(commands.size() == 2);
+  cr_expect(commands[0].kind == Command::Kind::failed && commands[0].step == 5u);
+  cr_expect(has(commands[0].error, "the ranks save different steps: 5 and 6"));
+  cr_expect(commands[1].kind == Command::Kind::commit && commands[1].step == 6u);
+}
+
+Test(coordinator, a_late_shard_of_a_failed_step_counts_for_nothing, .timeout = 10) {
+  Coordinator c(2);
+  for (std::uint64_t step : {5, 6}) cr_expect(c.handle(shard_event(0, step)).empty());
+  Event e;
+  e.kind = Event::Kind::save_error;
+  e.rank = 1;
+  e.step = 6;
+  e.error = "disk full";
+  cr_assert(c.handle(e).size() == 1);
+  cr_expect(c.handle(shard_event(1, 5)).size() == 1);
+  Event done;
+  done.kind = Event::Kind::committed;
+  done.step = 5;
+  cr_expect(c.handle(done).size() == 1);
+  // Sent before rank 0's agent heard of the failure, come after the commit of another step.
+  cr_expect(c.handle(shard_event(0, 6)).empty());
+  cr_expect(c.pending().empty());
+}
+
+// Ranks that give steps as fast as they like, lose parts and die; a leader that takes its time.
+Test(coordinator, every_step_is_decided_once_and_in_order, .timeout = 60) {
+  for (unsigned seed = 0; seed < 3000; ++seed) {
+    std::mt19937 random(seed);
+    const std::uint32_t world = 1 + random() % 4;
+    constexpr std::uint64_t kSteps = 12;
+    Coordinator c(world);
+    std::vector<std::uint64_t> given(world), heard(world);
+    std::vector<std::deque<Command>> mail(world);
+    std::map<std::uint64_t, int> decided;
+    std::optional<std::uint64_t> committing, committed;
+    const auto take = [&](const std::vector<Command>& commands) {
+      for (const Command& command : commands) {
+        if (command.kind == Command::Kind::commit) {
+          cr_assert(!committing && command.shards.size() == world && committed < command.step);
+          committing = command.step;
+          continue;
+        }
+        cr_assert(++decided[*command.step] == 1, "seed %u: step %lu decided twice", seed,
+                  *command.step);
+        for (auto& box : mail) box.push_back(command);
+      }
+    };
+    while (committing || std::any_of(given.begin(), given.end(),
+                                     [](std::uint64_t step) { return step < kSteps; })) {
+      const std::uint32_t rank = random() % world;
+      if (committing && random() % 3 == 0) {
+        Event e;
+        e.step = committing;
+        e.kind = random() % 8 == 0 ? Event::Kind::error : Event::Kind::committed;
+        e.cmd = "commit";
+        if (e.kind == Event::Kind::committed) committed = committing;
+        committing.reset();
+        take(c.handle(e));
+      } else if (!mail[rank].empty() && random() % 2 == 0) {
+        const Command command = mail[rank].front();
+        mail[rank].pop_front();
+        if (command.kind == Command::Kind::failed) heard[rank] = command.id;
+      } else if (given[rank] < kSteps) {
+        Event e = shard_event(rank, ++given[rank]);
+        e.id = heard[rank];
+        if (random() % 10 == 0) e.kind = Event::Kind::save_error;
+        // A rank that has heard of the failure gives nothing.
+        const auto& box = mail[rank];
+        if (decided.contains(*e.step) &&
+            std::none_of(box.begin(), box.end(),
+                         [&](const Command& waiting) { return waiting.step == e.step; })) {
+          continue;
+        }
+        take(c.handle(e));
+      }
+    }
+    cr_assert(decided.size() == kSteps && c.pending().empty(), "seed %u: %zu of %lu steps", seed,
+              decided.size(), kSteps);
+  }
 }
 
 Test(coordinator, one_ranks_error_fails_the_step_for_all, .timeout = 10) {

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// AgentLoop's side of the saves: buffers, writing, and what becomes of a step.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/agent_loop.h"
+#include "checkpoint/bellows.h"
+
+namespace bellows {
+namespace {
+
+std::vector<ArrayPart> stored_parts(const RankLink& link) {
+  std::vector<ArrayPart> out;
+  const auto rank = static_cast<std::uint32_t>(link.rank);
+  const auto world = static_cast<std::uint32_t>(link.hello.world);
+  for (ArrayPart part : link.parts) {
+    wire::Array& a = part.array;
+    if (wire::stored_part(a, part.name.data(), part.name.size(), rank, world, &a.first, &a.count)) {
+      out.push_back(std::move(part));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Event AgentLoop::event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const {
+  Event e;
+  e.kind = kind;
+  e.rank = static_cast<std::uint32_t>(link.rank);
+  e.step = step;
+  e.id = session_->failures;
+  return e;
+}
+
+void AgentLoop::say_save_error(SaveState& save, const RankLink& link, const Error& error) {
+  save.phase = SaveState::Phase::failed;
+  Event e = event_of_save(Event::Kind::save_error, link, save.step);
+  e.error = error.text;
+  e.error_kind = error.kind;
+  say(std::move(e));
+}
+
+void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
+  SaveState save;
+  save.step = step;
+  // A rank gives its steps in ascending order, one after the other.
+  const bool ready =
+      link.saves.empty() || (link.saves.back().phase > SaveState::Phase::copying &&
+                             link.saves.back().step < step && link.saves.size() <= wire::kBuffers);
+  if (!ready || link.parts.size() != link.parts_expected ||
+      !place_parts(stored_parts(link), &save.placed)) {
+    return protocol_error(link, Error{ErrorKind::invalid, "a rank began a save it may not begin"});
+  }
+  if (session_->broken) {
+    link.fail_save(step, *session_->broken);
+    return;
+  }
+  // What it has passed without saving it needs no answer any more.
+  link.owed.erase(link.owed.begin(), link.owed.lower_bound(step));
+  if (const auto owed = link.owed.find(step); owed != link.owed.end()) {
+    link.fail_save(step, owed->second);
+    link.owed.erase(owed);
+    return;
+  }
+  link.saves.push_back(std::move(save));
+  give_buffer(link);
+}
+
+// Answers the save that waits for a buffer, once there is one: this is what holds back a rank that
+// saves faster than its steps can be stored.
+void AgentLoop::give_buffer(RankLink& link) {
+  if (link.saves.empty() || link.saves.back().phase != SaveState::Phase::waiting) return;
+  SaveState& save = link.saves.back();
+  const auto chosen = link.free_buffer(save.placed.total);
+  if (!chosen) return;
+  save.phase = SaveState::Phase::copying;
+  save.buffer = *chosen;
+  std::shared_ptr<SharedMemory>& buffer = link.buffers[*chosen];
+  if (buffer && buffer->size() >= save.placed.total) {
+    link.answer_buffer(save.step, *chosen, false);
+    return;
+  }
+  buffer.reset();
+  // Reserving gigabytes takes a while.
+  post(shards_,
+       [this, id = link.id, total = save.placed.total, step = save.step]() -> Workers::Done {
+         auto memory = SharedMemory::make(total);
+         return [this, id, step, memory = std::move(memory)] { take_buffer(id, step, memory); };
+       });
+}
+
+// A buffer is reserved, or could not be.
+void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step,
+                            const Result<std::shared_ptr<SharedMemory>>& memory) {
+  RankLink* link = find_link(link_id);
+  SaveState* save = link ? link->find_save(step) : nullptr;
+  if (!save) return;
+  if (memory) {
+    link->buffers[save->buffer] = *memory;
+    link->answer_buffer(step, save->buffer, true);
+  } else if (save->called_off) {
+    const Error error = *save->called_off;
+    fail_save(*link, step, error);
+  } else if (link->saves.size() > 1) {
+    // One buffer is enough: it will be free when the save before this one is stored.
+    save->phase = SaveState::Phase::waiting;
+  } else {
+    say_save_error(*save, *link, memory.error());
+  }
+}
+
+std::string AgentLoop::shard_path(const RankLink& link, std::uint64_t step) const {
+  return session_->writer->shard_path(step, static_cast<std::uint32_t>(link.rank),
+                                      session_->hello.world);
+}
+
+// A rank has copied its arrays, or could not.
+void AgentLoop::take_save(RankLink& link, std::uint64_t step, bool copied) {
+  SaveState* save = link.find_save(step);
+  if (!save || save->phase != SaveState::Phase::copying || !link.buffers[save->buffer]) {
+    return protocol_error(link, Error{ErrorKind::invalid, "a rank ended a save it did not begin"});
+  }
+  if (save->called_off) {
+    const Error error = *save->called_off;
+    return fail_save(link, step, error);
+  }
+  if (!copied) {
+    // It may not even have mapped it: it gets another.
+    link.buffers[save->buffer].reset();
+    return say_save_error(
+        *save, link,
+        Error{ErrorKind::io, fmt::format("rank {} could not copy its arrays", link.rank)});
+  }
+  save->phase = SaveState::Phase::queued;
+  write_next(link);
+}
+
+// A rank's shards are written one after the other: who decides about steps relies on their order.
+void AgentLoop::write_next(RankLink& link) {
+  SaveState* next = nullptr;
+  for (SaveState& save : link.saves) {
+    if (save.phase == SaveState::Phase::writing) return;
+    if (save.phase == SaveState::Phase::queued && !next) next = &save;
+  }
+  if (!next) return;
+  next->phase = SaveState::Phase::writing;
+  Snapshot snapshot{next->step,
+                    static_cast<std::uint32_t>(link.rank),
+                    session_->hello.world,
+                    next->placed.parts,
+                    next->placed.offsets,
+                    link.buffers[next->buffer]->data()};
+  post(shards_,
+       [this, id = link.id, path = shard_path(link, next->step), session = session_,
+        snapshot = std::move(snapshot), buffer = link.buffers[next->buffer],
+        cancelled = next->cancelled]() -> Workers::Done {
+         auto status = session->writer->begin_step(snapshot.step);
+         Result<ShardFile> written = status ? write_shard(ops_, path, snapshot, *cancelled)
+                                            : Result<ShardFile>(status.error());
+         return [this, id, step = snapshot.step, written = std::move(written)] {
+           take_shard(id, step, written);
+         };
+       });
+}
+
+// A shard is written, or could not be.
+void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
+                           const Result<ShardFile>& written) {
+  RankLink* link = find_link(link_id);
+  SaveState* save = link ? link->find_save(step) : nullptr;
+  if (!save) return;
+  if (save->called_off) {
+    save->phase = SaveState::Phase::failed;
+    remove_shard_then_fail(*link, step, *save->called_off);
+  } else if (written) {
+    save->phase = SaveState::Phase::written;
+    save->shard = *written;
+    Event e = event_of_save(Event::Kind::shard, *link, step);
+    e.shard = *written;
+    say(std::move(e));
+  } else {
+    say_save_error(
+        *save, *link,
+        Error{written.error().kind, fmt::format("rank {}: {}", link->rank, written.error().text)});
+  }
+  write_next(*link);
+}
+
+void AgentLoop::set_committed(const Command& command) {
+  session_->restore_known = true;
+  session_->restore_step = command.step;
+  for (auto& [fd, link] : links_) {
+    if (!link->find_save(*command.step)) continue;
+    link->end_save(*command.step);
+    link->answer(wire::Op::saved, *command.step);
+    give_buffer(*link);
+  }
+}
+
+void AgentLoop::set_failed(const Command& command) {
+  session_->failures = std::max(session_->failures, command.id);
+  const Error error{command.error_kind, command.error};
+  for (auto& [fd, link] : links_) {
+    if (SaveState* save = link->find_save(*command.step)) {
+      call_off(*link, *save, error);
+    } else if (link->page) {
+      // It comes to this save later; the others are told now, and must not wait for it again.
+      link->owed.insert_or_assign(*command.step, error);
+    }
+  }
+}
+
+// The step has failed on some rank: this one is told, once its own shard is out of the way.
+void AgentLoop::call_off(RankLink& link, SaveState& save, const Error& error) {
+  switch (save.phase) {
+    case SaveState::Phase::waiting:
+    case SaveState::Phase::queued:
+      return fail_save(link, save.step, error);
+    case SaveState::Phase::copying:
+      // The buffer is the rank's until it has copied.
+      save.called_off = error;
+      return;
+    case SaveState::Phase::writing:
+      save.called_off = error;
+      *save.cancelled = true;
+      return;
+    case SaveState::Phase::written:
+    case SaveState::Phase::failed:
+      return remove_shard_then_fail(link, save.step, error);
+  }
+}
+
+void AgentLoop::remove_shard_then_fail(RankLink& link, std::uint64_t step, const Error& error) {
+  post(shards_,
+       [this, id = link.id, path = shard_path(link, step), step, error]() -> Workers::Done {
+         (void)remove_shard(ops_, path);
+         return [this, id, step, error] {
+           RankLink* waiting = find_link(id);
+           if (waiting && waiting->find_save(step)) fail_save(*waiting, step, error);
+         };
+       });
+}
+
+void AgentLoop::fail_save(RankLink& link, std::uint64_t step, const Error& error) {
+  link.end_save(step);
+  link.fail_save(step, error);
+  give_buffer(link);
+}
+
+}  // namespace bellows

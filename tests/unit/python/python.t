@@ -1,0 +1,13 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 240
+# The Python package, with the agent of this build; what needs numpy or PyTorch is skipped without it.
+top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../../.." && pwd)}
+build=${BELLOWS_BUILDDIR:-$top/build}
+export BELLOWS_LIBRARY=$build/checkpoint/.libs/libbellows.so.0
+export BELLOWS_AGENT=$build/launcher/bellows
+export PYTHONPATH=$top/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
+unset BELLOWS_SOCKET BELLOWS_CHECKPOINT_DIR BELLOWS_RANK BELLOWS_WORLD_SIZE
+cd "$top/tests/unit/python" || exit 1
+# Debian's own: another python3 earlier in PATH lacks its packages.
+exec "${PYTHON:-/usr/bin/python3}" tap.py
