@@ -233,13 +233,12 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   bad_.erase(step);
   std::vector<std::string> warnings;
   if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
-  if (auto shown = write_virtual_view(ops_, step_path(dir_, step), (*reader)->shards()); !shown) {
-    warnings.push_back(shown.error().text);
-  }
-  if (auto removed = remove_old(step); !removed) warnings.push_back(removed.error().text);
-  if (auto removed = collect_own_leftovers(step); !removed) {
-    warnings.push_back(removed.error().text);
-  }
+  auto shown =
+      write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), (*reader)->shards());
+  if (!shown) warnings.push_back(shown.error().text);
+  auto removed = remove_old(step);
+  if (removed) removed = collect_own_leftovers(step);
+  if (!removed) warnings.push_back(removed.error().text);
   return warnings;
 }
 

@@ -129,9 +129,9 @@ Result<std::string> make_view(const std::vector<ShardIndex>& shards, const std::
 
 }  // namespace
 
-Status write_virtual_view(FileOps& ops, const std::string& step_dir,
+Status write_virtual_view(FileOps& ops, const std::string& step_dir, const std::string& aside,
                           const std::vector<ShardIndex>& shards) {
-  const std::string path = step_dir + "/whole.h5", aside = step_dir + "/.whole.h5";
+  const std::string path = step_dir + "/whole.h5";
   std::size_t pieces = 0;
   for (const ShardIndex& shard : shards) pieces += shard.arrays.size();
   if (pieces > kMostPieces) {

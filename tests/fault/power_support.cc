@@ -118,10 +118,26 @@ void Disk::sync(int node) {
     return std::any_of(p.entries.begin(), p.entries.end(),
                        [&](const Entry& e) { return e.directory == node; });
   };
-  for (const Pending& p : pending_) {
-    if (is_durable(p)) put(durable_, p, Kept::everything);
+  std::vector<Pending> left;
+  for (Pending& p : pending_) {
+    if (!is_durable(p)) {
+      left.push_back(std::move(p));
+      continue;
+    }
+    put(durable_, p, Kept::everything);
+    for (const Entry& e : p.entries) supersede(&left, e);
   }
-  std::erase_if(pending_, is_durable);
+  pending_ = std::move(left);
+}
+
+// What was done to a name before can't come after what is durable now.
+void Disk::supersede(std::vector<Pending>* earlier, const Entry& entry) {
+  const auto same = [&](const Entry& e) {
+    return e.directory == entry.directory && e.name == entry.name;
+  };
+  std::erase_if(*earlier, [&](Pending& p) {
+    return std::erase_if(p.entries, same) > 0 && p.entries.empty();
+  });
 }
 
 void Disk::apply(const Change& change) {

@@ -87,6 +87,7 @@ class Disk {
   void rename(const Change& change);
   void remove(const std::string& path);
   void sync(int node);
+  static void supersede(std::vector<Pending>* earlier, const Entry& entry);
   static void put(std::vector<Node>& nodes, const Pending& change, Kept kept);
   static void list(const std::vector<Node>& nodes, int node, const std::string& path, Files* out);
 

@@ -16,6 +16,7 @@
 
 #include "checkpoint/store.h"
 #include "checkpoint/store_names.h"
+#include "tests/fault/program_rank.h"
 #include "tests/unit/checkpoint_support.h"
 
 namespace bellows::fault_test {
@@ -25,204 +26,7 @@ using checkpoint_test::eventually;
 
 namespace {
 
-constexpr std::uint64_t kRows = 1500;
-constexpr std::uint64_t kWeights = 700;
 constexpr const char* kLeft = "/.tmp-9-node.1.1";
-
-/// The arrays of one rank.
-class Arrays {
- public:
-  Arrays(int rank, int world) : first_(world == 1 || rank == 0 ? 0 : kRows / 3) {
-    x_.resize(world == 1 ? kRows : rank == 0 ? kRows / 3 : kRows - kRows / 3);
-    weights_.resize(kWeights);
-  }
-
-  int add_to(bellows_t* b) {
-    const int rc = bellows_register(b, "x", BELLOWS_U64, 1, &kRows, BELLOWS_SHARDED, first_,
-                                    x_.size(), x_.data());
-    return rc != BELLOWS_OK ? rc
-                            : bellows_register(b, "weights", BELLOWS_U64, 1, &kWeights,
-                                               BELLOWS_REPLICATED, 0, 0, weights_.data());
-  }
-  void train_to(std::uint64_t step) {
-    for (std::uint64_t i = 0; i < x_.size(); ++i) x_[i] = value_at(step, first_ + i);
-    for (std::uint64_t i = 0; i < kWeights; ++i) weights_[i] = ~value_at(step, i);
-  }
-  bool are_of(std::uint64_t step) const {
-    for (std::uint64_t i = 0; i < x_.size(); ++i) {
-      if (x_[i] != value_at(step, first_ + i)) return false;
-    }
-    for (std::uint64_t i = 0; i < kWeights; ++i) {
-      if (weights_[i] != ~value_at(step, i)) return false;
-    }
-    return true;
-  }
-
- private:
-  std::uint64_t first_;
-  std::vector<std::uint64_t> x_, weights_;
-};
-
-/// A rank's life.
-class Rank {
- public:
-  Rank(int rank, int world, Board& board) : rank_(rank), board_(board), arrays_(rank, world) {
-    bellows_config config = BELLOWS_CONFIG_INIT;
-    config.rank = rank;
-    config.world = world;
-    config.keep = kBaseSteps;
-    rc_ = bellows_init(&config, &b_);
-    if (rc_ == BELLOWS_OK) rc_ = arrays_.add_to(b_);
-  }
-  Rank(const Rank&) = delete;
-  Rank& operator=(const Rank&) = delete;
-
-  bool good() const { return rc_ >= 0; }
-  std::uint64_t step() const { return step_; }
-
-  void restore() {
-    rc_ = bellows_restore(b_, &step_);
-    if (rc_ == BELLOWS_OK && !arrays_.are_of(step_)) {
-      rc_ = BELLOWS_ERR_CORRUPT;
-      note(fmt::format("the arrays are not those of step {}", step_));
-    }
-  }
-  void save(const Plan& plan) {
-    ++step_;
-    for (int tries = 0; tries <= plan.retries; ++tries) {
-      arrays_.train_to(step_);
-      rc_ = plan.async ? save_async() : bellows_save(b_, step_);
-      if (rc_ == BELLOWS_OK) break;
-      ++board_.failed[rank_];
-      board_.code[rank_] = rc_;
-      note(bellows_error(b_));
-      if (rc_ == BELLOWS_ERR_AGENT || !old_steps_are_whole()) break;
-    }
-    if (rc_ == BELLOWS_OK && !plan.async) board_.acknowledged[rank_] = step_;
-  }
-  void wait() {
-#ifdef BELLOWS_ARRAY_INIT
-    rc_ = bellows_wait(b_);
-    if (rc_ == BELLOWS_OK) board_.acknowledged[rank_] = step_;
-#endif
-  }
-  void lose_partner() { rc_ = BELLOWS_ERR_IO; }
-  /// The exit status of a rank that comes to its end, or gives up.
-  int leave() {
-    if (!good()) note(bellows_error(b_));
-    const int before = rc_;
-    rc_ = bellows_finalize(b_, good() ? 1 : 0);
-    if (before == BELLOWS_ERR_CORRUPT || before == BELLOWS_ERR_INVALID) return 5;
-    return before >= 0 && rc_ == BELLOWS_OK ? 0 : kGaveUp;
-  }
-
- private:
-  int save_async() {
-#ifdef BELLOWS_ARRAY_INIT
-    const int rc = bellows_save_async(b_, step_);
-    if (rc == BELLOWS_OK) board_.copied[rank_] = step_;
-    // The copy is the agent's: what becomes of these is nobody's business.
-    arrays_.train_to(~step_);
-    std::uint64_t saved = 0;
-    if (bellows_saved_step(b_, &saved) == BELLOWS_OK) board_.acknowledged[rank_] = saved;
-    return rc;
-#else
-    return BELLOWS_ERR_INVALID;
-#endif
-  }
-  // A save that failed has left them as they were.
-  bool old_steps_are_whole() {
-    const std::string dir = getenv("BELLOWS_CHECKPOINT_DIR");
-    const auto manifest = verify_step(dir, step_ - 1);
-    if (rank_ != 0 || manifest) return true;
-    rc_ = BELLOWS_ERR_CORRUPT;
-    note(manifest.error().text);
-    return false;
-  }
-  void note(const std::string& text) {
-    if (text.empty()) return;
-    std::snprintf(board_.text, sizeof board_.text, "rank %d: %s", rank_, text.c_str());
-  }
-
-  int rank_;
-  Board& board_;
-  Arrays arrays_;
-  bellows_t* b_ = nullptr;
-  int rc_ = 0;
-  std::uint64_t step_ = 0;
-};
-
-/// Whether the partner has come this far.
-bool meet(int mine, int theirs) {
-  char byte = 'x';
-  return write(theirs, &byte, 1) == 1 && read(mine, &byte, 1) == 1;
-}
-
-// Those of the agent that owns the directory. Waits for the last save's threads to close theirs.
-void count_descriptors(Board& board, const std::string& dir) {
-  const auto owner = read_file(dir + "/owner.json", 4096);
-  const auto at = owner ? owner->find("node.") : std::string::npos;
-  if (at == std::string::npos) return;
-  const std::string fds = fmt::format("/proc/{}/fd", std::atoi(owner->c_str() + at + 5));
-  const auto count = [&] {
-    std::error_code code;
-    return static_cast<std::uint32_t>(
-        std::distance(fs::directory_iterator(fds, code), fs::directory_iterator()));
-  };
-  const std::uint32_t most = board.open;
-  eventually([&] { return most == 0 || count() <= most; }, 2000);
-  board.open = count();
-}
-
-int run_rank(int number, const Plan& plan, Board& board, int mine, int theirs) {
-  char byte = 'x';
-  // The second rank starts when the first has its agent.
-  if (number == 1 && read(mine, &byte, 1) != 1) return kGaveUp;
-  Rank rank(number, kWorld, board);
-  if (!rank.good()) return rank.leave();
-  board.joined[number] = true;
-  const bool both = number == 0 ? meet(mine, theirs) : write(theirs, &byte, 1) == 1;
-  if (!both) {
-    rank.leave();
-    return kGaveUp;
-  }
-  rank.restore();
-  board.restored[number] = rank.good();
-  if (rank.good() && !meet(mine, theirs)) rank.lose_partner();
-  for (int i = 0; i < plan.saves && rank.good(); ++i) rank.save(plan);
-  if (plan.async && rank.good()) rank.wait();
-  if (rank.good() && meet(mine, theirs)) {
-    if (number == 0) count_descriptors(board, getenv("BELLOWS_CHECKPOINT_DIR"));
-    (void)meet(mine, theirs);
-  }
-  return rank.leave();
-}
-
-// In a fresh process: restores as a single rank, whatever the world was, and goes on training.
-int restore_and_save(Board& board, const std::string& dir, std::uint64_t acknowledged) {
-  const auto fails = [&](const std::string& why) {
-    if (!why.empty()) std::snprintf(board.text, sizeof board.text, "%s", why.c_str());
-    return 1;
-  };
-  const auto there = list_steps(dir);
-  Rank rank(0, 1, board);
-  if (rank.good()) rank.restore();
-  if (!rank.good()) {
-    rank.leave();
-    return fails("");
-  }
-  const std::uint64_t step = rank.step();
-  if (step < acknowledged) return fails(fmt::format("step {} comes back", step));
-  if (!there || std::find(there->begin(), there->end(), step) == there->end()) {
-    return fails(fmt::format("step {} comes back, which was not committed", step));
-  }
-  const auto names = list_names(dir);
-  for (const std::string& name : *names) {
-    if (name.starts_with(".tmp-")) return fails(name + " is still there after a start");
-  }
-  rank.save({});
-  return rank.leave();
-}
 
 int exit_status(pid_t pid) {
   int status = 0;
@@ -340,6 +144,22 @@ std::string Scene::check_names(bool leftovers) const {
     if (std::find(kKnown.begin(), kKnown.end(), name) != kKnown.end()) continue;
     if (parse_step_name(name) || (leftovers && name.starts_with(".tmp-"))) continue;
     return name + " was left in the directory";
+  }
+  return check_steps();
+}
+
+// Of a step that has its name, nothing is still on the way.
+std::string Scene::check_steps() const {
+  const auto steps = list_steps(checkpoints());
+  if (!steps) return steps.error().text;
+  for (std::uint64_t step : *steps) {
+    const auto names = list_names(step_path(checkpoints(), step));
+    if (!names) return names.error().text;
+    for (const std::string& name : *names) {
+      const bool known = name == "." || name == ".." || name == "manifest.json" ||
+                         name == "whole.h5" || name.starts_with("shard-");
+      if (!known) return fmt::format("{} was left in step {}", name, step);
+    }
   }
   return "";
 }

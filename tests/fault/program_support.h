@@ -14,19 +14,16 @@ namespace bellows::fault_test {
 inline constexpr int kWorld = 2;
 /// What a rank that lost its agent or its partner, or whose save failed, exits with.
 inline constexpr int kGaveUp = 7;
+/// And one to which something was done that must never be.
+inline constexpr int kWrong = 5;
 /// The steps in the directory when the program starts; it keeps as many.
 inline constexpr std::uint64_t kBaseSteps = 2;
-
-#ifdef BELLOWS_ARRAY_INIT
-inline constexpr bool kHasAsync = true;
-#else
-inline constexpr bool kHasAsync = false;
-#endif
 
 struct Plan {
   bool async = false;
   int saves = 1;
-  int retries = 0;  ///< of a save that failed, for any reason but a lost agent
+  /// Of a save that failed, for any reason but a lost agent; 0: a rank gives up then.
+  int retries = 0;
 };
 
 /// What the processes of a program and the test tell each other, in shared memory.
@@ -72,6 +69,7 @@ class Scene {
  private:
   std::string check_directory(std::uint64_t acknowledged) const;
   std::string check_names(bool leftovers) const;
+  std::string check_steps() const;
   std::string check_latest() const;
   std::string check_restore(std::uint64_t acknowledged);
 
@@ -80,8 +78,5 @@ class Scene {
   Board* board_ = nullptr;
   int pipes_[kWorld][2];  ///< to each rank
 };
-
-/// The value of element `i` of the sharded array at a step.
-constexpr std::uint64_t value_at(std::uint64_t step, std::uint64_t i) { return step * 1000003 + i; }
 
 }  // namespace bellows::fault_test

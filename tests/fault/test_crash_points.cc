@@ -167,14 +167,17 @@ class Enumeration {
     return run.killed;
   }
 
-  /// Every call that changes a file, before and after it.
-  void every_file_call(int victim) {
+  /// Every call that changes a file, before and after it; or before one and after the next.
+  void every_file_call(int victim, bool by_turns = false) {
     const Run run = reference(Tracer::Scope::file_calls);
     std::map<std::string, int> count;
+    bool turn = false;
     for (const std::string& call : run.calls[victim]) {
       if (call.empty()) continue;
       const int nth = ++count[call];
+      turn = !turn;
       for (bool after : {false, true}) {
+        if (by_turns && after != turn) continue;
         const Point point{victim, call, nth, after};
         // Which of two threads comes first may spare the other its call: once more, if need be.
         const bool reached =
@@ -254,3 +257,16 @@ Test(crash_points, a_rank_in_save, .timeout = 7000) {
     all.calls(rank, long_run() ? 1 : 5);
   }
 }
+
+#ifdef BELLOWS_ARRAY_INIT
+Test(crash_points, the_agent_in_save_async, .timeout = 7000) {
+  Enumeration all("save_async", {.async = true, .saves = 2});
+  all.every_file_call(kAgent, !long_run());
+  all.calls(kAgent, long_run() ? 1 : 60);
+}
+
+Test(crash_points, a_rank_in_save_async, .timeout = 7000) {
+  Enumeration all("save_async", {.async = true, .saves = 2});
+  for (int rank = 0; rank < kWorld; ++rank) all.calls(rank, long_run() ? 1 : 3);
+}
+#endif

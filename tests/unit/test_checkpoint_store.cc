@@ -4,6 +4,7 @@
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
 #include "tests/unit/checkpoint_support.h"
+#include "tests/unit/failing_ops.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;
@@ -40,75 +41,6 @@ void expect_fallback(const TwoSteps& steps, const std::string& file, const std::
   cr_expect(newest->skipped[0].step == 20);
   cr_expect(has(text, file) && has(text, reason), "the sentence is: %s", text.c_str());
 }
-
-/// Notes every call, and from the nth on fails them all: what a crash there would leave.
-class FailingOps : public FileOps {
- public:
-  std::vector<std::string> log;
-  std::size_t fail_from = SIZE_MAX;
-  std::size_t fail_only = SIZE_MAX;
-
-  Status make_directory(const std::string& path) override {
-    return count("mkdir", path) ? FileOps::make_directory(path) : failure(path);
-  }
-  Result<Fd> create(const std::string& path) override {
-    if (!count("create", path)) return failure(path);
-    return FileOps::create(path);
-  }
-  Status write_at(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
-                  const std::string& path) override {
-    return count("write", path) ? FileOps::write_at(fd, data, bytes, offset, path) : failure(path);
-  }
-  Status reserve(int fd, std::uint64_t bytes, const std::string& path) override {
-    return count("reserve", path) ? FileOps::reserve(fd, bytes, path) : failure(path);
-  }
-  Result<Fd> open_direct(const std::string& path) override {
-    if (!count("open", path)) return failure(path);
-    return FileOps::open_direct(path);
-  }
-  Result<bool> write_direct(int fd, const void* data, std::size_t bytes, std::uint64_t offset,
-                            const std::string& path) override {
-    if (!count("write", path)) return failure(path);
-    return FileOps::write_direct(fd, data, bytes, offset, path);
-  }
-  Status sync(int fd, const std::string& path) override {
-    return count("sync", path) ? FileOps::sync(fd, path) : failure(path);
-  }
-  Status sync_directory(const std::string& path) override {
-    return count("syncdir", path) ? FileOps::sync_directory(path) : failure(path);
-  }
-  Status rename(const std::string& from, const std::string& to) override {
-    return count("rename", to) ? FileOps::rename(from, to) : failure(to);
-  }
-  Status exchange(const std::string& a, const std::string& b, const std::string& spare) override {
-    return count("exchange", b) ? FileOps::exchange(a, b, spare) : failure(b);
-  }
-  Status make_symlink(const std::string& target, const std::string& path) override {
-    return count("symlink", path) ? FileOps::make_symlink(target, path) : failure(path);
-  }
-  Status remove_file(const std::string& path) override {
-    return count("unlink", path) ? FileOps::remove_file(path) : failure(path);
-  }
-  Status remove_tree(const std::string& path) override {
-    return count("rmtree", path) ? FileOps::remove_tree(path) : failure(path);
-  }
-  /// The number of the first call after `from` whose text has both parts; SIZE_MAX: none.
-  std::size_t find(const std::string& op, const std::string& part, std::size_t from = 0) const {
-    for (std::size_t i = from; i < log.size(); ++i) {
-      if (log[i].starts_with(op + " ") && has(log[i], part)) return i;
-    }
-    return SIZE_MAX;
-  }
-
- private:
-  bool count(const char* op, const std::string& path) {
-    log.push_back(std::string(op) + " " + path);
-    return log.size() <= fail_from && log.size() - 1 != fail_only;
-  }
-  static Error failure(const std::string& path) {
-    return Error{ErrorKind::io, "cannot touch " + path + ": injected"};
-  }
-};
 
 }  // namespace
 
@@ -205,6 +137,33 @@ Test(store, keeps_the_last_steps_only, .timeout = 30) {
   cr_expect(*left == (std::vector<std::uint64_t>{4, 5}));
   auto names = list_names(scratch.path());
   for (const std::string& name : *names) cr_expect(!name.starts_with(".tmp-"), "%s", name.c_str());
+}
+
+Test(store, keeps_every_nth_step_and_the_named_ones, .timeout = 60) {
+  ScratchDir scratch;
+  FileOps ops;
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2, 4});
+  cr_assert(writer.take_ownership().ok());
+  for (std::uint64_t step = 1; step <= 9; ++step) {
+    cr_assert(save_step(writer, ops, step).ok());
+    if (step == 3) cr_assert(add_step_name(ops, scratch.path(), "best", 3).ok());
+  }
+  auto left = list_steps(scratch.path());
+  cr_assert(left.ok());
+  cr_expect(*left == (std::vector<std::uint64_t>{3, 4, 8, 9}));
+}
+
+Test(store, a_step_that_is_still_written_survives_the_commit_of_another, .timeout = 30) {
+  TwoSteps steps;
+  auto first = write_rank(steps.writer, steps.ops, 30, 0, 2, rows_of(0, 2, 10), 10);
+  cr_assert(first.ok());
+  // The younger of two saves in flight may be complete first.
+  cr_assert(save_step(steps.writer, steps.ops, 40).ok());
+  auto second = write_rank(steps.writer, steps.ops, 30, 1, 2, rows_of(1, 2, 10), 10);
+  cr_assert(second.ok());
+  auto done = steps.writer.commit(30, {*first, *second});
+  cr_expect(done.ok(), "%s", done.error().text.c_str());
+  cr_expect(verify_step(steps.scratch.path(), 30).ok());
 }
 
 Test(store, a_damaged_step_does_not_count_as_kept, .timeout = 30) {
