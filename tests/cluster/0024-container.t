@@ -128,8 +128,15 @@ spank_args "image_dirs=$images"
 for image in "$squash" "$tree"; do
   like "$(run -w n1 --container-image="$image" touch /new)" 'Read-only file system' "${image##*/} can't be written to"
 done
-is "$(one --container-writable sh -c 'echo x >/new; echo y >>/etc/environment; rm /bin/ps; cat /new; tail -n1 /etc/environment; ls /bin/ps 2>&1 | wc -l' | xargs)" \
-  "x y 1" "--container-writable"
+is "$(one --container-writable sh -c 'echo x >/new; cat /new')" x "--container-writable"
+# Squashfs lets the owners of its files be mapped since Linux 6.2.
+if printf '%s\n' 6.2 "$(uname -r)" | sort -CV; then
+  is "$(one --container-writable sh -c 'echo y >>/etc/environment; rm /bin/ps; tail -n1 /etc/environment; ls /bin/ps 2>&1 | wc -l' | xargs)" \
+    "y 1" "what root owns in the image is the user's there"
+else
+  like "$(one --container-writable sh -c 'echo y >>/etc/environment')" 'Permission denied' \
+    "what root owns in the image stays root's, before Linux 6.2"
+fi
 is "$(one --container-writable ls /new /bin/ps 2>&1 | grep -c 'No such')" 1 "and the next job sees none of it"
 script write.sh <<'S'
 srun --quiet --mpi=none -n1 --container-writable touch /kept

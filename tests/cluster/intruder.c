@@ -21,6 +21,7 @@
 #include <sys/shm.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
@@ -202,16 +203,20 @@ static int change_mounts(void) {
   static const struct {
     const char* word;
     uint64_t attribute;
-  } kFlags[] = {{"ro", MOUNT_ATTR_RDONLY},
-                {"nosuid", MOUNT_ATTR_NOSUID},
-                {"nodev", MOUNT_ATTR_NODEV},
-                {"noexec", MOUNT_ATTR_NOEXEC}};
+    unsigned long seen;
+  } kFlags[] = {{"ro", MOUNT_ATTR_RDONLY, ST_RDONLY},
+                {"nosuid", MOUNT_ATTR_NOSUID, ST_NOSUID},
+                {"nodev", MOUNT_ATTR_NODEV, ST_NODEV},
+                {"noexec", MOUNT_ATTR_NOEXEC, ST_NOEXEC}};
   for (int i = 0; i < count; i++) {
+    /* Of mounts on one another the path leads to the last. */
+    struct statvfs last = {.f_flag = 0};
+    (void)statvfs(points[i], &last);
     for (size_t f = 0; f < sizeof kFlags / sizeof *kFlags; f++) {
       char text[kLongest + 2], word[16];
       snprintf(text, sizeof text, ",%s,", options[i]);
       snprintf(word, sizeof word, ",%s,", kFlags[f].word);
-      if (strstr(text, word) == NULL) continue;
+      if (strstr(text, word) == NULL || !(last.f_flag & kFlags[f].seen)) continue;
       struct mount_attr attr = {.attr_clr = kFlags[f].attribute};
       note(mount_setattr(AT_FDCWD, points[i], 0, &attr, sizeof attr) == 0, kFlags[f].word,
            points[i]);
