@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 170
+# deadline: 300
 # The digits training in a job: resized up and down over two nodes, it ends with the very weights
 # of a training that was left alone, and has used every sample once.
 # shellcheck source=tests/cluster/tap.sh
@@ -39,7 +39,7 @@ is "$(gpus_of "$job")" 8 "and holds 8"
 ok "it trains on" poll 40 past "$job" "$(($(step_of "$job") + 30))"
 ok "it is resized to 3" xc bellows resize "$job" 3
 is "$(gpus_of "$job")" 3 "and holds 3"
-ok "it completes" poll 80 job_is "$job" COMPLETED || diag "$(tail -n 5 "$shared/home/alice/digits.out")"
+ok "it completes" poll 160 job_is "$job" COMPLETED || diag "$(tail -n 5 "$shared/home/alice/digits.out")"
 
 out=$(<"$shared/home/alice/digits.out")
 like "$out" 'accuracy: 9[5-9]\.[0-9] %' "it reads 95 % of the held-out digits"
@@ -52,7 +52,7 @@ like "$ledger" ', 0 steps done again' "and no step was done twice"
 alone=$(mktemp -d "${TMPDIR:-/tmp}/bellows-test-XXXXXX")
 tap_clusters+=("$alone")
 BELLOWS_AGENT=$build/launcher/bellows OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
-  ok "the same training on 1 rank, left alone" timeout 80 mpirun -n 1 "$digits" --data "$data" \
+  ok "the same training on 1 rank, left alone" timeout 120 mpirun -n 1 "$digits" --data "$data" \
   "${training[@]}" --checkpoint-every 0 --checkpoint-dir "$alone/ckpt" --weights-out "$alone/weights"
 ok "ends with the same bits" cmp "$alone/weights" "$shared/home/alice/resized.weights"
 done_testing

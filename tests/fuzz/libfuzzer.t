@@ -27,7 +27,7 @@ fuzz() {
   tail -n 50 "$1.log"
 }
 
-{ make -s -j2 -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" || echo "make failed"; } 2>&1 |
+{ nice make -s -j2 -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" || echo "make failed"; } 2>&1 |
   point "the targets compile"
 for target in $(make -s -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" list); do
   fuzz "$target" | point "$target: $runs runs"
