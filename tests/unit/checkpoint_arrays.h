@@ -7,6 +7,17 @@
 // Whole steps of many arrays, whose every byte says where in the whole array it belongs.
 namespace bellows::checkpoint_test {
 
+/// The part of an axis that a rank holds: uneven, and nothing for rank 1 of three or more.
+inline wire::Array along(std::vector<std::uint64_t> shape, std::uint32_t axis, std::uint32_t rank,
+                         std::uint32_t world) {
+  wire::Array a = f32_array(shape, wire::kSharded);
+  const Rows rows = rows_of(rank, world, shape[axis]);
+  a.axis = axis;
+  a.first = rows.first;
+  a.count = rows.count;
+  return a;
+}
+
 /// Calls use(index in the whole array, index in the part) for each element of a part.
 inline void for_each_element(const wire::Array& a,
                              const std::function<void(std::uint64_t, std::uint64_t)>& use) {

@@ -15,16 +15,6 @@ using namespace bellows::checkpoint_test;
 
 namespace {
 
-wire::Array along(std::vector<std::uint64_t> shape, std::uint32_t axis, std::uint32_t rank,
-                  std::uint32_t world) {
-  wire::Array a = f32_array(shape, wire::kSharded);
-  const Rows rows = rows_of(rank, world, shape[axis]);
-  a.axis = axis;
-  a.first = rows.first;
-  a.count = rows.count;
-  return a;
-}
-
 /// One array of several blocks and one that is small; both ranks have an uneven part.
 std::vector<ArrayPart> wide(std::uint32_t rank, std::uint32_t world) {
   return {{"wide", along({300, 20011}, 0, rank, world)}, {"small", along({7}, 0, rank, world)}};

@@ -14,17 +14,6 @@ ArrayPart typed(const std::string& name, std::uint32_t dtype, wire::Array array)
   return {name, array};
 }
 
-/// The part of an axis that a rank holds: uneven, and nothing for rank 1 of three or more.
-wire::Array along(std::vector<std::uint64_t> shape, std::uint32_t axis, std::uint32_t rank,
-                  std::uint32_t world) {
-  wire::Array a = f32_array(shape, wire::kSharded);
-  const Rows rows = rows_of(rank, world, shape[axis]);
-  a.axis = axis;
-  a.first = rows.first;
-  a.count = rows.count;
-  return a;
-}
-
 /// What golden/v2 holds, as two ranks saved it.
 std::vector<ArrayPart> golden_v2(std::uint32_t rank, std::uint32_t world) {
   std::vector<ArrayPart> out;
