@@ -177,7 +177,6 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
     remove_shard_then_fail(*link, step, *save->called_off);
   } else if (written) {
     save->phase = SaveState::Phase::written;
-    save->shard = *written;
     Event e = event_of_save(Event::Kind::shard, *link, step);
     e.shard = *written;
     say(std::move(e));

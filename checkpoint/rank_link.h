@@ -55,7 +55,6 @@ struct SaveState {
   Placed placed;  ///< what the rank's shard is made of
   Phase phase = Phase::waiting;
   std::size_t buffer = 0;           ///< from copying on
-  ShardFile shard;                  ///< once written
   std::optional<Error> called_off;  ///< the step failed elsewhere, and the rank is not told yet
   std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
 

@@ -49,6 +49,19 @@ Result<Fd> hold_store(const std::string& dir) {
   return fd;
 }
 
+Status remove_names(FileOps& ops, const std::string& dir,
+                    const std::function<bool(const std::string&)>& chosen) {
+  auto names = list_names(dir);
+  if (!names) return names.error();
+  Status first;
+  for (const std::string& name : *names) {
+    if (!chosen(name)) continue;
+    auto status = ops.remove_tree(dir + "/" + name);
+    if (first.ok() && !status) first = status;
+  }
+  return first;
+}
+
 StoreWriter::StoreWriter(FileOps& ops, std::string dir, std::string attempt, Retention retention)
     : ops_(ops), dir_(std::move(dir)), attempt_(std::move(attempt)), retention_(retention) {}
 
@@ -92,7 +105,7 @@ Status StoreWriter::check_owner() const {
 }
 
 Status StoreWriter::collect_leftovers() const {
-  return remove_names([&](const std::string& name) {
+  return remove_names(ops_, dir_, [&](const std::string& name) {
     return name.starts_with(".tmp-") && !name.ends_with("-" + attempt_);
   });
 }
@@ -101,24 +114,12 @@ Status StoreWriter::collect_leftovers() const {
 Status StoreWriter::collect_own_leftovers(std::uint64_t committed) {
   const auto oldest_in_flight = last_committed_ ? std::min(*last_committed_, committed) + 1 : 0;
   last_committed_ = committed;
-  return remove_names([&](const std::string& name) {
+  return remove_names(ops_, dir_, [&](const std::string& name) {
     if (!name.starts_with(".tmp-") || !name.ends_with("-" + attempt_)) return false;
     const auto what = std::string_view(name).substr(5, name.size() - attempt_.size() - 6);
     const auto step = parse_uint(what);
     return !step || *step == committed || *step < oldest_in_flight;
   });
-}
-
-Status StoreWriter::remove_names(const std::function<bool(const std::string&)>& chosen) const {
-  auto names = list_names(dir_);
-  if (!names) return names.error();
-  Status first;
-  for (const std::string& name : *names) {
-    if (!chosen(name)) continue;
-    auto status = ops_.remove_tree(dir_ + "/" + name);
-    if (first.ok() && !status) first = status;
-  }
-  return first;
 }
 
 Result<NewestStep> StoreWriter::find() {

@@ -25,6 +25,10 @@ Result<Fd> lock_store(const std::string& dir);
 /// Held as long as the value lives. busy: another program holds it.
 Result<Fd> hold_store(const std::string& dir);
 
+/// Removes what has a chosen name in the directory, as far as it can be; the first failure.
+Status remove_names(FileOps& ops, const std::string& dir,
+                    const std::function<bool(const std::string&)>& chosen);
+
 /// The part of the store that changes it: ownership, commit, retention. One attempt of one job; the
 /// leader's agent uses all of it, the others only shard_path and begin_step. One thread at a time.
 class StoreWriter {
@@ -56,7 +60,6 @@ class StoreWriter {
   Status check_owner() const;
   Status collect_leftovers() const;
   Status collect_own_leftovers(std::uint64_t committed);
-  Status remove_names(const std::function<bool(const std::string&)>& chosen) const;
   Result<std::shared_ptr<const StepReader>> check_shards(const std::string& from,
                                                          const Manifest& manifest) const;
   Status write_text(const std::string& path, const std::string& text);

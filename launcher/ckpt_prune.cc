@@ -53,18 +53,6 @@ Result<std::vector<std::uint64_t>> still_to_remove(const std::string& dir, const
   return steps;
 }
 
-Status remove_leftovers(FileOps& ops, const std::string& dir) {
-  auto names = list_names(dir);
-  if (!names) return names.error();
-  Status first;
-  for (const std::string& name : *names) {
-    if (!name.starts_with(".tmp-gone-")) continue;
-    auto status = ops.remove_tree(dir + "/" + name);
-    if (first.ok() && !status) first = status;
-  }
-  return first;
-}
-
 }  // namespace
 
 Result<PrunePlan> plan_prune(const std::string& dir, const Retention& retention,
@@ -111,7 +99,8 @@ Status run_prune(FileOps& ops, const std::string& dir, const PrunePlan& plan,
     }
     if (auto status = ops.sync_directory(dir); !status) return status;
   }
-  return remove_leftovers(ops, dir);
+  return remove_names(ops, dir,
+                      [](const std::string& name) { return name.starts_with(".tmp-gone-"); });
 }
 
 Status check_no_job_runs(const std::string& dir) {
