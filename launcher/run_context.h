@@ -9,6 +9,7 @@
 #include "common/contract.h"
 #include "common/result.h"
 #include "common/slurm_client.h"
+#include "launcher/own_checkpoint.h"
 
 namespace bellows {
 
@@ -17,6 +18,9 @@ struct RunOptions {
   std::uint32_t keep = 3;
   std::uint64_t keep_every = 0;  ///< 0: none
   std::uint32_t max_restarts = 3;
+  OwnCheckpoint own;
+  std::string checkpoint_signal;     ///< as it was given
+  std::uint32_t stopped_status = 0;  ///< 0: none was given
   std::vector<std::string> command;
 };
 
