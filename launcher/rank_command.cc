@@ -53,12 +53,11 @@ Result<LaunchKind> choose_launch_kind(const std::string& asked,
   return *kind;
 }
 
-std::vector<std::string> RankCommand::words(std::uint32_t attempt,
+std::vector<std::string> RankCommand::words(const std::string& step_name,
                                             const std::vector<std::string>& program) const {
-  std::vector<std::string> words = {
-      "srun",         needs_pmix(kind_) ? "--mpi=pmix" : "--mpi=none",
-      "--input=none", "--kill-on-bad-exit=1",
-      "--quiet",      fmt::format("--job-name=bellows-ranks-{}", attempt)};
+  std::vector<std::string> words = {"srun",         needs_pmix(kind_) ? "--mpi=pmix" : "--mpi=none",
+                                    "--input=none", "--kill-on-bad-exit=1",
+                                    "--quiet",      "--job-name=" + step_name};
   for (std::string& option : layout_.rank_options()) words.push_back(std::move(option));
   if (cpu_bind_ != kBindNear) words.push_back("--cpu-bind=" + cpu_bind_);
   words.insert(words.end(), program.begin(), program.end());

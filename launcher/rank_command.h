@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +26,7 @@ class RankCommand {
   RankCommand(LaunchKind kind, std::string cpu_bind, const RankLayout& layout)
       : kind_(kind), cpu_bind_(std::move(cpu_bind)), layout_(layout) {}
 
-  std::vector<std::string> words(std::uint32_t attempt,
+  std::vector<std::string> words(const std::string& step_name,
                                  const std::vector<std::string>& program) const;
   /// Of srun, made from the batch script's. What a single rank must be told, such as its number, is
   /// the SPANK plugin's to add: an image has nothing that could.

@@ -312,7 +312,8 @@ bool Supervisor::drained() const {
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ChildOptions child;
   const RankCommand command{context_.launch, context_.options.cpu_bind, layout_};
-  child.command = command.words(attempt_, context_.options.command);
+  child.command =
+      command.words(fmt::format("bellows-ranks-{}", attempt_), context_.options.command);
   child.environment = command.environment(environ, context_.agent_socket(), rendezvous_);
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;

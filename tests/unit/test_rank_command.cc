@@ -82,23 +82,26 @@ Test(launch_kind, torch_needs_the_plugin) {
 Test(rank_command, starts_each_kind_with_what_it_needs) {
   const RankLayout layout = layout_of(8);
   const Words program = {"./train", "--epochs", "3"};
-  Words mpi = RankCommand(LaunchKind::mpi, "near", layout).words(4, program);
+  Words mpi = RankCommand(LaunchKind::mpi, "near", layout).words("ranks-4", program);
   cr_expect(mpi.front() == "srun" && has(mpi, "--mpi=pmix") && has(mpi, "--kill-on-bad-exit=1"));
-  cr_expect(has(mpi, "--job-name=bellows-ranks-4") && has(mpi, "--nodelist=n1,n1,n2"));
+  cr_expect(has(mpi, "--job-name=ranks-4") && has(mpi, "--nodelist=n1,n1,n2"));
   cr_expect(std::equal(program.rbegin(), program.rend(), mpi.rbegin()));
-  cr_expect(has(RankCommand(LaunchKind::nccl, "near", layout).words(1, program), "--mpi=pmix"));
-  cr_expect(has(RankCommand(LaunchKind::torch, "near", layout).words(1, program), "--mpi=none"));
-  cr_expect(has(RankCommand(LaunchKind::plain, "near", layout).words(1, program), "--mpi=none"));
+  cr_expect(
+      has(RankCommand(LaunchKind::nccl, "near", layout).words("ranks", program), "--mpi=pmix"));
+  cr_expect(
+      has(RankCommand(LaunchKind::torch, "near", layout).words("ranks", program), "--mpi=none"));
+  cr_expect(
+      has(RankCommand(LaunchKind::plain, "near", layout).words("ranks", program), "--mpi=none"));
 }
 
 Test(rank_command, leaves_the_binding_to_the_plugin_or_to_srun) {
   const RankLayout layout = layout_of(8);
   const char* script[] = {"BELLOWS_CPU_BIND=near", nullptr};
   const RankCommand near(LaunchKind::mpi, "near", layout);
-  cr_expect(!any_begins(near.words(1, {"x"}), "--cpu-bind"));
+  cr_expect(!any_begins(near.words("ranks", {"x"}), "--cpu-bind"));
   cr_expect(has(near.environment(script, "/s", {}), "BELLOWS_CPU_BIND=near"));
   const RankCommand own(LaunchKind::mpi, "map_cpu:0,1", layout);
-  cr_expect(has(own.words(1, {"x"}), "--cpu-bind=map_cpu:0,1"));
+  cr_expect(has(own.words("ranks", {"x"}), "--cpu-bind=map_cpu:0,1"));
   cr_expect(!any_begins(own.environment(script, "/s", {}), "BELLOWS_CPU_BIND"));
 }
 
