@@ -10,6 +10,7 @@
 #include "common/launch_kind.h"
 #include "common/result.h"
 #include "common/slurm_client.h"
+#include "launcher/own_checkpoint.h"
 
 namespace bellows {
 
@@ -20,6 +21,9 @@ struct RunOptions {
   std::uint32_t max_restarts = 3;
   std::string kind;               ///< empty: the framework's first, else mpi
   std::string cpu_bind = "near";  ///< near: the plugin's choice; else srun's
+  OwnCheckpoint own;
+  std::string checkpoint_signal;     ///< as it was given
+  std::uint32_t stopped_status = 0;  ///< 0: none was given
   std::vector<std::string> command;
 };
 
