@@ -18,6 +18,7 @@
 #include "launcher/control_server.h"
 #include "launcher/event_log.h"
 #include "launcher/own_checkpoint.h"
+#include "launcher/rank_command.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
 #include "launcher/run_context.h"
@@ -136,7 +137,8 @@ class Supervisor {
   std::optional<AgentLink> agents_;
   bool agents_well_ = false;  ///< nothing is known against the agents serving the next attempt too
   std::optional<Child> ranks_;
-  std::set<std::string> awaited_;  ///< nodes that have not answered in this phase
+  std::optional<Rendezvous> rendezvous_;  ///< of this attempt's ranks
+  std::set<std::string> awaited_;         ///< nodes that have not answered in this phase
   std::set<std::uint32_t> joined_;
   std::uint64_t newest_step_ = 0;
   std::uint32_t finished_ranks_ = 0;
