@@ -81,7 +81,7 @@ void AgentLoop::handle(const Command& command) {
   }
   switch (command.kind) {
     case Kind::find:
-      return find();
+      return find(command);
     case Kind::restore:
       return set_restore(command);
     case Kind::gate:
@@ -137,10 +137,10 @@ void AgentLoop::begin_session(const Command& command) {
   }
 }
 
-void AgentLoop::find() {
+void AgentLoop::find(const Command& command) {
   auto session = session_;
-  post(store_, [this, session]() -> Workers::Done {
-    auto newest = session->writer->find();
+  post(store_, [this, session, search = command.search]() -> Workers::Done {
+    auto newest = session->writer->find(search);
     return [this, newest = std::move(newest)] {
       if (!newest) return say_error("find", {}, newest.error());
       Event e = event_of(Event::Kind::found, newest->step);
@@ -153,6 +153,7 @@ void AgentLoop::find() {
 void AgentLoop::set_restore(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
+  session_->no_step = command.error;
   say(event_of(Event::Kind::ready));
   for (auto& [fd, link] : links_) {
     if (link->restoring) begin_restore(*link);

@@ -33,6 +33,7 @@ struct Session {
 
   bool restore_known = false;
   std::optional<std::uint64_t> restore_step;
+  std::string no_step;      ///< why no step is offered, though the directory holds some
   std::mutex reader_mutex;  ///< guards what follows
   std::shared_ptr<const StepReader> reader;
   std::optional<std::uint64_t> reader_step;
@@ -81,7 +82,7 @@ class AgentLoop {
   void say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error);
   void begin_session(const Command& command);
   void end_session();
-  void find();
+  void find(const Command& command);
   void set_restore(const Command& command);
   void set_gate(const Command& command);
   void set_stop(const Command& command);
@@ -98,6 +99,8 @@ class AgentLoop {
   std::optional<std::string> refusal(const RankLink& link) const;
   void take_layout(RankLink& link, const RankMessage& message);
   void begin_restore(RankLink& link);
+  void take_restored(std::uint64_t link_id, std::uint64_t step,
+                     const Result<std::shared_ptr<SharedMemory>>& memory);
   void take_bye(RankLink& link, bool finished);
   void protocol_error(RankLink& link, const Error& error);
   void hang_up(RankLink& link);

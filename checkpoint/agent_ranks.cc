@@ -26,10 +26,7 @@ bool same_user(int socket) {
 Result<std::shared_ptr<const StepReader>> open_reader(Session& session, std::uint64_t step) {
   std::lock_guard lock(session.reader_mutex);
   if (session.reader && session.reader_step == step) return session.reader;
-  const std::string path = step_path(session.hello.dir, step);
-  auto manifest = read_manifest(path);
-  if (!manifest) return manifest.error();
-  auto reader = StepReader::open(path, *manifest);
+  auto reader = open_step(session.hello.dir, step);
   if (!reader) return reader;
   session.reader = *reader;
   session.reader_step = step;
@@ -218,6 +215,10 @@ void AgentLoop::begin_restore(RankLink& link) {
     link.fail(code_of(session_->broken->kind), session_->broken->text);
     return;
   }
+  if (!session_->no_step.empty()) {
+    link.fail(BELLOWS_ERR_CORRUPT, session_->no_step);
+    return;
+  }
   if (!session_->restore_step) {
     link.answer(wire::Op::restored, 0, 0);
     return;
@@ -232,18 +233,34 @@ void AgentLoop::begin_restore(RankLink& link) {
        [this, id = link.id, session = session_, step, rank = static_cast<std::uint32_t>(link.rank),
         placed = std::move(placed)]() -> Workers::Done {
          auto memory = restore_into_memory(*session, step, rank, placed);
-         return [this, id, step, memory = std::move(memory)] {
-           RankLink* asker = find_link(id);
-           if (!asker) return;
-           if (memory) {
-             asker->answer(wire::Op::restored, step, 1, (*memory)->fd());
-             return;
-           }
-           const ErrorKind kind = memory.error().kind;
-           asker->fail(kind == ErrorKind::invalid ? BELLOWS_ERR_MISMATCH : code_of(kind),
-                       memory.error().text);
-         };
+         return [this, id, step, memory = std::move(memory)] { take_restored(id, step, memory); };
        });
+}
+
+void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
+                              const Result<std::shared_ptr<SharedMemory>>& memory) {
+  RankLink* link = find_link(link_id);
+  if (!link) return;
+  if (memory) {
+    link->answer(wire::Op::restored, step, 1, (*memory)->fd());
+    return;
+  }
+  const Error& error = memory.error();
+  if (error.kind == ErrorKind::invalid || error.kind == ErrorKind::unavailable) {
+    const bool mismatch = error.kind == ErrorKind::invalid;
+    link->fail(mismatch ? BELLOWS_ERR_MISMATCH : code_of(error.kind), error.text);
+    return;
+  }
+  // The step is bad. A rank that heard so might begin at the start; it waits for another step.
+  link->restoring = true;
+  session_->restore_known = false;
+  Event e;
+  e.kind = Event::Kind::restore_error;
+  e.rank = static_cast<std::uint32_t>(link->rank);
+  e.step = step;
+  e.error = error.text;
+  e.error_kind = error.kind;
+  say(std::move(e));
 }
 
 void AgentLoop::take_bye(RankLink& link, bool finished) {

@@ -191,6 +191,7 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
 void AgentLoop::set_committed(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
+  session_->no_step.clear();
   for (auto& [fd, link] : links_) {
     if (!link->find_save(*command.step)) continue;
     link->end_save(*command.step);

@@ -44,6 +44,7 @@ class StepReader {
   /// Reads and verifies every block of every shard.
   Status verify(const Progress& progress = {}) const;
 
+  const Manifest& manifest() const { return manifest_; }
   /// What each rank stored, by rank.
   const std::vector<ShardIndex>& shards() const { return shards_; }
 
