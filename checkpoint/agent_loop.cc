@@ -117,8 +117,7 @@ void AgentLoop::begin_session(const Command& command) {
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
-  const std::size_t here = session->ranks.empty() ? command.world : session->ranks.size();
-  session->memory_for_rank = available_memory() / std::max<std::size_t>(here, 1);
+  session->memory_for_rank = available_memory() / std::max<std::size_t>(session->ranks_here(), 1);
   session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
                                                   Retention{command.keep, command.keep_every});
   session_ = session;

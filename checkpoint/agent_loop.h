@@ -7,16 +7,15 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/agent.h"
+#include "checkpoint/node_restore.h"
 #include "checkpoint/protocol.h"
 #include "checkpoint/rank_link.h"
-#include "checkpoint/step_reader.h"
 #include "checkpoint/store_writer.h"
 #include "checkpoint/worker.h"
 
@@ -33,10 +32,8 @@ struct Session {
 
   bool restore_known = false;
   std::optional<std::uint64_t> restore_step;
-  std::string no_step;      ///< why no step is offered, though the directory holds some
-  std::mutex reader_mutex;  ///< guards what follows
-  std::shared_ptr<const StepReader> reader;
-  std::optional<std::uint64_t> reader_step;
+  std::string no_step;  ///< why no step is offered, though the directory holds some
+  std::shared_ptr<NodeRestore> restore;  ///< of the step last asked for
 
   std::uint64_t gate = wire::kNoStep;
   std::uint64_t stop = wire::kNoStep;
@@ -46,6 +43,8 @@ struct Session {
   std::optional<std::uint64_t> newest;  ///< of ranks that have left
   std::uint32_t stopped = 0;            ///< ranks that left without having finished
   std::uint32_t finished = 0;
+
+  std::size_t ranks_here() const { return ranks.empty() ? hello.world : ranks.size(); }
 };
 
 /// The agent without what tells it what to do: serves ranks, obeys commands, says events.
@@ -112,6 +111,11 @@ class AgentLoop {
   void say_save_error(SaveState& save, const RankLink& link, const Error& error);
   void begin_save(RankLink& link, std::uint64_t step);
   void give_buffer(RankLink& link);
+  void reserve_first(RankLink& link);
+  void reserve_second(RankLink& link);
+  void reserve(RankLink& link, std::size_t index, std::uint64_t bytes);
+  void take_reserved(std::uint64_t link_id, std::size_t index,
+                     const Result<std::shared_ptr<SharedMemory>>& memory);
   void take_buffer(std::uint64_t link_id, std::uint64_t step,
                    const Result<std::shared_ptr<SharedMemory>>& memory);
   void take_save(RankLink& link, std::uint64_t step, bool copied);

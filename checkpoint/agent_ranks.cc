@@ -11,7 +11,6 @@
 
 #include "checkpoint/agent_loop.h"
 #include "checkpoint/bellows.h"
-#include "checkpoint/store_names.h"
 
 namespace bellows {
 namespace {
@@ -20,38 +19,6 @@ bool same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
-
-// The step's reader, opened once for all of this node's ranks.
-Result<std::shared_ptr<const StepReader>> open_reader(Session& session, std::uint64_t step) {
-  std::lock_guard lock(session.reader_mutex);
-  if (session.reader && session.reader_step == step) return session.reader;
-  auto reader = open_step(session.hello.dir, step);
-  if (!reader) return reader;
-  session.reader = *reader;
-  session.reader_step = step;
-  return reader;
-}
-
-Result<std::shared_ptr<SharedMemory>> restore_into_memory(Session& session, std::uint64_t step,
-                                                          std::uint32_t rank,
-                                                          const Placed& placed) {
-  auto reader = open_reader(session, step);
-  if (!reader) return reader.error();
-  const std::uint64_t flags = wire::flags_offset(placed.total);
-  auto memory = SharedMemory::make(flags + placed.parts.size());
-  if (!memory) return memory;
-  Wanted wanted;
-  wanted.rank = rank;
-  wanted.parts = placed.parts;
-  wanted.offsets = placed.offsets;
-  wanted.data = (*memory)->data();
-  wanted.shared = session.ranks.size() != 1 && session.hello.world > 1;
-  auto kept = (*reader)->read(wanted);
-  if (!kept) return kept.error();
-  std::memset((*memory)->data() + flags, 1, placed.parts.size());
-  for (const std::size_t i : *kept) (*memory)->data()[flags + i] = 0;
-  return memory;
 }
 
 }  // namespace
@@ -133,7 +100,11 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
     case wire::Op::save_begin:
       return begin_save(link, head.step);
     case wire::Op::save_ready:
-      return take_save(link, head.step, head.value != wire::Ready::could_not_copy);
+      take_save(link, head.step, head.value != wire::Ready::could_not_copy);
+      if (head.value == wire::Ready::goes_on) reserve_second(link);
+      return;
+    case wire::Op::reserve:
+      return reserve_first(link);
     case wire::Op::restore:
       link.restoring = true;
       if (session_->restore_known || session_->broken) begin_restore(link);
@@ -229,10 +200,15 @@ void AgentLoop::begin_restore(RankLink& link) {
                           Error{ErrorKind::invalid, "a rank asked for arrays it did not name"});
   }
   const std::uint64_t step = *session_->restore_step;
+  if (!session_->restore || session_->restore->step() != step) {
+    session_->restore =
+        std::make_shared<NodeRestore>(session_->hello.dir, step, session_->ranks_here());
+  }
   post(shards_,
-       [this, id = link.id, session = session_, step, rank = static_cast<std::uint32_t>(link.rank),
+       [this, id = link.id, restore = session_->restore, step,
+        rank = static_cast<std::uint32_t>(link.rank),
         placed = std::move(placed)]() -> Workers::Done {
-         auto memory = restore_into_memory(*session, step, rank, placed);
+         auto memory = restore->read(rank, placed);
          return [this, id, step, memory = std::move(memory)] { take_restored(id, step, memory); };
        });
 }
