@@ -34,6 +34,7 @@ struct Session {
   std::optional<std::uint64_t> restore_step;
   std::string no_step;  ///< why no step is offered, though the directory holds some
   std::shared_ptr<NodeRestore> restore;  ///< of the step last asked for
+  std::optional<ReservedPort> port;      ///< kept for rank 0
 
   std::uint64_t gate = wire::kNoStep;
   std::uint64_t stop = wire::kNoStep;

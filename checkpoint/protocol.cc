@@ -145,6 +145,7 @@ void read_fields(const json& j, Command* c) {
       return read_hello(j, c);
     case Kind::restore:
       c->error = j.value("error", "");
+      c->rendezvous = j.value("rendezvous", false);
       if (!j.contains("step")) throw Error{ErrorKind::invalid, "\"step\" is missing"};
       c->step = step_of(j);
       return;
@@ -190,6 +191,9 @@ void read_fields(const json& j, Event* e) {
       e->skipped = read_skipped(j, "skipped");
       return;
     case Kind::ready:
+      if (j.contains("address"))
+        e->rendezvous = {j["address"].get<std::string>(),
+                         static_cast<std::uint16_t>(number(j, "port", UINT16_MAX))};
       return;
     case Kind::gated:
       e->id = number(j, "id", UINT64_MAX);
@@ -307,6 +311,7 @@ void write_fields(const Command& c, json* j) {
       return;
     case Kind::restore:
       if (!c.error.empty()) (*j)["error"] = c.error;
+      if (c.rendezvous) (*j)["rendezvous"] = true;
       [[fallthrough]];
     case Kind::stop:
     case Kind::committed:
@@ -335,6 +340,8 @@ void write_fields(const Event& e, json* j) {
       (*j)["skipped"] = skipped_json(e.skipped);
       return;
     case Kind::ready:
+      if (e.rendezvous)
+        j->update({{"address", e.rendezvous->address}, {"port", e.rendezvous->port}});
       return;
     case Kind::gated:
       j->update({{"id", e.id}, {"max_step", nullable(e.max_step)}});
