@@ -105,6 +105,7 @@ void AgentLoop::end_session() {
   for (auto& [fd, link] : links_) {
     for (SaveState& save : link->saves) *save.cancelled = true;
     if (!link->parked_hello) link->gone = true;
+    keep_copies(*link);
   }
   std::erase_if(links_, [](const auto& entry) { return entry.second->gone; });
 }
@@ -117,7 +118,8 @@ void AgentLoop::begin_session(const Command& command) {
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
-  session->memory_for_rank = available_memory() / std::max<std::size_t>(session->ranks_here(), 1);
+  session->memory_for_rank =
+      (available_memory() + kept_.bytes()) / std::max<std::size_t>(session->ranks_here(), 1);
   session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
                                                   Retention{command.keep, command.keep_every});
   session_ = session;
@@ -153,6 +155,10 @@ void AgentLoop::set_restore(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
   session_->no_step = command.error;
+  if (command.step)
+    kept_.keep_only(*command.step);
+  else
+    kept_.clear();
   Event ready = event_of(Event::Kind::ready);
   if (command.rendezvous && session_->leader) {
     auto port = ReservedPort::take();

@@ -100,11 +100,13 @@ class AgentLoop {
   void take_layout(RankLink& link, const RankMessage& message);
   void begin_restore(RankLink& link);
   void take_restored(std::uint64_t link_id, std::uint64_t step,
-                     const Result<std::shared_ptr<SharedMemory>>& memory);
+                     const Result<std::shared_ptr<SharedMemory>>& memory, const ReadCount& count);
   void take_bye(RankLink& link, bool finished);
   void protocol_error(RankLink& link, const Error& error);
   void hang_up(RankLink& link);
   void bury();
+  void keep_copies(RankLink& link);
+  ShardCopies copies_of(std::uint64_t step) const;
   RankLink* find_link(std::uint64_t id);
 
   // agent_saves.cc: saves
@@ -121,7 +123,8 @@ class AgentLoop {
                    const Result<std::shared_ptr<SharedMemory>>& memory);
   void take_save(RankLink& link, std::uint64_t step, bool copied);
   void write_next(RankLink& link);
-  void take_shard(std::uint64_t link_id, std::uint64_t step, const Result<ShardFile>& written);
+  void take_shard(std::uint64_t link_id, std::uint64_t step, const Result<ShardFile>& written,
+                  const std::shared_ptr<const ShardCopy>& copy);
   void set_committed(const Command& command);
   void set_failed(const Command& command);
   void call_off(RankLink& link, SaveState& save, const Error& error);
@@ -137,6 +140,7 @@ class AgentLoop {
   Emit emit_;
   std::shared_ptr<Session> session_;
   Links links_;
+  KeptCopies kept_;
   std::uint64_t next_link_ = 1;
   std::size_t jobs_ = 0;
   bool had_ranks_ = false;

@@ -101,8 +101,7 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
       return begin_save(link, head.step);
     case wire::Op::save_ready:
       take_save(link, head.step, head.value != wire::Ready::could_not_copy);
-      if (head.value == wire::Ready::goes_on) reserve_second(link);
-      return;
+      return reserve_second(link);
     case wire::Op::reserve:
       return reserve_first(link);
     case wire::Op::restore:
@@ -208,25 +207,35 @@ void AgentLoop::begin_restore(RankLink& link) {
   }
   const std::uint64_t step = *session_->restore_step;
   if (!session_->restore || session_->restore->step() != step) {
-    session_->restore =
-        std::make_shared<NodeRestore>(session_->hello.dir, step, session_->ranks_here());
+    session_->restore = std::make_shared<NodeRestore>(session_->hello.dir, step,
+                                                      session_->ranks_here(), copies_of(step));
   }
   post(shards_,
        [this, id = link.id, restore = session_->restore, step,
         rank = static_cast<std::uint32_t>(link.rank),
         placed = std::move(placed)]() -> Workers::Done {
-         auto memory = restore->read(rank, placed);
-         return [this, id, step, memory = std::move(memory)] { take_restored(id, step, memory); };
+         auto count = std::make_shared<ReadCount>();
+         auto memory = restore->read(rank, placed, count.get());
+         return [this, id, step, memory = std::move(memory), count = std::move(count)] {
+           take_restored(id, step, memory, *count);
+         };
        });
 }
 
 void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
-                              const Result<std::shared_ptr<SharedMemory>>& memory) {
+                              const Result<std::shared_ptr<SharedMemory>>& memory,
+                              const ReadCount& count) {
   RankLink* link = find_link(link_id);
   if (!link) return;
   if (memory) {
     link->answer(wire::Op::restored, step, 1, (*memory)->fd());
-    return;
+    Event e;
+    e.kind = Event::Kind::restored;
+    e.rank = static_cast<std::uint32_t>(link->rank);
+    e.step = step;
+    e.from_memory = count.memory;
+    e.from_store = count.store;
+    return say(std::move(e));
   }
   const Error& error = memory.error();
   if (error.kind == ErrorKind::invalid || error.kind == ErrorKind::unavailable) {
@@ -266,6 +275,23 @@ void AgentLoop::hang_up(RankLink& link) {
   if (link.page) any_left_ = true;
 }
 
+void AgentLoop::keep_copies(RankLink& link) {
+  for (auto& copy : link.copies) {
+    if (copy) kept_.keep(std::move(copy));
+  }
+}
+
+// What this node's memory holds of a step, of ranks that are here and of those that have left.
+ShardCopies AgentLoop::copies_of(std::uint64_t step) const {
+  ShardCopies out = kept_.of(step);
+  for (const auto& [fd, link] : links_) {
+    for (const auto& copy : link->copies) {
+      if (copy && copy->step == step) out[copy->file.rank] = copy;
+    }
+  }
+  return out;
+}
+
 // Forgets the ranks that have left. What a rank gave completely before it died is still written,
 // and only then is it called lost: its step may be complete without it.
 void AgentLoop::bury() {
@@ -276,6 +302,7 @@ void AgentLoop::bury() {
   for (int fd : dead) {
     std::unique_ptr<RankLink> link = std::move(links_[fd]);
     links_.erase(fd);
+    if (!link->said_bye) keep_copies(*link);
     if (!link->page) continue;
     if (session_ && link->page->step() != wire::kNoStep) {
       session_->newest = std::max(session_->newest.value_or(0), link->page->step());

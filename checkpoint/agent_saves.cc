@@ -75,7 +75,10 @@ void AgentLoop::give_buffer(RankLink& link) {
   if (link.saves.empty() || link.saves.back().phase != SaveState::Phase::waiting) return;
   SaveState& save = link.saves.back();
   const auto chosen = link.free_buffer(save.placed.total);
-  if (!chosen || (!link.buffers[*chosen] && link.reserving)) return;
+  if (!chosen) return;
+  // What is being made spares the stored step's copy, too.
+  if (link.reserving && (!link.buffers[*chosen] || link.copies[*chosen])) return;
+  link.copies[*chosen].reset();
   save.phase = SaveState::Phase::copying;
   save.buffer = *chosen;
   std::shared_ptr<SharedMemory>& buffer = link.buffers[*chosen];
@@ -84,6 +87,8 @@ void AgentLoop::give_buffer(RankLink& link) {
     return;
   }
   buffer.reset();
+  // Two copies of what a rank stores are what was promised to be enough.
+  kept_.drop(static_cast<std::uint32_t>(link.rank));
   // Reserving gigabytes takes a while.
   post(shards_,
        [this, id = link.id, total = save.placed.total, step = save.step]() -> Workers::Done {
@@ -107,6 +112,10 @@ void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step,
   } else if (link->saves.size() > 1) {
     // One buffer is enough: it will be free when the save before this one is stored.
     save->phase = SaveState::Phase::waiting;
+  } else if (const auto& other = link->buffers[1 - save->buffer];
+             other && other->size() >= save->placed.total) {
+    save->phase = SaveState::Phase::waiting;
+    give_buffer(*link);
   } else {
     say_save_error(*save, *link, memory.error());
   }
@@ -121,15 +130,19 @@ void AgentLoop::reserve_first(RankLink& link) {
     return protocol_error(link,
                           Error{ErrorKind::invalid, "a rank asked for a buffer at a wrong time"});
   }
+  link.asked_reserve = true;
   reserve(link, 0, placed.total);
 }
 
-// A rank that goes on while its step is written may come with the next one before that is done.
+// A rank that goes on while its step is written may come with the next one before that is done, and
+// a stored step's copy stays in memory only while the next goes elsewhere. What an earlier attempt
+// left counts as the second.
 void AgentLoop::reserve_second(RankLink& link) {
-  if (link.gone || link.saves.empty() || link.reserving) return;
-  const SaveState& save = link.saves.back();
-  const std::size_t other = wire::kBuffers - 1 - save.buffer;
-  if (!link.buffers[other]) reserve(link, other, save.placed.total);
+  const std::size_t other = link.buffers[0] ? 1 : 0;
+  const auto& buffer = link.buffers[1 - other];
+  if (link.gone || link.reserving || !buffer || link.buffers[other]) return;
+  if (kept_.has(static_cast<std::uint32_t>(link.rank))) return;
+  reserve(link, other, buffer->size());
 }
 
 void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) {
@@ -145,9 +158,9 @@ void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index,
   RankLink* link = find_link(link_id);
   if (!link) return;
   link->reserving = false;
-  if (memory) link->set_buffer(index, *memory);
-  if (!link->saves.empty()) return give_buffer(*link);
-  if (index != 0) return;
+  if (memory && !link->buffers[index]) link->set_buffer(index, *memory);
+  if (!link->asked_reserve) return give_buffer(*link);
+  link->asked_reserve = false;
   if (memory) {
     link->answer_buffer(wire::kNoStep, index);
   } else {
@@ -201,17 +214,20 @@ void AgentLoop::write_next(RankLink& link) {
         snapshot = std::move(snapshot), buffer = link.buffers[next->buffer],
         cancelled = next->cancelled]() -> Workers::Done {
          auto status = session->writer->begin_step(snapshot.step);
-         Result<ShardFile> written = status ? write_shard(ops_, path, snapshot, *cancelled)
-                                            : Result<ShardFile>(status.error());
-         return [this, id, step = snapshot.step, written = std::move(written)] {
-           take_shard(id, step, written);
-         };
+         auto copy = std::make_shared<ShardCopy>();
+         Result<ShardFile> written = status
+                                         ? write_shard(ops_, path, snapshot, *cancelled, copy.get())
+                                         : Result<ShardFile>(status.error());
+         copy->arrays = buffer;
+         return [this, id, step = snapshot.step, written = std::move(written),
+                 copy = std::move(copy)] { take_shard(id, step, written, copy); };
        });
 }
 
 // A shard is written, or could not be.
 void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
-                           const Result<ShardFile>& written) {
+                           const Result<ShardFile>& written,
+                           const std::shared_ptr<const ShardCopy>& copy) {
   RankLink* link = find_link(link_id);
   SaveState* save = link ? link->find_save(step) : nullptr;
   if (!save) return;
@@ -220,6 +236,7 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
     remove_shard_then_fail(*link, step, *save->called_off);
   } else if (written) {
     save->phase = SaveState::Phase::written;
+    link->copies[save->buffer] = copy;
     Event e = event_of_save(Event::Kind::shard, *link, step);
     e.shard = *written;
     say(std::move(e));
@@ -236,11 +253,14 @@ void AgentLoop::set_committed(const Command& command) {
   session_->restore_step = command.step;
   session_->no_step.clear();
   session_->restore.reset();
+  // Of an earlier attempt: now older than what this one has.
+  kept_.clear();
   for (auto& [fd, link] : links_) {
     if (!link->find_save(*command.step)) continue;
     link->end_save(*command.step);
     link->answer(wire::Op::saved, *command.step);
     give_buffer(*link);
+    reserve_second(*link);
   }
 }
 
@@ -289,6 +309,7 @@ void AgentLoop::remove_shard_then_fail(RankLink& link, std::uint64_t step, const
 }
 
 void AgentLoop::fail_save(RankLink& link, std::uint64_t step, const Error& error) {
+  link.forget_copy(step);
   link.end_save(step);
   link.fail_save(step, error);
   give_buffer(link);

@@ -84,8 +84,8 @@ class OpenShard {
 
 class BlockReader {
  public:
-  BlockReader(const std::vector<FilePlan>& files, const Progress& progress)
-      : files_(files), progress_(progress) {
+  BlockReader(const std::vector<FilePlan>& files, const Progress& progress, ReadCount* count)
+      : files_(files), progress_(progress), count_(count) {
     for (std::size_t file = 0; file < files.size(); ++file) add_file(file);
   }
 
@@ -149,19 +149,38 @@ class BlockReader {
     return covers && is_aligned(to) ? to : nullptr;
   }
 
-  Status read(const Item& item, unsigned char* buffer) {
+  // Copied before it is held against the digest: a rank that still lives may write there.
+  bool read_copy(const FilePlan& file, std::uint64_t block, unsigned char* to) {
+    if (!file.copy) return false;
+    const std::uint64_t bytes = file.index->block_bytes(block);
+    copy_pieces(file.copy->pieces, block * file.index->block, bytes, to);
+    if (hash_of(to, bytes) != file.index->digests[block]) return false;
+    if (count_) count_->memory += bytes;
+    return true;
+  }
+
+  Status read_file(const Item& item, std::uint64_t begin, std::uint64_t bytes, unsigned char* to) {
     const FilePlan& file = files_[item.file];
     auto shard = open(item.file);
     if (!shard) return shard.error();
+    if (auto status = (*shard)->read(to, bytes, begin); !status) return status;
+    if (hash_of(to, bytes) != file.index->digests[item.block]) {
+      return Error{ErrorKind::corrupt,
+                   fmt::format("{} is damaged: the bytes from {} to {} do not match their digest",
+                               file.path, begin, begin + bytes)};
+    }
+    if (count_) count_->store += bytes;
+    return {};
+  }
+
+  Status read(const Item& item, unsigned char* buffer) {
+    const FilePlan& file = files_[item.file];
     const std::uint64_t begin = item.block * file.index->block;
     const std::uint64_t bytes = file.index->block_bytes(item.block);
     unsigned char* in_place = destination(file, item, begin, bytes);
     unsigned char* data = in_place ? in_place : buffer;
-    if (auto status = (*shard)->read(data, bytes, begin); !status) return status;
-    if (hash_of(data, bytes) != file.index->digests[item.block]) {
-      return Error{ErrorKind::corrupt,
-                   fmt::format("{} is damaged: the bytes from {} to {} do not match their digest",
-                               file.path, begin, begin + bytes)};
+    if (!read_copy(file, item.block, data)) {
+      if (auto status = read_file(item, begin, bytes, data); !status) return status;
     }
     if (!in_place) {
       for (std::uint32_t i : item.copies) copy_out(file.copies[i], begin, begin + bytes, data);
@@ -172,6 +191,7 @@ class BlockReader {
 
   const std::vector<FilePlan>& files_;
   const Progress& progress_;
+  ReadCount* const count_;
   std::vector<Item> items_;
   std::mutex mutex_;
   std::deque<std::pair<std::size_t, std::shared_ptr<OpenShard>>> open_;
@@ -179,8 +199,8 @@ class BlockReader {
 
 }  // namespace
 
-Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress) {
-  return BlockReader(files, progress).run();
+Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress, ReadCount* count) {
+  return BlockReader(files, progress, count).run();
 }
 
 Result<Fd> open_shard(const std::string& path, std::uint64_t size) {

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "checkpoint/copy_plan.h"
 #include "checkpoint/index.h"
+#include "checkpoint/shard_copy.h"
 #include "checkpoint/store.h"
 #include "common/fd.h"
 #include "common/result.h"
@@ -19,12 +22,21 @@ struct FilePlan {
   const ShardIndex* index = nullptr;  ///< outlives the reading
   std::vector<Copy> copies;
   bool all = false;  ///< verify every block, whether anything is copied from it or not
+  std::shared_ptr<const ShardCopy> copy{};  ///< where the file lies in memory too; may be none
+};
+
+/// Bytes of blocks, by where they were read.
+struct ReadCount {
+  std::atomic<std::uint64_t> memory{0};
+  std::atomic<std::uint64_t> store{0};
 };
 
 /// Reads the blocks that are wanted, each once and in the order they lie on disk, by several
 /// threads, and verifies every one of them. Blocks that the page cache holds come from there,
-/// others past it. corrupt: names the file and the bytes.
-Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress = {});
+/// others past it. A block whose copy in memory has its digest is not read at all. corrupt: names
+/// the file and the bytes.
+Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress = {},
+                   ReadCount* count = nullptr);
 
 /// Opens a shard for reading. corrupt: it is missing, no plain file or not of `size` bytes.
 Result<Fd> open_shard(const std::string& path, std::uint64_t size);

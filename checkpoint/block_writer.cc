@@ -42,17 +42,10 @@ class BlockWriter {
  private:
   const unsigned char* gather(std::uint64_t begin, std::uint64_t bytes,
                               unsigned char* buffer) const {
-    auto piece = std::upper_bound(
-        pieces_.begin(), pieces_.end(), begin,
-        [](std::uint64_t at, const FilePiece& p) { return at < p.offset + p.bytes; });
+    const auto piece = piece_at(pieces_, begin);
     const unsigned char* in_place = piece->data + (begin - piece->offset);
     if (piece->offset + piece->bytes >= begin + bytes && is_aligned(in_place)) return in_place;
-    for (std::uint64_t done = 0; done < bytes; ++piece) {
-      const std::uint64_t skip = begin + done - piece->offset;
-      const std::uint64_t now = std::min(piece->bytes - skip, bytes - done);
-      std::memcpy(buffer + done, piece->data + skip, now);
-      done += now;
-    }
+    copy_pieces(pieces_, begin, bytes, buffer);
     return buffer;
   }
 

@@ -8,16 +8,10 @@
 
 #include "checkpoint/digest.h"
 #include "checkpoint/file_ops.h"
+#include "checkpoint/file_piece.h"
 #include "common/result.h"
 
 namespace bellows {
-
-/// Bytes of a file that lie somewhere in memory.
-struct FilePiece {
-  std::uint64_t offset = 0;
-  std::uint64_t bytes = 0;
-  const unsigned char* data = nullptr;
-};
 
 /// Writes a file of `size` bytes durably, past the page cache where the file system lets it, and
 /// gives the digests of its blocks: of what memory holds, not of what a disk gives back. The pieces

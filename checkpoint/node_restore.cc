@@ -19,6 +19,8 @@ struct NodeRestore::Reading {
   const Placed& placed;
   std::shared_ptr<const StepReader> reader;
   std::shared_ptr<SharedMemory> memory;
+  ShardCopies copies;
+  ReadCount* count;
   std::vector<bool> there;  ///< which arrays are in memory
 
   unsigned char* flags() const { return memory->data() + wire::flags_offset(placed.total); }
@@ -28,6 +30,8 @@ struct NodeRestore::Reading {
     Wanted wanted;
     std::vector<std::size_t> numbers;
     wanted.rank = rank;
+    wanted.copies = copies;
+    wanted.count = count;
     wanted.data = memory->data();
     for (std::size_t i = 0; i < placed.parts.size(); ++i) {
       if (there[i]) continue;
@@ -86,19 +90,26 @@ void NodeRestore::note_done(std::uint32_t rank) {
     std::lock_guard lock(mutex_);
     done_.insert(rank);
     if (done_.size() < ranks_) return;
+    copies_.clear();
   }
   std::lock_guard lock(first_mutex_);
   first_.reset();
 }
 
-Result<std::shared_ptr<SharedMemory>> NodeRestore::read(std::uint32_t rank, const Placed& placed) {
+ShardCopies NodeRestore::copies() {
+  std::lock_guard lock(mutex_);
+  return copies_;
+}
+
+Result<std::shared_ptr<SharedMemory>> NodeRestore::read(std::uint32_t rank, const Placed& placed,
+                                                        ReadCount* count) {
   auto reader = open();
   if (!reader) return reader.error();
-  const std::size_t count = placed.parts.size();
-  auto memory = SharedMemory::make(wire::flags_offset(placed.total) + count);
+  const std::size_t arrays = placed.parts.size();
+  auto memory = SharedMemory::make(wire::flags_offset(placed.total) + arrays);
   if (!memory) return memory;
-  Reading reading{rank, placed, *reader, *memory, std::vector<bool>(count)};
-  std::memset(reading.flags(), 1, count);
+  Reading reading{rank, placed, *reader, *memory, copies(), count, std::vector<bool>(arrays)};
+  std::memset(reading.flags(), 1, arrays);
   if (ranks_ > 1) {
     if (auto status = read_replicated(reading); !status) return status.error();
   }

@@ -20,12 +20,15 @@ namespace bellows {
 /// asks; the others copy it from the first one's memory, which is kept until the last has it.
 class NodeRestore {
  public:
-  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks)
-      : dir_(std::move(dir)), step_(step), ranks_(ranks) {}
+  /// `copies`: shards of this node's memory, read rather than the store.
+  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks, ShardCopies copies = {})
+      : dir_(std::move(dir)), step_(step), ranks_(ranks), copies_(std::move(copies)) {}
 
   std::uint64_t step() const { return step_; }
-  /// What a rank wants, in memory for it: its arrays, then their flags. Safe for several threads.
-  Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed);
+  /// What a rank wants, in memory for it: its arrays, then their flags. `count`: what was read for
+  /// it. Safe for several threads.
+  Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed,
+                                             ReadCount* count = nullptr);
 
  private:
   /// The memory of the rank that was first, once its replicated arrays are in it.
@@ -39,11 +42,13 @@ class NodeRestore {
   Result<std::shared_ptr<const StepReader>> open();
   Status read_replicated(Reading& reading);
   void note_done(std::uint32_t rank);
+  ShardCopies copies();
 
   const std::string dir_;
   const std::uint64_t step_;
   const std::size_t ranks_;
-  std::mutex mutex_;  ///< guards reader_ and done_
+  std::mutex mutex_;  ///< guards what follows
+  ShardCopies copies_;
   std::shared_ptr<const StepReader> reader_;
   std::set<std::uint32_t> done_;
   std::mutex first_mutex_;  ///< held while the first rank reads what all want

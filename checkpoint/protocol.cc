@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::array<const char*, 10> kCommands = {
     "hello", "find", "restore", "gate", "stop", "commit", "committed", "failed", "query", "quit"};
-constexpr std::array<const char*, 12> kEvents = {
-    "hello", "found",    "ready", "gated",      "stop_set", "committed",
-    "error", "progress", "shard", "save_error", "rank",     "restore_error"};
+constexpr std::array<const char*, 13> kEvents = {
+    "hello",    "found", "ready",      "gated", "stop_set",      "committed", "error",
+    "progress", "shard", "save_error", "rank",  "restore_error", "restored"};
 constexpr std::array<const char*, 8> kKinds = {"invalid", "not_found", "denied", "unavailable",
                                                "corrupt", "busy",      "io",     "internal"};
 
@@ -227,6 +227,12 @@ void read_fields(const json& j, Event* e) {
       e->error = j.at("error").get<std::string>();
       e->error_kind = kind_of(j);
       return;
+    case Kind::restored:
+      e->rank = number32(j, "rank");
+      e->step = step_needed(j);
+      e->from_memory = number(j, "from_memory", INT64_MAX);
+      e->from_store = number(j, "from_store", INT64_MAX);
+      return;
     case Kind::rank:
       e->rank = number32(j, "rank");
       e->state = j.at("state").get<std::string>();
@@ -371,6 +377,12 @@ void write_fields(const Event& e, json* j) {
                  {"error", e.error},
                  {"id", e.id},
                  {"kind", kKinds[static_cast<std::size_t>(e.error_kind)]}});
+      return;
+    case Kind::restored:
+      j->update({{"rank", e.rank},
+                 {"step", nullable(e.step)},
+                 {"from_memory", e.from_memory},
+                 {"from_store", e.from_store}});
       return;
     case Kind::rank:
       j->update({{"rank", e.rank}, {"state", e.state}});

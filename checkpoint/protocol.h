@@ -52,7 +52,10 @@ struct Event {
     save_error,  ///< rank, step, error
     rank,        ///< rank, state: joined, finished or lost
     /// rank, step, error: the step that was offered can't be read; the rank waits for another
-    restore_error
+    restore_error,
+    /// rank, step, from_memory, from_store: a rank has been given the step; ranks of a node that
+    /// want the same count it once
+    restored
   };
   Kind kind = Kind::hello;
   std::string node;
@@ -71,6 +74,8 @@ struct Event {
   std::uint32_t stopped = 0;         ///< progress: ranks that were told to stop
   std::uint32_t finished = 0;        ///< progress: ranks that left with training complete
   std::uint32_t unwritten = 0;       ///< progress: parts of steps that this node has yet to write
+  std::uint64_t from_memory = 0;     ///< restored: bytes of shards that the agent's memory held
+  std::uint64_t from_store = 0;      ///< restored: bytes of shards that were read from files
   std::int64_t pid = 0;
   std::string cmd;
   std::string error;

@@ -149,15 +149,27 @@ void RankLink::end_save(std::uint64_t step) {
   std::erase_if(saves, [step](const SaveState& save) { return save.step == step; });
 }
 
+void RankLink::forget_copy(std::uint64_t step) {
+  for (auto& copy : copies) {
+    if (copy && copy->step == step) copy.reset();
+  }
+}
+
+// What a buffer costs that no save uses: to be made anew, or the newest stored step's copy.
+int RankLink::cost_of(std::size_t i, std::uint64_t bytes) const {
+  const auto step = [this](std::size_t b) { return copies[b] ? copies[b]->step + 1 : 0; };
+  const bool newest = copies[i] && step(i) >= step(wire::kBuffers - 1 - i);
+  if (!buffers[i]) return 3;
+  return (newest ? 2 : 0) + (buffers[i]->size() >= bytes ? 0 : newest ? 2 : 1);
+}
+
 std::optional<std::size_t> RankLink::free_buffer(std::uint64_t bytes) const {
   std::optional<std::size_t> found;
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const bool used = std::any_of(saves.begin(), saves.end(), [i](const SaveState& save) {
       return save.phase != SaveState::Phase::waiting && save.buffer == i;
     });
-    if (used) continue;
-    if (buffers[i] && buffers[i]->size() >= bytes) return i;
-    if (!found) found = i;
+    if (!used && (!found || cost_of(i, bytes) < cost_of(*found, bytes))) found = i;
   }
   return found;
 }

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/shard_copy.h"
 #include "checkpoint/shard_file.h"
 #include "checkpoint/shared_memory.h"
 #include "checkpoint/wire.h"
@@ -79,6 +80,9 @@ struct RankLink {
   std::array<std::shared_ptr<SharedMemory>, wire::kBuffers> buffers;
   std::array<bool, wire::kBuffers> handed{};  ///< whether the rank has the buffer's descriptor
   bool reserving = false;                     ///< a buffer is being made ahead of its save
+  bool asked_reserve = false;                 ///< and the rank waits for it
+  /// The shard that each buffer still holds: of a stored step, or of one about to be.
+  std::array<std::shared_ptr<const ShardCopy>, wire::kBuffers> copies;
   std::deque<SaveState> saves;  ///< as they began; only the last may be waiting or copying
   /// Steps that failed before this rank came to save them, and why.
   std::map<std::uint64_t, Error> owed;
@@ -96,8 +100,11 @@ struct RankLink {
   SaveState* find_save(std::uint64_t step);
   /// Forgets a save, whose buffer is free then.
   void end_save(std::uint64_t step);
-  /// A buffer that no save uses, rather one of at least `bytes`.
+  /// The step has failed: what a buffer holds of it is of no use.
+  void forget_copy(std::uint64_t step);
+  /// A buffer that no save uses: rather one without the newest copy, then one of at least `bytes`.
   std::optional<std::size_t> free_buffer(std::uint64_t bytes) const;
+  int cost_of(std::size_t buffer, std::uint64_t bytes) const;
   /// How many parts the agent has yet to write of what this rank gave.
   std::uint32_t unwritten() const;
 };

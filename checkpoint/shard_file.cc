@@ -140,7 +140,7 @@ Status write_index(FileOps& ops, const std::string& path, const std::string& tex
 }
 
 Result<ShardFile> write_files(FileOps& ops, const std::string& path, const Snapshot& snapshot,
-                              const std::atomic<bool>& cancelled) {
+                              const std::atomic<bool>& cancelled, ShardCopy* copy) {
   Layout layout;
   auto skeleton = lay_out(snapshot, path, &layout);
   if (!skeleton) return skeleton.error();
@@ -149,8 +149,8 @@ Result<ShardFile> write_files(FileOps& ops, const std::string& path, const Snaps
   index.rank = snapshot.rank;
   index.world = snapshot.world;
   index.size = skeleton->size();
-  auto digests =
-      write_blocks(ops, path, cover(*skeleton, layout.pieces), index.size, index.block, cancelled);
+  std::vector<FilePiece> pieces = cover(*skeleton, layout.pieces);
+  auto digests = write_blocks(ops, path, pieces, index.size, index.block, cancelled);
   if (!digests) return digests.error();
   index.digests = std::move(*digests);
   const std::string text = index.to_string(), beside = index_path(path);
@@ -162,14 +162,18 @@ Result<ShardFile> write_files(FileOps& ops, const std::string& path, const Snaps
   out.index = std::filesystem::path(beside).filename();
   out.index_size = text.size();
   out.index_xxh3 = digest_of(text);
+  if (copy) {
+    auto kept = std::make_shared<hdf5::MemoryFile>(std::move(*skeleton));
+    *copy = {snapshot.step, out, std::move(pieces), std::move(kept), nullptr};
+  }
   return out;
 }
 
 }  // namespace
 
 Result<ShardFile> write_shard(FileOps& ops, const std::string& path, const Snapshot& snapshot,
-                              const std::atomic<bool>& cancelled) {
-  auto written = write_files(ops, path, snapshot, cancelled);
+                              const std::atomic<bool>& cancelled, ShardCopy* copy) {
+  auto written = write_files(ops, path, snapshot, cancelled, copy);
   if (!written) (void)remove_shard(ops, path);
   return written;
 }

@@ -8,6 +8,7 @@
 
 #include "checkpoint/array_part.h"
 #include "checkpoint/file_ops.h"
+#include "checkpoint/shard_copy.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
 
@@ -24,10 +25,11 @@ struct Snapshot {
 };
 
 /// Writes the shard as a closed, durable HDF5 file, and its index beside it. `cancelled` is looked
-/// at between blocks. On failure the files are removed again. Safe for several threads with
+/// at between blocks. On failure the files are removed again. `copy` gets where the file's bytes
+/// lie in memory; whose the snapshot is, is for the caller to add. Safe for several threads with
 /// different paths.
 Result<ShardFile> write_shard(FileOps& ops, const std::string& path, const Snapshot& snapshot,
-                              const std::atomic<bool>& cancelled);
+                              const std::atomic<bool>& cancelled, ShardCopy* copy = nullptr);
 
 /// Removes what write_shard wrote.
 Status remove_shard(FileOps& ops, const std::string& path);

@@ -140,13 +140,17 @@ Result<std::vector<std::size_t>> StepReader::read(const Wanted& wanted) const {
   for (std::uint32_t rank = 0; rank < shards_.size(); ++rank) {
     files[rank].path = shard_path(rank);
     files[rank].index = &shards_[rank];
+    const auto copy = wanted.copies.find(rank);
+    const bool same = copy != wanted.copies.end() && copy->second->step == manifest_.step &&
+                      copy->second->file == manifest_.shards[rank];
+    if (same) files[rank].copy = copy->second;
   }
   for (std::size_t i = 0; i < wanted.parts.size(); ++i) {
     auto planned = plan(wanted, i, &files);
     if (!planned) return planned.error();
     if (!*planned) kept.push_back(i);
   }
-  if (auto status = read_blocks(files); !status) return status.error();
+  if (auto status = read_blocks(files, {}, wanted.count); !status) return status.error();
   return kept;
 }
 

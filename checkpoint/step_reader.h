@@ -20,6 +20,8 @@ struct Wanted {
   std::vector<ArrayPart> parts;
   std::vector<std::uint64_t> offsets;  ///< of each part in data
   unsigned char* data = nullptr;       ///< for reading past the page cache: at a multiple of 4096
+  ShardCopies copies{};                ///< shards that are in memory too, perhaps of other steps
+  ReadCount* count = nullptr;
 };
 
 /// The arrays of one step, read for any number of ranks. Immutable once open: safe for several

@@ -142,6 +142,7 @@ void Supervisor::begin_attempt() {
   joined_.clear();
   finished_ranks_ = 0;
   rendezvous_.reset();
+  restored_ = RestoreTally();
   commits_ = Coordinator(layout_.world());
   saving_.clear();
   decision_.reset();
@@ -224,7 +225,9 @@ void Supervisor::say_hello() {
   hello.keep = context_.options.keep;
   hello.keep_every = context_.options.keep_every;
   agents_->send(hello);
-  agents_->send(choice_.find());
+  Command find = choice_.find();
+  find.node = hello.leader;
+  agents_->send(find);
   lost_agents_ = 0;
   enter(Phase::finding, kVerifyAtMost);
 }
@@ -277,6 +280,9 @@ void Supervisor::handle_agent_event(const Event& event) {
       return;
     case Event::Kind::restore_error:
       return leave_step(event);
+    case Event::Kind::restored:
+      if (auto all = restored_.add(event, layout_.world())) record("PROCESSING", *all);
+      return;
     case Event::Kind::ready:
       awaited_.erase(event.node);
       if (event.rendezvous) rendezvous_ = event.rendezvous;

@@ -22,6 +22,7 @@
 #include "launcher/rank_command.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
+#include "launcher/restore_tally.h"
 #include "launcher/run_context.h"
 
 namespace bellows {
@@ -143,6 +144,7 @@ class Supervisor {
   std::optional<Rendezvous> rendezvous_;  ///< of this attempt's ranks
   std::set<std::string> awaited_;         ///< nodes that have not answered in this phase
   std::set<std::uint32_t> joined_;
+  RestoreTally restored_;
   std::uint64_t newest_step_ = 0;
   std::uint32_t finished_ranks_ = 0;
   bool said_unused_ = false;

@@ -18,7 +18,7 @@ after_kill() {
   poll 40 has_starts "$2" $((before + 1))
 }
 
-job=$(submit_counter train --gpus=6 -- --steps 10000000 --sleep-us 2000 --save-every 20)
+job=$(submit_counter train --gpus=6 -- --steps 10000000 --sleep-us 2000 --save-every 20 --rows 200000)
 poll 40 commits_past "$job" 40 || bail "the job does not commit"
 agents=$(agents_of "$job")
 is "$(wc -w <<<"$agents")" 2 "an agent on each node"
@@ -30,6 +30,9 @@ for ((i = 1; i <= 4; i++)); do
   ok "kill $i: and it commits" poll 20 commits_past "$job" "$(last_start train step)"
 done
 is "$(agents_of "$job")" "$agents" "the agents have lived through it"
+restored() { events_of "$job" | grep -o 'restored step [0-9]*: [^"]*' | tail -n "${1:-1}"; }
+is "$(restored 100 | grep -c '[1-9][0-9.]* MB from the agents. memory, 0.0 MB from files')" 4 \
+  "each time from memory alone: $(restored)"
 
 ok "kill of an agent: training again" after_kill "$job" train bellows 'bellows agent'
 ok "kill of an agent: and it commits" poll 20 commits_past "$job" "$(last_start train step)"
@@ -40,6 +43,7 @@ both_are_new() {
   for pid in $agents; do [[ " $now" != *" $pid "* ]] || return 1; done
 }
 ok "kill of an agent: both agents are new" poll 20 both_are_new
+like "$(restored)" ': 0.0 MB from the agents. memory' "kill of an agent: restored from files"
 is "$(job_field "$job" Restarts)" 0 "without a requeue"
 
 xc scancel "$job"

@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <fcntl.h>
+#include <poll.h>
+#include <unistd.h>
+
 #include <cstdint>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "checkpoint/agent.h"
 #include "checkpoint/protocol.h"
+#include "common/fd.h"
 
 // What the tests of the agent and of its protocol share: what a launcher says.
 namespace bellows::checkpoint_test {
@@ -30,5 +37,53 @@ inline Command hello_for(const std::string& dir, int attempt,
   hello.ranks = std::move(ranks);
   return hello;
 }
+
+/// The launcher's ends of an agent's pipes.
+class AgentPipes {
+ public:
+  void tell(const Command& command) { tell_line(to_line(command)); }
+  void tell_line(const std::string& line) {
+    if (!write_all(to_.get(), line + "\n", "pipe")) abort();
+  }
+  /// The next event but progress; nothing when none comes within ten seconds.
+  std::optional<Event> next() {
+    while (true) {
+      const auto end = text_.find('\n');
+      if (end != std::string::npos) {
+        auto event = parse_event(text_.substr(0, end));
+        text_.erase(0, end + 1);
+        if (!event) return {};
+        if (event->kind != Event::Kind::progress) return *event;
+        continue;
+      }
+      pollfd p = {from_.get(), POLLIN, 0};
+      char chunk[65536];
+      if (poll(&p, 1, 10000) <= 0) return {};
+      const ssize_t got = read(from_.get(), chunk, sizeof chunk);
+      if (got <= 0) return {};
+      text_.append(chunk, static_cast<std::size_t>(got));
+    }
+  }
+  std::optional<Event> await(Event::Kind kind) {
+    while (auto event = next()) {
+      if (event->kind == kind) return event;
+    }
+    return {};
+  }
+
+ protected:
+  void open_pipes(AgentOptions* options) {
+    int in[2], out[2];
+    if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0) abort();
+    to_.reset(in[1]);
+    from_.reset(out[0]);
+    options->in_fd = in[0];
+    options->out_fd = out[1];
+  }
+  Fd to_, from_;
+
+ private:
+  std::string text_;
+};
 
 }  // namespace bellows::checkpoint_test

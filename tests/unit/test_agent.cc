@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Agents in job mode on threads of the test, which is the launcher and the ranks too.
 #include <criterion/criterion.h>
-#include <poll.h>
 
 #include <atomic>
 #include <filesystem>
@@ -20,18 +19,13 @@ using namespace bellows::checkpoint_test;
 namespace {
 
 /// One agent in job mode, on a thread, and the launcher's ends of its pipes.
-class JobAgentThread {
+class JobAgentThread : public AgentPipes {
  public:
   JobAgentThread(const std::string& dir, const std::string& node, int gate_limit_ms = 60000) {
-    int in[2], out[2];
-    if (pipe2(in, O_CLOEXEC) < 0 || pipe2(out, O_CLOEXEC) < 0) abort();
-    to_.reset(in[1]);
-    from_.reset(out[0]);
+    open_pipes(&options_);
     options_.node = node;
     options_.socket_path = dir + "/" + node;
     options_.gate_limit_ms = gate_limit_ms;
-    options_.in_fd = in[0];
-    options_.out_fd = out[1];
     thread_ = std::thread([this] { exit_ = agent_main(options_); });
     cr_assert(await(Event::Kind::hello).has_value());
   }
@@ -51,41 +45,10 @@ class JobAgentThread {
     thread_.join();
     return exit_;
   }
-  void tell(const Command& command) { tell_line(to_line(command)); }
-  void tell_line(const std::string& line) {
-    if (!write_all(to_.get(), line + "\n", "pipe")) abort();
-  }
-  /// The next event but progress; nothing when none comes within ten seconds.
-  std::optional<Event> next() {
-    while (true) {
-      const auto end = text_.find('\n');
-      if (end != std::string::npos) {
-        auto event = parse_event(text_.substr(0, end));
-        text_.erase(0, end + 1);
-        if (!event) return {};
-        if (event->kind != Event::Kind::progress) return *event;
-        continue;
-      }
-      pollfd p = {from_.get(), POLLIN, 0};
-      char chunk[65536];
-      if (poll(&p, 1, 10000) <= 0) return {};
-      const ssize_t got = read(from_.get(), chunk, sizeof chunk);
-      if (got <= 0) return {};
-      text_.append(chunk, static_cast<std::size_t>(got));
-    }
-  }
-  std::optional<Event> await(Event::Kind kind) {
-    while (auto event = next()) {
-      if (event->kind == kind) return event;
-    }
-    return {};
-  }
   const std::string& socket() const { return options_.socket_path; }
 
  private:
   AgentOptions options_;
-  Fd to_, from_;
-  std::string text_;
   std::thread thread_;
   int exit_ = -1;
 };

@@ -72,9 +72,9 @@ Test(protocol, commands_come_back, .timeout = 10) {
   back = parse_command(to_line(find));
   cr_assert(back.ok() && back->search.whole && back->search.bad.size() == 1);
   cr_expect(back->search.bad[0].step == 7 && back->search.bad[0].error == "damaged");
-  Command restore = command_of(Command::Kind::restore);
-  restore.error = "none is good";
-  back = parse_command(to_line(restore));
+  Command none = command_of(Command::Kind::restore);
+  none.error = "none is good";
+  back = parse_command(to_line(none));
   cr_expect(back.ok() && !back->step && back->error == "none is good");
 }
 
@@ -96,6 +96,15 @@ Test(protocol, events_come_back, .timeout = 10) {
   back = parse_event(to_line(bad));
   cr_expect(back.ok() && back->rank == 1 && back->step == 6u && back->error == "damaged" &&
             back->error_kind == ErrorKind::corrupt);
+  Event given;
+  given.kind = Event::Kind::restored;
+  given.rank = 2;
+  given.step = 9;
+  given.from_memory = 5000;
+  given.from_store = 70;
+  back = parse_event(to_line(given));
+  cr_expect(back.ok() && back->rank == 2 && back->step == 9u && back->from_memory == 5000 &&
+            back->from_store == 70);
   Event progress;
   progress.kind = Event::Kind::progress;
   progress.max_step = 8;

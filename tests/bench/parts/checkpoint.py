@@ -37,6 +37,7 @@ def run(options):
         rows.row("checkpoint.save_vs_write", [s / w for s, w in zip(save, plain)], "x", "higher"),
         against(pairs, "stall", "checkpoint.stall_vs_memcpy", "lower", 1.15, "memcpy, s"),
         against(pairs, "write", "checkpoint.durable_vs_raw", "higher", 0.95, "direct write and fsync, s"),
+        against(pairs, "memory", "checkpoint.restore_memory_vs_memcpy", "lower", 1.3, "memcpy, s"),
         against(pairs, "read", "checkpoint.restore_vs_raw", "higher", 0.9, "direct read, s"),
     ]
 

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+// An agent that outlives its ranks gives the next ones the newest committed step from memory, and
+// never anything else.
+#include <criterion/criterion.h>
+#include <sys/mman.h>
+
+#include <filesystem>
+
+#include "checkpoint/client_handle.h"
+#include "checkpoint/coordinator.h"
+#include "tests/unit/agent_support.h"
+#include "tests/unit/rank_support.h"
+
+using namespace bellows;
+using namespace bellows::checkpoint_test;
+
+namespace {
+
+constexpr int kWorld = 2;
+constexpr int kDies = 7;
+
+/// An agent in a process of its own, and the launcher of its job.
+class Job : public AgentPipes {
+ public:
+  Job() {
+    open_pipes(&options_);
+    options_.node = "n1";
+    options_.socket_path = scratch_.path() + "/n1";
+    setenv("BELLOWS_SOCKET", options_.socket_path.c_str(), 1);
+    agent_ = fork();
+    if (agent_ == 0) {
+      to_.reset();
+      _exit(agent_main(options_));
+    }
+    close(options_.in_fd);
+    close(options_.out_fd);
+    cr_assert(await(Event::Kind::hello).has_value());
+  }
+  ~Job() {
+    for (pid_t pid : ranks_) kill(pid, SIGKILL);
+    to_.reset();
+    cr_expect(await_rank(agent_) == 0, "the agent did not end well");
+  }
+
+  /// Begins an attempt; the step that its ranks are to go on from.
+  std::optional<std::uint64_t> begin() {
+    const Command hello = hello_for(dir(), ++attempt_, {{"n1", {0, 1}}});
+    setenv("BELLOWS_ATTEMPT", hello.attempt.c_str(), 1);
+    coordinator_ = Coordinator(kWorld);
+    tell(hello);
+    tell(command_of(Command::Kind::find));
+    auto found = await(Event::Kind::found);
+    cr_assert(found.has_value());
+    tell(command_of(Command::Kind::restore, found->step));
+    cr_assert(await(Event::Kind::ready).has_value());
+    memory = store = 0;
+    return found->step;
+  }
+  void start(const RankMain& run) {
+    for (int r = 0; r < kWorld; ++r) ranks_.push_back(start_rank(r, kWorld, run));
+  }
+  /// Decides about saves until `over`, which sees each event.
+  void serve(const std::function<bool(const Event&)>& over) {
+    while (auto event = next()) {
+      if (event->kind == Event::Kind::restored) {
+        memory += event->from_memory;
+        store += event->from_store;
+      }
+      for (const Command& c : coordinator_.handle(*event)) tell(c);
+      if (over(*event)) return;
+    }
+    cr_assert(false, "the agent says nothing any more");
+  }
+  /// Until all ranks have left.
+  void serve_all() {
+    int left = kWorld;
+    serve([&](const Event& e) {
+      return e.kind == Event::Kind::rank && e.state != "joined" && --left == 0;
+    });
+  }
+  std::vector<int> codes() {
+    std::vector<int> out;
+    for (pid_t pid : ranks_) out.push_back(await_rank(pid));
+    ranks_.clear();
+    return out;
+  }
+  /// Whatever is read from the step's files now is found to be damaged.
+  void damage(std::uint64_t step) const {
+    for (int r = 0; r < kWorld; ++r) {
+      const std::string shard = step_path(dir(), step) + "/" + shard_name(r, kWorld);
+      flip_byte(shard, static_cast<std::int64_t>(std::filesystem::file_size(shard)) - 1);
+    }
+  }
+  std::string dir() const { return scratch_.path() + "/ck"; }
+  std::vector<pid_t>& ranks() { return ranks_; }
+
+  std::uint64_t memory = 0, store = 0;  ///< what restores of this attempt read
+
+ private:
+  ScratchDir scratch_;
+  AgentOptions options_;
+  pid_t agent_ = 0;
+  int attempt_ = 0;
+  Coordinator coordinator_{kWorld};
+  std::vector<pid_t> ranks_;
+};
+
+/// A rank that saves the steps, then does something, and dies without a word.
+RankMain saves(std::uint64_t first, std::uint64_t last,
+               const std::function<void(int rank, bellows_t*, Model&)>& then = {}) {
+  return [=](int rank, bellows_t* b) {
+    Model model(rank, kWorld);
+    int rc = model.add_to(b);
+    std::uint64_t step = 0;
+    if (rc == 0) rc = bellows_restore(b, &step);
+    for (step = first; rc >= 0 && step <= last; ++step) {
+      model.fill(step);
+      rc = bellows_save(b, step);
+    }
+    if (rc >= 0 && then) then(rank, b, model);
+    return rc >= 0 ? kDies : 1;
+  };
+}
+
+/// Each rank gets this step, bit for bit.
+void expect_restored(Job& job, std::uint64_t wanted) {
+  job.start([=](int rank, bellows_t* b) {
+    Model model(rank, kWorld), expected(rank, kWorld);
+    expected.fill(wanted);
+    std::uint64_t step = 0;
+    int rc = model.add_to(b);
+    if (rc == 0) rc = bellows_restore(b, &step);
+    if (rc == 0 && (step != wanted || !(model == expected))) rc = 50;
+    return rc == 0 ? kDies : rc;
+  });
+  job.serve_all();
+  cr_expect(all(job.codes(), kDies), "a rank did not get step %lu", wanted);
+}
+
+void run_and_die(Job& job, const RankMain& run) {
+  job.start(run);
+  job.serve_all();
+  cr_expect(all(job.codes(), kDies));
+}
+
+}  // namespace
+
+Test(memory_restore, ranks_that_died_get_it_from_the_agents_memory, .timeout = 60) {
+  Job job;
+  cr_assert(!job.begin());
+  run_and_die(job, saves(1, 4));
+  cr_assert(job.begin() == 4u);
+  job.damage(4);
+  expect_restored(job, 4);
+  cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
+            job.store);
+  // What an attempt did not use up is there for the one after it.
+  cr_assert(job.begin() == 4u);
+  expect_restored(job, 4);
+  cr_expect(job.memory > 0 && job.store == 0);
+}
+
+Test(memory_restore, goes_on_from_attempt_to_attempt, .timeout = 60) {
+  Job job;
+  for (std::uint64_t round = 0; round < 4; ++round) {
+    cr_assert(job.begin().value_or(0) == 3 * round);
+    run_and_die(job, saves(3 * round + 1, 3 * round + 3));
+    cr_expect(round == 0 || (job.memory > 0 && job.store == 0));
+  }
+}
+
+Test(memory_restore, a_changed_copy_is_not_used, .timeout = 60) {
+  Job job;
+  job.begin();
+  // An old rank that still lives, and goes on writing where its snapshots were.
+  const auto spoil = [](int, bellows_t* b, Model&) {
+    for (const auto& buffer : b->buffers) {
+      for (std::size_t i = 0; i < buffer.memory.size(); ++i) buffer.memory.data()[i] ^= 0x55;
+    }
+  };
+  run_and_die(job, saves(1, 2, spoil));
+  cr_assert(job.begin() == 2u);
+  expect_restored(job, 2);
+  cr_expect(job.store > 0 && job.memory == 0, "%lu from memory, %lu from files", job.memory,
+            job.store);
+}
+
+Test(memory_restore, a_newer_step_that_was_not_committed_is_not_given, .timeout = 60) {
+  Job job;
+  job.begin();
+  // Rank 0 gives step 3 whole; rank 1 dies before.
+  const auto one_more = [](int rank, bellows_t* b, Model& model) {
+    model.fill(3);
+    if (rank == 0 && bellows_save_async(b, 3) != BELLOWS_OK) _exit(60);
+  };
+  run_and_die(job, saves(1, 2, one_more));
+  cr_assert(job.begin() == 2u);
+  job.damage(2);
+  expect_restored(job, 2);
+  cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
+            job.store);
+}
+
+Test(memory_restore, a_rank_that_dies_while_it_copies_spoils_nothing, .timeout = 60) {
+  Job job;
+  job.begin();
+  // Half of what it copies next is not there.
+  const auto die_copying = [](int, bellows_t* b, Model& model) {
+    const std::size_t pages = 1 << 20;
+    const std::uint64_t shape[] = {2 * pages};
+    auto* bytes = static_cast<char*>(
+        mmap(nullptr, 2 * pages, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    if (bellows_register(b, "z", BELLOWS_U8, 1, shape, BELLOWS_PER_RANK, 0, 0, bytes)) _exit(60);
+    model.fill(3);
+    if (bellows_save(b, 3) || bellows_save(b, 4)) _exit(61);
+    mprotect(bytes + pages, pages, PROT_NONE);
+    signal(SIGSEGV, [](int) { _exit(kDies); });
+    model.fill(5);
+    (void)bellows_save(b, 5);
+    _exit(62);
+  };
+  run_and_die(job, saves(1, 2, die_copying));
+  cr_assert(job.begin() == 4u);
+  job.damage(4);
+  job.start([](int rank, bellows_t* b) {
+    Model model(rank, kWorld), expected(rank, kWorld);
+    expected.fill(3);
+    std::uint64_t step = 0;
+    int rc = model.add_to(b);
+    if (rc == 0) rc = bellows_restore(b, &step);
+    return rc == 0 && step == 4 && model == expected ? kDies : 50;
+  });
+  job.serve_all();
+  cr_expect(all(job.codes(), kDies));
+  cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
+            job.store);
+}
