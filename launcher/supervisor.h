@@ -20,6 +20,7 @@
 #include "launcher/event_log.h"
 #include "launcher/limit_probe.h"
 #include "launcher/own_checkpoint.h"
+#include "launcher/rank_command.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
 #include "launcher/run_context.h"
@@ -143,7 +144,8 @@ class Supervisor {
   std::uint32_t attempt_ = 0;
   std::optional<AgentLink> agents_;
   std::optional<Child> ranks_;
-  std::set<std::string> awaited_;  ///< nodes that have not answered in this phase
+  std::optional<Rendezvous> rendezvous_;  ///< of this attempt's ranks
+  std::set<std::string> awaited_;         ///< nodes that have not answered in this phase
   std::set<std::uint32_t> joined_;
   std::uint64_t newest_step_ = 0;
   std::uint32_t finished_ranks_ = 0;
