@@ -6,7 +6,7 @@ With $SLURM_STAND_IN it is the whole of srun too: it starts the agents of n1 and
 Else the srun that $REAL_SRUN names does the work. The file "fault" in $SLURM_STAND_IN or $FAULT_DIR says
 when and whom: MESSAGE before|after TARGET. MESSAGE is the name of a command or an event of the launcher's
 protocol, from the gate on, or of its answers; the saves are those of the stop. TARGET is rank, launcher,
-agent (of n1, which commits) or other (the agent of n2). "before": it dies before the line gets where it
+agent (of n1, which commits), other (the agent of n2), or nobody: the line is then held up. "before": it dies before the line gets where it
 is to go.
 """
 import json
@@ -16,6 +16,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 
 STAND_IN = os.environ.get("SLURM_STAND_IN", "")
 DIR = STAND_IN or os.environ["FAULT_DIR"]
@@ -65,6 +66,8 @@ class Fault:
         self.kill(wanted[2])
 
     def kill(self, target):
+        if target == "nobody":
+            return time.sleep(2)
         job = "SLURM_STAND_IN=" + STAND_IN if STAND_IN else "SLURM_JOB_ID=" + os.environ["SLURM_JOB_ID"]
         if target == "launcher":
             return os.kill(os.getppid(), signal.SIGKILL)

@@ -5,7 +5,7 @@ and four ranks on two nodes that srun_relay.py and slurm_stand_in.c make up.
 
 Usage: stop_faults.py BUILD SOME|ALL [CASE]
 
-Prints "pass NAME" or "fail NAME WHY" for each. A case is good when the job goes on by itself within the
+Prints "pass NAME" or "fail NAME WHY" for each; 1 when one failed. A case is good when the job goes on by itself within the
 time limit, from a step that is not older than what was committed before; that it is of one piece is for
 the program to say, which compares each number that it reads back.
 """
@@ -181,6 +181,17 @@ def resize(job, answer, target):
             client.requeue()
 
 
+def resize_slowly(job):
+    """The commit is held up: whoever is told that it is done may requeue at once, and loses nothing."""
+    job.write("fault", "commit before nobody\n")
+    client = Client(job, cmd="stop", gpus=2)
+    for event in client.answers():
+        if event["event"] == "committed":
+            client.requeue()
+            return event["step"]
+    raise Lost("no answer that the stop is committed")
+
+
 def check(job, before):
     job.wait("second start", lambda: len(job.lines("start")) >= 2)
     job.wait("commit after it", lambda: job.committed() > int(job.lines("start")[-1]["step"]))
@@ -204,7 +215,9 @@ def run(case):
         before = job.committed()
         # Past that save, so that the next message about one is about that of the stop.
         job.wait("step after it", lambda: next(Client(job, cmd="status").answers())["step"] > before)
-        if when == "answered":
+        if when == "held":
+            before = resize_slowly(job)
+        elif when == "answered":
             resize(job, message, target)
         else:
             job.write("fault", case + "\n")
@@ -230,6 +243,7 @@ def cases(which):
     for call in ["requeue", "update"]:
         for when in ["before", "after"]:
             yield f"{call} {when} launcher"
+    yield "commit held client"
     for answer in ["stopping", "committed"]:
         for target in ["launcher", "client"] + (["rank", "agent"] if which == "ALL" else []):
             yield f"{answer} answered {target}"
@@ -237,9 +251,12 @@ def cases(which):
 
 def main():
     chosen = sys.argv[3:] or list(cases(sys.argv[2]))
+    failed = False
     with concurrent.futures.ThreadPoolExecutor(int(os.environ.get("BELLOWS_JOBS", "4"))) as pool:
         for line in pool.map(run, chosen):
             print(line, flush=True)
+            failed = failed or line.startswith("fail")
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
