@@ -45,7 +45,7 @@ class AgentPipes {
   void tell_line(const std::string& line) {
     if (!write_all(to_.get(), line + "\n", "pipe")) abort();
   }
-  /// The next event but progress; nothing when none comes within ten seconds.
+  /// The next event but progress without a signal; nothing when none comes within ten seconds.
   std::optional<Event> next() {
     while (true) {
       const auto end = text_.find('\n');
@@ -53,7 +53,7 @@ class AgentPipes {
         auto event = parse_event(text_.substr(0, end));
         text_.erase(0, end + 1);
         if (!event) return {};
-        if (event->kind != Event::Kind::progress) return *event;
+        if (event->kind != Event::Kind::progress || !event->signal.empty()) return *event;
         continue;
       }
       pollfd p = {from_.get(), POLLIN, 0};
