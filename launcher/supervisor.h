@@ -17,6 +17,7 @@
 #include "launcher/child.h"
 #include "launcher/control_server.h"
 #include "launcher/event_log.h"
+#include "launcher/output_relay.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
 #include "launcher/run_context.h"
@@ -97,7 +98,7 @@ class Supervisor {
 
   void enter(Phase phase, std::chrono::milliseconds limit);
   void record(const std::string& event, const std::string& cause);
-  void say(const std::string& text) const;
+  void say(const std::string& text);
   std::optional<std::uint64_t> newest_commit() const;
 
   SlurmClient& slurm_;
@@ -106,6 +107,7 @@ class Supervisor {
   RankLayout layout_;
   ActiveMarker marker_;
   std::optional<EventLog> log_;
+  std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;
   Fd signals_;
 
