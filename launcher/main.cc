@@ -12,6 +12,7 @@ void add_commands(bellows::CommandLine& program) {
   bellows::add_run_command(program);
   bellows::add_resize_command(program);
   bellows::add_status_command(program);
+  bellows::add_history_command(program);
   bellows::add_logs_command(program);
   bellows::add_check_config_command(program);
   bellows::add_explain_command(program);
