@@ -9,6 +9,8 @@ namespace bellows {
 
 /// Each adds one command to the program.
 void add_run_command(CommandLine& program);
+void add_halt_command(CommandLine& program);
+void add_resume_command(CommandLine& program);
 void add_history_command(CommandLine& program);
 void add_logs_command(CommandLine& program);
 void add_resize_command(CommandLine& program);

@@ -11,6 +11,8 @@ namespace {
 void add_commands(bellows::CommandLine& program) {
   bellows::add_run_command(program);
   bellows::add_resize_command(program);
+  bellows::add_halt_command(program);
+  bellows::add_resume_command(program);
   bellows::add_status_command(program);
   bellows::add_history_command(program);
   bellows::add_logs_command(program);

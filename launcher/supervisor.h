@@ -54,6 +54,7 @@ class Supervisor {
     std::string reason;
     std::optional<std::uint32_t> gpus;
     std::uint64_t client = 0;  ///< 0: nobody outside waits
+    bool hold = false;         ///< the job waits for its release then
   };
 
   // supervisor.cc: the loop and the way of one attempt
