@@ -30,7 +30,8 @@ std::optional<CommandFailure> Halt::run() {
   if (auto failure = become_owner(job_)) return failure;
   if (was_held()) return std::nullopt;
   if (was_pending()) return hold_pending();
-  const json demand = {{"cmd", "stop"}, {"reason", "halt"}, {"hold", true}};
+  const json demand = {
+      {"cmd", "stop"}, {"reason", "halt"}, {"hold", true}, {"from_scratch", from_scratch_}};
   stop_.emplace(steering_, job_, demand.dump(), "and is then held");
   if (auto failure = stop_->run()) return failure;
   step_ = stop_->step();

@@ -14,7 +14,9 @@ namespace bellows {
 /// does the rest should the caller go away. Called by root it acts as the job's owner.
 class Halt {
  public:
-  Halt(Steering steering, const JobName& name) : steering_(std::move(steering)), name_(name) {}
+  /// `from_scratch`: also when the program has no checkpoint to go on from.
+  Halt(Steering steering, const JobName& name, bool from_scratch)
+      : steering_(std::move(steering)), name_(name), from_scratch_(from_scratch) {}
   std::optional<CommandFailure> run();
 
   const SlurmJob& job() const { return job_; }
@@ -29,6 +31,7 @@ class Halt {
 
   Steering steering_;
   JobName name_;
+  bool from_scratch_;
   SlurmJob job_;
   std::optional<JobStop> stop_;
   std::optional<std::uint64_t> step_;

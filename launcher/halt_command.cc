@@ -20,6 +20,7 @@ struct Options {
   std::uint32_t gpus = 0;  ///< 0: as it was
   std::uint32_t timeout = 600;
   bool no_wait = false;
+  bool from_scratch = false;
   bool json = false;
 };
 
@@ -28,7 +29,7 @@ int halt(const Options& options) {
   SteerProcess process("halt", std::chrono::seconds(options.timeout), options.json);
   if (!usable) return process.fail({kUnreachable, usable.error().text + "; nothing was changed"});
   SlurmClient slurm;
-  Halt sequence(process.steering(slurm), *parse_job_name(options.job));
+  Halt sequence(process.steering(slurm), *parse_job_name(options.job), options.from_scratch);
   if (auto failure = sequence.run()) return process.fail(*failure);
   const SlurmJob& job = sequence.job();
   if (options.json) {
@@ -96,6 +97,8 @@ void add_halt_command(CommandLine& program) {
   CommandLine command =
       program.add_command("halt", "Stop a job at a checkpoint, and hold it until it is resumed");
   add_common(command, options);
+  command.add_flag("--from-scratch", options->from_scratch,
+                   "Also a program without a checkpoint: it will begin anew");
   command.run([options] { return halt(*options); });
 }
 

@@ -80,7 +80,10 @@ void Resize::warn_of_waiting_jobs() {
 }
 
 std::optional<CommandFailure> Resize::stop_at_checkpoint() {
-  const json demand = {{"cmd", "stop"}, {"reason", "resize"}, {"gpus", request_.gpus}};
+  const json demand = {{"cmd", "stop"},
+                       {"reason", "resize"},
+                       {"gpus", request_.gpus},
+                       {"from_scratch", request_.from_scratch}};
   stop_.emplace(steering_, job_, demand.dump(),
                 fmt::format("and then moves to {} GPUs", request_.gpus));
   if (Failure failure = stop_->run()) return failure;

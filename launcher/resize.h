@@ -13,6 +13,7 @@ namespace bellows {
 struct ResizeRequest {
   JobName job;
   std::uint32_t gpus = 0;
+  bool from_scratch = false;  ///< also when the program has no checkpoint to go on from
 };
 
 /// What a resize did and how long its parts took.

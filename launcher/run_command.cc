@@ -61,7 +61,9 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   auto layout = RankLayout::of(*job);
   if (!layout) return fail(layout.error().text, kFailed);
   auto context = make_run_context(options, *job);
-  if (!context) return fail(context.error().text, kFailed);
+  if (!context)
+    return fail(context.error().text,
+                context.error().kind == ErrorKind::denied ? kRefused : kFailed);
   if (!context->contract)
     fmt::print(
         stderr,
@@ -72,7 +74,47 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   return supervisor.run();
 }
 
-int run(const RunOptions& options) {
+void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {
+  command
+      .add_option("--kind", options->kind,
+                  "How ranks are started: mpi, nccl, torch or plain (default: the framework's)")
+      .check([](const std::string& kind) {
+        return parse_launch_kind(kind) ? "" : "is not mpi, nccl, torch or plain";
+      });
+  command
+      .add_option("--cpu-bind", options->cpu_bind,
+                  "CPUs of a rank: near its GPU, none, or what srun's --cpu-bind takes")
+      .show_default();
+}
+
+void add_own_checkpoint_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {
+  command
+      .add_option("--checkpoint-signal", options->checkpoint_signal,
+                  "For a program without libbellows: the signal on which its ranks save and exit")
+      .check([](const std::string& text) {
+        return parse_signal(text) ? "" : "'" + text + "' is no signal such as USR1 or 10";
+      });
+  command
+      .add_option("--checkpoint-cmd", options->own.command,
+                  "For a program without libbellows: a shell command that makes it save")
+      .check([](const std::string& text) { return text.empty() ? "is empty" : ""; })
+      .excludes("--checkpoint-signal");
+  command
+      .add_option("--checkpoint-grace", options->own.grace,
+                  "Seconds that such a program has to save")
+      .show_default()
+      .between(1, 86400);
+  command
+      .add_option("--stopped-status", options->stopped_status,
+                  "Exit status of ranks that have saved and stopped, so that 0 means finished "
+                  "(default: 0 after the signal means stopped)")
+      .between(1, 255);
+}
+
+int run(RunOptions options) {
+  if (auto signal = parse_signal(options.checkpoint_signal)) options.own.signal = *signal;
+  if (options.stopped_status != 0)
+    options.own.stopped_status = static_cast<int>(options.stopped_status);
   auto id = job_id_from_environment();
   if (!id)
     return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
@@ -112,6 +154,8 @@ void add_run_command(CommandLine& program) {
                   "MiB for what 'bellows logs' shows; the oldest goes first; 0: no logs")
       .show_default()
       .between(0, 1 << 20);
+  add_launch_options(command, options);
+  add_own_checkpoint_options(command, options);
   command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
       .required();
   command.positionals_at_end();

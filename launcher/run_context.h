@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "common/contract.h"
+#include "common/launch_kind.h"
 #include "common/result.h"
 #include "common/slurm_client.h"
+#include "launcher/own_checkpoint.h"
 
 namespace bellows {
 
@@ -18,6 +20,11 @@ struct RunOptions {
   std::uint64_t keep_every = 0;  ///< 0: none
   std::uint32_t max_restarts = 3;
   std::uint32_t log_mib = 256;  ///< for all logs of the job; 0: none
+  std::string kind;               ///< empty: the framework's first, else mpi
+  std::string cpu_bind = "near";  ///< near: the plugin's choice; else srun's
+  OwnCheckpoint own;
+  std::string checkpoint_signal;     ///< as it was given
+  std::uint32_t stopped_status = 0;  ///< 0: none was given
   std::vector<std::string> command;
 };
 
@@ -29,6 +36,7 @@ struct RunContext {
   std::string run_dir;  ///< private to the user, on this node
   std::optional<Contract> contract;
   std::string checkpoint_dir;
+  LaunchKind launch = LaunchKind::mpi;
 
   std::string agent_socket() const { return run_dir + "/agent.sock"; }
   std::string control_socket() const { return run_dir + "/run.sock"; }

@@ -24,7 +24,7 @@ using namespace std::chrono_literals;
 constexpr auto kAgentsMustGreet = 60s;
 constexpr auto kVerifyAtMost = 2h;
 constexpr auto kOutputWithin = 3s;
-constexpr auto kNoLimit = 24h * 365;
+constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
 
 Command make_command(Command::Kind kind) {
@@ -63,6 +63,10 @@ void Supervisor::say(const std::string& text) {
 void Supervisor::enter(Phase phase, milliseconds limit) {
   phase_ = phase;
   deadline_ = Clock::now() + limit;
+}
+
+std::string Supervisor::ranks_step_name() const {
+  return fmt::format("bellows-ranks-{}", attempt_);
 }
 
 std::optional<std::uint64_t> Supervisor::newest_commit() const { return newest_commit_; }
@@ -146,7 +150,7 @@ bool Supervisor::give_way_to_owner() {
 }
 
 void Supervisor::begin_attempt() {
-  if (give_way_to_owner()) return;
+  if (give_way_to_owner() || finished_before()) return;
   ++attempt_;
   ranks_.reset();
   agents_.reset();
@@ -154,6 +158,7 @@ void Supervisor::begin_attempt() {
   for (const std::string& node : layout_.nodes()) awaited_.insert(node);
   joined_.clear();
   finished_ranks_ = 0;
+  rendezvous_.reset();
   commits_ = Coordinator(layout_.world());
   saving_.clear();
   decision_.reset();
@@ -238,12 +243,14 @@ void Supervisor::handle_agent_event(const Event& event) {
       for (const std::string& node : layout_.nodes()) awaited_.insert(node);
       Command restore = make_command(Command::Kind::restore);
       restore.step = event.step;
+      restore.rendezvous = context_.launch == LaunchKind::torch;
       agents_->send(restore);
       enter(Phase::restoring, kAgentsMustGreet);
       return;
     }
     case Event::Kind::ready:
       awaited_.erase(event.node);
+      if (event.rendezvous) rendezvous_ = event.rendezvous;
       if (phase_ == Phase::restoring && awaited_.empty()) start_ranks(newest_commit_);
       return;
     case Event::Kind::gated:
@@ -322,28 +329,21 @@ bool Supervisor::drained() const {
 
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ChildOptions child;
-  child.command = {"srun",
-                   "--mpi=pmix",
-                   "--kill-on-bad-exit=1",
-                   "--label",
-                   "--input=none",
-                   "--quiet",
-                   fmt::format("--job-name=bellows-ranks-{}", attempt_)};
-  for (std::string& option : layout_.rank_options()) child.command.push_back(std::move(option));
-  const auto& command = context_.options.command;
-  child.command.insert(child.command.end(), command.begin(), command.end());
+  const RankCommand command{context_.launch, context_.options.cpu_bind, layout_};
+  child.command = command.words(ranks_step_name(), context_.options.command);
+  child.environment = command.environment(environ, context_.agent_socket(), rendezvous_);
+  child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
-  child.environment = srun_environment(environ);
-  child.environment.push_back("BELLOWS_SOCKET=" + context_.agent_socket());
-  if (layout_.crowded()) child.environment.push_back("OMPI_MCA_mpi_yield_when_idle=1");
   child.pipe_out = child.pipe_err = true;
   auto ranks = Child::start(child);
-  enter(Phase::running, kNoLimit);
+  enter(Phase::running, kJoinsWithin);
   if (!ranks) return fault(ranks.error().text, true, kFailed);
   ranks_.emplace(std::move(*ranks));
   output_->attach(job_.restarts, attempt_, ranks_->take_out(), ranks_->take_err());
-  std::string from = step ? fmt::format("from step {}", *step) : "from the start";
+  std::string from = step                              ? fmt::format("from step {}", *step)
+                     : context_.options.own.possible() ? "from what the program has saved"
+                                                       : "from the start";
   say(fmt::format("{} ranks start {}", layout_.world(), from));
   record("PROCESSING", from);
 }
@@ -362,6 +362,7 @@ void Supervisor::check_children() {
     if (ranks_over && agents_over && escalation_ < 2) cleared();
     return;
   }
+  if (phase_ == Phase::saving) return watch_own_stop();
   bool ranks_live = phase_ == Phase::running || phase_ == Phase::handed_over;
   if (ranks_live && ranks_ && ranks_->poll_exit()) {
     ChildExit exit = *ranks_->poll_exit();
@@ -404,7 +405,10 @@ void Supervisor::check_deadline() {
     case Phase::forgotten:
       return finish(kOk);
     case Phase::running:
+      note_unused(fmt::format("no rank has called bellows_init within {} s", kJoinsWithin.count()));
       return enter(Phase::running, kNoLimit);
+    case Phase::saving:
+      return watch_own_stop();
   }
 }
 

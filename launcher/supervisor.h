@@ -18,6 +18,8 @@
 #include "launcher/control_server.h"
 #include "launcher/event_log.h"
 #include "launcher/output_relay.h"
+#include "launcher/own_checkpoint.h"
+#include "launcher/rank_command.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
 #include "launcher/run_context.h"
@@ -35,12 +37,14 @@ class Supervisor {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr auto kNoLimit = std::chrono::hours(24 * 365);
   /// What the loop waits for.
   enum class Phase {
     greeting,     ///< every agent's hello
     finding,      ///< the newest checkpoint that verifies
     restoring,    ///< every agent to offer it
     running,      ///< ranks at work
+    saving,       ///< a program without libbellows to write its own checkpoint
     judging,      ///< the ranks have ended well, with a stop under way: finished or stopped?
     draining,     ///< ranks have ended: what they gave to the agents becomes checkpoints
     clearing,     ///< both steps to end
@@ -53,8 +57,9 @@ class Supervisor {
   struct Stop {
     std::string reason;
     std::optional<std::uint32_t> gpus;
-    std::uint64_t client = 0;  ///< 0: nobody outside waits
-    bool hold = false;         ///< the job waits for its release then
+    std::uint64_t client = 0;   ///< 0: nobody outside waits
+    bool hold = false;          ///< the job waits for its release then
+    bool from_scratch = false;  ///< the program's work may be lost
   };
 
   // supervisor.cc: the loop and the way of one attempt
@@ -74,6 +79,17 @@ class Supervisor {
   void dismiss_agents();
   void check_children();
   void check_deadline();
+
+  // supervisor_own.cc: programs that do not use libbellows
+  std::string finished_file() const;
+  bool told_finished() const;
+  bool finished_before();
+  bool saves_by_itself() const;
+  void note_unused(const std::string& when);
+  void begin_own_stop();
+  void signal_ranks();
+  void watch_own_stop();
+  void end_own_stop(OwnStopEnd end);
 
   // supervisor_stop.cc: stops, faults and ends
   void handle_request(const ControlServer::Request& request);
@@ -97,6 +113,7 @@ class Supervisor {
   void finish(int exit_status);
   void let_children_go();
 
+  std::string ranks_step_name() const;
   void enter(Phase phase, std::chrono::milliseconds limit);
   void record(const std::string& event, const std::string& cause);
   void say(const std::string& text);
@@ -117,7 +134,8 @@ class Supervisor {
   std::uint32_t attempt_ = 0;
   std::optional<AgentLink> agents_;
   std::optional<Child> ranks_;
-  std::set<std::string> awaited_;  ///< nodes that have not answered in this phase
+  std::optional<Rendezvous> rendezvous_;  ///< of this attempt's ranks
+  std::set<std::string> awaited_;         ///< nodes that have not answered in this phase
   std::set<std::uint32_t> joined_;
   std::uint64_t newest_step_ = 0;
   std::uint32_t finished_ranks_ = 0;
@@ -133,6 +151,11 @@ class Supervisor {
   std::optional<StopDecision> decision_;
   std::optional<Stop> stop_;
   bool stop_saved_ = false;  ///< the stop's own checkpoint is committed
+  OwnStopFacts own_facts_;
+  std::optional<Child> own_command_;
+  Clock::time_point own_until_;
+  bool signalled_ = false;
+  bool own_saved_ = false;   ///< the program's own checkpoint for the stop
   bool progressed_ = false;  ///< a step was committed in this run of the job, in any attempt
   bool log_failing_ = false;
 

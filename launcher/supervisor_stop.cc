@@ -58,6 +58,7 @@ void Supervisor::handle_request(const ControlServer::Request& request) {
   Stop stop{"resize", std::nullopt, request.client};
   if (auto hold = message.find("hold"); hold != message.end() && hold->is_boolean() && *hold)
     stop = {"halt", std::nullopt, request.client, true};
+  stop.from_scratch = message.contains("from_scratch") && message["from_scratch"] == true;
   if (auto gpus = message.find("gpus"); gpus != message.end()) {
     auto wanted = gpus->is_number_unsigned() ? gpus->get<std::uint64_t>() : 0;
     bool allowed = wanted > 0 && wanted <= kMostGpus &&
@@ -81,17 +82,20 @@ void Supervisor::request_stop(Stop stop) {
   bool ending = phase_ == Phase::clearing || phase_ == Phase::draining;
   if (phase_ == Phase::judging || phase_ == Phase::forgotten || (ending && next_ != Next::restart))
     return refuse("the job is ending");
-  if (phase_ == Phase::running && joined_.empty() && stop.client != 0)
+  bool by_itself = phase_ == Phase::running && saves_by_itself();
+  bool may_wait = phase_ == Phase::running && stop.client != 0 && !stop.from_scratch && !by_itself;
+  if (may_wait && joined_.empty())
     return refuse(
         "its program has not called bellows_init (yet), so its work would be lost; try again in a "
-        "moment");
-  if (phase_ == Phase::running && !all_joined && stop.client != 0)
+        "moment, or begin anew at the new size with --from-scratch");
+  if (may_wait && !all_joined)
     return answer(stop.client,
                   json{{"event", "error"},
                        {"error", "its ranks are still starting; try again in a moment"},
                        {"again", true}}
                       .dump());
   stop_ = std::move(stop);
+  if (by_itself) return begin_own_stop();
   if (phase_ == Phase::running && all_joined) {
     std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
     record("CHECKPOINTING", stop_->reason + to);
@@ -114,8 +118,11 @@ void Supervisor::send_decision(const Command& command) {
 }
 
 void Supervisor::ranks_ended(const ChildExit& exit) {
-  if (!exit.ok()) return fault("the step of ranks " + exit.to_string(), true, exit.code());
-  if (joined_.empty() && !said_unused_) {
+  if (!exit.ok()) {
+    note_unused("no rank had called bellows_init");
+    return fault("the step of ranks " + exit.to_string(), true, exit.code());
+  }
+  if (joined_.empty() && !said_unused_ && !context_.options.own.possible()) {
     said_unused_ = true;
     say("the program did not use libbellows: it had no checkpoint to go on from");
   }
@@ -134,7 +141,7 @@ void Supervisor::judge() {
 
 void Supervisor::fault(const std::string& cause, bool counts, int exit_code) {
   if (fault_pending_ || phase_ == Phase::clearing || phase_ == Phase::waiting ||
-      phase_ == Phase::forgotten)
+      phase_ == Phase::saving || phase_ == Phase::forgotten)
     return;
   say(cause);
   fault_pending_ = true;
@@ -168,7 +175,7 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
       return finish(kFailed);
     case SlurmState::timeout:
       // A run that got nowhere would get nowhere again.
-      if (!progressed_) break;
+      if (!progressed_ && !own_saved_) break;
       stop_ = Stop{"time limit", std::nullopt, 0};
       return requeue_self();
     case SlurmState::preempted:
