@@ -87,7 +87,7 @@ void Supervisor::request_stop(Stop stop) {
   if (may_wait && joined_.empty())
     return refuse(
         "its program has not called bellows_init (yet), so its work would be lost; try again in a "
-        "moment, or begin anew at the new size with --from-scratch");
+        "moment, or begin anew with --from-scratch");
   if (may_wait && !all_joined)
     return answer(stop.client,
                   json{{"event", "error"},
