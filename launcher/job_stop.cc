@@ -156,8 +156,8 @@ std::optional<CommandFailure> JobStop::went_away(std::string& not_yet) {
   if (auto now = steering_.slurm.job(job_.id);
       now.ok() && (now->state != SlurmState::running || now->restarts != job_.restarts))
     return CommandFailure{
-        kRefused, fmt::format("job {} was requeued or ended meanwhile; this demand changed nothing",
-                              job_.id)};
+        kRefused,
+        fmt::format("job {} was requeued or ended meanwhile; nothing was changed", job_.id)};
   // srun's own exit status; the step's would be kUnreachable.
   if (exit_code(*control_) == kFailed) {
     not_yet = "Slurm does not start a step in the job yet";
