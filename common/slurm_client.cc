@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 
@@ -15,6 +16,9 @@
 
 namespace bellows {
 namespace {
+
+constexpr useconds_t kLookEvery = 2000;
+constexpr int kMostLooks = 5000;
 
 std::string text_of(const char* text) { return text ? text : ""; }
 
@@ -237,6 +241,12 @@ bool SlurmJob::finished() const {
 // The search for slurm.conf has many ways, up to a question to the DNS: only libslurm knows them
 // all.
 Status SlurmClient::usable() {
+  const Error unusable{
+      ErrorKind::unavailable,
+      "Slurm cannot be used on this machine: it finds no slurm.conf that it can read"};
+  // libslurm would look at it again for a minute.
+  if (const char* conf = std::getenv("SLURM_CONF"); conf && access(conf, R_OK) != 0)
+    return unusable;
   const pid_t pid = fork();
   if (pid < 0)
     return Error{ErrorKind::unavailable, "cannot start a process to look for slurm.conf"};
@@ -245,11 +255,11 @@ Status SlurmClient::usable() {
     _exit(0);
   }
   int status = 0;
-  while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+  for (int waited = 0; waitpid(pid, &status, WNOHANG) == 0; ++waited) {
+    if (waited == kMostLooks) kill(pid, SIGKILL);
+    usleep(kLookEvery);
   }
-  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return {};
-  return Error{ErrorKind::unavailable,
-               "Slurm cannot be used on this machine: it finds no slurm.conf that it can read"};
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Status() : Status(unusable);
 }
 
 SlurmClient::SlurmClient() { slurm_init(nullptr); }

@@ -60,6 +60,7 @@ Result<JobPlace> find_job(SlurmClient* slurm, const JobName& name,
     if (accounting == Ask::always || (!place.job && checkpoint_dir.empty()))
       ask_accounting(name, place);
   }
+  if (!slurm) place.missing.push_back("Slurm's records: it finds no slurm.conf that it can read");
   if (!place.runs.empty()) place.id = place.runs.back().job;
   if (place.job) place.id = place.job->id;
   if (place.checkpoint_dir.empty() && place.job) place.checkpoint_dir = dir_of(*place.job);

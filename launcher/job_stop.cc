@@ -85,9 +85,10 @@ std::optional<CommandFailure> JobStop::ask(std::string& not_yet) {
   writer_ = LineWriter();
   writer_.add(demand_);
   stopping_ = false;
+  steering_.standing(kTimedOut, "the launcher may not have got the demand");
   Failure failure = converse(not_yet);
   control_->close_in();
-  if (failure) (void)exit_code(*control_);
+  if (!not_yet.empty()) (void)exit_code(*control_);
   return failure;
 }
 

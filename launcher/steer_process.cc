@@ -42,6 +42,11 @@ struct SteerProcess::Watch {
   std::string standing = "slurmctld does not answer; nothing was changed";
 
   void run(const std::string& name);
+  void stop() {
+    std::lock_guard lock(mutex);
+    over = true;
+    changed.notify_all();
+  }
 };
 
 void SteerProcess::Watch::run(const std::string& name) {
@@ -70,11 +75,7 @@ SteerProcess::SteerProcess(std::string name, std::chrono::seconds timeout, bool 
   std::thread([watch = watch_, name = name_] { watch->run(name); }).detach();
 }
 
-SteerProcess::~SteerProcess() {
-  std::lock_guard lock(watch_->mutex);
-  watch_->over = true;
-  watch_->changed.notify_all();
-}
+SteerProcess::~SteerProcess() { watch_->stop(); }
 
 Steering SteerProcess::steering(SlurmClient& slurm) const {
   std::FILE* progress = json_ ? stderr : stdout;
@@ -92,6 +93,7 @@ Steering SteerProcess::steering(SlurmClient& slurm) const {
 }
 
 int SteerProcess::fail(const CommandFailure& failure) const {
+  watch_->stop();
   fmt::print(stderr, "bellows {}: {}\n", name_, failure.text);
   return failure.exit_status;
 }
