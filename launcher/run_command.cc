@@ -149,6 +149,11 @@ void add_run_command(CommandLine& program) {
                   "Restarts in a row without a new checkpoint before the job fails")
       .show_default()
       .between(0, 1000);
+  command
+      .add_option("--log-size", options->log_mib,
+                  "MiB for what 'bellows logs' shows; the oldest goes first; 0: no logs")
+      .show_default()
+      .between(0, 1 << 20);
   add_launch_options(command, options);
   add_own_checkpoint_options(command, options);
   command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")

@@ -19,6 +19,7 @@ struct RunOptions {
   std::uint32_t keep = 3;
   std::uint64_t keep_every = 0;  ///< 0: none
   std::uint32_t max_restarts = 3;
+  std::uint32_t log_mib = 256;    ///< for all logs of the job; 0: none
   std::string kind;               ///< empty: the framework's first, else mpi
   std::string cpu_bind = "near";  ///< near: the plugin's choice; else srun's
   OwnCheckpoint own;

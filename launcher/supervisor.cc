@@ -13,6 +13,7 @@
 
 #include "checkpoint/store.h"
 #include "launcher/exit_status.h"
+#include "launcher/log_line.h"
 
 namespace bellows {
 namespace {
@@ -22,6 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kAgentsMustGreet = 60s;
 constexpr auto kVerifyAtMost = 2h;
+constexpr auto kOutputWithin = 3s;
 constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
 
@@ -50,8 +52,12 @@ Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, Ran
       marker_(context_.run_dir),
       budget_(context_.options.max_restarts) {}
 
-void Supervisor::say(const std::string& text) const {
-  fmt::print(stderr, "bellows run: {}\n", text);
+void Supervisor::say(const std::string& text) {
+  const std::string line = "bellows run: " + text;
+  if (output_)
+    output_->say(line);
+  else
+    fmt::print(stderr, "{}\n", line);
 }
 
 void Supervisor::enter(Phase phase, milliseconds limit) {
@@ -69,6 +75,7 @@ void Supervisor::record(const std::string& event, const std::string& cause) {
   if (!log_) return;
   JobEvent line{wall_clock(), job_.id,        job_.restarts,   attempt_,       event,
                 cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
+  if (newest_step_ > 0) line.reached = newest_step_;
   Status status = log_->append(line);
   if (!status && !log_failing_)
     say(status.error().text + "; the history of this job will have gaps");
@@ -86,6 +93,12 @@ Status Supervisor::open_resources() {
   auto log = EventLog::open(context_.checkpoint_dir);
   if (!log) return log.error();
   log_.emplace(std::move(*log));
+  auto output = OutputRelay::start({.log_dir = log_dir_of(context_.checkpoint_dir),
+                                    .job = job_.id,
+                                    .restart = job_.restarts,
+                                    .log_bytes = std::uint64_t{context_.options.log_mib} << 20});
+  if (!output) return output.error();
+  output_.emplace(std::move(*output));
   // What is asked before the agents have looked must not hear that there is no checkpoint.
   if (auto steps = list_steps(context_.checkpoint_dir); steps && !steps->empty())
     newest_commit_ = steps->back();
@@ -116,6 +129,7 @@ int Supervisor::run() {
   cause_ = job_.restarts == 0 ? "started" : fmt::format("restart {}", job_.restarts);
   begin_attempt();
   while (!result_) loop_once();
+  output_->close(kOutputWithin);
   return *result_;
 }
 
@@ -356,10 +370,12 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
+  child.pipe_out = child.pipe_err = true;
   auto ranks = Child::start(child);
   enter(Phase::running, kJoinsWithin);
   if (!ranks) return fault(ranks.error().text, true, kFailed);
   ranks_.emplace(std::move(*ranks));
+  output_->attach(job_.restarts, attempt_, ranks_->take_out(), ranks_->take_err());
   std::string from = step                              ? fmt::format("from step {}", *step)
                      : context_.options.own.possible() ? "from what the program has saved"
                                                        : "from the start";

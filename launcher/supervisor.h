@@ -17,6 +17,7 @@
 #include "launcher/child.h"
 #include "launcher/control_server.h"
 #include "launcher/event_log.h"
+#include "launcher/output_relay.h"
 #include "launcher/own_checkpoint.h"
 #include "launcher/rank_command.h"
 #include "launcher/rank_layout.h"
@@ -57,6 +58,7 @@ class Supervisor {
     std::string reason;
     std::optional<std::uint32_t> gpus;
     std::uint64_t client = 0;   ///< 0: nobody outside waits
+    bool hold = false;          ///< the job waits for its release then
     bool from_scratch = false;  ///< the program's work may be lost
   };
 
@@ -119,7 +121,7 @@ class Supervisor {
   std::string ranks_step_name() const;
   void enter(Phase phase, std::chrono::milliseconds limit);
   void record(const std::string& event, const std::string& cause);
-  void say(const std::string& text) const;
+  void say(const std::string& text);
   std::optional<std::uint64_t> newest_commit() const;
 
   SlurmClient& slurm_;
@@ -128,6 +130,7 @@ class Supervisor {
   RankLayout layout_;
   ActiveMarker marker_;
   std::optional<EventLog> log_;
+  std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;
   Fd signals_;
 
