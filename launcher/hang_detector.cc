@@ -44,6 +44,7 @@ void HangDetector::advanced(Clock::time_point now) {
   while (!gaps_.empty() && now - gaps_.front().end > kRemembered) gaps_.pop_front();
   since_ = now;
   excused_ = false;
+  recovered_ = true;
   ++changes_;
 }
 
@@ -105,6 +106,7 @@ std::optional<std::string> HangDetector::check(Clock::time_point now) {
   for (const auto& [number, rank] : ranks_) newest = std::max(newest, rank.step);
   called_at_ = std::max(called_at_, newest);
   ++calls_;
+  recovered_ = false;
   excuse(now);
   return what;
 }

@@ -40,6 +40,8 @@ class HangDetector {
   void excuse(Clock::time_point now);
   /// What hangs, for a person, once for each hang; nothing while training advances.
   std::optional<std::string> check(Clock::time_point now);
+  /// Training has advanced since the last call of a hang.
+  bool recovered() const { return recovered_; }
   std::chrono::milliseconds limit() const;
 
  private:
@@ -60,10 +62,11 @@ class HangDetector {
   std::map<std::string, std::uint32_t> finished_;  ///< node -> ranks whose training is complete
   Clock::time_point since_;                        ///< of the last change or excuse
   bool excused_ = true;                            ///< what ends now is no time between two steps
-  std::uint32_t changes_ = 0;                      ///< of steps since begin()
-  std::deque<Gap> gaps_;                           ///< each longer than those after it
-  std::optional<std::uint64_t> called_at_;         ///< newest step at the last call
-  std::uint32_t calls_ = 0;                        ///< without having passed that step
+  bool recovered_ = false;
+  std::uint32_t changes_ = 0;               ///< of steps since begin()
+  std::deque<Gap> gaps_;                    ///< each longer than those after it
+  std::optional<std::uint64_t> called_at_;  ///< newest step at the last call
+  std::uint32_t calls_ = 0;                 ///< without having passed that step
 };
 
 }  // namespace bellows

@@ -41,9 +41,10 @@ std::string shortened(std::string_view text) { return std::string(text.substr(0,
 
 void RankFailure::take_line(const std::string& line) {
   if (auto text = after(line, "srun: error: "); text && take_srun(std::string(*text))) return;
-  if (auto text = after(line, "slurmstepd: error: "); text && take_stepd(std::string(*text)))
-    return;
-  if (line.starts_with("srun: ") || line.starts_with("slurmstepd: ")) return;
+  // slurmstepd gives its node's name: "slurmstepd-n1: error: ".
+  if (auto text = after(line, "slurmstepd"))
+    if (auto error = after(*text, ": error: "); error && take_stepd(std::string(*error))) return;
+  if (line.starts_with("srun: ") || line.starts_with("slurmstepd")) return;
   if (line.find_first_not_of(" \t\r") != std::string::npos) last_words_ = shortened(line);
 }
 

@@ -107,6 +107,16 @@ void add_run_command(CommandLine& program) {
                   "Restarts in a row without a new checkpoint before the job fails")
       .show_default()
       .between(0, 1000);
+  command
+      .add_option("--start-limit", options->start_limit,
+                  "Seconds within which all ranks must have started; 0: any time")
+      .show_default()
+      .between(0, 86400);
+  command
+      .add_option("--hang-floor", options->hang_floor,
+                  "Least seconds without progress before ranks are taken for hung; 0: never")
+      .show_default()
+      .between(0, 86400);
   command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
       .required();
   command.positionals_at_end();

@@ -17,6 +17,8 @@ struct RunOptions {
   std::uint32_t keep = 3;
   std::uint64_t keep_every = 0;  ///< 0: none
   std::uint32_t max_restarts = 3;
+  std::uint32_t start_limit = 600;  ///< seconds until all ranks have joined; 0: any time
+  std::uint32_t hang_floor = 300;   ///< seconds without progress before a hang is called; 0: never
   std::vector<std::string> command;
 };
 

@@ -48,6 +48,8 @@ Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, Ran
       job_(std::move(job)),
       layout_(std::move(layout)),
       marker_(context_.run_dir),
+      hang_(std::chrono::seconds(context_.options.hang_floor)),
+      gang_(std::chrono::seconds(context_.options.start_limit)),
       budget_(context_.options.max_restarts) {}
 
 void Supervisor::say(const std::string& text) const {
@@ -153,7 +155,7 @@ void Supervisor::begin_attempt() {
   if (agents)
     agents_.emplace(std::move(*agents));
   else
-    fault(agents.error().text, false, kFailed);
+    fault(agents.error().text, Blame::cluster, kFailed);
 }
 
 int Supervisor::poll_timeout() const {
@@ -166,12 +168,16 @@ void Supervisor::loop_once() {
   std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0}};
   control_->add_poll(fds);
   if (agents_) agents_->add_poll(fds);
+  if (ranks_ && ranks_->err() >= 0) fds.push_back({ranks_->err(), POLLIN, 0});
   poll(fds.data(), fds.size(), poll_timeout());
+  note_pause();
   handle_signals();
+  read_rank_errors();
   if (agents_)
     for (const Event& event : agents_->exchange()) handle_agent_event(event);
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
+  if (!result_) watch();
   if (!result_ && must_ask_slurm_) ask_slurm();
   if (!result_ && Clock::now() >= deadline_) check_deadline();
 }
@@ -188,7 +194,7 @@ void Supervisor::handle_signals() {
         break;
       default:
         // Slurm sends SIGTERM for a requeue, a cancel, a time limit and a preemption alike.
-        must_ask_slurm_ = true;
+        term_came_ = must_ask_slurm_ = true;
     }
   }
 }
@@ -204,7 +210,6 @@ void Supervisor::say_hello() {
   hello.keep_every = context_.options.keep_every;
   agents_->send(hello);
   agents_->send(make_command(Command::Kind::find));
-  lost_agents_ = 0;
   enter(Phase::finding, kVerifyAtMost);
 }
 
@@ -237,21 +242,16 @@ void Supervisor::handle_agent_event(const Event& event) {
         for (const Command& command : decision_->handle(event)) send_decision(command);
       return;
     case Event::Kind::progress:
-      newest_step_ = std::max(newest_step_, event.max_step.value_or(0));
+      note_progress(event);
       return note_unwritten(event);
     case Event::Kind::rank:
-      if (event.state == "joined") joined_.insert(event.rank);
-      if (event.state == "finished") ++finished_ranks_;
+      note_rank(event);
       break;
     case Event::Kind::error:
-      say(fmt::format("agent on {}: {}", event.node, event.error));
-      // An old checkpoint that could not be removed costs room and no work.
-      if (event.cmd != "commit" && event.cmd != "retention")
-        return fault("an agent failed: " + event.error, true, kFailed);
+      agent_failed(event);
       break;
     case Event::Kind::save_error:
-      say(fmt::format("rank {} on {} could not save step {}: {}", event.rank, event.node,
-                      event.step.value_or(0), event.error));
+      note_save_error(event);
       break;
     default:
       break;
@@ -272,6 +272,8 @@ void Supervisor::note_commit(const Event& event) {
   newest_commit_ = event.step;
   newest_step_ = std::max(newest_step_, *event.step);
   progressed_ = true;
+  if (!save_error_.empty()) say(fmt::format("step {} is saved: saving works again", *event.step));
+  save_error_.clear();
   if (decision_ && decision_->step() && *event.step >= *decision_->step()) {
     stop_saved_ = true;
     record("STORING", fmt::format("committed step {}: {}", *event.step, stop_->reason));
@@ -316,13 +318,15 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   child.command.insert(child.command.end(), command.begin(), command.end());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
+  child.pipe_err = true;
   child.environment = srun_environment(environ);
   child.environment.push_back("BELLOWS_SOCKET=" + context_.agent_socket());
   if (layout_.crowded()) child.environment.push_back("OMPI_MCA_mpi_yield_when_idle=1");
   auto ranks = Child::start(child);
   enter(Phase::running, kNoLimit);
-  if (!ranks) return fault(ranks.error().text, true, kFailed);
+  if (!ranks) return fault(ranks.error().text, Blame::program, kFailed);
   ranks_.emplace(std::move(*ranks));
+  begin_watch();
   std::string from = step ? fmt::format("from step {}", *step) : "from the start";
   say(fmt::format("{} ranks start {}", layout_.world(), from));
   record("PROCESSING", from);
@@ -345,6 +349,7 @@ void Supervisor::check_children() {
   bool ranks_live = phase_ == Phase::running || phase_ == Phase::handed_over;
   if (ranks_live && ranks_ && ranks_->poll_exit()) {
     ChildExit exit = *ranks_->poll_exit();
+    read_rank_errors();
     ranks_.reset();
     if (phase_ == Phase::running) return ranks_ended(exit);
     dismiss_agents();
@@ -355,19 +360,19 @@ void Supervisor::check_children() {
     if (phase_ == Phase::handed_over) return;
     if (phase_ == Phase::judging) return judge();
     if (phase_ == Phase::draining) return clear(next_, cause_);
-    bool started = phase_ != Phase::greeting;
-    fault("the agents' step " + exit.to_string(), started, kFailed);
+    Blame blame = phase_ == Phase::greeting ? Blame::cluster : Blame::program;
+    fault("the agents' step " + exit.to_string(), blame, kFailed);
   }
 }
 
 void Supervisor::check_deadline() {
   switch (phase_) {
     case Phase::greeting:
-      return fault(fmt::format("no answer from the agents on {}", fmt::join(awaited_, ",")), false,
-                   kFailed);
+      return fault(fmt::format("no answer from the agents on {}", fmt::join(awaited_, ",")),
+                   Blame::cluster, kFailed);
     case Phase::finding:
     case Phase::restoring:
-      return fault("the agents did not get the checkpoint ready in time", true, kFailed);
+      return fault("the agents did not get the checkpoint ready in time", Blame::storage, kFailed);
     case Phase::judging:
       if (!drained()) return enter(Phase::judging, 200ms);
       return judge();

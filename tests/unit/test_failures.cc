@@ -69,6 +69,9 @@ Test(hang_detector, calls_what_does_not_advance) {
   cr_expect(has(what, "no progress for 5 s"), "%s", what.value_or("").c_str());
   cr_expect(has(what, "rank 0 on n1 stays at step 20, while others are at step 57"));
   cr_expect(!detector.check(now + 5s), "told once");
+  cr_expect(!detector.recovered());
+  detector.note(progress_of("n1", 0, {21, 57}), now + 6s);
+  cr_expect(detector.recovered());
 }
 
 Test(hang_detector, has_a_floor_and_can_be_off) {
@@ -214,8 +217,9 @@ Test(rank_failure, names_the_first_rank) {
 }
 
 Test(rank_failure, tells_memory_nodes_and_missing_programs) {
-  auto failure = failure_of({"slurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.1. Some",
-                             "srun: error: n1: task 1: Out Of Memory"});
+  auto failure =
+      failure_of({"slurmstepd-n1: error: Detected 1 oom-kill event(s) in StepId=5.1. Some",
+                  "srun: error: n1: task 1: Out Of Memory"});
   cr_expect(failure.cause(kKilled) ==
             "rank 1 on n1 was killed because the job's memory limit was reached");
   failure = failure_of({"slurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.1. Some",
@@ -229,7 +233,7 @@ Test(rank_failure, tells_memory_nodes_and_missing_programs) {
                         "srun: error: Application launch failed: No route"});
   cr_expect(failure.cause(kStatus1) == "the ranks could not be started on n2: No route");
   cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
-  failure = failure_of({"slurmstepd: error: execve(): ./train: No such file or directory",
+  failure = failure_of({"slurmstepd-n1: error: execve(): ./train: No such file or directory",
                         "srun: error: n1: task 0: Exited with exit code 2"});
   cr_expect(failure.cause(kStatus1) ==
             "the program could not be executed: ./train: No such file or directory");
