@@ -200,7 +200,11 @@ std::optional<ResizeFailure> Resize::ask_launcher(std::string& not_yet) {
   control_.emplace(std::move(*control));
   LineReader reader;
   LineWriter writer;
-  writer.add(json{{"cmd", "stop"}, {"reason", "resize"}, {"gpus", request_.gpus}}.dump());
+  writer.add(json{{"cmd", "stop"},
+                  {"reason", "resize"},
+                  {"gpus", request_.gpus},
+                  {"from_scratch", request_.from_scratch}}
+                 .dump());
   bool stopping = false;
   const std::string goes_on = fmt::format(
       "the job stops at its next checkpoint and then moves to {} GPUs by itself", request_.gpus);

@@ -17,6 +17,7 @@ struct ResizeRequest {
   JobName job;
   std::uint32_t gpus = 0;
   std::chrono::seconds timeout{600};  ///< for the whole of it
+  bool from_scratch = false;          ///< also when the program has no checkpoint to go on from
 };
 
 /// What a resize did and how long its parts took.

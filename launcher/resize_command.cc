@@ -98,6 +98,8 @@ void add_resize_command(CommandLine& program) {
   command.add_option("--timeout", options->timeout, "Seconds to wait for the whole of it")
       .show_default()
       .between(1, 86400);
+  command.add_flag("--from-scratch", options->request.from_scratch,
+                   "Also when the program has no checkpoint, so that its work is lost");
   command.add_flag("--json", options->json, "Print one JSON object; progress on standard error");
   command.run([options] { return resize(*options); });
 }

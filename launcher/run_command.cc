@@ -72,7 +72,34 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   return supervisor.run();
 }
 
-int run(const RunOptions& options) {
+void add_own_checkpoint_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {
+  command
+      .add_option("--checkpoint-signal", options->checkpoint_signal,
+                  "For a program without libbellows: the signal on which its ranks save and exit")
+      .check([](const std::string& text) {
+        return parse_signal(text) ? "" : "'" + text + "' is no signal such as USR1 or 10";
+      });
+  command
+      .add_option("--checkpoint-cmd", options->own.command,
+                  "For a program without libbellows: a shell command that makes it save")
+      .check([](const std::string& text) { return text.empty() ? "is empty" : ""; })
+      .excludes("--checkpoint-signal");
+  command
+      .add_option("--checkpoint-grace", options->own.grace,
+                  "Seconds that such a program has to save")
+      .show_default()
+      .between(1, 86400);
+  command
+      .add_option("--stopped-status", options->stopped_status,
+                  "Exit status of ranks that have saved and stopped, so that 0 means finished "
+                  "(default: 0 after the signal means stopped)")
+      .between(1, 255);
+}
+
+int run(RunOptions options) {
+  if (auto signal = parse_signal(options.checkpoint_signal)) options.own.signal = *signal;
+  if (options.stopped_status != 0)
+    options.own.stopped_status = static_cast<int>(options.stopped_status);
   auto id = job_id_from_environment();
   if (!id)
     return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
@@ -117,6 +144,7 @@ void add_run_command(CommandLine& program) {
                   "Least seconds without progress before ranks are taken for hung; 0: never")
       .show_default()
       .between(0, 86400);
+  add_own_checkpoint_options(command, options);
   command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
       .required();
   command.positionals_at_end();

@@ -9,6 +9,7 @@
 #include "common/contract.h"
 #include "common/result.h"
 #include "common/slurm_client.h"
+#include "launcher/own_checkpoint.h"
 
 namespace bellows {
 
@@ -19,6 +20,9 @@ struct RunOptions {
   std::uint32_t max_restarts = 3;
   std::uint32_t start_limit = 600;  ///< seconds until all ranks have joined; 0: any time
   std::uint32_t hang_floor = 300;   ///< seconds without progress before a hang is called; 0: never
+  OwnCheckpoint own;
+  std::string checkpoint_signal;     ///< as it was given
+  std::uint32_t stopped_status = 0;  ///< 0: none was given
   std::vector<std::string> command;
 };
 

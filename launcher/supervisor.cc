@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kAgentsMustGreet = 60s;
 constexpr auto kVerifyAtMost = 2h;
-constexpr auto kNoLimit = 24h * 365;
+constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
 
 Command make_command(Command::Kind kind) {
@@ -59,6 +59,10 @@ void Supervisor::say(const std::string& text) const {
 void Supervisor::enter(Phase phase, milliseconds limit) {
   phase_ = phase;
   deadline_ = Clock::now() + limit;
+}
+
+std::string Supervisor::ranks_step_name() const {
+  return fmt::format("bellows-ranks-{}", attempt_);
 }
 
 std::optional<std::uint64_t> Supervisor::newest_commit() const { return newest_commit_; }
@@ -134,9 +138,9 @@ bool Supervisor::give_way_to_owner() {
 }
 
 void Supervisor::begin_attempt() {
-  if (give_way_to_owner()) return;
+  if (give_way_to_owner() || finished_before()) return;
   ++attempt_;
-  ranks_.reset();
+  drop_ranks();
   agents_.reset();
   awaited_.clear();
   for (const std::string& node : layout_.nodes()) awaited_.insert(node);
@@ -310,9 +314,8 @@ bool Supervisor::drained() const {
 
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ChildOptions child;
-  child.command = {
-      "srun",         "--mpi=pmix", "--kill-on-bad-exit=1",
-      "--input=none", "--quiet",    fmt::format("--job-name=bellows-ranks-{}", attempt_)};
+  child.command = {"srun",         "--mpi=pmix", "--kill-on-bad-exit=1",
+                   "--input=none", "--quiet",    "--job-name=" + ranks_step_name()};
   for (std::string& option : layout_.rank_options()) child.command.push_back(std::move(option));
   const auto& command = context_.options.command;
   child.command.insert(child.command.end(), command.begin(), command.end());
@@ -321,13 +324,16 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   child.pipe_err = true;
   child.environment = srun_environment(environ);
   child.environment.push_back("BELLOWS_SOCKET=" + context_.agent_socket());
+  child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
   if (layout_.crowded()) child.environment.push_back("OMPI_MCA_mpi_yield_when_idle=1");
   auto ranks = Child::start(child);
-  enter(Phase::running, kNoLimit);
+  enter(Phase::running, kJoinsWithin);
   if (!ranks) return fault(ranks.error().text, Blame::program, kFailed);
   ranks_.emplace(std::move(*ranks));
   begin_watch();
-  std::string from = step ? fmt::format("from step {}", *step) : "from the start";
+  std::string from = step                              ? fmt::format("from step {}", *step)
+                     : context_.options.own.possible() ? "from what the program has saved"
+                                                       : "from the start";
   say(fmt::format("{} ranks start {}", layout_.world(), from));
   record("PROCESSING", from);
 }
@@ -346,11 +352,11 @@ void Supervisor::check_children() {
     if (ranks_over && agents_over && escalation_ < 2) cleared();
     return;
   }
+  if (phase_ == Phase::saving) return watch_own_stop();
   bool ranks_live = phase_ == Phase::running || phase_ == Phase::handed_over;
   if (ranks_live && ranks_ && ranks_->poll_exit()) {
     ChildExit exit = *ranks_->poll_exit();
-    read_rank_errors();
-    ranks_.reset();
+    drop_ranks();
     if (phase_ == Phase::running) return ranks_ended(exit);
     dismiss_agents();
   }
@@ -389,7 +395,10 @@ void Supervisor::check_deadline() {
     case Phase::forgotten:
       return finish(kOk);
     case Phase::running:
+      note_unused(fmt::format("no rank has called bellows_init within {} s", kJoinsWithin.count()));
       return enter(Phase::running, kNoLimit);
+    case Phase::saving:
+      return watch_own_stop();
   }
 }
 

@@ -20,6 +20,7 @@
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
 #include "launcher/line_buffer.h"
+#include "launcher/own_checkpoint.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
@@ -38,12 +39,14 @@ class Supervisor {
 
  private:
   using Clock = std::chrono::steady_clock;
+  static constexpr auto kNoLimit = std::chrono::hours(24 * 365);
   /// What the loop waits for.
   enum class Phase {
     greeting,     ///< every agent's hello
     finding,      ///< the newest checkpoint that verifies
     restoring,    ///< every agent to offer it
     running,      ///< ranks at work
+    saving,       ///< a program without libbellows to write its own checkpoint
     judging,      ///< the ranks have ended well, with a stop under way: finished or stopped?
     draining,     ///< ranks have ended: what they gave to the agents becomes checkpoints
     clearing,     ///< both steps to end
@@ -56,7 +59,8 @@ class Supervisor {
   struct Stop {
     std::string reason;
     std::optional<std::uint32_t> gpus;
-    std::uint64_t client = 0;  ///< 0: nobody outside waits
+    std::uint64_t client = 0;   ///< 0: nobody outside waits
+    bool from_scratch = false;  ///< the program's work may be lost
   };
 
   // supervisor.cc: the loop and the way of one attempt
@@ -87,8 +91,19 @@ class Supervisor {
   void drop_hang(const std::string& why);
   void late_start(const GangStart::Late& late);
   void read_rank_errors();
+  void drop_ranks();
   void agent_failed(const Event& event);
   void ranks_failed(const ChildExit& exit);
+  // supervisor_own.cc: programs that do not use libbellows
+  std::string finished_file() const;
+  bool told_finished() const;
+  bool finished_before();
+  bool saves_by_itself() const;
+  void note_unused(const std::string& when);
+  void begin_own_stop();
+  void signal_ranks();
+  void watch_own_stop();
+  void end_own_stop(OwnStopEnd end);
 
   // supervisor_stop.cc: stops, faults and ends
   void handle_request(const ControlServer::Request& request);
@@ -113,6 +128,7 @@ class Supervisor {
   void finish(int exit_status);
   void let_children_go();
 
+  std::string ranks_step_name() const;
   void enter(Phase phase, std::chrono::milliseconds limit);
   void record(const std::string& event, const std::string& cause);
   void say(const std::string& text) const;
@@ -148,6 +164,11 @@ class Supervisor {
   std::optional<StopDecision> decision_;
   std::optional<Stop> stop_;
   bool stop_saved_ = false;  ///< the stop's own checkpoint is committed
+  OwnStopFacts own_facts_;
+  std::optional<Child> own_command_;
+  Clock::time_point own_until_;
+  bool signalled_ = false;
+  bool own_saved_ = false;   ///< the program's own checkpoint for the stop
   bool progressed_ = false;  ///< a step was committed in this run of the job, in any attempt
   bool log_failing_ = false;
 

@@ -56,6 +56,7 @@ void Supervisor::handle_request(const ControlServer::Request& request) {
     return answer(request.client, reply.dump());
   }
   Stop stop{"resize", std::nullopt, request.client};
+  stop.from_scratch = message.contains("from_scratch") && message["from_scratch"] == true;
   if (auto gpus = message.find("gpus"); gpus != message.end()) {
     auto wanted = gpus->is_number_unsigned() ? gpus->get<std::uint64_t>() : 0;
     bool allowed = wanted > 0 && wanted <= kMostGpus &&
@@ -79,17 +80,20 @@ void Supervisor::request_stop(Stop stop) {
   bool ending = phase_ == Phase::clearing || phase_ == Phase::draining;
   if (phase_ == Phase::judging || phase_ == Phase::forgotten || (ending && next_ != Next::restart))
     return refuse("the job is ending");
-  if (phase_ == Phase::running && joined_.empty() && stop.client != 0)
+  bool by_itself = phase_ == Phase::running && saves_by_itself();
+  bool may_wait = phase_ == Phase::running && stop.client != 0 && !stop.from_scratch && !by_itself;
+  if (may_wait && joined_.empty())
     return refuse(
         "its program has not called bellows_init (yet), so its work would be lost; try again in a "
-        "moment");
-  if (phase_ == Phase::running && !all_joined && stop.client != 0)
+        "moment, or begin anew at the new size with --from-scratch");
+  if (may_wait && !all_joined)
     return answer(stop.client,
                   json{{"event", "error"},
                        {"error", "its ranks are still starting; try again in a moment"},
                        {"again", true}}
                       .dump());
   stop_ = std::move(stop);
+  if (by_itself) return begin_own_stop();
   if (phase_ == Phase::running && all_joined) {
     std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
     record("CHECKPOINTING", stop_->reason + to);
@@ -112,8 +116,11 @@ void Supervisor::send_decision(const Command& command) {
 }
 
 void Supervisor::ranks_ended(const ChildExit& exit) {
-  if (!exit.ok()) return ranks_failed(exit);
-  if (joined_.empty() && !said_unused_) {
+  if (!exit.ok()) {
+    note_unused("no rank had called bellows_init");
+    return ranks_failed(exit);
+  }
+  if (joined_.empty() && !said_unused_ && !context_.options.own.possible()) {
     said_unused_ = true;
     say("the program did not use libbellows: it had no checkpoint to go on from");
   }
@@ -132,7 +139,7 @@ void Supervisor::judge() {
 
 void Supervisor::fault(const std::string& cause, Blame blame, int exit_code) {
   if (fault_pending_ || phase_ == Phase::clearing || phase_ == Phase::waiting ||
-      phase_ == Phase::forgotten)
+      phase_ == Phase::saving || phase_ == Phase::forgotten)
     return;
   say(cause);
   fault_pending_ = true;
@@ -166,7 +173,7 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
       return finish(kFailed);
     case SlurmState::timeout:
       // A run that got nowhere would get nowhere again.
-      if (!progressed_) break;
+      if (!progressed_ && !own_saved_) break;
       stop_ = Stop{"time limit", std::nullopt, 0};
       return requeue_self();
     case SlurmState::preempted:
@@ -291,7 +298,7 @@ void Supervisor::escalate() {
 }
 
 void Supervisor::cleared() {
-  ranks_.reset();
+  drop_ranks();
   agents_.reset();
   switch (next_) {
     case Next::restart: {
@@ -395,7 +402,7 @@ void Supervisor::finish(int exit_status) {
   marker_.remove();
   let_children_go();
   result_ = exit_status;
-  ranks_.reset();
+  drop_ranks();
   agents_.reset();
 }
 

@@ -82,9 +82,9 @@ void Supervisor::late_start(const GangStart::Late& late) {
   if (!late.nobody) return fault(late.text, Blame::program, kFailed);
   auto steps = slurm_.steps(job_.id);
   if (!steps) return say("whether the ranks have started is not known: " + steps.error().text);
-  const std::string name = fmt::format("bellows-ranks-{}", attempt_);
-  const bool made = std::any_of(steps->begin(), steps->end(),
-                                [&](const SlurmStep& step) { return step.name == name; });
+  const bool made = std::any_of(steps->begin(), steps->end(), [this](const SlurmStep& step) {
+    return step.name == ranks_step_name();
+  });
   if (!made)
     return fault(fmt::format("Slurm did not start the step of the ranks within {} s",
                              context_.options.start_limit),
@@ -134,6 +134,11 @@ void Supervisor::read_rank_errors() {
     rank_errors_.feed(text, static_cast<std::size_t>(got));
   }
   while (auto line = rank_errors_.next()) failure_.take_line(*line);
+}
+
+void Supervisor::drop_ranks() {
+  read_rank_errors();
+  ranks_.reset();
 }
 
 void Supervisor::ranks_failed(const ChildExit& exit) {

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+
+namespace bellows {
+
+/// How much warning Slurm gives before it ends a job, besides the time limit.
+struct SlurmGrace {
+  bool preempts = false;      ///< a job of this partition and QOS may be preempted and come back
+  std::uint32_t preempt = 0;  ///< GraceTime in seconds
+  bool operator==(const SlurmGrace&) const = default;
+};
+
+/// Tells from what saves and steps took when a stop must begin so that it is over when Slurm ends
+/// the job. Times are seconds of one clock that does not jump. Does no I/O.
+class StopClock {
+ public:
+  /// A step was committed: all its bytes, and how long it took from the ranks' first call on.
+  void note_save(std::uint64_t bytes, double seconds);
+  /// The newest step heard of, as often as one likes.
+  void note_step(std::uint64_t step, double now);
+  /// The ranks start anew: between the last step and the next one lies more than a step.
+  void forget_steps() { last_step_.reset(); }
+
+  /// What a save will take at worst, going by the last ones; without any: a guess.
+  double save_seconds() const;
+  double step_seconds() const;
+  bool has_saved() const { return !saves_.empty(); }
+
+  /// How long before its end the run must begin to stop, for one that lasts `total` seconds.
+  double lead(double total) const;
+  /// The same for a program that saves by itself and is given `grace` seconds for it.
+  static double lead_of_own(std::uint32_t grace, double total);
+
+  /// A sentence when a preemption leaves too little time for a save; else empty.
+  std::string complaint(const SlurmGrace& grace) const;
+
+ private:
+  struct Save {
+    std::uint64_t bytes;
+    double seconds;
+  };
+  std::deque<Save> saves_;    ///< the last few
+  std::deque<double> steps_;  ///< seconds for one step, the last few
+  std::optional<std::uint64_t> last_step_;
+  double last_step_at_ = 0;
+};
+
+}  // namespace bellows

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// Supervisor's dealings with programs that do not use libbellows.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "launcher/exit_status.h"
+#include "launcher/supervisor.h"
+
+namespace bellows {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr auto kAskOften = 500ms;
+
+}  // namespace
+
+std::string Supervisor::finished_file() const {
+  return fmt::format("{}/finished-{}", context_.checkpoint_dir, job_.id);
+}
+
+bool Supervisor::told_finished() const { return access(finished_file().c_str(), F_OK) == 0; }
+
+// A launcher or a node may die when the program is done but nobody has heard of it. At a job's
+// first start the file is that of an older job with its id.
+bool Supervisor::finished_before() {
+  if (job_.restarts == 0 && attempt_ == 0) unlink(finished_file().c_str());
+  if (!told_finished()) return false;
+  say("the program has finished, says " + finished_file());
+  record("COMPLETED", "the program had said that it is finished");
+  finish(kOk);
+  return true;
+}
+
+bool Supervisor::saves_by_itself() const {
+  return joined_.empty() && context_.options.own.possible();
+}
+
+// Said when it is known, and when it begins to matter.
+void Supervisor::note_unused(const std::string& when) {
+  if (!joined_.empty() || said_unused_ || context_.options.own.possible()) return;
+  said_unused_ = true;
+  say(when +
+      ": without libbellows each restart is from scratch; --checkpoint-signal or --checkpoint-cmd "
+      "lets a program save in its own way, see bellows-run(1)");
+}
+
+void Supervisor::begin_own_stop() {
+  const OwnCheckpoint& own = context_.options.own;
+  std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
+  record("CHECKPOINTING", stop_->reason + to);
+  answer(stop_->client, json{{"event", "stopping"}, {"step", nullptr}}.dump());
+  say(fmt::format("stopping ({}): {}", stop_->reason, own.describe()));
+  own_facts_ = OwnStopFacts{};
+  own_facts_.may_refuse = stop_->client != 0;
+  own_until_ = Clock::now() + std::chrono::seconds(own.grace);
+  signalled_ = false;
+  own_command_.reset();
+  if (!own.command.empty()) {
+    ChildOptions child;
+    child.command = {"sh", "-c", own.command};
+    for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
+    child.death_signal = SIGTERM;
+    if (auto started = Child::start(child))
+      own_command_.emplace(std::move(*started));
+    else
+      own_facts_.command = ChildExit{127 << 8};
+  }
+  enter(Phase::saving, 0ms);
+}
+
+// Slurm reaches ranks on every node, and may not answer just now.
+void Supervisor::signal_ranks() {
+  auto steps = slurm_.steps(job_.id);
+  if (!steps) return say(steps.error().text + "; asking again");
+  for (const SlurmStep& step : *steps) {
+    if (step.name != ranks_step_name()) continue;
+    Status status = slurm_.signal_step(job_.id, step.id, context_.options.own.signal);
+    signalled_ = status.ok();
+    if (!status) say(status.error().text + "; trying again");
+  }
+}
+
+void Supervisor::watch_own_stop() {
+  const OwnCheckpoint& own = context_.options.own;
+  if (own.signal != 0 && ranks_ && !signalled_) signal_ranks();
+  if (ranks_ && ranks_->poll_exit()) {
+    own_facts_.ranks = *ranks_->poll_exit();
+    drop_ranks();
+  }
+  if (own_command_ && own_command_->poll_exit()) {
+    own_facts_.command = *own_command_->poll_exit();
+    own_command_.reset();
+    if (!own_facts_.command->ok())
+      say(fmt::format("the checkpoint command {}", own_facts_.command->to_string()));
+  }
+  own_facts_.told_finished = told_finished();
+  own_facts_.out_of_time = Clock::now() >= own_until_;
+  OwnStopEnd end = judge_own_stop(own, own_facts_);
+  if (end == OwnStopEnd::waiting) return enter(Phase::saving, kAskOften);
+  end_own_stop(end);
+}
+
+void Supervisor::end_own_stop(OwnStopEnd end) {
+  own_command_.reset();
+  switch (end) {
+    case OwnStopEnd::finished:
+      return clear(Next::complete, "the program has finished");
+    case OwnStopEnd::refused: {
+      std::string why = own_facts_.command
+                            ? "the checkpoint command " + own_facts_.command->to_string()
+                            : "the checkpoint command did not end in time";
+      answer(stop_->client, json{{"event", "error"}, {"error", why}}.dump());
+      record("PROCESSING", why + "; the ranks go on");
+      stop_.reset();
+      return enter(Phase::running, kNoLimit);
+    }
+    case OwnStopEnd::unsaved:
+      say(own_facts_.ranks
+              ? fmt::format("the ranks' step {} at the stop; the program goes on from what it has",
+                            own_facts_.ranks->to_string())
+              : fmt::format("no checkpoint within {} s; the program goes on from what it has",
+                            context_.options.own.grace));
+      break;
+    default:
+      say("the program has saved its own checkpoint");
+      own_saved_ = true;
+      record("STORING", "the program's own checkpoint: " + stop_->reason);
+  }
+  clear(Next::stop, stop_->reason);
+}
+
+}  // namespace bellows
