@@ -16,6 +16,8 @@ using std::chrono::milliseconds;
 namespace {
 
 constexpr std::uint32_t kMostDoublings = 10;
+/// Agents report every second.
+constexpr auto kSilent = std::chrono::seconds(10);
 
 double seconds(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double>(time).count();
@@ -26,6 +28,7 @@ double seconds(std::chrono::steady_clock::duration time) {
 void HangDetector::begin(Clock::time_point now) {
   ranks_.clear();
   finished_.clear();
+  heard_.clear();
   changes_ = 0;
   excuse(now);
 }
@@ -67,6 +70,7 @@ void HangDetector::note(const Event& progress, Clock::time_point now) {
   const bool others = left != here.size();
   ranks_.merge(here);
   finished_[progress.node] = progress.finished;
+  heard_[progress.node] = now;
   if (stepped) advanced(now);
   if (others || progress.busy) excuse(now);
 }
@@ -98,10 +102,19 @@ std::string HangDetector::stuck_ranks() const {
                      *newest);
 }
 
+std::string HangDetector::silent_nodes(Clock::time_point now) const {
+  std::string text;
+  for (const auto& [node, last] : heard_)
+    if (now - last > kSilent)
+      text += fmt::format("; no word from {} for {:.0f} s", node, seconds(now - last));
+  return text;
+}
+
 std::optional<std::string> HangDetector::check(Clock::time_point now) {
   if (floor_.count() == 0 || ranks_.empty() || now - since_ < limit()) return std::nullopt;
   std::string what = fmt::format("no progress for {:.0f} s (the limit is {:.0f} s): {}",
-                                 seconds(now - since_), seconds(limit()), stuck_ranks());
+                                 seconds(now - since_), seconds(limit()), stuck_ranks()) +
+                     silent_nodes(now);
   std::optional<std::uint64_t> newest;
   for (const auto& [number, rank] : ranks_) newest = std::max(newest, rank.step);
   called_at_ = std::max(called_at_, newest);

@@ -56,12 +56,14 @@ class HangDetector {
   };
   void advanced(Clock::time_point now);
   std::string stuck_ranks() const;
+  std::string silent_nodes(Clock::time_point now) const;
 
   std::chrono::milliseconds floor_;
   std::map<std::uint32_t, Rank> ranks_;
-  std::map<std::string, std::uint32_t> finished_;  ///< node -> ranks whose training is complete
-  Clock::time_point since_;                        ///< of the last change or excuse
-  bool excused_ = true;                            ///< what ends now is no time between two steps
+  std::map<std::string, std::uint32_t> finished_;   ///< node -> ranks whose training is complete
+  Clock::time_point since_;                         ///< of the last change or excuse
+  std::map<std::string, Clock::time_point> heard_;  ///< node -> its agent's last word
+  bool excused_ = true;                             ///< what ends now is no time between two steps
   bool recovered_ = false;
   std::uint32_t changes_ = 0;               ///< of steps since begin()
   std::deque<Gap> gaps_;                    ///< each longer than those after it

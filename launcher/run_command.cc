@@ -144,6 +144,13 @@ void add_run_command(CommandLine& program) {
                   "Least seconds without progress before ranks are taken for hung; 0: never")
       .show_default()
       .between(0, 86400);
+  command
+      .add_option("--on-drain", options->on_drain,
+                  "When one of its nodes is drained: leave at a checkpoint, or stay")
+      .show_default()
+      .check([](const std::string& what) {
+        return what == "leave" || what == "stay" ? "" : "is neither leave nor stay";
+      });
   add_own_checkpoint_options(command, options);
   command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
       .required();

@@ -182,6 +182,7 @@ void Supervisor::loop_once() {
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
   if (!result_) watch();
+  if (!result_) watch_nodes();
   if (!result_ && must_ask_slurm_) ask_slurm();
   if (!result_ && Clock::now() >= deadline_) check_deadline();
 }

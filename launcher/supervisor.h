@@ -20,6 +20,7 @@
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
 #include "launcher/line_buffer.h"
+#include "launcher/node_watch.h"
 #include "launcher/own_checkpoint.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_layout.h"
@@ -105,6 +106,14 @@ class Supervisor {
   void watch_own_stop();
   void end_own_stop(OwnStopEnd end);
 
+  // supervisor_nodes.cc: nodes that are drained, lost or back
+  bool can_leave() const;
+  void watch_nodes();
+  void judge_nodes(const std::vector<NodeReport>& reports);
+  void leave_nodes(const std::vector<NodeReport>& reports);
+  bool take_layout_of(const SlurmJob& job);
+  void grow_back(const std::vector<NodeReport>& reports);
+
   // supervisor_stop.cc: stops, faults and ends
   void handle_request(const ControlServer::Request& request);
   void answer(std::uint64_t client, const std::string& json);
@@ -175,6 +184,12 @@ class Supervisor {
   HangDetector hang_;
   GangStart gang_;
   RankFailure failure_;
+  NodeWatch nodes_;
+  Clock::time_point next_look_;        ///< at the job's nodes
+  std::vector<std::string> leaving_;   ///< draining nodes; all nodes are asked for
+  std::vector<NodeShare> lost_nodes_;  ///< since this run of the job began
+  Clock::time_point shrunk_at_;
+  bool drain_told_ = false;
   LineReader rank_errors_;
   Clock::time_point last_loop_;
   bool hang_called_ = false;  ///< the pending fault is a hang, which may yet end by itself

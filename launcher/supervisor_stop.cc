@@ -199,6 +199,9 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
   }
   fault_pending_ = false;
   Next next = Next::restart;
+  const bool same = job.nodes == job_.nodes;
+  if (!take_layout_of(job) && !stop_) stop_ = Stop{cause_, std::nullopt, 0};
+  if (!same) blame_ = Blame::cluster;
   if (stop_)
     next = Next::stop;
   else if (hopeless_ || !budget_.spend(blame_, newest_commit(), newest_step_))
@@ -225,7 +228,10 @@ Supervisor::Next Supervisor::out_of_budget() {
 void Supervisor::leave_pending(const SlurmJob& job) {
   if (phase_ == Phase::forgotten) return;
   if (!forgotten(job)) {
-    if (!stop_) record("QUEUED", "requeued by Slurm or an operator");
+    if (!stop_)
+      record("QUEUED", failure_.lost_node().empty()
+                           ? "requeued by Slurm or an operator"
+                           : fmt::format("node {} was lost", failure_.lost_node()));
     ease_restart(job);
     return finish(kOk);
   }

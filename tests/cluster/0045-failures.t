@@ -11,12 +11,7 @@
 impatient_cluster_up --nodes=3 --gpus=4
 home=$CLUSTER/shared/home/alice
 
-now() { echo "${EPOCHREALTIME/[.,]/}"; }
-# Prints how long it took from a fault to the ranks' new start, and what of it was Slurm's to wait.
-took() { # WHAT SINCE SLURMS-SHARE
-  diag "$1: $((($(now) - $2) / 100000))e-1 s from the fault to training again; $3"
-}
-causes() { events_of "$1" | sed 's/.*"cause":"\([^"]*\)".*/\1/'; } # JOB
+test_since() { (($(now_us) - $1 > $2 * 1000000)); } # MICROSECONDS SECONDS
 ends_well() { # NAME ID WHAT
   ok "$3: the job ends COMPLETED" poll 60 job_is "$2" COMPLETED
   like "$(log_of "$1")" 'finish step=600 ' "$3: with the right result"
@@ -31,10 +26,10 @@ suspended=$(submit_counter suspended --gpus=2 --export=ALL,RUN_OPTIONS=--hang-fl
 killed=$(submit_counter killed --gpus=2 -- "${count_to_600[@]}")
 poll 40 commits_past "$suspended" 49 || bail "the job does not commit: $(out_of suspended | tail -n 5)"
 xc --user root scontrol suspend "$suspended"
-suspended_at=$(now)
+suspended_at=$(now_us)
 
 poll 40 commits_past "$killed" 49
-began=$(now)
+began=$(now_us)
 kill_one "$killed" counter .
 ok "kill -9 of a rank: it is started again" poll 40 has_starts killed 2
 took "kill -9 of a rank" "$began" "none of Slurm's timeouts"
@@ -42,7 +37,7 @@ like "$(causes "$killed")" 'rank [01] on n[1-3] was killed by signal 9 \(Killed\
   "kill -9 of a rank: the history names rank, node and signal"
 
 poll 40 commits_past "$hung" 49
-began=$(now)
+began=$(now_us)
 kill -STOP "$(pids_of "$hung" counter . | tail -n 1)"
 ok "SIGSTOP of a rank: the ranks are started again" poll 60 has_starts hung 2
 took "SIGSTOP of a rank" "$began" "the floor of 3 s and the way to the next save are part of it"
@@ -63,7 +58,7 @@ is "$(grep -c 'ranks start' "$home/missing.out") $(job_field "$missing" ExitCode
 ok "a rank that does not start within the limit ends the start" poll 40 job_is "$partial" FAILED
 like "$(out_of partial)" '1 of 2 ranks did not start within 4 s: rank 1 on n[1-3]' "and is named with its node"
 
-poll 15 test $(($(now) - suspended_at)) -gt 8000000
+poll 15 test_since "$suspended_at" 8
 xc --user root scontrol resume "$suspended"
 
 ends_well hung "$hung" "SIGSTOP of a rank"
@@ -81,13 +76,15 @@ goes=$(submit_counter goes "${in_small[@]}" --export=ALL,RUN_OPTIONS="--checkpoi
 small() { xc --user root --node 1 "$@"; }
 poll 40 small test -e "$home/small/dies/latest" -a -e "$home/small/goes/latest"
 small dd if=/dev/zero of="$home/small/filler" bs=4k count=2000 status=none
-ok "a full file system: the program that does not bear it is started again and again" \
+ok "a full file system: the program that does not bear it dies of it" \
   poll 30 grep -q 'after a save had failed: No space left' "$home/dies.out"
-poll 40 has_starts dies 3
+full_since=$(now_us)
+poll 20 test_since "$full_since" 10
 small rm "$home/small/filler"
-began=$(now)
 poll 60 grep -q 'saving works again' "$home/goes.out"
-ends_well dies "$dies" "a full file system"
+ends_well dies "$dies" "a full file system for 10 s"
+ok "a full file system for 10 s: for which it was tried more often than a program is" \
+  test "$(grep -c 'No space left on device$' "$home/dies.out")" -gt 3
 ends_well goes "$goes" "a full file system that the program bears"
 is "$(starts goes) $(grep -c 'could not be saved' "$home/goes.out")" "1 1" "it goes on, and is told once"
 done_testing

@@ -73,3 +73,11 @@ gpus_held() {
       echo "$(xc --user root scontrol show hostnames "$nodes" | wc -l) $gpus"
     done | awk '{ nodes += $1; gpus += $1 * $2 } END { print gpus + 0, nodes + 0 }'
 }
+
+now_us() { echo "${EPOCHREALTIME/[.,]/}"; }
+# Says how long it took from a fault to the ranks' new start, and what of that is Slurm's.
+took() { # WHAT MICROSECONDS-AT-THE-FAULT SLURMS-SHARE
+  local ms=$((($(now_us) - $2) / 1000))
+  diag "$1: $((ms / 1000)).$(printf %03d $((ms % 1000))) s from the fault to training again; $3"
+}
+causes() { events_of "$1" | sed 's/.*"cause":"\([^"]*\)".*/\1/'; } # JOB

@@ -4,11 +4,13 @@
 #include <criterion/criterion.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
+#include "launcher/node_watch.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_names.h"
 
@@ -249,4 +251,37 @@ Test(rank_failure, says_what_it_knows_without_srun) {
   cr_expect(has(failure.cause(kStatus1), "status 1, and rank 2 on n1 had gone first"));
   failure.take_line("0: srun: error: this is the program's own");
   cr_expect(failure.last_words().empty() || has(failure.last_words(), "own"));
+}
+
+Test(node_reports, are_what_scontrol_tells) {
+  auto nodes = parse_node_reports(
+      "NodeName=n1 CoresPerSocket=8  Gres=gpu:4 GresDrain=N/A GresUsed=gpu:3(IDX:0-2) NodeAddr=a "
+      "State=MIXED+DRAIN ThreadsPerCore=1 Partitions=main,big  Reason=State=IDLE now [root@x]\n"
+      "NodeName=n2 Gres=gpu:a100:4 GresUsed=gpu:a100:0 State=IDLE Partitions=main\n"
+      "NodeName=n3 Gres=gpu:4 GresUsed=gpu:0 State=DOWN*+NOT_RESPONDING "
+      "Partitions=main\n\nnoise\n");
+  cr_assert(nodes.size() == 3);
+  cr_expect(nodes[0].name == "n1" && nodes[0].draining() && !nodes[0].usable());
+  cr_expect(nodes[0].gpus == 4 && nodes[0].gpus_free() == 1 && nodes[0].partitions.contains("big"));
+  cr_expect(nodes[1].usable() && !nodes[1].draining() && nodes[1].gpus_free() == 4);
+  cr_expect(!nodes[2].usable() && nodes[2].states.contains("DOWN"));
+}
+
+Test(node_watch, takes_no_answer_for_no_news) {
+  const std::string path = getenv("PATH");
+  NodeWatch watch;
+  Time now{1h};
+  setenv("PATH", "/nonexistent", 1);
+  watch.ask({}, now);
+  cr_expect(!watch.asking() && !watch.poll(now));
+  setenv("PATH", path.c_str(), 1);
+}
+
+Test(departure, keeps_the_size_where_there_is_room) {
+  auto even = [](std::uint32_t gpus) { return gpus % 2 == 0; };
+  auto any = [](std::uint32_t) { return true; };
+  cr_expect(!size_after({8, 4, 4}, any), "room elsewhere");
+  cr_expect(size_after({8, 4, 3}, any) == 4u);
+  cr_expect(size_after({8, 3, 2}, even) == 4u);
+  cr_expect(!size_after({4, 4, 0}, any), "nothing is left: it waits");
 }
