@@ -153,7 +153,14 @@ void AgentLoop::find() {
 void AgentLoop::set_restore(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
-  say(event_of(Event::Kind::ready));
+  Event ready = event_of(Event::Kind::ready);
+  if (command.rendezvous && session_->leader) {
+    auto port = ReservedPort::take();
+    if (!port) return say_error("restore", command.step, port.error());
+    ready.rendezvous = {own_address(node_), port->port()};
+    session_->port.emplace(std::move(*port));
+  }
+  say(std::move(ready));
   for (auto& [fd, link] : links_) {
     if (link->restoring) begin_restore(*link);
   }

@@ -33,7 +33,8 @@ struct Session {
 
   bool restore_known = false;
   std::optional<std::uint64_t> restore_step;
-  std::mutex reader_mutex;  ///< guards what follows
+  std::optional<ReservedPort> port;  ///< kept for rank 0
+  std::mutex reader_mutex;           ///< guards what follows
   std::shared_ptr<const StepReader> reader;
   std::optional<std::uint64_t> reader_step;
 

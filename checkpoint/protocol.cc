@@ -139,6 +139,7 @@ void read_fields(const json& j, Command* c) {
       c->id = number(j, "id", UINT64_MAX);
       [[fallthrough]];
     case Kind::restore:
+      c->rendezvous = j.value("rendezvous", false);
       if (!j.contains("step")) throw Error{ErrorKind::invalid, "\"step\" is missing"};
       c->step = step_of(j);
       return;
@@ -178,6 +179,9 @@ void read_fields(const json& j, Event* e) {
       }
       return;
     case Kind::ready:
+      if (j.contains("address"))
+        e->rendezvous = {j["address"].get<std::string>(),
+                         static_cast<std::uint16_t>(number(j, "port", UINT16_MAX))};
       return;
     case Kind::gated:
       e->id = number(j, "id", UINT64_MAX);
@@ -295,6 +299,8 @@ void write_fields(const Command& c, json* j) {
       (*j)["step"] = nullable(c.step);
       return;
     case Kind::restore:
+      if (c.rendezvous) (*j)["rendezvous"] = true;
+      [[fallthrough]];
     case Kind::stop:
     case Kind::committed:
       (*j)["step"] = nullable(c.step);
@@ -322,6 +328,8 @@ void write_fields(const Event& e, json* j) {
       }
       return;
     case Kind::ready:
+      if (e.rendezvous)
+        j->update({{"address", e.rendezvous->address}, {"port", e.rendezvous->port}});
       return;
     case Kind::gated:
       j->update({{"id", e.id}, {"max_step", nullable(e.max_step)}});

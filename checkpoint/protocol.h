@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/rendezvous.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
 
@@ -29,6 +30,7 @@ struct Command {
   std::uint64_t id = 0;  ///< gate; query; failed: the number of the failure, counted from 1
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
   std::optional<std::uint64_t> step;
+  bool rendezvous = false;  ///< restore: the leader shall find a place where rank 0 can listen
   std::vector<ShardFile> shards;         ///< commit
   std::string error;                     ///< failed
   ErrorKind error_kind = ErrorKind::io;  ///< failed; optional
@@ -39,7 +41,7 @@ struct Event {
   enum class Kind {
     hello,       ///< the agent runs: pid
     found,       ///< step, skipped
-    ready,       ///< restore is set
+    ready,       ///< restore is set; rendezvous, where it was asked for
     gated,       ///< id, max_step
     stop_set,    ///< step
     committed,   ///< step
@@ -52,6 +54,7 @@ struct Event {
   Kind kind = Kind::hello;
   std::string node;
 
+  std::optional<Rendezvous> rendezvous;
   std::optional<std::uint64_t> step;
   std::vector<SkippedStep> skipped;
   /// gated; progress: of the query it answers; shard, save_error: the last failure the agent had

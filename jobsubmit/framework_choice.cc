@@ -14,20 +14,6 @@ std::string full_name(const std::string& name, const FrameworkVersion& version) 
   return version.version.empty() ? name : fmt::format("{}:{}", name, version.version);
 }
 
-std::string_view kind_name(LaunchKind kind) {
-  switch (kind) {
-    case LaunchKind::mpi:
-      return "mpi";
-    case LaunchKind::nccl:
-      return "nccl";
-    case LaunchKind::torch:
-      return "torch";
-    case LaunchKind::plain:
-      break;
-  }
-  return "plain";
-}
-
 /// Those that can still be asked for.
 std::vector<std::string> live_versions(const Framework& framework) {
   std::vector<std::string> live;
@@ -115,7 +101,7 @@ void Desk::take_version(const FrameworkVersion& version) {
   decision_.env = version.env;
   limits_ = &tenant_->limits_for(contract.framework, version.version);
   std::vector<std::string> kinds;
-  for (LaunchKind kind : version.launch) kinds.emplace_back(kind_name(kind));
+  for (LaunchKind kind : version.launch) kinds.emplace_back(launch_kind_name(kind));
   const auto add = [&](const char* key, const std::string& value) {
     if (!value.empty()) contract.extra.emplace_back(key, value);
   };

@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "common/gpus_range.h"
+#include "common/launch_kind.h"
 #include "common/result.h"
 
 namespace bellows {
 
-enum class LaunchKind { mpi, nccl, torch, plain };
 enum class LifeCycle {
   supported,
   deprecated,  ///< admitted, with a warning

@@ -53,10 +53,8 @@ std::vector<std::string> read_mounts(ValueReader& in, const YamlNode& node) {
 std::vector<LaunchKind> read_launch(ValueReader& in, const YamlNode& node) {
   std::vector<LaunchKind> kinds;
   for (const YamlNode* item : in.list(node, "launch")) {
-    constexpr LaunchKind kKinds[] = {LaunchKind::mpi, LaunchKind::nccl, LaunchKind::torch,
-                                     LaunchKind::plain};
     const LaunchKind kind =
-        kKinds[in.choice(*item, "a launch kind", {"mpi", "nccl", "torch", "plain"})];
+        kLaunchKinds[in.choice(*item, "a launch kind", {"mpi", "nccl", "torch", "plain"})];
     if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
       in.fail(*item, fmt::format("launch kind {} stands twice", item->scalar));
     kinds.push_back(kind);

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "common/launch_kind.h"
+
 namespace bellows {
 namespace {
 
@@ -117,7 +119,11 @@ std::vector<std::string> srun_environment(const char* const* environment) {
                                                 "SLURM_EXPORT_ENV",
                                                 "SLURM_HINT",
                                                 "SLURM_TASK_PROLOG",
-                                                "SLURM_TASK_EPILOG"};
+                                                "SLURM_TASK_EPILOG",
+                                                kLaunchVariable,
+                                                kMasterAddrVariable,
+                                                kMasterPortVariable,
+                                                kBindVariable};
   std::vector<std::string> kept;
   for (; *environment; ++environment) {
     std::string_view entry = *environment;

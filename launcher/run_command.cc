@@ -61,7 +61,9 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   auto layout = RankLayout::of(*job);
   if (!layout) return fail(layout.error().text, kFailed);
   auto context = make_run_context(options, *job);
-  if (!context) return fail(context.error().text, kFailed);
+  if (!context)
+    return fail(context.error().text,
+                context.error().kind == ErrorKind::denied ? kRefused : kFailed);
   if (!context->contract)
     fmt::print(
         stderr,
@@ -70,6 +72,19 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   warn_unless_batch_script();
   Supervisor supervisor(slurm, std::move(*context), std::move(*job), std::move(*layout));
   return supervisor.run();
+}
+
+void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {
+  command
+      .add_option("--kind", options->kind,
+                  "How ranks are started: mpi, nccl, torch or plain (default: the framework's)")
+      .check([](const std::string& kind) {
+        return parse_launch_kind(kind) ? "" : "is not mpi, nccl, torch or plain";
+      });
+  command
+      .add_option("--cpu-bind", options->cpu_bind,
+                  "CPUs of a rank: near its GPU, none, or what srun's --cpu-bind takes")
+      .show_default();
 }
 
 void add_own_checkpoint_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {
@@ -151,6 +166,7 @@ void add_run_command(CommandLine& program) {
       .check([](const std::string& what) {
         return what == "leave" || what == "stay" ? "" : "is neither leave nor stay";
       });
+  add_launch_options(command, options);
   add_own_checkpoint_options(command, options);
   command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
       .required();

@@ -13,6 +13,7 @@
 #include "common/fd.h"
 #include "common/text.h"
 #include "launcher/job_view.h"
+#include "launcher/rank_command.h"
 
 namespace bellows {
 namespace {
@@ -80,6 +81,9 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
     if (!contract) return contract.error();
     context.contract = std::move(*contract);
   }
+  auto launch = choose_launch_kind(options.kind, context.contract);
+  if (!launch) return launch.error();
+  context.launch = *launch;
   auto dir = choose_checkpoint_dir(context, job);
   if (!dir) return dir.error();
   context.checkpoint_dir = *dir;

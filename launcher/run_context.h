@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/contract.h"
+#include "common/launch_kind.h"
 #include "common/result.h"
 #include "common/slurm_client.h"
 #include "launcher/own_checkpoint.h"
@@ -21,6 +22,8 @@ struct RunOptions {
   std::uint32_t start_limit = 600;  ///< seconds until all ranks have joined; 0: any time
   std::string on_drain = "leave";   ///< or "stay": what to do when a node is drained
   std::uint32_t hang_floor = 300;   ///< seconds without progress before a hang is called; 0: never
+  std::string kind;                 ///< empty: the framework's first, else mpi
+  std::string cpu_bind = "near";    ///< near: the plugin's choice; else srun's
   OwnCheckpoint own;
   std::string checkpoint_signal;     ///< as it was given
   std::uint32_t stopped_status = 0;  ///< 0: none was given
@@ -35,6 +38,7 @@ struct RunContext {
   std::string run_dir;  ///< private to the user, on this node
   std::optional<Contract> contract;
   std::string checkpoint_dir;
+  LaunchKind launch = LaunchKind::mpi;
 
   std::string agent_socket() const { return run_dir + "/agent.sock"; }
   std::string control_socket() const { return run_dir + "/run.sock"; }

@@ -146,6 +146,7 @@ void Supervisor::begin_attempt() {
   for (const std::string& node : layout_.nodes()) awaited_.insert(node);
   joined_.clear();
   finished_ranks_ = 0;
+  rendezvous_.reset();
   commits_ = Coordinator(layout_.world());
   saving_.clear();
   decision_.reset();
@@ -234,12 +235,14 @@ void Supervisor::handle_agent_event(const Event& event) {
       for (const std::string& node : layout_.nodes()) awaited_.insert(node);
       Command restore = make_command(Command::Kind::restore);
       restore.step = event.step;
+      restore.rendezvous = context_.launch == LaunchKind::torch;
       agents_->send(restore);
       enter(Phase::restoring, kAgentsMustGreet);
       return;
     }
     case Event::Kind::ready:
       awaited_.erase(event.node);
+      if (event.rendezvous) rendezvous_ = event.rendezvous;
       if (phase_ == Phase::restoring && awaited_.empty()) start_ranks(newest_commit_);
       return;
     case Event::Kind::gated:
@@ -315,18 +318,13 @@ bool Supervisor::drained() const {
 
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ChildOptions child;
-  child.command = {"srun",         "--mpi=pmix", "--kill-on-bad-exit=1",
-                   "--input=none", "--quiet",    "--job-name=" + ranks_step_name()};
-  for (std::string& option : layout_.rank_options()) child.command.push_back(std::move(option));
-  const auto& command = context_.options.command;
-  child.command.insert(child.command.end(), command.begin(), command.end());
+  const RankCommand command{context_.launch, context_.options.cpu_bind, layout_};
+  child.command = command.words(ranks_step_name(), context_.options.command);
+  child.environment = command.environment(environ, context_.agent_socket(), rendezvous_);
+  child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
   child.pipe_err = true;
-  child.environment = srun_environment(environ);
-  child.environment.push_back("BELLOWS_SOCKET=" + context_.agent_socket());
-  child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
-  if (layout_.crowded()) child.environment.push_back("OMPI_MCA_mpi_yield_when_idle=1");
   auto ranks = Child::start(child);
   enter(Phase::running, kJoinsWithin);
   if (!ranks) return fault(ranks.error().text, Blame::program, kFailed);

@@ -22,6 +22,7 @@
 #include "launcher/line_buffer.h"
 #include "launcher/node_watch.h"
 #include "launcher/own_checkpoint.h"
+#include "launcher/rank_command.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
@@ -157,7 +158,8 @@ class Supervisor {
   std::uint32_t attempt_ = 0;
   std::optional<AgentLink> agents_;
   std::optional<Child> ranks_;
-  std::set<std::string> awaited_;  ///< nodes that have not answered in this phase
+  std::optional<Rendezvous> rendezvous_;  ///< of this attempt's ranks
+  std::set<std::string> awaited_;         ///< nodes that have not answered in this phase
   std::set<std::uint32_t> joined_;
   std::uint64_t newest_step_ = 0;
   std::uint32_t finished_ranks_ = 0;

@@ -43,6 +43,12 @@ AC_DEFUN([X_BELLOWS_MPI], [
   AM_CONDITIONAL([HAVE_MPI], [test "x$have_mpi" = xyes])
 ])
 
+# For programs that bring their ranks together without MPI.
+AC_DEFUN([X_BELLOWS_PMIX], [
+  PKG_CHECK_MODULES([PMIX], [pmix], [have_pmix=yes], [have_pmix=no])
+  AM_CONDITIONAL([HAVE_PMIX], [test "x$have_pmix" = xyes])
+])
+
 AC_DEFUN([X_BELLOWS_CUDA], [
   AC_ARG_WITH([cuda], [AS_HELP_STRING([--with-cuda=DIR], [CUDA toolkit with NCCL, or no; default: /usr/local/cuda when there])],
     [], [with_cuda=auto])
@@ -97,6 +103,7 @@ AC_DEFUN([X_BELLOWS_SUMMARY], [
   AC_MSG_NOTICE([
     bellows $PACKAGE_VERSION
     MPI example:    $have_mpi
+    PMIx:           $have_pmix
     NCCL and CUDA:  $have_nccl
     Python package: $PYTHON
     unit tests:     $have_criterion

@@ -2,6 +2,7 @@
 // Entry points of spank_bellows.so: each only routes by context to one file.
 #include "spank/host.h"
 #include "spank/isolation.h"
+#include "spank/launch.h"
 #include "spank/slurmd.h"
 #include "spank/stepd.h"
 #include "spank/submit.h"
@@ -76,7 +77,10 @@ int slurm_spank_task_init_privileged(spank_t spank, int ac, char** av) {
 }
 
 int slurm_spank_task_init(spank_t spank, int ac, char** av) {
-  return guarded("task_init", [&] { enter_view(spank, settings(ac, av)); });
+  // Apart, so that nothing here keeps a task from its view.
+  guarded("task_init", [&] { bind_rank(spank); });
+  guarded("task_init", [&] { enter_view(spank, settings(ac, av)); });
+  return guarded("task_init", [&] { tell_rank(spank); });
 }
 
 int slurm_spank_exit(spank_t spank, int ac, char** av) {

@@ -5,6 +5,16 @@
 
 namespace digits {
 
+std::vector<int> offsets(std::span<const int> counts) {
+  std::vector<int> result;
+  int offset = 0;
+  for (int count : counts) {
+    result.push_back(offset);
+    offset += count;
+  }
+  return result;
+}
+
 std::vector<float> ordered_sum(Comm& comm, std::span<const std::vector<float>> parts,
                                std::size_t total_parts, std::size_t width) {
   const auto ranks = static_cast<std::size_t>(comm.size());

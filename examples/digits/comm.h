@@ -62,4 +62,7 @@ class Comm {
 std::vector<float> ordered_sum(Comm& comm, std::span<const std::vector<float>> parts,
                                std::size_t total_parts, std::size_t width);
 
+/// Where each part begins.
+std::vector<int> offsets(std::span<const int> counts);
+
 }  // namespace digits

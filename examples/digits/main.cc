@@ -11,8 +11,8 @@
 #include "examples/digits/checkpoint.h"
 #include "examples/digits/data.h"
 #include "examples/digits/ledger.h"
-#include "examples/digits/mpi_comm.h"
 #include "examples/digits/options.h"
+#include "examples/digits/session.h"
 #include "examples/digits/trainer.h"
 
 namespace digits {
@@ -181,9 +181,15 @@ class Job {
 }  // namespace digits
 
 int main(int argc, char** argv) {
-  digits::MpiSession mpi(&argc, &argv);
+  std::unique_ptr<digits::Session> session;
+  try {
+    session = digits::Session::begin(&argc, &argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "digits: %s\n", error.what());
+    return 1;
+  }
   digits::Options options;
-  const bool first = mpi.rank() == 0;
+  const bool first = session->rank() == 0;
   switch (digits::parse_options(argc, argv, first, options)) {
     case digits::Next::run:
       break;
@@ -193,11 +199,11 @@ int main(int argc, char** argv) {
       return 2;
   }
   try {
-    const std::unique_ptr<digits::Comm> comm = digits::make_comm();
+    const std::unique_ptr<digits::Comm> comm = session->make_comm();
     digits::Job(*comm, options).run();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "digits: rank %d: %s\n", mpi.rank(), error.what());
-    mpi.abort(1);
+    std::fprintf(stderr, "digits: rank %d: %s\n", session->rank(), error.what());
+    session->abort(1);
   }
   return 0;
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+// Exchange over NCCL, from GPU to GPU. PMIx brings the ranks together; there is no MPI.
 #include <cuda_runtime.h>
-#include <mpi.h>
 #include <nccl.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,7 +11,8 @@
 #include <string>
 #include <utility>
 
-#include "examples/digits/mpi_comm.h"
+#include "examples/digits/pmix_session.h"
+#include "examples/digits/session.h"
 
 namespace digits {
 namespace {
@@ -26,26 +28,28 @@ void check(ncclResult_t code) {
 }
 
 struct FreeDevice {
-  void operator()(float* memory) const { cudaFree(memory); }
+  void operator()(void* memory) const { cudaFree(memory); }
 };
 
-// Floats on the GPU, for as many as were ever asked for.
+// Numbers on the GPU, for as many as were ever asked for.
 class DeviceBuffer {
  public:
-  float* get(std::size_t floats) {
-    if (floats > size_) {
+  template <typename Number>
+  Number* get(std::size_t count) {
+    const std::size_t bytes = count * sizeof(Number);
+    if (bytes > size_) {
       memory_.reset();
       size_ = 0;
       void* memory = nullptr;
-      check(cudaMalloc(&memory, floats * sizeof(float)));
-      memory_.reset(static_cast<float*>(memory));
-      size_ = floats;
+      check(cudaMalloc(&memory, bytes));
+      memory_.reset(memory);
+      size_ = bytes;
     }
-    return memory_.get();
+    return static_cast<Number*>(memory_.get());
   }
 
  private:
-  std::unique_ptr<float, FreeDevice> memory_;
+  std::unique_ptr<void, FreeDevice> memory_;
   std::size_t size_ = 0;
 };
 
@@ -58,11 +62,13 @@ class Stream {
 
   cudaStream_t get() const { return stream_; }
 
-  void to_device(float* device, std::span<const float> host) const {
+  template <typename Number>
+  void to_device(Number* device, std::span<const Number> host) const {
     check(cudaMemcpyAsync(device, host.data(), host.size_bytes(), cudaMemcpyHostToDevice, stream_));
   }
 
-  void to_host(std::span<float> host, const float* device) const {
+  template <typename Number>
+  void to_host(std::span<Number> host, const Number* device) const {
     check(cudaMemcpyAsync(host.data(), device, host.size_bytes(), cudaMemcpyDeviceToHost, stream_));
     check(cudaStreamSynchronize(stream_));
   }
@@ -71,16 +77,17 @@ class Stream {
   cudaStream_t stream_ = nullptr;
 };
 
-// The data goes from GPU to GPU; what is small and rare stays with MPI.
-class NcclComm : public MpiComm {
+class NcclComm : public Comm {
  public:
-  explicit NcclComm(const ncclUniqueId& id) { check(ncclCommInitRank(&nccl_, size(), id, rank())); }
+  NcclComm(int rank, int size, const ncclUniqueId& id) : Comm(rank, size) {
+    check(ncclCommInitRank(&nccl_, size, id, rank));
+  }
   ~NcclComm() override { ncclCommDestroy(nccl_); }
 
   void exchange(std::span<const float> send, std::span<const int> send_counts,
                 std::span<float> receive, std::span<const int> receive_counts) override {
-    float* out = send_.get(send.size());
-    float* in = receive_.get(receive.size());
+    auto* out = send_.get<float>(send.size());
+    auto* in = receive_.get<float>(receive.size());
     const std::vector<int> out_offsets = offsets(send_counts);
     const std::vector<int> in_offsets = offsets(receive_counts);
     stream_.to_device(out, send);
@@ -101,11 +108,11 @@ class NcclComm : public MpiComm {
 
   // Parts may differ in size, which ncclAllGather cannot do.
   void gather(std::span<float> values, std::span<const int> counts) override {
-    float* device = send_.get(values.size());
+    auto* device = send_.get<float>(values.size());
     const std::vector<int> starts = offsets(counts);
-    stream_.to_device(device + starts[rank()],
-                      values.subspan(static_cast<std::size_t>(starts[rank()]),
-                                     static_cast<std::size_t>(counts[rank()])));
+    const auto own = values.subspan(static_cast<std::size_t>(starts[rank()]),
+                                    static_cast<std::size_t>(counts[rank()]));
+    stream_.to_device(device + starts[rank()], std::span<const float>(own));
     check(ncclGroupStart());
     for (int root = 0; root < size(); ++root) {
       if (counts[root] == 0) continue;
@@ -117,6 +124,25 @@ class NcclComm : public MpiComm {
     stream_.to_host(values, device);
   }
 
+  // Each rank's value is in the sum.
+  void settle() override { sum(0); }
+
+  double sum(double value) override {
+    auto* device = send_.get<double>(1);
+    stream_.to_device(device, std::span<const double>(&value, 1));
+    check(ncclAllReduce(device, device, 1, ncclDouble, ncclSum, nccl_, stream_.get()));
+    stream_.to_host(std::span(&value, 1), device);
+    return value;
+  }
+
+  int from_first(int value) override {
+    auto* device = send_.get<int>(1);
+    stream_.to_device(device, std::span<const int>(&value, 1));
+    check(ncclBroadcast(device, device, 1, ncclInt, 0, nccl_, stream_.get()));
+    stream_.to_host(std::span(&value, 1), device);
+    return value;
+  }
+
   const char* name() const override { return "NCCL"; }
 
  private:
@@ -126,63 +152,46 @@ class NcclComm : public MpiComm {
   DeviceBuffer receive_;
 };
 
-using BusId = std::array<char, 32>;
-
-// The ranks on this node.
-class NodeRanks {
- public:
-  NodeRanks() {
-    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &comm_);
-    MPI_Comm_rank(comm_, &rank_);
-    MPI_Comm_size(comm_, &size_);
-  }
-  ~NodeRanks() { MPI_Comm_free(&comm_); }
-  NodeRanks(const NodeRanks&) = delete;
-  NodeRanks& operator=(const NodeRanks&) = delete;
-
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-
-  std::vector<BusId> gather(const BusId& mine) const {
-    std::vector<BusId> all(static_cast<std::size_t>(size_));
-    MPI_Allgather(mine.data(), sizeof(BusId), MPI_CHAR, all.data(), sizeof(BusId), MPI_CHAR, comm_);
-    return all;
-  }
-
- private:
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int rank_ = 0;
-  int size_ = 0;
-};
-
-// Chooses this rank's GPU. Slurm shows a rank either all GPUs of the job on this node or its own
-// alone, so the number of a GPU says nothing: its place on the bus does.
-bool choose_gpu() {
-  const NodeRanks node;
+// This rank's GPU as all ranks can tell it apart, "" without one. Slurm shows a rank either all
+// GPUs of the job on this node or its own alone, so the number of a GPU says nothing: its place on
+// the bus does.
+std::string choose_gpu(const PmixSession& ranks) {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess) count = 0;
-  const int device = count >= node.size() ? node.rank() : 0;
-  BusId mine{};
-  if (count > 0 && (cudaSetDevice(device) != cudaSuccess ||
-                    cudaDeviceGetPCIBusId(mine.data(), sizeof(BusId), device) != cudaSuccess)) {
-    mine = {};
-  }
-  const std::vector<BusId> all = node.gather(mine);
-  return mine[0] != '\0' && std::count(all.begin(), all.end(), mine) == 1;
+  const int device = count >= ranks.local_size() ? ranks.local_rank() : 0;
+  std::array<char, 32> bus{};
+  std::array<char, 256> host{};
+  if (count == 0 || cudaSetDevice(device) != cudaSuccess ||
+      cudaDeviceGetPCIBusId(bus.data(), bus.size(), device) != cudaSuccess ||
+      gethostname(host.data(), host.size() - 1) != 0)
+    return "";
+  return std::string(host.data()) + " " + bus.data();
 }
+
+class NcclSession : public Session {
+ public:
+  int rank() const override { return ranks_.rank(); }
+
+  std::unique_ptr<Comm> make_comm() override {
+    std::vector<std::string> gpus = ranks_.gather("gpu", choose_gpu(ranks_));
+    std::sort(gpus.begin(), gpus.end());
+    if (gpus.front().empty() || std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end())
+      throw std::runtime_error("each rank needs a GPU of its own; digits over MPI needs none");
+    ncclUniqueId id{};
+    if (rank() == 0) check(ncclGetUniqueId(&id));
+    const std::string bytes(id.internal, sizeof id.internal);
+    ranks_.from_first("nccl-id", bytes).copy(id.internal, sizeof id.internal);
+    return std::make_unique<NcclComm>(rank(), ranks_.size(), id);
+  }
+
+  void abort(int status) override { ranks_.abort(status); }
+
+ private:
+  PmixSession ranks_;
+};
 
 }  // namespace
 
-std::unique_ptr<Comm> make_nccl_comm() {
-  int usable = choose_gpu() ? 1 : 0;
-  MPI_Allreduce(MPI_IN_PLACE, &usable, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  if (usable == 0) return nullptr;
-  ncclUniqueId id{};
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  if (rank == 0) check(ncclGetUniqueId(&id));
-  MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD);
-  return std::make_unique<NcclComm>(id);
-}
+std::unique_ptr<Session> Session::begin(int*, char***) { return std::make_unique<NcclSession>(); }
 
 }  // namespace digits

@@ -53,6 +53,12 @@ Test(protocol, commands_come_back, .timeout = 10) {
   gate.id = 4;
   back = parse_command(to_line(gate));
   cr_expect(back.ok() && !back->step && back->id == 4);
+  Command restore = command_of(Command::Kind::restore, 6);
+  back = parse_command(to_line(restore));
+  cr_expect(back.ok() && back->step == 6u && !back->rendezvous);
+  restore.rendezvous = true;
+  back = parse_command(to_line(restore));
+  cr_expect(back.ok() && back->step == 6u && back->rendezvous);
   Command failed = command_of(Command::Kind::failed, 3);
   failed.error = "disk \"full\"\n\xff";
   failed.error_kind = ErrorKind::busy;
@@ -84,6 +90,14 @@ Test(protocol, events_come_back, .timeout = 10) {
   cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
   cr_expect(back->unwritten == 3 && back->id == 4);
   cr_expect(back->steps == progress.steps && back->busy);
+  Event ready;
+  ready.kind = Event::Kind::ready;
+  back = parse_event(to_line(ready));
+  cr_expect(back.ok() && !back->rendezvous);
+  ready.rendezvous = {"198.18.0.11", 40000};
+  back = parse_event(to_line(ready));
+  cr_expect(back.ok() && back->rendezvous == ready.rendezvous);
+  cr_expect(!parse_event(R"({"event":"ready","address":"a","port":65536})").ok());
 }
 
 Test(protocol, bad_lines_are_refused, .timeout = 10) {
