@@ -112,6 +112,7 @@ bool Supervisor::take_layout_of(const SlurmJob& job) {
                   fmt::join(layout->nodes(), ",")));
   job_ = job;
   layout_ = std::move(*layout);
+  agents_well_ = false;
   return true;
 }
 

@@ -305,7 +305,7 @@ void Supervisor::escalate() {
 
 void Supervisor::cleared() {
   drop_ranks();
-  agents_.reset();
+  if (!keeps_agents()) agents_.reset();
   switch (next_) {
     case Next::restart: {
       auto from = newest_commit();

@@ -114,6 +114,7 @@ void Supervisor::agent_failed(const Event& event) {
   say(fmt::format("agent on {}: {}", event.node, event.error));
   // An old checkpoint that could not be removed costs room and no work.
   if (event.cmd == "retention") return;
+  agents_well_ = false;
   const Blame blame = event.error_kind == ErrorKind::io ? Blame::storage : Blame::program;
   fault("an agent failed: " + event.error, blame, kFailed);
 }
