@@ -57,15 +57,20 @@ void Supervisor::judge_nodes(const std::vector<NodeReport>& reports) {
     return grow_back(reports);
   }
   const bool stays = context_.options.on_drain == "stay";
-  if (!stays && can_leave()) {
+  const bool bound = std::any_of(draining.begin(), draining.end(), [this](const std::string& name) {
+    return std::find(job_.required_nodes.begin(), job_.required_nodes.end(), name) !=
+           job_.required_nodes.end();
+  });
+  if (!stays && !bound && can_leave()) {
     leaving_ = draining;
     return nodes_.ask({}, Clock::now());
   }
   if (drain_told_) return;
   drain_told_ = true;
-  const std::string what = fmt::format("{} being drained: ", fmt::join(draining, ","));
-  say(what + (stays ? "the job stays, as --on-drain says"
-                    : "the job stays until it has something to go on from"));
+  const std::string what = fmt::format("{} is being drained: ", fmt::join(draining, ","));
+  say(what + (stays   ? "the job stays, as --on-drain says"
+              : bound ? "the job stays, since it asks for that node"
+                      : "the job stays until it has something to go on from"));
 }
 
 // Where Slurm could place the job's ranks now decides its size; the answer may be old by the time

@@ -10,8 +10,9 @@
 
 outage=12
 [[ -z ${BELLOWS_LONG:-} ]] || outage=60
-impatient_cluster_up --nodes=3 --gpus=4
+SLURM_LINES=$'SelectTypeParameters=CR_CPU_Memory\nDefMemPerCPU=100' impatient_cluster_up --nodes=3 --gpus=4
 slurmd_timeout="SlurmdTimeout of 10 s and twice MessageTimeout of 5 s are part of it"
+home=$CLUSTER/shared/home/alice
 since() { (($(now_us) - $1 > $2 * 1000000)); } # MICROSECONDS SECONDS
 count() { echo --steps "$1" --sleep-us 20000 --save-every 50; }
 host_of() { xc --user root squeue --noheader --jobs="$1" --format=%B | tr -d n; } # JOB
@@ -46,32 +47,40 @@ took "an outage of slurmctld for $outage s, and a stop" "$began" "counted from i
 is "$(last_start outlasts step)" "$(log_of outlasts | sed -n 's/^stop step=\([0-9]*\) .*/\1/p' | tail -n 1)" \
   "an outage of slurmctld: nothing is lost"
 
-# A node that is drained: the job leaves it at a checkpoint.
-host=$(host_of "$outlasts")
-poll 40 commits_past "$outlasts" "$(last_start outlasts step)"
+# A node that is drained: a job leaves it at a checkpoint.
+xc --user root scontrol update nodename=n1 state=drain reason=test
+stays() { grep -q 'stays, since it asks for that node' "$home/outlasts.out"; }
+ok "a drained node: a job that asks for it stays" poll 40 stays
+xc --user root scontrol update nodename=n1 state=resume
+xc scancel "$outlasts"
+# shellcheck disable=SC2046
+leaves=$(submit_counter leaves --gpus=2 -- $(count 100000))
+poll 40 commits_past "$leaves" 49
+host=$(host_of "$leaves")
 xc --user root scontrol update nodename="n$host" state=drain reason=test
 began=$(now_us)
-ok "a drained node: the job goes on elsewhere" poll 60 has_starts outlasts 3
+ok "a drained node: the job goes on elsewhere" poll 60 has_starts leaves 2
 took "a drained node" "$began" "up to 15 s until the launcher looks, and the requeue"
-isnt "$(host_of "$outlasts")" "$host" "a drained node: it has left the node"
-is "$(last_start outlasts step) $(last_start outlasts world)" \
-  "$(log_of outlasts | sed -n 's/^stop step=\([0-9]*\) .*/\1/p' | tail -n 1) 2" \
+isnt "$(host_of "$leaves")" "$host" "a drained node: it has left the node"
+is "$(last_start leaves step) $(last_start leaves world)" \
+  "$(log_of leaves | sed -n 's/^stop step=\([0-9]*\) .*/\1/p' | tail -n 1) 2" \
   "a drained node: at a checkpoint, and with its size"
-like "$(causes "$outlasts")" "drain of n$host" "a drained node: the history names it"
+like "$(causes "$leaves")" "drain of n$host" "a drained node: the history names it"
 xc --user root scontrol update nodename="n$host" state=resume
-xc scancel "$outlasts"
+xc scancel "$leaves"
 poll 30 nodes_idle
 
-# A node that is cut off, and returns.
+# A node that is cut off, and returns; the third is kept for the job that has to move.
+xc --user root scontrol update nodename=n3 state=drain reason=test
 # shellcheck disable=SC2046
-smaller=$(submit_counter smaller --no-kill --gpus=4 --gpus-per-node=2 --nodes=2 --nodelist=n1,n2 -- $(count 100000))
+smaller=$(submit_counter smaller --no-kill --gpus-per-node=2 --nodes=2 -- $(count 100000))
 poll 30 has_starts smaller 1
 # shellcheck disable=SC2046
-moves=$(submit_counter moves --gpus=4 --gpus-per-node=2 --nodes=2 --nodelist=n1,n2 -- $(count 100000))
+moves=$(submit_counter moves --gpus-per-node=2 --nodes=2 -- $(count 100000))
 poll 40 commits_past "$smaller" 99 || bail "the job does not commit: $(out_of smaller | tail -n 5)"
 poll 40 commits_past "$moves" 49 || bail "the job does not commit: $(out_of moves | tail -n 5)"
 before=$(committed "$smaller")
-xc --user root scontrol update job="$moves" nodelist=
+xc --user root scontrol update nodename=n3 state=resume
 mc cut-node 2
 began=$(now_us)
 ok "a cut network: a job with --no-kill goes on smaller, in place" poll 90 has_starts smaller 2

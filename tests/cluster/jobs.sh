@@ -7,11 +7,11 @@ counter=$build/tests/cluster/programs/counter
 [[ -x $counter ]] || skip_all "$counter is not built"
 
 # cluster_up for tests in which nodes die: Slurm notices that twice MessageTimeout late, and makes the
-# job wait for the life of a credential, as with a requeue.
+# job wait for the life of a credential, as with a requeue. SLURM_LINES are more lines of slurm.conf.
 impatient_cluster_up() { # OPTION-OF-UP...
   local conf
   conf=$(mktemp)
-  printf 'AuthInfo=cred_expire=10\nMessageTimeout=5\n' >"$conf"
+  printf 'AuthInfo=cred_expire=10\nMessageTimeout=5\n%s\n' "${SLURM_LINES:-}" >"$conf"
   cluster_up "$@" --slurm-conf "$conf"
   rm -f "$conf"
 }
