@@ -81,6 +81,7 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
     if (!contract) return contract.error();
     context.contract = std::move(*contract);
   }
+  context.options.command = framework_command(context.contract, options.command);
   auto launch = choose_launch_kind(options.kind, context.contract);
   if (!launch) return launch.error();
   context.launch = *launch;
