@@ -46,7 +46,7 @@ struct Event {
     stop_set,    ///< step
     committed,   ///< step
     error,       ///< a command failed: cmd, step, error
-    progress,    ///< max_step, ranks, stopped, finished, unwritten
+    progress,    ///< max_step, ranks, steps, stopped, finished, unwritten, busy
     shard,       ///< rank, step, shard
     save_error,  ///< rank, step, error
     rank         ///< rank, state: joined, finished or lost
@@ -65,9 +65,12 @@ struct Event {
   std::string state;
   ShardFile shard;
   std::vector<std::uint32_t> ranks;  ///< progress: connected ranks
-  std::uint32_t stopped = 0;         ///< progress: ranks that were told to stop
-  std::uint32_t finished = 0;        ///< progress: ranks that left with training complete
-  std::uint32_t unwritten = 0;       ///< progress: parts of steps that this node has yet to write
+  /// progress: the newest step that each of `ranks` has published; optional
+  std::vector<std::optional<std::uint64_t>> steps;
+  std::uint32_t stopped = 0;    ///< progress: ranks that were told to stop
+  std::uint32_t finished = 0;   ///< progress: ranks that left with training complete
+  std::uint32_t unwritten = 0;  ///< progress: parts of steps that this node has yet to write
+  bool busy = false;  ///< progress: the agent writes, reads, commits or makes room; optional
   std::int64_t pid = 0;
   std::string cmd;
   std::string error;
