@@ -247,7 +247,7 @@ void Supervisor::say_hello() {
   hello.keep = context_.options.keep;
   hello.keep_every = context_.options.keep_every;
   agents_->send(hello);
-  agents_->send(make_command(Command::Kind::find));
+  agents_->send(choice_.find());
   enter(Phase::finding, kVerifyAtMost);
 }
 
@@ -261,6 +261,32 @@ bool Supervisor::is_stale(const Event& event) const {
          event.kind != Kind::ready;
 }
 
+void Supervisor::offer_step(const Event& found) {
+  for (const SkippedStep& skipped : found.skipped)
+    say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
+  newest_commit_ = found.step;
+  newest_step_ = found.step.value_or(0);
+  Command offer = choice_.offer(found);
+  if (!offer.error.empty()) return clear(Next::fail, offer.error);
+  offer.rendezvous = context_.launch == LaunchKind::torch;
+  for (const std::string& node : layout_.nodes()) awaited_.insert(node);
+  agents_->send(offer);
+  enter(Phase::restoring, kAgentsMustGreet);
+}
+
+// Ranks that have begun from it have saved nothing: that takes all of them.
+void Supervisor::leave_step(const Event& bad) {
+  const std::uint64_t step = bad.step.value_or(0);
+  choice_.note_bad(bad);
+  newest_commit_.reset();
+  auto steps = list_steps(context_.checkpoint_dir);
+  for (std::uint64_t older : steps ? *steps : std::vector<std::uint64_t>())
+    if (older < step) newest_commit_ = older;
+  fault(fmt::format("rank {} on {} cannot go on from step {}: {}", bad.rank, bad.node, step,
+                    bad.error),
+        false, kFailed);
+}
+
 void Supervisor::handle_agent_event(const Event& event) {
   if (!agents_ || is_stale(event)) return;
   switch (event.kind) {
@@ -268,20 +294,11 @@ void Supervisor::handle_agent_event(const Event& event) {
       awaited_.erase(event.node);
       if (phase_ == Phase::greeting && awaited_.empty()) say_hello();
       return;
-    case Event::Kind::found: {
-      if (phase_ != Phase::finding) return;
-      for (const SkippedStep& skipped : event.skipped)
-        say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
-      newest_commit_ = event.step;
-      newest_step_ = event.step.value_or(0);
-      for (const std::string& node : layout_.nodes()) awaited_.insert(node);
-      Command restore = make_command(Command::Kind::restore);
-      restore.step = event.step;
-      restore.rendezvous = context_.launch == LaunchKind::torch;
-      agents_->send(restore);
-      enter(Phase::restoring, kAgentsMustGreet);
+    case Event::Kind::found:
+      if (phase_ == Phase::finding) offer_step(event);
       return;
-    }
+    case Event::Kind::restore_error:
+      return leave_step(event);
     case Event::Kind::ready:
       awaited_.erase(event.node);
       if (event.rendezvous) rendezvous_ = event.rendezvous;
@@ -323,6 +340,7 @@ void Supervisor::note_commit(const Event& event) {
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
   if (event.kind != Event::Kind::committed) return;
   newest_commit_ = event.step;
+  choice_.note_committed(*event.step);
   newest_step_ = std::max(newest_step_, *event.step);
   progressed_ = true;
   if (!save_error_.empty()) say(fmt::format("step {} is saved: saving works again", *event.step));

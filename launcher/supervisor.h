@@ -12,6 +12,7 @@
 
 #include "checkpoint/coordinator.h"
 #include "checkpoint/protocol.h"
+#include "checkpoint/step_choice.h"
 #include "common/result.h"
 #include "common/slurm_client.h"
 #include "launcher/agent_link.h"
@@ -82,6 +83,8 @@ class Supervisor {
   bool is_stale(const Event& event) const;
   void handle_agent_event(const Event& event);
   void say_hello();
+  void offer_step(const Event& found);
+  void leave_step(const Event& bad);
   void start_ranks(const std::optional<std::uint64_t>& step);
   void note_commit(const Event& event);
   void drain(Phase phase);
@@ -190,6 +193,7 @@ class Supervisor {
   std::map<std::string, std::uint32_t> unwritten_;  ///< node -> parts of steps it has yet to write
 
   Coordinator commits_{1};
+  StepChoice choice_;
   std::set<std::uint64_t> saving_;  ///< steps with a shard, neither committed nor failed
   std::optional<std::uint64_t> newest_commit_;  ///< of any attempt; as found on disk at first
   std::optional<StopDecision> decision_;

@@ -72,6 +72,30 @@ Test(store, every_flipped_byte_of_a_shard_is_found, .timeout = 60) {
   cr_expect(verify_step(steps.scratch.path(), 20).ok());
 }
 
+// A search that leaves the blocks to the restore still sees all that needs no reading of them.
+Test(store, a_light_search_reads_no_blocks, .timeout = 30) {
+  TwoSteps steps;
+  const Search light{.whole = false, .bad = {}};
+  const auto newest = [&](const Search& search) {
+    return newest_step(steps.scratch.path(), search)->step.value_or(0);
+  };
+  flip_byte(steps.shard(20, 1), 5000);
+  cr_expect(newest(light) == 20 && newest({}) == 10);
+  auto found = newest_step(steps.scratch.path(), {.whole = false, .bad = {{20, "known"}}});
+  cr_assert(found.ok() && found->step == 10u && found->skipped.size() == 1);
+  cr_expect(found->skipped[0].error == "known");
+  flip_byte(steps.manifest(20), 100);
+  cr_expect(newest(light) == 10);
+  flip_byte(steps.manifest(20), 100);
+  const std::string index = step_path(steps.scratch.path(), 20) + "/" + index_name(0, 2);
+  flip_byte(index, 50);
+  cr_expect(newest(light) == 10);
+  flip_byte(index, 50);
+  cr_expect(newest(light) == 20);
+  std::filesystem::resize_file(steps.shard(20, 0), 100);
+  cr_expect(newest(light) == 10);
+}
+
 Test(store, a_truncated_shard_is_found, .timeout = 30) {
   TwoSteps steps;
   std::filesystem::resize_file(steps.shard(20, 0), 100);
@@ -171,7 +195,7 @@ Test(store, a_damaged_step_does_not_count_as_kept, .timeout = 30) {
   flip_byte(steps.shard(20, 0), 3000);
   StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", Retention{2});
   cr_assert(next.take_ownership().ok());
-  auto found = next.find();
+  auto found = next.find({});
   cr_assert(found.ok() && found->step == 10u);
   cr_assert(save_step(next, steps.ops, 15).ok());
   cr_expect(verify_step(steps.scratch.path(), 10).ok());
