@@ -90,7 +90,7 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
   switch (head.op) {
     case wire::Op::hello:
       link.hello = message.hello;
-      link.dir = message.text;
+      link.belongs = message.text;
       link.parked_hello = true;
       if (session_) take_hello(link);
       return;
@@ -123,8 +123,8 @@ std::optional<std::string> AgentLoop::refusal(const RankLink& link) const {
     return fmt::format("rank {} says there are {} ranks, but this program has {}", link.hello.rank,
                        link.hello.world, hello.world);
   }
-  if (!link.dir.empty() && link.dir != hello.dir) {
-    return fmt::format("this agent serves {}, not {}", hello.dir, link.dir);
+  if (link.belongs.starts_with('/') && link.belongs != hello.dir) {
+    return fmt::format("this agent serves {}, not {}", hello.dir, link.belongs);
   }
   if (!session_->ranks.empty() &&
       !session_->ranks.contains(static_cast<std::uint32_t>(link.hello.rank))) {
@@ -146,6 +146,13 @@ void AgentLoop::take_hello(RankLink& link) {
   link.rank = link.hello.rank;
   if (door_closed_) {
     link.fail(BELLOWS_ERR_BUSY, "the program that used this directory is still leaving", true);
+    return hang_up(link);
+  }
+  // One that was slow to start, and whose attempt has been given up meanwhile.
+  const bool is_attempt = !link.belongs.empty() && link.belongs[0] != '/';
+  if (is_attempt && link.belongs != session_->hello.attempt) {
+    link.fail(BELLOWS_ERR_FENCED, fmt::format("rank {} is of attempt {}, the job is at {}",
+                                              link.rank, link.belongs, session_->hello.attempt));
     return hang_up(link);
   }
   if (auto why = refusal(link)) {

@@ -81,6 +81,8 @@ int find_place(const bellows_config& config, Place* place, ErrorText* error) {
                     static_cast<int>(sizeof place->socket)) {
     return error->set(BELLOWS_ERR_INVALID, "BELLOWS_SOCKET=%s is longer than 107 bytes", socket);
   }
+  const char* attempt = variable("BELLOWS_ATTEMPT");
+  if (socket && attempt) snprintf(place->attempt, sizeof place->attempt, "%s", attempt);
   int rc = find_rank(config, place, error);
   if (rc != BELLOWS_OK) return rc;
   if (config.keep < 0) {

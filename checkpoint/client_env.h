@@ -26,6 +26,8 @@ struct Place {
   bool in_job = false;
   char dir[4096] = "";    ///< as given; made absolute by the agent's start. Empty in a job.
   char socket[108] = "";  ///< in a job: $BELLOWS_SOCKET
+  /// In a job: $BELLOWS_ATTEMPT, by which an agent knows a rank that an earlier attempt left.
+  char attempt[129] = "";
 };
 
 /// BELLOWS_OK or BELLOWS_ERR_INVALID.

@@ -196,8 +196,8 @@ int say_hello(const Place& place, Handle* socket, Mapping* control, std::uint64_
   wire::Hello hello = {place.rank, place.world};
   Message answer;
   *again = true;
-  int failure =
-      send_message(socket->get(), head, &hello, sizeof hello, place.dir, strlen(place.dir));
+  const char* belongs = place.in_job ? place.attempt : place.dir;
+  int failure = send_message(socket->get(), head, &hello, sizeof hello, belongs, strlen(belongs));
   if (failure == 0) failure = receive_message(socket->get(), &answer);
   if (failure != 0) {
     *again = failure == EPIPE || failure == ECONNRESET;

@@ -24,7 +24,7 @@ namespace bellows {
 struct RankMessage {
   wire::Head head;
   wire::Hello hello;  ///< op hello
-  std::string text;   ///< hello: the directory
+  std::string text;   ///< hello: the directory or the attempt
   ArrayPart part;     ///< op array
 };
 
@@ -69,8 +69,8 @@ struct RankLink {
   std::int64_t rank = -1;  ///< -1: has not said hello
   bool parked_hello = false;
   wire::Hello hello;
-  std::string dir;
-  bool gone = false;  ///< the socket has closed; kept while a write is in progress
+  std::string belongs;  ///< to which directory or attempt, as its hello says
+  bool gone = false;    ///< the socket has closed; kept while a write is in progress
   bool said_bye = false;
   std::unique_ptr<ControlPage> page;
 

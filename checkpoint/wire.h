@@ -11,7 +11,7 @@
 /// run time.
 ///
 /// rank                          agent
-/// hello, directory        ->    welcome + control page | failed
+/// hello, what it is of   ->    welcome + control page | failed
 /// layout, array, array..  ->    (no answer)
 /// save_begin step         ->    buffer [+ memfd when it is a new one] | failed
 ///   copies its arrays into the buffer
@@ -81,7 +81,8 @@ struct Head {
   std::uint32_t length = 0;
 };
 
-/// The body of hello; the checkpoint directory follows (not ended by a zero, may be empty).
+/// The body of hello. What follows is not ended by a zero: the checkpoint directory, which begins
+/// with /; in a job instead the attempt that the rank was started for; or nothing.
 struct Hello {
   std::int32_t rank = 0;
   std::int32_t world = 0;

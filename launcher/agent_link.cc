@@ -18,7 +18,7 @@ Result<AgentLink> AgentLink::start(const RankLayout& layout, const Options& opti
   child.pipe_out = true;
   auto started = Child::start(child);
   if (!started) return started.error();
-  return AgentLink(std::move(*started));
+  return AgentLink(std::move(*started), layout.nodes());
 }
 
 void AgentLink::send(const Command& command) {

@@ -35,10 +35,14 @@ class AgentLink {
   /// No more commands: the agents end.
   void close() { child_.close_in(); }
   Child& child() { return child_; }
+  /// Where the agents run.
+  const std::vector<std::string>& nodes() const { return nodes_; }
 
  private:
-  explicit AgentLink(Child child) : child_(std::move(child)) {}
+  AgentLink(Child child, std::vector<std::string> nodes)
+      : child_(std::move(child)), nodes_(std::move(nodes)) {}
   Child child_;
+  std::vector<std::string> nodes_;
   LineReader reader_;
   LineWriter writer_;
 };

@@ -139,9 +139,6 @@ void Supervisor::begin_attempt() {
   if (give_way_to_owner() || finished_before()) return;
   ++attempt_;
   ranks_.reset();
-  agents_.reset();
-  awaited_.clear();
-  for (const std::string& node : layout_.nodes()) awaited_.insert(node);
   joined_.clear();
   finished_ranks_ = 0;
   rendezvous_.reset();
@@ -150,15 +147,33 @@ void Supervisor::begin_attempt() {
   decision_.reset();
   fault_pending_ = false;
   record("DEPLOYING", cause_);
+  if (keeps_agents()) return say_hello();
+  start_agents();
+}
+
+// Agents that outlived their ranks hold the newest checkpoint in memory, and are there already.
+bool Supervisor::keeps_agents() {
+  return next_ == Next::restart && escalation_ == 0 && agents_ && agents_well_ &&
+         agents_->child().in() >= 0 && !agents_->child().poll_exit() &&
+         agents_->nodes() == layout_.nodes();
+}
+
+void Supervisor::start_agents() {
+  agents_.reset();
+  awaited_.clear();
+  for (const std::string& node : layout_.nodes()) awaited_.insert(node);
   AgentLink::Options options{context_.program, context_.agent_socket(),
                              fmt::format("bellows-agent-{}", attempt_),
                              host_step_environment(environ)};
   auto agents = AgentLink::start(layout_, options);
   enter(Phase::greeting, kAgentsMustGreet);
-  if (agents)
-    agents_.emplace(std::move(*agents));
-  else
-    fault(agents.error().text, false, kFailed);
+  if (!agents) return fault(agents.error().text, false, kFailed);
+  agents_.emplace(std::move(*agents));
+  agents_well_ = true;
+}
+
+std::string Supervisor::attempt_name() const {
+  return fmt::format("{}.{}.{}", job_.id, job_.restarts, attempt_);
 }
 
 int Supervisor::poll_timeout() const {
@@ -175,6 +190,7 @@ void Supervisor::loop_once() {
   handle_signals();
   if (agents_)
     for (const Event& event : agents_->exchange()) handle_agent_event(event);
+  end_drain();
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
   if (!result_ && must_ask_slurm_) ask_slurm();
@@ -203,7 +219,7 @@ void Supervisor::say_hello() {
   hello.dir = context_.checkpoint_dir;
   hello.world = layout_.world();
   hello.ranks = layout_.ranks();
-  hello.attempt = fmt::format("{}.{}.{}", job_.id, job_.restarts, attempt_);
+  hello.attempt = attempt_name();
   hello.leader = layout_.nodes().front();
   hello.keep = context_.options.keep;
   hello.keep_every = context_.options.keep_every;
@@ -239,8 +255,18 @@ void Supervisor::leave_step(const Event& bad) {
         false, kFailed);
 }
 
+// Until every agent has the new attempt, what they say may be of the one before.
+bool Supervisor::is_stale(const Event& event) const {
+  const bool beginning =
+      phase_ == Phase::greeting || phase_ == Phase::finding || phase_ == Phase::restoring;
+  using Kind = Event::Kind;
+  if (event.kind == Kind::error) return !decision_ && (event.cmd == "gate" || event.cmd == "stop");
+  return beginning && event.kind != Kind::hello && event.kind != Kind::found &&
+         event.kind != Kind::ready;
+}
+
 void Supervisor::handle_agent_event(const Event& event) {
-  if (!agents_) return;
+  if (!agents_ || is_stale(event)) return;
   switch (event.kind) {
     case Event::Kind::hello:
       awaited_.erase(event.node);
@@ -270,8 +296,10 @@ void Supervisor::handle_agent_event(const Event& event) {
     case Event::Kind::error:
       say(fmt::format("agent on {}: {}", event.node, event.error));
       // An old checkpoint that could not be removed costs room and no work.
-      if (event.cmd != "commit" && event.cmd != "retention")
+      if (event.cmd != "commit" && event.cmd != "retention") {
+        agents_well_ = false;
         return fault("an agent failed: " + event.error, true, kFailed);
+      }
       break;
     case Event::Kind::save_error:
       say(fmt::format("rank {} on {} could not save step {}: {}", event.rank, event.node,
@@ -324,6 +352,12 @@ void Supervisor::note_unwritten(const Event& event) {
   if (event.unwritten > 0) last_save_news_ = Clock::now();
 }
 
+// Looks as soon as there is news: nobody waits for a tick to go by.
+void Supervisor::end_drain() {
+  bool draining = phase_ == Phase::judging || phase_ == Phase::draining;
+  if (draining && drained()) deadline_ = Clock::now();
+}
+
 bool Supervisor::drained() const {
   bool writing = std::any_of(unwritten_.begin(), unwritten_.end(),
                              [](const auto& node) { return node.second > 0; });
@@ -336,6 +370,7 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   const RankCommand command{context_.launch, context_.options.cpu_bind, layout_};
   child.command = command.words(ranks_step_name(), context_.options.command);
   child.environment = command.environment(environ, context_.agent_socket(), rendezvous_);
+  child.environment.push_back("BELLOWS_ATTEMPT=" + attempt_name());
   child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
@@ -360,8 +395,9 @@ void Supervisor::check_children() {
   if (phase_ == Phase::clearing) {
     bool ranks_over = !ranks_ || ranks_->poll_exit();
     bool agents_over = !agents_ || agents_->child().poll_exit();
-    if (ranks_over && !agents_over) dismiss_agents();
-    if (ranks_over && agents_over && escalation_ < 2) cleared();
+    bool kept = keeps_agents();
+    if (ranks_over && !agents_over && !kept) dismiss_agents();
+    if (ranks_over && (agents_over || kept) && escalation_ < 2) cleared();
     return;
   }
   if (phase_ == Phase::saving) return watch_own_stop();
@@ -390,12 +426,14 @@ void Supervisor::check_deadline() {
                    kFailed);
     case Phase::finding:
     case Phase::restoring:
+      agents_well_ = false;
       return fault("the agents did not get the checkpoint ready in time", true, kFailed);
     case Phase::judging:
       if (!drained()) return enter(Phase::judging, 200ms);
       return judge();
     case Phase::draining:
       if (!drained()) return enter(Phase::draining, 200ms);
+      agents_well_ &= unwritten_.size() >= layout_.nodes().size();
       return clear(next_, cause_);
     case Phase::clearing:
       return escalate();

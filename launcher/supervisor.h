@@ -65,9 +65,13 @@ class Supervisor {
   Status open_resources();
   bool give_way_to_owner();
   void begin_attempt();
+  void start_agents();
+  bool keeps_agents();
+  std::string attempt_name() const;
   void loop_once();
   int poll_timeout() const;
   void handle_signals();
+  bool is_stale(const Event& event) const;
   void handle_agent_event(const Event& event);
   void say_hello();
   void offer_step(const Event& found);
@@ -77,6 +81,7 @@ class Supervisor {
   void drain(Phase phase);
   void note_unwritten(const Event& event);
   bool drained() const;
+  void end_drain();
   void dismiss_agents();
   void check_children();
   void check_deadline();
@@ -133,6 +138,7 @@ class Supervisor {
   Clock::time_point deadline_;
   std::uint32_t attempt_ = 0;
   std::optional<AgentLink> agents_;
+  bool agents_well_ = false;  ///< nothing is known against the agents serving the next attempt too
   std::optional<Child> ranks_;
   std::optional<Rendezvous> rendezvous_;  ///< of this attempt's ranks
   std::set<std::string> awaited_;         ///< nodes that have not answered in this phase

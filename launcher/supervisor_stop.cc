@@ -285,7 +285,7 @@ void Supervisor::escalate() {
 
 void Supervisor::cleared() {
   ranks_.reset();
-  agents_.reset();
+  if (!keeps_agents()) agents_.reset();
   switch (next_) {
     case Next::restart: {
       std::uint32_t tries = std::max(budget_.failures(), lost_agents_);

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // A training that computes nothing: 20 steps a second until told to stop, a small checkpoint every
 // hundred. For benchmarks of what happens around a training.
+//
+//   pace [--every STEPS] [--log FILE] [--alone]
+//
+// Appends to the log when each rank comes to its first step, by CLOCK_MONOTONIC, and when its
+// main() began. --alone: without Bellows.
+#include <fcntl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -12,13 +21,35 @@
 
 namespace {
 
+struct Options {
+  std::uint64_t every = 100;
+  const char* log = nullptr;
+  bool alone = false;
+};
+
+double now() {
+  timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) / 1e9;
+}
+
+// One write, so that the ranks' lines stay whole.
+void note_first(const Options& options, double began) {
+  if (!options.log) return;
+  char line[96];
+  const int length = std::snprintf(line, sizeof line, "first %.6f main %.6f\n", now(), began);
+  const int file = open(options.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (write(file, line, static_cast<std::size_t>(length)) != length) std::perror(options.log);
+  close(file);
+}
+
 int fail(bellows_t* b, int code) {
   std::fprintf(stderr, "pace: %s\n", b != nullptr ? bellows_error(b) : bellows_strerror(code));
   bellows_finalize(b, 0);
   return 1;
 }
 
-int run(bellows_t* b) {
+int run(bellows_t* b, const Options& options, double began) {
   std::vector<std::int64_t> values(1024);
   std::iota(values.begin(), values.end(), 0);
   const std::uint64_t count = values.size();
@@ -26,9 +57,11 @@ int run(bellows_t* b) {
                             values.data());
   std::uint64_t step = 0;
   if (rc >= 0) rc = bellows_restore(b, &step);
-  for (; rc >= 0; ++step) {
+  for (bool first = true; rc >= 0; ++step, first = false) {
     const int stop = rc = bellows_should_stop(b, step);
-    if (rc >= 0 && (stop == 1 || step % 100 == 99)) rc = bellows_save(b, step);
+    if (rc >= 0 && first) note_first(options, began);
+    if (rc >= 0 && (stop == 1 || step % options.every == options.every - 1))
+      rc = bellows_save(b, step);
     if (rc >= 0 && stop == 1) return bellows_finalize(b, 0);
     const timespec pause{0, 50'000'000};
     nanosleep(&pause, nullptr);
@@ -38,8 +71,19 @@ int run(bellows_t* b) {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
+  const double began = now();
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--alone") == 0) options.alone = true;
+    if (std::strcmp(argv[i], "--every") == 0) options.every = std::strtoull(argv[++i], nullptr, 10);
+    if (std::strcmp(argv[i], "--log") == 0) options.log = argv[++i];
+  }
+  if (options.alone) {
+    note_first(options, began);
+    for (;;) pause();
+  }
   bellows_t* b = nullptr;
   const int rc = bellows_init(nullptr, &b);
-  return rc < 0 ? fail(b, rc) : run(b);
+  return rc < 0 ? fail(b, rc) : run(b, options, began);
 }

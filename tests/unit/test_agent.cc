@@ -262,6 +262,26 @@ Test(job_agent, a_new_attempt_drops_the_old_ranks, .timeout = 60) {
   bellows_finalize(fresh, 0);
 }
 
+// A rank of the old attempt that only now comes to its agent, which has gone on to the next.
+Test(job_agent, refuses_a_rank_that_an_earlier_attempt_left, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 2, {{"n1", {0}}}));
+  setenv("BELLOWS_SOCKET", agent.socket().c_str(), 1);
+  bellows_config config = BELLOWS_CONFIG_INIT;
+  config.rank = 0;
+  config.world = 1;
+  bellows_t* b = nullptr;
+  setenv("BELLOWS_ATTEMPT", "7.0.1", 1);
+  cr_expect(bellows_init(&config, &b) == BELLOWS_ERR_FENCED);
+  cr_expect(has(bellows_error(b), "of attempt 7.0.1, the job is at 7.0.2"), "%s", bellows_error(b));
+  bellows_finalize(b, 0);
+  setenv("BELLOWS_ATTEMPT", "7.0.2", 1);
+  cr_expect(bellows_init(&config, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  bellows_finalize(b, 0);
+  unsetenv("BELLOWS_ATTEMPT");
+}
+
 Test(job_agent, nonsense_lines_are_answered_and_survived, .timeout = 60) {
   ScratchDir scratch;
   JobAgentThread agent(scratch.path(), "n1");
