@@ -284,7 +284,7 @@ void Supervisor::leave_step(const Event& bad) {
     if (older < step) newest_commit_ = older;
   fault(fmt::format("rank {} on {} cannot go on from step {}: {}", bad.rank, bad.node, step,
                     bad.error),
-        false, kFailed);
+        Blame::storage, kFailed);
 }
 
 void Supervisor::handle_agent_event(const Event& event) {

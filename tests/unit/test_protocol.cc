@@ -72,7 +72,7 @@ Test(protocol, commands_come_back, .timeout = 10) {
   back = parse_command(to_line(find));
   cr_assert(back.ok() && back->search.whole && back->search.bad.size() == 1);
   cr_expect(back->search.bad[0].step == 7 && back->search.bad[0].error == "damaged");
-  Command restore = command_of(Command::Kind::restore);
+  restore = command_of(Command::Kind::restore);
   restore.error = "none is good";
   back = parse_command(to_line(restore));
   cr_expect(back.ok() && !back->step && back->error == "none is good");
