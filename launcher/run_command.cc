@@ -154,6 +154,7 @@ void add_run_command(CommandLine& program) {
                   "MiB for what 'bellows logs' shows; the oldest goes first; 0: no logs")
       .show_default()
       .between(0, 1 << 20);
+  command
       .add_option("--start-limit", options->start_limit,
                   "Seconds within which all ranks must have started; 0: any time")
       .show_default()

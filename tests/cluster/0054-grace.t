@@ -29,15 +29,15 @@ MessageTimeout=5
 KillWait=5
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
-PartitionName=low Nodes=n[1-2] PriorityTier=1 PreemptMode=REQUEUE GraceTime=30
-PartitionName=none Nodes=n[1-2] PriorityTier=1 PreemptMode=REQUEUE
-PartitionName=high Nodes=n[1-2] PriorityTier=10 PreemptMode=OFF
+PartitionName=low Nodes=n[1-3] PriorityTier=1 PreemptMode=REQUEUE GraceTime=30
+PartitionName=none Nodes=n[1-3] PriorityTier=1 PreemptMode=REQUEUE
+PartitionName=high Nodes=n[1-3] PriorityTier=10 PreemptMode=OFF
 C
-cluster_up --nodes=2 --gpus=4 --slurm-conf "$conf"
+cluster_up --nodes=3 --gpus=4 --slurm-conf "$conf"
 home=$CLUSTER/shared/home/alice
 
 # All its saves are those of stops; the time limit of a minute comes by itself meanwhile.
-limited=$(submit_counter limited --gpus=1 --partition=high --nodelist=n2 --time=1 -- --steps 4000 --sleep-us 20000 --save-every 100000)
+limited=$(submit_counter limited --gpus=1 --partition=high --nodelist=n3 --time=1 -- --steps 4000 --sleep-us 20000 --save-every 100000)
 
 preempted=$(submit_counter preempted --gpus=4 --partition=low --nodelist=n1 -- --steps 2000 --sleep-us 20000 --save-every 100000)
 poll 30 has_starts preempted 1
@@ -54,11 +54,11 @@ ok "scancel --signal=USR1 stops it at a checkpoint" poll 40 has_starts preempted
 is "$(last_start preempted step)" "$(stop_of preempted)" "from which it goes on"
 ok "and the history tells the cause" cause_is "$preempted" QUEUED 'signal USR1'
 # Without a grace time Slurm ends the ranks at once: what was committed is what there is.
-sudden=$(submit_counter sudden --gpus=2 --partition=none --nodelist=n2 -- --steps 2000 --sleep-us 20000 --save-every 50)
+sudden=$(submit_counter sudden --gpus=4 --partition=none --nodelist=n2 -- --steps 2000 --sleep-us 20000 --save-every 50)
 poll 30 commits_past "$sudden" 99
 before=$(committed "$sudden")
-urgent=$(submit -- --partition=high --gpus=3 --nodelist=n2 --wrap='sleep 3')
-poll 60 has_starts sudden 2 || diag "$(out_of sudden | tail -n 5); $(xc --user root scontrol show job "$sudden" | grep -E "JobState|StartTime|Preempt"); $(tail -n 6 "$CLUSTER/log/slurmctld.log")"
+urgent=$(submit -- --partition=high --gpus=4 --nodelist=n2 --wrap='sleep 3')
+poll 60 has_starts sudden 2 || diag "$(xc --user root squeue); $(out_of sudden | tail -n 5); $(xc --user root scontrol show job "$sudden" | grep -E "JobState|StartTime|Preempt"); $(tail -n 6 "$CLUSTER/log/slurmctld.log")"
 ok "a preemption without: on from what was committed" test "$(last_start sudden step)" -ge "$before"
 ok "and the history tells the cause" cause_is "$sudden" QUEUED preemption
 like "$(out_of sudden)" 'but Slurm gives a preempted job here 0 s' "that it is too short was said"
@@ -77,8 +77,8 @@ ok "and the history tells the cause" cause_is "$limited" QUEUED 'time limit'
 like "$(out_of limited)" 'the time limit comes in [0-9]+ s, and to stop may take' "and so does its output"
 is "$(last_start limited step)" "$(stop_of limited)" "it goes on from the step at which it stopped"
 
-ends_well "$preempted" preempted 1500 "the preempted job comes to its end"
-ends_well "$sudden" sudden 1500 "so does the one without a grace time"
+ends_well "$preempted" preempted 2000 "the preempted job comes to its end"
+ends_well "$sudden" sudden 2000 "so does the one without a grace time"
 xc scancel "$limited"
 rm -f "$conf"
 [[ -n ${BELLOWS_LONG:-} ]] || { done_testing; exit; }
