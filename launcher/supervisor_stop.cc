@@ -269,7 +269,8 @@ void Supervisor::ease_restart(const SlurmJob& job) {
   if (stop_ && stop_->gpus && job.requested_gpus() == layout_.gpus() &&
       *stop_->gpus != layout_.gpus())
     change.gpus = stop_->gpus;
-  if (!change.begin_time && !change.gpus) return;
+  if (stop_ && stop_->hold) change.held = true;
+  if (!change.begin_time && !change.gpus && !change.held) return;
   if (Status status = move_requeued(change); !status) say(status.error().text);
 }
 
@@ -386,6 +387,7 @@ void Supervisor::requeue_self() {
     return finish(kFailed);
   }
   if (holds && !over) return finish(kOk);
+  if (holds) change.held = true;
   if (status = move_requeued(change); !status)
     say(status.error().text + "; the job restarts as it was");
   finish(kOk);
