@@ -105,10 +105,11 @@ struct bellows_config {
   int32_t rank;    /* -1: from the environment (see libbellows(3)) */
   int32_t world;   /* -1: from the environment */
   int32_t keep;    /* committed steps to keep; 0: 3. Ignored inside a Bellows job. */
+  uint64_t keep_every; /* besides, every step divisible by this; 0: none. Ignored inside a job. */
 };
 
 #define BELLOWS_CONFIG_INIT \
-  { sizeof(struct bellows_config), NULL, -1, -1, 0 }
+  { sizeof(struct bellows_config), NULL, -1, -1, 0, 0 }
 
 /* Connects to this node's agent; outside a job starts one. config may be NULL. On failure *out is
  * either NULL (no memory) or a handle that is good only for bellows_error and bellows_finalize. */

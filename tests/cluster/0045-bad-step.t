@@ -13,7 +13,7 @@ cluster_up --nodes=2 --gpus=4
 home=$CLUSTER/shared/home/alice
 
 run() { # NAME: prints the job
-  submit_counter "$1" --gpus=2 --nodes=2 --gpus-per-node=1 \
+  submit_counter "$1" --gpus=2 --nodes=2 \
     --export=ALL,RUN_OPTIONS=--checkpoint-dir=mine -- \
     --steps 35 --sleep-us 1000 --save-every 10 --rows 100000
 }
@@ -27,7 +27,7 @@ damage() {
   printf "\\$(printf %o $((byte ^ 16)))" | dd of="$file" bs=1 seek=$((size - 1)) conv=notrunc status=none
 }
 
-id=$(run first)
+id=$(run first) || bail "the first job is refused"
 poll 60 job_is "$id" COMPLETED || bail "the first job does not end: $(out_of first | tail -n 8)"
 damage 30 1
 id=$(run second)

@@ -31,8 +31,9 @@ for ((i = 1; i <= 4; i++)); do
 done
 is "$(agents_of "$job")" "$agents" "the agents have lived through it"
 restored() { events_of "$job" | grep -o 'restored step [0-9]*: [^"]*' | tail -n "${1:-1}"; }
-is "$(restored 100 | grep -c '[1-9][0-9.]* MB from the agents. memory, 0.0 MB from files')" 4 \
-  "each time from memory alone: $(restored)"
+# A replicated array is stored on one of the nodes, and the other reads it from its file.
+is "$(restored 100 | grep -c ': 1[.][0-9] MB from the agents. memory')" 4 \
+  "each time from memory what the node had stored: $(restored)"
 
 ok "kill of an agent: training again" after_kill "$job" train bellows 'bellows agent'
 ok "kill of an agent: and it commits" poll 20 commits_past "$job" "$(last_start train step)"

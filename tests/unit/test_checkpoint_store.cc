@@ -388,7 +388,7 @@ Test(store, any_type_and_shape_comes_back, .timeout = 60) {
   auto reader = StepReader::open(step_path(scratch.path(), 1), *manifest);
   cr_assert(reader.ok(), "%s", reader.error().text.c_str());
   std::vector<unsigned char> back(data.size());
-  const auto read = (*reader)->read({0, snapshot.parts, snapshot.offsets, back.data(), false});
+  const auto read = (*reader)->read({0, snapshot.parts, snapshot.offsets, back.data()});
   cr_assert(read.ok() && read->empty(), "%s", read.ok() ? "kept" : read.error().text.c_str());
   for (std::size_t i = 0; i < snapshot.parts.size(); ++i) {
     cr_expect(memcmp(back.data() + snapshot.offsets[i], data.data() + snapshot.offsets[i],
@@ -404,7 +404,7 @@ Test(store, another_type_or_shape_is_a_sentence, .timeout = 30) {
   cr_assert(reader.ok());
   std::vector<unsigned char> room(4096);
   const auto refused = [&](const ArrayPart& part, const char* words) {
-    auto read = (*reader)->read({0, {part}, {0}, room.data(), false});
+    auto read = (*reader)->read({0, {part}, {0}, room.data()});
     cr_assert(!read.ok());
     cr_expect(has(read.error().text, words), "%s", read.error().text.c_str());
   };

@@ -72,9 +72,9 @@ Test(protocol, commands_come_back, .timeout = 10) {
   back = parse_command(to_line(find));
   cr_assert(back.ok() && back->search.whole && back->search.bad.size() == 1);
   cr_expect(back->search.bad[0].step == 7 && back->search.bad[0].error == "damaged");
-  Command none = command_of(Command::Kind::restore);
-  none.error = "none is good";
-  back = parse_command(to_line(none));
+  restore = command_of(Command::Kind::restore);
+  restore.error = "none is good";
+  back = parse_command(to_line(restore));
   cr_expect(back.ok() && !back->step && back->error == "none is good");
 }
 
@@ -111,11 +111,14 @@ Test(protocol, events_come_back, .timeout = 10) {
   progress.kind = Event::Kind::progress;
   progress.max_step = 8;
   progress.ranks = {0, 1};
+  progress.steps = {8, std::nullopt};
+  progress.busy = true;
   progress.unwritten = 3;
   progress.id = 4;
   progress.signal = "USR1";
   back = parse_event(to_line(progress));
   cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
+  cr_expect(back->steps == progress.steps && back->busy);
   cr_expect(back->unwritten == 3 && back->id == 4 && back->signal == "USR1");
   Event ready;
   ready.kind = Event::Kind::ready;
