@@ -191,7 +191,8 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
   }
   const bool preempted = job.preempt_time != 0;
   if (!fault_pending_) {
-    if (std::exchange(term_came_, false))
+    const bool term_came = std::exchange(term_came_, false);
+    if (preempted || term_came)
       request_stop({preempted ? "preemption" : "signal TERM", std::nullopt, 0});
     return;
   }
