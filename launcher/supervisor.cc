@@ -142,6 +142,8 @@ void Supervisor::begin_attempt() {
   ++attempt_;
   drop_ranks();
   joined_.clear();
+  seen_saves_.clear();
+  clock_.forget_steps();
   finished_ranks_ = 0;
   rendezvous_.reset();
   commits_ = Coordinator(layout_.world());
@@ -189,6 +191,7 @@ void Supervisor::loop_once() {
   control_->add_poll(fds);
   if (agents_) agents_->add_poll(fds);
   if (ranks_ && ranks_->err() >= 0) fds.push_back({ranks_->err(), POLLIN, 0});
+  if (limits_.asking()) fds.push_back({limits_.fd(), POLLIN, 0});
   poll(fds.data(), fds.size(), poll_timeout());
   note_pause();
   handle_signals();
@@ -200,6 +203,7 @@ void Supervisor::loop_once() {
   if (!result_) check_children();
   if (!result_) watch();
   if (!result_) watch_nodes();
+  if (!result_) watch_time();
   if (!result_ && must_ask_slurm_) ask_slurm();
   if (!result_ && Clock::now() >= deadline_) check_deadline();
 }
@@ -211,8 +215,7 @@ void Supervisor::handle_signals() {
       case SIGCHLD:
         break;
       case SIGUSR1:
-        say("signal USR1: stopping at a checkpoint");
-        request_stop({"signal USR1", std::nullopt, 0});
+        heed_signal("USR1");
         break;
       default:
         // Slurm sends SIGTERM for a requeue, a cancel, a time limit and a preemption alike.
@@ -277,6 +280,8 @@ void Supervisor::handle_agent_event(const Event& event) {
       return;
     case Event::Kind::progress:
       note_progress(event);
+      clock_.note_step(newest_step_, seconds_now());
+      heed_signal(event.signal);
       return note_unwritten(event);
     case Event::Kind::rank:
       note_rank(event);
@@ -295,6 +300,7 @@ void Supervisor::handle_agent_event(const Event& event) {
 
 void Supervisor::note_commit(const Event& event) {
   if (event.kind != Event::Kind::rank) last_save_news_ = Clock::now();
+  note_save_time(event);
   for (const Command& command : commits_.handle(event)) {
     agents_->send(command);
     if (command.kind != Command::Kind::commit) saving_.erase(*command.step);
