@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::array<const char*, 10> kCommands = {
     "hello", "find", "restore", "gate", "stop", "commit", "committed", "failed", "query", "quit"};
-constexpr std::array<const char*, 11> kEvents = {"hello",    "found",      "ready", "gated",
-                                                 "stop_set", "committed",  "error", "progress",
-                                                 "shard",    "save_error", "rank"};
+constexpr std::array<const char*, 12> kEvents = {
+    "hello", "found",    "ready", "gated",      "stop_set", "committed",
+    "error", "progress", "shard", "save_error", "rank",     "restore_error"};
 constexpr std::array<const char*, 8> kKinds = {"invalid", "not_found", "denied", "unavailable",
                                                "corrupt", "busy",      "io",     "internal"};
 
@@ -130,16 +130,33 @@ json shard_json(const ShardFile& s) {
           {"index_xxh3", s.index_xxh3}};
 }
 
+json skipped_json(const std::vector<SkippedStep>& skipped) {
+  json list = json::array();
+  for (const auto& s : skipped) list.push_back({{"step", s.step}, {"error", s.error}});
+  return list;
+}
+
+std::vector<SkippedStep> read_skipped(const json& j, const char* key) {
+  std::vector<SkippedStep> out;
+  for (const json& s : j.value(key, json::array())) {
+    out.push_back({step_needed(s), s.at("error").get<std::string>()});
+  }
+  return out;
+}
+
 void read_fields(const json& j, Command* c) {
   using Kind = Command::Kind;
   switch (c->kind) {
     case Kind::hello:
       return read_hello(j, c);
+    case Kind::restore:
+      c->error = j.value("error", "");
+      c->rendezvous = j.value("rendezvous", false);
+      if (!j.contains("step")) throw Error{ErrorKind::invalid, "\"step\" is missing"};
+      c->step = step_of(j);
+      return;
     case Kind::gate:
       c->id = number(j, "id", UINT64_MAX);
-      [[fallthrough]];
-    case Kind::restore:
-      c->rendezvous = j.value("rendezvous", false);
       if (!j.contains("step")) throw Error{ErrorKind::invalid, "\"step\" is missing"};
       c->step = step_of(j);
       return;
@@ -160,6 +177,9 @@ void read_fields(const json& j, Command* c) {
       c->id = id_or_0(j);
       return;
     case Kind::find:
+      c->search.whole = j.value("whole", false);
+      c->search.bad = read_skipped(j, "bad");
+      return;
     case Kind::quit:
       return;
   }
@@ -174,9 +194,7 @@ void read_fields(const json& j, Event* e) {
       return;
     case Kind::found:
       e->step = step_of(j);
-      for (const json& s : j.value("skipped", json::array())) {
-        e->skipped.push_back({step_needed(s), s.at("error").get<std::string>()});
-      }
+      e->skipped = read_skipped(j, "skipped");
       return;
     case Kind::ready:
       if (j.contains("address"))
@@ -212,6 +230,7 @@ void read_fields(const json& j, Event* e) {
       if (j.contains("took_ms")) e->took_ms = number(j, "took_ms", UINT64_MAX);
       return;
     case Kind::save_error:
+    case Kind::restore_error:
       e->id = id_or_0(j);
       e->rank = number32(j, "rank");
       e->step = step_needed(j);
@@ -301,6 +320,7 @@ void write_fields(const Command& c, json* j) {
       (*j)["step"] = nullable(c.step);
       return;
     case Kind::restore:
+      if (!c.error.empty()) (*j)["error"] = c.error;
       if (c.rendezvous) (*j)["rendezvous"] = true;
       [[fallthrough]];
     case Kind::stop:
@@ -311,6 +331,9 @@ void write_fields(const Command& c, json* j) {
       (*j)["id"] = c.id;
       return;
     case Kind::find:
+      (*j)["whole"] = c.search.whole;
+      (*j)["bad"] = skipped_json(c.search.bad);
+      return;
     case Kind::quit:
       return;
   }
@@ -324,10 +347,7 @@ void write_fields(const Event& e, json* j) {
       return;
     case Kind::found:
       (*j)["step"] = nullable(e.step);
-      (*j)["skipped"] = json::array();
-      for (const auto& s : e.skipped) {
-        (*j)["skipped"].push_back({{"step", s.step}, {"error", s.error}});
-      }
+      (*j)["skipped"] = skipped_json(e.skipped);
       return;
     case Kind::ready:
       if (e.rendezvous)
@@ -360,6 +380,7 @@ void write_fields(const Event& e, json* j) {
       (*j)["took_ms"] = e.took_ms;
       return;
     case Kind::save_error:
+    case Kind::restore_error:
       j->update({{"rank", e.rank},
                  {"step", nullable(e.step)},
                  {"error", e.error},

@@ -31,8 +31,9 @@ struct Command {
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
   std::optional<std::uint64_t> step;
   bool rendezvous = false;  ///< restore: the leader shall find a place where rank 0 can listen
-  std::vector<ShardFile> shards;         ///< commit
-  std::string error;                     ///< failed
+  std::vector<ShardFile> shards;             ///< commit
+  Search search{.whole = false, .bad = {}};  ///< find
+  std::string error;                     ///< failed; restore: why no step can be offered, optional
   ErrorKind error_kind = ErrorKind::io;  ///< failed; optional
 };
 
@@ -49,7 +50,9 @@ struct Event {
     progress,    ///< max_step, ranks, steps, stopped, finished, unwritten, busy, signal
     shard,       ///< rank, step, shard, took_ms
     save_error,  ///< rank, step, error
-    rank         ///< rank, state: joined, finished or lost
+    rank,        ///< rank, state: joined, finished or lost
+    /// rank, step, error: the step that was offered can't be read; the rank waits for another
+    restore_error
   };
   Kind kind = Kind::hello;
   std::string node;
@@ -76,7 +79,7 @@ struct Event {
   std::int64_t pid = 0;
   std::string cmd;
   std::string error;
-  ErrorKind error_kind = ErrorKind::io;  ///< error, save_error; optional
+  ErrorKind error_kind = ErrorKind::io;  ///< error, save_error, restore_error; optional
 };
 
 /// invalid: says what is wrong with the line. Unknown keys are ignored, unknown kinds are not.

@@ -150,6 +150,11 @@ void add_run_command(CommandLine& program) {
       .show_default()
       .between(0, 1000);
   command
+      .add_option("--log-size", options->log_mib,
+                  "MiB for what 'bellows logs' shows; the oldest goes first; 0: no logs")
+      .show_default()
+      .between(0, 1 << 20);
+  command
       .add_option("--start-limit", options->start_limit,
                   "Seconds within which all ranks must have started; 0: any time")
       .show_default()

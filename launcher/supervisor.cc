@@ -13,6 +13,7 @@
 
 #include "checkpoint/store.h"
 #include "launcher/exit_status.h"
+#include "launcher/log_line.h"
 
 namespace bellows {
 namespace {
@@ -22,6 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kAgentsMustGreet = 60s;
 constexpr auto kVerifyAtMost = 2h;
+constexpr auto kOutputWithin = 3s;
 constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
 
@@ -52,8 +54,12 @@ Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, Ran
       gang_(std::chrono::seconds(context_.options.start_limit)),
       budget_(context_.options.max_restarts) {}
 
-void Supervisor::say(const std::string& text) const {
-  fmt::print(stderr, "bellows run: {}\n", text);
+void Supervisor::say(const std::string& text) {
+  const std::string line = "bellows run: " + text;
+  if (output_)
+    output_->say(line);
+  else
+    fmt::print(stderr, "{}\n", line);
 }
 
 void Supervisor::enter(Phase phase, milliseconds limit) {
@@ -71,6 +77,7 @@ void Supervisor::record(const std::string& event, const std::string& cause) {
   if (!log_) return;
   JobEvent line{wall_clock(), job_.id,        job_.restarts,   attempt_,       event,
                 cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
+  if (newest_step_ > 0) line.reached = newest_step_;
   Status status = log_->append(line);
   if (!status && !log_failing_)
     say(status.error().text + "; the history of this job will have gaps");
@@ -88,6 +95,12 @@ Status Supervisor::open_resources() {
   auto log = EventLog::open(context_.checkpoint_dir);
   if (!log) return log.error();
   log_.emplace(std::move(*log));
+  auto output = OutputRelay::start({.log_dir = log_dir_of(context_.checkpoint_dir),
+                                    .job = job_.id,
+                                    .restart = job_.restarts,
+                                    .log_bytes = std::uint64_t{context_.options.log_mib} << 20});
+  if (!output) return output.error();
+  output_.emplace(std::move(*output));
   // What is asked before the agents have looked must not hear that there is no checkpoint.
   if (auto steps = list_steps(context_.checkpoint_dir); steps && !steps->empty())
     newest_commit_ = steps->back();
@@ -118,6 +131,7 @@ int Supervisor::run() {
   cause_ = job_.restarts == 0 ? "started" : fmt::format("restart {}", job_.restarts);
   begin_attempt();
   while (!result_) loop_once();
+  output_->close(kOutputWithin);
   return *result_;
 }
 
@@ -190,7 +204,6 @@ void Supervisor::loop_once() {
   std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0}};
   control_->add_poll(fds);
   if (agents_) agents_->add_poll(fds);
-  if (ranks_ && ranks_->err() >= 0) fds.push_back({ranks_->err(), POLLIN, 0});
   if (limits_.asking()) fds.push_back({limits_.fd(), POLLIN, 0});
   poll(fds.data(), fds.size(), poll_timeout());
   note_pause();
@@ -234,7 +247,7 @@ void Supervisor::say_hello() {
   hello.keep = context_.options.keep;
   hello.keep_every = context_.options.keep_every;
   agents_->send(hello);
-  agents_->send(make_command(Command::Kind::find));
+  agents_->send(choice_.find());
   enter(Phase::finding, kVerifyAtMost);
 }
 
@@ -248,6 +261,32 @@ bool Supervisor::is_stale(const Event& event) const {
          event.kind != Kind::ready;
 }
 
+void Supervisor::offer_step(const Event& found) {
+  for (const SkippedStep& skipped : found.skipped)
+    say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
+  newest_commit_ = found.step;
+  newest_step_ = found.step.value_or(0);
+  Command offer = choice_.offer(found);
+  if (!offer.error.empty()) return clear(Next::fail, offer.error);
+  offer.rendezvous = context_.launch == LaunchKind::torch;
+  for (const std::string& node : layout_.nodes()) awaited_.insert(node);
+  agents_->send(offer);
+  enter(Phase::restoring, kAgentsMustGreet);
+}
+
+// Ranks that have begun from it have saved nothing: that takes all of them.
+void Supervisor::leave_step(const Event& bad) {
+  const std::uint64_t step = bad.step.value_or(0);
+  choice_.note_bad(bad);
+  newest_commit_.reset();
+  auto steps = list_steps(context_.checkpoint_dir);
+  for (std::uint64_t older : steps ? *steps : std::vector<std::uint64_t>())
+    if (older < step) newest_commit_ = older;
+  fault(fmt::format("rank {} on {} cannot go on from step {}: {}", bad.rank, bad.node, step,
+                    bad.error),
+        Blame::storage, kFailed);
+}
+
 void Supervisor::handle_agent_event(const Event& event) {
   if (!agents_ || is_stale(event)) return;
   switch (event.kind) {
@@ -255,20 +294,11 @@ void Supervisor::handle_agent_event(const Event& event) {
       awaited_.erase(event.node);
       if (phase_ == Phase::greeting && awaited_.empty()) say_hello();
       return;
-    case Event::Kind::found: {
-      if (phase_ != Phase::finding) return;
-      for (const SkippedStep& skipped : event.skipped)
-        say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
-      newest_commit_ = event.step;
-      newest_step_ = event.step.value_or(0);
-      for (const std::string& node : layout_.nodes()) awaited_.insert(node);
-      Command restore = make_command(Command::Kind::restore);
-      restore.step = event.step;
-      restore.rendezvous = context_.launch == LaunchKind::torch;
-      agents_->send(restore);
-      enter(Phase::restoring, kAgentsMustGreet);
+    case Event::Kind::found:
+      if (phase_ == Phase::finding) offer_step(event);
       return;
-    }
+    case Event::Kind::restore_error:
+      return leave_step(event);
     case Event::Kind::ready:
       awaited_.erase(event.node);
       if (event.rendezvous) rendezvous_ = event.rendezvous;
@@ -310,6 +340,7 @@ void Supervisor::note_commit(const Event& event) {
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
   if (event.kind != Event::Kind::committed) return;
   newest_commit_ = event.step;
+  choice_.note_committed(*event.step);
   newest_step_ = std::max(newest_step_, *event.step);
   progressed_ = true;
   if (!save_error_.empty()) say(fmt::format("step {} is saved: saving works again", *event.step));
@@ -363,12 +394,13 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
-  child.pipe_err = true;
+  child.pipe_out = child.pipe_err = true;
   auto ranks = Child::start(child);
   enter(Phase::running, kJoinsWithin);
   if (!ranks) return fault(ranks.error().text, Blame::program, kFailed);
   ranks_.emplace(std::move(*ranks));
   begin_watch();
+  output_->attach(job_.restarts, attempt_, ranks_->take_out(), ranks_->take_err());
   std::string from = step                              ? fmt::format("from step {}", *step)
                      : context_.options.own.possible() ? "from what the program has saved"
                                                        : "from the start";

@@ -12,6 +12,7 @@
 
 #include "checkpoint/coordinator.h"
 #include "checkpoint/protocol.h"
+#include "checkpoint/step_choice.h"
 #include "common/result.h"
 #include "common/slurm_client.h"
 #include "launcher/agent_link.h"
@@ -21,8 +22,8 @@
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
 #include "launcher/limit_probe.h"
-#include "launcher/line_buffer.h"
 #include "launcher/node_watch.h"
+#include "launcher/output_relay.h"
 #include "launcher/own_checkpoint.h"
 #include "launcher/rank_command.h"
 #include "launcher/rank_failure.h"
@@ -65,6 +66,7 @@ class Supervisor {
     std::string reason;
     std::optional<std::uint32_t> gpus;
     std::uint64_t client = 0;   ///< 0: nobody outside waits
+    bool hold = false;          ///< the job waits for its release then
     bool from_scratch = false;  ///< the program's work may be lost
   };
 
@@ -81,6 +83,8 @@ class Supervisor {
   bool is_stale(const Event& event) const;
   void handle_agent_event(const Event& event);
   void say_hello();
+  void offer_step(const Event& found);
+  void leave_step(const Event& bad);
   void start_ranks(const std::optional<std::uint64_t>& step);
   void note_commit(const Event& event);
   void drain(Phase phase);
@@ -158,7 +162,7 @@ class Supervisor {
   std::string ranks_step_name() const;
   void enter(Phase phase, std::chrono::milliseconds limit);
   void record(const std::string& event, const std::string& cause);
-  void say(const std::string& text) const;
+  void say(const std::string& text);
   std::optional<std::uint64_t> newest_commit() const;
 
   SlurmClient& slurm_;
@@ -167,6 +171,7 @@ class Supervisor {
   RankLayout layout_;
   ActiveMarker marker_;
   std::optional<EventLog> log_;
+  std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;
   Fd signals_;
 
@@ -188,6 +193,7 @@ class Supervisor {
   std::map<std::string, std::uint32_t> unwritten_;  ///< node -> parts of steps it has yet to write
 
   Coordinator commits_{1};
+  StepChoice choice_;
   std::set<std::uint64_t> saving_;  ///< steps with a shard, neither committed nor failed
   std::optional<std::uint64_t> newest_commit_;  ///< of any attempt; as found on disk at first
   std::optional<StopDecision> decision_;
@@ -223,7 +229,6 @@ class Supervisor {
   std::vector<NodeShare> lost_nodes_;  ///< since this run of the job began
   Clock::time_point shrunk_at_;
   bool drain_told_ = false;
-  LineReader rank_errors_;
   Clock::time_point last_loop_;
   bool hang_called_ = false;  ///< the pending fault is a hang, which may yet end by itself
   bool ever_joined_ = false;  ///< a rank joined, in any attempt

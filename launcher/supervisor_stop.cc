@@ -56,6 +56,8 @@ void Supervisor::handle_request(const ControlServer::Request& request) {
     return answer(request.client, reply.dump());
   }
   Stop stop{"resize", std::nullopt, request.client};
+  if (auto hold = message.find("hold"); hold != message.end() && hold->is_boolean() && *hold)
+    stop = {"halt", std::nullopt, request.client, true};
   stop.from_scratch = message.contains("from_scratch") && message["from_scratch"] == true;
   if (auto gpus = message.find("gpus"); gpus != message.end()) {
     auto wanted = gpus->is_number_unsigned() ? gpus->get<std::uint64_t>() : 0;
@@ -85,7 +87,7 @@ void Supervisor::request_stop(Stop stop) {
   if (may_wait && joined_.empty())
     return refuse(
         "its program has not called bellows_init (yet), so its work would be lost; try again in a "
-        "moment, or begin anew at the new size with --from-scratch");
+        "moment, or begin anew with --from-scratch");
   if (may_wait && !all_joined)
     return answer(stop.client,
                   json{{"event", "error"},
@@ -267,7 +269,8 @@ void Supervisor::ease_restart(const SlurmJob& job) {
   if (stop_ && stop_->gpus && job.requested_gpus() == layout_.gpus() &&
       *stop_->gpus != layout_.gpus())
     change.gpus = stop_->gpus;
-  if (!change.begin_time && !change.gpus) return;
+  if (stop_ && stop_->hold) change.held = true;
+  if (!change.begin_time && !change.gpus && !change.held) return;
   if (Status status = move_requeued(change); !status) say(status.error().text);
 }
 
@@ -344,17 +347,23 @@ void Supervisor::hand_over() {
   if (stop_->client == 0) return clear(Next::stop, stop_->reason);
   json reply = {{"event", "committed"}, {"step", nullptr}};
   if (auto step = newest_commit()) reply["step"] = *step;
-  record("RESIZING", fmt::format("to {} GPUs", stop_->gpus.value_or(layout_.gpus())));
+  if (stop_->hold)
+    record("HALTED", "bellows halt");
+  else
+    record("RESIZING", fmt::format("to {} GPUs", stop_->gpus.value_or(layout_.gpus())));
   answer(stop_->client, reply.dump());
   enter(Phase::handed_over, kRequeueComesWithin);
 }
 
 void Supervisor::requeue_self() {
   bool resizes = stop_ && stop_->gpus && *stop_->gpus != layout_.gpus();
+  bool holds = stop_ && stop_->hold;
   std::string cause = stop_ ? stop_->reason : cause_;
-  if (phase_ != Phase::handed_over) record(resizes ? "RESIZING" : "QUEUED", cause);
+  if (phase_ != Phase::handed_over)
+    record(holds ? "HALTED" : resizes ? "RESIZING" : "QUEUED", cause);
   Status status;
   SlurmJobChange change;
+  bool over = false;
   // The clock is read first: between the requeue and the new start time nothing may take long.
   // However long slurmctld is away, ending without a requeue would end the job.
   for (;; std::this_thread::sleep_for(1s)) {
@@ -366,8 +375,10 @@ void Supervisor::requeue_self() {
     if (job->state == SlurmState::cancelled) return finish(kOk);
     change.begin_time = job->controller_now + kRestartAfterRequeue;
     if (stop_) change.gpus = stop_->gpus;
-    bool over = job->state == SlurmState::timeout || job->state == SlurmState::preempted;
-    status = over ? slurm_.requeue(job_.id) : slurm_.requeue_running(job_.id);
+    over = job->state == SlurmState::timeout || job->state == SlurmState::preempted;
+    status = over    ? slurm_.requeue(job_.id)
+             : holds ? slurm_.requeue_held(job_.id)
+                     : slurm_.requeue_running(job_.id);
     if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
   }
   if (!status) {
@@ -375,6 +386,8 @@ void Supervisor::requeue_self() {
     record("FAILED", status.error().text);
     return finish(kFailed);
   }
+  if (holds && !over) return finish(kOk);
+  if (holds) change.held = true;
   if (status = move_requeued(change); !status)
     say(status.error().text + "; the job restarts as it was");
   finish(kOk);

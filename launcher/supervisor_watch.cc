@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Supervisor's eyes: what goes wrong while ranks run, and whose fault it is.
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "launcher/exit_status.h"
 #include "launcher/supervisor.h"
@@ -18,6 +16,8 @@ using namespace std::chrono_literals;
 constexpr auto kPaused = 5s;
 /// A rank that dies so soon after a failed save died of it.
 constexpr auto kDiedOfSave = 30s;
+/// Their output may have nobody to take it.
+constexpr auto kLastWordsWithin = 500ms;
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void Supervisor::begin_watch() {
   hang_called_ = false;
   gang_.begin(layout_.ranks(), now);
   failure_ = RankFailure();
-  rank_errors_ = LineReader();
+  (void)output_->take_errors();
 }
 
 // A job that Slurm suspends stops with its launcher: no deadline may pass meanwhile.
@@ -119,25 +119,14 @@ void Supervisor::agent_failed(const Event& event) {
   fault("an agent failed: " + event.error, blame, kFailed);
 }
 
-// Passes on what the ranks write as it comes: a line may take its time to end.
 void Supervisor::read_rank_errors() {
-  if (!ranks_ || ranks_->err() < 0) return;
-  char text[65536];
-  for (;;) {
-    const ssize_t got = read(ranks_->err(), text, sizeof text);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) break;
-    if (got <= 0) {
-      ranks_->close_err();
-      break;
-    }
-    (void)write_all(STDERR_FILENO, {text, static_cast<std::size_t>(got)}, "standard error");
-    rank_errors_.feed(text, static_cast<std::size_t>(got));
-  }
-  while (auto line = rank_errors_.next()) failure_.take_line(*line);
+  for (const std::string& line : output_->take_errors()) failure_.take_line(line);
 }
 
+// Why they ended stands in the last lines that srun wrote.
 void Supervisor::drop_ranks() {
+  if (!ranks_) return;
+  if (ranks_->poll_exit()) output_->settle(kLastWordsWithin);
   read_rank_errors();
   ranks_.reset();
 }

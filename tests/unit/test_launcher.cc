@@ -212,35 +212,6 @@ Test(event, survives_its_line_and_refuses_others) {
     cr_expect(!JobEvent::from_json(bad).ok());
 }
 
-Test(event_log, keeps_jobs_apart_and_skips_torn_lines) {
-  char dir[] = "/tmp/bellows-unit-XXXXXX";
-  cr_assert(mkdtemp(dir));
-  auto log = EventLog::open(dir);
-  cr_assert(log.ok());
-  for (std::uint32_t i = 0; i < 5; ++i)
-    cr_expect(log->append({1.0 * i, i % 2, 0, i, "PROCESSING", "", 1, {}, {}}).ok());
-  std::string path = std::string(dir) + "/events.jsonl";
-  int fd = open(path.c_str(), O_WRONLY | O_APPEND);
-  cr_expect(write(fd, "{\"time\":3,\"jo\n", 14) == 14);
-  close(fd);
-  auto events = read_events(dir, 0, 2);
-  cr_assert(events.ok());
-  cr_expect(events->size() == 2 && events->front().attempt == 2 && events->back().attempt == 4);
-  cr_expect(!read_events("/nonexistent", 0, 2).ok());
-  unlink(path.c_str());
-  rmdir(dir);
-}
-
-Test(event_log, does_not_wait_for_what_is_no_file, .timeout = 20) {
-  char dir[] = "/tmp/bellows-unit-XXXXXX";
-  cr_assert(mkdtemp(dir));
-  std::string path = std::string(dir) + "/events.jsonl";
-  cr_assert(mkfifo(path.c_str(), 0600) == 0);
-  cr_expect(!read_events(dir, 0, 2).ok());
-  unlink(path.c_str());
-  rmdir(dir);
-}
-
 Test(job_view, takes_the_state_from_slurm_first) {
   JobView view;
   view.job.state = SlurmState::running;
