@@ -42,8 +42,12 @@ constexpr auto kLauncherMayAsk = std::chrono::seconds(3);
 constexpr std::uint64_t kMargin = 2;
 
 volatile std::sig_atomic_t term_came = 0;
+volatile std::sig_atomic_t unsaid_signal = 0;
 
-void note_term(int) { term_came = 1; }
+void note_signal(int number) {
+  if (number == SIGTERM) term_came = 1;
+  unsaid_signal = number;
+}
 
 std::string node_name(const AgentOptions& options) {
   if (!options.node.empty()) return options.node;
@@ -180,7 +184,9 @@ class JobAgent {
   int run() {
     // Preemption and time limits send SIGTERM to every step, but the ranks' last save still needs
     // its agent. The launcher's end of file ends it; where the launcher's node is lost none comes.
-    std::signal(SIGTERM, note_term);
+    // Slurm spares the launcher, which is no step: so it hears from here.
+    std::signal(SIGTERM, note_signal);
+    std::signal(SIGUSR1, note_signal);
     std::signal(SIGINT, SIG_IGN);
     Event hello;
     hello.node = node_;
@@ -196,6 +202,7 @@ class JobAgent {
       if (readable && !take_lines(input)) break;
       if (readable || !term_came || !loop_.idle()) last_needed_ = Clock::now();
       if (Clock::now() - last_needed_ > kLauncherMayAsk) break;
+      if (unsaid_signal != 0) say_signal();
       if (Clock::now() < next_progress) continue;
       next_progress = Clock::now() + std::chrono::seconds(1);
       loop_.tick();
@@ -225,6 +232,13 @@ class JobAgent {
       }
     }
     return more;
+  }
+
+  void say_signal() {
+    Event e = loop_.progress();
+    e.signal = unsaid_signal == SIGTERM ? "TERM" : "USR1";
+    unsaid_signal = 0;
+    write(e);
   }
 
   // A launcher always reads; one that doesn't has died or will.

@@ -24,6 +24,12 @@ std::vector<ArrayPart> stored_parts(const RankLink& link) {
   return out;
 }
 
+std::uint64_t milliseconds_since(std::chrono::steady_clock::time_point begin) {
+  const auto passed = std::chrono::steady_clock::now() - begin;
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::milliseconds>(passed).count());
+}
+
 }  // namespace
 
 Event AgentLoop::event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const {
@@ -222,6 +228,7 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
     save->phase = SaveState::Phase::written;
     Event e = event_of_save(Event::Kind::shard, *link, step);
     e.shard = *written;
+    e.took_ms = milliseconds_since(save->begun);
     say(std::move(e));
   } else {
     say_save_error(

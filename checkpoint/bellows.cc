@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <linux/futex.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -64,6 +65,30 @@ int restore(bellows_t* b, std::uint64_t* step) {
   return BELLOWS_OK;
 }
 
+pid_t listener = 0;
+
+// In a child that the program forked, the signal does what it did before.
+void leave_to_launcher(int number) {
+  if (getpid() == listener) return;
+  signal(number, SIG_DFL);
+  raise(number);
+}
+
+// Slurm announces a preemption to the ranks too, and `scancel --signal` reaches them: the launcher
+// hears of it, and answers with a stop before which nobody may die. A program's own handler stays.
+void survive_announcements() {
+  listener = getpid();
+  struct sigaction quiet {};
+  quiet.sa_handler = leave_to_launcher;
+  quiet.sa_flags = SA_RESTART;
+  for (int number : {SIGTERM, SIGUSR1}) {
+    struct sigaction now {};
+    if (sigaction(number, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
+        now.sa_handler == SIG_DFL)
+      sigaction(number, &quiet, nullptr);
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -86,6 +111,7 @@ int bellows_init(const struct bellows_config* config, bellows_t** out) {
   if (rc != BELLOWS_OK) return rc;
   rc = client::join_agent(&b->place, &b->socket, &b->control, &b->memory, &b->error);
   if (rc != BELLOWS_OK) b->socket.reset(-1);
+  if (rc == BELLOWS_OK && b->place.in_job) survive_announcements();
   return rc;
 }
 

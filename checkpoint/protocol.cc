@@ -211,6 +211,7 @@ void read_fields(const json& j, Event* e) {
       e->stopped = number32(j, "stopped");
       e->finished = number32(j, "finished");
       if (j.contains("unwritten")) e->unwritten = number32(j, "unwritten");
+      e->signal = j.value("signal", "");
       e->id = id_or_0(j);
       return;
     case Kind::shard:
@@ -218,6 +219,7 @@ void read_fields(const json& j, Event* e) {
       e->step = step_needed(j);
       e->shard = read_shard(j);
       e->id = id_or_0(j);
+      if (j.contains("took_ms")) e->took_ms = number(j, "took_ms", UINT64_MAX);
       return;
     case Kind::save_error:
     case Kind::restore_error:
@@ -359,10 +361,12 @@ void write_fields(const Event& e, json* j) {
                  {"finished", e.finished},
                  {"unwritten", e.unwritten},
                  {"id", e.id}});
+      if (!e.signal.empty()) (*j)["signal"] = e.signal;
       return;
     case Kind::shard:
       j->update(shard_json(e.shard));
       j->update({{"rank", e.rank}, {"step", nullable(e.step)}, {"id", e.id}});
+      (*j)["took_ms"] = e.took_ms;
       return;
     case Kind::save_error:
     case Kind::restore_error:

@@ -47,8 +47,8 @@ struct Event {
     stop_set,    ///< step
     committed,   ///< step
     error,       ///< a command failed: cmd, step, error
-    progress,    ///< max_step, ranks, stopped, finished, unwritten
-    shard,       ///< rank, step, shard
+    progress,    ///< max_step, ranks, stopped, finished, unwritten, signal
+    shard,       ///< rank, step, shard, took_ms
     save_error,  ///< rank, step, error
     rank,        ///< rank, state: joined, finished or lost
     /// rank, step, error: the step that was offered can't be read; the rank waits for another
@@ -71,6 +71,8 @@ struct Event {
   std::uint32_t stopped = 0;         ///< progress: ranks that were told to stop
   std::uint32_t finished = 0;        ///< progress: ranks that left with training complete
   std::uint32_t unwritten = 0;       ///< progress: parts of steps that this node has yet to write
+  std::string signal;                ///< progress: TERM or USR1, which Slurm sent to this step
+  std::uint64_t took_ms = 0;         ///< shard: from the rank's call on; optional
   std::int64_t pid = 0;
   std::string cmd;
   std::string error;

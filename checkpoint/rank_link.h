@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -52,6 +53,7 @@ struct SaveState {
     failed
   };
   std::uint64_t step = 0;
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   Placed placed;  ///< what the rank's shard is made of
   Phase phase = Phase::waiting;
   std::size_t buffer = 0;           ///< from copying on

@@ -3,11 +3,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <memory>
 
 #include "common/gres.h"
+#include "common/job_size.h"
 #include "common/slurm_compat.h"
 #include "common/text.h"
 
@@ -173,6 +175,8 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   job.submit_time = info.submit_time;
   job.start_time = info.start_time;
   job.end_time = info.end_time;
+  job.preempt_time = info.preempt_time;
+  job.qos = text_of(info.qos);
   job.work_dir = text_of(info.work_dir);
   job.batch = info.batch_flag;
   job.may_requeue = info.requeue;
@@ -182,29 +186,54 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   return job;
 }
 
-// Slurm wants the field that the job was submitted with; the other one fails.
-Status set_size(const SlurmJob& job, std::uint32_t gpus, job_desc_msg_t& desc, std::string& tres) {
-  std::uint32_t nodes = 0;
-  std::uint32_t per_node = gpus_in_gres(job.tres_per_node);
-  if (per_node > 0) {
-    if (gpus > per_node && gpus % per_node != 0)
-      return Error{ErrorKind::invalid,
-                   fmt::format("job {} asks for {} GPUs on each node, and {} is not a multiple of "
-                               "that; submit it with --gpus to move freely",
-                               job.id, per_node, gpus)};
-    nodes = gpus < per_node ? 1 : gpus / per_node;
-    tres = fmt::format("gres:gpu:{}", gpus / nodes);
-    desc.tres_per_node = tres.data();
-  } else {
-    tres = fmt::format("gres:gpu:{}", gpus);
-    desc.tres_per_job = tres.data();
+struct FreeConf {
+  void operator()(slurm_conf_t* conf) const { slurm_free_ctl_conf(conf); }
+};
+struct FreePartitions {
+  void operator()(partition_info_msg_t* message) const { slurm_free_partition_info_msg(message); }
+};
+struct FreeAssociations {
+  void operator()(assoc_mgr_info_msg_t* message) const { slurm_free_assoc_mgr_info_msg(message); }
+};
+
+Result<SlurmGrace> partition_grace(const SlurmJob& job, std::uint32_t mode) {
+  partition_info_msg_t* raw = nullptr;
+  if (slurm_load_partitions(0, &raw, SHOW_ALL) != SLURM_SUCCESS)
+    return slurm_error("cannot read the partitions from slurmctld");
+  std::unique_ptr<partition_info_msg_t, FreePartitions> message(raw);
+  SlurmGrace grace;
+  std::uint32_t own_tier = 0;
+  std::uint32_t highest_tier = 0;
+  for (std::uint32_t i = 0; i < message->record_count; ++i) {
+    const partition_info_t& partition = message->partition_array[i];
+    highest_tier = std::max<std::uint32_t>(highest_tier, partition.priority_tier);
+    if (text_of(partition.name) != job.partition) continue;
+    own_tier = partition.priority_tier;
+    grace.preempt = count_or_zero(partition.grace_time);
+    if (partition.preempt_mode != NO_VAL16) mode = partition.preempt_mode;
   }
-  desc.num_tasks = gpus;
-  desc.min_cpus = gpus * job.cpus_per_task;
-  // A range of nodes would make Slurm spread the job as widely as it can; 0 is "no limit".
-  desc.min_nodes = nodes == 0 ? 1 : nodes;
-  desc.max_nodes = nodes;
-  return {};
+  grace.preempts = (mode & PREEMPT_MODE_REQUEUE) && highest_tier > own_tier;
+  return grace;
+}
+
+Result<SlurmGrace> qos_grace(const SlurmJob& job, std::uint32_t mode) {
+  assoc_mgr_info_request_msg_t request = {};
+  request.flags = ASSOC_MGR_INFO_FLAG_QOS;
+  assoc_mgr_info_msg_t* raw = nullptr;
+  if (slurm_load_assoc_mgr_info(&request, &raw) != SLURM_SUCCESS)
+    return slurm_error("cannot read the QOS from slurmctld");
+  std::unique_ptr<assoc_mgr_info_msg_t, FreeAssociations> message(raw);
+  SlurmGrace grace;
+  if (!message->qos_list) return grace;
+  auto* each = slurm_list_iterator_create(message->qos_list);
+  while (auto* qos = static_cast<slurmdb_qos_rec_t*>(slurm_list_next(each))) {
+    if (text_of(qos->name) != job.qos) continue;
+    grace.preempt = count_or_zero(qos->grace_time);
+    if (qos->preempt_mode != 0) mode = qos->preempt_mode;
+    grace.preempts = mode & PREEMPT_MODE_REQUEUE;
+  }
+  slurm_list_iterator_destroy(each);
+  return grace;
 }
 
 }  // namespace
@@ -297,6 +326,18 @@ Result<std::vector<SlurmStep>> SlurmClient::steps(std::uint32_t job) {
   return steps;
 }
 
+Result<SlurmGrace> SlurmClient::grace_of(const SlurmJob& job) {
+  slurm_conf_t* raw_conf = nullptr;
+  if (slurm_load_ctl_conf(0, &raw_conf) != SLURM_SUCCESS)
+    return slurm_error("cannot read the configuration of slurmctld");
+  std::unique_ptr<slurm_conf_t, FreeConf> conf(raw_conf);
+  const std::string type = text_of(conf->preempt_type);
+  SlurmGrace grace;
+  if (type.ends_with("partition_prio")) return partition_grace(job, conf->preempt_mode);
+  if (type.ends_with("qos")) return qos_grace(job, conf->preempt_mode);
+  return grace;
+}
+
 Status SlurmClient::requeue_running(std::uint32_t id) {
   if (slurm_requeue(job_named(id), JOB_RUNNING) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot requeue job {}", id));
@@ -315,7 +356,9 @@ Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
   BELLOWS_JOB_DESC_ID(&desc) = job.id;
   std::string tres;
   if (change.gpus) {
-    if (Status status = set_size(job, *change.gpus, desc, tres); !status) return status;
+    const AskedSize asked{job.tres_per_job, job.tres_per_node, job.cpus_per_task};
+    if (Status status = set_job_size(job.id, asked, *change.gpus, desc, tres); !status)
+      return status;
   }
   if (change.begin_time) desc.begin_time = *change.begin_time;
   if (slurm_update_job(&desc) != SLURM_SUCCESS)

@@ -76,6 +76,8 @@ struct SlurmJob {
   std::time_t submit_time = 0;
   std::time_t start_time = 0;  ///< pending: when it may start at the earliest
   std::time_t end_time = 0;
+  std::time_t preempt_time = 0;  ///< when its preemption began; 0: none is under way
+  std::string qos;
   std::string work_dir;
   bool batch = false;
   bool may_requeue = false;
@@ -97,6 +99,13 @@ struct SlurmJob {
 struct SlurmJobChange {
   std::optional<std::uint32_t> gpus;  ///< also sets tasks, CPUs and nodes to match
   std::optional<std::time_t> begin_time;
+};
+
+/// How much warning Slurm gives before it ends a job, besides the time limit.
+struct SlurmGrace {
+  bool preempts = false;      ///< a job of this partition and QOS may be preempted and come back
+  std::uint32_t preempt = 0;  ///< GraceTime in seconds
+  bool operator==(const SlurmGrace&) const = default;
 };
 
 struct SlurmStep {
@@ -122,6 +131,8 @@ class SlurmClient {
   Result<std::vector<SlurmJob>> jobs();
   /// Running steps of a job: what srun started, without the batch and extern steps.
   Result<std::vector<SlurmStep>> steps(std::uint32_t job);
+
+  Result<SlurmGrace> grace_of(const SlurmJob& job);
 
   /// Requeues a running job; one that does not run (any more) is left as it is, which is a success.
   Status requeue_running(std::uint32_t id);

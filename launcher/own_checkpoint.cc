@@ -26,6 +26,14 @@ std::string OwnCheckpoint::describe() const {
   return fmt::format("'{}' has {} s to make the program save", command, grace);
 }
 
+std::string OwnCheckpoint::complaint(const SlurmGrace& slurm) const {
+  if (!possible() || !slurm.preempts || slurm.preempt >= grace) return "";
+  return fmt::format(
+      "the program may take {} s to save, but Slurm gives a preempted job here {} s (GraceTime): "
+      "after a preemption it goes on from what it has saved before that",
+      grace, slurm.preempt);
+}
+
 std::optional<int> parse_signal(const std::string& text) {
   const auto number = parse_uint(text);
   const std::string name = text.starts_with("SIG") ? text.substr(3) : text;

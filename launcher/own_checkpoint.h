@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "common/slurm_client.h"
 #include "launcher/child.h"
 
 namespace bellows {
@@ -19,6 +20,8 @@ struct OwnCheckpoint {
   bool possible() const { return signal != 0 || !command.empty(); }
   /// What happens at a stop, for a person.
   std::string describe() const;
+  /// A sentence when a preemption leaves the program less time than it may take; else empty.
+  std::string complaint(const SlurmGrace& grace) const;
 };
 
 /// "USR1", "SIGUSR1" or "10". Nothing: no signal that a program could act on.

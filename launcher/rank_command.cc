@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "common/text.h"
+
 namespace bellows {
 namespace {
 
@@ -51,6 +53,16 @@ Result<LaunchKind> choose_launch_kind(const std::string& asked,
                  "--gpus-range) and the plugin spank_bellows on its nodes, which gives each rank "
                  "RANK, LOCAL_RANK and WORLD_SIZE; without them use --kind=mpi"};
   return *kind;
+}
+
+std::vector<std::string> framework_command(const std::optional<Contract>& contract,
+                                           const std::vector<std::string>& program) {
+  std::vector<std::string> words;
+  if (contract)
+    for (const std::string_view word : split(contract->extra_value(Contract::kPrefixKey), ' '))
+      if (!word.empty()) words.emplace_back(word);
+  words.insert(words.end(), program.begin(), program.end());
+  return words;
 }
 
 std::vector<std::string> RankCommand::words(const std::string& step_name,

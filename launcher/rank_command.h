@@ -19,6 +19,10 @@ namespace bellows {
 Result<LaunchKind> choose_launch_kind(const std::string& asked,
                                       const std::optional<Contract>& contract);
 
+/// The program, after the words that the contract's framework puts before each program.
+std::vector<std::string> framework_command(const std::optional<Contract>& contract,
+                                           const std::vector<std::string>& program);
+
 /// The srun that starts the ranks. A value.
 class RankCommand {
  public:

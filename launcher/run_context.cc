@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -81,6 +82,7 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
     if (!contract) return contract.error();
     context.contract = std::move(*contract);
   }
+  context.options.command = framework_command(context.contract, options.command);
   auto launch = choose_launch_kind(options.kind, context.contract);
   if (!launch) return launch.error();
   context.launch = *launch;
@@ -105,6 +107,17 @@ Status ActiveMarker::write() const {
   return replace_file(path_, fmt::format("{}\n", getpid()), 0600);
 }
 
-void ActiveMarker::remove() const { unlink(path_.c_str()); }
+// A link that leads nowhere: root reads its text without opening what a user has made.
+void ActiveMarker::plan(std::optional<std::uint32_t> gpus) const {
+  unlink(plan_.c_str());
+  if (gpus && symlink(std::to_string(*gpus).c_str(), plan_.c_str()) != 0)
+    fmt::print(stderr, "bellows run: {}; a launcher that is killed comes back at the old size\n",
+               errno_error("make", plan_).text);
+}
+
+void ActiveMarker::remove() const {
+  unlink(path_.c_str());
+  unlink(plan_.c_str());
+}
 
 }  // namespace bellows

@@ -60,12 +60,16 @@ std::string own_program();
 /// the node's Slurm plugin requeues the job if the batch script ends.
 class ActiveMarker {
  public:
-  explicit ActiveMarker(const std::string& run_dir) : path_(run_dir + "/launcher.active") {}
+  explicit ActiveMarker(const std::string& run_dir)
+      : path_(run_dir + "/launcher.active"), plan_(run_dir + "/launcher.plan") {}
   Status write() const;
+  /// RUN_DIR/launcher.plan: the size at which the plugin is then to requeue it; none: as it is.
+  void plan(std::optional<std::uint32_t> gpus) const;
   void remove() const;
 
  private:
   std::string path_;
+  std::string plan_;
 };
 
 }  // namespace bellows

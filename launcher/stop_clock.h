@@ -7,14 +7,9 @@
 #include <optional>
 #include <string>
 
-namespace bellows {
+#include "common/slurm_client.h"
 
-/// How much warning Slurm gives before it ends a job, besides the time limit.
-struct SlurmGrace {
-  bool preempts = false;      ///< a job of this partition and QOS may be preempted and come back
-  std::uint32_t preempt = 0;  ///< GraceTime in seconds
-  bool operator==(const SlurmGrace&) const = default;
-};
+namespace bellows {
 
 /// Tells from what saves and steps took when a stop must begin so that it is over when Slurm ends
 /// the job. Times are seconds of one clock that does not jump. Does no I/O.

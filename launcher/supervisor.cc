@@ -140,6 +140,8 @@ void Supervisor::begin_attempt() {
   ++attempt_;
   ranks_.reset();
   joined_.clear();
+  seen_saves_.clear();
+  clock_.forget_steps();
   finished_ranks_ = 0;
   rendezvous_.reset();
   commits_ = Coordinator(layout_.world());
@@ -186,6 +188,7 @@ void Supervisor::loop_once() {
   std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0}};
   control_->add_poll(fds);
   if (agents_) agents_->add_poll(fds);
+  if (limits_.asking()) fds.push_back({limits_.fd(), POLLIN, 0});
   poll(fds.data(), fds.size(), poll_timeout());
   handle_signals();
   if (agents_)
@@ -193,6 +196,7 @@ void Supervisor::loop_once() {
   end_drain();
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
+  if (!result_) watch_time();
   if (!result_ && must_ask_slurm_) ask_slurm();
   if (!result_ && Clock::now() >= deadline_) check_deadline();
 }
@@ -204,8 +208,7 @@ void Supervisor::handle_signals() {
       case SIGCHLD:
         break;
       case SIGUSR1:
-        say("signal USR1: stopping at a checkpoint");
-        request_stop({"signal USR1", std::nullopt, 0});
+        heed_signal("USR1");
         break;
       default:
         // Slurm sends SIGTERM for a requeue, a cancel, a time limit and a preemption alike.
@@ -288,6 +291,8 @@ void Supervisor::handle_agent_event(const Event& event) {
       return;
     case Event::Kind::progress:
       newest_step_ = std::max(newest_step_, event.max_step.value_or(0));
+      clock_.note_step(newest_step_, seconds_now());
+      heed_signal(event.signal);
       return note_unwritten(event);
     case Event::Kind::rank:
       if (event.state == "joined") joined_.insert(event.rank);
@@ -313,6 +318,7 @@ void Supervisor::handle_agent_event(const Event& event) {
 
 void Supervisor::note_commit(const Event& event) {
   if (event.kind != Event::Kind::rank) last_save_news_ = Clock::now();
+  note_save_time(event);
   for (const Command& command : commits_.handle(event)) {
     agents_->send(command);
     if (command.kind != Command::Kind::commit) saving_.erase(*command.step);

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -18,11 +19,13 @@
 #include "launcher/child.h"
 #include "launcher/control_server.h"
 #include "launcher/event_log.h"
+#include "launcher/limit_probe.h"
 #include "launcher/own_checkpoint.h"
 #include "launcher/rank_command.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
 #include "launcher/run_context.h"
+#include "launcher/stop_clock.h"
 
 namespace bellows {
 
@@ -97,6 +100,16 @@ class Supervisor {
   void watch_own_stop();
   void end_own_stop(OwnStopEnd end);
 
+  // supervisor_time.cc: the time that is left
+  double seconds_now() const;
+  bool can_stop_in_time() const;
+  void watch_time();
+  void heed(const JobLimits& limits);
+  void complain_of_grace();
+  void note_save_time(const Event& event);
+  void heed_signal(const std::string& signal);
+  bool leads_nowhere();
+
   // supervisor_stop.cc: stops, faults and ends
   void handle_request(const ControlServer::Request& request);
   void answer(std::uint64_t client, const std::string& json);
@@ -158,6 +171,19 @@ class Supervisor {
   std::optional<StopDecision> decision_;
   std::optional<Stop> stop_;
   bool stop_saved_ = false;  ///< the stop's own checkpoint is committed
+  /// A step that has parts.
+  struct SaveSeen {
+    std::uint64_t bytes = 0;
+    double begun = std::numeric_limits<double>::infinity();
+  };
+  LimitProbe limits_;
+  StopClock clock_;
+  double look_at_ = 0;
+  std::map<std::uint64_t, SaveSeen> seen_saves_;
+  std::optional<SlurmGrace> grace_;
+  bool said_grace_ = false;
+  bool time_limit_near_ = false;
+
   OwnStopFacts own_facts_;
   std::optional<Child> own_command_;
   Clock::time_point own_until_;

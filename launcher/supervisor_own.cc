@@ -117,6 +117,7 @@ void Supervisor::end_own_stop(OwnStopEnd end) {
       answer(stop_->client, json{{"event", "error"}, {"error", why}}.dump());
       record("PROCESSING", why + "; the ranks go on");
       stop_.reset();
+      marker_.plan(std::nullopt);
       return enter(Phase::running, kNoLimit);
     }
     case OwnStopEnd::unsaved:

@@ -93,6 +93,7 @@ void Supervisor::request_stop(Stop stop) {
                        {"again", true}}
                       .dump());
   stop_ = std::move(stop);
+  marker_.plan(stop_->gpus);
   if (by_itself) return begin_own_stop();
   if (phase_ == Phase::running && all_joined) {
     std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
@@ -186,7 +187,11 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
     record("FAILED", fmt::format("Slurm: {}", slurm_state_name(job.state)));
     return finish(kFailed);
   }
-  if (!fault_pending_) return request_stop({"signal TERM", std::nullopt, 0});
+  const bool preempted = job.preempt_time != 0;
+  if (!fault_pending_)
+    return request_stop({preempted ? "preemption" : "signal TERM", std::nullopt, 0});
+  // The ranks may have died of the signal that announces it.
+  if (preempted && !stop_) stop_ = Stop{"preemption", std::nullopt, 0};
 
   fault_pending_ = false;
   Next next = Next::restart;
@@ -211,7 +216,8 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
 void Supervisor::leave_pending(const SlurmJob& job) {
   if (phase_ == Phase::forgotten) return;
   if (!forgotten(job)) {
-    if (!stop_) record("QUEUED", "requeued by Slurm or an operator");
+    if (!stop_)
+      record("QUEUED", job.preempt_time != 0 ? "preemption" : "requeued by Slurm or an operator");
     ease_restart(job);
     return finish(kOk);
   }
@@ -299,16 +305,18 @@ void Supervisor::cleared() {
     }
     case Next::stop:
       if (stop_ && stop_->client != 0 && !stop_saved_) return hand_over();
-      return requeue_self();
-    case Next::complete:
-      record("COMPLETED", cause_);
-      if (stop_) answer(stop_->client, json{{"event", "finished"}}.dump());
-      return finish(kOk);
+      if (!time_limit_near_ || !leads_nowhere()) return requeue_self();
+      cause_ = "the time limit comes again without a new checkpoint";
+      [[fallthrough]];
     case Next::fail:
       record("FAILED", cause_);
       say("giving up: " + cause_);
       if (stop_) answer(stop_->client, json{{"event", "error"}, {"error", cause_}}.dump());
       return finish(exit_code_ == 0 ? kFailed : exit_code_);
+    case Next::complete:
+      record("COMPLETED", cause_);
+      if (stop_) answer(stop_->client, json{{"event", "finished"}}.dump());
+      return finish(kOk);
     case Next::leave:
       return finish(kOk);
   }
@@ -336,9 +344,8 @@ void Supervisor::requeue_self() {
     status = job.ok() ? Status() : Status(job.error());
     if (!status && status.error().kind == ErrorKind::not_found) break;
     if (!status) continue;
-    if (job->state == SlurmState::pending && forgotten(*job)) return leave_pending(*job);
-    if (job->state == SlurmState::pending || job->state == SlurmState::cancelled)
-      return finish(kOk);  // somebody was faster
+    if (job->state == SlurmState::pending) return leave_pending(*job);  // somebody was faster
+    if (job->state == SlurmState::cancelled) return finish(kOk);
     change.begin_time = job->controller_now + kRestartAfterRequeue;
     if (stop_) change.gpus = stop_->gpus;
     bool over = job->state == SlurmState::timeout || job->state == SlurmState::preempted;

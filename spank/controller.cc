@@ -70,30 +70,36 @@ Result<JobView> read_job(std::uint32_t job) {
     view.admin_comment = text(info.admin_comment);
     view.held.gpus = count_gpus(text(info.tres_alloc_str), text(info.gres_total));
     view.held.nodes = info.num_nodes;
+    view.asked = {text(info.tres_per_job), text(info.tres_per_node),
+                  info.cpus_per_task == 0 || info.cpus_per_task == NO_VAL16
+                      ? static_cast<std::uint16_t>(1)
+                      : info.cpus_per_task};
     view.clock = jobs->last_update;
     return view;
   }
   return Error{ErrorKind::not_found, fmt::format("slurmctld does not know job {}", job)};
 }
 
-Status requeue_running(std::uint32_t job, std::int64_t start) {
+Status requeue_running(std::uint32_t job, const NextRun& next) {
   if (!have_slurm()) return no_slurm();
   // The state among the flags makes slurmctld skip a job that has left it meanwhile; without it a
   // job cancelled a moment ago would come back to life.
   if (slurm_requeue(job_named(job), JOB_RUNNING) != SLURM_SUCCESS)
     return slurm_failure("requeue", job);
-  return set_start(job, start);
+  return set_next_run(job, next);
 }
 
-Status set_start(std::uint32_t job, std::int64_t start) {
+Status set_next_run(std::uint32_t job, const NextRun& next) {
   if (!have_slurm()) return no_slurm();
   job_desc_msg_t update;
   slurm_init_job_desc_msg(&update);
   BELLOWS_JOB_DESC_ID(&update) = job;
-  update.begin_time = start;
-  if (slurm_update_job(&update) != SLURM_SUCCESS)
-    return slurm_failure("set the start time of", job);
-  return {};
+  update.begin_time = next.start;
+  std::string tres;
+  const bool sized = next.gpus && set_job_size(job, next.asked, *next.gpus, update, tres).ok();
+  if (slurm_update_job(&update) == SLURM_SUCCESS) return {};
+  if (sized) return set_next_run(job, {next.start, std::nullopt, {}});
+  return slurm_failure("set the start time of", job);
 }
 
 }  // namespace bellows::spank

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "common/job_size.h"
 #include "common/result.h"
 #include "spank/environment.h"
 
@@ -20,6 +22,7 @@ struct JobView {
   std::string account;
   std::string admin_comment;
   HeldSize held;
+  AskedSize asked;
   std::int64_t clock = 0;
 };
 
@@ -28,11 +31,18 @@ struct JobView {
 /// act. Blocks up to Slurm's message timeout.
 Result<JobView> read_job(std::uint32_t job);
 
-/// Requeues a job only if it is running at that moment, then sets its start time (slurmctld's
-/// clock) in one update. Needs the rights of root or of the job's owner.
-Status requeue_running(std::uint32_t job, std::int64_t start);
+/// When a job runs again, by slurmctld's clock, and with how many GPUs (none: as many as before).
+struct NextRun {
+  std::int64_t start = 0;
+  std::optional<std::uint32_t> gpus;
+  AskedSize asked;  ///< with gpus
+};
 
-/// Sets the start time of a job that waits.
-Status set_start(std::uint32_t job, std::int64_t start);
+/// Requeues a job only if it is running at that moment, then sets its next run in one update. Needs
+/// the rights of root or of the job's owner.
+Status requeue_running(std::uint32_t job, const NextRun& next);
+
+/// Sets the next run of a job that waits; only its start when Slurm refuses the size.
+Status set_next_run(std::uint32_t job, const NextRun& next);
 
 }  // namespace bellows::spank

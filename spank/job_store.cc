@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <memory>
@@ -19,6 +20,7 @@ namespace {
 
 constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr const char* kContract = "contract";
+constexpr const char* kPlan = "launcher.plan";
 constexpr const char* kRescues = "rescues";
 constexpr const char* kUser = "user";
 constexpr const char* kMarker = "launcher.active";
@@ -181,7 +183,22 @@ bool JobStore::launcher_active(std::uint32_t job, uid_t uid) const {
 }
 
 void JobStore::clear_launcher_active(std::uint32_t job, uid_t uid) const {
-  if (auto user = open_user_dir(job, uid); user) ::unlinkat(user->get(), kMarker, 0);
+  auto user = open_user_dir(job, uid);
+  if (!user) return;
+  ::unlinkat(user->get(), kMarker, 0);
+  ::unlinkat(user->get(), kPlan, 0);
+}
+
+// A link's text is read without opening anything that a user has made.
+std::optional<std::uint32_t> JobStore::planned_gpus(std::uint32_t job, uid_t uid) const {
+  auto user = open_user_dir(job, uid);
+  if (!user) return std::nullopt;
+  std::array<char, 16> text;
+  const ssize_t length = ::readlinkat(user->get(), kPlan, text.data(), text.size());
+  if (length <= 0 || static_cast<std::size_t>(length) == text.size()) return std::nullopt;
+  const auto gpus = parse_uint(std::string_view(text.data(), static_cast<std::size_t>(length)));
+  if (!gpus || *gpus > UINT32_MAX) return std::nullopt;
+  return static_cast<std::uint32_t>(*gpus);
 }
 
 Result<std::uint32_t> JobStore::rescues(std::uint32_t job) const {

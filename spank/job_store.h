@@ -17,7 +17,7 @@ namespace bellows::spank {
 /// What a node keeps for each job, in RUN_DIR/JOBID:
 ///   contract  the job's contract, written by job_prolog as root, read by everyone
 ///   rescues   how often the exit hook requeued the job
-///   user/     the job owner's own directory, 0700, for the launcher's sockets and marker
+///   user/     the job owner's own directory, 0700, for the launcher's sockets, marker and plan
 ///
 /// Only `owner` (root, except in tests) may write outside user/; a directory or file that others
 /// could have written is refused (denied). user/ is hostile: nothing in it is opened, and links
@@ -47,7 +47,10 @@ class JobStore {
 
   /// Whether a launcher is, or was until it was killed, at work: user/launcher.active is a file.
   bool launcher_active(std::uint32_t job, uid_t uid) const;
-  /// Removes the marker that an earlier run of the same job left behind.
+  /// The GPUs that the launcher had promised for the next run: what user/launcher.plan, a link that
+  /// leads nowhere, names. Whether the job may hold so many is for the caller to know.
+  std::optional<std::uint32_t> planned_gpus(std::uint32_t job, uid_t uid) const;
+  /// Removes the marker and the plan that an earlier run of the same job left behind.
   void clear_launcher_active(std::uint32_t job, uid_t uid) const;
 
   /// How often the job was rescued on this node.

@@ -134,22 +134,24 @@ std::string node_name(spank_t spank) {
 }
 
 Status requeue_counted(const JobStore& store, const Step& step, const BatchEnd& end,
-                       std::int64_t start) {
+                       const NextRun& next) {
   if (auto status = store.set_rescues(step.job, end.rescues + 1); !status.ok()) return status;
-  return requeue_running(step.job, start);
+  return requeue_running(step.job, next);
 }
 
 Status carry_out(Rescue action, const JobStore& store, const Step& step, const BatchEnd& end,
-                 const JobView& view) {
+                 const JobView& view, std::optional<std::uint32_t> gpus) {
+  NextRun next{view.clock + kRescueDelay, gpus, view.asked};
   switch (action) {
     case Rescue::none:
       break;
     case Rescue::requeue:
-      return requeue_counted(store, step, end, view.clock + kRescueDelay);
+      return requeue_counted(store, step, end, next);
     case Rescue::start_soon:
-      return set_start(step.job, view.clock + kRescueDelay);
+      return set_next_run(step.job, next);
     case Rescue::outlast: {
-      const Status status = set_start(step.job, view.clock + kOutlastDelay);
+      next.start = view.clock + kOutlastDelay;
+      const Status status = set_next_run(step.job, next);
       std::this_thread::sleep_for(std::chrono::seconds(kRegistersWithin));
       return status;
     }
@@ -157,7 +159,7 @@ Status carry_out(Rescue action, const JobStore& store, const Step& step, const B
   return {};
 }
 
-void rescue(spank_t spank, const JobStore& store, const Step& step) {
+void rescue(spank_t spank, const JobStore& store, const Step& step, const Contract& contract) {
   const auto view = read_job_patiently(step.job);
   if (!view) {
     slurm_error("bellows: job %u: its launcher was killed, but the job can't be requeued: %s",
@@ -172,7 +174,9 @@ void rescue(spank_t spank, const JobStore& store, const Step& step) {
                plan.reason.c_str());
     return;
   }
-  const Status status = carry_out(plan.action, store, step, end, *view);
+  auto gpus = store.planned_gpus(step.job, step.uid);
+  if (gpus && !contract.gpus.contains(*gpus)) gpus.reset();
+  const Status status = carry_out(plan.action, store, step, end, *view, gpus);
   if (!status.ok())
     slurm_error("bellows: job %u: its launcher was killed: %s", step.job,
                 status.error().text.c_str());
@@ -221,7 +225,7 @@ void finish_step(spank_t spank, const Settings& settings) {
   if (!store.launcher_active(step->job, step->uid)) return;
   const auto contract = trusted_contract(store, *step);
   if (!contract || !*contract) return;
-  rescue(spank, store, *step);
+  rescue(spank, store, *step, **contract);
 }
 
 }  // namespace bellows::spank

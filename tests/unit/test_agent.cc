@@ -55,7 +55,7 @@ class JobAgentThread {
   void tell_line(const std::string& line) {
     if (!write_all(to_.get(), line + "\n", "pipe")) abort();
   }
-  /// The next event but progress; nothing when none comes within ten seconds.
+  /// The next event but progress without a signal; nothing when none comes within ten seconds.
   std::optional<Event> next() {
     while (true) {
       const auto end = text_.find('\n');
@@ -63,7 +63,7 @@ class JobAgentThread {
         auto event = parse_event(text_.substr(0, end));
         text_.erase(0, end + 1);
         if (!event) return {};
-        if (event->kind != Event::Kind::progress) return *event;
+        if (event->kind != Event::Kind::progress || !event->signal.empty()) return *event;
         continue;
       }
       pollfd p = {from_.get(), POLLIN, 0};
@@ -225,6 +225,45 @@ Test(job_agent, after_a_sigterm_it_stays_for_its_ranks_only, .timeout = 60) {
   saving.join();
   bellows_finalize(b, 0);
   cr_expect(agent.ends_alone() == 0);
+}
+
+// Slurm signals steps only, and the launcher is none.
+Test(job_agent, passes_on_what_slurm_announces, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  raise(SIGUSR1);
+  auto said = agent.await(Event::Kind::progress);
+  cr_expect(said && said->signal == "USR1" && said->node == "n1");
+  raise(SIGTERM);
+  said = agent.await(Event::Kind::progress);
+  cr_expect(said && said->signal == "TERM");
+}
+
+// A rank with nothing of its own to do about such a signal; and a child that it has forked.
+Test(job_agent, its_ranks_outlive_what_slurm_announces, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  const pid_t rank = fork();
+  if (rank == 0) {
+    for (int number : {SIGTERM, SIGUSR1}) signal(number, SIG_DFL);
+    bellows_t* b = join(agent, 0, 1);
+    raise(SIGTERM);
+    raise(SIGUSR1);
+    const pid_t child = fork();
+    if (child == 0) {
+      raise(SIGTERM);
+      _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    bellows_finalize(b, 0);
+    _exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM ? 7 : 1);
+  }
+  int status = 0;
+  waitpid(rank, &status, 0);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 7, "%d", status);
 }
 
 Test(job_agent, a_gate_without_a_decision_opens_again, .timeout = 60) {

@@ -81,3 +81,13 @@ Test(own_checkpoint, a_program_that_says_so_has_finished) {
   running.told_finished = true;
   cr_expect(judge_own_stop(how, running) == OwnStopEnd::waiting, "its ranks have yet to end");
 }
+
+Test(own_checkpoint, complains_when_a_preemption_is_too_fast) {
+  OwnCheckpoint how;
+  cr_expect(how.complaint({true, 10}) == "", "it saves by libbellows, or not at all");
+  how.signal = SIGUSR1;
+  how.grace = 60;
+  cr_expect(how.complaint({true, 10}) != "");
+  cr_expect(how.complaint({true, 60}) == "");
+  cr_expect(how.complaint({false, 0}) == "");
+}

@@ -81,9 +81,11 @@ Test(protocol, commands_come_back, .timeout = 10) {
 Test(protocol, events_come_back, .timeout = 10) {
   Event e = shard_event(3, 12);
   e.node = "n2";
+  e.took_ms = 1500;
   auto back = parse_event(to_line(e));
   cr_assert(back.ok());
   cr_expect(back->rank == 3 && back->step == 12u && back->node == "n2" && back->shard.file == "f");
+  cr_expect(back->took_ms == 1500);
   Event found;
   found.kind = Event::Kind::found;
   found.skipped = {{5, "damaged"}};
@@ -102,9 +104,10 @@ Test(protocol, events_come_back, .timeout = 10) {
   progress.ranks = {0, 1};
   progress.unwritten = 3;
   progress.id = 4;
+  progress.signal = "USR1";
   back = parse_event(to_line(progress));
   cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
-  cr_expect(back->unwritten == 3 && back->id == 4);
+  cr_expect(back->unwritten == 3 && back->id == 4 && back->signal == "USR1");
   Event ready;
   ready.kind = Event::Kind::ready;
   back = parse_event(to_line(ready));

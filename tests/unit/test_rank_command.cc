@@ -79,6 +79,15 @@ Test(launch_kind, torch_needs_the_plugin) {
   cr_expect(says(choose_launch_kind("torch", std::nullopt), "the plugin spank_bellows"));
 }
 
+Test(rank_command, has_the_frameworks_words_first) {
+  cr_expect(framework_command(std::nullopt, {"./train"}) == Words({"./train"}));
+  cr_expect(framework_command(contract_with({}), {"./train"}) == Words({"./train"}));
+  auto contract = contract_with({});
+  contract->extra.emplace_back(Contract::kPrefixKey, "numactl  --localalloc");
+  cr_expect(framework_command(contract, {"./train", "a b"}) ==
+            Words({"numactl", "--localalloc", "./train", "a b"}));
+}
+
 Test(rank_command, starts_each_kind_with_what_it_needs) {
   const RankLayout layout = layout_of(8);
   const Words program = {"./train", "--epochs", "3"};

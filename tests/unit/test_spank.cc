@@ -352,6 +352,30 @@ Test(spank, rescues_are_counted) {
   cr_assert(!jobs.rescues(17).ok());
 }
 
+Test(spank, a_launchers_plan_is_read_and_nothing_followed) {
+  const TemporaryDir dir;
+  const JobStore jobs = store_in(dir);
+  cr_assert(store(jobs).ok());
+  const auto uid = ::getuid();
+  cr_expect(!jobs.planned_gpus(17, uid));
+  const fs::path plan = dir / "run/17/user/launcher.plan";
+  const auto planned = [&](const std::string& text) {
+    fs::remove(plan);
+    fs::create_symlink(text, plan);
+    return jobs.planned_gpus(17, uid);
+  };
+  cr_expect(planned("6") == 6u);
+  write_file(dir / "run/17/user/5", "x");
+  for (const char* bad : {"-1", "x", "4294967296", "/etc/passwd", "1111111111111111111", "6 "})
+    cr_expect(!planned(bad), "%s", bad);
+  fs::remove(plan);
+  write_file(plan, "6");
+  cr_expect(!jobs.planned_gpus(17, uid), "a file is not opened");
+  cr_expect(planned("6") == 6u);
+  jobs.clear_launcher_active(17, uid);
+  cr_expect(!jobs.planned_gpus(17, uid));
+}
+
 Test(spank, removal_stays_inside) {
   const TemporaryDir dir;
   const JobStore jobs = store_in(dir);
@@ -455,5 +479,5 @@ Test(spank, without_slurm_in_the_process_reads_fail_softly) {
   const auto view = read_job(1);
   cr_assert(!view.ok());
   cr_assert(view.error().kind == ErrorKind::unavailable);
-  cr_assert(!requeue_running(1, 0).ok());
+  cr_assert(!requeue_running(1, {}).ok());
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "launcher/limit_probe.h"
 #include "launcher/stop_clock.h"
 
 using namespace bellows;
@@ -85,4 +86,14 @@ Test(stop_clock, complains_when_a_preemption_is_too_fast) {
   clock.note_step(1, 0);
   clock.note_step(2, 10);
   cr_expect(clock.complaint({true, 60}) != "", "the ranks first finish their step");
+}
+
+Test(job_limits, survive_their_line_and_refuse_others) {
+  const JobLimits limits{-3, 86400, true, {true, 30}};
+  auto back = JobLimits::from_line(limits.to_line());
+  cr_assert(back.has_value());
+  cr_expect(*back == limits);
+  for (const char* bad : {"", "\n", "1 2 0 0 0", "1 2 0 0\n", "1 2 0 0 0 0\n", "1 x 0 0 0\n",
+                          "1 2 0 0 -1\n", "99999999999 2 0 0 0\n"})
+    cr_expect(!JobLimits::from_line(bad), "%s", bad);
 }

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* slurmctld as `bellows run` sees it, for tests of the launcher without a cluster: preloaded, it takes
+ * the place of the calls in libslurm that reach out. The one job it knows stands in the file
+ * $SLURM_STAND_IN/job as "STATE RESTARTS GPUS" and holds that many GPUs on n1 and n2; what is
+ * asked for is noted there and in the file log.
+ *
+ * $SLURM_STAND_IN/fault, as in stop_faults.py, may say "requeue|update before|after launcher": the
+ * launcher then dies at that call, once.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <slurm/slurm.h>
+#include <slurm/slurm_errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct stood_for {
+  char state[32];
+  unsigned restarts, gpus;
+};
+
+/* Good until the next but one call. */
+static const char* path_of(const char* name) {
+  static char paths[2][4096];
+  static int turn;
+  turn = !turn;
+  snprintf(paths[turn], sizeof paths[turn], "%s/%s", getenv("SLURM_STAND_IN"), name);
+  return paths[turn];
+}
+
+static struct stood_for load(void) {
+  struct stood_for job = {"PENDING", 0, 1};
+  FILE* file = fopen(path_of("job"), "r");
+  if (!file) abort();
+  if (fscanf(file, "%31s %u %u", job.state, &job.restarts, &job.gpus) != 3) abort();
+  fclose(file);
+  return job;
+}
+
+static void store(const struct stood_for* job) {
+  char name[4096];
+  snprintf(name, sizeof name, "%s.%d", path_of("job"), (int)getpid());
+  FILE* file = fopen(name, "w");
+  if (!file) abort();
+  fprintf(file, "%s %u %u\n", job->state, job->restarts, job->gpus);
+  fclose(file);
+  if (rename(name, path_of("job")) != 0) abort();
+}
+
+static void note(const char* what) {
+  FILE* file = fopen(path_of("log"), "a");
+  if (!file) abort();
+  fprintf(file, "%s\n", what);
+  fclose(file);
+}
+
+static void die_if(const char* call, const char* when) {
+  char wanted[64], found[64] = "";
+  snprintf(wanted, sizeof wanted, "%s %s launcher", call, when);
+  FILE* file = fopen(path_of("fault"), "r");
+  if (!file) return;
+  if (!fgets(found, sizeof found, file)) found[0] = 0;
+  fclose(file);
+  found[strcspn(found, "\n")] = 0;
+  if (strcmp(found, wanted) != 0 || rename(path_of("fault"), path_of("fault.done")) != 0) return;
+  raise(SIGKILL);
+}
+
+void slurm_init(const char* conf) { (void)conf; }
+void slurm_fini(void) {}
+
+int slurm_load_job(job_info_msg_t** out, uint32_t id, uint16_t flags) {
+  (void)flags;
+  struct stood_for job = load();
+  job_info_msg_t* message = calloc(1, sizeof *message);
+  job_info_t* info = calloc(1, sizeof *info);
+  unsigned here = (job.gpus + 1) / 2, there = job.gpus - here;
+  char text[64];
+  message->last_update = time(NULL);
+  message->record_count = 1;
+  message->job_array = info;
+  info->job_id = id;
+  info->job_state = strcmp(job.state, "RUNNING") == 0 ? JOB_RUNNING : JOB_PENDING;
+  info->restart_cnt = job.restarts;
+  info->array_task_id = NO_VAL;
+  info->user_id = getuid();
+  info->batch_flag = 1;
+  info->requeue = 1;
+  info->priority = 1;
+  info->num_tasks = job.gpus;
+  info->start_time = time(NULL) - 10;
+  info->end_time = time(NULL) + 86400;
+  info->batch_host = strdup("n1");
+  info->nodes = strdup(there ? "n[1-2]" : "n1");
+  info->num_nodes = there ? 2 : 1;
+  info->gres_detail_cnt = info->num_nodes;
+  info->gres_detail_str = calloc(2, sizeof(char*));
+  snprintf(text, sizeof text, "gpu:%u", here);
+  info->gres_detail_str[0] = strdup(text);
+  snprintf(text, sizeof text, "gpu:%u", there);
+  info->gres_detail_str[1] = strdup(text);
+  snprintf(text, sizeof text, "gres:gpu:%u", job.gpus);
+  info->tres_per_job = strdup(text);
+  *out = message;
+  return SLURM_SUCCESS;
+}
+
+/* It lives as long as the process. */
+void slurm_free_job_info_msg(job_info_msg_t* message) { (void)message; }
+
+int slurm_get_job_steps(time_t since, uint32_t job, uint32_t step,
+                        job_step_info_response_msg_t** out, uint16_t flags) {
+  (void)since, (void)job, (void)step, (void)flags;
+  *out = calloc(1, sizeof **out);
+  return SLURM_SUCCESS;
+}
+
+void slurm_free_job_step_info_response_msg(job_step_info_response_msg_t* message) {
+  free(message);
+}
+
+int slurm_load_ctl_conf(time_t since, slurm_conf_t** out) {
+  (void)since;
+  *out = calloc(1, sizeof **out);
+  return SLURM_SUCCESS;
+}
+
+void slurm_free_ctl_conf(slurm_conf_t* conf) { free(conf); }
+
+int slurm_kill_job_step(uint32_t job, uint32_t step, uint16_t signal) {
+  (void)job, (void)step, (void)signal;
+  return SLURM_SUCCESS;
+}
+
+int slurm_requeue(uint32_t id, uint32_t flags) {
+  (void)id, (void)flags;
+  die_if("requeue", "before");
+  struct stood_for job = load();
+  if (strcmp(job.state, "RUNNING") == 0) {
+    strcpy(job.state, "PENDING");
+    job.restarts++;
+    store(&job);
+    note("requeue");
+  }
+  die_if("requeue", "after");
+  return SLURM_SUCCESS;
+}
+
+int slurm_update_job(job_desc_msg_t* change) {
+  die_if("update", "before");
+  struct stood_for job = load();
+  unsigned gpus;
+  if (change->tres_per_job && sscanf(change->tres_per_job, "gres:gpu:%u", &gpus) == 1)
+    job.gpus = gpus;
+  store(&job);
+  note(change->begin_time != (time_t)NO_VAL && change->begin_time < time(NULL) + 2
+           ? "update: too soon"
+           : "update");
+  die_if("update", "after");
+  return SLURM_SUCCESS;
+}
