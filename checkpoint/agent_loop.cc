@@ -245,14 +245,16 @@ Event AgentLoop::progress() const {
   Event e = event_of(Event::Kind::progress);
   e.node = node_;
   e.max_step = newest_step_of_ranks();
+  e.busy = jobs_ > 0;
   if (!session_) return e;
   e.finished = session_->finished;
   e.stopped = session_->stopped;
   for (const auto& [fd, link] : links_) {
     e.unwritten += link->unwritten();
     if (!link->page) continue;
-    e.ranks.push_back(static_cast<std::uint32_t>(link->rank));
     const std::uint64_t step = link->page->step();
+    e.ranks.push_back(static_cast<std::uint32_t>(link->rank));
+    e.steps.push_back(step == wire::kNoStep ? std::nullopt : std::optional(step));
     if (step != wire::kNoStep && step >= session_->stop) ++e.stopped;
   }
   return e;

@@ -50,21 +50,6 @@ int wait_at_gate(bellows_t* b, std::uint64_t step) {
   }
 }
 
-int restore(bellows_t* b, std::uint64_t* step) {
-  int rc = client::call(b, wire::Op::restore, 0, 0, wire::Op::restored);
-  if (rc != BELLOWS_OK) return rc;
-  if (b->answer.head.value == 0) return BELLOWS_NO_CHECKPOINT;
-  Mapping data;
-  if (b->count > 0 &&
-      !data.map(b->answer.fd.get(), lseek(b->answer.fd.get(), 0, SEEK_END), PROT_READ)) {
-    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the restored arrays: %s", strerror(errno));
-  }
-  rc = client::restore_arrays(b, data);
-  if (rc != BELLOWS_OK) return rc;
-  *step = b->saves.newest_known = b->answer.head.step;
-  return BELLOWS_OK;
-}
-
 pid_t listener = 0;
 
 // In a child that the program forked, the signal does what it did before.
@@ -87,6 +72,21 @@ void survive_announcements() {
         now.sa_handler == SIG_DFL)
       sigaction(number, &quiet, nullptr);
   }
+}
+
+int restore(bellows_t* b, std::uint64_t* step) {
+  int rc = client::call(b, wire::Op::restore, 0, 0, wire::Op::restored);
+  if (rc != BELLOWS_OK) return rc;
+  if (b->answer.head.value == 0) return BELLOWS_NO_CHECKPOINT;
+  Mapping data;
+  if (b->count > 0 &&
+      !data.map(b->answer.fd.get(), lseek(b->answer.fd.get(), 0, SEEK_END), PROT_READ)) {
+    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the restored arrays: %s", strerror(errno));
+  }
+  rc = client::restore_arrays(b, data);
+  if (rc != BELLOWS_OK) return rc;
+  *step = b->saves.newest_known = b->answer.head.step;
+  return BELLOWS_OK;
 }
 
 }  // namespace

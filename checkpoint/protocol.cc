@@ -50,6 +50,12 @@ std::optional<std::uint64_t> step_of(const json& j, const char* key = "step") {
   return number(j, key, wire::kNoStep - 1);
 }
 
+std::vector<std::optional<std::uint64_t>> step_list(const json& list) {
+  std::vector<std::optional<std::uint64_t>> steps;
+  for (const json& step : list) steps.push_back(step_of(json{{"step", step}}));
+  return steps;
+}
+
 std::uint64_t step_needed(const json& j) { return number(j, "step", wire::kNoStep - 1); }
 
 std::uint64_t id_or_0(const json& j) { return j.contains("id") ? number(j, "id", UINT64_MAX) : 0; }
@@ -208,6 +214,8 @@ void read_fields(const json& j, Event* e) {
     case Kind::progress:
       e->max_step = step_of(j);
       e->ranks = rank_list(j.value("ranks", json::array()));
+      e->steps = step_list(j.value("steps", json::array()));
+      e->busy = j.value("busy", false);
       e->stopped = number32(j, "stopped");
       e->finished = number32(j, "finished");
       if (j.contains("unwritten")) e->unwritten = number32(j, "unwritten");
@@ -357,10 +365,13 @@ void write_fields(const Event& e, json* j) {
     case Kind::progress:
       j->update({{"step", nullable(e.max_step)},
                  {"ranks", e.ranks},
+                 {"steps", json::array()},
                  {"stopped", e.stopped},
                  {"finished", e.finished},
                  {"unwritten", e.unwritten},
+                 {"busy", e.busy},
                  {"id", e.id}});
+      for (const auto& step : e.steps) (*j)["steps"].push_back(nullable(step));
       if (!e.signal.empty()) (*j)["signal"] = e.signal;
       return;
     case Kind::shard:

@@ -2,9 +2,12 @@
 #include "common/slurm_client.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <memory>
 
@@ -15,6 +18,9 @@
 
 namespace bellows {
 namespace {
+
+constexpr useconds_t kLookEvery = 2000;
+constexpr int kMostLooks = 5000;
 
 std::string text_of(const char* text) { return text ? text : ""; }
 
@@ -143,6 +149,14 @@ std::vector<NodeShare> shares_of(const slurm_job_info_t& info) {
   return shares;
 }
 
+std::vector<std::string> hosts_in(const char* text) {
+  std::vector<std::string> names;
+  if (!text || !*text) return names;
+  HostList hosts(text);
+  while (auto host = hosts.shift()) names.push_back(std::move(*host));
+  return names;
+}
+
 std::uint32_t count_or_zero(std::uint32_t value) {
   return value == NO_VAL || value == INFINITE ? 0 : value;
 }
@@ -162,6 +176,7 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   if (job.state == SlurmState::pending) job.reason = reason_of(info);
   job.nodes = shares_of(info);
   job.batch_host = text_of(info.batch_host);
+  job.required_nodes = hosts_in(info.req_nodes);
   job.cpus = count_or_zero(info.num_cpus);
   job.num_tasks = count_or_zero(info.num_tasks);
   job.restarts = info.restart_cnt;
@@ -261,6 +276,30 @@ bool SlurmJob::finished() const {
          state != SlurmState::suspended && state != SlurmState::unknown;
 }
 
+// The search for slurm.conf has many ways, up to a question to the DNS: only libslurm knows them
+// all.
+Status SlurmClient::usable() {
+  const Error unusable{
+      ErrorKind::unavailable,
+      "Slurm cannot be used on this machine: it finds no slurm.conf that it can read"};
+  // libslurm would look at it again for a minute.
+  if (const char* conf = std::getenv("SLURM_CONF"); conf && access(conf, R_OK) != 0)
+    return unusable;
+  const pid_t pid = fork();
+  if (pid < 0)
+    return Error{ErrorKind::unavailable, "cannot start a process to look for slurm.conf"};
+  if (pid == 0) {
+    slurm_init(nullptr);
+    _exit(0);
+  }
+  int status = 0;
+  for (int waited = 0; waitpid(pid, &status, WNOHANG) == 0; ++waited) {
+    if (waited == kMostLooks) kill(pid, SIGKILL);
+    usleep(kLookEvery);
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Status() : Status(unusable);
+}
+
 SlurmClient::SlurmClient() { slurm_init(nullptr); }
 SlurmClient::~SlurmClient() { slurm_fini(); }
 
@@ -350,6 +389,12 @@ Status SlurmClient::requeue(std::uint32_t id) {
   return {};
 }
 
+Status SlurmClient::requeue_held(std::uint32_t id) {
+  if (slurm_requeue(job_named(id), JOB_RUNNING | JOB_REQUEUE_HOLD) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot requeue and hold job {}", id));
+  return {};
+}
+
 Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
   job_desc_msg_t desc;
   slurm_init_job_desc_msg(&desc);
@@ -361,6 +406,10 @@ Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
       return status;
   }
   if (change.begin_time) desc.begin_time = *change.begin_time;
+  if (change.held) {
+    desc.priority = *change.held ? 0 : INFINITE;
+    desc.alloc_sid = *change.held ? ALLOC_SID_USER_HOLD : desc.alloc_sid;
+  }
   if (slurm_update_job(&desc) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot change job {}", job.id));
   return {};

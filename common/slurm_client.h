@@ -64,6 +64,7 @@ struct SlurmJob {
   std::string reason;            ///< why it waits, in Slurm's word; empty when it runs
   std::vector<NodeShare> nodes;  ///< in the order of ranks; empty while pending
   std::string batch_host;
+  std::vector<std::string> required_nodes;  ///< of --nodelist
   std::uint32_t cpus = 0;
   std::uint32_t num_tasks = 0;
   std::uint32_t restarts = 0;
@@ -99,6 +100,7 @@ struct SlurmJob {
 struct SlurmJobChange {
   std::optional<std::uint32_t> gpus;  ///< also sets tasks, CPUs and nodes to match
   std::optional<std::time_t> begin_time;
+  std::optional<bool> held = std::nullopt;  ///< true: by its user; false: released
 };
 
 /// How much warning Slurm gives before it ends a job, besides the time limit.
@@ -115,12 +117,15 @@ struct SlurmStep {
 
 /// slurmctld as seen through libslurm. Only one may live in a process at a time, used by one
 /// thread: libslurm keeps its configuration in globals. Without a usable slurm.conf libslurm itself
-/// prints a message and ends the process when the client is made.
+/// prints a message and ends the process when the client is made: see usable().
 ///
 /// Errors: unavailable (no answer; says nothing about the job), not_found (no such job), denied,
 /// invalid (Slurm refused the request). The text carries Slurm's own words.
 class SlurmClient {
  public:
+  /// Whether a client can be made: unavailable when libslurm would end the process.
+  static Status usable();
+
   SlurmClient();
   ~SlurmClient();
   SlurmClient(const SlurmClient&) = delete;
@@ -138,6 +143,8 @@ class SlurmClient {
   Status requeue_running(std::uint32_t id);
   /// Requeues the job in whatever state it is, also when it just ended.
   Status requeue(std::uint32_t id);
+  /// The same for a running job that is to be held until it is released.
+  Status requeue_held(std::uint32_t id);
   /// All changes in one request. Slurm applies it field by field: after an error some may hold.
   Status change(const SlurmJob& job, const SlurmJobChange& change);
   Status signal_step(std::uint32_t job, std::uint32_t step, int signal);

@@ -56,6 +56,8 @@ class CommandLine {
   void require_command();
   void footer(const std::string& text);
   void positionals_at_end();  ///< from the first positional argument on, nothing is an option
+  /// A script for bash that completes this program's command lines.
+  std::string bash_completion() const;
   /// `body` is called when this command was given, and returns the program's exit status.
   void run(std::function<int()> body);
 

@@ -2,8 +2,10 @@
 #include "launcher/event_log.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include <chrono>
 #include <nlohmann/json.hpp>
@@ -15,8 +17,15 @@ using nlohmann::json;
 
 // What status needs lies at the end; a long log is not read whole.
 constexpr off_t kTail = 1 << 20;
+constexpr off_t kWhole = 64 << 20;
+// No event is as long; a file without newlines must not cost the memory of a parsed one.
+constexpr std::size_t kLongestLine = 64 << 10;
+constexpr std::string_view kBegin = "{\"time\":";
+constexpr std::string_view kSum = ",\"sum\":\"";
+constexpr std::string_view kLastOfOld = ",\"step\":";
+constexpr std::size_t kSumDigits = 16;
 
-Result<std::string> read_tail(const std::string& path) {
+Result<std::string> read_tail(const std::string& path, off_t most) {
   // Another user's directory may hold anything, a FIFO too.
   auto fd = open_file(path, O_RDONLY | O_NONBLOCK);
   if (!fd) return fd.error();
@@ -24,12 +33,49 @@ Result<std::string> read_tail(const std::string& path) {
   if (fstat(fd->get(), &info) != 0) return errno_error("look at", path);
   if (!S_ISREG(info.st_mode)) return Error{ErrorKind::invalid, path + " is not a plain file"};
   off_t size = info.st_size;
-  off_t from = size > kTail ? size - kTail : 0;
+  off_t from = size > most ? size - most : 0;
   std::string text(static_cast<std::size_t>(size - from), '\0');
   ssize_t got = pread(fd->get(), text.data(), text.size(), from);
   if (got < 0) return errno_error("read", path);
   text.resize(static_cast<std::size_t>(got));
+  // The first line was cut.
+  if (from > 0) text.erase(0, text.find('\n') + 1);
   return text;
+}
+
+std::string sum_of(std::string_view text) {
+  return fmt::format("{:016x}", XXH64(text.data(), text.size(), 0));
+}
+
+/// What the line's checksum is of; nothing when the line has none.
+std::optional<std::string_view> summed_part(std::string_view line) {
+  const std::size_t tail = kSum.size() + kSumDigits + 2;
+  if (line.size() < tail || !line.ends_with("\"}")) return std::nullopt;
+  if (line.substr(line.size() - tail, kSum.size()) != kSum) return std::nullopt;
+  return line.substr(0, line.size() - tail);
+}
+
+bool sum_matches(std::string_view line, std::string_view summed) {
+  return line.substr(summed.size() + kSum.size(), kSumDigits) == sum_of(summed);
+}
+
+/// Whether the line ends as older versions ended theirs. Another one without a checksum is a newer
+/// one whose checksum was damaged.
+bool ends_without_sum(std::string_view line) {
+  const auto step = line.rfind(kLastOfOld);
+  if (step == std::string_view::npos || !line.ends_with('}')) return false;
+  const auto value = line.substr(step + kLastOfOld.size());
+  return value == "null}" || value.find_first_not_of("0123456789") == value.size() - 1;
+}
+
+/// The event at the end of a line whose begin is of a torn one.
+Result<JobEvent> behind_torn(std::string_view line) {
+  const auto begin = line.rfind(kBegin);
+  const Error none{ErrorKind::corrupt, "not an event"};
+  if (begin == std::string_view::npos || begin == 0) return none;
+  // Without a checksum nothing says that this is not a part of the torn one.
+  if (!summed_part(line.substr(begin))) return none;
+  return JobEvent::from_line(line.substr(begin));
 }
 
 }  // namespace
@@ -44,12 +90,27 @@ std::string JobEvent::to_json() const {
                                  {"attempt", attempt}, {"event", event}, {"cause", cause},
                                  {"gpus", gpus},       {"nodes", nodes}};
   line["step"] = step ? nlohmann::ordered_json(*step) : nlohmann::ordered_json(nullptr);
+  if (reached) line["reached"] = *reached;
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-Result<JobEvent> JobEvent::from_json(const std::string& line) {
+std::string JobEvent::to_line() const {
+  std::string line = to_json();
+  line.pop_back();
+  return fmt::format("{}{}{}\"}}", line, kSum, sum_of(line));
+}
+
+Result<JobEvent> JobEvent::from_line(std::string_view line) {
+  if (line.size() > kLongestLine) return Error{ErrorKind::corrupt, "too long for an event"};
+  const auto summed = summed_part(line);
+  if (summed ? !sum_matches(line, *summed) : !ends_without_sum(line))
+    return Error{ErrorKind::corrupt, "the checksum of an event does not match"};
+  return from_json(line);
+}
+
+Result<JobEvent> JobEvent::from_json(std::string_view text) {
   try {
-    json value = json::parse(line);
+    json value = json::parse(text);
     JobEvent event;
     event.time = value.at("time").get<double>();
     // What no calendar can show.
@@ -63,6 +124,8 @@ Result<JobEvent> JobEvent::from_json(const std::string& line) {
     event.nodes = value.value("nodes", std::vector<std::string>{});
     if (auto step = value.find("step"); step != value.end() && step->is_number_unsigned())
       event.step = step->get<std::uint64_t>();
+    if (auto step = value.find("reached"); step != value.end() && step->is_number_unsigned())
+      event.reached = step->get<std::uint64_t>();
     return event;
   } catch (const json::exception& error) {
     return Error{ErrorKind::corrupt, std::string("not an event: ") + error.what()};
@@ -71,33 +134,57 @@ Result<JobEvent> JobEvent::from_json(const std::string& line) {
 
 Result<EventLog> EventLog::open(const std::string& dir) {
   std::string path = dir + "/events.jsonl";
-  auto fd = open_file(path, O_WRONLY | O_APPEND | O_CREAT, 0644);
+  auto fd = open_file(path, O_RDWR | O_APPEND | O_CREAT, 0644);
   if (!fd) return fd.error();
   return EventLog(std::move(*fd), path);
 }
 
+// Of a writer that was killed, or whose file system was full.
+bool EventLog::ends_in_torn_line() const {
+  struct stat info;
+  char last = '\n';
+  if (fstat(fd_.get(), &info) != 0 || info.st_size == 0) return false;
+  return pread(fd_.get(), &last, 1, info.st_size - 1) == 1 && last != '\n';
+}
+
 Status EventLog::append(const JobEvent& event) {
-  std::string line = (torn_ ? std::string("\n") : std::string()) + event.to_json() + "\n";
+  std::string line = (ends_in_torn_line() ? "\n" : "") + event.to_line() + "\n";
   ssize_t wrote = write(fd_.get(), line.data(), line.size());
   if (wrote < 0) return errno_error("append to", path_);
-  torn_ = static_cast<std::size_t>(wrote) != line.size();
-  if (torn_) return Error{ErrorKind::io, "cannot append to " + path_ + ": the file system is full"};
+  if (static_cast<std::size_t>(wrote) != line.size())
+    return Error{ErrorKind::io, "cannot append to " + path_ + ": the file system is full"};
   return {};
 }
 
-Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t id,
-                                          std::size_t most) {
-  auto text = read_tail(dir + "/events.jsonl");
-  if (!text) return text.error();
-  std::vector<JobEvent> events;
-  std::size_t begin = 0;
-  while (begin < text->size()) {
-    std::size_t end = text->find('\n', begin);
-    if (end == std::string::npos) break;
-    auto event = JobEvent::from_json(text->substr(begin, end - begin));
-    if (event.ok() && event->job == id) events.push_back(std::move(*event));
-    begin = end + 1;
+EventLines parse_events(std::string_view text, std::uint32_t job) {
+  EventLines lines;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    if (end == std::string_view::npos) break;
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    if (line.empty()) continue;
+    auto event = JobEvent::from_line(line);
+    if (!event) {
+      ++lines.damaged;
+      event = behind_torn(line);
+    }
+    if (event.ok() && event->job == job) lines.events.push_back(std::move(*event));
   }
+  return lines;
+}
+
+Result<EventLines> read_history(const std::string& dir, std::uint32_t job) {
+  auto text = read_tail(dir + "/events.jsonl", kWhole);
+  if (!text) return text.error();
+  return parse_events(*text, job);
+}
+
+Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t job,
+                                          std::size_t most) {
+  auto text = read_tail(dir + "/events.jsonl", kTail);
+  if (!text) return text.error();
+  std::vector<JobEvent> events = parse_events(*text, job).events;
   if (events.size() > most) events.erase(events.begin(), events.end() - static_cast<long>(most));
   return events;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/fd.h"
@@ -11,7 +12,8 @@
 
 namespace bellows {
 
-/// One change of a job's state: a line of CHECKPOINT_DIR/events.jsonl.
+/// One change of a job's state: a line of CHECKPOINT_DIR/events.jsonl. EVENTS.md describes the
+/// file.
 struct JobEvent {
   double time = 0;  ///< seconds since the epoch
   std::uint32_t job = 0;
@@ -21,10 +23,16 @@ struct JobEvent {
   std::string cause;          ///< for a person
   std::uint32_t gpus = 0;
   std::vector<std::string> nodes;
-  std::optional<std::uint64_t> step;  ///< newest committed step, if any
+  std::optional<std::uint64_t> step = std::nullopt;     ///< newest committed step, if any
+  std::optional<std::uint64_t> reached = std::nullopt;  ///< newest step heard of, if known
 
   std::string to_json() const;
-  static Result<JobEvent> from_json(const std::string& line);
+  static Result<JobEvent> from_json(std::string_view text);
+  /// The JSON with its checksum: what the file holds.
+  std::string to_line() const;
+  /// corrupt: not an event, or its checksum does not match. A line without one is taken as it is:
+  /// older versions wrote none.
+  static Result<JobEvent> from_line(std::string_view line);
 };
 
 /// Seconds since the epoch, for JobEvent::time.
@@ -40,14 +48,27 @@ class EventLog {
 
  private:
   EventLog(Fd fd, std::string path) : fd_(std::move(fd)), path_(std::move(path)) {}
+  bool ends_in_torn_line() const;
   Fd fd_;
   std::string path_;
-  bool torn_ = false;  ///< the last line was cut off
 };
 
-/// The last `most` events of job `id` in DIR/events.jsonl, oldest first. Lines that are not events
-/// (a torn write) are left out. not_found: no such file.
-Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t id,
+/// What the text of an event file holds of one job, oldest first.
+struct EventLines {
+  std::vector<JobEvent> events;
+  std::size_t damaged = 0;  ///< lines of any job that are no events; each was skipped
+};
+
+/// A damaged line does not hide a whole one that was written behind it. What follows the last
+/// newline is still being written, and left out.
+EventLines parse_events(std::string_view text, std::uint32_t job);
+
+/// All events of a job in DIR/events.jsonl, or those in its last megabytes when it is longer than
+/// any history. not_found: no such file.
+Result<EventLines> read_history(const std::string& dir, std::uint32_t job);
+
+/// The last `most` events of a job, from the end of the file only.
+Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t job,
                                           std::size_t most);
 
 }  // namespace bellows

@@ -11,11 +11,16 @@ namespace {
 void add_commands(bellows::CommandLine& program) {
   bellows::add_run_command(program);
   bellows::add_resize_command(program);
+  bellows::add_halt_command(program);
+  bellows::add_resume_command(program);
   bellows::add_status_command(program);
+  bellows::add_history_command(program);
+  bellows::add_logs_command(program);
   bellows::add_check_config_command(program);
   bellows::add_explain_command(program);
   bellows::add_ckpt_command(program);
   bellows::add_tenants_command(program);
+  bellows::add_completion_command(program);
   bellows::add_agent_command(program);
   bellows::add_control_command(program);
 }

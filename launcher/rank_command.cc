@@ -67,9 +67,13 @@ std::vector<std::string> framework_command(const std::optional<Contract>& contra
 
 std::vector<std::string> RankCommand::words(const std::string& step_name,
                                             const std::vector<std::string>& program) const {
-  std::vector<std::string> words = {"srun",         needs_pmix(kind_) ? "--mpi=pmix" : "--mpi=none",
-                                    "--input=none", "--kill-on-bad-exit=1",
-                                    "--quiet",      "--job-name=" + step_name};
+  std::vector<std::string> words = {"srun",
+                                    needs_pmix(kind_) ? "--mpi=pmix" : "--mpi=none",
+                                    "--input=none",
+                                    "--kill-on-bad-exit=1",
+                                    "--quiet",
+                                    "--label",
+                                    "--job-name=" + step_name};
   for (std::string& option : layout_.rank_options()) words.push_back(std::move(option));
   if (cpu_bind_ != kBindNear) words.push_back("--cpu-bind=" + cpu_bind_);
   words.insert(words.end(), program.begin(), program.end());

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/chrono.h>
+#include "launcher/resize.h"
+
 #include <fmt/format.h>
 
-#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
-#include "launcher/resize.h"
-#include "launcher/run_context.h"
+#include "launcher/steer_process.h"
 
 namespace bellows {
 namespace {
@@ -21,10 +20,6 @@ struct Options {
   std::uint32_t timeout = 600;
   bool json = false;
 };
-
-volatile std::sig_atomic_t interrupted = 0;
-
-void on_interrupt(int) { interrupted = 1; }
 
 void print_json(const ResizeReport& report) {
   nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
@@ -59,23 +54,12 @@ void print_summary(const ResizeReport& report) {
 
 int resize(Options options) {
   options.request.job = *parse_job_name(options.job);
-  options.request.timeout = std::chrono::seconds(options.timeout);
-  struct sigaction action {};
-  action.sa_handler = on_interrupt;
-  sigaction(SIGINT, &action, nullptr);
-  sigaction(SIGTERM, &action, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  std::FILE* progress = options.json ? stderr : stdout;
-  auto say = [progress](const std::string& text) {
-    fmt::print(progress, "{:%H:%M:%S} {}\n", fmt::localtime(std::time(nullptr)), text);
-    std::fflush(progress);
-  };
+  auto usable = SlurmClient::usable();
+  SteerProcess process("resize", std::chrono::seconds(options.timeout), options.json);
+  if (!usable) return process.fail({kUnreachable, usable.error().text + "; nothing was changed"});
   SlurmClient slurm;
-  Resize sequence(slurm, options.request, own_program(), say, [] { return interrupted != 0; });
-  if (auto failure = sequence.run()) {
-    fmt::print(stderr, "bellows resize: {}\n", failure->text);
-    return failure->exit_status;
-  }
+  Resize sequence(process.steering(slurm), options.request);
+  if (auto failure = sequence.run()) return process.fail(*failure);
   options.json ? print_json(sequence.report()) : print_summary(sequence.report());
   return kOk;
 }

@@ -31,12 +31,33 @@ Status make_private_dir(const std::string& path) {
   return {};
 }
 
-Result<std::string> choose_checkpoint_dir(const RunContext& context, const SlurmJob& job) {
-  if (!context.options.checkpoint_dir.empty())
-    return std::filesystem::absolute(context.options.checkpoint_dir).lexically_normal().string();
+/// Where the commands outside the job look for its files.
+Result<std::string> usual_checkpoint_dir(const RunContext& context, const SlurmJob& job) {
   if (const char* dir = std::getenv("BELLOWS_CHECKPOINT_DIR"); dir && context.contract)
     return std::string(dir);
   return checkpoint_dir_of(job, context.contract);
+}
+
+Result<std::string> choose_checkpoint_dir(const RunContext& context, const SlurmJob& job) {
+  if (!context.options.checkpoint_dir.empty())
+    return std::filesystem::absolute(context.options.checkpoint_dir).lexically_normal().string();
+  return usual_checkpoint_dir(context, job);
+}
+
+// Nothing in Slurm's record, which all can read, is the user's to keep a path in: a link at the
+// usual place leads to the one that was chosen.
+Status leave_link(const RunContext& context, const SlurmJob& job) {
+  auto usual = usual_checkpoint_dir(context, job);
+  if (!usual) return usual.error();
+  std::error_code error;
+  if (std::filesystem::equivalent(*usual, context.checkpoint_dir, error)) return {};
+  const std::filesystem::path link(*usual);
+  std::filesystem::create_directories(link.parent_path(), error);
+  if (std::filesystem::is_symlink(link, error)) std::filesystem::remove(link, error);
+  std::filesystem::create_symlink(context.checkpoint_dir, link, error);
+  if (!error) return {};
+  return Error{ErrorKind::io, fmt::format("cannot make {} a link to {}: {}", *usual,
+                                          context.checkpoint_dir, error.message())};
 }
 
 }  // namespace
@@ -100,6 +121,9 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
                  fmt::format("cannot {} the checkpoint directory {}: {}; name one where you may "
                              "write with --checkpoint-dir",
                              made ? "write to" : "make", context.checkpoint_dir, error.message())};
+  if (Status status = leave_link(context, job); !status)
+    fmt::print(stderr, "bellows run: {}; status, history and logs need --checkpoint-dir\n",
+               status.error().text);
   return context;
 }
 

@@ -106,6 +106,10 @@ void print_one(const JobView& view) {
 }
 
 int show(const StatusOptions& options) {
+  if (Status usable = SlurmClient::usable(); !usable) {
+    fmt::print(stderr, "bellows status: {}\n", usable.error().text);
+    return exit_status_of(usable.error());
+  }
   SlurmClient slurm;
   std::vector<JobView> views;
   if (!options.job.empty()) {

@@ -13,6 +13,7 @@
 
 #include "checkpoint/store.h"
 #include "launcher/exit_status.h"
+#include "launcher/log_line.h"
 
 namespace bellows {
 namespace {
@@ -22,6 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kAgentsMustGreet = 60s;
 constexpr auto kVerifyAtMost = 2h;
+constexpr auto kOutputWithin = 3s;
 constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
 
@@ -48,10 +50,16 @@ Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, Ran
       job_(std::move(job)),
       layout_(std::move(layout)),
       marker_(context_.run_dir),
+      hang_(std::chrono::seconds(context_.options.hang_floor)),
+      gang_(std::chrono::seconds(context_.options.start_limit)),
       budget_(context_.options.max_restarts) {}
 
-void Supervisor::say(const std::string& text) const {
-  fmt::print(stderr, "bellows run: {}\n", text);
+void Supervisor::say(const std::string& text) {
+  const std::string line = "bellows run: " + text;
+  if (output_)
+    output_->say(line);
+  else
+    fmt::print(stderr, "{}\n", line);
 }
 
 void Supervisor::enter(Phase phase, milliseconds limit) {
@@ -69,6 +77,7 @@ void Supervisor::record(const std::string& event, const std::string& cause) {
   if (!log_) return;
   JobEvent line{wall_clock(), job_.id,        job_.restarts,   attempt_,       event,
                 cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
+  if (newest_step_ > 0) line.reached = newest_step_;
   Status status = log_->append(line);
   if (!status && !log_failing_)
     say(status.error().text + "; the history of this job will have gaps");
@@ -86,6 +95,12 @@ Status Supervisor::open_resources() {
   auto log = EventLog::open(context_.checkpoint_dir);
   if (!log) return log.error();
   log_.emplace(std::move(*log));
+  auto output = OutputRelay::start({.log_dir = log_dir_of(context_.checkpoint_dir),
+                                    .job = job_.id,
+                                    .restart = job_.restarts,
+                                    .log_bytes = std::uint64_t{context_.options.log_mib} << 20});
+  if (!output) return output.error();
+  output_.emplace(std::move(*output));
   // What is asked before the agents have looked must not hear that there is no checkpoint.
   if (auto steps = list_steps(context_.checkpoint_dir); steps && !steps->empty())
     newest_commit_ = steps->back();
@@ -116,6 +131,7 @@ int Supervisor::run() {
   cause_ = job_.restarts == 0 ? "started" : fmt::format("restart {}", job_.restarts);
   begin_attempt();
   while (!result_) loop_once();
+  output_->close(kOutputWithin);
   return *result_;
 }
 
@@ -138,7 +154,7 @@ bool Supervisor::give_way_to_owner() {
 void Supervisor::begin_attempt() {
   if (give_way_to_owner() || finished_before()) return;
   ++attempt_;
-  ranks_.reset();
+  drop_ranks();
   joined_.clear();
   seen_saves_.clear();
   clock_.forget_steps();
@@ -169,7 +185,7 @@ void Supervisor::start_agents() {
                              host_step_environment(environ)};
   auto agents = AgentLink::start(layout_, options);
   enter(Phase::greeting, kAgentsMustGreet);
-  if (!agents) return fault(agents.error().text, false, kFailed);
+  if (!agents) return fault(agents.error().text, Blame::cluster, kFailed);
   agents_.emplace(std::move(*agents));
   agents_well_ = true;
 }
@@ -190,12 +206,16 @@ void Supervisor::loop_once() {
   if (agents_) agents_->add_poll(fds);
   if (limits_.asking()) fds.push_back({limits_.fd(), POLLIN, 0});
   poll(fds.data(), fds.size(), poll_timeout());
+  note_pause();
   handle_signals();
+  read_rank_errors();
   if (agents_)
     for (const Event& event : agents_->exchange()) handle_agent_event(event);
   end_drain();
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
+  if (!result_) watch();
+  if (!result_) watch_nodes();
   if (!result_) watch_time();
   if (!result_ && must_ask_slurm_) ask_slurm();
   if (!result_ && Clock::now() >= deadline_) check_deadline();
@@ -212,7 +232,7 @@ void Supervisor::handle_signals() {
         break;
       default:
         // Slurm sends SIGTERM for a requeue, a cancel, a time limit and a preemption alike.
-        must_ask_slurm_ = true;
+        term_came_ = must_ask_slurm_ = true;
     }
   }
 }
@@ -228,8 +248,17 @@ void Supervisor::say_hello() {
   hello.keep_every = context_.options.keep_every;
   agents_->send(hello);
   agents_->send(choice_.find());
-  lost_agents_ = 0;
   enter(Phase::finding, kVerifyAtMost);
+}
+
+// Until every agent has the new attempt, what they say may be of the one before.
+bool Supervisor::is_stale(const Event& event) const {
+  const bool beginning =
+      phase_ == Phase::greeting || phase_ == Phase::finding || phase_ == Phase::restoring;
+  using Kind = Event::Kind;
+  if (event.kind == Kind::error) return !decision_ && (event.cmd == "gate" || event.cmd == "stop");
+  return beginning && event.kind != Kind::hello && event.kind != Kind::found &&
+         event.kind != Kind::ready;
 }
 
 void Supervisor::offer_step(const Event& found) {
@@ -255,17 +284,7 @@ void Supervisor::leave_step(const Event& bad) {
     if (older < step) newest_commit_ = older;
   fault(fmt::format("rank {} on {} cannot go on from step {}: {}", bad.rank, bad.node, step,
                     bad.error),
-        false, kFailed);
-}
-
-// Until every agent has the new attempt, what they say may be of the one before.
-bool Supervisor::is_stale(const Event& event) const {
-  const bool beginning =
-      phase_ == Phase::greeting || phase_ == Phase::finding || phase_ == Phase::restoring;
-  using Kind = Event::Kind;
-  if (event.kind == Kind::error) return !decision_ && (event.cmd == "gate" || event.cmd == "stop");
-  return beginning && event.kind != Kind::hello && event.kind != Kind::found &&
-         event.kind != Kind::ready;
+        Blame::storage, kFailed);
 }
 
 void Supervisor::handle_agent_event(const Event& event) {
@@ -290,25 +309,18 @@ void Supervisor::handle_agent_event(const Event& event) {
         for (const Command& command : decision_->handle(event)) send_decision(command);
       return;
     case Event::Kind::progress:
-      newest_step_ = std::max(newest_step_, event.max_step.value_or(0));
+      note_progress(event);
       clock_.note_step(newest_step_, seconds_now());
       heed_signal(event.signal);
       return note_unwritten(event);
     case Event::Kind::rank:
-      if (event.state == "joined") joined_.insert(event.rank);
-      if (event.state == "finished") ++finished_ranks_;
+      note_rank(event);
       break;
     case Event::Kind::error:
-      say(fmt::format("agent on {}: {}", event.node, event.error));
-      // An old checkpoint that could not be removed costs room and no work.
-      if (event.cmd != "commit" && event.cmd != "retention") {
-        agents_well_ = false;
-        return fault("an agent failed: " + event.error, true, kFailed);
-      }
+      agent_failed(event);
       break;
     case Event::Kind::save_error:
-      say(fmt::format("rank {} on {} could not save step {}: {}", event.rank, event.node,
-                      event.step.value_or(0), event.error));
+      note_save_error(event);
       break;
     default:
       break;
@@ -331,6 +343,8 @@ void Supervisor::note_commit(const Event& event) {
   choice_.note_committed(*event.step);
   newest_step_ = std::max(newest_step_, *event.step);
   progressed_ = true;
+  if (!save_error_.empty()) say(fmt::format("step {} is saved: saving works again", *event.step));
+  save_error_.clear();
   if (decision_ && decision_->step() && *event.step >= *decision_->step()) {
     stop_saved_ = true;
     record("STORING", fmt::format("committed step {}: {}", *event.step, stop_->reason));
@@ -380,10 +394,13 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
+  child.pipe_out = child.pipe_err = true;
   auto ranks = Child::start(child);
   enter(Phase::running, kJoinsWithin);
-  if (!ranks) return fault(ranks.error().text, true, kFailed);
+  if (!ranks) return fault(ranks.error().text, Blame::program, kFailed);
   ranks_.emplace(std::move(*ranks));
+  begin_watch();
+  output_->attach(job_.restarts, attempt_, ranks_->take_out(), ranks_->take_err());
   std::string from = step                              ? fmt::format("from step {}", *step)
                      : context_.options.own.possible() ? "from what the program has saved"
                                                        : "from the start";
@@ -410,7 +427,7 @@ void Supervisor::check_children() {
   bool ranks_live = phase_ == Phase::running || phase_ == Phase::handed_over;
   if (ranks_live && ranks_ && ranks_->poll_exit()) {
     ChildExit exit = *ranks_->poll_exit();
-    ranks_.reset();
+    drop_ranks();
     if (phase_ == Phase::running) return ranks_ended(exit);
     dismiss_agents();
   }
@@ -420,20 +437,20 @@ void Supervisor::check_children() {
     if (phase_ == Phase::handed_over) return;
     if (phase_ == Phase::judging) return judge();
     if (phase_ == Phase::draining) return clear(next_, cause_);
-    bool started = phase_ != Phase::greeting;
-    fault("the agents' step " + exit.to_string(), started, kFailed);
+    Blame blame = phase_ == Phase::greeting ? Blame::cluster : Blame::program;
+    fault("the agents' step " + exit.to_string(), blame, kFailed);
   }
 }
 
 void Supervisor::check_deadline() {
   switch (phase_) {
     case Phase::greeting:
-      return fault(fmt::format("no answer from the agents on {}", fmt::join(awaited_, ",")), false,
-                   kFailed);
+      return fault(fmt::format("no answer from the agents on {}", fmt::join(awaited_, ",")),
+                   Blame::cluster, kFailed);
     case Phase::finding:
     case Phase::restoring:
       agents_well_ = false;
-      return fault("the agents did not get the checkpoint ready in time", true, kFailed);
+      return fault("the agents did not get the checkpoint ready in time", Blame::storage, kFailed);
     case Phase::judging:
       if (!drained()) return enter(Phase::judging, 200ms);
       return judge();

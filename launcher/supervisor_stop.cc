@@ -6,6 +6,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "launcher/exit_status.h"
 #include "launcher/supervisor.h"
@@ -22,7 +23,6 @@ constexpr auto kEndsAfterSignal = 5s;
 constexpr auto kRestartAfterRequeue = 5;  // seconds of the controller's clock
 constexpr auto kForgottenRunIsClearedWithin = 10s;
 constexpr auto kRestartAfterForgotten = 15;  // seconds; later than that
-constexpr std::uint32_t kMostLostAgents = 10;
 constexpr auto kLetGoWithin = 3s;
 constexpr int kMostEscalations = 60;
 // Any margin is safe. The smallest stops soonest: the newest step heard of is up to a second old,
@@ -56,6 +56,8 @@ void Supervisor::handle_request(const ControlServer::Request& request) {
     return answer(request.client, reply.dump());
   }
   Stop stop{"resize", std::nullopt, request.client};
+  if (auto hold = message.find("hold"); hold != message.end() && hold->is_boolean() && *hold)
+    stop = {"halt", std::nullopt, request.client, true};
   stop.from_scratch = message.contains("from_scratch") && message["from_scratch"] == true;
   if (auto gpus = message.find("gpus"); gpus != message.end()) {
     auto wanted = gpus->is_number_unsigned() ? gpus->get<std::uint64_t>() : 0;
@@ -85,7 +87,7 @@ void Supervisor::request_stop(Stop stop) {
   if (may_wait && joined_.empty())
     return refuse(
         "its program has not called bellows_init (yet), so its work would be lost; try again in a "
-        "moment, or begin anew at the new size with --from-scratch");
+        "moment, or begin anew with --from-scratch");
   if (may_wait && !all_joined)
     return answer(stop.client,
                   json{{"event", "error"},
@@ -119,7 +121,7 @@ void Supervisor::send_decision(const Command& command) {
 void Supervisor::ranks_ended(const ChildExit& exit) {
   if (!exit.ok()) {
     note_unused("no rank had called bellows_init");
-    return fault("the step of ranks " + exit.to_string(), true, exit.code());
+    return ranks_failed(exit);
   }
   if (joined_.empty() && !said_unused_ && !context_.options.own.possible()) {
     said_unused_ = true;
@@ -138,13 +140,13 @@ void Supervisor::judge() {
   clear(Next::stop, stop_->reason);
 }
 
-void Supervisor::fault(const std::string& cause, bool counts, int exit_code) {
+void Supervisor::fault(const std::string& cause, Blame blame, int exit_code) {
   if (fault_pending_ || phase_ == Phase::clearing || phase_ == Phase::waiting ||
       phase_ == Phase::saving || phase_ == Phase::forgotten)
     return;
   say(cause);
   fault_pending_ = true;
-  fault_counts_ = counts;
+  blame_ = blame;
   cause_ = cause;
   exit_code_ = exit_code;
   // A requeue, a cancel and a dead node look like faults from here: Slurm knows.
@@ -188,24 +190,29 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
     return finish(kFailed);
   }
   const bool preempted = job.preempt_time != 0;
-  if (!fault_pending_)
-    return request_stop({preempted ? "preemption" : "signal TERM", std::nullopt, 0});
+  if (!fault_pending_) {
+    if (std::exchange(term_came_, false))
+      request_stop({preempted ? "preemption" : "signal TERM", std::nullopt, 0});
+    return;
+  }
   // The ranks may have died of the signal that announces it.
   if (preempted && !stop_) stop_ = Stop{"preemption", std::nullopt, 0};
 
+  // Nothing can be started in a suspended job, and what did not advance did not hang.
+  if (job.state == SlurmState::suspended) {
+    if (hang_called_) return drop_hang("the job is suspended");
+    must_ask_slurm_ = true;
+    return;
+  }
   fault_pending_ = false;
   Next next = Next::restart;
-  if (stop_) {
+  const bool same = job.nodes == job_.nodes;
+  if (!take_layout_of(job) && !stop_) stop_ = Stop{cause_, std::nullopt, 0};
+  if (!same) blame_ = Blame::cluster;
+  if (stop_)
     next = Next::stop;
-  } else if (fault_counts_) {
-    if (!budget_.spend(newest_commit())) {
-      next = Next::fail;
-      cause_ += fmt::format("; {} failures in a row without a new checkpoint", budget_.failures());
-    }
-  } else if (++lost_agents_ > kMostLostAgents) {
-    next = Next::stop;
-    stop_ = Stop{cause_, std::nullopt, 0};
-  }
+  else if (hopeless_ || !budget_.spend(blame_, newest_commit(), newest_step_))
+    next = out_of_budget();
   if (!ranks_ && agents_ && !joined_.empty()) {
     next_ = next;
     return drain(Phase::draining);
@@ -213,11 +220,26 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
   clear(next, cause_);
 }
 
+Supervisor::Next Supervisor::out_of_budget() {
+  if (blame_ == Blame::cluster) {
+    stop_ = Stop{cause_, std::nullopt, 0};
+    return Next::stop;
+  }
+  if (!hopeless_ && budget_.failures() > 1)
+    cause_ += fmt::format("; {} failures in a row without progress", budget_.failures());
+  if (!failure_.last_words().empty())
+    cause_ += fmt::format("; its last words: {}", failure_.last_words());
+  return Next::fail;
+}
+
 void Supervisor::leave_pending(const SlurmJob& job) {
   if (phase_ == Phase::forgotten) return;
   if (!forgotten(job)) {
     if (!stop_)
-      record("QUEUED", job.preempt_time != 0 ? "preemption" : "requeued by Slurm or an operator");
+      record("QUEUED", job.preempt_time != 0 ? "preemption"
+                       : failure_.lost_node().empty()
+                           ? "requeued by Slurm or an operator"
+                           : fmt::format("node {} was lost", failure_.lost_node()));
     ease_restart(job);
     return finish(kOk);
   }
@@ -247,7 +269,8 @@ void Supervisor::ease_restart(const SlurmJob& job) {
   if (stop_ && stop_->gpus && job.requested_gpus() == layout_.gpus() &&
       *stop_->gpus != layout_.gpus())
     change.gpus = stop_->gpus;
-  if (!change.begin_time && !change.gpus) return;
+  if (stop_ && stop_->hold) change.held = true;
+  if (!change.begin_time && !change.gpus && !change.held) return;
   if (Status status = move_requeued(change); !status) say(status.error().text);
 }
 
@@ -290,18 +313,16 @@ void Supervisor::escalate() {
 }
 
 void Supervisor::cleared() {
-  ranks_.reset();
+  drop_ranks();
   if (!keeps_agents()) agents_.reset();
   switch (next_) {
     case Next::restart: {
-      std::uint32_t tries = std::max(budget_.failures(), lost_agents_);
-      auto pause = tries <= 1 ? 0s : std::chrono::seconds(std::min(tries, 5u));
       auto from = newest_commit();
       cause_ += from ? fmt::format("; back to step {}", *from) : "; back to the start";
-      if (budget_.failures() > 0)
-        say(fmt::format("starting again ({} of at most {} failures without progress)",
-                        budget_.failures(), budget_.most()));
-      return enter(Phase::waiting, pause);
+      if (auto failures = budget_.failures_of(Blame::program); failures > 0)
+        say(fmt::format("starting again ({} of at most {} failures without progress)", failures,
+                        budget_.most()));
+      return enter(Phase::waiting, budget_.pause());
     }
     case Next::stop:
       if (stop_ && stop_->client != 0 && !stop_saved_) return hand_over();
@@ -326,17 +347,23 @@ void Supervisor::hand_over() {
   if (stop_->client == 0) return clear(Next::stop, stop_->reason);
   json reply = {{"event", "committed"}, {"step", nullptr}};
   if (auto step = newest_commit()) reply["step"] = *step;
-  record("RESIZING", fmt::format("to {} GPUs", stop_->gpus.value_or(layout_.gpus())));
+  if (stop_->hold)
+    record("HALTED", "bellows halt");
+  else
+    record("RESIZING", fmt::format("to {} GPUs", stop_->gpus.value_or(layout_.gpus())));
   answer(stop_->client, reply.dump());
   enter(Phase::handed_over, kRequeueComesWithin);
 }
 
 void Supervisor::requeue_self() {
   bool resizes = stop_ && stop_->gpus && *stop_->gpus != layout_.gpus();
+  bool holds = stop_ && stop_->hold;
   std::string cause = stop_ ? stop_->reason : cause_;
-  if (phase_ != Phase::handed_over) record(resizes ? "RESIZING" : "QUEUED", cause);
+  if (phase_ != Phase::handed_over)
+    record(holds ? "HALTED" : resizes ? "RESIZING" : "QUEUED", cause);
   Status status;
   SlurmJobChange change;
+  bool over = false;
   // The clock is read first: between the requeue and the new start time nothing may take long.
   // However long slurmctld is away, ending without a requeue would end the job.
   for (;; std::this_thread::sleep_for(1s)) {
@@ -348,8 +375,10 @@ void Supervisor::requeue_self() {
     if (job->state == SlurmState::cancelled) return finish(kOk);
     change.begin_time = job->controller_now + kRestartAfterRequeue;
     if (stop_) change.gpus = stop_->gpus;
-    bool over = job->state == SlurmState::timeout || job->state == SlurmState::preempted;
-    status = over ? slurm_.requeue(job_.id) : slurm_.requeue_running(job_.id);
+    over = job->state == SlurmState::timeout || job->state == SlurmState::preempted;
+    status = over    ? slurm_.requeue(job_.id)
+             : holds ? slurm_.requeue_held(job_.id)
+                     : slurm_.requeue_running(job_.id);
     if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
   }
   if (!status) {
@@ -357,6 +386,8 @@ void Supervisor::requeue_self() {
     record("FAILED", status.error().text);
     return finish(kFailed);
   }
+  if (holds && !over) return finish(kOk);
+  if (holds) change.held = true;
   if (status = move_requeued(change); !status)
     say(status.error().text + "; the job restarts as it was");
   finish(kOk);
@@ -397,7 +428,7 @@ void Supervisor::finish(int exit_status) {
   marker_.remove();
   let_children_go();
   result_ = exit_status;
-  ranks_.reset();
+  drop_ranks();
   agents_.reset();
 }
 

@@ -3,10 +3,11 @@
 # directory: make -f TOP/tests/fuzz/libfuzzer.mk TOP=TOP. A new target is added to TARGETS, with a
 # line that names the sources it needs besides its own.
 
-TARGETS = fuzz_contract fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_mounts fuzz_policy
+TARGETS = fuzz_contract fuzz_events fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_mounts fuzz_policy
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_contract = $(grammars)
+fuzz_events = common/fd.cc launcher/event_log.cc
 fuzz_index = checkpoint/array_part.cc checkpoint/digest.cc checkpoint/index.cc
 fuzz_job_desc = $(grammars) jobsubmit/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc

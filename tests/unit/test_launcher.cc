@@ -137,14 +137,34 @@ Test(srun_environment, keeps_the_launchers_own_steps_out_of_containers) {
 
 Test(restart_budget, refills_with_progress_only) {
   RestartBudget budget(2);
-  cr_expect(budget.spend(std::nullopt));
-  cr_expect(budget.spend(std::nullopt));
-  cr_expect(!budget.spend(std::nullopt));
+  cr_expect(budget.spend(Blame::program, std::nullopt, 0));
+  cr_expect(budget.spend(Blame::program, std::nullopt, 0));
+  cr_expect(!budget.spend(Blame::program, std::nullopt, 0));
   RestartBudget moving(1);
-  for (std::uint64_t step = 1; step < 100; ++step) cr_expect(moving.spend(step));
-  cr_expect(!moving.spend(99));
+  for (std::uint64_t step = 1; step < 100; ++step)
+    cr_expect(moving.spend(Blame::program, step, step));
+  cr_expect(!moving.spend(Blame::program, 99, 99));
   RestartBudget none(0);
-  cr_expect(!none.spend(5));
+  cr_expect(!none.spend(Blame::program, 5, 5));
+}
+
+Test(restart_budget, refills_with_training_that_nothing_could_store) {
+  RestartBudget budget(1);
+  for (std::uint64_t step = 100; step < 200; ++step)
+    cr_expect(budget.spend(Blame::program, 50, step));
+  cr_expect(!budget.spend(Blame::program, 50, 199));
+}
+
+Test(restart_budget, gives_a_full_file_system_time) {
+  RestartBudget budget(0);
+  std::chrono::seconds waited{0};
+  while (budget.spend(Blame::storage, 50, 60)) waited += budget.pause();
+  cr_expect(waited > std::chrono::minutes(30) && waited < std::chrono::hours(1));
+  cr_expect(budget.spend(Blame::cluster, 51, 60) && budget.pause().count() == 0);
+  for (std::uint32_t i = 1; i < RestartBudget::kMostOfCluster; ++i)
+    cr_expect(budget.spend(Blame::cluster, 51, 60));
+  cr_expect(!budget.spend(Blame::cluster, 51, 60));
+  cr_expect(budget.pause().count() == 5);
 }
 
 Test(line_reader, cuts_lines_however_they_come) {
@@ -182,35 +202,6 @@ Test(event, survives_its_line_and_refuses_others) {
        {"", "{", "[]", "{\"time\":1}", "{\"time\":\"x\",\"job\":1,\"event\":\"A\"}",
         "{\"time\":1e300,\"job\":1,\"event\":\"A\"}", "{\"time\":-1,\"job\":1,\"event\":\"A\"}"})
     cr_expect(!JobEvent::from_json(bad).ok());
-}
-
-Test(event_log, keeps_jobs_apart_and_skips_torn_lines) {
-  char dir[] = "/tmp/bellows-unit-XXXXXX";
-  cr_assert(mkdtemp(dir));
-  auto log = EventLog::open(dir);
-  cr_assert(log.ok());
-  for (std::uint32_t i = 0; i < 5; ++i)
-    cr_expect(log->append({1.0 * i, i % 2, 0, i, "PROCESSING", "", 1, {}, {}}).ok());
-  std::string path = std::string(dir) + "/events.jsonl";
-  int fd = open(path.c_str(), O_WRONLY | O_APPEND);
-  cr_expect(write(fd, "{\"time\":3,\"jo\n", 14) == 14);
-  close(fd);
-  auto events = read_events(dir, 0, 2);
-  cr_assert(events.ok());
-  cr_expect(events->size() == 2 && events->front().attempt == 2 && events->back().attempt == 4);
-  cr_expect(!read_events("/nonexistent", 0, 2).ok());
-  unlink(path.c_str());
-  rmdir(dir);
-}
-
-Test(event_log, does_not_wait_for_what_is_no_file, .timeout = 20) {
-  char dir[] = "/tmp/bellows-unit-XXXXXX";
-  cr_assert(mkdtemp(dir));
-  std::string path = std::string(dir) + "/events.jsonl";
-  cr_assert(mkfifo(path.c_str(), 0600) == 0);
-  cr_expect(!read_events(dir, 0, 2).ok());
-  unlink(path.c_str());
-  rmdir(dir);
 }
 
 Test(job_view, takes_the_state_from_slurm_first) {

@@ -102,11 +102,14 @@ Test(protocol, events_come_back, .timeout = 10) {
   progress.kind = Event::Kind::progress;
   progress.max_step = 8;
   progress.ranks = {0, 1};
+  progress.steps = {8, std::nullopt};
+  progress.busy = true;
   progress.unwritten = 3;
   progress.id = 4;
   progress.signal = "USR1";
   back = parse_event(to_line(progress));
   cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
+  cr_expect(back->steps == progress.steps && back->busy);
   cr_expect(back->unwritten == 3 && back->id == 4 && back->signal == "USR1");
   Event ready;
   ready.kind = Event::Kind::ready;

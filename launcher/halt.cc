@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/halt.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "launcher/event_log.h"
+#include "launcher/job_start.h"
+#include "launcher/job_view.h"
+#include "launcher/resize.h"
+
+namespace bellows {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr auto kRequeueTries = 8s;
+constexpr int kSoonStart = 2;  // seconds; 1 could fall into the one in which the credential ended
+
+}  // namespace
+
+std::optional<CommandFailure> Halt::run() {
+  auto job = steering_.slurm.job(name_);
+  if (!job) return not_found_failure(job.error());
+  job_ = *job;
+  if (auto failure = check_steerable(job_, "halt")) return failure;
+  if (auto failure = become_owner(job_)) return failure;
+  if (was_held()) return std::nullopt;
+  if (was_pending()) return hold_pending();
+  const json demand = {
+      {"cmd", "stop"}, {"reason", "halt"}, {"hold", true}, {"from_scratch", from_scratch_}};
+  stop_.emplace(steering_, job_, demand.dump(), "and is then held");
+  if (auto failure = stop_->run()) return failure;
+  step_ = stop_->step();
+  commit_s_ = stop_->seconds();
+  return requeue_held();
+}
+
+std::optional<CommandFailure> Halt::hold_pending() {
+  SlurmJobChange change;
+  change.held = true;
+  if (Status status = steering_.slurm.change(job_, change); !status)
+    return CommandFailure{kFailed, status.error().text + "; nothing was changed"};
+  return std::nullopt;
+}
+
+std::optional<CommandFailure> Halt::requeue_held() {
+  const auto started = Steering::Clock::now();
+  Status status;
+  do {
+    status = steering_.slurm.requeue_held(job_.id);
+    if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
+    std::this_thread::sleep_for(500ms);
+  } while (Steering::Clock::now() - started < kRequeueTries);
+  if (status.ok()) return std::nullopt;
+  return CommandFailure{kFailed, status.error().text + "; its launcher will do it by itself"};
+}
+
+std::optional<CommandFailure> Resume::run() {
+  auto job = steering_.slurm.job(request_.job);
+  if (!job) return not_found_failure(job.error());
+  job_ = *job;
+  if (auto failure = check_steerable(job_, "resume")) return failure;
+  if (auto failure = check()) return failure;
+  if (auto failure = become_owner(job_)) return failure;
+  from_ = job_.requested_gpus();
+  if (auto failure = wait_until_cleaned()) return failure;
+  if (auto failure = release()) return failure;
+  const std::uint32_t gpus = request_.gpus.value_or(from_);
+  record(gpus);
+  steering_.say(fmt::format("released; asked for {} GPUs", gpus));
+  if (!request_.wait) return std::nullopt;
+  JobStart start(steering_, job_, job_.restarts, fmt::format("for {} GPUs", gpus));
+  auto failure = start.run();
+  seconds_ = start.seconds();
+  if (failure) return failure;
+  job_ = start.found();
+  if (request_.gpus && job_.gpus() != gpus)
+    return CommandFailure{kFailed, fmt::format("job {} runs again, but with {} GPUs instead of {}",
+                                               job_.id, job_.gpus(), gpus)};
+  return std::nullopt;
+}
+
+std::optional<CommandFailure> Resume::check() const {
+  if (job_.state != SlurmState::pending || job_.priority != 0)
+    return refusal(job_, fmt::format("is not halted ({})", slurm_state_name(job_.state)));
+  if (job_.reason == "JobHeldAdmin")
+    return refusal(job_, "is held by an administrator, who alone can release it");
+  return request_.gpus ? check_size(job_, *request_.gpus) : std::nullopt;
+}
+
+// What comes while Slurm still cleans up the last run, Slurm overwrites.
+std::optional<CommandFailure> Resume::wait_until_cleaned() {
+  while (job_.completing) {
+    if (steering_.interrupted() || steering_.out_of_time())
+      return steering_.stopped_waiting("the job is still held");
+    std::this_thread::sleep_for(50ms);
+    if (auto job = steering_.slurm.job(job_.id)) job_ = *job;
+  }
+  return std::nullopt;
+}
+
+std::optional<CommandFailure> Resume::release() {
+  const bool resizes = request_.gpus && *request_.gpus != from_;
+  SlurmJobChange size;
+  if (resizes) size.gpus = request_.gpus;
+  if (Status status = resizes ? steering_.slurm.change(job_, size) : Status(); !status) {
+    // Slurm may have taken some of the fields.
+    size.gpus = from_;
+    (void)steering_.slurm.change(job_, size).ok();
+    return CommandFailure{kFailed, status.error().text + "; the job is still held"};
+  }
+  SlurmJobChange change;
+  change.held = false;
+  change.begin_time = job_.controller_now + kSoonStart;
+  if (Status status = steering_.slurm.change(job_, change); !status)
+    return CommandFailure{kFailed, status.error().text + "; the job is still held"};
+  return std::nullopt;
+}
+
+// Nobody else saw when the job stopped being halted; without it the history is a little poorer.
+void Resume::record(std::uint32_t gpus) const {
+  auto contract = contract_of(job_);
+  if (!contract) return;
+  auto dir = checkpoint_dir_of(job_, *contract);
+  if (!dir) return;
+  auto log = EventLog::open(*dir);
+  if (!log) return;
+  (void)log
+      ->append({wall_clock(),
+                job_.id,
+                job_.restarts,
+                0,
+                "QUEUED",
+                "resumed by " + user_name(getuid()),
+                gpus,
+                {},
+                {},
+                {}})
+      .ok();
+}
+
+}  // namespace bellows

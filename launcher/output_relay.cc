@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/output_relay.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <condition_variable>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "launcher/event_log.h"
+#include "launcher/log_line.h"
+#include "launcher/log_writer.h"
+#include "launcher/plain_output.h"
+#include "launcher/rank_output.h"
+
+namespace bellows {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Stream = LogLine::Stream;
+
+constexpr std::size_t kChunk = 65536;
+/// Between two calls of take_errors. Ranks may write anything, of any length.
+constexpr std::size_t kMostRankErrors = 64;
+constexpr std::size_t kMostSlurmErrors = 256;
+
+/// One stream of one attempt's srun.
+struct Source {
+  Fd fd;
+  Stream stream = Stream::out;
+  RankOutput ranks;
+};
+
+/// What the owner asks of the thread, in its order.
+struct Order {
+  std::string line;  ///< to say, when there is no source
+  std::list<Source> sources;
+  std::uint32_t restart = 0;
+  std::uint32_t attempt = 0;
+};
+
+}  // namespace
+
+struct OutputRelay::Shared {
+  Shared(const Options& options, Fd wake_fd)
+      : wake(std::move(wake_fd)),
+        out(options.out),
+        err(options.err),
+        log(options.log_dir, options.job, options.log_bytes) {}
+
+  void give(Order order);
+  void run();
+  void obey(Order order);
+  bool read_some(Source& source);
+  void read_all();
+  void pass_on(Source& source, std::string_view chunk, bool over);
+  std::vector<Order> take_orders();
+  bool finished();
+  void note_error(std::string_view line);
+  void count_open();
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<Order> orders;
+  std::deque<std::string> rank_errors;
+  std::deque<std::string> slurm_errors;
+  std::size_t open = 0;  ///< streams that have not come to their ends
+  bool closing = false;
+  bool done = false;
+  Fd wake;
+
+  // Of the thread.
+  std::list<Source> sources;
+  PlainOutput out;
+  PlainOutput err;
+  LogWriter log;
+  std::vector<char> buffer = std::vector<char>(kChunk);
+};
+
+void OutputRelay::Shared::give(Order order) {
+  {
+    std::lock_guard lock(mutex);
+    open += order.sources.size();
+    orders.push_back(std::move(order));
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] ssize_t wrote = write(wake.get(), &one, sizeof one);
+}
+
+std::vector<Order> OutputRelay::Shared::take_orders() {
+  std::uint64_t count;
+  [[maybe_unused]] ssize_t got = read(wake.get(), &count, sizeof count);
+  std::lock_guard lock(mutex);
+  return std::exchange(orders, {});
+}
+
+void OutputRelay::Shared::obey(Order order) {
+  // What the ranks wrote before it comes before it.
+  read_all();
+  if (!order.sources.empty()) {
+    log.begin(order.restart, order.attempt);
+    sources.splice(sources.end(), order.sources);
+    return;
+  }
+  err.write(order.line + "\n");
+  log.add(LogLine{wall_clock(), std::nullopt, Stream::run, true, order.line}.to_text() + "\n");
+}
+
+void OutputRelay::Shared::note_error(std::string_view line) {
+  const bool of_slurm = line.starts_with("srun: ") || line.starts_with("slurmstepd");
+  std::lock_guard lock(mutex);
+  auto& lines = of_slurm ? slurm_errors : rank_errors;
+  lines.emplace_back(line);
+  if (lines.size() > (of_slurm ? kMostSlurmErrors : kMostRankErrors)) lines.pop_front();
+}
+
+void OutputRelay::Shared::count_open() {
+  std::lock_guard lock(mutex);
+  open = sources.size();
+  for (const Order& order : orders) open += order.sources.size();
+  changed.notify_all();
+}
+
+void OutputRelay::Shared::pass_on(Source& source, std::string_view chunk, bool over) {
+  const std::string time = log_time(wall_clock());
+  std::string plain;
+  std::string lines;
+  auto take = [&](const RankOutput::Piece& piece) {
+    plain.append(piece.text);
+    if (piece.whole) plain.push_back('\n');
+    lines.append(time).append(" ");
+    if (piece.rank)
+      fmt::format_to(std::back_inserter(lines), "{} {}", *piece.rank, stream_name(source.stream));
+    else
+      lines.append("- run");
+    if (!piece.whole) lines.push_back('+');
+    lines.append(" ").append(piece.text).push_back('\n');
+    if (source.stream == Stream::err) note_error(piece.text);
+  };
+  if (over)
+    source.ranks.end(take);
+  else
+    source.ranks.feed(chunk, take);
+  if (!plain.empty()) (source.stream == Stream::out ? out : err).write(plain);
+  log.add(std::move(lines));
+}
+
+// False at the end of the stream.
+bool OutputRelay::Shared::read_some(Source& source) {
+  const ssize_t got = read(source.fd.get(), buffer.data(), buffer.size());
+  if (got > 0) pass_on(source, {buffer.data(), static_cast<std::size_t>(got)}, false);
+  if (got > 0 || (got < 0 && (errno == EAGAIN || errno == EINTR))) return true;
+  pass_on(source, {}, true);
+  return false;
+}
+
+// One round over all sources is what a pipe holds.
+void OutputRelay::Shared::read_all() {
+  sources.remove_if([this](Source& source) { return !read_some(source); });
+}
+
+bool OutputRelay::Shared::finished() {
+  std::lock_guard lock(mutex);
+  return closing && orders.empty() && sources.empty();
+}
+
+void OutputRelay::Shared::run() {
+  while (!finished()) {
+    std::vector<pollfd> fds = {{wake.get(), POLLIN, 0}};
+    for (const Source& source : sources) fds.push_back({source.fd.get(), POLLIN, 0});
+    poll(fds.data(), fds.size(), -1);
+    for (Order& order : take_orders()) obey(std::move(order));
+    read_all();
+    count_open();
+  }
+  std::lock_guard lock(mutex);
+  done = true;
+  changed.notify_all();
+}
+
+Result<OutputRelay> OutputRelay::start(const Options& options) {
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake) return errno_error("make", "an event descriptor");
+  auto shared = std::make_shared<Shared>(options, std::move(wake));
+  shared->log.begin(options.restart, 0);
+  // It may hang in a dead file system: nobody waits for it longer than close() does.
+  std::thread([shared] { shared->run(); }).detach();
+  return OutputRelay(std::move(shared));
+}
+
+OutputRelay::~OutputRelay() { close(std::chrono::milliseconds(0)); }
+
+void OutputRelay::attach(std::uint32_t restart, std::uint32_t attempt, Fd out, Fd err) {
+  Order order;
+  order.restart = restart;
+  order.attempt = attempt;
+  order.sources.push_back({std::move(out), Stream::out, {}});
+  order.sources.push_back({std::move(err), Stream::err, {}});
+  shared_->give(std::move(order));
+}
+
+void OutputRelay::say(const std::string& line) { shared_->give({line, {}, 0, 0}); }
+
+std::vector<std::string> OutputRelay::take_errors() {
+  std::lock_guard lock(shared_->mutex);
+  std::vector<std::string> lines;
+  for (auto* from : {&shared_->rank_errors, &shared_->slurm_errors}) {
+    lines.insert(lines.end(), from->begin(), from->end());
+    from->clear();
+  }
+  return lines;
+}
+
+void OutputRelay::settle(std::chrono::milliseconds limit) {
+  std::unique_lock lock(shared_->mutex);
+  shared_->changed.wait_for(lock, limit, [this] { return shared_->open == 0; });
+}
+
+void OutputRelay::close(std::chrono::milliseconds limit) {
+  if (!shared_) return;
+  const auto until = Clock::now() + limit;
+  {
+    std::lock_guard lock(shared_->mutex);
+    shared_->closing = true;
+  }
+  const std::uint64_t one = 1;
+  [[maybe_unused]] ssize_t wrote = write(shared_->wake.get(), &one, sizeof one);
+  std::unique_lock lock(shared_->mutex);
+  if (!shared_->changed.wait_until(lock, until, [this] { return shared_->done; })) return;
+  lock.unlock();
+  shared_->log.close(std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now()));
+}
+
+}  // namespace bellows

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/fd.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// Passes on what the ranks write: as it is to the job's own output and error, and with time and
+/// rank to the job's log. It works in a thread of its own: whoever does not take the output holds
+/// up the ranks, as with plain srun, but never the launcher.
+class OutputRelay {
+ public:
+  struct Options {
+    std::string log_dir;
+    std::uint32_t job = 0;
+    std::uint32_t restart = 0;
+    std::uint64_t log_bytes = 0;  ///< 0: no log
+    int out = 1;
+    int err = 2;
+  };
+
+  static Result<OutputRelay> start(const Options& options);
+  OutputRelay(OutputRelay&&) = default;
+  OutputRelay& operator=(OutputRelay&&) = delete;
+  ~OutputRelay();
+
+  /// The read ends, non-blocking, of the output and error of an attempt's `srun --label`.
+  void attach(std::uint32_t restart, std::uint32_t attempt, Fd out, Fd err);
+  /// A line of the launcher itself, behind what the ranks wrote before it. Never blocks.
+  void say(const std::string& line);
+  /// What came on the standard errors since the last call: first the ranks' newest lines, then
+  /// those of srun and slurmstepd. Never blocks.
+  std::vector<std::string> take_errors();
+  /// Waits until all streams have come to their ends, but no longer than this.
+  void settle(std::chrono::milliseconds limit);
+  /// Passes on what is there, up to the ends of the streams, but takes no longer than this.
+  void close(std::chrono::milliseconds limit);
+
+ private:
+  struct Shared;
+  explicit OutputRelay(std::shared_ptr<Shared> shared) : shared_(std::move(shared)) {}
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace bellows
