@@ -24,6 +24,7 @@
 
 #include "checkpoint/agent_loop.h"
 #include "checkpoint/coordinator.h"
+#include "checkpoint/step_choice.h"
 
 namespace bellows {
 namespace {
@@ -260,6 +261,8 @@ class StandaloneAgent {
       : options_(options),
         node_(node_name(options)),
         coordinator_(options.world),
+        // Of several ranks some may go on before another meets a bad block; then it is too late.
+        choice_(options.world > 1),
         name_(started.path),
         loop_(node_, std::move(started.listener), ops, std::move(started.completions),
               options.gate_limit_ms, [this](const Event& e) { events_.push_back(e); }) {}
@@ -294,9 +297,7 @@ class StandaloneAgent {
     hello.keep = options_.keep;
     hello.keep_every = options_.keep_every;
     loop_.handle(hello);
-    Command find;
-    find.kind = Command::Kind::find;
-    loop_.handle(find);
+    loop_.handle(choice_.find());
     settle();
   }
 
@@ -354,11 +355,10 @@ class StandaloneAgent {
       for (const SkippedStep& s : event.skipped) {
         fmt::print(stderr, "bellows: step {} is passed over: {}\n", s.step, s.error);
       }
-      Command restore;
-      restore.kind = Command::Kind::restore;
-      restore.step = event.step;
-      return {restore};
+      return {choice_.offer(event)};
     }
+    if (event.kind == Event::Kind::restore_error) return {offer_another(event)};
+    if (event.kind == Event::Kind::committed) choice_.note_committed(*event.step);
     if (event.kind == Event::Kind::gated && stop_) return stop_->handle(event);
     if (event.kind == Event::Kind::error && event.cmd == "gate") stop_.reset();
     if (event.kind == Event::Kind::error && event.cmd == "retention") {
@@ -367,9 +367,21 @@ class StandaloneAgent {
     return coordinator_.handle(event);
   }
 
+  Command offer_another(const Event& event) {
+    if (options_.world == 1) {
+      choice_.note_bad(event);
+      return choice_.find();
+    }
+    Command restore;
+    restore.kind = Command::Kind::restore;
+    restore.error = event.error;
+    return restore;
+  }
+
   const AgentOptions& options_;
   std::string node_;
   Coordinator coordinator_;
+  StepChoice choice_;
   std::optional<StopDecision> stop_;
   std::deque<Event> events_;
   std::set<std::uint32_t> joined_;

@@ -81,7 +81,7 @@ void AgentLoop::handle(const Command& command) {
   }
   switch (command.kind) {
     case Kind::find:
-      return find();
+      return find(command);
     case Kind::restore:
       return set_restore(command);
     case Kind::gate:
@@ -117,8 +117,7 @@ void AgentLoop::begin_session(const Command& command) {
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
-  const std::size_t here = session->ranks.empty() ? command.world : session->ranks.size();
-  session->memory_for_rank = available_memory() / std::max<std::size_t>(here, 1);
+  session->memory_for_rank = available_memory() / std::max<std::size_t>(session->ranks_here(), 1);
   session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
                                                   Retention{command.keep, command.keep_every});
   session_ = session;
@@ -137,10 +136,10 @@ void AgentLoop::begin_session(const Command& command) {
   }
 }
 
-void AgentLoop::find() {
+void AgentLoop::find(const Command& command) {
   auto session = session_;
-  post(store_, [this, session]() -> Workers::Done {
-    auto newest = session->writer->find();
+  post(store_, [this, session, search = command.search]() -> Workers::Done {
+    auto newest = session->writer->find(search);
     return [this, newest = std::move(newest)] {
       if (!newest) return say_error("find", {}, newest.error());
       Event e = event_of(Event::Kind::found, newest->step);
@@ -153,6 +152,7 @@ void AgentLoop::find() {
 void AgentLoop::set_restore(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
+  session_->no_step = command.error;
   Event ready = event_of(Event::Kind::ready);
   if (command.rendezvous && session_->leader) {
     auto port = ReservedPort::take();
@@ -245,14 +245,16 @@ Event AgentLoop::progress() const {
   Event e = event_of(Event::Kind::progress);
   e.node = node_;
   e.max_step = newest_step_of_ranks();
+  e.busy = jobs_ > 0;
   if (!session_) return e;
   e.finished = session_->finished;
   e.stopped = session_->stopped;
   for (const auto& [fd, link] : links_) {
     e.unwritten += link->unwritten();
     if (!link->page) continue;
-    e.ranks.push_back(static_cast<std::uint32_t>(link->rank));
     const std::uint64_t step = link->page->step();
+    e.ranks.push_back(static_cast<std::uint32_t>(link->rank));
+    e.steps.push_back(step == wire::kNoStep ? std::nullopt : std::optional(step));
     if (step != wire::kNoStep && step >= session_->stop) ++e.stopped;
   }
   return e;

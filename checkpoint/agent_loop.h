@@ -7,16 +7,15 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "checkpoint/agent.h"
+#include "checkpoint/node_restore.h"
 #include "checkpoint/protocol.h"
 #include "checkpoint/rank_link.h"
-#include "checkpoint/step_reader.h"
 #include "checkpoint/store_writer.h"
 #include "checkpoint/worker.h"
 
@@ -33,10 +32,9 @@ struct Session {
 
   bool restore_known = false;
   std::optional<std::uint64_t> restore_step;
-  std::optional<ReservedPort> port;  ///< kept for rank 0
-  std::mutex reader_mutex;           ///< guards what follows
-  std::shared_ptr<const StepReader> reader;
-  std::optional<std::uint64_t> reader_step;
+  std::string no_step;  ///< why no step is offered, though the directory holds some
+  std::shared_ptr<NodeRestore> restore;  ///< of the step last asked for
+  std::optional<ReservedPort> port;      ///< kept for rank 0
 
   std::uint64_t gate = wire::kNoStep;
   std::uint64_t stop = wire::kNoStep;
@@ -46,6 +44,8 @@ struct Session {
   std::optional<std::uint64_t> newest;  ///< of ranks that have left
   std::uint32_t stopped = 0;            ///< ranks that left without having finished
   std::uint32_t finished = 0;
+
+  std::size_t ranks_here() const { return ranks.empty() ? hello.world : ranks.size(); }
 };
 
 /// The agent without what tells it what to do: serves ranks, obeys commands, says events.
@@ -82,7 +82,7 @@ class AgentLoop {
   void say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error);
   void begin_session(const Command& command);
   void end_session();
-  void find();
+  void find(const Command& command);
   void set_restore(const Command& command);
   void set_gate(const Command& command);
   void set_stop(const Command& command);
@@ -99,6 +99,8 @@ class AgentLoop {
   std::optional<std::string> refusal(const RankLink& link) const;
   void take_layout(RankLink& link, const RankMessage& message);
   void begin_restore(RankLink& link);
+  void take_restored(std::uint64_t link_id, std::uint64_t step,
+                     const Result<std::shared_ptr<SharedMemory>>& memory);
   void take_bye(RankLink& link, bool finished);
   void protocol_error(RankLink& link, const Error& error);
   void hang_up(RankLink& link);
@@ -110,6 +112,11 @@ class AgentLoop {
   void say_save_error(SaveState& save, const RankLink& link, const Error& error);
   void begin_save(RankLink& link, std::uint64_t step);
   void give_buffer(RankLink& link);
+  void reserve_first(RankLink& link);
+  void reserve_second(RankLink& link);
+  void reserve(RankLink& link, std::size_t index, std::uint64_t bytes);
+  void take_reserved(std::uint64_t link_id, std::size_t index,
+                     const Result<std::shared_ptr<SharedMemory>>& memory);
   void take_buffer(std::uint64_t link_id, std::uint64_t step,
                    const Result<std::shared_ptr<SharedMemory>>& memory);
   void take_save(RankLink& link, std::uint64_t step, bool copied);

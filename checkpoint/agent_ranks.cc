@@ -11,7 +11,6 @@
 
 #include "checkpoint/agent_loop.h"
 #include "checkpoint/bellows.h"
-#include "checkpoint/store_names.h"
 
 namespace bellows {
 namespace {
@@ -20,41 +19,6 @@ bool same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
   return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
-
-// The step's reader, opened once for all of this node's ranks.
-Result<std::shared_ptr<const StepReader>> open_reader(Session& session, std::uint64_t step) {
-  std::lock_guard lock(session.reader_mutex);
-  if (session.reader && session.reader_step == step) return session.reader;
-  const std::string path = step_path(session.hello.dir, step);
-  auto manifest = read_manifest(path);
-  if (!manifest) return manifest.error();
-  auto reader = StepReader::open(path, *manifest);
-  if (!reader) return reader;
-  session.reader = *reader;
-  session.reader_step = step;
-  return reader;
-}
-
-Result<std::shared_ptr<SharedMemory>> restore_into_memory(Session& session, std::uint64_t step,
-                                                          std::uint32_t rank,
-                                                          const Placed& placed) {
-  auto reader = open_reader(session, step);
-  if (!reader) return reader.error();
-  const std::uint64_t flags = wire::flags_offset(placed.total);
-  auto memory = SharedMemory::make(flags + placed.parts.size());
-  if (!memory) return memory;
-  Wanted wanted;
-  wanted.rank = rank;
-  wanted.parts = placed.parts;
-  wanted.offsets = placed.offsets;
-  wanted.data = (*memory)->data();
-  wanted.shared = session.ranks.size() != 1 && session.hello.world > 1;
-  auto kept = (*reader)->read(wanted);
-  if (!kept) return kept.error();
-  std::memset((*memory)->data() + flags, 1, placed.parts.size());
-  for (const std::size_t i : *kept) (*memory)->data()[flags + i] = 0;
-  return memory;
 }
 
 }  // namespace
@@ -136,7 +100,11 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
     case wire::Op::save_begin:
       return begin_save(link, head.step);
     case wire::Op::save_ready:
-      return take_save(link, head.step, head.value != wire::Ready::could_not_copy);
+      take_save(link, head.step, head.value != wire::Ready::could_not_copy);
+      if (head.value == wire::Ready::goes_on) reserve_second(link);
+      return;
+    case wire::Op::reserve:
+      return reserve_first(link);
     case wire::Op::restore:
       link.restoring = true;
       if (session_->restore_known || session_->broken) begin_restore(link);
@@ -225,6 +193,10 @@ void AgentLoop::begin_restore(RankLink& link) {
     link.fail(code_of(session_->broken->kind), session_->broken->text);
     return;
   }
+  if (!session_->no_step.empty()) {
+    link.fail(BELLOWS_ERR_CORRUPT, session_->no_step);
+    return;
+  }
   if (!session_->restore_step) {
     link.answer(wire::Op::restored, 0, 0);
     return;
@@ -235,22 +207,43 @@ void AgentLoop::begin_restore(RankLink& link) {
                           Error{ErrorKind::invalid, "a rank asked for arrays it did not name"});
   }
   const std::uint64_t step = *session_->restore_step;
+  if (!session_->restore || session_->restore->step() != step) {
+    session_->restore =
+        std::make_shared<NodeRestore>(session_->hello.dir, step, session_->ranks_here());
+  }
   post(shards_,
-       [this, id = link.id, session = session_, step, rank = static_cast<std::uint32_t>(link.rank),
+       [this, id = link.id, restore = session_->restore, step,
+        rank = static_cast<std::uint32_t>(link.rank),
         placed = std::move(placed)]() -> Workers::Done {
-         auto memory = restore_into_memory(*session, step, rank, placed);
-         return [this, id, step, memory = std::move(memory)] {
-           RankLink* asker = find_link(id);
-           if (!asker) return;
-           if (memory) {
-             asker->answer(wire::Op::restored, step, 1, (*memory)->fd());
-             return;
-           }
-           const ErrorKind kind = memory.error().kind;
-           asker->fail(kind == ErrorKind::invalid ? BELLOWS_ERR_MISMATCH : code_of(kind),
-                       memory.error().text);
-         };
+         auto memory = restore->read(rank, placed);
+         return [this, id, step, memory = std::move(memory)] { take_restored(id, step, memory); };
        });
+}
+
+void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
+                              const Result<std::shared_ptr<SharedMemory>>& memory) {
+  RankLink* link = find_link(link_id);
+  if (!link) return;
+  if (memory) {
+    link->answer(wire::Op::restored, step, 1, (*memory)->fd());
+    return;
+  }
+  const Error& error = memory.error();
+  if (error.kind == ErrorKind::invalid || error.kind == ErrorKind::unavailable) {
+    const bool mismatch = error.kind == ErrorKind::invalid;
+    link->fail(mismatch ? BELLOWS_ERR_MISMATCH : code_of(error.kind), error.text);
+    return;
+  }
+  // The step is bad. A rank that heard so might begin at the start; it waits for another step.
+  link->restoring = true;
+  session_->restore_known = false;
+  Event e;
+  e.kind = Event::Kind::restore_error;
+  e.rank = static_cast<std::uint32_t>(link->rank);
+  e.step = step;
+  e.error = error.text;
+  e.error_kind = error.kind;
+  say(std::move(e));
 }
 
 void AgentLoop::take_bye(RankLink& link, bool finished) {

@@ -81,12 +81,12 @@ void AgentLoop::give_buffer(RankLink& link) {
   if (link.saves.empty() || link.saves.back().phase != SaveState::Phase::waiting) return;
   SaveState& save = link.saves.back();
   const auto chosen = link.free_buffer(save.placed.total);
-  if (!chosen) return;
+  if (!chosen || (!link.buffers[*chosen] && link.reserving)) return;
   save.phase = SaveState::Phase::copying;
   save.buffer = *chosen;
   std::shared_ptr<SharedMemory>& buffer = link.buffers[*chosen];
   if (buffer && buffer->size() >= save.placed.total) {
-    link.answer_buffer(save.step, *chosen, false);
+    link.answer_buffer(save.step, *chosen);
     return;
   }
   buffer.reset();
@@ -105,8 +105,8 @@ void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step,
   SaveState* save = link ? link->find_save(step) : nullptr;
   if (!save) return;
   if (memory) {
-    link->buffers[save->buffer] = *memory;
-    link->answer_buffer(step, save->buffer, true);
+    link->set_buffer(save->buffer, *memory);
+    link->answer_buffer(step, save->buffer);
   } else if (save->called_off) {
     const Error error = *save->called_off;
     fail_save(*link, step, error);
@@ -115,6 +115,49 @@ void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step,
     save->phase = SaveState::Phase::waiting;
   } else {
     say_save_error(*save, *link, memory.error());
+  }
+}
+
+// Making a buffer takes as long as several copies into it, so the first is made before there is a
+// save that would wait for it.
+void AgentLoop::reserve_first(RankLink& link) {
+  Placed placed;
+  if (link.parts.size() != link.parts_expected || !place_parts(stored_parts(link), &placed) ||
+      !link.saves.empty() || link.reserving) {
+    return protocol_error(link,
+                          Error{ErrorKind::invalid, "a rank asked for a buffer at a wrong time"});
+  }
+  reserve(link, 0, placed.total);
+}
+
+// A rank that goes on while its step is written may come with the next one before that is done.
+void AgentLoop::reserve_second(RankLink& link) {
+  if (link.gone || link.saves.empty() || link.reserving) return;
+  const SaveState& save = link.saves.back();
+  const std::size_t other = wire::kBuffers - 1 - save.buffer;
+  if (!link.buffers[other]) reserve(link, other, save.placed.total);
+}
+
+void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) {
+  link.reserving = true;
+  post(shards_, [this, id = link.id, index, bytes]() -> Workers::Done {
+    auto memory = SharedMemory::make(bytes);
+    return [this, id, index, memory = std::move(memory)] { take_reserved(id, index, memory); };
+  });
+}
+
+void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index,
+                              const Result<std::shared_ptr<SharedMemory>>& memory) {
+  RankLink* link = find_link(link_id);
+  if (!link) return;
+  link->reserving = false;
+  if (memory) link->set_buffer(index, *memory);
+  if (!link->saves.empty()) return give_buffer(*link);
+  if (index != 0) return;
+  if (memory) {
+    link->answer_buffer(wire::kNoStep, index);
+  } else {
+    link->fail(BELLOWS_ERR_MEMORY, memory.error().text);
   }
 }
 
@@ -198,6 +241,8 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
 void AgentLoop::set_committed(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
+  session_->no_step.clear();
+  session_->restore.reset();
   for (auto& [fd, link] : links_) {
     if (!link->find_save(*command.step)) continue;
     link->end_save(*command.step);

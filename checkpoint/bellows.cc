@@ -74,6 +74,21 @@ void survive_announcements() {
   }
 }
 
+int restore(bellows_t* b, std::uint64_t* step) {
+  int rc = client::call(b, wire::Op::restore, 0, 0, wire::Op::restored);
+  if (rc != BELLOWS_OK) return rc;
+  if (b->answer.head.value == 0) return BELLOWS_NO_CHECKPOINT;
+  Mapping data;
+  if (b->count > 0 &&
+      !data.map(b->answer.fd.get(), lseek(b->answer.fd.get(), 0, SEEK_END), PROT_READ)) {
+    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the restored arrays: %s", strerror(errno));
+  }
+  rc = client::restore_arrays(b, data);
+  if (rc != BELLOWS_OK) return rc;
+  *step = b->saves.newest_known = b->answer.head.step;
+  return BELLOWS_OK;
+}
+
 }  // namespace
 
 extern "C" {
@@ -146,18 +161,10 @@ int bellows_restore(bellows_t* b, uint64_t* step) {
     rc = b->error.set(BELLOWS_ERR_INVALID, "bellows_restore needs a place for the step");
   }
   if (rc == BELLOWS_OK) rc = client::send_layout(b);
-  if (rc == BELLOWS_OK) rc = client::call(b, wire::Op::restore, 0, 0, wire::Op::restored);
-  if (rc != BELLOWS_OK) return rc;
-  if (b->answer.head.value == 0) return BELLOWS_NO_CHECKPOINT;
-  Mapping data;
-  if (b->count > 0 &&
-      !data.map(b->answer.fd.get(), lseek(b->answer.fd.get(), 0, SEEK_END), PROT_READ)) {
-    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the restored arrays: %s", strerror(errno));
-  }
-  rc = restore_arrays(b, data);
-  if (rc != BELLOWS_OK) return rc;
-  *step = b->saves.newest_known = b->answer.head.step;
-  return BELLOWS_OK;
+  if (rc == BELLOWS_OK) rc = restore(b, step);
+  if (rc < 0) return rc;
+  const int reserved = client::reserve_buffer(b);
+  return reserved == BELLOWS_OK ? rc : reserved;
 }
 
 int bellows_save(bellows_t* b, uint64_t step) {

@@ -105,10 +105,11 @@ struct bellows_config {
   int32_t rank;    /* -1: from the environment (see libbellows(3)) */
   int32_t world;   /* -1: from the environment */
   int32_t keep;    /* committed steps to keep; 0: 3. Ignored inside a Bellows job. */
+  uint64_t keep_every; /* besides, every step divisible by this; 0: none. Ignored inside a job. */
 };
 
 #define BELLOWS_CONFIG_INIT \
-  { sizeof(struct bellows_config), NULL, -1, -1, 0 }
+  { sizeof(struct bellows_config), NULL, -1, -1, 0, 0 }
 
 /* Connects to this node's agent; outside a job starts one. config may be NULL. On failure *out is
  * either NULL (no memory) or a handle that is good only for bellows_error and bellows_finalize. */
@@ -133,8 +134,9 @@ int bellows_unregister(bellows_t* b, const char* name);
 int bellows_memory(bellows_t* b, uint64_t* needed, uint64_t* available);
 
 /* Fills all registered arrays from the newest committed step that verifies, the same on every rank,
- * and sets *step to it. BELLOWS_NO_CHECKPOINT leaves arrays and *step as they are. After an error
- * the arrays' contents are undefined only if the code is BELLOWS_ERR_IO or BELLOWS_ERR_CORRUPT. */
+ * and sets *step to it. BELLOWS_NO_CHECKPOINT leaves arrays and *step as they are;
+ * BELLOWS_ERR_CORRUPT: there are steps, but none is good. After an error the arrays' contents are
+ * undefined only if the code is BELLOWS_ERR_IO or BELLOWS_ERR_CORRUPT. */
 int bellows_restore(bellows_t* b, uint64_t* step);
 
 /* Stores all registered arrays as `step`, which is larger than any step this handle has saved or is

@@ -84,6 +84,7 @@ class Checkpoint {
     std::int32_t rank = -1;
     std::int32_t world = -1;
     std::int32_t keep = 0;
+    std::uint64_t keep_every = 0;
   };
   struct Memory {
     std::uint64_t needed = 0;
@@ -97,6 +98,7 @@ class Checkpoint {
     config.rank = options.rank;
     config.world = options.world;
     config.keep = options.keep;
+    config.keep_every = options.keep_every;
     const int code = bellows_init(&config, &handle_);
     if (code >= 0) return;
     const CheckpointError error(code, bellows_error(handle_));

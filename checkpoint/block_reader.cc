@@ -45,9 +45,9 @@ class OpenShard {
   }
 
   /// `to` must have room up to the next multiple of kSector.
-  Status read(unsigned char* to, std::uint64_t bytes, std::uint64_t offset, bool by_cache) {
+  Status read(unsigned char* to, std::uint64_t bytes, std::uint64_t offset) {
     std::uint64_t done = 0;
-    if (direct_ && !by_cache && !is_cached(offset, bytes)) {
+    if (direct_ && !is_cached(offset, bytes)) {
       done = read_direct(to, bytes, offset);
       if (done < bytes) done = 0;
     }
@@ -155,11 +155,9 @@ class BlockReader {
     if (!shard) return shard.error();
     const std::uint64_t begin = item.block * file.index->block;
     const std::uint64_t bytes = file.index->block_bytes(item.block);
-    bool shared = false;
-    for (std::uint32_t i : item.copies) shared |= file.copies[i].shared;
     unsigned char* in_place = destination(file, item, begin, bytes);
     unsigned char* data = in_place ? in_place : buffer;
-    if (auto status = (*shard)->read(data, bytes, begin, shared); !status) return status;
+    if (auto status = (*shard)->read(data, bytes, begin); !status) return status;
     if (hash_of(data, bytes) != file.index->digests[item.block]) {
       return Error{ErrorKind::corrupt,
                    fmt::format("{} is damaged: the bytes from {} to {} do not match their digest",

@@ -23,7 +23,7 @@ struct FilePlan {
 
 /// Reads the blocks that are wanted, each once and in the order they lie on disk, by several
 /// threads, and verifies every one of them. Blocks that the page cache holds come from there,
-/// others past it, but for those which `shared` copies want. corrupt: names the file and the bytes.
+/// others past it. corrupt: names the file and the bytes.
 Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress = {});
 
 /// Opens a shard for reading. corrupt: it is missing, no plain file or not of `size` bytes.

@@ -119,6 +119,28 @@ Registered* find_array(bellows_t* b, const char* name) {
   return nullptr;
 }
 
+// In the files a name with parts is a dataset in groups, and a name is either. Values are
+// attributes.
+bool is_group_of(const Registered& group, const Registered& member) {
+  const bool per_rank = group.array.layout == wire::kPerRank;
+  return group.array.layout != wire::kValue && member.array.layout != wire::kValue &&
+         per_rank == (member.array.layout == wire::kPerRank) &&
+         member.name_length > group.name_length && member.name[group.name_length] == '/' &&
+         memcmp(group.name, member.name, group.name_length) == 0;
+}
+
+int check_groups(bellows_t* b, const Registered& added) {
+  for (std::size_t i = 0; i < b->count; ++i) {
+    const Registered& other = b->arrays[i];
+    if (!is_group_of(other, added) && !is_group_of(added, other)) continue;
+    return b->error.set(BELLOWS_ERR_INVALID,
+                        "array %s: there is an array %s, and a name is either an array's or the "
+                        "beginning of others",
+                        added.name, other.name);
+  }
+  return BELLOWS_OK;
+}
+
 // A slot at the end that doesn't count yet; nullptr without memory.
 Registered* spare_slot(bellows_t* b) {
   if (b->count >= wire::kMostArrays) return nullptr;
@@ -160,6 +182,8 @@ int register_array(bellows_t* b, const bellows_array& array) {
   spare->data = array.data;
   spare->name_length = static_cast<std::uint32_t>(strlen(array.name));
   memcpy(spare->name, array.name, spare->name_length + 1);
+  rc = check_groups(b, *spare);
+  if (rc != BELLOWS_OK) return rc;
   Registered* same = find_array(b, array.name);
   Registered before;
   if (same) {

@@ -90,6 +90,7 @@ int find_place(const bellows_config& config, Place* place, ErrorText* error) {
                       config.keep);
   }
   place->keep = config.keep ? config.keep : 3;
+  place->keep_every = config.keep_every;
   if (place->in_job) return BELLOWS_OK;
   const char* dir = config.dir && *config.dir ? config.dir : variable("BELLOWS_CHECKPOINT_DIR");
   if (!dir) dir = "bellows-checkpoints";

@@ -22,6 +22,7 @@ struct Place {
   std::int32_t rank = 0;
   std::int32_t world = 1;
   std::int32_t keep = 3;
+  std::uint64_t keep_every = 0;
   bool in_job = false;
   char dir[4096] = "";    ///< as given; made absolute by the agent's start. Empty in a job.
   char socket[108] = "";  ///< in a job: $BELLOWS_SOCKET

@@ -75,25 +75,27 @@ int check_step(bellows_t* b, std::uint64_t step, bool waits) {
                       (unsigned long long)step, (unsigned long long)before);
 }
 
+// The buffer that the agent has named; its descriptor comes along when it is a new one.
+int take_buffer(bellows_t* b, std::uint64_t step, Buffer** out) {
+  const wire::Head& head = b->answer.head;
+  if (head.op != wire::Op::buffer || head.step != step || head.code < 0 ||
+      head.code >= static_cast<std::int32_t>(wire::kBuffers)) {
+    return lost(b, EPROTO);
+  }
+  Buffer& buffer = b->buffers[head.code];
+  *out = &buffer;
+  if (b->answer.fd.get() < 0) return BELLOWS_OK;
+  b->unpin(&buffer);
+  if (buffer.memory.map(b->answer.fd.get(), head.value, PROT_READ | PROT_WRITE)) return BELLOWS_OK;
+  return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the snapshot buffer: %s", strerror(errno));
+}
+
 // Until the agent names a buffer or says that the step has failed.
 int await_buffer(bellows_t* b, std::uint64_t step, Buffer** out) {
   while (b->saves.flies(step)) {
     int rc = take_message(b);
     if (rc != BELLOWS_OK) return rc;
-    if (take_outcome(b)) continue;
-    const wire::Head& head = b->answer.head;
-    if (head.op != wire::Op::buffer || head.step != step || head.code < 0 ||
-        head.code >= static_cast<std::int32_t>(wire::kBuffers)) {
-      return lost(b, EPROTO);
-    }
-    Buffer& buffer = b->buffers[head.code];
-    *out = &buffer;
-    if (b->answer.fd.get() < 0) return BELLOWS_OK;
-    b->unpin(&buffer);
-    if (buffer.memory.map(b->answer.fd.get(), head.value, PROT_READ | PROT_WRITE)) {
-      return BELLOWS_OK;
-    }
-    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the snapshot buffer: %s", strerror(errno));
+    if (!take_outcome(b)) return take_buffer(b, step, out);
   }
   return BELLOWS_OK;
 }
@@ -122,6 +124,18 @@ int receive(bellows_t* b, wire::Op op) {
     return b->error.set(head.code < 0 ? head.code : BELLOWS_ERR_AGENT, "%s", b->answer.why());
   }
   return head.op == op ? BELLOWS_OK : lost(b, EPROTO);
+}
+
+int reserve_buffer(bellows_t* b) {
+  for (const Buffer& buffer : b->buffers) {
+    if (buffer.memory.size() > 0) return BELLOWS_OK;
+  }
+  if (buffer_bytes(b) == 0) return BELLOWS_OK;
+  int rc = send(b, wire::Op::reserve, 0, 0);
+  if (rc == BELLOWS_OK) rc = take_message(b);
+  if (rc != BELLOWS_OK || b->answer.head.op == wire::Op::failed) return rc;
+  Buffer* buffer = nullptr;
+  return take_buffer(b, wire::kNoStep, &buffer);
 }
 
 int begin_save(bellows_t* b, std::uint64_t step, bool waits) {

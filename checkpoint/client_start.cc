@@ -143,12 +143,14 @@ int await_ready(int fd, ErrorText* error) {
 }
 
 int start_agent(const Place& place, ErrorText* error) {
-  char world[16], keep[16];
+  char world[16], keep[16], keep_every[24];
   snprintf(world, sizeof world, "%d", place.world);
   snprintf(keep, sizeof keep, "%d", place.keep);
-  const char* const argv[] = {"bellows",    "agent",  "--standalone", "--socket",
-                              place.socket, "--dir",  place.dir,      "--world",
-                              world,        "--keep", keep,           nullptr};
+  snprintf(keep_every, sizeof keep_every, "%llu",
+           static_cast<unsigned long long>(place.keep_every));
+  const char* const argv[] = {"bellows", "agent",        "--standalone", "--socket", place.socket,
+                              "--dir",   place.dir,      "--world",      world,      "--keep",
+                              keep,      "--keep-every", keep_every,     nullptr};
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0) {
     return error->set(BELLOWS_ERR_AGENT, "cannot make a pipe: %s", strerror(errno));

@@ -20,8 +20,6 @@ struct Copy {
   Level outer;
   Level inner;
   unsigned char* to = nullptr;
-  /// Other ranks of this node read these bytes too.
-  bool shared = false;
 
   std::uint64_t total() const { return bytes * inner.count * outer.count; }
   /// Past the last byte in the file.

@@ -16,9 +16,9 @@ namespace {
 
 constexpr std::array<const char*, 10> kCommands = {
     "hello", "find", "restore", "gate", "stop", "commit", "committed", "failed", "query", "quit"};
-constexpr std::array<const char*, 11> kEvents = {"hello",    "found",      "ready", "gated",
-                                                 "stop_set", "committed",  "error", "progress",
-                                                 "shard",    "save_error", "rank"};
+constexpr std::array<const char*, 12> kEvents = {
+    "hello", "found",    "ready", "gated",      "stop_set", "committed",
+    "error", "progress", "shard", "save_error", "rank",     "restore_error"};
 constexpr std::array<const char*, 8> kKinds = {"invalid", "not_found", "denied", "unavailable",
                                                "corrupt", "busy",      "io",     "internal"};
 
@@ -48,6 +48,12 @@ std::uint32_t number32(const json& j, const char* key) {
 std::optional<std::uint64_t> step_of(const json& j, const char* key = "step") {
   if (!j.contains(key) || j[key].is_null()) return {};
   return number(j, key, wire::kNoStep - 1);
+}
+
+std::vector<std::optional<std::uint64_t>> step_list(const json& list) {
+  std::vector<std::optional<std::uint64_t>> steps;
+  for (const json& step : list) steps.push_back(step_of(json{{"step", step}}));
+  return steps;
 }
 
 std::uint64_t step_needed(const json& j) { return number(j, "step", wire::kNoStep - 1); }
@@ -124,16 +130,33 @@ json shard_json(const ShardFile& s) {
           {"index_xxh3", s.index_xxh3}};
 }
 
+json skipped_json(const std::vector<SkippedStep>& skipped) {
+  json list = json::array();
+  for (const auto& s : skipped) list.push_back({{"step", s.step}, {"error", s.error}});
+  return list;
+}
+
+std::vector<SkippedStep> read_skipped(const json& j, const char* key) {
+  std::vector<SkippedStep> out;
+  for (const json& s : j.value(key, json::array())) {
+    out.push_back({step_needed(s), s.at("error").get<std::string>()});
+  }
+  return out;
+}
+
 void read_fields(const json& j, Command* c) {
   using Kind = Command::Kind;
   switch (c->kind) {
     case Kind::hello:
       return read_hello(j, c);
+    case Kind::restore:
+      c->error = j.value("error", "");
+      c->rendezvous = j.value("rendezvous", false);
+      if (!j.contains("step")) throw Error{ErrorKind::invalid, "\"step\" is missing"};
+      c->step = step_of(j);
+      return;
     case Kind::gate:
       c->id = number(j, "id", UINT64_MAX);
-      [[fallthrough]];
-    case Kind::restore:
-      c->rendezvous = j.value("rendezvous", false);
       if (!j.contains("step")) throw Error{ErrorKind::invalid, "\"step\" is missing"};
       c->step = step_of(j);
       return;
@@ -154,6 +177,9 @@ void read_fields(const json& j, Command* c) {
       c->id = id_or_0(j);
       return;
     case Kind::find:
+      c->search.whole = j.value("whole", false);
+      c->search.bad = read_skipped(j, "bad");
+      return;
     case Kind::quit:
       return;
   }
@@ -168,9 +194,7 @@ void read_fields(const json& j, Event* e) {
       return;
     case Kind::found:
       e->step = step_of(j);
-      for (const json& s : j.value("skipped", json::array())) {
-        e->skipped.push_back({step_needed(s), s.at("error").get<std::string>()});
-      }
+      e->skipped = read_skipped(j, "skipped");
       return;
     case Kind::ready:
       if (j.contains("address"))
@@ -190,6 +214,8 @@ void read_fields(const json& j, Event* e) {
     case Kind::progress:
       e->max_step = step_of(j);
       e->ranks = rank_list(j.value("ranks", json::array()));
+      e->steps = step_list(j.value("steps", json::array()));
+      e->busy = j.value("busy", false);
       e->stopped = number32(j, "stopped");
       e->finished = number32(j, "finished");
       if (j.contains("unwritten")) e->unwritten = number32(j, "unwritten");
@@ -204,6 +230,7 @@ void read_fields(const json& j, Event* e) {
       if (j.contains("took_ms")) e->took_ms = number(j, "took_ms", UINT64_MAX);
       return;
     case Kind::save_error:
+    case Kind::restore_error:
       e->id = id_or_0(j);
       e->rank = number32(j, "rank");
       e->step = step_needed(j);
@@ -293,6 +320,7 @@ void write_fields(const Command& c, json* j) {
       (*j)["step"] = nullable(c.step);
       return;
     case Kind::restore:
+      if (!c.error.empty()) (*j)["error"] = c.error;
       if (c.rendezvous) (*j)["rendezvous"] = true;
       [[fallthrough]];
     case Kind::stop:
@@ -303,6 +331,9 @@ void write_fields(const Command& c, json* j) {
       (*j)["id"] = c.id;
       return;
     case Kind::find:
+      (*j)["whole"] = c.search.whole;
+      (*j)["bad"] = skipped_json(c.search.bad);
+      return;
     case Kind::quit:
       return;
   }
@@ -316,10 +347,7 @@ void write_fields(const Event& e, json* j) {
       return;
     case Kind::found:
       (*j)["step"] = nullable(e.step);
-      (*j)["skipped"] = json::array();
-      for (const auto& s : e.skipped) {
-        (*j)["skipped"].push_back({{"step", s.step}, {"error", s.error}});
-      }
+      (*j)["skipped"] = skipped_json(e.skipped);
       return;
     case Kind::ready:
       if (e.rendezvous)
@@ -337,10 +365,13 @@ void write_fields(const Event& e, json* j) {
     case Kind::progress:
       j->update({{"step", nullable(e.max_step)},
                  {"ranks", e.ranks},
+                 {"steps", json::array()},
                  {"stopped", e.stopped},
                  {"finished", e.finished},
                  {"unwritten", e.unwritten},
+                 {"busy", e.busy},
                  {"id", e.id}});
+      for (const auto& step : e.steps) (*j)["steps"].push_back(nullable(step));
       if (!e.signal.empty()) (*j)["signal"] = e.signal;
       return;
     case Kind::shard:
@@ -349,6 +380,7 @@ void write_fields(const Event& e, json* j) {
       (*j)["took_ms"] = e.took_ms;
       return;
     case Kind::save_error:
+    case Kind::restore_error:
       j->update({{"rank", e.rank},
                  {"step", nullable(e.step)},
                  {"error", e.error},

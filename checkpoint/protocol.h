@@ -31,8 +31,9 @@ struct Command {
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
   std::optional<std::uint64_t> step;
   bool rendezvous = false;  ///< restore: the leader shall find a place where rank 0 can listen
-  std::vector<ShardFile> shards;         ///< commit
-  std::string error;                     ///< failed
+  std::vector<ShardFile> shards;             ///< commit
+  Search search{.whole = false, .bad = {}};  ///< find
+  std::string error;                     ///< failed; restore: why no step can be offered, optional
   ErrorKind error_kind = ErrorKind::io;  ///< failed; optional
 };
 
@@ -46,10 +47,12 @@ struct Event {
     stop_set,    ///< step
     committed,   ///< step
     error,       ///< a command failed: cmd, step, error
-    progress,    ///< max_step, ranks, stopped, finished, unwritten, signal
+    progress,    ///< max_step, ranks, steps, stopped, finished, unwritten, busy, signal
     shard,       ///< rank, step, shard, took_ms
     save_error,  ///< rank, step, error
-    rank         ///< rank, state: joined, finished or lost
+    rank,        ///< rank, state: joined, finished or lost
+    /// rank, step, error: the step that was offered can't be read; the rank waits for another
+    restore_error
   };
   Kind kind = Kind::hello;
   std::string node;
@@ -65,15 +68,18 @@ struct Event {
   std::string state;
   ShardFile shard;
   std::vector<std::uint32_t> ranks;  ///< progress: connected ranks
-  std::uint32_t stopped = 0;         ///< progress: ranks that were told to stop
-  std::uint32_t finished = 0;        ///< progress: ranks that left with training complete
-  std::uint32_t unwritten = 0;       ///< progress: parts of steps that this node has yet to write
-  std::string signal;                ///< progress: TERM or USR1, which Slurm sent to this step
-  std::uint64_t took_ms = 0;         ///< shard: from the rank's call on; optional
+  /// progress: the newest step that each of `ranks` has published; optional
+  std::vector<std::optional<std::uint64_t>> steps;
+  std::uint32_t stopped = 0;    ///< progress: ranks that were told to stop
+  std::uint32_t finished = 0;   ///< progress: ranks that left with training complete
+  std::uint32_t unwritten = 0;  ///< progress: parts of steps that this node has yet to write
+  bool busy = false;   ///< progress: the agent writes, reads, commits or makes room; optional
+  std::string signal;  ///< progress: TERM or USR1, which Slurm sent to this step
+  std::uint64_t took_ms = 0;  ///< shard: from the rank's call on; optional
   std::int64_t pid = 0;
   std::string cmd;
   std::string error;
-  ErrorKind error_kind = ErrorKind::io;  ///< error, save_error; optional
+  ErrorKind error_kind = ErrorKind::io;  ///< error, save_error, restore_error; optional
 };
 
 /// invalid: says what is wrong with the line. Unknown keys are ignored, unknown kinds are not.

@@ -23,6 +23,7 @@ bool is_rank_op(wire::Op op) {
     case wire::Op::save_begin:
     case wire::Op::save_ready:
     case wire::Op::restore:
+    case wire::Op::reserve:
     case wire::Op::bye:
       return true;
     default:
@@ -121,13 +122,20 @@ bool RankLink::fail_save(std::uint64_t step, const Error& error) {
   return send(head, error.text);
 }
 
-bool RankLink::answer_buffer(std::uint64_t step, std::size_t index, bool is_new) {
+bool RankLink::answer_buffer(std::uint64_t step, std::size_t index) {
   wire::Head head;
   head.op = wire::Op::buffer;
   head.step = step;
   head.value = buffers[index]->size();
   head.code = static_cast<std::int32_t>(index);
+  const bool is_new = !handed[index];
+  handed[index] = true;
   return send(head, {}, is_new ? buffers[index]->fd() : -1);
+}
+
+void RankLink::set_buffer(std::size_t index, std::shared_ptr<SharedMemory> memory) {
+  buffers[index] = std::move(memory);
+  handed[index] = false;
 }
 
 SaveState* RankLink::find_save(std::uint64_t step) {

@@ -79,6 +79,8 @@ struct RankLink {
   std::vector<ArrayPart> parts;
   std::uint64_t parts_expected = 0;
   std::array<std::shared_ptr<SharedMemory>, wire::kBuffers> buffers;
+  std::array<bool, wire::kBuffers> handed{};  ///< whether the rank has the buffer's descriptor
+  bool reserving = false;                     ///< a buffer is being made ahead of its save
   std::deque<SaveState> saves;  ///< as they began; only the last may be waiting or copying
   /// Steps that failed before this rank came to save them, and why.
   std::map<std::uint64_t, Error> owed;
@@ -90,7 +92,8 @@ struct RankLink {
   bool fail(std::int32_t code, std::string_view text, bool try_again = false);
   bool fail_save(std::uint64_t step, const Error& error);
   /// Which of the buffers to use; its descriptor goes along when it is a new one.
-  bool answer_buffer(std::uint64_t step, std::size_t index, bool is_new);
+  bool answer_buffer(std::uint64_t step, std::size_t index);
+  void set_buffer(std::size_t index, std::shared_ptr<SharedMemory> memory);
 
   SaveState* find_save(std::uint64_t step);
   /// Forgets a save, whose buffer is free then.

@@ -121,11 +121,6 @@ Status digest_file(const std::string& path, const ShardFile& shard, ShardIndex* 
 
 }  // namespace
 
-Status verify_shard_v1(const std::string& path, const ShardFile& shard) {
-  ShardIndex index;
-  return digest_file(path, shard, &index);
-}
-
 Result<ShardIndex> read_shard_v1(const std::string& path, const Manifest& manifest,
                                  const ShardFile& shard) {
   ShardIndex index;

@@ -10,9 +10,6 @@
 // Shards of the first format: one digest for the whole file, and HDF5 itself as the index.
 namespace bellows {
 
-/// Holds size and digest of the file against the manifest. corrupt: names the file.
-Status verify_shard_v1(const std::string& path, const ShardFile& shard);
-
 /// Verifies the file, and describes it as an index of today would.
 Result<ShardIndex> read_shard_v1(const std::string& path, const Manifest& manifest,
                                  const ShardFile& shard);

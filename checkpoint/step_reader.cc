@@ -125,7 +125,6 @@ Result<bool> StepReader::plan(const Wanted& wanted, std::size_t i,
     had = true;
     auto copy = plan_copy(*piece.stored, w, to);
     if (!copy) continue;
-    copy->shared = wanted.shared && w.layout == wire::kReplicated;
     done += copy->total();
     (*files)[piece.rank].copies.push_back(*copy);
   }

@@ -20,7 +20,6 @@ struct Wanted {
   std::vector<ArrayPart> parts;
   std::vector<std::uint64_t> offsets;  ///< of each part in data
   unsigned char* data = nullptr;       ///< for reading past the page cache: at a multiple of 4096
-  bool shared = false;                 ///< other ranks of this node read the same replicated arrays
 };
 
 /// The arrays of one step, read for any number of ranks. Immutable once open: safe for several
@@ -44,6 +43,7 @@ class StepReader {
   /// Reads and verifies every block of every shard.
   Status verify(const Progress& progress = {}) const;
 
+  const Manifest& manifest() const { return manifest_; }
   /// What each rank stored, by rank.
   const std::vector<ShardIndex>& shards() const { return shards_; }
 

@@ -11,7 +11,6 @@
 
 #include "checkpoint/block_reader.h"
 #include "checkpoint/digest.h"
-#include "checkpoint/shard_file_v1.h"
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/wire.h"
@@ -152,12 +151,15 @@ Result<ShardIndex> read_index(const std::string& step_dir, const Manifest& manif
   };
   auto fd = open_shard(path, shard.index_size);
   if (!fd) return fd.error();
-  auto text = read_file(path, kMostIndexBytes);
-  if (!text) return text.error();
-  if (digest_of(*text) != shard.index_xxh3) {
+  if (shard.index_size > kMostIndexBytes) return corrupt("it is too long for an index");
+  std::string text(shard.index_size, 0);
+  auto status =
+      read_at(fd->get(), reinterpret_cast<unsigned char*>(text.data()), text.size(), 0, path);
+  if (!status) return status.error();
+  if (digest_of(text) != shard.index_xxh3) {
     return corrupt("it is damaged: the manifest has another digest for it");
   }
-  auto index = ShardIndex::parse(*text);
+  auto index = ShardIndex::parse(text);
   if (!index) return corrupt(index.error().text);
   if (index->step == manifest.step && index->rank == shard.rank && index->world == manifest.world &&
       index->size == shard.size) {
@@ -196,38 +198,58 @@ Result<std::vector<std::uint64_t>> list_steps(const std::string& dir) {
   return steps;
 }
 
-Result<Manifest> verify_step(const std::string& dir, std::uint64_t step, const Progress& progress) {
+Result<std::shared_ptr<const StepReader>> open_step(const std::string& dir, std::uint64_t step) {
   const std::string path = step_path(dir, step);
   auto manifest = read_manifest(path);
-  if (!manifest) return manifest;
+  if (!manifest) return manifest.error();
   if (manifest->step != step) {
     return Error{ErrorKind::corrupt,
                  fmt::format("{}/manifest.json is that of step {}", path, manifest->step)};
   }
-  if (manifest->version == 1) {
-    for (const ShardFile& shard : manifest->shards) {
-      auto status = verify_shard_v1(fmt::format("{}/{}", path, shard.file), shard);
-      if (!status) return status.error();
-    }
-    return manifest;
+  for (const ShardFile& shard : manifest->shards) {
+    auto fd = open_shard(fmt::format("{}/{}", path, shard.file), shard.size);
+    if (!fd) return fd.error();
   }
-  auto reader = StepReader::open(path, *manifest);
-  if (!reader) return reader.error();
-  if (auto status = (*reader)->verify(progress); !status) return status.error();
-  return manifest;
+  return StepReader::open(path, *manifest);
 }
 
-Result<NewestStep> newest_step(const std::string& dir) {
+Result<Manifest> verify_step(const std::string& dir, std::uint64_t step, const Progress& progress) {
+  auto reader = open_step(dir, step);
+  if (!reader) return reader.error();
+  // Opening a step of the first format has verified it.
+  if ((*reader)->manifest().version == 1) return (*reader)->manifest();
+  if (auto status = (*reader)->verify(progress); !status) return status.error();
+  return (*reader)->manifest();
+}
+
+namespace {
+
+// What is known or found to be wrong with a step.
+Status try_step(const std::string& dir, std::uint64_t step, const Search& search) {
+  for (const SkippedStep& bad : search.bad) {
+    if (bad.step == step) return Error{ErrorKind::corrupt, bad.error};
+  }
+  if (search.whole) {
+    auto verified = verify_step(dir, step);
+    return verified ? Status() : Status(verified.error());
+  }
+  auto reader = open_step(dir, step);
+  return reader ? Status() : Status(reader.error());
+}
+
+}  // namespace
+
+Result<NewestStep> newest_step(const std::string& dir, const Search& search) {
   auto steps = list_steps(dir);
   if (!steps) return steps.error();
   NewestStep out;
   for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
-    auto manifest = verify_step(dir, *step);
-    if (manifest) {
+    const auto status = try_step(dir, *step, search);
+    if (status) {
       out.step = *step;
       return out;
     }
-    out.skipped.push_back({*step, manifest.error().text});
+    out.skipped.push_back({*step, status.error().text});
   }
   return out;
 }

@@ -61,9 +61,16 @@ using Progress = std::function<void(std::uint64_t bytes)>;
 Result<Manifest> verify_step(const std::string& dir, std::uint64_t step,
                              const Progress& progress = {});
 
-/// The newest step that verifies; reads whole files, from the newest step down. Only an unreadable
-/// DIR is an error.
-Result<NewestStep> newest_step(const std::string& dir);
+/// How far newest_step goes.
+struct Search {
+  /// Read every block. Else those are for the restore to verify, and only the manifest, the
+  /// indexes and the sizes of the files are looked at (of the first format, all).
+  bool whole = true;
+  std::vector<SkippedStep> bad;  ///< found damaged before: passed over for the reason given
+};
+
+/// The newest step that verifies, from the newest step down. Only an unreadable DIR is an error.
+Result<NewestStep> newest_step(const std::string& dir, const Search& search = {});
 
 /// DIR/step-00000000000000000042
 std::string step_path(const std::string& dir, std::uint64_t step);

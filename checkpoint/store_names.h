@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "checkpoint/index.h"
+#include "checkpoint/step_reader.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
 
@@ -32,5 +34,8 @@ Result<Manifest> read_manifest(const std::string& step_dir);
 /// A shard's index, held against the manifest. corrupt: names the path.
 Result<ShardIndex> read_index(const std::string& step_dir, const Manifest& manifest,
                               const ShardFile& shard);
+
+/// A step whose manifest, indexes and files' sizes are as they should be, to be read.
+Result<std::shared_ptr<const StepReader>> open_step(const std::string& dir, std::uint64_t step);
 
 }  // namespace bellows

@@ -122,8 +122,8 @@ Status StoreWriter::collect_own_leftovers(std::uint64_t committed) {
   });
 }
 
-Result<NewestStep> StoreWriter::find() {
-  auto newest = newest_step(dir_);
+Result<NewestStep> StoreWriter::find(const Search& search) {
+  auto newest = newest_step(dir_, search);
   if (!newest) return newest;
   bad_.clear();
   for (const SkippedStep& skipped : newest->skipped) bad_.insert(skipped.step);

@@ -41,7 +41,7 @@ class StoreWriter {
   Status take_ownership();
 
   /// newest_step, remembering the bad ones for the retention.
-  Result<NewestStep> find();
+  Result<NewestStep> find(const Search& search);
 
   /// Where a rank's shard of a step is written before the commit.
   std::string shard_path(std::uint64_t step, std::uint32_t rank, std::uint32_t world) const;

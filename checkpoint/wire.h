@@ -19,6 +19,7 @@
 ///   may begin the next save meanwhile: there are two buffers, and while both are in use the answer
 ///   to save_begin waits. saved and failed come when they come, each with its step.
 /// restore                 ->    restored + memfd | restored, value 0: no checkpoint | failed
+/// reserve                 ->    buffer + memfd, for the first save | failed
 /// bye, value = finished   ->    goodbye
 namespace bellows::wire {
 
@@ -54,6 +55,7 @@ enum class Op : std::uint32_t {
   bye = 11,
   goodbye = 12,
   failed = 13,  ///< code: enum bellows_result; value: enum Failure; text follows
+  reserve = 14
 };
 
 /// What failed: what was asked for last, or one of the saves in flight.

@@ -149,6 +149,14 @@ std::vector<NodeShare> shares_of(const slurm_job_info_t& info) {
   return shares;
 }
 
+std::vector<std::string> hosts_in(const char* text) {
+  std::vector<std::string> names;
+  if (!text || !*text) return names;
+  HostList hosts(text);
+  while (auto host = hosts.shift()) names.push_back(std::move(*host));
+  return names;
+}
+
 std::uint32_t count_or_zero(std::uint32_t value) {
   return value == NO_VAL || value == INFINITE ? 0 : value;
 }
@@ -168,6 +176,7 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   if (job.state == SlurmState::pending) job.reason = reason_of(info);
   job.nodes = shares_of(info);
   job.batch_host = text_of(info.batch_host);
+  job.required_nodes = hosts_in(info.req_nodes);
   job.cpus = count_or_zero(info.num_cpus);
   job.num_tasks = count_or_zero(info.num_tasks);
   job.restarts = info.restart_cnt;

@@ -64,6 +64,7 @@ struct SlurmJob {
   std::string reason;            ///< why it waits, in Slurm's word; empty when it runs
   std::vector<NodeShare> nodes;  ///< in the order of ranks; empty while pending
   std::string batch_host;
+  std::vector<std::string> required_nodes;  ///< of --nodelist
   std::uint32_t cpus = 0;
   std::uint32_t num_tasks = 0;
   std::uint32_t restarts = 0;

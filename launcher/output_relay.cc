@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <condition_variable>
+#include <deque>
 #include <list>
 #include <mutex>
 #include <thread>
@@ -27,6 +28,9 @@ using Clock = std::chrono::steady_clock;
 using Stream = LogLine::Stream;
 
 constexpr std::size_t kChunk = 65536;
+/// Between two calls of take_errors. Ranks may write anything, of any length.
+constexpr std::size_t kMostRankErrors = 64;
+constexpr std::size_t kMostSlurmErrors = 256;
 
 /// One stream of one attempt's srun.
 struct Source {
@@ -60,10 +64,15 @@ struct OutputRelay::Shared {
   void pass_on(Source& source, std::string_view chunk, bool over);
   std::vector<Order> take_orders();
   bool finished();
+  void note_error(std::string_view line);
+  void count_open();
 
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<Order> orders;
+  std::deque<std::string> rank_errors;
+  std::deque<std::string> slurm_errors;
+  std::size_t open = 0;  ///< streams that have not come to their ends
   bool closing = false;
   bool done = false;
   Fd wake;
@@ -79,6 +88,7 @@ struct OutputRelay::Shared {
 void OutputRelay::Shared::give(Order order) {
   {
     std::lock_guard lock(mutex);
+    open += order.sources.size();
     orders.push_back(std::move(order));
   }
   const std::uint64_t one = 1;
@@ -104,6 +114,21 @@ void OutputRelay::Shared::obey(Order order) {
   log.add(LogLine{wall_clock(), std::nullopt, Stream::run, true, order.line}.to_text() + "\n");
 }
 
+void OutputRelay::Shared::note_error(std::string_view line) {
+  const bool of_slurm = line.starts_with("srun: ") || line.starts_with("slurmstepd");
+  std::lock_guard lock(mutex);
+  auto& lines = of_slurm ? slurm_errors : rank_errors;
+  lines.emplace_back(line);
+  if (lines.size() > (of_slurm ? kMostSlurmErrors : kMostRankErrors)) lines.pop_front();
+}
+
+void OutputRelay::Shared::count_open() {
+  std::lock_guard lock(mutex);
+  open = sources.size();
+  for (const Order& order : orders) open += order.sources.size();
+  changed.notify_all();
+}
+
 void OutputRelay::Shared::pass_on(Source& source, std::string_view chunk, bool over) {
   const std::string time = log_time(wall_clock());
   std::string plain;
@@ -118,6 +143,7 @@ void OutputRelay::Shared::pass_on(Source& source, std::string_view chunk, bool o
       lines.append("- run");
     if (!piece.whole) lines.push_back('+');
     lines.append(" ").append(piece.text).push_back('\n');
+    if (source.stream == Stream::err) note_error(piece.text);
   };
   if (over)
     source.ranks.end(take);
@@ -153,6 +179,7 @@ void OutputRelay::Shared::run() {
     poll(fds.data(), fds.size(), -1);
     for (Order& order : take_orders()) obey(std::move(order));
     read_all();
+    count_open();
   }
   std::lock_guard lock(mutex);
   done = true;
@@ -181,6 +208,21 @@ void OutputRelay::attach(std::uint32_t restart, std::uint32_t attempt, Fd out, F
 }
 
 void OutputRelay::say(const std::string& line) { shared_->give({line, {}, 0, 0}); }
+
+std::vector<std::string> OutputRelay::take_errors() {
+  std::lock_guard lock(shared_->mutex);
+  std::vector<std::string> lines;
+  for (auto* from : {&shared_->rank_errors, &shared_->slurm_errors}) {
+    lines.insert(lines.end(), from->begin(), from->end());
+    from->clear();
+  }
+  return lines;
+}
+
+void OutputRelay::settle(std::chrono::milliseconds limit) {
+  std::unique_lock lock(shared_->mutex);
+  shared_->changed.wait_for(lock, limit, [this] { return shared_->open == 0; });
+}
 
 void OutputRelay::close(std::chrono::milliseconds limit) {
   if (!shared_) return;

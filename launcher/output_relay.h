@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "common/fd.h"
 #include "common/result.h"
@@ -34,6 +35,11 @@ class OutputRelay {
   void attach(std::uint32_t restart, std::uint32_t attempt, Fd out, Fd err);
   /// A line of the launcher itself, behind what the ranks wrote before it. Never blocks.
   void say(const std::string& line);
+  /// What came on the standard errors since the last call: first the ranks' newest lines, then
+  /// those of srun and slurmstepd. Never blocks.
+  std::vector<std::string> take_errors();
+  /// Waits until all streams have come to their ends, but no longer than this.
+  void settle(std::chrono::milliseconds limit);
   /// Passes on what is there, up to the ends of the streams, but takes no longer than this.
   void close(std::chrono::milliseconds limit);
 

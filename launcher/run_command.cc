@@ -154,6 +154,23 @@ void add_run_command(CommandLine& program) {
                   "MiB for what 'bellows logs' shows; the oldest goes first; 0: no logs")
       .show_default()
       .between(0, 1 << 20);
+  command
+      .add_option("--start-limit", options->start_limit,
+                  "Seconds within which all ranks must have started; 0: any time")
+      .show_default()
+      .between(0, 86400);
+  command
+      .add_option("--hang-floor", options->hang_floor,
+                  "Least seconds without progress before ranks are taken for hung; 0: never")
+      .show_default()
+      .between(0, 86400);
+  command
+      .add_option("--on-drain", options->on_drain,
+                  "When one of its nodes is drained: leave at a checkpoint, or stay")
+      .show_default()
+      .check([](const std::string& what) {
+        return what == "leave" || what == "stay" ? "" : "is neither leave nor stay";
+      });
   add_launch_options(command, options);
   add_own_checkpoint_options(command, options);
   command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")

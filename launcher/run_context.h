@@ -19,9 +19,12 @@ struct RunOptions {
   std::uint32_t keep = 3;
   std::uint64_t keep_every = 0;  ///< 0: none
   std::uint32_t max_restarts = 3;
-  std::uint32_t log_mib = 256;    ///< for all logs of the job; 0: none
-  std::string kind;               ///< empty: the framework's first, else mpi
-  std::string cpu_bind = "near";  ///< near: the plugin's choice; else srun's
+  std::uint32_t log_mib = 256;      ///< for all logs of the job; 0: none
+  std::uint32_t start_limit = 600;  ///< seconds until all ranks have joined; 0: any time
+  std::string on_drain = "leave";   ///< or "stay": what to do when a node is drained
+  std::uint32_t hang_floor = 300;   ///< seconds without progress before a hang is called; 0: never
+  std::string kind;                 ///< empty: the framework's first, else mpi
+  std::string cpu_bind = "near";    ///< near: the plugin's choice; else srun's
   OwnCheckpoint own;
   std::string checkpoint_signal;     ///< as it was given
   std::uint32_t stopped_status = 0;  ///< 0: none was given

@@ -50,6 +50,8 @@ Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, Ran
       job_(std::move(job)),
       layout_(std::move(layout)),
       marker_(context_.run_dir),
+      hang_(std::chrono::seconds(context_.options.hang_floor)),
+      gang_(std::chrono::seconds(context_.options.start_limit)),
       budget_(context_.options.max_restarts) {}
 
 void Supervisor::say(const std::string& text) {
@@ -152,7 +154,7 @@ bool Supervisor::give_way_to_owner() {
 void Supervisor::begin_attempt() {
   if (give_way_to_owner() || finished_before()) return;
   ++attempt_;
-  ranks_.reset();
+  drop_ranks();
   joined_.clear();
   seen_saves_.clear();
   clock_.forget_steps();
@@ -183,7 +185,7 @@ void Supervisor::start_agents() {
                              host_step_environment(environ)};
   auto agents = AgentLink::start(layout_, options);
   enter(Phase::greeting, kAgentsMustGreet);
-  if (!agents) return fault(agents.error().text, false, kFailed);
+  if (!agents) return fault(agents.error().text, Blame::cluster, kFailed);
   agents_.emplace(std::move(*agents));
   agents_well_ = true;
 }
@@ -204,12 +206,16 @@ void Supervisor::loop_once() {
   if (agents_) agents_->add_poll(fds);
   if (limits_.asking()) fds.push_back({limits_.fd(), POLLIN, 0});
   poll(fds.data(), fds.size(), poll_timeout());
+  note_pause();
   handle_signals();
+  read_rank_errors();
   if (agents_)
     for (const Event& event : agents_->exchange()) handle_agent_event(event);
   end_drain();
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
+  if (!result_) watch();
+  if (!result_) watch_nodes();
   if (!result_) watch_time();
   if (!result_ && must_ask_slurm_) ask_slurm();
   if (!result_ && Clock::now() >= deadline_) check_deadline();
@@ -226,7 +232,7 @@ void Supervisor::handle_signals() {
         break;
       default:
         // Slurm sends SIGTERM for a requeue, a cancel, a time limit and a preemption alike.
-        must_ask_slurm_ = true;
+        term_came_ = must_ask_slurm_ = true;
     }
   }
 }
@@ -241,8 +247,7 @@ void Supervisor::say_hello() {
   hello.keep = context_.options.keep;
   hello.keep_every = context_.options.keep_every;
   agents_->send(hello);
-  agents_->send(make_command(Command::Kind::find));
-  lost_agents_ = 0;
+  agents_->send(choice_.find());
   enter(Phase::finding, kVerifyAtMost);
 }
 
@@ -256,6 +261,32 @@ bool Supervisor::is_stale(const Event& event) const {
          event.kind != Kind::ready;
 }
 
+void Supervisor::offer_step(const Event& found) {
+  for (const SkippedStep& skipped : found.skipped)
+    say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
+  newest_commit_ = found.step;
+  newest_step_ = found.step.value_or(0);
+  Command offer = choice_.offer(found);
+  if (!offer.error.empty()) return clear(Next::fail, offer.error);
+  offer.rendezvous = context_.launch == LaunchKind::torch;
+  for (const std::string& node : layout_.nodes()) awaited_.insert(node);
+  agents_->send(offer);
+  enter(Phase::restoring, kAgentsMustGreet);
+}
+
+// Ranks that have begun from it have saved nothing: that takes all of them.
+void Supervisor::leave_step(const Event& bad) {
+  const std::uint64_t step = bad.step.value_or(0);
+  choice_.note_bad(bad);
+  newest_commit_.reset();
+  auto steps = list_steps(context_.checkpoint_dir);
+  for (std::uint64_t older : steps ? *steps : std::vector<std::uint64_t>())
+    if (older < step) newest_commit_ = older;
+  fault(fmt::format("rank {} on {} cannot go on from step {}: {}", bad.rank, bad.node, step,
+                    bad.error),
+        Blame::storage, kFailed);
+}
+
 void Supervisor::handle_agent_event(const Event& event) {
   if (!agents_ || is_stale(event)) return;
   switch (event.kind) {
@@ -263,20 +294,11 @@ void Supervisor::handle_agent_event(const Event& event) {
       awaited_.erase(event.node);
       if (phase_ == Phase::greeting && awaited_.empty()) say_hello();
       return;
-    case Event::Kind::found: {
-      if (phase_ != Phase::finding) return;
-      for (const SkippedStep& skipped : event.skipped)
-        say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
-      newest_commit_ = event.step;
-      newest_step_ = event.step.value_or(0);
-      for (const std::string& node : layout_.nodes()) awaited_.insert(node);
-      Command restore = make_command(Command::Kind::restore);
-      restore.step = event.step;
-      restore.rendezvous = context_.launch == LaunchKind::torch;
-      agents_->send(restore);
-      enter(Phase::restoring, kAgentsMustGreet);
+    case Event::Kind::found:
+      if (phase_ == Phase::finding) offer_step(event);
       return;
-    }
+    case Event::Kind::restore_error:
+      return leave_step(event);
     case Event::Kind::ready:
       awaited_.erase(event.node);
       if (event.rendezvous) rendezvous_ = event.rendezvous;
@@ -287,25 +309,18 @@ void Supervisor::handle_agent_event(const Event& event) {
         for (const Command& command : decision_->handle(event)) send_decision(command);
       return;
     case Event::Kind::progress:
-      newest_step_ = std::max(newest_step_, event.max_step.value_or(0));
+      note_progress(event);
       clock_.note_step(newest_step_, seconds_now());
       heed_signal(event.signal);
       return note_unwritten(event);
     case Event::Kind::rank:
-      if (event.state == "joined") joined_.insert(event.rank);
-      if (event.state == "finished") ++finished_ranks_;
+      note_rank(event);
       break;
     case Event::Kind::error:
-      say(fmt::format("agent on {}: {}", event.node, event.error));
-      // An old checkpoint that could not be removed costs room and no work.
-      if (event.cmd != "commit" && event.cmd != "retention") {
-        agents_well_ = false;
-        return fault("an agent failed: " + event.error, true, kFailed);
-      }
+      agent_failed(event);
       break;
     case Event::Kind::save_error:
-      say(fmt::format("rank {} on {} could not save step {}: {}", event.rank, event.node,
-                      event.step.value_or(0), event.error));
+      note_save_error(event);
       break;
     default:
       break;
@@ -325,8 +340,11 @@ void Supervisor::note_commit(const Event& event) {
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
   if (event.kind != Event::Kind::committed) return;
   newest_commit_ = event.step;
+  choice_.note_committed(*event.step);
   newest_step_ = std::max(newest_step_, *event.step);
   progressed_ = true;
+  if (!save_error_.empty()) say(fmt::format("step {} is saved: saving works again", *event.step));
+  save_error_.clear();
   if (decision_ && decision_->step() && *event.step >= *decision_->step()) {
     stop_saved_ = true;
     record("STORING", fmt::format("committed step {}: {}", *event.step, stop_->reason));
@@ -379,8 +397,9 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   child.pipe_out = child.pipe_err = true;
   auto ranks = Child::start(child);
   enter(Phase::running, kJoinsWithin);
-  if (!ranks) return fault(ranks.error().text, true, kFailed);
+  if (!ranks) return fault(ranks.error().text, Blame::program, kFailed);
   ranks_.emplace(std::move(*ranks));
+  begin_watch();
   output_->attach(job_.restarts, attempt_, ranks_->take_out(), ranks_->take_err());
   std::string from = step                              ? fmt::format("from step {}", *step)
                      : context_.options.own.possible() ? "from what the program has saved"
@@ -408,7 +427,7 @@ void Supervisor::check_children() {
   bool ranks_live = phase_ == Phase::running || phase_ == Phase::handed_over;
   if (ranks_live && ranks_ && ranks_->poll_exit()) {
     ChildExit exit = *ranks_->poll_exit();
-    ranks_.reset();
+    drop_ranks();
     if (phase_ == Phase::running) return ranks_ended(exit);
     dismiss_agents();
   }
@@ -418,20 +437,20 @@ void Supervisor::check_children() {
     if (phase_ == Phase::handed_over) return;
     if (phase_ == Phase::judging) return judge();
     if (phase_ == Phase::draining) return clear(next_, cause_);
-    bool started = phase_ != Phase::greeting;
-    fault("the agents' step " + exit.to_string(), started, kFailed);
+    Blame blame = phase_ == Phase::greeting ? Blame::cluster : Blame::program;
+    fault("the agents' step " + exit.to_string(), blame, kFailed);
   }
 }
 
 void Supervisor::check_deadline() {
   switch (phase_) {
     case Phase::greeting:
-      return fault(fmt::format("no answer from the agents on {}", fmt::join(awaited_, ",")), false,
-                   kFailed);
+      return fault(fmt::format("no answer from the agents on {}", fmt::join(awaited_, ",")),
+                   Blame::cluster, kFailed);
     case Phase::finding:
     case Phase::restoring:
       agents_well_ = false;
-      return fault("the agents did not get the checkpoint ready in time", true, kFailed);
+      return fault("the agents did not get the checkpoint ready in time", Blame::storage, kFailed);
     case Phase::judging:
       if (!drained()) return enter(Phase::judging, 200ms);
       return judge();

@@ -12,16 +12,21 @@
 
 #include "checkpoint/coordinator.h"
 #include "checkpoint/protocol.h"
+#include "checkpoint/step_choice.h"
 #include "common/result.h"
 #include "common/slurm_client.h"
 #include "launcher/agent_link.h"
 #include "launcher/child.h"
 #include "launcher/control_server.h"
 #include "launcher/event_log.h"
+#include "launcher/gang_start.h"
+#include "launcher/hang_detector.h"
 #include "launcher/limit_probe.h"
+#include "launcher/node_watch.h"
 #include "launcher/output_relay.h"
 #include "launcher/own_checkpoint.h"
 #include "launcher/rank_command.h"
+#include "launcher/rank_failure.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
 #include "launcher/run_context.h"
@@ -78,6 +83,8 @@ class Supervisor {
   bool is_stale(const Event& event) const;
   void handle_agent_event(const Event& event);
   void say_hello();
+  void offer_step(const Event& found);
+  void leave_step(const Event& bad);
   void start_ranks(const std::optional<std::uint64_t>& step);
   void note_commit(const Event& event);
   void drain(Phase phase);
@@ -88,6 +95,19 @@ class Supervisor {
   void check_children();
   void check_deadline();
 
+  // supervisor_watch.cc: what goes wrong while ranks run
+  void begin_watch();
+  void note_rank(const Event& event);
+  void note_progress(const Event& event);
+  void note_save_error(const Event& event);
+  void note_pause();
+  void watch();
+  void drop_hang(const std::string& why);
+  void late_start(const GangStart::Late& late);
+  void read_rank_errors();
+  void drop_ranks();
+  void agent_failed(const Event& event);
+  void ranks_failed(const ChildExit& exit);
   // supervisor_own.cc: programs that do not use libbellows
   std::string finished_file() const;
   bool told_finished() const;
@@ -99,6 +119,13 @@ class Supervisor {
   void watch_own_stop();
   void end_own_stop(OwnStopEnd end);
 
+  // supervisor_nodes.cc: nodes that are drained, lost or back
+  bool can_leave() const;
+  void watch_nodes();
+  void judge_nodes(const std::vector<NodeReport>& reports);
+  void leave_nodes(const std::vector<NodeReport>& reports);
+  bool take_layout_of(const SlurmJob& job);
+  void grow_back(const std::vector<NodeReport>& reports);
   // supervisor_time.cc: the time that is left
   double seconds_now() const;
   bool can_stop_in_time() const;
@@ -116,9 +143,10 @@ class Supervisor {
   void send_decision(const Command& command);
   void ranks_ended(const ChildExit& exit);
   void judge();
-  void fault(const std::string& cause, bool counts, int exit_code);
+  void fault(const std::string& cause, Blame blame, int exit_code);
   void ask_slurm();
   void act_on_job_state(const SlurmJob& job);
+  Next out_of_budget();
   void leave_pending(const SlurmJob& job);
   bool forgotten(const SlurmJob& job) const;
   void ease_restart(const SlurmJob& job);
@@ -165,6 +193,7 @@ class Supervisor {
   std::map<std::string, std::uint32_t> unwritten_;  ///< node -> parts of steps it has yet to write
 
   Coordinator commits_{1};
+  StepChoice choice_;
   std::set<std::uint64_t> saving_;  ///< steps with a shard, neither committed nor failed
   std::optional<std::uint64_t> newest_commit_;  ///< of any attempt; as found on disk at first
   std::optional<StopDecision> decision_;
@@ -191,13 +220,29 @@ class Supervisor {
   bool progressed_ = false;  ///< a step was committed in this run of the job, in any attempt
   bool log_failing_ = false;
 
+  HangDetector hang_;
+  GangStart gang_;
+  RankFailure failure_;
+  NodeWatch nodes_;
+  Clock::time_point next_look_;        ///< at the job's nodes
+  std::vector<std::string> leaving_;   ///< draining nodes; all nodes are asked for
+  std::vector<NodeShare> lost_nodes_;  ///< since this run of the job began
+  Clock::time_point shrunk_at_;
+  bool drain_told_ = false;
+  Clock::time_point last_loop_;
+  bool hang_called_ = false;  ///< the pending fault is a hang, which may yet end by itself
+  bool ever_joined_ = false;  ///< a rank joined, in any attempt
+  bool hopeless_ = false;     ///< another try would end as the last one did
+  std::string save_error_;    ///< the last one told; empty: saves go well
+  Clock::time_point save_failed_;
+
   RestartBudget budget_;
-  std::uint32_t lost_agents_ = 0;  ///< attempts in a row that got no agents
   Next next_ = Next::restart;
   int escalation_ = 0;
   bool must_ask_slurm_ = false;
+  bool term_came_ = false;
   bool fault_pending_ = false;
-  bool fault_counts_ = false;
+  Blame blame_ = Blame::program;
   std::string cause_;
   int exit_code_ = 0;
   std::optional<int> result_;

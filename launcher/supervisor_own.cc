@@ -90,7 +90,7 @@ void Supervisor::watch_own_stop() {
   if (own.signal != 0 && ranks_ && !signalled_) signal_ranks();
   if (ranks_ && ranks_->poll_exit()) {
     own_facts_.ranks = *ranks_->poll_exit();
-    ranks_.reset();
+    drop_ranks();
   }
   if (own_command_ && own_command_->poll_exit()) {
     own_facts_.command = *own_command_->poll_exit();

@@ -6,6 +6,7 @@
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "launcher/exit_status.h"
 #include "launcher/supervisor.h"
@@ -22,7 +23,6 @@ constexpr auto kEndsAfterSignal = 5s;
 constexpr auto kRestartAfterRequeue = 5;  // seconds of the controller's clock
 constexpr auto kForgottenRunIsClearedWithin = 10s;
 constexpr auto kRestartAfterForgotten = 15;  // seconds; later than that
-constexpr std::uint32_t kMostLostAgents = 10;
 constexpr auto kLetGoWithin = 3s;
 constexpr int kMostEscalations = 60;
 // Any margin is safe. The smallest stops soonest: the newest step heard of is up to a second old,
@@ -121,7 +121,7 @@ void Supervisor::send_decision(const Command& command) {
 void Supervisor::ranks_ended(const ChildExit& exit) {
   if (!exit.ok()) {
     note_unused("no rank had called bellows_init");
-    return fault("the step of ranks " + exit.to_string(), true, exit.code());
+    return ranks_failed(exit);
   }
   if (joined_.empty() && !said_unused_ && !context_.options.own.possible()) {
     said_unused_ = true;
@@ -140,13 +140,13 @@ void Supervisor::judge() {
   clear(Next::stop, stop_->reason);
 }
 
-void Supervisor::fault(const std::string& cause, bool counts, int exit_code) {
+void Supervisor::fault(const std::string& cause, Blame blame, int exit_code) {
   if (fault_pending_ || phase_ == Phase::clearing || phase_ == Phase::waiting ||
       phase_ == Phase::saving || phase_ == Phase::forgotten)
     return;
   say(cause);
   fault_pending_ = true;
-  fault_counts_ = counts;
+  blame_ = blame;
   cause_ = cause;
   exit_code_ = exit_code;
   // A requeue, a cancel and a dead node look like faults from here: Slurm knows.
@@ -190,24 +190,29 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
     return finish(kFailed);
   }
   const bool preempted = job.preempt_time != 0;
-  if (!fault_pending_)
-    return request_stop({preempted ? "preemption" : "signal TERM", std::nullopt, 0});
+  if (!fault_pending_) {
+    if (std::exchange(term_came_, false))
+      request_stop({preempted ? "preemption" : "signal TERM", std::nullopt, 0});
+    return;
+  }
   // The ranks may have died of the signal that announces it.
   if (preempted && !stop_) stop_ = Stop{"preemption", std::nullopt, 0};
 
+  // Nothing can be started in a suspended job, and what did not advance did not hang.
+  if (job.state == SlurmState::suspended) {
+    if (hang_called_) return drop_hang("the job is suspended");
+    must_ask_slurm_ = true;
+    return;
+  }
   fault_pending_ = false;
   Next next = Next::restart;
-  if (stop_) {
+  const bool same = job.nodes == job_.nodes;
+  if (!take_layout_of(job) && !stop_) stop_ = Stop{cause_, std::nullopt, 0};
+  if (!same) blame_ = Blame::cluster;
+  if (stop_)
     next = Next::stop;
-  } else if (fault_counts_) {
-    if (!budget_.spend(newest_commit())) {
-      next = Next::fail;
-      cause_ += fmt::format("; {} failures in a row without a new checkpoint", budget_.failures());
-    }
-  } else if (++lost_agents_ > kMostLostAgents) {
-    next = Next::stop;
-    stop_ = Stop{cause_, std::nullopt, 0};
-  }
+  else if (hopeless_ || !budget_.spend(blame_, newest_commit(), newest_step_))
+    next = out_of_budget();
   if (!ranks_ && agents_ && !joined_.empty()) {
     next_ = next;
     return drain(Phase::draining);
@@ -215,11 +220,26 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
   clear(next, cause_);
 }
 
+Supervisor::Next Supervisor::out_of_budget() {
+  if (blame_ == Blame::cluster) {
+    stop_ = Stop{cause_, std::nullopt, 0};
+    return Next::stop;
+  }
+  if (!hopeless_ && budget_.failures() > 1)
+    cause_ += fmt::format("; {} failures in a row without progress", budget_.failures());
+  if (!failure_.last_words().empty())
+    cause_ += fmt::format("; its last words: {}", failure_.last_words());
+  return Next::fail;
+}
+
 void Supervisor::leave_pending(const SlurmJob& job) {
   if (phase_ == Phase::forgotten) return;
   if (!forgotten(job)) {
     if (!stop_)
-      record("QUEUED", job.preempt_time != 0 ? "preemption" : "requeued by Slurm or an operator");
+      record("QUEUED", job.preempt_time != 0 ? "preemption"
+                       : failure_.lost_node().empty()
+                           ? "requeued by Slurm or an operator"
+                           : fmt::format("node {} was lost", failure_.lost_node()));
     ease_restart(job);
     return finish(kOk);
   }
@@ -293,18 +313,16 @@ void Supervisor::escalate() {
 }
 
 void Supervisor::cleared() {
-  ranks_.reset();
+  drop_ranks();
   if (!keeps_agents()) agents_.reset();
   switch (next_) {
     case Next::restart: {
-      std::uint32_t tries = std::max(budget_.failures(), lost_agents_);
-      auto pause = tries <= 1 ? 0s : std::chrono::seconds(std::min(tries, 5u));
       auto from = newest_commit();
       cause_ += from ? fmt::format("; back to step {}", *from) : "; back to the start";
-      if (budget_.failures() > 0)
-        say(fmt::format("starting again ({} of at most {} failures without progress)",
-                        budget_.failures(), budget_.most()));
-      return enter(Phase::waiting, pause);
+      if (auto failures = budget_.failures_of(Blame::program); failures > 0)
+        say(fmt::format("starting again ({} of at most {} failures without progress)", failures,
+                        budget_.most()));
+      return enter(Phase::waiting, budget_.pause());
     }
     case Next::stop:
       if (stop_ && stop_->client != 0 && !stop_saved_) return hand_over();
@@ -410,7 +428,7 @@ void Supervisor::finish(int exit_status) {
   marker_.remove();
   let_children_go();
   result_ = exit_status;
-  ranks_.reset();
+  drop_ranks();
   agents_.reset();
 }
 

@@ -26,6 +26,7 @@ class Config(ctypes.Structure):
         ("rank", c_int32),
         ("world", c_int32),
         ("keep", c_int32),
+        ("keep_every", c_uint64),
     ]
 
 
@@ -133,7 +134,12 @@ class Handle:
     """A bellows_t. Every method raises bellows.Error with the library's sentence."""
 
     def __init__(
-        self, dir: Optional[str], rank: Optional[int], world: Optional[int], keep: Optional[int]
+        self,
+        dir: Optional[str],
+        rank: Optional[int],
+        world: Optional[int],
+        keep: Optional[int],
+        keep_every: int,
     ) -> None:
         self._handle: Optional[c_void_p] = None
         self._library = library()
@@ -143,6 +149,7 @@ class Handle:
             -1 if rank is None else rank,
             -1 if world is None else world,
             0 if keep is None else keep,
+            keep_every,
         )
         handle = c_void_p()
         code = self._library.bellows_init(byref(config), byref(handle))

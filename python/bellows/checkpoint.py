@@ -33,7 +33,7 @@ class Checkpoint:
     dir: the directory, by default $BELLOWS_CHECKPOINT_DIR or ./bellows-checkpoints; in a job of
     `bellows run` the launcher has chosen it. rank, world: by default those of torch.distributed
     when it is initialised, else from the environment (see libbellows(3)). keep: committed steps to keep,
-    by default 3.
+    by default 3. keep_every: besides, every step divisible by it.
 
     Every rank makes the same calls in the same order. Failures are raised as bellows.Error, with
     the library's sentence; a bellows.StorageError of a save is no reason to stop training.
@@ -50,6 +50,7 @@ class Checkpoint:
         rank: Optional[int] = None,
         world: Optional[int] = None,
         keep: Optional[int] = None,
+        keep_every: int = 0,
     ) -> None:
         if rank is None and world is None:
             rank, world = _place_in_torch()
@@ -58,7 +59,7 @@ class Checkpoint:
         self._known: Regions = {}  # what the library has
         self._stopped = False
         self._saved: Optional[int] = None  # or on its way
-        self._handle = _lib.Handle(dir, rank, world, keep)
+        self._handle = _lib.Handle(dir, rank, world, keep, keep_every)
 
     @property
     def rank(self) -> int:

@@ -52,7 +52,7 @@ allocate() {
   id=$(xc salloc --no-shell "${options[@]}" -n2 2>&1 | sed -n 's/.*Granted job allocation //p')
   [[ -n $id ]] || bail "no allocation"
 }
-step() { xc timeout 40 srun --jobid="$id" --overlap "$@"; }
+step() { xc timeout "$(seconds 40)" srun --jobid="$id" --overlap "$@"; }
 paused() { node ps -eo pid,stat,comm | awk '$2 ~ /^T/ && $3 == "slurmstepd" { print $1; n++ } END { exit !n }'; }
 parent() { node ps -o ppid= -p "$1" | tr -d ' '; }
 # Sets $task, stopped where that phase begins; the second time, where it is the container's and not
@@ -61,7 +61,7 @@ building() { # PHASE[ OF THE CONTAINER] [SECONDS-OF-A-PHASE]
   local phase=${1% of the container}
   allocate
   [[ $phase == "$1" ]] || step -n1 --container-image=/ true || bail "no step on the host"
-  site "phase_seconds=${2:-30} pause_at=${phase// /_}"
+  site "phase_seconds=$(seconds "${2:-30}") pause_at=${phase// /_}"
   step -n1 sh -c "$say" >"$home/first.out" 2>&1 &
   first=$!
   poll 20 paused || { show_left; bail "no task stops at: $1"; }
@@ -171,9 +171,9 @@ slow=("checking the fence around GPUs" "making the job's temporary space" "mount
   "keeping the view of the container" "joining the container" "setting the environment")
 for phase in "${slow[@]}"; do
   building "$phase" 1
-  ok "$phase: a task that does not come on is ended" poll 10 node sh -c "! kill -0 $task"
+  ok "$phase: a task that does not come on is ended" poll 15 node sh -c "! kill -0 $task"
   wait "$first"
-  like "$(<"$home/first.out")" "bellows: container: ${phase% of the container} took longer than 1 s" "$phase: and its user told why"
+  like "$(<"$home/first.out")" "bellows: container: ${phase% of the container} took longer than $(seconds 1) s" "$phase: and its user told why"
   over
   leaves_nothing "$phase: nothing is left of it"
 done
@@ -189,11 +189,11 @@ server=$!
 joined() { step -n1 --container-mounts="$dead:/dead" --container-workdir="$1" pwd 2>&1; }
 if poll 10 node mountpoint -q "$dead"; then
   allocate
-  site "phase_seconds=2"
+  site "phase_seconds=$(seconds 2)"
   is "$(joined /) $(joined /dead)" "/ /dead" "a file system that answers"
   rm "$alive"
   node timeout -s KILL 2 stat "$dead" >/dev/null
-  like "$(joined /dead)" "bellows: container: joining the container took longer than 2 s, so the task was ended; see whether the file system it needs answers" \
+  like "$(joined /dead)" "bellows: container: joining the container took longer than $(seconds 2) s, so the task was ended; see whether the file system it needs answers" \
     "who joins does not wait for a dead one"
   is "$(joined /)" / "and harms nobody else"
   xc scancel "$id"
@@ -209,14 +209,14 @@ leaves_nothing "and nothing is left of it"
 
 # No room to keep views in: some names fit and others not, wherever the set-up is.
 node sh -c 'dd if=/dev/zero of=/run/bellows/views/full bs=64k' 2>/dev/null
-like "$(xc timeout 20 srun "${options[@]}" sh -c "$say" 2>&1)" "IMAGE_SAYS=hello|container: .*No space left" \
+like "$(xc timeout "$(seconds 20)" srun "${options[@]}" sh -c "$say" 2>&1)" "IMAGE_SAYS=hello|container: .*No space left" \
   "a full tmpfs: the job runs or says why it can't"
 node rm /run/bellows/views/full
 leaves_nothing "and leaves nothing"
 refused=0
 for inodes in ${BELLOWS_LONG:+2 4 5 7 8 10 11} 3 6 9 12; do
   node mount -o "remount,nr_inodes=$inodes" /run/bellows/views
-  said=$(xc timeout 20 srun "${options[@]}" sh -c "$say" 2>&1)
+  said=$(xc timeout "$(seconds 20)" srun "${options[@]}" sh -c "$say" 2>&1)
   [[ $said == "IMAGE_SAYS=hello" ]] || {
     like "$said" "container: .*No space left" "room for $inodes names: says why"
     refused=$((refused + 1))

@@ -42,7 +42,7 @@ id=$(submit_counter failing --gpus=1 --export=ALL,RUN_OPTIONS=--max-restarts=1 -
 poll 40 job_is "$id" FAILED
 is "$(job_field "$id" ExitCode)" 7:0 "a job that fails and fails ends with its ranks' status"
 is "$(starts failing)" 2 "after the restarts it was given"
-like "$(out_of failing)" 'giving up: the step of ranks exited with status 7; 2 failures in a row' \
+like "$(out_of failing)" 'giving up: rank 0 on n[12] exited with status 7; 2 failures in a row without progress' \
   "and says why"
 is "$(job_field "$id" Restarts)" 0 "without a requeue"
 

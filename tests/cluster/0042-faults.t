@@ -98,7 +98,7 @@ for ((i = 0; i < repeats; i++)); do
   poll 60 node_is "$victim" 'idle|mixed|allocated'
 done
 
-like "$(events_of "$train")" '"event":"DEPLOYING","cause":"the step of ranks' \
+like "$(events_of "$train")" '"event":"DEPLOYING","cause":"rank [0-9] on n[1-3] was killed by signal 9' \
   "the history names the causes"
 is "$(grep -c 'Killing non-startable' "$CLUSTER/log/slurmctld.log")" 0 "no relaunch was lost"
 xc scancel "$train" "$save"

@@ -1,9 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 180
+# deadline: 120
 # The launch kinds on two nodes, as an ordinary user, on the host and in a container that has nothing of
 # Bellows: what each rank is told, with hostile values of the variables around it; a kind that the
-# framework lacks; DistributedDataParallel and MPI programs that know nothing of Bellows, resized.
+# framework lacks.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=tests/cluster/images.sh
@@ -26,7 +26,6 @@ default_tenant: vision
 YAML
 container_cluster_up "" --nodes=2 --gpus=4 --bellows-conf "$policy"
 rm -f "$policy"
-top=$(dirname "$(dirname "$TAP_HOME")")
 home=$CLUSTER/shared/home/alice
 programs=$build/tests/cluster/programs
 
@@ -114,32 +113,4 @@ poll 40 job_is "$id" FAILED
 like "$(out_of bare)" 'kind=torch needs a job with a Bellows contract .* spank_bellows' \
   "torch without the plugin's part says what is missing"
 exits "a kind that nobody has" 2 xc bellows run --kind=warp -- true
-
-# Programs that know nothing of Bellows, in their own way.
-program_at() { # NAME SIZE: the newest start is at that size, and not from the start
-  out_of "$1" | sed -n 's/^.*start step \([0-9]*\) ranks //;T;p' | tail -n 1 | grep -qx "$2"
-}
-resized() { # ID NAME SIZE
-  xc bellows resize --timeout 60 "$1" "$3" >/dev/null 2>&1 && poll 40 program_at "$2" "$3"
-}
-if [[ -x $build/examples/unmodified/heat ]]; then
-  id=$(run heat "--kind=mpi --checkpoint-signal=USR1" "--framework=any --gpus=5 --nodes=1-2 --open-mode=append" \
-    "$build/examples/unmodified/heat" "$home/heat.state" 400 50 10000)
-  poll 40 program_at heat 5
-  ok "an MPI program that knows nothing of Bellows is resized" resized "$id" heat 2
-  ended "$id" heat
-  like "$(out_of heat)" 'end step 400 middle 28200\.66' "and its result is right" || diag "$(out_of heat)"
-else
-  skip "an MPI program that knows nothing of Bellows is resized" "built without MPI"
-fi
-if /usr/bin/python3 -c 'import torch.distributed' 2>/dev/null; then
-  id=$(run ddp "--kind=torch --checkpoint-signal=USR1" "--framework=any --gpus=5 --nodes=1-2 --open-mode=append" \
-    /usr/bin/python3 "$top/examples/unmodified/ddp.py" --file "$home/ddp.pt" --steps 1500)
-  poll 60 program_at ddp 5
-  ok "DistributedDataParallel written for torchrun is resized" resized "$id" ddp 2
-  ended "$id" ddp
-  like "$(out_of ddp)" 'end step 1500 loss 0\.00' "and has learned" || diag "$(out_of ddp)"
-else
-  skip "DistributedDataParallel written for torchrun is resized" "there is no PyTorch"
-fi
 done_testing

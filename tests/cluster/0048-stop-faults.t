@@ -51,7 +51,6 @@ if [[ $which == ALL ]]; then
 else
   at gated after agent
   at shard after launcher
-  at committed after rank
 fi
 unlike "$(out_of job)" 'is not what it was' "no checkpoint was a mixture"
 xc scancel "$id"

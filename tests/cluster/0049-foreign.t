@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 240
 # Programs that do not use libbellows and save on a signal, by a command, or not at all: resized up and
-# down, through the death of a node, and told apart from programs that have finished.
+# down, and told apart from programs that have finished. BELLOWS_LONG=1: through the death of a node too.
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=tests/cluster/jobs.sh
@@ -56,8 +56,6 @@ exits "without a way to save, a resize is refused" 3 xc bellows resize "$none" 4
 ok "unless it may begin from scratch" xc bellows resize --timeout 60 --from-scratch "$none" 4
 poll 30 has_starts none 2
 is "$(last_start none step) $(last_start none world)" "0 4" "which it does"
-said_early() { grep -q 'no rank has called bellows_init within 30 s: without libbellows each restart' "$home/none.out"; }
-ok "that each restart is from scratch is said while it runs" poll 45 said_early
 
 # A command that fails: the ranks go on, and so does the job.
 failing=$(submit_own failing 1 --checkpoint-cmd='exit 3' -- command 100000)
@@ -65,7 +63,7 @@ poll 40 has_starts failing 1
 exits "a resize whose command fails is refused" 3 xc bellows resize "$failing" 2
 is "$(starts failing) $(job_field "$failing" JobState)" "1 RUNNING" "and nothing was stopped"
 like "$(out_of failing)" 'the checkpoint command exited with status 3' "its failure is told"
-xc scancel "$none" "$failing"
+xc scancel "$failing"
 
 # Finished or stopped? With a status of its own for the one, 0 means the other.
 mkdir -p "$home/f" && printf '#!/bin/bash\ntrap "exit 0" USR1\nsleep 600 & wait\n' >"$home/f/zero.sh"
@@ -92,6 +90,21 @@ ok "ranks that end with the status go on" poll 40 has_starts status 2
 is "$(last_start status step)" "$(stops_at status stop)" "from their checkpoint"
 xc scancel "$status"
 
+short=$(submit_own short 2 --checkpoint-signal=USR1 -- signal 100)
+poll 40 has_starts short 1
+xc scancel --signal=USR1 --batch "$short"
+poll 60 job_is "$short" COMPLETED
+is "$(job_field "$short" JobState) $(stops_at short finish) $(starts short)" "COMPLETED 100 2" \
+  "a job that was stopped comes to its end"
+said_early() { grep -q 'no rank has called bellows_init within 30 s: without libbellows each restart' "$home/none.out"; }
+ok "that each restart is from scratch is said while it runs" poll 45 said_early
+xc scancel "$command" "$none"
+if [[ -z ${BELLOWS_LONG:-} ]]; then
+  xc scancel "$signal"
+  done_testing
+  exit
+fi
+
 # A node dies: what was saved by itself is what the program goes on from.
 xc bellows resize --timeout 60 "$signal" 6 >"$home/progress" 2>&1
 before=$(starts signal)
@@ -105,11 +118,4 @@ is "$(last_start signal step)" "$kept" "from its newest checkpoint"
 xc scancel "$signal"
 poll 30 job_is "$signal" CANCELLED
 
-short=$(submit_own short 2 --checkpoint-signal=USR1 -- signal 100)
-poll 40 has_starts short 1
-xc scancel --signal=USR1 --batch "$short"
-poll 60 job_is "$short" COMPLETED
-is "$(job_field "$short" JobState) $(stops_at short finish) $(starts short)" "COMPLETED 100 2" \
-  "a job that was stopped comes to its end"
-xc scancel "$command"
 done_testing

@@ -7,11 +7,11 @@ counter=$build/tests/cluster/programs/counter
 [[ -x $counter ]] || skip_all "$counter is not built"
 
 # cluster_up for tests in which nodes die: Slurm notices that twice MessageTimeout late, and makes the
-# job wait for the life of a credential, as with a requeue.
+# job wait for the life of a credential, as with a requeue. SLURM_LINES are more lines of slurm.conf.
 impatient_cluster_up() { # OPTION-OF-UP...
   local conf
   conf=$(mktemp)
-  printf 'AuthInfo=cred_expire=10\nMessageTimeout=5\n' >"$conf"
+  printf 'AuthInfo=cred_expire=10\nMessageTimeout=5\n%s\n' "${SLURM_LINES:-}" >"$conf"
   cluster_up "$@" --slurm-conf "$conf"
   rm -f "$conf"
 }
@@ -73,3 +73,11 @@ gpus_held() {
       echo "$(xc --user root scontrol show hostnames "$nodes" | wc -l) $gpus"
     done | awk '{ nodes += $1; gpus += $1 * $2 } END { print gpus + 0, nodes + 0 }'
 }
+
+now_us() { echo "${EPOCHREALTIME/[.,]/}"; }
+# Says how long it took from a fault to the ranks' new start, and what of that is Slurm's.
+took() { # WHAT MICROSECONDS-AT-THE-FAULT SLURMS-SHARE
+  local ms=$((($(now_us) - $2) / 1000))
+  diag "$1: $((ms / 1000)).$(printf %03d $((ms % 1000))) s from the fault to training again; $3"
+}
+causes() { events_of "$1" | sed 's/.*"cause":"\([^"]*\)".*/\1/'; } # JOB

@@ -105,9 +105,12 @@ unlike() { # GOT EXTENDED-REGEX NAME
   if [[ ! $1 =~ $2 ]]; then pass "$3"; else fail "$3" "got: $1"$'\n'"like: $2"; fi
 }
 
+# Prints a number of seconds for this machine: N times BELLOWS_PATIENCE.
+seconds() { echo "$(($1 * ${BELLOWS_PATIENCE:-1}))"; } # N
+
 # Runs the command again and again until it succeeds, for at most SECONDS (times BELLOWS_PATIENCE).
 poll() { # SECONDS COMMAND...
-  local end=$((${EPOCHREALTIME/[.,]/} + $1 * ${BELLOWS_PATIENCE:-1} * 1000000))
+  local end=$((${EPOCHREALTIME/[.,]/} + $(seconds "$1") * 1000000))
   shift
   until "$@" >/dev/null 2>&1; do
     ((${EPOCHREALTIME/[.,]/} < end)) || return 1
@@ -134,7 +137,7 @@ cluster_up() { # OPTION-OF-UP...
 mc() { # COMMAND ARGUMENT...
   local command=$1
   shift
-  timeout --foreground "$((${TAP_LIMIT:-60} * ${BELLOWS_PATIENCE:-1}))" "$MINICLUSTER" "$command" --dir "$CLUSTER" "$@"
+  timeout --foreground "$(seconds "${TAP_LIMIT:-60}")" "$MINICLUSTER" "$command" --dir "$CLUSTER" "$@"
 }
 
 # Runs a command on the current cluster as its user: xc [--user U] [--node I] COMMAND...
@@ -189,7 +192,7 @@ tap_end() {
   for cluster in "${tap_clusters[@]}"; do
     ((tap_failed == 0 && status == 0)) || tap_show_logs "$cluster"
     rm -f -- "$cluster.up"
-    if [[ -d $cluster/state ]] && ! timeout 60 "$MINICLUSTER" down --dir "$cluster"; then
+    if [[ -d $cluster/state ]] && ! timeout "$(seconds 60)" "$MINICLUSTER" down --dir "$cluster"; then
       tap_failed=1
       echo "the cluster in $cluster did not go; try minicluster down again" >&2
     elif [[ -z ${BELLOWS_KEEP:-} ]]; then

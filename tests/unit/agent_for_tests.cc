@@ -24,6 +24,8 @@ int main(int argc, char** argv) {
       options.world = static_cast<std::uint32_t>(std::atoi(value));
     } else if (key == "--keep") {
       options.keep = static_cast<std::uint32_t>(std::atoi(value));
+    } else if (key == "--keep-every") {
+      options.keep_every = static_cast<std::uint64_t>(std::atoll(value));
     } else {
       std::fprintf(stderr, "unknown option %s\n", key.c_str());
       return 2;

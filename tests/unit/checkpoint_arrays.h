@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/step_reader.h"
+#include "checkpoint/store_names.h"
 #include "tests/unit/checkpoint_support.h"
 
 // Whole steps of many arrays, whose every byte says where in the whole array it belongs.
@@ -73,7 +74,7 @@ class Placed {
     const auto bytes = bytes_of(parts[i], rank);
     return bytes.empty() || memcmp(memory.get() + offsets[i], bytes.data(), bytes.size()) == 0;
   }
-  Wanted wanted(std::uint32_t rank) const { return {rank, parts, offsets, memory.get(), false}; }
+  Wanted wanted(std::uint32_t rank) const { return {rank, parts, offsets, memory.get()}; }
 
   struct Free {
     void operator()(unsigned char* p) const { free(p); }
@@ -115,13 +116,6 @@ inline Status save_model(StoreWriter& writer, FileOps& ops, std::uint64_t step, 
   }
   auto done = writer.commit(step, shards);
   return done ? Status() : Status(done.error());
-}
-
-inline Result<std::shared_ptr<const StepReader>> open_step(const std::string& dir,
-                                                           std::uint64_t step) {
-  auto manifest = verify_step(dir, step);
-  if (!manifest) return manifest.error();
-  return StepReader::open(step_path(dir, step), *manifest);
 }
 
 /// Restores what rank of world registers and compares; "" or what is wrong.

@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <atomic>
+#include <filesystem>
 #include <random>
 
 #include "checkpoint/agent.h"
@@ -394,4 +395,42 @@ Test(gate, racing_ranks_all_stop_at_the_same_step, .timeout = 240) {
       bellows_finalize(ranks[r], 0);
     }
   }
+}
+
+// The launcher starts the ranks again, but the agent must be able to offer another step too.
+Test(job_agent, a_rank_whose_step_is_damaged_hears_nothing_until_there_is_another, .timeout = 60) {
+  ScratchDir scratch;
+  const std::string dir = scratch.path() + "/ck";
+  FileOps ops;
+  StoreWriter writer(ops, dir, "7.0.0", Retention{3});
+  cr_assert(writer.take_ownership() && save_step(writer, ops, 10) && save_step(writer, ops, 20));
+  const std::string file = step_path(dir, 20) + "/shard-00001-of-00002.h5";
+  flip_byte(file, static_cast<std::int64_t>(std::filesystem::file_size(file)) - 1);
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(dir, 1, {{"n1", {0}}}));
+  Command find = command_of(Command::Kind::find);
+  agent.tell(find);
+  auto found = agent.await(Event::Kind::found);
+  cr_assert(found && found->step == 20u && found->skipped.empty());
+  agent.tell(command_of(Command::Kind::restore, 20));
+  bellows_t* b = join(agent, 0, 1);
+  std::vector<float> data(10);
+  const std::uint64_t shape[] = {10};
+  cr_assert(bellows_register(b, "x", BELLOWS_F32, 1, shape, BELLOWS_SHARDED, 0, 10, data.data()) ==
+            BELLOWS_OK);
+  std::atomic<int> rc{99};
+  std::uint64_t step = 0;
+  std::thread rank([&] { rc = bellows_restore(b, &step); });
+  auto bad = agent.await(Event::Kind::restore_error);
+  cr_assert(bad && bad->step == 20u && bad->rank == 0 && has(bad->error, file), "%s",
+            bad ? bad->error.c_str() : "no event");
+  cr_expect(rc == 99, "the rank was told");
+  find.search.bad = {{20, bad->error}};
+  agent.tell(find);
+  found = agent.await(Event::Kind::found);
+  cr_assert(found && found->step == 10u && found->skipped.size() == 1);
+  agent.tell(command_of(Command::Kind::restore, 10));
+  rank.join();
+  cr_expect(rc == BELLOWS_OK && step == 10 && data[0] == 10 && data[9] == 19);
+  bellows_finalize(b, 1);
 }

@@ -267,3 +267,47 @@ Test(library, the_agent_leaves_with_the_last_rank, .timeout = 60) {
   cr_assert(all(run_ranks(2, [&](int, bellows_t* b) { return bellows_finalize(b, 1); }), 0));
   cr_expect(eventually([&] { return !place.agent_lives() && place.socket().empty(); }));
 }
+
+Test(library, a_second_program_in_the_same_directory_is_refused, .timeout = 60) {
+  Place place;
+  ScratchDir out;
+  const auto there = [&](const std::string& name) {
+    return access((out.path() + "/" + name).c_str(), F_OK) == 0;
+  };
+  const auto run = [&](int rank, bellows_t* b) {
+    std::ofstream(out.path() + "/" + std::to_string(rank)) << "here";
+    if (!eventually([&] { return there("go"); })) return 1;
+    Model model(static_cast<std::uint32_t>(rank), 2);
+    model.fill(1);
+    return model.add_to(b) || bellows_save(b, 1) || bellows_finalize(b, 1) ? 2 : 0;
+  };
+  const pid_t ranks[] = {start_rank(0, 2, run), start_rank(1, 2, run)};
+  cr_assert(eventually([&] { return there("0") && there("1"); }));
+  for (int rank = 0; rank < 2; ++rank) {
+    bellows_config config = BELLOWS_CONFIG_INIT;
+    config.rank = rank;
+    config.world = 2;
+    bellows_t* second = nullptr;
+    cr_expect(bellows_init(&config, &second) == BELLOWS_ERR_BUSY);
+    cr_expect(has(bellows_error(second), "another program uses " + place.checkpoints()), "%s",
+              bellows_error(second));
+    bellows_finalize(second, 0);
+  }
+  std::ofstream(out.path() + "/go") << "go";
+  for (pid_t rank : ranks) cr_expect(await_rank(rank) == 0);
+}
+
+Test(library, steps_divisible_by_a_number_are_kept, .timeout = 60) {
+  Place place;
+  bellows_config config = BELLOWS_CONFIG_INIT;
+  config.keep = 1;
+  config.keep_every = 10;
+  bellows_t* b = nullptr;
+  cr_assert(bellows_init(&config, &b) == BELLOWS_OK);
+  Model model(0, 1);
+  cr_assert(model.add_to(b) == 0);
+  for (std::uint64_t step : {5, 10, 15, 20, 25}) cr_expect(bellows_save(b, step) == BELLOWS_OK);
+  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
+  auto steps = list_steps(place.checkpoints());
+  cr_expect(steps.ok() && *steps == std::vector<std::uint64_t>({10, 20, 25}));
+}

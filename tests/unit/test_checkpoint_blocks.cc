@@ -247,7 +247,7 @@ Test(blocks, more_than_two_gibibytes_come_back, .timeout = 300) {
     part.array.first = at < 5 ? 0 : at - 5;
     part.array.count = std::min<std::uint64_t>(10, bytes - part.array.first);
     unsigned char got[10];
-    cr_assert((*reader)->read({0, {part}, {0}, got, false}).ok());
+    cr_assert((*reader)->read({0, {part}, {0}, got}).ok());
     cr_expect(memcmp(got, data + part.array.first, part.array.count) == 0);
   }
   munmap(map, bytes);

@@ -72,6 +72,30 @@ Test(store, every_flipped_byte_of_a_shard_is_found, .timeout = 60) {
   cr_expect(verify_step(steps.scratch.path(), 20).ok());
 }
 
+// A search that leaves the blocks to the restore still sees all that needs no reading of them.
+Test(store, a_light_search_reads_no_blocks, .timeout = 30) {
+  TwoSteps steps;
+  const Search light{.whole = false, .bad = {}};
+  const auto newest = [&](const Search& search) {
+    return newest_step(steps.scratch.path(), search)->step.value_or(0);
+  };
+  flip_byte(steps.shard(20, 1), 5000);
+  cr_expect(newest(light) == 20 && newest({}) == 10);
+  auto found = newest_step(steps.scratch.path(), {.whole = false, .bad = {{20, "known"}}});
+  cr_assert(found.ok() && found->step == 10u && found->skipped.size() == 1);
+  cr_expect(found->skipped[0].error == "known");
+  flip_byte(steps.manifest(20), 100);
+  cr_expect(newest(light) == 10);
+  flip_byte(steps.manifest(20), 100);
+  const std::string index = step_path(steps.scratch.path(), 20) + "/" + index_name(0, 2);
+  flip_byte(index, 50);
+  cr_expect(newest(light) == 10);
+  flip_byte(index, 50);
+  cr_expect(newest(light) == 20);
+  std::filesystem::resize_file(steps.shard(20, 0), 100);
+  cr_expect(newest(light) == 10);
+}
+
 Test(store, a_truncated_shard_is_found, .timeout = 30) {
   TwoSteps steps;
   std::filesystem::resize_file(steps.shard(20, 0), 100);
@@ -171,7 +195,7 @@ Test(store, a_damaged_step_does_not_count_as_kept, .timeout = 30) {
   flip_byte(steps.shard(20, 0), 3000);
   StoreWriter next(steps.ops, steps.scratch.path(), "job.0.2", Retention{2});
   cr_assert(next.take_ownership().ok());
-  auto found = next.find();
+  auto found = next.find({});
   cr_assert(found.ok() && found->step == 10u);
   cr_assert(save_step(next, steps.ops, 15).ok());
   cr_expect(verify_step(steps.scratch.path(), 10).ok());
@@ -364,7 +388,7 @@ Test(store, any_type_and_shape_comes_back, .timeout = 60) {
   auto reader = StepReader::open(step_path(scratch.path(), 1), *manifest);
   cr_assert(reader.ok(), "%s", reader.error().text.c_str());
   std::vector<unsigned char> back(data.size());
-  const auto read = (*reader)->read({0, snapshot.parts, snapshot.offsets, back.data(), false});
+  const auto read = (*reader)->read({0, snapshot.parts, snapshot.offsets, back.data()});
   cr_assert(read.ok() && read->empty(), "%s", read.ok() ? "kept" : read.error().text.c_str());
   for (std::size_t i = 0; i < snapshot.parts.size(); ++i) {
     cr_expect(memcmp(back.data() + snapshot.offsets[i], data.data() + snapshot.offsets[i],
@@ -380,7 +404,7 @@ Test(store, another_type_or_shape_is_a_sentence, .timeout = 30) {
   cr_assert(reader.ok());
   std::vector<unsigned char> room(4096);
   const auto refused = [&](const ArrayPart& part, const char* words) {
-    auto read = (*reader)->read({0, {part}, {0}, room.data(), false});
+    auto read = (*reader)->read({0, {part}, {0}, room.data()});
     cr_assert(!read.ok());
     cr_expect(has(read.error().text, words), "%s", read.error().text.c_str());
   };

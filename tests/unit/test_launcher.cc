@@ -137,14 +137,34 @@ Test(srun_environment, keeps_the_launchers_own_steps_out_of_containers) {
 
 Test(restart_budget, refills_with_progress_only) {
   RestartBudget budget(2);
-  cr_expect(budget.spend(std::nullopt));
-  cr_expect(budget.spend(std::nullopt));
-  cr_expect(!budget.spend(std::nullopt));
+  cr_expect(budget.spend(Blame::program, std::nullopt, 0));
+  cr_expect(budget.spend(Blame::program, std::nullopt, 0));
+  cr_expect(!budget.spend(Blame::program, std::nullopt, 0));
   RestartBudget moving(1);
-  for (std::uint64_t step = 1; step < 100; ++step) cr_expect(moving.spend(step));
-  cr_expect(!moving.spend(99));
+  for (std::uint64_t step = 1; step < 100; ++step)
+    cr_expect(moving.spend(Blame::program, step, step));
+  cr_expect(!moving.spend(Blame::program, 99, 99));
   RestartBudget none(0);
-  cr_expect(!none.spend(5));
+  cr_expect(!none.spend(Blame::program, 5, 5));
+}
+
+Test(restart_budget, refills_with_training_that_nothing_could_store) {
+  RestartBudget budget(1);
+  for (std::uint64_t step = 100; step < 200; ++step)
+    cr_expect(budget.spend(Blame::program, 50, step));
+  cr_expect(!budget.spend(Blame::program, 50, 199));
+}
+
+Test(restart_budget, gives_a_full_file_system_time) {
+  RestartBudget budget(0);
+  std::chrono::seconds waited{0};
+  while (budget.spend(Blame::storage, 50, 60)) waited += budget.pause();
+  cr_expect(waited > std::chrono::minutes(30) && waited < std::chrono::hours(1));
+  cr_expect(budget.spend(Blame::cluster, 51, 60) && budget.pause().count() == 0);
+  for (std::uint32_t i = 1; i < RestartBudget::kMostOfCluster; ++i)
+    cr_expect(budget.spend(Blame::cluster, 51, 60));
+  cr_expect(!budget.spend(Blame::cluster, 51, 60));
+  cr_expect(budget.pause().count() == 5);
 }
 
 Test(line_reader, cuts_lines_however_they_come) {

@@ -64,7 +64,7 @@ Test(library, exports_its_functions_alone, .timeout = 30) {
 static_assert(sizeof(void*) != 8 ||
               (offsetof(bellows_config, dir) == 8 && offsetof(bellows_config, rank) == 16 &&
                offsetof(bellows_config, world) == 20 && offsetof(bellows_config, keep) == 24 &&
-               sizeof(bellows_config) == 32));
+               offsetof(bellows_config, keep_every) == 32 && sizeof(bellows_config) == 40));
 static_assert(sizeof(void*) != 8 ||
               (offsetof(bellows_array, name) == 8 && offsetof(bellows_array, dtype) == 16 &&
                offsetof(bellows_array, ndims) == 20 && offsetof(bellows_array, shape) == 24 &&
@@ -126,6 +126,14 @@ Test(library, bad_arguments_are_sentences, .timeout = 60) {
   refused("dimensions", bellows_register(b, "x", BELLOWS_F32, -1, shape, 0, 0, 0, x));
   refused("layout", bellows_register(b, "x", BELLOWS_F32, 1, shape, 4, 0, 0, x));
   refused("first axis", bellows_register(b, "x", BELLOWS_F32, 0, nullptr, 1, 0, 0, x));
+  cr_expect(bellows_register(b, "group/x", BELLOWS_F32, 1, shape, 0, 0, 0, x) == BELLOWS_OK);
+  refused("group/x", bellows_register(b, "group", BELLOWS_F32, 1, shape, 0, 0, 0, x));
+  refused("group/x", bellows_register(b, "group/x/y", BELLOWS_F32, 1, shape, 1, 0, 4, x));
+  cr_expect(bellows_register(b, "group/xy", BELLOWS_F32, 1, shape, 0, 0, 0, x) == BELLOWS_OK);
+  cr_expect(bellows_register(b, "group", BELLOWS_F32, 1, shape, BELLOWS_PER_RANK, 0, 0, x) ==
+            BELLOWS_OK);
+  cr_expect(bellows_register(b, "group/x/z", BELLOWS_F32, 1, shape, BELLOWS_VALUE, 0, 0, x) ==
+            BELLOWS_OK);
   refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, 2, 3, x));
   refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, UINT64_MAX, 2, x));
   refused("too many bytes", bellows_register(b, "x", BELLOWS_F32, 2, huge, 0, 0, 0, x));

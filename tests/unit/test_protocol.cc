@@ -65,6 +65,17 @@ Test(protocol, commands_come_back, .timeout = 10) {
   back = parse_command(to_line(failed));
   cr_expect(back.ok() && back->error_kind == ErrorKind::busy &&
             has(back->error, "disk \"full\"\n"));
+  Command find = command_of(Command::Kind::find);
+  back = parse_command(to_line(find));
+  cr_expect(back.ok() && !back->search.whole && back->search.bad.empty());
+  find.search = {true, {{7, "damaged"}}};
+  back = parse_command(to_line(find));
+  cr_assert(back.ok() && back->search.whole && back->search.bad.size() == 1);
+  cr_expect(back->search.bad[0].step == 7 && back->search.bad[0].error == "damaged");
+  restore = command_of(Command::Kind::restore);
+  restore.error = "none is good";
+  back = parse_command(to_line(restore));
+  cr_expect(back.ok() && !back->step && back->error == "none is good");
 }
 
 Test(protocol, events_come_back, .timeout = 10) {
@@ -80,15 +91,25 @@ Test(protocol, events_come_back, .timeout = 10) {
   found.skipped = {{5, "damaged"}};
   back = parse_event(to_line(found));
   cr_expect(back.ok() && !back->step && back->skipped.size() == 1 && back->skipped[0].step == 5);
+  Event bad = shard_event(1, 6);
+  bad.kind = Event::Kind::restore_error;
+  bad.error = "damaged";
+  bad.error_kind = ErrorKind::corrupt;
+  back = parse_event(to_line(bad));
+  cr_expect(back.ok() && back->rank == 1 && back->step == 6u && back->error == "damaged" &&
+            back->error_kind == ErrorKind::corrupt);
   Event progress;
   progress.kind = Event::Kind::progress;
   progress.max_step = 8;
   progress.ranks = {0, 1};
+  progress.steps = {8, std::nullopt};
+  progress.busy = true;
   progress.unwritten = 3;
   progress.id = 4;
   progress.signal = "USR1";
   back = parse_event(to_line(progress));
   cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
+  cr_expect(back->steps == progress.steps && back->busy);
   cr_expect(back->unwritten == 3 && back->id == 4 && back->signal == "USR1");
   Event ready;
   ready.kind = Event::Kind::ready;

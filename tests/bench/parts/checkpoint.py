@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checkpoints against a copy, a write and a read of the same bytes: what a save costs training, what
-reaches the disk, what a restore takes."""
+reaches the disk, what a restore takes; and beside other tools."""
 import json
 import os
 import shutil
@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import tempfile
 
+import checkpoint_peers
 import rows
 
 PAIRS = 24
@@ -23,6 +24,7 @@ def run(options):
             [f"{options.builddir}/tests/bench/save_bench", scratch, str(MEGABYTES), str(options.count(PAIRS))],
             env={**os.environ, "BELLOWS_AGENT": f"{options.builddir}/launcher/bellows"},
             capture_output=True, text=True, timeout=1000, check=False)
+        peers = checkpoint_peers.run(options, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     if done.returncode != 0:
@@ -38,6 +40,7 @@ def run(options):
         against(pairs, "stall", "checkpoint.stall_vs_memcpy", "lower", 1.15, "memcpy, s"),
         against(pairs, "write", "checkpoint.durable_vs_raw", "higher", 0.95, "direct write and fsync, s"),
         against(pairs, "read", "checkpoint.restore_vs_raw", "higher", 0.9, "direct read, s"),
+        *peers,
     ]
 
 

@@ -79,6 +79,7 @@ SlurmdLogFile=$dir/log/slurmd-%n.log
 SlurmdDebug=info
 SlurmdParameters=config_overrides
 SlurmdTimeout=10
+MinJobAge=3600
 ReturnToService=2
 MailProg=/bin/true
 SelectType=select/cons_tres

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* slurmctld as `bellows run` sees it, for tests of the launcher without a cluster: preloaded, it takes
- * the place of the calls in libslurm that reach out. The one job it knows stands in the file
+/* slurmctld as `bellows run` sees it, for tests of the launcher without a cluster: preloaded, it
+ * takes the place of the calls in libslurm that reach out. The one job it knows stands in the file
  * $SLURM_STAND_IN/job as "STATE RESTARTS GPUS" and holds that many GPUs on n1 and n2; what is
  * asked for is noted there and in the file log.
  *
@@ -118,9 +118,7 @@ int slurm_get_job_steps(time_t since, uint32_t job, uint32_t step,
   return SLURM_SUCCESS;
 }
 
-void slurm_free_job_step_info_response_msg(job_step_info_response_msg_t* message) {
-  free(message);
-}
+void slurm_free_job_step_info_response_msg(job_step_info_response_msg_t* message) { free(message); }
 
 int slurm_load_ctl_conf(time_t since, slurm_conf_t** out) {
   (void)since;

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/node_restore.h"
+
+#include <cstring>
+#include <utility>
+
+#include "checkpoint/store_names.h"
+
+namespace bellows {
+namespace {
+
+bool same(const wire::Array& a, const wire::Array& b) { return std::memcmp(&a, &b, sizeof a) == 0; }
+
+}  // namespace
+
+/// One rank's restore on its way.
+struct NodeRestore::Reading {
+  std::uint32_t rank;
+  const Placed& placed;
+  std::shared_ptr<const StepReader> reader;
+  std::shared_ptr<SharedMemory> memory;
+  std::vector<bool> there;  ///< which arrays are in memory
+
+  unsigned char* flags() const { return memory->data() + wire::flags_offset(placed.total); }
+
+  /// Reads the arrays that are not there, all or only the replicated ones.
+  Status read(bool replicated_only) {
+    Wanted wanted;
+    std::vector<std::size_t> numbers;
+    wanted.rank = rank;
+    wanted.data = memory->data();
+    for (std::size_t i = 0; i < placed.parts.size(); ++i) {
+      if (there[i]) continue;
+      if (replicated_only && placed.parts[i].array.layout != wire::kReplicated) continue;
+      wanted.parts.push_back(placed.parts[i]);
+      wanted.offsets.push_back(placed.offsets[i]);
+      numbers.push_back(i);
+    }
+    auto kept = reader->read(wanted);
+    if (!kept) return kept.error();
+    for (const std::size_t i : numbers) there[i] = true;
+    for (const std::size_t i : *kept) flags()[numbers[i]] = 0;
+    return {};
+  }
+
+  void copy_from(const First& first) {
+    for (std::size_t i = 0; i < placed.parts.size(); ++i) {
+      const ArrayPart& part = placed.parts[i];
+      if (part.array.layout != wire::kReplicated) continue;
+      const auto other = first.numbers.find(part.name);
+      if (other == first.numbers.end()) continue;
+      if (!same(first.placed.parts[other->second].array, part.array)) continue;
+      std::memcpy(memory->data() + placed.offsets[i],
+                  first.memory->data() + first.placed.offsets[other->second], part.bytes());
+      there[i] = true;
+    }
+  }
+};
+
+Result<std::shared_ptr<const StepReader>> NodeRestore::open() {
+  std::lock_guard lock(mutex_);
+  if (reader_) return reader_;
+  auto reader = open_step(dir_, step_);
+  if (reader) reader_ = *reader;
+  return reader;
+}
+
+Status NodeRestore::read_replicated(Reading& reading) {
+  std::unique_lock lock(first_mutex_);
+  if (const std::shared_ptr<const First> first = first_) {
+    lock.unlock();
+    reading.copy_from(*first);
+    return {};
+  }
+  if (auto status = reading.read(true); !status) return status;
+  auto first = std::make_shared<First>(First{reading.memory, reading.placed, {}});
+  for (std::size_t i = 0; i < first->placed.parts.size(); ++i) {
+    first->numbers[first->placed.parts[i].name] = i;
+  }
+  first_ = std::move(first);
+  return {};
+}
+
+void NodeRestore::note_done(std::uint32_t rank) {
+  {
+    std::lock_guard lock(mutex_);
+    done_.insert(rank);
+    if (done_.size() < ranks_) return;
+  }
+  std::lock_guard lock(first_mutex_);
+  first_.reset();
+}
+
+Result<std::shared_ptr<SharedMemory>> NodeRestore::read(std::uint32_t rank, const Placed& placed) {
+  auto reader = open();
+  if (!reader) return reader.error();
+  const std::size_t count = placed.parts.size();
+  auto memory = SharedMemory::make(wire::flags_offset(placed.total) + count);
+  if (!memory) return memory;
+  Reading reading{rank, placed, *reader, *memory, std::vector<bool>(count)};
+  std::memset(reading.flags(), 1, count);
+  if (ranks_ > 1) {
+    if (auto status = read_replicated(reading); !status) return status.error();
+  }
+  if (auto status = reading.read(false); !status) return status.error();
+  note_done(rank);
+  return memory;
+}
+
+}  // namespace bellows

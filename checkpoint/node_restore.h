@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "checkpoint/rank_link.h"
+#include "checkpoint/shared_memory.h"
+#include "checkpoint/step_reader.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// Restores one step for the ranks of one node. What they all want is read once, by the first that
+/// asks; the others copy it from the first one's memory, which is kept until the last has it.
+class NodeRestore {
+ public:
+  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks)
+      : dir_(std::move(dir)), step_(step), ranks_(ranks) {}
+
+  std::uint64_t step() const { return step_; }
+  /// What a rank wants, in memory for it: its arrays, then their flags. Safe for several threads.
+  Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed);
+
+ private:
+  /// The memory of the rank that was first, once its replicated arrays are in it.
+  struct First {
+    std::shared_ptr<SharedMemory> memory;
+    Placed placed;
+    std::map<std::string, std::size_t> numbers;  ///< of the arrays, by name
+  };
+  struct Reading;
+
+  Result<std::shared_ptr<const StepReader>> open();
+  Status read_replicated(Reading& reading);
+  void note_done(std::uint32_t rank);
+
+  const std::string dir_;
+  const std::uint64_t step_;
+  const std::size_t ranks_;
+  std::mutex mutex_;  ///< guards reader_ and done_
+  std::shared_ptr<const StepReader> reader_;
+  std::set<std::uint32_t> done_;
+  std::mutex first_mutex_;  ///< held while the first rank reads what all want
+  std::shared_ptr<const First> first_;
+};
+
+}  // namespace bellows

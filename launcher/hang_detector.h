@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "checkpoint/protocol.h"
+
+namespace bellows {
+
+/// Tells from what the agents say of their ranks when training has stopped to advance. Does no I/O
+/// and reads no clock: whoever owns it brings the time, which never goes back.
+///
+/// Training advances when the published step of any rank changes. The limit is kLongest times the
+/// longest time between two changes within kRemembered, and no less than the floor: the longest and
+/// not a mean, since a job that evaluates its model once an hour is slow once an hour and not hung.
+/// While an agent works for its ranks (saves, restores, commits) no time counts, and none in which
+/// nobody ran. Before the third change, and once a rank has finished training, the limit is at
+/// least kUnknown floors: programs load and compile before, and export after. Each hang called at a
+/// step that was not passed since doubles the limit, so that a wrong call is not repeated for ever.
+class HangDetector {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr int kLongest = 5;
+  static constexpr int kUnknown = 6;
+  static constexpr std::chrono::hours kRemembered{4};
+
+  /// `floor` 0: it never calls a hang.
+  explicit HangDetector(std::chrono::seconds floor) : floor_(floor) {}
+
+  /// New ranks start; what was learned of their steps stays.
+  void begin(Clock::time_point now);
+  /// An agent's progress event.
+  void note(const Event& progress, Clock::time_point now);
+  /// Something is done for the ranks that they wait for, or nobody ran until now.
+  void excuse(Clock::time_point now);
+  /// What hangs, for a person, once for each hang; nothing while training advances.
+  std::optional<std::string> check(Clock::time_point now);
+  /// Training has advanced since the last call of a hang.
+  bool recovered() const { return recovered_; }
+  std::chrono::milliseconds limit() const;
+
+ private:
+  struct Gap {
+    Clock::time_point end;
+    Clock::duration length;
+  };
+  struct Rank {
+    std::string node;
+    std::optional<std::uint64_t> step;
+    bool operator==(const Rank&) const = default;
+  };
+  void advanced(Clock::time_point now);
+  std::string stuck_ranks() const;
+  std::string silent_nodes(Clock::time_point now) const;
+
+  std::chrono::milliseconds floor_;
+  std::map<std::uint32_t, Rank> ranks_;
+  std::map<std::string, std::uint32_t> finished_;   ///< node -> ranks whose training is complete
+  Clock::time_point since_;                         ///< of the last change or excuse
+  std::map<std::string, Clock::time_point> heard_;  ///< node -> its agent's last word
+  bool excused_ = true;                             ///< what ends now is no time between two steps
+  bool recovered_ = false;
+  std::uint32_t changes_ = 0;               ///< of steps since begin()
+  std::deque<Gap> gaps_;                    ///< each longer than those after it
+  std::optional<std::uint64_t> called_at_;  ///< newest step at the last call
+  std::uint32_t calls_ = 0;                 ///< without having passed that step
+};
+
+}  // namespace bellows

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is done to the jobs of a campaign, each for real."""
+import contextlib
+import os
+import re
+import signal
+import subprocess
+
+
+class CannotNow(Exception):
+    """The job or the cluster is not in a state in which this fault can be done."""
+
+
+def processes(cluster, job):
+    """(pid, name, arguments) of what runs for a job on any node."""
+    wanted = {f"SLURM_CONF={cluster.dir}/etc/slurm.conf".encode(), f"SLURM_JOB_ID={job.id}".encode()}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError):
+            with open(f"/proc/{pid}/environ", "rb") as stream:
+                if not wanted <= set(stream.read().split(b"\0")):
+                    continue
+            with open(f"/proc/{pid}/comm", encoding="utf-8") as stream:
+                name = stream.read().strip()
+            with open(f"/proc/{pid}/cmdline", "rb") as stream:
+                arguments = stream.read().replace(b"\0", b" ").decode(errors="replace")
+            yield int(pid), name, arguments
+
+
+def field(cluster, job, name):
+    out = cluster.exec("scontrol", "--oneliner", "show", "job", str(job.id), user="root")
+    found = re.search(rf"\b{name}=(\S+)", out)
+    return found[1] if found else ""
+
+
+def nodes_of(cluster, job):
+    nodes = field(cluster, job, "NodeList")
+    if not nodes or nodes == "(null)":
+        return []
+    return cluster.exec("scontrol", "show", "hostnames", nodes, user="root").split()
+
+
+def gpus_of(cluster, job):
+    found = re.search(r"gres/gpu=(\d+)", field(cluster, job, "TRES"))
+    return int(found[1]) if found else 0
+
+
+class Fault:
+    """One kind of fault. `restarts`: the ranks start again after it; else they only wait."""
+    name = ""
+    restarts = True
+    whole_cluster = False
+    weight = 1
+    limit = 120  # seconds until the job must train again
+    lasts = (0, 0)  # seconds until it is undone, at least and at most
+
+    def do(self, cluster, job, random):
+        """Does it. CannotNow: not now. A fault of the whole cluster returns the node that it hit, None
+        for no single one, and what undoes it."""
+        raise NotImplementedError
+
+
+class Kill(Fault):
+    """A signal to one process of a job."""
+
+    def __init__(self, name, pattern, number=signal.SIGKILL, weight=1):
+        self.name, self.pattern, self.number, self.weight = name, pattern, number, weight
+
+    def do(self, cluster, job, random):
+        found = [pid for pid, name, arguments in processes(cluster, job)
+                 if (name in job.kind.processes if self.pattern is None
+                     else name == "bellows" and re.search(self.pattern, arguments))]
+        if not found:
+            raise CannotNow("no such process")
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(random.choice(found), self.number)
+
+
+class Resize(Fault):
+    name = "resize"
+    weight = 12
+
+    def do(self, cluster, job, random):
+        held = gpus_of(cluster, job)
+        wanted = random.choice([n for n in range(1, 9) if n != held])
+        try:
+            cluster.exec("bellows", "resize", "--timeout", "100", str(job.id), str(wanted),
+                         user=job.user, timeout=130)
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            if re.search(r"try again|is ending|is over|already stopping|not running", str(error)):
+                raise CannotNow(str(error)) from error
+            raise
+
+
+class Requeue(Fault):
+    name = "scontrol requeue"
+
+    def do(self, cluster, job, random):
+        cluster.exec("scontrol", "requeue", str(job.id), user="root")
+
+
+class Usr1(Fault):
+    name = "signal USR1"
+
+    def do(self, cluster, job, random):
+        cluster.exec("scancel", "--batch", "--signal=USR1", str(job.id), user=job.user)
+
+
+class KillNode(Fault):
+    name = "kill a node"
+    whole_cluster = True
+    limit = 180
+    lasts = (12, 25)
+
+    def do(self, cluster, job, random):
+        node = random.choice(nodes_of(cluster, job) or [None])
+        if node is None:
+            raise CannotNow("no nodes")
+        cluster.call("kill-node", node.lstrip("n"))
+        return node, lambda: cluster.call("start-node", node.lstrip("n"))
+
+
+class CutNode(Fault):
+    name = "cut a node off"
+    whole_cluster = True
+    limit = 180
+    lasts = (12, 25)
+
+    def do(self, cluster, job, random):
+        node = random.choice(nodes_of(cluster, job) or [None])
+        if node is None:
+            raise CannotNow("no nodes")
+        cluster.call("cut-node", node.lstrip("n"))
+        return node, lambda: cluster.call("heal-node", node.lstrip("n"))
+
+
+class StopController(Fault):
+    """slurmctld is away for some seconds: training goes on."""
+    name = "kill slurmctld"
+    whole_cluster = True
+    restarts = False
+    lasts = (1, 10)
+
+    def do(self, cluster, job, random):
+        cluster.call("stop-ctld", "--signal", "KILL")
+        return None, lambda: cluster.call("start-ctld")
+
+
+FAULTS = (
+    Resize(),
+    Kill("kill a rank", None, weight=2),
+    Kill("stop a rank (SIGSTOP)", None, signal.SIGSTOP),
+    Kill("kill an agent", r"^\S*bellows agent"),
+    Kill("kill the launcher", r"^\S*bellows run"),
+    Requeue(),
+    Usr1(),
+    KillNode(),
+    CutNode(),
+    StopController(),
+)

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The jobs of a campaign: what is submitted, how far it is, and whether its result is right."""
+import dataclasses
+import functools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import threading
+import typing
+
+PYTHON = "/usr/bin/python3"  # Debian's own: another one earlier in PATH lacks its packages
+PATIENCE = int(os.environ.get("BELLOWS_PATIENCE", "1"))
+
+
+class Place(typing.NamedTuple):
+    """Where a training is: its start, the step it went on from, and the last step done (-1: none)."""
+    attempt: int
+    restored: int
+    step: int
+
+    def __bool__(self):
+        return self.attempt > 0
+
+
+NOWHERE = Place(0, 0, -1)
+
+
+def read_ledger(path):
+    """(restored, last step) of one rank's file; None while its header is not whole."""
+    try:
+        with open(path, "rb") as stream:
+            header = stream.readline()
+            if not header.endswith(b"\n"):
+                return None
+            restored = int(re.search(rb"restored=(\d+)", header)[1])
+            size = stream.seek(0, os.SEEK_END)
+            stream.seek(max(len(header), size - 65536))
+            lines = stream.read().split(b"\n")[:-1]
+    except (FileNotFoundError, TypeError):
+        return None
+    # The first of them may be the end of a line.
+    last = lines[-1].split(b" ", 1)[0] if lines else b""
+    return restored, int(last) if last.isdigit() else restored - 1
+
+
+@dataclasses.dataclass
+class Job:
+    """One job that was submitted."""
+    kind: "Training"
+    number: int  # in this campaign, from 0
+    id: int
+    user: str
+    home: str  # a directory of its own
+    faults: int = 0
+    lost: int = 0  # samples that were computed again
+
+    @property
+    def ledger(self):
+        return self.home + "/ledger"
+
+    @property
+    def name(self):
+        return f"{self.kind.name} {self.id} of {self.user}"
+
+    def place(self):
+        return self.place_in(self.newest_attempt())
+
+    def newest_attempt(self):
+        try:
+            names = os.listdir(self.ledger)
+        except FileNotFoundError:
+            return 0
+        found = [re.fullmatch(r"ledger-(\d+)-0\.txt", name) for name in names]
+        return max((int(match[1]) for match in found if match), default=0)
+
+    def place_in(self, attempt):
+        read = read_ledger(f"{self.ledger}/ledger-{attempt}-0.txt") if attempt else None
+        return Place(attempt, *read) if read else NOWHERE
+
+    def output(self):
+        try:
+            with open(self.home + "/out", encoding="utf-8", errors="replace") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return ""
+
+
+class Training:
+    """A kind of job. The subclasses say what it runs and what its result must be."""
+    name = ""
+    framework = ""
+    batch = 64
+    processes = ("",)  # names of the ranks' processes
+
+    def __init__(self, top, builddir, shared):
+        self.top, self.builddir, self.shared = top, builddir, shared
+        self.lock = threading.Lock()
+
+    def missing(self):
+        """Why it can't run here, or None."""
+        return None
+
+    def prepare(self):
+        """What is needed once, in the directory that all nodes see."""
+
+    def command(self, home, seed):
+        """The rest of the batch script, after `exec bellows run`."""
+        raise NotImplementedError
+
+    def environment(self):
+        return {}
+
+    def complaints(self, job, seed):
+        """What is wrong with the result of a job that has ended, one sentence each."""
+        done = subprocess.run([self.top + "/tests/lib/check-ledger", "--quiet", job.ledger],
+                              capture_output=True, text=True, check=False, timeout=600)
+        wrong = [] if done.returncode == 0 else [done.stderr.strip()]
+        return wrong + self.wrong_result(job, seed)
+
+    def wrong_result(self, job, seed):
+        raise NotImplementedError
+
+    def submit(self, cluster, user, number, seed, gpus):
+        home = f"{cluster.home(user)}/job-{number}"
+        cluster.exec("mkdir", "-p", home, user=user)
+        variables = "".join(f"export {name}='{value}'\n"
+                            for name, value in self.environment().items())
+        script = f"{self.shared}/script-{number}"
+        with open(script, "w", encoding="utf-8") as stream:
+            stream.write(f"#!/bin/bash\n{variables}exec bellows run {self.command(home, seed)}\n")
+        os.chmod(script, 0o755)
+        out = cluster.exec(
+            "sbatch", "--parsable", "--framework=" + self.framework, "--gpus-range=1-8",
+            f"--gpus={gpus}", "--cpus-per-task=1", f"--job-name={self.name}-{number}",
+            f"--output={home}/out", "--open-mode=append", script, user=user)
+        return Job(self, number, int(out), user, home)
+
+
+class Digits(Training):
+    """C++, MPI and libbellows; at any size it ends with the same bits."""
+    name = framework = "digits"
+    processes = ("digits",)
+    options = ("--epochs", "120", "--hidden", "192")
+
+    @property
+    def program(self):
+        return self.builddir + "/examples/digits/digits"
+
+    @property
+    def data(self):
+        return self.shared + "/digits.csv.gz"
+
+    def missing(self):
+        return None if os.access(self.program, os.X_OK) else f"{self.program} is not built"
+
+    def prepare(self):
+        shutil.copy(self.builddir + "/data/digits.csv.gz", self.data)
+
+    def command(self, home, seed):
+        return (f"-- {self.program} --data {self.data} {' '.join(self.options)} --seed {seed} "
+                f"--ledger {home}/ledger --weights-out {home}/weights")
+
+    @functools.lru_cache(maxsize=None)
+    def weights_alone(self, seed):
+        """The bits that the same training has when nothing happens to it."""
+        place = f"{self.shared}/alone-{seed}"
+        environment = {**os.environ, "BELLOWS_AGENT": self.builddir + "/launcher/bellows",
+                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        subprocess.run(["mpirun", "-n", "1", self.program, "--data", self.data, *self.options,
+                        "--seed", str(seed), "--checkpoint-every", "0", "--checkpoint-dir",
+                        place + "-ckpt", "--weights-out", place], env=environment, check=True,
+                       timeout=600 * PATIENCE, stdout=subprocess.DEVNULL)
+        with open(place, "rb") as stream:
+            return stream.read()
+
+    def wrong_result(self, job, seed):
+        with self.lock:
+            alone = self.weights_alone(seed)
+        try:
+            with open(job.home + "/weights", "rb") as stream:
+                same = stream.read() == alone
+        except FileNotFoundError:
+            return ["it wrote no weights"]
+        return [] if same else ["its weights are not those of a training that was left alone"]
+
+
+class PyTorch(Training):
+    """DistributedDataParallel over gloo, with the Python package."""
+    name = framework = "pytorch"
+    processes = ("python3",)
+
+    def missing(self):
+        done = subprocess.run([PYTHON, "-c", "import torch.distributed"], check=False,
+                              capture_output=True, timeout=120)
+        return None if done.returncode == 0 else "there is no PyTorch (python3-torch)"
+
+    def prepare(self):
+        for folder in ("examples/pytorch", "python/bellows"):
+            shutil.copytree(f"{self.top}/{folder}", f"{self.shared}/{os.path.basename(folder)}",
+                            dirs_exist_ok=True)
+        subprocess.run(["chmod", "-R", "a+rX", self.shared + "/pytorch", self.shared + "/bellows"],
+                       check=True)
+
+    def environment(self):
+        return {"PYTHONPATH": self.shared, "PYTHONDONTWRITEBYTECODE": "1",
+                "BELLOWS_LIBRARY": self.builddir + "/checkpoint/.libs/libbellows.so.0"}
+
+    def command(self, home, seed):
+        return (f"--kind torch -- {PYTHON} {self.shared}/pytorch/train.py --epochs 100 "
+                f"--data {self.shared}/digits.csv.gz --seed {seed} --ledger {home}/ledger")
+
+    def wrong_result(self, job, seed):
+        found = re.findall(r"accuracy ([\d.]+) %", job.output())
+        if not found:
+            return ["it told no accuracy"]
+        return [] if float(found[-1]) >= 90 else [f"it reads only {found[-1]} % of the digits"]
+
+
+KINDS = (Digits, PyTorch)
+
+
+def usable(top, builddir, shared):
+    """The kinds that can run here; says on standard error which can't."""
+    kinds = []
+    for kind in (make(top, builddir, shared) for make in KINDS):
+        why = kind.missing()
+        if why:
+            print(f"campaign: no {kind.name} jobs: {why}", file=sys.stderr)
+        else:
+            kind.prepare()
+            kinds.append(kind)
+    return kinds

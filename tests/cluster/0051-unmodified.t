@@ -1,0 +1,77 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 180
+# Programs that know nothing of Bellows, an MPI program and DistributedDataParallel as written for
+# torchrun: resized, and through the death of a node, from their own files to the right end.
+# shellcheck source=tests/cluster/tap.sh disable=SC2016
+. "$(dirname "$0")/tap.sh"
+# shellcheck source=tests/cluster/jobs.sh
+. "$(dirname "$0")/jobs.sh"
+
+top=$(dirname "$(dirname "$TAP_HOME")")
+heat=$build/examples/unmodified/heat
+python=/usr/bin/python3
+have=()
+[[ ! -x $heat ]] || have+=(heat)
+! "$python" -c 'import torch.distributed' 2>/dev/null || have+=(ddp)
+((${#have[@]} > 0)) || skip_all "built without MPI, and there is no PyTorch"
+
+impatient_cluster_up --nodes=3 --gpus=4
+home=$CLUSTER/shared/home/alice
+install -m 755 "$top/examples/unmodified/ddp.py" "$CLUSTER/shared/ddp.py"
+
+declare -A ids
+submit_as() { # NAME KIND COMMAND...
+  local name=$1 kind=$2
+  shift 2
+  printf '#!/bin/bash\nexec bellows run --kind=%s --checkpoint-signal=USR1 --' "$kind" >"$home/$name.sh"
+  printf ' %q' "$@" >>"$home/$name.sh"
+  ids[$name]=$(submit -- --framework=plain --gpus-range=1-6 --gpus=4 --job-name="$name" \
+    --output="$home/$name.out" --open-mode=append "$name.sh")
+}
+begun() { out_of "$1" | grep -c 'start step'; }
+has_begun() { (($(begun "$1") >= $2)); } # NAME TIMES
+# Where the newest start went on, and with how many ranks: at NAME
+at() { out_of "$1" | sed -n 's/^.*start step \([0-9]*\) ranks \([0-9]*\).*/\1 \2/p' | tail -n 1; }
+
+for name in "${have[@]}"; do
+  case $name in
+    heat) submit_as heat mpi "$heat" "$home/heat.state" 3000 50 8000 ;;
+    ddp) submit_as ddp torch "$python" "$CLUSTER/shared/ddp.py" --file "$home/ddp.pt" --steps 3000 ;;
+  esac
+done
+for name in "${have[@]}"; do
+  poll 60 has_begun "$name" 1
+  is "$(at "$name")" "0 4" "$name begins on 4 GPUs" || diag "$(out_of "$name" | tail -n 20)"
+done
+for name in "${have[@]}"; do
+  ok "$name is resized to 6" xc bellows resize --timeout 60 "${ids[$name]}" 6
+done
+for name in "${have[@]}"; do
+  poll 60 has_begun "$name" 2
+  like "$(at "$name")" '^[1-9][0-9]* 6$' "$name goes on from its own file, on 6"
+done
+
+# All GPUs are in use now, so the jobs share a node: the one that dies.
+declare -A kept
+nodes_of() { xc --user root scontrol show hostnames "$(job_field "${ids[$1]}" NodeList)"; }
+for name in "${have[@]}"; do kept[$name]=$(at "$name" | cut -d ' ' -f 1); done
+victim=$(for name in "${have[@]}"; do nodes_of "$name"; done | sort | uniq -c | sort -n |
+  awk -v jobs="${#have[@]}" '$1 == jobs { print $2 }' | tail -n 1)
+like "$victim" '^n[123]$' "there is a node of all jobs" || bail "$(for name in "${have[@]}"; do nodes_of "$name"; done)"
+mc kill-node "${victim#n}"
+poll 40 node_is "${victim#n}" 'down.*'
+mc start-node "${victim#n}"
+for name in "${have[@]}"; do
+  poll 90 has_begun "$name" 3
+  ok "$name survives the death of a node" has_begun "$name" 3 || diag "$(out_of "$name" | tail -n 20)"
+  ok "and goes on from its own file" test "$(at "$name" | cut -d ' ' -f 1)" -ge "${kept[$name]}"
+  poll 90 job_is "${ids[$name]}" COMPLETED
+  is "$(job_field "${ids[$name]}" JobState)" COMPLETED "$name comes to its end" ||
+    diag "$(out_of "$name" | tail -n 20)"
+done
+[[ -z ${ids[heat]:-} ]] || like "$(out_of heat)" 'end step 3000 middle 10300\.' "with the right result" ||
+  diag "$(out_of heat | tail -n 3)"
+[[ -z ${ids[ddp]:-} ]] || like "$(out_of ddp)" 'end step 3000 loss 0\.000' "and having learned" ||
+  diag "$(out_of ddp | tail -n 3)"
+done_testing

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+// A step whose files look right, but of which a block was damaged at rest: the restore finds it,
+// and every rank goes on from the step before.
+#include <criterion/criterion.h>
+
+#include <filesystem>
+
+#include "checkpoint/step_choice.h"
+#include "tests/unit/rank_support.h"
+
+using namespace bellows;
+using namespace bellows::checkpoint_test;
+
+namespace {
+
+std::string shard_of(const Place& place, std::uint64_t step, std::uint32_t rank,
+                     std::uint32_t world) {
+  return step_path(place.checkpoints(), step) + "/" + shard_name(rank, world);
+}
+
+// A byte of the file's last block, which is that of an array.
+void damage(const std::string& file) {
+  flip_byte(file, static_cast<std::int64_t>(std::filesystem::file_size(file)) - 1);
+}
+
+void save_steps(int world, std::uint64_t last) {
+  const auto save = [&](int rank, bellows_t* b) {
+    Model model(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(world));
+    int rc = model.add_to(b);
+    for (std::uint64_t step = 1; rc == 0 && step <= last; ++step) {
+      model.fill(step);
+      rc = bellows_save(b, step);
+    }
+    return rc == 0 ? bellows_finalize(b, 1) : rc;
+  };
+  cr_assert(all(run_ranks(world, save), 0));
+}
+
+// 0 when the rank gets the step, bit for bit.
+int restores(int rank, int world, bellows_t* b, std::uint64_t wanted) {
+  Model model(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(world));
+  Model right(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(world));
+  std::uint64_t step = 0;
+  right.fill(wanted);
+  if (model.add_to(b) != 0 || bellows_restore(b, &step) != BELLOWS_OK) return 1;
+  return step == wanted && model == right ? bellows_finalize(b, 1) : 2;
+}
+
+}  // namespace
+
+Test(bad_step, one_rank_goes_back_to_the_one_before, .timeout = 60) {
+  Place place;
+  save_steps(1, 3);
+  damage(shard_of(place, 3, 0, 1));
+  cr_expect(all(run_ranks(1, [](int r, bellows_t* b) { return restores(r, 1, b, 2); }), 0));
+  damage(shard_of(place, 2, 0, 1));
+  cr_expect(all(run_ranks(1, [](int r, bellows_t* b) { return restores(r, 1, b, 1); }), 0));
+}
+
+Test(bad_step, all_ranks_go_back_to_the_one_before, .timeout = 60) {
+  Place place;
+  save_steps(3, 2);
+  damage(shard_of(place, 2, 2, 3));
+  cr_expect(all(run_ranks(3, [](int r, bellows_t* b) { return restores(r, 3, b, 1); }), 0));
+}
+
+Test(bad_step, without_a_good_step_restore_fails_and_says_why, .timeout = 60) {
+  for (int world : {1, 2}) {
+    Place place;
+    save_steps(world, 2);
+    const std::string file = shard_of(place, 2, 0, static_cast<std::uint32_t>(world));
+    damage(file);
+    damage(shard_of(place, 1, 0, static_cast<std::uint32_t>(world)));
+    const auto restore = [&](int rank, bellows_t* b) {
+      Model model(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(world));
+      std::uint64_t step = 0;
+      if (model.add_to(b) != 0 || bellows_restore(b, &step) != BELLOWS_ERR_CORRUPT) return 1;
+      const std::string why = bellows_error(b);
+      if (!has(why, "all 2 are damaged") || !has(why, file + " is damaged: the bytes from ")) {
+        return 2;
+      }
+      return 0;
+    };
+    cr_expect(all(run_ranks(world, restore), 0), "of %d ranks", world);
+  }
+}
+
+Test(bad_step, a_step_that_is_saved_again_is_good_again, .timeout = 60) {
+  Place place;
+  save_steps(1, 2);
+  damage(shard_of(place, 2, 0, 1));
+  const auto run = [](int rank, bellows_t* b) {
+    Model model(static_cast<std::uint32_t>(rank), 1), right(static_cast<std::uint32_t>(rank), 1);
+    std::uint64_t step = 0;
+    if (model.add_to(b) != 0 || bellows_restore(b, &step) != BELLOWS_OK || step != 1) return 1;
+    model.fill(2);
+    return bellows_save(b, 2) == BELLOWS_OK ? bellows_finalize(b, 1) : 2;
+  };
+  cr_assert(all(run_ranks(1, run), 0));
+  cr_expect(all(run_ranks(1, [](int r, bellows_t* b) { return restores(r, 1, b, 2); }), 0));
+}
+
+Test(bad_step, the_choice_goes_past_what_was_noted, .timeout = 10) {
+  StepChoice choice;
+  cr_expect(!choice.find().search.whole && choice.find().search.bad.empty());
+  Event bad;
+  bad.kind = Event::Kind::restore_error;
+  bad.step = 9;
+  bad.error = "damaged";
+  choice.note_bad(bad);
+  choice.note_bad(bad);
+  cr_expect(choice.find().search.bad.size() == 1 && choice.find().search.bad[0].step == 9);
+  Event found;
+  found.step = 8;
+  found.skipped = {{9, "damaged"}};
+  cr_expect(choice.offer(found).step == 8u && choice.offer(found).error.empty());
+  found.step.reset();
+  cr_expect(has(choice.offer(found).error, "step 9: damaged"));
+  cr_expect(!choice.offer(Event()).step && choice.offer(Event()).error.empty());
+  choice.note_committed(9);
+  cr_expect(choice.find().search.bad.empty());
+}

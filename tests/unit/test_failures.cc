@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launcher concludes from failures: the classes behind it, without a clock and without
+// Slurm.
+#include <criterion/criterion.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "launcher/gang_start.h"
+#include "launcher/hang_detector.h"
+#include "launcher/node_watch.h"
+#include "launcher/rank_failure.h"
+#include "launcher/rank_names.h"
+
+using namespace bellows;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Time = HangDetector::Clock::time_point;
+using Steps = std::vector<std::optional<std::uint64_t>>;
+
+Event progress_of(const std::string& node, std::uint32_t first, Steps steps, bool busy = false) {
+  Event event;
+  event.kind = Event::Kind::progress;
+  event.node = node;
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    event.ranks.push_back(first + static_cast<std::uint32_t>(i));
+  event.steps = std::move(steps);
+  event.busy = busy;
+  return event;
+}
+
+bool has(const std::optional<std::string>& text, const std::string& part) {
+  return text && text->find(part) != std::string::npos;
+}
+
+// A detector whose two ranks took `steps` steps, one each second.
+HangDetector trained(Time& now, std::chrono::seconds floor, std::uint64_t steps) {
+  HangDetector detector(floor);
+  detector.begin(now);
+  for (std::uint64_t step = 0; step < steps; ++step, now += 1s) {
+    detector.note(progress_of("n1", 0, {step, step}), now);
+    cr_expect(!detector.check(now));
+  }
+  return detector;
+}
+
+}  // namespace
+
+Test(rank_names, are_short) {
+  RankNames names;
+  names.add(5, "n1");
+  cr_expect(names.to_string() == "rank 5 on n1");
+  for (std::uint32_t rank : {0, 1, 2}) names.add(rank, "n1");
+  names.add(6, "n2");
+  cr_expect(names.to_string() == "ranks 0-2,5 on n1 and rank 6 on n2" && names.size() == 5);
+  for (int node = 3; node < 9; ++node) names.add(7, "n" + std::to_string(node));
+  cr_expect(has(names.to_string(), "rank 7 on n4 and ranks on 4 more nodes"));
+}
+
+Test(hang_detector, calls_what_does_not_advance) {
+  Time now{1h};
+  HangDetector detector = trained(now, 3s, 20);
+  detector.note(progress_of("n1", 0, {20, 57}), now);
+  cr_expect(detector.limit() == 5s, "five times the second between two steps");
+  cr_expect(!detector.check(now + 4900ms));
+  auto what = detector.check(now + 5s);
+  cr_expect(has(what, "no progress for 5 s"), "%s", what.value_or("").c_str());
+  cr_expect(has(what, "rank 0 on n1 stays at step 20, while others are at step 57"));
+  cr_expect(!detector.check(now + 5s), "told once");
+  cr_expect(!detector.recovered());
+  detector.note(progress_of("n1", 0, {21, 57}), now + 6s);
+  cr_expect(detector.recovered());
+}
+
+Test(hang_detector, has_a_floor_and_can_be_off) {
+  Time now{1h};
+  HangDetector detector = trained(now, 60s, 20);
+  cr_expect(detector.limit() == 60s);
+  cr_expect(!detector.check(now + 58s));
+  cr_expect(has(detector.check(now + 60s), "all 2 ranks stay at step 19"));
+  now = Time{1h};
+  HangDetector off = trained(now, 0s, 20);
+  cr_expect(!off.check(now + 1000h));
+}
+
+Test(hang_detector, leaves_time_before_the_first_steps) {
+  Time now{1h};
+  HangDetector detector(10s);
+  detector.begin(now);
+  cr_expect(!detector.check(now + 100h), "nobody has joined: nothing is known");
+  now += 100h;
+  detector.note(progress_of("n1", 0, {std::nullopt, std::nullopt}), now);
+  cr_expect(!detector.check(now + 59s));
+  cr_expect(has(detector.check(now + 60s), "none of 2 ranks has come to a first step"));
+}
+
+Test(hang_detector, does_not_count_saves_and_pauses) {
+  Time now{1h};
+  HangDetector detector = trained(now, 3s, 20);
+  for (int i = 0; i < 100; ++i, now += 1s) {
+    detector.note(progress_of("n1", 0, {19, 19}, true), now);
+    cr_expect(!detector.check(now));
+  }
+  detector.note(progress_of("n1", 0, {20, 20}), now);
+  cr_expect(detector.limit() == 5s, "nor is it learned as a slow step");
+  now += 1000s;
+  detector.excuse(now);
+  cr_expect(!detector.check(now + 4s), "nobody ran");
+  cr_expect(detector.check(now + 5s).has_value());
+}
+
+Test(hang_detector, learns_the_longest_of_the_last_hours) {
+  Time now{1h};
+  HangDetector detector = trained(now, 3s, 20);
+  now += 3s;
+  detector.note(progress_of("n1", 0, {20, 20}), now);
+  cr_expect(detector.limit() == 20s, "4 s since the last step");
+  std::uint64_t step = 21;
+  for (; step < 1000; ++step) detector.note(progress_of("n1", 0, {step, step}), now += 1s);
+  cr_expect(detector.limit() == 20s);
+  for (; step < 18000; ++step) detector.note(progress_of("n1", 0, {step, step}), now += 1s);
+  cr_expect(detector.limit() == 5s, "forgotten after four hours");
+}
+
+Test(hang_detector, doubles_until_the_step_is_passed) {
+  Time now{1h};
+  HangDetector detector = trained(now, 10s, 20);
+  cr_expect(detector.check(now += 10s).has_value());
+  cr_expect(detector.limit() == 20s);
+  detector.begin(now);
+  for (std::uint64_t step = 10; step < 20; ++step)
+    detector.note(progress_of("n1", 0, {step, step}), now += 1s);
+  cr_expect(detector.limit() == 20s, "it has not come further");
+  cr_expect(detector.check(now += 20s).has_value());
+  cr_expect(detector.limit() == 40s);
+  detector.note(progress_of("n1", 0, {20, 20}), now += 1s);
+  cr_expect(detector.limit() == 10s);
+}
+
+Test(hang_detector, waits_for_the_ranks_of_all_nodes) {
+  Time now{1h};
+  HangDetector detector = trained(now, 3s, 20);
+  for (std::uint64_t step = 0; step < 50; ++step) {
+    detector.note(progress_of("n1", 0, {19, 19}), now += 1s);
+    detector.note(progress_of("n2", 2, {step}), now);
+    cr_expect(!detector.check(now));
+  }
+  detector.note(progress_of("n1", 0, {}), now += 4s);
+  cr_expect(!detector.check(now + 2s), "ranks that leave are a change");
+  auto what = detector.check(now + 20s);
+  cr_expect(has(what, "rank 2 on n2 stays at step 49"), "%s", what.value_or("").c_str());
+}
+
+Test(hang_detector, gives_time_once_a_rank_has_finished) {
+  Time now{1h};
+  HangDetector detector = trained(now, 3s, 20);
+  Event last = progress_of("n1", 0, {20});
+  last.finished = 1;
+  detector.note(last, now);
+  cr_expect(!detector.check(now + 17s));
+  cr_expect(detector.check(now + 18s).has_value());
+}
+
+Test(gang_start, names_what_is_missing) {
+  GangStart gang(60s);
+  Time now{1h};
+  cr_expect(!gang.check(now + 1000h), "nothing has begun");
+  gang.begin({{"n1", {0, 1}}, {"n2", {2, 3}}}, now);
+  cr_expect(!gang.check(now + 59s));
+  gang.joined(0);
+  gang.joined(3);
+  gang.excuse(10s);
+  cr_expect(!gang.check(now + 60s), "suspended for 10 s");
+  auto late = gang.check(now + 70s);
+  cr_assert(late.has_value());
+  cr_expect(!late->nobody);
+  cr_expect(late->text == "2 of 4 ranks did not start within 60 s: rank 1 on n1 and rank 2 on n2");
+  cr_expect(!gang.check(now + 80s), "told once");
+  gang.begin({{"n1", {0, 1}}}, now);
+  cr_expect(gang.check(now + 60s)->nobody);
+  gang.begin({{"n1", {0, 1}}}, now);
+  gang.joined(0);
+  gang.joined(1);
+  cr_expect(!gang.check(now + 60s));
+  GangStart off(0s);
+  off.begin({{"n1", {0}}}, now);
+  cr_expect(!off.check(now + 60h));
+}
+
+namespace {
+
+const ChildExit kStatus1{1 << 8};
+const ChildExit kKilled{9};
+
+RankFailure failure_of(const std::vector<std::string>& lines) {
+  RankFailure failure;
+  for (const std::string& line : lines) failure.take_line(line);
+  return failure;
+}
+
+}  // namespace
+
+Test(rank_failure, names_the_first_rank) {
+  auto failure = failure_of({"counter: save: no room", "srun: error: n2: task 3: Killed",
+                             "slurmstepd: error: *** STEP 5.1 ON n1 CANCELLED AT 2026 ***",
+                             "srun: error: n1: tasks 0-2: Terminated"});
+  cr_expect(failure.cause(kKilled) == "rank 3 on n2 was killed by signal 9 (Killed)", "%s",
+            failure.cause(kKilled).c_str());
+  cr_expect(failure.blame(kKilled) == RankFailure::Blame::program);
+  cr_expect(failure.last_words() == "counter: save: no room");
+  failure = failure_of({"srun: error: n[1-2]: tasks 0-1: Exited with exit code 7"});
+  cr_expect(failure.cause(kStatus1) == "ranks 0-1 on n[1-2] exited with status 7");
+  failure = failure_of({"srun: error: n1: task 0: Segmentation fault (core dumped)"});
+  cr_expect(has(failure.cause(kStatus1), "signal 11 (Segmentation fault (core dumped))"));
+}
+
+Test(rank_failure, tells_memory_nodes_and_missing_programs) {
+  auto failure =
+      failure_of({"slurmstepd-n1: error: Detected 1 oom-kill event(s) in StepId=5.1. Some",
+                  "srun: error: n1: task 1: Out Of Memory"});
+  cr_expect(failure.cause(kKilled) ==
+            "rank 1 on n1 was killed because the job's memory limit was reached");
+  failure = failure_of({"slurmstepd: error: Detected 1 oom-kill event(s) in StepId=5.1. Some",
+                        "srun: error: n1: task 1: Killed"});
+  cr_expect(
+      has(failure.cause(kKilled), "rank 1 on n1 was killed by signal 9 (Killed), out of memory"));
+  failure = failure_of({"srun: error: Node failure on n2", "srun: error: n1: task 0: Killed"});
+  cr_expect(failure.cause(kKilled) == "node n2 was lost" && failure.lost_node() == "n2");
+  cr_expect(failure.blame(kKilled) == RankFailure::Blame::cluster);
+  failure = failure_of({"srun: error: Task launch for StepId=1.3 failed on node n2: No route",
+                        "srun: error: Application launch failed: No route"});
+  cr_expect(failure.cause(kStatus1) == "the ranks could not be started on n2: No route");
+  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+  failure = failure_of({"slurmstepd-n1: error: execve(): ./train: No such file or directory",
+                        "srun: error: n1: task 0: Exited with exit code 2"});
+  cr_expect(failure.cause(kStatus1) ==
+            "the program could not be executed: ./train: No such file or directory");
+  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::missing);
+  cr_expect(failure_of({}).blame(ChildExit{127 << 8}) == RankFailure::Blame::missing);
+}
+
+Test(rank_failure, says_what_it_knows_without_srun) {
+  RankFailure failure;
+  cr_expect(failure.cause(kStatus1) == "the step of ranks exited with status 1");
+  failure.lost(2, "n1");
+  failure.lost(0, "n1");
+  cr_expect(has(failure.cause(kStatus1), "status 1, and rank 2 on n1 had gone first"));
+  failure.take_line("0: srun: error: this is the program's own");
+  cr_expect(failure.last_words().empty() || has(failure.last_words(), "own"));
+}
+
+Test(node_reports, are_what_scontrol_tells) {
+  auto nodes = parse_node_reports(
+      "NodeName=n1 CoresPerSocket=8  Gres=gpu:4 GresDrain=N/A GresUsed=gpu:3(IDX:0-2) NodeAddr=a "
+      "State=MIXED+DRAIN ThreadsPerCore=1 Partitions=main,big  Reason=State=IDLE now [root@x]\n"
+      "NodeName=n2 Gres=gpu:a100:4 GresUsed=gpu:a100:0 State=IDLE Partitions=main\n"
+      "NodeName=n3 Gres=gpu:4 GresUsed=gpu:0 State=DOWN*+NOT_RESPONDING "
+      "Partitions=main\n\nnoise\n");
+  cr_assert(nodes.size() == 3);
+  cr_expect(nodes[0].name == "n1" && nodes[0].draining() && !nodes[0].usable());
+  cr_expect(nodes[0].gpus == 4 && nodes[0].gpus_free() == 1 && nodes[0].partitions.contains("big"));
+  cr_expect(nodes[1].usable() && !nodes[1].draining() && nodes[1].gpus_free() == 4);
+  cr_expect(!nodes[2].usable() && nodes[2].states.contains("DOWN"));
+}
+
+Test(node_watch, takes_no_answer_for_no_news) {
+  const std::string path = getenv("PATH");
+  NodeWatch watch;
+  Time now{1h};
+  setenv("PATH", "/nonexistent", 1);
+  watch.ask({}, now);
+  cr_expect(!watch.asking() && !watch.poll(now));
+  setenv("PATH", path.c_str(), 1);
+}
+
+Test(departure, keeps_the_size_where_there_is_room) {
+  auto even = [](std::uint32_t gpus) { return gpus % 2 == 0; };
+  auto any = [](std::uint32_t) { return true; };
+  cr_expect(!size_after({8, 4, 4}, any), "room elsewhere");
+  cr_expect(size_after({8, 4, 3}, any) == 4u);
+  cr_expect(size_after({8, 3, 2}, even) == 4u);
+  cr_expect(!size_after({4, 4, 0}, any), "nothing is left: it waits");
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// The restores of several ranks of one node: what all of them want is read once.
+#include <criterion/criterion.h>
+
+#include "checkpoint/node_restore.h"
+#include "tests/unit/checkpoint_arrays.h"
+
+using namespace bellows;
+using namespace bellows::checkpoint_test;
+
+namespace {
+
+// A replicated array of many blocks and a sharded one.
+std::vector<ArrayPart> model(std::uint32_t rank, std::uint32_t world) {
+  return {{"all", f32_array({1000, 3000}, wire::kReplicated)},
+          {"own", along({1000, 300}, 0, rank, world)}};
+}
+
+bellows::Placed placed_for(std::uint32_t rank, std::uint32_t world) {
+  bellows::Placed out;
+  if (!place_parts(model(rank, world), &out)) abort();
+  return out;
+}
+
+// "" or what is wrong with what the rank got.
+std::string check(NodeRestore& restore, std::uint32_t rank, std::uint32_t world) {
+  const bellows::Placed placed = placed_for(rank, world);
+  auto memory = restore.read(rank, placed);
+  if (!memory) return memory.error().text;
+  for (std::size_t i = 0; i < placed.parts.size(); ++i) {
+    const auto wanted = bytes_of(placed.parts[i], rank);
+    if (std::memcmp((*memory)->data() + placed.offsets[i], wanted.data(), wanted.size()) != 0) {
+      return placed.parts[i].name + " is wrong";
+    }
+    if ((*memory)->data()[wire::flags_offset(placed.total) + i] != 1) return "a flag is missing";
+  }
+  return "";
+}
+
+struct Saved {
+  Saved() : writer(ops, scratch.path(), "job.0.1", Retention{2}) {
+    if (!writer.take_ownership() || !save_model(writer, ops, 10, 2, model)) abort();
+  }
+  // In the middle of each shard, which is the replicated array's.
+  void damage() const {
+    for (std::uint32_t rank = 0; rank < 2; ++rank) {
+      flip_byte(step_path(scratch.path(), 10) + "/" + shard_name(rank, 2), 3 << 20);
+    }
+  }
+
+  ScratchDir scratch;
+  FileOps ops;
+  StoreWriter writer;
+};
+
+}  // namespace
+
+Test(node_restore, the_first_rank_reads_for_all, .timeout = 60) {
+  Saved saved;
+  NodeRestore restore(saved.scratch.path(), 10, 2);
+  cr_expect_str_eq(check(restore, 0, 2).c_str(), "");
+  // What is not read again can't be found damaged.
+  saved.damage();
+  cr_expect_str_eq(check(restore, 1, 2).c_str(), "");
+  // All have it: nothing is kept in memory.
+  cr_expect(has(check(restore, 0, 2), "is damaged"));
+}
+
+Test(node_restore, ranks_that_ask_at_once, .timeout = 60) {
+  Saved saved;
+  constexpr std::uint32_t kWorld = 5;
+  NodeRestore restore(saved.scratch.path(), 10, kWorld);
+  std::vector<std::string> wrong(kWorld);
+  std::vector<std::thread> ranks;
+  for (std::uint32_t r = 0; r < kWorld; ++r) {
+    ranks.emplace_back([&, r] { wrong[r] = check(restore, r, kWorld); });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  for (const std::string& text : wrong) cr_expect_str_eq(text.c_str(), "");
+}
+
+Test(node_restore, a_rank_that_is_alone_keeps_nothing, .timeout = 60) {
+  Saved saved;
+  NodeRestore restore(saved.scratch.path(), 10, 1);
+  cr_expect_str_eq(check(restore, 0, 1).c_str(), "");
+  saved.damage();
+  cr_expect(has(check(restore, 0, 1), "is damaged"));
+}
+
+Test(node_restore, another_shape_is_refused_to_the_second_rank_too, .timeout = 60) {
+  Saved saved;
+  NodeRestore restore(saved.scratch.path(), 10, 2);
+  cr_expect_str_eq(check(restore, 0, 2).c_str(), "");
+  bellows::Placed other;
+  cr_assert(place_parts({{"all", f32_array({3000, 1000}, wire::kReplicated)}}, &other));
+  auto refused = restore.read(1, other);
+  cr_expect(!refused && refused.error().kind == ErrorKind::invalid);
+}
