@@ -235,6 +235,7 @@ class JobAgent {
   }
 
   void say_signal() {
+    loop_.announce();
     Event e = loop_.progress();
     e.signal = unsaid_signal == SIGTERM ? "TERM" : "USR1";
     unsaid_signal = 0;

@@ -216,6 +216,11 @@ void AgentLoop::set_stop(const Command& command) {
   say(event_of(Event::Kind::stop_set, command.step));
 }
 
+void AgentLoop::announce() {
+  for (auto& [fd, link] : links_)
+    if (link->page) link->page->announce();
+}
+
 void AgentLoop::tick() {
   if (!session_ || session_->gate == wire::kNoStep || session_->stop != wire::kNoStep) return;
   const auto age = std::chrono::steady_clock::now() - session_->gate_set;

@@ -66,6 +66,8 @@ class AgentLoop {
   /// Drops a gate that nobody decided; call at least every second.
   void tick();
   Event progress() const;
+  /// A signal that Slurm sends to all steps has come: ranks that get it must not die of it.
+  void announce();
 
   /// Whether a rank was ever accepted, and how many sockets and jobs there are now.
   bool had_ranks() const { return had_ranks_; }

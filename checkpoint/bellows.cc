@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <linux/futex.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,6 +12,7 @@
 
 #include <new>
 
+#include "checkpoint/client_announce.h"
 #include "checkpoint/client_arrays.h"
 #include "checkpoint/client_handle.h"
 #include "checkpoint/client_start.h"
@@ -47,30 +47,6 @@ int wait_at_gate(bellows_t* b, std::uint64_t step) {
     wait_change(page, seen);
     clock_gettime(CLOCK_MONOTONIC, &now);
     if ((now.tv_sec - begin.tv_sec) * 1000 > kGateLimitMs) return 0;
-  }
-}
-
-pid_t listener = 0;
-
-// In a child that the program forked, the signal does what it did before.
-void leave_to_launcher(int number) {
-  if (getpid() == listener) return;
-  signal(number, SIG_DFL);
-  raise(number);
-}
-
-// Slurm announces a preemption to the ranks too, and `scancel --signal` reaches them: the launcher
-// hears of it, and answers with a stop before which nobody may die. A program's own handler stays.
-void survive_announcements() {
-  listener = getpid();
-  struct sigaction quiet {};
-  quiet.sa_handler = leave_to_launcher;
-  quiet.sa_flags = SA_RESTART;
-  for (int number : {SIGTERM, SIGUSR1}) {
-    struct sigaction now {};
-    if (sigaction(number, nullptr, &now) == 0 && !(now.sa_flags & SA_SIGINFO) &&
-        now.sa_handler == SIG_DFL)
-      sigaction(number, &quiet, nullptr);
   }
 }
 
@@ -111,7 +87,8 @@ int bellows_init(const struct bellows_config* config, bellows_t** out) {
   if (rc != BELLOWS_OK) return rc;
   rc = client::join_agent(&b->place, &b->socket, &b->control, &b->memory, &b->error);
   if (rc != BELLOWS_OK) b->socket.reset(-1);
-  if (rc == BELLOWS_OK && b->place.in_job) survive_announcements();
+  if (rc == BELLOWS_OK && b->place.in_job)
+    client::survive_announcements(b->page(), b->socket.get());
   return rc;
 }
 
@@ -215,6 +192,7 @@ int bellows_finalize(bellows_t* b, int finished) {
   if (b->socket.get() >= 0)
     rc = client::call(b, wire::Op::bye, 0, finished != 0, wire::Op::goodbye);
   if (rc == BELLOWS_OK) rc = client::give_failure(b, wire::kNoStep);
+  if (b->place.in_job) client::heed_announcements(b->page());
   b->~bellows_handle();
   free(b);
   return rc;

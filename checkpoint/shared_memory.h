@@ -43,6 +43,8 @@ class ControlPage {
   /// Wakes the rank when it waits.
   void set_gate(std::uint64_t gate);
   void set_stop(std::uint64_t stop);
+  /// Slurm has told this agent that the end is near: a signal to the rank is that news.
+  void announce() { page()->announced.store(1); }
 
  private:
   wire::Control* page() const { return reinterpret_cast<wire::Control*>(memory_->data()); }

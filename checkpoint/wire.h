@@ -201,6 +201,7 @@ struct Control {
   std::atomic<std::uint64_t> gate;
   std::atomic<std::uint64_t> stop;
   std::atomic<std::uint32_t> wake;  ///< futex word: the agent adds 1 after it changed gate or stop
+  std::atomic<std::uint32_t> announced;  ///< 1: Slurm has told the agent too that the end is near
 };
 
 inline constexpr std::size_t kControlBytes = 4096;

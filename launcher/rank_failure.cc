@@ -58,6 +58,10 @@ bool RankFailure::take_srun(const std::string& text) {
     if (launch_.empty()) launch_ = shortened(*why);
     return true;
   }
+  if (auto why = after(text, "Unable to create step for job ")) {
+    no_step_ = shortened(why->substr(why->find(": ") + 2));
+    return true;
+  }
   for (std::string_view word : {": task ", ": tasks "}) {
     const std::size_t at = text.find(word);
     if (at == std::string::npos) continue;
@@ -88,6 +92,7 @@ void RankFailure::lost(std::uint32_t rank, const std::string& node) {
 
 std::string RankFailure::cause(const ChildExit& exit) const {
   if (!lost_node_.empty()) return fmt::format("node {} was lost", lost_node_);
+  if (!no_step_.empty()) return fmt::format("Slurm does not start the ranks: {}", no_step_);
   if (!launch_.empty()) return fmt::format("the ranks could not be started on {}", launch_);
   if (!exec_.empty()) return fmt::format("the program could not be executed: {}", exec_);
   std::string cause = first_;
@@ -101,7 +106,7 @@ std::string RankFailure::cause(const ChildExit& exit) const {
 }
 
 RankFailure::Blame RankFailure::blame(const ChildExit& exit) const {
-  if (!lost_node_.empty() || !launch_.empty()) return Blame::cluster;
+  if (!lost_node_.empty() || !launch_.empty() || !no_step_.empty()) return Blame::cluster;
   if (!exec_.empty() || exit.code() == kNotFound) return Blame::missing;
   return Blame::program;
 }

@@ -42,6 +42,7 @@ class RankFailure {
   std::string first_;      ///< what became of the first rank that ended badly
   std::string lost_node_;  ///< in Slurm's judgement
   std::string launch_;     ///< why a node did not start its ranks
+  std::string no_step_;    ///< why Slurm did not make the step
   std::string exec_;       ///< why the program could not be executed
   std::string step_;       ///< why Slurm ended the step
   bool out_of_memory_ = false;

@@ -29,6 +29,7 @@ Result<RankLayout> RankLayout::of(const SlurmJob& job) {
   RankLayout layout;
   layout.gpus_ = job.gpus();
   layout.cpus_per_task_ = job.cpus_per_task;
+  layout.lost_gpus_ = layout.gpus_ < job.requested_gpus();
   std::vector<NodeShare> shares = job.nodes;
   if (layout.gpus_ == 0)
     spread_tasks(shares, std::max<std::uint32_t>(job.num_tasks, 1), job.cpus_per_task);
@@ -56,6 +57,9 @@ std::vector<std::string> RankLayout::rank_options() const {
   std::vector<std::string> options = {
       fmt::format("--ntasks={}", world_), fmt::format("--nodes={}", shares_.size()),
       "--distribution=arbitrary", fmt::format("--nodelist={}", fmt::join(places, ","))};
+  // A step asks for as many GPUs as its job did at first, which are more than a job has that lost a
+  // node.
+  if (lost_gpus_) options.push_back(fmt::format("--gpus={}", gpus_));
   if (crowded_)
     options.push_back("--overcommit");
   else if (cpus_per_task_ > 1)

@@ -39,6 +39,7 @@ class RankLayout {
   std::uint32_t gpus_ = 0;
   std::uint32_t cpus_per_task_ = 1;
   bool crowded_ = false;
+  bool lost_gpus_ = false;  ///< it has fewer than it asked for
 };
 
 /// `environment` without the variables by which srun would take a size, a distribution or a binding

@@ -191,7 +191,7 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
   }
   const bool preempted = job.preempt_time != 0;
   if (!fault_pending_) {
-    if (std::exchange(term_came_, false))
+    if (std::exchange(term_came_, false) || preempted)
       request_stop({preempted ? "preemption" : "signal TERM", std::nullopt, 0});
     return;
   }

@@ -81,7 +81,8 @@ void Supervisor::note_save_time(const Event& event) {
 
 // Slurm tells every step of a preemption, and `scancel --signal` reaches steps only.
 void Supervisor::heed_signal(const std::string& signal) {
-  if (signal == "TERM") term_came_ = must_ask_slurm_ = true;
+  // The other agents of a step in which one died may be ended with SIGTERM too: Slurm knows more.
+  if (signal == "TERM") must_ask_slurm_ = true;
   if (signal != "USR1" || stop_) return;
   say("signal USR1: stopping at a checkpoint");
   request_stop({"signal USR1", std::nullopt, 0});

@@ -8,6 +8,7 @@ processes, it goes on from that file.
 import argparse
 import os
 import signal
+import time
 
 import torch
 import torch.distributed as dist
@@ -61,6 +62,7 @@ def main(options):
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
+        time.sleep(options.pause)
         step += 1
         stop = torch.tensor(int(asked))
         dist.all_reduce(stop, dist.ReduceOp.MAX)
@@ -79,5 +81,6 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=60, help="samples in a step, of all ranks")
     parser.add_argument("--save-every", type=int, default=20, help="steps")
+    parser.add_argument("--pause", type=float, default=0, help="seconds in each step, to watch it")
     parser.add_argument("--backend", default="gloo")
     main(parser.parse_args())

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 180
+# deadline: 240
 # Programs that know nothing of Bellows, an MPI program and DistributedDataParallel as written for
 # torchrun: resized, and through the death of a node, from their own files to the right end.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
@@ -37,7 +37,8 @@ at() { out_of "$1" | sed -n 's/^.*start step \([0-9]*\) ranks \([0-9]*\).*/\1 \2
 for name in "${have[@]}"; do
   case $name in
     heat) submit_as heat mpi "$heat" "$home/heat.state" 3000 50 8000 ;;
-    ddp) submit_as ddp torch "$python" "$CLUSTER/shared/ddp.py" --file "$home/ddp.pt" --steps 3000 ;;
+    ddp) submit_as ddp torch "$python" "$CLUSTER/shared/ddp.py" --file "$home/ddp.pt" --steps 1000 \
+      --pause 0.02 ;;
   esac
 done
 for name in "${have[@]}"; do
@@ -72,6 +73,6 @@ for name in "${have[@]}"; do
 done
 [[ -z ${ids[heat]:-} ]] || like "$(out_of heat)" 'end step 3000 middle 10300\.' "with the right result" ||
   diag "$(out_of heat | tail -n 3)"
-[[ -z ${ids[ddp]:-} ]] || like "$(out_of ddp)" 'end step 3000 loss 0\.000' "and having learned" ||
+[[ -z ${ids[ddp]:-} ]] || like "$(out_of ddp)" 'end step 1000 loss 0\.000' "and having learned" ||
   diag "$(out_of ddp | tail -n 3)"
 done_testing

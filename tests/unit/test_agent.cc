@@ -203,30 +203,40 @@ Test(job_agent, passes_on_what_slurm_announces, .timeout = 60) {
   cr_expect(said && said->signal == "TERM");
 }
 
-// A rank with nothing of its own to do about such a signal; and a child that it has forked.
-Test(job_agent, its_ranks_outlive_what_slurm_announces, .timeout = 60) {
+// A rank that does nothing about such signals itself. Slurm has told it; `agent_too`: and its
+// agent.
+int rank_after_a_signal(int number, bool agent_too) {
   ScratchDir scratch;
   JobAgentThread agent(scratch.path(), "n1");
   agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
   const pid_t rank = fork();
   if (rank == 0) {
-    for (int number : {SIGTERM, SIGUSR1}) signal(number, SIG_DFL);
+    for (int each : {SIGTERM, SIGUSR1}) signal(each, SIG_DFL);
     bellows_t* b = join(agent, 0, 1);
-    raise(SIGTERM);
-    raise(SIGUSR1);
-    const pid_t child = fork();
-    if (child == 0) {
-      raise(SIGTERM);
-      _exit(0);
-    }
-    int status = 0;
-    waitpid(child, &status, 0);
+    raise(number);
+    for (int i = 0; i < 20; ++i) usleep(100000);
     bellows_finalize(b, 0);
-    _exit(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM ? 7 : 1);
+    // Now it does what it did before.
+    raise(number);
+    _exit(1);
   }
+  auto joined = agent.await(Event::Kind::rank);
+  if (agent_too) raise(number);
   int status = 0;
   waitpid(rank, &status, 0);
-  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 7, "%d", status);
+  auto left = agent.await(Event::Kind::rank);
+  cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == number);
+  return joined && left && left->state == "lost";
+}
+
+Test(job_agent, its_ranks_outlive_what_slurm_tells_all_steps, .timeout = 60) {
+  cr_expect(!rank_after_a_signal(SIGTERM, true));
+  cr_expect(!rank_after_a_signal(SIGUSR1, true));
+}
+
+Test(job_agent, its_ranks_die_of_a_signal_to_them_alone, .timeout = 60) {
+  cr_expect(rank_after_a_signal(SIGTERM, false));
+  cr_expect(rank_after_a_signal(SIGUSR1, false));
 }
 
 Test(job_agent, a_gate_without_a_decision_opens_again, .timeout = 60) {

@@ -235,6 +235,9 @@ Test(rank_failure, tells_memory_nodes_and_missing_programs) {
                         "srun: error: Application launch failed: No route"});
   cr_expect(failure.cause(kStatus1) == "the ranks could not be started on n2: No route");
   cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+  failure = failure_of({"srun: error: Unable to create step for job 4: Invalid gres"});
+  cr_expect(failure.cause(kStatus1) == "Slurm does not start the ranks: Invalid gres");
+  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
   failure = failure_of({"slurmstepd-n1: error: execve(): ./train: No such file or directory",
                         "srun: error: n1: task 0: Exited with exit code 2"});
   cr_expect(failure.cause(kStatus1) ==

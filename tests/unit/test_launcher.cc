@@ -111,6 +111,14 @@ Test(rank_layout, shares_cpus_where_there_are_too_few) {
   cr_expect(layout->crowded() && !has(layout->rank_options(), "--cpus-per-task=2"));
 }
 
+Test(rank_layout, names_the_gpus_that_are_left) {
+  SlurmJob job = job_with({{"n1", 3, 3}});
+  job.tres_per_job = "gres:gpu:4";
+  cr_expect(has(RankLayout::of(job)->rank_options(), "--gpus=3"));
+  job.tres_per_job = "gres:gpu:3";
+  cr_expect(!has(RankLayout::of(job)->rank_options(), "--gpus=3"));
+}
+
 Test(rank_layout, gives_tasks_to_a_job_without_gpus) {
   auto layout = RankLayout::of(job_with({{"n1", 0, 2}, {"n2", 0, 2}}));
   cr_assert(layout.ok());
