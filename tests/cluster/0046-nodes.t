@@ -37,15 +37,18 @@ mc stop-ctld
 stopped=$(now_us)
 before=$(committed "$outlasts")
 ok "an outage of slurmctld: commits go on" poll 20 commits_past "$outlasts" $((before + 100))
-kill -USR1 "$(pids_of "$outlasts" bellows 'bellows run' | head -n 1)"
+[[ -z ${BELLOWS_LONG:-} ]] || kill -USR1 "$(pids_of "$outlasts" bellows 'bellows run' | head -n 1)"
 poll $((outage + 10)) since "$stopped" "$outage"
 is "$(starts outlasts)" 1 "an outage of slurmctld: nothing is started again"
 mc start-ctld
-began=$(now_us)
-ok "an outage of slurmctld: a stop that was asked for meanwhile is made" poll 60 has_starts outlasts 2
-took "an outage of slurmctld for $outage s, and a stop" "$began" "counted from its return; the requeue is Slurm's"
-is "$(last_start outlasts step)" "$(log_of outlasts | sed -n 's/^stop step=\([0-9]*\) .*/\1/p' | tail -n 1)" \
-  "an outage of slurmctld: nothing is lost"
+if [[ -n ${BELLOWS_LONG:-} ]]; then
+  # The ranks have ended meanwhile, and slurmstepd tries to say so once a minute only.
+  began=$(now_us)
+  ok "an outage of slurmctld: a stop that was asked for meanwhile is made" poll 100 has_starts outlasts 2
+  took "an outage of slurmctld for $outage s, and a stop" "$began" "counted from its return; up to a minute is slurmstepd's"
+  is "$(last_start outlasts step)" "$(log_of outlasts | sed -n 's/^stop step=\([0-9]*\) .*/\1/p' | tail -n 1)" \
+    "an outage of slurmctld: nothing is lost"
+fi
 
 # A node that is drained: a job leaves it at a checkpoint.
 xc --user root scontrol update nodename=n1 state=drain reason=test
