@@ -68,7 +68,8 @@ void save_and_restore(const char* file, const char* options) {
     host.assign(kBytes, 0xee);
     cr_assert(bellows_wait(b) == BELLOWS_OK, "%s", bellows_error(b));
     host.assign(kBytes, 9);
-    cr_expect(registered() == 1, "%d buffers are registered", registered());
+    // The second save spares what the first has stored.
+    cr_expect(registered() == (step == 1 ? 1 : 2), "%d buffers are registered", registered());
   }
   std::uint64_t step = 0;
   cr_assert(bellows_restore(b, &step) == BELLOWS_OK && step == 3, "%s", bellows_error(b));
@@ -77,7 +78,7 @@ void save_and_restore(const char* file, const char* options) {
   std::vector<unsigned char> more(kBytes);
   add_bytes(b, "more", more.data());
   cr_assert(bellows_save(b, 4) == BELLOWS_OK, "%s", bellows_error(b));
-  cr_expect(registered() == 1, "%d buffers are registered", registered());
+  cr_expect(registered() == 2, "%d buffers are registered", registered());
   cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
   cr_expect(registered() == 0 && cuda.function<int()>("stand_in_streams")() == 0);
 }
