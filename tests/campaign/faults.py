@@ -66,6 +66,8 @@ class Kill(Fault):
         self.name, self.pattern, self.number, self.weight = name, pattern, number, weight
 
     def do(self, cluster, job, random):
+        if self.number == signal.SIGSTOP and not job.kind.tells_steps:
+            raise CannotNow("nobody would notice")
         found = [pid for pid, name, arguments in processes(cluster, job)
                  if (name in job.kind.processes if self.pattern is None
                      else name == "bellows" and re.search(self.pattern, arguments))]

@@ -5,12 +5,14 @@ import functools
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import threading
 import typing
 
 PYTHON = "/usr/bin/python3"  # Debian's own: another one earlier in PATH lacks its packages
+HANG_FLOOR = 10  # seconds; the default is made for longer jobs
 PATIENCE = int(os.environ.get("BELLOWS_PATIENCE", "1"))
 
 
@@ -65,19 +67,10 @@ class Job:
         return f"{self.kind.name} {self.id} of {self.user}"
 
     def place(self):
-        return self.place_in(self.newest_attempt())
-
-    def newest_attempt(self):
-        try:
-            names = os.listdir(self.ledger)
-        except FileNotFoundError:
-            return 0
-        found = [re.fullmatch(r"ledger-(\d+)-0\.txt", name) for name in names]
-        return max((int(match[1]) for match in found if match), default=0)
+        return self.kind.place(self)
 
     def place_in(self, attempt):
-        read = read_ledger(f"{self.ledger}/ledger-{attempt}-0.txt") if attempt else None
-        return Place(attempt, *read) if read else NOWHERE
+        return self.kind.place_in(self, attempt)
 
     def output(self):
         try:
@@ -91,8 +84,9 @@ class Training:
     """A kind of job. The subclasses say what it runs and what its result must be."""
     name = ""
     framework = ""
-    batch = 64
+    batch = 64  # samples in a step; 0: what is lost is not known
     processes = ("",)  # names of the ranks' processes
+    tells_steps = True  # so that the launcher can see it hang
 
     def __init__(self, top, builddir, shared):
         self.top, self.builddir, self.shared = top, builddir, shared
@@ -112,6 +106,20 @@ class Training:
     def environment(self):
         return {}
 
+    def place(self, job):
+        """Where its newest start is."""
+        try:
+            names = os.listdir(job.ledger)
+        except FileNotFoundError:
+            return NOWHERE
+        found = [re.fullmatch(r"ledger-(\d+)-0\.txt", name) for name in names]
+        return self.place_in(job, max((int(match[1]) for match in found if match), default=0))
+
+    def place_in(self, job, attempt):
+        """Where one of its starts was at last."""
+        read = read_ledger(f"{job.ledger}/ledger-{attempt}-0.txt") if attempt else None
+        return Place(attempt, *read) if read else NOWHERE
+
     def complaints(self, job, seed):
         """What is wrong with the result of a job that has ended, one sentence each."""
         done = subprocess.run([self.top + "/tests/lib/check-ledger", "--quiet", job.ledger],
@@ -129,7 +137,8 @@ class Training:
                             for name, value in self.environment().items())
         script = f"{self.shared}/script-{number}"
         with open(script, "w", encoding="utf-8") as stream:
-            stream.write(f"#!/bin/bash\n{variables}exec bellows run {self.command(home, seed)}\n")
+            stream.write(f"#!/bin/bash\n{variables}exec bellows run --hang-floor={HANG_FLOOR} "
+                         f"{self.command(home, seed)}\n")
         os.chmod(script, 0o755)
         out = cluster.exec(
             "sbatch", "--parsable", "--framework=" + self.framework, "--gpus-range=1-8",
@@ -218,7 +227,61 @@ class PyTorch(Training):
         return [] if float(found[-1]) >= 90 else [f"it reads only {found[-1]} % of the digits"]
 
 
-KINDS = (Digits, PyTorch)
+class Heat(Training):
+    """An MPI program that knows nothing of Bellows: it saves to a file of its own on a signal."""
+    name = "heat"
+    framework = "plain"
+    batch = 0
+    processes = ("heat",)
+    tells_steps = False
+    steps = 6000
+
+    @property
+    def program(self):
+        return self.builddir + "/examples/unmodified/heat"
+
+    def missing(self):
+        return None if os.access(self.program, os.X_OK) else f"{self.program} is not built"
+
+    def command(self, home, seed):
+        return (f"--kind=mpi --checkpoint-signal=USR1 -- {self.program} {home}/state {self.steps} "
+                f"50 {5000 + seed}")
+
+    # A start tells where it goes on, and the file of the program where it was at its last save.
+    def place(self, job):
+        begun = re.findall(r"start step (\d+) ranks", job.output())
+        if not begun:
+            return NOWHERE
+        try:
+            with open(job.home + "/state", "rb") as stream:
+                step = struct.unpack("<q", stream.read(8))[0]
+        except (FileNotFoundError, struct.error):
+            step = 0
+        return Place(len(begun), int(begun[-1]), step)
+
+    def place_in(self, job, attempt):
+        return self.place(job)
+
+    def complaints(self, job, seed):
+        return self.wrong_result(job, seed)
+
+    @functools.lru_cache(maxsize=None)
+    def end_alone(self):
+        done = subprocess.run(
+            ["mpirun", "-n", "1", self.program, self.shared + "/heat-alone", str(self.steps),
+             str(self.steps), "0"], check=True, capture_output=True, text=True,
+            timeout=600 * PATIENCE, env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
+        return re.findall(r"end step .*", done.stdout)[-1].strip()
+
+    def wrong_result(self, job, seed):
+        with self.lock:
+            alone = self.end_alone()
+        ends = [end.strip() for end in re.findall(r"end step .*", job.output())]
+        return [] if ends and ends[-1] == alone else [f"it ended with {ends[-1:]}, not {alone}"]
+
+
+KINDS = (Digits, PyTorch, Heat)
 
 
 def usable(top, builddir, shared):
