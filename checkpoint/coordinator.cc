@@ -97,10 +97,6 @@ std::vector<Command> Coordinator::commit_next() {
   return {c};
 }
 
-bool Coordinator::committing() const {
-  return !pending_.empty() && pending_.begin()->second.committing;
-}
-
 std::vector<std::uint64_t> Coordinator::pending() const {
   std::vector<std::uint64_t> out;
   for (const auto& [step, one] : pending_) out.push_back(step);

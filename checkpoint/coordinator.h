@@ -30,9 +30,6 @@ class Coordinator {
   /// Steps with a part of some rank that are neither committed nor failed.
   std::vector<std::uint64_t> pending() const;
 
-  /// The leader was told to commit a step and has not said what became of it.
-  bool committing() const;
-
   /// The newest step that was committed through this coordinator.
   std::optional<std::uint64_t> committed() const { return committed_; }
 

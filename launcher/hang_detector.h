@@ -40,6 +40,8 @@ class HangDetector {
   void excuse(Clock::time_point now);
   /// What hangs, for a person, once for each hang; nothing while training advances.
   std::optional<std::string> check(Clock::time_point now);
+  /// An agent has said nothing for longer than a living one does.
+  bool silent(Clock::time_point now) const { return !silent_nodes(now).empty(); }
   /// Training has advanced since the last call of a hang.
   bool recovered() const { return recovered_; }
   std::chrono::milliseconds limit() const;

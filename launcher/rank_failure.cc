@@ -59,7 +59,8 @@ bool RankFailure::take_srun(const std::string& text) {
     return true;
   }
   if (auto why = after(text, "Unable to create step for job ")) {
-    no_step_ = shortened(why->substr(why->find(": ") + 2));
+    const std::size_t at = why->find(": ");
+    no_step_ = shortened(at == std::string::npos ? *why : why->substr(at + 2));
     return true;
   }
   for (std::string_view word : {": task ", ": tasks "}) {

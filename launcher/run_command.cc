@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +16,9 @@
 
 namespace bellows {
 namespace {
+
+/// Of a start in a file system that fails: more than half an hour.
+constexpr std::uint32_t kMostTries = 40;
 
 // Threads and children that come later inherit the mask; children reset it.
 void block_signals() {
@@ -50,6 +54,18 @@ int fail(const std::string& text, int status) {
   return status;
 }
 
+// A job that has run before must not end because its file system is away for a while.
+Result<RunContext> prepare(const RunOptions& options, const SlurmJob& job) {
+  for (std::uint32_t tries = 0;; ++tries) {
+    auto context = make_run_context(options, job);
+    if (context.ok() || context.error().kind != ErrorKind::io || job.restarts == 0 ||
+        tries >= kMostTries)
+      return context;
+    fmt::print(stderr, "bellows run: {}; trying again\n", context.error().text);
+    std::this_thread::sleep_for(std::chrono::seconds(std::min(1u << std::min(tries, 6u), 60u)));
+  }
+}
+
 int supervise(const RunOptions& options, std::uint32_t id) {
   SlurmClient slurm;
   auto job = wait_for_job(slurm, id);
@@ -60,7 +76,7 @@ int supervise(const RunOptions& options, std::uint32_t id) {
     return fail("it needs a batch job of one component: only such a job can be requeued", kRefused);
   auto layout = RankLayout::of(*job);
   if (!layout) return fail(layout.error().text, kFailed);
-  auto context = make_run_context(options, *job);
+  auto context = prepare(options, *job);
   if (!context)
     return fail(context.error().text,
                 context.error().kind == ErrorKind::denied ? kRefused : kFailed);

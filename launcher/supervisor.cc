@@ -93,8 +93,10 @@ Status Supervisor::open_resources() {
   control_.emplace(std::move(*control));
   if (Status status = marker_.write(); !status) return status;
   auto log = EventLog::open(context_.checkpoint_dir);
-  if (!log) return log.error();
-  log_.emplace(std::move(*log));
+  if (log)
+    log_.emplace(std::move(*log));
+  else
+    say(log.error().text + "; the history of this job will have gaps");
   auto output = OutputRelay::start({.log_dir = log_dir_of(context_.checkpoint_dir),
                                     .job = job_.id,
                                     .restart = job_.restarts,
@@ -431,6 +433,8 @@ void Supervisor::check_children() {
   }
   if (phase_ == Phase::saving) return watch_own_stop();
   bool ranks_live = phase_ == Phase::running || phase_ == Phase::handed_over;
+  // Whether it has ended by itself or was told to by Slurm is for Slurm to say.
+  if (must_ask_slurm_ && !fault_pending_ && saves_by_itself()) ranks_live = false;
   if (ranks_live && ranks_ && ranks_->poll_exit()) {
     ChildExit exit = *ranks_->poll_exit();
     drop_ranks();
@@ -443,7 +447,9 @@ void Supervisor::check_children() {
     if (phase_ == Phase::handed_over) return;
     if (phase_ == Phase::judging) return judge();
     if (phase_ == Phase::draining) return clear(next_, cause_);
-    Blame blame = phase_ == Phase::greeting ? Blame::cluster : Blame::program;
+    // Told of a preemption, agents without ranks leave.
+    if (phase_ == Phase::running && exit.ok() && joined_.empty()) return;
+    Blame blame = phase_ == Phase::running ? Blame::program : Blame::cluster;
     fault("the agents' step " + exit.to_string(), blame, kFailed);
   }
 }

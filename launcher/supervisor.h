@@ -116,7 +116,7 @@ class Supervisor {
   bool saves_by_itself() const;
   void note_unused(const std::string& when);
   void begin_own_stop();
-  void signal_ranks();
+  bool signal_ranks();
   void watch_own_stop();
   void end_own_stop(OwnStopEnd end);
 
@@ -150,6 +150,7 @@ class Supervisor {
   Next out_of_budget();
   void leave_pending(const SlurmJob& job);
   bool forgotten(const SlurmJob& job) const;
+  std::string cause_of_requeue(const SlurmJob& job) const;
   void ease_restart(const SlurmJob& job);
   Status move_requeued(SlurmJobChange change);
   void clear(Next next, const std::string& cause);
@@ -221,6 +222,7 @@ class Supervisor {
   bool own_saved_ = false;   ///< the program's own checkpoint for the stop
   bool progressed_ = false;  ///< a step was committed in this run of the job, in any attempt
   bool log_failing_ = false;
+  bool end_recorded_ = false;  ///< why this run of the job ends stands in the history
 
   HangDetector hang_;
   GangStart gang_;

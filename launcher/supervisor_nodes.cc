@@ -28,7 +28,7 @@ const NodeReport* find_node(const std::vector<NodeReport>& nodes, const std::str
 
 // What is stopped now goes on from where it is.
 bool Supervisor::can_leave() const {
-  if (phase_ != Phase::running || stop_ || fault_pending_) return false;
+  if (!job_.may_requeue || phase_ != Phase::running || stop_ || fault_pending_) return false;
   return saves_by_itself() || (!joined_.empty() && joined_.size() >= layout_.world());
 }
 
@@ -44,6 +44,7 @@ void Supervisor::watch_nodes() {
   next_look_ = now + kLookEvery;
   std::vector<std::string> names = layout_.nodes();
   for (const NodeShare& lost : lost_nodes_) names.push_back(lost.node);
+  leaving_.clear();
   nodes_.ask(names, now);
 }
 

@@ -73,21 +73,26 @@ void Supervisor::begin_own_stop() {
   enter(Phase::saving, 0ms);
 }
 
-// Slurm reaches ranks on every node, and may not answer just now.
-void Supervisor::signal_ranks() {
+// Slurm reaches ranks on every node, and may not answer just now: false.
+bool Supervisor::signal_ranks() {
   auto steps = slurm_.steps(job_.id);
-  if (!steps) return say(steps.error().text + "; asking again");
+  if (!steps) {
+    say(steps.error().text + "; asking again");
+    return false;
+  }
   for (const SlurmStep& step : *steps) {
     if (step.name != ranks_step_name()) continue;
     Status status = slurm_.signal_step(job_.id, step.id, context_.options.own.signal);
     signalled_ = status.ok();
     if (!status) say(status.error().text + "; trying again");
   }
+  return true;
 }
 
 void Supervisor::watch_own_stop() {
   const OwnCheckpoint& own = context_.options.own;
-  if (own.signal != 0 && ranks_ && !signalled_) signal_ranks();
+  if (own.signal != 0 && ranks_ && !signalled_ && !signal_ranks())
+    own_until_ = Clock::now() + std::chrono::seconds(own.grace);
   if (ranks_ && ranks_->poll_exit()) {
     own_facts_.ranks = *ranks_->poll_exit();
     drop_ranks();

@@ -119,6 +119,12 @@ void Supervisor::send_decision(const Command& command) {
 }
 
 void Supervisor::ranks_ended(const ChildExit& exit) {
+  hang_called_ = false;
+  if (exit.ok()) fault_pending_ = false;
+  if (told_finished()) {
+    fault_pending_ = false;
+    return clear(Next::complete, "the program had said that it is finished");
+  }
   if (!exit.ok()) {
     note_unused("no rank had called bellows_init");
     return ranks_failed(exit);
@@ -142,7 +148,8 @@ void Supervisor::judge() {
 
 void Supervisor::fault(const std::string& cause, Blame blame, int exit_code) {
   if (fault_pending_ || phase_ == Phase::clearing || phase_ == Phase::waiting ||
-      phase_ == Phase::saving || phase_ == Phase::forgotten)
+      phase_ == Phase::saving || phase_ == Phase::judging || phase_ == Phase::draining ||
+      phase_ == Phase::forgotten)
     return;
   say(cause);
   fault_pending_ = true;
@@ -177,10 +184,10 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
     case SlurmState::timeout:
       // A run that got nowhere would get nowhere again.
       if (!progressed_ && !own_saved_) break;
-      stop_ = Stop{"time limit", std::nullopt, 0};
+      if (!stop_) stop_ = Stop{"time limit", std::nullopt, 0};
       return requeue_self();
     case SlurmState::preempted:
-      stop_ = Stop{"preemption", std::nullopt, 0};
+      if (!stop_) stop_ = Stop{"preemption", std::nullopt, 0};
       return requeue_self();
     default:
       break;
@@ -197,6 +204,7 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
   }
   // The ranks may have died of the signal that announces it.
   if (preempted && !stop_) stop_ = Stop{"preemption", std::nullopt, 0};
+  if (std::exchange(term_came_, false) && !stop_) stop_ = Stop{"signal TERM", std::nullopt, 0};
 
   // Nothing can be started in a suspended job, and what did not advance did not hang.
   if (job.state == SlurmState::suspended) {
@@ -235,11 +243,7 @@ Supervisor::Next Supervisor::out_of_budget() {
 void Supervisor::leave_pending(const SlurmJob& job) {
   if (phase_ == Phase::forgotten) return;
   if (!forgotten(job)) {
-    if (!stop_)
-      record("QUEUED", job.preempt_time != 0 ? "preemption"
-                       : failure_.lost_node().empty()
-                           ? "requeued by Slurm or an operator"
-                           : fmt::format("node {} was lost", failure_.lost_node()));
+    if (!end_recorded_) record("QUEUED", cause_of_requeue(job));
     ease_restart(job);
     return finish(kOk);
   }
@@ -247,6 +251,12 @@ void Supervisor::leave_pending(const SlurmJob& job) {
   say("slurmctld was restarted and takes this run for one that never began; the job starts again");
   ease_restart(job);
   enter(Phase::forgotten, kForgottenRunIsClearedWithin);
+}
+
+std::string Supervisor::cause_of_requeue(const SlurmJob& job) const {
+  if (!failure_.lost_node().empty()) return fmt::format("node {} was lost", failure_.lost_node());
+  if (job.preempt_time != 0) return "preemption";
+  return stop_ ? stop_->reason : "requeued by Slurm or an operator";
 }
 
 // A requeue counts; a run of which slurmctld lost the record when it was killed does not. When the
@@ -294,13 +304,17 @@ void Supervisor::escalate() {
     return enter(Phase::clearing, kEndsAfterSignal);
   }
   if (escalation_ > kMostEscalations) {
+    if (next_ == Next::complete || next_ == Next::fail) return cleared();
     say("the steps do not end: a node may be lost; requeueing the job");
     cause_ = "the steps of an earlier attempt did not end";
     return requeue_self();
   }
   // A killed srun leaves its tasks to Slurm.
   auto steps = slurm_.steps(job_.id);
-  if (!steps) return enter(Phase::clearing, 1s);
+  if (!steps) {
+    --escalation_;
+    return enter(Phase::clearing, 1s);
+  }
   bool left = false;
   for (const SlurmStep& step : *steps) {
     if (!is_own_step(step)) continue;
@@ -351,6 +365,7 @@ void Supervisor::hand_over() {
     record("HALTED", "bellows halt");
   else
     record("RESIZING", fmt::format("to {} GPUs", stop_->gpus.value_or(layout_.gpus())));
+  end_recorded_ = true;
   answer(stop_->client, reply.dump());
   enter(Phase::handed_over, kRequeueComesWithin);
 }
@@ -361,6 +376,7 @@ void Supervisor::requeue_self() {
   std::string cause = stop_ ? stop_->reason : cause_;
   if (phase_ != Phase::handed_over)
     record(holds ? "HALTED" : resizes ? "RESIZING" : "QUEUED", cause);
+  end_recorded_ = true;
   Status status;
   SlurmJobChange change;
   bool over = false;

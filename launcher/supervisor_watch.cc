@@ -36,6 +36,7 @@ void Supervisor::note_pause() {
   const auto gap = now - last_loop_;
   if (last_loop_ != Clock::time_point() && gap > kPaused) {
     deadline_ += gap;
+    own_until_ += gap;
     gang_.excuse(gap);
     hang_.excuse(now);
   }
@@ -68,8 +69,9 @@ void Supervisor::drop_hang(const std::string& why) {
 void Supervisor::watch() {
   if (phase_ != Phase::running || fault_pending_) return;
   const auto now = Clock::now();
-  if (commits_.committing()) hang_.excuse(now);
   if (auto what = hang_.check(now)) {
+    // One that says nothing would not answer the next attempt either.
+    if (hang_.silent(now)) agents_well_ = false;
     fault(*what, Blame::program, kFailed);
     hang_called_ = fault_pending_;
   }
@@ -138,8 +140,8 @@ void Supervisor::ranks_failed(const ChildExit& exit) {
     case RankFailure::Blame::cluster:
       return fault(cause, Blame::cluster, exit.code());
     case RankFailure::Blame::missing:
-      // One that ran before may be back in a moment.
-      hopeless_ = !ever_joined_;
+      // One that ran before may be back in a moment, as on a node that has just booted.
+      hopeless_ = !ever_joined_ && attempt_ == 1 && job_.restarts == 0 && !newest_commit();
       break;
     case RankFailure::Blame::program:
       if (save_failed)

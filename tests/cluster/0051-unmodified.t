@@ -8,6 +8,7 @@
 # shellcheck source=tests/cluster/jobs.sh
 . "$(dirname "$0")/jobs.sh"
 
+[[ -n ${BELLOWS_LONG:-} ]] || skip_all "two trainings on every processor take minutes: only with BELLOWS_LONG=1"
 top=$(dirname "$(dirname "$TAP_HOME")")
 heat=$build/examples/unmodified/heat
 python=/usr/bin/python3

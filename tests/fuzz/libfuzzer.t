@@ -1,11 +1,13 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 300
-# The targets that libfuzzer.mk names, under libFuzzer: so many runs each, from the committed corpus.
+# The targets that libfuzzer.mk names, under libFuzzer: so many runs each, or so many seconds, from the
+# committed corpus.
 top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 build=${BELLOWS_BUILDDIR:-$top/build}
 runs=50000
-[ -z "${BELLOWS_LONG-}" ] || runs=5000000
+seconds=10
+[ -z "${BELLOWS_LONG-}" ] || runs=5000000 seconds=3600
 # shellcheck source=tests/lib/static.sh
 . "$top/tests/lib/static.sh"
 
@@ -21,7 +23,7 @@ cd "$build/libfuzzer" || exit 1
 fuzz() {
   rm -rf "new/$1"
   mkdir -p "new/$1"
-  timeout -k 5 $((runs / 1000 + 60)) "./$1" -runs="$runs" -seed=1 -max_len=4096 -timeout=10 \
+  timeout -k 5 $((seconds + 60)) "./$1" -runs="$runs" -max_total_time="$seconds" -seed=1 -max_len=4096 -timeout=10 \
     -artifact_prefix="$PWD/$1-" "new/$1" "$top/tests/fuzz/corpus/$1" > "$1.log" 2>&1 && return
   echo "exit status $?; the end of $PWD/$1.log:"
   tail -n 50 "$1.log"
@@ -30,6 +32,6 @@ fuzz() {
 { nice make -s -j2 -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" || echo "make failed"; } 2>&1 |
   point "the targets compile"
 for target in $(make -s -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" list); do
-  fuzz "$target" | point "$target: $runs runs"
+  fuzz "$target" | point "$target: $runs runs or $seconds s"
 done
 finish

@@ -235,6 +235,8 @@ Test(rank_failure, tells_memory_nodes_and_missing_programs) {
                         "srun: error: Application launch failed: No route"});
   cr_expect(failure.cause(kStatus1) == "the ranks could not be started on n2: No route");
   cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+  // Of a rank that says no more; it must not end the launcher.
+  (void)failure_of({"srun: error: Unable to create step for job "});
   failure = failure_of({"srun: error: Unable to create step for job 4: Invalid gres"});
   cr_expect(failure.cause(kStatus1) == "Slurm does not start the ranks: Invalid gres");
   cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
