@@ -148,6 +148,10 @@ void AgentLoop::reserve_second(RankLink& link) {
   const auto& buffer = link.buffers[1 - other];
   if (link.gone || link.reserving || !buffer || link.buffers[other]) return;
   if (kept_.has(static_cast<std::uint32_t>(link.rank))) return;
+  for (const SaveState& save : link.saves) {
+    // It is being made.
+    if (save.phase == SaveState::Phase::copying && save.buffer == other) return;
+  }
   reserve(link, other, buffer->size());
 }
 
