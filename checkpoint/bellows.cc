@@ -137,6 +137,9 @@ int bellows_restore(bellows_t* b, uint64_t* step) {
   if (rc == BELLOWS_OK && !step) {
     rc = b->error.set(BELLOWS_ERR_INVALID, "bellows_restore needs a place for the step");
   }
+  // What is in flight is committed for all ranks or for none; before that, one could be given it
+  // and another the step before.
+  if (rc == BELLOWS_OK) rc = client::await_all(b);
   if (rc == BELLOWS_OK) rc = client::send_layout(b);
   if (rc == BELLOWS_OK) rc = restore(b, step);
   if (rc < 0) return rc;

@@ -141,6 +141,33 @@ Test(job_agent, serves_a_whole_job_on_two_nodes, .timeout = 60) {
   cr_expect(n1.end() == 0 && n2.end() == 0);
 }
 
+// Else a rank that asks a moment before the commit would get the step before, unlike the others.
+Test(job_agent, a_restore_waits_for_what_is_in_flight, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  agent.tell(command_of(Command::Kind::restore));
+  bellows_t* b = join(agent, 0, 1);
+  std::vector<float> data = {1, 2, 3};
+  add_array(b, &data);
+  cr_assert(bellows_save_async(b, 20) == BELLOWS_OK);
+  auto shard = agent.await(Event::Kind::shard);
+  cr_assert(shard.has_value());
+  std::uint64_t step = 0;
+  std::atomic<int> rc = 99;
+  std::thread restoring([&] { rc = bellows_restore(b, &step); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  cr_expect(rc == 99, "a restore did not wait for the save in flight");
+  Command commit = command_of(Command::Kind::commit, 20);
+  commit.shards = {shard->shard};
+  agent.tell(commit);
+  cr_assert(agent.await(Event::Kind::committed).has_value());
+  agent.tell(command_of(Command::Kind::committed, 20));
+  restoring.join();
+  cr_expect(rc == BELLOWS_OK && step == 20, "%d, step %lu", rc.load(), step);
+  bellows_finalize(b, 1);
+}
+
 Test(job_agent, a_dead_launcher_fails_the_ranks_that_wait, .timeout = 60) {
   ScratchDir scratch;
   JobAgentThread agent(scratch.path(), "n1");
