@@ -62,6 +62,8 @@ int restore(bellows_t* b, std::uint64_t* step) {
   rc = client::restore_arrays(b, data);
   if (rc != BELLOWS_OK) return rc;
   *step = b->saves.newest_known = b->answer.head.step;
+  // It holds as much memory as the arrays.
+  b->answer.fd.reset(-1);
   return BELLOWS_OK;
 }
 
