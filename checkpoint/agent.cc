@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -19,6 +22,7 @@
 #include <ctime>
 #include <exception>
 #include <filesystem>
+#include <initializer_list>
 #include <optional>
 #include <set>
 
@@ -42,11 +46,22 @@ constexpr auto kLauncherMayAsk = std::chrono::seconds(3);
 constexpr std::uint64_t kMargin = 2;
 
 volatile std::sig_atomic_t term_came = 0;
-volatile std::sig_atomic_t unsaid_signal = 0;
+/// What Slurm sends to all steps; the more urgent first.
+constexpr struct {
+  int number;
+  const char* name;
+} kAnnounced[] = {{SIGTERM, "TERM"}, {SIGUSR1, "USR1"}};
+volatile std::sig_atomic_t unsaid[std::size(kAnnounced)] = {};
+/// Ends a poll that begins only after the signal.
+std::atomic<int> signal_event = -1;
 
 void note_signal(int number) {
+  const int before = errno;
   if (number == SIGTERM) term_came = 1;
-  unsaid_signal = number;
+  for (std::size_t i = 0; i < std::size(kAnnounced); ++i)
+    if (kAnnounced[i].number == number) unsaid[i] = 1;
+  eventfd_write(signal_event, 1);
+  errno = before;
 }
 
 std::string node_name(const AgentOptions& options) {
@@ -131,19 +146,18 @@ Result<Started> start(const AgentOptions& options) {
   return Started{*path, std::move(*listener), std::move(*completions)};
 }
 
-// Waits for the loop's descriptors and `extra`, serves the loop, and returns whether `extra` is
-// readable.
-bool poll_once(AgentLoop& loop, int extra, int timeout_ms) {
+// Waits for the loop's descriptors and `extra`, serves the loop, and returns what is readable.
+std::set<int> poll_once(AgentLoop& loop, std::initializer_list<int> extra, int timeout_ms) {
   std::vector<pollfd> fds;
   for (int fd : loop.descriptors()) fds.push_back({fd, POLLIN, 0});
-  if (extra >= 0) fds.push_back({extra, POLLIN, 0});
-  if (poll(fds.data(), fds.size(), timeout_ms) < 0) return false;
+  for (int fd : extra) fds.push_back({fd, POLLIN, 0});
+  if (poll(fds.data(), fds.size(), timeout_ms) < 0) return {};
   std::set<int> readable;
   for (const pollfd& p : fds) {
     if (p.revents) readable.insert(p.fd);
   }
   loop.serve(readable);
-  return extra >= 0 && readable.contains(extra);
+  return readable;
 }
 
 /// The launcher's lines. Main thread only.
@@ -171,6 +185,16 @@ class LineInput {
   std::string text_;
 };
 
+int complain(const AgentOptions& options, const Error& error) {
+  if (options.mode == AgentOptions::Mode::standalone) {
+    const char* word = error.kind == ErrorKind::busy ? "busy" : "error";
+    (void)write_all(options.out_fd, fmt::format("{} {}\n", word, error.text), "standard output");
+  } else {
+    fmt::print(stderr, "bellows agent: {}\n", error.text);
+  }
+  return error.kind == ErrorKind::invalid ? 2 : 1;
+}
+
 /// Serves a launcher until its end of the pipe closes.
 class JobAgent {
  public:
@@ -181,7 +205,14 @@ class JobAgent {
         loop_(node_, std::move(started.listener), ops, std::move(started.completions),
               options.gate_limit_ms, [this](const Event& e) { write(e); }) {}
 
+  ~JobAgent() {
+    int mine = signals_.get();
+    signal_event.compare_exchange_strong(mine, -1);
+  }
+
   int run() {
+    if (!signals_) return complain(options_, errno_error("make", "an event descriptor"));
+    signal_event = signals_.get();
     // Preemption and time limits send SIGTERM to every step, but the ranks' last save still needs
     // its agent. The launcher's end of file ends it; where the launcher's node is lost none comes.
     // Slurm spares the launcher, which is no step: so it hears from here.
@@ -197,12 +228,13 @@ class JobAgent {
     while (!ended_) {
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(next_progress - Clock::now());
-      const bool readable =
-          poll_once(loop_, options_.in_fd, static_cast<int>(std::max<long>(left.count(), 0)));
+      const auto ready = poll_once(loop_, {options_.in_fd, signals_.get()},
+                                   static_cast<int>(std::max<long>(left.count(), 0)));
+      const bool readable = ready.contains(options_.in_fd);
       if (readable && !take_lines(input)) break;
       if (readable || !term_came || !loop_.idle()) last_needed_ = Clock::now();
       if (Clock::now() - last_needed_ > kLauncherMayAsk) break;
-      if (unsaid_signal != 0) say_signal();
+      say_signals();
       if (Clock::now() < next_progress) continue;
       next_progress = Clock::now() + std::chrono::seconds(1);
       loop_.tick();
@@ -234,12 +266,17 @@ class JobAgent {
     return more;
   }
 
-  void say_signal() {
-    loop_.announce();
-    Event e = loop_.progress();
-    e.signal = unsaid_signal == SIGTERM ? "TERM" : "USR1";
-    unsaid_signal = 0;
-    write(e);
+  void say_signals() {
+    eventfd_t ignored;
+    eventfd_read(signals_.get(), &ignored);
+    for (std::size_t i = 0; i < std::size(kAnnounced); ++i) {
+      if (!unsaid[i]) continue;
+      unsaid[i] = 0;
+      loop_.announce();
+      Event e = loop_.progress();
+      e.signal = kAnnounced[i].name;
+      write(e);
+    }
   }
 
   // A launcher always reads; one that doesn't has died or will.
@@ -250,6 +287,7 @@ class JobAgent {
   const AgentOptions& options_;
   std::string node_;
   bool ended_ = false;
+  Fd signals_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   Clock::time_point last_needed_ = Clock::now();
   SocketName name_;
   AgentLoop loop_;
@@ -272,8 +310,7 @@ class StandaloneAgent {
     begin();
     const auto born = Clock::now();
     while (true) {
-      const bool signalled = poll_once(loop_, signals, 1000);
-      if (signalled) begin_stop(signals);
+      if (poll_once(loop_, {signals}, 1000).contains(signals)) begin_stop(signals);
       loop_.tick();
       settle();
       check_all_here();
@@ -390,16 +427,6 @@ class StandaloneAgent {
   SocketName name_;
   AgentLoop loop_;
 };
-
-int complain(const AgentOptions& options, const Error& error) {
-  if (options.mode == AgentOptions::Mode::standalone) {
-    const char* word = error.kind == ErrorKind::busy ? "busy" : "error";
-    (void)write_all(options.out_fd, fmt::format("{} {}\n", word, error.text), "standard output");
-  } else {
-    fmt::print(stderr, "bellows agent: {}\n", error.text);
-  }
-  return error.kind == ErrorKind::invalid ? 2 : 1;
-}
 
 int run_standalone(const AgentOptions& options, FileOps& ops) {
   if (options.dir.empty() || options.dir[0] != '/' || options.world == 0 || options.keep == 0) {

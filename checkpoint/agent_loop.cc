@@ -217,6 +217,7 @@ void AgentLoop::set_stop(const Command& command) {
 }
 
 void AgentLoop::announce() {
+  announced_ = std::chrono::steady_clock::now();
   for (auto& [fd, link] : links_)
     if (link->page) link->page->announce();
 }

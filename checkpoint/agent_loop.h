@@ -148,6 +148,7 @@ class AgentLoop {
   bool had_ranks_ = false;
   bool any_left_ = false;
   bool door_closed_ = false;
+  std::optional<std::chrono::steady_clock::time_point> announced_;  ///< last
   // Last: their threads use what is above, and are joined first.
   Workers store_;   ///< one thread: ownership, find, commit, in the order they were asked for
   Workers shards_;  ///< several: writing, restoring

@@ -15,6 +15,9 @@
 namespace bellows {
 namespace {
 
+/// From Slurm's signal to an agent until all ranks that got it too have come.
+constexpr auto kAnnouncedLately = std::chrono::seconds(10);
+
 bool same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
@@ -164,6 +167,9 @@ void AgentLoop::take_hello(RankLink& link) {
     return hang_up(link);
   }
   link.page = std::move(*page);
+  // It may have got the signal just before it came here.
+  if (announced_ && std::chrono::steady_clock::now() - *announced_ < kAnnouncedLately)
+    link.page->announce();
   if (!link.answer(wire::Op::welcome, 0, session_->memory_for_rank, link.page->fd()))
     return hang_up(link);
   had_ranks_ = true;

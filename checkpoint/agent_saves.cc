@@ -94,7 +94,9 @@ void AgentLoop::give_buffer(RankLink& link) {
   }
   buffer.reset();
   // Two copies of what a rank stores are what was promised to be enough.
-  kept_.drop(static_cast<std::uint32_t>(link.rank));
+  const auto rank = static_cast<std::uint32_t>(link.rank);
+  kept_.drop(rank);
+  if (session_->restore) session_->restore->drop_copy(rank);
   // Reserving gigabytes takes a while.
   post(shards_,
        [this, id = link.id, total = save.placed.total, step = save.step]() -> Workers::Done {
@@ -136,6 +138,11 @@ void AgentLoop::reserve_first(RankLink& link) {
     return protocol_error(link,
                           Error{ErrorKind::invalid, "a rank asked for a buffer at a wrong time"});
   }
+  if (session_->restore &&
+      session_->restore->holds_memory_of(static_cast<std::uint32_t>(link.rank))) {
+    link.fail(BELLOWS_ERR_MEMORY, "the buffer is made later: other ranks are still restoring");
+    return;
+  }
   link.asked_reserve = true;
   reserve(link, 0, placed.total);
 }
@@ -148,6 +155,10 @@ void AgentLoop::reserve_second(RankLink& link) {
   const auto& buffer = link.buffers[1 - other];
   if (link.gone || link.reserving || !buffer || link.buffers[other]) return;
   if (kept_.has(static_cast<std::uint32_t>(link.rank))) return;
+  for (const SaveState& save : link.saves) {
+    // It is being made.
+    if (save.phase == SaveState::Phase::copying && save.buffer == other) return;
+  }
   reserve(link, other, buffer->size());
 }
 
@@ -260,8 +271,8 @@ void AgentLoop::set_committed(const Command& command) {
   session_->restore_step = command.step;
   session_->no_step.clear();
   session_->restore.reset();
-  // Of an earlier attempt: now older than what this one has.
-  kept_.clear();
+  // What ranks gave before they died may be of this step, or of one that is committed next.
+  kept_.drop_older(*command.step);
   for (auto& [fd, link] : links_) {
     if (!link->find_save(*command.step)) continue;
     link->end_save(*command.step);

@@ -62,6 +62,8 @@ int restore(bellows_t* b, std::uint64_t* step) {
   rc = client::restore_arrays(b, data);
   if (rc != BELLOWS_OK) return rc;
   *step = b->saves.newest_known = b->answer.head.step;
+  // It holds as much memory as the arrays.
+  b->answer.fd.reset(-1);
   return BELLOWS_OK;
 }
 
@@ -137,6 +139,9 @@ int bellows_restore(bellows_t* b, uint64_t* step) {
   if (rc == BELLOWS_OK && !step) {
     rc = b->error.set(BELLOWS_ERR_INVALID, "bellows_restore needs a place for the step");
   }
+  // What is in flight is committed for all ranks or for none; before that, one could be given it
+  // and another the step before.
+  if (rc == BELLOWS_OK) rc = client::await_all(b);
   if (rc == BELLOWS_OK) rc = client::send_layout(b);
   if (rc == BELLOWS_OK) rc = restore(b, step);
   if (rc < 0) return rc;

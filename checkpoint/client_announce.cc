@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/client_announce.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -11,17 +12,21 @@
 namespace bellows::client {
 namespace {
 
-/// What the agent needs at most to be told by the same signal and to say so.
-constexpr long kLookEveryNs = 300'000'000;
+/// The agent is told by the same signal, and says so within the time of these looks.
+constexpr itimerspec kLookSoon = {{0, 120'000'000}, {0, 120'000'000}};
+constexpr int kLooks = 3;
+/// Then only whether the agent still lives.
+constexpr itimerspec kLookLater = {{5, 0}, {5, 0}};
 constexpr int kSignals[] = {SIGTERM, SIGUSR1};
 constexpr int kCount = sizeof kSignals / sizeof *kSignals;
 
 struct Listener {
   pid_t pid;
-  const wire::Control* page;
-  int socket;
+  std::atomic<const wire::Control*> page;
+  std::atomic<int> socket;
   int timers[kCount];
   bool ours[kCount];
+  std::atomic<int> looks[kCount];  ///< in vain
 };
 Listener listener;
 
@@ -35,8 +40,7 @@ bool make_timer(int number, int* timer) {
   return syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, timer) == 0;
 }
 
-void look_every(int timer, long ns) {
-  const struct itimerspec when = {{0, ns}, {0, ns}};
+void look(int timer, const itimerspec& when) {
   syscall(SYS_timer_settime, timer, 0, &when, nullptr);
 }
 
@@ -45,12 +49,24 @@ void die_of(int number) {
   raise(number);
 }
 
-void hold_back(int number, siginfo_t* info, void*) {
-  const Listener& now = listener;
+void hold_or_die(int number, bool came_again) {
+  const wire::Control* page = listener.page;
+  const int i = index_of(number), socket = listener.socket;
   // A child that the program forked has no timer and no agent.
-  if (getpid() != now.pid || !now.page) return die_of(number);
-  if (info->si_code != SI_TIMER) return look_every(now.timers[index_of(number)], kLookEveryNs);
-  if (!now.page->announced.load() || hung_up(now.socket)) die_of(number);
+  if (getpid() != listener.pid || !page) return die_of(number);
+  if (came_again) {
+    listener.looks[i] = 0;
+    return look(listener.timers[i], kLookSoon);
+  }
+  if (socket < 0 || hung_up(socket)) return die_of(number);
+  if (page->announced.load()) return look(listener.timers[i], kLookLater);
+  if (++listener.looks[i] >= kLooks) die_of(number);
+}
+
+void hold_back(int number, siginfo_t* info, void*) {
+  const int before = errno;
+  hold_or_die(number, info->si_code != SI_TIMER);
+  errno = before;
 }
 
 }  // namespace
@@ -58,8 +74,8 @@ void hold_back(int number, siginfo_t* info, void*) {
 void survive_announcements(const wire::Control* page, int socket) {
   if (listener.page) return;
   listener.pid = getpid();
-  listener.page = page;
   listener.socket = socket;
+  listener.page = page;
   struct sigaction hold {};
   hold.sa_sigaction = hold_back;
   hold.sa_flags = SA_RESTART | SA_SIGINFO;
@@ -76,12 +92,17 @@ void heed_announcements(const wire::Control* page) {
   if (!page || listener.page != page || getpid() != listener.pid) return;
   for (int i = 0; i < kCount; ++i) {
     if (!listener.ours[i]) continue;
+    // First, or its last signal would end the process.
+    syscall(SYS_timer_delete, listener.timers[i]);
     struct sigaction now {};
     sigaction(kSignals[i], nullptr, &now);
     if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == hold_back) signal(kSignals[i], SIG_DFL);
-    syscall(SYS_timer_delete, listener.timers[i]);
   }
   listener.page = nullptr;
+}
+
+void forget_agent(const wire::Control* page) {
+  if (page && listener.page == page) listener.socket = -1;
 }
 
 }  // namespace bellows::client

@@ -13,7 +13,10 @@ namespace bellows::client {
 /// stays as it is.
 void survive_announcements(const wire::Control* page, int socket);
 
-/// Before `page` and `socket` go: the signals do what they did before.
+/// Before the socket is closed, as its number may soon be another's: the agent has gone.
+void forget_agent(const wire::Control* page);
+
+/// Before `page` goes: the signals do what they did before.
 void heed_announcements(const wire::Control* page);
 
 }  // namespace bellows::client

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "checkpoint/client_announce.h"
+
 bellows_handle::~bellows_handle() {
   for (bellows::client::Buffer& buffer : buffers) unpin(&buffer);
   free(arrays);
@@ -18,6 +20,7 @@ void bellows_handle::unpin(bellows::client::Buffer* buffer) {
 namespace bellows::client {
 
 int lost(bellows_t* b, int failure) {
+  forget_agent(b->page());
   b->socket.reset(-1);
   return b->error.set(
       BELLOWS_ERR_AGENT,

@@ -84,7 +84,10 @@ int take_buffer(bellows_t* b, std::uint64_t step, Buffer** out) {
   }
   Buffer& buffer = b->buffers[head.code];
   *out = &buffer;
-  if (b->answer.fd.get() < 0) return BELLOWS_OK;
+  if (b->answer.fd.get() < 0) {
+    if (buffer.memory.size() >= head.value) return BELLOWS_OK;
+    return b->error.set(BELLOWS_ERR_MEMORY, "the snapshot buffer is not mapped");
+  }
   b->unpin(&buffer);
   if (buffer.memory.map(b->answer.fd.get(), head.value, PROT_READ | PROT_WRITE)) return BELLOWS_OK;
   return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the snapshot buffer: %s", strerror(errno));
@@ -135,7 +138,10 @@ int reserve_buffer(bellows_t* b) {
   if (rc == BELLOWS_OK) rc = take_message(b);
   if (rc != BELLOWS_OK || b->answer.head.op == wire::Op::failed) return rc;
   Buffer* buffer = nullptr;
-  return take_buffer(b, wire::kNoStep, &buffer);
+  rc = take_buffer(b, wire::kNoStep, &buffer);
+  if (rc != BELLOWS_ERR_MEMORY) return rc;
+  b->error.text[0] = 0;
+  return BELLOWS_OK;
 }
 
 int begin_save(bellows_t* b, std::uint64_t step, bool waits) {

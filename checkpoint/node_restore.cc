@@ -77,7 +77,7 @@ Status NodeRestore::read_replicated(Reading& reading) {
     return {};
   }
   if (auto status = reading.read(true); !status) return status;
-  auto first = std::make_shared<First>(First{reading.memory, reading.placed, {}});
+  auto first = std::make_shared<First>(First{reading.rank, reading.memory, reading.placed, {}});
   for (std::size_t i = 0; i < first->placed.parts.size(); ++i) {
     first->numbers[first->placed.parts[i].name] = i;
   }
@@ -94,6 +94,17 @@ void NodeRestore::note_done(std::uint32_t rank) {
   }
   std::lock_guard lock(first_mutex_);
   first_.reset();
+}
+
+void NodeRestore::drop_copy(std::uint32_t rank) {
+  std::lock_guard lock(mutex_);
+  copies_.erase(rank);
+}
+
+bool NodeRestore::holds_memory_of(std::uint32_t rank) {
+  // While it is locked nothing is kept, or it is about to go.
+  std::unique_lock lock(first_mutex_, std::try_to_lock);
+  return lock && first_ && first_->rank == rank;
 }
 
 ShardCopies NodeRestore::copies() {

@@ -29,10 +29,15 @@ class NodeRestore {
   /// it. Safe for several threads.
   Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed,
                                              ReadCount* count = nullptr);
+  /// The rank saves again: its copy's memory is needed elsewhere.
+  void drop_copy(std::uint32_t rank);
+  /// Whether what this rank was given is kept for ranks that are slower.
+  bool holds_memory_of(std::uint32_t rank);
 
  private:
   /// The memory of the rank that was first, once its replicated arrays are in it.
   struct First {
+    std::uint32_t rank;
     std::shared_ptr<SharedMemory> memory;
     Placed placed;
     std::map<std::string, std::size_t> numbers;  ///< of the arrays, by name

@@ -11,9 +11,13 @@ void KeptCopies::keep(std::shared_ptr<const ShardCopy> copy) {
 }
 
 void KeptCopies::keep_only(std::uint64_t step) {
-  for (auto& [rank, of_rank] : copies_) {
-    std::erase_if(of_rank, [step](const auto& one) { return one.first != step; });
-  }
+  drop_older(step);
+  for (auto& [rank, of_rank] : copies_) of_rank.erase(of_rank.upper_bound(step), of_rank.end());
+  std::erase_if(copies_, [](const auto& one) { return one.second.empty(); });
+}
+
+void KeptCopies::drop_older(std::uint64_t step) {
+  for (auto& [rank, of_rank] : copies_) of_rank.erase(of_rank.begin(), of_rank.lower_bound(step));
   std::erase_if(copies_, [](const auto& one) { return one.second.empty(); });
 }
 

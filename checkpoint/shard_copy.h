@@ -32,6 +32,7 @@ class KeptCopies {
   void keep(std::shared_ptr<const ShardCopy> copy);
   /// Forgets all other steps.
   void keep_only(std::uint64_t step);
+  void drop_older(std::uint64_t step);
   void drop(std::uint32_t rank) { copies_.erase(rank); }
   void clear() { copies_.clear(); }
 

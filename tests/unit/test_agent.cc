@@ -5,9 +5,11 @@
 #include <atomic>
 #include <filesystem>
 #include <random>
+#include <set>
 
 #include "checkpoint/agent.h"
 #include "checkpoint/bellows.h"
+#include "checkpoint/client_handle.h"
 #include "checkpoint/coordinator.h"
 #include "checkpoint/protocol.h"
 #include "tests/unit/agent_support.h"
@@ -141,6 +143,33 @@ Test(job_agent, serves_a_whole_job_on_two_nodes, .timeout = 60) {
   cr_expect(n1.end() == 0 && n2.end() == 0);
 }
 
+// Else a rank that asks a moment before the commit would get the step before, unlike the others.
+Test(job_agent, a_restore_waits_for_what_is_in_flight, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  agent.tell(command_of(Command::Kind::restore));
+  bellows_t* b = join(agent, 0, 1);
+  std::vector<float> data = {1, 2, 3};
+  add_array(b, &data);
+  cr_assert(bellows_save_async(b, 20) == BELLOWS_OK);
+  auto shard = agent.await(Event::Kind::shard);
+  cr_assert(shard.has_value());
+  std::uint64_t step = 0;
+  std::atomic<int> rc = 99;
+  std::thread restoring([&] { rc = bellows_restore(b, &step); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  cr_expect(rc == 99, "a restore did not wait for the save in flight");
+  Command commit = command_of(Command::Kind::commit, 20);
+  commit.shards = {shard->shard};
+  agent.tell(commit);
+  cr_assert(agent.await(Event::Kind::committed).has_value());
+  agent.tell(command_of(Command::Kind::committed, 20));
+  restoring.join();
+  cr_expect(rc == BELLOWS_OK && step == 20, "%d, step %lu", rc.load(), step);
+  bellows_finalize(b, 1);
+}
+
 Test(job_agent, a_dead_launcher_fails_the_ranks_that_wait, .timeout = 60) {
   ScratchDir scratch;
   JobAgentThread agent(scratch.path(), "n1");
@@ -201,6 +230,41 @@ Test(job_agent, passes_on_what_slurm_announces, .timeout = 60) {
   raise(SIGTERM);
   said = agent.await(Event::Kind::progress);
   cr_expect(said && said->signal == "TERM");
+}
+
+// A rank of the same step looks only for a moment whether its agent was told, too.
+Test(job_agent, says_each_signal_at_once, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  agent.tell(command_of(Command::Kind::restore));
+  cr_assert(agent.await(Event::Kind::ready).has_value());
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < 5; ++round) {
+    // As the signals come to this thread, they interrupt no call of the agent's.
+    raise(SIGTERM);
+    raise(SIGUSR1);
+    std::set<std::string> said;
+    while (said.size() < 2) {
+      auto event = agent.await(Event::Kind::progress);
+      cr_assert(event.has_value(), "a signal was not said");
+      said.insert(event->signal);
+    }
+  }
+  // It would take a second for each otherwise.
+  cr_expect(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2500));
+}
+
+// A rank that joins just after it got the signal that its agent got.
+Test(job_agent, what_slurm_announced_counts_for_a_rank_that_comes_late, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  raise(SIGUSR1);
+  cr_assert(agent.await(Event::Kind::progress).has_value());
+  bellows_t* b = join(agent, 0, 1);
+  cr_expect(b->page()->announced.load() == 1);
+  bellows_finalize(b, 0);
 }
 
 // A rank that does nothing about such signals itself. Slurm has told it; `agent_too`: and its

@@ -317,6 +317,28 @@ Test(async, a_rank_without_memory_fails_the_step_and_goes_on, .timeout = 60) {
   cr_expect(steps_in(place) == (std::vector<std::uint64_t>{2}));
 }
 
+// The buffer made ahead can't be mapped: that fails neither the restore nor the agent.
+Test(async, a_rank_without_memory_restores_and_goes_on, .timeout = 60) {
+  Place place;
+  const auto codes = run_ranks(1, [&](int, bellows_t* b) {
+    std::vector<unsigned char> data(64 << 20, 1);
+    if (add_bytes(b, &data) != 0) return 1;
+    rlimit before, little;
+    getrlimit(RLIMIT_AS, &before);
+    little = before;
+    little.rlim_cur = 32 << 20;
+    setrlimit(RLIMIT_AS, &little);
+    std::uint64_t step = 0;
+    const int rc = bellows_restore(b, &step);
+    setrlimit(RLIMIT_AS, &before);
+    if (rc != BELLOWS_NO_CHECKPOINT || bellows_error(b)[0] != 0) return 2;
+    const int first = bellows_save(b, 1);
+    if (first != BELLOWS_OK && first != BELLOWS_ERR_MEMORY) return 3;
+    return bellows_save(b, 2) == 0 && bellows_finalize(b, 1) == 0 ? 0 : 4;
+  });
+  cr_expect(all(codes, 0));
+}
+
 Test(async, a_second_program_in_the_directory_is_refused, .timeout = 60) {
   Place place;
   const auto codes = run_ranks(1, [&](int, bellows_t* b) {

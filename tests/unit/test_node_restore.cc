@@ -59,9 +59,11 @@ Test(node_restore, the_first_rank_reads_for_all, .timeout = 60) {
   Saved saved;
   NodeRestore restore(saved.scratch.path(), 10, 2);
   cr_expect_str_eq(check(restore, 0, 2).c_str(), "");
+  cr_expect(restore.holds_memory_of(0) && !restore.holds_memory_of(1));
   // What is not read again can't be found damaged.
   saved.damage();
   cr_expect_str_eq(check(restore, 1, 2).c_str(), "");
+  cr_expect(!restore.holds_memory_of(0));
   // All have it: nothing is kept in memory.
   cr_expect(has(check(restore, 0, 2), "is damaged"));
 }
