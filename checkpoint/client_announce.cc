@@ -15,8 +15,8 @@ namespace {
 /// The agent is told by the same signal, and says so within the time of these looks.
 constexpr itimerspec kLookSoon = {{0, 120'000'000}, {0, 120'000'000}};
 constexpr int kLooks = 3;
-/// Then only whether the agent still lives.
-constexpr itimerspec kLookLater = {{5, 0}, {5, 0}};
+/// Then whether the agent still lives, and the launcher has answered with a stop.
+constexpr itimerspec kLookLater = {{4, 0}, {4, 0}};
 constexpr int kSignals[] = {SIGTERM, SIGUSR1};
 constexpr int kCount = sizeof kSignals / sizeof *kSignals;
 
@@ -26,7 +26,8 @@ struct Listener {
   std::atomic<int> socket;
   int timers[kCount];
   bool ours[kCount];
-  std::atomic<int> looks[kCount];  ///< in vain
+  std::atomic<int> looks[kCount];   ///< in vain
+  std::atomic<bool> heard[kCount];  ///< that the agent was told too
 };
 Listener listener;
 
@@ -56,10 +57,16 @@ void hold_or_die(int number, bool came_again) {
   if (getpid() != listener.pid || !page) return die_of(number);
   if (came_again) {
     listener.looks[i] = 0;
+    listener.heard[i] = false;
     return look(listener.timers[i], kLookSoon);
   }
   if (socket < 0 || hung_up(socket)) return die_of(number);
-  if (page->announced.load()) return look(listener.timers[i], kLookLater);
+  if (page->announced.load()) {
+    // srun signals all agents too when it takes their step down: then no stop follows.
+    const bool stopping = page->gate.load() != wire::kNoStep || page->stop.load() != wire::kNoStep;
+    if (listener.heard[i].exchange(true) && !stopping) return die_of(number);
+    return look(listener.timers[i], kLookLater);
+  }
   if (++listener.looks[i] >= kLooks) die_of(number);
 }
 
