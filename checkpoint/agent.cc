@@ -393,6 +393,7 @@ class StandaloneAgent {
       for (const SkippedStep& s : event.skipped) {
         fmt::print(stderr, "bellows: step {} is passed over: {}\n", s.step, s.error);
       }
+      if (event.step) choice_.note_found(*event.step);
       return {choice_.offer(event)};
     }
     if (event.kind == Event::Kind::restore_error) return {offer_another(event)};
