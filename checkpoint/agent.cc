@@ -393,6 +393,7 @@ class StandaloneAgent {
       for (const SkippedStep& s : event.skipped) {
         fmt::print(stderr, "bellows: step {} is passed over: {}\n", s.step, s.error);
       }
+      if (event.step) choice_.note_found(*event.step);
       return {choice_.offer(event)};
     }
     if (event.kind == Event::Kind::restore_error) return {offer_another(event)};
@@ -459,6 +460,14 @@ int run_standalone(const AgentOptions& options, FileOps& ops) {
   return said ? agent.run(signals.get()) : 1;
 }
 
+// Each rank takes several, and no descriptor here is for select().
+void allow_all_descriptors() {
+  rlimit limit;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run_job(const AgentOptions& options, FileOps& ops) {
   auto started = start(options);
   if (!started) return complain(options, started.error());
@@ -471,6 +480,7 @@ int agent_main(const AgentOptions& options) noexcept try {
   std::signal(SIGPIPE, SIG_IGN);
   // Past a file size limit, a write must give an error and not end the agent.
   std::signal(SIGXFSZ, SIG_IGN);
+  allow_all_descriptors();
   FileOps ops;
   return options.mode == AgentOptions::Mode::job ? run_job(options, ops)
                                                  : run_standalone(options, ops);

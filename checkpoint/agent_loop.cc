@@ -140,7 +140,10 @@ void AgentLoop::begin_session(const Command& command) {
 
 void AgentLoop::find(const Command& command) {
   auto session = session_;
-  post(store_, [this, session, search = command.search]() -> Workers::Done {
+  post(store_, [this, session, search = command.search]() mutable -> Workers::Done {
+    // Whoever asks may not have heard that a step it knows as bad was saved again.
+    std::erase_if(search.bad, [this](const SkippedStep& s) { return fresh_.contains(s.step); });
+    fresh_.clear();
     auto newest = session->writer->find(search);
     return [this, newest = std::move(newest)] {
       if (!newest) return say_error("find", {}, newest.error());
@@ -243,6 +246,7 @@ void AgentLoop::commit(const Command& command) {
   const std::uint64_t step = *command.step;
   post(store_, [this, session, step, shards = command.shards]() -> Workers::Done {
     auto done = session->writer->commit(step, shards);
+    if (done) fresh_.insert(step);
     return [this, step, done = std::move(done)] {
       if (!done) return say_error("commit", step, done.error());
       for (const std::string& warning : *done) {

@@ -148,6 +148,8 @@ class AgentLoop {
   bool had_ranks_ = false;
   bool any_left_ = false;
   bool door_closed_ = false;
+  /// Committed since the last find; used on the store's thread only.
+  std::set<std::uint64_t> fresh_;
   std::optional<std::chrono::steady_clock::time_point> announced_;  ///< last
   // Last: their threads use what is above, and are joined first.
   Workers store_;   ///< one thread: ownership, find, commit, in the order they were asked for

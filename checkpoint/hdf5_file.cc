@@ -144,6 +144,7 @@ Status MemoryFile::map(const std::string& path) {
   void* data = mmap(nullptr, size_, PROT_READ, MAP_SHARED, fd_.get(), 0);
   if (data == MAP_FAILED) return errno_error("map the layout of", path);
   data_ = data;
+  fd_.reset();
   return {};
 }
 

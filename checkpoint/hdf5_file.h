@@ -72,7 +72,7 @@ class MemoryFile {
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
   ~MemoryFile();
-  /// Once HDF5 has closed it; the other functions but fd() only after this.
+  /// Once HDF5 has closed it; the other functions but fd() only after this, fd() only before.
   Status map(const std::string& path);
   int fd() const { return fd_.get(); }
   const unsigned char* data() const { return static_cast<const unsigned char*>(data_); }

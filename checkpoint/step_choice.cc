@@ -7,7 +7,8 @@
 
 namespace bellows {
 
-Command StepChoice::find() const {
+Command StepChoice::find() {
+  ++searches_;
   Command command;
   command.kind = Command::Kind::find;
   command.search = search_;
@@ -31,10 +32,19 @@ void StepChoice::note_bad(const Event& restore_error) {
   const std::uint64_t step = restore_error.step.value_or(0);
   const auto known = [step](const SkippedStep& bad) { return bad.step == step; };
   if (std::any_of(search_.bad.begin(), search_.bad.end(), known)) return;
+  // Several ranks may tell of one failure.
+  const bool passing = restore_error.error_kind != ErrorKind::corrupt &&
+                       failed_after_.try_emplace(step, searches_).first->second == searches_;
+  if (passing) return;
   search_.bad.push_back({step, restore_error.error});
 }
 
 void StepChoice::note_committed(std::uint64_t step) {
+  failed_after_.erase(step);
+  note_found(step);
+}
+
+void StepChoice::note_found(std::uint64_t step) {
   std::erase_if(search_.bad, [step](const SkippedStep& bad) { return bad.step == step; });
 }
 

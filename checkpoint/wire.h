@@ -23,7 +23,7 @@
 /// bye, value = finished   ->    goodbye
 namespace bellows::wire {
 
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 /// Snapshot buffers of one rank: that many saves may be in flight.
 inline constexpr std::uint32_t kBuffers = 2;
 inline constexpr std::uint32_t kMostDims = 8;

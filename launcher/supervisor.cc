@@ -269,6 +269,8 @@ bool Supervisor::is_stale(const Event& event) const {
 void Supervisor::offer_step(const Event& found) {
   for (const SkippedStep& skipped : found.skipped)
     say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
+  // It may have been saved again since it was noted as bad.
+  if (found.step) choice_.note_found(*found.step);
   newest_commit_ = found.step;
   newest_step_ = found.step.value_or(0);
   Command offer = choice_.offer(found);

@@ -107,6 +107,7 @@ Test(bad_step, the_choice_goes_past_what_was_noted, .timeout = 10) {
   bad.kind = Event::Kind::restore_error;
   bad.step = 9;
   bad.error = "damaged";
+  bad.error_kind = ErrorKind::corrupt;
   choice.note_bad(bad);
   choice.note_bad(bad);
   cr_expect(choice.find().search.bad.size() == 1 && choice.find().search.bad[0].step == 9);
@@ -118,5 +119,24 @@ Test(bad_step, the_choice_goes_past_what_was_noted, .timeout = 10) {
   cr_expect(has(choice.offer(found).error, "step 9: damaged"));
   cr_expect(!choice.offer(Event()).step && choice.offer(Event()).error.empty());
   choice.note_committed(9);
+  cr_expect(choice.find().search.bad.empty());
+}
+
+// A store may fail for a moment, and what was acknowledged must not be given up for that.
+Test(bad_step, what_could_not_be_read_is_offered_once_more, .timeout = 10) {
+  StepChoice choice;
+  Event failed;
+  failed.kind = Event::Kind::restore_error;
+  failed.step = 9;
+  failed.error_kind = ErrorKind::io;
+  cr_expect(choice.find().search.bad.empty());
+  // Of two ranks.
+  choice.note_bad(failed);
+  choice.note_bad(failed);
+  cr_expect(choice.find().search.bad.empty());
+  choice.note_found(9);
+  choice.note_bad(failed);
+  cr_expect(choice.find().search.bad.size() == 1);
+  choice.note_found(9);
   cr_expect(choice.find().search.bad.empty());
 }
