@@ -66,7 +66,7 @@ like "$(out_of failing)" 'the checkpoint command exited with status 3' "its fail
 xc scancel "$failing"
 
 # Finished or stopped? With a status of its own for the one, 0 means the other.
-mkdir -p "$home/f" && printf '#!/bin/bash\ntrap "exit 0" USR1\nsleep 600 & wait\n' >"$home/f/zero.sh"
+mkdir -p "$home/f" && printf '#!/bin/bash\ntrap "exit 0" USR1\necho ready\nsleep 600 & wait\n' >"$home/f/zero.sh"
 chmod -R a+rX "$home/f" && chmod a+x "$home/f/zero.sh"
 printf '#!/bin/bash\nexec bellows run --checkpoint-signal=USR1 --stopped-status=85 -- %s/f/zero.sh\n' \
   "$home" >"$home/zero.sh"
@@ -74,11 +74,11 @@ zero=$(submit -- --framework=plain --gpus-range=1-8 --gpus=1 --output="$home/zer
 status=$(submit_own status 1 --checkpoint-signal=USR1 --stopped-status=85 -- signal 100000 85)
 # shellcheck disable=SC2016
 printf '#!/bin/bash\nexec bellows run --checkpoint-signal=12 -- sh -c %q\n' \
-  'trap "touch $BELLOWS_FINISHED_FILE; exit 1" USR2; while :; do sleep 0.1; done' >"$home/file.sh"
+  'trap "touch $BELLOWS_FINISHED_FILE; exit 1" USR2; echo ready; while :; do sleep 0.1; done' >"$home/file.sh"
 file=$(submit -- --framework=plain --gpus-range=1-8 --gpus=1 --output="$home/file.out" file.sh)
 poll 40 has_starts status 1
-poll 40 grep -q 'ranks start' "$home/zero.out"
-poll 40 grep -q 'ranks start' "$home/file.out"
+poll 40 grep -q ready "$home/zero.out"
+poll 40 grep -q ready "$home/file.out"
 for id in "$zero" "$status" "$file"; do xc scancel --signal=USR1 --batch "$id"; done
 poll 40 job_is "$zero" COMPLETED
 is "$(job_field "$zero" JobState) $(job_field "$zero" Restarts)" "COMPLETED 0" \
