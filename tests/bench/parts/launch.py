@@ -1,21 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `bellows run` adds to a program's start and to its steps, and how soon it starts one again.
 
-Each file launch_NAME.py beside this one is a piece with a run(options) of its own.
+The pieces are launch_NAME.py beside this file; launch_place.py is what they share.
 """
-import glob
-import importlib
-import os
-
 import cluster
-
-HERE = os.path.dirname(os.path.abspath(__file__))
+import launch_ranks
+import launch_restart
+import launch_steps
 
 
 def run(options):
     result = []
-    for path in sorted(glob.glob(f"{HERE}/launch_*.py")):
-        name = os.path.basename(path).removesuffix(".py")
-        cluster.note(name)
-        result += importlib.import_module(name).run(options)
+    for piece in (launch_ranks, launch_restart, launch_steps):
+        cluster.note(piece.__name__)
+        result += piece.run(options)
     return result
