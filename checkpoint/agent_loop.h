@@ -112,6 +112,7 @@ class AgentLoop {
   RankLink* find_link(std::uint64_t id);
 
   // agent_saves.cc: saves
+  static Event event_of_rank(Event::Kind kind, const RankLink& link);
   Event event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const;
   void say_save_error(SaveState& save, const RankLink& link, const Error& error);
   void begin_save(RankLink& link, std::uint64_t step);

@@ -45,6 +45,13 @@ void AgentLoop::serve(const std::set<int>& readable) {
   if (readable.contains(listener_.get())) accept_rank();
 }
 
+Event AgentLoop::event_of_rank(Event::Kind kind, const RankLink& link) {
+  Event e;
+  e.kind = kind;
+  e.rank = static_cast<std::uint32_t>(link.rank);
+  return e;
+}
+
 void AgentLoop::accept_rank() {
   Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket || !same_user(socket.get())) return;
@@ -173,9 +180,7 @@ void AgentLoop::take_hello(RankLink& link) {
   if (!link.answer(wire::Op::welcome, 0, session_->memory_for_rank, link.page->fd()))
     return hang_up(link);
   had_ranks_ = true;
-  Event e;
-  e.kind = Event::Kind::rank;
-  e.rank = static_cast<std::uint32_t>(link.rank);
+  Event e = event_of_rank(Event::Kind::rank, link);
   e.state = "joined";
   say(std::move(e));
 }
@@ -235,9 +240,7 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
   if (!link) return;
   if (memory) {
     link->answer(wire::Op::restored, step, 1, (*memory)->fd());
-    Event e;
-    e.kind = Event::Kind::restored;
-    e.rank = static_cast<std::uint32_t>(link->rank);
+    Event e = event_of_rank(Event::Kind::restored, *link);
     e.step = step;
     e.from_memory = count.memory;
     e.from_store = count.store;
@@ -252,9 +255,7 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
   // The step is bad. A rank that heard so might begin at the start; it waits for another step.
   link->restoring = true;
   session_->restore_known = false;
-  Event e;
-  e.kind = Event::Kind::restore_error;
-  e.rank = static_cast<std::uint32_t>(link->rank);
+  Event e = event_of_rank(Event::Kind::restore_error, *link);
   e.step = step;
   e.error = error.text;
   e.error_kind = error.kind;
@@ -268,9 +269,7 @@ void AgentLoop::take_bye(RankLink& link, bool finished) {
   link.said_bye = true;
   ++(finished ? session_->finished : session_->stopped);
   link.answer(wire::Op::goodbye);
-  Event e;
-  e.kind = Event::Kind::rank;
-  e.rank = static_cast<std::uint32_t>(link.rank);
+  Event e = event_of_rank(Event::Kind::rank, link);
   e.state = finished ? "finished" : "stopped";
   say(std::move(e));
   hang_up(link);
@@ -314,9 +313,7 @@ void AgentLoop::bury() {
       session_->newest = std::max(session_->newest.value_or(0), link->page->step());
     }
     if (link->said_bye) continue;
-    Event e;
-    e.kind = Event::Kind::rank;
-    e.rank = static_cast<std::uint32_t>(link->rank);
+    Event e = event_of_rank(Event::Kind::rank, *link);
     e.state = "lost";
     say(std::move(e));
   }

@@ -33,9 +33,7 @@ std::uint64_t milliseconds_since(std::chrono::steady_clock::time_point begin) {
 }  // namespace
 
 Event AgentLoop::event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const {
-  Event e;
-  e.kind = kind;
-  e.rank = static_cast<std::uint32_t>(link.rank);
+  Event e = event_of_rank(kind, link);
   e.step = step;
   e.id = session_->failures;
   return e;

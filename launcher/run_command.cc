@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,13 +11,11 @@
 
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
+#include "launcher/restart_budget.h"
 #include "launcher/supervisor.h"
 
 namespace bellows {
 namespace {
-
-/// Of a start in a file system that fails: more than half an hour.
-constexpr std::uint32_t kMostTries = 40;
 
 // Threads and children that come later inherit the mask; children reset it.
 void block_signals() {
@@ -56,13 +53,14 @@ int fail(const std::string& text, int status) {
 
 // A job that has run before must not end because its file system is away for a while.
 Result<RunContext> prepare(const RunOptions& options, const SlurmJob& job) {
-  for (std::uint32_t tries = 0;; ++tries) {
+  RestartBudget budget(options.max_restarts);
+  for (;;) {
     auto context = make_run_context(options, job);
     if (context.ok() || context.error().kind != ErrorKind::io || job.restarts == 0 ||
-        tries >= kMostTries)
+        !budget.spend(Blame::storage, std::nullopt, 0))
       return context;
     fmt::print(stderr, "bellows run: {}; trying again\n", context.error().text);
-    std::this_thread::sleep_for(std::chrono::seconds(std::min(1u << std::min(tries, 6u), 60u)));
+    std::this_thread::sleep_for(budget.pause());
   }
 }
 

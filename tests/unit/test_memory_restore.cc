@@ -141,6 +141,11 @@ void expect_restored(Job& job, std::uint64_t wanted) {
   cr_expect(all(job.codes(), kDies), "a rank did not get step %lu", wanted);
 }
 
+void expect_all_from_memory(const Job& job) {
+  cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
+            job.store);
+}
+
 void run_and_die(Job& job, const RankMain& run) {
   job.start(run);
   job.serve_all();
@@ -156,12 +161,11 @@ Test(memory_restore, ranks_that_died_get_it_from_the_agents_memory, .timeout = 6
   cr_assert(job.begin() == 4u);
   job.damage(4);
   expect_restored(job, 4);
-  cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
-            job.store);
+  expect_all_from_memory(job);
   // What an attempt did not use up is there for the one after it.
   cr_assert(job.begin() == 4u);
   expect_restored(job, 4);
-  cr_expect(job.memory > 0 && job.store == 0);
+  expect_all_from_memory(job);
 }
 
 Test(memory_restore, goes_on_from_attempt_to_attempt, .timeout = 60) {
@@ -169,7 +173,7 @@ Test(memory_restore, goes_on_from_attempt_to_attempt, .timeout = 60) {
   for (std::uint64_t round = 0; round < 4; ++round) {
     cr_assert(job.begin().value_or(0) == 3 * round);
     run_and_die(job, saves(3 * round + 1, 3 * round + 3));
-    cr_expect(round == 0 || (job.memory > 0 && job.store == 0));
+    if (round > 0) expect_all_from_memory(job);
   }
 }
 
@@ -201,8 +205,7 @@ Test(memory_restore, ranks_that_died_before_the_commit_get_it_too, .timeout = 60
   cr_assert(job.begin() == 3u);
   job.damage(3);
   expect_restored(job, 3);
-  cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
-            job.store);
+  expect_all_from_memory(job);
 }
 
 Test(memory_restore, a_changed_copy_is_not_used, .timeout = 60) {
@@ -233,8 +236,7 @@ Test(memory_restore, a_newer_step_that_was_not_committed_is_not_given, .timeout 
   cr_assert(job.begin() == 2u);
   job.damage(2);
   expect_restored(job, 2);
-  cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
-            job.store);
+  expect_all_from_memory(job);
 }
 
 Test(memory_restore, a_rank_that_dies_while_it_copies_spoils_nothing, .timeout = 60) {
@@ -268,6 +270,5 @@ Test(memory_restore, a_rank_that_dies_while_it_copies_spoils_nothing, .timeout =
   });
   job.serve_all();
   cr_expect(all(job.codes(), kDies));
-  cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
-            job.store);
+  expect_all_from_memory(job);
 }
