@@ -33,7 +33,7 @@ class Cluster:
 
     def __enter__(self):
         try:
-            self._call("up", *self.options, timeout=120)
+            self.call("up", *self.options, timeout=120)
         except BaseException:
             self.__exit__()
             raise
@@ -46,7 +46,8 @@ class Cluster:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.dir + ".conf")
 
-    def _call(self, command, *arguments, timeout):
+    def call(self, command, *arguments, timeout):
+        """Standard output of a command of minicluster."""
         done = subprocess.run([MINICLUSTER, command, "--dir", self.dir, *arguments], check=False,
                               timeout=timeout, capture_output=True, text=True)
         if done.returncode != 0:
@@ -60,7 +61,21 @@ class Cluster:
             options += ["--node", str(node)]
         for item in env:
             options += ["--env", item]
-        return self._call("exec", *options, "--", *command, timeout=timeout)
+        return self.call("exec", *options, "--", *command, timeout=timeout)
+
+    def processes(self, job):
+        """(pid, name, arguments) of what runs for a job on any node."""
+        wanted = {f"SLURM_CONF={self.dir}/etc/slurm.conf".encode(), f"SLURM_JOB_ID={job}".encode()}
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            with contextlib.suppress(OSError):
+                with open(f"/proc/{pid}/environ", "rb") as stream:
+                    if not wanted <= set(stream.read().split(b"\0")):
+                        continue
+                with open(f"/proc/{pid}/comm", encoding="utf-8") as stream:
+                    name = stream.read().strip()
+                with open(f"/proc/{pid}/cmdline", "rb") as stream:
+                    arguments = stream.read().replace(b"\0", b" ").decode(errors="replace")
+                yield int(pid), name, arguments
 
     def home(self, user="alice"):
         return f"{self.dir}/shared/home/{user}"
@@ -74,13 +89,13 @@ class Cluster:
 
     def reconfigure(self, slurm_conf, **files):
         """Starts slurmctld anew with more lines in slurm.conf, and files of this content beside it."""
-        self._call("stop-ctld", timeout=60)
+        self.call("stop-ctld", timeout=60)
         for name, text in files.items():
             with open(f"{self.dir}/etc/{name}", "w", encoding="utf-8") as stream:
                 stream.write(text)
         with open(f"{self.dir}/etc/slurm.conf", "a", encoding="utf-8") as stream:
             stream.write(slurm_conf)
-        self._call("start-ctld", timeout=120)
+        self.call("start-ctld", timeout=120)
 
 
 # Entering the cluster takes longer than what is timed, so one process stays inside and takes commands.

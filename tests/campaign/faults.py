@@ -6,24 +6,12 @@ import re
 import signal
 import subprocess
 
+from work import PATIENCE
+
+CALL_LIMIT = 120 * PATIENCE  # seconds, of a command of minicluster
 
 class CannotNow(Exception):
     """The job or the cluster is not in a state in which this fault can be done."""
-
-
-def processes(cluster, job):
-    """(pid, name, arguments) of what runs for a job on any node."""
-    wanted = {f"SLURM_CONF={cluster.dir}/etc/slurm.conf".encode(), f"SLURM_JOB_ID={job.id}".encode()}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        with contextlib.suppress(OSError):
-            with open(f"/proc/{pid}/environ", "rb") as stream:
-                if not wanted <= set(stream.read().split(b"\0")):
-                    continue
-            with open(f"/proc/{pid}/comm", encoding="utf-8") as stream:
-                name = stream.read().strip()
-            with open(f"/proc/{pid}/cmdline", "rb") as stream:
-                arguments = stream.read().replace(b"\0", b" ").decode(errors="replace")
-            yield int(pid), name, arguments
 
 
 def field(cluster, job, name):
@@ -68,7 +56,7 @@ class Kill(Fault):
     def do(self, cluster, job, random):
         if self.number == signal.SIGSTOP and not job.kind.tells_steps:
             raise CannotNow("nobody would notice")
-        found = [pid for pid, name, arguments in processes(cluster, job)
+        found = [pid for pid, name, arguments in cluster.processes(job.id)
                  if (name in job.kind.processes if self.pattern is None
                      else name == "bellows" and re.search(self.pattern, arguments))]
         if not found:
@@ -107,32 +95,21 @@ class Usr1(Fault):
         cluster.exec("scancel", "--batch", "--signal=USR1", str(job.id), user=job.user)
 
 
-class KillNode(Fault):
-    name = "kill a node"
+class LoseNode(Fault):
+    """One of a job's nodes goes, by a command of minicluster, and comes back by another."""
     whole_cluster = True
     limit = 180
     lasts = (12, 25)
+
+    def __init__(self, name, take, give_back):
+        self.name, self.take, self.give_back = name, take, give_back
 
     def do(self, cluster, job, random):
         node = random.choice(nodes_of(cluster, job) or [None])
         if node is None:
             raise CannotNow("no nodes")
-        cluster.call("kill-node", node.lstrip("n"))
-        return node, lambda: cluster.call("start-node", node.lstrip("n"))
-
-
-class CutNode(Fault):
-    name = "cut a node off"
-    whole_cluster = True
-    limit = 180
-    lasts = (12, 25)
-
-    def do(self, cluster, job, random):
-        node = random.choice(nodes_of(cluster, job) or [None])
-        if node is None:
-            raise CannotNow("no nodes")
-        cluster.call("cut-node", node.lstrip("n"))
-        return node, lambda: cluster.call("heal-node", node.lstrip("n"))
+        cluster.call(self.take, node.lstrip("n"), timeout=CALL_LIMIT)
+        return node, lambda: cluster.call(self.give_back, node.lstrip("n"), timeout=CALL_LIMIT)
 
 
 class StopController(Fault):
@@ -143,8 +120,8 @@ class StopController(Fault):
     lasts = (1, 10)
 
     def do(self, cluster, job, random):
-        cluster.call("stop-ctld", "--signal", "KILL")
-        return None, lambda: cluster.call("start-ctld")
+        cluster.call("stop-ctld", "--signal", "KILL", timeout=CALL_LIMIT)
+        return None, lambda: cluster.call("start-ctld", timeout=CALL_LIMIT)
 
 
 FAULTS = (
@@ -155,7 +132,7 @@ FAULTS = (
     Kill("kill the launcher", r"^\S*bellows run"),
     Requeue(),
     Usr1(),
-    KillNode(),
-    CutNode(),
+    LoseNode("kill a node", "kill-node", "start-node"),
+    LoseNode("cut a node off", "cut-node", "heal-node"),
     StopController(),
 )

@@ -24,7 +24,7 @@ cp "$tools/intruder" "$images/arms/intruder"
 rm -rf -- "$tools"
 node() { mc exec --user root --node 1 -- "$@"; }
 # On a slow machine bob must stay for longer.
-life=$((280 * ${BELLOWS_PATIENCE:-1}))
+life=$(seconds 280)
 
 # As systemd starts it: with a session's keyring, which all that slurmd starts comes to share.
 node pkill -9 -x slurmd

@@ -115,7 +115,7 @@ like "$(xc bellows history --checkpoint-dir "$home/mine" "$id" 2>&1)" 'HALTED.*m
 diag "which took $((SECONDS - begin)) s"
 begin=$SECONDS
 exits "resize without slurmctld keeps to its time" 4 xc bellows resize --timeout 2 "$id" 3
-ok "which is its own" test $((SECONDS - begin)) -le $((5 * ${BELLOWS_PATIENCE:-1}))
+ok "which is its own" test $((SECONDS - begin)) -le "$(seconds 5)"
 mc start-ctld
 exits "resize without a slurm.conf" 4 xc env SLURM_CONF=/nonexistent bellows resize "$id" 3
 poll 20 job_is "$id" RUNNING

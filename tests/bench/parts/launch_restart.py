@@ -57,20 +57,7 @@ class Job:
         return self.starts()
 
     def ranks(self):
-        return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc")))
-                if self._is_rank(pid)]
-
-    def _is_rank(self, pid):
-        try:
-            with open(f"/proc/{pid}/comm", encoding="utf-8") as stream:
-                if stream.read() != "pace\n":
-                    return False
-            with open(f"/proc/{pid}/environ", "rb") as stream:
-                words = stream.read().split(b"\0")
-        except OSError:
-            return False
-        conf = f"SLURM_CONF={self.place.dir}/etc/slurm.conf".encode()
-        return conf in words and f"SLURM_JOB_ID={self.id}".encode() in words
+        return [pid for pid, name, _ in self.place.processes(self.id) if name == "pace"]
 
     def kill_one(self):
         """(when a rank was killed, the (first, main) of the ranks that follow)."""
