@@ -11,8 +11,10 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/bellows-quickstart-XXXXXX")
 chmod 755 "$dir"
 trap '"$top/quickstart" --stop --dir "$dir/q" > /dev/null 2>&1; rm -rf "$dir"' EXIT
 
+epochs=60
+[ -z "${BELLOWS_LONG-}" ] || epochs=120
 status=0
-timeout -k 60 "$(seconds 360)" "$top/quickstart" --dir "$dir/q" > "$dir/out" 2>&1 < /dev/null || status=$?
+timeout -k 60 "$(seconds 360)" "$top/quickstart" --dir "$dir/q" --epochs "$epochs" > "$dir/out" 2>&1 < /dev/null || status=$?
 is "$status" 0 "quickstart ends well"
 [ "$status" -eq 0 ] || sed 's/^/# /' "$dir/out"
 like "$(tail -n 6 "$dir/out" | grep "^accuracy")" '^accuracy: 9[5-9]\.[0-9] %$' "and prints the accuracy among its last lines"

@@ -146,10 +146,13 @@ command_exec() {
     [[ $skew == [-+]* ]] || skew=+$skew
     wrapper=(faketime --exclude-monotonic -f "${skew}s")
   fi
+  # Open MPI's ranks spin while they wait. Where the nodes' CPUs are one machine's, that takes the
+  # processor from the rank waited for, unless they yield it.
   # shellcheck disable=SC2016
   exec_in_member "$member" setpriv --reuid="$user" --regid="$(user_field "$user" 4)" --init-groups \
     --pdeathsig=KILL env -i PATH="$path" SLURM_CONF="$dir/etc/slurm.conf" USER="$user" \
     LOGNAME="$user" HOME="$home" SHELL="$shell" LANG="${LANG:-C.UTF-8}" TERM="${TERM:-dumb}" \
+    OMPI_MCA_mpi_yield_when_idle=1 \
     "${environment[@]}" /bin/sh -c 'cd -- "$HOME" && exec "$@"' exec "${wrapper[@]}" "${arguments[@]}"
 }
 
