@@ -27,12 +27,6 @@ constexpr auto kOutputWithin = 3s;
 constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
 
-Command make_command(Command::Kind kind) {
-  Command command;
-  command.kind = kind;
-  return command;
-}
-
 Result<Fd> open_signals() {
   sigset_t mask;
   sigemptyset(&mask);
@@ -199,6 +193,7 @@ std::string Supervisor::attempt_name() const {
 
 int Supervisor::poll_timeout() const {
   if (must_ask_slurm_) return 500;
+  if (phase_ == Phase::clearing && agent_lost()) return 200;
   auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
 }
@@ -212,8 +207,7 @@ void Supervisor::loop_once() {
   note_pause();
   handle_signals();
   read_rank_errors();
-  if (agents_)
-    for (const Event& event : agents_->exchange()) handle_agent_event(event);
+  read_agents();
   end_drain();
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
@@ -241,7 +235,8 @@ void Supervisor::handle_signals() {
 }
 
 void Supervisor::say_hello() {
-  Command hello = make_command(Command::Kind::hello);
+  Command hello;
+  hello.kind = Command::Kind::hello;
   hello.dir = context_.checkpoint_dir;
   hello.world = layout_.world();
   hello.ranks = layout_.ranks();
@@ -365,36 +360,6 @@ void Supervisor::note_commit(const Event& event) {
   }
 }
 
-// The ranks have ended: what they had given to the agents may still become checkpoints.
-void Supervisor::drain(Phase phase) {
-  unwritten_.clear();
-  last_save_news_ = Clock::now();
-  Command query = make_command(Command::Kind::query);
-  query.id = ++last_query_;
-  agents_->send(query);
-  enter(phase, 200ms);
-}
-
-// What an agent says by itself may be older than the ranks' end.
-void Supervisor::note_unwritten(const Event& event) {
-  if (event.id == last_query_ || unwritten_.contains(event.node))
-    unwritten_[event.node] = event.unwritten;
-  if (event.unwritten > 0) last_save_news_ = Clock::now();
-}
-
-// Looks as soon as there is news: nobody waits for a tick to go by.
-void Supervisor::end_drain() {
-  bool draining = phase_ == Phase::judging || phase_ == Phase::draining;
-  if (draining && drained()) deadline_ = Clock::now();
-}
-
-bool Supervisor::drained() const {
-  bool writing = std::any_of(unwritten_.begin(), unwritten_.end(),
-                             [](const auto& node) { return node.second > 0; });
-  bool over = unwritten_.size() >= layout_.nodes().size() && !writing && saving_.empty();
-  return over || Clock::now() - last_save_news_ > 3s;
-}
-
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ChildOptions child;
   const RankCommand command{context_.launch, context_.options.cpu_bind, layout_};
@@ -418,18 +383,15 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   record("PROCESSING", from);
 }
 
-void Supervisor::dismiss_agents() {
-  if (!agents_ || agents_->child().in() < 0) return;
-  agents_->send(make_command(Command::Kind::quit));
-  agents_->close();
-}
-
 void Supervisor::check_children() {
   if (phase_ == Phase::clearing) {
     bool ranks_over = !ranks_ || ranks_->poll_exit();
     bool agents_over = !agents_ || agents_->child().poll_exit();
     bool kept = keeps_agents();
-    if (ranks_over && !agents_over && !kept) dismiss_agents();
+    // Ranks may wait for a stop that their agent was told of, when srun took it down with the one
+    // that died: once it has gone they see that none comes.
+    const bool useless = ranks_over || (agent_lost() && drained());
+    if (useless && !agents_over && !kept) dismiss_agents();
     if (ranks_over && (agents_over || kept) && escalation_ < 2) cleared();
     return;
   }
@@ -445,6 +407,9 @@ void Supervisor::check_children() {
   }
   if (agents_ && agents_->child().poll_exit() && phase_ != Phase::waiting) {
     ChildExit exit = *agents_->child().poll_exit();
+    read_agents();
+    if (!agents_ || result_) return;
+    const std::string loss = agents_->loss();
     agents_.reset();
     if (phase_ == Phase::handed_over) return;
     if (phase_ == Phase::judging) return judge();
@@ -452,7 +417,7 @@ void Supervisor::check_children() {
     // Told of a preemption, agents without ranks leave.
     if (phase_ == Phase::running && exit.ok() && joined_.empty()) return;
     Blame blame = phase_ == Phase::running ? Blame::program : Blame::cluster;
-    fault("the agents' step " + exit.to_string(), blame, kFailed);
+    fault(loss.empty() ? "the agents' step " + exit.to_string() : loss, blame, kFailed);
   }
 }
 

@@ -88,13 +88,19 @@ class Supervisor {
   void leave_step(const Event& bad);
   void start_ranks(const std::optional<std::uint64_t>& step);
   void note_commit(const Event& event);
+  void check_children();
+  void check_deadline();
+
+  // supervisor_agents.cc: what agents still write, and their end
+  std::vector<Event> hear_agents();
+  void read_agents();
+  bool agent_lost() const { return agents_ && !agents_->loss().empty(); }
+  void agent_died();
   void drain(Phase phase);
   void note_unwritten(const Event& event);
   bool drained() const;
   void end_drain();
   void dismiss_agents();
-  void check_children();
-  void check_deadline();
 
   // supervisor_watch.cc: what goes wrong while ranks run
   void begin_watch();

@@ -432,7 +432,7 @@ void Supervisor::let_children_go() {
   dismiss_agents();
   auto limit = Clock::now() + kLetGoWithin;
   while (Clock::now() < limit) {
-    if (agents_) agents_->exchange();
+    (void)hear_agents();
     bool ranks_over = !ranks_ || ranks_->poll_exit();
     bool agents_over = !agents_ || agents_->child().poll_exit();
     if (ranks_over && agents_over) return;
