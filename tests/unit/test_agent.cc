@@ -381,6 +381,9 @@ Test(job_agent, refuses_a_rank_that_an_earlier_attempt_left, .timeout = 60) {
   cr_expect(bellows_init(&config, &b) == BELLOWS_OK, "%s", bellows_error(b));
   bellows_finalize(b, 0);
   unsetenv("BELLOWS_ATTEMPT");
+  cr_expect(bellows_init(&config, &b) == BELLOWS_ERR_INVALID, "it might be of any attempt");
+  cr_expect(has(bellows_error(b), "BELLOWS_ATTEMPT is not"), "%s", bellows_error(b));
+  bellows_finalize(b, 0);
 }
 
 Test(job_agent, nonsense_lines_are_answered_and_survived, .timeout = 60) {

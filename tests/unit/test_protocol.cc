@@ -199,8 +199,10 @@ Test(protocol, bad_messages_of_ranks_are_refused, .timeout = 10) {
   cr_expect(refused(other, ""));
   head.op = wire::Op::hello;
   cr_expect(!refused(head, bytes(wire::Hello{0, 1}) + "/dir"));
-  cr_expect(refused(head, bytes(wire::Hello{1, 1})));
-  cr_expect(refused(head, bytes(wire::Hello{-1, 1})));
+  cr_expect(!refused(head, bytes(wire::Hello{0, 1}) + "7.0.1"));
+  cr_expect(refused(head, bytes(wire::Hello{0, 1})), "of no attempt at all");
+  cr_expect(refused(head, bytes(wire::Hello{1, 1}) + "/dir"));
+  cr_expect(refused(head, bytes(wire::Hello{-1, 1}) + "/dir"));
   cr_expect(refused(head, "abc"));
   head.op = wire::Op::array;
   cr_expect(!refused(head, bytes(f32_array({4}, 1, 1, 3)) + "x/y"));
