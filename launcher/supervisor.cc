@@ -72,10 +72,7 @@ void Supervisor::record(const std::string& event, const std::string& cause) {
   JobEvent line{wall_clock(), job_.id,        job_.restarts,   attempt_,       event,
                 cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
   if (newest_step_ > 0) line.reached = newest_step_;
-  Status status = log_->append(line);
-  if (!status && !log_failing_)
-    say(status.error().text + "; the history of this job will have gaps");
-  log_failing_ = !status;
+  log_->add(line);
 }
 
 Status Supervisor::open_resources() {
@@ -86,11 +83,7 @@ Status Supervisor::open_resources() {
   if (!control) return control.error();
   control_.emplace(std::move(*control));
   if (Status status = marker_.write(); !status) return status;
-  auto log = EventLog::open(context_.checkpoint_dir);
-  if (log)
-    log_.emplace(std::move(*log));
-  else
-    say(log.error().text + "; the history of this job will have gaps");
+  log_.emplace(context_.checkpoint_dir);
   auto output = OutputRelay::start({.log_dir = log_dir_of(context_.checkpoint_dir),
                                     .job = job_.id,
                                     .restart = job_.restarts,
@@ -109,18 +102,15 @@ int Supervisor::run() {
     marker_.remove();
     return kFailed;
   }
-  if (log_) {
-    JobEvent queued{static_cast<double>(job_.submit_time),
-                    job_.id,
-                    job_.restarts,
-                    0,
-                    "QUEUED",
-                    job_.restarts == 0 ? "submitted" : "requeued",
-                    layout_.gpus(),
-                    {},
-                    {}};
-    if (Status status = log_->append(queued); !status) say(status.error().text);
-  }
+  log_->add({static_cast<double>(job_.submit_time),
+             job_.id,
+             job_.restarts,
+             0,
+             "QUEUED",
+             job_.restarts == 0 ? "submitted" : "requeued",
+             layout_.gpus(),
+             {},
+             {}});
   say(fmt::format("job {} holds {} GPUs on {}: {} ranks; checkpoints in {}", job_.id,
                   layout_.gpus(), fmt::join(layout_.nodes(), ","), layout_.world(),
                   context_.checkpoint_dir));
@@ -205,6 +195,7 @@ void Supervisor::loop_once() {
   if (limits_.asking()) fds.push_back({limits_.fd(), POLLIN, 0});
   poll(fds.data(), fds.size(), poll_timeout());
   note_pause();
+  heed_history();
   handle_signals();
   read_rank_errors();
   read_agents();

@@ -18,9 +18,9 @@
 #include "launcher/agent_link.h"
 #include "launcher/child.h"
 #include "launcher/control_server.h"
-#include "launcher/event_log.h"
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
+#include "launcher/history_writer.h"
 #include "launcher/limit_probe.h"
 #include "launcher/node_watch.h"
 #include "launcher/output_relay.h"
@@ -32,6 +32,7 @@
 #include "launcher/restore_tally.h"
 #include "launcher/run_context.h"
 #include "launcher/stop_clock.h"
+#include "launcher/storage_watch.h"
 
 namespace bellows {
 
@@ -107,6 +108,7 @@ class Supervisor {
   void note_rank(const Event& event);
   void note_progress(const Event& event);
   void note_save_error(const Event& event);
+  void heed_history();
   void note_pause();
   void watch();
   void drop_hang(const std::string& why);
@@ -178,7 +180,7 @@ class Supervisor {
   SlurmJob job_;
   RankLayout layout_;
   ActiveMarker marker_;
-  std::optional<EventLog> log_;
+  std::optional<HistoryWriter> log_;
   std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;
   Fd signals_;
@@ -225,12 +227,12 @@ class Supervisor {
   std::optional<Child> own_command_;
   Clock::time_point own_until_;
   bool signalled_ = false;
-  bool own_saved_ = false;   ///< the program's own checkpoint for the stop
-  bool progressed_ = false;  ///< a step was committed in this run of the job, in any attempt
-  bool log_failing_ = false;
+  bool own_saved_ = false;     ///< the program's own checkpoint for the stop
+  bool progressed_ = false;    ///< a step was committed in this run of the job, in any attempt
   bool end_recorded_ = false;  ///< why this run of the job ends stands in the history
 
   HangDetector hang_;
+  StorageWatch storage_;
   GangStart gang_;
   RankFailure failure_;
   NodeWatch nodes_;

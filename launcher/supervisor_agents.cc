@@ -51,7 +51,8 @@ void Supervisor::drain(Phase phase) {
 void Supervisor::note_unwritten(const Event& event) {
   if (event.id == last_query_ || unwritten_.contains(event.node))
     unwritten_[event.node] = event.unwritten;
-  if (event.unwritten > 0) last_save_news_ = Clock::now();
+  // Of a commit that a slow file system holds up there is no other sign.
+  if (event.unwritten > 0 || event.busy) last_save_news_ = Clock::now();
 }
 
 // Looks as soon as there is news: nobody waits for a tick to go by.
