@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Supervisor's dealings with its agents: what they still write, and their end.
-#include <algorithm>
-
 #include "launcher/exit_status.h"
 #include "launcher/supervisor.h"
 
@@ -38,21 +36,11 @@ void Supervisor::agent_died() {
 
 // The ranks have ended: what they had given to the agents may still become checkpoints.
 void Supervisor::drain(Phase phase) {
-  unwritten_.clear();
-  last_save_news_ = Clock::now();
   Command query;
   query.kind = Command::Kind::query;
-  query.id = ++last_query_;
+  query.id = saves_.begin_drain(Clock::now());
   agents_->send(query);
   enter(phase, 200ms);
-}
-
-// What an agent says by itself may be older than the ranks' end.
-void Supervisor::note_unwritten(const Event& event) {
-  if (event.id == last_query_ || unwritten_.contains(event.node))
-    unwritten_[event.node] = event.unwritten;
-  // Of a commit that a slow file system holds up there is no other sign.
-  if (event.unwritten > 0 || event.busy) last_save_news_ = Clock::now();
 }
 
 // Looks as soon as there is news: nobody waits for a tick to go by.
@@ -62,12 +50,8 @@ void Supervisor::end_drain() {
 }
 
 bool Supervisor::drained() const {
-  // A dead agent answers nothing, and what waits for its part waits in vain.
-  if (agent_lost()) return saving_.empty() || Clock::now() - last_save_news_ > 1s;
-  bool writing = std::any_of(unwritten_.begin(), unwritten_.end(),
-                             [](const auto& node) { return node.second > 0; });
-  bool over = unwritten_.size() >= layout_.nodes().size() && !writing && saving_.empty();
-  return over || Clock::now() - last_save_news_ > 3s;
+  return agent_lost() ? saves_.drained_without_agent(Clock::now())
+                      : saves_.drained(layout_.nodes().size(), Clock::now());
 }
 
 void Supervisor::dismiss_agents() {

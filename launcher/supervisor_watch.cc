@@ -37,7 +37,7 @@ void Supervisor::note_pause() {
   const auto gap = now - last_loop_;
   if (last_loop_ != Clock::time_point() && gap > kPaused) {
     deadline_ += gap;
-    own_until_ += gap;
+    if (own_stop_) own_stop_->excuse(gap);
     gang_.excuse(gap);
     hang_.excuse(now);
   }
@@ -80,8 +80,7 @@ void Supervisor::watch() {
     hang_called_ = fault_pending_;
   }
   if (auto late = gang_.check(now); late && !fault_pending_) late_start(*late);
-  const auto usual = clock_.has_saved() ? std::optional(clock_.save_seconds()) : std::nullopt;
-  if (auto what = storage_.check(now, usual)) {
+  if (auto what = storage_.check(now, time_.usual_save())) {
     say(*what);
     record("PROCESSING", *what);
   }
