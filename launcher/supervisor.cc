@@ -332,7 +332,9 @@ void Supervisor::note_commit(const Event& event) {
     if (command.kind != Command::Kind::commit) saves_.end(*command.step);
   }
   bool recordable = Clock::now() - last_save_record_ >= kRecordSavesEvery || stop_;
-  if (event.kind == Event::Kind::shard && saves_.begin(*event.step) && recordable)
+  // A part may come after its step has failed; nothing would ever end that save.
+  const bool opens = event.kind == Event::Kind::shard && commits_.is_pending(*event.step);
+  if (opens && saves_.begin(*event.step) && recordable)
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
   if (event.kind != Event::Kind::committed) return;
   newest_commit_ = event.step;
