@@ -28,6 +28,7 @@
 
 #include "checkpoint/agent_loop.h"
 #include "checkpoint/coordinator.h"
+#include "checkpoint/memory_reserve.h"
 #include "checkpoint/step_choice.h"
 
 namespace bellows {
@@ -226,6 +227,7 @@ class JobAgent {
     LineInput input(options_.in_fd);
     auto next_progress = Clock::now() + std::chrono::seconds(1);
     while (!ended_) {
+      reserve_.refill();
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(next_progress - Clock::now());
       const auto ready = poll_once(loop_, {options_.in_fd, signals_.get()},
@@ -289,6 +291,7 @@ class JobAgent {
   bool ended_ = false;
   Fd signals_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   Clock::time_point last_needed_ = Clock::now();
+  MemoryReserve reserve_;
   SocketName name_;
   AgentLoop loop_;
 };
@@ -310,6 +313,7 @@ class StandaloneAgent {
     begin();
     const auto born = Clock::now();
     while (true) {
+      reserve_.refill();
       if (poll_once(loop_, {signals}, 1000).contains(signals)) begin_stop(signals);
       loop_.tick();
       settle();
@@ -425,6 +429,7 @@ class StandaloneAgent {
   std::deque<Event> events_;
   std::set<std::uint32_t> joined_;
   std::optional<Clock::time_point> waiting_since_;  ///< a save that is not complete yet
+  MemoryReserve reserve_;
   SocketName name_;
   AgentLoop loop_;
 };

@@ -55,15 +55,14 @@ void AgentLoop::say_error(const char* cmd, std::optional<std::uint64_t> step, co
   say(std::move(e));
 }
 
-void AgentLoop::post(Workers& workers, Workers::Job job) {
+void AgentLoop::post_task(Workers& workers, std::function<void()> work,
+                          std::function<void(const Status&)> finish) {
+  workers.post(
+      {std::move(work), [this, session = session_, finish = std::move(finish)](const Status& ran) {
+         --jobs_;
+         if (session == session_) finish(ran);
+       }});
   ++jobs_;
-  workers.post([this, session = session_, job = std::move(job)]() -> Workers::Done {
-    Workers::Done done = job();
-    return [this, session, done = std::move(done)] {
-      --jobs_;
-      if (session == session_) done();
-    };
-  });
 }
 
 void AgentLoop::handle(const Command& command) {
@@ -124,14 +123,13 @@ void AgentLoop::begin_session(const Command& command) {
                                                   Retention{command.keep, command.keep_every});
   session_ = session;
   if (session->leader) {
-    post(store_, [this, session]() -> Workers::Done {
-      auto status = session->writer->take_ownership();
-      return [this, session, status = std::move(status)] {
-        if (status) return;
-        session->broken = status.error();
-        say_error("hello", {}, status.error());
-      };
-    });
+    post(
+        store_, [session] { return session->writer->take_ownership(); },
+        [this, session](const Status& status) {
+          if (status) return;
+          session->broken = status.error();
+          say_error("hello", {}, status.error());
+        });
   }
   for (auto& [fd, link] : links_) {
     if (link->parked_hello) take_hello(*link);
@@ -140,18 +138,20 @@ void AgentLoop::begin_session(const Command& command) {
 
 void AgentLoop::find(const Command& command) {
   auto session = session_;
-  post(store_, [this, session, search = command.search]() mutable -> Workers::Done {
-    // Whoever asks may not have heard that a step it knows as bad was saved again.
-    std::erase_if(search.bad, [this](const SkippedStep& s) { return fresh_.contains(s.step); });
-    fresh_.clear();
-    auto newest = session->writer->find(search);
-    return [this, newest = std::move(newest)] {
-      if (!newest) return say_error("find", {}, newest.error());
-      Event e = event_of(Event::Kind::found, newest->step);
-      e.skipped = newest->skipped;
-      say(std::move(e));
-    };
-  });
+  post(
+      store_,
+      [this, session, search = command.search]() mutable {
+        // Whoever asks may not have heard that a step it knows as bad was saved again.
+        std::erase_if(search.bad, [this](const SkippedStep& s) { return fresh_.contains(s.step); });
+        fresh_.clear();
+        return session->writer->find(search);
+      },
+      [this](const Result<NewestStep>& newest) {
+        if (!newest) return say_error("find", {}, newest.error());
+        Event e = event_of(Event::Kind::found, newest->step);
+        e.skipped = newest->skipped;
+        say(std::move(e));
+      });
 }
 
 void AgentLoop::set_restore(const Command& command) {
@@ -244,17 +244,21 @@ void AgentLoop::commit(const Command& command) {
   if (!session_->leader || !command.step) return;
   auto session = session_;
   const std::uint64_t step = *command.step;
-  post(store_, [this, session, step, shards = command.shards]() -> Workers::Done {
-    auto done = session->writer->commit(step, shards);
-    if (done) fresh_.insert(step);
-    return [this, step, done = std::move(done)] {
-      if (!done) return say_error("commit", step, done.error());
-      for (const std::string& warning : *done) {
-        say_error("retention", step, Error{ErrorKind::io, warning});
-      }
-      say(event_of(Event::Kind::committed, step));
-    };
-  });
+  post(
+      store_,
+      [this, session, step, shards = command.shards] {
+        const bool added = fresh_.insert(step).second;
+        auto done = session->writer->commit(step, shards);
+        if (!done && added) fresh_.erase(step);
+        return done;
+      },
+      [this, step](const Result<std::vector<std::string>>& done) {
+        if (!done) return say_error("commit", step, done.error());
+        for (const std::string& warning : *done) {
+          say_error("retention", step, Error{ErrorKind::io, warning});
+        }
+        say(event_of(Event::Kind::committed, step));
+      });
 }
 
 Event AgentLoop::progress() const {

@@ -31,6 +31,8 @@ class SharedMemory {
   std::uint64_t size_;
 };
 
+using MadeMemory = Result<std::shared_ptr<SharedMemory>>;
+
 /// The page a rank publishes its step on and finds gate and stop on.
 class ControlPage {
  public:

@@ -11,6 +11,7 @@
 
 #include "checkpoint/block_reader.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/memory_reserve.h"
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/wire.h"
@@ -95,12 +96,14 @@ Status check_manifest(const Manifest& m) {
 }  // namespace
 
 std::string Manifest::to_string() const {
+  need_memory(shards.size() * 2048);
   json j = to_json(*this);
   j["digest"] = digest_of(j.dump());
   return j.dump(1) + "\n";
 }
 
 Result<Manifest> Manifest::parse(std::string_view text) try {
+  need_memory(text.size() * 8);
   json j = json::parse(text, nullptr, false);
   if (!j.is_object()) return not_a_manifest("it is not a JSON object");
   const json format = j.value("format", json());
