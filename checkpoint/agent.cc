@@ -400,24 +400,26 @@ class StandaloneAgent {
       if (event.step) choice_.note_found(*event.step);
       return {choice_.offer(event)};
     }
-    if (event.kind == Event::Kind::restore_error) return {offer_another(event)};
+    if (event.kind == Event::Kind::restore_error) {
+      const bool again = choice_.note_bad(event) && options_.world == 1;
+      return {again ? choice_.find() : refuse_restore(event)};
+    }
     if (event.kind == Event::Kind::committed) choice_.note_committed(*event.step);
     if (event.kind == Event::Kind::gated && stop_) return stop_->handle(event);
     if (event.kind == Event::Kind::error && event.cmd == "gate") stop_.reset();
+    if (event.kind == Event::Kind::error && event.cmd == "find") return {refuse_restore(event)};
     if (event.kind == Event::Kind::error && event.cmd == "retention") {
       fmt::print(stderr, "bellows: after step {}: {}\n", event.step.value_or(0), event.error);
     }
     return coordinator_.handle(event);
   }
 
-  Command offer_another(const Event& event) {
-    if (options_.world == 1) {
-      choice_.note_bad(event);
-      return choice_.find();
-    }
+  static Command refuse_restore(const Event& event) {
     Command restore;
     restore.kind = Command::Kind::restore;
+    restore.step = event.step;
     restore.error = event.error;
+    restore.error_kind = event.error_kind;
     return restore;
   }
 

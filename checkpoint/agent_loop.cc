@@ -157,7 +157,8 @@ void AgentLoop::find(const Command& command) {
 void AgentLoop::set_restore(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
-  session_->no_step = command.error;
+  session_->no_step.reset();
+  if (!command.error.empty()) session_->no_step = Error{command.error_kind, command.error};
   if (command.step)
     kept_.keep_only(*command.step);
   else
@@ -173,6 +174,8 @@ void AgentLoop::set_restore(const Command& command) {
   for (auto& [fd, link] : links_) {
     if (link->restoring) begin_restore(*link);
   }
+  // What could not be read just now may be asked for again.
+  if (command.step) session_->no_step.reset();
 }
 
 std::optional<std::uint64_t> AgentLoop::newest_step_of_ranks() const {

@@ -34,7 +34,7 @@ struct Session {
 
   bool restore_known = false;
   std::optional<std::uint64_t> restore_step;
-  std::string no_step;  ///< why no step is offered, though the directory holds some
+  std::optional<Error> no_step;          ///< why none is offered, though the directory holds some
   std::shared_ptr<NodeRestore> restore;  ///< of the step last asked for
   std::optional<ReservedPort> port;      ///< kept for rank 0
 

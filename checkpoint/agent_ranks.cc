@@ -227,8 +227,8 @@ void AgentLoop::begin_restore(RankLink& link) {
     link.fail(code_of(session_->broken->kind), session_->broken->text);
     return;
   }
-  if (!session_->no_step.empty()) {
-    link.fail(BELLOWS_ERR_CORRUPT, session_->no_step);
+  if (session_->no_step) {
+    link.fail(code_of(session_->no_step->kind), session_->no_step->text);
     return;
   }
   if (!session_->restore_step) {
@@ -277,7 +277,7 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
     link->fail(mismatch ? BELLOWS_ERR_MISMATCH : code_of(error.kind), error.text);
     return;
   }
-  // The step is bad. A rank that heard so might begin at the start; it waits for another step.
+  // The step is bad, or can't be read. A rank that heard so might begin at the start; it waits.
   link->restoring = true;
   session_->restore_known = false;
   Event e = event_of_rank(Event::Kind::restore_error, *link);

@@ -267,7 +267,7 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
 void AgentLoop::set_committed(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
-  session_->no_step.clear();
+  session_->no_step.reset();
   session_->restore.reset();
   // What ranks gave before they died may be of this step, or of one that is committed next.
   kept_.drop_older(*command.step);

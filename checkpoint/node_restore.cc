@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "checkpoint/retry.h"
 #include "checkpoint/store_names.h"
 
 namespace bellows {
@@ -114,6 +115,15 @@ ShardCopies NodeRestore::copies() {
 
 Result<std::shared_ptr<SharedMemory>> NodeRestore::read(std::uint32_t rank, const Placed& placed,
                                                         ReadCount* count) {
+  return read_with_patience([&] {
+    if (count) count->memory = count->store = 0;
+    return read_once(rank, placed, count);
+  });
+}
+
+Result<std::shared_ptr<SharedMemory>> NodeRestore::read_once(std::uint32_t rank,
+                                                             const Placed& placed,
+                                                             ReadCount* count) {
   auto reader = open();
   if (!reader) return reader.error();
   const std::size_t arrays = placed.parts.size();

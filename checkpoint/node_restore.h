@@ -26,7 +26,7 @@ class NodeRestore {
 
   std::uint64_t step() const { return step_; }
   /// What a rank wants, in memory for it: its arrays, then their flags. `count`: what was read for
-  /// it. Safe for several threads.
+  /// it. Safe for several threads. corrupt, invalid: of the step; else it was tried several times.
   Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed,
                                              ReadCount* count = nullptr);
   /// The rank saves again: its copy's memory is needed elsewhere.
@@ -44,6 +44,8 @@ class NodeRestore {
   };
   struct Reading;
 
+  Result<std::shared_ptr<SharedMemory>> read_once(std::uint32_t rank, const Placed& placed,
+                                                  ReadCount* count);
   Result<std::shared_ptr<const StepReader>> open();
   Status read_replicated(Reading& reading);
   void note_done(std::uint32_t rank);
