@@ -117,8 +117,9 @@ void AgentLoop::begin_session(const Command& command) {
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
+  const std::uint64_t reusable = kept_.bytes() + bin_->bytes();
   session->memory_for_rank =
-      (available_memory() + kept_.bytes()) / std::max<std::size_t>(session->ranks_here(), 1);
+      (available_memory() + reusable) / std::max<std::size_t>(session->ranks_here(), 1);
   session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
                                                   Retention{command.keep, command.keep_every});
   session_ = session;

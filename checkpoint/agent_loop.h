@@ -166,6 +166,8 @@ class AgentLoop {
   std::unique_ptr<Completions> completions_;
   int gate_limit_ms_;
   Emit emit_;
+  /// All memory for ranks' arrays ends there.
+  std::shared_ptr<MemoryBin> bin_ = std::make_shared<MemoryBin>();
   std::shared_ptr<Session> session_;
   Links links_;
   KeptCopies kept_;

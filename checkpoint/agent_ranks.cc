@@ -242,8 +242,8 @@ void AgentLoop::begin_restore(RankLink& link) {
   }
   const std::uint64_t step = *session_->restore_step;
   if (!session_->restore || session_->restore->step() != step) {
-    session_->restore = std::make_shared<NodeRestore>(session_->hello.dir, step,
-                                                      session_->ranks_here(), copies_of(step));
+    session_->restore = std::make_shared<NodeRestore>(
+        session_->hello.dir, step, session_->ranks_here(), copies_of(step), bin_);
   }
   post(
       shards_,

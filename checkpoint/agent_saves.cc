@@ -97,7 +97,7 @@ void AgentLoop::give_buffer(RankLink& link) {
   if (session_->restore) session_->restore->drop_copy(rank);
   // Reserving gigabytes takes a while.
   post(
-      shards_, [total = save.placed.total] { return SharedMemory::make(total); },
+      shards_, [bin = bin_, total = save.placed.total] { return SharedMemory::make(total, bin); },
       [this, id = link.id, step = save.step](const MadeMemory& memory) {
         take_buffer(id, step, memory);
       });
@@ -162,7 +162,7 @@ void AgentLoop::reserve_second(RankLink& link) {
 void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) {
   link.reserving = true;
   post(
-      shards_, [bytes] { return SharedMemory::make(bytes); },
+      shards_, [bin = bin_, bytes] { return SharedMemory::make(bytes, bin); },
       [this, id = link.id, index](const MadeMemory& memory) { take_reserved(id, index, memory); });
 }
 

@@ -127,7 +127,7 @@ Result<std::shared_ptr<SharedMemory>> NodeRestore::read_once(std::uint32_t rank,
   auto reader = open();
   if (!reader) return reader.error();
   const std::size_t arrays = placed.parts.size();
-  auto memory = SharedMemory::make(wire::flags_offset(placed.total) + arrays);
+  auto memory = SharedMemory::make(wire::flags_offset(placed.total) + arrays, bin_);
   if (!memory) return memory;
   Reading reading{rank, placed, *reader, *memory, copies(), count, std::vector<bool>(arrays)};
   std::memset(reading.flags(), 1, arrays);

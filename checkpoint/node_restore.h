@@ -20,9 +20,14 @@ namespace bellows {
 /// asks; the others copy it from the first one's memory, which is kept until the last has it.
 class NodeRestore {
  public:
-  /// `copies`: shards of this node's memory, read rather than the store.
-  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks, ShardCopies copies = {})
-      : dir_(std::move(dir)), step_(step), ranks_(ranks), copies_(std::move(copies)) {}
+  /// `copies`: shards of this node's memory, read rather than the store. `bin`: for what is made.
+  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks, ShardCopies copies = {},
+              std::shared_ptr<MemoryBin> bin = {})
+      : dir_(std::move(dir)),
+        step_(step),
+        ranks_(ranks),
+        bin_(std::move(bin)),
+        copies_(std::move(copies)) {}
 
   std::uint64_t step() const { return step_; }
   /// What a rank wants, in memory for it: its arrays, then their flags. `count`: what was read for
@@ -54,6 +59,7 @@ class NodeRestore {
   const std::string dir_;
   const std::uint64_t step_;
   const std::size_t ranks_;
+  const std::shared_ptr<MemoryBin> bin_;
   std::mutex mutex_;  ///< guards what follows
   ShardCopies copies_;
   std::shared_ptr<const StepReader> reader_;
