@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "checkpoint/agent_loop.h"
@@ -82,7 +83,30 @@ void AgentLoop::read_rank(RankLink& link) {
     }
     auto message = parse_rank_message({bytes, static_cast<std::size_t>(got)});
     if (!message) return protocol_error(link, message.error());
-    take_message(link, *message);
+    try {
+      take_message(link, *message);
+    } catch (const std::bad_alloc&) {
+      return refuse_message(link, message->head);
+    }
+  }
+}
+
+// A message of a rank with many arrays may need more than the agent keeps in reserve.
+void AgentLoop::refuse_message(RankLink& link, const wire::Head& head) {
+  const Error error = no_memory();
+  switch (head.op) {
+    case wire::Op::save_begin:
+    case wire::Op::save_ready:
+      if (!link.find_save(head.step)) link.saves.emplace_back().step = head.step;
+      return say_save_error(*link.find_save(head.step), link, error);
+    case wire::Op::restore:
+    case wire::Op::reserve:
+      link.fail(BELLOWS_ERR_MEMORY, error.text);
+      return;
+    default:
+      // It sent more than this one, and waits for no answer.
+      link.fail(BELLOWS_ERR_MEMORY, error.text);
+      return hang_up(link);
   }
 }
 
@@ -203,8 +227,8 @@ void AgentLoop::begin_restore(RankLink& link) {
     link.fail(code_of(session_->broken->kind), session_->broken->text);
     return;
   }
-  if (!session_->no_step.empty()) {
-    link.fail(BELLOWS_ERR_CORRUPT, session_->no_step);
+  if (session_->no_step) {
+    link.fail(code_of(session_->no_step->kind), session_->no_step->text);
     return;
   }
   if (!session_->restore_step) {
@@ -218,41 +242,42 @@ void AgentLoop::begin_restore(RankLink& link) {
   }
   const std::uint64_t step = *session_->restore_step;
   if (!session_->restore || session_->restore->step() != step) {
-    session_->restore = std::make_shared<NodeRestore>(session_->hello.dir, step,
-                                                      session_->ranks_here(), copies_of(step));
+    session_->restore = std::make_shared<NodeRestore>(
+        session_->hello.dir, step, session_->ranks_here(), copies_of(step), bin_);
   }
-  post(shards_,
-       [this, id = link.id, restore = session_->restore, step,
-        rank = static_cast<std::uint32_t>(link.rank),
-        placed = std::move(placed)]() -> Workers::Done {
-         auto count = std::make_shared<ReadCount>();
-         auto memory = restore->read(rank, placed, count.get());
-         return [this, id, step, memory = std::move(memory), count = std::move(count)] {
-           take_restored(id, step, memory, *count);
-         };
-       });
+  post(
+      shards_,
+      [restore = session_->restore, rank = static_cast<std::uint32_t>(link.rank),
+       placed = std::move(placed)]() -> Result<RestoredArrays> {
+        ReadCount count;
+        auto memory = restore->read(rank, placed, &count);
+        if (!memory) return memory.error();
+        return RestoredArrays{*memory, count.memory, count.store};
+      },
+      [this, id = link.id, step](const Result<RestoredArrays>& arrays) {
+        take_restored(id, step, arrays);
+      });
 }
 
 void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
-                              const Result<std::shared_ptr<SharedMemory>>& memory,
-                              const ReadCount& count) {
+                              const Result<RestoredArrays>& arrays) {
   RankLink* link = find_link(link_id);
   if (!link) return;
-  if (memory) {
-    link->answer(wire::Op::restored, step, 1, (*memory)->fd());
+  if (arrays) {
+    link->answer(wire::Op::restored, step, 1, arrays->memory->fd());
     Event e = event_of_rank(Event::Kind::restored, *link);
     e.step = step;
-    e.from_memory = count.memory;
-    e.from_store = count.store;
+    e.from_memory = arrays->from_memory;
+    e.from_store = arrays->from_store;
     return say(std::move(e));
   }
-  const Error& error = memory.error();
+  const Error& error = arrays.error();
   if (error.kind == ErrorKind::invalid || error.kind == ErrorKind::unavailable) {
     const bool mismatch = error.kind == ErrorKind::invalid;
     link->fail(mismatch ? BELLOWS_ERR_MISMATCH : code_of(error.kind), error.text);
     return;
   }
-  // The step is bad. A rank that heard so might begin at the start; it waits for another step.
+  // The step is bad, or can't be read. A rank that heard so might begin at the start; it waits.
   link->restoring = true;
   session_->restore_known = false;
   Event e = event_of_rank(Event::Kind::restore_error, *link);

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "checkpoint/retry.h"
 #include "checkpoint/store_names.h"
 
 namespace bellows {
@@ -114,10 +115,19 @@ ShardCopies NodeRestore::copies() {
 
 Result<std::shared_ptr<SharedMemory>> NodeRestore::read(std::uint32_t rank, const Placed& placed,
                                                         ReadCount* count) {
+  return read_with_patience([&] {
+    if (count) count->memory = count->store = 0;
+    return read_once(rank, placed, count);
+  });
+}
+
+Result<std::shared_ptr<SharedMemory>> NodeRestore::read_once(std::uint32_t rank,
+                                                             const Placed& placed,
+                                                             ReadCount* count) {
   auto reader = open();
   if (!reader) return reader.error();
   const std::size_t arrays = placed.parts.size();
-  auto memory = SharedMemory::make(wire::flags_offset(placed.total) + arrays);
+  auto memory = SharedMemory::make(wire::flags_offset(placed.total) + arrays, bin_);
   if (!memory) return memory;
   Reading reading{rank, placed, *reader, *memory, copies(), count, std::vector<bool>(arrays)};
   std::memset(reading.flags(), 1, arrays);

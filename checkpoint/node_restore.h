@@ -20,13 +20,18 @@ namespace bellows {
 /// asks; the others copy it from the first one's memory, which is kept until the last has it.
 class NodeRestore {
  public:
-  /// `copies`: shards of this node's memory, read rather than the store.
-  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks, ShardCopies copies = {})
-      : dir_(std::move(dir)), step_(step), ranks_(ranks), copies_(std::move(copies)) {}
+  /// `copies`: shards of this node's memory, read rather than the store. `bin`: for what is made.
+  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks, ShardCopies copies = {},
+              std::shared_ptr<MemoryBin> bin = {})
+      : dir_(std::move(dir)),
+        step_(step),
+        ranks_(ranks),
+        bin_(std::move(bin)),
+        copies_(std::move(copies)) {}
 
   std::uint64_t step() const { return step_; }
   /// What a rank wants, in memory for it: its arrays, then their flags. `count`: what was read for
-  /// it. Safe for several threads.
+  /// it. Safe for several threads. corrupt, invalid: of the step; else it was tried several times.
   Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed,
                                              ReadCount* count = nullptr);
   /// The rank saves again: its copy's memory is needed elsewhere.
@@ -44,6 +49,8 @@ class NodeRestore {
   };
   struct Reading;
 
+  Result<std::shared_ptr<SharedMemory>> read_once(std::uint32_t rank, const Placed& placed,
+                                                  ReadCount* count);
   Result<std::shared_ptr<const StepReader>> open();
   Status read_replicated(Reading& reading);
   void note_done(std::uint32_t rank);
@@ -52,6 +59,7 @@ class NodeRestore {
   const std::string dir_;
   const std::uint64_t step_;
   const std::size_t ranks_;
+  const std::shared_ptr<MemoryBin> bin_;
   std::mutex mutex_;  ///< guards what follows
   ShardCopies copies_;
   std::shared_ptr<const StepReader> reader_;

@@ -15,7 +15,9 @@
 
 namespace bellows {
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::make(std::uint64_t bytes) {
+Result<std::shared_ptr<SharedMemory>> SharedMemory::make(std::uint64_t bytes,
+                                                         std::shared_ptr<MemoryBin> bin) {
+  if (bin) bin->wait_until_empty();
   const std::uint64_t size = (std::max<std::uint64_t>(bytes, 1) + 4095) & ~std::uint64_t{4095};
   Fd fd(memfd_create("bellows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   auto failed = [&](const char* what) {
@@ -31,15 +33,18 @@ Result<std::shared_ptr<SharedMemory>> SharedMemory::make(std::uint64_t bytes) {
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
     return failed("seal");
   }
-  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  auto memory = std::make_unique<SharedMemory>(std::move(fd), size);
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd(), 0);
   if (data == MAP_FAILED) return failed("map");
-  return std::make_shared<SharedMemory>(std::move(fd), static_cast<unsigned char*>(data), size);
+  memory->data_ = static_cast<unsigned char*>(data);
+  if (!bin) return std::shared_ptr<SharedMemory>(std::move(memory));
+  return std::shared_ptr<SharedMemory>(memory.release(),
+                                       [bin](SharedMemory* last) { bin->take(last); });
 }
 
-SharedMemory::SharedMemory(Fd fd, unsigned char* data, std::uint64_t size)
-    : fd_(std::move(fd)), data_(data), size_(size) {}
-
-SharedMemory::~SharedMemory() { munmap(data_, size_); }
+SharedMemory::~SharedMemory() {
+  if (data_) munmap(data_, size_);
+}
 
 Result<std::unique_ptr<ControlPage>> ControlPage::make(std::uint64_t gate, std::uint64_t stop) {
   auto memory = SharedMemory::make(wire::kControlBytes);

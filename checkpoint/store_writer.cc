@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/step_reader.h"
@@ -232,14 +233,26 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   if (status) status = publish(from, step);
   if (!status) return status.error();
   bad_.erase(step);
+  return tidy_up(step, (*reader)->shards());
+}
+
+// The step is committed: nothing that goes wrong here may say otherwise.
+std::vector<std::string> StoreWriter::tidy_up(std::uint64_t step,
+                                              const std::vector<ShardIndex>& shards) {
   std::vector<std::string> warnings;
-  if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
-  auto shown =
-      write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), (*reader)->shards());
-  if (!shown) warnings.push_back(shown.error().text);
-  auto removed = remove_old(step);
-  if (removed) removed = collect_own_leftovers(step);
-  if (!removed) warnings.push_back(removed.error().text);
+  const auto note = [&](auto work) {
+    try {
+      if (auto status = work(); !status) warnings.push_back(status.error().text);
+    } catch (const std::bad_alloc&) {
+      warnings.emplace_back("the memory did not suffice to tidy up");
+    }
+  };
+  note([&] { return move_latest(step); });
+  note([&] { return write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), shards); });
+  note([&] {
+    auto removed = remove_old(step);
+    return removed ? collect_own_leftovers(step) : removed;
+  });
   return warnings;
 }
 
