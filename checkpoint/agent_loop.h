@@ -102,7 +102,10 @@ class AgentLoop {
   void take_layout(RankLink& link, const RankMessage& message);
   void begin_restore(RankLink& link);
   void take_restored(std::uint64_t link_id, std::uint64_t step,
-                     const Result<std::shared_ptr<SharedMemory>>& memory, const ReadCount& count);
+                     const Result<std::shared_ptr<SharedMemory>>& memory, const ReadCount& count,
+                     const BlockOffers& offers);
+  void take_taken(RankLink& link, bool all);
+  void say_restored(RankLink& link);
   void take_bye(RankLink& link, bool finished);
   void protocol_error(RankLink& link, const Error& error);
   void hang_up(RankLink& link);

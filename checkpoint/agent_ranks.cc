@@ -18,6 +18,9 @@ namespace {
 /// From Slurm's signal to an agent until all ranks that got it too have come.
 constexpr auto kAnnouncedLately = std::chrono::seconds(10);
 
+/// Descriptors on their way to all ranks together: a user's are limited.
+constexpr std::size_t kSourcesAtOnce = 256;
+
 bool same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
@@ -116,8 +119,11 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
       return reserve_first(link);
     case wire::Op::restore:
       link.restoring = true;
+      link.wants_whole = head.value == wire::Restore::whole;
       if (session_->restore_known || session_->broken) begin_restore(link);
       return;
+    case wire::Op::taken:
+      return take_taken(link, head.value == wire::Taken::all_blocks);
     case wire::Op::bye:
       return take_bye(link, head.value == 1);
     default:
@@ -223,28 +229,30 @@ void AgentLoop::begin_restore(RankLink& link) {
   }
   post(shards_,
        [this, id = link.id, restore = session_->restore, step,
-        rank = static_cast<std::uint32_t>(link.rank),
-        placed = std::move(placed)]() -> Workers::Done {
+        rank = static_cast<std::uint32_t>(link.rank), whole = link.wants_whole,
+        ranks = session_->ranks_here(), placed = std::move(placed)]() -> Workers::Done {
          auto count = std::make_shared<ReadCount>();
-         auto memory = restore->read(rank, placed, count.get());
-         return [this, id, step, memory = std::move(memory), count = std::move(count)] {
-           take_restored(id, step, memory, *count);
-         };
+         auto offers = std::make_shared<BlockOffers>();
+         offers->most_sources =
+             std::clamp(kSourcesAtOnce / ranks, std::size_t{1}, offers->most_sources);
+         auto memory = restore->read(rank, placed, count.get(), whole ? nullptr : offers.get());
+         return [this, id, step, memory = std::move(memory), count = std::move(count),
+                 offers = std::move(offers)] { take_restored(id, step, memory, *count, *offers); };
        });
 }
 
 void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
                               const Result<std::shared_ptr<SharedMemory>>& memory,
-                              const ReadCount& count) {
+                              const ReadCount& count, const BlockOffers& offers) {
   RankLink* link = find_link(link_id);
   if (!link) return;
   if (memory) {
-    link->answer(wire::Op::restored, step, 1, (*memory)->fd());
-    Event e = event_of_rank(Event::Kind::restored, *link);
-    e.step = step;
-    e.from_memory = count.memory;
-    e.from_store = count.store;
-    return say(std::move(e));
+    link->taking = {step, count.memory, count.store};
+    // A kernel that holds too many descriptors on their way refuses more.
+    if (!link->answer_restored(step, **memory, offers))
+      return take_taken(*link, offers.blocks.empty());
+    if (offers.blocks.empty()) say_restored(*link);
+    return;
   }
   const Error& error = memory.error();
   if (error.kind == ErrorKind::invalid || error.kind == ErrorKind::unavailable) {
@@ -259,6 +267,25 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
   e.step = step;
   e.error = error.text;
   e.error_kind = error.kind;
+  say(std::move(e));
+}
+
+void AgentLoop::take_taken(RankLink& link, bool all) {
+  if (!link.taking) {
+    return protocol_error(link, Error{ErrorKind::invalid, "a rank took what it was not given"});
+  }
+  if (all) return say_restored(link);
+  link.taking.reset();
+  link.wants_whole = link.restoring = true;
+  if (session_->restore_known) begin_restore(link);
+}
+
+void AgentLoop::say_restored(RankLink& link) {
+  Event e = event_of_rank(Event::Kind::restored, link);
+  e.step = link.taking->step;
+  e.from_memory = link.taking->from_memory;
+  e.from_store = link.taking->from_store;
+  link.taking.reset();
   say(std::move(e));
 }
 

@@ -127,21 +127,20 @@ void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step,
   }
 }
 
-// Making a buffer takes as long as several copies into it, so the first is made before there is a
-// save that would wait for it.
+// Making a buffer takes as long as several copies into it, so the first is made while the rank
+// computes its first steps.
 void AgentLoop::reserve_first(RankLink& link) {
   Placed placed;
-  if (link.parts.size() != link.parts_expected || !place_parts(stored_parts(link), &placed) ||
-      !link.saves.empty() || link.reserving) {
+  if (link.parts.size() != link.parts_expected || !place_parts(stored_parts(link), &placed)) {
     return protocol_error(link,
-                          Error{ErrorKind::invalid, "a rank asked for a buffer at a wrong time"});
+                          Error{ErrorKind::invalid, "a rank asked for a buffer of no known size"});
   }
+  if (link.reserving || link.buffers[0] || !link.saves.empty()) return;
+  // Later: other ranks are still restoring.
   if (session_->restore &&
       session_->restore->holds_memory_of(static_cast<std::uint32_t>(link.rank))) {
-    link.fail(BELLOWS_ERR_MEMORY, "the buffer is made later: other ranks are still restoring");
     return;
   }
-  link.asked_reserve = true;
   reserve(link, 0, placed.total);
 }
 
@@ -164,6 +163,7 @@ void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) 
   link.reserving = true;
   post(shards_, [this, id = link.id, index, bytes]() -> Workers::Done {
     auto memory = SharedMemory::make(bytes);
+    if (memory) (*memory)->fill_pages();
     return [this, id, index, memory = std::move(memory)] { take_reserved(id, index, memory); };
   });
 }
@@ -174,13 +174,7 @@ void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index,
   if (!link) return;
   link->reserving = false;
   if (memory && !link->buffers[index]) link->set_buffer(index, *memory);
-  if (!link->asked_reserve) return give_buffer(*link);
-  link->asked_reserve = false;
-  if (memory) {
-    link->answer_buffer(wire::kNoStep, index);
-  } else {
-    link->fail(BELLOWS_ERR_MEMORY, memory.error().text);
-  }
+  give_buffer(*link);
 }
 
 std::string AgentLoop::shard_path(const RankLink& link, std::uint64_t step) const {
@@ -205,6 +199,8 @@ void AgentLoop::take_save(RankLink& link, std::uint64_t step, bool copied) {
         *save, link,
         Error{ErrorKind::io, fmt::format("rank {} could not copy its arrays", link.rank)});
   }
+  // Who reads it after this rank's end must not be able to change it.
+  link.buffers[save->buffer]->refuse_writers();
   save->phase = SaveState::Phase::queued;
   write_next(link);
 }

@@ -16,6 +16,8 @@ class SharedMemory {
  public:
   /// Pages are reserved at once: unavailable when the machine or the job has too little memory.
   static Result<std::shared_ptr<SharedMemory>> make(std::uint64_t bytes);
+  /// Without pages.
+  static Result<std::shared_ptr<SharedMemory>> make_empty(std::uint64_t bytes);
   SharedMemory(Fd fd, unsigned char* data, std::uint64_t size);
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -24,6 +26,16 @@ class SharedMemory {
   int fd() const { return fd_.get(); }
   unsigned char* data() const { return data_; }
   std::uint64_t size() const { return size_; }
+
+  /// Reserves pages; unavailable as above.
+  Status reserve(std::uint64_t begin, std::uint64_t bytes);
+  /// Clears the pages that are reserved, which else each process waits for that touches one first.
+  void fill_pages() const;
+  /// From here on nobody can write to it but who has it mapped for that already. Kernels before 5.1
+  /// don't know that.
+  void refuse_writers() const;
+  /// Another descriptor of it, with which it can only be read.
+  Result<Fd> reader() const;
 
  private:
   Fd fd_;
