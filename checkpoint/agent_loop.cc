@@ -244,15 +244,26 @@ void AgentLoop::commit(const Command& command) {
   if (!session_->leader || !command.step) return;
   auto session = session_;
   const std::uint64_t step = *command.step;
-  post(store_, [this, session, step, shards = command.shards]() -> Workers::Done {
-    auto done = session->writer->commit(step, shards);
-    if (done) fresh_.insert(step);
-    return [this, step, done = std::move(done)] {
-      if (!done) return say_error("commit", step, done.error());
-      for (const std::string& warning : *done) {
+  auto committed = std::make_shared<std::optional<StoreWriter::Committed>>();
+  post(store_, [this, session, step, committed, shards = command.shards]() -> Workers::Done {
+    auto done = session->writer->commit_step(step, shards);
+    if (!done) {
+      return [this, step, error = done.error()] { say_error("commit", step, error); };
+    }
+    fresh_.insert(step);
+    *committed = std::move(*done);
+    return [this, step] { say(event_of(Event::Kind::committed, step)); };
+  });
+  // Before the next commit, but the ranks need not wait for it.
+  ++session->tidying;
+  post(store_, [this, session, step, committed]() -> Workers::Done {
+    if (*committed) session->writer->tidy(&**committed);
+    return [this, session, step, committed] {
+      --session->tidying;
+      if (!*committed) return;
+      for (const std::string& warning : (*committed)->warnings) {
         say_error("retention", step, Error{ErrorKind::io, warning});
       }
-      say(event_of(Event::Kind::committed, step));
     };
   });
 }

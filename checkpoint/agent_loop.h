@@ -44,6 +44,7 @@ struct Session {
   std::optional<std::uint64_t> newest;  ///< of ranks that have left
   std::uint32_t stopped = 0;            ///< ranks that left without having finished
   std::uint32_t finished = 0;
+  std::uint32_t tidying = 0;  ///< commits after which old steps are yet to be removed
 
   std::size_t ranks_here() const { return ranks.empty() ? hello.world : ranks.size(); }
 };
@@ -107,6 +108,7 @@ class AgentLoop {
   void take_taken(RankLink& link, bool all);
   void say_restored(RankLink& link);
   void take_bye(RankLink& link, bool finished);
+  void say_goodbye(RankLink& link, bool finished);
   void protocol_error(RankLink& link, const Error& error);
   void hang_up(RankLink& link);
   void bury();

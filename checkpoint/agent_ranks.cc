@@ -293,6 +293,19 @@ void AgentLoop::take_bye(RankLink& link, bool finished) {
   if (!link.saves.empty()) {
     return protocol_error(link, Error{ErrorKind::invalid, "a rank left in the middle of a save"});
   }
+  if (session_->tidying == 0) return say_goodbye(link, finished);
+  // Once the program has ended, the directory should hold what it is to hold.
+  link.leaving = finished;
+  post(store_, [this, id = link.id]() -> Workers::Done {
+    return [this, id] {
+      RankLink* leaving = find_link(id);
+      if (leaving && leaving->leaving) say_goodbye(*leaving, *leaving->leaving);
+    };
+  });
+}
+
+void AgentLoop::say_goodbye(RankLink& link, bool finished) {
+  link.leaving.reset();
   link.said_bye = true;
   ++(finished ? session_->finished : session_->stopped);
   link.answer(wire::Op::goodbye);
@@ -303,6 +316,7 @@ void AgentLoop::take_bye(RankLink& link, bool finished) {
 }
 
 void AgentLoop::hang_up(RankLink& link) {
+  if (link.leaving) return say_goodbye(link, *link.leaving);
   link.gone = true;
   if (link.page) any_left_ = true;
 }

@@ -76,6 +76,7 @@ struct RankLink {
   std::string belongs;  ///< to which directory or attempt, as its hello says
   bool gone = false;    ///< the socket has closed; kept while a write is in progress
   bool said_bye = false;
+  std::optional<bool> leaving;  ///< its bye, while that is not answered: whether it has finished
   std::unique_ptr<ControlPage> page;
 
   std::vector<ArrayPart> parts;

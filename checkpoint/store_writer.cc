@@ -212,8 +212,8 @@ Status StoreWriter::remove_old(std::uint64_t committed) {
   return old.empty() ? Status() : ops_.sync_directory(dir_);
 }
 
-Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
-                                                     std::vector<ShardFile> shards) {
+Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
+                                                        std::vector<ShardFile> shards) {
   const std::string from = tmp_path(std::to_string(step));
   std::sort(shards.begin(), shards.end(),
             [](const ShardFile& a, const ShardFile& b) { return a.rank < b.rank; });
@@ -232,15 +232,27 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   if (status) status = publish(from, step);
   if (!status) return status.error();
   bad_.erase(step);
-  std::vector<std::string> warnings;
-  if (auto moved = move_latest(step); !moved) warnings.push_back(moved.error().text);
+  Committed out{std::move(*reader), {}};
+  if (auto moved = move_latest(step); !moved) out.warnings.push_back(moved.error().text);
+  return out;
+}
+
+void StoreWriter::tidy(Committed* committed) {
+  const std::uint64_t step = committed->step->manifest().step;
   auto shown =
-      write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), (*reader)->shards());
-  if (!shown) warnings.push_back(shown.error().text);
+      write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), committed->step->shards());
+  if (!shown) committed->warnings.push_back(shown.error().text);
   auto removed = remove_old(step);
   if (removed) removed = collect_own_leftovers(step);
-  if (!removed) warnings.push_back(removed.error().text);
-  return warnings;
+  if (!removed) committed->warnings.push_back(removed.error().text);
+}
+
+Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
+                                                     std::vector<ShardFile> shards) {
+  auto committed = commit_step(step, std::move(shards));
+  if (!committed) return committed.error();
+  tidy(&*committed);
+  return std::move(committed->warnings);
 }
 
 }  // namespace bellows
