@@ -158,13 +158,12 @@ void Supervisor::begin_attempt() {
   ++attempt_;
   drop_ranks();
   joined_.clear();
-  seen_saves_.clear();
-  clock_.forget_steps();
+  time_.begin_attempt();
   finished_ranks_ = 0;
   rendezvous_.reset();
   restored_ = RestoreTally();
   commits_ = Coordinator(layout_.world());
-  saving_.clear();
+  saves_.begin_attempt();
   decision_.reset();
   fault_pending_ = false;
   record("DEPLOYING", cause_);
@@ -207,7 +206,7 @@ void Supervisor::loop_once() {
   std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0}};
   control_->add_poll(fds);
   if (agents_) agents_->add_poll(fds);
-  if (limits_.asking()) fds.push_back({limits_.fd(), POLLIN, 0});
+  time_.add_poll(fds);
   poll(fds.data(), fds.size(), poll_timeout());
   note_pause();
   handle_signals();
@@ -320,9 +319,9 @@ void Supervisor::handle_agent_event(const Event& event) {
       return;
     case Event::Kind::progress:
       note_progress(event);
-      clock_.note_step(newest_step_, seconds_now());
+      time_.note_step(newest_step_, seconds_now());
       heed_signal(event.signal);
-      return note_unwritten(event);
+      return saves_.note_unwritten(event, Clock::now());
     case Event::Kind::rank:
       note_rank(event);
       break;
@@ -339,14 +338,15 @@ void Supervisor::handle_agent_event(const Event& event) {
 }
 
 void Supervisor::note_commit(const Event& event) {
-  if (event.kind != Event::Kind::rank) last_save_news_ = Clock::now();
-  note_save_time(event);
+  if (event.kind != Event::Kind::rank) saves_.note_news(Clock::now());
+  time_.note_save(event, seconds_now());
+  complain_of_grace();
   for (const Command& command : commits_.handle(event)) {
     agents_->send(command);
-    if (command.kind != Command::Kind::commit) saving_.erase(*command.step);
+    if (command.kind != Command::Kind::commit) saves_.end(*command.step);
   }
   bool recordable = Clock::now() - last_save_record_ >= kRecordSavesEvery || stop_;
-  if (event.kind == Event::Kind::shard && saving_.insert(*event.step).second && recordable)
+  if (event.kind == Event::Kind::shard && saves_.begin(*event.step) && recordable)
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
   if (event.kind != Event::Kind::committed) return;
   newest_commit_ = event.step;
@@ -367,19 +367,10 @@ void Supervisor::note_commit(const Event& event) {
 
 // The ranks have ended: what they had given to the agents may still become checkpoints.
 void Supervisor::drain(Phase phase) {
-  unwritten_.clear();
-  last_save_news_ = Clock::now();
   Command query = make_command(Command::Kind::query);
-  query.id = ++last_query_;
+  query.id = saves_.begin_drain(Clock::now());
   agents_->send(query);
   enter(phase, 200ms);
-}
-
-// What an agent says by itself may be older than the ranks' end.
-void Supervisor::note_unwritten(const Event& event) {
-  if (event.id == last_query_ || unwritten_.contains(event.node))
-    unwritten_[event.node] = event.unwritten;
-  if (event.unwritten > 0) last_save_news_ = Clock::now();
 }
 
 // Looks as soon as there is news: nobody waits for a tick to go by.
@@ -388,12 +379,7 @@ void Supervisor::end_drain() {
   if (draining && drained()) deadline_ = Clock::now();
 }
 
-bool Supervisor::drained() const {
-  bool writing = std::any_of(unwritten_.begin(), unwritten_.end(),
-                             [](const auto& node) { return node.second > 0; });
-  bool over = unwritten_.size() >= layout_.nodes().size() && !writing && saving_.empty();
-  return over || Clock::now() - last_save_news_ > 3s;
-}
+bool Supervisor::drained() const { return saves_.drained(layout_.nodes().size(), Clock::now()); }
 
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ChildOptions child;
@@ -470,7 +456,7 @@ void Supervisor::check_deadline() {
       return judge();
     case Phase::draining:
       if (!drained()) return enter(Phase::draining, 200ms);
-      agents_well_ &= unwritten_.size() >= layout_.nodes().size();
+      agents_well_ &= saves_.all_answered(layout_.nodes().size());
       return clear(next_, cause_);
     case Phase::clearing:
       return escalate();

@@ -3,8 +3,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <limits>
-#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -21,17 +19,17 @@
 #include "launcher/event_log.h"
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
-#include "launcher/limit_probe.h"
-#include "launcher/node_watch.h"
+#include "launcher/node_policy.h"
+#include "launcher/open_saves.h"
 #include "launcher/output_relay.h"
-#include "launcher/own_checkpoint.h"
+#include "launcher/own_stop.h"
 #include "launcher/rank_command.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
 #include "launcher/restore_tally.h"
 #include "launcher/run_context.h"
-#include "launcher/stop_clock.h"
+#include "launcher/time_left.h"
 
 namespace bellows {
 
@@ -89,7 +87,6 @@ class Supervisor {
   void start_ranks(const std::optional<std::uint64_t>& step);
   void note_commit(const Event& event);
   void drain(Phase phase);
-  void note_unwritten(const Event& event);
   bool drained() const;
   void end_drain();
   void dismiss_agents();
@@ -118,22 +115,18 @@ class Supervisor {
   void begin_own_stop();
   bool signal_ranks();
   void watch_own_stop();
-  void end_own_stop(OwnStopEnd end);
+  void end_own_stop(OwnStopEnd end, const std::string& trouble);
 
   // supervisor_nodes.cc: nodes that are drained, lost or back
   bool can_leave() const;
   void watch_nodes();
-  void judge_nodes(const std::vector<NodeReport>& reports);
-  void leave_nodes(const std::vector<NodeReport>& reports);
   bool take_layout_of(const SlurmJob& job);
-  void grow_back(const std::vector<NodeReport>& reports);
   // supervisor_time.cc: the time that is left
   double seconds_now() const;
   bool can_stop_in_time() const;
   void watch_time();
   void heed(const JobLimits& limits);
   void complain_of_grace();
-  void note_save_time(const Event& event);
   void heed_signal(const std::string& signal);
   bool leads_nowhere();
 
@@ -191,35 +184,19 @@ class Supervisor {
   std::uint32_t finished_ranks_ = 0;
   bool said_unused_ = false;
   Clock::time_point last_save_record_;
-  Clock::time_point last_save_news_;
-  std::uint64_t last_query_ = 0;
-  std::map<std::string, std::uint32_t> unwritten_;  ///< node -> parts of steps it has yet to write
 
   Coordinator commits_{1};
   StepChoice choice_;
-  std::set<std::uint64_t> saving_;  ///< steps with a shard, neither committed nor failed
+  OpenSaves saves_;
   std::optional<std::uint64_t> newest_commit_;  ///< of any attempt; as found on disk at first
   std::optional<StopDecision> decision_;
   std::optional<Stop> stop_;
   bool stop_saved_ = false;  ///< the stop's own checkpoint is committed
-  /// A step that has parts.
-  struct SaveSeen {
-    std::uint64_t bytes = 0;
-    double begun = std::numeric_limits<double>::infinity();
-  };
-  LimitProbe limits_;
-  StopClock clock_;
-  double look_at_ = 0;
-  std::map<std::uint64_t, SaveSeen> seen_saves_;
-  std::optional<SlurmGrace> grace_;
-  bool said_grace_ = false;
+  TimeLeft time_;
   bool time_limit_near_ = false;
 
-  OwnStopFacts own_facts_;
-  std::optional<Child> own_command_;
-  Clock::time_point own_until_;
-  bool signalled_ = false;
-  bool own_saved_ = false;   ///< the program's own checkpoint for the stop
+  std::optional<OwnStop> own_stop_;  ///< while the phase is `saving`
+  bool own_saved_ = false;           ///< the program's own checkpoint for the stop
   bool progressed_ = false;  ///< a step was committed in this run of the job, in any attempt
   bool log_failing_ = false;
   bool end_recorded_ = false;  ///< why this run of the job ends stands in the history
@@ -227,12 +204,7 @@ class Supervisor {
   HangDetector hang_;
   GangStart gang_;
   RankFailure failure_;
-  NodeWatch nodes_;
-  Clock::time_point next_look_;        ///< at the job's nodes
-  std::vector<std::string> leaving_;   ///< draining nodes; all nodes are asked for
-  std::vector<NodeShare> lost_nodes_;  ///< since this run of the job began
-  Clock::time_point shrunk_at_;
-  bool drain_told_ = false;
+  NodePolicy nodes_;
   Clock::time_point last_loop_;
   bool hang_called_ = false;  ///< the pending fault is a hang, which may yet end by itself
   bool ever_joined_ = false;  ///< a rank joined, in any attempt

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <nlohmann/json.hpp>
 
 #include "launcher/exit_status.h"
@@ -55,21 +54,7 @@ void Supervisor::begin_own_stop() {
   record("CHECKPOINTING", stop_->reason + to);
   answer(stop_->client, json{{"event", "stopping"}, {"step", nullptr}}.dump());
   say(fmt::format("stopping ({}): {}", stop_->reason, own.describe()));
-  own_facts_ = OwnStopFacts{};
-  own_facts_.may_refuse = stop_->client != 0;
-  own_until_ = Clock::now() + std::chrono::seconds(own.grace);
-  signalled_ = false;
-  own_command_.reset();
-  if (!own.command.empty()) {
-    ChildOptions child;
-    child.command = {"sh", "-c", own.command};
-    for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
-    child.death_signal = SIGTERM;
-    if (auto started = Child::start(child))
-      own_command_.emplace(std::move(*started));
-    else
-      own_facts_.command = ChildExit{127 << 8};
-  }
+  own_stop_.emplace(own, stop_->client != 0, Clock::now());
   enter(Phase::saving, 0ms);
 }
 
@@ -83,54 +68,40 @@ bool Supervisor::signal_ranks() {
   for (const SlurmStep& step : *steps) {
     if (step.name != ranks_step_name()) continue;
     Status status = slurm_.signal_step(job_.id, step.id, context_.options.own.signal);
-    signalled_ = status.ok();
-    if (!status) say(status.error().text + "; trying again");
+    if (status)
+      own_stop_->note_signalled();
+    else
+      say(status.error().text + "; trying again");
   }
   return true;
 }
 
 void Supervisor::watch_own_stop() {
-  const OwnCheckpoint& own = context_.options.own;
-  if (own.signal != 0 && ranks_ && !signalled_ && !signal_ranks())
-    own_until_ = Clock::now() + std::chrono::seconds(own.grace);
+  if (ranks_ && own_stop_->must_signal() && !signal_ranks()) own_stop_->begin_time(Clock::now());
   if (ranks_ && ranks_->poll_exit()) {
-    own_facts_.ranks = *ranks_->poll_exit();
+    own_stop_->note_ranks(*ranks_->poll_exit());
     drop_ranks();
   }
-  if (own_command_ && own_command_->poll_exit()) {
-    own_facts_.command = *own_command_->poll_exit();
-    own_command_.reset();
-    if (!own_facts_.command->ok())
-      say(fmt::format("the checkpoint command {}", own_facts_.command->to_string()));
-  }
-  own_facts_.told_finished = told_finished();
-  own_facts_.out_of_time = Clock::now() >= own_until_;
-  OwnStopEnd end = judge_own_stop(own, own_facts_);
+  if (auto exit = own_stop_->poll_command(); exit && !exit->ok())
+    say("the checkpoint command " + exit->to_string());
+  const OwnStopEnd end = own_stop_->judge(told_finished(), Clock::now());
   if (end == OwnStopEnd::waiting) return enter(Phase::saving, kAskOften);
-  end_own_stop(end);
+  end_own_stop(end, own_stop_->trouble());
 }
 
-void Supervisor::end_own_stop(OwnStopEnd end) {
-  own_command_.reset();
+void Supervisor::end_own_stop(OwnStopEnd end, const std::string& trouble) {
+  own_stop_.reset();
   switch (end) {
     case OwnStopEnd::finished:
       return clear(Next::complete, "the program has finished");
-    case OwnStopEnd::refused: {
-      std::string why = own_facts_.command
-                            ? "the checkpoint command " + own_facts_.command->to_string()
-                            : "the checkpoint command did not end in time";
-      answer(stop_->client, json{{"event", "error"}, {"error", why}}.dump());
-      record("PROCESSING", why + "; the ranks go on");
+    case OwnStopEnd::refused:
+      answer(stop_->client, json{{"event", "error"}, {"error", trouble}}.dump());
+      record("PROCESSING", trouble + "; the ranks go on");
       stop_.reset();
       marker_.plan(std::nullopt);
       return enter(Phase::running, kNoLimit);
-    }
     case OwnStopEnd::unsaved:
-      say(own_facts_.ranks
-              ? fmt::format("the ranks' step {} at the stop; the program goes on from what it has",
-                            own_facts_.ranks->to_string())
-              : fmt::format("no checkpoint within {} s; the program goes on from what it has",
-                            context_.options.own.grace));
+      say(trouble + "; the program goes on from what it has");
       break;
     default:
       say("the program has saved its own checkpoint");

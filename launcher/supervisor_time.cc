@@ -2,18 +2,11 @@
 // Supervisor's view of the time that is left.
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "launcher/supervisor.h"
 
 namespace bellows {
 namespace {
 
-using namespace std::chrono_literals;
-
-// A limit can be moved at any time; a slurmctld with thousands of jobs has more to do than tell.
-constexpr double kLookAtLeast = 60;
-constexpr double kLookAtMost = 1;
 constexpr std::size_t kHistory = 1000;
 constexpr const char* kFruitless = "time limit, without a new checkpoint";
 
@@ -30,53 +23,25 @@ bool Supervisor::can_stop_in_time() const {
 }
 
 void Supervisor::watch_time() {
-  const double now = seconds_now();
-  if (auto limits = limits_.take()) {
-    heed(*limits);
-  } else if (!limits_.asking() && now >= look_at_) {
-    look_at_ = now + kLookAtLeast;
-    limits_.ask(slurm_, job_.id);
-  }
+  if (auto limits = time_.look(slurm_, job_.id, seconds_now())) heed(*limits);
 }
 
 void Supervisor::heed(const JobLimits& limits) {
-  grace_ = limits.grace;
   complain_of_grace();
-  const auto total = static_cast<double>(limits.total);
-  const auto left = static_cast<double>(limits.left);
-  const double lead = saves_by_itself() ? StopClock::lead_of_own(context_.options.own.grace, total)
-                                        : clock_.lead(total);
-  look_at_ = seconds_now() + std::clamp((left - lead) / 2, kLookAtMost, kLookAtLeast);
+  const double lead =
+      time_.lead(limits, saves_by_itself() ? &context_.options.own : nullptr, seconds_now());
   if (!can_stop_in_time()) return;
   if (limits.preempted) return request_stop({"preemption", std::nullopt, 0});
-  if (left > lead) return;
-  say(fmt::format("the time limit comes in {:.0f} s, and to stop may take {:.0f} s", left, lead));
+  if (static_cast<double>(limits.left) > lead) return;
+  say(fmt::format("the time limit comes in {} s, and to stop may take {:.0f} s", limits.left,
+                  lead));
   time_limit_near_ = true;
   request_stop({"time limit", std::nullopt, 0});
 }
 
-// As soon as it is known how long a save takes.
 void Supervisor::complain_of_grace() {
-  if (!grace_ || said_grace_) return;
-  const OwnCheckpoint& own = context_.options.own;
-  std::string complaint = own.possible() ? own.complaint(*grace_) : clock_.complaint(*grace_);
-  if (complaint.empty()) return;
-  said_grace_ = true;
-  say(complaint);
-}
-
-void Supervisor::note_save_time(const Event& event) {
-  if (event.kind == Event::Kind::shard) {
-    SaveSeen& seen = seen_saves_[*event.step];
-    seen.bytes += event.shard.size + event.shard.index_size;
-    seen.begun = std::min(seen.begun, seconds_now() - static_cast<double>(event.took_ms) / 1000);
-    return;
-  }
-  if (event.kind != Event::Kind::committed) return;
-  if (auto seen = seen_saves_.find(*event.step); seen != seen_saves_.end())
-    clock_.note_save(seen->second.bytes, seconds_now() - seen->second.begun);
-  seen_saves_.erase(seen_saves_.begin(), seen_saves_.upper_bound(*event.step));
-  complain_of_grace();
+  const std::string complaint = time_.complaint(context_.options.own);
+  if (!complaint.empty()) say(complaint);
 }
 
 // Slurm tells every step of a preemption, and `scancel --signal` reaches steps only.

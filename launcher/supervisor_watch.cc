@@ -36,7 +36,7 @@ void Supervisor::note_pause() {
   const auto gap = now - last_loop_;
   if (last_loop_ != Clock::time_point() && gap > kPaused) {
     deadline_ += gap;
-    own_until_ += gap;
+    if (own_stop_) own_stop_->excuse(gap);
     gang_.excuse(gap);
     hang_.excuse(now);
   }

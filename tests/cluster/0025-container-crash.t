@@ -55,13 +55,17 @@ allocate() {
 step() { xc timeout "$(seconds 40)" srun --jobid="$id" --overlap "$@"; }
 paused() { node ps -eo pid,stat,comm | awk '$2 ~ /^T/ && $3 == "slurmstepd" { print $1; n++ } END { exit !n }'; }
 parent() { node ps -o ppid= -p "$1" | tr -d ' '; }
-# Sets $task, stopped where that phase begins; the second time, where it is the container's and not
-# that of the job's view of the host.
-building() { # PHASE[ OF THE CONTAINER] [SECONDS-OF-A-PHASE]
+# A job whose next step stops where that phase begins; the second time, where it is the container's
+# and not that of the job's view of the host.
+will_stop() { # PHASE[ OF THE CONTAINER] SECONDS-OF-A-PHASE
   local phase=${1% of the container}
   allocate
   [[ $phase == "$1" ]] || step -n1 --container-image=/ true || bail "no step on the host"
-  site "phase_seconds=$(seconds "${2:-30}") pause_at=${phase// /_}"
+  site "phase_seconds=$(seconds "$2") pause_at=${phase// /_}"
+}
+# Sets $task, stopped there.
+building() { # PHASE[ OF THE CONTAINER] [SECONDS-OF-A-PHASE]
+  will_stop "$1" "${2:-30}"
   step -n1 sh -c "$say" >"$home/first.out" 2>&1 &
   first=$!
   poll 20 paused || { show_left; bail "no task stops at: $1"; }
@@ -170,11 +174,13 @@ leaves_nothing "and they leave nothing"
 slow=("checking the fence around GPUs" "making the job's temporary space" "mounting the image"
   "keeping the view of the container" "joining the container" "setting the environment")
 for phase in "${slow[@]}"; do
-  building "$phase" 1
-  ok "$phase: a task that does not come on is ended" poll 15 node sh -c "! kill -0 $task"
-  wait "$first"
-  like "$(<"$home/first.out")" "bellows: container: ${phase% of the container} took longer than $(seconds 1) s" "$phase: and its user told why"
-  over
+  will_stop "$phase" 1
+  said=$(step -n1 sh -c "$say" 2>&1)
+  isnt "$?" 0 "$phase: a task that does not come on is ended"
+  site ""
+  like "$said" "bellows: container: ${phase% of the container} took longer than $(seconds 1) s" "$phase: and its user told why"
+  xc scancel "$id"
+  poll 30 node_is 1 idle
   leaves_nothing "$phase: nothing is left of it"
 done
 

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "checkpoint/protocol.h"
+
+namespace bellows {
+
+/// Saves that have begun and are neither committed nor failed, and what the agents have yet to
+/// write once the ranks have ended: what those gave them may still become checkpoints.
+class OpenSaves {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  void begin_attempt() { steps_.clear(); }
+  /// True: it is the step's first part.
+  bool begin(std::uint64_t step) { return steps_.insert(step).second; }
+  void end(std::uint64_t step) { steps_.erase(step); }
+  /// An agent has written something.
+  void note_news(Clock::time_point now) { last_news_ = now; }
+
+  /// The ranks have ended: the id of the question to every agent what it has yet to write.
+  std::uint64_t begin_drain(Clock::time_point now) {
+    unwritten_.clear();
+    last_news_ = now;
+    return ++last_query_;
+  }
+  /// Takes a `progress` event.
+  void note_unwritten(const Event& event, Clock::time_point now) {
+    // What an agent says by itself may be older than the ranks' end.
+    if (event.id == last_query_ || unwritten_.contains(event.node))
+      unwritten_[event.node] = event.unwritten;
+    if (event.unwritten > 0) last_news_ = now;
+  }
+  bool all_answered(std::size_t nodes) const { return unwritten_.size() >= nodes; }
+  /// Nothing more comes of them, or there was no news for too long.
+  bool drained(std::size_t nodes, Clock::time_point now) const {
+    const bool writing = std::any_of(unwritten_.begin(), unwritten_.end(),
+                                     [](const auto& node) { return node.second > 0; });
+    const bool over = all_answered(nodes) && !writing && steps_.empty();
+    return over || now - last_news_ > kNewsWithin;
+  }
+
+ private:
+  static constexpr auto kNewsWithin = std::chrono::seconds(3);
+  std::set<std::uint64_t> steps_;
+  std::map<std::string, std::uint32_t> unwritten_;  ///< node -> parts of steps it has yet to write
+  std::uint64_t last_query_ = 0;
+  Clock::time_point last_news_;
+};
+
+}  // namespace bellows
