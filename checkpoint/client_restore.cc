@@ -214,8 +214,12 @@ class Taking {
     if (block.from > source.size() || block.bytes > source.size() - block.from) return false;
     unsigned char* from = source.data() + block.from;
     // One call is several times faster than a fault for each page; kernels before 5.14 refuse it.
-    madvise(from - block.from % kSector, block.bytes + block.from % kSector, MADV_POPULATE_READ);
-    return hash_block(from, block.bytes, to) == block.digest;
+    const std::uint64_t skip = block.from % kSector;
+    madvise(from - skip, block.bytes + skip, MADV_POPULATE_READ);
+    const bool right = hash_block(from, block.bytes, to) == block.digest;
+    // Each thread its pages, or one would unmap all at the end.
+    madvise(from - skip, block.bytes + skip, MADV_DONTNEED);
+    return right;
   }
 
   // At once to its place, where the disk takes that.

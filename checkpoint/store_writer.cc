@@ -110,15 +110,15 @@ Status StoreWriter::collect_leftovers() const {
   });
 }
 
-// Steps that are not older than the commit before this one may still be written.
+// Steps that are not older than the commit before this one may still be written, or again.
 Status StoreWriter::collect_own_leftovers(std::uint64_t committed) {
-  const auto oldest_in_flight = last_committed_ ? std::min(*last_committed_, committed) + 1 : 0;
+  const auto oldest_in_flight = last_committed_ ? std::min(*last_committed_, committed) : 0;
   last_committed_ = committed;
   return remove_names(ops_, dir_, [&](const std::string& name) {
     if (!name.starts_with(".tmp-") || !name.ends_with("-" + attempt_)) return false;
     const auto what = std::string_view(name).substr(5, name.size() - attempt_.size() - 6);
     const auto step = parse_uint(what);
-    return !step || *step == committed || *step < oldest_in_flight;
+    return !step || *step < oldest_in_flight;
   });
 }
 
@@ -181,6 +181,12 @@ Status StoreWriter::publish(const std::string& from, std::uint64_t step) {
   return status ? ops_.sync_directory(dir_) : status;
 }
 
+// What the step was before is removed later, while it may be saved once more.
+void StoreWriter::move_aside(const std::string& from, std::uint64_t step) {
+  struct stat s;
+  if (lstat(from.c_str(), &s) == 0) (void)ops_.rename(from, tmp_path(fmt::format("gone-{}", step)));
+}
+
 Status StoreWriter::move_latest(std::uint64_t step) {
   const std::string link = tmp_path("latest");
   auto status = ops_.remove_file(link);
@@ -232,6 +238,7 @@ Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
   if (status) status = publish(from, step);
   if (!status) return status.error();
   bad_.erase(step);
+  move_aside(from, step);
   Committed out{std::move(*reader), {}};
   if (auto moved = move_latest(step); !moved) out.warnings.push_back(moved.error().text);
   return out;

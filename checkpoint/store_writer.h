@@ -76,6 +76,7 @@ class StoreWriter {
   Status write_text(const std::string& path, const std::string& text);
   Status write_manifest(const std::string& from, const Manifest& manifest);
   Status publish(const std::string& from, std::uint64_t step);
+  void move_aside(const std::string& from, std::uint64_t step);
   Status move_latest(std::uint64_t step);
   Status remove_old(std::uint64_t committed);
   std::string tmp_path(const std::string& what) const;
