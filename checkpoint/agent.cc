@@ -28,6 +28,7 @@
 
 #include "checkpoint/agent_loop.h"
 #include "checkpoint/coordinator.h"
+#include "checkpoint/memory_reserve.h"
 #include "checkpoint/step_choice.h"
 
 namespace bellows {
@@ -226,6 +227,7 @@ class JobAgent {
     LineInput input(options_.in_fd);
     auto next_progress = Clock::now() + std::chrono::seconds(1);
     while (!ended_) {
+      reserve_.refill();
       const auto left =
           std::chrono::duration_cast<std::chrono::milliseconds>(next_progress - Clock::now());
       const auto ready = poll_once(loop_, {options_.in_fd, signals_.get()},
@@ -289,6 +291,7 @@ class JobAgent {
   bool ended_ = false;
   Fd signals_{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
   Clock::time_point last_needed_ = Clock::now();
+  MemoryReserve reserve_;
   SocketName name_;
   AgentLoop loop_;
 };
@@ -310,6 +313,7 @@ class StandaloneAgent {
     begin();
     const auto born = Clock::now();
     while (true) {
+      reserve_.refill();
       if (poll_once(loop_, {signals}, 1000).contains(signals)) begin_stop(signals);
       loop_.tick();
       settle();
@@ -396,24 +400,26 @@ class StandaloneAgent {
       if (event.step) choice_.note_found(*event.step);
       return {choice_.offer(event)};
     }
-    if (event.kind == Event::Kind::restore_error) return {offer_another(event)};
+    if (event.kind == Event::Kind::restore_error) {
+      const bool again = choice_.note_bad(event) && options_.world == 1;
+      return {again ? choice_.find() : refuse_restore(event)};
+    }
     if (event.kind == Event::Kind::committed) choice_.note_committed(*event.step);
     if (event.kind == Event::Kind::gated && stop_) return stop_->handle(event);
     if (event.kind == Event::Kind::error && event.cmd == "gate") stop_.reset();
+    if (event.kind == Event::Kind::error && event.cmd == "find") return {refuse_restore(event)};
     if (event.kind == Event::Kind::error && event.cmd == "retention") {
       fmt::print(stderr, "bellows: after step {}: {}\n", event.step.value_or(0), event.error);
     }
     return coordinator_.handle(event);
   }
 
-  Command offer_another(const Event& event) {
-    if (options_.world == 1) {
-      choice_.note_bad(event);
-      return choice_.find();
-    }
+  static Command refuse_restore(const Event& event) {
     Command restore;
     restore.kind = Command::Kind::restore;
+    restore.step = event.step;
     restore.error = event.error;
+    restore.error_kind = event.error_kind;
     return restore;
   }
 
@@ -425,6 +431,7 @@ class StandaloneAgent {
   std::deque<Event> events_;
   std::set<std::uint32_t> joined_;
   std::optional<Clock::time_point> waiting_since_;  ///< a save that is not complete yet
+  MemoryReserve reserve_;
   SocketName name_;
   AgentLoop loop_;
 };

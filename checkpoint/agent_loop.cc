@@ -55,15 +55,14 @@ void AgentLoop::say_error(const char* cmd, std::optional<std::uint64_t> step, co
   say(std::move(e));
 }
 
-void AgentLoop::post(Workers& workers, Workers::Job job) {
+void AgentLoop::post_task(Workers& workers, std::function<void()> work,
+                          std::function<void(const Status&)> finish) {
+  workers.post(
+      {std::move(work), [this, session = session_, finish = std::move(finish)](const Status& ran) {
+         --jobs_;
+         if (session == session_) finish(ran);
+       }});
   ++jobs_;
-  workers.post([this, session = session_, job = std::move(job)]() -> Workers::Done {
-    Workers::Done done = job();
-    return [this, session, done = std::move(done)] {
-      --jobs_;
-      if (session == session_) done();
-    };
-  });
 }
 
 void AgentLoop::handle(const Command& command) {
@@ -118,20 +117,20 @@ void AgentLoop::begin_session(const Command& command) {
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
+  const std::uint64_t reusable = kept_.bytes() + bin_->bytes();
   session->memory_for_rank =
-      (available_memory() + kept_.bytes()) / std::max<std::size_t>(session->ranks_here(), 1);
+      (available_memory() + reusable) / std::max<std::size_t>(session->ranks_here(), 1);
   session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
                                                   Retention{command.keep, command.keep_every});
   session_ = session;
   if (session->leader) {
-    post(store_, [this, session]() -> Workers::Done {
-      auto status = session->writer->take_ownership();
-      return [this, session, status = std::move(status)] {
-        if (status) return;
-        session->broken = status.error();
-        say_error("hello", {}, status.error());
-      };
-    });
+    post(
+        store_, [session] { return session->writer->take_ownership(); },
+        [this, session](const Status& status) {
+          if (status) return;
+          session->broken = status.error();
+          say_error("hello", {}, status.error());
+        });
   }
   for (auto& [fd, link] : links_) {
     if (link->parked_hello) take_hello(*link);
@@ -140,24 +139,27 @@ void AgentLoop::begin_session(const Command& command) {
 
 void AgentLoop::find(const Command& command) {
   auto session = session_;
-  post(store_, [this, session, search = command.search]() mutable -> Workers::Done {
-    // Whoever asks may not have heard that a step it knows as bad was saved again.
-    std::erase_if(search.bad, [this](const SkippedStep& s) { return fresh_.contains(s.step); });
-    fresh_.clear();
-    auto newest = session->writer->find(search);
-    return [this, newest = std::move(newest)] {
-      if (!newest) return say_error("find", {}, newest.error());
-      Event e = event_of(Event::Kind::found, newest->step);
-      e.skipped = newest->skipped;
-      say(std::move(e));
-    };
-  });
+  post(
+      store_,
+      [this, session, search = command.search]() mutable {
+        // Whoever asks may not have heard that a step it knows as bad was saved again.
+        std::erase_if(search.bad, [this](const SkippedStep& s) { return fresh_.contains(s.step); });
+        fresh_.clear();
+        return session->writer->find(search);
+      },
+      [this](const Result<NewestStep>& newest) {
+        if (!newest) return say_error("find", {}, newest.error());
+        Event e = event_of(Event::Kind::found, newest->step);
+        e.skipped = newest->skipped;
+        say(std::move(e));
+      });
 }
 
 void AgentLoop::set_restore(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
-  session_->no_step = command.error;
+  session_->no_step.reset();
+  if (!command.error.empty()) session_->no_step = Error{command.error_kind, command.error};
   if (command.step)
     kept_.keep_only(*command.step);
   else
@@ -173,6 +175,8 @@ void AgentLoop::set_restore(const Command& command) {
   for (auto& [fd, link] : links_) {
     if (link->restoring) begin_restore(*link);
   }
+  // What could not be read just now may be asked for again.
+  if (command.step) session_->no_step.reset();
 }
 
 std::optional<std::uint64_t> AgentLoop::newest_step_of_ranks() const {
@@ -245,27 +249,35 @@ void AgentLoop::commit(const Command& command) {
   auto session = session_;
   const std::uint64_t step = *command.step;
   auto committed = std::make_shared<std::optional<StoreWriter::Committed>>();
-  post(store_, [this, session, step, committed, shards = command.shards]() -> Workers::Done {
-    auto done = session->writer->commit_step(step, shards);
-    if (!done) {
-      return [this, step, error = done.error()] { say_error("commit", step, error); };
-    }
-    fresh_.insert(step);
-    *committed = std::move(*done);
-    return [this, step] { say(event_of(Event::Kind::committed, step)); };
-  });
+  post(
+      store_,
+      [this, session, step, committed, shards = command.shards]() -> Status {
+        const bool added = fresh_.insert(step).second;
+        auto done = session->writer->commit_step(step, shards);
+        if (!done && added) fresh_.erase(step);
+        if (!done) return done.error();
+        *committed = std::move(*done);
+        return {};
+      },
+      [this, step](const Status& done) {
+        if (!done) return say_error("commit", step, done.error());
+        say(event_of(Event::Kind::committed, step));
+      });
   // Before the next commit, but the ranks need not wait for it.
+  post(
+      store_,
+      [session, committed]() -> Status {
+        if (*committed) session->writer->tidy(&**committed);
+        return {};
+      },
+      [this, session, step, committed](const Status&) {
+        --session->tidying;
+        if (!*committed) return;
+        for (const std::string& warning : (*committed)->warnings) {
+          say_error("retention", step, Error{ErrorKind::io, warning});
+        }
+      });
   ++session->tidying;
-  post(store_, [this, session, step, committed]() -> Workers::Done {
-    if (*committed) session->writer->tidy(&**committed);
-    return [this, session, step, committed] {
-      --session->tidying;
-      if (!*committed) return;
-      for (const std::string& warning : (*committed)->warnings) {
-        say_error("retention", step, Error{ErrorKind::io, warning});
-      }
-    };
-  });
 }
 
 Event AgentLoop::progress() const {

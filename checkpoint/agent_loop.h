@@ -10,6 +10,8 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/agent.h"
@@ -32,7 +34,7 @@ struct Session {
 
   bool restore_known = false;
   std::optional<std::uint64_t> restore_step;
-  std::string no_step;  ///< why no step is offered, though the directory holds some
+  std::optional<Error> no_step;          ///< why none is offered, though the directory holds some
   std::shared_ptr<NodeRestore> restore;  ///< of the step last asked for
   std::optional<ReservedPort> port;      ///< kept for rank 0
 
@@ -47,6 +49,20 @@ struct Session {
   std::uint32_t tidying = 0;  ///< commits after which old steps are yet to be removed
 
   std::size_t ranks_here() const { return ranks.empty() ? hello.world : ranks.size(); }
+};
+
+/// A shard that was written, and how it still lies in memory.
+struct WrittenShard {
+  ShardFile file;
+  std::shared_ptr<const ShardCopy> copy;
+};
+
+/// What a rank restored: its arrays, and where they were read.
+struct RestoredArrays {
+  std::shared_ptr<SharedMemory> memory;
+  BlockOffers offers;         ///< what the rank is to read itself
+  std::uint64_t from_memory;  ///< bytes
+  std::uint64_t from_store;
 };
 
 /// The agent without what tells it what to do: serves ranks, obeys commands, says events.
@@ -90,21 +106,33 @@ class AgentLoop {
   void set_gate(const Command& command);
   void set_stop(const Command& command);
   void commit(const Command& command);
-  /// Runs `job` on a worker; what it returns runs here unless the session has ended by then.
-  void post(Workers& workers, Workers::Job job);
+  /// Runs `work` on a worker, and then `take` here, with what it returned or the Error of what it
+  /// threw, unless the session has ended by then.
+  template <class Work, class Take>
+  void post(Workers& workers, Work work, Take take) {
+    // Made here, since a worker that has done its work must not fail to say so.
+    auto result = std::make_shared<std::optional<std::invoke_result_t<Work&>>>();
+    post_task(
+        workers, [result, work = std::move(work)]() mutable { result->emplace(work()); },
+        [result, take = std::move(take)](const Status& ran) {
+          ran ? take(**result) : take(ran.error());
+        });
+  }
+  void post_task(Workers& workers, std::function<void()> work,
+                 std::function<void(const Status&)> finish);
   std::optional<std::uint64_t> newest_step_of_ranks() const;
 
   // agent_ranks.cc: ranks
   void accept_rank();
   void read_rank(RankLink& link);
   void take_message(RankLink& link, const RankMessage& message);
+  void refuse_message(RankLink& link, const wire::Head& head);
   void take_hello(RankLink& link);
   std::optional<std::string> refusal(const RankLink& link) const;
   void take_layout(RankLink& link, const RankMessage& message);
   void begin_restore(RankLink& link);
   void take_restored(std::uint64_t link_id, std::uint64_t step,
-                     const Result<std::shared_ptr<SharedMemory>>& memory, const ReadCount& count,
-                     const BlockOffers& offers);
+                     const Result<RestoredArrays>& arrays);
   void take_taken(RankLink& link, bool all);
   void say_restored(RankLink& link);
   void take_bye(RankLink& link, bool finished);
@@ -125,14 +153,11 @@ class AgentLoop {
   void reserve_first(RankLink& link);
   void reserve_second(RankLink& link);
   void reserve(RankLink& link, std::size_t index, std::uint64_t bytes);
-  void take_reserved(std::uint64_t link_id, std::size_t index,
-                     const Result<std::shared_ptr<SharedMemory>>& memory);
-  void take_buffer(std::uint64_t link_id, std::uint64_t step,
-                   const Result<std::shared_ptr<SharedMemory>>& memory);
+  void take_reserved(std::uint64_t link_id, std::size_t index, const MadeMemory& memory);
+  void take_buffer(std::uint64_t link_id, std::uint64_t step, const MadeMemory& memory);
   void take_save(RankLink& link, std::uint64_t step, bool copied);
   void write_next(RankLink& link);
-  void take_shard(std::uint64_t link_id, std::uint64_t step, const Result<ShardFile>& written,
-                  const std::shared_ptr<const ShardCopy>& copy);
+  void take_shard(std::uint64_t link_id, std::uint64_t step, const Result<WrittenShard>& written);
   void set_committed(const Command& command);
   void set_failed(const Command& command);
   void call_off(RankLink& link, SaveState& save, const Error& error);
@@ -146,6 +171,8 @@ class AgentLoop {
   std::unique_ptr<Completions> completions_;
   int gate_limit_ms_;
   Emit emit_;
+  /// All memory for ranks' arrays ends there.
+  std::shared_ptr<MemoryBin> bin_ = std::make_shared<MemoryBin>();
   std::shared_ptr<Session> session_;
   Links links_;
   KeptCopies kept_;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "checkpoint/agent_loop.h"
@@ -85,7 +86,34 @@ void AgentLoop::read_rank(RankLink& link) {
     }
     auto message = parse_rank_message({bytes, static_cast<std::size_t>(got)});
     if (!message) return protocol_error(link, message.error());
-    take_message(link, *message);
+    try {
+      take_message(link, *message);
+    } catch (const std::bad_alloc&) {
+      return refuse_message(link, message->head);
+    }
+  }
+}
+
+// A message of a rank with many arrays may need more than the agent keeps in reserve.
+void AgentLoop::refuse_message(RankLink& link, const wire::Head& head) {
+  const Error error = no_memory();
+  switch (head.op) {
+    case wire::Op::save_begin:
+    case wire::Op::save_ready:
+      if (!link.find_save(head.step)) link.saves.emplace_back().step = head.step;
+      return say_save_error(*link.find_save(head.step), link, error);
+    case wire::Op::taken:
+      if (head.value == wire::Taken::all_blocks) return;
+      [[fallthrough]];
+    case wire::Op::restore:
+      link.fail(BELLOWS_ERR_MEMORY, error.text);
+      return;
+    case wire::Op::reserve:
+      return;
+    default:
+      // It sent more than this one, and waits for no answer.
+      link.fail(BELLOWS_ERR_MEMORY, error.text);
+      return hang_up(link);
   }
 }
 
@@ -209,8 +237,8 @@ void AgentLoop::begin_restore(RankLink& link) {
     link.fail(code_of(session_->broken->kind), session_->broken->text);
     return;
   }
-  if (!session_->no_step.empty()) {
-    link.fail(BELLOWS_ERR_CORRUPT, session_->no_step);
+  if (session_->no_step) {
+    link.fail(code_of(session_->no_step->kind), session_->no_step->text);
     return;
   }
   if (!session_->restore_step) {
@@ -224,43 +252,48 @@ void AgentLoop::begin_restore(RankLink& link) {
   }
   const std::uint64_t step = *session_->restore_step;
   if (!session_->restore || session_->restore->step() != step) {
-    session_->restore = std::make_shared<NodeRestore>(session_->hello.dir, step,
-                                                      session_->ranks_here(), copies_of(step));
+    session_->restore = std::make_shared<NodeRestore>(
+        session_->hello.dir, step, session_->ranks_here(), copies_of(step), bin_);
   }
-  post(shards_,
-       [this, id = link.id, restore = session_->restore, step,
-        rank = static_cast<std::uint32_t>(link.rank), whole = link.wants_whole,
-        ranks = session_->ranks_here(), placed = std::move(placed)]() -> Workers::Done {
-         auto count = std::make_shared<ReadCount>();
-         auto offers = std::make_shared<BlockOffers>();
-         offers->most_sources =
-             std::clamp(kSourcesAtOnce / ranks, std::size_t{1}, offers->most_sources);
-         auto memory = restore->read(rank, placed, count.get(), whole ? nullptr : offers.get());
-         return [this, id, step, memory = std::move(memory), count = std::move(count),
-                 offers = std::move(offers)] { take_restored(id, step, memory, *count, *offers); };
-       });
+  post(
+      shards_,
+      [restore = session_->restore, rank = static_cast<std::uint32_t>(link.rank),
+       whole = link.wants_whole, ranks = session_->ranks_here(),
+       placed = std::move(placed)]() -> Result<RestoredArrays> {
+        ReadCount count;
+        BlockOffers offers;
+        offers.most_sources =
+            std::clamp(kSourcesAtOnce / ranks, std::size_t{1}, offers.most_sources);
+        auto memory = restore->read(rank, placed, &count, whole ? nullptr : &offers);
+        if (!memory) return memory.error();
+        return RestoredArrays{*memory, std::move(offers), count.memory, count.store};
+      },
+      [this, id = link.id, step](const Result<RestoredArrays>& arrays) {
+        take_restored(id, step, arrays);
+      });
 }
 
 void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
-                              const Result<std::shared_ptr<SharedMemory>>& memory,
-                              const ReadCount& count, const BlockOffers& offers) {
+                              const Result<RestoredArrays>& arrays) {
   RankLink* link = find_link(link_id);
   if (!link) return;
-  if (memory) {
-    link->taking = {step, count.memory, count.store};
+  if (arrays) {
+    const bool all_there = arrays->offers.blocks.empty();
+    link->taking = {step, arrays->from_memory, arrays->from_store};
     // A kernel that holds too many descriptors on their way refuses more.
-    if (!link->answer_restored(step, **memory, offers))
-      return take_taken(*link, offers.blocks.empty());
-    if (offers.blocks.empty()) say_restored(*link);
+    if (!link->answer_restored(step, *arrays->memory, arrays->offers)) {
+      return take_taken(*link, all_there);
+    }
+    if (all_there) say_restored(*link);
     return;
   }
-  const Error& error = memory.error();
+  const Error& error = arrays.error();
   if (error.kind == ErrorKind::invalid || error.kind == ErrorKind::unavailable) {
     const bool mismatch = error.kind == ErrorKind::invalid;
     link->fail(mismatch ? BELLOWS_ERR_MISMATCH : code_of(error.kind), error.text);
     return;
   }
-  // The step is bad. A rank that heard so might begin at the start; it waits for another step.
+  // The step is bad, or can't be read. A rank that heard so might begin at the start; it waits.
   link->restoring = true;
   session_->restore_known = false;
   Event e = event_of_rank(Event::Kind::restore_error, *link);
@@ -295,13 +328,13 @@ void AgentLoop::take_bye(RankLink& link, bool finished) {
   }
   if (session_->tidying == 0) return say_goodbye(link, finished);
   // Once the program has ended, the directory should hold what it is to hold.
+  post(
+      store_, [] { return Status(); },
+      [this, id = link.id](const Status&) {
+        RankLink* leaving = find_link(id);
+        if (leaving && leaving->leaving) say_goodbye(*leaving, *leaving->leaving);
+      });
   link.leaving = finished;
-  post(store_, [this, id = link.id]() -> Workers::Done {
-    return [this, id] {
-      RankLink* leaving = find_link(id);
-      if (leaving && leaving->leaving) say_goodbye(*leaving, *leaving->leaving);
-    };
-  });
 }
 
 void AgentLoop::say_goodbye(RankLink& link, bool finished) {

@@ -96,16 +96,15 @@ void AgentLoop::give_buffer(RankLink& link) {
   kept_.drop(rank);
   if (session_->restore) session_->restore->drop_copy(rank);
   // Reserving gigabytes takes a while.
-  post(shards_,
-       [this, id = link.id, total = save.placed.total, step = save.step]() -> Workers::Done {
-         auto memory = SharedMemory::make(total);
-         return [this, id, step, memory = std::move(memory)] { take_buffer(id, step, memory); };
-       });
+  post(
+      shards_, [bin = bin_, total = save.placed.total] { return SharedMemory::make(total, bin); },
+      [this, id = link.id, step = save.step](const MadeMemory& memory) {
+        take_buffer(id, step, memory);
+      });
 }
 
 // A buffer is reserved, or could not be.
-void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step,
-                            const Result<std::shared_ptr<SharedMemory>>& memory) {
+void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step, const MadeMemory& memory) {
   RankLink* link = find_link(link_id);
   SaveState* save = link ? link->find_save(step) : nullptr;
   if (!save) return;
@@ -161,15 +160,17 @@ void AgentLoop::reserve_second(RankLink& link) {
 
 void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) {
   link.reserving = true;
-  post(shards_, [this, id = link.id, index, bytes]() -> Workers::Done {
-    auto memory = SharedMemory::make(bytes);
-    if (memory) (*memory)->fill_pages();
-    return [this, id, index, memory = std::move(memory)] { take_reserved(id, index, memory); };
-  });
+  post(
+      shards_,
+      [bin = bin_, bytes] {
+        auto memory = SharedMemory::make(bytes, bin);
+        if (memory) (*memory)->fill_pages();
+        return memory;
+      },
+      [this, id = link.id, index](const MadeMemory& memory) { take_reserved(id, index, memory); });
 }
 
-void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index,
-                              const Result<std::shared_ptr<SharedMemory>>& memory) {
+void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index, const MadeMemory& memory) {
   RankLink* link = find_link(link_id);
   if (!link) return;
   link->reserving = false;
@@ -214,31 +215,34 @@ void AgentLoop::write_next(RankLink& link) {
   }
   if (!next) return;
   next->phase = SaveState::Phase::writing;
+  // Moved: a copy of many arrays' parts may not find the memory.
   Snapshot snapshot{next->step,
                     static_cast<std::uint32_t>(link.rank),
                     session_->hello.world,
-                    next->placed.parts,
-                    next->placed.offsets,
+                    std::move(next->placed.parts),
+                    std::move(next->placed.offsets),
                     link.buffers[next->buffer]->data()};
-  post(shards_,
-       [this, id = link.id, path = shard_path(link, next->step), session = session_,
-        snapshot = std::move(snapshot), buffer = link.buffers[next->buffer],
-        cancelled = next->cancelled]() -> Workers::Done {
-         auto status = session->writer->begin_step(snapshot.step);
-         auto copy = std::make_shared<ShardCopy>();
-         Result<ShardFile> written = status
-                                         ? write_shard(ops_, path, snapshot, *cancelled, copy.get())
-                                         : Result<ShardFile>(status.error());
-         copy->arrays = buffer;
-         return [this, id, step = snapshot.step, written = std::move(written),
-                 copy = std::move(copy)] { take_shard(id, step, written, copy); };
-       });
+  post(
+      shards_,
+      [this, path = shard_path(link, next->step), session = session_,
+       snapshot = std::move(snapshot), buffer = link.buffers[next->buffer],
+       cancelled = next->cancelled]() -> Result<WrittenShard> {
+        if (auto status = session->writer->begin_step(snapshot.step); !status)
+          return status.error();
+        auto copy = std::make_shared<ShardCopy>();
+        auto written = write_shard(ops_, path, snapshot, *cancelled, copy.get());
+        if (!written) return written.error();
+        copy->arrays = buffer;
+        return WrittenShard{*written, std::move(copy)};
+      },
+      [this, id = link.id, step = next->step](const Result<WrittenShard>& written) {
+        take_shard(id, step, written);
+      });
 }
 
 // A shard is written, or could not be.
 void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
-                           const Result<ShardFile>& written,
-                           const std::shared_ptr<const ShardCopy>& copy) {
+                           const Result<WrittenShard>& written) {
   RankLink* link = find_link(link_id);
   SaveState* save = link ? link->find_save(step) : nullptr;
   if (!save) return;
@@ -247,9 +251,9 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
     remove_shard_then_fail(*link, step, *save->called_off);
   } else if (written) {
     save->phase = SaveState::Phase::written;
-    link->copies[save->buffer] = copy;
+    link->copies[save->buffer] = written->copy;
     Event e = event_of_save(Event::Kind::shard, *link, step);
-    e.shard = *written;
+    e.shard = written->file;
     e.took_ms = milliseconds_since(save->begun);
     say(std::move(e));
   } else {
@@ -263,7 +267,7 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
 void AgentLoop::set_committed(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
-  session_->no_step.clear();
+  session_->no_step.reset();
   session_->restore.reset();
   // What ranks gave before they died may be of this step, or of one that is committed next.
   kept_.drop_older(*command.step);
@@ -310,14 +314,13 @@ void AgentLoop::call_off(RankLink& link, SaveState& save, const Error& error) {
 }
 
 void AgentLoop::remove_shard_then_fail(RankLink& link, std::uint64_t step, const Error& error) {
-  post(shards_,
-       [this, id = link.id, path = shard_path(link, step), step, error]() -> Workers::Done {
-         (void)remove_shard(ops_, path);
-         return [this, id, step, error] {
-           RankLink* waiting = find_link(id);
-           if (waiting && waiting->find_save(step)) fail_save(*waiting, step, error);
-         };
-       });
+  post(
+      shards_, [this, path = shard_path(link, step)] { return remove_shard(ops_, path); },
+      // What could not be removed goes with what else an attempt leaves.
+      [this, id = link.id, step, error](const Status&) {
+        RankLink* waiting = find_link(id);
+        if (waiting && waiting->find_save(step)) fail_save(*waiting, step, error);
+      });
 }
 
 void AgentLoop::fail_save(RankLink& link, std::uint64_t step, const Error& error) {

@@ -208,12 +208,19 @@ Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress,
   return BlockReader(files, progress, count).run();
 }
 
+Error unreadable(const Error& error, const std::string& path) {
+  struct stat s;
+  if (error.kind == ErrorKind::invalid) return Error{ErrorKind::corrupt, error.text};
+  if (lstat(path.c_str(), &s) < 0) {
+    const bool missing = errno == ENOENT || errno == ENOTDIR || errno == ELOOP;
+    return missing ? Error{ErrorKind::corrupt, path + " is missing"} : error;
+  }
+  return S_ISREG(s.st_mode) ? error : Error{ErrorKind::corrupt, path + " is not a plain file"};
+}
+
 Result<Fd> open_shard(const std::string& path, std::uint64_t size) {
   auto fd = open_file(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-  if (!fd && fd.error().kind == ErrorKind::not_found) {
-    return Error{ErrorKind::corrupt, path + " is missing"};
-  }
-  if (!fd) return fd;
+  if (!fd) return unreadable(fd.error(), path);
   struct stat s;
   if (fstat(fd->get(), &s) < 0) return errno_error("look at", path);
   if (!S_ISREG(s.st_mode)) return Error{ErrorKind::corrupt, path + " is not a plain file"};

@@ -39,6 +39,10 @@ struct ReadCount {
 Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress = {},
                    ReadCount* count = nullptr);
 
+/// What an error of reading a file of a step means. corrupt: it isn't there, or is no plain file,
+/// or is far too long. Else the error itself, which says nothing about the step.
+Error unreadable(const Error& error, const std::string& path);
+
 /// Opens a shard for reading. corrupt: it is missing, no plain file or not of `size` bytes.
 Result<Fd> open_shard(const std::string& path, std::uint64_t size);
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace bellows {
@@ -19,9 +20,8 @@ constexpr std::uint64_t kThreads = 4;
 /// The state the threads share.
 class Crew {
  public:
-  Crew(std::uint64_t count, std::size_t buffer_bytes, const std::string& what,
-       const BlockWork& work)
-      : count_(count), buffer_bytes_(buffer_bytes), what_(what), work_(work) {}
+  Crew(std::uint64_t count, std::size_t buffer_bytes, const BlockWork& work)
+      : count_(count), buffer_bytes_(buffer_bytes), work_(work) {}
 
   void run() noexcept {
     try {
@@ -30,29 +30,41 @@ class Crew {
       while (!failed_) {
         const std::uint64_t number = next_++;
         if (number >= count_) return;
-        if (auto status = work_(number, buffer.data()); !status) fail(status);
+        if (auto status = work_(number, buffer.data()); !status) fail(std::move(status));
       }
-    } catch (const std::exception& e) {
-      fail(Error{ErrorKind::unavailable, what_ + ": " + e.what()});
+    } catch (...) {
+      // Kept as it is: there may be no memory for a sentence now.
+      std::lock_guard lock(mutex_);
+      if (!thrown_) thrown_ = std::current_exception();
+      failed_ = true;
     }
   }
-  const Status& result() const { return first_; }
+
+  /// Once all threads have ended. `what`: names the work.
+  Status result(const std::string& what) const {
+    if (!first_.ok() || !thrown_) return first_;
+    try {
+      std::rethrow_exception(thrown_);
+    } catch (const std::exception& e) {
+      return Error{ErrorKind::unavailable, what + ": " + e.what()};
+    }
+  }
 
  private:
-  void fail(const Status& status) {
+  void fail(Status status) {
     std::lock_guard lock(mutex_);
-    if (first_.ok()) first_ = status;
+    if (first_.ok()) first_ = std::move(status);
     failed_ = true;
   }
 
   const std::uint64_t count_;
   const std::size_t buffer_bytes_;
-  const std::string& what_;
   const BlockWork& work_;
   std::atomic<std::uint64_t> next_{0};
   std::atomic<bool> failed_{false};
   std::mutex mutex_;
   Status first_;
+  std::exception_ptr thrown_;
 };
 
 }  // namespace
@@ -65,7 +77,7 @@ AlignedBuffer::~AlignedBuffer() { std::free(data_); }
 
 Status work_on_blocks(std::uint64_t count, std::size_t buffer_bytes, const std::string& what,
                       const BlockWork& work) {
-  Crew crew(count, buffer_bytes, what, work);
+  Crew crew(count, buffer_bytes, work);
   std::vector<std::thread> helpers;
   try {
     while (helpers.size() + 1 < std::min(count, kThreads)) {
@@ -76,7 +88,7 @@ Status work_on_blocks(std::uint64_t count, std::size_t buffer_bytes, const std::
   }
   crew.run();
   for (std::thread& helper : helpers) helper.join();
-  return crew.result();
+  return crew.result(what);
 }
 
 }  // namespace bellows

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <cstdio>
 #include <utility>
 
 namespace bellows::hdf5 {
@@ -12,8 +13,14 @@ namespace {
 
 std::mutex mutex;
 
-herr_t take_innermost(unsigned n, const H5E_error2_t* error, void* text) {
-  if (n == 0 && error->desc && *error->desc) *static_cast<std::string*>(text) = error->desc;
+struct Cause {
+  char text[256] = "no cause given";
+};
+
+// Allocates nothing: no exception must cross HDF5.
+herr_t take_innermost(unsigned n, const H5E_error2_t* error, void* cause) {
+  auto& text = static_cast<Cause*>(cause)->text;
+  if (n == 0 && error->desc && *error->desc) std::snprintf(text, sizeof text, "%s", error->desc);
   return 0;
 }
 
@@ -59,9 +66,9 @@ Turn::Turn() : lock_(mutex) {
 }
 
 Error error(ErrorKind kind, const std::string& what, const std::string& path) {
-  std::string cause = "no cause given";
+  Cause cause;
   H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, take_innermost, &cause);
-  return Error{kind, fmt::format("{}: {} (HDF5: {})", path, what, cause)};
+  return Error{kind, fmt::format("{}: {} (HDF5: {})", path, what, cause.text)};
 }
 
 Hid file_type(std::uint32_t dtype) {

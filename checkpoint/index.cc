@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "checkpoint/memory_reserve.h"
+
 namespace bellows {
 
 using nlohmann::json;
@@ -155,6 +157,7 @@ ShardIndex from_json(const json& j) {
 }  // namespace
 
 std::string ShardIndex::to_string() const {
+  need_memory(digests.size() * 128 + (arrays.size() + values.size()) * 2048);
   json j = {{"format", kFormat},
             {"step", step},
             {"rank", rank},
@@ -176,6 +179,7 @@ std::string ShardIndex::to_string() const {
 
 // Types are checked by at() and get(): json's exceptions end here.
 Result<ShardIndex> ShardIndex::parse(std::string_view text) try {
+  need_memory(text.size() * 8);
   const json j = json::parse(text, nullptr, false);
   if (!j.is_object()) return not_an_index("it is not a JSON object");
   if (j.value("format", json()) != kFormat) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "checkpoint/retry.h"
 #include "checkpoint/store_names.h"
 
 namespace bellows {
@@ -145,18 +146,40 @@ Status NodeRestore::read_all(Reading& reading) {
 
 Result<std::shared_ptr<SharedMemory>> NodeRestore::read(std::uint32_t rank, const Placed& placed,
                                                         ReadCount* count, BlockOffers* offers) {
+  return read_with_patience([&] {
+    if (count) count->memory = count->store = 0;
+    if (offers) {
+      offers->sources.clear();
+      offers->blocks.clear();
+    }
+    return read_once(rank, placed, count, offers);
+  });
+}
+
+Result<std::shared_ptr<SharedMemory>> NodeRestore::read_once(std::uint32_t rank,
+                                                             const Placed& placed, ReadCount* count,
+                                                             BlockOffers* offers) {
   auto reader = open();
   if (!reader) return reader.error();
   const std::size_t arrays = placed.parts.size();
+  ShardCopies in_memory = copies();
   // Of each shard the last block may be small.
   const std::uint64_t blocks =
       offers ? placed.total / ShardIndex::kLeastBlock + (*reader)->shards().size() : 0;
   const std::uint64_t bytes =
       wire::blocks_offset(placed.total, arrays) + blocks * sizeof(wire::Block);
-  auto memory = offers ? SharedMemory::make_empty(bytes) : SharedMemory::make(bytes);
+  // Little is needed where the rank copies from what is there already.
+  if (offers && in_memory.empty() && bin_) bin_->wait_until_empty();
+  auto memory = offers ? SharedMemory::make_empty(bytes, bin_) : SharedMemory::make(bytes, bin_);
   if (!memory) return memory;
-  Reading reading{rank,     placed, *reader, *memory,
-                  copies(), count,  offers,  std::vector<bool>(arrays)};
+  Reading reading{rank,
+                  placed,
+                  *reader,
+                  *memory,
+                  std::move(in_memory),
+                  count,
+                  offers,
+                  std::vector<bool>(arrays)};
   std::memset(reading.flags(), 1, arrays);
   if (auto status = read_all(reading); !status) return status.error();
   if (offers) reading.write_blocks();

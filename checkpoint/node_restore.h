@@ -20,14 +20,20 @@ namespace bellows {
 /// asks; the others copy it from the first one's memory, which is kept until the last has it.
 class NodeRestore {
  public:
-  /// `copies`: shards of this node's memory, read rather than the store.
-  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks, ShardCopies copies = {})
-      : dir_(std::move(dir)), step_(step), ranks_(ranks), copies_(std::move(copies)) {}
+  /// `copies`: shards of this node's memory, read rather than the store. `bin`: for what is made.
+  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks, ShardCopies copies = {},
+              std::shared_ptr<MemoryBin> bin = {})
+      : dir_(std::move(dir)),
+        step_(step),
+        ranks_(ranks),
+        bin_(std::move(bin)),
+        copies_(std::move(copies)) {}
 
   std::uint64_t step() const { return step_; }
   /// What a rank wants, in memory for it: its arrays, then their flags. `count`: what was read for
   /// it. `offers` gets what the rank is to read itself; the memory has holes there, and says so
-  /// behind the flags. Safe for several threads.
+  /// behind the flags. Safe for several threads. corrupt, invalid: of the step; else it was tried
+  /// several times.
   Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed,
                                              ReadCount* count = nullptr,
                                              BlockOffers* offers = nullptr);
@@ -46,6 +52,8 @@ class NodeRestore {
   };
   struct Reading;
 
+  Result<std::shared_ptr<SharedMemory>> read_once(std::uint32_t rank, const Placed& placed,
+                                                  ReadCount* count, BlockOffers* offers);
   Result<std::shared_ptr<const StepReader>> open();
   Status read_all(Reading& reading);
   Status read_replicated(Reading& reading);
@@ -55,6 +63,7 @@ class NodeRestore {
   const std::string dir_;
   const std::uint64_t step_;
   const std::size_t ranks_;
+  const std::shared_ptr<MemoryBin> bin_;
   std::mutex mutex_;  ///< guards what follows
   ShardCopies copies_;
   std::shared_ptr<const StepReader> reader_;

@@ -151,6 +151,7 @@ void read_fields(const json& j, Command* c) {
       return read_hello(j, c);
     case Kind::restore:
       c->error = j.value("error", "");
+      c->error_kind = kind_of(j);
       c->rendezvous = j.value("rendezvous", false);
       if (!j.contains("step")) throw Error{ErrorKind::invalid, "\"step\" is missing"};
       c->step = step_of(j);
@@ -326,7 +327,10 @@ void write_fields(const Command& c, json* j) {
       (*j)["step"] = nullable(c.step);
       return;
     case Kind::restore:
-      if (!c.error.empty()) (*j)["error"] = c.error;
+      if (!c.error.empty()) {
+        (*j)["error"] = c.error;
+        (*j)["kind"] = kKinds[static_cast<std::size_t>(c.error_kind)];
+      }
       if (c.rendezvous) (*j)["rendezvous"] = true;
       [[fallthrough]];
     case Kind::stop:

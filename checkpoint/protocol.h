@@ -34,7 +34,7 @@ struct Command {
   std::vector<ShardFile> shards;             ///< commit
   Search search{.whole = false, .bad = {}};  ///< find
   std::string error;                     ///< failed; restore: why no step can be offered, optional
-  ErrorKind error_kind = ErrorKind::io;  ///< failed; optional
+  ErrorKind error_kind = ErrorKind::io;  ///< failed, restore; optional
 };
 
 /// A line from an agent to the launcher.

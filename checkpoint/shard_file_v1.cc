@@ -67,9 +67,10 @@ bool read_part(hid_t dataset, std::uint64_t file_bytes, StoredPart* out) {
 struct Visit {
   ShardIndex* index;
   std::string bad;
+  std::exception_ptr thrown;  ///< no exception must cross HDF5
 };
 
-herr_t visit_object(hid_t group, const char* name, const H5O_info_t* info, void* data) {
+herr_t visit_object(hid_t group, const char* name, const H5O_info_t* info, void* data) try {
   auto* visit = static_cast<Visit*>(data);
   if (info->type != H5O_TYPE_DATASET) return 0;
   Hid dataset(H5Dopen2(group, name, H5P_DEFAULT), H5Dclose);
@@ -81,6 +82,9 @@ herr_t visit_object(hid_t group, const char* name, const H5O_info_t* info, void*
   }
   visit->index->arrays.push_back(std::move(stored));
   return 0;
+} catch (...) {
+  static_cast<Visit*>(data)->thrown = std::current_exception();
+  return -1;
 }
 
 Status read_arrays(const std::string& path, ShardIndex* index) {
@@ -92,8 +96,9 @@ Status read_arrays(const std::string& path, ShardIndex* index) {
   if (!file) return hdf5::error(ErrorKind::corrupt, "cannot be opened as HDF5", path);
   Hid group(H5Gopen2(file.get(), "/arrays", H5P_DEFAULT), H5Gclose);
   if (!group) return hdf5::error(ErrorKind::corrupt, "has no group arrays", path);
-  Visit visit{index, ""};
+  Visit visit{index, "", nullptr};
   if (H5Ovisit(group.get(), H5_INDEX_NAME, H5_ITER_NATIVE, visit_object, &visit) >= 0) return {};
+  if (visit.thrown) std::rethrow_exception(visit.thrown);
   return Error{ErrorKind::corrupt,
                fmt::format("{}: array {} is not described as it should be", path, visit.bad)};
 }

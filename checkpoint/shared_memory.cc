@@ -24,23 +24,28 @@ Error memory_error(const char* what, std::uint64_t bytes) {
 
 }  // namespace
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::make_empty(std::uint64_t bytes) {
+MadeMemory SharedMemory::make_empty(std::uint64_t bytes, std::shared_ptr<MemoryBin> bin) {
   const std::uint64_t size = (std::max<std::uint64_t>(bytes, 1) + 4095) & ~std::uint64_t{4095};
   Fd fd(memfd_create("bellows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(size)) < 0) return memory_error("make", size);
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
     return memory_error("seal", size);
   }
-  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  auto memory = std::make_unique<SharedMemory>(std::move(fd), size);
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd(), 0);
   if (data == MAP_FAILED) return memory_error("map", size);
-  return std::make_shared<SharedMemory>(std::move(fd), static_cast<unsigned char*>(data), size);
+  memory->data_ = static_cast<unsigned char*>(data);
+  if (!bin) return std::shared_ptr<SharedMemory>(std::move(memory));
+  return std::shared_ptr<SharedMemory>(memory.release(),
+                                       [bin](SharedMemory* last) { bin->take(last); });
 }
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::make(std::uint64_t bytes) {
-  auto memory = make_empty(bytes);
+MadeMemory SharedMemory::make(std::uint64_t bytes, std::shared_ptr<MemoryBin> bin) {
+  if (bin) bin->wait_until_empty();
+  auto memory = make_empty(bytes, std::move(bin));
   if (!memory) return memory;
   auto reserved = (*memory)->reserve(0, (*memory)->size());
-  return reserved ? memory : Result<std::shared_ptr<SharedMemory>>(reserved.error());
+  return reserved ? memory : MadeMemory(reserved.error());
 }
 
 Status SharedMemory::reserve(std::uint64_t begin, std::uint64_t bytes) {
@@ -62,10 +67,9 @@ Result<Fd> SharedMemory::reader() const {
   return open_file(fmt::format("/proc/self/fd/{}", fd_.get()), O_RDONLY);
 }
 
-SharedMemory::SharedMemory(Fd fd, unsigned char* data, std::uint64_t size)
-    : fd_(std::move(fd)), data_(data), size_(size) {}
-
-SharedMemory::~SharedMemory() { munmap(data_, size_); }
+SharedMemory::~SharedMemory() {
+  if (data_) munmap(data_, size_);
+}
 
 Result<std::unique_ptr<ControlPage>> ControlPage::make(std::uint64_t gate, std::uint64_t stop) {
   auto memory = SharedMemory::make(wire::kControlBytes);

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 
+#include "checkpoint/memory_bin.h"
 #include "checkpoint/wire.h"
 #include "common/fd.h"
 #include "common/result.h"
@@ -15,10 +17,13 @@ namespace bellows {
 class SharedMemory {
  public:
   /// Pages are reserved at once: unavailable when the machine or the job has too little memory.
-  static Result<std::shared_ptr<SharedMemory>> make(std::uint64_t bytes);
-  /// Without pages.
-  static Result<std::shared_ptr<SharedMemory>> make_empty(std::uint64_t bytes);
-  SharedMemory(Fd fd, unsigned char* data, std::uint64_t size);
+  /// With a bin, that frees it in the end, and what it has yet to free is freed first.
+  static Result<std::shared_ptr<SharedMemory>> make(std::uint64_t bytes,
+                                                    std::shared_ptr<MemoryBin> bin = {});
+  /// Without pages, and without waiting for the bin.
+  static Result<std::shared_ptr<SharedMemory>> make_empty(std::uint64_t bytes,
+                                                          std::shared_ptr<MemoryBin> bin = {});
+  SharedMemory(Fd fd, std::uint64_t size) : fd_(std::move(fd)), size_(size) {}
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
   ~SharedMemory();
@@ -38,10 +43,15 @@ class SharedMemory {
   Result<Fd> reader() const;
 
  private:
+  friend class MemoryBin;
+
   Fd fd_;
-  unsigned char* data_;
+  unsigned char* data_ = nullptr;
   std::uint64_t size_;
+  SharedMemory* next_ = nullptr;  ///< in a bin
 };
+
+using MadeMemory = Result<std::shared_ptr<SharedMemory>>;
 
 /// The page a rank publishes its step on and finds gate and stop on.
 class ControlPage {

@@ -5,10 +5,11 @@
 
 #include <algorithm>
 
+#include "checkpoint/retry.h"
+
 namespace bellows {
 
-Command StepChoice::find() {
-  ++searches_;
+Command StepChoice::find() const {
   Command command;
   command.kind = Command::Kind::find;
   command.search = search_;
@@ -21,6 +22,7 @@ Command StepChoice::offer(const Event& found) const {
   command.step = found.step;
   if (found.step || found.skipped.empty()) return command;
   const SkippedStep& newest = found.skipped.front();
+  command.error_kind = ErrorKind::corrupt;
   command.error = fmt::format(
       "no checkpoint can be used, all {} are damaged; step {}: {}; give another directory, or "
       "remove the damaged steps, to begin at the start",
@@ -28,21 +30,17 @@ Command StepChoice::offer(const Event& found) const {
   return command;
 }
 
-void StepChoice::note_bad(const Event& restore_error) {
+bool StepChoice::note_bad(const Event& restore_error) {
+  if (may_pass(Error{restore_error.error_kind, ""})) return false;
   const std::uint64_t step = restore_error.step.value_or(0);
   const auto known = [step](const SkippedStep& bad) { return bad.step == step; };
-  if (std::any_of(search_.bad.begin(), search_.bad.end(), known)) return;
   // Several ranks may tell of one failure.
-  const bool passing = restore_error.error_kind != ErrorKind::corrupt &&
-                       failed_after_.try_emplace(step, searches_).first->second == searches_;
-  if (passing) return;
+  if (std::any_of(search_.bad.begin(), search_.bad.end(), known)) return true;
   search_.bad.push_back({step, restore_error.error});
+  return true;
 }
 
-void StepChoice::note_committed(std::uint64_t step) {
-  failed_after_.erase(step);
-  note_found(step);
-}
+void StepChoice::note_committed(std::uint64_t step) { note_found(step); }
 
 void StepChoice::note_found(std::uint64_t step) {
   std::erase_if(search_.bad, [step](const SkippedStep& bad) { return bad.step == step; });

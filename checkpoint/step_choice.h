@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <string>
 #include <vector>
 
@@ -21,13 +20,13 @@ class StepChoice {
   explicit StepChoice(bool whole = false) { search_.whole = whole; }
 
   /// The search, to be sent to the agents.
-  Command find();
+  Command find() const;
   /// What to offer the ranks after a `found`. With an error when the directory holds steps and none
   /// of them is good: beginning at the start is then for people to decide.
   Command offer(const Event& found) const;
-  /// A rank could not read the step it was offered. What is not damaged is offered once more: a
-  /// store may fail for a moment only.
-  void note_bad(const Event& restore_error);
+  /// A rank could not restore the step it was offered. False: the step is not known to be bad, as
+  /// its files could not be read; it is offered again.
+  bool note_bad(const Event& restore_error);
   /// An agent that knows what is known to be bad has found it good: it was saved again.
   void note_found(std::uint64_t step);
   /// A step that is saved again is as good as new.
@@ -35,9 +34,6 @@ class StepChoice {
 
  private:
   Search search_;
-  std::uint64_t searches_ = 0;
-  std::map<std::uint64_t, std::uint64_t>
-      failed_after_;  ///< step -> the search that offered it first
 };
 
 }  // namespace bellows

@@ -11,6 +11,8 @@
 
 #include "checkpoint/block_reader.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/memory_reserve.h"
+#include "checkpoint/retry.h"
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/wire.h"
@@ -95,12 +97,14 @@ Status check_manifest(const Manifest& m) {
 }  // namespace
 
 std::string Manifest::to_string() const {
+  need_memory(shards.size() * 2048);
   json j = to_json(*this);
   j["digest"] = digest_of(j.dump());
   return j.dump(1) + "\n";
 }
 
 Result<Manifest> Manifest::parse(std::string_view text) try {
+  need_memory(text.size() * 8);
   json j = json::parse(text, nullptr, false);
   if (!j.is_object()) return not_a_manifest("it is not a JSON object");
   const json format = j.value("format", json());
@@ -122,10 +126,7 @@ Result<Manifest> Manifest::parse(std::string_view text) try {
 Result<Manifest> read_manifest(const std::string& step_dir) {
   const std::string path = step_dir + "/manifest.json";
   auto text = read_file(path, kMostManifestBytes);
-  if (!text && text.error().kind == ErrorKind::not_found) {
-    return Error{ErrorKind::corrupt, path + " is missing"};
-  }
-  if (!text) return text.error();
+  if (!text) return unreadable(text.error(), path);
   auto manifest = Manifest::parse(*text);
   if (manifest) return manifest;
   return Error{manifest.error().kind, fmt::format("{}: {}", path, manifest.error().text)};
@@ -239,19 +240,30 @@ Status try_step(const std::string& dir, std::uint64_t step, const Search& search
 
 }  // namespace
 
-Result<NewestStep> newest_step(const std::string& dir, const Search& search) {
-  auto steps = list_steps(dir);
-  if (!steps) return steps.error();
+Result<NewestStep> choose_step(const std::vector<std::uint64_t>& steps, const LookAtStep& look) {
   NewestStep out;
-  for (auto step = steps->rbegin(); step != steps->rend(); ++step) {
-    const auto status = try_step(dir, *step, search);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const Status status = read_with_patience([&] { return look(*step); });
     if (status) {
       out.step = *step;
       return out;
     }
-    out.skipped.push_back({*step, status.error().text});
+    const Error& error = status.error();
+    if (may_pass(error)) {
+      return Error{error.kind,
+                   fmt::format("step {} cannot be read now, which does not make an older one the "
+                               "newest; try again: {}",
+                               *step, error.text)};
+    }
+    out.skipped.push_back({*step, error.text});
   }
   return out;
+}
+
+Result<NewestStep> newest_step(const std::string& dir, const Search& search) {
+  auto steps = read_with_patience([&] { return list_steps(dir); });
+  if (!steps) return steps.error();
+  return choose_step(*steps, [&](std::uint64_t step) { return try_step(dir, step, search); });
 }
 
 }  // namespace bellows

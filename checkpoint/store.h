@@ -69,7 +69,14 @@ struct Search {
   std::vector<SkippedStep> bad;  ///< found damaged before: passed over for the reason given
 };
 
-/// The newest step that verifies, from the newest step down. Only an unreadable DIR is an error.
+/// What is wrong with a step.
+using LookAtStep = std::function<Status(std::uint64_t step)>;
+
+/// The newest of ascending steps that is good. Those that are damaged or incomplete are passed
+/// over; one that can't be read for another reason, after some tries, is an error: it may be good.
+Result<NewestStep> choose_step(const std::vector<std::uint64_t>& steps, const LookAtStep& look);
+
+/// The newest step that verifies. As choose_step; an unreadable DIR is an error, too.
 Result<NewestStep> newest_step(const std::string& dir, const Search& search = {});
 
 /// DIR/step-00000000000000000042

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <new>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/step_reader.h"
@@ -218,6 +219,19 @@ Status StoreWriter::remove_old(std::uint64_t committed) {
   return old.empty() ? Status() : ops_.sync_directory(dir_);
 }
 
+namespace {
+
+template <typename Work>
+void note(std::vector<std::string>* warnings, const Work& work) {
+  try {
+    if (auto status = work(); !status) warnings->push_back(status.error().text);
+  } catch (const std::bad_alloc&) {
+    warnings->emplace_back("the memory did not suffice to tidy up");
+  }
+}
+
+}  // namespace
+
 Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
                                                         std::vector<ShardFile> shards) {
   const std::string from = tmp_path(std::to_string(step));
@@ -238,20 +252,25 @@ Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
   if (status) status = publish(from, step);
   if (!status) return status.error();
   bad_.erase(step);
-  move_aside(from, step);
   Committed out{std::move(*reader), {}};
-  if (auto moved = move_latest(step); !moved) out.warnings.push_back(moved.error().text);
+  // The step is committed: nothing that goes wrong from here on may say otherwise.
+  note(&out.warnings, [&] {
+    move_aside(from, step);
+    return move_latest(step);
+  });
   return out;
 }
 
 void StoreWriter::tidy(Committed* committed) {
   const std::uint64_t step = committed->step->manifest().step;
-  auto shown =
-      write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), committed->step->shards());
-  if (!shown) committed->warnings.push_back(shown.error().text);
-  auto removed = remove_old(step);
-  if (removed) removed = collect_own_leftovers(step);
-  if (!removed) committed->warnings.push_back(removed.error().text);
+  note(&committed->warnings, [&] {
+    return write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"),
+                              committed->step->shards());
+  });
+  note(&committed->warnings, [&] {
+    auto removed = remove_old(step);
+    return removed ? collect_own_leftovers(step) : removed;
+  });
 }
 
 Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,

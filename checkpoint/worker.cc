@@ -4,10 +4,33 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <memory>
+#include <new>
+#include <string>
 #include <utility>
 
+#include "checkpoint/memory_reserve.h"
+
 namespace bellows {
+namespace {
+
+Status error_of(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const std::bad_alloc&) {
+    return no_memory();
+  } catch (const std::exception& e) {
+    return Error{ErrorKind::internal,
+                 std::string("the checkpoint agent met an error: ") + e.what()};
+  }
+}
+
+}  // namespace
+
+Error no_memory() {
+  return Error{ErrorKind::unavailable,
+               "the checkpoint agent is out of memory; ask for more memory, or run fewer ranks on "
+               "the node"};
+}
 
 Result<std::unique_ptr<Completions>> Completions::make() {
   Fd event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -15,10 +38,10 @@ Result<std::unique_ptr<Completions>> Completions::make() {
   return std::make_unique<Completions>(std::move(event));
 }
 
-void Completions::add(std::function<void()> done) {
+void Completions::add(std::list<Task> tasks) {
   {
     std::lock_guard lock(mutex_);
-    ready_.push_back(std::move(done));
+    ready_.splice(ready_.end(), tasks);
   }
   eventfd_write(event_.get(), 1);
 }
@@ -26,12 +49,12 @@ void Completions::add(std::function<void()> done) {
 void Completions::run() {
   eventfd_t ignored;
   eventfd_read(event_.get(), &ignored);
-  std::vector<std::function<void()>> ready;
+  std::list<Task> ready;
   {
     std::lock_guard lock(mutex_);
     ready.swap(ready_);
   }
-  for (auto& done : ready) done();
+  for (const Task& task : ready) task.finish(task.thrown ? error_of(task.thrown) : Status());
 }
 
 Workers::Workers(std::size_t threads, Completions& completions) : completions_(completions) {
@@ -47,25 +70,37 @@ Workers::~Workers() {
   for (std::thread& thread : threads_) thread.join();
 }
 
-void Workers::post(Job job) {
+void Workers::post(Task task) {
+  std::list<Task> one;
+  one.push_back(std::move(task));
   {
     std::lock_guard lock(mutex_);
-    jobs_.push_back(std::move(job));
+    tasks_.splice(tasks_.end(), one);
   }
   changed_.notify_one();
 }
 
 void Workers::work() {
+  MemoryReserve reserve;
   while (true) {
-    Job job;
+    std::list<Task> one;
     {
       std::unique_lock lock(mutex_);
-      changed_.wait(lock, [this] { return ending_ || !jobs_.empty(); });
+      changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
       if (ending_) return;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
+      one.splice(one.end(), tasks_, tasks_.begin());
     }
-    completions_.add(job());
+    Task& task = one.front();
+    reserve.refill();
+    try {
+      if (!reserve.full()) throw std::bad_alloc();
+      task.work();
+    } catch (...) {
+      task.thrown = std::current_exception();
+    }
+    // What it holds may be gigabytes, which take a while to free.
+    task.work = nullptr;
+    completions_.add(std::move(one));
   }
 }
 

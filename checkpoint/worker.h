@@ -3,8 +3,10 @@
 
 #include <condition_variable>
 #include <cstddef>
-#include <deque>
+#include <exception>
 #include <functional>
+#include <list>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -14,6 +16,17 @@
 
 namespace bellows {
 
+/// What a rank is told where an allocation failed.
+Error no_memory();
+
+/// What a worker is to do, and what becomes of it on the main thread.
+struct Task {
+  std::function<void()> work;
+  /// Runs on the main thread in any case: an error says why the work was not done to its end.
+  std::function<void(const Status&)> finish;
+  std::exception_ptr thrown{};
+};
+
 /// What worker threads leave for the main thread to do.
 class Completions {
  public:
@@ -22,31 +35,29 @@ class Completions {
 
   /// Readable when there is something to run.
   int fd() const { return event_.get(); }
-  /// Any thread.
-  void add(std::function<void()> done);
-  /// Main thread: runs all there is.
+  /// Any thread. Takes tasks without a need of memory.
+  void add(std::list<Task> tasks);
+  /// Main thread: finishes all there is.
   void run();
 
  private:
   Fd event_;
   std::mutex mutex_;
-  std::vector<std::function<void()>> ready_;
+  std::list<Task> ready_;
 };
 
-/// Threads that run jobs in the order they are posted; with one thread also one after the other.
+/// Threads that do tasks in the order they are posted; with one thread also one after the other.
 class Workers {
  public:
-  using Done = std::function<void()>;
-  /// Runs on a worker; what it returns runs on the main thread.
-  using Job = std::function<Done()>;
-
   Workers(std::size_t threads, Completions& completions);
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
-  /// Drops jobs that have not begun, waits for those that have.
+  /// Drops tasks that have not begun, waits for those that have.
   ~Workers();
 
-  void post(Job job);
+  /// All that the worker needs for itself is there when this returns: work that finds no memory is
+  /// finished all the same.
+  void post(Task task);
 
  private:
   void work();
@@ -54,7 +65,7 @@ class Workers {
   Completions& completions_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> jobs_;
+  std::list<Task> tasks_;
   bool ending_ = false;
   std::vector<std::thread> threads_;
 };

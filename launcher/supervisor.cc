@@ -283,11 +283,12 @@ void Supervisor::offer_step(const Event& found) {
 // Ranks that have begun from it have saved nothing: that takes all of them.
 void Supervisor::leave_step(const Event& bad) {
   const std::uint64_t step = bad.step.value_or(0);
-  choice_.note_bad(bad);
-  newest_commit_.reset();
-  auto steps = list_steps(context_.checkpoint_dir);
-  for (std::uint64_t older : steps ? *steps : std::vector<std::uint64_t>())
-    if (older < step) newest_commit_ = older;
+  if (choice_.note_bad(bad)) {
+    newest_commit_.reset();
+    auto steps = list_steps(context_.checkpoint_dir);
+    for (std::uint64_t older : steps ? *steps : std::vector<std::uint64_t>())
+      if (older < step) newest_commit_ = older;
+  }
   fault(fmt::format("rank {} on {} cannot go on from step {}: {}", bad.rank, bad.node, step,
                     bad.error),
         Blame::storage, kFailed);

@@ -31,10 +31,19 @@ void* allocate(std::size_t bytes) {
 
 }  // namespace
 
+// As the standard has it: a new handler may find some memory.
 void* operator new(std::size_t bytes) {
-  if (void* memory = allocate(bytes)) return memory;
-  throw std::bad_alloc();
+  while (true) {
+    if (void* memory = allocate(bytes)) return memory;
+    const std::new_handler find_some = std::get_new_handler();
+    if (!find_some) throw std::bad_alloc();
+    find_some();
+  }
 }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return allocate(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try {
+  return operator new(bytes);
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -255,6 +255,7 @@ int restore_and_save(Board& board, const std::string& dir, std::uint64_t acknowl
     rank.leave();
     return fails("");
   }
+  board.restored[0] = true;
   const std::uint64_t step = rank.step();
   if (step < acknowledged) return fails(fmt::format("step {} comes back", step));
   if (!there || std::find(there->begin(), there->end(), step) == there->end()) {

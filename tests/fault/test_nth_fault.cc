@@ -28,7 +28,6 @@ struct Fault {
   int error;  ///< 0: the call does half of what it was asked for
   std::function<bool(const Call&, const std::string& checkpoints)> hits;
   Tracer::Scope scope = Tracer::Scope::file_calls;
-  bool may_end_agent = false;
 };
 
 struct Result {
@@ -174,7 +173,7 @@ class Series {
 
   /// The Nth allocation of the agent, one in `stride`.
   void every_allocation(std::uint64_t stride) {
-    const Fault fault{"no memory for the agent", ENOMEM, nullptr, Tracer::Scope::file_calls, true};
+    const Fault fault{"no memory for the agent", ENOMEM, nullptr};
     int tried = 0, told = 0, died = 0;
     for (std::uint64_t nth = 1;; nth += stride) {
       const Result result = run(fault, 0, nth);
@@ -199,9 +198,7 @@ class Series {
     result.hit = result.hit || (fail_made > 0 && board.made >= fail_made);
     result.told = board.failed[0] > 0;
     result.open = board.open;
-    if (result.agent_died && !fault.may_end_agent && result.wrong.empty()) {
-      result.wrong = "the agent ends";
-    }
+    if (result.agent_died && result.wrong.empty()) result.wrong = "the agent ends";
     if (result.wrong.empty()) {
       result.wrong = judge_board(board, result, result.hit && fault.error != 0);
     }

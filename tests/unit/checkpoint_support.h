@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -100,6 +101,38 @@ inline std::string why(const Status& status) { return status ? "" : status.error
 inline bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
+
+/// As long as it lives, other processes can't open the file: a passing failure that needs no broken
+/// disk. The kernel gives up waiting for the holder of a lease after 45 seconds.
+class OpenBlock {
+ public:
+  explicit OpenBlock(const std::string& path) {
+    int ready[2];
+    if (pipe2(ready, O_CLOEXEC) < 0) abort();
+    holder_ = fork();
+    if (holder_ == 0) {
+      alarm(60);
+      signal(SIGIO, SIG_IGN);
+      const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+      const char held = fcntl(fd, F_SETLEASE, F_WRLCK) == 0 ? 'y' : 'n';
+      if (write(ready[1], &held, 1) == 1) pause();
+      _exit(1);
+    }
+    char held = 'n';
+    close(ready[1]);
+    if (read(ready[0], &held, 1) != 1 || held != 'y') abort();
+    close(ready[0]);
+  }
+  OpenBlock(const OpenBlock&) = delete;
+  OpenBlock& operator=(const OpenBlock&) = delete;
+  ~OpenBlock() {
+    kill(holder_, SIGKILL);
+    waitpid(holder_, nullptr, 0);
+  }
+
+ private:
+  pid_t holder_;
+};
 
 inline void flip_byte(const std::string& path, std::int64_t offset) {
   const int fd = open(path.c_str(), O_RDWR);

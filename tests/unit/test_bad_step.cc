@@ -177,20 +177,40 @@ Test(bad_step, the_choice_goes_past_what_was_noted, .timeout = 10) {
 }
 
 // A store may fail for a moment, and what was acknowledged must not be given up for that.
-Test(bad_step, what_could_not_be_read_is_offered_once_more, .timeout = 10) {
+Test(bad_step, what_could_not_be_read_stays_on_offer, .timeout = 10) {
   StepChoice choice;
   Event failed;
   failed.kind = Event::Kind::restore_error;
   failed.step = 9;
   failed.error_kind = ErrorKind::io;
-  cr_expect(choice.find().search.bad.empty());
-  // Of two ranks.
-  choice.note_bad(failed);
-  choice.note_bad(failed);
-  cr_expect(choice.find().search.bad.empty());
-  choice.note_found(9);
-  choice.note_bad(failed);
+  for (const ErrorKind kind : {ErrorKind::io, ErrorKind::denied, ErrorKind::unavailable}) {
+    failed.error_kind = kind;
+    for (int i = 0; i < 3; ++i) cr_expect(!choice.note_bad(failed));
+    cr_expect(choice.find().search.bad.empty());
+  }
+  failed.error_kind = ErrorKind::corrupt;
+  cr_expect(choice.note_bad(failed) && choice.note_bad(failed));
   cr_expect(choice.find().search.bad.size() == 1);
   choice.note_found(9);
   cr_expect(choice.find().search.bad.empty());
+}
+
+// Nor must a program go back to an older step than it was told of, or to the start.
+Test(bad_step, a_restore_that_cannot_read_the_newest_step_fails, .timeout = 60) {
+  for (int world : {1, 2}) {
+    Place place;
+    save_steps(world, 3);
+    {
+      const OpenBlock block(shard_of(place, 3, 0, static_cast<std::uint32_t>(world)));
+      const auto restore = [&](int rank, bellows_t* b) {
+        Model model(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(world));
+        std::uint64_t step = 0;
+        if (model.add_to(b) != 0 || bellows_restore(b, &step) != BELLOWS_ERR_IO) return 1;
+        return has(bellows_error(b), "step 3 cannot be read now") ? 0 : 2;
+      };
+      cr_expect(all(run_ranks(world, restore), 0), "of %d ranks", world);
+    }
+    const auto again = [&](int r, bellows_t* b) { return restores(r, world, b, 3); };
+    cr_expect(all(run_ranks(world, again), 0), "of %d ranks", world);
+  }
 }

@@ -121,6 +121,47 @@ Test(store, a_link_is_no_shard, .timeout = 30) {
   expect_fallback(steps, steps.shard(20, 1), "");
 }
 
+Test(store, something_else_in_a_file_s_place_is_found, .timeout = 30) {
+  TwoSteps steps;
+  std::filesystem::remove(steps.manifest(20));
+  std::filesystem::create_directory(steps.manifest(20));
+  expect_fallback(steps, steps.manifest(20), "not a plain file");
+  const std::string step = step_path(steps.scratch.path(), 20);
+  std::filesystem::remove_all(step);
+  cr_assert(replace_file(step, "no directory", 0600).ok());
+  expect_fallback(steps, step, "missing");
+}
+
+// It may be the newest that was acknowledged.
+Test(store, a_step_that_cannot_be_read_now_is_not_passed_over, .timeout = 30) {
+  TwoSteps steps;
+  const std::string index = step_path(steps.scratch.path(), 20) + "/" + index_name(0, 2);
+  for (const std::string& file : {steps.manifest(20), steps.shard(20, 1), index}) {
+    const OpenBlock block(file);
+    auto newest = newest_step(steps.scratch.path(), {.whole = false, .bad = {}});
+    cr_assert(!newest.ok(), "%s: step %lu", file.c_str(), newest->step.value_or(0));
+    cr_expect(newest.error().kind == ErrorKind::io);
+    cr_expect(
+        has(newest.error().text, "step 20 cannot be read now") && has(newest.error().text, file),
+        "%s", newest.error().text.c_str());
+  }
+  auto newest = newest_step(steps.scratch.path());
+  cr_expect(newest.ok() && newest->step == 20u && newest->skipped.empty());
+}
+
+Test(store, a_failure_that_passes_changes_nothing, .timeout = 30) {
+  for (const ErrorKind kind : {ErrorKind::io, ErrorKind::denied, ErrorKind::unavailable}) {
+    int looks = 0;
+    auto newest = choose_step({1, 2, 3}, [&](std::uint64_t step) {
+      ++looks;
+      if (step == 3) return Status(Error{ErrorKind::corrupt, "damaged"});
+      return step == 2 && looks < 4 ? Status(Error{kind, "not now"}) : Status();
+    });
+    cr_assert(newest.ok() && newest->step == 2u);
+    cr_expect(newest->skipped.size() == 1 && looks == 4, "%d looks", looks);
+  }
+}
+
 Test(store, every_flipped_byte_of_a_manifest_is_found, .timeout = 60) {
   TwoSteps steps;
   const std::string path = steps.manifest(20);

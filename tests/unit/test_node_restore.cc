@@ -107,6 +107,18 @@ Test(node_restore, blocks_are_left_to_a_rank_that_alone_wants_them, .timeout = 6
   }
 }
 
+// Which is no reason to give the step up.
+Test(node_restore, a_file_that_cannot_be_opened_now_is_not_damaged, .timeout = 60) {
+  Saved saved;
+  NodeRestore restore(saved.scratch.path(), 10, 2);
+  {
+    const OpenBlock block(step_path(saved.scratch.path(), 10) + "/" + shard_name(1, 2));
+    auto refused = restore.read(0, placed_for(0, 2));
+    cr_expect(!refused && refused.error().kind == ErrorKind::io);
+  }
+  cr_expect_str_eq(check(restore, 0, 2).c_str(), "");
+}
+
 Test(node_restore, ranks_that_ask_at_once, .timeout = 60) {
   Saved saved;
   constexpr std::uint32_t kWorld = 5;

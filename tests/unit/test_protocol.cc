@@ -74,8 +74,10 @@ Test(protocol, commands_come_back, .timeout = 10) {
   cr_expect(back->search.bad[0].step == 7 && back->search.bad[0].error == "damaged");
   restore = command_of(Command::Kind::restore);
   restore.error = "none is good";
+  restore.error_kind = ErrorKind::corrupt;
   back = parse_command(to_line(restore));
   cr_expect(back.ok() && !back->step && back->error == "none is good");
+  cr_expect(back->error_kind == ErrorKind::corrupt);
 }
 
 Test(protocol, events_come_back, .timeout = 10) {
