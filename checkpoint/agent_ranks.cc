@@ -192,8 +192,7 @@ void AgentLoop::take_hello(RankLink& link) {
     return hang_up(link);
   }
   // One that was slow to start, and whose attempt has been given up meanwhile.
-  const bool is_attempt = !link.belongs.empty() && link.belongs[0] != '/';
-  if (is_attempt && link.belongs != session_->hello.attempt) {
+  if (link.belongs[0] != '/' && link.belongs != session_->hello.attempt) {
     link.fail(BELLOWS_ERR_FENCED, fmt::format("rank {} is of attempt {}, the job is at {}",
                                               link.rank, link.belongs, session_->hello.attempt));
     return hang_up(link);

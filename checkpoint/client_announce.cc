@@ -15,8 +15,10 @@ namespace {
 /// The agent is told by the same signal, and says so within the time of these looks.
 constexpr itimerspec kLookSoon = {{0, 120'000'000}, {0, 120'000'000}};
 constexpr int kLooks = 3;
-/// Then whether the agent still lives, and the launcher has answered with a stop.
-constexpr itimerspec kLookLater = {{4, 0}, {4, 0}};
+/// Then whether the agent still lives, and whether the launcher has answered with a stop, for which
+/// it has 4 s.
+constexpr itimerspec kLookLater = {{0, 500'000'000}, {0, 500'000'000}};
+constexpr int kLooksForStop = 8;
 constexpr int kSignals[] = {SIGTERM, SIGUSR1};
 constexpr int kCount = sizeof kSignals / sizeof *kSignals;
 
@@ -26,8 +28,8 @@ struct Listener {
   std::atomic<int> socket;
   int timers[kCount];
   bool ours[kCount];
-  std::atomic<int> looks[kCount];   ///< in vain
-  std::atomic<bool> heard[kCount];  ///< that the agent was told too
+  std::atomic<int> looks[kCount];     ///< in vain
+  std::atomic<int> no_stops[kCount];  ///< looks since the agent was told too
 };
 Listener listener;
 
@@ -57,14 +59,14 @@ void hold_or_die(int number, bool came_again) {
   if (getpid() != listener.pid || !page) return die_of(number);
   if (came_again) {
     listener.looks[i] = 0;
-    listener.heard[i] = false;
+    listener.no_stops[i] = 0;
     return look(listener.timers[i], kLookSoon);
   }
   if (socket < 0 || hung_up(socket)) return die_of(number);
   if (page->announced.load()) {
     // srun signals all agents too when it takes their step down: then no stop follows.
     const bool stopping = page->gate.load() != wire::kNoStep || page->stop.load() != wire::kNoStep;
-    if (listener.heard[i].exchange(true) && !stopping) return die_of(number);
+    if (!stopping && ++listener.no_stops[i] > kLooksForStop) return die_of(number);
     return look(listener.timers[i], kLookLater);
   }
   if (++listener.looks[i] >= kLooks) die_of(number);

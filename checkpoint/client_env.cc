@@ -82,7 +82,13 @@ int find_place(const bellows_config& config, Place* place, ErrorText* error) {
     return error->set(BELLOWS_ERR_INVALID, "BELLOWS_SOCKET=%s is longer than 107 bytes", socket);
   }
   const char* attempt = variable("BELLOWS_ATTEMPT");
-  if (socket && attempt) snprintf(place->attempt, sizeof place->attempt, "%s", attempt);
+  if (socket && !attempt) {
+    return error->set(
+        BELLOWS_ERR_INVALID,
+        "BELLOWS_SOCKET is set and BELLOWS_ATTEMPT is not: pass on all variables that "
+        "bellows run sets");
+  }
+  if (socket) snprintf(place->attempt, sizeof place->attempt, "%s", attempt);
   int rc = find_rank(config, place, error);
   if (rc != BELLOWS_OK) return rc;
   if (config.keep < 0) {

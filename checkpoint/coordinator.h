@@ -29,6 +29,7 @@ class Coordinator {
 
   /// Steps with a part of some rank that are neither committed nor failed.
   std::vector<std::uint64_t> pending() const;
+  bool is_pending(std::uint64_t step) const { return pending_.contains(step); }
 
   /// The newest step that was committed through this coordinator.
   std::optional<std::uint64_t> committed() const { return committed_; }

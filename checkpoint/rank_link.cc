@@ -50,6 +50,7 @@ Result<RankMessage> parse_rank_message(std::string_view bytes) {
         m.hello.rank < 0 || m.hello.rank >= m.hello.world) {
       return bad("a rank outside its world");
     }
+    if (m.text.empty()) return bad("a hello that names neither an attempt nor a directory");
   } else if (m.head.op == wire::Op::array) {
     if (body.size() < sizeof m.part.array) return bad("an array that is too short");
     std::memcpy(&m.part.array, body.data(), sizeof m.part.array);

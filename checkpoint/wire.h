@@ -109,8 +109,8 @@ struct Head {
   std::uint32_t length = 0;
 };
 
-/// The body of hello. What follows is not ended by a zero: the checkpoint directory, which begins
-/// with /; in a job instead the attempt that the rank was started for; or nothing.
+/// The body of hello. What follows is not empty, nor ended by a zero: the checkpoint directory,
+/// which begins with /; in a job instead the attempt that the rank was started for.
 struct Hello {
   std::int32_t rank = 0;
   std::int32_t world = 0;

@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <utility>
+
+#include "launcher/task_end.h"
 
 namespace bellows {
 
@@ -16,6 +19,7 @@ Result<AgentLink> AgentLink::start(const RankLayout& layout, const Options& opti
   child.environment = options.environment;
   child.pipe_in = true;
   child.pipe_out = true;
+  child.pipe_err = true;
   auto started = Child::start(child);
   if (!started) return started.error();
   return AgentLink(std::move(*started), layout.nodes());
@@ -28,6 +32,7 @@ void AgentLink::send(const Command& command) {
 
 void AgentLink::add_poll(std::vector<pollfd>& fds) const {
   if (child_.out() >= 0) fds.push_back({child_.out(), POLLIN, 0});
+  if (child_.err() >= 0) fds.push_back({child_.err(), POLLIN, 0});
   if (child_.in() >= 0 && !writer_.empty()) fds.push_back({child_.in(), POLLOUT, 0});
 }
 
@@ -44,7 +49,22 @@ std::vector<Event> AgentLink::exchange() {
       fmt::print(stderr, "bellows run: an agent's line is not understood: {:.200}\n", *line);
   }
   if (!open) child_.close_out();
+  read_errors();
   return events;
 }
+
+void AgentLink::read_errors() {
+  const bool open = child_.err() < 0 || error_reader_.fill(child_.err());
+  while (auto line = error_reader_.next()) {
+    if (auto text = text_after(*line, "srun: error: "); text && loss_.empty())
+      if (auto end = parse_task_end(*text))
+        loss_ =
+            fmt::format("the {} on {} {}", end->several ? "agents" : "agent", end->nodes, end->how);
+    errors_.push_back(std::move(*line));
+  }
+  if (!open) child_.close_err();
+}
+
+std::vector<std::string> AgentLink::take_errors() { return std::exchange(errors_, {}); }
 
 }  // namespace bellows

@@ -32,6 +32,11 @@ class AgentLink {
   void add_poll(std::vector<pollfd>& fds) const;
   /// Writes what waits and reads what came. Lines that are no events go to standard error.
   std::vector<Event> exchange();
+  /// What srun and the agents wrote on standard error, as read by exchange() since the last call.
+  std::vector<std::string> take_errors();
+  /// What became of the first agent that ended badly, as soon as srun says it, which then takes the
+  /// others down: the step ends seconds later. Empty: all live as far as is known.
+  const std::string& loss() const { return loss_; }
   /// No more commands: the agents end.
   void close() { child_.close_in(); }
   Child& child() { return child_; }
@@ -41,9 +46,13 @@ class AgentLink {
  private:
   AgentLink(Child child, std::vector<std::string> nodes)
       : child_(std::move(child)), nodes_(std::move(nodes)) {}
+  void read_errors();
   Child child_;
   std::vector<std::string> nodes_;
   LineReader reader_;
+  LineReader error_reader_;
+  std::vector<std::string> errors_;
+  std::string loss_;
   LineWriter writer_;
 };
 

@@ -48,6 +48,7 @@ class Child {
   int err() const { return err_.get(); }  ///< the same for standard error
   void close_in() { in_.reset(); }
   void close_out() { out_.reset(); }
+  void close_err() { err_.reset(); }
   Fd take_out() { return std::move(out_); }
   Fd take_err() { return std::move(err_); }
   /// The exit, once it has happened; never blocks.

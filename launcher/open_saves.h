@@ -37,7 +37,8 @@ class OpenSaves {
     // What an agent says by itself may be older than the ranks' end.
     if (event.id == last_query_ || unwritten_.contains(event.node))
       unwritten_[event.node] = event.unwritten;
-    if (event.unwritten > 0) last_news_ = now;
+    // Of a commit that a slow file system holds up there is no other sign.
+    if (event.unwritten > 0 || event.busy) last_news_ = now;
   }
   bool all_answered(std::size_t nodes) const { return unwritten_.size() >= nodes; }
   /// Nothing more comes of them, or there was no news for too long.
@@ -48,8 +49,15 @@ class OpenSaves {
     return over || now - last_news_ > kNewsWithin;
   }
 
+  /// The same once an agent has died: it answers nothing, and what waits for its part does so in
+  /// vain; of the others something may be on its way.
+  bool drained_without_agent(Clock::time_point now) const {
+    return steps_.empty() || now - last_news_ > kNewsOfOthersWithin;
+  }
+
  private:
   static constexpr auto kNewsWithin = std::chrono::seconds(3);
+  static constexpr auto kNewsOfOthersWithin = std::chrono::seconds(1);
   std::set<std::uint64_t> steps_;
   std::map<std::string, std::uint32_t> unwritten_;  ///< node -> parts of steps it has yet to write
   std::uint64_t last_query_ = 0;

@@ -27,12 +27,6 @@ constexpr auto kOutputWithin = 3s;
 constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
 
-Command make_command(Command::Kind kind) {
-  Command command;
-  command.kind = kind;
-  return command;
-}
-
 Result<Fd> open_signals() {
   sigset_t mask;
   sigemptyset(&mask);
@@ -78,10 +72,7 @@ void Supervisor::record(const std::string& event, const std::string& cause) {
   JobEvent line{wall_clock(), job_.id,        job_.restarts,   attempt_,       event,
                 cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
   if (newest_step_ > 0) line.reached = newest_step_;
-  Status status = log_->append(line);
-  if (!status && !log_failing_)
-    say(status.error().text + "; the history of this job will have gaps");
-  log_failing_ = !status;
+  log_->add(line);
 }
 
 Status Supervisor::open_resources() {
@@ -92,11 +83,7 @@ Status Supervisor::open_resources() {
   if (!control) return control.error();
   control_.emplace(std::move(*control));
   if (Status status = marker_.write(); !status) return status;
-  auto log = EventLog::open(context_.checkpoint_dir);
-  if (log)
-    log_.emplace(std::move(*log));
-  else
-    say(log.error().text + "; the history of this job will have gaps");
+  log_.emplace(context_.checkpoint_dir);
   auto output = OutputRelay::start({.log_dir = log_dir_of(context_.checkpoint_dir),
                                     .job = job_.id,
                                     .restart = job_.restarts,
@@ -115,18 +102,15 @@ int Supervisor::run() {
     marker_.remove();
     return kFailed;
   }
-  if (log_) {
-    JobEvent queued{static_cast<double>(job_.submit_time),
-                    job_.id,
-                    job_.restarts,
-                    0,
-                    "QUEUED",
-                    job_.restarts == 0 ? "submitted" : "requeued",
-                    layout_.gpus(),
-                    {},
-                    {}};
-    if (Status status = log_->append(queued); !status) say(status.error().text);
-  }
+  log_->add({static_cast<double>(job_.submit_time),
+             job_.id,
+             job_.restarts,
+             0,
+             "QUEUED",
+             job_.restarts == 0 ? "submitted" : "requeued",
+             layout_.gpus(),
+             {},
+             {}});
   say(fmt::format("job {} holds {} GPUs on {}: {} ranks; checkpoints in {}", job_.id,
                   layout_.gpus(), fmt::join(layout_.nodes(), ","), layout_.world(),
                   context_.checkpoint_dir));
@@ -198,6 +182,7 @@ std::string Supervisor::attempt_name() const {
 
 int Supervisor::poll_timeout() const {
   if (must_ask_slurm_) return 500;
+  if (phase_ == Phase::clearing && agent_lost()) return 200;
   auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()).count();
   return static_cast<int>(std::clamp<std::int64_t>(left, 0, 1000));
 }
@@ -209,10 +194,10 @@ void Supervisor::loop_once() {
   time_.add_poll(fds);
   poll(fds.data(), fds.size(), poll_timeout());
   note_pause();
+  heed_history();
   handle_signals();
   read_rank_errors();
-  if (agents_)
-    for (const Event& event : agents_->exchange()) handle_agent_event(event);
+  read_agents();
   end_drain();
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
@@ -240,7 +225,8 @@ void Supervisor::handle_signals() {
 }
 
 void Supervisor::say_hello() {
-  Command hello = make_command(Command::Kind::hello);
+  Command hello;
+  hello.kind = Command::Kind::hello;
   hello.dir = context_.checkpoint_dir;
   hello.world = layout_.world();
   hello.ranks = layout_.ranks();
@@ -347,7 +333,9 @@ void Supervisor::note_commit(const Event& event) {
     if (command.kind != Command::Kind::commit) saves_.end(*command.step);
   }
   bool recordable = Clock::now() - last_save_record_ >= kRecordSavesEvery || stop_;
-  if (event.kind == Event::Kind::shard && saves_.begin(*event.step) && recordable)
+  // A part may come after its step has failed; nothing would ever end that save.
+  const bool opens = event.kind == Event::Kind::shard && commits_.is_pending(*event.step);
+  if (opens && saves_.begin(*event.step) && recordable)
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
   if (event.kind != Event::Kind::committed) return;
   newest_commit_ = event.step;
@@ -365,22 +353,6 @@ void Supervisor::note_commit(const Event& event) {
     last_save_record_ = Clock::now();
   }
 }
-
-// The ranks have ended: what they had given to the agents may still become checkpoints.
-void Supervisor::drain(Phase phase) {
-  Command query = make_command(Command::Kind::query);
-  query.id = saves_.begin_drain(Clock::now());
-  agents_->send(query);
-  enter(phase, 200ms);
-}
-
-// Looks as soon as there is news: nobody waits for a tick to go by.
-void Supervisor::end_drain() {
-  bool draining = phase_ == Phase::judging || phase_ == Phase::draining;
-  if (draining && drained()) deadline_ = Clock::now();
-}
-
-bool Supervisor::drained() const { return saves_.drained(layout_.nodes().size(), Clock::now()); }
 
 void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ChildOptions child;
@@ -405,18 +377,15 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   record("PROCESSING", from);
 }
 
-void Supervisor::dismiss_agents() {
-  if (!agents_ || agents_->child().in() < 0) return;
-  agents_->send(make_command(Command::Kind::quit));
-  agents_->close();
-}
-
 void Supervisor::check_children() {
   if (phase_ == Phase::clearing) {
     bool ranks_over = !ranks_ || ranks_->poll_exit();
     bool agents_over = !agents_ || agents_->child().poll_exit();
     bool kept = keeps_agents();
-    if (ranks_over && !agents_over && !kept) dismiss_agents();
+    // Ranks may wait for a stop that their agent was told of, when srun took it down with the one
+    // that died: once it has gone they see that none comes.
+    const bool useless = ranks_over || (agent_lost() && drained());
+    if (useless && !agents_over && !kept) dismiss_agents();
     if (ranks_over && (agents_over || kept) && escalation_ < 2) cleared();
     return;
   }
@@ -432,6 +401,9 @@ void Supervisor::check_children() {
   }
   if (agents_ && agents_->child().poll_exit() && phase_ != Phase::waiting) {
     ChildExit exit = *agents_->child().poll_exit();
+    read_agents();
+    if (!agents_ || result_) return;
+    const std::string loss = agents_->loss();
     agents_.reset();
     if (phase_ == Phase::handed_over) return;
     if (phase_ == Phase::judging) return judge();
@@ -439,7 +411,7 @@ void Supervisor::check_children() {
     // Told of a preemption, agents without ranks leave.
     if (phase_ == Phase::running && exit.ok() && joined_.empty()) return;
     Blame blame = phase_ == Phase::running ? Blame::program : Blame::cluster;
-    fault("the agents' step " + exit.to_string(), blame, kFailed);
+    fault(loss.empty() ? "the agents' step " + exit.to_string() : loss, blame, kFailed);
   }
 }
 

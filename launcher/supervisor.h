@@ -16,9 +16,9 @@
 #include "launcher/agent_link.h"
 #include "launcher/child.h"
 #include "launcher/control_server.h"
-#include "launcher/event_log.h"
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
+#include "launcher/history_writer.h"
 #include "launcher/node_policy.h"
 #include "launcher/open_saves.h"
 #include "launcher/output_relay.h"
@@ -29,6 +29,7 @@
 #include "launcher/restart_budget.h"
 #include "launcher/restore_tally.h"
 #include "launcher/run_context.h"
+#include "launcher/storage_watch.h"
 #include "launcher/time_left.h"
 
 namespace bellows {
@@ -86,18 +87,25 @@ class Supervisor {
   void leave_step(const Event& bad);
   void start_ranks(const std::optional<std::uint64_t>& step);
   void note_commit(const Event& event);
+  void check_children();
+  void check_deadline();
+
+  // supervisor_agents.cc: what agents still write, and their end
+  std::vector<Event> hear_agents();
+  void read_agents();
+  bool agent_lost() const { return agents_ && !agents_->loss().empty(); }
+  void agent_died();
   void drain(Phase phase);
   bool drained() const;
   void end_drain();
   void dismiss_agents();
-  void check_children();
-  void check_deadline();
 
   // supervisor_watch.cc: what goes wrong while ranks run
   void begin_watch();
   void note_rank(const Event& event);
   void note_progress(const Event& event);
   void note_save_error(const Event& event);
+  void heed_history();
   void note_pause();
   void watch();
   void drop_hang(const std::string& why);
@@ -165,7 +173,7 @@ class Supervisor {
   SlurmJob job_;
   RankLayout layout_;
   ActiveMarker marker_;
-  std::optional<EventLog> log_;
+  std::optional<HistoryWriter> log_;
   std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;
   Fd signals_;
@@ -197,11 +205,11 @@ class Supervisor {
 
   std::optional<OwnStop> own_stop_;  ///< while the phase is `saving`
   bool own_saved_ = false;           ///< the program's own checkpoint for the stop
-  bool progressed_ = false;  ///< a step was committed in this run of the job, in any attempt
-  bool log_failing_ = false;
+  bool progressed_ = false;    ///< a step was committed in this run of the job, in any attempt
   bool end_recorded_ = false;  ///< why this run of the job ends stands in the history
 
   HangDetector hang_;
+  StorageWatch storage_;
   GangStart gang_;
   RankFailure failure_;
   NodePolicy nodes_;

@@ -24,6 +24,7 @@ constexpr auto kRestartAfterRequeue = 5;  // seconds of the controller's clock
 constexpr auto kForgottenRunIsClearedWithin = 10s;
 constexpr auto kRestartAfterForgotten = 15;  // seconds; later than that
 constexpr auto kLetGoWithin = 3s;
+constexpr auto kHistoryWithin = 3s;
 constexpr int kMostEscalations = 60;
 // Any margin is safe. The smallest stops soonest: the newest step heard of is up to a second old,
 // so the first gate mostly just learns where the ranks are, and the next one holds them.
@@ -432,7 +433,7 @@ void Supervisor::let_children_go() {
   dismiss_agents();
   auto limit = Clock::now() + kLetGoWithin;
   while (Clock::now() < limit) {
-    if (agents_) agents_->exchange();
+    (void)hear_agents();
     bool ranks_over = !ranks_ || ranks_->poll_exit();
     bool agents_over = !agents_ || agents_->child().poll_exit();
     if (ranks_over && agents_over) return;
@@ -443,6 +444,8 @@ void Supervisor::let_children_go() {
 void Supervisor::finish(int exit_status) {
   marker_.remove();
   let_children_go();
+  if (const std::size_t left = log_->close(kHistoryWithin); left > 0)
+    say(fmt::format("{} lines of the history of this job could not be written", left));
   result_ = exit_status;
   drop_ranks();
   agents_.reset();

@@ -24,6 +24,7 @@ constexpr auto kLastWordsWithin = 500ms;
 void Supervisor::begin_watch() {
   const auto now = Clock::now();
   hang_.begin(now);
+  storage_.begin(now);
   hang_called_ = false;
   gang_.begin(layout_.ranks(), now);
   failure_ = RankFailure();
@@ -55,7 +56,10 @@ void Supervisor::note_rank(const Event& event) {
 
 void Supervisor::note_progress(const Event& event) {
   newest_step_ = std::max(newest_step_, event.max_step.value_or(0));
-  if (phase_ == Phase::running) hang_.note(event, Clock::now());
+  if (phase_ == Phase::running) {
+    hang_.note(event, Clock::now());
+    storage_.note(event, Clock::now());
+  }
   if (fault_pending_ && hang_called_ && hang_.recovered()) drop_hang("it goes on by itself");
 }
 
@@ -76,6 +80,10 @@ void Supervisor::watch() {
     hang_called_ = fault_pending_;
   }
   if (auto late = gang_.check(now); late && !fault_pending_) late_start(*late);
+  if (auto what = storage_.check(now, time_.usual_save())) {
+    say(*what);
+    record("PROCESSING", *what);
+  }
 }
 
 // A program that does not use libbellows never joins. Of it no more is known than whether Slurm has
@@ -108,6 +116,17 @@ void Supervisor::note_save_error(const Event& event) {
       fmt::format("step {} could not be saved: {}", event.step.value_or(0), event.error);
   say(fmt::format("on {}: {}", event.node, text));
   record("PROCESSING", text);
+}
+
+// The history lies beside the checkpoints: where it can be written again, saves may go well too.
+// One that comes and goes must not use up all tries.
+void Supervisor::heed_history() {
+  auto news = log_->news();
+  if (!news) return;
+  say(*news);
+  const bool few = budget_.failures_of(Blame::storage) < RestartBudget::kMostOfStorage / 2;
+  if (phase_ == Phase::waiting && blame_ == Blame::storage && few && log_->well())
+    deadline_ = Clock::now();
 }
 
 void Supervisor::agent_failed(const Event& event) {

@@ -29,6 +29,11 @@ class TimeLeft {
   /// Takes `shard` and `committed` events for how long a save takes, and leaves others.
   void note_save(const Event& event, double now);
 
+  /// Seconds that a save takes, going by the last ones, if there were any.
+  std::optional<double> usual_save() const {
+    return clock_.has_saved() ? std::optional(clock_.save_seconds()) : std::nullopt;
+  }
+
   /// Asks when it is time to; the answer to the last question, once.
   std::optional<JobLimits> look(SlurmClient& slurm, std::uint32_t job, double now);
   /// How long before its end the run must begin to stop; looks more often as that comes near.

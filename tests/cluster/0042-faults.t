@@ -21,7 +21,7 @@ poll 40 commits_past "$save" 20 || bail "the saving job does not commit"
 # Does a fault to both jobs and watches them come back:
 # survive WHAT SECONDS RESTARTS COMMAND...   (RESTARTS: requeues it may cost)
 survive() {
-  local what=$1 seconds=$2 requeues=$3 id name step
+  local what=$1 seconds=$2 requeues=$3 id name step began
   shift 3
   local -A committed_before starts_before restarts_before
   for id in "$train" "$save"; do
@@ -30,6 +30,7 @@ survive() {
     starts_before[$id]=$(starts "$name")
     restarts_before[$id]=$(job_field "$id" Restarts)
   done
+  began=$(now_us)
   "$@" || { fail "$what" "the fault could not be done"; return 0; }
   for id in "$train" "$save"; do
     name=$(job_field "$id" JobName)
@@ -37,6 +38,7 @@ survive() {
       fail "$what ($name)" "$(job_field "$id" JobState), $(job_field "$id" Reason), start $(job_field "$id" StartTime), priority $(job_field "$id" Priority); $(out_of "$name" | tail -n 8)"
       continue
     fi
+    [[ $id != "$train" ]] || took "$what ($name)" "$began" "Slurm's share depends on what died"
     step=$(last_start "$name" step)
     if ! poll 40 commits_past "$id" "$step"; then
       fail "$what ($name)" "starts from $step but commits nothing; $(out_of "$name" | tail -n 8)"
@@ -54,6 +56,8 @@ both() { # COMM REGEX
 
 survive "kill -9 of a rank" 40 0 both counter .
 survive "kill -9 of an agent" 40 0 both bellows 'bellows agent'
+like "$(causes "$train")" 'the agent on n[1-3] was killed by signal 9 \(Killed\); back to step' \
+  "the history names the agent"
 survive "kill -9 of the launcher" 90 1 both bellows 'bellows run'
 survive "kill -9 of the launcher of a requeued job" 90 1 both bellows 'bellows run'
 

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 240
 # Slurm takes a job's nodes away or its time is over: it stops by itself in the time that it has, goes on
-# from there, and its history tells why. BELLOWS_LONG=1: preemption by QOS too.
+# from there, and its history tells why.
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/tap.sh"
 # shellcheck source=tests/cluster/jobs.sh
@@ -81,8 +81,8 @@ ends_well "$preempted" preempted 2000 "the preempted job comes to its end"
 ends_well "$sudden" sudden 2000 "so does the one without a grace time"
 xc scancel "$limited"
 rm -f "$conf"
-[[ -n ${BELLOWS_LONG:-} ]] || { done_testing; exit; }
 
+# By QOS, which Slurm keeps in its database.
 conf=$(mktemp)
 printf 'AuthInfo=cred_expire=10\nPreemptType=preempt/qos\nPreemptMode=REQUEUE\nKillWait=5\n' >"$conf"
 cluster_up --nodes=1 --gpus=4 --accounting --slurm-conf "$conf"
@@ -91,9 +91,9 @@ sacctmgr() { xc --user root sacctmgr --immediate "$@"; }
 sacctmgr add qos low GraceTime=30 PreemptMode=requeue >/dev/null
 sacctmgr add qos high Preempt=low Priority=100 >/dev/null
 sacctmgr modify account vision set qos+=low,high >/dev/null
-low=$(submit_counter low --gpus=4 --qos=low -- --steps 1000 --sleep-us 20000 --save-every 100000)
+low=$(submit_counter low --gpus-range=1-4 --gpus=4 --qos=low -- --steps 300 --sleep-us 20000 --save-every 100000)
 poll 40 has_starts low 1
 urgent=$(submit -- --qos=high --gpus=4 --wrap='sleep 3')
 went_on "$low" low preemption "a preemption by QOS"
-ends_well "$low" low 1000 "it comes to its end"
+ends_well "$low" low 300 "it comes to its end"
 done_testing

@@ -80,6 +80,7 @@ class Agent {
       std::abort();
     }
     setenv("BELLOWS_SOCKET", path_.c_str(), 1);
+    setenv("BELLOWS_ATTEMPT", "1.0.1", 1);
   }
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;

@@ -41,7 +41,11 @@ inline Command hello_for(const std::string& dir, int attempt,
 /// The launcher's ends of an agent's pipes.
 class AgentPipes {
  public:
-  void tell(const Command& command) { tell_line(to_line(command)); }
+  void tell(const Command& command) {
+    // As the launcher sets it for the ranks that it starts then.
+    if (command.kind == Command::Kind::hello) setenv("BELLOWS_ATTEMPT", command.attempt.c_str(), 1);
+    tell_line(to_line(command));
+  }
   void tell_line(const std::string& line) {
     if (!write_all(to_.get(), line + "\n", "pipe")) abort();
   }

@@ -293,6 +293,31 @@ int rank_after_a_signal(int number, bool agent_too) {
   return joined && left && left->state == "lost";
 }
 
+// srun takes all agents down when one has died; ranks that it takes down too are waited for.
+Test(job_agent, its_ranks_see_soon_that_it_has_gone, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1");
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  const pid_t rank = fork();
+  if (rank == 0) {
+    signal(SIGTERM, SIG_DFL);
+    bellows_t* b = join(agent, 0, 1);
+    raise(SIGTERM);
+    for (int i = 0; i < 200; ++i) usleep(100000);
+    _exit(b == nullptr);
+  }
+  cr_assert(agent.await(Event::Kind::rank).has_value());
+  raise(SIGTERM);
+  usleep(700000);
+  int status = 0;
+  cr_expect(waitpid(rank, &status, WNOHANG) == 0, "it waits for a stop");
+  agent.tell(command_of(Command::Kind::quit));
+  const auto begin = std::chrono::steady_clock::now();
+  waitpid(rank, &status, 0);
+  cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
+  cr_expect(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2000));
+}
+
 Test(job_agent, its_ranks_outlive_what_slurm_tells_all_steps, .timeout = 60) {
   cr_expect(!rank_after_a_signal(SIGTERM, true));
   cr_expect(!rank_after_a_signal(SIGUSR1, true));
@@ -356,6 +381,9 @@ Test(job_agent, refuses_a_rank_that_an_earlier_attempt_left, .timeout = 60) {
   cr_expect(bellows_init(&config, &b) == BELLOWS_OK, "%s", bellows_error(b));
   bellows_finalize(b, 0);
   unsetenv("BELLOWS_ATTEMPT");
+  cr_expect(bellows_init(&config, &b) == BELLOWS_ERR_INVALID, "it might be of any attempt");
+  cr_expect(has(bellows_error(b), "BELLOWS_ATTEMPT is not"), "%s", bellows_error(b));
+  bellows_finalize(b, 0);
 }
 
 Test(job_agent, nonsense_lines_are_answered_and_survived, .timeout = 60) {

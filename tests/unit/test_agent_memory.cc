@@ -31,6 +31,11 @@ void* operator new(std::size_t bytes) {
     find_some();
   }
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try {
+  return operator new(bytes);
+} catch (const std::bad_alloc&) {
+  return nullptr;
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
@@ -52,6 +57,8 @@ class Program {
     agent_ = std::thread([this] { exit_ = agent_main(options_); });
     cr_assert(eventually([&] { return std::filesystem::exists(options_.socket_path); }));
     setenv("BELLOWS_SOCKET", options_.socket_path.c_str(), 1);
+    // Nobody told this agent the name of an attempt; it also lets in who is of its directory.
+    setenv("BELLOWS_ATTEMPT", options_.dir.c_str(), 1);
     bellows_config config = BELLOWS_CONFIG_INIT;
     config.rank = 0;
     config.world = 1;

@@ -203,7 +203,7 @@ Test(library, a_rank_that_dies_after_the_copy_loses_nothing, .timeout = 60) {
   cr_assert(eventually(
       [&] { return connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0; }));
   const auto say = [&](wire::Op op, std::uint64_t step, const void* body, std::uint32_t length) {
-    char bytes[256];
+    char bytes[512];
     wire::Head head;
     head.op = op;
     head.step = step;
@@ -220,7 +220,9 @@ Test(library, a_rank_that_dies_after_the_copy_loses_nothing, .timeout = 60) {
     cr_assert(head.op == op, "answer %u", static_cast<unsigned>(head.op));
   };
   const wire::Hello hello{0, 2};
-  say(wire::Op::hello, 0, &hello, sizeof hello);
+  std::string body(reinterpret_cast<const char*>(&hello), sizeof hello);
+  body += place.checkpoints();
+  say(wire::Op::hello, 0, body.data(), static_cast<std::uint32_t>(body.size()));
   hear(wire::Op::welcome);
   say(wire::Op::layout, 0, "", 0);
   say(wire::Op::save_begin, 1, "", 0);

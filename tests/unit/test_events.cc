@@ -5,12 +5,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <fstream>
 #include <set>
 #include <sstream>
 
 #include "launcher/event_log.h"
+#include "launcher/history_writer.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;
@@ -183,4 +186,57 @@ Test(event_log, keeps_jobs_apart_and_the_newest) {
   cr_assert(events.ok());
   cr_expect(events->size() == 2 && events->front().attempt == 2 && events->back().attempt == 4);
   cr_expect(!read_events("/nonexistent", 0, 2).ok());
+}
+
+Test(history_writer, writes_what_it_is_given_before_it_returns) {
+  ScratchDir dir;
+  HistoryWriter writer(dir.path());
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    writer.add({1.0 * i, 7, 0, i, "PROCESSING", "", 1, {}, {}, {}});
+    auto events = read_events(dir.path(), 7, 100);
+    cr_expect(events.ok() && events->size() == i + 1);
+  }
+  cr_expect(!writer.news());
+  cr_expect(writer.close(std::chrono::seconds(5)) == 0);
+}
+
+Test(history_writer, keeps_what_a_file_system_does_not_take, .timeout = 30) {
+  ScratchDir dir;
+  const std::string below = dir.path() + "/later";
+  HistoryWriter writer(below);
+  for (std::uint32_t i = 0; i < 10; ++i)
+    writer.add({1.0 * i, 7, 0, i, "PROCESSING", "", 1, {}, {}, {}});
+  auto news = writer.news();
+  cr_expect(news && news->find("No such file") != std::string::npos, "%s",
+            news ? news->c_str() : "");
+  cr_expect(!writer.news() && !writer.well(), "told once");
+  cr_assert(mkdir(below.c_str(), 0700) == 0);
+  for (int i = 0; i < 1000 && !(news = writer.news()); ++i) usleep(10000);
+  cr_expect(news && news->find("written again") != std::string::npos && writer.well());
+  auto events = read_events(below, 7, 100);
+  cr_assert(events.ok() && events->size() == 10);
+  for (std::uint32_t i = 0; i < 10; ++i) cr_expect((*events)[i].attempt == i, "in their order");
+}
+
+// A FIFO that nobody reads takes 64 KiB, and then a write to it hangs.
+Test(history_writer, is_not_held_up_by_a_file_system_that_hangs, .timeout = 30) {
+  ScratchDir dir;
+  const std::string path = dir.path() + "/events.jsonl";
+  cr_assert(mkfifo(path.c_str(), 0600) == 0);
+  const int reader = open(path.c_str(), O_RDONLY | O_NONBLOCK);
+  HistoryWriter writer(dir.path());
+  const auto begin = std::chrono::steady_clock::now();
+  for (std::uint32_t i = 0; i < 100; ++i)
+    writer.add({1.0 * i, 7, 0, i, "PROCESSING", std::string(2000, 'c'), 1, {}, {}, {}});
+  cr_expect(writer.close(std::chrono::milliseconds(200)) > 0, "not all is written");
+  cr_expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3));
+  std::string text;
+  char chunk[65536];
+  for (int i = 0; i < 1000 && std::count(text.begin(), text.end(), '\n') < 100; ++i) {
+    const ssize_t got = read(reader, chunk, sizeof chunk);
+    if (got > 0) text.append(chunk, static_cast<std::size_t>(got));
+    if (got <= 0) usleep(10000);
+  }
+  close(reader);
+  cr_expect(parse_events(text, 7).events.size() == 100);
 }

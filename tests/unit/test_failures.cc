@@ -13,6 +13,7 @@
 #include "launcher/node_watch.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_names.h"
+#include "launcher/storage_watch.h"
 
 using namespace bellows;
 using namespace std::chrono_literals;
@@ -163,6 +164,37 @@ Test(hang_detector, gives_time_once_a_rank_has_finished) {
   detector.note(last, now);
   cr_expect(!detector.check(now + 17s));
   cr_expect(detector.check(now + 18s).has_value());
+}
+
+Test(storage_watch, tells_of_a_long_wait_and_of_its_end) {
+  Time now{1h};
+  StorageWatch watch;
+  watch.begin(now);
+  watch.note(progress_of("n1", 0, {7, 7}), now);
+  watch.note(progress_of("n2", 2, {7}, true), now);
+  cr_expect(!watch.check(now + 4900ms, 0.1));
+  cr_expect(!watch.check(now + 50s, 11.0), "its saves usually take that long");
+  cr_expect(!watch.check(now + 50s, std::nullopt));
+  auto what = watch.check(now + 6s, 0.1);
+  cr_expect(has(what, "waits for the file system of the checkpoints: the agent on n2 has been"));
+  cr_expect(has(what, "for 6 s"));
+  cr_expect(!watch.check(now + 7s, 0.1), "told once");
+  watch.note(progress_of("n2", 2, {7}), now + 8s);
+  cr_expect(!watch.check(now + 8s, 0.1));
+  watch.note(progress_of("n1", 0, {8, 8}), now + 9s);
+  cr_expect(has(watch.check(now + 9s, 0.1), "goes on after 9 s"));
+  cr_expect(!watch.check(now + 100s, 0.1), "nobody is at work");
+}
+
+Test(storage_watch, leaves_alone_ranks_that_train_while_they_save) {
+  Time now{1h};
+  StorageWatch watch;
+  watch.begin(now);
+  for (std::uint64_t step = 0; step < 100; ++step, now += 1s) {
+    watch.note(progress_of("n1", 0, {step, step}, true), now);
+    cr_expect(!watch.check(now, 0.1));
+  }
+  cr_expect(watch.check(now + 5s, 0.1).has_value());
 }
 
 Test(gang_start, names_what_is_missing) {

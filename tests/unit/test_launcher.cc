@@ -7,14 +7,17 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 
 #include "common/gres.h"
+#include "launcher/agent_link.h"
 #include "launcher/child.h"
 #include "launcher/event_log.h"
 #include "launcher/job_view.h"
 #include "launcher/line_buffer.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
+#include "tests/unit/scratch_dir.h"
 
 using namespace bellows;
 
@@ -50,6 +53,35 @@ Result<Child> shell(const std::string& script, bool pipes = false) {
 }
 
 }  // namespace
+
+// srun says which agent died at once, and ends seconds later.
+Test(agent_link, hears_at_once_that_an_agent_died, .timeout = 20) {
+  ScratchDir dir;
+  std::ofstream(dir.path() + "/srun") << "#!/bin/sh\n"
+                                         "echo 'srun: error: Unable to do this' >&2\n"
+                                         "echo 'srun: error: n2: task 1: Killed' >&2\n"
+                                         "echo 'srun: error: n1: task 0: Terminated' >&2\n"
+                                         "exec cat >/dev/null\n";
+  chmod((dir.path() + "/srun").c_str(), 0755);
+  setenv("PATH", (dir.path() + ":/usr/bin:/bin").c_str(), 1);
+  auto layout = RankLayout::of(job_with({{"n1", 4, 2}, {"n2", 4, 1}}));
+  cr_assert(layout.ok());
+  auto link = AgentLink::start(*layout, {"bellows", "/s", "agents", {"PATH=/usr/bin:/bin"}});
+  cr_assert(link.ok());
+  cr_expect(link->loss().empty());
+  std::vector<std::string> errors;
+  while (errors.size() < 3) {
+    std::vector<pollfd> fds;
+    link->add_poll(fds);
+    poll(fds.data(), fds.size(), 1000);
+    cr_expect(link->exchange().empty());
+    for (std::string& line : link->take_errors()) errors.push_back(std::move(line));
+  }
+  cr_expect(link->loss() == "the agent on n2 was killed by signal 9 (Killed)", "%s",
+            link->loss().c_str());
+  cr_expect(errors[0] == "srun: error: Unable to do this", "what it says is passed on");
+  cr_expect(!link->child().poll_exit());
+}
 
 Test(gres, counts_gpus_in_every_spelling) {
   cr_expect(gpus_in_gres("") == 0);

@@ -45,7 +45,6 @@ class Job : public AgentPipes {
   /// Begins an attempt; the step that its ranks are to go on from.
   std::optional<std::uint64_t> begin() {
     const Command hello = hello_for(dir(), ++attempt_, {{"n1", {0, 1}}});
-    setenv("BELLOWS_ATTEMPT", hello.attempt.c_str(), 1);
     coordinator_ = Coordinator(kWorld);
     tell(hello);
     tell(command_of(Command::Kind::find));

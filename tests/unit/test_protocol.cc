@@ -201,8 +201,10 @@ Test(protocol, bad_messages_of_ranks_are_refused, .timeout = 10) {
   cr_expect(refused(other, ""));
   head.op = wire::Op::hello;
   cr_expect(!refused(head, bytes(wire::Hello{0, 1}) + "/dir"));
-  cr_expect(refused(head, bytes(wire::Hello{1, 1})));
-  cr_expect(refused(head, bytes(wire::Hello{-1, 1})));
+  cr_expect(!refused(head, bytes(wire::Hello{0, 1}) + "7.0.1"));
+  cr_expect(refused(head, bytes(wire::Hello{0, 1})), "of no attempt at all");
+  cr_expect(refused(head, bytes(wire::Hello{1, 1}) + "/dir"));
+  cr_expect(refused(head, bytes(wire::Hello{-1, 1}) + "/dir"));
   cr_expect(refused(head, "abc"));
   head.op = wire::Op::array;
   cr_expect(!refused(head, bytes(f32_array({4}, 1, 1, 3)) + "x/y"));
@@ -259,8 +261,10 @@ Test(coordinator, a_lost_rank_fails_the_steps_it_has_no_part_in, .timeout = 10) 
   auto commands = c.handle(rank_event(1, "lost"));
   cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
   cr_expect(has(commands[0].error, "rank 1 was lost"), "%s", commands[0].error.c_str());
+  cr_expect(c.handle(shard_event(0, 5)).empty() && !c.is_pending(5), "it had crossed the failure");
   commands = c.handle(shard_event(0, 6));
   cr_expect(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
+  cr_expect(!c.is_pending(6));
 }
 
 Test(coordinator, ranks_that_save_different_steps_are_told, .timeout = 10) {

@@ -223,3 +223,22 @@ Test(open_saves, are_given_up_without_news) {
   saves.note_news(now + 2s);
   cr_expect(!saves.drained(1, now + 4s) && saves.drained(1, now + 6s));
 }
+
+Test(open_saves, wait_for_a_commit_that_a_file_system_holds_up) {
+  OpenSaves saves;
+  Time now{1h};
+  cr_expect(saves.begin(4));
+  Event event = unwritten("n1", 0, saves.begin_drain(now));
+  event.busy = true;
+  saves.note_unwritten(event, now + 100s);
+  cr_expect(!saves.drained(1, now + 101s));
+}
+
+Test(open_saves, do_not_wait_for_an_agent_that_has_died) {
+  OpenSaves saves;
+  Time now{1h};
+  (void)saves.begin_drain(now);
+  cr_expect(!saves.drained(2, now) && saves.drained_without_agent(now));
+  cr_expect(saves.begin(4));
+  cr_expect(!saves.drained_without_agent(now) && saves.drained_without_agent(now + 1100ms));
+}

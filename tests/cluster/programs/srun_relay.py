@@ -125,9 +125,10 @@ def pass_lines(agents):
     return readers
 
 
-def end_all(processes):
+def end_all(processes, names):
     """As --kill-on-bad-exit: the first that ends badly takes the others along."""
     status = 0
+    nodes = {process.pid: name for process, name in zip(processes, names)}
     left = list(processes)
     while left:
         pid, code = os.wait()
@@ -135,6 +136,9 @@ def end_all(processes):
             left.remove(process)
             code = os.waitstatus_to_exitcode(code)
             status = max(status, 128 - code if code < 0 else code)
+            if code != 0:
+                how = signal.strsignal(-code) if code < 0 else f"Exited with exit code {code}"
+                print(f"srun: error: {nodes[pid]}: task 0: {how}", file=sys.stderr, flush=True)
             for other in left if code != 0 else []:
                 os.kill(other.pid, signal.SIGKILL)
     return status
@@ -162,7 +166,7 @@ def stand_in(options, command):
                            BELLOWS_SOCKET=place(environ["BELLOWS_SOCKET"]))
             processes.append(subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL))
     readers = pass_lines(processes) if agents else []
-    status = end_all(processes)
+    status = end_all(processes, nodes)
     for reader in readers:
         reader.join()
     return status

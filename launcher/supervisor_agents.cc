@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Supervisor's dealings with its agents: what they still write, and their end.
+#include "launcher/exit_status.h"
+#include "launcher/supervisor.h"
+
+namespace bellows {
+
+using namespace std::chrono_literals;
+
+std::vector<Event> Supervisor::hear_agents() {
+  if (!agents_) return {};
+  std::vector<Event> events = agents_->exchange();
+  for (const std::string& line : agents_->take_errors()) output_->say(line);
+  return events;
+}
+
+void Supervisor::read_agents() {
+  for (const Event& event : hear_agents()) handle_agent_event(event);
+  if (agent_lost() && agents_well_) agent_died();
+}
+
+void Supervisor::agent_died() {
+  agents_well_ = false;
+  // Ranks that died of it may have been noticed first.
+  const bool noticed = fault_pending_ || (phase_ == Phase::draining && next_ == Next::restart);
+  if (noticed && blame_ == Blame::program) {
+    say(agents_->loss());
+    cause_ = agents_->loss();
+    hang_called_ = false;
+  }
+  const bool starting =
+      phase_ == Phase::greeting || phase_ == Phase::finding || phase_ == Phase::restoring;
+  if (starting || phase_ == Phase::running)
+    fault(agents_->loss(), starting ? Blame::cluster : Blame::program, kFailed);
+}
+
+// The ranks have ended: what they had given to the agents may still become checkpoints.
+void Supervisor::drain(Phase phase) {
+  Command query;
+  query.kind = Command::Kind::query;
+  query.id = saves_.begin_drain(Clock::now());
+  agents_->send(query);
+  enter(phase, 200ms);
+}
+
+// Looks as soon as there is news: nobody waits for a tick to go by.
+void Supervisor::end_drain() {
+  bool draining = phase_ == Phase::judging || phase_ == Phase::draining;
+  if (draining && drained()) deadline_ = Clock::now();
+}
+
+bool Supervisor::drained() const {
+  return agent_lost() ? saves_.drained_without_agent(Clock::now())
+                      : saves_.drained(layout_.nodes().size(), Clock::now());
+}
+
+void Supervisor::dismiss_agents() {
+  if (!agents_ || agents_->child().in() < 0) return;
+  Command quit;
+  quit.kind = Command::Kind::quit;
+  agents_->send(quit);
+  agents_->close();
+}
+
+}  // namespace bellows

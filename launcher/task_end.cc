@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/task_end.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+namespace bellows {
+namespace {
+
+// "Segmentation fault (core dumped)" as srun says it, which is strsignal's text.
+std::string in_words(std::string_view what) {
+  constexpr std::string_view kExit = "Exited with exit code ";
+  if (what.starts_with(kExit))
+    return fmt::format("exited with status {}", what.substr(kExit.size()));
+  if (what.starts_with("Out Of Memory"))
+    return "was killed because the job's memory limit was reached";
+  for (int number = 1; number < 65; ++number) {
+    const char* name = strsignal(number);
+    if (name && what.starts_with(name))
+      return fmt::format("was killed by signal {} ({})", number, what);
+  }
+  return fmt::format("ended: {}", what);
+}
+
+}  // namespace
+
+std::optional<std::string_view> text_after(std::string_view line, std::string_view begin) {
+  const std::size_t at = line.find(begin);
+  if (at == std::string_view::npos) return std::nullopt;
+  return line.substr(at + begin.size());
+}
+
+// HOSTS: task LIST: WHAT.
+std::optional<TaskEnd> parse_task_end(std::string_view text) {
+  for (std::string_view word : {": task ", ": tasks "}) {
+    const std::size_t at = text.find(word);
+    if (at == std::string_view::npos) continue;
+    const std::size_t list = at + word.size();
+    const std::size_t end = text.find(": ", list);
+    if (end == std::string_view::npos) return std::nullopt;
+    const std::string_view what = text.substr(end + 2);
+    return TaskEnd{std::string(text.substr(0, at)), std::string(text.substr(list, end - list)),
+                   word == ": tasks ", in_words(what), what.starts_with("Out Of Memory")};
+  }
+  return std::nullopt;
+}
+
+}  // namespace bellows

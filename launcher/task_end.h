@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace bellows {
+
+/// What srun says at once of tasks that ended badly: "n[1-2]: tasks 0-1: Exited with exit code 7".
+struct TaskEnd {
+  std::string nodes;
+  std::string tasks;
+  bool several = false;
+  std::string how;  ///< for a person: "was killed by signal 9 (Killed)"
+  bool out_of_memory = false;
+};
+
+/// From the text behind "srun: error: "; nothing when it is about something else.
+std::optional<TaskEnd> parse_task_end(std::string_view text);
+
+/// The text behind `begin`, which may stand anywhere in a line: a label or a time may come first.
+std::optional<std::string_view> text_after(std::string_view line, std::string_view begin);
+
+}  // namespace bellows
