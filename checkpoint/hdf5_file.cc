@@ -53,11 +53,6 @@ Hid complex_type(hid_t part) {
   return type;
 }
 
-Hid bytes_type() {
-  Hid type(H5Tcreate(H5T_OPAQUE, 1), H5Tclose);
-  return H5Tset_tag(type.get(), "bytes") < 0 ? Hid(-1, H5Tclose) : std::move(type);
-}
-
 }  // namespace
 
 Turn::Turn() : lock_(mutex) {
@@ -88,7 +83,9 @@ Hid file_type(std::uint32_t dtype) {
     case 15:
       return complex_type(H5T_IEEE_F64LE);
     case 16:
-      return bytes_type();
+      // With a tag h5py could not read it: HDF5 converts between opaque types of the same tag only,
+      // and those of h5py have none.
+      return Hid(H5Tcreate(H5T_OPAQUE, 1), H5Tclose);
     default:
       return Hid(dtype < 13 ? H5Tcopy(plain[dtype - 3]) : -1, H5Tclose);
   }

@@ -5,7 +5,7 @@
 //   pace [--every STEPS] [--log FILE] [--alone]
 //
 // Appends to the log when each rank comes to its first step, by CLOCK_MONOTONIC, and when its
-// main() began. --alone: without Bellows.
+// main() began; and when it has done that step. --alone: without Bellows.
 #include <fcntl.h>
 #include <time.h>
 #include <unistd.h>
@@ -34,13 +34,24 @@ double now() {
 }
 
 // One write, so that the ranks' lines stay whole.
-void note_first(const Options& options, double began) {
+void append(const Options& options, const char* line) {
   if (!options.log) return;
-  char line[96];
-  const int length = std::snprintf(line, sizeof line, "first %.6f main %.6f\n", now(), began);
+  const std::size_t length = std::strlen(line);
   const int file = open(options.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (write(file, line, static_cast<std::size_t>(length)) != length) std::perror(options.log);
+  if (write(file, line, length) != static_cast<ssize_t>(length)) std::perror(options.log);
   close(file);
+}
+
+void note_first(const Options& options, double began) {
+  char line[96];
+  std::snprintf(line, sizeof line, "first %.6f main %.6f\n", now(), began);
+  append(options, line);
+}
+
+void note_stepped(const Options& options) {
+  char line[48];
+  std::snprintf(line, sizeof line, "stepped %.6f\n", now());
+  append(options, line);
 }
 
 int fail(bellows_t* b, int code) {
@@ -65,6 +76,7 @@ int run(bellows_t* b, const Options& options, double began) {
     if (rc >= 0 && stop == 1) return bellows_finalize(b, 0);
     const timespec pause{0, 50'000'000};
     nanosleep(&pause, nullptr);
+    if (first) note_stepped(options);
   }
   return fail(b, rc);
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 300
-# Failures around the ranks: a memory limit, an outage of slurmctld, a drained node, a node that is cut
+# Failures around the ranks: memory limits, an outage of slurmctld, a drained node, a node that is cut
 # off from two jobs, of which one was submitted with --no-kill. Nobody helps.
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/tap.sh"
@@ -15,6 +15,21 @@ slurmd_timeout="SlurmdTimeout of 10 s and twice MessageTimeout of 5 s are part o
 home=$CLUSTER/shared/home/alice
 since() { (($(now_us) - $1 > $2 * 1000000)); } # MICROSECONDS SECONDS
 count() { echo --steps "$1" --sleep-us 20000 --save-every 50; }
+# The memory cgroup of a job on this node, by the one that its agent is in.
+memory_cgroup() { # JOB
+  local agent line
+  agent=$(pids_of "$1" bellows 'bellows agent' | head -n 1)
+  line=$(grep -E '^[0-9]+:memory:/' "/proc/$agent/cgroup") &&
+    line=/sys/fs/cgroup/memory${line#*:memory:} || line=/sys/fs/cgroup$(sed -n 's/^0:://p' "/proc/$agent/cgroup")
+  echo "${line%/step_*}"
+}
+memory_used() { cat "$(memory_cgroup "$1")"/memory.{usage_in_bytes,current} 2>/dev/null; } # JOB
+# Of memory that belongs to no file, also of the cgroups below: as the first version names it, else the second.
+memory_shared() { # JOB
+  awk '$1 == "total_shmem" { all = $2 } $1 == "shmem" { here = $2 } END { print all ? all : here }' \
+    "$(memory_cgroup "$1")/memory.stat"
+}
+copies_of_mb() { (($(memory_shared "$1") >= $2 * 1000000)); } # JOB MB
 host_of() { xc --user root squeue --noheader --jobs="$1" --format=%B | tr -d n; } # JOB
 
 # A rank that takes more memory than the job may have.
@@ -23,6 +38,10 @@ mc kill-node 3 && mc start-node 3
 poll 60 node_is 3 idle
 # shellcheck disable=SC2046
 eats=$(submit_counter eats --gpus=2 --mem=400 --nodelist=n3 -- $(count 400) --eat 1000)
+# The copies of what is saved: 160 MB of rows need 320 for them; 40 MB need 80.
+misfit=$(submit_counter misfit --gpus=1 --mem=300 --nodelist=n3 --export=ALL,RUN_OPTIONS=--max-restarts=0 -- \
+  --steps 10 --rows 20000000)
+fits=$(submit_counter fits --gpus=1 --mem=400 --nodelist=n3 -- --steps 100000 --save-every 10 --rows 5000000)
 
 # Training and saving go on without slurmctld; a stop waits for it.
 # shellcheck disable=SC2046
@@ -32,6 +51,17 @@ ok "a memory limit: the ranks are started again" poll 40 has_starts eats 2
 like "$(causes "$eats")" 'rank 0 on n3 was killed .*memory' "a memory limit: the history names it and the rank"
 ok "a memory limit: the job ends COMPLETED" poll 40 job_is "$eats" COMPLETED
 like "$(log_of eats)" 'finish step=400 ' "a memory limit: with the right result"
+ok "a memory limit: a state whose copies pass it ends the job" poll 40 job_is "$misfit" FAILED
+like "$(out_of misfit)" \
+  'array rows: with it the copies .* need 320[0-9]{6} bytes, and there are [123][0-9]{8} for them; give the job more memory' \
+  "a memory limit: and is told so when it is registered"
+ok "a memory limit: a state whose copies fit is saved" poll 40 commits_past "$fits" 19
+ok "a memory limit: the job's cgroup has both copies" poll 20 copies_of_mb "$fits" 80 ||
+  diag "$(memory_cgroup "$fits"): $(memory_shared "$fits") bytes shared"
+used=$(memory_used "$fits")
+ok "a memory limit: they and the state count against it" test "$((used > 120000000 && used <= 400 << 20))" = 1 ||
+  diag "$used bytes used"
+xc scancel "$fits"
 
 mc stop-ctld
 stopped=$(now_us)

@@ -51,7 +51,7 @@ nothing_mounted() { ! left_mounted "$1"; }
 views_of() { mc exec --user root --node "$1" -- find /run/bellows/views -mindepth 1 -maxdepth 1; } # NODE
 no_views() { [[ -z $(views_of "$1") ]]; }
 
-# A Debian 12 root with these packages: make_debian DIR PACKAGE,...
+# A Debian root with these packages, of Debian 12 or another release: make_debian DIR PACKAGE,... [RELEASE]
 make_debian() {
-  mmdebstrap --quiet --variant=minbase --include="$2" bookworm "$1"
+  mmdebstrap --quiet --variant=minbase --include="$2" "${3:-bookworm}" "$1"
 }

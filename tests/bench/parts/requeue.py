@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a requeue to the first instruction of the batch script.
+"""From a requeue to the first instruction of the batch script, and the whole of a resize: from
+`bellows resize` to the end of the first step at the new size.
 
-A resize with the documented SchedulerParameters, with all of Slurm's defaults, a requeue by the
+Resizes with the documented SchedulerParameters, with all of Slurm's defaults, a requeue by the
 launcher alone and a stock requeue; then resizes with other jobs waiting. What mostly waits runs side
 by side with the rest.
 """
@@ -13,11 +14,13 @@ import re
 import statistics
 import tempfile
 import time
+import typing
 
 import cluster
 import rows
 
 GOAL_S = 2.5
+STEP_GOAL_S = 4
 RESIZES = 24
 DEFAULTS = 20
 ALONE = 10
@@ -44,6 +47,8 @@ tenants:
 default_tenant: all
 resize_site_factor: {}
 """
+
+STEPPED = re.compile(r"stepped (\d+\.\d+)\n")
 
 SCRIPT = """#!/bin/bash
 echo "$EPOCHREALTIME" >> "starts-$SLURM_JOB_ID"
@@ -72,17 +77,39 @@ class Job:
         except FileNotFoundError:
             return []
 
+    def steps(self):
+        """When each rank of each attempt had done its first step, by time.monotonic()."""
+        try:
+            with open(f"{self.place.home()}/firsts-{self.id}", encoding="utf-8") as stream:
+                return [float(moment) for moment in STEPPED.findall(stream.read())]
+        except FileNotFoundError:
+            return []
+
     def wait_start(self, index, seconds):
         """When the script was started for this time, counted from 0."""
         cluster.wait(lambda: len(self.starts()) > index, seconds, f"start {index} of job {self.id}")
         return self.starts()[index]
 
-    def requeues(self):
-        """When slurmctld requeued the job, from its log: it is written to the millisecond."""
-        pattern = re.compile(rf"\[(\S+)\] Requeuing JobId={self.id}\b")
-        with open(f"{self.place.dir}/log/slurmctld.log", encoding="utf-8") as stream:
+    def logged(self, log, words):
+        """When a daemon logged a line that begins with these words: to the millisecond."""
+        pattern = re.compile(rf"\[(\S+)\] {words}")
+        with open(f"{self.place.dir}/log/{log}.log", encoding="utf-8") as stream:
             found = (pattern.match(line) for line in stream)
             return [datetime.datetime.fromisoformat(m[1]).timestamp() for m in found if m]
+
+    def requeues(self):
+        """When slurmctld had the job's nodes back and requeued it."""
+        return self.logged("slurmctld", rf"Requeuing JobId={self.id}\b")
+
+    def sizes(self):
+        """When slurmctld was told of a new size: right after it was asked for the requeue."""
+        return self.logged("slurmctld",
+                           rf"_update_job: setting num_tasks to \d+ for JobId={self.id}\b")
+
+    def launches(self):
+        """When a slurmd took the batch script."""
+        return sorted(moment for log in ("slurmd-n1", "slurmd-n2")
+                      for moment in self.logged(log, f"Launching batch job {self.id} "))
 
     def cycle(self, trigger, limit):
         """Seconds from the requeue that trigger() causes to the script's first instruction."""
@@ -108,31 +135,67 @@ class Job:
 
 def bellows_job(place, options, *more):
     pace = f"{options.builddir}/tests/bench/pace"
-    return Job(place, f"exec bellows run -- {pace}", "--framework=plain", "--gpus-range=1-8",
+    return Job(place, f"exec bellows run -- {pace} --log firsts-$SLURM_JOB_ID", "--framework=plain", "--gpus-range=1-8",
                "--gpus=2", *more)
 
 
 def resize(job, size):
-    """The launcher refuses, and changes nothing, while the ranks start."""
-    def accepted():
-        try:
-            job.place.exec("bellows", "resize", job.id, str(size), timeout=300)
-        except RuntimeError as error:
-            if "the launcher refuses" not in str(error):
-                raise
-            return False
-        return True
-    cluster.wait(accepted, 30, "launcher that agrees")
+    """When the command was called that succeeded. The launcher refuses, and changes nothing, while
+    the ranks start."""
+    with job.place.timer() as timer:
+        def accepted():
+            try:
+                return timer.timed("bellows", "resize", "--timeout=300", job.id, str(size)).begin
+            except RuntimeError as error:
+                if "the launcher refuses" not in str(error):
+                    raise
+                return None
+        return cluster.wait(accepted, 30, "launcher that agrees")
+
+
+class Resized(typing.NamedTuple):
+    """Seconds of a resize, and those of them after each other."""
+    whole: float
+    stop: float  # from the command to the request for the requeue
+    slurm: float  # to the start of the batch script, as slurmd sees it
+    start: float  # to the end of the first step of the last rank
+    to_script: float  # from the requeue, once the job has ended, to the script's first instruction
+
+
+def timed_resize(job, size):
+    clocks = time.time() - time.monotonic()
+    index = len(job.starts())
+    called = resize(job, size) + clocks
+    script = job.wait_start(index, 120)
+    requeue = next(moment for moment in job.sizes() if moment > called)
+    launch = next(moment for moment in job.launches() if moment > requeue)
+
+    def done():
+        found = [moment + clocks for moment in job.steps() if moment + clocks > script]
+        return len(found) >= size and max(found)
+    stepped = cluster.wait(done, 60, f"first step on {size} GPUs")
+    return Resized(stepped - called, requeue - called, launch - requeue, stepped - launch,
+                   script - job.requeues()[index - 1])
 
 
 def resizes(options, count, slurm_conf=""):
     with cluster.Cluster(options.builddir, slurm_conf=slurm_conf) as place:
         job = bellows_job(place, options)
-        seconds = []
+        found = []
         for i in range(options.count(count)):
             job.wait_training()
-            seconds.append(job.cycle(lambda size=(8, 3, 5, 2)[i % 4]: resize(job, size), 120))
-        return seconds
+            found.append(timed_resize(job, (8, 3, 5, 2)[i % 4]))
+        return found
+
+
+def step_row(name, found, goal=None):
+    """The whole of the resizes, with what of it passes while Slurm has the job."""
+    whole, stop, slurm, start, _ = (statistics.median(column) for column in zip(*found))
+    cluster.note(f"{name}: of {whole:.2f} s from the command to the end of the first step, "
+                 f"{stop:.2f} until the requeue, {slurm:.2f} until slurmd starts the batch script, "
+                 f"{start:.2f} until the ranks have done a step")
+    return rows.row(name, [one.whole for one in found], "s", "lower", goal,
+                    baseline=("Slurm's share", slurm))
 
 
 def alone(options):
@@ -215,8 +278,12 @@ def run(options):
     share = [float(n > 0) for n in factor_overtaken]
     plain_share = [float(n > 0) for n in plain_overtaken]
     return [
-        rows.row("requeue.to_script_s", documented, "s", "lower", GOAL_S, baseline),
-        rows.row("requeue.to_script_slurm_defaults_s", defaults, "s", "lower", baseline=baseline),
+        rows.row("requeue.to_script_s", [one.to_script for one in documented], "s", "lower", GOAL_S,
+                 baseline),
+        rows.row("requeue.to_script_slurm_defaults_s", [one.to_script for one in defaults], "s",
+                 "lower", baseline=baseline),
+        step_row("requeue.to_step_s", documented, STEP_GOAL_S),
+        step_row("requeue.to_step_slurm_defaults_s", defaults),
         rows.row("requeue.to_script_launcher_alone_s", by_itself, "s", "lower", baseline=baseline),
         rows.row("requeue.to_script_crowded_s", factor_waits, "s", "lower",
                  baseline=("without site_factor", statistics.median(plain_waits))),

@@ -135,6 +135,7 @@ class Hdf5(TestCase):
         import numpy as np
         ckpt.register("part", np.arange(6, dtype="f4").reshape(2, 3) + 6 * rank,
                       sharded=bellows.Shard(0, 2 * rank, 4))
+        ckpt.register("raw", np.arange(3, dtype="u1").view("V1"))
         ckpt.track(state={"odd key": {"yes": True, "half": 0.5, "list": np.ones(3, dtype="c8")}})
         ckpt.save(3, wait=True)
         ckpt.close()
@@ -143,6 +144,7 @@ class Hdf5(TestCase):
         with h5py.File(next(pathlib.Path(self.dir).glob("ckpt/step-*3/whole.h5"))) as whole:
             wanted = np.arange(12, dtype="f4").reshape(4, 3)
             self.assertTrue((whole["arrays/part"][()] == wanted).all())
+            self.assertEqual(whole["arrays/raw"][()].tobytes(), bytes(range(3)))
             read = whole["arrays/state/odd%20key/list"][()]
             self.assertEqual((read.dtype, list(read)), ("c8", [1, 1, 1]))
         shard = next(pathlib.Path(self.dir).glob("ckpt/step-*3/shard-00000-of-00002.h5"))
