@@ -4,13 +4,14 @@
 #include <fmt/format.h>
 
 #include <string_view>
-
-#include "launcher/task_end.h"
+#include <utility>
 
 namespace bellows {
 namespace {
 
 constexpr std::size_t kMostWords = 200;
+/// Lines of srun; it groups tasks that ended alike.
+constexpr std::size_t kMostEnds = 64;
 /// What a shell says of a command that it does not find.
 constexpr int kNotFound = 127;
 
@@ -44,9 +45,7 @@ bool RankFailure::take_srun(const std::string& text) {
   }
   if (auto task = parse_task_end(text)) {
     out_of_memory_ = out_of_memory_ || task->out_of_memory;
-    if (first_.empty())
-      first_ = fmt::format("{} {} on {} {}", task->several ? "ranks" : "rank", task->tasks,
-                           task->nodes, task->how);
+    if (ends_.size() < kMostEnds) ends_.push_back(std::move(*task));
     return true;
   }
   return false;
@@ -61,7 +60,20 @@ bool RankFailure::take_stepd(const std::string& text) {
 
 void RankFailure::lost(std::uint32_t rank, const std::string& node) {
   // Ranks that srun takes down after the first one say nothing new.
-  if (lost_.empty()) lost_.add(rank, node);
+  if (lost_) return;
+  lost_ = rank;
+  lost_on_ = node;
+}
+
+// Ranks that fail because another has gone may end before srun hears of that one.
+std::string RankFailure::first_end() const {
+  if (ends_.empty()) return "";
+  const TaskEnd& first = ends_.front();
+  for (const TaskEnd& end : ends_)
+    if (lost_ && !first.has_task(*lost_) && end.has_task(*lost_))
+      return fmt::format("rank {} on {} {}", *lost_, lost_on_, end.how);
+  return fmt::format("{} {} on {} {}", first.several ? "ranks" : "rank", first.tasks, first.nodes,
+                     first.how);
 }
 
 std::string RankFailure::cause(const ChildExit& exit) const {
@@ -69,10 +81,10 @@ std::string RankFailure::cause(const ChildExit& exit) const {
   if (!no_step_.empty()) return fmt::format("Slurm does not start the ranks: {}", no_step_);
   if (!launch_.empty()) return fmt::format("the ranks could not be started on {}", launch_);
   if (!exec_.empty()) return fmt::format("the program could not be executed: {}", exec_);
-  std::string cause = first_;
+  std::string cause = first_end();
   if (cause.empty()) {
     cause = "the step of ranks " + exit.to_string();
-    if (!lost_.empty()) cause += fmt::format(", and {} had gone first", lost_.to_string());
+    if (lost_) cause += fmt::format(", and rank {} on {} had gone first", *lost_, lost_on_);
   }
   if (out_of_memory_ && cause.find("memory limit") == std::string::npos)
     cause += ", out of memory: the job's memory limit was reached";

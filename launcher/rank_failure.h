@@ -5,15 +5,16 @@
 #include <deque>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "launcher/child.h"
-#include "launcher/rank_names.h"
+#include "launcher/task_end.h"
 
 namespace bellows {
 
 /// Why a step of ranks ended, from what srun and its slurmstepds wrote on standard error and what
-/// the agents saw. srun names the first task that ended badly first; those it then kills say no
-/// more than that.
+/// the agents saw. srun names the first task that ended badly first, unless others failed because
+/// an agent had told them of it; those it then kills say no more than that.
 class RankFailure {
  public:
   /// Who is to blame decides what a restart may cost.
@@ -38,15 +39,17 @@ class RankFailure {
  private:
   bool take_srun(const std::string& text);
   bool take_stepd(const std::string& text);
+  std::string first_end() const;
 
-  std::string first_;      ///< what became of the first rank that ended badly
   std::string lost_node_;  ///< in Slurm's judgement
   std::string launch_;     ///< why a node did not start its ranks
   std::string no_step_;    ///< why Slurm did not make the step
   std::string exec_;       ///< why the program could not be executed
   std::string step_;       ///< why Slurm ended the step
   bool out_of_memory_ = false;
-  RankNames lost_;
+  std::vector<TaskEnd> ends_;          ///< as srun tells them
+  std::optional<std::uint32_t> lost_;  ///< the first rank that went without a word
+  std::string lost_on_;
   std::string last_words_;
 };
 

@@ -5,6 +5,8 @@
 
 #include <cstring>
 
+#include "common/text.h"
+
 namespace bellows {
 namespace {
 
@@ -24,6 +26,16 @@ std::string in_words(std::string_view what) {
 }
 
 }  // namespace
+
+bool TaskEnd::has_task(std::uint32_t task) const {
+  for (const std::string_view part : split(tasks, ',')) {
+    const std::size_t dash = part.find('-');
+    const auto first = parse_uint(part.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : parse_uint(part.substr(dash + 1));
+    if (first && last && *first <= task && task <= *last) return true;
+  }
+  return false;
+}
 
 std::optional<std::string_view> text_after(std::string_view line, std::string_view begin) {
   const std::size_t at = line.find(begin);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -14,6 +15,8 @@ struct TaskEnd {
   bool several = false;
   std::string how;  ///< for a person: "was killed by signal 9 (Killed)"
   bool out_of_memory = false;
+
+  bool has_task(std::uint32_t task) const;
 };
 
 /// From the text behind "srun: error: "; nothing when it is about something else.

@@ -250,6 +250,21 @@ Test(rank_failure, names_the_first_rank) {
   cr_expect(has(failure.cause(kStatus1), "signal 11 (Segmentation fault (core dumped))"));
 }
 
+// Told by their agents, the others may be quicker to end than srun is to hear of the first.
+Test(rank_failure, names_the_rank_that_the_others_failed_for) {
+  auto failure = failure_of({"srun: error: n1: tasks 0-2,7: Exited with exit code 1",
+                             "srun: error: n1: task 3: Killed",
+                             "srun: error: n2: tasks 4-5: Exited with exit code 1"});
+  failure.lost(3, "n1");
+  failure.lost(0, "n1");
+  cr_expect(failure.cause(kStatus1) == "rank 3 on n1 was killed by signal 9 (Killed)", "%s",
+            failure.cause(kStatus1).c_str());
+  failure = failure_of({"srun: error: n[1-2]: tasks 0-1: Exited with exit code 7",
+                        "srun: error: n2: task 3: Terminated"});
+  failure.lost(1, "n2");
+  cr_expect(failure.cause(kStatus1) == "ranks 0-1 on n[1-2] exited with status 7");
+}
+
 Test(rank_failure, tells_memory_nodes_and_missing_programs) {
   auto failure =
       failure_of({"slurmstepd-n1: error: Detected 1 oom-kill event(s) in StepId=5.1. Some",
