@@ -248,21 +248,36 @@ void AgentLoop::commit(const Command& command) {
   if (!session_->leader || !command.step) return;
   auto session = session_;
   const std::uint64_t step = *command.step;
+  auto committed = std::make_shared<std::optional<StoreWriter::Committed>>();
   post(
       store_,
-      [this, session, step, shards = command.shards] {
+      [this, session, step, committed, shards = command.shards]() -> Status {
         const bool added = fresh_.insert(step).second;
-        auto done = session->writer->commit(step, shards);
+        auto done = session->writer->commit_step(step, shards);
         if (!done && added) fresh_.erase(step);
-        return done;
+        if (!done) return done.error();
+        *committed = std::move(*done);
+        return {};
       },
-      [this, step](const Result<std::vector<std::string>>& done) {
+      [this, step](const Status& done) {
         if (!done) return say_error("commit", step, done.error());
-        for (const std::string& warning : *done) {
-          say_error("retention", step, Error{ErrorKind::io, warning});
-        }
         say(event_of(Event::Kind::committed, step));
       });
+  // Before the next commit, but the ranks need not wait for it.
+  post(
+      store_,
+      [session, committed]() -> Status {
+        if (*committed) session->writer->tidy(&**committed);
+        return {};
+      },
+      [this, session, step, committed](const Status&) {
+        --session->tidying;
+        if (!*committed) return;
+        for (const std::string& warning : (*committed)->warnings) {
+          say_error("retention", step, Error{ErrorKind::io, warning});
+        }
+      });
+  ++session->tidying;
 }
 
 Event AgentLoop::progress() const {

@@ -46,6 +46,7 @@ struct Session {
   std::optional<std::uint64_t> newest;  ///< of ranks that have left
   std::uint32_t stopped = 0;            ///< ranks that left without having finished
   std::uint32_t finished = 0;
+  std::uint32_t tidying = 0;  ///< commits after which old steps are yet to be removed
 
   std::size_t ranks_here() const { return ranks.empty() ? hello.world : ranks.size(); }
 };
@@ -59,6 +60,7 @@ struct WrittenShard {
 /// What a rank restored: its arrays, and where they were read.
 struct RestoredArrays {
   std::shared_ptr<SharedMemory> memory;
+  BlockOffers offers;         ///< what the rank is to read itself
   std::uint64_t from_memory;  ///< bytes
   std::uint64_t from_store;
 };
@@ -131,7 +133,10 @@ class AgentLoop {
   void begin_restore(RankLink& link);
   void take_restored(std::uint64_t link_id, std::uint64_t step,
                      const Result<RestoredArrays>& arrays);
+  void take_taken(RankLink& link, bool all);
+  void say_restored(RankLink& link);
   void take_bye(RankLink& link, bool finished);
+  void say_goodbye(RankLink& link, bool finished);
   void protocol_error(RankLink& link, const Error& error);
   void hang_up(RankLink& link);
   void bury();

@@ -19,6 +19,9 @@ namespace {
 /// From Slurm's signal to an agent until all ranks that got it too have come.
 constexpr auto kAnnouncedLately = std::chrono::seconds(10);
 
+/// Descriptors on their way to all ranks together: a user's are limited.
+constexpr std::size_t kSourcesAtOnce = 256;
+
 bool same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
@@ -99,9 +102,13 @@ void AgentLoop::refuse_message(RankLink& link, const wire::Head& head) {
     case wire::Op::save_ready:
       if (!link.find_save(head.step)) link.saves.emplace_back().step = head.step;
       return say_save_error(*link.find_save(head.step), link, error);
+    case wire::Op::taken:
+      if (head.value == wire::Taken::all_blocks) return;
+      [[fallthrough]];
     case wire::Op::restore:
-    case wire::Op::reserve:
       link.fail(BELLOWS_ERR_MEMORY, error.text);
+      return;
+    case wire::Op::reserve:
       return;
     default:
       // It sent more than this one, and waits for no answer.
@@ -140,8 +147,11 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
       return reserve_first(link);
     case wire::Op::restore:
       link.restoring = true;
+      link.wants_whole = head.value == wire::Restore::whole;
       if (session_->restore_known || session_->broken) begin_restore(link);
       return;
+    case wire::Op::taken:
+      return take_taken(link, head.value == wire::Taken::all_blocks);
     case wire::Op::bye:
       return take_bye(link, head.value == 1);
     default:
@@ -247,11 +257,15 @@ void AgentLoop::begin_restore(RankLink& link) {
   post(
       shards_,
       [restore = session_->restore, rank = static_cast<std::uint32_t>(link.rank),
+       whole = link.wants_whole, ranks = session_->ranks_here(),
        placed = std::move(placed)]() -> Result<RestoredArrays> {
         ReadCount count;
-        auto memory = restore->read(rank, placed, &count);
+        BlockOffers offers;
+        offers.most_sources =
+            std::clamp(kSourcesAtOnce / ranks, std::size_t{1}, offers.most_sources);
+        auto memory = restore->read(rank, placed, &count, whole ? nullptr : &offers);
         if (!memory) return memory.error();
-        return RestoredArrays{*memory, count.memory, count.store};
+        return RestoredArrays{*memory, std::move(offers), count.memory, count.store};
       },
       [this, id = link.id, step](const Result<RestoredArrays>& arrays) {
         take_restored(id, step, arrays);
@@ -263,12 +277,14 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
   RankLink* link = find_link(link_id);
   if (!link) return;
   if (arrays) {
-    link->answer(wire::Op::restored, step, 1, arrays->memory->fd());
-    Event e = event_of_rank(Event::Kind::restored, *link);
-    e.step = step;
-    e.from_memory = arrays->from_memory;
-    e.from_store = arrays->from_store;
-    return say(std::move(e));
+    const bool all_there = arrays->offers.blocks.empty();
+    link->taking = {step, arrays->from_memory, arrays->from_store};
+    // A kernel that holds too many descriptors on their way refuses more.
+    if (!link->answer_restored(step, *arrays->memory, arrays->offers)) {
+      return take_taken(*link, all_there);
+    }
+    if (all_there) say_restored(*link);
+    return;
   }
   const Error& error = arrays.error();
   if (error.kind == ErrorKind::invalid || error.kind == ErrorKind::unavailable) {
@@ -286,10 +302,42 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
   say(std::move(e));
 }
 
+void AgentLoop::take_taken(RankLink& link, bool all) {
+  if (!link.taking) {
+    return protocol_error(link, Error{ErrorKind::invalid, "a rank took what it was not given"});
+  }
+  if (all) return say_restored(link);
+  link.taking.reset();
+  link.wants_whole = link.restoring = true;
+  if (session_->restore_known) begin_restore(link);
+}
+
+void AgentLoop::say_restored(RankLink& link) {
+  Event e = event_of_rank(Event::Kind::restored, link);
+  e.step = link.taking->step;
+  e.from_memory = link.taking->from_memory;
+  e.from_store = link.taking->from_store;
+  link.taking.reset();
+  say(std::move(e));
+}
+
 void AgentLoop::take_bye(RankLink& link, bool finished) {
   if (!link.saves.empty()) {
     return protocol_error(link, Error{ErrorKind::invalid, "a rank left in the middle of a save"});
   }
+  if (session_->tidying == 0) return say_goodbye(link, finished);
+  // Once the program has ended, the directory should hold what it is to hold.
+  post(
+      store_, [] { return Status(); },
+      [this, id = link.id](const Status&) {
+        RankLink* leaving = find_link(id);
+        if (leaving && leaving->leaving) say_goodbye(*leaving, *leaving->leaving);
+      });
+  link.leaving = finished;
+}
+
+void AgentLoop::say_goodbye(RankLink& link, bool finished) {
+  link.leaving.reset();
   link.said_bye = true;
   ++(finished ? session_->finished : session_->stopped);
   link.answer(wire::Op::goodbye);
@@ -300,6 +348,7 @@ void AgentLoop::take_bye(RankLink& link, bool finished) {
 }
 
 void AgentLoop::hang_up(RankLink& link) {
+  if (link.leaving) return say_goodbye(link, *link.leaving);
   link.gone = true;
   if (link.page) any_left_ = true;
 }

@@ -126,21 +126,20 @@ void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step, const Mad
   }
 }
 
-// Making a buffer takes as long as several copies into it, so the first is made before there is a
-// save that would wait for it.
+// Making a buffer takes as long as several copies into it, so the first is made while the rank
+// computes its first steps.
 void AgentLoop::reserve_first(RankLink& link) {
   Placed placed;
-  if (link.parts.size() != link.parts_expected || !place_parts(stored_parts(link), &placed) ||
-      !link.saves.empty() || link.reserving) {
+  if (link.parts.size() != link.parts_expected || !place_parts(stored_parts(link), &placed)) {
     return protocol_error(link,
-                          Error{ErrorKind::invalid, "a rank asked for a buffer at a wrong time"});
+                          Error{ErrorKind::invalid, "a rank asked for a buffer of no known size"});
   }
+  if (link.reserving || link.buffers[0] || !link.saves.empty()) return;
+  // Later: other ranks are still restoring.
   if (session_->restore &&
       session_->restore->holds_memory_of(static_cast<std::uint32_t>(link.rank))) {
-    link.fail(BELLOWS_ERR_MEMORY, "the buffer is made later: other ranks are still restoring");
     return;
   }
-  link.asked_reserve = true;
   reserve(link, 0, placed.total);
 }
 
@@ -162,7 +161,12 @@ void AgentLoop::reserve_second(RankLink& link) {
 void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) {
   link.reserving = true;
   post(
-      shards_, [bin = bin_, bytes] { return SharedMemory::make(bytes, bin); },
+      shards_,
+      [bin = bin_, bytes] {
+        auto memory = SharedMemory::make(bytes, bin);
+        if (memory) (*memory)->fill_pages();
+        return memory;
+      },
       [this, id = link.id, index](const MadeMemory& memory) { take_reserved(id, index, memory); });
 }
 
@@ -171,13 +175,7 @@ void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index, const Ma
   if (!link) return;
   link->reserving = false;
   if (memory && !link->buffers[index]) link->set_buffer(index, *memory);
-  if (!link->asked_reserve) return give_buffer(*link);
-  link->asked_reserve = false;
-  if (memory) {
-    link->answer_buffer(wire::kNoStep, index);
-  } else {
-    link->fail(BELLOWS_ERR_MEMORY, memory.error().text);
-  }
+  give_buffer(*link);
 }
 
 std::string AgentLoop::shard_path(const RankLink& link, std::uint64_t step) const {
@@ -202,6 +200,8 @@ void AgentLoop::take_save(RankLink& link, std::uint64_t step, bool copied) {
         *save, link,
         Error{ErrorKind::io, fmt::format("rank {} could not copy its arrays", link.rank)});
   }
+  // Who reads it after this rank's end must not be able to change it.
+  link.buffers[save->buffer]->refuse_writers();
   save->phase = SaveState::Phase::queued;
   write_next(link);
 }

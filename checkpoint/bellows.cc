@@ -15,9 +15,9 @@
 #include "checkpoint/client_announce.h"
 #include "checkpoint/client_arrays.h"
 #include "checkpoint/client_handle.h"
+#include "checkpoint/client_restore.h"
 #include "checkpoint/client_start.h"
 
-using bellows::client::Mapping;
 namespace client = bellows::client;
 namespace wire = bellows::wire;
 
@@ -48,23 +48,6 @@ int wait_at_gate(bellows_t* b, std::uint64_t step) {
     clock_gettime(CLOCK_MONOTONIC, &now);
     if ((now.tv_sec - begin.tv_sec) * 1000 > kGateLimitMs) return 0;
   }
-}
-
-int restore(bellows_t* b, std::uint64_t* step) {
-  int rc = client::call(b, wire::Op::restore, 0, 0, wire::Op::restored);
-  if (rc != BELLOWS_OK) return rc;
-  if (b->answer.head.value == 0) return BELLOWS_NO_CHECKPOINT;
-  Mapping data;
-  if (b->count > 0 &&
-      !data.map(b->answer.fd.get(), lseek(b->answer.fd.get(), 0, SEEK_END), PROT_READ)) {
-    return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the restored arrays: %s", strerror(errno));
-  }
-  rc = client::restore_arrays(b, data);
-  if (rc != BELLOWS_OK) return rc;
-  *step = b->saves.newest_known = b->answer.head.step;
-  // It holds as much memory as the arrays.
-  b->answer.fd.reset(-1);
-  return BELLOWS_OK;
 }
 
 }  // namespace
@@ -143,7 +126,7 @@ int bellows_restore(bellows_t* b, uint64_t* step) {
   // and another the step before.
   if (rc == BELLOWS_OK) rc = client::await_all(b);
   if (rc == BELLOWS_OK) rc = client::send_layout(b);
-  if (rc == BELLOWS_OK) rc = restore(b, step);
+  if (rc == BELLOWS_OK) rc = client::restore(b, step);
   if (rc < 0) return rc;
   const int reserved = client::reserve_buffer(b);
   return reserved == BELLOWS_OK ? rc : reserved;

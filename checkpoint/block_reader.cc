@@ -22,6 +22,14 @@ namespace {
 // Threads work on neighbouring blocks, so few files are in use at any time.
 constexpr std::size_t kMostOpen = 8;
 
+bool pages_are_cached(void* begin, std::uint64_t bytes) {
+  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+  if (reinterpret_cast<std::uintptr_t>(begin) % page != 0) return false;
+  std::vector<unsigned char> pages((bytes + page - 1) / page);
+  if (mincore(begin, bytes, pages.data()) < 0) return false;
+  return std::all_of(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; });
+}
+
 /// A shard that is being read, by several threads. Owns its descriptors and the mapping, which is
 /// never touched: it tells what the page cache holds.
 class OpenShard {
@@ -56,11 +64,7 @@ class OpenShard {
 
  private:
   bool is_cached(std::uint64_t offset, std::uint64_t bytes) const {
-    const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-    if (map_ == MAP_FAILED || offset % page != 0) return false;
-    std::vector<unsigned char> pages((bytes + page - 1) / page);
-    if (mincore(static_cast<char*>(map_) + offset, bytes, pages.data()) < 0) return false;
-    return std::all_of(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; });
+    return map_ != MAP_FAILED && pages_are_cached(static_cast<char*>(map_) + offset, bytes);
   }
 
   // How much came; the rest is for reading through the cache.
@@ -113,6 +117,7 @@ class BlockReader {
     for (std::uint32_t i = 0; i < file.copies.size(); ++i) {
       const Copy& copy = file.copies[i];
       for (std::uint64_t b = copy.offset / index.block; b * index.block < copy.end(); ++b) {
+        if (!file.offered.empty() && file.offered[b]) continue;
         if (touches(copy, b * index.block, (b + 1) * index.block)) wanted.emplace_back(b, i);
       }
     }
@@ -224,6 +229,14 @@ Result<Fd> open_shard(const std::string& path, std::uint64_t size) {
   return Error{ErrorKind::corrupt,
                fmt::format("{} is {}: it has {} bytes, {} are expected", path,
                            found < size ? "truncated" : "too long", found, size)};
+}
+
+bool is_cached(int fd, std::uint64_t size) {
+  void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) return false;
+  const bool cached = pages_are_cached(map, size);
+  munmap(map, size);
+  return cached;
 }
 
 Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,

@@ -23,6 +23,7 @@ struct FilePlan {
   std::vector<Copy> copies;
   bool all = false;  ///< verify every block, whether anything is copied from it or not
   std::shared_ptr<const ShardCopy> copy{};  ///< where the file lies in memory too; may be none
+  std::vector<bool> offered{};              ///< blocks that the rank reads itself; empty: none
 };
 
 /// Bytes of blocks, by where they were read.
@@ -44,6 +45,9 @@ Error unreadable(const Error& error, const std::string& path);
 
 /// Opens a shard for reading. corrupt: it is missing, no plain file or not of `size` bytes.
 Result<Fd> open_shard(const std::string& path, std::uint64_t size);
+
+/// Whether the page cache holds all of the file.
+bool is_cached(int fd, std::uint64_t size);
 
 /// corrupt when the file ends before.
 Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,

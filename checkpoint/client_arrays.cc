@@ -255,32 +255,4 @@ int save_arrays(bellows_t* b, Buffer* buffer) {
   return b->cuda.finish(&b->error);
 }
 
-int restore_arrays(bellows_t* b, const Mapping& buffer) {
-  wire::Placer placer;
-  std::uint64_t offset = 0, bytes = 0;
-  for (std::size_t i = 0; i < b->count; ++i) {
-    if (!wire::held_bytes(b->arrays[i].array, &bytes) || !placer.place(bytes, &offset)) {
-      return lost(b, EPROTO);
-    }
-  }
-  const std::uint64_t flags = wire::flags_offset(placer.total());
-  if (flags + b->count > buffer.size()) return lost(b, EPROTO);
-  placer = wire::Placer();
-  b->cuda.look();
-  for (std::size_t i = 0; i < b->count; ++i) {
-    const Registered& r = b->arrays[i];
-    wire::held_bytes(r.array, &bytes);
-    placer.place(bytes, &offset);
-    if (bytes == 0 || buffer.data()[flags + i] != 1) continue;
-    int device = 0, rc = BELLOWS_OK;
-    if (b->cuda.is_device(r.data, &device)) {
-      rc = b->cuda.copy(r.data, buffer.data() + offset, bytes, device, &b->error);
-    } else {
-      memcpy(r.data, buffer.data() + offset, bytes);
-    }
-    if (rc != BELLOWS_OK) return rc;
-  }
-  return b->cuda.finish(&b->error);
-}
-
 }  // namespace bellows::client

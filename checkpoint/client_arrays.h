@@ -16,7 +16,5 @@ std::uint64_t buffer_bytes(const bellows_t* b);
 
 /// Copies what this rank stores into a buffer of the agent.
 int save_arrays(bellows_t* b, Buffer* buffer);
-/// Copies what the agent restored into the program's arrays.
-int restore_arrays(bellows_t* b, const Mapping& buffer);
 
 }  // namespace bellows::client

@@ -94,8 +94,8 @@ int call(bellows_t* b, wire::Op ask, std::uint64_t step, std::uint64_t value, wi
 /// Tells the agent the arrays when it doesn't know them yet.
 int send_layout(bellows_t* b);
 
-/// Has the agent make the first save's buffer, so that the save needs no time for it. Without
-/// memory for one the save will say so.
+/// Has the agent make the first save's buffer meanwhile, so that the save need not wait for it.
+/// Without memory for one the save will say so.
 int reserve_buffer(bellows_t* b);
 
 /// Copies the arrays into a buffer of the agent and leaves the rest to it.

@@ -134,14 +134,7 @@ int reserve_buffer(bellows_t* b) {
     if (buffer.memory.size() > 0) return BELLOWS_OK;
   }
   if (buffer_bytes(b) == 0) return BELLOWS_OK;
-  int rc = send(b, wire::Op::reserve, 0, 0);
-  if (rc == BELLOWS_OK) rc = take_message(b);
-  if (rc != BELLOWS_OK || b->answer.head.op == wire::Op::failed) return rc;
-  Buffer* buffer = nullptr;
-  rc = take_buffer(b, wire::kNoStep, &buffer);
-  if (rc != BELLOWS_ERR_MEMORY) return rc;
-  b->error.text[0] = 0;
-  return BELLOWS_OK;
+  return send(b, wire::Op::reserve, 0, 0);
 }
 
 int begin_save(bellows_t* b, std::uint64_t step, bool waits) {

@@ -28,6 +28,11 @@ void Mapping::reset() {
   size_ = 0;
 }
 
+static void* map_shared(int fd, std::size_t bytes, int protection, int flags) {
+  void* data = mmap(nullptr, bytes, protection, MAP_SHARED | flags, fd, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+
 bool Mapping::map(int fd, std::size_t bytes, int protection) {
   reset();
   off_t size = lseek(fd, 0, SEEK_END);
@@ -37,11 +42,18 @@ bool Mapping::map(int fd, std::size_t bytes, int protection) {
     return false;
   }
   // All of it is used at once: one call is several times faster than a fault for each page.
-  void* data = mmap(nullptr, bytes, protection, MAP_SHARED | MAP_POPULATE, fd, 0);
-  if (data == MAP_FAILED) return false;
-  data_ = data;
-  size_ = bytes;
-  return true;
+  data_ = map_shared(fd, bytes, protection, MAP_POPULATE);
+  if (data_) size_ = bytes;
+  return data_;
+}
+
+bool Mapping::map_for_reading(int fd) {
+  reset();
+  const off_t size = lseek(fd, 0, SEEK_END);
+  if (size <= 0) return false;
+  data_ = map_shared(fd, static_cast<std::size_t>(size), PROT_READ, 0);
+  if (data_) size_ = static_cast<std::size_t>(size);
+  return data_;
 }
 
 int connect_to(const char* path, Handle* out) {

@@ -35,6 +35,8 @@ class Mapping {
   void reset();
   /// Maps `bytes` of the memfd; false (errno set) when that fails or the memfd is smaller.
   bool map(int fd, std::size_t bytes, int protection);
+  /// Likewise, all of it and to be read only; pages come when they are read.
+  bool map_for_reading(int fd);
   unsigned char* data() const { return static_cast<unsigned char*>(data_); }
   std::size_t size() const { return size_; }
 

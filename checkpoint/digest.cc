@@ -6,6 +6,8 @@
 #include <charconv>
 #include <new>
 
+#include "checkpoint/block_hash.h"
+
 namespace bellows {
 namespace {
 
@@ -26,7 +28,11 @@ std::optional<Hash128> Hash128::parse(std::string_view text) {
   return Hash128{parse_hex(text.substr(0, 16)), parse_hex(text.substr(16))};
 }
 
-Hash128 hash_of(const void* data, std::size_t bytes) { return to_hash(XXH3_128bits(data, bytes)); }
+Hash128 hash_of(const void* data, std::size_t bytes) {
+  if (bytes < kLeastHashed || !hashes_wide()) return to_hash(XXH3_128bits(data, bytes));
+  const BlockHash hash = hash_block(data, bytes);
+  return {hash.high, hash.low};
+}
 
 Digest::Digest() : state_(XXH3_createState()) {
   if (!state_) throw std::bad_alloc();

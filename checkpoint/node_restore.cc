@@ -22,6 +22,7 @@ struct NodeRestore::Reading {
   std::shared_ptr<SharedMemory> memory;
   ShardCopies copies;
   ReadCount* count;
+  BlockOffers* offers;
   std::vector<bool> there;  ///< which arrays are in memory
 
   unsigned char* flags() const { return memory->data() + wire::flags_offset(placed.total); }
@@ -29,6 +30,8 @@ struct NodeRestore::Reading {
   /// Reads the arrays that are not there, all or only the replicated ones.
   Status read(bool replicated_only) {
     Wanted wanted;
+    wanted.offers = replicated_only ? nullptr : offers;
+    wanted.memory = memory.get();
     std::vector<std::size_t> numbers;
     wanted.rank = rank;
     wanted.copies = copies;
@@ -46,6 +49,23 @@ struct NodeRestore::Reading {
     for (const std::size_t i : numbers) there[i] = true;
     for (const std::size_t i : *kept) flags()[numbers[i]] = 0;
     return {};
+  }
+
+  bool all_in_memory() const { return copies.size() == reader->shards().size(); }
+
+  /// Pages for the replicated arrays.
+  Status reserve_replicated() const {
+    for (std::size_t i = 0; i < placed.parts.size(); ++i) {
+      if (placed.parts[i].array.layout != wire::kReplicated) continue;
+      auto status = memory->reserve(placed.offsets[i], placed.parts[i].bytes());
+      if (!status) return status;
+    }
+    return {};
+  }
+
+  void write_blocks() const {
+    unsigned char* to = memory->data() + wire::blocks_offset(placed.total, placed.parts.size());
+    std::memcpy(to, offers->blocks.data(), offers->blocks.size() * sizeof(wire::Block));
   }
 
   void copy_from(const First& first) {
@@ -113,28 +133,56 @@ ShardCopies NodeRestore::copies() {
   return copies_;
 }
 
+// What all ranks want is read by one of them, unless they all can copy it from where it lies.
+Status NodeRestore::read_all(Reading& reading) {
+  if (ranks_ > 1 && !(reading.offers && reading.all_in_memory())) {
+    if (reading.offers) {
+      if (auto status = reading.reserve_replicated(); !status) return status;
+    }
+    if (auto status = read_replicated(reading); !status) return status;
+  }
+  return reading.read(false);
+}
+
 Result<std::shared_ptr<SharedMemory>> NodeRestore::read(std::uint32_t rank, const Placed& placed,
-                                                        ReadCount* count) {
+                                                        ReadCount* count, BlockOffers* offers) {
   return read_with_patience([&] {
     if (count) count->memory = count->store = 0;
-    return read_once(rank, placed, count);
+    if (offers) {
+      offers->sources.clear();
+      offers->blocks.clear();
+    }
+    return read_once(rank, placed, count, offers);
   });
 }
 
 Result<std::shared_ptr<SharedMemory>> NodeRestore::read_once(std::uint32_t rank,
-                                                             const Placed& placed,
-                                                             ReadCount* count) {
+                                                             const Placed& placed, ReadCount* count,
+                                                             BlockOffers* offers) {
   auto reader = open();
   if (!reader) return reader.error();
   const std::size_t arrays = placed.parts.size();
-  auto memory = SharedMemory::make(wire::flags_offset(placed.total) + arrays, bin_);
+  ShardCopies in_memory = copies();
+  // Of each shard the last block may be small.
+  const std::uint64_t blocks =
+      offers ? placed.total / ShardIndex::kLeastBlock + (*reader)->shards().size() : 0;
+  const std::uint64_t bytes =
+      wire::blocks_offset(placed.total, arrays) + blocks * sizeof(wire::Block);
+  // Little is needed where the rank copies from what is there already.
+  if (offers && in_memory.empty() && bin_) bin_->wait_until_empty();
+  auto memory = offers ? SharedMemory::make_empty(bytes, bin_) : SharedMemory::make(bytes, bin_);
   if (!memory) return memory;
-  Reading reading{rank, placed, *reader, *memory, copies(), count, std::vector<bool>(arrays)};
+  Reading reading{rank,
+                  placed,
+                  *reader,
+                  *memory,
+                  std::move(in_memory),
+                  count,
+                  offers,
+                  std::vector<bool>(arrays)};
   std::memset(reading.flags(), 1, arrays);
-  if (ranks_ > 1) {
-    if (auto status = read_replicated(reading); !status) return status.error();
-  }
-  if (auto status = reading.read(false); !status) return status.error();
+  if (auto status = read_all(reading); !status) return status.error();
+  if (offers) reading.write_blocks();
   note_done(rank);
   return memory;
 }

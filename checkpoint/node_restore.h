@@ -31,9 +31,12 @@ class NodeRestore {
 
   std::uint64_t step() const { return step_; }
   /// What a rank wants, in memory for it: its arrays, then their flags. `count`: what was read for
-  /// it. Safe for several threads. corrupt, invalid: of the step; else it was tried several times.
+  /// it. `offers` gets what the rank is to read itself; the memory has holes there, and says so
+  /// behind the flags. Safe for several threads. corrupt, invalid: of the step; else it was tried
+  /// several times.
   Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed,
-                                             ReadCount* count = nullptr);
+                                             ReadCount* count = nullptr,
+                                             BlockOffers* offers = nullptr);
   /// The rank saves again: its copy's memory is needed elsewhere.
   void drop_copy(std::uint32_t rank);
   /// Whether what this rank was given is kept for ranks that are slower.
@@ -50,8 +53,9 @@ class NodeRestore {
   struct Reading;
 
   Result<std::shared_ptr<SharedMemory>> read_once(std::uint32_t rank, const Placed& placed,
-                                                  ReadCount* count);
+                                                  ReadCount* count, BlockOffers* offers);
   Result<std::shared_ptr<const StepReader>> open();
+  Status read_all(Reading& reading);
   Status read_replicated(Reading& reading);
   void note_done(std::uint32_t rank);
   ShardCopies copies();

@@ -23,6 +23,7 @@ bool is_rank_op(wire::Op op) {
     case wire::Op::save_begin:
     case wire::Op::save_ready:
     case wire::Op::restore:
+    case wire::Op::taken:
     case wire::Op::reserve:
     case wire::Op::bye:
       return true;
@@ -104,6 +105,20 @@ bool RankLink::answer(wire::Op op, std::uint64_t step, std::uint64_t value, int 
   head.step = step;
   head.value = value;
   return send(head, {}, fd);
+}
+
+bool RankLink::answer_restored(std::uint64_t step, const SharedMemory& memory,
+                               const BlockOffers& offers) {
+  for (const OfferedSource& source : offers.sources) {
+    if (!answer(wire::Op::source, 0, source.kind, source.fd.get())) return false;
+  }
+  memory.refuse_writers();
+  wire::Head head;
+  head.op = wire::Op::restored;
+  head.step = step;
+  head.value = 1;
+  head.code = static_cast<std::int32_t>(offers.blocks.size());
+  return send(head, {}, memory.fd());
 }
 
 bool RankLink::fail(std::int32_t code, std::string_view text, bool try_again) {

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/block_offers.h"
 #include "checkpoint/shard_copy.h"
 #include "checkpoint/shard_file.h"
 #include "checkpoint/shared_memory.h"
@@ -75,6 +76,7 @@ struct RankLink {
   std::string belongs;  ///< to which directory or attempt, as its hello says
   bool gone = false;    ///< the socket has closed; kept while a write is in progress
   bool said_bye = false;
+  std::optional<bool> leaving;  ///< its bye, while that is not answered: whether it has finished
   std::unique_ptr<ControlPage> page;
 
   std::vector<ArrayPart> parts;
@@ -82,17 +84,23 @@ struct RankLink {
   std::array<std::shared_ptr<SharedMemory>, wire::kBuffers> buffers;
   std::array<bool, wire::kBuffers> handed{};  ///< whether the rank has the buffer's descriptor
   bool reserving = false;                     ///< a buffer is being made ahead of its save
-  bool asked_reserve = false;                 ///< and the rank waits for it
   /// The shard that each buffer still holds: of a stored step, or of one about to be.
   std::array<std::shared_ptr<const ShardCopy>, wire::kBuffers> copies;
   std::deque<SaveState> saves;  ///< as they began; only the last may be waiting or copying
   /// Steps that failed before this rank came to save them, and why.
   std::map<std::uint64_t, Error> owed;
-  bool restoring = false;  ///< asked for restore, not answered
+  bool restoring = false;    ///< asked for restore, not answered
+  bool wants_whole = false;  ///< and reads nothing itself
+  /// A restore that the rank itself does the rest of, and what will have come from where.
+  struct Taking {
+    std::uint64_t step, from_memory, from_store;
+  };
+  std::optional<Taking> taking;
 
   /// Sends without waiting; false when the rank doesn't take it, and is to be dropped.
   bool send(wire::Head head, std::string_view text = {}, int fd = -1);
   bool answer(wire::Op op, std::uint64_t step = 0, std::uint64_t value = 0, int fd = -1);
+  bool answer_restored(std::uint64_t step, const SharedMemory& memory, const BlockOffers& offers);
   bool fail(std::int32_t code, std::string_view text, bool try_again = false);
   bool fail_save(std::uint64_t step, const Error& error);
   /// Which of the buffers to use; its descriptor goes along when it is a new one.

@@ -15,31 +15,56 @@
 
 namespace bellows {
 
-Result<std::shared_ptr<SharedMemory>> SharedMemory::make(std::uint64_t bytes,
-                                                         std::shared_ptr<MemoryBin> bin) {
-  if (bin) bin->wait_until_empty();
+namespace {
+
+Error memory_error(const char* what, std::uint64_t bytes) {
+  return Error{ErrorKind::unavailable, fmt::format("cannot {} {} bytes of shared memory: {}", what,
+                                                   bytes, std::strerror(errno))};
+}
+
+}  // namespace
+
+MadeMemory SharedMemory::make_empty(std::uint64_t bytes, std::shared_ptr<MemoryBin> bin) {
   const std::uint64_t size = (std::max<std::uint64_t>(bytes, 1) + 4095) & ~std::uint64_t{4095};
   Fd fd(memfd_create("bellows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  auto failed = [&](const char* what) {
-    return Error{ErrorKind::unavailable, fmt::format("cannot {} {} bytes of shared memory: {}",
-                                                     what, size, std::strerror(errno))};
-  };
-  if (!fd) return failed("make");
-  int rc;
-  do {
-    rc = fallocate(fd.get(), 0, 0, static_cast<off_t>(size));
-  } while (rc < 0 && errno == EINTR);
-  if (rc < 0) return failed("reserve");
-  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0) {
-    return failed("seal");
+  if (!fd || ftruncate(fd.get(), static_cast<off_t>(size)) < 0) return memory_error("make", size);
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) < 0) {
+    return memory_error("seal", size);
   }
   auto memory = std::make_unique<SharedMemory>(std::move(fd), size);
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, memory->fd(), 0);
-  if (data == MAP_FAILED) return failed("map");
+  if (data == MAP_FAILED) return memory_error("map", size);
   memory->data_ = static_cast<unsigned char*>(data);
   if (!bin) return std::shared_ptr<SharedMemory>(std::move(memory));
   return std::shared_ptr<SharedMemory>(memory.release(),
                                        [bin](SharedMemory* last) { bin->take(last); });
+}
+
+MadeMemory SharedMemory::make(std::uint64_t bytes, std::shared_ptr<MemoryBin> bin) {
+  if (bin) bin->wait_until_empty();
+  auto memory = make_empty(bytes, std::move(bin));
+  if (!memory) return memory;
+  auto reserved = (*memory)->reserve(0, (*memory)->size());
+  return reserved ? memory : MadeMemory(reserved.error());
+}
+
+Status SharedMemory::reserve(std::uint64_t begin, std::uint64_t bytes) {
+  if (bytes == 0) return {};
+  int rc;
+  do {
+    rc = fallocate(fd_.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(bytes));
+  } while (rc < 0 && errno == EINTR);
+  return rc < 0 ? Status(memory_error("reserve", bytes)) : Status();
+}
+
+void SharedMemory::fill_pages() const { (void)madvise(data_, size_, MADV_POPULATE_WRITE); }
+
+void SharedMemory::refuse_writers() const {
+  (void)fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE | F_SEAL_SEAL);
+}
+
+Result<Fd> SharedMemory::reader() const {
+  return open_file(fmt::format("/proc/self/fd/{}", fd_.get()), O_RDONLY);
 }
 
 SharedMemory::~SharedMemory() {

@@ -20,6 +20,9 @@ class SharedMemory {
   /// With a bin, that frees it in the end, and what it has yet to free is freed first.
   static Result<std::shared_ptr<SharedMemory>> make(std::uint64_t bytes,
                                                     std::shared_ptr<MemoryBin> bin = {});
+  /// Without pages, and without waiting for the bin.
+  static Result<std::shared_ptr<SharedMemory>> make_empty(std::uint64_t bytes,
+                                                          std::shared_ptr<MemoryBin> bin = {});
   SharedMemory(Fd fd, std::uint64_t size) : fd_(std::move(fd)), size_(size) {}
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
@@ -28,6 +31,16 @@ class SharedMemory {
   int fd() const { return fd_.get(); }
   unsigned char* data() const { return data_; }
   std::uint64_t size() const { return size_; }
+
+  /// Reserves pages; unavailable as above.
+  Status reserve(std::uint64_t begin, std::uint64_t bytes);
+  /// Clears the pages that are reserved, which else each process waits for that touches one first.
+  void fill_pages() const;
+  /// From here on nobody can write to it but who has it mapped for that already. Kernels before 5.1
+  /// don't know that.
+  void refuse_writers() const;
+  /// Another descriptor of it, with which it can only be read.
+  Result<Fd> reader() const;
 
  private:
   friend class MemoryBin;

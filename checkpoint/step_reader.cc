@@ -19,6 +19,16 @@ bool same_whole(const wire::Array& a, const wire::Array& b) {
          std::equal(a.shape, a.shape + a.ndims, b.shape);
 }
 
+// Pages for what the rank does not read itself.
+Status reserve_rest(const Wanted& wanted) {
+  std::uint64_t at = 0;
+  for (const wire::Block& block : wanted.offers->blocks) {
+    if (auto status = wanted.memory->reserve(at, block.to - at); !status) return status;
+    at = block.to + block.bytes;
+  }
+  return wanted.memory->reserve(at, wanted.memory->size() - at);
+}
+
 std::string text_of(const ArrayPart& part) {
   return part.type_text() + kLayoutWords[part.array.layout];
 }
@@ -149,6 +159,10 @@ Result<std::vector<std::size_t>> StepReader::read(const Wanted& wanted) const {
     auto planned = plan(wanted, i, &files);
     if (!planned) return planned.error();
     if (!*planned) kept.push_back(i);
+  }
+  if (wanted.offers) {
+    offer_blocks(&files, wanted.data, wanted.offers, wanted.count);
+    if (auto status = reserve_rest(wanted); !status) return status.error();
   }
   if (auto status = read_blocks(files, {}, wanted.count); !status) return status.error();
   return kept;

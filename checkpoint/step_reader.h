@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/block_reader.h"
+#include "checkpoint/block_offers.h"
 #include "checkpoint/index.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
@@ -22,6 +22,8 @@ struct Wanted {
   unsigned char* data = nullptr;       ///< for reading past the page cache: at a multiple of 4096
   ShardCopies copies{};                ///< shards that are in memory too, perhaps of other steps
   ReadCount* count = nullptr;
+  BlockOffers* offers = nullptr;   ///< gets what the rank can read itself, rather than data
+  SharedMemory* memory = nullptr;  ///< with offers: what data is in, without pages yet
 };
 
 /// The arrays of one step, read for any number of ranks. Immutable once open: safe for several

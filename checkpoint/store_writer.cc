@@ -111,15 +111,15 @@ Status StoreWriter::collect_leftovers() const {
   });
 }
 
-// Steps that are not older than the commit before this one may still be written.
+// Steps that are not older than the commit before this one may still be written, or again.
 Status StoreWriter::collect_own_leftovers(std::uint64_t committed) {
-  const auto oldest_in_flight = last_committed_ ? std::min(*last_committed_, committed) + 1 : 0;
+  const auto oldest_in_flight = last_committed_ ? std::min(*last_committed_, committed) : 0;
   last_committed_ = committed;
   return remove_names(ops_, dir_, [&](const std::string& name) {
     if (!name.starts_with(".tmp-") || !name.ends_with("-" + attempt_)) return false;
     const auto what = std::string_view(name).substr(5, name.size() - attempt_.size() - 6);
     const auto step = parse_uint(what);
-    return !step || *step == committed || *step < oldest_in_flight;
+    return !step || *step < oldest_in_flight;
   });
 }
 
@@ -182,6 +182,12 @@ Status StoreWriter::publish(const std::string& from, std::uint64_t step) {
   return status ? ops_.sync_directory(dir_) : status;
 }
 
+// What the step was before is removed later, while it may be saved once more.
+void StoreWriter::move_aside(const std::string& from, std::uint64_t step) {
+  struct stat s;
+  if (lstat(from.c_str(), &s) == 0) (void)ops_.rename(from, tmp_path(fmt::format("gone-{}", step)));
+}
+
 Status StoreWriter::move_latest(std::uint64_t step) {
   const std::string link = tmp_path("latest");
   auto status = ops_.remove_file(link);
@@ -213,8 +219,21 @@ Status StoreWriter::remove_old(std::uint64_t committed) {
   return old.empty() ? Status() : ops_.sync_directory(dir_);
 }
 
-Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
-                                                     std::vector<ShardFile> shards) {
+namespace {
+
+template <typename Work>
+void note(std::vector<std::string>* warnings, const Work& work) {
+  try {
+    if (auto status = work(); !status) warnings->push_back(status.error().text);
+  } catch (const std::bad_alloc&) {
+    warnings->emplace_back("the memory did not suffice to tidy up");
+  }
+}
+
+}  // namespace
+
+Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
+                                                        std::vector<ShardFile> shards) {
   const std::string from = tmp_path(std::to_string(step));
   std::sort(shards.begin(), shards.end(),
             [](const ShardFile& a, const ShardFile& b) { return a.rank < b.rank; });
@@ -233,27 +252,33 @@ Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
   if (status) status = publish(from, step);
   if (!status) return status.error();
   bad_.erase(step);
-  return tidy_up(step, (*reader)->shards());
+  Committed out{std::move(*reader), {}};
+  // The step is committed: nothing that goes wrong from here on may say otherwise.
+  note(&out.warnings, [&] {
+    move_aside(from, step);
+    return move_latest(step);
+  });
+  return out;
 }
 
-// The step is committed: nothing that goes wrong here may say otherwise.
-std::vector<std::string> StoreWriter::tidy_up(std::uint64_t step,
-                                              const std::vector<ShardIndex>& shards) {
-  std::vector<std::string> warnings;
-  const auto note = [&](auto work) {
-    try {
-      if (auto status = work(); !status) warnings.push_back(status.error().text);
-    } catch (const std::bad_alloc&) {
-      warnings.emplace_back("the memory did not suffice to tidy up");
-    }
-  };
-  note([&] { return move_latest(step); });
-  note([&] { return write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"), shards); });
-  note([&] {
+void StoreWriter::tidy(Committed* committed) {
+  const std::uint64_t step = committed->step->manifest().step;
+  note(&committed->warnings, [&] {
+    return write_virtual_view(ops_, step_path(dir_, step), tmp_path("whole"),
+                              committed->step->shards());
+  });
+  note(&committed->warnings, [&] {
     auto removed = remove_old(step);
     return removed ? collect_own_leftovers(step) : removed;
   });
-  return warnings;
+}
+
+Result<std::vector<std::string>> StoreWriter::commit(std::uint64_t step,
+                                                     std::vector<ShardFile> shards) {
+  auto committed = commit_step(step, std::move(shards));
+  if (!committed) return committed.error();
+  tidy(&*committed);
+  return std::move(committed->warnings);
 }
 
 }  // namespace bellows

@@ -47,10 +47,21 @@ class StoreWriter {
   std::string shard_path(std::uint64_t step, std::uint32_t rank, std::uint32_t world) const;
   Status begin_step(std::uint64_t step);
 
+  /// A step that is committed, and what went wrong after that.
+  struct Committed {
+    std::shared_ptr<const StepReader> step;
+    std::vector<std::string> warnings;
+  };
+
   /// Makes the step the newest, durably: checks the shards, writes the manifest, renames. On
   /// failure earlier steps are as they were. busy: a newer attempt owns the directory; invalid: the
-  /// ranks' parts don't make whole arrays. The value holds sentences about what went wrong after
-  /// the commit (the `latest` link, removing old steps), which is no reason to call it failed.
+  /// ranks' parts don't make whole arrays.
+  Result<Committed> commit_step(std::uint64_t step, std::vector<ShardFile> shards);
+  /// What is to be done after each commit and nobody need wait for: the virtual view, and removing
+  /// old steps, which takes as long as a good part of a save. Adds to the warnings.
+  void tidy(Committed* committed);
+  /// Both. The value holds sentences about what went wrong after the commit (the `latest` link,
+  /// removing old steps), which is no reason to call it failed.
   Result<std::vector<std::string>> commit(std::uint64_t step, std::vector<ShardFile> shards);
 
   const std::string& dir() const { return dir_; }
@@ -65,7 +76,7 @@ class StoreWriter {
   Status write_text(const std::string& path, const std::string& text);
   Status write_manifest(const std::string& from, const Manifest& manifest);
   Status publish(const std::string& from, std::uint64_t step);
-  std::vector<std::string> tidy_up(std::uint64_t step, const std::vector<ShardIndex>& shards);
+  void move_aside(const std::string& from, std::uint64_t step);
   Status move_latest(std::uint64_t step);
   Status remove_old(std::uint64_t committed);
   std::string tmp_path(const std::string& what) const;

@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "checkpoint/block_hash.h"
+
 /// What libbellows and the agent say to each other over a unix SOCK_SEQPACKET socket, and the
 /// shared memory that goes with it. Both sides run on one machine, in versions that may differ, so
 /// every message names the version. Included by the library too: nothing here may need libstdc++ at
@@ -18,12 +20,14 @@
 /// save_ready step         ->    saved, when the step is committed | failed
 ///   may begin the next save meanwhile: there are two buffers, and while both are in use the answer
 ///   to save_begin waits. saved and failed come when they come, each with its step.
-/// restore                 ->    restored + memfd | restored, value 0: no checkpoint | failed
-/// reserve                 ->    buffer + memfd, for the first save | failed
+/// restore                 ->    source + descriptor, for each; then
+///                               restored + memfd | restored, value 0: no checkpoint | failed
+/// taken, when there were sources
+/// reserve                 ->    (no answer; the first save's buffer is made meanwhile)
 /// bye, value = finished   ->    goodbye
 namespace bellows::wire {
 
-inline constexpr std::uint32_t kVersion = 3;
+inline constexpr std::uint32_t kVersion = 4;
 /// Snapshot buffers of one rank: that many saves may be in flight.
 inline constexpr std::uint32_t kBuffers = 2;
 inline constexpr std::uint32_t kMostDims = 8;
@@ -36,6 +40,10 @@ inline constexpr std::uint64_t kMostValue = 4096;
 inline constexpr std::uint64_t kLargeBytes = 65536;
 /// A replicated array of this many bytes is stored in pieces, one by each rank.
 inline constexpr std::uint64_t kSpreadBytes = 1u << 20;
+/// Descriptors that come with one restore.
+inline constexpr std::uint32_t kMostSources = 64;
+/// Blocks of files are not larger.
+inline constexpr std::uint64_t kMostBlock = 16 << 20;
 /// No gate, no stop, no step yet. Steps are smaller.
 inline constexpr std::uint64_t kNoStep = UINT64_MAX;
 
@@ -48,14 +56,34 @@ enum class Op : std::uint32_t {
   buffer = 6,      ///< value: bytes; code: which of the kBuffers
   save_ready = 7,  ///< value: enum Ready
   saved = 8,
-  restore = 9,
+  restore = 9,  ///< value: enum Restore
   /// value 1: step is set and a memfd comes along: all arrays the rank named, then at flags_offset
-  /// one byte for each: 1, or 0 when the rank keeps what it has; value 0: there is no checkpoint
+  /// one byte for each: 1, or 0 when the rank keeps what it has; value 0: there is no checkpoint.
+  /// code: how many Blocks follow at blocks_offset, which the rank reads from the sources itself:
+  /// the memfd has holes there
   restored = 10,
   bye = 11,
   goodbye = 12,
   failed = 13,  ///< code: enum bellows_result; value: enum Failure; text follows
-  reserve = 14
+  reserve = 14,
+  source = 15,  ///< value: enum Source; with a descriptor. They count from 0 for each restore
+  taken = 16    ///< value: enum Taken
+};
+
+enum Restore : std::uint64_t {
+  from_sources = 0,  ///< the rank can read from sources
+  whole = 1
+};
+
+enum Source : std::uint64_t {
+  memory = 0,       ///< to be mapped
+  file = 1,         ///< to be read
+  direct_file = 2,  ///< likewise; it takes only what O_DIRECT takes
+};
+
+enum Taken : std::uint64_t {
+  wrong_block = 0,  ///< one that can't be read, or hasn't its digest; the agent answers as to whole
+  all_blocks = 1
 };
 
 /// What failed: what was asked for last, or one of the saves in flight.
@@ -192,6 +220,21 @@ class Placer {
 constexpr std::uint64_t flags_offset(std::uint64_t total) {
   return (total + 63) & ~std::uint64_t{63};
 }
+
+/// Where the blocks of a restore begin.
+constexpr std::uint64_t blocks_offset(std::uint64_t total, std::uint64_t arrays) {
+  return flags_offset(flags_offset(total) + arrays);
+}
+
+/// Bytes that lie in one array, and the digest they must have once they are there.
+struct Block {
+  std::uint32_t source = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t from = 0;  ///< in the source
+  std::uint64_t to = 0;    ///< where the memfd has its hole; ascending
+  std::uint64_t bytes = 0;
+  BlockHash digest;
+};
 
 /// One page for each rank, written by both sides.
 /// The rank stores `step`, then loads `gate`; the agent stores `gate`, then loads `step`; all

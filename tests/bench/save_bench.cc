@@ -135,14 +135,10 @@ class Program {
   }
   double cold_restore() {
     evict(dir_);
-    return restore();
-  }
-  /// From what the agent's memory still holds, right after a save.
-  double restore() {
     return timed([&] {
       std::uint64_t step = 0;
       check(bellows_restore(b_, &step));
-      if (step != step_) fail("another step was restored");
+      if (step == 0) fail("no step was restored");
     });
   }
 
@@ -177,36 +173,34 @@ int main(int argc, char** argv) {
   const Memory data(bytes), copy(bytes);
   for (std::size_t i = 0; i < bytes; ++i) data.data()[i] = static_cast<char>(i * i >> 7);
 
-  Program program(dir + "/checkpoints", data);
+  const std::string checkpoints = dir + "/checkpoints";
+  auto program = std::make_unique<Program>(checkpoints, data);
   const int pairs = std::atoi(argv[3]);
   // Kinds of work apart from each other, since a disk goes on after a file is removed; the first
   // of each pays for memory and directories, here for two buffers.
   for (int i = -2; i < pairs; ++i) {
     data.data()[0] = static_cast<char>(i);
     const double copied = timed([&] { std::memcpy(copy.data(), data.data(), bytes); });
-    report(i, "stall", bytes, {copied, program.stall()});
-    program.finish_save();
+    report(i, "stall", bytes, {copied, program->stall()});
+    program->finish_save();
   }
   for (int i = -1; i < pairs; ++i) {
     data.data()[0] = static_cast<char>(i);
-    const double stall = program.stall();
-    const double durable = program.finish_save();
+    const double stall = program->stall();
+    const double durable = program->finish_save();
     const double plain_s = timed([&] { plain_write(plain, data); });
     report(i, "write", bytes,
            {timed([&] { direct_write(direct, data); }), durable, plain_s, stall + durable});
     unlink(plain.c_str());
     unlink(direct.c_str());
   }
-  for (int i = -1; i < pairs; ++i) {
-    program.stall();
-    program.finish_save();
-    const double copied = timed([&] { std::memcpy(copy.data(), data.data(), bytes); });
-    report(i, "memory", bytes, {copied, program.restore()});
-  }
   direct_write(direct, data);
   for (int i = -1; i < pairs; ++i) {
     const double read = timed([&] { direct_read(direct, copy); });
-    report(i, "read", bytes, {read, program.cold_restore()});
+    // The agent from before has the step in its memory.
+    program.reset();
+    program = std::make_unique<Program>(checkpoints, data);
+    report(i, "read", bytes, {read, program->cold_restore()});
   }
   unlink(direct.c_str());
   return 0;

@@ -203,8 +203,18 @@ void count_descriptors(Board& board, const std::string& dir) {
         std::distance(fs::directory_iterator(fds, code), fs::directory_iterator()));
   };
   const std::uint32_t most = board.open;
-  eventually([&] { return most == 0 || count() <= most; }, 2000);
-  board.open = count();
+  // The agent still tidies up and makes buffers: without a number to reach, one that stays.
+  std::uint32_t last = 0;
+  int same = 0;
+  eventually(
+      [&] {
+        const std::uint32_t now = count();
+        same = now == last ? same + 1 : 0;
+        last = now;
+        return most == 0 ? same > 20 : now <= most;
+      },
+      2000);
+  board.open = last;
 }
 
 void make_saves(Rank& rank, const Plan& plan) {

@@ -55,7 +55,7 @@ void send_answer(int socket, wire::Head head, std::size_t body, int fd) {
 void answer(int socket, const std::uint8_t* bytes) {
   wire::Head head;
   if (bytes[6] == 0xff) head.version = bytes[5];
-  head.op = static_cast<wire::Op>(bytes[0] % 16);
+  head.op = static_cast<wire::Op>(bytes[0] % 17);
   head.step = bytes[1] == 0xff ? wire::kNoStep : bytes[1];
   head.value = bytes[2] == 0xff ? UINT64_MAX : std::uint64_t{bytes[2]} * 64;
   if (head.op == wire::Op::failed) head.value = bytes[2] % 4;

@@ -46,7 +46,61 @@ int restores(int rank, int world, bellows_t* b, std::uint64_t wanted) {
   return step == wanted && model == right ? bellows_finalize(b, 1) : 2;
 }
 
+/// An array of several blocks, at a page or not.
+class LargeArray {
+ public:
+  explicit LargeArray(std::size_t offset) : memory_((20 << 20) + 8192), bytes_(20 << 20) {
+    while (reinterpret_cast<std::uintptr_t>(data()) % 4096 != 0) ++first_;
+    first_ += offset;
+  }
+  unsigned char* data() { return memory_.data() + first_; }
+  void fill(std::uint64_t step) {
+    for (std::size_t i = 0; i < bytes_; ++i) data()[i] = static_cast<unsigned char>(i * step >> 9);
+  }
+  bool holds(std::uint64_t step) {
+    LargeArray right(0);
+    right.fill(step);
+    return std::equal(data(), data() + bytes_, right.data());
+  }
+  int add_to(bellows_t* b) {
+    const std::uint64_t shape[] = {bytes_};
+    return bellows_register(b, "large", BELLOWS_U8, 1, shape, BELLOWS_SHARDED, 0, bytes_, data());
+  }
+
+ private:
+  std::vector<unsigned char> memory_;
+  std::size_t first_ = 0;
+  const std::size_t bytes_;
+};
+
 }  // namespace
+
+Test(bad_step, what_a_rank_reads_itself_is_verified_too, .timeout = 60) {
+  for (const std::size_t offset : {0, 16, 5}) {
+    Place place;
+    const auto save = [&](int, bellows_t* b) {
+      LargeArray array(offset);
+      int rc = array.add_to(b);
+      for (std::uint64_t step = 1; rc == 0 && step <= 2; ++step) {
+        array.fill(step);
+        rc = bellows_save(b, step);
+      }
+      return rc == 0 ? bellows_finalize(b, 1) : rc;
+    };
+    const auto restore = [&](std::uint64_t wanted) {
+      return [=](int, bellows_t* b) {
+        LargeArray array(offset);
+        std::uint64_t step = 0;
+        if (array.add_to(b) != 0 || bellows_restore(b, &step) != BELLOWS_OK) return 1;
+        return step == wanted && array.holds(wanted) ? bellows_finalize(b, 1) : 2;
+      };
+    };
+    cr_assert(all(run_ranks(1, save), 0));
+    cr_expect(all(run_ranks(1, restore(2)), 0));
+    flip_byte(shard_of(place, 2, 0, 1), 10 << 20);
+    cr_expect(all(run_ranks(1, restore(1)), 0));
+  }
+}
 
 Test(bad_step, one_rank_goes_back_to_the_one_before, .timeout = 60) {
   Place place;

@@ -140,6 +140,66 @@ void expect_restored(Job& job, std::uint64_t wanted) {
   cr_expect(all(job.codes(), kDies), "a rank did not get step %lu", wanted);
 }
 
+/// What has many blocks to itself: a sharded array, and a replicated one that both ranks store.
+struct LargeModel {
+  static constexpr std::uint64_t kMiB = 1 << 20;
+  explicit LargeModel(int rank) : rank_(rank), own(9 * kMiB + 77), all(26 * kMiB) {}
+
+  void fill(std::uint64_t step) {
+    for (std::size_t i = 0; i < own.size(); ++i)
+      own[i] = static_cast<char>(i * (step + rank_) >> 9);
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<char>(i * step >> 11);
+  }
+  int add_to(bellows_t* b) {
+    const std::uint64_t whole[] = {2 * own.size()}, same[] = {all.size()};
+    const int rc = bellows_register(b, "own", BELLOWS_U8, 1, whole, BELLOWS_SHARDED,
+                                    rank_ * own.size(), own.size(), own.data());
+    return rc ? rc
+              : bellows_register(b, "all", BELLOWS_U8, 1, same, BELLOWS_REPLICATED, 0, 0,
+                                 all.data());
+  }
+
+ private:
+  const std::uint64_t rank_;
+
+ public:
+  std::vector<char> own, all;
+};
+
+RankMain saves_large(std::uint64_t step, const std::function<void(bellows_t*)>& then = {}) {
+  return [=](int rank, bellows_t* b) {
+    LargeModel model(rank);
+    int rc = model.add_to(b);
+    model.fill(step);
+    if (rc == 0) rc = bellows_save(b, step);
+    if (rc == 0 && then) then(b);
+    return rc == 0 ? kDies : 1;
+  };
+}
+
+void expect_large(Job& job, std::uint64_t wanted) {
+  job.start([=](int rank, bellows_t* b) {
+    LargeModel model(rank), expected(rank);
+    expected.fill(wanted);
+    std::uint64_t step = 0;
+    int rc = model.add_to(b);
+    if (rc == 0) rc = bellows_restore(b, &step);
+    if (rc == 0 && step != wanted) rc = 50;
+    if (rc == 0 && model.own != expected.own) rc = 51;
+    if (rc == 0 && model.all != expected.all) rc = 52;
+    return rc == 0 ? kDies : rc;
+  });
+  job.serve_all();
+  cr_expect(all(job.codes(), kDies), "a rank did not get step %lu", wanted);
+}
+
+// An old rank that still lives, and goes on writing where its snapshots were.
+void spoil(bellows_t* b, std::size_t stride) {
+  for (const auto& buffer : b->buffers) {
+    for (std::size_t i = 0; i < buffer.memory.size(); i += stride) buffer.memory.data()[i] ^= 0x55;
+  }
+}
+
 void expect_all_from_memory(const Job& job) {
   cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
             job.store);
@@ -210,17 +270,48 @@ Test(memory_restore, ranks_that_died_before_the_commit_get_it_too, .timeout = 60
 Test(memory_restore, a_changed_copy_is_not_used, .timeout = 60) {
   Job job;
   job.begin();
-  // An old rank that still lives, and goes on writing where its snapshots were.
-  const auto spoil = [](int, bellows_t* b, Model&) {
-    for (const auto& buffer : b->buffers) {
-      for (std::size_t i = 0; i < buffer.memory.size(); ++i) buffer.memory.data()[i] ^= 0x55;
-    }
-  };
-  run_and_die(job, saves(1, 2, spoil));
+  run_and_die(job, saves(1, 2, [](int, bellows_t* b, Model&) { spoil(b, 1); }));
   cr_assert(job.begin() == 2u);
   expect_restored(job, 2);
   cr_expect(job.store > 0 && job.memory == 0, "%lu from memory, %lu from files", job.memory,
             job.store);
+}
+
+Test(memory_restore, ranks_copy_and_verify_large_arrays_themselves, .timeout = 60) {
+  Job job;
+  job.begin();
+  run_and_die(job, saves_large(3));
+  cr_assert(job.begin() == 3u);
+  job.damage(3);
+  expect_large(job, 3);
+  expect_all_from_memory(job);
+}
+
+// One byte in each block; what a rank finds wrong comes from the files.
+Test(memory_restore, a_changed_block_is_not_taken, .timeout = 60) {
+  Job job;
+  job.begin();
+  run_and_die(job, saves_large(3, [](bellows_t* b) { spoil(b, 1 << 20); }));
+  cr_assert(job.begin() == 3u);
+  expect_large(job, 3);
+  cr_expect(job.store > 0 && job.memory == 0, "%lu from memory, %lu from files", job.memory,
+            job.store);
+}
+
+Test(memory_restore, what_others_read_cannot_be_mapped_for_writing, .timeout = 60) {
+  auto memory = SharedMemory::make(8192);
+  cr_assert(memory);
+  (*memory)->refuse_writers();
+  (*memory)->data()[0] = 1;
+  auto reader = (*memory)->reader();
+  cr_assert(reader);
+  for (const int fd : {(*memory)->fd(), reader->get()}) {
+    cr_expect(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED);
+    cr_expect(pwrite(fd, "x", 1, 0) < 0);
+    auto* mapped = static_cast<char*>(mmap(nullptr, 8192, PROT_READ, MAP_SHARED, fd, 0));
+    cr_assert(mapped != MAP_FAILED);
+    cr_expect(mapped[0] == 1 && mprotect(mapped, 8192, PROT_READ | PROT_WRITE) < 0);
+  }
 }
 
 Test(memory_restore, a_newer_step_that_was_not_committed_is_not_given, .timeout = 60) {

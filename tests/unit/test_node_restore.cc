@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "checkpoint/block_workers.h"
 #include "checkpoint/node_restore.h"
 #include "tests/unit/checkpoint_arrays.h"
 
@@ -14,7 +15,7 @@ namespace {
 
 // A replicated array of many blocks and a sharded one.
 std::vector<ArrayPart> model(std::uint32_t rank, std::uint32_t world) {
-  return {{"all", f32_array({1000, 3000}, wire::kReplicated)},
+  return {{"all", f32_array({1000, 6000}, wire::kReplicated)},
           {"own", along({1000, 300}, 0, rank, world)}};
 }
 
@@ -76,6 +77,44 @@ Test(node_restore, the_first_rank_reads_for_all, .timeout = 60) {
   cr_expect(has(check(restore, 0, 2), "is damaged"));
 }
 
+// Takes what was offered, as a rank does; how many bytes.
+std::uint64_t take(const BlockOffers& offers, unsigned char* memory) {
+  std::uint64_t bytes = 0, end = 0;
+  for (const wire::Block& block : offers.blocks) {
+    unsigned char* to = memory + block.to;
+    cr_assert(block.to >= end &&
+                  std::all_of(to, to + block.bytes, [](unsigned char b) { return b == 0; }),
+              "this was read already");
+    AlignedBuffer buffer(block.bytes);
+    const auto got = pread(offers.sources.at(block.source).fd.get(), buffer.data(), block.bytes,
+                           static_cast<off_t>(block.from));
+    cr_assert(got == static_cast<ssize_t>(block.bytes));
+    cr_assert(hash_block(buffer.data(), block.bytes, to) == block.digest);
+    end = block.to + block.bytes;
+    bytes += block.bytes;
+  }
+  return bytes;
+}
+
+Test(node_restore, blocks_are_left_to_a_rank_that_alone_wants_them, .timeout = 60) {
+  Saved saved;
+  for (const std::uint32_t world : {1, 2}) {
+    NodeRestore restore(saved.scratch.path(), 10, world);
+    const bellows::Placed placed = placed_for(0, world);
+    ReadCount count;
+    BlockOffers offers;
+    auto memory = restore.read(0, placed, &count, &offers);
+    cr_assert(memory);
+    const std::uint64_t taken = take(offers, (*memory)->data());
+    cr_expect(world == 1 ? taken >= 4 << 20 : taken == 0, "%lu bytes are left", taken);
+    cr_expect(count.store >= placed.total && count.memory == 0);
+    for (std::size_t i = 0; i < placed.parts.size(); ++i) {
+      const auto wanted = bytes_of(placed.parts[i], 0);
+      cr_expect(std::equal(wanted.begin(), wanted.end(), (*memory)->data() + placed.offsets[i]));
+    }
+  }
+}
+
 // Which is no reason to give the step up.
 Test(node_restore, a_file_that_cannot_be_opened_now_is_not_damaged, .timeout = 60) {
   Saved saved;
@@ -114,7 +153,7 @@ Test(node_restore, another_shape_is_refused_to_the_second_rank_too, .timeout = 6
   NodeRestore restore(saved.scratch.path(), 10, 2);
   expect_whole(restore, 0, 2);
   bellows::Placed other;
-  cr_assert(place_parts({{"all", f32_array({3000, 1000}, wire::kReplicated)}}, &other));
+  cr_assert(place_parts({{"all", f32_array({6000, 1000}, wire::kReplicated)}}, &other));
   auto refused = restore.read(1, other);
   cr_expect(!refused && refused.error().kind == ErrorKind::invalid);
 }

@@ -20,16 +20,10 @@ def run(options):
     # On the build's file system: /tmp may be memory, where fsync is free.
     scratch = tempfile.mkdtemp(prefix="bench-", dir=options.builddir)
     try:
-        done = subprocess.run(
-            [f"{options.builddir}/tests/bench/save_bench", scratch, str(MEGABYTES), str(options.count(PAIRS))],
-            env={**os.environ, "BELLOWS_AGENT": f"{options.builddir}/launcher/bellows"},
-            capture_output=True, text=True, timeout=1000, check=False)
+        pairs = measured("save_bench", options, scratch) + measured("restore_bench", options, scratch)
         peers = checkpoint_peers.run(options, scratch)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"save_bench: {done.stderr}")
-    pairs = [json.loads(line) for line in done.stdout.splitlines()]
     writes = [p for p in pairs if p["kind"] == "write"]
     save = [p["bytes"] / p["save_s"] / 1e6 for p in writes]
     plain = [p["bytes"] / p["plain_s"] / 1e6 for p in writes]
@@ -43,6 +37,17 @@ def run(options):
         against(pairs, "read", "checkpoint.restore_vs_raw", "higher", 0.9, "direct read, s"),
         *peers,
     ]
+
+
+def measured(program, options, scratch):
+    place = tempfile.mkdtemp(prefix=program, dir=scratch)
+    done = subprocess.run(
+        [f"{options.builddir}/tests/bench/{program}", place, str(MEGABYTES), str(options.count(PAIRS))],
+        env={**os.environ, "BELLOWS_AGENT": f"{options.builddir}/launcher/bellows"},
+        capture_output=True, text=True, timeout=1000, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{program}: {done.stderr}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def against(pairs, kind, name, better, goal, baseline):
