@@ -40,6 +40,8 @@ void Supervisor::note_pause() {
     if (own_stop_) own_stop_->excuse(gap);
     gang_.excuse(gap);
     hang_.excuse(now);
+    storage_.excuse(gap);
+    saves_.note_news(now);
   }
   last_loop_ = now;
 }
