@@ -174,7 +174,7 @@ void Supervisor::start_agents() {
   if (!agents) return fault(agents.error().text, Blame::cluster, kFailed);
   agents_.emplace(std::move(*agents));
   agents_well_ = true;
-  agent_death_noted_ = false;
+  agent_death_noted_ = agent_said_why_ = false;
 }
 
 std::string Supervisor::attempt_name() const {

@@ -185,6 +185,7 @@ class Supervisor {
   std::optional<AgentLink> agents_;
   bool agents_well_ = false;  ///< nothing is known against the agents serving the next attempt too
   bool agent_death_noted_ = false;
+  bool agent_said_why_ = false;  ///< an agent, of its own failure
   std::optional<Child> ranks_;
   std::optional<Rendezvous> rendezvous_;  ///< of this attempt's ranks
   std::set<std::string> awaited_;         ///< nodes that have not answered in this phase

@@ -27,15 +27,14 @@ void Supervisor::read_agents() {
 }
 
 void Supervisor::agent_died() {
-  // One that said why it fails knows more than srun.
-  const bool said_why = !agents_well_ && !hang_called_;
   const bool node_lost = !agents_->lost_node().empty();
   agents_well_ = false;
   agent_death_noted_ = true;
-  // Ranks that died of it may have been noticed first; it may also come long after their end.
+  // Ranks that died of it may have been noticed first; it may also come long after their end. An
+  // agent that said why it fails knew more than srun does.
   const bool noticed = fault_pending_ || (phase_ == Phase::draining && next_ == Next::restart);
   const bool at_once = Clock::now() - faulted_ < kDiesWithRanks;
-  if (noticed && at_once && blame_ == Blame::program && !said_why) {
+  if (noticed && at_once && blame_ == Blame::program && !agent_said_why_) {
     say(agents_->loss());
     cause_ = agents_->loss();
     if (node_lost) blame_ = Blame::cluster;
