@@ -98,7 +98,7 @@ class Usr1(Fault):
 class LoseNode(Fault):
     """One of a job's nodes goes, by a command of minicluster, and comes back by another."""
     whole_cluster = True
-    limit = 180
+    limit = 240
     lasts = (12, 25)
 
     def __init__(self, name, take, give_back):
