@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <utility>
 
 #include "launcher/task_end.h"
@@ -46,20 +45,27 @@ std::vector<Event> AgentLink::exchange() {
     if (event.ok())
       events.push_back(std::move(*event));
     else
-      fmt::print(stderr, "bellows run: an agent's line is not understood: {:.200}\n", *line);
+      errors_.push_back(
+          fmt::format("bellows run: an agent's line is not understood: {:.200}", *line));
   }
   if (!open) child_.close_out();
   read_errors();
   return events;
 }
 
+void AgentLink::note_loss(std::string_view text) {
+  if (auto node = text_after(text, "Node failure on ")) {
+    lost_node_ = *node;
+    loss_ = fmt::format("node {} was lost", lost_node_);
+  } else if (auto end = parse_task_end(text)) {
+    loss_ = fmt::format("the {} on {} {}", end->several ? "agents" : "agent", end->nodes, end->how);
+  }
+}
+
 void AgentLink::read_errors() {
   const bool open = child_.err() < 0 || error_reader_.fill(child_.err());
   while (auto line = error_reader_.next()) {
-    if (auto text = text_after(*line, "srun: error: "); text && loss_.empty())
-      if (auto end = parse_task_end(*text))
-        loss_ =
-            fmt::format("the {} on {} {}", end->several ? "agents" : "agent", end->nodes, end->how);
+    if (auto text = text_after(*line, "srun: error: "); text && loss_.empty()) note_loss(*text);
     errors_.push_back(std::move(*line));
   }
   if (!open) child_.close_err();

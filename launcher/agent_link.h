@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "checkpoint/protocol.h"
@@ -30,13 +31,15 @@ class AgentLink {
 
   void send(const Command& command);
   void add_poll(std::vector<pollfd>& fds) const;
-  /// Writes what waits and reads what came. Lines that are no events go to standard error.
+  /// Writes what waits and reads what came. Lines that are no events count as errors.
   std::vector<Event> exchange();
   /// What srun and the agents wrote on standard error, as read by exchange() since the last call.
   std::vector<std::string> take_errors();
   /// What became of the first agent that ended badly, as soon as srun says it, which then takes the
   /// others down: the step ends seconds later. Empty: all live as far as is known.
   const std::string& loss() const { return loss_; }
+  /// The node that took its agent with it, in Slurm's judgement; empty when the agent died alone.
+  const std::string& lost_node() const { return lost_node_; }
   /// No more commands: the agents end.
   void close() { child_.close_in(); }
   Child& child() { return child_; }
@@ -47,12 +50,14 @@ class AgentLink {
   AgentLink(Child child, std::vector<std::string> nodes)
       : child_(std::move(child)), nodes_(std::move(nodes)) {}
   void read_errors();
+  void note_loss(std::string_view text);
   Child child_;
   std::vector<std::string> nodes_;
   LineReader reader_;
   LineReader error_reader_;
   std::vector<std::string> errors_;
   std::string loss_;
+  std::string lost_node_;
   LineWriter writer_;
 };
 

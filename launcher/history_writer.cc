@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/history_writer.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -30,7 +31,8 @@ struct HistoryWriter::Shared {
   std::condition_variable changed;
   std::deque<JobEvent> queue;
   std::size_t left_out = 0;
-  std::string trouble;  ///< empty: the last try went well
+  std::size_t dropped = 0;  ///< of those that are being written, from the queue meanwhile
+  std::string trouble;      ///< empty: the last try went well
   std::optional<std::string> news;
   bool slow = false;  ///< the queue has not been empty since somebody waited in vain
   bool closing = false;
@@ -67,10 +69,14 @@ void HistoryWriter::Shared::run() {
     changed.wait(lock, [this] { return closing || !queue.empty(); });
     if (queue.empty()) break;
     const std::deque<JobEvent> events = queue;
+    dropped = 0;
     lock.unlock();
     Status status;
-    const std::size_t written = append_all(events, &status);
+    std::size_t written = append_all(events, &status);
     lock.lock();
+    const std::size_t gone = std::min(written, dropped);
+    left_out -= gone;
+    written -= gone;
     queue.erase(queue.begin(), queue.begin() + static_cast<std::ptrdiff_t>(written));
     note(status);
     if (queue.empty()) slow = false;
@@ -92,9 +98,15 @@ HistoryWriter::~HistoryWriter() { close(0ms); }
 
 void HistoryWriter::add(const JobEvent& event) {
   std::unique_lock lock(shared_->mutex);
-  if (shared_->closing || shared_->queue.size() >= kMostKept) {
+  if (shared_->closing) {
     ++shared_->left_out;
     return;
+  }
+  // How a job ended matters more than how it came there.
+  if (shared_->queue.size() >= kMostKept) {
+    shared_->queue.pop_front();
+    ++shared_->left_out;
+    ++shared_->dropped;
   }
   shared_->queue.push_back(event);
   shared_->changed.notify_all();

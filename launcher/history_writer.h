@@ -16,6 +16,7 @@ namespace bellows {
 /// second, so that the history tells of just that trouble afterwards.
 class HistoryWriter {
  public:
+  /// Of the lines that wait; the oldest are dropped for more.
   static constexpr std::size_t kMostKept = 1000;
 
   /// The directory of the event file, which is opened for each batch of lines: a file system that

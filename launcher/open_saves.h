@@ -57,7 +57,8 @@ class OpenSaves {
 
  private:
   static constexpr auto kNewsWithin = std::chrono::seconds(3);
-  static constexpr auto kNewsOfOthersWithin = std::chrono::seconds(1);
+  /// Agents report each second, or a little later.
+  static constexpr auto kNewsOfOthersWithin = std::chrono::milliseconds(2500);
   std::set<std::uint64_t> steps_;
   std::map<std::string, std::uint32_t> unwritten_;  ///< node -> parts of steps it has yet to write
   std::uint64_t last_query_ = 0;

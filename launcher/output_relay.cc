@@ -32,6 +32,16 @@ constexpr std::size_t kChunk = 65536;
 constexpr std::size_t kMostRankErrors = 64;
 constexpr std::size_t kMostSlurmErrors = 256;
 
+void ring(const Fd& event) {
+  const std::uint64_t one = 1;
+  [[maybe_unused]] ssize_t wrote = write(event.get(), &one, sizeof one);
+}
+
+void silence(const Fd& event) {
+  std::uint64_t count;
+  [[maybe_unused]] ssize_t got = read(event.get(), &count, sizeof count);
+}
+
 /// One stream of one attempt's srun.
 struct Source {
   Fd fd;
@@ -50,8 +60,9 @@ struct Order {
 }  // namespace
 
 struct OutputRelay::Shared {
-  Shared(const Options& options, Fd wake_fd)
+  Shared(const Options& options, Fd wake_fd, Fd news_fd)
       : wake(std::move(wake_fd)),
+        news(std::move(news_fd)),
         out(options.out),
         err(options.err),
         log(options.log_dir, options.job, options.log_bytes) {}
@@ -75,7 +86,8 @@ struct OutputRelay::Shared {
   std::size_t open = 0;  ///< streams that have not come to their ends
   bool closing = false;
   bool done = false;
-  Fd wake;
+  Fd wake;  ///< of the thread
+  Fd news;  ///< of the owner
 
   // Of the thread.
   std::list<Source> sources;
@@ -91,13 +103,11 @@ void OutputRelay::Shared::give(Order order) {
     open += order.sources.size();
     orders.push_back(std::move(order));
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] ssize_t wrote = write(wake.get(), &one, sizeof one);
+  ring(wake);
 }
 
 std::vector<Order> OutputRelay::Shared::take_orders() {
-  std::uint64_t count;
-  [[maybe_unused]] ssize_t got = read(wake.get(), &count, sizeof count);
+  silence(wake);
   std::lock_guard lock(mutex);
   return std::exchange(orders, {});
 }
@@ -117,6 +127,7 @@ void OutputRelay::Shared::obey(Order order) {
 void OutputRelay::Shared::note_error(std::string_view line) {
   const bool of_slurm = line.starts_with("srun: ") || line.starts_with("slurmstepd");
   std::lock_guard lock(mutex);
+  if (of_slurm) ring(news);
   auto& lines = of_slurm ? slurm_errors : rank_errors;
   lines.emplace_back(line);
   if (lines.size() > (of_slurm ? kMostSlurmErrors : kMostRankErrors)) lines.pop_front();
@@ -188,8 +199,9 @@ void OutputRelay::Shared::run() {
 
 Result<OutputRelay> OutputRelay::start(const Options& options) {
   Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wake) return errno_error("make", "an event descriptor");
-  auto shared = std::make_shared<Shared>(options, std::move(wake));
+  Fd news(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake || !news) return errno_error("make", "an event descriptor");
+  auto shared = std::make_shared<Shared>(options, std::move(wake), std::move(news));
   shared->log.begin(options.restart, 0);
   // It may hang in a dead file system: nobody waits for it longer than close() does.
   std::thread([shared] { shared->run(); }).detach();
@@ -209,7 +221,12 @@ void OutputRelay::attach(std::uint32_t restart, std::uint32_t attempt, Fd out, F
 
 void OutputRelay::say(const std::string& line) { shared_->give({line, {}, 0, 0}); }
 
+void OutputRelay::add_poll(std::vector<pollfd>& fds) const {
+  fds.push_back({shared_->news.get(), POLLIN, 0});
+}
+
 std::vector<std::string> OutputRelay::take_errors() {
+  silence(shared_->news);
   std::lock_guard lock(shared_->mutex);
   std::vector<std::string> lines;
   for (auto* from : {&shared_->rank_errors, &shared_->slurm_errors}) {
@@ -231,8 +248,7 @@ void OutputRelay::close(std::chrono::milliseconds limit) {
     std::lock_guard lock(shared_->mutex);
     shared_->closing = true;
   }
-  const std::uint64_t one = 1;
-  [[maybe_unused]] ssize_t wrote = write(shared_->wake.get(), &one, sizeof one);
+  ring(shared_->wake);
   std::unique_lock lock(shared_->mutex);
   if (!shared_->changed.wait_until(lock, until, [this] { return shared_->done; })) return;
   lock.unlock();

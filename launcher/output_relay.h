@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -35,6 +37,8 @@ class OutputRelay {
   void attach(std::uint32_t restart, std::uint32_t attempt, Fd out, Fd err);
   /// A line of the launcher itself, behind what the ranks wrote before it. Never blocks.
   void say(const std::string& line);
+  /// Readable once srun or slurmstepd has written to standard error, until take_errors().
+  void add_poll(std::vector<pollfd>& fds) const;
   /// What came on the standard errors since the last call: first the ranks' newest lines, then
   /// those of srun and slurmstepd. Never blocks.
   std::vector<std::string> take_errors();

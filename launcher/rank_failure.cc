@@ -59,8 +59,9 @@ bool RankFailure::take_stepd(const std::string& text) {
 }
 
 void RankFailure::lost(std::uint32_t rank, const std::string& node) {
-  // Ranks that srun takes down after the first one say nothing new.
-  if (lost_) return;
+  // Ranks that srun takes down after the first one say nothing new. That one may not have been told
+  // of: it can die before it joins, say goodbye first, or leave its agent a save to write.
+  if (lost_ || !ends_.empty()) return;
   lost_ = rank;
   lost_on_ = node;
 }

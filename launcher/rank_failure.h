@@ -26,7 +26,8 @@ class RankFailure {
 
   /// One line of srun's standard error, which also carries the ranks' own.
   void take_line(const std::string& line);
-  /// An agent's rank went without a word.
+  /// An agent's rank went without a word. To be called before take_line() gets what srun wrote at
+  /// about the same time: only ranks that went before srun's first word may be named instead of it.
   void lost(std::uint32_t rank, const std::string& node);
 
   /// For a person: "rank 3 on n2 was killed by signal 9 (Killed)".

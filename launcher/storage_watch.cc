@@ -26,6 +26,12 @@ void StorageWatch::note(const Event& progress, Clock::time_point now) {
     busy_.erase(progress.node);
 }
 
+void StorageWatch::excuse(Clock::duration gap) {
+  advanced_ += gap;
+  for (auto& [node, since] : busy_) since += gap;
+  if (told_) *told_ += gap;
+}
+
 std::optional<std::string> StorageWatch::check(Clock::time_point now, std::optional<double> usual) {
   const auto seconds = [now](Clock::time_point since) {
     return std::chrono::duration<double>(now - since).count();

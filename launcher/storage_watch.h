@@ -26,6 +26,8 @@ class StorageWatch {
   void begin(Clock::time_point now);
   /// An agent's progress event.
   void note(const Event& progress, Clock::time_point now);
+  /// Nobody ran for so long.
+  void excuse(Clock::duration gap);
   /// What to tell, once when a wait has become long and once when it is over. `usual`: seconds.
   std::optional<std::string> check(Clock::time_point now, std::optional<double> usual);
 

@@ -174,6 +174,7 @@ void Supervisor::start_agents() {
   if (!agents) return fault(agents.error().text, Blame::cluster, kFailed);
   agents_.emplace(std::move(*agents));
   agents_well_ = true;
+  agent_death_noted_ = agent_said_why_ = false;
 }
 
 std::string Supervisor::attempt_name() const {
@@ -190,14 +191,16 @@ int Supervisor::poll_timeout() const {
 void Supervisor::loop_once() {
   std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0}};
   control_->add_poll(fds);
+  output_->add_poll(fds);
   if (agents_) agents_->add_poll(fds);
   time_.add_poll(fds);
   poll(fds.data(), fds.size(), poll_timeout());
   note_pause();
   heed_history();
   handle_signals();
-  read_rank_errors();
+  // A rank that goes is told by its agent before others fail for it and srun names those.
   read_agents();
+  read_rank_errors();
   end_drain();
   for (const ControlServer::Request& request : control_->serve()) handle_request(request);
   if (!result_) check_children();
@@ -332,11 +335,16 @@ void Supervisor::note_commit(const Event& event) {
     agents_->send(command);
     if (command.kind != Command::Kind::commit) saves_.end(*command.step);
   }
-  bool recordable = Clock::now() - last_save_record_ >= kRecordSavesEvery || stop_;
+  const auto now = Clock::now();
+  const bool recordable = now - last_save_record_ >= kRecordSavesEvery || stop_;
+  // Saves that fail one after the other have no commit to go by.
+  const bool begins = recordable && (now - last_begin_record_ >= kRecordSavesEvery || stop_);
   // A part may come after its step has failed; nothing would ever end that save.
   const bool opens = event.kind == Event::Kind::shard && commits_.is_pending(*event.step);
-  if (opens && saves_.begin(*event.step) && recordable)
+  if (opens && saves_.begin(*event.step) && begins) {
     record("CHECKPOINTING", fmt::format("step {}", *event.step));
+    last_begin_record_ = now;
+  }
   if (event.kind != Event::Kind::committed) return;
   newest_commit_ = event.step;
   choice_.note_committed(*event.step);
@@ -350,7 +358,7 @@ void Supervisor::note_commit(const Event& event) {
     hand_over();
   } else if (recordable) {
     record("PROCESSING", fmt::format("committed step {}", *event.step));
-    last_save_record_ = Clock::now();
+    last_save_record_ = now;
   }
 }
 

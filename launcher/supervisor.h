@@ -148,6 +148,7 @@ class Supervisor {
   void fault(const std::string& cause, Blame blame, int exit_code);
   void ask_slurm();
   void act_on_job_state(const SlurmJob& job);
+  void act_on_job_end(const SlurmJob& job);
   Next out_of_budget();
   void leave_pending(const SlurmJob& job);
   bool forgotten(const SlurmJob& job) const;
@@ -183,6 +184,8 @@ class Supervisor {
   std::uint32_t attempt_ = 0;
   std::optional<AgentLink> agents_;
   bool agents_well_ = false;  ///< nothing is known against the agents serving the next attempt too
+  bool agent_death_noted_ = false;
+  bool agent_said_why_ = false;  ///< an agent, of its own failure
   std::optional<Child> ranks_;
   std::optional<Rendezvous> rendezvous_;  ///< of this attempt's ranks
   std::set<std::string> awaited_;         ///< nodes that have not answered in this phase
@@ -191,7 +194,8 @@ class Supervisor {
   std::uint64_t newest_step_ = 0;
   std::uint32_t finished_ranks_ = 0;
   bool said_unused_ = false;
-  Clock::time_point last_save_record_;
+  Clock::time_point last_save_record_;   ///< of a commit
+  Clock::time_point last_begin_record_;  ///< of a save
 
   Coordinator commits_{1};
   StepChoice choice_;
@@ -228,6 +232,7 @@ class Supervisor {
   bool fault_pending_ = false;
   Blame blame_ = Blame::program;
   std::string cause_;
+  Clock::time_point faulted_;  ///< when the last fault was noticed
   int exit_code_ = 0;
   std::optional<int> result_;
 };

@@ -5,7 +5,14 @@
 
 namespace bellows {
 
+namespace {
+
 using namespace std::chrono_literals;
+
+/// Between the end of the ranks that failed for an agent and srun's word of that agent.
+constexpr auto kDiesWithRanks = 5s;
+
+}  // namespace
 
 std::vector<Event> Supervisor::hear_agents() {
   if (!agents_) return {};
@@ -16,22 +23,28 @@ std::vector<Event> Supervisor::hear_agents() {
 
 void Supervisor::read_agents() {
   for (const Event& event : hear_agents()) handle_agent_event(event);
-  if (agent_lost() && agents_well_) agent_died();
+  if (agent_lost() && !agent_death_noted_) agent_died();
 }
 
 void Supervisor::agent_died() {
+  const bool node_lost = !agents_->lost_node().empty();
   agents_well_ = false;
-  // Ranks that died of it may have been noticed first.
+  agent_death_noted_ = true;
+  // Ranks that died of it may have been noticed first; it may also come long after their end. An
+  // agent that said why it fails knew more than srun does.
   const bool noticed = fault_pending_ || (phase_ == Phase::draining && next_ == Next::restart);
-  if (noticed && blame_ == Blame::program) {
+  const bool at_once = Clock::now() - faulted_ < kDiesWithRanks;
+  if (noticed && at_once && blame_ == Blame::program && !agent_said_why_) {
     say(agents_->loss());
     cause_ = agents_->loss();
-    hang_called_ = false;
+    if (node_lost) blame_ = Blame::cluster;
   }
+  // Ranks that go on after all have no agent now.
+  if (noticed) hang_called_ = false;
   const bool starting =
       phase_ == Phase::greeting || phase_ == Phase::finding || phase_ == Phase::restoring;
   if (starting || phase_ == Phase::running)
-    fault(agents_->loss(), starting ? Blame::cluster : Blame::program, kFailed);
+    fault(agents_->loss(), starting || node_lost ? Blame::cluster : Blame::program, kFailed);
 }
 
 // The ranks have ended: what they had given to the agents may still become checkpoints.

@@ -154,6 +154,7 @@ void Supervisor::fault(const std::string& cause, Blame blame, int exit_code) {
     return;
   say(cause);
   fault_pending_ = true;
+  faulted_ = Clock::now();
   blame_ = blame;
   cause_ = cause;
   exit_code_ = exit_code;
@@ -173,30 +174,8 @@ void Supervisor::ask_slurm() {
 }
 
 void Supervisor::act_on_job_state(const SlurmJob& job) {
-  switch (job.state) {
-    case SlurmState::running:
-    case SlurmState::suspended:
-      break;
-    case SlurmState::pending:
-      return leave_pending(job);
-    case SlurmState::cancelled:
-      record("CANCELLED", "scancel");
-      return finish(kFailed);
-    case SlurmState::timeout:
-      // A run that got nowhere would get nowhere again.
-      if (!progressed_ && !own_saved_) break;
-      if (!stop_) stop_ = Stop{"time limit", std::nullopt, 0};
-      return requeue_self();
-    case SlurmState::preempted:
-      if (!stop_) stop_ = Stop{"preemption", std::nullopt, 0};
-      return requeue_self();
-    default:
-      break;
-  }
-  if (job.state != SlurmState::running && job.state != SlurmState::suspended) {
-    record("FAILED", fmt::format("Slurm: {}", slurm_state_name(job.state)));
-    return finish(kFailed);
-  }
+  if (job.state != SlurmState::running && job.state != SlurmState::suspended)
+    return act_on_job_end(job);
   const bool preempted = job.preempt_time != 0;
   if (!fault_pending_) {
     if (std::exchange(term_came_, false) || preempted)
@@ -229,6 +208,28 @@ void Supervisor::act_on_job_state(const SlurmJob& job) {
   clear(next, cause_);
 }
 
+void Supervisor::act_on_job_end(const SlurmJob& job) {
+  switch (job.state) {
+    case SlurmState::pending:
+      return leave_pending(job);
+    case SlurmState::cancelled:
+      record("CANCELLED", "scancel");
+      return finish(kFailed);
+    case SlurmState::timeout:
+      // A run that got nowhere would get nowhere again.
+      if (!progressed_ && !own_saved_) break;
+      if (!stop_) stop_ = Stop{"time limit", std::nullopt, 0};
+      return requeue_self();
+    case SlurmState::preempted:
+      if (!stop_) stop_ = Stop{"preemption", std::nullopt, 0};
+      return requeue_self();
+    default:
+      break;
+  }
+  record("FAILED", fmt::format("Slurm: {}", slurm_state_name(job.state)));
+  finish(kFailed);
+}
+
 Supervisor::Next Supervisor::out_of_budget() {
   if (blame_ == Blame::cluster) {
     stop_ = Stop{cause_, std::nullopt, 0};
@@ -256,6 +257,7 @@ void Supervisor::leave_pending(const SlurmJob& job) {
 
 std::string Supervisor::cause_of_requeue(const SlurmJob& job) const {
   if (!failure_.lost_node().empty()) return fmt::format("node {} was lost", failure_.lost_node());
+  if (agents_ && !agents_->lost_node().empty()) return agents_->loss();
   if (job.preempt_time != 0) return "preemption";
   return stop_ ? stop_->reason : "requeued by Slurm or an operator";
 }

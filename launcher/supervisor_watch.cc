@@ -40,6 +40,8 @@ void Supervisor::note_pause() {
     if (own_stop_) own_stop_->excuse(gap);
     gang_.excuse(gap);
     hang_.excuse(now);
+    storage_.excuse(gap);
+    saves_.note_news(now);
   }
   last_loop_ = now;
 }
@@ -136,6 +138,7 @@ void Supervisor::agent_failed(const Event& event) {
   // An old checkpoint that could not be removed costs room and no work.
   if (event.cmd == "retention") return;
   agents_well_ = false;
+  agent_said_why_ = true;
   const Blame blame = event.error_kind == ErrorKind::io ? Blame::storage : Blame::program;
   fault("an agent failed: " + event.error, blame, kFailed);
 }

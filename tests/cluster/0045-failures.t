@@ -50,6 +50,9 @@ missing=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home
 printf '#!/bin/bash\nexec bellows run --start-limit 4 --max-restarts 0 -- bash -c %s\n' \
   "'((SLURM_PROCID == 1)) || exec $counter --steps 100000; sleep 1000'" >"$home/partial.sh"
 partial=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/partial.out" partial.sh)
+printf '#!/bin/bash\nexec bellows run --max-restarts 0 -- bash -c %s\n' \
+  "'((SLURM_PROCID == 1)) || exec $counter --steps 100000; sleep 3; kill -KILL \$\$'" >"$home/early.sh"
+early=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/early.out" early.sh)
 ok "a missing program ends the job" poll 30 job_is "$missing" FAILED
 like "$(out_of missing)" 'giving up: the program could not be executed: .*no-such-program: No such file' \
   "and is named"
@@ -57,6 +60,9 @@ is "$(grep -c 'ranks start' "$home/missing.out") $(job_field "$missing" ExitCode
   "at once, with the status that srun gave"
 ok "a rank that does not start within the limit ends the start" poll 40 job_is "$partial" FAILED
 like "$(out_of partial)" '1 of 2 ranks did not start within 4 s: rank 1 on n[1-3]' "and is named with its node"
+ok "a rank that dies before it joins ends the start" poll 40 job_is "$early" FAILED
+like "$(out_of early)" 'giving up: rank 1 on n[1-3] was killed by signal 9' \
+  "and is named, not the one that srun kills then"
 
 poll 15 test_since "$suspended_at" 8
 xc --user root scontrol resume "$suspended"

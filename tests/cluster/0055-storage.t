@@ -74,7 +74,7 @@ poll 20 mount -o remount,ro "$storage/frail" || bail "the file system does not t
 failed=$(now_us)
 before=$(newest frail dies)
 # A frozen file system outlives its mounts.
-setsid sh -c "sleep 30; fsfreeze --unfreeze '$storage/slow'" 2>/dev/null &
+setsid sh -c "sleep $(seconds 30); fsfreeze --unfreeze '$storage/slow'" 2>/dev/null &
 guard=$!
 fsfreeze --freeze "$storage/slow"
 hung=$(now_us)

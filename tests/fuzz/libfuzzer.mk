@@ -8,7 +8,8 @@ TARGETS = fuzz_contract fuzz_events fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_contract = $(grammars)
 fuzz_events = common/fd.cc launcher/event_log.cc
-fuzz_index = checkpoint/array_part.cc checkpoint/digest.cc checkpoint/index.cc
+fuzz_index = checkpoint/array_part.cc checkpoint/block_hash.cc checkpoint/digest.cc checkpoint/index.cc \
+	checkpoint/memory_reserve.cc
 fuzz_job_desc = $(grammars) jobsubmit/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_mounts = $(grammars) spank/container/mount_grammar.cc spank/container/options.cc \
@@ -19,9 +20,10 @@ fuzz_policy = $(grammars) common/yaml_tree.cc jobsubmit/policy.cc jobsubmit/poli
 	spank/container/options.cc spank/container/spec_text.cc
 
 CLANG = clang++
+OPTIMIZE = -O1
 packages = fmt yaml-0.1 libxxhash lua5.4-c++
 sanitize = -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
-flags = -std=c++20 -O1 -g1 -I$(TOP) $(shell pkg-config --cflags $(packages)) $(sanitize)
+flags = -std=c++20 $(OPTIMIZE) -g1 -I$(TOP) $(shell pkg-config --cflags $(packages)) $(sanitize)
 
 all: $(TARGETS)
 .PHONY: all

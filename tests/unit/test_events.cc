@@ -9,6 +9,8 @@
 #include <chrono>
 #include <csignal>
 #include <fstream>
+#include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -188,13 +190,24 @@ Test(event_log, keeps_jobs_apart_and_the_newest) {
   cr_expect(!read_events("/nonexistent", 0, 2).ok());
 }
 
-Test(history_writer, writes_what_it_is_given_before_it_returns) {
+namespace {
+
+bool soon(const std::function<bool()>& holds) {
+  for (int i = 0; i < 1000 && !holds(); ++i) usleep(10000);
+  return holds();
+}
+
+}  // namespace
+
+Test(history_writer, writes_what_it_is_given, .timeout = 60) {
   ScratchDir dir;
   HistoryWriter writer(dir.path());
   for (std::uint32_t i = 0; i < 20; ++i) {
     writer.add({1.0 * i, 7, 0, i, "PROCESSING", "", 1, {}, {}, {}});
-    auto events = read_events(dir.path(), 7, 100);
-    cr_expect(events.ok() && events->size() == i + 1);
+    cr_expect(soon([&] {
+      auto events = read_events(dir.path(), 7, 100);
+      return events.ok() && events->size() == i + 1;
+    }));
   }
   cr_expect(!writer.news());
   cr_expect(writer.close(std::chrono::seconds(5)) == 0);
@@ -206,16 +219,37 @@ Test(history_writer, keeps_what_a_file_system_does_not_take, .timeout = 30) {
   HistoryWriter writer(below);
   for (std::uint32_t i = 0; i < 10; ++i)
     writer.add({1.0 * i, 7, 0, i, "PROCESSING", "", 1, {}, {}, {}});
-  auto news = writer.news();
+  std::optional<std::string> news;
+  cr_expect(soon([&] { return news || (news = writer.news()); }));
   cr_expect(news && news->find("No such file") != std::string::npos, "%s",
             news ? news->c_str() : "");
   cr_expect(!writer.news() && !writer.well(), "told once");
   cr_assert(mkdir(below.c_str(), 0700) == 0);
-  for (int i = 0; i < 1000 && !(news = writer.news()); ++i) usleep(10000);
+  news.reset();
+  cr_expect(soon([&] { return news || (news = writer.news()); }));
   cr_expect(news && news->find("written again") != std::string::npos && writer.well());
   auto events = read_events(below, 7, 100);
   cr_assert(events.ok() && events->size() == 10);
   for (std::uint32_t i = 0; i < 10; ++i) cr_expect((*events)[i].attempt == i, "in their order");
+}
+
+Test(history_writer, drops_the_oldest_of_too_many, .timeout = 30) {
+  constexpr std::uint32_t kMore = 5;
+  ScratchDir dir;
+  const std::string below = dir.path() + "/later";
+  HistoryWriter writer(below);
+  for (std::uint32_t i = 0; i < HistoryWriter::kMostKept + kMore; ++i)
+    writer.add({1.0 * i, 7, 0, i, "PROCESSING", "", 1, {}, {}, {}});
+  cr_assert(mkdir(below.c_str(), 0700) == 0);
+  cr_expect(soon([&] {
+    auto events = read_events(below, 7, 2000);
+    return events.ok() && events->size() == HistoryWriter::kMostKept;
+  }));
+  auto events = read_events(below, 7, 2000);
+  cr_assert(events.ok() && !events->empty());
+  cr_expect(events->front().attempt == kMore);
+  cr_expect(events->back().attempt == HistoryWriter::kMostKept + kMore - 1, "how it ended");
+  cr_expect(writer.close(std::chrono::seconds(5)) == kMore, "what is missing is told");
 }
 
 // A FIFO that nobody reads takes 64 KiB, and then a write to it hangs.

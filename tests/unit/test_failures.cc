@@ -186,6 +186,21 @@ Test(storage_watch, tells_of_a_long_wait_and_of_its_end) {
   cr_expect(!watch.check(now + 100s, 0.1), "nobody is at work");
 }
 
+Test(storage_watch, does_not_count_a_suspension) {
+  Time now{1h};
+  StorageWatch watch;
+  watch.begin(now);
+  watch.note(progress_of("n1", 0, {7}, true), now);
+  watch.excuse(3600s);
+  now += 3600s;
+  cr_expect(!watch.check(now + 4s, 0.1));
+  cr_expect(has(watch.check(now + 6s, 0.1), "for 6 s"));
+  watch.excuse(3600s);
+  now += 3600s;
+  watch.note(progress_of("n1", 0, {8}), now + 9s);
+  cr_expect(has(watch.check(now + 9s, 0.1), "goes on after 9 s"));
+}
+
 Test(storage_watch, leaves_alone_ranks_that_train_while_they_save) {
   Time now{1h};
   StorageWatch watch;
@@ -252,17 +267,34 @@ Test(rank_failure, names_the_first_rank) {
 
 // Told by their agents, the others may be quicker to end than srun is to hear of the first.
 Test(rank_failure, names_the_rank_that_the_others_failed_for) {
-  auto failure = failure_of({"srun: error: n1: tasks 0-2,7: Exited with exit code 1",
-                             "srun: error: n1: task 3: Killed",
-                             "srun: error: n2: tasks 4-5: Exited with exit code 1"});
+  RankFailure failure;
   failure.lost(3, "n1");
   failure.lost(0, "n1");
+  for (const char* line :
+       {"srun: error: n1: tasks 0-2,7: Exited with exit code 1", "srun: error: n1: task 3: Killed",
+        "srun: error: n2: tasks 4-5: Exited with exit code 1"})
+    failure.take_line(line);
   cr_expect(failure.cause(kStatus1) == "rank 3 on n1 was killed by signal 9 (Killed)", "%s",
             failure.cause(kStatus1).c_str());
-  failure = failure_of({"srun: error: n[1-2]: tasks 0-1: Exited with exit code 7",
-                        "srun: error: n2: task 3: Terminated"});
+  failure = RankFailure();
   failure.lost(1, "n2");
+  failure.take_line("srun: error: n[1-2]: tasks 0-1: Exited with exit code 7");
+  failure.take_line("srun: error: n2: task 3: Terminated");
   cr_expect(failure.cause(kStatus1) == "ranks 0-1 on n[1-2] exited with status 7");
+}
+
+// Agents say nothing, or not yet, of a rank that dies before it joins, that says goodbye and fails
+// then, or that leaves a save to write; of those that srun then kills they do.
+Test(rank_failure, does_not_name_what_srun_killed) {
+  for (const char* end : {"Killed", "Exited with exit code 1"}) {
+    auto failure = failure_of({std::string("srun: error: n1: task 3: ") + end});
+    const std::string cause = failure.cause(kStatus1);
+    failure.lost(0, "n2");
+    failure.lost(3, "n1");
+    failure.take_line("srun: error: n2: tasks 0-1: Killed");
+    cr_expect(cause.starts_with("rank 3 on n1 ") && failure.cause(kStatus1) == cause, "%s",
+              failure.cause(kStatus1).c_str());
+  }
 }
 
 Test(rank_failure, tells_memory_nodes_and_missing_programs) {

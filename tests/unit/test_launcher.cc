@@ -54,33 +54,59 @@ Result<Child> shell(const std::string& script, bool pipes = false) {
 
 }  // namespace
 
-// srun says which agent died at once, and ends seconds later.
-Test(agent_link, hears_at_once_that_an_agent_died, .timeout = 20) {
-  ScratchDir dir;
-  std::ofstream(dir.path() + "/srun") << "#!/bin/sh\n"
-                                         "echo 'srun: error: Unable to do this' >&2\n"
-                                         "echo 'srun: error: n2: task 1: Killed' >&2\n"
-                                         "echo 'srun: error: n1: task 0: Terminated' >&2\n"
-                                         "exec cat >/dev/null\n";
+namespace {
+
+// The link to agents whose srun writes these lines to standard error.
+Result<AgentLink> link_that_says(const ScratchDir& dir, const std::string& lines) {
+  std::ofstream(dir.path() + "/srun") << "#!/bin/sh\ncat >&2 <<'END'\n"
+                                      << lines << "END\nexec cat >/dev/null\n";
   chmod((dir.path() + "/srun").c_str(), 0755);
   setenv("PATH", (dir.path() + ":/usr/bin:/bin").c_str(), 1);
   auto layout = RankLayout::of(job_with({{"n1", 4, 2}, {"n2", 4, 1}}));
   cr_assert(layout.ok());
-  auto link = AgentLink::start(*layout, {"bellows", "/s", "agents", {"PATH=/usr/bin:/bin"}});
+  return AgentLink::start(*layout, {"bellows", "/s", "agents", {"PATH=/usr/bin:/bin"}});
+}
+
+std::vector<std::string> errors_of(AgentLink& link, std::size_t count) {
+  std::vector<std::string> errors;
+  while (errors.size() < count) {
+    std::vector<pollfd> fds;
+    link.add_poll(fds);
+    poll(fds.data(), fds.size(), 1000);
+    cr_expect(link.exchange().empty());
+    for (std::string& line : link.take_errors()) errors.push_back(std::move(line));
+  }
+  return errors;
+}
+
+}  // namespace
+
+// srun says which agent died at once, and ends seconds later.
+Test(agent_link, hears_at_once_that_an_agent_died, .timeout = 20) {
+  ScratchDir dir;
+  auto link = link_that_says(dir,
+                             "srun: error: Unable to do this\n"
+                             "srun: error: n2: task 1: Killed\n"
+                             "srun: error: n1: task 0: Terminated\n");
   cr_assert(link.ok());
   cr_expect(link->loss().empty());
-  std::vector<std::string> errors;
-  while (errors.size() < 3) {
-    std::vector<pollfd> fds;
-    link->add_poll(fds);
-    poll(fds.data(), fds.size(), 1000);
-    cr_expect(link->exchange().empty());
-    for (std::string& line : link->take_errors()) errors.push_back(std::move(line));
-  }
+  const auto errors = errors_of(*link, 3);
   cr_expect(link->loss() == "the agent on n2 was killed by signal 9 (Killed)", "%s",
             link->loss().c_str());
+  cr_expect(link->lost_node().empty());
   cr_expect(errors[0] == "srun: error: Unable to do this", "what it says is passed on");
   cr_expect(!link->child().poll_exit());
+}
+
+Test(agent_link, tells_a_lost_node_from_the_agents_that_end_with_it, .timeout = 20) {
+  ScratchDir dir;
+  auto link = link_that_says(dir,
+                             "srun: error: Node failure on n2\n"
+                             "srun: error: n1: task 0: Killed\n");
+  cr_assert(link.ok());
+  (void)errors_of(*link, 2);
+  cr_expect(link->loss() == "node n2 was lost" && link->lost_node() == "n2", "%s",
+            link->loss().c_str());
 }
 
 Test(gres, counts_gpus_in_every_spelling) {

@@ -17,7 +17,8 @@ tenants:
     gpus: {min: 1, max: 64}
 default_tenant: all
 """
-MOST_SECONDS = 300  # for the starts of one number of ranks
+MOST_SECONDS = 200  # for the starts of one number of ranks
+FEW = 20  # pairs, of which a median still moves
 
 # Stands before the real srun in PATH: says when the ranks' step begins, and with what words.
 SRUN = """#!/bin/bash
@@ -106,8 +107,14 @@ class Place:
         state = cluster.wait(lambda: self._end_of(job), MOST_SECONDS + 120, f"end of job {job}")
         if state != "COMPLETED":
             raise RuntimeError(f"job {job} is {state}: " + self._last_words(folder))
-        return [(read_sample(f"{folder}/under_run-{i}"), read_sample(f"{folder}/alone-{i}"))
-                for i in range(count) if os.path.exists(f"{folder}/alone-{i}")]
+        found = [(read_sample(f"{folder}/under_run-{i}"), read_sample(f"{folder}/alone-{i}"))
+                 for i in range(count) if os.path.exists(f"{folder}/alone-{i}")]
+        if not found:
+            raise RuntimeError(f"not one of {count} pairs of starts of {ranks} ranks within "
+                               f"{MOST_SECONDS} s: the machine is too busy")
+        if len(found) < min(count, FEW):
+            cluster.note(f"{ranks} ranks: only {len(found)} of {count} pairs within {MOST_SECONDS} s")
+        return found
 
     def _write(self, path, text):
         with open(path, "w", encoding="utf-8") as stream:

@@ -162,13 +162,20 @@ class Resized(typing.NamedTuple):
     to_script: float  # from the requeue, once the job has ended, to the script's first instruction
 
 
+def first_after(begin, moments, what):
+    found = next((moment for moment in moments if moment > begin), None)
+    if found is None:
+        raise RuntimeError(f"{what} is missing")
+    return found
+
+
 def timed_resize(job, size):
     clocks = time.time() - time.monotonic()
     index = len(job.starts())
     called = resize(job, size) + clocks
     script = job.wait_start(index, 120)
-    requeue = next(moment for moment in job.sizes() if moment > called)
-    launch = next(moment for moment in job.launches() if moment > requeue)
+    requeue = first_after(called, job.sizes(), f"slurmctld's log of the resize of job {job.id}")
+    launch = first_after(requeue, job.launches(), f"a slurmd's log of the start of job {job.id}")
 
     def done():
         found = [moment + clocks for moment in job.steps() if moment + clocks > script]
