@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <thread>
 
 #include "checkpoint/bellows.h"
@@ -264,20 +265,24 @@ void AgentLoop::commit(const Command& command) {
         say(event_of(Event::Kind::committed, step));
       });
   // Before the next commit, but the ranks need not wait for it.
-  post(
-      store_,
-      [session, committed]() -> Status {
-        if (*committed) session->writer->tidy(&**committed);
-        return {};
-      },
-      [this, session, step, committed](const Status&) {
-        --session->tidying;
-        if (!*committed) return;
-        for (const std::string& warning : (*committed)->warnings) {
-          say_error("retention", step, Error{ErrorKind::io, warning});
-        }
-      });
-  ++session->tidying;
+  try {
+    post(
+        store_,
+        [session, committed]() -> Status {
+          if (*committed) session->writer->tidy(&**committed);
+          return {};
+        },
+        [this, session, step, committed](const Status&) {
+          --session->tidying;
+          if (!*committed) return;
+          for (const std::string& warning : (*committed)->warnings) {
+            say_error("retention", step, Error{ErrorKind::io, warning});
+          }
+        });
+    ++session->tidying;
+  } catch (const std::bad_alloc&) {
+    // The step is being committed all the same, and the next commit tidies.
+  }
 }
 
 Event AgentLoop::progress() const {

@@ -133,6 +133,7 @@ class AgentLoop {
   void begin_restore(RankLink& link);
   void take_restored(std::uint64_t link_id, std::uint64_t step,
                      const Result<RestoredArrays>& arrays);
+  void give_up(RankLink& link);
   void take_taken(RankLink& link, bool all);
   void say_restored(RankLink& link);
   void take_bye(RankLink& link, bool finished);

@@ -84,7 +84,12 @@ void AgentLoop::read_rank(RankLink& link) {
       return protocol_error(link,
                             Error{ErrorKind::invalid, "a rank sent a message that is too long"});
     }
-    auto message = parse_rank_message({bytes, static_cast<std::size_t>(got)});
+    const std::string_view text(bytes, static_cast<std::size_t>(got));
+    if (const auto version = other_version(text)) {
+      link.fail_version(*version);
+      return hang_up(link);
+    }
+    auto message = parse_rank_message(text);
     if (!message) return protocol_error(link, message.error());
     try {
       take_message(link, *message);
@@ -230,7 +235,7 @@ void AgentLoop::take_layout(RankLink& link, const RankMessage& message) {
   link.parts.push_back(message.part);
 }
 
-void AgentLoop::begin_restore(RankLink& link) {
+void AgentLoop::begin_restore(RankLink& link) try {
   link.restoring = false;
   if (session_->broken) {
     link.fail(code_of(session_->broken->kind), session_->broken->text);
@@ -257,10 +262,11 @@ void AgentLoop::begin_restore(RankLink& link) {
   post(
       shards_,
       [restore = session_->restore, rank = static_cast<std::uint32_t>(link.rank),
-       whole = link.wants_whole, ranks = session_->ranks_here(),
+       whole = link.wants_whole, ranks = session_->ranks_here(), in_job = link.belongs[0] != '/',
        placed = std::move(placed)]() -> Result<RestoredArrays> {
         ReadCount count;
         BlockOffers offers;
+        offers.per_rank = in_job;
         offers.most_sources =
             std::clamp(kSourcesAtOnce / ranks, std::size_t{1}, offers.most_sources);
         auto memory = restore->read(rank, placed, &count, whole ? nullptr : &offers);
@@ -270,6 +276,8 @@ void AgentLoop::begin_restore(RankLink& link) {
       [this, id = link.id, step](const Result<RestoredArrays>& arrays) {
         take_restored(id, step, arrays);
       });
+} catch (const std::bad_alloc&) {
+  link.fail(BELLOWS_ERR_MEMORY, no_memory().text);
 }
 
 void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
@@ -281,7 +289,7 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
     link->taking = {step, arrays->from_memory, arrays->from_store};
     // A kernel that holds too many descriptors on their way refuses more.
     if (!link->answer_restored(step, *arrays->memory, arrays->offers)) {
-      return take_taken(*link, all_there);
+      return all_there ? give_up(*link) : take_taken(*link, false);
     }
     if (all_there) say_restored(*link);
     return;
@@ -300,6 +308,14 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
   e.error = error.text;
   e.error_kind = error.kind;
   say(std::move(e));
+}
+
+// Without an answer it would wait forever.
+void AgentLoop::give_up(RankLink& link) {
+  link.fail(BELLOWS_ERR_AGENT,
+            "the kernel does not pass on the restored arrays: too many open files are on their way "
+            "to this node's ranks; raise the limit on open files (ulimit -n)");
+  hang_up(link);
 }
 
 void AgentLoop::take_taken(RankLink& link, bool all) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "checkpoint/agent_loop.h"
@@ -158,8 +159,8 @@ void AgentLoop::reserve_second(RankLink& link) {
   reserve(link, other, buffer->size());
 }
 
-void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) {
-  link.reserving = true;
+// Only to be sooner: without memory for it there is nobody to tell.
+void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) try {
   post(
       shards_,
       [bin = bin_, bytes] {
@@ -168,6 +169,8 @@ void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) 
         return memory;
       },
       [this, id = link.id, index](const MadeMemory& memory) { take_reserved(id, index, memory); });
+  link.reserving = true;
+} catch (const std::bad_alloc&) {
 }
 
 void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index, const MadeMemory& memory) {

@@ -136,7 +136,7 @@ int bellows_memory(bellows_t* b, uint64_t* needed, uint64_t* available);
 /* Fills all registered arrays from the newest committed step that verifies, the same on every rank,
  * and sets *step to it. BELLOWS_NO_CHECKPOINT leaves arrays and *step as they are;
  * BELLOWS_ERR_CORRUPT: there are steps, but none is good. After an error the arrays' contents are
- * undefined only if the code is BELLOWS_ERR_IO or BELLOWS_ERR_CORRUPT. */
+ * undefined. */
 int bellows_restore(bellows_t* b, uint64_t* step);
 
 /* Stores all registered arrays as `step`, which is larger than any step this handle has saved or is

@@ -106,7 +106,9 @@ BELLOWS_WIDE __m256i read_wide(const unsigned char* from) {
 template <Store kStore>
 BELLOWS_WIDE void add_half(__m256i& sum, const unsigned char* from, const unsigned char* key,
                            unsigned char* to) {
-  const __m256i data = read_wide(from);
+  __m256i data = read_wide(from);
+  // The compiler may else load the bytes once for the copy and once for the sum.
+  asm volatile("" : "+x"(data));
   if constexpr (kStore == Store::cached)
     _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(to), data);
   if constexpr (kStore == Store::past_caches) {

@@ -21,7 +21,7 @@ class FileOffer {
     if (file_.copies.empty()) return;
     file_.offered.resize(file_.index->digests.size());
     for (const Copy& copy : file_.copies) {
-      if (copy.outer.count != 1 || copy.inner.count != 1) continue;
+      if (!copy.may_offer || copy.outer.count != 1 || copy.inner.count != 1) continue;
       const std::uint64_t block = file_.index->block;
       std::uint64_t b = (copy.offset + block - 1) / block;
       for (; b < file_.offered.size() && b * block < copy.end(); ++b) {

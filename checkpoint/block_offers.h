@@ -20,6 +20,9 @@ struct OfferedSource {
 /// and verifies them in one pass, and needs nobody's memory for them but its own.
 struct BlockOffers {
   std::size_t most_sources = wire::kMostSources;
+  /// False where the rank may be given another step after a bad block: of per-rank arrays that step
+  /// may say nothing, and then the rank must find in them what it had.
+  bool per_rank = true;
   std::vector<OfferedSource> sources;
   std::vector<wire::Block> blocks;
 };

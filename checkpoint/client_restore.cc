@@ -252,6 +252,11 @@ int take_answer(bellows_t* b, std::uint64_t* step, bool* again) {
   const int fd = b->answer.fd.get();
   const bool mapped = head.code > 0 ? given.memory.map_for_reading(fd)
                                     : given.memory.map(fd, lseek(fd, 0, SEEK_END), PROT_READ);
+  if (head.code > 0 && !mapped) {
+    // As where the sources have taken all the descriptors that this process may have.
+    *again = true;
+    return send(b, wire::Op::taken, 0, wire::Taken::wrong_block);
+  }
   if (b->count > 0 && !mapped) {
     return b->error.set(BELLOWS_ERR_MEMORY, "cannot map the restored arrays: %s", strerror(errno));
   }

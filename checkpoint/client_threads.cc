@@ -29,7 +29,10 @@ struct Threads {
   int (*join)(pthread_t, void**) = nullptr;
 
   Threads() {
-#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)  // they must see threads begin
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)  // they must see threads begin
+    create = pthread_create;
+    join = pthread_join;
+#else
     const char* const names[] = {"pthread_create", "pthread_join"};
     void* found[2] = {};
     if (!find_loaded("libpthread.so", names, 2, found) && !find_loaded("libc.so", names, 2, found))

@@ -20,6 +20,7 @@ struct Copy {
   Level outer;
   Level inner;
   unsigned char* to = nullptr;
+  bool may_offer = true;  ///< a rank may read it itself, in place
 
   std::uint64_t total() const { return bytes * inner.count * outer.count; }
   /// Past the last byte in the file.

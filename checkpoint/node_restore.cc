@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/node_restore.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -51,7 +52,14 @@ struct NodeRestore::Reading {
     return {};
   }
 
-  bool all_in_memory() const { return copies.size() == reader->shards().size(); }
+  bool all_in_memory() const {
+    const Manifest& manifest = reader->manifest();
+    return std::all_of(manifest.shards.begin(), manifest.shards.end(), [&](const ShardFile& shard) {
+      const auto copy = copies.find(shard.rank);
+      return copy != copies.end() && copy->second->step == manifest.step &&
+             copy->second->file == shard;
+    });
+  }
 
   /// Pages for the replicated arrays.
   Status reserve_replicated() const {

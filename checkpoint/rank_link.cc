@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/rank_link.h"
 
+#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -66,6 +67,14 @@ Result<RankMessage> parse_rank_message(std::string_view bytes) {
   return m;
 }
 
+std::optional<std::uint32_t> other_version(std::string_view bytes) {
+  wire::Head head;
+  if (bytes.size() < sizeof head) return {};
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.op != wire::Op::hello || head.version == wire::kVersion) return {};
+  return head.version;
+}
+
 bool place_parts(const std::vector<ArrayPart>& parts, Placed* out) {
   wire::Placer placer;
   for (const ArrayPart& part : parts) {
@@ -127,6 +136,19 @@ bool RankLink::fail(std::int32_t code, std::string_view text, bool try_again) {
   head.code = code;
   head.value = try_again ? wire::Failure::try_again : wire::Failure::request;
   return send(head, text);
+}
+
+bool RankLink::fail_version(std::uint32_t version) {
+  wire::Head head;
+  head.version = version;
+  head.op = wire::Op::failed;
+  head.code = BELLOWS_ERR_AGENT;
+  head.value = wire::Failure::request;
+  const bool older = version < wire::kVersion;
+  return send(head, fmt::format("the program's libbellows speaks version {} of the protocol, this "
+                                "agent version {}: update {}",
+                                version, wire::kVersion,
+                                older ? "the program's libbellows" : "the bellows on this node"));
 }
 
 bool RankLink::fail_save(std::uint64_t step, const Error& error) {

@@ -34,6 +34,9 @@ struct RankMessage {
 /// invalid: not a message a rank may send.
 Result<RankMessage> parse_rank_message(std::string_view bytes);
 
+/// What a hello names when it is of another version of the protocol.
+std::optional<std::uint32_t> other_version(std::string_view bytes);
+
 /// Arrays and their places in a buffer.
 struct Placed {
   std::vector<ArrayPart> parts;
@@ -102,6 +105,8 @@ struct RankLink {
   bool answer(wire::Op op, std::uint64_t step = 0, std::uint64_t value = 0, int fd = -1);
   bool answer_restored(std::uint64_t step, const SharedMemory& memory, const BlockOffers& offers);
   bool fail(std::int32_t code, std::string_view text, bool try_again = false);
+  /// So that a library of that version can read it.
+  bool fail_version(std::uint32_t version);
   bool fail_save(std::uint64_t step, const Error& error);
   /// Which of the buffers to use; its descriptor goes along when it is a new one.
   bool answer_buffer(std::uint64_t step, std::size_t index);

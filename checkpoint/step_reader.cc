@@ -136,6 +136,7 @@ Result<bool> StepReader::plan(const Wanted& wanted, std::size_t i,
     auto copy = plan_copy(*piece.stored, w, to);
     if (!copy) continue;
     done += copy->total();
+    copy->may_offer = w.layout != wire::kPerRank || !wanted.offers || wanted.offers->per_rank;
     (*files)[piece.rank].copies.push_back(*copy);
   }
   if (w.layout == wire::kPerRank && !had) return false;

@@ -70,6 +70,11 @@ std::string StoreWriter::tmp_path(const std::string& what) const {
   return fmt::format("{}/.tmp-{}-{}", dir_, what, attempt_);
 }
 
+// A name of its own each time: what can't be removed of one must not be in the next one's way.
+std::string StoreWriter::gone_path(std::uint64_t step) {
+  return tmp_path(fmt::format("gone-{}-{}", step, ++gone_));
+}
+
 Status StoreWriter::write_owner() {
   const nlohmann::json owner = {{"attempt", attempt_}, {"time", seconds_since_1970()}};
   // A name that the next start removes, should this one end here.
@@ -185,7 +190,7 @@ Status StoreWriter::publish(const std::string& from, std::uint64_t step) {
 // What the step was before is removed later, while it may be saved once more.
 void StoreWriter::move_aside(const std::string& from, std::uint64_t step) {
   struct stat s;
-  if (lstat(from.c_str(), &s) == 0) (void)ops_.rename(from, tmp_path(fmt::format("gone-{}", step)));
+  if (lstat(from.c_str(), &s) == 0) (void)ops_.rename(from, gone_path(step));
 }
 
 Status StoreWriter::move_latest(std::uint64_t step) {
@@ -211,7 +216,7 @@ Status StoreWriter::remove_old(std::uint64_t committed) {
   const auto old = steps_to_remove(*steps, bad_, *kept, retention_);
   for (std::uint64_t step : old) {
     // Renamed first: half a step under a good name would be reported as damaged at the next start.
-    auto status = ops_.rename(step_path(dir_, step), tmp_path(fmt::format("gone-{}", step)));
+    auto status = ops_.rename(step_path(dir_, step), gone_path(step));
     if (!status) return status;
     bad_.erase(step);
   }

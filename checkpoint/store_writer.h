@@ -80,6 +80,7 @@ class StoreWriter {
   Status move_latest(std::uint64_t step);
   Status remove_old(std::uint64_t committed);
   std::string tmp_path(const std::string& what) const;
+  std::string gone_path(std::uint64_t step);
 
   FileOps& ops_;
   std::string dir_;
@@ -87,6 +88,7 @@ class StoreWriter {
   Retention retention_;
   std::set<std::uint64_t> bad_;
   std::optional<std::uint64_t> last_committed_;
+  std::uint64_t gone_ = 0;  ///< steps moved out of the way
 };
 
 }  // namespace bellows

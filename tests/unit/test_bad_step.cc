@@ -3,6 +3,9 @@
 // and every rank goes on from the step before.
 #include <criterion/criterion.h>
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include <filesystem>
 
 #include "checkpoint/step_choice.h"
@@ -100,6 +103,66 @@ Test(bad_step, what_a_rank_reads_itself_is_verified_too, .timeout = 60) {
     flip_byte(shard_of(place, 2, 0, 1), 10 << 20);
     cr_expect(all(run_ranks(1, restore(1)), 0));
   }
+}
+
+// The rank reads its array in place, and then it turns out that the step is bad; the step before it
+// has no such array.
+Test(bad_step, an_array_that_only_the_bad_step_has_keeps_what_it_had, .timeout = 60) {
+  Place place;
+  const auto with_state = [](bellows_t* b, std::vector<unsigned char>* state) {
+    const std::uint64_t shape[] = {state->size()};
+    return bellows_register(b, "state", BELLOWS_U8, 1, shape, BELLOWS_PER_RANK, 0, 0,
+                            state->data());
+  };
+  const auto save = [&](int, bellows_t* b) {
+    std::vector<unsigned char> small(4 << 20, 1), state(8 << 20, 2);
+    LargeArray array(0);
+    array.fill(1);
+    int rc = with_state(b, &small);
+    if (rc == 0) rc = array.add_to(b);
+    if (rc == 0) rc = bellows_save(b, 1);
+    if (rc == 0) rc = with_state(b, &state);
+    if (rc == 0) rc = bellows_save(b, 2);
+    return rc == 0 ? bellows_finalize(b, 1) : rc;
+  };
+  cr_assert(all(run_ranks(1, save), 0));
+  damage(shard_of(place, 2, 0, 1));
+  const auto restore = [&](int, bellows_t* b) {
+    std::vector<unsigned char> state(8 << 20, 3);
+    const std::vector<unsigned char> before = state;
+    LargeArray array(0);
+    std::uint64_t step = 0;
+    if (with_state(b, &state) != 0 || array.add_to(b) != 0) return 1;
+    if (bellows_restore(b, &step) != BELLOWS_OK || step != 1 || !array.holds(1)) return 2;
+    return state == before ? bellows_finalize(b, 1) : 3;
+  };
+  cr_expect(all(run_ranks(1, restore), 0));
+}
+
+// One descriptor is all that it may still have, and the source has taken it.
+Test(bad_step, a_rank_short_of_descriptors_is_given_all, .timeout = 60) {
+  Place place;
+  const auto save = [&](int, bellows_t* b) {
+    LargeArray array(0);
+    array.fill(1);
+    const int rc = array.add_to(b) ? 1 : bellows_save(b, 1);
+    return rc == 0 ? bellows_finalize(b, 1) : rc;
+  };
+  cr_assert(all(run_ranks(1, save), 0));
+  const auto restore = [&](int, bellows_t* b) {
+    LargeArray array(0);
+    std::uint64_t step = 0;
+    if (array.add_to(b) != 0) return 1;
+    const int next = dup(0);
+    close(next);
+    rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = static_cast<rlim_t>(next) + 1;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return 2;
+    if (bellows_restore(b, &step) != BELLOWS_OK) return 3;
+    return step == 1 && array.holds(1) ? bellows_finalize(b, 1) : 4;
+  };
+  cr_expect(all(run_ranks(1, restore), 0));
 }
 
 Test(bad_step, one_rank_goes_back_to_the_one_before, .timeout = 60) {

@@ -2,7 +2,10 @@
 // What agents, ranks and the launcher say to each other, and what is decided of it; no agent runs.
 #include <criterion/criterion.h>
 
+#include <sys/socket.h>
+
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <random>
 
@@ -236,6 +239,36 @@ Test(protocol, bad_messages_of_ranks_are_refused, .timeout = 10) {
   cr_expect(!refused(head, bytes(bad) + "x"));
   bad.count = 3;
   cr_expect(refused(head, bytes(bad) + "x"));
+}
+
+Test(protocol, a_library_of_another_version_can_read_why_it_is_refused, .timeout = 10) {
+  for (const std::uint32_t version : {wire::kVersion - 1, wire::kVersion + 1}) {
+    wire::Head hello;
+    hello.op = wire::Op::hello;
+    hello.version = version;
+    cr_assert(other_version({reinterpret_cast<const char*>(&hello), sizeof hello}) == version);
+    int ends[2];
+    cr_assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+    const Fd rank(ends[1]);
+    RankLink link;
+    link.socket.reset(ends[0]);
+    cr_assert(link.fail_version(version));
+    char answer[wire::kMostMessage];
+    const ssize_t got = recv(rank.get(), answer, sizeof answer, 0);
+    wire::Head head;
+    cr_assert(got > static_cast<ssize_t>(sizeof head));
+    std::memcpy(&head, answer, sizeof head);
+    cr_expect(head.version == version && head.op == wire::Op::failed);
+    const std::string text(answer + sizeof head, head.length);
+    const std::string both = "version " + std::to_string(version);
+    const bool older = version < wire::kVersion;
+    cr_expect(has(text, both) && has(text, older ? "update the program" : "update the bellows"),
+              "%s", text.c_str());
+  }
+  wire::Head head;
+  head.op = wire::Op::hello;
+  cr_expect(!other_version({reinterpret_cast<const char*>(&head), sizeof head}));
+  cr_expect(!other_version("short"));
 }
 
 Test(coordinator, commits_when_all_shards_are_there, .timeout = 10) {

@@ -8,9 +8,10 @@
 
 #include "checkpoint/retention.h"
 #include "checkpoint/store.h"
-#include "tests/unit/scratch_dir.h"
+#include "tests/unit/checkpoint_support.h"
 
 using namespace bellows;
+using namespace bellows::checkpoint_test;
 
 namespace {
 
@@ -133,6 +134,28 @@ Test(retention, a_pass_cut_short_anywhere_ends_the_same, .timeout = 60) {
       const Steps rest(c.removed.begin() + static_cast<std::ptrdiff_t>(done), c.removed.end());
       cr_assert(steps_to_remove(left, c.bad, c.named, c.rule) == rest, "%s", c.text().c_str());
     }
+  }
+}
+
+// As where a node that was cut off still holds a file open over NFS.
+class StuckOps : public FileOps {
+ public:
+  Status remove_tree(const std::string& path) override {
+    if (has(path, ".tmp-gone-10")) return Error{ErrorKind::io, "cannot remove " + path};
+    return FileOps::remove_tree(path);
+  }
+};
+
+Test(retention, what_is_left_of_a_step_that_was_saved_twice_is_in_nobody_s_way, .timeout = 30) {
+  ScratchDir scratch;
+  StuckOps ops;
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{1});
+  cr_assert(writer.take_ownership().ok());
+  for (const std::uint64_t step : {10, 10, 20, 30}) {
+    cr_assert(save_step(writer, ops, step).ok());
+    const auto left = list_steps(scratch.path());
+    cr_assert(left.ok());
+    cr_expect(*left == std::vector<std::uint64_t>{step}, "after step %lu", step);
   }
 }
 
