@@ -23,7 +23,6 @@
 #include <exception>
 #include <filesystem>
 #include <initializer_list>
-#include <new>
 #include <optional>
 #include <set>
 
@@ -263,22 +262,10 @@ class JobAgent {
                  (command->node.empty() || command->node == node_)) {
         return false;
       } else {
-        obey(*command);
+        loop_.handle(*command);
       }
     }
     return more;
-  }
-
-  // The launcher must not wait for what will not be done.
-  void obey(const Command& command) try { loop_.handle(command); } catch (const std::bad_alloc&) {
-    Event e;
-    e.kind = Event::Kind::error;
-    e.node = node_;
-    e.cmd = command.kind == Command::Kind::commit ? "commit" : "";
-    e.step = command.step;
-    e.error = no_memory().text;
-    e.error_kind = ErrorKind::unavailable;
-    write(e);
   }
 
   void say_signals() {

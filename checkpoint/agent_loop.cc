@@ -66,7 +66,15 @@ void AgentLoop::post_task(Workers& workers, std::function<void()> work,
   ++jobs_;
 }
 
-void AgentLoop::handle(const Command& command) {
+// Whoever gave the command must not wait for what will not be done.
+void AgentLoop::handle(const Command& command) try {
+  obey(command);
+} catch (const std::bad_alloc&) {
+  const bool commits = command.kind == Command::Kind::commit;
+  say_error(commits ? "commit" : "", command.step, no_memory());
+}
+
+void AgentLoop::obey(const Command& command) {
   using Kind = Command::Kind;
   if (!command.node.empty() && command.node != node_) return;
   if (command.kind == Kind::hello) return begin_session(command);

@@ -97,6 +97,7 @@ class AgentLoop {
   using Links = std::map<int, std::unique_ptr<RankLink>>;
 
   // agent_loop.cc: commands
+  void obey(const Command& command);
   void say(Event event);
   void say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error);
   void begin_session(const Command& command);
