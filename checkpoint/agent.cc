@@ -397,14 +397,14 @@ class StandaloneAgent {
       for (const SkippedStep& s : event.skipped) {
         fmt::print(stderr, "bellows: step {} is passed over: {}\n", s.step, s.error);
       }
-      if (event.step) choice_.note_found(*event.step);
+      if (event.step) choice_.note_good(*event.step);
       return {choice_.offer(event)};
     }
     if (event.kind == Event::Kind::restore_error) {
       const bool again = choice_.note_bad(event) && options_.world == 1;
       return {again ? choice_.find() : refuse_restore(event)};
     }
-    if (event.kind == Event::Kind::committed) choice_.note_committed(*event.step);
+    if (event.kind == Event::Kind::committed) choice_.note_good(*event.step);
     if (event.kind == Event::Kind::gated && stop_) return stop_->handle(event);
     if (event.kind == Event::Kind::error && event.cmd == "gate") stop_.reset();
     if (event.kind == Event::Kind::error && event.cmd == "find") return {refuse_restore(event)};

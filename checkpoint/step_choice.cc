@@ -40,9 +40,7 @@ bool StepChoice::note_bad(const Event& restore_error) {
   return true;
 }
 
-void StepChoice::note_committed(std::uint64_t step) { note_found(step); }
-
-void StepChoice::note_found(std::uint64_t step) {
+void StepChoice::note_good(std::uint64_t step) {
   std::erase_if(search_.bad, [step](const SkippedStep& bad) { return bad.step == step; });
 }
 

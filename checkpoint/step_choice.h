@@ -27,10 +27,9 @@ class StepChoice {
   /// A rank could not restore the step it was offered. False: the step is not known to be bad, as
   /// its files could not be read; it is offered again.
   bool note_bad(const Event& restore_error);
-  /// An agent that knows what is known to be bad has found it good: it was saved again.
-  void note_found(std::uint64_t step);
-  /// A step that is saved again is as good as new.
-  void note_committed(std::uint64_t step);
+  /// It was committed, or found by an agent that knows what is known to be bad: a step that is
+  /// saved again is as good as new.
+  void note_good(std::uint64_t step);
 
  private:
   Search search_;

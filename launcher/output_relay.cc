@@ -32,14 +32,9 @@ constexpr std::size_t kChunk = 65536;
 constexpr std::size_t kMostRankErrors = 64;
 constexpr std::size_t kMostSlurmErrors = 256;
 
-void ring(const Fd& event) {
-  const std::uint64_t one = 1;
-  [[maybe_unused]] ssize_t wrote = write(event.get(), &one, sizeof one);
-}
-
 void silence(const Fd& event) {
-  std::uint64_t count;
-  [[maybe_unused]] ssize_t got = read(event.get(), &count, sizeof count);
+  eventfd_t ignored;
+  eventfd_read(event.get(), &ignored);
 }
 
 /// One stream of one attempt's srun.
@@ -103,7 +98,7 @@ void OutputRelay::Shared::give(Order order) {
     open += order.sources.size();
     orders.push_back(std::move(order));
   }
-  ring(wake);
+  eventfd_write(wake.get(), 1);
 }
 
 std::vector<Order> OutputRelay::Shared::take_orders() {
@@ -127,7 +122,7 @@ void OutputRelay::Shared::obey(Order order) {
 void OutputRelay::Shared::note_error(std::string_view line) {
   const bool of_slurm = line.starts_with("srun: ") || line.starts_with("slurmstepd");
   std::lock_guard lock(mutex);
-  if (of_slurm) ring(news);
+  if (of_slurm) eventfd_write(news.get(), 1);
   auto& lines = of_slurm ? slurm_errors : rank_errors;
   lines.emplace_back(line);
   if (lines.size() > (of_slurm ? kMostSlurmErrors : kMostRankErrors)) lines.pop_front();
@@ -248,7 +243,7 @@ void OutputRelay::close(std::chrono::milliseconds limit) {
     std::lock_guard lock(shared_->mutex);
     shared_->closing = true;
   }
-  ring(shared_->wake);
+  eventfd_write(shared_->wake.get(), 1);
   std::unique_lock lock(shared_->mutex);
   if (!shared_->changed.wait_until(lock, until, [this] { return shared_->done; })) return;
   lock.unlock();

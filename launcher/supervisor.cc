@@ -246,11 +246,9 @@ void Supervisor::say_hello() {
 
 // Until every agent has the new attempt, what they say may be of the one before.
 bool Supervisor::is_stale(const Event& event) const {
-  const bool beginning =
-      phase_ == Phase::greeting || phase_ == Phase::finding || phase_ == Phase::restoring;
   using Kind = Event::Kind;
   if (event.kind == Kind::error) return !decision_ && (event.cmd == "gate" || event.cmd == "stop");
-  return beginning && event.kind != Kind::hello && event.kind != Kind::found &&
+  return beginning() && event.kind != Kind::hello && event.kind != Kind::found &&
          event.kind != Kind::ready;
 }
 
@@ -258,7 +256,7 @@ void Supervisor::offer_step(const Event& found) {
   for (const SkippedStep& skipped : found.skipped)
     say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
   // It may have been saved again since it was noted as bad.
-  if (found.step) choice_.note_found(*found.step);
+  if (found.step) choice_.note_good(*found.step);
   newest_commit_ = found.step;
   newest_step_ = found.step.value_or(0);
   Command offer = choice_.offer(found);
@@ -330,7 +328,6 @@ void Supervisor::handle_agent_event(const Event& event) {
 void Supervisor::note_commit(const Event& event) {
   if (event.kind != Event::Kind::rank) saves_.note_news(Clock::now());
   time_.note_save(event, seconds_now());
-  complain_of_grace();
   for (const Command& command : commits_.handle(event)) {
     agents_->send(command);
     if (command.kind != Command::Kind::commit) saves_.end(*command.step);
@@ -346,8 +343,9 @@ void Supervisor::note_commit(const Event& event) {
     last_begin_record_ = now;
   }
   if (event.kind != Event::Kind::committed) return;
+  complain_of_grace();
   newest_commit_ = event.step;
-  choice_.note_committed(*event.step);
+  choice_.note_good(*event.step);
   newest_step_ = std::max(newest_step_, *event.step);
   progressed_ = true;
   if (!save_error_.empty()) say(fmt::format("step {} is saved: saving works again", *event.step));

@@ -80,6 +80,10 @@ class Supervisor {
   void loop_once();
   int poll_timeout() const;
   void handle_signals();
+  /// The attempt has no ranks yet.
+  bool beginning() const {
+    return phase_ == Phase::greeting || phase_ == Phase::finding || phase_ == Phase::restoring;
+  }
   bool is_stale(const Event& event) const;
   void handle_agent_event(const Event& event);
   void say_hello();

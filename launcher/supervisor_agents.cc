@@ -41,10 +41,8 @@ void Supervisor::agent_died() {
   }
   // Ranks that go on after all have no agent now.
   if (noticed) hang_called_ = false;
-  const bool starting =
-      phase_ == Phase::greeting || phase_ == Phase::finding || phase_ == Phase::restoring;
-  if (starting || phase_ == Phase::running)
-    fault(agents_->loss(), starting || node_lost ? Blame::cluster : Blame::program, kFailed);
+  if (beginning() || phase_ == Phase::running)
+    fault(agents_->loss(), beginning() || node_lost ? Blame::cluster : Blame::program, kFailed);
 }
 
 // The ranks have ended: what they had given to the agents may still become checkpoints.

@@ -71,17 +71,7 @@ char byte_of(std::size_t at, std::uint64_t step) { return static_cast<char>(at *
 class Job : public AgentPipes {
  public:
   explicit Job(const std::string& dir) : dir_(dir) {
-    open_pipes(&options_);
-    options_.node = "n1";
-    options_.socket_path = dir + "/socket";
-    setenv("BELLOWS_SOCKET", options_.socket_path.c_str(), 1);
-    agent_ = fork();
-    if (agent_ == 0) {
-      to_.reset();
-      _exit(agent_main(options_));
-    }
-    close(options_.in_fd);
-    close(options_.out_fd);
+    agent_ = start_agent("n1", dir + "/socket");
     expect(Event::Kind::hello);
   }
   Job(const Job&) = delete;
@@ -119,7 +109,6 @@ class Job : public AgentPipes {
   }
 
   std::string dir_;
-  AgentOptions options_;
   pid_t agent_ = 0;
 };
 

@@ -6,9 +6,9 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <new>
 
 #include "tests/fault/program_support.h"
+#include "tests/unit/replaced_new.h"
 
 namespace {
 
@@ -21,6 +21,8 @@ bellows::fault_test::Board* map_board() {
   return page == MAP_FAILED ? nullptr : static_cast<bellows::fault_test::Board*>(page);
 }
 
+}  // namespace
+
 void* allocate(std::size_t bytes) {
   static bellows::fault_test::Board* const board = map_board();
   if (board && board->restored[0] && board->restored[1] && ++board->made == board->fail_made) {
@@ -28,22 +30,3 @@ void* allocate(std::size_t bytes) {
   }
   return std::malloc(bytes ? bytes : 1);
 }
-
-}  // namespace
-
-// As the standard has it: a new handler may find some memory.
-void* operator new(std::size_t bytes) {
-  while (true) {
-    if (void* memory = allocate(bytes)) return memory;
-    const std::new_handler find_some = std::get_new_handler();
-    if (!find_some) throw std::bad_alloc();
-    find_some();
-  }
-}
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try {
-  return operator new(bytes);
-} catch (const std::bad_alloc&) {
-  return nullptr;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

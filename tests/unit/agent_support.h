@@ -84,6 +84,22 @@ class AgentPipes {
     options->in_fd = in[0];
     options->out_fd = out[1];
   }
+  /// An agent in a process of its own.
+  pid_t start_agent(const std::string& node, const std::string& socket_path) {
+    AgentOptions options;
+    open_pipes(&options);
+    options.node = node;
+    options.socket_path = socket_path;
+    setenv("BELLOWS_SOCKET", socket_path.c_str(), 1);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      to_.reset();
+      _exit(agent_main(options));
+    }
+    close(options.in_fd);
+    close(options.out_fd);
+    return pid;
+  }
   Fd to_, from_;
 
  private:

@@ -14,6 +14,7 @@
 #include "checkpoint/worker.h"
 #include "tests/unit/agent_support.h"
 #include "tests/unit/checkpoint_support.h"
+#include "tests/unit/replaced_new.h"
 
 namespace {
 
@@ -22,22 +23,9 @@ std::atomic<std::size_t> most{SIZE_MAX};
 
 }  // namespace
 
-void* operator new(std::size_t bytes) {
-  while (true) {
-    void* memory = bytes > most ? nullptr : std::malloc(bytes ? bytes : 1);
-    if (memory) return memory;
-    const std::new_handler find_some = std::get_new_handler();
-    if (!find_some) throw std::bad_alloc();
-    find_some();
-  }
+void* allocate(std::size_t bytes) {
+  return bytes > most ? nullptr : std::malloc(bytes ? bytes : 1);
 }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try {
-  return operator new(bytes);
-} catch (const std::bad_alloc&) {
-  return nullptr;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;

@@ -235,7 +235,7 @@ Test(bad_step, the_choice_goes_past_what_was_noted, .timeout = 10) {
   found.step.reset();
   cr_expect(has(choice.offer(found).error, "step 9: damaged"));
   cr_expect(!choice.offer(Event()).step && choice.offer(Event()).error.empty());
-  choice.note_committed(9);
+  choice.note_good(9);
   cr_expect(choice.find().search.bad.empty());
 }
 
@@ -254,7 +254,7 @@ Test(bad_step, what_could_not_be_read_stays_on_offer, .timeout = 10) {
   failed.error_kind = ErrorKind::corrupt;
   cr_expect(choice.note_bad(failed) && choice.note_bad(failed));
   cr_expect(choice.find().search.bad.size() == 1);
-  choice.note_found(9);
+  choice.note_good(9);
   cr_expect(choice.find().search.bad.empty());
 }
 

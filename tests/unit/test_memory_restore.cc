@@ -23,17 +23,7 @@ constexpr int kDies = 7;
 class Job : public AgentPipes {
  public:
   Job() {
-    open_pipes(&options_);
-    options_.node = "n1";
-    options_.socket_path = scratch_.path() + "/n1";
-    setenv("BELLOWS_SOCKET", options_.socket_path.c_str(), 1);
-    agent_ = fork();
-    if (agent_ == 0) {
-      to_.reset();
-      _exit(agent_main(options_));
-    }
-    close(options_.in_fd);
-    close(options_.out_fd);
+    agent_ = start_agent("n1", scratch_.path() + "/n1");
     cr_assert(await(Event::Kind::hello).has_value());
   }
   ~Job() {
@@ -101,7 +91,6 @@ class Job : public AgentPipes {
 
  private:
   ScratchDir scratch_;
-  AgentOptions options_;
   pid_t agent_ = 0;
   int attempt_ = 0;
   Coordinator coordinator_{kWorld};
@@ -200,6 +189,11 @@ void spoil(bellows_t* b, std::size_t stride) {
   }
 }
 
+void expect_all_from_files(const Job& job) {
+  cr_expect(job.store > 0 && job.memory == 0, "%lu from memory, %lu from files", job.memory,
+            job.store);
+}
+
 void expect_all_from_memory(const Job& job) {
   cr_expect(job.memory > 0 && job.store == 0, "%lu from memory, %lu from files", job.memory,
             job.store);
@@ -273,8 +267,7 @@ Test(memory_restore, a_changed_copy_is_not_used, .timeout = 60) {
   run_and_die(job, saves(1, 2, [](int, bellows_t* b, Model&) { spoil(b, 1); }));
   cr_assert(job.begin() == 2u);
   expect_restored(job, 2);
-  cr_expect(job.store > 0 && job.memory == 0, "%lu from memory, %lu from files", job.memory,
-            job.store);
+  expect_all_from_files(job);
 }
 
 Test(memory_restore, ranks_copy_and_verify_large_arrays_themselves, .timeout = 60) {
@@ -294,8 +287,7 @@ Test(memory_restore, a_changed_block_is_not_taken, .timeout = 60) {
   run_and_die(job, saves_large(3, [](bellows_t* b) { spoil(b, 1 << 20); }));
   cr_assert(job.begin() == 3u);
   expect_large(job, 3);
-  cr_expect(job.store > 0 && job.memory == 0, "%lu from memory, %lu from files", job.memory,
-            job.store);
+  expect_all_from_files(job);
 }
 
 Test(memory_restore, what_others_read_cannot_be_mapped_for_writing, .timeout = 60) {
