@@ -62,13 +62,7 @@ export BELLOWS_AGENT=$build/launcher/bellows BELLOWS_LIBRARY=$build/checkpoint/.
 export PYTHONPATH=$top/python PYTHONDONTWRITEBYTECODE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0
 ok "the same training on 1 rank, left alone" timeout 60 "$python" "$top/examples/pytorch/train.py" \
   "${training[@]}" --data "$data" --checkpoint-dir "$alone/ckpt" --losses "$alone/losses"
-compare='
-import sys
-resized, alone = ({int(l.split()[0]): float(l.split()[1]) for l in open(f)} for f in sys.argv[1:])
-assert sorted(resized) == sorted(alone) == list(range(460)), "other steps"
-worst = max(alone, key=lambda s: abs(resized[s] - alone[s]))
-print(f"step {worst}: {resized[worst]} resized, {alone[worst]} alone")
-assert abs(resized[worst] - alone[worst]) < 0.001'
-ok "has the same loss at each step, within rounding" "$python" -c "$compare" "$home/losses" "$alone/losses"
-diag "the most apart: $("$python" -c "$compare" "$home/losses" "$alone/losses" 2>&1 | head -n 1)"
+compare=("$top/tests/lib/compare-losses" 460)
+ok "has the same loss at each step, within rounding" "${compare[@]}" "$home/losses" "$alone/losses"
+diag "the most apart: $("${compare[@]}" "$home/losses" "$alone/losses" 2>&1 | head -n 1)"
 done_testing

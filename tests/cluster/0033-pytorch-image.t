@@ -86,15 +86,9 @@ like "$ledger" ', 0 steps done again' "and no step was done twice"
 
 alone=$(train alone 1)
 ok "the same training on 1 rank, left alone" poll 180 job_is "$alone" COMPLETED || diag "$(said alone)"
-compare='
-import sys
-resized, alone = ({int(l.split()[0]): float(l.split()[1]) for l in open(f)} for f in sys.argv[1:])
-assert sorted(resized) == sorted(alone) == list(range(920)), "other steps"
-worst = max(alone, key=lambda s: abs(resized[s] - alone[s]))
-print(f"step {worst}: {resized[worst]} resized, {alone[worst]} alone")
-assert abs(resized[worst] - alone[worst]) < 0.001'
-ok "has the same loss at each step, within rounding" /usr/bin/python3 -c "$compare" "$home/resized.losses" "$home/alone.losses"
-diag "the most apart: $(/usr/bin/python3 -c "$compare" "$home/resized.losses" "$home/alone.losses" 2>&1 | head -n 1)"
+compare=("$top/tests/lib/compare-losses" 920)
+ok "has the same loss at each step, within rounding" "${compare[@]}" "$home/resized.losses" "$home/alone.losses"
+diag "the most apart: $("${compare[@]}" "$home/resized.losses" "$home/alone.losses" 2>&1 | head -n 1)"
 
 # The checkpoint, written with the machine's HDF5: the bytes of each array, as the image's h5py reads
 # them and as the machine's h5dump does.
