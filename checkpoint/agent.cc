@@ -2,7 +2,7 @@
 #include "checkpoint/agent.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/resource.h>

@@ -2,7 +2,7 @@
 #include "checkpoint/shard_file_v1.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

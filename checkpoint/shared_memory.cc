@@ -2,7 +2,7 @@
 #include "checkpoint/shared_memory.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>

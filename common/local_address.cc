@@ -2,7 +2,7 @@
 #include "common/local_address.h"
 
 #include <arpa/inet.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <sys/socket.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/admission.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "jobsubmit/desk.h"
 #include "jobsubmit/sentence.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/query.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/text.h"
 #include "jobsubmit/sentence.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Admission of changes to a job that has its contract already.
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/ckpt_verify.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "launcher/ckpt_contents.h"
 

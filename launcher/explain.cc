@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/explain.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "jobsubmit/sentence.h"
 #include "spank/options.h"

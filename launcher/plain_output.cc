@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/plain_output.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <limits.h>
 #include <poll.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/policy_query.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/environment.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "common/gres.h"
 #include "common/text.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/launch.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sched.h>
 #include <unistd.h>
 

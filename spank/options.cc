@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/options.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "spank/container/options.h"
 #include "spank/container/site.h"

@@ -2,7 +2,7 @@
 #include "spank/container/devices.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <glob.h>
 #include <sys/stat.h>
 #include <unistd.h>

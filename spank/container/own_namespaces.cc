@@ -2,7 +2,7 @@
 #include "spank/container/own_namespaces.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/capability.h>
 #include <net/if.h>
 #include <sched.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What would keep an agent's main thread from answering ranks, were the arrays large.
 #include <criterion/criterion.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/syscall.h>
 
 #include <fstream>

@@ -3,7 +3,7 @@
 // one, short writes, no descriptors, no memory. Every rank is told the same, the older step stays
 // whole, the next try of the save succeeds, and nothing is left open.
 #include <criterion/criterion.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>

@@ -2,7 +2,7 @@
 // An agent, on a thread of the test, that gets no large pieces of memory: the save fails with a
 // sentence, and the agent goes on.
 #include <criterion/criterion.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <atomic>
 #include <cstdlib>

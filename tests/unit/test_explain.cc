@@ -3,7 +3,7 @@
 /// 22.05.8 sent to slurmctld for the same options.
 
 #include <criterion/criterion.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <map>
 #include <sstream>
