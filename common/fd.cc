@@ -2,7 +2,7 @@
 #include "common/fd.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -39,6 +39,16 @@ Result<Fd> open_file(const std::string& path, int flags, mode_t mode) {
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) return errno_error("open", path);
   return Fd(fd);
+}
+
+Status check_owner(int fd, uid_t owner, std::string_view path) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return errno_error("stat", path);
+  if (info.st_uid == owner && (info.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
+  return Error{ErrorKind::denied,
+               fmt::format("{}: not trusted, since it is not owned by user {} or others may "
+                           "write to it (owner {}, mode {:o})",
+                           path, owner, info.st_uid, info.st_mode & 07777)};
 }
 
 Result<std::string> read_file(const std::string& path, std::size_t limit) {

@@ -38,6 +38,9 @@ Error errno_error(std::string_view what, std::string_view path);
 /// Opens with O_CLOEXEC added. Errors name the path.
 Result<Fd> open_file(const std::string& path, int flags, mode_t mode = 0);
 
+/// denied: it is not `owner`'s, or others may write to it.
+Status check_owner(int fd, uid_t owner, std::string_view path);
+
 /// Reads at most `limit` bytes; a longer file is an error (invalid), so that hostile files cost no
 /// memory.
 Result<std::string> read_file(const std::string& path, std::size_t limit);

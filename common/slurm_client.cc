@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/slurm_client.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,47 +21,14 @@ namespace {
 
 constexpr useconds_t kLookEvery = 2000;
 constexpr int kMostLooks = 5000;
+/// Where they begin; the first of them has no name from 23.02 on.
+constexpr int kSocketErrors = 5000;
 
 std::string text_of(const char* text) { return text ? text : ""; }
 
 Error slurm_error(const std::string& what) {
-  int code = errno;
-  ErrorKind kind = ErrorKind::invalid;
-  switch (code) {
-    case ESLURM_INVALID_JOB_ID:
-      kind = ErrorKind::not_found;
-      break;
-    case ESLURM_ACCESS_DENIED:
-    case ESLURM_USER_ID_MISSING:
-    case ESLURM_DISABLED:
-      kind = ErrorKind::denied;
-      break;
-    case SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR:
-    case SLURMCTLD_COMMUNICATIONS_SEND_ERROR:
-    case SLURMCTLD_COMMUNICATIONS_RECEIVE_ERROR:
-    case SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR:
-    case SLURM_COMMUNICATIONS_CONNECTION_ERROR:
-    case SLURM_COMMUNICATIONS_SEND_ERROR:
-    case SLURM_COMMUNICATIONS_RECEIVE_ERROR:
-    case SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT:
-    // A munged that restarts is no verdict either.
-    case SLURM_PROTOCOL_AUTHENTICATION_ERROR:
-    case ESLURM_AUTH_CRED_INVALID:
-    case ESLURM_AUTH_NET_ERROR:
-    case ESLURM_AUTH_UNABLE_TO_SIGN:
-    case ESLURM_IN_STANDBY_MODE:
-    case ECONNREFUSED:
-    case ECONNRESET:
-    case EHOSTUNREACH:
-    case ENETUNREACH:
-    case ETIMEDOUT:
-    case EAGAIN:
-      kind = ErrorKind::unavailable;
-      break;
-    default:
-      break;
-  }
-  return Error{kind, fmt::format("{}: {}", what, slurm_strerror(code))};
+  const int code = errno;
+  return Error{slurm_error_kind(code), fmt::format("{}: {}", what, slurm_strerror(code))};
 }
 
 struct FreeJobs {
@@ -239,19 +206,47 @@ Result<SlurmGrace> qos_grace(const SlurmJob& job, std::uint32_t mode) {
     return slurm_error("cannot read the QOS from slurmctld");
   std::unique_ptr<assoc_mgr_info_msg_t, FreeAssociations> message(raw);
   SlurmGrace grace;
+  std::vector<const slurmdb_qos_rec_t*> all;
+  const slurmdb_qos_rec_t* own = nullptr;
   if (!message->qos_list) return grace;
   auto* each = slurm_list_iterator_create(message->qos_list);
   while (auto* qos = static_cast<slurmdb_qos_rec_t*>(slurm_list_next(each))) {
-    if (text_of(qos->name) != job.qos) continue;
-    grace.preempt = count_or_zero(qos->grace_time);
-    if (qos->preempt_mode != 0) mode = qos->preempt_mode;
-    grace.preempts = mode & PREEMPT_MODE_REQUEUE;
+    all.push_back(qos);
+    if (text_of(qos->name) == job.qos) own = qos;
   }
   slurm_list_iterator_destroy(each);
+  if (!own) return grace;
+  grace.preempt = count_or_zero(own->grace_time);
+  if (own->preempt_mode != 0) mode = own->preempt_mode;
+  grace.preempts = (mode & PREEMPT_MODE_REQUEUE) &&
+                   std::any_of(all.begin(), all.end(), [own](const slurmdb_qos_rec_t* other) {
+                     return other->preempt_bitstr && slurm_bit_test(other->preempt_bitstr, own->id);
+                   });
   return grace;
 }
 
 }  // namespace
+
+ErrorKind slurm_error_kind(int code) {
+  // slurmctld gives its verdicts from 1900 on. What lies below never came from it: the system's
+  // errors, none at all when the connection was closed, and the general ones of the communication.
+  if (code >= 0 && code < SLURM_NO_CHANGE_IN_DATA) return ErrorKind::unavailable;
+  // Those of sockets and of authentication: a munged that restarts is no verdict either.
+  if (code >= kSocketErrors && code < ESLURM_DB_CONNECTION) return ErrorKind::unavailable;
+  switch (code) {
+    case ESLURM_IN_STANDBY_MODE:
+    case ESLURM_IN_STANDBY_USE_BACKUP:
+      return ErrorKind::unavailable;
+    case ESLURM_INVALID_JOB_ID:
+      return ErrorKind::not_found;
+    case ESLURM_ACCESS_DENIED:
+    case ESLURM_USER_ID_MISSING:
+    case ESLURM_DISABLED:
+      return ErrorKind::denied;
+    default:
+      return ErrorKind::invalid;
+  }
+}
 
 const char* slurm_state_name(SlurmState state) {
   static constexpr const char* kNames[] = {
@@ -371,9 +366,10 @@ Result<SlurmGrace> SlurmClient::grace_of(const SlurmJob& job) {
     return slurm_error("cannot read the configuration of slurmctld");
   std::unique_ptr<slurm_conf_t, FreeConf> conf(raw_conf);
   const std::string type = text_of(conf->preempt_type);
-  SlurmGrace grace;
-  if (type.ends_with("partition_prio")) return partition_grace(job, conf->preempt_mode);
-  if (type.ends_with("qos")) return qos_grace(job, conf->preempt_mode);
+  Result<SlurmGrace> grace = SlurmGrace{};
+  if (type.ends_with("partition_prio")) grace = partition_grace(job, conf->preempt_mode);
+  if (type.ends_with("qos")) grace = qos_grace(job, conf->preempt_mode);
+  if (grace) grace->kill_wait = conf->kill_wait;
   return grace;
 }
 
@@ -384,7 +380,8 @@ Status SlurmClient::requeue_running(std::uint32_t id) {
 }
 
 Status SlurmClient::requeue(std::uint32_t id) {
-  if (slurm_requeue(job_named(id), 0) != SLURM_SUCCESS)
+  // When an answer was lost, the job may be queued already.
+  if (slurm_requeue(job_named(id), 0) != SLURM_SUCCESS && errno != ESLURM_JOB_PENDING)
     return slurm_error(fmt::format("cannot requeue job {}", id));
   return {};
 }

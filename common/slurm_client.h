@@ -107,6 +107,8 @@ struct SlurmJobChange {
 struct SlurmGrace {
   bool preempts = false;      ///< a job of this partition and QOS may be preempted and come back
   std::uint32_t preempt = 0;  ///< GraceTime in seconds
+  /// KillWait: seconds from SIGTERM to SIGKILL, which a job that is requeued at once still has.
+  std::uint32_t kill_wait = 0;
   bool operator==(const SlurmGrace&) const = default;
 };
 
@@ -114,6 +116,10 @@ struct SlurmStep {
   std::uint32_t id = 0;
   std::string name;
 };
+
+/// What an error number of libslurm says: unavailable for whatever is not slurmctld's own verdict.
+/// A request that ended so may have been carried out all the same.
+ErrorKind slurm_error_kind(int code);
 
 /// slurmctld as seen through libslurm. Only one may live in a process at a time, used by one
 /// thread: libslurm keeps its configuration in globals. Without a usable slurm.conf libslurm itself
@@ -141,7 +147,7 @@ class SlurmClient {
 
   /// Requeues a running job; one that does not run (any more) is left as it is, which is a success.
   Status requeue_running(std::uint32_t id);
-  /// Requeues the job in whatever state it is, also when it just ended.
+  /// Requeues the job in whatever state it is, also when it just ended; one that is queued stays.
   Status requeue(std::uint32_t id);
   /// The same for a running job that is to be held until it is released.
   Status requeue_held(std::uint32_t id);

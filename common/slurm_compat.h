@@ -30,12 +30,6 @@
 #define BELLOWS_JOB_DESC_ID(desc) ((desc)->job_id)
 #endif
 
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
-// Munge's troubles have other numbers since; these are not used again.
-constexpr int ESLURM_AUTH_NET_ERROR = 6002;
-constexpr int ESLURM_AUTH_UNABLE_TO_SIGN = 6003;
-#endif
-
 struct job_record;
 using job_record_t = struct job_record;
 
@@ -48,6 +42,7 @@ void* slurm_xcalloc(std::size_t count, std::size_t size, bool clear, bool try_on
                     const char* file, int line, const char* function);
 void* slurm_xrecalloc(void** item, std::size_t count, std::size_t size, bool clear, bool try_only,
                       const char* file, int line, const char* function);
+int slurm_bit_test(bitstr_t* bits, bitoff_t bit);
 void slurm_info(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void slurm_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
