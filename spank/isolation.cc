@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/isolation.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <slurm/slurm.h>
 #include <unistd.h>
 
@@ -15,6 +15,7 @@
 #include "common/fd.h"
 #include "spank/container/fence.h"
 #include "spank/container/image_variables.h"
+#include "spank/container/phases.h"
 #include "spank/container/rights.h"
 #include "spank/container/spec_text.h"
 #include "spank/container/task.h"
@@ -37,6 +38,7 @@ struct Step {
   std::uint32_t job = 0;
   std::uint32_t id = 0;
   uid_t uid = 0;
+  gid_t gid = 0;
   bool begun = false;
   std::optional<container::Lease> lease;
   std::optional<Contract> contract;
@@ -47,13 +49,22 @@ struct Step {
 };
 Step step;  // NOLINT: see above
 
+/// What is done before there are phases to count, or a watchdog.
+constexpr const char* kLeasing = "sharing the job's views";
+constexpr const char* kOpening = "opening the job's views";
+
+/// For tests of crashes.
+void pause_at(const Settings& settings, const char* begun) {
+  if (settings.site.pause_at == begun) ::raise(SIGSTOP);
+}
+
 void tell(std::string_view line) {
   // The descriptor itself, not Slurm's log: that is buffered, and the process may end now.
   [[maybe_unused]] const ssize_t n = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
 [[noreturn]] void refuse(std::string_view phase, std::string_view why) {
-  tell(fmt::format("slurmstepd: error: bellows: container: {}: {}\n", phase, why));
+  tell(fmt::format("slurmstepd: error: bellows: container: {}\n", container::refusal(phase, why)));
   ::_exit(1);
 }
 
@@ -195,6 +206,8 @@ void tell_remark(spank_t spank, const std::string& remark) {
 
 void tell_phases(const container::Phases& phases) {
   std::string text;
+  for (const auto& note : phases.notes())
+    text += fmt::format("slurmstepd: bellows: container: {}\n", note);
   for (const auto& entry : phases.entries())
     text += fmt::format("slurmstepd: bellows: container: {}: {} us\n", entry.name,
                         entry.took.count() / 1000);
@@ -207,7 +220,8 @@ void begin_views(spank_t spank, const Settings& settings,
                  const Result<std::optional<Contract>>& contract) {
   if (spank_get_item(spank, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
       spank_get_item(spank, S_JOB_STEPID, &step.id) != ESPANK_SUCCESS ||
-      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS)
+      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_GID, &step.gid) != ESPANK_SUCCESS)
     return;
   step.begun = true;
   if (!contract) {
@@ -220,7 +234,9 @@ void begin_views(spank_t spank, const Settings& settings,
     return;
   }
   if (!step.contract) return;
-  auto lease = container::Lease::take(settings.run_dir, step.job);
+  pause_at(settings, kLeasing);
+  auto lease =
+      container::Lease::take(settings.run_dir, step.job, container::Owner{step.uid, step.gid});
   if (lease)
     step.lease = *std::move(lease);
   else
@@ -229,6 +245,7 @@ void begin_views(spank_t spank, const Settings& settings,
 
 void open_view(spank_t, const Settings& settings) {
   if (!step.contract || !step.problem.empty()) return;
+  pause_at(settings, kOpening);
   auto entry =
       container::TaskEntry::open(settings.run_dir, step.job, container::wants_container(step.spec));
   if (entry)
@@ -246,7 +263,7 @@ void enter_view(spank_t spank, const Settings& settings) {
     if (!step.entry) refuse(phase, "it was never begun");
     container::Phases phases([&](const char* begun) {
       phase = begun;
-      if (settings.site.pause_at == begun) ::raise(SIGSTOP);
+      pause_at(settings, begun);
     });
     const Status status = step.entry->enter(wanted(spank, settings), settings.site, phases);
     if (!status.ok()) refuse(phase, status.error().text);

@@ -20,7 +20,7 @@ void open_view(spank_t spank, const Settings& settings);
 void enter_view(spank_t spank, const Settings& settings);
 /// exit: the last slurmstepd of a job on this node removes its views.
 void end_views();
-/// slurmd's start: removes what a crash left.
+/// slurmd's start, and each job's prolog: removes what a crash left.
 void collect_views(const Settings& settings);
 
 }  // namespace bellows::spank

@@ -3,7 +3,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +14,7 @@
 #include <memory>
 
 #include "common/text.h"
+#include "spank/container/mount_api.h"
 
 namespace bellows::spank {
 namespace {
@@ -23,6 +24,8 @@ constexpr const char* kContract = "contract";
 constexpr const char* kPlan = "launcher.plan";
 constexpr const char* kRescues = "rescues";
 constexpr const char* kUser = "user";
+/// In the contract's file only: whose job it is.
+constexpr const char* kUidKey = "uid";
 constexpr const char* kMarker = "launcher.active";
 constexpr int kDeepest = 64;
 
@@ -35,19 +38,24 @@ bool is_dots(const char* name) {
   return std::string_view(name) == "." || std::string_view(name) == "..";
 }
 
-/// Removes `name` and what is below it. Every level is opened without following links, so nothing
-/// that its owner swaps in meanwhile leads elsewhere. False: something is left.
+bool is_gone(int parent, const char* name) {
+  return ::unlinkat(parent, name, 0) == 0 || errno == ENOENT;
+}
+
+/// Removes `name` and what is below it. Every level is opened without following links or entering
+/// mounts, so nothing that its owner swaps in meanwhile leads elsewhere, nor to a server that
+/// doesn't answer. False: something is left.
 bool remove_tree(int parent, const char* name, std::size_t& budget, int depth) {
   if (budget == 0 || depth > kDeepest) return false;
   --budget;
-  if (::unlinkat(parent, name, 0) == 0 || errno == ENOENT) return true;
-  const int fd = ::openat(parent, name, kDirectory);
-  if (fd < 0) return false;
-  Dir dir(::fdopendir(fd));
-  if (!dir) {
-    ::close(fd);
-    return false;
-  }
+  if (is_gone(parent, name)) return true;
+  // Any user may have mounted something, as with fusermount.
+  if (container::unmount_all(parent, name).ok() && is_gone(parent, name)) return true;
+  auto directory = container::open_child(parent, name);
+  if (!directory) return false;
+  Dir dir(::fdopendir(directory->get()));
+  if (!dir) return false;
+  directory->release();
   bool clean = true;
   while (const dirent* entry = ::readdir(dir.get())) {
     if (is_dots(entry->d_name)) continue;
@@ -67,23 +75,12 @@ std::string JobStore::user_dir(std::uint32_t job) const {
   return fmt::format("{}/{}", job_dir(job), kUser);
 }
 
-Status JobStore::check_owner(int fd, const std::string& path) const {
-  struct stat info {};
-  if (::fstat(fd, &info) != 0) return errno_error("stat", path);
-  if (info.st_uid != owner_ || (info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
-    return Error{ErrorKind::denied,
-                 fmt::format("{}: not trusted, since it is not owned by user {} or others may "
-                             "write to it (owner {}, mode {:o})",
-                             path, owner_, info.st_uid, info.st_mode & 07777)};
-  return {};
-}
-
 Result<Fd> JobStore::open_run_dir(bool create) const {
   if (create && ::mkdir(run_dir_.c_str(), 0755) != 0 && errno != EEXIST)
     return errno_error("mkdir", run_dir_);
   Fd fd(::open(run_dir_.c_str(), kDirectory));
   if (!fd) return errno_error("open", run_dir_);
-  if (auto status = check_owner(fd.get(), run_dir_); !status.ok()) return status.error();
+  if (auto status = check_owner(fd.get(), owner_, run_dir_); !status.ok()) return status.error();
   return fd;
 }
 
@@ -95,7 +92,8 @@ Result<Fd> JobStore::open_job_dir(std::uint32_t job, bool create) const {
     return errno_error("mkdir", job_dir(job));
   Fd fd(::openat(base->get(), name.c_str(), kDirectory));
   if (!fd) return errno_error("open", job_dir(job));
-  if (auto status = check_owner(fd.get(), job_dir(job)); !status.ok()) return status.error();
+  if (auto status = check_owner(fd.get(), owner_, job_dir(job)); !status.ok())
+    return status.error();
   // The daemon's umask may have taken away what users need to reach user/.
   if (create && ::fchmod(fd.get(), 0755) != 0) return errno_error("chmod", job_dir(job));
   return fd;
@@ -114,55 +112,71 @@ Result<Fd> JobStore::open_user_dir(std::uint32_t job, uid_t uid) const {
   return fd;
 }
 
-Status JobStore::prepare_user_dir(int job_fd, std::uint32_t job, uid_t uid, gid_t gid) const {
-  struct stat info {};
-  if (::fstatat(job_fd, kUser, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
-      (!S_ISDIR(info.st_mode) || info.st_uid != uid)) {
+/// What is mounted on it is the user's, and what lies under that mount must be root's: the user
+/// could fill all of RUN_DIR's file system there.
+Status JobStore::prepare_user_dir(int job_fd, std::uint32_t job) const {
+  struct statx info {};
+  if (::statx(job_fd, kUser, AT_SYMLINK_NOFOLLOW, STATX_TYPE | STATX_UID, &info) == 0 &&
+      (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0 &&
+      (!S_ISDIR(info.stx_mode) || info.stx_uid != owner_)) {
     std::size_t budget = 10000;
     if (!remove_tree(job_fd, kUser, budget, 0)) return errno_error("remove", user_dir(job));
   }
   if (::mkdirat(job_fd, kUser, 0700) != 0 && errno != EEXIST)
     return errno_error("mkdir", user_dir(job));
-  Fd fd(::openat(job_fd, kUser, kDirectory));
-  if (!fd) return errno_error("open", user_dir(job));
-  if (::fchown(fd.get(), uid, gid) != 0) return errno_error("chown", user_dir(job));
-  if (::fchmod(fd.get(), 0700) != 0) return errno_error("chmod", user_dir(job));
   return {};
 }
 
-Status JobStore::store(std::uint32_t job, uid_t uid, gid_t gid, const Contract& contract) const {
+Status JobStore::store(std::uint32_t job, uid_t uid, const Contract& contract) const {
   auto directory = open_job_dir(job, true);
   if (!directory) return directory.error();
-  if (auto status = prepare_user_dir(directory->get(), job, uid, gid); !status.ok()) return status;
-  return replace_file(fmt::format("{}/{}", job_dir(job), kContract), contract.to_string() + "\n",
-                      0644);
+  if (auto status = prepare_user_dir(directory->get(), job); !status.ok()) return status;
+  Contract kept = contract;
+  kept.extra.emplace_back(kUidKey, std::to_string(uid));
+  return replace_file(fmt::format("{}/{}", job_dir(job), kContract), kept.to_string() + "\n", 0644);
+}
+
+Status JobStore::store_none(std::uint32_t job) const {
+  auto base = open_run_dir(true);
+  if (!base) return base.error();
+  const std::string name = std::to_string(job);
+  struct stat info {};
+  if (::mknodat(base->get(), name.c_str(), S_IFREG | 0444, 0) == 0) return {};
+  if (errno != EEXIST) return errno_error("create", job_dir(job));
+  // A note of a run before; else what is there must go first.
+  if (::fstatat(base->get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0 ||
+      !S_ISREG(info.st_mode) ||
+      ::utimensat(base->get(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_error("create", job_dir(job));
+  return {};
 }
 
 Result<std::optional<Contract>> JobStore::load(std::uint32_t job, uid_t uid) const {
+  auto base = open_run_dir(false);
+  if (!base) return base.error();
+  struct stat info {};
+  if (::fstatat(base->get(), std::to_string(job).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
+    return errno_error("look at", job_dir(job));
+  if (S_ISREG(info.st_mode)) return std::optional<Contract>();
   auto directory = open_job_dir(job, false);
-  if (!directory) {
-    if (directory.error().kind == ErrorKind::not_found) return std::optional<Contract>();
-    return directory.error();
-  }
+  if (!directory) return directory.error();
   const std::string path = fmt::format("{}/{}", job_dir(job), kContract);
   Fd fd(::openat(directory->get(), kContract, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd) {
-    if (errno == ENOENT) return std::optional<Contract>();
+    // store() was cut short, as by a full file system.
+    if (errno == ENOENT) return Error{ErrorKind::corrupt, path + " is missing"};
     return errno_error("open", path);
   }
-  if (auto status = check_owner(fd.get(), path); !status.ok()) return status.error();
+  if (auto status = check_owner(fd.get(), owner_, path); !status.ok()) return status.error();
   auto text = read_file(path, Contract::kMostBytes + 1);
   if (!text) return text.error();
   auto contract = Contract::parse(*text);
   if (!contract)
     return Error{contract.error().kind, fmt::format("{}: {}", path, contract.error().text)};
-  if (auto user = open_user_dir(job, uid); !user) return user.error();
+  if (contract->extra_value(kUidKey) != std::to_string(uid))
+    return Error{ErrorKind::denied, fmt::format("{}: not of a job of user {}", path, uid)};
+  std::erase_if(contract->extra, [](const auto& entry) { return entry.first == kUidKey; });
   return std::optional<Contract>(*std::move(contract));
-}
-
-bool JobStore::exists(std::uint32_t job) const {
-  struct stat info {};
-  return ::lstat(job_dir(job).c_str(), &info) == 0;
 }
 
 Status JobStore::remove(std::uint32_t job, std::size_t budget) const {
@@ -224,6 +238,18 @@ Status JobStore::set_rescues(std::uint32_t job, std::uint32_t count) const {
 }
 
 std::vector<std::uint32_t> JobStore::older_than(std::int64_t seconds, std::size_t most) const {
+  return aged(S_IFDIR, seconds, most);
+}
+
+void JobStore::forget_none(std::int64_t seconds, std::size_t most) const {
+  const auto jobs = aged(S_IFREG, seconds, most);
+  const auto base = open_run_dir(false);
+  if (!base) return;
+  for (const std::uint32_t job : jobs) ::unlinkat(base->get(), std::to_string(job).c_str(), 0);
+}
+
+std::vector<std::uint32_t> JobStore::aged(mode_t type, std::int64_t seconds,
+                                          std::size_t most) const {
   auto base = open_run_dir(false);
   if (!base) return {};
   Dir dir(::fdopendir(base->get()));
@@ -237,7 +263,8 @@ std::vector<std::uint32_t> JobStore::older_than(std::int64_t seconds, std::size_
     if (!job || *job > UINT32_MAX ||
         ::fstatat(::dirfd(dir.get()), entry->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0)
       continue;
-    if (info.st_mtime < before) found.emplace_back(info.st_mtime, *job);
+    if ((info.st_mode & S_IFMT) == type && info.st_mtime < before)
+      found.emplace_back(info.st_mtime, *job);
   }
   std::sort(found.begin(), found.end());
   std::vector<std::uint32_t> jobs;

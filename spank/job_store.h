@@ -15,9 +15,13 @@
 namespace bellows::spank {
 
 /// What a node keeps for each job, in RUN_DIR/JOBID:
-///   contract  the job's contract, written by job_prolog as root, read by everyone
+///   contract  the job's contract and user, written by job_prolog as root, read by everyone
 ///   rescues   how often the exit hook requeued the job
-///   user/     the job owner's own directory, 0700, for the launcher's sockets, marker and plan
+///   user/     the job owner's own directory, 0700, for the launcher's sockets, marker and plan:
+///             a small file system that container::Lease mounts there while the job is on the node
+///
+/// For a job without a contract RUN_DIR/JOBID is an empty file. A job with neither has lost what
+/// was kept: whoever takes it for one without a contract runs it unisolated.
 ///
 /// Only `owner` (root, except in tests) may write outside user/; a directory or file that others
 /// could have written is refused (denied). user/ is hostile: nothing in it is opened, and links
@@ -28,15 +32,15 @@ class JobStore {
   explicit JobStore(std::string run_dir, uid_t owner = 0)
       : run_dir_(std::move(run_dir)), owner_(owner) {}
 
-  /// Creates what is missing and replaces the contract. A user/ of another user is replaced.
-  Status store(std::uint32_t job, uid_t uid, gid_t gid, const Contract& contract) const;
+  /// Creates what is missing and replaces the contract.
+  Status store(std::uint32_t job, uid_t uid, const Contract& contract) const;
+  /// Notes that the job has no contract. Nothing else may be kept for it.
+  Status store_none(std::uint32_t job) const;
 
-  /// Nothing: the job has no contract here. denied: the file or a directory above it could have
-  /// been written by others, or user/ is not `uid`'s. invalid: the text is not a contract.
+  /// Nothing: the job has no contract. not_found: nothing is kept here. corrupt: something, but
+  /// no contract. denied: the file or a directory above it could have been written by others, or
+  /// the job of it is not `uid`'s. invalid: the text is not a contract.
   Result<std::optional<Contract>> load(std::uint32_t job, uid_t uid) const;
-
-  /// Whether anything is kept for the job, in whatever condition.
-  bool exists(std::uint32_t job) const;
 
   /// Removes everything of the job; not_found is success. At most `budget` entries, so that a user
   /// who left a million files can't hold up a job's start: unavailable when some are left.
@@ -59,6 +63,8 @@ class JobStore {
 
   /// Jobs whose directory was not touched for `seconds`, oldest first, at most `most`.
   std::vector<std::uint32_t> older_than(std::int64_t seconds, std::size_t most) const;
+  /// Removes such notes of jobs without a contract.
+  void forget_none(std::int64_t seconds, std::size_t most) const;
   /// Makes older_than() skip the job for a while.
   void touch(std::uint32_t job) const;
 
@@ -67,8 +73,8 @@ class JobStore {
   Result<Fd> open_run_dir(bool create) const;
   Result<Fd> open_job_dir(std::uint32_t job, bool create) const;
   Result<Fd> open_user_dir(std::uint32_t job, uid_t uid) const;
-  Status check_owner(int fd, const std::string& path) const;
-  Status prepare_user_dir(int job_fd, std::uint32_t job, uid_t uid, gid_t gid) const;
+  Status prepare_user_dir(int job_fd, std::uint32_t job) const;
+  std::vector<std::uint32_t> aged(mode_t type, std::int64_t seconds, std::size_t most) const;
 
   std::string run_dir_;
   uid_t owner_;

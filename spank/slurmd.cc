@@ -8,6 +8,7 @@
 #include "common/contract.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
+#include "spank/isolation.h"
 #include "spank/job_store.h"
 
 namespace bellows::spank {
@@ -15,11 +16,13 @@ namespace {
 
 constexpr std::int64_t kOldSeconds = 7 * 24 * 3600;
 constexpr std::size_t kMostCollected = 4;
+/// A job that runs longer costs slurmctld one question for each such time in which it starts steps.
+constexpr std::int64_t kNoteSeconds = 3600;
+constexpr std::size_t kMostNotes = 100;
 
 struct PrologJob {
   std::uint32_t id = 0;
   uid_t uid = 0;
-  gid_t gid = 0;
 };
 
 std::string variable(const char* name) {
@@ -28,19 +31,15 @@ std::string variable(const char* name) {
 }
 
 /// What the prolog's environment says, with the user and account added that slurmctld vouches for.
-std::optional<Contract> sent_contract(std::uint32_t job) {
+Result<std::optional<Contract>> sent_contract() {
   std::string line = variable("SPANK_BELLOWS_CONTRACT");
-  if (line.empty()) return std::nullopt;
+  if (line.empty()) return std::optional<Contract>();
   auto contract = Contract::parse(line);
-  if (!contract) {
-    slurm_error("bellows: job %u: %s; the job runs without a contract", job,
-                contract.error().text.c_str());
-    return std::nullopt;
-  }
+  if (!contract) return contract.error();
   // Slurm's own variables, which the options of a job can't reach: those get a SPANK_ in front.
   add_extra(*contract, kUserKey, variable("SLURM_JOB_USER"));
   add_extra(*contract, kAccountKey, variable("SLURM_JOB_ACCOUNT"));
-  return *std::move(contract);
+  return std::optional<Contract>(*std::move(contract));
 }
 
 /// What is kept already was written for this job, or for one of the same number whose slurmctld
@@ -69,12 +68,16 @@ void collect_old(const JobStore& store) {
   }
 }
 
-void keep(const JobStore& store, const PrologJob& job) {
-  const auto sent = sent_contract(job.id);
-  if (!sent && !store.exists(job.id)) return;
+bool are_same(const std::optional<Contract>& kept, const std::optional<Contract>& sent) {
+  if (!kept || !sent) return !kept && !sent;
+  return admitted_line(*kept) == admitted_line(*sent);
+}
+
+/// Where nothing can be kept, the job's steps ask slurmctld.
+void keep(const JobStore& store, const PrologJob& job, const std::optional<Contract>& sent) {
   const auto loaded = store.load(job.id, job.uid);
   const bool kept = loaded && loaded->has_value();
-  const bool same = kept && sent && admitted_line(**loaded) == admitted_line(*sent);
+  const bool same = loaded && are_same(*loaded, sent);
   if (kept && !same && !may_replace(job, sent)) {
     slurm_error(
         "bellows: job %u: the contract sent with the prolog is not the one kept here; the "
@@ -87,25 +90,32 @@ void keep(const JobStore& store, const PrologJob& job) {
     if (auto status = store.remove(job.id); !status.ok())
       slurm_error("bellows: job %u: %s", job.id, status.error().text.c_str());
   }
-  if (!sent) return;
-  if (auto status = store.store(job.id, job.uid, job.gid, *sent); !status.ok())
-    slurm_error("bellows: job %u: the contract can't be kept, so the job runs without it: %s",
-                job.id, status.error().text.c_str());
+  const Status status = sent ? store.store(job.id, job.uid, *sent) : store.store_none(job.id);
+  if (!status.ok())
+    slurm_error("bellows: job %u: the contract can't be kept: %s", job.id,
+                status.error().text.c_str());
 }
 
 }  // namespace
 
 void job_prolog(spank_t spank, const Settings& settings) {
+  // Of jobs all of whose slurmstepds here were killed.
+  collect_views(settings);
   PrologJob job;
   if (spank_get_item(spank, S_JOB_ID, &job.id) != ESPANK_SUCCESS ||
-      spank_get_item(spank, S_JOB_UID, &job.uid) != ESPANK_SUCCESS ||
-      spank_get_item(spank, S_JOB_GID, &job.gid) != ESPANK_SUCCESS) {
+      spank_get_item(spank, S_JOB_UID, &job.uid) != ESPANK_SUCCESS) {
     slurm_error("bellows: the prolog does not say whose job it is for");
     return;
   }
   const JobStore store(settings.run_dir);
-  keep(store, job);
+  if (const auto sent = sent_contract()) {
+    keep(store, job, *sent);
+  } else {
+    slurm_error("bellows: job %u: %s", job.id, sent.error().text.c_str());
+    (void)store.remove(job.id);
+  }
   collect_old(store);
+  store.forget_none(kNoteSeconds, kMostNotes);
 }
 
 }  // namespace bellows::spank

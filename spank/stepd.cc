@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/stepd.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <slurm/slurm.h>
 #include <unistd.h>
 
@@ -26,7 +26,6 @@ struct Step {
   std::uint32_t job = 0;
   std::uint32_t id = 0;
   uid_t uid = 0;
-  gid_t gid = 0;
 
   bool is_batch() const { return id == SLURM_BATCH_SCRIPT; }
 };
@@ -35,8 +34,7 @@ std::optional<Step> identify(spank_t spank) {
   Step step;
   if (spank_get_item(spank, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
       spank_get_item(spank, S_JOB_STEPID, &step.id) != ESPANK_SUCCESS ||
-      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS ||
-      spank_get_item(spank, S_JOB_GID, &step.gid) != ESPANK_SUCCESS)
+      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS)
     return std::nullopt;
   return step;
 }
@@ -52,30 +50,33 @@ void change_environment(spank_t spank, const std::vector<Change>& changes) {
 
 Result<std::optional<Contract>> trusted_contract(const JobStore& store, const Step& step) {
   auto contract = store.load(step.job, step.uid);
-  if (!contract) slurm_error("bellows: job %u: %s", step.job, contract.error().text.c_str());
+  if (!contract && contract.error().kind != ErrorKind::not_found)
+    slurm_error("bellows: job %u: %s", step.job, contract.error().text.c_str());
   return contract;
 }
 
 /// Slurm may skip the prolog when a job comes back to a node, so a node that lost its /run since
-/// has no contract. Then AdminComment, which users can't edit, says what was promised.
+/// has no contract; nor has one whose file system was full. Then AdminComment, which users can't
+/// edit, says what was promised.
 Result<std::optional<Contract>> remade_contract(const JobStore& store, const Step& step) {
   const auto view = read_job(step.job);
   if (!view)
     return Error{view.error().kind,
                  fmt::format("the job's contract is not on this node: {}", view.error().text)};
-  auto contract = Contract::parse(view->admin_comment);
-  if (!contract) return std::optional<Contract>();
-  add_extra(*contract, kUserKey, account_of(step.uid).user);
-  add_extra(*contract, kAccountKey, view->account);
-  if (auto status = store.store(step.job, step.uid, step.gid, *contract); !status.ok())
+  std::optional<Contract> promised;
+  if (auto contract = Contract::parse(view->admin_comment)) {
+    promised = *std::move(contract);
+    add_extra(*promised, kUserKey, account_of(step.uid).user);
+    add_extra(*promised, kAccountKey, view->account);
+  } else if (view->admin_comment.starts_with("bellows/")) {
+    return contract.error();
+  }
+  const Status status =
+      promised ? store.store(step.job, step.uid, *promised) : store.store_none(step.job);
+  if (!status.ok())
     slurm_error("bellows: job %u: the contract can't be kept: %s", step.job,
                 status.error().text.c_str());
-  return std::optional<Contract>(*std::move(contract));
-}
-
-/// Plain jobs must not cost slurmctld a question for each step. A forged hint costs its forger one.
-bool may_have_lost_contract(spank_t spank, const JobStore& store, const Step& step) {
-  return !store.exists(step.job) && environment(spank, Contract::kVariable).has_value();
+  return promised;
 }
 
 /// What sbatch hands on, and Slurm exports into the batch script. A forged one costs its forger the
@@ -159,7 +160,8 @@ Status carry_out(Rescue action, const JobStore& store, const Step& step, const B
   return {};
 }
 
-void rescue(spank_t spank, const JobStore& store, const Step& step, const Contract& contract) {
+void rescue(spank_t spank, const JobStore& store, const Step& step, const Contract& contract,
+            std::optional<std::uint32_t> gpus) {
   const auto view = read_job_patiently(step.job);
   if (!view) {
     slurm_error("bellows: job %u: its launcher was killed, but the job can't be requeued: %s",
@@ -174,7 +176,6 @@ void rescue(spank_t spank, const JobStore& store, const Step& step, const Contra
                plan.reason.c_str());
     return;
   }
-  auto gpus = store.planned_gpus(step.job, step.uid);
   if (gpus && !contract.gpus.contains(*gpus)) gpus.reset();
   const Status status = carry_out(plan.action, store, step, end, *view, gpus);
   if (!status.ok())
@@ -191,13 +192,11 @@ void prepare_step(spank_t spank, const Settings& settings) {
   const auto step = identify(spank);
   if (!step) return;
   const JobStore store(settings.run_dir);
-  if (step->id == SLURM_EXTERN_CONT)
-    return begin_views(spank, settings, trusted_contract(store, *step));
+  auto stored = trusted_contract(store, *step);
+  if (!stored) stored = remade_contract(store, *step);
+  if (step->id == SLURM_EXTERN_CONT) return begin_views(spank, settings, stored);
   const bool boxed = step->is_batch() && wants_container(spank);
   for (const std::string& name : option_variables()) unset_all(spank, name);
-  auto stored = trusted_contract(store, *step);
-  if (!stored || (!*stored && may_have_lost_contract(spank, store, *step)))
-    stored = remade_contract(store, *step);
   if (boxed && stored && !*stored) stored = unheard();
   begin_views(spank, settings, stored);
   const std::optional<Contract> contract = stored ? *stored : std::nullopt;
@@ -218,14 +217,17 @@ void prepare_step(spank_t spank, const Settings& settings) {
 }
 
 void finish_step(spank_t spank, const Settings& settings) {
-  end_views();
   const auto step = identify(spank);
-  if (!step || !step->is_batch()) return;
+  if (!step || !step->is_batch()) return end_views();
   const JobStore store(settings.run_dir);
-  if (!store.launcher_active(step->job, step->uid)) return;
+  // Both are in the user's directory, which may go with the views.
+  const bool active = store.launcher_active(step->job, step->uid);
+  const auto gpus = store.planned_gpus(step->job, step->uid);
+  end_views();
+  if (!active) return;
   const auto contract = trusted_contract(store, *step);
   if (!contract || !*contract) return;
-  rescue(spank, store, *step, **contract);
+  rescue(spank, store, *step, **contract, gpus);
 }
 
 }  // namespace bellows::spank

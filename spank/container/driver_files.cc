@@ -2,7 +2,7 @@
 #include "spank/container/driver_files.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -223,7 +223,12 @@ Result<Placed> open_directory(const DriverPlan& plan, int root, int scratch) {
   if (!status) return status.error();
   auto clone = clone_mount(tree->descriptor(), kDriverDirectory, true, {.read_only = true});
   if (!clone) return clone.error();
-  return Placed{kDriverDirectory, *std::move(clone), true, true};
+  return Placed{kDriverDirectory,
+                *std::move(clone),
+                true,
+                true,
+                "the driver's files",
+                option_words(MountFlags{.read_only = true})};
 }
 
 }  // namespace
@@ -271,14 +276,15 @@ Result<std::vector<Placed>> open_driver_files(const DriverPlan& plan, int root, 
   auto directory = open_directory(plan, root, scratch);
   if (!directory) return directory.error();
   places.push_back(*std::move(directory));
+  const MountFlags flags{.read_only = true, .no_exec = true};
   for (const DriverFile& file : plan.files) {
     if (file.kind != DriverFile::Kind::place) continue;
     auto original = open_in_root(root, file.source, O_PATH | O_NOFOLLOW);
     if (!original) return original.error();
-    auto clone =
-        clone_mount(original->get(), file.source, false, {.read_only = true, .no_exec = true});
+    auto clone = clone_mount(original->get(), file.source, false, flags);
     if (!clone) return clone.error();
-    places.push_back({file.target, *std::move(clone), false, true});
+    places.push_back(
+        {file.target, *std::move(clone), false, true, file.source, option_words(flags)});
   }
   return places;
 }

@@ -2,7 +2,7 @@
 #include "spank/container/idmap.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/capability.h>
 #include <sched.h>
 #include <signal.h>
@@ -31,9 +31,10 @@ class Holder {
     if (::pipe2(ends, O_CLOEXEC) != 0) return;
     const Fd from(ends[0]);
     const Fd to(ends[1]);
+    const pid_t maker = ::getpid();
     // No signal at its end: the caller's program has its own children.
     pid_ = static_cast<pid_t>(::syscall(SYS_clone, CLONE_NEWUSER | CLONE_FILES, 0, 0, 0, 0));
-    if (pid_ == 0) hold(to.get());
+    if (pid_ == 0) hold(to.get(), maker);
     if (pid_ < 0) return;
     int fd = -1;
     if (::read(from.get(), &fd, sizeof fd) == sizeof fd) space_.reset(fd);
@@ -52,8 +53,10 @@ class Holder {
 
  private:
   /// Only system calls: the caller is at an unknown point.
-  [[noreturn]] static void hold(int to) {
+  [[noreturn]] static void hold(int to, pid_t maker) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+    // Killed before that, it would never be missed, and the locks on its descriptors stay.
+    if (::getppid() != maker) ::_exit(1);
     const int fd = ::open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
     if (::write(to, &fd, sizeof fd) != sizeof fd) ::_exit(1);
     while (true) ::pause();

@@ -128,6 +128,11 @@ Status change_mount(int mount, mount_attr attr, std::string_view what, std::stri
 
 }  // namespace
 
+std::string option_words(MountFlags flags) {
+  return fmt::format("{},nosuid{}{}", flags.read_only ? "ro" : "rw", flags.devices ? "" : ",nodev",
+                     flags.no_exec ? ",noexec" : "");
+}
+
 Result<Fd> clone_mount(int from, std::string_view path, bool recursive, MountFlags flags) {
   const unsigned int below = recursive ? AT_RECURSIVE : 0;
   Fd mount(::open_tree(from, "", OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_EMPTY_PATH | below));
@@ -210,6 +215,18 @@ Result<Fd> open_in_root(int root, std::string_view path, int flags) {
 Result<Fd> open_beneath(int root, std::string_view path, int flags) {
   return openat2(root, path.empty() ? "." : std::string(path), flags,
                  RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+}
+
+Result<Fd> open_child(int parent, const std::string& name) {
+  return openat2(parent, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW,
+                 RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV);
+}
+
+Status unmount_all(int parent, const std::string& name) {
+  const std::string path = fmt::format("{}/{}", descriptor_path(parent), name);
+  while (::umount2(path.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
+  }
+  return errno == EINVAL || errno == ENOENT ? Status() : errno_error("unmount", name);
 }
 
 Result<std::string> resolve_links(int root, std::string_view path) {

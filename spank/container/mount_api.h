@@ -22,6 +22,9 @@ struct MountFlags {
   bool devices = false;  ///< only for single device nodes and devpts; else nodev
 };
 
+/// As mount(8) shows them: "ro,nosuid,nodev".
+std::string option_words(MountFlags flags);
+
 /// A detached copy of what `from` (an O_PATH descriptor) points at; `recursive` with what is
 /// mounted below, which gets the flags too. nosuid always; nodev unless flags.devices, and even
 /// then where `from` has it. Private.
@@ -57,6 +60,13 @@ Result<Fd> open_in_root(int root, std::string_view path, int flags);
 
 /// The same, and only what lies under `root`: a link or ".." that leads out is refused.
 Result<Fd> open_beneath(int root, std::string_view path, int flags);
+
+/// Opens a directory of `parent` for reading: no link, and nothing that is mounted there.
+Result<Fd> open_child(int parent, const std::string& name);
+
+/// Detaches all that is mounted on `name` in `parent`, also where its server is dead. Success where
+/// nothing is.
+Status unmount_all(int parent, const std::string& name);
 
 /// `path` in `root` with all links and dots resolved, "a/b/c", or "" for the root: also for what
 /// does not exist yet. A name for messages and for places made to fit; what it names may be

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/container/options.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -35,7 +35,8 @@ constexpr OptionInfo kOptions[] = {
     {Option::no_remap_root, "no-container-remap-root", "no-remap-root", nullptr,
      "appear as yourself in the container (Bellows)"},
     {Option::writable, "container-writable", "writable", nullptr,
-     "make the container's file system writable; the image stays as it is (Bellows)"},
+     "make the container's file system writable: a directory itself, a squashfs image in memory "
+     "(Bellows)"},
     {Option::readonly, "container-readonly", "readonly", nullptr,
      "make the container's file system read-only (Bellows)"},
     {Option::env, "container-env", "env", "NAME[,NAME...]",

@@ -1,7 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/container/phases.h"
 
+#include <fmt/core.h>
+
 namespace bellows::container {
+namespace {
+
+/// What a user can do about a failure in a phase.
+constexpr std::pair<std::string_view, std::string_view> kFixes[] = {
+    {"opening the image and the mounts",
+     "see that the image, the sources of --container-mounts and a home that is mounted are on this "
+     "node, and open to you"},
+    {"mounting the image",
+     "try another image, and make this one again if that one works; else tell the administrator"},
+    {"mounting the system's directories",
+     "give the image directories at /proc, /sys, /dev, /tmp and /var/tmp, or leave "
+     "--container-writable out"},
+    {"mounting the user's directories",
+     "name another target in --container-mounts, or make this one in the image"},
+    {"entering the container", "name another directory in --container-workdir"},
+    {"joining the container", "name another directory in --container-workdir"},
+    {"running TaskProlog", "tell the administrator, whose script it is"},
+};
+constexpr std::string_view kOtherwise = "tell the administrator";
+
+std::string_view fix(std::string_view phase) {
+  for (const auto& [name, text] : kFixes)
+    if (name == phase) return text;
+  return kOtherwise;
+}
+
+}  // namespace
 
 void Phases::begin(const char* name) {
   end();
@@ -15,6 +44,11 @@ void Phases::begin(const char* name) {
 void Phases::end() {
   if (running_) entries_.back().took = Clock::now() - began_;
   running_ = false;
+}
+
+std::string refusal(std::string_view phase, std::string_view why) {
+  if (why.find("; ") != std::string_view::npos) return fmt::format("{}: {}", phase, why);
+  return fmt::format("{}: {}; {}", phase, why, fix(phase));
 }
 
 }  // namespace bellows::container

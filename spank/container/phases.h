@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <functional>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -24,9 +26,12 @@ class Phases {
   /// One more observer, until the next call.
   void watch(Observer watcher) { watcher_ = std::move(watcher); }
 
-  /// Ends the phase before and begins one; `name` is a literal such as "opening the image".
+  /// Ends the phase before and begins one; `name` is a literal such as "mounting the image".
   void begin(const char* name);
   void end();
+  /// What was mounted, and what is odd about the host: for --container-verbose, beside the times.
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+  const std::vector<std::string>& notes() const { return notes_; }
   const char* current() const { return entries_.empty() ? "" : entries_.back().name; }
   const std::vector<Entry>& entries() const { return entries_; }
 
@@ -36,8 +41,13 @@ class Phases {
   Observer observer_;
   Observer watcher_;
   std::vector<Entry> entries_;
+  std::vector<std::string> notes_;
   Clock::time_point began_{};
   bool running_ = false;
 };
+
+/// The sentence for who started the task: `phase`, `why`, and after it what to do. A `why` with a
+/// fix of its own, which follows a semicolon as in all our texts, stays as it is; errno's has none.
+std::string refusal(std::string_view phase, std::string_view why);
 
 }  // namespace bellows::container

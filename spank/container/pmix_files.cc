@@ -26,7 +26,9 @@ Result<bool> is_own(int directory) {
 
 PmixFiles::PmixFiles(std::string directory) : from_(std::move(directory)) {
   while (from_.size() > 1 && from_.back() == '/') from_.pop_back();
-  if (!from_.empty()) to_ = "/tmp/." + from_.substr(from_.rfind('/') + 1);
+  const std::string base = from_.substr(from_.rfind('/') + 1);
+  name_ = "." + base;
+  if (base.empty() || base == "." || base == "..") from_.clear();
 }
 
 Status PmixFiles::open() {
@@ -45,9 +47,15 @@ Status PmixFiles::open() {
 }
 
 Status PmixFiles::place() const {
-  if (::mkdir(to_.c_str(), 0700) != 0 && errno != EEXIST) return errno_error("mkdir", to_);
-  const auto target = open_file(to_, O_PATH | O_DIRECTORY | O_NOFOLLOW);
-  return target ? attach(mount_.get(), target->get(), to_) : Status(target.error());
+  const auto root = open_file("/", O_PATH | O_DIRECTORY);
+  if (!root) return root.error();
+  const auto tmp = open_in_root(root->get(), "/tmp", O_PATH | O_DIRECTORY);
+  if (!tmp) return tmp.error();
+  if (::mkdirat(tmp->get(), name_.c_str(), 0700) != 0 && errno != EEXIST)
+    return errno_error("mkdir", to());
+  const Fd target(
+      ::openat(tmp->get(), name_.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  return target ? attach(mount_.get(), target.get(), to()) : errno_error("open", to());
 }
 
 }  // namespace bellows::container

@@ -13,12 +13,13 @@ namespace bellows::container {
 /// name it must name the new place. A resource.
 class PmixFiles {
  public:
-  /// `directory`: as PMIX_SERVER_TMPDIR says; empty: the step has no PMIx server.
+  /// `directory`: as PMIX_SERVER_TMPDIR says; empty: the step has no PMIx server. One whose last
+  /// name is none, or dots, is none of PMIx's.
   explicit PmixFiles(std::string directory);
 
   explicit operator bool() const { return !from_.empty(); }
   const std::string& from() const { return from_; }
-  const std::string& to() const { return to_; }
+  std::string to() const { return "/tmp/" + name_; }
 
   /// In the host's mount namespace. A directory that is not the user's alone, as slurmstepd makes
   /// it, is none of PMIx's: then there is nothing to do any more.
@@ -28,7 +29,7 @@ class PmixFiles {
 
  private:
   std::string from_;
-  std::string to_;
+  std::string name_;  ///< in the container's /tmp
   Fd mount_;
 };
 

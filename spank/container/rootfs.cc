@@ -2,7 +2,7 @@
 #include "spank/container/rootfs.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/capability.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -57,11 +57,11 @@ Result<std::vector<Placed>> open_system() {
   for (const auto& [path, flags] : wanted) {
     auto mount = clone_host(path, flags);
     if (!mount) return mount.error();
-    places.push_back({path, std::move(*mount), true, true});
+    places.push_back({path, std::move(*mount), true, true, path, option_words(flags)});
   }
   auto dev = new_dev();
   if (!dev) return dev.error();
-  places.push_back({"/dev", std::move(*dev), true, true});
+  places.push_back({"/dev", std::move(*dev), true, true, "tmpfs", option_words({})});
   return places;
 }
 
@@ -90,7 +90,8 @@ Status add_file(int scratch, const AccountFile& file, std::vector<Placed>& place
   flags.no_exec = true;
   auto mount = clone_mount(fd.get(), file.path, false, flags);
   if (!mount) return mount.error();
-  places.push_back({file.path, std::move(*mount), false, true});
+  places.push_back(
+      {file.path, std::move(*mount), false, true, "the user's line", option_words(flags)});
   return {};
 }
 
@@ -210,10 +211,11 @@ class RootMaker {
 /// Everything of one container on its way.
 class Builder {
  public:
-  Builder(const Spec& spec, const Site& site, const RootfsInputs& inputs)
+  Builder(const Spec& spec, const Site& site, const RootfsInputs& inputs, Phases& phases)
       : spec_(spec),
         site_(site),
         inputs_(inputs),
+        phases_(phases),
         writable_(spec.writable.value_or(site.writable)),
         fake_root_(spec.remap_root.value_or(site.remap_root)) {}
 
@@ -258,6 +260,8 @@ class Builder {
     auto root = overlay ? maker.overlay(*missing, writable_, upper_mib()) : maker.plain();
     if (!root) return root.error();
     root_ = std::move(*root);
+    phases_.note(fmt::format("{} on / ({}{})", spec_.image, writable_ ? "rw" : "ro",
+                             overlay ? ",overlay" : ""));
     return {};
   }
 
@@ -269,6 +273,7 @@ class Builder {
       for (const auto& placed : *places) {
         if (one_tmp && placed.target == "/var/tmp") continue;
         if (auto status = place(root_.get(), placed); !status) return status;
+        phases_.note(told(placed));
       }
     }
     return {};
@@ -282,10 +287,14 @@ class Builder {
   }
 
   Status mount_users() {
-    for (const auto& placed : inputs_.mounts)
+    for (const auto& placed : inputs_.mounts) {
       if (auto status = place(root_.get(), placed); !status) return status;
-    for (const auto& placed : users_)
+      phases_.note(told(placed));
+    }
+    for (const auto& placed : users_) {
       if (auto status = place_user_mount(root_.get(), placed); !status) return status;
+      phases_.note(told(placed));
+    }
     return set_read_only(dev(), "/dev");
   }
 
@@ -323,6 +332,7 @@ class Builder {
   const Spec& spec_;
   const Site& site_;
   const RootfsInputs& inputs_;
+  Phases& phases_;
   bool writable_;
   bool fake_root_;  ///< of --container-remap-root
   Image image_;
@@ -348,7 +358,7 @@ Status build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inpu
   };
   auto admin = Raised::raise(CAP_SYS_ADMIN);
   if (!admin) return admin.error();
-  Builder builder(spec, site, inputs);
+  Builder builder(spec, site, inputs, phases);
   for (const auto& [name, step] : steps) {
     phases.begin(name);
     if (auto status = (builder.*step)(); !status) return status;

@@ -2,7 +2,7 @@
 #include "spank/container/task.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/capability.h>
 #include <linux/magic.h>
 #include <sched.h>
@@ -173,6 +173,7 @@ Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases
     return status;
   const auto plan = plan_driver_files(host->get(), if_there(wanted.libbellows), this_machine());
   if (!plan) return plan.error();
+  for (const std::string& note : plan->notes) phases.note(note);
   auto files = open_driver_files(*plan, host->get(), driver->get());
   if (!files) return files.error();
   inputs.mounts = *std::move(files);
@@ -345,8 +346,8 @@ Status TaskEntry::correct_devices(const Fd& container) {
   const auto own = open_own_dev();
   if (!own) return own.error();
   for (const std::string& name : gpus_.hidden)
-    if (is_device(own->get(), name) &&
-        ::umount2(("/dev/" + name).c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+    if (is_device(own->get(), name) && ::umount2((descriptor_path(own->get()) + "/" + name).c_str(),
+                                                 MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
       return errno_error("hide", "/dev/" + name);
   const auto root = open_file("/", kRoot);
   if (!root) return root.error();

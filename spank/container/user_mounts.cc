@@ -2,7 +2,7 @@
 #include "spank/container/user_mounts.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <linux/magic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -34,7 +34,7 @@ Result<Placed> open_tmpfs(const Mount& mount) {
   flags.no_exec = mount.no_exec;
   auto tmpfs = new_filesystem("tmpfs", options, flags);
   if (!tmpfs) return tmpfs.error();
-  return Placed{mount.target, std::move(*tmpfs), true, mount.create};
+  return Placed{mount.target, std::move(*tmpfs), true, mount.create, "tmpfs", option_words(flags)};
 }
 
 bool in_proc(int fd) {
@@ -101,6 +101,10 @@ Status place_at(const Placed& placed, Result<Fd> target) {
 
 }  // namespace
 
+std::string told(const Placed& placed) {
+  return fmt::format("{} on {} ({})", placed.source, placed.target, placed.options);
+}
+
 Result<Placed> open_bind(const std::string& source, const std::string& target, bool recursive,
                          bool read_only, bool no_exec) {
   auto fd = open_source(source);
@@ -124,14 +128,14 @@ Result<Placed> open_bind(const std::string& source, const std::string& target, b
   flags.no_exec = no_exec || flags.devices;
   auto mount = clone_mount(fd->get(), source, recursive, flags);
   if (!mount) return mount.error();
-  return Placed{target, std::move(*mount), directory, true};
+  return Placed{target, std::move(*mount), directory, true, source, option_words(flags)};
 }
 
 Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts) {
   std::vector<Placed> placed;
   for (const auto& mount : mounts) {
     if (mount.kind == Mount::Kind::umount) {
-      placed.push_back({mount.target, Fd(), true, false});
+      placed.push_back({mount.target, Fd(), true, false, "nothing", "unmounted"});
       continue;
     }
     auto one = mount.kind == Mount::Kind::tmpfs

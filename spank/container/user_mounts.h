@@ -18,7 +18,12 @@ struct Placed {
   Fd mount;            ///< detached; none: what is mounted at the target is unmounted
   bool directory = true;
   bool create = true;  ///< a missing target is made
+  std::string source;  ///< for people, as `options` is
+  std::string options;
 };
+
+/// "SOURCE on TARGET (OPTIONS)", for people.
+std::string told(const Placed& placed);
 
 /// Opens a source with the caller's rights, so without capabilities: one that the user may neither
 /// read, write nor execute is refused. Absolute, in the caller's mount namespace.

@@ -3,7 +3,8 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
@@ -33,6 +34,18 @@ struct CloseDir {
 
 std::string views_path(const std::string& run_dir) { return run_dir + "/views"; }
 
+/// A job's two directories: of its views, and of what else is kept for it.
+struct Places {
+  Places(const std::string& run_dir, std::uint32_t job)
+      : name(std::to_string(job)),
+        path(fmt::format("{}/{}", views_path(run_dir), job)),
+        kept(fmt::format("{}/{}", run_dir, job)) {}
+
+  std::string name;
+  std::string path;
+  std::string kept;
+};
+
 /// Whether `fd` is where a file system is mounted.
 bool is_mount_root(int fd) {
   struct statx info {};
@@ -46,82 +59,9 @@ Result<Fd> open_directory(int parent, const char* name, const std::string& path)
   return fd;
 }
 
-Status mount_views(int below, const std::string& path) {
-  auto tmpfs = new_filesystem("tmpfs", {{"mode", "0700"}, {"size", "4m"}}, {});
-  if (!tmpfs) return tmpfs.error();
-  return attach(tmpfs->get(), below, path);
-}
-
-/// RUN_DIR/views, mounted. Two that come first together are told apart by a lock on RUN_DIR.
-Result<Fd> open_views(const std::string& run_dir) {
-  const std::string path = views_path(run_dir);
-  if (::mkdir(run_dir.c_str(), 0755) != 0 && errno != EEXIST) return errno_error("mkdir", run_dir);
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return errno_error("mkdir", path);
-  auto views = open_directory(AT_FDCWD, path.c_str(), path);
-  if (!views || is_mount_root(views->get())) return views;
-  auto run = open_directory(AT_FDCWD, run_dir.c_str(), run_dir);
-  if (!run) return run;
-  if (::flock(run->get(), LOCK_EX) != 0) return errno_error("lock", run_dir);
-  views = open_directory(AT_FDCWD, path.c_str(), path);
-  if (!views || is_mount_root(views->get())) return views;
-  if (auto status = mount_views(views->get(), path); !status.ok()) return status.error();
-  return open_directory(AT_FDCWD, path.c_str(), path);
-}
-
 Status make_directory(int parent, const char* name, const std::string& path) {
   if (::mkdirat(parent, name, 0700) != 0 && errno != EEXIST) return errno_error("mkdir", path);
   return {};
-}
-
-Status make_file(int parent, const char* name, mode_t mode, const std::string& path) {
-  const Fd fd(::openat(parent, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode));
-  return fd ? Status() : errno_error("create", path);
-}
-
-/// Whatever is mounted under a name of JOB/ns, however often; then the name.
-Status remove_name(int ns, const char* name, const std::string& pinned) {
-  while (::umount2(pinned.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) == 0) {
-  }
-  if (errno != EINVAL && errno != ENOENT) return errno_error("unmount", pinned);
-  if (::unlinkat(ns, name, 0) != 0 && errno != ENOENT) return errno_error("remove", pinned);
-  return {};
-}
-
-/// Unpins and removes everything but `alive`, which the caller has locked.
-Status remove_views(int job_dir, const std::string& path) {
-  if (Fd ns(::openat(job_dir, "ns", kDirectory)); ns) {
-    std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::dup(ns.get())));
-    if (!dir) return errno_error("read", path + "/ns");
-    while (const dirent* entry = ::readdir(dir.get())) {
-      if (entry->d_name[0] == '.') continue;
-      const std::string pinned = fmt::format("{}/ns/{}", path, entry->d_name);
-      if (auto status = remove_name(ns.get(), entry->d_name, pinned); !status.ok()) return status;
-    }
-  }
-  for (const char* name : {"ns", "root", "driver"})
-    if (::unlinkat(job_dir, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
-      return errno_error("remove", fmt::format("{}/{}", path, name));
-  for (const char* name : {"lock", "dead"})
-    if (::unlinkat(job_dir, name, 0) != 0 && errno != ENOENT)
-      return errno_error("remove", fmt::format("{}/{}", path, name));
-  return {};
-}
-
-/// With `alive` locked: nobody can be starting in it, since that needs the lock.
-Status remove_job(int views, std::uint32_t job, int job_dir, const std::string& path) {
-  if (auto status = remove_views(job_dir, path); !status.ok()) return status;
-  if (::unlinkat(job_dir, "alive", 0) != 0 && errno != ENOENT) return errno_error("remove", path);
-  // Whoever comes now, since `alive` has lost its name, makes a new one.
-  if (::unlinkat(views, std::to_string(job).c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT &&
-      errno != ENOTEMPTY)
-    return errno_error("remove", path);
-  return {};
-}
-
-/// A file that was removed while its opener waited for the lock on it protects nothing.
-bool still_named(int fd) {
-  struct stat info {};
-  return ::fstat(fd, &info) == 0 && info.st_nlink > 0;
 }
 
 Status flock_within(int fd, int operation, std::chrono::milliseconds limit,
@@ -139,9 +79,143 @@ Status flock_within(int fd, int operation, std::chrono::milliseconds limit,
   return {};
 }
 
+Status mount_views(int below, const std::string& path) {
+  auto tmpfs = new_filesystem("tmpfs", {{"mode", "0700"}, {"size", "4m"}}, {});
+  if (!tmpfs) return tmpfs.error();
+  return attach(tmpfs->get(), below, path);
+}
+
+/// Whoever else could write here would choose what root mounts and removes.
+Result<Fd> open_roots(int parent, const char* name, const std::string& path) {
+  auto directory = open_directory(parent, name, path);
+  if (!directory) return directory;
+  const auto status = check_owner(directory->get(), 0, path);
+  return status.ok() ? std::move(directory) : Result<Fd>(status.error());
+}
+
+/// RUN_DIR/views, mounted or not yet.
+Result<Fd> open_views_in(int run, const std::string& path) {
+  auto views = open_roots(run, "views", path);
+  if (!views || !is_mount_root(views->get())) return views;
+  struct statfs system {};
+  if (::fstatfs(views->get(), &system) != 0) return errno_error("look at", path);
+  if (system.f_type != TMPFS_MAGIC)
+    return Error{ErrorKind::denied, path + ": what is mounted there is no tmpfs; unmount it"};
+  return views;
+}
+
+/// RUN_DIR/views, mounted. Two that come first together are told apart by a lock on what is below
+/// the mount: any user may lock RUN_DIR itself.
+Result<Fd> open_views(const std::string& run_dir) {
+  const std::string path = views_path(run_dir);
+  if (::mkdir(run_dir.c_str(), 0755) != 0 && errno != EEXIST) return errno_error("mkdir", run_dir);
+  const auto run = open_roots(AT_FDCWD, run_dir.c_str(), run_dir);
+  if (!run) return run.error();
+  if (auto status = make_directory(run->get(), "views", path); !status.ok()) return status.error();
+  auto views = open_views_in(run->get(), path);
+  if (!views || is_mount_root(views->get())) return views;
+  const Fd below = *std::move(views);
+  if (auto status = flock_within(below.get(), LOCK_EX, kRemovalLimit, path); !status.ok())
+    return status.error();
+  views = open_views_in(run->get(), path);
+  if (!views || is_mount_root(views->get())) return views;
+  if (auto status = mount_views(views->get(), path); !status.ok()) return status.error();
+  return open_views_in(run->get(), path);
+}
+
+Status make_file(int parent, const char* name, mode_t mode, const std::string& path) {
+  const Fd fd(::openat(parent, name, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, mode));
+  return fd ? Status() : errno_error("create", path);
+}
+
+/// Whatever is mounted under a name of JOB/ns, however often; then the name.
+Status remove_name(int ns, const char* name) {
+  if (auto status = unmount_all(ns, name); !status.ok()) return status;
+  if (::unlinkat(ns, name, 0) != 0 && errno != ENOENT) return errno_error("remove", name);
+  return {};
+}
+
+/// The user's directory, with what he may have mounted in it. The view of each job that began while
+/// it was mounted has it too: the kernel unmounts wherever its mount point is, when that is
+/// removed.
+Status unmount_user(const std::string& kept) {
+  const auto directory = open_directory(AT_FDCWD, kept.c_str(), kept);
+  if (!directory) return {};
+  if (auto status = unmount_all(directory->get(), "user"); !status.ok()) return status;
+  // What lies under it goes with the job's contract.
+  if (::unlinkat(directory->get(), "user", AT_REMOVEDIR) == 0 || errno == ENOENT ||
+      errno == ENOTDIR || errno == ENOTEMPTY)
+    return {};
+  return errno_error("remove", kept + "/user");
+}
+
+Status mount_user(const std::string& kept, Owner owner) {
+  const std::string path = kept + "/user";
+  const auto parent = open_directory(AT_FDCWD, kept.c_str(), path);
+  if (!parent) return parent.error();
+  // It goes with each job, also one that comes back to the node.
+  if (auto status = make_directory(parent->get(), "user", path); !status.ok()) return status;
+  const auto directory = open_directory(parent->get(), "user", path);
+  if (!directory) return directory.error();
+  auto tmpfs = new_filesystem("tmpfs",
+                              {{"mode", "0700"},
+                               {"uid", std::to_string(owner.uid)},
+                               {"gid", std::to_string(owner.gid)},
+                               {"size", "16m"},
+                               {"nr_inodes", "4096"}},
+                              {});
+  return tmpfs ? attach(tmpfs->get(), directory->get(), path) : Status(tmpfs.error());
+}
+
+/// Unpins and removes everything but `alive`, which the caller has locked.
+Status remove_views(int job_dir, const std::string& path) {
+  if (Fd ns(::openat(job_dir, "ns", kDirectory)); ns) {
+    std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::fcntl(ns.get(), F_DUPFD_CLOEXEC, 0)));
+    if (!dir) return errno_error("read", path + "/ns");
+    while (const dirent* entry = ::readdir(dir.get())) {
+      if (entry->d_name[0] == '.') continue;
+      if (auto status = remove_name(ns.get(), entry->d_name); !status.ok()) return status;
+    }
+  }
+  for (const char* name : {"ns", "root", "driver"})
+    if (::unlinkat(job_dir, name, AT_REMOVEDIR) != 0 && errno != ENOENT)
+      return errno_error("remove", fmt::format("{}/{}", path, name));
+  for (const char* name : {"lock", "dead"})
+    if (::unlinkat(job_dir, name, 0) != 0 && errno != ENOENT)
+      return errno_error("remove", fmt::format("{}/{}", path, name));
+  return {};
+}
+
+/// With `alive` locked: nobody can be starting in it, since that needs the lock.
+Status remove_job(int views, const Places& places, int job_dir) {
+  if (auto status = unmount_user(places.kept); !status.ok()) return status;
+  if (auto status = remove_views(job_dir, places.path); !status.ok()) return status;
+  if (::unlinkat(job_dir, "alive", 0) != 0 && errno != ENOENT)
+    return errno_error("remove", places.path);
+  // Whoever comes now, since `alive` has lost its name, makes a new one.
+  if (::unlinkat(views, places.name.c_str(), AT_REMOVEDIR) != 0 && errno != ENOENT &&
+      errno != ENOTEMPTY)
+    return errno_error("remove", places.path);
+  return {};
+}
+
+/// For the first lease, with `alive` locked.
+Status begin_job(const Places& places, int job_dir, Owner owner) {
+  if (auto status = unmount_user(places.kept); !status.ok()) return status;
+  if (auto status = remove_views(job_dir, places.path); !status.ok()) return status;
+  return mount_user(places.kept, owner);
+}
+
+/// A file that was removed while its opener waited for the lock on it protects nothing.
+bool still_named(int fd) {
+  struct stat info {};
+  return ::fstat(fd, &info) == 0 && info.st_nlink > 0;
+}
+
 /// One try: an invalid descriptor means that the directory went away meanwhile.
-Result<Fd> try_lease(int views, std::uint32_t job, const std::string& path) {
-  const std::string name = std::to_string(job);
+Result<Fd> try_lease(int views, const Places& places, Owner owner) {
+  const std::string& name = places.name;
+  const std::string& path = places.path;
   if (auto status = make_directory(views, name.c_str(), path); !status.ok()) return status.error();
   auto directory = open_directory(views, name.c_str(), path);
   if (!directory)
@@ -155,41 +229,57 @@ Result<Fd> try_lease(int views, std::uint32_t job, const std::string& path) {
     return error;
   }
   if (::flock(alive.get(), LOCK_EX | LOCK_NB) == 0 && still_named(alive.get())) {
-    if (auto status = remove_views(directory->get(), path); !status.ok()) return status.error();
+    if (auto status = begin_job(places, directory->get(), owner); !status.ok()) {
+      (void)remove_job(views, places, directory->get());
+      return status.error();
+    }
   }
   if (auto status = flock_within(alive.get(), LOCK_SH, kRemovalLimit, path); !status.ok())
     return status.error();
   return still_named(alive.get()) ? std::move(alive) : Fd();
 }
 
+/// Unless a slurmstepd of the job lives, or somebody has removed it. `alive` stays locked.
+Status remove_if_last(int views, const Places& places, int alive) {
+  if (::flock(alive, LOCK_EX | LOCK_NB) != 0 || !still_named(alive)) return {};
+  const auto directory = open_directory(views, places.name.c_str(), places.path);
+  return directory ? remove_job(views, places, directory->get()) : Status(directory.error());
+}
+
+/// Never by way of a lease: whoever begins beside it would take that for a slurmstepd that lives,
+/// and find nothing made ready.
+Status collect_job(int views, const Places& places) {
+  auto directory = open_directory(views, places.name.c_str(), places.path);
+  if (!directory)
+    return directory.error().kind == ErrorKind::not_found ? Status() : Status(directory.error());
+  const Fd alive(::openat(directory->get(), "alive", O_RDWR | O_NOFOLLOW | O_CLOEXEC));
+  if (!alive) {
+    if (errno != ENOENT) return errno_error("open", places.path + "/alive");
+    // Somebody is about to make it, or died before he did.
+    ::unlinkat(views, places.name.c_str(), AT_REMOVEDIR);
+    return {};
+  }
+  return remove_if_last(views, places, alive.get());
+}
+
 }  // namespace
 
-Result<Lease> Lease::take(const std::string& run_dir, std::uint32_t job) {
+Result<Lease> Lease::take(const std::string& run_dir, std::uint32_t job, Owner owner) {
   auto views = open_views(run_dir);
   if (!views) return views.error();
-  const std::string path = fmt::format("{}/{}", views_path(run_dir), job);
+  const Places places(run_dir, job);
   for (int round = 0; round < 100; ++round) {
-    auto alive = try_lease(views->get(), job, path);
+    auto alive = try_lease(views->get(), places, owner);
     if (!alive) return alive.error();
     if (*alive) return Lease(run_dir, job, *std::move(alive));
   }
-  return Error{ErrorKind::unavailable, fmt::format("{}: removed again and again", path)};
+  return Error{ErrorKind::unavailable, fmt::format("{}: removed again and again", places.path)};
 }
 
 Status Lease::leave() {
   auto views = open_views(run_dir_);
   if (!views) return views.error();
-  const std::string path = fmt::format("{}/{}", views_path(run_dir_), job_);
-  if (::flock(alive_.get(), LOCK_EX | LOCK_NB) != 0) {
-    alive_.reset();
-    return {};
-  }
-  Status status;
-  if (still_named(alive_.get())) {
-    auto directory = open_directory(views->get(), std::to_string(job_).c_str(), path);
-    status = directory ? remove_job(views->get(), job_, directory->get(), path)
-                       : Status(directory.error());
-  }
+  const Status status = remove_if_last(views->get(), Places(run_dir_, job_), alive_.get());
   alive_.reset();
   return status;
 }
@@ -197,7 +287,7 @@ Status Lease::leave() {
 Status collect_views(const std::string& run_dir) {
   auto views = open_views(run_dir);
   if (!views) return views.error();
-  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::dup(views->get())));
+  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::fcntl(views->get(), F_DUPFD_CLOEXEC, 0)));
   if (!dir) return errno_error("read", views_path(run_dir));
   std::vector<std::uint32_t> jobs;
   while (const dirent* entry = ::readdir(dir.get()))
@@ -205,8 +295,7 @@ Status collect_views(const std::string& run_dir) {
       jobs.push_back(static_cast<std::uint32_t>(*job));
   Status first;
   for (const std::uint32_t job : jobs) {
-    auto lease = Lease::take(run_dir, job);
-    const Status status = lease ? lease->leave() : Status(lease.error());
+    const Status status = collect_job(views->get(), Places(run_dir, job));
     if (first.ok()) first = status;
   }
   return first;
@@ -276,7 +365,7 @@ Status JobViews::pin(const std::string& name, int ns) const {
 }
 
 Status JobViews::unpin(const std::string& name) const {
-  return remove_name(ns_.get(), name.c_str(), fmt::format("{}/ns/{}", path_, name));
+  return remove_name(ns_.get(), name.c_str());
 }
 
 Result<std::vector<std::string>> JobViews::names() const {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <chrono>
 #include <cstdint>
 #include <string>
@@ -19,14 +21,23 @@
 ///   JOB/dead      an inode that nobody can open, to hide others' device nodes behind
 /// RUN_DIR/views is a private tmpfs, since a namespace can't be pinned below a shared mount, and
 /// root's alone. Locks are flock's: the kernel ends them with their holder, however it dies.
+///
+/// And, as long, RUN_DIR/JOB/user: a small tmpfs of the job's user, who could else fill what
+/// RUN_DIR lies on, with the contracts of others.
 namespace bellows::container {
+
+struct Owner {
+  uid_t uid;
+  gid_t gid;
+};
 
 /// A slurmstepd's share in its job's views. Whoever finds that nobody else has one removes what is
 /// there: the first one what a crash left, the last one everything. A resource.
 class Lease {
  public:
-  /// unavailable: another slurmstepd is removing the views and does not come to an end.
-  static Result<Lease> take(const std::string& run_dir, std::uint32_t job);
+  /// unavailable: another slurmstepd is removing the views and does not come to an end. RUN_DIR/JOB
+  /// must be there, for the directory of its owner.
+  static Result<Lease> take(const std::string& run_dir, std::uint32_t job, Owner owner);
 
   /// Removes the job's views unless another slurmstepd of the job lives. Processes that are still
   /// in a view keep it, without its name, until they end.
@@ -41,7 +52,7 @@ class Lease {
   Fd alive_;
 };
 
-/// Removes the views of each job none of whose slurmstepds lives: for slurmd's start.
+/// Removes the views of each job none of whose slurmstepds lives.
 Status collect_views(const std::string& run_dir);
 
 /// A flock, held until destruction. A resource.

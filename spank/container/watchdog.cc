@@ -18,6 +18,7 @@ namespace {
 
 constexpr int kSocket = 3;
 constexpr int kWriteLimitMs = 1000;
+constexpr int kEndLimitMs = 5000;
 
 struct Begun {
   const char* phase;
@@ -33,6 +34,19 @@ void tell(const char* phase, std::uint32_t seconds) {
             "slurmstepd: error: bellows: container: %s took longer than %u s, so the task was "
             "ended; see whether the file system it needs answers\n",
             phase, seconds);
+}
+
+/// Not by SIGKILL while there is another way: srun drops what it has not read yet of a task's
+/// output once it hears that a task ended by SIGKILL or SIGTERM, and the sentence with it. After
+/// any other signal it reads on to the end. Where SIGALRM does as by default, who is stuck in a
+/// system call that only a deadly signal ends is ended by it too.
+void end(int maker) {
+  ::syscall(SYS_pidfd_send_signal, maker, SIGALRM, nullptr, 0U);
+  // Who is stopped takes no other signal.
+  ::syscall(SYS_pidfd_send_signal, maker, SIGCONT, nullptr, 0U);
+  pollfd ended{maker, POLLIN, 0};
+  if (::poll(&ended, 1, kEndLimitMs) != 1)
+    ::syscall(SYS_pidfd_send_signal, maker, SIGKILL, nullptr, 0U);
 }
 
 /// In the watching process, which shares the maker's memory as it was: a literal's address is
@@ -54,7 +68,7 @@ void tell(const char* phase, std::uint32_t seconds) {
     if (::read(kSocket, &now, sizeof now) != static_cast<ssize_t>(sizeof now)) ::_exit(0);
   }
   tell(now.phase, now.seconds > 0 ? now.seconds : seconds);
-  ::syscall(SYS_pidfd_send_signal, own_maker, SIGKILL, nullptr, 0U);
+  end(own_maker);
   ::_exit(1);
 }
 

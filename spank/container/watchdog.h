@@ -12,7 +12,8 @@ namespace bellows::container {
 
 /// A process that kills its maker when one phase of a set-up takes too long: a system call stuck in
 /// a dead file server ends only by a deadly signal, and whoever waits in it can say nothing. It
-/// writes the sentence to standard error first. A resource: the process ends with it.
+/// writes the sentence to standard error first, and kills with SIGALRM, or SIGKILL if the maker
+/// does not end by that. A resource: the process ends with it.
 class Watchdog {
  public:
   /// `seconds`: of a phase for which begin() names none.

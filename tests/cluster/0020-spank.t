@@ -74,7 +74,9 @@ for export in ALL NONE; do
 done
 is "$(node 1 stat -c '%U:%a' "/run/bellows/$job" "/run/bellows/$job/contract" | xargs)" \
   "root:755 root:644" "the contract on the node is root's"
-is "$(node 1 stat -c '%u:%a' "/run/bellows/$job/user")" "20001:700" "its user directory is the user's"
+is "$(xc srun "${elastic[@]}" sh -c 'stat -c %u:%a $BELLOWS_RUN_DIR; df --output=size,itotal $BELLOWS_RUN_DIR' | xargs)" \
+  "20001:700 1K-blocks Inodes 16384 4096" "its user directory is the user's, and small"
+exits "and gone with the job" 1 node 1 test -e "/run/bellows/$job/user"
 
 step_vars='env | grep ^BELLOWS_ | grep -v _SIZE | sort'
 script step.sh <<S
@@ -101,7 +103,7 @@ S
 job=$(xc env "${forged[@]}" "SLURM_SPANK_BELLOWS_CONTRACT=bellows/1 tenant=evil gpus=1" \
   sbatch --wait --parsable --output=plain.out plain.sh)
 is "$(grep -v '^SLURM_SPANK_BELLOWS_CONTRACT' "$home/plain.out")" end "a plain job has no contract"
-exits "nor a directory on the node" 1 node 1 test -e "/run/bellows/$job"
+is "$(node 1 stat -c '%F:%U' "/run/bellows/$job")" "regular empty file:root" "and the node notes that"
 is "$(xc env "${forged[@]}" "SLURM_SPANK_BELLOWS_CONTRACT=bellows/1 tenant=evil gpus=1" \
   srun sh -c 'echo "[$BELLOWS_TENANT$BELLOWS_CONTRACT]"')" "[]" \
   "nor can srun send one of its own"
@@ -211,7 +213,7 @@ left_behind $((last + 2)) alice
 left_behind $((last + 3)) carol
 is "$(xc srun --nodelist=n1 sh -c 'echo $SLURM_JOB_ID[$BELLOWS_TENANT]')" "$((last + 1))[]" \
   "a plain job does not get a contract that was left behind"
-exits "and what was left is gone" 1 node 1 test -e "/run/bellows/$((last + 1))"
+exits "and what was left is gone" 1 node 1 test -d "/run/bellows/$((last + 1))"
 for i in 2 3; do
   is "$(xc srun --nodelist=n1 "${elastic[@]}" sh -c 'echo $SLURM_JOB_ID $BELLOWS_TENANT; ls $BELLOWS_RUN_DIR' |
     xargs)" "$((last + i)) vision" "an elastic job gets its own"
@@ -244,16 +246,71 @@ isnt "$(slurmd_log "/run/bellows/$job/contract: not trusted")" "" "and the log n
 
 script lost.sh <<<'exec 2>/dev/null
 echo here; until [[ -e lost ]]; do sleep 0.1; done; unset BELLOWS_TENANT
-srun sh -c "echo \$BELLOWS_TENANT; test -d \$BELLOWS_RUN_DIR && echo \$BELLOWS_CHECKPOINT_DIR"'
+for keep in --export=ALL --export=NONE; do
+  env -u BELLOWS_CONTRACT srun $keep /bin/bash -c "echo \$BELLOWS_TENANT
+    test -d \$BELLOWS_RUN_DIR && echo \$BELLOWS_CHECKPOINT_DIR"
+  touch asked; until [[ -e again ]]; do sleep 0.1; done
+done'
 job=$(xc sbatch --parsable "${elastic[@]}" --output=lost.out lost.sh)
 poll 20 grep -q here "$home/lost.out"
-node 1 rm -rf "/run/bellows/$job"
+lose() { node 1 sh -c "umount -ql '/run/bellows/$1/user'; rm -rf '/run/bellows/$1'"; } # JOB
+lose "$job"
 touch "$home/lost"
+poll 20 test -e "$home/asked"
+lose "$job"
+touch "$home/again"
 poll 30 job_is "$job" COMPLETED
-is "$(out lost.out)" $'here\nvision\n'"$CLUSTER/shared/checkpoints/alice/$job" \
-  "a node that lost its /run gets the contract again from slurmctld"
+told=$'\nvision\n'"$CLUSTER/shared/checkpoints/alice/$job"
+is "$(out lost.out)" "here$told$told" \
+  "a node that lost its /run gets the contract again from slurmctld, whatever the step's environment"
 is "$(node 1 cat "/run/bellows/$job/contract" | cut -d' ' -f1-4)" \
   "bellows/1 tenant=vision framework=digits:1.0 gpus=1-8" "and keeps it"
+
+script unnoted.sh <<'S'
+until [[ -e unnoted ]]; do sleep 0.1; done
+srun sh -c 'echo "[$BELLOWS_TENANT]"'
+S
+job=$(xc sbatch --parsable -w n1 --output=unnoted.out unnoted.sh)
+poll 20 node 1 test -e "/run/bellows/$job"
+node 1 rm "/run/bellows/$job"
+touch "$home/unnoted"
+poll 30 job_is "$job" COMPLETED
+is "$(out unnoted.out)" "[]" "a plain job whose node has forgotten it goes on"
+is "$(node 1 stat -c %F "/run/bellows/$job")" "regular empty file" "and is noted again"
+
+# A user who fills his directory, and a node without room.
+node 1 mount -o remount,size=96m,nr_inodes=20000 /run
+node 1 touch /tmp/host
+script fill.sh <<'S'
+cd "$BELLOWS_RUN_DIR"
+head -c 200000000 /dev/zero >big
+while : >"$((++i))"; do :; done
+echo filled
+sleep 300
+S
+filler=$(xc sbatch --parsable -w n1 "${elastic[@]}" --output=fill.out fill.sh)
+poll 30 grep -q filled "$home/fill.out"
+see='test -e /tmp/host && echo on the host; echo "[$BELLOWS_TENANT]"; touch "$BELLOWS_RUN_DIR/mine" && echo writes'
+bobs() { xc --user bob srun -w n1 --framework=digits --gpus=1 sh -c "$see" 2>&1; }
+isolated=$'[vision]\nwrites'
+is "$(bobs)" "$isolated" "a user who fills his directory takes no room from others"
+node 1 sh -c 'cat /dev/zero >/run/full' 2>/dev/null
+is "$(bobs)" "$isolated" "a job whose contract the node has no room for is isolated all the same"
+node 1 bash -c 'mkdir /run/names; while : >"/run/names/$((++i))"; do :; done' 2>/dev/null
+like "$(bobs)" "bellows: container: preparing the job's view: .*/run/bellows/[0-9]*(/user)?: No such file" \
+  "one for which it has no room at all is refused"
+is "$(xc srun -w n1 echo plain)" plain "and plain jobs run"
+node 1 rm -r /run/full /run/names /tmp/host
+
+# What is kept for a job goes long after it.
+node 1 sh -c "mkdir /run/bellows/9999; cp /run/bellows/$filler/contract /run/bellows/9999
+  touch -d '8 days ago' /run/bellows/9999 /run/bellows/$filler; touch -d '2 hours ago' /run/bellows/$job"
+ok "a job starts" xc srun -w n1 true
+exits "what was kept for a job that slurmctld no longer knows is removed" 1 node 1 test -e /run/bellows/9999
+ok "but not what is kept for one that runs" node 1 test -e "/run/bellows/$filler/contract"
+exits "and notes go sooner" 1 node 1 test -e "/run/bellows/$job"
+xc scancel "$filler"
+poll 30 job_is "$filler" CANCELLED
 
 # The launcher dies while slurmctld is away.
 script away.sh <<<"if [[ -z \${SLURM_RESTART_COUNT:-} ]]; then

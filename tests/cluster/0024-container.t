@@ -10,6 +10,7 @@
 . "$TAP_HOME/jobs.sh"
 
 container_cluster_up "" --nodes=2 --gpus=4
+echo 'trial:x:20109:alice' >>"$CLUSTER/etc/group"
 home=$CLUSTER/shared/home/alice
 shared=$CLUSTER/shared
 chmod 777 "$shared"
@@ -40,6 +41,8 @@ is "$(cd / && run -w n1 --container-image="$squash" --export=ALL,IMAGE_SAYS=host
   hello "and win over the step's"
 is "$(run -w n1 --export=ALL,IMAGE_SAYS=host --container-env=IMAGE_SAYS --container-image="$squash" \
   sh -c 'echo $IMAGE_SAYS')" host "unless --container-env keeps one"
+is "$(run -w n1 --framework=boxed --gpus=1 cat /etc/environment)" "IMAGE_SAYS=hello" \
+  "a framework brings its image of the catalogue"
 like "$(one --container-verbose true)" 'container: mounting the image: [0-9]+ us' "--container-verbose lists phases"
 mkdir "$images/static"
 printf '#include <unistd.h>\nint main(void) { return write(1, "static\\n", 7) == 7 ? 0 : 1; }\n' >"$images/static.c"
@@ -51,9 +54,16 @@ make_squashfs "$tree" "$images/locked.sqsh"
 chmod 600 "$images/locked.sqsh"
 for image in none.sqsh locked locked.sqsh; do
   said=$(run -w n1 --container-image="$images/$image" true)
-  like "$said" "slurmstepd: error: bellows: container: [a-z ]+: .*$images/$image: (Permission denied|No such file)" \
-    "$image is refused with a sentence"
+  like "$said" "slurmstepd: error: bellows: container: [a-z ]+: .*$images/$image: (Permission denied|No such file).*; see that the image" \
+    "$image is refused with a sentence that says what to do"
 done
+make_squashfs "$tree" "$images/trial.sqsh"
+chgrp 20109 "$images/trial.sqsh"
+chmod 640 "$images/trial.sqsh"
+is "$(run -w n1 --container-image="$images/trial.sqsh" cat /etc/environment)" "IMAGE_SAYS=hello" \
+  "an image of one of the user's further groups is open to him"
+like "$(xc --user bob srun --quiet --mpi=none -w n1 --container-image="$images/trial.sqsh" true 2>&1)" \
+  'trial.sqsh: Permission denied' "and not to who is not in it"
 echo "no image" >"$images/text.sqsh"
 like "$(run -w n1 --container-image="$images/text.sqsh" true)" 'text.sqsh is no squashfs image' "a file that is none"
 mkdir "$CLUSTER/other"
@@ -76,7 +86,8 @@ said=$(batch share.sh -N2 --ntasks=6 --container-image="$squash")
 is "$(sort -u "$home/ns.first" | awk '{print $1}' | xargs) $(wc -l <"$home/ns.first")" "n1 n2 6" \
   "the tasks on a node share one container" || diag "$said"
 is "$(sort -u "$home/ns.first" "$home/ns.later" | wc -l)" 2 "later steps join it"
-unlike "$(<"$home/ns.first")" "$(<"$home/ns.other")" "another image is another container"
+is "$(grep -c '^mnt:' "$home/ns.other") $(grep -cF -f "$home/ns.other" "$home/ns.first")" "1 0" \
+  "another image is another container"
 like "$said" 'host'$'\n''the script on the host' "the batch script runs on the host, and a step with image /"
 other=$(xc --user bob srun --quiet --mpi=none -w n1 --container-image="$squash" --container-name=mine \
   sh -c 'echo $(id -u) $(readlink /proc/self/ns/mnt)' 2>&1)
@@ -104,24 +115,30 @@ is "$(one --container-mounts="tmpfs:/scratch:size=4M" sh -c 'touch /scratch/x; s
   tmpfs "tmpfs"
 like "$(one --container-mounts="tmpfs:/scratch:size=4M" sh -c 'cat /proc/mounts')" '/scratch tmpfs rw,nosuid,nodev,[^ ]*size=4096k' \
   "has the size that was asked for"
-unlike "$(one --container-mounts=umount:/sys sh -c 'cat /proc/mounts')" ' /sys ' "umount"
+is "$(one --container-mounts=umount:/sys sh -c 'grep -c " /sys " /proc/mounts; echo ran' | xargs)" "0 ran" "umount"
+cp /bin/busybox "$shared/data/"
+is "$(one --container-mounts="$shared/data:/x:exec" /x/busybox echo ran)" ran "programs of a mount run"
+like "$(one --container-mounts="$shared/data:/x:noexec" /x/busybox echo ran)" 'Permission denied' "with noexec they do not"
+is "$(one --container-mounts="$shared/data:/x:bind" cat /x/file)" data "bind"
+like "$(one --container-mounts=/dev:/x:bind true)" '/dev has other file systems mounted in it; mount it with rbind' \
+  "which hides nothing that is mounted below"
 is "$(one --container-mounts="$shared/data:/a:ro,$shared/data/file:/b,tmpfs:/c" sh -c 'cat /a/file /b; stat -f -c %T /c' | xargs)" \
   "data data tmpfs" "several"
 is "$(run -w n1 --container-image="$squash" --container-mounts="$shared/data:/a" --container-mounts="$shared/data:/b" \
   sh -c 'cat /a/file /b/file' | xargs)" "data data" "and in several options"
-like "$(one --container-mounts=/not/there:/x true)" 'bellows: container: [a-z ]+: .*/not/there: No such file' "a missing source"
+like "$(one --container-mounts=/not/there:/x true)" 'bellows: container: [a-z ]+: .*/not/there: No such file.*; see that .*the sources of --container-mounts' "a missing source"
 like "$(one --container-mounts="$shared/data:/x:x-create=none" true)" 'bellows: container: [^:]+: .* /x[)]' "a target that shall not be created"
 install -d -m 700 "$shared/closed"
 like "$(one --container-mounts="$shared/closed:/x" ls /x)" 'Permission denied' "what the user may not see stays closed"
 
 # The working directory and home.
 is "$(one --container-workdir=/etc pwd)" /etc "--container-workdir"
-like "$(one --container-workdir=/none true)" 'bellows: container: [^:]+: .*/none: No such file' "a missing one"
+like "$(one --container-workdir=/none true)" 'bellows: container: [^:]+: .*/none: No such file.*; name another directory in --container-workdir' "a missing one"
 is "$(one --container-mount-home sh -c 'test -e $HOME/share.sh && echo home')" home "--container-mount-home"
-unlike "$(one sh -c 'ls $HOME')" 'share.sh' "without it there is none"
+is "$(one sh -c 'ls $HOME/share.sh 2>/dev/null; echo ran')" ran "without it there is none"
 spank_args "image_dirs=$images mount_home=yes"
 is "$(one sh -c 'test -e $HOME/share.sh && echo home')" home "the site may have it mounted"
-unlike "$(one --no-container-mount-home sh -c 'ls $HOME')" 'share.sh' "--no-container-mount-home"
+is "$(one --no-container-mount-home sh -c 'ls $HOME/share.sh 2>/dev/null; echo ran')" ran "--no-container-mount-home"
 spank_args "image_dirs=$images"
 
 # Writing.
@@ -143,7 +160,51 @@ srun --quiet --mpi=none -n1 --container-writable touch /kept
 srun --quiet --mpi=none -n1 --container-writable ls /kept
 S
 is "$(batch write.sh -w n1 -n1 --container-image="$squash")" /kept "a later step of the job does"
+# A directory is changed itself, and for good.
+names() { find "$1" -mindepth 1 -maxdepth 1 ! -name usr -printf '%f\n' | sort | xargs; }
+mkdir "$home/image"
+cp -r "$tree/." "$home/image/"
+chown -R 20001:20101 "$home/image"
+like "$(run -w n1 --container-image="$home/image" touch /new)" 'Read-only file system' "a directory of one's own is read-only"
+is "$(names "$home/image")" "bin etc" "and nothing is made in it"
+is "$(run -w n1 --container-image="$home/image" --container-writable sh -c 'echo x >/new; cat /new')" x "unless with --container-writable"
+is "$(run -w n1 --container-image="$home/image" cat /new)" x "for good"
+is "$(names "$home/image")" "bin dev etc new proc run sys tmp var" "with places for what is mounted"
+like "$(run -w n1 --container-image="$tree" --container-writable true)" \
+  "mounting the system's directories: .*Permission denied.*; give the image directories at /proc" "where its user may write"
+spank_args "image_dirs=$images writable=yes devices=/dev/loop-contr*"
+is "$(one sh -c 'echo x >/new; cat /new; ls /dev/loop-control' | xargs)" "x /dev/loop-control" "the site may have it so, and further devices"
+like "$(one --container-readonly touch /new)" 'Read-only file system' "--container-readonly"
+spank_args "image_dirs=$images"
+is "$(one sh -c 'ls /dev/loop-control 2>/dev/null; echo ran')" ran "without them there are none"
 is "$(one --container-tmp=16M sh -c 'cat /proc/mounts' | grep -c ' /tmp tmpfs .*size=16384k')" 1 "--container-tmp"
+
+# Each option alone and several, with two tasks on each of two nodes.
+all="--container-name=all --container-mounts=$shared/data:/a:ro,tmpfs:/c --container-workdir=/a --container-mount-home"
+all+=" --container-remap-root --container-writable --container-env=IMAGE_SAYS --container-unshare=net,uts --container-tmp=16M"
+while IFS='|' read -r -u 3 options command each; do
+  # shellcheck disable=SC2086
+  is "$(run -N2 -n4 --ntasks-per-node=2 --export=ALL,IMAGE_SAYS=host --container-image="$squash" $options \
+    sh -c 'echo $SLURMD_NODENAME $('"$command"')' | sort | uniq -c | xargs)" "2 n1 $each 2 n2 $each" "everywhere: ${options:-no option}"
+done 3<<TABLE
+|cat /etc/environment|IMAGE_SAYS=hello
+--framework=boxed --gpus=2|cat /etc/environment|IMAGE_SAYS=hello
+--container-mounts=$shared/data:/a:ro|cat /a/file; touch /a/x 2>/dev/null; echo ran|data ran
+--container-workdir=/etc|pwd|/etc
+--container-name=each|cat /etc/environment|IMAGE_SAYS=hello
+--no-container-mount-home --no-container-remap-root|echo \$(id -u) \$HOME; ls \$HOME/share.sh 2>/dev/null|20001 $home
+--container-mount-home|id -u; ls \$HOME/share.sh|20001 $home/share.sh
+--container-remap-root|echo \$(id -u) \$HOME; ls \$HOME/share.sh 2>/dev/null|0 /root
+--container-mount-home --container-remap-root|id -u; ls \$HOME/share.sh|0 /root/share.sh
+--container-writable|echo x >/new.\$SLURM_PROCID; cat /new.\$SLURM_PROCID|x
+--container-readonly|touch /new 2>/dev/null; echo \$?|1
+--container-env=IMAGE_SAYS|echo \$IMAGE_SAYS|host
+--container-unshare=net,ipc,uts|grep -c : /proc/net/dev|1
+--container-tmp=16M|grep -c ' /tmp tmpfs .*size=16384k' /proc/mounts|1
+$all|id -u; pwd; cat file; touch /c/x /new.\$SLURM_PROCID \$HOME/x; echo \$IMAGE_SAYS; grep -c : /proc/net/dev|0 /a data host 1
+TABLE
+is "$(run -N2 -n4 --container-image="$squash" --container-verbose true | grep -c 'giving up the capabilities: [0-9]* us')" 4 \
+  "everywhere: --container-verbose"
 
 # Variables in the place of options.
 for prefix in BELLOWS PYXIS; do

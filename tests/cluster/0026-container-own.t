@@ -60,7 +60,8 @@ like_line created '^mnt:' "create creates"
 like_line again 'the container a exists on this node already' "and refuses one that is there"
 is "$(line auto) $(line exec)" "$(line created) $(line created)" "auto and exec join it"
 like_line no-exec 'the container a is running on this node' "no_exec does not"
-unlike "$(line other) $(line unnamed)" "$(line created | tr -d '[]')" "another name, and none, are other containers"
+is "$(for which in created other unnamed; do line $which; done | grep '^mnt:' | sort -u | wc -l)" 3 \
+  "another name, and none, are other containers"
 for name in several entered; do
   is "$(line $name | sort | uniq -c | awk '{print $1}')" 3 "the tasks of the step that makes it share it ($name)"
 done

@@ -26,14 +26,15 @@ make_images() {
 }
 
 # A cluster whose alice and bob (tenant vision) may bring the images in $CLUSTER/images, and carol
-# (tenant speech) none: container_cluster_up SPANK-ARGS OPTION-OF-UP...
+# (tenant speech) none, and whose framework boxed has one: container_cluster_up SPANK-ARGS OPTION-OF-UP...
 container_cluster_up() {
   local arguments=$1
   shift
   cluster_up "$@"
   make_images
   spank_args "image_dirs=$images $arguments"
-  sed -i "s#^    accounts: \[vision\]#&\n    images: [\"$images/*\"]#" "$CLUSTER/etc/bellows.yaml"
+  sed -i -e "s#^    accounts: \[vision\]#&\n    images: [\"$images/*\"]#" \
+    -e "s#^frameworks:#&\n  boxed: {image: $images/busybox.sqsh}#" "$CLUSTER/etc/bellows.yaml"
   poll 10 xc sbatch --test-only --container-image="$images/busybox" --wrap true >/dev/null 2>&1 ||
     bail "slurmctld does not take the policy"
 }
@@ -45,7 +46,7 @@ spank_args() { # WORDS
 
 # What a node has mounted for jobs, without the one tmpfs that is always there.
 left_mounted() { # NODE
-  mc exec --user root --node "$1" -- grep -E ' /run/bellows/views/.+ ' /proc/self/mountinfo
+  mc exec --user root --node "$1" -- grep -E ' /run/bellows/(views/.+|[0-9]+/user) ' /proc/self/mountinfo
 }
 nothing_mounted() { ! left_mounted "$1"; }
 views_of() { mc exec --user root --node "$1" -- find /run/bellows/views -mindepth 1 -maxdepth 1; } # NODE

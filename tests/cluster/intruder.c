@@ -46,8 +46,7 @@ static int note(int worked, const char* what, const char* on) {
 
 static int verdict(void) {
   printf("%d attempts, %d succeeded\n", tried, succeeded);
-  if (tried == 0) return kNotTried;
-  return succeeded ? kDone : kFailed;
+  return tried == 0 ? kNotTried : succeeded ? kDone : kFailed;
 }
 
 static int put(const char* path, const char* text) {
@@ -186,14 +185,12 @@ static int read_mounts(char** points, char** options) {
   return count;
 }
 
-/* Nothing to be reached through a place below which something may be hidden. */
-static void copy_without_covers(const char* point) {
-  const int fd = open_tree(AT_FDCWD, point, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-  if (fd < 0) {
-    note(0, "copy alone", point);
-    return;
-  }
-  close(fd);
+/* Whether something is mounted below a mount: a copy without that shows what it hides. */
+static int is_covered(char** points, int count, int of) {
+  const size_t length = strcmp(points[of], "/") == 0 ? 0 : strlen(points[of]);
+  for (int i = of + 1; i < count; i++)
+    if (strncmp(points[i], points[of], length) == 0 && points[i][length] == '/') return 1;
+  return 0;
 }
 
 /* Every mount that there is: gone, or without its flags, or copied without what covers it. */
@@ -221,7 +218,9 @@ static int change_mounts(void) {
       note(mount_setattr(AT_FDCWD, points[i], 0, &attr, sizeof attr) == 0, kFlags[f].word,
            points[i]);
     }
-    copy_without_covers(points[i]);
+    const int copy = open_tree(AT_FDCWD, points[i], OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
+    note(copy >= 0 && is_covered(points, count, i), "copy alone", points[i]);
+    if (copy >= 0) close(copy);
     if (strcmp(points[i], "/") != 0)
       note(umount2(points[i], MNT_DETACH) == 0, "unmount", points[i]);
   }

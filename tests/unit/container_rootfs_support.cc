@@ -34,10 +34,11 @@ constexpr int kDeadline = 30'000;
 }
 
 /// What slurmstepd does around task_init.
-Status become_user() {
-  const gid_t group = kUser;
+Status become_user(const std::vector<unsigned>& more_groups) {
+  std::vector<gid_t> groups = {kUser};
+  groups.insert(groups.end(), more_groups.begin(), more_groups.end());
   if (auto status = keep_for_later(true); !status) return status;
-  if (::setgroups(1, &group) != 0 || ::setresgid(kUser, kUser, kUser) != 0 ||
+  if (::setgroups(groups.size(), groups.data()) != 0 || ::setresgid(kUser, kUser, kUser) != 0 ||
       ::setresuid(kUser, kUser, kUser) != 0)
     return errno_error("become", "the user");
   return keep_only_needed();
@@ -58,7 +59,8 @@ std::string read_until_end(int pipe) {
 }  // namespace
 
 std::string run_as_user(const std::function<void()>& as_root,
-                        const std::function<std::string()>& as_user) {
+                        const std::function<std::string()>& as_user,
+                        const std::vector<unsigned>& more_groups) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return "no pipe";
   const Fd from(ends[0]);
@@ -69,7 +71,7 @@ std::string run_as_user(const std::function<void()>& as_root,
         ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
       finish(to.get(), std::string("unshare: ") + std::strerror(errno));
     if (as_root) as_root();
-    if (auto status = become_user(); !status) finish(to.get(), status.error().text);
+    if (auto status = become_user(more_groups); !status) finish(to.get(), status.error().text);
     finish(to.get(), as_user());
   }
   to.reset();
@@ -123,10 +125,11 @@ std::string World::squash(const std::string& tree, const std::string& image) con
 
 std::string World::in_container(const Spec& spec, const std::function<std::string()>& inside,
                                 const std::function<void()>& as_root) const {
-  return run_as_user(as_root, [&] {
+  const auto as_user = [&] {
     Phases phases(observer);
     return build(spec, {}, inside, phases);
-  });
+  };
+  return run_as_user(as_root, as_user, groups);
 }
 
 std::string World::build(const Spec& spec, std::vector<Placed> mounts,
@@ -138,7 +141,7 @@ std::string World::build(const Spec& spec, std::vector<Placed> mounts,
   const Fd scratch(::open(path("ns").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   inputs.scratch = scratch.get();
   if (auto status = build_rootfs(spec, site, inputs, phases); !status)
-    return std::string("error: ") + phases.current() + ": " + status.error().text;
+    return "error: " + refusal(phases.current(), status.error().text);
   if (auto status = drop_all(no_new_privs); !status) return "error: " + status.error().text;
   return inside();
 }

@@ -17,7 +17,8 @@ constexpr unsigned kUser = 20001;
 /// capabilities that a task of a job has, and returns what `as_user` returned. What takes longer
 /// than 30 s is killed and returns "past its deadline".
 std::string run_as_user(const std::function<void()>& as_root,
-                        const std::function<std::string()>& as_user);
+                        const std::function<std::string()>& as_user,
+                        const std::vector<unsigned>& more_groups = {});
 
 /// Files, images and the directory for the container's set-up; all readable by everybody.
 class World {
@@ -47,6 +48,7 @@ class World {
   bool no_new_privs = true;
   std::string console;
   std::string home = "/home/user";
+  std::vector<unsigned> groups;               ///< besides the user's own
   std::function<void(const char*)> observer;  ///< of the phases
 
  private:

@@ -246,7 +246,34 @@ Test(rootfs, workdir) {
     EQUALS(world.in_container(spec, where), found);
   }
   spec.workdir = "/none";
-  REFUSED(world.in_container(spec, where), "entering the container: cannot open /none: No such");
+  EQUALS(
+      world.in_container(spec, where),
+      "error: entering the container: cannot open /none: No such file or directory; name another "
+      "directory in --container-workdir");
+}
+
+// By what the phases are called, too: one whose fix is not found says only whom to tell.
+Test(rootfs, refusals_say_what_to_do) {
+  NEEDS_ROOT();
+  OneImage world;
+  const auto refused = [&world](Spec spec) { return world.in_container(spec, [] { return ""; }); };
+  auto spec = world.spec();
+  spec.mounts = {bound("/none", "/mnt")};
+  REFUSED(refused(spec), "cannot open /none: No such file or directory; see that the image, the");
+  spec.mounts = {bound(world.path("tree"), "/proc/x")};
+  REFUSED(refused(spec), "; name another target in --container-mounts, or make this one in");
+  std::filesystem::remove(world.path("tree/tmp"));
+  std::filesystem::remove(world.path("tree/proc"));
+  auto lacking = world.of_directory();
+  lacking.writable = true;
+  REFUSED(refused(lacking), "; give the image directories at /proc, /sys, /dev, /tmp");
+}
+
+Test(rootfs, a_fix_is_said_once) {
+  EQUALS(refusal("mounting the image", "a is cut short; copy it again"),
+         "mounting the image: a is cut short; copy it again");
+  EQUALS(refusal("making /dev", "cannot open /dev/tty: x"),
+         "making /dev: cannot open /dev/tty: x; tell the administrator");
 }
 
 Test(rootfs, phases_are_timed_and_named) {

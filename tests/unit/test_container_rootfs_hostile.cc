@@ -109,7 +109,8 @@ Test(rootfs_hostile, setuid_programs_gain_it_outside) {
 std::string lock_of_the_dead(const std::string& run_dir) {
   constexpr std::uint32_t job = 7;
   const std::chrono::seconds limit(1);
-  auto lease = Lease::take(run_dir, job);
+  std::filesystem::create_directories(run_dir + "/" + std::to_string(job));
+  auto lease = Lease::take(run_dir, job, {0, 0});
   if (!lease) return lease.error().text;
   std::string found;
   {
@@ -226,6 +227,23 @@ Test(rootfs_hostile, squashfs_of_the_users) {
   EQUALS(world.build(spec), "built");
 }
 
+Test(rootfs_hostile, images_of_a_group) {
+  NEEDS_ROOT();
+  constexpr unsigned group = 20109;
+  Hostile world;
+  const auto squashed = world.squashed();
+  const auto directory = world.of(world.path("tree"));
+  for (const auto& [image, mode] :
+       {std::pair(squashed.image, 0640U), std::pair(directory.image, 0750U)})
+    cr_assert(::chown(image.c_str(), 0, group) == 0 && ::chmod(image.c_str(), mode) == 0);
+  for (const auto& spec : {squashed, directory}) {
+    world.groups = {group - 1};
+    REFUSED(world.build(spec), "Permission denied");
+    world.groups = {group - 1, group};
+    EQUALS(world.build(spec), "built");
+  }
+}
+
 Test(rootfs_hostile, squashfs_elsewhere) {
   NEEDS_ROOT();
   Hostile world;
@@ -265,7 +283,9 @@ Test(rootfs_hostile, what_the_kernel_refuses) {
   const auto spec = world.squashed();
   const Fd fd(::open(spec.image.c_str(), O_WRONLY | O_CLOEXEC));
   cr_assert(::pwrite(fd.get(), "\xff\xff\xff\xff", 4, 12) == 4);  // the block size
-  REFUSED(world.build(spec), "mounting the image: " + spec.image + ": cannot create squashfs");
+  const std::string said = world.build(spec);
+  REFUSED(said, "mounting the image: " + spec.image + ": cannot create squashfs");
+  REFUSED(said, "; try another image, and make this one again if that one works");
 }
 
 /// What each of the process's descriptors from the third on is and whether exec closes it.

@@ -127,6 +127,29 @@ Test(rootfs_mounts, tmpfs_and_its_size) {
          "rw,nosuid,nodev made bounded");
 }
 
+Test(rootfs_mounts, what_was_mounted_is_told) {
+  NEEDS_ROOT();
+  Mounts world;
+  auto& spec = world.spec;
+  spec.mounts = {bound(world.path("host"), "/mnt")};
+  spec.mounts.front().read_only = true;
+  EQUALS(run_as_user({},
+                     [&]() -> std::string {
+                       Phases phases;
+                       const auto none = [] { return ""; };
+                       const std::string error = world.World::build(spec, {}, none, phases);
+                       if (!error.empty()) return error;
+                       std::string told;
+                       for (const std::string& note : phases.notes())
+                         if (note.find(" on / ") != std::string::npos ||
+                             note.find(" on /mnt ") != std::string::npos ||
+                             note.find(" on /sys ") != std::string::npos)
+                           told += note + "\n";
+                       return told;
+                     }),
+         spec.image + " on / (ro)\n/sys on /sys (ro,nosuid,nodev,noexec)\n" + world.path("host") +
+             " on /mnt (ro,nosuid,nodev)\n");
+}
 Test(rootfs_mounts, unmount) {
   NEEDS_ROOT();
   Mounts world;

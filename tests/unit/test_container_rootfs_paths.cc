@@ -11,6 +11,7 @@
 
 #include "spank/container/capabilities.h"
 #include "spank/container/mount_api.h"
+#include "spank/container/pmix_files.h"
 #include "spank/container/skeleton.h"
 #include "tests/unit/container_rootfs_support.h"
 
@@ -42,6 +43,15 @@ struct Root : World {
   }
   Fd fd;
 };
+
+Test(rootfs_paths, pmix_names_that_are_none) {
+  const PmixFiles own("/spool/pmix.3.0/");
+  cr_expect(static_cast<bool>(own));
+  EQUALS(own.from(), "/spool/pmix.3.0");
+  EQUALS(own.to(), "/tmp/.pmix.3.0");
+  for (const char* path : {"", "/", "//", "/spool/.", "/spool/./", "/spool/..", ".", ".."})
+    cr_expect(!PmixFiles(path), "%s", path);
+}
 
 Test(rootfs_paths, links_are_resolved_inside) {
   const Root root;

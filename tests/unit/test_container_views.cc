@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The lives and deaths of a job's views, and of the watchdog of those who build them.
+// The lives and deaths of a job's views.
 #include <criterion/criterion.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/mount.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <optional>
 #include <thread>
 
 #include "spank/container/own_namespaces.h"
 #include "spank/container/views.h"
-#include "spank/container/watchdog.h"
-#include "tests/unit/container_rootfs_support.h"
+#include "tests/unit/views_support.h"
 
 using namespace bellows;
 using namespace bellows::container;
@@ -28,112 +26,10 @@ using namespace std::chrono_literals;
 namespace {
 
 TestSuite(views, .timeout = 60);
-TestSuite(watchdog, .timeout = 60);
 
-constexpr std::uint32_t kJob = 7;
-
-/// A run directory in a mount namespace of the test's own; each test is a process of its own.
-class Node {
- public:
-  Node() {
-    // Linux 6.18 numbers namespaces in batches for each CPU, and pins only what has a higher
-    // number.
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
-    cr_assert_eq(::sched_setaffinity(0, sizeof one, &one), 0);
-    cr_assert_eq(::unshare(CLONE_NEWNS), 0);
-    cr_assert_eq(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
-  }
-  Node(const Node&) = delete;
-  Node& operator=(const Node&) = delete;
-  ~Node() { ::umount2((run() + "/views").c_str(), MNT_DETACH); }
-
-  const std::string& run() const { return scratch_.path(); }
-  std::string jobs() const { return names_in(run() + "/views"); }
-  Lease lease(std::uint32_t job = kJob) const {
-    auto lease = Lease::take(run(), job);
-    cr_assert(static_cast<bool>(lease), "%s", lease ? "" : lease.error().text.c_str());
-    return *std::move(lease);
-  }
-  JobViews views(std::uint32_t job = kJob) const {
-    auto views = JobViews::open(run(), job);
-    cr_assert(static_cast<bool>(views), "%s", views ? "" : views.error().text.c_str());
-    return *std::move(views);
-  }
-
- private:
-  ScratchDir scratch_;
-};
-
-/// A child that does not outlive a test that fails, and then keep its output open for ever.
-pid_t fork_mortal() {
-  const pid_t pid = ::fork();
-  if (pid == 0) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  return pid;
-}
-
-/// Another process, in which `body` runs and which then waits to be killed.
-class Other {
- public:
-  explicit Other(const std::function<void()>& body) {
-    int ends[2];
-    cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
-    const Fd from(ends[0]);
-    Fd to(ends[1]);
-    pid_ = fork_mortal();
-    if (pid_ == 0) {
-      body();
-      (void)!::write(to.get(), "x", 1);
-      while (true) ::pause();
-    }
-    to.reset();
-    char ready = 0;
-    cr_assert_eq(::read(from.get(), &ready, 1), 1, "the other process failed");
-  }
-  Other(const Other&) = delete;
-  Other& operator=(const Other&) = delete;
-  ~Other() { kill(); }
-  void kill() {
-    if (pid_ > 0) ::kill(pid_, SIGKILL);
-    (void)wait();
-  }
-  int wait() {
-    int status = 0;
-    if (pid_ > 0) ::waitpid(pid_, &status, 0);
-    pid_ = -1;
-    return status;
-  }
-
- private:
-  pid_t pid_ = -1;
-};
-
-/// A mount namespace younger than the test's; nobody is in it.
-Fd young_namespace() {
-  int ends[2];
-  cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
-  const Fd from(ends[0]);
-  const Fd to(ends[1]);
-  const pid_t child = fork_mortal();
-  if (child == 0) {
-    const bool left = ::unshare(CLONE_NEWNS) == 0;
-    (void)!::write(to.get(), left ? "y" : "n", 1);
-    while (true) ::pause();
-  }
-  char left = 0;
-  cr_assert_eq(::read(from.get(), &left, 1), 1);
-  Fd ns(::open(("/proc/" + std::to_string(child) + "/ns/mnt").c_str(), O_RDONLY | O_CLOEXEC));
-  ::kill(child, SIGKILL);
-  ::waitpid(child, nullptr, 0);
-  cr_assert(left == 'y' && ns);
-  return ns;
-}
-
-bool has(const JobViews& views, const char* name) {
-  const auto found = views.find(name);
-  cr_assert(static_cast<bool>(found));
-  return static_cast<bool>(*found);
+[[noreturn]] void fail_child(const char* what, const Error& error) {
+  ::dprintf(STDERR_FILENO, "%s: %s\n", what, error.text.c_str());
+  ::_exit(1);
 }
 
 Test(views, last_lease_removes_them) {
@@ -257,6 +153,111 @@ Test(views, first_lease_removes_what_a_crash_left) {
   EQUALS(node.jobs(), "");
 }
 
+/// The user's directory of a job, mounted.
+struct UsersDir {
+  explicit UsersDir(const Node& node) : path(node.run() + "/7/user") {
+    ::mkdir((node.run() + "/7").c_str(), 0755);
+    cr_assert_eq(::mkdir(path.c_str(), 0700), 0);
+  }
+  struct stat look() const {
+    struct stat info {};
+    (void)::stat(path.c_str(), &info);
+    return info;
+  }
+  bool mounted() const { return look().st_uid == kOwner.uid; }
+
+  std::string path;
+};
+
+Test(views, the_users_directory_is_his_and_bounded) {
+  NEEDS_ROOT();
+  const Node node;
+  const UsersDir user(node);
+  auto first = node.lease();
+  auto second = node.lease();
+  cr_expect_eq(user.look().st_uid, 12345U);
+  cr_expect_eq(user.look().st_gid, 12346U);
+  cr_expect_eq(user.look().st_mode & 07777, 0700U);
+  struct statfs size {};
+  cr_assert_eq(::statfs(user.path.c_str(), &size), 0);
+  cr_expect_eq(static_cast<std::uint64_t>(size.f_blocks) * static_cast<std::uint64_t>(size.f_bsize),
+               16U << 20);
+  cr_expect_eq(size.f_files, 4096U);
+  cr_expect(first.leave().ok());
+  cr_expect(user.mounted(), "as long as one lives");
+  // What the user may have mounted there himself.
+  const std::string inside = user.path + "/m";
+  cr_assert_eq(::mkdir(inside.c_str(), 0755), 0);
+  cr_assert_eq(::mount(nullptr, inside.c_str(), "tmpfs", 0, nullptr), 0);
+  cr_expect(second.leave().ok());
+  cr_expect(!user.mounted());
+}
+
+Test(views, the_users_directory_stays_in_no_view_of_others) {
+  NEEDS_ROOT();
+  const Node node;
+  const UsersDir user(node);
+  auto lease = node.lease();
+  const Other view([] {
+    cr_assert_eq(::unshare(CLONE_NEWNS), 0);
+    cr_assert_eq(::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr), 0);
+  });
+  const auto mounted = [&] {
+    return text_of("/proc/" + std::to_string(view.pid()) + "/mountinfo").find(user.path) !=
+           std::string::npos;
+  };
+  cr_assert(mounted());
+  cr_expect(lease.leave().ok());
+  cr_expect(!mounted());
+  auto again = node.lease();
+  cr_expect(user.mounted(), "a job may come back");
+  cr_expect(again.leave().ok());
+}
+
+Test(views, what_lies_under_the_users_directory_hinders_nobody) {
+  NEEDS_ROOT();
+  const Node node;
+  const UsersDir user(node);
+  cr_assert_eq(::mkdir((user.path + "/under").c_str(), 0755), 0);
+  auto lease = node.lease();
+  cr_expect(user.mounted());
+  cr_expect(lease.leave().ok());
+  EQUALS(names_in(user.path), "under");
+}
+
+Test(views, what_a_crash_left_in_the_users_directory_goes) {
+  NEEDS_ROOT();
+  const Node node;
+  const UsersDir user(node);
+  Other crashed([&node, &user] {
+    static auto lease = node.lease();
+    cr_assert_eq(::mkdir((user.path + "/old").c_str(), 0755), 0);
+  });
+  crashed.kill();
+  cr_expect(user.mounted());
+  {
+    auto next = node.lease();
+    cr_expect(user.mounted());
+    EQUALS(names_in(user.path), "");
+    cr_expect(next.leave().ok());
+    cr_expect(!user.mounted());
+  }
+  Other again([&node] { static auto lease = node.lease(); });
+  again.kill();
+  cr_expect(user.mounted());
+  cr_expect(collect_views(node.run()).ok());
+  cr_expect(!user.mounted());
+}
+
+Test(views, no_lease_without_the_users_directory) {
+  NEEDS_ROOT();
+  const Node node;
+  const auto lease = Lease::take(node.run(), kJob, kOwner);
+  cr_assert(!lease);
+  cr_expect(lease.error().text.find("/7/user") != std::string::npos);
+  EQUALS(node.jobs(), "");
+}
+
 Test(views, collecting_keeps_what_lives) {
   NEEDS_ROOT();
   const Node node;
@@ -277,6 +278,35 @@ Test(views, collecting_keeps_what_lives) {
   EQUALS(node.jobs(), "");
 }
 
+/// As the prolog of another job does while one begins on a node where a crash left something of it.
+Test(views, collecting_while_leases_begin) {
+  NEEDS_ROOT();
+  const Node node;
+  const UsersDir user(node);
+  const pid_t collector = fork_mortal();
+  while (collector == 0)
+    if (const auto status = collect_views(node.run()); !status.ok())
+      fail_child("collect", status.error());
+  for (int round = 0; round < 400; ++round) {
+    const pid_t crashed = fork_mortal();
+    if (crashed == 0) {
+      const auto lease = node.take();
+      ::_exit(lease && ::mkdir((user.path + "/left").c_str(), 0700) == 0 ? 0 : 1);
+    }
+    int left = 0;
+    ::waitpid(crashed, &left, 0);
+    cr_assert_eq(left, 0);
+    auto lease = node.lease();
+    cr_assert(user.mounted(), "round %d", round);
+    EQUALS(names_in(user.path), "");
+    cr_assert(lease.leave().ok());
+  }
+  ::kill(collector, SIGKILL);
+  int status = 0;
+  ::waitpid(collector, &status, 0);
+  cr_expect(WIFSIGNALED(status), "collecting failed");
+}
+
 Test(views, lease_without_room_leaves_nothing) {
   NEEDS_ROOT();
   const Node node;
@@ -284,15 +314,66 @@ Test(views, lease_without_room_leaves_nothing) {
   const std::string views = node.run() + "/views";
   // The root and one directory, and no file in it.
   cr_assert_eq(::mount(nullptr, views.c_str(), nullptr, MS_REMOUNT, "nr_inodes=2"), 0);
-  const auto lease = Lease::take(node.run(), kJob);
+  const auto lease = node.take();
   cr_assert(!lease);
   cr_expect(lease.error().text.find("No space left") != std::string::npos);
   EQUALS(node.jobs(), "");
 }
 
-[[noreturn]] void fail_child(const char* what, const Error& error) {
-  ::dprintf(STDERR_FILENO, "%s: %s\n", what, error.text.c_str());
-  ::_exit(1);
+/// RUN_DIR is open to all, and so to anybody's lock.
+Test(views, a_users_lock_stops_nobody) {
+  NEEDS_ROOT();
+  const Node node;
+  cr_assert_eq(::chmod(node.run().c_str(), 0755), 0);
+  Other user([&node] {
+    static Fd lock(::open(node.run().c_str(), O_RDONLY | O_CLOEXEC));
+    cr_assert_eq(::flock(lock.get(), LOCK_SH), 0);
+  });
+  Other comes([&node] { cr_assert(node.lease().leave().ok()); });
+}
+
+Test(views, two_that_come_first_mount_once) {
+  NEEDS_ROOT();
+  const Node node;
+  const std::string views = node.run() + "/views";
+  cr_assert_eq(::mkdir(views.c_str(), 0700), 0);
+  Fd below(::open(views.c_str(), O_RDONLY | O_CLOEXEC));
+  cr_assert_eq(::flock(below.get(), LOCK_EX), 0);
+  std::thread slow([&below] {
+    std::this_thread::sleep_for(200ms);
+    below.reset();
+  });
+  const auto began = std::chrono::steady_clock::now();
+  auto lease = node.lease();
+  cr_expect(std::chrono::steady_clock::now() - began >= 100ms);
+  slow.join();
+  cr_expect(lease.leave().ok());
+}
+
+Test(views, directories_of_others_are_not_taken) {
+  NEEDS_ROOT();
+  const Node node;
+  const auto refused = [&node](const char* why) {
+    const auto lease = node.take();
+    cr_assert(!lease, "%s", why);
+    cr_expect_eq(lease.error().kind, ErrorKind::denied, "%s", lease.error().text.c_str());
+  };
+  cr_expect(node.lease().leave().ok());
+  const std::string views = node.run() + "/views";
+  for (const std::string& path : {node.run(), views}) {
+    for (const mode_t mode : {0720U, 0702U}) {
+      cr_assert_eq(::chmod(path.c_str(), mode), 0);
+      refused("writable");
+    }
+    cr_assert_eq(::chmod(path.c_str(), 0700), 0);
+    cr_assert_eq(::chown(path.c_str(), 12345, 0), 0);
+    refused("another's");
+    cr_assert_eq(::chown(path.c_str(), 0, 0), 0);
+  }
+  cr_expect(node.lease().leave().ok());
+  cr_assert_eq(::umount2(views.c_str(), MNT_DETACH), 0);
+  cr_assert_eq(::mount("/proc", views.c_str(), nullptr, MS_BIND, nullptr), 0);
+  refused("no tmpfs");
 }
 
 /// Many come and go at once, as at the end of one step and the beginning of the next: each finds
@@ -305,7 +386,7 @@ Test(views, leases_at_once) {
     children.push_back(fork_mortal());
     if (children.back() != 0) continue;
     for (int round = 0; round < 200; ++round) {
-      auto lease = Lease::take(node.run(), kJob);
+      auto lease = node.take();
       if (!lease) fail_child("take", lease.error());
       const auto views = JobViews::open(node.run(), kJob);
       if (!views) fail_child("open", views.error());
@@ -357,133 +438,6 @@ Test(views, lock_ends_with_its_killed_holder) {
   cr_expect(static_cast<bool>(mine.lock(10s)));
   killer.join();
   cr_expect(lease.leave().ok());
-}
-
-/// What a child of the test says, which is stuck in a phase, and how it ended.
-struct Stuck {
-  std::string said;
-  int status = 0;
-};
-Stuck be_stuck(const std::function<void(Watchdog&)>& phases) {
-  int ends[2];
-  cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
-  const Fd from(ends[0]);
-  Fd to(ends[1]);
-  const pid_t child = fork_mortal();
-  if (child == 0) {
-    ::dup2(to.get(), STDERR_FILENO);
-    auto watchdog = Watchdog::start(1);
-    if (!watchdog) ::_exit(2);
-    phases(*watchdog);
-    ::_exit(3);
-  }
-  to.reset();
-  Stuck stuck;
-  char buffer[512];
-  for (ssize_t n = 0; (n = ::read(from.get(), buffer, sizeof buffer)) > 0;)
-    stuck.said.append(buffer, static_cast<std::size_t>(n));
-  ::waitpid(child, &stuck.status, 0);
-  return stuck;
-}
-
-[[noreturn]] void stop() {
-  ::raise(SIGSTOP);
-  ::_exit(4);
-}
-
-Test(watchdog, kills_who_is_stuck_and_says_where) {
-  const auto stuck = be_stuck([](Watchdog& watchdog) {
-    watchdog.begin("opening");
-    watchdog.begin("mounting");
-    stop();
-  });
-  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGKILL);
-  cr_expect(stuck.said.find("container: mounting took longer than 1 s") != std::string::npos, "%s",
-            stuck.said.c_str());
-}
-
-Test(watchdog, a_phase_may_have_a_limit_of_its_own) {
-  const auto stuck = be_stuck([](Watchdog& watchdog) {
-    watchdog.begin("waiting", 3);
-    std::this_thread::sleep_for(1500ms);
-    watchdog.begin("mounting");
-    stop();
-  });
-  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGKILL);
-  cr_expect(stuck.said.find("container: mounting took longer than 1 s") != std::string::npos, "%s",
-            stuck.said.c_str());
-}
-
-Test(watchdog, each_phase_has_its_own_time) {
-  const auto stuck = be_stuck([](Watchdog& watchdog) {
-    for (int phase = 0; phase < 4; ++phase) {
-      watchdog.begin("working");
-      std::this_thread::sleep_for(400ms);
-    }
-    ::_exit(0);
-  });
-  cr_expect_eq(stuck.status, 0);
-  EQUALS(stuck.said, "");
-}
-
-/// slurmstepd is dead, and nobody has the other end of standard error any more.
-Test(watchdog, kills_where_nobody_listens) {
-  const auto stuck = be_stuck([](Watchdog& watchdog) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) ::_exit(5);
-    ::dup2(ends[1], STDERR_FILENO);
-    auto deaf = Watchdog::start(1);
-    ::close(ends[0]);
-    ::close(ends[1]);
-    watchdog.begin("not this one");
-    { const auto ended = std::move(watchdog); }
-    deaf->begin("mounting");
-    stop();
-  });
-  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGKILL);
-}
-
-Test(watchdog, kills_where_nobody_reads) {
-  const auto stuck = be_stuck([](Watchdog& watchdog) {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) ::_exit(5);
-    while (::write(ends[1], "full", 4) > 0) {
-    }
-    ::fcntl(ends[1], F_SETFL, 0);
-    ::dup2(ends[1], STDERR_FILENO);
-    { const auto ended = std::move(watchdog); }
-    auto slow = Watchdog::start(1);
-    slow->begin("mounting");
-    stop();
-  });
-  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGKILL);
-}
-
-Test(watchdog, that_is_gone_harms_nobody) {
-  const auto stuck = be_stuck([](Watchdog& watchdog) {
-    // It is the only child.
-    const std::string children = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
-    const int pid = std::atoi(text_of(children).c_str());
-    if (pid <= 0) ::_exit(5);
-    ::kill(pid, SIGKILL);
-    siginfo_t info{};
-    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
-    watchdog.begin("going on");
-    ::_exit(0);
-  });
-  cr_expect_eq(stuck.status, 0);
-}
-
-Test(watchdog, ends_with_its_maker) {
-  const auto began = std::chrono::steady_clock::now();
-  // be_stuck reads to the end, and the watchdog has the other end too.
-  const auto stuck = be_stuck([](Watchdog& watchdog) {
-    watchdog.begin("dying");
-    ::kill(::getpid(), SIGKILL);
-  });
-  cr_expect(WIFSIGNALED(stuck.status));
-  EQUALS(stuck.said, "");
-  cr_expect(std::chrono::steady_clock::now() - began < 900ms);
 }
 
 }  // namespace

@@ -4,12 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <string>
 
 #include "spank/cpu_binding.h"
 #include "spank/rank_variables.h"
 #include "tests/unit/scratch_dir.h"
+#include "tests/unit/spank_support.h"
 
 using namespace bellows;
 using namespace bellows::spank;
@@ -18,22 +18,6 @@ namespace fs = std::filesystem;
 TestSuite(ranks, .timeout = 30);
 
 namespace {
-
-using Map = std::map<std::string, std::string>;
-
-Map as_map(const std::vector<Change>& changes) {
-  Map map;
-  for (const Change& change : changes) map[change.name] = change.value.value_or("(unset)");
-  return map;
-}
-
-Lookup lookup_in(const Map& environment) {
-  return [environment](const std::string& name) -> std::optional<std::string> {
-    const auto found = environment.find(name);
-    if (found == environment.end()) return std::nullopt;
-    return found->second;
-  };
-}
 
 void write(const std::string& path, const std::string& text) {
   fs::create_directories(fs::path(path).parent_path());

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+// The watchdog of those who build a view.
+#include <poll.h>
+
+#include <chrono>
+#include <thread>
+
+#include "spank/container/watchdog.h"
+#include "tests/unit/views_support.h"
+
+using namespace bellows;
+using namespace bellows::container;
+using namespace std::chrono_literals;
+
+namespace {
+
+TestSuite(watchdog, .timeout = 60);
+
+/// What a child of the test says, which is stuck in a phase, and how it ended.
+struct Stuck {
+  std::string said;
+  int status = 0;
+};
+Stuck be_stuck(const std::function<void(Watchdog&)>& phases) {
+  int ends[2];
+  cr_assert_eq(::pipe2(ends, O_CLOEXEC), 0);
+  const Fd from(ends[0]);
+  Fd to(ends[1]);
+  const pid_t child = fork_mortal();
+  if (child == 0) {
+    ::dup2(to.get(), STDERR_FILENO);
+    auto watchdog = Watchdog::start(1);
+    if (!watchdog) ::_exit(2);
+    phases(*watchdog);
+    ::_exit(3);
+  }
+  to.reset();
+  Stuck stuck;
+  char buffer[512];
+  for (ssize_t n = 0; (n = ::read(from.get(), buffer, sizeof buffer)) > 0;)
+    stuck.said.append(buffer, static_cast<std::size_t>(n));
+  ::waitpid(child, &stuck.status, 0);
+  return stuck;
+}
+
+[[noreturn]] void stop() {
+  ::raise(SIGSTOP);
+  ::_exit(4);
+}
+
+Test(watchdog, kills_who_is_stuck_and_says_where) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    watchdog.begin("opening");
+    watchdog.begin("mounting");
+    stop();
+  });
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
+  cr_expect(stuck.said.find("container: mounting took longer than 1 s") != std::string::npos, "%s",
+            stuck.said.c_str());
+}
+
+/// Without a system call that could end early.
+Test(watchdog, kills_who_works_too_long_so_that_srun_reads_on) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    watchdog.begin("working");
+    for (volatile bool working = true; working;) {
+    }
+  });
+  // After SIGKILL or SIGTERM srun drops the sentence.
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
+  cr_expect(stuck.said.find("container: working took longer") != std::string::npos, "%s",
+            stuck.said.c_str());
+}
+
+Test(watchdog, kills_who_does_not_heed_an_alarm) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    ::signal(SIGALRM, SIG_IGN);
+    watchdog.begin("mounting");
+    std::this_thread::sleep_for(15s);
+  });
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGKILL);
+  cr_expect(stuck.said.find("container: mounting took longer") != std::string::npos, "%s",
+            stuck.said.c_str());
+}
+
+Test(watchdog, a_phase_may_have_a_limit_of_its_own) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    watchdog.begin("waiting", 3);
+    std::this_thread::sleep_for(1500ms);
+    watchdog.begin("mounting");
+    stop();
+  });
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
+  cr_expect(stuck.said.find("container: mounting took longer than 1 s") != std::string::npos, "%s",
+            stuck.said.c_str());
+}
+
+Test(watchdog, each_phase_has_its_own_time) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    for (int phase = 0; phase < 4; ++phase) {
+      watchdog.begin("working");
+      std::this_thread::sleep_for(400ms);
+    }
+    ::_exit(0);
+  });
+  cr_expect_eq(stuck.status, 0);
+  EQUALS(stuck.said, "");
+}
+
+/// slurmstepd is dead, and nobody has the other end of standard error any more.
+Test(watchdog, kills_where_nobody_listens) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) ::_exit(5);
+    ::dup2(ends[1], STDERR_FILENO);
+    auto deaf = Watchdog::start(1);
+    ::close(ends[0]);
+    ::close(ends[1]);
+    watchdog.begin("not this one");
+    { const auto ended = std::move(watchdog); }
+    deaf->begin("mounting");
+    stop();
+  });
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
+}
+
+Test(watchdog, kills_where_nobody_reads) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) ::_exit(5);
+    while (::write(ends[1], "full", 4) > 0) {
+    }
+    ::fcntl(ends[1], F_SETFL, 0);
+    ::dup2(ends[1], STDERR_FILENO);
+    { const auto ended = std::move(watchdog); }
+    auto slow = Watchdog::start(1);
+    slow->begin("mounting");
+    stop();
+  });
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
+}
+
+Test(watchdog, that_is_gone_harms_nobody) {
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    // It is the only child.
+    const std::string children = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
+    const int pid = std::atoi(text_of(children).c_str());
+    if (pid <= 0) ::_exit(5);
+    ::kill(pid, SIGKILL);
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+    watchdog.begin("going on");
+    ::_exit(0);
+  });
+  cr_expect_eq(stuck.status, 0);
+}
+
+Test(watchdog, ends_with_its_maker) {
+  const auto began = std::chrono::steady_clock::now();
+  // be_stuck reads to the end, and the watchdog has the other end too.
+  const auto stuck = be_stuck([](Watchdog& watchdog) {
+    watchdog.begin("dying");
+    ::kill(::getpid(), SIGKILL);
+  });
+  cr_expect(WIFSIGNALED(stuck.status));
+  EQUALS(stuck.said, "");
+  cr_expect(std::chrono::steady_clock::now() - began < 900ms);
+}
+
+}  // namespace
