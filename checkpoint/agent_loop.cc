@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/agent_loop.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <new>
@@ -133,17 +133,22 @@ void AgentLoop::begin_session(const Command& command) {
                                                   Retention{command.keep, command.keep_every});
   session_ = session;
   if (session->leader) {
-    post(
-        store_, [session] { return session->writer->take_ownership(); },
-        [this, session](const Status& status) {
-          if (status) return;
-          session->broken = status.error();
-          say_error("hello", {}, status.error());
-        });
+    own_directory([this](const Status& owned) {
+      if (!owned) say_error("hello", {}, owned.error());
+    });
   }
   for (auto& [fd, link] : links_) {
     if (link->parked_hello) take_hello(*link);
   }
+}
+
+void AgentLoop::own_directory(std::function<void(const Status&)> then) {
+  post(
+      store_, [session = session_] { return session->writer->take_ownership(); },
+      [this, then = std::move(then)](const Status& owned) {
+        session_->not_owned = !owned;
+        then(owned);
+      });
 }
 
 void AgentLoop::find(const Command& command) {
@@ -212,6 +217,8 @@ void AgentLoop::set_gate(const Command& command) {
 }
 
 void AgentLoop::set_stop(const Command& command) {
+  // After a suspension the decision may have waited longer than the ranks do.
+  tick();
   if (!command.step || session_->gate != *command.step) {
     return say_error("stop", command.step,
                      Error{ErrorKind::invalid,

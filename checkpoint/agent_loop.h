@@ -30,13 +30,13 @@ struct Session {
   std::set<std::uint32_t> ranks;      ///< this node's
   std::uint64_t memory_for_rank = 0;  ///< what the buffers of one rank may take
   std::unique_ptr<StoreWriter> writer;
-  std::optional<Error> broken;  ///< the store can't be used at all
+  bool not_owned = false;  ///< the directory, which this leader tried to own
 
   bool restore_known = false;
   std::optional<std::uint64_t> restore_step;
-  std::optional<Error> no_step;          ///< why none is offered, though the directory holds some
-  std::shared_ptr<NodeRestore> restore;  ///< of the step last asked for
-  std::optional<ReservedPort> port;      ///< kept for rank 0
+  std::optional<Error> no_step;  ///< why none is offered, though the directory holds some
+  std::map<std::uint64_t, std::shared_ptr<NodeRestore>> restores;  ///< the first of each rank, ...
+  std::optional<ReservedPort> port;                                ///< kept for rank 0
 
   std::uint64_t gate = wire::kNoStep;
   std::uint64_t stop = wire::kNoStep;
@@ -102,6 +102,8 @@ class AgentLoop {
   void say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error);
   void begin_session(const Command& command);
   void end_session();
+  /// Tries to, once more where that has failed; `then` gets what came of it.
+  void own_directory(std::function<void(const Status&)> then);
   void find(const Command& command);
   void set_restore(const Command& command);
   void set_gate(const Command& command);
@@ -131,6 +133,7 @@ class AgentLoop {
   void take_hello(RankLink& link);
   std::optional<std::string> refusal(const RankLink& link) const;
   void take_layout(RankLink& link, const RankMessage& message);
+  std::shared_ptr<NodeRestore> restore_for(const RankLink& link, std::uint64_t step);
   void begin_restore(RankLink& link);
   void take_restored(std::uint64_t link_id, std::uint64_t step,
                      const Result<RestoredArrays>& arrays);
@@ -153,6 +156,7 @@ class AgentLoop {
   void begin_save(RankLink& link, std::uint64_t step);
   void give_buffer(RankLink& link);
   void reserve_first(RankLink& link);
+  void make_first(RankLink& link);
   void reserve_second(RankLink& link);
   void reserve(RankLink& link, std::size_t index, std::uint64_t bytes);
   void take_reserved(std::uint64_t link_id, std::size_t index, const MadeMemory& memory);
@@ -183,6 +187,7 @@ class AgentLoop {
   bool had_ranks_ = false;
   bool any_left_ = false;
   bool door_closed_ = false;
+  bool no_descriptors_ = false;  ///< for one more rank: not before the next look at the others
   /// Committed since the last find; used on the store's thread only.
   std::set<std::uint64_t> fresh_;
   std::optional<std::chrono::steady_clock::time_point> announced_;  ///< last

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AgentLoop's side of the ranks: their sockets and restores.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -22,6 +22,9 @@ constexpr auto kAnnouncedLately = std::chrono::seconds(10);
 /// Descriptors on their way to all ranks together: a user's are limited.
 constexpr std::size_t kSourcesAtOnce = 256;
 
+/// What is kept for slower ranks takes memory.
+constexpr std::size_t kMostRestores = 4;
+
 bool same_user(int socket) {
   ucred peer = {};
   socklen_t length = sizeof peer;
@@ -36,7 +39,7 @@ std::vector<int> AgentLoop::descriptors() const {
     if (!link->gone) out.push_back(fd);
   }
   // Last, so that a rank's end is seen before its successor's beginning.
-  out.push_back(listener_.get());
+  if (!no_descriptors_) out.push_back(listener_.get());
   return out;
 }
 
@@ -46,6 +49,7 @@ void AgentLoop::serve(const std::set<int>& readable) {
   }
   if (readable.contains(completions_->fd())) completions_->run();
   bury();
+  no_descriptors_ = false;
   if (readable.contains(listener_.get())) accept_rank();
 }
 
@@ -58,6 +62,8 @@ Event AgentLoop::event_of_rank(Event::Kind kind, const RankLink& link) {
 
 void AgentLoop::accept_rank() {
   Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  // The rank goes on waiting there, and would else be seen at once again, and again.
+  no_descriptors_ = !socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
   if (!socket || !same_user(socket.get())) return;
   auto link = std::make_unique<RankLink>();
   link->id = next_link_++;
@@ -151,14 +157,19 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
     case wire::Op::reserve:
       return reserve_first(link);
     case wire::Op::restore:
+      ++link.restores;
       link.restoring = true;
       link.wants_whole = head.value == wire::Restore::whole;
-      if (session_->restore_known || session_->broken) begin_restore(link);
+      if (session_->restore_known || session_->not_owned) begin_restore(link);
       return;
     case wire::Op::taken:
       return take_taken(link, head.value == wire::Taken::all_blocks);
     case wire::Op::bye:
-      return take_bye(link, head.value == 1);
+      if (head.value == wire::Bye::exits) {
+        link.exits = true;
+        return;
+      }
+      return take_bye(link, head.value == wire::Bye::finishes);
     default:
       return;
   }
@@ -235,11 +246,32 @@ void AgentLoop::take_layout(RankLink& link, const RankMessage& message) {
   link.parts.push_back(message.part);
 }
 
+// A program may restore in several calls. The ranks share each: one may be at its third when
+// another comes to its first.
+std::shared_ptr<NodeRestore> AgentLoop::restore_for(const RankLink& link, std::uint64_t step) {
+  auto& restores = session_->restores;
+  std::erase_if(restores, [](const auto& entry) { return entry.second->is_over(); });
+  std::shared_ptr<NodeRestore>& shared = restores[link.restores];
+  if (!shared || shared->step() != step) {
+    shared = std::make_shared<NodeRestore>(session_->hello.dir, step, session_->ranks_here(),
+                                           copies_of(step), bin_);
+  }
+  const auto out = shared;
+  if (restores.size() > kMostRestores) restores.erase(restores.begin());
+  return out;
+}
+
 void AgentLoop::begin_restore(RankLink& link) try {
   link.restoring = false;
-  if (session_->broken) {
-    link.fail(code_of(session_->broken->kind), session_->broken->text);
-    return;
+  if (session_->not_owned) {
+    // Why may have passed.
+    return own_directory([this, id = link.id](const Status& owned) {
+      RankLink* waiting = find_link(id);
+      if (!waiting) return;
+      if (!owned) return (void)waiting->fail(code_of(owned.error().kind), owned.error().text);
+      waiting->restoring = true;
+      if (session_->restore_known) begin_restore(*waiting);
+    });
   }
   if (session_->no_step) {
     link.fail(code_of(session_->no_step->kind), session_->no_step->text);
@@ -255,13 +287,9 @@ void AgentLoop::begin_restore(RankLink& link) try {
                           Error{ErrorKind::invalid, "a rank asked for arrays it did not name"});
   }
   const std::uint64_t step = *session_->restore_step;
-  if (!session_->restore || session_->restore->step() != step) {
-    session_->restore = std::make_shared<NodeRestore>(
-        session_->hello.dir, step, session_->ranks_here(), copies_of(step), bin_);
-  }
   post(
       shards_,
-      [restore = session_->restore, rank = static_cast<std::uint32_t>(link.rank),
+      [restore = restore_for(link, step), rank = static_cast<std::uint32_t>(link.rank),
        whole = link.wants_whole, ranks = session_->ranks_here(), in_job = link.belongs[0] != '/',
        placed = std::move(placed)]() -> Result<RestoredArrays> {
         ReadCount count;
@@ -387,7 +415,7 @@ ShardCopies AgentLoop::copies_of(std::uint64_t step) const {
 }
 
 // Forgets the ranks that have left. What a rank gave completely before it died is still written,
-// and only then is it called lost: its step may be complete without it.
+// and only then is it called lost, or exited: its step may be complete without it.
 void AgentLoop::bury() {
   std::vector<int> dead;
   for (auto& [fd, link] : links_) {
@@ -403,7 +431,7 @@ void AgentLoop::bury() {
     }
     if (link->said_bye) continue;
     Event e = event_of_rank(Event::Kind::rank, *link);
-    e.state = "lost";
+    e.state = link->exits ? "exited" : "lost";
     say(std::move(e));
   }
 }

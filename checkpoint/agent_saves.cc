@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // AgentLoop's side of the saves: buffers, writing, and what becomes of a step.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <new>
@@ -59,10 +59,7 @@ void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
       !place_parts(stored_parts(link), &save.placed)) {
     return protocol_error(link, Error{ErrorKind::invalid, "a rank began a save it may not begin"});
   }
-  if (session_->broken) {
-    link.fail_save(step, *session_->broken);
-    return;
-  }
+  for (const ArrayPart& part : link.parts) save.held.add(part);
   // What it has passed without saving it needs no answer any more.
   link.owed.erase(link.owed.begin(), link.owed.lower_bound(step));
   if (const auto owed = link.owed.find(step); owed != link.owed.end()) {
@@ -95,7 +92,7 @@ void AgentLoop::give_buffer(RankLink& link) {
   // Two copies of what a rank stores are what was promised to be enough.
   const auto rank = static_cast<std::uint32_t>(link.rank);
   kept_.drop(rank);
-  if (session_->restore) session_->restore->drop_copy(rank);
+  for (auto& [number, restore] : session_->restores) restore->drop_copy(rank);
   // Reserving gigabytes takes a while.
   post(
       shards_, [bin = bin_, total = save.placed.total] { return SharedMemory::make(total, bin); },
@@ -135,13 +132,23 @@ void AgentLoop::reserve_first(RankLink& link) {
     return protocol_error(link,
                           Error{ErrorKind::invalid, "a rank asked for a buffer of no known size"});
   }
-  if (link.reserving || link.buffers[0] || !link.saves.empty()) return;
+  link.first_bytes = placed.total;
+  make_first(link);
+}
+
+// What a program registers before its first save may grow from call to call.
+void AgentLoop::make_first(RankLink& link) {
+  if (link.reserving || link.handed[0] || !link.saves.empty()) return;
+  std::shared_ptr<SharedMemory>& first = link.buffers[0];
+  if (first && first->size() >= link.first_bytes) return;
   // Later: other ranks are still restoring.
-  if (session_->restore &&
-      session_->restore->holds_memory_of(static_cast<std::uint32_t>(link.rank))) {
-    return;
-  }
-  reserve(link, 0, placed.total);
+  const bool holds =
+      std::any_of(session_->restores.begin(), session_->restores.end(), [&](const auto& entry) {
+        return entry.second->holds_memory_of(static_cast<std::uint32_t>(link.rank));
+      });
+  if (holds) return;
+  first.reset();
+  reserve(link, 0, link.first_bytes);
 }
 
 // A rank that goes on while its step is written may come with the next one before that is done, and
@@ -178,6 +185,7 @@ void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index, const Ma
   if (!link) return;
   link->reserving = false;
   if (memory && !link->buffers[index]) link->set_buffer(index, *memory);
+  if (memory && index == 0) make_first(*link);
   give_buffer(*link);
 }
 
@@ -224,7 +232,8 @@ void AgentLoop::write_next(RankLink& link) {
                     session_->hello.world,
                     std::move(next->placed.parts),
                     std::move(next->placed.offsets),
-                    link.buffers[next->buffer]->data()};
+                    link.buffers[next->buffer]->data(),
+                    next->held};
   post(
       shards_,
       [this, path = shard_path(link, next->step), session = session_,
@@ -271,7 +280,7 @@ void AgentLoop::set_committed(const Command& command) {
   session_->restore_known = true;
   session_->restore_step = command.step;
   session_->no_step.reset();
-  session_->restore.reset();
+  session_->restores.clear();
   // What ranks gave before they died may be of this step, or of one that is committed next.
   kept_.drop_older(*command.step);
   for (auto& [fd, link] : links_) {

@@ -165,7 +165,7 @@ int bellows_saved_step(bellows_t* b, uint64_t* step) {
 }
 
 int bellows_should_stop(bellows_t* b, uint64_t step) {
-  if (!b || b->socket.get() < 0) return client::check_connected(b);
+  if (!b || b->socket.get() < 0 || b->is_forked()) return client::check_connected(b);
   wire::Control* page = b->page();
   page->step.store(step);
   if (step < page->gate.load()) return 0;
@@ -176,10 +176,11 @@ int bellows_should_stop(bellows_t* b, uint64_t step) {
 int bellows_finalize(bellows_t* b, int finished) {
   if (!b) return BELLOWS_OK;
   int rc = BELLOWS_OK;
-  if (b->socket.get() >= 0) rc = client::await_all(b);
-  if (b->socket.get() >= 0)
+  const bool leaves = !b->is_forked();
+  if (leaves && b->socket.get() >= 0) rc = client::await_all(b);
+  if (leaves && b->socket.get() >= 0)
     rc = client::call(b, wire::Op::bye, 0, finished != 0, wire::Op::goodbye);
-  if (rc == BELLOWS_OK) rc = client::give_failure(b, wire::kNoStep);
+  if (leaves && rc == BELLOWS_OK) rc = client::give_failure(b, wire::kNoStep);
   if (b->place.in_job) client::heed_announcements(b->page());
   b->~bellows_handle();
   free(b);

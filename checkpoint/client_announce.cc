@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -30,6 +31,7 @@ struct Listener {
   bool ours[kCount];
   std::atomic<int> looks[kCount];     ///< in vain
   std::atomic<int> no_stops[kCount];  ///< looks since the agent was told too
+  bool tells_exit;
 };
 Listener listener;
 
@@ -78,6 +80,17 @@ void hold_back(int number, siginfo_t* info, void*) {
   errno = before;
 }
 
+// A program need not leave its agent before it ends. One that was killed, or failed, must not look
+// the same: the command that the rank was started with may hide its status.
+void tell_exit(int status, void*) {
+  const int socket = listener.socket;
+  if (status != 0 || getpid() != listener.pid || !listener.page || socket < 0) return;
+  wire::Head head;
+  head.op = wire::Op::bye;
+  head.value = wire::Bye::exits;
+  send_message(socket, head, nullptr, 0, nullptr, 0);
+}
+
 }  // namespace
 
 void survive_announcements(const wire::Control* page, int socket) {
@@ -85,6 +98,7 @@ void survive_announcements(const wire::Control* page, int socket) {
   listener.pid = getpid();
   listener.socket = socket;
   listener.page = page;
+  if (!listener.tells_exit) listener.tells_exit = on_exit(tell_exit, nullptr) == 0;
   struct sigaction hold {};
   hold.sa_sigaction = hold_back;
   hold.sa_flags = SA_RESTART | SA_SIGINFO;

@@ -10,7 +10,8 @@ namespace bellows::client {
 /// no rank may die. So from here on a SIGTERM or SIGUSR1 that would end this process is held back
 /// for as long as the agent, which gets it too, says so in `page` and lives, and a stop follows
 /// soon; a signal to the ranks alone, as when their step is taken down, ends it a moment later. A
-/// handler of the program's own stays as it is.
+/// handler of the program's own stays as it is. The agent hears too when this process comes to its
+/// end with status 0.
 void survive_announcements(const wire::Control* page, int socket);
 
 /// Before the socket is closed, as its number may soon be another's: the agent has gone.

@@ -45,7 +45,8 @@ int Cuda::call(Function function, Arguments... arguments) const {
 void Cuda::look() {
   static_assert(sizeof kNames / sizeof kNames[0] == kFunctions);
   void* found[kFunctions] = {};
-  if (loaded() || !find_loaded("libcudart.so", kNames, kFunctions, found)) return;
+  // PyTorch's wheels have it as libcudart-d0da41ae.so.11.0.
+  if (loaded() || !find_loaded("libcudart", kNames, kFunctions, found)) return;
   for (int i = 0; i < kFunctions; ++i) functions_[i] = found[i];
 }
 
@@ -98,16 +99,22 @@ int Cuda::settle(int device) {
 
 int Cuda::copy(void* to, const void* from, std::size_t bytes, int device, ErrorText* error) {
   int rc = check(settle(device), "wait for the device", error);
-  if (rc != BELLOWS_OK) return rc;
-  copying_ = true;
-  return check(call(kMemcpyAsync, to, from, bytes, kCopyDefault, stream_), "copy an array", error);
+  if (rc == BELLOWS_OK) {
+    copying_ = true;
+    rc = check(call(kMemcpyAsync, to, from, bytes, kCopyDefault, stream_), "copy an array", error);
+  }
+  if (rc != BELLOWS_OK && wait_for_copies() != 0) call(kGetLastError);
+  return rc;
 }
 
-int Cuda::finish(ErrorText* error) {
+// What the program asks of the device from now on is waited for the next time.
+int Cuda::wait_for_copies() {
   settled_ = -1;
-  if (!copying_) return BELLOWS_OK;
+  if (!copying_) return 0;
   copying_ = false;
-  return check(call(kStreamSynchronize, stream_), "copy the arrays", error);
+  return call(kStreamSynchronize, stream_);
 }
+
+int Cuda::finish(ErrorText* error) { return check(wait_for_copies(), "copy the arrays", error); }
 
 }  // namespace bellows::client

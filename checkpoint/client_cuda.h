@@ -26,8 +26,11 @@ class Cuda {
   bool register_host(void* buffer, std::size_t bytes);
   void release_host(void* buffer);
 
-  /// Begins a copy from or to a device, behind all that the program has asked of it.
+  /// Begins a copy from or to a device, behind all that the program has asked of it. When it fails,
+  /// none is under way any more, and finish need not be called.
   int copy(void* to, const void* from, std::size_t bytes, int device, ErrorText* error);
+  /// Leaves everything as it is, for good.
+  void forget() { stream_ = nullptr; }
   /// Waits for the copies. BELLOWS_OK also when there were none.
   int finish(ErrorText* error);
 
@@ -52,6 +55,7 @@ class Cuda {
   template <typename... Arguments>
   int call(Function function, Arguments... arguments) const;
   int settle(int device);
+  int wait_for_copies();
   int check(int code, const char* what, ErrorText* error);
 
   void* functions_[kFunctions] = {};

@@ -8,7 +8,11 @@
 #include "checkpoint/client_announce.h"
 
 bellows_handle::~bellows_handle() {
-  for (bellows::client::Buffer& buffer : buffers) unpin(&buffer);
+  // A forked process can't use its parent's device.
+  if (is_forked())
+    cuda.forget();
+  else
+    for (bellows::client::Buffer& buffer : buffers) unpin(&buffer);
   free(arrays);
 }
 
@@ -31,6 +35,11 @@ int lost(bellows_t* b, int failure) {
 int check_connected(bellows_t* b) {
   if (!b) return BELLOWS_ERR_INVALID;
   b->error.text[0] = 0;
+  if (b->is_forked()) {
+    return b->error.set(BELLOWS_ERR_INVALID,
+                        "process %d is a child of rank %d, whose agent serves that process alone",
+                        static_cast<int>(getpid()), b->place.rank);
+  }
   if (b->socket.get() >= 0) return BELLOWS_OK;
   return b->error.set(BELLOWS_ERR_AGENT, "rank %d has no checkpoint agent", b->place.rank);
 }

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+#include <unistd.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -51,6 +54,7 @@ struct Buffer {
 }  // namespace bellows::client
 
 struct bellows_handle {
+  const pid_t process = getpid();
   bellows::client::ErrorText error;
   bellows::client::Place place;
   bellows::client::Handle socket;
@@ -70,6 +74,8 @@ struct bellows_handle {
   bellows_handle& operator=(const bellows_handle&) = delete;
   ~bellows_handle();
 
+  /// Whether this is another process's, forked: what it holds is only to be freed.
+  bool is_forked() const { return getpid() != process; }
   /// Before a buffer is mapped anew.
   void unpin(bellows::client::Buffer* buffer);
 
@@ -82,7 +88,8 @@ namespace bellows::client {
 
 /// The agent is gone, or speaks nonsense: says so and closes the socket.
 int lost(bellows_t* b, int failure);
-/// The fields of a handle may be used only after this.
+/// The fields of a handle may be used only after this. A forked process is refused: two on one
+/// socket would take each other's answers.
 int check_connected(bellows_t* b);
 
 int send(bellows_t* b, wire::Op op, std::uint64_t step, std::uint64_t value);

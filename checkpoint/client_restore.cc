@@ -268,6 +268,10 @@ int take_answer(bellows_t* b, std::uint64_t* step, bool* again) {
   if (rc == BELLOWS_OK && !*again) rc = copy_read(b, given);
   if (rc != BELLOWS_OK || *again) return rc;
   *step = b->saves.newest_known = head.step;
+  // Steps that were saved after it are to come again.
+  Saves& saves = b->saves;
+  if (saves.newest_saved != wire::kNoStep && saves.newest_saved > head.step)
+    saves.newest_saved = head.step;
   // It holds as much memory as the arrays.
   b->answer.fd.reset(-1);
   return BELLOWS_OK;

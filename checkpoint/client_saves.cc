@@ -138,6 +138,8 @@ int reserve_buffer(bellows_t* b) {
 }
 
 int begin_save(bellows_t* b, std::uint64_t step, bool waits) {
+  // An agent has buffers for fewer.
+  if (b->saves.count == Saves::kMost) return lost(b, EPROTO);
   int rc = check_step(b, step, waits);
   if (rc == BELLOWS_OK) rc = send_layout(b);
   if (rc == BELLOWS_OK) rc = send(b, wire::Op::save_begin, step, 0);

@@ -93,10 +93,20 @@ int choose_socket(Place* place, ErrorText* error) {
   return BELLOWS_OK;
 }
 
+// The rank that starts the agent may be bound to one CPU, and the agent works for all ranks. What
+// the cgroup does not allow the kernel leaves out.
+void use_all_cpus() {
+  unsigned char all[1024];
+  memset(all, 0xff, sizeof all);
+  syscall(SYS_sched_setaffinity, 0, sizeof all, all);
+}
+
 // In the child: only calls that are safe after fork in a program with threads.
 [[noreturn]] void become_agent(const char* const* argv, int ready) {
   setsid();
   if (fork() != 0) _exit(0);
+  // A program may have closed what is set here: else it could be one of these itself.
+  ready = fcntl(ready, F_DUPFD_CLOEXEC, 3);
   int null = open("/dev/null", O_RDONLY);
   dup2(null, 0);
   dup2(ready, 1);
@@ -104,6 +114,7 @@ int choose_socket(Place* place, ErrorText* error) {
   if (syscall(SYS_close_range, 3u, ~0u, 0u) < 0) {
     for (int fd = 3; fd < 1024; ++fd) close(fd);
   }
+  use_all_cpus();
   sigset_t none;
   sigemptyset(&none);
   sigprocmask(SIG_SETMASK, &none, nullptr);

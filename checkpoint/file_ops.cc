@@ -87,12 +87,17 @@ Status FileOps::rename(const std::string& from, const std::string& to) {
 Status FileOps::exchange(const std::string& a, const std::string& b, const std::string& spare) {
   if (renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return {};
   if (errno != EINVAL && errno != ENOSYS) return errno_error("exchange with", b);
-  if (auto status = FileOps::rename(b, spare); !status) return status;
-  if (auto status = FileOps::rename(a, b); !status) {
-    (void)FileOps::rename(spare, b);
+  return exchange_by_renames(a, b, spare);
+}
+
+Status FileOps::exchange_by_renames(const std::string& a, const std::string& b,
+                                    const std::string& spare) {
+  if (auto status = rename(b, spare); !status) return status;
+  if (auto status = rename(a, b); !status) {
+    (void)rename(spare, b);
     return status;
   }
-  return FileOps::rename(spare, a);
+  return rename(spare, a);
 }
 
 Status FileOps::make_symlink(const std::string& target, const std::string& path) {

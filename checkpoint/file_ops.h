@@ -35,9 +35,10 @@ class FileOps {
   virtual Status sync_directory(const std::string& path);
   /// Replaces a file or an empty directory.
   virtual Status rename(const std::string& from, const std::string& to);
-  /// Swaps two names at once; where the file system can't, does it in two renames by way of
-  /// `spare`, which must not exist.
+  /// Swaps two names at once; where the file system can't, as exchange_by_renames.
   virtual Status exchange(const std::string& a, const std::string& b, const std::string& spare);
+  /// By way of `spare`, which must not exist; a crash in between may leave nothing under `b`.
+  Status exchange_by_renames(const std::string& a, const std::string& b, const std::string& spare);
   virtual Status make_symlink(const std::string& target, const std::string& path);
   /// Something that isn't there is fine.
   virtual Status remove_file(const std::string& path);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/index.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "checkpoint/json_number.h"
 #include "checkpoint/memory_reserve.h"
 
 namespace bellows {
@@ -21,14 +22,6 @@ constexpr const char* kLayouts[] = {"replicated", "sharded", "per_rank", "value"
 
 Error not_an_index(const std::string& why) {
   return Error{ErrorKind::corrupt, "it is not an index: " + why};
-}
-
-std::uint64_t number(const json& j, const char* key, std::uint64_t most) {
-  const json& value = j.at(key);
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > most) {
-    throw not_an_index(fmt::format("\"{}\" is not a number from 0 to {}", key, most));
-  }
-  return value.get<std::uint64_t>();
 }
 
 std::string to_hex(std::string_view bytes) {
@@ -92,10 +85,10 @@ StoredPart array_from_json(const json& j, std::uint64_t size) {
                                 j.at("layout").get<std::string>());
   a.layout = static_cast<std::uint32_t>(layout - std::begin(kLayouts));
   if (a.layout == wire::kValue) throw not_an_index("a \"layout\" does not exist");
-  a.axis = static_cast<std::uint32_t>(number(j, "axis", wire::kMostDims - 1));
-  a.first = number(j, "first", UINT64_MAX);
-  a.count = number(j, "count", UINT64_MAX);
-  out.offset = number(j, "offset", size);
+  a.axis = static_cast<std::uint32_t>(json_number(j, "axis", wire::kMostDims - 1));
+  a.first = json_number(j, "first", UINT64_MAX);
+  a.count = json_number(j, "count", UINT64_MAX);
+  out.offset = json_number(j, "offset", size);
   if (auto status = check_stored_part(out.part); !status) throw not_an_index(status.error().text);
   if (out.part.bytes() > size - out.offset) {
     throw not_an_index(fmt::format("array {} passes the end of the file", out.part.name));
@@ -117,9 +110,15 @@ StoredValue value_from_json(const json& j) {
   return out;
 }
 
+Hash128 digest_from_json(const json& text) {
+  const auto digest = Hash128::parse(text.get<std::string>());
+  if (!digest) throw not_an_index("a digest is not one");
+  return *digest;
+}
+
 void read_blocks(const json& j, ShardIndex* out) {
-  out->size = number(j, "size", INT64_MAX);
-  out->block = number(j, "block", ShardIndex::kMostBlock);
+  out->size = json_number(j, "size", INT64_MAX);
+  out->block = json_number(j, "block", ShardIndex::kMostBlock);
   if (out->block < ShardIndex::kLeastBlock || out->block % 4096 != 0) {
     throw not_an_index("\"block\" is not a multiple of 4096 from 1 to 16 MiB");
   }
@@ -129,23 +128,26 @@ void read_blocks(const json& j, ShardIndex* out) {
     throw not_an_index(fmt::format("it has {} digests for {} blocks", digests.size(), blocks));
   }
   for (const json& text : digests) {
-    const auto digest = Hash128::parse(text.get<std::string>());
-    if (!digest) throw not_an_index("a digest is not one");
-    out->digests.push_back(*digest);
+    out->digests.push_back(digest_from_json(text));
   }
 }
 
 ShardIndex from_json(const json& j) {
   ShardIndex out;
-  out.step = number(j, "step", UINT64_MAX);
-  out.rank = static_cast<std::uint32_t>(number(j, "rank", wire::kMostWorld - 1));
-  out.world = static_cast<std::uint32_t>(number(j, "world", wire::kMostWorld));
+  out.step = json_number(j, "step", UINT64_MAX);
+  out.rank = static_cast<std::uint32_t>(json_number(j, "rank", wire::kMostWorld - 1));
+  out.world = static_cast<std::uint32_t>(json_number(j, "world", wire::kMostWorld));
   if (out.rank >= out.world) throw not_an_index("its rank is past its world");
   read_blocks(j, &out);
   std::set<std::string> names;
   for (const json& a : j.at("arrays")) {
     out.arrays.push_back(array_from_json(a, out.size));
     if (!names.insert(out.arrays.back().part.name).second) throw not_an_index("a name comes twice");
+  }
+  if (j.contains("held")) {
+    const json& held = j.at("held");
+    out.held =
+        HeldNames{digest_from_json(held.at("replicated")), digest_from_json(held.at("values"))};
   }
   for (const json& v : j.at("values")) {
     out.values.push_back(value_from_json(v));
@@ -155,6 +157,14 @@ ShardIndex from_json(const json& j) {
 }
 
 }  // namespace
+
+void HeldNames::add(const ArrayPart& part) {
+  if (part.array.layout != wire::kReplicated && part.array.layout != wire::kValue) return;
+  Hash128& sum = part.array.layout == wire::kValue ? values : replicated;
+  const Hash128 digest = hash_of(part.name.data(), part.name.size());
+  sum.high += digest.high;
+  sum.low += digest.low;
+}
 
 std::string ShardIndex::to_string() const {
   need_memory(digests.size() * 128 + (arrays.size() + values.size()) * 2048);
@@ -174,6 +184,7 @@ std::string ShardIndex::to_string() const {
     v["hex"] = to_hex(value.bytes);
     j["values"].push_back(std::move(v));
   }
+  if (held) j["held"] = {{"replicated", held->replicated.hex()}, {"values", held->values.hex()}};
   return j.dump() + "\n";
 }
 
@@ -188,6 +199,8 @@ Result<ShardIndex> ShardIndex::parse(std::string_view text) try {
   return from_json(j);
 } catch (const json::exception& e) {
   return not_an_index(e.what());
+} catch (const NotANumber& e) {
+  return not_an_index(e.text);
 } catch (const Error& error) {
   return error;
 }

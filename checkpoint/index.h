@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,16 @@ struct StoredValue {
   std::string bytes;
 };
 
+/// Which arrays a rank registered that all ranks are to have, stored by it or not: of each layout
+/// the sum of the names' digests, so that their order does not matter.
+struct HeldNames {
+  Hash128 replicated;
+  Hash128 values;
+  bool operator==(const HeldNames&) const = default;
+
+  void add(const ArrayPart& part);
+};
+
 /// What one shard file holds and the digests of its blocks. A value; FORMAT.md describes its text.
 struct ShardIndex {
   /// Bytes of a block of the files that are written; others may be read.
@@ -40,6 +51,7 @@ struct ShardIndex {
   std::vector<Hash128> digests;  ///< of each block; the last may be short
   std::vector<StoredPart> arrays;
   std::vector<StoredValue> values;
+  std::optional<HeldNames> held;  ///< older agents did not say
 
   std::uint64_t block_bytes(std::uint64_t number) const {
     return std::min(block, size - number * block);

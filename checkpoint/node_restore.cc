@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "checkpoint/block_workers.h"
+#include "checkpoint/digest.h"
 #include "checkpoint/retry.h"
 #include "checkpoint/store_names.h"
 
@@ -76,19 +78,72 @@ struct NodeRestore::Reading {
     std::memcpy(to, offers->blocks.data(), offers->blocks.size() * sizeof(wire::Block));
   }
 
-  void copy_from(const First& first) {
+  /// Leaves an array to the rank; false where it can't be.
+  bool offer(const First& first, std::size_t i, std::size_t number) {
+    if (!offers) return false;
+    const auto blocks = first.blocks.find(number);
+    if (blocks == first.blocks.end()) return false;
+    if (offers->sources.empty()) {
+      first.memory->refuse_writers();
+      auto readable = first.memory->reader();
+      if (!readable) return false;
+      offers->sources.push_back({wire::Source::memory, std::move(*readable)});
+    }
+    for (wire::Block block : blocks->second) {
+      block.to += placed.offsets[i];
+      offers->blocks.push_back(block);
+    }
+    return true;
+  }
+
+  Status take_from(const First& first) {
     for (std::size_t i = 0; i < placed.parts.size(); ++i) {
       const ArrayPart& part = placed.parts[i];
       if (part.array.layout != wire::kReplicated) continue;
       const auto other = first.numbers.find(part.name);
       if (other == first.numbers.end()) continue;
       if (!same(first.placed.parts[other->second].array, part.array)) continue;
+      there[i] = true;
+      if (offer(first, i, other->second)) continue;
+      // With offers it has no pages yet.
+      auto status = offers ? memory->reserve(placed.offsets[i], part.bytes()) : Status();
+      if (!status) return status;
       std::memcpy(memory->data() + placed.offsets[i],
                   first.memory->data() + first.placed.offsets[other->second], part.bytes());
-      there[i] = true;
     }
+    return {};
   }
 };
+
+// As large as those of files, so that no more come together than there is room for.
+Status NodeRestore::First::digest_blocks() {
+  std::map<std::size_t, std::vector<wire::Block>> made;
+  std::vector<wire::Block*> all;
+  for (std::size_t i = 0; i < placed.parts.size(); ++i) {
+    const std::uint64_t bytes = placed.parts[i].bytes();
+    if (placed.parts[i].array.layout != wire::kReplicated || bytes < ShardIndex::kLeastBlock)
+      continue;
+    std::vector<wire::Block>& of_array = made[i];
+    for (wire::Block block; block.to < bytes; block.to += block.bytes) {
+      block.from = placed.offsets[i] + block.to;
+      block.bytes = std::min(ShardIndex::kBlock, bytes - block.to);
+      if (bytes - block.to - block.bytes < kLeastHashed) block.bytes = bytes - block.to;
+      of_array.push_back(block);
+    }
+    for (wire::Block& block : of_array) all.push_back(&block);
+  }
+  const auto digest = [&](std::uint64_t number, unsigned char*) {
+    wire::Block& block = *all[number];
+    const Hash128 hash = hash_of(memory->data() + block.from, block.bytes);
+    block.digest = {hash.high, hash.low};
+    return Status();
+  };
+  auto done = work_on_blocks(all.size(), 1, "digesting restored arrays", digest);
+  if (!done) return done;
+  blocks = std::move(made);
+  digested = true;
+  return {};
+}
 
 Result<std::shared_ptr<const StepReader>> NodeRestore::open() {
   std::lock_guard lock(mutex_);
@@ -100,10 +155,15 @@ Result<std::shared_ptr<const StepReader>> NodeRestore::open() {
 
 Status NodeRestore::read_replicated(Reading& reading) {
   std::unique_lock lock(first_mutex_);
-  if (const std::shared_ptr<const First> first = first_) {
+  if (const std::shared_ptr<First> first = first_) {
+    if (reading.offers && !first->digested) {
+      if (auto status = first->digest_blocks(); !status) return status;
+    }
     lock.unlock();
-    reading.copy_from(*first);
-    return {};
+    return reading.take_from(*first);
+  }
+  if (reading.offers) {
+    if (auto status = reading.reserve_replicated(); !status) return status;
   }
   if (auto status = reading.read(true); !status) return status;
   auto first = std::make_shared<First>(First{reading.rank, reading.memory, reading.placed, {}});
@@ -125,15 +185,20 @@ void NodeRestore::note_done(std::uint32_t rank) {
   first_.reset();
 }
 
+bool NodeRestore::is_over() {
+  std::lock_guard lock(mutex_);
+  return done_.size() >= ranks_;
+}
+
 void NodeRestore::drop_copy(std::uint32_t rank) {
   std::lock_guard lock(mutex_);
   copies_.erase(rank);
 }
 
 bool NodeRestore::holds_memory_of(std::uint32_t rank) {
-  // While it is locked nothing is kept, or it is about to go.
+  // While it is locked the first one's memory may be read or digested, for which nobody waits here.
   std::unique_lock lock(first_mutex_, std::try_to_lock);
-  return lock && first_ && first_->rank == rank;
+  return !lock || (first_ && first_->rank == rank);
 }
 
 ShardCopies NodeRestore::copies() {
@@ -144,9 +209,6 @@ ShardCopies NodeRestore::copies() {
 // What all ranks want is read by one of them, unless they all can copy it from where it lies.
 Status NodeRestore::read_all(Reading& reading) {
   if (ranks_ > 1 && !(reading.offers && reading.all_in_memory())) {
-    if (reading.offers) {
-      if (auto status = reading.reserve_replicated(); !status) return status;
-    }
     if (auto status = read_replicated(reading); !status) return status;
   }
   return reading.read(false);

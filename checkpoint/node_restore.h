@@ -17,7 +17,8 @@
 namespace bellows {
 
 /// Restores one step for the ranks of one node. What they all want is read once, by the first that
-/// asks; the others copy it from the first one's memory, which is kept until the last has it.
+/// asks; the others copy it from the first one's memory, which is kept until the last has it. Those
+/// that take offers copy large arrays themselves, so that a node holds these once and not for each.
 class NodeRestore {
  public:
   /// `copies`: shards of this node's memory, read rather than the store. `bin`: for what is made.
@@ -37,9 +38,12 @@ class NodeRestore {
   Result<std::shared_ptr<SharedMemory>> read(std::uint32_t rank, const Placed& placed,
                                              ReadCount* count = nullptr,
                                              BlockOffers* offers = nullptr);
+  /// Whether all ranks have it.
+  bool is_over();
   /// The rank saves again: its copy's memory is needed elsewhere.
   void drop_copy(std::uint32_t rank);
-  /// Whether what this rank was given is kept for ranks that are slower.
+  /// Whether what this rank was given is kept for ranks that are slower; also where that is not
+  /// known at once.
   bool holds_memory_of(std::uint32_t rank);
 
  private:
@@ -49,6 +53,11 @@ class NodeRestore {
     std::shared_ptr<SharedMemory> memory;
     Placed placed;
     std::map<std::string, std::size_t> numbers;  ///< of the arrays, by name
+    /// Of large arrays, by number, what others copy themselves; `to` counts from the array.
+    std::map<std::size_t, std::vector<wire::Block>> blocks{};
+    bool digested = false;
+
+    Status digest_blocks();
   };
   struct Reading;
 
@@ -69,7 +78,7 @@ class NodeRestore {
   std::shared_ptr<const StepReader> reader_;
   std::set<std::uint32_t> done_;
   std::mutex first_mutex_;  ///< held while the first rank reads what all want
-  std::shared_ptr<const First> first_;
+  std::shared_ptr<First> first_;
 };
 
 }  // namespace bellows

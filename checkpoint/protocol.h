@@ -50,7 +50,9 @@ struct Event {
     progress,    ///< max_step, ranks, steps, stopped, finished, unwritten, busy, signal
     shard,       ///< rank, step, shard, took_ms
     save_error,  ///< rank, step, error
-    rank,        ///< rank, state: joined, finished or lost
+    /// rank, state: joined, finished, stopped, exited (with status 0, but without leaving its agent
+    /// first) or lost
+    rank,
     /// rank, step, error: the step that was offered can't be read; the rank waits for another
     restore_error,
     /// rank, step, from_memory, from_store: a rank has been given the step; ranks of a node that

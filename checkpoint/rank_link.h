@@ -60,6 +60,7 @@ struct SaveState {
   std::uint64_t step = 0;
   std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
   Placed placed;  ///< what the rank's shard is made of
+  HeldNames held;
   Phase phase = Phase::waiting;
   std::size_t buffer = 0;           ///< from copying on
   std::optional<Error> called_off;  ///< the step failed elsewhere, and the rank is not told yet
@@ -79,6 +80,7 @@ struct RankLink {
   std::string belongs;  ///< to which directory or attempt, as its hello says
   bool gone = false;    ///< the socket has closed; kept while a write is in progress
   bool said_bye = false;
+  bool exits = false;           ///< by itself and well, as its last message says
   std::optional<bool> leaving;  ///< its bye, while that is not answered: whether it has finished
   std::unique_ptr<ControlPage> page;
 
@@ -87,13 +89,15 @@ struct RankLink {
   std::array<std::shared_ptr<SharedMemory>, wire::kBuffers> buffers;
   std::array<bool, wire::kBuffers> handed{};  ///< whether the rank has the buffer's descriptor
   bool reserving = false;                     ///< a buffer is being made ahead of its save
+  std::uint64_t first_bytes = 0;              ///< of the first buffer, as last asked for
   /// The shard that each buffer still holds: of a stored step, or of one about to be.
   std::array<std::shared_ptr<const ShardCopy>, wire::kBuffers> copies;
   std::deque<SaveState> saves;  ///< as they began; only the last may be waiting or copying
   /// Steps that failed before this rank came to save them, and why.
   std::map<std::uint64_t, Error> owed;
-  bool restoring = false;    ///< asked for restore, not answered
-  bool wants_whole = false;  ///< and reads nothing itself
+  std::uint64_t restores = 0;  ///< how many it has asked for
+  bool restoring = false;      ///< asked for restore, not answered
+  bool wants_whole = false;    ///< and reads nothing itself
   /// A restore that the rank itself does the rest of, and what will have come from where.
   struct Taking {
     std::uint64_t step, from_memory, from_store;

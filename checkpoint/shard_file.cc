@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/shard_file.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -149,6 +149,7 @@ Result<ShardFile> write_files(FileOps& ops, const std::string& path, const Snaps
   index.rank = snapshot.rank;
   index.world = snapshot.world;
   index.size = skeleton->size();
+  index.held = snapshot.held;
   std::vector<FilePiece> pieces = cover(*skeleton, layout.pieces);
   auto digests = write_blocks(ops, path, pieces, index.size, index.block, cancelled);
   if (!digests) return digests.error();

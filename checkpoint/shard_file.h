@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoint/array_part.h"
 #include "checkpoint/file_ops.h"
+#include "checkpoint/index.h"
 #include "checkpoint/shard_copy.h"
 #include "checkpoint/store.h"
 #include "common/result.h"
@@ -22,6 +24,7 @@ struct Snapshot {
   std::vector<ArrayPart> parts;        ///< those this rank stores
   std::vector<std::uint64_t> offsets;  ///< of each part in data
   const unsigned char* data = nullptr;
+  std::optional<HeldNames> held{};  ///< of all that the rank registered
 };
 
 /// Writes the shard as a closed, durable HDF5 file, and its index beside it. `cancelled` is looked

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/step_reader.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
@@ -92,11 +92,27 @@ Status StepReader::check_array(const std::string& name, const Named& named) cons
                fmt::format("array {}: no rank holds the rows {} to {}", name, next, extent - 1)};
 }
 
+// A rank stores what its share of the names is. One that only some ranks have might be nobody's.
+Status StepReader::check_names() const {
+  const std::optional<HeldNames>& first = shards_[0].held;
+  for (const ShardIndex& shard : shards_) {
+    if (!first || !shard.held) continue;
+    // Rank 0 stores all values, so others need none.
+    const bool values = shard.held->values == first->values || shard.held->values == Hash128();
+    if (values && shard.held->replicated == first->replicated) continue;
+    return Error{ErrorKind::invalid,
+                 fmt::format("rank {} has not registered the same {} as rank 0: register them on "
+                             "every rank under the same names, or store them per rank",
+                             shard.rank, values ? "replicated arrays" : "values")};
+  }
+  return {};
+}
+
 Status StepReader::check_whole() const {
   for (const auto& [name, named] : arrays_) {
     if (auto status = check_array(name, named); !status) return status;
   }
-  return {};
+  return check_names();
 }
 
 Result<const StepReader::Named*> StepReader::find(const ArrayPart& wanted) const {

@@ -35,8 +35,8 @@ class StepReader {
   static Result<std::shared_ptr<const StepReader>> open(const std::string& step_dir,
                                                         const Manifest& manifest);
 
-  /// Whether every array is whole: all of its axis in exactly one shard, types agreeing. invalid:
-  /// says which array and what of it.
+  /// Whether every array is whole: all of its axis in exactly one shard, types agreeing, and none
+  /// left to a rank that does not know it. invalid: says which array and what of it.
   Status check_whole() const;
 
   /// Fills what is wanted, verifying every byte. The value: which parts, by number, keep what the
@@ -64,6 +64,7 @@ class StepReader {
   };
 
   Status check_array(const std::string& name, const Named& named) const;
+  Status check_names() const;
   Result<const Named*> find(const ArrayPart& wanted) const;
   /// Plans one part; false: it keeps what it has.
   Result<bool> plan(const Wanted& wanted, std::size_t i, std::vector<FilePlan>* files) const;

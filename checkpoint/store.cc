@@ -2,7 +2,7 @@
 #include "checkpoint/store.h"
 
 #include <dirent.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,6 +11,7 @@
 
 #include "checkpoint/block_reader.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/json_number.h"
 #include "checkpoint/memory_reserve.h"
 #include "checkpoint/retry.h"
 #include "checkpoint/step_reader.h"
@@ -53,24 +54,24 @@ Error not_a_manifest(const std::string& why) {
   return Error{ErrorKind::corrupt, "it is not a manifest: " + why};
 }
 
-// Types are checked by at() and get(): json's exceptions end in parse().
+// Types are checked by at(), get() and json_number(): what these throw ends in parse().
 Manifest from_json(const json& j) {
   Manifest m;
-  m.step = j.at("step").get<std::uint64_t>();
-  m.world = j.at("world").get<std::uint32_t>();
+  m.step = json_number(j, "step", UINT64_MAX);
+  m.world = static_cast<std::uint32_t>(json_number(j, "world", wire::kMostWorld));
   m.attempt = j.at("attempt").get<std::string>();
   m.time = j.at("time").get<double>();
   m.version = j.at("format") == kFormat1 ? 1 : 2;
   for (const json& s : j.at("shards")) {
     ShardFile shard;
-    shard.rank = s.at("rank").get<std::uint32_t>();
+    shard.rank = static_cast<std::uint32_t>(json_number(s, "rank", wire::kMostWorld));
     shard.file = s.at("file").get<std::string>();
-    shard.size = s.at("size").get<std::uint64_t>();
+    shard.size = json_number(s, "size", UINT64_MAX);
     if (m.version == 1) {
       shard.xxh3 = s.at("xxh3").get<std::string>();
     } else {
       shard.index = s.at("index").get<std::string>();
-      shard.index_size = s.at("index_size").get<std::uint64_t>();
+      shard.index_size = json_number(s, "index_size", UINT64_MAX);
       shard.index_xxh3 = s.at("index_xxh3").get<std::string>();
     }
     m.shards.push_back(std::move(shard));
@@ -121,6 +122,8 @@ Result<Manifest> Manifest::parse(std::string_view text) try {
   return m;
 } catch (const json::exception& e) {
   return not_a_manifest(e.what());
+} catch (const NotANumber& e) {
+  return not_a_manifest(e.text);
 }
 
 Result<Manifest> read_manifest(const std::string& step_dir) {

@@ -2,7 +2,7 @@
 #include "checkpoint/store_writer.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 
@@ -11,6 +11,7 @@
 #include <chrono>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <ratio>
 
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
@@ -20,9 +21,15 @@
 namespace bellows {
 namespace {
 
+/// How tmp_path begins for a step that is about to be replaced, where names can't be exchanged.
+constexpr std::string_view kSpare = ".tmp-spare-";
+
+// In whole quarters, which have one decimal text: of other numbers not all libraries find the
+// shortest, and a manifest's digest is of the text.
 double seconds_since_1970() {
   using namespace std::chrono;
-  return duration<double>(system_clock::now().time_since_epoch()).count();
+  using Quarters = duration<std::int64_t, std::ratio<1, 4>>;
+  return static_cast<double>(floor<Quarters>(system_clock::now().time_since_epoch()).count()) / 4;
 }
 
 }  // namespace
@@ -45,9 +52,22 @@ Result<Fd> hold_store(const std::string& dir) {
   if (!fd) return fd;
   if (flock(fd->get(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
     return Error{ErrorKind::busy,
-                 fmt::format("another program uses the checkpoint directory {}", dir)};
+                 fmt::format("another program or job uses the checkpoint directory {}", dir)};
   }
   return fd;
+}
+
+Fd share_store(const std::string& dir) {
+  // Nothing held open for writing keeps the file system from being made read-only.
+  auto fd = open_file(dir + "/.in-use", O_RDONLY | O_CREAT | O_NOFOLLOW, 0644);
+  if (!fd || flock(fd->get(), LOCK_SH | LOCK_NB) < 0) return {};
+  return std::move(*fd);
+}
+
+Result<std::string> read_owner(const std::string& dir) {
+  auto text = read_file(dir + "/owner.json", 65536);
+  if (!text && text.error().kind == ErrorKind::not_found) return std::string();
+  return text;
 }
 
 Status remove_names(FileOps& ops, const std::string& dir,
@@ -75,6 +95,19 @@ std::string StoreWriter::gone_path(std::uint64_t step) {
   return tmp_path(fmt::format("gone-{}-{}", step, ++gone_));
 }
 
+void StoreWriter::note_owner() {
+  auto owner = read_owner(dir_);
+  found_owner_ = owner ? *owner : std::string();
+}
+
+// Between two tries to own the directory a newer attempt may have come, which must not be fenced
+// off.
+Status StoreWriter::check_same_owner() {
+  auto owner = read_owner(dir_);
+  if (!owner) return owner.error();
+  return owner->empty() || *owner == found_owner_ ? Status() : check_owner();
+}
+
 Status StoreWriter::write_owner() {
   const nlohmann::json owner = {{"attempt", attempt_}, {"time", seconds_since_1970()}};
   // A name that the next start removes, should this one end here.
@@ -85,11 +118,21 @@ Status StoreWriter::write_owner() {
 }
 
 Status StoreWriter::take_ownership() {
+  const bool again = found_owner_.has_value();
+  if (!again) note_owner();
+  failed_to_own_ = true;
   if (auto status = ops_.make_directory(dir_); !status) return status;
   // Until the end: what begins with .tmp- and is a later attempt's must not be taken for left over.
   auto held = lock_store(dir_);
   if (!held) return held.error();
+  if (!again) {
+    note_owner();
+  } else if (auto status = check_same_owner(); !status) {
+    return status;
+  }
   if (auto status = write_owner(); !status) return status;
+  failed_to_own_ = false;
+  in_use_ = share_store(dir_);
   // Not this attempt's: a rank may be saving already. What can't go, as while an attempt on a node
   // that was cut off still writes, costs room only; the next attempt tries again.
   (void)collect_leftovers().ok();
@@ -110,9 +153,21 @@ Status StoreWriter::check_owner() const {
                                             path, name, attempt_)};
 }
 
+// A step that was moved out of the way for a newer one of its number, which then did not come: it
+// was acknowledged, so it must not go. True also when it can't be moved now.
+bool StoreWriter::brings_back(const std::string& name) const {
+  if (!name.starts_with(kSpare)) return false;
+  const auto number = std::string_view(name).substr(kSpare.size());
+  const auto step = parse_uint(number.substr(0, number.find('-')));
+  struct stat s;
+  if (!step || lstat(step_path(dir_, *step).c_str(), &s) == 0 || errno != ENOENT) return false;
+  (void)ops_.rename(dir_ + "/" + name, step_path(dir_, *step));
+  return true;
+}
+
 Status StoreWriter::collect_leftovers() const {
   return remove_names(ops_, dir_, [&](const std::string& name) {
-    return name.starts_with(".tmp-") && !name.ends_with("-" + attempt_);
+    return name.starts_with(".tmp-") && !name.ends_with("-" + attempt_) && !brings_back(name);
   });
 }
 
@@ -124,7 +179,7 @@ Status StoreWriter::collect_own_leftovers(std::uint64_t committed) {
     if (!name.starts_with(".tmp-") || !name.ends_with("-" + attempt_)) return false;
     const auto what = std::string_view(name).substr(5, name.size() - attempt_.size() - 6);
     const auto step = parse_uint(what);
-    return !step || *step < oldest_in_flight;
+    return (!step || *step < oldest_in_flight) && !brings_back(name);
   });
 }
 
@@ -239,6 +294,11 @@ void note(std::vector<std::string>* warnings, const Work& work) {
 
 Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
                                                         std::vector<ShardFile> shards) {
+  if (failed_to_own_) {
+    if (auto status = take_ownership(); !status) return status.error();
+  }
+  // Somebody may have held it for a moment, as bellows ckpt prune does.
+  if (!in_use_) in_use_ = share_store(dir_);
   const std::string from = tmp_path(std::to_string(step));
   std::sort(shards.begin(), shards.end(),
             [](const ShardFile& a, const ShardFile& b) { return a.rank < b.rank; });

@@ -25,6 +25,13 @@ Result<Fd> lock_store(const std::string& dir);
 /// Held as long as the value lives. busy: another program holds it.
 Result<Fd> hold_store(const std::string& dir);
 
+/// As long as the value lives, hold_store fails: there is a job in the directory. None where that
+/// can't be said: a program holds it already, which the change of owner fences off.
+Fd share_store(const std::string& dir);
+
+/// The text of owner.json; empty: nobody ever owned the directory.
+Result<std::string> read_owner(const std::string& dir);
+
 /// Removes what has a chosen name in the directory, as far as it can be; the first failure.
 Status remove_names(FileOps& ops, const std::string& dir,
                     const std::function<bool(const std::string&)>& chosen);
@@ -37,7 +44,8 @@ class StoreWriter {
   StoreWriter(FileOps& ops, std::string dir, std::string attempt, Retention retention);
 
   /// Makes the directory, fences off earlier attempts (owner.json) and removes what they left
-  /// half-written, as far as that can be removed.
+  /// half-written, as far as that can be removed. May be called again after a failure; busy: the
+  /// directory got another owner after the first call.
   Status take_ownership();
 
   /// newest_step, remembering the bad ones for the retention.
@@ -54,8 +62,8 @@ class StoreWriter {
   };
 
   /// Makes the step the newest, durably: checks the shards, writes the manifest, renames. On
-  /// failure earlier steps are as they were. busy: a newer attempt owns the directory; invalid: the
-  /// ranks' parts don't make whole arrays.
+  /// failure earlier steps are as they were. Takes the ownership first where that has failed. busy:
+  /// a newer attempt owns the directory; invalid: the ranks' parts don't make whole arrays.
   Result<Committed> commit_step(std::uint64_t step, std::vector<ShardFile> shards);
   /// What is to be done after each commit and nobody need wait for: the virtual view, and removing
   /// old steps, which takes as long as a good part of a save. Adds to the warnings.
@@ -67,8 +75,11 @@ class StoreWriter {
   const std::string& dir() const { return dir_; }
 
  private:
+  void note_owner();
+  Status check_same_owner();
   Status write_owner();
   Status check_owner() const;
+  bool brings_back(const std::string& name) const;
   Status collect_leftovers() const;
   Status collect_own_leftovers(std::uint64_t committed);
   Result<std::shared_ptr<const StepReader>> check_shards(const std::string& from,
@@ -84,8 +95,12 @@ class StoreWriter {
 
   FileOps& ops_;
   std::string dir_;
+  Fd in_use_;
   std::string attempt_;
   Retention retention_;
+  /// owner.json at the first try to own the directory; empty: there was none, or it can't be read.
+  std::optional<std::string> found_owner_;
+  bool failed_to_own_ = false;
   std::set<std::uint64_t> bad_;
   std::optional<std::uint64_t> last_committed_;
   std::uint64_t gone_ = 0;  ///< steps moved out of the way

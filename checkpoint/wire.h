@@ -24,7 +24,7 @@
 ///                               restored + memfd | restored, value 0: no checkpoint | failed
 /// taken, when there were sources
 /// reserve                 ->    (no answer; the first save's buffer is made meanwhile)
-/// bye, value = finished   ->    goodbye
+/// bye, value = enum Bye   ->    goodbye | exits: (no answer)
 namespace bellows::wire {
 
 inline constexpr std::uint32_t kVersion = 4;
@@ -62,7 +62,7 @@ enum class Op : std::uint32_t {
   /// code: how many Blocks follow at blocks_offset, which the rank reads from the sources itself:
   /// the memfd has holes there
   restored = 10,
-  bye = 11,
+  bye = 11,  ///< value: enum Bye
   goodbye = 12,
   failed = 13,  ///< code: enum bellows_result; value: enum Failure; text follows
   reserve = 14,
@@ -91,6 +91,12 @@ enum Failure : std::uint64_t {
   request = 0,
   try_again = 1,    ///< hello: a new agent may be tried
   save_of_step = 2  ///< the save of the message's step
+};
+
+enum Bye : std::uint64_t {
+  stops = 0,     ///< training is to go on later
+  finishes = 1,  ///< training is complete
+  exits = 2      ///< the process ends by itself, with status 0, without leaving first
 };
 
 enum Ready : std::uint64_t {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
+#include <set>
+#include <vector>
 
 #include "checkpoint/store.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/store_writer.h"
+#include "common/text.h"
 #include "launcher/ckpt_commands.h"
 #include "launcher/ckpt_place.h"
 #include "launcher/ckpt_prune.h"
@@ -16,10 +19,32 @@
 namespace bellows {
 namespace {
 
+using nlohmann::ordered_json;
+
 Status give_name(FileOps& ops, const StepPlace& place, const std::string& name) {
   auto lock = lock_store(place.dir);
   if (!lock) return lock.error();
   return add_step_name(ops, place.dir, name, place.step);
+}
+
+void print_bad(const PrunePlan& plan) {
+  for (std::uint64_t step : plan.bad) {
+    fmt::print("step {} does not verify, and is not counted\n", step);
+  }
+  for (const auto& [step, why] : plan.unread) {
+    fmt::print("step {} could not be read, and is not counted: {}\n", step, harmless(why));
+  }
+}
+
+ordered_json json_of(const std::string& dir, const PrunePlan& plan,
+                     const std::vector<std::uint64_t>& removed, bool dry_run) {
+  std::set<std::uint64_t> kept(plan.keep.begin(), plan.keep.end());
+  kept.insert(plan.remove.begin(), plan.remove.end());
+  for (std::uint64_t step : removed) kept.erase(step);
+  std::vector<std::uint64_t> unread;
+  for (const auto& [step, why] : plan.unread) unread.push_back(step);
+  return {{"dir", dir},   {"dry_run", dry_run}, {"removed", removed},
+          {"kept", kept}, {"bad", plan.bad},    {"unread", unread}};
 }
 
 }  // namespace
@@ -34,29 +59,34 @@ int ckpt_prune(const CkptOptions& options) {
   auto plan = plan_prune(*dir, options.retention, progress);
   note_interrupts();
   if (!plan) return complain("prune", plan.error());
-  for (std::uint64_t step : plan->bad) {
-    fmt::print("step {} does not verify, and is not counted\n", step);
-  }
-  std::size_t count = 0;
-  const auto said = [&](std::uint64_t step) {
-    ++count;
-    fmt::print("{} step {}\n", options.dry_run ? "would remove" : "removed", step);
+  if (!options.json) print_bad(*plan);
+  std::vector<std::uint64_t> removed;
+  const auto note = [&](std::uint64_t step) {
+    removed.push_back(step);
+    if (!options.json) {
+      fmt::print("{} step {}\n", options.dry_run ? "would remove" : "removed", step);
+    }
   };
   FileOps ops;
   Status status;
   if (options.dry_run) {
-    for (std::uint64_t step : plan->remove) said(step);
+    for (std::uint64_t step : plan->remove) note(step);
   } else if (!plan->remove.empty()) {
-    status = run_prune(ops, *dir, *plan, said);
+    status = run_prune(ops, *dir, *plan, note);
   }
-  fmt::print("{} of {} steps {}\n", plan->keep.size() + plan->remove.size() - count,
-             plan->keep.size() + plan->remove.size(), options.dry_run ? "would stay" : "stay");
+  if (options.json) {
+    print_json(json_of(*dir, *plan, removed, options.dry_run));
+  } else {
+    const std::size_t all = plan->keep.size() + plan->remove.size();
+    fmt::print("{} of {} steps {}\n", all - removed.size(), all,
+               options.dry_run ? "would stay" : "stay");
+  }
   std::fflush(stdout);
   if (!status) return complain("prune", status.error());
   if (interrupted()) {
     return complain("prune",
-                    {ErrorKind::unavailable,
-                     fmt::format("interrupted after {} of {} steps", count, plan->remove.size())});
+                    {ErrorKind::unavailable, fmt::format("interrupted after {} of {} steps",
+                                                         removed.size(), plan->remove.size())});
   }
   return kOk;
 }
@@ -93,6 +123,14 @@ int ckpt_export(const CkptOptions& options) {
   auto status = write_tensors(ops, *contents, *file, options.to, progress);
   progress.end();
   if (!status) return complain("export", status.error());
+  if (options.json) {
+    print_json({{"step", place->step},
+                {"path", place->path()},
+                {"file", options.to},
+                {"arrays", file->order.size()},
+                {"bytes", file->bytes}});
+    return kOk;
+  }
   fmt::print("{}: step {}, {} arrays, {}\n", one_line(options.to), place->step, file->order.size(),
              size_text(file->bytes));
   return kOk;

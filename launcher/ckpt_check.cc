@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <cstdio>
 
+#include "checkpoint/retry.h"
 #include "common/text.h"
 #include "launcher/ckpt_commands.h"
 #include "launcher/ckpt_place.h"
@@ -42,6 +43,7 @@ ordered_json json_of(const StepPlace& place, const Result<Manifest>& verified, d
   if (verified) {
     out["bytes"] = size_of(*verified);
   } else {
+    if (may_pass(verified.error())) out["good"] = nullptr;
     out["error"] = verified.error().text;
   }
   return out;
@@ -52,7 +54,8 @@ void print_result(const StepPlace& place, const Result<Manifest>& verified) {
     fmt::print("step {} is good: {} in {} file{}\n", place.step, size_text(size_of(*verified)),
                verified->shards.size(), verified->shards.size() == 1 ? "" : "s");
   } else {
-    fmt::print(stderr, "bellows ckpt verify: step {} is bad: {}\n", place.step,
+    fmt::print(stderr, "bellows ckpt verify: step {} {}: {}\n", place.step,
+               may_pass(verified.error()) ? "cannot be read" : "is bad",
                harmless(verified.error().text));
   }
   std::fflush(stdout);

@@ -89,6 +89,7 @@ void add_prune(CommandLine& ckpt) {
   prune.add_flag("-n,--dry-run", options->dry_run, "Say what would go, and remove nothing");
   prune.add_flag("--job-is-over", options->job_is_over,
                  "Do not ask Slurm whether the job that owns the directory runs");
+  add_json(prune, options);
   add_quiet(prune, options);
   prune.footer("Steps with a name stay: 'bellows ckpt name'.");
 }
@@ -124,6 +125,7 @@ void add_export(CommandLine& ckpt) {
       .value_name("FILE");
   command.add_option("--except", options->except, "Leave this array out").value_name("NAME");
   add_dir(command, options);
+  add_json(command, options);
   add_quiet(command, options);
 }
 

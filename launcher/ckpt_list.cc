@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 
+#include "checkpoint/retry.h"
 #include "checkpoint/store.h"
 #include "checkpoint/store_names.h"
 #include "common/text.h"
@@ -69,15 +70,17 @@ Result<Listing> read_listing(const std::string& given) {
   return out;
 }
 
+const char* state_of(const Row& row) {
+  if (row.manifest) return "committed";
+  return may_pass(row.manifest.error()) ? "unreadable" : "damaged";
+}
+
 ordered_json json_of(const Listing& listing) {
   ordered_json steps = ordered_json::array();
   for (const Row& row : listing.rows) {
-    ordered_json step = {{"step", row.step},
-                         {"path", step_path(listing.dir, row.step)},
-                         {"state", row.manifest ? "committed" : "damaged"},
-                         {"newest", row.newest},
-                         {"names", row.names},
-                         {"error", nullptr}};
+    ordered_json step = {{"step", row.step},       {"path", step_path(listing.dir, row.step)},
+                         {"state", state_of(row)}, {"newest", row.newest},
+                         {"names", row.names},     {"error", nullptr}};
     if (row.manifest) {
       step.update({{"time", row.manifest->time},
                    {"world", row.manifest->world},
@@ -94,8 +97,7 @@ ordered_json json_of(const Listing& listing) {
 }
 
 void print_row(const Row& row) {
-  const std::string state =
-      fmt::format("{}{}", row.manifest ? "committed" : "damaged", row.newest ? ", newest" : "");
+  const std::string state = fmt::format("{}{}", state_of(row), row.newest ? ", newest" : "");
   fmt::print("{:>12}  {:<19}  {:>6}  {:>11}  {:>6}  {:<18} {}\n", row.step,
              row.manifest ? time_text(row.manifest->time) : "-",
              row.manifest ? std::to_string(row.manifest->world) : "-",

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/ckpt_prune.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 
+#include "checkpoint/retry.h"
 #include "checkpoint/store.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/store_writer.h"
@@ -21,13 +22,6 @@ namespace {
 
 constexpr auto kSlurmAnswersWithin = std::chrono::seconds(60);
 constexpr std::size_t kMostAnswer = 1 << 16;
-
-/// Empty: nobody ever owned the directory.
-Result<std::string> read_owner(const std::string& dir) {
-  auto text = read_file(dir + "/owner.json", 65536);
-  if (!text && text.error().kind == ErrorKind::not_found) return std::string();
-  return text;
-}
 
 Status check_unchanged(const std::string& dir, const PrunePlan& plan) {
   auto owner = read_owner(dir);
@@ -70,12 +64,17 @@ Result<PrunePlan> plan_prune(const std::string& dir, const Retention& retention,
     auto verified = verify_shown({dir, *step}, progress);
     if (verified) {
       ++good;
+    } else if (may_pass(verified.error())) {
+      plan.unread[*step] = verified.error().text;
     } else {
       plan.bad.insert(*step);
     }
   }
   progress.end();
-  plan.remove = steps_to_remove(*steps, plan.bad, *named, retention);
+  // A step that can't be read may be whole, but nothing may go because of it.
+  std::set<std::uint64_t> not_good = plan.bad;
+  for (const auto& [step, why] : plan.unread) not_good.insert(step);
+  plan.remove = steps_to_remove(*steps, not_good, *named, retention);
   std::set_difference(steps->begin(), steps->end(), plan.remove.begin(), plan.remove.end(),
                       std::back_inserter(plan.keep));
   return plan;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -18,8 +19,9 @@ namespace bellows {
 struct PrunePlan {
   std::vector<std::uint64_t> remove;  ///< oldest first
   std::vector<std::uint64_t> keep;
-  std::set<std::uint64_t> bad;  ///< those looked at that don't verify
-  std::string owner;            ///< owner.json as it was
+  std::set<std::uint64_t> bad;                  ///< those looked at that don't verify
+  std::map<std::uint64_t, std::string> unread;  ///< those that could not be read, and why
+  std::string owner;                            ///< owner.json as it was
 };
 
 /// Verifies the newest steps until as many are good as are to be kept.

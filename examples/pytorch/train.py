@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small network on handwritten digits with DistributedDataParallel, at any size.
 
-Lines with "# Bellows" are all that makes a plain loop stop, save, and go on at another size.
+Ten lines with "# Bellows" are added to a plain loop, and those with "# changed" are changed, to make
+it stop, save, and go on at another size.
 """
 import argparse
 import gzip
@@ -42,8 +43,8 @@ def arguments():
 
 
 def main(options):
-    ckpt = bellows.Checkpoint(options.checkpoint_dir)  # Bellows
-    dist.init_process_group("gloo", rank=ckpt.rank, world_size=ckpt.world)
+    ckpt = bellows.Checkpoint(options.checkpoint_dir, on_failed_save="warn")  # Bellows
+    dist.init_process_group("gloo", rank=ckpt.rank, world_size=ckpt.world)  # changed
     torch.manual_seed(options.seed)
     torch.set_num_threads(1)
     data, held_out = read_digits(options.data)
@@ -52,30 +53,27 @@ def main(options):
     parallel = DistributedDataParallel(model)
     seed, batch = options.seed, options.batch
     sampler = bellows.Sampler(len(data), batch, seed, ckpt.rank, ckpt.world)  # Bellows
-    loader = DataLoader(data, batch_sampler=sampler)
+    loader = DataLoader(data, batch_sampler=sampler, generator=torch.Generator())  # changed
     ckpt.track(model=model, optimizer=optimizer, sampler=sampler, rng=True)  # Bellows
     step = ckpt.restore() or 0  # Bellows
     ledger = Ledger(options, ckpt, step, len(sampler), data.tensors[0])
-    for epoch in range(sampler.epoch, options.epochs):
-        for ids, pixels, labels in loader:
+    for epoch in range(sampler.epoch, options.epochs):  # changed
+        for step, (ids, pixels, labels) in enumerate(loader, step + 1):  # changed
             # A rank's share of the mean over the whole batch: shares differ in size.
-            loss = nn.functional.cross_entropy(parallel(pixels), labels, reduction="sum")
-            loss = loss * ckpt.world / sampler.size_at(step)
+            loss = nn.functional.cross_entropy(parallel(pixels), labels, reduction="sum")  # changed
+            loss = loss * ckpt.world / sampler.size_at(step - 1)  # changed
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            ledger.record(step, epoch, ids, loss)
-            step += 1
+            ledger.record(step - 1, epoch, ids, loss)
             stop = ckpt.should_stop(step)  # Bellows
-            if stop or step % options.save_every == 0:  # Bellows
-                ckpt.save(step)  # Bellows
-            if stop:  # Bellows
-                return ckpt.close()  # Bellows
+            if stop or step % options.save_every == 0: ckpt.save(step)  # Bellows
+            if stop: return ckpt.close()  # Bellows
     right = (model(held_out.tensors[1]).argmax(1) == held_out.tensors[2]).float().mean()
     if ckpt.rank == 0:
         print(f"step {step} ranks {ckpt.world} accuracy {100 * right:.1f} %", flush=True)
-    ckpt.save(step, wait=True)
-    ckpt.close()
+    ckpt.save(step)  # Bellows
+    ckpt.close()  # Bellows
 
 
 if __name__ == "__main__":

@@ -101,6 +101,7 @@ int main(int argc, char** argv) {
     MPI_Allreduce(MPI_IN_PLACE, &stop, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
     if (stop || step % every == 0 || step == steps) save(argv[1], step, &cells[1]);
   }
+  if (rank == 0 && step < steps) printf("stop step %ld\n", step);
   if (rank == 0 && step >= steps) printf("end step %ld middle %.17g\n", step, rod[kCells / 2]);
   free(cells);
   free(next);

@@ -95,10 +95,16 @@ def _load() -> ctypes.CDLL:
             function.argtypes = arguments
     except (OSError, AttributeError) as error:
         raise Error(
-            f"libbellows cannot be used: {error}; install bellows, or name its libbellows.so.0 "
-            "of version 0.2 or later in BELLOWS_LIBRARY"
+            f"libbellows cannot be used: {error}; install bellows, or name the libbellows.so.0 that "
+            "comes with this package in BELLOWS_LIBRARY"
         ) from error
     return library
+
+
+def has_cuda_runtime() -> bool:
+    """Whether the library finds the CUDA runtime, which it looks for among what is loaded."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
+        return any("/libcudart" in line for line in maps)
 
 
 _loaded: Optional[ctypes.CDLL] = None
@@ -142,6 +148,7 @@ class Handle:
         keep_every: int,
     ) -> None:
         self._handle: Optional[c_void_p] = None
+        self._cuda = False
         self._library = library()
         config = Config(
             ctypes.sizeof(Config),
@@ -177,6 +184,11 @@ class Handle:
     @property
     def world(self) -> int:
         return self._library.bellows_world(self._handle)
+
+    def has_cuda(self) -> bool:
+        """Whether arrays may lie on a CUDA device."""
+        self._cuda = self._cuda or has_cuda_runtime()
+        return self._cuda
 
     def register(
         self,

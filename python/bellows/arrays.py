@@ -191,6 +191,12 @@ def per_rank(region: Region) -> Region:
 
 def register(handle: _lib.Handle, name: str, region: Region) -> None:
     """Tells the library of the region."""
+    # Without the runtime the library would take the address for one of the host.
+    if region.device is not None and not handle.has_cuda():
+        raise InvalidError(
+            f"array {name}: it is on {region.device}, and no libcudart is loaded to copy it from "
+            "there: Bellows needs the CUDA runtime as a shared library"
+        )
     shape, axis, first, count = list(region.shape), 0, 0, 0
     if region.shard is not None:
         axis, first = region.shard.axis, region.shard.first

@@ -4,12 +4,14 @@
 import ctypes
 import json
 import operator
+import re
 import sys
+import warnings
 from types import TracebackType
-from typing import Any, Dict, Optional, Tuple, Type
+from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from . import _lib, arrays, tracked
-from .errors import Error, InvalidError, MismatchError
+from .errors import Error, InvalidError, MismatchError, StorageError
 from .sampler import Sampler
 from .tree import Flat, Node, Regions, part_of_name
 
@@ -33,7 +35,8 @@ class Checkpoint:
     dir: the directory, by default $BELLOWS_CHECKPOINT_DIR or ./bellows-checkpoints; in a job of
     `bellows run` the launcher has chosen it. rank, world: by default those of torch.distributed
     when it is initialised, else from the environment (see libbellows(3)). keep: committed steps to keep,
-    by default 3. keep_every: besides, every step divisible by it.
+    by default 3. keep_every: besides, every step divisible by it. on_failed_save: "raise", or
+    "warn" to go on training with a RuntimeWarning when a save could not be stored.
 
     Every rank makes the same calls in the same order. Failures are raised as bellows.Error, with
     the library's sentence; a bellows.StorageError of a save is no reason to stop training.
@@ -51,7 +54,11 @@ class Checkpoint:
         world: Optional[int] = None,
         keep: Optional[int] = None,
         keep_every: int = 0,
+        on_failed_save: str = "raise",
     ) -> None:
+        if on_failed_save not in ("raise", "warn"):
+            raise InvalidError(f'on_failed_save={on_failed_save!r}: it is "raise" or "warn"')
+        self._warns = on_failed_save == "warn"
         if rank is None and world is None:
             rank, world = _place_in_torch()
         self._arrays: Regions = {}
@@ -200,8 +207,20 @@ class Checkpoint:
                 region.before_save()
         self._wait_for_gpus()
         self._saved = None
-        self._handle.save(number, wait)
-        self._saved = number
+        try:
+            self._handle.save(number, wait)
+        except Error as error:
+            if re.match(r"step \d+: ", str(error)):
+                self._saved = number  # it is an earlier one that failed
+            self._pass_over(error)
+        else:
+            self._saved = number
+
+    def _pass_over(self, error: Error) -> None:
+        """Raises it, unless training is to go on; called by what the program calls."""
+        if not (self._warns and isinstance(error, StorageError)):
+            raise error
+        warnings.warn(f"bellows: {error}", RuntimeWarning, stacklevel=3)
 
     def _collect(self) -> Regions:
         """The regions of all that is tracked, and their structure."""
@@ -225,11 +244,15 @@ class Checkpoint:
 
     def wait(self) -> None:
         """Waits until no save is in flight; raises what went wrong with one."""
-        try:
-            self._handle.wait()
-        except Error:
-            self._saved = None
-            raise
+        saved, self._saved = self._saved, None
+        while True:  # each failure is told once
+            try:
+                self._handle.wait()
+                break
+            except Error as error:
+                saved = None
+                self._pass_over(error)
+        self._saved = saved
 
     def should_stop(self, step: int) -> bool:
         """Whether to save this step, close and exit with status 0; the same on every rank.
@@ -254,7 +277,9 @@ class Checkpoint:
         MismatchError when the checkpoint lacks some of that or has it in another type or shape; the
         objects are then as before. Saves in flight are waited for.
         """
-        self._handle.wait()
+        self.wait()
+        # What was saved may be what is found bad.
+        self._saved = None
         if not self._tracked:
             return self._fill(self._arrays)
         for _ in range(3):
@@ -325,7 +350,7 @@ class Checkpoint:
         if self._handle.closed:
             return
         try:
-            self._handle.wait()
+            self.wait()
         finally:
             self._handle.finalize(not self._stopped if finished is None else finished)
             self._known.clear()

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fault/program_rank.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -20,7 +20,6 @@ using checkpoint_test::eventually;
 
 namespace {
 
-constexpr std::uint64_t kRows = 1500;
 constexpr std::uint64_t kWeights = 700;
 constexpr std::uint64_t kRandom = 40;
 
@@ -30,17 +29,18 @@ constexpr std::uint64_t value_at(std::uint64_t step, std::uint64_t i) { return s
 /// The arrays of one rank, one of each layout.
 class Arrays {
  public:
-  Arrays(int rank, int world)
+  Arrays(int rank, int world, std::uint64_t rows)
       : rank_(static_cast<std::uint64_t>(rank)),
-        first_(world == 1 || rank == 0 ? 0 : kRows / 3),
-        x_(world == 1  ? kRows
-           : rank == 0 ? kRows / 3
-                       : kRows - kRows / 3),
+        rows_(rows),
+        first_(world == 1 || rank == 0 ? 0 : rows / 3),
+        x_(world == 1  ? rows
+           : rank == 0 ? rows / 3
+                       : rows - rows / 3),
         weights_(kWeights),
         random_(kRandom) {}
 
   int add_to(bellows_t* b) {
-    const int rc = bellows_register(b, "x", BELLOWS_U64, 1, &kRows, BELLOWS_SHARDED, first_,
+    const int rc = bellows_register(b, "x", BELLOWS_U64, 1, &rows_, BELLOWS_SHARDED, first_,
                                     x_.size(), x_.data());
     if (rc != BELLOWS_OK) return rc;
     for (int i = 0; i < 3; ++i) {
@@ -77,7 +77,7 @@ class Arrays {
     use(&epoch_, step + 77);
   }
 
-  std::uint64_t rank_, first_;
+  std::uint64_t rank_, rows_, first_;
   std::vector<std::uint64_t> x_, weights_, random_;
   std::uint64_t epoch_ = 0;
 };
@@ -85,11 +85,13 @@ class Arrays {
 /// A rank's life.
 class Rank {
  public:
-  Rank(int rank, int world, Board& board) : rank_(rank), board_(board), arrays_(rank, world) {
+  Rank(int rank, int world, const Plan& plan, Board& board)
+      : rank_(rank), board_(board), arrays_(rank, world, plan.rows) {
     bellows_config config = BELLOWS_CONFIG_INIT;
     config.rank = rank;
     config.world = world;
     config.keep = kBaseSteps;
+    config.keep_every = plan.keep_every;
     rc_ = bellows_init(&config, &b_);
     if (rc_ == BELLOWS_OK) rc_ = arrays_.add_to(b_);
   }
@@ -108,6 +110,9 @@ class Rank {
   /// Returns when the step is committed, or has failed too often.
   void save(int retries) {
     arrays_.train_to(++step_);
+    save_again(retries);
+  }
+  void save_again(int retries) {
     do {
       rc_ = bellows_save(b_, step_);
       note_failure();
@@ -224,6 +229,7 @@ void make_saves(Rank& rank, const Plan& plan) {
     if (!plan.async) rank.save(plan.retries);
   }
   if (plan.async && rank.good()) rank.wait(go_on);
+  if (plan.again && rank.good()) rank.save_again(plan.retries);
   // Training goes on after a failure.
   if (plan.async && go_on && rank.good()) rank.save(plan.retries);
 }
@@ -234,7 +240,7 @@ int run_rank(int number, const Plan& plan, Board& board, int mine, int theirs) {
   char byte = 'x';
   // The second rank starts when the first has its agent.
   if (number == 1 && read(mine, &byte, 1) != 1) return kGaveUp;
-  Rank rank(number, kWorld, board);
+  Rank rank(number, kWorld, plan, board);
   if (!rank.good()) return rank.leave();
   board.joined[number] = true;
   const bool both = number == 0 ? meet(mine, theirs) : write(theirs, &byte, 1) == 1;
@@ -253,13 +259,14 @@ int run_rank(int number, const Plan& plan, Board& board, int mine, int theirs) {
   return rank.leave();
 }
 
-int restore_and_save(Board& board, const std::string& dir, std::uint64_t acknowledged) {
+int restore_and_save(const Plan& plan, Board& board, const std::string& dir,
+                     std::uint64_t acknowledged) {
   const auto fails = [&](const std::string& why) {
     if (!why.empty()) std::snprintf(board.text, sizeof board.text, "%s", why.c_str());
     return 1;
   };
   const auto there = list_steps(dir);
-  Rank rank(0, 1, board);
+  Rank rank(0, 1, plan, board);
   if (rank.good()) rank.restore();
   if (!rank.good()) {
     rank.leave();

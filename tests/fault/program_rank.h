@@ -14,6 +14,7 @@ int run_rank(int number, const Plan& plan, Board& board, int mine, int theirs);
 
 /// In a fresh process: restores as a single rank, whatever the world was, and goes on training.
 /// 0, or the board's text says what was wrong.
-int restore_and_save(Board& board, const std::string& dir, std::uint64_t acknowledged);
+int restore_and_save(const Plan& plan, Board& board, const std::string& dir,
+                     std::uint64_t acknowledged);
 
 }  // namespace bellows::fault_test

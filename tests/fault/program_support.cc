@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tests/fault/program_support.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -48,7 +48,7 @@ bool agent_is_gone(const std::string& checkpoints) {
 
 }  // namespace
 
-Scene::Scene(const char* agent) : agent_(agent) {
+Scene::Scene(const char* agent, const Plan& plan) : agent_(agent), plan_(plan) {
   // Tens of thousands of fsyncs: in memory, where there is room for it.
   char in_memory[] = "/dev/shm/bellows-test-XXXXXX", on_disk[] = "/tmp/bellows-test-XXXXXX";
   root_ = mkdtemp(in_memory) ? in_memory : mkdtemp(on_disk);
@@ -73,7 +73,7 @@ Scene::Scene(const char* agent) : agent_(agent) {
   reset();
   pid_t pids[kWorld];
   for (int r = 0; r < kWorld; ++r) {
-    const auto program = rank(r, {.saves = kBaseSteps});
+    const auto program = rank(r, {.saves = kBaseSteps, .rows = plan.rows});
     pids[r] = fork();
     if (pids[r] == 0) _exit(program());
   }
@@ -87,6 +87,10 @@ Scene::Scene(const char* agent) : agent_(agent) {
   fs::rename(checkpoints(), root_ + "/base");
   fs::create_directory(root_ + "/base" + kLeft);
   std::ofstream(root_ + "/base" + kLeft + "/shard-00000-of-00002.h5") << "half";
+  if (plan.named) {
+    fs::create_directory(root_ + "/base/named");
+    fs::create_symlink(step_path("..", 1), root_ + "/base/named/first");
+  }
 }
 
 Scene::~Scene() {
@@ -189,13 +193,20 @@ std::string Scene::check_directory(std::uint64_t acknowledged) const {
     const auto manifest = verify_step(checkpoints(), step);
     if (!manifest) return manifest.error().text;
   }
+  for (std::uint64_t step = 1; step <= kBaseSteps; ++step) {
+    const bool named = plan_.named && step == 1;
+    const bool nth = plan_.keep_every > 0 && step % plan_.keep_every == 0;
+    if ((named || nth) && std::find(steps->begin(), steps->end(), step) == steps->end()) {
+      return fmt::format("step {} was to stay and is gone", step);
+    }
+  }
   return check_latest();
 }
 
 std::string Scene::check_restore(std::uint64_t acknowledged) {
   board_->text[0] = 0;
   const pid_t pid = fork();
-  if (pid == 0) _exit(restore_and_save(*board_, checkpoints(), acknowledged));
+  if (pid == 0) _exit(restore_and_save(plan_, *board_, checkpoints(), acknowledged));
   const int status = exit_status(pid);
   if (status != 0) {
     return fmt::format("a fresh process exits with {}, acknowledged was step {}: {}", status,

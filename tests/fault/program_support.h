@@ -24,6 +24,14 @@ struct Plan {
   int saves = 1;
   /// Of a save that failed, for any reason but a lost agent; 0: a rank gives up then.
   int retries = 0;
+  /// The last step is saved a second time, which exchanges it for the one that is there.
+  bool again = false;
+  /// Steps divisible by this stay.
+  std::uint64_t keep_every = 0;
+  /// The oldest step has a name, and stays.
+  bool named = false;
+  /// Of the sharded array, 8 bytes each; a shard of many has more than one block.
+  std::uint64_t rows = 1500;
 };
 
 /// What the processes of a program and the test tell each other, in shared memory.
@@ -43,7 +51,7 @@ struct Board {
 /// A directory with kBaseSteps committed steps and something a dead attempt left, again and again.
 class Scene {
  public:
-  explicit Scene(const char* agent = AGENT);
+  explicit Scene(const char* agent = AGENT, const Plan& plan = {});
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
   ~Scene();
@@ -56,7 +64,8 @@ class Scene {
 
   /// The directory as at first, and an empty board.
   void reset();
-  /// What rank 0 and rank 1 run: they begin together, or not at all.
+  /// What rank 0 and rank 1 run: they begin together, or not at all. All plans of a scene have the
+  /// rows, retention and names of its own.
   std::function<int()> rank(int rank, const Plan& plan);
   /// In the parent, when both ranks are started.
   void started();
@@ -75,6 +84,7 @@ class Scene {
 
   std::string root_;
   std::string agent_;
+  Plan plan_;
   Board* board_ = nullptr;
   int pipes_[kWorld][2];  ///< to each rank
 };

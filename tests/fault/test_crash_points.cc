@@ -4,7 +4,7 @@
 // bit, and the next start clears up. BELLOWS_LONG=1 takes every call of the programs' lives;
 // otherwise it is every one that changes a file, and some of the others.
 #include <criterion/criterion.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -145,7 +145,7 @@ bool long_run() {
 /// Kills at one point after the other, and counts.
 class Enumeration {
  public:
-  Enumeration(const char* name, Plan plan) : name_(name), plan_(plan) {
+  Enumeration(const char* name, Plan plan) : name_(name), plan_(plan), scene_(AGENT, plan) {
     if (const auto why = Tracer::cannot_run(); !why.empty()) cr_skip_test("%s", why.c_str());
   }
 
@@ -262,6 +262,17 @@ Test(crash_points, the_agent_in_save_async, .timeout = 7000) {
   Enumeration all("save_async", {.async = true, .saves = 2});
   all.every_file_call(kAgent, !long_run());
   all.calls(kAgent, long_run() ? 1 : 60);
+}
+
+Test(crash_points, the_agent_in_a_step_that_is_saved_again, .timeout = 7000) {
+  Enumeration all("saved again", {.again = true, .keep_every = 2, .named = true});
+  all.every_file_call(kAgent, !long_run());
+}
+
+Test(crash_points, the_agent_in_shards_of_several_blocks, .timeout = 7000) {
+  if (!long_run()) cr_skip_test("only in the long form");
+  Enumeration all("large", {.saves = 2, .rows = (18 << 20) / 8});
+  all.every_file_call(kAgent);
 }
 
 Test(crash_points, a_rank_in_save_async, .timeout = 7000) {

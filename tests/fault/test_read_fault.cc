@@ -2,7 +2,7 @@
 // A restore of which the Nth look at the checkpoints fails, for every N: it gives the newest step
 // or fails, but never an older step or none.
 #include <criterion/criterion.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
@@ -63,7 +63,7 @@ Outcome restore_with_fault(Scene& scene, int nth, int error) {
     if (process == rank && WIFEXITED(status)) out.exit = WEXITSTATUS(status);
   };
   rank = tracer.start(
-      [&] { return restore_and_save(scene.board(), scene.checkpoints(), kBaseSteps); });
+      [&] { return restore_and_save({}, scene.board(), scene.checkpoints(), kBaseSteps); });
   scene.started();
   cr_expect(tracer.run(40), "call %d: the program hangs", nth);
   return out;

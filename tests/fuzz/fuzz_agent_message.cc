@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What an agent answers to libbellows. The input is a row of answers, each of seven bytes: what it
-/// is, step, value, code, whether memory comes along, and how its length lies. Whatever they are,
-/// every call comes back, and one that fails says why.
+/// is, step, value, code, whether memory comes along, and how its length lies. After a restore's
+/// answer come the blocks that its code counts, of seven bytes too: source, whence, whither, bytes,
+/// and whether the digest is right. Whatever they are, every call comes back, one that fails says
+/// why, and nothing outside the array is written.
 
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <xxhash.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -16,6 +20,7 @@
 #include <thread>
 
 #include "checkpoint/bellows.h"
+#include "checkpoint/client_handle.h"
 #include "checkpoint/wire.h"
 #include "common/fd.h"
 
@@ -25,6 +30,8 @@ using bellows::Fd;
 namespace wire = bellows::wire;
 
 constexpr std::size_t kAnswerBytes = 7;
+constexpr std::size_t kArrayBytes = 512;
+constexpr unsigned char kAround = 0x5a;
 
 Fd memory(std::size_t bytes) {
   Fd fd(memfd_create("fuzz", MFD_CLOEXEC));
@@ -52,18 +59,56 @@ void send_answer(int socket, wire::Head head, std::size_t body, int fd) {
   (void)!sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-void answer(int socket, const std::uint8_t* bytes) {
+std::uint64_t wide(std::uint8_t byte) {
+  return byte == 0xff ? UINT64_MAX : std::uint64_t{byte} * 64;
+}
+
+wire::Block block_of(const std::uint8_t* bytes) {
+  static const unsigned char zeros[256 * 64] = {};
+  wire::Block block;
+  block.source = bytes[0];
+  block.from = wide(bytes[1]);
+  block.to = wide(bytes[2]);
+  block.bytes = wide(bytes[3]);
+  if (bytes[4] % 2 == 0 && block.bytes <= sizeof zeros) {
+    const XXH128_hash_t digest = XXH3_128bits(zeros, block.bytes);
+    block.digest = {digest.high64, digest.low64};
+  }
+  return block;
+}
+
+/// Says that the array is there, and writes what blocks the input has. Returns how many.
+std::size_t fill(const Fd& fd, int blocks, const std::uint8_t* data, std::size_t size) {
+  const std::uint8_t all = 1;
+  (void)!pwrite(fd.get(), &all, 1, static_cast<off_t>(wire::flags_offset(kArrayBytes)));
+  auto at = static_cast<off_t>(wire::blocks_offset(kArrayBytes, 1));
+  const std::size_t count =
+      std::min(static_cast<std::size_t>(std::max(blocks, 0)), size / kAnswerBytes);
+  for (std::size_t i = 0; i < count; ++i, at += static_cast<off_t>(sizeof(wire::Block))) {
+    const wire::Block block = block_of(data + i * kAnswerBytes);
+    (void)!pwrite(fd.get(), &block, sizeof block, at);
+  }
+  return count;
+}
+
+/// Returns how many bytes of the input were used.
+std::size_t answer(int socket, const std::uint8_t* bytes, std::size_t size) {
+  std::size_t used = kAnswerBytes;
   wire::Head head;
   if (bytes[6] == 0xff) head.version = bytes[5];
   head.op = static_cast<wire::Op>(bytes[0] % 17);
   head.step = bytes[1] == 0xff ? wire::kNoStep : bytes[1];
-  head.value = bytes[2] == 0xff ? UINT64_MAX : std::uint64_t{bytes[2]} * 64;
-  if (head.op == wire::Op::failed) head.value = bytes[2] % 4;
+  head.value = wide(bytes[2]);
+  if (head.op == wire::Op::failed || head.op == wire::Op::source) head.value = bytes[2] % 4;
   head.code = static_cast<std::int8_t>(bytes[3]);
   const Fd fd = bytes[4] % 2 == 1 ? memory(std::size_t{bytes[4]} * 64) : Fd();
+  if (head.op == wire::Op::restored && fd) {
+    used += kAnswerBytes * fill(fd, head.code, bytes + used, size - used);
+  }
   const std::size_t body = head.op == wire::Op::failed ? bytes[5] : bytes[5] / 64;
   head.length = static_cast<std::uint32_t>(bytes[6] == 0xfe ? bytes[5] * 100 : body);
   send_answer(socket, head, body, fd.get());
+  return used;
 }
 
 /// An agent that lets one rank in and then says what the input says.
@@ -93,8 +138,10 @@ class Agent {
     welcome.op = wire::Op::welcome;
     welcome.value = 1 << 20;
     send_answer(rank.get(), welcome, 0, page.get());
-    for (; size >= kAnswerBytes; data += kAnswerBytes, size -= kAnswerBytes) {
-      answer(rank.get(), data);
+    while (size >= kAnswerBytes) {
+      const std::size_t used = answer(rank.get(), data, size);
+      data += used;
+      size -= used;
     }
     shutdown(rank.get(), SHUT_WR);
     char ignored[wire::kMostMessage];
@@ -116,18 +163,27 @@ bool holds(bellows_t* b, int code) {
 void run_rank() {
   bellows_t* b = nullptr;
   if (!holds(b, bellows_init(nullptr, &b))) std::abort();
-  unsigned char data[512] = {};
-  const std::uint64_t shape[] = {sizeof data};
+  unsigned char around[3 * kArrayBytes];
+  std::memset(around, kAround, sizeof around);
+  unsigned char* data = around + kArrayBytes;
+  const std::uint64_t shape[] = {kArrayBytes};
   if (bellows_register(b, "x", BELLOWS_U8, 1, shape, BELLOWS_REPLICATED, 0, 0, data) != 0) {
     std::abort();
   }
   std::uint64_t step = 0;
   holds(b, bellows_restore(b, &step));
-  for (std::uint64_t i = 1; i <= 3; ++i) holds(b, bellows_save_async(b, i));
+  for (std::uint64_t i = 1; i <= 6; ++i) {
+    holds(b, bellows_save_async(b, i));
+    if (b->saves.count > bellows::client::Saves::kMost) std::abort();
+  }
   holds(b, bellows_saved_step(b, &step));
-  holds(b, bellows_save(b, 4));
+  holds(b, bellows_save(b, 7));
   holds(b, bellows_wait(b));
   bellows_finalize(b, 1);
+  std::memset(data, kAround, kArrayBytes);
+  for (unsigned char byte : around) {
+    if (byte != kAround) std::abort();
+  }
 }
 
 }  // namespace

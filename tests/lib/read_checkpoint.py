@@ -70,23 +70,27 @@ class Shard:
 
 
 class Step:
-    """A committed step. arrays: name -> whole array; per_rank: name -> {rank: array}; values: name ->
+    """A committed step. shards: by rank; arrays: name -> whole array; per_rank: name -> {rank: array}; values: name ->
     array; dtypes: name -> type, since bf16 and bool have none in numpy."""
 
     def __init__(self, folder):
+        times = []
         with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as stream:
-            manifest = json.load(stream)
+            manifest = json.load(stream, parse_float=lambda text: times.append(text) or float(text))
         must(manifest["format"] == "bellows-checkpoint/2", "format")
         expected = manifest.pop("digest")
         text = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        for time in times:
+            text = text.replace(f'"time":{manifest["time"]!r}', f'"time":{time}')
         must(digest(text.encode()) == expected, "the manifest's digest")
         must(os.path.basename(folder) == f"step-{manifest['step']:020d}", "another step's manifest")
         must([e["rank"] for e in manifest["shards"]] == list(range(manifest["world"])), "ranks")
         self.manifest = manifest
         self.arrays, self.per_rank, self.values, self.dtypes = {}, {}, {}, {}
         self._covered = {}
-        for entry in manifest["shards"]:
-            self._take(Shard(folder, manifest, entry))
+        self.shards = [Shard(folder, manifest, entry) for entry in manifest["shards"]]
+        for shard in self.shards:
+            self._take(shard)
         for name, covered in self._covered.items():
             must((covered == 1).all(), f"{name} is not whole")
 

@@ -92,7 +92,9 @@ using Model = std::function<std::vector<ArrayPart>(std::uint32_t rank, std::uint
 inline Result<ShardFile> write_model(StoreWriter& writer, FileOps& ops, std::uint64_t step,
                                      std::uint32_t rank, std::uint32_t world, const Model& model) {
   std::vector<ArrayPart> stored;
+  HeldNames held;
   for (ArrayPart part : model(rank, world)) {
+    held.add(part);
     if (wire::stored_part(part.array, part.name.data(), part.name.size(), rank, world,
                           &part.array.first, &part.array.count)) {
       stored.push_back(std::move(part));
@@ -100,7 +102,7 @@ inline Result<ShardFile> write_model(StoreWriter& writer, FileOps& ops, std::uin
   }
   Placed placed(std::move(stored));
   placed.fill(rank);
-  Snapshot snapshot{step, rank, world, placed.parts, placed.offsets, placed.memory.get()};
+  Snapshot snapshot{step, rank, world, placed.parts, placed.offsets, placed.memory.get(), held};
   if (auto status = writer.begin_step(step); !status) return status.error();
   std::atomic<bool> cancelled{false};
   return write_shard(ops, writer.shard_path(step, rank, world), snapshot, cancelled);

@@ -113,11 +113,11 @@ inline Status save(StoreWriter& writer, FileOps& ops, std::uint64_t step, std::u
 
 /// A checkpoint directory to which steps are saved.
 struct Checkpoints {
-  explicit Checkpoints(std::uint32_t keep = 100) : writer(ops, dir(), "node.1.1", Retention{keep}) {
-    if (!writer.take_ownership()) abort();
-  }
+  explicit Checkpoints(std::uint32_t keep = 100) : retention{keep} { begin(); }
   std::string dir() const { return scratch.path() + "/checkpoints"; }
+  /// A program of its own, which has ended when this returns.
   void add(std::uint64_t step, const std::vector<WholeArray>& arrays, std::uint32_t world = 2) {
+    auto writer = begin();
     if (auto status = save(writer, ops, step, world, arrays); !status) {
       std::fprintf(stderr, "%s\n", status.error().text.c_str());
       abort();
@@ -126,7 +126,14 @@ struct Checkpoints {
 
   ScratchDir scratch;
   FileOps ops;
-  StoreWriter writer;
+  Retention retention;
+
+ private:
+  StoreWriter begin() {
+    StoreWriter writer(ops, dir(), "node.1.1", retention);
+    if (!writer.take_ownership()) abort();
+    return writer;
+  }
 };
 
 /// What a run of `bellows ckpt ARGUMENT...` did.

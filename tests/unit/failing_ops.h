@@ -17,6 +17,7 @@ class FailingOps : public FileOps {
   std::vector<std::string> log;
   std::size_t fail_from = SIZE_MAX;
   std::size_t fail_only = SIZE_MAX;
+  bool can_exchange = true;  ///< as network file systems can't
 
   Status make_directory(const std::string& path) override {
     return count("mkdir", path) ? FileOps::make_directory(path) : failure(path);
@@ -51,7 +52,8 @@ class FailingOps : public FileOps {
     return count("rename", to) ? FileOps::rename(from, to) : failure(to);
   }
   Status exchange(const std::string& a, const std::string& b, const std::string& spare) override {
-    return count("exchange", b) ? FileOps::exchange(a, b, spare) : failure(b);
+    if (!count("exchange", b)) return failure(b);
+    return can_exchange ? FileOps::exchange(a, b, spare) : exchange_by_renames(a, b, spare);
   }
   Status make_symlink(const std::string& target, const std::string& path) override {
     return count("symlink", path) ? FileOps::make_symlink(target, path) : failure(path);

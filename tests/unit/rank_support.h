@@ -45,11 +45,11 @@ struct Model {
 
 using RankMain = std::function<int(int rank, bellows_t* b)>;
 
-inline pid_t start_rank(int rank, int world, const RankMain& run) {
+inline pid_t start_rank(int rank, int world, const RankMain& run, unsigned seconds = 60) {
   const pid_t pid = fork();
   if (pid != 0) return pid;
   // Should the test fail, its ranks must not outlive it.
-  alarm(60);
+  alarm(seconds);
   bellows_config config = BELLOWS_CONFIG_INIT;
   config.rank = rank;
   config.world = world;
@@ -63,11 +63,13 @@ inline pid_t start_rank(int rank, int world, const RankMain& run) {
   _exit(rc);
 }
 
-inline std::vector<int> run_ranks(int world, const RankMain& run) {
+inline std::vector<int> run_ranks(int world, const RankMain& run, int seconds = 20) {
   std::vector<pid_t> pids;
-  for (int rank = 0; rank < world; ++rank) pids.push_back(start_rank(rank, world, run));
+  for (int rank = 0; rank < world; ++rank) {
+    pids.push_back(start_rank(rank, world, run, static_cast<unsigned>(3 * seconds)));
+  }
   std::vector<int> out;
-  for (pid_t pid : pids) out.push_back(await_rank(pid));
+  for (pid_t pid : pids) out.push_back(await_rank(pid, 1000 * seconds));
   return out;
 }
 

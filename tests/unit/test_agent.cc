@@ -1,76 +1,66 @@
 // SPDX-License-Identifier: Apache-2.0
 // Agents in job mode on threads of the test, which is the launcher and the ranks too.
 #include <criterion/criterion.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <atomic>
 #include <filesystem>
 #include <random>
-#include <set>
 
-#include "checkpoint/agent.h"
 #include "checkpoint/bellows.h"
-#include "checkpoint/client_handle.h"
 #include "checkpoint/coordinator.h"
 #include "checkpoint/protocol.h"
 #include "tests/unit/agent_support.h"
 #include "tests/unit/checkpoint_support.h"
+#include "tests/unit/job_agent_support.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;
 
 namespace {
 
-/// One agent in job mode, on a thread, and the launcher's ends of its pipes.
-class JobAgentThread : public AgentPipes {
+/// One agent in job mode, in a process of its own.
+class JobAgentProcess : public AgentPipes {
  public:
-  JobAgentThread(const std::string& dir, const std::string& node, int gate_limit_ms = 60000) {
-    open_pipes(&options_);
-    options_.node = node;
-    options_.socket_path = dir + "/" + node;
-    options_.gate_limit_ms = gate_limit_ms;
-    thread_ = std::thread([this] { exit_ = agent_main(options_); });
+  explicit JobAgentProcess(const std::string& dir) {
+    pid_ = start_agent("n1", dir + "/n1");
     cr_assert(await(Event::Kind::hello).has_value());
   }
-  ~JobAgentThread() {
-    end();
-    close(options_.in_fd);
-    close(options_.out_fd);
-  }
-  /// The launcher dies.
-  int end() {
+  ~JobAgentProcess() {
     to_.reset();
-    if (thread_.joinable()) thread_.join();
-    return exit_;
+    waitpid(pid_, nullptr, 0);
   }
-  /// Without the launcher's end of file.
-  int ends_alone() {
-    thread_.join();
-    return exit_;
+  void limit_descriptors(rlim_t most) const {
+    rlimit limit;
+    prlimit(pid_, RLIMIT_NOFILE, nullptr, &limit);
+    limit.rlim_cur = std::min(most, limit.rlim_max);
+    prlimit(pid_, RLIMIT_NOFILE, &limit, nullptr);
   }
-  const std::string& socket() const { return options_.socket_path; }
+  /// Bytes of the largest memory it shares with a rank.
+  std::uintmax_t largest_memory() const {
+    std::uintmax_t most = 0;
+    std::error_code gone;
+    const std::string fds = "/proc/" + std::to_string(pid_) + "/fd";
+    for (const auto& entry : std::filesystem::directory_iterator(fds, gone)) {
+      if (!has(std::filesystem::read_symlink(entry, gone), "memfd:bellows")) continue;
+      struct stat s;
+      if (stat(entry.path().c_str(), &s) == 0) most = std::max<std::uintmax_t>(most, s.st_size);
+    }
+    return most;
+  }
+  /// What it has computed so far.
+  double seconds() const {
+    clockid_t clock;
+    timespec used = {};
+    if (clock_getcpuclockid(pid_, &clock) != 0 || clock_gettime(clock, &used) != 0) abort();
+    return static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) / 1e9;
+  }
 
  private:
-  AgentOptions options_;
-  std::thread thread_;
-  int exit_ = -1;
+  pid_t pid_;
 };
-
-bellows_t* join(const JobAgentThread& agent, int rank, int world) {
-  setenv("BELLOWS_SOCKET", agent.socket().c_str(), 1);
-  bellows_config config = BELLOWS_CONFIG_INIT;
-  config.rank = rank;
-  config.world = world;
-  bellows_t* b = nullptr;
-  const int rc = bellows_init(&config, &b);
-  cr_assert(rc == BELLOWS_OK, "rank %d: %s", rank, bellows_error(b));
-  return b;
-}
-
-void add_array(bellows_t* b, std::vector<float>* data) {
-  const std::uint64_t shape[] = {data->size()};
-  cr_assert(bellows_register(b, "x", BELLOWS_F32, 1, shape, BELLOWS_REPLICATED, 0, 0,
-                             data->data()) == BELLOWS_OK);
-}
 
 }  // namespace
 
@@ -170,164 +160,6 @@ Test(job_agent, a_restore_waits_for_what_is_in_flight, .timeout = 60) {
   bellows_finalize(b, 1);
 }
 
-Test(job_agent, a_dead_launcher_fails_the_ranks_that_wait, .timeout = 60) {
-  ScratchDir scratch;
-  JobAgentThread agent(scratch.path(), "n1");
-  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0, 1}}}));
-  bellows_t* saver = join(agent, 0, 2);
-  bellows_t* waiter = join(agent, 1, 2);
-  std::vector<float> data(3);
-  add_array(saver, &data);
-  Command gate = command_of(Command::Kind::gate, 0);
-  agent.tell(gate);
-  cr_assert(agent.await(Event::Kind::gated).has_value());
-  int save_rc = 0, stop_rc = 0;
-  std::thread saving([&] { save_rc = bellows_save(saver, 1); });
-  std::thread waiting([&] { stop_rc = bellows_should_stop(waiter, 5); });
-  cr_assert(agent.await(Event::Kind::shard).has_value());
-  cr_expect(agent.end() == 0);
-  saving.join();
-  waiting.join();
-  cr_expect(save_rc == BELLOWS_ERR_AGENT && has(bellows_error(saver), "lost the checkpoint agent"));
-  cr_expect(stop_rc == BELLOWS_ERR_AGENT);
-  cr_expect(bellows_save(saver, 2) == BELLOWS_ERR_AGENT);
-  bellows_finalize(saver, 0);
-  bellows_finalize(waiter, 0);
-}
-
-// As when the node of the launcher is lost: no end of file comes, and Slurm waits for the step.
-Test(job_agent, after_a_sigterm_it_stays_for_its_ranks_only, .timeout = 60) {
-  ScratchDir scratch;
-  JobAgentThread agent(scratch.path(), "n1");
-  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
-  bellows_t* b = join(agent, 0, 1);
-  raise(SIGTERM);
-  std::vector<float> data(3);
-  add_array(b, &data);
-  std::thread saving([&] { cr_expect(bellows_save(b, 1) == BELLOWS_OK); });
-  auto shard = agent.await(Event::Kind::shard);
-  cr_assert(shard.has_value());
-  // Longer than an agent without ranks stays.
-  std::this_thread::sleep_for(std::chrono::seconds(4));
-  Command commit = command_of(Command::Kind::commit, 1);
-  commit.shards = {shard->shard};
-  agent.tell(commit);
-  cr_assert(agent.await(Event::Kind::committed).has_value());
-  agent.tell(command_of(Command::Kind::committed, 1));
-  saving.join();
-  bellows_finalize(b, 0);
-  cr_expect(agent.ends_alone() == 0);
-}
-
-// Slurm signals steps only, and the launcher is none.
-Test(job_agent, passes_on_what_slurm_announces, .timeout = 60) {
-  ScratchDir scratch;
-  JobAgentThread agent(scratch.path(), "n1");
-  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
-  raise(SIGUSR1);
-  auto said = agent.await(Event::Kind::progress);
-  cr_expect(said && said->signal == "USR1" && said->node == "n1");
-  raise(SIGTERM);
-  said = agent.await(Event::Kind::progress);
-  cr_expect(said && said->signal == "TERM");
-}
-
-// A rank of the same step looks only for a moment whether its agent was told, too.
-Test(job_agent, says_each_signal_at_once, .timeout = 60) {
-  ScratchDir scratch;
-  JobAgentThread agent(scratch.path(), "n1");
-  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
-  agent.tell(command_of(Command::Kind::restore));
-  cr_assert(agent.await(Event::Kind::ready).has_value());
-  const auto begin = std::chrono::steady_clock::now();
-  for (int round = 0; round < 5; ++round) {
-    // As the signals come to this thread, they interrupt no call of the agent's.
-    raise(SIGTERM);
-    raise(SIGUSR1);
-    std::set<std::string> said;
-    while (said.size() < 2) {
-      auto event = agent.await(Event::Kind::progress);
-      cr_assert(event.has_value(), "a signal was not said");
-      said.insert(event->signal);
-    }
-  }
-  // It would take a second for each otherwise.
-  cr_expect(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2500));
-}
-
-// A rank that joins just after it got the signal that its agent got.
-Test(job_agent, what_slurm_announced_counts_for_a_rank_that_comes_late, .timeout = 60) {
-  ScratchDir scratch;
-  JobAgentThread agent(scratch.path(), "n1");
-  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
-  raise(SIGUSR1);
-  cr_assert(agent.await(Event::Kind::progress).has_value());
-  bellows_t* b = join(agent, 0, 1);
-  cr_expect(b->page()->announced.load() == 1);
-  bellows_finalize(b, 0);
-}
-
-// A rank that does nothing about such signals itself. Slurm has told it; `agent_too`: and its
-// agent.
-int rank_after_a_signal(int number, bool agent_too) {
-  ScratchDir scratch;
-  JobAgentThread agent(scratch.path(), "n1");
-  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
-  const pid_t rank = fork();
-  if (rank == 0) {
-    for (int each : {SIGTERM, SIGUSR1}) signal(each, SIG_DFL);
-    bellows_t* b = join(agent, 0, 1);
-    raise(number);
-    for (int i = 0; i < 20; ++i) usleep(100000);
-    bellows_finalize(b, 0);
-    // Now it does what it did before.
-    raise(number);
-    _exit(1);
-  }
-  auto joined = agent.await(Event::Kind::rank);
-  if (agent_too) raise(number);
-  int status = 0;
-  waitpid(rank, &status, 0);
-  auto left = agent.await(Event::Kind::rank);
-  cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == number);
-  return joined && left && left->state == "lost";
-}
-
-// srun takes all agents down when one has died; ranks that it takes down too are waited for.
-Test(job_agent, its_ranks_see_soon_that_it_has_gone, .timeout = 60) {
-  ScratchDir scratch;
-  JobAgentThread agent(scratch.path(), "n1");
-  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
-  const pid_t rank = fork();
-  if (rank == 0) {
-    signal(SIGTERM, SIG_DFL);
-    bellows_t* b = join(agent, 0, 1);
-    raise(SIGTERM);
-    for (int i = 0; i < 200; ++i) usleep(100000);
-    _exit(b == nullptr);
-  }
-  cr_assert(agent.await(Event::Kind::rank).has_value());
-  raise(SIGTERM);
-  usleep(700000);
-  int status = 0;
-  cr_expect(waitpid(rank, &status, WNOHANG) == 0, "it waits for a stop");
-  agent.tell(command_of(Command::Kind::quit));
-  const auto begin = std::chrono::steady_clock::now();
-  waitpid(rank, &status, 0);
-  cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-  cr_expect(std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(2000));
-}
-
-Test(job_agent, its_ranks_outlive_what_slurm_tells_all_steps, .timeout = 60) {
-  cr_expect(!rank_after_a_signal(SIGTERM, true));
-  cr_expect(!rank_after_a_signal(SIGUSR1, true));
-}
-
-Test(job_agent, its_ranks_die_of_a_signal_to_them_alone, .timeout = 60) {
-  cr_expect(rank_after_a_signal(SIGTERM, false));
-  cr_expect(rank_after_a_signal(SIGUSR1, false));
-}
-
 Test(job_agent, a_gate_without_a_decision_opens_again, .timeout = 60) {
   ScratchDir scratch;
   JobAgentThread agent(scratch.path(), "n1", 50);
@@ -344,6 +176,95 @@ Test(job_agent, a_gate_without_a_decision_opens_again, .timeout = 60) {
   auto refused = agent.await(Event::Kind::error);
   cr_expect(refused && refused->cmd == "stop");
   cr_expect(bellows_should_stop(b, 11) == 0);
+  bellows_finalize(b, 1);
+}
+
+// The listener stays readable, which is no work.
+Test(job_agent, without_descriptors_it_waits_for_some, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentProcess agent(scratch.path());
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  agent.limit_descriptors(60);
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  strcpy(address.sun_path, (scratch.path() + "/n1").c_str());
+  std::vector<Fd> others;
+  for (int i = 0; i < 100; ++i) {
+    others.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const auto* to = reinterpret_cast<const sockaddr*>(&address);
+    cr_assert(connect(others.back().get(), to, sizeof address) == 0);
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const double before = agent.seconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  cr_expect(agent.seconds() - before < 0.1, "%.2f s computed", agent.seconds() - before);
+  agent.limit_descriptors(1000);
+  bellows_config config = BELLOWS_CONFIG_INIT;
+  bellows_t* b = nullptr;
+  cr_expect(bellows_init(&config, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  bellows_finalize(b, 1);
+}
+
+// As the Python package does, which restores a few bytes first.
+Test(job_agent, the_first_buffer_is_made_as_large_as_was_asked_last, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentProcess agent(scratch.path());
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  agent.tell(command_of(Command::Kind::restore));
+  bellows_config config = BELLOWS_CONFIG_INIT;
+  bellows_t* b = nullptr;
+  cr_assert(bellows_init(&config, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  std::uint64_t step = 0;
+  std::vector<float> data(1);
+  for (const std::size_t count : {1u, 1u << 16, 1u << 20}) {
+    data.resize(count);
+    add_array(b, &data);
+    cr_assert(bellows_restore(b, &step) == BELLOWS_NO_CHECKPOINT);
+    cr_expect(eventually([&] { return agent.largest_memory() == std::max(4 * count, 4096ul); }),
+              "%zu floats: %lu bytes", count, agent.largest_memory());
+  }
+  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
+}
+
+// A program would take the directory from it.
+Test(job_agent, keeps_programs_outside_the_job_away, .timeout = 60) {
+  ScratchDir scratch;
+  const std::string dir = scratch.path() + "/ck";
+  std::filesystem::create_directory(dir);
+  const auto is_held = [&] { return !hold_store(dir).ok(); };
+  {
+    JobAgentThread agent(scratch.path(), "n1");
+    cr_expect(!is_held());
+    for (int attempt = 1; attempt <= 2; ++attempt) {
+      agent.tell(hello_for(dir, attempt, {{"n1", {0}}}));
+      agent.tell(command_of(Command::Kind::find));
+      cr_assert(agent.await(Event::Kind::found).has_value());
+      cr_expect(is_held());
+    }
+    // As when another node begins while this one is only cut off.
+    FileOps ops;
+    StoreWriter next(ops, dir, "7.1.1", Retention{2});
+    cr_expect(next.take_ownership().ok());
+  }
+  cr_expect(!is_held());
+}
+
+// The time has passed, and nobody has looked at the clock: as after a suspension.
+Test(job_agent, a_stop_that_comes_after_the_limit_is_refused, .timeout = 60) {
+  ScratchDir scratch;
+  JobAgentThread agent(scratch.path(), "n1", 1);
+  agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
+  bellows_t* b = join(agent, 0, 1);
+  for (std::uint64_t step = 10; step < 60; step += 10) {
+    agent.tell(command_of(Command::Kind::gate, step));
+    cr_assert(agent.await(Event::Kind::gated).has_value());
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    agent.tell(command_of(Command::Kind::stop, step));
+    auto refused = agent.await(Event::Kind::error);
+    cr_assert(refused && refused->cmd == "gate", "step %lu: the stop is set", step);
+    refused = agent.await(Event::Kind::error);
+    cr_assert(refused && refused->cmd == "stop");
+  }
   bellows_finalize(b, 1);
 }
 

@@ -8,6 +8,7 @@
 
 #include <filesystem>
 
+#include "checkpoint/client_handle.h"
 #include "checkpoint/step_choice.h"
 #include "tests/unit/rank_support.h"
 
@@ -215,6 +216,38 @@ Test(bad_step, a_step_that_is_saved_again_is_good_again, .timeout = 60) {
   };
   cr_assert(all(run_ranks(1, run), 0));
   cr_expect(all(run_ranks(1, [](int r, bellows_t* b) { return restores(r, 1, b, 2); }), 0));
+}
+
+// Within one handle, too: what came after the older step is trained and saved once more.
+Test(bad_step, after_a_step_back_the_later_steps_are_saved_again, .timeout = 60) {
+  Place place;
+  const auto run = [&](int, bellows_t* b) {
+    Model model(0, 1), right(0, 1);
+    int rc = model.add_to(b);
+    for (std::uint64_t step = 1; rc == 0 && step <= 4; ++step) {
+      model.fill(step);
+      rc = bellows_save(b, step);
+    }
+    if (rc != 0) return 1;
+    damage(shard_of(place, 4, 0, 1));
+    for (const auto& buffer : b->buffers)
+      std::fill_n(buffer.memory.data(), buffer.memory.size(), 0x55);
+    std::uint64_t step = 0;
+    right.fill(3);
+    if (bellows_restore(b, &step) != BELLOWS_OK || step != 3 || !(model == right)) return 2;
+    if (bellows_saved_step(b, &step) != BELLOWS_OK || step != 3) return 3;
+    if (bellows_save(b, 2) != BELLOWS_ERR_INVALID) return 4;
+    for (step = 4; step <= 5; ++step) {
+      model.fill(step);
+      if (bellows_save_async(b, step) != BELLOWS_OK) return 5;
+    }
+    if (bellows_wait(b) != BELLOWS_OK || bellows_save(b, 4) != BELLOWS_ERR_INVALID) return 6;
+    return bellows_finalize(b, 1);
+  };
+  cr_assert(all(run_ranks(1, run), 0));
+  for (const std::uint64_t step : {4, 5})
+    cr_expect(verify_step(place.checkpoints(), step).ok(), "step %lu is bad", step);
+  cr_expect(all(run_ranks(1, [](int r, bellows_t* b) { return restores(r, 1, b, 5); }), 0));
 }
 
 Test(bad_step, the_choice_goes_past_what_was_noted, .timeout = 10) {

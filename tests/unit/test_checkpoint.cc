@@ -99,6 +99,34 @@ Test(library, a_changed_array_is_a_mismatch, .timeout = 60) {
             }) == 0);
 }
 
+// Which rank stores a small one is in its name: some of these are nobody's.
+Test(library, arrays_that_only_some_ranks_have_are_refused, .timeout = 60) {
+  Place place;
+  const auto codes = run_ranks(2, [&](int rank, bellows_t* b) {
+    Model model(static_cast<std::uint32_t>(rank), 2);
+    model.add_to(b);
+    std::uint64_t number = 0;
+    const auto save = [&](const std::string& name, int layout, int only, std::uint64_t step) {
+      if (rank == only)
+        bellows_register(b, name.c_str(), BELLOWS_U64, 0, nullptr, layout, 0, 0, &number);
+      const int rc = bellows_save(b, step);
+      const bool told = has(bellows_error(b), "rank 1 has not registered the same ");
+      if (rank == only) bellows_unregister(b, name.c_str());
+      return rc == BELLOWS_ERR_INVALID && told ? 1 : rc;
+    };
+    std::uint64_t step = 0;
+    for (const char* name : {"a", "b", "c", "d"}) {
+      for (const int only : {0, 1})
+        if (save(name, BELLOWS_REPLICATED, only, ++step) != 1) return 8;
+    }
+    if (save("v", BELLOWS_VALUE, 1, 20) != 1) return 9;
+    // Rank 0 stores those in any case.
+    if (save("v", BELLOWS_VALUE, 0, 21) != BELLOWS_OK) return 10;
+    return bellows_finalize(b, 1) == BELLOWS_OK ? 0 : 11;
+  });
+  cr_expect(all(codes, 0));
+}
+
 Test(library, ranks_that_save_different_steps_are_told, .timeout = 60) {
   Place place;
   const auto codes = run_ranks(2, [&](int rank, bellows_t* b) {

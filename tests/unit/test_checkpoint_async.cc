@@ -215,6 +215,36 @@ Test(async, an_error_reaches_the_next_call_once, .timeout = 60) {
   umount(dir.c_str());
 }
 
+Test(async, a_disk_that_was_full_at_the_start_is_tried_again, .timeout = 60) {
+  Place place;
+  if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0) {
+    cr_skip_test("needs the right to mount a small file system");
+  }
+  const std::string dir = place.checkpoints(), filler = dir + "/filler";
+  mkdir(dir.c_str(), 0700);
+  cr_assert(mount("tmpfs", dir.c_str(), "tmpfs", 0, "size=1m") == 0);
+  const int full = open(filler.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  cr_assert(posix_fallocate(full, 0, 1 << 20) == 0);
+  close(full);
+  const auto codes = run_ranks(1, [&](int, bellows_t* b) {
+    std::vector<unsigned char> small(1000, 1);
+    std::uint64_t step = 0;
+    const auto no_space = [&](int rc) {
+      return rc == BELLOWS_ERR_IO && has(bellows_error(b), "No space left on device");
+    };
+    if (add_bytes(b, &small) != 0 || !no_space(bellows_restore(b, &step))) return 1;
+    if (!no_space(bellows_save(b, 1))) return 2;
+    if (unlink(filler.c_str()) != 0 || bellows_save(b, 2) != 0) return 3;
+    small[0] = 2;
+    if (bellows_restore(b, &step) != 0 || step != 2 || small[0] != 1) return 4;
+    return bellows_finalize(b, 1);
+  });
+  cr_expect(all(codes, 0));
+  eventually([&] { return !place.agent_lives(); });
+  cr_expect(steps_in(place) == (std::vector<std::uint64_t>{2}));
+  umount(dir.c_str());
+}
+
 Test(async, steps_ascend, .timeout = 60) {
   Place place;
   const auto codes = run_ranks(1, [&](int, bellows_t* b) {

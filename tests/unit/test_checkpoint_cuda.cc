@@ -93,6 +93,10 @@ Test(cuda, a_runtime_with_the_old_symbol_table_is_found_too, .timeout = 60) {
   save_and_restore("libcudart.so", "-Wl,--hash-style=sysv");
 }
 
+Test(cuda, a_runtime_in_a_wheel_of_pytorch_is_found, .timeout = 60) {
+  save_and_restore("libcudart-d0da41ae.so.11.0", "");
+}
+
 Test(cuda, a_failing_device_is_a_sentence, .timeout = 60) {
   Place place;
   bellows_t* b = nullptr;
@@ -106,6 +110,18 @@ Test(cuda, a_failing_device_is_a_sentence, .timeout = 60) {
   // The step has failed, and is told once; the next one may do better.
   cuda.function<void(int)>("stand_in_fail")(0);
   cr_expect(bellows_wait(b) == BELLOWS_OK);
-  cr_expect(bellows_save(b, 2) == BELLOWS_OK, "%s", bellows_error(b));
+  unsigned char* shadow = cuda.function<unsigned char*()>("stand_in_shadow")();
+  std::uint64_t restored = 0;
+  for (std::uint64_t step = 2; step <= 3; ++step) {
+    // It waits for what the device was asked since.
+    cuda.function<void(std::size_t, unsigned char)>("stand_in_later")(kBytes, 10 * step);
+    cr_expect(bellows_save(b, step) == BELLOWS_OK, "%s", bellows_error(b));
+    memset(shadow, 0xee, kBytes);
+    cr_expect(bellows_restore(b, &restored) == BELLOWS_OK && restored == step);
+    cr_expect(full_of(shadow, 10 * step), "step %lu", step);
+    cuda.function<void(int)>("stand_in_fail")(719);
+    cr_expect(bellows_restore(b, &restored) == BELLOWS_ERR_IO);
+    cuda.function<void(int)>("stand_in_fail")(0);
+  }
   cr_expect(bellows_finalize(b, 0) == BELLOWS_OK);
 }

@@ -49,10 +49,10 @@ std::vector<ArrayPart> model_v2(std::uint32_t rank, std::uint32_t world) {
   return out;
 }
 
-/// The same and an array large enough for all ranks to store a piece.
+/// The same and an array large enough for all ranks to store a piece of more than one block.
 std::vector<ArrayPart> model_with_pieces(std::uint32_t rank, std::uint32_t world) {
   std::vector<ArrayPart> out = model_v2(rank, world);
-  out.push_back(typed("spread", 3, f32_array({1031, 255}, wire::kReplicated)));
+  out.push_back(typed("spread", 4, f32_array({1031, 1750}, wire::kReplicated)));
   return out;
 }
 

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "checkpoint/store_names.h"
+#include "tests/unit/checkpoint_support.h"
 #include "tests/unit/ckpt_support.h"
 
 using namespace bellows;
@@ -172,6 +173,18 @@ Test(verify, finds_a_flipped_bit, .timeout = 60) {
   cr_expect(json["steps"][1]["error"].is_string() && json["steps"][1]["bytes"].is_null());
 }
 
+Test(verify, calls_no_step_bad_that_cannot_be_read, .timeout = 60) {
+  Training t;
+  const checkpoint_test::OpenBlock blocked(t.step_dir(20) + "/" + shard_name(1, 2));
+  auto ran = ckpt({"verify", "20", "-d", t.dir()});
+  expect_status(ran, 1);
+  cr_expect(ran.complains("step 20 cannot be read: ") && !ran.complains("is bad"), "%s",
+            ran.err.c_str());
+  ran = ckpt({"verify", "--all", "-d", t.dir(), "--json"});
+  expect_status(ran, 1);
+  cr_expect(ran.json()["good"] == false && ran.json()["steps"][1]["good"].is_null());
+}
+
 Test(verify, of_a_directory_without_steps_fails, .timeout = 60) {
   Checkpoints empty;
   auto ran = ckpt({"verify", empty.dir()});
@@ -202,6 +215,23 @@ Test(prune, keeps_what_the_rule_says, .timeout = 60) {
   cr_expect(t.left() == (Steps{60}));
 }
 
+Test(prune, prints_json, .timeout = 60) {
+  Training t;
+  t.damage(30);
+  for (const char* dry : {"true", "false"}) {
+    std::vector<std::string> arguments{"prune", t.dir(), "--keep", "1", "--json"};
+    if (*dry == 't') arguments.push_back("--dry-run");
+    auto ran = ckpt(arguments);
+    expect_status(ran, 0);
+    const auto json = ran.json();
+    cr_expect(json["dir"] == t.dir() && json["dry_run"].dump() == dry, "%s", ran.out.c_str());
+    cr_expect(json["removed"] == (Steps{10}) && json["kept"] == (Steps{20, 30}), "%s",
+              ran.out.c_str());
+    cr_expect(json["bad"] == (Steps{30}), "%s", ran.out.c_str());
+  }
+  cr_expect(t.left() == (Steps{20, 30}));
+}
+
 Test(prune, never_counts_on_a_bad_step, .timeout = 60) {
   Training t;
   t.damage(30);
@@ -214,13 +244,36 @@ Test(prune, never_counts_on_a_bad_step, .timeout = 60) {
   cr_expect(t.left() == (Steps{20, 30}));
 }
 
+// It may be whole, so nothing is removed for its sake, nor is it called bad.
+Test(prune, never_counts_on_a_step_that_cannot_be_read, .timeout = 60) {
+  Training t;
+  {
+    const checkpoint_test::OpenBlock blocked(t.step_dir(30) + "/" + shard_name(1, 2));
+    auto ran = ckpt({"prune", t.dir(), "--keep", "1", "--dry-run", "--json"});
+    expect_status(ran, 0);
+    cr_expect(ran.json()["bad"].empty() && ran.json()["unread"] == (Steps{30}), "%s",
+              ran.out.c_str());
+    ran = ckpt({"prune", t.dir(), "--keep", "1"});
+    expect_status(ran, 0);
+    cr_expect(
+        ran.says("step 30 could not be read, and is not counted: ") && !ran.says("does not verify"),
+        "%s", ran.out.c_str());
+    cr_expect(t.left() == (Steps{20, 30}));
+    const checkpoint_test::OpenBlock other(t.step_dir(20) + "/" + shard_name(1, 2));
+    expect_status(ckpt({"prune", t.dir(), "--keep", "1"}), 0);
+    cr_expect(t.left() == (Steps{20, 30}), "the last step was removed");
+  }
+  expect_status(ckpt({"prune", t.dir(), "--keep", "1"}), 0);
+  cr_expect(t.left() == (Steps{30}));
+}
+
 Test(prune, leaves_a_directory_in_use_alone, .timeout = 60) {
   Training t;
   {
     auto held = hold_store(t.dir());
     auto ran = ckpt({"prune", t.dir(), "--keep", "1"});
     expect_status(ran, 3);
-    cr_expect(ran.complains("another program uses"), "%s", ran.err.c_str());
+    cr_expect(ran.complains("another program or job uses"), "%s", ran.err.c_str());
   }
   owned_by_job(t);
   fake_squeue(t, "echo RUNNING");

@@ -156,6 +156,18 @@ Test(export, names_what_the_format_cannot_hold, .timeout = 60) {
   cr_expect(read_tensors(file).says("\nw F32 [4]"));
 }
 
+Test(export, prints_json, .timeout = 60) {
+  Checkpoints c;
+  c.add(10, {count_up("w", {4}), count_up("b", {2})}, 1);
+  const std::string file = c.scratch.path() + "/out.safetensors";
+  auto ran = ckpt({"export", "10", "-d", c.dir(), "--to", file, "--json"});
+  cr_assert(ran.status == 0, "%s", text_of(ran).c_str());
+  const auto json = ran.json();
+  cr_expect(json["step"] == 10 && json["arrays"] == 2 && json["file"] == file, "%s",
+            ran.out.c_str());
+  cr_expect(json["bytes"] == 6 * sizeof(float), "%s", ran.out.c_str());
+}
+
 Test(export, refuses_two_tensors_of_one_name, .timeout = 60) {
   Checkpoints c;
   c.add(10, {count_up("x", {2}, wire::kPerRank), count_up("x.rank1", {4})});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libbellows as a program finds it: what it needs and exports, and what it says to a wrong call.
 #include <criterion/criterion.h>
+#include <sched.h>
 
 #include <cstddef>
 #include <map>
@@ -220,6 +221,36 @@ Test(library, an_agent_that_does_not_start_is_a_sentence, .timeout = 60) {
   bellows_finalize(b, 0);
 }
 
+Test(library, an_agent_starts_without_standard_input_and_output, .timeout = 60) {
+  Place place;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    close(0);
+    close(1);
+    bellows_t* b = nullptr;
+    const int rc = bellows_init(nullptr, &b);
+    if (rc != BELLOWS_OK) fprintf(stderr, "%s\n", bellows_error(b));
+    _exit(rc == BELLOWS_OK && bellows_finalize(b, 1) == BELLOWS_OK ? 0 : 1);
+  }
+  cr_expect(await_rank(pid) == 0);
+}
+
+Test(library, an_agent_uses_more_than_the_cpu_of_its_rank, .timeout = 60) {
+  Place place;
+  cpu_set_t all, one, of_agent;
+  CPU_ZERO(&one);
+  cr_assert(sched_getaffinity(0, sizeof all, &all) == 0);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  cr_assert(sched_setaffinity(0, sizeof one, &one) == 0);
+  bellows_t* b = nullptr;
+  cr_assert(bellows_init(nullptr, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  cr_assert(eventually([&] { return place.agent() > 0; }));
+  cr_expect(sched_getaffinity(place.agent(), sizeof of_agent, &of_agent) == 0);
+  cr_expect(CPU_COUNT(&of_agent) >= CPU_COUNT(&all), "%d CPUs", CPU_COUNT(&of_agent));
+  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
+}
+
 Test(library, a_socket_directory_that_others_can_enter_is_refused, .timeout = 60) {
   Place place;
   bellows_t* b = nullptr;
@@ -229,6 +260,26 @@ Test(library, a_socket_directory_that_others_can_enter_is_refused, .timeout = 60
   cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_AGENT);
   cr_expect(has(bellows_error(b), dir), "%s", bellows_error(b));
   bellows_finalize(b, 0);
+}
+
+// As a process that Python forks does when it ends.
+Test(library, a_forked_process_frees_the_handle_and_no_more, .timeout = 60) {
+  Place place;
+  bellows_t* b = nullptr;
+  cr_assert(bellows_init(nullptr, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  std::uint64_t step = 0;
+  const pid_t pid = fork();
+  if (pid == 0) {
+    bool right =
+        bellows_save(b, 1) == BELLOWS_ERR_INVALID && has(bellows_error(b), "is a child of");
+    right = right && bellows_restore(b, &step) == BELLOWS_ERR_INVALID;
+    right = right && bellows_should_stop(b, 7) == BELLOWS_ERR_INVALID;
+    _exit(right && bellows_finalize(b, 1) == BELLOWS_OK ? 0 : 1);
+  }
+  cr_expect(await_rank(pid) == 0);
+  cr_expect(bellows_save(b, 1) == BELLOWS_OK, "%s", bellows_error(b));
+  cr_expect(bellows_restore(b, &step) == BELLOWS_OK && step == 1);
+  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
 }
 
 Test(library, the_same_rank_twice_is_refused, .timeout = 60) {

@@ -221,6 +221,68 @@ Test(memory_restore, ranks_that_died_get_it_from_the_agents_memory, .timeout = 6
   expect_all_from_memory(job);
 }
 
+// As the Python package does.
+Test(memory_restore, several_calls_get_it_all, .timeout = 60) {
+  Job job;
+  job.begin();
+  run_and_die(job, saves_large(3));
+  cr_assert(job.begin() == 3u);
+  job.damage(3);
+  job.start([](int rank, bellows_t* b) {
+    LargeModel model(rank), expected(rank);
+    expected.fill(3);
+    int rc = model.add_to(b);
+    for (int call = 0; rc == 0 && call < 3; ++call) {
+      model.fill(1);
+      std::uint64_t step = 0;
+      rc = bellows_restore(b, &step);
+      if (rc == 0 && (model.own != expected.own || model.all != expected.all)) rc = 50 + call;
+    }
+    return rc == 0 ? kDies : rc;
+  });
+  job.serve_all();
+  cr_expect(all(job.codes(), kDies), "a call did not get the step");
+  expect_all_from_memory(job);
+}
+
+// What the first has read in each of its calls is kept for the other.
+Test(memory_restore, a_rank_that_comes_late_gets_what_the_first_has_read, .timeout = 60) {
+  Job job;
+  job.begin();
+  const auto add = [](bellows_t* b, std::vector<char>* data) {
+    const std::uint64_t shape[] = {data->size()};
+    return bellows_register(b, "all", BELLOWS_U8, 1, shape, BELLOWS_REPLICATED, 0, 0, data->data());
+  };
+  job.start([=](int, bellows_t* b) {
+    std::vector<char> data(10 << 20, 'x');
+    const int rc = add(b, &data) | bellows_save(b, 1);
+    return rc == 0 ? bellows_finalize(b, 1) : rc;
+  });
+  job.serve_all();
+  cr_assert(all(job.codes(), 0));
+  cr_assert(job.begin() == 1u);
+  const std::string first_is_done = job.dir() + "/first-is-done";
+  job.start([&](int rank, bellows_t* b) {
+    std::vector<char> data(10 << 20);
+    int rc = add(b, &data);
+    if (rank == 1 && !eventually([&] { return access(first_is_done.c_str(), F_OK) == 0; })) rc = 60;
+    for (int call = 0; rc == 0 && call < 2; ++call) {
+      std::uint64_t step = 0;
+      rc = bellows_restore(b, &step);
+      if (rc == 0 && std::count(data.begin(), data.end(), 'x') != 10 << 20) rc = 50 + call;
+      data.assign(data.size(), 0);
+    }
+    if (rank == 0) {
+      for (int r = 0; r < kWorld; ++r)
+        flip_byte(step_path(job.dir(), 1) + "/" + shard_name(r, kWorld), 3 << 20);
+      close(open(first_is_done.c_str(), O_CREAT | O_CLOEXEC, 0600));
+    }
+    return rc == 0 ? kDies : rc;
+  });
+  job.serve_all();
+  cr_expect(all(job.codes(), kDies), "a call did not get the step");
+}
+
 Test(memory_restore, goes_on_from_attempt_to_attempt, .timeout = 60) {
   Job job;
   for (std::uint64_t round = 0; round < 4; ++round) {
@@ -319,6 +381,22 @@ Test(memory_restore, a_newer_step_that_was_not_committed_is_not_given, .timeout 
   job.damage(2);
   expect_restored(job, 2);
   expect_all_from_memory(job);
+}
+
+// A rank has two buffers, and two steps that are on their way need both.
+Test(memory_restore, two_saves_in_flight_cost_the_committed_step_s_copy, .timeout = 60) {
+  Job job;
+  job.begin();
+  run_and_die(job, saves(1, 1, [](int rank, bellows_t* b, Model& model) {
+                for (const std::uint64_t step : {2, 3}) {
+                  model.fill(step);
+                  if (rank == 0 && bellows_save_async(b, step) != BELLOWS_OK) _exit(60);
+                }
+              }));
+  cr_assert(job.begin() == 1u);
+  expect_restored(job, 1);
+  cr_expect(job.memory > 0 && job.store > 0, "%lu from memory, %lu from files", job.memory,
+            job.store);
 }
 
 Test(memory_restore, a_rank_that_dies_while_it_copies_spoils_nothing, .timeout = 60) {

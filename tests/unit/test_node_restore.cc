@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The restores of several ranks of one node: what all of them want is read once.
 #include <criterion/criterion.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 
@@ -111,6 +113,53 @@ Test(node_restore, blocks_are_left_to_a_rank_that_alone_wants_them, .timeout = 6
     for (std::size_t i = 0; i < placed.parts.size(); ++i) {
       const auto wanted = bytes_of(placed.parts[i], 0);
       cr_expect(std::equal(wanted.begin(), wanted.end(), (*memory)->data() + placed.offsets[i]));
+    }
+  }
+}
+
+// One byte more or less than what is a block of its own, or can be digested.
+std::vector<ArrayPart> odd_model(std::uint32_t rank, std::uint32_t world) {
+  std::vector<ArrayPart> out = {{"own", along({1000, 300}, 0, rank, world)}};
+  for (const std::uint64_t floats : {63ul, 1ul << 18, (1ul << 18) - 1, (1ul << 20) + 63,
+                                     (1ul << 20) + 64, 3ul << 20, 1ul << 18, 1ul << 18}) {
+    out.push_back({"a" + std::to_string(out.size()), f32_array({floats}, wire::kReplicated)});
+  }
+  return out;
+}
+
+// The memory of a node's job does not suffice for these arrays once more for each of its ranks.
+Test(node_restore, a_rank_takes_what_the_first_has_read_without_memory_for_it, .timeout = 60) {
+  ScratchDir scratch;
+  FileOps ops;
+  StoreWriter writer(ops, scratch.path(), "job.0.1", Retention{2});
+  cr_assert(writer.take_ownership() && save_model(writer, ops, 10, 2, odd_model));
+  constexpr std::uint32_t kWorld = 4;
+  NodeRestore restore(scratch.path(), 10, kWorld);
+  for (std::uint32_t rank = 0; rank < kWorld; ++rank) {
+    bellows::Placed placed;
+    cr_assert(place_parts(odd_model(rank, kWorld), &placed));
+    BlockOffers offers;
+    offers.most_sources = 1;
+    // As for a CUDA device.
+    const bool whole = rank == 3;
+    auto memory = restore.read(rank, placed, nullptr, whole ? nullptr : &offers);
+    cr_assert(memory);
+    struct stat s;
+    cr_assert(fstat((*memory)->fd(), &s) == 0);
+    const std::uint64_t pages = static_cast<std::uint64_t>(s.st_blocks) * 512;
+    const bool shares = rank == 1 || rank == 2;
+    cr_expect(shares ? pages < 4 << 20 : pages > 20 << 20, "rank %u: %lu bytes", rank, pages);
+    for (const OfferedSource& source : offers.sources) {
+      if (source.kind != wire::Source::memory) continue;
+      const Fd writable(open(("/proc/self/fd/" + std::to_string(source.fd.get())).c_str(), O_RDWR));
+      cr_expect(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, writable.get(), 0) ==
+                MAP_FAILED);
+    }
+    cr_expect((take(offers, (*memory)->data()) > 20 << 20) == shares);
+    for (std::size_t i = 0; i < placed.parts.size(); ++i) {
+      const auto wanted = bytes_of(placed.parts[i], rank);
+      cr_expect(std::equal(wanted.begin(), wanted.end(), (*memory)->data() + placed.offsets[i]),
+                "rank %u: %s is wrong", rank, placed.parts[i].name.c_str());
     }
   }
 }

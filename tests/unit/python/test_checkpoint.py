@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import contextlib
 import os
 import random
 import signal
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import time
 import unittest
+import warnings
 
 import bellows
 from support import LONG, TestCase
@@ -70,6 +72,95 @@ class Errors(TestCase):
         with self.assertRaisesRegex(bellows.InvalidError, "closed"):
             ckpt.save(6)
         ckpt.close()
+
+    def test_saved_again_after_a_fallback(self):
+        """a step that a restore found to be bad is stored again"""
+        array = bytearray(b"four")
+        with self.checkpoint() as ckpt:
+            ckpt.register("a", array)
+            ckpt.save(4, wait=True)
+            array[:] = b"five"
+            ckpt.save(5, wait=True)
+            os.unlink(f"{self.dir}/ckpt/step-{5:020}/manifest.json")
+            self.assertEqual((ckpt.restore(), array), (4, b"four"))
+            array[:] = b"FIVE"
+            ckpt.save(5, wait=True)
+        with self.checkpoint() as ckpt:
+            ckpt.register("a", array)
+            array[:] = b"none"
+            self.assertEqual((ckpt.restore(), array), (5, b"FIVE"))
+
+    def test_failed_save(self):
+        """a save that cannot be stored raises, or with on_failed_save="warn" warns and trains on"""
+        with self.assertRaisesRegex(bellows.InvalidError, '"raise" or "warn"'):
+            self.checkpoint(on_failed_save="ignore")
+        with self.checkpoint() as ckpt:
+            ckpt.register("a", bytearray(8))
+            ckpt.restore()
+            with self.no_directory():
+                with self.assertRaisesRegex(bellows.StorageError, "Not a directory"):
+                    ckpt.save(1, wait=True)
+            ckpt.save(1, wait=True)
+        with self.checkpoint(on_failed_save="warn") as ckpt:
+            ckpt.register("a", bytearray(8))
+            ckpt.restore()
+            with self.no_directory():
+                with self.assertWarnsRegex(RuntimeWarning, "Not a directory") as warned:
+                    ckpt.save(2, wait=True)
+                self.assertEqual(os.path.basename(warned.filename), "test_checkpoint.py")
+                step = self.save_until_told(ckpt, 3)
+                ckpt.save(step)  # It has begun, whatever it had to tell.
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    ckpt.wait()
+                self.assertEqual(ckpt.saved_step, 1)
+            # The first may still tell of the one before.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                while ckpt.saved_step == 1 and step < 20:
+                    step += 1
+                    ckpt.save(step, wait=True)
+        with self.checkpoint() as ckpt:
+            ckpt.register("a", bytearray(8))
+            self.assertEqual(ckpt.restore(), step)
+
+    def save_until_told(self, ckpt, step):
+        """The step whose save told of an earlier one's failure."""
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            while True:
+                ckpt.save(step)
+                if told:
+                    self.assertRegex(str(told[0].message), "step [0-9]+: .*Not a directory")
+                    return step
+                step += 1
+
+    @contextlib.contextmanager
+    def no_directory(self):
+        """As long as it is open, nothing can be stored."""
+        place = f"{self.dir}/ckpt"
+        os.rename(place, f"{place}.away")
+        with open(place, "w", encoding="ascii"):
+            pass
+        try:
+            yield
+        finally:
+            os.unlink(place)
+            os.rename(f"{place}.away", place)
+
+    def test_no_cuda_runtime(self):
+        """an array on a device is refused as long as no CUDA runtime is loaded to copy it"""
+        program = """
+        from bellows import arrays
+        region = arrays.Region(4096, 3, (2,), None, device="cuda:0")
+        try:
+            arrays.register(ckpt._handle, "a", region)
+        except bellows.InvalidError as error:
+            print(error)
+        ckpt.close()
+        """
+        (said,) = self.ranks(1, program)
+        self.assertRegex(said, "array a: it is on cuda:0, and no libcudart is loaded")
 
     def test_memory(self):
         """the memory that is needed is stated"""
