@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/agent_link.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <utility>
 
 #include "launcher/task_end.h"
 
 namespace bellows {
+namespace {
+
+constexpr std::size_t kMostWords = 200;
+
+}  // namespace
 
 Result<AgentLink> AgentLink::start(const RankLayout& layout, const Options& options) {
   ChildOptions child;
@@ -42,6 +47,7 @@ std::vector<Event> AgentLink::exchange() {
   while (auto line = reader_.next()) {
     if (line->empty()) continue;
     auto event = parse_event(*line);
+    spoke_ |= event.ok();
     if (event.ok())
       events.push_back(std::move(*event));
     else
@@ -66,9 +72,18 @@ void AgentLink::read_errors() {
   const bool open = child_.err() < 0 || error_reader_.fill(child_.err());
   while (auto line = error_reader_.next()) {
     if (auto text = text_after(*line, "srun: error: "); text && loss_.empty()) note_loss(*text);
+    if (loss_.empty() && !spoke_) last_words_ = line->substr(0, kMostWords);
     errors_.push_back(std::move(*line));
   }
   if (!open) child_.close_err();
+}
+
+std::string AgentLink::end() {
+  std::string end = loss_;
+  if (auto exit = child_.poll_exit(); exit && end.empty())
+    end = "the agents' step " + exit->to_string();
+  if (!spoke_ && !last_words_.empty()) end += "; its last words: " + last_words_;
+  return end;
 }
 
 std::vector<std::string> AgentLink::take_errors() { return std::exchange(errors_, {}); }

@@ -40,6 +40,9 @@ class AgentLink {
   const std::string& loss() const { return loss_; }
   /// The node that took its agent with it, in Slurm's judgement; empty when the agent died alone.
   const std::string& lost_node() const { return lost_node_; }
+  /// How they ended, for a person: loss(), or what became of their step, and of agents that never
+  /// spoke the last line on standard error.
+  std::string end();
   /// No more commands: the agents end.
   void close() { child_.close_in(); }
   Child& child() { return child_; }
@@ -58,6 +61,8 @@ class AgentLink {
   std::vector<std::string> errors_;
   std::string loss_;
   std::string lost_node_;
+  bool spoke_ = false;
+  std::string last_words_;  ///< before any agent spoke
   LineWriter writer_;
 };
 

@@ -2,7 +2,7 @@
 #include "launcher/event_log.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -16,8 +16,7 @@ namespace {
 using nlohmann::json;
 
 // What status needs lies at the end; a long log is not read whole.
-constexpr off_t kTail = 1 << 20;
-constexpr off_t kWhole = 64 << 20;
+constexpr std::size_t kTail = 1 << 20;
 // No event is as long; a file without newlines must not cost the memory of a parsed one.
 constexpr std::size_t kLongestLine = 64 << 10;
 constexpr std::string_view kBegin = "{\"time\":";
@@ -25,22 +24,27 @@ constexpr std::string_view kSum = ",\"sum\":\"";
 constexpr std::string_view kLastOfOld = ",\"step\":";
 constexpr std::size_t kSumDigits = 16;
 
-Result<std::string> read_tail(const std::string& path, off_t most) {
+struct Tail {
+  std::string text;
+  bool cut = false;
+};
+
+Result<Tail> read_tail(const std::string& path, std::size_t most) {
   // Another user's directory may hold anything, a FIFO too.
   auto fd = open_file(path, O_RDONLY | O_NONBLOCK);
   if (!fd) return fd.error();
   struct stat info;
   if (fstat(fd->get(), &info) != 0) return errno_error("look at", path);
   if (!S_ISREG(info.st_mode)) return Error{ErrorKind::invalid, path + " is not a plain file"};
-  off_t size = info.st_size;
-  off_t from = size > most ? size - most : 0;
-  std::string text(static_cast<std::size_t>(size - from), '\0');
-  ssize_t got = pread(fd->get(), text.data(), text.size(), from);
+  const auto size = static_cast<std::size_t>(info.st_size);
+  const std::size_t from = size > most ? size - most : 0;
+  std::string text(size - from, '\0');
+  ssize_t got = pread(fd->get(), text.data(), text.size(), static_cast<off_t>(from));
   if (got < 0) return errno_error("read", path);
   text.resize(static_cast<std::size_t>(got));
   // The first line was cut.
   if (from > 0) text.erase(0, text.find('\n') + 1);
-  return text;
+  return Tail{std::move(text), from > 0};
 }
 
 std::string sum_of(std::string_view text) {
@@ -174,17 +178,19 @@ EventLines parse_events(std::string_view text, std::uint32_t job) {
   return lines;
 }
 
-Result<EventLines> read_history(const std::string& dir, std::uint32_t job) {
-  auto text = read_tail(dir + "/events.jsonl", kWhole);
-  if (!text) return text.error();
-  return parse_events(*text, job);
+Result<EventLines> read_history(const std::string& dir, std::uint32_t job, std::size_t longest) {
+  auto tail = read_tail(dir + "/events.jsonl", longest);
+  if (!tail) return tail.error();
+  EventLines lines = parse_events(tail->text, job);
+  lines.cut = tail->cut;
+  return lines;
 }
 
 Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t job,
                                           std::size_t most) {
-  auto text = read_tail(dir + "/events.jsonl", kTail);
-  if (!text) return text.error();
-  std::vector<JobEvent> events = parse_events(*text, job).events;
+  auto tail = read_tail(dir + "/events.jsonl", kTail);
+  if (!tail) return tail.error();
+  std::vector<JobEvent> events = parse_events(tail->text, job).events;
   if (events.size() > most) events.erase(events.begin(), events.end() - static_cast<long>(most));
   return events;
 }

@@ -57,15 +57,18 @@ class EventLog {
 struct EventLines {
   std::vector<JobEvent> events;
   std::size_t damaged = 0;  ///< lines of any job that are no events; each was skipped
+  bool cut = false;         ///< the file was too long: what stands before its end was not read
 };
 
 /// A damaged line does not hide a whole one that was written behind it. What follows the last
 /// newline is still being written, and left out.
 EventLines parse_events(std::string_view text, std::uint32_t job);
 
-/// All events of a job in DIR/events.jsonl, or those in its last megabytes when it is longer than
-/// any history. not_found: no such file.
-Result<EventLines> read_history(const std::string& dir, std::uint32_t job);
+/// All events of a job in DIR/events.jsonl, or those in its last kLongestHistory bytes. not_found:
+/// no such file.
+constexpr std::size_t kLongestHistory = 64 << 20;
+Result<EventLines> read_history(const std::string& dir, std::uint32_t job,
+                                std::size_t longest = kLongestHistory);
 
 /// The last `most` events of a job, from the end of the file only.
 Result<std::vector<JobEvent>> read_events(const std::string& dir, std::uint32_t job,

@@ -1,11 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/gang_start.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "launcher/rank_names.h"
 
 namespace bellows {
+namespace {
+
+constexpr auto kAskAgainAfter = std::chrono::seconds(10);
+
+}  // namespace
 
 void GangStart::begin(const Layout& ranks, Clock::time_point now) {
   missing_.clear();
@@ -17,6 +22,11 @@ void GangStart::begin(const Layout& ranks, Clock::time_point now) {
 }
 
 void GangStart::joined(std::uint32_t rank) { missing_.erase(rank); }
+
+void GangStart::ask_again(Clock::time_point now) {
+  begun_ = now + kAskAgainAfter - limit_;
+  told_ = false;
+}
 
 std::optional<GangStart::Late> GangStart::check(Clock::time_point now) {
   if (told_ || limit_.count() == 0 || missing_.empty() || now - begun_ < limit_)

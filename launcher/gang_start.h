@@ -32,6 +32,8 @@ class GangStart {
   };
   /// Once the limit has passed and ranks are missing; once for each start.
   std::optional<Late> check(Clock::time_point now);
+  /// What check() said could not be judged: it says so again after a while.
+  void ask_again(Clock::time_point now);
 
  private:
   std::chrono::seconds limit_;

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/halt.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 #include <thread>
 
-#include "launcher/event_log.h"
 #include "launcher/job_start.h"
-#include "launcher/job_view.h"
+#include "launcher/lost_halt.h"
 #include "launcher/resize.h"
 
 namespace bellows {
@@ -44,6 +43,7 @@ std::optional<CommandFailure> Halt::hold_pending() {
   change.held = true;
   if (Status status = steering_.slurm.change(job_, change); !status)
     return CommandFailure{kFailed, status.error().text + "; nothing was changed"};
+  if (Status status = record_halt_of_waiting(job_); !status) steering_.say(status.error().text);
   return std::nullopt;
 }
 
@@ -70,7 +70,9 @@ std::optional<CommandFailure> Resume::run() {
   if (auto failure = wait_until_cleaned()) return failure;
   if (auto failure = release()) return failure;
   const std::uint32_t gpus = request_.gpus.value_or(from_);
-  record(gpus);
+  // A launcher that does not read of it may take the job for one to be halted, but only once.
+  if (Status status = record_resume(job_, gpus); !status)
+    steering_.say(status.error().text + "; if the job is held again, resume it once more");
   steering_.say(fmt::format("released; asked for {} GPUs", gpus));
   if (!request_.wait) return std::nullopt;
   JobStart start(steering_, job_, job_.restarts, fmt::format("for {} GPUs", gpus));
@@ -119,28 +121,6 @@ std::optional<CommandFailure> Resume::release() {
   if (Status status = steering_.slurm.change(job_, change); !status)
     return CommandFailure{kFailed, status.error().text + "; the job is still held"};
   return std::nullopt;
-}
-
-// Nobody else saw when the job stopped being halted; without it the history is a little poorer.
-void Resume::record(std::uint32_t gpus) const {
-  auto contract = contract_of(job_);
-  if (!contract) return;
-  auto dir = checkpoint_dir_of(job_, *contract);
-  if (!dir) return;
-  auto log = EventLog::open(*dir);
-  if (!log) return;
-  (void)log
-      ->append({wall_clock(),
-                job_.id,
-                job_.restarts,
-                0,
-                "QUEUED",
-                "resumed by " + user_name(getuid()),
-                gpus,
-                {},
-                {},
-                {}})
-      .ok();
 }
 
 }  // namespace bellows

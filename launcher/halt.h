@@ -59,7 +59,6 @@ class Resume {
   std::optional<CommandFailure> check() const;
   std::optional<CommandFailure> wait_until_cleaned();
   std::optional<CommandFailure> release();
-  void record(std::uint32_t gpus) const;
 
   Steering steering_;
   Request request_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/hang_detector.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <utility>
@@ -30,6 +30,7 @@ void HangDetector::begin(Clock::time_point now) {
   finished_.clear();
   heard_.clear();
   changes_ = 0;
+  death_ = false;
   excuse(now);
 }
 
@@ -76,7 +77,7 @@ void HangDetector::note(const Event& progress, Clock::time_point now) {
 }
 
 milliseconds HangDetector::limit() const {
-  milliseconds limit = floor_;
+  milliseconds limit = death_ ? std::min<milliseconds>(floor_, kAfterDeath) : floor_;
   const bool finishing = std::any_of(finished_.begin(), finished_.end(),
                                      [](const auto& node) { return node.second > 0; });
   if (changes_ < 3 || finishing) limit *= kUnknown;

@@ -22,11 +22,13 @@ namespace bellows {
 /// nobody ran. Before the third change, and once a rank has finished training, the limit is at
 /// least kUnknown floors: programs load and compile before, and export after. Each hang called at a
 /// step that was not passed since doubles the limit, so that a wrong call is not repeated for ever.
+/// After the death of a rank the floor is no more than kAfterDeath.
 class HangDetector {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr int kLongest = 5;
   static constexpr int kUnknown = 6;
+  static constexpr std::chrono::seconds kAfterDeath{30};
   static constexpr std::chrono::hours kRemembered{4};
 
   /// `floor` 0: it never calls a hang.
@@ -38,6 +40,8 @@ class HangDetector {
   void note(const Event& progress, Clock::time_point now);
   /// Something is done for the ranks that they wait for, or nobody ran until now.
   void excuse(Clock::time_point now);
+  /// A rank has died and the others go on: unless they take further steps, they wait for it.
+  void note_death() { death_ = true; }
   /// What hangs, for a person, once for each hang; nothing while training advances.
   std::optional<std::string> check(Clock::time_point now);
   /// An agent has said nothing for longer than a living one does.
@@ -67,6 +71,7 @@ class HangDetector {
   std::map<std::string, Clock::time_point> heard_;  ///< node -> its agent's last word
   bool excused_ = true;                             ///< what ends now is no time between two steps
   bool recovered_ = false;
+  bool death_ = false;                      ///< since begin()
   std::uint32_t changes_ = 0;               ///< of steps since begin()
   std::deque<Gap> gaps_;                    ///< each longer than those after it
   std::optional<std::uint64_t> called_at_;  ///< newest step at the last call

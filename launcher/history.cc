@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/history.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
+
+#include "launcher/lost_halt.h"
 
 namespace bellows {
 
@@ -28,6 +30,15 @@ constexpr double kSameTime = 1.5;
 using Entries = std::vector<HistoryEntry>;
 /// Restart -> what happened in that run.
 using Runs = std::map<std::uint32_t, Entries>;
+
+bool is_resumption(const JobEvent& event) {
+  return is_submission(event) && event.cause.starts_with(kResumedBy);
+}
+
+/// A job that is halted while it waits has begun no run that could end.
+bool ends_run(const JobEvent& event) {
+  return closes_run(event) && !event.cause.starts_with(kHaltedBy);
+}
 
 /// slurmctld's record of the newest run; accounting may be off, or behind.
 void add_newest(std::vector<SlurmRun>& runs, const SlurmJob& job) {
@@ -94,6 +105,7 @@ class Merge {
   }
 
   Entries entries() {
+    for (auto& [restart, entries] : runs_) put_submission_first(entries);
     for (const auto& [restart, run] : slurm_) add_begin(restart, run);
     std::set<std::uint32_t> restarts;
     for (const auto& [restart, entries] : runs_) restarts.insert(restart);
@@ -122,14 +134,25 @@ class Merge {
     known.push_back({std::move(event), true});
   }
 
+  // The launcher, which tells of it, starts last of all.
+  static void put_submission_first(Entries& entries) {
+    const auto begun = std::ranges::find_if(
+        entries, [](const HistoryEntry& entry) { return entry.event.attempt > 0; });
+    std::stable_partition(entries.begin(), begun, [](const HistoryEntry& entry) {
+      return is_submission(entry.event) && !is_resumption(entry.event);
+    });
+  }
+
   void add_begin(std::uint32_t restart, const SlurmRun& run) {
     Entries& entries = runs_[restart];
     bool submitted = false;
     bool deployed = false;
     for (const HistoryEntry& entry : entries) {
-      submitted |= is_submission(entry.event);
+      submitted |= is_submission(entry.event) && !is_resumption(entry.event);
       deployed |= entry.event.attempt > 0;
     }
+    // A launcher that finds the program finished, or to be halted, starts no attempt.
+    deployed |= !entries.empty() && ends_run(entries.back().event);
     if (!submitted) {
       JobEvent event;
       event.time = run.submit;
@@ -148,7 +171,7 @@ class Merge {
     const Entries& entries = runs_[restart];
     const auto run = slurm_.find(restart);
     const bool last = runs_.upper_bound(restart) == runs_.end();
-    const bool closed = !entries.empty() && closes_run(entries.back().event);
+    const bool closed = !entries.empty() && ends_run(entries.back().event);
     if (run != slurm_.end() && run->second.end > 0) {
       Ending ending = ending_of(run->second);
       // Slurm has the last word on how the job ended, and none on why it was requeued.
@@ -188,7 +211,7 @@ class Merge {
     for (const HistoryEntry& entry : entries)
       if (is_submission(entry.event)) newest = std::max(newest, entry.event.time);
     const bool held = job_ && job_->restarts == restart && job_->state == SlurmState::pending &&
-                      job_->priority == 0;
+                      job_->priority == 0 && !closes_run(entries.back().event);
     std::erase_if(entries, [newest, held](const HistoryEntry& entry) {
       return is_submission(entry.event) && (held || entry.event.time < newest);
     });

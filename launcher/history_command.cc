@@ -61,6 +61,9 @@ Told tell(JobPlace place) {
   told.state = state_of(place, lines, told.history);
   auto& missing = told.history.missing;
   missing.insert(missing.begin(), place.missing.begin(), place.missing.end());
+  if (lines.cut)
+    missing.push_back(
+        fmt::format("what the event file has before its last {} MiB", kLongestHistory >> 20));
   if (lines.damaged > 0)
     missing.push_back(fmt::format("{} damaged lines of the event file", lines.damaged));
   told.place = std::move(place);

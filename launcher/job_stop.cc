@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/job_stop.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -141,8 +141,14 @@ bool JobStop::handle(const std::string& line, std::string& not_yet, Failure& out
   if (event != "committed") return false;
   if (has_step) step_ = step->get<std::uint64_t>();
   seconds_ = std::chrono::duration<double>(Clock::now() - started_).count();
-  steering_.say(step_ ? fmt::format("committed step {} after {:.1f} s", *step_, seconds_)
-                      : "stopped; there is no checkpoint yet");
+  const auto unsaved = message.find("unsaved");
+  if (unsaved != message.end() && unsaved->is_number_unsigned())
+    steering_.say(fmt::format("step {} could not be saved; the job goes on {}",
+                              unsaved->get<std::uint64_t>(),
+                              step_ ? fmt::format("from step {}", *step_) : "from the start"));
+  else
+    steering_.say(step_ ? fmt::format("committed step {} after {:.1f} s", *step_, seconds_)
+                        : "stopped; there is no checkpoint yet");
   return true;
 }
 

@@ -70,7 +70,7 @@ struct OutputRelay::Shared {
   void pass_on(Source& source, std::string_view chunk, bool over);
   std::vector<Order> take_orders();
   bool finished();
-  void note_error(std::string_view line);
+  void note_error(const RankOutput::Piece& piece);
   void count_open();
 
   std::mutex mutex;
@@ -119,12 +119,13 @@ void OutputRelay::Shared::obey(Order order) {
   log.add(LogLine{wall_clock(), std::nullopt, Stream::run, true, order.line}.to_text() + "\n");
 }
 
-void OutputRelay::Shared::note_error(std::string_view line) {
-  const bool of_slurm = line.starts_with("srun: ") || line.starts_with("slurmstepd");
+void OutputRelay::Shared::note_error(const RankOutput::Piece& piece) {
+  const bool of_slurm =
+      piece.text.starts_with("slurmstepd") || (!piece.rank && piece.text.starts_with("srun: "));
   std::lock_guard lock(mutex);
   if (of_slurm) eventfd_write(news.get(), 1);
   auto& lines = of_slurm ? slurm_errors : rank_errors;
-  lines.emplace_back(line);
+  lines.emplace_back(piece.text);
   if (lines.size() > (of_slurm ? kMostSlurmErrors : kMostRankErrors)) lines.pop_front();
 }
 
@@ -149,7 +150,7 @@ void OutputRelay::Shared::pass_on(Source& source, std::string_view chunk, bool o
       lines.append("- run");
     if (!piece.whole) lines.push_back('+');
     lines.append(" ").append(piece.text).push_back('\n');
-    if (source.stream == Stream::err) note_error(piece.text);
+    if (source.stream == Stream::err) note_error(piece);
   };
   if (over)
     source.ranks.end(take);
@@ -220,15 +221,15 @@ void OutputRelay::add_poll(std::vector<pollfd>& fds) const {
   fds.push_back({shared_->news.get(), POLLIN, 0});
 }
 
-std::vector<std::string> OutputRelay::take_errors() {
+OutputRelay::Errors OutputRelay::take_errors() {
   silence(shared_->news);
   std::lock_guard lock(shared_->mutex);
-  std::vector<std::string> lines;
-  for (auto* from : {&shared_->rank_errors, &shared_->slurm_errors}) {
-    lines.insert(lines.end(), from->begin(), from->end());
-    from->clear();
-  }
-  return lines;
+  Errors errors;
+  errors.ranks.assign(shared_->rank_errors.begin(), shared_->rank_errors.end());
+  errors.slurm.assign(shared_->slurm_errors.begin(), shared_->slurm_errors.end());
+  shared_->rank_errors.clear();
+  shared_->slurm_errors.clear();
+  return errors;
 }
 
 void OutputRelay::settle(std::chrono::milliseconds limit) {

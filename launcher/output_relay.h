@@ -39,9 +39,15 @@ class OutputRelay {
   void say(const std::string& line);
   /// Readable once srun or slurmstepd has written to standard error, until take_errors().
   void add_poll(std::vector<pollfd>& fds) const;
-  /// What came on the standard errors since the last call: first the ranks' newest lines, then
-  /// those of srun and slurmstepd. Never blocks.
-  std::vector<std::string> take_errors();
+  /// What came on the standard errors since the last call. A rank's line is the rank's, whatever it
+  /// says: it may be of an srun that the rank has started. But a slurmstepd writes to the standard
+  /// error of its first rank, and its lines cannot be told from that rank's.
+  struct Errors {
+    std::vector<std::string> ranks;  ///< the newest
+    std::vector<std::string> slurm;
+  };
+  /// Never blocks.
+  Errors take_errors();
   /// Waits until all streams have come to their ends, but no longer than this.
   void settle(std::chrono::milliseconds limit);
   /// Passes on what is there, up to the ends of the streams, but takes no longer than this.

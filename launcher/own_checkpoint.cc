@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/own_checkpoint.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <csignal>
 #include <cstring>
 
 #include "common/text.h"
+#include "launcher/stop_clock.h"
 
 namespace bellows {
 namespace {
@@ -27,11 +28,15 @@ std::string OwnCheckpoint::describe() const {
 }
 
 std::string OwnCheckpoint::complaint(const SlurmGrace& slurm) const {
-  if (!possible() || !slurm.preempts || slurm.preempt >= grace) return "";
+  // Of SIGTERM, Slurm itself tells the ranks.
+  const std::uint32_t given =
+      slurm.preempt == 0 && signal == SIGTERM ? slurm.kill_wait : slurm.preempt;
+  if (!possible() || !slurm.preempts || given >= grace) return "";
   return fmt::format(
-      "the program may take {} s to save, but Slurm gives a preempted job here {} s (GraceTime): "
-      "after a preemption it goes on from what it has saved before that",
-      grace, slurm.preempt);
+      "the program may take {} s to save, but Slurm gives a preempted job here {}: after a "
+      "preemption it goes on from what it has saved before that",
+      grace,
+      given > slurm.preempt ? fmt::format("{} s (KillWait)", given) : time_of_preemption(slurm));
 }
 
 std::optional<int> parse_signal(const std::string& text) {

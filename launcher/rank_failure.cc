@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/rank_failure.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
+#include <sys/wait.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
+
+#include "common/text.h"
 
 namespace bellows {
 namespace {
@@ -20,42 +24,47 @@ std::string shortened(std::string_view text) { return std::string(text.substr(0,
 }  // namespace
 
 void RankFailure::take_line(const std::string& line) {
-  if (auto text = text_after(line, "srun: error: "); text && take_srun(std::string(*text))) return;
+  if (auto text = text_after(line, "srun: error: ")) take_srun(*text);
   // slurmstepd gives its node's name: "slurmstepd-n1: error: ".
-  if (auto text = text_after(line, "slurmstepd"))
-    if (auto error = text_after(*text, ": error: "); error && take_stepd(std::string(*error)))
-      return;
-  if (line.starts_with("srun: ") || line.starts_with("slurmstepd")) return;
+  if (!line.starts_with("slurmstepd")) return;
+  if (auto error = text_behind(line, ": error: ")) take_stepd(*error);
+}
+
+void RankFailure::take_words(const std::string& line) {
   if (line.find_first_not_of(" \t\r") != std::string::npos) last_words_ = shortened(line);
 }
 
-bool RankFailure::take_srun(const std::string& text) {
+void RankFailure::take_srun(std::string_view text) {
   if (auto node = text_after(text, "Node failure on ")) {
     lost_node_ = *node;
-    return true;
-  }
-  if (auto why = text_after(text, " failed on node "); why && text.starts_with("Task launch for")) {
-    if (launch_.empty()) launch_ = shortened(*why);
-    return true;
-  }
-  if (auto why = text_after(text, "Unable to create step for job ")) {
-    const std::size_t at = why->find(": ");
-    no_step_ = shortened(at == std::string::npos ? *why : why->substr(at + 2));
-    return true;
-  }
-  if (auto task = parse_task_end(text)) {
+  } else if (text.starts_with("Task launch for")) {
+    if (auto why = text_behind(text, " failed on node "); why && launch_.empty())
+      launch_ = shortened(*why);
+  } else if (auto why = text_behind(text, " launch failed: "); why && text.starts_with("task ")) {
+    take_launch(text, *why);
+  } else if (auto step = text_after(text, "Unable to create step for job ")) {
+    no_step_ = shortened(text_behind(*step, ": ").value_or(*step));
+  } else if (auto task = parse_task_end(text)) {
     out_of_memory_ = out_of_memory_ || task->out_of_memory;
     if (ends_.size() < kMostEnds) ends_.push_back(std::move(*task));
-    return true;
   }
-  return false;
 }
 
-bool RankFailure::take_stepd(const std::string& text) {
-  if (text.find("oom-kill event(s)") != std::string::npos) out_of_memory_ = true;
+// task RANK launch failed: WHY, as when its slurmstepd ends before it has made one.
+void RankFailure::take_launch(std::string_view text, std::string_view why) {
+  const std::string_view number = text.substr(5, text.find(' ', 5) - 5);
+  const auto rank = parse_uint(number);
+  if (!rank || *rank > UINT32_MAX) return;
+  std::string node = "its node";
+  for (const auto& [name, here] : ranks_)
+    if (std::find(here.begin(), here.end(), *rank) != here.end()) node = name;
+  unlaunched_.add(static_cast<std::uint32_t>(*rank), node);
+  if (no_launch_.empty()) no_launch_ = shortened(why);
+}
+
+void RankFailure::take_stepd(std::string_view text) {
+  if (text_behind(text, "oom-kill event(s)")) out_of_memory_ = true;
   if (auto why = text_after(text, "execve(): ")) exec_ = shortened(*why);
-  if (auto why = text_after(text, "*** STEP "); why && step_.empty()) step_ = shortened(*why);
-  return true;
 }
 
 void RankFailure::lost(std::uint32_t rank, const std::string& node) {
@@ -77,10 +86,22 @@ std::string RankFailure::first_end() const {
                      first.how);
 }
 
+std::string RankFailure::no_start() const {
+  if (!launch_.empty()) return fmt::format("the ranks could not be started on {}", launch_);
+  if (unlaunched_.empty()) return "";
+  return fmt::format("{} could not be started: {}; the log of slurmd there says more",
+                     unlaunched_.to_string(), no_launch_);
+}
+
+ChildExit RankFailure::true_exit(const ChildExit& exit) const {
+  const bool all_known = lost_node_.empty() && no_start().empty();
+  return all_known || !exit.ok() ? exit : ChildExit{W_EXITCODE(1, 0)};
+}
+
 std::string RankFailure::cause(const ChildExit& exit) const {
   if (!lost_node_.empty()) return fmt::format("node {} was lost", lost_node_);
   if (!no_step_.empty()) return fmt::format("Slurm does not start the ranks: {}", no_step_);
-  if (!launch_.empty()) return fmt::format("the ranks could not be started on {}", launch_);
+  if (std::string why = no_start(); !why.empty()) return why;
   if (!exec_.empty()) return fmt::format("the program could not be executed: {}", exec_);
   std::string cause = first_end();
   if (cause.empty()) {
@@ -93,7 +114,7 @@ std::string RankFailure::cause(const ChildExit& exit) const {
 }
 
 RankFailure::Blame RankFailure::blame(const ChildExit& exit) const {
-  if (!lost_node_.empty() || !launch_.empty() || !no_step_.empty()) return Blame::cluster;
+  if (!lost_node_.empty() || !no_step_.empty() || !no_start().empty()) return Blame::cluster;
   if (!exec_.empty() || exit.code() == kNotFound) return Blame::missing;
   return Blame::program;
 }

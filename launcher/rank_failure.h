@@ -2,12 +2,15 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "launcher/child.h"
+#include "launcher/rank_names.h"
 #include "launcher/task_end.h"
 
 namespace bellows {
@@ -24,12 +27,24 @@ class RankFailure {
     missing   ///< the program could not even be executed: it will not be there next time either
   };
 
-  /// One line of srun's standard error, which also carries the ranks' own.
+  /// `ranks`: node -> its ranks, since srun says of some failures only which task it was.
+  explicit RankFailure(std::map<std::string, std::vector<std::uint32_t>> ranks = {})
+      : ranks_(std::move(ranks)) {}
+
+  /// A line of srun or of a slurmstepd.
   void take_line(const std::string& line);
+  /// A line that a rank wrote to its standard error.
+  void take_words(const std::string& line);
   /// An agent's rank went without a word. To be called before take_line() gets what srun wrote at
   /// about the same time: only ranks that went before srun's first word may be named instead of it.
   void lost(std::uint32_t rank, const std::string& node);
 
+  /// For a person: which ranks Slurm could not start, and why; empty: none that is known. The
+  /// others wait for them.
+  std::string no_start() const;
+  /// How the step ended, from how srun did: its status tells nothing of ranks that were not started
+  /// or whose node was lost, and is 0 when all others ended well.
+  ChildExit true_exit(const ChildExit& exit) const;
   /// For a person: "rank 3 on n2 was killed by signal 9 (Killed)".
   std::string cause(const ChildExit& exit) const;
   Blame blame(const ChildExit& exit) const;
@@ -38,15 +53,18 @@ class RankFailure {
   const std::string& lost_node() const { return lost_node_; }
 
  private:
-  bool take_srun(const std::string& text);
-  bool take_stepd(const std::string& text);
+  void take_srun(std::string_view text);
+  void take_stepd(std::string_view text);
+  void take_launch(std::string_view text, std::string_view why);
   std::string first_end() const;
 
+  std::map<std::string, std::vector<std::uint32_t>> ranks_;
   std::string lost_node_;  ///< in Slurm's judgement
-  std::string launch_;     ///< why a node did not start its ranks
+  std::string launch_;     ///< which node did not start its ranks, and why
+  RankNames unlaunched_;   ///< ranks that a slurmstepd could not start
+  std::string no_launch_;  ///< why
   std::string no_step_;    ///< why Slurm did not make the step
   std::string exec_;       ///< why the program could not be executed
-  std::string step_;       ///< why Slurm ended the step
   bool out_of_memory_ = false;
   std::vector<TaskEnd> ends_;          ///< as srun tells them
   std::optional<std::uint32_t> lost_;  ///< the first rank that went without a word

@@ -103,6 +103,8 @@ std::optional<CommandFailure> Resize::requeue() {
     if (status.ok()) {
       change.begin_time = job->controller_now + kSafeStart;
       requeued_ = Clock::now();
+      // The answer to the last try was lost, or the job's launcher was faster.
+      if (job->restarts > job_.restarts) break;
       status = steering_.slurm.requeue_running(job_.id);
     }
     if (status.ok() || status.error().kind != ErrorKind::unavailable) break;

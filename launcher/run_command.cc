@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -160,7 +160,8 @@ void add_run_command(CommandLine& program) {
                      "Keep every checkpoint of a step divisible by this too");
   command
       .add_option("--max-restarts", options->max_restarts,
-                  "Restarts in a row without a new checkpoint before the job fails")
+                  "Restarts in a row without a new checkpoint, or a step beyond all before, before "
+                  "the job fails")
       .show_default()
       .between(0, 1000);
   command

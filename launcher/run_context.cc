@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_context.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "checkpoint/store_writer.h"
 #include "common/fd.h"
 #include "common/text.h"
 #include "launcher/job_view.h"
@@ -81,7 +82,7 @@ std::string run_dir_of(std::uint32_t job_id) {
 }
 
 std::optional<std::uint32_t> owning_job(const std::string& checkpoint_dir) {
-  auto text = read_file(checkpoint_dir + "/owner.json", 65536);
+  auto text = read_owner(checkpoint_dir);
   if (!text) return std::nullopt;
   auto owner = nlohmann::json::parse(*text, nullptr, false);
   if (!owner.is_object() || !owner["attempt"].is_string()) return std::nullopt;

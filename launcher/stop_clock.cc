@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/stop_clock.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -19,7 +19,23 @@ constexpr double kUnknownSave = 30;
 /// A run that is shorter than its stop shall get somewhere all the same.
 constexpr double kMostOfTotal = 0.5;
 
+std::string too_short(double wanted, double total) {
+  return fmt::format(
+      "a stop may take {:.0f} s, but the time limit leaves a run {:.0f} s: it stops after half of "
+      "that, which may be too late for a save; ask for more time (sbatch --time)",
+      wanted, total);
+}
+
 }  // namespace
+
+// Without GraceTime the job is requeued at once: it is no longer running then, and nobody can stop
+// it any more.
+std::string time_of_preemption(const SlurmGrace& grace) {
+  if (grace.preempt > 0) return fmt::format("{} s (GraceTime)", grace.preempt);
+  return fmt::format(
+      "0 s (GraceTime; what KillWait leaves after SIGTERM, {} s, is no time for a stop)",
+      grace.kill_wait);
+}
 
 void StopClock::note_save(std::uint64_t bytes, double seconds) {
   saves_.push_back({bytes, std::max(seconds, 0.0)});
@@ -52,10 +68,11 @@ double StopClock::step_seconds() const {
   return steps_.empty() ? 0 : *std::max_element(steps_.begin(), steps_.end());
 }
 
-double StopClock::lead(double total) const {
-  double wanted = kSaveMayTake * save_seconds() + kStepMayTake * step_seconds() + kMargin;
-  return std::min(wanted, kMostOfTotal * total);
+double StopClock::wanted() const {
+  return kSaveMayTake * save_seconds() + kStepMayTake * step_seconds() + kMargin;
 }
+
+double StopClock::lead(double total) const { return std::min(wanted(), kMostOfTotal * total); }
 
 double StopClock::lead_of_own(std::uint32_t grace, double total) {
   return std::min(grace + kMargin, kMostOfTotal * total);
@@ -65,11 +82,20 @@ std::string StopClock::complaint(const SlurmGrace& grace) const {
   double needed = save_seconds() + step_seconds();
   if (saves_.empty() || !grace.preempts || needed <= grace.preempt) return "";
   return fmt::format(
-      "a step and a save of {:.1f} MB take about {:.1f} s, but Slurm gives a preempted job here {} "
-      "s "
-      "(GraceTime): after a preemption it goes on from its last checkpoint before that, so let it "
-      "save often",
-      static_cast<double>(saves_.back().bytes) / 1e6, needed, grace.preempt);
+      "a step and a save of {:.1f} MB take about {:.1f} s, but Slurm gives a preempted job here "
+      "{}: "
+      "after a preemption it goes on from its last checkpoint before that, so let it save often",
+      static_cast<double>(saves_.back().bytes) / 1e6, needed, time_of_preemption(grace));
+}
+
+std::string StopClock::complaint(double total) const {
+  if (saves_.empty() || wanted() <= kMostOfTotal * total) return "";
+  return too_short(wanted(), total);
+}
+
+std::string StopClock::complaint_of_own(std::uint32_t grace, double total) {
+  const double wanted = grace + kMargin;
+  return wanted <= kMostOfTotal * total ? "" : too_short(wanted, total);
 }
 
 }  // namespace bellows

@@ -11,6 +11,9 @@
 
 namespace bellows {
 
+/// What a preempted job has, for a person: "30 s (GraceTime)".
+std::string time_of_preemption(const SlurmGrace& grace);
+
 /// Tells from what saves and steps took when a stop must begin so that it is over when Slurm ends
 /// the job. Times are seconds of one clock that does not jump. Does no I/O.
 class StopClock {
@@ -34,8 +37,12 @@ class StopClock {
 
   /// A sentence when a preemption leaves too little time for a save; else empty.
   std::string complaint(const SlurmGrace& grace) const;
+  /// The same for a run that lasts `total` seconds in all.
+  std::string complaint(double total) const;
+  static std::string complaint_of_own(std::uint32_t grace, double total);
 
  private:
+  double wanted() const;
   struct Save {
     std::uint64_t bytes;
     double seconds;

@@ -10,8 +10,10 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdio>
+#include <utility>
 
 #include "checkpoint/store.h"
+#include "launcher/directory_claim.h"
 #include "launcher/exit_status.h"
 #include "launcher/log_line.h"
 
@@ -26,6 +28,7 @@ constexpr auto kVerifyAtMost = 2h;
 constexpr auto kOutputWithin = 3s;
 constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
+constexpr auto kAskOwnerEvery = 1s;
 
 Result<Fd> open_signals() {
   sigset_t mask;
@@ -44,6 +47,7 @@ Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, Ran
       job_(std::move(job)),
       layout_(std::move(layout)),
       marker_(context_.run_dir),
+      finished_(context_.checkpoint_dir, job_.id),
       hang_(std::chrono::seconds(context_.options.hang_floor)),
       gang_(std::chrono::seconds(context_.options.start_limit)),
       budget_(context_.options.max_restarts) {}
@@ -118,6 +122,8 @@ int Supervisor::run() {
   begin_attempt();
   while (!result_) loop_once();
   output_->close(kOutputWithin);
+  marker_.remove();
+  finished_.withdraw();
   return *result_;
 }
 
@@ -125,8 +131,16 @@ int Supervisor::run() {
 bool Supervisor::give_way_to_owner() {
   auto owner = owning_job(context_.checkpoint_dir);
   if (!owner || *owner == job_.id) return false;
-  auto job = slurm_.job(*owner);
-  if (!job || job->finished()) return false;
+  const auto job = slurm_.job(*owner);
+  const Claim claim = claim_on(job);
+  if (claim == Claim::free) return false;
+  if (claim == Claim::unknown) {
+    if (!std::exchange(said_owner_unknown_, true))
+      say(fmt::format("{} belongs to job {}, which may not be over: {}; asking again",
+                      context_.checkpoint_dir, *owner, job.error().text));
+    enter(Phase::waiting, kAskOwnerEvery);
+    return true;
+  }
   std::string cause = fmt::format(
       "the checkpoint directory {} belongs to job {}, which is not over; give each job "
       "its own with --checkpoint-dir",
@@ -138,12 +152,14 @@ bool Supervisor::give_way_to_owner() {
 }
 
 void Supervisor::begin_attempt() {
-  if (give_way_to_owner() || finished_before()) return;
+  if (give_way_to_owner() || finished_before() || halted_before()) return;
   ++attempt_;
+  shrunk_ = false;
   drop_ranks();
   joined_.clear();
   time_.begin_attempt();
-  finished_ranks_ = 0;
+  ends_ = RankEnds();
+  exit_code_ = 0;
   rendezvous_.reset();
   restored_ = RestoreTally();
   commits_ = Coordinator(layout_.world());
@@ -194,6 +210,7 @@ void Supervisor::loop_once() {
   output_->add_poll(fds);
   if (agents_) agents_->add_poll(fds);
   time_.add_poll(fds);
+  reach_.add_poll(fds);
   poll(fds.data(), fds.size(), poll_timeout());
   note_pause();
   heed_history();
@@ -283,6 +300,7 @@ void Supervisor::leave_step(const Event& bad) {
 
 void Supervisor::handle_agent_event(const Event& event) {
   if (!agents_ || is_stale(event)) return;
+  if (auto all = restored_.add(event, layout_.world())) record("PROCESSING", *all);
   switch (event.kind) {
     case Event::Kind::hello:
       awaited_.erase(event.node);
@@ -294,7 +312,6 @@ void Supervisor::handle_agent_event(const Event& event) {
     case Event::Kind::restore_error:
       return leave_step(event);
     case Event::Kind::restored:
-      if (auto all = restored_.add(event, layout_.world())) record("PROCESSING", *all);
       return;
     case Event::Kind::ready:
       awaited_.erase(event.node);
@@ -366,7 +383,7 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   child.command = command.words(ranks_step_name(), context_.options.command);
   child.environment = command.environment(environ, context_.agent_socket(), rendezvous_);
   child.environment.push_back("BELLOWS_ATTEMPT=" + attempt_name());
-  child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_file());
+  child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_.path());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
   child.pipe_out = child.pipe_err = true;
@@ -392,7 +409,7 @@ void Supervisor::check_children() {
     // that died: once it has gone they see that none comes.
     const bool useless = ranks_over || (agent_lost() && drained());
     if (useless && !agents_over && !kept) dismiss_agents();
-    if (ranks_over && (agents_over || kept) && escalation_ < 2) cleared();
+    if (ranks_over && (agents_over || kept) && escalation_ < 2 && !step_stays()) cleared();
     return;
   }
   if (phase_ == Phase::saving) return watch_own_stop();
@@ -400,16 +417,15 @@ void Supervisor::check_children() {
   // Whether it has ended by itself or was told to by Slurm is for Slurm to say.
   if (must_ask_slurm_ && !fault_pending_ && saves_by_itself()) ranks_live = false;
   if (ranks_live && ranks_ && ranks_->poll_exit()) {
-    ChildExit exit = *ranks_->poll_exit();
-    drop_ranks();
+    const ChildExit exit = end_of_ranks();
     if (phase_ == Phase::running) return ranks_ended(exit);
     dismiss_agents();
   }
   if (agents_ && agents_->child().poll_exit() && phase_ != Phase::waiting) {
-    ChildExit exit = *agents_->child().poll_exit();
+    const ChildExit exit = *agents_->child().poll_exit();
     read_agents();
     if (!agents_ || result_) return;
-    const std::string loss = agents_->loss();
+    const std::string end = agents_->end();
     agents_.reset();
     if (phase_ == Phase::handed_over) return;
     if (phase_ == Phase::judging) return judge();
@@ -417,7 +433,7 @@ void Supervisor::check_children() {
     // Told of a preemption, agents without ranks leave.
     if (phase_ == Phase::running && exit.ok() && joined_.empty()) return;
     Blame blame = phase_ == Phase::running ? Blame::program : Blame::cluster;
-    fault(loss.empty() ? "the agents' step " + exit.to_string() : loss, blame, kFailed);
+    fault(end, blame, kFailed);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "launcher/agent_link.h"
 #include "launcher/child.h"
 #include "launcher/control_server.h"
+#include "launcher/finished_file.h"
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
 #include "launcher/history_writer.h"
@@ -24,11 +25,13 @@
 #include "launcher/output_relay.h"
 #include "launcher/own_stop.h"
 #include "launcher/rank_command.h"
+#include "launcher/rank_ends.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
 #include "launcher/restore_tally.h"
 #include "launcher/run_context.h"
+#include "launcher/slurm_reach.h"
 #include "launcher/storage_watch.h"
 #include "launcher/time_left.h"
 
@@ -53,7 +56,7 @@ class Supervisor {
     restoring,    ///< every agent to offer it
     running,      ///< ranks at work
     saving,       ///< a program without libbellows to write its own checkpoint
-    judging,      ///< the ranks have ended well, with a stop under way: finished or stopped?
+    judging,      ///< the ranks have ended well: finished, stopped, or dead unheard?
     draining,     ///< ranks have ended: what they gave to the agents becomes checkpoints
     clearing,     ///< both steps to end
     waiting,      ///< a pause before the next attempt
@@ -117,11 +120,13 @@ class Supervisor {
   void read_rank_errors();
   void drop_ranks();
   void agent_failed(const Event& event);
+  /// Takes their last words; they must have ended.
+  ChildExit end_of_ranks();
   void ranks_failed(const ChildExit& exit);
+  void rank_died(const std::string& cause, int exit_code);
   // supervisor_own.cc: programs that do not use libbellows
-  std::string finished_file() const;
-  bool told_finished() const;
   bool finished_before();
+  bool halted_before();
   bool saves_by_itself() const;
   void note_unused(const std::string& when);
   void begin_own_stop();
@@ -151,6 +156,7 @@ class Supervisor {
   void judge();
   void fault(const std::string& cause, Blame blame, int exit_code);
   void ask_slurm();
+  bool runs_anew(const SlurmJob& job);
   void act_on_job_state(const SlurmJob& job);
   void act_on_job_end(const SlurmJob& job);
   Next out_of_budget();
@@ -160,6 +166,7 @@ class Supervisor {
   void ease_restart(const SlurmJob& job);
   Status move_requeued(SlurmJobChange change);
   void clear(Next next, const std::string& cause);
+  bool step_stays();
   void escalate();
   void cleared();
   void hand_over();
@@ -178,6 +185,7 @@ class Supervisor {
   SlurmJob job_;
   RankLayout layout_;
   ActiveMarker marker_;
+  FinishedFile finished_;
   std::optional<HistoryWriter> log_;
   std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;
@@ -196,7 +204,7 @@ class Supervisor {
   std::set<std::uint32_t> joined_;
   RestoreTally restored_;
   std::uint64_t newest_step_ = 0;
-  std::uint32_t finished_ranks_ = 0;
+  RankEnds ends_;
   bool said_unused_ = false;
   Clock::time_point last_save_record_;   ///< of a commit
   Clock::time_point last_begin_record_;  ///< of a save
@@ -210,6 +218,9 @@ class Supervisor {
   bool stop_saved_ = false;  ///< the stop's own checkpoint is committed
   TimeLeft time_;
   bool time_limit_near_ = false;
+  bool out_of_tries_ = false;  ///< of those that the cluster's failures get in a run
+  std::uint32_t later_ = 1;    ///< how many times as late as usual the job starts again
+  bool said_owner_unknown_ = false;
 
   std::optional<OwnStop> own_stop_;  ///< while the phase is `saving`
   bool own_saved_ = false;           ///< the program's own checkpoint for the stop
@@ -225,12 +236,14 @@ class Supervisor {
   bool hang_called_ = false;  ///< the pending fault is a hang, which may yet end by itself
   bool ever_joined_ = false;  ///< a rank joined, in any attempt
   bool hopeless_ = false;     ///< another try would end as the last one did
+  bool shrunk_ = false;       ///< since the attempt began, with sbatch --no-kill
   std::string save_error_;    ///< the last one told; empty: saves go well
   Clock::time_point save_failed_;
 
   RestartBudget budget_;
   Next next_ = Next::restart;
   int escalation_ = 0;
+  SlurmReach reach_;
   bool must_ask_slurm_ = false;
   bool term_came_ = false;
   bool fault_pending_ = false;

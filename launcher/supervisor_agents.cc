@@ -42,7 +42,7 @@ void Supervisor::agent_died() {
   // Ranks that go on after all have no agent now.
   if (noticed) hang_called_ = false;
   if (beginning() || phase_ == Phase::running)
-    fault(agents_->loss(), beginning() || node_lost ? Blame::cluster : Blame::program, kFailed);
+    fault(agents_->end(), beginning() || node_lost ? Blame::cluster : Blame::program, kFailed);
 }
 
 // The ranks have ended: what they had given to the agents may still become checkpoints.

@@ -41,6 +41,7 @@ bool Supervisor::take_layout_of(const SlurmJob& job) {
       names.push_back(share.node);
     }
   if (!lost.empty()) cause_ = fmt::format("node {} was lost", fmt::join(names, ","));
+  shrunk_ = !lost.empty();
   nodes_.note_lost(lost, Clock::now());
   const bool fits =
       !context_.contract || layout->gpus() == 0 || context_.contract->gpus.contains(layout->gpus());

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Supervisor's dealings with programs that do not use libbellows.
-#include <fmt/format.h>
-#include <unistd.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 
 #include "launcher/exit_status.h"
+#include "launcher/lost_halt.h"
 #include "launcher/supervisor.h"
 
 namespace bellows {
@@ -15,23 +15,29 @@ using nlohmann::json;
 using namespace std::chrono_literals;
 
 constexpr auto kAskOften = 500ms;
+/// Of the history, in which few stand behind a stop.
+constexpr std::size_t kNewestEvents = 200;
 
 }  // namespace
 
-std::string Supervisor::finished_file() const {
-  return fmt::format("{}/finished-{}", context_.checkpoint_dir, job_.id);
-}
-
-bool Supervisor::told_finished() const { return access(finished_file().c_str(), F_OK) == 0; }
-
-// A launcher or a node may die when the program is done but nobody has heard of it. At a job's
-// first start the file is that of an older job with its id.
+// A launcher or a node may die when the program is done but nobody has heard of it.
 bool Supervisor::finished_before() {
-  if (job_.restarts == 0 && attempt_ == 0) unlink(finished_file().c_str());
-  if (!told_finished()) return false;
-  say("the program has finished, says " + finished_file());
+  if (job_.restarts == 0 && attempt_ == 0) finished_.drop_older(job_.submit_time);
+  if (!finished_.exists()) return false;
+  say("the program has finished, says " + finished_.path());
   record("COMPLETED", "the program had said that it is finished");
   finish(kOk);
+  return true;
+}
+
+// Whoever asked for it may have gone long since.
+bool Supervisor::halted_before() {
+  if (job_.restarts == 0 || attempt_ > 0) return false;
+  auto events = read_events(context_.checkpoint_dir, job_.id, kNewestEvents);
+  if (!events || !halt_was_lost(*events, job_.restarts)) return false;
+  say("the launcher before this one was killed while it halted the job: halting it now");
+  stop_ = Stop{kHalt, std::nullopt, 0, true};
+  requeue_self();
   return true;
 }
 
@@ -78,13 +84,10 @@ bool Supervisor::signal_ranks() {
 
 void Supervisor::watch_own_stop() {
   if (ranks_ && own_stop_->must_signal() && !signal_ranks()) own_stop_->begin_time(Clock::now());
-  if (ranks_ && ranks_->poll_exit()) {
-    own_stop_->note_ranks(*ranks_->poll_exit());
-    drop_ranks();
-  }
+  if (ranks_ && ranks_->poll_exit()) own_stop_->note_ranks(end_of_ranks());
   if (auto exit = own_stop_->poll_command(); exit && !exit->ok())
     say("the checkpoint command " + exit->to_string());
-  const OwnStopEnd end = own_stop_->judge(told_finished(), Clock::now());
+  const OwnStopEnd end = own_stop_->judge(finished_.exists(), Clock::now());
   if (end == OwnStopEnd::waiting) return enter(Phase::saving, kAskOften);
   end_own_stop(end, own_stop_->trouble());
 }
@@ -96,7 +99,7 @@ void Supervisor::end_own_stop(OwnStopEnd end, const std::string& trouble) {
       return clear(Next::complete, "the program has finished");
     case OwnStopEnd::refused:
       answer(stop_->client, json{{"event", "error"}, {"error", trouble}}.dump());
-      record("PROCESSING", trouble + "; the ranks go on");
+      record("PROCESSING", trouble + kRanksGoOn);
       stop_.reset();
       marker_.plan(std::nullopt);
       return enter(Phase::running, kNoLimit);

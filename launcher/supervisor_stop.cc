@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Supervisor's stops, faults and ends.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <csignal>
@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "launcher/exit_status.h"
+#include "launcher/lost_halt.h"
 #include "launcher/supervisor.h"
 
 namespace bellows {
@@ -26,6 +27,8 @@ constexpr auto kRestartAfterForgotten = 15;  // seconds; later than that
 constexpr auto kLetGoWithin = 3s;
 constexpr auto kHistoryWithin = 3s;
 constexpr int kMostEscalations = 60;
+/// Of a step that waits for a lost node nothing else is to be expected.
+constexpr int kMostAfterLoss = 4;
 // Any margin is safe. The smallest stops soonest: the newest step heard of is up to a second old,
 // so the first gate mostly just learns where the ranks are, and the next one holds them.
 constexpr std::uint64_t kGateAhead = 1;
@@ -58,7 +61,7 @@ void Supervisor::handle_request(const ControlServer::Request& request) {
   }
   Stop stop{"resize", std::nullopt, request.client};
   if (auto hold = message.find("hold"); hold != message.end() && hold->is_boolean() && *hold)
-    stop = {"halt", std::nullopt, request.client, true};
+    stop = {kHalt, std::nullopt, request.client, true};
   stop.from_scratch = message.contains("from_scratch") && message["from_scratch"] == true;
   if (auto gpus = message.find("gpus"); gpus != message.end()) {
     auto wanted = gpus->is_number_unsigned() ? gpus->get<std::uint64_t>() : 0;
@@ -122,27 +125,33 @@ void Supervisor::send_decision(const Command& command) {
 void Supervisor::ranks_ended(const ChildExit& exit) {
   hang_called_ = false;
   if (exit.ok()) fault_pending_ = false;
-  if (told_finished()) {
+  if (finished_.exists()) {
     fault_pending_ = false;
     return clear(Next::complete, "the program had said that it is finished");
   }
   if (!exit.ok()) {
-    note_unused("no rank had called bellows_init");
+    if (failure_.no_start().empty()) note_unused("no rank had called bellows_init");
     return ranks_failed(exit);
   }
   if (joined_.empty() && !said_unused_ && !context_.options.own.possible()) {
     said_unused_ = true;
     say("the program did not use libbellows: it had no checkpoint to go on from");
   }
-  next_ = Next::complete;
-  cause_ = "the program has finished";
-  if (!agents_ || (joined_.empty() && !stop_)) return clear(next_, cause_);
-  drain(stop_ ? Phase::judging : Phase::draining);
+  if (!agents_ || (joined_.empty() && !stop_))
+    return clear(Next::complete, "the program has finished");
+  drain(Phase::judging);
 }
 
 void Supervisor::judge() {
-  bool finished = finished_ranks_ >= layout_.world() || joined_.empty();
-  if (finished) return clear(Next::complete, "the program has finished");
+  const bool finished = ends_.finished() >= layout_.world() || joined_.empty();
+  const std::string deaths = ends_.deaths();
+  if (finished || (!stop_ && deaths.empty()))
+    return clear(Next::complete, "the program has finished");
+  if (!stop_) {
+    agents_well_ &= saves_.all_answered(layout_.nodes().size());
+    enter(Phase::running, kNoLimit);
+    return rank_died(deaths, kFailed);
+  }
   say("the ranks ended at the stop without a checkpoint of it");
   clear(Next::stop, stop_->reason);
 }
@@ -162,7 +171,16 @@ void Supervisor::fault(const std::string& cause, Blame blame, int exit_code) {
   must_ask_slurm_ = true;
 }
 
+// libslurm waits for as long as slurmctld is away; commits and ranks do not.
 void Supervisor::ask_slurm() {
+  const auto look = [this]() -> Status {
+    auto job = slurm_.job(job_.id);
+    return job ? Status() : Status(job.error());
+  };
+  if (!reach_.answers(look, Clock::now())) {
+    if (auto why = reach_.trouble()) say(*why + "; asking again");
+    return;
+  }
   auto job = slurm_.job(job_.id);
   if (!job && job.error().kind != ErrorKind::not_found) {
     say(job.error().text + "; asking again");
@@ -173,7 +191,18 @@ void Supervisor::ask_slurm() {
   act_on_job_state(*job);
 }
 
+// As on a node that was cut off, or when the answer to a requeue was lost: a later run has all that
+// was committed, and is not to be touched.
+bool Supervisor::runs_anew(const SlurmJob& job) {
+  if (job.state == SlurmState::pending || job.restarts <= job_.restarts) return false;
+  say(fmt::format("this is run {} of the job, and Slurm is at run {}: leaving it to that",
+                  job_.restarts, job.restarts));
+  finish(kOk);
+  return true;
+}
+
 void Supervisor::act_on_job_state(const SlurmJob& job) {
+  if (runs_anew(job)) return;
   if (job.state != SlurmState::running && job.state != SlurmState::suspended)
     return act_on_job_end(job);
   const bool preempted = job.preempt_time != 0;
@@ -233,6 +262,7 @@ void Supervisor::act_on_job_end(const SlurmJob& job) {
 Supervisor::Next Supervisor::out_of_budget() {
   if (blame_ == Blame::cluster) {
     stop_ = Stop{cause_, std::nullopt, 0};
+    out_of_tries_ = true;
     return Next::stop;
   }
   if (!hopeless_ && budget_.failures() > 1)
@@ -249,7 +279,8 @@ void Supervisor::leave_pending(const SlurmJob& job) {
     ease_restart(job);
     return finish(kOk);
   }
-  record("QUEUED", "slurmctld was restarted and had not saved that this run began");
+  const std::string before = fault_pending_ ? cause_ + "; " : "";
+  record("QUEUED", before + "slurmctld was restarted and had not saved that this run began");
   say("slurmctld was restarted and takes this run for one that never began; the job starts again");
   ease_restart(job);
   enter(Phase::forgotten, kForgottenRunIsClearedWithin);
@@ -298,6 +329,16 @@ void Supervisor::clear(Next next, const std::string& cause) {
   check_children();
 }
 
+// A step of which a lost node had the last ranks: slurmctld waits for that node to tell it so, and
+// lends what the step holds on the other nodes to no other.
+bool Supervisor::step_stays() {
+  if (!shrunk_) return false;
+  auto steps = slurm_.steps(job_.id);
+  return !steps || std::any_of(steps->begin(), steps->end(), [this](const SlurmStep& step) {
+    return step.name == ranks_step_name();
+  });
+}
+
 void Supervisor::escalate() {
   ++escalation_;
   if (escalation_ <= 2) {
@@ -306,10 +347,10 @@ void Supervisor::escalate() {
     if (agents_) agents_->child().signal(number);
     return enter(Phase::clearing, kEndsAfterSignal);
   }
-  if (escalation_ > kMostEscalations) {
+  if (escalation_ > (shrunk_ ? kMostAfterLoss : kMostEscalations)) {
     if (next_ == Next::complete || next_ == Next::fail) return cleared();
     say("the steps do not end: a node may be lost; requeueing the job");
-    cause_ = "the steps of an earlier attempt did not end";
+    if (!shrunk_) cause_ = "the steps of an earlier attempt did not end";
     return requeue_self();
   }
   // A killed srun leaves its tasks to Slurm.
@@ -343,8 +384,7 @@ void Supervisor::cleared() {
     }
     case Next::stop:
       if (stop_ && stop_->client != 0 && !stop_saved_) return hand_over();
-      if (!time_limit_near_ || !leads_nowhere()) return requeue_self();
-      cause_ = "the time limit comes again without a new checkpoint";
+      if (!leads_nowhere()) return requeue_self();
       [[fallthrough]];
     case Next::fail:
       record("FAILED", cause_);
@@ -352,6 +392,8 @@ void Supervisor::cleared() {
       if (stop_) answer(stop_->client, json{{"event", "error"}, {"error", cause_}}.dump());
       return finish(exit_code_ == 0 ? kFailed : exit_code_);
     case Next::complete:
+      // Killed from here on, the launcher comes back to find that the program has finished.
+      if (!finished_.leave()) marker_.remove();
       record("COMPLETED", cause_);
       if (stop_) answer(stop_->client, json{{"event", "finished"}}.dump());
       return finish(kOk);
@@ -364,10 +406,15 @@ void Supervisor::hand_over() {
   if (stop_->client == 0) return clear(Next::stop, stop_->reason);
   json reply = {{"event", "committed"}, {"step", nullptr}};
   if (auto step = newest_commit()) reply["step"] = *step;
+  // The ranks have ended all the same, and the next ones need not be of the old size.
+  const bool unsaved = decision_ && decision_->step() && !stop_saved_;
+  if (unsaved) reply["unsaved"] = *decision_->step();
+  const std::string but =
+      unsaved ? fmt::format(", but step {} could not be saved", *decision_->step()) : "";
   if (stop_->hold)
-    record("HALTED", "bellows halt");
+    record("HALTED", "bellows halt" + but);
   else
-    record("RESIZING", fmt::format("to {} GPUs", stop_->gpus.value_or(layout_.gpus())));
+    record("RESIZING", fmt::format("to {} GPUs{}", stop_->gpus.value_or(layout_.gpus()), but));
   end_recorded_ = true;
   answer(stop_->client, reply.dump());
   enter(Phase::handed_over, kRequeueComesWithin);
@@ -392,7 +439,8 @@ void Supervisor::requeue_self() {
     if (!status) continue;
     if (job->state == SlurmState::pending) return leave_pending(*job);  // somebody was faster
     if (job->state == SlurmState::cancelled) return finish(kOk);
-    change.begin_time = job->controller_now + kRestartAfterRequeue;
+    if (runs_anew(*job)) return;
+    change.begin_time = job->controller_now + kRestartAfterRequeue * later_;
     if (stop_) change.gpus = stop_->gpus;
     over = job->state == SlurmState::timeout || job->state == SlurmState::preempted;
     status = over    ? slurm_.requeue(job_.id)
@@ -420,7 +468,8 @@ Status Supervisor::move_requeued(SlurmJobChange change) {
     if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
     // What was 5 s ahead may be past by now, and would lose the job.
     auto job = slurm_.job(job_.id);
-    if (job && change.begin_time) change.begin_time = job->controller_now + kRestartAfterRequeue;
+    if (job && change.begin_time)
+      change.begin_time = job->controller_now + kRestartAfterRequeue * later_;
   }
   if (status.ok() || !change.gpus) return status;
   // Slurm may have taken some of the fields: back to the size that is known to work.
@@ -444,7 +493,8 @@ void Supervisor::let_children_go() {
 }
 
 void Supervisor::finish(int exit_status) {
-  marker_.remove();
+  // A job that is given up must not come back when its launcher is killed from here on.
+  if (exit_status != kOk) marker_.remove();
   let_children_go();
   if (const std::size_t left = log_->close(kHistoryWithin); left > 0)
     say(fmt::format("{} lines of the history of this job could not be written", left));

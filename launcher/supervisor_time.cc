@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // Supervisor's view of the time that is left.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
+#include <algorithm>
+
+#include "launcher/fruitless_runs.h"
 #include "launcher/supervisor.h"
 
 namespace bellows {
 namespace {
 
-constexpr std::size_t kHistory = 1000;
-constexpr const char* kFruitless = "time limit, without a new checkpoint";
+/// A cluster in trouble gets longer from run to run, in all about half an hour.
+constexpr std::uint32_t kLatest = 64;
 
 }  // namespace
 
@@ -23,7 +26,8 @@ bool Supervisor::can_stop_in_time() const {
 }
 
 void Supervisor::watch_time() {
-  if (auto limits = time_.look(slurm_, job_.id, seconds_now())) heed(*limits);
+  const auto ask = [this] { return probe_limits(slurm_, job_.id); };
+  if (auto limits = time_.look(ask, seconds_now())) heed(*limits);
 }
 
 void Supervisor::heed(const JobLimits& limits) {
@@ -54,18 +58,20 @@ void Supervisor::heed_signal(const std::string& signal) {
 }
 
 // A run that got nowhere would get nowhere again, so a job comes back from that as often only as
-// from other failures. Runs do not know of each other but by the history.
+// from other failures.
 bool Supervisor::leads_nowhere() {
-  if (progressed_ || own_saved_) return false;
-  if (stop_) stop_->reason = kFruitless;
-  auto events = read_events(context_.checkpoint_dir, job_.id, kHistory);
-  if (!events) return false;
-  std::uint32_t fruitless = 0;
-  for (const JobEvent& event : *events) {
-    if (event.event == "STORING" || event.cause.starts_with("committed step")) fruitless = 0;
-    if (event.event == "QUEUED" && event.cause == kFruitless) ++fruitless;
+  if (progressed_ || own_saved_ || (!time_limit_near_ && !out_of_tries_)) return false;
+  if (stop_) stop_->reason = fruitless_cause(stop_->reason);
+  auto history = read_history(context_.checkpoint_dir, job_.id);
+  if (!history) return false;
+  const std::uint32_t runs = fruitless_runs(history->events);
+  if (out_of_tries_) {
+    later_ = std::min(1u << std::min(runs, 31u), kLatest);
+    cause_ += fmt::format("; {} runs in a row without a new checkpoint", runs + 1);
+    return runs + 1 >= RestartBudget::kMostOfCluster;
   }
-  return fruitless >= budget_.most();
+  cause_ = "the time limit comes again without a new checkpoint";
+  return runs >= budget_.most();
 }
 
 }  // namespace bellows

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Supervisor's eyes: what goes wrong while ranks run, and whose fault it is.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 
@@ -27,7 +27,7 @@ void Supervisor::begin_watch() {
   storage_.begin(now);
   hang_called_ = false;
   gang_.begin(layout_.ranks(), now);
-  failure_ = RankFailure();
+  failure_ = RankFailure(layout_.ranks());
   (void)output_->take_errors();
 }
 
@@ -41,6 +41,7 @@ void Supervisor::note_pause() {
     gang_.excuse(gap);
     hang_.excuse(now);
     storage_.excuse(gap);
+    time_.note_pause(seconds_now());
     saves_.note_news(now);
   }
   last_loop_ = now;
@@ -52,8 +53,11 @@ void Supervisor::note_rank(const Event& event) {
     gang_.joined(event.rank);
     ever_joined_ = true;
   }
-  if (event.state == "finished") ++finished_ranks_;
-  if (event.state == "lost") failure_.lost(event.rank, event.node);
+  ends_.note(event);
+  if (event.state == "lost") {
+    failure_.lost(event.rank, event.node);
+    hang_.note_death();
+  }
 }
 
 void Supervisor::note_progress(const Event& event) {
@@ -81,6 +85,7 @@ void Supervisor::watch() {
     fault(*what, Blame::program, kFailed);
     hang_called_ = fault_pending_;
   }
+  if (auto why = failure_.no_start(); !why.empty()) fault(why, Blame::cluster, kFailed);
   if (auto late = gang_.check(now); late && !fault_pending_) late_start(*late);
   if (auto what = storage_.check(now, time_.usual_save())) {
     say(*what);
@@ -93,7 +98,11 @@ void Supervisor::watch() {
 void Supervisor::late_start(const GangStart::Late& late) {
   if (!late.nobody) return fault(late.text, Blame::program, kFailed);
   auto steps = slurm_.steps(job_.id);
-  if (!steps) return say("whether the ranks have started is not known: " + steps.error().text);
+  if (!steps) {
+    gang_.ask_again(Clock::now());
+    return say("whether the ranks have started is not known: " + steps.error().text +
+               "; asking again");
+  }
   const bool made = std::any_of(steps->begin(), steps->end(), [this](const SlurmStep& step) {
     return step.name == ranks_step_name();
   });
@@ -144,7 +153,9 @@ void Supervisor::agent_failed(const Event& event) {
 }
 
 void Supervisor::read_rank_errors() {
-  for (const std::string& line : output_->take_errors()) failure_.take_line(line);
+  const OutputRelay::Errors errors = output_->take_errors();
+  for (const std::string& line : errors.ranks) failure_.take_words(line);
+  for (const std::string& line : errors.slurm) failure_.take_line(line);
 }
 
 // Why they ended stands in the last lines that srun wrote.
@@ -155,9 +166,14 @@ void Supervisor::drop_ranks() {
   ranks_.reset();
 }
 
+ChildExit Supervisor::end_of_ranks() {
+  const ChildExit exit = *ranks_->poll_exit();
+  drop_ranks();
+  return failure_.true_exit(exit);
+}
+
 void Supervisor::ranks_failed(const ChildExit& exit) {
   std::string cause = failure_.cause(exit);
-  const bool save_failed = !save_error_.empty() && Clock::now() - save_failed_ < kDiedOfSave;
   switch (failure_.blame(exit)) {
     case RankFailure::Blame::cluster:
       return fault(cause, Blame::cluster, exit.code());
@@ -166,12 +182,16 @@ void Supervisor::ranks_failed(const ChildExit& exit) {
       hopeless_ = !ever_joined_ && attempt_ == 1 && job_.restarts == 0 && !newest_commit();
       break;
     case RankFailure::Blame::program:
-      if (save_failed)
-        return fault(fmt::format("{}, after a save had failed: {}", cause, save_error_),
-                     Blame::storage, exit.code());
-      break;
+      return rank_died(cause, exit.code());
   }
   fault(cause, Blame::program, exit.code());
+}
+
+void Supervisor::rank_died(const std::string& cause, int exit_code) {
+  const bool save_failed = !save_error_.empty() && Clock::now() - save_failed_ < kDiedOfSave;
+  if (!save_failed) return fault(cause, Blame::program, exit_code);
+  fault(fmt::format("{}, after a save had failed: {}", cause, save_error_), Blame::storage,
+        exit_code);
 }
 
 }  // namespace bellows

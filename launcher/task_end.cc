@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/task_end.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstring>
 
@@ -38,9 +38,14 @@ bool TaskEnd::has_task(std::uint32_t task) const {
 }
 
 std::optional<std::string_view> text_after(std::string_view line, std::string_view begin) {
-  const std::size_t at = line.find(begin);
+  if (!line.starts_with(begin)) return std::nullopt;
+  return line.substr(begin.size());
+}
+
+std::optional<std::string_view> text_behind(std::string_view line, std::string_view part) {
+  const std::size_t at = line.find(part);
   if (at == std::string_view::npos) return std::nullopt;
-  return line.substr(at + begin.size());
+  return line.substr(at + part.size());
 }
 
 // HOSTS: task LIST: WHAT.

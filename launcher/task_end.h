@@ -22,7 +22,9 @@ struct TaskEnd {
 /// From the text behind "srun: error: "; nothing when it is about something else.
 std::optional<TaskEnd> parse_task_end(std::string_view text);
 
-/// The text behind `begin`, which may stand anywhere in a line: a label or a time may come first.
+/// The text of a line that begins with `begin`; a view of the line.
 std::optional<std::string_view> text_after(std::string_view line, std::string_view begin);
+/// The text behind the first `part`, which may stand anywhere in the line.
+std::optional<std::string_view> text_behind(std::string_view line, std::string_view part);
 
 }  // namespace bellows

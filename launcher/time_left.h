@@ -4,6 +4,7 @@
 #include <poll.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -11,17 +12,21 @@
 #include <vector>
 
 #include "checkpoint/protocol.h"
-#include "common/slurm_client.h"
 #include "launcher/limit_probe.h"
 #include "launcher/own_checkpoint.h"
+#include "launcher/side_question.h"
 #include "launcher/stop_clock.h"
 
 namespace bellows {
 
 /// The time that Slurm leaves a run, and what a stop would take of it. Asks slurmctld now and then,
-/// never waiting for the answer. Times are seconds of one clock that does not jump.
+/// never waiting for the answer, and reckons on from the last one when none comes. Times are
+/// seconds of one clock that does not jump.
 class TimeLeft {
  public:
+  /// Returns a line of JobLimits, or nothing; runs in a process of its own.
+  using Ask = std::function<std::string()>;
+
   /// The ranks start anew.
   void begin_attempt();
   void add_poll(std::vector<pollfd>& fds) const;
@@ -34,13 +39,16 @@ class TimeLeft {
     return clock_.has_saved() ? std::optional(clock_.save_seconds()) : std::nullopt;
   }
 
-  /// Asks when it is time to; the answer to the last question, once.
-  std::optional<JobLimits> look(SlurmClient& slurm, std::uint32_t job, double now);
+  /// Time passed in which nobody ran: that no answer came meanwhile says nothing.
+  void note_pause(double now);
+  /// Asks when it is time to. The answer to the last question, once; or what is left by the one
+  /// before, when it is time to stop and slurmctld is silent.
+  std::optional<JobLimits> look(const Ask& ask, double now);
   /// How long before its end the run must begin to stop; looks more often as that comes near.
   /// `own`: how the program saves; null: by libbellows.
   double lead(const JobLimits& limits, const OwnCheckpoint* own, double now);
-  /// A sentence when a preemption leaves too little time, once it is known how much both take;
-  /// empty before that, and when it was said.
+  /// A sentence when a preemption or the time limit leaves too little time, once it is known how
+  /// much both take; empty before that, and when each was said.
   std::string complaint(const OwnCheckpoint& own);
 
  private:
@@ -49,12 +57,20 @@ class TimeLeft {
     std::uint64_t bytes = 0;
     double begun = std::numeric_limits<double>::infinity();
   };
-  LimitProbe probe_;
+  static constexpr double kNever = std::numeric_limits<double>::infinity();
+  double look_at() const;
+  std::optional<JobLimits> reckon(double now) const;
+
+  SideQuestion question_;
   StopClock clock_;
-  double look_at_ = 0;
+  double asked_ = -kNever;        ///< when the last question was asked
+  double silent_since_ = kNever;  ///< when the first one was that has had no answer
+  double stop_at_ = kNever;       ///< by the last answer
+  std::optional<JobLimits> known_;
+  double known_at_ = 0;
   std::map<std::uint64_t, SaveSeen> seen_;
-  std::optional<SlurmGrace> grace_;
-  bool complained_ = false;
+  bool complained_ = false;  ///< of the grace of a preemption
+  bool complained_of_limit_ = false;
 };
 
 }  // namespace bellows

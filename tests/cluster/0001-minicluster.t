@@ -5,14 +5,6 @@
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/tap.sh"
 
-# What one cluster has on the machine, beside its directory: processes, mounts, links, cgroups.
-traces() { # ID DIR
-  grep -lsaf <(echo "$2") /proc/[0-9]*/cmdline
-  grep -hs -- "$2" /proc/self/mountinfo
-  find /sys/class/net/ -maxdepth 1 \( -name "bmc$1" -o -name "bmc$1-*" \)
-  find /sys/fs/cgroup/ -name "bellows-mc$1"
-}
-
 # What no cluster may change at all.
 machine() {
   # But for loop devices: the kernel keeps a node for each that containers ever needed at once.
@@ -20,12 +12,6 @@ machine() {
     \( -name 'loop[0-9]*' -o -path /dev/pts -o -path /dev/shm \) -prune -o -printf '%p %y %m %u %g %s\n' | sort
   ls -A / /run/netns /var/spool 2>&1
 }
-
-left_nothing() { # ID DIR
-  is "$(traces "$1" "$2")" "" "and leaves nothing"
-}
-
-cluster_id() { cat "$1/state/id"; }
 
 before=$(machine)
 echo "SlurmdTimeout=4" >"${TMPDIR:-/tmp}/bellows-$$.conf"

@@ -16,7 +16,7 @@ waits_for() { # JOB REASON
 }
 
 cluster_up --no-plugins --nodes=1 --gpus=4 --accounting
-id=$(cat "$CLUSTER/state/id")
+id=$(cluster_id "$CLUSTER")
 
 is "$(xc sacctmgr --noheader --parsable2 list associations format=Account,User where user=alice,bob,carol | sort | xargs)" \
   "speech|carol vision|alice vision|bob" "the test users are in their accounts"
@@ -51,6 +51,5 @@ job=$(submit -- --output=/dev/null --wrap true)
 ok "and still records" poll 20 recorded "$job" "alice|vision|COMPLETED"
 
 ok "down works" mc down
-is "$(ls -d /sys/class/net/bmc"$id"* /sys/fs/cgroup/*/bellows-mc"$id" 2>/dev/null)" "" "and leaves no link and no cgroup"
-is "$(grep -lsaf <(echo "$CLUSTER") /proc/[0-9]*/cmdline)" "" "nor a process"
+left_nothing "$id" "$CLUSTER"
 done_testing

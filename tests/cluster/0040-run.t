@@ -37,13 +37,14 @@ like "$(out_of uneven)" 'did not use libbellows' "a program without libbellows i
 like "$(out_of uneven)" 'not the batch script itself' "and so is a script without exec"
 xc scancel "$plain"
 
-# A program that always fails.
+# A program that always fails, and says why on its standard error.
 id=$(submit_counter failing --gpus=1 --export=ALL,RUN_OPTIONS=--max-restarts=1 -- --exit 7)
 poll 40 job_is "$id" FAILED
 is "$(job_field "$id" ExitCode)" 7:0 "a job that fails and fails ends with its ranks' status"
 is "$(starts failing)" 2 "after the restarts it was given"
-like "$(out_of failing)" 'giving up: rank 0 on n[12] exited with status 7; 2 failures in a row without progress' \
-  "and says why"
+like "$(out_of failing | tail -n 1)" \
+  'giving up: rank 0 on n[12] exited with status 7; 2 failures in a row without progress; its last words: counter: told to end with status 7$' \
+  "and says why, with the program's own last words"
 is "$(job_field "$id" Restarts)" 0 "without a requeue"
 
 # An old checkpoint that cannot be removed costs room and nothing else.
@@ -73,18 +74,19 @@ poll 40 job_is "$id" FAILED
 like "$(out_of barred)" 'cannot write to the checkpoint directory /etc: Permission denied; name one' \
   "a directory that cannot be written is named"
 
-# Stopped by a signal, as before a time limit or a preemption; nobody is there to help.
-id=$(submit_counter stopped --gpus=3 -- --steps 500 --sleep-us 10000 --save-every 40)
+# Stopped by a signal, as before a time limit or a preemption; nobody is there to help. The second one
+# comes while it saves.
+id=$(submit_counter stopped --gpus=3 -- --steps 500 --sleep-us 10000 --save-every 40 --rows 2000000)
 poll 30 commits_past "$id" 39
 like "$(xc bellows status)" "$id stopped +(PROCESSING|CHECKPOINTING) +3 1-8 +0" "status shows the job"
-xc scancel --signal=USR1 --batch "$id"
+xc bash -c 'scancel --signal=USR1 --batch "$1"; scancel --signal=USR1 --batch "$1"' - "$id"
 poll 60 has_starts stopped 2
 is "$(last_start stopped step)" "$(log_of stopped | sed -n 's/^stop step=\([0-9]*\) .*/\1/p')" \
   "a signal stops the job at a checkpoint, and it goes on from there by itself"
-is "$(job_field "$id" Restarts)" 1 "through a requeue"
 is "$(last_start stopped world)" 3 "at its size"
-poll 40 job_is "$id" COMPLETED
-like "$(log_of stopped)" 'finish step=500' "to its end"
+ends_well stopped "$id" "a stopped job"
+is "$(job_field "$id" Restarts) $(log_of stopped | grep -c '^stop ') $(out_of stopped | grep -c 'signal USR1: stopping') $(
+  out_of stopped | grep -c 'all ranks stop at step')" "1 1 1 1" "through one requeue: a second signal changes nothing"
 
 # Refusals: nothing is changed.
 id=$(submit_counter long --gpus=2 -- --steps 100000 --sleep-us 10000 --save-every 50)

@@ -53,7 +53,7 @@ is "$(job_field "$id" Restarts)" "$resizes" "each by one requeue"
 grep -q 'warning:' "$home/progress" && diag "$(<"$home/progress")"
 
 # A neighbour that launches steps all the time makes slurmd forget and remember jobs.
-printf '#!/bin/bash\nwhile :; do srun --gres=none true; done\n' >"$home/../bob/steps.sh"
+printf '#!/bin/bash\nwhile :; do srun --gres=none true; sleep 0.2; done\n' >"$home/../bob/steps.sh"
 chown bob: "$home/../bob/steps.sh" 2>/dev/null || chown 20002:20101 "$home/../bob/steps.sh"
 neighbours=()
 for node in n1 n2; do
@@ -102,23 +102,21 @@ wait $! 2>/dev/null
 poll 90 has_starts job $((before + 1))
 is "$(last_start job world)" 2 "a client that is killed leaves a job that makes the move alone"
 
-is "$(grep -c 'Killing non-startable' "$CLUSTER/log/slurmctld.log")" 0 "no relaunch was lost"
 for node in n1 n2; do
   like "$(grep -c "reissued job credential for job $id" "$CLUSTER/log/slurmd-$node.log")" '^[1-9]' \
     "slurmd on $node reissued the credential"
 done
-xc scancel "$id"
 
 # An epilog makes Slurm clean up more slowly, and node by node.
-conf=$(mktemp)
-echo "Epilog=$TAP_HOME/programs/slow-epilog" >"$conf"
-cluster_up --nodes=2 --gpus=4 --slurm-conf "$conf"
-rm -f "$conf"
-home=$CLUSTER/shared/home/alice
-id=$(submit_counter job --gpus=2 -- --steps 1000000 --sleep-us 5000 --save-every 100)
-poll 30 commits_past "$id" 99
+# shellcheck disable=SC2016
+printf '#!/bin/sh\nsleep 1\ntouch %s/epilog-on-$SLURMD_NODENAME\n' "$CLUSTER" >"$CLUSTER/shared/epilog"
+chmod 755 "$CLUSTER/shared/epilog"
+echo "Epilog=$CLUSTER/shared/epilog" >>"$CLUSTER/etc/slurm.conf"
+xc --user root scontrol reconfigure
+poll 20 commits_past "$id" "$(last_start job step)"
 sizes=(8 3)
 ok "with an epilog" row 2 "$id" job
+ok "which runs on both nodes" poll 10 test -e "$CLUSTER/epilog-on-n1" -a -e "$CLUSTER/epilog-on-n2"
 is "$(grep -c 'Killing non-startable' "$CLUSTER/log/slurmctld.log")" 0 "no relaunch was lost"
 xc scancel "$id"
 done_testing

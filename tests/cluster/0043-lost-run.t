@@ -57,6 +57,7 @@ forget ranked counter .
 goes_on ranked "a rank dies and the run is lost"
 like "$(out_of ranked)" 'slurmctld was restarted and takes this run for one that never began' \
   "the launcher says what happened"
+like "$(causes "$job")" 'rank [0-9] on n[12] was killed by signal 9 \(Killed\); slurmctld was restarted' "and the history"
 forget launched bellows 'bellows run'
 goes_on launched "the launcher dies and the run is lost"
 done_testing

@@ -101,6 +101,21 @@ else
   skip "nccl: ranks without MPI exchange what NCCL needs" "built without PMIx"
 fi
 
+# A node on which Slurm can't start a step any more: the ranks of the other are not left to wait for it.
+gap=$(run gap --kind=plain --framework=any sh -c 'echo "here: $$"; until [ -e gap-go ]; do sleep 0.1; done')
+all_here() { (($(out_of gap | grep -c 'here: ') >= 4)); }
+poll 30 all_here
+plugstack=$(xc --node 2 readlink -f "$CLUSTER/etc/plugstack.conf")
+echo "required /no/such/plugin.so" >"$CLUSTER/shared/bad-plugstack"
+xc --node 2 --user root mount --bind "$CLUSTER/shared/bad-plugstack" "$plugstack"
+kill_one "$gap" sh 'gap-go'
+ok "a step that one of two nodes does not start is ended" poll 20 grep -q 'rank 3 on n2 could not be started: ' "$home/gap.out" ||
+  diag "$(out_of gap)"
+xc --node 2 --user root umount "$plugstack"
+touch "$home/gap-go"
+ended "$gap" gap
+ok "and started again once it can be" job_is "$gap" COMPLETED
+
 # Kinds that are not there.
 id=$(run forbidden --kind=mpi --framework=pytorch true)
 poll 40 job_is "$id" FAILED

@@ -86,6 +86,14 @@ ok "resume at another size" xc bellows resume --gpus 2 --timeout 60 "$id"
 poll 30 has_starts talk 3
 is "$(last_start talk world) $(last_start talk step)" "2 $step" "goes on from where it was, at that size"
 
+# A halt of a job that waits is in its history, where its next launcher looks for one that was lost.
+late=$(submit -- --framework=digits --gpus-range=1-8 --gpus=1 --begin=now+1hour --job-name=late job.sh)
+waits_in=$CLUSTER/shared/checkpoints/alice/$late
+xc mkdir -p "$waits_in"
+like "$(xc bellows halt --json "$late" 2>/dev/null)" '"pending":true,"unchanged":false' "halt of a job that waits"
+ok "is written down" in_file "$waits_in/events.jsonl" '"event":"HALTED","cause":"halted by alice"'
+xc scancel "$late"
+
 # What no launcher could write down.
 poll 20 in_file "$home/mine/events.jsonl" '"restart":2.*committed step'
 kill_one "$id" bellows ' run '

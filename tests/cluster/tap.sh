@@ -109,12 +109,19 @@ unlike() { # GOT EXTENDED-REGEX NAME
 seconds() { echo "$(($1 * ${BELLOWS_PATIENCE:-1}))"; } # N
 
 # Runs the command again and again until it succeeds, for at most SECONDS (times BELLOWS_PATIENCE).
+# One that takes long takes the processor from what it waits for: it comes after a longer pause.
 poll() { # SECONDS COMMAND...
-  local end=$((${EPOCHREALTIME/[.,]/} + $(seconds "$1") * 1000000))
+  local begin now=${EPOCHREALTIME/[.,]/} end pause
+  end=$((now + $(seconds "$1") * 1000000))
   shift
-  until "$@" >/dev/null 2>&1; do
-    ((${EPOCHREALTIME/[.,]/} < end)) || return 1
-    sleep 0.05
+  while begin=${EPOCHREALTIME/[.,]/}; ! "$@" >/dev/null 2>&1; do
+    now=${EPOCHREALTIME/[.,]/}
+    ((now < end)) || return 1
+    pause=$((3 * (now - begin)))
+    ((pause > 50000)) || pause=50000
+    ((pause < 500000)) || pause=500000
+    printf -v pause '0.%06d' "$pause"
+    sleep "$pause"
   done
 }
 
@@ -154,10 +161,15 @@ submit() {
   xc "${options[@]}" sbatch --parsable "$@"
 }
 
+# A command of Slurm's as root, from this machine: entering the cluster costs more than the command.
+ask_slurm() { # COMMAND...
+  SLURM_CONF=$CLUSTER/etc/slurm.conf timeout --foreground "$(seconds "${TAP_LIMIT:-60}")" "$@"
+}
+
 # One field of a job as scontrol shows it: job_field ID JobState
 job_field() {
-  xc --user root scontrol --oneliner show job "$1" 2>/dev/null | tr ' ' '\n' |
-    sed -n "s/^$2=//p" | head -n 1
+  ask_slurm scontrol --oneliner show job "$1" 2>/dev/null |
+    awk -v RS='[ \n]' -v field="$2=" 'index($0, field) == 1 { print substr($0, length(field) + 1); exit }'
 }
 
 job_is() { # ID STATE-REGEX
@@ -165,11 +177,36 @@ job_is() { # ID STATE-REGEX
 }
 
 node_is() { # I STATE-REGEX
-  [[ $(xc --user root sinfo --noheader --nodes="n$1" --format=%T) =~ ^($2)$ ]]
+  [[ $(ask_slurm sinfo --noheader --nodes="n$1" --format=%T) =~ ^($2)$ ]]
 }
 
 nodes_idle() {
-  [[ $(xc --user root sinfo --noheader --format=%T | sort -u) == idle ]]
+  [[ $(ask_slurm sinfo --noheader --format=%T | sort -u) == idle ]]
+}
+
+cluster_id() { cat "$1/state/id"; } # DIR
+
+# Whether the cluster's number is another's by now: up takes one only when neither a bridge nor a
+# cgroup of it is there.
+number_is_anothers() { # ID DIR
+  local label=/sys/class/net/bmc$1/ifalias
+  [[ -e $label ]] && poll 2 grep -q . "$label" && ! grep -qxF "minicluster:$2" "$label"
+}
+
+# What a cluster has on the machine, beside its directory: processes, mounts, links, cgroups.
+traces() { # ID DIR
+  local named
+  named=$(
+    find /sys/class/net/ -maxdepth 1 \( -name "bmc$1" -o -name "bmc$1-*" \)
+    find /sys/fs/cgroup/ -name "bellows-mc$1"
+  )
+  grep -lsaf <(echo "$2") /proc/[0-9]*/cmdline
+  grep -hs -- "$2" /proc/self/mountinfo
+  [[ -z $named ]] || number_is_anothers "$1" "$2" || echo "$named"
+}
+
+left_nothing() { # ID DIR
+  is "$(traces "$1" "$2")" "" "and leaves nothing"
 }
 
 tap_show_logs() { # CLUSTER

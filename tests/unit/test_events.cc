@@ -199,6 +199,18 @@ bool soon(const std::function<bool()>& holds) {
 
 }  // namespace
 
+Test(event_log, says_that_it_was_too_long_to_be_read) {
+  ScratchDir dir;
+  auto log = EventLog::open(dir.path());
+  cr_assert(log.ok());
+  for (int i = 0; i < 10; ++i) cr_assert(log->append(event_of(7, "PROCESSING")));
+  const std::size_t size = text_of(dir.path() + "/events.jsonl").size();
+  auto whole = read_history(dir.path(), 7, size);
+  cr_expect(whole.ok() && !whole->cut && whole->events.size() == 10);
+  auto end = read_history(dir.path(), 7, size - 1);
+  cr_expect(end.ok() && end->cut && end->events.size() == 9 && end->damaged == 0);
+}
+
 Test(history_writer, writes_what_it_is_given, .timeout = 60) {
   ScratchDir dir;
   HistoryWriter writer(dir.path());

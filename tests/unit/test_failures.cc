@@ -2,6 +2,7 @@
 // What the launcher concludes from failures: the classes behind it, without a clock and without
 // Slurm.
 #include <criterion/criterion.h>
+#include <fmt/core.h>
 
 #include <chrono>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
 #include "launcher/node_watch.h"
+#include "launcher/rank_ends.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_names.h"
 #include "launcher/storage_watch.h"
@@ -166,6 +168,31 @@ Test(hang_detector, gives_time_once_a_rank_has_finished) {
   cr_expect(detector.check(now + 18s).has_value());
 }
 
+Test(hang_detector, waits_less_once_a_rank_has_died) {
+  Time now{1h};
+  HangDetector detector = trained(now, 300s, 20);
+  detector.note_death();
+  detector.note(progress_of("n1", 0, {20}), now);
+  cr_expect(!detector.check(now + 29s));
+  cr_expect(has(detector.check(now + 30s), "rank 0 on n1 stays at step 20"));
+  detector.begin(now);
+  cr_expect(detector.limit() >= 300s, "of the next attempt nobody has died");
+  now = Time{1h};
+  HangDetector slow = trained(now, 300s, 20);
+  slow.note(progress_of("n1", 0, {20, 20}), now += 100s);
+  slow.note_death();
+  cr_expect(slow.limit() >= 500s, "its steps may take long");
+  now = Time{1h};
+  HangDetector low = trained(now, 10s, 20);
+  low.note_death();
+  cr_expect(low.limit() == 10s);
+  HangDetector off(0s);
+  off.begin(now);
+  off.note_death();
+  off.note(progress_of("n1", 0, {20}), now);
+  cr_expect(!off.check(now + 1000h));
+}
+
 Test(storage_watch, tells_of_a_long_wait_and_of_its_end) {
   Time now{1h};
   StorageWatch watch;
@@ -233,6 +260,12 @@ Test(gang_start, names_what_is_missing) {
   gang.joined(0);
   gang.joined(1);
   cr_expect(!gang.check(now + 60s));
+  GangStart unknown(60s);
+  unknown.begin({{"n1", {0}}}, now);
+  cr_expect(unknown.check(now + 60s).has_value());
+  unknown.ask_again(now + 60s);
+  cr_expect(!unknown.check(now + 69s) && unknown.check(now + 70s), "nothing had come of it");
+  cr_expect(!unknown.check(now + 71s));
   GangStart off(0s);
   off.begin({{"n1", {0}}}, now);
   cr_expect(!off.check(now + 60h));
@@ -252,9 +285,11 @@ RankFailure failure_of(const std::vector<std::string>& lines) {
 }  // namespace
 
 Test(rank_failure, names_the_first_rank) {
-  auto failure = failure_of({"counter: save: no room", "srun: error: n2: task 3: Killed",
+  auto failure = failure_of({"srun: error: n2: task 3: Killed",
                              "slurmstepd: error: *** STEP 5.1 ON n1 CANCELLED AT 2026 ***",
                              "srun: error: n1: tasks 0-2: Terminated"});
+  failure.take_words("counter: save: no room");
+  failure.take_words(" \r");
   cr_expect(failure.cause(kKilled) == "rank 3 on n2 was killed by signal 9 (Killed)", "%s",
             failure.cause(kKilled).c_str());
   cr_expect(failure.blame(kKilled) == RankFailure::Blame::program);
@@ -327,14 +362,94 @@ Test(rank_failure, tells_memory_nodes_and_missing_programs) {
   cr_expect(failure_of({}).blame(ChildExit{127 << 8}) == RankFailure::Blame::missing);
 }
 
+// srun says no node, and ends with status 0 where it has not started any.
+Test(rank_failure, tells_ranks_that_were_not_started) {
+  RankFailure failure({{"n1", {0, 1, 2}}, {"n2", {3}}});
+  cr_expect(failure.no_start().empty());
+  for (const char* rank : {"0", "1", "2", "3", "9", "99999999999"})
+    failure.take_line(fmt::format("srun: error: task {} launch failed: Unspecified error", rank));
+  failure.take_line("srun: error: n2: task 3: Killed");
+  const std::string cause =
+      "rank 9 on its node, ranks 0-2 on n1 and rank 3 on n2 could not be started: Unspecified "
+      "error; the log of slurmd there says more";
+  cr_expect(failure.no_start() == cause, "%s", failure.no_start().c_str());
+  cr_expect(failure.cause(ChildExit{0}) == cause && failure.cause(kKilled) == cause);
+  cr_expect(failure.blame(ChildExit{0}) == RankFailure::Blame::cluster);
+  cr_expect(failure.true_exit(ChildExit{0}).code() == 1 &&
+            failure.true_exit(kKilled).code() == 137);
+  failure = failure_of({"srun: error: Node failure on n2"});
+  cr_expect(failure.true_exit(ChildExit{0}).code() == 1 && failure.no_start().empty());
+  cr_expect(failure_of({"srun: error: n1: task 0: Killed"}).true_exit(ChildExit{0}).ok());
+  cr_expect(
+      failure_of({"srun: error: task launch failed: no", "srun: error: task"}).no_start().empty());
+  cr_expect(failure_of({"srun: error: n1: task 0: Killed"}).no_start().empty());
+}
+
 Test(rank_failure, says_what_it_knows_without_srun) {
   RankFailure failure;
   cr_expect(failure.cause(kStatus1) == "the step of ranks exited with status 1");
   failure.lost(2, "n1");
   failure.lost(0, "n1");
   cr_expect(has(failure.cause(kStatus1), "status 1, and rank 2 on n1 had gone first"));
-  failure.take_line("0: srun: error: this is the program's own");
-  cr_expect(failure.last_words().empty() || has(failure.last_words(), "own"));
+  cr_expect(failure.last_words().empty());
+}
+
+// As a program writes that starts steps of its own, or reads a log aloud.
+Test(rank_failure, takes_no_rank_at_its_word) {
+  RankFailure failure;
+  for (const char* line : {"srun: error: Node failure on n2", "srun: error: n1: task 0: Killed",
+                           "slurmstepd-n1: error: execve(): ./train: No such file or directory"})
+    failure.take_words(line);
+  for (const char* line : {"log of yesterday: srun: error: Node failure on n2",
+                           "srun: error: n2: it says Node failure on n2",
+                           "a slurmstepd: error: execve(): ./train: No such file or directory",
+                           "slurmstepd-n1: error: it says execve(): no"})
+    failure.take_line(line);
+  cr_expect(failure.cause(kStatus1) == "the step of ranks exited with status 1", "%s",
+            failure.cause(kStatus1).c_str());
+  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::program);
+  cr_expect(failure.last_words().starts_with("slurmstepd-n1"));
+}
+
+namespace {
+
+Event rank_event(std::uint32_t rank, const std::string& state) {
+  Event event;
+  event.kind = Event::Kind::rank;
+  event.node = "n1";
+  event.rank = rank;
+  event.state = state;
+  return event;
+}
+
+RankEnds ends_of(const std::vector<std::string>& states) {
+  RankEnds ends;
+  for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
+    ends.note(rank_event(rank, "joined"));
+    ends.note(rank_event(rank, states[rank]));
+  }
+  return ends;
+}
+
+}  // namespace
+
+Test(rank_ends, tell_a_death_that_a_status_hides) {
+  cr_expect(ends_of({"lost"}).deaths() ==
+            "rank 0 on n1 died, though what started it ended with status 0");
+  cr_expect(has(ends_of({"stopped", "lost", "exited", "lost"}).deaths(),
+                "ranks 1,3 on n1 died, though what started them"));
+}
+
+Test(rank_ends, leave_alone_a_program_that_has_ended) {
+  cr_expect(ends_of({}).deaths().empty());
+  cr_expect(ends_of({"exited", "exited"}).deaths().empty(), "without having left its agent");
+  cr_expect(ends_of({"stopped", "stopped"}).deaths().empty(), "by its own decision");
+  RankEnds ends = ends_of({"lost", "finished", "lost"});
+  cr_expect(ends.deaths().empty() && ends.finished() == 1, "what comes after training is its own");
+  ends = ends_of({"lost", "exited"});
+  ends.note(rank_event(0, "joined"));
+  ends.note(rank_event(0, "exited"));
+  cr_expect(ends.deaths().empty(), "its script started it again");
 }
 
 Test(node_reports, are_what_scontrol_tells) {

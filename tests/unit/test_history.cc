@@ -53,6 +53,11 @@ std::vector<JobEvent> with(std::vector<JobEvent> events, std::initializer_list<J
   return events;
 }
 
+std::vector<SlurmRun> with_run(std::vector<SlurmRun> runs, const SlurmRun& more) {
+  runs.push_back(more);
+  return runs;
+}
+
 }  // namespace
 
 Test(history, of_a_whole_job_is_its_launchers) {
@@ -154,6 +159,54 @@ Test(history, does_not_count_a_halted_job_as_queued) {
                     event(205, 1, 1, "DEPLOYING", "restart 1", 60)});
   told = make_history(resumed, {}, job_in(SlurmState::running, 1, 116), 300);
   cr_expect(told.attempts[1].phases.at("QUEUED") == 5, "%f", told.attempts[1].phases.at("QUEUED"));
+}
+
+// Of a program that had finished too: neither run starts an attempt.
+Test(history, of_a_run_that_carries_out_a_lost_halt_ends_with_it) {
+  auto halted = with(
+      kFirstRun, {event(116, 1, 0, "QUEUED", "requeued"), event(121, 1, 0, "HALTED", "halt", 50)});
+  SlurmJob held = job_in(SlurmState::pending, 2, 122);
+  held.priority = 0;
+  const std::vector<SlurmRun> runs = {run("REQUEUED", 100, 102, 116),
+                                      run("REQUEUED", 116, 120, 122)};
+  auto told = make_history(halted, with_run(runs, run("PENDING", 122, 0, 0)), held, 300);
+  cr_expect(states(told) == "QUEUED DEPLOYING PROCESSING PROCESSING QUEUED* HALTED ", "%s",
+            states(told).c_str());
+  auto resumed = with(halted, {event(122, 2, 0, "QUEUED", "requeued"),
+                               event(205, 2, 1, "DEPLOYING", "restart 2", 50)});
+  told = make_history(resumed, with_run(runs, run("RUNNING", 122, 204, 0)),
+                      job_in(SlurmState::running, 2, 122), 300);
+  cr_expect(told.entries[6].event.cause == "requeued", "%s", told.entries[6].event.cause.c_str());
+  auto finished = with(kFirstRun, {event(116, 1, 0, "QUEUED", "requeued"),
+                                   event(121, 1, 0, "COMPLETED", "finished", 50)});
+  told = make_history(finished, {runs[0], run("COMPLETED", 116, 120, 121)}, std::nullopt, 300);
+  cr_expect(states(told) == "QUEUED DEPLOYING PROCESSING PROCESSING QUEUED* COMPLETED ", "%s",
+            states(told).c_str());
+}
+
+Test(history, tells_of_a_halt_of_a_job_that_waits) {
+  auto halted = with(kFirstRun, {event(150, 1, 0, "HALTED", "halted by alice", 50)});
+  SlurmJob job = job_in(SlurmState::pending, 1, 116);
+  job.priority = 0;
+  const std::vector<SlurmRun> first = {run("REQUEUED", 100, 102, 116)};
+  auto told = make_history(halted, with_run(first, run("PENDING", 116, 0, 0)), job, 300);
+  cr_expect(states(told) == "QUEUED DEPLOYING PROCESSING PROCESSING QUEUED* HALTED ", "%s",
+            states(told).c_str());
+  told = make_history(halted, with_run(first, run("CANCELLED", 116, 0, 170)), std::nullopt, 300);
+  cr_expect(told.entries.back().event.event == "CANCELLED", "%s", states(told).c_str());
+  job.state = SlurmState::running;
+  told = make_history(halted, with_run(first, run("RUNNING", 116, 180, 0)), job, 300);
+  cr_expect(told.entries.back().event.event == "DEPLOYING", "%s", states(told).c_str());
+  auto resumed = with(halted, {event(200, 1, 0, "QUEUED", "resumed by alice"),
+                               event(116, 1, 0, "QUEUED", "requeued"),
+                               event(205, 1, 1, "DEPLOYING", "restart 1", 50)});
+  told = make_history(resumed, with_run(first, run("RUNNING", 116, 204, 0)), job, 300);
+  cr_expect(
+      states(told) == "QUEUED DEPLOYING PROCESSING PROCESSING QUEUED* HALTED QUEUED DEPLOYING ",
+      "%s", states(told).c_str());
+  cr_expect(told.entries[4].event.cause.starts_with("requeued; its launcher did not say why"));
+  cr_expect(told.entries[6].event.cause == "resumed by alice");
+  cr_expect(told.attempts[1].phases.at("QUEUED") == 39, "116 to 150, and 200 to 205");
 }
 
 Test(history, of_attempts_in_place_counts_what_each_lost) {

@@ -98,6 +98,19 @@ Test(agent_link, hears_at_once_that_an_agent_died, .timeout = 20) {
   cr_expect(!link->child().poll_exit());
 }
 
+Test(agent_link, tells_why_agents_never_spoke, .timeout = 20) {
+  ScratchDir dir;
+  auto link = link_that_says(dir, "srun: error: Unable to create step for job 7: no such GPU\n");
+  cr_assert(link.ok());
+  (void)errors_of(*link, 1);
+  link->close();
+  while (!link->child().poll_exit()) usleep(10000);
+  cr_expect(link->end() ==
+                "the agents' step exited with status 0; its last words: srun: error: "
+                "Unable to create step for job 7: no such GPU",
+            "%s", link->end().c_str());
+}
+
 Test(agent_link, tells_a_lost_node_from_the_agents_that_end_with_it, .timeout = 20) {
   ScratchDir dir;
   auto link = link_that_says(dir,

@@ -174,6 +174,22 @@ Test(output_relay, passes_on_and_logs, .timeout = 30) {
   cr_expect(std::filesystem::exists(relay.dir.path() + "/logs/7.1.1.1.log"));
 }
 
+// Ranks may start steps of their own; a slurmstepd speaks through its first rank.
+Test(output_relay, knows_who_says_what, .timeout = 30) {
+  Relay relay;
+  put(relay.err.write,
+      "1: srun: error: Node failure on n2\nsrun: error: n1: task 0: Killed\n"
+      "0: slurmstepd-n1: error: execve(): no\nplain\n");
+  relay.err.write.reset();
+  relay.out.write.reset();
+  relay.relay->settle(10s);
+  const OutputRelay::Errors errors = relay.relay->take_errors();
+  cr_expect(errors.ranks == std::vector<std::string>({"srun: error: Node failure on n2", "plain"}));
+  cr_expect(errors.slurm == std::vector<std::string>({"srun: error: n1: task 0: Killed",
+                                                      "slurmstepd-n1: error: execve(): no"}));
+  cr_expect(relay.relay->take_errors().ranks.empty());
+}
+
 Test(output_relay, never_holds_up_its_owner, .timeout = 30) {
   Pipe nobody_reads;
   Relay relay(1 << 20, nobody_reads.write.get());

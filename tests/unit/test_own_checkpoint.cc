@@ -90,4 +90,7 @@ Test(own_checkpoint, complains_when_a_preemption_is_too_fast) {
   cr_expect(how.complaint({true, 10}) != "");
   cr_expect(how.complaint({true, 60}) == "");
   cr_expect(how.complaint({false, 0}) == "");
+  how.signal = SIGTERM;
+  cr_expect(how.complaint({true, 0, how.grace}) == "", "Slurm itself tells the ranks");
+  cr_expect(how.complaint({true, 0, 5}).find("5 s (KillWait)") != std::string::npos);
 }

@@ -86,14 +86,32 @@ Test(stop_clock, complains_when_a_preemption_is_too_fast) {
   clock.note_step(1, 0);
   clock.note_step(2, 10);
   cr_expect(clock.complaint({true, 60}) != "", "the ranks first finish their step");
+  const std::string at_once = clock.complaint({true, 0, 15});
+  cr_expect(
+      at_once.find("0 s (GraceTime; what KillWait leaves after SIGTERM, 15 s") != std::string::npos,
+      "%s", at_once.c_str());
+}
+
+Test(stop_clock, complains_when_the_time_limit_is_too_short) {
+  StopClock clock;
+  cr_expect(clock.complaint(60.0) == "", "a guess is no reason");
+  clock.note_save(1000, 100);
+  cr_expect(clock.complaint(kDay) == "");
+  cr_expect(clock.complaint(320.0) == "", "150 s for the save and 10 s are half of it");
+  const std::string text = clock.complaint(319.0);
+  cr_expect(text.find("a stop may take 160 s, but the time limit leaves a run 319 s") == 0, "%s",
+            text.c_str());
+  cr_expect(StopClock::complaint_of_own(120, 260) == "");
+  cr_expect(StopClock::complaint_of_own(120, 259).find("may take 130 s") != std::string::npos);
 }
 
 Test(job_limits, survive_their_line_and_refuse_others) {
-  const JobLimits limits{-3, 86400, true, {true, 30}};
+  const JobLimits limits{-3, 86400, true, {true, 30, 15}};
   auto back = JobLimits::from_line(limits.to_line());
   cr_assert(back.has_value());
   cr_expect(*back == limits);
-  for (const char* bad : {"", "\n", "1 2 0 0 0", "1 2 0 0\n", "1 2 0 0 0 0\n", "1 x 0 0 0\n",
-                          "1 2 0 0 -1\n", "99999999999 2 0 0 0\n"})
+  for (const char* bad :
+       {"", "\n", "1 2 0 0 0 0", "1 2 0 0 0\n", "1 2 0 0 0 0 0\n", "1 x 0 0 0 0\n",
+        "1 2 0 0 -1 0\n", "1 2 0 0 0 -1\n", "99999999999 2 0 0 0 0\n"})
     cr_expect(!JobLimits::from_line(bad), "%s", bad);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the supervisor's parts conclude from nodes, times and saves, without Slurm.
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -12,6 +13,7 @@
 #include "launcher/node_policy.h"
 #include "launcher/open_saves.h"
 #include "launcher/own_stop.h"
+#include "launcher/restore_tally.h"
 #include "launcher/time_left.h"
 
 using namespace bellows;
@@ -52,6 +54,22 @@ const std::vector<NodeReport> kDraining = {report("n1", "ALLOCATED", 4), report(
 
 bool has(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
+}
+
+/// Looks at that time, and waits for the answer that a question then gets.
+std::optional<JobLimits> answer(TimeLeft& time, const std::string& line, double now) {
+  const auto ask = [&line] {
+    if (line == "hangs") pause();
+    return line;
+  };
+  auto limits = time.look(ask, now);
+  for (std::vector<pollfd> fds; !limits && line != "hangs"; limits = time.look(ask, now)) {
+    fds.clear();
+    time.add_poll(fds);
+    if (fds.empty()) break;
+    cr_assert(poll(fds.data(), fds.size(), 5000) == 1);
+  }
+  return limits;
 }
 
 Event part_of(std::uint64_t step, std::uint64_t bytes, std::uint64_t took_ms) {
@@ -188,6 +206,40 @@ Test(time_left, learns_from_whole_saves) {
   cr_expect(time.lead(limits, &own, 220) < known, "a program's own way has its own time");
 }
 
+Test(time_left, stops_by_the_limit_that_was_known_when_no_answer_comes, .timeout = 60) {
+  for (const std::string lost : {"", "hangs"}) {
+    TimeLeft time;
+    const auto known = answer(time, "100 86400 0 0 0 0\n", 0);
+    cr_assert(known && known->left == 100);
+    const double lead = time.lead(*known, nullptr, 0);
+    cr_assert(lead > 10 && lead < 90);
+    double now = 1;
+    std::optional<JobLimits> left;
+    for (; !left && now < 100; ++now) left = answer(time, lost, now);
+    cr_assert(left.has_value(), "silence");
+    cr_expect(static_cast<double>(left->left) <= lead && now < 105 - lead, "%f: %f", now, lead);
+  }
+}
+
+Test(time_left, asks_again_soon_after_a_lost_answer, .timeout = 60) {
+  TimeLeft time;
+  cr_expect(!answer(time, "", 0));
+  const auto known = answer(time, "100 86400 0 0 0 0\n", 5);
+  cr_assert(known.has_value(), "at the start");
+  (void)time.lead(*known, nullptr, 5);
+  cr_expect(!answer(time, "", 30));
+  const auto moved = answer(time, "900 86400 0 0 0 0\n", 45);
+  cr_expect(moved && moved->left == 900);
+}
+
+Test(time_left, knows_a_pause_from_silence, .timeout = 60) {
+  TimeLeft time;
+  (void)time.lead(*answer(time, "100 86400 0 0 0 0\n", 0), nullptr, 0);
+  cr_expect(!answer(time, "", 30));
+  time.note_pause(5000);
+  cr_expect(!answer(time, "hangs", 5000), "a suspended job's limit moves");
+}
+
 Test(time_left, forgets_half_saves_of_an_attempt_that_ended) {
   TimeLeft time;
   JobLimits limits;
@@ -242,4 +294,27 @@ Test(open_saves, do_not_wait_for_an_agent_that_has_died) {
   cr_expect(saves.begin(4));
   cr_expect(!saves.drained_without_agent(now + 1300ms), "between two reports of the others");
   cr_expect(saves.drained_without_agent(now + 2600ms));
+}
+
+Test(restore_tally, counts_every_restore_of_a_rank) {
+  RestoreTally tally;
+  Event event;
+  event.kind = Event::Kind::restored;
+  event.step = 60;
+  for (std::uint64_t bytes : {8, 500'000, 12'000'000}) {
+    for (event.rank = 0; event.rank < 2; ++event.rank) {
+      event.from_memory = bytes;
+      event.from_store = bytes / 4;
+      cr_expect(!tally.add(event, 2));
+    }
+  }
+  Event progress;
+  progress.kind = Event::Kind::progress;
+  cr_expect(!tally.add(progress, 2), "no rank trains yet");
+  progress.max_step = 61;
+  const auto said = tally.add(progress, 2);
+  cr_assert(said);
+  cr_expect(*said == "restored step 60: 25.0 MB from the agents' memory, 6.3 MB from files", "%s",
+            said->c_str());
+  cr_expect(!tally.add(progress, 2), "once is enough");
 }

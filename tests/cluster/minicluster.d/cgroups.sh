@@ -56,17 +56,33 @@ fill_cpuset() { # PATH
   cat "${1%/*}/cpuset.mems" >"$1/cpuset.mems"
 }
 
+# What the top hands down is the machine's, and up and down of all clusters change it. Without a lock
+# one could take a controller away just before another, which found it enabled, begins to use it.
+with_controllers_locked() { # COMMAND
+  (
+    flock --wait 60 9 || die "something else holds the lock on /sys/fs/cgroup"
+    "$1"
+  ) 9</sys/fs/cgroup
+}
+
 make_cluster_cgroup() {
   local path
   if ((cgroup_version == 2)); then
-    cp /sys/fs/cgroup/cgroup.subtree_control "$dir/state/controllers.before"
-    enable_controllers /sys/fs/cgroup
+    with_controllers_locked make_v2_cgroup
+    return
   fi
   for path in $(cgroup_paths); do
     mkdir -- "$path"
     fill_cpuset "$path"
-    ((cgroup_version == 1)) || enable_controllers "$path"
   done
+}
+
+make_v2_cgroup() {
+  cp /sys/fs/cgroup/cgroup.subtree_control "$dir/state/controllers.before"
+  enable_controllers /sys/fs/cgroup
+  mkdir -- "$(cgroup_paths)"
+  # From here on the kernel refuses to take them away.
+  enable_controllers "$(cgroup_paths)"
 }
 
 make_member_cgroup() { # MEMBER

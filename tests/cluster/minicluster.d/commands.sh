@@ -104,7 +104,7 @@ remove_cluster() {
   if [[ -r $dir/state/vars ]]; then
     for member in $(members); do destroy_member "$member" || failed=1; done
     remove_cgroup || failed=1
-    ((cgroup_version == 1)) || restore_controllers
+    ((cgroup_version == 1)) || with_controllers_locked restore_controllers
   fi
   if [[ -r $dir/state/id ]]; then
     id=$(<"$dir/state/id")

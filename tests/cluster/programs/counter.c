@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A training program without training, for tests of what surrounds it: it counts. At step S the
  * replicated counter holds S and row i of the sharded array holds S * (i + 1); whatever a restart
- * brings back is held against that. Rank 0 writes a log of starts and the end.
+ * brings back is held against that. Rank 0 writes a log of starts and the end, with their times.
  *
  *   counter --steps N --sleep-us U --save-every K --rows R --log FILE [--exit STATUS] [--async]
- *           [--die-at STEP] [--keep-going] [--eat MIB]
+ *           [--die-at STEP] [--keep-going] [--eat MIB] [--until FILE]
  *
- * With --async it goes on while it saves; with --die-at it kills itself once, right after the save
- * of that step has returned; with --keep-going a save that fails does not end it; with --eat the
- * first run takes so much memory after its first save.
+ * With --until it counts to the number in the file, once that is there. With --async it goes on
+ * while it saves; with --die-at it kills itself once, right after the save of that step has
+ * returned; with --keep-going a save that fails does not end it; with --eat the first run takes so
+ * much memory after its first save.
  */
 #include <bellows.h>
 #include <getopt.h>
@@ -18,11 +19,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct options {
   uint64_t steps, sleep_us, save_every, rows;
-  const char* log;
+  const char *log, *until;
   int exit_status, async, keep_going;
   uint64_t die_at, eat;
 };
@@ -38,8 +40,9 @@ static struct options parse(int argc, char** argv) {
                                         {"die-at", required_argument, 0, 'd'},
                                         {"keep-going", no_argument, 0, 'g'},
                                         {"eat", required_argument, 0, 'm'},
+                                        {"until", required_argument, 0, 't'},
                                         {0, 0, 0, 0}};
-  struct options o = {1000, 10000, 50, 64, NULL, 0, 0, 0, 0, 0};
+  struct options o = {1000, 10000, 50, 64, NULL, NULL, 0, 0, 0, 0, 0};
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
     switch (c) {
       case 's':
@@ -72,6 +75,9 @@ static struct options parse(int argc, char** argv) {
       case 'm':
         o.eat = strtoull(optarg, NULL, 10);
         break;
+      case 't':
+        o.until = optarg;
+        break;
       default:
         exit(2);
     }
@@ -81,10 +87,14 @@ static struct options parse(int argc, char** argv) {
 
 static void note(const struct options* o, const char* what, uint64_t step, int world) {
   char line[256], host[64] = "?";
+  struct timespec now;
   if (!o->log) return;
   gethostname(host, sizeof host - 1);
-  int length = snprintf(line, sizeof line, "%s step=%" PRIu64 " world=%d pid=%d host=%s gpus=%s\n",
-                        what, step, world, (int)getpid(), host, getenv("CUDA_VISIBLE_DEVICES"));
+  clock_gettime(CLOCK_REALTIME, &now);
+  int length = snprintf(line, sizeof line,
+                        "%s step=%" PRIu64 " world=%d pid=%d host=%s gpus=%s time=%lld.%06ld\n",
+                        what, step, world, (int)getpid(), host, getenv("CUDA_VISIBLE_DEVICES"),
+                        (long long)now.tv_sec, now.tv_nsec / 1000);
   FILE* log = fopen(o->log, "a");
   if (!log || fwrite(line, 1, (size_t)length, log) != (size_t)length || fclose(log) != 0) {
     perror(o->log);
@@ -95,6 +105,15 @@ static void note(const struct options* o, const char* what, uint64_t step, int w
 static void die(bellows_t* b, const char* what) {
   fprintf(stderr, "counter: %s: %s\n", what, b ? bellows_error(b) : "no memory");
   exit(1);
+}
+
+static uint64_t last_step(const struct options* o) {
+  uint64_t last;
+  FILE* file = o->until ? fopen(o->until, "r") : NULL;
+  if (!file) return o->steps;
+  if (fscanf(file, "%" SCNu64, &last) != 1) last = o->steps;
+  fclose(file);
+  return last;
 }
 
 static void eat(uint64_t mib) {
@@ -124,9 +143,12 @@ int main(int argc, char** argv) {
   for (uint64_t i = 0; i < rows; i++)
     if (data[i] != step * (first + i + 1)) die(b, "a row is not what it was");
   if (rank == 0) note(&o, "start", step, world);
-  if (o.exit_status) return o.exit_status;
+  if (o.exit_status) {
+    fprintf(stderr, "counter: told to end with status %d\n", o.exit_status);
+    return o.exit_status;
+  }
 
-  for (; step < o.steps; step++) {
+  for (; step < last_step(&o); step++) {
     int stop = bellows_should_stop(b, step);
     if (stop < 0) die(b, "should_stop");
     if (stop || (step > 0 && step % o.save_every == 0)) {

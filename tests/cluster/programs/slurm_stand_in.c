@@ -5,8 +5,10 @@
  * asked for is noted there and in the file log.
  *
  * $SLURM_STAND_IN/fault, as in stop_faults.py, may say "requeue|update before|after launcher": the
- * launcher then dies at that call, once.
+ * launcher then dies at that call, once; with "answer" instead it has none. "end before launcher":
+ * it dies when all is done but the removal of its marker.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <slurm/slurm.h>
@@ -57,16 +59,32 @@ static void note(const char* what) {
   fclose(file);
 }
 
-static void die_if(const char* call, const char* when) {
+static int is_due(const char* call, const char* when, const char* target) {
   char wanted[64], found[64] = "";
-  snprintf(wanted, sizeof wanted, "%s %s launcher", call, when);
+  snprintf(wanted, sizeof wanted, "%s %s %s", call, when, target);
   FILE* file = fopen(path_of("fault"), "r");
-  if (!file) return;
+  if (!file) return 0;
   if (!fgets(found, sizeof found, file)) found[0] = 0;
   fclose(file);
   found[strcspn(found, "\n")] = 0;
-  if (strcmp(found, wanted) != 0 || rename(path_of("fault"), path_of("fault.done")) != 0) return;
-  raise(SIGKILL);
+  return strcmp(found, wanted) == 0 && rename(path_of("fault"), path_of("fault.done")) == 0;
+}
+
+static void die_if(const char* call, const char* when) {
+  if (is_due(call, when, "launcher")) raise(SIGKILL);
+}
+
+/* slurmctld is killed just then: the connection ends without an answer. */
+static int lost_if(const char* call, const char* when) {
+  if (!is_due(call, when, "answer")) return SLURM_SUCCESS;
+  errno = SLURM_PROTOCOL_SOCKET_ZERO_BYTES_SENT;
+  return SLURM_ERROR;
+}
+
+int unlink(const char* path) {
+  const char* name = strrchr(path, '/');
+  if (name && strcmp(name, "/launcher.active") == 0) die_if("end", "before");
+  return unlinkat(AT_FDCWD, path, 0);
 }
 
 void slurm_init(const char* conf) { (void)conf; }
@@ -89,7 +107,7 @@ int slurm_load_job(job_info_msg_t** out, uint32_t id, uint16_t flags) {
   info->user_id = getuid();
   info->batch_flag = 1;
   info->requeue = 1;
-  info->priority = 1;
+  info->priority = strcmp(job.state, "HELD") != 0;
   info->num_tasks = job.gpus;
   info->start_time = time(NULL) - 10;
   info->end_time = time(NULL) + 86400;
@@ -134,21 +152,23 @@ int slurm_kill_job_step(uint32_t job, uint32_t step, uint16_t signal) {
 }
 
 int slurm_requeue(uint32_t id, uint32_t flags) {
-  (void)id, (void)flags;
+  (void)id;
   die_if("requeue", "before");
+  if (lost_if("requeue", "before")) return SLURM_ERROR;
   struct stood_for job = load();
   if (strcmp(job.state, "RUNNING") == 0) {
-    strcpy(job.state, "PENDING");
+    strcpy(job.state, flags & JOB_REQUEUE_HOLD ? "HELD" : "PENDING");
     job.restarts++;
     store(&job);
     note("requeue");
   }
   die_if("requeue", "after");
-  return SLURM_SUCCESS;
+  return lost_if("requeue", "after");
 }
 
 int slurm_update_job(job_desc_msg_t* change) {
   die_if("update", "before");
+  if (lost_if("update", "before")) return SLURM_ERROR;
   struct stood_for job = load();
   unsigned gpus;
   if (change->tres_per_job && sscanf(change->tres_per_job, "gres:gpu:%u", &gpus) == 1)
@@ -158,5 +178,5 @@ int slurm_update_job(job_desc_msg_t* change) {
            ? "update: too soon"
            : "update");
   die_if("update", "after");
-  return SLURM_SUCCESS;
+  return lost_if("update", "after");
 }

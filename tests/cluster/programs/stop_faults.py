@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """kill -9 of every party at every message of the stop protocol, without a cluster: bellows run, its agents
-and four ranks on two nodes that srun_relay.py and slurm_stand_in.c make up.
+and four ranks on two nodes that srun_relay.py and slurm_stand_in.c make up. And answers of slurmctld that
+are lost.
 
 Usage: stop_faults.py BUILD SOME|ALL [CASE]
 
@@ -44,8 +45,9 @@ def pids_with(text):
 class Job:
     """One job, and of Slurm what a launcher needs of it."""
 
-    def __init__(self, directory):
+    def __init__(self, directory, steps):
         self.dir = directory
+        self.steps = steps
         self.process = None
         os.makedirs(directory + "/bin")
         os.makedirs(directory + "/run", 0o700)
@@ -70,7 +72,7 @@ class Job:
                        BELLOWS_RUN_DIR=self.dir + "/run", SLURM_STAND_IN=self.dir,
                        LD_PRELOAD=BUILD + "/tests/cluster/programs/.libs/slurm_stand_in.so")
         command = [BUILD + "/launcher/bellows", "run", "--checkpoint-dir", self.dir + "/ckpt", "--",
-                   BUILD + "/tests/cluster/programs/counter", "--steps", "100000000", "--sleep-us", "5000",
+                   BUILD + "/tests/cluster/programs/counter", "--steps", str(self.steps), "--sleep-us", "5000",
                    "--save-every", "60", "--log", self.dir + "/log.counter"]
         with open(self.dir + "/out", "a", encoding="utf-8") as out:
             self.process = subprocess.Popen(command, env=environ, stdin=subprocess.DEVNULL, stdout=out,
@@ -97,6 +99,8 @@ class Job:
         rescued = os.path.exists(self.dir + "/run/launcher.active")
         self.kill_all()
         state, restarts, gpus = self.read("job").split()
+        if state == "HELD":
+            return
         if state == "RUNNING" and not rescued:
             raise Lost(f"the launcher ended with {self.process.returncode} and left the job to end")
         if state == "RUNNING":
@@ -193,6 +197,46 @@ def resize_slowly(job):
     raise Lost("no answer that the stop is committed")
 
 
+def halt(job, case):
+    """A launcher that is killed while it halts its job leaves that to the next, which starts no rank. Nothing
+    repeats it later, also when the file system had no room to write down that it was done."""
+    job.wait("first commit", lambda: job.committed() > 0)
+    job.wait("ranks", lambda: next(Client(job, cmd="status").answers())["step"] > job.committed())
+    before = job.committed()
+    job.write("fault", "gate after launcher\n")
+    for event in Client(job, cmd="stop", hold=True).answers():
+        raise Lost(f"the launcher was not killed: {event}")
+    job.wait("halt", lambda: job.read("job").startswith("HELD"))
+    if len(job.lines("start")) != 1:
+        raise Lost("ranks were started before the halt")
+    job.process.wait(LIMIT)
+    told = job.read("ckpt/events.jsonl").splitlines(keepends=True)
+    left = [line for line in told if '"HALTED"' not in line]
+    if len(left) == len(told):
+        raise Lost("the halt is not in the history")
+    job.write("ckpt/events.jsonl", "".join(left))
+    job.write("job", "RUNNING 2 4\n")
+    job.start()
+    check(job, before)
+    return f"pass {case}: on from step {job.lines('start')[-1]['step']} when it was resumed"
+
+
+def finish(job, case):
+    """A launcher that is killed when its program has finished comes back only to say so."""
+    job.write("fault", case + "\n")
+    until = time.monotonic() + LIMIT
+    while job.process.poll() != 0:
+        if time.monotonic() > until:
+            raise Lost("no end")
+        job.act_as_slurm()
+        time.sleep(0.02)
+    if not os.path.exists(job.dir + "/fault.done"):
+        raise Lost("nobody was killed")
+    if len(job.lines("start")) != 1:
+        raise Lost("a finished program was trained again")
+    return f"pass {case}: trained once"
+
+
 def check(job, before):
     job.wait("second start", lambda: len(job.lines("start")) >= 2)
     job.wait("commit after it", lambda: job.committed() > int(job.lines("start")[-1]["step"]))
@@ -207,39 +251,58 @@ def check(job, before):
         raise Lost("the new start time would lose the job")
 
 
-def run(case):
+def hurt(job, case):
+    """One case from its fault to its end; what was committed before."""
     message, when, target = case.split()
-    directory = tempfile.mkdtemp(prefix="bellows-stop-", dir="/tmp")
-    job = Job(directory)
-    try:
-        job.wait("first commit", lambda: job.committed() > 0)
+    job.wait("first commit", lambda: job.committed() > 0)
+    before = job.committed()
+    # Past that save, so that the next message about one is about that of the stop.
+    job.wait("step after it", lambda: next(Client(job, cmd="status").answers())["step"] > before)
+    if when == "held":
+        before = resize_slowly(job)
+    elif when == "answered":
+        resize(job, message, target)
+    else:
+        job.write("fault", case + "\n")
+        os.kill(job.process.pid, signal.SIGUSR1)
+        job.wait("fault", lambda: os.path.exists(job.dir + "/fault.done"))
         before = job.committed()
-        # Past that save, so that the next message about one is about that of the stop.
-        job.wait("step after it", lambda: next(Client(job, cmd="status").answers())["step"] > before)
-        if when == "held":
-            before = resize_slowly(job)
-        elif when == "answered":
-            resize(job, message, target)
-        else:
-            job.write("fault", case + "\n")
-            os.kill(job.process.pid, signal.SIGUSR1)
-            job.wait("fault", lambda: os.path.exists(directory + "/fault.done"))
-            before = job.committed()
-            # Told that all is committed, ranks leave: there may be none any more.
-            if job.read("victims").endswith(" []\n") and not message.startswith("committed"):
-                raise Lost("there was nobody to kill")
-        check(job, before)
+        # Told that all is committed, ranks leave: there may be none any more.
+        if job.read("victims").endswith(" []\n") and not message.startswith("committed"):
+            raise Lost("there was nobody to kill")
+    check(job, before)
+    return before
+
+
+def run(case):
+    job = None
+    directory = tempfile.mkdtemp(prefix="bellows-stop-", dir="/tmp")
+    try:
+        ends = case.startswith("end ")
+        job = Job(directory, 150 if ends else 100000000)
+        if ends:
+            return finish(job, case)
+        if case.startswith("halt "):
+            return halt(job, case)
+        before = hurt(job, case)
         return f"pass {case}: on from step {job.lines('start')[-1]['step']}, {before} was committed"
-    except Lost as lost:
-        last = " | ".join(job.read("out").splitlines()[-6:])
-        return f"fail {case}: {lost}: {last}"
+    except Exception as error:  # pylint: disable=broad-except
+        # Whatever it is, it is this case that failed: the others go on.
+        what = str(error) if isinstance(error, Lost) else repr(error)
+        last = " | ".join(job.read("out").splitlines()[-6:]) if job else ""
+        return f"fail {case}: {what}: {last}"
     finally:
-        job.kill_all()
+        if job:
+            job.kill_all()
         shutil.rmtree(directory, ignore_errors=True)
 
 
 def cases(which):
     whens = ["before", "after"] if which == "ALL" else ["after"]
+    # First, since the launcher waits 10 s for a client that has gone.
+    for answer in ["stopping", "committed"]:
+        for target in ["launcher", "client"] + (["rank", "agent"] if which == "ALL" else []):
+            yield f"{answer} answered {target}"
     for message in MESSAGES:
         for when in whens:
             for target in TARGETS:
@@ -247,10 +310,10 @@ def cases(which):
     for call in ["requeue", "update"]:
         for when in ["before", "after"]:
             yield f"{call} {when} launcher"
+            yield f"{call} {when} answer"
+    yield "end before launcher"
+    yield "halt after launcher"
     yield "commit held client"
-    for answer in ["stopping", "committed"]:
-        for target in ["launcher", "client"] + (["rank", "agent"] if which == "ALL" else []):
-            yield f"{answer} answered {target}"
 
 
 def main():

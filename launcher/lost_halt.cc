@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/lost_halt.h"
+
+#include <unistd.h>
+
+#include "launcher/history.h"
+#include "launcher/job_view.h"
+
+namespace bellows {
+namespace {
+
+Status append(const SlurmJob& job, const std::string& event, const std::string& cause,
+              std::uint32_t gpus) {
+  auto contract = contract_of(job);
+  if (!contract) return {};
+  auto dir = checkpoint_dir_of(job, *contract);
+  if (!dir) return {};
+  auto log = EventLog::open(*dir);
+  if (!log) return log.error().kind == ErrorKind::not_found ? Status() : Status(log.error());
+  return log->append({wall_clock(), job.id, job.restarts, 0, event, cause, gpus, {}});
+}
+
+}  // namespace
+
+bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts) {
+  const JobEvent* asked = nullptr;
+  for (const JobEvent& event : events) {
+    // Run 0 of a job owes nothing to an older job of the same number.
+    const bool begins_anew =
+        is_submission(event) && (event.restart == 0 || event.cause.starts_with(kResumedBy));
+    if (event.event == "CHECKPOINTING" && event.cause == kHalt)
+      asked = &event;
+    else if (closes_run(event) || begins_anew || event.cause.ends_with(kRanksGoOn) ||
+             event.event == "DEPLOYING")
+      asked = nullptr;
+  }
+  // One that took effect looks the same when the file system had no room for more. Slurm counts
+  // each requeue, so that of a held job too, and forgets a hold with its release: only the count
+  // can end this. A run that slurmctld forgot comes back with its old one.
+  return asked && asked->restart <= restarts && restarts <= asked->restart + 1;
+}
+
+Status record_halt_of_waiting(const SlurmJob& job) {
+  return append(job, "HALTED", kHaltedBy + user_name(getuid()), job.requested_gpus());
+}
+
+Status record_resume(const SlurmJob& job, std::uint32_t gpus) {
+  return append(job, "QUEUED", kResumedBy + user_name(getuid()), gpus);
+}
+
+}  // namespace bellows

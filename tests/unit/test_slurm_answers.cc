@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launcher makes of slurmctld's answers, and of none.
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "common/slurm_compat.h"
+#include "launcher/directory_claim.h"
+#include "launcher/finished_file.h"
+#include "launcher/fruitless_runs.h"
+#include "launcher/lost_halt.h"
+#include "launcher/slurm_reach.h"
+#include "tests/unit/scratch_dir.h"
+
+using namespace bellows;
+using namespace std::chrono_literals;
+
+namespace {
+
+using Time = std::chrono::steady_clock::time_point;
+
+bool asks(const SlurmReach& reach) {
+  std::vector<pollfd> fds;
+  reach.add_poll(fds);
+  return !fds.empty() && poll(fds.data(), fds.size(), 5000) > 0;
+}
+
+/// Asks at that time, and waits for the answer.
+bool answers(SlurmReach& reach, const Status& status, Time now) {
+  const auto look = [&status] { return status; };
+  bool yes = reach.answers(look, now);
+  cr_assert(!yes && asks(reach));
+  while (!yes && asks(reach)) yes = reach.answers(look, now);
+  return yes;
+}
+
+JobEvent event_of(const std::string& state, const std::string& cause) {
+  return {1, 7, 0, 1, state, cause, 4, {}};
+}
+
+}  // namespace
+
+Test(slurm_error, of_the_communication_is_no_verdict) {
+  for (int code : {0, EPIPE, EINTR, ECONNRESET, ECONNREFUSED, ETIMEDOUT, ENOTCONN, EMFILE})
+    cr_expect(slurm_error_kind(code) == ErrorKind::unavailable, "%d", code);
+  for (int code :
+       {int{SLURM_UNEXPECTED_MSG_ERROR}, int{SLURM_PROTOCOL_VERSION_ERROR},
+        int{SLURM_COMMUNICATIONS_MISSING_SOCKET_ERROR},
+        int{SLURMCTLD_COMMUNICATIONS_CONNECTION_ERROR},
+        int{SLURMCTLD_COMMUNICATIONS_SHUTDOWN_ERROR}, int{ESLURM_PROTOCOL_INCOMPLETE_PACKET},
+        int{SLURM_PROTOCOL_SOCKET_IMPL_TIMEOUT}, int{SLURM_PROTOCOL_SOCKET_ZERO_BYTES_SENT},
+        int{ESLURM_AUTH_CRED_INVALID}, int{ESLURM_AUTH_UNPACK}, int{ESLURM_IN_STANDBY_MODE},
+        int{ESLURM_IN_STANDBY_USE_BACKUP}})
+    cr_expect(slurm_error_kind(code) == ErrorKind::unavailable, "%d", code);
+}
+
+Test(slurm_error, of_slurmctld_is_one) {
+  cr_expect(slurm_error_kind(ESLURM_INVALID_JOB_ID) == ErrorKind::not_found);
+  cr_expect(slurm_error_kind(ESLURM_ACCESS_DENIED) == ErrorKind::denied);
+  for (int code :
+       {int{ESLURM_JOB_PENDING}, int{ESLURM_BATCH_ONLY}, int{ESLURM_INVALID_GRES}, SLURM_ERROR})
+    cr_expect(slurm_error_kind(code) == ErrorKind::invalid, "%d", code);
+}
+
+Test(slurm_reach, asks_once_a_second_and_tells_each_trouble_once, .timeout = 60) {
+  SlurmReach reach;
+  Time now{1h};
+  const Error away{ErrorKind::unavailable, "away"};
+  cr_expect(!answers(reach, away, now));
+  cr_expect(reach.trouble() == "away" && !reach.trouble());
+  cr_expect(!reach.answers([] { return Status(); }, now + 999ms) && !asks(reach), "too soon");
+  cr_expect(!answers(reach, away, now + 1s));
+  cr_expect(!reach.trouble(), "as before");
+  cr_expect(!answers(reach, Error{ErrorKind::unavailable, "elsewhere"}, now + 2s));
+  cr_expect(reach.trouble() == "elsewhere");
+  cr_expect(answers(reach, {}, now + 3s));
+  cr_expect(!answers(reach, away, now + 4s));
+  cr_expect(reach.trouble() == "away");
+  cr_expect(answers(reach, Error{ErrorKind::not_found, "no such job"}, now + 5s));
+}
+
+Test(slurm_reach, does_not_wait_for_an_answer, .timeout = 20) {
+  SlurmReach reach;
+  Time now{1h};
+  const auto hangs = []() -> Status {
+    pause();
+    return {};
+  };
+  for (int i = 0; i < 100; ++i) cr_expect(!reach.answers(hangs, now + i * 1s));
+}
+
+Test(directory_claim, is_free_when_slurm_says_that_its_owner_is_over) {
+  SlurmJob job;
+  job.state = SlurmState::running;
+  cr_expect(claim_on(job) == Claim::taken);
+  job.state = SlurmState::pending;
+  cr_expect(claim_on(job) == Claim::taken);
+  job.state = SlurmState::completed;
+  cr_expect(claim_on(job) == Claim::free);
+  cr_expect(claim_on(Error{ErrorKind::not_found, ""}) == Claim::free);
+  for (ErrorKind kind : {ErrorKind::unavailable, ErrorKind::invalid, ErrorKind::denied})
+    cr_expect(claim_on(Error{kind, ""}) == Claim::unknown, "a running owner would be fenced");
+}
+
+Test(finished_file, is_withdrawn_by_whoever_left_it) {
+  ScratchDir dir;
+  FinishedFile launcher(dir.path(), 7);
+  cr_expect(launcher.path() == dir.path() + "/finished-7");
+  cr_expect(!launcher.exists() && launcher.leave() && launcher.exists());
+  FinishedFile next(dir.path(), 7);
+  cr_expect(next.exists() && next.leave(), "of a launcher that was killed");
+  next.withdraw();
+  cr_expect(next.exists(), "not its own");
+  launcher.withdraw();
+  cr_expect(!launcher.exists());
+  cr_expect(!FinishedFile("/nonexistent", 7).leave());
+}
+
+Test(finished_file, of_an_older_job_is_dropped) {
+  ScratchDir dir;
+  FinishedFile file(dir.path(), 7);
+  cr_assert(file.leave());
+  const timespec old[2] = {{1000, 0}, {1000, 0}};
+  cr_assert(utimensat(AT_FDCWD, file.path().c_str(), old, 0) == 0);
+  file.drop_older(1000);
+  cr_expect(file.exists(), "of a run that slurmctld lost");
+  file.drop_older(1001);
+  cr_expect(!file.exists());
+}
+
+Test(lost_halt, is_one_that_nothing_came_of) {
+  std::vector<JobEvent> events = {event_of("QUEUED", "submitted"),
+                                  event_of("CHECKPOINTING", "step 4")};
+  cr_expect(!halt_was_lost(events, 1));
+  events.push_back(event_of("CHECKPOINTING", kHalt));
+  events.push_back(event_of("PROCESSING", "committed step 4"));
+  cr_expect(halt_was_lost(events, 1), "its launcher was killed");
+  JobEvent requeued = event_of("QUEUED", "requeued");
+  requeued.restart = 1;
+  requeued.attempt = 0;
+  events.push_back(requeued);
+  cr_expect(halt_was_lost(events, 1), "the next one begins");
+  for (JobEvent end :
+       {event_of("HALTED", kHalt), event_of("QUEUED", "preemption"),
+        event_of("COMPLETED", "the program has finished"), event_of("DEPLOYING", "restart 1"),
+        event_of("PROCESSING", std::string("it cannot save") + kRanksGoOn)}) {
+    events.push_back(end);
+    cr_expect(!halt_was_lost(events, 1), "%s %s", end.event.c_str(), end.cause.c_str());
+    events.back() = event_of("CHECKPOINTING", kHalt);
+  }
+  requeued.cause = std::string(kResumedBy) + "alice";
+  events.push_back(requeued);
+  cr_expect(!halt_was_lost(events, 1), "resumed");
+  events.back() = event_of("QUEUED", "submitted");
+  events.back().attempt = 0;
+  cr_expect(!halt_was_lost(events, 1), "of an older job");
+}
+
+Test(lost_halt, holds_the_next_run_only) {
+  JobEvent asked = event_of("CHECKPOINTING", kHalt);
+  asked.restart = 3;
+  cr_expect(halt_was_lost({asked}, 4));
+  cr_expect(halt_was_lost({asked}, 3), "slurmctld forgot the run");
+  cr_expect(!halt_was_lost({asked}, 5), "no room to write down that it was held: released in vain");
+  cr_expect(!halt_was_lost({asked}, 2), "of an older job");
+}
+
+Test(lost_halt, is_over_when_somebody_steers_the_job) {
+  ScratchDir dir;
+  SlurmJob job;
+  job.id = 7;
+  job.restarts = 1;
+  job.work_dir = dir.path();
+  const std::string checkpoints = dir.path() + "/bellows-7";
+  cr_expect(record_halt_of_waiting(job).ok() && record_resume(job, 4).ok());
+  cr_assert(mkdir(checkpoints.c_str(), 0700) == 0, "none of them made it");
+  auto log = EventLog::open(checkpoints);
+  cr_assert(log.ok());
+  for (const auto& steer :
+       {record_halt_of_waiting, +[](const SlurmJob& held) { return record_resume(held, 4); }}) {
+    cr_assert(log->append(event_of("CHECKPOINTING", kHalt)).ok());
+    auto events = read_events(checkpoints, 7, 100);
+    cr_assert(events.ok() && halt_was_lost(*events, 1));
+    cr_assert(steer(job).ok());
+    events = read_events(checkpoints, 7, 100);
+    cr_assert(events.ok() && !halt_was_lost(*events, 1), "%s", events->back().event.c_str());
+    cr_expect(events->back().restart == 1 && events->back().attempt == 0);
+  }
+}
+
+Test(fruitless_runs, are_counted_up_to_the_newest_event) {
+  const auto fruitless = event_of("QUEUED", fruitless_cause("no answer from the agents on n1"));
+  std::vector<JobEvent> events = {fruitless, event_of("QUEUED", "submitted"), fruitless};
+  cr_expect(fruitless_runs(events) == 2);
+  events.push_back(event_of("PROCESSING", "committed step 4"));
+  cr_expect(fruitless_runs(events) == 0);
+  events.push_back(event_of("QUEUED", fruitless_cause("time limit")));
+  cr_expect(fruitless_runs(events) == 1);
+  events.push_back(event_of("STORING", "the program's own checkpoint: resize"));
+  events.push_back(event_of("QUEUED", "resize"));
+  cr_expect(fruitless_runs(events) == 0);
+}
