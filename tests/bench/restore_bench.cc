@@ -5,18 +5,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "checkpoint/bellows.h"
 #include "checkpoint/coordinator.h"
+#include "tests/bench/timed.h"
 #include "tests/unit/agent_support.h"
 
 using namespace bellows;
@@ -27,12 +26,6 @@ namespace {
 [[noreturn]] void fail(std::string_view text) {
   std::fprintf(stderr, "restore_bench: %.*s\n", static_cast<int>(text.size()), text.data());
   _exit(1);
-}
-
-double timed(const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 char byte_of(std::size_t at, std::uint64_t step) { return static_cast<char>(at * step >> 7); }
@@ -58,7 +51,7 @@ char byte_of(std::size_t at, std::uint64_t step) { return static_cast<char>(at *
     if (data[i] != byte_of(i, last)) fail("other bytes were restored");
   }
   if (shows) {
-    std::printf("{\"kind\": \"memory\", \"bytes\": %zu, \"against_s\": %.6f, \"ours_s\": %.6f}\n",
+    std::printf("{\"kind\": \"memory\", \"bytes\": %zu, \"against_s\": [%.6f], \"ours_s\": %.6f}\n",
                 bytes, copied, restored);
     std::fflush(stdout);
   }

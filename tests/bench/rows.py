@@ -20,8 +20,9 @@ def met(low, high, goal, better):
     return True if low >= goal else False if high < goal else None
 
 
-def row(name, samples, unit, better, goal=None, baseline=None, figure=statistics.median):
-    """A figure of the samples, mostly their median, as a row. `baseline` is a (name, value) pair."""
+def row(name, samples, unit, better, goal=None, baseline=None, figure=statistics.median, note=None):
+    """A figure of the samples, mostly their median, as a row. `baseline` is a (name, value) pair; `note` says
+    what is measured where the name does not."""
     low, high = interval(samples, figure)
     result = {"name": name, "value": rounded(figure(samples)), "unit": unit,
               "better": better, "low": rounded(low), "high": rounded(high), "samples": len(samples)}
@@ -30,7 +31,14 @@ def row(name, samples, unit, better, goal=None, baseline=None, figure=statistics
         result["met"] = met(low, high, goal, better)
     if baseline is not None:
         result["baseline"] = {"name": baseline[0], "value": rounded(baseline[1])}
+    if note is not None:
+        result["note"] = note
     return result
+
+
+def left_out(name, why):
+    """Instead of a row: it can't be measured here."""
+    return {"name": name, "left_out": str(why)}
 
 
 def rounded(value):
@@ -59,6 +67,9 @@ def table(rows):
     lines = []
     width = max(36, *(len(r["name"]) for r in rows))
     for r in rows:
+        if "left_out" in r:
+            lines.append(f"{r['name']:<{width}}   left out: {r['left_out']}")
+            continue
         line = f"{r['name']:<{width}} {r['value']:>10g} {r['unit']:<6} {r['low']:g} to {r['high']:g}"
         if "goal" in r:
             verdict = {True: "met", False: "missed", None: "too noisy to tell"}[r["met"]]
@@ -66,4 +77,6 @@ def table(rows):
         if "baseline" in r:
             line += f"   ({r['baseline']['name']}: {r['baseline']['value']:g})"
         lines.append(line)
+        if "note" in r:
+            lines.append(f"  {r['note']}")
     return "\n".join(lines)

@@ -1,35 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is done to the jobs of a campaign, each for real."""
 import contextlib
+import functools
+import json
 import os
 import re
 import signal
 import subprocess
+import time
 
+from resize_check import ResizeCheck
+from slurm_job import gpus_of, nodes_of
 from work import PATIENCE
 
 CALL_LIMIT = 120 * PATIENCE  # seconds, of a command of minicluster
 
+
 class CannotNow(Exception):
     """The job or the cluster is not in a state in which this fault can be done."""
-
-
-def field(cluster, job, name):
-    out = cluster.exec("scontrol", "--oneliner", "show", "job", str(job.id), user="root")
-    found = re.search(rf"\b{name}=(\S+)", out)
-    return found[1] if found else ""
-
-
-def nodes_of(cluster, job):
-    nodes = field(cluster, job, "NodeList")
-    if not nodes or nodes == "(null)":
-        return []
-    return cluster.exec("scontrol", "show", "hostnames", nodes, user="root").split()
-
-
-def gpus_of(cluster, job):
-    found = re.search(r"gres/gpu=(\d+)", field(cluster, job, "TRES"))
-    return int(found[1]) if found else 0
 
 
 class Fault:
@@ -43,7 +31,8 @@ class Fault:
 
     def do(self, cluster, job, random):
         """Does it. CannotNow: not now. A fault of the whole cluster returns the node that it hit, None
-        for no single one, and what undoes it."""
+        for no single one, and what undoes it; one of a job what tells, at a later place of the job,
+        what is wrong with how it was done, or None."""
         raise NotImplementedError
 
 
@@ -72,13 +61,17 @@ class Resize(Fault):
     def do(self, cluster, job, random):
         held = gpus_of(cluster, job)
         wanted = random.choice([n for n in range(1, 9) if n != held])
+        check = ResizeCheck(cluster, job)
         try:
-            cluster.exec("bellows", "resize", "--timeout", "100", str(job.id), str(wanted),
-                         user=job.user, timeout=130)
+            told = json.loads(cluster.exec("bellows", "resize", "--json", "--timeout", "100",
+                                           str(job.id), str(wanted), user=job.user, timeout=130))
         except (RuntimeError, subprocess.TimeoutExpired) as error:
             if re.search(r"try again|is ending|is over|already stopping|not running", str(error)):
                 raise CannotNow(str(error)) from error
             raise
+        if told["pending"] or told["unchanged"]:
+            raise CannotNow(f"from {held}: {told}")
+        return functools.partial(check.complaints, told)
 
 
 class Requeue(Fault):
@@ -112,14 +105,29 @@ class LoseNode(Fault):
         return node, lambda: cluster.call(self.give_back, node.lstrip("n"), timeout=CALL_LIMIT)
 
 
+def wait_until_saved(cluster):
+    """slurmctld writes down some seconds later what it has accepted: killed before, it has lost new jobs."""
+    times = cluster.exec("squeue", "--noheader", "--format=%V", user="root", timeout=CALL_LIMIT)
+    newest = max((time.mktime(time.strptime(word, "%Y-%m-%dT%H:%M:%S")) for word in times.split()), default=0)
+    end = time.monotonic() + 30 * PATIENCE
+    while os.stat(f"{cluster.dir}/spool/ctld/job_state").st_mtime <= newest + 1:
+        if time.monotonic() > end:
+            raise CannotNow("slurmctld has not saved the newest job")
+        time.sleep(0.2)
+
+
 class StopController(Fault):
     """slurmctld is away for some seconds: training goes on."""
     name = "kill slurmctld"
     whole_cluster = True
     restarts = False
     lasts = (1, 10)
+    # Slurm has a job whose end it lost wait for the life of a credential before it starts it again, only
+    # to be told that it is over.
+    limit = 240
 
     def do(self, cluster, job, random):
+        wait_until_saved(cluster)
         cluster.call("stop-ctld", "--signal", "KILL", timeout=CALL_LIMIT)
         return None, lambda: cluster.call("start-ctld", timeout=CALL_LIMIT)
 

@@ -8,7 +8,6 @@ import shutil
 import struct
 import subprocess
 import sys
-import threading
 import typing
 
 PYTHON = "/usr/bin/python3"  # Debian's own: another one earlier in PATH lacks its packages
@@ -17,10 +16,12 @@ PATIENCE = int(os.environ.get("BELLOWS_PATIENCE", "1"))
 
 
 class Place(typing.NamedTuple):
-    """Where a training is: its start, the step it went on from, and the last step done (-1: none)."""
+    """Where a training is: its start, the step it went on from, the last step done (-1: none), and its
+    number of ranks."""
     attempt: int
     restored: int
     step: int
+    ranks: int = 0
 
     def __bool__(self):
         return self.attempt > 0
@@ -30,13 +31,14 @@ NOWHERE = Place(0, 0, -1)
 
 
 def read_ledger(path):
-    """(restored, last step) of one rank's file; None while its header is not whole."""
+    """(restored, last step, ranks) of one rank's file; None while its header is not whole."""
     try:
         with open(path, "rb") as stream:
             header = stream.readline()
             if not header.endswith(b"\n"):
                 return None
-            restored = int(re.search(rb"restored=(\d+)", header)[1])
+            restored = int(re.search(rb" restored=(\d+)", header)[1])
+            ranks = int(re.search(rb" ranks=(\d+)", header)[1])
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(len(header), size - 65536))
             lines = stream.read().split(b"\n")[:-1]
@@ -44,7 +46,7 @@ def read_ledger(path):
         return None
     # The first of them may be the end of a line.
     last = lines[-1].split(b" ", 1)[0] if lines else b""
-    return restored, int(last) if last.isdigit() else restored - 1
+    return restored, int(last) if last.isdigit() else restored - 1, ranks
 
 
 @dataclasses.dataclass
@@ -54,9 +56,9 @@ class Job:
     number: int  # in this campaign, from 0
     id: int
     user: str
+    tenant: str
     home: str  # a directory of its own
     faults: int = 0
-    lost: int = 0  # samples that were computed again
 
     @property
     def ledger(self):
@@ -69,8 +71,12 @@ class Job:
     def place(self):
         return self.kind.place(self)
 
-    def place_in(self, attempt):
-        return self.kind.place_in(self, attempt)
+    def samples_again(self, before, now):
+        return self.kind.samples_again(self, before, now)
+
+    def told_tenant(self):
+        """The tenant that its newest batch script found in its environment."""
+        return (re.findall(r"^tenant (\S*)$", self.output(), re.MULTILINE) or [""])[-1]
 
     def output(self):
         try:
@@ -84,13 +90,13 @@ class Training:
     """A kind of job. The subclasses say what it runs and what its result must be."""
     name = ""
     framework = ""
-    batch = 64  # samples in a step; 0: what is lost is not known
+    batch = 64  # samples in a step
     processes = ("",)  # names of the ranks' processes
     tells_steps = True  # so that the launcher can see it hang
 
     def __init__(self, top, builddir, shared):
         self.top, self.builddir, self.shared = top, builddir, shared
-        self.lock = threading.Lock()
+        self.process = None  # of a training that is left alone
 
     def missing(self):
         """Why it can't run here, or None."""
@@ -106,6 +112,25 @@ class Training:
     def environment(self):
         return {}
 
+    def alone(self, *command):
+        """What a training prints that nothing happens to."""
+        environment = {**os.environ, "BELLOWS_AGENT": self.builddir + "/launcher/bellows",
+                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        with subprocess.Popen(["mpirun", "-n", "1", *command], env=environment, text=True,
+                              stdout=subprocess.PIPE) as self.process:
+            try:
+                out, _ = self.process.communicate(timeout=600 * PATIENCE)
+            except subprocess.TimeoutExpired:
+                self.end()
+                raise
+        if self.process.returncode != 0:
+            raise RuntimeError(f"{command[0]}, left alone, ended with {self.process.returncode}")
+        return out
+
+    def end(self):
+        if self.process:
+            self.process.terminate()
+
     def place(self, job):
         """Where its newest start is."""
         try:
@@ -120,6 +145,14 @@ class Training:
         read = read_ledger(f"{job.ledger}/ledger-{attempt}-0.txt") if attempt else None
         return Place(attempt, *read) if read else NOWHERE
 
+    def stop_step(self, job, attempt):
+        """Where one of its starts ended, as the number of steps done; None: not known."""
+        return self.place_in(job, attempt).step + 1
+
+    def samples_again(self, job, before, now):
+        """What a new start computes for the second time; None: not known."""
+        return max(0, self.stop_step(job, before.attempt) - now.restored) * self.batch
+
     def complaints(self, job, seed):
         """What is wrong with the result of a job that has ended, one sentence each."""
         done = subprocess.run([self.top + "/tests/lib/check-ledger", "--quiet", job.ledger],
@@ -130,21 +163,21 @@ class Training:
     def wrong_result(self, job, seed):
         raise NotImplementedError
 
-    def submit(self, cluster, user, number, seed, gpus):
+    def submit(self, cluster, user, tenant, number, seed, gpus):
         home = f"{cluster.home(user)}/job-{number}"
         cluster.exec("mkdir", "-p", home, user=user)
         variables = "".join(f"export {name}='{value}'\n"
                             for name, value in self.environment().items())
         script = f"{self.shared}/script-{number}"
         with open(script, "w", encoding="utf-8") as stream:
-            stream.write(f"#!/bin/bash\n{variables}exec bellows run --hang-floor={HANG_FLOOR} "
-                         f"{self.command(home, seed)}\n")
+            stream.write(f"#!/bin/bash\n{variables}echo \"tenant $BELLOWS_TENANT\"\n"
+                         f"exec bellows run --hang-floor={HANG_FLOOR} {self.command(home, seed)}\n")
         os.chmod(script, 0o755)
         out = cluster.exec(
-            "sbatch", "--parsable", "--framework=" + self.framework, "--gpus-range=1-8",
-            f"--gpus={gpus}", "--cpus-per-task=1", f"--job-name={self.name}-{number}",
+            "sbatch", "--parsable", "--account=" + tenant, "--framework=" + self.framework,
+            "--gpus-range=1-8", f"--gpus={gpus}", "--cpus-per-task=1", f"--job-name={self.name}-{number}",
             f"--output={home}/out", "--open-mode=append", script, user=user)
-        return Job(self, number, int(out), user, home)
+        return Job(self, number, int(out), user, tenant, home)
 
 
 class Digits(Training):
@@ -175,18 +208,14 @@ class Digits(Training):
     def weights_alone(self, seed):
         """The bits that the same training has when nothing happens to it."""
         place = f"{self.shared}/alone-{seed}"
-        environment = {**os.environ, "BELLOWS_AGENT": self.builddir + "/launcher/bellows",
-                       "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-        subprocess.run(["mpirun", "-n", "1", self.program, "--data", self.data, *self.options,
-                        "--seed", str(seed), "--checkpoint-every", "0", "--checkpoint-dir",
-                        place + "-ckpt", "--weights-out", place], env=environment, check=True,
-                       timeout=600 * PATIENCE, stdout=subprocess.DEVNULL)
+        self.alone(self.program, "--data", self.data, *self.options, "--seed", str(seed),
+                   "--checkpoint-every", "0", "--checkpoint-dir", place + "-ckpt", "--weights-out",
+                   place)
         with open(place, "rb") as stream:
             return stream.read()
 
     def wrong_result(self, job, seed):
-        with self.lock:
-            alone = self.weights_alone(seed)
+        alone = self.weights_alone(seed)
         try:
             with open(job.home + "/weights", "rb") as stream:
                 same = stream.read() == alone
@@ -231,7 +260,6 @@ class Heat(Training):
     """An MPI program that knows nothing of Bellows: it saves to a file of its own on a signal."""
     name = "heat"
     framework = "plain"
-    batch = 0
     processes = ("heat",)
     tells_steps = False
     steps = 6000
@@ -249,7 +277,7 @@ class Heat(Training):
 
     # A start tells where it goes on, and the file of the program where it was at its last save.
     def place(self, job):
-        begun = re.findall(r"start step (\d+) ranks", job.output())
+        begun = re.findall(r"start step (\d+) ranks (\d+)", job.output())
         if not begun:
             return NOWHERE
         try:
@@ -257,26 +285,28 @@ class Heat(Training):
                 step = struct.unpack("<q", stream.read(8))[0]
         except (FileNotFoundError, struct.error):
             step = 0
-        return Place(len(begun), int(begun[-1]), step)
+        return Place(len(begun), int(begun[-1][0]), step, int(begun[-1][1]))
 
-    def place_in(self, job, attempt):
-        return self.place(job)
+    def stop_step(self, job, attempt):
+        parts = job.output().split("start step ")
+        found = re.search(r"stop step (\d+)", parts[attempt]) if 0 < attempt < len(parts) else None
+        return int(found[1]) if found else None
+
+    # A rank that is killed tells no step.
+    def samples_again(self, job, before, now):
+        return None
 
     def complaints(self, job, seed):
         return self.wrong_result(job, seed)
 
     @functools.lru_cache(maxsize=None)
     def end_alone(self):
-        done = subprocess.run(
-            ["mpirun", "-n", "1", self.program, self.shared + "/heat-alone", str(self.steps),
-             str(self.steps), "0"], check=True, capture_output=True, text=True,
-            timeout=600 * PATIENCE, env={**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                                         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"})
-        return re.findall(r"end step .*", done.stdout)[-1].strip()
+        out = self.alone(self.program, self.shared + "/heat-alone", str(self.steps), str(self.steps),
+                         "0")
+        return re.findall(r"end step .*", out)[-1].strip()
 
     def wrong_result(self, job, seed):
-        with self.lock:
-            alone = self.end_alone()
+        alone = self.end_alone()
         ends = [end.strip() for end in re.findall(r"end step .*", job.output())]
         return [] if ends and ends[-1] == alone else [f"it ended with {ends[-1:]}, not {alone}"]
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 # Installs the missing packages of tests/lib/packages and leaves no service running or enabled.
-# The caller sets: top (source directory), build, and sources common.sh.
+# The caller sets: top (source directory), build, may set long (for packages.long too), and sources common.sh.
 
 policy=/usr/sbin/policy-rc.d
 policy_saved=/usr/sbin/policy-rc.d.before-bellows
 policy_mark='# Written by Bellows while it installs packages; removed right after.'
 
 wanted_packages() {
-  sed 's/#.*//' "$top/tests/lib/packages" | tr -s '[:space:]' '\n' | sed '/^$/d'
+  sed 's/#.*//' "$top/tests/lib/packages" ${long:+"$top/tests/lib/packages.long"} | tr -s '[:space:]' '\n' | sed '/^$/d'
 }
 
 missing_packages() {

@@ -6,10 +6,14 @@ top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 . "$top/tests/lib/static.sh"
 cd "$top" || exit 1
 
+shebang='^#!.*[/ ](ba|da)?sh( |$)'
 while read -r file; do
   case $file in
     *.sh) ;;
-    *) head -c 60 "$file" | head -n 1 | grep -qaE '^#!.*[/ ](ba|da)?sh( |$)' || continue ;;
+    *)
+      IFS= read -r -n 60 first < "$file"
+      [[ $first =~ $shebang ]] || continue
+      ;;
   esac
   shellcheck -x "$file" 2>&1 | point "shellcheck $file"
 done < <(sources ! -name 'configure*' ! -name 'libtool' ! -path './m4/*')

@@ -33,6 +33,14 @@ expect count "$(count 124 'ok 1 - a\n')" "1 1 0 it did not end within 9 s" | poi
 expect count "$(count 139 '')" "0 1 0 it printed no plan (exit status 139)" | point "no plan is a failure"
 expect count "$(count 0 '1..0 # SKIP no GPU\n')" "0 0 1 " | point "a skipped file is counted"
 
+long=1
+{
+  expect "with --long" "$(wanted_packages | grep -cx python3-torch)" 1
+  long=
+  expect "without" "$(wanted_packages | grep -cx python3-torch)" 0
+} | point "PyTorch is installed for the long form only"
+long=
+
 # policy-rc.d comes and goes, and what was there before returns.
 policy=$work/policy-rc.d
 policy_saved=$work/policy-rc.d.saved

@@ -103,7 +103,7 @@ def run(options, scratch):
     for kind in NAMES:
         why = absent(kind, scratch)
         if why:
-            print(f"  {kind} is left out: {why}", file=sys.stderr, flush=True)
+            out.append(rows.left_out(f"checkpoint.vs_{kind}", why))
             continue
         for megabytes, pairs in SIZES.items():
             for world in WORLDS:

@@ -2,8 +2,10 @@
 """What isolation costs: a job's own view of a node, and containers, beside Charliecloud and bubblewrap.
 
 Milliseconds from the start of srun to the task's main(), where differences below 10 ms drown in
-noise, so also the microseconds that the plugin itself takes in a task. The images are in the page
-cache, and nothing of them is read but the program.
+noise, so also the microseconds that the plugin's phases take in task_init. What it does before, which is
+to read the contract, take the job's lease and make the session's keyring, and the end of its watchdog after
+them, are in the milliseconds only: view against plain. The images are in the page cache, and nothing of
+them is read but the program.
 """
 import random
 import shutil
@@ -182,7 +184,7 @@ def job_rows(samples, teardown):
 
 
 def own_rows(first, joined):
-    """What the plugin takes in a task: the first one of a job on the node, and later ones."""
+    """What the plugin's phases take in a task: the first one of a job on the node, and later ones."""
     result = []
     own = column(first, "own_us")
     for name, values in own.items():
@@ -225,7 +227,7 @@ def measure(place, options):
                 if name in ("plain", "view", f"first_squashfs_{SMALL}mb", f"join_squashfs_{SMALL}mb",
                             f"first_directory_{SMALL}mb", f"charliecloud_directory_{SMALL}mb")}
         result += many_rows(rounds(place, some, options.count(MANY_ROUNDS), tasks=tasks), tasks)
-    cluster.note("the plugin's own time")
+    cluster.note("the plugin's own time: its phases in task_init, not the contract, lease and keyring before")
     shown = ways(place, verbose=True)
     some = {name: shown[name] for name in ("view", f"join_squashfs_{SMALL}mb", "join_pmix")}
     joined = rounds(place, some, count)

@@ -58,7 +58,7 @@ def make_images(path, started):
 
 
 class Sample(typing.NamedTuple):
-    """One srun: milliseconds to the last task's main() and to srun's end, and what the plugin took."""
+    """One srun: milliseconds to the last task's main() and to srun's end, and what its phases took."""
     to_main_ms: float
     whole_ms: float
     job: int

@@ -7,7 +7,6 @@ launcher alone and a stock requeue; then resizes with other jobs waiting. What m
 by side with the rest.
 """
 import concurrent.futures
-import datetime
 import os
 import random
 import re
@@ -18,6 +17,7 @@ import typing
 
 import cluster
 import rows
+import slurm_log
 
 GOAL_S = 2.5
 STEP_GOAL_S = 4
@@ -92,10 +92,7 @@ class Job:
 
     def logged(self, log, words):
         """When a daemon logged a line that begins with these words: to the millisecond."""
-        pattern = re.compile(rf"\[(\S+)\] {words}")
-        with open(f"{self.place.dir}/log/{log}.log", encoding="utf-8") as stream:
-            found = (pattern.match(line) for line in stream)
-            return [datetime.datetime.fromisoformat(m[1]).timestamp() for m in found if m]
+        return slurm_log.logged(f"{self.place.dir}/log/{log}.log", f"^{words}")
 
     def requeues(self):
         """When slurmctld had the job's nodes back and requeued it."""
@@ -108,8 +105,7 @@ class Job:
 
     def launches(self):
         """When a slurmd took the batch script."""
-        return sorted(moment for log in ("slurmd-n1", "slurmd-n2")
-                      for moment in self.logged(log, f"Launching batch job {self.id} "))
+        return self.logged("slurmd-*", f"Launching batch job {self.id} ")
 
     def cycle(self, trigger, limit):
         """Seconds from the requeue that trigger() causes to the script's first instruction."""
