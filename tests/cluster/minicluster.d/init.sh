@@ -14,7 +14,6 @@ lib=$source_dir/tests/cluster/minicluster.d
 root=$dir/run/root-$member
 # shellcheck source=/dev/null
 . "$dir/state/vars"
-taskset --pid --cpu-list 0-1023 $$ >/dev/null
 
 # The machine's /proc is still mounted, so this is the pid that the machine knows.
 record_pid() {

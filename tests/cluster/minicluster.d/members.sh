@@ -9,16 +9,13 @@ create_member() { # MEMBER
   rm -f -- "$dir/state"/{pid,go,failed,started}."$member"
   mkdir -p "$dir/spool/$member" "$dir/run/root-$member"
   make_member_cgroup "$member"
-  local cpu
-  cpu=$("$MC_LIB/oldest-namespace.py")
   (
     enter_cgroup "$member"
     close_inherited_files
     cd /
-    # init.sh gives the member all CPUs again.
-    [[ -z $cpu ]] || taskset --pid --cpu-list "$cpu" "$BASHPID" >/dev/null
     exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 SLURM_CONF="$dir/etc/slurm.conf" \
-      "${daemon_environment[@]}" setsid unshare --mount --uts --ipc --net --pid --cgroup --fork --kill-child \
+      "${daemon_environment[@]}" setsid "$MC_LIB/oldest-namespace.py" \
+      unshare --uts --ipc --net --pid --cgroup --fork --kill-child \
       /bin/bash "$MC_LIB/init.sh" "$dir" "$member" "$MC_SOURCE"
   ) </dev/null >"$log" 2>&1 &
   disown
