@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 
+from cluster import wait
 from resize_check import ResizeCheck
 from slurm_job import gpus_of, nodes_of
 from work import PATIENCE
@@ -28,6 +29,9 @@ class Fault:
     weight = 1
     limit = 120  # seconds until the job must train again
     lasts = (0, 0)  # seconds until it is undone, at least and at most
+
+    def prepare(self, cluster):
+        """Waits until it may be done. What it takes is not of the fault."""
 
     def do(self, cluster, job, random):
         """Does it. CannotNow: not now. A fault of the whole cluster returns the node that it hit, None
@@ -105,17 +109,6 @@ class LoseNode(Fault):
         return node, lambda: cluster.call(self.give_back, node.lstrip("n"), timeout=CALL_LIMIT)
 
 
-def wait_until_saved(cluster):
-    """slurmctld writes down some seconds later what it has accepted: killed before, it has lost new jobs."""
-    times = cluster.exec("squeue", "--noheader", "--format=%V", user="root", timeout=CALL_LIMIT)
-    newest = max((time.mktime(time.strptime(word, "%Y-%m-%dT%H:%M:%S")) for word in times.split()), default=0)
-    end = time.monotonic() + 30 * PATIENCE
-    while os.stat(f"{cluster.dir}/spool/ctld/job_state").st_mtime <= newest + 1:
-        if time.monotonic() > end:
-            raise CannotNow("slurmctld has not saved the newest job")
-        time.sleep(0.2)
-
-
 class StopController(Fault):
     """slurmctld is away for some seconds: training goes on."""
     name = "kill slurmctld"
@@ -126,8 +119,17 @@ class StopController(Fault):
     # to be told that it is over.
     limit = 240
 
+    def prepare(self, cluster):
+        """slurmctld writes down some seconds later what it has accepted: killed before, it has lost new jobs."""
+        times = cluster.exec("squeue", "--noheader", "--format=%V", user="root", timeout=CALL_LIMIT)
+        newest = max((time.mktime(time.strptime(word, "%Y-%m-%dT%H:%M:%S")) for word in times.split()), default=0)
+        state = f"{cluster.dir}/spool/ctld/job_state"
+        try:
+            wait(lambda: os.stat(state).st_mtime > newest + 1, 30 * PATIENCE, "save of the newest job by slurmctld")
+        except RuntimeError as error:
+            raise CannotNow(str(error)) from error
+
     def do(self, cluster, job, random):
-        wait_until_saved(cluster)
         cluster.call("stop-ctld", "--signal", "KILL", timeout=CALL_LIMIT)
         return None, lambda: cluster.call("start-ctld", timeout=CALL_LIMIT)
 
