@@ -232,9 +232,9 @@ OutputRelay::Errors OutputRelay::take_errors() {
   return errors;
 }
 
-void OutputRelay::settle(std::chrono::milliseconds limit) {
+bool OutputRelay::settle(std::chrono::milliseconds limit) {
   std::unique_lock lock(shared_->mutex);
-  shared_->changed.wait_for(lock, limit, [this] { return shared_->open == 0; });
+  return shared_->changed.wait_for(lock, limit, [this] { return shared_->open == 0; });
 }
 
 void OutputRelay::close(std::chrono::milliseconds limit) {

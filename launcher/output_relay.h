@@ -48,8 +48,8 @@ class OutputRelay {
   };
   /// Never blocks.
   Errors take_errors();
-  /// Waits until all streams have come to their ends, but no longer than this.
-  void settle(std::chrono::milliseconds limit);
+  /// Waits until all streams have come to their ends, but no longer than this. True: they have.
+  bool settle(std::chrono::milliseconds limit);
   /// Passes on what is there, up to the ends of the streams, but takes no longer than this.
   void close(std::chrono::milliseconds limit);
 

@@ -52,6 +52,8 @@ std::optional<int> parse_signal(const std::string& text) {
 
 OwnStopEnd judge_own_stop(const OwnCheckpoint& how, const OwnStopFacts& facts) {
   if (facts.ranks && facts.told_finished) return OwnStopEnd::finished;
+  if (!facts.lost.empty())
+    return facts.command && facts.command->ok() ? OwnStopEnd::saved : OwnStopEnd::unsaved;
   if (how.command.empty()) {
     if (facts.ranks) return judge_ended_ranks(how, *facts.ranks);
     return facts.out_of_time ? OwnStopEnd::unsaved : OwnStopEnd::waiting;

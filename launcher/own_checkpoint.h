@@ -34,6 +34,7 @@ struct OwnStopFacts {
   bool told_finished = false;        ///< the program made its file that says so
   bool out_of_time = false;
   bool may_refuse = false;  ///< whoever wants the stop can do without it
+  std::string lost;  ///< why the end of the ranks tells nothing of the program; empty: it does
 };
 
 enum class OwnStopEnd {

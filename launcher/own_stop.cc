@@ -47,6 +47,7 @@ OwnStopEnd OwnStop::judge(bool told_finished, Clock::time_point now) {
 }
 
 std::string OwnStop::trouble() const {
+  if (!facts_.lost.empty()) return facts_.lost;
   if (facts_.ranks) return "the ranks' step " + facts_.ranks->to_string() + " at the stop";
   if (facts_.command && !facts_.command->ok())
     return "the checkpoint command " + facts_.command->to_string();

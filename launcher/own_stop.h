@@ -29,6 +29,8 @@ class OwnStop {
   void excuse(Clock::duration gap) { until_ += gap; }
 
   void note_ranks(const ChildExit& exit) { facts_.ranks = exit; }
+  /// It was not the program that has ended them.
+  void note_lost(const std::string& cause) { facts_.lost = cause; }
   /// How the command ended, once.
   std::optional<ChildExit> poll_command();
   OwnStopEnd judge(bool told_finished, Clock::time_point now);

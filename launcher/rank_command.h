@@ -23,6 +23,9 @@ Result<LaunchKind> choose_launch_kind(const std::string& asked,
 std::vector<std::string> framework_command(const std::optional<Contract>& contract,
                                            const std::vector<std::string>& program);
 
+/// What the name of each step of ranks begins with.
+inline constexpr const char* kRanksStep = "bellows-ranks-";
+
 /// The srun that starts the ranks. A value.
 class RankCommand {
  public:

@@ -8,8 +8,6 @@
 #include <string_view>
 #include <utility>
 
-#include "common/text.h"
-
 namespace bellows {
 namespace {
 
@@ -40,8 +38,12 @@ void RankFailure::take_srun(std::string_view text) {
   } else if (text.starts_with("Task launch for")) {
     if (auto why = text_behind(text, " failed on node "); why && launch_.empty())
       launch_ = shortened(*why);
-  } else if (auto why = text_behind(text, " launch failed: "); why && text.starts_with("task ")) {
-    take_launch(text, *why);
+  } else if (auto failure = parse_launch_failure(text)) {
+    take_launch(*failure);
+  } else if (text.starts_with("timeout waiting for task launch")) {
+    no_launch_wait_ = shortened(text);
+  } else if (text.starts_with("Timed out waiting for job step to complete")) {
+    no_end_ = true;
   } else if (auto step = text_after(text, "Unable to create step for job ")) {
     no_step_ = shortened(text_behind(*step, ": ").value_or(*step));
   } else if (auto task = parse_task_end(text)) {
@@ -50,16 +52,12 @@ void RankFailure::take_srun(std::string_view text) {
   }
 }
 
-// task RANK launch failed: WHY, as when its slurmstepd ends before it has made one.
-void RankFailure::take_launch(std::string_view text, std::string_view why) {
-  const std::string_view number = text.substr(5, text.find(' ', 5) - 5);
-  const auto rank = parse_uint(number);
-  if (!rank || *rank > UINT32_MAX) return;
+void RankFailure::take_launch(const LaunchFailure& failure) {
   std::string node = "its node";
   for (const auto& [name, here] : ranks_)
-    if (std::find(here.begin(), here.end(), *rank) != here.end()) node = name;
-  unlaunched_.add(static_cast<std::uint32_t>(*rank), node);
-  if (no_launch_.empty()) no_launch_ = shortened(why);
+    if (std::find(here.begin(), here.end(), failure.task) != here.end()) node = name;
+  unlaunched_.add(failure.task, node);
+  if (no_launch_.empty()) no_launch_ = shortened(failure.why);
 }
 
 void RankFailure::take_stepd(std::string_view text) {
@@ -88,13 +86,14 @@ std::string RankFailure::first_end() const {
 
 std::string RankFailure::no_start() const {
   if (!launch_.empty()) return fmt::format("the ranks could not be started on {}", launch_);
-  if (unlaunched_.empty()) return "";
+  if (unlaunched_.empty())
+    return no_launch_wait_.empty() ? "" : "srun did not wait longer: " + no_launch_wait_;
   return fmt::format("{} could not be started: {}; the log of slurmd there says more",
                      unlaunched_.to_string(), no_launch_);
 }
 
 ChildExit RankFailure::true_exit(const ChildExit& exit) const {
-  const bool all_known = lost_node_.empty() && no_start().empty();
+  const bool all_known = lost_node_.empty() && !no_end_ && no_start().empty();
   return all_known || !exit.ok() ? exit : ChildExit{W_EXITCODE(1, 0)};
 }
 
@@ -102,6 +101,7 @@ std::string RankFailure::cause(const ChildExit& exit) const {
   if (!lost_node_.empty()) return fmt::format("node {} was lost", lost_node_);
   if (!no_step_.empty()) return fmt::format("Slurm does not start the ranks: {}", no_step_);
   if (std::string why = no_start(); !why.empty()) return why;
+  if (no_end_) return "srun did not wait longer for the end of the ranks' step";
   if (!exec_.empty()) return fmt::format("the program could not be executed: {}", exec_);
   std::string cause = first_end();
   if (cause.empty()) {
@@ -114,7 +114,8 @@ std::string RankFailure::cause(const ChildExit& exit) const {
 }
 
 RankFailure::Blame RankFailure::blame(const ChildExit& exit) const {
-  if (!lost_node_.empty() || !no_step_.empty() || !no_start().empty()) return Blame::cluster;
+  if (!lost_node_.empty() || !no_step_.empty() || no_end_ || !no_start().empty())
+    return Blame::cluster;
   if (!exec_.empty() || exit.code() == kNotFound) return Blame::missing;
   return Blame::program;
 }

@@ -42,8 +42,8 @@ class RankFailure {
   /// For a person: which ranks Slurm could not start, and why; empty: none that is known. The
   /// others wait for them.
   std::string no_start() const;
-  /// How the step ended, from how srun did: its status tells nothing of ranks that were not started
-  /// or whose node was lost, and is 0 when all others ended well.
+  /// How the step ended, from how srun did: its status tells nothing of ranks that were not started,
+  /// whose node was lost or for which srun did not wait, and is 0 when all others ended well.
   ChildExit true_exit(const ChildExit& exit) const;
   /// For a person: "rank 3 on n2 was killed by signal 9 (Killed)".
   std::string cause(const ChildExit& exit) const;
@@ -55,7 +55,7 @@ class RankFailure {
  private:
   void take_srun(std::string_view text);
   void take_stepd(std::string_view text);
-  void take_launch(std::string_view text, std::string_view why);
+  void take_launch(const LaunchFailure& failure);
   std::string first_end() const;
 
   std::map<std::string, std::vector<std::uint32_t>> ranks_;
@@ -63,6 +63,8 @@ class RankFailure {
   std::string launch_;     ///< which node did not start its ranks, and why
   RankNames unlaunched_;   ///< ranks that a slurmstepd could not start
   std::string no_launch_;  ///< why
+  std::string no_launch_wait_;  ///< in srun's words: not all were started in time
+  bool no_end_ = false;         ///< srun ended before the step did
   std::string no_step_;    ///< why Slurm did not make the step
   std::string exec_;       ///< why the program could not be executed
   bool out_of_memory_ = false;

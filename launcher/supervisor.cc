@@ -66,7 +66,7 @@ void Supervisor::enter(Phase phase, milliseconds limit) {
 }
 
 std::string Supervisor::ranks_step_name() const {
-  return fmt::format("bellows-ranks-{}", attempt_);
+  return fmt::format("{}{}", kRanksStep, attempt_);
 }
 
 std::optional<std::uint64_t> Supervisor::newest_commit() const { return newest_commit_; }
@@ -154,7 +154,7 @@ bool Supervisor::give_way_to_owner() {
 void Supervisor::begin_attempt() {
   if (give_way_to_owner() || finished_before() || halted_before()) return;
   ++attempt_;
-  shrunk_ = false;
+  shrunk_from_ = 0;
   drop_ranks();
   joined_.clear();
   time_.begin_attempt();

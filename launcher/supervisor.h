@@ -138,6 +138,8 @@ class Supervisor {
   bool can_leave() const;
   void watch_nodes();
   bool take_layout_of(const SlurmJob& job);
+  bool never_ends() const;
+  bool step_stays();
   // supervisor_time.cc: the time that is left
   double seconds_now() const;
   bool can_stop_in_time() const;
@@ -166,7 +168,6 @@ class Supervisor {
   void ease_restart(const SlurmJob& job);
   Status move_requeued(SlurmJobChange change);
   void clear(Next next, const std::string& cause);
-  bool step_stays();
   void escalate();
   void cleared();
   void hand_over();
@@ -236,7 +237,8 @@ class Supervisor {
   bool hang_called_ = false;  ///< the pending fault is a hang, which may yet end by itself
   bool ever_joined_ = false;  ///< a rank joined, in any attempt
   bool hopeless_ = false;     ///< another try would end as the last one did
-  bool shrunk_ = false;       ///< since the attempt began, with sbatch --no-kill
+  /// Nodes of the ranks' step when it lost one, with sbatch --no-kill; 0: it has lost none.
+  std::size_t shrunk_from_ = 0;
   std::string save_error_;    ///< the last one told; empty: saves go well
   Clock::time_point save_failed_;
 

@@ -8,6 +8,13 @@
 #include "launcher/supervisor.h"
 
 namespace bellows {
+namespace {
+
+/// REVERSE_TREE_WIDTH of src/common/reverse_tree.h: on so many nodes and more the slurmstepds of a
+/// step tell their ends to each other, and slurmctld hears of all from the first one.
+constexpr std::size_t kTreeFrom = 7;
+
+}  // namespace
 
 // What is stopped now goes on from where it is.
 bool Supervisor::can_leave() const {
@@ -41,7 +48,7 @@ bool Supervisor::take_layout_of(const SlurmJob& job) {
       names.push_back(share.node);
     }
   if (!lost.empty()) cause_ = fmt::format("node {} was lost", fmt::join(names, ","));
-  shrunk_ = !lost.empty();
+  if (!lost.empty()) shrunk_from_ = std::max(shrunk_from_, job_.nodes.size());
   nodes_.note_lost(lost, Clock::now());
   const bool fits =
       !context_.contract || layout->gpus() == 0 || context_.contract->gpus.contains(layout->gpus());
@@ -55,6 +62,20 @@ bool Supervisor::take_layout_of(const SlurmJob& job) {
   layout_ = std::move(*layout);
   agents_well_ = false;
   return true;
+}
+
+// Without the tree slurmctld waits for the lost node to tell of its ranks, when those of the others
+// had ended before; scancel does not help. With it the first slurmstepd gives its children 60 s and
+// 3 s for each level.
+bool Supervisor::never_ends() const { return shrunk_from_ > 0 && shrunk_from_ < kTreeFrom; }
+
+// A step that waits for a lost node holds what the next attempt needs of the others.
+bool Supervisor::step_stays() {
+  if (shrunk_from_ == 0 || next_ != Next::restart) return false;
+  auto steps = slurm_.steps(job_.id);
+  return !steps || std::any_of(steps->begin(), steps->end(), [](const SlurmStep& step) {
+    return step.name.starts_with(kRanksStep);
+  });
 }
 
 }  // namespace bellows

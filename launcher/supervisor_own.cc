@@ -84,7 +84,12 @@ bool Supervisor::signal_ranks() {
 
 void Supervisor::watch_own_stop() {
   if (ranks_ && own_stop_->must_signal() && !signal_ranks()) own_stop_->begin_time(Clock::now());
-  if (ranks_ && ranks_->poll_exit()) own_stop_->note_ranks(end_of_ranks());
+  if (ranks_ && ranks_->poll_exit()) {
+    const ChildExit exit = end_of_ranks();
+    own_stop_->note_ranks(exit);
+    if (failure_.blame(exit) == RankFailure::Blame::cluster)
+      own_stop_->note_lost(failure_.cause(exit));
+  }
   if (auto exit = own_stop_->poll_command(); exit && !exit->ok())
     say("the checkpoint command " + exit->to_string());
   const OwnStopEnd end = own_stop_->judge(finished_.exists(), Clock::now());

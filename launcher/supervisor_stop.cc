@@ -2,7 +2,6 @@
 // Supervisor's stops, faults and ends.
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <csignal>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -27,7 +26,6 @@ constexpr auto kRestartAfterForgotten = 15;  // seconds; later than that
 constexpr auto kLetGoWithin = 3s;
 constexpr auto kHistoryWithin = 3s;
 constexpr int kMostEscalations = 60;
-/// Of a step that waits for a lost node nothing else is to be expected.
 constexpr int kMostAfterLoss = 4;
 // Any margin is safe. The smallest stops soonest: the newest step heard of is up to a second old,
 // so the first gate mostly just learns where the ranks are, and the next one holds them.
@@ -35,7 +33,7 @@ constexpr std::uint64_t kGateAhead = 1;
 constexpr std::uint64_t kMostGpus = 4096;
 
 bool is_own_step(const SlurmStep& step) {
-  return step.name.starts_with("bellows-agent-") || step.name.starts_with("bellows-ranks-");
+  return step.name.starts_with("bellows-agent-") || step.name.starts_with(kRanksStep);
 }
 
 }  // namespace
@@ -329,16 +327,6 @@ void Supervisor::clear(Next next, const std::string& cause) {
   check_children();
 }
 
-// A step of which a lost node had the last ranks: slurmctld waits for that node to tell it so, and
-// lends what the step holds on the other nodes to no other.
-bool Supervisor::step_stays() {
-  if (!shrunk_) return false;
-  auto steps = slurm_.steps(job_.id);
-  return !steps || std::any_of(steps->begin(), steps->end(), [this](const SlurmStep& step) {
-    return step.name == ranks_step_name();
-  });
-}
-
 void Supervisor::escalate() {
   ++escalation_;
   if (escalation_ <= 2) {
@@ -347,10 +335,10 @@ void Supervisor::escalate() {
     if (agents_) agents_->child().signal(number);
     return enter(Phase::clearing, kEndsAfterSignal);
   }
-  if (escalation_ > (shrunk_ ? kMostAfterLoss : kMostEscalations)) {
-    if (next_ == Next::complete || next_ == Next::fail) return cleared();
+  if (escalation_ > (never_ends() ? kMostAfterLoss : kMostEscalations)) {
+    if (next_ != Next::restart) return cleared();
     say("the steps do not end: a node may be lost; requeueing the job");
-    if (!shrunk_) cause_ = "the steps of an earlier attempt did not end";
+    if (shrunk_from_ == 0) cause_ = "the steps of an earlier attempt did not end";
     return requeue_self();
   }
   // A killed srun leaves its tasks to Slurm.

@@ -18,6 +18,8 @@ constexpr auto kPaused = 5s;
 constexpr auto kDiedOfSave = 30s;
 /// Their output may have nobody to take it.
 constexpr auto kLastWordsWithin = 500ms;
+/// What they say can turn a status 0 into a failure.
+constexpr auto kDoubtsWithin = 5s;
 
 }  // namespace
 
@@ -161,7 +163,9 @@ void Supervisor::read_rank_errors() {
 // Why they ended stands in the last lines that srun wrote.
 void Supervisor::drop_ranks() {
   if (!ranks_) return;
-  if (ranks_->poll_exit()) output_->settle(kLastWordsWithin);
+  if (const auto& exit = ranks_->poll_exit(); exit && !output_->settle(kLastWordsWithin))
+    if (exit->ok() && !output_->settle(kDoubtsWithin))
+      say("the output of this job is not taken: srun's last words are not known");
   read_rank_errors();
   ranks_.reset();
 }

@@ -48,6 +48,16 @@ std::optional<std::string_view> text_behind(std::string_view line, std::string_v
   return line.substr(at + part.size());
 }
 
+// task RANK launch failed: WHY.
+std::optional<LaunchFailure> parse_launch_failure(std::string_view text) {
+  const auto words = text_after(text, "task ");
+  const auto why = text_behind(text, " launch failed: ");
+  if (!words || !why) return std::nullopt;
+  const auto task = parse_uint(words->substr(0, words->find(' ')));
+  if (!task || *task > UINT32_MAX) return std::nullopt;
+  return LaunchFailure{static_cast<std::uint32_t>(*task), std::string(*why)};
+}
+
 // HOSTS: task LIST: WHAT.
 std::optional<TaskEnd> parse_task_end(std::string_view text) {
   for (std::string_view word : {": task ", ": tasks "}) {

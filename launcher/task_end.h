@@ -19,7 +19,16 @@ struct TaskEnd {
   bool has_task(std::uint32_t task) const;
 };
 
+/// What srun says of a task that its slurmstepd could not start, as when that ends before it has made
+/// one: "task 3 launch failed: Unspecified error".
+struct LaunchFailure {
+  std::uint32_t task = 0;
+  std::string why;
+};
+
 /// From the text behind "srun: error: "; nothing when it is about something else.
+std::optional<LaunchFailure> parse_launch_failure(std::string_view text);
+/// The same.
 std::optional<TaskEnd> parse_task_end(std::string_view text);
 
 /// The text of a line that begins with `begin`; a view of the line.

@@ -104,7 +104,7 @@ fi
 # A node on which Slurm can't start a step any more: the ranks of the other are not left to wait for it.
 gap=$(run gap --kind=plain --framework=any sh -c 'echo "here: $$"; until [ -e gap-go ]; do sleep 0.1; done')
 all_here() { (($(out_of gap | grep -c 'here: ') >= 4)); }
-poll 30 all_here
+poll 30 all_here || bail "the job does not start: $(out_of gap)"
 plugstack=$(xc --node 2 readlink -f "$CLUSTER/etc/plugstack.conf")
 echo "required /no/such/plugin.so" >"$CLUSTER/shared/bad-plugstack"
 xc --node 2 --user root mount --bind "$CLUSTER/shared/bad-plugstack" "$plugstack"

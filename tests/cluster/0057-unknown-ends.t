@@ -31,4 +31,19 @@ ok "and comes to its end" poll 60 job_is "$apart" COMPLETED || diag "$(job_field
 is "$(out_of apart | tac | sed '/ranks start/q' | grep -c '^end')" 4 "with the work of all ranks" ||
   diag "$(out_of apart)"
 like "$(causes "$apart" | xargs)" 'node n2 was lost' "the history tells the cause"
+
+# From seven nodes on the slurmstepds tell each other of their ends, and wait a minute for a lost one's.
+if [[ -n ${BELLOWS_LONG:-} ]]; then
+  mc down --purge
+  impatient_cluster_up --nodes=7 --gpus=2
+  # shellcheck disable=SC2034
+  home=$CLUSTER/shared/home/alice
+  wide=$(submit_counter wide --no-kill --gpus-per-node=1 --nodes=7 -- --steps 100000 --sleep-us 10000 --save-every 50)
+  poll 40 commits_past "$wide" 99 || bail "the job does not commit: $(out_of wide | tail -n 5)"
+  mc kill-node 7
+  ok "a job of seven nodes that loses one goes on" poll 180 has_starts wide 2 || diag "$(out_of wide)"
+  is "$(last_start wide world) $(job_field "$wide" Restarts)" "6 0" "in place, with those that are left"
+  let_end wide "$wide" 250
+  ok "and comes to its end" poll 60 job_is "$wide" COMPLETED || diag "$(out_of wide)"
+fi
 done_testing

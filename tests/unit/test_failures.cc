@@ -385,6 +385,19 @@ Test(rank_failure, tells_ranks_that_were_not_started) {
   cr_expect(failure_of({"srun: error: n1: task 0: Killed"}).no_start().empty());
 }
 
+Test(rank_failure, trusts_no_srun_that_did_not_wait) {
+  RankFailure failure =
+      failure_of({"srun: error: timeout waiting for task launch, started 2 of 4 tasks"});
+  cr_expect(failure.no_start() ==
+                "srun did not wait longer: timeout waiting for task launch, started 2 of 4 tasks",
+            "%s", failure.no_start().c_str());
+  cr_expect(failure.true_exit(ChildExit{0}).code() == 1);
+  failure = failure_of({"srun: error: Timed out waiting for job step to complete"});
+  cr_expect(failure.no_start().empty() && failure.true_exit(ChildExit{0}).code() == 1);
+  cr_expect(failure.cause(ChildExit{0}) == "srun did not wait longer for the end of the ranks' step");
+  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+}
+
 Test(rank_failure, says_what_it_knows_without_srun) {
   RankFailure failure;
   cr_expect(failure.cause(kStatus1) == "the step of ranks exited with status 1");

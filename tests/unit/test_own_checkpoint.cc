@@ -14,7 +14,7 @@ ChildExit exited(int status) { return ChildExit{status << 8}; }
 OwnStopEnd judge(const OwnCheckpoint& how, std::optional<ChildExit> ranks,
                  std::optional<ChildExit> command = {}, bool out_of_time = false,
                  bool may_refuse = false) {
-  return judge_own_stop(how, {ranks, command, false, out_of_time, may_refuse});
+  return judge_own_stop(how, {ranks, command, false, out_of_time, may_refuse, ""});
 }
 
 }  // namespace
@@ -80,6 +80,23 @@ Test(own_checkpoint, a_program_that_says_so_has_finished) {
   OwnStopFacts running;
   running.told_finished = true;
   cr_expect(judge_own_stop(how, running) == OwnStopEnd::waiting, "its ranks have yet to end");
+}
+
+Test(own_checkpoint, ranks_that_the_cluster_has_ended_have_saved_nothing) {
+  OwnCheckpoint how;
+  how.signal = SIGUSR1;
+  how.stopped_status = 1;
+  OwnStopFacts facts;
+  facts.ranks = exited(1);
+  cr_expect(judge_own_stop(how, facts) == OwnStopEnd::saved);
+  facts.lost = "node n2 was lost";
+  cr_expect(judge_own_stop(how, facts) == OwnStopEnd::unsaved);
+  how = {};
+  how.command = "save";
+  facts.command = exited(0);
+  cr_expect(judge_own_stop(how, facts) == OwnStopEnd::saved, "before they were lost");
+  facts.told_finished = true;
+  cr_expect(judge_own_stop(how, facts) == OwnStopEnd::finished);
 }
 
 Test(own_checkpoint, complains_when_a_preemption_is_too_fast) {
