@@ -42,8 +42,9 @@ class RankFailure {
   /// For a person: which ranks Slurm could not start, and why; empty: none that is known. The
   /// others wait for them.
   std::string no_start() const;
-  /// How the step ended, from how srun did: its status tells nothing of ranks that were not started,
-  /// whose node was lost or for which srun did not wait, and is 0 when all others ended well.
+  /// How the step ended, from how srun did: its status tells nothing of ranks that were not
+  /// started, whose node was lost or for which srun did not wait, and is 0 when all others ended
+  /// well.
   ChildExit true_exit(const ChildExit& exit) const;
   /// For a person: "rank 3 on n2 was killed by signal 9 (Killed)".
   std::string cause(const ChildExit& exit) const;
@@ -59,14 +60,14 @@ class RankFailure {
   std::string first_end() const;
 
   std::map<std::string, std::vector<std::uint32_t>> ranks_;
-  std::string lost_node_;  ///< in Slurm's judgement
-  std::string launch_;     ///< which node did not start its ranks, and why
-  RankNames unlaunched_;   ///< ranks that a slurmstepd could not start
-  std::string no_launch_;  ///< why
+  std::string lost_node_;       ///< in Slurm's judgement
+  std::string launch_;          ///< which node did not start its ranks, and why
+  RankNames unlaunched_;        ///< ranks that a slurmstepd could not start
+  std::string no_launch_;       ///< why
   std::string no_launch_wait_;  ///< in srun's words: not all were started in time
   bool no_end_ = false;         ///< srun ended before the step did
-  std::string no_step_;    ///< why Slurm did not make the step
-  std::string exec_;       ///< why the program could not be executed
+  std::string no_step_;         ///< why Slurm did not make the step
+  std::string exec_;            ///< why the program could not be executed
   bool out_of_memory_ = false;
   std::vector<TaskEnd> ends_;          ///< as srun tells them
   std::optional<std::uint32_t> lost_;  ///< the first rank that went without a word

@@ -239,7 +239,7 @@ class Supervisor {
   bool hopeless_ = false;     ///< another try would end as the last one did
   /// Nodes of the ranks' step when it lost one, with sbatch --no-kill; 0: it has lost none.
   std::size_t shrunk_from_ = 0;
-  std::string save_error_;    ///< the last one told; empty: saves go well
+  std::string save_error_;  ///< the last one told; empty: saves go well
   Clock::time_point save_failed_;
 
   RestartBudget budget_;

@@ -394,7 +394,8 @@ Test(rank_failure, trusts_no_srun_that_did_not_wait) {
   cr_expect(failure.true_exit(ChildExit{0}).code() == 1);
   failure = failure_of({"srun: error: Timed out waiting for job step to complete"});
   cr_expect(failure.no_start().empty() && failure.true_exit(ChildExit{0}).code() == 1);
-  cr_expect(failure.cause(ChildExit{0}) == "srun did not wait longer for the end of the ranks' step");
+  cr_expect(failure.cause(ChildExit{0}) ==
+            "srun did not wait longer for the end of the ranks' step");
   cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
 }
 
