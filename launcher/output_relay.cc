@@ -42,6 +42,7 @@ struct Source {
   Fd fd;
   Stream stream = Stream::out;
   RankOutput ranks;
+  std::uint64_t run = 0;  ///< which srun it is of
 };
 
 /// What the owner asks of the thread, in its order.
@@ -70,7 +71,7 @@ struct OutputRelay::Shared {
   void pass_on(Source& source, std::string_view chunk, bool over);
   std::vector<Order> take_orders();
   bool finished();
-  void note_error(const RankOutput::Piece& piece);
+  void note_error(const Source& source, const RankOutput::Piece& piece);
   void count_open();
 
   std::mutex mutex;
@@ -78,6 +79,7 @@ struct OutputRelay::Shared {
   std::vector<Order> orders;
   std::deque<std::string> rank_errors;
   std::deque<std::string> slurm_errors;
+  std::uint64_t newest_run = 0;
   std::size_t open = 0;  ///< streams that have not come to their ends
   bool closing = false;
   bool done = false;
@@ -119,10 +121,12 @@ void OutputRelay::Shared::obey(Order order) {
   log.add(LogLine{wall_clock(), std::nullopt, Stream::run, true, order.line}.to_text() + "\n");
 }
 
-void OutputRelay::Shared::note_error(const RankOutput::Piece& piece) {
+void OutputRelay::Shared::note_error(const Source& source, const RankOutput::Piece& piece) {
   const bool of_slurm =
       piece.text.starts_with("slurmstepd") || (!piece.rank && piece.text.starts_with("srun: "));
   std::lock_guard lock(mutex);
+  // An older srun's, read late: it says nothing of the one that runs.
+  if (source.run != newest_run) return;
   if (of_slurm) eventfd_write(news.get(), 1);
   auto& lines = of_slurm ? slurm_errors : rank_errors;
   lines.emplace_back(piece.text);
@@ -150,7 +154,7 @@ void OutputRelay::Shared::pass_on(Source& source, std::string_view chunk, bool o
       lines.append("- run");
     if (!piece.whole) lines.push_back('+');
     lines.append(" ").append(piece.text).push_back('\n');
-    if (source.stream == Stream::err) note_error(piece);
+    if (source.stream == Stream::err) note_error(source, piece);
   };
   if (over)
     source.ranks.end(take);
@@ -210,8 +214,14 @@ void OutputRelay::attach(std::uint32_t restart, std::uint32_t attempt, Fd out, F
   Order order;
   order.restart = restart;
   order.attempt = attempt;
-  order.sources.push_back({std::move(out), Stream::out, {}});
-  order.sources.push_back({std::move(err), Stream::err, {}});
+  {
+    std::lock_guard lock(shared_->mutex);
+    const std::uint64_t run = ++shared_->newest_run;
+    shared_->rank_errors.clear();
+    shared_->slurm_errors.clear();
+    order.sources.push_back({std::move(out), Stream::out, {}, run});
+    order.sources.push_back({std::move(err), Stream::err, {}, run});
+  }
   shared_->give(std::move(order));
 }
 

@@ -33,7 +33,8 @@ class OutputRelay {
   OutputRelay& operator=(OutputRelay&&) = delete;
   ~OutputRelay();
 
-  /// The read ends, non-blocking, of the output and error of an attempt's `srun --label`.
+  /// The read ends, non-blocking, of the output and error of an attempt's `srun --label`. Errors of
+  /// those before are only passed on from here on.
   void attach(std::uint32_t restart, std::uint32_t attempt, Fd out, Fd err);
   /// A line of the launcher itself, behind what the ranks wrote before it. Never blocks.
   void say(const std::string& line);

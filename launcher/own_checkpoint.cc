@@ -52,13 +52,14 @@ std::optional<int> parse_signal(const std::string& text) {
 
 OwnStopEnd judge_own_stop(const OwnCheckpoint& how, const OwnStopFacts& facts) {
   if (facts.ranks && facts.told_finished) return OwnStopEnd::finished;
-  if (!facts.lost.empty())
+  const bool runs = !how.command.empty() && !facts.command && !facts.out_of_time;
+  if (!facts.lost.empty() && !runs)
     return facts.command && facts.command->ok() ? OwnStopEnd::saved : OwnStopEnd::unsaved;
   if (how.command.empty()) {
     if (facts.ranks) return judge_ended_ranks(how, *facts.ranks);
     return facts.out_of_time ? OwnStopEnd::unsaved : OwnStopEnd::waiting;
   }
-  if (!facts.command && !facts.out_of_time) return OwnStopEnd::waiting;
+  if (runs) return OwnStopEnd::waiting;
   const bool done = facts.command && facts.command->ok();
   if (!facts.ranks)
     return done ? OwnStopEnd::saved : facts.may_refuse ? OwnStopEnd::refused : OwnStopEnd::unsaved;

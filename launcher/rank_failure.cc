@@ -46,6 +46,10 @@ void RankFailure::take_srun(std::string_view text) {
     no_end_ = true;
   } else if (auto step = text_after(text, "Unable to create step for job ")) {
     no_step_ = shortened(text_behind(*step, ": ").value_or(*step));
+  } else if (auto why = text_after(text, "Application launch failed: ")) {
+    if (no_step_.empty() && launch_.empty()) no_step_ = shortened(*why);
+  } else if (text.starts_with("Unable to confirm allocation for job ")) {
+    no_step_ = shortened(text_behind(text, ": ").value_or(text));
   } else if (auto task = parse_task_end(text)) {
     out_of_memory_ = out_of_memory_ || task->out_of_memory;
     if (ends_.size() < kMostEnds) ends_.push_back(std::move(*task));
@@ -63,6 +67,10 @@ void RankFailure::take_launch(const LaunchFailure& failure) {
 void RankFailure::take_stepd(std::string_view text) {
   if (text_behind(text, "oom-kill event(s)")) out_of_memory_ = true;
   if (auto why = text_after(text, "execve(): ")) exec_ = shortened(*why);
+}
+
+void RankFailure::node_lost(const std::string& node) {
+  if (lost_node_.empty()) lost_node_ = node;
 }
 
 void RankFailure::lost(std::uint32_t rank, const std::string& node) {
@@ -101,9 +109,9 @@ std::string RankFailure::cause(const ChildExit& exit) const {
   if (!lost_node_.empty()) return fmt::format("node {} was lost", lost_node_);
   if (!no_step_.empty()) return fmt::format("Slurm does not start the ranks: {}", no_step_);
   if (std::string why = no_start(); !why.empty()) return why;
-  if (no_end_) return "srun did not wait longer for the end of the ranks' step";
   if (!exec_.empty()) return fmt::format("the program could not be executed: {}", exec_);
   std::string cause = first_end();
+  if (cause.empty() && no_end_) return "srun did not wait longer for the end of the ranks' step";
   if (cause.empty()) {
     cause = "the step of ranks " + exit.to_string();
     if (lost_) cause += fmt::format(", and rank {} on {} had gone first", *lost_, lost_on_);
@@ -114,10 +122,9 @@ std::string RankFailure::cause(const ChildExit& exit) const {
 }
 
 RankFailure::Blame RankFailure::blame(const ChildExit& exit) const {
-  if (!lost_node_.empty() || !no_step_.empty() || no_end_ || !no_start().empty())
-    return Blame::cluster;
+  if (!lost_node_.empty() || !no_step_.empty() || !no_start().empty()) return Blame::cluster;
   if (!exec_.empty() || exit.code() == kNotFound) return Blame::missing;
-  return Blame::program;
+  return no_end_ && ends_.empty() ? Blame::cluster : Blame::program;
 }
 
 }  // namespace bellows

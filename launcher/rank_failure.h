@@ -39,8 +39,11 @@ class RankFailure {
   /// about the same time: only ranks that went before srun's first word may be named instead of it.
   void lost(std::uint32_t rank, const std::string& node);
 
-  /// For a person: which ranks Slurm could not start, and why; empty: none that is known. The
-  /// others wait for them.
+  /// What another srun has heard of a node of the step; nothing when empty.
+  void node_lost(const std::string& node);
+
+  /// For a person: which ranks Slurm could not start, as far as it says, and why; empty: none that
+  /// is known. The others wait for them.
   std::string no_start() const;
   /// How the step ended, from how srun did: its status tells nothing of ranks that were not
   /// started, whose node was lost or for which srun did not wait, and is 0 when all others ended

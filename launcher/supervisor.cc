@@ -402,21 +402,21 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
 
 void Supervisor::check_children() {
   if (phase_ == Phase::clearing) {
-    bool ranks_over = !ranks_ || ranks_->poll_exit();
+    bool no_ranks = !ranks_ || ranks_->poll_exit();
     bool agents_over = !agents_ || agents_->child().poll_exit();
     bool kept = keeps_agents();
     // Ranks may wait for a stop that their agent was told of, when srun took it down with the one
     // that died: once it has gone they see that none comes.
-    const bool useless = ranks_over || (agent_lost() && drained());
+    const bool useless = no_ranks || (agent_lost() && drained());
     if (useless && !agents_over && !kept) dismiss_agents();
-    if (ranks_over && (agents_over || kept) && escalation_ < 2 && !step_stays()) cleared();
+    if (no_ranks && (agents_over || kept) && escalation_ < 2 && !step_stays()) cleared();
     return;
   }
   if (phase_ == Phase::saving) return watch_own_stop();
   bool ranks_live = phase_ == Phase::running || phase_ == Phase::handed_over;
   // Whether it has ended by itself or was told to by Slurm is for Slurm to say.
   if (must_ask_slurm_ && !fault_pending_ && saves_by_itself()) ranks_live = false;
-  if (ranks_live && ranks_ && ranks_->poll_exit()) {
+  if (ranks_live && ranks_over()) {
     const ChildExit exit = end_of_ranks();
     if (phase_ == Phase::running) return ranks_ended(exit);
     dismiss_agents();

@@ -64,7 +64,7 @@ class Supervisor {
     forgotten     ///< slurmctld to clear the nodes of a run that it lost
   };
   /// What follows once both steps have ended.
-  enum class Next { restart, stop, complete, fail, leave };
+  enum class Next { restart, stop, complete, fail };
   struct Stop {
     std::string reason;
     std::optional<std::uint32_t> gpus;
@@ -120,7 +120,8 @@ class Supervisor {
   void read_rank_errors();
   void drop_ranks();
   void agent_failed(const Event& event);
-  /// Takes their last words; they must have ended.
+  bool ranks_over();
+  /// Takes their last words; they must be over.
   ChildExit end_of_ranks();
   void ranks_failed(const ChildExit& exit);
   void rank_died(const std::string& cause, int exit_code);
@@ -232,6 +233,7 @@ class Supervisor {
   StorageWatch storage_;
   GangStart gang_;
   RankFailure failure_;
+  std::optional<Clock::time_point> ranks_gone_;  ///< when their srun was found to have ended
   NodePolicy nodes_;
   Clock::time_point last_loop_;
   bool hang_called_ = false;  ///< the pending fault is a hang, which may yet end by itself

@@ -48,7 +48,7 @@ bool Supervisor::take_layout_of(const SlurmJob& job) {
       names.push_back(share.node);
     }
   if (!lost.empty()) cause_ = fmt::format("node {} was lost", fmt::join(names, ","));
-  if (!lost.empty()) shrunk_from_ = std::max(shrunk_from_, job_.nodes.size());
+  if (!lost.empty()) shrunk_from_ = std::max(shrunk_from_, layout_.nodes().size());
   nodes_.note_lost(lost, Clock::now());
   const bool fits =
       !context_.contract || layout->gpus() == 0 || context_.contract->gpus.contains(layout->gpus());
@@ -64,9 +64,9 @@ bool Supervisor::take_layout_of(const SlurmJob& job) {
   return true;
 }
 
-// Without the tree slurmctld waits for the lost node to tell of its ranks, when those of the others
-// had ended before; scancel does not help. With it the first slurmstepd gives its children 60 s and
-// 3 s for each level.
+// slurmctld notes that the lost node's ranks are gone, but ends their step only at the next word of
+// one of its slurmstepds: without the tree there is none when the others had ended before, and
+// scancel does not help. With it the first one waits for all below it, 60 s and 3 s for each level.
 bool Supervisor::never_ends() const { return shrunk_from_ > 0 && shrunk_from_ < kTreeFrom; }
 
 // A step that waits for a lost node holds what the next attempt needs of the others.

@@ -84,7 +84,7 @@ bool Supervisor::signal_ranks() {
 
 void Supervisor::watch_own_stop() {
   if (ranks_ && own_stop_->must_signal() && !signal_ranks()) own_stop_->begin_time(Clock::now());
-  if (ranks_ && ranks_->poll_exit()) {
+  if (ranks_over()) {
     const ChildExit exit = end_of_ranks();
     own_stop_->note_ranks(exit);
     if (failure_.blame(exit) == RankFailure::Blame::cluster)

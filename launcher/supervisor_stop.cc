@@ -26,7 +26,9 @@ constexpr auto kRestartAfterForgotten = 15;  // seconds; later than that
 constexpr auto kLetGoWithin = 3s;
 constexpr auto kHistoryWithin = 3s;
 constexpr int kMostEscalations = 60;
+/// Of a step that waits for a lost node: see never_ends().
 constexpr int kMostAfterLoss = 4;
+constexpr int kMostInTree = 120;
 // Any margin is safe. The smallest stops soonest: the newest step heard of is up to a second old,
 // so the first gate mostly just learns where the ranks are, and the next one holds them.
 constexpr std::uint64_t kGateAhead = 1;
@@ -335,10 +337,11 @@ void Supervisor::escalate() {
     if (agents_) agents_->child().signal(number);
     return enter(Phase::clearing, kEndsAfterSignal);
   }
-  if (escalation_ > (never_ends() ? kMostAfterLoss : kMostEscalations)) {
+  const bool lost_node = shrunk_from_ > 0;
+  if (escalation_ > (!lost_node ? kMostEscalations : never_ends() ? kMostAfterLoss : kMostInTree)) {
     if (next_ != Next::restart) return cleared();
     say("the steps do not end: a node may be lost; requeueing the job");
-    if (shrunk_from_ == 0) cause_ = "the steps of an earlier attempt did not end";
+    if (!lost_node) cause_ = "the steps of an earlier attempt did not end";
     return requeue_self();
   }
   // A killed srun leaves its tasks to Slurm.
@@ -354,7 +357,8 @@ void Supervisor::escalate() {
     if (Status status = slurm_.signal_step(job_.id, step.id, SIGKILL); !status)
       say(status.error().text);
   }
-  if (!left) return cleared();
+  // Only a restart in place needs what such a step holds.
+  if (!left || (lost_node && next_ != Next::restart)) return cleared();
   enter(Phase::clearing, 1s);
 }
 
@@ -384,8 +388,6 @@ void Supervisor::cleared() {
       if (!finished_.leave()) marker_.remove();
       record("COMPLETED", cause_);
       if (stop_) answer(stop_->client, json{{"event", "finished"}}.dump());
-      return finish(kOk);
-    case Next::leave:
       return finish(kOk);
   }
 }

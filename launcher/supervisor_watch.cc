@@ -18,8 +18,8 @@ constexpr auto kPaused = 5s;
 constexpr auto kDiedOfSave = 30s;
 /// Their output may have nobody to take it.
 constexpr auto kLastWordsWithin = 500ms;
-/// What they say can turn a status 0 into a failure.
-constexpr auto kDoubtsWithin = 5s;
+/// The relay drops what nobody takes after 10 s on each of both streams, and then reads on.
+constexpr auto kDoubtsWithin = 25s;
 
 }  // namespace
 
@@ -30,7 +30,7 @@ void Supervisor::begin_watch() {
   hang_called_ = false;
   gang_.begin(layout_.ranks(), now);
   failure_ = RankFailure(layout_.ranks());
-  (void)output_->take_errors();
+  ranks_gone_.reset();
 }
 
 // A job that Slurm suspends stops with its launcher: no deadline may pass meanwhile.
@@ -79,7 +79,7 @@ void Supervisor::drop_hang(const std::string& why) {
 }
 
 void Supervisor::watch() {
-  if (phase_ != Phase::running || fault_pending_) return;
+  if (phase_ != Phase::running || fault_pending_ || ranks_gone_) return;
   const auto now = Clock::now();
   if (auto what = hang_.check(now)) {
     // One that says nothing would not answer the next attempt either.
@@ -163,16 +163,27 @@ void Supervisor::read_rank_errors() {
 // Why they ended stands in the last lines that srun wrote.
 void Supervisor::drop_ranks() {
   if (!ranks_) return;
-  if (const auto& exit = ranks_->poll_exit(); exit && !output_->settle(kLastWordsWithin))
-    if (exit->ok() && !output_->settle(kDoubtsWithin))
-      say("the output of this job is not taken: srun's last words are not known");
+  if (ranks_->poll_exit()) output_->settle(kLastWordsWithin);
   read_rank_errors();
   ranks_.reset();
+}
+
+// A status 0 says nothing before srun's last words are read; another one says enough.
+bool Supervisor::ranks_over() {
+  if (!ranks_ || !ranks_->poll_exit()) return false;
+  const auto now = Clock::now();
+  const bool first = !ranks_gone_;
+  if (first) ranks_gone_ = now;
+  if (output_->settle(first ? kLastWordsWithin : 0ms) || !ranks_->poll_exit()->ok()) return true;
+  if (first) say("waiting for what srun has yet to say: the output of this job is not taken");
+  return now - *ranks_gone_ > kDoubtsWithin;
 }
 
 ChildExit Supervisor::end_of_ranks() {
   const ChildExit exit = *ranks_->poll_exit();
   drop_ranks();
+  // The agents' srun may have been told of a node that the ranks' did not wait for.
+  if (agents_ && ends_.finished() < layout_.world()) failure_.node_lost(agents_->lost_node());
   return failure_.true_exit(exit);
 }
 

@@ -397,6 +397,25 @@ Test(rank_failure, trusts_no_srun_that_did_not_wait) {
   cr_expect(failure.cause(ChildExit{0}) ==
             "srun did not wait longer for the end of the ranks' step");
   cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+  failure.take_line("srun: error: n1: task 0: Exited with exit code 7");
+  cr_expect(failure.cause(kStatus1) == "rank 0 on n1 exited with status 7" &&
+                failure.blame(kStatus1) == RankFailure::Blame::program,
+            "what it knows weighs more");
+  cr_expect(failure.true_exit(ChildExit{0}).code() == 1);
+  failure = RankFailure();
+  failure.node_lost("");
+  cr_expect(failure.true_exit(ChildExit{0}).ok());
+  failure.node_lost("n2");
+  cr_expect(failure.true_exit(ChildExit{0}).code() == 1);
+}
+
+Test(rank_failure, blames_no_program_for_what_srun_was_refused) {
+  for (const char* line : {"srun: error: Unable to confirm allocation for job 7: Timed out",
+                           "srun: error: Application launch failed: Timed out"}) {
+    const RankFailure failure = failure_of({line});
+    cr_expect(failure.cause(kStatus1) == "Slurm does not start the ranks: Timed out");
+    cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+  }
 }
 
 Test(rank_failure, says_what_it_knows_without_srun) {

@@ -190,6 +190,26 @@ Test(output_relay, knows_who_says_what, .timeout = 30) {
   cr_expect(relay.relay->take_errors().ranks.empty());
 }
 
+// What a blocked output held back until the next srun runs.
+Test(output_relay, takes_no_late_words_for_the_next_srun_s, .timeout = 30) {
+  Relay relay;
+  put(relay.err.write, "srun: error: early\n");
+  Pipe out, err;
+  relay.relay->attach(1, 2, std::move(out.read), std::move(err.read));
+  put(relay.err.write, "srun: error: late\n0: late\n");
+  put(err.write, "srun: error: new\n0: new\n");
+  for (Fd* end : {&relay.out.write, &relay.err.write, &out.write}) end->reset();
+  cr_expect(!relay.relay->settle(10ms), "one is open");
+  err.write.reset();
+  cr_expect(relay.relay->settle(10s));
+  const OutputRelay::Errors errors = relay.relay->take_errors();
+  cr_expect(errors.slurm == std::vector<std::string>({"srun: error: new"}));
+  cr_expect(errors.ranks == std::vector<std::string>({"new"}));
+  relay.finish();
+  cr_expect(text_of(relay.dir.path() + "/err").find("late\nlate\n") != std::string::npos,
+            "passed on all the same");
+}
+
 Test(output_relay, never_holds_up_its_owner, .timeout = 30) {
   Pipe nobody_reads;
   Relay relay(1 << 20, nobody_reads.write.get());
