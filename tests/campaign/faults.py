@@ -124,8 +124,15 @@ class StopController(Fault):
         times = cluster.exec("squeue", "--noheader", "--format=%V", user="root", timeout=CALL_LIMIT)
         newest = max((time.mktime(time.strptime(word, "%Y-%m-%dT%H:%M:%S")) for word in times.split()), default=0)
         state = f"{cluster.dir}/spool/ctld/job_state"
+
+        def is_saved():
+            # slurmctld removes the file before it links the new one there.
+            with contextlib.suppress(FileNotFoundError):
+                return os.stat(state).st_mtime > newest + 1
+            return False
+
         try:
-            wait(lambda: os.stat(state).st_mtime > newest + 1, 30 * PATIENCE, "save of the newest job by slurmctld")
+            wait(is_saved, 30 * PATIENCE, "save of the newest job by slurmctld")
         except RuntimeError as error:
             raise CannotNow(str(error)) from error
 
