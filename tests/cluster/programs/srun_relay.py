@@ -67,7 +67,8 @@ class Fault:
 
     def kill(self, target):
         if target == "nobody":
-            return time.sleep(2)
+            # Longer than a launcher that ends waits for its agents: what they have not heard by then is lost.
+            return time.sleep(6)
         job = "SLURM_STAND_IN=" + STAND_IN if STAND_IN else "SLURM_JOB_ID=" + os.environ["SLURM_JOB_ID"]
         if target == "launcher":
             return os.kill(os.getppid(), signal.SIGKILL)
