@@ -48,15 +48,18 @@ Stuck be_stuck(const std::function<void(Watchdog&)>& phases) {
   ::_exit(4);
 }
 
+void expect_killed(const Stuck& stuck, int signal, const char* says) {
+  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == signal);
+  cr_expect(stuck.said.find(says) != std::string::npos, "%s", stuck.said.c_str());
+}
+
 Test(watchdog, kills_who_is_stuck_and_says_where) {
   const auto stuck = be_stuck([](Watchdog& watchdog) {
     watchdog.begin("opening");
     watchdog.begin("mounting");
     stop();
   });
-  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
-  cr_expect(stuck.said.find("container: mounting took longer than 1 s") != std::string::npos, "%s",
-            stuck.said.c_str());
+  expect_killed(stuck, SIGALRM, "container: mounting took longer than 1 s");
 }
 
 /// Without a system call that could end early.
@@ -67,9 +70,7 @@ Test(watchdog, kills_who_works_too_long_so_that_srun_reads_on) {
     }
   });
   // After SIGKILL or SIGTERM srun drops the sentence.
-  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
-  cr_expect(stuck.said.find("container: working took longer") != std::string::npos, "%s",
-            stuck.said.c_str());
+  expect_killed(stuck, SIGALRM, "container: working took longer");
 }
 
 Test(watchdog, kills_who_does_not_heed_an_alarm) {
@@ -78,9 +79,7 @@ Test(watchdog, kills_who_does_not_heed_an_alarm) {
     watchdog.begin("mounting");
     std::this_thread::sleep_for(15s);
   });
-  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGKILL);
-  cr_expect(stuck.said.find("container: mounting took longer") != std::string::npos, "%s",
-            stuck.said.c_str());
+  expect_killed(stuck, SIGKILL, "container: mounting took longer");
 }
 
 Test(watchdog, a_phase_may_have_a_limit_of_its_own) {
@@ -90,9 +89,7 @@ Test(watchdog, a_phase_may_have_a_limit_of_its_own) {
     watchdog.begin("mounting");
     stop();
   });
-  cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
-  cr_expect(stuck.said.find("container: mounting took longer than 1 s") != std::string::npos, "%s",
-            stuck.said.c_str());
+  expect_killed(stuck, SIGALRM, "container: mounting took longer than 1 s");
 }
 
 Test(watchdog, each_phase_has_its_own_time) {
