@@ -12,8 +12,9 @@
 # Most of it is waiting, so several nodes go through the list of parts, each by itself.
 nodes=3
 conf=$(mktemp)
-# A new slurmd must be there before Slurm gives the node up.
-printf 'SlurmdTimeout=%s\nMessageTimeout=5\nKillWait=2\nTaskProlog=/bin/true\n' "$(seconds 6)" >"$conf"
+# A new slurmd must be there before Slurm gives the node up, and a slurmstepd before srun gives up its launch.
+printf 'SlurmdTimeout=%s\nMessageTimeout=%s\nKillWait=2\nTaskProlog=/bin/true\n' \
+  "$(seconds 6)" "$(seconds 5)" >"$conf"
 container_cluster_up "" "--nodes=$nodes" --gpus=2 --slurm-conf "$conf"
 rm -f "$conf"
 home=$CLUSTER/shared/home/alice
