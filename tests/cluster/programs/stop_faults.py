@@ -11,6 +11,7 @@ time limit, from a step that is not older than what was committed before; that i
 the program to say, which compares each number that it reads back.
 """
 import concurrent.futures
+import contextlib
 import json
 import os
 import shutil
@@ -168,7 +169,7 @@ def kill_in(job, target):
         return job.process.kill()
     victims = srun_relay.pids("counter" if target == "rank" else "bellows",
                               "." if target == "rank" else "bellows agent", "SLURM_STAND_IN=" + job.dir)
-    if victims:  # else it has saved and left meanwhile
+    with contextlib.suppress(IndexError, ProcessLookupError):  # it has saved and left meanwhile
         os.kill(victims[-1], signal.SIGKILL)
 
 
