@@ -17,16 +17,17 @@ save=$(submit_counter save --gpus=2 -- --steps 10000000 --sleep-us 1000 --save-e
 poll 40 commits_past "$train" 99 || bail "the training job does not commit"
 poll 40 commits_past "$save" 20 || bail "the saving job does not commit"
 
-# Does a fault to both jobs and watches them come back:
+# Does a fault to these jobs and watches them come back:
 # survive WHAT REGEX-OF-CAUSE RESTARTS COMMAND...   (RESTARTS: requeues it may cost)
+jobs=("$train" "$save")
 survive() {
   local what=$1 cause=$2 requeues=$3 id name
   shift 3
   local -A restarts_before
-  for id in "$train" "$save"; do restarts_before[$id]=$(job_field "$id" Restarts); done
-  hurts "$train" "$save"
+  for id in "${jobs[@]}"; do restarts_before[$id]=$(job_field "$id" Restarts); done
+  hurts "${jobs[@]}"
   "$@" || { fail "$what" "the fault could not be done"; return 0; }
-  for id in "$train" "$save"; do
+  for id in "${jobs[@]}"; do
     name=$(job_field "$id" JobName)
     survives "$name" "$id" "$what ($name)" "$cause"
     poll 40 commits_past "$id" "$(last_start "$name" step)" || fail "$what ($name): it commits" "$(out_of "$name" | tail -n 8)"
@@ -82,11 +83,17 @@ requeue_and_die() {
 survive "kill -9 of launcher and client right after the requeue" \
   "$launcher_killed|requeued by Slurm or an operator" 1 requeue_and_die
 
-# The node with the batch script of one job and a part of the other: Slurm has to notice it itself.
+# The node with the batch script of one job and mostly a part of the other, unless Slurm had room for them
+# apart: Slurm has to notice it itself.
 batch_host() { xc --user root squeue --noheader --jobs="$1" --format=%B | tr -d n; }
+lives_on() { # JOB NODE
+  xc scontrol show hostnames "$(xc squeue --noheader --jobs="$1" --format=%N)" | grep -qx "n$2"
+}
 if [[ -n ${BELLOWS_LONG:-} ]]; then repeats=3; else repeats=1; fi
 for ((i = 0; i < repeats; i++)); do
   victim=$(batch_host "$save")
+  jobs=("$save")
+  ! lives_on "$train" "$victim" || jobs+=("$train")
   survive "kill -9 of node n$victim" "a node failed|node n$victim was lost" 1 mc kill-node "$victim"
   mc start-node "$victim"
   poll 60 node_is "$victim" 'idle|mixed|allocated'
