@@ -38,6 +38,12 @@ def batch_of(step, size):
     return inputs[mine], inputs.prod(1, keepdim=True)[mine]
 
 
+def loss_of(model, step, batch):
+    """A rank's share of the mean over the whole batch: shares differ in size."""
+    inputs, wanted = batch_of(step, batch)
+    return nn.functional.mse_loss(model(inputs), wanted, reduction="sum") * dist.get_world_size() / batch
+
+
 def main(options):
     signal.signal(signal.SIGUSR1, ask)
     dist.init_process_group(options.backend)
@@ -55,12 +61,8 @@ def main(options):
     if dist.get_rank() == 0:
         print(f"start step {step} ranks {dist.get_world_size()}", flush=True)
     while step < options.steps:
-        inputs, wanted = batch_of(step, options.batch)
-        # A rank's share of the mean over the whole batch: shares differ in size.
-        loss = nn.functional.mse_loss(parallel(inputs), wanted, reduction="sum")
-        loss = loss * dist.get_world_size() / options.batch
         optimizer.zero_grad()
-        loss.backward()
+        loss_of(parallel, step, options.batch).backward()
         optimizer.step()
         time.sleep(options.pause)
         step += 1
@@ -70,7 +72,10 @@ def main(options):
             save(options.file, step, model, optimizer)
         if stop:
             return
-    dist.all_reduce(loss.detach())
+    # Also when it starts again with no step left: its last step was saved, and then a rank was lost.
+    with torch.no_grad():
+        loss = loss_of(parallel, step - 1, options.batch)
+    dist.all_reduce(loss)
     if dist.get_rank() == 0:
         print(f"end step {step} loss {loss.item() / dist.get_world_size():.6f}", flush=True)
 
