@@ -85,16 +85,16 @@ survive "kill -9 of launcher and client right after the requeue" \
 
 # The node with the batch script of one job and mostly a part of the other, unless Slurm had room for them
 # apart: Slurm has to notice it itself.
+run_of_train() { echo "$(job_field "$train" Restarts) requeues, $(starts train) starts"; }
 batch_host() { xc --user root squeue --noheader --jobs="$1" --format=%B | tr -d n; }
-lives_on() { # JOB NODE
-  xc scontrol show hostnames "$(xc squeue --noheader --jobs="$1" --format=%N)" | grep -qx "n$2"
-}
 if [[ -n ${BELLOWS_LONG:-} ]]; then repeats=3; else repeats=1; fi
 for ((i = 0; i < repeats; i++)); do
   victim=$(batch_host "$save")
   jobs=("$save")
-  ! lives_on "$train" "$victim" || jobs+=("$train")
+  away=""
+  if nodes_of "$train" | grep -qx "n$victim"; then jobs+=("$train"); else away=$(run_of_train); fi
   survive "kill -9 of node n$victim" "a node failed|node n$victim was lost" 1 mc kill-node "$victim"
+  [[ -z $away ]] || is "$(run_of_train)" "$away" "kill -9 of node n$victim: it leaves a job on other nodes alone"
   mc start-node "$victim"
   poll 60 node_is "$victim" 'idle|mixed|allocated'
 done

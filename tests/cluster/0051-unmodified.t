@@ -54,11 +54,10 @@ done
 
 # All GPUs are in use now, so the jobs share a node: the one that dies.
 declare -A kept
-nodes_of() { xc --user root scontrol show hostnames "$(job_field "${ids[$1]}" NodeList)"; }
 for name in "${have[@]}"; do kept[$name]=$(at "$name" | cut -d ' ' -f 1); done
-victim=$(for name in "${have[@]}"; do nodes_of "$name"; done | sort | uniq -c | sort -n |
+victim=$(for name in "${have[@]}"; do nodes_of "${ids[$name]}"; done | sort | uniq -c | sort -n |
   awk -v jobs="${#have[@]}" '$1 == jobs { print $2 }' | tail -n 1)
-like "$victim" '^n[123]$' "there is a node of all jobs" || bail "$(for name in "${have[@]}"; do nodes_of "$name"; done)"
+like "$victim" '^n[123]$' "there is a node of all jobs" || bail "$(for name in "${have[@]}"; do nodes_of "${ids[$name]}"; done)"
 mc kill-node "${victim#n}"
 poll 40 node_is "${victim#n}" 'down.*'
 mc start-node "${victim#n}"

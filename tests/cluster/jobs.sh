@@ -87,6 +87,8 @@ gpus_held() {
     done | awk '{ nodes += $1; gpus += $1 * $2 } END { print gpus + 0, nodes + 0 }'
 }
 
+nodes_of() { xc --user root scontrol show hostnames "$(job_field "$1" NodeList)"; } # JOB
+
 now_us() { echo "${EPOCHREALTIME/[.,]/}"; }
 since() { (($(now_us) - $1 > $2 * 1000000)); } # MICROSECONDS SECONDS
 causes() { events_of "$1" | sed 's/.*"cause":"\([^"]*\)".*/\1/'; } # JOB
