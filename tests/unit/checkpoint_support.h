@@ -19,6 +19,7 @@
 #include "checkpoint/shard_file.h"
 #include "checkpoint/store_writer.h"
 #include "tests/unit/scratch_dir.h"
+#include "tests/unit/text_support.h"
 
 // What the checkpoint tests share: shards made by hand, deadlines.
 namespace bellows::checkpoint_test {
@@ -97,10 +98,6 @@ inline Status save_step(StoreWriter& writer, FileOps& ops, std::uint64_t step) {
 
 /// The text of the error, or "".
 inline std::string why(const Status& status) { return status ? "" : status.error().text; }
-
-inline bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// As long as it lives, other processes can't open the file: a passing failure that needs no broken
 /// disk. The kernel gives up waiting for the holder of a lease after 45 seconds.

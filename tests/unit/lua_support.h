@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "jobsubmit/lua_hook.h"
+#include "tests/unit/text_support.h"
 
 namespace bellows {
 
@@ -84,10 +85,6 @@ inline HookOutcome submit_body(const std::string& body) {
 inline void expect_says(const HookOutcome& outcome, const char* message) {
   cr_expect(outcome.message == message, "\"%s\" instead of \"%s\"; %s", outcome.message.c_str(),
             message, outcome.failure ? outcome.failure->c_str() : "no failure");
-}
-
-inline bool contains(const std::optional<std::string>& text, std::string_view part) {
-  return text && text->find(part) != std::string::npos;
 }
 
 }  // namespace bellows

@@ -10,6 +10,7 @@
 
 #include "spank/container/task_prolog.h"
 #include "tests/unit/scratch_dir.h"
+#include "tests/unit/text_support.h"
 
 using namespace bellows;
 using namespace bellows::container;
@@ -32,10 +33,6 @@ std::string said_by(
   cr_assert_eq(::chmod(run.path.c_str(), 0755), 0);
   const auto said = run_prolog(run, prepare);
   return said ? *said : "failed: " + said.error().text;
-}
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 Test(container_prolog, lines) {

@@ -12,6 +12,7 @@
 #include "launcher/hang_detector.h"
 #include "launcher/node_watch.h"
 #include "launcher/storage_watch.h"
+#include "tests/unit/text_support.h"
 
 using namespace bellows;
 using namespace std::chrono_literals;
@@ -30,10 +31,6 @@ Event progress_of(const std::string& node, std::uint32_t first, Steps steps, boo
   event.steps = std::move(steps);
   event.busy = busy;
   return event;
-}
-
-bool has(const std::optional<std::string>& text, const std::string& part) {
-  return text && text->find(part) != std::string::npos;
 }
 
 // A detector whose two ranks took `steps` steps, one each second.

@@ -9,16 +9,9 @@
 #include "launcher/rank_ends.h"
 #include "launcher/rank_failure.h"
 #include "launcher/rank_names.h"
+#include "tests/unit/text_support.h"
 
 using namespace bellows;
-
-namespace {
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
 
 Test(rank_names, are_short) {
   RankNames names;

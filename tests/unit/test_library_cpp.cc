@@ -10,6 +10,7 @@
 using namespace bellows::checkpoint_test;
 using bellows::Checkpoint;
 using bellows::CheckpointError;
+using bellows::has;
 
 namespace {
 

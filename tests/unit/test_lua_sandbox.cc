@@ -25,7 +25,7 @@ HookOutcome soon(const std::string& body) {
 
 void expect_stopped(const std::string& body, const char* why) {
   const HookOutcome outcome = soon(body);
-  cr_expect(contains(outcome.failure, why), "%s: %s", body.c_str(),
+  cr_expect(has(outcome.failure, why), "%s: %s", body.c_str(),
             outcome.failure ? outcome.failure->c_str() : "not stopped");
 }
 
@@ -105,7 +105,7 @@ Test(lua_sandbox, shows_no_addresses, .timeout = 10) {
                            "return ('%s'):format(pcall)", "return ('%%%q'):format('x')"}) {
     const HookOutcome outcome = soon(body);
     cr_expect(outcome.failure.has_value(), "%s: %s", body, outcome.message.c_str());
-    cr_expect(not contains(outcome.failure, "0x"));
+    cr_expect(not has(outcome.failure, "0x"));
   }
 }
 

@@ -15,6 +15,7 @@
 #include "launcher/own_stop.h"
 #include "launcher/restore_tally.h"
 #include "launcher/time_left.h"
+#include "tests/unit/text_support.h"
 
 using namespace bellows;
 using namespace std::chrono_literals;
@@ -51,10 +52,6 @@ struct Run {
 };
 
 const std::vector<NodeReport> kDraining = {report("n1", "ALLOCATED", 4), report("n2", "DRAIN", 4)};
-
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 /// Looks at that time, and waits for the answer that a question then gets.
 std::optional<JobLimits> answer(TimeLeft& time, const std::string& line, double now) {
