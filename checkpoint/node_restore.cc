@@ -74,6 +74,7 @@ struct NodeRestore::Reading {
   }
 
   void write_blocks() const {
+    if (offers->blocks.empty()) return;
     unsigned char* to = memory->data() + wire::blocks_offset(placed.total, placed.parts.size());
     std::memcpy(to, offers->blocks.data(), offers->blocks.size() * sizeof(wire::Block));
   }
