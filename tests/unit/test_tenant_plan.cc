@@ -84,7 +84,8 @@ void obey(SlurmAccounts& slurm, const std::vector<std::string>& command) {
   if (!parent.empty()) account.parent = parent;
   if (const std::string gpus = value_of(command, "GrpTRES"); !gpus.empty())
     account.gpus = parse_uint(gpus.substr(std::string("gres/gpu=").size()));
-  for (std::string_view qos : split(value_of(command, "QOS+"), ','))
+  const std::string added = value_of(command, "QOS+");
+  for (std::string_view qos : split(added, ','))
     if (!qos.empty()) {
       cr_assert(slurm.qos.count(std::string(qos)), "there is no such QOS");
       account.qos.insert(std::string(qos));
