@@ -180,6 +180,8 @@ void change_variables(spank_t spank, const Settings& settings, const container::
   move_pmix(spank, entry.pmix_moved());
   if (!container::wants_container(step.spec)) return;
   const auto lookup = [spank](const char* name) { return environment(spank, name); };
+  for (const std::string& name : container::dropped_variables(step.spec))
+    spank_unsetenv(spank, name.c_str());
   for (const auto& [name, value] : container::image_variables(step.spec, lookup))
     set_variable(spank, name, value);
   const auto& kept = step.spec.env;
@@ -199,9 +201,10 @@ void obey_prolog(spank_t spank, const std::string& said) {
 }
 
 /// One task for all.
-void tell_remark(spank_t spank, const std::string& remark) {
-  if (remark.empty() || environment(spank, "SLURM_LOCALID") != "0") return;
-  tell(fmt::format("slurmstepd: bellows: container: {}\n", remark));
+void tell_remarks(spank_t spank, const std::vector<std::string>& remarks) {
+  if (remarks.empty() || environment(spank, "SLURM_LOCALID") != "0") return;
+  for (const std::string& remark : remarks)
+    tell(fmt::format("slurmstepd: bellows: container: {}\n", remark));
 }
 
 void tell_phases(const container::Phases& phases) {
@@ -270,7 +273,7 @@ void enter_view(spank_t spank, const Settings& settings) {
     phases.begin("setting the environment");
     change_variables(spank, settings, *step.entry);
     obey_prolog(spank, step.entry->prolog_said());
-    tell_remark(spank, step.entry->remark());
+    tell_remarks(spank, step.entry->remarks());
     phases.end();
     if (step.spec.verbose) tell_phases(phases);
     step.entry.reset();

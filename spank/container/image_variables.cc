@@ -23,10 +23,14 @@ bool is_name(std::string_view name) {
   });
 }
 
+bool is_asked_for(const Spec& spec, std::string_view name) {
+  return std::find(spec.env.begin(), spec.env.end(), name) != spec.env.end();
+}
+
 bool is_kept(const Spec& spec, std::string_view name) {
   return std::any_of(std::begin(kKept), std::end(kKept),
                      [name](std::string_view prefix) { return name.starts_with(prefix); }) ||
-         std::find(spec.env.begin(), spec.env.end(), name) != spec.env.end();
+         is_asked_for(spec, name);
 }
 
 std::string_view unquoted(std::string_view value) {
@@ -54,6 +58,12 @@ Variables parse_environment(std::string_view text) {
     variables.emplace_back(line.substr(0, equals), unquoted(value));
   }
   return variables;
+}
+
+std::vector<std::string> dropped_variables(const Spec& spec) {
+  std::vector<std::string> names = {"LANG", "LANGUAGE", "LC_ALL"};
+  std::erase_if(names, [&spec](const auto& name) { return is_asked_for(spec, name); });
+  return names;
 }
 
 Variables image_variables(const Spec& spec, const VariableLookup& lookup) {

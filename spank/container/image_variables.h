@@ -19,6 +19,10 @@ using VariableLookup = std::function<std::optional<std::string>(const char* name
 /// value is taken as it stands, but for quotes around the whole. Other lines are passed over.
 Variables parse_environment(std::string_view text);
 
+/// What the step's environment loses in a container, as pyxis has it: an image rarely has the
+/// host's languages. Not where `spec.env` names the variable.
+std::vector<std::string> dropped_variables(const Spec& spec);
+
 /// What to set in the environment of a program in the container that the caller is in: what the
 /// image says (not where `spec.env` names the variable, nor what is Slurm's or Bellows'), and the
 /// search paths for the host's driver.

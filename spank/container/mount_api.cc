@@ -57,7 +57,7 @@ std::string kernel_log(int fs) {
     // "e text", "w text" or "i text"
     if (text.size() > 2 && text[1] == ' ') text.remove_prefix(2);
     while (!text.empty() && text.back() == '\n') text.remove_suffix(1);
-    log += fmt::format("{}{}", log.empty() ? "" : "; ", text);
+    log += fmt::format("{}{}", log.empty() ? "" : ", ", text);
   }
   return log;
 }

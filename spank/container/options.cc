@@ -51,7 +51,7 @@ constexpr OptionInfo kOptions[] = {
     {Option::entrypoint, "container-entrypoint", "entrypoint", nullptr,
      "not offered yet (Bellows)"},
     {Option::no_entrypoint, "no-container-entrypoint", "no-entrypoint", nullptr,
-     "not offered yet (Bellows)"},
+     "run no entrypoint of the image, as ever (Bellows)"},
     {Option::entrypoint_log, "container-entrypoint-log", "entrypoint-log", nullptr,
      "not offered yet (Bellows)"},
 };
@@ -120,7 +120,7 @@ bool is_variable(std::string_view name) {
 }
 
 Status take_env(Spec& spec, std::string_view value) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = spec.env;
   for (std::string_view name : split(value, ',')) {
     if (!is_variable(name))
       return invalid(fmt::format("\"{}\" is not the name of a variable; write NAME,NAME,...",
@@ -134,9 +134,9 @@ Status take_env(Spec& spec, std::string_view value) {
 }
 
 Status take_unshare(Spec& spec, std::string_view value) {
-  bool net = false;
-  bool ipc = false;
-  bool uts = false;
+  bool net = spec.unshare_net;
+  bool ipc = spec.unshare_ipc;
+  bool uts = spec.unshare_uts;
   for (std::string_view kind : split(value, ',')) {
     bool* const wanted = kind == "net"   ? &net
                          : kind == "ipc" ? &ipc
@@ -199,6 +199,8 @@ Status take_flag(Spec& spec, Option option) {
     case Option::verbose:
       spec.verbose = true;
       return {};
+    case Option::no_entrypoint:
+      return {};
     default:
       return invalid("entrypoints of images are not offered yet, and none is run; leave it out");
   }
@@ -217,6 +219,11 @@ std::optional<Option> contrary(Option option) {
   return std::nullopt;
 }
 
+/// Lists that several options and their values make together.
+bool adds_up(Option option) {
+  return option == Option::mounts || option == Option::env || option == Option::unshare;
+}
+
 std::optional<bool> parse_choice(std::string_view text) {
   const std::string word = to_lower(text);
   for (const char* yes : {"1", "true", "yes", "on", "y"})
@@ -225,6 +232,8 @@ std::optional<bool> parse_choice(std::string_view text) {
     if (word == no) return false;
   return std::nullopt;
 }
+
+constexpr const char* kPrefixes[] = {"BELLOWS_CONTAINER_", "PYXIS_CONTAINER_"};
 
 /// The ends of the variables' names, in the order in which they are asked. For a choice the option
 /// is the one that "yes" stands for.
@@ -280,7 +289,7 @@ Status apply_option(Spec& spec, Option option, std::string_view value, const Pla
 std::vector<Setting> read_variables(const GetVariable& get) {
   std::vector<Setting> settings;
   std::array<bool, kOptionCount> seen{};
-  for (const char* prefix : {"BELLOWS_CONTAINER_", "PYXIS_CONTAINER_"})
+  for (const char* prefix : kPrefixes)
     for (const auto& [end, option] : kVariables) {
       const std::string name = std::string(prefix) + end;
       const char* value = get(name.c_str());
@@ -311,7 +320,7 @@ Status Collector::take(Option option, std::string_view value) {
         fmt::format("--{} is given too, its contrary; give one of them", info_of(*other).name));
   // Slurm may call twice with one value.
   if (given && *given == value) return {};
-  if (given && option != Option::mounts)
+  if (given && !adds_up(option))
     return invalid(fmt::format("it is given twice, with \"{}\" and \"{}\"; give it once",
                                given->substr(0, 128), value.substr(0, 128)));
   if (auto status = apply_option(line_, option, value, place_); !status.ok()) return status;
@@ -335,6 +344,18 @@ Status Collector::take(const Setting& setting) {
   if (auto status = apply_option(variables_, option, setting.value, place_); !status.ok())
     return status;
   return check_length();
+}
+
+std::vector<std::string> Collector::beaten_variables() const {
+  std::vector<std::string> names;
+  for (const auto& [end, option] : kVariables) {
+    const auto other = contrary(option);
+    if (!given_[static_cast<std::size_t>(option)] &&
+        !(other && given_[static_cast<std::size_t>(*other)]))
+      continue;
+    for (const char* prefix : kPrefixes) names.push_back(std::string(prefix) + end);
+  }
+  return names;
 }
 
 Spec Collector::spec() const { return overlay(variables_, line_); }

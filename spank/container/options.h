@@ -58,7 +58,7 @@ struct Place {
 /// This process's own. Without a working directory only absolute paths can be meant.
 Place place_of_process();
 
-/// Puts one option's value into a Spec; mounts are added to those there are, everything else
+/// Puts one option's value into a Spec; lists are added to those there are, everything else
 /// replaces. An option without an argument has an empty value.
 /// invalid: a sentence without the option's name.
 Status apply_option(Spec& spec, Option option, std::string_view value, const Place& place);
@@ -92,6 +92,9 @@ class Collector {
   Status take(const Setting& setting);
 
   Spec spec() const;
+
+  /// The names of the variables that count for nothing, since the command line says otherwise.
+  std::vector<std::string> beaten_variables() const;
 
  private:
   Status check_length() const;

@@ -19,7 +19,7 @@ constexpr std::pair<std::string_view, std::string_view> kFixes[] = {
     {"mounting the user's directories",
      "name another target in --container-mounts, or make this one in the image"},
     {"entering the container", "name another directory in --container-workdir"},
-    {"joining the container", "name another directory in --container-workdir"},
+    {"going to the working directory", "name another directory in --container-workdir"},
     {"running TaskProlog", "tell the administrator, whose script it is"},
 };
 constexpr std::string_view kOtherwise = "tell the administrator";

@@ -86,6 +86,12 @@ Result<Spec> effective_spec(const Contract* contract, const Spec& step) {
   }
   auto promised = promised_spec(*contract);
   if (!promised) return promised.error();
+  if (step.name.empty()) {
+    // The name is that of the container with the job's image, and only one step can create it.
+    if (!step.image.empty() && step.image != promised->image) promised->name.clear();
+    if (promised->name_mode == NameMode::create || promised->name.empty())
+      promised->name_mode = NameMode::automatic;
+  }
   Spec spec = overlay(*promised, step);
   if (spec.image == kHostImage) {
     spec.image.clear();

@@ -281,6 +281,7 @@ class Builder {
 
   Status make_dev() {
     if (auto status = fill_dev(dev(), devices_, shm_.get()); !status) return status;
+    for (const auto& device : devices_) phases_.note(fmt::format("device /dev/{}", device.name));
     for (const auto& device : inputs_.devices)
       if (auto status = add_device(dev(), device.name, device.mount.get()); !status) return status;
     return {};

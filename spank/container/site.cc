@@ -15,8 +15,9 @@ Error bad(std::string_view name, std::string_view value, std::string_view accept
 }
 
 Status set_flag(bool& flag, std::string_view name, std::string_view value) {
-  if (value != "yes" && value != "no") return bad(name, value, "write yes or no");
-  flag = value == "yes";
+  const bool yes = value == "yes" || value == "true";
+  if (!yes && value != "no" && value != "false") return bad(name, value, "write yes or no");
+  flag = yes;
   return {};
 }
 

@@ -98,6 +98,10 @@ std::string note_text(const Wanted& wanted) {
   return fmt::format("{} {:016x}", wanted.step, std::hash<std::string>()(spec_text(mounts)));
 }
 
+std::string size_text(const Wanted& wanted) {
+  return wanted.spec.tmp_mib ? fmt::format("{}M", *wanted.spec.tmp_mib) : "the site's";
+}
+
 }  // namespace
 
 bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }
@@ -154,7 +158,21 @@ Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& p
   if (site.require_fence)
     if (auto status = check_fence(*nodes, wanted.gpus); !status.ok()) return status;
   gpus_ = plan_view(*nodes);
+  for (const std::string& name : gpus_.shown)
+    phases.note(fmt::format("/dev/{} is the task's", name));
+  for (const std::string& name : gpus_.hidden) phases.note(fmt::format("/dev/{} is hidden", name));
   return {};
+}
+
+Status TaskEntry::build_base(const Wanted& wanted, const Site& site, Phases& phases) {
+  const std::uint64_t tmp_mib = wanted.spec.tmp_mib.value_or(site.tmp_mib);
+  const auto told = [](std::uint64_t mib) {
+    return mib == 0 ? "half of the memory" : fmt::format("{} MiB", mib);
+  };
+  phases.note(fmt::format("tmpfs on /tmp and /var/tmp ({} together)", told(tmp_mib)));
+  phases.note(fmt::format("tmpfs on /dev/shm ({})", told(site.shm_mib)));
+  for (const std::string& kept : site.tmp_keep) phases.note(fmt::format("{0} on {0}", kept));
+  return build_base_view(tmp_mib, site.shm_mib, site.tmp_keep);
 }
 
 /// In a namespace just left from the job's view of the host.
@@ -214,13 +232,22 @@ Status TaskEntry::check_mode(const std::string& name, const Wanted& wanted, bool
     return refused(
         "exists on this node already, and the mode create does not join one; take "
         "another name");
-  if (spec.name_mode == NameMode::no_exec)
-    return refused(
-        "is running on this node, and the mode no_exec does not enter one that runs; "
-        "name it without :no_exec");
   if (!spec.mounts.empty() && *note != note_text(wanted))
-    remark_ =
-        fmt::format("the container {} exists already; --container-mounts is ignored", spec.name);
+    remarks_.push_back(
+        fmt::format("the container {} exists already; --container-mounts is ignored", spec.name));
+  return {};
+}
+
+/// The job's temporary space has the size that its first task on the node wanted.
+Status TaskEntry::check_size(const Wanted& wanted) {
+  if (!wanted.spec.tmp_mib) return {};
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  const auto note = views_.read_note(note_name(kBase));
+  if (!note) return note.error();
+  if (*note != size_text(wanted))
+    remarks_.emplace_back(
+        "the job's /tmp on this node is there already; --container-tmp is ignored");
   return {};
 }
 
@@ -245,9 +272,12 @@ Status TaskEntry::check_number(const std::string& name, const Site& site) const 
 Status TaskEntry::keep(const std::string& name, const Wanted& wanted, int made) {
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
   if (!as_root) return as_root.error();
-  Status status;
-  if (name != kBase) status = pin_own(views_, name, wanted.spec);
-  if (status.ok() && name != kBase && !wanted.spec.name.empty())
+  if (name == kBase) {
+    const Status status = views_.write_note(note_name(name), size_text(wanted));
+    return status.ok() ? views_.pin(name, made) : status;
+  }
+  Status status = pin_own(views_, name, wanted.spec);
+  if (status.ok() && !wanted.spec.name.empty())
     status = views_.write_note(note_name(name), note_text(wanted));
   return status.ok() ? views_.pin(name, made) : status;
 }
@@ -263,9 +293,7 @@ Status TaskEntry::build(const std::string& name, const Wanted& wanted, const Sit
   auto made = own_namespace();
   if (!made) return made.error();
   phases.begin("making the job's temporary space");
-  status = base ? build_base_view(wanted.spec.tmp_mib.value_or(site.tmp_mib), site.shm_mib,
-                                  site.tmp_keep)
-                : build_container(wanted, site, phases);
+  status = base ? build_base(wanted, site, phases) : build_container(wanted, site, phases);
   if (!status.ok()) return status;
   phases.begin("keeping the view");
   if (status = join(host_.get()); !status.ok()) return status;
@@ -283,7 +311,8 @@ Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, c
     return {};
   };
   const auto check = [&] {
-    return name == kBase ? Status() : check_mode(name, wanted, static_cast<bool>(found));
+    if (name != kBase) return check_mode(name, wanted, static_cast<bool>(found));
+    return found ? check_size(wanted) : Status();
   };
   phases.begin("looking for the job's view");
   if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
@@ -402,6 +431,7 @@ Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases
   }
   const auto root = open_file("/", kRoot);
   if (!root) return root.error();
+  phases.begin("going to the working directory");
   return enter_directory(root->get(), wanted.spec.workdir.value_or("/"));
 }
 

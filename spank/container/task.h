@@ -49,8 +49,8 @@ class TaskEntry {
   /// while this lives.
   Status enter(const Wanted& wanted, const Site& site, Phases& phases);
 
-  /// What the user should know though all went well; empty: nothing.
-  const std::string& remark() const { return remark_; }
+  /// What the user should know though all went well.
+  const std::vector<std::string>& remarks() const { return remarks_; }
 
   /// What the TaskProlog said.
   const std::string& prolog_said() const { return prolog_said_; }
@@ -67,9 +67,11 @@ class TaskEntry {
   Status find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
                        Phases& phases, Fd& found);
   Status check_mode(const std::string& name, const Wanted& wanted, bool found);
+  Status check_size(const Wanted& wanted);
   Status check_number(const std::string& name, const Site& site) const;
   Status keep(const std::string& name, const Wanted& wanted, int made);
   Status build(const std::string& name, const Wanted& wanted, const Site& site, Phases& phases);
+  Status build_base(const Wanted& wanted, const Site& site, Phases& phases);
   Status build_container(const Wanted& wanted, const Site& site, Phases& phases);
   Status enter_host_view(const Wanted& wanted);
   Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
@@ -87,7 +89,7 @@ class TaskEntry {
   Fd base_;  ///< the job's view of the host
   GpuView gpus_;
   std::pair<std::string, std::string> pmix_moved_;
-  std::string remark_;
+  std::vector<std::string> remarks_;
   std::string prolog_said_;
   std::optional<Watchdog> watchdog_;
   Fd user_;  ///< the user namespace in which the program is root; invalid: none

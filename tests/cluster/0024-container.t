@@ -210,9 +210,33 @@ is "$(run -N2 -n4 --container-image="$squash" --container-verbose true | grep -c
 for prefix in BELLOWS PYXIS; do
   is "$(xc env ${prefix}_CONTAINER_IMAGE="$squash" ${prefix}_CONTAINER_WORKDIR=/etc ${prefix}_CONTAINER_MOUNTS="$shared/data:/data" \
     srun --quiet --mpi=none -w n1 sh -c 'pwd; cat /data/file' 2>&1 | xargs)" "/etc data" "variables ${prefix}_CONTAINER_..."
+  p=${prefix}_CONTAINER
+  others=("${p}_ENV=IMAGE_SAYS" IMAGE_SAYS=host "${p}_UNSHARE=net" "${p}_TMP=16M" "${p}_VERBOSE=1" "${p}_MOUNT_HOME=1"
+    "${p}_REMAP_ROOT=1" "${p}_WRITABLE=1")
+  said=$(xc env "${p}_IMAGE=$squash" "${others[@]}" srun --quiet --mpi=none -w n1 sh -c 'echo "is $(id -u)" \
+    $(ls $HOME/share.sh) $IMAGE_SAYS $(grep -c : /proc/net/dev) $(grep -c " /tmp tmpfs .*size=16384k" /proc/mounts) \
+    $(touch /new && echo written)' 2>&1)
+  is "$(grep '^is' <<<"$said")" "is 0 /root/share.sh host 1 1 written" "all of them (${p}_...)" || diag "$said"
+  for told in "$squash on / .rw,overlay" 'tmpfs on /tmp and /var/tmp .16 MiB together' 'device /dev/null' 'mounting the image: [0-9]+ us'; do
+    like "$said" "slurmstepd: bellows: container: $told" "and ${p}_VERBOSE tells it ($told)"
+  done
+  like "$(xc env "${p}_IMAGE=$squash" "${p}_NAME=vars:exec" srun --quiet --mpi=none -w n1 true 2>&1)" \
+    'the container vars does not exist on this node' "and ${p}_NAME"
 done
 is "$(xc env BELLOWS_CONTAINER_WORKDIR=/bin srun --quiet --mpi=none -w n1 --container-image="$squash" --container-workdir=/etc pwd 2>&1)" \
   /etc "the command line wins"
+script where.sh <<'S'
+srun --quiet --mpi=none pwd
+srun --quiet --mpi=none --container-workdir=/bin pwd
+srun --quiet --mpi=none --container-tmp=1G pwd
+S
+xc env PYXIS_CONTAINER_WORKDIR=/proc sbatch --quiet --wait --output=where.out -w n1 -n1 --container-image="$squash" \
+  --container-workdir=/etc --container-tmp=16M where.sh >/dev/null 2>&1
+is "$(grep ^/ "$home/where.out" | xargs)" "/etc /bin /etc" "of sbatch over its variables, in its steps too" || diag "$(cat "$home/where.out")"
+is "$(grep -c "container: the job's /tmp on this node is there already; --container-tmp is ignored" "$home/where.out")" 1 \
+  "a step can't change the size of the job's /tmp, and is told"
+is "$(run -w n1 --container-image="$squash" --export=ALL,LANG=a,LANGUAGE=b,LC_ALL=c --container-env=LC_ALL --container-env=HOME \
+  sh -c 'echo ${LANG:-none} ${LANGUAGE:-none} $LC_ALL')" "none none c" "a container has the host's language only where it is asked for"
 
 # GPUs.
 gpus='for i in 0 1 2 3; do test -c /dev/nvidia$i && echo $i; done; true'

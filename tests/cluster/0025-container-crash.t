@@ -223,7 +223,7 @@ dead_server() {
     is "$(joined /) $(joined /dead)" "/ /dead" "a file system that answers"
     rm "$alive"
     node timeout -s KILL 2 stat "$dead" >/dev/null
-    like "$(joined /dead)" "bellows: container: joining the container took longer than $(seconds 2) s, so the task was ended; see whether the file system it needs answers" \
+    like "$(joined /dead)" "bellows: container: going to the working directory took longer than $(seconds 2) s, so the task was ended; see whether the file system it needs answers" \
       "who joins does not wait for a dead one"
     is "$(joined /)" / "and harms nobody else"
     xc scancel "$id"

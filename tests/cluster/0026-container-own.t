@@ -43,7 +43,7 @@ tell created step --container-name=a:create "${ns[@]}"
 tell again step --container-name=a:create true
 tell auto step --container-name=a "${ns[@]}"
 tell exec step --container-name=a:exec "${ns[@]}"
-tell no-exec step --container-name=a:no_exec true
+tell no-exec step --container-name=a:no_exec "${ns[@]}"
 tell other step --container-name=b "${ns[@]}"
 tell unnamed step "${ns[@]}"
 tell several srun --quiet --mpi=none -N1 -n3 -w n1 --overlap --container-name=c:create "${ns[@]}"
@@ -58,8 +58,8 @@ like_line exec-none 'container: [^:]+: the container a does not exist on this no
 is "$(line no-image)" host "image / is the host, whatever the name"
 like_line created '^mnt:' "create creates"
 like_line again 'the container a exists on this node already' "and refuses one that is there"
-is "$(line auto) $(line exec)" "$(line created) $(line created)" "auto and exec join it"
-like_line no-exec 'the container a is running on this node' "no_exec does not"
+is "$(line auto) $(line exec) $(line no-exec)" "$(line created) $(line created) $(line created)" \
+  "auto, exec and no_exec use it"
 is "$(for which in created other unnamed; do line $which; done | grep '^mnt:' | sort -u | wc -l)" 3 \
   "another name, and none, are other containers"
 for name in several entered; do
@@ -80,6 +80,20 @@ said=$(batch attach.sh -w n1 --framework=plain --gpus=1)
 like "$said" '^IMAGE_SAYS=hello' "a named container is joined without an image"
 like "$said" 'the container none does not exist on this node; give --container-image' "if it is there"
 like "$said" 'on the host$' "and a step without name or image is on the host"
+
+# A name of the whole job.
+script job.sh <<'S'
+tell() { local name=$1; shift; "$@" 2>&1 | sed "s/^/$name: /"; }
+tell first step "${ns[@]}"
+tell second step "${ns[@]}"
+tell tree step --container-image=$tree sh -c 'test -e /etc/environment; readlink /proc/self/ns/mnt'
+tell named step --container-name=other "${ns[@]}"
+S
+said=$(batch job.sh -w n1 --container-image="$squash" --container-name=a:create)
+like_line first '^mnt:' "the first step makes the container of the job's name"
+is "$(line second)" "$(line first)" "and the next ones join it, though the job says create"
+is "$(for which in first tree named; do line $which; done | grep '^mnt:' | sort -u | wc -l)" 3 \
+  "a step with another image, or another name, is in a container of its own"
 
 # No more than so many.
 spank_args "image_dirs=$images max_containers=2"

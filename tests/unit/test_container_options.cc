@@ -6,6 +6,7 @@
 #include <cstring>
 #include <iterator>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -213,11 +214,13 @@ const Case kOthers[] = {
     {"remap-root|writable|verbose", "remap-root,writable,verbose"},
     {"readonly|no-remap-root", "no-remap-root,readonly"},
     {"env=A,B_2,A", "env:A+B_2"},
+    {"env=A|env=B,A|env=C", "env:A+B+C"},
     {"env=A,,B", "! \"\" is not the name of a variable; write NAME,NAME,..."},
     {"env=A=1", "! \"A=1\" is not the name of a variable; write NAME,NAME,..."},
     {"env=2A", "! \"2A\" is not the name of a variable; write NAME,NAME,..."},
     {"unshare=net", "unshare:net"},
     {"unshare=uts,net,ipc,net", "unshare:net+ipc+uts"},
+    {"unshare=uts|unshare=net", "unshare:net+uts"},
     {"unshare=pid", "! \"pid\" is none of net, ipc and uts"},
     {"unshare=net,", "! \"\" is none of net, ipc and uts"},
     {"tmp=8G", "tmp:8192M"},
@@ -234,7 +237,7 @@ const Case kOthers[] = {
     {"save=/x.sqsh", "! saving a container to a file is not offered yet; leave it out"},
     {"save=", "! it has no value"},
     {"entrypoint", "! entrypoints of images are not offered yet, and none is run; leave it out"},
-    {"no-entrypoint", "! entrypoints of images are not offered yet, and none is run; leave it out"},
+    {"no-entrypoint", ""},
     {"entrypoint-log",
      "! entrypoints of images are not offered yet, and none is run; leave it out"},
 };
@@ -265,6 +268,8 @@ const Case kVariables[] = {
      "unshare:net,tmp:1024M,verbose"},
     {"BELLOWS_CONTAINER_VERBOSE=no", ""},
     {"PYXIS_CONTAINER_ENTRYPOINT_LOG=0", ""},
+    {"PYXIS_CONTAINER_ENTRYPOINT=0", ""},
+    {"PYXIS_CONTAINER_ENV=A|PYXIS_CONTAINER_UNSHARE=net", "env:A,unshare:net"},
     {"PYXIS_CONTAINER_ENTRYPOINT=1",
      "! PYXIS_CONTAINER_ENTRYPOINT: entrypoints of images are not offered yet, and none is run; "
      "leave it out"},
@@ -278,6 +283,18 @@ Test(container_options, images) { check(kImages, std::size(kImages)); }
 Test(container_options, mounts) { check(kMounts, std::size(kMounts)); }
 Test(container_options, others) { check(kOthers, std::size(kOthers)); }
 Test(container_options, variables) { check(kVariables, std::size(kVariables)); }
+
+Test(container_options, variables_that_the_command_line_beats) {
+  Collector collector{{"/home/ann", nullptr}};
+  cr_assert(collector.take(Option::workdir, "/w").ok());
+  cr_assert(collector.take(Option::readonly, "").ok());
+  const std::vector<std::string> beaten = collector.beaten_variables();
+  const std::set<std::string> names(beaten.begin(), beaten.end());
+  const std::set<std::string> wanted = {"BELLOWS_CONTAINER_WORKDIR",  "PYXIS_CONTAINER_WORKDIR",
+                                        "BELLOWS_CONTAINER_WRITABLE", "PYXIS_CONTAINER_WRITABLE",
+                                        "BELLOWS_CONTAINER_READONLY", "PYXIS_CONTAINER_READONLY"};
+  cr_expect(names == wanted);
+}
 
 Test(container_options, are_in_the_order_of_their_numbers) {
   for (std::size_t i = 0; i < options().size(); ++i) {
@@ -398,6 +415,13 @@ const RightsCase kRights[] = {
      "mount:/a%2Cb:/c,env:X+Y"},
     {"image=/i mounts=/data:/data:ro env=X container=mount:/u,env:U", "mount:/s,env:X+S",
      "image:/i,mount:/data:/data:ro,mount:/s,env:X+S"},
+    {"image=/i container=name:n", "workdir:/w", "image:/i,workdir:/w,name:n"},
+    {"image=/i container=name:n", "image:/i", "image:/i,name:n"},
+    {"image=/i images=/j container=name:n:exec", "image:/j", "image:/j"},
+    {"image=/i images=/j container=name:n", "image:/j,name:o:exec", "image:/j,name:o:exec"},
+    {"image=/i container=name:n:create", "", "image:/i,name:n"},
+    {"image=/i container=name:n:create", "name:n:create", "image:/i,name:n:create"},
+    {"image=/i container=name:n:exec", "", "image:/i,name:n:exec"},
     // What the contract's options say of an image does not count: it has a key of its own.
     {"container=image:/forged", "", ""},
     {"image=/i container=mystery", "",
