@@ -24,7 +24,7 @@ Error memory_error(const char* what, std::uint64_t bytes) {
 
 }  // namespace
 
-MadeMemory SharedMemory::make_empty(std::uint64_t bytes, std::shared_ptr<MemoryBin> bin) {
+MadeMemory SharedMemory::make_empty(std::uint64_t bytes, const std::shared_ptr<MemoryBin>& bin) {
   const std::uint64_t size = (std::max<std::uint64_t>(bytes, 1) + 4095) & ~std::uint64_t{4095};
   Fd fd(memfd_create("bellows", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(size)) < 0) return memory_error("make", size);
@@ -40,9 +40,9 @@ MadeMemory SharedMemory::make_empty(std::uint64_t bytes, std::shared_ptr<MemoryB
                                        [bin](SharedMemory* last) { bin->take(last); });
 }
 
-MadeMemory SharedMemory::make(std::uint64_t bytes, std::shared_ptr<MemoryBin> bin) {
+MadeMemory SharedMemory::make(std::uint64_t bytes, const std::shared_ptr<MemoryBin>& bin) {
   if (bin) bin->wait_until_empty();
-  auto memory = make_empty(bytes, std::move(bin));
+  auto memory = make_empty(bytes, bin);
   if (!memory) return memory;
   auto reserved = (*memory)->reserve(0, (*memory)->size());
   return reserved ? memory : MadeMemory(reserved.error());

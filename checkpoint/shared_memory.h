@@ -19,10 +19,10 @@ class SharedMemory {
   /// Pages are reserved at once: unavailable when the machine or the job has too little memory.
   /// With a bin, that frees it in the end, and what it has yet to free is freed first.
   static Result<std::shared_ptr<SharedMemory>> make(std::uint64_t bytes,
-                                                    std::shared_ptr<MemoryBin> bin = {});
+                                                    const std::shared_ptr<MemoryBin>& bin = {});
   /// Without pages, and without waiting for the bin.
-  static Result<std::shared_ptr<SharedMemory>> make_empty(std::uint64_t bytes,
-                                                          std::shared_ptr<MemoryBin> bin = {});
+  static Result<std::shared_ptr<SharedMemory>> make_empty(
+      std::uint64_t bytes, const std::shared_ptr<MemoryBin>& bin = {});
   SharedMemory(Fd fd, std::uint64_t size) : fd_(std::move(fd)), size_(size) {}
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
