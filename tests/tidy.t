@@ -16,6 +16,12 @@ if command -v mpicc > /dev/null; then
   read -r -a mpi < <(mpicc --showme:compile)
   flags+=("${mpi[@]}")
 fi
+pmix=
+if pkg-config --exists pmix; then
+  pmix=yes
+  read -r -a found < <(pkg-config --cflags pmix)
+  flags+=("${found[@]}")
+fi
 cuda=$(dirname "$(dirname "$(command -v nvcc || echo /usr/local/cuda/bin/nvcc)")")
 mapfile -t headers < <(sources -name '*.h')
 common=$(cat .clang-tidy "${headers[@]}" | sha256sum)
@@ -26,17 +32,18 @@ tidy() {
   key=$passed/$(echo "$common $(sha256sum "$file")" | sha256sum | cut -c 1-32)
   [ ! -e "$key" ] || return 0
   if clang-tidy --quiet "$file" -- -x c++ -std=c++20 -DHAVE_CONFIG_H -I. -I"$build" -I"$(dirname "$file")" \
-    -Icommon -Icheckpoint -isystem "$cuda/include" '-DBELLOWS_BINDIR=""' "${flags[@]}" > "$passed/out.$2" 2>&1; then
+    -Icommon -Icheckpoint -isystem "$cuda/include" '-DBELLOWS_BINDIR=""' '-DLIBBELLOWS=""' "${flags[@]}" \
+    > "$passed/out.$2" 2>&1; then
     : > "$key"
     rm -f "$passed/out.$2"
   fi
 }
 
 # Two at a time.
-# What needs CUDA's headers is looked at where they are.
+# What needs the headers of CUDA and PMIx is looked at where they are.
 wanted() {
   sources -name '*.cc' | grep -E '^(common|checkpoint|jobsubmit|spank|launcher|examples)/' |
-    if [ -e "$cuda/include/nccl.h" ]; then cat; else grep -v nccl; fi
+    if [ -n "$pmix" ] && [ -e "$cuda/include/nccl.h" ]; then cat; else grep -v nccl; fi
 }
 mapfile -t files < <(wanted)
 rm -f "$passed"/out.*
