@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/store.h"
 
-#include <dirent.h>
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/block_reader.h"
@@ -17,6 +15,7 @@
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
 #include "checkpoint/wire.h"
+#include "common/directory.h"
 #include "common/fd.h"
 #include "common/text.h"
 
@@ -178,7 +177,7 @@ std::optional<std::uint64_t> parse_step_name(std::string_view name) {
 }
 
 Result<std::vector<std::string>> list_names(const std::string& dir) {
-  std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir(dir.c_str()), closedir);
+  const Directory stream(opendir(dir.c_str()));
   std::vector<std::string> names;
   if (!stream && errno == ENOENT) return names;
   if (!stream) return errno_error("list", dir);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/job_store.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
@@ -11,8 +10,9 @@
 #include <array>
 #include <cerrno>
 #include <ctime>
-#include <memory>
+#include <utility>
 
+#include "common/directory.h"
 #include "common/text.h"
 #include "spank/container/mount_api.h"
 
@@ -28,11 +28,6 @@ constexpr const char* kUser = "user";
 constexpr const char* kUidKey = "uid";
 constexpr const char* kMarker = "launcher.active";
 constexpr int kDeepest = 64;
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
-using Dir = std::unique_ptr<DIR, CloseDir>;
 
 bool is_dots(const char* name) {
   return std::string_view(name) == "." || std::string_view(name) == "..";
@@ -53,9 +48,8 @@ bool remove_tree(int parent, const char* name, std::size_t& budget, int depth) {
   if (container::unmount_all(parent, name).ok() && is_gone(parent, name)) return true;
   auto directory = container::open_child(parent, name);
   if (!directory) return false;
-  Dir dir(::fdopendir(directory->get()));
+  const Directory dir = read_directory(std::move(*directory));
   if (!dir) return false;
-  directory->release();
   bool clean = true;
   while (const dirent* entry = ::readdir(dir.get())) {
     if (is_dots(entry->d_name)) continue;
@@ -252,9 +246,8 @@ std::vector<std::uint32_t> JobStore::aged(mode_t type, std::int64_t seconds,
                                           std::size_t most) const {
   auto base = open_run_dir(false);
   if (!base) return {};
-  Dir dir(::fdopendir(base->get()));
+  const Directory dir = read_directory(std::move(*base));
   if (!dir) return {};
-  base->release();
   std::vector<std::pair<std::int64_t, std::uint32_t>> found;
   const std::int64_t before = static_cast<std::int64_t>(std::time(nullptr)) - seconds;
   while (const dirent* entry = ::readdir(dir.get())) {

@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/container/root_files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
+#include <utility>
 
+#include "common/directory.h"
 #include "common/fd.h"
 #include "spank/container/mount_api.h"
 
 namespace bellows::container {
-namespace {
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
-
-}  // namespace
 
 Result<std::vector<std::string>> list_in_root(int root, const std::string& path,
                                               std::string_view prefix) {
@@ -28,9 +21,8 @@ Result<std::vector<std::string>> list_in_root(int root, const std::string& path,
   auto fd = open_in_root(root, path, O_RDONLY | O_DIRECTORY);
   if (!fd && fd.error().kind == ErrorKind::not_found) return names;
   if (!fd) return fd.error();
-  const std::unique_ptr<DIR, CloseDir> dir(::fdopendir(fd->get()));
+  const Directory dir = read_directory(std::move(*fd));
   if (!dir) return errno_error("list", path);
-  fd->release();
   while (true) {
     errno = 0;
     const dirent* entry = ::readdir(dir.get());

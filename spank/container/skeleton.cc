@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/container/skeleton.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
 #include <cerrno>
-#include <memory>
 #include <string_view>
+#include <utility>
 
+#include "common/directory.h"
 #include "common/fd.h"
 
 namespace bellows::container {
@@ -16,10 +16,6 @@ namespace {
 
 constexpr int kMostDepth = 64;
 constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
 
 /// The mode that `name` has, and all rights for the owner that the caller now is.
 Status make_like(int from, int to, const char* name) {
@@ -31,9 +27,9 @@ Status make_like(int from, int to, const char* name) {
 }
 
 Status copy_below(Fd from, int to, int depth) {
-  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(from.get()));
+  const Directory dir = read_directory(std::move(from));
   if (!dir) return errno_error("read", "a directory of the image");
-  const int fd = from.release();  // the stream's now
+  const int fd = ::dirfd(dir.get());
   while (const dirent* entry = ::readdir(dir.get())) {
     const std::string_view name = entry->d_name;
     if (entry->d_type != DT_DIR || name == "." || name == "..") continue;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/container/views.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/magic.h>
@@ -14,10 +13,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <memory>
 #include <thread>
 #include <vector>
 
+#include "common/directory.h"
 #include "common/text.h"
 #include "spank/container/mount_api.h"
 
@@ -27,10 +26,6 @@ namespace {
 constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr long kNsfsMagic = 0x6e736673;
 constexpr std::chrono::seconds kRemovalLimit{10};
-
-struct CloseDir {
-  void operator()(DIR* dir) const { ::closedir(dir); }
-};
 
 std::string views_path(const std::string& run_dir) { return run_dir + "/views"; }
 
@@ -170,7 +165,7 @@ Status mount_user(const std::string& kept, Owner owner) {
 /// Unpins and removes everything but `alive`, which the caller has locked.
 Status remove_views(int job_dir, const std::string& path) {
   if (Fd ns(::openat(job_dir, "ns", kDirectory)); ns) {
-    std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::fcntl(ns.get(), F_DUPFD_CLOEXEC, 0)));
+    const Directory dir = read_directory(Fd(::fcntl(ns.get(), F_DUPFD_CLOEXEC, 0)));
     if (!dir) return errno_error("read", path + "/ns");
     while (const dirent* entry = ::readdir(dir.get())) {
       if (entry->d_name[0] == '.') continue;
@@ -287,7 +282,7 @@ Status Lease::leave() {
 Status collect_views(const std::string& run_dir) {
   auto views = open_views(run_dir);
   if (!views) return views.error();
-  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::fcntl(views->get(), F_DUPFD_CLOEXEC, 0)));
+  const Directory dir = read_directory(Fd(::fcntl(views->get(), F_DUPFD_CLOEXEC, 0)));
   if (!dir) return errno_error("read", views_path(run_dir));
   std::vector<std::uint32_t> jobs;
   while (const dirent* entry = ::readdir(dir.get()))
@@ -370,7 +365,7 @@ Status JobViews::unpin(const std::string& name) const {
 
 Result<std::vector<std::string>> JobViews::names() const {
   // A descriptor of its own: the others' place in the directory is theirs.
-  std::unique_ptr<DIR, CloseDir> dir(::fdopendir(::openat(ns_.get(), ".", kDirectory)));
+  const Directory dir = read_directory(Fd(::openat(ns_.get(), ".", kDirectory)));
   if (!dir) return errno_error("read", path_ + "/ns");
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(dir.get()))
