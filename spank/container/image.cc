@@ -35,11 +35,6 @@ static_assert(sizeof(Superblock) == 48);
 constexpr std::uint32_t kMagic = 0x73717368;
 constexpr std::uint16_t kMajor = 4;
 
-bool may(int fd, int rights) {
-  // Without AT_EACCESS: the real user's rights, no capabilities.
-  return ::faccessat(fd, "", rights, AT_EMPTY_PATH) == 0;
-}
-
 /// O_RDONLY of what an O_PATH descriptor points at.
 Result<Fd> reopen(const Image& image) {
   Fd fd(::open(descriptor_path(image.fd.get()).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));

@@ -189,6 +189,11 @@ Result<Fd> open_source(const std::string& path) {
   return openat2(AT_FDCWD, path, O_PATH, RESOLVE_NO_MAGICLINKS);
 }
 
+bool may(int fd, int rights) {
+  // Without AT_EACCESS: the real user's rights, no capabilities.
+  return ::faccessat(fd, "", rights, AT_EMPTY_PATH) == 0;
+}
+
 Result<bool> has_mounts_below(int directory) {
   char path[PATH_MAX];
   const ssize_t n = ::readlink(descriptor_path(directory).c_str(), path, sizeof path);

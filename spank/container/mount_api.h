@@ -50,6 +50,10 @@ Status set_writable(int mount, std::string_view path);
 /// automounter serves it.
 Result<Fd> open_source(const std::string& path);
 
+/// Whether the real user, without capabilities, has `rights` (R_OK, W_OK, X_OK) to what a
+/// descriptor points at.
+bool may(int fd, int rights);
+
 /// Whether anything is mounted below the directory: a clone that is not recursive would show what
 /// such mounts hide, a job's own /tmp among them.
 Result<bool> has_mounts_below(int directory);

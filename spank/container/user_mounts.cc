@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/container/user_mounts.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/magic.h>
 #include <sys/mount.h>
@@ -15,11 +14,6 @@
 
 namespace bellows::container {
 namespace {
-
-bool may(int fd, int rights) {
-  // Without AT_EACCESS: the real user's rights, no capabilities.
-  return ::faccessat(fd, "", rights, AT_EMPTY_PATH) == 0;
-}
 
 /// A right to search a directory is enough: what is in it has rights of its own.
 bool usable(int fd, bool directory) {
