@@ -14,8 +14,7 @@ namespace {
 constexpr std::string_view kVersion = "bellows/1";
 
 bool is_plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-         std::string_view("_.:,/@+-").find(c) != std::string_view::npos;
+  return is_alphanumeric(c) || std::string_view("_.:,/@+-").find(c) != std::string_view::npos;
 }
 
 /// Runs at each submission inside slurmctld: no format, and most values are plain as a whole.

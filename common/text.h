@@ -17,6 +17,14 @@ std::string to_lower(std::string_view text);
 
 std::string_view trim(std::string_view text);
 
+/// ASCII only, whatever the locale.
+constexpr bool is_alphanumeric(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
+
+/// Whether a shell could name a variable so: letters, digits and "_", no digit first.
+bool is_variable_name(std::string_view text);
+
 /// Control characters become question marks: others' text must not steer a user's terminal.
 std::string harmless(std::string text);
 

@@ -24,8 +24,7 @@ struct Item {
 /// It goes into messages and back into the job, so no byte of it may mean anything there.
 bool is_type(std::string_view type) {
   for (char c : type)
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-          std::string_view("_.-").find(c) != std::string_view::npos))
+    if (!(is_alphanumeric(c) || std::string_view("_.-").find(c) != std::string_view::npos))
       return false;
   return true;
 }

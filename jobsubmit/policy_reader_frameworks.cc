@@ -11,19 +11,11 @@
 namespace bellows {
 namespace {
 
-bool is_variable(std::string_view text) {
-  if (text.empty() || (text[0] >= '0' && text[0] <= '9')) return false;
-  for (char c : text)
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_'))
-      return false;
-  return true;
-}
-
 /// Puts the mapping's variables over those in `env`.
 void read_env(ValueReader& in, const YamlNode& node, std::map<std::string, std::string>& env) {
   if (!in.mapping(node, "env", {})) return;
   for (const auto& [key, value] : node.entries) {
-    if (!is_variable(key.scalar))
+    if (!is_variable_name(key.scalar))
       in.fail(key, fmt::format("\"{}\" is not the name of an environment variable",
                                key.scalar.substr(0, kMostName)));
     for (std::string_view prefix : {"SLURM_", "BELLOWS_", "SPANK_", "_SLURM_"})

@@ -19,8 +19,7 @@ bool is_name(std::string_view text) {
   // One that looks like an option or a hidden file could not be asked for at the prompt.
   if (std::string_view(".+-").find(text[0]) != std::string_view::npos) return false;
   for (char c : text)
-    if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-          std::string_view("_.+-").find(c) != std::string_view::npos))
+    if (!(is_alphanumeric(c) || std::string_view("_.+-").find(c) != std::string_view::npos))
       return false;
   return true;
 }

@@ -96,8 +96,7 @@ std::set<std::string> lower_case_set(std::string_view list) {
 /// Nothing but what sacctmgr takes as one name.
 bool is_cluster(std::string_view name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-           c == '-' || c == '.';
+    return is_alphanumeric(c) || c == '_' || c == '-' || c == '.';
   }) && name.front() != '-';
 }
 

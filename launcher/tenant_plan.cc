@@ -237,8 +237,7 @@ Result<TenantPlan> Planner::plan() {
 std::string quoted(const std::string& word) {
   constexpr std::string_view kPlain = "_-+=.,/:@%";
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [&](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           kPlain.find(c) != std::string_view::npos;
+    return is_alphanumeric(c) || kPlain.find(c) != std::string_view::npos;
   });
   if (plain) return word;
   std::string out = "'";

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "common/text.h"
 #include "spank/container/options.h"
 #include "spank/container/site.h"
 
@@ -10,10 +11,6 @@ namespace bellows::spank {
 namespace {
 
 constexpr std::size_t kMostCharacters = 64;
-
-bool is_alphanumeric(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
 
 constexpr std::string_view kPunctuation = "._+-";
 

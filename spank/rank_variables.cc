@@ -28,8 +28,7 @@ bool has_entries(const std::string& directory) {
 bool is_address(std::string_view text) {
   return !text.empty() && text.size() <= kMostAddress &&
          std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  c == '.' || c == ':' || c == '-' || c == '_';
+           return is_alphanumeric(c) || c == '.' || c == ':' || c == '-' || c == '_';
          });
 }
 

@@ -16,13 +16,6 @@ constexpr std::size_t kMostBytes = 65536;
 /// What Slurm and the plugins say of the step is no image's to change.
 constexpr std::string_view kKept[] = {"SLURM", "SPANK", "BELLOWS", "PMI", "CUDA_VISIBLE"};
 
-bool is_name(std::string_view name) {
-  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
-  return std::all_of(name.begin(), name.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-  });
-}
-
 bool is_asked_for(const Spec& spec, std::string_view name) {
   return std::find(spec.env.begin(), spec.env.end(), name) != spec.env.end();
 }
@@ -52,7 +45,7 @@ Variables parse_environment(std::string_view text) {
   Variables variables;
   for (const std::string_view line : split(text, '\n')) {
     const auto equals = line.find('=');
-    if (equals == std::string_view::npos || !is_name(line.substr(0, equals))) continue;
+    if (equals == std::string_view::npos || !is_variable_name(line.substr(0, equals))) continue;
     const std::string_view value = line.substr(equals + 1);
     if (value.find('\0') != std::string_view::npos) continue;
     variables.emplace_back(line.substr(0, equals), unquoted(value));

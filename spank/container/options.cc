@@ -67,10 +67,6 @@ constexpr std::size_t kMostVariables = 64;
 
 Error invalid(std::string text) { return Error{ErrorKind::invalid, std::move(text)}; }
 
-bool is_alphanumeric(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-}
-
 /// Registries are told from files only where files can be looked at.
 Status take_image(Spec& spec, std::string_view value, const Place& place) {
   const std::string path = normal_path(value, place.base);
@@ -113,16 +109,10 @@ Status take_name(Spec& spec, std::string_view value) {
   return {};
 }
 
-bool is_variable(std::string_view name) {
-  if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
-  return std::all_of(name.begin(), name.end(),
-                     [](char c) { return is_alphanumeric(c) || c == '_'; });
-}
-
 Status take_env(Spec& spec, std::string_view value) {
   std::vector<std::string> names = spec.env;
   for (std::string_view name : split(value, ',')) {
-    if (!is_variable(name))
+    if (!is_variable_name(name))
       return invalid(fmt::format("\"{}\" is not the name of a variable; write NAME,NAME,...",
                                  name.substr(0, 64)));
     if (std::find(names.begin(), names.end(), name) == names.end()) names.emplace_back(name);

@@ -178,6 +178,14 @@ Test(text, split_trim_lower_number, .timeout = 10) {
     cr_expect(not parse_uint(bad), "\"%s\" was accepted", bad);
 }
 
+Test(text, names_of_variables, .timeout = 10) {
+  for (const char* good : {"a", "_", "Z9", "_1_a"})
+    cr_expect(is_variable_name(good), "\"%s\" was refused", good);
+  for (const char* bad : {"", "1a", "a-b", "a b", "a=b", "\xc3\xa9"})
+    cr_expect(not is_variable_name(bad), "\"%s\" was accepted", bad);
+  cr_expect(not is_variable_name(std::string_view("a\0", 2)));
+}
+
 Test(text, harmless_to_a_terminal, .timeout = 10) {
   cr_expect(harmless("a\x1b[31m\n\x7f\xc3\xa9") == "a?[31m??\xc3\xa9");
 }
