@@ -68,7 +68,7 @@ std::optional<Cpus> widest() {
 
 std::set<unsigned> open_gpus() {
   std::set<unsigned> minors;
-  const auto nodes = container::find_gpu_nodes("/", false);
+  const auto nodes = container::find_gpu_nodes("/");
   if (!nodes) return minors;
   for (const container::GpuNode& node : *nodes)
     if (node.kind == container::GpuNode::Kind::gpu && node.access == container::Access::allowed)

@@ -88,15 +88,13 @@ Result<Access> ask_access(int node, const std::string& path) {
   return by_mode ? Access::by_mode : Access::fenced;
 }
 
-Result<std::vector<GpuNode>> find_gpu_nodes(const std::string& root, bool imex_channels) {
+Result<std::vector<GpuNode>> find_gpu_nodes(const std::string& root) {
   const std::string dev = (root == "/" ? "" : root) + "/dev";
   const auto top = open_file(root, O_PATH | O_DIRECTORY);
   if (!top) return top.error();
   std::vector<GpuNode> nodes;
   Status status = add_folder(top->get(), dev, "", nodes);
   if (status) status = add_folder(top->get(), dev, "nvidia-caps/", nodes);
-  if (status && imex_channels)
-    status = add_folder(top->get(), dev, "nvidia-caps-imex-channels/", nodes);
   if (!status) return status.error();
   const auto key = [](const GpuNode& node) {
     const bool gpu = node.kind == GpuNode::Kind::gpu;

@@ -28,10 +28,11 @@ struct GpuNode {
 };
 
 /// The driver's nodes in ROOT/dev: the GPUs by minor, then what controls all of them (nvidiactl,
-/// nvidia-uvm, nvidia-caps/... and, if asked for, nvidia-caps-imex-channels/...). None without a
-/// driver. The answers hold for this process, its user and its cgroup, and what a program started
-/// by it without capabilities would hear.
-Result<std::vector<GpuNode>> find_gpu_nodes(const std::string& root, bool imex_channels);
+/// nvidia-uvm, nvidia-caps/...). Not nvidia-caps-imex-channels/..., by which machines share
+/// memory: a container has those that `site.devices` names. None without a driver. The answers hold
+/// for this process, its user and its cgroup, and what a program started by it without capabilities
+/// would hear.
+Result<std::vector<GpuNode>> find_gpu_nodes(const std::string& root);
 
 /// Asks whether an O_PATH descriptor's node may be opened, without opening it: that would wake an
 /// idle GPU, for up to a second. Reading alone is enough to be allowed: the driver's calls are

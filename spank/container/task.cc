@@ -153,7 +153,7 @@ void TaskEntry::begin_patiently(const char* phase, std::uint32_t seconds, Phases
 
 Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases) {
   phases.begin("checking the fence around GPUs");
-  const auto nodes = find_gpu_nodes("/", false);
+  const auto nodes = find_gpu_nodes("/");
   if (!nodes) return nodes.error();
   if (site.require_fence)
     if (auto status = check_fence(*nodes, wanted.gpus); !status.ok()) return status;

@@ -179,8 +179,8 @@ inline std::string describe(const std::vector<GpuNode>& nodes) {
   return text;
 }
 
-inline std::string found_in(const std::string& root, bool imex = false) {
-  auto nodes = find_gpu_nodes(root, imex);
+inline std::string found_in(const std::string& root) {
+  auto nodes = find_gpu_nodes(root);
   return nodes ? describe(*nodes) : "error: " + nodes.error().text;
 }
 
