@@ -68,7 +68,8 @@ allocate() {
   # With it the job itself has its slurmstepd here.
   poll 10 node test -e "/run/bellows/views/$id/alive"
 }
-step() { xc timeout "$(seconds 40)" srun --jobid="$id" --overlap "$@"; }
+# --quiet: without a word of srun's own, that it waits for the node say.
+step() { xc timeout "$(seconds 40)" srun --quiet --jobid="$id" --overlap "$@"; }
 paused() { node ps -eo pid,stat,comm | awk '$2 ~ /^T/ && $3 == "slurmstepd" { print $1; n++ } END { exit !n }'; }
 # What stops may be the step's slurmstepd itself.
 slurmstepd_of() { # PID
@@ -107,7 +108,7 @@ over() {
   poll 30 node_is "$at" idle
 }
 # srun gives a slurmstepd that is gone half a minute to come back.
-forget_first() { xc --user root pkill -9 -f "^srun --jobid=$id "; }
+forget_first() { xc --user root pkill -9 -f "^srun --quiet --jobid=$id "; }
 # The step in the background waits for the lock, or waited for nothing.
 waits_or_ended() { # PID
   ! kill -0 "$1" || node ps -eo comm,wchan:20 | grep -q 'slurmstepd.*nanosleep'
@@ -182,7 +183,7 @@ crash() { # WHAT PHASE
   building "$2" "$([[ $1 != slurmstepd ]] || echo 4)"
   "die_$1" "$2"
   leaves_nothing "$2: $1: nothing is left"
-  is "$(xc srun "${options[@]}" sh -c "$say" 2>&1)" "IMAGE_SAYS=hello" "$2: $1: the next job starts clean"
+  is "$(xc srun --quiet "${options[@]}" sh -c "$say" 2>&1)" "IMAGE_SAYS=hello" "$2: $1: the next job starts clean"
 }
 
 # Tasks that come at once.
@@ -242,13 +243,13 @@ dead_server() {
 no_room() {
   local refused=0 fitted=0 inodes said
   node sh -c 'dd if=/dev/zero of=/run/bellows/views/full bs=64k' 2>/dev/null
-  like "$(xc timeout "$(seconds 20)" srun "${options[@]}" sh -c "$say" 2>&1)" "IMAGE_SAYS=hello|container: .*No space left" \
+  like "$(xc timeout "$(seconds 20)" srun --quiet "${options[@]}" sh -c "$say" 2>&1)" "IMAGE_SAYS=hello|container: .*No space left" \
     "a full tmpfs: the job runs or says why it can't"
   node rm /run/bellows/views/full
   leaves_nothing "and leaves nothing"
   for inodes in ${BELLOWS_LONG:+2 4 5 7 8 10 11} 3 6 9 12; do
     node mount -o "remount,nr_inodes=$inodes" /run/bellows/views
-    said=$(xc timeout "$(seconds 20)" srun "${options[@]}" sh -c "$say" 2>&1)
+    said=$(xc timeout "$(seconds 20)" srun --quiet "${options[@]}" sh -c "$say" 2>&1)
     if [[ $said == "IMAGE_SAYS=hello" ]]; then
       fitted=$((fitted + 1))
     else
