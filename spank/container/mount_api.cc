@@ -234,6 +234,12 @@ Status unmount_all(int parent, const std::string& name) {
   return errno == EINVAL || errno == ENOENT ? Status() : errno_error("unmount", name);
 }
 
+Result<std::uint64_t> mount_number(int fd, std::string_view path) {
+  struct statx info {};
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &info) != 0) return errno_error("look at", path);
+  return info.stx_mnt_id;
+}
+
 Result<std::string> resolve_links(int root, std::string_view path) {
   std::vector<std::string> found;
   const auto names = names_of(path);

@@ -77,6 +77,9 @@ Status unmount_all(int parent, const std::string& name);
 /// another thing by the time it is opened.
 Result<std::string> resolve_links(int root, std::string_view path);
 
+/// The kernel's number of the mount in which `fd` lies: no other's while `fd` is open.
+Result<std::uint64_t> mount_number(int fd, std::string_view path);
+
 /// Opens a mount's target as open_in_root does; with `create`, missing directories on the way are
 /// made (0755), and at its end an empty file or a directory.
 Result<Fd> open_target(int root, std::string_view path, bool directory, bool create);

@@ -292,8 +292,9 @@ class Builder {
       if (auto status = place(root_.get(), placed); !status) return status;
       phases_.note(told(placed));
     }
+    const auto own = own_mounts();
     for (const auto& placed : users_) {
-      if (auto status = place_user_mount(root_.get(), placed); !status) return status;
+      if (auto status = place_user_mount(root_.get(), placed, own); !status) return status;
       phases_.note(told(placed));
     }
     return set_read_only(dev(), "/dev");
@@ -315,6 +316,13 @@ class Builder {
     for (const auto* places : {&system_, &etc_, &inputs_.mounts, &users_})
       for (const auto& placed : *places) all.push_back(&placed);
     return all;
+  }
+
+  std::vector<int> own_mounts() const {
+    std::vector<int> mounts = {shm_.get()};
+    for (const Placed* placed : all_places())
+      if (placed->mount) mounts.push_back(placed->mount.get());
+    return mounts;
   }
 
   Status open_users() {

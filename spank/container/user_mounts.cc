@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/container/user_mounts.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/magic.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
-
-#include <cerrno>
 
 #include "spank/container/mount_api.h"
 
@@ -71,18 +70,38 @@ Status check_unmount(int root, const Placed& placed) {
   return {};
 }
 
-Status unmount(int target, const std::string& path) {
-  if (::umount2(descriptor_path(target).c_str(), MNT_DETACH) == 0) return {};
-  if (errno == EINVAL)
-    return Error{ErrorKind::invalid, fmt::format("nothing is mounted at {}", path)};
-  return errno_error("unmount", path);
+/// What came with another mount, a recursive one of "/" say, may hide something.
+Status check_own(int target, const std::string& path, const std::vector<int>& own) {
+  const auto number = mount_number(target, path);
+  if (!number) return number.error();
+  for (const int mount : own) {
+    const auto one = mount_number(mount, path);
+    if (!one) return one.error();
+    if (*one == *number) return {};
+  }
+  return Error{ErrorKind::denied,
+               fmt::format("umount:{} is refused: what is mounted there came with another mount, "
+                           "and may hide something; leave it out of --container-mounts",
+                           path)};
 }
 
-Status place_at(const Placed& placed, Result<Fd> target) {
-  if (!target)
-    return Error{target.error().kind,
-                 fmt::format("{} (for the mount at {})", target.error().text, placed.target)};
-  if (!placed.mount) return unmount(target->get(), placed.target);
+Status unmount(int target, const std::string& path, const std::vector<int>& own) {
+  struct statx info {};
+  if (::statx(target, "", AT_EMPTY_PATH, 0, &info) != 0) return errno_error("look at", path);
+  if ((info.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0)
+    return Error{ErrorKind::invalid, fmt::format("nothing is mounted at {}", path)};
+  if (auto status = check_own(target, path, own); !status.ok()) return status;
+  if (::umount2(descriptor_path(target).c_str(), MNT_DETACH) != 0)
+    return errno_error("unmount", path);
+  return {};
+}
+
+Error not_opened(const Error& error, const Placed& placed) {
+  return {error.kind, fmt::format("{} (for the mount at {})", error.text, placed.target)};
+}
+
+Status place_at(const Placed& placed, const Result<Fd>& target) {
+  if (!target) return not_opened(target.error(), placed);
   struct stat info {};
   if (::fstat(target->get(), &info) != 0) return errno_error("look at", placed.target);
   if (!placed.directory && S_ISDIR(info.st_mode))
@@ -143,10 +162,12 @@ Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts) {
   return placed;
 }
 
-Status place_user_mount(int root, const Placed& placed) {
-  if (!placed.mount)
-    if (auto status = check_unmount(root, placed); !status.ok()) return status;
-  return place_at(placed, open_user_target(root, placed));
+Status place_user_mount(int root, const Placed& placed, const std::vector<int>& own) {
+  if (placed.mount) return place_at(placed, open_user_target(root, placed));
+  if (auto status = check_unmount(root, placed); !status.ok()) return status;
+  const auto target = open_user_target(root, placed);
+  if (!target) return not_opened(target.error(), placed);
+  return unmount(target->get(), placed.target, own);
 }
 
 Status place(int root, const Placed& placed) {

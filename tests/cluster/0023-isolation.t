@@ -48,6 +48,8 @@ os.setxattr("by-attribute", "security.capability", struct.pack("<5I", 0x02000001
   ln -s /proc/1/root host
   ln -s ../../../../../../../../proc/1/cwd up
   ln -s loop loop
+  mkdir whole
+  ln -s whole alias
   # To what alice may read, so that nothing but the container's root keeps her from it.
   ln -s "$shared" away
   ln -s "$shared/told" absolute
@@ -235,6 +237,11 @@ for target in /dev /sys /tmp /etc/hosts; do
     '^looked$|bellows: container: mounting the user.s directories: umount:/(dev|tmp) is refused: Slurm and programs need' "unmounting $target uncovers nothing of the host's"
 done
 like "$(mounts "umount:/" true)" "container's root" "the root can't be unmounted"
+for target in /whole/tmp /whole/var/tmp /whole/dev/shm /alias/tmp; do
+  like "$(mounts "/:/whole,umount:$target" ls /whole/tmp)" \
+    "umount:$target is refused: what is mounted there came with another mount" \
+    "nor what hides the host's own: $target"
+done
 like "$(mounts "$home:/dev" /intruder open "/dev/nvidia$gpu")" \
   '(^|'$'\n'')[1-9][0-9]* attempts, 0 succeeded|/dev is not the one that the container was made with' \
   "a /dev of one's own has no GPU"

@@ -171,6 +171,38 @@ Test(rootfs_mounts, unmount) {
   }
 }
 
+// The host's own /tmp, say, is below what hides it in a mount of all of "/".
+Test(rootfs_mounts, what_came_with_another_mount_stays) {
+  NEEDS_ROOT();
+  Mounts world;
+  const auto below = world.directory("host/below");
+  world.file("host/below/hidden", "of the host");
+  const auto hide = [&below] {
+    cr_assert(::mount("hides", below.c_str(), "tmpfs", 0, nullptr) == 0);
+  };
+  const auto whole = bound(world.path("host"), "/mnt");
+  const auto look = [] { return names_in("/mnt") + "|" + names_in("/mnt/below"); };
+  EQUALS(world.with({whole}, look, hide), "below file|");
+  Mount away;
+  away.kind = Mount::Kind::umount;
+  std::filesystem::create_symlink("mnt/below", world.path("tree/link"));
+  world.spec.image = world.squash("tree", "b.sqsh");
+  for (const char* target : {"/mnt/below", "/link", "/mnt/../mnt/below"}) {
+    away.target = target;
+    REFUSED(world.with({whole, away}, look, hide),
+            "is refused: what is mounted there came with another mount");
+  }
+  // What the user put upon it he may take away, and not what that lies on.
+  away.target = "/mnt/below";
+  const auto over = bound(world.directory("other"), "/mnt/below");
+  EQUALS(world.with({whole, over, away}, look, hide), "below file|");
+  REFUSED(world.with({whole, over, away, away}, look, hide), "came with another mount");
+  away.target = "/mnt";
+  EQUALS(world.with(
+             {whole, over, away}, [] { return names_in("/mnt"); }, hide),
+         "");
+}
+
 // What hides a part of /proc is another file system.
 Test(rootfs_mounts, what_hides_a_part_of_proc_stays) {
   NEEDS_ROOT();
