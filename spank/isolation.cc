@@ -257,7 +257,8 @@ void open_view(spank_t, const Settings& settings) {
     step.problem = entry.error().text;
 }
 
-void enter_view(spank_t spank, const Settings& settings) {
+/// noexcept: a task whose refusal fails as well must end, not go on without a view.
+void enter_view(spank_t spank, const Settings& settings) noexcept {
   const char* phase = "preparing the job's view";
   try {
     if (!step.begun) step.problem = "the plugin failed before; see slurmd's log";

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 
@@ -19,7 +18,9 @@
 namespace bellows::container {
 namespace {
 
-constexpr std::string_view kDriver = "/proc/driver/nvidia";
+constexpr std::string_view kDriver = "driver/nvidia";
+/// For people.
+constexpr std::string_view kWhole = "/proc/driver/nvidia";
 constexpr std::size_t kLongest = 65536;
 
 bool not_there(const Error& error) { return error.kind == ErrorKind::not_found; }
@@ -41,54 +42,54 @@ std::string without_node_making(std::string_view params) {
   return text + "ModifyDeviceFiles: 0\n";
 }
 
-Status add_clone(SmallTree& tree, int from, const std::string& name, bool directory) {
+Status add_clone(SmallTree& tree, int proc, const std::string& name, bool directory) {
   const std::string path = std::string(kDriver) + "/" + name;
-  auto original = open_in_root(from, path, O_PATH | (directory ? O_DIRECTORY : 0));
+  auto original = open_in_root(proc, path, O_PATH | (directory ? O_DIRECTORY : 0));
   if (!original && not_there(original.error())) return {};
   if (!original) return original.error();
-  auto clone = clone_mount(original->get(), path, false, {.read_only = true, .no_exec = true});
+  auto clone =
+      clone_mount(original->get(), "/proc/" + path, false, {.read_only = true, .no_exec = true});
   if (!clone) return clone.error();
   return tree.add_clone(name, *std::move(clone), directory);
 }
 
 /// Takes away what cover_driver_proc() put there.
-Status uncover(int root) {
-  auto fd = open_in_root(root, kDriver, O_PATH | O_DIRECTORY);
+Status uncover(int proc) {
+  auto fd = open_in_root(proc, kDriver, O_PATH | O_DIRECTORY);
   if (!fd && not_there(fd.error())) return {};
   if (!fd) return fd.error();
   struct statx info {};
   struct statfs system {};
   if (::statx(fd->get(), "", AT_EMPTY_PATH, STATX_BASIC_STATS, &info) != 0 ||
       ::fstatfs(fd->get(), &system) != 0)
-    return errno_error("look at", kDriver);
+    return errno_error("look at", kWhole);
   const bool mounted = (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
   if (!mounted || system.f_type != TMPFS_MAGIC) return {};
-  if (::umount2(descriptor_path(fd->get()).c_str(), MNT_DETACH) != 0)
-    return errno_error("unmount", kDriver);
-  return {};
+  const auto parent = open_in_root(proc, "driver", O_PATH | O_DIRECTORY);
+  return parent ? unmount_in(parent->get(), "nvidia") : Status(parent.error());
 }
 
 /// gpus/ has a directory for each GPU, by its place on the bus.
-Status add_gpus(SmallTree& tree, int from, const std::vector<unsigned>& minors) {
+Status add_gpus(SmallTree& tree, int proc, const std::vector<unsigned>& minors) {
   const std::string gpus = std::string(kDriver) + "/gpus";
-  auto names = list_in_root(from, gpus);
+  auto names = list_in_root(proc, gpus);
   if (!names) return names.error();
   Status status = tree.add_directory("gpus");
   for (const std::string& name : *names) {
     if (!status) return status;
-    auto text = read_in_root(from, gpus + "/" + name + "/information", kLongest);
+    auto text = read_in_root(proc, gpus + "/" + name + "/information", kLongest);
     if (!text) return text.error();
     if (!*text) continue;
     const auto minor = parse_uint(value_of(**text, "Device Minor").value_or(""));
     if (minor && std::count(minors.begin(), minors.end(), *minor) != 0)
-      status = add_clone(tree, from, "gpus/" + name, true);
+      status = add_clone(tree, proc, "gpus/" + name, true);
   }
   return status;
 }
 
 /// capabilities/ (MIG) has gpuMINOR for each GPU and what concerns all of them.
-Status add_capabilities(SmallTree& tree, int from, const std::vector<unsigned>& minors) {
-  auto names = list_in_root(from, std::string(kDriver) + "/capabilities");
+Status add_capabilities(SmallTree& tree, int proc, const std::vector<unsigned>& minors) {
+  auto names = list_in_root(proc, std::string(kDriver) + "/capabilities");
   if (!names) return names.error();
   if (names->empty()) return {};
   Status status = tree.add_directory("capabilities");
@@ -99,11 +100,11 @@ Status add_capabilities(SmallTree& tree, int from, const std::vector<unsigned>& 
     if (of_gpu && !(minor && std::count(minors.begin(), minors.end(), *minor) != 0)) continue;
     // "mig" and "gpuN" are directories, "fabric-imex-mgmt" and the like are files.
     const std::string path = "capabilities/" + name;
-    auto original = open_in_root(from, std::string(kDriver) + "/" + path, O_PATH);
+    auto original = open_in_root(proc, std::string(kDriver) + "/" + path, O_PATH);
     if (!original) return original.error();
     struct stat info {};
     if (::fstat(original->get(), &info) != 0) return errno_error("stat", path);
-    status = add_clone(tree, from, path, S_ISDIR(info.st_mode));
+    status = add_clone(tree, proc, path, S_ISDIR(info.st_mode));
   }
   return status;
 }
@@ -152,21 +153,21 @@ Result<std::vector<Device>> clone_nodes(int dev, const std::vector<std::string>&
   return clones;
 }
 
-Status cover_driver_proc(int from, int to, const std::vector<unsigned>& minors) {
-  if (auto status = uncover(to); !status) return status;
-  auto target = open_in_root(to, kDriver, O_PATH | O_DIRECTORY);
+Status cover_driver_proc(int proc, const std::vector<unsigned>& minors) {
+  if (auto status = uncover(proc); !status) return status;
+  auto target = open_in_root(proc, kDriver, O_PATH | O_DIRECTORY);
   if (!target && not_there(target.error())) return {};
   if (!target) return target.error();
-  auto tree = SmallTree::create(std::string(kDriver));
+  auto tree = SmallTree::create(std::string(kWhole));
   if (!tree) return tree.error();
-  auto params = read_in_root(from, std::string(kDriver) + "/params", kLongest);
+  auto params = read_in_root(proc, std::string(kDriver) + "/params", kLongest);
   if (!params) return params.error();
   Status status;
   if (*params) status = tree->add_text("params", without_node_making(**params));
   for (const char* name : {"version", "registry"})
-    if (status) status = add_clone(*tree, from, name, false);
-  if (status) status = add_gpus(*tree, from, minors);
-  if (status) status = add_capabilities(*tree, from, minors);
+    if (status) status = add_clone(*tree, proc, name, false);
+  if (status) status = add_gpus(*tree, proc, minors);
+  if (status) status = add_capabilities(*tree, proc, minors);
   if (status) status = tree->attach(target->get());
   return status;
 }

@@ -31,12 +31,11 @@ Status hide_nodes(int dev, const std::vector<std::string>& names, int dead);
 /// For a container's /dev: clones of `names` in `dev`, an O_PATH descriptor of the host's /dev.
 Result<std::vector<Device>> clone_nodes(int dev, const std::vector<std::string>& names);
 
-/// Covers /proc/driver/nvidia below `to` with a read-only directory of the driver's version, its
-/// parameters with ModifyDeviceFiles: 0 (else libcuda, as root in a user namespace, tries to make
-/// nodes), and gpus/ and capabilities/ of only those GPUs. `from` is a root below which the
-/// driver's own is visible, and may be the same. An earlier cover is taken away first, so a task
-/// with other GPUs than those for which a container was made gets its own. Without a driver there
-/// is nothing to do.
-Status cover_driver_proc(int from, int to, const std::vector<unsigned>& minors);
+/// Covers driver/nvidia in `proc`, an O_PATH descriptor of /proc, with a read-only directory of the
+/// driver's version, its parameters with ModifyDeviceFiles: 0 (else libcuda, as root in a user
+/// namespace, tries to make nodes), and gpus/ and capabilities/ of only those GPUs. An earlier
+/// cover is taken away first, so a task with other GPUs than those for which a container was made
+/// gets its own; that changes the working directory. Without a driver there is nothing to do.
+Status cover_driver_proc(int proc, const std::vector<unsigned>& minors);
 
 }  // namespace bellows::container

@@ -234,6 +234,12 @@ Status unmount_all(int parent, const std::string& name) {
   return errno == EINVAL || errno == ENOENT ? Status() : errno_error("unmount", name);
 }
 
+Status unmount_in(int parent, const std::string& name) {
+  if (::fchdir(parent) != 0 || ::umount2(name.c_str(), MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
+    return errno_error("unmount", name);
+  return {};
+}
+
 Result<std::uint64_t> mount_number(int fd, std::string_view path) {
   struct statx info {};
   if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &info) != 0) return errno_error("look at", path);

@@ -72,6 +72,10 @@ Result<Fd> open_child(int parent, const std::string& name);
 /// nothing is.
 Status unmount_all(int parent, const std::string& name);
 
+/// Detaches what is mounted on `name` in `parent`: by way of the working directory, which is
+/// `parent` afterwards, so also where a user may have made the /proc that unmount_all() relies on.
+Status unmount_in(int parent, const std::string& name);
+
 /// `path` in `root` with all links and dots resolved, "a/b/c", or "" for the root: also for what
 /// does not exist yet. A name for messages and for places made to fit; what it names may be
 /// another thing by the time it is opened.

@@ -4,11 +4,8 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/capability.h>
-#include <linux/magic.h>
 #include <sched.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +18,7 @@
 #include "spank/container/driver_files.h"
 #include "spank/container/fence.h"
 #include "spank/container/mount_api.h"
+#include "spank/container/own_mounts.h"
 #include "spank/container/own_namespaces.h"
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
@@ -51,21 +49,6 @@ Result<Fd> own_namespace() { return open_file("/proc/self/ns/mnt", O_RDONLY); }
 bool is_device(int dev, const std::string& name) {
   struct stat info {};
   return ::fstatat(dev, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode);
-}
-
-/// The container's own /dev: not what an image's user has made of the name since, where a link to
-/// another mount would get that one changed.
-Result<Fd> open_own_dev() {
-  auto dev = open_file("/dev", kRoot | O_NOFOLLOW);
-  if (!dev) return dev;
-  struct statx info {};
-  struct statfs system {};
-  if (::statx(dev->get(), "", AT_EMPTY_PATH, STATX_TYPE, &info) != 0 ||
-      ::fstatfs(dev->get(), &system) != 0)
-    return errno_error("look at", "/dev");
-  if ((info.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0 || system.f_type != TMPFS_MAGIC)
-    return Error{ErrorKind::denied, "/dev is not the one that the container was made with"};
-  return dev;
 }
 
 /// A directory of the host that is not there in the view is no reason to fail: Slurm goes to /tmp
@@ -175,6 +158,11 @@ Status TaskEntry::build_base(const Wanted& wanted, const Site& site, Phases& pha
   return build_base_view(tmp_mib, site.shm_mib, site.tmp_keep);
 }
 
+Status TaskEntry::cover_host_proc() const {
+  const auto proc = open_file("/proc", kRoot);
+  return proc ? cover_driver_proc(proc->get(), gpus_.minors) : Status(proc.error());
+}
+
 /// In a namespace just left from the job's view of the host.
 Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases& phases) {
   RootfsInputs inputs;
@@ -187,8 +175,7 @@ Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases
   for (const auto* fd : {&host, &driver, &scratch})
     if (!*fd) return fd->error();
   inputs.scratch = scratch->get();
-  if (auto status = cover_driver_proc(host->get(), host->get(), gpus_.minors); !status.ok())
-    return status;
+  if (auto status = cover_host_proc(); !status.ok()) return status;
   const auto plan = plan_driver_files(host->get(), if_there(wanted.libbellows), this_machine());
   if (!plan) return plan.error();
   for (const std::string& note : plan->notes) phases.note(note);
@@ -333,15 +320,13 @@ Status TaskEntry::enter_host_view(const Wanted& wanted) {
   if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
   if (!gpus_.hidden.empty()) {
     if (auto status = leave_namespace(); !status.ok()) return status;
-    const auto root = open_file("/", kRoot);
     const auto dev = open_file("/dev", kRoot);
     const auto dead = open_place("dead");
-    for (const auto* fd : {&root, &dev, &dead})
+    for (const auto* fd : {&dev, &dead})
       if (!*fd) return fd->error();
     if (auto status = hide_nodes(dev->get(), gpus_.hidden, dead->get()); !status.ok())
       return status;
-    if (auto status = cover_driver_proc(root->get(), root->get(), gpus_.minors); !status.ok())
-      return status;
+    if (auto status = cover_host_proc(); !status.ok()) return status;
   }
   return go_to(wanted.cwd);
 }
@@ -360,7 +345,9 @@ Result<std::vector<Device>> TaskEntry::clone_from_host(const std::vector<std::st
 /// Another step of the job, with other GPUs of its own, may have built the container. What this
 /// task lacks is added, and what is not its own taken away, for this task alone.
 Status TaskEntry::correct_devices(const Fd& container) {
-  const auto dev = open_own_dev();
+  const auto shared = open_file("/", kRoot);
+  if (!shared) return shared.error();
+  const auto dev = open_own_dev(shared->get());
   if (!dev) return dev.error();
   std::vector<std::string> lacking;
   std::copy_if(gpus_.shown.begin(), gpus_.shown.end(), std::back_inserter(lacking),
@@ -372,16 +359,16 @@ Status TaskEntry::correct_devices(const Fd& container) {
                                      : clone_from_host(lacking, container);
   if (!added) return added.error();
   if (auto status = leave_namespace(); !status.ok()) return status;
-  const auto own = open_own_dev();
-  if (!own) return own.error();
-  for (const std::string& name : gpus_.hidden)
-    if (is_device(own->get(), name) && ::umount2((descriptor_path(own->get()) + "/" + name).c_str(),
-                                                 MNT_DETACH | UMOUNT_NOFOLLOW) != 0)
-      return errno_error("hide", "/dev/" + name);
   const auto root = open_file("/", kRoot);
   if (!root) return root.error();
-  if (auto status = cover_driver_proc(root->get(), root->get(), gpus_.minors); !status.ok())
-    return status;
+  const auto own = open_own_dev(root->get());
+  const auto proc = open_own_proc(root->get());
+  for (const auto* fd : {&own, &proc})
+    if (!*fd) return fd->error();
+  for (const std::string& name : gpus_.hidden)
+    if (is_device(own->get(), name))
+      if (auto status = unmount_in(own->get(), name); !status.ok()) return status;
+  if (auto status = cover_driver_proc(proc->get(), gpus_.minors); !status.ok()) return status;
   if (lacking.empty()) return {};
   if (auto status = set_writable(own->get(), "/dev"); !status.ok()) return status;
   for (const Device& device : *added)

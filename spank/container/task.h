@@ -73,6 +73,7 @@ class TaskEntry {
   Status build(const std::string& name, const Wanted& wanted, const Site& site, Phases& phases);
   Status build_base(const Wanted& wanted, const Site& site, Phases& phases);
   Status build_container(const Wanted& wanted, const Site& site, Phases& phases);
+  Status cover_host_proc() const;
   Status enter_host_view(const Wanted& wanted);
   Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
   Status join_others(const std::string& name, const Wanted& wanted, const Site& site,

@@ -386,16 +386,39 @@ is "$(node cat /proc/self/mountinfo | sed 's/^[0-9]* [0-9]* //' | sort)" "$befor
 # An image that its user rearranges while its container is there.
 cat >"$home/swap.sh" <<S
 #!/bin/bash
+# On an overlay a new name has no effect.
+# HOW GRES GRES NAME...: those of the step that makes the container and of the one that joins.
+how=\$1 first=\$2 second=\$3
 cd $home/image
-srun --container-name=box --container-image=$home/image true
-for name in proc dev tmp; do mv \$name old-\$name; ln -s /proc/\$\$/root/\$name \$name; done
-srun --ntasks=2 --gpus-per-task=1 --container-name=box --container-image=$home/image sh -c 'echo joined'
+box=(srun -n1 --container-name=box --container-image=$home/image --container-writable)
+"\${box[@]}" --gres=\$first sh -c 'echo made with \$(ls /dev | grep -c "^nvidia[0-9]")'
+for name in "\${@:4}"; do
+  mv \$name old-\$name
+  if [[ \$how == link ]]; then ln -s /proc/\$\$/root/\$name \$name; else cp -r $home/fake \$name; fi
+done
+"\${box[@]}" --gres=\$second sh -c 'echo joined'
+for name in "\${@:4}"; do rm -r \$name; mv old-\$name \$name; done
 ls -d /run/slurmd
 S
+# A /proc where the driver's directory is something mounted, and each descriptor something to unmount.
+mkdir -p "$home/fake/driver" "$home/fake/self/fd"
+ln -s /dev/shm "$home/fake/driver/nvidia"
+for fd in {0..63}; do ln -s /etc/hosts "$home/fake/self/fd/$fd"; done
 rm -rf "$home/image/mnt"
-ok "an image is rearranged under its container" xc sbatch --wait --gpus=2 --container-image="$home/image" \
-  --output=swap.out "$home/swap.sh"
-diag "$(<"$home/swap.out")"
+while read -r -u 3 how first second gpus names; do
+  # shellcheck disable=SC2086
+  xc sbatch --wait --gpus=2 --container-image="$home/image" --output=swap.out --open-mode=truncate "$home/swap.sh" \
+    "$how" "$first" "$second" $names >/dev/null
+  said=$(<"$home/swap.out")
+  like "$said" "made with $gpus.*container: [a-z ]*: (/(dev|proc) is not the one that|cannot open /(dev|proc): Not a dir).*/run/slurmd" \
+    "an image is rearranged under its container: $how $first $second $names"
+  unlike "$said" joined "and nobody joins what is there now"
+done 3<<'SWAPS'
+link none gpu:2 0 proc dev tmp
+link none gpu:2 0 proc
+fake none gpu:2 0 proc
+fake gpu:2 none 2 proc
+SWAPS
 is "$(node cat /proc/self/mountinfo | sed 's/^[0-9]* [0-9]* //' | sort)" "$before" "nothing of it reaches the host"
 
 # What no file system separates: SECURITY.md says so.

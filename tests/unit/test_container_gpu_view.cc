@@ -57,6 +57,9 @@ struct Host {
       if (node.name == "nvidia2" || node.name == "nvidia5") node.access = Access::allowed;
     view = plan_view(nodes);
   }
+  Status cover(const std::vector<unsigned>& minors) const {
+    return cover_driver_proc(path_of(root + "/proc").get(), minors);
+  }
 
   ScratchDir scratch;
   std::string root = scratch.path();
@@ -122,29 +125,22 @@ Test(gpu_view, clones_for_a_container) {
 Test(gpu_view, driver_proc_of_own_gpus) {
   if (!makes_nodes()) cr_skip_test("%s", kNoNodes);
   Host host;
-  fs::create_directories(host.root + "/box/proc/driver/nvidia");
-  for (const std::string& to : {std::string(), std::string("/box")}) {
-    const std::string driver = host.root + to + "/proc/driver/nvidia";
-    const std::string got = in_view(
-        [&] {
-          return cover_driver_proc(path_of(host.root).get(), path_of(host.root + to).get(),
-                                   host.view.minors);
-        },
-        [&] {
-          const std::string made = ::creat((driver + "/x").c_str(), 0644) < 0 && errno == EROFS
-                                       ? "read-only"
-                                       : "writable";
-          return list(driver) + "; " + list(driver + "/gpus") + "; " +
-                 list(driver + "/gpus/" + bus_of(5)) + "; " + list(driver + "/capabilities") +
-                 "; " + made + "\n" + read(driver + "/params") + read(driver + "/version");
-        });
-    // nvidia2 is the sixth on the bus, nvidia5 the third.
-    expect_text(got, "capabilities gpus params registry version; " + bus_of(2) + " " + bus_of(5) +
-                         "; information power; fabric-imex-mgmt gpu2 gpu5 mig; read-only\n"
-                         "ResmanDebugLevel: 4294967295\nDeviceFileUID: 0\nDeviceFileMode: 438\n"
-                         "TemporaryFilePath: \"\"\nModifyDeviceFiles: 0\n" +
-                         read(host.driver + "/version"));
-  }
+  const std::string got = in_view(
+      [&] { return host.cover(host.view.minors); },
+      [&] {
+        const std::string& driver = host.driver;
+        const std::string made =
+            ::creat((driver + "/x").c_str(), 0644) < 0 && errno == EROFS ? "read-only" : "writable";
+        return list(driver) + "; " + list(driver + "/gpus") + "; " +
+               list(driver + "/gpus/" + bus_of(5)) + "; " + list(driver + "/capabilities") + "; " +
+               made + "\n" + read(driver + "/params") + read(driver + "/version");
+      });
+  // nvidia2 is the sixth on the bus, nvidia5 the third.
+  expect_text(got, "capabilities gpus params registry version; " + bus_of(2) + " " + bus_of(5) +
+                       "; information power; fabric-imex-mgmt gpu2 gpu5 mig; read-only\n"
+                       "ResmanDebugLevel: 4294967295\nDeviceFileUID: 0\nDeviceFileMode: 438\n"
+                       "TemporaryFilePath: \"\"\nModifyDeviceFiles: 0\n" +
+                       read(host.driver + "/version"));
 }
 
 /// As a task does that joins a container made for others.
@@ -153,10 +149,8 @@ Test(gpu_view, driver_proc_is_covered_anew) {
   Host host;
   const std::string got = in_view(
       [&]() -> Status {
-        const Fd root = path_of(host.root);
-        auto status = cover_driver_proc(root.get(), root.get(), {2, 5});
-        if (status) status = cover_driver_proc(root.get(), root.get(), {5, 6});
-        return status;
+        auto status = host.cover({2, 5});
+        return status ? host.cover({5, 6}) : status;
       },
       [&] {
         return list(host.driver + "/gpus") + "; " + list(host.driver + "/capabilities") + "; " +
@@ -165,12 +159,27 @@ Test(gpu_view, driver_proc_is_covered_anew) {
   expect_text(got, bus_of(1) + " " + bus_of(2) + "; fabric-imex-mgmt gpu5 gpu6 mig; 1");
 }
 
-Test(gpu_view, no_gpus_of_ones_own) {
+/// A user may have made what is /proc by then: nothing goes by way of it.
+Test(gpu_view, driver_proc_is_covered_anew_without_proc) {
   if (!makes_nodes()) cr_skip_test("%s", kNoNodes);
   Host host;
   const std::string got = in_view(
-      [&] { return cover_driver_proc(path_of(host.root).get(), path_of(host.root).get(), {}); },
-      [&] { return list(host.driver) + "; " + list(host.driver + "/gpus"); });
+      [&]() -> Status {
+        if (::mount("hides", "/proc", "tmpfs", 0, nullptr) != 0)
+          return errno_error("hide", "/proc");
+        auto status = host.cover({2, 5});
+        return status ? host.cover({5, 6}) : status;
+      },
+      [&] { return list(host.driver + "/gpus"); });
+  expect_text(got, bus_of(1) + " " + bus_of(2));
+}
+
+Test(gpu_view, no_gpus_of_ones_own) {
+  if (!makes_nodes()) cr_skip_test("%s", kNoNodes);
+  Host host;
+  const std::string got =
+      in_view([&] { return host.cover({}); },
+              [&] { return list(host.driver) + "; " + list(host.driver + "/gpus"); });
   expect_text(got, "capabilities gpus params registry version; ");
 }
 
@@ -179,8 +188,8 @@ Test(gpu_view, driver_proc_without_a_driver) {
   ScratchDir scratch;
   fs::create_directories(scratch.path() + "/proc");
   cr_assert(::chmod(scratch.path().c_str(), 0755) == 0);
-  const Fd root = path_of(scratch.path());
-  const std::string got = in_view([&] { return cover_driver_proc(root.get(), root.get(), {0}); },
+  const Fd proc = path_of(scratch.path() + "/proc");
+  const std::string got = in_view([&] { return cover_driver_proc(proc.get(), {0}); },
                                   [&] { return list(scratch.path() + "/proc"); });
   expect_text(got, "");
 }
@@ -196,7 +205,7 @@ Test(gpu_view, driver_proc_with_less_in_it) {
   write(host.driver + "/params", "");
   const std::string got = in_view(
       [&] {
-        return cover_driver_proc(path_of(host.root).get(), path_of(host.root).get(), {5, 6});
+        return host.cover({5, 6});
       },
       [&] {
         return list(host.driver) + "; " + list(host.driver + "/gpus") + "; " +
