@@ -3,11 +3,13 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
@@ -30,10 +32,13 @@ struct Begun {
 void tell(const char* phase, std::uint32_t seconds) {
   pollfd writable{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&writable, 1, kWriteLimitMs) != 1 || (writable.revents & POLLOUT) == 0) return;
-  ::dprintf(STDERR_FILENO,
-            "slurmstepd: error: bellows: container: %s took longer than %u s, so the task was "
-            "ended; see whether the file system it needs answers\n",
-            phase, seconds);
+  char text[512];
+  const int length = std::snprintf(
+      text, sizeof text,
+      "slurmstepd: error: bellows: container: %s took longer than %u s, so the task was ended; see "
+      "whether the file system it needs answers\n",
+      phase, seconds);
+  (void)!::write(STDERR_FILENO, text, std::min<std::size_t>(length, sizeof text - 1));
 }
 
 /// Not by SIGKILL while there is another way: srun drops what it has not read yet of a task's
@@ -49,30 +54,38 @@ void end(int maker) {
     ::syscall(SYS_pidfd_send_signal, maker, SIGKILL, nullptr, 0U);
 }
 
-/// In the watching process, which shares the maker's memory as it was: a literal's address is
-/// enough to name a phase.
-[[noreturn]] void watch(int socket, int maker, std::uint32_t seconds) {
-  ::signal(SIGPIPE, SIG_IGN);
-  // The maker's locks are held by every copy of their descriptors.
-  if (socket != kSocket) ::dup2(socket, kSocket);
-  const int own_maker = ::fcntl(maker, F_DUPFD_CLOEXEC, kSocket + 1);
-  ::syscall(SYS_close_range, static_cast<unsigned>(own_maker + 1), ~0U, 0U);
-  for (int fd = kSocket + 1; fd < own_maker; ++fd) ::close(fd);
-  Begun now{"", 0};
-  while (true) {
-    pollfd readable{kSocket, POLLIN, 0};
-    const std::uint32_t limit = now.seconds > 0 ? now.seconds : seconds;
-    const int ready = ::poll(&readable, 1, static_cast<int>(limit) * 1000);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) break;
-    if (::read(kSocket, &now, sizeof now) != static_cast<ssize_t>(sizeof now)) ::_exit(0);
-  }
-  tell(now.phase, now.seconds > 0 ? now.seconds : seconds);
-  end(own_maker);
-  ::_exit(1);
+void close_all(int first, unsigned last) {
+  if (static_cast<unsigned>(first) <= last)
+    ::syscall(SYS_close_range, static_cast<unsigned>(first), last, 0U);
 }
 
 }  // namespace
+
+/// The watching process, which runs in the maker's memory: a fork would copy the page tables of
+/// slurmstepd with all its plugins, and make the maker fault each page that it writes to later;
+/// that took half of a joiner's time. So nothing here may allocate, take a lock, or be seen by the
+/// maker; errno is the same for both, and while the maker is well no call here fails.
+int Watchdog::watch(void* told) {
+  const Told& start = *static_cast<const Told*>(told);
+  ::signal(SIGPIPE, SIG_IGN);
+  // The maker's locks are held by every copy of their descriptors.
+  if (start.socket != kSocket) ::dup2(start.socket, kSocket);
+  const int maker = ::fcntl(start.maker, F_DUPFD_CLOEXEC, kSocket + 1);
+  close_all(kSocket + 1, static_cast<unsigned>(maker) - 1);
+  close_all(maker + 1, ~0U);
+  Begun now{"", 0};
+  while (true) {
+    pollfd readable{kSocket, POLLIN, 0};
+    const std::uint32_t limit = now.seconds > 0 ? now.seconds : start.seconds;
+    const int ready = ::poll(&readable, 1, static_cast<int>(limit) * 1000);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) break;
+    if (::read(kSocket, &now, sizeof now) != static_cast<ssize_t>(sizeof now)) return 0;
+  }
+  tell(now.phase, now.seconds > 0 ? now.seconds : start.seconds);
+  end(maker);
+  return 1;
+}
 
 Result<Watchdog> Watchdog::start(std::uint32_t seconds) {
   int ends[2] = {-1, -1};
@@ -83,17 +96,20 @@ Result<Watchdog> Watchdog::start(std::uint32_t seconds) {
   Fd write_end(ends[1]);
   const Fd maker(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0U)));
   if (!maker) return errno_error("open", "the own process");
-  const pid_t pid = ::fork();
-  if (pid < 0) return errno_error("fork", "the watchdog");
-  if (pid == 0) {
-    write_end.reset();
-    watch(read_end.get(), maker.get(), seconds);
-  }
-  return Watchdog(std::move(write_end), pid);
+  auto told = std::make_unique_for_overwrite<Told>();
+  told->socket = read_end.get();
+  told->maker = maker.get();
+  told->seconds = seconds;
+  const pid_t pid =
+      ::clone(watch, told->stack.data() + told->stack.size(), CLONE_VM | SIGCHLD, told.get());
+  if (pid < 0) return errno_error("start", "the watchdog");
+  return Watchdog(std::move(told), std::move(write_end), pid);
 }
 
 Watchdog::Watchdog(Watchdog&& other) noexcept
-    : socket_(std::move(other.socket_)), pid_(std::exchange(other.pid_, -1)) {}
+    : told_(std::move(other.told_)),
+      socket_(std::move(other.socket_)),
+      pid_(std::exchange(other.pid_, -1)) {}
 
 Watchdog::~Watchdog() {
   socket_.reset();

@@ -3,7 +3,11 @@
 
 #include <sys/types.h>
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "common/fd.h"
 #include "common/result.h"
@@ -27,8 +31,19 @@ class Watchdog {
   void begin(const char* name, std::uint32_t seconds = 0);
 
  private:
-  Watchdog(Fd socket, pid_t pid) : socket_(std::move(socket)), pid_(pid) {}
+  /// What the process is told, by descriptors that it has copies of, and its stack.
+  struct Told {
+    int socket;
+    int maker;
+    std::uint32_t seconds;
+    alignas(16) std::array<std::byte, 65536> stack;
+  };
 
+  static int watch(void* told);
+  Watchdog(std::unique_ptr<Told> told, Fd socket, pid_t pid)
+      : told_(std::move(told)), socket_(std::move(socket)), pid_(pid) {}
+
+  std::unique_ptr<Told> told_;  ///< the process lives in it until it is waited for
   Fd socket_;
   pid_t pid_;
 };
