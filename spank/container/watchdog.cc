@@ -19,6 +19,7 @@ namespace bellows::container {
 namespace {
 
 constexpr int kSocket = 3;
+constexpr int kMaker = 4;
 constexpr int kWriteLimitMs = 1000;
 constexpr int kEndLimitMs = 5000;
 
@@ -45,45 +46,63 @@ void tell(const char* phase, std::uint32_t seconds) {
 /// output once it hears that a task ended by SIGKILL or SIGTERM, and the sentence with it. After
 /// any other signal it reads on to the end. Where SIGALRM does as by default, who is stuck in a
 /// system call that only a deadly signal ends is ended by it too.
-void end(int maker) {
-  ::syscall(SYS_pidfd_send_signal, maker, SIGALRM, nullptr, 0U);
+void end() {
+  ::syscall(SYS_pidfd_send_signal, kMaker, SIGALRM, nullptr, 0U);
   // Who is stopped takes no other signal.
-  ::syscall(SYS_pidfd_send_signal, maker, SIGCONT, nullptr, 0U);
-  pollfd ended{maker, POLLIN, 0};
+  ::syscall(SYS_pidfd_send_signal, kMaker, SIGCONT, nullptr, 0U);
+  pollfd ended{kMaker, POLLIN, 0};
   if (::poll(&ended, 1, kEndLimitMs) != 1)
-    ::syscall(SYS_pidfd_send_signal, maker, SIGKILL, nullptr, 0U);
+    ::syscall(SYS_pidfd_send_signal, kMaker, SIGKILL, nullptr, 0U);
 }
 
-void close_all(int first, unsigned last) {
-  if (static_cast<unsigned>(first) <= last)
-    ::syscall(SYS_close_range, static_cast<unsigned>(first), last, 0U);
+/// Not among the numbers that the watching process gives its own: a copy of another end that stayed
+/// open there would keep it from seeing that its maker is done.
+Result<Fd> above(Fd fd) {
+  if (!fd) return errno_error("open what is needed for", "the watchdog");
+  Fd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kMaker + 1));
+  if (!moved) return errno_error("open what is needed for", "the watchdog");
+  return moved;
+}
+
+/// With all signals blocked, in it alone. A handler that it inherits would run in the memory that
+/// it shares, and a call that a signal ends would set an errno that its maker may read.
+pid_t start_process(int (*watch)(void*), void* stack, void* told) {
+  sigset_t all;
+  sigset_t before;
+  ::sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = ::clone(watch, stack, CLONE_VM | SIGCHLD, told);
+  const int error = errno;
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return pid;
 }
 
 }  // namespace
 
 /// The watching process, which runs in the maker's memory: a fork would copy the page tables of
 /// slurmstepd with all its plugins, and make the maker fault each page that it writes to later;
-/// that took half of a joiner's time. So nothing here may allocate, take a lock, or be seen by the
-/// maker; errno is the same for both, and while the maker is well no call here fails.
+/// that took half of a joiner's time. So nothing here may allocate, take a lock, or write to what
+/// is the maker's. errno is the same for both: it is not read here, and no call here fails before
+/// the maker's time is over or it is gone. The memory is closed to the user's other processes, as
+/// keep_only_needed() left it, while this process has the capabilities that the maker gave up.
 int Watchdog::watch(void* told) {
   const Told& start = *static_cast<const Told*>(told);
-  ::signal(SIGPIPE, SIG_IGN);
+  ::dup2(start.socket, kSocket);
+  ::dup2(start.maker, kMaker);
   // The maker's locks are held by every copy of their descriptors.
-  if (start.socket != kSocket) ::dup2(start.socket, kSocket);
-  const int maker = ::fcntl(start.maker, F_DUPFD_CLOEXEC, kSocket + 1);
-  close_all(kSocket + 1, static_cast<unsigned>(maker) - 1);
-  close_all(maker + 1, ~0U);
+  ::syscall(SYS_close_range, static_cast<unsigned>(kMaker + 1), ~0U, 0U);
   Begun now{"", 0};
   while (true) {
     pollfd readable{kSocket, POLLIN, 0};
     const std::uint32_t limit = now.seconds > 0 ? now.seconds : start.seconds;
     const int ready = ::poll(&readable, 1, static_cast<int>(limit) * 1000);
-    if (ready < 0 && errno == EINTR) continue;
+    if (ready < 0) continue;
     if (ready == 0) break;
     if (::read(kSocket, &now, sizeof now) != static_cast<ssize_t>(sizeof now)) return 0;
   }
   tell(now.phase, now.seconds > 0 ? now.seconds : start.seconds);
-  end(maker);
+  end();
   return 1;
 }
 
@@ -92,18 +111,20 @@ Result<Watchdog> Watchdog::start(std::uint32_t seconds) {
   // Not a pipe: a write into one that nobody reads would end the maker.
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
     return errno_error("make a socket for", "the watchdog");
-  Fd read_end(ends[0]);
-  Fd write_end(ends[1]);
-  const Fd maker(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0U)));
-  if (!maker) return errno_error("open", "the own process");
+  Fd one_end(ends[0]);
+  Fd other_end(ends[1]);
+  const auto read_end = above(std::move(one_end));
+  auto write_end = above(std::move(other_end));
+  const auto maker = above(Fd(static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0U))));
+  for (const auto* fd : {&read_end, &std::as_const(write_end), &maker})
+    if (!*fd) return fd->error();
   auto told = std::make_unique_for_overwrite<Told>();
-  told->socket = read_end.get();
-  told->maker = maker.get();
+  told->socket = read_end->get();
+  told->maker = maker->get();
   told->seconds = seconds;
-  const pid_t pid =
-      ::clone(watch, told->stack.data() + told->stack.size(), CLONE_VM | SIGCHLD, told.get());
+  const pid_t pid = start_process(watch, told->stack.data() + told->stack.size(), told.get());
   if (pid < 0) return errno_error("start", "the watchdog");
-  return Watchdog(std::move(told), std::move(write_end), pid);
+  return Watchdog(std::move(told), *std::move(write_end), pid);
 }
 
 Watchdog::Watchdog(Watchdog&& other) noexcept

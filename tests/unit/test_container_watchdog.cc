@@ -137,6 +137,61 @@ Test(watchdog, kills_where_nobody_reads) {
   cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
 }
 
+/// A process may be started without some of the first descriptors.
+Test(watchdog, ends_with_its_work_where_few_descriptors_are_open) {
+  for (unsigned closed = 0; closed < 8; closed++) {
+    const auto stuck = be_stuck([closed](Watchdog& other) {
+      { const auto ended = std::move(other); }
+      for (int fd = 0; fd < 3; fd++)
+        if ((closed >> fd & 1) != 0) ::close(fd);
+      const auto began = std::chrono::steady_clock::now();
+      {
+        auto watchdog = Watchdog::start(1);
+        if (!watchdog) ::_exit(5);
+        watchdog->begin("working");
+      }
+      ::_exit(std::chrono::steady_clock::now() - began < 900ms ? 0 : 6);
+    });
+    cr_expect_eq(stuck.status, 0, "closed: %u, status: %x", closed, stuck.status);
+    // And it still ends who is stuck.
+    const auto late = be_stuck([closed](Watchdog& other) {
+      { const auto ended = std::move(other); }
+      for (int fd = 0; fd < 3; fd++)
+        if ((closed >> fd & 1) != 0) ::close(fd);
+      auto watchdog = Watchdog::start(1);
+      if (!watchdog) ::_exit(5);
+      watchdog->begin("working");
+      stop();
+    });
+    cr_expect(WIFSIGNALED(late.status) && WTERMSIG(late.status) == SIGALRM, "closed: %u", closed);
+  }
+}
+
+/// What it inherits of handlers neither runs in it nor ends its time.
+Test(watchdog, heeds_no_signal) {
+  const auto stuck = be_stuck([](Watchdog& other) {
+    { const auto ended = std::move(other); }
+    static volatile sig_atomic_t handled;
+    handled = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { handled = 1; };
+    ::sigaction(SIGUSR1, &action, nullptr);
+    auto watchdog = Watchdog::start(1);
+    const std::string children = "/proc/self/task/" + std::to_string(::getpid()) + "/children";
+    const int pid = std::atoi(text_of(children).c_str());
+    if (!watchdog || pid <= 0) ::_exit(5);
+    watchdog->begin("working");
+    // An errno of the maker's own all the while, as if its calls failed.
+    for (const auto began = std::chrono::steady_clock::now();
+         std::chrono::steady_clock::now() - began < 15s;) {
+      ::kill(pid, SIGUSR1);
+      if (handled != 0) ::_exit(6);
+      errno = ENOENT;
+    }
+  });
+  expect_killed(stuck, SIGALRM, "container: working took longer than 1 s");
+}
+
 Test(watchdog, that_is_gone_harms_nobody) {
   const auto stuck = be_stuck([](Watchdog& watchdog) {
     // It is the only child.
