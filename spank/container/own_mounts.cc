@@ -3,40 +3,65 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <linux/magic.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
-#include <unistd.h>
 
+#include "common/text.h"
 #include "spank/container/mount_api.h"
 
 namespace bellows::container {
 namespace {
 
-constexpr std::uint64_t kRootOfProc = 1;  // its inode; what lies below has others
+Error not_own(const char* name) {
+  return {ErrorKind::denied,
+          fmt::format("{} is not the one that the container was made with", name)};
+}
 
-/// The root of a mount of such a file system, by no link.
-Result<Fd> open_own(int root, const char* name, long type, std::uint64_t inode) {
-  auto fd = open_in_root(root, name, O_PATH | O_DIRECTORY | O_NOFOLLOW);
-  if (!fd) return fd;
+Result<Fd> open_name(int root, const char* name) {
+  return open_in_root(root, name, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+}
+
+Result<struct statx> look_at(int fd, const char* name) {
   struct statx info {};
-  struct statfs system {};
-  if (::statx(fd->get(), "", AT_EMPTY_PATH, STATX_INO, &info) != 0 ||
-      ::fstatfs(fd->get(), &system) != 0)
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &info) != 0)
     return errno_error("look at", name);
-  const bool mounted = (info.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
-  if (!mounted || system.f_type != type || (inode != 0 && info.stx_ino != inode))
-    return Error{ErrorKind::denied,
-                 fmt::format("{} is not the one that the container was made with", name)};
-  return fd;
+  if ((info.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return not_own(name);
+  return info;
 }
 
 }  // namespace
 
-Result<Fd> open_own_dev(int root) { return open_own(root, "/dev", TMPFS_MAGIC, 0); }
+std::string own_text(const OwnMounts& own) { return fmt::format("{} {}", own.dev, own.proc); }
 
-Result<Fd> open_own_proc(int root) {
-  return open_own(root, "/proc", PROC_SUPER_MAGIC, kRootOfProc);
+Result<OwnMounts> parse_own(std::string_view text) {
+  const auto space = text.find(' ');
+  const auto dev = parse_uint(text.substr(0, space));
+  const auto proc =
+      space == std::string_view::npos ? std::nullopt : parse_uint(text.substr(space + 1));
+  if (!dev || !proc)
+    return Error{ErrorKind::denied, "what the container was made with is not known on this node"};
+  return OwnMounts{*dev, *proc};
+}
+
+Result<Fd> open_own(int root, const char* name, std::uint64_t number) {
+  auto fd = open_name(root, name);
+  if (!fd) return fd;
+  const auto info = look_at(fd->get(), name);
+  if (!info) return info.error();
+  if (info->stx_mnt_id != number) return not_own(name);
+  return fd;
+}
+
+Result<Fd> open_same(int root, const char* name, int original) {
+  auto fd = open_name(root, name);
+  if (!fd) return fd;
+  const auto found = look_at(fd->get(), name);
+  if (!found) return found.error();
+  const auto wanted = look_at(original, name);
+  if (!wanted) return wanted.error();
+  if (found->stx_dev_major != wanted->stx_dev_major ||
+      found->stx_dev_minor != wanted->stx_dev_minor || found->stx_ino != wanted->stx_ino)
+    return not_own(name);
+  return fd;
 }
 
 }  // namespace bellows::container

@@ -45,7 +45,8 @@ Result<Fd> clone_host(const char* path, MountFlags flags) {
   return clone_mount(source->get(), path, true, flags);
 }
 
-/// What each container has of the host's, in the job's view of it.
+/// What each container has of the host's, in the job's view of it: /proc is the first and /dev the
+/// last.
 Result<std::vector<Placed>> open_system() {
   MountFlags proc;
   proc.no_exec = true;
@@ -307,6 +308,13 @@ class Builder {
     return enter_directory(root_.get(), spec_.workdir.value_or("/"));
   }
 
+  Result<OwnMounts> own() const {
+    const auto dev_number = mount_number(dev(), "/dev");
+    const auto proc_number = mount_number(system_.front().mount.get(), "/proc");
+    if (!dev_number || !proc_number) return dev_number ? proc_number.error() : dev_number.error();
+    return OwnMounts{*dev_number, *proc_number};
+  }
+
  private:
   int dev() const { return system_.back().mount.get(); }
   std::uint64_t upper_mib() const { return spec_.tmp_mib.value_or(site_.tmp_mib); }
@@ -345,7 +353,7 @@ class Builder {
   bool writable_;
   bool fake_root_;  ///< of --container-remap-root
   Image image_;
-  std::vector<Placed> system_;  ///< /dev is the last
+  std::vector<Placed> system_;
   std::vector<Placed> etc_;
   std::vector<Placed> users_;
   std::vector<Device> devices_;
@@ -355,8 +363,8 @@ class Builder {
 
 }  // namespace
 
-Status build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs,
-                    Phases& phases) {
+Result<OwnMounts> build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs,
+                               Phases& phases) {
   const std::pair<const char*, Status (Builder::*)()> steps[] = {
       {"opening the image and the mounts", &Builder::open},
       {"mounting the image", &Builder::mount_root},
@@ -370,10 +378,10 @@ Status build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inpu
   Builder builder(spec, site, inputs, phases);
   for (const auto& [name, step] : steps) {
     phases.begin(name);
-    if (auto status = (builder.*step)(); !status) return status;
+    if (auto status = (builder.*step)(); !status) return status.error();
   }
   phases.end();
-  return {};
+  return builder.own();
 }
 
 }  // namespace bellows::container

@@ -7,6 +7,7 @@
 #include "common/result.h"
 #include "spank/container/accounts.h"
 #include "spank/container/devices.h"
+#include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
 #include "spank/container/spec.h"
 #include "spank/container/user_mounts.h"
@@ -36,7 +37,9 @@ struct RootfsInputs {
 /// least be replaced by him. A directory is written to itself, where its user may.
 ///
 /// The caller is the job's user with CAP_SYS_ADMIN and CAP_DAC_OVERRIDE permitted. Paths are opened
-/// with the user's rights alone. After an error the namespace is of no use.
-Status build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs, Phases& phases);
+/// with the user's rights alone. After an error the namespace is of no use. Returns which mounts
+/// are the container's /dev and /proc.
+Result<OwnMounts> build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs,
+                               Phases& phases);
 
 }  // namespace bellows::container

@@ -73,6 +73,8 @@ Status add_own(const std::string& path, bool read_only, std::vector<Placed>& mou
 }
 
 std::string note_name(const std::string& name) { return name + ":note"; }
+/// Of the container's own mounts.
+std::string own_name(const std::string& name) { return name + ":own"; }
 
 /// Who made a named container, and what of his wishes others can't have another way.
 std::string note_text(const Wanted& wanted) {
@@ -190,7 +192,10 @@ Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases
   auto nodes = clone_nodes(dev->get(), gpus_.shown);
   if (!nodes) return nodes.error();
   inputs.devices = *std::move(nodes);
-  return build_rootfs(wanted.spec, site, inputs, phases);
+  const auto own = build_rootfs(wanted.spec, site, inputs, phases);
+  if (!own) return own.error();
+  own_ = *own;
+  return {};
 }
 
 /// pyxis's modes of --container-name. The tasks of one step are one to them: the first makes the
@@ -264,6 +269,7 @@ Status TaskEntry::keep(const std::string& name, const Wanted& wanted, int made) 
     return status.ok() ? views_.pin(name, made) : status;
   }
   Status status = pin_own(views_, name, wanted.spec);
+  if (status.ok()) status = views_.write_note(own_name(name), own_text(own_));
   if (status.ok() && !wanted.spec.name.empty())
     status = views_.write_note(note_name(name), note_text(wanted));
   return status.ok() ? views_.pin(name, made) : status;
@@ -342,12 +348,24 @@ Result<std::vector<Device>> TaskEntry::clone_from_host(const std::vector<std::st
   return clones;
 }
 
+/// Numbers of mounts do not hold in a copy of their namespace, and the host's /proc is mounted in
+/// more than one place: the working directory is what the kernel takes along to the same mount.
+Result<Fd> TaskEntry::leave_in_proc() const {
+  const auto root = open_file("/", kRoot);
+  if (!root) return root.error();
+  const auto proc = open_own(root->get(), "/proc", own_.proc);
+  if (!proc) return proc.error();
+  if (::fchdir(proc->get()) != 0) return errno_error("go to", "/proc");
+  if (auto status = leave_namespace(); !status.ok()) return status.error();
+  return open_file(".", kRoot);
+}
+
 /// Another step of the job, with other GPUs of its own, may have built the container. What this
 /// task lacks is added, and what is not its own taken away, for this task alone.
 Status TaskEntry::correct_devices(const Fd& container) {
   const auto shared = open_file("/", kRoot);
   if (!shared) return shared.error();
-  const auto dev = open_own_dev(shared->get());
+  const auto dev = open_own(shared->get(), "/dev", own_.dev);
   if (!dev) return dev.error();
   std::vector<std::string> lacking;
   std::copy_if(gpus_.shown.begin(), gpus_.shown.end(), std::back_inserter(lacking),
@@ -358,13 +376,12 @@ Status TaskEntry::correct_devices(const Fd& container) {
   const auto added = lacking.empty() ? Result<std::vector<Device>>(std::vector<Device>())
                                      : clone_from_host(lacking, container);
   if (!added) return added.error();
-  if (auto status = leave_namespace(); !status.ok()) return status;
+  const auto proc = leave_in_proc();
+  if (!proc) return proc.error();
   const auto root = open_file("/", kRoot);
   if (!root) return root.error();
-  const auto own = open_own_dev(root->get());
-  const auto proc = open_own_proc(root->get());
-  for (const auto* fd : {&own, &proc})
-    if (!*fd) return fd->error();
+  const auto own = open_same(root->get(), "/dev", dev->get());
+  if (!own) return own.error();
   for (const std::string& name : gpus_.hidden)
     if (is_device(own->get(), name))
       if (auto status = unmount_in(own->get(), name); !status.ok()) return status;
@@ -387,6 +404,11 @@ Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, con
     auto found = find_own(views_, name, wanted.spec);
     if (!found) return found.error();
     own = *std::move(found);
+    const auto note = views_.read_note(own_name(name));
+    if (!note) return note.error();
+    const auto mounts = parse_own(*note);
+    if (!mounts) return mounts.error();
+    own_ = *mounts;
   }
   if (wanted.spec.remap_root.value_or(site.remap_root)) {
     const std::uint32_t wait = wait_seconds(site);

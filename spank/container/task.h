@@ -11,6 +11,7 @@
 #include "common/result.h"
 #include "spank/container/accounts.h"
 #include "spank/container/gpu_view.h"
+#include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
 #include "spank/container/spec.h"
 #include "spank/container/task_prolog.h"
@@ -78,6 +79,7 @@ class TaskEntry {
   Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
   Status join_others(const std::string& name, const Wanted& wanted, const Site& site,
                      Phases& phases);
+  Result<Fd> leave_in_proc() const;
   Status correct_devices(const Fd& container);
   Result<std::vector<Device>> clone_from_host(const std::vector<std::string>& names,
                                               const Fd& container) const;
@@ -89,6 +91,7 @@ class TaskEntry {
   Fd host_;  ///< the host's mount namespace
   Fd base_;  ///< the job's view of the host
   GpuView gpus_;
+  OwnMounts own_;  ///< of the container
   std::pair<std::string, std::string> pmix_moved_;
   std::vector<std::string> remarks_;
   std::string prolog_said_;

@@ -70,7 +70,7 @@ Status check_unmount(int root, const Placed& placed) {
   return {};
 }
 
-/// What came with another mount, a recursive one of "/" say, may hide something.
+/// What is a part of another mount, a recursive one of "/" say, may hide something.
 Status check_own(int target, const std::string& path, const std::vector<int>& own) {
   const auto number = mount_number(target, path);
   if (!number) return number.error();
@@ -79,10 +79,11 @@ Status check_own(int target, const std::string& path, const std::vector<int>& ow
     if (!one) return one.error();
     if (*one == *number) return {};
   }
-  return Error{ErrorKind::denied,
-               fmt::format("umount:{} is refused: what is mounted there came with another mount, "
-                           "and may hide something; leave it out of --container-mounts",
-                           path)};
+  return Error{
+      ErrorKind::denied,
+      fmt::format("umount:{} is refused: what is mounted there is a part of another mount, "
+                  "and may hide something; leave it out of --container-mounts",
+                  path)};
 }
 
 Status unmount(int target, const std::string& path, const std::vector<int>& own) {

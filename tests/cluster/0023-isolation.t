@@ -239,7 +239,7 @@ done
 like "$(mounts "umount:/" true)" "container's root" "the root can't be unmounted"
 for target in /whole/tmp /whole/var/tmp /whole/dev/shm /alias/tmp; do
   like "$(mounts "/:/whole,umount:$target" ls /whole/tmp)" \
-    "umount:$target is refused: what is mounted there came with another mount" \
+    "umount:$target is refused: what is mounted there is a part of another mount" \
     "nor what hides the host's own: $target"
 done
 like "$(mounts "$home:/dev" /intruder open "/dev/nvidia$gpu")" \
@@ -390,14 +390,22 @@ cat >"$home/swap.sh" <<S
 # HOW GRES GRES NAME...: those of the step that makes the container and of the one that joins.
 how=\$1 first=\$2 second=\$3
 cd $home/image
-box=(srun -n1 --container-name=box --container-image=$home/image --container-writable)
+box=(srun -n1 --container-name=box --container-image=$home/image --container-writable
+  --container-mounts=tmpfs:/another-dev,/proc:/another-proc)
 "\${box[@]}" --gres=\$first sh -c 'echo made with \$(ls /dev | grep -c "^nvidia[0-9]")'
 for name in "\${@:4}"; do
   mv \$name old-\$name
-  if [[ \$how == link ]]; then ln -s /proc/\$\$/root/\$name \$name; else cp -r $home/fake \$name; fi
+  case \$how in
+    link) ln -s /proc/\$\$/root/\$name \$name ;;
+    fake) cp -r $home/fake \$name ;;
+    mount) mv another-\$name \$name ;;
+  esac
 done
 "\${box[@]}" --gres=\$second sh -c 'echo joined'
-for name in "\${@:4}"; do rm -r \$name; mv old-\$name \$name; done
+for name in "\${@:4}"; do
+  if [[ \$how == mount ]]; then mv \$name another-\$name; else rm -r \$name; fi
+  mv old-\$name \$name
+done
 ls -d /run/slurmd
 S
 # A /proc where the driver's directory is something mounted, and each descriptor something to unmount.
@@ -405,19 +413,22 @@ mkdir -p "$home/fake/driver" "$home/fake/self/fd"
 ln -s /dev/shm "$home/fake/driver/nvidia"
 for fd in {0..63}; do ln -s /etc/hosts "$home/fake/self/fd/$fd"; done
 rm -rf "$home/image/mnt"
-while read -r -u 3 how first second gpus names; do
+while read -r -u 3 why how first second gpus names; do
   # shellcheck disable=SC2086
   xc sbatch --wait --gpus=2 --container-image="$home/image" --output=swap.out --open-mode=truncate "$home/swap.sh" \
     "$how" "$first" "$second" $names >/dev/null
   said=$(<"$home/swap.out")
-  like "$said" "made with $gpus.*container: [a-z ]*: (/(dev|proc) is not the one that|cannot open /(dev|proc): Not a dir).*/run/slurmd" \
+  like "$said" "made with $gpus.*container: [a-z ]*: ${why//_/ }.*/run/slurmd" \
     "an image is rearranged under its container: $how $first $second $names"
   unlike "$said" joined "and nobody joins what is there now"
 done 3<<'SWAPS'
-link none gpu:2 0 proc dev tmp
-link none gpu:2 0 proc
-fake none gpu:2 0 proc
-fake gpu:2 none 2 proc
+cannot_open_/dev:_Not_a_dir link none gpu:2 0 proc dev tmp
+cannot_open_/proc:_Not_a_dir link none gpu:2 0 proc
+/proc_is_not_the_one_that fake none gpu:2 0 proc
+/proc_is_not_the_one_that fake gpu:2 none 2 proc
+/proc_is_not_the_one_that mount gpu:2 none 2 proc
+/dev_is_not_the_one_that mount none gpu:2 0 dev
+/dev_is_not_the_one_that mount gpu:2 none 2 dev
 SWAPS
 is "$(node cat /proc/self/mountinfo | sed 's/^[0-9]* [0-9]* //' | sort)" "$before" "nothing of it reaches the host"
 

@@ -247,7 +247,7 @@ no_room() {
     "a full tmpfs: the job runs or says why it can't"
   node rm /run/bellows/views/full
   leaves_nothing "and leaves nothing"
-  for inodes in ${BELLOWS_LONG:+2 4 5 7 8 10 11} 3 6 9 12; do
+  for inodes in ${BELLOWS_LONG:+2 4 5 7 8 10 11 13} 3 6 9 12 15; do
     node mount -o "remount,nr_inodes=$inodes" /run/bellows/views
     said=$(xc timeout "$(seconds 20)" srun --quiet "${options[@]}" sh -c "$say" 2>&1)
     if [[ $said == "IMAGE_SAYS=hello" ]]; then

@@ -172,7 +172,7 @@ Test(rootfs_mounts, unmount) {
 }
 
 // The host's own /tmp, say, is below what hides it in a mount of all of "/".
-Test(rootfs_mounts, what_came_with_another_mount_stays) {
+Test(rootfs_mounts, what_is_a_part_of_another_mount_stays) {
   NEEDS_ROOT();
   Mounts world;
   const auto below = world.directory("host/below");
@@ -190,13 +190,13 @@ Test(rootfs_mounts, what_came_with_another_mount_stays) {
   for (const char* target : {"/mnt/below", "/link", "/mnt/../mnt/below"}) {
     away.target = target;
     REFUSED(world.with({whole, away}, look, hide),
-            "is refused: what is mounted there came with another mount");
+            "is refused: what is mounted there is a part of another mount");
   }
   // What the user put upon it he may take away, and not what that lies on.
   away.target = "/mnt/below";
   const auto over = bound(world.directory("other"), "/mnt/below");
   EQUALS(world.with({whole, over, away}, look, hide), "below file|");
-  REFUSED(world.with({whole, over, away, away}, look, hide), "came with another mount");
+  REFUSED(world.with({whole, over, away, away}, look, hide), "is a part of another mount");
   away.target = "/mnt";
   EQUALS(world.with(
              {whole, over, away}, [] { return names_in("/mnt"); }, hide),
