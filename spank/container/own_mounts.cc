@@ -13,11 +13,13 @@ namespace {
 
 Error not_own(const char* name) {
   return {ErrorKind::denied,
-          fmt::format("{} is not the one that the container was made with", name)};
+          fmt::format("{} is not the one that the container was made with; leave the image's "
+                      "directories where they are while the job runs",
+                      name)};
 }
 
 Result<Fd> open_name(int root, const char* name) {
-  return open_in_root(root, name, O_PATH | O_DIRECTORY | O_NOFOLLOW);
+  return open_in_root(root, name, O_PATH | O_DIRECTORY);
 }
 
 Result<struct statx> look_at(int fd, const char* name) {

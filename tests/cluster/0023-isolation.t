@@ -397,6 +397,7 @@ for name in "\${@:4}"; do
   mv \$name old-\$name
   case \$how in
     link) ln -s /proc/\$\$/root/\$name \$name ;;
+    alias) ln -s another-\$name \$name ;;
     fake) cp -r $home/fake \$name ;;
     mount) mv another-\$name \$name ;;
   esac
@@ -422,8 +423,11 @@ while read -r -u 3 why how first second gpus names; do
     "an image is rearranged under its container: $how $first $second $names"
   unlike "$said" joined "and nobody joins what is there now"
 done 3<<'SWAPS'
-cannot_open_/dev:_Not_a_dir link none gpu:2 0 proc dev tmp
-cannot_open_/proc:_Not_a_dir link none gpu:2 0 proc
+cannot_open_/dev:_Too_many link none gpu:2 0 dev
+cannot_open_/proc:_Too_many link none gpu:2 0 proc
+cannot_open_/dev: link none gpu:2 0 proc dev tmp
+/proc_is_not_the_one_that alias gpu:2 none 2 proc
+/dev_is_not_the_one_that alias none gpu:2 0 dev
 /proc_is_not_the_one_that fake none gpu:2 0 proc
 /proc_is_not_the_one_that fake gpu:2 none 2 proc
 /proc_is_not_the_one_that mount gpu:2 none 2 proc

@@ -74,6 +74,19 @@ elsewhere() { run -w n1 --container-image="$CLUSTER/other/busybox.sqsh" true; }
 says_where() { [[ $(elsewhere) == *"squashfs images must lie in $images; or use a directory"* ]]; }
 ok "a squashfs image elsewhere is refused, and told where it must lie" poll 20 says_where
 
+# Whose names for what is mounted are links.
+cp -r "$tree" "$images/linked"
+for name in dev proc tmp; do
+  mkdir "$images/linked/of-$name"
+  ln -s "of-$name" "$images/linked/$name"
+done
+make_squashfs "$images/linked" "$images/linked.sqsh"
+for image in linked linked.sqsh; do
+  is "$(run -w n1 --gpus=2 --ntasks=2 --gpus-per-task=1 --container-image="$images/$image" sh -c \
+    '[ -c /of-dev/null ] && [ -e /proc/self/status ] && >/tmp/$SLURM_PROCID && ls /dev | grep -c "^nvidia[0-9]"' | xargs)" \
+    "2 2" "an image with links for names: $image"
+done
+
 # One container for all tasks of a job on a node.
 script share.sh <<'S'
 srun --quiet --mpi=none --ntasks=6 --overlap sh -c 'echo $SLURMD_NODENAME $(readlink /proc/self/ns/mnt)' >ns.first
