@@ -163,6 +163,10 @@ Result<Mount> parse_mount(std::string_view text, std::string_view base) {
   }
   if (mount.target == "/")
     return bad_mount(text, "the target is the container's root, which is the image's place");
+  if (mount.target == "/dev" && mount.kind != Mount::Kind::umount)
+    return bad_mount(text,
+                     "the target is the container's own /dev; mount what is needed below it, as at "
+                     "/dev/x");
   if (parts.size() == 3)
     if (auto status = take_flags(mount, parts[2]); !status.ok())
       return bad_mount(text, status.error().text);

@@ -35,7 +35,14 @@ bool in_proc(int fd) {
   return ::fstatfs(fd, &info) != 0 || info.f_type == PROC_SUPER_MAGIC;
 }
 
-/// The target, if the user may mount there: not the root, not /proc, nor what covers a part of it.
+/// Whether both names lead to the same place.
+bool leads_to(int root, const std::string& real, const char* name) {
+  const auto own = resolve_links(root, name);
+  return own && *own == real;
+}
+
+/// The target, if the user may mount there: not the root, not /dev, where who joins the container
+/// later looks for its own, not /proc, nor what covers a part of it.
 /// Its directory is opened first and the rest from there, so that both are judged by what they are.
 Result<Fd> open_user_target(int root, const Placed& placed) {
   auto real = resolve_links(root, placed.target);
@@ -45,6 +52,8 @@ Result<Fd> open_user_target(int root, const Placed& placed) {
                  fmt::format("a mount at {} is refused: {}", placed.target, why)};
   };
   if (real->empty()) return refused("it is the container's root");
+  if (placed.mount && leads_to(root, *real, "/dev"))
+    return refused("it is the container's own /dev; mount what is needed below it, as at /dev/x");
   const bool create = placed.mount && placed.create;
   const auto slash = real->rfind('/');
   auto parent =
@@ -62,7 +71,7 @@ Status check_unmount(int root, const Placed& placed) {
   const auto real = resolve_links(root, placed.target);
   if (!real) return real.error();
   for (const char* needed : {"/dev", "/tmp"})
-    if (const auto own = resolve_links(root, needed); own && *own == *real)
+    if (leads_to(root, *real, needed))
       return Error{ErrorKind::denied,
                    fmt::format("umount:{} is refused: Slurm and programs need the container's {}; "
                                "leave it out of --container-mounts",

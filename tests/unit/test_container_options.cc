@@ -163,6 +163,10 @@ const Case kMounts[] = {
     {"mounts=/a:/b/..",
      "! mount \"/a:/b/..\": the target is the container's root, which is the image's place"},
     {"mounts=/", "! mount \"/\": the target is the container's root, which is the image's place"},
+    {"mounts=/dev",
+     "! mount \"/dev\": the target is the container's own /dev; mount what is needed below it, as "
+     "at /dev/x"},
+    {"mounts=/dev/shm,/a:/dev/x", "mount:/dev/shm,mount:/a:/dev/x"},
     {"mounts=/a:/b:suid",
      "! mount \"/a:/b:suid\": suid cannot be given: every mount is nosuid and nodev"},
     {"mounts=/a:/b:ro+dev",

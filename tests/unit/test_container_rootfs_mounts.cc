@@ -101,6 +101,17 @@ Test(rootfs_mounts, dev_may_be_extended) {
          "from the host|ro,nosuid,nodev,noexec");
 }
 
+// Who joins the container could not tell it from another that has been put there since.
+Test(rootfs_mounts, dev_may_not_be_hidden) {
+  NEEDS_ROOT();
+  Mounts world;
+  std::filesystem::create_symlink("/dev", world.path("tree/to-dev"));
+  world.spec.image = world.path("tree");
+  for (const char* target : {"/dev", "/to-dev", "/etc/../dev/"})
+    REFUSED(world.refused(bound(world.path("host"), target)),
+            "is refused: it is the container's own /dev; mount what is needed below it");
+}
+
 Test(rootfs_mounts, flags) {
   NEEDS_ROOT();
   Mounts world;
