@@ -298,6 +298,7 @@ class Builder {
       if (auto status = place_user_mount(root_.get(), placed, own); !status) return status;
       phases_.note(told(placed));
     }
+    if (auto status = check_own_seen(); !status.ok()) return status;
     return set_read_only(dev(), "/dev");
   }
 
@@ -317,6 +318,20 @@ class Builder {
 
  private:
   int dev() const { return system_.back().mount.get(); }
+
+  /// Else nobody could join.
+  Status check_own_seen() const {
+    const auto numbers = own();
+    if (!numbers) return numbers.error();
+    for (const auto& [name, number] : {std::pair("/dev", numbers->dev), {"/proc", numbers->proc}})
+      if (!open_own(root_.get(), name, number))
+        return Error{ErrorKind::denied,
+                     fmt::format("a mount hides the container's own {}, which is a link in its "
+                                 "image",
+                                 name)};
+    return {};
+  }
+
   std::uint64_t upper_mib() const { return spec_.tmp_mib.value_or(site_.tmp_mib); }
 
   std::vector<const Placed*> all_places() const {

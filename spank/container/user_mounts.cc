@@ -30,9 +30,41 @@ Result<Placed> open_tmpfs(const Mount& mount) {
   return Placed{mount.target, std::move(*tmpfs), true, mount.create, "tmpfs", option_words(flags)};
 }
 
-bool in_proc(int fd) {
+bool is_proc(int fd) {
   struct statfs info {};
   return ::fstatfs(fd, &info) != 0 || info.f_type == PROC_SUPER_MAGIC;
+}
+
+/// Whether both are the same directory in the same mount.
+Result<bool> same_place(int one, int other) {
+  struct stat first {};
+  struct stat second {};
+  if (::fstat(one, &first) != 0 || ::fstat(other, &second) != 0)
+    return errno_error("look at", "the target of a mount");
+  if (first.st_dev != second.st_dev || first.st_ino != second.st_ino) return false;
+  const auto mount = mount_number(one, "the target of a mount");
+  const auto other_mount = mount_number(other, "the target of a mount");
+  if (!mount || !other_mount) return mount ? other_mount.error() : mount.error();
+  return *mount == *other_mount;
+}
+
+/// Whether a directory below `root` is in a /proc, or in what is mounted upon a part of one. Found
+/// upwards, where no name and no link of a user's leads astray.
+Result<bool> in_proc(int root, int directory) {
+  Fd above;
+  for (int place = directory; !is_proc(place); place = above.get()) {
+    const auto at_root = same_place(root, place);
+    if (!at_root || *at_root) return at_root ? Result<bool>(false) : at_root;
+    Fd up(::openat(place, "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!up) return errno_error("open", "what is above the target of a mount");
+    // Renamed out of a directory image, it has another root above it, which is above itself.
+    const auto at_top = same_place(place, up.get());
+    if (!at_top) return at_top;
+    if (*at_top)
+      return Error{ErrorKind::denied, "the target of a mount was moved out of the image"};
+    above = std::move(up);
+  }
+  return true;
 }
 
 /// Whether both names lead to the same place.
@@ -41,29 +73,37 @@ bool leads_to(int root, const std::string& real, const char* name) {
   return own && *own == real;
 }
 
-/// The target, if the user may mount there: not the root, not /dev, where who joins the container
-/// later looks for its own, not /proc, nor what covers a part of it.
+Error refused(const Placed& placed, const char* why) {
+  return {ErrorKind::denied, fmt::format("a mount at {} is refused: {}", placed.target, why)};
+}
+
+/// The target, `real` without links, if a mount may be there: not the root, nor in /proc, where
+/// links of an image lead as well as a user's own words, and a mount could deceive those who join.
 /// Its directory is opened first and the rest from there, so that both are judged by what they are.
-Result<Fd> open_user_target(int root, const Placed& placed) {
-  auto real = resolve_links(root, placed.target);
-  if (!real) return real.error();
-  const auto refused = [&placed](const char* why) {
-    return Error{ErrorKind::denied,
-                 fmt::format("a mount at {} is refused: {}", placed.target, why)};
-  };
-  if (real->empty()) return refused("it is the container's root");
-  if (placed.mount && leads_to(root, *real, "/dev"))
-    return refused("it is the container's own /dev; mount what is needed below it, as at /dev/x");
+Result<Fd> open_place(int root, const Placed& placed, const std::string& real) {
+  if (real.empty()) return refused(placed, "it is the container's root");
   const bool create = placed.mount && placed.create;
-  const auto slash = real->rfind('/');
+  const auto slash = real.rfind('/');
   auto parent =
-      open_target(root, slash == std::string::npos ? "/" : real->substr(0, slash), true, create);
+      open_target(root, slash == std::string::npos ? "/" : real.substr(0, slash), true, create);
   if (!parent) return parent;
-  if (in_proc(parent->get())) return refused("it is in /proc");
+  const auto hidden = in_proc(root, parent->get());
+  if (!hidden) return hidden.error();
+  if (*hidden) return refused(placed, "it is in /proc");
   auto target =
-      open_target(parent->get(), real->substr(slash + 1), placed.mount && placed.directory, create);
-  if (target && in_proc(target->get())) return refused("it is in /proc");
+      open_target(parent->get(), real.substr(slash + 1), placed.mount && placed.directory, create);
+  if (target && is_proc(target->get())) return refused(placed, "it is in /proc");
   return target;
+}
+
+/// Nor is it /dev, where who joins the container later looks for its own.
+Result<Fd> open_user_target(int root, const Placed& placed) {
+  const auto real = resolve_links(root, placed.target);
+  if (!real) return real.error();
+  if (placed.mount && leads_to(root, *real, "/dev"))
+    return refused(placed,
+                   "it is the container's own /dev; mount what is needed below it, as at /dev/x");
+  return open_place(root, placed, *real);
 }
 
 /// Slurm and programs need them, and so does who joins the container later.
@@ -181,7 +221,8 @@ Status place_user_mount(int root, const Placed& placed, const std::vector<int>& 
 }
 
 Status place(int root, const Placed& placed) {
-  return place_at(placed, open_target(root, placed.target, placed.directory, placed.create));
+  const auto real = resolve_links(root, placed.target);
+  return place_at(placed, real ? open_place(root, placed, *real) : Result<Fd>(real.error()));
 }
 
 }  // namespace bellows::container

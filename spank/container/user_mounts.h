@@ -34,12 +34,12 @@ Result<Placed> open_bind(const std::string& source, const std::string& target, b
 /// since it would show what they hide. Needs CAP_SYS_ADMIN.
 Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts);
 
-/// Puts it in its place below `root`, a container's. Refused: the root itself and what is in
-/// /proc, where a mount could deceive those who join the container. Only `own`, the
-/// mounts that the container's maker put there, are unmounted: what came below one of them stays.
+/// Puts it in its place below `root`, a container's. Refused: the root itself, /dev, and what is in
+/// /proc, where a mount could deceive those who join the container. Only `own`, the mounts that the
+/// container's maker put there, are unmounted: what is a part of one of them stays.
 Status place_user_mount(int root, const Placed& placed, const std::vector<int>& own);
 
-/// The same without these limits, for mounts that are not the user's.
+/// The same for mounts that are not the user's, /dev among them.
 Status place(int root, const Placed& placed);
 
 }  // namespace bellows::container

@@ -169,6 +169,28 @@ Test(rootfs_hostile, links_in_the_image_stay_in_it) {
   }
 }
 
+/// Where a mount of the container's would hide a part of /proc from who joins, or be one for the
+/// user to mount in.
+Test(rootfs_hostile, links_into_proc_are_refused) {
+  NEEDS_ROOT();
+  for (const std::string place : {"tmp", "dev", "sys", "etc/hosts"}) {
+    const Hostile world;
+    std::filesystem::remove_all(world.path("tree/" + place));
+    const bool file = place == "etc/hosts";
+    world.link("tree/" + place, file ? "../proc/uptime" : "proc/driver");
+    for (const auto& image : {world.squash("tree", "a.sqsh"), world.path("tree")}) {
+      const std::string said = world.build(world.of(image));
+      REFUSED(said, "mounting the system's directories: a mount at /" + place +
+                        " is refused: it is in /proc");
+      REFUSED(said, "; give the image directories at /proc, /sys, /dev, /tmp and /var/tmp");
+    }
+  }
+  const Hostile world;
+  std::filesystem::remove_all(world.path("tree/tmp"));
+  world.link("tree/tmp", ".");
+  REFUSED(world.build(world.squashed()), "a mount at /tmp is refused: it is the container's root");
+}
+
 Test(rootfs_hostile, etc_that_leads_out_of_the_image) {
   NEEDS_ROOT();
   const Hostile world;

@@ -110,6 +110,12 @@ Test(rootfs_mounts, dev_may_not_be_hidden) {
   for (const char* target : {"/dev", "/to-dev", "/etc/../dev/"})
     REFUSED(world.refused(bound(world.path("host"), target)),
             "is refused: it is the container's own /dev; mount what is needed below it");
+  world.directory("tree/below/dev");
+  std::filesystem::remove(world.path("tree/dev"));
+  std::filesystem::create_symlink("below/dev", world.path("tree/dev"));
+  REFUSED(world.refused(bound(world.path("host"), "/below")),
+          "a mount hides the container's own /dev, which is a link in its image");
+  EQUALS(world.refused(bound(world.path("host"), "/beside")), "mounted");
 }
 
 Test(rootfs_mounts, flags) {
@@ -218,7 +224,10 @@ Test(rootfs_mounts, what_is_a_part_of_another_mount_stays) {
 Test(rootfs_mounts, what_hides_a_part_of_proc_stays) {
   NEEDS_ROOT();
   Mounts world;
-  const auto hide = [] { cr_assert(::mount("hides", "/proc/driver", "tmpfs", 0, nullptr) == 0); };
+  const auto hide = [] {
+    cr_assert(::mount("hides", "/proc/driver", "tmpfs", 0, nullptr) == 0);
+    std::filesystem::create_directories("/proc/driver/in/it");
+  };
   std::filesystem::create_symlink("/proc/driver", world.path("tree/link"));
   Mount mount;
   mount.kind = Mount::Kind::umount;
@@ -227,12 +236,14 @@ Test(rootfs_mounts, what_hides_a_part_of_proc_stays) {
     for (const char* target : {"/proc/driver", "/link"}) {
       mount.target = target;
       REFUSED(world.refused(mount, hide), "is refused: it is in /proc");
-      REFUSED(world.refused(bound(world.path("host"), target), hide), "it is in /proc");
+      for (const char* below : {"", "/in", "/in/it"})
+        REFUSED(world.refused(bound(world.path("host"), std::string(target) + below), hide),
+                "it is in /proc");
     }
   }
   EQUALS(world.with(
              {}, [] { return names_in("/proc/driver"); }, hide),
-         "");
+         "in");
 }
 
 Test(rootfs_mounts, unreadable_sources_are_refused) {
