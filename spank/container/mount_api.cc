@@ -241,8 +241,13 @@ Status unmount_in(int parent, const std::string& name) {
 }
 
 Result<std::uint64_t> mount_number(int fd, std::string_view path) {
+  // STATX_MNT_ID_UNIQUE, which <sys/stat.h> may not have: a kernel before 6.8 gives the other.
+  constexpr unsigned unique = 0x4000;
   struct statx info {};
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID, &info) != 0) return errno_error("look at", path);
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID | unique, &info) != 0)
+    return errno_error("look at", path);
+  if ((info.stx_mask & (STATX_MNT_ID | unique)) == 0)
+    return Error{ErrorKind::unavailable, "this kernel does not number mounts; Linux 5.8 does"};
   return info.stx_mnt_id;
 }
 

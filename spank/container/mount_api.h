@@ -81,7 +81,8 @@ Status unmount_in(int parent, const std::string& name);
 /// another thing by the time it is opened.
 Result<std::string> resolve_links(int root, std::string_view path);
 
-/// The kernel's number of the mount in which `fd` lies: no other's while `fd` is open.
+/// The kernel's number of the mount in which `fd` lies: no other's while `fd` is open, and since
+/// Linux 6.8 never another's.
 Result<std::uint64_t> mount_number(int fd, std::string_view path);
 
 /// Opens a mount's target as open_in_root does; with `create`, missing directories on the way are

@@ -24,8 +24,7 @@ Result<Fd> open_name(int root, const char* name) {
 
 Result<struct statx> look_at(int fd, const char* name) {
   struct statx info {};
-  if (::statx(fd, "", AT_EMPTY_PATH, STATX_INO | STATX_MNT_ID, &info) != 0)
-    return errno_error("look at", name);
+  if (::statx(fd, "", AT_EMPTY_PATH, STATX_INO, &info) != 0) return errno_error("look at", name);
   if ((info.stx_attributes & STATX_ATTR_MOUNT_ROOT) == 0) return not_own(name);
   return info;
 }
@@ -40,7 +39,9 @@ Result<OwnMounts> parse_own(std::string_view text) {
   const auto proc =
       space == std::string_view::npos ? std::nullopt : parse_uint(text.substr(space + 1));
   if (!dev || !proc)
-    return Error{ErrorKind::denied, "what the container was made with is not known on this node"};
+    return Error{ErrorKind::denied,
+                 "what the container was made with is not known on this node, as where it was made "
+                 "before Bellows was upgraded; start the job again"};
   return OwnMounts{*dev, *proc};
 }
 
@@ -49,7 +50,9 @@ Result<Fd> open_own(int root, const char* name, std::uint64_t number) {
   if (!fd) return fd;
   const auto info = look_at(fd->get(), name);
   if (!info) return info.error();
-  if (info->stx_mnt_id != number) return not_own(name);
+  const auto found = mount_number(fd->get(), name);
+  if (!found) return found.error();
+  if (*found != number) return not_own(name);
   return fd;
 }
 

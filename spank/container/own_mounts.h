@@ -14,8 +14,9 @@
 /// made himself, or to another mount, which must not be changed in its place.
 namespace bellows::container {
 
-/// The kernel's numbers of a container's own mounts, which are theirs as long as it is there. A
-/// value.
+/// The kernel's numbers of a container's own mounts. A mount goes, also from here, when who may
+/// change a directory image removes the directory that it is on; before Linux 6.8 its number is
+/// then free, and nothing is mounted in a container once it is made. A value.
 struct OwnMounts {
   std::uint64_t dev = 0;
   std::uint64_t proc = 0;

@@ -363,6 +363,7 @@ Result<Fd> TaskEntry::leave_in_proc() const {
 /// Another step of the job, with other GPUs of its own, may have built the container. What this
 /// task lacks is added, and what is not its own taken away, for this task alone.
 Status TaskEntry::correct_devices(const Fd& container) {
+  if (gpus_.shown.empty() && gpus_.hidden.empty()) return {};
   const auto shared = open_file("/", kRoot);
   if (!shared) return shared.error();
   const auto dev = open_own(shared->get(), "/dev", own_.dev);
@@ -383,7 +384,7 @@ Status TaskEntry::correct_devices(const Fd& container) {
   const auto own = open_same(root->get(), "/dev", dev->get());
   if (!own) return own.error();
   for (const std::string& name : gpus_.hidden)
-    if (is_device(own->get(), name))
+    while (is_device(own->get(), name))  // the user may have mounted it upon itself
       if (auto status = unmount_in(own->get(), name); !status.ok()) return status;
   if (auto status = cover_driver_proc(proc->get(), gpus_.minors); !status.ok()) return status;
   if (lacking.empty()) return {};

@@ -376,7 +376,7 @@ Result<std::vector<std::string>> JobViews::names() const {
 Status JobViews::write_note(const std::string& name, const std::string& text) const {
   if (::unlinkat(ns_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
     return errno_error("remove the note", name);
-  // Written in one step: no reader finds half of it.
+  // A reader finds all of it or nothing.
   if (::symlinkat(text.c_str(), ns_.get(), name.c_str()) != 0)
     return errno_error("write the note", name);
   return {};

@@ -267,6 +267,17 @@ batch steps.sh -w n1 --ntasks=2 --gpus=2 --container-image="$squash" >/dev/null
 is "$(sort "$home/first.out" "$home/second.out" | xargs)" "$(xargs <"$home/both.out")" \
   "steps with different GPUs of one job see each its own"
 is "$(wc -l <"$home/both.out")" 2 "and a step with both sees both"
+script twice.sh <<'S'
+one='for i in 0 1 2 3; do test -c /dev/nvidia$i && echo $i; done; true'
+twice=$(sh -c "$one" | sed 's#.*#/dev/nvidia&:/dev/nvidia&#' | paste -sd,)
+srun --quiet --mpi=none --ntasks=1 --gpus=2 --container-name=twice --container-mounts=$twice sh -c "$one" >both.out
+srun --quiet --mpi=none --exact --ntasks=1 --gpus=1 --container-name=twice sh -c "$one; sleep 2" >first.out &
+srun --quiet --mpi=none --exact --ntasks=1 --gpus=1 --container-name=twice sh -c "$one; sleep 2" >second.out &
+wait
+S
+batch twice.sh -w n1 --ntasks=2 --gpus=2 --container-image="$squash" >/dev/null
+is "$(sort "$home/first.out" "$home/second.out" | xargs)" "$(xargs <"$home/both.out")" \
+  "also where they were mounted upon themselves"
 
 # Programs of the host in a container: MPI and bellows run.
 mkdir -p "$images/hostlike"/{usr,etc}
