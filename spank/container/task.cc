@@ -350,10 +350,8 @@ Result<std::vector<Device>> TaskEntry::clone_from_host(const std::vector<std::st
 
 /// Numbers of mounts do not hold in a copy of their namespace, and the host's /proc is mounted in
 /// more than one place: the working directory is what the kernel takes along to the same mount.
-Result<Fd> TaskEntry::leave_in_proc() const {
-  const auto root = open_file("/", kRoot);
-  if (!root) return root.error();
-  const auto proc = open_own(root->get(), "/proc", own_.proc);
+Result<Fd> TaskEntry::leave_in_proc(const Fd& root) const {
+  const auto proc = open_own(root.get(), "/proc", own_.proc);
   if (!proc) return proc.error();
   if (::fchdir(proc->get()) != 0) return errno_error("go to", "/proc");
   if (auto status = leave_namespace(); !status.ok()) return status.error();
@@ -377,7 +375,7 @@ Status TaskEntry::correct_devices(const Fd& container) {
   const auto added = lacking.empty() ? Result<std::vector<Device>>(std::vector<Device>())
                                      : clone_from_host(lacking, container);
   if (!added) return added.error();
-  const auto proc = leave_in_proc();
+  const auto proc = leave_in_proc(*shared);
   if (!proc) return proc.error();
   const auto root = open_file("/", kRoot);
   if (!root) return root.error();

@@ -79,7 +79,7 @@ class TaskEntry {
   Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
   Status join_others(const std::string& name, const Wanted& wanted, const Site& site,
                      Phases& phases);
-  Result<Fd> leave_in_proc() const;
+  Result<Fd> leave_in_proc(const Fd& root) const;
   Status correct_devices(const Fd& container);
   Result<std::vector<Device>> clone_from_host(const std::vector<std::string>& names,
                                               const Fd& container) const;
