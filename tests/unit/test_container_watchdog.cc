@@ -137,30 +137,29 @@ Test(watchdog, kills_where_nobody_reads) {
   cr_expect(WIFSIGNALED(stuck.status) && WTERMSIG(stuck.status) == SIGALRM);
 }
 
+/// A watchdog at work in a process without some of the first descriptors: those whose bit is set.
+Watchdog start_without(unsigned closed, Watchdog& other) {
+  { const auto ended = std::move(other); }
+  for (int fd = 0; fd < 3; fd++)
+    if ((closed >> fd & 1) != 0) ::close(fd);
+  auto watchdog = Watchdog::start(1);
+  if (!watchdog) ::_exit(5);
+  watchdog->begin("working");
+  return *std::move(watchdog);
+}
+
 /// A process may be started without some of the first descriptors.
 Test(watchdog, ends_with_its_work_where_few_descriptors_are_open) {
   for (unsigned closed = 0; closed < 8; closed++) {
     const auto stuck = be_stuck([closed](Watchdog& other) {
-      { const auto ended = std::move(other); }
-      for (int fd = 0; fd < 3; fd++)
-        if ((closed >> fd & 1) != 0) ::close(fd);
       const auto began = std::chrono::steady_clock::now();
-      {
-        auto watchdog = Watchdog::start(1);
-        if (!watchdog) ::_exit(5);
-        watchdog->begin("working");
-      }
+      { const auto watchdog = start_without(closed, other); }
       ::_exit(std::chrono::steady_clock::now() - began < 900ms ? 0 : 6);
     });
     cr_expect_eq(stuck.status, 0, "closed: %u, status: %x", closed, stuck.status);
     // And it still ends who is stuck.
     const auto late = be_stuck([closed](Watchdog& other) {
-      { const auto ended = std::move(other); }
-      for (int fd = 0; fd < 3; fd++)
-        if ((closed >> fd & 1) != 0) ::close(fd);
-      auto watchdog = Watchdog::start(1);
-      if (!watchdog) ::_exit(5);
-      watchdog->begin("working");
+      const auto watchdog = start_without(closed, other);
       stop();
     });
     cr_expect(WIFSIGNALED(late.status) && WTERMSIG(late.status) == SIGALRM, "closed: %u", closed);
