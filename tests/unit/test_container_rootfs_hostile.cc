@@ -8,19 +8,14 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <csignal>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
 
-#include "spank/container/views.h"
 #include "tests/unit/container_rootfs_support.h"
 
 using namespace bellows;
@@ -105,41 +100,6 @@ Test(rootfs_hostile, setuid_programs_gain_it_outside) {
       "1");
 }
 
-/// What a second task finds when the first one was killed while it held the lock.
-std::string lock_of_the_dead(const std::string& run_dir) {
-  constexpr std::uint32_t job = 7;
-  const std::chrono::seconds limit(1);
-  std::filesystem::create_directories(run_dir + "/" + std::to_string(job));
-  auto lease = Lease::take(run_dir, job, {0, 0});
-  if (!lease) return lease.error().text;
-  std::string found;
-  {
-    const pid_t holder = ::fork();
-    const auto views = JobViews::open(run_dir, job);
-    if (!views) return views.error().text;
-    if (holder == 0) {
-      const auto lock = views->lock(limit);
-      if (lock) ::raise(SIGKILL);
-      ::_exit(1);
-    }
-    int status = 0;
-    ::waitpid(holder, &status, 0);
-    const auto lock = views->lock(limit);
-    found = (WIFSIGNALED(status) ? "held, " : "not held, ") +
-            (lock ? std::string("taken") : lock.error().text);
-  }
-  (void)lease->leave();
-  return found;
-}
-
-Test(rootfs_hostile, a_lock_ends_with_its_holder) {
-  NEEDS_ROOT();
-  const Hostile world;
-  std::string found;
-  EQUALS(run_as_user([&] { found = lock_of_the_dead(world.path("run")); }, [&] { return found; }),
-         "held, taken");
-}
-
 /// A directory of the host's at /srv/outside that everybody may write to.
 void mount_outside(Fd& outside) {
   cr_assert(::mount("outside", "/srv", "tmpfs", 0, "mode=0755") == 0);
@@ -175,7 +135,6 @@ Test(rootfs_hostile, links_into_proc_are_refused) {
   NEEDS_ROOT();
   for (const std::string place : {"tmp", "dev", "sys", "etc/hosts"}) {
     const Hostile world;
-    std::filesystem::remove_all(world.path("tree/" + place));
     const bool file = place == "etc/hosts";
     world.link("tree/" + place, file ? "../proc/uptime" : "proc/driver");
     for (const auto& image : {world.squash("tree", "a.sqsh"), world.path("tree")}) {
@@ -186,7 +145,6 @@ Test(rootfs_hostile, links_into_proc_are_refused) {
     }
   }
   const Hostile world;
-  std::filesystem::remove_all(world.path("tree/tmp"));
   world.link("tree/tmp", ".");
   REFUSED(world.build(world.squashed()), "a mount at /tmp is refused: it is the container's root");
 }
@@ -444,73 +402,6 @@ Test(rootfs_hostile, mounts_do_not_travel) {
   host.join();
   EQUALS(text_of(later + "/file"), "seen");
   (void)::umount2(later.c_str(), MNT_DETACH);
-}
-
-/// Whether a loop device reads a file whose path has `part` in it.
-bool has_loop(const std::string& part) {
-  for (const auto& entry : std::filesystem::directory_iterator("/sys/block")) {
-    const auto file = entry.path() / "loop/backing_file";
-    if (text_of(file).find(part) != std::string::npos) return true;
-  }
-  return false;
-}
-
-bool loop_goes(const std::string& part) {
-  for (int tries = 0; tries < 1000; tries++) {
-    if (!has_loop(part)) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
-  return false;
-}
-
-Test(rootfs_hostile, loop_devices_go) {
-  NEEDS_ROOT();
-  Hostile world;
-  const auto spec = world.squashed();
-  // In a container the path of the file is another one; the world's name is in each.
-  const std::string image = std::filesystem::path(world.path("ns")).parent_path().filename();
-  EQUALS(world.in_container(spec, [&] { return has_loop(image) ? "used" : "unused"; }), "used");
-  cr_expect(loop_goes(image));
-  for (const char* phase :
-       {"mounting the image", "mounting the system's directories", "making /dev",
-        "mounting the user's directories", "entering the container"}) {
-    bool reached = false;
-    world.observer = [&](const char* name) {
-      if (std::string_view(name) == phase) ::kill(::getpid(), SIGKILL);
-    };
-    EQUALS(world.build(spec), "");
-    cr_expect(loop_goes(image), "%s", phase);
-    world.observer = [&](const char* name) {
-      reached = reached || std::string_view(name) == phase;
-    };
-    EQUALS(world.in_container(spec, [&] { return reached ? "reached" : "never"; }), "reached");
-  }
-}
-
-// Between the system calls too: while the device has no mount yet.
-Test(rootfs_hostile, loop_devices_go_whenever_the_builder_dies) {
-  NEEDS_ROOT();
-  Hostile world;
-  const auto spec = world.squashed();
-  int built = 0;
-  for (int moment = 0; moment < 60; moment++) {
-    const timespec wait{0, moment * 40'000};
-    world.observer = [&wait](const char* name) {
-      if (std::string_view(name) != "mounting the image") return;
-      const pid_t builder = ::getpid();
-      if (::fork() != 0) return;
-      ::nanosleep(&wait, nullptr);
-      ::kill(builder, SIGKILL);
-      ::_exit(0);
-    };
-    const auto hold = [] {
-      std::this_thread::sleep_for(std::chrono::seconds(10));
-      return "built";
-    };
-    if (world.in_container(spec, hold) == "built") built++;
-  }
-  cr_expect(built == 0, "%d of 60 outlived their killer", built);
-  cr_expect(loop_goes(spec.image));
 }
 
 }  // namespace
