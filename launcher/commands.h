@@ -21,6 +21,7 @@ void add_check_config_command(CommandLine& program);
 void add_explain_command(CommandLine& program);
 void add_ckpt_command(CommandLine& program);
 void add_tenants_command(CommandLine& program);
+void add_setup_command(CommandLine& program);
 void add_completion_command(CommandLine& program);
 
 /// What is wrong with the name of a job, or nothing where parse_job_name takes it.
