@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <set>
 #include <vector>
 
 #include "common/gpus_range.h"
@@ -74,8 +75,9 @@ struct Field {
   bool any = false;
   bool mixed = false;
   std::string type;
-  std::vector<std::string> types;
+  std::set<std::string> types;
   std::string rest;
+  bool gres = false;  ///< "gres:" stands somewhere in it
 };
 
 Status check_whole(const Item& item) {
@@ -95,18 +97,13 @@ Status check_whole(const Item& item) {
   return {};
 }
 
-void add_type(std::vector<std::string>& types, const std::string& type) {
-  if (std::find(types.begin(), types.end(), type) == types.end()) types.push_back(type);
-}
-
 /// What Slurm reads otherwise than as a sum: the last of two numbers of one type counts, and in a
 /// list with "gres:" items without it do not.
 Status check_counted(const Field& field, const Item& item, std::string_view list) {
-  if (item.count > 0 &&
-      std::find(field.types.begin(), field.types.end(), item.type) != field.types.end())
+  if (item.count > 0 && field.types.contains(item.type))
     return unclear(fmt::format("\"{}\" asks for the same GPUs twice; give their number once",
                                list.substr(0, 64)));
-  if (list.find("gres:") != std::string_view::npos && !item.spelled.starts_with("gres:"))
+  if (field.gres && !item.spelled.starts_with("gres:"))
     return unclear(fmt::format("\"{}\" is spelled in two ways; write gres:gpu:N for the GPUs",
                                list.substr(0, 64)));
   return {};
@@ -115,6 +112,7 @@ Status check_counted(const Field& field, const Item& item, std::string_view list
 Result<Field> parse_field(const std::optional<std::string>& text) {
   Field field;
   if (!text || text->empty()) return field;
+  field.gres = text->find("gres:") != std::string::npos;
   for (std::string_view piece : split(*text, ',')) {
     piece = trim(piece);
     if (piece.empty() || piece == "none" || piece == "NONE") continue;
@@ -128,7 +126,7 @@ Result<Field> parse_field(const std::optional<std::string>& text) {
     if (auto counted = check_counted(field, *item, *text); !counted.ok()) return counted.error();
     field.mixed = field.mixed || (field.any && item->type != field.type);
     field.type = item->type;
-    if (item->count > 0) add_type(field.types, item->type);
+    if (item->count > 0) field.types.insert(item->type);
     field.any = true;
     field.gpus += item->count;
   }
@@ -170,11 +168,13 @@ GpuRequest what_kind(const Field& job, const Field& node, const Field& socket, c
   GpuRequest request;
   request.other_per_node = node.rest;
   int parts = 0;
+  std::set<std::string> types;
   for (const Field* field : {&job, &node, &socket, &task}) {
     parts += field->any ? 1 : 0;
     request.mixed = request.mixed || field->mixed;
-    for (const std::string& type : field->types) add_type(request.types, type);
+    types.insert(field->types.begin(), field->types.end());
   }
+  request.types.assign(types.begin(), types.end());
   request.mixed = request.mixed || parts > 1;
   return request;
 }

@@ -6,6 +6,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <set>
 
 #include "common/text.h"
 #include "jobsubmit/sentence.h"
@@ -70,10 +71,15 @@ TenantChoice no_tenant(const Policy& policy, const Origin& origin) {
 
 }  // namespace
 
-std::vector<std::string> names_in(std::string_view list) {
-  std::vector<std::string> names;
-  for (std::string_view name : split(list, ','))
-    if (!trim(name).empty()) names.emplace_back(trim(name));
+std::vector<std::string_view> names_in(std::string_view list) {
+  std::vector<std::string_view> names;
+  std::set<std::string_view> seen;
+  while (!list.empty()) {
+    const auto comma = list.find(',');
+    const std::string_view name = trim(list.substr(0, comma));
+    if (!name.empty() && seen.insert(name).second) names.push_back(name);
+    list = comma == std::string_view::npos ? std::string_view() : list.substr(comma + 1);
+  }
   return names;
 }
 
@@ -90,10 +96,10 @@ TenantChoice choose_tenant(const Policy& policy, const Origin& origin) {
     return {nullptr, Refusal::unavailable,
             "the users and groups of bellows.yaml are still being looked up; try again in a "
             "moment, and tell the administrator if this goes on"};
-  const std::vector<std::string> partitions = names_in(origin.partition);
+  const std::vector<std::string_view> partitions = names_in(origin.partition);
   const Tenant* tenant = partitions.empty() ? tenant_without_partition(policy, origin)
                                             : tenant_in(policy, origin, partitions.front());
-  for (const std::string& partition : partitions) {
+  for (const std::string_view partition : partitions) {
     const Tenant* other = tenant_in(policy, origin, partition);
     if (!tenant || !other) return no_tenant(policy, origin);
     if (other != tenant)
@@ -106,7 +112,7 @@ TenantChoice choose_tenant(const Policy& policy, const Origin& origin) {
 }
 
 std::string refuse_partitions(const Tenant& tenant, std::string_view partitions) {
-  for (const std::string& name : names_in(partitions))
+  for (const std::string_view name : names_in(partitions))
     if (!is_open(tenant.sizing.partitions, name))
       return fmt::format("partition \"{}\" is not open to tenant {}; it may use {}", shown(name),
                          tenant.name, fmt::join(tenant.sizing.partitions, ", "));
@@ -117,7 +123,7 @@ std::string refuse_qos(const Tenant& tenant, std::string_view qos) {
   std::vector<std::string> patterns;
   for (const std::string& pattern : tenant.sizing.qos_allowed)
     patterns.push_back(to_lower(pattern));
-  for (const std::string& name : names_in(qos))
+  for (const std::string_view name : names_in(qos))
     if (!is_open(patterns, to_lower(name)))
       return fmt::format("QOS \"{}\" is not open to tenant {}; it may use {}", shown(name),
                          tenant.name, fmt::join(tenant.sizing.qos_allowed, ", "));
@@ -132,14 +138,14 @@ std::string refuse_time(const Tenant& tenant, std::uint32_t minutes, std::string
 }
 
 std::optional<std::string> refuse_plain(const Policy& policy, const Origin& origin) {
-  const auto refused = [&](const std::string& partition) {
-    const auto rule = policy.plain_jobs_by_partition.find(partition);
+  const auto refused = [&](std::string_view partition) {
+    const auto rule = policy.plain_jobs_by_partition.find(std::string(partition));
     return (rule == policy.plain_jobs_by_partition.end() ? policy.plain_jobs : rule->second) ==
            Fallback::refuse;
   };
-  std::vector<std::string> names = names_in(origin.partition);
+  std::vector<std::string_view> names = names_in(origin.partition);
   if (names.empty()) names.push_back(origin.default_partition);
-  for (const std::string& name : names)
+  for (const std::string_view name : names)
     if (refused(name))
       return fmt::format(
           "{} takes only jobs of Bellows; give the job --framework=NAME or "

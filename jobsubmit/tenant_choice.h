@@ -22,8 +22,8 @@ TenantChoice choose_tenant(const Policy& policy, const Origin& origin);
 /// Whether `name` fits one of the patterns; where there are none, everything does.
 bool is_open(const std::vector<std::string>& patterns, std::string_view name);
 
-/// The names of a list with commas, without the empty ones.
-std::vector<std::string> names_in(std::string_view list);
+/// The names of a list with commas, each once and none empty; they are parts of `list`.
+std::vector<std::string_view> names_in(std::string_view list);
 
 /// Why a job of the tenant may not be in these partitions, or "".
 std::string refuse_partitions(const Tenant& tenant, std::string_view partitions);

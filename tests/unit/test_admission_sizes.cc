@@ -2,7 +2,10 @@
 #include <criterion/criterion.h>
 
 #include <iterator>
+#include <string>
+#include <string_view>
 
+#include "jobsubmit/tenant_choice.h"
 #include "tests/unit/admission_support.h"
 
 using namespace bellows::admission_test;
@@ -204,3 +207,33 @@ Test(admission_cases, spellings, .timeout = 20) { check(kSpellings, std::size(kS
 Test(admission_cases, clashes, .timeout = 20) { check(kClashes, std::size(kClashes)); }
 
 Test(admission_cases, texts, .timeout = 20) { check(kTexts, std::size(kTexts)); }
+
+// What is quadratic in these texts takes many minutes.
+Test(admission, a_long_request_for_gpus_is_read_once, .timeout = 60) {
+  std::string zeros;
+  std::string types;
+  for (std::size_t i = 0; i < 300000; ++i) {
+    zeros += "gpu:0,";
+    types += "gpu:t" + std::to_string(i) + ":1,";
+  }
+  bellows::Sizes sizes;
+  sizes.per_node = zeros + "gres:gpu:1";
+  cr_expect(!bellows::count_gpus(sizes).ok(), "spelled in two ways");
+  sizes.per_node = zeros + "gpu:2";
+  const auto counted = bellows::count_gpus(sizes);
+  cr_assert(counted.ok() && *counted);
+  cr_expect((*counted)->gpus == 2);
+  sizes.per_node = types;
+  cr_expect(!bellows::count_gpus(sizes).ok(), "more than can be counted");
+}
+
+Test(admission, a_list_names_each_partition_once) {
+  const auto list = [](std::string_view text) {
+    std::string names;
+    for (std::string_view name : bellows::names_in(text)) names += std::string(name) + ".";
+    return names;
+  };
+  cr_expect(list("b,a,,b, a ,c,") == "b.a.c.");
+  cr_expect(list(" ,,").empty());
+  cr_expect(list("").empty());
+}
