@@ -12,6 +12,7 @@
 #include "jobsubmit/policy.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
+#include "launcher/policy_file.h"
 
 namespace bellows {
 namespace {
@@ -56,14 +57,10 @@ Status check_script(LuaSettings settings) {
 }
 
 int check(const std::string& path) {
-  auto text = read_file(path, kMostBytes);
-  if (!text) {
-    fmt::print(stderr, "bellows check-config: {}\n", text.error().text);
-    return kFailed;
-  }
-  auto policy = load_policy(*text, path);
+  auto policy = read_policy(path, "name a copy of it");
   if (!policy) {
-    fmt::print(stderr, "{}\n", policy.error().text);
+    const bool wrong = policy.error().kind == ErrorKind::invalid;
+    fmt::print(stderr, "{}{}\n", wrong ? "" : "bellows check-config: ", policy.error().text);
     return kFailed;
   }
   if (auto script = check_script(policy->lua); !script) {
@@ -81,7 +78,7 @@ int check(const std::string& path) {
 }  // namespace
 
 void add_check_config_command(CommandLine& program) {
-  auto path = std::make_shared<std::string>("/etc/slurm/bellows.yaml");
+  auto path = std::make_shared<std::string>(default_policy_path());
   CommandLine command =
       program.add_command("check-config", "Check a bellows.yaml before slurmctld reads it");
   command.add_option("FILE", *path, "The file").show_default();

@@ -18,16 +18,16 @@
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
 #include "launcher/explain.h"
+#include "launcher/policy_file.h"
 #include "launcher/sbatch_job.h"
 
 namespace bellows {
 namespace {
 
-constexpr std::size_t kMostBytes = 1 << 20;
 constexpr std::size_t kMostScript = 4 << 20;
 
 struct ExplainOptions {
-  std::string policy = "/etc/slurm/bellows.yaml";
+  std::string policy = default_policy_path();
   std::string account;
   std::string user;
   std::vector<std::string> groups;
@@ -40,12 +40,6 @@ struct ExplainOptions {
 int complain(const Error& error, int status) {
   fmt::print(stderr, "bellows explain: {}\n", error.text);
   return status;
-}
-
-Result<Policy> read_policy(const std::string& path) {
-  const auto text = read_file(path, kMostBytes);
-  if (!text) return text.error();
-  return load_policy(*text, path);
 }
 
 /// Fills in where the job comes from, as job_submit/bellows does.
@@ -140,7 +134,10 @@ void print_json(const ExplainOptions& options, const Policy& policy, const Sbatc
 }
 
 int explain_job(const ExplainOptions& options) {
-  const auto policy = read_policy(options.policy);
+  const auto policy = read_policy(
+      options.policy,
+      "name a copy with --policy; 'sbatch --test-only' with the job's options asks slurmctld "
+      "whether it would admit the job");
   if (!policy) return complain(policy.error(), kFailed);
   auto job = read_sbatch(
       options.arguments, [](const char* name) { return std::getenv(name); },

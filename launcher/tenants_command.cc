@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "common/fd.h"
 #include "common/text.h"
 #include "jobsubmit/policy.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
+#include "launcher/policy_file.h"
 #include "launcher/program_output.h"
 #include "launcher/slurm_accounts.h"
 #include "launcher/tenant_plan.h"
@@ -24,14 +24,13 @@ namespace {
 using namespace std::chrono_literals;
 using nlohmann::ordered_json;
 
-constexpr std::size_t kMostPolicyBytes = 1 << 20;
 constexpr std::size_t kMostAnswerBytes = 256 << 20;
 constexpr auto kAnswersWithin = 60s;
 // slurmdbd holds a change back while it rolls up usage.
 constexpr auto kChangesWithin = 300s;
 
 struct Options {
-  std::string policy = "/etc/slurm/bellows.yaml";
+  std::string policy = default_policy_path();
   std::string cluster;
   bool apply = false;
   bool json = false;
@@ -71,12 +70,6 @@ Result<std::string> call(const std::vector<std::string>& command, std::chrono::s
   std::replace(said.begin(), said.end(), '\n', ' ');
   return Error{kind_of(said), fmt::format("{} {}: {}", command.front(), output->exit.to_string(),
                                           one_line(trim(said)))};
-}
-
-Result<Policy> read_policy(const std::string& path) {
-  auto text = read_file(path, kMostPolicyBytes);
-  if (!text) return text.error();
-  return load_policy(*text, path);
 }
 
 /// How Slurm is set up, when the tenants can be had with it.
@@ -193,7 +186,7 @@ int fail(const Error& error) {
 }
 
 int sync(const Options& options) {
-  auto policy = read_policy(options.policy);
+  auto policy = read_policy(options.policy, "name a copy with --policy");
   if (!policy) return fail(policy.error());
   auto setup = ask_setup(options, *policy);
   if (!setup) return fail(setup.error());

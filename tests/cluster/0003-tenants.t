@@ -56,6 +56,7 @@ is "$(tenants alice | grep -v '^#')" "$want" "anybody sees what is to be done"
 is "$(accounts)" "$before" "and nothing is done"
 is "$(tenants alice --json | field '[d["applied"], len(d["changes"]), {c["state"] for c in d["changes"]}, d["error"]]')" \
   "[False, 8, {'planned'}, None]" "in JSON, too"
+is "$(xc bellows tenants sync | grep -v '^#')" "$want" "the policy is the one beside slurm.conf"
 is "$(tenants alice --cluster bellows | grep -v '^#')" "$want" "and for a cluster by its name"
 
 ### Who may not.

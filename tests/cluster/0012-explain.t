@@ -111,4 +111,30 @@ like "$(explain --account vision -- --gpus-range=1-8)" "ADMITTED" "a default acc
 like "$(xc --env SBATCH_ACCOUNT=vision "$bellows" explain --policy "$policy" -- --gpus-range=1-8)" \
   "option +--account=vision \(SBATCH_ACCOUNT\)" "sbatch's environment counts"
 
+### Which policy it is, and where there is none.
+with() { xc --env "$1" "$bellows" "${@:2}" 2>&1; } # NAME=VALUE ARGUMENT...
+like "$(xc "$bellows" explain --account=vision -- --gpus-range=1-8)" "^policy +$policy, digest .*ADMITTED" \
+  "the policy is the one beside the slurm.conf that SLURM_CONF names"
+like "$(xc "$bellows" check-config)" "^$policy: good" "also for check-config"
+sed 's/vision:/else:/' "$policy" >"$CLUSTER/etc/other.yaml"
+like "$(with "BELLOWS_CONF=$CLUSTER/etc/other.yaml" check-config)" "other.yaml: good.*tenant else:" \
+  "or the one that BELLOWS_CONF names, as for slurmctld"
+install -D -m 644 "$CLUSTER/etc/slurm.conf" "$CLUSTER/shared/client/slurm.conf"
+client=SLURM_CONF=$CLUSTER/shared/client/slurm.conf
+said=$(with "$client" explain -- -A vision --gpus-range=1-16)
+is "$?" 1 "on a machine without the policy nothing is explained"
+like "$said" "there is no $CLUSTER/shared/client/bellows.yaml on this machine; the policy is on the controllers only: run this on ctl, or .*sbatch --test-only" \
+  "but it says where, and what can be done here"
+like "$(xc --env "$client" sbatch --test-only -A vision --gpus-range=1-16 --wrap true 2>&1)" "includes 9 GPUs" \
+  "there sbatch --test-only has the sentence of a refusal"
+like "$(xc --env "$client" sbatch --test-only -A vision --gpus-range=1-8 --wrap true 2>&1)" "to start at" \
+  "or says when an admitted job could start"
+for command in check-config "tenants sync"; do
+  # shellcheck disable=SC2086 # two words
+  like "$(with "$client" $command)" "bellows.yaml on this machine; .*: run this on ctl, or name a copy" "and $command says where, too"
+done
+is "$(xc "$bellows" explain --policy "$work/none.yaml" -- -n1 2>&1)" \
+  "bellows explain: cannot open $work/none.yaml: No such file or directory" "a file that was named is just not there"
+like "$(xc "$bellows" setup --print)" "^# nothing to do$" "this cluster's Slurm lacks no line that Bellows needs"
+
 done_testing
