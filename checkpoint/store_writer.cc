@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/store_writer.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <ratio>
+#include <utility>
 
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store_names.h"
@@ -33,36 +32,6 @@ double seconds_since_1970() {
 }
 
 }  // namespace
-
-Result<Fd> lock_store(const std::string& dir) {
-  const std::string path = dir + "/.lock";
-  auto fd = open_file(path, O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
-  if (!fd) return fd;
-  int rc;
-  do {
-    rc = flock(fd->get(), LOCK_EX);
-  } while (rc < 0 && errno == EINTR);
-  // Some network file systems have no locks; the check of the owner alone is then what there is.
-  if (rc < 0 && errno != ENOLCK && errno != EOPNOTSUPP) return errno_error("lock", path);
-  return fd;
-}
-
-Result<Fd> hold_store(const std::string& dir) {
-  auto fd = open_file(dir + "/.in-use", O_RDWR | O_CREAT | O_NOFOLLOW, 0644);
-  if (!fd) return fd;
-  if (flock(fd->get(), LOCK_EX | LOCK_NB) < 0 && errno == EWOULDBLOCK) {
-    return Error{ErrorKind::busy,
-                 fmt::format("another program or job uses the checkpoint directory {}", dir)};
-  }
-  return fd;
-}
-
-Fd share_store(const std::string& dir) {
-  // Nothing held open for writing keeps the file system from being made read-only.
-  auto fd = open_file(dir + "/.in-use", O_RDONLY | O_CREAT | O_NOFOLLOW, 0644);
-  if (!fd || flock(fd->get(), LOCK_SH | LOCK_NB) < 0) return {};
-  return std::move(*fd);
-}
 
 Result<std::string> read_owner(const std::string& dir) {
   auto text = read_file(dir + "/owner.json", 65536);
@@ -229,6 +198,7 @@ Status StoreWriter::publish(const std::string& from, std::uint64_t step) {
   // From the check of the owner to the rename: an attempt fenced off in between can't commit.
   auto held = lock_store(dir_);
   if (!held) return held.error();
+  no_locks_ = held->none;
   if (auto status = check_owner(); !status) return status;
   const std::string to = step_path(dir_, step);
   struct stat s;
@@ -318,6 +288,7 @@ Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
   if (!status) return status.error();
   bad_.erase(step);
   Committed out{std::move(*reader), {}};
+  if (!no_locks_.empty() && !std::exchange(said_no_locks_, true)) out.warnings.push_back(no_locks_);
   // The step is committed: nothing that goes wrong from here on may say otherwise.
   note(&out.warnings, [&] {
     move_aside(from, step);

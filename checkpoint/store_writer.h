@@ -13,21 +13,10 @@
 #include "checkpoint/retention.h"
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store.h"
+#include "checkpoint/store_lock.h"
 #include "common/result.h"
 
 namespace bellows {
-
-/// Waits for the lock under which a directory's owner changes and steps come, go and get names.
-/// Held as long as the value lives.
-Result<Fd> lock_store(const std::string& dir);
-
-/// One program at a time in a directory, outside jobs: there is no launcher to fence another off.
-/// Held as long as the value lives. busy: another program holds it.
-Result<Fd> hold_store(const std::string& dir);
-
-/// As long as the value lives, hold_store fails: there is a job in the directory. None where that
-/// can't be said: a program holds it already, which the change of owner fences off.
-Fd share_store(const std::string& dir);
 
 /// The text of owner.json; empty: nobody ever owned the directory.
 Result<std::string> read_owner(const std::string& dir);
@@ -101,6 +90,8 @@ class StoreWriter {
   /// owner.json at the first try to own the directory; empty: there was none, or it can't be read.
   std::optional<std::string> found_owner_;
   bool failed_to_own_ = false;
+  std::string no_locks_;  ///< why nothing is locked at commits; empty: it is
+  bool said_no_locks_ = false;
   std::set<std::uint64_t> bad_;
   std::optional<std::uint64_t> last_committed_;
   std::uint64_t gone_ = 0;  ///< steps moved out of the way

@@ -307,7 +307,7 @@ Test(prune, waits_for_the_lock, .timeout = 60) {
   std::thread other([&] { status = ckpt({"prune", t.dir(), "--keep", "1"}).status; });
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   cr_expect(status == -1 && t.left().size() == 3, "it did not wait");
-  lock->reset();
+  lock->fd.reset();
   other.join();
   cr_expect(status == 0);
   cr_expect(t.left() == (Steps{30}));
