@@ -4,9 +4,11 @@
 #include <fmt/core.h>
 
 #include <cerrno>
+#include <chrono>
 #include <memory>
 
 #include "common/slurm_compat.h"
+#include "spank/owner.h"
 
 // Resolved inside the process that loads the plugin, which has Slurm's own library; linking
 // libslurm as well would bring a second copy of its globals. Weak, so that a process without them
@@ -22,6 +24,9 @@ extern "C" {
 
 namespace bellows::spank {
 namespace {
+
+/// The requeue has just been answered, so slurmctld is there.
+constexpr std::chrono::seconds kOwnersLimit{30};
 
 struct FreeJobs {
   void operator()(job_info_msg_t* message) const { slurm_free_job_info_msg(message); }
@@ -80,16 +85,15 @@ Result<JobView> read_job(std::uint32_t job) {
   return Error{ErrorKind::not_found, fmt::format("slurmctld does not know job {}", job)};
 }
 
-Status requeue_running(std::uint32_t job, const NextRun& next) {
+Status requeue_running(std::uint32_t job) {
   if (!have_slurm()) return no_slurm();
   // The state among the flags makes slurmctld skip a job that has left it meanwhile; without it a
   // job cancelled a moment ago would come back to life.
-  if (slurm_requeue(job_named(job), JOB_RUNNING) != SLURM_SUCCESS)
-    return slurm_failure("requeue", job);
-  return set_next_run(job, next);
+  if (slurm_requeue(job_named(job), JOB_RUNNING) == SLURM_SUCCESS) return {};
+  return slurm_failure("requeue", job);
 }
 
-Status set_next_run(std::uint32_t job, const NextRun& next) {
+Status set_next_run(std::uint32_t job, const NextRun& next, container::Owner owner) {
   if (!have_slurm()) return no_slurm();
   job_desc_msg_t update;
   slurm_init_job_desc_msg(&update);
@@ -97,8 +101,14 @@ Status set_next_run(std::uint32_t job, const NextRun& next) {
   update.begin_time = next.start;
   std::string tres;
   const bool sized = next.gpus && set_job_size(job, next.asked, *next.gpus, update, tres).ok();
-  if (slurm_update_job(&update) == SLURM_SUCCESS) return {};
-  if (sized) return set_next_run(job, {next.start, std::nullopt, {}});
+  const auto code = as_owner(owner, kOwnersLimit, [&update] {
+    if (slurm_update_job(&update) == SLURM_SUCCESS) return SLURM_SUCCESS;
+    return errno == 0 ? SLURM_ERROR : errno;
+  });
+  if (code && *code == SLURM_SUCCESS) return {};
+  if (sized) return set_next_run(job, {next.start, std::nullopt, {}}, owner);
+  if (!code) return code.error();
+  errno = *code;
   return slurm_failure("set the start time of", job);
 }
 

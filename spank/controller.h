@@ -7,6 +7,7 @@
 
 #include "common/job_size.h"
 #include "common/result.h"
+#include "spank/container/views.h"
 #include "spank/environment.h"
 
 namespace bellows::spank {
@@ -38,11 +39,13 @@ struct NextRun {
   AskedSize asked;  ///< with gpus
 };
 
-/// Requeues a job only if it is running at that moment, then sets its next run in one update. Needs
-/// the rights of root or of the job's owner.
-Status requeue_running(std::uint32_t job, const NextRun& next);
+/// Requeues a job only if it is running at that moment. Needs the rights of root or of the job's
+/// owner.
+Status requeue_running(std::uint32_t job);
 
-/// Sets the next run of a job that waits; only its start when Slurm refuses the size.
-Status set_next_run(std::uint32_t job, const NextRun& next);
+/// Sets the next run of a job that waits, in one update; only its start when Slurm refuses the
+/// size. As the job's owner, whom the policy and the site's rules bind: his are the files that
+/// name the size.
+Status set_next_run(std::uint32_t job, const NextRun& next, container::Owner owner);
 
 }  // namespace bellows::spank

@@ -26,7 +26,9 @@ struct Step {
   std::uint32_t job = 0;
   std::uint32_t id = 0;
   uid_t uid = 0;
+  gid_t gid = 0;
 
+  container::Owner owner() const { return {uid, gid}; }
   bool is_batch() const { return id == SLURM_BATCH_SCRIPT; }
 };
 
@@ -34,7 +36,8 @@ std::optional<Step> identify(spank_t spank) {
   Step step;
   if (spank_get_item(spank, S_JOB_ID, &step.job) != ESPANK_SUCCESS ||
       spank_get_item(spank, S_JOB_STEPID, &step.id) != ESPANK_SUCCESS ||
-      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS)
+      spank_get_item(spank, S_JOB_UID, &step.uid) != ESPANK_SUCCESS ||
+      spank_get_item(spank, S_JOB_GID, &step.gid) != ESPANK_SUCCESS)
     return std::nullopt;
   return step;
 }
@@ -137,7 +140,8 @@ std::string node_name(spank_t spank) {
 Status requeue_counted(const JobStore& store, const Step& step, const BatchEnd& end,
                        const NextRun& next) {
   if (auto status = store.set_rescues(step.job, end.rescues + 1); !status.ok()) return status;
-  return requeue_running(step.job, next);
+  if (auto status = requeue_running(step.job); !status.ok()) return status;
+  return set_next_run(step.job, next, step.owner());
 }
 
 Status carry_out(Rescue action, const JobStore& store, const Step& step, const BatchEnd& end,
@@ -149,10 +153,10 @@ Status carry_out(Rescue action, const JobStore& store, const Step& step, const B
     case Rescue::requeue:
       return requeue_counted(store, step, end, next);
     case Rescue::start_soon:
-      return set_next_run(step.job, next);
+      return set_next_run(step.job, next, step.owner());
     case Rescue::outlast: {
       next.start = view.clock + kOutlastDelay;
-      const Status status = set_next_run(step.job, next);
+      const Status status = set_next_run(step.job, next, step.owner());
       std::this_thread::sleep_for(std::chrono::seconds(kRegistersWithin));
       return status;
     }

@@ -231,6 +231,34 @@ poll 30 job_is "$job" FAILED
 is "$(job_field "$job" JobState):$(job_field "$job" Restarts)" FAILED:0 "a job is rescued 16 times, no more"
 isnt "$(slurmd_log "job $job: .*rescued 16 times")" "" "and the log says so"
 
+# The size that a killed launcher had planned is its user's word: the policy and the site's rules hold.
+policy=$CLUSTER/etc/bellows.yaml
+cp "$policy" "$policy.before"
+policy_reads() { grep -c "policy read from $policy" "$CLUSTER/log/slurmctld.log"; }
+reads_more_than() { (($(policy_reads) > $1)); }
+reads=$(policy_reads)
+cat >"$CLUSTER/etc/site.lua" <<'L'
+function modify(job, change)
+  if change.gpus == 4 then refuse("not four") end
+end
+L
+sed -i '/^version:/a lua: {script: site.lua}' "$policy"
+ok "a policy with a rule for updates is read" poll 20 reads_more_than "$reads"
+for gpus in 3 4; do
+  script "plan$gpus.sh" <<<"echo \"run \$BELLOWS_SIZE\"
+if [[ -z \${SLURM_RESTART_COUNT:-} ]]; then ln -s $gpus \"\$BELLOWS_RUN_DIR/launcher.plan\"; $marker; kill -9 \$\$; fi"
+  jobs[plan$gpus]=$(xc sbatch --parsable "${elastic[@]}" --output="plan$gpus.out" "plan$gpus.sh")
+done
+for gpus in 3 4; do poll 60 job_is "${jobs[plan$gpus]}" COMPLETED; done
+is "$(out plan3.out)" $'run 1/1\nrun 3/1' "a rescued job has the size that was planned"
+is "$(out plan4.out)" $'run 1/1\nrun 1/1' "but none that an update of its owner's could not have"
+like "$(cat "$CLUSTER/log/slurmctld.log")" \
+  "refused an update of JobId=${jobs[plan4]} by uid 20001: .*not four" "which is in whose name it is asked for"
+unlike "$(cat "$CLUSTER/log/slurmctld.log")" "JobId=${jobs[plan3]} changed by uid 0" "and never in root's"
+reads=$(policy_reads)
+mv "$policy.before" "$policy"
+ok "the policy is as before" poll 20 reads_more_than "$reads"
+
 # Contracts that can't be trusted, and directories that can't be written.
 script tamper.sh <<<'exec 2>/dev/null
 until [[ -e tampered ]]; do sleep 0.1; done

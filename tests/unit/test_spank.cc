@@ -213,5 +213,5 @@ Test(spank, without_slurm_in_the_process_reads_fail_softly) {
   const auto view = read_job(1);
   cr_assert(!view.ok());
   cr_assert(view.error().kind == ErrorKind::unavailable);
-  cr_assert(!requeue_running(1, {}).ok());
+  cr_assert(!requeue_running(1).ok());
 }
