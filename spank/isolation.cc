@@ -73,11 +73,6 @@ std::string working_directory() {
   return ::getcwd(path.data(), path.size()) == nullptr ? "" : path.data();
 }
 
-bool is_fake_root(const Settings& settings) {
-  return container::wants_container(step.spec) &&
-         step.spec.remap_root.value_or(settings.site.remap_root);
-}
-
 /// What the --container options of this step's srun say, and takes the variable that carries them
 /// out of the step's environment. Anyone can forge it, so it is read as strictly as at the prompt,
 /// and container::effective_spec says what of it the step gets.
@@ -185,7 +180,8 @@ void change_variables(spank_t spank, const Settings& settings, const container::
   for (const auto& [name, value] : container::image_variables(step.spec, lookup))
     set_variable(spank, name, value);
   const auto& kept = step.spec.env;
-  if (is_fake_root(settings) && std::find(kept.begin(), kept.end(), "HOME") == kept.end())
+  if (container::is_fake_root(step.spec, settings.site) &&
+      std::find(kept.begin(), kept.end(), "HOME") == kept.end())
     set_variable(spank, "HOME", container::kRootHome);
 }
 
@@ -249,8 +245,8 @@ void begin_views(spank_t spank, const Settings& settings,
 void open_view(spank_t, const Settings& settings) {
   if (!step.contract || !step.problem.empty()) return;
   pause_at(settings, kOpening);
-  auto entry =
-      container::TaskEntry::open(settings.run_dir, step.job, container::wants_container(step.spec));
+  auto entry = container::TaskEntry::open(
+      settings.run_dir, step.job, container::Owner{step.uid, step.gid}, step.spec, settings.site);
   if (entry)
     step.entry.emplace(*std::move(entry));
   else

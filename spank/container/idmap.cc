@@ -78,13 +78,13 @@ Status write_map(pid_t pid, const char* name, const std::string& text) {
 
 }  // namespace
 
-Result<Fd> root_is_caller() {
+Result<Fd> root_is(uid_t uid, gid_t gid) {
   const Holder holder;
   if (!holder.space()) return errno_error("make", "a user namespace");
   const auto ids = [](unsigned id) { return fmt::format("0 {} 1\n", id); };
-  auto status = write_map(holder.pid(), "uid_map", ids(::getuid()));
+  auto status = write_map(holder.pid(), "uid_map", ids(uid));
   if (status) status = write_map(holder.pid(), "setgroups", "deny");
-  if (status) status = write_map(holder.pid(), "gid_map", ids(::getgid()));
+  if (status) status = write_map(holder.pid(), "gid_map", ids(gid));
   if (!status) return status.error();
   Fd space(::fcntl(holder.space().get(), F_DUPFD_CLOEXEC, 3));
   if (!space) return errno_error("keep", "a user namespace");
@@ -92,7 +92,7 @@ Result<Fd> root_is_caller() {
 }
 
 Status map_root_to_caller(int mount) {
-  const auto space = root_is_caller();
+  const auto space = root_is(::getuid(), ::getgid());
   if (!space) return space.error();
   struct mount_attr attr {};
   attr.attr_set = MOUNT_ATTR_IDMAP;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include "common/fd.h"
 #include "common/result.h"
 
@@ -11,7 +13,9 @@ namespace bellows::container {
 /// from Linux 6.2 on; `invalid` if the kernel cannot.
 Status map_root_to_caller(int mount);
 
-/// A user namespace in which the caller is root and nobody else is anybody.
-Result<Fd> root_is_caller();
+/// A user namespace in which that user is root and nobody else is anybody. It belongs to whom the
+/// caller is, who has every capability in it wherever he comes from: one that the user could enter
+/// must be made by root.
+Result<Fd> root_is(uid_t uid, gid_t gid);
 
 }  // namespace bellows::container

@@ -92,8 +92,13 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
   return found;
 }
 
-Result<Fd> find_or_make_user(const JobViews& views, const std::string& name,
-                             std::uint32_t wait_seconds) {
+Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, Owner owner) {
+  auto found = views.find(pin_name(name, "user"));
+  return !found || *found ? std::move(found) : root_is(owner.uid, owner.gid);
+}
+
+Result<Fd> settle_user(const JobViews& views, const std::string& name, Fd made,
+                       std::uint32_t wait_seconds) {
   const std::string pinned = pin_name(name, "user");
   auto found = find_pinned(views, pinned);
   if (!found || *found) return found;
@@ -101,11 +106,9 @@ Result<Fd> find_or_make_user(const JobViews& views, const std::string& name,
   if (!lock) return lock.error();
   found = find_pinned(views, pinned);
   if (!found || *found) return found;
-  auto made = root_is_caller();
-  if (!made) return made;
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
   if (!as_root) return as_root.error();
-  if (auto status = views.pin(pinned, made->get()); !status.ok()) return status.error();
+  if (auto status = views.pin(pinned, made.get()); !status.ok()) return status.error();
   return made;
 }
 

@@ -33,10 +33,15 @@ Status pin_own(const JobViews& views, const std::string& name, const Spec& spec)
 Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::string& name,
                                            const Spec& spec);
 
-/// The user namespace of the container NAME, made if it is not there: one for all its tasks, since
-/// ranks in different ones could not read each other's memory.
-Result<Fd> find_or_make_user(const JobViews& views, const std::string& name,
-                             std::uint32_t wait_seconds);
+/// The user namespace of the container NAME, or one to become it, in which `owner` is root. As
+/// root, and without waiting for anyone: made by the user it would be his, and any process of his
+/// could enter it with all capabilities, also where the site allows users no namespaces.
+Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, Owner owner);
+
+/// The user namespace of the container NAME, which becomes `made` if it has none: one for all its
+/// tasks, since ranks in different ones could not read each other's memory.
+Result<Fd> settle_user(const JobViews& views, const std::string& name, Fd made,
+                       std::uint32_t wait_seconds);
 
 /// Joins them. Needs CAP_SYS_ADMIN.
 Status join_own(const std::vector<OwnNamespace>& namespaces);

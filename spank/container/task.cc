@@ -91,6 +91,10 @@ std::string size_text(const Wanted& wanted) {
 
 bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }
 
+bool is_fake_root(const Spec& spec, const Site& site) {
+  return wants_container(spec) && spec.remap_root.value_or(site.remap_root);
+}
+
 std::string container_name(const Spec& spec, const Site& site) {
   if (!spec.name.empty()) return "named-" + spec.name;
   Spec shared = spec;
@@ -103,16 +107,22 @@ std::string container_name(const Spec& spec, const Site& site) {
   return fmt::format("image-{:016x}", std::hash<std::string>()(spec_text(shared)));
 }
 
-Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
-                                  bool in_container) {
+Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job, Owner owner,
+                                  const Spec& spec, const Site& site) {
   auto views = JobViews::open(run_dir, job);
   if (!views) return views.error();
   auto host = own_namespace();
   if (!host) return host.error();
   if (auto status = begin_session_keyring(); !status.ok()) return status.error();
+  TaskEntry entry(*std::move(views), *std::move(host));
+  if (is_fake_root(spec, site)) {
+    auto user = find_or_make_user(entry.views_, container_name(spec, site), owner);
+    if (!user) return user.error();
+    entry.user_ = *std::move(user);
+  }
   // A container has no use for programs that gain capabilities; on the host, sudo and ping do.
-  if (auto status = keep_for_later(in_container); !status.ok()) return status.error();
-  return TaskEntry(*std::move(views), *std::move(host));
+  if (auto status = keep_for_later(wants_container(spec)); !status.ok()) return status.error();
+  return entry;
 }
 
 Result<Fd> TaskEntry::open_place(const char* name) const {
@@ -409,10 +419,10 @@ Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, con
     if (!mounts) return mounts.error();
     own_ = *mounts;
   }
-  if (wanted.spec.remap_root.value_or(site.remap_root)) {
+  if (user_) {
     const std::uint32_t wait = wait_seconds(site);
     begin_patiently("joining the container's user namespace", wait, phases);
-    auto user = find_or_make_user(views_, name, wait);
+    auto user = settle_user(views_, name, std::move(user_), wait);
     if (!user) return user.error();
     user_ = *std::move(user);
   }

@@ -41,8 +41,10 @@ struct Wanted {
 /// messages reach the user. A resource.
 class TaskEntry {
  public:
-  /// As root. Keeps the capabilities that enter() needs across the change of user.
-  static Result<TaskEntry> open(const std::string& run_dir, std::uint32_t job, bool in_container);
+  /// As root, for what enter() will be asked for. Keeps the capabilities that it needs across the
+  /// change of user.
+  static Result<TaskEntry> open(const std::string& run_dir, std::uint32_t job, Owner owner,
+                                const Spec& spec, const Site& site);
 
   /// As the user, with no other thread in the process. Afterwards the process is in the view, in
   /// the wanted directory, with no capability left. After an error it must not run the program.
@@ -98,6 +100,9 @@ class TaskEntry {
   std::optional<Watchdog> watchdog_;
   Fd user_;  ///< the user namespace in which the program is root; invalid: none
 };
+
+/// Whether the program is root in a user namespace of the container's.
+bool is_fake_root(const Spec& spec, const Site& site);
 
 /// Whether a task goes into a container: with a name, into one that another step made.
 bool wants_container(const Spec& spec);

@@ -167,6 +167,19 @@ like "$(run -w n1 "${root[@]}" --container-writable sh -c 'echo x >>/etc/environ
   "$([[ $remaps_image ]] && echo '^x$' || echo denied)" "where the image's files are root's he writes in them"
 mapfile -t spaces < <(run -w n1 -n3 "${root[@]}" readlink /proc/self/ns/user | sort | uniq -c | awk '{print $1}')
 is "${spaces[*]}" 3 "the tasks of a container share one user namespace"
+# Whose the namespace is has all capabilities in it, where the site lets users make none too.
+run -w n1 "${root[@]}" --container-mounts="$shared:/data" sh -c 'echo $SLURM_JOB_ID $$ >/data/held; exec sleep 300' >/dev/null &
+holder=$!
+poll 30 test -s "$shared/held"
+read -r job pid <"$shared/held"
+owner='import fcntl, os, struct, sys
+space = os.open("/proc/%s/ns/user" % sys.argv[1], os.O_RDONLY)
+print(struct.unpack("I", fcntl.ioctl(space, 0xb704, bytes(4)))[0])'
+is "$(xc --user root --node 1 python3 -c "$owner" "$pid")" 0 "the user namespace is root's"
+like "$(xc --node 1 nsenter --user --target "$pid" id -u 2>&1)" 'not permitted|denied' \
+  "so no process of his enters it with its capabilities"
+xc scancel "$job"
+wait "$holder"
 is "$(run -w n1 --gpus=1 "${root[@]}" sh -c 'for i in 0 1 2 3; do test -c /dev/nvidia$i && echo $i; done | wc -l')" 1 "GPUs are as ever"
 spank_args "image_dirs=$images remap_root=yes"
 is "$(one id -u)" 0 "the site may have it so"
