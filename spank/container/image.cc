@@ -5,8 +5,10 @@
 #include <fmt/format.h>
 #include <linux/capability.h>
 #include <linux/loop.h>
+#include <linux/magic.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -14,6 +16,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "common/text.h"
 #include "spank/container/capabilities.h"
 #include "spank/container/mount_api.h"
 
@@ -60,6 +63,73 @@ Status check_content(const Image& image, off_t size) {
   return {};
 }
 
+Error distrusted(const std::string& path, std::string_view why) {
+  return Error{ErrorKind::denied,
+               fmt::format("the directory {} is refused as a place of squashfs images: {}; tell "
+                           "the administrator, or use a directory as the image",
+                           path, why)};
+}
+
+/// Who could change a directory could give the kernel another file than its administrator's.
+Status check_directory(int fd, uid_t owner) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0) return errno_error("look at", "a directory of images");
+  const bool by_others = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (info.st_mode & S_ISVTX) == 0;
+  if ((info.st_uid == 0 || info.st_uid == owner) && !by_others) return {};
+  const auto path = path_of(fd);
+  return distrusted(path ? *path : "that it lies in",
+                    "another than root or the owner of the directory in image_dirs may change it");
+}
+
+bool is_same(const struct stat& one, const struct stat& other) {
+  return one.st_dev == other.st_dev && one.st_ino == other.st_ino;
+}
+
+/// The site's directory, whose owner is trusted, and all above it.
+Status check_above(int dir, uid_t owner) {
+  struct statfs system {};
+  if (::fstatfs(dir, &system) != 0) return errno_error("look at", "a directory of images");
+  if (system.f_type == FUSE_SUPER_MAGIC) {
+    const auto path = path_of(dir);
+    return distrusted(path ? *path : "of the image",
+                      "it is of a FUSE file system, whose server may change what the kernel reads");
+  }
+  Fd at(::openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  while (true) {
+    struct stat here {};
+    struct stat above {};
+    if (!at || ::fstat(at.get(), &here) != 0 || ::fstatat(at.get(), "..", &above, 0) != 0)
+      return errno_error("look at", "what is above a directory of images");
+    if (auto status = check_directory(at.get(), owner); !status) return status;
+    if (is_same(here, above)) return {};
+    at = Fd(::openat(at.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+}
+
+/// What lies between them, by the names that lead to the file now: links may have led there.
+Status check_between(int dir, uid_t owner, const Image& image, const struct stat& file) {
+  const Error moved{ErrorKind::unavailable,
+                    fmt::format("the image {} was moved while it was looked at", image.path)};
+  const auto top = path_of(dir);
+  const auto whole = path_of(image.fd.get());
+  if (!top || !whole) return top ? whole.error() : top.error();
+  const std::string prefix = top->ends_with('/') ? *top : *top + '/';
+  if (!whole->starts_with(prefix)) return moved;
+  const auto names = split(std::string_view(*whole).substr(prefix.size()), '/');
+  Fd at(::openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (std::size_t i = 0; i + 1 < names.size(); ++i) {
+    at = Fd(::openat(at.get(), std::string(names[i]).c_str(),
+                     O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!at) return errno_error("look at the directories of", image.path);
+    if (auto status = check_directory(at.get(), owner); !status) return status;
+  }
+  struct stat found {};
+  if (::fstatat(at.get(), std::string(names.back()).c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 ||
+      !is_same(found, file))
+    return moved;
+  return {};
+}
+
 /// A squashfs file that another than the administrator could write is an attack on the kernel.
 Status check_owner(const Image& image, const struct stat& file, const struct stat& dir) {
   const bool trusted = file.st_uid == 0 || file.st_uid == dir.st_uid;
@@ -99,10 +169,11 @@ Result<Image> open_squashfs(const std::string& path, const Site& site) {
   std::string rest;
   auto dir = open_image_dir(path, site, rest);
   if (!dir) return dir.error();
-  auto fd = open_beneath(dir->get(), rest, O_PATH);
+  auto fd = open_in_mount(dir->get(), rest, O_PATH);
   if (!fd)
     return Error{fd.error().kind,
-                 fmt::format("{} (image {}, which must not lead out of its directory)",
+                 fmt::format("{} (image {}, which must not lead out of its directory, nor into "
+                             "what is mounted in it)",
                              fd.error().text, path)};
   Image image{path, std::move(*fd), true};
   struct stat file {};
@@ -111,8 +182,11 @@ Result<Image> open_squashfs(const std::string& path, const Site& site) {
     return errno_error("look at", path);
   if (!S_ISREG(file.st_mode))
     return Error{ErrorKind::invalid, path + " is neither a squashfs file nor a directory"};
-  if (auto status = check_owner(image, file, dir_info); !status) return status.error();
-  if (auto status = check_content(image, file.st_size); !status) return status.error();
+  auto status = check_above(dir->get(), dir_info.st_uid);
+  if (status) status = check_between(dir->get(), dir_info.st_uid, image, file);
+  if (status) status = check_owner(image, file, dir_info);
+  if (status) status = check_content(image, file.st_size);
+  if (!status) return status.error();
   return image;
 }
 

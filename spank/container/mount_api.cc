@@ -194,11 +194,17 @@ bool may(int fd, int rights) {
   return ::faccessat(fd, "", rights, AT_EMPTY_PATH) == 0;
 }
 
-Result<bool> has_mounts_below(int directory) {
+Result<std::string> path_of(int fd) {
   char path[PATH_MAX];
-  const ssize_t n = ::readlink(descriptor_path(directory).c_str(), path, sizeof path);
-  if (n < 0 || n == sizeof path) return errno_error("read the path of", "a directory");
-  std::string below(path, static_cast<std::size_t>(n));
+  const ssize_t n = ::readlink(descriptor_path(fd).c_str(), path, sizeof path);
+  if (n < 0 || n == sizeof path) return errno_error("read the path of", "a descriptor");
+  return std::string(path, static_cast<std::size_t>(n));
+}
+
+Result<bool> has_mounts_below(int directory) {
+  auto path = path_of(directory);
+  if (!path) return path.error();
+  std::string below = *std::move(path);
   if (!below.ends_with('/')) below += '/';
   const auto table = read_file("/proc/self/mountinfo", kMostMountinfo);
   if (!table) return table.error();
@@ -220,6 +226,11 @@ Result<Fd> open_in_root(int root, std::string_view path, int flags) {
 Result<Fd> open_beneath(int root, std::string_view path, int flags) {
   return openat2(root, path.empty() ? "." : std::string(path), flags,
                  RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS);
+}
+
+Result<Fd> open_in_mount(int root, std::string_view path, int flags) {
+  return openat2(root, path.empty() ? "." : std::string(path), flags,
+                 RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV);
 }
 
 Result<Fd> open_child(int parent, const std::string& name) {

@@ -65,6 +65,12 @@ Result<Fd> open_in_root(int root, std::string_view path, int flags);
 /// The same, and only what lies under `root`: a link or ".." that leads out is refused.
 Result<Fd> open_beneath(int root, std::string_view path, int flags);
 
+/// The same, and nothing that is mounted there.
+Result<Fd> open_in_mount(int root, std::string_view path, int flags);
+
+/// What a descriptor's file is called now.
+Result<std::string> path_of(int fd);
+
 /// Opens a directory of `parent` for reading: no link, and nothing that is mounted there.
 Result<Fd> open_child(int parent, const std::string& name);
 

@@ -4,17 +4,21 @@
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "tests/unit/container_rootfs_support.h"
 
@@ -240,6 +244,77 @@ Test(rootfs_hostile, squashfs_elsewhere) {
   EQUALS(world.build(world.of(world.path("images/good.sqsh"))), "built");
   world.site.image_dirs.clear();
   REFUSED(world.build(spec), "the administrator named no directory");
+}
+
+// Whoever can rename or mount there chooses what the kernel reads.
+Test(rootfs_hostile, squashfs_in_directories_of_others) {
+  NEEDS_ROOT();
+  const Hostile world;
+  world.directory("images/sub/deep");
+  const auto spec = world.squashed("sub/deep/a.sqsh");
+  world.link("images/link.sqsh", "sub/deep/a.sqsh");
+  const std::vector<Spec> ways = {spec, world.of(world.path("images/link.sqsh"))};
+  for (const auto& way : ways) EQUALS(world.build(way), "built");
+  for (const char* name : {"images/sub", "images/sub/deep", "images", "."}) {
+    const auto path = world.path(name);
+    // The one of image_dirs may be another's, and with it all in it; none above it may.
+    if (path != world.path("images")) {
+      world.give(name, 20002);
+      for (const auto& way : ways) REFUSED(world.build(way), "may change it");
+      world.give(name, 0);
+    }
+    for (const unsigned mode : {0775U, 0757U}) {
+      cr_assert(::chmod(path.c_str(), mode) == 0);
+      for (const auto& way : ways) REFUSED(world.build(way), "may change it");
+    }
+    cr_assert(::chmod(path.c_str(), 01777) == 0);
+    EQUALS(world.build(spec), "built");
+    cr_assert(::chmod(path.c_str(), 0755) == 0);
+  }
+}
+
+Test(rootfs_hostile, squashfs_in_a_mount_below) {
+  NEEDS_ROOT();
+  const Hostile world;
+  const auto spec = world.squashed();
+  world.directory("images/mounted");
+  const auto mounted = world.path("images/mounted/a.sqsh");
+  const auto inside = [] { return "built"; };
+  REFUSED(world.in_container(world.of(mounted), inside,
+                             [&] {
+                               const auto dir = world.path("images/mounted");
+                               cr_assert(::mount("none", dir.c_str(), "tmpfs", 0, "mode=755") == 0);
+                               std::filesystem::copy_file(spec.image, mounted);
+                             }),
+          "nor into what is mounted in it");
+}
+
+/// Shows the tree of `outer` at `point` while the caller lives.
+void serve(const std::string& outer, const std::string& point) {
+  if (::fork() == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::execlp("squashfuse", "squashfuse", "-f", "-o", "allow_other", outer.c_str(), point.c_str(),
+             nullptr);
+    ::_exit(127);
+  }
+  struct statfs system {};
+  for (int i = 0; i < 2000 && system.f_type != FUSE_SUPER_MAGIC; ++i) {
+    ::usleep(10000);
+    ::statfs(point.c_str(), &system);
+  }
+}
+
+Test(rootfs_hostile, squashfs_in_fuse) {
+  NEEDS_ROOT();
+  if (::access("/usr/bin/squashfuse", X_OK) != 0) cr_skip_test("squashfuse is not installed");
+  const Hostile world;
+  const auto spec = world.squashed();
+  std::filesystem::copy_file(spec.image, world.path("tree/a.sqsh"));
+  const auto outer = world.squash("tree", "outer.sqsh");
+  REFUSED(world.in_container(
+              world.of(world.path("images/a.sqsh")), [] { return "built"; },
+              [&] { serve(outer, world.path("images")); }),
+          "it is of a FUSE file system");
 }
 
 Test(rootfs_hostile, what_is_no_squashfs) {
