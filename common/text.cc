@@ -43,6 +43,13 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+std::string counted(std::uint64_t number, std::string_view what) {
+  std::string text = std::to_string(number) + " ";
+  text += what;
+  if (number != 1) text += 's';
+  return text;
+}
+
 std::optional<std::uint64_t> parse_uint(std::string_view text) {
   std::uint64_t value = 0;
   const char* end = text.data() + text.size();

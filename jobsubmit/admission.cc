@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "common/text.h"
 #include "jobsubmit/desk.h"
 #include "jobsubmit/sentence.h"
 #include "jobsubmit/tenant_choice.h"

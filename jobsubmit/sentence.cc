@@ -22,10 +22,6 @@ std::string hint(std::string_view word, const std::vector<std::string>& known) {
                        : fmt::format("did you mean \"{}\"?", match);
 }
 
-std::string counted(std::uint32_t number, std::string_view what) {
-  return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
-}
-
 std::string duration(std::uint32_t minutes) {
   if (minutes == kUnlimited) return "unlimited";
   const std::uint32_t days = minutes / (24 * 60);

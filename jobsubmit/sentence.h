@@ -15,9 +15,6 @@ std::string shown(std::string_view text, std::size_t most = 64);
 /// `did you mean "X"?`, or what there is when nothing is near.
 std::string hint(std::string_view word, const std::vector<std::string>& known);
 
-/// "1 GPU", "2 GPUs".
-std::string counted(std::uint32_t number, std::string_view what);
-
 /// Minutes as Slurm writes a time limit: "4:00:00", "2-00:00:00", "unlimited".
 std::string duration(std::uint32_t minutes);
 

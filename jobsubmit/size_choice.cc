@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "common/text.h"
 #include "jobsubmit/desk.h"
 #include "jobsubmit/sentence.h"
 

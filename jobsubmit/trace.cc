@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "common/text.h"
 #include "jobsubmit/desk.h"
 #include "jobsubmit/sentence.h"
 #include "jobsubmit/tenant_choice.h"

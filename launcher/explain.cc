@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include "common/text.h"
 #include "jobsubmit/sentence.h"
 #include "spank/options.h"
 
