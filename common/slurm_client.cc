@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <memory>
@@ -68,35 +70,13 @@ SlurmState state_of(std::uint32_t state) {
   return base < JOB_END ? static_cast<SlurmState>(base) : SlurmState::unknown;
 }
 
-// libslurm has these words but does not declare the function that gives them.
 std::string reason_of(const slurm_job_info_t& info) {
   if (info.state_desc && *info.state_desc) return info.state_desc;
-  switch (info.state_reason) {
-    case WAIT_NO_REASON:
-      return "None";
-    case WAIT_PRIORITY:
-      return "Priority";
-    case WAIT_RESOURCES:
-      return "Resources";
-    case WAIT_DEPENDENCY:
-      return "Dependency";
-    case WAIT_TIME:
-      return "BeginTime";
-    case WAIT_HELD:
-      return "JobHeldAdmin";
-    case WAIT_HELD_USER:
-      return "JobHeldUser";
-    case WAIT_RESERVATION:
-      return "Reservation";
-    case WAIT_NODE_NOT_AVAIL:
-      return "ReqNodeNotAvail";
-    case WAIT_PART_DOWN:
-      return "PartitionDown";
-    case WAIT_LICENSES:
-      return "Licenses";
-    default:
-      return fmt::format("reason {}", info.state_reason);
-  }
+  const std::string word = reason_word(info.state_reason);
+  // What libslurm makes of a number that is newer than itself.
+  if (word == "InvalidReason" || parse_uint(word))
+    return fmt::format("reason {}, for which this machine's Slurm has no word", info.state_reason);
+  return word;
 }
 
 // The GRES details follow the order of the host list; scontrol shows them the same way.
@@ -128,11 +108,18 @@ std::uint32_t count_or_zero(std::uint32_t value) {
   return value == NO_VAL || value == INFINITE ? 0 : value;
 }
 
+std::string output_of(slurm_job_info_t& info) {
+  std::array<char, PATH_MAX> path = {};
+  if (info.batch_flag) slurm_get_job_stdout(path.data(), path.size(), &info);
+  return path.data();
+}
+
 SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   SlurmJob job;
   job.id = info.job_id;
   job.array_job = info.array_job_id;
   if (info.array_job_id != 0 && info.array_task_id != NO_VAL) job.array_task = info.array_task_id;
+  job.waiting_tasks = text_of(info.array_task_str);
   job.name = text_of(info.name);
   job.partition = text_of(info.partition);
   job.account = text_of(info.account);
@@ -155,11 +142,14 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   job.tres_per_node = text_of(info.tres_per_node);
   job.min_nodes = count_or_zero(info.num_nodes);
   job.submit_time = info.submit_time;
+  job.begin_time = info.eligible_time;
   job.start_time = info.start_time;
   job.end_time = info.end_time;
   job.preempt_time = info.preempt_time;
   job.qos = text_of(info.qos);
   job.work_dir = text_of(info.work_dir);
+  job.exit_status = info.exit_code;
+  job.output = output_of(info);
   job.batch = info.batch_flag;
   job.may_requeue = info.requeue;
   job.cron = info.bitflags & CRON_JOB;
@@ -299,7 +289,8 @@ SlurmClient::SlurmClient() { slurm_init(nullptr); }
 SlurmClient::~SlurmClient() { slurm_fini(); }
 
 std::string SlurmJob::shown_id() const {
-  return array_task ? fmt::format("{}_{}", array_job, *array_task) : std::to_string(id);
+  if (array_task) return fmt::format("{}_{}", array_job, *array_task);
+  return waiting_tasks.empty() ? std::to_string(id) : fmt::format("{}_[{}]", id, waiting_tasks);
 }
 
 std::optional<JobName> parse_job_name(const std::string& text) {

@@ -54,6 +54,7 @@ struct SlurmJob {
   std::uint32_t id = 0;
   std::uint32_t array_job = 0;  ///< 0: no task of a job array
   std::optional<std::uint32_t> array_task;
+  std::string waiting_tasks;  ///< of a job array that no record stands for yet: "3-10%2"
   std::string name;
   std::string partition;
   std::string account;
@@ -75,11 +76,14 @@ struct SlurmJob {
   std::string tres_per_node;  ///< as asked for, e.g. "gres:gpu:2"
   std::uint32_t min_nodes = 0;
   std::time_t submit_time = 0;
-  std::time_t start_time = 0;  ///< pending: when it may start at the earliest
+  std::time_t begin_time = 0;  ///< it may not start before
+  std::time_t start_time = 0;  ///< pending: begin_time, or when Slurm plans to start it
   std::time_t end_time = 0;
   std::time_t preempt_time = 0;  ///< when its preemption began; 0: none is under way
   std::string qos;
   std::string work_dir;
+  std::string output;             ///< where the batch script's output goes
+  std::uint32_t exit_status = 0;  ///< of the batch script, as wait(2) gives it
   bool batch = false;
   bool may_requeue = false;
   bool cron = false;               ///< made by scrontab: Slurm lets nobody change it
@@ -90,7 +94,7 @@ struct SlurmJob {
   std::uint32_t gpus() const;
   /// GPUs asked for: what a pending job will hold.
   std::uint32_t requested_gpus() const;
-  /// "123", or "123_4" for a task of a job array.
+  /// "123", "123_4" for a task of a job array, or "123_[5-10]" for those that wait together.
   std::string shown_id() const;
   /// Over for good: no state follows.
   bool finished() const;

@@ -43,6 +43,11 @@ void* slurm_xcalloc(std::size_t count, std::size_t size, bool clear, bool try_on
 void* slurm_xrecalloc(void** item, std::size_t count, std::size_t size, bool clear, bool try_only,
                       const char* file, int line, const char* function);
 int slurm_bit_test(bitstr_t* bits, bitoff_t bit);
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0)
+const char* slurm_job_state_reason_string(enum job_state_reason reason);
+#else
+char* slurm_job_reason_string(enum job_state_reason reason);
+#endif
 void slurm_info(const char* format, ...) __attribute__((format(printf, 1, 2)));
 void slurm_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -80,6 +85,17 @@ inline slurm_step_id_t job_named(std::uint32_t job) { return step_named(job, NO_
 #else
 inline std::uint32_t job_named(std::uint32_t job) { return job; }
 #endif
+
+/// Slurm's word for why a job waits ("Resources"): its numbers differ between releases. A number
+/// that this libslurm has no word for gives no word.
+inline const char* reason_word(std::uint32_t reason) {
+  const auto known = static_cast<enum job_state_reason>(reason);
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0)
+  return slurm_job_state_reason_string(known);
+#else
+  return slurm_job_reason_string(known);
+#endif
+}
 
 inline int kill_step(std::uint32_t job, std::uint32_t step, std::uint16_t signal) {
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
