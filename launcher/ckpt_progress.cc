@@ -2,7 +2,6 @@
 #include "launcher/ckpt_progress.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <cstdio>
 
 #include "launcher/ckpt_text.h"
+#include "launcher/terminal.h"
 
 namespace bellows {
 namespace {
@@ -19,12 +19,6 @@ constexpr auto kDrawEvery = std::chrono::milliseconds(100);
 volatile std::sig_atomic_t interrupt_came = 0;
 
 void note_interrupt(int) { interrupt_came = 1; }
-
-std::size_t terminal_width() {
-  winsize size = {};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_col == 0) return 80;
-  return size.ws_col;
-}
 
 std::string left_text(double seconds) {
   const auto whole = static_cast<std::uint64_t>(std::clamp(seconds, 0.0, 1e6));
@@ -80,7 +74,7 @@ void ProgressBar::show(Clock::time_point now) {
     fmt::print(stderr, "{}: {}\n", what_, figures);
     return;
   }
-  const std::size_t width = terminal_width();
+  const std::size_t width = terminal_width(STDERR_FILENO);
   const std::size_t text = what_.size() + figures.size() + 6;
   const std::size_t bar = width > text + 4 ? std::min<std::size_t>(40, width - text) : 0;
   const auto full = static_cast<std::size_t>(part * static_cast<double>(bar));

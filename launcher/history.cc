@@ -7,6 +7,7 @@
 #include <cmath>
 #include <set>
 
+#include "launcher/child.h"
 #include "launcher/lost_halt.h"
 
 namespace bellows {
@@ -21,6 +22,25 @@ bool closes_run(const JobEvent& event) {
 }
 
 bool is_submission(const JobEvent& event) { return event.event == "QUEUED" && event.attempt == 0; }
+
+Ending ending_of(const SlurmRun& run) {
+  if (run.state == "COMPLETED") return {"COMPLETED", "the batch script has ended"};
+  if (run.state == "CANCELLED")
+    return {"CANCELLED", run.by.empty() ? "cancelled" : "cancelled by " + run.by};
+  if (run.state == "TIMEOUT") return {"FAILED", "the job's time limit"};
+  if (run.state == "NODE_FAIL") return {"FAILED", "a node failed"};
+  if (run.state == "PREEMPTED") return {"FAILED", "preempted"};
+  if (run.state == "OUT_OF_MEMORY") return {"FAILED", "out of memory"};
+  if (run.state == "BOOT_FAIL") return {"FAILED", "a node did not boot"};
+  if (run.state == "DEADLINE") return {"FAILED", "the job's deadline"};
+  if (run.state == "REQUEUED")
+    return {"QUEUED",
+            "requeued; its launcher did not say why: it was killed, or somebody requeued the job"};
+  if (run.exit_status)
+    return {"FAILED",
+            "the batch script " + ChildExit{static_cast<int>(*run.exit_status)}.to_string()};
+  return {"FAILED", "the batch script failed"};
+}
 
 namespace {
 
@@ -52,7 +72,8 @@ void add_newest(std::vector<SlurmRun>& runs, const SlurmJob& job) {
   const bool began = job.state != SlurmState::pending;
   if (began) run.start = static_cast<double>(job.start_time);
   if (job.finished()) run.end = static_cast<double>(job.end_time);
-  run.gpus = began ? job.gpus() : job.requested_gpus();
+  if (job.state == SlurmState::failed) run.exit_status = job.exit_status;
+  run.gpus = began && !job.finished() ? job.gpus() : job.requested_gpus();
   runs.push_back(std::move(run));
 }
 
@@ -64,27 +85,6 @@ std::uint32_t restart_of(const SlurmRun& run, const std::vector<JobEvent>& event
   if (job && std::abs(static_cast<double>(job->submit_time) - run.submit) < kSameTime)
     return job->restarts;
   return next;
-}
-
-struct Ending {
-  std::string state;
-  std::string cause;
-};
-
-Ending ending_of(const SlurmRun& run) {
-  if (run.state == "COMPLETED") return {"COMPLETED", "the batch script has ended"};
-  if (run.state == "CANCELLED")
-    return {"CANCELLED", run.by.empty() ? "cancelled" : "cancelled by " + run.by};
-  if (run.state == "TIMEOUT") return {"FAILED", "the job's time limit"};
-  if (run.state == "NODE_FAIL") return {"FAILED", "a node failed"};
-  if (run.state == "PREEMPTED") return {"FAILED", "preempted"};
-  if (run.state == "OUT_OF_MEMORY") return {"FAILED", "out of memory"};
-  if (run.state == "BOOT_FAIL") return {"FAILED", "a node did not boot"};
-  if (run.state == "DEADLINE") return {"FAILED", "the job's deadline"};
-  if (run.state == "REQUEUED")
-    return {"QUEUED",
-            "requeued; its launcher did not say why: it was killed, or somebody requeued the job"};
-  return {"FAILED", "the batch script failed"};
 }
 
 /// Builds the timeline run by run.

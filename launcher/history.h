@@ -13,6 +13,10 @@
 
 namespace bellows {
 
+/// How the causes of events begin that tell of a save and of its end.
+inline constexpr const char* kSaves = "step";
+inline constexpr const char* kCommitted = "committed step";
+
 /// A change of a job's state, as its launcher or Slurm tells it.
 struct HistoryEntry {
   JobEvent event;
@@ -49,6 +53,16 @@ bool is_final(const std::string& state);
 bool closes_run(const JobEvent& event);
 /// It waits for its first start in this run.
 bool is_submission(const JobEvent& event);
+
+/// The state and cause with which Slurm ends a run.
+struct Ending {
+  std::string state;
+  std::string cause;
+};
+Ending ending_of(const SlurmRun& run);
+
+/// The same events, with saves in a row that went well as one: its cause tells the steps.
+std::vector<JobEvent> collapse_saves(const std::vector<JobEvent>& events);
 
 /// What each attempt did; `now` ends those that are not over.
 std::vector<HistoryAttempt> sum_up(const std::vector<HistoryEntry>& entries, double now);

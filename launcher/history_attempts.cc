@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What each attempt of a job did, from its timeline.
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -85,6 +87,43 @@ class Attempts {
 };
 
 }  // namespace
+
+namespace {
+
+bool is_commit(const JobEvent& event) {
+  return event.event == "PROCESSING" && event.step && event.cause.starts_with(kCommitted);
+}
+
+bool is_save(const JobEvent& event) {
+  return event.event == "CHECKPOINTING" && event.cause.starts_with(kSaves);
+}
+
+bool same_attempt(const JobEvent& a, const JobEvent& b) {
+  return a.restart == b.restart && a.attempt == b.attempt;
+}
+
+}  // namespace
+
+std::vector<JobEvent> collapse_saves(const std::vector<JobEvent>& events) {
+  std::vector<JobEvent> out;
+  std::uint64_t first = 0;  // of the commits that the last of `out` stands for
+  for (const JobEvent& event : events) {
+    const bool commit = is_commit(event);
+    // The begin of a save that is committed tells nothing more.
+    while (commit && !out.empty() && is_save(out.back()) && same_attempt(out.back(), event))
+      out.pop_back();
+    const bool more =
+        commit && !out.empty() && is_commit(out.back()) && same_attempt(out.back(), event);
+    if (!more) {
+      if (commit) first = *event.step;
+      out.push_back(event);
+      continue;
+    }
+    out.back() = event;
+    out.back().cause = fmt::format("{}s {} to {}", kCommitted, first, *event.step);
+  }
+  return out;
+}
 
 std::vector<HistoryAttempt> sum_up(const std::vector<HistoryEntry>& entries, double now) {
   Attempts attempts;

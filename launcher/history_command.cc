@@ -122,8 +122,8 @@ void print_timeline(const History& history) {
   for (const HistoryEntry& entry : history.entries) {
     const JobEvent& event = entry.event;
     fmt::print(
-        "{:%F %T} {:<13} {:>3} GPUs  {}{}{}{}\n",
-        fmt::localtime(static_cast<std::time_t>(event.time)), harmless(event.event), event.gpus,
+        "{:%F %T} {:<13} {:<7}  {}{}{}{}\n", fmt::localtime(static_cast<std::time_t>(event.time)),
+        harmless(event.event), counted(event.gpus, "GPU"),
         event.nodes.empty() ? "" : harmless(fmt::format("{}  ", fmt::join(event.nodes, ","))),
         event.step ? fmt::format("step {}  ", *event.step) : "", harmless(event.cause),
         entry.of_slurm ? "  (Slurm)" : "");

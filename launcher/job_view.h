@@ -19,11 +19,18 @@ struct JobView {
   std::string checkpoint_dir;        ///< empty when it cannot be worked out
   std::vector<JobEvent> events;      ///< the last ones, oldest first; empty when unreadable
 
-  /// The state in Bellows' words: QUEUED, DEPLOYING, PROCESSING, CHECKPOINTING, RESIZING, STORING,
-  /// COMPLETED, FAILED, HALTED or CANCELLED. Slurm's record wins over the events.
+  /// The state in Bellows' words: QUEUED, DEPLOYING, RUNNING (no launcher has begun), PROCESSING,
+  /// CHECKPOINTING, RESIZING, STORING, COMPLETED, FAILED, HALTED or CANCELLED. Slurm's record wins
+  /// over the events.
   std::string state() const;
+  /// Why it is in that state, or what it did last, for a person: never at odds with the state.
+  std::string last_words() const;
   std::optional<std::uint64_t> step() const;
   const JobEvent* last_event() const { return events.empty() ? nullptr : &events.back(); }
+
+ private:
+  std::string wait() const;
+  std::string end() const;
 };
 
 /// The contract in the job's AdminComment, which users cannot edit. none: there is none; invalid:

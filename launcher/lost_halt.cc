@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/lost_halt.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "launcher/history.h"
@@ -42,6 +43,14 @@ bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts) 
 
 Status record_halt_of_waiting(const SlurmJob& job) {
   return append(job, "HALTED", kHaltedBy + user_name(getuid()), job.requested_gpus());
+}
+
+Status record_refused_run(const SlurmJob& job, const std::string& cause) {
+  auto contract = contract_of(job);
+  auto dir = contract ? checkpoint_dir_of(job, *contract) : Result<std::string>(contract.error());
+  // Only its own directory: those above it are for whoever may make them.
+  if (dir) (void)mkdir(dir->c_str(), 0700);
+  return append(job, "FAILED", cause, job.gpus());
 }
 
 Status record_resume(const SlurmJob& job, std::uint32_t gpus) {

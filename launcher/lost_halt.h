@@ -30,5 +30,8 @@ bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts);
 /// over then. Nothing is written where the job's checkpoint directory is not there yet.
 Status record_halt_of_waiting(const SlurmJob& job);
 Status record_resume(const SlurmJob& job, std::uint32_t gpus);
+/// For a run whose launcher gives up before it has a history to write to: makes the job's usual
+/// directory, which may be another one than it was given.
+Status record_refused_run(const SlurmJob& job, const std::string& cause);
 
 }  // namespace bellows

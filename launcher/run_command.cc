@@ -11,6 +11,7 @@
 
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
+#include "launcher/lost_halt.h"
 #include "launcher/restart_budget.h"
 #include "launcher/supervisor.h"
 
@@ -64,6 +65,12 @@ Result<RunContext> prepare(const RunOptions& options, const SlurmJob& job) {
   }
 }
 
+/// Also for those who look with `bellows status`: the output is a file among many.
+int refuse(const SlurmJob& job, const std::string& text, int status) {
+  (void)record_refused_run(job, text).ok();
+  return fail(text, status);
+}
+
 int supervise(const RunOptions& options, std::uint32_t id) {
   SlurmClient slurm;
   auto job = wait_for_job(slurm, id);
@@ -71,13 +78,14 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   if (job->finished())
     return fail(fmt::format("job {} is over ({})", id, slurm_state_name(job->state)), kRefused);
   if (!job->batch || job->het)
-    return fail("it needs a batch job of one component: only such a job can be requeued", kRefused);
+    return refuse(*job, "it needs a batch job of one component: only such a job can be requeued",
+                  kRefused);
   auto layout = RankLayout::of(*job);
-  if (!layout) return fail(layout.error().text, kFailed);
+  if (!layout) return refuse(*job, layout.error().text, kFailed);
   auto context = prepare(options, *job);
   if (!context)
-    return fail(context.error().text,
-                context.error().kind == ErrorKind::denied ? kRefused : kFailed);
+    return refuse(*job, context.error().text,
+                  context.error().kind == ErrorKind::denied ? kRefused : kFailed);
   if (!context->contract)
     fmt::print(
         stderr,

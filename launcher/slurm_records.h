@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,11 +15,12 @@ namespace bellows {
 /// One run of a job as Slurm's accounting keeps it: a requeue begins another one.
 struct SlurmRun {
   std::uint32_t job = 0;
-  std::string state;  ///< Slurm's word: COMPLETED, NODE_FAIL, REQUEUED, ...
-  std::string by;     ///< who cancelled it; empty: nobody, or unknown
-  double submit = 0;  ///< or when it was requeued
-  double start = 0;   ///< 0: it never did
-  double end = 0;     ///< 0: it has not ended
+  std::string state;                         ///< Slurm's word: COMPLETED, NODE_FAIL, REQUEUED, ...
+  std::string by;                            ///< who cancelled it; empty: nobody, or unknown
+  double submit = 0;                         ///< or when it was requeued
+  double start = 0;                          ///< 0: it never did
+  double end = 0;                            ///< 0: it has not ended
+  std::optional<std::uint32_t> exit_status;  ///< of the batch script, as wait(2) gives it
   std::uint32_t gpus = 0;
   std::string nodes;  ///< as Slurm writes them: n[1-2]
   std::string user;

@@ -15,6 +15,7 @@
 #include "checkpoint/store.h"
 #include "launcher/directory_claim.h"
 #include "launcher/exit_status.h"
+#include "launcher/history.h"
 #include "launcher/log_line.h"
 
 namespace bellows {
@@ -356,7 +357,7 @@ void Supervisor::note_commit(const Event& event) {
   // A part may come after its step has failed; nothing would ever end that save.
   const bool opens = event.kind == Event::Kind::shard && commits_.is_pending(*event.step);
   if (opens && saves_.begin(*event.step) && begins) {
-    record("CHECKPOINTING", fmt::format("step {}", *event.step));
+    record("CHECKPOINTING", fmt::format("{} {}", kSaves, *event.step));
     last_begin_record_ = now;
   }
   if (event.kind != Event::Kind::committed) return;
@@ -369,10 +370,10 @@ void Supervisor::note_commit(const Event& event) {
   save_error_.clear();
   if (decision_ && decision_->step() && *event.step >= *decision_->step()) {
     stop_saved_ = true;
-    record("STORING", fmt::format("committed step {}: {}", *event.step, stop_->reason));
+    record("STORING", fmt::format("{} {}: {}", kCommitted, *event.step, stop_->reason));
     hand_over();
   } else if (recordable) {
-    record("PROCESSING", fmt::format("committed step {}", *event.step));
+    record("PROCESSING", fmt::format("{} {}", kCommitted, *event.step));
     last_save_record_ = now;
   }
 }

@@ -240,3 +240,31 @@ Test(records, come_from_sacct) {
                                  line({"x", "A", "1", "1", "1", "", "", "", "", "", ""})})
     cr_expect(!parse_records(bad).ok());
 }
+
+Test(saves, in_a_row_are_one) {
+  const auto told = [](const std::vector<JobEvent>& events) {
+    std::string text;
+    for (const JobEvent& one : collapse_saves(events)) text += one.event + " " + one.cause + "; ";
+    return text;
+  };
+  auto events = with(kFirstRun, {event(111, 0, 1, "CHECKPOINTING", "step 60", 50),
+                                 event(112, 0, 1, "CHECKPOINTING", "step 65", 50),
+                                 event(113, 0, 1, "PROCESSING", "committed step 65", 65),
+                                 event(114, 0, 1, "PROCESSING", "committed step 70", 70)});
+  const std::string begin = "QUEUED submitted; DEPLOYING started; PROCESSING from the start; ";
+  cr_expect(told(events) == begin + "PROCESSING committed steps 50 to 70; ", "%s",
+            told(events).c_str());
+  events = with(events, {event(115, 0, 1, "CHECKPOINTING", "step 80", 70)});
+  cr_expect(told(events) == begin + "PROCESSING committed steps 50 to 70; CHECKPOINTING step 80; ");
+  cr_expect(collapse_saves(events)[3].step == 70u && collapse_saves(events)[3].time == 114);
+  // What failed in between, and another attempt, stay apart.
+  events = with(kFirstRun, {event(111, 0, 1, "CHECKPOINTING", "step 60", 50),
+                            event(112, 0, 1, "PROCESSING", "a save failed: no space", 50),
+                            event(113, 0, 1, "PROCESSING", "committed step 70", 70),
+                            event(114, 0, 2, "PROCESSING", "committed step 80", 80)});
+  cr_expect(told(events) == begin +
+                                "PROCESSING committed step 50; CHECKPOINTING step 60; PROCESSING a "
+                                "save failed: no space; PROCESSING committed step 70; PROCESSING "
+                                "committed step 80; ",
+            "%s", told(events).c_str());
+}

@@ -17,6 +17,8 @@
 #include "launcher/line_buffer.h"
 #include "launcher/rank_layout.h"
 #include "launcher/restart_budget.h"
+#include "launcher/table.h"
+#include "launcher/terminal.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;
@@ -283,16 +285,44 @@ Test(event, survives_its_line_and_refuses_others) {
     cr_expect(!JobEvent::from_json(bad).ok());
 }
 
-Test(job_view, takes_the_state_from_slurm_first) {
+namespace {
+
+JobView view_in(SlurmState state) {
   JobView view;
-  view.job.state = SlurmState::running;
+  view.job.id = 7;
+  view.job.state = state;
   view.job.priority = 1;
+  view.job.controller_now = 1000;
   view.contract = Contract();
+  return view;
+}
+
+JobEvent event_of(std::uint32_t restart, std::uint32_t attempt, const std::string& state,
+                  const std::string& cause) {
+  return {1, 7, restart, attempt, state, cause, 2, {}, 10};
+}
+
+bool says(const JobView& view, const std::string& state, const std::string& words) {
+  const std::string last = view.last_words();
+  const bool good = view.state() == state && last.find(words) != last.npos;
+  cr_expect(good, "%s %s: %s", view.state().c_str(), words.c_str(), last.c_str());
+  return good;
+}
+
+}  // namespace
+
+Test(job_view, takes_the_state_from_slurm_first) {
+  JobView view = view_in(SlurmState::running);
+  cr_expect(view.state() == "RUNNING", "no launcher has begun");
+  view.job.configuring = true;
   cr_expect(view.state() == "DEPLOYING");
-  view.events.push_back({1, 7, 0, 1, "PROCESSING", "", 2, {}, 10});
+  view.job.configuring = false;
+  view.events.push_back({1, 7, 0, 0, "QUEUED", "submitted", 2, {}, {}});
+  cr_expect(view.state() == "DEPLOYING");
+  view.events.push_back(event_of(0, 1, "PROCESSING", ""));
   cr_expect(view.state() == "PROCESSING" && view.step() == 10u);
   view.job.restarts = 1;
-  cr_expect(view.state() == "DEPLOYING", "an older run's events say nothing");
+  cr_expect(view.state() == "RUNNING", "an older run's events say nothing");
   view.job.state = SlurmState::pending;
   cr_expect(view.state() == "QUEUED");
   view.events.back().event = "RESIZING";
@@ -301,6 +331,92 @@ Test(job_view, takes_the_state_from_slurm_first) {
   cr_expect(view.state() == "HALTED");
   view.job.state = SlurmState::timeout;
   cr_expect(view.state() == "FAILED");
+}
+
+Test(job_view, says_nothing_that_the_state_contradicts) {
+  JobView view = view_in(SlurmState::running);
+  says(view, "RUNNING", "no 'bellows run' has begun");
+  view.events.push_back(event_of(0, 1, "PROCESSING", "committed step 10"));
+  says(view, "PROCESSING", "committed step 10");
+  view.job.state = SlurmState::cancelled;
+  cr_expect(says(view, "CANCELLED", "cancelled") &&
+            view.last_words().find("step") == std::string::npos);
+  view.job.state = SlurmState::timeout;
+  says(view, "FAILED", "time limit");
+  view.job.state = SlurmState::failed;
+  view.job.exit_status = 3 << 8;
+  view.job.output = "/home/a/slurm-7.out";
+  says(view, "FAILED", "exited with status 3; its output is in /home/a/slurm-7.out");
+  view.events.push_back(event_of(0, 1, "FAILED", "rank 1 on n2 was killed"));
+  says(view, "FAILED", "rank 1 on n2 was killed");
+  view.job.restarts = 1;
+  says(view, "FAILED", "exited with status 3");
+  view.job.state = SlurmState::completed;
+  says(view, "COMPLETED", "the batch script has ended");
+}
+
+Test(job_view, tells_how_long_a_job_waits) {
+  JobView view = view_in(SlurmState::pending);
+  view.job.reason = "Resources";
+  cr_expect(view.last_words() == "waits: Resources");
+  view.job.start_time = 1060;
+  cr_expect(view.last_words() == "waits: Resources, start planned in 60 s");
+  view.job.start_time = 1000 + 365 * 86400;
+  cr_expect(view.last_words() == "waits: Resources", "a year is no plan");
+  view.job.reason = "BeginTime";
+  view.job.begin_time = view.job.start_time = 1121;
+  cr_expect(view.last_words() == "waits 2:01 min at least: BeginTime");
+  view.job.begin_time = 1000 + 3 * 86400 + 60;
+  cr_expect(view.last_words() == "waits 3 days at least: BeginTime");
+  view.events.push_back(event_of(0, 1, "QUEUED", "node n2 was lost"));
+  cr_expect(says(view, "QUEUED", "BeginTime; before: node n2 was lost"));
+  view.job.priority = 0;
+  view.job.reason = "JobHeldUser";
+  says(view, "HALTED", "held: JobHeldUser");
+}
+
+namespace {
+
+void same(const std::string& got, const std::string& wanted) {
+  cr_expect(got == wanted, "%s", got.c_str());
+}
+
+}  // namespace
+
+Test(table, fits_the_width) {
+  Table table({{"JOB", true}, {"NAME", false, 6, 1}, {"GPUS", true, 0, 2}, {"LAST"}});
+  table.add({"7", "name", "2", "waits: Resources"});
+  table.add(
+      {"12", "too-long-a-name", "16", "a sentence that is longer than what is left of a line"});
+  same(table.text(0),
+       "JOB NAME   GPUS LAST\n"
+       "  7 name      2 waits: Resources\n"
+       " 12 too...   16 a sentence that is longer than what is left of a line\n");
+  same(table.text(52),
+       "JOB NAME   GPUS LAST\n"
+       "  7 name      2 waits: Resources\n"
+       " 12 too...   16 a sentence that is longer than wh...\n");
+  same(table.text(45),
+       "JOB NAME   LAST\n"
+       "  7 name   waits: Resources\n"
+       " 12 too... a sentence that is longer than ...\n");
+  same(table.text(20),
+       "JOB LAST\n"
+       "  7 waits: Resources\n"
+       " 12 a sentence th...\n");
+  for (std::size_t width = 1; width < 10; ++width) cr_expect(!table.text(width).empty());
+}
+
+Test(terminal, counts_and_cuts_characters) {
+  cr_expect(shown_width("\xc3\xa4\xc3\xb6") == 2);
+  cr_expect(cut_to("\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6", 4) == "\xc3\xa4...");
+  cr_expect(cut_to("abc", 3) == "abc" && cut_to("abcd", 3) == "..." && cut_to("abcd", 0).empty());
+  cr_expect(wrapped("one two three", 9, 2) == "one two\n  three");
+  cr_expect(wrapped("one\ntwo", 80, 2) == "one\n  two" && wrapped("a b", 0, 0) == "a b");
+  cr_expect(wrapped("a-word-that-is-longer than", 10, 0) == "a-word-that-is-longer\nthan");
+  int ends[2];
+  cr_assert(pipe(ends) == 0);
+  cr_expect(terminal_width(ends[0]) == 0);
 }
 
 Test(child, reports_how_it_ended, .timeout = 20) {

@@ -8,10 +8,12 @@
 
 #include <cerrno>
 #include <chrono>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/slurm_compat.h"
+#include "common/text.h"
 #include "launcher/directory_claim.h"
 #include "launcher/finished_file.h"
 #include "launcher/fruitless_runs.h"
@@ -67,6 +69,19 @@ Test(slurm_error, of_slurmctld_is_one) {
   for (int code :
        {int{ESLURM_JOB_PENDING}, int{ESLURM_BATCH_ONLY}, int{ESLURM_INVALID_GRES}, SLURM_ERROR})
     cr_expect(slurm_error_kind(code) == ErrorKind::invalid, "%d", code);
+}
+
+Test(reason, is_a_word_for_every_number_of_slurm) {
+  std::set<std::string> words;
+  for (std::uint32_t reason = WAIT_NO_REASON; reason <= WAIT_RESV_DELETED; ++reason) {
+    const std::string word = reason_word(reason);
+    // Numbers that no release uses any more.
+    if (parse_uint(word) || word == "InvalidReason") continue;
+    words.insert(word);
+  }
+  cr_expect(words.size() > 150, "%zu", words.size());
+  cr_expect(std::string(reason_word(WAIT_ARRAY_TASK_LIMIT)) == "JobArrayTaskLimit");
+  cr_expect(std::string(reason_word(FAIL_BAD_CONSTRAINTS)) == "BadConstraints");
 }
 
 Test(slurm_reach, asks_once_a_second_and_tells_each_trouble_once, .timeout = 60) {
