@@ -85,21 +85,23 @@ autotools() {
   cd "$top" && flock configure.ac autoreconf -fi
 }
 
-# What was compiled with other flags would stay as it is.
+# What was compiled with other flags would stay as it is: configure_build FLAGS-DIGEST
 configure_build() {
-  cd "$build" && "$(realpath --relative-to="$build" "$top")/configure" "${configure_flags[@]}" &&
-    make -s clean
+  cd "$build" && "$(realpath --relative-to="$build" "$top")/configure" "${configure_flags[@]}" || return 1
+  [ "$1" = "$(cat .compiled 2>/dev/null)" ] || make -s clean || return 1
+  echo "$1" > .compiled
 }
 
 # Takes half the time of -O2 -g to build. Benchmarks have configure's own flags.
 configure_flags=(CFLAGS="-O1 -g1" CXXFLAGS="-O1 -g1")
 
 build_bellows() {
-  local inputs made
+  local inputs flags made
   mkdir -p "$build"
   [ -z "${BELLOWS_WERROR-}" ] || configure_flags+=(--enable-werror)
   inputs=$(autotools_inputs)
-  made=$(printf '%s %s %s\n' "$inputs" "${configure_flags[*]}" "$(dpkg-query -W g++ libslurm-dev 2>&1)" | digest)
+  flags=$(cat "$top"/configure.ac "$top"/m4/x_*.m4 - <<< "${configure_flags[*]} $(dpkg-query -W g++ libslurm-dev 2>&1)" | digest)
+  made=$(printf '%s %s\n' "$inputs" "$flags" | digest)
   if [ ! -x "$top/configure" ] || [ "$(cat "$build/.autotools" 2>/dev/null)" != "$inputs" ]; then
     step "Generating configure" autoreconf autotools
     echo "$inputs" > "$build/.autotools"
@@ -107,7 +109,7 @@ build_bellows() {
     already "Generating configure"
   fi
   if [ ! -x "$build/config.status" ] || [ "$(cat "$build/.configured" 2>/dev/null)" != "$made" ]; then
-    step "Configuring" configure configure_build
+    step "Configuring" configure configure_build "$flags"
     echo "$made" > "$build/.configured"
   else
     already "Configuring"
