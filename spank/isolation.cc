@@ -7,12 +7,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/fd.h"
+#include "spank/container/base_view.h"
 #include "spank/container/fence.h"
 #include "spank/container/image_variables.h"
 #include "spank/container/phases.h"
@@ -21,7 +23,9 @@
 #include "spank/container/task.h"
 #include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
+#include "spank/epilog.h"
 #include "spank/job_store.h"
+#include "spank/leftovers.h"
 #include "spank/step_environment.h"
 
 /// slurmstepd's own, by Slurm's library; a program of another kind that loads the plugin has none.
@@ -45,9 +49,14 @@ struct Step {
   container::Spec spec;
   container::Account account;
   std::optional<container::TaskEntry> entry;
-  std::string problem;  ///< why there can't be a view; for the user, in task_init
+  std::vector<std::string> cgroups;  ///< the job's, while slurmstepd was in them
+  std::string problem;               ///< why there can't be a view; for the user, in task_init
 };
 Step step;  // NOLINT: see above
+
+/// Who is killed is gone in milliseconds, but for one that its file system holds.
+constexpr std::chrono::milliseconds kEndingLimit{5000};
+constexpr std::size_t kMostCgroups = 65536;
 
 /// What is done before there are phases to count, or a watchdog.
 constexpr const char* kLeasing = "sharing the job's views";
@@ -279,9 +288,27 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
   }
 }
 
+void begin_epilogs(spank_t spank, const Settings& settings) {
+  if (const auto lines = read_file("/proc/self/cgroup", kMostCgroups))
+    step.cgroups = job_cgroups(step.job, *lines);
+  const bool plain = step.begun && step.problem.empty() && !step.contract;
+  std::uint32_t tasks = 0;
+  if (plain || step.id == SLURM_EXTERN_CONT ||
+      spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS)
+    return;
+  take_epilogs(tasks, [run_dir = settings.run_dir]() -> Status {
+    if (!step.lease) return Error{ErrorKind::not_found, step.problem};
+    return container::enter_base(run_dir, step.job);
+  });
+}
+
 void end_views() {
   if (!step.lease) return;
-  if (const Status status = step.lease->leave(); !status.ok())
+  const auto last = [] {
+    const Status ended = end_leftovers(step.cgroups, step.uid, kEndingLimit);
+    if (!ended.ok()) slurm_error("bellows: job %u: %s", step.job, ended.error().text.c_str());
+  };
+  if (const Status status = step.lease->leave(last); !status.ok())
     slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
   step.lease.reset();
 }

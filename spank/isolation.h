@@ -18,7 +18,10 @@ void open_view(spank_t spank, const Settings& settings);
 /// task_init, in the task's process, as the user. Ends the process where the view can't be had: the
 /// program must not run outside it, and the plugin may be `optional` in plugstack.conf.
 void enter_view(spank_t spank, const Settings& settings) noexcept;
-/// exit: the last slurmstepd of a job on this node removes its views.
+/// task_post_fork, in slurmstepd: the epilogs of its tasks will be in the job's view.
+void begin_epilogs(spank_t spank, const Settings& settings);
+/// exit: the last slurmstepd of a job on this node ends what processes are left of the job, and
+/// removes its views.
 void end_views();
 /// slurmd's start, and each job's prolog: removes what a crash left.
 void collect_views(const Settings& settings);

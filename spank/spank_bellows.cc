@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Entry points of spank_bellows.so: each only routes by context to one file.
+#include "spank/epilog.h"
 #include "spank/host.h"
 #include "spank/isolation.h"
 #include "spank/launch.h"
@@ -81,6 +82,14 @@ int slurm_spank_task_init(spank_t spank, int ac, char** av) {
   guarded("task_init", [&] { bind_rank(spank); });
   guarded("task_init", [&] { enter_view(spank, settings(ac, av)); });
   return guarded("task_init", [&] { tell_rank(spank); });
+}
+
+int slurm_spank_task_post_fork(spank_t spank, int ac, char** av) {
+  return guarded("task_post_fork", [&] { begin_epilogs(spank, settings(ac, av)); });
+}
+
+int slurm_spank_task_exit(spank_t, int, char**) {
+  return guarded("task_exit", [] { epilogs_done(); });
 }
 
 int slurm_spank_exit(spank_t spank, int ac, char** av) {

@@ -224,14 +224,14 @@ void finish_step(spank_t spank, const Settings& settings) {
   const auto step = identify(spank);
   if (!step || !step->is_batch()) return end_views();
   const JobStore store(settings.run_dir);
-  // Both are in the user's directory, which may go with the views.
-  const bool active = store.launcher_active(step->job, step->uid);
-  const auto gpus = store.planned_gpus(step->job, step->uid);
+  if (store.launcher_active(step->job, step->uid)) {
+    const auto gpus = store.planned_gpus(step->job, step->uid);
+    const auto contract = trusted_contract(store, *step);
+    if (contract && *contract) rescue(spank, store, *step, **contract, gpus);
+  }
+  // Last: who is the last to leave ends every process of the owner's in the job's cgroups, also
+  // the one that asks slurmctld in his name.
   end_views();
-  if (!active) return;
-  const auto contract = trusted_contract(store, *step);
-  if (!contract || !*contract) return;
-  rescue(spank, store, *step, **contract, gpus);
 }
 
 }  // namespace bellows::spank

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/capability.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 #include "common/fd.h"
 #include "spank/container/capabilities.h"
 #include "spank/container/mount_api.h"
+#include "spank/container/views.h"
 
 namespace bellows::container {
 namespace {
@@ -108,6 +110,16 @@ Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib,
   if (!shm) return shm.error();
   if (auto status = attach_at(shm->get(), "/dev/shm"); !status.ok()) return status;
   return put_back(*opened);
+}
+
+Status enter_base(const std::string& run_dir, std::uint32_t job) {
+  const auto views = JobViews::open(run_dir, job);
+  if (!views) return views.error();
+  const auto base = views->find(kBase);
+  if (!base) return base.error();
+  if (!*base) return Error{ErrorKind::not_found, "no task has made the job's view"};
+  return ::setns(base->get(), CLONE_NEWNS) == 0 ? Status()
+                                                : errno_error("join", "the job's mount namespace");
 }
 
 }  // namespace bellows::container

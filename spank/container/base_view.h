@@ -18,4 +18,11 @@ namespace bellows::container {
 Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib,
                        const std::vector<std::string>& kept);
 
+/// The name under which that namespace is pinned among the job's views.
+inline constexpr const char* kBase = "base";
+
+/// As root, with no other thread in the process: into the job's view of the host. not_found: no
+/// task has come so far as to make it.
+Status enter_base(const std::string& run_dir, std::uint32_t job);
+
 }  // namespace bellows::container

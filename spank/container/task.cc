@@ -27,7 +27,6 @@
 namespace bellows::container {
 namespace {
 
-constexpr const char* kBase = "base";
 constexpr int kRoot = O_PATH | O_DIRECTORY;
 
 /// Who builds may need the limit in more than one phase.
@@ -90,10 +89,6 @@ std::string size_text(const Wanted& wanted) {
 }  // namespace
 
 bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }
-
-bool is_fake_root(const Spec& spec, const Site& site) {
-  return wants_container(spec) && spec.remap_root.value_or(site.remap_root);
-}
 
 std::string container_name(const Spec& spec, const Site& site) {
   if (!spec.name.empty()) return "named-" + spec.name;

@@ -101,11 +101,13 @@ class TaskEntry {
   Fd user_;  ///< the user namespace in which the program is root; invalid: none
 };
 
-/// Whether the program is root in a user namespace of the container's.
-bool is_fake_root(const Spec& spec, const Site& site);
-
 /// Whether a task goes into a container: with a name, into one that another step made.
 bool wants_container(const Spec& spec);
+
+/// Whether the program is root in a user namespace of the container's.
+inline bool is_fake_root(const Spec& spec, const Site& site) {
+  return wants_container(spec) && spec.remap_root.value_or(site.remap_root);
+}
 
 /// The name under which a container is kept: steps that ask for the same one share it.
 std::string container_name(const Spec& spec, const Site& site);

@@ -235,8 +235,10 @@ Result<Fd> try_lease(int views, const Places& places, Owner owner) {
 }
 
 /// Unless a slurmstepd of the job lives, or somebody has removed it. `alive` stays locked.
-Status remove_if_last(int views, const Places& places, int alive) {
+Status remove_if_last(int views, const Places& places, int alive,
+                      const std::function<void()>& last) {
   if (::flock(alive, LOCK_EX | LOCK_NB) != 0 || !still_named(alive)) return {};
+  if (last) last();
   const auto directory = open_directory(views, places.name.c_str(), places.path);
   return directory ? remove_job(views, places, directory->get()) : Status(directory.error());
 }
@@ -254,7 +256,7 @@ Status collect_job(int views, const Places& places) {
     ::unlinkat(views, places.name.c_str(), AT_REMOVEDIR);
     return {};
   }
-  return remove_if_last(views, places, alive.get());
+  return remove_if_last(views, places, alive.get(), {});
 }
 
 }  // namespace
@@ -271,10 +273,10 @@ Result<Lease> Lease::take(const std::string& run_dir, std::uint32_t job, Owner o
   return Error{ErrorKind::unavailable, fmt::format("{}: removed again and again", places.path)};
 }
 
-Status Lease::leave() {
+Status Lease::leave(const std::function<void()>& last) {
   auto views = open_views(run_dir_);
   if (!views) return views.error();
-  const Status status = remove_if_last(views->get(), Places(run_dir_, job_), alive_.get());
+  const Status status = remove_if_last(views->get(), Places(run_dir_, job_), alive_.get(), last);
   alive_.reset();
   return status;
 }

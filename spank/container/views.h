@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -39,9 +40,9 @@ class Lease {
   /// must be there, for the directory of its owner.
   static Result<Lease> take(const std::string& run_dir, std::uint32_t job, Owner owner);
 
-  /// Removes the job's views unless another slurmstepd of the job lives. Processes that are still
-  /// in a view keep it, without its name, until they end.
-  Status leave();
+  /// Removes the job's views, after `last`, unless another slurmstepd of the job lives. Processes
+  /// that are still in a view keep it, without its name, until they end.
+  Status leave(const std::function<void()>& last = {});
 
  private:
   Lease(std::string run_dir, std::uint32_t job, Fd alive)

@@ -27,7 +27,7 @@ elastic=(--framework=digits --gpus-range=1-8)
 # The plugin exports what Slurm looks for and nothing else.
 plugin=$(sed -n 's/^[a-z]* *\(.*spank_bellows.so\).*/\1/p' "$CLUSTER/etc/plugstack.conf")
 is "$(nm -D --defined-only "$plugin" | awk '{print $3}' | sort | xargs)" \
-  "plugin_name plugin_type plugin_version slurm_spank_exit slurm_spank_init slurm_spank_init_post_opt slurm_spank_job_prolog slurm_spank_task_init slurm_spank_task_init_privileged spank_plugin_version" \
+  "plugin_name plugin_type plugin_version slurm_spank_exit slurm_spank_init slurm_spank_init_post_opt slurm_spank_job_prolog slurm_spank_task_exit slurm_spank_task_init slurm_spank_task_init_privileged slurm_spank_task_post_fork spank_plugin_version" \
   "the plugin exports only what Slurm calls"
 unlike "$(readelf -d "$plugin")" 'NEEDED.*libslurm' "and brings no second libslurm"
 

@@ -48,6 +48,36 @@ ok "the job ends" poll 30 job_is "$id" COMPLETED
 ok "its views go with it" poll 10 no_views 1
 ok "and nothing of them stays mounted" nothing_mounted 1
 
+# The epilogs of a step's tasks, which slurmstepd starts beside them.
+cat >"$home/epilog.sh" <<'S'
+#!/bin/bash
+ls /tmp >>seen-by-epilog
+setsid sleep 1000 &
+echo $! >>left-by-epilog
+S
+chmod 755 "$home/epilog.sh"
+lives() { node 1 sh -c "grep -qs ^State:.S /proc/$1/status || exit 1"; } # PID
+cat >"$home/epilogs.sh" <<'S'
+#!/bin/bash
+srun --task-epilog=$PWD/epilog.sh touch /tmp/of-the-job
+touch epilogs.ready
+until [[ -e epilogs.go ]]; do sleep 0.1; done
+S
+id=$(submit -- -w n1 "${job[@]}" --output=epilogs.out epilogs.sh)
+ok "a task has an epilog" poll 30 test -e "$home/epilogs.ready"
+left=$(head -n 1 "$home/left-by-epilog")
+is "$(grep -v pmix "$home/seen-by-epilog")" of-the-job "which has the job's view"
+ok "and leaves a process in a session of its own" lives "$left"
+node 1 grep -E "/job_$id(/|\$)" "/proc/$left/cgroup" >"$CLUSTER/cgroups"
+isnt "$(<"$CLUSTER/cgroups")" "" "in the job's cgroups"
+touch "$home/epilogs.go"
+ok "the job ends" poll 30 job_is "$id" COMPLETED
+exits "and with it what its epilogs left" 1 lives "$left"
+rm "$home/seen-by-epilog"
+xc srun -w n1 --task-epilog="$home/epilog.sh" true
+is "$(grep -v pmix "$home/seen-by-epilog")" host "a plain job's epilog is on the host, as the job is"
+node 1 kill "$(tail -n 1 "$home/left-by-epilog")"
+
 # A new run of a job begins with empty space.
 printf '#!/bin/bash\nls -A /tmp | grep -v pmix; touch /tmp/old; [[ -n ${SLURM_RESTART_COUNT:-} ]] || sleep 300\n' \
   >"$home/again.sh"

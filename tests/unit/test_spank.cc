@@ -9,6 +9,7 @@
 #include "spank/container/options.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
+#include "spank/leftovers.h"
 #include "spank/options.h"
 #include "spank/rescue.h"
 #include "tests/unit/spank_support.h"
@@ -207,6 +208,19 @@ Test(spank, a_run_that_slurmctld_lost_is_outlasted) {
   view.completing = false;
   view.requeued = false;
   cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::none);
+}
+
+Test(spank, a_jobs_cgroups_end_with_the_job) {
+  const std::vector<std::string> v1 = {"6:freezer:/slurm_n1/uid_20001/job_17",
+                                       "5:devices:/slurm_n1/uid_20001/job_17"};
+  cr_expect(job_cgroups(17,
+                        "9:pids:/\n6:freezer:/slurm_n1/uid_20001/job_17\n"
+                        "5:devices:/slurm_n1/uid_20001/job_17/step_0\n"
+                        "3:cpuset:/slurm_n1/uid_20001/job_171/step_0\n0::/\n") == v1);
+  cr_expect(job_cgroups(17, "0::/system.slice/n1.scope/job_17/step_extern/slurm\n") ==
+            (std::vector<std::string>{"0::/system.slice/n1.scope/job_17"}));
+  cr_expect(job_cgroups(17, "0::/system.slice/job_1/job_7\n").empty());
+  cr_expect(job_cgroups(17, "").empty());
 }
 
 Test(spank, without_slurm_in_the_process_reads_fail_softly) {

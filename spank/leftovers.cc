@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/leftovers.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <thread>
+
+#include "common/directory.h"
+#include "common/fd.h"
+#include "common/text.h"
+
+namespace bellows::spank {
+namespace {
+
+constexpr std::size_t kMostBytes = 65536;
+
+bool is_below(std::string_view line, const std::vector<std::string>& cgroups) {
+  return std::any_of(cgroups.begin(), cgroups.end(), [line](const std::string& cgroup) {
+    return line.starts_with(cgroup) && (line.size() == cgroup.size() || line[cgroup.size()] == '/');
+  });
+}
+
+/// The first word after the key in a process's status: a name can't hold a line's end there.
+std::string_view status_word(std::string_view status, std::string_view key) {
+  const auto at = status.find(key);
+  if (at == std::string_view::npos) return {};
+  const std::string_view rest = status.substr(at + key.size());
+  return rest.substr(0, rest.find_first_of("\t \n"));
+}
+
+/// What has ended, and only waits for its parent to notice, holds nothing open.
+bool lives_as(std::uint64_t pid, uid_t uid) {
+  const auto status = read_file(fmt::format("/proc/{}/status", pid), kMostBytes);
+  return status && status_word(*status, "\nUid:\t") == std::to_string(uid) &&
+         status_word(*status, "\nState:\t") != "Z" && status_word(*status, "\nState:\t") != "X";
+}
+
+bool is_in(std::uint64_t pid, const std::vector<std::string>& cgroups) {
+  const auto text = read_file(fmt::format("/proc/{}/cgroup", pid), kMostBytes);
+  if (!text) return false;
+  const auto lines = split(*text, '\n');
+  return std::any_of(lines.begin(), lines.end(),
+                     [&cgroups](std::string_view line) { return is_below(line, cgroups); });
+}
+
+/// By a pidfd, opened before the process was looked at: what is looked at is what is ended, or
+/// nothing is. True: there was one.
+bool end_one(std::uint64_t pid, const std::vector<std::string>& cgroups, uid_t uid) {
+  if (!lives_as(pid, uid)) return false;
+  const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0U)));
+  if (!process || !lives_as(pid, uid) || !is_in(pid, cgroups)) return false;
+  ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0U);
+  return true;
+}
+
+Result<bool> end_all(const std::vector<std::string>& cgroups, uid_t uid) {
+  const Directory proc = read_directory(Fd(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
+  if (!proc) return errno_error("read", "/proc");
+  bool any = false;
+  while (const dirent* entry = ::readdir(proc.get()))
+    if (const auto pid = parse_uint(entry->d_name)) any = end_one(*pid, cgroups, uid) || any;
+  return any;
+}
+
+}  // namespace
+
+std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines) {
+  const std::string name = fmt::format("/job_{}", job);
+  std::vector<std::string> cgroups;
+  for (const std::string_view line : split(lines, '\n')) {
+    const auto at = line.find(name + "/");
+    if (at != std::string_view::npos)
+      cgroups.emplace_back(line.substr(0, at + name.size()));
+    else if (line.ends_with(name))
+      cgroups.emplace_back(line);
+  }
+  return cgroups;
+}
+
+Status end_leftovers(const std::vector<std::string>& cgroups, uid_t uid,
+                     std::chrono::milliseconds limit) {
+  if (cgroups.empty()) return {};
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  // Who forks while it is looked for is found the next time.
+  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, limit)) {
+    const auto any = end_all(cgroups, uid);
+    if (!any) return any.error();
+    if (!*any) return {};
+    if (std::chrono::steady_clock::now() >= deadline)
+      return Error{ErrorKind::unavailable,
+                   fmt::format("processes of user {} in {} do not end", uid, cgroups.front())};
+    std::this_thread::sleep_for(std::min(pause, std::chrono::milliseconds(50)));
+  }
+}
+
+}  // namespace bellows::spank

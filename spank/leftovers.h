@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace bellows::spank {
+
+/// The job's own cgroups among those that a process is in, by the lines of its /proc/PID/cgroup,
+/// each without what lies below the job. None: it is in no cgroup of the job.
+std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines);
+
+/// Ends every process of that real user in these cgroups or below. Slurm ends what tasks left, but
+/// not what an epilog of theirs did, which slurmstepd starts beside them: that would outlive the
+/// job within its devices. unavailable: some do not end within the limit.
+Status end_leftovers(const std::vector<std::string>& cgroups, uid_t uid,
+                     std::chrono::milliseconds limit);
+
+}  // namespace bellows::spank
