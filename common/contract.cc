@@ -12,6 +12,7 @@ namespace bellows {
 namespace {
 
 constexpr std::string_view kVersion = "bellows/1";
+constexpr std::string_view kOthers = " ; ";
 
 bool is_plain(char c) {
   return is_alphanumeric(c) || std::string_view("_.:,/@+-").find(c) != std::string_view::npos;
@@ -168,6 +169,24 @@ std::string_view Contract::extra_value(std::string_view key) const {
   for (const auto& [name, value] : extra)
     if (name == key) return value;
   return "";
+}
+
+std::string Contract::admin_comment(std::string_view line, std::string_view others) {
+  std::string text(line);
+  if (!line.empty() && !others.empty()) text += kOthers;
+  return text.append(others);
+}
+
+std::string_view Contract::line_in(std::string_view admin_comment) {
+  if (!admin_comment.starts_with("bellows/")) return {};
+  return admin_comment.substr(0, admin_comment.find(kOthers));
+}
+
+std::string_view Contract::others_in(std::string_view admin_comment) {
+  if (line_in(admin_comment).empty()) return admin_comment;
+  const auto at = admin_comment.find(kOthers);
+  return at == std::string_view::npos ? std::string_view()
+                                      : admin_comment.substr(at + kOthers.size());
 }
 
 std::string Contract::join_list(const std::vector<std::string>& texts) {

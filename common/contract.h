@@ -30,8 +30,9 @@ struct BatchRange {
 /// The job contract: what admission promised a job, fixed at submit.
 ///
 /// One versioned line, `bellows/1 tenant=vision framework=digits:1.0 gpus=1-8 ckpt=/shared/%25u`.
-/// slurmctld writes it into spank_job_env (for the nodes) and AdminComment (for people). It holds
-/// the range and the rights, never the current size. A value: compares and copies.
+/// slurmctld writes it into spank_job_env (for the nodes) and AdminComment (for people, and for a
+/// node that has lost it), where it shares the place with others. It holds the range and the
+/// rights, never the current size. A value: compares and copies.
 struct Contract {
   /// A line longer than this is refused, so that nobody makes a node parse megabytes.
   static constexpr std::size_t kMostBytes = 4096;
@@ -65,6 +66,12 @@ struct Contract {
   std::string to_string() const;
   /// The value of one of `extra`, or "".
   std::string_view extra_value(std::string_view key) const;
+
+  /// AdminComment holds the line first and then, after a word that no line has, what others keep
+  /// there. line_in: "" where there is no line.
+  static std::string admin_comment(std::string_view line, std::string_view others);
+  static std::string_view line_in(std::string_view admin_comment);
+  static std::string_view others_in(std::string_view admin_comment);
 
   /// Texts in one value, whatever is in them; and back. An empty list is an empty text.
   static std::string join_list(const std::vector<std::string>& texts);

@@ -292,7 +292,7 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
     if (desc.open_mode == 0) desc.open_mode = OPEN_MODE_APPEND;
   }
   const std::string line = decision.contract.to_string();
-  set_text(desc.admin_comment, line);
+  show_contract(desc, line);
   add_entry(desc.spank_job_env, desc.spank_job_env_size,
             std::string(Contract::kVariable) + "=" + line);
   if (!desc.environment) return;
@@ -301,6 +301,11 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
   for (const auto& [name, value] : decision.env)
     if (!is_set(desc.environment, desc.env_size, name))
       add_entry(desc.environment, desc.env_size, name + "=" + value);
+}
+
+void show_contract(job_desc_msg_t& desc, std::string_view line) {
+  const std::string_view comment = desc.admin_comment ? desc.admin_comment : "";
+  set_text(desc.admin_comment, Contract::admin_comment(line, Contract::others_in(comment)));
 }
 
 bool touches_contract(const job_desc_msg_t& update) {

@@ -46,6 +46,9 @@ std::string default_partition();
 /// admin_comment, environment.
 void apply_decision(job_desc_msg_t& desc, const Decision& decision);
 
+/// Has AdminComment show the job's contract, if it has one, before what others keep there.
+void show_contract(job_desc_msg_t& desc, std::string_view line);
+
 /// True when the update touches anything that a contract fixes, or the partition; only then is the
 /// job looked at.
 bool touches_contract(const job_desc_msg_t& update);

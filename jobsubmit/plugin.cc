@@ -212,15 +212,19 @@ int AdmissionPlugin::modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid,
   drop_zero_divisor(desc);
   const PolicyWatcher::State state = watcher_.current();
   const bool is_operator = uid == 0 || (validate_operator && validate_operator(uid));
-  const bool concerned = touches_contract(desc) || (!is_operator && concerns_hook(state, desc));
-  if (!concerned || !copy_job_record_to_job_desc) return SLURM_SUCCESS;
-  if (state.policy && !state.policy->enabled) return SLURM_SUCCESS;
+  // Nobody else may change it, which Slurm sees to later.
+  const bool shown = is_operator && desc.admin_comment;
+  const bool enabled = !state.policy || state.policy->enabled;
+  const bool concerned =
+      enabled && (touches_contract(desc) || (!is_operator && concerns_hook(state, desc)));
+  if ((!concerned && !shown) || !copy_job_record_to_job_desc) return SLURM_SUCCESS;
   const JobDescPtr record(copy_job_record_to_job_desc(job));
   if (!record) return SLURM_SUCCESS;
   const auto line = contract_line(*record);
   const std::uint32_t id = BELLOWS_JOB_DESC_ID(record);
+  if (shown) show_contract(desc, line.value_or(""));
   if (is_operator) {
-    if (line)
+    if (line && concerned)
       slurm_info(
           "job_submit/bellows: JobId=%u changed by uid %u, who is not bound by its contract %s", id,
           uid, line->c_str());

@@ -24,8 +24,9 @@ std::string user_name(uid_t uid) {
 }
 
 Result<std::optional<Contract>> contract_of(const SlurmJob& job) {
-  if (!job.admin_comment.starts_with("bellows/")) return std::optional<Contract>();
-  auto contract = Contract::parse(job.admin_comment);
+  const auto line = Contract::line_in(job.admin_comment);
+  if (line.empty()) return std::optional<Contract>();
+  auto contract = Contract::parse(line);
   if (!contract) return contract.error();
   return std::optional<Contract>(std::move(*contract));
 }

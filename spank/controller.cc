@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 
+#include "common/contract.h"
 #include "common/slurm_compat.h"
 #include "spank/owner.h"
 
@@ -83,6 +84,19 @@ Result<JobView> read_job(std::uint32_t job) {
     return view;
   }
   return Error{ErrorKind::not_found, fmt::format("slurmctld does not know job {}", job)};
+}
+
+Result<JobView> read_promise(std::uint32_t job) {
+  auto view = read_job(job);
+  if (!view || !Contract::line_in(view->admin_comment).empty()) return view;
+  job_desc_msg_t update;
+  slurm_init_job_desc_msg(&update);
+  BELLOWS_JOB_DESC_ID(&update) = job;
+  update.admin_comment = view->admin_comment.data();
+  if (slurm_update_job(&update) == SLURM_SUCCESS) return read_job(job);
+  // Nobody can have put something else in its place either.
+  if (errno == ESLURM_CANNOT_MODIFY_CRON_JOB) return view;
+  return slurm_failure("ask for the contract of", job);
 }
 
 Status requeue_running(std::uint32_t job) {

@@ -32,6 +32,11 @@ struct JobView {
 /// act. Blocks up to Slurm's message timeout.
 Result<JobView> read_job(std::uint32_t job);
 
+/// The same, where AdminComment has the contract that slurmctld keeps for the job in its
+/// spank_job_env, or the job has none: whoever has put something else in its place. As root, whose
+/// updates of AdminComment job_submit/bellows corrects.
+Result<JobView> read_promise(std::uint32_t job);
+
 /// When a job runs again, by slurmctld's clock, and with how many GPUs (none: as many as before).
 struct NextRun {
   std::int64_t start = 0;

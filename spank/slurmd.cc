@@ -43,12 +43,14 @@ Result<std::optional<Contract>> sent_contract() {
 }
 
 /// What is kept already was written for this job, or for one of the same number whose slurmctld
-/// has lost its state since. Only AdminComment can tell, and a user can't edit that.
+/// has lost its state since. Only slurmctld can tell.
 bool may_replace(const PrologJob& job, const std::optional<Contract>& sent) {
-  const auto view = read_job(job.id);
+  const auto view = read_promise(job.id);
   if (!view) return false;
-  const auto promised = Contract::parse(view->admin_comment);
-  if (!promised) return !sent;
+  const auto line = Contract::line_in(view->admin_comment);
+  if (line.empty()) return !sent;
+  const auto promised = Contract::parse(line);
+  if (!promised) return false;
   return sent && admitted_line(*promised) == admitted_line(*sent);
 }
 

@@ -59,20 +59,19 @@ Result<std::optional<Contract>> trusted_contract(const JobStore& store, const St
 }
 
 /// Slurm may skip the prolog when a job comes back to a node, so a node that lost its /run since
-/// has no contract; nor has one whose file system was full. Then AdminComment, which users can't
-/// edit, says what was promised.
+/// has no contract; nor has one whose file system was full. Then slurmctld says what was promised.
 Result<std::optional<Contract>> remade_contract(const JobStore& store, const Step& step) {
-  const auto view = read_job(step.job);
+  const auto view = read_promise(step.job);
   if (!view)
     return Error{view.error().kind,
                  fmt::format("the job's contract is not on this node: {}", view.error().text)};
   std::optional<Contract> promised;
-  if (auto contract = Contract::parse(view->admin_comment)) {
+  if (const auto line = Contract::line_in(view->admin_comment); !line.empty()) {
+    auto contract = Contract::parse(line);
+    if (!contract) return contract.error();
     promised = *std::move(contract);
     add_extra(*promised, kUserKey, account_of(step.uid).user);
     add_extra(*promised, kAccountKey, view->account);
-  } else if (view->admin_comment.starts_with("bellows/")) {
-    return contract.error();
   }
   const Status status =
       promised ? store.store(step.job, step.uid, *promised) : store.store_none(step.job);

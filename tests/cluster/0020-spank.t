@@ -294,6 +294,48 @@ is "$(out lost.out)" "here$told$told" \
 is "$(node 1 cat "/run/bellows/$job/contract" | cut -d' ' -f1-4)" \
   "bellows/1 tenant=vision framework=digits:1.0 gpus=1-8" "and keeps it"
 
+# An operator who rewrites AdminComment, with Bellows in slurmctld and without.
+script rewritten.sh <<'S'
+exec 2>/dev/null
+for turn in 1 2; do
+  echo "here $turn"; until [[ -e rewritten.$turn ]]; do sleep 0.1; done
+  srun --overlap sh -c 'echo "[$BELLOWS_TENANT] $(ls /tmp | grep -c host)"'
+done
+S
+job=$(xc sbatch --parsable -w n1 "${elastic[@]}" --output=rewritten.out rewritten.sh)
+poll 20 grep -q 'here 1' "$home/rewritten.out"
+node 1 touch /tmp/host
+line=$(xc scontrol show job "$job" | sed -n 's/^ *AdminComment=//p' | sed 's/ *$//')
+comment_is() { # TEXT
+  [[ $(xc scontrol show job "$job" | sed -n 's/^ *AdminComment=//p' | sed 's/ *$//') == "$1" ]]
+}
+rewrite() { xc --user root scontrol update "jobid=$job" "admincomment=$1"; } # TEXT
+ok "an operator rewrites AdminComment" rewrite JS1:H4sI
+ok "which keeps the contract before what is written" comment_is "$line ; JS1:H4sI"
+rewrite ''
+ok "also where he empties it" comment_is "$line"
+lose "$job"
+touch "$home/rewritten.1"
+poll 30 grep -q 'here 2' "$home/rewritten.out"
+is "$(sed -n 2p "$home/rewritten.out")" "[vision] 0" "a node that has lost the contract isolates the job"
+mc stop-ctld
+sed -i.before 's/^JobSubmitPlugins=/#&/' "$CLUSTER/etc/slurm.conf"
+mc start-ctld
+ok "without the plugin in slurmctld the rewrite is all there is" rewrite JS1:other
+ok "and holds" comment_is JS1:other
+mc stop-ctld
+mv "$CLUSTER/etc/slurm.conf.before" "$CLUSTER/etc/slurm.conf"
+mc start-ctld
+# slurmctld takes no steps until the node has answered it, and an srun that came before waits for long.
+takes_steps() { TAP_LIMIT=5 xc srun --quiet --jobid="$job" --overlap true; }
+poll 60 takes_steps
+lose "$job"
+touch "$home/rewritten.2"
+poll 40 job_is "$job" COMPLETED
+is "$(sed -n 4p "$home/rewritten.out")" "[vision] 0" "yet the node asks slurmctld, which has the contract elsewhere"
+ok "and puts it back" comment_is "$line ; JS1:other"
+node 1 rm /tmp/host
+
 script unnoted.sh <<'S'
 until [[ -e unnoted ]]; do sleep 0.1; done
 srun sh -c 'echo "[$BELLOWS_TENANT]"'

@@ -118,6 +118,20 @@ Test(contract, reads_back_what_it_writes, .timeout = 10) {
   cr_expect(*back == contract);
 }
 
+Test(contract, shares_admin_comment, .timeout = 10) {
+  const std::string line = "bellows/1 tenant=vision gpus=1-8";
+  const std::string both = Contract::admin_comment(line, "JS1:H4sI ; bellows/1");
+  cr_expect(both == line + " ; JS1:H4sI ; bellows/1");
+  cr_expect(Contract::line_in(both) == line);
+  cr_expect(Contract::others_in(both) == "JS1:H4sI ; bellows/1");
+  cr_expect(Contract::admin_comment(line, "") == line);
+  cr_expect(Contract::line_in(line) == line);
+  cr_expect(Contract::others_in(line) == "");
+  cr_expect(Contract::admin_comment("", "JS1:x") == "JS1:x");
+  cr_expect(Contract::line_in("JS1:x ; bellows/1 gpus=1") == "");
+  cr_expect(Contract::others_in("JS1:x") == "JS1:x");
+}
+
 Test(contract, of_a_job_without_gpus, .timeout = 10) {
   const char* line = "bellows/1 tenant=a gpus=0";
   auto contract = Contract::parse(line);

@@ -159,6 +159,29 @@ Test(job_submit, interactive_jobs_get_a_note, .timeout = 20) {
   cr_expect(plugin.message().ends_with("only jobs of sbatch can be resized"));
 }
 
+Test(job_modify, who_rewrites_admin_comment_keeps_the_contract, .timeout = 20) {
+  for (const char* policy : {kPolicy, "version: 1\nenabled: false\n"}) {
+    Plugin plugin(policy);
+    job_record record = running_job();
+    const auto rewritten = [&](const char* to, uid_t uid) {
+      Job update = new_job();
+      update->admin_comment = copy(to);
+      cr_expect(plugin.modify(update.get(), record, uid) == SLURM_SUCCESS);
+      return std::string(update->admin_comment ? update->admin_comment : "");
+    };
+    const std::string line = rewritten("", 0);
+    cr_expect(line.starts_with("bellows/1 "), "%s", line.c_str());
+    cr_expect(rewritten("JS1:x", kOperator) == line + " ; JS1:x");
+    cr_expect(rewritten("bellows/1 tenant=evil gpus=1 ; JS1:y", 0) == line + " ; JS1:y");
+    cr_expect(rewritten("x", kOwner) == "x", "Slurm refuses that");
+    job_record plain;
+    Job update = new_job();
+    update->admin_comment = copy("bellows/1 tenant=evil gpus=1 ; JS1:z");
+    cr_expect(plugin.modify(update.get(), plain, 0) == SLURM_SUCCESS);
+    cr_expect(std::string(update->admin_comment) == "JS1:z");
+  }
+}
+
 Test(job_modify, size_moves_within_the_range, .timeout = 20) {
   Plugin plugin(kPolicy);
   job_record record = running_job();
