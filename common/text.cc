@@ -44,9 +44,13 @@ std::string_view trim(std::string_view text) {
 }
 
 std::string counted(std::uint64_t number, std::string_view what) {
-  std::string text = std::to_string(number) + " ";
-  text += what;
-  if (number != 1) text += 's';
+  return counted(std::to_string(number), what);
+}
+
+std::string counted(std::string_view number, std::string_view what) {
+  std::string text(number);
+  text.append(" ").append(what);
+  if (number != "1") text += 's';
   return text;
 }
 

@@ -28,8 +28,9 @@ bool is_variable_name(std::string_view text);
 /// Control characters become question marks: others' text must not steer a user's terminal.
 std::string harmless(std::string text);
 
-/// "1 GPU", "2 GPUs".
+/// "1 GPU", "2 GPUs"; of a text "1-8 GPUs".
 std::string counted(std::uint64_t number, std::string_view what);
+std::string counted(std::string_view number, std::string_view what);
 
 /// Decimal digits only: no sign, no spaces, no overflow; nothing otherwise.
 std::optional<std::uint64_t> parse_uint(std::string_view text);

@@ -79,8 +79,8 @@ bool Desk::within_limits() {
             ? fmt::format("{} includes {}", range_name(), counted(size, "GPU"))
             : asked_->option;
     return refuse(Refusal::policy,
-                  fmt::format("{}, but {} may have {} GPUs; ask for sizes among these", wanted,
-                              jobs_of_tenant(), limits_->sizes.to_string()));
+                  fmt::format("{}, but {} may have {}; ask for sizes among these", wanted,
+                              jobs_of_tenant(), counted(limits_->sizes.to_string(), "GPU")));
   }
   return true;
 }

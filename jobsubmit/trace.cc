@@ -73,7 +73,7 @@ void Desk::tell_range(Trace& trace) const {
     return;
   }
   std::string limits =
-      fmt::format("{} may have {} GPUs", jobs_of_tenant(), limits_->sizes.to_string());
+      fmt::format("{} may have {}", jobs_of_tenant(), counted(limits_->sizes.to_string(), "GPU"));
   if (!limits_->types.empty())
     limits += fmt::format(" of the types {}", fmt::join(limits_->types, ", "));
   trace.push_back({"limits", std::move(limits)});

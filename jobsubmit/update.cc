@@ -153,9 +153,9 @@ bool UpdateDesk::keeps_shares() {
 
 bool UpdateDesk::keeps_requeueing() {
   if (!update_.requeue_off || !elastic()) return true;
-  return refuse(Refusal::option, fmt::format("the job was admitted for {} GPUs and is resized by "
+  return refuse(Refusal::option, fmt::format("the job was admitted for {} and is resized by "
                                              "requeueing it, so requeueing stays on",
-                                             range()));
+                                             counted(range(), "GPU")));
 }
 
 /// A number of nodes that the job already has room for needs nobody's leave.
@@ -195,12 +195,12 @@ bool UpdateDesk::change_size() {
                   "and submit it again");
   if (none) return true;
   if (!*next)
-    return refuse(Refusal::policy,
-                  fmt::format("the job was admitted for {} GPUs and cannot go without", range()));
+    return refuse(Refusal::policy, fmt::format("the job was admitted for {} and cannot go without",
+                                               counted(range(), "GPU")));
   if (!job_.contract.gpus.contains((*next)->gpus))
     return refuse(Refusal::policy,
-                  fmt::format("the job was admitted for {} GPUs, and {} is not among these sizes",
-                              range(), (*next)->gpus));
+                  fmt::format("the job was admitted for {}, and {} is not among these sizes",
+                              counted(range(), "GPU"), (*next)->gpus));
   if (!now || !*now)
     return !elastic() || refuse(Refusal::gpus, "the job's present size cannot be read");
   return keeps_types(**now, **next) && (!elastic() || resize(**now, **next)) &&

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/fd.h"
+#include "common/text.h"
 #include "jobsubmit/lua_hook.h"
 #include "jobsubmit/policy.h"
 #include "launcher/commands.h"
@@ -32,9 +33,9 @@ std::string shown(const FrameworkVersion& version) {
 }
 
 void print_tenant(const Tenant& tenant) {
-  fmt::print("  tenant {}: accounts {}{}; {} GPUs, first {}{}\n", tenant.name,
+  fmt::print("  tenant {}: accounts {}{}; {}, first {}{}\n", tenant.name,
              fmt::join(tenant.accounts, ", "), tenant.children ? " and those below them" : "",
-             tenant.gpus.sizes.to_string(), tenant.gpus.start,
+             counted(tenant.gpus.sizes.to_string(), "GPU"), tenant.gpus.start,
              tenant.suspended ? "; suspended: " + *tenant.suspended : "");
 }
 

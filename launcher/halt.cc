@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "common/text.h"
 #include "launcher/job_start.h"
 #include "launcher/lost_halt.h"
 #include "launcher/resize.h"
@@ -73,16 +74,16 @@ std::optional<CommandFailure> Resume::run() {
   // A launcher that does not read of it may take the job for one to be halted, but only once.
   if (Status status = record_resume(job_, gpus); !status)
     steering_.say(status.error().text + "; if the job is held again, resume it once more");
-  steering_.say(fmt::format("released; asked for {} GPUs", gpus));
+  steering_.say(fmt::format("released; asked for {}", counted(gpus, "GPU")));
   if (!request_.wait) return std::nullopt;
-  JobStart start(steering_, job_, job_.restarts, fmt::format("for {} GPUs", gpus));
+  JobStart start(steering_, job_, job_.restarts, fmt::format("for {}", counted(gpus, "GPU")));
   auto failure = start.run();
   seconds_ = start.seconds();
   if (failure) return failure;
   job_ = start.found();
   if (request_.gpus && job_.gpus() != gpus)
-    return CommandFailure{kFailed, fmt::format("job {} runs again, but with {} GPUs instead of {}",
-                                               job_.id, job_.gpus(), gpus)};
+    return CommandFailure{kFailed, fmt::format("job {} runs again, but with {} instead of {}",
+                                               job_.id, counted(job_.gpus(), "GPU"), gpus)};
   return std::nullopt;
 }
 

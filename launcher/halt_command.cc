@@ -5,6 +5,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "common/text.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
 #include "launcher/halt.h"
@@ -72,10 +73,10 @@ int resume(const Options& options) {
                         {"nodes", nodes}};
     fmt::print("{}\n", out.dump());
   } else if (sequence.waited()) {
-    fmt::print("job {} runs on {} GPUs, {:.1f} s after its release\n", job.id, job.gpus(),
-               sequence.seconds());
+    fmt::print("job {} runs on {}, {:.1f} s after its release\n", job.id,
+               counted(job.gpus(), "GPU"), sequence.seconds());
   } else {
-    fmt::print("job {} is released and waits for {} GPUs\n", job.id, gpus);
+    fmt::print("job {} is released and waits for {}\n", job.id, counted(gpus, "GPU"));
   }
   return kOk;
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "common/text.h"
 #include "launcher/job_start.h"
 #include "launcher/job_view.h"
 
@@ -29,7 +30,8 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 std::optional<CommandFailure> check_size(const SlurmJob& job, std::uint32_t gpus) {
   auto contract = contract_of(job);
   if (!contract || !*contract || (*contract)->gpus.contains(gpus)) return std::nullopt;
-  return refusal(job, fmt::format("may hold {} GPUs, not {}", (*contract)->gpus.to_string(), gpus));
+  return refusal(
+      job, fmt::format("may hold {}, not {}", counted((*contract)->gpus.to_string(), "GPU"), gpus));
 }
 
 std::optional<CommandFailure> Resize::run() {
@@ -85,7 +87,7 @@ std::optional<CommandFailure> Resize::stop_at_checkpoint() {
                        {"gpus", request_.gpus},
                        {"from_scratch", request_.from_scratch}};
   stop_.emplace(steering_, job_, demand.dump(),
-                fmt::format("and then moves to {} GPUs", request_.gpus));
+                fmt::format("and then moves to {}", counted(request_.gpus, "GPU")));
   if (Failure failure = stop_->run()) return failure;
   report_.step = stop_->step();
   report_.commit_s = stop_->seconds();
@@ -114,7 +116,7 @@ std::optional<CommandFailure> Resize::requeue() {
     return CommandFailure{kFailed,
                           status.error().text + "; its launcher will requeue it by itself"};
   if (Failure failure = set_size(change)) return failure;
-  steering_.say(fmt::format("requeued; asked for {} GPUs", request_.gpus));
+  steering_.say(fmt::format("requeued; asked for {}", counted(request_.gpus, "GPU")));
   return std::nullopt;
 }
 
@@ -141,7 +143,8 @@ std::optional<CommandFailure> Resize::set_size(SlurmJobChange change) {
 }
 
 std::optional<CommandFailure> Resize::wait_until_running() {
-  JobStart start(steering_, job_, job_.restarts + 1, fmt::format("for {} GPUs", request_.gpus));
+  JobStart start(steering_, job_, job_.restarts + 1,
+                 fmt::format("for {}", counted(request_.gpus, "GPU")));
   Failure failure = start.run();
   report_.job = start.found();
   report_.requeue_s = seconds_since(requeued_);
@@ -151,13 +154,14 @@ std::optional<CommandFailure> Resize::wait_until_running() {
 std::optional<CommandFailure> Resize::verify() {
   const SlurmJob& job = report_.job;
   if (job.gpus() != request_.gpus)
-    return CommandFailure{kFailed, fmt::format("job {} runs again, but with {} GPUs instead of {}",
-                                               job.id, job.gpus(), request_.gpus)};
+    return CommandFailure{kFailed, fmt::format("job {} runs again, but with {} instead of {}",
+                                               job.id, counted(job.gpus(), "GPU"), request_.gpus)};
   std::vector<std::string> places;
   for (const NodeShare& share : job.nodes)
     places.push_back(fmt::format("{}: {}", share.node, share.gpus));
-  steering_.say(fmt::format("running on {} GPUs ({}), {:.1f} s after the requeue", job.gpus(),
-                            fmt::join(places, ", "), report_.requeue_s));
+  steering_.say(fmt::format("running on {} ({}), {:.1f} s after the requeue",
+                            counted(job.gpus(), "GPU"), fmt::join(places, ", "),
+                            report_.requeue_s));
   return std::nullopt;
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "common/text.h"
 #include "launcher/resize.h"
 
 #include <fmt/core.h>
@@ -43,13 +44,13 @@ void print_json(const ResizeReport& report) {
 
 void print_summary(const ResizeReport& report) {
   if (report.unchanged)
-    fmt::print("job {} has {} GPUs already\n", report.job.id, report.to);
+    fmt::print("job {} has {} already\n", report.job.id, counted(report.to, "GPU"));
   else if (report.was_pending)
-    fmt::print("job {} waits, now for {} GPUs instead of {}\n", report.job.id, report.to,
+    fmt::print("job {} waits, now for {} instead of {}\n", report.job.id, counted(report.to, "GPU"),
                report.from);
   else
-    fmt::print("job {}: {} -> {} GPUs; commit {:.1f} s, requeue to running {:.1f} s\n",
-               report.job.id, report.from, report.to, report.commit_s, report.requeue_s);
+    fmt::print("job {}: {} -> {}; commit {:.1f} s, requeue to running {:.1f} s\n", report.job.id,
+               report.from, counted(report.to, "GPU"), report.commit_s, report.requeue_s);
 }
 
 int resize(Options options) {

@@ -103,8 +103,9 @@ void Planner::limit(const Tenant& tenant) {
   if (gpus == quota.gpus) return;
   change({"modify", "account", "where", "name=" + account, "cluster=" + cluster_, "set",
           fmt::format("GrpTRES=gres/gpu={}", quota.gpus)},
-         fmt::format("the quota of tenant {} is {} GPUs, and account {} has {}", tenant.name,
-                     quota.gpus, account, gpus ? fmt::format("{}", *gpus) : "no limit"));
+         fmt::format("the quota of tenant {} is {}, and account {} has {}", tenant.name,
+                     counted(quota.gpus, "GPU"), account,
+                     gpus ? fmt::format("{}", *gpus) : "no limit"));
   gpus = quota.gpus;
 }
 
@@ -195,8 +196,8 @@ void Planner::note_limits() {
       quotas.insert(tenant.quota->parent.empty() ? tenant.accounts.front() : tenant.quota->parent);
   for (const auto& [name, account] : slurm_.accounts)
     if (account.gpus && !quotas.count(name) && covered(name))
-      plan_.notes.push_back(fmt::format(
-          "account {} has a limit of {} GPUs, which is no tenant's quota", name, *account.gpus));
+      plan_.notes.push_back(fmt::format("account {} has a limit of {}, which is no tenant's quota",
+                                        name, counted(*account.gpus, "GPU")));
 }
 
 /// What can stand alone in sacctmgr's lists.

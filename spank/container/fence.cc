@@ -29,9 +29,7 @@ Count count(const std::vector<GpuNode>& nodes) {
   return count;
 }
 
-std::string gpus(std::uint64_t number) {
-  return number == 1 ? "1 GPU" : fmt::format("{} GPUs", number);
-}
+std::string gpus(std::uint64_t number) { return counted(number, "GPU"); }
 
 /// A task that is bound to some of its step's GPUs is fenced from more than the others' GPUs; then
 /// a node closed by its mode may well be one that it was not to have.

@@ -126,7 +126,7 @@ const UpdateCase kUpdates[] = {
      "policy: a job of tenant two may have 2 nodes at most; ask for no more"},
     {"tenant=nodes gpus=0", "-N1", "-N2", ""},
     {"tenant=vision gpus=1", "--gpus=1",
-     "job=", "policy: the job was admitted for 1 GPUs and cannot go without"},
+     "job=", "policy: the job was admitted for 1 GPU and cannot go without"},
 };
 
 }  // namespace

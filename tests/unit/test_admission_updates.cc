@@ -39,7 +39,7 @@ const UpdateCase kSizes[] = {
      "gpus: the job asked for GPUs and not for tasks on each, so that number cannot be changed; "
      "cancel it and submit it again"},
     {"tenant=vision gpus=1", "--gpus-per-task=1 -n1", "-N2",
-     "policy: the job was admitted for 1 GPUs, and 2 is not among these sizes"},
+     "policy: the job was admitted for 1 GPU, and 2 is not among these sizes"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "--gpus=9",
      "policy: the job was admitted for 1-8 GPUs, and 9 is not among these sizes"},
     {"tenant=vision gpus=2,4", "--gpus=2 -n2", "--gpus=3",

@@ -184,7 +184,7 @@ Test(tenant_plan, notes, .timeout = 10) {
   const std::string limit = "account vision has a limit of 4 GPUs, which is no tenant's quota\n";
   expect_text(said("vision:"), ("accounts that no tenant lists: intern, old\n" + qos + limit));
   expect_text(said("vision: {children: true, quota: {gpus: 4}}\n  old:\ndefault_tenant: old"),
-              (qos + "account intern has a limit of 1 GPUs, which is no tenant's quota\n"));
+              (qos + "account intern has a limit of 1 GPU, which is no tenant's quota\n"));
   expect_text(said("vision: {quota: {gpus: 4}, sizing: {qos_allowed: [normal, \"X*\"]}}\n"
                    "default_tenant: vision"),
               "accounts that no tenant lists (tenant vision takes their jobs): intern, old\n"
@@ -193,7 +193,7 @@ Test(tenant_plan, notes, .timeout = 10) {
   expect_text(said("vision: {accounts: [vision, intern], sizing: {qos: vip}}\n  "
                    "t: {accounts: [x], quota: {gpus: 1, parent: old}}"),
               ("QOS that no tenant names: x\n"
-               "account intern has a limit of 1 GPUs, which is no tenant's quota\n" +
+               "account intern has a limit of 1 GPU, which is no tenant's quota\n" +
                limit));
 }
 
