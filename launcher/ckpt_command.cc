@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <functional>
 #include <memory>
 
 #include "launcher/ckpt_commands.h"
+#include "launcher/ckpt_job.h"
 #include "launcher/ckpt_place.h"
+#include "launcher/ckpt_text.h"
 #include "launcher/commands.h"
 
 namespace bellows {
@@ -14,12 +17,27 @@ constexpr const char* kStep =
     "A step's number or name, the path of its directory, or of a checkpoint directory for the "
     "newest in it";
 
+/// How many words name steps, beside a JOB.
+struct Words {
+  std::size_t least = 0;
+  std::size_t most = 1;
+};
+
+void add_place(CommandLine& command, const Options& options) {
+  command.add_option("JOB", options->job_word,
+                     "Job id, or ARRAY_TASK, or a checkpoint directory, which --dir or "
+                     "$BELLOWS_CHECKPOINT_DIR names otherwise");
+}
+
 void add_dir(CommandLine& command, const Options& options) {
   command
       .add_option("-d,--dir", options->dir,
-                  "The checkpoint directory (default: $BELLOWS_CHECKPOINT_DIR, else "
+                  "The checkpoint directory (default: that of JOB, $BELLOWS_CHECKPOINT_DIR, "
                   "bellows-checkpoints)")
       .value_name("DIR");
+  command.add_option("-j,--job", options->job, "The job whose checkpoint directory it is")
+      .check(job_name_complaint)
+      .excludes("--dir");
 }
 
 void add_json(CommandLine& command, const Options& options) {
@@ -30,24 +48,34 @@ void add_quiet(CommandLine& command, const Options& options) {
   command.add_flag("-q,--quiet", options->quiet, "Show no progress");
 }
 
+/// Once it is known whether the first word is a job, and where that keeps its checkpoints.
+int run_settled(const char* name, CkptOptions& options, Words words,
+                const std::function<int(const CkptOptions&)>& run) {
+  settle_words(options, words.least, words.most);
+  if (options.all && !options.steps.empty()) throw WrongUsage{"--all and STEP exclude each other"};
+  if (Status found = find_job_dir(options); !found) return complain(name, found.error());
+  return run(options);
+}
+
 /// The subcommand, and what it runs.
 CommandLine add(CommandLine& ckpt, const char* name, const char* help, const Options& options,
-                int (*run)(const CkptOptions&)) {
+                Words words, int (*run)(const CkptOptions&)) {
   CommandLine command = ckpt.add_command(name, help);
-  command.run([options, run] { return run(*options); });
+  command.run([=] { return run_settled(name, *options, words, run); });
   return command;
 }
 
 void add_readers(CommandLine& ckpt) {
   auto options = std::make_shared<CkptOptions>();
-  auto list = add(ckpt, "list", "Show the steps of a directory", options, ckpt_list);
-  list.add_option("DIR", options->dir, "The checkpoint directory");
+  auto list = add(ckpt, "list", "Show the steps of a directory", options, {0, 0}, ckpt_list);
+  add_place(list, options);
   add_dir(list, options);
   add_json(list, options);
   list.footer("It reads no array: 'bellows ckpt verify' tells whether they are whole.");
 
   options = std::make_shared<CkptOptions>();
-  auto show = add(ckpt, "show", "Show what is in a step", options, ckpt_show);
+  auto show = add(ckpt, "show", "Show what is in a step", options, {0, 1}, ckpt_show);
+  add_place(show, options);
   show.add_option("STEP", options->step, std::string(kStep) + " (default: the newest)");
   add_dir(show, options);
   add_json(show, options);
@@ -55,9 +83,10 @@ void add_readers(CommandLine& ckpt) {
 
   options = std::make_shared<CkptOptions>();
   auto verify = add(ckpt, "verify", "Read steps to the last byte and hold them to their digests",
-                    options, ckpt_verify);
+                    options, {0, kAnyNumber}, ckpt_verify);
+  add_place(verify, options);
   verify.add_option("STEP", options->steps, kStep).values(0, -1);
-  verify.add_flag("--all", options->all, "Every step of the directory").excludes("STEP");
+  verify.add_flag("--all", options->all, "Every step of the directory");
   add_dir(verify, options);
   add_json(verify, options);
   add_quiet(verify, options);
@@ -66,9 +95,10 @@ void add_readers(CommandLine& ckpt) {
 
 void add_diff(CommandLine& ckpt) {
   auto options = std::make_shared<CkptOptions>();
-  auto diff = add(ckpt, "diff", "Compare the arrays of two steps", options, ckpt_diff);
-  diff.add_option("STEPS", options->steps, "Two steps, each a number, a name or a path")
-      .values(2, 2)
+  auto diff = add(ckpt, "diff", "Compare the arrays of two steps", options, {2, 2}, ckpt_diff);
+  add_place(diff, options);
+  diff.add_option("STEP", options->steps, "Two steps, each a number, a name or a path")
+      .values(1, 2)
       .required();
   add_dir(diff, options);
   add_json(diff, options);
@@ -78,8 +108,8 @@ void add_diff(CommandLine& ckpt) {
 
 void add_prune(CommandLine& ckpt) {
   auto options = std::make_shared<CkptOptions>();
-  auto prune = add(ckpt, "prune", "Remove old steps", options, ckpt_prune);
-  prune.add_option("DIR", options->dir, "The checkpoint directory");
+  auto prune = add(ckpt, "prune", "Remove old steps", options, {0, 0}, ckpt_prune);
+  add_place(prune, options);
   add_dir(prune, options);
   prune.add_option("--keep", options->retention.keep, "Keep the newest so many that verify")
       .required()
@@ -94,32 +124,36 @@ void add_prune(CommandLine& ckpt) {
   prune.footer("Steps with a name stay: 'bellows ckpt name'.");
 }
 
-int run_name(const CkptOptions& options, bool remove) {
-  if (options.step.empty()) throw WrongUsage{remove ? "NAME is required" : "STEP is required"};
-  if (remove && !options.name.empty()) {
-    throw WrongUsage{"The following argument was not expected: " + options.name};
-  }
-  if (!remove && options.name.empty()) throw WrongUsage{"NAME is required"};
-  return remove ? ckpt_unname(options) : ckpt_name(options);
+int run_name(CkptOptions& options, bool remove) {
+  const Words words = remove ? Words{1, 1} : Words{2, 2};
+  return run_settled("name", options, words, [remove](const CkptOptions& settled) {
+    if (settled.step.empty()) throw WrongUsage{remove ? "NAME is required" : "STEP is required"};
+    if (remove && !settled.name.empty())
+      throw WrongUsage{"'" + settled.name + "' is one argument too many"};
+    if (!remove && settled.name.empty()) throw WrongUsage{"NAME is required"};
+    return remove ? ckpt_unname(settled) : ckpt_name(settled);
+  });
 }
 
 void add_name(CommandLine& ckpt) {
   auto options = std::make_shared<CkptOptions>();
   auto remove = std::make_shared<bool>(false);
   CommandLine name = ckpt.add_command("name", "Name a step, which keeps it, or take a name away");
+  add_place(name, options);
   name.add_option("STEP", options->step, kStep);
   name.add_option("NAME", options->name, "Letters, digits and ._+-");
-  name.add_flag("--remove", *remove, "Take away the only argument, a name");
+  name.add_flag("--remove", *remove, "Take away a name, the only argument besides JOB");
   add_dir(name, options);
-  name.footer("bellows ckpt name STEP NAME\nbellows ckpt name --remove NAME");
+  name.footer("bellows ckpt name [JOB] STEP NAME\nbellows ckpt name --remove [JOB] NAME");
   name.run([options, remove] { return run_name(*options, *remove); });
 }
 
 void add_export(CommandLine& ckpt) {
   auto options = std::make_shared<CkptOptions>();
   auto command = add(ckpt, "export", "Write a step's whole arrays into one safetensors file",
-                     options, ckpt_export);
-  command.add_option("STEP", options->step, kStep).required();
+                     options, {0, 1}, ckpt_export);
+  add_place(command, options);
+  command.add_option("STEP", options->step, std::string(kStep) + " (default: the newest)");
   command.add_option("--to", options->to, "The file; one that exists is replaced")
       .required()
       .value_name("FILE");

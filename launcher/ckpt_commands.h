@@ -13,8 +13,10 @@ namespace bellows {
 
 /// What the subcommands of `bellows ckpt` are told.
 struct CkptOptions {
-  std::string dir;   ///< empty: the default
-  std::string step;  ///< as find_step takes it
+  std::string dir;       ///< empty: the default
+  std::string job;       ///< whose directory it is; empty: see dir
+  std::string job_word;  ///< the first word, which may be a step
+  std::string step;      ///< as find_step takes it
   std::vector<std::string> steps;
   std::string name;
   std::string to;

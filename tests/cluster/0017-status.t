@@ -69,6 +69,10 @@ is "$(grep -c ' PROCESSING .* committed steps 100 to ' <<<"$text") $(grep -c 'CH
   "1 0" "saves are told together"
 like "$text" 'node n1: 2 GPUs' "with the nodes"
 
+like "$(xc bellows ckpt list "$trains")" ' committed, newest' "a job's id stands for its checkpoints"
+like "$(xc bellows ckpt show "$trains" latest)" "step [0-9]+ in $CLUSTER/shared/checkpoints/alice/$trains" "of which a step can be shown"
+exits "a job that keeps none has none" 1 xc bellows ckpt list "$idle"
+
 xc scancel "$trains"
 poll 40 job_is "$trains" CANCELLED
 ok "a cancelled job's last words are not of its training" says "$trains" 'CANCELLED +2 .* [0-9:]+ (scancel|cancelled)$'

@@ -136,7 +136,7 @@ struct Checkpoints {
   }
 };
 
-/// What a run of `bellows ckpt ARGUMENT...` did.
+/// What a run of `bellows ARGUMENT...` did.
 struct Ran {
   int status = -1;
   std::string out;
@@ -147,11 +147,16 @@ struct Ran {
   bool complains(const std::string& text) const { return err.find(text) != std::string::npos; }
 };
 
-inline Ran ckpt(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {BELLOWS, "ckpt"});
+inline Ran bellows_with(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), BELLOWS);
   auto output = output_of(arguments, std::chrono::seconds(60), 64 << 20);
   if (!output) return {-1, "", output.error().text};
   return {output->exit.code(), output->out, output->err};
+}
+
+inline Ran ckpt(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "ckpt");
+  return bellows_with(std::move(arguments));
 }
 
 /// Of a failed assertion.

@@ -332,13 +332,18 @@ Test(name, survives_retention_and_refuses_nonsense, .timeout = 60) {
 
 Test(usage, is_checked_before_anything_is_done, .timeout = 60) {
   Training t;
-  for (const auto& wrong : std::vector<std::vector<std::string>>{{},
-                                                                 {"frob"},
-                                                                 {"diff", "10"},
-                                                                 {"prune", t.dir()},
-                                                                 {"prune", t.dir(), "--keep", "0"},
-                                                                 {"export", "10"},
-                                                                 {"verify", "10", "--all"}}) {
+  for (const auto& wrong :
+       std::vector<std::vector<std::string>>{{},
+                                             {"frob"},
+                                             {"diff", "10"},
+                                             {"prune", t.dir()},
+                                             {"prune", t.dir(), "--keep", "0"},
+                                             {"export", "10"},
+                                             {"name", "10", "11", "12", "13"},
+                                             {"show", "-d", t.dir(), "10", "20"},
+                                             {"list", "-d", t.dir(), "10"},
+                                             {"show", "-j", "x"},
+                                             {"verify", "-d", t.dir(), "10", "--all"}}) {
     expect_status(ckpt(wrong), 2);
   }
   cr_expect(t.left().size() == 3);
@@ -347,4 +352,32 @@ Test(usage, is_checked_before_anything_is_done, .timeout = 60) {
     expect_status(ran, 0);
     cr_expect(ran.says("--dir"), "%s", ran.out.c_str());
   }
+}
+
+Test(job, stands_for_its_directory, .timeout = 120) {
+  Training t;
+  setenv("SLURM_CONF", "/nonexistent", 1);
+  std::filesystem::rename(t.dir(), t.scratch.path() + "/bellows-17");
+  std::filesystem::current_path(t.scratch.path());
+  cr_expect(ckpt({"list", "17"}).says("newest"));
+  cr_expect(ckpt({"show", "17"}).says("step 30 in bellows-17"));
+  cr_expect(ckpt({"show", "17", "10"}).says("step 10 in bellows-17"));
+  cr_expect(ckpt({"show", "-j", "17", "20"}).says("step 20 in bellows-17"));
+  expect_status(ckpt({"verify", "17"}), 0);
+  expect_status(ckpt({"verify", "17", "10", "20"}), 0);
+  expect_status(ckpt({"verify", "17", "--all"}), 0);
+  expect_status(ckpt({"diff", "17", "10", "20"}), 1);
+  expect_status(ckpt({"name", "17", "10", "best"}), 0);
+  cr_expect(ckpt({"show", "17", "best"}).says("step 10"));
+  expect_status(ckpt({"name", "--remove", "17", "best"}), 0);
+  cr_expect(ckpt({"prune", "17", "--keep", "1", "-n"}).says("would remove step 10"));
+  expect_status(ckpt({"export", "17", "10", "--to", "x.safetensors"}), 0);
+  auto unknown = ckpt({"list", "18"});
+  cr_expect(unknown.status == 4 && unknown.complains("Slurm"), "%s", text_of(unknown).c_str());
+  // Where the directory is known otherwise, a number is a step.
+  std::filesystem::rename("bellows-17", "bellows-checkpoints");
+  cr_expect(ckpt({"show", "10"}).says("step 10 in bellows-checkpoints"));
+  expect_status(ckpt({"verify", "10", "20"}), 0);
+  auto step = ckpt({"show", "17"});
+  cr_expect(step.status == 1 && step.complains("there is no step 17"), "%s", text_of(step).c_str());
 }
