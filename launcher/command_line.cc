@@ -1,12 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/command_line.h"
 
+#include <fmt/core.h>
+
 #include <CLI/CLI.hpp>
+#include <limits>
+#include <memory>
 #include <utility>
 
+#include "common/text.h"
 #include "launcher/exit_status.h"
+#include "launcher/usage_text.h"
 
 namespace bellows {
+namespace {
+
+/// An option for a number. The parser's own conversion does not say what was wrong with which text.
+template <typename Number>
+CLI::Option* add_number(CLI::App* app, const std::string& name, Number& value,
+                        const std::string& text) {
+  CLI::Option* option = app->add_option(name, value, text);
+  option->check([](const std::string& given) {
+    const auto number = parse_uint(given);
+    if (number && *number <= std::numeric_limits<Number>::max()) return std::string();
+    return fmt::format("'{}' is not a whole number{}", harmless(given),
+                       number ? " of this size" : "");
+  });
+  return option;
+}
+
+}  // namespace
 
 CommandOption& CommandOption::required() {
   option_->required();
@@ -34,7 +57,11 @@ CommandOption& CommandOption::value_name(const std::string& name) {
 }
 
 CommandOption& CommandOption::between(std::uint32_t least, std::uint32_t most) {
-  option_->check(CLI::Range(least, most));
+  option_->check([least, most](const std::string& given) {
+    const auto number = parse_uint(given);
+    if (number && *number >= least && *number <= most) return std::string();
+    return fmt::format("'{}' is not a number from {} to {}", harmless(given), least, most);
+  });
   return *this;
 }
 
@@ -64,12 +91,12 @@ CommandOption CommandLine::add_option(const std::string& name, std::string& valu
 
 CommandOption CommandLine::add_option(const std::string& name, std::uint32_t& value,
                                       const std::string& text) {
-  return CommandOption(app_->add_option(name, value, text));
+  return CommandOption(add_number(app_, name, value, text));
 }
 
 CommandOption CommandLine::add_option(const std::string& name, std::uint64_t& value,
                                       const std::string& text) {
-  return CommandOption(app_->add_option(name, value, text));
+  return CommandOption(add_number(app_, name, value, text));
 }
 
 CommandOption CommandLine::add_option(const std::string& name, std::vector<std::string>& values,
@@ -105,10 +132,13 @@ void CommandLine::run(std::function<int()> body) {
 int run_command_line(const ProgramText& text, const std::function<void(CommandLine&)>& add_commands,
                      int argc, char** argv) {
   CLI::App app(text.description, text.name);
-  app.set_version_flag("--version", text.version);
+  // Commands inherit these.
+  app.formatter(std::make_shared<HelpText>());
+  app.set_help_flag("-h,--help", "Print this text");
+  app.set_version_flag("--version", text.version, "Print the version");
   app.footer(text.footer);
-  app.failure_message([&text](const CLI::App*, const CLI::Error& error) {
-    return text.name + ": " + error.what() + "\nTry '" + text.name + " --help'.\n";
+  app.failure_message([](const CLI::App* program, const CLI::Error& error) {
+    return usage_error(*program, error);
   });
   int status = kOk;
   CommandLine program(&app, &status);

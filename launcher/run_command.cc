@@ -101,7 +101,7 @@ void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>&
       .add_option("--kind", options->kind,
                   "How ranks are started: mpi, nccl, torch or plain (default: the framework's)")
       .check([](const std::string& kind) {
-        return parse_launch_kind(kind) ? "" : "is not mpi, nccl, torch or plain";
+        return parse_launch_kind(kind) ? "" : "'" + kind + "' is not mpi, nccl, torch or plain";
       });
   command
       .add_option("--cpu-bind", options->cpu_bind,
@@ -192,7 +192,7 @@ void add_run_command(CommandLine& program) {
                   "When one of its nodes is drained: leave at a checkpoint, or stay")
       .show_default()
       .check([](const std::string& what) {
-        return what == "leave" || what == "stay" ? "" : "is neither leave nor stay";
+        return what == "leave" || what == "stay" ? "" : "'" + what + "' is neither leave nor stay";
       });
   add_launch_options(command, options);
   add_own_checkpoint_options(command, options);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "checkpoint/store_names.h"
+#include "common/text.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/ckpt_support.h"
 
@@ -380,4 +381,49 @@ Test(job, stands_for_its_directory, .timeout = 120) {
   expect_status(ckpt({"verify", "10", "20"}), 0);
   auto step = ckpt({"show", "17"});
   cr_expect(step.status == 1 && step.complains("there is no step 17"), "%s", text_of(step).c_str());
+}
+
+Test(usage, says_what_is_wrong_and_who_tells_more, .timeout = 60) {
+  const auto expect_words = [](const std::vector<std::string>& arguments,
+                               const std::vector<std::string>& words) {
+    auto ran = bellows_with(arguments);
+    expect_status(ran, 2);
+    for (const std::string& word : words)
+      cr_expect(ran.complains(word), "%s: %s", word.c_str(), text_of(ran).c_str());
+  };
+  expect_words({"stauts"}, {"'stauts' is not a command of bellows; did you mean 'status'?",
+                            "Try 'bellows --help'."});
+  expect_words({"ckpt", "lst"}, {"'lst' is not a command of bellows ckpt; did you mean 'list'?",
+                                 "Try 'bellows ckpt --help'."});
+  expect_words({"resize", "6", "abc"}, {"GPUS: 'abc' is not a whole number", "resize --help'"});
+  expect_words({"resize", "6", "0"}, {"GPUS: '0' is not a number from 1 to 4096"});
+  expect_words({"resize", "6", "99999999999"},
+               {"'99999999999' is not a whole number of this size"});
+  expect_words({"logs", "5", "--rnak", "3"}, {"bellows logs has no option '--rnak'; did you mean "
+                                              "'--rank'?"});
+  expect_words({"logs", "--jsn"}, {"did you mean '--json'?", "Try 'bellows logs --help'."});
+  expect_words({"halt", "6", "7"}, {"'7' is one argument too many"});
+  expect_words({"halt", "x\x1b["}, {"is no job id", "Try 'bellows halt --help'."});
+  expect_words({"run", "--kind=foo", "--", "x"}, {"--kind: 'foo' is not mpi"});
+  expect_words({"ckpt"}, {"a command is missing: list, show"});
+  expect_words({}, {"a command is missing: run, resize"});
+}
+
+Test(help, is_in_plain_words_and_fits, .timeout = 60) {
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
+           {}, {"run"}, {"resize"}, {"logs"}, {"ckpt"}, {"ckpt", "diff"}, {"explain"}}) {
+    auto arguments = command;
+    arguments.push_back("--help");
+    auto ran = bellows_with(arguments);
+    expect_status(ran, 0);
+    for (const char* jargon : {"TEXT", "UINT", "REQUIRED", "Positionals", "SUBCOMMAND", "(2x)"})
+      cr_expect(!ran.says(jargon), "%s: %s", jargon, ran.out.c_str());
+    std::size_t longest = 0;
+    for (std::string_view line : split(ran.out, '\n')) longest = std::max(longest, line.size());
+    cr_expect(longest <= 80, "%zu: %s", longest, ran.out.c_str());
+  }
+  auto resize = bellows_with({"resize", "--help"});
+  cr_expect(resize.says("Usage: bellows resize [OPTION]... JOB GPUS\n"));
+  cr_expect(resize.says("--timeout N") && resize.says("(default: 600)"));
+  cr_expect(bellows_with({"ckpt", "diff", "--help"}).says("[JOB] STEP STEP\n"));
 }
