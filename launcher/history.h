@@ -35,7 +35,9 @@ struct HistoryAttempt {
   std::map<std::string, double> phases;  ///< seconds in each state; QUEUED: before it
   std::optional<std::uint64_t> from;     ///< step; none: the start
   std::optional<std::uint64_t> to;       ///< newest committed step at its end
-  double lost_s = 0;  ///< training since the newest commit, when it ended unplanned
+  /// Training since the newest commit, when it ended unplanned. None: no step was ever told, as of
+  /// a program that saves by itself.
+  std::optional<double> lost_s = 0;
   std::optional<std::uint64_t> lost_steps;  ///< where the launcher could still say
   std::string ended;                        ///< the state that followed; empty: it is not over
   std::string cause;

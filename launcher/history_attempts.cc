@@ -69,7 +69,8 @@ class Attempts {
     // Slurm does not know the step; a launcher may have heard of a last one.
     if (event.step > at_->to) at_->to = event.step;
     if (event.event != "COMPLETED" && !stored_ && trains_) {
-      at_->lost_s = std::max(0.0, event.time - saved_);
+      at_->lost_s.reset();
+      if (at_->to || reached_) at_->lost_s = std::max(0.0, event.time - saved_);
       const std::uint64_t kept = at_->to.value_or(0);
       if (reached_ && *reached_ >= kept) at_->lost_steps = *reached_ - kept;
     }

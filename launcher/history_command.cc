@@ -98,7 +98,7 @@ ordered_json json_of(const HistoryAttempt& attempt) {
           {"seconds", attempt.phases},
           {"from_step", json_or_null(attempt.from)},
           {"to_step", json_or_null(attempt.to)},
-          {"lost_s", attempt.lost_s},
+          {"lost_s", json_or_null(attempt.lost_s)},
           {"lost_steps", json_or_null(attempt.lost_steps)},
           {"ended", attempt.over ? ordered_json(attempt.ended) : ordered_json(nullptr)},
           {"cause", attempt.cause}};
@@ -139,9 +139,10 @@ std::string phase(const HistoryAttempt& attempt, std::initializer_list<const cha
 }
 
 std::string lost(const HistoryAttempt& attempt) {
-  if (attempt.lost_s == 0) return "-";
-  if (!attempt.lost_steps) return duration_text(attempt.lost_s);
-  return fmt::format("{} ({})", duration_text(attempt.lost_s), *attempt.lost_steps);
+  if (!attempt.lost_s) return "unknown";
+  if (*attempt.lost_s == 0) return "-";
+  if (!attempt.lost_steps) return duration_text(*attempt.lost_s);
+  return fmt::format("{} ({})", duration_text(*attempt.lost_s), *attempt.lost_steps);
 }
 
 void print_attempts(const History& history) {
@@ -150,7 +151,9 @@ void print_attempts(const History& history) {
              "QUEUED", "DEPLOYING", "PROCESSING", "STORING", "STEPS", "LOST", "END");
   for (const HistoryAttempt& attempt : history.attempts) {
     const std::string steps =
-        fmt::format("{}-{}", attempt.from.value_or(0), attempt.to.value_or(0));
+        attempt.from || attempt.to
+            ? fmt::format("{}-{}", attempt.from.value_or(0), attempt.to.value_or(0))
+            : "-";
     fmt::print("{:>7} {:>4} {:>10} {:>10} {:>10} {:>10} {:>15} {:>14}  {}\n",
                fmt::format("{}.{}", attempt.restart, attempt.attempt), attempt.gpus,
                phase(attempt, {"QUEUED"}), phase(attempt, {"DEPLOYING", "DOWNLOADING"}),

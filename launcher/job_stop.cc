@@ -51,6 +51,14 @@ int exit_code(Child& child) {
   return child.poll_exit() ? child.poll_exit()->code() : -1;
 }
 
+/// What is known of the checkpoint of a program that committed no step.
+std::string stopped_without_step(const nlohmann::json& message) {
+  const auto own = message.find("own");
+  if (own == message.end() || !own->is_string()) return "stopped; there is no checkpoint yet";
+  if (*own == "saved") return "stopped; the program has saved its own checkpoint";
+  return "stopped; whether the program had saved anything by itself is not known";
+}
+
 }  // namespace
 
 // A step whose srun is killed lingers for seconds, and holds up the job's next start: also that of
@@ -148,7 +156,7 @@ bool JobStop::handle(const std::string& line, std::string& not_yet, Failure& out
                               step_ ? fmt::format("from step {}", *step_) : "from the start"));
   else
     steering_.say(step_ ? fmt::format("committed step {} after {:.1f} s", *step_, seconds_)
-                        : "stopped; there is no checkpoint yet");
+                        : stopped_without_step(message));
   return true;
 }
 

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "checkpoint/store.h"
+#include "common/text.h"
 #include "launcher/directory_claim.h"
 #include "launcher/exit_status.h"
 #include "launcher/history.h"
@@ -116,9 +117,9 @@ int Supervisor::run() {
              layout_.gpus(),
              {},
              {}});
-  say(fmt::format("job {} holds {} GPUs on {}: {} ranks; checkpoints in {}", job_.id,
-                  layout_.gpus(), fmt::join(layout_.nodes(), ","), layout_.world(),
-                  context_.checkpoint_dir));
+  say(fmt::format("job {} holds {} on {}: {}; checkpoints in {}", job_.id,
+                  counted(layout_.gpus(), "GPU"), fmt::join(layout_.nodes(), ","),
+                  counted(layout_.world(), "rank"), context_.checkpoint_dir));
   cause_ = job_.restarts == 0 ? "started" : fmt::format("restart {}", job_.restarts);
   begin_attempt();
   while (!result_) loop_once();
@@ -317,7 +318,7 @@ void Supervisor::handle_agent_event(const Event& event) {
     case Event::Kind::ready:
       awaited_.erase(event.node);
       if (event.rendezvous) rendezvous_ = event.rendezvous;
-      if (phase_ == Phase::restoring && awaited_.empty()) start_ranks(newest_commit_);
+      if (phase_ == Phase::restoring && awaited_.empty()) start_ranks();
       return;
     case Event::Kind::gated:
       if (decision_)
@@ -378,7 +379,7 @@ void Supervisor::note_commit(const Event& event) {
   }
 }
 
-void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
+void Supervisor::start_ranks() {
   ChildOptions child;
   const RankCommand command{context_.launch, context_.options.cpu_bind, layout_};
   child.command = command.words(ranks_step_name(), context_.options.command);
@@ -394,10 +395,9 @@ void Supervisor::start_ranks(const std::optional<std::uint64_t>& step) {
   ranks_.emplace(std::move(*ranks));
   begin_watch();
   output_->attach(job_.restarts, attempt_, ranks_->take_out(), ranks_->take_err());
-  std::string from = step                              ? fmt::format("from step {}", *step)
-                     : context_.options.own.possible() ? "from what the program has saved"
-                                                       : "from the start";
-  say(fmt::format("{} ranks start {}", layout_.world(), from));
+  const std::string from = "from " + begin_of_ranks();
+  say(fmt::format("{} start{} {}", counted(layout_.world(), "rank"),
+                  layout_.world() == 1 ? "s" : "", from));
   record("PROCESSING", from);
 }
 

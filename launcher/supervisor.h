@@ -92,7 +92,7 @@ class Supervisor {
   void say_hello();
   void offer_step(const Event& found);
   void leave_step(const Event& bad);
-  void start_ranks(const std::optional<std::uint64_t>& step);
+  void start_ranks();
   void note_commit(const Event& event);
   void check_children();
   void check_deadline();
@@ -129,6 +129,7 @@ class Supervisor {
   bool finished_before();
   bool halted_before();
   bool saves_by_itself() const;
+  std::string begin_of_ranks() const;
   void note_unused(const std::string& when);
   void begin_own_stop();
   bool signal_ranks();

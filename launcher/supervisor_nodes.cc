@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "common/text.h"
 #include "launcher/supervisor.h"
 
 namespace bellows {
@@ -53,11 +54,12 @@ bool Supervisor::take_layout_of(const SlurmJob& job) {
   const bool fits =
       !context_.contract || layout->gpus() == 0 || context_.contract->gpus.contains(layout->gpus());
   if (!fits) {
-    say(fmt::format("{} GPUs are left, and the job may not run on so many", layout->gpus()));
+    say(fmt::format("the job may not run on the {} that its nodes have left",
+                    counted(layout->gpus(), "GPU")));
     return false;
   }
-  say(fmt::format("the job goes on with {} of {} GPUs on {}", layout->gpus(), layout_.gpus(),
-                  fmt::join(layout->nodes(), ",")));
+  say(fmt::format("the job goes on with {} of {} on {}", layout->gpus(),
+                  counted(layout_.gpus(), "GPU"), fmt::join(layout->nodes(), ",")));
   job_ = job;
   layout_ = std::move(*layout);
   agents_well_ = false;

@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "common/text.h"
 #include "launcher/exit_status.h"
 #include "launcher/lost_halt.h"
 #include "launcher/supervisor.h"
@@ -45,18 +46,26 @@ bool Supervisor::saves_by_itself() const {
   return joined_.empty() && context_.options.own.possible();
 }
 
+// What a program does by itself, nobody here can know.
+std::string Supervisor::begin_of_ranks() const {
+  if (auto step = newest_commit()) return fmt::format("step {}", *step);
+  if (context_.options.own.possible()) return "what the program has saved";
+  const bool first = job_.restarts == 0 && attempt_ == 1 && phase_ != Phase::clearing;
+  return first || ever_joined_ ? "the start" : "what the program may have saved by itself";
+}
+
 // Said when it is known, and when it begins to matter.
 void Supervisor::note_unused(const std::string& when) {
   if (!joined_.empty() || said_unused_ || context_.options.own.possible()) return;
   said_unused_ = true;
   say(when +
-      ": without libbellows each restart is from scratch; --checkpoint-signal or --checkpoint-cmd "
-      "lets a program save in its own way, see bellows-run(1)");
+      ": without libbellows each restart is from what the program may have saved by itself; with "
+      "--checkpoint-signal or --checkpoint-cmd it can be made to save, see bellows-run(1)");
 }
 
 void Supervisor::begin_own_stop() {
   const OwnCheckpoint& own = context_.options.own;
-  std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
+  std::string to = stop_->gpus ? " to " + counted(*stop_->gpus, "GPU") : "";
   record("CHECKPOINTING", stop_->reason + to);
   answer(stop_->client, json{{"event", "stopping"}, {"step", nullptr}}.dump());
   say(fmt::format("stopping ({}): {}", stop_->reason, own.describe()));

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/text.h"
 #include "launcher/exit_status.h"
 #include "launcher/lost_halt.h"
 #include "launcher/supervisor.h"
@@ -90,8 +91,11 @@ void Supervisor::request_stop(Stop stop) {
   bool may_wait = phase_ == Phase::running && stop.client != 0 && !stop.from_scratch && !by_itself;
   if (may_wait && joined_.empty())
     return refuse(
-        "its program has not called bellows_init (yet), so its work would be lost; try again in a "
-        "moment, or begin anew with --from-scratch");
+        "its program has not called bellows_init (yet), and nothing else makes it save, so its "
+        "work "
+        "may be lost; try again in a moment, say in the script how it saves (--checkpoint-signal "
+        "or "
+        "--checkpoint-cmd of bellows run), or stop it as it is with --from-scratch");
   if (may_wait && !all_joined)
     return answer(stop.client,
                   json{{"event", "error"},
@@ -102,7 +106,7 @@ void Supervisor::request_stop(Stop stop) {
   marker_.plan(stop_->gpus);
   if (by_itself) return begin_own_stop();
   if (phase_ == Phase::running && all_joined) {
-    std::string to = stop_->gpus ? fmt::format(" to {} GPUs", *stop_->gpus) : "";
+    std::string to = stop_->gpus ? " to " + counted(*stop_->gpus, "GPU") : "";
     record("CHECKPOINTING", stop_->reason + to);
     decision_.emplace(layout_.nodes().size(), newest_step_, kGateAhead);
     return send_decision(decision_->begin());
@@ -367,8 +371,7 @@ void Supervisor::cleared() {
   if (!keeps_agents()) agents_.reset();
   switch (next_) {
     case Next::restart: {
-      auto from = newest_commit();
-      cause_ += from ? fmt::format("; back to step {}", *from) : "; back to the start";
+      cause_ += "; back to " + begin_of_ranks();
       if (auto failures = budget_.failures_of(Blame::program); failures > 0)
         say(fmt::format("starting again ({} of at most {} failures without progress)", failures,
                         budget_.most()));
@@ -396,6 +399,8 @@ void Supervisor::hand_over() {
   if (stop_->client == 0) return clear(Next::stop, stop_->reason);
   json reply = {{"event", "committed"}, {"step", nullptr}};
   if (auto step = newest_commit()) reply["step"] = *step;
+  if (own_saved_) reply["own"] = "saved";
+  if (!own_saved_ && !ever_joined_) reply["own"] = "unknown";
   // The ranks have ended all the same, and the next ones need not be of the old size.
   const bool unsaved = decision_ && decision_->step() && !stop_saved_;
   if (unsaved) reply["unsaved"] = *decision_->step();
@@ -404,7 +409,8 @@ void Supervisor::hand_over() {
   if (stop_->hold)
     record("HALTED", "bellows halt" + but);
   else
-    record("RESIZING", fmt::format("to {} GPUs{}", stop_->gpus.value_or(layout_.gpus()), but));
+    record("RESIZING",
+           fmt::format("to {}{}", counted(stop_->gpus.value_or(layout_.gpus()), "GPU"), but));
   end_recorded_ = true;
   answer(stop_->client, reply.dump());
   enter(Phase::handed_over, kRequeueComesWithin);

@@ -60,7 +60,7 @@ xc scontrol release "$unstarted"
 ok "a missing program ends the job" poll 30 job_is "$missing" FAILED
 like "$(out_of missing)" 'giving up: the program could not be executed: .*no-such-program: No such file' \
   "and is named"
-is "$(grep -c 'ranks start' "$home/missing.out") $(job_field "$missing" ExitCode)" "1 2:0" \
+is "$(grep -cE 'ranks? starts? ' "$home/missing.out") $(job_field "$missing" ExitCode)" "1 2:0" \
   "at once, with the status that srun gave"
 ok "a rank that does not start within the limit ends the start" poll 40 job_is "$partial" FAILED
 like "$(out_of partial)" '1 of 2 ranks did not start within 4 s: rank 1 on n[1-3]' "and is named with its node"
@@ -71,7 +71,7 @@ like "$(out_of early)" 'giving up: rank 1 on n[1-3] was killed by signal 9' \
 ends_well unstarted "$unstarted" "a step that Slurm can't start on its nodes"
 like "$(out_of unstarted)" 'ranks? [01-]+ on n[1-3].* could not be started: .*; the log of slurmd there' \
   "the ranks are named"
-like "$(xc bellows history "$unstarted")" 'ranks? [01-]+ on n[1-3].* could not be started: .*; back to the start' \
+like "$(xc bellows history "$unstarted")" 'ranks? [01-]+ on n[1-3].* could not be started: .*; back to what the program may have' \
   "and the history tells the cause"
 is "$(starts unstarted) $(grep -c 'without libbellows' "$home/unstarted.out")" "1 0" \
   "no more is concluded about the program"

@@ -52,10 +52,15 @@ like "$(out_of signal)" 'stopping \(resize\): the ranks get SIGUSR1 and have 120
 # Neither: said at the start, and a resize has to say that it may begin anew.
 none=$(submit_own none 2 -- none 100000)
 poll 40 has_starts none 1
-exits "without a way to save, a resize is refused" 3 xc bellows resize "$none" 4
-ok "unless it may begin from scratch" xc bellows resize --timeout 60 --from-scratch "$none" 3
+out=$(xc bellows resize "$none" 4 2>&1)
+is "$?" 3 "without a way to save, a resize is refused"
+like "$out" 'work may be lost.*--checkpoint-signal or --checkpoint-cmd of bellows run.*--from-scratch' "and names all ways"
+out=$(xc bellows resize --timeout 60 --from-scratch "$none" 3 2>&1)
+is "$?" 0 "unless it may begin from scratch"
+like "$out" 'whether the program had saved anything by itself is not known' "and claims nothing of its checkpoints"
 poll 30 has_starts none 2
 is "$(last_start none step) $(last_start none world)" "0 3" "which it does"
+like "$(out_of none)" '3 ranks start from what the program may have saved by itself' "as far as it is known"
 
 # A command that fails: the ranks go on, and so does the job.
 failing=$(submit_own failing 1 --checkpoint-cmd='exit 3' -- command 100000)

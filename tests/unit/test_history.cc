@@ -268,3 +268,15 @@ Test(saves, in_a_row_are_one) {
                                 "committed step 80; ",
             "%s", told(events).c_str());
 }
+
+Test(history, of_a_program_that_saves_by_itself_does_not_say_what_was_lost) {
+  std::vector<JobEvent> events = {event(100, 0, 0, "QUEUED", "submitted"),
+                                  event(102, 0, 1, "DEPLOYING", "started"),
+                                  event(103, 0, 1, "PROCESSING", "from the start"),
+                                  event(137, 0, 2, "DEPLOYING", "rank 0 was killed")};
+  auto told = make_history(events, {}, std::nullopt, 140);
+  cr_expect(!told.attempts[0].lost_s && !told.attempts[0].lost_steps);
+  events.back().reached = 12;
+  told = make_history(events, {}, std::nullopt, 140);
+  cr_expect(told.attempts[0].lost_s == 34, "its launcher heard of its steps, and none was saved");
+}
