@@ -61,6 +61,12 @@ void slurm_error(const char* format, ...) __attribute__((format(printf, 1, 2)));
                                          slurmdb_user_rec_t** found, bool locked);
 [[gnu::weak]] int assoc_mgr_fill_in_assoc(void* connection, slurmdb_assoc_rec_t* association,
                                           int enforce, slurmdb_assoc_rec_t** found, bool locked);
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0)
+[[gnu::weak]] bool assoc_mgr_is_user_acct_coord(void* connection, std::uint32_t uid, char* account,
+                                                bool locked);
+#else
+[[gnu::weak]] bool assoc_mgr_is_user_acct_coord(void* connection, std::uint32_t uid, char* account);
+#endif
 extern char* default_part_name [[gnu::weak]];
 extern slurm_conf_t slurm_conf [[gnu::weak]];
 extern void* acct_db_conn [[gnu::weak]];

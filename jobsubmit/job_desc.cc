@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <map>
+#include <set>
 #include <string_view>
 #include <vector>
 
@@ -40,13 +42,6 @@ bool is_identity(const char* entry) {
         "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR", "BELLOWS_RUN_DIR"})
     if (name == known) return true;
   return false;
-}
-
-bool is_set(char* const* entries, std::uint32_t count, const std::string& name) {
-  return std::any_of(entries, entries + count, [&](const char* entry) {
-    return entry && std::strncmp(entry, name.c_str(), name.size()) == 0 &&
-           (entry[name.size()] == '=' || entry[name.size()] == '\0');
-  });
 }
 
 /// Drops the entries for which `drop` is true, keeping the order. True when there were any.
@@ -170,14 +165,15 @@ void set_text(char*& field, const std::string& text) {
 
 bool strip_forged(job_desc_msg_t& desc) {
   if (!desc.spank_job_env) return false;
-  return drop_entries(desc.spank_job_env, desc.spank_job_env_size, [&](std::uint32_t i) {
+  std::vector<bool> forged(desc.spank_job_env_size);
+  std::set<std::string_view> options;
+  for (std::uint32_t i = desc.spank_job_env_size; i-- > 0;) {
     const std::string_view entry = bare(desc.spank_job_env[i]);
-    if (entry.starts_with("BELLOWS_")) return true;
-    if (!entry.starts_with(kOptionPrefix)) return false;
-    for (std::uint32_t j = i + 1; j < desc.spank_job_env_size; ++j)
-      if (bare(desc.spank_job_env[j]) == entry) return true;
-    return false;
-  });
+    forged[i] = entry.starts_with("BELLOWS_") ||
+                (entry.starts_with(kOptionPrefix) && !options.insert(entry).second);
+  }
+  return drop_entries(desc.spank_job_env, desc.spank_job_env_size,
+                      [&](std::uint32_t i) { return forged[i]; });
 }
 
 void drop_zero_divisor(job_desc_msg_t& desc) {
@@ -224,6 +220,16 @@ std::vector<std::string> parents_of(const std::string& account) {
   return parents;
 }
 
+bool may_coordinate(std::uint32_t uid, const std::string& account) {
+  if (!assoc_mgr_is_user_acct_coord || !&acct_db_conn) return true;
+  std::string name = account;
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0)
+  return assoc_mgr_is_user_acct_coord(acct_db_conn, uid, name.data(), false);
+#else
+  return assoc_mgr_is_user_acct_coord(acct_db_conn, uid, name.data());
+#endif
+}
+
 std::string default_partition() {
   return &default_part_name && default_part_name ? default_part_name : "";
 }
@@ -251,6 +257,16 @@ std::string user_name(std::uint32_t uid) {
 }
 
 namespace {
+
+/// Into the environment goes what the user has not set.
+void add_missing(job_desc_msg_t& desc, const std::map<std::string, std::string>& variables) {
+  std::set<std::string_view> missing;
+  for (const auto& [name, value] : variables) missing.insert(name);
+  for (std::uint32_t i = 0; i < desc.env_size && !missing.empty(); ++i)
+    if (desc.environment[i]) missing.erase(name_of(desc.environment[i]));
+  for (const auto& [name, value] : variables)
+    if (missing.contains(name)) add_entry(desc.environment, desc.env_size, name + "=" + value);
+}
 
 void apply_terms(job_desc_msg_t& desc, const Changes& changes) {
   if (changes.cpus_per_gpu) set_text(desc.cpus_per_tres, *changes.cpus_per_gpu);
@@ -298,9 +314,7 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
   if (!desc.environment) return;
   drop_entries(desc.environment, desc.env_size,
                [&](std::uint32_t i) { return is_identity(desc.environment[i]); });
-  for (const auto& [name, value] : decision.env)
-    if (!is_set(desc.environment, desc.env_size, name))
-      add_entry(desc.environment, desc.env_size, name + "=" + value);
+  add_missing(desc, decision.env);
 }
 
 void show_contract(job_desc_msg_t& desc, std::string_view line) {

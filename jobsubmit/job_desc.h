@@ -39,6 +39,10 @@ std::string user_name(std::uint32_t uid);
 /// The accounts above one, nearest first; none where slurmctld keeps no associations.
 std::vector<std::string> parents_of(const std::string& account);
 
+/// Whether a user coordinates an account, and with it the jobs of others; true where it can't be
+/// asked.
+bool may_coordinate(std::uint32_t uid, const std::string& account);
+
 /// Where Slurm puts a job that names no partition, or "".
 std::string default_partition();
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/text.h"
+#include "jobsubmit/bounds.h"
 #include "jobsubmit/job_desc.h"
 #include "jobsubmit/job_facts.h"
 #include "jobsubmit/query.h"
@@ -54,6 +55,13 @@ int refuse_job(const job_desc_msg_t& desc, Refusal why, const std::string& messa
   say(err_msg, message);
   slurm_info("job_submit/bellows: refused a job of uid %u: %s", desc.user_id, message.c_str());
   return error_number(why);
+}
+
+/// With the number that Slurm itself gives for what is too long; job_modify of 22.05 shows no more.
+int refuse_size(const std::string& message, const char* what, std::uint32_t uid, char** err_msg) {
+  say(err_msg, message);
+  slurm_info("job_submit/bellows: refused %s of uid %u: %s", what, uid, message.c_str());
+  return ESLURM_PATHNAME_TOO_LONG;
 }
 
 /// Fills in who the job's owner is, as far as the policy asks.
@@ -159,6 +167,7 @@ AdmissionPlugin::AdmissionPlugin(const std::string& policy_path)
                peers_of_slurmctld()) {}
 
 int AdmissionPlugin::submit(job_desc_msg_t& desc, char** err_msg) const {
+  if (const auto why = over_bounds(desc)) return refuse_size(*why, "a job", desc.user_id, err_msg);
   drop_zero_divisor(desc);
   if (err_msg && asks_status(desc.spank_job_env, desc.spank_job_env_size)) {
     set_text(*err_msg, answer_status(watcher_.current()));
@@ -209,6 +218,7 @@ AdmissionPlugin::Judged AdmissionPlugin::judge(const PolicyWatcher::State& state
 
 int AdmissionPlugin::modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid,
                             char** err_msg) const {
+  if (const auto why = over_bounds(desc)) return refuse_size(*why, "an update", uid, err_msg);
   drop_zero_divisor(desc);
   const PolicyWatcher::State state = watcher_.current();
   const bool is_operator = uid == 0 || (validate_operator && validate_operator(uid));
@@ -220,6 +230,10 @@ int AdmissionPlugin::modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid,
   if ((!concerned && !shown) || !copy_job_record_to_job_desc) return SLURM_SUCCESS;
   const JobDescPtr record(copy_job_record_to_job_desc(job));
   if (!record) return SLURM_SUCCESS;
+  // Slurm asks us before it looks whose job it is, and refuses this one itself.
+  if (!is_operator && uid != record->user_id &&
+      !may_coordinate(uid, record->account ? record->account : ""))
+    return SLURM_SUCCESS;
   const auto line = contract_line(*record);
   const std::uint32_t id = BELLOWS_JOB_DESC_ID(record);
   if (shown) show_contract(desc, line.value_or(""));

@@ -5,7 +5,9 @@
  *   VERB<TAB>FIELD=VALUE<TAB>...      VERB: submit, alloc, willrun, update, cancel
  *   ok JOBID  |  no ERRNO TEXT
  *
- * spank= and environment= may come more than once. %XX in a value is a byte. */
+ * spank= and environment= may come more than once, and environment= without a value is an entry
+ * without a text. %XX in a value is a byte. FIELD*N= is the value N times: in one text, or as N
+ * entries, in which a # is the entry's number. */
 #include <errno.h>
 #include <signal.h>
 #include <slurm/slurm.h>
@@ -18,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MOST_ENTRIES = 64, MOST_LINE = 1 << 20 };
+enum { MOST_LINE = 1 << 20 };
 
 typedef enum { TEXT, U8, U16, U32, U64, WHEN } Kind;
 
@@ -105,11 +107,13 @@ static const struct field kFields[] = {
     FIELD(wckey, TEXT),
 };
 
-struct request {
-  job_desc_msg_t job;
-  char* spank[MOST_ENTRIES];
-  char* environment[MOST_ENTRIES];
-};
+/* One request lives until the next; what is repeated stays, which is little in a test. */
+static void* room(void* old, size_t bytes) {
+  void* found = realloc(old, bytes);
+  if (found) return found;
+  fprintf(stderr, "hostile_client: no memory\n");
+  exit(2);
+}
 
 static int digit(char c) {
   const char* digits = "0123456789abcdef";
@@ -155,37 +159,67 @@ static void store(job_desc_msg_t* job, const struct field* field, char* value) {
   }
 }
 
-static int add_entry(char*** list, char** room, uint32_t* count, char* value) {
-  if (*count + 1 >= MOST_ENTRIES) return 0;
-  room[(*count)++] = value;
-  *list = room;
-  return 1;
+static void add_entry(char*** list, uint32_t* count, char* value) {
+  if ((*count & (*count + 1)) == 0) *list = room(*list, (2 * *count + 2) * sizeof **list);
+  (*list)[(*count)++] = value;
 }
 
-/* One FIELD=VALUE. 0: there is no such field. */
-static int take(struct request* request, char* piece) {
-  job_desc_msg_t* job = &request->job;
+/* The value, with its first # replaced by a number. */
+static char* numbered(const char* value, unsigned long number) {
+  const size_t bytes = strlen(value) + 24;
+  const char* mark = strchr(value, '#');
+  const int before = (int)(mark ? mark - value : (long)strlen(value));
+  char* text = room(NULL, bytes);
+  if (mark)
+    snprintf(text, bytes, "%.*s%lu%s", before, value, number, mark + 1);
+  else
+    snprintf(text, bytes, "%s", value);
+  return text;
+}
+
+static void add_entries(char*** list, uint32_t* count, char* value, unsigned long times) {
+  if (times == 1) add_entry(list, count, value);
+  for (unsigned long i = 0; times > 1 && i < times; ++i) add_entry(list, count, numbered(value, i));
+}
+
+static char* repeated(char* value, unsigned long times) {
+  const size_t length = strlen(value);
+  if (times == 1) return value;
+  char* text = room(NULL, length * times + 1);
+  for (unsigned long i = 0; i < times; ++i) memcpy(text + i * length, value, length);
+  text[length * times] = '\0';
+  return text;
+}
+
+/* One FIELD=VALUE or FIELD*TIMES=VALUE. 0: there is no such field. */
+static int take(job_desc_msg_t* job, char* piece) {
   char* value = strchr(piece, '=');
   if (!value) return 0;
   *value++ = '\0';
   decode(value);
-  if (strcmp(piece, "spank") == 0)
-    return add_entry(&job->spank_job_env, request->spank, &job->spank_job_env_size, value);
-  if (strcmp(piece, "environment") == 0)
-    return add_entry(&job->environment, request->environment, &job->env_size, value);
+  char* star = strchr(piece, '*');
+  const unsigned long times = star ? strtoul(star + 1, NULL, 10) : 1;
+  if (star) *star = '\0';
+  if (strcmp(piece, "spank") == 0) {
+    add_entries(&job->spank_job_env, &job->spank_job_env_size, value, times);
+    return 1;
+  }
+  if (strcmp(piece, "environment") == 0) {
+    add_entries(&job->environment, &job->env_size, *value ? value : NULL, times);
+    return 1;
+  }
   for (size_t i = 0; i < sizeof kFields / sizeof *kFields; ++i) {
     if (strcmp(piece, kFields[i].name) != 0) continue;
-    store(job, &kFields[i], value);
+    store(job, &kFields[i], repeated(value, times));
     return 1;
   }
   return 0;
 }
 
 /* Jobs that nobody starts: they wait for a week. */
-static void fill_in(struct request* request, int batch) {
+static void fill_in(job_desc_msg_t* job, int batch) {
   static char path[] = "PATH=/usr/bin:/bin";
   static char script[] = "#!/bin/sh\ntrue\n";
-  job_desc_msg_t* job = &request->job;
   job->name = "hostile";
   job->work_dir = "/";
   job->std_out = "/dev/null";
@@ -194,7 +228,7 @@ static void fill_in(struct request* request, int batch) {
   job->begin_time = time(NULL) + 7 * 24 * 3600;
   if (batch) {
     job->script = script;
-    add_entry(&job->environment, request->environment, &job->env_size, path);
+    add_entry(&job->environment, &job->env_size, path);
   }
 }
 
@@ -231,25 +265,26 @@ static int call(const char* verb, job_desc_msg_t* job, uint32_t* id) {
 }
 
 static int answer(char* line) {
-  struct request request;
+  job_desc_msg_t job;
   char* rest = NULL;
   uint32_t id = 0;
-  memset(&request, 0, sizeof request);
-  slurm_init_job_desc_msg(&request.job);
+  slurm_init_job_desc_msg(&job);
   const char* verb = strtok_r(line, "\t", &rest);
   if (!verb) return 2;
   const int batch = strcmp(verb, "submit") == 0 || strcmp(verb, "willrun") == 0;
-  if (batch || strcmp(verb, "alloc") == 0) fill_in(&request, batch);
+  if (batch || strcmp(verb, "alloc") == 0) fill_in(&job, batch);
   for (char* piece = NULL; (piece = strtok_r(NULL, "\t", &rest));) {
-    if (take(&request, piece)) continue;
+    if (take(&job, piece)) continue;
     fprintf(stderr, "hostile_client: what is %s?\n", piece);
     return 2;
   }
   errno = 0;
-  if (call(verb, &request.job, &id) == 0)
+  if (call(verb, &job, &id) == 0)
     printf("ok %u\n", id);
   else
     printf("no %d %s\n", slurm_get_errno(), slurm_strerror(slurm_get_errno()));
+  free(job.spank_job_env);
+  free(job.environment);
   return fflush(stdout) ? 1 : 0;
 }
 

@@ -7,14 +7,21 @@ using namespace bellows::job_submit_test;
 extern "C" void slurm_free_job_desc_msg(job_desc_msg_t* job) {
   release(job->spank_job_env, job->spank_job_env_size);
   release(job->environment, job->env_size);
+  release(job->argv, job->argc);
   for (char** text :
        {&job->script, &job->account, &job->admin_comment, &job->tres_per_job, &job->tres_per_node,
         &job->tres_per_task, &job->tres_per_socket, &job->partition, &job->qos, &job->cpus_per_tres,
         &job->mem_per_tres, &job->features, &job->comment, &job->name, &job->reservation,
-        &job->array_inx})
+        &job->array_inx, &job->req_nodes})
     release(text);
   release(&job);
 }
+
+namespace {
+std::size_t copies = 0;
+}
+
+std::size_t bellows::job_submit_test::record_copies() { return copies; }
 
 // What slurmctld exports.
 extern "C" {
@@ -47,7 +54,16 @@ int assoc_mgr_fill_in_assoc(void*, slurmdb_assoc_rec_t* association, int, slurmd
   return SLURM_SUCCESS;
 }
 
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0)
+bool assoc_mgr_is_user_acct_coord(void*, std::uint32_t uid, char* account, bool) {
+#else
+bool assoc_mgr_is_user_acct_coord(void*, std::uint32_t uid, char* account) {
+#endif
+  return uid == kCoordinator && std::string(account) == "vision";
+}
+
 job_desc_msg_t* copy_job_record_to_job_desc(job_record* record) {
+  ++copies;
   Job job = new_job();
   fill(job->spank_job_env, job->spank_job_env_size, record->spank_job_env);
   job->tres_per_job = copy(record->per_job);

@@ -40,6 +40,8 @@ namespace bellows::job_submit_test {
 
 inline constexpr uid_t kOwner = 20001;
 inline constexpr uid_t kOperator = 20099;
+inline constexpr uid_t kCoordinator = 20050;  ///< of the account vision
+inline constexpr uid_t kOther = 20051;
 
 inline void* slurm_library = nullptr;
 
@@ -180,6 +182,9 @@ inline Job elastic_job() {
   fill(job->spank_job_env, job->spank_job_env_size, {kFramework, kRange});
   return job;
 }
+
+/// How often a job of the table was copied for the plugin.
+std::size_t record_copies();
 
 inline job_record running_job() {
   job_record record;

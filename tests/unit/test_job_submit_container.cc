@@ -75,7 +75,7 @@ Test(job_submit_container, looks_at_nothing_but_the_text, .timeout = 20) {
   Job job = container_job({"_SLURM_SPANK_OPTION_bellows_container_image=/etc/a.sqsh"});
   cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS);
   cr_expect(!job->admin_comment, "a plain job");
-  job = container_job({kOption + std::string(100000, 'x')});
+  job = container_job({kOption + std::string(60000, 'x')});
   cr_expect(plugin.submit(job.get()) == EINVAL);
   cr_expect(plugin.message() ==
             "bellows: the --container options together are longer than 2560 bytes");
