@@ -124,6 +124,7 @@ struct Update {
   std::optional<std::uint32_t> time_limit;  ///< minutes, or kUnlimited
   std::optional<std::string> cpus_per_gpu;
   std::optional<std::string> memory_per_gpu;
+  bool cpus_said = false;  ///< CPUs in whatever way, or the memory of a node
 };
 
 struct UpdateDecision {

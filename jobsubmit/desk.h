@@ -73,6 +73,7 @@ class Desk {
   std::string jobs_of_tenant() const;
 
   // terms.cc
+  std::optional<std::uint32_t> fixed_nodes() const;
   bool choose_nodes();
   bool choose_whole_nodes();
   bool choose_partition();

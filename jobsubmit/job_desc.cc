@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/text.h"
+#include "jobsubmit/gres_text.h"
 
 namespace bellows {
 namespace {
@@ -83,6 +84,26 @@ std::optional<std::uint32_t> number_of16(std::uint16_t value) {
   return value;
 }
 
+/// The CPUs of a node for its memory, where the site has bound memory to CPUs: Slurm adds them
+/// after job_submit. A partition's own MaxMemPerCPU is not to be seen from here.
+std::uint32_t cpus_for_memory(const job_desc_msg_t& desc) {
+  if (!&slurm_conf || !(slurm_conf.max_mem_per_cpu & MEM_PER_CPU)) return 0;
+  if (desc.mem_per_tres && *desc.mem_per_tres) return 0;
+  const std::uint64_t limit = slurm_conf.max_mem_per_cpu & ~MEM_PER_CPU;
+  const std::uint64_t memory =
+      desc.pn_min_memory == NO_VAL64 ? slurm_conf.def_mem_per_cpu : desc.pn_min_memory;
+  if ((memory & MEM_PER_CPU) || limit == 0) return 0;
+  // 0 is all the memory that a node has.
+  const std::uint64_t cpus = memory == 0 ? UINT32_MAX : memory / limit + (memory % limit != 0);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(cpus, UINT32_MAX));
+}
+
+/// "gres:gpu:4"
+std::uint32_t shares_of_gpu(const char* text) {
+  const auto item = text ? parse_gres_item(text) : Result<GresItem>(GresItem{"", "", 0, ""});
+  return item ? static_cast<std::uint32_t>(std::min<std::uint64_t>(item->count, UINT16_MAX)) : 0;
+}
+
 Sizes read_sizes(const job_desc_msg_t& desc) {
   Sizes sizes;
   sizes.per_job = text_of(desc.tres_per_job);
@@ -93,9 +114,13 @@ Sizes read_sizes(const job_desc_msg_t& desc) {
   sizes.min_nodes = number_of(desc.min_nodes);
   sizes.max_nodes = number_of(desc.max_nodes);
   sizes.tasks_per_node = number_of16(desc.ntasks_per_node);
-  sizes.tasks_per_gpu = number_of16(desc.ntasks_per_tres);
+  // Also 65535, which elsewhere is no number: Slurm multiplies by it.
+  if (desc.ntasks_per_tres != NO_VAL16) sizes.tasks_per_gpu = desc.ntasks_per_tres;
+  sizes.min_cpus = number_of(desc.min_cpus);
+  sizes.node_cpus = std::max(number_of16(desc.pn_min_cpus).value_or(0), cpus_for_memory(desc));
   const auto cpus = number_of16(desc.cpus_per_task);
   sizes.cpus_per_task = cpus && *cpus > 0 ? *cpus : 1;
+  sizes.cpus_per_gpu = shares_of_gpu(desc.cpus_per_tres);
   return sizes;
 }
 
@@ -322,12 +347,21 @@ void show_contract(job_desc_msg_t& desc, std::string_view line) {
   set_text(desc.admin_comment, Contract::admin_comment(line, Contract::others_in(comment)));
 }
 
+namespace {
+
+bool changes_cpus(const job_desc_msg_t& update) {
+  return update.min_cpus != NO_VAL || update.pn_min_cpus != NO_VAL16 ||
+         update.cpus_per_task != NO_VAL16 || update.pn_min_memory != NO_VAL64;
+}
+
+}  // namespace
+
 bool touches_contract(const job_desc_msg_t& update) {
   return update.tres_per_job || update.tres_per_node || update.tres_per_socket ||
          update.tres_per_task || update.account || update.requeue == 0 || update.cpus_per_tres ||
          update.mem_per_tres || update.partition || update.qos || update.time_limit != NO_VAL ||
          update.num_tasks != NO_VAL || update.min_nodes != NO_VAL || update.max_nodes != NO_VAL ||
-         update.ntasks_per_tres != NO_VAL16;
+         update.ntasks_per_tres != NO_VAL16 || changes_cpus(update);
 }
 
 std::optional<std::string> contract_line(const job_desc_msg_t& job) {
@@ -357,6 +391,8 @@ Update read_update(const job_desc_msg_t& desc) {
   update.sizes = read_sizes(desc);
   // No limit is a limit that was changed.
   if (desc.max_nodes == INFINITE) update.sizes.max_nodes = 0;
+  update.cpus_said = changes_cpus(desc);
+  update.sizes.node_cpus.reset();
   if (desc.account) update.account = settled_account(desc);
   update.requeue_off = desc.requeue == 0;
   update.partition = text_of(desc.partition);

@@ -13,6 +13,11 @@
 
 namespace bellows {
 
+/// The nodes of a job that keeps the way in which it asks, where its GPUs go by them.
+std::optional<std::uint32_t> Desk::fixed_nodes() const {
+  return asked_ && !resizable() ? asked_->nodes : std::nullopt;
+}
+
 bool Desk::choose_nodes() {
   if (limits_->gpus_per_node > 0 && !range_.is_none()) return choose_whole_nodes();
   const std::uint32_t most = limits_->max_nodes;
@@ -22,6 +27,11 @@ bool Desk::choose_nodes() {
     return refuse(Refusal::policy,
                   fmt::format("--nodes={}, but {} may have {} at most; ask for fewer nodes",
                               *sizes.min_nodes, jobs_of_tenant(), counted(most, "node")));
+  if (const auto fixed = fixed_nodes().value_or(0); fixed > most)
+    return refuse(Refusal::policy,
+                  fmt::format("the job's GPUs take {}, but {} may have {} at most; ask for more "
+                              "GPUs on each",
+                              counted(fixed, "node"), jobs_of_tenant(), counted(most, "node")));
   if (!sizes.max_nodes || *sizes.max_nodes > most) decision_.changes.max_nodes = most;
   return true;
 }
@@ -42,10 +52,8 @@ bool Desk::choose_whole_nodes() {
                                 jobs_of_tenant(), counted(limits_->max_nodes, "node")));
   }
   const std::uint32_t nodes = size_ / each;
-  const bool for_each_node = asked_ && asked_->form == GpuRequest::Form::per_node && !resizable();
-  if (sizes.min_nodes.value_or(for_each_node ? 1 : nodes) > nodes ||
-      sizes.max_nodes.value_or(nodes) < nodes ||
-      (for_each_node && sizes.min_nodes.value_or(1) != nodes))
+  if (sizes.min_nodes.value_or(nodes) > nodes || sizes.max_nodes.value_or(nodes) < nodes ||
+      fixed_nodes().value_or(nodes) != nodes)
     return refuse(Refusal::gpus,
                   fmt::format("{} has whole nodes of {}, so {} are {}; ask for them with --gpus={} "
                               "and without --nodes",
@@ -98,16 +106,15 @@ void Desk::spell_size() {
   if (resizable()) {
     changes.per_job = spell_gpus(size_, type_);
     if (sizes.per_node && asked_) changes.per_node = asked_->other_per_node;
-    if (sizes.per_task) changes.per_task = "";
+    if (sizes.per_task && asked_) changes.per_task = asked_->other_per_task;
     changes.tasks = size_;
   } else {
     spell_type();
     if (!sizes.tasks && !sizes.tasks_per_node && !sizes.tasks_per_gpu) changes.tasks = size_;
-    // Without an upper limit Slurm may add nodes, and with them GPUs, for the sake of CPUs.
-    if (asked_ && asked_->form == GpuRequest::Form::per_node && !sizes.max_nodes) {
-      changes.min_nodes = sizes.min_nodes.value_or(1);
-      changes.max_nodes = changes.min_nodes;
-    }
+    // Otherwise Slurm may add nodes, and with them GPUs, for the sake of CPUs.
+    const auto nodes = fixed_nodes();
+    if (nodes && (nodes != sizes.min_nodes || nodes != sizes.max_nodes))
+      changes.min_nodes = changes.max_nodes = nodes;
   }
   if (changes.tasks) changes.min_cpus = *changes.tasks * sizes.cpus_per_task;
 }

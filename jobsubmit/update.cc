@@ -14,9 +14,15 @@
 namespace bellows {
 namespace {
 
+constexpr const char* kResized = "an elastic job is resized with TresPerJob=gres:gpu:N alone";
+
+bool names_gpus(const Sizes& sizes) {
+  return sizes.per_job || sizes.per_node || sizes.per_socket || sizes.per_task;
+}
+
 bool says_anything(const Sizes& sizes) {
-  return sizes.per_job || sizes.per_node || sizes.per_socket || sizes.per_task || sizes.tasks ||
-         sizes.min_nodes || sizes.max_nodes || sizes.tasks_per_node || sizes.tasks_per_gpu;
+  return names_gpus(sizes) || sizes.tasks || sizes.min_nodes || sizes.max_nodes ||
+         sizes.tasks_per_node || sizes.tasks_per_gpu;
 }
 
 bool same_types(std::vector<std::string> one, std::vector<std::string> other) {
@@ -77,7 +83,9 @@ class UpdateDesk {
   bool keeps_shares();
   bool keeps_requeueing();
   bool keeps_nodes();
+  bool keeps_cpus(const GpuRequest& now);
   bool change_size();
+  bool keeps_form(const GpuRequest& next);
   bool keeps_types(const GpuRequest& now, const GpuRequest& next);
   bool resize(const GpuRequest& now, const GpuRequest& next);
   bool set_nodes(std::uint32_t gpus);
@@ -177,16 +185,34 @@ bool UpdateDesk::keeps_nodes() {
                             tenant_->name, counted(most, "node")));
 }
 
+/// Slurm gives GPUs for each task by the CPUs.
+bool UpdateDesk::keeps_cpus(const GpuRequest& now) {
+  return !update_.cpus_said || !now.for_tasks ||
+         refuse(Refusal::gpus,
+                "the job asked for GPUs for each task, and Slurm would give it more of them with "
+                "more CPUs or memory on a node, so these cannot be changed; cancel it and submit "
+                "it again");
+}
+
 bool UpdateDesk::change_size() {
-  if (!says_anything(update_.sizes)) return true;
+  if (!says_anything(update_.sizes) && !update_.cpus_said) return true;
   auto now = count_gpus(job_.sizes);
+  if (now && *now && !keeps_cpus(**now)) return false;
+  if (!says_anything(update_.sizes)) return true;
   // Slurm then puts a number of its own in the place of the GPUs asked for.
   const bool by_tasks = now && *now && (*now)->form == GpuRequest::Form::per_gpu_tasks;
+  if (by_tasks && names_gpus(update_.sizes))
+    return refuse(Refusal::gpus,
+                  "the job asked for tasks on each GPU and not for GPUs, so these cannot be "
+                  "changed; cancel it and submit it again");
   if (update_.sizes.tasks_per_gpu && !by_tasks)
     return refuse(Refusal::gpus,
                   "the job asked for GPUs and not for tasks on each, so that number cannot be "
                   "changed; cancel it and submit it again");
   auto next = count_gpus(merged(job_.sizes, update_.sizes));
+  const Sizes& asked = update_.sizes;
+  if (!next && elastic() && (asked.per_node || asked.per_socket || asked.per_task))
+    return refuse(Refusal::gpus, kResized);
   if (!next) return refuse(Refusal::gpus, shown(next.error().text, 512));
   const bool none = job_.contract.gpus.is_none();
   if (none && *next)
@@ -203,8 +229,19 @@ bool UpdateDesk::change_size() {
                               counted(range(), "GPU"), (*next)->gpus));
   if (!now || !*now)
     return !elastic() || refuse(Refusal::gpus, "the job's present size cannot be read");
-  return keeps_types(**now, **next) && (!elastic() || resize(**now, **next)) &&
+  return keeps_types(**now, **next) && (elastic() ? resize(**now, **next) : keeps_form(**next)) &&
          set_nodes((*next)->gpus);
+}
+
+/// Slurm works out nodes from GPUs only where GPUs are changed.
+bool UpdateDesk::keeps_form(const GpuRequest& next) {
+  if (auto kept = keeps_fields(job_.sizes, update_.sizes); !kept.ok())
+    return refuse(Refusal::gpus, shown(kept.error().text, 512));
+  const Sizes sizes = merged(job_.sizes, update_.sizes);
+  if (!next.nodes || (sizes.min_nodes == next.nodes && sizes.max_nodes == next.nodes)) return true;
+  return refuse(Refusal::gpus,
+                fmt::format("the job's {} take {}; change the number of nodes with them",
+                            counted(next.gpus, "GPU"), counted(*next.nodes, "node")));
 }
 
 bool UpdateDesk::keeps_types(const GpuRequest& now, const GpuRequest& next) {
@@ -217,8 +254,7 @@ bool UpdateDesk::keeps_types(const GpuRequest& now, const GpuRequest& next) {
 }
 
 bool UpdateDesk::resize(const GpuRequest& now, const GpuRequest& next) {
-  if (next.form != GpuRequest::Form::per_job || next.mixed)
-    return refuse(Refusal::gpus, "an elastic job is resized with TresPerJob=gres:gpu:N alone");
+  if (next.form != GpuRequest::Form::per_job || next.mixed) return refuse(Refusal::gpus, kResized);
   if (!update_.sizes.per_job) return true;
   Changes& changes = decision_.changes;
   // One spelling, whatever the user wrote: the others are accepted by Slurm and do nothing.

@@ -149,6 +149,7 @@ SbatchJob Reader::finish() && {
   auto cpus_per_task = said_.cpus_per_task;
   derive_sizes(sizes, said_.shape, said_.cpus_per_gpu, cpus_per_task);
   sizes.cpus_per_task = cpus_per_task.value_or(1);
+  sizes.cpus_per_gpu = said_.cpus_per_gpu.value_or(0);
   request.cpus_said = request.cpus_said || cpus_per_task || said_.cpus_per_gpu;
   request.whole_nodes = said_.exclusive || said_.core_spec;
   request.batch = true;

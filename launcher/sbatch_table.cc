@@ -45,7 +45,7 @@ bool take_core_spec(Said& said, View value) {
 
 bool take_mincpus(Said& said, View value) {
   said.request.cpus_said = true;
-  return parse_count(value).has_value();
+  return set(said.request.sizes.node_cpus, parse_count(value));
 }
 
 /// SOCKETS[:CORES[:THREADS]], each a number or *.

@@ -134,6 +134,10 @@ const std::map<std::string, Taker, std::less<>>& options() {
       {"--ntasks-per-node", [](Request& r, V v) { r.sizes.tasks_per_node = number(v); }},
       {"--ntasks-per-gpu", [](Request& r, V v) { r.sizes.tasks_per_gpu = number(v); }},
       {"--container", [](Request& r, V v) { r.container = v; }},
+      {"--mincpus", [](Request& r, V v) { r.sizes.node_cpus = number(v); }},
+      {"cpus", [](Request& r, V v) { r.sizes.min_cpus = number(v); }},
+      {"task", [](Request& r, V v) { r.sizes.per_task = v; }},
+      {"socket", [](Request& r, V v) { r.sizes.per_socket = v; }},
       {"job", [](Request& r, V v) { r.sizes.per_job = v; }},
       {"node", [](Request& r, V v) { r.sizes.per_node = v; }},
       {"anynodes", [](Request& r, V) { r.sizes.max_nodes = 0; }},
@@ -276,6 +280,8 @@ Update parse_update(const UpdateCase& one) {
       update.cpus_per_gpu = word.substr(9);
     else if (word.starts_with("mem/gpu="))
       update.memory_per_gpu = word.substr(8);
+    else if (word == "morecpus")
+      update.cpus_said = true;
     else
       rest += " " + word;
   }

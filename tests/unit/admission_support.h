@@ -30,12 +30,14 @@ const Policy& policy();
 
 /// Options of sbatch, and these words: `salloc` (not a batch job), `het`, `twice` (an option with
 /// two values), `user=NAME`, `groups=A,B`, `parents=A,B`, `nobody-known`, `default=PARTITION`,
-/// `job=TEXT` and `node=TEXT` (tres_per_job and tres_per_node as they are), `anynodes` (no upper
-/// limit). The account is vision unless -A says otherwise.
+/// `job=TEXT`, `node=TEXT`, `socket=TEXT` and `task=TEXT` (tres_per_job and so on as they are),
+/// `cpus=N` (of the whole job), `anynodes` (no upper limit). The account is vision unless -A says
+/// otherwise.
 Request parse_job(std::string_view text);
 
 /// The same words for the job as it stands. A change has -A only where it changes the account, and
-/// more words: `cpus/gpu=TEXT`, `mem/gpu=TEXT`.
+/// more words: `cpus/gpu=TEXT`, `mem/gpu=TEXT`, `morecpus` (it says something of CPUs or of a
+/// node's memory).
 Admitted parse_admitted(const UpdateCase& one);
 Update parse_update(const UpdateCase& one);
 

@@ -301,20 +301,45 @@ Sizes per_node(const char* text) {
 
 Test(gpu_request, spellings, .timeout = 10) {
   cr_expect(counted({}) == "none");
-  for (const char* text :
-       {"gres:gpu:2", "gpu:2", "gres/gpu:2", "gres/gpu=2", "GPU:2", "nic:1,gpu:2", "gpu:2(S:0-1)"})
+  for (const char* text : {"gres:gpu:2", "gpu:2", "gres/gpu:2", "gres/gpu=2", "GPU:2",
+                           "nic:1,gpu:2", "gpu:0,gpu:2", "gpu:2,gpu:a100:0", "gpu:v100:k,gpu:2"})
     cr_expect(counted(per_node(text)) == "2 ", "%s", text);
   cr_expect(counted(per_node("gpu")) == "1 ");
   cr_expect(counted(per_node("gpu:a100")) == "1 a100");
   cr_expect(counted(per_node("gpu:a100:2")) == "2 a100");
   cr_expect(counted(per_node("gpu:a100:2,gpu:v100:1")) == "3 v100 mixed");
-  for (const char* text : {"", "none", "nic:2", "gpu:0", ",", " "})
+  cr_expect(counted(per_node("gpu:2k")) == "2048 ");
+  cr_expect(counted(per_node("gpu:a100:1KiB")) == "1024 a100");
+  cr_expect(counted(per_node("gpu:2kb")) == "2000 ");
+  cr_expect(counted(per_node("gpu:4090:2")) == "2 4090");
+  for (const char* text :
+       {"", "none", "nic:2", "gpu:0", "gpu:a100:0k", "gpu:m", "gpu:GiB", "shard:0", ",", " "})
     cr_expect(counted(per_node(text)) == "none", "%s", text);
 }
 
 Test(gpu_request, what_can_not_be_counted_is_said, .timeout = 10) {
-  for (const char* text : {"gpu:a:b:1", "gpu:a100:x", "gpu:a\n:1", "gpu:\033[2J", ":1", "gpu:5000",
-                           "gpu:99999999999999999999:x", "shard:4", "mps:50", "gpu:1,shard:1"})
+  for (const char* text : {"gpu:a:b:1",
+                           "gpu:a100:x",
+                           "gpu:a\n:1",
+                           "gpu:\033[2J",
+                           ":1",
+                           "gpu:5000",
+                           "gpu:99999999999999999999:x",
+                           "gpu:99999999999999999999",
+                           "gpu:-18446744073709551612",
+                           "gpu:a100:-18446744073709551612",
+                           "gpu:18014398509481985k",
+                           "gpu:1t",
+                           "gpu:+2",
+                           "gpu: 2",
+                           "gpu:2 ",
+                           "gpu::2",
+                           "gpu:a100:",
+                           "gpu:2(S:0-1)",
+                           "gpu:0(x:8",
+                           "shard:4",
+                           "mps:50",
+                           "gpu:1,shard:1"})
     cr_expect(counted(per_node(text)).size() > 20, "%s: %s", text, counted(per_node(text)).c_str());
   Sizes sizes = per_node("gpu:4096");
   sizes.min_nodes = 4000000000U;

@@ -198,7 +198,97 @@ const Case kTexts[] = {
      "give it once"},
 };
 
+// A field whose count is 0 is none for Slurm; the others count all the same.
+const Case kZeros[] = {
+    {"--framework=plain --gpus=0 --gpus-per-node=8 -N4",
+     "policy: --gpus-per-node=8 on 4 nodes, but a job of tenant vision may have 1-8 GPUs; ask for "
+     "sizes among these"},
+    {"--framework=plain --gpus=0 --gpus-per-node=4 -N2",
+     "vision framework=plain gpus=8 | tasks=8 cpus=8 requeue"},
+    {"--framework=plain --gpus=0 --gres=gpu:0 --gpus-per-task=2 -n2",
+     "vision framework=plain gpus=4 | requeue"},
+    {"--framework=plain --gpus-per-node=0 --gpus=4",
+     "vision framework=plain gpus=4 | tasks=4 cpus=4 requeue"},
+    {"--framework=plain --gpus-per-socket=0 --gpus=4",
+     "vision framework=plain gpus=4 | tasks=4 cpus=4 requeue"},
+    {"--framework=plain --gpus-per-task=0",
+     "vision framework=plain gpus=2 | job=gres:gpu:2 tasks=2 "
+     "cpus=2 requeue"},
+    {"--framework=plain --gpus=0 --gpus-per-socket=1",
+     "gpus: --gpus-per-socket leaves the number of GPUs open; give the total with --gpus instead"},
+    {"--framework=plain --gpus=0 --ntasks-per-gpu=1 -n64",
+     "policy: --ntasks-per-gpu=1 with --ntasks=64, but a job of tenant vision may have 1-8 GPUs; "
+     "ask for sizes among these"},
+    {"--gpus-range=1-8 --gpus=0 --gres=gpu:2,nic:1 -N2",
+     "vision gpus=1-8 | job=gres:gpu:4 node=nic:1 tasks=4 cpus=4 requeue"},
+    {"--gpus-range=1-8 --gpus-per-node=0 --gpus=4",
+     "vision gpus=1-8 | job=gres:gpu:4 node= tasks=4 cpus=4 requeue"},
+    {"--framework=plain --gpus=1k",
+     "policy: --gpus=1024, but a job of tenant vision may have 1-8 GPUs; ask for sizes among "
+     "these"},
+};
+
+// Fields beside each other: what they come to must be one number, and Slurm must keep it.
+const Case kMixtures[] = {
+    {"--framework=plain --gpus=4 --gpus-per-node=2",
+     "vision framework=plain gpus=4 | tasks=4 cpus=4 minnodes=2 maxnodes=2 requeue"},
+    {"--framework=plain --gpus=4 --gpus-per-node=2 -N2",
+     "vision framework=plain gpus=4 | tasks=4 cpus=4 requeue"},
+    {"--framework=plain --gpus=4 --gpus-per-node=2 -N1-4",
+     "vision framework=plain gpus=4 | tasks=4 cpus=4 minnodes=2 maxnodes=2 requeue"},
+    {"--framework=plain --gpus=4 --gpus-per-node=2 -N4",
+     "gpus: --gpus=4 and --gpus-per-node=2 do not go together on the nodes that the job asks for; "
+     "give the total with --gpus alone"},
+    {"--framework=plain --gpus=4 --gpus-per-node=3",
+     "gpus: --gpus=4 and --gpus-per-node=3 do not go together on the nodes that the job asks for; "
+     "give the total with --gpus alone"},
+    {"-Atwo --framework=plain --gpus=8 --gpus-per-node=2",
+     "policy: the job's GPUs take 4 nodes, but a job of tenant two may have 2 nodes at most; ask "
+     "for more GPUs on each"},
+    {"-Awhole --framework=plain --gpus=8 --gpus-per-node=2",
+     "gpus: a job of tenant whole has whole nodes of 4 GPUs, so 8 GPUs are 2 nodes; ask for them "
+     "with --gpus=8 and without --nodes"},
+    {"--framework=plain --gpus=4 --gpus-per-task=2 -n2", "vision framework=plain gpus=4 | requeue"},
+    {"--framework=plain --gpus=4 --gpus-per-task=2 -n4",
+     "gpus: --gpus=4 and --gpus-per-task=2 with --ntasks=4 are not the same number of GPUs; make "
+     "them the same, or give the total with --gpus alone"},
+    {"--framework=plain --gpus-per-node=2 --gpus-per-task=1 -n4 -N2",
+     "vision framework=plain gpus=4 | requeue"},
+    {"--framework=plain --gpus-per-node=2 --gpus-per-task=1 -n2 -N2",
+     "gpus: --gpus-per-node=2 on 2 nodes and --gpus-per-task=1 with --ntasks=2 are not the same "
+     "number of GPUs; make them the same, or give the total with --gpus alone"},
+    {"--framework=plain --gpus=2 --gpus-per-socket=2",
+     "gpus: --gpus-per-socket leaves the number of GPUs open; give the total with --gpus instead"},
+    {"--framework=plain --gpus-per-task=1 -n1 --ntasks-per-gpu=4",
+     "gpus: --gpus-per-task and --ntasks-per-gpu do not go together; leave one out"},
+    {"--framework=plain --gpus-per-task=1 -n4 --ntasks-per-node=2",
+     "vision framework=plain gpus=4 | minnodes=2 maxnodes=2 requeue"},
+    {"--framework=plain --gpus-per-task=1 -n4 --ntasks-per-node=4 -N2",
+     "gpus: --ntasks=4 is not --ntasks-per-node=4 on the nodes that the job asks for, so "
+     "--gpus-per-task=1 leaves the number of GPUs open; give numbers that agree, or the total with "
+     "--gpus"},
+    {"--framework=plain --gpus-per-task=1 -n3 --ntasks-per-node=2",
+     "gpus: --ntasks=3 is not --ntasks-per-node=2 on the nodes that the job asks for, so "
+     "--gpus-per-task=1 leaves the number of GPUs open; give numbers that agree, or the total with "
+     "--gpus"},
+    {"--framework=plain --gpus-per-task=1 -n2 cpus=2", "vision framework=plain gpus=2 | requeue"},
+    {"--framework=plain --gpus-per-task=1 -n2 -c4 cpus=8 --mincpus=4",
+     "vision framework=plain gpus=2 | requeue"},
+    {"--framework=plain --gpus-per-task=1 -n2 cpus=8",
+     "gpus: --gpus-per-task=1 with more CPUs than 2 tasks with 1 CPU each need would give the job "
+     "more GPUs; say the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
+     "total of GPUs with --gpus"},
+    {"--framework=plain --gpus-per-task=1 -n2 --mincpus=6",
+     "gpus: --gpus-per-task=1 with more CPUs than 2 tasks with 1 CPU each need would give the job "
+     "more GPUs; say the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
+     "total of GPUs with --gpus"},
+};
+
 }  // namespace
+
+Test(admission_cases, zeros, .timeout = 20) { check(kZeros, std::size(kZeros)); }
+
+Test(admission_cases, mixtures, .timeout = 20) { check(kMixtures, std::size(kMixtures)); }
 
 Test(admission_cases, ranges, .timeout = 20) { check(kRanges, std::size(kRanges)); }
 

@@ -88,6 +88,45 @@ const UpdateCase kSizes[] = {
     {"tenant=vision gpus=4", "-n8 --ntasks-per-gpu=2", "--ntasks-per-gpu=1 -n4", ""},
 };
 
+const UpdateCase kHidden[] = {
+    {"tenant=vision gpus=0", "", "job=gres:gpu:0 --gpus-per-node=8 -N4",
+     "policy: the job was admitted without GPUs, and an update cannot give it any; cancel it and "
+     "submit it again"},
+    {"tenant=vision gpus=0", "", "job=gres:gpu:0", ""},
+    {"tenant=vision gpus=0", "", "job=gres:gpu:0 task=gres:gpu:1 -n1",
+     "policy: the job was admitted without GPUs, and an update cannot give it any; cancel it and "
+     "submit it again"},
+    {"tenant=vision gpus=0", "", "job=gres:gpu:0 socket=gres:gpu:1",
+     "gpus: --gpus-per-socket leaves the number of GPUs open; give the total with --gpus instead"},
+    {"tenant=vision gpus=2", "--gpus=2 -n2", "job=gres:gpu:0 --gpus-per-node=8 -N4",
+     "policy: the job was admitted for 2 GPUs, and 32 is not among these sizes"},
+    {"tenant=vision gpus=2", "--gpus=2 -n2", "job=gres:gpu:0",
+     "policy: the job was admitted for 2 GPUs and cannot go without"},
+    {"tenant=vision gpus=4", "--gpus=4 --gpus-per-node=2 -N2", "node=gres:nic:1",
+     "gpus: Slurm keeps the GPUs of a field whose new text names none; clear the field with an "
+     "empty text, or name them"},
+    {"tenant=vision gpus=4", "--gpus=4 --gpus-per-node=2 -N2", "node=", ""},
+    {"tenant=vision gpus=4", "--gpus=4 --gpus-per-node=2 -N2", "-N4",
+     "gpus: --gpus=4 and --gpus-per-node=2 do not go together on the nodes that the job asks for; "
+     "give the total with --gpus alone"},
+    {"tenant=vision gpus=4", "--gpus=4 --gpus-per-node=2 -N2", "-N1-4",
+     "gpus: the job's 4 GPUs take 2 nodes; change the number of nodes with them"},
+    {"tenant=vision gpus=4", "--gpus=4 --gpus-per-task=1 -n4", "-n8",
+     "gpus: --gpus=4 and --gpus-per-task=1 with --ntasks=8 are not the same number of GPUs; make "
+     "them the same, or give the total with --gpus alone"},
+    {"tenant=vision gpus=4", "--gpus-per-task=1 -n4", "morecpus",
+     "gpus: the job asked for GPUs for each task, and Slurm would give it more of them with more "
+     "CPUs or memory on a node, so these cannot be changed; cancel it and submit it again"},
+    {"tenant=vision gpus=4", "--gpus=4 -n4", "morecpus", ""},
+    {"tenant=vision gpus=4", "--gpus-per-task=1 -n4 cpus=4", "--gpus-per-task=2 -n2",
+     "gpus: --gpus-per-task=2 with more CPUs than 2 tasks with 1 CPU each need would give the job "
+     "more GPUs; say the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
+     "total of GPUs with --gpus"},
+    {"tenant=vision gpus=4", "-n8 --ntasks-per-gpu=2", "--gpus=4",
+     "gpus: the job asked for tasks on each GPU and not for GPUs, so these cannot be changed; "
+     "cancel it and submit it again"},
+};
+
 const UpdateCase kRights[] = {
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "-Aspeech",
      "account: the job was admitted for tenant vision, and account \"speech\" is not one of its "
@@ -218,6 +257,8 @@ const UpdateCase kWithoutPolicy[] = {
 }  // namespace
 
 Test(update_cases, sizes, .timeout = 20) { check(kSizes, std::size(kSizes), &policy()); }
+
+Test(update_cases, hidden, .timeout = 20) { check(kHidden, std::size(kHidden), &policy()); }
 
 Test(update_cases, rights, .timeout = 20) { check(kRights, std::size(kRights), &policy()); }
 
