@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <yaml.h>
 
+#include <algorithm>
 #include <set>
 
 namespace bellows {
@@ -50,9 +51,37 @@ YamlMark mark_of(const yaml_mark_t& mark) {
   return {static_cast<int>(mark.line) + 1, static_cast<int>(mark.column) + 1};
 }
 
+std::string_view line_of(std::string_view text, std::size_t line) {
+  for (; line > 0 && !text.empty(); --line)
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return text.substr(0, text.find('\n'));
+}
+
+/// What libyaml says of a text that is no YAML, and in words what most often leads to it.
+std::string trouble_of(const yaml_parser_t& parser, std::string_view text) {
+  const std::string_view line = line_of(text, parser.problem_mark.line);
+  if (line.substr(0, line.find_first_not_of(" \t")).find('\t') != std::string_view::npos)
+    return "the line is indented with a tab, which YAML does not allow; use spaces";
+  const std::string_view context = parser.context ? parser.context : "";
+  if (context == "while scanning an alias" || context == "while scanning an anchor")
+    return "a value that begins with * or & must stand in quotes, such as \"*\"";
+  const std::string_view problem = parser.problem ? parser.problem : "";
+  if (problem == "found character that cannot start any token")
+    return line.substr(0, parser.problem_mark.column + 1).ends_with('\t')
+               ? "a tab cannot stand here; use spaces"
+               : "a value that begins with this character must stand in quotes";
+  if (problem == "mapping values are not allowed in this context")
+    return "there is a second \": \" in the line; a value with one must stand in quotes";
+  std::string said(problem.empty() ? "not valid YAML" : problem);
+  if (!context.empty())
+    said += fmt::format(" {}, which begins in line {}", context, parser.context_mark.line + 1);
+  return said;
+}
+
 class Builder {
  public:
-  Builder(Parser& parser, const std::string& file) : parser_(parser), file_(file) {}
+  Builder(Parser& parser, std::string_view text, const std::string& file)
+      : parser_(parser), text_(text), file_(file) {}
 
   Result<YamlNode> document() {
     Event start;
@@ -83,7 +112,7 @@ class Builder {
   Status expect(Event& event) {
     if (yaml_parser_parse(&parser_.raw(), &event.raw())) return {};
     const yaml_parser_t& p = parser_.raw();
-    return yaml_error(file_, mark_of(p.problem_mark), p.problem ? p.problem : "not valid YAML");
+    return yaml_error(file_, mark_of(p.problem_mark), trouble_of(p, text_));
   }
 
   Result<YamlNode> node(yaml_event_t& event, int depth) {
@@ -153,6 +182,7 @@ class Builder {
   Error tagged(YamlMark mark) { return yaml_error(file_, mark, "tags are not allowed"); }
 
   Parser& parser_;
+  std::string_view text_;
   const std::string& file_;
 };
 
@@ -173,7 +203,7 @@ Result<YamlNode> parse_yaml(std::string_view text, const std::string& file) {
     return Error{ErrorKind::invalid, fmt::format("{}: larger than 1 MiB", file)};
   Parser parser(text);
   if (!parser.valid()) return Error{ErrorKind::internal, "out of memory for the YAML parser"};
-  return Builder(parser, file).document();
+  return Builder(parser, text, file).document();
 }
 
 }  // namespace bellows

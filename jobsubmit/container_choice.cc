@@ -10,6 +10,18 @@
 #include "spank/container/spec_text.h"
 
 namespace bellows {
+namespace {
+
+/// What a user can do whose tenant brings no image.
+std::string without_own_image(const Contract& contract) {
+  if (contract.framework.empty())
+    return "it may bring none, so choose a framework with --framework";
+  return fmt::format("it may bring none, so leave out --container-image; framework {} {}",
+                     contract.framework,
+                     contract.image.empty() ? "runs without one" : "has its own");
+}
+
+}  // namespace
 
 /// The framework's image needs nobody's leave.
 bool Desk::choose_image(const std::string& image) {
@@ -24,7 +36,7 @@ bool Desk::choose_image(const std::string& image) {
         Refusal::policy,
         fmt::format("tenant {} may not bring image {}; {}", tenant_->name, shown(image, 512),
                     tenant_->images.empty()
-                        ? "it may bring none, so choose a framework with --framework"
+                        ? without_own_image(contract)
                         : fmt::format("it may bring {}", fmt::join(tenant_->images, ", "))));
   contract.image = image;
   return true;

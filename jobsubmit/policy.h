@@ -152,7 +152,8 @@ class Policy {
   std::string checkpoint_dir;            ///< pattern with %u, %a, %j; empty: the launcher's default
   std::uint32_t resize_site_factor = 0;  ///< 0: a resize leaves the job's priority alone
   LuaSettings lua;
-  std::string digest;  ///< of the file's text: 16 hexadecimal digits
+  std::string digest;              ///< of the file's text: 16 hexadecimal digits
+  std::vector<std::string> notes;  ///< "FILE:LINE:COLUMN: ..." of what is right, but may be a slip
 
   /// The first tenant in the file that the submitter matches: by account (its own before a
   /// parent's), then narrowed by user, group and partition; else the default one, where it is not

@@ -27,6 +27,7 @@ class PolicyReader {
 
   Policy read(const YamlNode& root);
   const std::optional<Error>& error() const { return in_.error(); }
+  const std::vector<std::string>& notes() const { return in_.notes(); }
 
  private:
   void version(const YamlNode& root);
@@ -43,6 +44,7 @@ class PolicyReader {
   void accounts(const YamlNode& node, Tenant& tenant);
   void own_account(const YamlNode& at, const std::string& account, const Tenant& tenant);
   void quota(const YamlNode& node, Tenant& tenant);
+  std::string suspension(const YamlNode& node);
   void rights(const YamlNode& node, Tenant& tenant);
   void narrowing(const YamlNode& node, Tenant& tenant);
   void limits(const YamlNode* node, Tenant& tenant);
@@ -170,6 +172,10 @@ void PolicyReader::quota(const YamlNode& node, Tenant& tenant) {
 
 /// A pattern that matches nothing of the file is a slip of the pen.
 std::string PolicyReader::pattern(const YamlNode& item) {
+  if (item.kind == YamlNode::Kind::mapping && item.entries.size() == 1)
+    in_.fail(item, fmt::format("a framework pattern has no space after its colon; write \"{}:{}\"",
+                               item.entries[0].key.scalar.substr(0, kMostName),
+                               item.entries[0].value.scalar.substr(0, kMostName)));
   std::string pattern = in_.text(item, "a framework pattern");
   std::vector<std::string> known;
   for (const auto& [name, framework] : policy_.frameworks) {
@@ -208,12 +214,24 @@ std::vector<std::string> PolicyReader::patterns(const YamlNode& node) {
   return patterns;
 }
 
+/// A switch that stood here would be shown as the reason, and "no" would suspend the tenant.
+std::string PolicyReader::suspension(const YamlNode& node) {
+  const std::string word = to_lower(node.scalar);
+  for (const char* flag : {"yes", "no", "true", "false", "on", "off", "y", "n"})
+    if (node.plain && word == flag)
+      in_.fail(node, fmt::format("suspended takes the reason that users see, not {}; write such as "
+                                 "suspended: \"over budget until May\", and leave it empty for a "
+                                 "tenant that is not suspended",
+                                 node.scalar));
+  return in_.short_text(node, "the reason for suspended");
+}
+
 void PolicyReader::rights(const YamlNode& node, Tenant& tenant) {
   if (const YamlNode* children = node.find("children"))
     tenant.children = in_.flag(*children, "children");
   if (const YamlNode* reason = node.find("suspended")) {
     tenant.suspended.reset();
-    if (!reason->is_null()) tenant.suspended = in_.short_text(*reason, "the reason for suspended");
+    if (!reason->is_null()) tenant.suspended = suspension(*reason);
   }
   // A list that is given but empty permits nothing; one that is not given permits all.
   if (const YamlNode* frameworks = node.find("frameworks"))
@@ -344,6 +362,7 @@ Result<Policy> load_policy(std::string_view text, const std::string& filename) {
   PolicyReader reader(filename);
   Policy policy = reader.read(*root);
   if (reader.error()) return *reader.error();
+  policy.notes = reader.notes();
   policy.digest = fmt::format("{:016x}", XXH3_64bits(text.data(), text.size()));
   return policy;
 }

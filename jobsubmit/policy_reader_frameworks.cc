@@ -89,9 +89,35 @@ FrameworkVersion read_version(ValueReader& in, const YamlNode& key, const YamlNo
   return version;
 }
 
+/// What other readers of YAML take for a number.
+bool looks_like_number(const YamlNode& node) {
+  const std::vector<std::string_view> parts = split(node.scalar, '.');
+  return node.plain && parts.size() <= 2 &&
+         std::all_of(parts.begin(), parts.end(),
+                     [](std::string_view part) { return parse_uint(part).has_value(); });
+}
+
+/// Bellows reads 2.10 as it is written. A program that writes the file from another one may not.
+void note_numbers(ValueReader& in, const YamlNode& node) {
+  std::vector<const YamlNode*> names;
+  for (const YamlEntry& entry : node.entries) names.push_back(&entry.key);
+  for (const YamlNode& item : node.items) names.push_back(&item);
+  const auto first = std::find_if(names.begin(), names.end(),
+                                  [](const YamlNode* name) { return looks_like_number(*name); });
+  if (first != names.end())
+    in.note(**first,
+            fmt::format("version {0} is not quoted; Bellows takes it as it is written, but "
+                        "other programs read a number (2.10 is 2.1 to them); write \"{0}\"",
+                        (*first)->scalar));
+}
+
 std::vector<FrameworkVersion> read_versions(ValueReader& in, const YamlNode& node,
                                             const FrameworkVersion& base) {
   std::vector<FrameworkVersion> versions;
+  if (node.kind == YamlNode::Kind::scalar && !node.is_null())
+    in.fail(node, fmt::format("versions must be a list; write versions: [\"{}\"]",
+                              node.scalar.substr(0, kMostName)));
+  note_numbers(in, node);
   if (node.kind == YamlNode::Kind::mapping) {
     for (const auto& [key, value] : node.entries)
       versions.push_back(read_version(in, key, value, base));
@@ -132,6 +158,9 @@ void choose_default(ValueReader& in, const YamlNode& node, Framework& framework)
 Framework read_framework(ValueReader& in, const std::string& name, const YamlNode& node) {
   Framework framework;
   FrameworkVersion base;
+  if (node.kind == YamlNode::Kind::scalar && !node.is_null())
+    in.fail(node, fmt::format("framework {} must be a mapping; write {}: {{versions: [\"{}\"]}}",
+                              name, name, node.scalar.substr(0, kMostName)));
   const bool given = !node.is_null() && in.mapping(node, fmt::format("framework {}", name),
                                                    {"versions", "default", "image", "env", "mounts",
                                                     "prefix", "launch"});

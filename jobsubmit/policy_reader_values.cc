@@ -71,6 +71,10 @@ void ValueReader::fail(const YamlNode& at, std::string_view text) {
   if (!error_) error_ = yaml_error(file_, at.mark, text);
 }
 
+void ValueReader::note(const YamlNode& at, std::string_view text) {
+  notes_.push_back(yaml_error(file_, at.mark, text).text);
+}
+
 bool ValueReader::mapping(const YamlNode& node, std::string_view what,
                           std::initializer_list<const char*> keys) {
   if (node.kind != YamlNode::Kind::mapping) {

@@ -25,6 +25,9 @@ class ValueReader {
 
   const std::optional<Error>& error() const { return error_; }
   void fail(const YamlNode& at, std::string_view text);
+  /// What `bellows check-config` says of a file that is right.
+  const std::vector<std::string>& notes() const { return notes_; }
+  void note(const YamlNode& at, std::string_view text);
 
   /// True when `node` is a mapping with only these keys; with any when there are none.
   bool mapping(const YamlNode& node, std::string_view what,
@@ -57,6 +60,7 @@ class ValueReader {
  private:
   const std::string& file_;
   std::optional<Error> error_;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace bellows

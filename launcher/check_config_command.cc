@@ -73,6 +73,7 @@ int check(const std::string& path) {
   for (const Tenant& tenant : policy->tenants) print_tenant(tenant);
   for (const auto& [name, framework] : policy->frameworks) print_framework(name, framework);
   if (!policy->lua.path.empty()) fmt::print("  Lua script {}\n", policy->lua.path);
+  for (const std::string& note : policy->notes) fmt::print("  note: {}\n", note);
   return kOk;
 }
 

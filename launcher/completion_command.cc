@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "common/text.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
 
@@ -23,11 +24,22 @@ _bellows_jobs() {
 _bellows() {
   local current=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} path="" word i
   COMPREPLY=()
+  # bash makes three words of --option=value.
+  if [[ $current == = ]]; then
+    current=""
+  elif [[ $before == = ]]; then
+    before=${COMP_WORDS[COMP_CWORD - 2]}
+  fi
   for ((i = 1; i < COMP_CWORD; i++)); do
     word=${COMP_WORDS[i]}
     [[ $word != -- ]] || return 0
     [[ " $(_bellows_commands "$path") " != *" $word "* ]] || path="${path:+$path }$word"
   done
+  word=$(_bellows_values "$path $before")
+  if [[ -n $word ]]; then
+    mapfile -t COMPREPLY < <(compgen -W "$word" -- "$current")
+    return 0
+  fi
   if [[ " $(_bellows_valued "$path") " == *" $before "* ]]; then
     compopt -o default 2>/dev/null
     return 0
@@ -50,6 +62,7 @@ struct Tables {
   std::string commands;
   std::string options;
   std::string valued;
+  std::string values;
   std::vector<std::string> with_job;
 };
 
@@ -57,6 +70,16 @@ void add_branch(std::string& table, const std::string& path,
                 const std::vector<std::string>& words) {
   if (!words.empty())
     table += fmt::format("    \"{}\") echo \"{}\" ;;\n", path, fmt::join(words, " "));
+}
+
+/// An option whose value is called "a|b" takes one of these.
+void add_values(std::string& table, const std::string& path, const CLI::Option& option) {
+  const std::string name = option.get_type_name();
+  if (name.find('|') == std::string::npos) return;
+  std::vector<std::string> values;
+  for (std::string_view value : split(name, '|')) values.emplace_back(value);
+  for (const std::string& option_name : option.get_lnames())
+    add_branch(table, path + " --" + option_name, values);
 }
 
 void describe(const CLI::App& app, const std::string& path, Tables& tables) {
@@ -70,6 +93,7 @@ void describe(const CLI::App& app, const std::string& path, Tables& tables) {
     for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
     for (const std::string& name : option->get_snames()) options.push_back("-" + name);
     if (option->get_items_expected_max() == 0) continue;
+    add_values(tables.values, path, *option);
     for (const std::string& name : option->get_lnames()) valued.push_back("--" + name);
     for (const std::string& name : option->get_snames()) valued.push_back("-" + name);
   }
@@ -100,6 +124,7 @@ std::string CommandLine::bash_completion() const {
          table_function("_bellows_commands", tables.commands) +
          table_function("_bellows_options", tables.options) +
          table_function("_bellows_valued", tables.valued) +
+         table_function("_bellows_values", tables.values) +
          table_function("_bellows_takes_job", jobs + "    *) return 1 ;;\n") + kScript;
 }
 

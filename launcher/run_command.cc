@@ -100,6 +100,7 @@ void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>&
   command
       .add_option("--kind", options->kind,
                   "How ranks are started: mpi, nccl, torch or plain (default: the framework's)")
+      .value_name("mpi|nccl|torch|plain")
       .check([](const std::string& kind) {
         return parse_launch_kind(kind) ? "" : "'" + kind + "' is not mpi, nccl, torch or plain";
       });

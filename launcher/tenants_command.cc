@@ -25,6 +25,7 @@ using namespace std::chrono_literals;
 using nlohmann::ordered_json;
 
 constexpr std::size_t kMostAnswerBytes = 256 << 20;
+constexpr std::size_t kMostSaid = 20;  // lines
 constexpr auto kAnswersWithin = 60s;
 // slurmdbd holds a change back while it rolls up usage.
 constexpr auto kChangesWithin = 300s;
@@ -61,15 +62,31 @@ ErrorKind kind_of(const std::string& complaint) {
   return ErrorKind::io;
 }
 
+/// One line of an answer after a colon; several below it.
+std::string lines_said(const std::string& answer) {
+  std::vector<std::string> lines;
+  for (std::string_view line : split(answer, '\n'))
+    if (lines.size() < kMostSaid && !trim(line).empty()) lines.push_back(one_line(line));
+  if (lines.size() == 1) return fmt::format(": {}", trim(lines.front()));
+  std::string text;
+  for (const std::string& line : lines) text += "\n  " + line;
+  return text;
+}
+
 /// Runs one of Slurm's commands; what it wrote to standard output.
 Result<std::string> call(const std::vector<std::string>& command, std::chrono::seconds limit) {
   auto output = output_of(command, limit, kMostAnswerBytes);
   if (!output) return output.error();
   if (output->exit.ok()) return std::move(output->out);
-  std::string said = output->err + output->out;
-  std::replace(said.begin(), said.end(), '\n', ' ');
-  return Error{kind_of(said), fmt::format("{} {}: {}", command.front(), output->exit.to_string(),
-                                          one_line(trim(said)))};
+  const std::string said = output->err + output->out;
+  return Error{kind_of(said),
+               fmt::format("{} {}{}", command.front(), output->exit.to_string(), lines_said(said))};
+}
+
+/// The text of a failure, with what else is to be said of it before the lines of Slurm's commands.
+std::string with_remark(const std::string& failure, const std::string& remark) {
+  const auto end = std::min(failure.find('\n'), failure.size());
+  return failure.substr(0, end) + remark + failure.substr(end);
 }
 
 /// How Slurm is set up, when the tenants can be had with it.
@@ -181,7 +198,7 @@ void print_json(const Options& options, const std::string& cluster, const Tenant
 }
 
 int fail(const Error& error) {
-  fmt::print(stderr, "bellows tenants: {}; nothing was changed\n", error.text);
+  fmt::print(stderr, "bellows tenants: {}\n", with_remark(error.text, "; nothing was changed"));
   return exit_status_of(error);
 }
 
@@ -213,8 +230,10 @@ int sync(const Options& options) {
   if (!options.json && plan->changes.empty()) fmt::print("# nothing to change\n");
   std::fflush(stdout);
   if (!outcome.failure.empty())
-    fmt::print(stderr, "bellows tenants: {}; {} of {} changes {} done\n", outcome.failure,
-               outcome.done, plan->changes.size(), outcome.done == 1 ? "is" : "are");
+    fmt::print(stderr, "bellows tenants: {}\n",
+               with_remark(outcome.failure,
+                           fmt::format("; {} of {} changes {} done", outcome.done,
+                                       plan->changes.size(), outcome.done == 1 ? "is" : "are")));
   return outcome.status;
 }
 

@@ -57,8 +57,11 @@ const Case kContainers[] = {
      "vision framework=pytorch:2.1 gpus=2 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
      "job=gres:gpu:2 tasks=2 cpus=2 requeue NCCL_DEBUG=WARN"},
     {"--framework=pytorch --container=image:/images/old.sqsh",
-     "policy: tenant vision may not bring image /images/old.sqsh; it may bring none, so choose a "
-     "framework with --framework"},
+     "policy: tenant vision may not bring image /images/old.sqsh; it may bring none, so leave out "
+     "--container-image; framework pytorch has its own"},
+    {"--framework=digits --container=image:/own/a.sqsh",
+     "policy: tenant vision may not bring image /own/a.sqsh; it may bring none, so leave out "
+     "--container-image; framework digits runs without one"},
     {"-Abrings --framework=digits --gpus=a100:1 --container=image:/own/a.sqsh,no-mount-home",
      "brings framework=digits:1.0 gpus=1 image=/own/a.sqsh images=/own/%2A,/home/%2A/%2A.sqsh "
      "container=no-mount-home | tasks=1 cpus=1 requeue"},

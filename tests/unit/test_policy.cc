@@ -267,6 +267,7 @@ Test(policy, a_tenants_keys_replace_the_defaults, .timeout = 10) {
   cr_expect(!other.children && other.users.size() == 2 && !other.suspended);
   cr_expect(other.images.empty() && other.wide_batch && other.permits("f", "1"));
   cr_expect(only_tenant("suspended: over budget").suspended == "over budget");
+  cr_expect(only_tenant("suspended: \"no\"").suspended == "no");
 }
 
 Test(policy, the_shipped_sample_is_valid, .timeout = 10) {
@@ -355,4 +356,22 @@ Test(watcher, survives_a_fifo_and_a_directory, .timeout = 30) {
   cr_expect(reaches(watcher, [](const auto& s) {
     return s.problem.find("Is a directory") != std::string::npos;
   }));
+}
+
+Test(policy, versions_that_look_like_numbers_are_kept_and_noted, .timeout = 10) {
+  const auto notes = [](const std::string& versions) {
+    const Policy policy = good("version: 1\nframeworks: {f: {versions: " + versions + "}}\n");
+    return policy.notes.empty() ? "" : policy.notes.at(0);
+  };
+  const std::string said =
+      "is not quoted; Bellows takes it as it is written, but other programs read a number (2.10 is "
+      "2.1 to them); write ";
+  cr_expect(notes("[2.10]") == "b.yaml:2:29: version 2.10 " + said + "\"2.10\"");
+  cr_expect(notes("{\"1.0\": , 3: }") == "b.yaml:2:38: version 3 " + said + "\"3\"", "%s",
+            notes("{\"1.0\": , 3: }").c_str());
+  cr_expect(notes("[\"2.10\", 2.1.3, v2, 24.05-py3]").empty());
+  const Policy policy =
+      good("version: 1\nframeworks: {f: {versions: [2.10, 2.1], default: 2.10}}\n");
+  const Framework& framework = policy.frameworks.at("f");
+  cr_expect(framework.default_version == "2.10" && framework.find("2.1"));
 }

@@ -137,7 +137,8 @@ Test(policy_errors, checkpoint_dir, .timeout = 10) {
 
 Test(policy_errors, frameworks, .timeout = 10) {
   static const Case kCases[] = {
-      {"frameworks: {f: {versions: 1}}\n", "2:28: versions must be a list, such as [a, b]"},
+      {"frameworks: {f: {versions: 1}}\n",
+       "2:28: versions must be a list; write versions: [\"1\"]"},
       {"frameworks: {f: {versions: [\"1\", \"1\"]}}\n", "2:34: version 1 stands twice"},
       {"frameworks: {f: {versions: [\"a/b\"]}}\n", "2:29: a version" NAME_RULE},
       {"frameworks: {f: {versions: {\"a b\": }}}\n", "2:29: a version" NAME_RULE},
@@ -196,6 +197,12 @@ Test(policy_errors, tenants, .timeout = 10) {
       {"tenants: {a: {groups: [\"\"]}}\n", "2:24: a group is empty"},
       {"tenants: {a: {groups: [g, g]}}\n", "2:27: \"g\" stands twice"},
       {"tenants: {a: {partitions: [[p]]}}\n", "2:28: a partition pattern must be a text"},
+      {"tenants: {a: {suspended: yes}}\n",
+       "2:26: suspended takes the reason that users see, not yes; write such as suspended: "
+       "\"over budget until May\", and leave it empty for a tenant that is not suspended"},
+      {"defaults: {suspended: False}\n",
+       "2:23: suspended takes the reason that users see, not False; write such as suspended: "
+       "\"over budget until May\", and leave it empty for a tenant that is not suspended"},
       {"tenants: {a: {suspended: \"\"}}\n", "2:26: the reason for suspended is empty"},
       {"tenants: {a: {suspended: [x]}}\n", "2:26: the reason for suspended must be a text"},
       {"tenants: {a: {images: /i/*}}\n", "2:23: images must be a list, such as [a, b]"},
@@ -339,6 +346,34 @@ Test(policy_errors, sizing, .timeout = 10) {
        "2:37: qos_allowed is empty; leave it out to allow all of them"},
       {"tenants: {a: {sizing: {site_factor: x}}}\n",
        "2:37: site_factor must be a whole number from 0 to 1000000000"},
+  };
+  expect(kCases);
+}
+
+Test(policy_errors, slips_in_words, .timeout = 10) {
+  static const Case kCases[] = {
+      {"tenants:\n\tvision: {}\n",
+       "3:1: the line is indented with a tab, which YAML does not allow; use spaces"},
+      {"tenants:\n  vision:\n  \taccounts: [a]\n",
+       "4:3: the line is indented with a tab, which YAML does not allow; use spaces"},
+      {"tenants:\n- b\n-\tc: d\n", "4:2: a tab cannot stand here; use spaces"},
+      {"frameworks: {f: {versions: 2.1}}\n",
+       "2:28: versions must be a list; write versions: [\"2.1\"]"},
+      {"frameworks: {f: 2.1}\n",
+       "2:17: framework f must be a mapping; write f: {versions: [\"2.1\"]}"},
+      {"frameworks: {f: {versions: [\"2.1\"]}}\ntenants: {a: {frameworks: [f: 2.1]}}\n",
+       "3:28: a framework pattern has no space after its colon; write \"f:2.1\""},
+      {"tenants: {a: {frameworks: [*]}}\n",
+       "2:29: a value that begins with * or & must stand in quotes, such as \"*\""},
+      {"checkpoint_dir: %u/%j\n",
+       "2:17: a value that begins with this character must stand in quotes"},
+      {"tenants:\n  a:\n    suspended: over: budget\n",
+       "4:20: there is a second \": \" in the line; a value with one must stand in quotes"},
+      {"tenants:\n  a:\n   gpus: {max: 2}\n    accounts: [a]\n",
+       "5:5: did not find expected key while parsing a block mapping, which begins in line 4"},
+      {"default_tenant: \"a\n",
+       "3:1: found unexpected end of stream while scanning a quoted scalar, which begins in line "
+       "2"},
   };
   expect(kCases);
 }
