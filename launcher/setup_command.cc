@@ -83,7 +83,7 @@ void print_text(const SetupPlan& plan) {
   fmt::print("{}\n", plan.changes.empty()
                          ? "# nothing to do"
                          : "# The files are the same on every machine of the cluster. Then restart "
-                           "slurmctld and every slurmd; bellows-operate(7) says how.");
+                           "slurmctld and every slurmd.");
 }
 
 ordered_json to_json(const ConfChange& change) {
