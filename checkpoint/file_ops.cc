@@ -12,15 +12,23 @@
 namespace bellows {
 
 Status FileOps::make_directory(const std::string& path) {
-  std::error_code code;
-  std::filesystem::create_directories(path, code);
-  if (!code) return {};
-  errno = code.value();
+  const mode_t mode = directory_mode(access_);
+  int rc = mkdir(path.c_str(), mode);
+  if (rc < 0 && errno == ENOENT) {
+    for (auto end = path.find('/', 1); end != path.npos; end = path.find('/', end + 1))
+      (void)mkdir(path.substr(0, end).c_str(), mode);
+    rc = mkdir(path.c_str(), mode);
+  }
+  struct stat s;
+  if (rc == 0) return {};
+  const int code = errno;
+  if (code == EEXIST && stat(path.c_str(), &s) == 0 && S_ISDIR(s.st_mode)) return {};
+  errno = code;
   return errno_error("make the directory", path);
 }
 
 Result<Fd> FileOps::create(const std::string& path) {
-  return open_file(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, 0644);
+  return open_file(path, O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW, file_mode(access_));
 }
 
 Status FileOps::write_at(int fd, const void* data, std::size_t bytes, std::uint64_t offset,

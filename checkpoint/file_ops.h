@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
+#include "common/access.h"
 #include "common/fd.h"
 #include "common/result.h"
 
@@ -15,7 +17,12 @@ namespace bellows {
 /// them fail and look at what is left. Safe for several threads. Errors name the path.
 class FileOps {
  public:
+  explicit FileOps(Access access = Access::owner) : access_(access) {}
   virtual ~FileOps() = default;
+
+  /// Of what is made from here on.
+  void set_access(Access access) { access_ = access; }
+  Access access() const { return access_; }
 
   /// A directory that exists already is fine; its parents are made too.
   virtual Status make_directory(const std::string& path);
@@ -44,6 +51,9 @@ class FileOps {
   virtual Status remove_file(const std::string& path);
   /// A directory with all in it, following no link; something that isn't there is fine.
   virtual Status remove_tree(const std::string& path);
+
+ private:
+  std::atomic<Access> access_;
 };
 
 }  // namespace bellows

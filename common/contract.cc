@@ -251,4 +251,15 @@ Result<std::string> expand_path(std::string_view pattern, std::string_view user,
   return path;
 }
 
+std::string fixed_part(std::string_view pattern) {
+  std::string path;
+  std::string whole;
+  for (std::size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '%' && (i + 1 == pattern.size() || pattern[++i] != '%')) break;
+    if (pattern[i] == '/') whole = path;
+    path += pattern[i];
+  }
+  return whole.empty() ? "/" : whole;
+}
+
 }  // namespace bellows

@@ -50,6 +50,8 @@ struct Contract {
   /// apart from its image, see spank/container/spec_text.h.
   static constexpr const char* kImagesKey = "images";
   static constexpr const char* kContainerKey = "container";
+  /// Who else may read what the job stores, see access.h.
+  static constexpr const char* kAccessKey = "access";
 
   std::string tenant;
   std::string framework;          ///< NAME, or empty when the job named none
@@ -84,5 +86,9 @@ struct Contract {
 /// invalid.
 Result<std::string> expand_path(std::string_view pattern, std::string_view user,
                                 std::string_view account, std::string_view job_id);
+
+/// The directory of a path pattern above its first component that depends on the job:
+/// "/shared/checkpoints" of "/shared/checkpoints/%u/%j".
+std::string fixed_part(std::string_view pattern);
 
 }  // namespace bellows

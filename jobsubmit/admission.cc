@@ -112,6 +112,8 @@ bool Desk::fill_in() {
   contract.tenant = tenant_->name;
   contract.checkpoint_dir = policy_.checkpoint_dir;
   contract.gpus = range_;
+  if (policy_.checkpoint_access != Access::owner)
+    contract.extra.emplace_back(Contract::kAccessKey, access_name(policy_.checkpoint_access));
   if (limits_->gpus_per_node > 0 && !range_.is_none())
     contract.extra.emplace_back(Contract::kNodeGpusKey, std::to_string(limits_->gpus_per_node));
   if (tenant_->sizing.site_factor > 0) decision_.changes.site_factor = tenant_->sizing.site_factor;

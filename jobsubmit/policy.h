@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "common/access.h"
 #include "common/gpus_range.h"
 #include "common/launch_kind.h"
 #include "common/result.h"
@@ -149,8 +150,9 @@ class Policy {
   std::string default_tenant;            ///< for accounts that no tenant lists; empty: refuse them
   Fallback plain_jobs = Fallback::pass;  ///< jobs that use nothing of Bellows
   std::map<std::string, Fallback, std::less<>> plain_jobs_by_partition;
-  std::string checkpoint_dir;            ///< pattern with %u, %a, %j; empty: the launcher's default
-  std::uint32_t resize_site_factor = 0;  ///< 0: a resize leaves the job's priority alone
+  std::string checkpoint_dir;  ///< pattern with %u, %a, %j; empty: the launcher's default
+  Access checkpoint_access = Access::owner;  ///< who else may read what jobs store
+  std::uint32_t resize_site_factor = 0;      ///< 0: a resize leaves the job's priority alone
   LuaSettings lua;
   std::string digest;              ///< of the file's text: 16 hexadecimal digits
   std::vector<std::string> notes;  ///< "FILE:LINE:COLUMN: ..." of what is right, but may be a slip

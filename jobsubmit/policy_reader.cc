@@ -6,6 +6,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <utility>
 
@@ -329,6 +330,10 @@ void PolicyReader::switches(const YamlNode& root) {
   if (const YamlNode* node = root.find("enabled")) policy_.enabled = in_.flag(*node, "enabled");
   if (const YamlNode* node = root.find("checkpoint_dir"))
     policy_.checkpoint_dir = checkpoint_dir(*node);
+  if (const YamlNode* node = root.find("checkpoint_access"))
+    policy_.checkpoint_access = std::array{
+        Access::owner, Access::group,
+        Access::all}[in_.choice(*node, "checkpoint_access", {"private", "group", "all"})];
   if (const YamlNode* node = root.find("resize_site_factor"))
     policy_.resize_site_factor = in_.number(*node, "resize_site_factor", 0, kMostSiteFactor);
   if (const YamlNode* node = root.find("plain_jobs")) plain_jobs(*node);
@@ -336,9 +341,10 @@ void PolicyReader::switches(const YamlNode& root) {
 }
 
 Policy PolicyReader::read(const YamlNode& root) {
-  if (!in_.mapping(root, "the policy",
-                   {"version", "enabled", "checkpoint_dir", "resize_site_factor", "plain_jobs",
-                    "lua", "frameworks", "defaults", "tenants", "default_tenant"}))
+  if (!in_.mapping(
+          root, "the policy",
+          {"version", "enabled", "checkpoint_dir", "checkpoint_access", "resize_site_factor",
+           "plain_jobs", "lua", "frameworks", "defaults", "tenants", "default_tenant"}))
     return policy_;
   version(root);
   switches(root);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <set>
@@ -94,7 +95,9 @@ int ckpt_prune(const CkptOptions& options) {
 int ckpt_name(const CkptOptions& options) {
   auto place = find_step(options.dir, options.step);
   if (!place) return complain("name", place.error());
-  FileOps ops;
+  struct stat s;
+  // Who may read the directory may read its names.
+  FileOps ops(stat(place->dir.c_str(), &s) == 0 ? access_of_mode(s.st_mode) : Access::owner);
   if (auto status = give_name(ops, *place, options.name); !status) {
     return complain("name", status.error());
   }
@@ -119,7 +122,8 @@ int ckpt_export(const CkptOptions& options) {
   if (!file) return complain("export", file.error());
   note_interrupts();
   ProgressBar progress(options.progress());
-  FileOps ops;
+  // The user's umask decides, as of any file that a command writes.
+  FileOps ops(Access::all);
   auto status = write_tensors(ops, *contents, *file, options.to, progress);
   progress.end();
   if (!status) return complain("export", status.error());

@@ -136,10 +136,19 @@ Result<JobEvent> JobEvent::from_json(std::string_view text) {
   }
 }
 
-Result<EventLog> EventLog::open(const std::string& dir) {
+Result<EventLog> EventLog::open(const std::string& dir, Access access, uid_t user) {
+  const bool own = user == geteuid();
+  const int flags = O_RDWR | O_APPEND | O_NOFOLLOW | (own ? 0 : O_NONBLOCK);
   std::string path = dir + "/events.jsonl";
-  auto fd = open_file(path, O_RDWR | O_APPEND | O_CREAT, 0644);
+  auto fd = open_file(path, flags);
+  // For another one nothing is made: a directory that is a link may lead anywhere.
+  if (!fd && fd.error().kind == ErrorKind::not_found && own)
+    fd = open_file(path, flags | O_CREAT, file_mode(access));
   if (!fd) return fd.error();
+  struct stat info;
+  if (fstat(fd->get(), &info) != 0) return errno_error("look at", path);
+  if (info.st_uid != user || !(own || S_ISREG(info.st_mode)))
+    return Error{ErrorKind::denied, fmt::format("{} is not a plain file of user {}", path, user)};
   return EventLog(std::move(*fd), path);
 }
 

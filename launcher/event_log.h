@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <unistd.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "common/access.h"
 #include "common/fd.h"
 #include "common/result.h"
 
@@ -42,8 +45,10 @@ double wall_clock();
 /// log never stops a job: callers show a failed append once and go on.
 class EventLog {
  public:
-  /// Opens DIR/events.jsonl for appending; the directory must exist.
-  static Result<EventLog> open(const std::string& dir);
+  /// Opens DIR/events.jsonl for appending; the directory must exist. denied: it is not
+  /// `user`'s. Root, who tells a job's user of what it did, takes plain files only and makes none.
+  static Result<EventLog> open(const std::string& dir, Access access = Access::owner,
+                               uid_t user = geteuid());
   Status append(const JobEvent& event);
 
  private:

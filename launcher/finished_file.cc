@@ -22,7 +22,7 @@ void FinishedFile::drop_older(std::time_t submitted) const {
 
 bool FinishedFile::leave() {
   if (exists()) return true;
-  own_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL, 0644).ok();
+  own_ = open_file(path_, O_WRONLY | O_CREAT | O_EXCL, 0600).ok();
   return own_;
 }
 

@@ -20,13 +20,14 @@ constexpr auto kTryAgainAfter = 1s;
 }  // namespace
 
 struct HistoryWriter::Shared {
-  explicit Shared(std::string directory) : dir(std::move(directory)) {}
+  Shared(std::string directory, Access wanted) : dir(std::move(directory)), access(wanted) {}
 
   void run();
   std::size_t append_all(const std::deque<JobEvent>& events, Status* status) const;
   void note(const Status& status);
 
   const std::string dir;
+  const Access access;
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<JobEvent> queue;
@@ -42,7 +43,7 @@ struct HistoryWriter::Shared {
 // How many of them were written.
 std::size_t HistoryWriter::Shared::append_all(const std::deque<JobEvent>& events,
                                               Status* status) const {
-  auto log = EventLog::open(dir);
+  auto log = EventLog::open(dir, access);
   if (!log) {
     *status = log.error();
     return 0;
@@ -89,7 +90,8 @@ void HistoryWriter::Shared::run() {
   changed.notify_all();
 }
 
-HistoryWriter::HistoryWriter(std::string dir) : shared_(std::make_shared<Shared>(std::move(dir))) {
+HistoryWriter::HistoryWriter(std::string dir, Access access)
+    : shared_(std::make_shared<Shared>(std::move(dir), access)) {
   // It may hang in a dead file system: nobody waits for it longer than close() does.
   std::thread([shared = shared_] { shared->run(); }).detach();
 }

@@ -21,7 +21,7 @@ class HistoryWriter {
 
   /// The directory of the event file, which is opened for each batch of lines: a file system that
   /// comes back may be a new one.
-  explicit HistoryWriter(std::string dir);
+  explicit HistoryWriter(std::string dir, Access access = Access::owner);
   ~HistoryWriter();
   HistoryWriter(const HistoryWriter&) = delete;
   HistoryWriter& operator=(const HistoryWriter&) = delete;

@@ -33,8 +33,8 @@ std::uint64_t lines_in(const std::string& text) {
 /// The files themselves; of the writer's thread only.
 class LogFiles {
  public:
-  LogFiles(std::string dir, std::uint32_t job, std::uint64_t most)
-      : dir_(std::move(dir)), most_(most), next_{job, 0, 0, 0} {}
+  LogFiles(std::string dir, std::uint32_t job, std::uint64_t most, Access access)
+      : dir_(std::move(dir)), most_(most), access_(access), next_{job, 0, 0, 0} {}
 
   void begin(std::uint32_t restart, std::uint32_t attempt) {
     fd_.reset();
@@ -57,13 +57,14 @@ class LogFiles {
 
  private:
   void open_next() {
-    mkdir(dir_.c_str(), 0777);
+    mkdir(dir_.c_str(), directory_mode(access_));
     make_room();
     fd_.reset();
     // A launcher that Slurm started twice for the same run finds the files of the first.
     for (int tries = 0; tries < 1000 && !fd_; ++tries) {
       ++next_.part;
-      auto fd = open_file(dir_ + "/" + next_.name(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL, 0666);
+      auto fd = open_file(dir_ + "/" + next_.name(), O_WRONLY | O_APPEND | O_CREAT | O_EXCL,
+                          file_mode(access_));
       if (fd)
         fd_ = std::move(*fd);
       else if (errno != EEXIST)
@@ -87,6 +88,7 @@ class LogFiles {
 
   std::string dir_;
   std::uint64_t most_;
+  Access access_;
   LogFile next_;
   Fd fd_;
   std::uint64_t size_ = 0;
@@ -103,8 +105,8 @@ struct Item {
 }  // namespace
 
 struct LogWriter::Shared {
-  Shared(std::string dir, std::uint32_t job, std::uint64_t most_bytes)
-      : files(std::move(dir), job, most_bytes) {}
+  Shared(std::string dir, std::uint32_t job, std::uint64_t most_bytes, Access access)
+      : files(std::move(dir), job, most_bytes, access) {}
 
   void take(std::string lines);
   void run();
@@ -171,9 +173,10 @@ void LogWriter::Shared::run() {
   changed.notify_all();
 }
 
-LogWriter::LogWriter(std::string log_dir, std::uint32_t job, std::uint64_t most_bytes) {
+LogWriter::LogWriter(std::string log_dir, std::uint32_t job, std::uint64_t most_bytes,
+                     Access access) {
   if (most_bytes == 0) return;
-  shared_ = std::make_shared<Shared>(std::move(log_dir), job, most_bytes);
+  shared_ = std::make_shared<Shared>(std::move(log_dir), job, most_bytes, access);
   // It may hang in a dead file system: nobody waits for it longer than close() does.
   std::thread([shared = shared_] { shared->run(); }).detach();
 }

@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "common/access.h"
+
 namespace bellows {
 
 /// Writes a job's log in a thread of its own, so that a slow file system holds up nobody. Bounded
@@ -17,7 +19,8 @@ class LogWriter {
   static constexpr std::uint64_t kParts = 8;  ///< files that share the size
 
   /// `most_bytes` is for all files of the job; 0: nothing is written.
-  LogWriter(std::string log_dir, std::uint32_t job, std::uint64_t most_bytes);
+  LogWriter(std::string log_dir, std::uint32_t job, std::uint64_t most_bytes,
+            Access access = Access::owner);
   ~LogWriter();
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;

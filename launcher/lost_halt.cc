@@ -16,7 +16,9 @@ Status append(const SlurmJob& job, const std::string& event, const std::string& 
   if (!contract) return {};
   auto dir = checkpoint_dir_of(job, *contract);
   if (!dir) return {};
-  auto log = EventLog::open(*dir);
+  const Access access =
+      *contract ? access_named((*contract)->extra_value(Contract::kAccessKey)) : Access::owner;
+  auto log = EventLog::open(*dir, access, job.uid);
   if (!log) return log.error().kind == ErrorKind::not_found ? Status() : Status(log.error());
   return log->append({wall_clock(), job.id, job.restarts, 0, event, cause, gpus, {}});
 }

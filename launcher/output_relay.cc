@@ -61,7 +61,7 @@ struct OutputRelay::Shared {
         news(std::move(news_fd)),
         out(options.out),
         err(options.err),
-        log(options.log_dir, options.job, options.log_bytes) {}
+        log(options.log_dir, options.job, options.log_bytes, options.access) {}
 
   void give(Order order);
   void run();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/access.h"
 #include "common/fd.h"
 #include "common/result.h"
 
@@ -24,6 +25,7 @@ class OutputRelay {
     std::uint32_t job = 0;
     std::uint32_t restart = 0;
     std::uint64_t log_bytes = 0;  ///< 0: no log
+    Access access = Access::owner;
     int out = 1;
     int err = 2;
   };

@@ -65,6 +65,24 @@ Test(contract, lists_read_back_whatever_is_in_them, .timeout = 10) {
   }
 }
 
+Test(contract, says_who_may_read_what_a_job_stores, .timeout = 10) {
+  Policy policy;
+  Tenant& tenant = policy.tenants.emplace_back();
+  tenant.name = "vision";
+  tenant.accounts = {"vision"};
+  tenant.frameworks = {"*"};
+  policy.index();
+  Request request = parse_job("--gpus=1");
+  request.gpus_range = "1-1";
+  for (const auto& [access, word] :
+       {std::pair{Access::owner, ""}, {Access::group, "group"}, {Access::all, "all"}}) {
+    policy.checkpoint_access = access;
+    const Decision decision = decide(&policy, "", request);
+    cr_assert(!decision.refused, "%s", decision.message.c_str());
+    cr_expect(read_back(decision.contract).extra_value(Contract::kAccessKey) == word);
+  }
+}
+
 Test(contract, what_does_not_fit_is_refused, .timeout = 10) {
   cr_expect(not with_prefix(3000, "1-8").refused);
   cr_expect(told(with_prefix(5000, "1-8")) ==

@@ -23,6 +23,32 @@ Test(store, keeps_the_last_steps_only, .timeout = 30) {
   for (const std::string& name : *names) cr_expect(!name.starts_with(".tmp-"), "%s", name.c_str());
 }
 
+Test(store, what_is_stored_is_for_those_whom_the_site_allows, .timeout = 60) {
+  for (const auto& [access, directories, files] : {std::tuple{Access::owner, 0700u, 0600u},
+                                                   {Access::group, 0750u, 0640u},
+                                                   {Access::all, 0755u, 0644u}}) {
+    ScratchDir scratch;
+    const std::string dir = scratch.path() + "/above/17";
+    umask(022);
+    FileOps ops(access);
+    StoreWriter writer(ops, dir, "job.0.1", Retention{2});
+    cr_assert(writer.take_ownership().ok());
+    cr_assert(save_step(writer, ops, 10).ok());
+    cr_assert(add_step_name(ops, dir, "best", 10).ok());
+    std::size_t seen = 0;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(scratch.path())) {
+      const auto mode = static_cast<unsigned>(entry.symlink_status().permissions());
+      const std::string name = entry.path().filename();
+      const bool lock = name == ".lock" || name == ".in-use";
+      if (entry.is_symlink()) continue;
+      const unsigned wanted = entry.is_directory() ? directories : lock ? 0600u : files;
+      cr_expect(mode == wanted, "%s: %o", entry.path().c_str(), mode);
+      ++seen;
+    }
+    cr_expect(seen >= 12, "%zu", seen);
+  }
+}
+
 Test(store, keeps_every_nth_step_and_the_named_ones, .timeout = 60) {
   ScratchDir scratch;
   FileOps ops;

@@ -181,6 +181,18 @@ Test(contract, expand_path_replaces_each_sign_once, .timeout = 10) {
   cr_expect(not expand_path("/c/%x", "u", "a", "1").ok());
 }
 
+Test(contract, the_fixed_part_of_a_path_is_above_what_varies, .timeout = 10) {
+  for (const auto& [pattern, fixed] : {std::pair{"/c/k/%u/%j", "/c/k"},
+                                       {"/c/k-%u/%j", "/c"},
+                                       {"/%j", "/"},
+                                       {"/c%%d/e/%a", "/c%d/e"},
+                                       {"/c%%/%%%u", "/c%"},
+                                       {"/c//%j", "/c/"},
+                                       {"/c/%", "/c"},
+                                       {"%j", "/"}})
+    EXPECT_TEXT(fixed_part(pattern).c_str(), fixed);
+}
+
 Test(text, split_trim_lower_number, .timeout = 10) {
   cr_expect(split("", ',').size() == 1);
   cr_expect(split("a,,b", ',') == (std::vector<std::string_view>{"a", "", "b"}));

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <optional>
@@ -16,6 +17,7 @@
 
 #include "launcher/event_log.h"
 #include "launcher/history_writer.h"
+#include "launcher/log_writer.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;
@@ -106,6 +108,46 @@ Test(events, survive_hostile_lines) {
   // A cause may say anything.
   auto lines = parse_events(event_of(7, "FAILED", whole).to_line() + "\n", 7);
   cr_expect(lines.events.size() == 1 && lines.events[0].cause == whole);
+}
+
+Test(events, a_log_is_for_those_whom_the_site_allows, .timeout = 10) {
+  umask(022);
+  for (const auto& [access, mode] :
+       {std::pair{Access::owner, 0600u}, {Access::group, 0640u}, {Access::all, 0644u}}) {
+    ScratchDir dir;
+    struct stat info {};
+    cr_assert(EventLog::open(dir.path(), access).ok());
+    cr_assert(stat((dir.path() + "/events.jsonl").c_str(), &info) == 0);
+    cr_expect((info.st_mode & 07777) == mode, "%o", info.st_mode);
+    {
+      LogWriter writer(dir.path() + "/logs", 7, 1 << 20, access);
+      writer.begin(0, 1);
+      writer.add("line\n");
+      writer.close(std::chrono::seconds(5));
+    }
+    cr_assert(stat((dir.path() + "/logs").c_str(), &info) == 0);
+    cr_expect((info.st_mode & 07777) == (mode | (mode & 0444) >> 2), "%o", info.st_mode);
+    for (const auto& entry : std::filesystem::directory_iterator(dir.path() + "/logs"))
+      cr_expect(static_cast<unsigned>(entry.status().permissions()) == mode);
+  }
+}
+
+// Root tells a job's user of a halt, in a directory that is the user's.
+Test(events, root_writes_only_into_a_plain_file_of_the_users, .timeout = 10) {
+  if (geteuid() != 0) cr_skip_test("only root can write for other users");
+  constexpr uid_t kUser = 64001;
+  ScratchDir dir, elsewhere;
+  const std::string path = dir.path() + "/events.jsonl", other = elsewhere.path() + "/other";
+  cr_expect(!EventLog::open(dir.path(), Access::owner, kUser).ok());
+  cr_expect(!std::filesystem::exists(path), "made for another user");
+  std::ofstream(other) << "roots\n";
+  std::filesystem::create_symlink(other, path);
+  cr_expect(!EventLog::open(dir.path(), Access::owner, kUser).ok());
+  std::filesystem::remove(path);
+  std::filesystem::create_hard_link(other, path);
+  cr_expect(!EventLog::open(dir.path(), Access::owner, kUser).ok());
+  cr_assert(chown(path.c_str(), kUser, kUser) == 0);
+  cr_expect(EventLog::open(dir.path(), Access::owner, kUser).ok());
 }
 
 Test(event_log, begins_a_new_line_behind_a_torn_one) {

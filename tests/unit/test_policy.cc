@@ -103,6 +103,15 @@ Test(policy, default_tenant_may_stand_before_tenants, .timeout = 10) {
   cr_expect(good("version: 1\ncheckpoint_dir: \"\"\n").checkpoint_dir.empty());
 }
 
+Test(policy, checkpoints_are_private_unless_it_says_otherwise, .timeout = 10) {
+  cr_expect(good("version: 1\n").checkpoint_access == Access::owner);
+  for (const auto& [word, access] :
+       {std::pair{"private", Access::owner}, {"group", Access::group}, {"all", Access::all}})
+    cr_expect(
+        good(std::string("version: 1\ncheckpoint_access: ") + word + "\n").checkpoint_access ==
+        access);
+}
+
 Test(policy, tenants_share_an_account_by_user_group_and_partition, .timeout = 10) {
   const Policy policy = good(R"(version: 1
 tenants:

@@ -57,7 +57,8 @@ Test(policy_errors, keys, .timeout = 10) {
       {"tenant:\n", "2:1: unknown key \"tenant\" in the policy; did you mean \"tenants\"?"},
       {"zzzzzzzz: 1\n",
        "2:1: unknown key \"zzzzzzzz\" in the policy; known are version, enabled, checkpoint_dir, "
-       "resize_site_factor, plain_jobs, lua, frameworks, defaults, tenants, default_tenant"},
+       "checkpoint_access, resize_site_factor, plain_jobs, lua, frameworks, defaults, tenants, "
+       "default_tenant"},
       {"enabled: true\nenabled: true\n", "3:1: key \"enabled\" stands twice"},
       {"lua: {scrip: a}\n", "2:7: unknown key \"scrip\" in lua; did you mean \"script\"?"},
       {"plain_jobs: {defaults: pass}\n",
@@ -125,6 +126,7 @@ Test(policy_errors, checkpoint_dir, .timeout = 10) {
        "2:17: checkpoint_dir must hold %j, or jobs would overwrite each other's checkpoints"},
       {"checkpoint_dir: /ckpt/%x\n",
        "2:17: path \"/ckpt/%x\": only %u, %a, %j and %% may stand after %"},
+      {"checkpoint_access: everybody\n", "2:20: checkpoint_access must be private, group or all"},
       {"checkpoint_dir: \"/a\\nb/%j\"\n", "2:17: checkpoint_dir has a control character"},
   };
   expect(kCases);
