@@ -299,8 +299,10 @@ class JobAgent {
 /// Serves the ranks of one program on this machine, deciding by itself.
 class StandaloneAgent {
  public:
-  StandaloneAgent(const AgentOptions& options, Started started, FileOps& ops)
+  StandaloneAgent(const AgentOptions& options, StorePlace place, Started started, FileOps& ops)
       : options_(options),
+        place_(std::move(place)),
+        access_(ops.access()),
         node_(node_name(options)),
         coordinator_(options.world),
         // Of several ranks some may go on before another meets a bad block; then it is too late.
@@ -332,7 +334,9 @@ class StandaloneAgent {
   void begin() {
     Command hello;
     hello.kind = Command::Kind::hello;
-    hello.dir = options_.dir;
+    hello.dir = place_.dir;
+    hello.base = place_.base;
+    hello.access = access_;
     hello.attempt = fmt::format("{}.{}.{}", safe(node_), getpid(), std::time(nullptr));
     hello.leader = node_;
     hello.world = options_.world;
@@ -424,6 +428,8 @@ class StandaloneAgent {
   }
 
   const AgentOptions& options_;
+  const StorePlace place_;
+  const Access access_;
   std::string node_;
   Coordinator coordinator_;
   StepChoice choice_;
@@ -443,9 +449,10 @@ int run_standalone(const AgentOptions& options, FileOps& ops) {
                           "--standalone needs --dir with an absolute path, and --world and "
                           "--keep of at least 1"});
   }
-  if (auto status = ops.make_directory(options.dir); !status) {
-    return complain(options, status.error());
-  }
+  Access access = Access::owner;
+  const StorePlace place = place_in_job(options.dir, &access);
+  ops.set_access(access);
+  if (auto status = make_place(ops, place); !status) return complain(options, status.error());
   auto held = hold_store(options.dir);
   if (!held) return complain(options, held.error());
   sigset_t set;
@@ -457,7 +464,7 @@ int run_standalone(const AgentOptions& options, FileOps& ops) {
   std::signal(SIGINT, SIG_IGN);
   auto started = start(options);
   if (!started) return complain(options, started.error());
-  StandaloneAgent agent(options, std::move(*started), ops);
+  StandaloneAgent agent(options, place, std::move(*started), ops);
   auto said = write_all(options.out_fd, "ready\n", "standard output");
   // The program that started us may wait for the end of its output.
   if (options.out_fd == 1) {

@@ -129,7 +129,8 @@ void AgentLoop::begin_session(const Command& command) {
   const std::uint64_t reusable = kept_.bytes() + bin_->bytes();
   session->memory_for_rank =
       (available_memory() + reusable) / std::max<std::size_t>(session->ranks_here(), 1);
-  session->writer = std::make_unique<StoreWriter>(ops_, command.dir, command.attempt,
+  ops_.set_access(command.access);
+  session->writer = std::make_unique<StoreWriter>(ops_, command.place(), command.attempt,
                                                   Retention{command.keep, command.keep_every});
   session_ = session;
   if (session->leader) {

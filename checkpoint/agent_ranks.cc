@@ -253,7 +253,7 @@ std::shared_ptr<NodeRestore> AgentLoop::restore_for(const RankLink& link, std::u
   std::erase_if(restores, [](const auto& entry) { return entry.second->is_over(); });
   std::shared_ptr<NodeRestore>& shared = restores[link.restores];
   if (!shared || shared->step() != step) {
-    shared = std::make_shared<NodeRestore>(session_->hello.dir, step, session_->ranks_here(),
+    shared = std::make_shared<NodeRestore>(session_->hello.place(), step, session_->ranks_here(),
                                            copies_of(step), bin_);
   }
   const auto out = shared;

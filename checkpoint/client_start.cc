@@ -32,13 +32,20 @@ void pause_ms(long ms) {
   nanosleep(&t, nullptr);
 }
 
+// The rest of the site's choice is the agent's to keep.
+mode_t mode_of_directories() {
+  const char* contract = getenv("BELLOWS_CONTRACT");
+  if (contract && strstr(contract, " access=all")) return 0755;
+  return contract && strstr(contract, " access=group") ? 0750 : 0700;
+}
+
 // mkdir -p, and the absolute name: the agent runs elsewhere, and ranks must agree on one name.
 int make_absolute(Place* place, ErrorText* error) {
   for (char* p = place->dir + 1; place->dir[0]; ++p) {
     char kept = *p;
     if (kept != '/' && kept != 0) continue;
     *p = 0;
-    int rc = mkdir(place->dir, 0777);
+    int rc = mkdir(place->dir, mode_of_directories());
     if (rc < 0 && errno != EEXIST && access(place->dir, X_OK) < 0) {
       return error->set(BELLOWS_ERR_IO, "cannot make the checkpoint directory %s: %s", place->dir,
                         strerror(errno));

@@ -149,7 +149,8 @@ Status NodeRestore::First::digest_blocks() {
 Result<std::shared_ptr<const StepReader>> NodeRestore::open() {
   std::lock_guard lock(mutex_);
   if (reader_) return reader_;
-  auto reader = open_step(dir_, step_);
+  if (auto status = check_place(place_); !status) return status.error();
+  auto reader = open_step(place_.dir, step_);
   if (reader) reader_ = *reader;
   return reader;
 }

@@ -12,6 +12,7 @@
 #include "checkpoint/rank_link.h"
 #include "checkpoint/shared_memory.h"
 #include "checkpoint/step_reader.h"
+#include "checkpoint/store_place.h"
 #include "common/result.h"
 
 namespace bellows {
@@ -22,9 +23,9 @@ namespace bellows {
 class NodeRestore {
  public:
   /// `copies`: shards of this node's memory, read rather than the store. `bin`: for what is made.
-  NodeRestore(std::string dir, std::uint64_t step, std::size_t ranks, ShardCopies copies = {},
+  NodeRestore(StorePlace place, std::uint64_t step, std::size_t ranks, ShardCopies copies = {},
               std::shared_ptr<MemoryBin> bin = {})
-      : dir_(std::move(dir)),
+      : place_(std::move(place)),
         step_(step),
         ranks_(ranks),
         bin_(std::move(bin)),
@@ -69,7 +70,7 @@ class NodeRestore {
   void note_done(std::uint32_t rank);
   ShardCopies copies();
 
-  const std::string dir_;
+  const StorePlace place_;
   const std::uint64_t step_;
   const std::size_t ranks_;
   const std::shared_ptr<MemoryBin> bin_;

@@ -95,9 +95,14 @@ void read_hello(const json& j, Command* c) {
   c->world = static_cast<std::uint32_t>(number(j, "world", wire::kMostWorld));
   if (j.contains("keep")) c->keep = number32(j, "keep");
   if (j.contains("keep_every")) c->keep_every = number(j, "keep_every", UINT64_MAX);
+  c->base = j.value("base", "");
+  c->access = access_named(j.value("access", ""));
   check_attempt(c->attempt);
   if (c->dir.empty() || c->dir[0] != '/') {
     throw Error{ErrorKind::invalid, "\"dir\" is not an absolute path"};
+  }
+  if (!c->base.empty() && !c->dir.starts_with(c->base)) {
+    throw Error{ErrorKind::invalid, "\"dir\" does not begin with \"base\""};
   }
   if (c->world == 0 || c->keep == 0) {
     throw Error{ErrorKind::invalid, "\"world\" and \"keep\" are at least 1"};
@@ -303,6 +308,8 @@ void write_fields(const Command& c, json* j) {
   switch (c.kind) {
     case Kind::hello:
       j->update({{"dir", c.dir},
+                 {"base", c.place().base},
+                 {"access", access_name(c.access)},
                  {"attempt", c.attempt},
                  {"leader", c.leader},
                  {"world", c.world},

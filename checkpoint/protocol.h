@@ -10,6 +10,8 @@
 
 #include "checkpoint/rendezvous.h"
 #include "checkpoint/store.h"
+#include "checkpoint/store_place.h"
+#include "common/access.h"
 #include "common/result.h"
 
 namespace bellows {
@@ -20,12 +22,14 @@ struct Command {
   Kind kind = Kind::query;
   std::string node;  ///< only this node's agent obeys; empty: all
 
-  std::string dir;                                          ///< hello
-  std::string attempt;                                      ///< hello: [A-Za-z0-9._-]+
-  std::string leader;                                       ///< hello: the node that commits
-  std::uint32_t world = 0;                                  ///< hello
-  std::uint32_t keep = 3;                                   ///< hello
-  std::uint64_t keep_every = 0;                             ///< hello; optional
+  std::string dir;                ///< hello
+  std::string base;               ///< hello: the part of `dir` that is trusted; optional: all of it
+  Access access = Access::owner;  ///< hello; optional
+  std::string attempt;            ///< hello: [A-Za-z0-9._-]+
+  std::string leader;             ///< hello: the node that commits
+  std::uint32_t world = 0;        ///< hello
+  std::uint32_t keep = 3;         ///< hello
+  std::uint64_t keep_every = 0;   ///< hello; optional
   std::map<std::string, std::vector<std::uint32_t>> ranks;  ///< hello: node -> its ranks
   std::uint64_t id = 0;  ///< gate; query; failed: the number of the failure, counted from 1
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
@@ -35,6 +39,8 @@ struct Command {
   Search search{.whole = false, .bad = {}};  ///< find
   std::string error;                     ///< failed; restore: why no step can be offered, optional
   ErrorKind error_kind = ErrorKind::io;  ///< failed, restore; optional
+
+  StorePlace place() const { return {dir, base.empty() ? dir : base}; }
 };
 
 /// A line from an agent to the launcher.

@@ -52,8 +52,12 @@ Status remove_names(FileOps& ops, const std::string& dir,
   return first;
 }
 
-StoreWriter::StoreWriter(FileOps& ops, std::string dir, std::string attempt, Retention retention)
-    : ops_(ops), dir_(std::move(dir)), attempt_(std::move(attempt)), retention_(retention) {}
+StoreWriter::StoreWriter(FileOps& ops, StorePlace place, std::string attempt, Retention retention)
+    : ops_(ops),
+      place_(std::move(place)),
+      dir_(place_.dir),
+      attempt_(std::move(attempt)),
+      retention_(retention) {}
 
 std::string StoreWriter::tmp_path(const std::string& what) const {
   return fmt::format("{}/.tmp-{}-{}", dir_, what, attempt_);
@@ -90,7 +94,7 @@ Status StoreWriter::take_ownership() {
   const bool again = found_owner_.has_value();
   if (!again) note_owner();
   failed_to_own_ = true;
-  if (auto status = ops_.make_directory(dir_); !status) return status;
+  if (auto status = make_place(ops_, place_); !status) return status;
   // Until the end: what begins with .tmp- and is a later attempt's must not be taken for left over.
   auto held = lock_store(dir_);
   if (!held) return held.error();
@@ -153,6 +157,7 @@ Status StoreWriter::collect_own_leftovers(std::uint64_t committed) {
 }
 
 Result<NewestStep> StoreWriter::find(const Search& search) {
+  if (auto status = check_place(place_); !status) return status.error();
   auto newest = newest_step(dir_, search);
   if (!newest) return newest;
   bad_.clear();
@@ -166,6 +171,7 @@ std::string StoreWriter::shard_path(std::uint64_t step, std::uint32_t rank,
 }
 
 Status StoreWriter::begin_step(std::uint64_t step) {
+  if (auto status = check_place(place_); !status) return status;
   return ops_.make_directory(tmp_path(std::to_string(step)));
 }
 
@@ -268,6 +274,7 @@ Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
     if (auto status = take_ownership(); !status) return status.error();
   }
   // Somebody may have held it for a moment, as bellows ckpt prune does.
+  if (auto status = check_place(place_); !status) return status.error();
   if (!in_use_) in_use_ = share_store(dir_);
   const std::string from = tmp_path(std::to_string(step));
   std::sort(shards.begin(), shards.end(),

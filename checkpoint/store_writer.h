@@ -14,6 +14,7 @@
 #include "checkpoint/step_reader.h"
 #include "checkpoint/store.h"
 #include "checkpoint/store_lock.h"
+#include "checkpoint/store_place.h"
 #include "common/result.h"
 
 namespace bellows {
@@ -30,7 +31,7 @@ Status remove_names(FileOps& ops, const std::string& dir,
 class StoreWriter {
  public:
   /// `ops` must outlive the writer.
-  StoreWriter(FileOps& ops, std::string dir, std::string attempt, Retention retention);
+  StoreWriter(FileOps& ops, StorePlace place, std::string attempt, Retention retention);
 
   /// Makes the directory, fences off earlier attempts (owner.json) and removes what they left
   /// half-written, as far as that can be removed. May be called again after a failure; busy: the
@@ -83,6 +84,7 @@ class StoreWriter {
   std::string gone_path(std::uint64_t step);
 
   FileOps& ops_;
+  StorePlace place_;
   std::string dir_;
   Fd in_use_;
   std::string attempt_;

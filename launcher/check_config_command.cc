@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/store_place.h"
+#include "common/contract.h"
 #include "common/fd.h"
 #include "common/text.h"
 #include "jobsubmit/lua_hook.h"
@@ -57,6 +59,19 @@ Status check_script(LuaSettings settings) {
   return hook ? Status() : Status(hook.error());
 }
 
+/// What users can do to each other where they keep their checkpoints, as seen from this machine.
+void warn_of_base(const std::string& pattern) {
+  if (pattern.empty()) return;
+  const std::string base = fixed_part(pattern);
+  const Status status = check_shared_base(base);
+  if (status) return;
+  if (status.error().kind == ErrorKind::denied)
+    fmt::print("  warning: {}; until then jobs are refused there\n", status.error().text);
+  else
+    fmt::print("  warning: {}; where jobs run, root must have made it, sticky (chmod 1777)\n",
+               status.error().text);
+}
+
 int check(const std::string& path) {
   auto policy = read_policy(path, "name a copy of it");
   if (!policy) {
@@ -72,6 +87,7 @@ int check(const std::string& path) {
   if (!policy->enabled) fmt::print("  switched off by enabled: false\n");
   for (const Tenant& tenant : policy->tenants) print_tenant(tenant);
   for (const auto& [name, framework] : policy->frameworks) print_framework(name, framework);
+  warn_of_base(policy->checkpoint_dir);
   if (!policy->lua.path.empty()) fmt::print("  Lua script {}\n", policy->lua.path);
   for (const std::string& note : policy->notes) fmt::print("  note: {}\n", note);
   return kOk;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run_context.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 
+#include "checkpoint/file_ops.h"
+#include "checkpoint/store_place.h"
 #include "checkpoint/store_writer.h"
 #include "common/fd.h"
 #include "common/text.h"
@@ -32,33 +35,67 @@ Status make_private_dir(const std::string& path) {
   return {};
 }
 
-/// Where the commands outside the job look for its files.
-Result<std::string> usual_checkpoint_dir(const RunContext& context, const SlurmJob& job) {
-  if (const char* dir = std::getenv("BELLOWS_CHECKPOINT_DIR"); dir && context.contract)
-    return std::string(dir);
-  return checkpoint_dir_of(job, context.contract);
+/// A path of the user's, checked where it lies below the directory that the site has chosen.
+StorePlace place_of(const RunContext& context, const std::string& path) {
+  std::string dir = std::filesystem::absolute(path).lexically_normal().string();
+  if (!context.contract || context.contract->checkpoint_dir.empty()) return dir;
+  return StorePlace::below(fixed_part(context.contract->checkpoint_dir), dir);
 }
 
-Result<std::string> choose_checkpoint_dir(const RunContext& context, const SlurmJob& job) {
-  if (!context.options.checkpoint_dir.empty())
-    return std::filesystem::absolute(context.options.checkpoint_dir).lexically_normal().string();
-  return usual_checkpoint_dir(context, job);
+/// Where the commands outside the job look for its files.
+Result<StorePlace> usual_place(const RunContext& context, const SlurmJob& job) {
+  if (const char* dir = std::getenv("BELLOWS_CHECKPOINT_DIR"); dir && context.contract)
+    return place_of(context, dir);
+  auto dir = checkpoint_dir_of(job, context.contract);
+  if (!dir) return dir.error();
+  if (context.contract && !context.contract->checkpoint_dir.empty()) return place_of(context, *dir);
+  return StorePlace(*dir, job.work_dir);
+}
+
+Result<StorePlace> choose_place(const RunContext& context, const SlurmJob& job) {
+  if (context.options.checkpoint_dir.empty()) return usual_place(context, job);
+  return place_of(context, context.options.checkpoint_dir);
+}
+
+Status make_directory(const RunContext& context, const StorePlace& place) {
+  const bool sites = context.contract && !context.contract->checkpoint_dir.empty();
+  // Where a job runs is for its user to choose; what all users share is the site's.
+  if (sites && place.dir != place.base) {
+    if (Status status = check_shared_base(place.base); !status) return status;
+  }
+  FileOps ops(context.access);
+  return make_place(ops, place);
+}
+
+Status make_checkpoint_dir(const RunContext& context, const StorePlace& place) {
+  Status status = make_directory(context, place);
+  // What the checks found says itself what to do.
+  if (!status && status.error().kind == ErrorKind::denied && place.dir != place.base) return status;
+  if (status && access(place.dir.c_str(), W_OK | X_OK) != 0)
+    status = errno_error("write to the checkpoint directory", place.dir);
+  if (status) return status;
+  return Error{ErrorKind::io,
+               status.error().text + "; name one where you may write with --checkpoint-dir"};
 }
 
 // Nothing in Slurm's record, which all can read, is the user's to keep a path in: a link at the
 // usual place leads to the one that was chosen.
 Status leave_link(const RunContext& context, const SlurmJob& job) {
-  auto usual = usual_checkpoint_dir(context, job);
+  auto usual = usual_place(context, job);
   if (!usual) return usual.error();
   std::error_code error;
-  if (std::filesystem::equivalent(*usual, context.checkpoint_dir, error)) return {};
-  const std::filesystem::path link(*usual);
-  std::filesystem::create_directories(link.parent_path(), error);
-  if (std::filesystem::is_symlink(link, error)) std::filesystem::remove(link, error);
-  std::filesystem::create_symlink(context.checkpoint_dir, link, error);
-  if (!error) return {};
-  return Error{ErrorKind::io, fmt::format("cannot make {} a link to {}: {}", *usual,
-                                          context.checkpoint_dir, error.message())};
+  if (std::filesystem::equivalent(usual->dir, context.checkpoint_dir, error)) return {};
+  const std::filesystem::path link(usual->dir);
+  const bool chosen = usual->dir == usual->base;
+  const std::string above = link.parent_path(), name = link.filename();
+  auto parent = make_place({above, chosen ? above : usual->base}, context.access);
+  if (!parent) return parent.error();
+  struct stat info;
+  if (fstatat(parent->get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+      S_ISLNK(info.st_mode))
+    unlinkat(parent->get(), name.c_str(), 0);
+  if (symlinkat(context.checkpoint_dir.c_str(), parent->get(), name.c_str()) == 0) return {};
+  return errno_error("leave a link to " + context.checkpoint_dir + " as", usual->dir);
 }
 
 }  // namespace
@@ -108,20 +145,14 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
   auto launch = choose_launch_kind(options.kind, context.contract);
   if (!launch) return launch.error();
   context.launch = *launch;
-  auto dir = choose_checkpoint_dir(context, job);
-  if (!dir) return dir.error();
-  context.checkpoint_dir = *dir;
+  if (context.contract)
+    context.access = access_named(context.contract->extra_value(Contract::kAccessKey));
+  auto place = choose_place(context, job);
+  if (!place) return place.error();
+  context.checkpoint_dir = place->dir;
+  context.trusted_base = place->base;
   if (Status status = make_private_dir(context.run_dir); !status) return status.error();
-  std::error_code error;
-  std::filesystem::create_directories(context.checkpoint_dir, error);
-  const bool made = !error;
-  if (made && access(context.checkpoint_dir.c_str(), W_OK | X_OK) != 0)
-    error.assign(errno, std::generic_category());
-  if (error)
-    return Error{ErrorKind::io,
-                 fmt::format("cannot {} the checkpoint directory {}: {}; name one where you may "
-                             "write with --checkpoint-dir",
-                             made ? "write to" : "make", context.checkpoint_dir, error.message())};
+  if (Status status = make_checkpoint_dir(context, *place); !status) return status.error();
   if (Status status = leave_link(context, job); !status)
     fmt::print(stderr, "bellows run: {}; status, history and logs need --checkpoint-dir\n",
                status.error().text);

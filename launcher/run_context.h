@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/access.h"
 #include "common/contract.h"
 #include "common/launch_kind.h"
 #include "common/result.h"
@@ -39,6 +40,8 @@ struct RunContext {
   std::string run_dir;  ///< private to the user, on this node
   std::optional<Contract> contract;
   std::string checkpoint_dir;
+  std::string trusted_base;       ///< how checkpoint_dir begins, see StorePlace
+  Access access = Access::owner;  ///< to what the job stores
   LaunchKind launch = LaunchKind::mpi;
 
   std::string agent_socket() const { return run_dir + "/agent.sock"; }

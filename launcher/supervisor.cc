@@ -89,11 +89,12 @@ Status Supervisor::open_resources() {
   if (!control) return control.error();
   control_.emplace(std::move(*control));
   if (Status status = marker_.write(); !status) return status;
-  log_.emplace(context_.checkpoint_dir);
+  log_.emplace(context_.checkpoint_dir, context_.access);
   auto output = OutputRelay::start({.log_dir = log_dir_of(context_.checkpoint_dir),
                                     .job = job_.id,
                                     .restart = job_.restarts,
-                                    .log_bytes = std::uint64_t{context_.options.log_mib} << 20});
+                                    .log_bytes = std::uint64_t{context_.options.log_mib} << 20,
+                                    .access = context_.access});
   if (!output) return output.error();
   output_.emplace(std::move(*output));
   // What is asked before the agents have looked must not hear that there is no checkpoint.
@@ -250,6 +251,8 @@ void Supervisor::say_hello() {
   Command hello;
   hello.kind = Command::Kind::hello;
   hello.dir = context_.checkpoint_dir;
+  hello.base = context_.trusted_base;
+  hello.access = context_.access;
   hello.world = layout_.world();
   hello.ranks = layout_.ranks();
   hello.attempt = attempt_name();
