@@ -19,7 +19,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <exception>
 #include <filesystem>
 #include <initializer_list>
@@ -27,6 +26,7 @@
 #include <set>
 
 #include "checkpoint/agent_loop.h"
+#include "checkpoint/attempt_name.h"
 #include "checkpoint/coordinator.h"
 #include "checkpoint/memory_reserve.h"
 #include "checkpoint/step_choice.h"
@@ -337,7 +337,7 @@ class StandaloneAgent {
     hello.dir = place_.dir;
     hello.base = place_.base;
     hello.access = access_;
-    hello.attempt = fmt::format("{}.{}.{}", safe(node_), getpid(), std::time(nullptr));
+    hello.attempt = program_attempt(node_);
     hello.leader = node_;
     hello.world = options_.world;
     hello.keep = options_.keep;
@@ -345,14 +345,6 @@ class StandaloneAgent {
     loop_.handle(hello);
     loop_.handle(choice_.find());
     settle();
-  }
-
-  // A host name, as far as it fits into a file name.
-  static std::string safe(std::string text) {
-    for (char& c : text) {
-      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '-') c = '_';
-    }
-    return text.substr(0, 64);
   }
 
   void begin_stop(int signals) {

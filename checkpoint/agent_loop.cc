@@ -132,6 +132,7 @@ void AgentLoop::begin_session(const Command& command) {
   ops_.set_access(command.access);
   session->writer = std::make_unique<StoreWriter>(ops_, command.place(), command.attempt,
                                                   Retention{command.keep, command.keep_every});
+  if (command.replaces) session->writer->replace_only(*command.replaces);
   session_ = session;
   if (session->leader) {
     own_directory([this](const Status& owned) {

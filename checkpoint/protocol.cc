@@ -98,6 +98,7 @@ void read_hello(const json& j, Command* c) {
   c->base = j.value("base", "");
   c->access = access_named(j.value("access", ""));
   check_attempt(c->attempt);
+  if (j.contains("replaces")) c->replaces = j["replaces"].get<std::string>();
   if (c->dir.empty() || c->dir[0] != '/') {
     throw Error{ErrorKind::invalid, "\"dir\" is not an absolute path"};
   }
@@ -315,6 +316,7 @@ void write_fields(const Command& c, json* j) {
                  {"world", c.world},
                  {"keep", c.keep},
                  {"keep_every", c.keep_every}});
+      if (c.replaces) (*j)["replaces"] = *c.replaces;
       (*j)["ranks"] = json::object();
       for (const auto& [node, ranks] : c.ranks) (*j)["ranks"][node] = ranks;
       return;

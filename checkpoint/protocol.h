@@ -26,10 +26,12 @@ struct Command {
   std::string base;               ///< hello: the part of `dir` that is trusted; optional: all of it
   Access access = Access::owner;  ///< hello; optional
   std::string attempt;            ///< hello: [A-Za-z0-9._-]+
-  std::string leader;             ///< hello: the node that commits
-  std::uint32_t world = 0;        ///< hello
-  std::uint32_t keep = 3;         ///< hello
-  std::uint64_t keep_every = 0;   ///< hello; optional
+  /// hello: the attempt whose directory it takes, empty for nobody's; none: whoever owns it then
+  std::optional<std::string> replaces;
+  std::string leader;                                       ///< hello: the node that commits
+  std::uint32_t world = 0;                                  ///< hello
+  std::uint32_t keep = 3;                                   ///< hello
+  std::uint64_t keep_every = 0;                             ///< hello; optional
   std::map<std::string, std::vector<std::uint32_t>> ranks;  ///< hello: node -> its ranks
   std::uint64_t id = 0;  ///< gate; query; failed: the number of the failure, counted from 1
   /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed

@@ -39,6 +39,13 @@ Result<std::string> read_owner(const std::string& dir) {
   return text;
 }
 
+std::optional<Owner> parse_owner(const std::string& text) {
+  const auto owner = nlohmann::json::parse(text, nullptr, false);
+  if (!owner.is_object() || !owner.contains("attempt") || !owner["attempt"].is_string()) return {};
+  const auto time = owner.value("time", nlohmann::json());
+  return Owner{owner["attempt"], time.is_number() ? time.get<double>() : 0};
+}
+
 Status remove_names(FileOps& ops, const std::string& dir,
                     const std::function<bool(const std::string&)>& chosen) {
   auto names = list_names(dir);
@@ -69,16 +76,18 @@ std::string StoreWriter::gone_path(std::uint64_t step) {
 }
 
 void StoreWriter::note_owner() {
-  auto owner = read_owner(dir_);
-  found_owner_ = owner ? *owner : std::string();
+  const auto text = read_owner(dir_);
+  const auto owner = text ? parse_owner(*text) : std::nullopt;
+  replaces_ = owner ? owner->attempt : std::string();
 }
 
-// Between two tries to own the directory a newer attempt may have come, which must not be fenced
+// A newer attempt may have come since whoever chose to begin here looked, and must not be fenced
 // off.
-Status StoreWriter::check_same_owner() {
-  auto owner = read_owner(dir_);
-  if (!owner) return owner.error();
-  return owner->empty() || *owner == found_owner_ ? Status() : check_owner();
+Status StoreWriter::check_replaced_owner() const {
+  const auto text = read_owner(dir_);
+  if (!text) return text.error();
+  const auto owner = parse_owner(*text);
+  return !owner || owner->attempt == replaces_ ? Status() : check_owner();
 }
 
 Status StoreWriter::write_owner() {
@@ -91,16 +100,16 @@ Status StoreWriter::write_owner() {
 }
 
 Status StoreWriter::take_ownership() {
-  const bool again = found_owner_.has_value();
-  if (!again) note_owner();
+  const bool known = replaces_.has_value();
+  if (!known) note_owner();
   failed_to_own_ = true;
   if (auto status = make_place(ops_, place_); !status) return status;
   // Until the end: what begins with .tmp- and is a later attempt's must not be taken for left over.
   auto held = lock_store(dir_);
   if (!held) return held.error();
-  if (!again) {
+  if (!known) {
     note_owner();
-  } else if (auto status = check_same_owner(); !status) {
+  } else if (auto status = check_replaced_owner(); !status) {
     return status;
   }
   if (auto status = write_owner(); !status) return status;
@@ -116,14 +125,11 @@ Status StoreWriter::check_owner() const {
   const std::string path = dir_ + "/owner.json";
   auto text = read_file(path, 65536);
   if (!text) return text.error();
-  const auto owner = nlohmann::json::parse(*text, nullptr, false);
-  if (!owner.is_object() || !owner.contains("attempt") || !owner["attempt"].is_string()) {
-    return Error{ErrorKind::corrupt, path + " does not say who owns the directory"};
-  }
-  const std::string name = owner["attempt"];
-  if (name == attempt_) return {};
+  const auto owner = parse_owner(*text);
+  if (!owner) return Error{ErrorKind::corrupt, path + " does not say who owns the directory"};
+  if (owner->attempt == attempt_) return {};
   return Error{ErrorKind::busy, fmt::format("{}: the attempt {} owns the directory now, this is {}",
-                                            path, name, attempt_)};
+                                            path, owner->attempt, attempt_)};
 }
 
 // A step that was moved out of the way for a newer one of its number, which then did not come: it

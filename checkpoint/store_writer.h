@@ -22,6 +22,14 @@ namespace bellows {
 /// The text of owner.json; empty: nobody ever owned the directory.
 Result<std::string> read_owner(const std::string& dir);
 
+/// What owner.json says.
+struct Owner {
+  std::string attempt;
+  double time = 0;  ///< when it became the owner, in seconds since 1970
+};
+/// Nothing: the text does not say who owns the directory.
+std::optional<Owner> parse_owner(const std::string& text);
+
 /// Removes what has a chosen name in the directory, as far as it can be; the first failure.
 Status remove_names(FileOps& ops, const std::string& dir,
                     const std::function<bool(const std::string&)>& chosen);
@@ -33,9 +41,13 @@ class StoreWriter {
   /// `ops` must outlive the writer.
   StoreWriter(FileOps& ops, StorePlace place, std::string attempt, Retention retention);
 
+  /// The only attempt that may be fenced off; empty: the directory has no owner. Without this call,
+  /// it is the one that owns the directory when its ownership is first asked for.
+  void replace_only(std::string attempt) { replaces_ = std::move(attempt); }
+
   /// Makes the directory, fences off earlier attempts (owner.json) and removes what they left
   /// half-written, as far as that can be removed. May be called again after a failure; busy: the
-  /// directory got another owner after the first call.
+  /// directory has another owner than the one to be replaced.
   Status take_ownership();
 
   /// newest_step, remembering the bad ones for the retention.
@@ -66,7 +78,7 @@ class StoreWriter {
 
  private:
   void note_owner();
-  Status check_same_owner();
+  Status check_replaced_owner() const;
   Status write_owner();
   Status check_owner() const;
   bool brings_back(const std::string& name) const;
@@ -89,8 +101,8 @@ class StoreWriter {
   Fd in_use_;
   std::string attempt_;
   Retention retention_;
-  /// owner.json at the first try to own the directory; empty: there was none, or it can't be read.
-  std::optional<std::string> found_owner_;
+  /// The attempt that may be fenced off; empty: nobody, or who can't be read.
+  std::optional<std::string> replaces_;
   bool failed_to_own_ = false;
   std::string no_locks_;  ///< why nothing is locked at commits; empty: it is
   bool said_no_locks_ = false;

@@ -13,8 +13,8 @@
 #include "checkpoint/store_writer.h"
 #include "common/text.h"
 #include "launcher/ckpt_verify.h"
+#include "launcher/directory_claim.h"
 #include "launcher/program_output.h"
-#include "launcher/run_context.h"
 #include "launcher/slurm_accounts.h"
 
 namespace bellows {
@@ -103,16 +103,17 @@ Status run_prune(FileOps& ops, const std::string& dir, const PrunePlan& plan,
 }
 
 Status check_no_job_runs(const std::string& dir) {
-  const auto job = owning_job(dir);
-  if (!job) return {};
+  const auto run = owner_of(dir).run;
+  if (!run) return {};
   const auto unknown = [&](const std::string& why) {
     return Error{ErrorKind::unavailable,
                  fmt::format("whether job {}, which owns {}, still runs is not known ({}): prune "
                              "where squeue works, or say --job-is-over",
-                             *job, dir, one_line(trim(why)))};
+                             run->job, dir, one_line(trim(why)))};
   };
-  auto answer = output_of({"squeue", "--noheader", "--jobs", std::to_string(*job), "--format=%T"},
-                          kSlurmAnswersWithin, kMostAnswer);
+  auto answer =
+      output_of({"squeue", "--noheader", "--jobs", std::to_string(run->job), "--format=%T"},
+                kSlurmAnswersWithin, kMostAnswer);
   if (!answer) return unknown(answer.error().text);
   // Slurm forgets jobs that are over.
   const bool forgotten = answer->err.find("Invalid job id") != std::string::npos;
@@ -122,7 +123,7 @@ Status check_no_job_runs(const std::string& dir) {
   return Error{ErrorKind::busy,
                fmt::format("job {} owns {} and is {}: it removes old steps itself, with the --keep "
                            "of bellows run",
-                           *job, dir, one_line(state))};
+                           run->job, dir, one_line(state))};
 }
 
 }  // namespace bellows

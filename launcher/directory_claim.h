@@ -1,21 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
+#include <string>
+
+#include "checkpoint/attempt_name.h"
+#include "common/result.h"
 #include "common/slurm_client.h"
 
 namespace bellows {
 
-/// Whether a job may begin in a checkpoint directory that another one owns.
+/// Whose checkpoint directory it is (owner.json).
+struct DirectoryOwner {
+  std::string attempt;         ///< empty: nobody's, or it can't be read
+  std::optional<RunName> run;  ///< none: no job's
+  double time = 0;             ///< when it became the owner, in seconds since 1970
+};
+DirectoryOwner owner_of(const std::string& checkpoint_dir);
+
+/// Whether `now`, which is what Slurm says, is a later run than `run` of the same job. A slurmctld
+/// that was killed may count both the same.
+inline bool is_later_run(const SlurmJob& now, const SlurmJob& run) {
+  return now.state != SlurmState::pending &&
+         (now.restarts > run.restarts || now.start_time > run.start_time);
+}
+
+/// Whether a job may begin in a checkpoint directory that another run owns.
 enum class Claim {
   free,
-  taken,   ///< the owner is not over
+  taken,   ///< the owner is another job, which is not over
+  late,    ///< Slurm has begun this job anew
   unknown  ///< Slurm did not say: to begin would fence an owner that may be running
 };
 
-/// `owner`: what Slurm says of the owner.
-inline Claim claim_on(const Result<SlurmJob>& owner) {
-  if (owner) return owner->finished() ? Claim::free : Claim::taken;
-  return owner.error().kind == ErrorKind::not_found ? Claim::free : Claim::unknown;
+/// `owner`: what Slurm says of the owner's job; `run`: what it said of this job when that began.
+inline Claim claim_on(const Result<SlurmJob>& owner, const SlurmJob& run) {
+  if (!owner) return owner.error().kind == ErrorKind::not_found ? Claim::free : Claim::unknown;
+  if (owner->id == run.id) return is_later_run(*owner, run) ? Claim::late : Claim::free;
+  return owner->finished() ? Claim::free : Claim::taken;
 }
 
 }  // namespace bellows

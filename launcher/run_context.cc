@@ -9,7 +9,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 
 #include "checkpoint/file_ops.h"
@@ -118,22 +117,11 @@ std::string run_dir_of(std::uint32_t job_id) {
   return fmt::format("/tmp/bellows-{}-{}", getuid(), job_id);
 }
 
-std::optional<std::uint32_t> owning_job(const std::string& checkpoint_dir) {
-  auto text = read_owner(checkpoint_dir);
-  if (!text) return std::nullopt;
-  auto owner = nlohmann::json::parse(*text, nullptr, false);
-  if (!owner.is_object() || !owner["attempt"].is_string()) return std::nullopt;
-  // JOB.RESTART.ATTEMPT, or another name when it was written outside a job.
-  const std::string attempt = owner["attempt"];
-  auto id = parse_uint(attempt.substr(0, attempt.find('.')));
-  if (!id || *id == 0 || *id > UINT32_MAX) return std::nullopt;
-  return static_cast<std::uint32_t>(*id);
-}
-
 Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& job) {
   RunContext context;
   context.options = options;
   context.job_id = job.id;
+  context.run = RunName::make(job.id, job.restarts, static_cast<std::uint64_t>(job.submit_time));
   context.program = own_program();
   context.run_dir = run_dir_of(job.id);
   if (const char* line = std::getenv(Contract::kVariable)) {

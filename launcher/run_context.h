@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/attempt_name.h"
 #include "common/access.h"
 #include "common/contract.h"
 #include "common/launch_kind.h"
@@ -36,6 +37,7 @@ struct RunOptions {
 struct RunContext {
   RunOptions options;
   std::uint32_t job_id = 0;
+  RunName run;
   std::string program;  ///< this binary
   std::string run_dir;  ///< private to the user, on this node
   std::optional<Contract> contract;
@@ -50,9 +52,6 @@ struct RunContext {
 
 /// The private directory of a job's launcher and agents: $BELLOWS_RUN_DIR, else one in /tmp.
 std::string run_dir_of(std::uint32_t job_id);
-
-/// The job whose attempt owns a checkpoint directory (owner.json); nothing when none ever did.
-std::optional<std::uint32_t> owning_job(const std::string& checkpoint_dir);
 
 /// Reads the environment and makes the directories. `job` is what Slurm says of this job.
 Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& job);

@@ -14,7 +14,6 @@
 
 #include "checkpoint/store.h"
 #include "common/text.h"
-#include "launcher/directory_claim.h"
 #include "launcher/exit_status.h"
 #include "launcher/history.h"
 #include "launcher/log_line.h"
@@ -30,7 +29,6 @@ constexpr auto kVerifyAtMost = 2h;
 constexpr auto kOutputWithin = 3s;
 constexpr auto kJoinsWithin = 30s;
 constexpr auto kRecordSavesEvery = 1s;
-constexpr auto kAskOwnerEvery = 1s;
 
 Result<Fd> open_signals() {
   sigset_t mask;
@@ -130,30 +128,6 @@ int Supervisor::run() {
   return *result_;
 }
 
-// Jobs that share a directory would go on from each other's checkpoints.
-bool Supervisor::give_way_to_owner() {
-  auto owner = owning_job(context_.checkpoint_dir);
-  if (!owner || *owner == job_.id) return false;
-  const auto job = slurm_.job(*owner);
-  const Claim claim = claim_on(job);
-  if (claim == Claim::free) return false;
-  if (claim == Claim::unknown) {
-    if (!std::exchange(said_owner_unknown_, true))
-      say(fmt::format("{} belongs to job {}, which may not be over: {}; asking again",
-                      context_.checkpoint_dir, *owner, job.error().text));
-    enter(Phase::waiting, kAskOwnerEvery);
-    return true;
-  }
-  std::string cause = fmt::format(
-      "the checkpoint directory {} belongs to job {}, which is not over; give each job "
-      "its own with --checkpoint-dir",
-      context_.checkpoint_dir, *owner);
-  record("FAILED", cause);
-  say(cause);
-  finish(kRefused);
-  return true;
-}
-
 void Supervisor::begin_attempt() {
   if (give_way_to_owner() || finished_before() || halted_before()) return;
   ++attempt_;
@@ -196,9 +170,7 @@ void Supervisor::start_agents() {
   agent_death_noted_ = agent_said_why_ = false;
 }
 
-std::string Supervisor::attempt_name() const {
-  return fmt::format("{}.{}.{}", job_.id, job_.restarts, attempt_);
-}
+std::string Supervisor::attempt_name() const { return context_.run.attempt(attempt_); }
 
 int Supervisor::poll_timeout() const {
   if (must_ask_slurm_) return 500;
@@ -256,6 +228,7 @@ void Supervisor::say_hello() {
   hello.world = layout_.world();
   hello.ranks = layout_.ranks();
   hello.attempt = attempt_name();
+  hello.replaces = owner_.attempt;
   hello.leader = layout_.nodes().front();
   hello.keep = context_.options.keep;
   hello.keep_every = context_.options.keep_every;

@@ -16,6 +16,7 @@
 #include "launcher/agent_link.h"
 #include "launcher/child.h"
 #include "launcher/control_server.h"
+#include "launcher/directory_claim.h"
 #include "launcher/finished_file.h"
 #include "launcher/gang_start.h"
 #include "launcher/hang_detector.h"
@@ -75,7 +76,6 @@ class Supervisor {
 
   // supervisor.cc: the loop and the way of one attempt
   Status open_resources();
-  bool give_way_to_owner();
   void begin_attempt();
   void start_agents();
   bool keeps_agents();
@@ -96,6 +96,10 @@ class Supervisor {
   void note_commit(const Event& event);
   void check_children();
   void check_deadline();
+
+  // supervisor_owner.cc: other runs
+  bool give_way_to_owner();
+  bool runs_anew(const SlurmJob& job);
 
   // supervisor_agents.cc: what agents still write, and their end
   std::vector<Event> hear_agents();
@@ -160,7 +164,6 @@ class Supervisor {
   void judge();
   void fault(const std::string& cause, Blame blame, int exit_code);
   void ask_slurm();
-  bool runs_anew(const SlurmJob& job);
   void act_on_job_state(const SlurmJob& job);
   void act_on_job_end(const SlurmJob& job);
   Next out_of_budget();
@@ -223,6 +226,7 @@ class Supervisor {
   bool time_limit_near_ = false;
   bool out_of_tries_ = false;  ///< of those that the cluster's failures get in a run
   std::uint32_t later_ = 1;    ///< how many times as late as usual the job starts again
+  DirectoryOwner owner_;       ///< of the checkpoint directory, when this attempt began
   bool said_owner_unknown_ = false;
 
   std::optional<OwnStop> own_stop_;  ///< while the phase is `saving`

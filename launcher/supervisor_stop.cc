@@ -195,16 +195,6 @@ void Supervisor::ask_slurm() {
   act_on_job_state(*job);
 }
 
-// As on a node that was cut off, or when the answer to a requeue was lost: a later run has all that
-// was committed, and is not to be touched.
-bool Supervisor::runs_anew(const SlurmJob& job) {
-  if (job.state == SlurmState::pending || job.restarts <= job_.restarts) return false;
-  say(fmt::format("this is run {} of the job, and Slurm is at run {}: leaving it to that",
-                  job_.restarts, job.restarts));
-  finish(kOk);
-  return true;
-}
-
 void Supervisor::act_on_job_state(const SlurmJob& job) {
   if (runs_anew(job)) return;
   if (job.state != SlurmState::running && job.state != SlurmState::suspended)

@@ -150,7 +150,10 @@ void Supervisor::agent_failed(const Event& event) {
   if (event.cmd == "retention") return;
   agents_well_ = false;
   agent_said_why_ = true;
-  const Blame blame = event.error_kind == ErrorKind::io ? Blame::storage : Blame::program;
+  // Another run owns the directory now: which of the two Slurm means, it says when it is asked.
+  const Blame blame = event.error_kind == ErrorKind::io     ? Blame::storage
+                      : event.error_kind == ErrorKind::busy ? Blame::cluster
+                                                            : Blame::program;
   fault("an agent failed: " + event.error, blame, kFailed);
 }
 

@@ -2,6 +2,9 @@
 // How a step comes into its directory: who may write, what a crash leaves, and which steps stay.
 #include <criterion/criterion.h>
 
+#include <fstream>
+
+#include "checkpoint/attempt_name.h"
 #include "checkpoint/store_names.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/failing_ops.h"
@@ -104,6 +107,43 @@ Test(store, an_older_attempt_is_fenced_off, .timeout = 30) {
             why(status).c_str());
   auto newest = newest_step(steps.scratch.path());
   cr_expect(newest.ok() && newest->step == 20u && newest->skipped.empty());
+}
+
+// Whoever chose to begin looked at the owner some time before.
+Test(store, only_the_owner_that_was_looked_at_is_fenced_off, .timeout = 60) {
+  TwoSteps steps;
+  StoreWriter first(steps.ops, steps.scratch.path(), "job.1.1", Retention{5});
+  first.replace_only("job.0.1");
+  cr_assert(first.take_ownership().ok());
+  for (const char* looked_at : {"job.0.1", ""}) {
+    StoreWriter late(steps.ops, steps.scratch.path(), "job.0.2", Retention{5});
+    late.replace_only(looked_at);
+    const auto refused = late.take_ownership();
+    cr_assert(!refused && refused.error().kind == ErrorKind::busy, "%s", why(refused).c_str());
+    cr_expect(has(why(refused), "job.1.1"), "%s", why(refused).c_str());
+    cr_expect(!save_step(late, steps.ops, 30), "it would fence the owner off at its first commit");
+  }
+  cr_expect(save_step(first, steps.ops, 30).ok());
+  std::ofstream(steps.scratch.path() + "/owner.json") << "damaged";
+  StoreWriter next(steps.ops, steps.scratch.path(), "job.1.2", Retention{5});
+  next.replace_only("job.1.1");
+  cr_expect(next.take_ownership().ok() && save_step(next, steps.ops, 40).ok(), "nobody else's");
+}
+
+Test(store, no_two_runs_have_a_name, .timeout = 30) {
+  const RunName run = RunName::make(17, 2, 1795261859);
+  cr_expect(run.to_string() != RunName::make(17, 2, 1795261859).to_string());
+  cr_expect(run.to_string().starts_with("17.2.1795261859."));
+  cr_expect(run.attempt(3) == run.to_string() + ".3");
+  cr_expect(RunName::of_attempt(run.attempt(3)) == run);
+  cr_expect(RunName::of_attempt("17.2.3") == (RunName{17, 2, 0, ""}), "as they were once");
+  for (const char* bad : {"", "17", "x.0.1", "0.0.1", "4294967296.0.1", "17.0.1.ab", "17.0.x.ab.1",
+                          "17.0.1.ab.x", "17.0.1.ab.1.1"})
+    cr_expect(!RunName::of_attempt(bad), "%s", bad);
+  const std::string program = program_attempt("17");
+  cr_expect(!RunName::of_attempt(program) && program != program_attempt("17"), "%s",
+            program.c_str());
+  cr_expect(program_attempt("a/b.c").starts_with("a_b_c."));
 }
 
 // As on a disk that is full for a while.

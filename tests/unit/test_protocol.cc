@@ -47,7 +47,12 @@ Test(protocol, commands_come_back, .timeout = 10) {
   cr_assert(back.ok(), "%s", back.error().text.c_str());
   cr_expect(back->dir == "/ck" && back->attempt == "7.0.1" && back->leader == "n1");
   cr_expect(back->world == 3 && back->keep == 5 && back->ranks == hello.ranks);
-  cr_expect(back->keep_every == 1000);
+  cr_expect(back->keep_every == 1000 && !back->replaces);
+  for (const char* owner : {"", "7.0.0"}) {
+    hello.replaces = owner;
+    back = parse_command(to_line(hello));
+    cr_expect(back.ok() && back->replaces == owner);
+  }
   Command commit = command_of(Command::Kind::commit, 9);
   commit.shards = {{1, "shard", 10, "index", 20, std::string(32, 'a'), ""}};
   back = parse_command(to_line(commit));

@@ -112,16 +112,38 @@ Test(slurm_reach, does_not_wait_for_an_answer, .timeout = 20) {
 }
 
 Test(directory_claim, is_free_when_slurm_says_that_its_owner_is_over) {
-  SlurmJob job;
+  SlurmJob job, mine;
+  job.id = 7;
+  mine.id = 8;
   job.state = SlurmState::running;
-  cr_expect(claim_on(job) == Claim::taken);
+  cr_expect(claim_on(job, mine) == Claim::taken);
   job.state = SlurmState::pending;
-  cr_expect(claim_on(job) == Claim::taken);
+  cr_expect(claim_on(job, mine) == Claim::taken);
   job.state = SlurmState::completed;
-  cr_expect(claim_on(job) == Claim::free);
-  cr_expect(claim_on(Error{ErrorKind::not_found, ""}) == Claim::free);
+  cr_expect(claim_on(job, mine) == Claim::free);
+  cr_expect(claim_on(Error{ErrorKind::not_found, ""}, mine) == Claim::free);
   for (ErrorKind kind : {ErrorKind::unavailable, ErrorKind::invalid, ErrorKind::denied})
-    cr_expect(claim_on(Error{kind, ""}) == Claim::unknown, "a running owner would be fenced");
+    cr_expect(claim_on(Error{kind, ""}, mine) == Claim::unknown, "a running owner would be fenced");
+}
+
+Test(directory_claim, of_the_same_job_goes_to_the_run_that_slurm_means) {
+  SlurmJob mine;
+  mine.id = 7;
+  mine.state = SlurmState::running;
+  mine.restarts = 2;
+  mine.start_time = 1000;
+  SlurmJob now = mine;
+  cr_expect(claim_on(now, mine) == Claim::free);
+  now.start_time = 1020;
+  cr_expect(claim_on(now, mine) == Claim::late, "slurmctld lost a run, and counts it again");
+  now.state = SlurmState::pending;
+  cr_expect(claim_on(now, mine) == Claim::free, "when it may start");
+  now = mine;
+  now.restarts = 3;
+  cr_expect(claim_on(now, mine) == Claim::late);
+  now.restarts = 1;
+  cr_expect(claim_on(now, mine) == Claim::free);
+  cr_expect(claim_on(Error{ErrorKind::unavailable, ""}, mine) == Claim::unknown);
 }
 
 Test(finished_file, is_withdrawn_by_whoever_left_it) {

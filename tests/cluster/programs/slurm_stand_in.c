@@ -109,7 +109,7 @@ int slurm_load_job(job_info_msg_t** out, uint32_t id, uint16_t flags) {
   info->requeue = 1;
   info->priority = strcmp(job.state, "HELD") != 0;
   info->num_tasks = job.gpus;
-  info->start_time = time(NULL) - 10;
+  info->start_time = 1700000000 + (time_t)job.restarts * 60;
   info->end_time = time(NULL) + 86400;
   info->batch_host = strdup("n1");
   info->nodes = strdup(there ? "n[1-2]" : "n1");

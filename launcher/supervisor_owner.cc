@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Supervisor and other runs: who owns the checkpoint directory, and when this run gives way.
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "launcher/exit_status.h"
+#include "launcher/supervisor.h"
+
+namespace bellows {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kAskOwnerEvery = 1s;
+
+}  // namespace
+
+// Jobs that share a directory would go on from each other's checkpoints, and so would two runs of
+// one job.
+bool Supervisor::give_way_to_owner() {
+  owner_ = owner_of(context_.checkpoint_dir);
+  if (!owner_.run || *owner_.run == context_.run) return false;
+  const auto job = slurm_.job(owner_.run->job);
+  switch (claim_on(job, job_)) {
+    case Claim::free:
+      return false;
+    case Claim::late:
+      return runs_anew(*job);
+    case Claim::unknown:
+      if (!std::exchange(said_owner_unknown_, true))
+        say(fmt::format("{} belongs to job {}, which may not be over: {}; asking again",
+                        context_.checkpoint_dir, owner_.run->job, job.error().text));
+      enter(Phase::waiting, kAskOwnerEvery);
+      return true;
+    case Claim::taken:
+      break;
+  }
+  std::string cause = fmt::format(
+      "the checkpoint directory {} belongs to job {}, which is not over; give each job "
+      "its own with --checkpoint-dir",
+      context_.checkpoint_dir, owner_.run->job);
+  record("FAILED", cause);
+  say(cause);
+  finish(kRefused);
+  return true;
+}
+
+// As on a node that was cut off, or when the answer to a requeue was lost: a later run has all that
+// was committed, and is not to be touched.
+bool Supervisor::runs_anew(const SlurmJob& job) {
+  if (!is_later_run(job, job_)) return false;
+  say(fmt::format("this is run {} of the job, and Slurm is at run {}: leaving it to that",
+                  job_.restarts, job.restarts));
+  finish(kOk);
+  return true;
+}
+
+}  // namespace bellows
