@@ -9,6 +9,7 @@
 #include "common/text.h"
 #include "launcher/job_start.h"
 #include "launcher/lost_halt.h"
+#include "launcher/requeue.h"
 #include "launcher/resize.h"
 
 namespace bellows {
@@ -50,14 +51,22 @@ std::optional<CommandFailure> Halt::hold_pending() {
 
 std::optional<CommandFailure> Halt::requeue_held() {
   const auto started = Steering::Clock::now();
-  Status status;
+  std::string trouble;
   do {
-    status = steering_.slurm.requeue_held(job_.id);
-    if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
+    const Status status = steering_.slurm.requeue_held(job_.id);
+    if (!status && status.error().kind != ErrorKind::unavailable) {
+      trouble = status.error().text;
+      break;
+    }
+    const auto job = steering_.slurm.job(job_.id);
+    if (job && is_requeued(*job, job_.restarts)) return std::nullopt;
+    trouble = !job      ? job.error().text
+              : !status ? status.error().text
+                        : fmt::format("Slurm did not requeue job {}, which is {}", job_.shown_id(),
+                                      slurm_state_name(job->state));
     std::this_thread::sleep_for(500ms);
   } while (Steering::Clock::now() - started < kRequeueTries);
-  if (status.ok()) return std::nullopt;
-  return CommandFailure{kFailed, status.error().text + "; its launcher will do it by itself"};
+  return CommandFailure{kFailed, trouble + "; its launcher will do it by itself"};
 }
 
 std::optional<CommandFailure> Resume::run() {

@@ -167,18 +167,22 @@ class Supervisor {
   void act_on_job_state(const SlurmJob& job);
   void act_on_job_end(const SlurmJob& job);
   Next out_of_budget();
-  void leave_pending(const SlurmJob& job);
-  bool forgotten(const SlurmJob& job) const;
-  std::string cause_of_requeue(const SlurmJob& job) const;
-  void ease_restart(const SlurmJob& job);
-  Status move_requeued(SlurmJobChange change);
   void clear(Next next, const std::string& cause);
   void escalate();
   void cleared();
   void hand_over();
-  void requeue_self();
   void finish(int exit_status);
   void let_children_go();
+
+  // supervisor_requeue.cc: back into Slurm's queue
+  void requeue_self();
+  void lose_job(const std::string& why);
+  void move_on(const SlurmJob& queued, bool held);
+  Status move_requeued(SlurmJobChange change);
+  void leave_pending(const SlurmJob& job);
+  bool forgotten(const SlurmJob& job) const;
+  std::string cause_of_requeue(const SlurmJob& job) const;
+  void ease_restart(const SlurmJob& job);
 
   std::string ranks_step_name() const;
   void enter(Phase phase, std::chrono::milliseconds limit);

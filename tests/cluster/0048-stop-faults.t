@@ -11,8 +11,8 @@
 
 # shellcheck disable=SC2154
 harness=$TAP_HOME/programs/stop_faults.py
-which=SOME wanted=47
-[[ -z ${BELLOWS_LONG:-} ]] || which=ALL wanted=83
+which=SOME wanted=49
+[[ -z ${BELLOWS_LONG:-} ]] || which=ALL wanted=85
 TAP_LIMIT=900
 # Beside the cluster, with which it has nothing in common.
 exec {verdicts}< <("$harness" "$build" "$which")

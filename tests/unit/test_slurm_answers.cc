@@ -18,6 +18,7 @@
 #include "launcher/finished_file.h"
 #include "launcher/fruitless_runs.h"
 #include "launcher/lost_halt.h"
+#include "launcher/requeue.h"
 #include "launcher/slurm_reach.h"
 #include "tests/unit/scratch_dir.h"
 
@@ -144,6 +145,18 @@ Test(directory_claim, of_the_same_job_goes_to_the_run_that_slurm_means) {
   now.restarts = 1;
   cr_expect(claim_on(now, mine) == Claim::free);
   cr_expect(claim_on(Error{ErrorKind::unavailable, ""}, mine) == Claim::unknown);
+}
+
+Test(requeue, has_come_true_when_the_job_waits_or_runs_again) {
+  SlurmJob now;
+  now.restarts = 2;
+  for (SlurmState state : {SlurmState::running, SlurmState::timeout, SlurmState::cancelled}) {
+    now.state = state;
+    cr_expect(!is_requeued(now, 2), "%s", slurm_state_name(state));
+  }
+  cr_expect(is_requeued(now, 1), "whatever became of it then");
+  now.state = SlurmState::pending;
+  cr_expect(is_requeued(now, 2));
 }
 
 Test(finished_file, is_withdrawn_by_whoever_left_it) {

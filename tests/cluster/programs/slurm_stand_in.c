@@ -5,8 +5,10 @@
  * asked for is noted there and in the file log.
  *
  * $SLURM_STAND_IN/fault, as in stop_faults.py, may say "requeue|update before|after launcher": the
- * launcher then dies at that call, once; with "answer" instead it has none. "end before launcher":
- * it dies when all is done but the removal of its marker.
+ * launcher then dies at that call, once; with "answer" instead it has none. "requeue before limit":
+ * the job reaches its time limit just then. "requeue slow answer": the answer takes as long as a
+ * start time is ahead. "end before launcher": it dies when all is done but the removal of its
+ * marker.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -74,6 +76,11 @@ static void die_if(const char* call, const char* when) {
   if (is_due(call, when, "launcher")) raise(SIGKILL);
 }
 
+static uint32_t state_of(const struct stood_for* job) {
+  if (strcmp(job->state, "RUNNING") == 0) return JOB_RUNNING;
+  return strcmp(job->state, "TIMEOUT") == 0 ? JOB_TIMEOUT : JOB_PENDING;
+}
+
 /* slurmctld is killed just then: the connection ends without an answer. */
 static int lost_if(const char* call, const char* when) {
   if (!is_due(call, when, "answer")) return SLURM_SUCCESS;
@@ -101,7 +108,7 @@ int slurm_load_job(job_info_msg_t** out, uint32_t id, uint16_t flags) {
   message->record_count = 1;
   message->job_array = info;
   info->job_id = id;
-  info->job_state = strcmp(job.state, "RUNNING") == 0 ? JOB_RUNNING : JOB_PENDING;
+  info->job_state = state_of(&job);
   info->restart_cnt = job.restarts;
   info->array_task_id = NO_VAL;
   info->user_id = getuid();
@@ -156,12 +163,19 @@ int slurm_requeue(uint32_t id, uint32_t flags) {
   die_if("requeue", "before");
   if (lost_if("requeue", "before")) return SLURM_ERROR;
   struct stood_for job = load();
-  if (strcmp(job.state, "RUNNING") == 0) {
+  if (is_due("requeue", "before", "limit")) {
+    strcpy(job.state, "TIMEOUT");
+    store(&job);
+  }
+  /* As slurmctld does: a job in another state than the one among the flags is skipped. */
+  if (state_of(&job) == JOB_RUNNING ||
+      (state_of(&job) == JOB_TIMEOUT && !(flags & JOB_STATE_BASE))) {
     strcpy(job.state, flags & JOB_REQUEUE_HOLD ? "HELD" : "PENDING");
     job.restarts++;
     store(&job);
     note("requeue");
   }
+  if (is_due("requeue", "slow", "answer")) sleep(5);
   die_if("requeue", "after");
   return lost_if("requeue", "after");
 }

@@ -102,6 +102,8 @@ class Job:
         state, restarts, gpus = self.read("job").split()
         if state == "HELD":
             return
+        if state == "TIMEOUT":
+            raise Lost("the launcher left the job to end at its time limit")
         if state == "RUNNING" and not rescued:
             raise Lost(f"the launcher ended with {self.process.returncode} and left the job to end")
         if state == "RUNNING":
@@ -312,6 +314,8 @@ def cases(which):
         for when in ["before", "after"]:
             yield f"{call} {when} launcher"
             yield f"{call} {when} answer"
+    yield "requeue before limit"
+    yield "requeue slow answer"
     yield "end before launcher"
     yield "halt after launcher"
     yield "commit held client"
