@@ -18,6 +18,10 @@ struct DirectoryOwner {
 };
 DirectoryOwner owner_of(const std::string& checkpoint_dir);
 
+/// Whether the owner is a run of an older job that had the same id as this one, which has not run
+/// before: ids come back when slurmctld has lost its state, and from the highest one on.
+bool is_of_older_job(const DirectoryOwner& owner, const SlurmJob& job);
+
 /// Whether `now`, which is what Slurm says, is a later run than `run` of the same job. A slurmctld
 /// that was killed may count both the same.
 inline bool is_later_run(const SlurmJob& now, const SlurmJob& run) {

@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <ctime>
+#include <optional>
 #include <string>
+
+#include "checkpoint/attempt_name.h"
 
 namespace bellows {
 
-/// CHECKPOINT_DIR/finished-JOBID: while it is there the job is never trained again. The program
-/// makes it to say that it has finished; so does its launcher while that is about to end.
+/// CHECKPOINT_DIR/finished-RUN: the program makes it to say that it has finished, and is not
+/// trained again then; so does its launcher while that is about to end. A later run heeds what the
+/// run did that it has the directory from, but nothing that another one says, which may be on a
+/// node that was cut off. CHECKPOINT_DIR/finished-JOBID, as it was once named, is heeded by all of
+/// the job's runs.
 class FinishedFile {
  public:
-  FinishedFile(const std::string& checkpoint_dir, std::uint32_t job);
+  FinishedFile(const std::string& checkpoint_dir, const RunName& run);
 
+  /// Of this run.
   const std::string& path() const { return path_; }
-  bool exists() const;
-  /// Removes that of an older job with the same number, which is older than this one's submission.
-  /// One that is not is of a run of this job that slurmctld lost.
+  /// The file by which this run has finished.
+  std::optional<std::string> found() const;
+  /// The same of the run before it.
+  std::optional<std::string> found_of(const RunName& before) const;
+  /// Removes finished-JOBID of an older job with the same number, which is older than this one's
+  /// submission. One that is not is of a run of this job that slurmctld lost.
   void drop_older(std::time_t submitted) const;
 
   /// Makes it unless it is there. False: it can't be made.
@@ -25,7 +34,9 @@ class FinishedFile {
   void withdraw();
 
  private:
+  std::string dir_;
   std::string path_;
+  std::string of_all_runs_;
   bool own_ = false;
 };
 

@@ -10,6 +10,12 @@
 #include <csignal>
 
 namespace bellows {
+namespace {
+
+constexpr useconds_t kLookEvery = 1000;
+constexpr int kMostLooks = 1000;
+
+}  // namespace
 
 void SideQuestion::ask(const std::function<std::string()>& find) {
   if (asking()) return;
@@ -44,7 +50,10 @@ std::optional<std::string> SideQuestion::take() {
 void SideQuestion::end() {
   if (pid_ <= 0) return;
   kill(pid_, SIGKILL);
-  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  // One that waits for a file system that hangs outlives that, and must hold nobody up.
+  for (int i = 0; i < kMostLooks; ++i, usleep(kLookEvery)) {
+    const pid_t ended = waitpid(pid_, nullptr, WNOHANG);
+    if (ended == pid_ || (ended < 0 && errno != EINTR)) break;
   }
   pid_ = -1;
   pipe_.reset();

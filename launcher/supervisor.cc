@@ -47,7 +47,7 @@ Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, Ran
       job_(std::move(job)),
       layout_(std::move(layout)),
       marker_(context_.run_dir),
-      finished_(context_.checkpoint_dir, job_.id),
+      finished_(context_.checkpoint_dir, context_.run),
       hang_(std::chrono::seconds(context_.options.hang_floor)),
       gang_(std::chrono::seconds(context_.options.start_limit)),
       budget_(context_.options.max_restarts) {}
@@ -186,6 +186,7 @@ void Supervisor::loop_once() {
   if (agents_) agents_->add_poll(fds);
   time_.add_poll(fds);
   reach_.add_poll(fds);
+  owner_watch_.add_poll(fds);
   poll(fds.data(), fds.size(), poll_timeout());
   note_pause();
   heed_history();
@@ -199,6 +200,7 @@ void Supervisor::loop_once() {
   if (!result_) watch();
   if (!result_) watch_nodes();
   if (!result_) watch_time();
+  if (!result_) watch_owner();
   if (!result_ && must_ask_slurm_) ask_slurm();
   if (!result_ && Clock::now() >= deadline_) check_deadline();
 }

@@ -25,6 +25,7 @@
 #include "launcher/open_saves.h"
 #include "launcher/output_relay.h"
 #include "launcher/own_stop.h"
+#include "launcher/owner_watch.h"
 #include "launcher/rank_command.h"
 #include "launcher/rank_ends.h"
 #include "launcher/rank_failure.h"
@@ -65,7 +66,7 @@ class Supervisor {
     forgotten     ///< slurmctld to clear the nodes of a run that it lost
   };
   /// What follows once both steps have ended.
-  enum class Next { restart, stop, complete, fail };
+  enum class Next { restart, stop, complete, fail, leave };
   struct Stop {
     std::string reason;
     std::optional<std::uint32_t> gpus;
@@ -100,6 +101,8 @@ class Supervisor {
   // supervisor_owner.cc: other runs
   bool give_way_to_owner();
   bool runs_anew(const SlurmJob& job);
+  void watch_owner();
+  void leave_to(const std::string& owner);
 
   // supervisor_agents.cc: what agents still write, and their end
   std::vector<Event> hear_agents();
@@ -232,6 +235,8 @@ class Supervisor {
   std::uint32_t later_ = 1;    ///< how many times as late as usual the job starts again
   DirectoryOwner owner_;       ///< of the checkpoint directory, when this attempt began
   bool said_owner_unknown_ = false;
+  OwnerWatch owner_watch_;
+  bool owned_ = false;  ///< this run was seen to own the directory
 
   std::optional<OwnStop> own_stop_;  ///< while the phase is `saving`
   bool own_saved_ = false;           ///< the program's own checkpoint for the stop

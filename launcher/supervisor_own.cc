@@ -24,8 +24,11 @@ constexpr std::size_t kNewestEvents = 200;
 // A launcher or a node may die when the program is done but nobody has heard of it.
 bool Supervisor::finished_before() {
   if (job_.restarts == 0 && attempt_ == 0) finished_.drop_older(job_.submit_time);
-  if (!finished_.exists()) return false;
-  say("the program has finished, says " + finished_.path());
+  auto said = finished_.found();
+  if (!said && owner_.run && owner_.run->job == job_.id && !is_of_older_job(owner_, job_))
+    said = finished_.found_of(*owner_.run);
+  if (!said) return false;
+  say("the program has finished, says " + *said);
   record("COMPLETED", "the program had said that it is finished");
   finish(kOk);
   return true;
@@ -101,7 +104,7 @@ void Supervisor::watch_own_stop() {
   }
   if (auto exit = own_stop_->poll_command(); exit && !exit->ok())
     say("the checkpoint command " + exit->to_string());
-  const OwnStopEnd end = own_stop_->judge(finished_.exists(), Clock::now());
+  const OwnStopEnd end = own_stop_->judge(finished_.found().has_value(), Clock::now());
   if (end == OwnStopEnd::waiting) return enter(Phase::saving, kAskOften);
   end_own_stop(end, own_stop_->trouble());
 }

@@ -2,6 +2,7 @@
 // Supervisor and other runs: who owns the checkpoint directory, and when this run gives way.
 #include <fmt/core.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "launcher/exit_status.h"
@@ -54,6 +55,31 @@ bool Supervisor::runs_anew(const SlurmJob& job) {
                   job_.restarts, job.restarts));
   finish(kOk);
   return true;
+}
+
+// A node may be cut off from slurmctld but not from the file system: nobody else would tell this
+// run that there is a later one, and a program that saves by itself would write over its
+// checkpoints.
+void Supervisor::watch_owner() {
+  if (phase_ != Phase::running && phase_ != Phase::saving) return;
+  const auto look = [this] { return owner_of(context_.checkpoint_dir).attempt; };
+  const auto owner = owner_watch_.owner(look, Clock::now());
+  const auto run = owner ? RunName::of_attempt(*owner) : std::nullopt;
+  if (!run) return;
+  if (*run == context_.run)
+    owned_ = true;
+  else if (owned_)
+    leave_to(*owner);
+}
+
+void Supervisor::leave_to(const std::string& owner) {
+  const std::string cause = fmt::format(
+      "the attempt {} owns the checkpoint directory now, this is {}: leaving it to that", owner,
+      attempt_name());
+  say(cause);
+  if (stop_) answer(stop_->client, nlohmann::json{{"event", "error"}, {"error", cause}}.dump());
+  own_stop_.reset();
+  clear(Next::leave, cause);
 }
 
 }  // namespace bellows

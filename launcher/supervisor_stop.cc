@@ -126,7 +126,7 @@ void Supervisor::send_decision(const Command& command) {
 void Supervisor::ranks_ended(const ChildExit& exit) {
   hang_called_ = false;
   if (exit.ok()) fault_pending_ = false;
-  if (finished_.exists()) {
+  if (finished_.found()) {
     fault_pending_ = false;
     return clear(Next::complete, "the program had said that it is finished");
   }
@@ -282,6 +282,8 @@ void Supervisor::escalate() {
     if (agents_) agents_->child().signal(number);
     return enter(Phase::clearing, kEndsAfterSignal);
   }
+  // What is left is for slurmctld to end, which may be out of reach.
+  if (next_ == Next::leave) return cleared();
   const bool lost_node = shrunk_from_ > 0;
   if (escalation_ > (!lost_node ? kMostEscalations : never_ends() ? kMostAfterLoss : kMostInTree)) {
     if (next_ != Next::restart) return cleared();
@@ -332,6 +334,8 @@ void Supervisor::cleared() {
       if (!finished_.leave()) marker_.remove();
       record("COMPLETED", cause_);
       if (stop_) answer(stop_->client, json{{"event", "finished"}}.dump());
+      return finish(kOk);
+    case Next::leave:
       return finish(kOk);
   }
 }

@@ -28,6 +28,7 @@ void Supervisor::begin_watch() {
   hang_.begin(now);
   storage_.begin(now);
   hang_called_ = false;
+  owner_watch_.begin();
   gang_.begin(layout_.ranks(), now);
   failure_ = RankFailure(layout_.ranks());
   ranks_gone_.reset();

@@ -18,6 +18,7 @@
 #include "launcher/finished_file.h"
 #include "launcher/fruitless_runs.h"
 #include "launcher/lost_halt.h"
+#include "launcher/owner_watch.h"
 #include "launcher/requeue.h"
 #include "launcher/slurm_reach.h"
 #include "tests/unit/scratch_dir.h"
@@ -159,30 +160,92 @@ Test(requeue, has_come_true_when_the_job_waits_or_runs_again) {
   cr_expect(is_requeued(now, 2));
 }
 
+Test(directory_claim, knows_the_directory_of_an_older_job_with_its_id) {
+  SlurmJob job;
+  job.id = 7;
+  job.submit_time = 2000;
+  const auto owner = [](std::uint32_t id, std::uint64_t submitted, double time) {
+    return DirectoryOwner{"", RunName{id, 0, submitted, ""}, time};
+  };
+  cr_expect(is_of_older_job(owner(7, 1999, 5000), job), "which ran until then");
+  cr_expect(!is_of_older_job(owner(7, 2000, 1990), job), "the node's clock is behind");
+  cr_expect(!is_of_older_job(owner(7, 2100, 2200), job), "a requeue that slurmctld lost");
+  cr_expect(!is_of_older_job(owner(6, 1000, 1000), job));
+  cr_expect(!is_of_older_job({}, job));
+  cr_expect(is_of_older_job(owner(7, 0, 1999), job), "a name of old");
+  cr_expect(!is_of_older_job(owner(7, 0, 2000), job));
+  job.restarts = 1;
+  cr_expect(!is_of_older_job(owner(7, 1999, 1999), job), "SubmitTime is that of the requeue");
+}
+
 Test(finished_file, is_withdrawn_by_whoever_left_it) {
   ScratchDir dir;
-  FinishedFile launcher(dir.path(), 7);
-  cr_expect(launcher.path() == dir.path() + "/finished-7");
-  cr_expect(!launcher.exists() && launcher.leave() && launcher.exists());
-  FinishedFile next(dir.path(), 7);
-  cr_expect(next.exists() && next.leave(), "of a launcher that was killed");
-  next.withdraw();
-  cr_expect(next.exists(), "not its own");
+  const RunName run{7, 0, 1000, "aa"}, later{7, 1, 2000, "bb"};
+  FinishedFile launcher(dir.path(), run);
+  cr_expect(launcher.path() == dir.path() + "/finished-7.0.1000.aa");
+  cr_expect(!launcher.found() && launcher.leave() && launcher.found() == launcher.path());
+  FinishedFile next(dir.path(), later);
+  cr_expect(next.found_of(run) == launcher.path(), "of a launcher that was killed");
+  FinishedFile again(dir.path(), run);
+  cr_expect(again.leave());
+  again.withdraw();
+  cr_expect(launcher.found().has_value(), "not its own");
   launcher.withdraw();
-  cr_expect(!launcher.exists());
-  cr_expect(!FinishedFile("/nonexistent", 7).leave());
+  cr_expect(!launcher.found() && !next.found_of(run));
+  cr_expect(!FinishedFile("/nonexistent", run).leave());
+}
+
+Test(finished_file, of_another_run_is_not_heeded) {
+  ScratchDir dir;
+  const RunName cut_off{7, 0, 1000, "aa"}, before{7, 0, 1000, "bb"}, run{7, 0, 1000, "cc"};
+  cr_assert(FinishedFile(dir.path(), cut_off).leave());
+  FinishedFile file(dir.path(), run);
+  cr_expect(!file.found() && !file.found_of(before));
+  close(open((dir.path() + "/finished-7").c_str(), O_WRONLY | O_CREAT, 0600));
+  cr_expect(file.found() == dir.path() + "/finished-7", "as it was once named");
 }
 
 Test(finished_file, of_an_older_job_is_dropped) {
   ScratchDir dir;
-  FinishedFile file(dir.path(), 7);
-  cr_assert(file.leave());
+  const std::string path = dir.path() + "/finished-7";
+  close(open(path.c_str(), O_WRONLY | O_CREAT, 0600));
+  FinishedFile file(dir.path(), RunName{7, 0, 1000, "aa"});
   const timespec old[2] = {{1000, 0}, {1000, 0}};
-  cr_assert(utimensat(AT_FDCWD, file.path().c_str(), old, 0) == 0);
+  cr_assert(utimensat(AT_FDCWD, path.c_str(), old, 0) == 0);
   file.drop_older(1000);
-  cr_expect(file.exists(), "of a run that slurmctld lost");
+  cr_expect(file.found().has_value(), "of a run that slurmctld lost");
   file.drop_older(1001);
-  cr_expect(!file.exists());
+  cr_expect(!file.found());
+}
+
+Test(owner_watch, looks_at_once_and_then_now_and_again, .timeout = 60) {
+  OwnerWatch watch;
+  Time now{1h};
+  const auto answer = [&](const char* name) {
+    const OwnerWatch::Look look = [name] { return std::string(name); };
+    auto owner = watch.owner(look, now);
+    for (std::vector<pollfd> fds; !owner; owner = watch.owner(look, now), fds.clear()) {
+      watch.add_poll(fds);
+      if (fds.empty()) return std::string("-");
+      poll(fds.data(), fds.size(), 10000);
+    }
+    return *owner;
+  };
+  cr_expect(answer("a") == "a");
+  cr_expect(answer("b") == "-", "too soon");
+  now += OwnerWatch::kEvery;
+  cr_expect(answer("b") == "b");
+  watch.begin();
+  cr_expect(answer("c") == "c");
+}
+
+Test(owner_watch, does_not_wait_for_a_file_system_that_hangs, .timeout = 20) {
+  OwnerWatch watch;
+  const auto hangs = [] {
+    pause();
+    return std::string();
+  };
+  for (int i = 0; i < 100; ++i) cr_expect(!watch.owner(hangs, Time{1h} + i * 1s));
 }
 
 Test(lost_halt, is_one_that_nothing_came_of) {
