@@ -29,6 +29,11 @@ inline bool is_later_run(const SlurmJob& now, const SlurmJob& run) {
          (now.restarts > run.restarts || now.start_time > run.start_time);
 }
 
+/// Renames what such a job has left at the path, so that this one begins anew there; where it is
+/// now, or nothing when there is no such thing.
+Result<std::optional<std::string>> set_aside_older(const std::string& checkpoint_dir,
+                                                   const SlurmJob& job);
+
 /// Whether a job may begin in a checkpoint directory that another run owns.
 enum class Claim {
   free,

@@ -16,6 +16,7 @@
 #include "checkpoint/store_writer.h"
 #include "common/fd.h"
 #include "common/text.h"
+#include "launcher/directory_claim.h"
 #include "launcher/job_view.h"
 #include "launcher/rank_command.h"
 
@@ -97,6 +98,31 @@ Status leave_link(const RunContext& context, const SlurmJob& job) {
   return errno_error("leave a link to " + context.checkpoint_dir + " as", usual->dir);
 }
 
+/// Whether the usual place is one of this job alone.
+bool usual_dir_has_id(const RunContext& context) {
+  return !context.contract || context.contract->checkpoint_dir.empty() ||
+         context.contract->checkpoint_dir.find("%j") != std::string::npos;
+}
+
+// An id comes back when slurmctld has lost its state. Whoever names a directory goes on from what
+// is there; nobody has named this one.
+Status clear_usual_place(const RunContext& context, const SlurmJob& job) {
+  auto usual = usual_place(context, job);
+  if (!usual || !usual_dir_has_id(context)) return {};
+  std::error_code error;
+  if (!context.options.checkpoint_dir.empty() &&
+      std::filesystem::equivalent(usual->dir, context.checkpoint_dir, error))
+    return {};
+  auto now_at = set_aside_older(usual->dir, job);
+  if (!now_at) return now_at.error();
+  if (*now_at)
+    fmt::print(stderr,
+               "bellows run: {} was of an older job with the number {}: it is {} now, and this job "
+               "begins anew\n",
+               usual->dir, job.id, **now_at);
+  return {};
+}
+
 }  // namespace
 
 std::optional<std::uint32_t> job_id_from_environment() {
@@ -139,6 +165,7 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
   if (!place) return place.error();
   context.checkpoint_dir = place->dir;
   context.trusted_base = place->base;
+  if (Status status = clear_usual_place(context, job); !status) return status.error();
   if (Status status = make_private_dir(context.run_dir); !status) return status.error();
   if (Status status = make_checkpoint_dir(context, *place); !status) return status.error();
   if (Status status = leave_link(context, job); !status)

@@ -8,6 +8,8 @@
 
 #include <cerrno>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
@@ -22,6 +24,7 @@
 #include "launcher/requeue.h"
 #include "launcher/slurm_reach.h"
 #include "tests/unit/scratch_dir.h"
+#include "tests/unit/text_support.h"
 
 using namespace bellows;
 using namespace std::chrono_literals;
@@ -176,6 +179,32 @@ Test(directory_claim, knows_the_directory_of_an_older_job_with_its_id) {
   cr_expect(!is_of_older_job(owner(7, 0, 2000), job));
   job.restarts = 1;
   cr_expect(!is_of_older_job(owner(7, 1999, 1999), job), "SubmitTime is that of the requeue");
+}
+
+Test(directory_claim, sets_the_directory_of_an_older_job_aside) {
+  ScratchDir dir;
+  SlurmJob job;
+  job.id = 7;
+  job.submit_time = 2000;
+  const std::string path = dir.path() + "/7", aside = path + ".before-2000";
+  const auto owned = [&](const RunName& run) {
+    std::filesystem::create_directory(path);
+    std::ofstream(path + "/owner.json") << R"({"attempt":")" << run.attempt(1) << R"("})";
+  };
+  auto where = set_aside_older(path, job);
+  cr_expect(where.ok() && !*where, "there is none");
+  owned(RunName::make(7, 3, 2000));
+  where = set_aside_older(path, job);
+  cr_expect(where.ok() && !*where, "it is its own");
+  owned(RunName::make(7, 3, 1500));
+  where = set_aside_older(path + "/", job);
+  cr_assert(where.ok() && *where == aside);
+  cr_expect(!std::filesystem::exists(path) && std::filesystem::exists(aside + "/owner.json"));
+  owned(RunName::make(7, 0, 1500));
+  where = set_aside_older(path, job);
+  cr_assert(!where.ok(), "the name is taken");
+  cr_expect(where.error().kind == ErrorKind::denied && has(where.error().text, "--checkpoint-dir"));
+  cr_expect(std::filesystem::exists(path + "/owner.json"));
 }
 
 Test(finished_file, is_withdrawn_by_whoever_left_it) {
