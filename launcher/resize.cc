@@ -10,6 +10,7 @@
 #include "common/text.h"
 #include "launcher/job_start.h"
 #include "launcher/job_view.h"
+#include "launcher/requeue.h"
 
 namespace bellows {
 namespace {
@@ -95,29 +96,28 @@ std::optional<CommandFailure> Resize::stop_at_checkpoint() {
 }
 
 std::optional<CommandFailure> Resize::requeue() {
-  auto started = Clock::now();
-  SlurmJobChange change;
-  Status status;
-  do {
-    // The controller's clock, read just before: a start time in its past would lose the job.
-    auto job = steering_.slurm.job(job_.id);
-    status = job.ok() ? Status() : Status(job.error());
-    if (status.ok()) {
+  requeued_ = Clock::now();
+  std::string trouble;
+  for (bool granted = false; Clock::now() - requeued_ < kRequeueTries;) {
+    // By the clock after the requeue, which may have taken long: a start time in its past would
+    // lose the job. The answer to a try may be lost, the launcher may be faster, and slurmctld says
+    // that it is done also when the job had just ended.
+    const auto job = steering_.slurm.job(job_.id);
+    if (job && is_requeued(*job, job_.restarts)) {
+      SlurmJobChange change;
       change.begin_time = job->controller_now + kSafeStart;
-      requeued_ = Clock::now();
-      // The answer to the last try was lost, or the job's launcher was faster.
-      if (job->restarts > job_.restarts) break;
-      status = steering_.slurm.requeue_running(job_.id);
+      if (Failure failure = set_size(change)) return failure;
+      steering_.say(fmt::format("requeued; asked for {}", counted(request_.gpus, "GPU")));
+      return std::nullopt;
     }
-    if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
-    std::this_thread::sleep_for(500ms);
-  } while (Clock::now() - started < kRequeueTries);
-  if (!status)
-    return CommandFailure{kFailed,
-                          status.error().text + "; its launcher will requeue it by itself"};
-  if (Failure failure = set_size(change)) return failure;
-  steering_.say(fmt::format("requeued; asked for {}", counted(request_.gpus, "GPU")));
-  return std::nullopt;
+    const Status status = job ? steering_.slurm.requeue_running(job_.id) : Status(job.error());
+    trouble =
+        status ? fmt::format("Slurm did not requeue job {}", job_.shown_id()) : status.error().text;
+    if (!status && status.error().kind != ErrorKind::unavailable) break;
+    if (!status || granted) std::this_thread::sleep_for(500ms);
+    granted = granted || status.ok();
+  }
+  return CommandFailure{kFailed, trouble + "; its launcher will requeue it by itself"};
 }
 
 std::optional<CommandFailure> Resize::set_size(SlurmJobChange change) {

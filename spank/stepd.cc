@@ -136,10 +136,11 @@ std::string node_name(spank_t spank) {
   return "";
 }
 
-Status requeue_counted(const JobStore& store, const Step& step, const BatchEnd& end,
-                       const NextRun& next) {
+Status requeue_counted(const JobStore& store, const Step& step, const BatchEnd& end, NextRun next) {
   if (auto status = store.set_rescues(step.job, end.rescues + 1); !status.ok()) return status;
   if (auto status = requeue_running(step.job); !status.ok()) return status;
+  // That may have taken long, and a start time in the past would lose the job.
+  if (const auto now = read_job(step.job)) next.start = now->clock + kRescueDelay;
   return set_next_run(step.job, next, step.owner());
 }
 
