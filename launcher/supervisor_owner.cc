@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "launcher/exit_status.h"
+#include "launcher/rank_processes.h"
 #include "launcher/supervisor.h"
 
 namespace bellows {
@@ -80,6 +81,9 @@ void Supervisor::leave_to(const std::string& owner) {
   if (stop_) answer(stop_->client, nlohmann::json{{"event", "error"}, {"error", cause}}.dump());
   own_stop_.reset();
   clear(Next::leave, cause);
+  // srun signals them through the slurmd of each node, which may not answer on a node that is cut
+  // off.
+  kill_ranks_here(attempt_name());
 }
 
 }  // namespace bellows

@@ -3,13 +3,16 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <set>
 #include <string>
 #include <vector>
@@ -21,6 +24,7 @@
 #include "launcher/fruitless_runs.h"
 #include "launcher/lost_halt.h"
 #include "launcher/owner_watch.h"
+#include "launcher/rank_processes.h"
 #include "launcher/requeue.h"
 #include "launcher/slurm_reach.h"
 #include "tests/unit/scratch_dir.h"
@@ -245,6 +249,32 @@ Test(finished_file, of_an_older_job_is_dropped) {
   cr_expect(file.found().has_value(), "of a run that slurmctld lost");
   file.drop_older(1001);
   cr_expect(!file.found());
+}
+
+Test(rank_processes, of_one_attempt_are_killed, .timeout = 60) {
+  const auto start = [](const char* variable) {
+    const pid_t pid = fork();
+    if (pid == 0) {
+      const char* const environment[] = {"A=b", variable, nullptr};
+      execle("/bin/sleep", "sleep", "50", nullptr, environment);
+      _exit(1);
+    }
+    // Until the program runs, the environment is still this one's.
+    for (std::string text; text.find(variable) == std::string::npos; usleep(1000)) {
+      std::ifstream file("/proc/" + std::to_string(pid) + "/environ", std::ios::binary);
+      text.assign(std::istreambuf_iterator<char>(file), {});
+    }
+    return pid;
+  };
+  const pid_t rank = start("BELLOWS_ATTEMPT=7.0.1000.aa.1");
+  const pid_t other = start("BELLOWS_ATTEMPT=7.0.1000.aa.12");
+  kill_ranks_here("7.0.1000.aa.1");
+  int status = 0;
+  cr_expect(waitpid(rank, &status, 0) == rank && WIFSIGNALED(status) &&
+            WTERMSIG(status) == SIGKILL);
+  cr_expect(waitpid(other, &status, WNOHANG) == 0);
+  kill(other, SIGKILL);
+  cr_expect(waitpid(other, &status, 0) == other);
 }
 
 Test(owner_watch, looks_at_once_and_then_now_and_again, .timeout = 60) {

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/rank_processes.h"
+
+#include <dirent.h>
+#include <signal.h>
+
+#include <cstddef>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string_view>
+
+#include "common/directory.h"
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+bool has_variable(std::string_view environment, std::string_view variable) {
+  for (const std::string_view found : split(environment, '\0'))
+    if (found == variable) return true;
+  return false;
+}
+
+}  // namespace
+
+void kill_ranks_here(const std::string& attempt) {
+  const std::string variable = "BELLOWS_ATTEMPT=" + attempt;
+  const Directory processes(opendir("/proc"));
+  if (!processes) return;
+  while (const dirent* entry = readdir(processes.get())) {
+    const auto pid = parse_uint(entry->d_name);
+    const std::string place = std::string("/proc/") + entry->d_name;
+    if (!pid || !has_variable(text_of(place + "/environ"), variable)) continue;
+    if (text_of(place + "/comm") != "srun\n") kill(static_cast<pid_t>(*pid), SIGKILL);
+  }
+}
+
+}  // namespace bellows
