@@ -182,11 +182,14 @@ std::string_view Contract::line_in(std::string_view admin_comment) {
   return admin_comment.substr(0, admin_comment.find(kOthers));
 }
 
+// However many lines of contracts stand there: only slurmctld's own may be left.
 std::string_view Contract::others_in(std::string_view admin_comment) {
-  if (line_in(admin_comment).empty()) return admin_comment;
-  const auto at = admin_comment.find(kOthers);
-  return at == std::string_view::npos ? std::string_view()
-                                      : admin_comment.substr(at + kOthers.size());
+  while (!line_in(admin_comment).empty()) {
+    const auto at = admin_comment.find(kOthers);
+    if (at == std::string_view::npos) return {};
+    admin_comment.remove_prefix(at + kOthers.size());
+  }
+  return admin_comment;
 }
 
 std::string Contract::join_list(const std::vector<std::string>& texts) {

@@ -88,7 +88,10 @@ Result<JobView> read_job(std::uint32_t job) {
 
 Result<JobView> read_promise(std::uint32_t job) {
   auto view = read_job(job);
-  if (!view || !Contract::line_in(view->admin_comment).empty()) return view;
+  // slurmctld keeps the line through every change: where there is nothing at all, there was none.
+  // That spares it a change of each plain job.
+  if (!view || view->admin_comment.empty() || !Contract::line_in(view->admin_comment).empty())
+    return view;
   job_desc_msg_t update;
   slurm_init_job_desc_msg(&update);
   BELLOWS_JOB_DESC_ID(&update) = job;

@@ -305,7 +305,7 @@ void begin_epilogs(spank_t spank, const Settings& settings) {
 void end_views() {
   if (!step.lease) return;
   const auto last = [] {
-    const Status ended = end_leftovers(step.cgroups, step.uid, kEndingLimit);
+    const Status ended = end_leftovers(step.cgroups, kEndingLimit);
     if (!ended.ok()) slurm_error("bellows: job %u: %s", step.job, ended.error().text.c_str());
   };
   if (const Status status = step.lease->leave(last); !status.ok())

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -33,11 +34,20 @@ std::string_view status_word(std::string_view status, std::string_view key) {
   return rest.substr(0, rest.find_first_of("\t \n"));
 }
 
-/// What has ended, and only waits for its parent to notice, holds nothing open.
-bool lives_as(std::uint64_t pid, uid_t uid) {
+/// Root's are slurmstepds, this one too. All others in the job's cgroups are the job's, also those
+/// that a user namespace gave another user.
+bool is_users(std::uint64_t pid) {
   const auto status = read_file(fmt::format("/proc/{}/status", pid), kMostBytes);
-  return status && status_word(*status, "\nUid:\t") == std::to_string(uid) &&
-         status_word(*status, "\nState:\t") != "Z" && status_word(*status, "\nState:\t") != "X";
+  if (!status) return false;
+  const auto uid = status_word(*status, "\nUid:\t");
+  return !uid.empty() && uid != "0";
+}
+
+/// With all its threads: the state in /proc is that of the first alone. What has ended, and only
+/// waits for its parent to notice, holds nothing open.
+bool has_ended(const Fd& process) {
+  pollfd end{process.get(), POLLIN, 0};
+  return ::poll(&end, 1, 0) == 1;
 }
 
 bool is_in(std::uint64_t pid, const std::vector<std::string>& cgroups) {
@@ -50,20 +60,22 @@ bool is_in(std::uint64_t pid, const std::vector<std::string>& cgroups) {
 
 /// By a pidfd, opened before the process was looked at: what is looked at is what is ended, or
 /// nothing is. True: there was one.
-bool end_one(std::uint64_t pid, const std::vector<std::string>& cgroups, uid_t uid) {
-  if (!lives_as(pid, uid)) return false;
+bool end_one(std::uint64_t pid, const std::vector<std::string>& cgroups) {
+  if (!is_users(pid) || !is_in(pid, cgroups)) return false;
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0U)));
-  if (!process || !lives_as(pid, uid) || !is_in(pid, cgroups)) return false;
+  // It has gone meanwhile, and may have forked before.
+  if (!process || !is_users(pid) || !is_in(pid, cgroups)) return true;
+  if (has_ended(process)) return false;
   ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0U);
   return true;
 }
 
-Result<bool> end_all(const std::vector<std::string>& cgroups, uid_t uid) {
+Result<bool> end_all(const std::vector<std::string>& cgroups) {
   const Directory proc = read_directory(Fd(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   if (!proc) return errno_error("read", "/proc");
   bool any = false;
   while (const dirent* entry = ::readdir(proc.get()))
-    if (const auto pid = parse_uint(entry->d_name)) any = end_one(*pid, cgroups, uid) || any;
+    if (const auto pid = parse_uint(entry->d_name)) any = end_one(*pid, cgroups) || any;
   return any;
 }
 
@@ -73,27 +85,29 @@ std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines) 
   const std::string name = fmt::format("/job_{}", job);
   std::vector<std::string> cgroups;
   for (const std::string_view line : split(lines, '\n')) {
-    const auto at = line.find(name + "/");
-    if (at != std::string_view::npos)
-      cgroups.emplace_back(line.substr(0, at + name.size()));
-    else if (line.ends_with(name))
+    // The last one: slurmd itself may run in a job of the same number of another cluster.
+    const auto at = line.rfind(name + "/");
+    if (line.ends_with(name))
       cgroups.emplace_back(line);
+    else if (at != std::string_view::npos)
+      cgroups.emplace_back(line.substr(0, at + name.size()));
   }
   return cgroups;
 }
 
-Status end_leftovers(const std::vector<std::string>& cgroups, uid_t uid,
-                     std::chrono::milliseconds limit) {
+Status end_leftovers(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit) {
   if (cgroups.empty()) return {};
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  // Who forks while it is looked for is found the next time.
+  // Who forks while it is looked for is found the next time, so nobody must be found twice.
+  int clean = 0;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, limit)) {
-    const auto any = end_all(cgroups, uid);
+    const auto any = end_all(cgroups);
     if (!any) return any.error();
-    if (!*any) return {};
+    clean = *any ? 0 : clean + 1;
+    if (clean == 2) return {};
     if (std::chrono::steady_clock::now() >= deadline)
       return Error{ErrorKind::unavailable,
-                   fmt::format("processes of user {} in {} do not end", uid, cgroups.front())};
+                   fmt::format("processes in {} do not end", cgroups.front())};
     std::this_thread::sleep_for(std::min(pause, std::chrono::milliseconds(50)));
   }
 }

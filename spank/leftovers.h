@@ -17,10 +17,9 @@ namespace bellows::spank {
 /// each without what lies below the job. None: it is in no cgroup of the job.
 std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines);
 
-/// Ends every process of that real user in these cgroups or below. Slurm ends what tasks left, but
+/// Ends every process in these cgroups or below but root's. Slurm ends what tasks left, but
 /// not what an epilog of theirs did, which slurmstepd starts beside them: that would outlive the
 /// job within its devices. unavailable: some do not end within the limit.
-Status end_leftovers(const std::vector<std::string>& cgroups, uid_t uid,
-                     std::chrono::milliseconds limit);
+Status end_leftovers(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit);
 
 }  // namespace bellows::spank

@@ -14,6 +14,7 @@
 #include "common/text.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
+#include "spank/host.h"
 #include "spank/isolation.h"
 #include "spank/job_store.h"
 #include "spank/rescue.h"
@@ -227,7 +228,9 @@ void finish_step(spank_t spank, const Settings& settings) {
   if (store.launcher_active(step->job, step->uid)) {
     const auto gpus = store.planned_gpus(step->job, step->uid);
     const auto contract = trusted_contract(store, *step);
-    if (contract && *contract) rescue(spank, store, *step, **contract, gpus);
+    // Whatever becomes of it, the views have to end.
+    if (contract && *contract)
+      guarded("rescue", [&] { rescue(spank, store, *step, **contract, gpus); });
   }
   // Last: who is the last to leave ends every process of the owner's in the job's cgroups, also
   // the one that asks slurmctld in his name.

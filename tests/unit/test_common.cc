@@ -130,6 +130,8 @@ Test(contract, shares_admin_comment, .timeout = 10) {
   cr_expect(Contract::admin_comment("", "JS1:x") == "JS1:x");
   cr_expect(Contract::line_in("JS1:x ; bellows/1 gpus=1") == "");
   cr_expect(Contract::others_in("JS1:x") == "JS1:x");
+  cr_expect(Contract::others_in(line + " ; " + both) == "JS1:H4sI ; bellows/1");
+  cr_expect(Contract::others_in(line + " ; " + line) == "");
 }
 
 Test(contract, of_a_job_without_gpus, .timeout = 10) {

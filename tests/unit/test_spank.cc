@@ -221,6 +221,8 @@ Test(spank, a_jobs_cgroups_end_with_the_job) {
             (std::vector<std::string>{"0::/system.slice/n1.scope/job_17"}));
   cr_expect(job_cgroups(17, "0::/system.slice/job_1/job_7\n").empty());
   cr_expect(job_cgroups(17, "").empty());
+  cr_expect(job_cgroups(17, "0::/job_17/step_0/n1/job_17/step_extern\n") ==
+            std::vector<std::string>{"0::/job_17/step_0/n1/job_17"});
 }
 
 Test(spank, without_slurm_in_the_process_reads_fail_softly) {
