@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "common/gres.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -39,6 +40,12 @@ std::uint32_t gpus_in_gres(std::string_view text) {
   }
   bool repeats_total = text.find('=') != std::string_view::npos && untyped;
   return static_cast<std::uint32_t>(repeats_total ? *untyped : typed + untyped.value_or(0));
+}
+
+std::uint32_t cpus_for(std::uint32_t gpus, std::uint32_t cpus_per_task,
+                       std::string_view cpus_per_tres) {
+  const std::uint64_t each = std::max(cpus_per_task, gpus_in_gres(cpus_per_tres));
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(gpus * each, UINT32_MAX - 2));
 }
 
 }  // namespace bellows

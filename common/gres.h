@@ -11,4 +11,11 @@ namespace bellows {
 /// A count that is none, or is past 32 bits, counts as 0.
 std::uint32_t gpus_in_gres(std::string_view text);
 
+/// The CPUs of so many tasks with a GPU each, where `cpus_per_tres` has those of a GPU ("gpu:2") or
+/// is empty. Slurm (up to 25.11 at least) works out the CPUs for the GPUs when it first looks for a
+/// place, and keeps that number for the life of the job: one that has grown must ask for them
+/// itself, or no node ever gives enough.
+std::uint32_t cpus_for(std::uint32_t gpus, std::uint32_t cpus_per_task,
+                       std::string_view cpus_per_tres);
+
 }  // namespace bellows

@@ -17,6 +17,7 @@ struct AskedSize {
   std::string tres_per_job;   ///< e.g. "gres:gpu:4"
   std::string tres_per_node;  ///< e.g. "gres:gpu:2"
   std::uint16_t cpus_per_task = 1;
+  std::string cpus_per_tres;  ///< e.g. "gres:gpu:2": CPUs for each GPU
 };
 
 /// Fills in what makes a waiting job ask for `gpus`: also its tasks, CPUs and nodes. `tres` keeps
@@ -40,7 +41,7 @@ inline Status set_job_size(std::uint32_t job, const AskedSize& asked, std::uint3
     desc.tres_per_job = tres.data();
   }
   desc.num_tasks = gpus;
-  desc.min_cpus = gpus * asked.cpus_per_task;
+  desc.min_cpus = cpus_for(gpus, asked.cpus_per_task, asked.cpus_per_tres);
   // A range of nodes would make Slurm spread the job as widely as it can; 0 is "no limit".
   desc.min_nodes = nodes == 0 ? 1 : nodes;
   desc.max_nodes = nodes;

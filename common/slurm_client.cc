@@ -140,6 +140,7 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   job.admin_comment = text_of(info.admin_comment);
   job.tres_per_job = text_of(info.tres_per_job);
   job.tres_per_node = text_of(info.tres_per_node);
+  job.cpus_per_tres = text_of(info.cpus_per_tres);
   job.min_nodes = count_or_zero(info.num_nodes);
   job.submit_time = info.submit_time;
   job.begin_time = info.eligible_time;
@@ -383,24 +384,50 @@ Status SlurmClient::requeue_held(std::uint32_t id) {
   return {};
 }
 
-Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
+namespace {
+
+/// Keeps the texts that a request points to.
+struct ChangeRequest {
   job_desc_msg_t desc;
-  slurm_init_job_desc_msg(&desc);
-  BELLOWS_JOB_DESC_ID(&desc) = job.id;
   std::string tres;
-  if (change.gpus) {
-    const AskedSize asked{job.tres_per_job, job.tres_per_node, job.cpus_per_task};
-    if (Status status = set_job_size(job.id, asked, *change.gpus, desc, tres); !status)
-      return status;
+
+  ChangeRequest() { slurm_init_job_desc_msg(&desc); }
+  ChangeRequest(const ChangeRequest&) = delete;
+  ChangeRequest& operator=(const ChangeRequest&) = delete;
+
+  Status set_size(const SlurmJob& job, std::uint32_t gpus) {
+    const AskedSize asked{job.tres_per_job, job.tres_per_node, job.cpus_per_task,
+                          job.cpus_per_tres};
+    return set_job_size(job.id, asked, gpus, desc, tres);
   }
-  if (change.begin_time) desc.begin_time = *change.begin_time;
+};
+
+}  // namespace
+
+Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
+  ChangeRequest request;
+  BELLOWS_JOB_DESC_ID(&request.desc) = job.id;
+  if (change.gpus)
+    if (Status status = request.set_size(job, *change.gpus); !status) return status;
+  if (change.begin_time) request.desc.begin_time = *change.begin_time;
   if (change.held) {
-    desc.priority = *change.held ? 0 : INFINITE;
-    desc.alloc_sid = *change.held ? ALLOC_SID_USER_HOLD : desc.alloc_sid;
+    request.desc.priority = *change.held ? 0 : INFINITE;
+    if (*change.held) request.desc.alloc_sid = ALLOC_SID_USER_HOLD;
   }
-  if (slurm_update_job(&desc) != SLURM_SUCCESS)
-    return slurm_error(fmt::format("cannot change job {}", job.id));
+  if (slurm_update_job(&request.desc) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot change job {}", job.shown_id()));
   return {};
+}
+
+// slurmctld refuses to change the size of a job that runs, but not before the policy has had its
+// say, and before it has changed anything.
+Status SlurmClient::may_change_size(const SlurmJob& job, std::uint32_t gpus) {
+  ChangeRequest request;
+  BELLOWS_JOB_DESC_ID(&request.desc) = job.id;
+  if (Status status = request.set_size(job, gpus); !status) return status;
+  if (slurm_update_job(&request.desc) == SLURM_SUCCESS || errno == ESLURM_JOB_NOT_PENDING)
+    return {};
+  return slurm_error(fmt::format("cannot change job {}", job.shown_id()));
 }
 
 Status SlurmClient::signal_step(std::uint32_t job, std::uint32_t step, int signal) {

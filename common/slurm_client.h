@@ -74,6 +74,7 @@ struct SlurmJob {
   std::string admin_comment;
   std::string tres_per_job;   ///< as asked for, e.g. "gres:gpu:4"
   std::string tres_per_node;  ///< as asked for, e.g. "gres:gpu:2"
+  std::string cpus_per_tres;  ///< CPUs for each GPU, e.g. "gres:gpu:2"
   std::uint32_t min_nodes = 0;
   std::time_t submit_time = 0;
   std::time_t begin_time = 0;  ///< it may not start before
@@ -155,6 +156,8 @@ class SlurmClient {
   Status requeue(std::uint32_t id);
   /// The same for a running job that is to be held until it is released.
   Status requeue_held(std::uint32_t id);
+  /// Whether slurmctld would let a running job have so many GPUs, which it asks the policy first.
+  Status may_change_size(const SlurmJob& job, std::uint32_t gpus);
   /// All changes in one request. Slurm applies it field by field: after an error some may hold.
   Status change(const SlurmJob& job, const SlurmJobChange& change);
   Status signal_step(std::uint32_t job, std::uint32_t step, int signal);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/gres.h"
 #include "common/text.h"
 #include "jobsubmit/admission.h"
 #include "jobsubmit/sentence.h"
@@ -84,6 +85,7 @@ class UpdateDesk {
   bool keeps_requeueing();
   bool keeps_nodes();
   bool keeps_cpus(const GpuRequest& now);
+  std::uint32_t cap_nodes();
   bool change_size();
   bool keeps_form(const GpuRequest& next);
   bool keeps_types(const GpuRequest& now, const GpuRequest& next);
@@ -172,10 +174,12 @@ bool UpdateDesk::keeps_nodes() {
   const std::uint64_t none = UINT64_MAX;
   const auto limit_of = [none](std::uint32_t most) { return most == 0 ? none : most; };
   const std::uint64_t before = now ? limit_of(*now) : none;
-  std::uint64_t after = update_.sizes.max_nodes ? limit_of(*update_.sizes.max_nodes) : before;
-  if (update_.sizes.min_nodes && (after == none || *update_.sizes.min_nodes > after))
-    after = *update_.sizes.min_nodes;
   if (!update_.sizes.max_nodes && !update_.sizes.min_nodes) return true;
+  std::uint64_t after = update_.sizes.max_nodes ? limit_of(*update_.sizes.max_nodes) : before;
+  if (update_.sizes.max_nodes == 0u && update_.sizes.per_job) after = limit_of(cap_nodes());
+  if (update_.sizes.min_nodes &&
+      (*update_.sizes.min_nodes > after || (after == none && !update_.sizes.max_nodes)))
+    after = *update_.sizes.min_nodes;
   if (now && after > before && !has_tenant("number of nodes")) return false;
   const std::uint32_t most = limits() ? limits()->max_nodes : 0;
   if (most == 0 || after <= most || (now && after <= before)) return true;
@@ -192,6 +196,16 @@ bool UpdateDesk::keeps_cpus(const GpuRequest& now) {
                 "the job asked for GPUs for each task, and Slurm would give it more of them with "
                 "more CPUs or memory on a node, so these cannot be changed; cancel it and submit "
                 "it again");
+}
+
+/// A resize without a largest number of nodes means as many as a job may have: those of the first
+/// size say nothing about another one. 0: no limit.
+std::uint32_t UpdateDesk::cap_nodes() {
+  const std::uint32_t now = job_.sizes.max_nodes.value_or(0);
+  const std::uint32_t most = tenant_ ? limits()->max_nodes : now;
+  if (most == 0) return 0;
+  decision_.changes.max_nodes = std::max(most, now);
+  return *decision_.changes.max_nodes;
 }
 
 bool UpdateDesk::change_size() {
@@ -259,9 +273,9 @@ bool UpdateDesk::resize(const GpuRequest& now, const GpuRequest& next) {
   Changes& changes = decision_.changes;
   // One spelling, whatever the user wrote: the others are accepted by Slurm and do nothing.
   changes.per_job = spell_gpus(next.gpus, now.type);
-  if (!update_.sizes.tasks && job_.sizes.tasks == now.gpus) {
+  if (update_.sizes.tasks.value_or(next.gpus) == next.gpus && job_.sizes.tasks == now.gpus) {
     changes.tasks = next.gpus;
-    changes.min_cpus = next.gpus * job_.sizes.cpus_per_task;
+    changes.min_cpus = cpus_for(next.gpus, job_.sizes.cpus_per_task, job_.cpus_per_gpu);
   }
   // A job of two nodes that shrinks to one GPU would never start again.
   if (!update_.sizes.min_nodes && job_.sizes.min_nodes && *job_.sizes.min_nodes > next.gpus)
@@ -273,14 +287,15 @@ bool UpdateDesk::resize(const GpuRequest& now, const GpuRequest& next) {
 /// Where the contract is for whole nodes, their number follows the GPUs.
 bool UpdateDesk::set_nodes(std::uint32_t gpus) {
   const std::uint32_t each = node_gpus();
+  const Sizes& asked = update_.sizes;
   if (each == 0 || gpus % each != 0) return true;
   const std::uint32_t nodes = gpus / each;
-  if (update_.sizes.min_nodes.value_or(nodes) != nodes ||
-      update_.sizes.max_nodes.value_or(nodes) != nodes)
+  const std::uint32_t most = asked.max_nodes.value_or(0);
+  if (asked.min_nodes.value_or(nodes) > nodes || (most > 0 && most < nodes))
     return refuse(Refusal::gpus,
                   fmt::format("the job has whole nodes of {}, so {} are {}; leave out the nodes",
                               counted(each, "GPU"), counted(gpus, "GPU"), counted(nodes, "node")));
-  if (!update_.sizes.per_job) return true;
+  if (!asked.per_job && !asked.min_nodes && !asked.max_nodes) return true;
   decision_.changes.min_nodes = nodes;
   decision_.changes.max_nodes = nodes;
   return true;

@@ -85,7 +85,8 @@ std::optional<CommandFailure> Resume::run() {
     steering_.say(status.error().text + "; if the job is held again, resume it once more");
   steering_.say(fmt::format("released; asked for {}", counted(gpus, "GPU")));
   if (!request_.wait) return std::nullopt;
-  JobStart start(steering_, job_, job_.restarts, fmt::format("for {}", counted(gpus, "GPU")));
+  const auto change = gpus == from_ ? std::nullopt : std::optional(SizeChange{from_, gpus});
+  JobStart start(steering_, job_, job_.restarts, gpus, change);
   auto failure = start.run();
   seconds_ = start.seconds();
   if (failure) return failure;

@@ -50,6 +50,7 @@ std::optional<CommandFailure> Resize::run() {
     return std::nullopt;
   }
   if (job_.state == SlurmState::pending) return change_pending();
+  if (Failure failure = ask_for_leave()) return failure;
   warn_of_waiting_jobs();
   if (Failure failure = stop_at_checkpoint()) return failure;
   if (Failure failure = requeue()) return failure;
@@ -60,11 +61,29 @@ std::optional<CommandFailure> Resize::run() {
 std::optional<CommandFailure> Resize::change_pending() {
   SlurmJobChange change;
   change.gpus = request_.gpus;
-  if (Status status = steering_.slurm.change(job_, change); !status)
-    return CommandFailure{kFailed, status.error().text};
+  if (Status status = steering_.slurm.change(job_, change); !status) {
+    // Slurm may have taken some of the fields.
+    change.gpus = report_.from;
+    (void)steering_.slurm.change(job_, change).ok();
+    return CommandFailure{kFailed, status.error().text + "; it waits as it did"};
+  }
   report_.was_pending = true;
   report_.job = job_;
-  return std::nullopt;
+  JobStart start(steering_, job_, job_.restarts, request_.gpus,
+                 SizeChange{report_.from, request_.gpus});
+  Failure failure = start.see_placed();
+  if (start.found().id == job_.id) report_.job = start.found();
+  return failure;
+}
+
+// Once it is stopped, a refusal would cost it a restart.
+std::optional<CommandFailure> Resize::ask_for_leave() {
+  Status status = steering_.slurm.may_change_size(job_, request_.gpus);
+  if (status.ok()) return std::nullopt;
+  if (status.error().kind == ErrorKind::unavailable)
+    return CommandFailure{kUnreachable, status.error().text + "; nothing was changed"};
+  return refusal(job_, fmt::format("would not get {}: {}", counted(request_.gpus, "GPU"),
+                                   status.error().text));
 }
 
 void Resize::warn_of_waiting_jobs() {
@@ -143,8 +162,8 @@ std::optional<CommandFailure> Resize::set_size(SlurmJobChange change) {
 }
 
 std::optional<CommandFailure> Resize::wait_until_running() {
-  JobStart start(steering_, job_, job_.restarts + 1,
-                 fmt::format("for {}", counted(request_.gpus, "GPU")));
+  JobStart start(steering_, job_, job_.restarts + 1, request_.gpus,
+                 SizeChange{report_.from, request_.gpus});
   Failure failure = start.run();
   report_.job = start.found();
   report_.requeue_s = seconds_since(requeued_);

@@ -46,6 +46,7 @@ class Resize {
   using Failure = std::optional<CommandFailure>;
 
   Failure change_pending();
+  Failure ask_for_leave();
   void warn_of_waiting_jobs();
   Failure stop_at_checkpoint();
   Failure requeue();

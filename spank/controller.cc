@@ -79,7 +79,8 @@ Result<JobView> read_job(std::uint32_t job) {
     view.asked = {text(info.tres_per_job), text(info.tres_per_node),
                   info.cpus_per_task == 0 || info.cpus_per_task == NO_VAL16
                       ? static_cast<std::uint16_t>(1)
-                      : info.cpus_per_task};
+                      : info.cpus_per_task,
+                  text(info.cpus_per_tres)};
     view.clock = jobs->last_update;
     return view;
   }
