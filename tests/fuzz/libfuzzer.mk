@@ -14,7 +14,7 @@ fuzz_environment = common/fd.cc common/text.cc spank/container/driver_files.cc \
 fuzz_events = common/fd.cc launcher/event_log.cc
 fuzz_index = checkpoint/array_part.cc checkpoint/block_hash.cc checkpoint/digest.cc checkpoint/index.cc \
 	checkpoint/memory_reserve.cc
-fuzz_job_desc = $(grammars) jobsubmit/job_desc.cc tests/fuzz/slurm_heap.cc
+fuzz_job_desc = $(grammars) jobsubmit/gres_text.cc jobsubmit/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_mounts = $(grammars) spank/container/mount_grammar.cc spank/container/options.cc \
 	spank/container/rights.cc spank/container/spec_text.cc
