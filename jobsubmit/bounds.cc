@@ -42,7 +42,9 @@ constexpr TextBound kTexts[] = {
     {&job_desc_msg_t::clusters, "--clusters", 4 * kShort},
     {&job_desc_msg_t::container, "--container", 4 * kShort},
     {&job_desc_msg_t::exc_nodes, "--exclude", kNodes},
+    {&job_desc_msg_t::origin_cluster, "the name of the cluster", kShort},
     {&job_desc_msg_t::req_nodes, "--nodelist", kNodes},
+    {&job_desc_msg_t::resp_host, "the name of the submitting host", kShort},
 };
 
 /// The bytes of a text with its end; `most` and one more where there are as many or more.

@@ -225,7 +225,7 @@ Result<OfTasks> gpus_of_tasks(const Field& task, const Sizes& sizes) {
 
 /// No GPUs but tasks, and how many of them share one.
 Result<std::optional<GpuRequest>> of_shared_gpus(GpuRequest request, const Sizes& sizes) {
-  if (!sizes.tasks_per_gpu || !sizes.tasks) return std::optional<GpuRequest>();
+  if (sizes.tasks_per_gpu.value_or(0) == 0 || !sizes.tasks) return std::optional<GpuRequest>();
   request.form = GpuRequest::Form::per_gpu_tasks;
   if (*sizes.tasks % *sizes.tasks_per_gpu != 0)
     return unclear(fmt::format("--ntasks={} is no multiple of --ntasks-per-gpu={}; make it one",
@@ -309,6 +309,10 @@ Status keeps_fields(const Sizes& now, const Sizes& update) {
   Fields after;
   if (auto parsed = parse_fields(now, before); !parsed.ok()) return parsed;
   if (auto parsed = parse_fields(update, after); !parsed.ok()) return parsed;
+  // slurmctld 22.05 skips another spelling in an update: it keeps the old number and shows the new.
+  const auto unread = [](const Field& to) { return to.any() && !to.gres; };
+  if (unread(after.job) || unread(after.node) || unread(after.task))
+    return unclear("Slurm changes only GPUs that are spelled gres:gpu:N; write them so");
   const auto drops = [](const Field& from, const Field& to,
                         const std::optional<std::string>& said) {
     return from.any() && !to.any() && said && !said->empty();

@@ -115,7 +115,9 @@ Sizes read_sizes(const job_desc_msg_t& desc) {
   sizes.max_nodes = number_of(desc.max_nodes);
   sizes.tasks_per_node = number_of16(desc.ntasks_per_node);
   // Also 65535, which elsewhere is no number: Slurm multiplies by it.
-  if (desc.ntasks_per_tres != NO_VAL16) sizes.tasks_per_gpu = desc.ntasks_per_tres;
+  // Slurm takes 0 for nothing said.
+  if (desc.ntasks_per_tres != NO_VAL16 && desc.ntasks_per_tres != 0)
+    sizes.tasks_per_gpu = desc.ntasks_per_tres;
   sizes.min_cpus = number_of(desc.min_cpus);
   sizes.node_cpus = std::max(number_of16(desc.pn_min_cpus).value_or(0), cpus_for_memory(desc));
   const auto cpus = number_of16(desc.cpus_per_task);

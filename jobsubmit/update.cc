@@ -214,7 +214,9 @@ bool UpdateDesk::change_size() {
   if (now && *now && !keeps_cpus(**now)) return false;
   if (!says_anything(update_.sizes)) return true;
   // Slurm then puts a number of its own in the place of the GPUs asked for.
-  const bool by_tasks = now && *now && (*now)->form == GpuRequest::Form::per_gpu_tasks;
+  // 22.05 leaves ntasks_per_tres out of its record: GPUs that no field names are by tasks.
+  const bool by_tasks = now && (*now ? (*now)->form == GpuRequest::Form::per_gpu_tasks
+                                     : !job_.contract.gpus.is_none());
   if (by_tasks && names_gpus(update_.sizes))
     return refuse(Refusal::gpus,
                   "the job asked for tasks on each GPU and not for GPUs, so these cannot be "
@@ -228,6 +230,7 @@ bool UpdateDesk::change_size() {
   if (!next && elastic() && (asked.per_node || asked.per_socket || asked.per_task))
     return refuse(Refusal::gpus, kResized);
   if (!next) return refuse(Refusal::gpus, shown(next.error().text, 512));
+  if (*next && !keeps_cpus(**next)) return false;
   const bool none = job_.contract.gpus.is_none();
   if (none && *next)
     return refuse(Refusal::policy,
@@ -274,7 +277,7 @@ bool UpdateDesk::resize(const GpuRequest& now, const GpuRequest& next) {
   // One spelling, whatever the user wrote: the others are accepted by Slurm and do nothing.
   changes.per_job = spell_gpus(next.gpus, now.type);
   if (update_.sizes.tasks.value_or(next.gpus) == next.gpus && job_.sizes.tasks == now.gpus) {
-    changes.tasks = next.gpus;
+    if (!update_.sizes.tasks) changes.tasks = next.gpus;
     changes.min_cpus = cpus_for(next.gpus, job_.sizes.cpus_per_task, job_.cpus_per_gpu);
   }
   // A job of two nodes that shrinks to one GPU would never start again.

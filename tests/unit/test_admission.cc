@@ -445,8 +445,10 @@ Test(update, nodes_of_a_fixed_job_count, .timeout = 10) {
   update.sizes.min_nodes = 4;
   update.sizes.max_nodes = 4;
   cr_expect(why(job, update) == Refusal::policy);
-  update.sizes.per_node = "gpu:1";
+  update.sizes.per_node = "gres:gpu:1";
   cr_expect(why(job, update) == std::nullopt);
+  update.sizes.per_node = "gpu:1";
+  cr_expect(why(job, update) == Refusal::gpus, "Slurm would keep 2 on each of 4 nodes");
 
   update = Update();
   update.sizes.max_nodes = 0;

@@ -15,7 +15,7 @@ const UpdateCase kSizes[] = {
     {"tenant=vision gpus=1-8", "--gpus=2 -n2 --signal", "--gpus=4",
      "job=gres:gpu:4 tasks=4 cpus=16"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "job=gres/gpu:8 -n8 -N2",
-     "job=gres:gpu:8 tasks=8 cpus=32 factor=700"},
+     "job=gres:gpu:8 cpus=32 factor=700"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "--gpus=4 -n2", "job=gres:gpu:4 factor=700"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2 -c8", "--gpus=4",
      "job=gres:gpu:4 tasks=4 cpus=32 factor=700"},
@@ -125,6 +125,11 @@ const UpdateCase kHidden[] = {
      "gpus: --gpus-per-task=2 with more CPUs than 2 tasks with 1 CPU each need would give the job "
      "more GPUs; say the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
      "total of GPUs with --gpus"},
+    {"tenant=vision gpus=4", "--gpus=4 -n4 -N1", "job= --gpus-per-task=1 morecpus",
+     "gpus: the job asked for GPUs for each task, and Slurm would give it more of them with more "
+     "CPUs or memory on a node, so these cannot be changed; cancel it and submit it again"},
+    {"tenant=vision gpus=4", "--gpus-per-node=4 -N1", "node=gpu:2 -N2",
+     "gpus: Slurm changes only GPUs that are spelled gres:gpu:N; write them so"},
     {"tenant=vision gpus=4", "-n8 --ntasks-per-gpu=2", "--gpus=4",
      "gpus: the job asked for tasks on each GPU and not for GPUs, so these cannot be changed; "
      "cancel it and submit it again"},
