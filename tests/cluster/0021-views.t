@@ -52,7 +52,7 @@ ok "and nothing of them stays mounted" nothing_mounted 1
 cat >"$home/epilog.sh" <<'S'
 #!/bin/bash
 ls /tmp >>seen-by-epilog
-setsid sleep 1000 &
+setsid sleep 1000 </dev/null >/dev/null 2>&1 &
 echo $! >>left-by-epilog
 S
 chmod 755 "$home/epilog.sh"
