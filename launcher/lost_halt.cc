@@ -4,6 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
+
+#include "checkpoint/store_place.h"
 #include "launcher/history.h"
 #include "launcher/job_view.h"
 
@@ -50,8 +53,17 @@ Status record_halt_of_waiting(const SlurmJob& job) {
 Status record_refused_run(const SlurmJob& job, const std::string& cause) {
   auto contract = contract_of(job);
   auto dir = contract ? checkpoint_dir_of(job, *contract) : Result<std::string>(contract.error());
-  // Only its own directory: those above it are for whoever may make them.
-  if (dir) (void)mkdir(dir->c_str(), 0700);
+  if (!dir) return dir.error();
+  // Only its own directory, where nobody else could have made those above it, or may replace it.
+  const bool checked = *contract && !(*contract)->checkpoint_dir.empty();
+  const auto place = [&](const std::string& path) {
+    return checked ? StorePlace::below(fixed_part((*contract)->checkpoint_dir), path)
+                   : StorePlace(path);
+  };
+  const std::string above = std::filesystem::path(*dir).parent_path();
+  if (Status status = check_place(place(above)); !status) return status;
+  (void)mkdir(dir->c_str(), 0700);
+  if (Status status = check_place(place(*dir)); !status) return status;
   return append(job, "FAILED", cause, job.gpus());
 }
 

@@ -51,8 +51,12 @@ unlike "$(xc bellows check-config "$policy")" warning "and of no sticky one"
 # Locks of an earlier version, which all could open, in directories of one, which all can enter.
 install -d -o "${alice%:*}" -g "${alice#*:}" -m 755 "$base/alice" "$base"/alice/{1..60}
 for i in {1..60}; do install -o "${alice%:*}" -g "${alice#*:}" -m 644 /dev/null "$base/alice/$i/.lock"; done
-as_bob bash -c 'for i in {1..60}; do exec {fd}<"$1/$i/.lock" && flock --shared "$fd" || exit; done
-  echo >"$2"; exec sleep 250' - "$base/alice" "$base/held" &
+as_bob python3 -c 'import fcntl, sys, time
+held = [open(f"{sys.argv[1]}/{i}/.lock") for i in range(1, 61)]
+for file in held:
+    fcntl.flock(file, fcntl.LOCK_SH)
+open(sys.argv[2], "w").close()
+time.sleep(250)' "$base/alice" "$base/held" &
 holder=$!
 poll 20 test -e "$base/held"
 id=$(submit_counter locked "${short[@]}")
