@@ -31,12 +31,15 @@ bool has_variable(std::string_view environment, std::string_view variable) {
 
 void kill_ranks_here(const std::string& attempt) {
   const std::string variable = "BELLOWS_ATTEMPT=" + attempt;
+  // A job that a rank has submitted has inherited the name.
+  const std::string job = "SLURM_JOB_ID=" + attempt.substr(0, attempt.find('.'));
   const Directory processes(opendir("/proc"));
   if (!processes) return;
   while (const dirent* entry = readdir(processes.get())) {
     const auto pid = parse_uint(entry->d_name);
     const std::string place = std::string("/proc/") + entry->d_name;
-    if (!pid || !has_variable(text_of(place + "/environ"), variable)) continue;
+    const std::string environment = pid ? text_of(place + "/environ") : std::string();
+    if (!has_variable(environment, variable) || !has_variable(environment, job)) continue;
     if (text_of(place + "/comm") != "srun\n") kill(static_cast<pid_t>(*pid), SIGKILL);
   }
 }

@@ -39,7 +39,9 @@ Status make_private_dir(const std::string& path) {
 StorePlace place_of(const RunContext& context, const std::string& path) {
   std::string dir = std::filesystem::absolute(path).lexically_normal().string();
   if (!context.contract || context.contract->checkpoint_dir.empty()) return dir;
-  return StorePlace::below(fixed_part(context.contract->checkpoint_dir), dir);
+  // As `dir` is: the administrator may have written /a//b or /a/./b.
+  const std::filesystem::path base(fixed_part(context.contract->checkpoint_dir));
+  return StorePlace::below(base.lexically_normal().string(), dir);
 }
 
 /// Where the commands outside the job look for its files.

@@ -252,10 +252,10 @@ Test(finished_file, of_an_older_job_is_dropped) {
 }
 
 Test(rank_processes, of_one_attempt_are_killed, .timeout = 60) {
-  const auto start = [](const char* variable) {
+  const auto start = [](const char* variable, const char* job) {
     const pid_t pid = fork();
     if (pid == 0) {
-      const char* const environment[] = {"A=b", variable, nullptr};
+      const char* const environment[] = {"A=b", job, variable, nullptr};
       execle("/bin/sleep", "sleep", "50", nullptr, environment);
       _exit(1);
     }
@@ -266,15 +266,18 @@ Test(rank_processes, of_one_attempt_are_killed, .timeout = 60) {
     }
     return pid;
   };
-  const pid_t rank = start("BELLOWS_ATTEMPT=7.0.1000.aa.1");
-  const pid_t other = start("BELLOWS_ATTEMPT=7.0.1000.aa.12");
+  const pid_t rank = start("BELLOWS_ATTEMPT=7.0.1000.aa.1", "SLURM_JOB_ID=7");
+  const pid_t other = start("BELLOWS_ATTEMPT=7.0.1000.aa.12", "SLURM_JOB_ID=7");
+  const pid_t submitted = start("BELLOWS_ATTEMPT=7.0.1000.aa.1", "SLURM_JOB_ID=8");
   kill_ranks_here("7.0.1000.aa.1");
   int status = 0;
   cr_expect(waitpid(rank, &status, 0) == rank && WIFSIGNALED(status) &&
             WTERMSIG(status) == SIGKILL);
-  cr_expect(waitpid(other, &status, WNOHANG) == 0);
-  kill(other, SIGKILL);
-  cr_expect(waitpid(other, &status, 0) == other);
+  for (const pid_t spared : {other, submitted}) {
+    cr_expect(waitpid(spared, &status, WNOHANG) == 0);
+    kill(spared, SIGKILL);
+    cr_expect(waitpid(spared, &status, 0) == spared);
+  }
 }
 
 Test(owner_watch, looks_at_once_and_then_now_and_again, .timeout = 60) {
