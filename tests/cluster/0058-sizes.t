@@ -81,6 +81,8 @@ table=(
   "2 16/cpu --gres=gpu:2 --cpus-per-gpu=2"
   "1 16/cpu -A packed --gpus=2 --ntasks-per-core=1"
 )
+# All of them take minutes.
+[[ -n ${BELLOWS_LONG:-} ]] || table=("${table[@]:0:5}")
 
 submit_row() { # NAME MORE-OPTIONS...; of $asked
   local name=$1 more
