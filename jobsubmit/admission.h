@@ -32,6 +32,7 @@ struct Origin {
   std::vector<std::string> parents;  ///< of the account, nearest first
   std::string partition;             ///< as named, also a list with commas; empty: none named
   std::string default_partition;     ///< where Slurm puts such a job; empty: not known
+  bool reserved = false;             ///< it names a reservation, so Slurm may put it elsewhere
 };
 
 /// Minutes of a job without a limit, as Slurm writes them.
@@ -111,6 +112,7 @@ struct Admitted {
   std::optional<std::uint32_t> time_limit;  ///< minutes, or kUnlimited
   std::string cpus_per_gpu;
   std::string memory_per_gpu;
+  bool partition_by_slurm = false;  ///< its owner has never named one
 };
 
 /// A user's change to it. Nothing in a field: unchanged. An empty text: clear.
@@ -120,6 +122,7 @@ struct Update {
   std::vector<std::string> parents;    ///< of that account
   bool requeue_off = false;
   std::optional<std::string> partition;
+  std::optional<std::string> reservation;
   std::optional<std::string> qos;
   std::optional<std::uint32_t> time_limit;  ///< minutes, or kUnlimited
   std::optional<std::string> cpus_per_gpu;

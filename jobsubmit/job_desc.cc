@@ -174,6 +174,7 @@ bool said(const char* text) { return text && *text; }
 /// What the user says of the job beside its size.
 void read_terms(const job_desc_msg_t& desc, Request& request) {
   request.partition = text_of(desc.partition).value_or("");
+  request.reserved = said(desc.reservation);
   request.qos = text_of(desc.qos);
   request.time_limit = minutes_of(desc.time_limit);
   request.cpus_said = said(desc.cpus_per_tres) || number_of16(desc.cpus_per_task).value_or(0) > 0 ||
@@ -202,6 +203,8 @@ bool strip_forged(job_desc_msg_t& desc) {
   return drop_entries(desc.spank_job_env, desc.spank_job_env_size,
                       [&](std::uint32_t i) { return forged[i]; });
 }
+
+void drop_partition_flag(job_desc_msg_t& desc) { desc.bitflags &= ~JOB_PART_ASSIGNED; }
 
 void drop_zero_divisor(job_desc_msg_t& desc) {
   // sbatch takes no 0 here, so it is nobody's wish.
@@ -361,9 +364,9 @@ bool changes_cpus(const job_desc_msg_t& update) {
 bool touches_contract(const job_desc_msg_t& update) {
   return update.tres_per_job || update.tres_per_node || update.tres_per_socket ||
          update.tres_per_task || update.account || update.requeue == 0 || update.cpus_per_tres ||
-         update.mem_per_tres || update.partition || update.qos || update.time_limit != NO_VAL ||
-         update.num_tasks != NO_VAL || update.min_nodes != NO_VAL || update.max_nodes != NO_VAL ||
-         update.ntasks_per_tres != NO_VAL16 || changes_cpus(update);
+         update.mem_per_tres || update.partition || update.reservation || update.qos ||
+         update.time_limit != NO_VAL || update.num_tasks != NO_VAL || update.min_nodes != NO_VAL ||
+         update.max_nodes != NO_VAL || update.ntasks_per_tres != NO_VAL16 || changes_cpus(update);
 }
 
 std::optional<std::string> contract_line(const job_desc_msg_t& job) {
@@ -372,6 +375,10 @@ std::optional<std::string> contract_line(const job_desc_msg_t& job) {
     if (name_of(entry) == Contract::kVariable) return value_of(entry);
   }
   return std::nullopt;
+}
+
+bool has_partition_of_slurm(const job_desc_msg_t& job) {
+  return (job.bitflags & JOB_PART_ASSIGNED) != 0;
 }
 
 Admitted read_admitted(const job_desc_msg_t& job, Contract contract) {
@@ -385,6 +392,7 @@ Admitted read_admitted(const job_desc_msg_t& job, Contract contract) {
   admitted.time_limit = minutes_of(job.time_limit);
   admitted.cpus_per_gpu = text_of(job.cpus_per_tres).value_or("");
   admitted.memory_per_gpu = text_of(job.mem_per_tres).value_or("");
+  admitted.partition_by_slurm = has_partition_of_slurm(job);
   return admitted;
 }
 
@@ -398,6 +406,7 @@ Update read_update(const job_desc_msg_t& desc) {
   if (desc.account) update.account = settled_account(desc);
   update.requeue_off = desc.requeue == 0;
   update.partition = text_of(desc.partition);
+  update.reservation = text_of(desc.reservation);
   update.qos = text_of(desc.qos);
   update.time_limit = minutes_of(desc.time_limit);
   update.cpus_per_gpu = text_of(desc.cpus_per_tres);

@@ -23,6 +23,10 @@ bool strip_forged(job_desc_msg_t& desc);
 /// a slurmctld of 22.05 with it.
 void drop_zero_divisor(job_desc_msg_t& desc);
 
+/// Takes out of a submission the flag that says that Slurm chose the partition, which no command
+/// sends: with it Slurm would move the job from the partition that it names to a reservation's.
+void drop_partition_flag(job_desc_msg_t& desc);
+
 /// The job as submitted, without its account; see settled_account.
 Request read_request(const job_desc_msg_t& desc);
 
@@ -72,6 +76,8 @@ using JobDescPtr = std::unique_ptr<job_desc_msg_t, JobDescDeleter>;
 
 /// The contract's line in the job's spank_job_env; nothing when Bellows never admitted it.
 std::optional<std::string> contract_line(const job_desc_msg_t& job);
+/// Whether its owner has never named a partition.
+bool has_partition_of_slurm(const job_desc_msg_t& job);
 Admitted read_admitted(const job_desc_msg_t& job, Contract contract);
 Update read_update(const job_desc_msg_t& update);
 void apply_changes(job_desc_msg_t& desc, const Changes& changes);

@@ -123,8 +123,13 @@ UpdateDecision decide_contracted(const PolicyWatcher::State& state, const job_de
 }
 
 /// And to one that has none: it may not be moved where it could not have been submitted.
-UpdateDecision decide_plain(const PolicyWatcher::State& state, const job_desc_msg_t& desc) {
-  if (!state.policy || !desc.partition) return {};
+UpdateDecision decide_plain(const PolicyWatcher::State& state, const job_desc_msg_t& record,
+                            const job_desc_msg_t& desc) {
+  if (!state.policy) return {};
+  if (desc.reservation && moves(desc.reservation, has_partition_of_slurm(record)) &&
+      !state.policy->plain_jobs_by_partition.empty())
+    return {Refusal::policy, kMovedByReservations, {}};
+  if (!desc.partition) return {};
   Origin origin;
   origin.partition = desc.partition;
   const auto why = refuse_plain(*state.policy, origin);
@@ -134,7 +139,7 @@ UpdateDecision decide_plain(const PolicyWatcher::State& state, const job_desc_ms
 /// `line` is the job's contract.
 UpdateDecision decide_change(const PolicyWatcher::State& state, const job_desc_msg_t& record,
                              const std::optional<std::string>& line, const job_desc_msg_t& desc) {
-  return line ? decide_contracted(state, record, *line, desc) : decide_plain(state, desc);
+  return line ? decide_contracted(state, record, *line, desc) : decide_plain(state, record, desc);
 }
 
 /// Whether there is a modify hook that sees something of the update.
@@ -169,6 +174,7 @@ AdmissionPlugin::AdmissionPlugin(const std::string& policy_path)
 int AdmissionPlugin::submit(job_desc_msg_t& desc, char** err_msg) const {
   if (const auto why = over_bounds(desc)) return refuse_size(*why, "a job", desc.user_id, err_msg);
   drop_zero_divisor(desc);
+  drop_partition_flag(desc);
   if (err_msg && asks_status(desc.spank_job_env, desc.spank_job_env_size)) {
     set_text(*err_msg, answer_status(watcher_.current()));
     return ESLURM_NOT_SUPPORTED;

@@ -165,6 +165,8 @@ class Policy {
 
   /// Whether a tenant stands for the children of its accounts, so that parents matter.
   bool has_children() const { return has_children_; }
+  /// Whether a job's partition can decide which tenant's it is.
+  bool has_partitions() const { return has_partitions_; }
 
   /// Makes what is above fast; load_policy calls it when all tenants stand.
   void index();
@@ -182,6 +184,7 @@ class Policy {
   const Tenant* among(std::string_view account, const Submitter& who, bool for_children) const;
 
   bool has_children_ = false;
+  bool has_partitions_ = false;
   ByName<std::vector<std::size_t>> by_account_;  ///< in the file's order
   ByName<std::size_t> by_name_;
 };

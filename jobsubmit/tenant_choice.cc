@@ -111,6 +111,16 @@ TenantChoice choose_tenant(const Policy& policy, const Origin& origin) {
   return tenant ? TenantChoice{tenant, {}, {}} : no_tenant(policy, origin);
 }
 
+bool minds_partition(const Policy& policy, const Tenant& tenant) {
+  return policy.has_partitions() || !tenant.sizing.partitions.empty();
+}
+
+// With one reservation, or one that attracts jobs by itself, a job in the queue keeps its
+// partition.
+bool moves(std::string_view reservations, bool partition_by_slurm) {
+  return partition_by_slurm && reservations.find(',') != std::string_view::npos;
+}
+
 std::string refuse_partitions(const Tenant& tenant, std::string_view partitions) {
   for (const std::string_view name : names_in(partitions))
     if (!is_open(tenant.sizing.partitions, name))
@@ -144,6 +154,8 @@ std::optional<std::string> refuse_plain(const Policy& policy, const Origin& orig
            Fallback::refuse;
   };
   std::vector<std::string_view> names = names_in(origin.partition);
+  if (names.empty() && origin.reserved && !policy.plain_jobs_by_partition.empty())
+    return kReservedOnly;
   if (names.empty()) names.push_back(origin.default_partition);
   for (const std::string_view name : names)
     if (refused(name))

@@ -70,6 +70,8 @@ bool Desk::choose_partition() {
   if (names_in(partition).empty()) {
     partition = sizing.partition.empty() ? request_.default_partition : sizing.partition;
     if (!sizing.partition.empty()) decision_.changes.partition = sizing.partition;
+    if (sizing.partition.empty() && request_.reserved && minds_partition(policy_, *tenant_))
+      return refuse(Refusal::policy, kReservedOnly);
     if (partition.empty() && !sizing.partitions.empty())
       return refuse(Refusal::policy,
                     fmt::format("the job names no partition, and tenant {} may use {}; name one of "

@@ -41,8 +41,8 @@ class UpdateDesk {
   }
 
   UpdateDecision decide() {
-    (void)(stays_in_tenant() && keeps_partition() && keeps_qos() && keeps_time() &&
-           keeps_shares() && keeps_requeueing() && keeps_nodes() && change_size());
+    (void)(stays_in_tenant() && keeps_partition() && keeps_reservation() && keeps_qos() &&
+           keeps_time() && keeps_shares() && keeps_requeueing() && keeps_nodes() && change_size());
     if (decision_.refused) decision_.changes = {};
     return std::move(decision_);
   }
@@ -79,6 +79,7 @@ class UpdateDesk {
 
   bool stays_in_tenant();
   bool keeps_partition();
+  bool keeps_reservation();
   bool keeps_qos();
   bool keeps_time();
   bool keeps_shares();
@@ -131,6 +132,12 @@ bool UpdateDesk::keeps_partition() {
   if (!update_.partition) return true;
   std::string why = refuse_partitions(*tenant_, *update_.partition);
   return why.empty() || refuse(Refusal::policy, std::move(why));
+}
+
+bool UpdateDesk::keeps_reservation() {
+  if (!update_.reservation || !moves(*update_.reservation, job_.partition_by_slurm)) return true;
+  if (!has_tenant("reservation")) return false;
+  return !minds_partition(*policy_, *tenant_) || refuse(Refusal::policy, kMovedByReservations);
 }
 
 bool UpdateDesk::keeps_qos() {

@@ -109,6 +109,7 @@ const std::map<std::string, Taker, std::less<>>& options() {
   static const std::map<std::string, Taker, std::less<>> table = {
       {"-A", [](Request& r, V v) { r.account = v == "NONE" ? "" : v; }},
       {"-p", [](Request& r, V v) { r.partition = v; }},
+      {"--reservation", [](Request& r, V v) { r.reserved = !v.empty(); }},
       {"-q", [](Request& r, V v) { r.qos = v; }},
       {"-t", [](Request& r, V v) { r.time_limit = number(v); }},
       {"-N", [](Request& r, V v) { take_nodes(r.sizes, v); }},
@@ -149,6 +150,7 @@ const std::map<std::string, Taker, std::less<>>& options() {
       {"parents", [](Request& r, V v) { r.parents = list(v); }},
       {"nobody-known", [](Request& r, V) { r.person_known = false; }},
       {"default", [](Request& r, V v) { r.default_partition = v; }},
+      {"put", [](Request& r, V v) { r.partition = v; }},
   };
   return table;
 }
@@ -268,7 +270,8 @@ Admitted parse_admitted(const UpdateCase& one) {
   auto contract = Contract::parse(std::string("bellows/1 ") + one.contract);
   cr_assert(contract.ok(), "%s", one.contract);
   const Request now = parse_job(one.job);
-  return {*contract, now.sizes, !now.signal_said, now, now.time_limit, "gres:gpu:4", ""};
+  const bool put = std::string_view(one.job).find("put=") != std::string_view::npos;
+  return {*contract, now.sizes, !now.signal_said, now, now.time_limit, "gres:gpu:4", "", put};
 }
 
 Update parse_update(const UpdateCase& one) {
@@ -282,6 +285,8 @@ Update parse_update(const UpdateCase& one) {
       update.memory_per_gpu = word.substr(8);
     else if (word == "morecpus")
       update.cpus_said = true;
+    else if (word.starts_with("--reservation="))
+      update.reservation = word.substr(14);
     else
       rest += " " + word;
   }

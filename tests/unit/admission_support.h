@@ -35,9 +35,9 @@ const Policy& policy();
 /// otherwise.
 Request parse_job(std::string_view text);
 
-/// The same words for the job as it stands. A change has -A only where it changes the account, and
-/// more words: `cpus/gpu=TEXT`, `mem/gpu=TEXT`, `morecpus` (it says something of CPUs or of a
-/// node's memory).
+/// The same words for the job as it stands, and `put=PARTITION`, where Slurm has put it. A change
+/// has -A only where it changes the account, and more words: `cpus/gpu=TEXT`, `mem/gpu=TEXT`,
+/// `morecpus` (it says something of CPUs or of a node's memory).
 Admitted parse_admitted(const UpdateCase& one);
 Update parse_update(const UpdateCase& one);
 

@@ -72,6 +72,7 @@ job_desc_msg_t* copy_job_record_to_job_desc(job_record* record) {
   job->account = copy(record->account);
   job->partition = copy(record->partition);
   job->time_limit = record->time_limit;
+  job->bitflags = record->bitflags;
   return job.release();
 }
 }

@@ -26,6 +26,7 @@ struct job_record {
   std::string account = "vision";
   std::string partition = "batch";
   std::uint32_t time_limit = 60;
+  std::uint64_t bitflags = 0;
 };
 
 extern "C" {

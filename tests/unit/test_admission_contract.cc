@@ -108,6 +108,19 @@ Test(plain_jobs, go_by_the_partition, .timeout = 10) {
   cr_expect(plain("cpu", "gpu") == "passes");
 }
 
+Test(plain_jobs, name_a_partition_with_a_reservation, .timeout = 10) {
+  Origin origin;
+  origin.default_partition = "cpu";
+  origin.reserved = true;
+  cr_expect(refuse_plain(policy(), origin)
+                .value_or("")
+                .starts_with("the job names a reservation and no partition"));
+  origin.partition = "cpu";
+  cr_expect(not refuse_plain(policy(), origin));
+  origin.partition.clear();
+  cr_expect(not refuse_plain(Policy(), origin), "all partitions are alike");
+}
+
 Test(plain_jobs, may_be_refused_everywhere_but_somewhere, .timeout = 10) {
   Policy policy;
   policy.plain_jobs = Fallback::refuse;

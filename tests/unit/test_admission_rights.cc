@@ -281,6 +281,16 @@ const Case kPartitions[] = {
      "fenced gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"-Afenced --gpus-range=1 -plong -qhigh",
      "policy: QOS \"high\" is not open to tenant fenced; it may use normal"},
+    {"-Afenced --gpus-range=1 default=gpu --reservation=r",
+     "policy: the job names a reservation and no partition, so Slurm would put it into the "
+     "reservation's, which cannot be seen here; name the partition too, with --partition"},
+    {"-Afenced --gpus-range=1 default=gpu -pgpu,long --reservation=r",
+     "fenced gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
+    {"-Aplaced --gpus-range=1 --reservation=r",
+     "placed gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 partition=gpu qos=normal requeue"},
+    {"--gpus-range=1 default=gpu --reservation=r",
+     "policy: the job names a reservation and no partition, so Slurm would put it into the "
+     "reservation's, which cannot be seen here; name the partition too, with --partition"},
     {"-pany -qany --gpus-range=1", "vision gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"-Afirst --gpus-range=1-8",
      "first gpus=1-8 | job=gres:gpu:1 tasks=1 cpus=1 factor=40 requeue"},

@@ -167,6 +167,19 @@ const UpdateCase kRights[] = {
     {"tenant=placed gpus=1-8", "-Aplaced -pgpu --gpus=2 -n2", "-pgpu7", ""},
     {"tenant=placed gpus=1-8", "-Aplaced -pgpu --gpus=2 -n2", "-pgpu,cpu",
      "policy: partition \"cpu\" is not open to tenant placed; it may use gpu*"},
+    {"tenant=fenced gpus=1-8", "-Afenced put=gpu --gpus=2 -n2", "--reservation=r,s",
+     "policy: the job was submitted without a partition, so Slurm would move it to those of "
+     "several "
+     "reservations; name one reservation, or cancel the job and submit it again with --partition"},
+    {"tenant=fenced gpus=1-8", "-Afenced put=gpu --gpus=2 -n2", "--reservation=r, -plong",
+     "policy: the job was submitted without a partition, so Slurm would move it to those of "
+     "several "
+     "reservations; name one reservation, or cancel the job and submit it again with --partition"},
+    {"tenant=fenced gpus=1-8", "-Afenced put=gpu --gpus=2 -n2", "--reservation=r", ""},
+    {"tenant=fenced gpus=1-8", "-Afenced -pgpu --gpus=2 -n2", "--reservation=r,s", ""},
+    {"tenant=ended gpus=1-8", "put=gpu --gpus=2 -n2", "--reservation=r,s",
+     "unavailable: tenant ended, for which the job was admitted, is no longer in bellows.yaml, so "
+     "its reservation cannot be changed; cancel it and submit it again"},
     {"tenant=placed gpus=1-8", "-Aplaced -pgpu --gpus=2 -n2", "-qHigh", ""},
     {"tenant=placed gpus=1-8", "-Aplaced -pgpu --gpus=2 -n2", "-qlow",
      "policy: QOS \"low\" is not open to tenant placed; it may use normal, hi*"},

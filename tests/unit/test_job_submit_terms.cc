@@ -47,6 +47,44 @@ Test(job_submit, terms_fill_in_what_the_user_left_open, .timeout = 20) {
   cr_expect(job->site_factor == NICE_OFFSET + 40);
 }
 
+Test(job_submit, a_reservation_puts_no_job_into_another_partition, .timeout = 20) {
+  Plugin plugin(policy_with("sizing: {partitions: [gpu]}"));
+  const auto submit = [&](const char* partition, const char* reservation) {
+    Job job = elastic_job();
+    if (partition) job->partition = copy(partition);
+    if (reservation) job->reservation = copy(reservation);
+    job->bitflags |= JOB_PART_ASSIGNED;  // as clients of their users' own making may send it
+    const int rc = plugin.submit(job.get());
+    cr_expect(not(job->bitflags & JOB_PART_ASSIGNED));
+    return rc;
+  };
+  cr_expect(submit("gpu", nullptr) == SLURM_SUCCESS, "%s", plugin.message().c_str());
+  cr_expect(submit("gpu", "r,s") == SLURM_SUCCESS, "%s", plugin.message().c_str());
+  for (const char* reservation : {"r", "r,s", "r,"}) {
+    cr_expect(submit(nullptr, reservation) == ESLURM_ACCOUNTING_POLICY);
+    cr_expect(plugin.message().find("name the partition too") != std::string::npos, "%s",
+              plugin.message().c_str());
+  }
+}
+
+Test(job_modify, reservations_move_no_job_to_another_partition, .timeout = 20) {
+  Plugin plugin(policy_with("sizing: {partitions: [batch]}") +
+                "plain_jobs: {partitions: {gpu: refuse}}\n");
+  job_record plain;
+  for (job_record record : {running_job(), plain})
+    for (const bool by_slurm : {true, false}) {
+      record.bitflags = by_slurm ? JOB_PART_ASSIGNED : 0;
+      Job update = new_job();
+      update->reservation = copy("r,s");
+      cr_expect(plugin.modify(update.get(), record) ==
+                (by_slurm ? ESLURM_ACCOUNTING_POLICY : SLURM_SUCCESS));
+      cr_expect(plugin.modify(update.get(), record, kOperator) == SLURM_SUCCESS);
+      release(&update->reservation);
+      update->reservation = copy("r");
+      cr_expect(plugin.modify(update.get(), record) == SLURM_SUCCESS);
+    }
+}
+
 Test(job_submit, terms_leave_what_the_user_said, .timeout = 20) {
   Plugin plugin(policy_with(kTerms));
   Job job = elastic_job();
