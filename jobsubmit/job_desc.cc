@@ -276,7 +276,7 @@ void settle_account(job_desc_msg_t& desc) {
   if (account != (desc.account ? desc.account : "")) set_text(desc.account, account);
 }
 
-std::string user_name(std::uint32_t uid) {
+std::string owner_name(std::uint32_t uid) {
   std::string known = known_of_user(uid, &slurmdb_user_rec_t::name);
   if (!known.empty()) return known;
   passwd entry;

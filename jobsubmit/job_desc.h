@@ -38,7 +38,7 @@ std::string settled_account(const job_desc_msg_t& desc);
 void settle_account(job_desc_msg_t& desc);
 
 /// The user's name as slurmctld's cache of accounting has it, else the name service; or "".
-std::string user_name(std::uint32_t uid);
+std::string owner_name(std::uint32_t uid);
 
 /// The accounts above one, nearest first; none where slurmctld keeps no associations.
 std::vector<std::string> parents_of(const std::string& account);

@@ -112,7 +112,7 @@ void write_features(job_desc_msg_t& desc, const Value& value) {
 /// As slurmctld itself does when a job starts, this may ask the name service.
 Value name_of_user(const job_desc_msg_t&, const JobFacts& facts) {
   if (!facts.user_id) return std::nullopt;
-  std::string name = facts.user_name.empty() ? user_name(*facts.user_id) : facts.user_name;
+  std::string name = facts.user_name.empty() ? owner_name(*facts.user_id) : facts.user_name;
   if (name.empty()) return std::nullopt;
   return name;
 }

@@ -12,6 +12,7 @@
 #include "jobsubmit/lua_library.h"
 #include "jobsubmit/lua_objects.h"
 #include "jobsubmit/lua_sandbox.h"
+#include "jobsubmit/lua_watch.h"
 
 namespace bellows {
 
@@ -22,6 +23,9 @@ struct LuaCall {
   HookOutcome outcome;
   bool has_submit = false;
   bool has_modify = false;
+  /// Null: slips are not looked for.
+  const std::vector<LuaComparison>* comparisons = nullptr;
+  LuaObjects objects{};
 
   static LuaCall& of(lua_State* L) { return *static_cast<LuaCall*>(LuaSandbox::of(L).argument()); }
 };
@@ -86,6 +90,10 @@ void add_builtin(lua_State* L, const char* name, lua_CFunction function) {
   lua_setfield(L, -2, name);
 }
 
+LuaObjects objects_of(std::span<const LuaField> fields) {
+  return {kFirstObject, {fields, fields, tenant_fields(), now_fields()}};
+}
+
 int compile(lua_State* L) {
   const Script& script = *static_cast<const Script*>(lua_touserdata(L, 1));
   const std::string& source = script.settings.source;
@@ -94,10 +102,9 @@ int compile(lua_State* L) {
   if (luaL_loadbufferx(L, source.data(), source.size(), name.c_str(), "t") != LUA_OK)
     return lua_error(L);
   lua_rawseti(L, LUA_REGISTRYINDEX, kChunk);
-  const std::span<const LuaField> fields[kLuaObjects] = {script.fields, script.fields,
-                                                         tenant_fields(), now_fields()};
+  const LuaObjects objects = objects_of(script.fields);
   for (std::size_t i = 0; i < kLuaObjects; ++i) {
-    push_lua_object(L, static_cast<LuaObject>(i), fields[i]);
+    push_lua_object(L, static_cast<LuaObject>(i), objects.fields[i]);
     lua_rawseti(L, LUA_REGISTRYINDEX, kFirstObject + static_cast<lua_Integer>(i));
   }
   lua_rawgeti(L, LUA_REGISTRYINDEX, kLuaBuiltins);
@@ -106,6 +113,21 @@ int compile(lua_State* L) {
   lua_rawgeti(L, LUA_REGISTRYINDEX, kFirstObject + static_cast<lua_Integer>(LuaObject::now));
   lua_setfield(L, -2, "now");
   return 0;
+}
+
+void look_for_slips(lua_State* L, lua_Debug* where) {
+  LuaCall& call = LuaCall::of(L);
+  if (!call.comparisons) return;
+  for (const LuaComparison& one : *call.comparisons) {
+    if (one.line != where->currentline) continue;
+    lua_getinfo(L, "S", where);
+    if (one.function != where->linedefined) continue;
+    std::string slip = slip_in(L, where, one, call.objects);
+    if (slip.empty()) continue;
+    slip = fmt::format("{}:{}: {}", where->source + 1, one.line, slip);
+    std::vector<std::string>& slips = call.outcome.slips;
+    if (std::find(slips.begin(), slips.end(), slip) == slips.end()) slips.push_back(slip);
+  }
 }
 
 void take_answer(lua_State* L, const char* hook) {
@@ -163,6 +185,13 @@ int run_script(lua_State* L) {
 
 }  // namespace
 
+std::tm local_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  return local;
+}
+
 LuaHook::LuaHook(const LuaSettings& settings, std::span<const LuaField> fields)
     : settings_(settings), fields_(fields) {}
 LuaHook::LuaHook(LuaHook&&) noexcept = default;
@@ -172,6 +201,7 @@ LuaHook::~LuaHook() = default;
 std::optional<std::string> LuaHook::prepare() {
   if (sandbox_) return std::nullopt;
   auto sandbox = std::make_unique<LuaSandbox>();
+  if (watched_) sandbox->watch_lines(look_for_slips);
   Script script{settings_, fields_};
   auto failure = sandbox->run(guarded<compile>, &script, kCompileLimits);
   if (!failure) sandbox_ = std::move(sandbox);
@@ -202,6 +232,12 @@ Result<LuaHook> LuaHook::load(const LuaSettings& settings, std::span<const LuaFi
   return hook;
 }
 
+void LuaHook::watch() {
+  watched_ = true;
+  comparisons_ = comparisons_in(settings_.source);
+  sandbox_.reset();
+}
+
 HookOutcome LuaHook::run(LuaCall& call) {
   call.outcome.failure = prepare();
   if (call.outcome.failure) return std::move(call.outcome);
@@ -227,6 +263,10 @@ HookOutcome LuaHook::run(const char* hook, LuaFields& job, LuaFields* change, co
   LuaCall call;
   call.hook = hook;
   call.shown = {&job, change, tenant_shown ? &*tenant_shown : nullptr, &now_shown};
+  if (watched_) {
+    call.comparisons = &comparisons_;
+    call.objects = objects_of(fields_);
+  }
   return run(call);
 }
 

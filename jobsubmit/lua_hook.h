@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/result.h"
+#include "jobsubmit/lua_slips.h"
 #include "jobsubmit/policy.h"
 
 namespace bellows {
@@ -49,8 +50,12 @@ struct HookOutcome {
   bool refused = false;
   std::string message;                 ///< the refusal, for the user; never empty when refused
   std::vector<std::string> log;        ///< for slurmctld's log; bounded, without control bytes
+  std::vector<std::string> slips;      ///< "FILE:LINE: ...", of a hook that is watched
   std::optional<std::string> failure;  ///< the script did not get to an answer; with a traceback
 };
+
+/// What a hook's `now` shows.
+std::tm local_now();
 
 /// A site's script, with its hooks submit(job, tenant) and modify(job, change, tenant).
 ///
@@ -68,6 +73,10 @@ class LuaHook {
   LuaHook(LuaHook&&) noexcept;
   LuaHook& operator=(LuaHook&&) noexcept;
   ~LuaHook();
+
+  /// Has calls tell what is no error for Lua and yet a slip: a comparison that can only be false,
+  /// as of a list with a text. For checks beforehand; calls then take longer.
+  void watch();
 
   bool has_submit() const { return has_submit_; }
   bool has_modify() const { return has_modify_; }
@@ -89,6 +98,8 @@ class LuaHook {
   std::span<const LuaField> fields_;
   bool has_submit_ = false;
   bool has_modify_ = false;
+  bool watched_ = false;
+  std::vector<LuaComparison> comparisons_;
   std::unique_ptr<LuaSandbox> sandbox_;  ///< null: to be made by the next call
 };
 

@@ -224,6 +224,9 @@ void add_access(lua_State* L, const char* event, lua_CFunction function, LuaObje
 
 }  // namespace
 
+const char* word_for(LuaObject object) { return kObjectNames[static_cast<std::size_t>(object)]; }
+const char* word_for(LuaKind kind) { return kKindNames[static_cast<std::size_t>(kind)]; }
+
 std::span<const LuaField> tenant_fields() {
   static const std::vector<LuaField> fields = fields_of(kTenant);
   return fields;

@@ -39,6 +39,10 @@ class NowFields final : public LuaFields {
   const std::tm& now_;
 };
 
+/// "job", "text": as scripts and people call them.
+const char* word_for(LuaObject object);
+const char* word_for(LuaKind kind);
+
 /// Pushes a new object. It holds no field itself but asks `shown()` of the call that is under way,
 /// so one object serves all calls and none can outlive its job. `fields` outlives the state.
 void push_lua_object(lua_State* L, LuaObject object, std::span<const LuaField> fields);

@@ -103,7 +103,7 @@ void LuaSandbox::begin(void* argument, const LuaLimits& limits) {
   cpu_began_.reset();
   began_ = std::chrono::steady_clock::now();
   lua_settop(state_.get(), 0);  // an exception may have kept end() from it
-  lua_sethook(state_.get(), count, LUA_MASKCOUNT, step_);
+  lua_sethook(state_.get(), count, LUA_MASKCOUNT | (on_line_ ? LUA_MASKLINE : 0), step_);
 }
 
 void LuaSandbox::end() {
@@ -169,8 +169,9 @@ bool LuaSandbox::late() {
   return cpu_time() - *cpu_began_ >= limits_.time;
 }
 
-void LuaSandbox::count(lua_State* L, lua_Debug*) {
+void LuaSandbox::count(lua_State* L, lua_Debug* where) {
   LuaSandbox& box = of(L);
+  if (where->event == LUA_HOOKLINE) return box.on_line_(L, where);
   box.raise_if_stopped(L);
   box.charge(L, static_cast<std::uint64_t>(box.step_));
 }

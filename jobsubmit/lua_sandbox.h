@@ -44,6 +44,9 @@ class LuaSandbox {
   /// there is one, or nothing. All use of the state that can raise an error belongs in a body.
   std::optional<std::string> run(lua_CFunction body, void* argument, const LuaLimits& limits);
 
+  /// From now on `hook` hears of each line before it is run. It raises nothing.
+  void watch_lines(lua_Hook hook) { on_line_ = hook; }
+
   /// A limit was reached: what the state holds is of no use any more.
   bool spent() const { return stop_ != Stop::none && stop_ != Stop::asked; }
 
@@ -73,7 +76,8 @@ class LuaSandbox {
   std::size_t settled_ = 0;  ///< used after the last collection
   std::size_t ceiling_ = SIZE_MAX;
   std::uint64_t left_ = 0;  ///< instructions
-  int step_ = 1;            ///< instructions between two looks at the clock
+  lua_Hook on_line_ = nullptr;
+  int step_ = 1;  ///< instructions between two looks at the clock
   LuaLimits limits_{};
   std::chrono::steady_clock::time_point began_;
   std::optional<std::chrono::nanoseconds> cpu_began_;

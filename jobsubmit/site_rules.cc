@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/site_rules.h"
 
-#include <ctime>
 #include <string_view>
 
 #include "common/text.h"
 
 namespace bellows {
 namespace {
-
-std::tm local_now() {
-  const std::time_t now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  return local;
-}
 
 /// What became of a call; drops what was written if the job is not to have it.
 std::optional<RulesRefusal> settle(const HookOutcome& outcome, const LuaSettings& settings,
