@@ -9,18 +9,15 @@
 
 #include "checkpoint/store_place.h"
 #include "common/contract.h"
-#include "common/fd.h"
 #include "common/text.h"
-#include "jobsubmit/lua_hook.h"
 #include "jobsubmit/policy.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
 #include "launcher/policy_file.h"
+#include "launcher/rehearsal.h"
 
 namespace bellows {
 namespace {
-
-constexpr std::size_t kMostBytes = 1 << 20;
 
 std::string shown(const FrameworkVersion& version) {
   switch (version.state) {
@@ -49,14 +46,15 @@ void print_framework(const std::string& name, const Framework& framework) {
              versions.empty() ? "no versions" : fmt::format("{}", fmt::join(versions, ", ")));
 }
 
-/// As slurmctld's plugin does when it reads the policy. It calls no hook, so it needs no job.
-Status check_script(LuaSettings settings) {
-  if (settings.path.empty()) return {};
-  auto script = read_file(settings.path, kMostBytes);
-  if (!script) return script.error();
-  settings.source = *std::move(script);
-  const auto hook = LuaHook::load(settings, {});
-  return hook ? Status() : Status(hook.error());
+/// Asks the script's hooks about sample jobs, which finds what is wrong in them only when they run.
+Status check_script(const Policy& policy) {
+  if (policy.lua.path.empty()) return {};
+  auto hook = load_rules(policy);
+  if (!hook) return hook.error();
+  const Findings findings = rehearse_samples(*hook, policy);
+  if (!findings.wrong.empty())
+    return Error{ErrorKind::invalid, fmt::format("{}", fmt::join(findings.wrong, "\n"))};
+  return {};
 }
 
 /// What users can do to each other where they keep their checkpoints, as seen from this machine.
@@ -79,7 +77,7 @@ int check(const std::string& path) {
     fmt::print(stderr, "{}{}\n", wrong ? "" : "bellows check-config: ", policy.error().text);
     return kFailed;
   }
-  if (auto script = check_script(policy->lua); !script) {
+  if (auto script = check_script(*policy); !script) {
     fmt::print(stderr, "{}\n", script.error().text);
     return kFailed;
   }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/explain.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "common/text.h"
 #include "jobsubmit/sentence.h"
@@ -73,7 +74,58 @@ void add_nodes(Options& options, const Changes& changes) {
 
 }  // namespace
 
-Explanation explain(const Policy& policy, const Request& request) {
+namespace {
+
+/// What the policy makes of a job, after what `so_far` found.
+Explanation judge(const Policy& policy, const Request& request, Explanation so_far) {
+  if (!request.wants_bellows()) {
+    so_far.trace.push_back(
+        {"kind of job",
+         "plain: it has none of --framework, --gpus-range, --batch-range and --container options"});
+    if (auto why = refuse_plain(policy, request))
+      return refused(std::move(so_far), Refusal::policy, "plain_jobs", *std::move(why));
+    return so_far;
+  }
+  so_far.decision = decide(&policy, "", request, &so_far.trace);
+  so_far.outcome =
+      so_far.decision.refused ? Explanation::Outcome::refused : Explanation::Outcome::admitted;
+  return so_far;
+}
+
+Explanation failed(const Policy& policy, const HookOutcome& outcome, Explanation so_far) {
+  const std::string first(split(*outcome.failure, '\n').front());
+  if (policy.lua.on_error == Fallback::refuse)
+    return refused(std::move(so_far), Refusal::unavailable, "Lua",
+                   first +
+                       "; this is slurmctld's to log, and users read that the rules of this "
+                       "site could not be asked");
+  so_far.trace.push_back({"Lua", first + "; on_error: pass lets the job go on"});
+  return so_far;
+}
+
+/// As job_submit/bellows, which asks the rules only about jobs that the policy admits.
+Explanation ask_rules(const Policy& policy, Request request, const OptionsForRules& more,
+                      LuaHook& hook, Explanation so_far) {
+  const Rehearsal rehearsal = rehearse(hook, policy, request, more, so_far.decision);
+  const HookOutcome& outcome = rehearsal.outcome;
+  for (const std::string& line : outcome.log) so_far.trace.push_back({"Lua log", line});
+  for (const std::string& slip : outcome.slips) so_far.trace.push_back({"Lua slip", slip});
+  if (outcome.failure) so_far = failed(policy, outcome, std::move(so_far));
+  if (so_far.outcome == Explanation::Outcome::refused) return so_far;
+  if (outcome.refused) return refused(std::move(so_far), Refusal::policy, "Lua", outcome.message);
+  const std::string what = rehearsal.written.empty()
+                               ? "changes nothing"
+                               : fmt::format("changes {}", fmt::join(rehearsal.written, ", "));
+  if (!outcome.failure) so_far.trace.push_back({"Lua", what});
+  if (rehearsal.written.empty() && request.wants_bellows()) return so_far;
+  so_far.decision = {};
+  return judge(policy, request, std::move(so_far));
+}
+
+}  // namespace
+
+Explanation explain(const Policy& policy, const Request& request, LuaHook* hook,
+                    const OptionsForRules& more) {
   Explanation found;
   if (std::string why = misspelled(request); !why.empty())
     return refused(std::move(found), Refusal::option, "spelling", std::move(why));
@@ -81,18 +133,10 @@ Explanation explain(const Policy& policy, const Request& request) {
     found.trace.push_back({"enabled", "false: every job passes as it is"});
     return found;
   }
-  if (!request.wants_bellows()) {
-    found.trace.push_back(
-        {"kind of job",
-         "plain: it has none of --framework, --gpus-range, --batch-range and --container options"});
-    if (auto why = refuse_plain(policy, request))
-      return refused(std::move(found), Refusal::policy, "plain_jobs", *std::move(why));
-    return found;
-  }
-  found.decision = decide(&policy, "", request, &found.trace);
-  found.outcome =
-      found.decision.refused ? Explanation::Outcome::refused : Explanation::Outcome::admitted;
-  return found;
+  const bool asks = hook && hook->has_submit();
+  if (request.wants_bellows() || !asks) found = judge(policy, request, std::move(found));
+  if (!asks || found.outcome == Explanation::Outcome::refused) return found;
+  return ask_rules(policy, request, more, *hook, std::move(found));
 }
 
 std::vector<std::string> changed_options(const Decision& decision) {

@@ -6,6 +6,7 @@
 
 #include "jobsubmit/admission.h"
 #include "jobsubmit/trace.h"
+#include "launcher/rehearsal.h"
 
 namespace bellows {
 
@@ -23,7 +24,9 @@ struct Explanation {
 };
 
 /// Does with a request of sbatch what its SPANK plugin and slurmctld's job_submit/bellows do.
-Explanation explain(const Policy& policy, const Request& request);
+/// `hook`, unless null, is the policy's script: it is run, with the options that only it sees.
+Explanation explain(const Policy& policy, const Request& request, LuaHook* hook = nullptr,
+                    const OptionsForRules& more = {});
 
 /// What an admitted job's fields become, as options of sbatch where there are such.
 std::vector<std::string> changed_options(const Decision& decision);

@@ -96,8 +96,6 @@ void print_text(const ExplainOptions& options, const Policy& policy, const Sbatc
   for (std::size_t i = 0; i + (refused ? 1 : 0) < found.trace.size(); ++i)
     print_line(found.trace[i].rule, found.trace[i].found);
   if (refused) print_line("refused by", found.trace.back().rule);
-  if (!policy.lua.path.empty())
-    print_line("Lua", shown(policy.lua.path, 512) + " is not run here; it may decide otherwise");
   fmt::print("{}\n", refused                                        ? "REFUSED"
                      : found.outcome == Explanation::Outcome::plain ? "PASSES as it is"
                                                                     : "ADMITTED");
@@ -133,6 +131,16 @@ void print_json(const ExplainOptions& options, const Policy& policy, const Sbatc
   fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+/// Nothing: there are none, or they are switched off.
+Result<std::optional<LuaHook>> rules_of(const Policy& policy) {
+  if (policy.lua.path.empty() || !policy.enabled) return std::optional<LuaHook>();
+  auto hook = load_rules(policy);
+  if (!hook) return hook.error();
+  return std::optional<LuaHook>(*std::move(hook));
+}
+
+std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 int explain_job(const ExplainOptions& options) {
   const auto policy = read_policy(
       options.policy,
@@ -145,7 +153,11 @@ int explain_job(const ExplainOptions& options) {
   if (!job) return complain(job.error(), kUsage);
   if (auto known = identify(options, *policy, job->request); !known)
     return complain(known.error(), kFailed);
-  const Explanation found = explain(*policy, job->request);
+  auto rules = rules_of(*policy);
+  if (!rules) return complain(rules.error(), kFailed);
+  job->for_rules.try_emplace("job-name", job->script.empty() ? "wrap" : base_name(job->script));
+  const Explanation found =
+      explain(*policy, job->request, *rules ? &**rules : nullptr, job->for_rules);
   if (options.json)
     print_json(options, *policy, *job, found);
   else

@@ -157,6 +157,7 @@ SbatchJob Reader::finish() && {
   if (std::string text = container::spec_text(container_.spec()); !text.empty())
     request.container = std::move(text);
   job_.request = std::move(request);
+  job_.for_rules = std::move(said_.for_rules);
   return std::move(job_);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@ struct SbatchJob {
   Request request;                     ///< without its origin, but for account and partition
   std::vector<std::string> looked_at;  ///< each option, and where it stands unless on the command
                                        ///< line: "--gpus=4 (SBATCH_GPUS)"
-  std::vector<std::string> not_looked_at;  ///< names of the others
-  std::string script;                      ///< the batch script's path; empty: none
+  std::vector<std::string> not_looked_at;        ///< names of the others
+  std::map<std::string, std::string> for_rules;  ///< what only a site's rules see, by option
+  std::string script;                            ///< the batch script's path; empty: none
 };
 
 /// The value of an environment variable, or null.

@@ -66,6 +66,18 @@ bool take_hint(Said& said, View value) {
          value == "memory_bound";
 }
 
+constexpr char kArray[] = "array";
+constexpr char kComment[] = "comment";
+constexpr char kConstraint[] = "constraint";
+constexpr char kJobName[] = "job-name";
+constexpr char kPriority[] = "priority";
+
+template <const char* Name>
+bool take_for_rules(Said& said, View value) {
+  said.for_rules[Name] = value;
+  return true;
+}
+
 bool take_placement(Said& said, View) { return said.request.placement_said = true; }
 
 constexpr auto kNone = SbatchOption::none;
@@ -125,7 +137,10 @@ constexpr SbatchOption kOptions[] = {
     {"requeue", 0, kNone, "SBATCH_REQUEUE",
      [](Said& s, View) { return s.request.requeue_off = false, true; }},
     {"reservation", 0, kRequired, "SBATCH_RESERVATION",
-     [](Said& s, View v) { return s.request.reserved = !v.empty(), true; }},
+     [](Said& s, View v) {
+       s.for_rules["reservation"] = v;
+       return s.request.reserved = !v.empty(), true;
+     }},
     {"signal", 0, kRequired, "SBATCH_SIGNAL",
      [](Said& s, View v) { return (s.request.signal_said = true) && is_signal(v); }},
     {"sockets-per-node", 0, kRequired, nullptr,
@@ -141,8 +156,14 @@ constexpr SbatchOption kOptions[] = {
     {"use-min-nodes", 0, kNone, "SBATCH_USE_MIN_NODES", take_placement},
     {"wrap", 0, kRequired, nullptr, [](Said& s, View) { return s.wrapped = true; }},
 
+    // These only a site's rules can see.
+    {"array", 'a', kRequired, "SBATCH_ARRAY_INX", take_for_rules<kArray>},
+    {"comment", 0, kRequired, nullptr, take_for_rules<kComment>},
+    {"constraint", 'C', kRequired, "SBATCH_CONSTRAINT", take_for_rules<kConstraint>},
+    {"job-name", 'J', kRequired, "SBATCH_JOB_NAME", take_for_rules<kJobName>},
+    {"priority", 0, kRequired, nullptr, take_for_rules<kPriority>},
+
     {"acctg-freq", 0, kRequired, nullptr, nullptr},
-    {"array", 'a', kRequired, nullptr, nullptr},
     {"batch", 0, kRequired, nullptr, nullptr},
     {"bb", 0, kRequired, nullptr, nullptr},
     {"bbf", 0, kRequired, nullptr, nullptr},
@@ -151,8 +172,6 @@ constexpr SbatchOption kOptions[] = {
     {"cluster", 0, kRequired, nullptr, nullptr},
     {"cluster-constraint", 0, kRequired, nullptr, nullptr},
     {"clusters", 'M', kRequired, nullptr, nullptr},
-    {"comment", 0, kRequired, nullptr, nullptr},
-    {"constraint", 'C', kRequired, nullptr, nullptr},
     {"container", 0, kRequired, nullptr, nullptr},
     {"context", 0, kRequired, nullptr, nullptr},
     {"contiguous", 0, kNone, nullptr, nullptr},
@@ -174,7 +193,6 @@ constexpr SbatchOption kOptions[] = {
     {"hold", 'H', kNone, nullptr, nullptr},
     {"ignore-pbs", 0, kNone, nullptr, nullptr},
     {"input", 'i', kRequired, nullptr, nullptr},
-    {"job-name", 'J', kRequired, nullptr, nullptr},
     {"kill-on-invalid-dep", 0, kRequired, nullptr, nullptr},
     {"licenses", 'L', kRequired, nullptr, nullptr},
     {"mail-type", 0, kRequired, nullptr, nullptr},
@@ -193,7 +211,6 @@ constexpr SbatchOption kOptions[] = {
     {"parsable", 0, kNone, nullptr, nullptr},
     {"power", 0, kRequired, nullptr, nullptr},
     {"prefer", 0, kRequired, nullptr, nullptr},
-    {"priority", 0, kRequired, nullptr, nullptr},
     {"profile", 0, kRequired, nullptr, nullptr},
     {"propagate", 0, kOptional, nullptr, nullptr},
     {"quiet", 'Q', kNone, nullptr, nullptr},

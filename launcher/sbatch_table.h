@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -24,7 +25,8 @@ struct SbatchSaid {
   NodeShape shape;
   bool exclusive = false;
   bool core_spec = false;
-  bool wrapped = false;  ///< --wrap: there is no script file
+  bool wrapped = false;                          ///< --wrap: there is no script file
+  std::map<std::string, std::string> for_rules;  ///< by the option's name
 };
 
 /// One option of sbatch.

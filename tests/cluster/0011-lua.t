@@ -171,4 +171,29 @@ put_script "a repaired one is read" <<<'function submit(job) end'
 ok "and jobs pass" passes
 ok "check-config takes it" xc bellows check-config "$policy"
 
+### What only a call shows is found before slurmctld has the script.
+try_script() { # SCRIPT; its answer and exit status
+  local said status=0
+  mkdir -p "$CLUSTER/shared/try"
+  cp "$work/bellows.yaml" "$CLUSTER/shared/try/"
+  printf '%s\n' "$1" >"$CLUSTER/shared/try/site.lua"
+  said=$(xc bellows check-config "$CLUSTER/shared/try/bellows.yaml" 2>&1) || status=$?
+  echo "$status $said"
+}
+like "$(try_script 'function submit(job) if job.gpu > 4 then return "no" end end')" \
+  "^1 .*site.lua:1: job has no field gpu; did you mean gpus\? \(submit of a sample job: tenant vision" \
+  "check-config finds a misspelled field"
+like "$(try_script 'function submit(job, tenant) if tenant == "vision" then job.qos = "high" end end')" \
+  "^1 .*site.lua:1: tenant is no text and never equals one; did you mean tenant.name\?" \
+  "and a comparison that is never true"
+like "$(try_script 'function modify(job, change) if change.gpus and change.time > 4 then end end')" \
+  "^1 .*site.lua:1: change has no field time.*\(modify of a sample job" "in modify, too"
+like "$(try_script "$(<"$examples/user-cap.lua")")" "^0 .*good" "an example is good"
+like "$(try_script 'function submit(job) if job.comment == "stop" then return "not today" end end')" "^0 .*good" \
+  "and so is what refuses"
+explain() { xc bellows explain --policy "$CLUSTER/shared/try/bellows.yaml" "$@" 2>&1; }
+like "$(explain -- -A vision --framework=digits -p main --comment=stop)" "refused by +Lua.*REFUSED.*because +not today" \
+  "explain shows what the script refuses"
+like "$(explain -- -A vision --framework=digits -p main)" "Lua +changes nothing.*ADMITTED" "and what it lets pass"
+
 done_testing

@@ -272,8 +272,9 @@ Test(explain, spellings_of_getopt, .timeout = 10) {
 Test(explain, not_looked_at, .timeout = 10) {
   const auto job = read(words("-J a -o b -J c --array=1-3 -n2 --mail-user x"));
   cr_assert(job.ok());
-  cr_expect(job->not_looked_at == Words({"--job-name", "--output", "--array", "--mail-user"}));
-  cr_expect(job->looked_at == Words({"--ntasks=2"}));
+  cr_expect(job->not_looked_at == Words({"--output", "--mail-user"}));
+  cr_expect(job->looked_at == Words({"--job-name=a", "--job-name=c", "--array=1-3", "--ntasks=2"}));
+  cr_expect(job->for_rules.at("job-name") == "c");
 }
 
 Test(explain, what_sbatch_does_not_take, .timeout = 10) {
