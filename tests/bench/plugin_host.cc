@@ -13,7 +13,12 @@
 #include "common/fd.h"
 #include "tests/bench/sample_job.h"
 
-// What slurmctld exports of accounting. Programs that link this export it too.
+/// A job of slurmctld, as far as updates of it need one.
+struct job_record {
+  std::string account;
+};
+
+// What slurmctld exports of accounting and of jobs. Programs that link this export it too.
 extern "C" {
 void* acct_db_conn = nullptr;
 std::uint16_t accounting_enforce = 0;
@@ -23,6 +28,15 @@ int assoc_mgr_fill_in_user(void*, slurmdb_user_rec_t* user, int, slurmdb_user_re
   if (user->uid != bellows::kKnownUser) return SLURM_ERROR;
   user->name = name;
   return SLURM_SUCCESS;
+}
+
+job_desc_msg_t* copy_job_record_to_job_desc(job_record* record) {
+  bellows::HostJob job = bellows::sample_job(record->account);
+  bellows::put(job->environment, job->env_size, {});  // Slurm has it in one block
+  bellows::put(job->spank_job_env, job->spank_job_env_size,
+               {bellows::kSampleFramework, bellows::kSampleRange,
+                "BELLOWS_CONTRACT=bellows/1 tenant=tenant49 framework=framework7:2.1 gpus=1-8"});
+  return job.release();
 }
 }
 
@@ -92,10 +106,36 @@ PluginHost::PluginHost(const std::string& plugin, const std::string& policy) {
   if (!handle_) fail(dlerror());
   init_ = symbol<int()>(handle_, "init");
   fini_ = symbol<int()>(handle_, "fini");
+  modify_ = dlsym(handle_, "job_modify");
   submit_ = symbol<int(job_desc_msg_t*, std::uint32_t, char**)>(handle_, "job_submit");
 }
 
 PluginHost::~PluginHost() { dlclose(handle_); }
+
+int PluginHost::modify(job_desc_msg_t& update, const std::string& account) const {
+  job_record record{account};
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
+  char* text = nullptr;
+  const int rc = reinterpret_cast<int (*)(job_desc_msg_t*, job_record*, std::uint32_t, char**)>(
+      modify_)(&update, &record, kKnownUser, &text);
+  if (text) release(text);
+  return rc;
+#else
+  return reinterpret_cast<int (*)(job_desc_msg_t*, job_record*, std::uint32_t)>(modify_)(
+      &update, &record, kKnownUser);
+#endif
+}
+
+void put(char*& text, const std::string& value) {
+  release(text);
+  text = copy(value);
+}
+
+void put(char**& entries, std::uint32_t& count, const std::vector<std::string>& texts) {
+  for (std::uint32_t i = 0; entries && i < count; ++i) release(entries[i]);
+  symbol<void(void**)>(RTLD_DEFAULT, "slurm_xfree")(reinterpret_cast<void**>(&entries));
+  fill(entries, count, texts);
+}
 
 void FreedBySlurm::operator()(job_desc_msg_t* job) const {
   static auto* const free_job =

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 /// job_submit_bellows.so in a process of its own, loaded the way slurmctld does (Slurm's library
 /// global, the plugin lazy and local): for measurements of the plugin alone. What cannot be loaded
@@ -32,16 +33,23 @@ class PluginHost {
   int submit(job_desc_msg_t& job, char** message) const {
     return submit_(&job, job.user_id, message);
   }
+  /// The same of an update to the held sample job of an account, by its owner.
+  int modify(job_desc_msg_t& update, const std::string& account) const;
 
  private:
   void* handle_;
   int (*init_)();
   int (*fini_)();
   int (*submit_)(job_desc_msg_t*, std::uint32_t, char**);
+  void* modify_;
 };
 
 /// A text of Slurm's heap, freed and set to null.
 void release(char*& text);
+
+/// Sets a text or a list of Slurm's heap, in the place of what was there.
+void put(char*& text, const std::string& value);
+void put(char**& entries, std::uint32_t& count, const std::vector<std::string>& texts);
 
 /// The user whom accounting knows, as "alice". About any other one the system is asked.
 inline constexpr std::uint32_t kKnownUser = 20001;

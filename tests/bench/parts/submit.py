@@ -5,6 +5,7 @@ import statistics
 import cluster
 import rows
 import submit_calls
+import submit_hostile
 import submit_rate
 
 PAIRS = 40
@@ -37,7 +38,9 @@ def latency(options):
 def run(options):
     cluster.note("calls of the plugin alone")
     calls = submit_calls.run(options)
+    cluster.note("hostile requests")
+    hostile = submit_hostile.run(options)
     cluster.note("submissions per second")
     rates = submit_rate.run(options)
     cluster.note("sbatch")
-    return calls + rates + latency(options)
+    return calls + hostile + rates + latency(options)
