@@ -159,6 +159,23 @@ Test(job_submit_bounds, refuse_an_entry_without_a_text, .timeout = 20) {
   cr_expect(plugin.submit(job.get()) == ESLURM_PATHNAME_TOO_LONG);
 }
 
+// The remainder of a division by 0 would end slurmctld.
+Test(job_modify, no_tasks_for_each_gpu_are_nothing_said, .timeout = 20) {
+  Plugin plugin(kPolicy);
+  for (const char* gpus : {"", "gres:gpu:2"}) {
+    job_record record = running_job();
+    record.per_job = gpus;
+    Job update = new_job();
+    update->ntasks_per_tres = 0;
+    update->num_tasks = 4;
+    cr_expect(plugin.modify(update.get(), record) != EINVAL);
+    Job job = elastic_job();
+    job->ntasks_per_tres = 0;
+    job->num_tasks = 4;
+    cr_expect(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
+  }
+}
+
 // slurmctld asks before it checks whose job it is, and then refuses by itself.
 Test(job_modify, a_job_of_others_is_left_to_slurm, .timeout = 20) {
   Plugin plugin(kPolicy);
