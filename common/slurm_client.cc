@@ -216,6 +216,32 @@ Result<SlurmGrace> qos_grace(const SlurmJob& job, std::uint32_t mode) {
   return grace;
 }
 
+/// slurmctld answers for a job array with all its tasks.
+Result<JobsMessage> load_job(const JobName& name) {
+  job_info_msg_t* raw = nullptr;
+  if (slurm_load_job(&raw, job_named(name.id), SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
+    return slurm_error(fmt::format("cannot read job {} from slurmctld", name.to_string()));
+  return JobsMessage(raw);
+}
+
+Error no_such_job(const JobName& name) {
+  return Error{ErrorKind::not_found,
+               fmt::format("there is no job {}{}", name.to_string(),
+                           name.task ? ", or it still waits with other tasks of its array" : "")};
+}
+
+/// In the order of the array; those that are over only when all are.
+std::vector<std::string> names_of_tasks(std::vector<SlurmJob> tasks) {
+  const auto over = [](const SlurmJob& task) { return task.finished(); };
+  if (!std::all_of(tasks.begin(), tasks.end(), over)) std::erase_if(tasks, over);
+  std::sort(tasks.begin(), tasks.end(), [](const SlurmJob& a, const SlurmJob& b) {
+    return a.array_task.value_or(NO_VAL) < b.array_task.value_or(NO_VAL);
+  });
+  std::vector<std::string> names;
+  for (const SlurmJob& task : tasks) names.push_back(task.shown_id());
+  return names;
+}
+
 }  // namespace
 
 ErrorKind slurm_error_kind(int code) {
@@ -290,40 +316,38 @@ SlurmClient::SlurmClient() { slurm_init(nullptr); }
 SlurmClient::~SlurmClient() { slurm_fini(); }
 
 std::string SlurmJob::shown_id() const {
+  if (!asked_as.empty()) return asked_as;
   if (array_task) return fmt::format("{}_{}", array_job, *array_task);
   return waiting_tasks.empty() ? std::to_string(id) : fmt::format("{}_[{}]", id, waiting_tasks);
 }
 
-std::optional<JobName> parse_job_name(const std::string& text) {
-  constexpr std::uint64_t kMost = 0x3ffffff;
-  auto parts = split(text, '_');
-  auto id = parse_uint(parts[0]);
-  if (parts.size() > 2 || !id || *id == 0 || *id > kMost) return std::nullopt;
-  JobName name{static_cast<std::uint32_t>(*id), std::nullopt};
-  if (parts.size() == 1) return name;
-  auto task = parse_uint(parts[1]);
-  if (!task || *task > kMost) return std::nullopt;
-  name.task = static_cast<std::uint32_t>(*task);
-  return name;
+Result<SlurmJob> SlurmClient::job(std::uint32_t id) {
+  auto message = load_job(JobName{id, std::nullopt});
+  if (!message) return message.error();
+  for (std::uint32_t i = 0; i < (*message)->record_count; ++i)
+    if ((*message)->job_array[i].job_id == id)
+      return job_of((*message)->job_array[i], (*message)->last_update);
+  return no_such_job(JobName{id, std::nullopt});
 }
 
 Result<SlurmJob> SlurmClient::job(const JobName& name) {
-  std::string shown =
-      name.task ? fmt::format("{}_{}", name.id, *name.task) : std::to_string(name.id);
-  job_info_msg_t* raw = nullptr;
-  if (slurm_load_job(&raw, job_named(name.id), SHOW_ALL | SHOW_DETAIL) != SLURM_SUCCESS)
-    return slurm_error(fmt::format("cannot read job {} from slurmctld", shown));
-  JobsMessage message(raw);
-  // For a job array the answer has all its tasks.
-  for (std::uint32_t i = 0; i < message->record_count; ++i) {
-    slurm_job_info_t& info = message->job_array[i];
-    bool meant = name.task ? info.array_job_id == name.id && info.array_task_id == *name.task
-                           : info.job_id == name.id;
-    if (meant) return job_of(info, message->last_update);
+  auto message = load_job(name);
+  if (!message) return message.error();
+  std::vector<SlurmJob> tasks;
+  for (std::uint32_t i = 0; i < (*message)->record_count; ++i) {
+    slurm_job_info_t& info = (*message)->job_array[i];
+    const bool of_array = info.array_job_id == name.id;
+    const bool meant = name.task ? of_array && info.array_task_id == *name.task
+                                 : !of_array && info.job_id == name.id;
+    if (meant) {
+      SlurmJob job = job_of(info, (*message)->last_update);
+      job.asked_as = name.to_string();
+      return job;
+    }
+    if (of_array) tasks.push_back(job_of(info, (*message)->last_update));
   }
-  return Error{ErrorKind::not_found,
-               fmt::format("there is no job {}{}", shown,
-                           name.task ? ", or it still waits with other tasks of its array" : "")};
+  if (name.task || tasks.empty()) return no_such_job(name);
+  return names_an_array(name, names_of_tasks(std::move(tasks)));
 }
 
 Result<std::vector<SlurmJob>> SlurmClient::jobs() {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/job_name.h"
 #include "common/result.h"
 
 namespace bellows {
@@ -42,16 +43,10 @@ struct NodeShare {
   bool operator==(const NodeShare&) const = default;
 };
 
-/// A job as users write it: 123, or 123_4 for task 4 of the job array 123.
-struct JobName {
-  std::uint32_t id = 0;
-  std::optional<std::uint32_t> task;
-};
-std::optional<JobName> parse_job_name(const std::string& text);
-
 /// One job as slurmctld described it at `controller_now`. A value; holds no Slurm memory.
 struct SlurmJob {
   std::uint32_t id = 0;
+  std::string asked_as;         ///< how a user named it; empty: nobody did
   std::uint32_t array_job = 0;  ///< 0: no task of a job array
   std::optional<std::uint32_t> array_task;
   std::string waiting_tasks;  ///< of a job array that no record stands for yet: "3-10%2"
@@ -95,7 +90,8 @@ struct SlurmJob {
   std::uint32_t gpus() const;
   /// GPUs asked for: what a pending job will hold.
   std::uint32_t requested_gpus() const;
-  /// "123", "123_4" for a task of a job array, or "123_[5-10]" for those that wait together.
+  /// As the user named it, else "123", "123_4" for a task of a job array, or "123_[5-10]" for those
+  /// that wait together.
   std::string shown_id() const;
   /// Over for good: no state follows.
   bool finished() const;
@@ -142,7 +138,8 @@ class SlurmClient {
   SlurmClient(const SlurmClient&) = delete;
   SlurmClient& operator=(const SlurmClient&) = delete;
 
-  Result<SlurmJob> job(std::uint32_t id) { return job(JobName{id, std::nullopt}); }
+  Result<SlurmJob> job(std::uint32_t id);
+  /// What a user means; the id of a job array names none of its tasks: invalid.
   Result<SlurmJob> job(const JobName& name);
   Result<std::vector<SlurmJob>> jobs();
   /// Running steps of a job: what srun started, without the batch and extern steps.

@@ -92,8 +92,9 @@ std::optional<CommandFailure> Resume::run() {
   if (failure) return failure;
   job_ = start.found();
   if (request_.gpus && job_.gpus() != gpus)
-    return CommandFailure{kFailed, fmt::format("job {} runs again, but with {} instead of {}",
-                                               job_.id, counted(job_.gpus(), "GPU"), gpus)};
+    return CommandFailure{kFailed,
+                          fmt::format("job {} runs again, but with {} instead of {}",
+                                      request_.job.to_string(), counted(job_.gpus(), "GPU"), gpus)};
   return std::nullopt;
 }
 
@@ -111,7 +112,7 @@ std::optional<CommandFailure> Resume::wait_until_cleaned() {
     if (steering_.interrupted() || steering_.out_of_time())
       return steering_.stopped_waiting("the job is still held");
     std::this_thread::sleep_for(50ms);
-    if (auto job = steering_.slurm.job(job_.id)) job_ = *job;
+    if (auto job = steering_.slurm.job(request_.job)) job_ = *job;
   }
   return std::nullopt;
 }

@@ -30,11 +30,14 @@ int halt(const Options& options) {
   SteerProcess process("halt", std::chrono::seconds(options.timeout), options.json);
   if (!usable) return process.fail({kUnreachable, usable.error().text + "; nothing was changed"});
   SlurmClient slurm;
-  Halt sequence(process.steering(slurm), *parse_job_name(options.job), options.from_scratch);
+  const JobName name = *parse_job_name(options.job);
+  const std::string id = name.to_string();
+  Halt sequence(process.steering(slurm), name, options.from_scratch);
   if (auto failure = sequence.run()) return process.fail(*failure);
   const SlurmJob& job = sequence.job();
   if (options.json) {
     ordered_json out = {{"job", job.id},
+                        {"id", id},
                         {"pending", sequence.was_pending()},
                         {"unchanged", sequence.was_held()},
                         {"step", nullptr},
@@ -42,10 +45,10 @@ int halt(const Options& options) {
     if (sequence.step()) out["step"] = *sequence.step();
     fmt::print("{}\n", out.dump());
   } else if (sequence.was_held()) {
-    fmt::print("job {} is halted already\n", job.id);
+    fmt::print("job {} is halted already\n", id);
   } else {
-    fmt::print("job {} is halted{}; 'bellows resume {}' lets it go on\n", job.id,
-               sequence.step() ? fmt::format(" at step {}", *sequence.step()) : "", job.id);
+    fmt::print("job {} is halted{}; 'bellows resume {}' lets it go on\n", id,
+               sequence.step() ? fmt::format(" at step {}", *sequence.step()) : "", id);
   }
   return kOk;
 }
@@ -56,6 +59,7 @@ int resume(const Options& options) {
   if (!usable) return process.fail({kUnreachable, usable.error().text + "; nothing was changed"});
   SlurmClient slurm;
   Resume::Request request{*parse_job_name(options.job), std::nullopt, !options.no_wait};
+  const std::string id = request.job.to_string();
   if (options.gpus > 0) request.gpus = options.gpus;
   Resume sequence(process.steering(slurm), request);
   if (auto failure = sequence.run()) return process.fail(*failure);
@@ -66,6 +70,7 @@ int resume(const Options& options) {
     for (const NodeShare& share : job.nodes)
       nodes.push_back({{"node", share.node}, {"gpus", share.gpus}});
     ordered_json out = {{"job", job.id},
+                        {"id", id},
                         {"from", sequence.from()},
                         {"to", gpus},
                         {"running", sequence.waited()},
@@ -73,10 +78,10 @@ int resume(const Options& options) {
                         {"nodes", nodes}};
     fmt::print("{}\n", out.dump());
   } else if (sequence.waited()) {
-    fmt::print("job {} runs on {}, {:.1f} s after its release\n", job.id,
-               counted(job.gpus(), "GPU"), sequence.seconds());
+    fmt::print("job {} runs on {}, {:.1f} s after its release\n", id, counted(job.gpus(), "GPU"),
+               sequence.seconds());
   } else {
-    fmt::print("job {} is released and waits for {}\n", job.id, counted(gpus, "GPU"));
+    fmt::print("job {} is released and waits for {}\n", id, counted(gpus, "GPU"));
   }
   return kOk;
 }

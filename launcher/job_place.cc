@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 #include <pwd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "launcher/job_view.h"
@@ -33,6 +34,16 @@ std::string dir_of(const SlurmJob& job) {
   return dir.ok() ? *dir : "";
 }
 
+/// An array that slurmctld has forgotten: whose records these are, a bare id does not say.
+std::vector<std::string> tasks_in(const std::vector<SlurmRun>& runs) {
+  std::vector<std::string> tasks;
+  for (const SlurmRun& run : runs)
+    if (!run.array_task.empty() &&
+        std::find(tasks.begin(), tasks.end(), run.array_task) == tasks.end())
+      tasks.push_back(run.array_task);
+  return tasks;
+}
+
 void ask_accounting(const JobName& name, JobPlace& place) {
   auto runs = load_records(name);
   if (!runs)
@@ -55,11 +66,14 @@ Result<JobPlace> find_job(SlurmClient* slurm, const JobName& name,
       place.job = std::move(*job);
     else
       unknown = job.error();
+    if (unknown && unknown->kind == ErrorKind::invalid) return *unknown;
     place.unreachable = unknown && unknown->kind == ErrorKind::unavailable;
     if (place.unreachable) place.missing.push_back(unknown->text);
     if (accounting == Ask::always || (!place.job && checkpoint_dir.empty()))
       ask_accounting(name, place);
   }
+  if (const auto tasks = tasks_in(place.runs); !name.task && !place.job && !tasks.empty())
+    return names_an_array(name, tasks);
   if (!slurm) place.missing.push_back("Slurm's records: it finds no slurm.conf that it can read");
   if (!place.runs.empty()) place.id = place.runs.back().job;
   if (place.job) place.id = place.job->id;

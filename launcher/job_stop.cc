@@ -8,7 +8,9 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "common/text.h"
 #include "launcher/rank_layout.h"
+#include "launcher/slurm_accounts.h"
 
 namespace bellows {
 namespace {
@@ -40,6 +42,8 @@ Result<Child> open_control(const SlurmJob& job, const std::string& program) {
   options.environment = host_step_environment(environ);
   options.pipe_in = true;
   options.pipe_out = true;
+  // What srun says of a step that found no launcher is noise beside our own sentence.
+  options.pipe_err = true;
   return Child::start(options);
 }
 
@@ -90,6 +94,7 @@ std::optional<CommandFailure> JobStop::ask(std::string& not_yet) {
   if (!control) return CommandFailure{kUnreachable, control.error().text + "; nothing was changed"};
   control_.emplace(std::move(*control));
   reader_ = LineReader();
+  errors_ = LineReader();
   writer_ = LineWriter();
   writer_.add(demand_);
   stopping_ = false;
@@ -110,8 +115,10 @@ std::optional<CommandFailure> JobStop::converse(std::string& not_yet) {
                                                        " by itself"
                                                  : "the launcher may not have got the demand");
     pollfd fds[] = {{control_->out(), POLLIN, 0},
-                    {writer_.empty() ? -1 : control_->in(), POLLOUT, 0}};
-    poll(fds, 2, 200);
+                    {writer_.empty() ? -1 : control_->in(), POLLOUT, 0},
+                    {control_->err(), POLLIN, 0}};
+    poll(fds, 3, 200);
+    if (fds[2].revents != 0 && !errors_.fill(control_->err())) control_->close_err();
     bool open = writer_.flush(control_->in()) && reader_.fill(control_->out());
     Failure outcome;
     while (auto line = reader_.next())
@@ -160,31 +167,38 @@ bool JobStop::handle(const std::string& line, std::string& not_yet, Failure& out
   return true;
 }
 
+std::string JobStop::complaint() {
+  const auto line = errors_.next();
+  return line ? fmt::format(" ({})", one_line(*line)) : "";
+}
+
 std::optional<CommandFailure> JobStop::went_away(std::string& not_yet) {
   if (stopping_)
     return CommandFailure{
         kFailed,
         fmt::format("the job's launcher went away before it had a checkpoint; the job goes "
                     "on from its newest one, perhaps as before: see bellows status {}",
-                    job_.id)};
+                    job_.shown_id())};
   // A requeue takes this step along with the launcher: somebody else was faster.
   if (auto now = steering_.slurm.job(job_.id);
       now.ok() && (now->state != SlurmState::running || now->restarts != job_.restarts))
-    return CommandFailure{
-        kRefused,
-        fmt::format("job {} was requeued or ended meanwhile; nothing was changed", job_.id)};
+    return CommandFailure{kRefused,
+                          fmt::format("job {} was requeued or ended meanwhile; nothing was changed",
+                                      job_.shown_id())};
   // srun's own exit status; the step's would be kUnreachable.
-  if (exit_code(*control_) == kFailed) {
+  const int status = exit_code(*control_);
+  (void)errors_.fill(control_->err());
+  if (status == kFailed) {
     not_yet = "Slurm does not start a step in the job yet";
     return CommandFailure{kUnreachable,
                           fmt::format("Slurm starts no step in job {}, so its launcher cannot be "
-                                      "asked; nothing was changed",
-                                      job_.id)};
+                                      "asked{}; nothing was changed",
+                                      job_.shown_id(), complaint())};
   }
   return CommandFailure{kUnreachable,
                         fmt::format("job {} has no launcher that answers (is its script running "
-                                    "'exec bellows run'?); nothing was changed",
-                                    job_.id)};
+                                    "'exec bellows run'?){}; nothing was changed",
+                                    job_.shown_id(), status == kUnreachable ? "" : complaint())};
 }
 
 }  // namespace bellows

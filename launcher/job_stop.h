@@ -37,6 +37,8 @@ class JobStop {
   /// True: the conversation is over, with this outcome.
   bool handle(const std::string& line, std::string& not_yet, Failure& outcome);
   Failure went_away(std::string& not_yet);
+  /// The first that srun or the step wrote on standard error, in brackets; empty: nothing.
+  std::string complaint();
 
   const Steering& steering_;
   const SlurmJob& job_;
@@ -44,6 +46,7 @@ class JobStop {
   std::string then_;
   std::optional<Child> control_;
   LineReader reader_;
+  LineReader errors_;
   LineWriter writer_;
   Clock::time_point started_;
   bool stopping_ = false;

@@ -173,8 +173,9 @@ std::optional<CommandFailure> Resize::wait_until_running() {
 std::optional<CommandFailure> Resize::verify() {
   const SlurmJob& job = report_.job;
   if (job.gpus() != request_.gpus)
-    return CommandFailure{kFailed, fmt::format("job {} runs again, but with {} instead of {}",
-                                               job.id, counted(job.gpus(), "GPU"), request_.gpus)};
+    return CommandFailure{
+        kFailed, fmt::format("job {} runs again, but with {} instead of {}", job_.shown_id(),
+                             counted(job.gpus(), "GPU"), request_.gpus)};
   std::vector<std::string> places;
   for (const NodeShare& share : job.nodes)
     places.push_back(fmt::format("{}: {}", share.node, share.gpus));

@@ -22,12 +22,13 @@ struct Options {
   bool json = false;
 };
 
-void print_json(const ResizeReport& report) {
+void print_json(const ResizeReport& report, const std::string& id) {
   nlohmann::ordered_json nodes = nlohmann::ordered_json::array();
   for (const NodeShare& share : report.job.nodes)
     nodes.push_back({{"node", share.node}, {"gpus", share.gpus}});
   nlohmann::ordered_json out = {
       {"job", report.job.id},
+      {"id", id},
       {"from", report.from},
       {"to", report.to},
       {"pending", report.was_pending},
@@ -42,15 +43,15 @@ void print_json(const ResizeReport& report) {
   fmt::print("{}\n", out.dump());
 }
 
-void print_summary(const ResizeReport& report) {
+void print_summary(const ResizeReport& report, const std::string& id) {
   if (report.unchanged)
-    fmt::print("job {} has {} already\n", report.job.id, counted(report.to, "GPU"));
+    fmt::print("job {} has {} already\n", id, counted(report.to, "GPU"));
   else if (report.was_pending)
-    fmt::print("job {} waits, now for {} instead of {}\n", report.job.id, counted(report.to, "GPU"),
+    fmt::print("job {} waits, now for {} instead of {}\n", id, counted(report.to, "GPU"),
                report.from);
   else
-    fmt::print("job {}: {} -> {}; commit {:.1f} s, requeue to running {:.1f} s\n", report.job.id,
-               report.from, counted(report.to, "GPU"), report.commit_s, report.requeue_s);
+    fmt::print("job {}: {} -> {}; commit {:.1f} s, requeue to running {:.1f} s\n", id, report.from,
+               counted(report.to, "GPU"), report.commit_s, report.requeue_s);
 }
 
 int resize(Options options) {
@@ -61,7 +62,8 @@ int resize(Options options) {
   SlurmClient slurm;
   Resize sequence(process.steering(slurm), options.request);
   if (auto failure = sequence.run()) return process.fail(*failure);
-  options.json ? print_json(sequence.report()) : print_summary(sequence.report());
+  const std::string id = options.request.job.to_string();
+  options.json ? print_json(sequence.report(), id) : print_summary(sequence.report(), id);
   return kOk;
 }
 

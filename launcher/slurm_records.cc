@@ -16,7 +16,7 @@ namespace {
 
 // In no name: Slurm has them without control characters.
 constexpr char kBetween = '\x1f';
-constexpr std::size_t kFields = 11;
+constexpr std::size_t kFields = 12;
 constexpr auto kAnswersWithin = std::chrono::seconds(15);
 constexpr std::size_t kMostBytes = 16 << 20;
 
@@ -41,14 +41,13 @@ bool parse_record(std::string_view line, SlurmRun& run) {
   run.account = fields[8];
   run.admin_comment = fields[9];
   run.work_dir = fields[10];
+  run.array_task = fields[11].find('_') != std::string_view::npos ? fields[11] : "";
   return !run.state.empty();
 }
 
 }  // namespace
 
 std::vector<std::string> ask_records(const JobName& job) {
-  const std::string name =
-      job.task ? fmt::format("{}_{}", job.id, *job.task) : std::to_string(job.id);
   return {"env",
           "SLURM_TIME_FORMAT=%s",
           "sacct",
@@ -57,9 +56,9 @@ std::vector<std::string> ask_records(const JobName& job) {
           "--noheader",
           "--parsable2",
           fmt::format("--delimiter={}", kBetween),
-          "--jobs=" + name,
+          "--jobs=" + job.to_string(),
           "--format=JobIDRaw,State,Submit,Start,End,AllocTRES,NodeList,User,Account,AdminComment,"
-          "WorkDir"};
+          "WorkDir,JobID"};
 }
 
 Result<std::vector<SlurmRun>> parse_records(std::string_view text) {

@@ -15,6 +15,7 @@ namespace bellows {
 /// One run of a job as Slurm's accounting keeps it: a requeue begins another one.
 struct SlurmRun {
   std::uint32_t job = 0;
+  std::string array_task;                    ///< "12_3"; empty: no task of a job array
   std::string state;                         ///< Slurm's word: COMPLETED, NODE_FAIL, REQUEUED, ...
   std::string by;                            ///< who cancelled it; empty: nobody, or unknown
   double submit = 0;                         ///< or when it was requeued

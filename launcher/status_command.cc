@@ -56,6 +56,7 @@ nlohmann::ordered_json json_of(const JobView& view) {
     nodes.push_back({{"node", share.node}, {"gpus", share.gpus}});
   nlohmann::ordered_json out = {
       {"job", view.job.id},
+      {"id", view.job.shown_id()},
       {"name", view.job.name},
       {"user", user_name(view.job.uid)},
       {"state", view.state()},

@@ -53,7 +53,7 @@ std::optional<CommandFailure> become_owner(const SlurmJob& job) {
     return std::nullopt;
   return CommandFailure{kRefused,
                         fmt::format("cannot act as {}, who owns job {}; nothing was changed",
-                                    user_name(job.uid), job.id)};
+                                    user_name(job.uid), job.shown_id())};
 }
 
 }  // namespace bellows

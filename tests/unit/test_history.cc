@@ -227,17 +227,19 @@ Test(records, come_from_sacct) {
     for (const char* field : fields) text += (text.empty() ? "" : us) + field;
     return text + "\n";
   };
-  auto runs = parse_records(line({"7", "RUNNING", "300", "310", "Unknown", "cpu=4,gres/gpu=2",
-                                  "n[1-2]", "alice", "vision", "bellows/1 tenant=a", "/home/a|b"}) +
-                            line({"7", "CANCELLED by 20001", "100", "Unknown", "150", "",
-                                  "None assigned", "alice", "vision", "", "/home/a"}));
+  auto runs =
+      parse_records(line({"7", "RUNNING", "300", "310", "Unknown", "cpu=4,gres/gpu=2", "n[1-2]",
+                          "alice", "vision", "bellows/1 tenant=a", "/home/a|b", "7"}) +
+                    line({"7", "CANCELLED by 20001", "100", "Unknown", "150", "", "None assigned",
+                          "alice", "vision", "", "/home/a", "5_3"}));
   cr_assert(runs.ok());
   cr_assert(runs->size() == 2);
   cr_expect(runs->front().state == "CANCELLED" && runs->front().by == "20001");
   cr_expect(runs->front().start == 0 && runs->front().nodes.empty());
+  cr_expect(runs->front().array_task == "5_3" && runs->back().array_task.empty());
   cr_expect(runs->back().gpus == 2 && runs->back().end == 0 && runs->back().nodes == "n[1-2]");
   for (const std::string& bad : {std::string("x\n"), line({"7", "RUNNING"}),
-                                 line({"x", "A", "1", "1", "1", "", "", "", "", "", ""})})
+                                 line({"x", "A", "1", "1", "1", "", "", "", "", "", "", ""})})
     cr_expect(!parse_records(bad).ok());
 }
 
