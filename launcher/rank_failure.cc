@@ -17,6 +17,14 @@ constexpr std::size_t kMostEnds = 64;
 /// What a shell says of a command that it does not find.
 constexpr int kNotFound = 127;
 
+/// Python's last words of a module that is not there or that it cannot read.
+bool is_unimportable(std::string_view words) {
+  for (const char* error : {"ImportError: ", "ModuleNotFoundError: ", "SyntaxError: ",
+                            "IndentationError: ", "TabError: "})
+    if (words.starts_with(error)) return true;
+  return false;
+}
+
 std::string shortened(std::string_view text) { return std::string(text.substr(0, kMostWords)); }
 
 }  // namespace
@@ -29,7 +37,11 @@ void RankFailure::take_line(const std::string& line) {
 }
 
 void RankFailure::take_words(const std::string& line) {
-  if (line.find_first_not_of(" \t\r") != std::string::npos) last_words_ = shortened(line);
+  if (line.find_first_not_of(" \t\r") == std::string::npos) return;
+  // The same of other ranks, which srun may end in the middle of it.
+  const bool of_traceback = line.starts_with(' ') || line.starts_with("Traceback ");
+  if (of_traceback && is_unimportable(last_words_)) return;
+  last_words_ = shortened(line);
 }
 
 void RankFailure::take_srun(std::string_view text) {
@@ -124,6 +136,7 @@ std::string RankFailure::cause(const ChildExit& exit) const {
 RankFailure::Blame RankFailure::blame(const ChildExit& exit) const {
   if (!lost_node_.empty() || !no_step_.empty() || !no_start().empty()) return Blame::cluster;
   if (!exec_.empty() || exit.code() == kNotFound) return Blame::missing;
+  if (exit.code() == 1 && is_unimportable(last_words_)) return Blame::missing;
   return no_end_ && ends_.empty() ? Blame::cluster : Blame::program;
 }
 

@@ -24,7 +24,7 @@ class RankFailure {
   enum class Blame {
     program,  ///< it would fail again, unless it was a rare accident
     cluster,  ///< a node or Slurm: the program did nothing wrong
-    missing   ///< the program could not even be executed: it will not be there next time either
+    missing   ///< the program, or a Python module of it, is not there: nor will it be next time
   };
 
   /// `ranks`: node -> its ranks, since srun says of some failures only which task it was.

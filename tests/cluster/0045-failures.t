@@ -46,6 +46,8 @@ kill -STOP "$(pids_of "$hung" counter . | tail -n 1)"
 # Programs that do not start, or not all of them.
 printf '#!/bin/bash\nexec bellows run -- ./no-such-program\n' >"$home/missing.sh"
 missing=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/missing.out" missing.sh)
+printf '#!/bin/bash\nexec bellows run -- /usr/bin/python3 -c "import no_such_module"\n' >"$home/module.sh"
+module=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/module.out" module.sh)
 printf '#!/bin/bash\nexec bellows run --start-limit 4 --max-restarts 0 -- bash -c %s\n' \
   "'((SLURM_PROCID == 1)) || exec $counter --steps 100000; sleep 1000'" >"$home/partial.sh"
 partial=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/partial.out" partial.sh)
@@ -62,6 +64,9 @@ like "$(out_of missing)" 'giving up: the program could not be executed: .*no-suc
   "and is named"
 is "$(grep -cE 'ranks? starts? ' "$home/missing.out") $(job_field "$missing" ExitCode)" "1 2:0" \
   "at once, with the status that srun gave"
+ok "a module that Python does not find ends the job" poll 30 job_is "$module" FAILED
+like "$(grep -cE 'ranks? starts? ' "$home/module.out") $(out_of module)" "^1 .*giving up: .*ModuleNotFoundError: No module named 'no_such_module'" \
+  "at once, and is named"
 ok "a rank that does not start within the limit ends the start" poll 40 job_is "$partial" FAILED
 like "$(out_of partial)" '1 of 2 ranks did not start within 4 s: rank 1 on n[1-3]' "and is named with its node"
 ok "a rank that dies before it joins ends the start" poll 40 job_is "$early" FAILED

@@ -85,6 +85,22 @@ Test(rank_failure, does_not_name_what_srun_killed) {
   }
 }
 
+Test(rank_failure, takes_what_python_cannot_import_for_missing) {
+  const auto blame_of = [](std::initializer_list<const char*> words, const ChildExit& exit) {
+    RankFailure failure;
+    for (const char* line : words) failure.take_words(line);
+    return failure.blame(exit);
+  };
+  const char* error = "ModuleNotFoundError: No module named 'toch'";
+  cr_expect(blame_of({error}, kStatus1) == RankFailure::Blame::missing);
+  cr_expect(blame_of({error, "Traceback (most recent call last):", "  File \"t.py\", line 1"},
+                     kStatus1) == RankFailure::Blame::missing,
+            "another rank was ended while it said the same");
+  cr_expect(blame_of({error, "goes on without it", "RuntimeError: NCCL error"}, kStatus1) ==
+            RankFailure::Blame::program);
+  cr_expect(blame_of({error}, kKilled) == RankFailure::Blame::program);
+}
+
 Test(rank_failure, tells_memory_nodes_and_missing_programs) {
   auto failure =
       failure_of({"slurmstepd-n1: error: Detected 1 oom-kill event(s) in StepId=5.1. Some",
