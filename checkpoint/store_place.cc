@@ -64,7 +64,11 @@ Result<Fd> open_component(int at, const std::string& name, const std::string& pa
   return failed("open", path);
 }
 
-Result<Fd> walk(const StorePlace& place, std::optional<Access> make) {
+/// How much of a path is opened.
+enum class Extent { whole, parent };
+
+Result<Fd> walk(const StorePlace& place, std::optional<Access> make,
+                Extent extent = Extent::whole) {
   const std::string_view dir = place.dir;
   if (place.base.empty() || !dir.starts_with(place.base))
     return Error{ErrorKind::internal, fmt::format("{} is not below {}", dir, place.base)};
@@ -73,13 +77,15 @@ Result<Fd> walk(const StorePlace& place, std::optional<Access> make) {
   std::string path = place.base;
   std::vector<std::string_view> names = split(dir.substr(place.base.size()), '/');
   std::erase(names, "");
+  const std::size_t all = names.size();
+  if (extent == Extent::parent && all > 0) names.pop_back();
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (!path.ends_with('/')) path += '/';
     path += names[i];
     if (names[i] == "..") return denied(path + " leads out of a checkpoint directory");
     auto next = open_component(fd->get(), std::string(names[i]), path, make);
     if (!next) return next;
-    auto status = check_component(next->get(), path, i + 1 == names.size());
+    auto status = check_component(next->get(), path, i + 1 == all);
     if (!status) return status.error();
     fd = std::move(next);
   }
@@ -113,6 +119,14 @@ Status check_place(const StorePlace& place) {
 }
 
 Result<Fd> make_place(const StorePlace& place, Access access) { return walk(place, access); }
+
+Result<Fd> open_parent(const StorePlace& place) {
+  return walk(place, std::nullopt, Extent::parent);
+}
+
+Result<Fd> make_parent(const StorePlace& place, Access access) {
+  return walk(place, access, Extent::parent);
+}
 
 Status make_place(FileOps& ops, const StorePlace& place) {
   if (place.dir == place.base) return ops.make_directory(place.dir);

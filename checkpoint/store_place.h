@@ -41,6 +41,11 @@ Status check_place(const StorePlace& place);
 /// The same as open_place, and makes what is missing below the base. The base must be there.
 Result<Fd> make_place(const StorePlace& place, Access access);
 
+/// Opens what is above the directory, which must lie below its base, with the same checks.
+Result<Fd> open_parent(const StorePlace& place);
+/// The same, and makes what is missing.
+Result<Fd> make_parent(const StorePlace& place, Access access);
+
 /// make_place, or all of a path that is its user's choice, for those whom `ops` lets read it.
 Status make_place(FileOps& ops, const StorePlace& place);
 

@@ -89,8 +89,9 @@ Status leave_link(const RunContext& context, const SlurmJob& job) {
   if (std::filesystem::equivalent(usual->dir, context.checkpoint_dir, error)) return {};
   const std::filesystem::path link(usual->dir);
   const bool chosen = usual->dir == usual->base;
-  const std::string above = link.parent_path(), name = link.filename();
-  auto parent = make_place({above, chosen ? above : usual->base}, context.access);
+  const std::string name = link.filename();
+  auto parent = chosen ? make_place(link.parent_path().string(), context.access)
+                       : make_parent(*usual, context.access);
   if (!parent) return parent.error();
   struct stat info;
   if (fstatat(parent->get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
@@ -111,6 +112,8 @@ bool usual_dir_has_id(const RunContext& context) {
 Status clear_usual_place(const RunContext& context, const SlurmJob& job) {
   auto usual = usual_place(context, job);
   if (!usual || !usual_dir_has_id(context)) return {};
+  // What is wrong with it is said when it is to be used.
+  if (usual->dir != usual->base && !open_parent(*usual)) return {};
   std::error_code error;
   if (!context.options.checkpoint_dir.empty() &&
       std::filesystem::equivalent(usual->dir, context.checkpoint_dir, error))

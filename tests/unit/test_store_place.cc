@@ -151,6 +151,22 @@ Test(store_place, may_lie_in_a_sticky_one_of_roots, .timeout = 30) {
   cr_expect(alice_is_told(open, "chmod go-w"));
 }
 
+Test(store_place, is_found_from_a_sticky_one_of_roots, .timeout = 30) {
+  NEED_ROOT();
+  const SharedBase shared;
+  shared.make("/vision", 0, 01777);
+  const StorePlace place{shared.base + "/vision/17", shared.base};
+  cr_expect(holds_as(kAlice, [&] {
+    auto parent = make_parent(place, Access::owner);
+    return parent.ok() && symlinkat("/elsewhere", parent->get(), "17") == 0;
+  }));
+  shared.make("/vision", 0, 0777);
+  cr_expect(holds_as(kAlice, [&] {
+    auto parent = open_parent(place);
+    return !parent && complains(Status(parent.error()), "others may write");
+  }));
+}
+
 Test(store_place, leads_nowhere_else, .timeout = 30) {
   SharedBase shared;
   cr_expect(complains(made({shared.base + "/../17", shared.base}), "leads out"));
