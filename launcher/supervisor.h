@@ -102,7 +102,7 @@ class Supervisor {
   bool give_way_to_owner();
   bool runs_anew(const SlurmJob& job);
   void watch_owner();
-  void leave_to(const std::string& owner);
+  void leave_to(const std::string& owner, std::uint32_t job);
 
   // supervisor_agents.cc: what agents still write, and their end
   std::vector<Event> hear_agents();

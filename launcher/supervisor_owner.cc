@@ -69,17 +69,19 @@ void Supervisor::watch_owner() {
   if (!run) return;
   if (*run == context_.run)
     owned_ = true;
-  else if (owned_)
-    leave_to(*owner);
+  else if (owned_ || *owner != owner_.attempt)
+    leave_to(*owner, run->job);
 }
 
-void Supervisor::leave_to(const std::string& owner) {
+void Supervisor::leave_to(const std::string& owner, std::uint32_t job) {
   const std::string cause = fmt::format(
       "the attempt {} owns the checkpoint directory now, this is {}: leaving it to that", owner,
       attempt_name());
   say(cause);
   if (stop_) answer(stop_->client, nlohmann::json{{"event", "error"}, {"error", cause}}.dump());
   own_stop_.reset();
+  // A later run of this job has all that was committed; another job has none of this one's work.
+  exit_code_ = job == job_.id ? kOk : kRefused;
   clear(Next::leave, cause);
   // srun signals them through the slurmd of each node, which may not answer on a node that is cut
   // off.

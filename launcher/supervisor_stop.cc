@@ -336,7 +336,7 @@ void Supervisor::cleared() {
       if (stop_) answer(stop_->client, json{{"event", "finished"}}.dump());
       return finish(kOk);
     case Next::leave:
-      return finish(kOk);
+      return finish(exit_code_);
   }
 }
 
