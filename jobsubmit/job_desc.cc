@@ -110,12 +110,12 @@ Sizes read_sizes(const job_desc_msg_t& desc) {
   sizes.per_node = text_of(desc.tres_per_node);
   sizes.per_socket = text_of(desc.tres_per_socket);
   sizes.per_task = text_of(desc.tres_per_task);
-  sizes.tasks = number_of(desc.num_tasks);
+  // INFINITE, which elsewhere is no number, Slurm takes for one here.
+  if (desc.num_tasks != NO_VAL) sizes.tasks = desc.num_tasks;
   sizes.min_nodes = number_of(desc.min_nodes);
   sizes.max_nodes = number_of(desc.max_nodes);
-  sizes.tasks_per_node = number_of16(desc.ntasks_per_node);
-  // Also 65535, which elsewhere is no number: Slurm multiplies by it.
-  // Slurm takes 0 for nothing said.
+  if (desc.ntasks_per_node != NO_VAL16) sizes.tasks_per_node = desc.ntasks_per_node;
+  // 0 is nothing said.
   if (desc.ntasks_per_tres != NO_VAL16 && desc.ntasks_per_tres != 0)
     sizes.tasks_per_gpu = desc.ntasks_per_tres;
   sizes.min_cpus = number_of(desc.min_cpus);

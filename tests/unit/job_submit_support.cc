@@ -66,7 +66,8 @@ job_desc_msg_t* copy_job_record_to_job_desc(job_record* record) {
   ++copies;
   Job job = new_job();
   fill(job->spank_job_env, job->spank_job_env_size, record->spank_job_env);
-  job->tres_per_job = copy(record->per_job);
+  if (!record->per_job.empty()) job->tres_per_job = copy(record->per_job);
+  if (!record->per_task.empty()) job->tres_per_task = copy(record->per_task);
   job->num_tasks = record->tasks;
   job->restart_cnt = record->restarts;
   job->account = copy(record->account);

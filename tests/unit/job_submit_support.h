@@ -21,6 +21,7 @@
 struct job_record {
   std::vector<std::string> spank_job_env;
   std::string per_job;
+  std::string per_task;
   std::uint32_t tasks = 2;
   std::uint16_t restarts = 0;
   std::string account = "vision";

@@ -176,6 +176,21 @@ Test(job_modify, no_tasks_for_each_gpu_are_nothing_said, .timeout = 20) {
   }
 }
 
+// Slurm takes INFINITE for a number of tasks, and would count GPUs by it.
+Test(job_modify, no_limit_of_tasks_is_a_number, .timeout = 20) {
+  Plugin plugin(kPolicy);
+  job_record record = running_job();
+  record.spank_job_env = {"BELLOWS_CONTRACT=bellows/1 tenant=vision framework=plain gpus=2"};
+  record.per_job.clear();
+  record.per_task = "gres:gpu:1";
+  for (const std::uint32_t tasks : {2u, INFINITE}) {
+    Job update = new_job();
+    update->num_tasks = tasks;
+    cr_expect((plugin.modify(update.get(), record) == SLURM_SUCCESS) == (tasks == 2), "%s",
+              plugin.message().c_str());
+  }
+}
+
 // slurmctld asks before it checks whose job it is, and then refuses by itself.
 Test(job_modify, a_job_of_others_is_left_to_slurm, .timeout = 20) {
   Plugin plugin(kPolicy);
