@@ -13,13 +13,13 @@ calls=3000
 
 conf=$(mktemp "${TMPDIR:-/tmp}/bellows-oracle-XXXXXX")
 trap 'rm -f "$conf"; tap_end' EXIT
-# Nodes that never come up: enough of them that Slurm itself finds room for whatever is legal.
+# Nodes that never come up: enough of them, and of GPUs, that Slurm itself finds room for whatever is legal.
 cat >"$conf" <<'CONF'
 MinJobAge=2
 GresTypes=gpu,nic,shard
 Licenses=tool:4
 AccountingStorageEnforce=associations,qos
-NodeName=f[1-8] NodeAddr=127.0.0.1 Port=[60001-60008] Sockets=2 CoresPerSocket=16 ThreadsPerCore=1 RealMemory=65536 Gres=gpu:a100:8,gpu:v100:8,nic:4 Feature=fast State=DOWN
+NodeName=f[1-8] NodeAddr=127.0.0.1 Port=[60001-60008] Sockets=2 CoresPerSocket=160 ThreadsPerCore=1 RealMemory=65536 Gres=gpu:a100:264,gpu:v100:8,nic:4 Feature=fast State=DOWN
 CONF
 cluster_up --nodes=1 --gpus=4 --accounting --bellows-conf "$TAP_HOME/hostile.yaml" --slurm-conf "$conf"
 as_root() { xc --user root "$@"; }
@@ -29,11 +29,11 @@ sed -i 's/^PartitionName=main Nodes=[^ ]*/PartitionName=main Nodes=ALL/' "$CLUST
 printf 'PartitionName=%s Nodes=ALL MaxTime=INFINITE State=UP\n' gpu1 gpu2 other closed >>"$CLUSTER/etc/slurm.conf"
 as_root scontrol reconfigure || bail "slurmctld does not take the partitions"
 enter add qos fast,fast2,slow
-enter add account shared,typed,both,whole,ranged,tree,gone,outside Cluster=bellows
+enter add account shared,typed,both,whole,ranged,tree,huge,gone,outside Cluster=bellows
 enter add account leaf Cluster=bellows parent=tree
 enter add account twig Cluster=bellows parent=leaf
 enter modify account root set qos+=normal,fast,fast2,slow
-enter add user alice,bob,carol account=vision,speech,shared,typed,both,whole,ranged,tree,leaf,twig,gone,outside
+enter add user alice,bob,carol account=vision,speech,shared,typed,both,whole,ranged,tree,leaf,twig,huge,gone,outside
 
 cc -O1 -o "$CLUSTER/shared/hostile_client" "$TAP_HOME/hostile_client.c" -lslurm 2>"$conf" || bail "$(<"$conf")"
 chmod 755 "$CLUSTER/shared/hostile_client"

@@ -19,6 +19,7 @@ import hostile_requests
 from oracle import Judge, Policy, Shown, asked
 
 SUBMITS, WAVES, UPDATES = 30, 3, 16
+CLASSES = ("submit", "update", "container", "mixed", "zeros", "suffixes")
 MOST_FINDINGS = int(os.environ.get("BELLOWS_FINDINGS", 12))
 
 
@@ -62,6 +63,8 @@ class Run:
         self.clients = {user: Client(program, user) for user in [*policy.people, "root"]}
         self.count = dict.fromkeys(("calls", "admitted", "refused", "updated", "held", "judged",
                                     "legal", "plain"), 0)
+        # How many requests of each class were accepted, and refused.
+        self.classes = {name: [0, 0] for name in CLASSES}
         self.findings = 0
         self.found = set()
         self.jobs = {}
@@ -83,6 +86,8 @@ class Run:
         if not accepted and result.startswith("1800 "):
             self.find("slurmctld is gone, and this was the last it was asked", [self.last])
             raise RuntimeError("no slurmctld")
+        for name in hostile_requests.classes(verb, fields):
+            self.classes[name][not accepted] += 1
         self.last = f"{user}: {line}"
         history.append(f"{user}: {line}  => {'ok' if accepted else 'no'} {result}")
         return accepted, result
@@ -200,6 +205,11 @@ def main():
                             ("admitted", "refused", "updated", "held", "legal")) < calls // 20:
         print("# too few of a kind to prove anything")
         run.findings += 1
+    for name, (accepted, refused) in run.classes.items():
+        print(f"# {name}: {accepted} accepted, {refused} refused")
+        if only is None and min(accepted, refused) < calls // 100:
+            print(f"# that is too few of {name} to prove anything")
+            run.findings += 1
     print(f"# seed {seed}: {run.count['calls']} calls in {time.monotonic() - began:.0f} s: " +
           ", ".join(f"{number} {name}" for name, number in run.count.items() if name != "calls") +
           f", {run.findings} findings")

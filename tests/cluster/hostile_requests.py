@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hostile.py asks of slurmctld: requests that must pass, and requests that try everything."""
+import re
+
 from oracle import OPTIONS, matches
 
 PARTITIONS = ["main", "gpu1", "gpu2", "other", "closed"]
@@ -27,7 +29,14 @@ RANGES = ["1-8", "1-4", "1-2", "2-8:2", "1,2,4", "1,2,4,8", "3-6:3", "4-8:4", "1
 FRAMEWORKS = ["plain", "digits", "pytorch", "pytorch:2.1", "pytorch:2.0", "pytorch:1.13", "pytorch:1.8",
               "secret", "digits:1.0", "digits:9", "none", "", "plain:", ":1", "PLAIN", "plain ",
               "pytorch:2.*", "*", "a" * 300]
-NAMES = ["framework", "gpus_range", "batch_range"]
+IMAGES = ["/images/a.sqsh", "/images/b"]
+CONTAINERS = ["image:/images/a.sqsh", "image:/etc/a.sqsh", "image:/images/../etc/a.sqsh", "image:/", "verbose",
+              "mount:/data:/data:ro", "image:/images/b,verbose", "image:", "nothing:1", "", "image"]
+NAMES = ["framework", "gpus_range", "batch_range", "container"]
+FORMS = ["tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task"]
+ZEROS = ["gres:gpu:0", "gres:gpu:0", "gres:gpu:0k", "gres:gpu:a100:0", "gres:gpu:v100:0M"]
+COUNTS = ["0", "0", "0k", "0G", "1", "1", "2", "2", "3", "4", "4", "8", "1k", "1K", "2k", "1kb", "1KiB", "1kB",
+          "1m", "1MiB", "1g", "1G", "1T"]
 
 
 def subset(rng, sizes):
@@ -59,33 +68,150 @@ def place(rng, policy):
             return tenant, account, user, partition
 
 
+def spelled(rng, count):
+    """A number of GPUs as Slurm reads it, sometimes with a suffix."""
+    if count and count % 1024 == 0:
+        return f"{count // 1024}{rng.choice(['k', 'K', 'kib', 'KiB'])}"
+    if count and count % 1000 == 0:
+        return f"{count // 1000}{rng.choice(['kb', 'KB'])}"
+    return str(count)
+
+
+def contained(rng):
+    """What a job of sbatch --container-image carries: the option, and the text that stands for all."""
+    image = rng.choice(IMAGES)
+    prefix = rng.choice(["", "SPANK_"])
+    return [spank("container_image", image, prefix), spank("container", f"image:{image}", prefix)]
+
+
+def zeros(rng, fields, likely):
+    """The fields with a number of 0 in some of the forms that they leave out."""
+    said = dict(fields)
+    return fields + [(form, rng.choice(ZEROS)) for form in FORMS
+                     if form not in said and rng.random() < likely]
+
+
+def kind_of(rng, limits):
+    """A type that a tenant may name, with its colon."""
+    return rng.choice(limits.types) + ":" if limits.types else rng.choice(["", "", "a100:"])
+
+
+def divisors(count, most):
+    return [part for part in range(1, most + 1) if count % part == 0 and count // part <= 8]
+
+
+def own_size(rng, limits):
+    """The GPUs of a job that has only a container: none, or a number in any form."""
+    if rng.random() < 0.3:
+        return zeros(rng, [], 0.5)
+    count = rng.choice(sorted(limits.sizes))
+    kind = kind_of(rng, limits)
+    parts = divisors(count, min(limits.max_nodes or 4, 4))
+    form = rng.choice(FORMS[:2] + FORMS[3:]) if parts and not limits.each else FORMS[0]
+    if form == "tres_per_job":
+        return zeros(rng, [(form, f"gres:gpu:{kind}{spelled(rng, count)}")], 0.4)
+    part = rng.choice(parts)
+    fields = [(form, f"gres:gpu:{kind}{count // part}")]
+    if form == "tres_per_node":
+        fields += [("min_nodes", part), ("max_nodes", part)]
+    else:
+        fields.append(("num_tasks", part))
+    return zeros(rng, fields, 0.4)
+
+
+def framed_size(rng, tenant):
+    """Framework, range and size of a job that may choose."""
+    fields = []
+    framework = rng.choice([None, "plain", "digits", "pytorch", "pytorch:2.1"])
+    name, _, version = (framework or "").partition(":")
+    limits = tenant.limits_for(name, version or "2.1")
+    some = sorted(limits.sizes)
+    if framework:
+        fields.append(spank("framework", framework))
+    if not framework or rng.random() < 0.6:
+        text, some = subset(rng, limits.sizes)
+        fields.append(spank("gpus_range", text, rng.choice(["", "SPANK_"])))
+    open_size = rng.random() < 0.4 and (not limits.types or len(limits.types) == 1)
+    if not open_size:
+        count = spelled(rng, rng.choice(some))
+        fields.append(("tres_per_job", f"gres:gpu:{kind_of(rng, limits)}{count}"))
+        fields = zeros(rng, fields, 0.1)
+    return fields
+
+
 def legal(rng, policy):
     """A request that the policy allows."""
     tenant, account, user, partition = place(rng, policy)
     fields = [("account", recased(rng, account)), ("partition", partition)]
-    framework = rng.choice([None, "plain", "digits", "pytorch", "pytorch:2.1"])
-    name, _, version = (framework or "").partition(":")
-    limits = tenant.limits_for(name, version or "2.1")
-    sizes = limits.sizes
-    if framework:
-        fields.append(spank("framework", framework))
-    some = sorted(sizes)
-    ranged = not framework or rng.random() < 0.6
-    if ranged:
-        text, some = subset(rng, sizes)
-        fields.append(spank("gpus_range", text, rng.choice(["", "SPANK_"])))
-    open_size = rng.random() < 0.4 and (not limits.types or len(limits.types) == 1)
-    if not open_size:
-        kind = rng.choice(limits.types) + ":" if limits.types else rng.choice(["", "", "a100:"])
-        fields.append(("tres_per_job", f"gres:gpu:{kind}{rng.choice(some)}"))
+    alone = rng.random() < 0.4
+    if alone:
+        fields += contained(rng) + own_size(rng, tenant.limits)
+    else:
+        fields += framed_size(rng, tenant) + (contained(rng) if rng.random() < 0.3 else [])
     if rng.random() < 0.5:
         fields.append(("time_limit", rng.randint(1, tenant.time_max or 600)))
     if rng.random() < 0.3:
         fields.append(("qos", rng.choice(["normal", "fast", "FAST2"])))
-    if tenant.batch_range and rng.random() < 0.1:
+    none = alone and not any(key in FORMS and value not in ZEROS for key, value in fields)
+    if tenant.batch_range and rng.random() < 0.1 and not none:
         fields.append(spank("batch_range", "32-256"))
     verb = rng.choice(["submit"] * 8 + ["alloc", "willrun"])
     return {"verb": verb, "user": user, "fields": fields}
+
+
+def agreeing(rng):
+    """Several forms that come to one number of GPUs, as Slurm wants them, and zeros."""
+    nodes, each = rng.choice([1, 1, 2, 2, 4]), rng.choice([1, 1, 2, 4])
+    tasks = rng.choice(divisors(nodes * each, nodes * each) or [1])
+    kind = rng.choice(["", "", "a100:"])
+    counts = {"tres_per_job": nodes * each, "tres_per_node": each, "tres_per_task": nodes * each // tasks}
+    fields = [(form, f"gres:gpu:{kind}{count}") for form, count in counts.items() if rng.random() < 0.6]
+    fields = zeros(rng, fields, 0.3)
+    fields += [("min_nodes", nodes), ("max_nodes", nodes)] if rng.random() < 0.7 else []
+    return fields + ([("num_tasks", tasks)] if rng.random() < 0.8 else [])
+
+
+def clashing(rng):
+    """Numbers, zeros and suffixes in any of the fields that have a say in the GPUs of a job."""
+    fields = [(form, f"gres:gpu:{rng.choice(['', '', '', 'a100:', 'v100:'])}{rng.choice(COUNTS)}")
+              for form in rng.sample(FORMS, rng.choice([1, 2, 2, 3, 4]))]
+    others = {"num_tasks": [1, 2, 4, 8], "min_nodes": [1, 2, 4], "max_nodes": [0, 1, 2, 4],
+              "ntasks_per_tres": [0, 0, 1, 2], "ntasks_per_node": [0, 1, 2], "cpus_per_task": [1, 2, 4],
+              "min_cpus": [1, 4, 16], "pn_min_cpus": [1, 4, 16], "ntasks_per_socket": [1, 2],
+              "cpus_per_tres": ["gres:gpu:0", "gres:gpu:1", "gres:gpu:2", "gres:gpu:1k"],
+              "mem_per_tres": ["gres:gpu:0", "gres:gpu:64", "gres:gpu:1k"]}
+    return fields + [(key, rng.choice(values)) for key, values in others.items() if rng.random() < 0.2]
+
+
+def mixture(rng):
+    return agreeing(rng) if rng.random() < 0.6 else clashing(rng)
+
+
+def mixed_job(rng, policy):
+    """A job, most often with a container, whose GPUs are a mixture."""
+    _, account, user, partition = place(rng, policy)
+    own = contained(rng) if rng.random() < 0.7 else [spank("framework", "plain")]
+    if rng.random() < 0.1:
+        own.append(spank("gpus_range", rng.choice(RANGES)))
+    return {"verb": rng.choice(["submit"] * 4 + ["alloc"]), "user": user,
+            "fields": [("account", account), ("partition", partition), *own, *mixture(rng)]}
+
+
+def classes(verb, fields):
+    """What a request shows about the plugin, for the counts of each."""
+    counts = [value for key, value in fields if key in FORMS and "gpu" in str(value)]
+    digits = [re.search(r"(\d+)([a-zA-Z]*)$", value) for value in counts]
+    some = [match for match in digits if match and int(match[1])]
+    found = {"update" if verb == "update" else "submit"}
+    if len(some) > 1:
+        found.add("mixed")
+    if any(match and not int(match[1]) for match in digits):
+        found.add("zeros")
+    if any(match and match[2] for match in digits):
+        found.add("suffixes")
+    if any(key == "spank" and OPTIONS + "container=" in str(value) for key, value in fields):
+        found.add("container")
+    return found
 
 
 def tres(rng):
@@ -169,7 +295,8 @@ def forged(rng):
             rng.choice(["BELLOWS_CONTRACT=bellows/1 tenant=root gpus=1-4096", "BELLOWS_TENANT=root",
                         OPTIONS + "framework", OPTIONS, "=", "", "BELLOWS_CONTRACT"])
     name = rng.choice(NAMES)
-    value = rng.choice({"framework": FRAMEWORKS, "gpus_range": RANGES}.get(name, ["8-64", "0", "x"]))
+    pools = {"framework": FRAMEWORKS, "gpus_range": RANGES, "container": CONTAINERS}
+    value = rng.choice(pools.get(name, ["8-64", "0", "x"]))
     return spank(name, value, rng.choice(["", "", "", "SPANK_"]))
 
 
@@ -182,6 +309,8 @@ def spoil(rng, fields, pool):
 
 
 def hostile(rng, policy):
+    if rng.random() < 0.4:
+        return mixed_job(rng, policy)
     request = legal(rng, policy)
     fields = request["fields"]
     if rng.random() < 0.15:
@@ -217,10 +346,10 @@ def update(rng, policy, judge, request, shown):
     if request["legal"] and request["pristine"] and request["options"] and rng.random() < 0.5:
         _, allowed = judge.allowed_sizes(tenant, request, shown)
         if shown.batch and len(allowed) > 1:
-            fields.append(("tres_per_job", f"gres:gpu:{rng.choice(sorted(allowed))}"))
+            fields.append(("tres_per_job", f"gres:gpu:{spelled(rng, rng.choice(sorted(allowed)))}"))
             return {"user": shown.user, "fields": fields, "legal": True}
-    changes = []
-    for _ in range(rng.choice([1, 1, 1, 2, 2, 3])):
+    changes = mixture(rng) if rng.random() < 0.4 else []
+    for _ in range(rng.choice([0, 0, 1] if changes else [1, 1, 1, 2, 2, 3])):
         changes = spoil(rng, changes, FIELDS_OF_UPDATES)
     user = shown.user if rng.random() < 0.95 else rng.choice(list(policy.people))
     return {"user": user, "fields": fields + changes, "legal": False}

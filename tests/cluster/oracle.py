@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What bellows.yaml(5) and job_submit_bellows(8) promise, written a second time.
 
-It reads the policy with a reader of its own, and looks at a job only as `scontrol show job` shows it:
-never at the contract, AdminComment, or the plugin's log.
+It reads the policy with a reader of its own, and looks at a job only as `scontrol show job` shows it.
+The contract, which AdminComment shows, has no say: it is held against the GPUs like everything else.
 """
 import fnmatch
 import re
@@ -111,6 +111,7 @@ class Tenant:
         self.suspended = keys.get("suspended") is not None
         self.frameworks = keys.get("frameworks")
         self.batch_range = keys.get("batch_range", True)
+        self.images = keys.get("images") or []
         gpus = merged(defaults.get("gpus"), own.get("gpus"))
         self.limits = Limits(gpus)
         self.special = [(pattern, Limits(merged(gpus, value.get("gpus"))))
@@ -221,8 +222,16 @@ def asked(fields):
         if bare.startswith(OPTIONS) and "=" in bare:
             name, _, text = bare.removeprefix(OPTIONS).partition("=")
             options.setdefault(name, set()).add(text)
-    return {name: options[name] for name in ("framework", "gpus_range", "batch_range")
+    return {name: options[name] for name in ("framework", "gpus_range", "batch_range", "container")
             if name in options}
+
+
+def multiplier(suffix):
+    """Of Slurm's suffixes for a number; None: it is none of them."""
+    match = re.fullmatch(r"([kmgtp])(ib|b|)", suffix.lower())
+    if not match:
+        return None if suffix else 1
+    return (1000 if match[2] == "b" else 1024) ** ("kmgtp".index(match[1]) + 1)
 
 
 def gres_items(text):
@@ -234,10 +243,11 @@ def gres_items(text):
         item, _, text = text.partition(",")
         name, _, rest = item.partition(":")
         kind, colon, count = rest.rpartition(":")
-        number = re.fullmatch(r"(\d+)([kKmMgG]?)", count)
-        if not number:
-            kind, number = (rest if not colon else kind), re.fullmatch(r"(\d)()", "1")
-        size = int(number[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[number[2].lower()]
+        number = re.fullmatch(r"(\d+)(\w*)", count)
+        factor = multiplier(number[2]) if number else None
+        if factor is None:
+            kind = rest if not colon else kind
+        size = 1 if factor is None else int(number[1]) * factor
         if size:
             found[name, kind] = size  # a second one of the kind replaces the first
     return found
@@ -259,7 +269,10 @@ class Shown:
         self.user = self.keys["UserId"].partition("(")[0]
         self.account = self.keys.get("Account", "")
         self.partitions = [name for name in self.keys["Partition"].split(",") if name]
+        self.started = self.keys["JobState"] in ("RUNNING", "CONFIGURING")
         self.nodes = span(self.keys["NumNodes"])
+        if self.started:
+            self.nodes = (self.nodes[0], self.nodes[0])
         self.batch = self.keys["BatchFlag"] == "1"
         tasks = self.keys["NumTasks"]
         self.tasks = int(tasks) if tasks.isdigit() else 1
@@ -282,11 +295,21 @@ class Shown:
 
     def sizes(self):
         """The numbers of GPUs it may get: what its own words come to, and what Slurm counts. After
-        an update Slurm counts only the words of that update, so less than they say means nothing."""
+        an update Slurm counts only the words of that update, so less than they say means nothing.
+        Once it has started, those that it has."""
+        if self.started:
+            return {self.counted or 0}
         low, high = self.spelled()
         if high and (self.counted is None or self.counted <= high):
             return {low, high}
         return {self.counted or 0} | ({low, high} if high else set())
+
+    def contract_sizes(self):
+        """The sizes that its contract names; None: it shows no contract."""
+        found = re.search(r" AdminComment=bellows/1 (?:\S+ )*?gpus=(\S+)", self.line)
+        if not found:
+            return None
+        return frozenset([0]) if found[1] == "0" else parse_range(found[1])
 
     def spelled(self):
         """The least and the most GPUs by the job's own words. Words that Slurm does not know (it
@@ -340,6 +363,10 @@ class Judge:
             wrong.append(f"tenant {tenant.name} may not use {options['framework']}")
         if "batch_range" in options and not tenant.batch_range:
             wrong.append("--batch-range is not allowed")
+        for text in options.get("container", ()):
+            image = re.search(r"(?:^|,)image:([^,]*)", text)
+            if image and (".." in image[1] or not matches(tenant.images, image[1])):
+                wrong.append(f"tenant {tenant.name} may not bring image {image[1]}")
         open_partitions = tenant.sizing.get("partitions")
         for name in job.partitions:
             if open_partitions and not matches(open_partitions, name):
@@ -364,8 +391,12 @@ class Judge:
         else:
             fixed = False
             wanted = wanted if wanted and wanted <= limits.sizes else frozenset()
+        size = request.setdefault("first", min(job.sizes()))
+        # Alone among all jobs, one that has only a container may have none.
+        if size == 0 and set(options) == {"container"}:
+            return limits, frozenset([0])
         if fixed or not job.batch:
-            wanted = wanted & {request.setdefault("first", min(job.sizes()))}
+            wanted = wanted & {size}
         return limits, wanted
 
     def _sizes(self, tenant, request, job):
@@ -373,6 +404,8 @@ class Judge:
         wrong = []
         for count in sorted(job.sizes() - allowed):
             wrong.append(f"{count} GPUs, not one of {sorted(allowed)[:12]}")
+        if not job.sizes() <= (job.contract_sizes() or frozenset()):
+            wrong.append(f"{sorted(job.sizes())} GPUs under a contract of {sorted(job.contract_sizes() or ())[:12]}")
         if limits.types and not job.kinds() <= set(limits.types):
             wrong.append(f"GPU types {sorted(job.kinds())}, not only {limits.types}")
         if job.names() & {"shard", "mps", "mig"} or any("g." in kind for kind in job.kinds()):
@@ -381,7 +414,8 @@ class Judge:
             wrong.append("all GPUs of its nodes")
         if limits.max_nodes and not limits.each and (job.nodes[1] or MOST_GPUS) > limits.max_nodes:
             wrong.append(f"nodes {job.keys['NumNodes']}, most {limits.max_nodes}")
-        if limits.each and not request.get("torn") and job.nodes != (max(job.sizes()) // limits.each,) * 2:
+        whole = limits.each if job.sizes() != {0} else None  # a job without GPUs takes no whole nodes
+        if whole and not request.get("torn") and job.nodes != (max(job.sizes()) // whole,) * 2:
             wrong.append(f"{job.sizes()} GPUs on nodes {job.keys['NumNodes']}, {limits.each} on each")
         if len(allowed) > 1 and job.keys["Requeue"] != "1":
             wrong.append("an elastic job that cannot be requeued")
