@@ -217,7 +217,7 @@ void Planner::plugstack() {
   if (!found)
     plan_.changes.push_back({{setup_.plugstack_path, 0, 0},
                              "",
-                             fmt::format("optional {}", kSpank),
+                             fmt::format("required {}", kSpank),
                              "the options of sbatch and srun, the contract and the job's own view; "
                              "spank_bellows(8) has its settings"});
 }

@@ -199,7 +199,7 @@ Test(setup, an_empty_configuration_gets_all_lines) {
               "/etc/cgroup.conf:  -> ConstrainDevices=yes\n"
               "/etc/slurm.conf:  -> SchedulerParameters=batch_sched_delay=0,"
               "sched_min_interval=100000,sched_interval=2\n"
-              "/etc/plugstack.conf:  -> optional spank_bellows.so");
+              "/etc/plugstack.conf:  -> required spank_bellows.so");
   expect_text(notes(plan_of(machine)),
               "there is no /etc/bellows.yaml on this machine; the controllers need it, see "
               "bellows.yaml(5)");

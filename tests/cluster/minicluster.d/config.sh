@@ -213,7 +213,7 @@ write_configuration() {
   write_users
   : >"$dir/etc/plugstack.conf"
   if ((plugins)); then
-    echo "optional $builddir/spank/.libs/spank_bellows.so $(kept_directories) $spank_args" \
+    echo "required $builddir/spank/.libs/spank_bellows.so $(kept_directories) $spank_args" \
       >"$dir/etc/plugstack.conf"
     if [[ -n $bellows_conf ]]; then
       cp -- "$bellows_conf" "$dir/etc/bellows.yaml"
