@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "checkpoint/bellows.hpp"
+#include <bellows.hpp>
 
 namespace digits {
 

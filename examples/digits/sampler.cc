@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "checkpoint/bellows.h"
+#include <bellows.h>
 
 namespace digits {
 

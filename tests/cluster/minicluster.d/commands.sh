@@ -140,7 +140,7 @@ command_exec() {
   shell=$(user_field "$user" 7)
   path=/usr/local/bin:/usr/bin:/bin
   [[ $user != root ]] || path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
-  [[ -z $builddir ]] || path=$builddir/launcher:$path
+  [[ -z $builddir ]] || path=$(programs):$path
   if [[ -n $skew ]]; then
     command -v faketime >/dev/null || die "--skew needs the package faketime"
     [[ $skew == [-+]* ]] || skew=+$skew
@@ -160,7 +160,7 @@ command_env() {
   load_state
   printf 'export SLURM_CONF=%q\n' "$dir/etc/slurm.conf"
   # shellcheck disable=SC2016
-  [[ -z $builddir ]] || printf 'export PATH=%q:"$PATH"\n' "$builddir/launcher"
+  [[ -z $builddir ]] || printf 'export PATH=%q:"$PATH"\n' "$(programs)"
 }
 
 command_status() {

@@ -10,11 +10,26 @@ find_slurm_plugins() {
   die "Slurm's plugins are in none of the usual places below /usr/lib"
 }
 
+# An installed minicluster has the file "installed", with MC_PREFIX, MC_PLUGINS and MC_PROGRAMS. The
+# installation stands for a build then, unless another is named.
+if [[ -r $MC_LIB/installed ]]; then
+  # shellcheck source=/dev/null
+  . "$MC_LIB/installed"
+fi
+is_installed() { [[ -n ${MC_PREFIX:-} && $builddir == "$MC_PREFIX" ]]; }
+admission_plugins() { if is_installed; then echo "$MC_PLUGINS"; else echo "$builddir/jobsubmit/.libs"; fi; }
+spank_plugins() { if is_installed; then echo "$MC_PLUGINS"; else echo "$builddir/spank/.libs"; fi; }
+programs() { if is_installed; then echo "$MC_PROGRAMS"; else echo "$builddir/launcher"; fi; }
+
 find_builddir() {
   local path
   if [[ -n $builddir ]]; then
     [[ -d $builddir ]] || die "--builddir $builddir is not a directory"
     builddir=$(realpath -- "$builddir")
+    return
+  fi
+  if [[ -n ${MC_PREFIX:-} ]]; then
+    builddir=$MC_PREFIX
     return
   fi
   for path in "$MC_SOURCE/build" "$MC_SOURCE"; do
@@ -26,7 +41,7 @@ find_builddir() {
 check_readable() { # FILE
   local path=$1
   [[ $(stat -L -c %A -- "$path") == *r?? ]] || die "$path is not readable for other users than root"
-  while [[ $path != "$builddir" ]]; do
+  while [[ $path != "$builddir" && $path == /*/* ]]; do
     path=${path%/*}
     [[ $(stat -c %A -- "$path") == *[xt] ]] ||
       die "$path is closed to other users than root; allow them in with chmod o+x"
@@ -38,7 +53,7 @@ check_plugins() {
   ((plugins)) || return 0
   [[ -n $builddir ]] ||
     die "Bellows is not built yet; build it, give --builddir, or use --no-plugins"
-  for path in "$builddir/jobsubmit/.libs/job_submit_bellows.so" "$builddir/spank/.libs/spank_bellows.so"; do
+  for path in "$(admission_plugins)/job_submit_bellows.so" "$(spank_plugins)/spank_bellows.so"; do
     [[ -e $path ]] || die "$path does not exist; build it first or use --no-plugins"
     check_readable "$path"
   done
@@ -93,7 +108,7 @@ JobAcctGatherType=jobacct_gather/none
 PropagateResourceLimitsExcept=MEMLOCK
 CONF
   if ((plugins)); then
-    echo "PluginDir=$plugin_path:$builddir/jobsubmit/.libs"
+    echo "PluginDir=$plugin_path:$(admission_plugins)"
     echo "PlugStackConfig=$dir/etc/plugstack.conf"
     echo "JobSubmitPlugins=bellows"
   else
@@ -213,7 +228,7 @@ write_configuration() {
   write_users
   : >"$dir/etc/plugstack.conf"
   if ((plugins)); then
-    echo "required $builddir/spank/.libs/spank_bellows.so $(kept_directories) $spank_args" \
+    echo "required $(spank_plugins)/spank_bellows.so $(kept_directories) $spank_args" \
       >"$dir/etc/plugstack.conf"
     if [[ -n $bellows_conf ]]; then
       cp -- "$bellows_conf" "$dir/etc/bellows.yaml"
