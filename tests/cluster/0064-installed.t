@@ -11,7 +11,7 @@ trap 'rm -rf "$prefix"; tap_end' EXIT
 chmod 755 "$prefix"
 make -s -C "$build" install prefix="$prefix" >"$prefix/said" 2>&1 || bail "$(tail -n 5 "$prefix/said")"
 
-for page in man1/minicluster.1 man8/spank_bellows.8; do
+for page in man1/minicluster.1 man7/bellows-operate.7 man8/spank_bellows.8; do
   ok "$page is there" test -s "$prefix/share/man/$page"
 done
 mkdir "$prefix/try"
