@@ -111,6 +111,37 @@ for row in "${table[@]}"; do
   poll 30 nodes_idle
 done
 
+### Options that nobody counts by hand: as a job that was submitted with that many GPUs.
+odd=("--mincpus=3" "--overcommit" "--ntasks-per-socket=4" "--cpus-per-task=2 --overcommit")
+[[ -n ${BELLOWS_LONG:-} ]] || odd=("${odd[@]:0:1}")
+fresh() { # GPUS: what such a job holds
+  local job
+  asked="--gpus=$1 $option"
+  job=$(submit_row fresh)
+  poll 30 job_is "$job" RUNNING && holds "$job"
+  xc scancel "$job"
+  poll 30 nodes_idle
+}
+as_if_fresh() { # NAME ID GPUS WANTED
+  local now
+  xc bellows resize --from-scratch --timeout 60 "$2" "$3" || return 1
+  now=$(holds "$2")
+  [[ $now == "$4" ]] || { echo "holds $now; a fresh one $4"; return 1; }
+}
+for option in "${odd[@]}"; do
+  four=$(fresh 4)
+  one=$(fresh 1)
+  asked="--gpus=2 $option"
+  i=$((i + 1))
+  id=$(submit_row running$i)
+  poll 30 has_starts running$i 1
+  ok "$option: with 4 GPUs it holds what a job of 4 holds" as_if_fresh running$i "$id" 4 "$four"
+  poll 30 has_starts running$i 2
+  ok "$option: and with 1 what a job of 1 holds" as_if_fresh running$i "$id" 1 "$one"
+  xc scancel "$id"
+  poll 30 nodes_idle
+done
+
 ### While they wait, and Slurm has looked for a place.
 ids=()
 planned() { [[ $(job_field "$1" StartTime) == 20* ]]; }
