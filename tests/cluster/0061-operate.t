@@ -43,6 +43,9 @@ launcher_is_of() { # JOB VERSION
   done
   [[ -n $pid ]]
 }
+uses_of() { # VERSION: the programs of it that node 1 runs, without doubles
+  node 1 bash -c 'ls -l /proc/[0-9]*/exe 2>/dev/null' | grep -o "/opt/$1/bin/.*" | sort -u
+}
 # Which versions' plugins slurmctld has open.
 plugin_of_ctld() {
   xc --user root bash -c 'grep -o "opt/[0-9]*/lib/slurm-bellows/job_submit_bellows.so" "/proc/$(pgrep -x slurmctld)/maps"' | sort -u
@@ -76,9 +79,11 @@ ok "a rank of it dies" kill_one "$id" counter "$counter"
 poll 40 has_starts long 2
 ok "and is started again" goes_on "$id"
 ok "by the launcher that it had" launcher_is_of "$id" 1
+is "$(uses_of 1 | wc -l)" 1 "as the manual finds on the node"
 ok "it is resized" xc "$opt/current/bin/bellows" resize --timeout 100 "$id" 3
 ok "and is run by version 2 then" poll 20 launcher_is_of "$id" 2
 like "$(last_start long step)" '^[1-9]' "from its checkpoint"
+is "$(uses_of 1)" "" "and the manual finds none of version 1"
 rm -r "${opt:?}/1"
 ok "version 1 can go" goes_on "$id"
 
