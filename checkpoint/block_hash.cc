@@ -66,8 +66,8 @@ std::uint64_t merge(const Sums& sums, const unsigned char* secret, std::uint64_t
   return start ^ (start >> 32);
 }
 
-BlockHash finish(const Sums& sums, std::size_t bytes) {
-  BlockHash out;
+Hash128 finish(const Sums& sums, std::size_t bytes) {
+  Hash128 out;
   out.low = merge(sums, kSecret + 11, bytes * kPrime1);
   out.high = merge(sums, kSecret + sizeof kSecret - sizeof(Sums) - 11, ~(bytes * kPrime2));
   return out;
@@ -131,8 +131,8 @@ BELLOWS_WIDE void scramble_half(__m256i& sum, const unsigned char* key) {
 }
 
 template <Store kStore>
-[[gnu::target("avx2")]] BlockHash hash_wide(const unsigned char* from, std::size_t bytes,
-                                            unsigned char* to) {
+[[gnu::target("avx2")]] Hash128 hash_wide(const unsigned char* from, std::size_t bytes,
+                                          unsigned char* to) {
   // Far enough ahead for main memory.
   constexpr std::size_t kAhead = 1024;
   __m256i low = _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(kFirst));
@@ -160,7 +160,7 @@ template <Store kStore>
 
 }  // namespace
 
-BlockHash hash_block_plainly(const void* data, std::size_t bytes, void* copy) {
+Hash128 hash_block_plainly(const void* data, std::size_t bytes, void* copy) {
   const auto* from = static_cast<const unsigned char*>(data);
   auto* to = static_cast<unsigned char*>(copy);
   Sums sums;
@@ -187,7 +187,7 @@ bool hashes_wide() {
 #endif
 }
 
-BlockHash hash_block(const void* from, std::size_t bytes, void* to) {
+Hash128 hash_block(const void* from, std::size_t bytes, void* to) {
 #ifdef __x86_64__
   if (hashes_wide()) {
     const auto* in = static_cast<const unsigned char*>(from);

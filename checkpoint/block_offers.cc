@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "checkpoint/block_workers.h"
+#include "checkpoint/file_read.h"
 
 namespace bellows {
 namespace {

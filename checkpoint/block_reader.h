@@ -9,9 +9,8 @@
 
 #include "checkpoint/copy_plan.h"
 #include "checkpoint/index.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/shard_copy.h"
-#include "checkpoint/store.h"
-#include "common/fd.h"
 #include "common/result.h"
 
 namespace bellows {
@@ -38,19 +37,5 @@ struct ReadCount {
 /// the file and the bytes.
 Status read_blocks(const std::vector<FilePlan>& files, const Progress& progress = {},
                    ReadCount* count = nullptr);
-
-/// What an error of reading a file of a step means. corrupt: it isn't there, or is no plain file,
-/// or is far too long. Else the error itself, which says nothing about the step.
-Error unreadable(const Error& error, const std::string& path);
-
-/// Opens a shard for reading. corrupt: it is missing, no plain file or not of `size` bytes.
-Result<Fd> open_shard(const std::string& path, std::uint64_t size);
-
-/// Whether the page cache holds all of the file.
-bool is_cached(int fd, std::uint64_t size);
-
-/// corrupt when the file ends before.
-Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,
-               const std::string& path);
 
 }  // namespace bellows

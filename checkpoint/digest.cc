@@ -2,16 +2,12 @@
 #include "checkpoint/digest.h"
 
 #include <fmt/core.h>
+#include <xxhash.h>
 
 #include <charconv>
-#include <new>
-
-#include "checkpoint/block_hash.h"
 
 namespace bellows {
 namespace {
-
-Hash128 to_hash(XXH128_hash_t hash) { return {hash.high64, hash.low64}; }
 
 std::uint64_t parse_hex(std::string_view digits) {
   std::uint64_t value = 0;
@@ -21,31 +17,22 @@ std::uint64_t parse_hex(std::string_view digits) {
 
 }  // namespace
 
-std::string Hash128::hex() const { return fmt::format("{:016x}{:016x}", high, low); }
+std::string hex_of(const Hash128& hash) {
+  return fmt::format("{:016x}{:016x}", hash.high, hash.low);
+}
 
-std::optional<Hash128> Hash128::parse(std::string_view text) {
+std::optional<Hash128> parse_hash(std::string_view text) {
   if (!is_digest(text)) return {};
   return Hash128{parse_hex(text.substr(0, 16)), parse_hex(text.substr(16))};
 }
 
 Hash128 hash_of(const void* data, std::size_t bytes) {
-  if (bytes < kLeastHashed || !hashes_wide()) return to_hash(XXH3_128bits(data, bytes));
-  const BlockHash hash = hash_block(data, bytes);
-  return {hash.high, hash.low};
+  if (bytes >= kLeastHashed && hashes_wide()) return hash_block(data, bytes);
+  const XXH128_hash_t hash = XXH3_128bits(data, bytes);
+  return {hash.high64, hash.low64};
 }
 
-Digest::Digest() : state_(XXH3_createState()) {
-  if (!state_) throw std::bad_alloc();
-  XXH3_128bits_reset(state_.get());
-}
-
-void Digest::add(const void* data, std::size_t bytes) {
-  XXH3_128bits_update(state_.get(), data, bytes);
-}
-
-std::string Digest::hex() const { return to_hash(XXH3_128bits_digest(state_.get())).hex(); }
-
-std::string digest_of(std::string_view data) { return hash_of(data.data(), data.size()).hex(); }
+std::string digest_of(std::string_view data) { return hex_of(hash_of(data.data(), data.size())); }
 
 bool is_digest(std::string_view text) {
   return text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string_view::npos;

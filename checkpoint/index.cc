@@ -111,7 +111,7 @@ StoredValue value_from_json(const json& j) {
 }
 
 Hash128 digest_from_json(const json& text) {
-  const auto digest = Hash128::parse(text.get<std::string>());
+  const auto digest = parse_hash(text.get<std::string>());
   if (!digest) throw not_an_index("a digest is not one");
   return *digest;
 }
@@ -177,14 +177,15 @@ std::string ShardIndex::to_string() const {
             {"digests", json::array()},
             {"arrays", json::array()},
             {"values", json::array()}};
-  for (const Hash128& digest : digests) j["digests"].push_back(digest.hex());
+  for (const Hash128& digest : digests) j["digests"].push_back(hex_of(digest));
   for (const StoredPart& stored : arrays) j["arrays"].push_back(to_json(stored));
   for (const StoredValue& value : values) {
     json v = type_to_json(value.part);
     v["hex"] = to_hex(value.bytes);
     j["values"].push_back(std::move(v));
   }
-  if (held) j["held"] = {{"replicated", held->replicated.hex()}, {"values", held->values.hex()}};
+  if (held)
+    j["held"] = {{"replicated", hex_of(held->replicated)}, {"values", hex_of(held->values)}};
   return j.dump() + "\n";
 }
 

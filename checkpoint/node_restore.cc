@@ -7,8 +7,9 @@
 
 #include "checkpoint/block_workers.h"
 #include "checkpoint/digest.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/retry.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/store.h"
 
 namespace bellows {
 namespace {

@@ -9,7 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
 #include "common/text.h"
 
 namespace bellows {

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "checkpoint/file_piece.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/shared_memory.h"
-#include "checkpoint/store.h"
 
 namespace bellows {
 

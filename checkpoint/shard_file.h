@@ -10,8 +10,8 @@
 #include "checkpoint/array_part.h"
 #include "checkpoint/file_ops.h"
 #include "checkpoint/index.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/shard_copy.h"
-#include "checkpoint/store.h"
 #include "common/result.h"
 
 namespace bellows {

@@ -6,8 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "checkpoint/shard_file_v1.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
 
 namespace bellows {
 namespace {
@@ -41,9 +40,7 @@ Result<std::shared_ptr<const StepReader>> StepReader::open(const std::string& st
   reader->step_dir_ = step_dir;
   reader->manifest_ = manifest;
   for (const ShardFile& shard : manifest.shards) {
-    auto index = manifest.version == 1
-                     ? read_shard_v1(reader->shard_path(shard.rank), manifest, shard)
-                     : read_index(step_dir, manifest, shard);
+    auto index = read_index(step_dir, manifest, shard);
     if (!index) return index.error();
     reader->shards_.push_back(std::move(*index));
   }

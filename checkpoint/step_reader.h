@@ -9,7 +9,7 @@
 
 #include "checkpoint/block_offers.h"
 #include "checkpoint/index.h"
-#include "checkpoint/store.h"
+#include "checkpoint/manifest.h"
 #include "common/result.h"
 
 namespace bellows {

@@ -12,8 +12,10 @@
 #include <ratio>
 #include <utility>
 
+#include "checkpoint/file_read.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/step_reader.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/store.h"
 #include "checkpoint/virtual_view.h"
 #include "common/text.h"
 
@@ -285,12 +287,8 @@ Result<StoreWriter::Committed> StoreWriter::commit_step(std::uint64_t step,
   const std::string from = tmp_path(std::to_string(step));
   std::sort(shards.begin(), shards.end(),
             [](const ShardFile& a, const ShardFile& b) { return a.rank < b.rank; });
-  Manifest manifest{step,
-                    static_cast<std::uint32_t>(shards.size()),
-                    attempt_,
-                    seconds_since_1970(),
-                    std::move(shards),
-                    2};
+  Manifest manifest{step, static_cast<std::uint32_t>(shards.size()), attempt_, seconds_since_1970(),
+                    std::move(shards)};
   // What can't be read back must not be committed: the names and digests come from other nodes.
   auto sane = Manifest::parse(manifest.to_string());
   if (!sane) return Error{ErrorKind::invalid, "cannot commit: " + sane.error().text};

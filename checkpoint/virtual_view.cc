@@ -7,7 +7,7 @@
 #include <map>
 
 #include "checkpoint/hdf5_file.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
 
 namespace bellows {
 namespace {

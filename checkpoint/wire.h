@@ -239,7 +239,7 @@ struct Block {
   std::uint64_t from = 0;  ///< in the source
   std::uint64_t to = 0;    ///< where the memfd has its hole; ascending
   std::uint64_t bytes = 0;
-  BlockHash digest;
+  Hash128 digest;
 };
 
 /// One page for each rank, written by both sides.

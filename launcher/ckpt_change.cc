@@ -6,8 +6,8 @@
 #include <set>
 #include <vector>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
-#include "checkpoint/store_names.h"
 #include "checkpoint/store_writer.h"
 #include "common/text.h"
 #include "launcher/ckpt_commands.h"

@@ -8,7 +8,8 @@
 #include <map>
 
 #include "checkpoint/block_reader.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
 
 namespace bellows {
 namespace {

@@ -57,9 +57,8 @@ std::vector<std::vector<Slice>> cut_into_batches(const std::vector<const StoredA
 /// Everything in a step, for tools: arrays by name and slices of them in memory that is bounded.
 class StepContents {
  public:
-  /// Holds manifest and indexes to their digests, and checks that the parts make whole arrays. Of a
-  /// step of the first format all files are read and verified. corrupt: the sentence names the
-  /// file.
+  /// Holds manifest and indexes to their digests, and checks that the parts make whole arrays.
+  /// corrupt: the sentence names the file.
   static Result<StepContents> open(const StepPlace& place);
 
   const Manifest& manifest() const { return manifest_; }

@@ -5,9 +5,9 @@
 #include <map>
 #include <optional>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/retry.h"
 #include "checkpoint/store.h"
-#include "checkpoint/store_names.h"
 #include "common/text.h"
 #include "launcher/ckpt_commands.h"
 #include "launcher/ckpt_contents.h"
@@ -24,7 +24,7 @@ using nlohmann::ordered_json;
 struct Row {
   std::uint64_t step = 0;
   Result<Manifest> manifest;
-  std::optional<std::size_t> arrays;  ///< none: its format has no index to read
+  std::optional<std::size_t> arrays;  ///< none: it can't be read
   std::vector<std::string> names;
   bool newest = false;
 };
@@ -37,8 +37,7 @@ struct Listing {
 
 Row read_row(const StepPlace& place, std::vector<std::string> names) {
   Row row{place.step, read_manifest(place.path()), {}, std::move(names), false};
-  // That of the first format would read all of it.
-  if (!row.manifest || row.manifest->version == 1) return row;
+  if (!row.manifest) return row;
   auto contents = StepContents::open(place);
   if (contents) {
     row.arrays = contents->arrays().size();

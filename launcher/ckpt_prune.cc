@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "checkpoint/manifest.h"
 #include "checkpoint/retry.h"
 #include "checkpoint/store.h"
-#include "checkpoint/store_names.h"
 #include "checkpoint/store_writer.h"
 #include "common/text.h"
 #include "launcher/ckpt_verify.h"

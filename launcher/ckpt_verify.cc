@@ -17,8 +17,6 @@ Result<Manifest> verify_shown(const StepPlace& place, ProgressBar& progress) {
   auto contents = StepContents::open(place);
   if (!contents) return contents.error();
   const Manifest& manifest = contents->manifest();
-  // Opening one of the first format read all of it.
-  if (manifest.version == 1) return manifest;
   progress.begin(fmt::format("verifying step {}", place.step), size_of(manifest));
   auto status =
       contents->reader().verify([&](std::uint64_t bytes) { (void)progress.add(bytes).ok(); });

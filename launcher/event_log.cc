@@ -21,7 +21,6 @@ constexpr std::size_t kTail = 1 << 20;
 constexpr std::size_t kLongestLine = 64 << 10;
 constexpr std::string_view kBegin = "{\"time\":";
 constexpr std::string_view kSum = ",\"sum\":\"";
-constexpr std::string_view kLastOfOld = ",\"step\":";
 constexpr std::size_t kSumDigits = 16;
 
 struct Tail {
@@ -63,22 +62,11 @@ bool sum_matches(std::string_view line, std::string_view summed) {
   return line.substr(summed.size() + kSum.size(), kSumDigits) == sum_of(summed);
 }
 
-/// Whether the line ends as older versions ended theirs. Another one without a checksum is a newer
-/// one whose checksum was damaged.
-bool ends_without_sum(std::string_view line) {
-  const auto step = line.rfind(kLastOfOld);
-  if (step == std::string_view::npos || !line.ends_with('}')) return false;
-  const auto value = line.substr(step + kLastOfOld.size());
-  return value == "null}" || value.find_first_not_of("0123456789") == value.size() - 1;
-}
-
 /// The event at the end of a line whose begin is of a torn one.
 Result<JobEvent> behind_torn(std::string_view line) {
   const auto begin = line.rfind(kBegin);
   const Error none{ErrorKind::corrupt, "not an event"};
   if (begin == std::string_view::npos || begin == 0) return none;
-  // Without a checksum nothing says that this is not a part of the torn one.
-  if (!summed_part(line.substr(begin))) return none;
   return JobEvent::from_line(line.substr(begin));
 }
 
@@ -107,7 +95,7 @@ std::string JobEvent::to_line() const {
 Result<JobEvent> JobEvent::from_line(std::string_view line) {
   if (line.size() > kLongestLine) return Error{ErrorKind::corrupt, "too long for an event"};
   const auto summed = summed_part(line);
-  if (summed ? !sum_matches(line, *summed) : !ends_without_sum(line))
+  if (!summed || !sum_matches(line, *summed))
     return Error{ErrorKind::corrupt, "the checksum of an event does not match"};
   return from_json(line);
 }

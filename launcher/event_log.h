@@ -33,8 +33,7 @@ struct JobEvent {
   static Result<JobEvent> from_json(std::string_view text);
   /// The JSON with its checksum: what the file holds.
   std::string to_line() const;
-  /// corrupt: not an event, or its checksum does not match. A line without one is taken as it is:
-  /// older versions wrote none.
+  /// corrupt: not an event, or its checksum is missing or does not match.
   static Result<JobEvent> from_line(std::string_view line);
 };
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "checkpoint/store.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
 #include "tests/unit/checkpoint_support.h"
 
 namespace bellows::fault_test {

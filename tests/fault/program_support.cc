@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "checkpoint/store.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
 #include "tests/fault/program_rank.h"
 #include "tests/unit/checkpoint_support.h"
 

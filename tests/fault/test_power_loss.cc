@@ -15,7 +15,7 @@
 #include <set>
 
 #include "checkpoint/store.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/store_writer.h"
 #include "tests/fault/power_support.h"
 #include "tests/fault/program_support.h"

@@ -2,7 +2,8 @@
 #pragma once
 
 #include "checkpoint/step_reader.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
 #include "tests/unit/checkpoint_support.h"
 
 // Whole steps of many arrays, whose every byte says where in the whole array it belongs.

@@ -7,7 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
 #include "tests/unit/checkpoint_support.h"
 
 // What the tests of libbellows with an agent of its own share. AGENT is that agent's program.

@@ -22,12 +22,12 @@ std::vector<unsigned char> bytes_of(std::size_t count) {
   return out;
 }
 
-BlockHash expected(const unsigned char* from, std::size_t bytes) {
+Hash128 expected(const unsigned char* from, std::size_t bytes) {
   const XXH128_hash_t hash = XXH3_128bits(from, bytes);
   return {hash.high64, hash.low64};
 }
 
-using Hash = BlockHash (*)(const void*, std::size_t, void*);
+using Hash = Hash128 (*)(const void*, std::size_t, void*);
 
 // From and to every kind of address; what lies around the copy must stay.
 void check(Hash hash, std::size_t bytes) {
@@ -36,7 +36,7 @@ void check(Hash hash, std::size_t bytes) {
   unsigned char* aligned = room.data();
   while (reinterpret_cast<std::uintptr_t>(aligned) % 32 != 0) ++aligned;
   for (const std::size_t from : {0, 1}) {
-    const BlockHash wanted = expected(data.data() + from, bytes);
+    const Hash128 wanted = expected(data.data() + from, bytes);
     cr_assert(hash(data.data() + from, bytes, nullptr) == wanted, "%zu bytes", bytes);
     for (const std::size_t to : {0, 16, 5}) {
       std::fill(room.begin(), room.end(), 0xEE);
@@ -59,7 +59,7 @@ Test(block_hash, is_what_libxxhash_says, .timeout = 60) {
 
 Test(block_hash, one_bit_is_another_hash, .timeout = 60) {
   auto data = bytes_of(5000);
-  const BlockHash before = hash_block(data.data(), data.size());
+  const Hash128 before = hash_block(data.data(), data.size());
   for (const std::size_t at : {0, 1023, 1024, 4935, 4936, 4999}) {
     data[at] ^= 1;
     cr_expect(hash_block(data.data(), data.size()) != before, "byte %zu", at);

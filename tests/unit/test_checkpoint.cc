@@ -11,8 +11,8 @@
 #include <fstream>
 
 #include "checkpoint/bellows.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/store.h"
-#include "checkpoint/store_names.h"
 #include "checkpoint/wire.h"
 #include "tests/unit/rank_support.h"
 

@@ -6,8 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/digest.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/step_reader.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/store.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/two_steps.h"
 
@@ -260,7 +261,7 @@ Test(store, bad_manifests_are_refused, .timeout = 30) {
   shard.file = shard_name(0, 1);
   shard.index = index_name(0, 1);
   shard.index_xxh3 = std::string(32, 'a');
-  const Manifest good{7, 1, "a", 1.5, {shard}, 2};
+  const Manifest good{7, 1, "a", 1.5, {shard}};
   cr_assert(Manifest::parse(good.to_string()).ok());
   for (const char* text : {"", "{}", "[]", "null", "{\"format\":\"bellows-checkpoint/3\"}",
                            "{\"format\":\"bellows-checkpoint/1\",\"digest\":3}", "\xff\xfe"}) {

@@ -5,7 +5,8 @@
 #include <fstream>
 
 #include "checkpoint/attempt_name.h"
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/failing_ops.h"
 #include "tests/unit/two_steps.h"

@@ -4,7 +4,8 @@
 #include <fstream>
 #include <thread>
 
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
 #include "common/text.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/ckpt_support.h"

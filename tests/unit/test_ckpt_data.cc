@@ -269,16 +269,6 @@ Test(show, tells_values_and_what_is_a_ranks_own, .timeout = 60) {
   }
 }
 
-Test(first_format, is_read_too, .timeout = 60) {
-  auto ran = ckpt({"verify", GOLDEN "/v1", "-q"});
-  cr_expect(ran.status == 0 && ran.says("step 40 is good"), "%s", text_of(ran).c_str());
-  ran = ckpt({"show", GOLDEN "/v1"});
-  cr_expect(ran.status == 0 && ran.says("3 ranks"), "%s", text_of(ran).c_str());
-  ran = ckpt({"list", GOLDEN "/v1", "--json"});
-  cr_expect(ran.json()["steps"][0]["arrays"].is_null());
-  cr_expect(ckpt({"diff", GOLDEN "/v1", GOLDEN "/v1"}).status == 0);
-}
-
 Test(progress, is_a_bar_on_a_terminal_only, .timeout = 60) {
   Checkpoints c;
   c.add(10, {count_up("w", {1000}, wire::kSharded)});

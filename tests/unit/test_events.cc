@@ -28,12 +28,6 @@ JobEvent event_of(std::uint32_t job, const std::string& state, const std::string
   return {12.5, job, 1, 2, state, cause, 4, {"n1", "n2"}, 42, 50};
 }
 
-std::string old_line() {
-  JobEvent event = event_of(7, "PROCESSING");
-  event.reached.reset();
-  return event.to_json();
-}
-
 std::string text_of(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
@@ -78,9 +72,9 @@ Test(events, are_refused_when_a_byte_changed) {
     cr_expect(!JobEvent::from_line(line.substr(0, size)).ok());
 }
 
-Test(events, of_older_versions_have_no_checksum) {
-  auto lines = parse_events(old_line() + "\n", 7);
-  cr_expect(lines.events.size() == 1 && lines.damaged == 0);
+Test(events, are_refused_without_a_checksum) {
+  auto lines = parse_events(event_of(7, "PROCESSING").to_json() + "\n", 7);
+  cr_expect(lines.events.empty() && lines.damaged == 1);
 }
 
 Test(events, behind_a_torn_line_are_found) {
@@ -89,8 +83,8 @@ Test(events, behind_a_torn_line_are_found) {
   auto lines = parse_events(torn + whole + "\n" + whole + "\n" + torn, 7);
   cr_expect(lines.events.size() == 2, "%zu", lines.events.size());
   cr_expect(lines.damaged == 1);
-  // An old line has nothing that proves it.
-  lines = parse_events(torn + old_line() + "\n", 7);
+  // Without a checksum nothing says that it is not a part of the torn one.
+  lines = parse_events(torn + event_of(7, "PROCESSING").to_json() + "\n", 7);
   cr_expect(lines.events.empty() && lines.damaged == 1);
 }
 

@@ -25,7 +25,7 @@ Event shard_event(std::uint32_t rank, std::uint64_t step) {
   e.kind = Event::Kind::shard;
   e.rank = rank;
   e.step = step;
-  e.shard = {rank, "f", 1, "i", 2, std::string(32, '0'), ""};
+  e.shard = {rank, "f", 1, "i", 2, std::string(32, '0')};
   return e;
 }
 
@@ -54,7 +54,7 @@ Test(protocol, commands_come_back, .timeout = 10) {
     cr_expect(back.ok() && back->replaces == owner);
   }
   Command commit = command_of(Command::Kind::commit, 9);
-  commit.shards = {{1, "shard", 10, "index", 20, std::string(32, 'a'), ""}};
+  commit.shards = {{1, "shard", 10, "index", 20, std::string(32, 'a')}};
   back = parse_command(to_line(commit));
   cr_expect(back.ok() && back->step == 9u && back->shards == commit.shards);
   Command gate = command_of(Command::Kind::gate);

@@ -6,7 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "checkpoint/store_names.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/store.h"
 #include "tests/unit/checkpoint_support.h"
 
 namespace bellows::checkpoint_test {
