@@ -47,7 +47,7 @@ struct Contract {
   static constexpr const char* kEnvKey = "env";
   static constexpr const char* kNodeGpusKey = "node_gpus";
   /// A list of patterns of images that steps of the job may name; and the job's --container options
-  /// apart from its image, see spank/container/spec_text.h.
+  /// apart from its image, see common/container/spec_text.h.
   static constexpr const char* kImagesKey = "images";
   static constexpr const char* kContainerKey = "container";
   /// Who else may read what the job stores, see access.h.

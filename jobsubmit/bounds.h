@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "common/slurm_compat.h"
+#include "slurm/compat.h"
 
 namespace bellows {
 

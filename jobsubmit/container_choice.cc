@@ -4,10 +4,10 @@
 
 #include <utility>
 
+#include "common/container/rights.h"
+#include "common/container/spec_text.h"
 #include "jobsubmit/desk.h"
 #include "jobsubmit/sentence.h"
-#include "spank/container/rights.h"
-#include "spank/container/spec_text.h"
 
 namespace bellows {
 namespace {

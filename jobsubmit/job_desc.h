@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "common/slurm_compat.h"
 #include "jobsubmit/admission.h"
+#include "slurm/compat.h"
 
 namespace bellows {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "common/slurm_compat.h"
 #include "jobsubmit/admission.h"
 #include "jobsubmit/job_fields.h"
+#include "slurm/compat.h"
 
 namespace bellows {
 

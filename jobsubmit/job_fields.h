@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/slurm_compat.h"
 #include "jobsubmit/lua_hook.h"
+#include "slurm/compat.h"
 
 namespace bellows {
 

@@ -4,10 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "common/slurm_compat.h"
 #include "jobsubmit/admission.h"
 #include "jobsubmit/site_rules.h"
 #include "jobsubmit/watcher.h"
+#include "slurm/compat.h"
 
 namespace bellows {
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <set>
 
+#include "common/container/mount_grammar.h"
 #include "common/text.h"
 #include "jobsubmit/policy_reader.h"
-#include "spank/container/mount_grammar.h"
 
 namespace bellows {
 namespace {

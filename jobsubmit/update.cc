@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "common/gres.h"
 #include "common/text.h"
 #include "jobsubmit/admission.h"
 #include "jobsubmit/sentence.h"
 #include "jobsubmit/tenant_choice.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "checkpoint/attempt_name.h"
 #include "common/result.h"
-#include "common/slurm_client.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

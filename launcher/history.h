@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "common/slurm_client.h"
 #include "launcher/event_log.h"
 #include "launcher/slurm_records.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

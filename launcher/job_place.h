@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/result.h"
-#include "common/slurm_client.h"
 #include "launcher/slurm_records.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

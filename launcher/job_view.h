@@ -7,8 +7,8 @@
 
 #include "common/contract.h"
 #include "common/result.h"
-#include "common/slurm_client.h"
 #include "launcher/event_log.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "common/result.h"
-#include "common/slurm_client.h"
 #include "launcher/event_log.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

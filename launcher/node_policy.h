@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "common/contract.h"
-#include "common/slurm_client.h"
 #include "launcher/node_watch.h"
 #include "launcher/rank_layout.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

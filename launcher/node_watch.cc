@@ -8,8 +8,8 @@
 #include <array>
 #include <cerrno>
 
-#include "common/gres.h"
 #include "common/text.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 namespace {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "common/slurm_client.h"
 #include "launcher/child.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "common/result.h"
-#include "common/slurm_client.h"
 #include "jobsubmit/query.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

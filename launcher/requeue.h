@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "common/slurm_client.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

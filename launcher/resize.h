@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <optional>
 
-#include "common/slurm_client.h"
 #include "launcher/job_stop.h"
 #include "launcher/steering.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

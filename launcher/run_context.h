@@ -11,8 +11,8 @@
 #include "common/contract.h"
 #include "common/launch_kind.h"
 #include "common/result.h"
-#include "common/slurm_client.h"
 #include "launcher/own_checkpoint.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

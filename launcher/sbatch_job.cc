@@ -7,12 +7,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/container/options.h"
+#include "common/container/spec_text.h"
 #include "jobsubmit/sentence.h"
 #include "launcher/sbatch_script.h"
 #include "launcher/sbatch_sizes.h"
 #include "launcher/sbatch_table.h"
-#include "spank/container/options.h"
-#include "spank/container/spec_text.h"
 
 namespace bellows {
 namespace {

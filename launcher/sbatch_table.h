@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
+#include "common/container/options.h"
 #include "jobsubmit/admission.h"
 #include "launcher/sbatch_sizes.h"
-#include "spank/container/options.h"
 
 namespace bellows {
 

@@ -9,11 +9,11 @@
 #include <string>
 
 #include "common/fd.h"
-#include "common/slurm_client.h"
-#include "common/slurm_compat.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
 #include "launcher/setup_plan.h"
+#include "slurm/client.h"
+#include "slurm/compat.h"
 
 namespace bellows {
 namespace {

@@ -12,8 +12,8 @@
 #include <cstdlib>
 #include <optional>
 
-#include "common/slurm_compat.h"
 #include "common/text.h"
+#include "slurm/compat.h"
 
 namespace bellows {
 namespace {

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <chrono>
 
-#include "common/gres.h"
 #include "common/text.h"
 #include "launcher/program_output.h"
 #include "launcher/slurm_accounts.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 namespace {

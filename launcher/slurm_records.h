@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "common/slurm_client.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

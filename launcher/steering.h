@@ -6,8 +6,8 @@
 #include <optional>
 #include <string>
 
-#include "common/slurm_client.h"
 #include "launcher/exit_status.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

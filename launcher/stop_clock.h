@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "common/slurm_client.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

@@ -12,7 +12,6 @@
 #include "checkpoint/protocol.h"
 #include "checkpoint/step_choice.h"
 #include "common/result.h"
-#include "common/slurm_client.h"
 #include "launcher/agent_link.h"
 #include "launcher/child.h"
 #include "launcher/control_server.h"
@@ -36,6 +35,7 @@
 #include "launcher/slurm_reach.h"
 #include "launcher/storage_watch.h"
 #include "launcher/time_left.h"
+#include "slurm/client.h"
 
 namespace bellows {
 

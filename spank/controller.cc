@@ -8,7 +8,7 @@
 #include <memory>
 
 #include "common/contract.h"
-#include "common/slurm_compat.h"
+#include "slurm/compat.h"
 #include "spank/owner.h"
 
 // Resolved inside the process that loads the plugin, which has Slurm's own library; linking

@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "common/job_size.h"
 #include "common/result.h"
+#include "slurm/job_size.h"
 #include "spank/container/views.h"
 #include "spank/environment.h"
 

@@ -3,8 +3,8 @@
 
 #include <fmt/core.h>
 
-#include "common/gres.h"
 #include "common/text.h"
+#include "slurm/gres.h"
 
 namespace bellows::spank {
 namespace {

@@ -13,13 +13,13 @@
 #include <utility>
 #include <vector>
 
+#include "common/container/rights.h"
+#include "common/container/spec_text.h"
 #include "common/fd.h"
 #include "spank/container/base_view.h"
 #include "spank/container/fence.h"
 #include "spank/container/image_variables.h"
 #include "spank/container/phases.h"
-#include "spank/container/rights.h"
-#include "spank/container/spec_text.h"
 #include "spank/container/task.h"
 #include "spank/container/task_prolog.h"
 #include "spank/container/views.h"

@@ -3,8 +3,8 @@
 
 #include <fmt/core.h>
 
+#include "common/container/options.h"
 #include "common/text.h"
-#include "spank/container/options.h"
 #include "spank/container/site.h"
 
 namespace bellows::spank {

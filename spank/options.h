@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 namespace bellows::spank {
 

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "common/container/options.h"
+#include "common/container/spec_text.h"
 #include "common/contract.h"
 #include "common/gpus_range.h"
 #include "common/text.h"
-#include "spank/container/options.h"
-#include "spank/container/spec_text.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
 #include "spank/job_store.h"

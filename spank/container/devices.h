@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/fd.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 /// A container's /dev: a few nodes of the host's, each bound by itself, on file systems where no
 /// other node works. What the cgroup refuses stays refused: this is the view, not the fence.

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "common/container/spec.h"
 #include "common/fd.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 /// Images: squashfs files, which the kernel mounts only from the administrator's directories
 /// (a crafted one attacks the kernel), and directories of any user's, which are bound.

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "spank/container/spec.h"
+#include "common/container/spec.h"
 
 namespace bellows::container {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/fd.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 #include "spank/container/views.h"
 
 /// What a container may have of its own beside its file tree: network, IPC and host name

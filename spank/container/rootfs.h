@@ -4,12 +4,12 @@
 #include <string>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/result.h"
 #include "spank/container/accounts.h"
 #include "spank/container/devices.h"
 #include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
-#include "spank/container/spec.h"
 #include "spank/container/user_mounts.h"
 
 namespace bellows::container {

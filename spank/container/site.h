@@ -3,8 +3,8 @@
 
 #include <string_view>
 
+#include "common/container/spec.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 namespace bellows::container {
 

@@ -13,6 +13,7 @@
 #include <functional>
 #include <iterator>
 
+#include "common/container/spec_text.h"
 #include "spank/container/base_view.h"
 #include "spank/container/capabilities.h"
 #include "spank/container/driver_files.h"
@@ -22,7 +23,6 @@
 #include "spank/container/own_namespaces.h"
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
-#include "spank/container/spec_text.h"
 
 namespace bellows::container {
 namespace {

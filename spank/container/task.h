@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/fd.h"
 #include "common/result.h"
 #include "spank/container/accounts.h"
 #include "spank/container/gpu_view.h"
 #include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
-#include "spank/container/spec.h"
 #include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
 #include "spank/container/watchdog.h"

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/fd.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 /// Mounts made ready as detached ones, with the user's rights and before anything of the container
 /// is mounted, and put in their places in it.

@@ -9,10 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include "common/container/mount_grammar.h"
+#include "common/container/rights.h"
+#include "common/container/spec_text.h"
 #include "common/text.h"
-#include "spank/container/mount_grammar.h"
-#include "spank/container/rights.h"
-#include "spank/container/spec_text.h"
 
 namespace {
 

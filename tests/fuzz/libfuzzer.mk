@@ -16,12 +16,12 @@ fuzz_index = checkpoint/array_part.cc checkpoint/block_hash.cc checkpoint/digest
 	checkpoint/memory_reserve.cc
 fuzz_job_desc = $(grammars) jobsubmit/gres_text.cc jobsubmit/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
-fuzz_mounts = $(grammars) spank/container/mount_grammar.cc spank/container/options.cc \
-	spank/container/rights.cc spank/container/spec_text.cc
+fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \
+	common/container/rights.cc common/container/spec_text.cc
 fuzz_policy = $(grammars) common/yaml_tree.cc jobsubmit/policy.cc jobsubmit/policy_reader.cc \
 	jobsubmit/policy_reader_frameworks.cc jobsubmit/policy_reader_limits.cc \
-	jobsubmit/policy_reader_values.cc spank/container/mount_grammar.cc \
-	spank/container/options.cc spank/container/spec_text.cc
+	jobsubmit/policy_reader_values.cc common/container/mount_grammar.cc \
+	common/container/options.cc common/container/spec_text.cc
 
 CLANG = clang++
 OPTIMIZE = -O1

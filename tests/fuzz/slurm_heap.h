@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/slurm_compat.h"
+#include "slurm/compat.h"
 
 /// Slurm's heap over malloc, in place of libslurmfull's: each block is one that AddressSanitizer
 /// knows, and no Slurm is needed.

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "spank/container/rootfs.h"
-#include "spank/container/spec.h"
 #include "tests/unit/scratch_dir.h"
 
 namespace bellows::container {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "common/container/mount_grammar.h"
+#include "common/container/options.h"
+#include "common/container/rights.h"
+#include "common/container/spec_text.h"
 #include "common/text.h"
-#include "spank/container/mount_grammar.h"
-#include "spank/container/options.h"
-#include "spank/container/rights.h"
-#include "spank/container/spec_text.h"
 
 using namespace bellows;
 using namespace bellows::container;

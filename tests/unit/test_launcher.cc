@@ -9,7 +9,6 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "common/gres.h"
 #include "launcher/agent_link.h"
 #include "launcher/child.h"
 #include "launcher/event_log.h"
@@ -19,6 +18,7 @@
 #include "launcher/restart_budget.h"
 #include "launcher/table.h"
 #include "launcher/terminal.h"
+#include "slurm/gres.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;

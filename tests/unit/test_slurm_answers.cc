@@ -17,7 +17,6 @@
 #include <string>
 #include <vector>
 
-#include "common/slurm_compat.h"
 #include "common/text.h"
 #include "launcher/directory_claim.h"
 #include "launcher/finished_file.h"
@@ -27,6 +26,7 @@
 #include "launcher/rank_processes.h"
 #include "launcher/requeue.h"
 #include "launcher/slurm_reach.h"
+#include "slurm/compat.h"
 #include "tests/unit/scratch_dir.h"
 #include "tests/unit/text_support.h"
 

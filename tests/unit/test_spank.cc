@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "spank/container/options.h"
+#include "common/container/options.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
 #include "spank/leftovers.h"

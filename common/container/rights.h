@@ -5,9 +5,9 @@
 #include <string_view>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/contract.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 namespace bellows::container {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 /// Texts that users write for --container-mounts and the smaller values in them. Pure.
 namespace bellows::container {

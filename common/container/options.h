@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/container/spec.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 /// The --container options, with pyxis's names and meanings. Nothing here knows SPANK.
 namespace bellows::container {

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "common/job_name.h"
 #include "common/result.h"
+#include "slurm/job_name.h"
 
 namespace bellows {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spank/container/rights.h"
+#include "common/container/rights.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "spank/container/mount_grammar.h"
-#include "spank/container/options.h"
-#include "spank/container/spec_text.h"
+#include "common/container/mount_grammar.h"
+#include "common/container/options.h"
+#include "common/container/spec_text.h"
 
 namespace bellows::container {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spank/container/options.h"
+#include "common/container/options.h"
 
 #include <fmt/core.h>
 
@@ -9,9 +9,9 @@
 #include <system_error>
 #include <utility>
 
+#include "common/container/mount_grammar.h"
+#include "common/container/spec_text.h"
 #include "common/text.h"
-#include "spank/container/mount_grammar.h"
-#include "spank/container/spec_text.h"
 
 namespace bellows::container {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/container/spec.h"
 #include "common/result.h"
-#include "spank/container/spec.h"
 
 namespace bellows::container {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/job_name.h"
+#include "slurm/job_name.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

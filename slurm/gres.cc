@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/gres.h"
+#include "slurm/gres.h"
 
 #include <algorithm>
 #include <optional>

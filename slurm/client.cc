@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "common/slurm_client.h"
+#include "slurm/client.h"
 
 #include <fmt/core.h>
 #include <sys/wait.h>
@@ -13,10 +13,10 @@
 #include <cstdlib>
 #include <memory>
 
-#include "common/gres.h"
-#include "common/job_size.h"
-#include "common/slurm_compat.h"
 #include "common/text.h"
+#include "slurm/compat.h"
+#include "slurm/gres.h"
+#include "slurm/job_size.h"
 
 namespace bellows {
 namespace {

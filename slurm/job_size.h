@@ -6,9 +6,9 @@
 #include <cstdint>
 #include <string>
 
-#include "common/gres.h"
 #include "common/result.h"
-#include "common/slurm_compat.h"
+#include "slurm/compat.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spank/container/mount_grammar.h"
+#include "common/container/mount_grammar.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "spank/container/spec_text.h"
+#include "common/container/spec_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/container/mount_grammar.h"
+#include "common/container/options.h"
 #include "common/contract.h"
 #include "common/text.h"
-#include "spank/container/mount_grammar.h"
-#include "spank/container/options.h"
 
 namespace bellows::container {
 namespace {
