@@ -4,7 +4,7 @@
 #include <exception>
 #include <memory>
 
-#include "jobsubmit/plugin.h"
+#include "jobsubmit/slurmctld/plugin.h"
 
 #define BELLOWS_EXPORT extern "C" __attribute__((visibility("default")))
 

@@ -10,7 +10,7 @@
 #include "checkpoint/store_place.h"
 #include "common/contract.h"
 #include "common/text.h"
-#include "jobsubmit/policy.h"
+#include "jobsubmit/policy/policy.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
 #include "launcher/policy_file.h"

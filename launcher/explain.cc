@@ -5,7 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "common/text.h"
-#include "jobsubmit/sentence.h"
+#include "jobsubmit/admission/sentence.h"
 #include "spank/options.h"
 
 namespace bellows {

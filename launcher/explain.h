@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "jobsubmit/admission.h"
-#include "jobsubmit/trace.h"
+#include "jobsubmit/admission/admission.h"
+#include "jobsubmit/admission/trace.h"
 #include "launcher/rehearsal.h"
 
 namespace bellows {

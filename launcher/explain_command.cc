@@ -13,8 +13,8 @@
 
 #include "common/fd.h"
 #include "common/text.h"
-#include "jobsubmit/people.h"
-#include "jobsubmit/sentence.h"
+#include "jobsubmit/admission/sentence.h"
+#include "jobsubmit/slurmctld/people.h"
 #include "launcher/commands.h"
 #include "launcher/exit_status.h"
 #include "launcher/explain.h"

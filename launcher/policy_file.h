@@ -4,7 +4,7 @@
 #include <string>
 
 #include "common/result.h"
-#include "jobsubmit/policy.h"
+#include "jobsubmit/policy/policy.h"
 
 namespace bellows {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "common/result.h"
-#include "jobsubmit/query.h"
+#include "jobsubmit/slurmctld/query.h"
 #include "slurm/client.h"
 
 namespace bellows {

@@ -10,10 +10,10 @@
 
 #include "common/fd.h"
 #include "common/text.h"
-#include "jobsubmit/job_desc.h"
-#include "jobsubmit/job_facts.h"
-#include "jobsubmit/job_fields.h"
-#include "jobsubmit/tenant_choice.h"
+#include "jobsubmit/admission/tenant_choice.h"
+#include "jobsubmit/slurmctld/job_desc.h"
+#include "jobsubmit/slurmctld/job_facts.h"
+#include "jobsubmit/slurmctld/job_fields.h"
 
 namespace bellows {
 namespace {

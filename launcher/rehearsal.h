@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "common/result.h"
-#include "jobsubmit/admission.h"
-#include "jobsubmit/lua_hook.h"
+#include "jobsubmit/admission/admission.h"
+#include "jobsubmit/lua/hook.h"
 
 namespace bellows {
 

@@ -9,7 +9,7 @@
 
 #include "common/container/options.h"
 #include "common/container/spec_text.h"
-#include "jobsubmit/sentence.h"
+#include "jobsubmit/admission/sentence.h"
 #include "launcher/sbatch_script.h"
 #include "launcher/sbatch_sizes.h"
 #include "launcher/sbatch_table.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "jobsubmit/admission.h"
+#include "jobsubmit/admission/admission.h"
 
 namespace bellows {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "jobsubmit/gpu_request.h"
+#include "jobsubmit/admission/gpu_request.h"
 
 namespace bellows {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "common/container/options.h"
-#include "jobsubmit/admission.h"
+#include "jobsubmit/admission/admission.h"
 #include "launcher/sbatch_sizes.h"
 
 namespace bellows {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "common/text.h"
-#include "jobsubmit/admission.h"
+#include "jobsubmit/admission/admission.h"
 
 namespace bellows {
 namespace {

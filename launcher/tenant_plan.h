@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "jobsubmit/policy.h"
+#include "jobsubmit/policy/policy.h"
 #include "launcher/slurm_accounts.h"
 
 namespace bellows {

@@ -12,7 +12,7 @@
 #include <string_view>
 
 #include "common/text.h"
-#include "jobsubmit/admission.h"
+#include "jobsubmit/admission/admission.h"
 
 namespace {
 

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/text.h"
-#include "jobsubmit/job_desc.h"
+#include "jobsubmit/slurmctld/job_desc.h"
 #include "tests/fuzz/slurm_heap.h"
 
 namespace {

@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "jobsubmit/lua_hook.h"
+#include "jobsubmit/lua/hook.h"
 
 namespace {
 

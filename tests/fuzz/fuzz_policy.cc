@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "jobsubmit/policy.h"
+#include "jobsubmit/policy/policy.h"
 
 namespace {
 

@@ -14,13 +14,13 @@ fuzz_environment = common/fd.cc common/text.cc spank/container/driver_files.cc \
 fuzz_events = common/fd.cc launcher/event_log.cc
 fuzz_index = checkpoint/array_part.cc checkpoint/block_hash.cc checkpoint/digest.cc checkpoint/index.cc \
 	checkpoint/memory_reserve.cc
-fuzz_job_desc = $(grammars) jobsubmit/gres_text.cc jobsubmit/job_desc.cc tests/fuzz/slurm_heap.cc
+fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \
 	common/container/rights.cc common/container/spec_text.cc
-fuzz_policy = $(grammars) common/yaml_tree.cc jobsubmit/policy.cc jobsubmit/policy_reader.cc \
-	jobsubmit/policy_reader_frameworks.cc jobsubmit/policy_reader_limits.cc \
-	jobsubmit/policy_reader_values.cc common/container/mount_grammar.cc \
+fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.cc jobsubmit/policy/policy_reader.cc \
+	jobsubmit/policy/policy_reader_frameworks.cc jobsubmit/policy/policy_reader_limits.cc \
+	jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \
 	common/container/options.cc common/container/spec_text.cc
 
 CLANG = clang++

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "jobsubmit/admission.h"
+#include "jobsubmit/admission/admission.h"
 
 /// Decisions written as one line each, so that the tables of cases read like a terminal: a job as
 /// the user submits it, and what becomes of it.

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "jobsubmit/lua_hook.h"
+#include "jobsubmit/lua/hook.h"
 #include "tests/unit/text_support.h"
 
 namespace bellows {

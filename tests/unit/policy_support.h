@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "jobsubmit/policy.h"
+#include "jobsubmit/policy/policy.h"
 
 namespace bellows {
 

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "jobsubmit/watcher.h"
+#include "jobsubmit/slurmctld/watcher.h"
 #include "tests/bench/plugin_host.h"
 #include "tests/unit/scratch_dir.h"
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "jobsubmit/admission.h"
+#include "jobsubmit/admission/admission.h"
 
 using namespace bellows;
 

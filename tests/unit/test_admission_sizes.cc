@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "jobsubmit/tenant_choice.h"
+#include "jobsubmit/admission/tenant_choice.h"
 #include "tests/unit/admission_support.h"
 
 using namespace bellows::admission_test;

@@ -11,7 +11,7 @@
 #include "common/fd.h"
 #include "common/gpus_range.h"
 #include "common/text.h"
-#include "common/yaml_tree.h"
+#include "jobsubmit/policy/yaml_tree.h"
 
 using namespace bellows;
 

@@ -6,7 +6,7 @@
 #include <iterator>
 #include <string>
 
-#include "jobsubmit/lua_hook.h"
+#include "jobsubmit/lua/hook.h"
 #include "tests/unit/lua_support.h"
 
 using namespace bellows;

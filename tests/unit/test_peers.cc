@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "jobsubmit/peers.h"
-#include "jobsubmit/watcher.h"
+#include "jobsubmit/slurmctld/peers.h"
+#include "jobsubmit/slurmctld/watcher.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;

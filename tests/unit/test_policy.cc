@@ -11,7 +11,7 @@
 #include <string>
 #include <thread>
 
-#include "jobsubmit/watcher.h"
+#include "jobsubmit/slurmctld/watcher.h"
 #include "tests/unit/policy_support.h"
 #include "tests/unit/scratch_dir.h"
 

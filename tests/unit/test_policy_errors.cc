@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "jobsubmit/policy.h"
+#include "jobsubmit/policy/policy.h"
 
 using namespace bellows;
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "jobsubmit/query.h"
+#include "jobsubmit/slurmctld/query.h"
 #include "tests/unit/policy_support.h"
 
 using namespace bellows;

@@ -11,8 +11,8 @@
 #include <string>
 #include <thread>
 
-#include "jobsubmit/people.h"
-#include "jobsubmit/watcher.h"
+#include "jobsubmit/slurmctld/people.h"
+#include "jobsubmit/slurmctld/watcher.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;

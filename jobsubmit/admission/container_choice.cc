@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "common/container/rights.h"
+#include "common/container/spec_text.h"
+#include "jobsubmit/admission/desk.h"
+#include "jobsubmit/admission/sentence.h"
+
+namespace bellows {
+namespace {
+
+/// What a user can do whose tenant brings no image.
+std::string without_own_image(const Contract& contract) {
+  if (contract.framework.empty())
+    return "it may bring none, so choose a framework with --framework";
+  return fmt::format("it may bring none, so leave out --container-image; framework {} {}",
+                     contract.framework,
+                     contract.image.empty() ? "runs without one" : "has its own");
+}
+
+}  // namespace
+
+/// The framework's image needs nobody's leave.
+bool Desk::choose_image(const std::string& image) {
+  Contract& contract = decision_.contract;
+  if (image.empty() || image == contract.image) return true;
+  if (image == container::kHostImage)
+    return refuse(Refusal::option,
+                  "--container-image=/ is for a step that shall run outside its job's container; "
+                  "give the job the path of a squashfs file or of a directory");
+  if (!container::permits_image(tenant_->images, image))
+    return refuse(
+        Refusal::policy,
+        fmt::format("tenant {} may not bring image {}; {}", tenant_->name, shown(image, 512),
+                    tenant_->images.empty()
+                        ? without_own_image(contract)
+                        : fmt::format("it may bring {}", fmt::join(tenant_->images, ", "))));
+  contract.image = image;
+  return true;
+}
+
+bool Desk::choose_container() {
+  Contract& contract = decision_.contract;
+  const auto add = [&contract](const char* key, std::string value) {
+    if (!value.empty()) contract.extra.emplace_back(key, std::move(value));
+  };
+  std::string options;
+  if (request_.container) {
+    auto spec = container::parse_spec(*request_.container);
+    if (!spec) return refuse(Refusal::option, shown(spec.error().text, 512));
+    if (!choose_image(spec->image)) return false;
+    spec->image.clear();
+    options = container::spec_text(*spec);
+  }
+  if (!contract.image.empty()) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : decision_.env) names.push_back(name);
+    add(Contract::kEnvKey, Contract::join_list(names));
+  }
+  add(Contract::kImagesKey, Contract::join_list(tenant_->images));
+  add(Contract::kContainerKey, std::move(options));
+  return true;
+}
+
+}  // namespace bellows
