@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <memory>
 
-#include "checkpoint/agent.h"
+#include "checkpoint/agent/agent.h"
 #include "launcher/commands.h"
 
 namespace bellows {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/protocol.h"
+#include "checkpoint/protocol/protocol.h"
 #include "common/result.h"
 #include "launcher/child.h"
 #include "launcher/line_buffer.h"

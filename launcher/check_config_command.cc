@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/store_place.h"
+#include "checkpoint/store/store_place.h"
 #include "common/contract.h"
 #include "common/text.h"
 #include "jobsubmit/policy/policy.h"

@@ -6,9 +6,9 @@
 #include <set>
 #include <vector>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
-#include "checkpoint/store_writer.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
+#include "checkpoint/store/store_writer.h"
 #include "common/text.h"
 #include "launcher/ckpt_commands.h"
 #include "launcher/ckpt_place.h"

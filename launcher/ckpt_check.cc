@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdio>
 
-#include "checkpoint/retry.h"
+#include "checkpoint/system/retry.h"
 #include "common/text.h"
 #include "launcher/ckpt_commands.h"
 #include "launcher/ckpt_place.h"

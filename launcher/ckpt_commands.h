@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/retention.h"
+#include "checkpoint/store/retention.h"
 #include "launcher/ckpt_progress.h"
 
 namespace bellows {

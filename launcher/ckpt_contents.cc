@@ -7,9 +7,9 @@
 #include <cstring>
 #include <map>
 
-#include "checkpoint/block_reader.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/read/block_reader.h"
+#include "checkpoint/store/store.h"
 
 namespace bellows {
 namespace {

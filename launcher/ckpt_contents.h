@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/step_reader.h"
-#include "checkpoint/store.h"
+#include "checkpoint/read/step_reader.h"
+#include "checkpoint/store/store.h"
 #include "common/result.h"
 #include "launcher/ckpt_place.h"
 

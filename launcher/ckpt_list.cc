@@ -5,9 +5,9 @@
 #include <map>
 #include <optional>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/retry.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
+#include "checkpoint/system/retry.h"
 #include "common/text.h"
 #include "launcher/ckpt_commands.h"
 #include "launcher/ckpt_contents.h"

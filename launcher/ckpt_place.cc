@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/retention.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/retention.h"
+#include "checkpoint/store/store.h"
 #include "common/text.h"
 #include "launcher/ckpt_text.h"
 

@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <chrono>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/retry.h"
-#include "checkpoint/store.h"
-#include "checkpoint/store_writer.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
+#include "checkpoint/store/store_writer.h"
+#include "checkpoint/system/retry.h"
 #include "common/text.h"
 #include "launcher/ckpt_verify.h"
 #include "launcher/directory_claim.h"

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/file_ops.h"
-#include "checkpoint/retention.h"
+#include "checkpoint/store/retention.h"
+#include "checkpoint/system/file_ops.h"
 #include "common/result.h"
 #include "launcher/ckpt_progress.h"
 

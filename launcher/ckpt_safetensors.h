@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/file_ops.h"
+#include "checkpoint/system/file_ops.h"
 #include "common/result.h"
 #include "launcher/ckpt_contents.h"
 #include "launcher/ckpt_progress.h"

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "checkpoint/store.h"
+#include "checkpoint/store/store.h"
 #include "common/result.h"
 #include "launcher/ckpt_place.h"
 #include "launcher/ckpt_progress.h"

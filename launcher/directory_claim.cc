@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "checkpoint/store_writer.h"
+#include "checkpoint/store/store_writer.h"
 
 namespace bellows {
 

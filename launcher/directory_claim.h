@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/attempt_name.h"
+#include "checkpoint/protocol/attempt_name.h"
 #include "common/result.h"
 #include "slurm/client.h"
 

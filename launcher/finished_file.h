@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/attempt_name.h"
+#include "checkpoint/protocol/attempt_name.h"
 
 namespace bellows {
 

@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "checkpoint/store_place.h"
+#include "checkpoint/store/store_place.h"
 #include "launcher/history.h"
 #include "launcher/job_view.h"
 

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "checkpoint/protocol.h"
+#include "checkpoint/protocol/protocol.h"
 
 namespace bellows {
 

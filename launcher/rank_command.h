@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/rendezvous.h"
+#include "checkpoint/protocol/rendezvous.h"
 #include "common/contract.h"
 #include "common/launch_kind.h"
 #include "common/result.h"

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "checkpoint/protocol.h"
+#include "checkpoint/protocol/protocol.h"
 
 namespace bellows {
 

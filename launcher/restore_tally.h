@@ -8,7 +8,7 @@
 #include <set>
 #include <string>
 
-#include "checkpoint/protocol.h"
+#include "checkpoint/protocol/protocol.h"
 
 namespace bellows {
 

@@ -11,9 +11,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "checkpoint/file_ops.h"
-#include "checkpoint/store_place.h"
-#include "checkpoint/store_writer.h"
+#include "checkpoint/store/store_place.h"
+#include "checkpoint/store/store_writer.h"
+#include "checkpoint/system/file_ops.h"
 #include "common/fd.h"
 #include "common/text.h"
 #include "launcher/directory_claim.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/attempt_name.h"
+#include "checkpoint/protocol/attempt_name.h"
 #include "common/access.h"
 #include "common/contract.h"
 #include "common/launch_kind.h"

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "checkpoint/protocol.h"
+#include "checkpoint/protocol/protocol.h"
 
 namespace bellows {
 

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "checkpoint/store.h"
+#include "checkpoint/store/store.h"
 #include "common/text.h"
 #include "launcher/exit_status.h"
 #include "launcher/history.h"

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/coordinator.h"
-#include "checkpoint/protocol.h"
-#include "checkpoint/step_choice.h"
+#include "checkpoint/protocol/coordinator.h"
+#include "checkpoint/protocol/protocol.h"
+#include "checkpoint/protocol/step_choice.h"
 #include "common/result.h"
 #include "launcher/agent_link.h"
 #include "launcher/child.h"

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/protocol.h"
+#include "checkpoint/protocol/protocol.h"
 #include "launcher/limit_probe.h"
 #include "launcher/own_checkpoint.h"
 #include "launcher/side_question.h"

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/bellows.h"
+#include "checkpoint/include/bellows.h"
 #include "tests/bench/timed.h"
 
 namespace {

@@ -17,7 +17,7 @@
 #include <numeric>
 #include <vector>
 
-#include "checkpoint/bellows.h"
+#include "checkpoint/include/bellows.h"
 
 namespace {
 

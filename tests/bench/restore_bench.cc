@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include "checkpoint/bellows.h"
-#include "checkpoint/coordinator.h"
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/protocol/coordinator.h"
 #include "tests/bench/timed.h"
 #include "tests/unit/agent_support.h"
 

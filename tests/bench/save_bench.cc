@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/bellows.h"
+#include "checkpoint/include/bellows.h"
 #include "common/fd.h"
 #include "tests/bench/timed.h"
 

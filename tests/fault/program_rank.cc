@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <vector>
 
-#include "checkpoint/store.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint_support.h"
 
 namespace bellows::fault_test {

@@ -14,8 +14,8 @@
 #include <fstream>
 #include <vector>
 
-#include "checkpoint/store.h"
-#include "checkpoint/manifest.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
 #include "tests/fault/program_rank.h"
 #include "tests/unit/checkpoint_support.h"
 

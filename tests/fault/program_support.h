@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "checkpoint/bellows.h"
+#include "checkpoint/include/bellows.h"
 
 // A small training program that saves, for the tests that end it, and what must hold afterwards.
 namespace bellows::fault_test {

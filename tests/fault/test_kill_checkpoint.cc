@@ -7,8 +7,8 @@
 
 #include <atomic>
 
-#include "checkpoint/bellows.h"
-#include "checkpoint/store.h"
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/library_support.h"
 
 using namespace bellows;

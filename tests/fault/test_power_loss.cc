@@ -14,9 +14,9 @@
 #include <fstream>
 #include <set>
 
-#include "checkpoint/store.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/store_writer.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
+#include "checkpoint/store/store_writer.h"
 #include "tests/fault/power_support.h"
 #include "tests/fault/program_support.h"
 

@@ -19,9 +19,9 @@
 #include <string>
 #include <thread>
 
-#include "checkpoint/bellows.h"
-#include "checkpoint/client_handle.h"
-#include "checkpoint/wire.h"
+#include "checkpoint/client/handle.h"
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/wire/wire.h"
 #include "common/fd.h"
 
 namespace {

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "checkpoint/index.h"
+#include "checkpoint/format/index.h"
 
 using bellows::ShardIndex;
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "checkpoint/digest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/digest.h"
+#include "checkpoint/store/store.h"
 
 namespace {
 

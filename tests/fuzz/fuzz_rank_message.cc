@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "checkpoint/rank_link.h"
+#include "checkpoint/agent/rank_link.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto message = bellows::parse_rank_message({reinterpret_cast<const char*>(data), size});

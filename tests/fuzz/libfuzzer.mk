@@ -12,8 +12,8 @@ fuzz_environment = common/fd.cc common/text.cc spank/container/driver_files.cc \
 	spank/container/image_variables.cc spank/container/ld_cache.cc \
 	spank/container/mount_api.cc spank/container/root_files.cc spank/container/small_tree.cc
 fuzz_events = common/fd.cc launcher/event_log.cc
-fuzz_index = checkpoint/array_part.cc checkpoint/block_hash.cc checkpoint/digest.cc checkpoint/index.cc \
-	checkpoint/memory_reserve.cc
+fuzz_index = checkpoint/format/array_part.cc checkpoint/wire/block_hash.cc checkpoint/format/digest.cc checkpoint/format/index.cc \
+	checkpoint/system/memory_reserve.cc
 fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \

@@ -18,7 +18,7 @@ import numpy
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from read_checkpoint import DTYPES, Step  # noqa: E402
 
-# As in checkpoint/bellows.h.
+# As in checkpoint/include/bellows.h.
 NUMBERS = {name: number for number, name in enumerate(
     "f16 bf16 f32 f64 i8 i16 i32 i64 u8 u16 u32 u64 bool c64 c128 bytes".split(), 1)}  # fmt: skip
 

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "checkpoint/agent.h"
+#include "checkpoint/agent/agent.h"
 
 // The agent as a program of its own, so that libbellows is tested without the launcher. Takes the
 // options that the library passes.

@@ -13,8 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/agent.h"
-#include "checkpoint/protocol.h"
+#include "checkpoint/agent/agent.h"
+#include "checkpoint/protocol/protocol.h"
 #include "common/fd.h"
 
 // What the tests of the agent and of its protocol share: what a launcher says.

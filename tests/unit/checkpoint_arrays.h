@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "checkpoint/step_reader.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/read/step_reader.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint_support.h"
 
 // Whole steps of many arrays, whose every byte says where in the whole array it belongs.

@@ -16,8 +16,8 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/shard_file.h"
-#include "checkpoint/store_writer.h"
+#include "checkpoint/format/shard_file.h"
+#include "checkpoint/store/store_writer.h"
 #include "tests/unit/scratch_dir.h"
 #include "tests/unit/text_support.h"
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/shard_file.h"
-#include "checkpoint/store_writer.h"
+#include "checkpoint/format/shard_file.h"
+#include "checkpoint/store/store_writer.h"
 #include "launcher/program_output.h"
 #include "tests/unit/scratch_dir.h"
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/file_ops.h"
+#include "checkpoint/system/file_ops.h"
 #include "tests/unit/checkpoint_support.h"
 
 namespace bellows::checkpoint_test {

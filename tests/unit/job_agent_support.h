@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/agent.h"
-#include "checkpoint/bellows.h"
+#include "checkpoint/agent/agent.h"
+#include "checkpoint/include/bellows.h"
 #include "tests/unit/agent_support.h"
 
 // What the tests of agents in job mode share: the agent on a thread, and ranks that join it.

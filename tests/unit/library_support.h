@@ -7,8 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint_support.h"
 
 // What the tests of libbellows with an agent of its own share. AGENT is that agent's program.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "checkpoint/bellows.h"
+#include "checkpoint/include/bellows.h"
 #include "tests/unit/library_support.h"
 
 // What the tests share that run ranks of a program as processes.

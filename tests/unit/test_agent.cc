@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <random>
 
-#include "checkpoint/bellows.h"
-#include "checkpoint/coordinator.h"
-#include "checkpoint/protocol.h"
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/protocol/coordinator.h"
+#include "checkpoint/protocol/protocol.h"
 #include "tests/unit/agent_support.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/job_agent_support.h"

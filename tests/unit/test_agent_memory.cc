@@ -9,9 +9,9 @@
 #include <filesystem>
 #include <new>
 
-#include "checkpoint/bellows.h"
-#include "checkpoint/memory_reserve.h"
-#include "checkpoint/worker.h"
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/system/memory_reserve.h"
+#include "checkpoint/system/worker.h"
 #include "tests/unit/agent_support.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/replaced_new.h"

@@ -14,9 +14,9 @@
 #include <thread>
 #include <vector>
 
-#include "checkpoint/bellows.h"
-#include "checkpoint/client_handle.h"
-#include "checkpoint/protocol.h"
+#include "checkpoint/client/handle.h"
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/protocol/protocol.h"
 #include "tests/unit/agent_support.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/job_agent_support.h"

@@ -8,8 +8,8 @@
 
 #include <filesystem>
 
-#include "checkpoint/client_handle.h"
-#include "checkpoint/step_choice.h"
+#include "checkpoint/client/handle.h"
+#include "checkpoint/protocol/step_choice.h"
 #include "tests/unit/rank_support.h"
 
 using namespace bellows;

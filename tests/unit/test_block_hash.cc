@@ -6,7 +6,7 @@
 #include <cstring>
 #include <vector>
 
-#include "checkpoint/block_hash.h"
+#include "checkpoint/wire/block_hash.h"
 
 using namespace bellows;
 

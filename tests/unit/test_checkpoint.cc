@@ -10,10 +10,10 @@
 
 #include <fstream>
 
-#include "checkpoint/bellows.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
-#include "checkpoint/wire.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/store/store.h"
+#include "checkpoint/wire/wire.h"
 #include "tests/unit/rank_support.h"
 
 using namespace bellows;

@@ -8,8 +8,8 @@
 
 #include <fstream>
 
-#include "checkpoint/bellows.h"
-#include "checkpoint/store.h"
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/rank_support.h"
 
 using namespace bellows;

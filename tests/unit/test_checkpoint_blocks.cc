@@ -5,9 +5,9 @@
 
 #include <fstream>
 
-#include "checkpoint/block_writer.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/block_writer.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint_arrays.h"
 #include "tests/unit/failing_ops.h"
 

@@ -5,7 +5,7 @@
 
 #include <set>
 
-#include "checkpoint/bellows.h"
+#include "checkpoint/include/bellows.h"
 #include "tests/unit/library_support.h"
 
 using namespace bellows;

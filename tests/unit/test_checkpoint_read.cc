@@ -5,10 +5,10 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "checkpoint/digest.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/step_reader.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/digest.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/read/step_reader.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/two_steps.h"
 

@@ -4,9 +4,9 @@
 
 #include <fstream>
 
-#include "checkpoint/attempt_name.h"
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/protocol/attempt_name.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/failing_ops.h"
 #include "tests/unit/two_steps.h"

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <thread>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
 #include "common/text.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/ckpt_support.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <thread>
 
-#include "checkpoint/store.h"
+#include "checkpoint/store/store.h"
 #include "launcher/ckpt_diff.h"
 #include "launcher/ckpt_place.h"
 #include "launcher/ckpt_text.h"

@@ -4,7 +4,7 @@
 
 #include <numeric>
 
-#include "checkpoint/bellows.hpp"
+#include "checkpoint/include/bellows.hpp"
 #include "tests/unit/library_support.h"
 
 using namespace bellows::checkpoint_test;

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "checkpoint/memory_limit.h"
+#include "checkpoint/system/memory_limit.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;

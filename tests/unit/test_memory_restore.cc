@@ -6,8 +6,8 @@
 
 #include <filesystem>
 
-#include "checkpoint/client_handle.h"
-#include "checkpoint/coordinator.h"
+#include "checkpoint/client/handle.h"
+#include "checkpoint/protocol/coordinator.h"
 #include "tests/unit/agent_support.h"
 #include "tests/unit/rank_support.h"
 

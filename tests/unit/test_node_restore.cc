@@ -6,8 +6,8 @@
 
 #include <algorithm>
 
-#include "checkpoint/block_workers.h"
-#include "checkpoint/node_restore.h"
+#include "checkpoint/agent/node_restore.h"
+#include "checkpoint/system/block_workers.h"
 #include "tests/unit/checkpoint_arrays.h"
 
 using namespace bellows;

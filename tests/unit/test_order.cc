@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "checkpoint/bellows.h"
+#include "checkpoint/include/bellows.h"
 
 namespace {
 

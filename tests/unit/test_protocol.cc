@@ -9,9 +9,9 @@
 #include <deque>
 #include <random>
 
-#include "checkpoint/coordinator.h"
-#include "checkpoint/protocol.h"
-#include "checkpoint/rank_link.h"
+#include "checkpoint/agent/rank_link.h"
+#include "checkpoint/protocol/coordinator.h"
+#include "checkpoint/protocol/protocol.h"
 #include "tests/unit/agent_support.h"
 #include "tests/unit/checkpoint_support.h"
 

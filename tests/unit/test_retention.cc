@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <fstream>
 
-#include "checkpoint/retention.h"
-#include "checkpoint/store.h"
+#include "checkpoint/store/retention.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint_support.h"
 
 using namespace bellows;

@@ -7,7 +7,7 @@
 
 #include <cstddef>
 
-#include "checkpoint/store_lock.h"
+#include "checkpoint/store/store_lock.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/other_user.h"
 

@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
-#include "checkpoint/node_restore.h"
-#include "checkpoint/store_place.h"
+#include "checkpoint/agent/node_restore.h"
+#include "checkpoint/store/store_place.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/other_user.h"
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "checkpoint/manifest.h"
-#include "checkpoint/store.h"
+#include "checkpoint/format/manifest.h"
+#include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint_support.h"
 
 namespace bellows::checkpoint_test {

@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/agent/agent_loop.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <new>
+#include <thread>
+
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/system/memory_limit.h"
+
+namespace bellows {
+namespace {
+
+std::size_t shard_threads() { return std::clamp(std::thread::hardware_concurrency(), 2u, 8u); }
+
+Event event_of(Event::Kind kind, std::optional<std::uint64_t> step = {}) {
+  Event e;
+  e.kind = kind;
+  e.step = step;
+  return e;
+}
+
+}  // namespace
+
+AgentLoop::AgentLoop(std::string node, Fd listener, FileOps& ops,
+                     std::unique_ptr<Completions> completions, int gate_limit_ms, Emit emit)
+    : node_(std::move(node)),
+      listener_(std::move(listener)),
+      ops_(ops),
+      completions_(std::move(completions)),
+      gate_limit_ms_(gate_limit_ms),
+      emit_(std::move(emit)),
+      store_(1, *completions_),
+      shards_(shard_threads(), *completions_) {}
+
+AgentLoop::~AgentLoop() {
+  // A slow disk must not keep ranks waiting for an agent that is leaving.
+  for (auto& [fd, link] : links_) {
+    for (SaveState& save : link->saves) *save.cancelled = true;
+  }
+  links_.clear();
+}
+
+void AgentLoop::say(Event event) {
+  event.node = node_;
+  emit_(event);
+}
+
+void AgentLoop::say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error) {
+  Event e = event_of(Event::Kind::error, step);
+  e.cmd = cmd;
+  e.error = error.text;
+  e.error_kind = error.kind;
+  say(std::move(e));
+}
+
+void AgentLoop::post_task(Workers& workers, std::function<void()> work,
+                          std::function<void(const Status&)> finish) {
+  workers.post(
+      {std::move(work), [this, session = session_, finish = std::move(finish)](const Status& ran) {
+         --jobs_;
+         if (session == session_) finish(ran);
+       }});
+  ++jobs_;
+}
+
+// Whoever gave the command must not wait for what will not be done.
+void AgentLoop::handle(const Command& command) try {
+  obey(command);
+} catch (const std::bad_alloc&) {
+  const bool commits = command.kind == Command::Kind::commit;
+  say_error(commits ? "commit" : "", command.step, no_memory());
+}
+
+void AgentLoop::obey(const Command& command) {
+  using Kind = Command::Kind;
+  if (!command.node.empty() && command.node != node_) return;
+  if (command.kind == Kind::hello) return begin_session(command);
+  if (command.kind == Kind::query) {
+    Event e = progress();
+    e.id = command.id;
+    return say(std::move(e));
+  }
+  if (!session_) {
+    return say_error("hello", command.step,
+                     Error{ErrorKind::invalid, "the first command must be hello"});
+  }
+  switch (command.kind) {
+    case Kind::find:
+      return find(command);
+    case Kind::restore:
+      return set_restore(command);
+    case Kind::gate:
+      return set_gate(command);
+    case Kind::stop:
+      return set_stop(command);
+    case Kind::commit:
+      return commit(command);
+    case Kind::committed:
+      return set_committed(command);
+    case Kind::failed:
+      return set_failed(command);
+    case Kind::hello:
+    case Kind::query:
+    case Kind::quit:
+      return;
+  }
+}
+
+void AgentLoop::end_session() {
+  for (auto& [fd, link] : links_) {
+    for (SaveState& save : link->saves) *save.cancelled = true;
+    if (!link->parked_hello) link->gone = true;
+    keep_copies(*link);
+  }
+  std::erase_if(links_, [](const auto& entry) { return entry.second->gone; });
+}
+
+void AgentLoop::begin_session(const Command& command) {
+  if (session_) end_session();
+  auto session = std::make_shared<Session>();
+  session->hello = command;
+  session->leader = command.leader == node_;
+  if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
+    session->ranks.insert(mine->second.begin(), mine->second.end());
+  }
+  const std::uint64_t reusable = kept_.bytes() + bin_->bytes();
+  session->memory_for_rank =
+      (available_memory() + reusable) / std::max<std::size_t>(session->ranks_here(), 1);
+  ops_.set_access(command.access);
+  session->writer = std::make_unique<StoreWriter>(ops_, command.place(), command.attempt,
+                                                  Retention{command.keep, command.keep_every});
+  if (command.replaces) session->writer->replace_only(*command.replaces);
+  session_ = session;
+  if (session->leader) {
+    own_directory([this](const Status& owned) {
+      if (!owned) say_error("hello", {}, owned.error());
+    });
+  }
+  for (auto& [fd, link] : links_) {
+    if (link->parked_hello) take_hello(*link);
+  }
+}
+
+void AgentLoop::own_directory(std::function<void(const Status&)> then) {
+  post(
+      store_, [session = session_] { return session->writer->take_ownership(); },
+      [this, then = std::move(then)](const Status& owned) {
+        session_->not_owned = !owned;
+        then(owned);
+      });
+}
+
+void AgentLoop::find(const Command& command) {
+  auto session = session_;
+  post(
+      store_,
+      [this, session, search = command.search]() mutable {
+        // Whoever asks may not have heard that a step it knows as bad was saved again.
+        std::erase_if(search.bad, [this](const SkippedStep& s) { return fresh_.contains(s.step); });
+        fresh_.clear();
+        return session->writer->find(search);
+      },
+      [this](const Result<NewestStep>& newest) {
+        if (!newest) return say_error("find", {}, newest.error());
+        Event e = event_of(Event::Kind::found, newest->step);
+        e.skipped = newest->skipped;
+        say(std::move(e));
+      });
+}
+
+void AgentLoop::set_restore(const Command& command) {
+  session_->restore_known = true;
+  session_->restore_step = command.step;
+  session_->no_step.reset();
+  if (!command.error.empty()) session_->no_step = Error{command.error_kind, command.error};
+  if (command.step)
+    kept_.keep_only(*command.step);
+  else
+    kept_.clear();
+  Event ready = event_of(Event::Kind::ready);
+  if (command.rendezvous && session_->leader) {
+    auto port = ReservedPort::take();
+    if (!port) return say_error("restore", command.step, port.error());
+    ready.rendezvous = {own_address(node_), port->port()};
+    session_->port.emplace(std::move(*port));
+  }
+  say(std::move(ready));
+  for (auto& [fd, link] : links_) {
+    if (link->restoring) begin_restore(*link);
+  }
+  // What could not be read just now may be asked for again.
+  if (command.step) session_->no_step.reset();
+}
+
+std::optional<std::uint64_t> AgentLoop::newest_step_of_ranks() const {
+  std::optional<std::uint64_t> newest = session_ ? session_->newest : std::nullopt;
+  for (const auto& [fd, link] : links_) {
+    if (!link->page || link->page->step() == wire::kNoStep) continue;
+    newest = std::max(newest.value_or(0), link->page->step());
+  }
+  return newest;
+}
+
+void AgentLoop::set_gate(const Command& command) {
+  session_->gate = command.step.value_or(wire::kNoStep);
+  session_->gate_set = std::chrono::steady_clock::now();
+  for (auto& [fd, link] : links_) {
+    if (link->page) link->page->set_gate(session_->gate);
+  }
+  session_->newest_at_gate = newest_step_of_ranks();
+  if (!command.step) return;
+  Event e = event_of(Event::Kind::gated);
+  e.id = command.id;
+  e.max_step = session_->newest_at_gate;
+  say(std::move(e));
+}
+
+void AgentLoop::set_stop(const Command& command) {
+  // After a suspension the decision may have waited longer than the ranks do.
+  tick();
+  if (!command.step || session_->gate != *command.step) {
+    return say_error("stop", command.step,
+                     Error{ErrorKind::invalid,
+                           "stop must name the step of the gate that is set now; set a new gate"});
+  }
+  if (session_->newest_at_gate && *session_->newest_at_gate >= *command.step) {
+    return say_error(
+        "stop", command.step,
+        Error{ErrorKind::invalid,
+              fmt::format("a rank had come to step {} before the gate was set, and may "
+                          "have passed it; set a gate beyond",
+                          *session_->newest_at_gate)});
+  }
+  session_->stop = *command.step;
+  for (auto& [fd, link] : links_) {
+    if (link->page) link->page->set_stop(session_->stop);
+  }
+  say(event_of(Event::Kind::stop_set, command.step));
+}
+
+void AgentLoop::announce() {
+  announced_ = std::chrono::steady_clock::now();
+  for (auto& [fd, link] : links_)
+    if (link->page) link->page->announce();
+}
+
+void AgentLoop::tick() {
+  if (!session_ || session_->gate == wire::kNoStep || session_->stop != wire::kNoStep) return;
+  const auto age = std::chrono::steady_clock::now() - session_->gate_set;
+  if (age < std::chrono::milliseconds(gate_limit_ms_)) return;
+  const std::uint64_t step = session_->gate;
+  session_->gate = wire::kNoStep;
+  for (auto& [fd, link] : links_) {
+    if (link->page) link->page->set_gate(wire::kNoStep);
+  }
+  say_error(
+      "gate", step,
+      Error{ErrorKind::unavailable,
+            fmt::format("no decision came within {} ms: the gate is open again", gate_limit_ms_)});
+}
+
+void AgentLoop::commit(const Command& command) {
+  if (!session_->leader || !command.step) return;
+  auto session = session_;
+  const std::uint64_t step = *command.step;
+  auto committed = std::make_shared<std::optional<StoreWriter::Committed>>();
+  post(
+      store_,
+      [this, session, step, committed, shards = command.shards]() -> Status {
+        const bool added = fresh_.insert(step).second;
+        auto done = session->writer->commit_step(step, shards);
+        if (!done && added) fresh_.erase(step);
+        if (!done) return done.error();
+        *committed = std::move(*done);
+        return {};
+      },
+      [this, step](const Status& done) {
+        if (!done) return say_error("commit", step, done.error());
+        say(event_of(Event::Kind::committed, step));
+      });
+  // Before the next commit, but the ranks need not wait for it.
+  try {
+    post(
+        store_,
+        [session, committed]() -> Status {
+          if (*committed) session->writer->tidy(&**committed);
+          return {};
+        },
+        [this, session, step, committed](const Status&) {
+          --session->tidying;
+          if (!*committed) return;
+          for (const std::string& warning : (*committed)->warnings) {
+            say_error("retention", step, Error{ErrorKind::io, warning});
+          }
+        });
+    ++session->tidying;
+  } catch (const std::bad_alloc&) {
+    // The step is being committed all the same, and the next commit tidies.
+  }
+}
+
+Event AgentLoop::progress() const {
+  Event e = event_of(Event::Kind::progress);
+  e.node = node_;
+  e.max_step = newest_step_of_ranks();
+  e.busy = jobs_ > 0;
+  if (!session_) return e;
+  e.finished = session_->finished;
+  e.stopped = session_->stopped;
+  for (const auto& [fd, link] : links_) {
+    e.unwritten += link->unwritten();
+    if (!link->page) continue;
+    const std::uint64_t step = link->page->step();
+    e.ranks.push_back(static_cast<std::uint32_t>(link->rank));
+    e.steps.push_back(step == wire::kNoStep ? std::nullopt : std::optional(step));
+    if (step != wire::kNoStep && step >= session_->stop) ++e.stopped;
+  }
+  return e;
+}
+
+}  // namespace bellows

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/agent/rank_link.h"
+
+#include <fmt/core.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "checkpoint/include/bellows.h"
+
+namespace bellows {
+namespace {
+
+Error bad(const char* what) {
+  return Error{ErrorKind::invalid, std::string("a rank sent ") + what};
+}
+
+bool is_rank_op(wire::Op op) {
+  switch (op) {
+    case wire::Op::hello:
+    case wire::Op::layout:
+    case wire::Op::array:
+    case wire::Op::save_begin:
+    case wire::Op::save_ready:
+    case wire::Op::restore:
+    case wire::Op::taken:
+    case wire::Op::reserve:
+    case wire::Op::bye:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Result<RankMessage> parse_rank_message(std::string_view bytes) {
+  RankMessage m;
+  if (bytes.size() < sizeof m.head) return bad("a message that is too short");
+  std::memcpy(&m.head, bytes.data(), sizeof m.head);
+  std::string_view body = bytes.substr(sizeof m.head);
+  if (m.head.version != wire::kVersion) return bad("a message of another version of the protocol");
+  if (m.head.length != body.size()) return bad("a message that is cut off");
+  if (!is_rank_op(m.head.op)) return bad("a message that only an agent may send");
+  if (m.head.op == wire::Op::hello) {
+    if (body.size() < sizeof m.hello) return bad("a hello that is too short");
+    std::memcpy(&m.hello, body.data(), sizeof m.hello);
+    m.text = body.substr(sizeof m.hello);
+    if (m.hello.world < 1 || m.hello.world > static_cast<std::int32_t>(wire::kMostWorld) ||
+        m.hello.rank < 0 || m.hello.rank >= m.hello.world) {
+      return bad("a rank outside its world");
+    }
+    if (m.text.empty()) return bad("a hello that names neither an attempt nor a directory");
+  } else if (m.head.op == wire::Op::array) {
+    if (body.size() < sizeof m.part.array) return bad("an array that is too short");
+    std::memcpy(&m.part.array, body.data(), sizeof m.part.array);
+    m.part.name = body.substr(sizeof m.part.array);
+    if (auto status = check_part(m.part); !status) return status.error();
+  } else if (!body.empty()) {
+    return bad("a message that is too long");
+  }
+  const bool steps = m.head.op == wire::Op::save_begin || m.head.op == wire::Op::save_ready;
+  if (steps && m.head.step == wire::kNoStep) return bad("a step that is none");
+  if (m.head.op == wire::Op::layout && m.head.value > wire::kMostArrays)
+    return bad("too many arrays");
+  return m;
+}
+
+std::optional<std::uint32_t> other_version(std::string_view bytes) {
+  wire::Head head;
+  if (bytes.size() < sizeof head) return {};
+  std::memcpy(&head, bytes.data(), sizeof head);
+  if (head.op != wire::Op::hello || head.version == wire::kVersion) return {};
+  return head.version;
+}
+
+bool place_parts(const std::vector<ArrayPart>& parts, Placed* out) {
+  wire::Placer placer;
+  for (const ArrayPart& part : parts) {
+    std::uint64_t offset = 0;
+    if (!placer.place(part.bytes(), &offset)) return false;
+    out->parts.push_back(part);
+    out->offsets.push_back(offset);
+  }
+  out->total = placer.total();
+  return true;
+}
+
+bool RankLink::send(wire::Head head, std::string_view text, int fd) {
+  if (gone) return false;
+  text = text.substr(0, wire::kMostText);
+  head.length = static_cast<std::uint32_t>(text.size());
+  iovec pieces[2] = {{&head, sizeof head}, {const_cast<char*>(text.data()), text.size()}};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message = {};
+  message.msg_iov = pieces;
+  message.msg_iovlen = 2;
+  if (fd >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof fd);
+    std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
+  }
+  return sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+}
+
+bool RankLink::answer(wire::Op op, std::uint64_t step, std::uint64_t value, int fd) {
+  wire::Head head;
+  head.op = op;
+  head.step = step;
+  head.value = value;
+  return send(head, {}, fd);
+}
+
+bool RankLink::answer_restored(std::uint64_t step, const SharedMemory& memory,
+                               const BlockOffers& offers) {
+  for (const OfferedSource& source : offers.sources) {
+    if (!answer(wire::Op::source, 0, source.kind, source.fd.get())) return false;
+  }
+  memory.refuse_writers();
+  wire::Head head;
+  head.op = wire::Op::restored;
+  head.step = step;
+  head.value = 1;
+  head.code = static_cast<std::int32_t>(offers.blocks.size());
+  return send(head, {}, memory.fd());
+}
+
+bool RankLink::fail(std::int32_t code, std::string_view text, bool try_again) {
+  wire::Head head;
+  head.op = wire::Op::failed;
+  head.code = code;
+  head.value = try_again ? wire::Failure::try_again : wire::Failure::request;
+  return send(head, text);
+}
+
+bool RankLink::fail_version(std::uint32_t version) {
+  wire::Head head;
+  head.version = version;
+  head.op = wire::Op::failed;
+  head.code = BELLOWS_ERR_AGENT;
+  head.value = wire::Failure::request;
+  const bool older = version < wire::kVersion;
+  return send(head, fmt::format("the program's libbellows speaks version {} of the protocol, this "
+                                "agent version {}: update {}",
+                                version, wire::kVersion,
+                                older ? "the program's libbellows" : "the bellows on this node"));
+}
+
+bool RankLink::fail_save(std::uint64_t step, const Error& error) {
+  wire::Head head;
+  head.op = wire::Op::failed;
+  head.step = step;
+  head.code = code_of(error.kind);
+  head.value = wire::Failure::save_of_step;
+  return send(head, error.text);
+}
+
+bool RankLink::answer_buffer(std::uint64_t step, std::size_t index) {
+  wire::Head head;
+  head.op = wire::Op::buffer;
+  head.step = step;
+  head.value = buffers[index]->size();
+  head.code = static_cast<std::int32_t>(index);
+  const bool is_new = !handed[index];
+  handed[index] = true;
+  return send(head, {}, is_new ? buffers[index]->fd() : -1);
+}
+
+void RankLink::set_buffer(std::size_t index, std::shared_ptr<SharedMemory> memory) {
+  buffers[index] = std::move(memory);
+  handed[index] = false;
+}
+
+SaveState* RankLink::find_save(std::uint64_t step) {
+  for (SaveState& save : saves) {
+    if (save.step == step) return &save;
+  }
+  return nullptr;
+}
+
+void RankLink::end_save(std::uint64_t step) {
+  std::erase_if(saves, [step](const SaveState& save) { return save.step == step; });
+}
+
+void RankLink::forget_copy(std::uint64_t step) {
+  for (auto& copy : copies) {
+    if (copy && copy->step == step) copy.reset();
+  }
+}
+
+// What a buffer costs that no save uses: to be made anew, or the newest stored step's copy.
+int RankLink::cost_of(std::size_t i, std::uint64_t bytes) const {
+  const auto step = [this](std::size_t b) { return copies[b] ? copies[b]->step + 1 : 0; };
+  const bool newest = copies[i] && step(i) >= step(wire::kBuffers - 1 - i);
+  if (!buffers[i]) return 3;
+  return (newest ? 2 : 0) + (buffers[i]->size() >= bytes ? 0 : newest ? 2 : 1);
+}
+
+std::optional<std::size_t> RankLink::free_buffer(std::uint64_t bytes) const {
+  std::optional<std::size_t> found;
+  for (std::size_t i = 0; i < buffers.size(); ++i) {
+    const bool used = std::any_of(saves.begin(), saves.end(), [i](const SaveState& save) {
+      return save.phase != SaveState::Phase::waiting && save.buffer == i;
+    });
+    if (!used && (!found || cost_of(i, bytes) < cost_of(*found, bytes))) found = i;
+  }
+  return found;
+}
+
+std::uint32_t RankLink::unwritten() const {
+  return std::count_if(saves.begin(), saves.end(),
+                       [](const SaveState& s) { return s.unwritten(); });
+}
+
+std::int32_t code_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::invalid:
+      return BELLOWS_ERR_INVALID;
+    case ErrorKind::corrupt:
+      return BELLOWS_ERR_CORRUPT;
+    case ErrorKind::busy:
+      return BELLOWS_ERR_FENCED;
+    case ErrorKind::not_found:
+    case ErrorKind::denied:
+    case ErrorKind::unavailable:
+    case ErrorKind::io:
+    case ErrorKind::internal:
+      break;
+  }
+  return BELLOWS_ERR_IO;
+}
+
+}  // namespace bellows

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/format/shard_copy.h"
+#include "checkpoint/format/shard_file.h"
+#include "checkpoint/read/block_offers.h"
+#include "checkpoint/system/shared_memory.h"
+#include "checkpoint/wire/wire.h"
+#include "common/fd.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// A message from a rank, checked as far as it can be without knowing the rank's state.
+struct RankMessage {
+  wire::Head head;
+  wire::Hello hello;  ///< op hello
+  std::string text;   ///< hello: the directory or the attempt
+  ArrayPart part;     ///< op array
+};
+
+/// invalid: not a message a rank may send.
+Result<RankMessage> parse_rank_message(std::string_view bytes);
+
+/// What a hello names when it is of another version of the protocol.
+std::optional<std::uint32_t> other_version(std::string_view bytes);
+
+/// Arrays and their places in a buffer.
+struct Placed {
+  std::vector<ArrayPart> parts;
+  std::vector<std::uint64_t> offsets;
+  std::uint64_t total = 0;
+};
+
+/// Where the library puts the arrays in a buffer; false when they pass 2^62 bytes.
+bool place_parts(const std::vector<ArrayPart>& parts, Placed* out);
+
+/// A save in progress on one rank, from save_begin to saved or failed.
+struct SaveState {
+  enum class Phase {
+    waiting,  ///< for a buffer: all are in use
+    copying,  ///< the rank has its buffer, or is about to
+    queued,   ///< copied; an earlier save of this rank is still being written
+    writing,
+    written,
+    failed
+  };
+  std::uint64_t step = 0;
+  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
+  Placed placed;  ///< what the rank's shard is made of
+  HeldNames held;
+  Phase phase = Phase::waiting;
+  std::size_t buffer = 0;           ///< from copying on
+  std::optional<Error> called_off;  ///< the step failed elsewhere, and the rank is not told yet
+  std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
+
+  /// The agent has all of it and needs the rank no more.
+  bool unwritten() const { return phase == Phase::queued || phase == Phase::writing; }
+};
+
+/// One rank's connection and what the agent knows of the rank. Main thread only.
+struct RankLink {
+  Fd socket;
+  std::uint64_t id = 0;    ///< unique over the agent's life, for completions that come late
+  std::int64_t rank = -1;  ///< -1: has not said hello
+  bool parked_hello = false;
+  wire::Hello hello;
+  std::string belongs;  ///< to which directory or attempt, as its hello says
+  bool gone = false;    ///< the socket has closed; kept while a write is in progress
+  bool said_bye = false;
+  bool exits = false;           ///< by itself and well, as its last message says
+  std::optional<bool> leaving;  ///< its bye, while that is not answered: whether it has finished
+  std::unique_ptr<ControlPage> page;
+
+  std::vector<ArrayPart> parts;
+  std::uint64_t parts_expected = 0;
+  std::array<std::shared_ptr<SharedMemory>, wire::kBuffers> buffers;
+  std::array<bool, wire::kBuffers> handed{};  ///< whether the rank has the buffer's descriptor
+  bool reserving = false;                     ///< a buffer is being made ahead of its save
+  std::uint64_t first_bytes = 0;              ///< of the first buffer, as last asked for
+  /// The shard that each buffer still holds: of a stored step, or of one about to be.
+  std::array<std::shared_ptr<const ShardCopy>, wire::kBuffers> copies;
+  std::deque<SaveState> saves;  ///< as they began; only the last may be waiting or copying
+  /// Steps that failed before this rank came to save them, and why.
+  std::map<std::uint64_t, Error> owed;
+  std::uint64_t restores = 0;  ///< how many it has asked for
+  bool restoring = false;      ///< asked for restore, not answered
+  bool wants_whole = false;    ///< and reads nothing itself
+  /// A restore that the rank itself does the rest of, and what will have come from where.
+  struct Taking {
+    std::uint64_t step, from_memory, from_store;
+  };
+  std::optional<Taking> taking;
+
+  /// Sends without waiting; false when the rank doesn't take it, and is to be dropped.
+  bool send(wire::Head head, std::string_view text = {}, int fd = -1);
+  bool answer(wire::Op op, std::uint64_t step = 0, std::uint64_t value = 0, int fd = -1);
+  bool answer_restored(std::uint64_t step, const SharedMemory& memory, const BlockOffers& offers);
+  bool fail(std::int32_t code, std::string_view text, bool try_again = false);
+  /// So that a library of that version can read it.
+  bool fail_version(std::uint32_t version);
+  bool fail_save(std::uint64_t step, const Error& error);
+  /// Which of the buffers to use; its descriptor goes along when it is a new one.
+  bool answer_buffer(std::uint64_t step, std::size_t index);
+  void set_buffer(std::size_t index, std::shared_ptr<SharedMemory> memory);
+
+  SaveState* find_save(std::uint64_t step);
+  /// Forgets a save, whose buffer is free then.
+  void end_save(std::uint64_t step);
+  /// The step has failed: what a buffer holds of it is of no use.
+  void forget_copy(std::uint64_t step);
+  /// A buffer that no save uses: rather one without the newest copy, then one of at least `bytes`.
+  std::optional<std::size_t> free_buffer(std::uint64_t bytes) const;
+  int cost_of(std::size_t buffer, std::uint64_t bytes) const;
+  /// How many parts the agent has yet to write of what this rank gave.
+  std::uint32_t unwritten() const;
+};
+
+/// The bellows_result for an error that a rank is told.
+std::int32_t code_of(ErrorKind kind);
+
+}  // namespace bellows
