@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/event_log.h"
+#include "launcher/record/event_log.h"
 
 namespace {
 

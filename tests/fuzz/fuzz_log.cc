@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "launcher/log_line.h"
-#include "launcher/rank_output.h"
-#include "launcher/slurm_records.h"
+#include "launcher/logs/log_line.h"
+#include "launcher/ranks/rank_output.h"
+#include "launcher/slurm/records.h"
 
 namespace {
 

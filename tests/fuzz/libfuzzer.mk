@@ -11,7 +11,7 @@ fuzz_contract = $(grammars)
 fuzz_environment = common/fd.cc common/text.cc spank/container/driver_files.cc \
 	spank/container/image_variables.cc spank/container/ld_cache.cc \
 	spank/container/mount_api.cc spank/container/root_files.cc spank/container/small_tree.cc
-fuzz_events = common/fd.cc launcher/event_log.cc
+fuzz_events = common/fd.cc launcher/record/event_log.cc
 fuzz_index = checkpoint/format/array_part.cc checkpoint/wire/block_hash.cc checkpoint/format/digest.cc checkpoint/format/index.cc \
 	checkpoint/system/memory_reserve.cc
 fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc

@@ -12,7 +12,7 @@
 
 #include "checkpoint/format/shard_file.h"
 #include "checkpoint/store/store_writer.h"
-#include "launcher/program_output.h"
+#include "launcher/base/program_output.h"
 #include "tests/unit/scratch_dir.h"
 
 // What the tests of `bellows ckpt` share: steps written by the library, runs of the program.

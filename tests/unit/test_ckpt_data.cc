@@ -9,9 +9,9 @@
 #include <thread>
 
 #include "checkpoint/store/store.h"
-#include "launcher/ckpt_diff.h"
-#include "launcher/ckpt_place.h"
-#include "launcher/ckpt_text.h"
+#include "launcher/ckpt/diff.h"
+#include "launcher/ckpt/place.h"
+#include "launcher/ckpt/text.h"
 #include "tests/unit/ckpt_support.h"
 
 using namespace bellows;

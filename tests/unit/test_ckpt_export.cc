@@ -6,7 +6,7 @@
 #include <csignal>
 #include <fstream>
 
-#include "launcher/ckpt_safetensors.h"
+#include "launcher/ckpt/safetensors.h"
 #include "tests/unit/ckpt_support.h"
 
 using namespace bellows;

@@ -15,9 +15,9 @@
 #include <set>
 #include <sstream>
 
-#include "launcher/event_log.h"
-#include "launcher/history_writer.h"
-#include "launcher/log_writer.h"
+#include "launcher/logs/log_writer.h"
+#include "launcher/record/event_log.h"
+#include "launcher/record/history_writer.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;

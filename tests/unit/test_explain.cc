@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/explain.h"
-#include "launcher/sbatch_job.h"
-#include "launcher/sbatch_script.h"
+#include "launcher/policy/explain.h"
+#include "launcher/policy/sbatch_job.h"
+#include "launcher/policy/sbatch_script.h"
 #include "tests/unit/policy_support.h"
 
 using namespace bellows;

@@ -8,10 +8,10 @@
 #include <string>
 #include <vector>
 
-#include "launcher/gang_start.h"
-#include "launcher/hang_detector.h"
-#include "launcher/node_watch.h"
-#include "launcher/storage_watch.h"
+#include "launcher/ranks/gang_start.h"
+#include "launcher/ranks/hang_detector.h"
+#include "launcher/run/storage_watch.h"
+#include "launcher/slurm/node_watch.h"
 #include "tests/unit/text_support.h"
 
 using namespace bellows;

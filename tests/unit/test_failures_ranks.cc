@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "launcher/rank_ends.h"
-#include "launcher/rank_failure.h"
-#include "launcher/rank_names.h"
+#include "launcher/ranks/rank_ends.h"
+#include "launcher/ranks/rank_failure.h"
+#include "launcher/ranks/rank_names.h"
 #include "tests/unit/text_support.h"
 
 using namespace bellows;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
 
-#include "launcher/history.h"
+#include "launcher/record/history.h"
 
 using namespace bellows;
 

@@ -9,15 +9,15 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "launcher/agent_link.h"
-#include "launcher/child.h"
-#include "launcher/event_log.h"
-#include "launcher/job_view.h"
-#include "launcher/line_buffer.h"
-#include "launcher/rank_layout.h"
-#include "launcher/restart_budget.h"
-#include "launcher/table.h"
-#include "launcher/terminal.h"
+#include "launcher/base/child.h"
+#include "launcher/base/line_buffer.h"
+#include "launcher/base/table.h"
+#include "launcher/base/terminal.h"
+#include "launcher/ranks/rank_layout.h"
+#include "launcher/record/event_log.h"
+#include "launcher/record/job_view.h"
+#include "launcher/run/agent_link.h"
+#include "launcher/run/restart_budget.h"
 #include "slurm/gres.h"
 #include "tests/unit/scratch_dir.h"
 

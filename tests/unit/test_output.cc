@@ -11,13 +11,13 @@
 #include <fstream>
 #include <sstream>
 
-#include "launcher/log_line.h"
-#include "launcher/log_reader.h"
-#include "launcher/log_writer.h"
-#include "launcher/output_relay.h"
-#include "launcher/plain_output.h"
-#include "launcher/rank_output.h"
-#include "launcher/time_text.h"
+#include "launcher/base/plain_output.h"
+#include "launcher/base/time_text.h"
+#include "launcher/logs/log_line.h"
+#include "launcher/logs/log_reader.h"
+#include "launcher/logs/log_writer.h"
+#include "launcher/ranks/output_relay.h"
+#include "launcher/ranks/rank_output.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;

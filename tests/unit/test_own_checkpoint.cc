@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "launcher/own_checkpoint.h"
+#include "launcher/run/own_checkpoint.h"
 
 using namespace bellows;
 

@@ -9,7 +9,7 @@
 
 #include "common/fd.h"
 #include "common/local_address.h"
-#include "launcher/rank_command.h"
+#include "launcher/ranks/rank_command.h"
 
 using namespace bellows;
 

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <string>
 
-#include "launcher/explain.h"
-#include "launcher/rehearsal.h"
+#include "launcher/policy/explain.h"
+#include "launcher/policy/rehearsal.h"
 #include "tests/unit/policy_support.h"
 #include "tests/unit/scratch_dir.h"
 

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher/setup_plan.h"
+#include "launcher/setup/setup_plan.h"
 #include "tests/unit/scratch_dir.h"
 
 using namespace bellows;

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
-#include "launcher/limit_probe.h"
-#include "launcher/stop_clock.h"
+#include "launcher/run/stop_clock.h"
+#include "launcher/slurm/limit_probe.h"
 
 using namespace bellows;
 

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/node_policy.h"
-#include "launcher/open_saves.h"
-#include "launcher/own_stop.h"
-#include "launcher/restore_tally.h"
-#include "launcher/time_left.h"
+#include "launcher/run/node_policy.h"
+#include "launcher/run/open_saves.h"
+#include "launcher/run/own_stop.h"
+#include "launcher/run/restore_tally.h"
+#include "launcher/run/time_left.h"
 #include "tests/unit/text_support.h"
 
 using namespace bellows;

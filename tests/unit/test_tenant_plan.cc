@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "common/text.h"
-#include "launcher/program_output.h"
-#include "launcher/tenant_plan.h"
+#include "launcher/base/program_output.h"
+#include "launcher/policy/tenant_plan.h"
 #include "tests/unit/policy_support.h"
 
 using namespace bellows;

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/ckpt/text.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "common/text.h"
+#include "launcher/base/exit_status.h"
+#include "launcher/ckpt/progress.h"
+
+namespace bellows {
+
+std::string size_text(std::uint64_t bytes) {
+  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double size = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  // 1023.95 would be shown as 1024.0.
+  while (size >= 1023.95 && unit < 5) {
+    size /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.1f} {}", size, kUnits[unit]);
+}
+
+std::string time_text(double seconds_since_1970) {
+  // Beyond the year 9999 no clock was right.
+  if (!(seconds_since_1970 >= 0 && seconds_since_1970 < 253402300800.0)) return "?";
+  return fmt::format("{:%F %T}", fmt::localtime(static_cast<std::time_t>(seconds_since_1970)));
+}
+
+void print_json(const nlohmann::ordered_json& value) {
+  fmt::print("{}\n", value.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+int complain(const char* what, const Error& error) {
+  fmt::print(stderr, "bellows ckpt {}: {}\n", what, harmless(error.text));
+  if (interrupted()) return kInterrupted;
+  if (error.kind == ErrorKind::invalid) return kUsage;
+  if (error.kind == ErrorKind::unavailable) return kUnreachable;
+  return error.kind == ErrorKind::busy || error.kind == ErrorKind::denied ? kRefused : kFailed;
+}
+
+}  // namespace bellows

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/protocol/rendezvous.h"
+#include "common/contract.h"
+#include "common/launch_kind.h"
+#include "common/result.h"
+#include "launcher/ranks/rank_layout.h"
+
+namespace bellows {
+
+/// The kind that was asked for, else the first that the contract's framework has, else mpi.
+/// denied: the framework does not have it, or it needs the SPANK plugin and the job has no
+/// contract; the sentence names the kinds that are left.
+Result<LaunchKind> choose_launch_kind(const std::string& asked,
+                                      const std::optional<Contract>& contract);
+
+/// The program, after the words that the contract's framework puts before each program.
+std::vector<std::string> framework_command(const std::optional<Contract>& contract,
+                                           const std::vector<std::string>& program);
+
+/// What the name of each step of ranks begins with.
+inline constexpr const char* kRanksStep = "bellows-ranks-";
+
+/// The srun that starts the ranks. A value.
+class RankCommand {
+ public:
+  /// `cpu_bind`: as of RunOptions. `layout` must outlive this.
+  RankCommand(LaunchKind kind, std::string cpu_bind, const RankLayout& layout)
+      : kind_(kind), cpu_bind_(std::move(cpu_bind)), layout_(layout) {}
+
+  std::vector<std::string> words(const std::string& step_name,
+                                 const std::vector<std::string>& program) const;
+  /// Of srun, made from the batch script's. What a single rank must be told, such as its number, is
+  /// the SPANK plugin's to add: an image has nothing that could.
+  std::vector<std::string> environment(const char* const* script, const std::string& agent_socket,
+                                       const std::optional<Rendezvous>& rendezvous) const;
+
+ private:
+  LaunchKind kind_;
+  std::string cpu_bind_;
+  const RankLayout& layout_;
+};
+
+}  // namespace bellows

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/ranks/rank_layout.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "common/launch_kind.h"
+
+namespace bellows {
+namespace {
+
+// Without GPUs the tasks fill one node after the other, as far as its CPUs go.
+void spread_tasks(std::vector<NodeShare>& shares, std::uint32_t tasks, std::uint32_t cpus_each) {
+  for (NodeShare& share : shares) {
+    share.gpus = std::min(tasks, std::max(1u, share.cpus / cpus_each));
+    tasks -= share.gpus;
+  }
+  if (tasks > 0) shares.back().gpus += tasks;
+}
+
+}  // namespace
+
+Result<RankLayout> RankLayout::of(const SlurmJob& job) {
+  if (job.nodes.empty())
+    return Error{ErrorKind::invalid, fmt::format("job {} holds no nodes", job.id)};
+  RankLayout layout;
+  layout.gpus_ = job.gpus();
+  layout.cpus_per_task_ = job.cpus_per_task;
+  layout.lost_gpus_ = layout.gpus_ < job.requested_gpus();
+  std::vector<NodeShare> shares = job.nodes;
+  if (layout.gpus_ == 0)
+    spread_tasks(shares, std::max<std::uint32_t>(job.num_tasks, 1), job.cpus_per_task);
+  for (const NodeShare& share : shares) {
+    if (share.gpus == 0) continue;
+    for (std::uint32_t i = 0; i < share.gpus; ++i)
+      layout.ranks_[share.node].push_back(layout.world_++);
+    if (share.cpus < share.gpus * job.cpus_per_task) layout.crowded_ = true;
+    layout.shares_.push_back(share);
+  }
+  return layout;
+}
+
+std::vector<std::string> RankLayout::nodes() const {
+  std::vector<std::string> names;
+  for (const NodeShare& share : shares_) names.push_back(share.node);
+  return names;
+}
+
+std::vector<std::string> RankLayout::rank_options() const {
+  std::vector<std::string> places;
+  for (const NodeShare& share : shares_) places.insert(places.end(), share.gpus, share.node);
+  // No --overlap here: with it, 22.05 counts a step's GPUs wrongly when nodes hold different
+  // numbers of them ("step's > job's for node 1") and refuses the step.
+  std::vector<std::string> options = {
+      fmt::format("--ntasks={}", world_), fmt::format("--nodes={}", shares_.size()),
+      "--distribution=arbitrary", fmt::format("--nodelist={}", fmt::join(places, ","))};
+  // A step asks for as many GPUs as its job did at first, which are more than a job has that lost a
+  // node.
+  if (lost_gpus_) options.push_back(fmt::format("--gpus={}", gpus_));
+  if (crowded_)
+    options.push_back("--overcommit");
+  else if (cpus_per_task_ > 1)
+    options.push_back(fmt::format("--cpus-per-task={}", cpus_per_task_));
+  return options;
+}
+
+std::vector<std::string> RankLayout::agent_options() const {
+  return {"--overlap",
+          fmt::format("--nodes={}", shares_.size()),
+          fmt::format("--ntasks={}", shares_.size()),
+          "--ntasks-per-node=1",
+          fmt::format("--nodelist={}", fmt::join(nodes(), ",")),
+          "--gres=none",
+          "--mpi=none",
+          "--overcommit"};
+}
+
+std::vector<std::string> srun_environment(const char* const* environment) {
+  static constexpr std::string_view kStale[] = {"SLURM_NTASKS",
+                                                "SLURM_NPROCS",
+                                                "SLURM_NTASKS_PER_NODE",
+                                                "SLURM_NTASKS_PER_GPU",
+                                                "SLURM_TASKS_PER_NODE",
+                                                "SLURM_NTASKS_PER_CORE",
+                                                "SLURM_NTASKS_PER_SOCKET",
+                                                "SLURM_GPUS",
+                                                "SLURM_GPUS_PER_NODE",
+                                                "SLURM_GPUS_PER_TASK",
+                                                "SLURM_GPUS_PER_SOCKET",
+                                                "SLURM_GPUS_ON_NODE",
+                                                "SLURM_GRES",
+                                                "SLURM_DISTRIBUTION",
+                                                "SLURM_HOSTFILE",
+                                                "SLURM_OVERCOMMIT",
+                                                "SLURM_OVERLAP",
+                                                "SLURM_EXACT",
+                                                "SLURM_EXCLUSIVE",
+                                                "SLURM_WHOLE",
+                                                "SLURM_CPUS_PER_TASK",
+                                                "SRUN_CPUS_PER_TASK",
+                                                "SLURM_CPUS_PER_GPU",
+                                                "SLURM_CPU_BIND",
+                                                "SLURM_GPU_BIND",
+                                                "SLURM_TRES_PER_TASK",
+                                                "SLURM_STEP_GRES",
+                                                "SLURM_KILL_BAD_EXIT",
+                                                "SLURM_MPI_TYPE",
+                                                "SLURM_NNODES",
+                                                "SLURM_NODELIST",
+                                                "SLURM_LABELIO",
+                                                "SLURM_UNBUFFEREDIO",
+                                                "SLURM_STDINMODE",
+                                                "SLURM_STDOUTMODE",
+                                                "SLURM_WAIT",
+                                                "SLURM_IMMEDIATE",
+                                                "SLURM_JOB_NAME",
+                                                "SLURM_MULTI_PROG",
+                                                "SLURM_THREADS",
+                                                "SLURM_RELATIVE",
+                                                "SLURM_EXPORT_ENV",
+                                                "SLURM_HINT",
+                                                "SLURM_TASK_PROLOG",
+                                                "SLURM_TASK_EPILOG",
+                                                kLaunchVariable,
+                                                kMasterAddrVariable,
+                                                kMasterPortVariable,
+                                                kBindVariable};
+  std::vector<std::string> kept;
+  for (; *environment; ++environment) {
+    std::string_view entry = *environment;
+    std::string_view name = entry.substr(0, entry.find('='));
+    if (std::find(std::begin(kStale), std::end(kStale), name) == std::end(kStale))
+      kept.emplace_back(entry);
+  }
+  return kept;
+}
+
+std::vector<std::string> host_step_environment(const char* const* environment) {
+  std::vector<std::string> kept = srun_environment(environment);
+  std::erase_if(kept, [](const std::string& entry) {
+    return entry.starts_with("BELLOWS_CONTAINER_") || entry.starts_with("PYXIS_CONTAINER_");
+  });
+  // As a variable: a srun without the plugin would refuse the option.
+  kept.emplace_back("BELLOWS_CONTAINER_IMAGE=/");
+  return kept;
+}
+
+}  // namespace bellows

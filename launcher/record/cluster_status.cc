@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/record/cluster_status.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/exit_status.h"
+#include "launcher/record/policy_query.h"
+
+namespace bellows {
+namespace {
+
+void print_json(const PolicyStatus& status) {
+  nlohmann::ordered_json out = {{"digest", nullptr},  {"since", nullptr},
+                                {"enabled", nullptr}, {"tenants", nullptr},
+                                {"lua", status.lua},  {"people_known", status.people_known},
+                                {"problem", nullptr}, {"other", nullptr}};
+  if (!status.digest.empty()) {
+    out["digest"] = status.digest;
+    out["since"] = status.since;
+    out["enabled"] = status.enabled;
+    out["tenants"] = status.tenants;
+  }
+  if (!status.problem.empty()) out["problem"] = status.problem;
+  if (status.other)
+    out["other"] = {{"host", status.other->host},
+                    {"digest", status.other->digest},
+                    {"since", status.other->since}};
+  fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+void print_text(const PolicyStatus& status) {
+  if (status.digest.empty())
+    fmt::print("policy     none in force: jobs that ask for Bellows are refused\n");
+  else
+    fmt::print("policy     digest {}, in force since {:%F %T}, {} tenant{}{}\n", status.digest,
+               fmt::localtime(static_cast<std::time_t>(status.since)), status.tenants,
+               status.tenants == 1 ? "" : "s", status.lua ? ", with a Lua script" : "");
+  if (!status.enabled) fmt::print("enabled    false: every job passes as it is\n");
+  if (!status.people_known) fmt::print("people     users and groups are not looked up yet\n");
+  if (!status.problem.empty()) fmt::print("rejected   {}\n", status.problem);
+  if (!status.other) return;
+  if (status.other->digest.empty())
+    fmt::print("differs    controller {} has no policy in force\n", status.other->host);
+  else
+    fmt::print("differs    controller {} has digest {}, in force since {:%F %T}\n",
+               status.other->host, status.other->digest,
+               fmt::localtime(static_cast<std::time_t>(status.other->since)));
+}
+
+}  // namespace
+
+int show_cluster_status(bool json) {
+  SlurmClient slurm;
+  const auto status = ask_policy_status(slurm);
+  if (!status) {
+    fmt::print(stderr, "bellows status: {}\n", status.error().text);
+    return status.error().kind == ErrorKind::unavailable ? kUnreachable : kFailed;
+  }
+  if (json)
+    print_json(*status);
+  else
+    print_text(*status);
+  const bool good = !status->digest.empty() && status->problem.empty() && !status->other;
+  return good ? kOk : kFailed;
+}
+
+}  // namespace bellows

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/record/directory_claim.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "checkpoint/store/store_writer.h"
+
+namespace bellows {
+
+DirectoryOwner owner_of(const std::string& checkpoint_dir) {
+  const auto text = read_owner(checkpoint_dir);
+  const auto owner = text ? parse_owner(*text) : std::nullopt;
+  if (!owner) return {};
+  return {owner->attempt, RunName::of_attempt(owner->attempt), owner->time};
+}
+
+bool is_of_older_job(const DirectoryOwner& owner, const SlurmJob& job) {
+  // A requeue sets SubmitTime anew, so of a later run nothing can be told.
+  if (job.restarts > 0 || !owner.run || owner.run->job != job.id) return false;
+  // The time in owner.json is by the clock of a node, not of slurmctld.
+  const bool named = owner.run->submitted > 0;
+  const double begun = named ? static_cast<double>(owner.run->submitted) : owner.time;
+  return begun < static_cast<double>(job.submit_time);
+}
+
+Result<std::optional<std::string>> set_aside_older(const std::string& checkpoint_dir,
+                                                   const SlurmJob& job) {
+  if (!is_of_older_job(owner_of(checkpoint_dir), job)) return std::optional<std::string>();
+  std::string from = checkpoint_dir;
+  while (from.size() > 1 && from.ends_with('/')) from.pop_back();
+  // No job before this one has had the name.
+  const std::string to = fmt::format("{}.before-{}", from, job.submit_time);
+  int rc = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+  // NFS knows no flags. A plain rename replaces no directory that has anything in it.
+  if (rc != 0 && (errno == EINVAL || errno == ENOSYS)) rc = std::rename(from.c_str(), to.c_str());
+  if (rc == 0) return std::optional(to);
+  return Error{
+      ErrorKind::denied,
+      fmt::format("{} has the checkpoints of an older job with the number {}, and cannot be "
+                  "renamed to {}: {}; move it away, or name another directory with "
+                  "--checkpoint-dir",
+                  from, job.id, to, std::strerror(errno))};
+}
+
+}  // namespace bellows

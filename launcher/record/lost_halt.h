@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "common/result.h"
+#include "launcher/record/event_log.h"
+#include "slurm/client.h"
+
+namespace bellows {
+
+/// A launcher writes down that it halts its job before it tells the ranks, so that one that is
+/// killed leaves the halt to the next.
+
+/// The cause of such a stop, word for word.
+inline constexpr const char* kHalt = "halt";
+/// How the history tells, at the end of a cause, that a stop came to nothing.
+inline constexpr const char* kRanksGoOn = "; the ranks go on";
+/// How it tells, at the begin of a cause, that somebody resumed the job, or halted it while it
+/// waited.
+inline constexpr const char* kResumedBy = "resumed by ";
+inline constexpr const char* kHaltedBy = "halted by ";
+
+/// Whether the run before the one with this restart count was to be halted and ended without it.
+/// Later runs do not ask: a halt that could not be written down must not be repeated at each start.
+bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts);
+
+/// For what becomes of a job that has no launcher to write it down. A halt that was lost before is
+/// over then. Nothing is written where the job's checkpoint directory is not there yet.
+Status record_halt_of_waiting(const SlurmJob& job);
+Status record_resume(const SlurmJob& job, std::uint32_t gpus);
+/// For a run whose launcher gives up before it has a history to write to: makes the job's usual
+/// directory, which may be another one than it was given.
+Status record_refused_run(const SlurmJob& job, const std::string& cause);
+
+}  // namespace bellows

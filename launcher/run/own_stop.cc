@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/own_stop.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <utility>
+
+namespace bellows {
+namespace {
+
+/// A shell's status for a command that could not be started.
+constexpr ChildExit kNotStarted{127 << 8};
+
+}  // namespace
+
+OwnStop::OwnStop(const OwnCheckpoint& how, bool may_refuse, Clock::time_point now) : how_(how) {
+  facts_.may_refuse = may_refuse;
+  begin_time(now);
+  if (how_.command.empty()) return;
+  ChildOptions child;
+  child.command = {"sh", "-c", how_.command};
+  for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
+  child.death_signal = SIGTERM;
+  if (auto started = Child::start(child))
+    command_.emplace(std::move(*started));
+  else
+    facts_.command = kNotStarted;
+}
+
+bool OwnStop::must_signal() const { return how_.signal != 0 && !signalled_ && !facts_.ranks; }
+
+void OwnStop::begin_time(Clock::time_point now) { until_ = now + std::chrono::seconds(how_.grace); }
+
+std::optional<ChildExit> OwnStop::poll_command() {
+  if (!command_ || !command_->poll_exit()) return std::nullopt;
+  facts_.command = *command_->poll_exit();
+  command_.reset();
+  return facts_.command;
+}
+
+OwnStopEnd OwnStop::judge(bool told_finished, Clock::time_point now) {
+  facts_.told_finished = told_finished;
+  facts_.out_of_time = now >= until_;
+  return judge_own_stop(how_, facts_);
+}
+
+std::string OwnStop::trouble() const {
+  if (!facts_.lost.empty()) return facts_.lost;
+  if (facts_.ranks) return "the ranks' step " + facts_.ranks->to_string() + " at the stop";
+  if (facts_.command && !facts_.command->ok())
+    return "the checkpoint command " + facts_.command->to_string();
+  if (!how_.command.empty()) return "the checkpoint command did not end in time";
+  return fmt::format("no checkpoint within {} s", how_.grace);
+}
+
+}  // namespace bellows

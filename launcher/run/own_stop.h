@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <optional>
+#include <string>
+
+#include "launcher/base/child.h"
+#include "launcher/run/own_checkpoint.h"
+
+namespace bellows {
+
+/// A stop of a program that does not use libbellows, from its beginning until the program has saved
+/// or its time is over.
+class OwnStop {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Starts the command that makes the program save, if there is one. `may_refuse`: whoever wants
+  /// the stop can do without it.
+  OwnStop(const OwnCheckpoint& how, bool may_refuse, Clock::time_point now);
+
+  /// The ranks have yet to get their signal.
+  bool must_signal() const;
+  void note_signalled() { signalled_ = true; }
+  /// The program has all its time from `now` on.
+  void begin_time(Clock::time_point now);
+  /// Time passed in which nobody ran.
+  void excuse(Clock::duration gap) { until_ += gap; }
+
+  void note_ranks(const ChildExit& exit) { facts_.ranks = exit; }
+  /// It was not the program that has ended them.
+  void note_lost(const std::string& cause) { facts_.lost = cause; }
+  /// How the command ended, once.
+  std::optional<ChildExit> poll_command();
+  OwnStopEnd judge(bool told_finished, Clock::time_point now);
+
+  /// Why there is no checkpoint.
+  std::string trouble() const;
+
+ private:
+  OwnCheckpoint how_;
+  OwnStopFacts facts_;
+  std::optional<Child> command_;
+  Clock::time_point until_;
+  bool signalled_ = false;
+};
+
+}  // namespace bellows

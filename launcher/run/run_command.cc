@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "launcher/base/exit_status.h"
+#include "launcher/base/job_paths.h"
+#include "launcher/cli/commands.h"
+#include "launcher/record/lost_halt.h"
+#include "launcher/run/restart_budget.h"
+#include "launcher/run/supervisor.h"
+
+namespace bellows {
+namespace {
+
+// Threads and children that come later inherit the mask; children reset it.
+void block_signals() {
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (int number : {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP}) sigaddset(&mask, number);
+  sigprocmask(SIG_BLOCK, &mask, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+}
+
+void warn_unless_batch_script() {
+  std::ifstream file("/proc/" + std::to_string(getppid()) + "/comm");
+  std::string parent;
+  if (std::getline(file, parent) && parent != "slurmstepd")
+    fmt::print(
+        stderr,
+        "bellows run: this is not the batch script itself, so signals that Slurm sends to the "
+        "script do not arrive here; write 'exec bellows run ...'\n");
+}
+
+// Slurm's answer decides what is started: without one there is nothing to do but ask again.
+Result<SlurmJob> wait_for_job(SlurmClient& slurm, std::uint32_t id) {
+  for (bool said = false;; std::this_thread::sleep_for(std::chrono::seconds(1))) {
+    auto job = slurm.job(id);
+    if (job.ok() || job.error().kind != ErrorKind::unavailable) return job;
+    if (!said) fmt::print(stderr, "bellows run: {}; asking again\n", job.error().text);
+    said = true;
+  }
+}
+
+int fail(const std::string& text, int status) {
+  fmt::print(stderr, "bellows run: {}\n", text);
+  return status;
+}
+
+// A job that has run before must not end because its file system is away for a while.
+Result<RunContext> prepare(const RunOptions& options, const SlurmJob& job) {
+  RestartBudget budget(options.max_restarts);
+  for (;;) {
+    auto context = make_run_context(options, job);
+    if (context.ok() || context.error().kind != ErrorKind::io || job.restarts == 0 ||
+        !budget.spend(Blame::storage, std::nullopt, 0))
+      return context;
+    fmt::print(stderr, "bellows run: {}; trying again\n", context.error().text);
+    std::this_thread::sleep_for(budget.pause());
+  }
+}
+
+/// Also for those who look with `bellows status`: the output is a file among many.
+int refuse(const SlurmJob& job, const std::string& text, int status) {
+  (void)record_refused_run(job, text).ok();
+  return fail(text, status);
+}
+
+int supervise(const RunOptions& options, std::uint32_t id) {
+  SlurmClient slurm;
+  auto job = wait_for_job(slurm, id);
+  if (!job) return fail(job.error().text, kFailed);
+  if (job->finished())
+    return fail(fmt::format("job {} is over ({})", id, slurm_state_name(job->state)), kRefused);
+  if (!job->batch || job->het)
+    return refuse(*job, "it needs a batch job of one component: only such a job can be requeued",
+                  kRefused);
+  auto layout = RankLayout::of(*job);
+  if (!layout) return refuse(*job, layout.error().text, kFailed);
+  auto context = prepare(options, *job);
+  if (!context)
+    return refuse(*job, context.error().text,
+                  context.error().kind == ErrorKind::denied ? kRefused : kFailed);
+  if (!context->contract)
+    fmt::print(
+        stderr,
+        "bellows run: the job has no Bellows contract (sbatch --framework, --gpus-range), so "
+        "it cannot be resized, and a killed launcher ends it\n");
+  warn_unless_batch_script();
+  Supervisor supervisor(slurm, std::move(*context), std::move(*job), std::move(*layout));
+  return supervisor.run();
+}
+
+void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {
+  command
+      .add_option("--kind", options->kind,
+                  "How ranks are started: mpi, nccl, torch or plain (default: the framework's)")
+      .value_name("mpi|nccl|torch|plain")
+      .check([](const std::string& kind) {
+        return parse_launch_kind(kind) ? "" : "'" + kind + "' is not mpi, nccl, torch or plain";
+      });
+  command
+      .add_option("--cpu-bind", options->cpu_bind,
+                  "CPUs of a rank: near its GPU, none, or what srun's --cpu-bind takes")
+      .show_default();
+}
+
+void add_own_checkpoint_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {
+  command
+      .add_option("--checkpoint-signal", options->checkpoint_signal,
+                  "For a program without libbellows: the signal on which its ranks save and exit")
+      .check([](const std::string& text) {
+        return parse_signal(text) ? "" : "'" + text + "' is no signal such as USR1 or 10";
+      });
+  command
+      .add_option("--checkpoint-cmd", options->own.command,
+                  "For a program without libbellows: a shell command that makes it save")
+      .check([](const std::string& text) { return text.empty() ? "is empty" : ""; })
+      .excludes("--checkpoint-signal");
+  command
+      .add_option("--checkpoint-grace", options->own.grace,
+                  "Seconds that such a program has to save")
+      .show_default()
+      .between(1, 86400);
+  command
+      .add_option("--stopped-status", options->stopped_status,
+                  "Exit status of ranks that have saved and stopped, so that 0 means finished "
+                  "(default: 0 after the signal means stopped)")
+      .between(1, 255);
+}
+
+int run(RunOptions options) {
+  if (auto signal = parse_signal(options.checkpoint_signal)) options.own.signal = *signal;
+  if (options.stopped_status != 0)
+    options.own.stopped_status = static_cast<int>(options.stopped_status);
+  auto id = job_id_from_environment();
+  if (!id)
+    return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
+  block_signals();
+  // From the start: slurmctld may take its time to answer, and a kill must not end the job.
+  if (!std::getenv("BELLOWS_RUN_DIR")) return supervise(options, *id);
+  ActiveMarker marker(run_dir_of(*id));
+  (void)marker.write().ok();
+  int status = supervise(options, *id);
+  marker.remove();
+  return status;
+}
+
+}  // namespace
+
+void add_run_command(CommandLine& program) {
+  auto options = std::make_shared<RunOptions>();
+  CommandLine command = program.add_command(
+      "run", "Run a program on all GPUs of the job, with checkpoints and restarts");
+  command.footer("In a batch script: exec bellows run -- COMMAND [ARGUMENT]...");
+  command
+      .add_option("--checkpoint-dir", options->checkpoint_dir,
+                  "Where checkpoints go (default: the administrator's choice, else bellows-JOBID)")
+      .check([](const std::string& dir) { return dir.empty() ? "is empty" : ""; });
+  command.add_option("--keep", options->keep, "Committed checkpoints to keep")
+      .show_default()
+      .between(1, 1000);
+  command.add_option("--keep-every", options->keep_every,
+                     "Keep every checkpoint of a step divisible by this too");
+  command
+      .add_option("--max-restarts", options->max_restarts,
+                  "Restarts in a row without a new checkpoint, or a step beyond all before, before "
+                  "the job fails")
+      .show_default()
+      .between(0, 1000);
+  command
+      .add_option("--log-size", options->log_mib,
+                  "MiB for what 'bellows logs' shows; the oldest goes first; 0: no logs")
+      .show_default()
+      .between(0, 1 << 20);
+  command
+      .add_option("--start-limit", options->start_limit,
+                  "Seconds within which all ranks must have started; 0: any time")
+      .show_default()
+      .between(0, 86400);
+  command
+      .add_option("--hang-floor", options->hang_floor,
+                  "Least seconds without progress before ranks are taken for hung; 0: never")
+      .show_default()
+      .between(0, 86400);
+  command
+      .add_option("--on-drain", options->on_drain,
+                  "When one of its nodes is drained: leave at a checkpoint, or stay")
+      .show_default()
+      .check([](const std::string& what) {
+        return what == "leave" || what == "stay" ? "" : "'" + what + "' is neither leave nor stay";
+      });
+  add_launch_options(command, options);
+  add_own_checkpoint_options(command, options);
+  command.add_option("COMMAND", options->command, "Program and arguments, one rank for each GPU")
+      .required();
+  command.positionals_at_end();
+  command.run([options] { return run(*options); });
+}
+
+}  // namespace bellows

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/time_left.h"
+
+#include <algorithm>
+
+namespace bellows {
+namespace {
+
+// A limit can be moved at any time; a slurmctld with thousands of jobs has more to do than tell.
+constexpr double kLookAtLeast = 60;
+constexpr double kLookAtMost = 1;
+constexpr double kLookUntilKnown = 5;
+/// A slurmctld that takes longer has more to do than answer.
+constexpr double kAnswersWithin = 2;
+
+}  // namespace
+
+void TimeLeft::begin_attempt() {
+  seen_.clear();
+  clock_.forget_steps();
+}
+
+void TimeLeft::add_poll(std::vector<pollfd>& fds) const {
+  if (question_.asking()) fds.push_back({question_.fd(), POLLIN, 0});
+}
+
+void TimeLeft::note_save(const Event& event, double now) {
+  if (event.kind == Event::Kind::shard) {
+    SaveSeen& seen = seen_[*event.step];
+    seen.bytes += event.shard.size + event.shard.index_size;
+    seen.begun = std::min(seen.begun, now - static_cast<double>(event.took_ms) / 1000);
+    return;
+  }
+  if (event.kind != Event::Kind::committed) return;
+  if (auto seen = seen_.find(*event.step); seen != seen_.end())
+    clock_.note_save(seen->second.bytes, now - seen->second.begun);
+  seen_.erase(seen_.begin(), seen_.upper_bound(*event.step));
+}
+
+void TimeLeft::note_pause(double now) {
+  if (silent_since_ != kNever) silent_since_ = now;
+}
+
+double TimeLeft::look_at() const {
+  if (!known_) return asked_ + kLookUntilKnown;
+  return asked_ + std::clamp((stop_at_ - asked_) / 2, kLookAtMost, kLookAtLeast);
+}
+
+std::optional<JobLimits> TimeLeft::look(const Ask& ask, double now) {
+  const auto line = question_.take();
+  if (auto limits = line ? JobLimits::from_line(*line) : std::nullopt) {
+    known_ = *limits;
+    known_at_ = now;
+    silent_since_ = kNever;
+    return limits;
+  }
+  if (!question_.asking() && now >= look_at()) {
+    asked_ = now;
+    silent_since_ = std::min(silent_since_, now);
+    question_.ask(ask);
+  }
+  return reckon(now);
+}
+
+// A limit that was known passes whether slurmctld answers or not.
+std::optional<JobLimits> TimeLeft::reckon(double now) const {
+  if (!known_ || now < stop_at_ || now - silent_since_ < kAnswersWithin) return std::nullopt;
+  JobLimits limits = *known_;
+  limits.left -= static_cast<std::int64_t>(now - known_at_);
+  return limits;
+}
+
+double TimeLeft::lead(const JobLimits& limits, const OwnCheckpoint* own, double now) {
+  const auto total = static_cast<double>(limits.total);
+  const double lead = own ? StopClock::lead_of_own(own->grace, total) : clock_.lead(total);
+  stop_at_ = now + static_cast<double>(limits.left) - lead;
+  return lead;
+}
+
+std::string TimeLeft::complaint(const OwnCheckpoint& own) {
+  if (!known_) return "";
+  std::string complaint;
+  if (!complained_)
+    complaint = own.possible() ? own.complaint(known_->grace) : clock_.complaint(known_->grace);
+  if (!complaint.empty()) {
+    complained_ = true;
+  } else if (!complained_of_limit_) {
+    const auto total = static_cast<double>(known_->total);
+    complaint =
+        own.possible() ? StopClock::complaint_of_own(own.grace, total) : clock_.complaint(total);
+    complained_of_limit_ = !complaint.empty();
+  }
+  return complaint;
+}
+
+}  // namespace bellows

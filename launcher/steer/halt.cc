@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/steer/halt.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/text.h"
+#include "launcher/record/lost_halt.h"
+#include "launcher/steer/job_start.h"
+#include "launcher/steer/requeue.h"
+#include "launcher/steer/resize.h"
+
+namespace bellows {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr auto kRequeueTries = 8s;
+constexpr int kSoonStart = 2;  // seconds; 1 could fall into the one in which the credential ended
+
+}  // namespace
+
+std::optional<CommandFailure> Halt::run() {
+  auto job = steering_.slurm.job(name_);
+  if (!job) return not_found_failure(job.error());
+  job_ = *job;
+  if (auto failure = check_steerable(job_, "halt")) return failure;
+  if (auto failure = become_owner(job_)) return failure;
+  if (was_held()) return std::nullopt;
+  if (was_pending()) return hold_pending();
+  const json demand = {
+      {"cmd", "stop"}, {"reason", "halt"}, {"hold", true}, {"from_scratch", from_scratch_}};
+  stop_.emplace(steering_, job_, demand.dump(), "and is then held");
+  if (auto failure = stop_->run()) return failure;
+  step_ = stop_->step();
+  commit_s_ = stop_->seconds();
+  return requeue_held();
+}
+
+std::optional<CommandFailure> Halt::hold_pending() {
+  SlurmJobChange change;
+  change.held = true;
+  if (Status status = steering_.slurm.change(job_, change); !status)
+    return CommandFailure{kFailed, status.error().text + "; nothing was changed"};
+  if (Status status = record_halt_of_waiting(job_); !status) steering_.say(status.error().text);
+  return std::nullopt;
+}
+
+std::optional<CommandFailure> Halt::requeue_held() {
+  const auto started = Steering::Clock::now();
+  std::string trouble;
+  do {
+    const Status status = steering_.slurm.requeue_held(job_.id);
+    if (!status && status.error().kind != ErrorKind::unavailable) {
+      trouble = status.error().text;
+      break;
+    }
+    const auto job = steering_.slurm.job(job_.id);
+    if (job && is_requeued(*job, job_.restarts)) return std::nullopt;
+    trouble = !job      ? job.error().text
+              : !status ? status.error().text
+                        : fmt::format("Slurm did not requeue job {}, which is {}", job_.shown_id(),
+                                      slurm_state_name(job->state));
+    std::this_thread::sleep_for(500ms);
+  } while (Steering::Clock::now() - started < kRequeueTries);
+  return CommandFailure{kFailed, trouble + "; its launcher will do it by itself"};
+}
+
+std::optional<CommandFailure> Resume::run() {
+  auto job = steering_.slurm.job(request_.job);
+  if (!job) return not_found_failure(job.error());
+  job_ = *job;
+  if (auto failure = check_steerable(job_, "resume")) return failure;
+  if (auto failure = check()) return failure;
+  if (auto failure = become_owner(job_)) return failure;
+  from_ = job_.requested_gpus();
+  if (auto failure = wait_until_cleaned()) return failure;
+  if (auto failure = release()) return failure;
+  const std::uint32_t gpus = request_.gpus.value_or(from_);
+  // A launcher that does not read of it may take the job for one to be halted, but only once.
+  if (Status status = record_resume(job_, gpus); !status)
+    steering_.say(status.error().text + "; if the job is held again, resume it once more");
+  steering_.say(fmt::format("released; asked for {}", counted(gpus, "GPU")));
+  if (!request_.wait) return std::nullopt;
+  const auto change = gpus == from_ ? std::nullopt : std::optional(SizeChange{from_, gpus});
+  JobStart start(steering_, job_, job_.restarts, gpus, change);
+  auto failure = start.run();
+  seconds_ = start.seconds();
+  if (failure) return failure;
+  job_ = start.found();
+  if (request_.gpus && job_.gpus() != gpus)
+    return CommandFailure{kFailed,
+                          fmt::format("job {} runs again, but with {} instead of {}",
+                                      request_.job.to_string(), counted(job_.gpus(), "GPU"), gpus)};
+  return std::nullopt;
+}
+
+std::optional<CommandFailure> Resume::check() const {
+  if (job_.state != SlurmState::pending || job_.priority != 0)
+    return refusal(job_, fmt::format("is not halted ({})", slurm_state_name(job_.state)));
+  if (job_.reason == "JobHeldAdmin")
+    return refusal(job_, "is held by an administrator, who alone can release it");
+  return request_.gpus ? check_size(job_, *request_.gpus) : std::nullopt;
+}
+
+// What comes while Slurm still cleans up the last run, Slurm overwrites.
+std::optional<CommandFailure> Resume::wait_until_cleaned() {
+  while (job_.completing) {
+    if (steering_.interrupted() || steering_.out_of_time())
+      return steering_.stopped_waiting("the job is still held");
+    std::this_thread::sleep_for(50ms);
+    if (auto job = steering_.slurm.job(request_.job)) job_ = *job;
+  }
+  return std::nullopt;
+}
+
+std::optional<CommandFailure> Resume::release() {
+  const bool resizes = request_.gpus && *request_.gpus != from_;
+  SlurmJobChange size;
+  if (resizes) size.gpus = request_.gpus;
+  if (Status status = resizes ? steering_.slurm.change(job_, size) : Status(); !status) {
+    // Slurm may have taken some of the fields.
+    size.gpus = from_;
+    (void)steering_.slurm.change(job_, size).ok();
+    return CommandFailure{kFailed, status.error().text + "; the job is still held"};
+  }
+  SlurmJobChange change;
+  change.held = false;
+  change.begin_time = job_.controller_now + kSoonStart;
+  if (Status status = steering_.slurm.change(job_, change); !status)
+    return CommandFailure{kFailed, status.error().text + "; the job is still held"};
+  return std::nullopt;
+}
+
+}  // namespace bellows

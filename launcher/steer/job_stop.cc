@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/steer/job_stop.h"
+
+#include <fmt/core.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/text.h"
+#include "launcher/ranks/rank_layout.h"
+#include "launcher/slurm/accounts.h"
+
+namespace bellows {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+constexpr auto kLauncherAnswersWithin = 30s;
+constexpr auto kCanBeAskedWithin = 15s;
+constexpr auto kStepEndsWithin = 2s;
+
+Result<Child> open_control(const SlurmJob& job, const std::string& program) {
+  ChildOptions options;
+  options.command = {"srun",
+                     "--overlap",
+                     fmt::format("--jobid={}", job.id),
+                     "--nodelist=" + job.batch_host,
+                     "--nodes=1",
+                     "--ntasks=1",
+                     "--gres=none",
+                     "--mpi=none",
+                     "--overcommit",
+                     "--quiet",
+                     "--unbuffered",
+                     "--chdir=/",
+                     "--job-name=bellows-control",
+                     program,
+                     "control"};
+  options.environment = host_step_environment(environ);
+  options.pipe_in = true;
+  options.pipe_out = true;
+  // What srun says of a step that found no launcher is noise beside our own sentence.
+  options.pipe_err = true;
+  return Child::start(options);
+}
+
+// Of a child that has nothing more to hear: its own, srun's, or -1 when it lingers.
+int exit_code(Child& child) {
+  auto limit = std::chrono::steady_clock::now() + kStepEndsWithin;
+  while (!child.poll_exit() && std::chrono::steady_clock::now() < limit)
+    std::this_thread::sleep_for(20ms);
+  return child.poll_exit() ? child.poll_exit()->code() : -1;
+}
+
+/// What is known of the checkpoint of a program that committed no step.
+std::string stopped_without_step(const nlohmann::json& message) {
+  const auto own = message.find("own");
+  if (own == message.end() || !own->is_string()) return "stopped; there is no checkpoint yet";
+  if (*own == "saved") return "stopped; the program has saved its own checkpoint";
+  return "stopped; whether the program had saved anything by itself is not known";
+}
+
+}  // namespace
+
+// A step whose srun is killed lingers for seconds, and holds up the job's next start: also that of
+// somebody else's stop, when this one was refused.
+JobStop::~JobStop() {
+  if (!control_) return;
+  control_->close_in();
+  (void)exit_code(*control_);
+}
+
+// A slurmctld that was restarted starts no steps until the nodes have registered, 3 to 4 s later;
+// and a job that has just started has ranks without a checkpoint to stop at.
+std::optional<CommandFailure> JobStop::run() {
+  auto until = Clock::now() + kCanBeAskedWithin;
+  while (true) {
+    std::string not_yet;
+    Failure failure = ask(not_yet);
+    if (not_yet.empty() || Clock::now() >= until || steering_.interrupted() ||
+        steering_.out_of_time())
+      return failure;
+    steering_.say(not_yet + "; trying again");
+    std::this_thread::sleep_for(1s);
+  }
+}
+
+std::optional<CommandFailure> JobStop::ask(std::string& not_yet) {
+  started_ = Clock::now();
+  auto control = open_control(job_, steering_.program);
+  if (!control) return CommandFailure{kUnreachable, control.error().text + "; nothing was changed"};
+  control_.emplace(std::move(*control));
+  reader_ = LineReader();
+  errors_ = LineReader();
+  writer_ = LineWriter();
+  writer_.add(demand_);
+  stopping_ = false;
+  steering_.standing(kTimedOut, "the launcher may not have got the demand");
+  Failure failure = converse(not_yet);
+  control_->close_in();
+  if (!not_yet.empty()) (void)exit_code(*control_);
+  return failure;
+}
+
+std::optional<CommandFailure> JobStop::converse(std::string& not_yet) {
+  while (true) {
+    if (!stopping_ && Clock::now() - started_ > kLauncherAnswersWithin)
+      return CommandFailure{kUnreachable,
+                            "the job's launcher did not answer; the job was not requeued"};
+    if (steering_.interrupted() || steering_.out_of_time())
+      return steering_.stopped_waiting(stopping_ ? "the job stops at its next checkpoint " + then_ +
+                                                       " by itself"
+                                                 : "the launcher may not have got the demand");
+    pollfd fds[] = {{control_->out(), POLLIN, 0},
+                    {writer_.empty() ? -1 : control_->in(), POLLOUT, 0},
+                    {control_->err(), POLLIN, 0}};
+    poll(fds, 3, 200);
+    if (fds[2].revents != 0 && !errors_.fill(control_->err())) control_->close_err();
+    bool open = writer_.flush(control_->in()) && reader_.fill(control_->out());
+    Failure outcome;
+    while (auto line = reader_.next())
+      if (handle(*line, not_yet, outcome)) return outcome;
+    if (!open) return went_away(not_yet);
+  }
+}
+
+bool JobStop::handle(const std::string& line, std::string& not_yet, Failure& outcome) {
+  const json message = json::parse(line, nullptr, false);
+  if (!message.is_object() || !message.contains("event") || !message["event"].is_string())
+    return false;
+  const std::string event = message["event"];
+  if (event == "error") {
+    const auto error = message.find("error");
+    const auto again = message.find("again");
+    if (again != message.end() && again->is_boolean() && *again)
+      not_yet = "the job's ranks are still starting";
+    const bool said = error != message.end() && error->is_string();
+    outcome =
+        CommandFailure{kRefused, fmt::format("the launcher refuses: {}; nothing was changed",
+                                             said ? error->get<std::string>() : "no reason given")};
+    return true;
+  }
+  if (event == "finished") {
+    outcome = CommandFailure{kRefused, "the job finished before it could be stopped"};
+    return true;
+  }
+  const auto step = message.find("step");
+  const bool has_step = step != message.end() && step->is_number_unsigned();
+  if (event == "stopping" && has_step)
+    steering_.say(fmt::format("stopping at step {}", step->get<std::uint64_t>()));
+  stopping_ = true;
+  steering_.standing(kTimedOut, "the job stops at its next checkpoint " + then_ + " by itself");
+  if (event != "committed") return false;
+  if (has_step) step_ = step->get<std::uint64_t>();
+  seconds_ = std::chrono::duration<double>(Clock::now() - started_).count();
+  const auto unsaved = message.find("unsaved");
+  if (unsaved != message.end() && unsaved->is_number_unsigned())
+    steering_.say(fmt::format("step {} could not be saved; the job goes on {}",
+                              unsaved->get<std::uint64_t>(),
+                              step_ ? fmt::format("from step {}", *step_) : "from the start"));
+  else
+    steering_.say(step_ ? fmt::format("committed step {} after {:.1f} s", *step_, seconds_)
+                        : stopped_without_step(message));
+  return true;
+}
+
+std::string JobStop::complaint() {
+  const auto line = errors_.next();
+  return line ? fmt::format(" ({})", one_line(*line)) : "";
+}
+
+std::optional<CommandFailure> JobStop::went_away(std::string& not_yet) {
+  if (stopping_)
+    return CommandFailure{
+        kFailed,
+        fmt::format("the job's launcher went away before it had a checkpoint; the job goes "
+                    "on from its newest one, perhaps as before: see bellows status {}",
+                    job_.shown_id())};
+  // A requeue takes this step along with the launcher: somebody else was faster.
+  if (auto now = steering_.slurm.job(job_.id);
+      now.ok() && (now->state != SlurmState::running || now->restarts != job_.restarts))
+    return CommandFailure{kRefused,
+                          fmt::format("job {} was requeued or ended meanwhile; nothing was changed",
+                                      job_.shown_id())};
+  // srun's own exit status; the step's would be kUnreachable.
+  const int status = exit_code(*control_);
+  (void)errors_.fill(control_->err());
+  if (status == kFailed) {
+    not_yet = "Slurm does not start a step in the job yet";
+    return CommandFailure{kUnreachable,
+                          fmt::format("Slurm starts no step in job {}, so its launcher cannot be "
+                                      "asked{}; nothing was changed",
+                                      job_.shown_id(), complaint())};
+  }
+  return CommandFailure{kUnreachable,
+                        fmt::format("job {} has no launcher that answers (is its script running "
+                                    "'exec bellows run'?){}; nothing was changed",
+                                    job_.shown_id(), status == kUnreachable ? "" : complaint())};
+}
+
+}  // namespace bellows

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "launcher/base/child.h"
+#include "launcher/base/line_buffer.h"
+#include "launcher/steer/steering.h"
+
+namespace bellows {
+
+/// Stops a running job at a checkpoint through its launcher. Whatever happens to the caller from
+/// then on, the launcher goes on alone.
+class JobStop {
+ public:
+  /// `demand`: the launcher's command, a JSON object; `then`: what the launcher does by itself, as
+  /// in "and then moves to 4 GPUs".
+  JobStop(const Steering& steering, const SlurmJob& job, std::string demand, std::string then)
+      : steering_(steering), job_(job), demand_(std::move(demand)), then_(std::move(then)) {}
+  ~JobStop();
+  JobStop(const JobStop&) = delete;
+  JobStop& operator=(const JobStop&) = delete;
+
+  std::optional<CommandFailure> run();
+  /// The step it stopped at; none: there is no checkpoint yet.
+  const std::optional<std::uint64_t>& step() const { return step_; }
+  double seconds() const { return seconds_; }
+
+ private:
+  using Clock = Steering::Clock;
+  using Failure = std::optional<CommandFailure>;
+
+  Failure ask(std::string& not_yet);
+  Failure converse(std::string& not_yet);
+  /// True: the conversation is over, with this outcome.
+  bool handle(const std::string& line, std::string& not_yet, Failure& outcome);
+  Failure went_away(std::string& not_yet);
+  /// The first that srun or the step wrote on standard error, in brackets; empty: nothing.
+  std::string complaint();
+
+  const Steering& steering_;
+  const SlurmJob& job_;
+  std::string demand_;
+  std::string then_;
+  std::optional<Child> control_;
+  LineReader reader_;
+  LineReader errors_;
+  LineWriter writer_;
+  Clock::time_point started_;
+  bool stopping_ = false;
+  std::optional<std::uint64_t> step_;
+  double seconds_ = 0;
+};
+
+}  // namespace bellows

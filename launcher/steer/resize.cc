@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/steer/resize.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "common/text.h"
+#include "launcher/record/job_view.h"
+#include "launcher/steer/job_start.h"
+#include "launcher/steer/requeue.h"
+
+namespace bellows {
+namespace {
+
+using nlohmann::json;
+using namespace std::chrono_literals;
+
+// The launcher requeues by itself 10 s after the commit: do not get in its way.
+constexpr auto kRequeueTries = 8s;
+constexpr int kSafeStart = 5;  // survives until COMPLETING clears; see slurm_client.h
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+std::optional<CommandFailure> check_size(const SlurmJob& job, std::uint32_t gpus) {
+  auto contract = contract_of(job);
+  if (!contract || !*contract || (*contract)->gpus.contains(gpus)) return std::nullopt;
+  return refusal(
+      job, fmt::format("may hold {}, not {}", counted((*contract)->gpus.to_string(), "GPU"), gpus));
+}
+
+std::optional<CommandFailure> Resize::run() {
+  auto job = steering_.slurm.job(request_.job);
+  if (!job) return not_found_failure(job.error());
+  job_ = *job;
+  if (Failure failure = check_steerable(job_, "resize")) return failure;
+  if (Failure failure = check_size(job_, request_.gpus)) return failure;
+  if (Failure failure = become_owner(job_)) return failure;
+  report_.from = job_.state == SlurmState::pending ? job_.requested_gpus() : job_.gpus();
+  report_.to = request_.gpus;
+  if (report_.from == report_.to) {
+    report_.unchanged = true;
+    report_.job = job_;
+    return std::nullopt;
+  }
+  if (job_.state == SlurmState::pending) return change_pending();
+  if (Failure failure = ask_for_leave()) return failure;
+  warn_of_waiting_jobs();
+  if (Failure failure = stop_at_checkpoint()) return failure;
+  if (Failure failure = requeue()) return failure;
+  if (Failure failure = wait_until_running()) return failure;
+  return verify();
+}
+
+std::optional<CommandFailure> Resize::change_pending() {
+  SlurmJobChange change;
+  change.gpus = request_.gpus;
+  if (Status status = steering_.slurm.change(job_, change); !status) {
+    // Slurm may have taken some of the fields.
+    change.gpus = report_.from;
+    (void)steering_.slurm.change(job_, change).ok();
+    return CommandFailure{kFailed, status.error().text + "; it waits as it did"};
+  }
+  report_.was_pending = true;
+  report_.job = job_;
+  JobStart start(steering_, job_, job_.restarts, request_.gpus,
+                 SizeChange{report_.from, request_.gpus});
+  Failure failure = start.see_placed();
+  if (start.found().id == job_.id) report_.job = start.found();
+  return failure;
+}
+
+// Once it is stopped, a refusal would cost it a restart.
+std::optional<CommandFailure> Resize::ask_for_leave() {
+  Status status = steering_.slurm.may_change_size(job_, request_.gpus);
+  if (status.ok()) return std::nullopt;
+  if (status.error().kind == ErrorKind::unavailable)
+    return CommandFailure{kUnreachable, status.error().text + "; nothing was changed"};
+  return refusal(job_, fmt::format("would not get {}: {}", counted(request_.gpus, "GPU"),
+                                   status.error().text));
+}
+
+void Resize::warn_of_waiting_jobs() {
+  auto jobs = steering_.slurm.jobs();
+  if (!jobs) return;
+  std::uint32_t waiting = 0;
+  for (const SlurmJob& other : *jobs)
+    if (other.id != job_.id && other.state == SlurmState::pending && other.priority > 0 &&
+        other.partition == job_.partition)
+      ++waiting;
+  if (waiting > 0)
+    steering_.say(
+        fmt::format("warning: {} other {} in partition {}; what the job gives up can go to them, "
+                    "and it may wait before it runs again",
+                    waiting, waiting == 1 ? "job waits" : "jobs wait", job_.partition));
+}
+
+std::optional<CommandFailure> Resize::stop_at_checkpoint() {
+  const json demand = {{"cmd", "stop"},
+                       {"reason", "resize"},
+                       {"gpus", request_.gpus},
+                       {"from_scratch", request_.from_scratch}};
+  stop_.emplace(steering_, job_, demand.dump(),
+                fmt::format("and then moves to {}", counted(request_.gpus, "GPU")));
+  if (Failure failure = stop_->run()) return failure;
+  report_.step = stop_->step();
+  report_.commit_s = stop_->seconds();
+  return std::nullopt;
+}
+
+std::optional<CommandFailure> Resize::requeue() {
+  requeued_ = Clock::now();
+  std::string trouble;
+  for (bool granted = false; Clock::now() - requeued_ < kRequeueTries;) {
+    // By the clock after the requeue, which may have taken long: a start time in its past would
+    // lose the job. The answer to a try may be lost, the launcher may be faster, and slurmctld says
+    // that it is done also when the job had just ended.
+    const auto job = steering_.slurm.job(job_.id);
+    if (job && is_requeued(*job, job_.restarts)) {
+      SlurmJobChange change;
+      change.begin_time = job->controller_now + kSafeStart;
+      if (Failure failure = set_size(change)) return failure;
+      steering_.say(fmt::format("requeued; asked for {}", counted(request_.gpus, "GPU")));
+      return std::nullopt;
+    }
+    const Status status = job ? steering_.slurm.requeue_running(job_.id) : Status(job.error());
+    trouble =
+        status ? fmt::format("Slurm did not requeue job {}", job_.shown_id()) : status.error().text;
+    if (!status && status.error().kind != ErrorKind::unavailable) break;
+    if (!status || granted) std::this_thread::sleep_for(500ms);
+    granted = granted || status.ok();
+  }
+  return CommandFailure{kFailed, trouble + "; its launcher will requeue it by itself"};
+}
+
+std::optional<CommandFailure> Resize::set_size(SlurmJobChange change) {
+  SlurmClient& slurm = steering_.slurm;
+  change.gpus = request_.gpus;
+  Status status;
+  auto started = Clock::now();
+  do {
+    status = slurm.change(job_, change);
+    if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
+    std::this_thread::sleep_for(200ms);
+    // What was 5 s ahead may be past by now.
+    if (auto job = slurm.job(job_.id)) change.begin_time = job->controller_now + kSafeStart;
+  } while (Clock::now() - started < kRequeueTries);
+  if (status.ok()) return std::nullopt;
+  // Slurm may have taken some of the fields: back to the size that is known to work.
+  change.gpus = report_.from;
+  if (!slurm.change(job_, change)) {
+    change.gpus.reset();
+    (void)slurm.change(job_, change).ok();
+  }
+  return CommandFailure{kFailed, status.error().text + "; it was requeued and restarts as it was"};
+}
+
+std::optional<CommandFailure> Resize::wait_until_running() {
+  JobStart start(steering_, job_, job_.restarts + 1, request_.gpus,
+                 SizeChange{report_.from, request_.gpus});
+  Failure failure = start.run();
+  report_.job = start.found();
+  report_.requeue_s = seconds_since(requeued_);
+  return failure;
+}
+
+std::optional<CommandFailure> Resize::verify() {
+  const SlurmJob& job = report_.job;
+  if (job.gpus() != request_.gpus)
+    return CommandFailure{
+        kFailed, fmt::format("job {} runs again, but with {} instead of {}", job_.shown_id(),
+                             counted(job.gpus(), "GPU"), request_.gpus)};
+  std::vector<std::string> places;
+  for (const NodeShare& share : job.nodes)
+    places.push_back(fmt::format("{}: {}", share.node, share.gpus));
+  steering_.say(fmt::format("running on {} ({}), {:.1f} s after the requeue",
+                            counted(job.gpus(), "GPU"), fmt::join(places, ", "),
+                            report_.requeue_s));
+  return std::nullopt;
+}
+
+}  // namespace bellows
