@@ -2,7 +2,7 @@
 """Bellows' checkpoints for Python: see python/README.md and libbellows(3)."""
 
 from ._lib import Memory
-from .arrays import Shard
+from .regions import Shard
 from .checkpoint import Checkpoint
 from .errors import (
     AgentError,

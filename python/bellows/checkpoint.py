@@ -10,7 +10,7 @@ import warnings
 from types import TracebackType
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
-from . import _lib, arrays, tracked
+from . import _lib, arrays, regions, tracked
 from .errors import Error, InvalidError, MismatchError, StorageError
 from .sampler import Sampler
 from .tree import Flat, Node, Regions, part_of_name
@@ -95,7 +95,7 @@ class Checkpoint:
         self,
         name: str,
         array: Any,
-        sharded: Optional[arrays.Shard] = None,
+        sharded: Optional[regions.Shard] = None,
         per_rank: bool = False,
     ) -> None:
         """Names an array that save stores and restore fills, in place; a name again replaces it.
@@ -113,9 +113,9 @@ class Checkpoint:
             raise InvalidError(f"array {name}: it is either sharded or per rank")
         region = arrays.region_of(name, array)
         if sharded is not None:
-            region = arrays.sharded(name, region, sharded)
+            region = regions.sharded(name, region, sharded)
         elif per_rank:
-            region = arrays.per_rank(region)
+            region = regions.per_rank(region)
         self._register(name, region)
         self._arrays[name] = region
 
@@ -163,13 +163,13 @@ class Checkpoint:
             "register() takes single arrays"
         )
 
-    def _register(self, name: str, region: arrays.Region) -> None:
+    def _register(self, name: str, region: regions.Region) -> None:
         known = self._known.get(name)
         if known is not None and known.ours and region.ours and known.same_kind(region):
             ctypes.memmove(known.data, region.data, ctypes.sizeof(known.keep))
             return
         if known is None or not known.same_place(region):
-            arrays.register(self._handle, name, region)
+            regions.register(self._handle, name, region)
         self._known[name] = region
 
     def _sync(self, wanted: Regions) -> None:
@@ -183,9 +183,9 @@ class Checkpoint:
     def _wait_for_gpus(self) -> None:
         devices = {str(r.device): r.device for r in self._known.values() if r.device is not None}
         if devices:
-            from . import torch_state
+            from . import tensors
 
-            torch_state.synchronize(devices.values())
+            tensors.synchronize(devices.values())
 
     def save(self, step: int, wait: bool = False) -> None:
         """Stores everything as `step`: the state before the batches of this step are trained.
@@ -226,20 +226,20 @@ class Checkpoint:
         """The regions of all that is tracked, and their structure."""
         if not self._tracked:
             return {}
-        regions: Regions = {}
+        tracked_regions: Regions = {}
         things: Dict[str, Node] = {}
         for name, thing in self._tracked.items():
             flat = Flat()
             things[name] = thing.collect(flat)
-            regions.update(flat.regions)
-        for name in regions:
+            tracked_regions.update(flat.regions)
+        for name in tracked_regions:
             if name in self._arrays:
                 raise InvalidError(f"array {name}: register() and track() both have this name")
         text = json.dumps({"format": _FORMAT, "things": things}, separators=(",", ":")).encode()
         return {
-            **regions,
-            _STRUCTURE_BYTES: arrays.value(len(text)),
-            _STRUCTURE: arrays.stored_bytes(text),
+            **tracked_regions,
+            _STRUCTURE_BYTES: regions.value(len(text)),
+            _STRUCTURE: regions.stored_bytes(text),
         }
 
     def wait(self) -> None:
@@ -287,11 +287,11 @@ class Checkpoint:
             if structure is None:
                 return None
             step, things = structure
-            regions: Regions = {}
+            wanted: Regions = {}
             for name, thing in self._tracked.items():
-                regions.update(thing.prepare(things[name]))
+                wanted.update(thing.prepare(things[name]))
             # Another step, when the newest one has just been found to be bad.
-            if self._fill({**self._arrays, **regions}) == step:
+            if self._fill({**self._arrays, **wanted}) == step:
                 break
         else:
             raise MismatchError("restore found another newest step each time it looked")
@@ -299,13 +299,13 @@ class Checkpoint:
             thing.apply(things[name], step)
         return step
 
-    def _fill(self, regions: Regions) -> Optional[int]:
-        self._sync(regions)
+    def _fill(self, wanted: Regions) -> Optional[int]:
+        self._sync(wanted)
         self._wait_for_gpus()
         step = self._handle.restore()
         if step is None:
             return None
-        for name, region in regions.items():
+        for name, region in wanted.items():
             known = self._known[name]
             if known is not region:
                 ctypes.memmove(region.data, known.data, ctypes.sizeof(known.keep))
@@ -315,7 +315,7 @@ class Checkpoint:
 
     def _read_structure(self) -> Optional[Tuple[int, Dict[str, Node]]]:
         """What the newest checkpoint holds: its length first, since arrays have a known size."""
-        length = arrays.value(0)
+        length = regions.value(0)
         try:
             step = self._fill({_STRUCTURE_BYTES: length})
         except MismatchError as error:
@@ -323,7 +323,7 @@ class Checkpoint:
         if step is None:
             self._sync(self._arrays)
             return None
-        text = arrays.stored_bytes(bytes(length.keep.value))
+        text = regions.stored_bytes(bytes(length.keep.value))
         step = self._fill({_STRUCTURE: text})
         if step is None:
             return None

@@ -12,7 +12,7 @@ import struct
 import sys
 from typing import Any, Callable, Dict, NamedTuple
 
-from . import _lib, arrays
+from . import _lib, regions
 from .errors import InvalidError, MismatchError
 from .sampler import Position, Sampler
 from .tree import Filling, Flat, Node, Regions
@@ -171,14 +171,14 @@ class Rng:
 
     def _regions(self) -> Regions:
         return {
-            f"rng/{kind}": arrays.stored_bytes(generator.get(), _lib.PER_RANK)
+            f"rng/{kind}": regions.stored_bytes(generator.get(), _lib.PER_RANK)
             for kind, generator in self._generators().items()
         }
 
     def collect(self, flat: Flat) -> Node:
-        regions = self._regions()
-        flat.regions.update(regions)
-        return ["=", " ".join(regions)]
+        own = self._regions()
+        flat.regions.update(own)
+        return ["=", " ".join(own)]
 
     def prepare(self, node: Node) -> Regions:
         stored = node[1].split()

@@ -16,11 +16,11 @@ No pickles: a checkpoint can hold no code.
 
 from typing import Any, Dict, List, Optional
 
-from . import arrays
+from . import arrays, regions
 from .errors import InvalidError, MismatchError
 
 Node = List[Any]
-Regions = Dict[str, arrays.Region]
+Regions = Dict[str, regions.Region]
 _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.+:")
 
 
@@ -44,7 +44,7 @@ class Flat:
         self.regions: Regions = {}
         self._tensors: Dict[Any, str] = {}
 
-    def add(self, name: str, region: arrays.Region) -> str:
+    def add(self, name: str, region: regions.Region) -> str:
         if name in self.regions:
             raise InvalidError(f"array {name}: two things have this name")
         self.regions[name] = region
@@ -81,11 +81,11 @@ class Flat:
 
     def _leaf(self, name: str, state: Any) -> Node:
         if isinstance(state, bool):
-            return ["v", self.add(name, arrays.value(bool(state))), "b"]
+            return ["v", self.add(name, regions.value(bool(state))), "b"]
         if isinstance(state, int) and -(2**63) <= state < 2**63:
-            return ["v", self.add(name, arrays.value(int(state))), "i"]
+            return ["v", self.add(name, regions.value(int(state))), "i"]
         if isinstance(state, float):
-            return ["v", self.add(name, arrays.value(float(state))), "f"]
+            return ["v", self.add(name, regions.value(float(state))), "f"]
         if state is None or isinstance(state, (str, int)):
             return ["=", state]
         if callable(state) and not isinstance(state, type):
@@ -112,12 +112,12 @@ class Filling:
         _, _, dtype, shape, place = node
         if place == "numpy":
             return arrays.numpy_array(dtype, shape, current)
-        from . import torch_state
+        from . import tensors
 
-        tensor = torch_state.fitting(current, dtype, shape)
+        tensor = tensors.fitting(current, dtype, shape)
         if tensor is None:
-            tensor = torch_state.new_tensor(
-                dtype, shape, torch_state.gpu(self._device) if place == "cuda" else "cpu"
+            tensor = tensors.new_tensor(
+                dtype, shape, tensors.gpu(self._device) if place == "cuda" else "cpu"
             )
         return tensor
 
@@ -131,7 +131,7 @@ class Filling:
             for i, inner in enumerate(node[1]):
                 self.prepare(inner, _at(current, i))
         elif kind == "v":
-            self.regions[node[1]] = arrays.value({"b": False, "i": 0, "f": 0.0}[node[2]])
+            self.regions[node[1]] = regions.value({"b": False, "i": 0, "f": 0.0}[node[2]])
         elif kind == "a" and node[1] not in self.regions:
             made = self._make(node, current)
             self._made[node[1]] = made
@@ -157,7 +157,7 @@ def _at(current: Any, i: int) -> Any:
     return current[i] if isinstance(current, (list, tuple)) and i < len(current) else None
 
 
-def check_fits(name: str, node: Node, region: Optional[arrays.Region]) -> None:
+def check_fits(name: str, node: Node, region: Optional[regions.Region]) -> None:
     """Raises MismatchError unless the program's region can hold the stored array."""
     if region is None:
         raise MismatchError(f"array {name}: the checkpoint holds it and the program does not")

@@ -151,10 +151,10 @@ class Errors(TestCase):
     def test_no_cuda_runtime(self):
         """an array on a device is refused as long as no CUDA runtime is loaded to copy it"""
         program = """
-        from bellows import arrays
-        region = arrays.Region(4096, 3, (2,), None, device="cuda:0")
+        from bellows import regions
+        region = regions.Region(4096, 3, (2,), None, device="cuda:0")
         try:
-            arrays.register(ckpt._handle, "a", region)
+            regions.register(ckpt._handle, "a", region)
         except bellows.InvalidError as error:
             print(error)
         ckpt.close()
