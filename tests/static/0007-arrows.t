@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Every room includes only what the file `arrows` allows, and no rooms or modules run in a circle."""
+import os
+import re
+import sys
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+TOP = Path(os.environ.get("BELLOWS_SRCDIR") or Path(__file__).resolve().parents[2])
+ARROWS = TOP / "tests/static/arrows"
+PARTS = ("common", "slurm", "checkpoint", "jobsubmit", "spank", "launcher")
+points = 0
+failed = False
+
+
+def point(name, complaints):
+    global points, failed
+    points += 1
+    failed = failed or bool(complaints)
+    print(f"{'not ok' if complaints else 'ok'} {points} - {name}")
+    for line in complaints[:40]:
+        print("# " + line)
+
+
+def read_arrows():
+    rooms = {}
+    for line in ARROWS.read_text().splitlines():
+        if line and not line.startswith("#"):
+            room, _, targets = line.partition(":")
+            rooms[room] = targets.split()
+    return rooms
+
+
+def circle_in(graph):
+    try:
+        list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        return [" -> ".join(reversed(error.args[1]))]
+    return []
+
+
+def sources():
+    for part in PARTS:
+        for path in sorted((TOP / part).rglob("*")):
+            if path.suffix in (".cc", ".h", ".hpp", ".c"):
+                yield path.relative_to(TOP)
+
+
+def includes(path):
+    """(number of the line, included file below the top) of each #include of ours."""
+    for number, line in enumerate((TOP / path).read_text().splitlines(), 1):
+        found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
+        if not found:
+            continue
+        name = Path(found[1])
+        beside = path.parent / name
+        if (TOP / name).is_file() and name.parts[0] in PARTS:
+            yield number, name
+        elif (TOP / beside).is_file():
+            yield number, Path(os.path.normpath(beside))
+
+
+def check_includes(rooms):
+    unknown, forbidden = set(), []
+    for path in sources():
+        room = str(path.parent)
+        if room not in rooms:
+            unknown.add(f"{room} is not in tests/static/arrows")
+            continue
+        for number, name in includes(path):
+            target = str(name.parent)
+            if target != room and target not in rooms[room]:
+                forbidden.append(f"{path}:{number}: {room} may not include {target} ({name})")
+    point("every folder of sources is a room", sorted(unknown))
+    point("no room includes what it may not", forbidden)
+
+
+def check_readmes(rooms):
+    complaints = []
+    for room, targets in rooms.items():
+        path = TOP / room / "README.md"
+        text = path.read_text() if path.exists() else ""
+        said = re.search(r"^May include: (.*?)\.$", text, re.M | re.S)
+        if not said:
+            complaints.append(f"{room}/README.md does not say what the room may include")
+        elif sorted(re.findall(r"`([^`]+)`", said[1])) != sorted(targets):
+            complaints.append(f"{room}/README.md: tests/static/arrows says {', '.join(targets) or 'nothing'}")
+        if len(text.splitlines()) > 100:
+            complaints.append(f"{room}/README.md is longer than a page")
+    point("each room's README says what it may include, on a page at most", complaints)
+
+
+def module_graph():
+    package = TOP / "python/bellows"
+    graph = {}
+    for path in package.glob("*.py"):
+        text = path.read_text()
+        names = re.findall(r"^\s*from \. import ([\w, ]+)", text, re.M)
+        found = {name.strip().split(" ")[0] for line in names for name in line.split(",")}
+        found |= set(re.findall(r"^\s*from \.(\w+) import", text, re.M))
+        graph[path.stem] = {name for name in found if (package / f"{name}.py").exists()}
+    return graph
+
+
+ROOMS = read_arrows()
+point("every arrow leads to a room", [f"{room}: {target}" for room, targets in ROOMS.items()
+                                      for target in targets if target not in ROOMS])
+point("every room has sources", [room for room in ROOMS if not any((TOP / room).glob("*.[ch]*"))])
+point("the arrows have no circle", circle_in(ROOMS))
+check_includes(ROOMS)
+check_readmes(ROOMS)
+point("the modules of the Python package have no circle", circle_in(module_graph()))
+print(f"1..{points}")
+sys.exit(failed)
