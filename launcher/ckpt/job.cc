@@ -12,6 +12,7 @@
 #include "launcher/ckpt/place.h"
 #include "launcher/cli/command_line.h"
 #include "launcher/record/job_place.h"
+#include "slurm/client.h"
 
 namespace bellows {
 namespace {

@@ -17,6 +17,7 @@
 #include "launcher/logs/log_reader.h"
 #include "launcher/record/event_log.h"
 #include "launcher/record/job_place.h"
+#include "slurm/client.h"
 
 namespace bellows {
 namespace {
@@ -80,7 +81,7 @@ class Printer {
 /// Whether the job is over for good. Slurm is asked only while nothing else happens.
 class JobWatch {
  public:
-  JobWatch(SlurmClient* slurm, std::uint32_t job) : slurm_(slurm), job_(job) {}
+  JobWatch(Slurm* slurm, std::uint32_t job) : slurm_(slurm), job_(job) {}
   bool over() {
     if (!slurm_) return false;
     auto job = slurm_->job(job_);
@@ -89,7 +90,7 @@ class JobWatch {
   }
 
  private:
-  SlurmClient* slurm_;
+  Slurm* slurm_;
   std::uint32_t job_;
 };
 

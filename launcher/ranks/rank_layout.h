@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

@@ -10,6 +10,7 @@
 
 #include "launcher/base/exit_status.h"
 #include "launcher/record/policy_query.h"
+#include "slurm/client.h"
 
 namespace bellows {
 namespace {

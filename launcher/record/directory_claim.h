@@ -6,7 +6,7 @@
 
 #include "checkpoint/protocol/attempt_name.h"
 #include "common/result.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

@@ -9,7 +9,7 @@
 
 #include "launcher/record/event_log.h"
 #include "launcher/slurm/records.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

@@ -14,6 +14,7 @@
 #include "launcher/record/history.h"
 #include "launcher/record/job_place.h"
 #include "launcher/record/job_view.h"
+#include "slurm/client.h"
 
 namespace bellows {
 namespace {

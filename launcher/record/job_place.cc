@@ -54,8 +54,8 @@ void ask_accounting(const JobName& name, JobPlace& place) {
 
 }  // namespace
 
-Result<JobPlace> find_job(SlurmClient* slurm, const JobName& name,
-                          const std::string& checkpoint_dir, Ask accounting) {
+Result<JobPlace> find_job(Slurm* slurm, const JobName& name, const std::string& checkpoint_dir,
+                          Ask accounting) {
   JobPlace place;
   place.checkpoint_dir = checkpoint_dir;
   if (!name.task) place.id = name.id;

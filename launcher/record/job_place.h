@@ -7,7 +7,7 @@
 
 #include "common/result.h"
 #include "launcher/slurm/records.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 
@@ -28,7 +28,7 @@ enum class Ask {
 
 /// `slurm` null: without Slurm. `checkpoint_dir` empty: what the job's record says. not_found:
 /// nobody knows the job, and no directory was given; unavailable: and slurmctld did not answer.
-Result<JobPlace> find_job(SlurmClient* slurm, const JobName& name,
-                          const std::string& checkpoint_dir, Ask accounting);
+Result<JobPlace> find_job(Slurm* slurm, const JobName& name, const std::string& checkpoint_dir,
+                          Ask accounting);
 
 }  // namespace bellows

@@ -8,7 +8,7 @@
 #include "common/contract.h"
 #include "common/result.h"
 #include "launcher/record/event_log.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

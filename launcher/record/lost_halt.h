@@ -6,7 +6,7 @@
 
 #include "common/result.h"
 #include "launcher/record/event_log.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

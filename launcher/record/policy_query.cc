@@ -54,7 +54,7 @@ bool no_answer(int code) { return code < ESLURM_INVALID_PARTITION_NAME; }
 
 }  // namespace
 
-Result<PolicyStatus> ask_policy_status(SlurmClient&) {
+Result<PolicyStatus> ask_policy_status(Slurm&) {
   std::string entry(kStatusQuery);
   std::array<char*, 1> entries = {entry.data()};
   std::string name = "bellows-status";

@@ -3,13 +3,13 @@
 
 #include "common/result.h"
 #include "jobsubmit/slurmctld/query.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 
 /// Asks slurmctld for the policy in force. No job comes of it.
 /// unavailable: slurmctld does not answer; not_found: it answers, but not as job_submit/bellows
 /// does.
-Result<PolicyStatus> ask_policy_status(SlurmClient& slurm);
+Result<PolicyStatus> ask_policy_status(Slurm& slurm);
 
 }  // namespace bellows

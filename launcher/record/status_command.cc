@@ -16,6 +16,7 @@
 #include "launcher/record/cluster_status.h"
 #include "launcher/record/history.h"
 #include "launcher/record/job_view.h"
+#include "slurm/client.h"
 
 namespace bellows {
 namespace {

@@ -10,7 +10,7 @@
 #include "common/contract.h"
 #include "launcher/ranks/rank_layout.h"
 #include "launcher/slurm/node_watch.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "launcher/base/child.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

@@ -15,6 +15,7 @@
 #include "launcher/record/lost_halt.h"
 #include "launcher/run/restart_budget.h"
 #include "launcher/run/supervisor.h"
+#include "slurm/client.h"
 
 namespace bellows {
 namespace {
@@ -39,7 +40,7 @@ void warn_unless_batch_script() {
 }
 
 // Slurm's answer decides what is started: without one there is nothing to do but ask again.
-Result<SlurmJob> wait_for_job(SlurmClient& slurm, std::uint32_t id) {
+Result<SlurmJob> wait_for_job(Slurm& slurm, std::uint32_t id) {
   for (bool said = false;; std::this_thread::sleep_for(std::chrono::seconds(1))) {
     auto job = slurm.job(id);
     if (job.ok() || job.error().kind != ErrorKind::unavailable) return job;

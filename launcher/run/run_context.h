@@ -12,7 +12,7 @@
 #include "common/launch_kind.h"
 #include "common/result.h"
 #include "launcher/run/own_checkpoint.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

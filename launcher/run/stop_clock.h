@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

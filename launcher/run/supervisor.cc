@@ -41,7 +41,7 @@ Result<Fd> open_signals() {
 
 }  // namespace
 
-Supervisor::Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, RankLayout layout)
+Supervisor::Supervisor(Slurm& slurm, RunContext context, SlurmJob job, RankLayout layout)
     : slurm_(slurm),
       context_(std::move(context)),
       job_(std::move(job)),

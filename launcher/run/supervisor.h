@@ -36,7 +36,7 @@
 #include "launcher/run/storage_watch.h"
 #include "launcher/run/time_left.h"
 #include "launcher/slurm/reach.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 
@@ -45,7 +45,7 @@ namespace bellows {
 /// SIGINT and SIGHUP must be blocked before it is made.
 class Supervisor {
  public:
-  Supervisor(SlurmClient& slurm, RunContext context, SlurmJob job, RankLayout layout);
+  Supervisor(Slurm& slurm, RunContext context, SlurmJob job, RankLayout layout);
   /// Runs to the end. The exit status for the batch script.
   int run();
 
@@ -194,7 +194,7 @@ class Supervisor {
   void say(const std::string& text);
   std::optional<std::uint64_t> newest_commit() const;
 
-  SlurmClient& slurm_;
+  Slurm& slurm_;
   RunContext context_;
   SlurmJob job_;
   RankLayout layout_;

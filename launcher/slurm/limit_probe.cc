@@ -19,7 +19,7 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
 
 }  // namespace
 
-std::string probe_limits(SlurmClient& slurm, std::uint32_t id) {
+std::string probe_limits(Slurm& slurm, std::uint32_t id) {
   auto job = slurm.job(id);
   if (!job || job->state != SlurmState::running || job->end_time == 0) return "";
   JobLimits limits;

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 
@@ -23,6 +23,6 @@ struct JobLimits {
 
 /// Asks slurmctld for a job's limits. Their line; empty when there is no answer or the job does not
 /// run.
-std::string probe_limits(SlurmClient& slurm, std::uint32_t id);
+std::string probe_limits(Slurm& slurm, std::uint32_t id);
 
 }  // namespace bellows

@@ -6,7 +6,7 @@
 
 #include "launcher/steer/job_stop.h"
 #include "launcher/steer/steering.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

@@ -10,6 +10,7 @@
 #include "launcher/cli/commands.h"
 #include "launcher/steer/halt.h"
 #include "launcher/steer/steer_process.h"
+#include "slurm/client.h"
 
 namespace bellows {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 

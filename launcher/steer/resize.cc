@@ -140,7 +140,7 @@ std::optional<CommandFailure> Resize::requeue() {
 }
 
 std::optional<CommandFailure> Resize::set_size(SlurmJobChange change) {
-  SlurmClient& slurm = steering_.slurm;
+  Slurm& slurm = steering_.slurm;
   change.gpus = request_.gpus;
   Status status;
   auto started = Clock::now();

@@ -11,6 +11,7 @@
 #include "launcher/base/exit_status.h"
 #include "launcher/cli/commands.h"
 #include "launcher/steer/steer_process.h"
+#include "slurm/client.h"
 
 namespace bellows {
 namespace {

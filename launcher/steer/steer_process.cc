@@ -77,7 +77,7 @@ SteerProcess::SteerProcess(std::string name, std::chrono::seconds timeout, bool 
 
 SteerProcess::~SteerProcess() { watch_->stop(); }
 
-Steering SteerProcess::steering(SlurmClient& slurm) const {
+Steering SteerProcess::steering(Slurm& slurm) const {
   std::FILE* progress = json_ ? stderr : stdout;
   auto standing = [watch = watch_](int exit_status, const std::string& text) {
     std::lock_guard lock(watch->mutex);

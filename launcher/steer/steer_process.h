@@ -19,7 +19,7 @@ class SteerProcess {
   SteerProcess(const SteerProcess&) = delete;
   SteerProcess& operator=(const SteerProcess&) = delete;
 
-  Steering steering(SlurmClient& slurm) const;
+  Steering steering(Slurm& slurm) const;
   /// Prints why, and gives the exit status.
   int fail(const CommandFailure& failure) const;
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "launcher/base/exit_status.h"
-#include "slurm/client.h"
+#include "slurm/interface.h"
 
 namespace bellows {
 
@@ -21,7 +21,7 @@ struct CommandFailure {
 struct Steering {
   using Clock = std::chrono::steady_clock;
 
-  SlurmClient& slurm;
+  Slurm& slurm;
   std::string program;                          ///< this binary as the job's nodes see it
   std::function<void(const std::string&)> say;  ///< gets progress lines
   std::function<bool()> interrupted;            ///< asked between the parts

@@ -26,6 +26,7 @@
 #include "launcher/run/owner_watch.h"
 #include "launcher/slurm/reach.h"
 #include "launcher/steer/requeue.h"
+#include "slurm/client.h"
 #include "slurm/compat.h"
 #include "tests/unit/scratch_dir.h"
 #include "tests/unit/text_support.h"

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace bellows {
+
+/// Slurm's job states without their flags.
+enum class SlurmState {
+  pending,
+  running,
+  suspended,
+  completed,
+  cancelled,
+  failed,
+  timeout,
+  node_fail,
+  preempted,
+  boot_fail,
+  deadline,
+  out_of_memory,
+  unknown,
+};
+
+/// Slurm's own word for a state ("RUNNING").
+const char* slurm_state_name(SlurmState state);
+
+/// What a job holds on one node.
+struct NodeShare {
+  std::string node;
+  std::uint32_t gpus = 0;
+  std::uint32_t cpus = 0;
+
+  bool operator==(const NodeShare&) const = default;
+};
+
+/// One job as slurmctld described it at `controller_now`. A value; holds no Slurm memory.
+struct SlurmJob {
+  std::uint32_t id = 0;
+  std::string asked_as;         ///< how a user named it; empty: nobody did
+  std::uint32_t array_job = 0;  ///< 0: no task of a job array
+  std::optional<std::uint32_t> array_task;
+  std::string waiting_tasks;  ///< of a job array that no record stands for yet: "3-10%2"
+  std::string name;
+  std::string partition;
+  std::string account;
+  uid_t uid = 0;
+  SlurmState state = SlurmState::unknown;
+  bool completing = false;       ///< Slurm still cleans up the last run
+  bool configuring = false;      ///< nodes are booting or their Prolog runs
+  std::string reason;            ///< why it waits, in Slurm's word; empty when it runs
+  std::vector<NodeShare> nodes;  ///< in the order of ranks; empty while pending
+  std::string batch_host;
+  std::vector<std::string> required_nodes;  ///< of --nodelist
+  std::uint32_t cpus = 0;
+  std::uint32_t num_tasks = 0;
+  std::uint32_t restarts = 0;
+  std::uint32_t priority = 0;  ///< 0: held
+  std::uint16_t cpus_per_task = 1;
+  std::string admin_comment;
+  std::string tres_per_job;   ///< as asked for, e.g. "gres:gpu:4"
+  std::string tres_per_node;  ///< as asked for, e.g. "gres:gpu:2"
+  std::string cpus_per_tres;  ///< CPUs for each GPU, e.g. "gres:gpu:2"
+  std::uint32_t min_nodes = 0;
+  std::time_t submit_time = 0;
+  std::time_t begin_time = 0;  ///< it may not start before
+  std::time_t start_time = 0;  ///< pending: begin_time, or when Slurm plans to start it
+  std::time_t end_time = 0;
+  std::time_t preempt_time = 0;  ///< when its preemption began; 0: none is under way
+  std::string qos;
+  std::string work_dir;
+  std::string output;             ///< where the batch script's output goes
+  std::uint32_t exit_status = 0;  ///< of the batch script, as wait(2) gives it
+  bool batch = false;
+  bool may_requeue = false;
+  bool cron = false;               ///< made by scrontab: Slurm lets nobody change it
+  bool het = false;                ///< component of a heterogeneous job
+  std::time_t controller_now = 0;  ///< the controller's clock when it answered
+
+  /// GPUs held now (0 while pending).
+  std::uint32_t gpus() const;
+  /// GPUs asked for: what a pending job will hold.
+  std::uint32_t requested_gpus() const;
+  /// As the user named it, else "123", "123_4" for a task of a job array, or "123_[5-10]" for those
+  /// that wait together.
+  std::string shown_id() const;
+  /// Over for good: no state follows.
+  bool finished() const;
+};
+
+/// New values of a job's fields; what is not set stays.
+struct SlurmJobChange {
+  std::optional<std::uint32_t> gpus;  ///< also sets tasks, CPUs and nodes to match
+  std::optional<std::time_t> begin_time;
+  std::optional<bool> held = std::nullopt;  ///< true: by its user; false: released
+};
+
+/// How much warning Slurm gives before it ends a job, besides the time limit.
+struct SlurmGrace {
+  bool preempts = false;      ///< a job of this partition and QOS may be preempted and come back
+  std::uint32_t preempt = 0;  ///< GraceTime in seconds
+  /// KillWait: seconds from SIGTERM to SIGKILL, which a job that is requeued at once still has.
+  std::uint32_t kill_wait = 0;
+  bool operator==(const SlurmGrace&) const = default;
+};
+
+struct SlurmStep {
+  std::uint32_t id = 0;
+  std::string name;
+};
+
+}  // namespace bellows
