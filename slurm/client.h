@@ -5,10 +5,6 @@
 
 namespace bellows {
 
-/// What an error number of libslurm says: unavailable for whatever is not slurmctld's own verdict.
-/// A request that ended so may have been carried out all the same.
-ErrorKind slurm_error_kind(int code);
-
 /// slurmctld through libslurm. Only one may live in a process at a time: libslurm keeps its
 /// configuration in globals. Without a usable slurm.conf libslurm itself prints a message and ends
 /// the process when the client is made: see usable().

@@ -9,6 +9,7 @@
 
 #include "common/contract.h"
 #include "slurm/compat.h"
+#include "slurm/error_kind.h"
 #include "spank/owner.h"
 
 // Resolved inside the process that loads the plugin, which has Slurm's own library; linking
@@ -42,9 +43,8 @@ bool have_slurm() {
 
 Error slurm_failure(std::string_view what, std::uint32_t job) {
   const int code = errno;
-  const ErrorKind kind =
-      code == ESLURM_INVALID_JOB_ID ? ErrorKind::not_found : ErrorKind::unavailable;
-  return Error{kind, fmt::format("cannot {} job {}: {}", what, job, slurm_strerror(code))};
+  return Error{slurm_error_kind(code),
+               fmt::format("cannot {} job {}: {}", what, job, slurm_strerror(code))};
 }
 
 Error no_slurm() {
@@ -111,20 +111,22 @@ Status requeue_running(std::uint32_t job) {
   return slurm_failure("requeue", job);
 }
 
-Status set_next_run(std::uint32_t job, const NextRun& next, container::Owner owner) {
+Status set_next_run(std::uint32_t job, const NextStart& next, container::Owner owner) {
   if (!have_slurm()) return no_slurm();
   job_desc_msg_t update;
   slurm_init_job_desc_msg(&update);
   BELLOWS_JOB_DESC_ID(&update) = job;
   update.begin_time = next.start;
   std::string tres;
-  const bool sized = next.gpus && set_job_size(job, next.asked, *next.gpus, update, tres).ok();
+  if (next.gpus) {
+    if (auto status = set_job_size(job, next.asked, *next.gpus, update, tres); !status)
+      return status;
+  }
   const auto code = as_owner(owner, kOwnersLimit, [&update] {
     if (slurm_update_job(&update) == SLURM_SUCCESS) return SLURM_SUCCESS;
     return errno == 0 ? SLURM_ERROR : errno;
   });
   if (code && *code == SLURM_SUCCESS) return {};
-  if (sized) return set_next_run(job, {next.start, std::nullopt, {}}, owner);
   if (!code) return code.error();
   errno = *code;
   return slurm_failure("set the start time of", job);

@@ -38,7 +38,7 @@ Result<JobView> read_job(std::uint32_t job);
 Result<JobView> read_promise(std::uint32_t job);
 
 /// When a job runs again, by slurmctld's clock, and with how many GPUs (none: as many as before).
-struct NextRun {
+struct NextStart {
   std::int64_t start = 0;
   std::optional<std::uint32_t> gpus;
   AskedSize asked;  ///< with gpus
@@ -48,9 +48,8 @@ struct NextRun {
 /// owner.
 Status requeue_running(std::uint32_t job);
 
-/// Sets the next run of a job that waits, in one update; only its start when Slurm refuses the
-/// size. As the job's owner, whom the policy and the site's rules bind: his are the files that
-/// name the size.
-Status set_next_run(std::uint32_t job, const NextRun& next, container::Owner owner);
+/// Sets the next run of a job that waits, in one update. As the job's owner, whom the policy and
+/// the site's rules bind: his are the files that name the size.
+Status set_next_run(std::uint32_t job, const NextStart& next, container::Owner owner);
 
 }  // namespace bellows::spank

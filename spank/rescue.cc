@@ -3,27 +3,90 @@
 
 #include <fmt/core.h>
 
+#include <chrono>
 #include <utility>
+#include <variant>
 
 namespace bellows::spank {
+namespace {
 
-RescuePlan plan_rescue(const BatchEnd& end, const JobView& view) {
-  const auto leave = [](std::string reason) { return RescuePlan{Rescue::none, std::move(reason)}; };
-  if (view.requeued && (!end.restarts || view.restarts == *end.restarts + 1))
-    return view.begin > view.clock ? leave("it is requeued, and its start time is set")
-                                   : RescuePlan{Rescue::start_soon, ""};
-  if (view.requeued && !view.completing && end.restarts && view.restarts <= *end.restarts)
-    return view.begin > view.clock ? leave("slurmctld lost this run, and its launcher saw to that")
-                                   : RescuePlan{Rescue::outlast, ""};
-  if (!view.running) return leave("Slurm has already ended or requeued it");
-  if (end.restarts && view.restarts != *end.restarts)
-    return leave(fmt::format("this was its run {}, and slurmctld is at run {}", *end.restarts,
-                             view.restarts));
+RescueReport report_of(const RequeueRoad::Done& done, bool changed) {
+  switch (done.end) {
+    case RoadEnd::moved:
+      return {true, false, ""};
+    case RoadEnd::found:
+      return {false, false,
+              changed ? "it was requeued, and got its start time here"
+                      : "it is requeued, and its start time is set"};
+    case RoadEnd::forgotten:
+      return {false, false, "slurmctld lost this run; the job starts again"};
+    case RoadEnd::newer_run:
+      return {false, false, "slurmctld is at a later run"};
+    case RoadEnd::ended:
+      return {false, false, "Slurm has already ended or requeued it"};
+    case RoadEnd::kept_size:
+    case RoadEnd::gone:
+    case RoadEnd::refused:
+    case RoadEnd::gave_up:
+      break;
+  }
+  return {false, true, done.text};
+}
+
+}  // namespace
+
+std::string reason_to_leave(const BatchEnd& end, const JobView& view) {
   if (!view.batch_host.empty() && view.batch_host != end.node)
-    return leave(fmt::format("its batch script runs on {} now", view.batch_host));
+    return fmt::format("its batch script runs on {} now", view.batch_host);
   if (end.rescues >= kMostRescues)
-    return leave(fmt::format("it was rescued {} times, the most there are", end.rescues));
-  return {Rescue::requeue, ""};
+    return fmt::format("it was rescued {} times, the most there are", end.rescues);
+  return "";
+}
+
+QueuedJob queued_job(const JobView& view) {
+  QueuedJob job;
+  job.state = view.requeued  ? SlurmState::pending
+              : view.running ? SlurmState::running
+                             : SlurmState::completed;
+  job.completing = view.completing;
+  job.restarts = view.restarts;
+  job.start = view.begin;
+  job.now = view.clock;
+  return job;
+}
+
+RescueReport rescue(const BatchEnd& end, std::optional<std::uint32_t> gpus,
+                    const RescueHands& hands) {
+  NextRun next{.restarts = end.restarts};
+  next.gpus = gpus;
+  RequeueRoad road(Party::rescue, next, hands.time.now());
+  JobView view;
+  bool changed = false;
+  while (true) {
+    const RequeueRoad::Step step = road.next();
+    if (const auto* done = std::get_if<RequeueRoad::Done>(&step)) {
+      if (done->end == RoadEnd::forgotten && changed)
+        hands.time.sleep(std::chrono::seconds(requeue_clock::kNodeRegisters));
+      return report_of(*done, changed);
+    }
+    if (const auto* pause = std::get_if<RequeueRoad::Pause>(&step)) {
+      hands.time.sleep(pause->time);
+      road.paused();
+    } else if (std::holds_alternative<RequeueRoad::Look>(step)) {
+      const auto seen = hands.look();
+      if (seen) view = *seen;
+      road.looked(seen ? Result<QueuedJob>(queued_job(view)) : Result<QueuedJob>(seen.error()),
+                  hands.time.now());
+    } else if (std::holds_alternative<RequeueRoad::Requeue>(step)) {
+      if (std::string why = reason_to_leave(end, view); !why.empty())
+        return {false, false, std::move(why)};
+      road.requeued(hands.requeue(), hands.time.now());
+    } else if (const auto* change = std::get_if<RequeueRoad::Change>(&step)) {
+      changed = true;
+      const std::int64_t start = change->change.begin_time.value_or(0);
+      road.changed(hands.set_next_run({start, change->change.gpus, view.asked}));
+    }
+  }
 }
 
 }  // namespace bellows::spank

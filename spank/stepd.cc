@@ -5,10 +5,8 @@
 #include <slurm/slurm.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "common/contract.h"
 #include "common/text.h"
@@ -120,75 +118,32 @@ void prepare_batch(spank_t spank, const Step& step, const Contract& contract) {
   change_environment(spank, size_corrections(view->held, is_elastic(contract), lookup));
 }
 
-/// slurmctld may be restarting just now, and the batch script's end waits for it anyway.
-Result<JobView> read_job_patiently(std::uint32_t job) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(120);
-  while (true) {
-    auto view = read_job(job);
-    if (view || view.error().kind != ErrorKind::unavailable ||
-        std::chrono::steady_clock::now() >= deadline)
-      return view;
-    std::this_thread::sleep_for(std::chrono::seconds(1));
-  }
-}
-
 std::string node_name(spank_t spank) {
   if (auto name = environment(spank, "SLURMD_NODENAME")) return *name;
   return "";
 }
 
-Status requeue_counted(const JobStore& store, const Step& step, const BatchEnd& end, NextRun next) {
-  if (auto status = store.set_rescues(step.job, end.rescues + 1); !status.ok()) return status;
-  if (auto status = requeue_running(step.job); !status.ok()) return status;
-  // That may have taken long, and a start time in the past would lose the job.
-  if (const auto now = read_job(step.job)) next.start = now->clock + kRescueDelay;
-  return set_next_run(step.job, next, step.owner());
-}
-
-Status carry_out(Rescue action, const JobStore& store, const Step& step, const BatchEnd& end,
-                 const JobView& view, std::optional<std::uint32_t> gpus) {
-  NextRun next{view.clock + kRescueDelay, gpus, view.asked};
-  switch (action) {
-    case Rescue::none:
-      break;
-    case Rescue::requeue:
-      return requeue_counted(store, step, end, next);
-    case Rescue::start_soon:
-      return set_next_run(step.job, next, step.owner());
-    case Rescue::outlast: {
-      next.start = view.clock + kOutlastDelay;
-      const Status status = set_next_run(step.job, next, step.owner());
-      std::this_thread::sleep_for(std::chrono::seconds(kRegistersWithin));
-      return status;
-    }
-  }
-  return {};
-}
-
-void rescue(spank_t spank, const JobStore& store, const Step& step, const Contract& contract,
-            std::optional<std::uint32_t> gpus) {
-  const auto view = read_job_patiently(step.job);
-  if (!view) {
-    slurm_error("bellows: job %u: its launcher was killed, but the job can't be requeued: %s",
-                step.job, view.error().text.c_str());
-    return;
-  }
+void bring_back(spank_t spank, const JobStore& store, const Step& step, const Contract& contract,
+                std::optional<std::uint32_t> gpus) {
   const auto rescues = store.rescues(step.job);
   const BatchEnd end{recorded_run(spank), node_name(spank), rescues ? *rescues : kMostRescues};
-  const RescuePlan plan = plan_rescue(end, *view);
-  if (plan.action == Rescue::none) {
-    slurm_info("bellows: job %u: its launcher left no outcome; left alone: %s", step.job,
-               plan.reason.c_str());
-    return;
-  }
   if (gpus && !contract.gpus.contains(*gpus)) gpus.reset();
-  const Status status = carry_out(plan.action, store, step, end, *view, gpus);
-  if (!status.ok())
-    slurm_error("bellows: job %u: its launcher was killed: %s", step.job,
-                status.error().text.c_str());
-  else if (plan.action == Rescue::requeue)
+  const auto requeue = [&] {
+    if (auto status = store.set_rescues(step.job, end.rescues + 1); !status.ok()) return status;
+    return requeue_running(step.job);
+  };
+  const RescueReport report =
+      rescue(end, gpus,
+             {[&] { return read_job(step.job); }, requeue,
+              [&](const NextStart& next) { return set_next_run(step.job, next, step.owner()); }});
+  if (report.failed)
+    slurm_error("bellows: job %u: its launcher was killed: %s", step.job, report.text.c_str());
+  else if (report.requeued)
     slurm_info("bellows: job %u: its launcher was killed; requeued (rescue %u of %u)", step.job,
                end.rescues + 1, kMostRescues);
+  else
+    slurm_info("bellows: job %u: its launcher left no outcome; left alone: %s", step.job,
+               report.text.c_str());
 }
 
 }  // namespace
@@ -230,7 +185,7 @@ void finish_step(spank_t spank, const Settings& settings) {
     const auto contract = trusted_contract(store, *step);
     // Whatever becomes of it, the views have to end.
     if (contract && *contract)
-      guarded("rescue", [&] { rescue(spank, store, *step, **contract, gpus); });
+      guarded("rescue", [&] { bring_back(spank, store, *step, **contract, gpus); });
   }
   // Last: who is the last to leave ends every process of the owner's in the job's cgroups, also
   // the one that asks slurmctld in his name.

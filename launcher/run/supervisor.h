@@ -180,13 +180,11 @@ class Supervisor {
 
   // supervisor_requeue.cc: back into Slurm's queue
   void requeue_self();
+  void take_road();
   void lose_job(const std::string& why);
-  void move_on(const SlurmJob& queued, bool held);
-  Status move_requeued(SlurmJobChange change);
   void leave_pending(const SlurmJob& job);
-  bool forgotten(const SlurmJob& job) const;
+  void outlast_forgotten_run();
   std::string cause_of_requeue(const SlurmJob& job) const;
-  void ease_restart(const SlurmJob& job);
 
   std::string ranks_step_name() const;
   void enter(Phase phase, std::chrono::milliseconds limit);

@@ -11,6 +11,7 @@
 #include "launcher/base/exit_status.h"
 #include "launcher/record/lost_halt.h"
 #include "launcher/run/supervisor.h"
+#include "slurm/requeue.h"
 
 namespace bellows {
 namespace {
@@ -18,7 +19,6 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-constexpr auto kRequeueComesWithin = 10s;
 constexpr auto kEndsByItself = 10s;
 constexpr auto kEndsAfterSignal = 5s;
 constexpr auto kLetGoWithin = 3s;
@@ -358,7 +358,7 @@ void Supervisor::hand_over() {
            fmt::format("to {}{}", counted(stop_->gpus.value_or(layout_.gpus()), "GPU"), but));
   end_recorded_ = true;
   answer(stop_->client, reply.dump());
-  enter(Phase::handed_over, kRequeueComesWithin);
+  enter(Phase::handed_over, kHandOver);
 }
 
 // A step whose srun was killed lingers for seconds, and holds up the job's next start.

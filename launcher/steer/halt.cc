@@ -9,17 +9,15 @@
 #include "common/text.h"
 #include "launcher/record/lost_halt.h"
 #include "launcher/steer/job_start.h"
-#include "launcher/steer/requeue.h"
 #include "launcher/steer/resize.h"
+#include "launcher/steer/take_road.h"
+#include "slurm/requeue.h"
 
 namespace bellows {
 namespace {
 
 using nlohmann::json;
 using namespace std::chrono_literals;
-
-constexpr auto kRequeueTries = 8s;
-constexpr int kSoonStart = 2;  // seconds; 1 could fall into the one in which the credential ended
 
 }  // namespace
 
@@ -50,23 +48,9 @@ std::optional<CommandFailure> Halt::hold_pending() {
 }
 
 std::optional<CommandFailure> Halt::requeue_held() {
-  const auto started = Steering::Clock::now();
-  std::string trouble;
-  do {
-    const Status status = steering_.slurm.requeue_held(job_.id);
-    if (!status && status.error().kind != ErrorKind::unavailable) {
-      trouble = status.error().text;
-      break;
-    }
-    const auto job = steering_.slurm.job(job_.id);
-    if (job && is_requeued(*job, job_.restarts)) return std::nullopt;
-    trouble = !job      ? job.error().text
-              : !status ? status.error().text
-                        : fmt::format("Slurm did not requeue job {}, which is {}", job_.shown_id(),
-                                      slurm_state_name(job->state));
-    std::this_thread::sleep_for(500ms);
-  } while (Steering::Clock::now() - started < kRequeueTries);
-  return CommandFailure{kFailed, trouble + "; its launcher will do it by itself"};
+  NextRun next{.restarts = job_.restarts, .started = job_.start_time};
+  next.hold = true;
+  return take_road(steering_, job_, next);
 }
 
 std::optional<CommandFailure> Resume::run() {
@@ -129,7 +113,7 @@ std::optional<CommandFailure> Resume::release() {
   }
   SlurmJobChange change;
   change.held = false;
-  change.begin_time = job_.controller_now + kSoonStart;
+  change.begin_time = job_.controller_now + requeue_clock::kSoon;
   if (Status status = steering_.slurm.change(job_, change); !status)
     return CommandFailure{kFailed, status.error().text + "; the job is still held"};
   return std::nullopt;

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "common/text.h"
+#include "slurm/requeue.h"
 
 namespace bellows {
 namespace {
@@ -17,7 +18,6 @@ using namespace std::chrono_literals;
 constexpr auto kPoll = 50ms;
 constexpr double kPollFast = 15;  // seconds
 constexpr auto kPollLater = 1000ms;
-constexpr int kSoonStart = 2;  // 1 could fall into the second in which the old credential ended
 constexpr double kSayWaitingAfter = 5;
 /// Slurm may say it of nodes that have yet to register; so it must say it again.
 constexpr int kMostNevers = 3;
@@ -156,7 +156,7 @@ CommandFailure JobStart::put_back(const SlurmJob& now) {
 void JobStart::say_why(const SlurmJob& now) {
   const bool told = now.reason == said_ || now.reason.empty() || now.reason == "None";
   const bool soon =
-      now.reason == "BeginTime" && now.start_time <= now.controller_now + 2 * kSoonStart;
+      now.reason == "BeginTime" && now.start_time <= now.controller_now + 2 * requeue_clock::kSoon;
   if (told || soon || seconds_ <= kSayWaitingAfter) return;
   said_ = now.reason;
   steering_.say("the job waits " + wait_text(now));
@@ -165,10 +165,10 @@ void JobStart::say_why(const SlurmJob& now) {
 void JobStart::hurry(const SlurmJob& now) {
   if (!pulled_) {
     SlurmJobChange change;
-    change.begin_time = now.controller_now + kSoonStart;
+    change.begin_time = now.controller_now + requeue_clock::kSoon;
     // Refused when it has just started; then there is nothing to pull.
     pulled_ = steering_.slurm.change(job_, change).ok();
-    next_look_ = now.controller_now + kSoonStart;
+    next_look_ = now.controller_now + requeue_clock::kSoon;
   } else if (now.controller_now >= next_look_) {
     // A change makes Slurm look at the job, even an empty one; else it may take a minute.
     (void)steering_.slurm.change(job_, {}).ok();

@@ -5,22 +5,16 @@
 #include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "common/text.h"
 #include "launcher/record/job_view.h"
 #include "launcher/steer/job_start.h"
-#include "launcher/steer/requeue.h"
+#include "launcher/steer/take_road.h"
 
 namespace bellows {
 namespace {
 
 using nlohmann::json;
-using namespace std::chrono_literals;
-
-// The launcher requeues by itself 10 s after the commit: do not get in its way.
-constexpr auto kRequeueTries = 8s;
-constexpr int kSafeStart = 5;  // survives until COMPLETING clears; see slurm_client.h
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -116,49 +110,11 @@ std::optional<CommandFailure> Resize::stop_at_checkpoint() {
 
 std::optional<CommandFailure> Resize::requeue() {
   requeued_ = Clock::now();
-  std::string trouble;
-  for (bool granted = false; Clock::now() - requeued_ < kRequeueTries;) {
-    // By the clock after the requeue, which may have taken long: a start time in its past would
-    // lose the job. The answer to a try may be lost, the launcher may be faster, and slurmctld says
-    // that it is done also when the job had just ended.
-    const auto job = steering_.slurm.job(job_.id);
-    if (job && is_requeued(*job, job_.restarts)) {
-      SlurmJobChange change;
-      change.begin_time = job->controller_now + kSafeStart;
-      if (Failure failure = set_size(change)) return failure;
-      steering_.say(fmt::format("requeued; asked for {}", counted(request_.gpus, "GPU")));
-      return std::nullopt;
-    }
-    const Status status = job ? steering_.slurm.requeue_running(job_.id) : Status(job.error());
-    trouble =
-        status ? fmt::format("Slurm did not requeue job {}", job_.shown_id()) : status.error().text;
-    if (!status && status.error().kind != ErrorKind::unavailable) break;
-    if (!status || granted) std::this_thread::sleep_for(500ms);
-    granted = granted || status.ok();
-  }
-  return CommandFailure{kFailed, trouble + "; its launcher will requeue it by itself"};
-}
-
-std::optional<CommandFailure> Resize::set_size(SlurmJobChange change) {
-  Slurm& slurm = steering_.slurm;
-  change.gpus = request_.gpus;
-  Status status;
-  auto started = Clock::now();
-  do {
-    status = slurm.change(job_, change);
-    if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
-    std::this_thread::sleep_for(200ms);
-    // What was 5 s ahead may be past by now.
-    if (auto job = slurm.job(job_.id)) change.begin_time = job->controller_now + kSafeStart;
-  } while (Clock::now() - started < kRequeueTries);
-  if (status.ok()) return std::nullopt;
-  // Slurm may have taken some of the fields: back to the size that is known to work.
-  change.gpus = report_.from;
-  if (!slurm.change(job_, change)) {
-    change.gpus.reset();
-    (void)slurm.change(job_, change).ok();
-  }
-  return CommandFailure{kFailed, status.error().text + "; it was requeued and restarts as it was"};
+  NextRun next{.restarts = job_.restarts, .started = job_.start_time, .gpus_now = report_.from};
+  next.gpus = request_.gpus;
+  if (Failure failure = take_road(steering_, job_, next)) return failure;
+  steering_.say(fmt::format("requeued; asked for {}", counted(request_.gpus, "GPU")));
+  return std::nullopt;
 }
 
 std::optional<CommandFailure> Resize::wait_until_running() {

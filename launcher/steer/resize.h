@@ -50,7 +50,6 @@ class Resize {
   void warn_of_waiting_jobs();
   Failure stop_at_checkpoint();
   Failure requeue();
-  Failure set_size(SlurmJobChange change);
   Failure wait_until_running();
   Failure verify();
 

@@ -25,9 +25,8 @@
 #include "launcher/record/lost_halt.h"
 #include "launcher/run/owner_watch.h"
 #include "launcher/slurm/reach.h"
-#include "launcher/steer/requeue.h"
-#include "slurm/client.h"
 #include "slurm/compat.h"
+#include "slurm/error_kind.h"
 #include "tests/unit/scratch_dir.h"
 #include "tests/unit/text_support.h"
 
@@ -154,18 +153,6 @@ Test(directory_claim, of_the_same_job_goes_to_the_run_that_slurm_means) {
   now.restarts = 1;
   cr_expect(claim_on(now, mine) == Claim::free);
   cr_expect(claim_on(Error{ErrorKind::unavailable, ""}, mine) == Claim::unknown);
-}
-
-Test(requeue, has_come_true_when_the_job_waits_or_runs_again) {
-  SlurmJob now;
-  now.restarts = 2;
-  for (SlurmState state : {SlurmState::running, SlurmState::timeout, SlurmState::cancelled}) {
-    now.state = state;
-    cr_expect(!is_requeued(now, 2), "%s", slurm_state_name(state));
-  }
-  cr_expect(is_requeued(now, 1), "whatever became of it then");
-  now.state = SlurmState::pending;
-  cr_expect(is_requeued(now, 2));
 }
 
 Test(directory_claim, knows_the_directory_of_an_older_job_with_its_id) {

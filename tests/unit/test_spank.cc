@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,7 @@
 
 using namespace bellows;
 using namespace bellows::spank;
+using namespace std::chrono_literals;
 
 TestSuite(spank, .timeout = 30);
 
@@ -153,61 +155,114 @@ Test(spank, a_fixed_job_keeps_its_number_of_tasks) {
                  {"BELLOWS_SIZE", "4/1"}}));
 }
 
-Test(spank, a_job_is_rescued_only_while_this_run_of_it_runs) {
-  const BatchEnd end{2, "n1", 0};
+namespace {
+
+/// A slurmctld that says the same each time, until the job is requeued.
+struct Rescued {
   JobView view;
-  view.running = true;
-  view.restarts = 2;
-  view.batch_host = "n1";
-  cr_assert(plan_rescue(end, view).action == Rescue::requeue);
-  JobView other = view;
-  other.running = false;
-  cr_expect(plan_rescue(end, other).action == Rescue::none);
-  cr_expect(plan_rescue(end, other).reason != "");
-  other = view;
-  other.restarts = 3;
-  cr_expect(plan_rescue(end, other).action == Rescue::none);
-  other = view;
-  other.batch_host = "n2";
-  cr_expect(plan_rescue(end, other).action == Rescue::none);
-  cr_expect(plan_rescue({2, "n1", kMostRescues - 1}, view).action == Rescue::requeue);
-  cr_expect(plan_rescue({2, "n1", kMostRescues}, view).action == Rescue::none);
-  cr_expect(plan_rescue({std::nullopt, "n1", 0}, view).action == Rescue::requeue);
-  cr_expect(plan_rescue({std::nullopt, "n1", 0}, other).action == Rescue::none);
+  int requeues = 0;
+  std::vector<NextStart> changes;
+  std::chrono::milliseconds slept{0};
+  Status change_answer;
+
+  RescueReport run(const BatchEnd& end, std::optional<std::uint32_t> gpus = std::nullopt) {
+    RescueHands hands;
+    hands.look = [this] { return Result<JobView>(view); };
+    hands.requeue = [this] {
+      ++requeues;
+      view.running = false;
+      view.requeued = true;
+      ++view.restarts;
+      view.completing = true;
+      return Status();
+    };
+    hands.set_next_run = [this](const NextStart& next) {
+      changes.push_back(next);
+      return next.gpus ? change_answer : Status();
+    };
+    hands.time = {[this] { return RequeueRoad::Clock::time_point(slept); },
+                  [this](std::chrono::milliseconds time) { slept += time; }};
+    return rescue(end, gpus, hands);
+  }
+};
+
+Rescued running_job() {
+  Rescued job;
+  job.view.running = true;
+  job.view.restarts = 2;
+  job.view.batch_host = "n1";
+  job.view.clock = 1000;
+  return job;
 }
 
-Test(spank, a_requeue_without_a_start_time_gets_one) {
-  const BatchEnd end{2, "n1", kMostRescues};
-  JobView view;
-  view.requeued = true;
-  view.restarts = 3;
-  view.clock = 1000;
-  view.begin = 900;
-  cr_expect(plan_rescue(end, view).action == Rescue::start_soon);
-  view.begin = 1000;
-  cr_expect(plan_rescue(end, view).action == Rescue::start_soon);
-  view.begin = 1001;
-  cr_expect(plan_rescue(end, view).action == Rescue::none, "someone else has set it");
-  view.begin = 900;
-  view.restarts = 4;
-  cr_expect(plan_rescue(end, view).action == Rescue::none, "that is not the run after this one");
+}  // namespace
+
+Test(spank, a_job_is_rescued_only_while_this_run_of_it_runs, .timeout = 10) {
+  Rescued job = running_job();
+  cr_expect(job.run({2, "n1", 0}).requeued && job.requeues == 1);
+  cr_expect(job.changes.size() == 1 && job.changes[0].start == 1010);
+  job = running_job();
+  job.view.running = false;
+  cr_expect(!job.run({2, "n1", 0}).requeued && job.requeues == 0);
+  job = running_job();
+  job.view.restarts = 3;
+  cr_expect(!job.run({2, "n1", 0}).requeued && job.requeues == 0);
+  job = running_job();
+  job.view.batch_host = "n2";
+  cr_expect(job.run({2, "n1", 0}).text == "its batch script runs on n2 now" && job.requeues == 0);
+  job = running_job();
+  cr_expect(job.run({2, "n1", kMostRescues - 1}).requeued);
+  job = running_job();
+  cr_expect(!job.run({2, "n1", kMostRescues}).requeued && job.requeues == 0);
+  job = running_job();
+  cr_expect(job.run({std::nullopt, "n1", 0}).requeued);
 }
 
-Test(spank, a_run_that_slurmctld_lost_is_outlasted) {
-  JobView view;
-  view.requeued = true;
-  view.restarts = 2;
-  cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::outlast);
-  cr_expect(plan_rescue({3, "n1", kMostRescues}, view).action == Rescue::outlast);
-  cr_expect(plan_rescue({std::nullopt, "n1", 0}, view).action != Rescue::outlast);
-  view.begin = 1;
-  cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::none, "its launcher saw to it");
-  view.begin = 0;
-  view.completing = true;
-  cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::none, "slurmctld ends it");
-  view.completing = false;
-  view.requeued = false;
-  cr_expect(plan_rescue({2, "n1", 0}, view).action == Rescue::none);
+Test(spank, a_rescue_moves_to_the_planned_size, .timeout = 10) {
+  Rescued job = running_job();
+  cr_expect(job.run({2, "n1", 0}, 4).requeued);
+  cr_expect(job.changes.size() == 1 && job.changes[0].gpus == 4u);
+  job = running_job();
+  job.change_answer = Error{ErrorKind::invalid, "no such size"};
+  const auto report = job.run({2, "n1", 0}, 4);
+  cr_expect(report.failed && report.text == "no such size");
+  cr_expect(job.changes.size() == 2 && !job.changes[1].gpus && job.changes[1].start == 1010);
+}
+
+Test(spank, a_requeue_without_a_start_time_gets_one, .timeout = 10) {
+  for (std::int64_t begin : {900, 1000, 1007}) {
+    Rescued job;
+    job.view.requeued = true;
+    job.view.restarts = 3;
+    job.view.clock = 1000;
+    job.view.begin = begin;
+    cr_expect(!job.run({2, "n1", kMostRescues}).failed);
+    cr_expect(job.changes.size() == 1 && job.changes[0].start == 1010, "%d", (int)begin);
+  }
+  for (std::uint32_t restarts : {3u, 4u}) {
+    Rescued job;
+    job.view.requeued = true;
+    job.view.restarts = restarts;
+    job.view.clock = 1000;
+    job.view.begin = restarts == 3 ? 1008 : 900;
+    job.run({2, "n1", 0});
+    cr_expect(job.changes.empty(), "%s",
+              restarts == 3 ? "someone else has set it" : "not the run after this one");
+  }
+}
+
+Test(spank, a_run_that_slurmctld_lost_is_outlasted, .timeout = 10) {
+  Rescued job;
+  job.view.requeued = true;
+  job.view.restarts = 2;
+  job.view.clock = 1000;
+  job.run({2, "n1", kMostRescues});
+  cr_expect(job.changes.size() == 1 && job.changes[0].start == 1020 && job.slept == 6s);
+  job.changes.clear();
+  job.slept = 0s;
+  job.view.begin = 1015;
+  job.run({2, "n1", 0});
+  cr_expect(job.changes.empty() && job.slept == 0s, "its launcher saw to it");
 }
 
 Test(spank, a_jobs_cgroups_end_with_the_job) {

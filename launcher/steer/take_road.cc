@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/steer/take_road.h"
+
+#include <fmt/core.h>
+
+namespace bellows {
+
+std::optional<CommandFailure> take_road(const Steering& steering, const SlurmJob& job,
+                                        const NextRun& next) {
+  const RequeueRoad road(Party::command, next, RequeueRoad::Clock::now());
+  const auto done = walk(road, steering.slurm, job);
+  switch (done.end) {
+    case RoadEnd::kept_size:
+      return CommandFailure{kFailed, done.text + "; it was requeued and restarts as it was"};
+    case RoadEnd::ended:
+      return CommandFailure{kFailed, fmt::format("Slurm did not requeue job {}, which is {}",
+                                                 job.shown_id(), slurm_state_name(done.state))};
+    case RoadEnd::gone:
+      return CommandFailure{kFailed, done.text};
+    case RoadEnd::refused:
+    case RoadEnd::gave_up:
+      return CommandFailure{kFailed, done.text + "; its launcher will do it by itself"};
+    case RoadEnd::moved:
+    case RoadEnd::found:
+    case RoadEnd::forgotten:
+    case RoadEnd::newer_run:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace bellows

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "common/result.h"
+
+namespace bellows {
+
+/// What an error number of Slurm's library says: unavailable for whatever is not slurmctld's own
+/// verdict. A request that ended so may have been carried out all the same.
+ErrorKind slurm_error_kind(int code);
+
+}  // namespace bellows

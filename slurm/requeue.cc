@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/requeue.h"
+
+#include <fmt/core.h>
+
+#include <thread>
+#include <utility>
+
+namespace bellows {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// How each party goes about it.
+struct Manner {
+  std::chrono::seconds patience = 0s;       ///< with a slurmctld that does not answer; 0: for ever
+  std::chrono::seconds shows_within = 60s;  ///< from Slurm's word that it requeues until that shows
+  std::chrono::milliseconds pause = 1s;
+  int most_changes = 20;
+  int start = requeue_clock::kWhileCompleting;  ///< of a job requeued, or found without a time
+  int start_forgotten = requeue_clock::kAfterForgottenRun;
+  int needs_ahead = 0;   ///< a start time of another party that is nearer is none
+  bool revives = false;  ///< requeues also what Slurm has ended by a limit or a preemption
+};
+
+constexpr auto kChangePause = 250ms;
+
+// Its launcher may be killed just now. While the command lives it brings the start nearer, once the
+// job has completed.
+constexpr Manner kCommand{.patience = kCommandTries,
+                          .shows_within = kCommandTries,
+                          .pause = 500ms,
+                          .most_changes = 32,
+                          .start = requeue_clock::kAfterKilledLauncher};
+// Ending without a requeue would end the job, however long slurmctld is away.
+constexpr Manner kLauncher{.revives = true};
+constexpr Manner kRescue{.patience = 120s,
+                         .start = requeue_clock::kAfterKilledLauncher,
+                         .start_forgotten = requeue_clock::kAfterForgottenDeadRun,
+                         .needs_ahead = requeue_clock::kKilledStepsLinger};
+
+const Manner& manner_of(Party party) {
+  switch (party) {
+    case Party::command:
+      return kCommand;
+    case Party::launcher:
+      return kLauncher;
+    case Party::rescue:
+      break;
+  }
+  return kRescue;
+}
+
+}  // namespace
+
+QueuedJob queued_job(const SlurmJob& job) {
+  return {job.state,      job.completing,    job.priority == 0, job.restarts, job.requested_gpus(),
+          job.start_time, job.controller_now};
+}
+
+bool run_was_forgotten(const QueuedJob& job, std::uint32_t restarts) {
+  return job.state == SlurmState::pending && !job.completing && job.restarts <= restarts;
+}
+
+RequeueRoad::RequeueRoad(Party party, const NextRun& next, Clock::time_point now)
+    : party_(party), next_(next), begun_(now) {}
+
+void RequeueRoad::look_again(const std::string& trouble, Clock::time_point now) {
+  const Manner& manner = manner_of(party_);
+  if (manner.patience > 0s && now - begun_ >= manner.patience)
+    return end(phase_ == Phase::requeueing ? RoadEnd::gave_up : RoadEnd::kept_size, trouble);
+  step_ = Pause{phase_ == Phase::requeueing ? manner.pause : kChangePause};
+}
+
+void RequeueRoad::looked(const Result<QueuedJob>& job, Clock::time_point now) {
+  if (!job && job.error().kind == ErrorKind::not_found) return end(RoadEnd::gone, job.error().text);
+  if (!job) return look_again(job.error().text, now);
+  if (phase_ != Phase::requeueing) {
+    // What was ahead may be past by now, and would lose the job.
+    if (change_.begin_time) change_.begin_time = job->now + delay();
+    step_ = Change{change_};
+    return;
+  }
+  if (is_newer_run(*job)) return end(RoadEnd::newer_run);
+  if (job->state == SlurmState::pending) return found_waiting(*job, now);
+  const bool runs = job->state == SlurmState::running || job->state == SlurmState::suspended ||
+                    job->state == SlurmState::unknown;
+  const bool may_revive = manner_of(party_).revives && (job->state == SlurmState::timeout ||
+                                                        job->state == SlurmState::preempted);
+  if (!runs && !may_revive) return found_over(*job);
+  found_running(*job, now);
+}
+
+void RequeueRoad::found_over(const QueuedJob& job) { end(RoadEnd::ended, "", job.state); }
+
+void RequeueRoad::found_running(const QueuedJob& job, Clock::time_point now) {
+  if (granted_ && now - *granted_ > manner_of(party_).shows_within)
+    return end(RoadEnd::refused,
+               fmt::format("Slurm answers that the job is requeued, but {} s later it is {}",
+                           manner_of(party_).shows_within.count(), slurm_state_name(job.state)));
+  const bool over = job.state == SlurmState::timeout || job.state == SlurmState::preempted;
+  kind_ = over ? RequeueKind::any : next_.hold ? RequeueKind::held : RequeueKind::running;
+  step_ = Requeue{kind_};
+}
+
+void RequeueRoad::requeued(const Status& answer, Clock::time_point now) {
+  if (!answer && answer.error().kind != ErrorKind::unavailable)
+    return end(RoadEnd::refused, answer.error().text);
+  if (!answer) return look_again(answer.error().text, now);
+  // slurmctld says so also when it has done nothing, since the job had just come to its end.
+  if (std::exchange(granted_, granted_.value_or(now)))
+    return look_again("Slurm did not requeue the job", now);
+  step_ = Look{};
+}
+
+// A slurmctld that was killed may count two runs the same.
+bool RequeueRoad::is_newer_run(const QueuedJob& job) const {
+  if (!next_.restarts) return false;
+  if (job.state == SlurmState::pending) return job.restarts > *next_.restarts + 1;
+  return job.restarts > *next_.restarts || (next_.started != 0 && job.start > next_.started);
+}
+
+int RequeueRoad::delay() const {
+  const Manner& manner = manner_of(party_);
+  if (goal_ == RoadEnd::forgotten) return manner.start_forgotten;
+  return manner.start * static_cast<int>(goal_ == RoadEnd::moved ? next_.later : 1);
+}
+
+SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
+  SlurmJobChange change;
+  // By the clock after the requeue, which may have taken long. Without a start time Slurm makes the
+  // job wait for the life of a credential.
+  if (goal_ == RoadEnd::moved || job.start <= job.now + manner_of(party_).needs_ahead)
+    change.begin_time = job.now + delay();
+  const bool resizes = next_.gpus && *next_.gpus != next_.gpus_now;
+  // Another size than the old one is somebody's later wish.
+  const bool untouched =
+      next_.gpus_now == 0 || job.asked_gpus == 0 || job.asked_gpus == next_.gpus_now;
+  if (resizes && (untouched || goal_ == RoadEnd::moved)) change.gpus = next_.gpus;
+  if (next_.hold) change.held = true;
+  return change;
+}
+
+void RequeueRoad::found_waiting(const QueuedJob& job, Clock::time_point now) {
+  if (granted_ && kind_ == RequeueKind::held) return end(RoadEnd::moved);
+  const bool forgotten = next_.restarts && run_was_forgotten(job, *next_.restarts);
+  goal_ = granted_ ? RoadEnd::moved : forgotten ? RoadEnd::forgotten : RoadEnd::found;
+  // Somebody wants it so.
+  if (job.held) return end(goal_);
+  change_ = missing(job);
+  if (!change_.begin_time && !change_.gpus && !change_.held) return end(goal_);
+  phase_ = Phase::changing;
+  begun_ = now;
+  step_ = Change{change_};
+}
+
+void RequeueRoad::changed(const Status& answer) {
+  if (answer.ok()) return refusal_.empty() ? end(goal_) : end(RoadEnd::kept_size, refusal_);
+  const bool again =
+      answer.error().kind == ErrorKind::unavailable && ++changes_ < manner_of(party_).most_changes;
+  if (again) {
+    step_ = Pause{kChangePause};
+    return;
+  }
+  if (refusal_.empty()) refusal_ = answer.error().text;
+  changes_ = 0;
+  if (phase_ == Phase::changing && change_.gpus && next_.gpus_now > 0) {
+    // Slurm may have taken some of the fields: back to the size that is known to work.
+    phase_ = Phase::back_to_old_size;
+    change_.gpus = next_.gpus_now;
+  } else if (phase_ != Phase::start_only && change_.gpus && change_.begin_time) {
+    phase_ = Phase::start_only;
+    change_ = SlurmJobChange{std::nullopt, change_.begin_time};
+  } else {
+    return end(RoadEnd::kept_size, refusal_);
+  }
+  step_ = Change{change_};
+}
+
+RoadTime RoadTime::real() {
+  return {[] { return RequeueRoad::Clock::now(); },
+          [](std::chrono::milliseconds time) { std::this_thread::sleep_for(time); }};
+}
+
+namespace {
+
+/// Carries out one step after the other.
+class Walk {
+ public:
+  Walk(RequeueRoad& road, Slurm& slurm, const SlurmJob& job, const RoadTime& time)
+      : road_(road), slurm_(slurm), job_(job), time_(time) {}
+
+  void operator()(const RequeueRoad::Look&) {
+    const auto job = slurm_.job(job_.id);
+    road_.looked(job ? Result<QueuedJob>(queued_job(*job)) : Result<QueuedJob>(job.error()),
+                 time_.now());
+  }
+  void operator()(const RequeueRoad::Requeue& step) {
+    const Status status = step.kind == RequeueKind::any    ? slurm_.requeue(job_.id)
+                          : step.kind == RequeueKind::held ? slurm_.requeue_held(job_.id)
+                                                           : slurm_.requeue_running(job_.id);
+    road_.requeued(status, time_.now());
+  }
+  void operator()(const RequeueRoad::Change& step) {
+    const SlurmJobChange change = step.change;
+    road_.changed(slurm_.change(job_, change));
+  }
+  void operator()(const RequeueRoad::Pause& step) {
+    time_.sleep(step.time);
+    road_.paused();
+  }
+  void operator()(const RequeueRoad::Done&) {}
+
+ private:
+  RequeueRoad& road_;
+  Slurm& slurm_;
+  const SlurmJob& job_;
+  const RoadTime& time_;
+};
+
+}  // namespace
+
+RequeueRoad::Done walk(RequeueRoad road, Slurm& slurm, const SlurmJob& job, const RoadTime& time) {
+  Walk walk(road, slurm, job, time);
+  while (true) {
+    const RequeueRoad::Step step = road.next();
+    if (const auto* done = std::get_if<RequeueRoad::Done>(&step)) return *done;
+    std::visit(walk, step);
+  }
+}
+
+}  // namespace bellows

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "slurm/interface.h"
+
+namespace bellows {
+
+/// A slurmctld with one job and a clock that a test moves. It has the hazards of a requeue that
+/// slurm/requeue.h names: a start time that has passed when the last node is done becomes one after
+/// the life of a credential, and a start in the second in which the credential ended loses the job.
+class FakeSlurm final : public Slurm {
+ public:
+  static constexpr double kCredentialLife = 121;
+
+  explicit FakeSlurm(std::uint32_t gpus = 4) {
+    record.id = 7;
+    record.state = SlurmState::running;
+    record.priority = 100;
+    record.batch = record.may_requeue = true;
+    record.partition = "main";
+    record.start_time = 900;
+    record.tres_per_job = "gres:gpu:" + std::to_string(gpus);
+    record.nodes = {{"n1", gpus, gpus}};
+    record.batch_host = "n1";
+  }
+
+  SlurmJob record;
+  double clock = 1000;           ///< seconds
+  double batch_ends_after = 1;   ///< seconds from a requeue until the last node is done
+  int silent_calls = 0;          ///< so many calls get no answer
+  bool silent_but_done = false;  ///< and are carried out all the same
+  std::set<std::uint32_t> refused_sizes;
+  bool requeue_refused = false;
+  bool full = false;  ///< no job can start
+  bool lost = false;  ///< the job was started with a credential that had ended
+  int starts = 0;
+  std::vector<std::string> calls;
+  std::map<std::string, std::vector<SlurmStep>> steps_of;
+  std::function<void()> before_look;  ///< what happens in the world meanwhile
+
+  void advance(double seconds) {
+    for (const double end = clock + seconds; clock < end - 1e-9;) {
+      clock = std::min(end, clock + 0.05);
+      look();
+    }
+  }
+  void wait_until_done(double when) { done_at_ = when; }
+
+  Result<SlurmJob> job(std::uint32_t) override {
+    if (before_look) before_look();
+    if (!answers("job")) return no_answer();
+    SlurmJob now = record;
+    now.controller_now = second(clock);
+    if (now.state == SlurmState::pending) {
+      now.nodes.clear();
+      now.start_time = now.begin_time;
+    }
+    return now;
+  }
+  Result<SlurmJob> job(const JobName&) override { return job(record.id); }
+  Result<std::vector<SlurmJob>> jobs() override { return std::vector<SlurmJob>{record}; }
+  Result<std::vector<SlurmStep>> steps(std::uint32_t) override { return steps_of["all"]; }
+  Result<SlurmGrace> grace_of(const SlurmJob&) override { return SlurmGrace(); }
+
+  Status requeue_running(std::uint32_t) override { return requeue_if("requeue", false, false); }
+  Status requeue_held(std::uint32_t) override { return requeue_if("requeue_held", true, false); }
+  Status requeue(std::uint32_t) override { return requeue_if("requeue_any", false, true); }
+  Status may_change_size(const SlurmJob&, std::uint32_t gpus) override {
+    return refused_sizes.contains(gpus) ? Status(refusal()) : Status();
+  }
+  Status change(const SlurmJob&, const SlurmJobChange& change) override {
+    const bool heard = answers("change");
+    if (!heard && !silent_but_done) return no_answer();
+    if (record.state != SlurmState::pending) return refusal();
+    if (change.held) record.priority = *change.held ? 0 : 100;
+    if (change.begin_time) record.begin_time = *change.begin_time;
+    if (change.gpus && refused_sizes.contains(*change.gpus)) return refusal();
+    if (change.gpus) record.tres_per_job = "gres:gpu:" + std::to_string(*change.gpus);
+    return heard ? Status() : Status(no_answer());
+  }
+  Status signal_step(std::uint32_t, std::uint32_t, int) override { return {}; }
+
+ private:
+  static std::time_t second(double clock) { return static_cast<std::time_t>(std::floor(clock)); }
+  static Error no_answer() { return {ErrorKind::unavailable, "Connection refused"}; }
+  static Error refusal() { return {ErrorKind::invalid, "Requested node configuration"}; }
+
+  bool answers(const std::string& call) {
+    calls.push_back(call);
+    if (silent_calls == 0) return true;
+    --silent_calls;
+    return false;
+  }
+
+  Status requeue_if(const std::string& call, bool held, bool any) {
+    const bool heard = answers(call);
+    if (!heard && !silent_but_done) return no_answer();
+    if (requeue_refused) return refusal();
+    if (record.state == SlurmState::running || (any && record.state != SlurmState::pending)) {
+      record.state = SlurmState::pending;
+      record.completing = true;
+      record.begin_time = 0;
+      ++record.restarts;
+      done_at_ = clock + batch_ends_after;
+      if (held) record.priority = 0;
+    }
+    return heard ? Status() : Status(no_answer());
+  }
+
+  void look() {
+    if (record.completing && clock >= done_at_) {
+      record.completing = false;
+      ended_ = second(clock);
+      if (static_cast<double>(record.begin_time) <= clock)
+        record.begin_time = second(clock + kCredentialLife);
+    }
+    const bool may_start = !full && record.state == SlurmState::pending && !record.completing &&
+                           record.priority != 0 && clock >= static_cast<double>(record.begin_time);
+    if (!may_start) return;
+    lost |= second(clock) == ended_;
+    record.state = SlurmState::running;
+    record.start_time = second(clock);
+    record.nodes = {{"n1", record.requested_gpus(), record.requested_gpus()}};
+    ++starts;
+  }
+
+  double done_at_ = 0;
+  std::time_t ended_ = 0;  ///< the second in which the last credential was revoked
+};
+
+}  // namespace bellows
