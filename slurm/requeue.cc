@@ -68,7 +68,7 @@ RequeueRoad::RequeueRoad(Party party, const NextRun& next, Clock::time_point now
 void RequeueRoad::look_again(const std::string& trouble, Clock::time_point now) {
   const Manner& manner = manner_of(party_);
   if (manner.patience > 0s && now - begun_ >= manner.patience)
-    return end(phase_ == Phase::requeueing ? RoadEnd::gave_up : RoadEnd::kept_size, trouble);
+    return end(phase_ == Phase::requeueing ? RoadEnd::gave_up : RoadEnd::as_it_is, trouble);
   step_ = Pause{phase_ == Phase::requeueing ? manner.pause : kChangePause};
 }
 
@@ -172,7 +172,7 @@ void RequeueRoad::changed(const Status& answer) {
     phase_ = Phase::start_only;
     change_ = SlurmJobChange{std::nullopt, change_.begin_time};
   } else {
-    return end(RoadEnd::kept_size, refusal_);
+    return end(RoadEnd::as_it_is, refusal_);
   }
   step_ = Change{change_};
 }

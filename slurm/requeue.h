@@ -84,7 +84,8 @@ struct NextRun {
 enum class RoadEnd {
   moved,      ///< this party requeued it, and its next run is as wanted
   found,      ///< another had requeued it, and its next run has a start time
-  kept_size,  ///< it is requeued, but Slurm refused the new size or start: `text` says why
+  kept_size,  ///< it is requeued, but Slurm refused the new size: `text` says why
+  as_it_is,   ///< it is requeued, but no change is taken: it starts when Slurm sees fit; `text`
   forgotten,  ///< slurmctld takes this run for one that never began; it starts again
   newer_run,  ///< slurmctld is at a later run
   ended,      ///< it is over: `state`

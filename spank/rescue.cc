@@ -14,6 +14,8 @@ RescueReport report_of(const RequeueRoad::Done& done, bool changed) {
   switch (done.end) {
     case RoadEnd::moved:
       return {true, false, ""};
+    case RoadEnd::kept_size:
+      return {true, false, "; it keeps its size: " + done.text};
     case RoadEnd::found:
       return {false, false,
               changed ? "it was requeued, and got its start time here"
@@ -24,7 +26,7 @@ RescueReport report_of(const RequeueRoad::Done& done, bool changed) {
       return {false, false, "slurmctld is at a later run"};
     case RoadEnd::ended:
       return {false, false, "Slurm has already ended or requeued it"};
-    case RoadEnd::kept_size:
+    case RoadEnd::as_it_is:
     case RoadEnd::gone:
     case RoadEnd::refused:
     case RoadEnd::gave_up:

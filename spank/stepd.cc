@@ -139,8 +139,8 @@ void bring_back(spank_t spank, const JobStore& store, const Step& step, const Co
   if (report.failed)
     slurm_error("bellows: job %u: its launcher was killed: %s", step.job, report.text.c_str());
   else if (report.requeued)
-    slurm_info("bellows: job %u: its launcher was killed; requeued (rescue %u of %u)", step.job,
-               end.rescues + 1, kMostRescues);
+    slurm_info("bellows: job %u: its launcher was killed; requeued (rescue %u of %u)%s", step.job,
+               end.rescues + 1, kMostRescues, report.text.c_str());
   else
     slurm_info("bellows: job %u: its launcher left no outcome; left alone: %s", step.job,
                report.text.c_str());

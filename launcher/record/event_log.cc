@@ -62,6 +62,33 @@ bool sum_matches(std::string_view line, std::string_view summed) {
   return line.substr(summed.size() + kSum.size(), kSumDigits) == sum_of(summed);
 }
 
+struct NoteWord {
+  EventNote note;
+  const char* word;
+};
+constexpr NoteWord kNotes[] = {
+    {EventNote::saving, "saving"},
+    {EventNote::committed, "committed"},
+    {EventNote::halting, "halting"},
+    {EventNote::ranks_go_on, "ranks_go_on"},
+    {EventNote::fruitless, "fruitless"},
+    {EventNote::resumed, "resumed"},
+    {EventNote::halted_in_queue, "halted_in_queue"},
+};
+
+const char* note_word(EventNote note) {
+  for (const NoteWord& known : kNotes)
+    if (known.note == note) return known.word;
+  return "";
+}
+
+/// A word of a newer version is none.
+EventNote note_of(const std::string& word) {
+  for (const NoteWord& known : kNotes)
+    if (known.word == word) return known.note;
+  return EventNote::none;
+}
+
 /// The event at the end of a line whose begin is of a torn one.
 Result<JobEvent> behind_torn(std::string_view line) {
   const auto begin = line.rfind(kBegin);
@@ -83,6 +110,7 @@ std::string JobEvent::to_json() const {
                                  {"gpus", gpus},       {"nodes", nodes}};
   line["step"] = step ? nlohmann::ordered_json(*step) : nlohmann::ordered_json(nullptr);
   if (reached) line["reached"] = *reached;
+  if (note != EventNote::none) line["note"] = note_word(note);
   return line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
@@ -118,6 +146,7 @@ Result<JobEvent> JobEvent::from_json(std::string_view text) {
       event.step = step->get<std::uint64_t>();
     if (auto step = value.find("reached"); step != value.end() && step->is_number_unsigned())
       event.reached = step->get<std::uint64_t>();
+    event.note = note_of(value.value("note", ""));
     return event;
   } catch (const json::exception& error) {
     return Error{ErrorKind::corrupt, std::string("not an event: ") + error.what()};

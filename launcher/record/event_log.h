@@ -15,6 +15,18 @@
 
 namespace bellows {
 
+/// What an event means beyond its state, for what decides by it. `cause` is for people alone.
+enum class EventNote {
+  none,
+  saving,           ///< a save of a step began
+  committed,        ///< a step was committed
+  halting,          ///< a stop began after which the job is to be held
+  ranks_go_on,      ///< a stop came to nothing
+  fruitless,        ///< this run ends without a new checkpoint
+  resumed,          ///< somebody released the job
+  halted_in_queue,  ///< somebody held the job while it waited
+};
+
 /// One change of a job's state: a line of CHECKPOINT_DIR/events.jsonl. EVENTS.md describes the
 /// file.
 struct JobEvent {
@@ -28,6 +40,7 @@ struct JobEvent {
   std::vector<std::string> nodes;
   std::optional<std::uint64_t> step = std::nullopt;     ///< newest committed step, if any
   std::optional<std::uint64_t> reached = std::nullopt;  ///< newest step heard of, if known
+  EventNote note = EventNote::none;
 
   std::string to_json() const;
   static Result<JobEvent> from_json(std::string_view text);

@@ -52,12 +52,12 @@ using Entries = std::vector<HistoryEntry>;
 using Runs = std::map<std::uint32_t, Entries>;
 
 bool is_resumption(const JobEvent& event) {
-  return is_submission(event) && event.cause.starts_with(kResumedBy);
+  return is_submission(event) && event.note == EventNote::resumed;
 }
 
 /// A job that is halted while it waits has begun no run that could end.
 bool ends_run(const JobEvent& event) {
-  return closes_run(event) && !event.cause.starts_with(kHaltedBy);
+  return closes_run(event) && event.note != EventNote::halted_in_queue;
 }
 
 /// slurmctld's record of the newest run; accounting may be off, or behind.

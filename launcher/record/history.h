@@ -13,10 +13,6 @@
 
 namespace bellows {
 
-/// How the causes of events begin that tell of a save and of its end.
-inline constexpr const char* kSaves = "step";
-inline constexpr const char* kCommitted = "committed step";
-
 /// A change of a job's state, as its launcher or Slurm tells it.
 struct HistoryEntry {
   JobEvent event;

@@ -92,12 +92,10 @@ class Attempts {
 namespace {
 
 bool is_commit(const JobEvent& event) {
-  return event.event == "PROCESSING" && event.step && event.cause.starts_with(kCommitted);
+  return event.event == "PROCESSING" && event.step && event.note == EventNote::committed;
 }
 
-bool is_save(const JobEvent& event) {
-  return event.event == "CHECKPOINTING" && event.cause.starts_with(kSaves);
-}
+bool is_save(const JobEvent& event) { return event.note == EventNote::saving; }
 
 bool same_attempt(const JobEvent& a, const JobEvent& b) {
   return a.restart == b.restart && a.attempt == b.attempt;
@@ -121,7 +119,7 @@ std::vector<JobEvent> collapse_saves(const std::vector<JobEvent>& events) {
       continue;
     }
     out.back() = event;
-    out.back().cause = fmt::format("{}s {} to {}", kCommitted, first, *event.step);
+    out.back().cause = fmt::format("committed steps {} to {}", first, *event.step);
   }
   return out;
 }

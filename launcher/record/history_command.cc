@@ -157,7 +157,7 @@ void print_attempts(const History& history) {
             : "-";
     fmt::print("{:>7} {:>4} {:>10} {:>10} {:>10} {:>10} {:>15} {:>14}  {}\n",
                fmt::format("{}.{}", attempt.restart, attempt.attempt), attempt.gpus,
-               phase(attempt, {"QUEUED"}), phase(attempt, {"DEPLOYING", "DOWNLOADING"}),
+               phase(attempt, {"QUEUED"}), phase(attempt, {"DEPLOYING"}),
                phase(attempt, {"PROCESSING", "CHECKPOINTING"}), phase(attempt, {"STORING"}), steps,
                lost(attempt),
                attempt.over ? harmless(attempt.ended + ": " + attempt.cause) : "goes on");

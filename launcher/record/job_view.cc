@@ -46,9 +46,7 @@ constexpr std::time_t kDay = 24 * 60 * 60;
 constexpr std::time_t kNoPlan = 364 * kDay;
 
 /// Of a job that was halted before this run began.
-bool is_of_wait(const JobEvent& event) {
-  return event.event == "HALTED" && event.cause.starts_with(kHaltedBy);
-}
+bool is_of_wait(const JobEvent& event) { return event.note == EventNote::halted_in_queue; }
 
 /// "14:05:30", or with its day when that is not the day of `now`.
 std::string moment(double time, std::time_t now) {

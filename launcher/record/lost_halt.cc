@@ -14,7 +14,7 @@ namespace bellows {
 namespace {
 
 Status append(const SlurmJob& job, const std::string& event, const std::string& cause,
-              std::uint32_t gpus) {
+              std::uint32_t gpus, EventNote note = EventNote::none) {
   auto contract = contract_of(job);
   if (!contract) return {};
   auto dir = checkpoint_dir_of(job, *contract);
@@ -23,7 +23,9 @@ Status append(const SlurmJob& job, const std::string& event, const std::string& 
       *contract ? access_named((*contract)->extra_value(Contract::kAccessKey)) : Access::owner;
   auto log = EventLog::open(*dir, access, job.uid);
   if (!log) return log.error().kind == ErrorKind::not_found ? Status() : Status(log.error());
-  return log->append({wall_clock(), job.id, job.restarts, 0, event, cause, gpus, {}});
+  JobEvent line{wall_clock(), job.id, job.restarts, 0, event, cause, gpus, {}};
+  line.note = note;
+  return log->append(line);
 }
 
 }  // namespace
@@ -33,10 +35,10 @@ bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts) 
   for (const JobEvent& event : events) {
     // Run 0 of a job owes nothing to an older job of the same number.
     const bool begins_anew =
-        is_submission(event) && (event.restart == 0 || event.cause.starts_with(kResumedBy));
-    if (event.event == "CHECKPOINTING" && event.cause == kHalt)
+        is_submission(event) && (event.restart == 0 || event.note == EventNote::resumed);
+    if (event.note == EventNote::halting)
       asked = &event;
-    else if (closes_run(event) || begins_anew || event.cause.ends_with(kRanksGoOn) ||
+    else if (closes_run(event) || begins_anew || event.note == EventNote::ranks_go_on ||
              event.event == "DEPLOYING")
       asked = nullptr;
   }
@@ -47,7 +49,8 @@ bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts) 
 }
 
 Status record_halt_of_waiting(const SlurmJob& job) {
-  return append(job, "HALTED", kHaltedBy + user_name(getuid()), job.requested_gpus());
+  return append(job, "HALTED", "halted by " + user_name(getuid()), job.requested_gpus(),
+                EventNote::halted_in_queue);
 }
 
 Status record_refused_run(const SlurmJob& job, const std::string& cause) {
@@ -68,7 +71,7 @@ Status record_refused_run(const SlurmJob& job, const std::string& cause) {
 }
 
 Status record_resume(const SlurmJob& job, std::uint32_t gpus) {
-  return append(job, "QUEUED", kResumedBy + user_name(getuid()), gpus);
+  return append(job, "QUEUED", "resumed by " + user_name(getuid()), gpus, EventNote::resumed);
 }
 
 }  // namespace bellows

@@ -13,15 +13,8 @@ namespace bellows {
 /// A launcher writes down that it halts its job before it tells the ranks, so that one that is
 /// killed leaves the halt to the next.
 
-/// The cause of such a stop, word for word.
+/// The cause of such a stop.
 inline constexpr const char* kHalt = "halt";
-/// How the history tells, at the end of a cause, that a stop came to nothing.
-inline constexpr const char* kRanksGoOn = "; the ranks go on";
-/// How it tells, at the begin of a cause, that somebody resumed the job, or halted it while it
-/// waited.
-inline constexpr const char* kResumedBy = "resumed by ";
-inline constexpr const char* kHaltedBy = "halted by ";
-
 /// Whether the run before the one with this restart count was to be halted and ended without it.
 /// Later runs do not ask: a halt that could not be written down must not be repeated at each start.
 bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts);

@@ -71,11 +71,12 @@ std::string Supervisor::ranks_step_name() const {
 
 std::optional<std::uint64_t> Supervisor::newest_commit() const { return newest_commit_; }
 
-void Supervisor::record(const std::string& event, const std::string& cause) {
+void Supervisor::record(const std::string& event, const std::string& cause, EventNote note) {
   if (!log_) return;
   JobEvent line{wall_clock(), job_.id,        job_.restarts,   attempt_,       event,
                 cause,        layout_.gpus(), layout_.nodes(), newest_commit()};
   if (newest_step_ > 0) line.reached = newest_step_;
+  line.note = note;
   log_->add(line);
 }
 
@@ -336,7 +337,7 @@ void Supervisor::note_commit(const Event& event) {
   // A part may come after its step has failed; nothing would ever end that save.
   const bool opens = event.kind == Event::Kind::shard && commits_.is_pending(*event.step);
   if (opens && saves_.begin(*event.step) && begins) {
-    record("CHECKPOINTING", fmt::format("{} {}", kSaves, *event.step));
+    record("CHECKPOINTING", fmt::format("step {}", *event.step), EventNote::saving);
     last_begin_record_ = now;
   }
   if (event.kind != Event::Kind::committed) return;
@@ -349,10 +350,11 @@ void Supervisor::note_commit(const Event& event) {
   save_error_.clear();
   if (decision_ && decision_->step() && *event.step >= *decision_->step()) {
     stop_saved_ = true;
-    record("STORING", fmt::format("{} {}: {}", kCommitted, *event.step, stop_->reason));
+    record("STORING", fmt::format("committed step {}: {}", *event.step, stop_->reason),
+           EventNote::committed);
     hand_over();
   } else if (recordable) {
-    record("PROCESSING", fmt::format("{} {}", kCommitted, *event.step));
+    record("PROCESSING", fmt::format("committed step {}", *event.step), EventNote::committed);
     last_save_record_ = now;
   }
 }

@@ -74,6 +74,7 @@ class Supervisor {
     std::uint64_t client = 0;   ///< 0: nobody outside waits
     bool hold = false;          ///< the job waits for its release then
     bool from_scratch = false;  ///< the program's work may be lost
+    bool fruitless = false;     ///< this run saved nothing new
   };
 
   // supervisor.cc: the loop and the way of one attempt
@@ -188,7 +189,7 @@ class Supervisor {
 
   std::string ranks_step_name() const;
   void enter(Phase phase, std::chrono::milliseconds limit);
-  void record(const std::string& event, const std::string& cause);
+  void record(const std::string& event, const std::string& cause, EventNote note = EventNote::none);
   void say(const std::string& text);
   std::optional<std::uint64_t> newest_commit() const;
 

@@ -69,7 +69,7 @@ void Supervisor::note_unused(const std::string& when) {
 void Supervisor::begin_own_stop() {
   const OwnCheckpoint& own = context_.options.own;
   std::string to = stop_->gpus ? " to " + counted(*stop_->gpus, "GPU") : "";
-  record("CHECKPOINTING", stop_->reason + to);
+  record("CHECKPOINTING", stop_->reason + to, stop_->hold ? EventNote::halting : EventNote::none);
   answer(stop_->client, json{{"event", "stopping"}, {"step", nullptr}}.dump());
   say(fmt::format("stopping ({}): {}", stop_->reason, own.describe()));
   own_stop_.emplace(own, stop_->client != 0, Clock::now());
@@ -116,7 +116,7 @@ void Supervisor::end_own_stop(OwnStopEnd end, const std::string& trouble) {
       return clear(Next::complete, "the program has finished");
     case OwnStopEnd::refused:
       answer(stop_->client, json{{"event", "error"}, {"error", trouble}}.dump());
-      record("PROCESSING", trouble + kRanksGoOn);
+      record("PROCESSING", trouble + "; the ranks go on", EventNote::ranks_go_on);
       stop_.reset();
       marker_.plan(std::nullopt);
       return enter(Phase::running, kNoLimit);

@@ -12,7 +12,10 @@ void Supervisor::requeue_self() {
   const bool holds = stop_ && stop_->hold;
   const std::string cause = stop_ ? stop_->reason : cause_;
   if (phase_ != Phase::handed_over)
-    record(holds ? "HALTED" : resizes ? "RESIZING" : "QUEUED", cause);
+    record(holds     ? "HALTED"
+           : resizes ? "RESIZING"
+                     : "QUEUED",
+           cause, stop_ && stop_->fruitless ? EventNote::fruitless : EventNote::none);
   end_recorded_ = true;
   take_road();
 }
@@ -27,6 +30,7 @@ void Supervisor::take_road() {
   const auto done = walk(RequeueRoad(Party::launcher, next, Clock::now()), slurm_, job_);
   switch (done.end) {
     case RoadEnd::kept_size:
+    case RoadEnd::as_it_is:
       say(done.text + "; the job restarts as it was");
       return finish(kOk);
     case RoadEnd::forgotten:

@@ -104,7 +104,7 @@ void Supervisor::request_stop(Stop stop) {
   if (by_itself) return begin_own_stop();
   if (phase_ == Phase::running && all_joined) {
     std::string to = stop_->gpus ? " to " + counted(*stop_->gpus, "GPU") : "";
-    record("CHECKPOINTING", stop_->reason + to);
+    record("CHECKPOINTING", stop_->reason + to, stop_->hold ? EventNote::halting : EventNote::none);
     decision_.emplace(layout_.nodes().size(), newest_step_, kGateAhead);
     return send_decision(decision_->begin());
   }

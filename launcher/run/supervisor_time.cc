@@ -61,7 +61,10 @@ void Supervisor::heed_signal(const std::string& signal) {
 // from other failures.
 bool Supervisor::leads_nowhere() {
   if (progressed_ || own_saved_ || (!time_limit_near_ && !out_of_tries_)) return false;
-  if (stop_) stop_->reason = fruitless_cause(stop_->reason);
+  if (stop_) {
+    stop_->reason += ", without a new checkpoint";
+    stop_->fruitless = true;
+  }
   auto history = read_history(context_.checkpoint_dir, job_.id);
   if (!history) return false;
   const std::uint32_t runs = fruitless_runs(history->events);

@@ -11,6 +11,7 @@ std::optional<CommandFailure> take_road(const Steering& steering, const SlurmJob
   const auto done = walk(road, steering.slurm, job);
   switch (done.end) {
     case RoadEnd::kept_size:
+    case RoadEnd::as_it_is:
       return CommandFailure{kFailed, done.text + "; it was requeued and restarts as it was"};
     case RoadEnd::ended:
       return CommandFailure{kFailed, fmt::format("Slurm did not requeue job {}, which is {}",

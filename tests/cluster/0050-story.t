@@ -110,9 +110,14 @@ is "$(told "$id" 'len(h["missing"])')" 0 "with accounting nothing is missing"
 # Concurrent writers, a torn line, and no slurmctld.
 printf '{"time":1,"jo' >>"$home/mine/events.jsonl"
 for i in 1 2 3 4; do
-  (for j in {1..50}; do
-    printf '{"time":%d,"job":999999,"restart":0,"attempt":%d,"event":"X","cause":"","gpus":0,"nodes":[],"step":null}\n' "$j" "$i"
-  done >>"$home/mine/events.jsonl") &
+  python3 - "$home/mine/events.jsonl" "$i" <<'EOF' &
+import os, sys, xxhash
+log = os.open(sys.argv[1], os.O_WRONLY | os.O_APPEND)
+for time in range(50):
+    line = (f'{{"time":{time},"job":999999,"restart":0,"attempt":{sys.argv[2]},"event":"X","cause":"",'
+            '"gpus":0,"nodes":[],"step":null')
+    os.write(log, f'{line},"sum":"{xxhash.xxh64(line).hexdigest()}"}}\n'.encode())
+EOF
 done
 before=$(starts talk)
 kill_one "$id" counter .

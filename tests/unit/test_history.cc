@@ -9,7 +9,13 @@ namespace {
 
 JobEvent event(double time, std::uint32_t restart, std::uint32_t attempt, const std::string& state,
                const std::string& cause = "", std::optional<std::uint64_t> step = {}) {
-  return {time, 7, restart, attempt, state, cause, 4, {"n1"}, step, {}};
+  JobEvent made{time, 7, restart, attempt, state, cause, 4, {"n1"}, step, {}};
+  // As launchers and commands note what they say so.
+  if (cause.starts_with("committed step")) made.note = EventNote::committed;
+  if (state == "CHECKPOINTING" && cause.starts_with("step ")) made.note = EventNote::saving;
+  if (cause.starts_with("halted by ")) made.note = EventNote::halted_in_queue;
+  if (cause.starts_with("resumed by ")) made.note = EventNote::resumed;
+  return made;
 }
 
 SlurmRun run(const std::string& state, double submit, double start, double end) {

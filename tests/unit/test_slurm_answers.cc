@@ -298,12 +298,24 @@ Test(owner_watch, does_not_wait_for_a_file_system_that_hangs, .timeout = 20) {
   for (int i = 0; i < 100; ++i) cr_expect(!watch.owner(hangs, Time{1h} + i * 1s));
 }
 
+namespace {
+
+JobEvent noted(const std::string& state, EventNote note) {
+  JobEvent event = event_of(state, "");
+  event.note = note;
+  return event;
+}
+
+const JobEvent kAsked = noted("CHECKPOINTING", EventNote::halting);
+
+}  // namespace
+
 Test(lost_halt, is_one_that_nothing_came_of) {
   std::vector<JobEvent> events = {event_of("QUEUED", "submitted"),
-                                  event_of("CHECKPOINTING", "step 4")};
+                                  noted("CHECKPOINTING", EventNote::saving)};
   cr_expect(!halt_was_lost(events, 1));
-  events.push_back(event_of("CHECKPOINTING", kHalt));
-  events.push_back(event_of("PROCESSING", "committed step 4"));
+  events.push_back(kAsked);
+  events.push_back(noted("PROCESSING", EventNote::committed));
   cr_expect(halt_was_lost(events, 1), "its launcher was killed");
   JobEvent requeued = event_of("QUEUED", "requeued");
   requeued.restart = 1;
@@ -313,12 +325,12 @@ Test(lost_halt, is_one_that_nothing_came_of) {
   for (JobEvent end :
        {event_of("HALTED", kHalt), event_of("QUEUED", "preemption"),
         event_of("COMPLETED", "the program has finished"), event_of("DEPLOYING", "restart 1"),
-        event_of("PROCESSING", std::string("it cannot save") + kRanksGoOn)}) {
+        noted("PROCESSING", EventNote::ranks_go_on)}) {
     events.push_back(end);
     cr_expect(!halt_was_lost(events, 1), "%s %s", end.event.c_str(), end.cause.c_str());
-    events.back() = event_of("CHECKPOINTING", kHalt);
+    events.back() = kAsked;
   }
-  requeued.cause = std::string(kResumedBy) + "alice";
+  requeued.note = EventNote::resumed;
   events.push_back(requeued);
   cr_expect(!halt_was_lost(events, 1), "resumed");
   events.back() = event_of("QUEUED", "submitted");
@@ -326,8 +338,14 @@ Test(lost_halt, is_one_that_nothing_came_of) {
   cr_expect(!halt_was_lost(events, 1), "of an older job");
 }
 
+Test(lost_halt, is_not_read_out_of_what_people_read) {
+  cr_expect(!halt_was_lost({event_of("CHECKPOINTING", kHalt)}, 1));
+  cr_expect(halt_was_lost({kAsked, event_of("PROCESSING", "no; the ranks go on")}, 1));
+  cr_expect(fruitless_runs({event_of("QUEUED", "time limit, without a new checkpoint")}) == 0);
+}
+
 Test(lost_halt, holds_the_next_run_only) {
-  JobEvent asked = event_of("CHECKPOINTING", kHalt);
+  JobEvent asked = kAsked;
   asked.restart = 3;
   cr_expect(halt_was_lost({asked}, 4));
   cr_expect(halt_was_lost({asked}, 3), "slurmctld forgot the run");
@@ -348,7 +366,7 @@ Test(lost_halt, is_over_when_somebody_steers_the_job) {
   cr_assert(log.ok());
   for (const auto& steer :
        {record_halt_of_waiting, +[](const SlurmJob& held) { return record_resume(held, 4); }}) {
-    cr_assert(log->append(event_of("CHECKPOINTING", kHalt)).ok());
+    cr_assert(log->append(kAsked).ok());
     auto events = read_events(checkpoints, 7, 100);
     cr_assert(events.ok() && halt_was_lost(*events, 1));
     cr_assert(steer(job).ok());
@@ -359,12 +377,12 @@ Test(lost_halt, is_over_when_somebody_steers_the_job) {
 }
 
 Test(fruitless_runs, are_counted_up_to_the_newest_event) {
-  const auto fruitless = event_of("QUEUED", fruitless_cause("no answer from the agents on n1"));
+  const auto fruitless = noted("QUEUED", EventNote::fruitless);
   std::vector<JobEvent> events = {fruitless, event_of("QUEUED", "submitted"), fruitless};
   cr_expect(fruitless_runs(events) == 2);
-  events.push_back(event_of("PROCESSING", "committed step 4"));
+  events.push_back(noted("PROCESSING", EventNote::committed));
   cr_expect(fruitless_runs(events) == 0);
-  events.push_back(event_of("QUEUED", fruitless_cause("time limit")));
+  events.push_back(fruitless);
   cr_expect(fruitless_runs(events) == 1);
   events.push_back(event_of("STORING", "the program's own checkpoint: resize"));
   events.push_back(event_of("QUEUED", "resize"));
