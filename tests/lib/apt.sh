@@ -103,3 +103,21 @@ is the network reachable, and are Debian 12's main archives in /etc/apt/sources.
     fail "packages could not be downloaded; is the network reachable? $(last_line "$build/log/apt-download.log")"
   step "Installing packages; no service is started or enabled" apt-install install_guarded "${missing[@]}"
 }
+
+# The address of the archive from which this machine takes its own release: a mirror, perhaps.
+apt_archive() {
+  local codename
+  codename=$(. /etc/os-release && echo "$VERSION_CODENAME")
+  # shellcheck disable=SC2016  # apt's own variables
+  apt-get indextargets --format '$(RELEASE) $(REPO_URI)' 'Created-By: Packages' 2> /dev/null |
+    awk -v release="$codename" '$1 == release {print $2; exit}'
+}
+
+# The options of a line of sources.list with which apt trusts that archive here: apt_signed_by ADDRESS
+apt_signed_by() {
+  local key
+  key=$(cat /etc/apt/sources.list.d/*.sources 2> /dev/null | awk -v address="${1%/}" '
+    BEGIN {RS = ""} index($0, address) && match($0, /Signed-By: *[^ \n]+/) {
+      print substr($0, RSTART + 11, RLENGTH - 11); exit}' | tr -d ' ')
+  [ -z "$key" ] || echo "[signed-by=$key]"
+}

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034
-# What a run could leave behind on a machine, as sorted lines, to compare before and after.
+# What a run could leave behind on a machine, as sorted lines, to compare before and after. Files and
+# processes of people are not ours: a run works as root, as the services' users, and as the users of
+# its own clusters.
+snapshot_last_system_uid=999
+snapshot_first_cluster_uid=20000
+snapshot_last_cluster_uid=29999
 
 # Directories whose content changes by itself or belongs to the system's own records.
 snapshot_ignored=(/proc /sys /dev /run/systemd /run/udev /run/log /run/user /run/mount /var/log /var/cache /var/lib/apt
@@ -13,7 +18,10 @@ snapshot_roots=(/ /run /tmp /dev/shm /var/tmp)
 # at the same time, those below these, udev's workers, which come and go, and the dead ones that the
 # machine's init has yet to collect.
 snapshot_processes() {
-  ps -e -o pid=,ppid=,stat=,args= --no-headers | awk '$3 !~ /^Z/ {$3 = ""; print}' | grep -v ' (udev-worker)$' | awk -v self="$$" -v beside="${BELLOWS_BESIDE:-$$}" '
+  ps -e -o pid=,ppid=,stat=,uid=,args= --no-headers |
+    awk -v most="$snapshot_last_system_uid" -v first="$snapshot_first_cluster_uid" -v last="$snapshot_last_cluster_uid" '
+      $3 !~ /^Z/ && ($4 <= most || ($4 >= first && $4 <= last)) {$3 = $4 = ""; print}' |
+    grep -v ' (udev-worker)$' | awk -v self="$$" -v beside="${BELLOWS_BESIDE:-$$}" '
     {pid[NR] = $1; parent[$1] = $2; $1 = $2 = ""; sub(/^ +/, ""); args[NR] = substr($0, 1, 120)}
     END {
       for (i = 1; i <= NR; i++) {
@@ -29,7 +37,9 @@ snapshot_files() {
     prune+=(-o -path "$ignored")
   done
   for root in "${snapshot_roots[@]}"; do
-    find "$root" -xdev \( "${prune[@]:1}" \) -prune -o -printf 'file %p\n' 2>/dev/null
+    find "$root" -xdev \( "${prune[@]:1}" \) -prune -o \
+      \( -uid "-$((snapshot_last_system_uid + 1))" -o -uid "+$((snapshot_first_cluster_uid - 1))" \
+      -uid "-$((snapshot_last_cluster_uid + 1))" \) -printf 'file %p\n' 2>/dev/null
   done
 }
 
