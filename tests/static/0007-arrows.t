@@ -91,6 +91,15 @@ def check_readmes(rooms):
     point("each room's README says what it may include, on a page at most", complaints)
 
 
+def check_design():
+    missing = []
+    for document in ("DESIGN.md", "README.md", "CONTRIBUTING.md"):
+        for name in re.findall(r"`((?:[a-z_]+/)+[a-zA-Z0-9_.-]*)`", (TOP / document).read_text()):
+            if not name.startswith("build/") and not (TOP / name).exists():
+                missing.append(f"{document} names {name}, which does not exist")
+    point("the files that the documents name exist", missing)
+
+
 def module_graph():
     package = TOP / "python/bellows"
     graph = {}
@@ -110,6 +119,7 @@ point("every room has sources", [room for room in ROOMS if not any((TOP / room).
 point("the arrows have no circle", circle_in(ROOMS))
 check_includes(ROOMS)
 check_readmes(ROOMS)
+check_design()
 point("the modules of the Python package have no circle", circle_in(module_graph()))
 print(f"1..{points}")
 sys.exit(failed)
