@@ -12,8 +12,8 @@
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"
 #include "launcher/cli/commands.h"
+#include "launcher/machine/restart_budget.h"
 #include "launcher/record/lost_halt.h"
-#include "launcher/run/restart_budget.h"
 #include "launcher/run/supervisor.h"
 #include "slurm/client.h"
 

@@ -11,7 +11,7 @@
 #include "common/contract.h"
 #include "common/launch_kind.h"
 #include "common/result.h"
-#include "launcher/run/own_checkpoint.h"
+#include "launcher/machine/own_checkpoint.h"
 #include "slurm/interface.h"
 
 namespace bellows {

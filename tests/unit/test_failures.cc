@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "launcher/machine/storage_watch.h"
 #include "launcher/ranks/gang_start.h"
 #include "launcher/ranks/hang_detector.h"
-#include "launcher/run/storage_watch.h"
 #include "launcher/slurm/node_watch.h"
 #include "tests/unit/text_support.h"
 

@@ -13,11 +13,11 @@
 #include "launcher/base/line_buffer.h"
 #include "launcher/base/table.h"
 #include "launcher/base/terminal.h"
+#include "launcher/machine/restart_budget.h"
 #include "launcher/ranks/rank_layout.h"
 #include "launcher/record/event_log.h"
 #include "launcher/record/job_view.h"
 #include "launcher/run/agent_link.h"
-#include "launcher/run/restart_budget.h"
 #include "slurm/gres.h"
 #include "tests/unit/scratch_dir.h"
 

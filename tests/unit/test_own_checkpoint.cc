@@ -3,7 +3,7 @@
 
 #include <csignal>
 
-#include "launcher/run/own_checkpoint.h"
+#include "launcher/machine/own_checkpoint.h"
 
 using namespace bellows;
 

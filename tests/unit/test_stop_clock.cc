@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "launcher/run/stop_clock.h"
+#include "launcher/machine/stop_clock.h"
 #include "launcher/slurm/limit_probe.h"
 
 using namespace bellows;

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "launcher/run/node_policy.h"
-#include "launcher/run/open_saves.h"
-#include "launcher/run/own_stop.h"
-#include "launcher/run/restore_tally.h"
-#include "launcher/run/time_left.h"
+#include "launcher/machine/node_policy.h"
+#include "launcher/machine/open_saves.h"
+#include "launcher/machine/own_stop.h"
+#include "launcher/machine/restore_tally.h"
+#include "launcher/machine/time_left.h"
 #include "tests/unit/text_support.h"
 
 using namespace bellows;

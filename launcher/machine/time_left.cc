@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/time_left.h"
+#include "launcher/machine/time_left.h"
 
 #include <algorithm>
 

@@ -13,8 +13,8 @@
 
 #include "checkpoint/protocol/protocol.h"
 #include "launcher/base/side_question.h"
-#include "launcher/run/own_checkpoint.h"
-#include "launcher/run/stop_clock.h"
+#include "launcher/machine/own_checkpoint.h"
+#include "launcher/machine/stop_clock.h"
 #include "launcher/slurm/limit_probe.h"
 
 namespace bellows {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/stop_clock.h"
+#include "launcher/machine/stop_clock.h"
 
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/own_stop.h"
+#include "launcher/machine/own_stop.h"
 
 #include <fmt/core.h>
 #include <unistd.h>

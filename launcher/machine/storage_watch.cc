@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/storage_watch.h"
+#include "launcher/machine/storage_watch.h"
 
 #include <fmt/core.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/own_checkpoint.h"
+#include "launcher/machine/own_checkpoint.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "common/text.h"
-#include "launcher/run/stop_clock.h"
+#include "launcher/machine/stop_clock.h"
 
 namespace bellows {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "launcher/base/child.h"
-#include "launcher/run/own_checkpoint.h"
+#include "launcher/machine/own_checkpoint.h"
 
 namespace bellows {
 

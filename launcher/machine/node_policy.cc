@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/node_policy.h"
+#include "launcher/machine/node_policy.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
