@@ -29,16 +29,14 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 
 }  // namespace
 
-NodeAdvice NodePolicy::look(const NodeFacts& facts, Clock::time_point now) {
-  NodeAdvice advice;
-  if (auto reports = watch_.poll(now)) advice = advise(*reports, facts, now);
-  if (!facts.running || watch_.asking() || now < next_look_) return advice;
+std::optional<std::vector<std::string>> NodePolicy::look(const NodeFacts& facts,
+                                                         Clock::time_point now) {
+  if (!facts.running || now < next_look_) return std::nullopt;
   next_look_ = now + kLookEvery;
   std::vector<std::string> names = facts.layout.nodes();
   for (const NodeShare& lost : lost_) names.push_back(lost.node);
   leaving_.clear();
-  watch_.ask(names, now);
-  return advice;
+  return names;
 }
 
 NodeAdvice NodePolicy::advise(const std::vector<NodeReport>& reports, const NodeFacts& facts,
@@ -66,14 +64,13 @@ NodeAdvice NodePolicy::judge(const std::vector<NodeReport>& reports, const NodeF
       [&facts](const std::string& name) { return contains(facts.job.required_nodes, name); });
   if (!facts.stays && !bound && facts.can_stop) {
     leaving_ = draining;
-    watch_.ask({}, now);
-    return {};
+    return {"", "", {}, true};
   }
   if (std::exchange(told_, true)) return {};
   const char* why = facts.stays ? "the job stays, as --on-drain says"
                     : bound     ? "the job stays, since it asks for that node"
                                 : "the job stays until it has something to go on from";
-  return {fmt::format("{} is being drained: {}", fmt::join(draining, ","), why), "", {}};
+  return {fmt::format("{} is being drained: {}", fmt::join(draining, ","), why), "", {}, false};
 }
 
 // Where Slurm could place the job's ranks now decides its size; the answer may be old by the time

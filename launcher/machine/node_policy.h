@@ -29,6 +29,7 @@ struct NodeAdvice {
   std::string text;                   ///< to tell its user; empty: nothing to do
   std::string stop;                   ///< why to stop at a checkpoint and be requeued; empty: don't
   std::optional<std::uint32_t> gpus;  ///< the size after that; none: as it was submitted
+  bool ask_all = false;               ///< Slurm is to be asked for all its nodes first
 };
 
 /// Leaves nodes that are drained, and grows a job back that goes on without those it lost.
@@ -36,8 +37,9 @@ class NodePolicy {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Asks for the nodes when it is time to, never waiting; what follows from the last answer.
-  NodeAdvice look(const NodeFacts& facts, Clock::time_point now);
+  /// The nodes to ask Slurm for now; nothing: it is not time to.
+  std::optional<std::vector<std::string>> look(const NodeFacts& facts, Clock::time_point now);
+  /// What follows from the answer.
   NodeAdvice advise(const std::vector<NodeReport>& reports, const NodeFacts& facts,
                     Clock::time_point now);
   /// The job goes on without these from now on.
@@ -50,7 +52,6 @@ class NodePolicy {
   NodeAdvice grow_back(const std::vector<NodeReport>& reports, const NodeFacts& facts,
                        Clock::time_point now) const;
 
-  NodeWatch watch_;
   Clock::time_point next_look_;
   std::vector<std::string> leaving_;  ///< draining nodes; all nodes are asked for
   std::vector<NodeShare> lost_;       ///< since this run of the job began

@@ -8,40 +8,16 @@
 #include <utility>
 
 namespace bellows {
-namespace {
-
-/// A shell's status for a command that could not be started.
-constexpr ChildExit kNotStarted{127 << 8};
-
-}  // namespace
-
 OwnStop::OwnStop(const OwnCheckpoint& how, bool may_refuse, Clock::time_point now) : how_(how) {
   facts_.may_refuse = may_refuse;
   begin_time(now);
-  if (how_.command.empty()) return;
-  ChildOptions child;
-  child.command = {"sh", "-c", how_.command};
-  for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
-  child.death_signal = SIGTERM;
-  if (auto started = Child::start(child))
-    command_.emplace(std::move(*started));
-  else
-    facts_.command = kNotStarted;
 }
 
 bool OwnStop::must_signal() const { return how_.signal != 0 && !signalled_ && !facts_.ranks; }
 
 void OwnStop::begin_time(Clock::time_point now) { until_ = now + std::chrono::seconds(how_.grace); }
 
-std::optional<ChildExit> OwnStop::poll_command() {
-  if (!command_ || !command_->poll_exit()) return std::nullopt;
-  facts_.command = *command_->poll_exit();
-  command_.reset();
-  return facts_.command;
-}
-
-OwnStopEnd OwnStop::judge(bool told_finished, Clock::time_point now) {
-  facts_.told_finished = told_finished;
+OwnStopEnd OwnStop::judge(Clock::time_point now) {
   facts_.out_of_time = now >= until_;
   return judge_own_stop(how_, facts_);
 }

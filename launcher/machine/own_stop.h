@@ -16,8 +16,7 @@ class OwnStop {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Starts the command that makes the program save, if there is one. `may_refuse`: whoever wants
-  /// the stop can do without it.
+  /// `may_refuse`: whoever wants the stop can do without it.
   OwnStop(const OwnCheckpoint& how, bool may_refuse, Clock::time_point now);
 
   /// The ranks have yet to get their signal.
@@ -31,9 +30,11 @@ class OwnStop {
   void note_ranks(const ChildExit& exit) { facts_.ranks = exit; }
   /// It was not the program that has ended them.
   void note_lost(const std::string& cause) { facts_.lost = cause; }
-  /// How the command ended, once.
-  std::optional<ChildExit> poll_command();
-  OwnStopEnd judge(bool told_finished, Clock::time_point now);
+  /// How the command ended that makes the program save, if there is one.
+  void note_command(const ChildExit& exit) { facts_.command = exit; }
+  /// The program made its file that says so.
+  void note_finished(bool told) { facts_.told_finished |= told; }
+  OwnStopEnd judge(Clock::time_point now);
 
   /// Why there is no checkpoint.
   std::string trouble() const;
@@ -41,7 +42,6 @@ class OwnStop {
  private:
   OwnCheckpoint how_;
   OwnStopFacts facts_;
-  std::optional<Child> command_;
   Clock::time_point until_;
   bool signalled_ = false;
 };

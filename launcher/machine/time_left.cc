@@ -20,10 +20,6 @@ void TimeLeft::begin_attempt() {
   clock_.forget_steps();
 }
 
-void TimeLeft::add_poll(std::vector<pollfd>& fds) const {
-  if (question_.asking()) fds.push_back({question_.fd(), POLLIN, 0});
-}
-
 void TimeLeft::note_save(const Event& event, double now) {
   if (event.kind == Event::Kind::shard) {
     SaveSeen& seen = seen_[*event.step];
@@ -46,20 +42,17 @@ double TimeLeft::look_at() const {
   return asked_ + std::clamp((stop_at_ - asked_) / 2, kLookAtMost, kLookAtLeast);
 }
 
-std::optional<JobLimits> TimeLeft::look(const Ask& ask, double now) {
-  const auto line = question_.take();
-  if (auto limits = line ? JobLimits::from_line(*line) : std::nullopt) {
-    known_ = *limits;
-    known_at_ = now;
-    silent_since_ = kNever;
-    return limits;
-  }
-  if (!question_.asking() && now >= look_at()) {
-    asked_ = now;
-    silent_since_ = std::min(silent_since_, now);
-    question_.ask(ask);
-  }
-  return reckon(now);
+bool TimeLeft::is_due(double now) {
+  if (now < look_at()) return false;
+  asked_ = now;
+  silent_since_ = std::min(silent_since_, now);
+  return true;
+}
+
+void TimeLeft::note_answer(const JobLimits& limits, double now) {
+  known_ = limits;
+  known_at_ = now;
+  silent_since_ = kNever;
 }
 
 // A limit that was known passes whether slurmctld answers or not.

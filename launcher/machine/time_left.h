@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <poll.h>
-
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -12,24 +9,19 @@
 #include <vector>
 
 #include "checkpoint/protocol/protocol.h"
-#include "launcher/base/side_question.h"
 #include "launcher/machine/own_checkpoint.h"
 #include "launcher/machine/stop_clock.h"
 #include "launcher/slurm/limit_probe.h"
 
 namespace bellows {
 
-/// The time that Slurm leaves a run, and what a stop would take of it. Asks slurmctld now and then,
-/// never waiting for the answer, and reckons on from the last one when none comes. Times are
-/// seconds of one clock that does not jump.
+/// The time that Slurm leaves a run, and what a stop would take of it: says when to ask slurmctld,
+/// and reckons on from the last answer when none comes. Times are seconds of one clock that does
+/// not jump.
 class TimeLeft {
  public:
-  /// Returns a line of JobLimits, or nothing; runs in a process of its own.
-  using Ask = std::function<std::string()>;
-
   /// The ranks start anew.
   void begin_attempt();
-  void add_poll(std::vector<pollfd>& fds) const;
   void note_step(std::uint64_t step, double now) { clock_.note_step(step, now); }
   /// Takes `shard` and `committed` events for how long a save takes, and leaves others.
   void note_save(const Event& event, double now);
@@ -41,9 +33,11 @@ class TimeLeft {
 
   /// Time passed in which nobody ran: that no answer came meanwhile says nothing.
   void note_pause(double now);
-  /// Asks when it is time to. The answer to the last question, once; or what is left by the one
-  /// before, when it is time to stop and slurmctld is silent.
-  std::optional<JobLimits> look(const Ask& ask, double now);
+  /// It is time to ask slurmctld, which the caller does then.
+  bool is_due(double now);
+  void note_answer(const JobLimits& limits, double now);
+  /// What is left by the last answer, when it is time to stop and slurmctld is silent.
+  std::optional<JobLimits> reckon(double now) const;
   /// How long before its end the run must begin to stop; looks more often as that comes near.
   /// `own`: how the program saves; null: by libbellows.
   double lead(const JobLimits& limits, const OwnCheckpoint* own, double now);
@@ -59,9 +53,7 @@ class TimeLeft {
   };
   static constexpr double kNever = std::numeric_limits<double>::infinity();
   double look_at() const;
-  std::optional<JobLimits> reckon(double now) const;
 
-  SideQuestion question_;
   StopClock clock_;
   double asked_ = -kNever;        ///< when the last question was asked
   double silent_since_ = kNever;  ///< when the first one was that has had no answer

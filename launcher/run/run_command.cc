@@ -14,7 +14,7 @@
 #include "launcher/cli/commands.h"
 #include "launcher/machine/restart_budget.h"
 #include "launcher/record/lost_halt.h"
-#include "launcher/run/supervisor.h"
+#include "launcher/run/run_shell.h"
 #include "slurm/client.h"
 
 namespace bellows {
@@ -94,8 +94,8 @@ int supervise(const RunOptions& options, std::uint32_t id) {
         "bellows run: the job has no Bellows contract (sbatch --framework, --gpus-range), so "
         "it cannot be resized, and a killed launcher ends it\n");
   warn_unless_batch_script();
-  Supervisor supervisor(slurm, std::move(*context), std::move(*job), std::move(*layout));
-  return supervisor.run();
+  RunShell shell(slurm, std::move(*context), std::move(*job), std::move(*layout));
+  return shell.run();
 }
 
 void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/control_request.h"
+
+#include <nlohmann/json.hpp>
+
+namespace bellows {
+
+using nlohmann::json;
+
+Result<Input> parse_request(const ControlServer::Request& request) {
+  const json message = json::parse(request.line, nullptr, false);
+  const auto is = [&message](const char* key, const json& value) {
+    return message.is_object() && message.contains(key) && message[key] == value;
+  };
+  if (is("cmd", "status")) return Input(input::StatusRequest{request.client});
+  if (!is("cmd", "stop"))
+    return Error{ErrorKind::invalid, "the launcher does not know this command"};
+  input::StopRequest stop{
+      .client = request.client, .hold = is("hold", true), .from_scratch = is("from_scratch", true)};
+  // No size is 0, so that what is no number is refused with it.
+  if (auto gpus = message.find("gpus"); gpus != message.end())
+    stop.gpus = gpus->is_number_unsigned() ? gpus->get<std::uint64_t>() : 0;
+  return Input(stop);
+}
+
+}  // namespace bellows

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher/run/workers.h"
+
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+#include <utility>
+
+#include "launcher/ranks/rank_command.h"
+#include "launcher/ranks/rank_processes.h"
+
+namespace bellows {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Their output may have nobody to take it.
+constexpr auto kLastWordsWithin = 500ms;
+/// The relay drops what nobody takes after 10 s on each of both streams, and then reads on.
+constexpr auto kDoubtsWithin = 25s;
+constexpr auto kLetGoWithin = 3s;
+/// A shell's status for a command that could not be started.
+constexpr ChildExit kNotStarted{127 << 8};
+
+}  // namespace
+
+Workers::Workers(const RunContext& context, const FinishedFile& finished, OutputRelay& output,
+                 std::uint32_t restart)
+    : context_(context), finished_(finished), output_(output), restart_(restart) {}
+
+void Workers::add_poll(std::vector<pollfd>& fds) const {
+  if (agents_) agents_->add_poll(fds);
+}
+
+void Workers::hear_agents(std::vector<Input>& news) {
+  if (!agents_) return;
+  for (Event& event : agents_->exchange()) news.push_back(input::AgentSays{std::move(event)});
+  for (const std::string& line : agents_->take_errors()) output_.say(line);
+  if (agents_->loss().empty() || std::exchange(told_loss_, true)) return;
+  news.push_back(input::AgentLost{agents_->loss(), agents_->lost_node()});
+}
+
+void Workers::read_errors(std::vector<Input>& news) {
+  const OutputRelay::Errors errors = output_.take_errors();
+  for (const std::string& line : errors.ranks) news.push_back(input::RankWords{line});
+  for (const std::string& line : errors.slurm) news.push_back(input::SrunLine{line});
+}
+
+std::vector<Input> Workers::words() {
+  std::vector<Input> news;
+  hear_agents(news);
+  read_errors(news);
+  return news;
+}
+
+bool Workers::ranks_gone(Clock::time_point now) {
+  if (!ranks_ || ranks_gone_ || !ranks_->poll_exit()) return false;
+  ranks_gone_ = now;
+  return true;
+}
+
+// A status 0 says nothing before srun's last words are read; another one says enough.
+std::vector<Input> Workers::end_of_ranks(Clock::time_point now) {
+  if (!ranks_ || !ranks_gone_ || told_ranks_ended_) return {};
+  const ChildExit exit = *ranks_->poll_exit();
+  const bool first = now == *ranks_gone_;
+  const bool settled = output_.settle(first ? kLastWordsWithin : 0ms);
+  if (!settled && exit.ok() && now - *ranks_gone_ <= kDoubtsWithin) {
+    if (first)
+      output_.say(
+          "bellows run: waiting for what srun has yet to say: the output of this job is not taken");
+    return {};
+  }
+  told_ranks_ended_ = true;
+  std::vector<Input> news;
+  read_errors(news);
+  news.push_back(input::RanksEnded{exit, finished_.found()});
+  return news;
+}
+
+std::vector<Input> Workers::ends() {
+  std::vector<Input> news;
+  if (agents_ && !told_agents_ended_ && agents_->child().poll_exit()) {
+    told_agents_ended_ = true;
+    hear_agents(news);
+    news.push_back(input::AgentsEnded{*agents_->child().poll_exit(), agents_->end()});
+  }
+  if (own_command_ && own_command_->poll_exit()) {
+    const ChildExit exit = *own_command_->poll_exit();
+    own_command_.reset();
+    news.push_back(input::OwnCommandEnded{exit, finished_.found()});
+  }
+  return news;
+}
+
+void Workers::dismiss() {
+  if (!agents_ || agents_->child().in() < 0) return;
+  Command quit;
+  quit.kind = Command::Kind::quit;
+  agents_->send(quit);
+  agents_->close();
+}
+
+// A step whose srun was killed lingers for seconds, and holds up the job's next start.
+void Workers::let_go() {
+  dismiss();
+  for (const auto limit = Clock::now() + kLetGoWithin; Clock::now() < limit;) {
+    std::vector<Input> dropped;
+    hear_agents(dropped);
+    const bool ranks_over = !ranks_ || ranks_->poll_exit();
+    const bool agents_over = !agents_ || agents_->child().poll_exit();
+    if (ranks_over && agents_over) break;
+    std::this_thread::sleep_for(20ms);
+  }
+  if (ranks_ && ranks_->poll_exit()) output_.settle(kLastWordsWithin);
+  own_command_.reset();
+  ranks_.reset();
+  agents_.reset();
+}
+
+std::vector<Input> Workers::act(const action::StartAgents& start) {
+  AgentLink::Options options{context_.program, context_.agent_socket(), start.step_name,
+                             host_step_environment(environ)};
+  auto agents = AgentLink::start(start.layout, options);
+  if (!agents) return {input::AgentsNotStarted{agents.error().text}};
+  agents_.emplace(std::move(*agents));
+  told_loss_ = told_agents_ended_ = false;
+  return {};
+}
+
+std::vector<Input> Workers::act(const action::SendAgents& send) {
+  if (agents_) agents_->send(send.command);
+  return {};
+}
+
+std::vector<Input> Workers::act(const action::DismissAgents&) {
+  dismiss();
+  return {};
+}
+
+std::vector<Input> Workers::act(const action::SignalAgents& signal) {
+  if (agents_) agents_->child().signal(signal.signal);
+  return {};
+}
+
+std::vector<Input> Workers::act(const action::DropAgents&) {
+  agents_.reset();
+  return {};
+}
+
+std::vector<Input> Workers::act(const action::StartRanks& start) {
+  ChildOptions child;
+  const RankCommand command{context_.launch, context_.options.cpu_bind, start.layout};
+  child.command = command.words(start.step_name, context_.options.command);
+  child.environment = command.environment(environ, context_.agent_socket(), start.rendezvous);
+  child.environment.push_back("BELLOWS_ATTEMPT=" + context_.run.attempt(start.attempt));
+  child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_.path());
+  // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
+  child.death_signal = SIGTERM;
+  child.pipe_out = child.pipe_err = true;
+  auto ranks = Child::start(child);
+  if (!ranks) return {input::RanksNotStarted{ranks.error().text}};
+  ranks_.emplace(std::move(*ranks));
+  ranks_gone_.reset();
+  told_ranks_ended_ = false;
+  output_.attach(restart_, start.attempt, ranks_->take_out(), ranks_->take_err());
+  return {input::RanksStarted{}};
+}
+
+std::vector<Input> Workers::act(const action::SignalRanks& signal) {
+  if (ranks_) ranks_->signal(signal.signal);
+  return {};
+}
+
+// Why they ended stands in the last lines that srun wrote.
+std::vector<Input> Workers::act(const action::DropRanks&) {
+  if (!ranks_) return {};
+  if (ranks_->poll_exit()) output_.settle(kLastWordsWithin);
+  std::vector<Input> news;
+  read_errors(news);
+  ranks_.reset();
+  return news;
+}
+
+std::vector<Input> Workers::act(const action::KillRanksHere& kill) {
+  kill_ranks_here(kill.attempt);
+  return {};
+}
+
+std::vector<Input> Workers::act(const action::StartOwnCommand& start) {
+  ChildOptions child;
+  child.command = {"sh", "-c", start.command};
+  for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
+  child.death_signal = SIGTERM;
+  auto command = Child::start(child);
+  if (!command) return {input::OwnCommandEnded{kNotStarted}};
+  own_command_.emplace(std::move(*command));
+  return {};
+}
+
+std::vector<Input> Workers::act(const action::DropOwnCommand&) {
+  own_command_.reset();
+  return {};
+}
+
+}  // namespace bellows

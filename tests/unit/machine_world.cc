@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tests/unit/machine_world.h"
+
+#include <algorithm>
+#include <csignal>
+#include <iterator>
+#include <utility>
+
+namespace bellows {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint32_t kWorld = 4;
+const std::vector<std::string> kNodes = {"n1", "n2"};
+
+Event event_of(Event::Kind kind, const std::string& node) {
+  Event event;
+  event.kind = kind;
+  event.node = node;
+  return event;
+}
+
+const std::string& node_of(std::uint32_t rank) { return kNodes[rank / 2]; }
+
+}  // namespace
+
+RunRules MachineWorld::rules() {
+  RunRules rules;
+  rules.run = {7, 0, 100, "r"};
+  rules.checkpoint_dir = rules.trusted_base = "/ckpt";
+  return rules;
+}
+
+SlurmJob MachineWorld::job() {
+  SlurmJob job;
+  job.id = 7;
+  job.state = SlurmState::running;
+  job.partition = "main";
+  job.batch = job.may_requeue = true;
+  job.num_tasks = kWorld;
+  job.nodes = {{"n1", 2, 2}, {"n2", 2, 2}};
+  job.start_time = 900;
+  job.submit_time = 100;
+  return job;
+}
+
+MachineWorld::MachineWorld(const RunRules& how, const SlurmJob& what)
+    : machine(how, what, *RankLayout::of(what), std::nullopt), record(what) {}
+
+void MachineWorld::must(bool holds, const char* what) {
+  if (!holds && broken.empty()) broken = what;
+}
+
+std::vector<SlurmStep> MachineWorld::steps() const {
+  std::vector<SlurmStep> steps;
+  const std::string number = std::to_string(machine.run().attempt.number);
+  if (ranks_live && steps_are_made) steps.push_back({1, "bellows-ranks-" + number});
+  for (const std::string& name : lingering) steps.push_back({2, name});
+  return steps;
+}
+
+std::vector<Input> MachineWorld::carry_out(const Action& action) {
+  must(!exit, "something is done after the end");
+  if (std::get_if<action::LookAround>(&action)) return {around};
+  if (std::get_if<action::StartAgents>(&action)) {
+    must(!agents, "agents are started beside others");
+    ++agent_starts;
+    if (!agents_start) return {input::AgentsNotStarted{"no srun"}};
+    agents = agents_open = true;
+  } else if (const auto* send = std::get_if<action::SendAgents>(&action)) {
+    must(agents, "agents that are not there are told something");
+    commands.push_back(send->command);
+  } else if (std::get_if<action::DismissAgents>(&action)) {
+    agents_open = false;
+  } else if (std::get_if<action::DropAgents>(&action)) {
+    agents = agents_open = false;
+  } else if (const auto* told = std::get_if<action::SignalAgents>(&action)) {
+    agent_signals.push_back(told->signal);
+  } else if (std::get_if<action::StartRanks>(&action)) {
+    must(!ranks && !ranks_live, "ranks are started beside others");
+    must(agents, "ranks are started without agents");
+    ++rank_starts;
+    killed_ = false;
+    if (!ranks_start) return {input::RanksNotStarted{"no srun"}};
+    ranks = ranks_live = true;
+    return {input::RanksStarted{}};
+  } else if (const auto* hit = std::get_if<action::SignalRanks>(&action)) {
+    rank_signals.push_back(hit->signal);
+    killed_ |= hit->signal == SIGKILL;
+  } else if (std::get_if<action::DropRanks>(&action)) {
+    ranks = ranks_live = false;
+  } else if (std::get_if<action::StartOwnCommand>(&action)) {
+    must(!own_command, "two checkpoint commands run");
+    own_command = true;
+  } else if (std::get_if<action::DropOwnCommand>(&action)) {
+    own_command = false;
+  } else if (std::get_if<action::LookAtSteps>(&action)) {
+    if (slurm_silent) return {input::StepsLook{Error{ErrorKind::unavailable, "silent"}}};
+    return {input::StepsLook{steps()}};
+  } else if (const auto* signal = std::get_if<action::SignalStep>(&action)) {
+    step_signals.push_back(signal->signal);
+    killed_ |= signal->signal == SIGKILL;
+    return {input::StepSignalled{Status()}};
+  } else if (std::get_if<action::FindStepBelow>(&action)) {
+    return {input::StepOnDisk{step_below}};
+  } else if (std::get_if<action::CountFruitlessRuns>(&action)) {
+    return {input::FruitlessRuns{fruitless_runs}};
+  } else if (const auto* walk = std::get_if<action::WalkRoad>(&action)) {
+    const auto& stop = machine.run().stop;
+    must(!ranks_live || killed_ || (stop && stop->saved) || answered_ != SlurmState::running,
+         "the job is requeued before a commit while its ranks are at work");
+    must(roads.empty(), "the job is requeued twice");
+    roads.push_back(walk->next);
+    return {input::RoadDone{road}};
+  } else if (const auto* text = std::get_if<action::Say>(&action)) {
+    said.push_back(text->text);
+  } else if (const auto* line = std::get_if<action::Record>(&action)) {
+    history.push_back(line->event);
+  } else if (const auto* reply = std::get_if<action::Reply>(&action)) {
+    replies[reply->client].push_back(reply->text);
+  } else if (const auto* plan = std::get_if<action::PlanSize>(&action)) {
+    planned_size = plan->gpus;
+  } else if (std::get_if<action::RemoveMarker>(&action)) {
+    marker = false;
+  } else if (const auto* end = std::get_if<action::Exit>(&action)) {
+    exit = end->status;
+  }
+  return {};
+}
+
+void MachineWorld::begin() {
+  machine.begin(now);
+  feed(input::Tick{});
+}
+
+void MachineWorld::feed(const Input& input) {
+  inbox_.push_back(input);
+  for (;;) {
+    std::vector<Input> answers;
+    for (const Action& action : machine.actions()) {
+      for (Input& answer : carry_out(action)) answers.push_back(std::move(answer));
+      const auto* send = std::get_if<action::SendAgents>(&action);
+      if (send && kind_) obey(send->command);
+    }
+    inbox_.insert(inbox_.begin(), answers.begin(), answers.end());
+    if (inbox_.empty()) break;
+    const Input next = std::move(inbox_.front());
+    inbox_.pop_front();
+    if (const auto* look = std::get_if<input::JobLook>(&next); look && look->job)
+      answered_ = look->job->state;
+    if (std::holds_alternative<input::RanksGone>(next)) ranks_live = false;
+    machine.take(next, now);
+  }
+  const bool idle = std::holds_alternative<state::Running>(machine.state()) && !ranks;
+  must(!idle || machine.run().fault.pending, "the run waits for ranks that are not there");
+}
+
+void MachineWorld::pass(std::chrono::milliseconds time) {
+  const Time end = now + time;
+  while (!exit) {
+    const auto wanted = machine.wanted();
+    // Not every second of a long time.
+    const Time least = now + std::max(1ms, time / 50);
+    now = std::clamp(wanted.tick, least, std::max(end, least));
+    feed(input::Tick{});
+    if (wanted.job && machine.wanted().job && !slurm_silent && !exit) {
+      record.controller_now = record.start_time + 100;
+      feed(input::JobLook{record});
+    }
+    if (now >= end) return;
+  }
+}
+
+bool MachineWorld::reaches(const std::function<bool()>& there) {
+  for (const Time end = now + 24h; now < end;) {
+    if (kind_) be_kind();
+    if (there()) return true;
+    if (exit) return false;
+    const auto wait = std::chrono::ceil<std::chrono::milliseconds>(machine.wanted().tick - now);
+    pass(std::max(1ms, wait));
+  }
+  return false;
+}
+
+void MachineWorld::agents_greet() {
+  for (const std::string& node : kNodes) agent(event_of(Event::Kind::hello, node));
+}
+
+void MachineWorld::agents_find(std::optional<std::uint64_t> step) {
+  Event found = event_of(Event::Kind::found, kNodes[0]);
+  found.step = step;
+  agent(found);
+}
+
+void MachineWorld::agents_ready() {
+  for (const std::string& node : kNodes) agent(event_of(Event::Kind::ready, node));
+}
+
+void MachineWorld::start_ranks(std::optional<std::uint64_t> step) {
+  if (std::holds_alternative<state::Greeting>(machine.state())) agents_greet();
+  agents_find(step);
+  agents_ready();
+}
+
+void MachineWorld::rank(std::uint32_t number, const std::string& state) {
+  Event event = event_of(Event::Kind::rank, node_of(number));
+  event.rank = number;
+  event.state = state;
+  agent(event);
+}
+
+void MachineWorld::join() {
+  for (std::uint32_t i = 0; i < kWorld; ++i) rank(i, "joined");
+}
+
+void MachineWorld::start() {
+  begin();
+  start_ranks();
+  join();
+}
+
+void MachineWorld::progress(std::uint64_t step) {
+  for (const std::string& node : kNodes) {
+    Event event = event_of(Event::Kind::progress, node);
+    event.max_step = step;
+    event.ranks =
+        node == "n1" ? std::vector<std::uint32_t>{0, 1} : std::vector<std::uint32_t>{2, 3};
+    event.steps.assign(2, step);
+    agent(event);
+  }
+}
+
+void MachineWorld::give_parts(std::uint64_t step) {
+  for (std::uint32_t i = 0; i < kWorld; ++i) {
+    Event event = event_of(Event::Kind::shard, node_of(i));
+    event.rank = i;
+    event.step = step;
+    event.shard.size = 1000;
+    agent(event);
+  }
+}
+
+void MachineWorld::commit(std::uint64_t step) {
+  Event event = event_of(Event::Kind::committed, kNodes[0]);
+  event.step = step;
+  agent(event);
+}
+
+void MachineWorld::save(std::uint64_t step) {
+  give_parts(step);
+  commit(step);
+}
+
+void MachineWorld::answer_gate(std::uint64_t newest) {
+  const std::uint64_t id = commands.back().id;
+  for (const std::string& node : kNodes) {
+    Event event = event_of(Event::Kind::gated, node);
+    event.id = id;
+    event.max_step = newest;
+    agent(event);
+  }
+}
+
+void MachineWorld::answer_query() {
+  const std::uint64_t id = commands.back().id;
+  for (const std::string& node : kNodes) {
+    Event event = event_of(Event::Kind::progress, node);
+    event.id = id;
+    agent(event);
+  }
+  feed(input::Tick{});
+}
+
+void MachineWorld::ranks_end(int status) {
+  if (ranks_live) feed(input::RanksGone{});
+  feed(input::RanksEnded{ChildExit{status << 8}});
+}
+
+void MachineWorld::ranks_killed(int signal) {
+  feed(input::RanksGone{});
+  feed(input::RanksEnded{ChildExit{signal}});
+}
+
+void MachineWorld::agents_end(int status) {
+  feed(input::AgentsEnded{ChildExit{status << 8}, "the agents ended"});
+}
+
+void MachineWorld::agent_lost(const std::string& loss, const std::string& node) {
+  feed(input::AgentLost{loss, node});
+}
+
+void MachineWorld::obey(const Command& command) {
+  using Kind = Command::Kind;
+  for (const std::string& node : kNodes) {
+    if (command.kind == Kind::gate || command.kind == Kind::query) {
+      const bool gate = command.kind == Kind::gate && command.step;
+      Event event = event_of(gate ? Event::Kind::gated : Event::Kind::progress, node);
+      event.id = command.id;
+      inbox_.push_back(input::AgentSays{event});
+    }
+  }
+  if (command.kind != Kind::commit) return;
+  Event event = event_of(Event::Kind::committed, kNodes[0]);
+  event.step = command.step;
+  inbox_.push_back(input::AgentSays{event});
+}
+
+// One thing at a time, as it would come.
+void MachineWorld::be_kind() {
+  if (std::holds_alternative<state::Greeting>(machine.state()) && agents) return agents_greet();
+  if (std::holds_alternative<state::Finding>(machine.state())) return agents_find(std::nullopt);
+  if (std::holds_alternative<state::Restoring>(machine.state())) return agents_ready();
+  if (ranks) return ranks_end(0);
+  if (own_command) {
+    own_command = false;
+    return feed(input::OwnCommandEnded{ChildExit{0}});
+  }
+  if (agents && !agents_open && !machine.run().agents.ended) return agents_end(0);
+}
+
+bool MachineWorld::ends_in_a_kind_world() {
+  kind_ = true;
+  slurm_silent = false;
+  agents_start = ranks_start = true;
+  lingering.clear();
+  record.state = SlurmState::running;
+  record.preempt_time = 0;
+  record.nodes = machine.run().job.nodes;
+  around = {};
+  return reaches([this] { return exit.has_value(); });
+}
+
+bool MachineWorld::has_said(const std::string& text) const {
+  return std::any_of(said.begin(), said.end(), [&text](const std::string& line) {
+    return line.find(text) != std::string::npos;
+  });
+}
+
+std::string MachineWorld::last() const {
+  return history.empty() ? "" : history.back().event + ": " + history.back().cause;
+}
+
+std::string MachineWorld::last_reply(std::uint64_t client) const {
+  const auto found = replies.find(client);
+  return found == replies.end() ? "" : found->second.back();
+}
+
+}  // namespace bellows
