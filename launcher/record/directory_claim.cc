@@ -19,15 +19,6 @@ DirectoryOwner owner_of(const std::string& checkpoint_dir) {
   return {owner->attempt, RunName::of_attempt(owner->attempt), owner->time};
 }
 
-bool is_of_older_job(const DirectoryOwner& owner, const SlurmJob& job) {
-  // A requeue sets SubmitTime anew, so of a later run nothing can be told.
-  if (job.restarts > 0 || !owner.run || owner.run->job != job.id) return false;
-  // The time in owner.json is by the clock of a node, not of slurmctld.
-  const bool named = owner.run->submitted > 0;
-  const double begun = named ? static_cast<double>(owner.run->submitted) : owner.time;
-  return begun < static_cast<double>(job.submit_time);
-}
-
 Result<std::optional<std::string>> set_aside_older(const std::string& checkpoint_dir,
                                                    const SlurmJob& job) {
   if (!is_of_older_job(owner_of(checkpoint_dir), job)) return std::optional<std::string>();

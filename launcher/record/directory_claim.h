@@ -20,7 +20,14 @@ DirectoryOwner owner_of(const std::string& checkpoint_dir);
 
 /// Whether the owner is a run of an older job that had the same id as this one, which has not run
 /// before: ids come back when slurmctld has lost its state, and from the highest one on.
-bool is_of_older_job(const DirectoryOwner& owner, const SlurmJob& job);
+inline bool is_of_older_job(const DirectoryOwner& owner, const SlurmJob& job) {
+  // A requeue sets SubmitTime anew, so of a later run nothing can be told.
+  if (job.restarts > 0 || !owner.run || owner.run->job != job.id) return false;
+  // The time in owner.json is by the clock of a node, not of slurmctld.
+  const bool named = owner.run->submitted > 0;
+  const double begun = named ? static_cast<double>(owner.run->submitted) : owner.time;
+  return begun < static_cast<double>(job.submit_time);
+}
 
 /// Whether `now`, which is what Slurm says, is a later run than `run` of the same job. A slurmctld
 /// that was killed may count both the same.

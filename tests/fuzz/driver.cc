@@ -19,6 +19,10 @@
 
 #include "common/text.h"
 
+#ifndef RUNS
+#define RUNS 20000
+#endif
+
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 
 namespace {
@@ -82,7 +86,7 @@ void keep_crash(int) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::uint64_t runs = 20000;
+  std::uint64_t runs = RUNS;
   std::uint64_t seed = 1;
   bool replay = false;
   std::signal(SIGABRT, keep_crash);

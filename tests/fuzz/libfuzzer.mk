@@ -4,7 +4,7 @@
 # line that names the sources it needs besides its own.
 
 TARGETS = fuzz_contract fuzz_environment fuzz_events fuzz_index fuzz_job_desc fuzz_ld_cache \
-	fuzz_mounts fuzz_policy
+	fuzz_mounts fuzz_policy fuzz_run_machine
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_contract = $(grammars)
@@ -22,6 +22,14 @@ fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.
 	jobsubmit/policy/policy_reader_frameworks.cc jobsubmit/policy/policy_reader_limits.cc \
 	jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \
 	common/container/options.cc common/container/spec_text.cc
+
+fuzz_run_machine = $(grammars) tests/unit/machine_world.cc \
+	$(patsubst $(TOP)/%,%,$(wildcard $(TOP)/launcher/machine/*.cc)) \
+	checkpoint/protocol/attempt_name.cc checkpoint/protocol/coordinator.cc \
+	checkpoint/protocol/step_choice.cc common/fd.cc launcher/base/child.cc launcher/ranks/gang_start.cc \
+	launcher/ranks/hang_detector.cc launcher/ranks/rank_ends.cc launcher/ranks/rank_failure.cc \
+	launcher/ranks/rank_layout.cc launcher/ranks/rank_names.cc launcher/ranks/task_end.cc \
+	launcher/slurm/node_watch.cc slurm/gres.cc slurm/job.cc slurm/requeue.cc
 
 CLANG = clang++
 OPTIMIZE = -O1
