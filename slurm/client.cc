@@ -116,9 +116,9 @@ std::string output_of(slurm_job_info_t& info) {
 SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   SlurmJob job;
   job.id = info.job_id;
-  job.array_job = info.array_job_id;
-  if (info.array_job_id != 0 && info.array_task_id != NO_VAL) job.array_task = info.array_task_id;
-  job.waiting_tasks = text_of(info.array_task_str);
+  job.array.job = info.array_job_id;
+  if (info.array_job_id != 0 && info.array_task_id != NO_VAL) job.array.task = info.array_task_id;
+  job.array.waiting = text_of(info.array_task_str);
   job.name = text_of(info.name);
   job.partition = text_of(info.partition);
   job.account = text_of(info.account);
@@ -129,32 +129,32 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   if (job.state == SlurmState::pending) job.reason = reason_of(info);
   job.nodes = shares_of(info);
   job.batch_host = text_of(info.batch_host);
-  job.required_nodes = hosts_in(info.req_nodes);
+  job.asked.required_nodes = hosts_in(info.req_nodes);
   job.cpus = count_or_zero(info.num_cpus);
-  job.num_tasks = count_or_zero(info.num_tasks);
+  job.asked.num_tasks = count_or_zero(info.num_tasks);
   job.restarts = info.restart_cnt;
   job.priority = info.priority;
-  job.cpus_per_task =
+  job.asked.cpus_per_task =
       info.cpus_per_task == 0 || info.cpus_per_task == NO_VAL16 ? 1 : info.cpus_per_task;
   job.admin_comment = text_of(info.admin_comment);
-  job.tres_per_job = text_of(info.tres_per_job);
-  job.tres_per_node = text_of(info.tres_per_node);
-  job.cpus_per_tres = text_of(info.cpus_per_tres);
-  job.min_nodes = count_or_zero(info.num_nodes);
-  job.submit_time = info.submit_time;
-  job.begin_time = info.eligible_time;
-  job.start_time = info.start_time;
-  job.end_time = info.end_time;
-  job.preempt_time = info.preempt_time;
+  job.asked.tres_per_job = text_of(info.tres_per_job);
+  job.asked.tres_per_node = text_of(info.tres_per_node);
+  job.asked.cpus_per_tres = text_of(info.cpus_per_tres);
+  job.asked.min_nodes = count_or_zero(info.num_nodes);
+  job.times.submit = info.submit_time;
+  job.times.begin = info.eligible_time;
+  job.times.start = info.start_time;
+  job.times.end = info.end_time;
+  job.times.preempt = info.preempt_time;
   job.qos = text_of(info.qos);
   job.work_dir = text_of(info.work_dir);
   job.exit_status = info.exit_code;
   job.output = output_of(info);
-  job.batch = info.batch_flag;
-  job.may_requeue = info.requeue;
-  job.cron = info.bitflags & CRON_JOB;
-  job.het = info.het_job_id != 0;
-  job.controller_now = now;
+  job.kind.batch = info.batch_flag;
+  job.kind.may_requeue = info.requeue;
+  job.kind.cron = info.bitflags & CRON_JOB;
+  job.kind.het = info.het_job_id != 0;
+  job.times.now = now;
   return job;
 }
 
@@ -234,7 +234,7 @@ std::vector<std::string> names_of_tasks(std::vector<SlurmJob> tasks) {
   const auto over = [](const SlurmJob& task) { return task.finished(); };
   if (!std::all_of(tasks.begin(), tasks.end(), over)) std::erase_if(tasks, over);
   std::sort(tasks.begin(), tasks.end(), [](const SlurmJob& a, const SlurmJob& b) {
-    return a.array_task.value_or(NO_VAL) < b.array_task.value_or(NO_VAL);
+    return a.array.task.value_or(NO_VAL) < b.array.task.value_or(NO_VAL);
   });
   std::vector<std::string> names;
   for (const SlurmJob& task : tasks) names.push_back(task.shown_id());
@@ -367,8 +367,8 @@ struct ChangeRequest {
   ChangeRequest& operator=(const ChangeRequest&) = delete;
 
   Status set_size(const SlurmJob& job, std::uint32_t gpus) {
-    const AskedSize asked{job.tres_per_job, job.tres_per_node, job.cpus_per_task,
-                          job.cpus_per_tres};
+    const AskedSize asked{job.asked.tres_per_job, job.asked.tres_per_node, job.asked.cpus_per_task,
+                          job.asked.cpus_per_tres};
     return set_job_size(job.id, asked, gpus, desc, tres);
   }
 };

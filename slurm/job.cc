@@ -23,8 +23,8 @@ std::uint32_t SlurmJob::gpus() const {
 }
 
 std::uint32_t SlurmJob::requested_gpus() const {
-  if (!tres_per_job.empty()) return gpus_in_gres(tres_per_job);
-  return gpus_in_gres(tres_per_node) * (min_nodes == 0 ? 1 : min_nodes);
+  if (!asked.tres_per_job.empty()) return gpus_in_gres(asked.tres_per_job);
+  return gpus_in_gres(asked.tres_per_node) * (asked.min_nodes == 0 ? 1 : asked.min_nodes);
 }
 
 bool SlurmJob::finished() const {
@@ -32,12 +32,10 @@ bool SlurmJob::finished() const {
          state != SlurmState::suspended && state != SlurmState::unknown;
 }
 
-// The search for slurm.conf has many ways, up to a question to the DNS: only libslurm knows them
-// all.
 std::string SlurmJob::shown_id() const {
   if (!asked_as.empty()) return asked_as;
-  if (array_task) return fmt::format("{}_{}", array_job, *array_task);
-  return waiting_tasks.empty() ? std::to_string(id) : fmt::format("{}_[{}]", id, waiting_tasks);
+  if (array.task) return fmt::format("{}_{}", array.job, *array.task);
+  return array.waiting.empty() ? std::to_string(id) : fmt::format("{}_[{}]", id, array.waiting);
 }
 
 }  // namespace bellows

@@ -40,48 +40,68 @@ struct NodeShare {
   bool operator==(const NodeShare&) const = default;
 };
 
-/// One job as slurmctld described it at `controller_now`. A value; holds no Slurm memory.
+/// Where a job stands in a job array.
+struct SlurmArrayPlace {
+  std::uint32_t job = 0;  ///< 0: it is no task of a job array
+  std::optional<std::uint32_t> task{};
+  std::string waiting{};  ///< tasks that no record stands for yet: "3-10%2"
+};
+
+/// What was asked for with a job. Strings are empty and numbers 0 where nothing was.
+struct SlurmRequest {
+  std::vector<std::string> required_nodes{};  ///< of --nodelist
+  std::uint32_t num_tasks = 0;
+  std::uint16_t cpus_per_task = 1;
+  std::string tres_per_job{};   ///< e.g. "gres:gpu:4"
+  std::string tres_per_node{};  ///< e.g. "gres:gpu:2"
+  std::string cpus_per_tres{};  ///< CPUs for each GPU, e.g. "gres:gpu:2"
+  std::uint32_t min_nodes = 0;
+};
+
+/// By slurmctld's clock; 0: there is none.
+struct SlurmTimes {
+  std::time_t submit = 0;  ///< a requeue sets it anew
+  std::time_t begin = 0;   ///< the job may not start before
+  std::time_t start = 0;   ///< pending: `begin`, or when Slurm plans to start it
+  std::time_t end = 0;
+  std::time_t preempt = 0;  ///< when its preemption began; 0: none is under way
+  std::time_t now = 0;      ///< when slurmctld answered
+};
+
+/// What Slurm can do with a job.
+struct SlurmJobKind {
+  bool batch = false;
+  bool may_requeue = false;
+  bool cron = false;  ///< made by scrontab: Slurm lets nobody change it
+  bool het = false;   ///< component of a heterogeneous job
+};
+
+/// One job as slurmctld described it at `times.now`. A value; holds no Slurm memory.
 struct SlurmJob {
   std::uint32_t id = 0;
-  std::string asked_as;         ///< how a user named it; empty: nobody did
-  std::uint32_t array_job = 0;  ///< 0: no task of a job array
-  std::optional<std::uint32_t> array_task;
-  std::string waiting_tasks;  ///< of a job array that no record stands for yet: "3-10%2"
+  std::string asked_as;  ///< how a user named it; empty: nobody did
   std::string name;
   std::string partition;
   std::string account;
+  std::string qos;
   uid_t uid = 0;
+  SlurmJobKind kind;
+  SlurmArrayPlace array;
+  SlurmRequest asked;
+  SlurmTimes times;
   SlurmState state = SlurmState::unknown;
   bool completing = false;       ///< Slurm still cleans up the last run
   bool configuring = false;      ///< nodes are booting or their Prolog runs
   std::string reason;            ///< why it waits, in Slurm's word; empty when it runs
   std::vector<NodeShare> nodes;  ///< in the order of ranks; empty while pending
   std::string batch_host;
-  std::vector<std::string> required_nodes;  ///< of --nodelist
   std::uint32_t cpus = 0;
-  std::uint32_t num_tasks = 0;
   std::uint32_t restarts = 0;
   std::uint32_t priority = 0;  ///< 0: held
-  std::uint16_t cpus_per_task = 1;
   std::string admin_comment;
-  std::string tres_per_job;   ///< as asked for, e.g. "gres:gpu:4"
-  std::string tres_per_node;  ///< as asked for, e.g. "gres:gpu:2"
-  std::string cpus_per_tres;  ///< CPUs for each GPU, e.g. "gres:gpu:2"
-  std::uint32_t min_nodes = 0;
-  std::time_t submit_time = 0;
-  std::time_t begin_time = 0;  ///< it may not start before
-  std::time_t start_time = 0;  ///< pending: begin_time, or when Slurm plans to start it
-  std::time_t end_time = 0;
-  std::time_t preempt_time = 0;  ///< when its preemption began; 0: none is under way
-  std::string qos;
   std::string work_dir;
   std::string output;             ///< where the batch script's output goes
   std::uint32_t exit_status = 0;  ///< of the batch script, as wait(2) gives it
-  bool batch = false;
-  bool may_requeue = false;
-  bool cron = false;               ///< made by scrontab: Slurm lets nobody change it
-  bool het = false;                ///< component of a heterogeneous job
-  std::time_t controller_now = 0;  ///< the controller's clock when it answered
 
   /// GPUs held now (0 while pending).
   std::uint32_t gpus() const;

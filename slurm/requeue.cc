@@ -54,8 +54,8 @@ const Manner& manner_of(Party party) {
 }  // namespace
 
 QueuedJob queued_job(const SlurmJob& job) {
-  return {job.state,      job.completing,    job.priority == 0, job.restarts, job.requested_gpus(),
-          job.start_time, job.controller_now};
+  return {job.state,       job.completing, job.priority == 0, job.restarts, job.requested_gpus(),
+          job.times.start, job.times.now};
 }
 
 bool run_was_forgotten(const QueuedJob& job, std::uint32_t restarts) {

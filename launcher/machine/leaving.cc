@@ -18,7 +18,7 @@ using state::Next;
 
 State take_road(Run& run) {
   NextRun next{
-      .restarts = run.job.restarts, .started = run.job.start_time, .gpus_now = run.layout.gpus()};
+      .restarts = run.job.restarts, .started = run.job.times.start, .gpus_now = run.layout.gpus()};
   if (run.stop) next.gpus = run.stop->gpus;
   next.hold = run.stop && run.stop->hold;
   next.later = run.doubts.later;
@@ -30,7 +30,7 @@ std::string cause_of_requeue(const Run& run, const SlurmJob& job) {
   if (!run.failure.lost_node().empty())
     return fmt::format("node {} was lost", run.failure.lost_node());
   if (!run.agents.lost_node.empty()) return run.agents.loss;
-  if (job.preempt_time != 0) return "preemption";
+  if (job.times.preempt != 0) return "preemption";
   return run.stop ? run.stop->reason : "requeued by Slurm or an operator";
 }
 
@@ -153,7 +153,7 @@ Move job_known(Run& run, State& state, const SlurmJob& job) {
   if (std::holds_alternative<state::Forgotten>(state)) return std::nullopt;
   const bool suspended = job.state == SlurmState::suspended;
   if (job.state != SlurmState::running && !suspended) return job_over(run, job);
-  const bool preempted = job.preempt_time != 0;
+  const bool preempted = job.times.preempt != 0;
   const bool term = std::exchange(run.doubts.term_came, false);
   const char* const reason = preempted ? "preemption" : "signal TERM";
   if (!run.fault.pending)

@@ -330,7 +330,7 @@ RunMachine::RunMachine(RunRules rules, SlurmJob job, RankLayout layout,
 void RunMachine::begin(Clock::time_point now) {
   run_.now = now;
   const SlurmJob& job = run_.job;
-  run_.act(action::Record{{static_cast<double>(job.submit_time),
+  run_.act(action::Record{{static_cast<double>(job.times.submit),
                            job.id,
                            job.restarts,
                            0,

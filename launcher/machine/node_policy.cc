@@ -61,7 +61,7 @@ NodeAdvice NodePolicy::judge(const std::vector<NodeReport>& reports, const NodeF
   }
   const bool bound = std::any_of(
       draining.begin(), draining.end(),
-      [&facts](const std::string& name) { return contains(facts.job.required_nodes, name); });
+      [&facts](const std::string& name) { return contains(facts.job.asked.required_nodes, name); });
   if (!facts.stays && !bound && facts.can_stop) {
     leaving_ = draining;
     return {"", "", {}, true};

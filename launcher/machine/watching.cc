@@ -16,12 +16,13 @@ bool can_stop(const Run& run, const State& state) {
 NodeFacts node_facts(const Run& run, const State& state) {
   // What is stopped now goes on from where it is.
   const bool joined = run.saves_by_itself() || !run.attempt.joined.empty();
-  return {.job = run.job,
-          .layout = run.layout,
-          .contract = run.rules.contract ? &*run.rules.contract : nullptr,
-          .stays = run.rules.stays,
-          .running = std::holds_alternative<state::Running>(state),
-          .can_stop = run.job.may_requeue && !run.fault.pending && joined && can_stop(run, state)};
+  return {
+      .job = run.job,
+      .layout = run.layout,
+      .contract = run.rules.contract ? &*run.rules.contract : nullptr,
+      .stays = run.rules.stays,
+      .running = std::holds_alternative<state::Running>(state),
+      .can_stop = run.job.kind.may_requeue && !run.fault.pending && joined && can_stop(run, state)};
 }
 
 }  // namespace

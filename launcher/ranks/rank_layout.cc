@@ -28,16 +28,16 @@ Result<RankLayout> RankLayout::of(const SlurmJob& job) {
     return Error{ErrorKind::invalid, fmt::format("job {} holds no nodes", job.id)};
   RankLayout layout;
   layout.gpus_ = job.gpus();
-  layout.cpus_per_task_ = job.cpus_per_task;
+  layout.cpus_per_task_ = job.asked.cpus_per_task;
   layout.lost_gpus_ = layout.gpus_ < job.requested_gpus();
   std::vector<NodeShare> shares = job.nodes;
   if (layout.gpus_ == 0)
-    spread_tasks(shares, std::max<std::uint32_t>(job.num_tasks, 1), job.cpus_per_task);
+    spread_tasks(shares, std::max<std::uint32_t>(job.asked.num_tasks, 1), job.asked.cpus_per_task);
   for (const NodeShare& share : shares) {
     if (share.gpus == 0) continue;
     for (std::uint32_t i = 0; i < share.gpus; ++i)
       layout.ranks_[share.node].push_back(layout.world_++);
-    if (share.cpus < share.gpus * job.cpus_per_task) layout.crowded_ = true;
+    if (share.cpus < share.gpus * job.asked.cpus_per_task) layout.crowded_ = true;
     layout.shares_.push_back(share);
   }
   return layout;

@@ -26,14 +26,14 @@ inline bool is_of_older_job(const DirectoryOwner& owner, const SlurmJob& job) {
   // The time in owner.json is by the clock of a node, not of slurmctld.
   const bool named = owner.run->submitted > 0;
   const double begun = named ? static_cast<double>(owner.run->submitted) : owner.time;
-  return begun < static_cast<double>(job.submit_time);
+  return begun < static_cast<double>(job.times.submit);
 }
 
 /// Whether `now`, which is what Slurm says, is a later run than `run` of the same job. A slurmctld
 /// that was killed may count both the same.
 inline bool is_later_run(const SlurmJob& now, const SlurmJob& run) {
   return now.state != SlurmState::pending &&
-         (now.restarts > run.restarts || now.start_time > run.start_time);
+         (now.restarts > run.restarts || now.times.start > run.times.start);
 }
 
 /// Renames what such a job has left at the path, so that this one begins anew there; where it is

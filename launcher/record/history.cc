@@ -62,7 +62,7 @@ bool ends_run(const JobEvent& event) {
 
 /// slurmctld's record of the newest run; accounting may be off, or behind.
 void add_newest(std::vector<SlurmRun>& runs, const SlurmJob& job) {
-  const auto submit = static_cast<double>(job.submit_time);
+  const auto submit = static_cast<double>(job.times.submit);
   for (const SlurmRun& run : runs)
     if (std::abs(run.submit - submit) < kSameTime) return;
   SlurmRun run;
@@ -70,8 +70,8 @@ void add_newest(std::vector<SlurmRun>& runs, const SlurmJob& job) {
   run.state = slurm_state_name(job.state);
   run.submit = submit;
   const bool began = job.state != SlurmState::pending;
-  if (began) run.start = static_cast<double>(job.start_time);
-  if (job.finished()) run.end = static_cast<double>(job.end_time);
+  if (began) run.start = static_cast<double>(job.times.start);
+  if (job.finished()) run.end = static_cast<double>(job.times.end);
   if (job.state == SlurmState::failed) run.exit_status = job.exit_status;
   run.gpus = began && !job.finished() ? job.gpus() : job.requested_gpus();
   runs.push_back(std::move(run));
@@ -82,7 +82,7 @@ std::uint32_t restart_of(const SlurmRun& run, const std::vector<JobEvent>& event
                          const std::optional<SlurmJob>& job, std::uint32_t next) {
   for (const JobEvent& event : events)
     if (is_submission(event) && std::abs(event.time - run.submit) < kSameTime) return event.restart;
-  if (job && std::abs(static_cast<double>(job->submit_time) - run.submit) < kSameTime)
+  if (job && std::abs(static_cast<double>(job->times.submit) - run.submit) < kSameTime)
     return job->restarts;
   return next;
 }

@@ -91,12 +91,12 @@ std::string JobView::state() const {
 
 std::string JobView::wait() const {
   const std::string reason = job.reason.empty() ? "None" : job.reason;
-  const std::time_t now = job.controller_now;
+  const std::time_t now = job.times.now;
   std::string text = (job.priority == 0 ? "held: " : "waits: ") + reason;
-  if (job.priority > 0 && job.begin_time > now)
-    text = fmt::format("waits {} at least: {}", time_until(job.begin_time, now), reason);
-  else if (job.priority > 0 && job.start_time > now && job.start_time < now + kNoPlan)
-    text += fmt::format(", start planned in {}", time_until(job.start_time, now));
+  if (job.priority > 0 && job.times.begin > now)
+    text = fmt::format("waits {} at least: {}", time_until(job.times.begin, now), reason);
+  else if (job.priority > 0 && job.times.start > now && job.times.start < now + kNoPlan)
+    text += fmt::format(", start planned in {}", time_until(job.times.start, now));
   // Why it waits again.
   const JobEvent* last = last_event();
   const bool told = last && !last->cause.empty() && (closes_run(*last) || is_of_wait(*last));
@@ -113,7 +113,7 @@ std::string JobView::end() const {
     if (!job.output.empty()) cause += "; its output is in " + job.output;
   }
   return fmt::format(
-      "{} {}", moment(static_cast<double>(job.end_time), static_cast<std::time_t>(wall_clock())),
+      "{} {}", moment(static_cast<double>(job.times.end), static_cast<std::time_t>(wall_clock())),
       cause);
 }
 

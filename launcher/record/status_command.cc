@@ -64,7 +64,7 @@ nlohmann::ordered_json json_of(const JobView& view) {
       {"slurm_state", slurm_state_name(view.job.state)},
       {"completing", view.job.completing},
       {"reason", view.job.reason},
-      {"submitted", view.job.submit_time},
+      {"submitted", view.job.times.submit},
       {"waits_until", nullptr},
       {"gpus", view.job.gpus()},
       {"requested_gpus", view.job.requested_gpus()},
@@ -73,8 +73,8 @@ nlohmann::ordered_json json_of(const JobView& view) {
       {"checkpoint_dir", view.checkpoint_dir},
       {"last", view.last_words()},
   };
-  if (view.job.state == SlurmState::pending && view.job.start_time > view.job.controller_now)
-    out["waits_until"] = view.job.start_time;
+  if (view.job.state == SlurmState::pending && view.job.times.start > view.job.times.now)
+    out["waits_until"] = view.job.times.start;
   out["range"] = nullptr;
   out["step"] = nullptr;
   out["last_event"] = nullptr;
@@ -140,8 +140,8 @@ void print_one(const JobView& view, std::size_t width) {
 /// By job and task, as a person counts them.
 void sort_jobs(std::vector<SlurmJob>& jobs) {
   const auto place = [](const SlurmJob& job) {
-    const bool rest = !job.waiting_tasks.empty();
-    return std::tuple(job.array_job == 0 ? job.id : job.array_job, rest, job.array_task, job.id);
+    const bool rest = !job.array.waiting.empty();
+    return std::tuple(job.array.job == 0 ? job.id : job.array.job, rest, job.array.task, job.id);
   };
   std::sort(jobs.begin(), jobs.end(),
             [place](const SlurmJob& a, const SlurmJob& b) { return place(a) < place(b); });

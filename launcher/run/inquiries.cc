@@ -61,7 +61,7 @@ bool Inquiries::halt_was_lost_before(const SlurmJob& job) const {
 }
 
 std::vector<Input> Inquiries::act(const action::LookAround& look, const SlurmJob& job) {
-  if (look.first && job.restarts == 0) finished_.drop_older(job.submit_time);
+  if (look.first && job.restarts == 0) finished_.drop_older(job.times.submit);
   input::Surroundings around{.owner = owner_of(context_.checkpoint_dir)};
   const auto& run = around.owner.run;
   if (run && *run != context_.run) around.owner_job = slurm_.job(run->job);

@@ -79,7 +79,7 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   if (!job) return fail(job.error().text, kFailed);
   if (job->finished())
     return fail(fmt::format("job {} is over ({})", id, slurm_state_name(job->state)), kRefused);
-  if (!job->batch || job->het)
+  if (!job->kind.batch || job->kind.het)
     return refuse(*job, "it needs a batch job of one component: only such a job can be requeued",
                   kRefused);
   auto layout = RankLayout::of(*job);

@@ -133,7 +133,7 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
   RunContext context;
   context.options = options;
   context.job_id = job.id;
-  context.run = RunName::make(job.id, job.restarts, static_cast<std::uint64_t>(job.submit_time));
+  context.run = RunName::make(job.id, job.restarts, static_cast<std::uint64_t>(job.times.submit));
   context.program = own_program();
   context.run_dir = run_dir_of(job.id);
   if (const char* line = std::getenv(Contract::kVariable)) {

@@ -21,11 +21,11 @@ std::optional<std::int64_t> parse_int(std::string_view text) {
 
 std::string probe_limits(Slurm& slurm, std::uint32_t id) {
   auto job = slurm.job(id);
-  if (!job || job->state != SlurmState::running || job->end_time == 0) return "";
+  if (!job || job->state != SlurmState::running || job->times.end == 0) return "";
   JobLimits limits;
-  limits.left = job->end_time - job->controller_now;
-  limits.total = job->end_time - job->start_time;
-  limits.preempted = job->preempt_time != 0;
+  limits.left = job->times.end - job->times.now;
+  limits.total = job->times.end - job->times.start;
+  limits.preempted = job->times.preempt != 0;
   if (auto grace = slurm.grace_of(*job)) limits.grace = *grace;
   return limits.to_line();
 }

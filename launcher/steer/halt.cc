@@ -48,7 +48,7 @@ std::optional<CommandFailure> Halt::hold_pending() {
 }
 
 std::optional<CommandFailure> Halt::requeue_held() {
-  NextRun next{.restarts = job_.restarts, .started = job_.start_time};
+  NextRun next{.restarts = job_.restarts, .started = job_.times.start};
   next.hold = true;
   return take_road(steering_, job_, next);
 }
@@ -113,7 +113,7 @@ std::optional<CommandFailure> Resume::release() {
   }
   SlurmJobChange change;
   change.held = false;
-  change.begin_time = job_.controller_now + requeue_clock::kSoon;
+  change.begin_time = job_.times.now + requeue_clock::kSoon;
   if (Status status = steering_.slurm.change(job_, change); !status)
     return CommandFailure{kFailed, status.error().text + "; the job is still held"};
   return std::nullopt;

@@ -53,8 +53,8 @@ bool never_runs(const std::string& reason) {
 
 std::string wait_text(const SlurmJob& job) {
   const std::string slurms = job.reason.empty() ? "None" : job.reason;
-  if (job.reason == "BeginTime" && job.start_time > 0)
-    return fmt::format("until {:%H:%M:%S} ({})", fmt::localtime(job.start_time), slurms);
+  if (job.reason == "BeginTime" && job.times.start > 0)
+    return fmt::format("until {:%H:%M:%S} ({})", fmt::localtime(job.times.start), slurms);
   for (const Wait& wait : kWaits)
     if (job.reason.starts_with(wait.reason)) return fmt::format("{} ({})", wait.words, slurms);
   if (never_runs(job.reason)) return fmt::format("for what it can never get ({})", slurms);
@@ -126,8 +126,8 @@ std::optional<CommandFailure> JobStart::look_for_never(const SlurmJob& now) {
     if (!now.reason.empty() && now.reason != "None") nevers_ = 0;
     return std::nullopt;
   }
-  if (now.controller_now == last_never_) return std::nullopt;
-  last_never_ = now.controller_now;
+  if (now.times.now == last_never_) return std::nullopt;
+  last_never_ = now.times.now;
   if (++nevers_ >= kMostNevers) return put_back(now);
   // Makes Slurm look again.
   (void)steering_.slurm.change(job_, {}).ok();
@@ -156,7 +156,7 @@ CommandFailure JobStart::put_back(const SlurmJob& now) {
 void JobStart::say_why(const SlurmJob& now) {
   const bool told = now.reason == said_ || now.reason.empty() || now.reason == "None";
   const bool soon =
-      now.reason == "BeginTime" && now.start_time <= now.controller_now + 2 * requeue_clock::kSoon;
+      now.reason == "BeginTime" && now.times.start <= now.times.now + 2 * requeue_clock::kSoon;
   if (told || soon || seconds_ <= kSayWaitingAfter) return;
   said_ = now.reason;
   steering_.say("the job waits " + wait_text(now));
@@ -165,14 +165,14 @@ void JobStart::say_why(const SlurmJob& now) {
 void JobStart::hurry(const SlurmJob& now) {
   if (!pulled_) {
     SlurmJobChange change;
-    change.begin_time = now.controller_now + requeue_clock::kSoon;
+    change.begin_time = now.times.now + requeue_clock::kSoon;
     // Refused when it has just started; then there is nothing to pull.
     pulled_ = steering_.slurm.change(job_, change).ok();
-    next_look_ = now.controller_now + requeue_clock::kSoon;
-  } else if (now.controller_now >= next_look_) {
+    next_look_ = now.times.now + requeue_clock::kSoon;
+  } else if (now.times.now >= next_look_) {
     // A change makes Slurm look at the job, even an empty one; else it may take a minute.
     (void)steering_.slurm.change(job_, {}).ok();
-    next_look_ = now.controller_now + (++looks_ > 5 ? 10 : 1);
+    next_look_ = now.times.now + (++looks_ > 5 ? 10 : 1);
   }
 }
 

@@ -110,7 +110,7 @@ std::optional<CommandFailure> Resize::stop_at_checkpoint() {
 
 std::optional<CommandFailure> Resize::requeue() {
   requeued_ = Clock::now();
-  NextRun next{.restarts = job_.restarts, .started = job_.start_time, .gpus_now = report_.from};
+  NextRun next{.restarts = job_.restarts, .started = job_.times.start, .gpus_now = report_.from};
   next.gpus = request_.gpus;
   if (Failure failure = take_road(steering_, job_, next)) return failure;
   steering_.say(fmt::format("requeued; asked for {}", counted(request_.gpus, "GPU")));

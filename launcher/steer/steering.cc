@@ -29,9 +29,11 @@ std::optional<CommandFailure> check_steerable(const SlurmJob& job, const std::st
   if (job.uid != getuid() && getuid() != 0)
     return refusal(job, fmt::format("belongs to {}: only its owner and root can {} it",
                                     user_name(job.uid), verb));
-  if (job.cron) return refusal(job, "comes from scrontab, and Slurm lets nobody change such jobs");
-  if (job.het) return refusal(job, "has several components, whose sizes are fixed");
-  if (!job.batch || !job.may_requeue) return refusal(job, "cannot be requeued (sbatch --requeue)");
+  if (job.kind.cron)
+    return refusal(job, "comes from scrontab, and Slurm lets nobody change such jobs");
+  if (job.kind.het) return refusal(job, "has several components, whose sizes are fixed");
+  if (!job.kind.batch || !job.kind.may_requeue)
+    return refusal(job, "cannot be requeued (sbatch --requeue)");
   if (job.finished()) return refusal(job, fmt::format("is over ({})", slurm_state_name(job.state)));
   if (job.state == SlurmState::suspended) return refusal(job, "is suspended");
   auto contract = contract_of(job);

@@ -57,7 +57,7 @@ struct Driver {
         SlurmState::running,   SlurmState::running, SlurmState::suspended, SlurmState::pending,
         SlurmState::cancelled, SlurmState::timeout, SlurmState::preempted, SlurmState::node_fail};
     world.record.state = kStates[choice % 8];
-    world.record.preempt_time = choice / 8 % 4 == 0 ? 1000 : 0;
+    world.record.times.preempt = choice / 8 % 4 == 0 ? 1000 : 0;
     world.slurm_silent = choice / 32 % 2 == 0;
     world.record.nodes = MachineWorld::job().nodes;
     if (choice / 64 == 3) world.record.nodes.pop_back();

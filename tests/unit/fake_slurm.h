@@ -24,10 +24,10 @@ class FakeSlurm final : public Slurm {
     record.id = 7;
     record.state = SlurmState::running;
     record.priority = 100;
-    record.batch = record.may_requeue = true;
+    record.kind.batch = record.kind.may_requeue = true;
     record.partition = "main";
-    record.start_time = 900;
-    record.tres_per_job = "gres:gpu:" + std::to_string(gpus);
+    record.times.start = 900;
+    record.asked.tres_per_job = "gres:gpu:" + std::to_string(gpus);
     record.nodes = {{"n1", gpus, gpus}};
     record.batch_host = "n1";
   }
@@ -58,10 +58,10 @@ class FakeSlurm final : public Slurm {
     if (before_look) before_look();
     if (!answers("job")) return no_answer();
     SlurmJob now = record;
-    now.controller_now = second(clock);
+    now.times.now = second(clock);
     if (now.state == SlurmState::pending) {
       now.nodes.clear();
-      now.start_time = now.begin_time;
+      now.times.start = now.times.begin;
     }
     return now;
   }
@@ -81,9 +81,9 @@ class FakeSlurm final : public Slurm {
     if (!heard && !silent_but_done) return no_answer();
     if (record.state != SlurmState::pending) return refusal();
     if (change.held) record.priority = *change.held ? 0 : 100;
-    if (change.begin_time) record.begin_time = *change.begin_time;
+    if (change.begin_time) record.times.begin = *change.begin_time;
     if (change.gpus && refused_sizes.contains(*change.gpus)) return refusal();
-    if (change.gpus) record.tres_per_job = "gres:gpu:" + std::to_string(*change.gpus);
+    if (change.gpus) record.asked.tres_per_job = "gres:gpu:" + std::to_string(*change.gpus);
     return heard ? Status() : Status(no_answer());
   }
   Status signal_step(std::uint32_t, std::uint32_t, int) override { return {}; }
@@ -107,7 +107,7 @@ class FakeSlurm final : public Slurm {
     if (record.state == SlurmState::running || (any && record.state != SlurmState::pending)) {
       record.state = SlurmState::pending;
       record.completing = true;
-      record.begin_time = 0;
+      record.times.begin = 0;
       ++record.restarts;
       done_at_ = clock + batch_ends_after;
       if (held) record.priority = 0;
@@ -119,15 +119,15 @@ class FakeSlurm final : public Slurm {
     if (record.completing && clock >= done_at_) {
       record.completing = false;
       ended_ = second(clock);
-      if (static_cast<double>(record.begin_time) <= clock)
-        record.begin_time = second(clock + kCredentialLife);
+      if (static_cast<double>(record.times.begin) <= clock)
+        record.times.begin = second(clock + kCredentialLife);
     }
     const bool may_start = !full && record.state == SlurmState::pending && !record.completing &&
-                           record.priority != 0 && clock >= static_cast<double>(record.begin_time);
+                           record.priority != 0 && clock >= static_cast<double>(record.times.begin);
     if (!may_start) return;
     lost |= second(clock) == ended_;
     record.state = SlurmState::running;
-    record.start_time = second(clock);
+    record.times.start = second(clock);
     record.nodes = {{"n1", record.requested_gpus(), record.requested_gpus()}};
     ++starts;
   }

@@ -37,11 +37,11 @@ SlurmJob MachineWorld::job() {
   job.id = 7;
   job.state = SlurmState::running;
   job.partition = "main";
-  job.batch = job.may_requeue = true;
-  job.num_tasks = kWorld;
+  job.kind.batch = job.kind.may_requeue = true;
+  job.asked.num_tasks = kWorld;
   job.nodes = {{"n1", 2, 2}, {"n2", 2, 2}};
-  job.start_time = 900;
-  job.submit_time = 100;
+  job.times.start = 900;
+  job.times.submit = 100;
   return job;
 }
 
@@ -165,7 +165,7 @@ void MachineWorld::pass(std::chrono::milliseconds time) {
     now = std::clamp(wanted.tick, least, std::max(end, least));
     feed(input::Tick{});
     if (wanted.job && machine.wanted().job && !slurm_silent && !exit) {
-      record.controller_now = record.start_time + 100;
+      record.times.now = record.times.start + 100;
       feed(input::JobLook{record});
     }
     if (now >= end) return;
@@ -325,7 +325,7 @@ bool MachineWorld::ends_in_a_kind_world() {
   agents_start = ranks_start = true;
   lingering.clear();
   record.state = SlurmState::running;
-  record.preempt_time = 0;
+  record.times.preempt = 0;
   record.nodes = machine.run().job.nodes;
   around = {};
   return reaches([this] { return exit.has_value(); });

@@ -35,7 +35,7 @@ SlurmJob job_in(SlurmState state, std::uint32_t restarts, std::time_t submit) {
   job.id = 7;
   job.state = state;
   job.restarts = restarts;
-  job.submit_time = submit;
+  job.times.submit = submit;
   job.priority = 1;
   return job;
 }

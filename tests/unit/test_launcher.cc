@@ -30,7 +30,7 @@ SlurmJob job_with(std::vector<NodeShare> nodes) {
   job.id = 7;
   job.state = SlurmState::running;
   job.nodes = std::move(nodes);
-  job.num_tasks = 3;
+  job.asked.num_tasks = 3;
   return job;
 }
 
@@ -150,8 +150,8 @@ Test(job_name, is_an_id_or_a_task_of_an_array) {
   SlurmJob job;
   job.id = 9;
   cr_expect(job.shown_id() == "9");
-  job.array_job = 7;
-  job.array_task = 2;
+  job.array.job = 7;
+  job.array.task = 2;
   cr_expect(job.shown_id() == "7_2");
 }
 
@@ -175,7 +175,7 @@ Test(rank_layout, shares_cpus_where_there_are_too_few) {
   auto layout = RankLayout::of(job);
   cr_assert(layout.ok());
   cr_expect(layout->crowded() && has(layout->rank_options(), "--overcommit"));
-  job.cpus_per_task = 2;
+  job.asked.cpus_per_task = 2;
   job.nodes = {{"n1", 2, 4}};
   layout = RankLayout::of(job);
   cr_expect(!layout->crowded() && has(layout->rank_options(), "--cpus-per-task=2"));
@@ -186,9 +186,9 @@ Test(rank_layout, shares_cpus_where_there_are_too_few) {
 
 Test(rank_layout, names_the_gpus_that_are_left) {
   SlurmJob job = job_with({{"n1", 3, 3}});
-  job.tres_per_job = "gres:gpu:4";
+  job.asked.tres_per_job = "gres:gpu:4";
   cr_expect(has(RankLayout::of(job)->rank_options(), "--gpus=3"));
-  job.tres_per_job = "gres:gpu:3";
+  job.asked.tres_per_job = "gres:gpu:3";
   cr_expect(!has(RankLayout::of(job)->rank_options(), "--gpus=3"));
 }
 
@@ -292,7 +292,7 @@ JobView view_in(SlurmState state) {
   view.job.id = 7;
   view.job.state = state;
   view.job.priority = 1;
-  view.job.controller_now = 1000;
+  view.job.times.now = 1000;
   view.contract = Contract();
   return view;
 }
@@ -359,14 +359,14 @@ Test(job_view, tells_how_long_a_job_waits) {
   JobView view = view_in(SlurmState::pending);
   view.job.reason = "Resources";
   cr_expect(view.last_words() == "waits: Resources");
-  view.job.start_time = 1060;
+  view.job.times.start = 1060;
   cr_expect(view.last_words() == "waits: Resources, start planned in 60 s");
-  view.job.start_time = 1000 + 365 * 86400;
+  view.job.times.start = 1000 + 365 * 86400;
   cr_expect(view.last_words() == "waits: Resources", "a year is no plan");
   view.job.reason = "BeginTime";
-  view.job.begin_time = view.job.start_time = 1121;
+  view.job.times.begin = view.job.times.start = 1121;
   cr_expect(view.last_words() == "waits 2:01 min at least: BeginTime");
-  view.job.begin_time = 1000 + 3 * 86400 + 60;
+  view.job.times.begin = 1000 + 3 * 86400 + 60;
   cr_expect(view.last_words() == "waits 3 days at least: BeginTime");
   view.events.push_back(event_of(0, 1, "QUEUED", "node n2 was lost"));
   cr_expect(says(view, "QUEUED", "BeginTime; before: node n2 was lost"));

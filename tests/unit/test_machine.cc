@@ -77,7 +77,7 @@ void node_is_drained(MachineWorld& world) {
 
 void is_preempted(MachineWorld& world) {
   world.progress(5);
-  world.record.preempt_time = 1000;
+  world.record.times.preempt = 1000;
   world.feed(input::Term{});
   world.pass(1s);
   world.answer_gate(5);

@@ -152,7 +152,7 @@ Test(stops, take_one_at_a_time) {
   Stopping world;
   world.feed(input::StopRequest{.client = 6, .hold = true});
   cr_expect(has(world.last_reply(6), "already stopping: resize"));
-  world.record.preempt_time = 1000;
+  world.record.times.preempt = 1000;
   world.feed(input::Term{});
   world.pass(1s);
   cr_expect(world.machine.run().stop->reason == "resize", "a preemption finds it under way");
@@ -227,7 +227,7 @@ Test(stops, leave_a_later_run_alone) {
   MachineWorld world;
   world.start();
   world.record.restarts = 1;
-  world.record.start_time += 50;
+  world.record.times.start += 50;
   world.feed(input::Term{});
   world.pass(1s);
   cr_expect(world.exit == 0 && world.roads.empty() && world.has_said("leaving it to that"));
@@ -326,7 +326,7 @@ Test(stops, let_slurm_say_whether_ranks_that_ended_were_told_to) {
   world.pass(5s);
   cr_expect(is<state::Running>(world), "a preempted program that has saved has not finished");
   world.slurm_silent = false;
-  world.record.preempt_time = 1000;
+  world.record.times.preempt = 1000;
   world.pass(1s);
   world.agents_end(0);
   cr_expect(world.exit == 0 && world.roads.size() == 1);

@@ -155,7 +155,7 @@ Test(requeue, a_later_run_is_left_alone) {
     cr_expect(walk_alone(slurm, party, to(2)).end == RoadEnd::newer_run);
     // slurmctld was killed and counts both the same.
     FakeSlurm restarted;
-    restarted.record.start_time = 950;
+    restarted.record.times.start = 950;
     cr_expect(walk_alone(restarted, party, to(2)).end == RoadEnd::newer_run);
     FakeSlurm queued;
     queued.record.state = SlurmState::pending;
@@ -174,7 +174,7 @@ Test(requeue, a_run_that_slurmctld_lost_is_outlasted) {
     cr_expect(walk_alone(slurm, party, to(4)).end == RoadEnd::forgotten);
     const int least = party == Party::rescue ? requeue_clock::kAfterForgottenDeadRun
                                              : requeue_clock::kAfterForgottenRun;
-    cr_expect(slurm.record.begin_time >= 1000 + least);
+    cr_expect(slurm.record.times.begin >= 1000 + least);
   }
 }
 
@@ -182,10 +182,10 @@ Test(requeue, another_size_than_the_old_one_is_somebodys_later_wish) {
   FakeSlurm slurm;
   slurm.record.state = SlurmState::pending;
   slurm.record.restarts = 1;
-  slurm.record.tres_per_job = "gres:gpu:8";
+  slurm.record.asked.tres_per_job = "gres:gpu:8";
   slurm.full = true;
   cr_expect(walk_alone(slurm, Party::launcher, to(2)).end == RoadEnd::found);
-  cr_expect(slurm.record.requested_gpus() == 8 && slurm.record.begin_time == 1005);
+  cr_expect(slurm.record.requested_gpus() == 8 && slurm.record.times.begin == 1005);
 }
 
 Test(requeue, a_hold_by_somebody_else_stays) {

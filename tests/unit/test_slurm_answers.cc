@@ -140,10 +140,10 @@ Test(directory_claim, of_the_same_job_goes_to_the_run_that_slurm_means) {
   mine.id = 7;
   mine.state = SlurmState::running;
   mine.restarts = 2;
-  mine.start_time = 1000;
+  mine.times.start = 1000;
   SlurmJob now = mine;
   cr_expect(claim_on(now, mine) == Claim::free);
-  now.start_time = 1020;
+  now.times.start = 1020;
   cr_expect(claim_on(now, mine) == Claim::late, "slurmctld lost a run, and counts it again");
   now.state = SlurmState::pending;
   cr_expect(claim_on(now, mine) == Claim::free, "when it may start");
@@ -158,7 +158,7 @@ Test(directory_claim, of_the_same_job_goes_to_the_run_that_slurm_means) {
 Test(directory_claim, knows_the_directory_of_an_older_job_with_its_id) {
   SlurmJob job;
   job.id = 7;
-  job.submit_time = 2000;
+  job.times.submit = 2000;
   const auto owner = [](std::uint32_t id, std::uint64_t submitted, double time) {
     return DirectoryOwner{"", RunName{id, 0, submitted, ""}, time};
   };
@@ -177,7 +177,7 @@ Test(directory_claim, sets_the_directory_of_an_older_job_aside) {
   ScratchDir dir;
   SlurmJob job;
   job.id = 7;
-  job.submit_time = 2000;
+  job.times.submit = 2000;
   const std::string path = dir.path() + "/7", aside = path + ".before-2000";
   const auto owned = [&](const RunName& run) {
     std::filesystem::create_directory(path);

@@ -114,11 +114,11 @@ Test(node_policy, stays_where_it_must_and_says_so_once) {
   cr_expect(advice.stop == "" && has(advice.text, "n2 is being drained: the job stays"));
   cr_expect(run.advise(kDraining).text == "");
   run.facts.stays = false;
-  run.job.required_nodes = {"n2"};
+  run.job.asked.required_nodes = {"n2"};
   cr_expect(run.advise(kDraining).text == "", "once for one drain");
   cr_expect(run.advise({report("n1", "ALLOCATED", 4), report("n2", "ALLOCATED", 4)}).text == "");
   cr_expect(has(run.advise(kDraining).text, "asks for that node"));
-  run.job.required_nodes.clear();
+  run.job.asked.required_nodes.clear();
   run.facts.can_stop = false;
   cr_expect(run.advise(kDraining).stop == "");
 }
