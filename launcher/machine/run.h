@@ -111,7 +111,7 @@ struct Ownership {
 };
 
 /// What was said or recorded, so that it is not repeated.
-struct Told {
+struct SaidOnce {
   bool unused = false;                                 ///< that the program does not use libbellows
   std::chrono::steady_clock::time_point commit{};      ///< recorded last
   std::chrono::steady_clock::time_point save_begun{};  ///< the same
@@ -138,7 +138,7 @@ struct Run {
   Fault fault;
   Doubts doubts;
   Ownership owner;
-  Told told;
+  SaidOnce told;
 
   HangDetector hang;
   GangStart gang;

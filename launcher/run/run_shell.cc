@@ -94,7 +94,7 @@ Status RunShell::open_resources() {
                                     .access = context_.access});
   if (!output) return output.error();
   output_.emplace(std::move(*output));
-  workers_.emplace(context_, finished_, *output_, restart_);
+  processes_.emplace(context_, finished_, *output_, restart_);
   return {};
 }
 
@@ -117,7 +117,7 @@ void RunShell::wait() const {
   std::vector<pollfd> fds = {{signals_.get(), POLLIN, 0}};
   control_->add_poll(fds);
   output_->add_poll(fds);
-  workers_->add_poll(fds);
+  processes_->add_poll(fds);
   inquiries_.add_poll(fds);
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(machine_.wanted().tick - Clock::now());
@@ -129,7 +129,7 @@ void RunShell::loop_once() {
   note_pause();
   if (auto news = log_->news()) feed(input::HistoryNews{*news, log_->well()});
   read_signals();
-  read_workers();
+  read_processes();
   read_requests();
   read_answers();
   feed(input::Tick{});
@@ -164,12 +164,12 @@ void RunShell::read_requests() {
   }
 }
 
-void RunShell::read_workers() {
-  feed(workers_->words());
+void RunShell::read_processes() {
+  feed(processes_->words());
   const auto now = Clock::now();
-  if (workers_->ranks_gone(now)) feed(input::RanksGone{});
-  feed(workers_->end_of_ranks(now));
-  feed(workers_->ends());
+  if (processes_->ranks_gone(now)) feed(input::RanksGone{});
+  feed(processes_->end_of_ranks(now));
+  feed(processes_->ends());
 }
 
 void RunShell::read_answers() {
@@ -209,8 +209,8 @@ std::vector<Input> RunShell::carry_out(const Action& action) {
   if (std::holds_alternative<action::StartRanks>(action)) inquiries_.ranks_start();
   return std::visit(
       [this](const auto& what) {
-        if constexpr (requires { workers_->act(what); })
-          return workers_->act(what);
+        if constexpr (requires { processes_->act(what); })
+          return processes_->act(what);
         else if constexpr (requires { inquiries_.act(what, machine_.run().job); })
           return inquiries_.act(what, machine_.run().job);
         else
@@ -252,7 +252,7 @@ std::vector<Input> RunShell::act(const action::RemoveMarker&) {
 }
 
 std::vector<Input> RunShell::act(const action::Exit&) {
-  workers_->let_go();
+  processes_->let_go();
   if (const std::size_t left = log_->close(kHistoryWithin); left > 0)
     say(fmt::format("{} lines of the history of this job could not be written", left));
   return {};

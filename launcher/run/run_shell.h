@@ -16,7 +16,7 @@
 #include "launcher/run/control_server.h"
 #include "launcher/run/inquiries.h"
 #include "launcher/run/run_context.h"
-#include "launcher/run/workers.h"
+#include "launcher/run/step_processes.h"
 #include "slurm/interface.h"
 
 namespace bellows {
@@ -39,7 +39,7 @@ class RunShell {
   void note_pause();
   void read_signals();
   void read_requests();
-  void read_workers();
+  void read_processes();
   void read_answers();
   /// Tells the machine, and carries out all that comes of it.
   void feed(Input input);
@@ -63,7 +63,7 @@ class RunShell {
   std::optional<HistoryWriter> log_;
   std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;
-  std::optional<Workers> workers_;
+  std::optional<StepProcesses> processes_;
   Fd signals_;
   Clock::time_point last_loop_{};
   std::deque<Input> inbox_;

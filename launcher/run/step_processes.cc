@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/run/workers.h"
+#include "launcher/run/step_processes.h"
 
 #include <unistd.h>
 
@@ -25,15 +25,15 @@ constexpr ChildExit kNotStarted{127 << 8};
 
 }  // namespace
 
-Workers::Workers(const RunContext& context, const FinishedFile& finished, OutputRelay& output,
-                 std::uint32_t restart)
+StepProcesses::StepProcesses(const RunContext& context, const FinishedFile& finished,
+                             OutputRelay& output, std::uint32_t restart)
     : context_(context), finished_(finished), output_(output), restart_(restart) {}
 
-void Workers::add_poll(std::vector<pollfd>& fds) const {
+void StepProcesses::add_poll(std::vector<pollfd>& fds) const {
   if (agents_) agents_->add_poll(fds);
 }
 
-void Workers::hear_agents(std::vector<Input>& news) {
+void StepProcesses::hear_agents(std::vector<Input>& news) {
   if (!agents_) return;
   for (Event& event : agents_->exchange()) news.push_back(input::AgentSays{std::move(event)});
   for (const std::string& line : agents_->take_errors()) output_.say(line);
@@ -41,27 +41,27 @@ void Workers::hear_agents(std::vector<Input>& news) {
   news.push_back(input::AgentLost{agents_->loss(), agents_->lost_node()});
 }
 
-void Workers::read_errors(std::vector<Input>& news) {
+void StepProcesses::read_errors(std::vector<Input>& news) {
   const OutputRelay::Errors errors = output_.take_errors();
   for (const std::string& line : errors.ranks) news.push_back(input::RankWords{line});
   for (const std::string& line : errors.slurm) news.push_back(input::SrunLine{line});
 }
 
-std::vector<Input> Workers::words() {
+std::vector<Input> StepProcesses::words() {
   std::vector<Input> news;
   hear_agents(news);
   read_errors(news);
   return news;
 }
 
-bool Workers::ranks_gone(Clock::time_point now) {
+bool StepProcesses::ranks_gone(Clock::time_point now) {
   if (!ranks_ || ranks_gone_ || !ranks_->poll_exit()) return false;
   ranks_gone_ = now;
   return true;
 }
 
 // A status 0 says nothing before srun's last words are read; another one says enough.
-std::vector<Input> Workers::end_of_ranks(Clock::time_point now) {
+std::vector<Input> StepProcesses::end_of_ranks(Clock::time_point now) {
   if (!ranks_ || !ranks_gone_ || told_ranks_ended_) return {};
   const ChildExit exit = *ranks_->poll_exit();
   const bool first = now == *ranks_gone_;
@@ -79,7 +79,7 @@ std::vector<Input> Workers::end_of_ranks(Clock::time_point now) {
   return news;
 }
 
-std::vector<Input> Workers::ends() {
+std::vector<Input> StepProcesses::ends() {
   std::vector<Input> news;
   if (agents_ && !told_agents_ended_ && agents_->child().poll_exit()) {
     told_agents_ended_ = true;
@@ -94,7 +94,7 @@ std::vector<Input> Workers::ends() {
   return news;
 }
 
-void Workers::dismiss() {
+void StepProcesses::dismiss() {
   if (!agents_ || agents_->child().in() < 0) return;
   Command quit;
   quit.kind = Command::Kind::quit;
@@ -103,7 +103,7 @@ void Workers::dismiss() {
 }
 
 // A step whose srun was killed lingers for seconds, and holds up the job's next start.
-void Workers::let_go() {
+void StepProcesses::let_go() {
   dismiss();
   for (const auto limit = Clock::now() + kLetGoWithin; Clock::now() < limit;) {
     std::vector<Input> dropped;
@@ -119,7 +119,7 @@ void Workers::let_go() {
   agents_.reset();
 }
 
-std::vector<Input> Workers::act(const action::StartAgents& start) {
+std::vector<Input> StepProcesses::act(const action::StartAgents& start) {
   AgentLink::Options options{context_.program, context_.agent_socket(), start.step_name,
                              host_step_environment(environ)};
   auto agents = AgentLink::start(start.layout, options);
@@ -129,27 +129,27 @@ std::vector<Input> Workers::act(const action::StartAgents& start) {
   return {};
 }
 
-std::vector<Input> Workers::act(const action::SendAgents& send) {
+std::vector<Input> StepProcesses::act(const action::SendAgents& send) {
   if (agents_) agents_->send(send.command);
   return {};
 }
 
-std::vector<Input> Workers::act(const action::DismissAgents&) {
+std::vector<Input> StepProcesses::act(const action::DismissAgents&) {
   dismiss();
   return {};
 }
 
-std::vector<Input> Workers::act(const action::SignalAgents& signal) {
+std::vector<Input> StepProcesses::act(const action::SignalAgents& signal) {
   if (agents_) agents_->child().signal(signal.signal);
   return {};
 }
 
-std::vector<Input> Workers::act(const action::DropAgents&) {
+std::vector<Input> StepProcesses::act(const action::DropAgents&) {
   agents_.reset();
   return {};
 }
 
-std::vector<Input> Workers::act(const action::StartRanks& start) {
+std::vector<Input> StepProcesses::act(const action::StartRanks& start) {
   ChildOptions child;
   const RankCommand command{context_.launch, context_.options.cpu_bind, start.layout};
   child.command = command.words(start.step_name, context_.options.command);
@@ -168,13 +168,13 @@ std::vector<Input> Workers::act(const action::StartRanks& start) {
   return {input::RanksStarted{}};
 }
 
-std::vector<Input> Workers::act(const action::SignalRanks& signal) {
+std::vector<Input> StepProcesses::act(const action::SignalRanks& signal) {
   if (ranks_) ranks_->signal(signal.signal);
   return {};
 }
 
 // Why they ended stands in the last lines that srun wrote.
-std::vector<Input> Workers::act(const action::DropRanks&) {
+std::vector<Input> StepProcesses::act(const action::DropRanks&) {
   if (!ranks_) return {};
   if (ranks_->poll_exit()) output_.settle(kLastWordsWithin);
   std::vector<Input> news;
@@ -183,12 +183,12 @@ std::vector<Input> Workers::act(const action::DropRanks&) {
   return news;
 }
 
-std::vector<Input> Workers::act(const action::KillRanksHere& kill) {
+std::vector<Input> StepProcesses::act(const action::KillRanksHere& kill) {
   kill_ranks_here(kill.attempt);
   return {};
 }
 
-std::vector<Input> Workers::act(const action::StartOwnCommand& start) {
+std::vector<Input> StepProcesses::act(const action::StartOwnCommand& start) {
   ChildOptions child;
   child.command = {"sh", "-c", start.command};
   for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
@@ -199,7 +199,7 @@ std::vector<Input> Workers::act(const action::StartOwnCommand& start) {
   return {};
 }
 
-std::vector<Input> Workers::act(const action::DropOwnCommand&) {
+std::vector<Input> StepProcesses::act(const action::DropOwnCommand&) {
   own_command_.reset();
   return {};
 }

@@ -17,16 +17,16 @@
 
 namespace bellows {
 
-/// The processes of a run: the steps of agents and ranks, and the command that makes a program save
+/// The processes of a run: its steps of agents and ranks, and the command that makes a program save
 /// which does not use libbellows. Carries out what the machine wants of them, and tells what they
 /// say and how they end. All three end with the object.
-class Workers {
+class StepProcesses {
  public:
   using Clock = std::chrono::steady_clock;
 
   /// `context`, `finished` and `output` must outlive this. `restart`: of the run.
-  Workers(const RunContext& context, const FinishedFile& finished, OutputRelay& output,
-          std::uint32_t restart);
+  StepProcesses(const RunContext& context, const FinishedFile& finished, OutputRelay& output,
+                std::uint32_t restart);
 
   void add_poll(std::vector<pollfd>& fds) const;
   /// What agents and ranks have written. Agents come first: a rank that goes is told by its agent
