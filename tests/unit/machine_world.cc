@@ -89,6 +89,7 @@ std::vector<Input> MachineWorld::carry_out(const Action& action) {
     rank_signals.push_back(hit->signal);
     killed_ |= hit->signal == SIGKILL;
   } else if (std::get_if<action::DropRanks>(&action)) {
+    must(!ranks_live || killed_, "ranks are given up that have neither ended nor been killed");
     ranks = ranks_live = false;
   } else if (std::get_if<action::StartOwnCommand>(&action)) {
     must(!own_command, "two checkpoint commands run");
@@ -173,7 +174,8 @@ void MachineWorld::pass(std::chrono::milliseconds time) {
 }
 
 bool MachineWorld::reaches(const std::function<bool()>& there) {
-  for (const Time end = now + 24h; now < end;) {
+  int rounds = 0;
+  for (const Time end = now + 24h; now < end && rounds < 200'000; ++rounds) {
     if (kind_) be_kind();
     if (there()) return true;
     if (exit) return false;

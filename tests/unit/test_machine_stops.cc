@@ -255,6 +255,10 @@ Test(stops, outlast_a_slurmctld_that_forgot_the_run) {
   cr_expect(is<state::Forgotten>(world) && !world.exit, "its slurmd must be told to end it");
   world.feed(resize_to(2));
   cr_expect(has(world.last_reply(kClient), "the job is ending"));
+  world.record.state = SlurmState::preempted;
+  world.feed(input::Term{});
+  world.pass(500ms);
+  cr_expect(is<state::Forgotten>(world) && world.roads.size() == 1, "it is requeued already");
   world.pass(2s);
   cr_expect(world.exit == 0 && world.roads.size() == 1);
 }
