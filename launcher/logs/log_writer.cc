@@ -7,11 +7,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
-#include <thread>
 
+#include "common/detached_work.h"
 #include "common/fd.h"
 #include "launcher/logs/log_line.h"
 #include "launcher/record/event_log.h"
@@ -104,7 +102,7 @@ struct Item {
 
 }  // namespace
 
-struct LogWriter::Shared {
+struct LogWriter::Shared : DetachedWork {
   Shared(std::string dir, std::uint32_t job, std::uint64_t most_bytes, Access access)
       : files(std::move(dir), job, most_bytes, access) {}
 
@@ -112,15 +110,11 @@ struct LogWriter::Shared {
   void run();
   void write_item(const Item& item);
 
-  std::mutex mutex;
-  std::condition_variable changed;
   std::deque<Item> queue;
   std::size_t queued = 0;
   std::uint64_t left_out = 0;  ///< lines
   Clock::time_point second;
   std::size_t this_second = 0;
-  bool closing = false;
-  bool done = false;
   LogFiles files;  ///< of the thread
 };
 
@@ -149,7 +143,7 @@ void LogWriter::Shared::write_item(const Item& item) {
 void LogWriter::Shared::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [this] { return closing || !queue.empty(); });
+    wait_for_work(lock, [this] { return !queue.empty(); });
     if (queue.empty()) break;
     Item item = std::move(queue.front());
     queue.pop_front();
@@ -169,16 +163,13 @@ void LogWriter::Shared::run() {
     lock.lock();
     queued -= item.lines.size();
   }
-  done = true;
-  changed.notify_all();
 }
 
 LogWriter::LogWriter(std::string log_dir, std::uint32_t job, std::uint64_t most_bytes,
                      Access access) {
   if (most_bytes == 0) return;
   shared_ = std::make_shared<Shared>(std::move(log_dir), job, most_bytes, access);
-  // It may hang in a dead file system: nobody waits for it longer than close() does.
-  std::thread([shared = shared_] { shared->run(); }).detach();
+  DetachedWork::start(shared_);
 }
 
 LogWriter::~LogWriter() { close(std::chrono::milliseconds(0)); }
@@ -199,9 +190,7 @@ void LogWriter::add(std::string lines) {
 void LogWriter::close(std::chrono::milliseconds limit) {
   if (!shared_) return;
   std::unique_lock lock(shared_->mutex);
-  shared_->closing = true;
-  shared_->changed.notify_all();
-  shared_->changed.wait_for(lock, limit, [this] { return shared_->done; });
+  (void)shared_->close(lock, limit);
 }
 
 }  // namespace bellows

@@ -7,14 +7,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <condition_variable>
 #include <deque>
 #include <list>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
+#include "common/detached_work.h"
 #include "launcher/base/plain_output.h"
 #include "launcher/logs/log_line.h"
 #include "launcher/logs/log_writer.h"
@@ -55,7 +53,7 @@ struct Order {
 
 }  // namespace
 
-struct OutputRelay::Shared {
+struct OutputRelay::Shared : DetachedWork {
   Shared(const Options& options, Fd wake_fd, Fd news_fd)
       : wake(std::move(wake_fd)),
         news(std::move(news_fd)),
@@ -74,17 +72,13 @@ struct OutputRelay::Shared {
   void note_error(const Source& source, const RankOutput::Piece& piece);
   void count_open();
 
-  std::mutex mutex;
-  std::condition_variable changed;
   std::vector<Order> orders;
   std::deque<std::string> rank_errors;
   std::deque<std::string> slurm_errors;
   std::uint64_t newest_run = 0;
   std::size_t open = 0;  ///< streams that have not come to their ends
-  bool closing = false;
-  bool done = false;
-  Fd wake;  ///< of the thread
-  Fd news;  ///< of the owner
+  Fd wake;               ///< of the thread
+  Fd news;               ///< of the owner
 
   // Of the thread.
   std::list<Source> sources;
@@ -192,9 +186,6 @@ void OutputRelay::Shared::run() {
     read_all();
     count_open();
   }
-  std::lock_guard lock(mutex);
-  done = true;
-  changed.notify_all();
 }
 
 Result<OutputRelay> OutputRelay::start(const Options& options) {
@@ -203,8 +194,7 @@ Result<OutputRelay> OutputRelay::start(const Options& options) {
   if (!wake || !news) return errno_error("make", "an event descriptor");
   auto shared = std::make_shared<Shared>(options, std::move(wake), std::move(news));
   shared->log.begin(options.restart, 0);
-  // It may hang in a dead file system: nobody waits for it longer than close() does.
-  std::thread([shared] { shared->run(); }).detach();
+  DetachedWork::start(shared);
   return OutputRelay(std::move(shared));
 }
 

@@ -2,11 +2,10 @@
 #include "launcher/record/history_writer.h"
 
 #include <algorithm>
-#include <condition_variable>
 #include <deque>
-#include <mutex>
-#include <thread>
 #include <utility>
+
+#include "common/detached_work.h"
 
 namespace bellows {
 namespace {
@@ -19,7 +18,7 @@ constexpr auto kTryAgainAfter = 1s;
 
 }  // namespace
 
-struct HistoryWriter::Shared {
+struct HistoryWriter::Shared : DetachedWork {
   Shared(std::string directory, Access wanted) : dir(std::move(directory)), access(wanted) {}
 
   void run();
@@ -28,16 +27,12 @@ struct HistoryWriter::Shared {
 
   const std::string dir;
   const Access access;
-  std::mutex mutex;
-  std::condition_variable changed;
   std::deque<JobEvent> queue;
   std::size_t left_out = 0;
   std::size_t dropped = 0;  ///< of those that are being written, from the queue meanwhile
   std::string trouble;      ///< empty: the last try went well
   std::optional<std::string> news;
   bool slow = false;  ///< the queue has not been empty since somebody waited in vain
-  bool closing = false;
-  bool done = false;
 };
 
 // How many of them were written.
@@ -67,7 +62,7 @@ void HistoryWriter::Shared::note(const Status& status) {
 void HistoryWriter::Shared::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [this] { return closing || !queue.empty(); });
+    wait_for_work(lock, [this] { return !queue.empty(); });
     if (queue.empty()) break;
     const std::deque<JobEvent> events = queue;
     dropped = 0;
@@ -86,14 +81,11 @@ void HistoryWriter::Shared::run() {
     if (closing) break;
     changed.wait_for(lock, kTryAgainAfter, [this] { return closing; });
   }
-  done = true;
-  changed.notify_all();
 }
 
 HistoryWriter::HistoryWriter(std::string dir, Access access)
     : shared_(std::make_shared<Shared>(std::move(dir), access)) {
-  // It may hang in a dead file system: nobody waits for it longer than close() does.
-  std::thread([shared = shared_] { shared->run(); }).detach();
+  DetachedWork::start(shared_);
 }
 
 HistoryWriter::~HistoryWriter() { close(0ms); }
@@ -129,9 +121,7 @@ bool HistoryWriter::well() const {
 
 std::size_t HistoryWriter::close(std::chrono::milliseconds limit) {
   std::unique_lock lock(shared_->mutex);
-  shared_->closing = true;
-  shared_->changed.notify_all();
-  shared_->changed.wait_for(lock, limit, [this] { return shared_->done; });
+  (void)shared_->close(lock, limit);
   return shared_->queue.size() + shared_->left_out;
 }
 
