@@ -91,10 +91,7 @@ int choose_socket(Place* place, ErrorText* error) {
   }
   int rc = make_private(dir, error);
   if (rc != BELLOWS_OK) return rc;
-  std::uint64_t hash = 14695981039346656037ull;
-  for (const char* p = place->dir; *p; ++p) {
-    hash = (hash ^ static_cast<unsigned char>(*p)) * 1099511628211ull;
-  }
+  const std::uint64_t hash = wire::hash_of(place->dir, strlen(place->dir));
   snprintf(place->socket, sizeof place->socket, "%s/%016llx", dir,
            static_cast<unsigned long long>(hash));
   return BELLOWS_OK;

@@ -166,6 +166,7 @@ constexpr bool held_bytes(const Array& a, std::uint64_t* bytes) {
   return part_bytes(a, a.count, bytes);
 }
 
+/// FNV-1a, its upper half folded into the lower one.
 constexpr std::uint64_t hash_of(const char* name, std::size_t length) {
   std::uint64_t hash = 14695981039346656037ull;
   for (std::size_t i = 0; i < length; ++i) {
