@@ -30,10 +30,12 @@ bool is_variable_name(std::string_view text) {
                      [](char c) { return is_alphanumeric(c) || c == '_'; });
 }
 
-std::string harmless(std::string text) {
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
-  return text;
+std::string one_line(std::string_view text, std::size_t most) {
+  std::string line(text.substr(0, most));
+  std::replace(line.begin(), line.end(), '\t', ' ');
+  std::replace_if(line.begin(), line.end(), is_control, '?');
+  if (text.size() > most && most >= 3) line.replace(most - 3, 3, "...");
+  return line;
 }
 
 std::string_view trim(std::string_view text) {

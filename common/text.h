@@ -25,8 +25,12 @@ constexpr bool is_alphanumeric(char c) {
 /// Whether a shell could name a variable so: letters, digits and "_", no digit first.
 bool is_variable_name(std::string_view text);
 
-/// Control characters become question marks: others' text must not steer a user's terminal.
-std::string harmless(std::string text);
+constexpr bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+/// Text of others on a line of ours, in at most `most` bytes: a tab becomes a space, and other
+/// control characters become question marks, since they could steer a user's terminal. "..." stands
+/// for what is left out.
+std::string one_line(std::string_view text, std::size_t most = std::string_view::npos);
 
 /// "1 GPU", "2 GPUs"; of a text "1-8 GPUs".
 std::string counted(std::uint64_t number, std::string_view what);

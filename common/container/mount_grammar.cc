@@ -106,8 +106,7 @@ Status check_value(std::string_view value) {
   if (value.size() > kMostValue)
     return invalid(fmt::format("it is longer than {} bytes", kMostValue));
   for (char c : value)
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-      return invalid("it has a control character");
+    if (is_control(c)) return invalid("it has a control character");
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/text.h"
 #include "jobsubmit/lua/library.h"
 #include "jobsubmit/lua/objects.h"
 #include "jobsubmit/lua/sandbox.h"
@@ -44,7 +45,7 @@ enum Slot : lua_Integer { kChunk = kLuaFreeSlot, kFirstObject };
 
 void refuse_with(HookOutcome& outcome, std::string_view message) {
   outcome.refused = true;
-  outcome.message = printable(message, kMostMessage);
+  outcome.message = one_line(message, kMostMessage);
   if (outcome.message.empty()) outcome.message = "this site's rules refuse the job";
 }
 
@@ -78,7 +79,7 @@ int log(lua_State* L) {
   const char* line = luaL_checklstring(L, 1, &size);
   std::vector<std::string>& lines = LuaCall::of(L).outcome.log;
   if (lines.size() < kMostLines)
-    lines.push_back(printable({line, size}, kMostLine));
+    lines.push_back(one_line({line, size}, kMostLine));
   else if (lines.size() == kMostLines)
     lines.push_back("(and more)");
   LuaSandbox::of(L).charge(L, 16);

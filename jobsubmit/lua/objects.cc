@@ -98,9 +98,9 @@ int unknown_field(lua_State* L) {
   std::size_t size = 0;
   const char* name = lua_tolstring(L, 2, &size);
   const std::string match = nearest({name, size}, known);
-  return fail(L, fmt::format("{} has no field {}{}", kObjectNames[object_of(L)],
-                             printable({name, size}, 64),
-                             match.empty() ? "" : "; did you mean " + match + "?"));
+  return fail(
+      L, fmt::format("{} has no field {}{}", kObjectNames[object_of(L)], one_line({name, size}, 64),
+                     match.empty() ? "" : "; did you mean " + match + "?"));
 }
 
 /// The index of the field that argument 2 names; raises for an unknown one.

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/lua/sandbox.h"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <ctime>
 #include <new>
 
+#include "common/text.h"
 #include "jobsubmit/lua/library.h"
 
 namespace bellows {
@@ -48,15 +50,16 @@ int open_library(lua_State* L) {
 
 }  // namespace
 
-std::string printable(std::string_view text, std::size_t most, bool lines) {
-  std::string out(text.substr(0, most));
-  for (char& c : out) {
-    if (c == '\t') c = ' ';
-    if ((static_cast<unsigned char>(c) < 0x20 && !(lines && c == '\n')) || c == 0x7f) c = '?';
-  }
-  if (text.size() > most && most >= 3) out.replace(most - 3, 3, "...");
-  return out;
+namespace {
+
+std::string shown_lines(std::string_view text) {
+  std::vector<std::string> lines;
+  for (std::string_view line : split(text.substr(0, kMostFailure), '\n'))
+    lines.push_back(one_line(line));
+  return fmt::format("{}", fmt::join(lines, "\n"));
 }
+
+}  // namespace
 
 LuaSandbox::LuaSandbox() : state_(lua_newstate(allocate, this)) {
   if (!state_) throw std::bad_alloc();
@@ -138,7 +141,7 @@ std::optional<std::string> LuaSandbox::run(lua_CFunction body, void* argument,
     } else if (status == LUA_ERRERR) {
       text = "its error was too large to be told";
     }
-    failure = printable(text, kMostFailure, true);
+    failure = shown_lines(text);
   }
   end();
   return failure;

@@ -97,7 +97,4 @@ int guarded(lua_State* L) {
   return luaL_error(L, "slurmctld has no memory left");
 }
 
-/// `text` in at most `most` bytes, its control bytes (with `lines`: but newlines) replaced by '?'.
-std::string printable(std::string_view text, std::size_t most, bool lines = false);
-
 }  // namespace bellows

@@ -25,8 +25,7 @@ bool is_name(std::string_view text) {
 }
 
 bool has_control(std::string_view text) {
-  return std::any_of(text.begin(), text.end(),
-                     [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; });
+  return std::any_of(text.begin(), text.end(), is_control);
 }
 
 /// MiB in a text such as 16G; nothing for another text or one that is too large to be meant.

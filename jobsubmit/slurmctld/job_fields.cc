@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "common/text.h"
 #include "jobsubmit/slurmctld/job_desc.h"
 
 namespace bellows {
@@ -155,9 +156,7 @@ std::vector<LuaField> shown_fields() {
 
 /// Into Slurm's heap and its state file goes nothing that would end a text or a line of a log.
 bool is_plain(std::string_view text) {
-  return text.size() <= kMostText && std::none_of(text.begin(), text.end(), [](unsigned char c) {
-           return c < ' ' || c == 0x7f;
-         });
+  return text.size() <= kMostText && std::none_of(text.begin(), text.end(), is_control);
 }
 
 /// Why a field cannot have a value, or "".

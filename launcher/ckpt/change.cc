@@ -33,7 +33,7 @@ void print_bad(const PrunePlan& plan) {
     fmt::print("step {} does not verify, and is not counted\n", step);
   }
   for (const auto& [step, why] : plan.unread) {
-    fmt::print("step {} could not be read, and is not counted: {}\n", step, harmless(why));
+    fmt::print("step {} could not be read, and is not counted: {}\n", step, one_line(why));
   }
 }
 

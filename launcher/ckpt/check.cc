@@ -56,7 +56,7 @@ void print_result(const StepPlace& place, const Result<Manifest>& verified) {
   } else {
     fmt::print(stderr, "bellows ckpt verify: step {} {}: {}\n", place.step,
                may_pass(verified.error()) ? "cannot be read" : "is bad",
-               harmless(verified.error().text));
+               one_line(verified.error().text));
   }
   std::fflush(stdout);
 }

@@ -53,7 +53,7 @@ void settle_words(CkptOptions& options, std::size_t least, std::size_t most) {
   }
   const auto words = word_fields(options);
   if (words.size() > most)
-    throw WrongUsage{"'" + harmless(*words.back()) + "' is one argument too many"};
+    throw WrongUsage{"'" + one_line(*words.back()) + "' is one argument too many"};
   const std::string first = std::exchange(options.job_word, "");
   if (most == kAnyNumber || !options.steps.empty()) {
     options.steps.insert(options.steps.begin(), first);
@@ -77,7 +77,7 @@ Status find_job_dir(CkptOptions& options) {
   return Error{ErrorKind::not_found,
                fmt::format("job {} has no checkpoint directory {}: it has not begun to save, or "
                            "saves elsewhere: name that with --dir",
-                           options.job, harmless(options.dir))};
+                           options.job, one_line(options.dir))};
 }
 
 }  // namespace bellows

@@ -117,7 +117,7 @@ int ckpt_list(const CkptOptions& options) {
              "ARRAYS", "STATE", "NAMES");
   for (const Row& row : listing->rows) print_row(row);
   for (const Row& row : listing->rows) {
-    if (!row.manifest) fmt::print("step {}: {}\n", row.step, harmless(row.manifest.error().text));
+    if (!row.manifest) fmt::print("step {}: {}\n", row.step, one_line(row.manifest.error().text));
   }
   for (const auto& [name, step] : listing->dangling) {
     fmt::print("the name {} is of step {}, which is gone\n", name, step);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "common/text.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/ckpt/commands.h"
 #include "launcher/ckpt/contents.h"

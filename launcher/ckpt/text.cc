@@ -37,7 +37,7 @@ void print_json(const nlohmann::ordered_json& value) {
 }
 
 int complain(const char* what, const Error& error) {
-  fmt::print(stderr, "bellows ckpt {}: {}\n", what, harmless(error.text));
+  fmt::print(stderr, "bellows ckpt {}: {}\n", what, one_line(error.text));
   if (interrupted()) return kInterrupted;
   if (error.kind == ErrorKind::invalid) return kUsage;
   if (error.kind == ErrorKind::unavailable) return kUnreachable;

@@ -23,7 +23,7 @@ CLI::Option* add_number(CLI::App* app, const std::string& name, Number& value,
   option->check([](const std::string& given) {
     const auto number = parse_uint(given);
     if (number && *number <= std::numeric_limits<Number>::max()) return std::string();
-    return fmt::format("'{}' is not a whole number{}", harmless(given),
+    return fmt::format("'{}' is not a whole number{}", one_line(given),
                        number ? " of this size" : "");
   });
   return option;
@@ -60,7 +60,7 @@ CommandOption& CommandOption::between(std::uint32_t least, std::uint32_t most) {
   option_->check([least, most](const std::string& given) {
     const auto number = parse_uint(given);
     if (number && *number >= least && *number <= most) return std::string();
-    return fmt::format("'{}' is not a number from {} to {}", harmless(given), least, most);
+    return fmt::format("'{}' is not a number from {} to {}", one_line(given), least, most);
   });
   return *this;
 }

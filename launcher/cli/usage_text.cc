@@ -124,10 +124,10 @@ std::string did_you_mean(const std::string& word, const std::vector<std::string>
 
 /// On a word that the command line has no place for.
 std::string unknown_word(const CLI::App& app, const std::string& path, const std::string& word) {
-  const std::string shown = harmless(word);
+  const std::string shown = one_line(word);
   if (word.starts_with("-")) {
     const std::string name = word.substr(0, word.find('='));
-    return fmt::format("{} has no option '{}'{}", path, harmless(name),
+    return fmt::format("{} has no option '{}'{}", path, one_line(name),
                        did_you_mean(name, option_names(app)));
   }
   if (commands_of(app).empty()) return fmt::format("'{}' is one argument too many", shown);

@@ -57,7 +57,7 @@ class Printer {
     fmt::print("{:%H:%M:%S}.{:03} {:>3}{} {}{}\n", when, ms,
                line.rank ? std::to_string(*line.rank) : "-",
                line.stream == LogLine::Stream::err ? '!' : '|',
-               raw_ ? line.text : harmless(line.text), line.whole ? "" : "\\");
+               raw_ ? line.text : one_line(line.text), line.whole ? "" : "\\");
   }
 
  private:

@@ -124,9 +124,9 @@ void print_timeline(const History& history) {
     const JobEvent& event = entry.event;
     fmt::print(
         "{:%F %T} {:<13} {:<7}  {}{}{}{}\n", fmt::localtime(static_cast<std::time_t>(event.time)),
-        harmless(event.event), counted(event.gpus, "GPU"),
-        event.nodes.empty() ? "" : harmless(fmt::format("{}  ", fmt::join(event.nodes, ","))),
-        event.step ? fmt::format("step {}  ", *event.step) : "", harmless(event.cause),
+        one_line(event.event), counted(event.gpus, "GPU"),
+        event.nodes.empty() ? "" : one_line(fmt::format("{}  ", fmt::join(event.nodes, ","))),
+        event.step ? fmt::format("step {}  ", *event.step) : "", one_line(event.cause),
         entry.of_slurm ? "  (Slurm)" : "");
   }
 }
@@ -160,7 +160,7 @@ void print_attempts(const History& history) {
                phase(attempt, {"QUEUED"}), phase(attempt, {"DEPLOYING"}),
                phase(attempt, {"PROCESSING", "CHECKPOINTING"}), phase(attempt, {"STORING"}), steps,
                lost(attempt),
-               attempt.over ? harmless(attempt.ended + ": " + attempt.cause) : "goes on");
+               attempt.over ? one_line(attempt.ended + ": " + attempt.cause) : "goes on");
   }
 }
 
@@ -179,12 +179,12 @@ int history(const HistoryOptions& options) {
     print_json(told);
     return kOk;
   }
-  fmt::print("job {} {}, checkpoints in {}\n", told.place.id, harmless(told.state),
-             harmless(told.place.checkpoint_dir));
+  fmt::print("job {} {}, checkpoints in {}\n", told.place.id, one_line(told.state),
+             one_line(told.place.checkpoint_dir));
   print_timeline(told.history);
   print_attempts(told.history);
   for (const std::string& text : told.history.missing)
-    fmt::print(stderr, "bellows history: missing: {}\n", harmless(text));
+    fmt::print(stderr, "bellows history: missing: {}\n", one_line(text));
   return kOk;
 }
 

@@ -108,7 +108,7 @@ Table table_of(const std::vector<JobView>& views, bool with_last) {
                                       std::to_string(view.job.restarts),
                                       step ? std::to_string(*step) : "-"};
     if (with_last) cells.push_back(view.last_words());
-    for (std::string& cell : cells) cell = harmless(std::move(cell));
+    for (std::string& cell : cells) cell = one_line(std::move(cell));
     table.add(std::move(cells));
   }
   return table;
@@ -116,7 +116,7 @@ Table table_of(const std::vector<JobView>& views, bool with_last) {
 
 /// Where the text goes on in another line, that one begins below it.
 void print_below(const std::string& head, const std::string& text, std::size_t width) {
-  fmt::print("{}{}\n", head, wrapped(harmless(text), width, shown_width(head)));
+  fmt::print("{}{}\n", head, wrapped(one_line(text), width, shown_width(head)));
 }
 
 void print_one(const JobView& view, std::size_t width) {
@@ -130,7 +130,7 @@ void print_one(const JobView& view, std::size_t width) {
   for (std::size_t i = left_out; i < events.size(); ++i) {
     const JobEvent& event = events[i];
     const auto when = fmt::localtime(static_cast<std::time_t>(event.time));
-    print_below(fmt::format("  {:%F %T} {:<13} ", when, harmless(event.event)),
+    print_below(fmt::format("  {:%F %T} {:<13} ", when, one_line(event.event)),
                 fmt::format("{:<7}  {}{}", counted(event.gpus, "GPU"),
                             event.step ? fmt::format("step {}  ", *event.step) : "", event.cause),
                 width);

@@ -13,8 +13,6 @@ namespace {
 constexpr std::size_t kMostShown = 400;
 constexpr std::string_view kGpus = "gres/gpu";
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
-
 /// A name that can stand in a list and on a terminal.
 bool is_plain(std::string_view name) {
   return !name.empty() && name.find(',') == std::string_view::npos &&
@@ -22,8 +20,8 @@ bool is_plain(std::string_view name) {
 }
 
 Error odd(std::string_view what, std::string_view line) {
-  return Error{ErrorKind::invalid,
-               fmt::format("sacctmgr gave a line that is no {}: \"{}\"", what, one_line(line))};
+  return Error{ErrorKind::invalid, fmt::format("sacctmgr gave a line that is no {}: \"{}\"", what,
+                                               one_line(line, kMostShown))};
 }
 
 std::vector<std::string_view> lines_of(std::string_view text) {
@@ -79,7 +77,7 @@ Status check_tree(const SlurmAccounts& found) {
       if (next == found.accounts.end() || steps > found.accounts.size())
         return Error{ErrorKind::invalid,
                      fmt::format("sacctmgr gave account {}, but no way up from it to the root",
-                                 one_line(name))};
+                                 one_line(name, kMostShown))};
       at = next->second.parent;
     }
   }
@@ -130,10 +128,11 @@ Result<SlurmAccounting> parse_accounting(std::string_view config) {
     if (key == "AccountingStorageEnforce") found.enforce = lower_case_set(value);
   }
   if (!is_cluster(found.cluster) || found.type.empty())
-    return Error{ErrorKind::invalid,
-                 fmt::format("scontrol show config gave no ClusterName and AccountingStorageType "
-                             "that can be right: \"{}\", \"{}\"",
-                             one_line(found.cluster), one_line(found.type))};
+    return Error{
+        ErrorKind::invalid,
+        fmt::format("scontrol show config gave no ClusterName and AccountingStorageType "
+                    "that can be right: \"{}\", \"{}\"",
+                    one_line(found.cluster, kMostShown), one_line(found.type, kMostShown))};
   return found;
 }
 
@@ -151,13 +150,6 @@ Result<SlurmAccounts> parse_accounts(std::string_view accounts, std::string_view
                  "sacctmgr add cluster"};
   if (Status tree = check_tree(found); !tree) return tree.error();
   return found;
-}
-
-std::string one_line(std::string_view text) {
-  std::string line(text.substr(0, kMostShown));
-  std::replace_if(line.begin(), line.end(), is_control, '?');
-  if (text.size() > kMostShown) line += "...";
-  return line;
 }
 
 }  // namespace bellows

@@ -43,7 +43,4 @@ std::vector<std::string> ask_qos();
 Result<SlurmAccounting> parse_accounting(std::string_view config);
 Result<SlurmAccounts> parse_accounts(std::string_view accounts, std::string_view qos);
 
-/// Text of others on a line of ours: without control characters, and cut when it is long.
-std::string one_line(std::string_view text);
-
 }  // namespace bellows

@@ -8,12 +8,12 @@
 
 #include "common/text.h"
 #include "launcher/base/program_output.h"
-#include "launcher/slurm/accounts.h"
 #include "slurm/gres.h"
 
 namespace bellows {
 namespace {
 
+constexpr std::size_t kMostShown = 400;
 // In no name: Slurm has them without control characters.
 constexpr char kBetween = '\x1f';
 constexpr std::size_t kFields = 12;
@@ -67,8 +67,8 @@ Result<std::vector<SlurmRun>> parse_records(std::string_view text) {
     if (line.empty()) continue;
     SlurmRun run;
     if (!parse_record(line, run))
-      return Error{ErrorKind::invalid,
-                   fmt::format("sacct gave a line that is no job: \"{}\"", one_line(line))};
+      return Error{ErrorKind::invalid, fmt::format("sacct gave a line that is no job: \"{}\"",
+                                                   one_line(line, kMostShown))};
     runs.push_back(std::move(run));
   }
   std::stable_sort(runs.begin(), runs.end(),
@@ -81,7 +81,7 @@ Result<std::vector<SlurmRun>> load_records(const JobName& job) {
   if (!answer)
     return Error{ErrorKind::unavailable, "cannot ask Slurm's accounting: " + answer.error().text};
   if (answer->exit.ok()) return parse_records(answer->out);
-  const std::string said = one_line(trim(answer->err));
+  const std::string said = one_line(trim(answer->err), kMostShown);
   return Error{ErrorKind::unavailable,
                fmt::format("Slurm's accounting gives no answer: {}",
                            said.empty() ? "sacct " + answer->exit.to_string() : said)};

@@ -26,7 +26,7 @@ bool is_gpu(std::string_view name) {
   return name.starts_with(kPrefix) && parse_uint(name.substr(kPrefix.size())).has_value();
 }
 
-bool is_control(std::string_view name) {
+bool is_control_node(std::string_view name) {
   return name == "nvidiactl" || name == "nvidia-uvm" || name == "nvidia-uvm-tools" ||
          name == "nvidia-modeset";
 }
@@ -50,7 +50,7 @@ Result<std::optional<GpuNode>> look_at(const std::string& dev, const std::string
 
 std::optional<GpuNode::Kind> kind_in_dev(std::string_view name) {
   if (is_gpu(name)) return GpuNode::Kind::gpu;
-  if (is_control(name)) return GpuNode::Kind::control;
+  if (is_control_node(name)) return GpuNode::Kind::control;
   return std::nullopt;
 }
 

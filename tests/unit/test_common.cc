@@ -215,7 +215,9 @@ Test(text, names_of_variables, .timeout = 10) {
 }
 
 Test(text, harmless_to_a_terminal, .timeout = 10) {
-  cr_expect(harmless("a\x1b[31m\n\x7f\xc3\xa9") == "a?[31m??\xc3\xa9");
+  cr_expect(one_line("a\tb|") == "a b|");
+  cr_expect(one_line(std::string(5000, 'x'), 10) == "xxxxxxx...");
+  cr_expect(one_line("a\x1b[31m\n\x7f\xc3\xa9") == "a?[31m??\xc3\xa9");
 }
 
 Test(text, nearest_only_when_near, .timeout = 10) {

@@ -263,11 +263,6 @@ Test(slurm_accounts, the_tree_must_be_one, .timeout = 10) {
               "sacctmgr gave account a, but no way up from it to the root");
 }
 
-Test(slurm_accounts, text_of_others_is_one_short_line, .timeout = 10) {
-  expect_text(one_line("a\tb\x1b[2J\n\x7f|"), "a?b?[2J??|");
-  expect_text(one_line(std::string(5000, 'x')), std::string(400, 'x') + "...");
-}
-
 Test(slurm_accounts, setup, .timeout = 10) {
   const auto found = parse_accounting(
       "Configuration data as of 2026-11-21T00:00:00\nAccountingStorageEnforce = "
