@@ -3,8 +3,11 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "common/text.h"
 #include "jobsubmit/admission/desk.h"
+#include "jobsubmit/admission/findings.h"
 #include "jobsubmit/admission/sentence.h"
 #include "jobsubmit/admission/tenant_choice.h"
 
@@ -23,42 +26,6 @@ bool small_without(Contract contract, std::string_view key) {
 }
 
 }  // namespace
-
-struct Desk::Step {
-  const char* rule;
-  bool (Desk::*decide)();
-  void (Desk::*tell)(Trace&) const;  ///< null: nothing to tell when it passes
-};
-
-bool Desk::take(const Step& step) {
-  const bool passed = (this->*step.decide)();
-  if (!trace_) return passed;
-  if (!passed)
-    trace_->push_back({step.rule, decision_.message});
-  else if (step.tell)
-    (this->*step.tell)(*trace_);
-  return passed;
-}
-
-Decision Desk::decide() {
-  static constexpr Step kSteps[] = {
-      {"kind of job", &Desk::job_kind, nullptr},
-      {"tenant", &Desk::find_tenant, &Desk::tell_tenant},
-      {"framework", &Desk::choose_framework, &Desk::tell_framework},
-      {"container", &Desk::choose_container, &Desk::tell_container},
-      {"range", &Desk::choose_range, &Desk::tell_range},
-      {"GPU type", &Desk::choose_type, &Desk::tell_type},
-      {"first size", &Desk::choose_size, &Desk::tell_size},
-      {"nodes", &Desk::choose_nodes, &Desk::tell_nodes},
-      {"partition and QOS", &Desk::choose_partition, &Desk::tell_partition},
-      {"time limit", &Desk::choose_time, &Desk::tell_time},
-      {"batch range", &Desk::choose_batch_range, &Desk::tell_batch_range},
-      {"contract", &Desk::fill_in, &Desk::tell_terms},
-  };
-  for (const Step& step : kSteps)
-    if (!take(step)) break;
-  return std::move(decision_);
-}
 
 bool Desk::job_kind() {
   if (request_.contradictory)
@@ -154,9 +121,52 @@ bool Desk::fits_contract() {
                             contract.framework, Contract::kMostBytes));
 }
 
+namespace {
+
+struct Rule {
+  const char* name;
+  bool (*decide)(Review&);              ///< false: it has refused
+  void (*tell)(const Review&, Trace&);  ///< null: nothing to tell when it passes
+};
+
+template <bool (Desk::*rule)()>
+bool at_desk(Review& review) {
+  return (Desk(review).*rule)();
+}
+
+/// In their order: each builds on what those before it have settled.
+constexpr Rule kRules[] = {
+    {"kind of job", at_desk<&Desk::job_kind>, nullptr},
+    {"tenant", at_desk<&Desk::find_tenant>, tell_tenant},
+    {"framework", at_desk<&Desk::choose_framework>, tell_framework},
+    {"container", at_desk<&Desk::choose_container>, tell_container},
+    {"range", at_desk<&Desk::choose_range>, tell_range},
+    {"GPU type", at_desk<&Desk::choose_type>, tell_type},
+    {"first size", at_desk<&Desk::choose_size>, tell_size},
+    {"nodes", at_desk<&Desk::choose_nodes>, tell_nodes},
+    {"partition and QOS", at_desk<&Desk::choose_partition>, tell_partition},
+    {"time limit", at_desk<&Desk::choose_time>, tell_time},
+    {"batch range", at_desk<&Desk::choose_batch_range>, tell_batch_range},
+    {"contract", at_desk<&Desk::fill_in>, tell_terms},
+};
+
+Decision decide_by_rules(const Policy& policy, const Request& request, Trace* trace) {
+  Review review(policy, request);
+  for (const Rule& rule : kRules) {
+    if (!rule.decide(review)) {
+      if (trace) trace->push_back({rule.name, review.decision.message});
+      break;
+    }
+    if (trace && rule.tell) rule.tell(review, *trace);
+  }
+  return std::move(review.decision);
+}
+
+}  // namespace
+
 Decision decide(const Policy* policy, std::string_view why_not, const Request& request,
                 Trace* trace) {
-  if (policy) return Desk(*policy, request, trace).decide();
+  if (policy) return decide_by_rules(*policy, request, trace);
   Decision decision;
   decision.refused = Refusal::unavailable;
   decision.message = fmt::format(

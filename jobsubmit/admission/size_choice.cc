@@ -17,25 +17,11 @@ std::string Desk::range_name() const {
              : fmt::format("the range {} of tenant {}", range_.to_string(), tenant_->name);
 }
 
-std::string Desk::jobs_of_tenant() const {
-  return limits_ == &tenant_->gpus ? fmt::format("a job of tenant {}", tenant_->name)
-                                   : fmt::format("a job of tenant {} with framework {}",
-                                                 tenant_->name, decision_.contract.framework);
-}
-
 bool Desk::parse_range() {
   auto parsed = GpusRange::parse(*request_.gpus_range);
   if (!parsed) return refuse(Refusal::option, shown(parsed.error().text, 512));
   range_ = *std::move(parsed);
   return true;
-}
-
-/// The tenant's own range is for jobs that can be resized. The others never asked for one, so they
-/// are not refused for its sake.
-bool Desk::takes_default_range() const {
-  const Sizes& sizes = request_.sizes;
-  return limits_->range && !asked_ && request_.batch && !request_.requeue_off &&
-         !sizes.tasks_per_node && sizes.tasks_per_gpu.value_or(1) == 1;
 }
 
 bool Desk::choose_range() {
