@@ -8,6 +8,7 @@
 #include "common/text.h"
 #include "jobsubmit/admission/desk.h"
 #include "jobsubmit/admission/findings.h"
+#include "jobsubmit/admission/rules.h"
 #include "jobsubmit/admission/sentence.h"
 #include "jobsubmit/admission/tenant_choice.h"
 
@@ -138,8 +139,8 @@ bool at_desk(Review& review) {
 constexpr Rule kRules[] = {
     {"kind of job", at_desk<&Desk::job_kind>, nullptr},
     {"tenant", at_desk<&Desk::find_tenant>, tell_tenant},
-    {"framework", at_desk<&Desk::choose_framework>, tell_framework},
-    {"container", at_desk<&Desk::choose_container>, tell_container},
+    {"framework", choose_framework, tell_framework},
+    {"container", choose_container, tell_container},
     {"range", at_desk<&Desk::choose_range>, tell_range},
     {"GPU type", at_desk<&Desk::choose_type>, tell_type},
     {"first size", at_desk<&Desk::choose_size>, tell_size},

@@ -6,7 +6,7 @@
 
 #include "common/container/rights.h"
 #include "common/container/spec_text.h"
-#include "jobsubmit/admission/desk.h"
+#include "jobsubmit/admission/rules.h"
 #include "jobsubmit/admission/sentence.h"
 
 namespace bellows {
@@ -21,46 +21,48 @@ std::string without_own_image(const Contract& contract) {
                      contract.image.empty() ? "runs without one" : "has its own");
 }
 
-}  // namespace
-
 /// The framework's image needs nobody's leave.
-bool Desk::choose_image(const std::string& image) {
-  Contract& contract = decision_.contract;
+bool choose_image(Review& review, const std::string& image) {
+  const Tenant& tenant = *review.tenant;
+  Contract& contract = review.decision.contract;
   if (image.empty() || image == contract.image) return true;
   if (image == container::kHostImage)
-    return refuse(Refusal::option,
-                  "--container-image=/ is for a step that shall run outside its job's container; "
-                  "give the job the path of a squashfs file or of a directory");
-  if (!container::permits_image(tenant_->images, image))
-    return refuse(
+    return review.refuse(
+        Refusal::option,
+        "--container-image=/ is for a step that shall run outside its job's container; "
+        "give the job the path of a squashfs file or of a directory");
+  if (!container::permits_image(tenant.images, image))
+    return review.refuse(
         Refusal::policy,
-        fmt::format("tenant {} may not bring image {}; {}", tenant_->name, shown(image, 512),
-                    tenant_->images.empty()
+        fmt::format("tenant {} may not bring image {}; {}", tenant.name, shown(image, 512),
+                    tenant.images.empty()
                         ? without_own_image(contract)
-                        : fmt::format("it may bring {}", fmt::join(tenant_->images, ", "))));
+                        : fmt::format("it may bring {}", fmt::join(tenant.images, ", "))));
   contract.image = image;
   return true;
 }
 
-bool Desk::choose_container() {
-  Contract& contract = decision_.contract;
+}  // namespace
+
+bool choose_container(Review& review) {
+  Contract& contract = review.decision.contract;
   const auto add = [&contract](const char* key, std::string value) {
     if (!value.empty()) contract.extra.emplace_back(key, std::move(value));
   };
   std::string options;
-  if (request_.container) {
-    auto spec = container::parse_spec(*request_.container);
-    if (!spec) return refuse(Refusal::option, shown(spec.error().text, 512));
-    if (!choose_image(spec->image)) return false;
+  if (review.request.container) {
+    auto spec = container::parse_spec(*review.request.container);
+    if (!spec) return review.refuse(Refusal::option, shown(spec.error().text, 512));
+    if (!choose_image(review, spec->image)) return false;
     spec->image.clear();
     options = container::spec_text(*spec);
   }
   if (!contract.image.empty()) {
     std::vector<std::string> names;
-    for (const auto& [name, value] : decision_.env) names.push_back(name);
+    for (const auto& [name, value] : review.decision.env) names.push_back(name);
     add(Contract::kEnvKey, Contract::join_list(names));
   }
-  add(Contract::kImagesKey, Contract::join_list(tenant_->images));
+  add(Contract::kImagesKey, Contract::join_list(review.tenant->images));
   add(Contract::kContainerKey, std::move(options));
   return true;
 }

@@ -21,12 +21,6 @@ class Desk {
   bool choose_batch_range();
   bool fill_in();
 
-  // framework_choice.cc
-  bool choose_framework();
-
-  // container_choice.cc
-  bool choose_container();
-
   // size_choice.cc
   bool choose_range();
   bool choose_type();
@@ -47,15 +41,6 @@ class Desk {
 
   // admission.cc
   bool fits_contract();
-
-  // framework_choice.cc
-  bool choose_version(const std::string& name, const Framework& framework,
-                      std::optional<std::string_view> wanted);
-  bool check_version(const Framework& framework, const FrameworkVersion& version, bool named);
-  void take_version(const FrameworkVersion& version);
-
-  // container_choice.cc
-  bool choose_image(const std::string& image);
 
   // size_choice.cc
   bool parse_range();

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "jobsubmit/admission/review.h"
+
+namespace bellows {
+
+// The rules that settle what a job gets. Each returns false once it has refused.
+
+// framework_choice.cc
+bool choose_framework(Review& review);
+
+// container_choice.cc
+bool choose_container(Review& review);
+
+}  // namespace bellows
