@@ -21,11 +21,6 @@ class Desk {
   bool choose_batch_range();
   bool fill_in();
 
-  // size_choice.cc
-  bool choose_range();
-  bool choose_type();
-  bool choose_size();
-
   // terms.cc
   bool choose_nodes();
   bool choose_partition();
@@ -36,22 +31,10 @@ class Desk {
   void note(std::string_view text) { review_.note(text); }
   bool elastic() const { return review_.elastic(); }
   bool resizable() const { return review_.resizable(); }
-  bool takes_default_range() const { return review_.takes_default_range(); }
   std::string jobs_of_tenant() const { return review_.jobs_of_tenant(); }
 
   // admission.cc
   bool fits_contract();
-
-  // size_choice.cc
-  bool parse_range();
-  bool within_limits();
-  std::uint64_t least_for(std::uint32_t nodes) const;
-  std::uint32_t start_for_nodes() const;
-  bool keeps_meaning();
-  bool size_by_nodes();
-  bool check_tasks();
-  bool check_shrinking();
-  std::string range_name() const;
 
   // terms.cc
   std::optional<std::uint32_t> fixed_nodes() const;

@@ -13,4 +13,9 @@ bool choose_framework(Review& review);
 // container_choice.cc
 bool choose_container(Review& review);
 
+// size_choice.cc
+bool choose_range(Review& review);
+bool choose_type(Review& review);
+bool choose_size(Review& review);
+
 }  // namespace bellows
