@@ -18,4 +18,11 @@ bool choose_range(Review& review);
 bool choose_type(Review& review);
 bool choose_size(Review& review);
 
+// terms.cc
+bool choose_nodes(Review& review);
+bool choose_partition(Review& review);
+bool choose_time(Review& review);
+/// Writes what is settled into the changes of the job, which refuses nothing any more.
+void spell_terms(Review& review);
+
 }  // namespace bellows
