@@ -32,10 +32,10 @@ bool same_types(std::vector<std::string> one, std::vector<std::string> other) {
   return one == other;
 }
 
-/// Makes one decision about an update; each step returns false once it has refused.
-class UpdateDesk {
+/// Holds one update against the contract; each step returns false once it has refused.
+class UpdateReview {
  public:
-  UpdateDesk(const Policy* policy, const Admitted& job, const Update& update)
+  UpdateReview(const Policy* policy, const Admitted& job, const Update& update)
       : policy_(policy), job_(job), update_(update) {
     if (policy_) tenant_ = policy_->find_tenant(job.contract.tenant);
   }
@@ -101,7 +101,7 @@ class UpdateDesk {
   UpdateDecision decision_;
 };
 
-bool UpdateDesk::stays_in_tenant() {
+bool UpdateReview::stays_in_tenant() {
   if (!update_.account && !update_.partition) return true;
   Origin origin = job_.origin;
   if (update_.account) {
@@ -128,26 +128,26 @@ bool UpdateDesk::stays_in_tenant() {
                             job_.contract.tenant, shown(*update_.partition)));
 }
 
-bool UpdateDesk::keeps_partition() {
+bool UpdateReview::keeps_partition() {
   if (!update_.partition) return true;
   std::string why = refuse_partitions(*tenant_, *update_.partition);
   return why.empty() || refuse(Refusal::policy, std::move(why));
 }
 
-bool UpdateDesk::keeps_reservation() {
+bool UpdateReview::keeps_reservation() {
   if (!update_.reservation || !moves(*update_.reservation, job_.partition_by_slurm)) return true;
   if (!has_tenant("reservation")) return false;
   return !minds_partition(*policy_, *tenant_) || refuse(Refusal::policy, kMovedByReservations);
 }
 
-bool UpdateDesk::keeps_qos() {
+bool UpdateReview::keeps_qos() {
   if (!update_.qos || update_.qos->empty()) return true;
   if (!has_tenant("QOS")) return false;
   std::string why = refuse_qos(*tenant_, *update_.qos);
   return why.empty() || refuse(Refusal::policy, std::move(why));
 }
 
-bool UpdateDesk::keeps_time() {
+bool UpdateReview::keeps_time() {
   const auto minutes = update_.time_limit;
   if (!minutes || (job_.time_limit && *minutes <= *job_.time_limit)) return true;
   if (!has_tenant("time limit")) return false;
@@ -156,7 +156,7 @@ bool UpdateDesk::keeps_time() {
 }
 
 /// They are for each GPU, so they need no change when the number of GPUs changes.
-bool UpdateDesk::keeps_shares() {
+bool UpdateReview::keeps_shares() {
   const auto changed = [](const std::optional<std::string>& to, const std::string& from) {
     return to && *to != from;
   };
@@ -168,7 +168,7 @@ bool UpdateDesk::keeps_shares() {
                 "it and submit it again");
 }
 
-bool UpdateDesk::keeps_requeueing() {
+bool UpdateReview::keeps_requeueing() {
   if (!update_.requeue_off || !elastic()) return true;
   return refuse(Refusal::option, fmt::format("the job was admitted for {} and is resized by "
                                              "requeueing it, so requeueing stays on",
@@ -176,7 +176,7 @@ bool UpdateDesk::keeps_requeueing() {
 }
 
 /// A number of nodes that the job already has room for needs nobody's leave.
-bool UpdateDesk::keeps_nodes() {
+bool UpdateReview::keeps_nodes() {
   const auto now = job_.sizes.max_nodes;
   const std::uint64_t none = UINT64_MAX;
   const auto limit_of = [none](std::uint32_t most) { return most == 0 ? none : most; };
@@ -197,7 +197,7 @@ bool UpdateDesk::keeps_nodes() {
 }
 
 /// Slurm gives GPUs for each task by the CPUs.
-bool UpdateDesk::keeps_cpus(const GpuRequest& now) {
+bool UpdateReview::keeps_cpus(const GpuRequest& now) {
   return !update_.cpus_said || !now.for_tasks ||
          refuse(Refusal::gpus,
                 "the job asked for GPUs for each task, and Slurm would give it more of them with "
@@ -207,7 +207,7 @@ bool UpdateDesk::keeps_cpus(const GpuRequest& now) {
 
 /// A resize without a largest number of nodes means as many as a job may have: those of the first
 /// size say nothing about another one. 0: no limit.
-std::uint32_t UpdateDesk::cap_nodes() {
+std::uint32_t UpdateReview::cap_nodes() {
   const std::uint32_t now = job_.sizes.max_nodes.value_or(0);
   const std::uint32_t most = tenant_ ? limits()->max_nodes : now;
   if (most == 0) return 0;
@@ -215,7 +215,7 @@ std::uint32_t UpdateDesk::cap_nodes() {
   return *decision_.changes.max_nodes;
 }
 
-bool UpdateDesk::change_size() {
+bool UpdateReview::change_size() {
   if (!says_anything(update_.sizes) && !update_.cpus_said) return true;
   auto now = count_gpus(job_.sizes);
   if (now && *now && !keeps_cpus(**now)) return false;
@@ -258,7 +258,7 @@ bool UpdateDesk::change_size() {
 }
 
 /// Slurm works out nodes from GPUs only where GPUs are changed.
-bool UpdateDesk::keeps_form(const GpuRequest& next) {
+bool UpdateReview::keeps_form(const GpuRequest& next) {
   if (auto kept = keeps_fields(job_.sizes, update_.sizes); !kept.ok())
     return refuse(Refusal::gpus, shown(kept.error().text, 512));
   const Sizes sizes = merged(job_.sizes, update_.sizes);
@@ -268,7 +268,7 @@ bool UpdateDesk::keeps_form(const GpuRequest& next) {
                             counted(next.gpus, "GPU"), counted(*next.nodes, "node")));
 }
 
-bool UpdateDesk::keeps_types(const GpuRequest& now, const GpuRequest& next) {
+bool UpdateReview::keeps_types(const GpuRequest& now, const GpuRequest& next) {
   // A resize without a type keeps the one there is.
   const bool kept =
       elastic() ? next.type.empty() || next.type == now.type : same_types(next.types, now.types);
@@ -277,7 +277,7 @@ bool UpdateDesk::keeps_types(const GpuRequest& now, const GpuRequest& next) {
                         "submit it again");
 }
 
-bool UpdateDesk::resize(const GpuRequest& now, const GpuRequest& next) {
+bool UpdateReview::resize(const GpuRequest& now, const GpuRequest& next) {
   if (next.form != GpuRequest::Form::per_job || next.mixed) return refuse(Refusal::gpus, kResized);
   if (!update_.sizes.per_job) return true;
   Changes& changes = decision_.changes;
@@ -295,7 +295,7 @@ bool UpdateDesk::resize(const GpuRequest& now, const GpuRequest& next) {
 }
 
 /// Where the contract is for whole nodes, their number follows the GPUs.
-bool UpdateDesk::set_nodes(std::uint32_t gpus) {
+bool UpdateReview::set_nodes(std::uint32_t gpus) {
   const std::uint32_t each = node_gpus();
   const Sizes& asked = update_.sizes;
   if (each == 0 || gpus % each != 0) return true;
@@ -312,7 +312,7 @@ bool UpdateDesk::set_nodes(std::uint32_t gpus) {
 }
 
 /// A requeue takes the age of a job, and with it its place in the queue.
-void UpdateDesk::keep_place(std::uint32_t gpus) {
+void UpdateReview::keep_place(std::uint32_t gpus) {
   if (!policy_ || policy_->resize_site_factor == 0 || !job_.has_run) return;
   if (!job_.contract.gpus.contains(gpus)) return;
   const std::uint64_t sum =
@@ -324,7 +324,7 @@ void UpdateDesk::keep_place(std::uint32_t gpus) {
 }  // namespace
 
 UpdateDecision decide_update(const Policy* policy, const Admitted& job, const Update& update) {
-  return UpdateDesk(policy, job, update).decide();
+  return UpdateReview(policy, job, update).decide();
 }
 
 }  // namespace bellows
