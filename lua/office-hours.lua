@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- Keeps large jobs out of the office hours of workdays, so that many can work at once.
+-- Refuses large jobs during office hours on workdays, so that many people can work at once.
 
 local opens, closes = 8, 18 -- o'clock
 local most = 8 -- GPUs

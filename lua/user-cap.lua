@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- A largest job for each user, whatever the tenant's limits allow.
+-- Limits the size of a job for each user, whatever the tenant's limits allow.
 
 local caps = {
   alice = 32,
