@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes down what a training did, for tests/lib/check-ledger and for a curve of the loss.
+"""Records what a training did, for tests/lib/check-ledger and for a curve of the loss.
 
 Each rank has a file DIR/ledger-ATTEMPT-RANK.txt: a header with the step that was restored, then a
 line "step epoch id id id..." for each step, written once the gradient has been applied.
@@ -22,7 +22,7 @@ class Ledger:
         os.makedirs(options.ledger, exist_ok=True)
         attempts = [re.match(r"ledger-(\d+)-", name) for name in os.listdir(options.ledger)]
         attempt = torch.tensor(1 + max([int(a[1]) for a in attempts if a], default=0))
-        # Rank 0 looks before any rank makes a file, since all wait for what it found.
+        # Rank 0 looks before any rank creates a file, since all ranks wait for its result.
         dist.barrier()
         dist.broadcast(attempt, 0)
         if ckpt.rank == 0:

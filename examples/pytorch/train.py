@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small network on handwritten digits with DistributedDataParallel, at any size.
 
-Ten lines with "# Bellows" are added to a plain loop, and those with "# changed" are changed, to make
-it stop, save, and go on at another size.
+Ten lines with "# Bellows" are added to a plain loop, and lines with "# changed" are changed, so that
+it can stop, save, and continue at another size.
 """
 import argparse
 import gzip
@@ -33,12 +33,12 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=os.environ.get("BELLOWS_DIGITS", "digits.csv.gz"))
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch", type=int, default=64, help="samples in a step, of all ranks")
+    parser.add_argument("--batch", type=int, default=64, help="samples in a step, over all ranks")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save-every", type=int, default=20, help="steps")
-    parser.add_argument("--checkpoint-dir", help="default: where the job's contract says")
-    parser.add_argument("--ledger", help="a directory, to write down what was trained on")
-    parser.add_argument("--losses", help="a file, to write the loss of each step to")
+    parser.add_argument("--checkpoint-dir", help="default: the directory in the job's contract")
+    parser.add_argument("--ledger", help="a directory for records of the samples used")
+    parser.add_argument("--losses", help="a file for the loss of each step")
     return parser.parse_args()
 
 

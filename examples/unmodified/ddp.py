@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""DistributedDataParallel as it is written for torchrun: nothing here knows Bellows, or Slurm.
+"""DistributedDataParallel as written for torchrun: nothing here knows about Bellows or Slurm.
 
-It saves to a file every few steps, and on SIGUSR1 it saves and ends; started again, on any number of
-processes, it goes on from that file.
+The program saves to a file every few steps, and on SIGUSR1 it saves and ends. Started again, on any
+number of processes, it continues from that file.
 """
 import argparse
 import os
@@ -32,7 +32,7 @@ def save(path, step, model, optimizer):
 
 
 def batch_of(step, size):
-    """The same samples of the same function at any number of processes, of which each takes a part."""
+    """The same samples of the same function at any number of processes; each takes a part."""
     inputs = torch.rand(size, 8, generator=torch.Generator().manual_seed(step))
     mine = slice(dist.get_rank(), None, dist.get_world_size())
     return inputs[mine], inputs.prod(1, keepdim=True)[mine]
@@ -72,7 +72,7 @@ def main(options):
             save(options.file, step, model, optimizer)
         if stop:
             return
-    # Also when it starts again with no step left: its last step was saved, and then a rank was lost.
+    # Reached also after a start with no step left: a rank was lost after the last step had been saved.
     with torch.no_grad():
         loss = loss_of(parallel, step - 1, options.batch)
     dist.all_reduce(loss)
@@ -84,7 +84,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--file", default="ddp.pt")
     parser.add_argument("--steps", type=int, default=1000)
-    parser.add_argument("--batch", type=int, default=60, help="samples in a step, of all ranks")
+    parser.add_argument("--batch", type=int, default=60, help="samples in a step, over all ranks")
     parser.add_argument("--save-every", type=int, default=20, help="steps")
     parser.add_argument("--pause", type=float, default=0, help="seconds in each step, to watch it")
     parser.add_argument("--backend", default="gloo")
