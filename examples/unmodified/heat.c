@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Heat in a rod, written like many MPI programs: nothing here knows about Bellows or Slurm. Each rank
- * has a part of the cells and exchanges their ends with its neighbours. The program saves to a file
- * every few steps, and on SIGUSR1 it saves and ends. Started again, on any number of ranks, it
+/* Heat in a rod, written like many MPI programs: nothing here knows about Bellows or Slurm. Each
+ * rank has a part of the cells and exchanges their ends with its neighbours. The program saves to a
+ * file every few steps, and on SIGUSR1 it saves and ends. Started again, on any number of ranks, it
  * continues from that file. The result does not depend on the number of ranks.
  *
  *   heat FILE STEPS SAVE-EVERY [MICROSECONDS-A-STEP]
