@@ -19,7 +19,7 @@ job=(--framework=plain --gpus=1)
 
 # Temporary space.
 xc --user root --node 1 touch /tmp/host /var/tmp/host /dev/shm/host
-is "$(xc srun -w n1 "${job[@]}" sh -c 'ls -A /tmp /var/tmp /dev/shm | grep -v pmix | xargs')" \
+is "$(xc srun -w n1 "${job[@]}" sh -c "ls -A /tmp /var/tmp /dev/shm | grep -vE '$tmp_strangers' | xargs")" \
   "/dev/shm: /tmp: /var/tmp:" "a job's temporary directories are empty"
 is "$(xc srun -w n1 sh -c 'ls /tmp /var/tmp /dev/shm | grep -c host')" 3 "a plain job has the host's"
 cat >"$home/share.sh" <<'S'
@@ -66,7 +66,7 @@ S
 id=$(submit -- -w n1 "${job[@]}" --output=epilogs.out epilogs.sh)
 ok "a task has an epilog" poll 30 test -e "$home/epilogs.ready"
 left=$(head -n 1 "$home/left-by-epilog")
-is "$(grep -v pmix "$home/seen-by-epilog")" of-the-job "which has the job's view"
+is "$(grep -vE "$tmp_strangers" "$home/seen-by-epilog")" of-the-job "which has the job's view"
 ok "and leaves a process in a session of its own" lives "$left"
 node 1 grep -E "/job_$id(/|\$)" "/proc/$left/cgroup" >"$CLUSTER/cgroups"
 isnt "$(<"$CLUSTER/cgroups")" "" "in the job's cgroups"
@@ -75,11 +75,11 @@ ok "the job ends" poll 30 job_is "$id" COMPLETED
 exits "and with it what its epilogs left" 1 lives "$left"
 rm "$home/seen-by-epilog"
 xc srun -w n1 --task-epilog="$home/epilog.sh" true
-is "$(grep -v pmix "$home/seen-by-epilog")" host "a plain job's epilog is on the host, as the job is"
+is "$(grep -vE "$tmp_strangers" "$home/seen-by-epilog")" host "a plain job's epilog is on the host, as the job is"
 node 1 kill "$(tail -n 1 "$home/left-by-epilog")"
 
 # A new run of a job begins with empty space.
-printf '#!/bin/bash\nls -A /tmp | grep -v pmix; touch /tmp/old; [[ -n ${SLURM_RESTART_COUNT:-} ]] || sleep 300\n' \
+printf '#!/bin/bash\nls -A /tmp | grep -vE "%s"; touch /tmp/old; [[ -n ${SLURM_RESTART_COUNT:-} ]] || sleep 300\n' "$tmp_strangers" \
   >"$home/again.sh"
 id=$(submit -- -w n1 "${job[@]}" --requeue --output=again.out again.sh)
 ok "a job leaves a file" poll 30 node 1 sh -c "ls /proc/[0-9]*/root/tmp/old"
@@ -167,7 +167,7 @@ ok "a starting slurmd collects what was left" poll 20 no_views 1
 ok "and unmounts it" nothing_mounted 1
 ok "the job is over" poll 60 job_is "$id" '(FAILED|NODE_FAIL|CANCELLED|COMPLETED)'
 poll 30 node_is 1 idle
-is "$(xc srun -w n1 "${job[@]}" sh -c 'ls -A /tmp | grep -v pmix; echo ran')" ran "the next job has empty space"
+is "$(xc srun -w n1 "${job[@]}" sh -c "ls -A /tmp | grep -vE '$tmp_strangers'; echo ran")" ran "the next job has empty space"
 
 # A running job survives slurmd.
 rm -f "$home/long.ready"

@@ -35,7 +35,7 @@ use_node() { # I
   options=(--framework=plain --gpus=1 "--nodelist=n$at" --container-image="$image" --container-remap-root)
 }
 node() { mc exec --user root --node "$at" -- "$@"; }
-say='cat /etc/environment; ls -A /tmp | grep -v pmix; touch /tmp/mine'
+say="cat /etc/environment; ls -A /tmp | grep -vE '$tmp_strangers'; touch /tmp/mine"
 site() { echo "$plugstack $*" >"$CLUSTER/spool/n$at/plugstack.conf"; }
 
 # Each mount namespace in which a process of the node lives, with how much it has mounted.

@@ -2,6 +2,17 @@
 # shellcheck shell=bash
 # For tests of containers: images made on the spot, in $CLUSTER/images, which is root's. After tap.sh.
 
+# A job's own /tmp holds PMIx's files besides its own. minicluster keeps the folder of this checkout
+# in it when that lies below /tmp, which is then the host's in every job: tmp_kept is its path.
+tmp_kept=
+tmp_strangers=pmix
+for path in "$TAP_HOME" "${BELLOWS_BUILDDIR-}"; do
+  [[ $path == /tmp/* ]] || continue
+  tmp_kept=${path#/tmp/}
+  tmp_kept=/tmp/${tmp_kept%%/*}
+  tmp_strangers="$tmp_strangers|^${tmp_kept##*/}\$"
+done
+
 # A root with busybox and nothing else: make_tree DIR
 make_tree() {
   local applet

@@ -193,8 +193,9 @@ static int is_covered(char** points, int count, int of) {
   return 0;
 }
 
-/* Every mount that there is: gone, or without its flags, or copied without what covers it. */
-static int change_mounts(void) {
+/* Every mount that there is: gone, or without its flags, or copied without what covers it. What the
+ * administrator keeps of the host in a job's /tmp, below `kept`, hides nothing. */
+static int change_mounts(const char* kept) {
   char *points[kMostLines], *options[kMostLines];
   const int count = read_mounts(points, options);
   static const struct {
@@ -219,7 +220,8 @@ static int change_mounts(void) {
            points[i]);
     }
     const int copy = open_tree(AT_FDCWD, points[i], OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC);
-    note(copy >= 0 && is_covered(points, count, i), "copy alone", points[i]);
+    const int of_host = *kept != '\0' && strncmp(points[i], kept, strlen(kept)) == 0;
+    note(copy >= 0 && !of_host && is_covered(points, count, i), "copy alone", points[i]);
     if (copy >= 0) close(copy);
     if (strcmp(points[i], "/") != 0)
       note(umount2(points[i], MNT_DETACH) == 0, "unmount", points[i]);
@@ -480,7 +482,7 @@ static int attempt(const char* name, int argc, char** argv) {
   for (size_t i = 0; i < sizeof kOnProcesses / sizeof *kOnProcesses; i++)
     if (strcmp(name, kOnProcesses[i].name) == 0)
       return on_processes(kOnProcesses[i].attempt, argc, argv);
-  if (strcmp(name, "mounts") == 0) return change_mounts();
+  if (strcmp(name, "mounts") == 0) return change_mounts(argc > 0 ? argv[0] : "");
   if (strcmp(name, "mount") == 0) return mount_things();
   if (strcmp(name, "afresh") == 0) return mount_afresh();
   if (strcmp(name, "open") == 0) return open_paths(argc, argv);
