@@ -30,7 +30,7 @@ AgentLoop::AgentLoop(std::string node, Fd listener, FileOps& ops,
       listener_(std::move(listener)),
       ops_(ops),
       completions_(std::move(completions)),
-      gate_limit_ms_(gate_limit_ms),
+      gate_limit_(gate_limit_ms),
       emit_(std::move(emit)),
       store_(1, *completions_),
       shards_(shard_threads(), *completions_) {}
@@ -120,7 +120,7 @@ void AgentLoop::end_session() {
 
 void AgentLoop::begin_session(const Command& command) {
   if (session_) end_session();
-  auto session = std::make_shared<Session>();
+  auto session = std::make_shared<Session>(gate_limit_);
   session->hello = command;
   session->leader = command.leader == node_;
   if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
@@ -205,38 +205,27 @@ std::optional<std::uint64_t> AgentLoop::newest_step_of_ranks() const {
 }
 
 void AgentLoop::set_gate(const Command& command) {
-  session_->gate = command.step.value_or(wire::kNoStep);
-  session_->gate_set = std::chrono::steady_clock::now();
+  session_->gate.set(command.step, Gate::Clock::now());
   for (auto& [fd, link] : links_) {
-    if (link->page) link->page->set_gate(session_->gate);
+    if (link->page) link->page->set_gate(session_->gate.step());
   }
-  session_->newest_at_gate = newest_step_of_ranks();
+  const auto newest = newest_step_of_ranks();
+  session_->gate.note_newest(newest);
   if (!command.step) return;
   Event e = event_of(Event::Kind::gated);
   e.id = command.id;
-  e.max_step = session_->newest_at_gate;
+  e.max_step = newest;
   say(std::move(e));
 }
 
 void AgentLoop::set_stop(const Command& command) {
   // After a suspension the decision may have waited longer than the ranks do.
   tick();
-  if (!command.step || session_->gate != *command.step) {
-    return say_error("stop", command.step,
-                     Error{ErrorKind::invalid,
-                           "stop must name the step of the gate that is set now; set a new gate"});
+  if (auto status = session_->gate.stop_at(command.step); !status) {
+    return say_error("stop", command.step, status.error());
   }
-  if (session_->newest_at_gate && *session_->newest_at_gate >= *command.step) {
-    return say_error(
-        "stop", command.step,
-        Error{ErrorKind::invalid,
-              fmt::format("a rank had come to step {} before the gate was set, and may "
-                          "have passed it; set a gate beyond",
-                          *session_->newest_at_gate)});
-  }
-  session_->stop = *command.step;
   for (auto& [fd, link] : links_) {
-    if (link->page) link->page->set_stop(session_->stop);
+    if (link->page) link->page->set_stop(session_->gate.stop());
   }
   say(event_of(Event::Kind::stop_set, command.step));
 }
@@ -248,18 +237,14 @@ void AgentLoop::announce() {
 }
 
 void AgentLoop::tick() {
-  if (!session_ || session_->gate == wire::kNoStep || session_->stop != wire::kNoStep) return;
-  const auto age = std::chrono::steady_clock::now() - session_->gate_set;
-  if (age < std::chrono::milliseconds(gate_limit_ms_)) return;
-  const std::uint64_t step = session_->gate;
-  session_->gate = wire::kNoStep;
+  if (!session_) return;
+  std::uint64_t step = 0;
+  const auto expired = session_->gate.expire(Gate::Clock::now(), &step);
+  if (!expired) return;
   for (auto& [fd, link] : links_) {
     if (link->page) link->page->set_gate(wire::kNoStep);
   }
-  say_error(
-      "gate", step,
-      Error{ErrorKind::unavailable,
-            fmt::format("no decision came within {} ms: the gate is open again", gate_limit_ms_)});
+  say_error("gate", step, *expired);
 }
 
 void AgentLoop::commit(const Command& command) {
@@ -316,7 +301,7 @@ Event AgentLoop::progress() const {
     const std::uint64_t step = link->page->step();
     e.ranks.push_back(static_cast<std::uint32_t>(link->rank));
     e.steps.push_back(step == wire::kNoStep ? std::nullopt : std::optional(step));
-    if (step != wire::kNoStep && step >= session_->stop) ++e.stopped;
+    if (step != wire::kNoStep && step >= session_->gate.stop()) ++e.stopped;
   }
   return e;
 }

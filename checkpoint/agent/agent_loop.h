@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "checkpoint/agent/agent.h"
+#include "checkpoint/agent/gate.h"
 #include "checkpoint/agent/node_restore.h"
 #include "checkpoint/agent/rank_link.h"
 #include "checkpoint/protocol/protocol.h"
@@ -25,6 +26,8 @@ namespace bellows {
 
 /// One attempt, from its hello to the next.
 struct Session {
+  explicit Session(std::chrono::milliseconds gate_limit) : gate(gate_limit) {}
+
   Command hello;
   bool leader = false;
   std::set<std::uint32_t> ranks;      ///< this node's
@@ -38,10 +41,7 @@ struct Session {
   std::map<std::uint64_t, std::shared_ptr<NodeRestore>> restores;  ///< the first of each rank, ...
   std::optional<ReservedPort> port;                                ///< kept for rank 0
 
-  std::uint64_t gate = wire::kNoStep;
-  std::uint64_t stop = wire::kNoStep;
-  std::optional<std::uint64_t> newest_at_gate;  ///< as of when the gate was set
-  std::chrono::steady_clock::time_point gate_set;
+  Gate gate;
   std::uint64_t failures = 0;           ///< the number of the last failed step heard of
   std::optional<std::uint64_t> newest;  ///< of ranks that have left
   std::uint32_t stopped = 0;            ///< ranks that left without having finished
@@ -175,7 +175,7 @@ class AgentLoop {
   Fd listener_;
   FileOps& ops_;
   std::unique_ptr<Completions> completions_;
-  int gate_limit_ms_;
+  std::chrono::milliseconds gate_limit_;
   Emit emit_;
   /// All memory for ranks' arrays ends there.
   std::shared_ptr<MemoryBin> bin_ = std::make_shared<MemoryBin>();

@@ -217,7 +217,7 @@ void AgentLoop::take_hello(RankLink& link) {
     link.fail(BELLOWS_ERR_BUSY, *why);
     return hang_up(link);
   }
-  auto page = ControlPage::make(session_->gate, session_->stop);
+  auto page = ControlPage::make(session_->gate.step(), session_->gate.stop());
   if (!page) {
     link.fail(BELLOWS_ERR_MEMORY, page.error().text);
     return hang_up(link);

@@ -9,7 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/agent/rank_link.h"
+#include "checkpoint/agent/placed_arrays.h"
+#include "checkpoint/read/block_offers.h"
 #include "checkpoint/read/step_reader.h"
 #include "checkpoint/store/store_place.h"
 #include "checkpoint/system/shared_memory.h"

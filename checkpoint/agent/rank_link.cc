@@ -75,18 +75,6 @@ std::optional<std::uint32_t> other_version(std::string_view bytes) {
   return head.version;
 }
 
-bool place_parts(const std::vector<ArrayPart>& parts, Placed* out) {
-  wire::Placer placer;
-  for (const ArrayPart& part : parts) {
-    std::uint64_t offset = 0;
-    if (!placer.place(part.bytes(), &offset)) return false;
-    out->parts.push_back(part);
-    out->offsets.push_back(offset);
-  }
-  out->total = placer.total();
-  return true;
-}
-
 bool RankLink::send(wire::Head head, std::string_view text, int fd) {
   if (gone) return false;
   text = text.substr(0, wire::kMostText);

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/agent/placed_arrays.h"
 #include "checkpoint/format/shard_copy.h"
 #include "checkpoint/format/shard_file.h"
 #include "checkpoint/read/block_offers.h"
@@ -36,16 +37,6 @@ Result<RankMessage> parse_rank_message(std::string_view bytes);
 
 /// What a hello names when it is of another version of the protocol.
 std::optional<std::uint32_t> other_version(std::string_view bytes);
-
-/// Arrays and their places in a buffer.
-struct Placed {
-  std::vector<ArrayPart> parts;
-  std::vector<std::uint64_t> offsets;
-  std::uint64_t total = 0;
-};
-
-/// Where the library puts the arrays in a buffer; false when they pass 2^62 bytes.
-bool place_parts(const std::vector<ArrayPart>& parts, Placed* out);
 
 /// A save in progress on one rank, from save_begin to saved or failed.
 struct SaveState {
