@@ -15,25 +15,17 @@ namespace {
 
 std::size_t shard_threads() { return std::clamp(std::thread::hardware_concurrency(), 2u, 8u); }
 
-Event event_of(Event::Kind kind, std::optional<std::uint64_t> step = {}) {
-  Event e;
-  e.kind = kind;
-  e.step = step;
-  return e;
-}
-
 }  // namespace
 
 AgentLoop::AgentLoop(std::string node, Fd listener, FileOps& ops,
-                     std::unique_ptr<Completions> completions, int gate_limit_ms, Emit emit)
-    : node_(std::move(node)),
+                     std::unique_ptr<Completions> completions, int gate_limit_ms, Voice::Emit emit)
+    : voice_(std::move(node), std::move(emit)),
       listener_(std::move(listener)),
       ops_(ops),
-      completions_(std::move(completions)),
+      jobs_(std::move(completions)),
       gate_limit_(gate_limit_ms),
-      emit_(std::move(emit)),
-      store_(1, *completions_),
-      shards_(shard_threads(), *completions_) {}
+      store_(voice_, jobs_),
+      shards_(shard_threads(), jobs_.completions()) {}
 
 AgentLoop::~AgentLoop() {
   // A slow disk must not keep ranks waiting for an agent that is leaving.
@@ -43,53 +35,30 @@ AgentLoop::~AgentLoop() {
   links_.clear();
 }
 
-void AgentLoop::say(Event event) {
-  event.node = node_;
-  emit_(event);
-}
-
-void AgentLoop::say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error) {
-  Event e = event_of(Event::Kind::error, step);
-  e.cmd = cmd;
-  e.error = error.text;
-  e.error_kind = error.kind;
-  say(std::move(e));
-}
-
-void AgentLoop::post_task(Workers& workers, std::function<void()> work,
-                          std::function<void(const Status&)> finish) {
-  workers.post(
-      {std::move(work), [this, session = session_, finish = std::move(finish)](const Status& ran) {
-         --jobs_;
-         if (session == session_) finish(ran);
-       }});
-  ++jobs_;
-}
-
 // Whoever gave the command must not wait for what will not be done.
 void AgentLoop::handle(const Command& command) try {
   obey(command);
 } catch (const std::bad_alloc&) {
   const bool commits = command.kind == Command::Kind::commit;
-  say_error(commits ? "commit" : "", command.step, no_memory());
+  voice_.say_error(commits ? "commit" : "", command.step, no_memory());
 }
 
 void AgentLoop::obey(const Command& command) {
   using Kind = Command::Kind;
-  if (!command.node.empty() && command.node != node_) return;
+  if (!command.node.empty() && command.node != voice_.node()) return;
   if (command.kind == Kind::hello) return begin_session(command);
   if (command.kind == Kind::query) {
     Event e = progress();
     e.id = command.id;
-    return say(std::move(e));
+    return voice_.say(std::move(e));
   }
   if (!session_) {
-    return say_error("hello", command.step,
-                     Error{ErrorKind::invalid, "the first command must be hello"});
+    return voice_.say_error("hello", command.step,
+                            Error{ErrorKind::invalid, "the first command must be hello"});
   }
   switch (command.kind) {
     case Kind::find:
-      return find(command);
+      return store_.find(command.search);
     case Kind::restore:
       return set_restore(command);
     case Kind::gate:
@@ -97,7 +66,8 @@ void AgentLoop::obey(const Command& command) {
     case Kind::stop:
       return set_stop(command);
     case Kind::commit:
-      return commit(command);
+      if (session_->leader && command.step) store_.commit(*command.step, command.shards);
+      return;
     case Kind::committed:
       return set_committed(command);
     case Kind::failed:
@@ -120,55 +90,30 @@ void AgentLoop::end_session() {
 
 void AgentLoop::begin_session(const Command& command) {
   if (session_) end_session();
-  auto session = std::make_shared<Session>(gate_limit_);
+  auto session = std::make_unique<Session>(gate_limit_);
   session->hello = command;
-  session->leader = command.leader == node_;
-  if (auto mine = command.ranks.find(node_); mine != command.ranks.end()) {
+  session->leader = command.leader == voice_.node();
+  if (auto mine = command.ranks.find(voice_.node()); mine != command.ranks.end()) {
     session->ranks.insert(mine->second.begin(), mine->second.end());
   }
   const std::uint64_t reusable = kept_.bytes() + bin_->bytes();
   session->memory_for_rank =
       (available_memory() + reusable) / std::max<std::size_t>(session->ranks_here(), 1);
   ops_.set_access(command.access);
-  session->writer = std::make_unique<StoreWriter>(ops_, command.place(), command.attempt,
+  session->writer = std::make_shared<StoreWriter>(ops_, command.place(), command.attempt,
                                                   Retention{command.keep, command.keep_every});
   if (command.replaces) session->writer->replace_only(*command.replaces);
-  session_ = session;
-  if (session->leader) {
-    own_directory([this](const Status& owned) {
-      if (!owned) say_error("hello", {}, owned.error());
+  session_ = std::move(session);
+  jobs_.disown();
+  store_.begin(session_->writer);
+  if (session_->leader) {
+    store_.own([this](const Status& owned) {
+      if (!owned) voice_.say_error("hello", {}, owned.error());
     });
   }
   for (auto& [fd, link] : links_) {
     if (link->parked_hello) take_hello(*link);
   }
-}
-
-void AgentLoop::own_directory(std::function<void(const Status&)> then) {
-  post(
-      store_, [session = session_] { return session->writer->take_ownership(); },
-      [this, then = std::move(then)](const Status& owned) {
-        session_->not_owned = !owned;
-        then(owned);
-      });
-}
-
-void AgentLoop::find(const Command& command) {
-  auto session = session_;
-  post(
-      store_,
-      [this, session, search = command.search]() mutable {
-        // Whoever asks may not have heard that a step it knows as bad was saved again.
-        std::erase_if(search.bad, [this](const SkippedStep& s) { return fresh_.contains(s.step); });
-        fresh_.clear();
-        return session->writer->find(search);
-      },
-      [this](const Result<NewestStep>& newest) {
-        if (!newest) return say_error("find", {}, newest.error());
-        Event e = event_of(Event::Kind::found, newest->step);
-        e.skipped = newest->skipped;
-        say(std::move(e));
-      });
 }
 
 void AgentLoop::set_restore(const Command& command) {
@@ -183,11 +128,11 @@ void AgentLoop::set_restore(const Command& command) {
   Event ready = event_of(Event::Kind::ready);
   if (command.rendezvous && session_->leader) {
     auto port = ReservedPort::take();
-    if (!port) return say_error("restore", command.step, port.error());
-    ready.rendezvous = {own_address(node_), port->port()};
+    if (!port) return voice_.say_error("restore", command.step, port.error());
+    ready.rendezvous = {own_address(voice_.node()), port->port()};
     session_->port.emplace(std::move(*port));
   }
-  say(std::move(ready));
+  voice_.say(std::move(ready));
   for (auto& [fd, link] : links_) {
     if (link->restoring) begin_restore(*link);
   }
@@ -215,19 +160,19 @@ void AgentLoop::set_gate(const Command& command) {
   Event e = event_of(Event::Kind::gated);
   e.id = command.id;
   e.max_step = newest;
-  say(std::move(e));
+  voice_.say(std::move(e));
 }
 
 void AgentLoop::set_stop(const Command& command) {
   // After a suspension the decision may have waited longer than the ranks do.
   tick();
   if (auto status = session_->gate.stop_at(command.step); !status) {
-    return say_error("stop", command.step, status.error());
+    return voice_.say_error("stop", command.step, status.error());
   }
   for (auto& [fd, link] : links_) {
     if (link->page) link->page->set_stop(session_->gate.stop());
   }
-  say(event_of(Event::Kind::stop_set, command.step));
+  voice_.say(event_of(Event::Kind::stop_set, command.step));
 }
 
 void AgentLoop::announce() {
@@ -244,54 +189,14 @@ void AgentLoop::tick() {
   for (auto& [fd, link] : links_) {
     if (link->page) link->page->set_gate(wire::kNoStep);
   }
-  say_error("gate", step, *expired);
-}
-
-void AgentLoop::commit(const Command& command) {
-  if (!session_->leader || !command.step) return;
-  auto session = session_;
-  const std::uint64_t step = *command.step;
-  auto committed = std::make_shared<std::optional<StoreWriter::Committed>>();
-  post(
-      store_,
-      [this, session, step, committed, shards = command.shards]() -> Status {
-        const bool added = fresh_.insert(step).second;
-        auto done = session->writer->commit_step(step, shards);
-        if (!done && added) fresh_.erase(step);
-        if (!done) return done.error();
-        *committed = std::move(*done);
-        return {};
-      },
-      [this, step](const Status& done) {
-        if (!done) return say_error("commit", step, done.error());
-        say(event_of(Event::Kind::committed, step));
-      });
-  // Before the next commit, but the ranks need not wait for it.
-  try {
-    post(
-        store_,
-        [session, committed]() -> Status {
-          if (*committed) session->writer->tidy(&**committed);
-          return {};
-        },
-        [this, session, step, committed](const Status&) {
-          --session->tidying;
-          if (!*committed) return;
-          for (const std::string& warning : (*committed)->warnings) {
-            say_error("retention", step, Error{ErrorKind::io, warning});
-          }
-        });
-    ++session->tidying;
-  } catch (const std::bad_alloc&) {
-    // The step is being committed all the same, and the next commit tidies.
-  }
+  voice_.say_error("gate", step, *expired);
 }
 
 Event AgentLoop::progress() const {
   Event e = event_of(Event::Kind::progress);
-  e.node = node_;
+  e.node = voice_.node();
   e.max_step = newest_step_of_ranks();
-  e.busy = jobs_ > 0;
+  e.busy = jobs_.count() > 0;
   if (!session_) return e;
   e.finished = session_->finished;
   e.stopped = session_->stopped;

@@ -16,8 +16,11 @@
 
 #include "checkpoint/agent/agent.h"
 #include "checkpoint/agent/gate.h"
+#include "checkpoint/agent/jobs.h"
 #include "checkpoint/agent/node_restore.h"
 #include "checkpoint/agent/rank_link.h"
+#include "checkpoint/agent/store_desk.h"
+#include "checkpoint/agent/voice.h"
 #include "checkpoint/protocol/protocol.h"
 #include "checkpoint/store/store_writer.h"
 #include "checkpoint/system/worker.h"
@@ -32,8 +35,7 @@ struct Session {
   bool leader = false;
   std::set<std::uint32_t> ranks;      ///< this node's
   std::uint64_t memory_for_rank = 0;  ///< what the buffers of one rank may take
-  std::unique_ptr<StoreWriter> writer;
-  bool not_owned = false;  ///< the directory, which this leader tried to own
+  std::shared_ptr<StoreWriter> writer;
 
   bool restore_known = false;
   std::optional<std::uint64_t> restore_step;
@@ -46,7 +48,6 @@ struct Session {
   std::optional<std::uint64_t> newest;  ///< of ranks that have left
   std::uint32_t stopped = 0;            ///< ranks that left without having finished
   std::uint32_t finished = 0;
-  std::uint32_t tidying = 0;  ///< commits after which old steps are yet to be removed
 
   std::size_t ranks_here() const { return ranks.empty() ? hello.world : ranks.size(); }
 };
@@ -69,11 +70,9 @@ struct RestoredArrays {
 /// One thread calls everything; work that blocks is done by its own threads.
 class AgentLoop {
  public:
-  using Emit = std::function<void(const Event&)>;
-
   /// `emit` gets the events, with the node filled in.
   AgentLoop(std::string node, Fd listener, FileOps& ops, std::unique_ptr<Completions> completions,
-            int gate_limit_ms, Emit emit);
+            int gate_limit_ms, Voice::Emit emit);
   ~AgentLoop();
 
   void handle(const Command& command);
@@ -88,7 +87,7 @@ class AgentLoop {
 
   /// Whether a rank was ever accepted, and how many sockets and jobs there are now.
   bool had_ranks() const { return had_ranks_; }
-  bool idle() const { return links_.empty() && jobs_ == 0; }
+  bool idle() const { return links_.empty() && jobs_.count() == 0; }
   /// Accept no rank any more: a new program needs a new agent.
   void close_door() { door_closed_ = true; }
   bool any_left() const { return any_left_; }
@@ -98,31 +97,11 @@ class AgentLoop {
 
   // agent_loop.cc: commands
   void obey(const Command& command);
-  void say(Event event);
-  void say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error);
   void begin_session(const Command& command);
   void end_session();
-  /// Tries to, once more where that has failed; `then` gets what came of it.
-  void own_directory(std::function<void(const Status&)> then);
-  void find(const Command& command);
   void set_restore(const Command& command);
   void set_gate(const Command& command);
   void set_stop(const Command& command);
-  void commit(const Command& command);
-  /// Runs `work` on a worker, and then `take` here, with what it returned or the Error of what it
-  /// threw, unless the session has ended by then.
-  template <class Work, class Take>
-  void post(Workers& workers, Work work, Take take) {
-    // Made here, since a worker that has done its work must not fail to say so.
-    auto result = std::make_shared<std::optional<std::invoke_result_t<Work&>>>();
-    post_task(
-        workers, [result, work = std::move(work)]() mutable { result->emplace(work()); },
-        [result, take = std::move(take)](const Status& ran) {
-          ran ? take(**result) : take(ran.error());
-        });
-  }
-  void post_task(Workers& workers, std::function<void()> work,
-                 std::function<void(const Status&)> finish);
   std::optional<std::uint64_t> newest_step_of_ranks() const;
 
   // agent_ranks.cc: ranks
@@ -150,7 +129,6 @@ class AgentLoop {
   RankLink* find_link(std::uint64_t id);
 
   // agent_saves.cc: saves
-  static Event event_of_rank(Event::Kind kind, const RankLink& link);
   Event event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const;
   void say_save_error(SaveState& save, const RankLink& link, const Error& error);
   void begin_save(RankLink& link, std::uint64_t step);
@@ -171,28 +149,24 @@ class AgentLoop {
   void fail_save(RankLink& link, std::uint64_t step, const Error& error);
   std::string shard_path(const RankLink& link, std::uint64_t step) const;
 
-  std::string node_;
+  Voice voice_;
   Fd listener_;
   FileOps& ops_;
-  std::unique_ptr<Completions> completions_;
+  Jobs jobs_;
   std::chrono::milliseconds gate_limit_;
-  Emit emit_;
   /// All memory for ranks' arrays ends there.
   std::shared_ptr<MemoryBin> bin_ = std::make_shared<MemoryBin>();
-  std::shared_ptr<Session> session_;
+  std::unique_ptr<Session> session_;
   Links links_;
   KeptCopies kept_;
   std::uint64_t next_link_ = 1;
-  std::size_t jobs_ = 0;
   bool had_ranks_ = false;
   bool any_left_ = false;
   bool door_closed_ = false;
   bool no_descriptors_ = false;  ///< for one more rank: not before the next look at the others
-  /// Committed since the last find; used on the store's thread only.
-  std::set<std::uint64_t> fresh_;
   std::optional<std::chrono::steady_clock::time_point> announced_;  ///< last
   // Last: their threads use what is above, and are joined first.
-  Workers store_;   ///< one thread: ownership, find, commit, in the order they were asked for
+  StoreDesk store_;
   Workers shards_;  ///< several: writing, restoring
 };
 

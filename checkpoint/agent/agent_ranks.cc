@@ -34,7 +34,7 @@ bool same_user(int socket) {
 }  // namespace
 
 std::vector<int> AgentLoop::descriptors() const {
-  std::vector<int> out = {completions_->fd()};
+  std::vector<int> out = {jobs_.completions().fd()};
   for (const auto& [fd, link] : links_) {
     if (!link->gone) out.push_back(fd);
   }
@@ -47,17 +47,10 @@ void AgentLoop::serve(const std::set<int>& readable) {
   for (int fd : readable) {
     if (auto link = links_.find(fd); link != links_.end()) read_rank(*link->second);
   }
-  if (readable.contains(completions_->fd())) completions_->run();
+  if (readable.contains(jobs_.completions().fd())) jobs_.completions().run();
   bury();
   no_descriptors_ = false;
   if (readable.contains(listener_.get())) accept_rank();
-}
-
-Event AgentLoop::event_of_rank(Event::Kind kind, const RankLink& link) {
-  Event e;
-  e.kind = kind;
-  e.rank = static_cast<std::uint32_t>(link.rank);
-  return e;
 }
 
 void AgentLoop::accept_rank() {
@@ -160,7 +153,7 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
       ++link.restores;
       link.restoring = true;
       link.wants_whole = head.value == wire::Restore::whole;
-      if (session_->restore_known || session_->not_owned) begin_restore(link);
+      if (session_->restore_known || store_.not_owned()) begin_restore(link);
       return;
     case wire::Op::taken:
       return take_taken(link, head.value == wire::Taken::all_blocks);
@@ -187,7 +180,7 @@ std::optional<std::string> AgentLoop::refusal(const RankLink& link) const {
   }
   if (!session_->ranks.empty() &&
       !session_->ranks.contains(static_cast<std::uint32_t>(link.hello.rank))) {
-    return fmt::format("rank {} does not belong on node {}", link.hello.rank, node_);
+    return fmt::format("rank {} does not belong on node {}", link.hello.rank, voice_.node());
   }
   for (const auto& [fd, other] : links_) {
     if (other->page && !other->gone && other->rank == link.hello.rank) {
@@ -229,9 +222,9 @@ void AgentLoop::take_hello(RankLink& link) {
   if (!link.answer(wire::Op::welcome, 0, session_->memory_for_rank, link.page->fd()))
     return hang_up(link);
   had_ranks_ = true;
-  Event e = event_of_rank(Event::Kind::rank, link);
+  Event e = event_of_rank(Event::Kind::rank, static_cast<std::uint32_t>(link.rank));
   e.state = "joined";
-  say(std::move(e));
+  voice_.say(std::move(e));
 }
 
 void AgentLoop::take_layout(RankLink& link, const RankMessage& message) {
@@ -263,9 +256,9 @@ std::shared_ptr<NodeRestore> AgentLoop::restore_for(const RankLink& link, std::u
 
 void AgentLoop::begin_restore(RankLink& link) try {
   link.restoring = false;
-  if (session_->not_owned) {
+  if (store_.not_owned()) {
     // Why may have passed.
-    return own_directory([this, id = link.id](const Status& owned) {
+    return store_.own([this, id = link.id](const Status& owned) {
       RankLink* waiting = find_link(id);
       if (!waiting) return;
       if (!owned) return (void)waiting->fail(code_of(owned.error().kind), owned.error().text);
@@ -287,7 +280,7 @@ void AgentLoop::begin_restore(RankLink& link) try {
                           Error{ErrorKind::invalid, "a rank asked for arrays it did not name"});
   }
   const std::uint64_t step = *session_->restore_step;
-  post(
+  jobs_.post(
       shards_,
       [restore = restore_for(link, step), rank = static_cast<std::uint32_t>(link.rank),
        whole = link.wants_whole, ranks = session_->ranks_here(), in_job = link.belongs[0] != '/',
@@ -331,11 +324,11 @@ void AgentLoop::take_restored(std::uint64_t link_id, std::uint64_t step,
   // The step is bad, or can't be read. A rank that heard so might begin at the start; it waits.
   link->restoring = true;
   session_->restore_known = false;
-  Event e = event_of_rank(Event::Kind::restore_error, *link);
+  Event e = event_of_rank(Event::Kind::restore_error, static_cast<std::uint32_t>(link->rank));
   e.step = step;
   e.error = error.text;
   e.error_kind = error.kind;
-  say(std::move(e));
+  voice_.say(std::move(e));
 }
 
 // Without an answer it would wait forever.
@@ -357,26 +350,24 @@ void AgentLoop::take_taken(RankLink& link, bool all) {
 }
 
 void AgentLoop::say_restored(RankLink& link) {
-  Event e = event_of_rank(Event::Kind::restored, link);
+  Event e = event_of_rank(Event::Kind::restored, static_cast<std::uint32_t>(link.rank));
   e.step = link.taking->step;
   e.from_memory = link.taking->from_memory;
   e.from_store = link.taking->from_store;
   link.taking.reset();
-  say(std::move(e));
+  voice_.say(std::move(e));
 }
 
 void AgentLoop::take_bye(RankLink& link, bool finished) {
   if (!link.saves.empty()) {
     return protocol_error(link, Error{ErrorKind::invalid, "a rank left in the middle of a save"});
   }
-  if (session_->tidying == 0) return say_goodbye(link, finished);
+  if (!store_.tidies()) return say_goodbye(link, finished);
   // Once the program has ended, the directory should hold what it is to hold.
-  post(
-      store_, [] { return Status(); },
-      [this, id = link.id](const Status&) {
-        RankLink* leaving = find_link(id);
-        if (leaving && leaving->leaving) say_goodbye(*leaving, *leaving->leaving);
-      });
+  store_.after_all([this, id = link.id] {
+    RankLink* leaving = find_link(id);
+    if (leaving && leaving->leaving) say_goodbye(*leaving, *leaving->leaving);
+  });
   link.leaving = finished;
 }
 
@@ -385,9 +376,9 @@ void AgentLoop::say_goodbye(RankLink& link, bool finished) {
   link.said_bye = true;
   ++(finished ? session_->finished : session_->stopped);
   link.answer(wire::Op::goodbye);
-  Event e = event_of_rank(Event::Kind::rank, link);
+  Event e = event_of_rank(Event::Kind::rank, static_cast<std::uint32_t>(link.rank));
   e.state = finished ? "finished" : "stopped";
-  say(std::move(e));
+  voice_.say(std::move(e));
   hang_up(link);
 }
 
@@ -430,9 +421,9 @@ void AgentLoop::bury() {
       session_->newest = std::max(session_->newest.value_or(0), link->page->step());
     }
     if (link->said_bye) continue;
-    Event e = event_of_rank(Event::Kind::rank, *link);
+    Event e = event_of_rank(Event::Kind::rank, static_cast<std::uint32_t>(link->rank));
     e.state = link->exits ? "exited" : "lost";
-    say(std::move(e));
+    voice_.say(std::move(e));
   }
 }
 

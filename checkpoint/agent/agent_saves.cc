@@ -34,7 +34,7 @@ std::uint64_t milliseconds_since(std::chrono::steady_clock::time_point begin) {
 }  // namespace
 
 Event AgentLoop::event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const {
-  Event e = event_of_rank(kind, link);
+  Event e = event_of_rank(kind, static_cast<std::uint32_t>(link.rank));
   e.step = step;
   e.id = session_->failures;
   return e;
@@ -45,7 +45,7 @@ void AgentLoop::say_save_error(SaveState& save, const RankLink& link, const Erro
   Event e = event_of_save(Event::Kind::save_error, link, save.step);
   e.error = error.text;
   e.error_kind = error.kind;
-  say(std::move(e));
+  voice_.say(std::move(e));
 }
 
 void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
@@ -94,7 +94,7 @@ void AgentLoop::give_buffer(RankLink& link) {
   kept_.drop(rank);
   for (auto& [number, restore] : session_->restores) restore->drop_copy(rank);
   // Reserving gigabytes takes a while.
-  post(
+  jobs_.post(
       shards_, [bin = bin_, total = save.placed.total] { return SharedMemory::make(total, bin); },
       [this, id = link.id, step = save.step](const MadeMemory& memory) {
         take_buffer(id, step, memory);
@@ -168,7 +168,7 @@ void AgentLoop::reserve_second(RankLink& link) {
 
 // Only to be sooner: without memory for it there is nobody to tell.
 void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) try {
-  post(
+  jobs_.post(
       shards_,
       [bin = bin_, bytes] {
         auto memory = SharedMemory::make(bytes, bin);
@@ -234,13 +234,12 @@ void AgentLoop::write_next(RankLink& link) {
                     std::move(next->placed.offsets),
                     link.buffers[next->buffer]->data(),
                     next->held};
-  post(
+  jobs_.post(
       shards_,
-      [this, path = shard_path(link, next->step), session = session_,
+      [this, path = shard_path(link, next->step), writer = session_->writer,
        snapshot = std::move(snapshot), buffer = link.buffers[next->buffer],
        cancelled = next->cancelled]() -> Result<WrittenShard> {
-        if (auto status = session->writer->begin_step(snapshot.step); !status)
-          return status.error();
+        if (auto status = writer->begin_step(snapshot.step); !status) return status.error();
         auto copy = std::make_shared<ShardCopy>();
         auto written = write_shard(ops_, path, snapshot, *cancelled, copy.get());
         if (!written) return written.error();
@@ -267,7 +266,7 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
     Event e = event_of_save(Event::Kind::shard, *link, step);
     e.shard = written->file;
     e.took_ms = milliseconds_since(save->begun);
-    say(std::move(e));
+    voice_.say(std::move(e));
   } else {
     say_save_error(
         *save, *link,
@@ -326,7 +325,7 @@ void AgentLoop::call_off(RankLink& link, SaveState& save, const Error& error) {
 }
 
 void AgentLoop::remove_shard_then_fail(RankLink& link, std::uint64_t step, const Error& error) {
-  post(
+  jobs_.post(
       shards_, [this, path = shard_path(link, step)] { return remove_shard(ops_, path); },
       // What could not be removed goes with what else an attempt leaves.
       [this, id = link.id, step, error](const Status&) {

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "checkpoint/protocol/protocol.h"
+#include "common/result.h"
+
+namespace bellows {
+
+Event event_of(Event::Kind kind, std::optional<std::uint64_t> step = {});
+Event event_of_rank(Event::Kind kind, std::uint32_t rank);
+
+/// What an agent says to who tells it what to do, with its node's name.
+class Voice {
+ public:
+  using Emit = std::function<void(const Event&)>;
+
+  Voice(std::string node, Emit emit);
+  const std::string& node() const { return node_; }
+  void say(Event event);
+  /// The command failed.
+  void say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error);
+
+ private:
+  std::string node_;
+  Emit emit_;
+};
+
+}  // namespace bellows
