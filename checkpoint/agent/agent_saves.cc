@@ -14,9 +14,9 @@ namespace {
 
 std::vector<ArrayPart> stored_parts(const RankLink& link) {
   std::vector<ArrayPart> out;
-  const auto rank = static_cast<std::uint32_t>(link.rank);
+  const auto rank = link.number();
   const auto world = static_cast<std::uint32_t>(link.hello.world);
-  for (ArrayPart part : link.parts) {
+  for (ArrayPart part : link.arrays.parts) {
     wire::Array& a = part.array;
     if (wire::stored_part(a, part.name.data(), part.name.size(), rank, world, &a.first, &a.count)) {
       out.push_back(std::move(part));
@@ -34,9 +34,9 @@ std::uint64_t milliseconds_since(std::chrono::steady_clock::time_point begin) {
 }  // namespace
 
 Event AgentLoop::event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const {
-  Event e = event_of_rank(kind, static_cast<std::uint32_t>(link.rank));
+  Event e = event_of_rank(kind, link.number());
   e.step = step;
-  e.id = session_->failures;
+  e.id = parts_.session->failures;
   return e;
 }
 
@@ -45,7 +45,7 @@ void AgentLoop::say_save_error(SaveState& save, const RankLink& link, const Erro
   Event e = event_of_save(Event::Kind::save_error, link, save.step);
   e.error = error.text;
   e.error_kind = error.kind;
-  voice_.say(std::move(e));
+  parts_.voice.say(std::move(e));
 }
 
 void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
@@ -55,11 +55,11 @@ void AgentLoop::begin_save(RankLink& link, std::uint64_t step) {
   const bool ready =
       link.saves.empty() || (link.saves.back().phase > SaveState::Phase::copying &&
                              link.saves.back().step < step && link.saves.size() <= wire::kBuffers);
-  if (!ready || link.parts.size() != link.parts_expected ||
-      !place_parts(stored_parts(link), &save.placed)) {
-    return protocol_error(link, Error{ErrorKind::invalid, "a rank began a save it may not begin"});
+  if (!ready || !link.arrays.complete() || !place_parts(stored_parts(link), &save.placed)) {
+    return farewell_.turn_out(link,
+                              Error{ErrorKind::invalid, "a rank began a save it may not begin"});
   }
-  for (const ArrayPart& part : link.parts) save.held.add(part);
+  for (const ArrayPart& part : link.arrays.parts) save.held.add(part);
   // What it has passed without saving it needs no answer any more.
   link.owed.erase(link.owed.begin(), link.owed.lower_bound(step));
   if (const auto owed = link.owed.find(step); owed != link.owed.end()) {
@@ -90,12 +90,13 @@ void AgentLoop::give_buffer(RankLink& link) {
   }
   buffer.reset();
   // Two copies of what a rank stores are what was promised to be enough.
-  const auto rank = static_cast<std::uint32_t>(link.rank);
-  kept_.drop(rank);
-  for (auto& [number, restore] : session_->restores) restore->drop_copy(rank);
+  const auto rank = link.number();
+  parts_.kept.drop(rank);
+  parts_.session->offer.drop_copies(rank);
   // Reserving gigabytes takes a while.
-  jobs_.post(
-      shards_, [bin = bin_, total = save.placed.total] { return SharedMemory::make(total, bin); },
+  parts_.jobs.post(
+      parts_.shards,
+      [bin = parts_.bin, total = save.placed.total] { return SharedMemory::make(total, bin); },
       [this, id = link.id, step = save.step](const MadeMemory& memory) {
         take_buffer(id, step, memory);
       });
@@ -103,7 +104,7 @@ void AgentLoop::give_buffer(RankLink& link) {
 
 // A buffer is reserved, or could not be.
 void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step, const MadeMemory& memory) {
-  RankLink* link = find_link(link_id);
+  RankLink* link = parts_.links.find(link_id);
   SaveState* save = link ? link->find_save(step) : nullptr;
   if (!save) return;
   if (memory) {
@@ -128,9 +129,9 @@ void AgentLoop::take_buffer(std::uint64_t link_id, std::uint64_t step, const Mad
 // computes its first steps.
 void AgentLoop::reserve_first(RankLink& link) {
   Placed placed;
-  if (link.parts.size() != link.parts_expected || !place_parts(stored_parts(link), &placed)) {
-    return protocol_error(link,
-                          Error{ErrorKind::invalid, "a rank asked for a buffer of no known size"});
+  if (!link.arrays.complete() || !place_parts(stored_parts(link), &placed)) {
+    return farewell_.turn_out(
+        link, Error{ErrorKind::invalid, "a rank asked for a buffer of no known size"});
   }
   link.first_bytes = placed.total;
   make_first(link);
@@ -142,11 +143,7 @@ void AgentLoop::make_first(RankLink& link) {
   std::shared_ptr<SharedMemory>& first = link.buffers[0];
   if (first && first->size() >= link.first_bytes) return;
   // Later: other ranks are still restoring.
-  const bool holds =
-      std::any_of(session_->restores.begin(), session_->restores.end(), [&](const auto& entry) {
-        return entry.second->holds_memory_of(static_cast<std::uint32_t>(link.rank));
-      });
-  if (holds) return;
+  if (parts_.session->offer.holds_memory_of(link.number())) return;
   first.reset();
   reserve(link, 0, link.first_bytes);
 }
@@ -158,7 +155,7 @@ void AgentLoop::reserve_second(RankLink& link) {
   const std::size_t other = link.buffers[0] ? 1 : 0;
   const auto& buffer = link.buffers[1 - other];
   if (link.gone || link.reserving || !buffer || link.buffers[other]) return;
-  if (kept_.has(static_cast<std::uint32_t>(link.rank))) return;
+  if (parts_.kept.has(link.number())) return;
   for (const SaveState& save : link.saves) {
     // It is being made.
     if (save.phase == SaveState::Phase::copying && save.buffer == other) return;
@@ -168,9 +165,9 @@ void AgentLoop::reserve_second(RankLink& link) {
 
 // Only to be sooner: without memory for it there is nobody to tell.
 void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) try {
-  jobs_.post(
-      shards_,
-      [bin = bin_, bytes] {
+  parts_.jobs.post(
+      parts_.shards,
+      [bin = parts_.bin, bytes] {
         auto memory = SharedMemory::make(bytes, bin);
         if (memory) (*memory)->fill_pages();
         return memory;
@@ -181,7 +178,7 @@ void AgentLoop::reserve(RankLink& link, std::size_t index, std::uint64_t bytes) 
 }
 
 void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index, const MadeMemory& memory) {
-  RankLink* link = find_link(link_id);
+  RankLink* link = parts_.links.find(link_id);
   if (!link) return;
   link->reserving = false;
   if (memory && !link->buffers[index]) link->set_buffer(index, *memory);
@@ -190,15 +187,15 @@ void AgentLoop::take_reserved(std::uint64_t link_id, std::size_t index, const Ma
 }
 
 std::string AgentLoop::shard_path(const RankLink& link, std::uint64_t step) const {
-  return session_->writer->shard_path(step, static_cast<std::uint32_t>(link.rank),
-                                      session_->hello.world);
+  return parts_.session->writer->shard_path(step, link.number(), parts_.session->hello.world);
 }
 
 // A rank has copied its arrays, or could not.
 void AgentLoop::take_save(RankLink& link, std::uint64_t step, bool copied) {
   SaveState* save = link.find_save(step);
   if (!save || save->phase != SaveState::Phase::copying || !link.buffers[save->buffer]) {
-    return protocol_error(link, Error{ErrorKind::invalid, "a rank ended a save it did not begin"});
+    return farewell_.turn_out(link,
+                              Error{ErrorKind::invalid, "a rank ended a save it did not begin"});
   }
   if (save->called_off) {
     const Error error = *save->called_off;
@@ -228,20 +225,20 @@ void AgentLoop::write_next(RankLink& link) {
   next->phase = SaveState::Phase::writing;
   // Moved: a copy of many arrays' parts may not find the memory.
   Snapshot snapshot{next->step,
-                    static_cast<std::uint32_t>(link.rank),
-                    session_->hello.world,
+                    link.number(),
+                    parts_.session->hello.world,
                     std::move(next->placed.parts),
                     std::move(next->placed.offsets),
                     link.buffers[next->buffer]->data(),
                     next->held};
-  jobs_.post(
-      shards_,
-      [this, path = shard_path(link, next->step), writer = session_->writer,
+  parts_.jobs.post(
+      parts_.shards,
+      [&ops = parts_.ops, path = shard_path(link, next->step), writer = parts_.session->writer,
        snapshot = std::move(snapshot), buffer = link.buffers[next->buffer],
        cancelled = next->cancelled]() -> Result<WrittenShard> {
         if (auto status = writer->begin_step(snapshot.step); !status) return status.error();
         auto copy = std::make_shared<ShardCopy>();
-        auto written = write_shard(ops_, path, snapshot, *cancelled, copy.get());
+        auto written = write_shard(ops, path, snapshot, *cancelled, copy.get());
         if (!written) return written.error();
         copy->arrays = buffer;
         return WrittenShard{*written, std::move(copy)};
@@ -254,7 +251,7 @@ void AgentLoop::write_next(RankLink& link) {
 // A shard is written, or could not be.
 void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
                            const Result<WrittenShard>& written) {
-  RankLink* link = find_link(link_id);
+  RankLink* link = parts_.links.find(link_id);
   SaveState* save = link ? link->find_save(step) : nullptr;
   if (!save) return;
   if (save->called_off) {
@@ -266,7 +263,7 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
     Event e = event_of_save(Event::Kind::shard, *link, step);
     e.shard = written->file;
     e.took_ms = milliseconds_since(save->begun);
-    voice_.say(std::move(e));
+    parts_.voice.say(std::move(e));
   } else {
     say_save_error(
         *save, *link,
@@ -276,32 +273,30 @@ void AgentLoop::take_shard(std::uint64_t link_id, std::uint64_t step,
 }
 
 void AgentLoop::set_committed(const Command& command) {
-  session_->restore_known = true;
-  session_->restore_step = command.step;
-  session_->no_step.reset();
-  session_->restores.clear();
+  const std::uint64_t step = *command.step;
+  parts_.session->offer.commit(step);
   // What ranks gave before they died may be of this step, or of one that is committed next.
-  kept_.drop_older(*command.step);
-  for (auto& [fd, link] : links_) {
-    if (!link->find_save(*command.step)) continue;
-    link->end_save(*command.step);
-    link->answer(wire::Op::saved, *command.step);
-    give_buffer(*link);
-    reserve_second(*link);
-  }
+  parts_.kept.drop_older(step);
+  parts_.links.each([&](RankLink& link) {
+    if (!link.find_save(step)) return;
+    link.end_save(step);
+    link.answer(wire::Op::saved, step);
+    give_buffer(link);
+    reserve_second(link);
+  });
 }
 
 void AgentLoop::set_failed(const Command& command) {
-  session_->failures = std::max(session_->failures, command.id);
+  parts_.session->failures = std::max(parts_.session->failures, command.id);
   const Error error{command.error_kind, command.error};
-  for (auto& [fd, link] : links_) {
-    if (SaveState* save = link->find_save(*command.step)) {
-      call_off(*link, *save, error);
-    } else if (link->page) {
+  parts_.links.each_joined([&](RankLink& link) {
+    if (SaveState* save = link.find_save(*command.step)) {
+      call_off(link, *save, error);
+    } else {
       // It comes to this save later; the others are told now, and must not wait for it again.
-      link->owed.insert_or_assign(*command.step, error);
+      link.owed.insert_or_assign(*command.step, error);
     }
-  }
+  });
 }
 
 // The step has failed on some rank: this one is told, once its own shard is out of the way.
@@ -325,11 +320,12 @@ void AgentLoop::call_off(RankLink& link, SaveState& save, const Error& error) {
 }
 
 void AgentLoop::remove_shard_then_fail(RankLink& link, std::uint64_t step, const Error& error) {
-  jobs_.post(
-      shards_, [this, path = shard_path(link, step)] { return remove_shard(ops_, path); },
+  parts_.jobs.post(
+      parts_.shards,
+      [this, path = shard_path(link, step)] { return remove_shard(parts_.ops, path); },
       // What could not be removed goes with what else an attempt leaves.
       [this, id = link.id, step, error](const Status&) {
-        RankLink* waiting = find_link(id);
+        RankLink* waiting = parts_.links.find(id);
         if (waiting && waiting->find_save(step)) fail_save(*waiting, step, error);
       });
 }

@@ -8,6 +8,14 @@
 
 namespace bellows {
 
+/// The arrays of a rank, which it names one by one.
+struct NamedArrays {
+  std::vector<ArrayPart> parts;
+  std::uint64_t expected = 0;
+
+  bool complete() const { return parts.size() == expected; }
+};
+
 /// Arrays and their places in a buffer.
 struct Placed {
   std::vector<ArrayPart> parts;

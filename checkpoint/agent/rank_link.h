@@ -75,8 +75,7 @@ struct RankLink {
   std::optional<bool> leaving;  ///< its bye, while that is not answered: whether it has finished
   std::unique_ptr<ControlPage> page;
 
-  std::vector<ArrayPart> parts;
-  std::uint64_t parts_expected = 0;
+  NamedArrays arrays;
   std::array<std::shared_ptr<SharedMemory>, wire::kBuffers> buffers;
   std::array<bool, wire::kBuffers> handed{};  ///< whether the rank has the buffer's descriptor
   bool reserving = false;                     ///< a buffer is being made ahead of its save
@@ -95,6 +94,7 @@ struct RankLink {
   };
   std::optional<Taking> taking;
 
+  std::uint32_t number() const { return static_cast<std::uint32_t>(rank); }
   /// Sends without waiting; false when the rank doesn't take it, and is to be dropped.
   bool send(wire::Head head, std::string_view text = {}, int fd = -1);
   bool answer(wire::Op op, std::uint64_t step = 0, std::uint64_t value = 0, int fd = -1);

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // The parts of an agent, without ranks and their sockets.
 #include <criterion/criterion.h>
+#include <sys/socket.h>
 
 #include <new>
 
 #include "checkpoint/agent/gate.h"
 #include "checkpoint/agent/jobs.h"
+#include "checkpoint/agent/rank_links.h"
+#include "checkpoint/agent/restore_offer.h"
+#include "checkpoint/agent/session.h"
 #include "checkpoint/agent/store_desk.h"
+#include "tests/unit/agent_support.h"
 #include "tests/unit/checkpoint_support.h"
 #include "tests/unit/scratch_dir.h"
 #include "tests/unit/text_support.h"
@@ -138,4 +143,115 @@ Test(store_desk, knows_whether_the_directory_is_anothers, .timeout = 30) {
   };
   cr_assert(begin("job.0.1") && !d.desk.not_owned());
   cr_assert(begin("job.0.2") && d.desk.not_owned());
+}
+
+namespace {
+
+Command hello_of_two_nodes() { return hello_for("/shared/run", 1, {{"n1", {0, 1}}, {"n2", {2}}}); }
+
+wire::Hello rank_of(std::int32_t rank, std::int32_t world) {
+  wire::Hello hello;
+  hello.rank = rank;
+  hello.world = world;
+  return hello;
+}
+
+}  // namespace
+
+Test(session, knows_its_node_s_ranks, .timeout = 10) {
+  const std::chrono::milliseconds limit(100);
+  const Session first(hello_of_two_nodes(), "n1", limit), other(hello_of_two_nodes(), "n2", limit);
+  cr_expect(first.leader && first.ranks_here() == 2);
+  cr_expect(!other.leader && other.ranks_here() == 1);
+  const std::string attempt = first.hello.attempt;
+  cr_expect(!first.refusal(rank_of(1, 3), attempt, false));
+  cr_expect(has(first.refusal(rank_of(2, 3), attempt, false), "does not belong on node n1"));
+  cr_expect(has(first.refusal(rank_of(1, 2), attempt, false), "this program has 3"));
+  cr_expect(has(first.refusal(rank_of(1, 3), "/elsewhere", false), "serves /shared/run"));
+  cr_expect(has(first.refusal(rank_of(1, 3), attempt, true), "connected already"));
+}
+
+Test(session, tells_its_ranks_from_those_of_another_attempt, .timeout = 10) {
+  const Session session(hello_of_two_nodes(), "n1", std::chrono::milliseconds(100));
+  cr_expect(!session.is_foreign(session.hello.attempt) && !session.is_foreign("/any/directory"));
+  cr_expect(session.is_foreign("7.0.9"));
+}
+
+namespace {
+
+/// Asks an offer as a rank does, and counts the restores that were made for it.
+struct Asked {
+  std::shared_ptr<NodeRestore> share(std::uint64_t call, std::uint64_t step) {
+    return offer.share(call, step, [&] {
+      ++made;
+      return std::make_shared<NodeRestore>(StorePlace{"/nowhere", "/nowhere"}, step, 2);
+    });
+  }
+  RestoreOffer offer;
+  int made = 0;
+};
+
+}  // namespace
+
+Test(restore_offer, is_known_until_the_step_turns_out_bad, .timeout = 10) {
+  RestoreOffer offer;
+  cr_expect(!offer.known());
+  offer.set(7, {});
+  cr_expect(offer.known() && offer.step() == 7u && !offer.none());
+  offer.retract();
+  cr_expect(!offer.known());
+  offer.commit(8);
+  cr_expect(offer.known() && offer.step() == 8u);
+}
+
+Test(restore_offer, keeps_for_good_only_why_there_is_no_step, .timeout = 10) {
+  RestoreOffer offer;
+  const Error error{ErrorKind::unavailable, "the disk is away"};
+  offer.set(7, error);
+  offer.forgive();
+  cr_expect(!offer.none(), "it may be read by the next that asks");
+  offer.set({}, error);
+  offer.forgive();
+  cr_expect(offer.none().has_value(), "the next that asks may not begin at the start");
+}
+
+Test(restore_offer, is_shared_by_ranks_at_the_same_call, .timeout = 10) {
+  Asked asked;
+  const auto first = asked.share(1, 7);
+  cr_expect(asked.share(1, 7) == first && asked.made == 1);
+  cr_expect(asked.share(2, 7) != first && asked.share(1, 7) == first);
+  cr_expect(asked.share(1, 6) != first, "another step was offered meanwhile");
+  // Those of the slowest rank make room.
+  const auto second = asked.share(2, 7);
+  for (std::uint64_t call = 3; call <= 5; ++call) asked.share(call, 7);
+  const int made = asked.made;
+  cr_expect(asked.share(2, 7) == second && asked.made == made);
+  asked.share(1, 7);
+  cr_expect(asked.made == made + 1);
+  asked.offer.commit(8);
+  cr_expect(asked.share(2, 7) != second);
+}
+
+Test(rank_links, are_found_by_what_is_known_of_them, .timeout = 10) {
+  int ends[2];
+  cr_assert(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
+  RankLinks links{Fd()};
+  RankLink& first = links.add(Fd(ends[0]));
+  RankLink& second = links.add(Fd(ends[1]));
+  cr_expect(links.find(first.id) == &first && links.at(ends[1]) == &second);
+  cr_expect(!links.at(-1) && !links.find(99));
+  first.rank = 3;
+  cr_expect(!links.has(3) && !links.newest_step(), "it has not joined");
+  first.page = std::move(*ControlPage::make(wire::kNoStep, wire::kNoStep));
+  cr_expect(links.has(3) && !links.newest_step());
+  second.gone = true;
+  cr_expect(links.dead() == std::vector<int>{ends[1]});
+  second.saves.emplace_back().phase = SaveState::Phase::queued;
+  cr_expect(links.dead().empty(), "what it gave is yet to be written");
+  first.gone = true;
+  cr_expect(!links.has(3) && links.dead() == std::vector<int>{ends[0]});
+  const auto removed = links.remove(ends[0]);
+  cr_expect(removed->rank == 3 && !links.at(ends[0]));
+  links.drop_gone();
+  cr_expect(links.empty());
 }
