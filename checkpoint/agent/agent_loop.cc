@@ -5,15 +5,14 @@
 #include <new>
 #include <utility>
 
+#include "checkpoint/agent/save_shell.h"
 #include "checkpoint/system/memory_limit.h"
 
 namespace bellows {
 namespace {
 
 // A slow disk must not keep anyone waiting for shards that nobody will commit.
-void cancel_saves(RankLink& link) {
-  for (SaveState& save : link.saves) *save.cancelled = true;
-}
+void cancel_saves(RankLink& link) { link.saves.cancel(); }
 
 }  // namespace
 
@@ -61,7 +60,7 @@ void AgentLoop::obey(const Command& command) {
       if (!parts_.session->leader || !command.step) return;
       return parts_.store.commit(*command.step, command.shards);
     case Kind::committed:
-      return set_committed(command);
+      return set_committed(*command.step);
     case Kind::failed:
       return set_failed(command);
     case Kind::hello:
@@ -127,6 +126,26 @@ void AgentLoop::set_stop(const Command& command) {
   parts_.voice.say(event_of(Event::Kind::stop_set, command.step));
 }
 
+void AgentLoop::set_committed(std::uint64_t step) {
+  parts_.session->offer.commit(step);
+  // What ranks gave before they died may be of this step, or of one that is committed next.
+  parts_.kept.drop_older(step);
+  parts_.links.each([&](RankLink& link) {
+    SaveShell shell(parts_, link);
+    link.saves.commit(step, shell);
+  });
+}
+
+void AgentLoop::set_failed(const Command& command) {
+  std::uint64_t& failures = parts_.session->failures;
+  failures = std::max(failures, command.id);
+  const Error error{command.error_kind, command.error};
+  parts_.links.each_joined([&](RankLink& link) {
+    SaveShell shell(parts_, link);
+    link.saves.fail(*command.step, error, shell);
+  });
+}
+
 void AgentLoop::announce() {
   announced_ = std::chrono::steady_clock::now();
   parts_.links.each_joined([](RankLink& link) { link.page->announce(); });
@@ -151,7 +170,7 @@ Event AgentLoop::progress() const {
   e.finished = session->finished;
   e.stopped = session->stopped;
   parts_.links.each([&](const RankLink& link) {
-    e.unwritten += link.unwritten();
+    e.unwritten += link.saves.unwritten();
     if (!link.page) return;
     const std::uint64_t step = link.page->step();
     e.ranks.push_back(link.number());

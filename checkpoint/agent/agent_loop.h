@@ -17,12 +17,6 @@
 
 namespace bellows {
 
-/// A shard that was written, and how it still lies in memory.
-struct WrittenShard {
-  ShardFile file;
-  std::shared_ptr<const ShardCopy> copy;
-};
-
 /// The agent without what tells it what to do: brings commands and ranks' messages to those of its
 /// parts that they are for. One thread calls everything; work that blocks is done by its own
 /// threads.
@@ -57,35 +51,17 @@ class AgentLoop {
   void end_session();
   void set_gate(const Command& command);
   void set_stop(const Command& command);
+  void set_committed(std::uint64_t step);
+  void set_failed(const Command& command);
 
   // agent_ranks.cc: ranks' messages
   void read_rank(RankLink& link);
   void take_message(RankLink& link, const RankMessage& message);
   void refuse_message(RankLink& link, const wire::Head& head);
+  Status take_save(RankLink& link, const wire::Head& head);
   void take_hello(RankLink& link);
   void welcome(RankLink& link);
   void take_layout(RankLink& link, const RankMessage& message);
-
-  // agent_saves.cc: saves
-  Event event_of_save(Event::Kind kind, const RankLink& link, std::uint64_t step) const;
-  void say_save_error(SaveState& save, const RankLink& link, const Error& error);
-  void begin_save(RankLink& link, std::uint64_t step);
-  void give_buffer(RankLink& link);
-  void reserve_first(RankLink& link);
-  void make_first(RankLink& link);
-  void reserve_second(RankLink& link);
-  void reserve(RankLink& link, std::size_t index, std::uint64_t bytes);
-  void take_reserved(std::uint64_t link_id, std::size_t index, const MadeMemory& memory);
-  void take_buffer(std::uint64_t link_id, std::uint64_t step, const MadeMemory& memory);
-  void take_save(RankLink& link, std::uint64_t step, bool copied);
-  void write_next(RankLink& link);
-  void take_shard(std::uint64_t link_id, std::uint64_t step, const Result<WrittenShard>& written);
-  void set_committed(const Command& command);
-  void set_failed(const Command& command);
-  void call_off(RankLink& link, SaveState& save, const Error& error);
-  void remove_shard_then_fail(RankLink& link, std::uint64_t step, const Error& error);
-  void fail_save(RankLink& link, std::uint64_t step, const Error& error);
-  std::string shard_path(const RankLink& link, std::uint64_t step) const;
 
   AgentParts parts_;
   Farewell farewell_{parts_};

@@ -25,18 +25,16 @@ std::optional<std::uint64_t> AgentParts::newest_step() const {
   return session ? std::max(session->newest, links.newest_step()) : links.newest_step();
 }
 
-void AgentParts::keep_copies(RankLink& link) {
-  for (auto& copy : link.copies) {
-    if (copy) kept.keep(std::move(copy));
-  }
+void AgentParts::keep_copies(const RankLink& link) {
+  link.saves.each_copy([this](const auto& copy) { kept.keep(copy); });
 }
 
 ShardCopies AgentParts::copies_of(std::uint64_t step) const {
   ShardCopies out = kept.of(step);
   links.each([&](const RankLink& link) {
-    for (const auto& copy : link.copies) {
-      if (copy && copy->step == step) out[copy->file.rank] = copy;
-    }
+    link.saves.each_copy([&](const auto& copy) {
+      if (copy->step == step) out[copy->file.rank] = copy;
+    });
   });
   return out;
 }

@@ -26,7 +26,7 @@ struct AgentParts {
   /// The newest step that a rank of this attempt has published, here or gone.
   std::optional<std::uint64_t> newest_step() const;
   /// The rank leaves: what its buffers hold may still be restored.
-  void keep_copies(RankLink& link);
+  void keep_copies(const RankLink& link);
   /// What this node's memory holds of a step, of ranks that are here and of those that have left.
   ShardCopies copies_of(std::uint64_t step) const;
 

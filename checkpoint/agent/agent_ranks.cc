@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/agent/agent_loop.h"
+#include "checkpoint/agent/save_shell.h"
 #include "checkpoint/include/bellows.h"
 
 namespace bellows {
@@ -63,11 +64,11 @@ void AgentLoop::read_rank(RankLink& link) {
 // A message of a rank with many arrays may need more than the agent keeps in reserve.
 void AgentLoop::refuse_message(RankLink& link, const wire::Head& head) {
   const Error error = no_memory();
+  SaveShell shell(parts_, link);
   switch (head.op) {
     case wire::Op::save_begin:
     case wire::Op::save_ready:
-      if (!link.find_save(head.step)) link.saves.emplace_back().step = head.step;
-      return say_save_error(*link.find_save(head.step), link, error);
+      return link.saves.refuse(head.step, error, shell);
     case wire::Op::taken:
       if (head.value == wire::Taken::all_blocks) return;
       [[fallthrough]];
@@ -100,12 +101,10 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
     case wire::Op::array:
       return take_layout(link, message);
     case wire::Op::save_begin:
-      return begin_save(link, head.step);
     case wire::Op::save_ready:
-      take_save(link, head.step, head.value != wire::Ready::could_not_copy);
-      return reserve_second(link);
     case wire::Op::reserve:
-      return reserve_first(link);
+      if (auto status = take_save(link, head); !status) farewell_.turn_out(link, status.error());
+      return;
     case wire::Op::restore:
       return restores_.ask(link, head.value == wire::Restore::whole);
     case wire::Op::taken:
@@ -119,6 +118,13 @@ void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
     default:
       return;
   }
+}
+
+Status AgentLoop::take_save(RankLink& link, const wire::Head& head) {
+  SaveShell shell(parts_, link);
+  if (head.op == wire::Op::save_begin) return link.saves.begin(head.step, link.arrays, shell);
+  if (head.op == wire::Op::reserve) return link.saves.prepare(link.arrays, shell);
+  return link.saves.take_ready(head.step, head.value != wire::Ready::could_not_copy, shell);
 }
 
 void AgentLoop::take_hello(RankLink& link) {
@@ -150,6 +156,7 @@ void AgentLoop::welcome(RankLink& link) {
     return farewell_.hang_up(link);
   }
   link.page = std::move(*page);
+  link.saves.join(link.number(), session.hello.world);
   // It may have got the signal just before it came here.
   if (announced_ && std::chrono::steady_clock::now() - *announced_ < kAnnouncedLately)
     link.page->announce();

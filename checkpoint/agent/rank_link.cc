@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "checkpoint/include/bellows.h"
@@ -148,61 +147,14 @@ bool RankLink::fail_save(std::uint64_t step, const Error& error) {
   return send(head, error.text);
 }
 
-bool RankLink::answer_buffer(std::uint64_t step, std::size_t index) {
+bool RankLink::answer_buffer(std::uint64_t step, std::size_t index, const SharedMemory& buffer,
+                             bool is_new) {
   wire::Head head;
   head.op = wire::Op::buffer;
   head.step = step;
-  head.value = buffers[index]->size();
+  head.value = buffer.size();
   head.code = static_cast<std::int32_t>(index);
-  const bool is_new = !handed[index];
-  handed[index] = true;
-  return send(head, {}, is_new ? buffers[index]->fd() : -1);
-}
-
-void RankLink::set_buffer(std::size_t index, std::shared_ptr<SharedMemory> memory) {
-  buffers[index] = std::move(memory);
-  handed[index] = false;
-}
-
-SaveState* RankLink::find_save(std::uint64_t step) {
-  for (SaveState& save : saves) {
-    if (save.step == step) return &save;
-  }
-  return nullptr;
-}
-
-void RankLink::end_save(std::uint64_t step) {
-  std::erase_if(saves, [step](const SaveState& save) { return save.step == step; });
-}
-
-void RankLink::forget_copy(std::uint64_t step) {
-  for (auto& copy : copies) {
-    if (copy && copy->step == step) copy.reset();
-  }
-}
-
-// What a buffer costs that no save uses: to be made anew, or the newest stored step's copy.
-int RankLink::cost_of(std::size_t i, std::uint64_t bytes) const {
-  const auto step = [this](std::size_t b) { return copies[b] ? copies[b]->step + 1 : 0; };
-  const bool newest = copies[i] && step(i) >= step(wire::kBuffers - 1 - i);
-  if (!buffers[i]) return 3;
-  return (newest ? 2 : 0) + (buffers[i]->size() >= bytes ? 0 : newest ? 2 : 1);
-}
-
-std::optional<std::size_t> RankLink::free_buffer(std::uint64_t bytes) const {
-  std::optional<std::size_t> found;
-  for (std::size_t i = 0; i < buffers.size(); ++i) {
-    const bool used = std::any_of(saves.begin(), saves.end(), [i](const SaveState& save) {
-      return save.phase != SaveState::Phase::waiting && save.buffer == i;
-    });
-    if (!used && (!found || cost_of(i, bytes) < cost_of(*found, bytes))) found = i;
-  }
-  return found;
-}
-
-std::uint32_t RankLink::unwritten() const {
-  return std::count_if(saves.begin(), saves.end(),
-                       [](const SaveState& s) { return s.unwritten(); });
+  return send(head, {}, is_new ? buffer.fd() : -1);
 }
 
 std::int32_t code_of(ErrorKind kind) {

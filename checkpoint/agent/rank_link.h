@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
-#include <atomic>
-#include <chrono>
 #include <cstdint>
-#include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "checkpoint/agent/placed_arrays.h"
-#include "checkpoint/format/shard_copy.h"
-#include "checkpoint/format/shard_file.h"
+#include "checkpoint/agent/rank_saves.h"
 #include "checkpoint/read/block_offers.h"
 #include "checkpoint/system/shared_memory.h"
 #include "checkpoint/wire/wire.h"
@@ -38,29 +31,6 @@ Result<RankMessage> parse_rank_message(std::string_view bytes);
 /// What a hello names when it is of another version of the protocol.
 std::optional<std::uint32_t> other_version(std::string_view bytes);
 
-/// A save in progress on one rank, from save_begin to saved or failed.
-struct SaveState {
-  enum class Phase {
-    waiting,  ///< for a buffer: all are in use
-    copying,  ///< the rank has its buffer, or is about to
-    queued,   ///< copied; an earlier save of this rank is still being written
-    writing,
-    written,
-    failed
-  };
-  std::uint64_t step = 0;
-  std::chrono::steady_clock::time_point begun = std::chrono::steady_clock::now();
-  Placed placed;  ///< what the rank's shard is made of
-  HeldNames held;
-  Phase phase = Phase::waiting;
-  std::size_t buffer = 0;           ///< from copying on
-  std::optional<Error> called_off;  ///< the step failed elsewhere, and the rank is not told yet
-  std::shared_ptr<std::atomic<bool>> cancelled = std::make_shared<std::atomic<bool>>(false);
-
-  /// The agent has all of it and needs the rank no more.
-  bool unwritten() const { return phase == Phase::queued || phase == Phase::writing; }
-};
-
 /// One rank's connection and what the agent knows of the rank. Main thread only.
 struct RankLink {
   Fd socket;
@@ -76,15 +46,7 @@ struct RankLink {
   std::unique_ptr<ControlPage> page;
 
   NamedArrays arrays;
-  std::array<std::shared_ptr<SharedMemory>, wire::kBuffers> buffers;
-  std::array<bool, wire::kBuffers> handed{};  ///< whether the rank has the buffer's descriptor
-  bool reserving = false;                     ///< a buffer is being made ahead of its save
-  std::uint64_t first_bytes = 0;              ///< of the first buffer, as last asked for
-  /// The shard that each buffer still holds: of a stored step, or of one about to be.
-  std::array<std::shared_ptr<const ShardCopy>, wire::kBuffers> copies;
-  std::deque<SaveState> saves;  ///< as they began; only the last may be waiting or copying
-  /// Steps that failed before this rank came to save them, and why.
-  std::map<std::uint64_t, Error> owed;
+  RankSaves saves;
   std::uint64_t restores = 0;  ///< how many it has asked for
   bool restoring = false;      ///< asked for restore, not answered
   bool wants_whole = false;    ///< and reads nothing itself
@@ -104,19 +66,8 @@ struct RankLink {
   bool fail_version(std::uint32_t version);
   bool fail_save(std::uint64_t step, const Error& error);
   /// Which of the buffers to use; its descriptor goes along when it is a new one.
-  bool answer_buffer(std::uint64_t step, std::size_t index);
-  void set_buffer(std::size_t index, std::shared_ptr<SharedMemory> memory);
-
-  SaveState* find_save(std::uint64_t step);
-  /// Forgets a save, whose buffer is free then.
-  void end_save(std::uint64_t step);
-  /// The step has failed: what a buffer holds of it is of no use.
-  void forget_copy(std::uint64_t step);
-  /// A buffer that no save uses: rather one without the newest copy, then one of at least `bytes`.
-  std::optional<std::size_t> free_buffer(std::uint64_t bytes) const;
-  int cost_of(std::size_t buffer, std::uint64_t bytes) const;
-  /// How many parts the agent has yet to write of what this rank gave.
-  std::uint32_t unwritten() const;
+  bool answer_buffer(std::uint64_t step, std::size_t index, const SharedMemory& buffer,
+                     bool is_new);
 };
 
 /// The bellows_result for an error that a rank is told.

@@ -71,7 +71,7 @@ void RankLinks::drop_gone() {
 std::vector<int> RankLinks::dead() const {
   std::vector<int> dead;
   for (const auto& [fd, link] : links_) {
-    if (link->gone && link->unwritten() == 0) dead.push_back(fd);
+    if (link->gone && link->saves.unwritten() == 0) dead.push_back(fd);
   }
   return dead;
 }
