@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No class of the product has more than 25 fields or 40 methods, and no file more than 500 lines.
+"""No class of the product has more than 25 fields or 40 methods, no file has more than 500 lines, and no number
+names two tests.
 
 Prints the largest, and the longest functions. Reads the headers as clang-format leaves them: a member stands
 at two spaces from its class, and what is wrapped stands deeper.
 """
+import collections
 import os
 import re
 import sys
@@ -88,6 +90,13 @@ def largest(values, key, count=3):
     return sorted(values, key=key, reverse=True)[:count]
 
 
+def twins():
+    tests = [path for folder in ("cluster", "static") for path in (TOP / "tests" / folder).glob("*.t")]
+    numbers = collections.Counter((path.parent.name, path.name[:4]) for path in tests)
+    return [f"tests/{folder}: {count} tests have the number {number}"
+            for (folder, number), count in sorted(numbers.items()) if count > 1]
+
+
 def point(number, name, complaints, notes):
     print(f"{'not ok' if complaints else 'ok'} {number} - {name}")
     for line in complaints + notes:
@@ -115,7 +124,8 @@ def main():
     point(4, f"{len(found)} classes, {len(lengths)} files and {len(long)} functions were read", [],
           [f"{over} functions have more than {LONG_FUNCTION} lines"]
           + [f"{lines} lines: {name}" for lines, name in largest(long, lambda one: one[0], 5)])
-    print("1..4")
+    held &= point(5, "no number names two tests of a folder", twins(), [])
+    print("1..5")
     return 0 if held else 1
 
 
