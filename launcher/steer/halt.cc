@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "common/text.h"
 #include "launcher/record/lost_halt.h"
@@ -95,7 +94,7 @@ std::optional<CommandFailure> Resume::wait_until_cleaned() {
   while (job_.completing) {
     if (steering_.interrupted() || steering_.out_of_time())
       return steering_.stopped_waiting("the job is still held");
-    std::this_thread::sleep_for(50ms);
+    steering_.time.sleep(50ms);
     if (auto job = steering_.slurm.job(request_.job)) job_ = *job;
   }
   return std::nullopt;

@@ -4,9 +4,6 @@
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "common/text.h"
 #include "slurm/requeue.h"
 
@@ -65,7 +62,7 @@ std::string wait_text(const SlurmJob& job) {
 }
 
 std::optional<CommandFailure> JobStart::run() {
-  begun_ = Clock::now();
+  begun_ = steering_.time.now();
   const std::string queued =
       fmt::format("the job is queued for {} and goes on when it starts", counted(gpus_, "GPU"));
   steering_.standing(kTimedOut, queued);
@@ -74,8 +71,8 @@ std::optional<CommandFailure> JobStart::run() {
       return steering_.stopped_waiting(
           said_.empty() ? queued : fmt::format("{}; it waits {}", queued, wait_text(found_)));
     // A job that waits for others may wait long; slurmctld has more to do than to answer that.
-    std::this_thread::sleep_for(seconds_ < kPollFast ? kPoll : kPollLater);
-    seconds_ = std::chrono::duration<double>(Clock::now() - begun_).count();
+    steering_.time.sleep(seconds_ < kPollFast ? kPoll : kPollLater);
+    seconds_ = std::chrono::duration<double>(steering_.time.now() - begun_).count();
     auto job = steering_.slurm.job(job_.id);
     if (!job && job.error().kind == ErrorKind::not_found)
       return CommandFailure{kFailed, job.error().text + ": it ended while it was queued"};
@@ -87,25 +84,25 @@ std::optional<CommandFailure> JobStart::run() {
 }
 
 std::optional<CommandFailure> JobStart::see_placed() {
-  begun_ = Clock::now();
+  begun_ = steering_.time.now();
   steering_.standing(kTimedOut, fmt::format("the job waits, now for {}", counted(gpus_, "GPU")));
   while (seconds_ < kPlacedWithin && !steering_.interrupted() && !steering_.out_of_time()) {
     auto job = steering_.slurm.job(job_.id);
-    seconds_ = std::chrono::duration<double>(Clock::now() - begun_).count();
+    seconds_ = std::chrono::duration<double>(steering_.time.now() - begun_).count();
     if (job) {
       found_ = *job;
       if (auto failure = look_for_never(*job)) return failure;
       const bool unseen = job->reason.empty() || job->reason == "None" || nevers_ > 0;
       if (job->state != SlurmState::pending || !unseen) return std::nullopt;
     }
-    std::this_thread::sleep_for(kPoll);
+    steering_.time.sleep(kPoll);
   }
   return std::nullopt;
 }
 
 std::optional<CommandFailure> JobStart::look(const SlurmJob& now) {
   if (now.state == SlurmState::running && now.restarts >= least_restarts_) {
-    seconds_ = std::chrono::duration<double>(Clock::now() - begun_).count();
+    seconds_ = std::chrono::duration<double>(steering_.time.now() - begun_).count();
     running_ = true;
     return std::nullopt;
   }
@@ -140,7 +137,7 @@ CommandFailure JobStart::put_back(const SlurmJob& now) {
   const std::string never = fmt::format("Slurm says that job {} can never run with {} ({})",
                                         job_.shown_id(), counted(change_->to, "GPU"), now.reason);
   Status status;
-  for (int tries = 0; tries < 10; ++tries, std::this_thread::sleep_for(500ms)) {
+  for (int tries = 0; tries < 10; ++tries, steering_.time.sleep(500ms)) {
     status = steering_.slurm.change(job_, change);
     if (status.ok() || status.error().kind != ErrorKind::unavailable) break;
   }

@@ -2,15 +2,10 @@
 #include "launcher/steer/job_stop.h"
 
 #include <fmt/core.h>
-#include <poll.h>
-#include <unistd.h>
 
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "common/text.h"
-#include "launcher/ranks/rank_layout.h"
-#include "launcher/slurm/accounts.h"
 
 namespace bellows {
 namespace {
@@ -21,39 +16,6 @@ using namespace std::chrono_literals;
 constexpr auto kLauncherAnswersWithin = 30s;
 constexpr auto kCanBeAskedWithin = 15s;
 constexpr auto kStepEndsWithin = 2s;
-
-Result<Child> open_control(const SlurmJob& job, const std::string& program) {
-  ChildOptions options;
-  options.command = {"srun",
-                     "--overlap",
-                     fmt::format("--jobid={}", job.id),
-                     "--nodelist=" + job.batch_host,
-                     "--nodes=1",
-                     "--ntasks=1",
-                     "--gres=none",
-                     "--mpi=none",
-                     "--overcommit",
-                     "--quiet",
-                     "--unbuffered",
-                     "--chdir=/",
-                     "--job-name=bellows-control",
-                     program,
-                     "control"};
-  options.environment = host_step_environment(environ);
-  options.pipe_in = true;
-  options.pipe_out = true;
-  // What srun says of a step that found no launcher is noise beside our own sentence.
-  options.pipe_err = true;
-  return Child::start(options);
-}
-
-// Of a child that has nothing more to hear: its own, srun's, or -1 when it lingers.
-int exit_code(Child& child) {
-  auto limit = std::chrono::steady_clock::now() + kStepEndsWithin;
-  while (!child.poll_exit() && std::chrono::steady_clock::now() < limit)
-    std::this_thread::sleep_for(20ms);
-  return child.poll_exit() ? child.poll_exit()->code() : -1;
-}
 
 /// What is known of the checkpoint of a program that committed no step.
 std::string stopped_without_step(const nlohmann::json& message) {
@@ -68,62 +30,53 @@ std::string stopped_without_step(const nlohmann::json& message) {
 // A step whose srun is killed lingers for seconds, and holds up the job's next start: also that of
 // somebody else's stop, when this one was refused.
 JobStop::~JobStop() {
-  if (!control_) return;
-  control_->close_in();
-  (void)exit_code(*control_);
+  if (!line_) return;
+  line_->hang_up();
+  (void)exit_code();
 }
 
 // A slurmctld that was restarted starts no steps until the nodes have registered, 3 to 4 s later;
 // and a job that has just started has ranks without a checkpoint to stop at.
 std::optional<CommandFailure> JobStop::run() {
-  auto until = Clock::now() + kCanBeAskedWithin;
+  const auto until = steering_.time.now() + kCanBeAskedWithin;
   while (true) {
     std::string not_yet;
     Failure failure = ask(not_yet);
-    if (not_yet.empty() || Clock::now() >= until || steering_.interrupted() ||
+    if (not_yet.empty() || steering_.time.now() >= until || steering_.interrupted() ||
         steering_.out_of_time())
       return failure;
     steering_.say(not_yet + "; trying again");
-    std::this_thread::sleep_for(1s);
+    steering_.time.sleep(1s);
   }
 }
 
 std::optional<CommandFailure> JobStop::ask(std::string& not_yet) {
-  started_ = Clock::now();
-  auto control = open_control(job_, steering_.program);
-  if (!control) return CommandFailure{kUnreachable, control.error().text + "; nothing was changed"};
-  control_.emplace(std::move(*control));
-  reader_ = LineReader();
-  errors_ = LineReader();
-  writer_ = LineWriter();
-  writer_.add(demand_);
+  started_ = steering_.time.now();
+  auto line = steering_.call_launcher(job_, demand_);
+  if (!line) return CommandFailure{kUnreachable, line.error().text + "; nothing was changed"};
+  line_ = std::move(*line);
   stopping_ = false;
   steering_.standing(kTimedOut, "the launcher may not have got the demand");
   Failure failure = converse(not_yet);
-  control_->close_in();
-  if (!not_yet.empty()) (void)exit_code(*control_);
+  line_->hang_up();
+  if (!not_yet.empty()) (void)exit_code();
   return failure;
 }
 
 std::optional<CommandFailure> JobStop::converse(std::string& not_yet) {
   while (true) {
-    if (!stopping_ && Clock::now() - started_ > kLauncherAnswersWithin)
+    if (!stopping_ && steering_.time.now() - started_ > kLauncherAnswersWithin)
       return CommandFailure{kUnreachable,
                             "the job's launcher did not answer; the job was not requeued"};
     if (steering_.interrupted() || steering_.out_of_time())
       return steering_.stopped_waiting(stopping_ ? "the job stops at its next checkpoint " + then_ +
                                                        " by itself"
                                                  : "the launcher may not have got the demand");
-    pollfd fds[] = {{control_->out(), POLLIN, 0},
-                    {writer_.empty() ? -1 : control_->in(), POLLOUT, 0},
-                    {control_->err(), POLLIN, 0}};
-    poll(fds, 3, 200);
-    if (fds[2].revents != 0 && !errors_.fill(control_->err())) control_->close_err();
-    bool open = writer_.flush(control_->in()) && reader_.fill(control_->out());
+    const LauncherLine::Heard heard = line_->listen();
     Failure outcome;
-    while (auto line = reader_.next())
-      if (handle(*line, not_yet, outcome)) return outcome;
-    if (!open) return went_away(not_yet);
+    for (const std::string& line : heard.lines)
+      if (handle(line, not_yet, outcome)) return outcome;
+    if (!heard.open) return went_away(not_yet);
   }
 }
 
@@ -155,7 +108,7 @@ bool JobStop::handle(const std::string& line, std::string& not_yet, Failure& out
   steering_.standing(kTimedOut, "the job stops at its next checkpoint " + then_ + " by itself");
   if (event != "committed") return false;
   if (has_step) step_ = step->get<std::uint64_t>();
-  seconds_ = std::chrono::duration<double>(Clock::now() - started_).count();
+  seconds_ = std::chrono::duration<double>(steering_.time.now() - started_).count();
   const auto unsaved = message.find("unsaved");
   if (unsaved != message.end() && unsaved->is_number_unsigned())
     steering_.say(fmt::format("step {} could not be saved; the job goes on {}",
@@ -167,8 +120,14 @@ bool JobStop::handle(const std::string& line, std::string& not_yet, Failure& out
   return true;
 }
 
+int JobStop::exit_code() {
+  const auto limit = steering_.time.now() + kStepEndsWithin;
+  while (!line_->exit_code() && steering_.time.now() < limit) steering_.time.sleep(20ms);
+  return line_->exit_code().value_or(-1);
+}
+
 std::string JobStop::complaint() {
-  const auto line = errors_.next();
+  const auto line = line_->complaint();
   return line ? fmt::format(" ({})", one_line(*line)) : "";
 }
 
@@ -186,8 +145,7 @@ std::optional<CommandFailure> JobStop::went_away(std::string& not_yet) {
                           fmt::format("job {} was requeued or ended meanwhile; nothing was changed",
                                       job_.shown_id())};
   // srun's own exit status; the step's would be kUnreachable.
-  const int status = exit_code(*control_);
-  (void)errors_.fill(control_->err());
+  const int status = exit_code();
   if (status == kFailed) {
     not_yet = "Slurm does not start a step in the job yet";
     return CommandFailure{kUnreachable,

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 
-#include "launcher/base/child.h"
-#include "launcher/base/line_buffer.h"
 #include "launcher/steer/steering.h"
 
 namespace bellows {
@@ -37,6 +36,8 @@ class JobStop {
   /// True: the conversation is over, with this outcome.
   bool handle(const std::string& line, std::string& not_yet, Failure& outcome);
   Failure went_away(std::string& not_yet);
+  /// Of a step that has nothing more to hear: its own, srun's, or -1 when it lingers.
+  int exit_code();
   /// The first that srun or the step wrote on standard error, in brackets; empty: nothing.
   std::string complaint();
 
@@ -44,10 +45,7 @@ class JobStop {
   const SlurmJob& job_;
   std::string demand_;
   std::string then_;
-  std::optional<Child> control_;
-  LineReader reader_;
-  LineReader errors_;
-  LineWriter writer_;
+  std::unique_ptr<LauncherLine> line_;
   Clock::time_point started_;
   bool stopping_ = false;
   std::optional<std::uint64_t> step_;

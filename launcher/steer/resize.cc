@@ -16,10 +16,6 @@ namespace {
 
 using nlohmann::json;
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 std::optional<CommandFailure> check_size(const SlurmJob& job, std::uint32_t gpus) {
@@ -109,7 +105,7 @@ std::optional<CommandFailure> Resize::stop_at_checkpoint() {
 }
 
 std::optional<CommandFailure> Resize::requeue() {
-  requeued_ = Clock::now();
+  requeued_ = steering_.time.now();
   NextRun next{.restarts = job_.restarts, .started = job_.times.start, .gpus_now = report_.from};
   next.gpus = request_.gpus;
   if (Failure failure = take_road(steering_, job_, next)) return failure;
@@ -122,7 +118,7 @@ std::optional<CommandFailure> Resize::wait_until_running() {
                  SizeChange{report_.from, request_.gpus});
   Failure failure = start.run();
   report_.job = start.found();
-  report_.requeue_s = seconds_since(requeued_);
+  report_.requeue_s = std::chrono::duration<double>(steering_.time.now() - requeued_).count();
   return failure;
 }
 

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "launcher/base/job_paths.h"
+#include "launcher/steer/control_step.h"
 
 namespace bellows {
 namespace {
@@ -85,7 +86,8 @@ Steering SteerProcess::steering(Slurm& slurm) const {
     watch->standing = text;
   };
   return {slurm,
-          own_program(),
+          call_by_step(own_program()),
+          RoadTime::real(),
           [progress](const std::string& text) { print_time(progress, text); },
           [] { return interrupted != 0; },
           watch_->deadline,

@@ -7,7 +7,9 @@
 #include <string>
 
 #include "launcher/base/exit_status.h"
+#include "launcher/steer/launcher_line.h"
 #include "slurm/interface.h"
+#include "slurm/requeue.h"
 
 namespace bellows {
 
@@ -17,12 +19,14 @@ struct CommandFailure {
   std::string text;  ///< what went wrong and what state the job is in
 };
 
-/// What the commands that steer a job from outside share: resize, halt and resume.
+/// What the commands that steer a job from outside share: resize, halt and resume. All that they
+/// know of the world comes through here, so that a test can have a world of its own.
 struct Steering {
   using Clock = std::chrono::steady_clock;
 
   Slurm& slurm;
-  std::string program;                          ///< this binary as the job's nodes see it
+  CallLauncher call_launcher;
+  RoadTime time;                                ///< theirs, and that of the deadline
   std::function<void(const std::string&)> say;  ///< gets progress lines
   std::function<bool()> interrupted;            ///< asked between the parts
   Clock::time_point deadline;                   ///< of the whole
@@ -30,7 +34,7 @@ struct Steering {
   /// it.
   std::function<void(int, const std::string&)> standing = [](int, const std::string&) {};
 
-  bool out_of_time() const { return Clock::now() >= deadline; }
+  bool out_of_time() const { return time.now() >= deadline; }
   /// For an end before the goal, with what state things are in.
   CommandFailure stopped_waiting(const std::string& state) const;
 };

@@ -7,8 +7,8 @@ namespace bellows {
 
 std::optional<CommandFailure> take_road(const Steering& steering, const SlurmJob& job,
                                         const NextRun& next) {
-  const RequeueRoad road(Party::command, next, RequeueRoad::Clock::now());
-  const auto done = walk(road, steering.slurm, job);
+  const RequeueRoad road(Party::command, next, steering.time.now());
+  const auto done = walk(road, steering.slurm, job, steering.time);
   switch (done.end) {
     case RoadEnd::kept_size:
     case RoadEnd::as_it_is:
