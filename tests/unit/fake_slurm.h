@@ -5,6 +5,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,8 +44,12 @@ class FakeSlurm final : public Slurm {
   bool lost = false;  ///< the job was started with a credential that had ended
   int starts = 0;
   std::vector<std::string> calls;
+  std::vector<SlurmJobChange> changes;  ///< those that were asked for, whatever came of them
+  std::vector<SlurmJob> others;
+  std::optional<Error> no_job;  ///< what a question about the job gets instead
   std::map<std::string, std::vector<SlurmStep>> steps_of;
   std::function<void()> before_look;  ///< what happens in the world meanwhile
+  std::function<void(const std::string& call)> before_call;
 
   void advance(double seconds) {
     for (const double end = clock + seconds; clock < end - 1e-9;) {
@@ -57,6 +62,7 @@ class FakeSlurm final : public Slurm {
   Result<SlurmJob> job(std::uint32_t) override {
     if (before_look) before_look();
     if (!answers("job")) return no_answer();
+    if (no_job) return *no_job;
     SlurmJob now = record;
     now.times.now = second(clock);
     if (now.state == SlurmState::pending) {
@@ -66,7 +72,11 @@ class FakeSlurm final : public Slurm {
     return now;
   }
   Result<SlurmJob> job(const JobName&) override { return job(record.id); }
-  Result<std::vector<SlurmJob>> jobs() override { return std::vector<SlurmJob>{record}; }
+  Result<std::vector<SlurmJob>> jobs() override {
+    std::vector<SlurmJob> all = others;
+    all.push_back(record);
+    return all;
+  }
   Result<std::vector<SlurmStep>> steps(std::uint32_t) override { return steps_of["all"]; }
   Result<SlurmGrace> grace_of(const SlurmJob&) override { return SlurmGrace(); }
 
@@ -74,9 +84,11 @@ class FakeSlurm final : public Slurm {
   Status requeue_held(std::uint32_t) override { return requeue_if("requeue_held", true, false); }
   Status requeue(std::uint32_t) override { return requeue_if("requeue_any", false, true); }
   Status may_change_size(const SlurmJob&, std::uint32_t gpus) override {
+    if (!answers("may_change_size")) return no_answer();
     return refused_sizes.contains(gpus) ? Status(refusal()) : Status();
   }
   Status change(const SlurmJob&, const SlurmJobChange& change) override {
+    changes.push_back(change);
     const bool heard = answers("change");
     if (!heard && !silent_but_done) return no_answer();
     if (record.state != SlurmState::pending) return refusal();
@@ -95,6 +107,7 @@ class FakeSlurm final : public Slurm {
 
   bool answers(const std::string& call) {
     calls.push_back(call);
+    if (before_call) before_call(call);
     if (silent_calls == 0) return true;
     --silent_calls;
     return false;
