@@ -191,7 +191,10 @@ struct SteerEnd {
 };
 
 /// Holds the end of a command against what it should be.
-#define EXPECT_END(end, status, text) \
-  cr_expect((end).is((status), (text)), "%s", (end).shown().c_str())
+#define EXPECT_END(command, status, text)                                       \
+  do {                                                                          \
+    const SteerEnd end_of_it = (command);                                       \
+    cr_expect(end_of_it.is((status), (text)), "%s", end_of_it.shown().c_str()); \
+  } while (false)
 
 }  // namespace bellows
