@@ -49,7 +49,7 @@ std::optional<CommandFailure> Halt::hold_pending() {
 std::optional<CommandFailure> Halt::requeue_held() {
   NextRun next{.restarts = job_.restarts, .started = job_.times.start};
   next.hold = true;
-  return take_road(steering_, job_, next);
+  return take_road(steering_, job_, next).failure;
 }
 
 std::optional<CommandFailure> Resume::run() {

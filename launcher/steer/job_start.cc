@@ -4,6 +4,8 @@
 #include <fmt/chrono.h>
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "common/text.h"
 #include "slurm/requeue.h"
 
@@ -166,7 +168,7 @@ void JobStart::hurry(const SlurmJob& now) {
     // Refused when it has just started; then there is nothing to pull.
     pulled_ = steering_.slurm.change(job_, change).ok();
     next_look_ = now.times.now + requeue_clock::kSoon;
-  } else if (now.times.now >= next_look_) {
+  } else if (now.times.now >= std::max(next_look_, now.times.begin)) {
     // A change makes Slurm look at the job, even an empty one; else it may take a minute.
     (void)steering_.slurm.change(job_, {}).ok();
     next_look_ = now.times.now + (++looks_ > 5 ? 10 : 1);

@@ -28,6 +28,8 @@ class JobStart {
         gpus_(gpus),
         change_(change) {}
 
+  /// For a job whose start must not come nearer: what is left of its last run has to be over.
+  void keep_begin_time() { pulled_ = true; }
   /// To be called at once after what put the job into the queue.
   std::optional<CommandFailure> run();
   /// For a job that waits all the same: until Slurm has looked for a place for its new size, or

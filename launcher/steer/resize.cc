@@ -108,14 +108,21 @@ std::optional<CommandFailure> Resize::requeue() {
   requeued_ = steering_.time.now();
   NextRun next{.restarts = job_.restarts, .started = job_.times.start, .gpus_now = report_.from};
   next.gpus = request_.gpus;
-  if (Failure failure = take_road(steering_, job_, next)) return failure;
+  const RoadTaken taken = take_road(steering_, job_, next);
+  if (taken.failure) return taken.failure;
+  road_end_ = taken.end;
+  if (road_end_ == RoadEnd::newer_run) return std::nullopt;
   steering_.say(fmt::format("requeued; asked for {}", counted(request_.gpus, "GPU")));
   return std::nullopt;
 }
 
 std::optional<CommandFailure> Resize::wait_until_running() {
-  JobStart start(steering_, job_, job_.restarts + 1, request_.gpus,
+  // A slurmctld that lost the record of a run gives the next one the same number.
+  const bool forgotten = road_end_ == RoadEnd::forgotten;
+  const bool counted_on = !forgotten && road_end_ != RoadEnd::newer_run;
+  JobStart start(steering_, job_, job_.restarts + (counted_on ? 1 : 0), request_.gpus,
                  SizeChange{report_.from, request_.gpus});
+  if (forgotten) start.keep_begin_time();
   Failure failure = start.run();
   report_.job = start.found();
   report_.requeue_s = std::chrono::duration<double>(steering_.time.now() - requeued_).count();

@@ -56,6 +56,7 @@ class Resize {
   Steering steering_;
   ResizeRequest request_;
   Clock::time_point requeued_;
+  RoadEnd road_end_ = RoadEnd::moved;
   std::optional<JobStop> stop_;  ///< kept until its step has ended by itself
   SlurmJob job_;
   ResizeReport report_;

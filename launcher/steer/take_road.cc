@@ -4,11 +4,9 @@
 #include <fmt/core.h>
 
 namespace bellows {
+namespace {
 
-std::optional<CommandFailure> take_road(const Steering& steering, const SlurmJob& job,
-                                        const NextRun& next) {
-  const RequeueRoad road(Party::command, next, steering.time.now());
-  const auto done = walk(road, steering.slurm, job, steering.time);
+std::optional<CommandFailure> failure_of(const RequeueRoad::Done& done, const SlurmJob& job) {
   switch (done.end) {
     case RoadEnd::kept_size:
     case RoadEnd::as_it_is:
@@ -28,6 +26,14 @@ std::optional<CommandFailure> take_road(const Steering& steering, const SlurmJob
       break;
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+RoadTaken take_road(const Steering& steering, const SlurmJob& job, const NextRun& next) {
+  const RequeueRoad road(Party::command, next, steering.time.now());
+  const auto done = walk(road, steering.slurm, job, steering.time);
+  return {done.end, failure_of(done, job)};
 }
 
 }  // namespace bellows

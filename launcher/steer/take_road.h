@@ -8,8 +8,12 @@
 
 namespace bellows {
 
-/// Requeues a job that has stopped, as `next` says; why not, and who does it then.
-std::optional<CommandFailure> take_road(const Steering& steering, const SlurmJob& job,
-                                        const NextRun& next);
+struct RoadTaken {
+  RoadEnd end;
+  std::optional<CommandFailure> failure;  ///< why not, and who does it then
+};
+
+/// Requeues a job that has stopped, as `next` says.
+RoadTaken take_road(const Steering& steering, const SlurmJob& job, const NextRun& next);
 
 }  // namespace bellows

@@ -516,3 +516,27 @@ Test(resize, names_a_task_of_an_array_and_refuses_the_whole_of_it) {
   EXPECT_END(resize_to_2(array), kRefused, error.text);
   cr_expect(array.asked().empty() && array.demands.empty());
 }
+
+Test(resize, sees_a_later_run_that_slurmctld_counts_the_same) {
+  // It was killed before it had saved the number.
+  SteerWorld world;
+  world.at(1, [&world] { world.slurm.record.times.start = 1001; });
+  EXPECT_END(resize_to_2(world), kFailed, "job 7 runs again, but with 4 GPUs instead of 2");
+  cr_expect(world.passed() < 5 && !world.has_said("requeued; asked for 2 GPUs"));
+}
+
+Test(resize, moves_a_run_that_slurmctld_forgot_and_outlasts_it) {
+  SteerWorld world;
+  world.at(1, [&world] {
+    world.slurm.record.state = SlurmState::pending;
+    world.slurm.full = true;
+  });
+  world.slurm.before_call = [&world](const std::string& call) {
+    if (call == "change") world.slurm.full = false;
+  };
+  EXPECT_END(resize_to_2(world), kOk, "");
+  cr_expect(world.slurm.starts == 1 && world.slurm.record.gpus() == 2);
+  cr_expect(world.slurm.record.times.start >= 1001 + requeue_clock::kAfterForgottenRun,
+            "its nodes must have ended what they still run of it");
+  cr_expect(world.slurm.changes.size() <= 2, "nothing to look at before that");
+}
