@@ -49,7 +49,12 @@ std::optional<CommandFailure> Halt::hold_pending() {
 std::optional<CommandFailure> Halt::requeue_held() {
   NextRun next{.restarts = job_.restarts, .started = job_.times.start};
   next.hold = true;
-  return take_road(steering_, job_, next).failure;
+  const RoadTaken taken = take_road(steering_, job_, next);
+  if (taken.end == RoadEnd::newer_run)
+    return CommandFailure{kFailed, fmt::format("job {} has begun another run meanwhile, and is not "
+                                               "held",
+                                               job_.shown_id())};
+  return taken.failure;
 }
 
 std::optional<CommandFailure> Resume::run() {

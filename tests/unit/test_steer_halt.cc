@@ -129,6 +129,16 @@ Test(halt, leaves_the_rest_to_the_launcher) {
   EXPECT_END(halt(over), kFailed, "Slurm did not requeue job 7, which is CANCELLED");
 }
 
+Test(halt, does_not_take_a_later_run_for_a_held_one) {
+  SteerWorld world;
+  world.at(1, [&world] {
+    world.slurm.record.restarts = 1;
+    world.slurm.record.times.start = 1001;
+  });
+  EXPECT_END(halt(world), kFailed, "job 7 has begun another run meanwhile, and is not held");
+  cr_expect(world.asked().empty() && !held(world));
+}
+
 Test(resume, releases_a_held_job_and_sees_it_start) {
   HeldWorld world;
   Resume sequence(world.steering(), {kJob, std::nullopt, true});
