@@ -94,15 +94,19 @@ std::optional<CommandFailure> Resume::check() const {
   return request_.gpus ? check_size(job_, *request_.gpus) : std::nullopt;
 }
 
-// What comes while Slurm still cleans up the last run, Slurm overwrites.
+// What comes while Slurm still cleans up the last run, Slurm overwrites. It takes seconds, in which
+// others may cancel the job or release it.
 std::optional<CommandFailure> Resume::wait_until_cleaned() {
+  if (!job_.completing) return std::nullopt;
   while (job_.completing) {
     if (steering_.interrupted() || steering_.out_of_time())
       return steering_.stopped_waiting("the job is still held");
     steering_.time.sleep(50ms);
-    if (auto job = steering_.slurm.job(request_.job)) job_ = *job;
+    auto job = steering_.slurm.job(request_.job);
+    if (!job && job.error().kind != ErrorKind::unavailable) return not_found_failure(job.error());
+    if (job) job_ = *job;
   }
-  return std::nullopt;
+  return check();
 }
 
 std::optional<CommandFailure> Resume::release() {

@@ -216,6 +216,34 @@ Test(resume, waits_until_slurm_has_cleaned_up) {
   cr_expect(stuck.asked().empty() && stuck.passed() < 31);
 }
 
+Test(resume, looks_again_at_what_others_did_while_it_waited) {
+  using Deed = std::function<void(FakeSlurm&)>;
+  const std::pair<Deed, std::string> cases[] = {
+      {[](FakeSlurm& slurm) {
+         slurm.record.state = SlurmState::cancelled;
+         slurm.record.completing = false;
+       },
+       "job 7 is not halted (CANCELLED)" + kNothing},
+      {[](FakeSlurm& slurm) {
+         slurm.record.priority = 100;
+         slurm.record.completing = false;
+       },
+       "job 7 is not halted (PENDING)" + kNothing},
+      {[](FakeSlurm& slurm) {
+         slurm.no_job = Error{ErrorKind::not_found, "no job 7"};
+       },
+       "no job 7"}};
+  for (const auto& [deed, sentence] : cases) {
+    HeldWorld world;
+    world.slurm.full = true;
+    world.slurm.record.completing = true;
+    world.slurm.wait_until_done(1e9);
+    world.at(2, [&world, &deed = deed] { deed(world.slurm); });
+    EXPECT_END(resume(world), kRefused, sentence);
+    cr_expect(world.asked().empty() && world.passed() < 3);
+  }
+}
+
 Test(resume, puts_a_size_back_that_can_never_run) {
   HeldWorld world;
   world.slurm.full = true;
