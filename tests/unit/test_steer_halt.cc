@@ -8,9 +8,8 @@
 #include "launcher/record/event_log.h"
 #include "launcher/steer/halt.h"
 #include "launcher/steer/job_start.h"
-#include "launcher/steer/resize.h"
 #include "tests/unit/scratch_dir.h"
-#include "tests/unit/steer_world.h"
+#include "tests/unit/steer_support.h"
 
 using namespace bellows;
 
@@ -19,11 +18,6 @@ TestSuite(resume, .timeout = 20);
 TestSuite(next_start, .timeout = 20);
 
 namespace {
-
-const JobName kJob{7, std::nullopt};
-const std::string kNothing = "; nothing was changed";
-const std::string kRefusedSize = "Requested node configuration";
-constexpr int kForEver = 1 << 30;
 
 SteerEnd halt(SteerWorld& world) {
   Halt sequence(world.steering(), kJob, false);
