@@ -28,15 +28,15 @@ void note_death(Run& run, const std::string& cause, int exit_code) {
 
 void ranks_failed(Run& run, const ChildExit& exit) {
   const std::string cause = run.failure.cause(exit);
-  switch (run.failure.blame(exit)) {
-    case RankFailure::Blame::cluster:
+  switch (run.failure.culprit(exit)) {
+    case RankFailure::Culprit::cluster:
       return run.note_fault(cause, Blame::cluster, exit.code());
-    case RankFailure::Blame::missing:
+    case RankFailure::Culprit::missing:
       // One that ran before may be back in a moment, as on a node that has just booted.
       run.fault.hopeless = !run.progress.ever_joined && run.attempt.number == 1 &&
                            run.job.restarts == 0 && !run.progress.newest_commit;
       return run.note_fault(cause, Blame::program, exit.code());
-    case RankFailure::Blame::program:
+    case RankFailure::Culprit::program:
       return note_death(run, cause, exit.code());
   }
 }

@@ -141,7 +141,7 @@ Move watch_saving(Run& run, state::Saving& saving) {
     own.note_finished(run.ranks.finished.has_value());
     const ChildExit exit = end_of_ranks(run);
     own.note_ranks(exit);
-    if (run.failure.blame(exit) == RankFailure::Blame::cluster)
+    if (run.failure.culprit(exit) == RankFailure::Culprit::cluster)
       own.note_lost(run.failure.cause(exit));
   }
   const OwnStopEnd end = own.judge(run.now);

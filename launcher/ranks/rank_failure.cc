@@ -133,11 +133,11 @@ std::string RankFailure::cause(const ChildExit& exit) const {
   return cause;
 }
 
-RankFailure::Blame RankFailure::blame(const ChildExit& exit) const {
-  if (!lost_node_.empty() || !no_step_.empty() || !no_start().empty()) return Blame::cluster;
-  if (!exec_.empty() || exit.code() == kNotFound) return Blame::missing;
-  if (exit.code() == 1 && is_unimportable(last_words_)) return Blame::missing;
-  return no_end_ && ends_.empty() ? Blame::cluster : Blame::program;
+RankFailure::Culprit RankFailure::culprit(const ChildExit& exit) const {
+  if (!lost_node_.empty() || !no_step_.empty() || !no_start().empty()) return Culprit::cluster;
+  if (!exec_.empty() || exit.code() == kNotFound) return Culprit::missing;
+  if (exit.code() == 1 && is_unimportable(last_words_)) return Culprit::missing;
+  return no_end_ && ends_.empty() ? Culprit::cluster : Culprit::program;
 }
 
 }  // namespace bellows

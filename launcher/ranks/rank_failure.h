@@ -20,8 +20,8 @@ namespace bellows {
 /// an agent had told them of it; those it then kills say no more than that.
 class RankFailure {
  public:
-  /// Who is to blame decides what a restart may cost.
-  enum class Blame {
+  /// Whose doing it was, as far as the output tells.
+  enum class Culprit {
     program,  ///< it would fail again, unless it was a rare accident
     cluster,  ///< a node or Slurm: the program did nothing wrong
     missing   ///< the program, or a Python module of it, is not there: nor will it be next time
@@ -51,7 +51,7 @@ class RankFailure {
   ChildExit true_exit(const ChildExit& exit) const;
   /// For a person: "rank 3 on n2 was killed by signal 9 (Killed)".
   std::string cause(const ChildExit& exit) const;
-  Blame blame(const ChildExit& exit) const;
+  Culprit culprit(const ChildExit& exit) const;
   /// The last line that the program itself wrote; empty without one.
   const std::string& last_words() const { return last_words_; }
   const std::string& lost_node() const { return lost_node_; }

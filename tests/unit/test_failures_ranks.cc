@@ -45,7 +45,7 @@ Test(rank_failure, names_the_first_rank) {
   failure.take_words(" \r");
   cr_expect(failure.cause(kKilled) == "rank 3 on n2 was killed by signal 9 (Killed)", "%s",
             failure.cause(kKilled).c_str());
-  cr_expect(failure.blame(kKilled) == RankFailure::Blame::program);
+  cr_expect(failure.culprit(kKilled) == RankFailure::Culprit::program);
   cr_expect(failure.last_words() == "counter: save: no room");
   failure = failure_of({"srun: error: n[1-2]: tasks 0-1: Exited with exit code 7"});
   cr_expect(failure.cause(kStatus1) == "ranks 0-1 on n[1-2] exited with status 7");
@@ -86,19 +86,19 @@ Test(rank_failure, does_not_name_what_srun_killed) {
 }
 
 Test(rank_failure, takes_what_python_cannot_import_for_missing) {
-  const auto blame_of = [](std::initializer_list<const char*> words, const ChildExit& exit) {
+  const auto culprit_of = [](std::initializer_list<const char*> words, const ChildExit& exit) {
     RankFailure failure;
     for (const char* line : words) failure.take_words(line);
-    return failure.blame(exit);
+    return failure.culprit(exit);
   };
   const char* error = "ModuleNotFoundError: No module named 'toch'";
-  cr_expect(blame_of({error}, kStatus1) == RankFailure::Blame::missing);
-  cr_expect(blame_of({error, "Traceback (most recent call last):", "  File \"t.py\", line 1"},
-                     kStatus1) == RankFailure::Blame::missing,
+  cr_expect(culprit_of({error}, kStatus1) == RankFailure::Culprit::missing);
+  cr_expect(culprit_of({error, "Traceback (most recent call last):", "  File \"t.py\", line 1"},
+                       kStatus1) == RankFailure::Culprit::missing,
             "another rank was ended while it said the same");
-  cr_expect(blame_of({error, "goes on without it", "RuntimeError: NCCL error"}, kStatus1) ==
-            RankFailure::Blame::program);
-  cr_expect(blame_of({error}, kKilled) == RankFailure::Blame::program);
+  cr_expect(culprit_of({error, "goes on without it", "RuntimeError: NCCL error"}, kStatus1) ==
+            RankFailure::Culprit::program);
+  cr_expect(culprit_of({error}, kKilled) == RankFailure::Culprit::program);
 }
 
 Test(rank_failure, tells_memory_nodes_and_missing_programs) {
@@ -113,22 +113,22 @@ Test(rank_failure, tells_memory_nodes_and_missing_programs) {
       has(failure.cause(kKilled), "rank 1 on n1 was killed by signal 9 (Killed), out of memory"));
   failure = failure_of({"srun: error: Node failure on n2", "srun: error: n1: task 0: Killed"});
   cr_expect(failure.cause(kKilled) == "node n2 was lost" && failure.lost_node() == "n2");
-  cr_expect(failure.blame(kKilled) == RankFailure::Blame::cluster);
+  cr_expect(failure.culprit(kKilled) == RankFailure::Culprit::cluster);
   failure = failure_of({"srun: error: Task launch for StepId=1.3 failed on node n2: No route",
                         "srun: error: Application launch failed: No route"});
   cr_expect(failure.cause(kStatus1) == "the ranks could not be started on n2: No route");
-  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+  cr_expect(failure.culprit(kStatus1) == RankFailure::Culprit::cluster);
   // Of a rank that says no more; it must not end the launcher.
   (void)failure_of({"srun: error: Unable to create step for job "});
   failure = failure_of({"srun: error: Unable to create step for job 4: Invalid gres"});
   cr_expect(failure.cause(kStatus1) == "Slurm does not start the ranks: Invalid gres");
-  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+  cr_expect(failure.culprit(kStatus1) == RankFailure::Culprit::cluster);
   failure = failure_of({"slurmstepd-n1: error: execve(): ./train: No such file or directory",
                         "srun: error: n1: task 0: Exited with exit code 2"});
   cr_expect(failure.cause(kStatus1) ==
             "the program could not be executed: ./train: No such file or directory");
-  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::missing);
-  cr_expect(failure_of({}).blame(ChildExit{127 << 8}) == RankFailure::Blame::missing);
+  cr_expect(failure.culprit(kStatus1) == RankFailure::Culprit::missing);
+  cr_expect(failure_of({}).culprit(ChildExit{127 << 8}) == RankFailure::Culprit::missing);
 }
 
 // srun says no node, and ends with status 0 where it has not started any.
@@ -143,7 +143,7 @@ Test(rank_failure, tells_ranks_that_were_not_started) {
       "error; the log of slurmd there says more";
   cr_expect(failure.no_start() == cause, "%s", failure.no_start().c_str());
   cr_expect(failure.cause(ChildExit{0}) == cause && failure.cause(kKilled) == cause);
-  cr_expect(failure.blame(ChildExit{0}) == RankFailure::Blame::cluster);
+  cr_expect(failure.culprit(ChildExit{0}) == RankFailure::Culprit::cluster);
   cr_expect(failure.true_exit(ChildExit{0}).code() == 1 &&
             failure.true_exit(kKilled).code() == 137);
   failure = failure_of({"srun: error: Node failure on n2"});
@@ -165,10 +165,10 @@ Test(rank_failure, trusts_no_srun_that_did_not_wait) {
   cr_expect(failure.no_start().empty() && failure.true_exit(ChildExit{0}).code() == 1);
   cr_expect(failure.cause(ChildExit{0}) ==
             "srun did not wait longer for the end of the ranks' step");
-  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+  cr_expect(failure.culprit(kStatus1) == RankFailure::Culprit::cluster);
   failure.take_line("srun: error: n1: task 0: Exited with exit code 7");
   cr_expect(failure.cause(kStatus1) == "rank 0 on n1 exited with status 7" &&
-                failure.blame(kStatus1) == RankFailure::Blame::program,
+                failure.culprit(kStatus1) == RankFailure::Culprit::program,
             "what it knows weighs more");
   cr_expect(failure.true_exit(ChildExit{0}).code() == 1);
   failure = RankFailure();
@@ -183,7 +183,7 @@ Test(rank_failure, blames_no_program_for_what_srun_was_refused) {
                            "srun: error: Application launch failed: Timed out"}) {
     const RankFailure failure = failure_of({line});
     cr_expect(failure.cause(kStatus1) == "Slurm does not start the ranks: Timed out");
-    cr_expect(failure.blame(kStatus1) == RankFailure::Blame::cluster);
+    cr_expect(failure.culprit(kStatus1) == RankFailure::Culprit::cluster);
   }
 }
 
@@ -209,7 +209,7 @@ Test(rank_failure, takes_no_rank_at_its_word) {
     failure.take_line(line);
   cr_expect(failure.cause(kStatus1) == "the step of ranks exited with status 1", "%s",
             failure.cause(kStatus1).c_str());
-  cr_expect(failure.blame(kStatus1) == RankFailure::Blame::program);
+  cr_expect(failure.culprit(kStatus1) == RankFailure::Culprit::program);
   cr_expect(failure.last_words().starts_with("slurmstepd-n1"));
 }
 
