@@ -41,11 +41,11 @@ Result<std::string> read_owner(const std::string& dir) {
   return text;
 }
 
-std::optional<Owner> parse_owner(const std::string& text) {
+std::optional<StoreOwner> parse_owner(const std::string& text) {
   const auto owner = nlohmann::json::parse(text, nullptr, false);
   if (!owner.is_object() || !owner.contains("attempt") || !owner["attempt"].is_string()) return {};
   const auto time = owner.value("time", nlohmann::json());
-  return Owner{owner["attempt"], time.is_number() ? time.get<double>() : 0};
+  return StoreOwner{owner["attempt"], time.is_number() ? time.get<double>() : 0};
 }
 
 Status remove_names(FileOps& ops, const std::string& dir,

@@ -23,12 +23,12 @@ namespace bellows {
 Result<std::string> read_owner(const std::string& dir);
 
 /// What owner.json says.
-struct Owner {
+struct StoreOwner {
   std::string attempt;
   double time = 0;  ///< when it became the owner, in seconds since 1970
 };
 /// Nothing: the text does not say who owns the directory.
-std::optional<Owner> parse_owner(const std::string& text);
+std::optional<StoreOwner> parse_owner(const std::string& text);
 
 /// Removes what has a chosen name in the directory, as far as it can be; the first failure.
 Status remove_names(FileOps& ops, const std::string& dir,
