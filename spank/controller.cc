@@ -55,51 +55,51 @@ std::string text(const char* value) { return value == nullptr ? "" : value; }
 
 }  // namespace
 
-Result<JobView> read_job(std::uint32_t job) {
+Result<JobInfo> read_job(std::uint32_t job) {
   if (!have_slurm()) return no_slurm();
   job_info_msg_t* response = nullptr;
   if (slurm_load_job(&response, job_named(job), SHOW_ALL) != SLURM_SUCCESS)
     return slurm_failure("read", job);
   const Jobs jobs(response);
   for (std::uint32_t i = 0; i < jobs->record_count; ++i) {
-    const job_info_t& info = jobs->job_array[i];
-    if (info.job_id != job) continue;
-    JobView view;
-    view.running = info.job_state == JOB_RUNNING;
-    view.requeued = (info.job_state & JOB_STATE_BASE) == JOB_PENDING && info.priority != 0 &&
-                    (info.job_state & (JOB_REQUEUE_HOLD | JOB_SPECIAL_EXIT)) == 0;
-    view.completing = (info.job_state & JOB_COMPLETING) != 0;
-    view.begin = info.eligible_time;
-    view.restarts = info.restart_cnt;
-    view.batch_host = text(info.batch_host);
-    view.account = text(info.account);
-    view.admin_comment = text(info.admin_comment);
-    view.held.gpus = count_gpus(text(info.tres_alloc_str), text(info.gres_total));
-    view.held.nodes = info.num_nodes;
-    view.asked = {text(info.tres_per_job), text(info.tres_per_node),
-                  info.cpus_per_task == 0 || info.cpus_per_task == NO_VAL16
+    const job_info_t& record = jobs->job_array[i];
+    if (record.job_id != job) continue;
+    JobInfo info;
+    info.running = record.job_state == JOB_RUNNING;
+    info.requeued = (record.job_state & JOB_STATE_BASE) == JOB_PENDING && record.priority != 0 &&
+                    (record.job_state & (JOB_REQUEUE_HOLD | JOB_SPECIAL_EXIT)) == 0;
+    info.completing = (record.job_state & JOB_COMPLETING) != 0;
+    info.begin = record.eligible_time;
+    info.restarts = record.restart_cnt;
+    info.batch_host = text(record.batch_host);
+    info.account = text(record.account);
+    info.admin_comment = text(record.admin_comment);
+    info.held.gpus = count_gpus(text(record.tres_alloc_str), text(record.gres_total));
+    info.held.nodes = record.num_nodes;
+    info.asked = {text(record.tres_per_job), text(record.tres_per_node),
+                  record.cpus_per_task == 0 || record.cpus_per_task == NO_VAL16
                       ? static_cast<std::uint16_t>(1)
-                      : info.cpus_per_task,
-                  text(info.cpus_per_tres)};
-    view.clock = jobs->last_update;
-    return view;
+                      : record.cpus_per_task,
+                  text(record.cpus_per_tres)};
+    info.clock = jobs->last_update;
+    return info;
   }
   return Error{ErrorKind::not_found, fmt::format("slurmctld does not know job {}", job)};
 }
 
-Result<JobView> read_promise(std::uint32_t job) {
-  auto view = read_job(job);
+Result<JobInfo> read_promise(std::uint32_t job) {
+  auto info = read_job(job);
   // slurmctld keeps the line through every change: where there is nothing at all, there was none.
   // That spares it a change of each plain job.
-  if (!view || view->admin_comment.empty() || !Contract::line_in(view->admin_comment).empty())
-    return view;
+  if (!info || info->admin_comment.empty() || !Contract::line_in(info->admin_comment).empty())
+    return info;
   job_desc_msg_t update;
   slurm_init_job_desc_msg(&update);
   BELLOWS_JOB_DESC_ID(&update) = job;
-  update.admin_comment = view->admin_comment.data();
+  update.admin_comment = info->admin_comment.data();
   if (slurm_update_job(&update) == SLURM_SUCCESS) return read_job(job);
   // Nobody can have put something else in its place either.
-  if (errno == ESLURM_CANNOT_MODIFY_CRON_JOB) return view;
+  if (errno == ESLURM_CANNOT_MODIFY_CRON_JOB) return info;
   return slurm_failure("ask for the contract of", job);
 }
 
@@ -111,7 +111,7 @@ Status requeue_running(std::uint32_t job) {
   return slurm_failure("requeue", job);
 }
 
-Status set_next_run(std::uint32_t job, const NextStart& next, container::Owner owner) {
+Status set_next_run(std::uint32_t job, const NextStart& next, container::JobOwner owner) {
   if (!have_slurm()) return no_slurm();
   job_desc_msg_t update;
   slurm_init_job_desc_msg(&update);

@@ -13,7 +13,7 @@
 namespace bellows::spank {
 
 /// What slurmctld said of a job, at its time `clock`. A value.
-struct JobView {
+struct JobInfo {
   bool running = false;     ///< exactly RUNNING: not requeued, completing, cancelled or timed out
   bool requeued = false;    ///< waiting for another run, and not held
   bool completing = false;  ///< slurmctld still ends the last run
@@ -30,12 +30,12 @@ struct JobView {
 /// Asks slurmctld through the Slurm functions of the process that loaded the plugin. not_found:
 /// slurmctld doesn't know the job. unavailable: it could not be asked, which is never a reason to
 /// act. Blocks up to Slurm's message timeout.
-Result<JobView> read_job(std::uint32_t job);
+Result<JobInfo> read_job(std::uint32_t job);
 
 /// The same, where AdminComment has the contract that slurmctld keeps for the job in its
 /// spank_job_env, or the job has none: whoever has put something else in its place. As root, whose
 /// updates of AdminComment job_submit/bellows corrects.
-Result<JobView> read_promise(std::uint32_t job);
+Result<JobInfo> read_promise(std::uint32_t job);
 
 /// When a job runs again, by slurmctld's clock, and with how many GPUs (none: as many as before).
 struct NextStart {
@@ -50,6 +50,6 @@ Status requeue_running(std::uint32_t job);
 
 /// Sets the next run of a job that waits, in one update. As the job's owner, whom the policy and
 /// the site's rules bind: his are the files that name the size.
-Status set_next_run(std::uint32_t job, const NextStart& next, container::Owner owner);
+Status set_next_run(std::uint32_t job, const NextStart& next, container::JobOwner owner);
 
 }  // namespace bellows::spank

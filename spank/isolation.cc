@@ -131,8 +131,8 @@ container::PrologRun take_prolog(spank_t spank, const Settings& settings) {
   return run;
 }
 
-container::Wanted wanted(spank_t spank, const Settings& settings) {
-  container::Wanted result;
+container::TaskRequest wanted(spank_t spank, const Settings& settings) {
+  container::TaskRequest result;
   result.run_dir = JobStore(settings.run_dir).user_dir(step.job);
   result.spec = step.spec;
   result.step = step.id;
@@ -244,7 +244,7 @@ void begin_views(spank_t spank, const Settings& settings,
   if (!step.contract) return;
   pause_at(settings, kLeasing);
   auto lease =
-      container::Lease::take(settings.run_dir, step.job, container::Owner{step.uid, step.gid});
+      container::Lease::take(settings.run_dir, step.job, container::JobOwner{step.uid, step.gid});
   if (lease)
     step.lease = *std::move(lease);
   else
@@ -254,8 +254,9 @@ void begin_views(spank_t spank, const Settings& settings,
 void open_view(spank_t, const Settings& settings) {
   if (!step.contract || !step.problem.empty()) return;
   pause_at(settings, kOpening);
-  auto entry = container::TaskEntry::open(
-      settings.run_dir, step.job, container::Owner{step.uid, step.gid}, step.spec, settings.site);
+  auto entry =
+      container::TaskEntry::open(settings.run_dir, step.job,
+                                 container::JobOwner{step.uid, step.gid}, step.spec, settings.site);
   if (entry)
     step.entry.emplace(*std::move(entry));
   else

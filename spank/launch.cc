@@ -71,7 +71,8 @@ std::set<unsigned> open_gpus() {
   const auto nodes = container::find_gpu_nodes("/");
   if (!nodes) return minors;
   for (const container::GpuNode& node : *nodes)
-    if (node.kind == container::GpuNode::Kind::gpu && node.access == container::Access::allowed)
+    if (node.kind == container::GpuNode::Kind::gpu &&
+        node.access == container::DeviceAccess::allowed)
       minors.insert(node.minor);
   return minors;
 }

@@ -36,9 +36,9 @@ Status check_word(std::string_view word, std::string_view what) {
 
 }  // namespace
 
-Result<Framework> parse_framework(std::string_view text) {
+Result<FrameworkOption> parse_framework(std::string_view text) {
   const auto colon = text.find(':');
-  Framework framework{std::string(text.substr(0, colon)), ""};
+  FrameworkOption framework{std::string(text.substr(0, colon)), ""};
   if (auto status = check_word(framework.name, "framework's name"); !status.ok())
     return status.error();
   if (colon == std::string_view::npos) return framework;

@@ -11,16 +11,16 @@
 namespace bellows::spank {
 
 /// NAME[:VERSION] as the user typed it. A value.
-struct Framework {
+struct FrameworkOption {
   std::string name;
   std::string version;  ///< empty: the site's default
 
-  bool operator==(const Framework&) const = default;
+  bool operator==(const FrameworkOption&) const = default;
 };
 
 /// Only the syntax: whether the site offers it is for slurmctld to say. Letters, digits and
 /// `._+-`, beginning with a letter, digit or `_`, at most 64 characters each.
-Result<Framework> parse_framework(std::string_view text);
+Result<FrameworkOption> parse_framework(std::string_view text);
 
 /// What the plugin's line in plugstack.conf may set. A value.
 struct Settings {

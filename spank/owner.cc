@@ -18,14 +18,14 @@
 namespace bellows::spank {
 namespace {
 
-bool become(container::Owner owner) {
+bool become(container::JobOwner owner) {
   return ::setgroups(0, nullptr) == 0 && ::setresgid(owner.gid, owner.gid, owner.gid) == 0 &&
          ::setresuid(owner.uid, owner.uid, owner.uid) == 0 && container::drop_all(true).ok() &&
          // The kernel sees to that at a change of user, unless fs.suid_dumpable says otherwise.
          ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
 }
 
-[[noreturn]] void answer(container::Owner owner, pid_t parent, int to,
+[[noreturn]] void answer(container::JobOwner owner, pid_t parent, int to,
                          const std::function<int()>& call) noexcept {
   // Slurm ends the job meanwhile, and takes every child of slurmstepd for one of its tasks.
   sigset_t all;
@@ -59,7 +59,7 @@ bool wait_for(int fd, std::chrono::seconds limit) {
 
 }  // namespace
 
-Result<int> as_owner(container::Owner owner, std::chrono::seconds limit,
+Result<int> as_owner(container::JobOwner owner, std::chrono::seconds limit,
                      const std::function<int()>& call) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("make", "a pipe");

@@ -15,7 +15,7 @@ namespace bellows::spank {
 ///
 /// The owner can stop, starve or kill that child, as any process of his: then, and after `limit`,
 /// there is no answer (unavailable). He can't look into it, so he can't change the answer.
-Result<int> as_owner(container::Owner owner, std::chrono::seconds limit,
+Result<int> as_owner(container::JobOwner owner, std::chrono::seconds limit,
                      const std::function<int()>& call);
 
 }  // namespace bellows::spank

@@ -37,23 +37,23 @@ RescueReport report_of(const RequeueRoad::Done& done, bool changed) {
 
 }  // namespace
 
-std::string reason_to_leave(const BatchEnd& end, const JobView& view) {
-  if (!view.batch_host.empty() && view.batch_host != end.node)
-    return fmt::format("its batch script runs on {} now", view.batch_host);
+std::string reason_to_leave(const BatchEnd& end, const JobInfo& info) {
+  if (!info.batch_host.empty() && info.batch_host != end.node)
+    return fmt::format("its batch script runs on {} now", info.batch_host);
   if (end.rescues >= kMostRescues)
     return fmt::format("it was rescued {} times, the most there are", end.rescues);
   return "";
 }
 
-QueuedJob queued_job(const JobView& view) {
+QueuedJob queued_job(const JobInfo& info) {
   QueuedJob job;
-  job.state = view.requeued  ? SlurmState::pending
-              : view.running ? SlurmState::running
+  job.state = info.requeued  ? SlurmState::pending
+              : info.running ? SlurmState::running
                              : SlurmState::completed;
-  job.completing = view.completing;
-  job.restarts = view.restarts;
-  job.start = view.begin;
-  job.now = view.clock;
+  job.completing = info.completing;
+  job.restarts = info.restarts;
+  job.start = info.begin;
+  job.now = info.clock;
   return job;
 }
 
@@ -62,7 +62,7 @@ RescueReport rescue(const BatchEnd& end, std::optional<std::uint32_t> gpus,
   NextRun next{.restarts = end.restarts};
   next.gpus = gpus;
   RequeueRoad road(Party::rescue, next, hands.time.now());
-  JobView view;
+  JobInfo info;
   bool changed = false;
   while (true) {
     const RequeueRoad::Step step = road.next();
@@ -76,17 +76,17 @@ RescueReport rescue(const BatchEnd& end, std::optional<std::uint32_t> gpus,
       road.paused();
     } else if (std::holds_alternative<RequeueRoad::Look>(step)) {
       const auto seen = hands.look();
-      if (seen) view = *seen;
-      road.looked(seen ? Result<QueuedJob>(queued_job(view)) : Result<QueuedJob>(seen.error()),
+      if (seen) info = *seen;
+      road.looked(seen ? Result<QueuedJob>(queued_job(info)) : Result<QueuedJob>(seen.error()),
                   hands.time.now());
     } else if (std::holds_alternative<RequeueRoad::Requeue>(step)) {
-      if (std::string why = reason_to_leave(end, view); !why.empty())
+      if (std::string why = reason_to_leave(end, info); !why.empty())
         return {false, false, std::move(why)};
       road.requeued(hands.requeue(), hands.time.now());
     } else if (const auto* change = std::get_if<RequeueRoad::Change>(&step)) {
       changed = true;
       const std::int64_t start = change->change.begin_time.value_or(0);
-      road.changed(hands.set_next_run({start, change->change.gpus, view.asked}));
+      road.changed(hands.set_next_run({start, change->change.gpus, info.asked}));
     }
   }
 }

@@ -25,14 +25,14 @@ struct BatchEnd {
 /// Why a job that runs is not to be requeued here, for the log; empty: it is. The batch script must
 /// be the one that slurmctld counts as running: a node that was cut off may end an old run while
 /// the job is running elsewhere.
-std::string reason_to_leave(const BatchEnd& end, const JobView& view);
+std::string reason_to_leave(const BatchEnd& end, const JobInfo& info);
 
 /// What the requeue road needs of slurmctld's answer. Held jobs are left alone, as ended ones are.
-QueuedJob queued_job(const JobView& view);
+QueuedJob queued_job(const JobInfo& info);
 
 /// What the walk of a rescue does in the world.
 struct RescueHands {
-  std::function<Result<JobView>()> look;
+  std::function<Result<JobInfo>()> look;
   std::function<Status()> requeue;  ///< counted
   std::function<Status(const NextStart& next)> set_next_run;
   RoadTime time = RoadTime::real();

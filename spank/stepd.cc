@@ -27,7 +27,7 @@ struct Step {
   uid_t uid = 0;
   gid_t gid = 0;
 
-  container::Owner owner() const { return {uid, gid}; }
+  container::JobOwner owner() const { return {uid, gid}; }
   bool is_batch() const { return id == SLURM_BATCH_SCRIPT; }
 };
 
@@ -60,17 +60,17 @@ Result<std::optional<Contract>> trusted_contract(const JobStore& store, const St
 /// Slurm may skip the prolog when a job comes back to a node, so a node that lost its /run since
 /// has no contract; nor has one whose file system was full. Then slurmctld says what was promised.
 Result<std::optional<Contract>> remade_contract(const JobStore& store, const Step& step) {
-  const auto view = read_promise(step.job);
-  if (!view)
-    return Error{view.error().kind,
-                 fmt::format("the job's contract is not on this node: {}", view.error().text)};
+  const auto info = read_promise(step.job);
+  if (!info)
+    return Error{info.error().kind,
+                 fmt::format("the job's contract is not on this node: {}", info.error().text)};
   std::optional<Contract> promised;
-  if (const auto line = Contract::line_in(view->admin_comment); !line.empty()) {
+  if (const auto line = Contract::line_in(info->admin_comment); !line.empty()) {
     auto contract = Contract::parse(line);
     if (!contract) return contract.error();
     promised = *std::move(contract);
     add_extra(*promised, kUserKey, account_of(step.uid).user);
-    add_extra(*promised, kAccountKey, view->account);
+    add_extra(*promised, kAccountKey, info->account);
   }
   const Status status =
       promised ? store.store(step.job, step.uid, *promised) : store.store_none(step.job);
@@ -104,18 +104,18 @@ std::optional<std::uint32_t> recorded_run(spank_t spank) {
 }
 
 void prepare_batch(spank_t spank, const Step& step, const Contract& contract) {
-  const auto view = read_job(step.job);
+  const auto info = read_job(step.job);
   // The copy that the exit hook reads is slurmstepd's own; a job requeued already says another run.
   change_environment(
-      spank, {{kRunVariable, view && view->running ? std::optional(std::to_string(view->restarts))
+      spank, {{kRunVariable, info && info->running ? std::optional(std::to_string(info->restarts))
                                                    : std::nullopt}});
-  if (!view) {
+  if (!info) {
     slurm_error("bellows: job %u: its size variables stay as they were at submission: %s", step.job,
-                view.error().text.c_str());
+                info.error().text.c_str());
     return;
   }
   const auto lookup = [spank](const std::string& name) { return environment(spank, name); };
-  change_environment(spank, size_corrections(view->held, is_elastic(contract), lookup));
+  change_environment(spank, size_corrections(info->held, is_elastic(contract), lookup));
 }
 
 std::string node_name(spank_t spank) {

@@ -213,7 +213,7 @@ Status fill(SmallTree& tree, const DriverFile& file, int root) {
 /// Put together where it can be, since nothing can be mounted in a detached tree before Linux 6.15,
 /// and then cloned with all that is in it. What is left there goes with the old root: an unmount of
 /// its own would wait for the kernel's readers, for milliseconds.
-Result<Placed> open_directory(const DriverPlan& plan, int root, int scratch) {
+Result<PlacedMount> open_directory(const DriverPlan& plan, int root, int scratch) {
   auto tree = SmallTree::create(kDriverDirectory);
   if (!tree) return tree.error();
   Status status = tree->add_directory("bin");
@@ -223,12 +223,12 @@ Result<Placed> open_directory(const DriverPlan& plan, int root, int scratch) {
   if (!status) return status.error();
   auto clone = clone_mount(tree->descriptor(), kDriverDirectory, true, {.read_only = true});
   if (!clone) return clone.error();
-  return Placed{kDriverDirectory,
-                *std::move(clone),
-                true,
-                true,
-                "the driver's files",
-                option_words(MountFlags{.read_only = true})};
+  return PlacedMount{kDriverDirectory,
+                     *std::move(clone),
+                     true,
+                     true,
+                     "the driver's files",
+                     option_words(MountFlags{.read_only = true})};
 }
 
 }  // namespace
@@ -270,8 +270,8 @@ Result<DriverPlan> plan_driver_files(int root, const std::string& libbellows, Ma
   return plan;
 }
 
-Result<std::vector<Placed>> open_driver_files(const DriverPlan& plan, int root, int scratch) {
-  std::vector<Placed> places;
+Result<std::vector<PlacedMount>> open_driver_files(const DriverPlan& plan, int root, int scratch) {
+  std::vector<PlacedMount> places;
   if (plan.files.empty()) return places;
   auto directory = open_directory(plan, root, scratch);
   if (!directory) return directory.error();

@@ -54,7 +54,7 @@ Result<DriverPlan> plan_driver_files(int root, const std::string& libbellows, Ma
 /// The same, ready to be put in a container: kDriverDirectory, then the places. `scratch` (O_PATH)
 /// is a directory of the caller's mount namespace, where it is put together; something remains
 /// mounted there, to be hidden or left behind. Needs CAP_SYS_ADMIN.
-Result<std::vector<Placed>> open_driver_files(const DriverPlan& plan, int root, int scratch);
+Result<std::vector<PlacedMount>> open_driver_files(const DriverPlan& plan, int root, int scratch);
 
 /// A list of directories as LD_LIBRARY_PATH and PATH have it, with `directory` before the others,
 /// or after them, and nowhere else.

@@ -22,9 +22,9 @@ Count count(const std::vector<GpuNode>& nodes) {
   Count count;
   for (const GpuNode& node : nodes) {
     if (node.kind != GpuNode::Kind::gpu) continue;
-    if (node.access == Access::allowed) count.allowed.push_back("/dev/" + node.name);
-    if (node.access == Access::by_mode) count.by_mode.push_back("/dev/" + node.name);
-    if (node.access == Access::fenced) ++count.fenced;
+    if (node.access == DeviceAccess::allowed) count.allowed.push_back("/dev/" + node.name);
+    if (node.access == DeviceAccess::by_mode) count.by_mode.push_back("/dev/" + node.name);
+    if (node.access == DeviceAccess::fenced) ++count.fenced;
   }
   return count;
 }

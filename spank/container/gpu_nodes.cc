@@ -73,7 +73,7 @@ Status add_folder(int root, const std::string& dev, const std::string& folder,
 
 }  // namespace
 
-Result<Access> ask_access(int node, const std::string& path) {
+Result<DeviceAccess> ask_access(int node, const std::string& path) {
   // The system call itself: a C library that had to emulate it would only look at the mode. In the
   // kernel inode_permission() asks the owner and mode first (EACCES), then
   // devcgroup_inode_permission(), which covers cgroup v1's lists and v2's programs alike (EPERM).
@@ -81,11 +81,12 @@ Result<Access> ask_access(int node, const std::string& path) {
   // capabilities: what the job's program will be.
   bool by_mode = false;
   for (const int right : {R_OK, W_OK}) {
-    if (::syscall(SYS_faccessat2, node, "", right, AT_EMPTY_PATH) == 0) return Access::allowed;
+    if (::syscall(SYS_faccessat2, node, "", right, AT_EMPTY_PATH) == 0)
+      return DeviceAccess::allowed;
     if (errno != EPERM && errno != EACCES) return errno_error("ask for access to", path);
     by_mode = by_mode || errno == EACCES;
   }
-  return by_mode ? Access::by_mode : Access::fenced;
+  return by_mode ? DeviceAccess::by_mode : DeviceAccess::fenced;
 }
 
 Result<std::vector<GpuNode>> find_gpu_nodes(const std::string& root) {

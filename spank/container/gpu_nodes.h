@@ -9,7 +9,7 @@
 namespace bellows::container {
 
 /// What the kernel says to this process about a device node.
-enum class Access {
+enum class DeviceAccess {
   allowed,
   fenced,   ///< the device cgroup refuses it (EPERM)
   by_mode,  ///< the file's owner and mode refuse it (EACCES); what the cgroup says is then unknown
@@ -22,7 +22,7 @@ struct GpuNode {
   std::string name;  ///< below /dev: "nvidia0", "nvidia-caps/nvidia-cap1"
   Kind kind = Kind::gpu;
   unsigned minor = 0;
-  Access access = Access::fenced;
+  DeviceAccess access = DeviceAccess::fenced;
 
   bool operator==(const GpuNode&) const = default;
 };
@@ -37,6 +37,6 @@ Result<std::vector<GpuNode>> find_gpu_nodes(const std::string& root);
 /// Asks whether an O_PATH descriptor's node may be opened, without opening it: that would wake an
 /// idle GPU, for up to a second. Reading alone is enough to be allowed: the driver's calls are
 /// ioctls, and nodes of MIG have mode 0444.
-Result<Access> ask_access(int node, const std::string& path);
+Result<DeviceAccess> ask_access(int node, const std::string& path);
 
 }  // namespace bellows::container

@@ -115,13 +115,13 @@ GpuView plan_view(const std::vector<GpuNode>& nodes) {
   GpuView view;
   for (const GpuNode& node : nodes) {
     if (node.kind != GpuNode::Kind::gpu) continue;
-    const bool own = node.access == Access::allowed;
+    const bool own = node.access == DeviceAccess::allowed;
     (own ? view.shown : view.hidden).push_back(node.name);
     if (own) view.minors.push_back(node.minor);
   }
   if (view.minors.empty()) return view;
   for (const GpuNode& node : nodes) {
-    if (node.kind == GpuNode::Kind::control && node.access == Access::allowed)
+    if (node.kind == GpuNode::Kind::control && node.access == DeviceAccess::allowed)
       view.shown.push_back(node.name);
   }
   return view;

@@ -92,7 +92,7 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
   return found;
 }
 
-Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, Owner owner) {
+Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, JobOwner owner) {
   auto found = views.find(pin_name(name, "user"));
   return !found || *found ? std::move(found) : root_is(owner.uid, owner.gid);
 }

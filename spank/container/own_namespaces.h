@@ -36,7 +36,7 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
 /// The user namespace of the container NAME, or one to become it, in which `owner` is root. As
 /// root, and without waiting for anyone: made by the user it would be his, and any process of his
 /// could enter it with all capabilities, also where the site allows users no namespaces.
-Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, Owner owner);
+Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, JobOwner owner);
 
 /// The user namespace of the container NAME, which becomes `made` if it has none: one for all its
 /// tasks, since ranks in different ones could not read each other's memory.

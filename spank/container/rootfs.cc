@@ -47,14 +47,14 @@ Result<Fd> clone_host(const char* path, MountFlags flags) {
 
 /// What each container has of the host's, in the job's view of it: /proc is the first and /dev the
 /// last.
-Result<std::vector<Placed>> open_system() {
+Result<std::vector<PlacedMount>> open_system() {
   MountFlags proc;
   proc.no_exec = true;
   MountFlags sys = proc;
   sys.read_only = true;
   const std::pair<const char*, MountFlags> wanted[] = {
       {"/proc", proc}, {"/sys", sys}, {"/tmp", {}}, {"/var/tmp", {}}};
-  std::vector<Placed> places;
+  std::vector<PlacedMount> places;
   for (const auto& [path, flags] : wanted) {
     auto mount = clone_host(path, flags);
     if (!mount) return mount.error();
@@ -67,7 +67,7 @@ Result<std::vector<Placed>> open_system() {
 }
 
 /// The host's files that tell of the network, where both have them or the image has an /etc.
-Status add_etc(const Spec& spec, int image, std::vector<Placed>& places) {
+Status add_etc(const Spec& spec, int image, std::vector<PlacedMount>& places) {
   if (!open_in_root(image, "/etc", O_PATH | O_DIRECTORY)) return {};
   for (const char* path : {"/etc/resolv.conf", "/etc/hosts", "/etc/hostname"}) {
     if (spec.unshare_uts && std::string_view(path) == "/etc/hostname") continue;
@@ -81,7 +81,7 @@ Status add_etc(const Spec& spec, int image, std::vector<Placed>& places) {
 }
 
 /// A file of our own making, kept in `scratch`.
-Status add_file(int scratch, const AccountFile& file, std::vector<Placed>& places) {
+Status add_file(int scratch, const AccountFile& file, std::vector<PlacedMount>& places) {
   const std::string name = file.path.substr(file.path.rfind('/') + 1);
   const Fd fd(::openat(scratch, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd) return errno_error("create", file.path);
@@ -97,10 +97,11 @@ Status add_file(int scratch, const AccountFile& file, std::vector<Placed>& place
 }
 
 /// Those of the targets that are not in `image` and not in what will be mounted before them.
-Result<std::vector<Missing>> missing_targets(int image, const std::vector<const Placed*>& places) {
+Result<std::vector<Missing>> missing_targets(int image,
+                                             const std::vector<const PlacedMount*>& places) {
   std::vector<Missing> missing;
   std::vector<std::string> mounted;
-  for (const Placed* placed : places) {
+  for (const PlacedMount* placed : places) {
     if (!placed->mount) continue;
     auto real = resolve_links(image, placed->target);
     if (!real) return real.error();
@@ -334,8 +335,8 @@ class Builder {
 
   std::uint64_t upper_mib() const { return spec_.tmp_mib.value_or(site_.tmp_mib); }
 
-  std::vector<const Placed*> all_places() const {
-    std::vector<const Placed*> all;
+  std::vector<const PlacedMount*> all_places() const {
+    std::vector<const PlacedMount*> all;
     for (const auto* places : {&system_, &etc_, &inputs_.mounts, &users_})
       for (const auto& placed : *places) all.push_back(&placed);
     return all;
@@ -343,7 +344,7 @@ class Builder {
 
   std::vector<int> own_mounts() const {
     std::vector<int> mounts = {shm_.get()};
-    for (const Placed* placed : all_places())
+    for (const PlacedMount* placed : all_places())
       if (placed->mount) mounts.push_back(placed->mount.get());
     return mounts;
   }
@@ -368,9 +369,9 @@ class Builder {
   bool writable_;
   bool fake_root_;  ///< of --container-remap-root
   Image image_;
-  std::vector<Placed> system_;
-  std::vector<Placed> etc_;
-  std::vector<Placed> users_;
+  std::vector<PlacedMount> system_;
+  std::vector<PlacedMount> etc_;
+  std::vector<PlacedMount> users_;
   std::vector<Device> devices_;
   Fd shm_;
   Fd root_;

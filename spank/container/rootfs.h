@@ -22,7 +22,8 @@ struct RootfsInputs {
   Account account;              ///< of the caller; the home is for mount_home too
   std::string console;          ///< path of the step's terminal; empty: none
   std::vector<Device> devices;  ///< further nodes of /dev: the job's GPUs
-  std::vector<Placed> mounts;   ///< after the system's and before the user's: the driver's files
+  std::vector<PlacedMount>
+      mounts;  ///< after the system's and before the user's: the driver's files
 };
 
 /// Makes the container of `spec` and enters it: afterwards it is all of the caller's mount

@@ -63,7 +63,7 @@ std::string if_there(const std::string& path) {
 }
 
 /// What programs of Bellows need of the host, in its own place.
-Status add_own(const std::string& path, bool read_only, std::vector<Placed>& mounts) {
+Status add_own(const std::string& path, bool read_only, std::vector<PlacedMount>& mounts) {
   if (path.empty()) return {};
   auto placed = open_bind(path, path, false, read_only, false);
   if (!placed) return placed.error();
@@ -76,13 +76,13 @@ std::string note_name(const std::string& name) { return name + ":note"; }
 std::string own_name(const std::string& name) { return name + ":own"; }
 
 /// Who made a named container, and what of his wishes others can't have another way.
-std::string note_text(const Wanted& wanted) {
+std::string note_text(const TaskRequest& wanted) {
   Spec mounts;
   mounts.mounts = wanted.spec.mounts;
   return fmt::format("{} {:016x}", wanted.step, std::hash<std::string>()(spec_text(mounts)));
 }
 
-std::string size_text(const Wanted& wanted) {
+std::string size_text(const TaskRequest& wanted) {
   return wanted.spec.tmp_mib ? fmt::format("{}M", *wanted.spec.tmp_mib) : "the site's";
 }
 
@@ -102,7 +102,7 @@ std::string container_name(const Spec& spec, const Site& site) {
   return fmt::format("image-{:016x}", std::hash<std::string>()(spec_text(shared)));
 }
 
-Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job, Owner owner,
+Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job, JobOwner owner,
                                   const Spec& spec, const Site& site) {
   auto views = JobViews::open(run_dir, job);
   if (!views) return views.error();
@@ -141,7 +141,7 @@ void TaskEntry::begin_patiently(const char* phase, std::uint32_t seconds, Phases
   watchdog_->begin(phase, seconds + 1);
 }
 
-Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases) {
+Status TaskEntry::look_at_gpus(const TaskRequest& wanted, const Site& site, Phases& phases) {
   phases.begin("checking the fence around GPUs");
   const auto nodes = find_gpu_nodes("/");
   if (!nodes) return nodes.error();
@@ -154,7 +154,7 @@ Status TaskEntry::look_at_gpus(const Wanted& wanted, const Site& site, Phases& p
   return {};
 }
 
-Status TaskEntry::build_base(const Wanted& wanted, const Site& site, Phases& phases) {
+Status TaskEntry::build_base(const TaskRequest& wanted, const Site& site, Phases& phases) {
   const std::uint64_t tmp_mib = wanted.spec.tmp_mib.value_or(site.tmp_mib);
   const auto told = [](std::uint64_t mib) {
     return mib == 0 ? "half of the memory" : fmt::format("{} MiB", mib);
@@ -171,7 +171,7 @@ Status TaskEntry::cover_host_proc() const {
 }
 
 /// In a namespace just left from the job's view of the host.
-Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases& phases) {
+Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, Phases& phases) {
   RootfsInputs inputs;
   inputs.account = wanted.account;
   inputs.console = wanted.console;
@@ -205,7 +205,7 @@ Status TaskEntry::build_container(const Wanted& wanted, const Site& site, Phases
 
 /// pyxis's modes of --container-name. The tasks of one step are one to them: the first makes the
 /// container, and the others find it.
-Status TaskEntry::check_mode(const std::string& name, const Wanted& wanted, bool found) {
+Status TaskEntry::check_mode(const std::string& name, const TaskRequest& wanted, bool found) {
   const Spec& spec = wanted.spec;
   if (spec.name.empty()) return {};
   const auto refused = [&spec](const char* why) {
@@ -236,7 +236,7 @@ Status TaskEntry::check_mode(const std::string& name, const Wanted& wanted, bool
 }
 
 /// The job's temporary space has the size that its first task on the node wanted.
-Status TaskEntry::check_size(const Wanted& wanted) {
+Status TaskEntry::check_size(const TaskRequest& wanted) {
   if (!wanted.spec.tmp_mib) return {};
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
   if (!as_root) return as_root.error();
@@ -266,7 +266,7 @@ Status TaskEntry::check_number(const std::string& name, const Site& site) const 
 }
 
 /// In the host's mount namespace. What makes the container found comes last.
-Status TaskEntry::keep(const std::string& name, const Wanted& wanted, int made) {
+Status TaskEntry::keep(const std::string& name, const TaskRequest& wanted, int made) {
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
   if (!as_root) return as_root.error();
   if (name == kBase) {
@@ -281,7 +281,7 @@ Status TaskEntry::keep(const std::string& name, const Wanted& wanted, int made) 
 }
 
 /// From the host's namespace and back to it, but for what a container has of its own.
-Status TaskEntry::build(const std::string& name, const Wanted& wanted, const Site& site,
+Status TaskEntry::build(const std::string& name, const TaskRequest& wanted, const Site& site,
                         Phases& phases) {
   const bool base = name == kBase;
   Status status = base ? Status() : join(base_.get());
@@ -298,8 +298,8 @@ Status TaskEntry::build(const std::string& name, const Wanted& wanted, const Sit
   return keep(name, wanted, made->get());
 }
 
-Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
-                                Phases& phases, Fd& found) {
+Status TaskEntry::find_or_build(const std::string& name, const TaskRequest& wanted,
+                                const Site& site, Phases& phases, Fd& found) {
   const auto look = [&]() -> Status {
     const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
     if (!as_root) return as_root.error();
@@ -326,7 +326,7 @@ Status TaskEntry::find_or_build(const std::string& name, const Wanted& wanted, c
   return status.ok() ? look() : status;
 }
 
-Status TaskEntry::enter_host_view(const Wanted& wanted) {
+Status TaskEntry::enter_host_view(const TaskRequest& wanted) {
   if (auto status = join(base_.get()); !status.ok()) return status;
   if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
   if (!gpus_.hidden.empty()) {
@@ -399,7 +399,7 @@ Status TaskEntry::correct_devices(const Fd& container) {
 }
 
 /// From the host's mount namespace, where their names are.
-Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, const Site& site,
+Status TaskEntry::join_others(const std::string& name, const TaskRequest& wanted, const Site& site,
                               Phases& phases) {
   std::vector<OwnNamespace> own;
   {
@@ -424,7 +424,7 @@ Status TaskEntry::join_others(const std::string& name, const Wanted& wanted, con
   return join_own(own);
 }
 
-Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases& phases) {
+Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, Phases& phases) {
   Fd container;
   PmixFiles pmix(wanted.pmix_dir);
   const std::string name = container_name(wanted.spec, site);
@@ -449,7 +449,7 @@ Status TaskEntry::enter_container(const Wanted& wanted, const Site& site, Phases
 }
 
 /// As a task of the job that has no container would find the node.
-Status TaskEntry::run_task_prolog(const Wanted& wanted) {
+Status TaskEntry::run_task_prolog(const TaskRequest& wanted) {
   auto said = run_prolog(wanted.prolog, [&] {
     const Status status = enter_host_view(wanted);
     return status.ok() ? drop_all(false) : status;
@@ -464,7 +464,7 @@ Status TaskEntry::become_root() {
   return admin ? become_root_in(user_) : Status(admin.error());
 }
 
-Status TaskEntry::enter(const Wanted& wanted, const Site& site, Phases& phases) {
+Status TaskEntry::enter(const TaskRequest& wanted, const Site& site, Phases& phases) {
   phases.begin("taking up the capabilities");
   Status status = keep_only_needed(wanted.spec.unshare_net);
   if (status.ok()) status = watch(site, phases);

@@ -21,7 +21,7 @@
 namespace bellows::container {
 
 /// What a task of a job is to get. A value.
-struct Wanted {
+struct TaskRequest {
   Spec spec;                 ///< without an image: the job's view of the host
   std::uint32_t step = 0;    ///< Slurm's number of the step
   std::uint64_t gpus = 0;    ///< that Slurm gave the step on this node
@@ -43,14 +43,14 @@ class TaskEntry {
  public:
   /// As root, for what enter() will be asked for. Keeps the capabilities that it needs across the
   /// change of user.
-  static Result<TaskEntry> open(const std::string& run_dir, std::uint32_t job, Owner owner,
+  static Result<TaskEntry> open(const std::string& run_dir, std::uint32_t job, JobOwner owner,
                                 const Spec& spec, const Site& site);
 
   /// As the user, with no other thread in the process. Afterwards the process is in the view, in
   /// the wanted directory, with no capability left. After an error it must not run the program.
   /// A phase that takes too long, also one that the caller begins afterwards, ends the process
   /// while this lives.
-  Status enter(const Wanted& wanted, const Site& site, Phases& phases);
+  Status enter(const TaskRequest& wanted, const Site& site, Phases& phases);
 
   /// What the user should know though all went well.
   const std::vector<std::string>& remarks() const { return remarks_; }
@@ -66,27 +66,28 @@ class TaskEntry {
 
   Status watch(const Site& site, Phases& phases);
   void begin_patiently(const char* phase, std::uint32_t seconds, Phases& phases);
-  Status look_at_gpus(const Wanted& wanted, const Site& site, Phases& phases);
-  Status find_or_build(const std::string& name, const Wanted& wanted, const Site& site,
+  Status look_at_gpus(const TaskRequest& wanted, const Site& site, Phases& phases);
+  Status find_or_build(const std::string& name, const TaskRequest& wanted, const Site& site,
                        Phases& phases, Fd& found);
-  Status check_mode(const std::string& name, const Wanted& wanted, bool found);
-  Status check_size(const Wanted& wanted);
+  Status check_mode(const std::string& name, const TaskRequest& wanted, bool found);
+  Status check_size(const TaskRequest& wanted);
   Status check_number(const std::string& name, const Site& site) const;
-  Status keep(const std::string& name, const Wanted& wanted, int made);
-  Status build(const std::string& name, const Wanted& wanted, const Site& site, Phases& phases);
-  Status build_base(const Wanted& wanted, const Site& site, Phases& phases);
-  Status build_container(const Wanted& wanted, const Site& site, Phases& phases);
+  Status keep(const std::string& name, const TaskRequest& wanted, int made);
+  Status build(const std::string& name, const TaskRequest& wanted, const Site& site,
+               Phases& phases);
+  Status build_base(const TaskRequest& wanted, const Site& site, Phases& phases);
+  Status build_container(const TaskRequest& wanted, const Site& site, Phases& phases);
   Status cover_host_proc() const;
-  Status enter_host_view(const Wanted& wanted);
-  Status enter_container(const Wanted& wanted, const Site& site, Phases& phases);
-  Status join_others(const std::string& name, const Wanted& wanted, const Site& site,
+  Status enter_host_view(const TaskRequest& wanted);
+  Status enter_container(const TaskRequest& wanted, const Site& site, Phases& phases);
+  Status join_others(const std::string& name, const TaskRequest& wanted, const Site& site,
                      Phases& phases);
   Result<Fd> leave_in_proc(const Fd& root) const;
   Status correct_devices(const Fd& container);
   Result<std::vector<Device>> clone_from_host(const std::vector<std::string>& names,
                                               const Fd& container) const;
   Status become_root();
-  Status run_task_prolog(const Wanted& wanted);
+  Status run_task_prolog(const TaskRequest& wanted);
   Result<Fd> open_place(const char* name) const;
 
   JobViews views_;

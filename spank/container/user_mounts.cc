@@ -19,7 +19,7 @@ bool usable(int fd, bool directory) {
   return may(fd, X_OK) || (!directory && (may(fd, R_OK) || may(fd, W_OK)));
 }
 
-Result<Placed> open_tmpfs(const Mount& mount) {
+Result<PlacedMount> open_tmpfs(const Mount& mount) {
   std::vector<std::pair<std::string, std::string>> options = {{"mode", "1777"}};
   if (mount.size_mib > 0) options.emplace_back("size", fmt::format("{}m", mount.size_mib));
   MountFlags flags;
@@ -27,7 +27,8 @@ Result<Placed> open_tmpfs(const Mount& mount) {
   flags.no_exec = mount.no_exec;
   auto tmpfs = new_filesystem("tmpfs", options, flags);
   if (!tmpfs) return tmpfs.error();
-  return Placed{mount.target, std::move(*tmpfs), true, mount.create, "tmpfs", option_words(flags)};
+  return PlacedMount{mount.target, std::move(*tmpfs), true,
+                     mount.create, "tmpfs",           option_words(flags)};
 }
 
 bool is_proc(int fd) {
@@ -73,14 +74,14 @@ bool leads_to(int root, const std::string& real, const char* name) {
   return own && *own == real;
 }
 
-Error refused(const Placed& placed, const char* why) {
+Error refused(const PlacedMount& placed, const char* why) {
   return {ErrorKind::denied, fmt::format("a mount at {} is refused: {}", placed.target, why)};
 }
 
 /// The target, `real` without links, if a mount may be there: not the root, nor in /proc, where
 /// links of an image lead as well as a user's own words, and a mount could deceive those who join.
 /// Its directory is opened first and the rest from there, so that both are judged by what they are.
-Result<Fd> open_place(int root, const Placed& placed, const std::string& real) {
+Result<Fd> open_place(int root, const PlacedMount& placed, const std::string& real) {
   if (real.empty()) return refused(placed, "it is the container's root");
   const bool create = placed.mount && placed.create;
   const auto slash = real.rfind('/');
@@ -97,7 +98,7 @@ Result<Fd> open_place(int root, const Placed& placed, const std::string& real) {
 }
 
 /// Nor is it /dev, where who joins the container later looks for its own.
-Result<Fd> open_user_target(int root, const Placed& placed) {
+Result<Fd> open_user_target(int root, const PlacedMount& placed) {
   const auto real = resolve_links(root, placed.target);
   if (!real) return real.error();
   if (placed.mount && leads_to(root, *real, "/dev"))
@@ -107,7 +108,7 @@ Result<Fd> open_user_target(int root, const Placed& placed) {
 }
 
 /// Slurm and programs need them, and so does who joins the container later.
-Status check_unmount(int root, const Placed& placed) {
+Status check_unmount(int root, const PlacedMount& placed) {
   const auto real = resolve_links(root, placed.target);
   if (!real) return real.error();
   for (const char* needed : {"/dev", "/tmp"})
@@ -146,11 +147,11 @@ Status unmount(int target, const std::string& path, const std::vector<int>& own)
   return {};
 }
 
-Error not_opened(const Error& error, const Placed& placed) {
+Error not_opened(const Error& error, const PlacedMount& placed) {
   return {error.kind, fmt::format("{} (for the mount at {})", error.text, placed.target)};
 }
 
-Status place_at(const Placed& placed, const Result<Fd>& target) {
+Status place_at(const PlacedMount& placed, const Result<Fd>& target) {
   if (!target) return not_opened(target.error(), placed);
   struct stat info {};
   if (::fstat(target->get(), &info) != 0) return errno_error("look at", placed.target);
@@ -164,12 +165,12 @@ Status place_at(const Placed& placed, const Result<Fd>& target) {
 
 }  // namespace
 
-std::string told(const Placed& placed) {
+std::string told(const PlacedMount& placed) {
   return fmt::format("{} on {} ({})", placed.source, placed.target, placed.options);
 }
 
-Result<Placed> open_bind(const std::string& source, const std::string& target, bool recursive,
-                         bool read_only, bool no_exec) {
+Result<PlacedMount> open_bind(const std::string& source, const std::string& target, bool recursive,
+                              bool read_only, bool no_exec) {
   auto fd = open_source(source);
   if (!fd) return fd.error();
   struct stat info {};
@@ -191,11 +192,11 @@ Result<Placed> open_bind(const std::string& source, const std::string& target, b
   flags.no_exec = no_exec || flags.devices;
   auto mount = clone_mount(fd->get(), source, recursive, flags);
   if (!mount) return mount.error();
-  return Placed{target, std::move(*mount), directory, true, source, option_words(flags)};
+  return PlacedMount{target, std::move(*mount), directory, true, source, option_words(flags)};
 }
 
-Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts) {
-  std::vector<Placed> placed;
+Result<std::vector<PlacedMount>> open_user_mounts(const std::vector<Mount>& mounts) {
+  std::vector<PlacedMount> placed;
   for (const auto& mount : mounts) {
     if (mount.kind == Mount::Kind::umount) {
       placed.push_back({mount.target, Fd(), true, false, "nothing", "unmounted"});
@@ -212,7 +213,7 @@ Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts) {
   return placed;
 }
 
-Status place_user_mount(int root, const Placed& placed, const std::vector<int>& own) {
+Status place_user_mount(int root, const PlacedMount& placed, const std::vector<int>& own) {
   if (placed.mount) return place_at(placed, open_user_target(root, placed));
   if (auto status = check_unmount(root, placed); !status.ok()) return status;
   const auto target = open_user_target(root, placed);
@@ -220,7 +221,7 @@ Status place_user_mount(int root, const Placed& placed, const std::vector<int>& 
   return unmount(target->get(), placed.target, own);
 }
 
-Status place(int root, const Placed& placed) {
+Status place(int root, const PlacedMount& placed) {
   const auto real = resolve_links(root, placed.target);
   return place_at(placed, real ? open_place(root, placed, *real) : Result<Fd>(real.error()));
 }

@@ -13,7 +13,7 @@
 namespace bellows::container {
 
 /// A mount and its place in the container. A resource.
-struct Placed {
+struct PlacedMount {
   std::string target;  ///< an absolute path in the container
   Fd mount;            ///< detached; none: what is mounted at the target is unmounted
   bool directory = true;
@@ -23,23 +23,23 @@ struct Placed {
 };
 
 /// "SOURCE on TARGET (OPTIONS)", for people.
-std::string told(const Placed& placed);
+std::string told(const PlacedMount& placed);
 
 /// Opens a source with the caller's rights, so without capabilities: one that the user may neither
 /// read, write nor execute is refused. Absolute, in the caller's mount namespace.
-Result<Placed> open_bind(const std::string& source, const std::string& target, bool recursive,
-                         bool read_only, bool no_exec);
+Result<PlacedMount> open_bind(const std::string& source, const std::string& target, bool recursive,
+                              bool read_only, bool no_exec);
 
 /// In their order. Refused besides: a bind that is not recursive of a directory with mounts below,
 /// since it would show what they hide. Needs CAP_SYS_ADMIN.
-Result<std::vector<Placed>> open_user_mounts(const std::vector<Mount>& mounts);
+Result<std::vector<PlacedMount>> open_user_mounts(const std::vector<Mount>& mounts);
 
 /// Puts it in its place below `root`, a container's. Refused: the root itself, /dev, and what is in
 /// /proc, where a mount could deceive those who join the container. Only `own`, the mounts that the
 /// container's maker put there, are unmounted: what is a part of one of them stays.
-Status place_user_mount(int root, const Placed& placed, const std::vector<int>& own);
+Status place_user_mount(int root, const PlacedMount& placed, const std::vector<int>& own);
 
 /// The same for mounts that are not the user's, /dev among them.
-Status place(int root, const Placed& placed);
+Status place(int root, const PlacedMount& placed);
 
 }  // namespace bellows::container

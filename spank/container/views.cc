@@ -144,7 +144,7 @@ Status unmount_user(const std::string& kept) {
   return errno_error("remove", kept + "/user");
 }
 
-Status mount_user(const std::string& kept, Owner owner) {
+Status mount_user(const std::string& kept, JobOwner owner) {
   const std::string path = kept + "/user";
   const auto parent = open_directory(AT_FDCWD, kept.c_str(), path);
   if (!parent) return parent.error();
@@ -195,7 +195,7 @@ Status remove_job(int views, const Places& places, int job_dir) {
 }
 
 /// For the first lease, with `alive` locked.
-Status begin_job(const Places& places, int job_dir, Owner owner) {
+Status begin_job(const Places& places, int job_dir, JobOwner owner) {
   if (auto status = unmount_user(places.kept); !status.ok()) return status;
   if (auto status = remove_views(job_dir, places.path); !status.ok()) return status;
   return mount_user(places.kept, owner);
@@ -208,7 +208,7 @@ bool still_named(int fd) {
 }
 
 /// One try: an invalid descriptor means that the directory went away meanwhile.
-Result<Fd> try_lease(int views, const Places& places, Owner owner) {
+Result<Fd> try_lease(int views, const Places& places, JobOwner owner) {
   const std::string& name = places.name;
   const std::string& path = places.path;
   if (auto status = make_directory(views, name.c_str(), path); !status.ok()) return status.error();
@@ -261,7 +261,7 @@ Status collect_job(int views, const Places& places) {
 
 }  // namespace
 
-Result<Lease> Lease::take(const std::string& run_dir, std::uint32_t job, Owner owner) {
+Result<Lease> Lease::take(const std::string& run_dir, std::uint32_t job, JobOwner owner) {
   auto views = open_views(run_dir);
   if (!views) return views.error();
   const Places places(run_dir, job);

@@ -27,7 +27,8 @@
 /// RUN_DIR lies on, with the contracts of others.
 namespace bellows::container {
 
-struct Owner {
+/// The user of a job, who owns it in Slurm too.
+struct JobOwner {
   uid_t uid;
   gid_t gid;
 };
@@ -38,7 +39,7 @@ class Lease {
  public:
   /// unavailable: another slurmstepd is removing the views and does not come to an end. RUN_DIR/JOB
   /// must be there, for the directory of its owner.
-  static Result<Lease> take(const std::string& run_dir, std::uint32_t job, Owner owner);
+  static Result<Lease> take(const std::string& run_dir, std::uint32_t job, JobOwner owner);
 
   /// Removes the job's views, after `last`, unless another slurmstepd of the job lives. Processes
   /// that are still in a view keep it, without its name, until they end.

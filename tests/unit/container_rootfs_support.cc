@@ -132,7 +132,7 @@ std::string World::in_container(const Spec& spec, const std::function<std::strin
   return run_as_user(as_root, as_user, groups);
 }
 
-std::string World::build(const Spec& spec, std::vector<Placed> mounts,
+std::string World::build(const Spec& spec, std::vector<PlacedMount> mounts,
                          const std::function<std::string()>& inside, Phases& phases) const {
   RootfsInputs inputs;
   inputs.account = {"user", "user", home};

@@ -41,7 +41,7 @@ class World {
   std::string in_container(const Spec& spec, const std::function<std::string()>& inside,
                            const std::function<void()>& as_root = {}) const;
   /// The same, for a process that run_as_user started.
-  std::string build(const Spec& spec, std::vector<Placed> mounts,
+  std::string build(const Spec& spec, std::vector<PlacedMount> mounts,
                     const std::function<std::string()>& inside, Phases& phases) const;
 
   Site site;

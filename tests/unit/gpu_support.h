@@ -172,9 +172,9 @@ inline std::string describe(const std::vector<GpuNode>& nodes) {
   std::string text;
   for (const GpuNode& node : nodes) {
     text += (text.empty() ? "" : " ") + node.name;
-    if (node.access == Access::allowed) text += ":ok";
-    if (node.access == Access::fenced) text += ":fenced";
-    if (node.access == Access::by_mode) text += ":mode";
+    if (node.access == DeviceAccess::allowed) text += ":ok";
+    if (node.access == DeviceAccess::fenced) text += ":fenced";
+    if (node.access == DeviceAccess::by_mode) text += ":mode";
   }
   return text;
 }
@@ -196,14 +196,14 @@ inline std::vector<GpuNode> gpus_of(const std::string& letters) {
     GpuNode node;
     node.minor = static_cast<unsigned>(nodes.size());
     node.name = "nvidia" + std::to_string(node.minor);
-    node.access = letter == 'a'   ? Access::allowed
-                  : letter == 'f' ? Access::fenced
-                                  : Access::by_mode;
+    node.access = letter == 'a'   ? DeviceAccess::allowed
+                  : letter == 'f' ? DeviceAccess::fenced
+                                  : DeviceAccess::by_mode;
     nodes.push_back(node);
   }
-  nodes.push_back({"nvidiactl", GpuNode::Kind::control, 255, Access::allowed});
-  nodes.push_back({"nvidia-uvm", GpuNode::Kind::control, 0, Access::allowed});
-  nodes.push_back({"nvidia-caps/nvidia-cap1", GpuNode::Kind::control, 1, Access::by_mode});
+  nodes.push_back({"nvidiactl", GpuNode::Kind::control, 255, DeviceAccess::allowed});
+  nodes.push_back({"nvidia-uvm", GpuNode::Kind::control, 0, DeviceAccess::allowed});
+  nodes.push_back({"nvidia-caps/nvidia-cap1", GpuNode::Kind::control, 1, DeviceAccess::by_mode});
   return nodes;
 }
 

@@ -334,7 +334,7 @@ Test(driver_files, in_a_container) {
         const Fd root = path_of(host.root);
         auto places = open_driver_files(plan, root.get(), path_of(host.root + "/scratch").get());
         if (!places) return places.error();
-        for (const Placed& placed : *places) {
+        for (const PlacedMount& placed : *places) {
           const std::string target = box + placed.target;
           auto status = attach(placed.mount.get(), path_of(target).get(), target);
           if (!status) return status;

@@ -25,7 +25,7 @@ TestSuite(gpu_view, .timeout = 60);
 
 Test(gpu_view, plan) {
   auto nodes = gpus_of("faam");
-  nodes.push_back({"nvidia-caps/nvidia-cap21", GpuNode::Kind::control, 21, Access::fenced});
+  nodes.push_back({"nvidia-caps/nvidia-cap21", GpuNode::Kind::control, 21, DeviceAccess::fenced});
   const GpuView wanted{
       {"nvidia1", "nvidia2", "nvidiactl", "nvidia-uvm"}, {"nvidia0", "nvidia3"}, {1, 2}};
   cr_expect(plan_view(nodes) == wanted);
@@ -54,7 +54,7 @@ struct Host {
     write(scratch.path() + "/dead", "");
     cr_assert(::chmod((scratch.path() + "/dead").c_str(), 0) == 0);
     for (GpuNode& node : nodes)
-      if (node.name == "nvidia2" || node.name == "nvidia5") node.access = Access::allowed;
+      if (node.name == "nvidia2" || node.name == "nvidia5") node.access = DeviceAccess::allowed;
     view = plan_view(nodes);
   }
   Status cover(const std::vector<unsigned>& minors) const {

@@ -367,7 +367,7 @@ Test(rootfs_mounts, mounts_of_others) {
     const auto admin = Raised::raise(CAP_SYS_ADMIN);
     auto placed = open_bind(library, "/opt/driver/lib.so.1", false, true, false);
     if (!placed) return placed.error().text;
-    std::vector<Placed> mounts;
+    std::vector<PlacedMount> mounts;
     mounts.push_back(std::move(*placed));
     Phases phases;
     return world.build(

@@ -22,11 +22,11 @@ using namespace std::chrono_literals;
 TestSuite(spank, .timeout = 30);
 
 Test(spank, framework_syntax) {
-  cr_assert(*parse_framework("pytorch") == (Framework{"pytorch", ""}));
-  cr_assert(*parse_framework("pytorch:2.1.0+cu118") == (Framework{"pytorch", "2.1.0+cu118"}));
+  cr_assert(*parse_framework("pytorch") == (FrameworkOption{"pytorch", ""}));
+  cr_assert(*parse_framework("pytorch:2.1.0+cu118") == (FrameworkOption{"pytorch", "2.1.0+cu118"}));
   for (const char* bad : {"", ":1", "a:", "a:b:c", "a b", "../x", "-x", "a=b", "a,b", "a\nb", "é"})
     cr_expect(!parse_framework(bad).ok(), "\"%s\" must be refused", bad);
-  cr_assert(*parse_framework("c++:_2") == (Framework{"c++", "_2"}));
+  cr_assert(*parse_framework("c++:_2") == (FrameworkOption{"c++", "_2"}));
   cr_expect(parse_framework(std::string(64, 'x')).ok());
   cr_expect(!parse_framework(std::string(65, 'x')).ok());
 }
@@ -159,7 +159,7 @@ namespace {
 
 /// A slurmctld that says the same each time, until the job is requeued.
 struct Rescued {
-  JobView view;
+  JobInfo info;
   int requeues = 0;
   std::vector<NextStart> changes;
   std::chrono::milliseconds slept{0};
@@ -167,13 +167,13 @@ struct Rescued {
 
   RescueReport run(const BatchEnd& end, std::optional<std::uint32_t> gpus = std::nullopt) {
     RescueHands hands;
-    hands.look = [this] { return Result<JobView>(view); };
+    hands.look = [this] { return Result<JobInfo>(info); };
     hands.requeue = [this] {
       ++requeues;
-      view.running = false;
-      view.requeued = true;
-      ++view.restarts;
-      view.completing = true;
+      info.running = false;
+      info.requeued = true;
+      ++info.restarts;
+      info.completing = true;
       return Status();
     };
     hands.set_next_run = [this](const NextStart& next) {
@@ -188,10 +188,10 @@ struct Rescued {
 
 Rescued running_job() {
   Rescued job;
-  job.view.running = true;
-  job.view.restarts = 2;
-  job.view.batch_host = "n1";
-  job.view.clock = 1000;
+  job.info.running = true;
+  job.info.restarts = 2;
+  job.info.batch_host = "n1";
+  job.info.clock = 1000;
   return job;
 }
 
@@ -202,13 +202,13 @@ Test(spank, a_job_is_rescued_only_while_this_run_of_it_runs, .timeout = 10) {
   cr_expect(job.run({2, "n1", 0}).requeued && job.requeues == 1);
   cr_expect(job.changes.size() == 1 && job.changes[0].start == 1010);
   job = running_job();
-  job.view.running = false;
+  job.info.running = false;
   cr_expect(!job.run({2, "n1", 0}).requeued && job.requeues == 0);
   job = running_job();
-  job.view.restarts = 3;
+  job.info.restarts = 3;
   cr_expect(!job.run({2, "n1", 0}).requeued && job.requeues == 0);
   job = running_job();
-  job.view.batch_host = "n2";
+  job.info.batch_host = "n2";
   cr_expect(job.run({2, "n1", 0}).text == "its batch script runs on n2 now" && job.requeues == 0);
   job = running_job();
   cr_expect(job.run({2, "n1", kMostRescues - 1}).requeued);
@@ -232,19 +232,19 @@ Test(spank, a_rescue_moves_to_the_planned_size, .timeout = 10) {
 Test(spank, a_requeue_without_a_start_time_gets_one, .timeout = 10) {
   for (std::int64_t begin : {900, 1000, 1007}) {
     Rescued job;
-    job.view.requeued = true;
-    job.view.restarts = 3;
-    job.view.clock = 1000;
-    job.view.begin = begin;
+    job.info.requeued = true;
+    job.info.restarts = 3;
+    job.info.clock = 1000;
+    job.info.begin = begin;
     cr_expect(!job.run({2, "n1", kMostRescues}).failed);
     cr_expect(job.changes.size() == 1 && job.changes[0].start == 1010, "%d", (int)begin);
   }
   for (std::uint32_t restarts : {3u, 4u}) {
     Rescued job;
-    job.view.requeued = true;
-    job.view.restarts = restarts;
-    job.view.clock = 1000;
-    job.view.begin = restarts == 3 ? 1008 : 900;
+    job.info.requeued = true;
+    job.info.restarts = restarts;
+    job.info.clock = 1000;
+    job.info.begin = restarts == 3 ? 1008 : 900;
     job.run({2, "n1", 0});
     cr_expect(job.changes.empty(), "%s",
               restarts == 3 ? "someone else has set it" : "not the run after this one");
@@ -253,14 +253,14 @@ Test(spank, a_requeue_without_a_start_time_gets_one, .timeout = 10) {
 
 Test(spank, a_run_that_slurmctld_lost_is_outlasted, .timeout = 10) {
   Rescued job;
-  job.view.requeued = true;
-  job.view.restarts = 2;
-  job.view.clock = 1000;
+  job.info.requeued = true;
+  job.info.restarts = 2;
+  job.info.clock = 1000;
   job.run({2, "n1", kMostRescues});
   cr_expect(job.changes.size() == 1 && job.changes[0].start == 1020 && job.slept == 6s);
   job.changes.clear();
   job.slept = 0s;
-  job.view.begin = 1015;
+  job.info.begin = 1015;
   job.run({2, "n1", 0});
   cr_expect(job.changes.empty() && job.slept == 0s, "its launcher saw to it");
 }
@@ -281,8 +281,8 @@ Test(spank, a_jobs_cgroups_end_with_the_job) {
 }
 
 Test(spank, without_slurm_in_the_process_reads_fail_softly) {
-  const auto view = read_job(1);
-  cr_assert(!view.ok());
-  cr_assert(view.error().kind == ErrorKind::unavailable);
+  const auto info = read_job(1);
+  cr_assert(!info.ok());
+  cr_assert(info.error().kind == ErrorKind::unavailable);
   cr_assert(!requeue_running(1).ok());
 }

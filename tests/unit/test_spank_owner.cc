@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr container::Owner kOwner{20001, 20101};
+constexpr container::JobOwner kOwner{20001, 20101};
 
 TestSuite(owner, .timeout = 60);
 

@@ -22,7 +22,7 @@
 namespace bellows::container {
 
 inline constexpr std::uint32_t kJob = 7;
-inline constexpr Owner kOwner{12345, 12346};
+inline constexpr JobOwner kOwner{12345, 12346};
 
 /// A run directory in a mount namespace of the test's own; each test is a process of its own.
 class Node {
