@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every room includes only what the file `arrows` allows, and no rooms or modules run in a circle."""
+"""Every room includes only what the file `arrows` allows, no rooms or modules run in a circle, and
+no class hides behind the name of another."""
 import os
 import re
 import sys
@@ -10,6 +11,12 @@ from pathlib import Path
 TOP = Path(os.environ.get("BELLOWS_SRCDIR") or Path(__file__).resolve().parents[2])
 ARROWS = TOP / "tests/static/arrows"
 PARTS = ("common", "slurm", "checkpoint", "jobsubmit", "spank", "launcher")
+# Of C++: what has no meaning here (comments, strings, lines of the preprocessor), and the words.
+TOKEN = re.compile(r"""(?P<skipped>//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"
+                       |"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'
+                       |\#(?:\\\n|[^\n])*)|\w+|::|\S""", re.S | re.X)
+CLASS = re.compile(r"(?:template < .* > )?(?:enum )?(?:class|struct|union|enum) (?:\[ \[ .*? \] \] )?"
+                   r"(?P<name>\w+(?: :: \w+)*)(?: final)?(?: :(?!:) .*)?$")
 points = 0
 failed = False
 
@@ -112,6 +119,56 @@ def module_graph():
     return graph
 
 
+def classes(path):
+    """(namespace, classes around it and name, number of the line) of each class or enumeration that
+    other files can name: those of functions and of anonymous namespaces are nobody else's."""
+    text = (TOP / path).read_text()
+    scopes, head = [], []
+    for token in TOKEN.finditer(text):
+        if token["skipped"]:
+            continue
+        word = token[0]
+        if word == "{":
+            said = " ".join(head)
+            space, found = re.search(r"(?:^| )namespace ?([\w: ]*)$", said), CLASS.match(said)
+            if space:
+                names = space[1].replace(" ", "").split("::")
+                scopes.append(("namespace" if all(names) else "other", names))
+            elif said == "extern":
+                scopes.append(("namespace", []))
+            elif found:
+                if all(kind != "other" for kind, _ in scopes):
+                    spaces = [name for kind, names in scopes if kind == "namespace" for name in names]
+                    around = [name for kind, names in scopes if kind == "class" for name in names]
+                    name = "::".join([*around, found["name"].replace(" ", "")])
+                    yield tuple(spaces), name, text.count("\n", 0, token.start()) + 1
+                scopes.append(("class", [found["name"].replace(" ", "")]))
+            else:
+                scopes.append(("other", []))
+        elif word == "}":
+            scopes.pop()
+        if word in "{};" or (word == ":" and head[-1:] in (["public"], ["protected"], ["private"])):
+            head = []
+        else:
+            head.append(word)
+    if scopes:
+        raise ValueError(f"{path}: a brace is not closed")
+
+
+def check_classes():
+    """The linker takes the destructor of one class for the other's when both have one full name. In
+    a namespace inside the other's, the name means either, depending on what is included."""
+    places, complaints = {}, []
+    for path in sources():
+        for space, name, line in classes(path):
+            places.setdefault((space, name), []).append(f"{path}:{line}")
+    for (space, name), found in sorted(places.items()):
+        around = [places.get((space[:length], name), []) for length in range(len(space))]
+        for other in [*found[1:], *(each[0] for each in around if each)]:
+            complaints.append(f"{name}: {found[0]} and {other}")
+    point("no two classes share a name in one namespace or in one around it", complaints)
+
+
 ROOMS = read_arrows()
 point("every arrow leads to a room", [f"{room}: {target}" for room, targets in ROOMS.items()
                                       for target in targets if target not in ROOMS])
@@ -121,5 +178,6 @@ check_includes(ROOMS)
 check_readmes(ROOMS)
 check_design()
 point("the modules of the Python package have no circle", circle_in(module_graph()))
+check_classes()
 print(f"1..{points}")
 sys.exit(failed)
