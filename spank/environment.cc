@@ -4,16 +4,11 @@
 #include <fmt/core.h>
 
 #include "common/text.h"
+#include "common/variables.h"
 #include "slurm/gres.h"
 
 namespace bellows::spank {
 namespace {
-
-constexpr const char* kJobVariables[] = {
-    "BELLOWS_CONTRACT",          "BELLOWS_TENANT",     "BELLOWS_FRAMEWORK",
-    "BELLOWS_FRAMEWORK_VERSION", "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR",
-    "BELLOWS_RUN_DIR",
-};
 
 std::optional<std::string> unless_empty(std::string text) {
   if (text.empty()) return std::nullopt;

@@ -5,6 +5,7 @@
 
 #include "common/container/options.h"
 #include "common/text.h"
+#include "common/variables.h"
 #include "spank/container/site.h"
 
 namespace bellows::spank {
@@ -70,7 +71,7 @@ Settings read_settings(int count, char** arguments, std::vector<std::string>& co
 }
 
 std::string option_variable(std::string_view option) {
-  std::string name = "_SLURM_SPANK_OPTION_bellows_";
+  std::string name(kOptionPrefix);
   for (char c : option) name += is_alphanumeric(c) ? c : '_';
   return name;
 }

@@ -12,12 +12,11 @@
 #include <vector>
 
 #include "common/text.h"
+#include "common/variables.h"
 #include "jobsubmit/admission/gres_text.h"
 
 namespace bellows {
 namespace {
-
-constexpr std::string_view kOptionPrefix = "_SLURM_SPANK_OPTION_bellows_";
 
 /// An entry of spank_job_env without the "SPANK_" that Slurm puts before it at some stages.
 std::string_view bare(const char* entry) {
@@ -34,13 +33,10 @@ std::optional<std::string> value_of(std::string_view entry) {
   return std::string(entry.substr(equals + 1));
 }
 
-/// What of BELLOWS_* says who a job is and how big; the rest are the user's own settings.
 bool is_identity(const char* entry) {
-  if (!entry || std::strncmp(entry, "BELLOWS_", 8) != 0) return false;
+  if (!entry) return false;
   const std::string_view name = name_of(entry);
-  for (std::string_view known :
-       {"BELLOWS_CONTRACT", "BELLOWS_TENANT", "BELLOWS_FRAMEWORK", "BELLOWS_FRAMEWORK_VERSION",
-        "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR", "BELLOWS_RUN_DIR"})
+  for (std::string_view known : kJobVariables)
     if (name == known) return true;
   return false;
 }

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string_view>
+
+/// The names by which submission, slurmctld and the nodes tell one another of a job.
+namespace bellows {
+
+/// How the names of the variables begin in which sbatch, salloc and srun hand Bellows' options on.
+/// Slurm makes it of the plugin's name.
+inline constexpr std::string_view kOptionPrefix = "_SLURM_SPANK_OPTION_bellows_";
+
+/// Of the BELLOWS_ variables in a job's environment, those that say whose job it is and what it was
+/// promised. The nodes set them, so nobody may submit a job with those of another one. The rest are
+/// the user's own settings.
+inline constexpr const char* kJobVariables[] = {
+    "BELLOWS_CONTRACT",          "BELLOWS_TENANT",     "BELLOWS_FRAMEWORK",
+    "BELLOWS_FRAMEWORK_VERSION", "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR",
+    "BELLOWS_RUN_DIR",
+};
+
+}  // namespace bellows
