@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-/// The names by which submission, slurmctld and the nodes tell one another of a job.
+/// The names by which submission, slurmctld, the nodes and the launcher tell one another of a job.
 namespace bellows {
 
 /// How the names of the variables begin in which sbatch, salloc and srun hand Bellows' options on.
@@ -18,5 +18,13 @@ inline constexpr const char* kJobVariables[] = {
     "BELLOWS_FRAMEWORK_VERSION", "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR",
     "BELLOWS_RUN_DIR",
 };
+
+/// How the names of the variables begin that say in what container a step runs, in the order in
+/// which they are asked.
+inline constexpr const char* kContainerPrefixes[] = {"BELLOWS_CONTAINER_", "PYXIS_CONTAINER_"};
+
+/// In the environment of an attempt's ranks: which attempt it is, so that what is left of it is
+/// found.
+inline constexpr const char* kAttemptVariable = "BELLOWS_ATTEMPT";
 
 }  // namespace bellows

@@ -12,6 +12,7 @@
 #include "common/container/mount_grammar.h"
 #include "common/container/spec_text.h"
 #include "common/text.h"
+#include "common/variables.h"
 
 namespace bellows::container {
 namespace {
@@ -223,8 +224,6 @@ std::optional<bool> parse_choice(std::string_view text) {
   return std::nullopt;
 }
 
-constexpr const char* kPrefixes[] = {"BELLOWS_CONTAINER_", "PYXIS_CONTAINER_"};
-
 /// The ends of the variables' names, in the order in which they are asked. For a choice the option
 /// is the one that "yes" stands for.
 constexpr std::pair<const char*, Option> kVariables[] = {
@@ -279,7 +278,7 @@ Status apply_option(Spec& spec, Option option, std::string_view value, const Pla
 std::vector<Setting> read_variables(const GetVariable& get) {
   std::vector<Setting> settings;
   std::array<bool, kOptionCount> seen{};
-  for (const char* prefix : kPrefixes)
+  for (const char* prefix : kContainerPrefixes)
     for (const auto& [end, option] : kVariables) {
       const std::string name = std::string(prefix) + end;
       const char* value = get(name.c_str());
@@ -343,7 +342,7 @@ std::vector<std::string> Collector::beaten_variables() const {
     if (!given_[static_cast<std::size_t>(option)] &&
         !(other && given_[static_cast<std::size_t>(*other)]))
       continue;
-    for (const char* prefix : kPrefixes) names.push_back(std::string(prefix) + end);
+    for (const char* prefix : kContainerPrefixes) names.push_back(std::string(prefix) + end);
   }
   return names;
 }

@@ -5,9 +5,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
 
 #include "common/launch_kind.h"
+#include "common/variables.h"
 
 namespace bellows {
 namespace {
@@ -141,7 +143,8 @@ std::vector<std::string> srun_environment(const char* const* environment) {
 std::vector<std::string> host_step_environment(const char* const* environment) {
   std::vector<std::string> kept = srun_environment(environment);
   std::erase_if(kept, [](const std::string& entry) {
-    return entry.starts_with("BELLOWS_CONTAINER_") || entry.starts_with("PYXIS_CONTAINER_");
+    return std::any_of(std::begin(kContainerPrefixes), std::end(kContainerPrefixes),
+                       [&](const char* prefix) { return entry.starts_with(prefix); });
   });
   // As a variable: a srun without the plugin would refuse the option.
   kept.emplace_back("BELLOWS_CONTAINER_IMAGE=/");

@@ -12,6 +12,7 @@
 
 #include "common/directory.h"
 #include "common/text.h"
+#include "common/variables.h"
 
 namespace bellows {
 namespace {
@@ -30,7 +31,7 @@ bool has_variable(std::string_view environment, std::string_view variable) {
 }  // namespace
 
 void kill_ranks_here(const std::string& attempt) {
-  const std::string variable = "BELLOWS_ATTEMPT=" + attempt;
+  const std::string variable = std::string(kAttemptVariable) + "=" + attempt;
   // A job that a rank has submitted has inherited the name.
   const std::string job = "SLURM_JOB_ID=" + attempt.substr(0, attempt.find('.'));
   const Directory processes(opendir("/proc"));

@@ -7,6 +7,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/variables.h"
 #include "launcher/ranks/rank_command.h"
 #include "launcher/ranks/rank_processes.h"
 
@@ -154,7 +155,8 @@ std::vector<Input> StepProcesses::act(const action::StartRanks& start) {
   const RankCommand command{context_.launch, context_.options.cpu_bind, start.layout};
   child.command = command.words(start.step_name, context_.options.command);
   child.environment = command.environment(environ, context_.agent_socket(), start.rendezvous);
-  child.environment.push_back("BELLOWS_ATTEMPT=" + context_.run.attempt(start.attempt));
+  child.environment.push_back(std::string(kAttemptVariable) + "=" +
+                              context_.run.attempt(start.attempt));
   child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_.path());
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;
