@@ -22,10 +22,10 @@ constexpr std::size_t kNewestEvents = 200;
 Inquiries::Inquiries(Slurm& slurm, const RunContext& context, const FinishedFile& finished)
     : slurm_(slurm), context_(context), finished_(finished) {}
 
-void Inquiries::add_poll(std::vector<pollfd>& fds) const {
+void Inquiries::add_poll(std::vector<pollfd>& fds, const RunMachine::Wanted& wanted) const {
   if (limits_.asking()) fds.push_back({limits_.fd(), POLLIN, 0});
-  reach_.add_poll(fds);
-  owner_.add_poll(fds);
+  if (wanted.job) reach_.add_poll(fds);
+  if (wanted.owner) owner_.add_poll(fds);
 }
 
 std::vector<Input> Inquiries::answers(Clock::time_point now) {

@@ -11,6 +11,7 @@
 #include "launcher/base/side_question.h"
 #include "launcher/machine/action.h"
 #include "launcher/machine/input.h"
+#include "launcher/machine/machine.h"
 #include "launcher/record/finished_file.h"
 #include "launcher/run/owner_watch.h"
 #include "launcher/run/run_context.h"
@@ -29,7 +30,8 @@ class Inquiries {
   /// All must outlive this.
   Inquiries(Slurm& slurm, const RunContext& context, const FinishedFile& finished);
 
-  void add_poll(std::vector<pollfd>& fds) const;
+  /// An answer that is not wanted stays where it is, and must not wake anybody.
+  void add_poll(std::vector<pollfd>& fds, const RunMachine::Wanted& wanted) const;
   /// The time limits and nodes that were asked for, when there is an answer.
   std::vector<Input> answers(Clock::time_point now);
   /// What slurmctld says of the job, once it has been found to answer.

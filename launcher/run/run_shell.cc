@@ -118,9 +118,9 @@ void RunShell::wait() const {
   control_->add_poll(fds);
   output_->add_poll(fds);
   processes_->add_poll(fds);
-  inquiries_.add_poll(fds);
-  const auto left =
-      std::chrono::ceil<std::chrono::milliseconds>(machine_.wanted().tick - Clock::now());
+  const RunMachine::Wanted wanted = machine_.wanted();
+  inquiries_.add_poll(fds, wanted);
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(wanted.tick - Clock::now());
   poll(fds.data(), fds.size(), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000)));
 }
 
@@ -129,10 +129,12 @@ void RunShell::loop_once() {
   note_pause();
   if (auto news = log_->news()) feed(input::HistoryNews{*news, log_->well()});
   read_signals();
-  read_processes();
+  feed(processes_->words());
   read_requests();
+  read_ends();
   read_answers();
   feed(input::Tick{});
+  ask_about_job();
 }
 
 void RunShell::note_pause() {
@@ -164,21 +166,23 @@ void RunShell::read_requests() {
   }
 }
 
-void RunShell::read_processes() {
-  feed(processes_->words());
+void RunShell::read_ends() {
   const auto now = Clock::now();
   if (processes_->ranks_gone(now)) feed(input::RanksGone{});
-  feed(processes_->end_of_ranks(now));
+  if (machine_.wanted().ranks_end) feed(processes_->end_of_ranks(now));
   feed(processes_->ends());
 }
 
 void RunShell::read_answers() {
   const auto now = Clock::now();
   feed(inquiries_.answers(now));
-  if (machine_.wanted().owner)
-    if (auto owner = inquiries_.look_at_owner(now)) feed(std::move(*owner));
+  if (!machine_.wanted().owner) return;
+  if (auto owner = inquiries_.look_at_owner(now)) feed(std::move(*owner));
+}
+
+void RunShell::ask_about_job() {
   if (!machine_.wanted().job) return;
-  if (auto job = inquiries_.look_at_job(now)) return feed(std::move(*job));
+  if (auto job = inquiries_.look_at_job(Clock::now())) return feed(std::move(*job));
   if (auto trouble = inquiries_.trouble()) say(*trouble + "; asking again");
 }
 

@@ -39,8 +39,9 @@ class RunShell {
   void note_pause();
   void read_signals();
   void read_requests();
-  void read_processes();
+  void read_ends();
   void read_answers();
+  void ask_about_job();
   /// Tells the machine, and carries out all that comes of it.
   void feed(Input input);
   void feed(std::vector<Input> inputs);

@@ -39,7 +39,7 @@ void StepProcesses::hear_agents(std::vector<Input>& news) {
   for (Event& event : agents_->exchange()) news.push_back(input::AgentSays{std::move(event)});
   for (const std::string& line : agents_->take_errors()) output_.say(line);
   if (agents_->loss().empty() || std::exchange(told_loss_, true)) return;
-  news.push_back(input::AgentLost{agents_->loss(), agents_->lost_node()});
+  news.push_back(input::AgentLost{agents_->loss(), agents_->end(), agents_->lost_node()});
 }
 
 void StepProcesses::read_errors(std::vector<Input>& news) {
@@ -66,7 +66,9 @@ std::vector<Input> StepProcesses::end_of_ranks(Clock::time_point now) {
   if (!ranks_ || !ranks_gone_ || told_ranks_ended_) return {};
   const ChildExit exit = *ranks_->poll_exit();
   const bool first = now == *ranks_gone_;
-  const bool settled = output_.settle(first ? kLastWordsWithin : 0ms);
+  // Of a bad end they say whose doing it was.
+  const auto limit = exit.ok() ? kLastWordsWithin : 2 * kLastWordsWithin;
+  const bool settled = output_.settle(first ? limit : 0ms);
   if (!settled && exit.ok() && now - *ranks_gone_ <= kDoubtsWithin) {
     if (first)
       output_.say(
