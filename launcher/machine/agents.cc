@@ -116,7 +116,11 @@ Move agent_said(Run& run, State& state, const Event& event) {
     default:
       break;
   }
-  return note_commit(run, event);
+  const auto* clearing = std::get_if<state::Clearing>(&state);
+  const bool ends = (clearing && clearing->next == state::Next::complete) ||
+                    std::holds_alternative<state::Forgotten>(state) ||
+                    std::holds_alternative<state::HandedOver>(state);
+  return note_commit(run, event, !ends);
 }
 
 void agent_lost(Run& run, const State& state, const input::AgentLost& lost) {
@@ -139,14 +143,16 @@ void agent_lost(Run& run, const State& state, const input::AgentLost& lost) {
   if (noticed) run.fault.hang = false;
   const bool beginning = is_beginning(state);
   if (beginning || std::holds_alternative<state::Running>(state))
-    fault(run, state, lost.loss, beginning || node ? Blame::cluster : Blame::program);
+    fault(run, state, lost.end, beginning || node ? Blame::cluster : Blame::program);
 }
 
 Move agents_ended(Run& run, State& state, const input::AgentsEnded& ended) {
   if (!run.agents.there) return std::nullopt;
   run.agents.ended = true;
   if (auto* clearing = std::get_if<state::Clearing>(&state)) return check_clearing(run, *clearing);
-  // Their end matters once the ranks have ended too.
+  run.agents.exit = ended.exit;
+  run.agents.end = ended.end;
+  // Their end matters once the ranks have ended too, or go on.
   if (std::holds_alternative<state::Saving>(state) || std::holds_alternative<state::Waiting>(state))
     return std::nullopt;
   run.drop_agents();

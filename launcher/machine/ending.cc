@@ -122,6 +122,7 @@ State drain(Run& run, Next next) {
 
 State clear(Run& run, Next next, const std::string& cause) {
   run.cause = cause;
+  if (!run.rules.own.command.empty()) run.act(action::DropOwnCommand{});
   // Ranks that saved for the stop are on their way out; what they still write is theirs.
   const bool leaving = (run.stop && run.stop->saved) || next == Next::complete;
   if (run.ranks.there && !leaving) run.act(action::SignalRanks{SIGTERM});
@@ -181,6 +182,7 @@ Move clearing_steps_known(Run& run, Clearing& clearing,
     return stay || clearing.escalation >= 2 ? Move() : cleared(run, clearing);
   }
   if (asked == Clearing::Asked::nothing) return std::nullopt;
+  clearing.until = run.now + kAskOften;
   if (!steps) {
     --clearing.escalation;
     return std::nullopt;

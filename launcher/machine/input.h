@@ -39,6 +39,7 @@ struct AgentSays {
 /// srun says that an agent ended badly; it takes the others down.
 struct AgentLost {
   std::string loss;       ///< for a person
+  std::string end;        ///< the same, with the last words of agents that never spoke
   std::string lost_node;  ///< the node that took it along; empty: it died alone
 };
 /// Their step is over.

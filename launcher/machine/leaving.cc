@@ -45,7 +45,7 @@ void want_stop(Run& run, const char* reason) {
   if (!run.stop) run.stop = Stop{.reason = reason};
 }
 
-State job_over(Run& run, const SlurmJob& job) {
+State job_over(Run& run, const SlurmJob& job, bool handed_over) {
   switch (job.state) {
     case SlurmState::pending:
       return leave_pending(run, job);
@@ -56,10 +56,10 @@ State job_over(Run& run, const SlurmJob& job) {
       // A run that got nowhere would get nowhere again.
       if (!run.progress.committed && !run.progress.own_saved) break;
       want_stop(run, "time limit");
-      return requeue(run);
+      return requeue(run, handed_over);
     case SlurmState::preempted:
       want_stop(run, "preemption");
-      return requeue(run);
+      return requeue(run, handed_over);
     default:
       break;
   }
@@ -152,7 +152,8 @@ Move job_known(Run& run, State& state, const SlurmJob& job) {
   // Nothing but its time ends this run then.
   if (std::holds_alternative<state::Forgotten>(state)) return std::nullopt;
   const bool suspended = job.state == SlurmState::suspended;
-  if (job.state != SlurmState::running && !suspended) return job_over(run, job);
+  if (job.state != SlurmState::running && !suspended)
+    return job_over(run, job, std::holds_alternative<state::HandedOver>(state));
   const bool preempted = job.times.preempt != 0;
   const bool term = std::exchange(run.doubts.term_came, false);
   const char* const reason = preempted ? "preemption" : "signal TERM";
@@ -227,7 +228,7 @@ Move watch_owner(Run& run, const std::string& owner) {
       run.attempt_name());
   run.say(cause);
   if (run.stop) run.refuse(run.stop->client, cause);
-  run.act(action::DropOwnCommand{});
+  run.fault.pending = false;
   // A later run of this job has all that was committed; another job has none of this one's work.
   run.fault.exit_code = other->job == run.job.id ? kOk : kRefused;
   // srun signals them through the slurmd of each node, which may not answer on a node that is cut

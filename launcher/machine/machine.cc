@@ -101,7 +101,7 @@ Move on(Run& run, State& state, const input::RanksEnded& ended) {
   run.ranks.end = ended.exit;
   run.ranks.finished = ended.finished;
   if (auto* running = std::get_if<state::Running>(&state)) return watch_running(run, *running);
-  if (auto* saving = std::get_if<state::Saving>(&state)) return watch_saving(run, *saving);
+  // Saving: the checkpoint command may have ended too, so the next tick judges both.
   if (auto* clearing = std::get_if<state::Clearing>(&state)) return check_clearing(run, *clearing);
   if (is<state::HandedOver>(state)) {
     (void)end_of_ranks(run);
@@ -116,7 +116,7 @@ Move on(Run& run, State& state, const input::OwnCommandEnded& ended) {
   if (!ended.exit.ok()) run.say("the checkpoint command " + ended.exit.to_string());
   saving->own.note_command(ended.exit);
   saving->own.note_finished(ended.finished.has_value());
-  return watch_saving(run, *saving);
+  return std::nullopt;
 }
 
 Move on(Run& run, State&, const input::StatusRequest& request) {
@@ -160,6 +160,7 @@ Move on(Run& run, State& state, const input::JobLook& look) {
     return std::nullopt;
   }
   run.doubts.ask_job = false;
+  if (!look.job && is<state::Forgotten>(state)) return std::nullopt;
   return look.job ? job_known(run, state, *look.job) : finish(run, kFailed);
 }
 
@@ -364,6 +365,7 @@ RunMachine::Wanted RunMachine::wanted() const {
   if (until) wanted.tick = std::min(wanted.tick, *until);
   wanted.job = run_.doubts.ask_job && until;
   wanted.owner = is<state::Running>(state_) || is<state::Saving>(state_);
+  wanted.ranks_end = wanted.owner || is<state::HandedOver>(state_);
   // What waits for Slurm's word has no deadline of its own.
   if (wanted.job) wanted.tick = run_.now + 500ms;
   if (is<state::Clearing>(state_) && run_.agent_lost())

@@ -24,8 +24,9 @@ class RunMachine {
 
   /// What is wanted while the state lasts.
   struct Wanted {
-    bool job = false;    ///< JobLook, as soon as slurmctld answers
-    bool owner = false;  ///< Owner, every few seconds
+    bool job = false;        ///< JobLook, as soon as slurmctld answers
+    bool owner = false;      ///< Owner, every few seconds
+    bool ranks_end = false;  ///< RanksEnded after RanksGone, which alone tells enough otherwise
     Clock::time_point tick;
   };
 

@@ -45,7 +45,8 @@ void note_progress(Run& run, const Event& event, bool running);
 void note_rank(Run& run, const Event& event);
 void note_save_error(Run& run, const Event& event);
 /// Takes what tells of steps that are saved; where a stop ends that waited for its checkpoint.
-Move note_commit(Run& run, const Event& event);
+/// `may_hand_over`: the run does not end in another way already.
+Move note_commit(Run& run, const Event& event, bool may_hand_over);
 
 // stopping.cc: stops, and Saving
 Move signal_usr1(Run& run, State& state);

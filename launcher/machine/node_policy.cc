@@ -14,6 +14,8 @@ using namespace std::chrono_literals;
 
 /// Nobody drains a node in a hurry, and slurmctld has better to do.
 constexpr auto kLookEvery = 15s;
+/// A slurmctld that takes longer is not asked for this once more.
+constexpr auto kAnswersWithin = 30s;
 /// A node that comes back and goes again would cost the job a requeue each time.
 constexpr auto kSmallAtLeast = 60s;
 
@@ -32,6 +34,8 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
 std::optional<std::vector<std::string>> NodePolicy::look(const NodeFacts& facts,
                                                          Clock::time_point now) {
   if (!facts.running || now < next_look_) return std::nullopt;
+  // All nodes are being asked for: that answer must not be taken for another.
+  if (!leaving_.empty() && now - asked_all_ < kAnswersWithin) return std::nullopt;
   next_look_ = now + kLookEvery;
   std::vector<std::string> names = facts.layout.nodes();
   for (const NodeShare& lost : lost_) names.push_back(lost.node);
@@ -64,6 +68,7 @@ NodeAdvice NodePolicy::judge(const std::vector<NodeReport>& reports, const NodeF
       [&facts](const std::string& name) { return contains(facts.job.asked.required_nodes, name); });
   if (!facts.stays && !bound && facts.can_stop) {
     leaving_ = draining;
+    asked_all_ = now;
     return {"", "", {}, true};
   }
   if (std::exchange(told_, true)) return {};

@@ -53,6 +53,7 @@ class NodePolicy {
                        Clock::time_point now) const;
 
   Clock::time_point next_look_;
+  Clock::time_point asked_all_;
   std::vector<std::string> leaving_;  ///< draining nodes; all nodes are asked for
   std::vector<NodeShare> lost_;       ///< since this run of the job began
   Clock::time_point shrunk_at_;

@@ -42,6 +42,7 @@ void Run::note_fault(const std::string& why, Blame blame, int exit_code) {
   if (fault.pending) return;
   say(why);
   fault.pending = true;
+  fault.hang = false;
   fault.at = now;
   fault.blame = blame;
   fault.exit_code = exit_code;

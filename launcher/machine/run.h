@@ -39,6 +39,8 @@ struct AgentsView {
   std::vector<std::string> nodes{};
   std::string loss{};       ///< what became of the first that ended badly; empty: all live
   std::string lost_node{};  ///< the node that took it along
+  ChildExit exit{};         ///< of their srun, once it has ended
+  std::string end{};        ///< how it ended, for a person
 };
 
 /// What is known of the step of ranks.

@@ -90,7 +90,7 @@ void watch(Run& run, state::Running& running) {
 }
 
 /// What was committed is on disk, whatever comes.
-Move step_committed(Run& run, std::uint64_t step, bool recordable) {
+Move step_committed(Run& run, std::uint64_t step, bool recordable, bool may_hand_over) {
   RunProgress& progress = run.progress;
   progress.newest_commit = step;
   run.choice.note_good(step);
@@ -100,7 +100,7 @@ Move step_committed(Run& run, std::uint64_t step, bool recordable) {
     run.say(fmt::format("step {} is saved: saving works again", step));
   progress.save_error.clear();
   const auto& decision = run.attempt.decision;
-  if (run.stop && decision && decision->step() && step >= *decision->step()) {
+  if (may_hand_over && run.stop && decision && decision->step() && step >= *decision->step()) {
     run.stop->saved = true;
     run.record("STORING", fmt::format("committed step {}: {}", step, run.stop->reason),
                EventNote::committed);
@@ -220,7 +220,7 @@ void note_save_error(Run& run, const Event& event) {
   run.record("PROCESSING", text);
 }
 
-Move note_commit(Run& run, const Event& event) {
+Move note_commit(Run& run, const Event& event, bool may_hand_over) {
   if (event.kind != Event::Kind::rank) run.saves.note_news(run.now);
   run.time.note_save(event, run.seconds());
   for (const Command& command : run.attempt.commits.handle(event)) {
@@ -241,7 +241,7 @@ Move note_commit(Run& run, const Event& event) {
   if (event.kind != Event::Kind::committed) return std::nullopt;
   if (const std::string complaint = run.time.complaint(run.rules.own); !complaint.empty())
     run.say(complaint);
-  return step_committed(run, *event.step, recordable);
+  return step_committed(run, *event.step, recordable, may_hand_over);
 }
 
 }  // namespace bellows

@@ -58,6 +58,14 @@ State begin_own_stop(Run& run) {
   return state::Saving{run.now, OwnStop(own, run.stop->client != 0, run.now)};
 }
 
+/// Agents may have ended meanwhile.
+State ranks_go_on(Run& run) {
+  State running = state::Running{run.now + kNoLimit};
+  if (!run.agents.there || !run.agents.ended) return running;
+  const input::AgentsEnded ended{run.agents.exit, run.agents.end};
+  return agents_ended(run, running, ended).value_or(running);
+}
+
 State end_own_stop(Run& run, OwnStopEnd end, const std::string& trouble) {
   run.act(action::DropOwnCommand{});
   switch (end) {
@@ -68,7 +76,7 @@ State end_own_stop(Run& run, OwnStopEnd end, const std::string& trouble) {
       run.record("PROCESSING", trouble + "; the ranks go on", EventNote::ranks_go_on);
       run.stop.reset();
       run.act(action::PlanSize{});
-      return state::Running{run.now + kNoLimit};
+      return ranks_go_on(run);
     case OwnStopEnd::unsaved:
       run.say(trouble + "; the program goes on from what it has");
       break;
@@ -154,6 +162,7 @@ Move watch_saving(Run& run, state::Saving& saving) {
 Move saving_steps_known(Run& run, state::Saving& saving,
                         const Result<std::vector<SlurmStep>>& steps) {
   if (!std::exchange(saving.asked, false)) return std::nullopt;
+  saving.until = run.now + kAskOften;
   if (!steps) {
     run.say(steps.error().text + "; asking again");
     saving.own.begin_time(run.now);
@@ -166,6 +175,7 @@ Move saving_steps_known(Run& run, state::Saving& saving,
 }
 
 State hand_over(Run& run) {
+  run.fault.pending = false;
   if (run.stop->client == 0) return clear(run, state::Next::stop, run.stop->reason);
   json reply = {{"event", "committed"}, {"step", nullptr}};
   if (auto step = run.progress.newest_commit) reply["step"] = *step;

@@ -277,6 +277,7 @@ void MachineWorld::answer_query() {
 void MachineWorld::ranks_end(int status) {
   if (ranks_live) feed(input::RanksGone{});
   feed(input::RanksEnded{ChildExit{status << 8}});
+  feed(input::Tick{});
 }
 
 void MachineWorld::ranks_killed(int signal) {
@@ -284,12 +285,18 @@ void MachineWorld::ranks_killed(int signal) {
   feed(input::RanksEnded{ChildExit{signal}});
 }
 
+void MachineWorld::own_command_ends(int status) {
+  own_command = false;
+  feed(input::OwnCommandEnded{ChildExit{status << 8}});
+  feed(input::Tick{});
+}
+
 void MachineWorld::agents_end(int status) {
   feed(input::AgentsEnded{ChildExit{status << 8}, "the agents ended"});
 }
 
 void MachineWorld::agent_lost(const std::string& loss, const std::string& node) {
-  feed(input::AgentLost{loss, node});
+  feed(input::AgentLost{loss, loss, node});
 }
 
 void MachineWorld::obey(const Command& command) {
@@ -315,8 +322,7 @@ void MachineWorld::be_kind() {
   if (std::holds_alternative<state::Restoring>(machine.state())) return agents_ready();
   if (ranks) return ranks_end(0);
   if (own_command) {
-    own_command = false;
-    return feed(input::OwnCommandEnded{ChildExit{0}});
+    return own_command_ends(0);
   }
   if (agents && !agents_open && !machine.run().agents.ended) return agents_end(0);
 }

@@ -94,6 +94,7 @@ class MachineWorld {
   void answer_query();
   void ranks_end(int status);
   void ranks_killed(int signal);
+  void own_command_ends(int status);
   void agents_end(int status);
   void agent_lost(const std::string& loss, const std::string& node = "");
 

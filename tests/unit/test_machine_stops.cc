@@ -2,6 +2,7 @@
 // Stops of a run, and what comes between: deaths, answers, other stops, and each in every order.
 #include <criterion/criterion.h>
 
+#include <algorithm>
 #include <csignal>
 #include <functional>
 #include <string>
@@ -312,11 +313,11 @@ Test(stops, go_on_when_the_checkpoint_command_fails_and_nobody_must_stop) {
   world.start_ranks();
   world.feed(resize_to(2));
   cr_expect(world.own_command);
-  world.feed(input::OwnCommandEnded{ChildExit{3 << 8}});
+  world.own_command_ends(3);
   cr_expect(is<state::Running>(world) && !world.own_command && !world.planned_size);
   cr_expect(has(world.last_reply(kClient), "exited with status 3") && world.rank_signals.empty());
   world.feed(input::Usr1{});
-  world.feed(input::OwnCommandEnded{ChildExit{3 << 8}});
+  world.own_command_ends(3);
   cr_expect(is<state::Clearing>(world), "who is preempted must go");
 }
 
@@ -360,4 +361,67 @@ Test(stops, go_on_smaller_without_a_lost_node_once_its_step_is_gone) {
   world.lingering.clear();
   world.pass(2s);
   cr_expect(is<state::Greeting>(world) && world.has_said("the job goes on with 2 of 4 GPUs on n1"));
+}
+
+Test(stops, judge_ranks_and_command_together) {
+  MachineWorld world(with_command());
+  world.begin();
+  world.start_ranks();
+  world.feed(input::Usr1{});
+  world.now += 121s;
+  world.feed(input::RanksGone{});
+  world.feed(input::RanksEnded{ChildExit{0}});
+  world.own_command_ends(0);
+  world.agents_end(0);
+  cr_expect(world.exit == 0 && world.roads.size() == 1, "it has saved, and has not finished");
+}
+
+Test(stops, notice_agents_that_ended_while_a_program_saved) {
+  MachineWorld world(with_command());
+  world.begin();
+  world.start_ranks();
+  world.feed(resize_to(2));
+  world.agents_end(1);
+  world.own_command_ends(3);
+  cr_expect(is<state::Running>(world) && world.machine.run().fault.pending && !world.agents);
+}
+
+Test(stops, record_a_hand_over_once) {
+  Stopping world;
+  world.save(6);
+  world.record.state = SlurmState::preempted;
+  world.feed(input::Term{});
+  world.pass(1s);
+  const auto resizing = std::count_if(world.history.begin(), world.history.end(),
+                                      [](const auto& line) { return line.event == "RESIZING"; });
+  cr_expect(world.exit == 0 && world.roads.size() == 1 && resizing == 1);
+}
+
+Test(stops, do_not_bring_a_forgotten_run_back) {
+  Stopping world;
+  world.road = {RoadEnd::forgotten};
+  world.record.state = SlurmState::pending;
+  world.feed(input::Term{});
+  world.pass(1s);
+  cr_assert(is<state::Forgotten>(world));
+  world.save(6);
+  cr_expect(is<state::Forgotten>(world) && world.machine.run().progress.newest_commit == 6u);
+}
+
+Test(stops, leave_a_finished_program_finished) {
+  Stopping world;
+  world.give_parts(6);
+  world.feed(input::RanksGone{});
+  world.feed(input::RanksEnded{ChildExit{0}, "/ckpt/finished-7.0"});
+  world.commit(6);
+  world.agents_end(0);
+  cr_expect(world.exit == 0 && world.roads.empty() && has(world.last(), "COMPLETED"));
+}
+
+Test(stops, tell_the_last_words_of_agents_that_never_spoke) {
+  MachineWorld world;
+  world.begin();
+  world.feed(
+      input::AgentLost{"an agent exited", "an agent exited; its last words: no library", ""});
+  cr_expect(world.has_said("its last words: no library"));
 }
