@@ -43,7 +43,7 @@ bool PlainOutput::write_some(std::string_view text) {
 void PlainOutput::write(std::string_view text) {
   if (lost_ > 0) {
     const std::string note =
-        fmt::format("\nbellows run: {} bytes are missing here: nobody took them\n", lost_);
+        fmt::format("\nbellows run: {} bytes are missing here: nobody read them\n", lost_);
     if (!ready(0) || ::write(fd_, note.data(), note.size()) < 0) {
       lost_ += text.size();
       return;

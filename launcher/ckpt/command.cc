@@ -71,7 +71,7 @@ void add_readers(CommandLine& ckpt) {
   add_place(list, options);
   add_dir(list, options);
   add_json(list, options);
-  list.footer("It reads no array: 'bellows ckpt verify' tells whether they are whole.");
+  list.footer("It reads no arrays; 'bellows ckpt verify' checks them.");
 
   options = std::make_shared<CkptOptions>();
   auto show = add(ckpt, "show", "Show what is in a step", options, {0, 1}, ckpt_show);
@@ -82,7 +82,7 @@ void add_readers(CommandLine& ckpt) {
   add_quiet(show, options);
 
   options = std::make_shared<CkptOptions>();
-  auto verify = add(ckpt, "verify", "Read steps to the last byte and hold them to their digests",
+  auto verify = add(ckpt, "verify", "Read whole steps and check them against their digests",
                     options, {0, kAnyNumber}, ckpt_verify);
   add_place(verify, options);
   verify.add_option("STEP", options->steps, kStep).values(0, -1);
@@ -90,7 +90,7 @@ void add_readers(CommandLine& ckpt) {
   add_dir(verify, options);
   add_json(verify, options);
   add_quiet(verify, options);
-  verify.footer("Exit status: 0 all are good, 1 one is not. Without STEP the newest.");
+  verify.footer("Exit status: 0 all are good, 1 one is not. Without STEP, it checks the newest.");
 }
 
 void add_diff(CommandLine& ckpt) {
@@ -111,14 +111,17 @@ void add_prune(CommandLine& ckpt) {
   auto prune = add(ckpt, "prune", "Remove old steps", options, {0, 0}, ckpt_prune);
   add_place(prune, options);
   add_dir(prune, options);
-  prune.add_option("--keep", options->retention.keep, "Keep the newest so many that verify")
+  prune
+      .add_option("--keep", options->retention.keep,
+                  "Keep this many of the newest steps that verify")
       .required()
       .between(1, 1000000);
   prune.add_option("--keep-every", options->retention.keep_every,
-                   "Keep every step divisible by this too");
-  prune.add_flag("-n,--dry-run", options->dry_run, "Say what would go, and remove nothing");
+                   "Also keep every step divisible by this");
+  prune.add_flag("-n,--dry-run", options->dry_run,
+                 "Show what would be removed, and remove nothing");
   prune.add_flag("--job-is-over", options->job_is_over,
-                 "Do not ask Slurm whether the job that owns the directory runs");
+                 "Do not ask Slurm whether the job that owns the directory is running");
   add_json(prune, options);
   add_quiet(prune, options);
   prune.footer("Steps with a name stay: 'bellows ckpt name'.");
@@ -129,7 +132,7 @@ int run_name(CkptOptions& options, bool remove) {
   return run_settled("name", options, words, [remove](const CkptOptions& settled) {
     if (settled.step.empty()) throw WrongUsage{remove ? "NAME is required" : "STEP is required"};
     if (remove && !settled.name.empty())
-      throw WrongUsage{"'" + settled.name + "' is one argument too many"};
+      throw WrongUsage{"unexpected argument '" + settled.name + "'"};
     if (!remove && settled.name.empty()) throw WrongUsage{"NAME is required"};
     return remove ? ckpt_unname(settled) : ckpt_name(settled);
   });
@@ -138,11 +141,11 @@ int run_name(CkptOptions& options, bool remove) {
 void add_name(CommandLine& ckpt) {
   auto options = std::make_shared<CkptOptions>();
   auto remove = std::make_shared<bool>(false);
-  CommandLine name = ckpt.add_command("name", "Name a step, which keeps it, or take a name away");
+  CommandLine name = ckpt.add_command("name", "Name a step, so that it is kept, or remove a name");
   add_place(name, options);
   name.add_option("STEP", options->step, kStep);
   name.add_option("NAME", options->name, "Letters, digits and ._+-");
-  name.add_flag("--remove", *remove, "Take away a name, the only argument besides JOB");
+  name.add_flag("--remove", *remove, "Remove the name, which is the only argument besides JOB");
   add_dir(name, options);
   name.footer("bellows ckpt name [JOB] STEP NAME\nbellows ckpt name --remove [JOB] NAME");
   name.run([options, remove] { return run_name(*options, *remove); });
@@ -167,7 +170,7 @@ void add_export(CommandLine& ckpt) {
 
 void add_ckpt_command(CommandLine& program) {
   CommandLine ckpt =
-      program.add_command("ckpt", "Look at checkpoints, compare, name, remove, export");
+      program.add_command("ckpt", "Show, verify, compare, name, remove and export checkpoints");
   ckpt.require_command();
   add_readers(ckpt);
   add_diff(ckpt);

@@ -53,7 +53,7 @@ void settle_words(CkptOptions& options, std::size_t least, std::size_t most) {
   }
   const auto words = word_fields(options);
   if (words.size() > most)
-    throw WrongUsage{"'" + one_line(*words.back()) + "' is one argument too many"};
+    throw WrongUsage{"unexpected argument '" + one_line(*words.back()) + "'"};
   const std::string first = std::exchange(options.job_word, "");
   if (most == kAnyNumber || !options.steps.empty()) {
     options.steps.insert(options.steps.begin(), first);
@@ -75,8 +75,8 @@ Status find_job_dir(CkptOptions& options) {
   if (is_directory(options.dir)) return {};
   if (!place) return place.error();
   return Error{ErrorKind::not_found,
-               fmt::format("job {} has no checkpoint directory {}: it has not begun to save, or "
-                           "saves elsewhere: name that with --dir",
+               fmt::format("job {} has no checkpoint directory {}: it has not begun to save, or it "
+                           "saves elsewhere: name that directory with --dir",
                            options.job, one_line(options.dir))};
 }
 

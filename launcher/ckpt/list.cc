@@ -120,7 +120,7 @@ int ckpt_list(const CkptOptions& options) {
     if (!row.manifest) fmt::print("step {}: {}\n", row.step, one_line(row.manifest.error().text));
   }
   for (const auto& [name, step] : listing->dangling) {
-    fmt::print("the name {} is of step {}, which is gone\n", name, step);
+    fmt::print("the name {} belongs to step {}, which is gone\n", name, step);
   }
   return kOk;
 }

@@ -87,10 +87,11 @@ Result<StepPlace> find_step(const std::string& given_dir, const std::string& tex
   }
   if (is_directory(text)) return step_at(text);
   if (!dir) return dir.error();
-  return Error{ErrorKind::not_found,
-               fmt::format("\"{}\" is no step, no name of a step in {} and no directory: see "
-                           "'bellows ckpt list'",
-                           one_line(text), one_line(*dir))};
+  return Error{
+      ErrorKind::not_found,
+      fmt::format("\"{}\" is not a step, nor the name of a step in {}, nor a directory: see "
+                  "'bellows ckpt list'",
+                  one_line(text), one_line(*dir))};
 }
 
 }  // namespace bellows

@@ -107,8 +107,8 @@ Status check_no_job_runs(const std::string& dir) {
   if (!run) return {};
   const auto unknown = [&](const std::string& why) {
     return Error{ErrorKind::unavailable,
-                 fmt::format("whether job {}, which owns {}, still runs is not known ({}): prune "
-                             "where squeue works, or say --job-is-over",
+                 fmt::format("it is not known whether job {}, which owns {}, still runs ({}): "
+                             "prune where squeue works, or give --job-is-over",
                              run->job, dir, one_line(trim(why)))};
   };
   auto answer =

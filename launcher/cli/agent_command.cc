@@ -21,7 +21,7 @@ void add_agent_command(CommandLine& program) {
   command.add_option("--keep", options->keep, "Standalone: committed checkpoints to keep")
       .between(1, 1000);
   command.add_option("--keep-every", options->keep_every,
-                     "Standalone: keep every step divisible by this too");
+                     "Standalone: also keep every step divisible by this");
   command.run([options, standalone, in_job] {
     if (*standalone) options->mode = AgentOptions::Mode::standalone;
     return agent_main(*options);

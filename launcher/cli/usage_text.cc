@@ -130,7 +130,7 @@ std::string unknown_word(const CLI::App& app, const std::string& path, const std
     return fmt::format("{} has no option '{}'{}", path, one_line(name),
                        did_you_mean(name, option_names(app)));
   }
-  if (commands_of(app).empty()) return fmt::format("'{}' is one argument too many", shown);
+  if (commands_of(app).empty()) return fmt::format("unexpected argument '{}'", shown);
   return fmt::format("'{}' is not a command of {}{}", shown, path,
                      did_you_mean(word, command_names(app)));
 }

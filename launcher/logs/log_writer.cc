@@ -152,7 +152,7 @@ void LogWriter::Shared::run() {
     if (missing > 0) {
       const LogLine note{wall_clock(), std::nullopt, LogLine::Stream::run, true,
                          fmt::format("{} lines are missing here: they came too fast for the log, "
-                                     "or its file system took none",
+                                     "or its file system accepted none",
                                      missing)};
       if (!files.write_lines(note.to_text() + "\n")) {
         std::lock_guard again(mutex);

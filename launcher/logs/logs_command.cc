@@ -169,20 +169,20 @@ void add_logs_command(CommandLine& program) {
       .check([](const std::string& text) {
         LogFilter unused;
         return complaint_unless(parse_ranks(text, unused),
-                                "'" + text + "' is no list of ranks, such as 0,4-7");
+                                "'" + text + "' is not a list of ranks, such as 0,4-7");
       });
   command.add_option("--attempt", options->attempt, "Only RESTART.ATTEMPT, or a whole RESTART")
       .check([](const std::string& text) {
         LogFilter unused;
         return complaint_unless(parse_attempt(text, unused),
-                                "'" + text + "' is no attempt, such as 0.1, nor a restart");
+                                "'" + text + "' is neither an attempt, such as 0.1, nor a restart");
       });
   command
       .add_option("--since", options->since,
-                  "Only from then on: 10m, 14:05, 2026-11-22T14:05 (Z for UTC)")
+                  "Only from this time on: 10m, 14:05, 2026-11-22T14:05 (Z for UTC)")
       .check([](const std::string& text) {
         return complaint_unless(parse_since(text, wall_clock()).has_value(),
-                                "'" + text + "' is no time, such as 10m or 14:05");
+                                "'" + text + "' is not a time, such as 10m or 14:05");
       });
   command.add_option("--checkpoint-dir", options->checkpoint_dir,
                      "Where the job keeps its checkpoints, if it cannot be found");

@@ -53,7 +53,7 @@ void heard_bad_step(Run& run, const State& state, const Event& bad) {
   const std::uint64_t step = bad.step.value_or(0);
   if (run.choice.note_bad(bad)) run.act(action::FindStepBelow{step});
   fault(run, state,
-        fmt::format("rank {} on {} cannot go on from step {}: {}", bad.rank, bad.node, step,
+        fmt::format("rank {} on {} cannot continue from step {}: {}", bad.rank, bad.node, step,
                     bad.error),
         Blame::storage);
 }

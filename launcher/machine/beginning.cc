@@ -52,8 +52,8 @@ Move finished_before(Run& run, const input::Surroundings& around) {
   if (!said && owner.run && owner.run->job == run.job.id && !is_of_older_job(owner, run.job))
     said = around.finished_of_owner;
   if (!said) return std::nullopt;
-  run.say("the program has finished, says " + *said);
-  run.record("COMPLETED", "the program had said that it is finished");
+  run.say("the program has finished, according to " + *said);
+  run.record("COMPLETED", "the program had reported that it was finished");
   return finish(run, kOk);
 }
 
@@ -130,8 +130,9 @@ State surroundings_known(Run& run, const input::Surroundings& around) {
 // was committed, and is not to be touched.
 Move give_way_to_later_run(Run& run, const SlurmJob& job) {
   if (!is_later_run(job, run.job)) return std::nullopt;
-  run.say(fmt::format("this is run {} of the job, and Slurm is at run {}: leaving it to that",
-                      run.job.restarts, job.restarts));
+  run.say(
+      fmt::format("this is run {} of the job, but Slurm is at run {}: leaving the job to that run",
+                  run.job.restarts, job.restarts));
   return finish(run, kOk);
 }
 

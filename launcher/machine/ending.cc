@@ -205,7 +205,7 @@ State fruitless_runs_known(Run& run, std::optional<std::uint32_t> runs) {
     run.cause += fmt::format("; {} runs in a row without a new checkpoint", *runs + 1);
     return *runs + 1 >= RestartBudget::kMostOfCluster ? give_up(run) : requeue(run);
   }
-  run.cause = "the time limit comes again without a new checkpoint";
+  run.cause = "the time limit was reached again without a new checkpoint";
   return *runs >= run.budget.most() ? give_up(run) : requeue(run);
 }
 

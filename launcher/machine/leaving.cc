@@ -90,7 +90,7 @@ bool take_layout_of(Run& run, const SlurmJob& job) {
                         counted(layout->gpus(), "GPU")));
     return false;
   }
-  run.say(fmt::format("the job goes on with {} of {} on {}", layout->gpus(),
+  run.say(fmt::format("the job continues with {} of {} on {}", layout->gpus(),
                       counted(run.layout.gpus(), "GPU"), fmt::join(layout->nodes(), ",")));
   run.job = job;
   run.layout = std::move(*layout);
@@ -107,7 +107,7 @@ Next out_of_budget(Run& run) {
   if (!run.fault.hopeless && run.budget.failures() > 1)
     run.cause += fmt::format("; {} failures in a row without progress", run.budget.failures());
   if (!run.failure.last_words().empty())
-    run.cause += fmt::format("; its last words: {}", run.failure.last_words());
+    run.cause += fmt::format("; its last output: {}", run.failure.last_words());
   return Next::fail;
 }
 
@@ -134,8 +134,7 @@ State act_on_fault(Run& run, const SlurmJob& job) {
 State outlast_forgotten_run(Run& run) {
   const std::string before = run.fault.pending ? run.cause + "; " : "";
   run.record("QUEUED", before + "slurmctld was restarted and had not saved that this run began");
-  run.say(
-      "slurmctld was restarted and takes this run for one that never began; the job starts again");
+  run.say("slurmctld was restarted and believes that this run never began; the job starts again");
   return state::Forgotten{run.now + std::chrono::seconds(requeue_clock::kForgottenRunClears)};
 }
 
@@ -193,9 +192,9 @@ State road_walked(Run& run, const RequeueRoad::Done& done) {
     case RoadEnd::forgotten:
       return outlast_forgotten_run(run);
     case RoadEnd::newer_run:
-      run.say(
-          fmt::format("Slurm is at a later run of the job than this one, {}: leaving it to that",
-                      run.job.restarts));
+      run.say(fmt::format(
+          "Slurm is at a later run of the job than this one, {}: leaving the job to that run",
+          run.job.restarts));
       break;
     case RoadEnd::ended:
       if (done.state == SlurmState::cancelled) break;
@@ -224,8 +223,8 @@ Move watch_owner(Run& run, const std::string& owner) {
   }
   if (!run.owner.ours && owner == run.owner.before.attempt) return std::nullopt;
   const std::string cause = fmt::format(
-      "the attempt {} owns the checkpoint directory now, this is {}: leaving it to that", owner,
-      run.attempt_name());
+      "attempt {} owns the checkpoint directory now, and this is {}: leaving it to that attempt",
+      owner, run.attempt_name());
   run.say(cause);
   if (run.stop) run.refuse(run.stop->client, cause);
   run.fault.pending = false;

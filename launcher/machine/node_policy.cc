@@ -74,7 +74,7 @@ NodeAdvice NodePolicy::judge(const std::vector<NodeReport>& reports, const NodeF
   if (std::exchange(told_, true)) return {};
   const char* why = facts.stays ? "the job stays, as --on-drain says"
                     : bound     ? "the job stays, since it asks for that node"
-                                : "the job stays until it has something to go on from";
+                                : "the job stays until it has something to continue from";
   return {fmt::format("{} is being drained: {}", fmt::join(draining, ","), why), "", {}, false};
 }
 

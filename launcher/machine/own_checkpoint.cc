@@ -34,7 +34,7 @@ std::string OwnCheckpoint::complaint(const SlurmGrace& slurm) const {
   if (!possible() || !slurm.preempts || given >= grace) return "";
   return fmt::format(
       "the program may take {} s to save, but Slurm gives a preempted job here {}: after a "
-      "preemption it goes on from what it has saved before that",
+      "preemption it continues from what it saved before that",
       grace,
       given > slurm.preempt ? fmt::format("{} s (KillWait)", given) : time_of_preemption(slurm));
 }

@@ -48,7 +48,7 @@ Move ranks_ended(Run& run) {
   if (exit.ok()) run.fault.pending = false;
   if (told) {
     run.fault.pending = false;
-    return clear(run, state::Next::complete, "the program had said that it is finished");
+    return clear(run, state::Next::complete, "the program had reported that it was finished");
   }
   if (!exit.ok()) {
     if (run.failure.no_start().empty()) run.note_unused("no rank had called bellows_init");
@@ -58,7 +58,7 @@ Move ranks_ended(Run& run) {
   const bool unused = run.attempt.joined.empty();
   if (unused && !run.told.unused && !run.rules.own.possible()) {
     run.told.unused = true;
-    run.say("the program did not use libbellows: it had no checkpoint to go on from");
+    run.say("the program did not use libbellows: it had no checkpoint to continue from");
   }
   if (!run.agents.there || (unused && !run.stop))
     return clear(run, state::Next::complete, "the program has finished");
@@ -153,8 +153,9 @@ void late_steps_known(Run& run, state::Running& running,
     return run.note_fault(
         fmt::format("Slurm did not start the step of the ranks within {} s", limit), Blame::cluster,
         kFailed);
-  run.say(fmt::format("no rank has called bellows_init within {} s; as far as Slurm knows, all run",
-                      limit));
+  run.say(fmt::format(
+      "no rank has called bellows_init within {} s; as far as Slurm knows, all are running",
+      limit));
 }
 
 State judge_end(Run& run) {
@@ -188,7 +189,7 @@ void note_progress(Run& run, const Event& event, bool running) {
     run.storage.note(event, run.now);
   }
   if (run.fault.pending && run.fault.hang && run.hang.recovered())
-    run.drop_hang("it goes on by itself");
+    run.drop_hang("the ranks continue by themselves");
   run.time.note_step(run.progress.newest_step, run.seconds());
 }
 

@@ -33,7 +33,7 @@ std::string too_short(double wanted, double total) {
 std::string time_of_preemption(const SlurmGrace& grace) {
   if (grace.preempt > 0) return fmt::format("{} s (GraceTime)", grace.preempt);
   return fmt::format(
-      "0 s (GraceTime; what KillWait leaves after SIGTERM, {} s, is no time for a stop)",
+      "0 s (GraceTime; what KillWait leaves after SIGTERM, {} s, is too short for a stop)",
       grace.kill_wait);
 }
 
@@ -84,7 +84,7 @@ std::string StopClock::complaint(const SlurmGrace& grace) const {
   return fmt::format(
       "a step and a save of {:.1f} MB take about {:.1f} s, but Slurm gives a preempted job here "
       "{}: "
-      "after a preemption it goes on from its last checkpoint before that, so let it save often",
+      "after a preemption it continues from its last checkpoint before that, so save often",
       static_cast<double>(saves_.back().bytes) / 1e6, needed, time_of_preemption(grace));
 }
 

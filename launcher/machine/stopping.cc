@@ -73,12 +73,12 @@ State end_own_stop(Run& run, OwnStopEnd end, const std::string& trouble) {
       return clear(run, state::Next::complete, "the program has finished");
     case OwnStopEnd::refused:
       run.refuse(run.stop->client, trouble);
-      run.record("PROCESSING", trouble + "; the ranks go on", EventNote::ranks_go_on);
+      run.record("PROCESSING", trouble + "; the ranks continue", EventNote::ranks_go_on);
       run.stop.reset();
       run.act(action::PlanSize{});
       return ranks_go_on(run);
     case OwnStopEnd::unsaved:
-      run.say(trouble + "; the program goes on from what it has");
+      run.say(trouble + "; the program continues from what it has saved");
       break;
     case OwnStopEnd::saved:
     case OwnStopEnd::waiting:
@@ -94,7 +94,7 @@ std::string not_yet(const Run& run, const Stop& stop) {
   if (stop.client == 0 || stop.from_scratch || run.saves_by_itself()) return "";
   if (run.attempt.joined.empty())
     return "its program has not called bellows_init (yet), and nothing else makes it save, so its "
-           "work may be lost; try again in a moment, say in the script how it saves "
+           "work may be lost; try again in a moment, state in the script how it saves "
            "(--checkpoint-signal or --checkpoint-cmd of bellows run), or stop it as it is with "
            "--from-scratch";
   return run.all_joined() ? "" : "its ranks are still starting; try again in a moment";

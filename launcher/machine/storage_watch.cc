@@ -39,7 +39,7 @@ std::optional<std::string> StorageWatch::check(Clock::time_point now, std::optio
   if (told_ && advanced_ > *told_) {
     const double waited = std::chrono::duration<double>(advanced_ - *told_).count();
     told_.reset();
-    return fmt::format("training goes on after {:.0f} s of waiting for the file system", waited);
+    return fmt::format("training continues after {:.0f} s of waiting for the file system", waited);
   }
   const double limit = usual ? std::max(kAtLeast, kLonger * *usual) : kUnknown;
   for (const auto& [node, since] : busy_) {

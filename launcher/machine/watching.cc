@@ -41,8 +41,8 @@ Move limits_known(Run& run, State& state, const JobLimits& limits) {
   if (!can_stop(run, state)) return std::nullopt;
   if (limits.preempted) return request_stop(run, state, Stop{.reason = "preemption"});
   if (static_cast<double>(limits.left) > lead) return std::nullopt;
-  run.say(fmt::format("the time limit comes in {} s, and to stop may take {:.0f} s", limits.left,
-                      lead));
+  run.say(fmt::format("the time limit is reached in {} s, and a stop may take {:.0f} s",
+                      limits.left, lead));
   run.doubts.time_limit_near = true;
   return request_stop(run, state, Stop{.reason = "time limit"});
 }

@@ -95,11 +95,11 @@ Explanation judge(const Policy& policy, const Request& request, Explanation so_f
 Explanation failed(const Policy& policy, const HookOutcome& outcome, Explanation so_far) {
   const std::string first(split(*outcome.failure, '\n').front());
   if (policy.lua.on_error == Fallback::refuse)
-    return refused(std::move(so_far), Refusal::unavailable, "Lua",
-                   first +
-                       "; this is slurmctld's to log, and users read that the rules of this "
-                       "site could not be asked");
-  so_far.trace.push_back({"Lua", first + "; on_error: pass lets the job go on"});
+    return refused(
+        std::move(so_far), Refusal::unavailable, "Lua",
+        first +
+            "; slurmctld logs this, and users read that the rules of this site could not be asked");
+  so_far.trace.push_back({"Lua", first + "; on_error: pass lets the job pass"});
   return so_far;
 }
 
@@ -109,7 +109,7 @@ Explanation ask_rules(const Policy& policy, Request request, const OptionsForRul
   const Rehearsal rehearsal = rehearse(hook, policy, request, more, so_far.decision);
   const HookOutcome& outcome = rehearsal.outcome;
   for (const std::string& line : outcome.log) so_far.trace.push_back({"Lua log", line});
-  for (const std::string& slip : outcome.slips) so_far.trace.push_back({"Lua slip", slip});
+  for (const std::string& slip : outcome.slips) so_far.trace.push_back({"Lua mistake", slip});
   if (outcome.failure) so_far = failed(policy, outcome, std::move(so_far));
   if (so_far.outcome == Explanation::Outcome::refused) return so_far;
   if (outcome.refused) return refused(std::move(so_far), Refusal::policy, "Lua", outcome.message);

@@ -170,7 +170,7 @@ int explain_job(const ExplainOptions& options) {
 void add_explain_command(CommandLine& program) {
   auto options = std::make_shared<ExplainOptions>();
   CommandLine command =
-      program.add_command("explain", "Say what a bellows.yaml makes of a job of sbatch, and why");
+      program.add_command("explain", "Show what a bellows.yaml does with an sbatch job, and why");
   command.footer("For example: bellows explain --account=vision -- --gpus-range=1-8 job.sh");
   command.add_option("--policy", options->policy, "The bellows.yaml").show_default();
   command.add_option("--account", options->account, "The account of a job that names none");

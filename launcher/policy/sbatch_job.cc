@@ -92,7 +92,7 @@ Status Reader::take(const SbatchOption& option, std::string_view value, std::str
     return {};
   }
   if (!option.take(said_, value))
-    return wrong(fmt::format("sbatch does not take \"{}\" for {}", shown(value), name));
+    return wrong(fmt::format("sbatch does not accept \"{}\" for {}", shown(value), name));
   if (std::string_view(option.name) == "wrap") return {};
   look_at(option, value, source);
   return {};
@@ -117,7 +117,7 @@ Result<std::size_t> Reader::read(const std::vector<std::string>& arguments,
     if (found == ':') return wrong(fmt::format("{} needs a value", typed));
     if (found == '?')
       return wrong(fmt::format(
-          "sbatch has no option \"{}\", or more than one that begins so, or it takes no value",
+          "sbatch has no option \"{}\", or several that begin like this, or it takes no value",
           typed));
     if (auto status = take(grammar_.at(found), optarg ? optarg : "", source); !status.ok())
       return status.error();

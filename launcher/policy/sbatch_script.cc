@@ -56,7 +56,7 @@ Result<ScriptOptions> script_options(std::string_view script) {
     bool open = false;
     while (auto word = next_word(line, open)) {
       if (open)
-        return Error{ErrorKind::invalid, fmt::format("line {}: a quote has no end", number)};
+        return Error{ErrorKind::invalid, fmt::format("line {}: a quote is not closed", number)};
       if (*word == "hetjob" || *word == "packjob") {
         options.heterogeneous = true;
         return options;

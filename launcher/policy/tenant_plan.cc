@@ -69,10 +69,11 @@ Status Planner::move(const Tenant& tenant, const std::string& account, const std
   SlurmAccount& moved = slurm_.accounts[account];
   if (moved.parent == parent) return {};
   if (below(parent, account))
-    return Error{ErrorKind::invalid,
-                 fmt::format("tenant {}: account {} cannot come below {}, which is below it; name "
-                             "another parent or move {} by hand",
-                             tenant.name, account, parent, parent)};
+    return Error{
+        ErrorKind::invalid,
+        fmt::format("tenant {}: account {} cannot be placed below {}, which is below it; name "
+                    "another parent or move {} by hand",
+                    tenant.name, account, parent, parent)};
   change({"modify", "account", "where", "name=" + account, "cluster=" + cluster_, "set",
           "parent=" + parent},
          fmt::format("the quota of tenant {} is that of account {}", tenant.name, parent));

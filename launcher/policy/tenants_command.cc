@@ -244,10 +244,10 @@ void add_tenants_command(CommandLine& program) {
   CommandLine tenants = program.add_command("tenants", "Give Slurm the tenants of a bellows.yaml");
   tenants.require_command();
   CommandLine command = tenants.add_command(
-      "sync", "Show the changes of accounts, QOS and quotas that make Slurm's those of the policy");
+      "sync", "Show the changes that make Slurm's accounts, QOS and quotas match the policy");
   command.add_flag("--apply", options->apply, "Make the changes");
   command.add_option("--policy", options->policy, "The bellows.yaml").show_default();
-  command.add_option("--cluster", options->cluster, "Another cluster than the local one");
+  command.add_option("--cluster", options->cluster, "A cluster other than the local one");
   command.add_flag("--json", options->json, "Print one JSON object; progress on standard error");
   command.run([options] { return sync(*options); });
 }

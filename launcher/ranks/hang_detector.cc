@@ -90,7 +90,7 @@ milliseconds HangDetector::limit() const {
 std::string HangDetector::stuck_ranks() const {
   std::optional<std::uint64_t> newest;
   for (const auto& [number, rank] : ranks_) newest = std::max(newest, rank.step);
-  if (!newest) return fmt::format("none of {} ranks has come to a first step", ranks_.size());
+  if (!newest) return fmt::format("not one of {} ranks has reached its first step", ranks_.size());
   std::map<std::optional<std::uint64_t>, RankNames> by_step;
   for (const auto& [number, rank] : ranks_) by_step[rank.step].add(number, rank.node);
   if (by_step.size() == 1 && ranks_.size() > 1)
@@ -99,7 +99,7 @@ std::string HangDetector::stuck_ranks() const {
   if (by_step.size() == 1) return fmt::format("{} stays at step {}", stuck.to_string(), *newest);
   return fmt::format("{} {}, while others are at step {}", stuck.to_string(),
                      step ? fmt::format("stay{} at step {}", stuck.size() == 1 ? "s" : "", *step)
-                          : "came to no step",
+                          : "reached no step",
                      *newest);
 }
 
@@ -107,7 +107,7 @@ std::string HangDetector::silent_nodes(Clock::time_point now) const {
   std::string text;
   for (const auto& [node, last] : heard_)
     if (now - last > kSilent)
-      text += fmt::format("; no word from {} for {:.0f} s", node, seconds(now - last));
+      text += fmt::format("; no message from {} for {:.0f} s", node, seconds(now - last));
   return text;
 }
 

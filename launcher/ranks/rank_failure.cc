@@ -126,7 +126,7 @@ std::string RankFailure::cause(const ChildExit& exit) const {
   if (cause.empty() && no_end_) return "srun did not wait longer for the end of the ranks' step";
   if (cause.empty()) {
     cause = "the step of ranks " + exit.to_string();
-    if (lost_) cause += fmt::format(", and rank {} on {} had gone first", *lost_, lost_on_);
+    if (lost_) cause += fmt::format(", and rank {} on {} had ended first", *lost_, lost_on_);
   }
   if (out_of_memory_ && cause.find("memory limit") == std::string::npos)
     cause += ", out of memory: the job's memory limit was reached";

@@ -189,7 +189,7 @@ class Merge {
                      "node failed, or somebody requeued the job"});
     if (!accounted_)
       missing_.push_back(fmt::format(
-          "how run {} ended: no launcher wrote it down, and Slurm's accounting has it not",
+          "how run {} ended: no launcher wrote it down, and Slurm's accounting does not have it",
           restart));
   }
 

@@ -160,7 +160,7 @@ void print_attempts(const History& history) {
                phase(attempt, {"QUEUED"}), phase(attempt, {"DEPLOYING"}),
                phase(attempt, {"PROCESSING", "CHECKPOINTING"}), phase(attempt, {"STORING"}), steps,
                lost(attempt),
-               attempt.over ? one_line(attempt.ended + ": " + attempt.cause) : "goes on");
+               attempt.over ? one_line(attempt.ended + ": " + attempt.cause) : "running");
   }
 }
 
@@ -173,7 +173,7 @@ int history(const HistoryOptions& options) {
   const Told told = tell(std::move(*place));
   if (told.history.entries.empty())
     return fail({told.place.unreachable ? ErrorKind::unavailable : ErrorKind::not_found,
-                 fmt::format("nothing is known of job {}: {}", options.job,
+                 fmt::format("nothing is known about job {}: {}", options.job,
                              fmt::join(told.history.missing, "; "))});
   if (options.json) {
     print_json(told);
@@ -193,7 +193,7 @@ int history(const HistoryOptions& options) {
 void add_history_command(CommandLine& program) {
   auto options = std::make_shared<HistoryOptions>();
   CommandLine command =
-      program.add_command("history", "Tell what became of a job, from its launchers and Slurm");
+      program.add_command("history", "Show what happened to a job, from its launchers and Slurm");
   command.add_option("JOB", options->job, "Job id, or ARRAY_TASK")
       .required()
       .check(job_name_complaint);

@@ -128,7 +128,7 @@ std::string JobView::last_words() const {
     return fmt::format("{} {}", moment(last->time, static_cast<std::time_t>(wall_clock())),
                        last->cause);
   if (job.finished()) return end();
-  if (job.configuring) return "its nodes are made ready";
+  if (job.configuring) return "its nodes are being prepared";
   return contract ? "no 'bellows run' has begun in it" : "not a Bellows job";
 }
 

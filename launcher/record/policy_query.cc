@@ -78,7 +78,7 @@ Result<PolicyStatus> ask_policy_status(Slurm&) {
     return Error{ErrorKind::unavailable,
                  fmt::format("ask slurmctld for its policy: {}", slurm_strerror(code))};
   return Error{ErrorKind::not_found,
-               fmt::format("slurmctld gave no answer of job_submit/bellows ({}); is it in "
+               fmt::format("slurmctld gave no answer from job_submit/bellows ({}); is it in "
                            "JobSubmitPlugins, and of this version?",
                            rc == SLURM_SUCCESS ? "the job could run" : slurm_strerror(code))};
 }

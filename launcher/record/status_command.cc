@@ -197,7 +197,7 @@ void add_status_command(CommandLine& program) {
       .check(job_name_complaint);
   command
       .add_option("--checkpoint-dir", options->checkpoint_dir,
-                  "Where the job keeps its checkpoints, if 'bellows run' was told so")
+                  "Where the job keeps its checkpoints, if 'bellows run' was given this")
       .needs("JOB");
   command.add_flag("--json", options->json, "Print JSON instead of a table");
   command

@@ -18,7 +18,8 @@ Status ActiveMarker::write() const {
 void ActiveMarker::plan(std::optional<std::uint32_t> gpus) const {
   unlink(plan_.c_str());
   if (gpus && symlink(std::to_string(*gpus).c_str(), plan_.c_str()) != 0)
-    fmt::print(stderr, "bellows run: {}; a launcher that is killed comes back at the old size\n",
+    fmt::print(stderr,
+               "bellows run: {}; if the launcher is killed, the job restarts at the old size\n",
                errno_error("make", plan_).text);
 }
 

@@ -82,7 +82,7 @@ std::string AgentLink::end() {
   std::string end = loss_;
   if (auto exit = child_.poll_exit(); exit && end.empty())
     end = "the agents' step " + exit->to_string();
-  if (!spoke_ && !last_words_.empty()) end += "; its last words: " + last_words_;
+  if (!spoke_ && !last_words_.empty()) end += "; its last output: " + last_words_;
   return end;
 }
 

@@ -25,7 +25,7 @@ bool copy_some(int from, int to) {
 int relay() {
   auto id = job_id_from_environment();
   if (!id) {
-    fmt::print(stderr, "bellows control: this is no step of a job\n");
+    fmt::print(stderr, "bellows control: not running inside a Slurm step\n");
     return kRefused;
   }
   auto launcher = connect_control(run_dir_of(*id) + "/run.sock");

@@ -108,7 +108,7 @@ void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>&
       });
   command
       .add_option("--cpu-bind", options->cpu_bind,
-                  "CPUs of a rank: near its GPU, none, or what srun's --cpu-bind takes")
+                  "CPUs of a rank: near its GPU, none, or what srun's --cpu-bind accepts")
       .show_default();
 }
 
@@ -117,7 +117,7 @@ void add_own_checkpoint_options(CommandLine& command, const std::shared_ptr<RunO
       .add_option("--checkpoint-signal", options->checkpoint_signal,
                   "For a program without libbellows: the signal on which its ranks save and exit")
       .check([](const std::string& text) {
-        return parse_signal(text) ? "" : "'" + text + "' is no signal such as USR1 or 10";
+        return parse_signal(text) ? "" : "'" + text + "' is not a signal such as USR1 or 10";
       });
   command
       .add_option("--checkpoint-cmd", options->own.command,
@@ -126,7 +126,7 @@ void add_own_checkpoint_options(CommandLine& command, const std::shared_ptr<RunO
       .excludes("--checkpoint-signal");
   command
       .add_option("--checkpoint-grace", options->own.grace,
-                  "Seconds that such a program has to save")
+                  "Seconds that such a program gets to save")
       .show_default()
       .between(1, 86400);
   command
@@ -142,7 +142,10 @@ int run(RunOptions options) {
     options.own.stopped_status = static_cast<int>(options.stopped_status);
   auto id = job_id_from_environment();
   if (!id)
-    return fail("this is no Slurm job: write it into a batch script and sbatch that", kRefused);
+    return fail(
+        "not running inside a Slurm job: put this line into a batch script and submit it with "
+        "sbatch",
+        kRefused);
   block_signals();
   // From the start: slurmctld may take its time to answer, and a kill must not end the job.
   if (!std::getenv("BELLOWS_RUN_DIR")) return supervise(options, *id);
@@ -168,26 +171,26 @@ void add_run_command(CommandLine& program) {
       .show_default()
       .between(1, 1000);
   command.add_option("--keep-every", options->keep_every,
-                     "Keep every checkpoint of a step divisible by this too");
+                     "Also keep every checkpoint of a step divisible by this");
   command
       .add_option("--max-restarts", options->max_restarts,
-                  "Restarts in a row without a new checkpoint, or a step beyond all before, before "
-                  "the job fails")
+                  "Restarts in a row without a new checkpoint, or a step beyond all earlier ones, "
+                  "before the job fails")
       .show_default()
       .between(0, 1000);
   command
       .add_option("--log-size", options->log_mib,
-                  "MiB for what 'bellows logs' shows; the oldest goes first; 0: no logs")
+                  "MiB for what 'bellows logs' shows; the oldest is removed first; 0: no logs")
       .show_default()
       .between(0, 1 << 20);
   command
       .add_option("--start-limit", options->start_limit,
-                  "Seconds within which all ranks must have started; 0: any time")
+                  "Seconds within which all ranks must have started; 0: no limit")
       .show_default()
       .between(0, 86400);
   command
       .add_option("--hang-floor", options->hang_floor,
-                  "Least seconds without progress before ranks are taken for hung; 0: never")
+                  "Minimum seconds without progress before ranks are considered hung; 0: never")
       .show_default()
       .between(0, 86400);
   command

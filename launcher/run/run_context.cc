@@ -121,8 +121,8 @@ Status clear_usual_place(const RunContext& context, const SlurmJob& job) {
   if (!now_at) return now_at.error();
   if (*now_at)
     fmt::print(stderr,
-               "bellows run: {} was of an older job with the number {}: it is {} now, and this job "
-               "begins anew\n",
+               "bellows run: {} belonged to an older job with the number {}: it is now {}, and "
+               "this job starts from scratch\n",
                usual->dir, job.id, **now_at);
   return {};
 }

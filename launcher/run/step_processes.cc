@@ -72,7 +72,8 @@ std::vector<Input> StepProcesses::end_of_ranks(Clock::time_point now) {
   if (!settled && exit.ok() && now - *ranks_gone_ <= kDoubtsWithin) {
     if (first)
       output_.say(
-          "bellows run: waiting for what srun has yet to say: the output of this job is not taken");
+          "bellows run: waiting for the rest of srun's output: nobody reads the output of this "
+          "job");
     return {};
   }
   told_ranks_ended_ = true;

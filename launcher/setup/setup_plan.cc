@@ -75,10 +75,11 @@ void Planner::settle(const SlurmConf& conf, const char* key, const std::string& 
         {kept->place, kept->line(), ConfEntry{kept->key, value, {}}.line(), why});
   for (auto entry = found.begin(); entry != found.end(); ++entry)
     if (entry != kept)
-      plan_.changes.push_back({entry->place, entry->line(), "",
-                               fmt::format("{} may stand once: of several lines Slurm takes the "
-                                           "last, and logs an error",
-                                           entry->key)});
+      plan_.changes.push_back(
+          {entry->place, entry->line(), "",
+           fmt::format(
+               "{} may appear only once: of several lines Slurm uses the last, and logs an error",
+               entry->key)});
 }
 
 /// The items of all the key's lines; of a repeated NAME=VALUE the last value, as Slurm would.
@@ -147,8 +148,8 @@ void Planner::admission() {
     plugins.emplace_back("bellows");
   else if (ours + 1 != plugins.end())
     plan_.notes.push_back(
-        fmt::format("JobSubmitPlugins has bellows before {}: what that makes of a job is not held "
-                    "against bellows.yaml",
+        fmt::format("JobSubmitPlugins has bellows before {}: what that changes in a job is not "
+                    "checked against bellows.yaml",
                     plugins.back()));
   settle(setup_.slurm, "JobSubmitPlugins", fmt::format("{}", fmt::join(plugins, ",")),
          "slurmctld admits jobs by bellows.yaml");
@@ -163,9 +164,11 @@ void Planner::prolog() {
   const bool drops = no_hold != flags.end();
   flags.erase(no_hold, flags.end());
   if (!has(flags, "Contain") && !has(flags, "X11")) flags.emplace_back("Contain");
-  settle(setup_.slurm, "PrologFlags", fmt::format("{}", fmt::join(flags, ",")),
-         drops ? "the nodes learn a job's contract in its prolog; Slurm takes no NoHold with that"
-               : "the nodes learn a job's contract in its prolog");
+  settle(
+      setup_.slurm, "PrologFlags", fmt::format("{}", fmt::join(flags, ",")),
+      drops
+          ? "the nodes learn a job's contract in its prolog; Slurm does not accept NoHold with that"
+          : "the nodes learn a job's contract in its prolog");
 }
 
 void Planner::gpus() {
@@ -175,7 +178,7 @@ void Planner::gpus() {
   });
   if (!has(tasks, "cgroup") && !has(tasks, "task/cgroup")) tasks.emplace_back("task/cgroup");
   settle(setup_.slurm, "TaskPlugin", fmt::format("{}", fmt::join(tasks, ",")),
-         "a job is kept to its own GPUs");
+         "a job is confined to its own GPUs");
   Words types = words("GresTypes");
   if (!has(types, "gpu")) types.emplace_back("gpu");
   settle(setup_.slurm, "GresTypes", fmt::format("{}", fmt::join(types, ",")), "GPUs are counted");

@@ -20,7 +20,7 @@ bool is_plain(std::string_view name) {
 }
 
 Error odd(std::string_view what, std::string_view line) {
-  return Error{ErrorKind::invalid, fmt::format("sacctmgr gave a line that is no {}: \"{}\"", what,
+  return Error{ErrorKind::invalid, fmt::format("sacctmgr gave a line that is not {}: \"{}\"", what,
                                                one_line(line, kMostShown))};
 }
 
@@ -76,7 +76,7 @@ Status check_tree(const SlurmAccounts& found) {
       const auto next = found.accounts.find(at);
       if (next == found.accounts.end() || steps > found.accounts.size())
         return Error{ErrorKind::invalid,
-                     fmt::format("sacctmgr gave account {}, but no way up from it to the root",
+                     fmt::format("sacctmgr gave account {}, but no path from it to the root",
                                  one_line(name, kMostShown))};
       at = next->second.parent;
     }
@@ -139,9 +139,9 @@ Result<SlurmAccounting> parse_accounting(std::string_view config) {
 Result<SlurmAccounts> parse_accounts(std::string_view accounts, std::string_view qos) {
   SlurmAccounts found;
   for (std::string_view line : lines_of(accounts))
-    if (!parse_association(line, found)) return odd("account", line);
+    if (!parse_association(line, found)) return odd("an account", line);
   for (std::string_view line : lines_of(qos)) {
-    if (!is_plain(line) || line.find('|') != std::string_view::npos) return odd("QOS", line);
+    if (!is_plain(line) || line.find('|') != std::string_view::npos) return odd("a QOS", line);
     found.qos.insert(to_lower(line));
   }
   if (!found.accounts.count("root"))

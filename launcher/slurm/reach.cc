@@ -24,7 +24,7 @@ bool SlurmReach::answers(const Look& look, Clock::time_point now) {
       trouble_.clear();
       return true;
     }
-    if (said->empty()) *said = "the question to slurmctld came to nothing";
+    if (said->empty()) *said = "the query to slurmctld failed";
     told_ = *said == trouble_ && told_;
     trouble_ = *said;
   } else if (!question_.asking() && now >= next_) {

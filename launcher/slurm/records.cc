@@ -67,7 +67,7 @@ Result<std::vector<SlurmRun>> parse_records(std::string_view text) {
     if (line.empty()) continue;
     SlurmRun run;
     if (!parse_record(line, run))
-      return Error{ErrorKind::invalid, fmt::format("sacct gave a line that is no job: \"{}\"",
+      return Error{ErrorKind::invalid, fmt::format("sacct gave a line that is not a job: \"{}\"",
                                                    one_line(line, kMostShown))};
     runs.push_back(std::move(run));
   }

@@ -43,7 +43,7 @@ poll 40 job_is "$id" FAILED
 is "$(job_field "$id" ExitCode)" 7:0 "a job that fails and fails ends with its ranks' status"
 is "$(starts failing)" 2 "after the restarts it was given"
 like "$(out_of failing | tail -n 1)" \
-  'giving up: rank 0 on n[12] exited with status 7; 2 failures in a row without progress; its last words: counter: told to end with status 7$' \
+  'giving up: rank 0 on n[12] exited with status 7; 2 failures in a row without progress; its last output: counter: told to end with status 7$' \
   "and says why, with the program's own last words"
 is "$(job_field "$id" Restarts)" 0 "without a requeue"
 

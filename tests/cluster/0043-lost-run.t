@@ -55,7 +55,7 @@ goes_on() { # NAME WHAT
 
 forget ranked counter .
 goes_on ranked "a rank dies and the run is lost"
-like "$(out_of ranked)" 'slurmctld was restarted and takes this run for one that never began' \
+like "$(out_of ranked)" 'slurmctld was restarted and believes that this run never began' \
   "the launcher says what happened"
 like "$(causes "$job")" 'rank [0-9] on n[12] was killed by signal 9 \(Killed\); slurmctld was restarted' "and the history"
 forget launched bellows 'bellows run'

@@ -36,7 +36,7 @@ is "$(last_start second step) $(last_start second world)" "20 2" "both ranks go 
 # The program holds every value it gets back against what it must be.
 is "$(log_of second | tail -n 1 | cut -d' ' -f1,2)" "finish step=35" "with the values of that step"
 like "$(out_of second)" \
-  'rank [01] on n[12] cannot go on from step 30: .*/step-0*30/shard-00001-of-00002.h5 is damaged: the bytes from [0-9]* to [0-9]* ' \
+  'rank [01] on n[12] cannot continue from step 30: .*/step-0*30/shard-00001-of-00002.h5 is damaged: the bytes from [0-9]* to [0-9]* ' \
   "the launcher says which bytes of which file"
 like "$(out_of second)" 'the checkpoint of step 30 is not used: .*shard-00001-of-00002.h5 is damaged' \
   "and that the step is passed over"

@@ -84,8 +84,8 @@ ends_well calm "$calm" "a job that nobody may preempt"
 unlike "$(out_of calm)" 'but Slurm gives' "and is not warned of a preemption"
 
 CLUSTER=$first
-poll 60 grep -q 'the time limit comes in' "$CLUSTER/shared/home/alice/limited.out"
-like "$(out_of limited)" 'the time limit comes in [0-9]+ s, and to stop may take' "the time limit: its output tells that it is near"
+poll 60 grep -q 'the time limit is reached in' "$CLUSTER/shared/home/alice/limited.out"
+like "$(out_of limited)" 'the time limit is reached in [0-9]+ s, and a stop may take' "the time limit: its output tells that it is near"
 # Before that nothing was committed; the fault is then.
 hurt_step[$limited]=0
 hurt_at[$limited]=$(events_of "$limited" | sed -n '/"CHECKPOINTING"/ s/.*"time":\([0-9]*\)\.\([0-9]*\).*/\1 \2/p' |

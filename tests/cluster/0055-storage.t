@@ -84,7 +84,7 @@ ok "a full file system: the program that does not bear it dies of it" \
   poll 20 grep -q 'after a save had failed: No space left' "$home/filled.out"
 poll 20 since "$hung" "$hangs"
 thaw
-poll 20 grep -q 'training goes on after' "$home/waits.out"
+poll 20 grep -q 'training continues after' "$home/waits.out"
 took "a file system that hangs for $hangs s" "$waits" "$(now_us)"
 mount -o remount,rw "$storage/frail"
 poll 30 grep -q 'saving works again' "$home/bears.out"
@@ -100,7 +100,7 @@ ends_well async "$async" "a file system that hangs, with saves in the background
 is "$(starts waits) $(starts async)" "1 1" "nobody is taken for hung"
 like "$(causes "$waits")" 'training waits for the file system of the checkpoints: the agent on n[1-3] has been' \
   "the history tells what training waits for"
-like "$(causes "$waits")" 'training goes on after [0-9]+ s of waiting for the file system' "and how long"
+like "$(causes "$waits")" 'training continues after [0-9]+ s of waiting for the file system' "and how long"
 recovers killed "$killed" "a rank that dies while the file system hangs" 'rank [01] on n[1-3] was killed by signal 9'
 unlike "$(out_of waits; out_of async; out_of killed)" 'no progress|the agents did not' "nothing else was wrong"
 

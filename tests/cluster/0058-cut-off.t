@@ -25,7 +25,7 @@ batch=$(xc --user root squeue --noheader --jobs="$id" --format=%B)
 mc cut-node "${batch#n}"
 ok "the job runs on the other node" poll 90 has_starts own 2
 ok "the ranks that were cut off are ended" poll 30 all_gone
-left() { out_of own | grep -qa 'owns the checkpoint directory now, this is .*: leaving it to that'; }
+left() { out_of own | grep -qa 'owns the checkpoint directory now, and this is .*: leaving it to that attempt'; }
 ok "their launcher says why" poll 10 left
 
 # As a program does that comes to its end there: the other one has yet to.

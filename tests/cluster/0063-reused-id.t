@@ -30,7 +30,7 @@ is "$again $other" "$ended $cut" "slurmctld gives the same ids again"
 for name in again other; do
   poll 40 has_starts "$name" 1
   is "$(last_start "$name" step)" 0 "the job '$name' begins anew"
-  like "$(out_of "$name")" "was of an older job with the number [0-9]+: it is $base/[0-9]+\.before-[0-9]+ now" "and says so"
+  like "$(out_of "$name")" "belonged to an older job with the number [0-9]+: it is now $base/[0-9]+\.before-[0-9]+," "and says so"
 done
 ok "it trains, though an older one with its number had finished" poll 40 commits_past "$again" 49
 old=("$base/$cut".before-*)

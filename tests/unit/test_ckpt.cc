@@ -83,7 +83,7 @@ Test(list, tells_what_is_damaged_or_gone, .timeout = 60) {
   cr_expect(!ran.says("\x1b"), "text of a file steers the terminal");
   expect_status(ran, 0);
   cr_expect(ran.says("damaged, newest") && ran.says("step 30: ") && ran.says("manifest.json"));
-  cr_expect(ran.says("the name first is of step 10, which is gone"), "%s", ran.out.c_str());
+  cr_expect(ran.says("the name first belongs to step 10, which is gone"), "%s", ran.out.c_str());
   const auto json = ckpt({"list", t.dir(), "--json"}).json();
   cr_expect(json["steps"][1]["state"] == "damaged" && json["steps"][1]["error"].is_string());
   cr_expect(json["names_of_no_step"]["first"] == 10);
@@ -142,7 +142,7 @@ Test(show, takes_a_step_in_every_spelling, .timeout = 60) {
 Test(show, says_what_it_cannot_find, .timeout = 60) {
   Training t;
   for (const auto& [spelling, part] : std::vector<std::pair<std::string, std::string>>{
-           {"40", "no step 40"}, {"worst", "\"worst\" is no step"}, {"/nowhere", "/nowhere"}}) {
+           {"40", "no step 40"}, {"worst", "\"worst\" is not a step"}, {"/nowhere", "/nowhere"}}) {
     auto ran = ckpt({"show", spelling, "-d", t.dir()});
     expect_status(ran, 1);
     cr_expect(ran.complains(part) && ran.out.empty(), "%s", text_of(ran).c_str());
@@ -403,7 +403,7 @@ Test(usage, says_what_is_wrong_and_who_tells_more, .timeout = 60) {
   expect_words({"logs", "5", "--rnak", "3"}, {"bellows logs has no option '--rnak'; did you mean "
                                               "'--rank'?"});
   expect_words({"logs", "--jsn"}, {"did you mean '--json'?", "Try 'bellows logs --help'."});
-  expect_words({"halt", "6", "7"}, {"'7' is one argument too many"});
+  expect_words({"halt", "6", "7"}, {"unexpected argument '7'"});
   expect_words({"halt", "x\x1b["}, {"is no job id", "Try 'bellows halt --help'."});
   expect_words({"run", "--kind=foo", "--", "x"}, {"--kind: 'foo' is not mpi"});
   expect_words({"ckpt"}, {"a command is missing: list, show"});

@@ -301,10 +301,10 @@ Test(explain, what_sbatch_does_not_take, .timeout = 10) {
                             "--mincpus=0",
                             "--hint=x",
                             "-B x"})
-    cr_expect(why_not(wrong).find("sbatch does not take") == 0 ||
+    cr_expect(why_not(wrong).find("sbatch does not accept") == 0 ||
                   why_not(wrong).find("needs a value") != std::string::npos,
               "%s: %s", wrong, why_not(wrong).c_str());
-  cr_expect(why_not("-N3-2") == "sbatch does not take \"3-2\" for --nodes");
+  cr_expect(why_not("-N3-2") == "sbatch does not accept \"3-2\" for --nodes");
   for (const char* unknown : {"--share", "--acc=x", "-Z", "--tres-per-job=2", "--hold=yes"})
     cr_expect(why_not(unknown).find("sbatch has no option") == 0, "%s", unknown);
   cr_expect(why_not("--ntasks") == "--ntasks needs a value");
@@ -341,13 +341,13 @@ Test(explain, script_environment_and_command_line, .timeout = 10) {
 Test(explain, wrong_scripts, .timeout = 10) {
   auto job = read({"job.sh"}, "#!/bin/sh\n#SBATCH --comment='open\n");
   cr_assert(not job.ok());
-  cr_expect(job.error().text == "job.sh: line 2: a quote has no end");
+  cr_expect(job.error().text == "job.sh: line 2: a quote is not closed");
   job = read({"job.sh"}, "#SBATCH --nodse=2\n");
   cr_assert(not job.ok());
   cr_expect(job.error().text.find("job.sh: sbatch has no option \"--nodse=2\"") == 0);
   job = read({}, "", {{"SBATCH_TIMELIMIT", "x"}});
   cr_assert(not job.ok());
-  cr_expect(job.error().text == "SBATCH_TIMELIMIT: sbatch does not take \"x\" for --time");
+  cr_expect(job.error().text == "SBATCH_TIMELIMIT: sbatch does not accept \"x\" for --time");
 }
 
 Test(explain, trace_of_an_admitted_job, .timeout = 10) {

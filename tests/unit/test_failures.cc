@@ -80,7 +80,7 @@ Test(hang_detector, leaves_time_before_the_first_steps) {
   now += 100h;
   detector.note(progress_of("n1", 0, {std::nullopt, std::nullopt}), now);
   cr_expect(!detector.check(now + 59s));
-  cr_expect(has(detector.check(now + 60s), "none of 2 ranks has come to a first step"));
+  cr_expect(has(detector.check(now + 60s), "not one of 2 ranks has reached its first step"));
 }
 
 Test(hang_detector, does_not_count_saves_and_pauses) {
@@ -191,7 +191,7 @@ Test(storage_watch, tells_of_a_long_wait_and_of_its_end) {
   watch.note(progress_of("n2", 2, {7}), now + 8s);
   cr_expect(!watch.check(now + 8s, 0.1));
   watch.note(progress_of("n1", 0, {8, 8}), now + 9s);
-  cr_expect(has(watch.check(now + 9s, 0.1), "goes on after 9 s"));
+  cr_expect(has(watch.check(now + 9s, 0.1), "continues after 9 s"));
   cr_expect(!watch.check(now + 100s, 0.1), "nobody is at work");
 }
 
@@ -207,7 +207,7 @@ Test(storage_watch, does_not_count_a_suspension) {
   watch.excuse(3600s);
   now += 3600s;
   watch.note(progress_of("n1", 0, {8}), now + 9s);
-  cr_expect(has(watch.check(now + 9s, 0.1), "goes on after 9 s"));
+  cr_expect(has(watch.check(now + 9s, 0.1), "continues after 9 s"));
 }
 
 Test(storage_watch, leaves_alone_ranks_that_train_while_they_save) {

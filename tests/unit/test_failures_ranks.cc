@@ -192,7 +192,7 @@ Test(rank_failure, says_what_it_knows_without_srun) {
   cr_expect(failure.cause(kStatus1) == "the step of ranks exited with status 1");
   failure.lost(2, "n1");
   failure.lost(0, "n1");
-  cr_expect(has(failure.cause(kStatus1), "status 1, and rank 2 on n1 had gone first"));
+  cr_expect(has(failure.cause(kStatus1), "status 1, and rank 2 on n1 had ended first"));
   cr_expect(failure.last_words().empty());
 }
 

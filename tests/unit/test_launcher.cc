@@ -108,7 +108,7 @@ Test(agent_link, tells_why_agents_never_spoke, .timeout = 20) {
   link->close();
   while (!link->child().poll_exit()) usleep(10000);
   cr_expect(link->end() ==
-                "the agents' step exited with status 0; its last words: srun: error: "
+                "the agents' step exited with status 0; its last output: srun: error: "
                 "Unable to create step for job 7: no such GPU",
             "%s", link->end().c_str());
 }

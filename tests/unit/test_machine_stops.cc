@@ -231,7 +231,8 @@ Test(stops, leave_a_later_run_alone) {
   world.record.times.start += 50;
   world.feed(input::Term{});
   world.pass(1s);
-  cr_expect(world.exit == 0 && world.roads.empty() && world.has_said("leaving it to that"));
+  cr_expect(world.exit == 0 && world.roads.empty() &&
+            world.has_said("leaving the job to that run"));
 }
 
 Test(stops, leave_a_directory_that_another_run_has_taken) {
@@ -360,7 +361,8 @@ Test(stops, go_on_smaller_without_a_lost_node_once_its_step_is_gone) {
   cr_expect(is<state::Clearing>(world), "its GPUs are not free yet");
   world.lingering.clear();
   world.pass(2s);
-  cr_expect(is<state::Greeting>(world) && world.has_said("the job goes on with 2 of 4 GPUs on n1"));
+  cr_expect(is<state::Greeting>(world) &&
+            world.has_said("the job continues with 2 of 4 GPUs on n1"));
 }
 
 Test(stops, judge_ranks_and_command_together) {

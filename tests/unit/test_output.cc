@@ -259,7 +259,7 @@ Test(plain_output, tells_what_is_missing, .timeout = 30) {
   cr_assert(got > 0);
   cr_expect(std::string(buffer, static_cast<std::size_t>(got)) ==
             "\nbellows run: " + std::to_string(lost) +
-                " bytes are missing here: nobody took them\nagain\n");
+                " bytes are missing here: nobody read them\nagain\n");
 }
 
 Test(log_writer, keeps_to_its_size, .timeout = 30) {
@@ -297,8 +297,7 @@ Test(log_writer, counts_what_it_leaves_out, .timeout = 30) {
   const auto texts = log_texts(dir.path() + "/logs", 7);
   const auto note = std::find_if(texts.begin(), texts.end(), [](const std::string& text) {
     return text.ends_with(
-        "lines are missing here: they came too fast for the log, or its file "
-        "system took none");
+        "lines are missing here: they came too fast for the log, or its file system accepted none");
   });
   cr_expect(note != texts.end() && texts.back() == "0out:" + std::string(4000, 'x'));
 }

@@ -140,7 +140,7 @@ Test(rehearsal, explain_shows_what_the_script_does, .timeout = 30) {
             Explanation::Outcome::admitted);
   const Explanation slip = site.explained(digits(), {{"comment", "slip"}});
   cr_expect(slip.outcome == Explanation::Outcome::admitted);
-  cr_expect(slip.trace.end()[-2].rule == "Lua slip" && last(slip) == "Lua: changes nothing");
+  cr_expect(slip.trace.end()[-2].rule == "Lua mistake" && last(slip) == "Lua: changes nothing");
   cr_expect(site.explained({}, {{"comment", "stop"}}).outcome == Explanation::Outcome::refused,
             "jobs that use nothing of Bellows are shown to it too");
   cr_expect(site.explained({}).outcome == Explanation::Outcome::plain);

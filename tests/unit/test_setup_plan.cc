@@ -243,7 +243,7 @@ Test(setup, bellows_before_another_plugin_is_noted) {
   machine.slurm = good_but("JobSubmitPlugins", "JobSubmitPlugins=bellows,lua");
   expect_text(changes(plan_of(machine)), "");
   expect_text(notes(plan_of(machine)),
-              "JobSubmitPlugins has bellows before lua: what that makes of a job is not held "
+              "JobSubmitPlugins has bellows before lua: what that changes in a job is not checked "
               "against bellows.yaml");
 }
 

@@ -340,7 +340,7 @@ Test(lost_halt, is_one_that_nothing_came_of) {
 
 Test(lost_halt, is_not_read_out_of_what_people_read) {
   cr_expect(!halt_was_lost({event_of("CHECKPOINTING", kHalt)}, 1));
-  cr_expect(halt_was_lost({kAsked, event_of("PROCESSING", "no; the ranks go on")}, 1));
+  cr_expect(halt_was_lost({kAsked, event_of("PROCESSING", "no; the ranks continue")}, 1));
   cr_expect(fruitless_runs({event_of("QUEUED", "time limit, without a new checkpoint")}) == 0);
 }
 

@@ -205,7 +205,7 @@ Test(tenant_plan, refuses_what_cannot_be, .timeout = 10) {
     return plan.error().text;
   };
   expect_text(refused("vision: {quota: {gpus: 1, parent: c}}"),
-              "tenant vision: account vision cannot come below c, which is below it; name "
+              "tenant vision: account vision cannot be placed below c, which is below it; name "
               "another parent or move c by hand");
   for (const char* name : {"a b", "a,b", "-a", "a=b", "a;b", "+a"}) {
     const std::string tenants = std::string("vision: {sizing: {qos_allowed: [\"") + name + "\"]}}";
@@ -244,14 +244,14 @@ Test(slurm_accounts, odd_answers_are_errors, .timeout = 10) {
   for (const char* line : kAccounts) {
     const auto found = parse_accounts(kFresh + line + "\n", "normal\n");
     cr_assert(not found.ok(), "accepted: %s", line);
-    cr_expect(found.error().text.starts_with("sacctmgr gave a line that is no account: \""), "%s",
-              found.error().text.c_str());
+    cr_expect(found.error().text.starts_with("sacctmgr gave a line that is not an account: \""),
+              "%s", found.error().text.c_str());
     cr_expect(found.error().text.find('\x1b') == std::string::npos);
   }
   for (const char* line : {"a|b", "a,b", "a\tb"}) {
     const auto found = parse_accounts(kFresh, std::string("normal\n") + line + "\n");
     cr_assert(not found.ok(), "accepted: %s", line);
-    cr_expect(found.error().text.starts_with("sacctmgr gave a line that is no QOS"));
+    cr_expect(found.error().text.starts_with("sacctmgr gave a line that is not a QOS"));
   }
 }
 
@@ -260,7 +260,7 @@ Test(slurm_accounts, the_tree_must_be_one, .timeout = 10) {
     cr_expect(parse_accounts(lines, "").error().text.starts_with("sacctmgr knows no account root"));
   for (const char* lines : {"a||b||\n", "a||b||\nb||a||\n", "a||a||\n"})
     cr_expect(parse_accounts(kFresh + lines, "").error().text ==
-              "sacctmgr gave account a, but no way up from it to the root");
+              "sacctmgr gave account a, but no path from it to the root");
 }
 
 Test(slurm_accounts, setup, .timeout = 10) {
