@@ -130,13 +130,13 @@ Result<Contract> Contract::parse(std::string_view line) {
     const std::string_view key = words[i].substr(0, equals);
     if (equals == std::string_view::npos || !is_key(key))
       return bad_contract(fmt::format("\"{}\" is not key=value", words[i].substr(0, 32)));
-    if (!seen.insert(key).second) return bad_contract(fmt::format("{} stands twice", key));
+    if (!seen.insert(key).second) return bad_contract(fmt::format("{} appears twice", key));
     auto value = decode(words[i].substr(equals + 1));
     if (!value) return value.error();
     if (auto status = take(contract, key, *std::move(value)); !status.ok()) return status.error();
   }
   if (!seen.contains("tenant") || !seen.contains("gpus"))
-    return bad_contract("tenant and gpus must stand in it");
+    return bad_contract("it must have tenant and gpus");
   if (contract.tenant.empty() || (seen.contains("framework") && contract.framework.empty()))
     return bad_contract("tenant and framework may not be empty");
   return contract;
@@ -248,7 +248,7 @@ Result<std::string> expand_path(std::string_view pattern, std::string_view user,
         break;
       default:
         return Error{ErrorKind::invalid,
-                     fmt::format("path \"{}\": only %u, %a, %j and %% may stand after %", pattern)};
+                     fmt::format("path \"{}\": only %u, %a, %j and %% may follow %", pattern)};
     }
   }
   return path;

@@ -41,18 +41,18 @@ constexpr OptionInfo kOptions[] = {
     {Option::readonly, "container-readonly", "readonly", nullptr,
      "make the container's file system read-only (Bellows)"},
     {Option::env, "container-env", "env", "NAME[,NAME...]",
-     "variables whose values of the job beat those of the image (Bellows)"},
+     "variables that keep the job's values instead of the image's (Bellows)"},
     {Option::unshare, "container-unshare", "unshare", "net[,ipc][,uts]",
      "give the container a network, IPC or host name of its own (Bellows)"},
     {Option::tmp, "container-tmp", "tmp", "SIZE",
      "size of the job's private /tmp on each node, such as 8G (Bellows)"},
     {Option::verbose, "container-verbose", "verbose", nullptr,
-     "say what was mounted, and how long each phase took (Bellows)"},
+     "show what was mounted, and how long each phase took (Bellows)"},
     {Option::save, "container-save", "save", "PATH", "not offered yet (Bellows)"},
     {Option::entrypoint, "container-entrypoint", "entrypoint", nullptr,
      "not offered yet (Bellows)"},
     {Option::no_entrypoint, "no-container-entrypoint", "no-entrypoint", nullptr,
-     "run no entrypoint of the image, as ever (Bellows)"},
+     "do not run the image's entrypoint, which is the default (Bellows)"},
     {Option::entrypoint_log, "container-entrypoint-log", "entrypoint-log", nullptr,
      "not offered yet (Bellows)"},
 };
@@ -82,10 +82,11 @@ Status take_image(Spec& spec, std::string_view value, const Place& place) {
                     value.substr(0, 256)));
   } else if (!value.starts_with('/') && !value.starts_with('.') &&
              !(place.exists && place.exists(path))) {
-    return invalid(fmt::format(
-        "\"{}\" is no file or directory in {}, and images of registries are not offered yet; give "
-        "the path of a squashfs file or of a directory",
-        value.substr(0, 256), place.base));
+    return invalid(
+        fmt::format("\"{}\" is not a file or directory in {}, and images of registries are not "
+                    "offered yet; give "
+                    "the path of a squashfs file or of a directory",
+                    value.substr(0, 256), place.base));
   }
   spec.image = path;
   return {};
@@ -134,7 +135,7 @@ Status take_unshare(Spec& spec, std::string_view value) {
                          : kind == "uts" ? &uts
                                          : nullptr;
     if (wanted == nullptr)
-      return invalid(fmt::format("\"{}\" is none of net, ipc and uts", kind.substr(0, 64)));
+      return invalid(fmt::format("\"{}\" is not one of net, ipc and uts", kind.substr(0, 64)));
     *wanted = true;
   }
   spec.unshare_net = net;
@@ -262,7 +263,7 @@ Result<NameMode> parse_name_mode(std::string_view word) {
   for (const auto& [mode, known] : kModes)
     if (word == known) return mode;
   return invalid(
-      fmt::format("\"{}\" is none of auto, create, exec and no_exec", word.substr(0, 64)));
+      fmt::format("\"{}\" is not one of auto, create, exec and no_exec", word.substr(0, 64)));
 }
 
 std::string_view name_mode_word(NameMode mode) {
@@ -306,7 +307,7 @@ Status Collector::take(Option option, std::string_view value) {
   const auto other = contrary(option);
   if (other && given_[static_cast<std::size_t>(*other)])
     return invalid(
-        fmt::format("--{} is given too, its contrary; give one of them", info_of(*other).name));
+        fmt::format("its opposite --{} is given too; give one of them", info_of(*other).name));
   // Slurm may call twice with one value.
   if (given && *given == value) return {};
   if (given && !adds_up(option))

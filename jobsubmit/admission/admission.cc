@@ -44,7 +44,7 @@ bool job_kind(Review& review) {
     return review.refuse(
         Refusal::gpus,
         fmt::format("--exclusive and --core-spec give a job all GPUs of its nodes, "
-                    "whatever it asks for, so they do not go with {}; leave them out, and "
+                    "whatever it asks for, so they cannot be combined with {}; leave them out, and "
                     "ask for as many GPUs as the job needs",
                     bellows_options(request)));
   return true;
@@ -95,12 +95,12 @@ bool fits_contract(Review& review) {
   if (contract.framework.empty())
     return review.refuse(
         Refusal::policy,
-        fmt::format("what bellows.yaml says of tenant {} does not fit a job contract of {} "
+        fmt::format("what bellows.yaml says about tenant {} does not fit into a job contract of {} "
                     "bytes; ask the administrator to shorten its images",
                     tenant.name, Contract::kMostBytes));
   return review.refuse(
       Refusal::policy,
-      fmt::format("what bellows.yaml says of framework {} does not fit a job contract of "
+      fmt::format("what bellows.yaml says about framework {} does not fit into a job contract of "
                   "{} bytes; ask the administrator to shorten its mounts and prefix",
                   contract.framework, Contract::kMostBytes));
 }

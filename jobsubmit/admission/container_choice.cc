@@ -29,7 +29,7 @@ bool choose_image(Review& review, const std::string& image) {
   if (image == container::kHostImage)
     return review.refuse(
         Refusal::option,
-        "--container-image=/ is for a step that shall run outside its job's container; "
+        "--container-image=/ is for a step that is to run outside its job's container; "
         "give the job the path of a squashfs file or of a directory");
   if (!container::permits_image(tenant.images, image))
     return review.refuse(

@@ -42,12 +42,14 @@ struct Field {
 Status check_whole(const GresItem& item) {
   if (item.name == "shard" || item.name == "mps")
     return unclear(fmt::format(
-        "shares of a GPU ({}) do not go with --framework, --gpus-range and --container options, "
+        "shares of a GPU ({}) cannot be combined with --framework, --gpus-range and --container "
+        "options, "
         "which count whole GPUs; ask for some, as with --gpus=1, or leave these options out",
         item.name));
   if (item.name == "mig" || (item.name == "gpu" && is_slice(to_lower(item.type))))
     return unclear(fmt::format(
-        "slices of a GPU ({}) do not go with --framework, --gpus-range and --container options, "
+        "slices of a GPU ({}) cannot be combined with --framework, --gpus-range and --container "
+        "options, "
         "which count whole GPUs; ask for some, as with --gpus=1, or leave these options out",
         item.type.empty() ? item.name : item.type));
   if (item.name == "gpu" && item.count > GpusRange::kMost)
@@ -174,7 +176,7 @@ Result<std::uint64_t> nodes_of_total(const Field& job, const Field& node, const 
   const std::uint64_t nodes = job.gpus / node.gpus;
   if (job.gpus % node.gpus == 0 && fits_nodes(sizes, nodes)) return nodes;
   return unclear(fmt::format(
-      "--gpus={} and --gpus-per-node={} do not go together on the nodes that the job asks for; "
+      "--gpus={} and --gpus-per-node={} do not match on the nodes that the job asks for; "
       "give the total with --gpus alone",
       typed(job), typed(node)));
 }
@@ -189,7 +191,7 @@ Status check_task_cpus(const Field& task, const Sizes& sizes, std::uint64_t task
     return {};
   return unclear(fmt::format(
       "--gpus-per-task={} with more CPUs than {} with {} each need would give the job more GPUs; "
-      "say the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the total "
+      "give the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the total "
       "of GPUs with --gpus",
       typed(task), counted(static_cast<std::uint32_t>(tasks), "task"),
       counted(static_cast<std::uint32_t>(each), "CPU")));
@@ -207,7 +209,7 @@ Result<OfTasks> gpus_of_tasks(const Field& task, const Sizes& sizes) {
         "the total with --gpus");
   // Slurm multiplies by both.
   if (sizes.tasks_per_gpu)
-    return unclear("--gpus-per-task and --ntasks-per-gpu do not go together; leave one out");
+    return unclear("--gpus-per-task and --ntasks-per-gpu exclude each other; leave one out");
   // Slurm starts at least one task on each node.
   const std::uint64_t tasks = std::max(*sizes.tasks, sizes.min_nodes.value_or(0));
   if (auto cpus = check_task_cpus(task, sizes, tasks); !cpus.ok()) return cpus.error();
@@ -228,7 +230,7 @@ Result<std::optional<GpuRequest>> of_shared_gpus(GpuRequest request, const Sizes
   if (sizes.tasks_per_gpu.value_or(0) == 0 || !sizes.tasks) return std::optional<GpuRequest>();
   request.form = GpuRequest::Form::per_gpu_tasks;
   if (*sizes.tasks % *sizes.tasks_per_gpu != 0)
-    return unclear(fmt::format("--ntasks={} is no multiple of --ntasks-per-gpu={}; make it one",
+    return unclear(fmt::format("--ntasks={} is not a multiple of --ntasks-per-gpu={}; make it one",
                                *sizes.tasks, *sizes.tasks_per_gpu));
   return total(
       std::move(request), *sizes.tasks / *sizes.tasks_per_gpu,

@@ -56,7 +56,7 @@ TenantChoice no_tenant(const Policy& policy, const Origin& origin) {
       });
   if (listed)
     return {nullptr, Refusal::account,
-            fmt::format("account \"{}\" has tenants of Bellows, but none that takes you in {}; "
+            fmt::format("account \"{}\" has tenants of Bellows, but none that accepts you in {}; "
                         "name another account with --account or another partition with "
                         "--partition, or ask the administrator",
                         shown(origin.account),
@@ -95,7 +95,7 @@ TenantChoice choose_tenant(const Policy& policy, const Origin& origin) {
   if (!origin.person_known && needs_person(policy, origin))
     return {nullptr, Refusal::unavailable,
             "the users and groups of bellows.yaml are still being looked up; try again in a "
-            "moment, and tell the administrator if this goes on"};
+            "moment, and tell the administrator if this persists"};
   const std::vector<std::string_view> partitions = names_in(origin.partition);
   const Tenant* tenant = partitions.empty() ? tenant_without_partition(policy, origin)
                                             : tenant_in(policy, origin, partitions.front());

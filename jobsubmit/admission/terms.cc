@@ -27,7 +27,7 @@ bool choose_whole_nodes(Review& review) {
     if (size % each != 0)
       return review.refuse(
           Refusal::policy,
-          fmt::format("{} has whole nodes of {}, and {} is no multiple of that; ask for "
+          fmt::format("{} has whole nodes of {}, and {} is not a multiple of that; ask for "
                       "one that is",
                       review.jobs_of_tenant(), counted(each, "GPU"), size));
     if (limits.max_nodes > 0 && size / each > limits.max_nodes)

@@ -62,7 +62,7 @@ class UpdateReview {
                                     "bellows.yaml, so its {} cannot be changed; cancel it and "
                                     "submit it again",
                                     job_.contract.tenant, what)
-                      : fmt::format("there is no policy to hold a change of the {} against; tell "
+                      : fmt::format("there is no policy to check a change of the {} against; tell "
                                     "the administrator",
                                     what));
   }
@@ -113,7 +113,7 @@ bool UpdateReview::stays_in_tenant() {
   if (choice.tenant && choice.tenant == tenant_) return true;
   if (!policy_ && update_.account)
     return refuse(Refusal::account,
-                  "there is no policy to hold a change of the account against; tell the "
+                  "there is no policy to check a change of the account against; tell the "
                   "administrator");
   if (choice.why == Refusal::unavailable) return refuse(choice.why, choice.message);
   if (update_.account)

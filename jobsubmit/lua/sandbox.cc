@@ -139,7 +139,7 @@ std::optional<std::string> LuaSandbox::run(lua_CFunction body, void* argument,
     } else if (spent()) {
       text = reason();
     } else if (status == LUA_ERRERR) {
-      text = "its error was too large to be told";
+      text = "its error was too large to be shown";
     }
     failure = shown_lines(text);
   }

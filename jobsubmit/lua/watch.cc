@@ -80,8 +80,8 @@ std::string object_slip(LuaObject object, const LuaComparison& one) {
   const char* meant = object == LuaObject::tenant ? "did you mean tenant.name?"
                       : object == LuaObject::now  ? "did you mean now.hour?"
                                                   : "name one of its fields";
-  return fmt::format("{} is no {} and never equals one; {}", one.name, word_for(kind_of(one.with)),
-                     meant);
+  return fmt::format("{} is not a {} and never equals one; {}", one.name,
+                     word_for(kind_of(one.with)), meant);
 }
 
 }  // namespace

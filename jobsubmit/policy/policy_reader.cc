@@ -138,7 +138,7 @@ void PolicyReader::own_account(const YamlNode& at, const std::string& account,
   if (fresh) return;
   const Owner& before = entry->second;
   if (before.tenant == tenant.name)
-    in_.fail(at, fmt::format("account {} stands twice", account));
+    in_.fail(at, fmt::format("account {} appears twice", account));
   else if (!before.narrowed)
     in_.fail(at, fmt::format("account {} already belongs to tenant {}, which is not narrowed by "
                              "users, groups or partitions",
@@ -185,7 +185,7 @@ std::string PolicyReader::pattern(const YamlNode& item) {
       if (fits_framework(pattern, name, version.version)) return pattern;
   }
   const std::string hint = nearest(item.scalar, known);
-  in_.fail(item, fmt::format("\"{}\" matches none of the frameworks of this file{}",
+  in_.fail(item, fmt::format("\"{}\" does not match any framework of this file{}",
                              item.scalar.substr(0, kMostName),
                              hint.empty() ? "" : fmt::format("; did you mean \"{}\"?", hint)));
   return pattern;
@@ -220,10 +220,11 @@ std::string PolicyReader::suspension(const YamlNode& node) {
   const std::string word = to_lower(node.scalar);
   for (const char* flag : {"yes", "no", "true", "false", "on", "off", "y", "n"})
     if (node.plain && word == flag)
-      in_.fail(node, fmt::format("suspended takes the reason that users see, not {}; write such as "
-                                 "suspended: \"over budget until May\", and leave it empty for a "
-                                 "tenant that is not suspended",
-                                 node.scalar));
+      in_.fail(node,
+               fmt::format("suspended must be the reason that users see, not {}; write such as "
+                           "suspended: \"over budget until May\", and leave it empty for a "
+                           "tenant that is not suspended",
+                           node.scalar));
   return in_.short_text(node, "the reason for suspended");
 }
 

@@ -48,7 +48,7 @@ std::vector<LaunchKind> read_launch(ValueReader& in, const YamlNode& node) {
     const LaunchKind kind =
         kLaunchKinds[in.choice(*item, "a launch kind", {"mpi", "nccl", "torch", "plain"})];
     if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
-      in.fail(*item, fmt::format("launch kind {} stands twice", item->scalar));
+      in.fail(*item, fmt::format("launch kind {} appears twice", item->scalar));
     kinds.push_back(kind);
   }
   if (kinds.empty()) in.fail(node, "launch is empty; leave it out to allow all of them");
@@ -106,7 +106,7 @@ void note_numbers(ValueReader& in, const YamlNode& node) {
                                   [](const YamlNode* name) { return looks_like_number(*name); });
   if (first != names.end())
     in.note(**first,
-            fmt::format("version {0} is not quoted; Bellows takes it as it is written, but "
+            fmt::format("version {0} is not quoted; Bellows reads it as it is written, but "
                         "other programs read a number (2.10 is 2.1 to them); write \"{0}\"",
                         (*first)->scalar));
 }
@@ -128,7 +128,7 @@ std::vector<FrameworkVersion> read_versions(ValueReader& in, const YamlNode& nod
     FrameworkVersion version = base;
     version.version = in.name(*item, "a version");
     if (!seen.insert(version.version).second)
-      in.fail(*item, fmt::format("version {} stands twice", item->scalar));
+      in.fail(*item, fmt::format("version {} appears twice", item->scalar));
     versions.push_back(std::move(version));
   }
   return versions;

@@ -83,7 +83,7 @@ GpusRange SizeReader::read(std::uint32_t& whole_nodes_of) {
       node->kind == YamlNode::Kind::sequence ? listed(*node) : by_name(*node, whole_nodes_of);
   std::erase_if(sizes, [&](std::uint32_t size) { return size < min_ || size > max_; });
   if (!sizes.empty()) return GpusRange::of(std::move(sizes));
-  in_.fail(*node, fmt::format("none of the sizes is from min {} to max {}", min_, max_));
+  in_.fail(*node, fmt::format("no size is from min {} to max {}", min_, max_));
   return GpusRange::between(1, 1);
 }
 
@@ -172,7 +172,8 @@ void read_pair(ValueReader& in, const Inherited& keys, const char* one, const ch
     return fnmatch(pattern.c_str(), value.c_str(), 0) == 0;
   };
   if (patterns_node && std::none_of(patterns.begin(), patterns.end(), fits))
-    in.fail(*keys.find_either(one, many), fmt::format("{} {} fits none of {}", one, value, many));
+    in.fail(*keys.find_either(one, many),
+            fmt::format("{} {} does not match any of {}", one, value, many));
 }
 
 }  // namespace

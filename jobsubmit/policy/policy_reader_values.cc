@@ -188,7 +188,7 @@ std::vector<std::string> ValueReader::texts(const YamlNode& node, std::string_vi
   for (const YamlNode* one : list(node, what)) {
     std::string value = short_text(*one, item);
     if (!seen.insert(value).second)
-      fail(*one, fmt::format("\"{}\" stands twice", value.substr(0, kMostName)));
+      fail(*one, fmt::format("\"{}\" appears twice", value.substr(0, kMostName)));
     values.push_back(std::move(value));
   }
   return values;

@@ -64,14 +64,14 @@ std::string trouble_of(const yaml_parser_t& parser, std::string_view text) {
     return "the line is indented with a tab, which YAML does not allow; use spaces";
   const std::string_view context = parser.context ? parser.context : "";
   if (context == "while scanning an alias" || context == "while scanning an anchor")
-    return "a value that begins with * or & must stand in quotes, such as \"*\"";
+    return "a value that begins with * or & must be quoted, such as \"*\"";
   const std::string_view problem = parser.problem ? parser.problem : "";
   if (problem == "found character that cannot start any token")
     return line.substr(0, parser.problem_mark.column + 1).ends_with('\t')
-               ? "a tab cannot stand here; use spaces"
-               : "a value that begins with this character must stand in quotes";
+               ? "a tab is not allowed here; use spaces"
+               : "a value that begins with this character must be quoted";
   if (problem == "mapping values are not allowed in this context")
-    return "there is a second \": \" in the line; a value with one must stand in quotes";
+    return "there is a second \": \" in the line; a value with one must be quoted";
   std::string said(problem.empty() ? "not valid YAML" : problem);
   if (!context.empty())
     said += fmt::format(" {}, which begins in line {}", context, parser.context_mark.line + 1);
@@ -166,7 +166,7 @@ class Builder {
       if (key->kind != YamlNode::Kind::scalar)
         return yaml_error(file_, key->mark, "a key must be a plain word");
       if (!seen.insert(key->scalar).second)
-        return yaml_error(file_, key->mark, fmt::format("key \"{}\" stands twice", key->scalar));
+        return yaml_error(file_, key->mark, fmt::format("key \"{}\" appears twice", key->scalar));
       Event value_event;
       if (auto s = expect(value_event); !s.ok()) return s.error();
       auto value = node(value_event.raw(), depth + 1);

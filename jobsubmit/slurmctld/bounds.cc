@@ -84,8 +84,8 @@ std::optional<std::string> large_spank_job_env(const job_desc_msg_t& desc) {
   if (!desc.spank_job_env || count == 0) return std::nullopt;
   if (count > kMostSpankEntries)
     return fmt::format(
-        "the job has {} options and variables for SPANK plugins (spank_job_env), and {} are the "
-        "most; leave some out",
+        "the job has {} options and variables for SPANK plugins (spank_job_env), and at most {} "
+        "are allowed; leave some out",
         count, kMostSpankEntries);
   if (lacks_text(desc.spank_job_env, count))
     return "an entry of spank_job_env has no text; leave it out";
@@ -110,12 +110,14 @@ std::optional<std::string> large_spank_job_env(const job_desc_msg_t& desc) {
 std::optional<std::string> large_program(const job_desc_msg_t& desc) {
   if (desc.env_size > kMostVariables)
     return fmt::format(
-        "the job's environment has {} variables, and {} are the most; name those it needs with "
+        "the job's environment has {} variables, and at most {} are allowed; name those it needs "
+        "with "
         "--export",
         desc.env_size, kMostVariables);
   if (desc.argc > kMostArguments)
     return fmt::format(
-        "the job's script has {} arguments, and {} are the most; give it the name of a file with "
+        "the job's script has {} arguments, and at most {} are allowed; give it the name of a file "
+        "with "
         "them",
         desc.argc, kMostArguments);
   if (lacks_text(desc.environment, desc.env_size))

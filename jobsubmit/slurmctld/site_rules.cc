@@ -21,7 +21,7 @@ std::optional<RulesRefusal> settle(const HookOutcome& outcome, const LuaSettings
     if (settings.on_error == Fallback::pass) return std::nullopt;
     return RulesRefusal{Refusal::unavailable,
                         "the rules of this site could not be asked; try again later, and tell the "
-                        "administrator, who finds the reason in slurmctld's log, if this goes on"};
+                        "administrator, who finds the reason in slurmctld's log, if this persists"};
   }
   if (!outcome.refused) return std::nullopt;
   written.drop();

@@ -159,7 +159,7 @@ void PolicyWatcher::meet_peers() {
   const auto other = peers_->meet(digest, state.since);
   std::string problem;
   if (!other)
-    problem = fmt::format("the policy of a second controller is not known: {}", other.error().text);
+    problem = fmt::format("the policy of a second controller is unknown: {}", other.error().text);
   else if (*other)
     problem = fmt::format(
         "the controllers have different policies: {}; {}; a takeover changes what is admitted "
@@ -178,9 +178,10 @@ std::shared_ptr<const People> PolicyWatcher::ask_people(const Policy& policy) {
   people_due_ = std::chrono::steady_clock::now() + people_period_;
   const std::string problem = people ? "" : people.error().text;
   if (problem != people_problem_ && !problem.empty())
-    report_(path_, fmt::format("{}: {}; what was known of users and groups, if anything, stays in "
-                               "force",
-                               path_, problem));
+    report_(path_,
+            fmt::format("{}: {}; what was known about users and groups, if anything, stays in "
+                        "force",
+                        path_, problem));
   people_problem_ = problem;
   return people ? std::make_shared<const People>(*std::move(people)) : nullptr;
 }

@@ -184,7 +184,7 @@ like "$(try_script 'function submit(job) if job.gpu > 4 then return "no" end end
   "^1 .*site.lua:1: job has no field gpu; did you mean gpus\? \(submit of a sample job: tenant vision" \
   "check-config finds a misspelled field"
 like "$(try_script 'function submit(job, tenant) if tenant == "vision" then job.qos = "high" end end')" \
-  "^1 .*site.lua:1: tenant is no text and never equals one; did you mean tenant.name\?" \
+  "^1 .*site.lua:1: tenant is not a text and never equals one; did you mean tenant.name\?" \
   "and a comparison that is never true"
 like "$(try_script 'function modify(job, change) if change.gpus and change.time > 4 then end end')" \
   "^1 .*site.lua:1: change has no field time.*\(modify of a sample job" "in modify, too"

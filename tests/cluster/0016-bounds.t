@@ -93,6 +93,6 @@ exec sbatch --wrap true
 SH
 chmod 755 "$CLUSTER/shared/many"
 like "$(xc "$CLUSTER/shared/many" 2>&1)" \
-  "bellows: the job's environment has 17[0-9]+ variables, and 16384 are the most; name those it needs with --export" \
+  "bellows: the job's environment has 17[0-9]+ variables, and at most 16384 are allowed; name those it needs with --export" \
   "an environment"
 done_testing

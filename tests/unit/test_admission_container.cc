@@ -39,7 +39,7 @@ const Case kContainers[] = {
     {"-Abrings --container=image:docker://alpine",
      "option: --container-image: \"docker://alpine\" is not an absolute path without \"..\""},
     {"-Abrings --container=image:/",
-     "option: --container-image=/ is for a step that shall run outside its job's container; give "
+     "option: --container-image=/ is for a step that is to run outside its job's container; give "
      "the "
      "job the path of a squashfs file or of a directory"},
     {"-Abrings --container=image:", "option: --container-image: it has no value"},
@@ -93,11 +93,13 @@ const Case kContainers[] = {
     {"--container=verbose --ntasks-per-gpu=1",
      "vision gpus=2 container=verbose | job=gres:gpu:2 requeue"},
     {"--container=verbose --gres=shard:2",
-     "gpus: shares of a GPU (shard) do not go with --framework, --gpus-range and --container "
-     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
+     "gpus: shares of a GPU (shard) cannot be combined with --framework, --gpus-range and "
+     "--container options, which count whole GPUs; ask for some, as with --gpus=1, or leave these "
+     "options out"},
     {"--container=verbose --exclusive",
      "gpus: --exclusive and --core-spec give a job all GPUs of its nodes, whatever it asks for, so "
-     "they do not go with --container options; leave them out, and ask for as many GPUs as the job "
+     "they cannot be combined with --container options; leave them out, and ask for as many GPUs "
+     "as the job "
      "needs"},
     {"--container=verbose het",
      "option: a heterogeneous job cannot have --container options; submit its parts as separate "

@@ -86,7 +86,8 @@ Test(contract, says_who_may_read_what_a_job_stores, .timeout = 10) {
 Test(contract, what_does_not_fit_is_refused, .timeout = 10) {
   cr_expect(not with_prefix(3000, "1-8").refused);
   cr_expect(told(with_prefix(5000, "1-8")) ==
-            "policy: what bellows.yaml says of framework long does not fit a job contract of 4096 "
+            "policy: what bellows.yaml says about framework long does not fit into a job contract "
+            "of 4096 "
             "bytes; ask the administrator to shorten its mounts and prefix");
   std::string ascending = "1,2";
   for (int i = 4; ascending.size() < 1000; i += 1 + i % 3) ascending += "," + std::to_string(i);

@@ -123,12 +123,13 @@ const Case kTenants[] = {
      "sizes among these"},
     {"-Alab --gpus-range=1-2 nobody-known",
      "unavailable: the users and groups of bellows.yaml are still being looked up; try again in a "
-     "moment, and tell the administrator if this goes on"},
+     "moment, and tell the administrator if this persists"},
     {"--gpus-range=1-2 nobody-known", "vision gpus=1-2 | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
     {"-Asent --gpus-range=1", "sent gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 partition=gpu requeue"},
     {"-Asent --gpus-range=1 -pgpu", "sent gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"-Asent --gpus-range=1 -pcpu",
-     "account: account \"sent\" has tenants of Bellows, but none that takes you in partition cpu; "
+     "account: account \"sent\" has tenants of Bellows, but none that accepts you in partition "
+     "cpu; "
      "name another account with --account or another partition with --partition, or ask the "
      "administrator"},
     {"-Asent --gpus-range=1 default=cpu",

@@ -38,7 +38,7 @@ const Case kSpellings[] = {
     {"--framework=plain --gres=gres:gpu:5,gres:gpu:1",
      "gpus: \"gres:gpu:5,gres:gpu:1\" asks for the same GPUs twice; give their number once"},
     {"--framework=plain --ntasks-per-gpu=9 -n1",
-     "gpus: --ntasks=1 is no multiple of --ntasks-per-gpu=9; make it one"},
+     "gpus: --ntasks=1 is not a multiple of --ntasks-per-gpu=9; make it one"},
     {"--framework=plain -n6", "vision framework=plain gpus=2 | job=gres:gpu:2 requeue"},
     {"--framework=plain -n6 --gpus=2", "vision framework=plain gpus=2 | requeue"},
     {"--framework=plain --gpus=2 -c4", "vision framework=plain gpus=2 | tasks=2 cpus=8 requeue"},
@@ -169,24 +169,29 @@ const Case kTexts[] = {
     {"--gpus-range=1-8 --gpus=5000",
      "gpus: 5000 GPUs are more than the 4096 that Bellows can count"},
     {"--gpus-range=1-8 --gres=shard:4",
-     "gpus: shares of a GPU (shard) do not go with --framework, --gpus-range and --container "
-     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
+     "gpus: shares of a GPU (shard) cannot be combined with --framework, --gpus-range and "
+     "--container options, which count whole GPUs; ask for some, as with --gpus=1, or leave these "
+     "options out"},
     {"--gpus-range=1-8 --gres=gpu:1,mps:50",
-     "gpus: shares of a GPU (mps) do not go with --framework, --gpus-range and --container "
-     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
+     "gpus: shares of a GPU (mps) cannot be combined with --framework, --gpus-range and "
+     "--container options, which count whole GPUs; ask for some, as with --gpus=1, or leave these "
+     "options out"},
     {"--gpus-range=1-8 --gres=gpu:1g.10gb:2",
-     "gpus: slices of a GPU (1g.10gb) do not go with --framework, --gpus-range and --container "
-     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
+     "gpus: slices of a GPU (1g.10gb) cannot be combined with --framework, --gpus-range and "
+     "--container options, which count whole GPUs; ask for some, as with --gpus=1, or leave these "
+     "options out"},
     {"--gpus-range=1-8 --gpus=a100_3g.20gb:1",
-     "gpus: slices of a GPU (a100_3g.20gb) do not go with --framework, --gpus-range and "
+     "gpus: slices of a GPU (a100_3g.20gb) cannot be combined with --framework, --gpus-range and "
      "--container options, which count whole GPUs; ask for some, as with --gpus=1, or leave these "
      "options out"},
     {"--framework=plain --gres=mig:1",
-     "gpus: slices of a GPU (mig) do not go with --framework, --gpus-range and --container "
-     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
+     "gpus: slices of a GPU (mig) cannot be combined with --framework, --gpus-range and "
+     "--container options, which count whole GPUs; ask for some, as with --gpus=1, or leave these "
+     "options out"},
     {"--gpus-range=1-8 --exclusive",
      "gpus: --exclusive and --core-spec give a job all GPUs of its nodes, whatever it asks for, so "
-     "they do not go with --framework and --gpus-range; leave them out, and ask for as many GPUs "
+     "they cannot be combined with --framework and --gpus-range; leave them out, and ask for as "
+     "many GPUs "
      "as the job needs"},
     {"--gpus-range=1-8 het",
      "option: a heterogeneous job cannot have --framework or --gpus-range; submit its parts as "
@@ -237,10 +242,10 @@ const Case kMixtures[] = {
     {"--framework=plain --gpus=4 --gpus-per-node=2 -N1-4",
      "vision framework=plain gpus=4 | tasks=4 cpus=4 minnodes=2 maxnodes=2 requeue"},
     {"--framework=plain --gpus=4 --gpus-per-node=2 -N4",
-     "gpus: --gpus=4 and --gpus-per-node=2 do not go together on the nodes that the job asks for; "
+     "gpus: --gpus=4 and --gpus-per-node=2 do not match on the nodes that the job asks for; "
      "give the total with --gpus alone"},
     {"--framework=plain --gpus=4 --gpus-per-node=3",
-     "gpus: --gpus=4 and --gpus-per-node=3 do not go together on the nodes that the job asks for; "
+     "gpus: --gpus=4 and --gpus-per-node=3 do not match on the nodes that the job asks for; "
      "give the total with --gpus alone"},
     {"-Atwo --framework=plain --gpus=8 --gpus-per-node=2",
      "policy: the job's GPUs take 4 nodes, but a job of tenant two may have 2 nodes at most; ask "
@@ -260,7 +265,7 @@ const Case kMixtures[] = {
     {"--framework=plain --gpus=2 --gpus-per-socket=2",
      "gpus: --gpus-per-socket leaves the number of GPUs open; give the total with --gpus instead"},
     {"--framework=plain --gpus-per-task=1 -n1 --ntasks-per-gpu=4",
-     "gpus: --gpus-per-task and --ntasks-per-gpu do not go together; leave one out"},
+     "gpus: --gpus-per-task and --ntasks-per-gpu exclude each other; leave one out"},
     {"--framework=plain --gpus-per-task=1 -n4 --ntasks-per-node=2",
      "vision framework=plain gpus=4 | minnodes=2 maxnodes=2 requeue"},
     {"--framework=plain --gpus-per-task=1 -n4 --ntasks-per-node=4 -N2",
@@ -276,11 +281,11 @@ const Case kMixtures[] = {
      "vision framework=plain gpus=2 | requeue"},
     {"--framework=plain --gpus-per-task=1 -n2 cpus=8",
      "gpus: --gpus-per-task=1 with more CPUs than 2 tasks with 1 CPU each need would give the job "
-     "more GPUs; say the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
+     "more GPUs; give the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
      "total of GPUs with --gpus"},
     {"--framework=plain --gpus-per-task=1 -n2 --mincpus=6",
      "gpus: --gpus-per-task=1 with more CPUs than 2 tasks with 1 CPU each need would give the job "
-     "more GPUs; say the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
+     "more GPUs; give the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
      "total of GPUs with --gpus"},
 };
 

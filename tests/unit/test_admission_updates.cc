@@ -52,8 +52,9 @@ const UpdateCase kSizes[] = {
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "job=gres:nic:1",
      "policy: the job was admitted for 1-8 GPUs and cannot go without"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "job=gres:shard:4",
-     "gpus: shares of a GPU (shard) do not go with --framework, --gpus-range and --container "
-     "options, which count whole GPUs; ask for some, as with --gpus=1, or leave these options out"},
+     "gpus: shares of a GPU (shard) cannot be combined with --framework, --gpus-range and "
+     "--container options, which count whole GPUs; ask for some, as with --gpus=1, or leave these "
+     "options out"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "--gpus-per-node=4",
      "gpus: an elastic job is resized with TresPerJob=gres:gpu:N alone"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "job= --gpus-per-node=4 -N1",
@@ -110,7 +111,7 @@ const UpdateCase kHidden[] = {
      "empty text, or name them"},
     {"tenant=vision gpus=4", "--gpus=4 --gpus-per-node=2 -N2", "node=", ""},
     {"tenant=vision gpus=4", "--gpus=4 --gpus-per-node=2 -N2", "-N4",
-     "gpus: --gpus=4 and --gpus-per-node=2 do not go together on the nodes that the job asks for; "
+     "gpus: --gpus=4 and --gpus-per-node=2 do not match on the nodes that the job asks for; "
      "give the total with --gpus alone"},
     {"tenant=vision gpus=4", "--gpus=4 --gpus-per-node=2 -N2", "-N1-4",
      "gpus: the job's 4 GPUs take 2 nodes; change the number of nodes with them"},
@@ -123,7 +124,7 @@ const UpdateCase kHidden[] = {
     {"tenant=vision gpus=4", "--gpus=4 -n4", "morecpus", ""},
     {"tenant=vision gpus=4", "--gpus-per-task=1 -n4 cpus=4", "--gpus-per-task=2 -n2",
      "gpus: --gpus-per-task=2 with more CPUs than 2 tasks with 1 CPU each need would give the job "
-     "more GPUs; say the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
+     "more GPUs; give the CPUs with --cpus-per-task and the memory with --mem-per-cpu, or give the "
      "total of GPUs with --gpus"},
     {"tenant=vision gpus=4", "--gpus=4 -n4 -N1", "job= --gpus-per-task=1 morecpus",
      "gpus: the job asked for GPUs for each task, and Slurm would give it more of them with more "
@@ -163,7 +164,7 @@ const UpdateCase kRights[] = {
      "partitions; cancel the job and submit it again"},
     {"tenant=lab gpus=1-2", "-Alab -pslow --gpus=2 -n2 nobody-known", "-pslower",
      "unavailable: the users and groups of bellows.yaml are still being looked up; try again in a "
-     "moment, and tell the administrator if this goes on"},
+     "moment, and tell the administrator if this persists"},
     {"tenant=placed gpus=1-8", "-Aplaced -pgpu --gpus=2 -n2", "-pgpu7", ""},
     {"tenant=placed gpus=1-8", "-Aplaced -pgpu --gpus=2 -n2", "-pgpu,cpu",
      "policy: partition \"cpu\" is not open to tenant placed; it may use gpu*"},
@@ -266,20 +267,22 @@ const UpdateCase kWithoutPolicy[] = {
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "--gpus=9",
      "policy: the job was admitted for 1-8 GPUs, and 9 is not among these sizes"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "-Avision",
-     "account: there is no policy to hold a change of the account against; tell the administrator"},
+     "account: there is no policy to check a change of the account against; tell the "
+     "administrator"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "-pgpu",
-     "unavailable: there is no policy to hold a change of the partition against; tell the "
+     "unavailable: there is no policy to check a change of the partition against; tell the "
      "administrator"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "-qhigh",
-     "unavailable: there is no policy to hold a change of the QOS against; tell the administrator"},
+     "unavailable: there is no policy to check a change of the QOS against; tell the "
+     "administrator"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2 -t60", "-t61",
-     "unavailable: there is no policy to hold a change of the time limit against; tell the "
+     "unavailable: there is no policy to check a change of the time limit against; tell the "
      "administrator"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2 -t60", "-t59", ""},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "-N2", ""},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2 -N1-2", "-N1", ""},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2 -N1-2", "-N3",
-     "unavailable: there is no policy to hold a change of the number of nodes against; tell the "
+     "unavailable: there is no policy to check a change of the number of nodes against; tell the "
      "administrator"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "--no-requeue",
      "option: the job was admitted for 1-8 GPUs and is resized by requeueing it, so requeueing "

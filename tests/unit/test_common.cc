@@ -262,7 +262,7 @@ Test(yaml, empty_text_is_an_empty_mapping, .timeout = 10) {
 }
 
 Test(yaml, errors_name_the_place, .timeout = 10) {
-  EXPECT_TEXT(yaml_error_of("a: 1\na: 2\n"), "f:2:1: key \"a\" stands twice");
+  EXPECT_TEXT(yaml_error_of("a: 1\na: 2\n"), "f:2:1: key \"a\" appears twice");
   EXPECT_TEXT(yaml_error_of("a: &x 1\nb: *x\n"), "f:1:4: anchors and aliases are not allowed");
   EXPECT_TEXT(yaml_error_of("b: *x\n"), "f:1:4: anchors and aliases are not allowed");
   EXPECT_TEXT(yaml_error_of("a: !!int 1\n"), "f:1:4: tags are not allowed");

@@ -97,13 +97,13 @@ const Case kImages[] = {
     {"image=/i/a,b%2C c.sqsh", "image:/i/a%2Cb%252C c.sqsh"},
     {"image=.", "image:/home/ann"},
     {"image=none.sqsh",
-     "! \"none.sqsh\" is no file or directory in /home/ann, and images of registries are not "
+     "! \"none.sqsh\" is not a file or directory in /home/ann, and images of registries are not "
      "offered yet; give the path of a squashfs file or of a directory"},
     {"image=ubuntu:22.04",
-     "! \"ubuntu:22.04\" is no file or directory in /home/ann, and images of registries are not "
+     "! \"ubuntu:22.04\" is not a file or directory in /home/ann, and images of registries are not "
      "offered yet; give the path of a squashfs file or of a directory"},
     {"image=nvcr.io#nvidia/pytorch:24.01",
-     "! \"nvcr.io#nvidia/pytorch:24.01\" is no file or directory in /home/ann, and images of "
+     "! \"nvcr.io#nvidia/pytorch:24.01\" is not a file or directory in /home/ann, and images of "
      "registries are not offered yet; give the path of a squashfs file or of a directory"},
     {"image=docker://ubuntu",
      "! \"docker://ubuntu\" is an image of a registry; only squashfs files and directories are "
@@ -203,7 +203,7 @@ const Case kOthers[] = {
     {"name=box:exec", "name:box:exec"},
     {"name=my-box_1.0:no_exec", "name:my-box_1.0:no_exec"},
     {"name=:exec", "! the name is empty; write NAME[:auto|create|exec|no_exec]"},
-    {"name=box:attach", "! \"attach\" is none of auto, create, exec and no_exec"},
+    {"name=box:attach", "! \"attach\" is not one of auto, create, exec and no_exec"},
     {"name=../x", "! the name may have only letters, digits and \"._-\""},
     {"name=..", "! the name must begin with a letter or a digit"},
     {"name=-x", "! the name must begin with a letter or a digit"},
@@ -211,10 +211,10 @@ const Case kOthers[] = {
     {"no-mount-home", "no-mount-home"},
     {"mount-home|mount-home", "mount-home"},
     {"mount-home|no-mount-home",
-     "! --container-mount-home is given too, its contrary; give one of them"},
+     "! its opposite --container-mount-home is given too; give one of them"},
     {"no-remap-root|remap-root",
-     "! --no-container-remap-root is given too, its contrary; give one of them"},
-    {"writable|readonly", "! --container-writable is given too, its contrary; give one of them"},
+     "! its opposite --no-container-remap-root is given too; give one of them"},
+    {"writable|readonly", "! its opposite --container-writable is given too; give one of them"},
     {"remap-root|writable|verbose", "remap-root,writable,verbose"},
     {"readonly|no-remap-root", "no-remap-root,readonly"},
     {"env=A,B_2,A", "env:A+B_2"},
@@ -225,8 +225,8 @@ const Case kOthers[] = {
     {"unshare=net", "unshare:net"},
     {"unshare=uts,net,ipc,net", "unshare:net+ipc+uts"},
     {"unshare=uts|unshare=net", "unshare:net+uts"},
-    {"unshare=pid", "! \"pid\" is none of net, ipc and uts"},
-    {"unshare=net,", "! \"\" is none of net, ipc and uts"},
+    {"unshare=pid", "! \"pid\" is not one of net, ipc and uts"},
+    {"unshare=net,", "! \"\" is not one of net, ipc and uts"},
     {"tmp=8G", "tmp:8192M"},
     {"tmp=1k", "tmp:1M"},
     {"tmp=16T", "tmp:16777216M"},

@@ -245,7 +245,7 @@ Test(explain, container_options, .timeout = 10) {
   cr_expect(told_of({"job.sh"}, script, {{"BELLOWS_CONTAINER_TMP", "1G"}}) ==
             "container=image:/i/script,writable,tmp:1024M");
   cr_expect(told_of({"--container-readonly", "job.sh"}, script, {}) ==
-            "! --container-readonly: --container-writable is given too, its contrary; give one of "
+            "! --container-readonly: its opposite --container-writable is given too; give one of "
             "them");
   cr_expect(told_of({}, "", {{"PYXIS_CONTAINER_MOUNTS", "x"}}) ==
             "! PYXIS_CONTAINER_MOUNTS: mount \"x\": the source must be an absolute path, one that "

@@ -38,15 +38,15 @@ struct Case {
 Test(lua_slips, comparisons_that_are_never_true, .timeout = 20) {
   const Case cases[] = {
       {"if tenant == 'vision' then end",
-       "s.lua:2: tenant is no text and never equals one; did you mean tenant.name?"},
+       "s.lua:2: tenant is not a text and never equals one; did you mean tenant.name?"},
       {"return tenant ~= [[vision]] and nil",
-       "s.lua:2: tenant is no text and never equals one; did you mean tenant.name?"},
+       "s.lua:2: tenant is not a text and never equals one; did you mean tenant.name?"},
       {"local me = tenant\nif 'vision' == me then end",
-       "s.lua:3: me is no text and never equals one; did you mean tenant.name?"},
+       "s.lua:3: me is not a text and never equals one; did you mean tenant.name?"},
       {"if job == 3 then end",
-       "s.lua:2: job is no whole number and never equals one; name one of its fields"},
+       "s.lua:2: job is not a whole number and never equals one; name one of its fields"},
       {"if now == 8 then end",
-       "s.lua:2: now is no whole number and never equals one; did you mean now.hour?"},
+       "s.lua:2: now is not a whole number and never equals one; did you mean now.hour?"},
       {"if job.gpus == '4' then end",
        "s.lua:2: job.gpus is a whole number and never equals a text"},
       {"if job.batch == 1 then end",
@@ -62,7 +62,7 @@ Test(lua_slips, comparisons_that_are_never_true, .timeout = 20) {
       {"tenant = tenant.name\nif tenant == 'vision' then end", ""},
       {"local function by(tenant) return tenant == 'vision' end\nif by(tenant.name) then end", ""},
       {"local function by()\nreturn tenant == 'vision' end\nif by() then end",
-       "s.lua:3: tenant is no text and never equals one; did you mean tenant.name?"},
+       "s.lua:3: tenant is not a text and never equals one; did you mean tenant.name?"},
       {"if tenant.name == 'vision' and job.gpus ~= 4 and job.batch == true then end", ""},
       {"-- tenant == 'vision'\nlocal s = \"tenant == 'vision'\" --[==[ tenant == 'x' ]==]", ""},
       {"if #job.features == 1 and 'a' .. tenant.name == 'avision' then end", ""},
@@ -75,7 +75,7 @@ Test(lua_slips, comparisons_that_are_never_true, .timeout = 20) {
 Test(lua_slips, also_in_other_functions, .timeout = 20) {
   const std::string before = "local function is(t)\n  return t == 'vision'\nend\n";
   cr_expect(slips("if is(tenant) then end", before) ==
-            "s.lua:2: t is no text and never equals one; did you mean tenant.name?");
+            "s.lua:2: t is not a text and never equals one; did you mean tenant.name?");
   cr_expect(slips("if is(tenant.name) then end", before).empty());
 }
 

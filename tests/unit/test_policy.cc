@@ -373,7 +373,7 @@ Test(policy, versions_that_look_like_numbers_are_kept_and_noted, .timeout = 10) 
     return policy.notes.empty() ? "" : policy.notes.at(0);
   };
   const std::string said =
-      "is not quoted; Bellows takes it as it is written, but other programs read a number (2.10 is "
+      "is not quoted; Bellows reads it as it is written, but other programs read a number (2.10 is "
       "2.1 to them); write ";
   cr_expect(notes("[2.10]") == "b.yaml:2:29: version 2.10 " + said + "\"2.10\"");
   cr_expect(notes("{\"1.0\": , 3: }") == "b.yaml:2:38: version 3 " + said + "\"3\"", "%s",

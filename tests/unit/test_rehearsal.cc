@@ -81,7 +81,8 @@ Test(rehearsal, finds_what_only_a_call_shows, .timeout = 30) {
        "site.lua:2: job has no field gpu; did you mean gpus? (submit of a sample job: tenant "
        "vision, framework none)\n"},
       {submit("if tenant == 'vision' then return 'no' end"),
-       "site.lua:2: tenant is no text and never equals one; did you mean tenant.name? (submit of a "
+       "site.lua:2: tenant is not a text and never equals one; did you mean tenant.name? (submit "
+       "of a "
        "sample job: tenant vision, framework none)\n"},
       {submit("if job.framework == 'other' and tenant.nam == 'x' then end"),
        "site.lua:2: tenant has no field nam; did you mean name? (submit of a sample job: tenant "
