@@ -74,7 +74,7 @@ std::string reason_of(const slurm_job_info_t& info) {
   const std::string word = reason_word(info.state_reason);
   // What libslurm makes of a number that is newer than itself.
   if (word == "InvalidReason" || parse_uint(word))
-    return fmt::format("reason {}, for which this machine's Slurm has no word", info.state_reason);
+    return fmt::format("reason {}, for which this machine's Slurm has no name", info.state_reason);
   return word;
 }
 

@@ -270,7 +270,7 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
     if (!step.begun) step.problem = "the plugin failed before; see slurmd's log";
     if (!step.problem.empty()) refuse(phase, step.problem);
     if (!step.contract) return;
-    if (!step.entry) refuse(phase, "it was never begun");
+    if (!step.entry) refuse(phase, "it was never started");
     container::Phases phases([&](const char* begun) {
       phase = begun;
       pause_at(settings, begun);

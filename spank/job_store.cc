@@ -168,7 +168,7 @@ Result<std::optional<Contract>> JobStore::load(std::uint32_t job, uid_t uid) con
   if (!contract)
     return Error{contract.error().kind, fmt::format("{}: {}", path, contract.error().text)};
   if (contract->extra_value(kUidKey) != std::to_string(uid))
-    return Error{ErrorKind::denied, fmt::format("{}: not of a job of user {}", path, uid)};
+    return Error{ErrorKind::denied, fmt::format("{}: not from a job of user {}", path, uid)};
   std::erase_if(contract->extra, [](const auto& entry) { return entry.first == kUidKey; });
   return std::optional<Contract>(*std::move(contract));
 }
@@ -180,7 +180,8 @@ Status JobStore::remove(std::uint32_t job, std::size_t budget) const {
     return base.error();
   }
   if (remove_tree(base->get(), std::to_string(job).c_str(), budget, 0)) return {};
-  return Error{ErrorKind::unavailable, fmt::format("{}: not all of it is removed", job_dir(job))};
+  return Error{ErrorKind::unavailable,
+               fmt::format("{}: could not be removed completely", job_dir(job))};
 }
 
 bool JobStore::launcher_active(std::uint32_t job, uid_t uid) const {

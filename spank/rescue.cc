@@ -41,7 +41,7 @@ std::string reason_to_leave(const BatchEnd& end, const JobInfo& info) {
   if (!info.batch_host.empty() && info.batch_host != end.node)
     return fmt::format("its batch script runs on {} now", info.batch_host);
   if (end.rescues >= kMostRescues)
-    return fmt::format("it was rescued {} times, the most there are", end.rescues);
+    return fmt::format("it was rescued {} times, the maximum", end.rescues);
   return "";
 }
 

@@ -82,8 +82,8 @@ void keep(const JobStore& store, const PrologJob& job, const std::optional<Contr
   const bool same = loaded && are_same(*loaded, sent);
   if (kept && !same && !may_replace(job, sent)) {
     slurm_error(
-        "bellows: job %u: the contract sent with the prolog is not the one kept here; the "
-        "kept one stays",
+        "bellows: job %u: the contract sent with the prolog is not the one kept here; the kept one "
+        "remains",
         job.id);
     return;
   }
@@ -106,7 +106,7 @@ void job_prolog(spank_t spank, const Settings& settings) {
   PrologJob job;
   if (spank_get_item(spank, S_JOB_ID, &job.id) != ESPANK_SUCCESS ||
       spank_get_item(spank, S_JOB_UID, &job.uid) != ESPANK_SUCCESS) {
-    slurm_error("bellows: the prolog does not say whose job it is for");
+    slurm_error("bellows: the prolog does not say for whose job it runs");
     return;
   }
   const JobStore store(settings.run_dir);

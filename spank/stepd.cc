@@ -142,7 +142,7 @@ void bring_back(spank_t spank, const JobStore& store, const Step& step, const Co
     slurm_info("bellows: job %u: its launcher was killed; requeued (rescue %u of %u)%s", step.job,
                end.rescues + 1, kMostRescues, report.text.c_str());
   else
-    slurm_info("bellows: job %u: its launcher left no outcome; left alone: %s", step.job,
+    slurm_info("bellows: job %u: its launcher recorded no outcome; not requeued: %s", step.job,
                report.text.c_str());
 }
 

@@ -164,7 +164,7 @@ void hand_on_container(spank_t spank) {
   const std::string text = container::spec_text(container_options().collector.spec());
   if (text.empty()) return;
   if (spank_job_control_setenv(spank, kContainerVariable, text.c_str(), 1) != ESPANK_SUCCESS)
-    slurm_error("bellows: cannot hand on the --container options; the job runs without them");
+    slurm_error("bellows: cannot pass on the --container options; the job runs without them");
   if (spank_context() == S_CTX_LOCAL) ::setenv(kStepVariable, text.c_str(), 1);
 }
 

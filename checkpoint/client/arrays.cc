@@ -81,7 +81,7 @@ int check_size(bellows_t* b, const char* name, const wire::Array& a, const void*
   if (a.layout == wire::kSharded &&
       (__builtin_add_overflow(a.first, a.count, &end) || end > extent)) {
     return b->error.set(BELLOWS_ERR_INVALID,
-                        "array %s: %llu rows from row %llu pass the %llu of axis %u", name,
+                        "array %s: %llu rows from row %llu extend past the %llu of axis %u", name,
                         (unsigned long long)a.count, (unsigned long long)a.first,
                         (unsigned long long)extent, a.axis);
   }

@@ -120,7 +120,7 @@ int bellows_memory(bellows_t* b, uint64_t* needed, uint64_t* available) {
 int bellows_restore(bellows_t* b, uint64_t* step) {
   int rc = client::check_connected(b);
   if (rc == BELLOWS_OK && !step) {
-    rc = b->error.set(BELLOWS_ERR_INVALID, "bellows_restore needs a place for the step");
+    rc = b->error.set(BELLOWS_ERR_INVALID, "bellows_restore needs a pointer for the step");
   }
   // What is in flight is committed for all ranks or for none; before that, one could be given it
   // and another the step before.
@@ -155,7 +155,7 @@ int bellows_wait(bellows_t* b) {
 int bellows_saved_step(bellows_t* b, uint64_t* step) {
   int rc = client::check_connected(b);
   if (rc == BELLOWS_OK && !step) {
-    rc = b->error.set(BELLOWS_ERR_INVALID, "bellows_saved_step needs a place for the step");
+    rc = b->error.set(BELLOWS_ERR_INVALID, "bellows_saved_step needs a pointer for the step");
   }
   if (rc == BELLOWS_OK) rc = client::take_news(b);
   if (rc != BELLOWS_OK) return rc;
@@ -204,7 +204,7 @@ const char* bellows_strerror(int code) {
     case BELLOWS_ERR_MISMATCH:
       return "the stored array has another type or shape";
     case BELLOWS_ERR_AGENT:
-      return "the checkpoint agent cannot be started or has gone";
+      return "the checkpoint agent cannot be started or has ended";
     case BELLOWS_ERR_IO:
       return "reading or writing failed";
     case BELLOWS_ERR_CORRUPT:

@@ -29,7 +29,7 @@ int lost(bellows_t* b, int failure) {
   return b->error.set(
       BELLOWS_ERR_AGENT,
       "rank %d lost the checkpoint agent at %s (%s); steps committed before are safe",
-      b->place.rank, b->place.socket, failure == EPIPE ? "it has gone" : strerror(failure));
+      b->place.rank, b->place.socket, failure == EPIPE ? "it has ended" : strerror(failure));
 }
 
 int check_connected(bellows_t* b) {

@@ -217,7 +217,7 @@ int say_hello(const Place& place, Handle* socket, Mapping* control, std::uint64_
   if (failure != 0) {
     *again = failure == EPIPE || failure == ECONNRESET;
     return error->set(BELLOWS_ERR_AGENT, "the agent at %s did not answer: %s", place.socket,
-                      failure == EPROTO ? "it is of another version" : strerror(failure));
+                      failure == EPROTO ? "it has another version" : strerror(failure));
   }
   if (answer.head.op == wire::Op::failed) {
     *again = answer.head.value == wire::Failure::try_again;
@@ -225,7 +225,7 @@ int say_hello(const Place& place, Handle* socket, Mapping* control, std::uint64_
   }
   *again = false;
   if (answer.head.op != wire::Op::welcome || answer.fd.get() < 0) {
-    return error->set(BELLOWS_ERR_AGENT, "the agent at %s is of another version", place.socket);
+    return error->set(BELLOWS_ERR_AGENT, "the agent at %s has another version", place.socket);
   }
   if (!control->map(answer.fd.get(), wire::kControlBytes, PROT_READ | PROT_WRITE)) {
     return error->set(BELLOWS_ERR_MEMORY, "cannot map the agent's page: %s", strerror(errno));

@@ -39,7 +39,8 @@ const char* wrong_with(const wire::Array& a, bool pieces) {
     return "a value has at most 4096 bytes";
   }
   if (__builtin_add_overflow(a.first, a.count, &end) || end > wire::axis_extent(a)) {
-    return a.layout == wire::kSharded ? "its part passes the end of the axis" : "it is not whole";
+    return a.layout == wire::kSharded ? "its part extends past the end of the axis"
+                                      : "it is not whole";
   }
   const bool whole = a.first == 0 && a.count == wire::axis_extent(a);
   const bool may_be_part = a.layout == wire::kSharded || (pieces && a.layout == wire::kReplicated);

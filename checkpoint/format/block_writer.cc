@@ -50,7 +50,7 @@ class BlockWriter {
   }
 
   Status write(std::uint64_t number, unsigned char* buffer, int fd, int direct_fd) {
-    if (cancelled_) return Error{ErrorKind::unavailable, path_ + ": writing was called off"};
+    if (cancelled_) return Error{ErrorKind::unavailable, path_ + ": writing was cancelled"};
     const std::uint64_t begin = number * block_, bytes = std::min(block_, size_ - begin);
     const unsigned char* data = gather(begin, bytes, buffer);
     digests_[number] = hash_of(data, bytes);

@@ -91,7 +91,7 @@ StoredPart array_from_json(const json& j, std::uint64_t size) {
   out.offset = json_number(j, "offset", size);
   if (auto status = check_stored_part(out.part); !status) throw not_an_index(status.error().text);
   if (out.part.bytes() > size - out.offset) {
-    throw not_an_index(fmt::format("array {} passes the end of the file", out.part.name));
+    throw not_an_index(fmt::format("array {} extends past the end of the file", out.part.name));
   }
   return out;
 }
@@ -112,7 +112,7 @@ StoredValue value_from_json(const json& j) {
 
 Hash128 digest_from_json(const json& text) {
   const auto digest = parse_hash(text.get<std::string>());
-  if (!digest) throw not_an_index("a digest is not one");
+  if (!digest) throw not_an_index("a digest is not valid");
   return *digest;
 }
 
@@ -137,12 +137,13 @@ ShardIndex from_json(const json& j) {
   out.step = json_number(j, "step", UINT64_MAX);
   out.rank = static_cast<std::uint32_t>(json_number(j, "rank", wire::kMostWorld - 1));
   out.world = static_cast<std::uint32_t>(json_number(j, "world", wire::kMostWorld));
-  if (out.rank >= out.world) throw not_an_index("its rank is past its world");
+  if (out.rank >= out.world) throw not_an_index("its rank is not below its world");
   read_blocks(j, &out);
   std::set<std::string> names;
   for (const json& a : j.at("arrays")) {
     out.arrays.push_back(array_from_json(a, out.size));
-    if (!names.insert(out.arrays.back().part.name).second) throw not_an_index("a name comes twice");
+    if (!names.insert(out.arrays.back().part.name).second)
+      throw not_an_index("a name appears twice");
   }
   if (j.contains("held")) {
     const json& held = j.at("held");
@@ -151,7 +152,8 @@ ShardIndex from_json(const json& j) {
   }
   for (const json& v : j.at("values")) {
     out.values.push_back(value_from_json(v));
-    if (!names.insert(out.values.back().part.name).second) throw not_an_index("a name comes twice");
+    if (!names.insert(out.values.back().part.name).second)
+      throw not_an_index("a name appears twice");
   }
   return out;
 }

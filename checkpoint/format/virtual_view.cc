@@ -142,9 +142,10 @@ Status write_virtual_view(FileOps& ops, const std::string& step_dir, const std::
   std::size_t pieces = 0;
   for (const ShardIndex& shard : shards) pieces += shard.arrays.size();
   if (pieces > kMostPieces) {
-    return Error{ErrorKind::unavailable,
-                 fmt::format("{} is not made: the shards hold {} pieces of arrays, it can show {}",
-                             path, pieces, kMostPieces)};
+    return Error{
+        ErrorKind::unavailable,
+        fmt::format("{} is not created: the shards hold {} pieces of arrays, it can show {}", path,
+                    pieces, kMostPieces)};
   }
   auto view = make_view(shards, path);
   if (!view) return view.error();

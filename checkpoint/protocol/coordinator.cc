@@ -137,7 +137,7 @@ std::vector<Command> Coordinator::check_ranks() {
     if (disagreement) failures[step] = *disagreement;
     for (const auto& [rank, how] : gone_) {
       if (disagreement || pending.shards.contains(rank)) continue;
-      failures[step] = fmt::format("step {} cannot be saved: rank {} {} before it gave its part",
+      failures[step] = fmt::format("step {} cannot be saved: rank {} {} before it stored its part",
                                    step, rank, how);
       break;
     }

@@ -24,8 +24,8 @@ Command StepChoice::offer(const Event& found) const {
   const SkippedStep& newest = found.skipped.front();
   command.error_kind = ErrorKind::corrupt;
   command.error = fmt::format(
-      "no checkpoint can be used, all {} are damaged; step {}: {}; give another directory, or "
-      "remove the damaged steps, to begin at the start",
+      "no checkpoint can be used, all {} are damaged; step {}: {}; name another directory, or "
+      "remove the damaged steps to start from scratch",
       found.skipped.size(), newest.step, newest.error);
   return command;
 }

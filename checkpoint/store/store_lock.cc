@@ -25,7 +25,7 @@ constexpr std::size_t kMostLocks = 4 << 20;
 
 Error foreign_file(const std::string& path, uid_t owner) {
   return Error{ErrorKind::denied,
-               fmt::format("{} belongs to user {}, who could hold its lock for ever: remove it, or "
+               fmt::format("{} belongs to user {}, who could hold its lock forever: remove it, or "
                            "name another checkpoint directory",
                            path, owner)};
 }
@@ -98,7 +98,7 @@ Error not_free(int fd, const std::string& path, std::chrono::milliseconds within
   return Error{
       ErrorKind::io,
       fmt::format(
-          "{} was not free within {} s: {} holds its lock; end that, or remove the file "
+          "{} was not free within {} s: {} holds its lock; end that process, or remove the file "
           "while no program uses the directory",
           path, static_cast<double>(within.count()) / 1000,
           who.empty() ? "a process that cannot be seen from here, as on another machine," : who)};

@@ -42,7 +42,7 @@ Status check_component(int fd, const std::string& path, bool last) {
   if ((s.st_mode & kOthersWrite) == 0 || sites) return {};
   return denied(
       fmt::format("others may write to the checkpoint directory {} (mode {:o}), and could "
-                  "change what is restored from it: look who wrote what is there, then "
+                  "change what is restored from it: check who wrote what is there, then "
                   "chmod go-w it",
                   path, s.st_mode & 07777));
 }
@@ -140,7 +140,7 @@ Status check_shared_base(const std::string& base) {
   if ((s.st_mode & kOthersWrite) == 0 || (s.st_mode & S_ISVTX) != 0) return {};
   return denied(
       fmt::format("{} has mode {:o}, with which users can rename each other's checkpoint "
-                  "directories: the administrator is to make it sticky (chmod +t)",
+                  "directories: ask the administrator to make it sticky (chmod +t)",
                   base, s.st_mode & 07777));
 }
 

@@ -130,7 +130,7 @@ Status StoreWriter::check_owner() const {
   const auto owner = parse_owner(*text);
   if (!owner) return Error{ErrorKind::corrupt, path + " does not say who owns the directory"};
   if (owner->attempt == attempt_) return {};
-  return Error{ErrorKind::busy, fmt::format("{}: the attempt {} owns the directory now, this is {}",
+  return Error{ErrorKind::busy, fmt::format("{}: attempt {} owns the directory now, and this is {}",
                                             path, owner->attempt, attempt_)};
 }
 
@@ -270,7 +270,7 @@ void note(std::vector<std::string>* warnings, const Work& work) {
   try {
     if (auto status = work(); !status) warnings->push_back(status.error().text);
   } catch (const std::bad_alloc&) {
-    warnings->emplace_back("the memory did not suffice to tidy up");
+    warnings->emplace_back("there was not enough memory to tidy up");
   }
 }
 

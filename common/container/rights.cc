@@ -56,14 +56,13 @@ Status check_image(const Contract& contract, const Spec& spec) {
     return {};
   std::vector<std::string> allowed = patterns;
   if (!contract.image.empty()) allowed.insert(allowed.begin(), contract.image);
-  return Error{
-      ErrorKind::denied,
-      allowed.empty()
-          ? fmt::format("this job may not use image {}; its contract allows none, so submit "
-                        "the job with --framework or with --container-image",
-                        spec.image)
-          : fmt::format("this job may not use image {}; its contract allows {}", spec.image,
-                        fmt::join(allowed, ", "))};
+  return Error{ErrorKind::denied,
+               allowed.empty()
+                   ? fmt::format("this job may not use image {}; its contract allows none, so "
+                                 "submit the job with --framework or with --container-image",
+                                 spec.image)
+                   : fmt::format("this job may not use image {}; its contract allows {}",
+                                 spec.image, fmt::join(allowed, ", "))};
 }
 
 }  // namespace

@@ -258,7 +258,7 @@ Result<DriverPlan> plan_driver_files(int root, const std::string& libbellows, Ma
   if (!*text) return plan;
   const auto version = driver_version(**text);
   if (!version)
-    return Error{ErrorKind::invalid, "/proc/driver/nvidia/version names no version of a driver"};
+    return Error{ErrorKind::invalid, "/proc/driver/nvidia/version does not name a driver version"};
   plan.version = *version;
   auto data = read_in_root(root, "/etc/ld.so.cache", kLongestCache);
   if (!data) return data.error();

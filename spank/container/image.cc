@@ -52,13 +52,13 @@ Status check_content(const Image& image, off_t size) {
   const ssize_t n = ::pread(fd->get(), &head, sizeof head, 0);
   if (n < 0) return errno_error("read the image", image.path);
   if (n != sizeof head || head.magic != kMagic)
-    return Error{ErrorKind::invalid, image.path + " is no squashfs image"};
+    return Error{ErrorKind::invalid, image.path + " is not a squashfs image"};
   if (head.major != kMajor)
     return Error{ErrorKind::invalid, fmt::format("{} is squashfs version {}; only 4 is known",
                                                  image.path, static_cast<unsigned>(head.major))};
   if (size < 0 || head.bytes_used > static_cast<std::uint64_t>(size))
     return Error{ErrorKind::corrupt,
-                 fmt::format("the image {} is cut short: {} of {} bytes; copy it again", image.path,
+                 fmt::format("the image {} is truncated: {} of {} bytes; copy it again", image.path,
                              size, head.bytes_used)};
   return {};
 }

@@ -29,7 +29,7 @@ constexpr std::uint32_t flags_of(Machine machine) {
 
 Error corrupt(const char* what) {
   return Error{ErrorKind::corrupt,
-               std::string("/etc/ld.so.cache: ") + what + "; run ldconfig to make it anew"};
+               std::string("/etc/ld.so.cache: ") + what + "; run ldconfig to rebuild it"};
 }
 
 /// `offset` must leave room for it.
@@ -72,12 +72,12 @@ bool is_for(std::uint32_t flags, std::uint64_t hwcap, Machine machine) {
 Result<std::vector<LdCacheEntry>> parse_ld_cache(std::string_view data, Machine machine) {
   const auto cache = new_format(data);
   if (!cache) return corrupt("not in the format of glibc 2.2 and later");
-  if (cache->size() < kHeader) return corrupt("cut short");
+  if (cache->size() < kHeader) return corrupt("truncated");
   // The low bits of a byte that ldconfig sets since glibc 2.33; 0 before.
   if ((number_at<std::uint8_t>(*cache, 28) & 3) == kBigEndian)
     return corrupt("made on a machine of the other byte order");
   const std::uint64_t entries = number_at<std::uint32_t>(*cache, kMagic.size());
-  if (kHeader + entries * kEntry > cache->size()) return corrupt("cut short");
+  if (kHeader + entries * kEntry > cache->size()) return corrupt("truncated");
   std::vector<LdCacheEntry> found;
   for (std::uint64_t i = 0; i < entries; i++) {
     const std::size_t at = kHeader + i * kEntry;

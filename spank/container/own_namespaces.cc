@@ -86,7 +86,7 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
     else if (spec.*kind.wanted)
       return Error{ErrorKind::denied,
                    fmt::format("the container {} was made without --container-unshare={}; join it "
-                               "without, or take another name",
+                               "without that option, or use another name",
                                spec.name, kind.word)};
   }
   return found;

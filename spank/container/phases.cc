@@ -12,7 +12,7 @@ constexpr std::pair<std::string_view, std::string_view> kFixes[] = {
      "see that the image, the sources of --container-mounts and a home that is mounted are on this "
      "node, and open to you"},
     {"mounting the image",
-     "try another image, and make this one again if that one works; else tell the administrator"},
+     "try another image, and rebuild this one if that one works; else tell the administrator"},
     {"mounting the system's directories",
      "give the image directories at /proc, /sys, /dev, /tmp and /var/tmp, or leave "
      "--container-writable out"},

@@ -227,8 +227,7 @@ Status TaskEntry::check_mode(const std::string& name, const TaskRequest& wanted,
   if (note->starts_with(fmt::format("{} ", wanted.step))) return {};
   if (spec.name_mode == NameMode::create)
     return refused(
-        "exists on this node already, and the mode create does not join one; take "
-        "another name");
+        "exists on this node already, and the mode create does not join one; use another name");
   if (!spec.mounts.empty() && *note != note_text(wanted))
     remarks_.push_back(
         fmt::format("the container {} exists already; --container-mounts is ignored", spec.name));
@@ -259,7 +258,7 @@ Status TaskEntry::check_number(const std::string& name, const Site& site) const 
   });
   if (others < site.max_containers) return {};
   return Error{ErrorKind::denied,
-               fmt::format("the job has {} containers on this node already, the most that it may "
+               fmt::format("the job has {} containers on this node already, the maximum "
                            "(max_containers in plugstack.conf); enter one of them, by its name or "
                            "with the options that it was made with",
                            others)};

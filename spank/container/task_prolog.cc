@@ -105,7 +105,7 @@ Result<std::string> listen(const PrologRun& run, Script& script, int pipe) {
     while (text.size() <= kMostBytes && take(pipe, text)) {
     }
     if (text.size() > kMostBytes)
-      return failed(run, fmt::format("says more than {} bytes", kMostBytes));
+      return failed(run, fmt::format("wrote more than {} bytes", kMostBytes));
     if (!ended && Clock::now() >= deadline)
       return failed(run, fmt::format("did not end within {} s", run.seconds));
     // Its end of the pipe is closed: nothing to wait for but the end itself.

@@ -95,7 +95,7 @@ Result<Fd> open_views_in(int run, const std::string& path) {
   struct statfs system {};
   if (::fstatfs(views->get(), &system) != 0) return errno_error("look at", path);
   if (system.f_type != TMPFS_MAGIC)
-    return Error{ErrorKind::denied, path + ": what is mounted there is no tmpfs; unmount it"};
+    return Error{ErrorKind::denied, path + ": what is mounted there is not a tmpfs; unmount it"};
   return views;
 }
 
@@ -355,7 +355,7 @@ Status JobViews::pin(const std::string& name, int ns) const {
   // The rule that keeps namespaces from holding each other: only an older one may pin a younger.
   if (errno == ELOOP)
     return Error{ErrorKind::unavailable,
-                 "this kernel takes the namespace for older than slurmd's own, and so won't keep "
+                 "this kernel considers the namespace older than slurmd's own, and so won't keep "
                  "it; run slurmd in the machine's first mount namespace (no PrivateTmp= or "
                  "Protect...= in its unit)"};
   return errno_error("pin the namespace", name);

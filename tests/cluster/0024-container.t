@@ -65,7 +65,7 @@ is "$(run -w n1 --container-image="$images/trial.sqsh" cat /etc/environment)" "I
 like "$(xc --user bob srun --quiet --mpi=none -w n1 --container-image="$images/trial.sqsh" true 2>&1)" \
   'trial.sqsh: Permission denied' "and not to who is not in it"
 echo "no image" >"$images/text.sqsh"
-like "$(run -w n1 --container-image="$images/text.sqsh" true)" 'text.sqsh is no squashfs image' "a file that is none"
+like "$(run -w n1 --container-image="$images/text.sqsh" true)" 'text.sqsh is not a squashfs image' "a file that is none"
 mkdir "$CLUSTER/other"
 cp "$squash" "$CLUSTER/other/"
 sed -i "s#images: .*#images: [\"$CLUSTER/*\"]#" "$CLUSTER/etc/bellows.yaml"

@@ -103,7 +103,7 @@ step --container-mounts=/etc:/mnt echo 'is unnamed' | sed 's/^/unnamed: /'
 S
 said=$(batch many.sh -w n1 --container-image="$squash")
 is "$(line a)$(line b)" "is a"$'\n'"is ais b" "a job may have two containers where the site says two"
-like_line c 'container: [^:]+: the job has 2 containers on this node already, the most that it may .max_containers' "and not a third"
+like_line c 'container: [^:]+: the job has 2 containers on this node already, the maximum .max_containers' "and not a third"
 like_line unnamed 'has 2 containers on this node already' "without a name either"
 spank_args "image_dirs=$images"
 
@@ -259,7 +259,7 @@ spank_args "image_dirs=$images phase_seconds=$(seconds 2)"
 task_prolog <<<'sleep 300'
 like "$(one echo ran)" 'TaskProlog .*task-prolog did not end within [0-9]+ s' "one that hangs ends at its time"
 task_prolog <<<'yes print nonsense'
-like "$(one echo ran)" 'TaskProlog .*task-prolog says more than 65536 bytes' "one that does not stop talking too"
+like "$(one echo ran)" 'TaskProlog .*task-prolog wrote more than 65536 bytes' "one that does not stop talking too"
 task_prolog <<<'sleep 300 & echo export SAID=quick'
 is "$(one sh -c 'echo $SAID')" quick "what it leaves in the background is not waited for"
 spank_args "image_dirs=$images task_prolog=container"

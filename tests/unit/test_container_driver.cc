@@ -287,7 +287,7 @@ Test(driver_files, a_cache_that_names_what_is_gone) {
 Test(driver_files, errors) {
   Host host;
   host.run_driver("none");
-  expect_text(host.error(), "/proc/driver/nvidia/version names no version of a driver");
+  expect_text(host.error(), "/proc/driver/nvidia/version does not name a driver version");
   host.run_driver(kRunning);
   cr_expect(host.error().find("/etc/ld.so.cache: not in the format") == 0, "%s",
             host.error().c_str());
@@ -437,7 +437,7 @@ Test(ld_cache, damaged) {
     cr_expect(entries_of(both.substr(0, size)).starts_with("/etc/ld.so.cache: "), "%zu", size);
   std::string bytes = good;
   bytes.replace(20, 4, "\xff\xff\xff\xff", 4);
-  cr_expect(entries_of(bytes).find("cut short") != std::string::npos);
+  cr_expect(entries_of(bytes).find("truncated") != std::string::npos);
   bytes = both;
   bytes.replace(12, 4, "\xff\xff\xff\xff", 4);
   cr_expect(entries_of(bytes).find("not in the format") != std::string::npos);

@@ -60,7 +60,7 @@ Test(container_prolog, fails) {
   const ScratchDir dir;
   cr_assert(has(said_by(dir, "exit 3"), "failed with status 3"));
   cr_assert(has(said_by(dir, "kill -9 $$"), "was killed by signal 9"));
-  cr_assert(has(said_by(dir, "yes"), "says more than 65536 bytes"));
+  cr_assert(has(said_by(dir, "yes"), "wrote more than 65536 bytes"));
   const auto refuse = [] { return Status(Error{ErrorKind::denied, "not here"}); };
   cr_assert(has(said_by(dir, "echo ran", refuse), "failed with status 1"));
   PrologRun none;

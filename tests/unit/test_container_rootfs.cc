@@ -270,8 +270,8 @@ Test(rootfs, refusals_say_what_to_do) {
 }
 
 Test(rootfs, a_fix_is_said_once) {
-  EQUALS(refusal("mounting the image", "a is cut short; copy it again"),
-         "mounting the image: a is cut short; copy it again");
+  EQUALS(refusal("mounting the image", "a is truncated; copy it again"),
+         "mounting the image: a is truncated; copy it again");
   EQUALS(refusal("making /dev", "cannot open /dev/tty: x"),
          "making /dev: cannot open /dev/tty: x; tell the administrator");
 }

@@ -320,12 +320,12 @@ Test(rootfs_hostile, squashfs_in_fuse) {
 Test(rootfs_hostile, what_is_no_squashfs) {
   NEEDS_ROOT();
   const Hostile world;
-  REFUSED(world.build(world.of(world.file("images/short", "hsqs"))), "is no squashfs image");
+  REFUSED(world.build(world.of(world.file("images/short", "hsqs"))), "is not a squashfs image");
   REFUSED(world.build(world.of(world.file("images/text", std::string(4096, 'x')))),
-          "is no squashfs image");
+          "is not a squashfs image");
   const auto spec = world.squashed();
   std::filesystem::resize_file(spec.image, 100);
-  REFUSED(world.build(spec), "is cut short: 100 of ");
+  REFUSED(world.build(spec), "is truncated: 100 of ");
   cr_assert(::mkfifo(world.path("images/fifo").c_str(), 0644) == 0);
   REFUSED(world.build(world.of(world.path("images/fifo"))), "is neither a squashfs file nor");
   REFUSED(world.build(world.of(world.path("images/none"))), "No such file");
@@ -340,7 +340,7 @@ Test(rootfs_hostile, what_the_kernel_refuses) {
   cr_assert(::pwrite(fd.get(), "\xff\xff\xff\xff", 4, 12) == 4);  // the block size
   const std::string said = world.build(spec);
   REFUSED(said, "mounting the image: " + spec.image + ": cannot create squashfs");
-  REFUSED(said, "; try another image, and make this one again if that one works");
+  REFUSED(said, "; try another image, and rebuild this one if that one works");
 }
 
 /// What each of the process's descriptors from the third on is and whether exec closes it.

@@ -135,11 +135,11 @@ Test(library, bad_arguments_are_sentences, .timeout = 60) {
             BELLOWS_OK);
   cr_expect(bellows_register(b, "group/x/z", BELLOWS_F32, 1, shape, BELLOWS_VALUE, 0, 0, x) ==
             BELLOWS_OK);
-  refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, 2, 3, x));
-  refused("pass", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, UINT64_MAX, 2, x));
+  refused("extend past", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, 2, 3, x));
+  refused("extend past", bellows_register(b, "x", BELLOWS_F32, 1, shape, 1, UINT64_MAX, 2, x));
   refused("too many bytes", bellows_register(b, "x", BELLOWS_F32, 2, huge, 0, 0, 0, x));
   refused("NULL", bellows_register(b, "x", BELLOWS_F32, 1, shape, 0, 0, 0, nullptr));
-  refused("place for the step", bellows_restore(b, nullptr));
+  refused("pointer for the step", bellows_restore(b, nullptr));
   refused("smaller", bellows_save(b, UINT64_MAX));
   cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
   cr_expect(bellows_finalize(nullptr, 1) == BELLOWS_OK);
@@ -174,7 +174,7 @@ Test(library, arrays_are_registered_in_every_layout, .timeout = 60) {
   array.count = 20;
   cr_expect(bellows_register_array(b, &array) == BELLOWS_OK, "%s", bellows_error(b));
   array.count = 21;
-  refused("21 rows from row 40 pass the 60 of axis 1");
+  refused("21 rows from row 40 extend past the 60 of axis 1");
   array.axis = 2;
   refused("it has no axis 2");
   array.axis = -1;
