@@ -21,8 +21,8 @@ inline Range share(std::size_t total, std::size_t part, std::size_t parts) {
 }
 
 /// Decides which samples each step trains on. It is a function of the seed and the step alone and
-/// knows nothing of ranks, so a job may stop after any step and go on at any size: every sample is
-/// in exactly one batch of every epoch.
+/// knows nothing of ranks, so a job may stop after any step and continue at any size: every sample
+/// is in exactly one batch of every epoch.
 class Sampler {
  public:
   Sampler(std::uint64_t seed, std::size_t samples, std::size_t batch);

@@ -137,7 +137,7 @@ class Memory(NamedTuple):
 
 
 class Handle:
-    """A bellows_t. Every method raises bellows.Error with the library's sentence."""
+    """A bellows_t. Every method raises bellows.Error with the library's message."""
 
     def __init__(
         self,
@@ -186,7 +186,7 @@ class Handle:
         return self._library.bellows_world(self._handle)
 
     def has_cuda(self) -> bool:
-        """Whether arrays may lie on a CUDA device."""
+        """Whether arrays may be on a CUDA device."""
         self._cuda = self._cuda or has_cuda_runtime()
         return self._cuda
 

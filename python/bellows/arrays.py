@@ -63,8 +63,8 @@ def _from_interface(name: str, array: Any) -> Region:
         )
     if strides is not None and not _is_c_order(shape, strides, int(interface["typestr"][2:])):
         raise InvalidError(
-            f"array {name}: its elements do not lie one after the other in C order; "
-            "register numpy.ascontiguousarray(...) of it and train on that"
+            f"array {name}: its elements are not contiguous in C order; "
+            "register the result of numpy.ascontiguousarray(...) and train on that"
         )
     if read_only:
         raise InvalidError(f"array {name}: it is read-only, so it could not be restored")
@@ -125,6 +125,6 @@ def region_of(name: str, array: Any) -> Region:
         return _from_buffer(name, array)
     except TypeError:
         raise InvalidError(
-            f"array {name}: a {type(array).__name__} is no array; a tensor of PyTorch, an array "
-            "of numpy or a writable buffer is one"
+            f"array {name}: a {type(array).__name__} is not an array; a tensor of PyTorch, an "
+            "array of numpy or a writable buffer is"
         ) from None

@@ -30,13 +30,13 @@ def _place_in_torch() -> Tuple[Optional[int], Optional[int]]:
 
 
 class Checkpoint:
-    """The checkpoints of one training, which may go on with another number of ranks.
+    """The checkpoints of one training, which may continue with another number of ranks.
 
     dir: the directory, by default $BELLOWS_CHECKPOINT_DIR or ./bellows-checkpoints; in a job of
     `bellows run` the launcher has chosen it. rank, world: by default those of torch.distributed
     when it is initialised, else from the environment (see libbellows(3)). keep: committed steps to keep,
     by default 3. keep_every: besides, every step divisible by it. on_failed_save: "raise", or
-    "warn" to go on training with a RuntimeWarning when a save could not be stored.
+    "warn" to continue training with a RuntimeWarning when a save could not be stored.
 
     Every rank makes the same calls in the same order. Failures are raised as bellows.Error, with
     the library's sentence; a bellows.StorageError of a save is no reason to stop training.
@@ -120,7 +120,7 @@ class Checkpoint:
         self._arrays[name] = region
 
     def unregister(self, name: str) -> None:
-        """Forgets an array that register() named."""
+        """Undoes register() for an array."""
         if self._arrays.pop(name, None) is None:
             raise InvalidError(f"array {name}: it is not registered")
         if self._known.pop(name, None) is not None:
@@ -160,7 +160,7 @@ class Checkpoint:
             return tracked.Items(name, thing)
         raise InvalidError(
             f"track({name}=...): a {type(thing).__name__} has no state_dict and load_state_dict; "
-            "register() takes single arrays"
+            "use register() for single arrays"
         )
 
     def _register(self, name: str, region: regions.Region) -> None:
@@ -173,7 +173,7 @@ class Checkpoint:
         self._known[name] = region
 
     def _sync(self, wanted: Regions) -> None:
-        """Lets the library have exactly these regions."""
+        """Registers exactly these regions with the library."""
         for name in [name for name in self._known if name not in wanted]:
             self._handle.unregister(name)
             del self._known[name]
@@ -217,7 +217,7 @@ class Checkpoint:
             self._saved = number
 
     def _pass_over(self, error: Error) -> None:
-        """Raises it, unless training is to go on; called by what the program calls."""
+        """Raises it, unless training is to continue; called by the methods that a program calls."""
         if not (self._warns and isinstance(error, StorageError)):
             raise error
         warnings.warn(f"bellows: {error}", RuntimeWarning, stacklevel=3)

@@ -3,7 +3,7 @@
 
 
 class Error(Exception):
-    """A call of the library failed; the text is the library's sentence.
+    """A call of the library failed; the text is the library's message.
 
     `code` is the negative number of enum bellows_result.
     """
@@ -24,13 +24,13 @@ class MismatchError(Error, ValueError):
 
 
 class AgentError(Error):
-    """The checkpoint agent cannot be started or has gone: exit, and start again."""
+    """The checkpoint agent cannot be started or has ended: exit, and start again."""
 
     code = -3
 
 
 class StorageError(Error):
-    """Reading or writing failed, as when the disk is full. Training may go on."""
+    """Reading or writing failed, as when the disk is full. Training may continue."""
 
     code = -4
 

@@ -25,7 +25,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class Region:
-    """Memory that a save reads and a restore fills, as the library is told of it."""
+    """Memory that a save reads and a restore fills, as it is described to the library."""
 
     data: int  #: address, on the host or a GPU; 0 when there are no elements
     dtype: int  #: enum bellows_dtype
@@ -57,8 +57,8 @@ def sharded(name: str, region: Region, shard: Shard) -> Region:
     end = shard.first + region.shape[shard.axis]
     if shard.first < 0 or end > shard.total:
         raise InvalidError(
-            f"array {name}: {region.shape[shard.axis]} elements from {shard.first} on pass the "
-            f"{shard.total} of axis {shard.axis}"
+            f"array {name}: {region.shape[shard.axis]} elements from {shard.first} on extend past "
+            f"the {shard.total} of axis {shard.axis}"
         )
     return replace(region, layout=_lib.SHARDED, shard=shard)
 
@@ -69,7 +69,7 @@ def per_rank(region: Region) -> Region:
 
 
 def register(handle: _lib.Handle, name: str, region: Region) -> None:
-    """Tells the library of the region."""
+    """Registers the region with the library."""
     # Without the runtime the library would take the address for one of the host.
     if region.device is not None and not handle.has_cuda():
         raise InvalidError(

@@ -18,8 +18,8 @@ class Sampler:
 
     Each epoch has an order of its own, a function of `seed` and the epoch alone. A step uses the
     next `global_batch` samples of that order, and each of the `world` ranks an equal part of them
-    (when it does not divide, parts differ by one). So a training may stop after any step and go on
-    with another world and another batch: no sample is left out or used twice. No set_epoch: each
+    (when it does not divide, parts differ by one). So a training may stop after any step and
+    continue with another world and batch: no sample is left out or used twice. No set_epoch: each
     iteration over the sampler is one epoch, and the first one after a restore is the rest of the
     epoch that was begun.
 
@@ -48,7 +48,7 @@ class Sampler:
         if world > global_batch:
             raise ValueError(f"{world} ranks cannot share a batch of {global_batch} samples")
         if drop_last and dataset_size < global_batch:
-            raise ValueError(f"drop_last: {dataset_size} samples make no batch of {global_batch}")
+            raise ValueError(f"drop_last: {dataset_size} samples cannot fill one of {global_batch}")
         if not 0 <= seed < 2**63:
             raise ValueError(f"the seed {seed} is not a number from 0 to 2**63 - 1")
         self.dataset_size = dataset_size
@@ -61,7 +61,7 @@ class Sampler:
         self.start(0, Position(0, 0))
 
     def start(self, step: int, position: Position, batches_per_step: int = 1) -> None:
-        """Says that at `step` the training has come to `position`; a restore calls it."""
+        """Sets the position that training has reached at `step`; a restore calls it."""
         if not 0 <= position.offset <= self.dataset_size:
             raise ValueError(f"{position} is outside of {self.dataset_size} samples")
         self._first_step = self._told = step
@@ -70,12 +70,12 @@ class Sampler:
         self._begun: Optional[Position] = None  # where the last iteration began
 
     def told(self, step: int) -> None:
-        """Notes the step that the training has come to."""
+        """Notes the step that training has reached."""
         self._told = step
 
     @property
     def epoch(self) -> int:
-        """The epoch that the next iteration is of, from 0."""
+        """The epoch of the next iteration, from 0."""
         return self._next.epoch
 
     def _batches_left(self, position: Position) -> int:
@@ -98,7 +98,7 @@ class Sampler:
         )
 
     def position(self, step: int) -> Position:
-        """How far a training has come that is about to train the batches of `step`."""
+        """How far training has come when it is about to train the batches of `step`."""
         steps = step - self._first_step
         if steps < 0:
             raise ValueError(f"step {step} is before step {self._first_step}, where this one began")
@@ -135,7 +135,7 @@ class Sampler:
         if self.position(self._told) > begun:
             raise RuntimeError(
                 f"the iteration over epoch {begun.epoch} was left before its end; a "
-                "bellows.Sampler goes on with the next epoch only after all of an epoch"
+                "bellows.Sampler continues with the next epoch only after all of an epoch"
             )
         # Someone had a look at the first batches and left.
         self._next = begun

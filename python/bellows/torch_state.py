@@ -18,7 +18,7 @@ def unwrapped(model: Any) -> Any:
 
 
 class Model:
-    """A torch.nn.Module: its state_dict, read and filled where it lies."""
+    """A torch.nn.Module: its state_dict, read and filled in place."""
 
     def __init__(self, name: str, model: torch.nn.Module) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Optimizer:
         self._tracked = tracked  # by the time of a save or restore, it has the models
 
     def _parameters(self) -> Dict[str, torch.nn.Parameter]:
-        """By name; a parameter of no tracked model is named by its number, as in a state_dict."""
+        """By name; one that is in no tracked model is named by its number, as in a state_dict."""
         models = [thing for thing in self._tracked.values() if isinstance(thing, Model)]
         names = {
             id(parameter): name if len(models) == 1 else f"{model.name}.{name}"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What track() takes besides models and optimizers: anything with a state_dict, dicts, samplers and
-random number generators.
+"""What track() accepts besides models and optimizers: anything with a state_dict, dicts, samplers,
+and random number generators.
 
 Each kind has three methods. collect: its structure, with its regions added to a Flat. prepare: the
 regions that a restore is to fill. apply: puts what was restored into the object.
@@ -149,9 +149,9 @@ def _torch(get_state: Callable[[], Any], set_state: Callable[[Any], None]) -> Ge
 
 
 class Rng:
-    """The generators of Python, numpy, torch and the current GPU, of each rank its own.
+    """The generators of Python, numpy, torch and the current GPU, separate for each rank.
 
-    Restored at another world size, rank r goes on with what rank r had; a rank that is new keeps
+    Restored at another world size, rank r continues with what rank r had; a rank that is new keeps
     the state that the program gave it.
     """
 

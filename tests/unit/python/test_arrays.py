@@ -67,8 +67,8 @@ class Numpy(TestCase):
             (np.zeros(3, dtype="U4"), "cannot be saved"),
             (np.zeros(3, dtype=object), "cannot be saved"),
             (read_only, "read-only"),
-            ([1.0], "a list is no array"),
-            (3, "a int is no array"),
+            ([1.0], "a list is not an array"),
+            (3, "a int is not an array"),
         ]
         with self.checkpoint() as ckpt:
             for a, words in cases:
@@ -76,7 +76,7 @@ class Numpy(TestCase):
                     ckpt.register("a", a)
             with self.assertRaisesRegex(bellows.InvalidError, "axis 1 does not exist"):
                 ckpt.register("a", np.zeros(3), sharded=bellows.Shard(1, 0, 3))
-            with self.assertRaisesRegex(bellows.InvalidError, "pass the 4"):
+            with self.assertRaisesRegex(bellows.InvalidError, "extend past the 4"):
                 ckpt.register("a", np.zeros(3), sharded=bellows.Shard(0, 2, 4))
             with self.assertRaisesRegex(bellows.InvalidError, "package's own"):
                 ckpt.register("bellows/a", np.zeros(3))
