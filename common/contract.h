@@ -70,7 +70,7 @@ struct Contract {
   std::string_view extra_value(std::string_view key) const;
 
   /// AdminComment holds the line first and then, after a word that no line has, what others keep
-  /// there. line_in: "" where there is no line.
+  /// there. line_in: "" if there is no line.
   static std::string admin_comment(std::string_view line, std::string_view others);
   static std::string_view line_in(std::string_view admin_comment);
   static std::string_view others_in(std::string_view admin_comment);

@@ -11,7 +11,7 @@
 namespace bellows {
 
 /// What an owner shares with a thread that may hang in a dead file system: the owner asks it to
-/// end, waits as long as it likes and leaves it behind. The base of that shared state, which
+/// end, waits as long as it wants and leaves it behind. The base of that shared state, which
 /// `mutex` guards and which lives as long as either of both.
 struct DetachedWork {
   std::mutex mutex;

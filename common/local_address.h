@@ -8,7 +8,7 @@
 namespace bellows {
 
 /// The address from which this machine talks to `peer`, an IPv4 or IPv6 address in digits, and so
-/// by which it can be reached from there. Sends nothing. invalid: `peer` is no address;
+/// by which it can be reached from there. Sends nothing. invalid: `peer` is not an address;
 /// unavailable: there is no way to it.
 Result<std::string> address_towards(const std::string& peer);
 

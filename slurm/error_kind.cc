@@ -15,7 +15,7 @@ ErrorKind slurm_error_kind(int code) {
   // slurmctld gives its verdicts from 1900 on. What lies below never came from it: the system's
   // errors, none at all when the connection was closed, and the general ones of the communication.
   if (code >= 0 && code < SLURM_NO_CHANGE_IN_DATA) return ErrorKind::unavailable;
-  // Those of sockets and of authentication: a munged that restarts is no verdict either.
+  // Those of sockets and of authentication: a munged that restarts is not a verdict either.
   if (code >= kSocketErrors && code < ESLURM_DB_CONNECTION) return ErrorKind::unavailable;
   switch (code) {
     case ESLURM_IN_STANDBY_MODE:

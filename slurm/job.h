@@ -42,7 +42,7 @@ struct NodeShare {
 
 /// Where a job stands in a job array.
 struct SlurmArrayPlace {
-  std::uint32_t job = 0;  ///< 0: it is no task of a job array
+  std::uint32_t job = 0;  ///< 0: it is not a task of a job array
   std::optional<std::uint32_t> task{};
   std::string waiting{};  ///< tasks that no record stands for yet: "3-10%2"
 };
@@ -60,7 +60,7 @@ struct SlurmRequest {
 
 /// By slurmctld's clock; 0: there is none.
 struct SlurmTimes {
-  std::time_t submit = 0;  ///< a requeue sets it anew
+  std::time_t submit = 0;  ///< a requeue sets it again
   std::time_t begin = 0;   ///< the job may not start before
   std::time_t start = 0;   ///< pending: `begin`, or when Slurm plans to start it
   std::time_t end = 0;

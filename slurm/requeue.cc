@@ -13,7 +13,7 @@ using namespace std::chrono_literals;
 
 /// How each party goes about it.
 struct Manner {
-  std::chrono::seconds patience = 0s;       ///< with a slurmctld that does not answer; 0: for ever
+  std::chrono::seconds patience = 0s;       ///< with a slurmctld that does not answer; 0: forever
   std::chrono::seconds shows_within = 60s;  ///< from Slurm's word that it requeues until that shows
   std::chrono::milliseconds pause = 1s;
   int most_changes = 20;

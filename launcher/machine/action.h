@@ -14,7 +14,7 @@
 
 namespace bellows {
 
-/// All that a run can have done. What an action's answer is stands in input.h.
+/// All that a run can order. The answer to each action is in input.h.
 namespace action {
 
 /// Who owns the checkpoint directory, whether the program has finished, and, before the first
@@ -88,7 +88,7 @@ struct Reply {
 struct PlanSize {
   std::optional<std::uint32_t> gpus;
 };
-/// A launcher that is killed from here on comes back to find that the program has finished.
+/// If the launcher is killed after this, its successor finds that the program has finished.
 struct LeaveFinished {};
 /// The job is given up and must not come back.
 struct RemoveMarker {};

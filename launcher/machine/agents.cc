@@ -14,7 +14,7 @@ namespace {
 using Kind = Event::Kind;
 using namespace std::chrono_literals;
 
-/// Between the end of the ranks that failed for an agent and srun's word of that agent.
+/// srun may report the end of an agent this long after the ranks that failed because of it.
 constexpr auto kDiesWithRanks = 5s;
 
 // Until every agent has the new attempt, what they say may be of the one before.
@@ -48,7 +48,7 @@ Move heard_progress(Run& run, State& state, const Event& event) {
   return move;
 }
 
-// Ranks that have begun from it have saved nothing: that takes all of them.
+// Ranks that have begun from it have saved nothing, since a save takes all ranks.
 void heard_bad_step(Run& run, const State& state, const Event& bad) {
   const std::uint64_t step = bad.step.value_or(0);
   if (run.choice.note_bad(bad)) run.act(action::FindStepBelow{step});
@@ -61,11 +61,11 @@ void heard_bad_step(Run& run, const State& state, const Event& bad) {
 void heard_error(Run& run, const State& state, const Event& event) {
   if (event.cmd == "commit") return note_save_error(run, event);
   run.say(fmt::format("agent on {}: {}", event.node, event.error));
-  // An old checkpoint that could not be removed costs room and no work.
+  // An old checkpoint that could not be removed takes up space, but no work is lost.
   if (event.cmd == "retention") return;
   run.agents.well = false;
   run.agents.said_why = true;
-  // Another run owns the directory now: which of the two Slurm means, it says when it is asked.
+  // Another run owns the directory now. Which of the two is the current one, Slurm says when asked.
   const Blame blame = event.error_kind == ErrorKind::io     ? Blame::storage
                       : event.error_kind == ErrorKind::busy ? Blame::cluster
                                                             : Blame::program;
@@ -129,8 +129,8 @@ void agent_lost(Run& run, const State& state, const input::AgentLost& lost) {
   run.agents.lost_node = lost.lost_node;
   run.agents.well = false;
   const bool node = !lost.lost_node.empty();
-  // Ranks that died of it may have been noticed first; it may also come long after their end. An
-  // agent that said why it fails knew more than srun does.
+  // The ranks that died because of it may have been noticed first, or long before. If the agent
+  // said why it failed, that is more precise than srun's message.
   const auto* draining = std::get_if<state::Draining>(&state);
   const bool noticed = run.fault.pending || (draining && draining->next == state::Next::restart);
   const bool at_once = run.now - run.fault.at < kDiesWithRanks;
@@ -139,7 +139,7 @@ void agent_lost(Run& run, const State& state, const input::AgentLost& lost) {
     run.cause = lost.loss;
     if (node) run.fault.blame = Blame::cluster;
   }
-  // Ranks that go on after all have no agent now.
+  // Ranks that continue after all have no agent now.
   if (noticed) run.fault.hang = false;
   const bool beginning = is_beginning(state);
   if (beginning || std::holds_alternative<state::Running>(state))
@@ -160,7 +160,7 @@ Move agents_ended(Run& run, State& state, const input::AgentsEnded& ended) {
   if (const auto* draining = std::get_if<state::Draining>(&state))
     return clear(run, draining->next, run.cause);
   const bool running = std::holds_alternative<state::Running>(state);
-  // Told of a preemption, agents without ranks leave.
+  // Agents without ranks leave when they are told about a preemption.
   if (running && ended.exit.ok() && run.attempt.joined.empty()) return std::nullopt;
   if (!std::holds_alternative<state::HandedOver>(state))
     fault(run, state, ended.end, running ? Blame::program : Blame::cluster);

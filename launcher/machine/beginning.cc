@@ -17,8 +17,8 @@ constexpr auto kAgentsMustGreet = 60s;
 constexpr auto kVerifyAtMost = 2h;
 constexpr auto kJoinsWithin = 30s;
 
-// Jobs that share a directory would go on from each other's checkpoints, and so would two runs of
-// one job.
+// Jobs that share a directory would continue from each other's checkpoints, and so would two runs
+// of one job.
 Move give_way_to_owner(Run& run, const input::Surroundings& around) {
   run.owner.before = around.owner;
   if (!around.owner_job) return std::nullopt;
@@ -45,7 +45,7 @@ Move give_way_to_owner(Run& run, const input::Surroundings& around) {
   return finish(run, kRefused);
 }
 
-// A launcher or a node may die when the program is done but nobody has heard of it.
+// A launcher or a node may die after the program has finished, before anyone was told.
 Move finished_before(Run& run, const input::Surroundings& around) {
   auto said = around.finished;
   const auto& owner = around.owner;
@@ -57,7 +57,7 @@ Move finished_before(Run& run, const input::Surroundings& around) {
   return finish(run, kOk);
 }
 
-// Whoever asked for it may have gone long since.
+// The client that asked for it may have left long ago.
 Move halted_before(Run& run, const input::Surroundings& around) {
   if (run.job.restarts == 0 || run.attempt.number > 0 || !around.halt_was_lost) return std::nullopt;
   run.say("the launcher before this one was killed while it halted the job: halting it now");
@@ -141,7 +141,7 @@ bool keeps_agents(const Run& run) {
          run.agents.nodes == run.layout.nodes();
 }
 
-// What a program does by itself, nobody here can know.
+// The launcher cannot know what a program does by itself.
 std::string begin_of_ranks(const Run& run, bool clearing) {
   if (auto step = run.progress.newest_commit) return fmt::format("step {}", *step);
   if (run.rules.own.possible()) return "what the program has saved";

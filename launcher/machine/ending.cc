@@ -22,13 +22,13 @@ constexpr auto kEndsAfterSignal = 5s;
 constexpr auto kAskOften = 1s;
 constexpr auto kLookOften = 200ms;
 constexpr int kMostEscalations = 60;
-/// Of a step that waits for a lost node: see never_ends().
+/// For a step that waits for a lost node: see never_ends().
 constexpr int kMostAfterLoss = 4;
 constexpr int kMostInTree = 120;
 /// REVERSE_TREE_WIDTH of src/common/reverse_tree.h: on so many nodes and more the slurmstepds of a
-/// step tell their ends to each other, and slurmctld hears of all from the first one.
+/// step tell their ends to each other, and slurmctld is told about all of them by the first one.
 constexpr std::size_t kTreeFrom = 7;
-/// A cluster in trouble gets longer from run to run, in all about half an hour.
+/// A cluster in trouble gets longer pauses from run to run, about half an hour in all.
 constexpr std::uint32_t kLatest = 64;
 
 bool is_own_step(const SlurmStep& step) {
@@ -58,8 +58,8 @@ State start_again(Run& run) {
   return state::Waiting{run.now + run.budget.pause()};
 }
 
-// A run that got nowhere would get nowhere again, so a job comes back from that as often only as
-// from other failures.
+// A run without progress would make none in the next try either, so a job restarts after one only
+// as often as after other failures.
 State stop_cleared(Run& run) {
   if (run.stop && run.stop->client != 0 && !run.stop->saved) return hand_over(run);
   const bool got_on = run.progress.committed || run.progress.own_saved;
@@ -123,7 +123,8 @@ State drain(Run& run, Next next) {
 State clear(Run& run, Next next, const std::string& cause) {
   run.cause = cause;
   if (!run.rules.own.command.empty()) run.act(action::DropOwnCommand{});
-  // Ranks that saved for the stop are on their way out; what they still write is theirs.
+  // Ranks that saved for the stop are about to exit; what they still write does not concern the
+  // launcher.
   const bool leaving = (run.stop && run.stop->saved) || next == Next::complete;
   if (run.ranks.there && !leaving) run.act(action::SignalRanks{SIGTERM});
   Clearing clearing{run.now + kEndsByItself, next};

@@ -40,7 +40,7 @@ struct AgentSays {
 struct AgentLost {
   std::string loss;       ///< for a person
   std::string end;        ///< the same, with the last words of agents that never spoke
-  std::string lost_node;  ///< the node that took it along; empty: it died alone
+  std::string lost_node;  ///< the node whose loss ended it; empty: it died alone
 };
 /// Their step is over.
 struct AgentsEnded {
@@ -60,7 +60,7 @@ struct SrunLine {
 };
 /// The ranks' srun has ended; what it wrote last may still come.
 struct RanksGone {};
-/// It has, and all that it wrote was told.
+/// The ranks' srun has ended, and all that it wrote was passed on.
 struct RanksEnded {
   ChildExit exit;
   std::optional<std::string> finished{};  ///< the file by which the program has finished
@@ -83,7 +83,7 @@ struct StopRequest {
 struct Term {};
 struct Usr1 {};
 
-/// What slurmctld says of the job that is asked for by Wanted::job.
+/// What slurmctld says about the job, which Wanted::job asks for.
 struct JobLook {
   Result<SlurmJob> job;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What Slurm says of the job, and the way back into its queue.
+// What Slurm says about the job, and the way back into its queue.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -53,7 +53,7 @@ State job_over(Run& run, const SlurmJob& job, bool handed_over) {
       run.record("CANCELLED", "scancel");
       return finish(run, kFailed);
     case SlurmState::timeout:
-      // A run that got nowhere would get nowhere again.
+      // A run without progress would make none in the next try either.
       if (!run.progress.committed && !run.progress.own_saved) break;
       want_stop(run, "time limit");
       return requeue(run, handed_over);
@@ -67,7 +67,7 @@ State job_over(Run& run, const SlurmJob& job, bool handed_over) {
   return finish(run, kFailed);
 }
 
-// sbatch --no-kill: a lost node leaves a smaller job. True: it may go on so.
+// sbatch --no-kill: a lost node leaves a smaller job. True: the job may continue at that size.
 bool take_layout_of(Run& run, const SlurmJob& job) {
   if (job.nodes == run.job.nodes) return true;
   auto layout = RankLayout::of(job);
@@ -148,7 +148,7 @@ State lose_job(Run& run, const std::string& why) {
 
 Move job_known(Run& run, State& state, const SlurmJob& job) {
   if (auto later = give_way_to_later_run(run, job)) return later;
-  // Nothing but its time ends this run then.
+  // Then only the time limit ends this run.
   if (std::holds_alternative<state::Forgotten>(state)) return std::nullopt;
   const bool suspended = job.state == SlurmState::suspended;
   if (job.state != SlurmState::running && !suspended)
@@ -161,7 +161,7 @@ Move job_known(Run& run, State& state, const SlurmJob& job) {
   // The ranks may have died of the signal that announces it.
   if (term || preempted) want_stop(run, reason);
   if (!suspended) return act_on_fault(run, job);
-  // Nothing can be started in a suspended job, and what did not advance did not hang.
+  // Nothing can be started in a suspended job, and ranks that did not advance were not hung.
   if (run.fault.hang)
     run.drop_hang("the job is suspended");
   else

@@ -197,8 +197,8 @@ Move on(Run& run, State& state, const input::Owner& owner) {
   return at_work ? watch_owner(run, owner.attempt) : Move();
 }
 
-// The history lies beside the checkpoints: where it can be written again, saves may go well too.
-// One that comes and goes must not use up all tries.
+// The history is beside the checkpoints: if it can be written again, saves may succeed too.
+// A fault that comes and goes must not use up all tries.
 Move on(Run& run, State& state, const input::HistoryNews& news) {
   run.say(news.text);
   const bool few = run.budget.failures_of(Blame::storage) < RestartBudget::kMostOfStorage / 2;
@@ -366,7 +366,7 @@ RunMachine::Wanted RunMachine::wanted() const {
   wanted.job = run_.doubts.ask_job && until;
   wanted.owner = is<state::Running>(state_) || is<state::Saving>(state_);
   wanted.ranks_end = wanted.owner || is<state::HandedOver>(state_);
-  // What waits for Slurm's word has no deadline of its own.
+  // A state that waits for Slurm's answer has no deadline of its own.
   if (wanted.job) wanted.tick = run_.now + 500ms;
   if (is<state::Clearing>(state_) && run_.agent_lost())
     wanted.tick = std::min(wanted.tick, run_.now + kLookOften);

@@ -16,8 +16,8 @@ namespace bellows {
 /// `bellows run` as a pure machine: starts agents and ranks, commits checkpoints, stops on demand,
 /// starts again after faults and says how the run ended. Inputs go in and actions come out; it does
 /// no I/O and reads no clock. Whoever drives it carries out all actions of an input, in order,
-/// before the next input; the answer to an action is the next input but for what else the actions
-/// gave. README.md draws the states.
+/// before the next input; the answer to an action is the next input, except for other inputs that
+/// the same actions caused. README.md draws the states.
 class RunMachine {
  public:
   using Clock = std::chrono::steady_clock;
@@ -30,7 +30,7 @@ class RunMachine {
     Clock::time_point tick;
   };
 
-  /// `on_disk`: the newest step that was committed, for who asks before agents have looked.
+  /// `on_disk`: the newest committed step, for clients that ask before the agents have looked.
   RunMachine(RunRules rules, SlurmJob job, RankLayout layout, std::optional<std::uint64_t> on_disk);
 
   void begin(Clock::time_point now);

@@ -44,7 +44,7 @@ ChildExit end_of_ranks(Run& run);
 void note_progress(Run& run, const Event& event, bool running);
 void note_rank(Run& run, const Event& event);
 void note_save_error(Run& run, const Event& event);
-/// Takes what tells of steps that are saved; where a stop ends that waited for its checkpoint.
+/// Handles events about saved steps. A stop that waited for its checkpoint ends here.
 /// `may_hand_over`: the run does not end in another way already.
 Move note_commit(Run& run, const Event& event, bool may_hand_over);
 
@@ -86,7 +86,7 @@ Move clearing_steps_known(Run& run, state::Clearing& clearing,
 State fruitless_runs_known(Run& run, std::optional<std::uint32_t> runs);
 State finish(Run& run, int exit_status);
 
-// leaving.cc: what Slurm says of the job, HandedOver, Requeueing, Forgotten
+// leaving.cc: what Slurm says about the job, HandedOver, Requeueing, Forgotten
 Move job_known(Run& run, State& state, const SlurmJob& job);
 State requeue(Run& run, bool handed_over = false);
 State road_walked(Run& run, const RequeueRoad::Done& done);

@@ -12,11 +12,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Nobody drains a node in a hurry, and slurmctld has better to do.
+/// A drain is never urgent, and asking more often would burden slurmctld.
 constexpr auto kLookEvery = 15s;
 /// A slurmctld that takes longer is not asked for this once more.
 constexpr auto kAnswersWithin = 30s;
-/// A node that comes back and goes again would cost the job a requeue each time.
+/// A node that returns and is lost again would cost the job a requeue each time.
 constexpr auto kSmallAtLeast = 60s;
 
 const NodeReport* find_node(const std::vector<NodeReport>& nodes, const std::string& name) {

@@ -19,9 +19,9 @@ struct NodeFacts {
   const SlurmJob& job;
   const RankLayout& layout;
   const Contract* contract = nullptr;  ///< null: none
-  bool stays = false;                  ///< a drain is no reason to leave
+  bool stays = false;                  ///< a drain is not a reason to leave
   bool running = false;                ///< its ranks are at work
-  bool can_stop = false;               ///< what is stopped now goes on from where it is
+  bool can_stop = false;               ///< what is stopped now continues from where it is
 };
 
 /// What a run should do about its nodes.
@@ -32,7 +32,7 @@ struct NodeAdvice {
   bool ask_all = false;               ///< Slurm is to be asked for all its nodes first
 };
 
-/// Leaves nodes that are drained, and grows a job back that goes on without those it lost.
+/// Leaves nodes that are drained, and grows a job back if it runs without nodes that it lost.
 class NodePolicy {
  public:
   using Clock = std::chrono::steady_clock;
@@ -42,7 +42,7 @@ class NodePolicy {
   /// What follows from the answer.
   NodeAdvice advise(const std::vector<NodeReport>& reports, const NodeFacts& facts,
                     Clock::time_point now);
-  /// The job goes on without these from now on.
+  /// From now on the job runs without these nodes.
   void note_lost(const std::vector<NodeShare>& shares, Clock::time_point now);
 
  private:

@@ -37,7 +37,7 @@ class OpenSaves {
     // What an agent says by itself may be older than the ranks' end.
     if (event.id == last_query_ || unwritten_.contains(event.node))
       unwritten_[event.node] = event.unwritten;
-    // Of a commit that a slow file system holds up there is no other sign.
+    // There is no other sign of a commit that a slow file system holds up.
     if (event.unwritten > 0 || event.busy) last_news_ = now;
   }
   bool all_answered(std::size_t nodes) const { return unwritten_.size() >= nodes; }

@@ -28,7 +28,7 @@ std::string OwnCheckpoint::describe() const {
 }
 
 std::string OwnCheckpoint::complaint(const SlurmGrace& slurm) const {
-  // Of SIGTERM, Slurm itself tells the ranks.
+  // Slurm itself sends SIGTERM to the ranks.
   const std::uint32_t given =
       slurm.preempt == 0 && signal == SIGTERM ? slurm.kill_wait : slurm.preempt;
   if (!possible() || !slurm.preempts || given >= grace) return "";
@@ -63,7 +63,7 @@ OwnStopEnd judge_own_stop(const OwnCheckpoint& how, const OwnStopFacts& facts) {
   const bool done = facts.command && facts.command->ok();
   if (!facts.ranks)
     return done ? OwnStopEnd::saved : facts.may_refuse ? OwnStopEnd::refused : OwnStopEnd::unsaved;
-  // Ranks that nothing told to end have come to their end by themselves.
+  // Ranks that were not told to end have ended by themselves.
   if (!done && facts.ranks->ok()) return OwnStopEnd::finished;
   return judge_ended_ranks(how, *facts.ranks);
 }

@@ -33,8 +33,8 @@ struct OwnStopFacts {
   std::optional<ChildExit> command;  ///< the same of the command
   bool told_finished = false;        ///< the program made its file that says so
   bool out_of_time = false;
-  bool may_refuse = false;  ///< whoever wants the stop can do without it
-  std::string lost;  ///< why the end of the ranks tells nothing of the program; empty: it does
+  bool may_refuse = false;  ///< whoever wants the stop does not depend on it
+  std::string lost;  ///< why the end of the ranks says nothing about the program; empty: it does
 };
 
 enum class OwnStopEnd {
@@ -42,7 +42,7 @@ enum class OwnStopEnd {
   saved,     ///< end what still runs, and requeue
   unsaved,   ///< the same, though nothing shows that a checkpoint was written
   finished,  ///< the job is complete
-  refused    ///< no checkpoint, but the ranks are untouched: they go on
+  refused    ///< no checkpoint, but the ranks are untouched and continue
 };
 
 /// A rank that ends well after the signal has stopped, since that is how programs of this kind do

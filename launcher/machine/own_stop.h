@@ -16,10 +16,10 @@ class OwnStop {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `may_refuse`: whoever wants the stop can do without it.
+  /// `may_refuse`: whoever wants the stop does not depend on it.
   OwnStop(const OwnCheckpoint& how, bool may_refuse, Clock::time_point now);
 
-  /// The ranks have yet to get their signal.
+  /// The ranks have not got their signal yet.
   bool must_signal() const;
   void note_signalled() { signalled_ = true; }
   /// The program has all its time from `now` on.

@@ -9,7 +9,7 @@
 
 namespace bellows {
 
-/// Who has to change for the next try to go better.
+/// What has to change before another try can succeed.
 enum class Blame {
   program,  ///< it may fail again and again
   cluster,  ///< a node or Slurm; another place may help
@@ -18,7 +18,7 @@ enum class Blame {
 
 /// How often a job may fail without getting anywhere, and how long it waits before it tries again.
 /// A newly committed step, or a step trained beyond all before, refills it: a long job survives
-/// many faults while a program that crashes at once does not loop for ever.
+/// many faults while a program that crashes at once does not loop forever.
 class RestartBudget {
  public:
   /// Tries that the cluster's and the file system's failures get; the pauses make the latter half

@@ -12,7 +12,7 @@
 
 namespace bellows {
 
-/// Where the ranks of one attempt had their step from.
+/// From where the ranks of one attempt restored their step.
 class RestoreTally {
  public:
   /// Counts `restored` events, of which a rank may have several, as a Python program has. Once all

@@ -34,11 +34,11 @@ struct AgentsView {
   bool there = false;     ///< it was started and not dropped
   bool open = false;      ///< they take commands
   bool ended = false;     ///< their srun
-  bool well = false;      ///< nothing is known against their serving the next attempt too
+  bool well = false;      ///< as far as is known they can serve the next attempt too
   bool said_why = false;  ///< one of them, of its own failure
   std::vector<std::string> nodes{};
-  std::string loss{};       ///< what became of the first that ended badly; empty: all live
-  std::string lost_node{};  ///< the node that took it along
+  std::string loss{};       ///< how the first one that failed ended; empty: all are alive
+  std::string lost_node{};  ///< the node whose loss ended it
   ChildExit exit{};         ///< of their srun, once it has ended
   std::string end{};        ///< how it ended, for a person
 };
@@ -101,8 +101,8 @@ struct Doubts {
   bool term_came = false;        ///< which may mean a stop
   bool time_limit_near = false;  ///< the stop is for it
   bool out_of_tries = false;     ///< of those that the cluster's failures get in a run
-  std::uint32_t later = 1;       ///< how many times as late as usual the job starts again
-  bool end_recorded = false;     ///< why this run of the job ends stands in the history
+  std::uint32_t later = 1;       ///< factor on the usual delay of the next start
+  bool end_recorded = false;     ///< the history already says why this run ends
 };
 
 /// Who owns the checkpoint directory.
@@ -158,17 +158,17 @@ struct Run {
   }
   void say(std::string text) { act(action::Say{std::move(text)}); }
   void record(const std::string& event, const std::string& why, EventNote note = EventNote::none);
-  /// To agents that are gone, nothing.
+  /// Sends nothing to agents that are gone.
   void send(const Command& command);
-  /// Nobody outside waits for client 0.
+  /// Client 0 stands for no client: nobody waits for an answer.
   void reply(std::uint64_t client, const std::string& json);
   void refuse(std::uint64_t client, const std::string& why);
 
-  /// Something went wrong, as it seems from here: a requeue, a cancel and a dead node look the
-  /// same, so Slurm is asked first. One fault at a time.
+  /// Notes that something seems to have gone wrong. A requeue, a cancel and a dead node look the
+  /// same here, so Slurm is asked first. Handles one fault at a time.
   void note_fault(const std::string& why, Blame blame, int exit_code);
   void drop_hang(const std::string& why);
-  /// Said when it is known that the program does not use libbellows, and when it begins to matter.
+  /// Shown when the program is known not to use libbellows, and when that begins to matter.
   void note_unused(const std::string& when);
   void drop_agents();
   void drop_ranks();
@@ -178,10 +178,10 @@ struct Run {
   std::string attempt_name() const { return rules.run.attempt(attempt.number); }
   std::string ranks_step_name() const;
   bool all_joined() const { return attempt.joined.size() >= layout.world(); }
-  /// Of a program without libbellows: it can be made to.
+  /// For a program without libbellows: it can be made to save.
   bool saves_by_itself() const { return attempt.joined.empty() && rules.own.possible(); }
   bool agent_lost() const { return agents.there && !agents.loss.empty(); }
-  /// Nothing more comes of what the ranks gave to the agents.
+  /// What the ranks gave to the agents cannot become a checkpoint any more.
   bool drained() const;
 };
 

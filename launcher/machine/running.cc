@@ -15,7 +15,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kNoLimit = std::chrono::hours(24 * 365);
 constexpr auto kRecordSavesEvery = 1s;
-/// A rank that dies so soon after a failed save died of it.
+/// A rank that dies this soon after a failed save is assumed to have died because of it.
 constexpr auto kDiedOfSave = 30s;
 
 void note_death(Run& run, const std::string& cause, int exit_code) {
@@ -32,7 +32,7 @@ void ranks_failed(Run& run, const ChildExit& exit) {
     case RankFailure::Culprit::cluster:
       return run.note_fault(cause, Blame::cluster, exit.code());
     case RankFailure::Culprit::missing:
-      // One that ran before may be back in a moment, as on a node that has just booted.
+      // A program that ran before may be back in a moment, as on a node that has just booted.
       run.fault.hopeless = !run.progress.ever_joined && run.attempt.number == 1 &&
                            run.job.restarts == 0 && !run.progress.newest_commit;
       return run.note_fault(cause, Blame::program, exit.code());
@@ -89,7 +89,7 @@ void watch(Run& run, state::Running& running) {
   }
 }
 
-/// What was committed is on disk, whatever comes.
+/// What was committed is on disk, whatever happens.
 Move step_committed(Run& run, std::uint64_t step, bool recordable, bool may_hand_over) {
   RunProgress& progress = run.progress;
   progress.newest_commit = step;
@@ -135,8 +135,8 @@ Move watch_running(Run& run, state::Running& running) {
   return std::nullopt;
 }
 
-// A program that does not use libbellows never joins. Of it no more is known than whether Slurm has
-// made its step; srun itself ends a step that a node does not start.
+// A program that does not use libbellows never joins. All that is known about it is whether Slurm
+// has created its step; srun itself ends a step that a node does not start.
 void late_steps_known(Run& run, state::Running& running,
                       const Result<std::vector<SlurmStep>>& steps) {
   if (!std::exchange(running.late, false)) return;
@@ -229,7 +229,7 @@ Move note_commit(Run& run, const Event& event, bool may_hand_over) {
     if (command.kind != Command::Kind::commit) run.saves.end(*command.step);
   }
   const bool recordable = run.now - run.told.commit >= kRecordSavesEvery || run.stop;
-  // Saves that fail one after the other have no commit to go by.
+  // If every save fails, there is no commit from which to measure time.
   const bool begins =
       recordable && (run.now - run.told.save_begun >= kRecordSavesEvery || run.stop);
   // A part may come after its step has failed; nothing would ever end that save.

@@ -13,10 +13,10 @@ constexpr std::size_t kStepsKept = 16;
 /// File systems are slower when many jobs save, as before a shutdown.
 constexpr double kSaveMayTake = 1.5;
 constexpr double kStepMayTake = 2;
-/// For what lies around the save: the gate, the ranks' end, the requeue.
+/// Time for what surrounds the save: the gate, the ranks' end and the requeue.
 constexpr double kMargin = 10;
 constexpr double kUnknownSave = 30;
-/// A run that is shorter than its stop shall get somewhere all the same.
+/// A run that is shorter than its stop must still make progress.
 constexpr double kMostOfTotal = 0.5;
 
 std::string too_short(double wanted, double total) {

@@ -20,12 +20,13 @@ class StopClock {
  public:
   /// A step was committed: all its bytes, and how long it took from the ranks' first call on.
   void note_save(std::uint64_t bytes, double seconds);
-  /// The newest step heard of, as often as one likes.
+  /// Reports the newest step that is known; may be called any number of times.
   void note_step(std::uint64_t step, double now);
-  /// The ranks start anew: between the last step and the next one lies more than a step.
+  /// The ranks start again: more than one step's time passes between the last step and the next
+  /// one.
   void forget_steps() { last_step_.reset(); }
 
-  /// What a save will take at worst, going by the last ones; without any: a guess.
+  /// How long a save will take at worst, judging by the last ones; a guess if there were none.
   double save_seconds() const;
   double step_seconds() const;
   bool has_saved() const { return !saves_.empty(); }

@@ -15,11 +15,11 @@ using namespace std::chrono_literals;
 
 constexpr auto kNoLimit = std::chrono::hours(24 * 365);
 constexpr auto kAskOften = 500ms;
-// Any margin is safe. The smallest stops soonest: the newest step heard of is up to a second old,
-// so the first gate mostly just learns where the ranks are, and the next one holds them.
+// Any margin is safe. The smallest stops soonest: the newest known step is up to a second old, so
+// the first gate usually only shows where the ranks are, and the next one stops them.
 constexpr std::uint64_t kGateAhead = 1;
 
-/// Nothing that is asked for now can still be done.
+/// It is too late for any request.
 bool is_ending(const State& state) {
   using namespace bellows::state;
   if (const auto* draining = std::get_if<Draining>(&state)) return draining->next != Next::restart;
@@ -29,7 +29,7 @@ bool is_ending(const State& state) {
          std::holds_alternative<Over>(state);
 }
 
-/// The attempt's steps are being ended already: what follows is another thing then.
+/// The attempt's steps are being ended already: only what follows after that changes.
 bool redirect(State& state, state::Next next) {
   if (auto* draining = std::get_if<state::Draining>(&state)) draining->next = next;
   if (auto* clearing = std::get_if<state::Clearing>(&state)) clearing->next = next;
@@ -89,7 +89,7 @@ State end_own_stop(Run& run, OwnStopEnd end, const std::string& trouble) {
   return clear(run, state::Next::stop, run.stop->reason);
 }
 
-/// Why a stop that somebody outside wants must wait, as the ranks are; empty: it need not.
+/// Why a stop that a client wants must wait, given the state of the ranks; empty: it need not.
 std::string not_yet(const Run& run, const Stop& stop) {
   if (stop.client == 0 || stop.from_scratch || run.saves_by_itself()) return "";
   if (run.attempt.joined.empty())
@@ -181,7 +181,7 @@ State hand_over(Run& run) {
   if (auto step = run.progress.newest_commit) reply["step"] = *step;
   if (run.progress.own_saved) reply["own"] = "saved";
   if (!run.progress.own_saved && !run.progress.ever_joined) reply["own"] = "unknown";
-  // The ranks have ended all the same, and the next ones need not be of the old size.
+  // The ranks have ended anyway, and the next ones need not have the old size.
   const auto& decision = run.attempt.decision;
   const auto unsaved =
       decision && !run.stop->saved ? decision->step() : std::optional<std::uint64_t>();

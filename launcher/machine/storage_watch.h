@@ -11,10 +11,10 @@
 
 namespace bellows {
 
-/// Tells when training waits for the file system of its checkpoints, from what the agents say: one
-/// is at work for its ranks, and no rank has taken a step, for much longer than saves take. It is
-/// for people only. Such ranks do not hang, and starting them again would not help them. Does no
-/// I/O and reads no clock.
+/// Finds out, from what the agents say, when training waits for the file system of its checkpoints:
+/// an agent is at work for its ranks, and no rank has taken a step, for much longer than saves
+/// take. This only informs people. Such ranks do not hang, and starting them again would not help
+/// them. Does no I/O and reads no clock.
 class StorageWatch {
  public:
   using Clock = std::chrono::steady_clock;
@@ -26,7 +26,7 @@ class StorageWatch {
   void begin(Clock::time_point now);
   /// An agent's progress event.
   void note(const Event& progress, Clock::time_point now);
-  /// Nobody ran for so long.
+  /// Nobody ran for this long.
   void excuse(Clock::duration gap);
   /// What to tell, once when a wait has become long and once when it is over. `usual`: seconds.
   std::optional<std::string> check(Clock::time_point now, std::optional<double> usual);

@@ -6,11 +6,12 @@
 namespace bellows {
 namespace {
 
-// A limit can be moved at any time; a slurmctld with thousands of jobs has more to do than tell.
+// A limit can change at any time, but a slurmctld with thousands of jobs must not be asked too
+// often.
 constexpr double kLookAtLeast = 60;
 constexpr double kLookAtMost = 1;
 constexpr double kLookUntilKnown = 5;
-/// A slurmctld that takes longer has more to do than answer.
+/// A slurmctld that takes longer is overloaded.
 constexpr double kAnswersWithin = 2;
 
 }  // namespace
@@ -55,7 +56,7 @@ void TimeLeft::note_answer(const JobLimits& limits, double now) {
   silent_since_ = kNever;
 }
 
-// A limit that was known passes whether slurmctld answers or not.
+// A known limit is reached whether slurmctld answers or not.
 std::optional<JobLimits> TimeLeft::reckon(double now) const {
   if (!known_ || now < stop_at_ || now - silent_since_ < kAnswersWithin) return std::nullopt;
   JobLimits limits = *known_;

@@ -15,15 +15,15 @@
 
 namespace bellows {
 
-/// The time that Slurm leaves a run, and what a stop would take of it: says when to ask slurmctld,
-/// and reckons on from the last answer when none comes. Times are seconds of one clock that does
-/// not jump.
+/// The time that Slurm leaves a run, and how much of it a stop would take. Says when to ask
+/// slurmctld, and extrapolates from the last answer if none comes. Times are seconds of one clock
+/// that does not jump.
 class TimeLeft {
  public:
-  /// The ranks start anew.
+  /// The ranks start again.
   void begin_attempt();
   void note_step(std::uint64_t step, double now) { clock_.note_step(step, now); }
-  /// Takes `shard` and `committed` events for how long a save takes, and leaves others.
+  /// Learns from `shard` and `committed` events how long a save takes, and ignores others.
   void note_save(const Event& event, double now);
 
   /// Seconds that a save takes, going by the last ones, if there were any.
@@ -31,7 +31,7 @@ class TimeLeft {
     return clock_.has_saved() ? std::optional(clock_.save_seconds()) : std::nullopt;
   }
 
-  /// Time passed in which nobody ran: that no answer came meanwhile says nothing.
+  /// Nobody ran for some time, so the lack of an answer in that time means nothing.
   void note_pause(double now);
   /// It is time to ask slurmctld, which the caller does then.
   bool is_due(double now);

@@ -14,7 +14,7 @@ bool can_stop(const Run& run, const State& state) {
 }
 
 NodeFacts node_facts(const Run& run, const State& state) {
-  // What is stopped now goes on from where it is.
+  // What is stopped now continues from where it is.
   const bool joined = run.saves_by_itself() || !run.attempt.joined.empty();
   return {
       .job = run.job,

@@ -35,10 +35,10 @@ class AgentLink {
   std::vector<Event> exchange();
   /// What srun and the agents wrote on standard error, as read by exchange() since the last call.
   std::vector<std::string> take_errors();
-  /// What became of the first agent that ended badly, as soon as srun says it, which then takes the
-  /// others down: the step ends seconds later. Empty: all live as far as is known.
+  /// How the first agent that failed ended, as soon as srun says it. srun then ends the others, and
+  /// the step ends seconds later. Empty: as far as is known, all are alive.
   const std::string& loss() const { return loss_; }
-  /// The node that took its agent with it, in Slurm's judgement; empty when the agent died alone.
+  /// The node whose loss ended its agent, according to Slurm; empty when the agent died alone.
   const std::string& lost_node() const { return lost_node_; }
   /// How they ended, for a person: loss(), or what became of their step, and of agents that never
   /// spoke the last line on standard error.

@@ -14,7 +14,7 @@
 namespace bellows {
 namespace {
 
-// Copies what is there. False at the end of `from`, or when `to` is gone.
+// Copies what is available. False at the end of `from`, or when `to` is gone.
 bool copy_some(int from, int to) {
   char chunk[4096];
   ssize_t got = read(from, chunk, sizeof chunk);

@@ -14,7 +14,7 @@
 namespace bellows {
 namespace {
 
-/// Of the history, in which few stand behind a stop.
+/// How much of the history is read; only few events follow a stop.
 constexpr std::size_t kNewestEvents = 200;
 
 }  // namespace

@@ -21,8 +21,8 @@
 
 namespace bellows {
 
-/// What a run asks slurmctld and the file system. What may take long while commits go on is asked
-/// in a process aside; the rest is answered at once.
+/// What a run asks slurmctld and the file system. Questions that may take long are asked in a
+/// separate process, so that commits continue; the rest is answered at once.
 class Inquiries {
  public:
   using Clock = std::chrono::steady_clock;
@@ -34,7 +34,7 @@ class Inquiries {
   void add_poll(std::vector<pollfd>& fds, const RunMachine::Wanted& wanted) const;
   /// The time limits and nodes that were asked for, when there is an answer.
   std::vector<Input> answers(Clock::time_point now);
-  /// What slurmctld says of the job, once it has been found to answer.
+  /// What slurmctld says about the job, once it has been found to answer.
   std::optional<input::JobLook> look_at_job(Clock::time_point now);
   /// Why slurmctld does not answer; once for each trouble.
   std::optional<std::string> trouble() { return reach_.trouble(); }

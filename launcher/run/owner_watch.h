@@ -14,7 +14,7 @@
 namespace bellows {
 
 /// Looks every few seconds who owns a checkpoint directory, and never waits for its file system,
-/// which may hang: a run that slurmctld does not reach hears of the one after it only there.
+/// which may hang: a run that slurmctld does not reach learns about a later run only there.
 class OwnerWatch {
  public:
   using Clock = std::chrono::steady_clock;

@@ -70,7 +70,7 @@ Status make_directory(const RunContext& context, const StorePlace& place) {
 
 Status make_checkpoint_dir(const RunContext& context, const StorePlace& place) {
   Status status = make_directory(context, place);
-  // What the checks found says itself what to do.
+  // The error of the checks already says what to do.
   if (!status && status.error().kind == ErrorKind::denied && place.dir != place.base) return status;
   if (status && access(place.dir.c_str(), W_OK | X_OK) != 0)
     status = errno_error("write to the checkpoint directory", place.dir);
@@ -100,18 +100,18 @@ Status leave_link(const RunContext& context, const SlurmJob& job) {
   return errno_error("leave a link to " + context.checkpoint_dir + " as", usual->dir);
 }
 
-/// Whether the usual place is one of this job alone.
+/// Whether the usual place belongs to this job alone.
 bool usual_dir_has_id(const RunContext& context) {
   return !context.contract || context.contract->checkpoint_dir.empty() ||
          context.contract->checkpoint_dir.find("%j") != std::string::npos;
 }
 
-// An id comes back when slurmctld has lost its state. Whoever names a directory goes on from what
-// is there; nobody has named this one.
+// A job id is used again when slurmctld has lost its state. A job whose user names a directory
+// continues from what is there; but nobody has named this one.
 Status clear_usual_place(const RunContext& context, const SlurmJob& job) {
   auto usual = usual_place(context, job);
   if (!usual || !usual_dir_has_id(context)) return {};
-  // What is wrong with it is said when it is to be used.
+  // What is wrong with it is reported when it is to be used.
   if (usual->dir != usual->base && !open_parent(*usual)) return {};
   std::error_code error;
   if (!context.options.checkpoint_dir.empty() &&

@@ -50,7 +50,7 @@ struct RunContext {
   std::string control_socket() const { return run_dir + "/run.sock"; }
 };
 
-/// Reads the environment and makes the directories. `job` is what Slurm says of this job.
+/// Reads the environment and makes the directories. `job` is what Slurm says about this job.
 Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& job);
 
 }  // namespace bellows

@@ -54,7 +54,7 @@ RunRules rules_of(const RunContext& context) {
           .contract = context.contract};
 }
 
-// What is asked before the agents have looked must not hear that there is no checkpoint.
+// A client that asks before the agents have looked must not be told that there is no checkpoint.
 std::optional<std::uint64_t> newest_on_disk(const std::string& checkpoint_dir) {
   auto steps = list_steps(checkpoint_dir);
   return steps && !steps->empty() ? std::optional(steps->back()) : std::nullopt;
@@ -199,7 +199,7 @@ void RunShell::feed(std::vector<Input> inputs) {
     std::vector<Input> answers;
     for (const Action& action : machine_.actions())
       for (Input& answer : carry_out(action)) answers.push_back(std::move(answer));
-    // They come before what else is waiting to be told.
+    // They come before all other inputs that wait.
     inbox_.insert(inbox_.begin(), std::make_move_iterator(answers.begin()),
                   std::make_move_iterator(answers.end()));
     if (inbox_.empty()) return;

@@ -42,7 +42,7 @@ class RunShell {
   void read_ends();
   void read_answers();
   void ask_about_job();
-  /// Tells the machine, and carries out all that comes of it.
+  /// Passes the input to the machine, and carries out all resulting actions.
   void feed(Input input);
   void feed(std::vector<Input> inputs);
   /// The answers.

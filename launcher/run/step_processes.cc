@@ -16,9 +16,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Their output may have nobody to take it.
+/// There may be nobody who reads their output.
 constexpr auto kLastWordsWithin = 500ms;
-/// The relay drops what nobody takes after 10 s on each of both streams, and then reads on.
+/// The relay drops what nobody reads for 10 s on each of the two streams, and then continues to
+/// read.
 constexpr auto kDoubtsWithin = 25s;
 constexpr auto kLetGoWithin = 3s;
 /// A shell's status for a command that could not be started.
@@ -61,7 +62,7 @@ bool StepProcesses::ranks_gone(Clock::time_point now) {
   return true;
 }
 
-// A status 0 says nothing before srun's last words are read; another one says enough.
+// A status 0 says nothing before srun's last output is read; any other status says enough.
 std::vector<Input> StepProcesses::end_of_ranks(Clock::time_point now) {
   if (!ranks_ || !ranks_gone_ || told_ranks_ended_) return {};
   const ChildExit exit = *ranks_->poll_exit();
@@ -178,7 +179,7 @@ std::vector<Input> StepProcesses::act(const action::SignalRanks& signal) {
   return {};
 }
 
-// Why they ended stands in the last lines that srun wrote.
+// The last lines that srun wrote say why they ended.
 std::vector<Input> StepProcesses::act(const action::DropRanks&) {
   if (!ranks_) return {};
   if (ranks_->poll_exit()) output_.settle(kLastWordsWithin);

@@ -30,7 +30,7 @@ std::vector<std::string_view> lines_of(std::string_view text) {
   return lines;
 }
 
-/// False: it is no list of NAME=NUMBER.
+/// False: it is not a list of NAME=NUMBER.
 bool parse_gpus(std::string_view tres, std::optional<std::uint64_t>& gpus) {
   if (tres.empty()) return true;
   for (std::string_view item : split(tres, ',')) {
@@ -44,7 +44,7 @@ bool parse_gpus(std::string_view tres, std::optional<std::uint64_t>& gpus) {
   return true;
 }
 
-/// False: it is no list of names. One that begins with - is taken away from what is inherited.
+/// False: it is not a list of names. A name that begins with - is removed from the inherited ones.
 bool parse_qos(std::string_view list, std::set<std::string>& qos) {
   if (list.empty()) return true;
   for (std::string_view name : split(list, ',')) {
@@ -56,7 +56,7 @@ bool parse_qos(std::string_view list, std::set<std::string>& qos) {
   return true;
 }
 
-/// Account, user, parent, GrpTRES, QOS. False: it is no association.
+/// Account, user, parent, GrpTRES, QOS. False: it is not an association.
 bool parse_association(std::string_view line, SlurmAccounts& found) {
   const std::vector<std::string_view> fields = split(line, '|');
   if (fields.size() != 5 || !is_plain(fields[0])) return false;

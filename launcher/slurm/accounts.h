@@ -26,7 +26,7 @@ struct SlurmAccounts {
   std::set<std::string> qos;
 };
 
-/// What `scontrol show config` says of accounting.
+/// What `scontrol show config` says about accounting.
 struct SlurmAccounting {
   std::string cluster;
   std::string type;               ///< accounting_storage/slurmdbd keeps accounts

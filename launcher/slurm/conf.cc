@@ -40,7 +40,7 @@ void cut_comment(std::string& line) {
   }
 }
 
-/// Cuts the backslash with which a line goes on in the next one. False: it does not.
+/// Removes the backslash with which a line continues in the next one. False: it does not continue.
 bool cut_continuation(std::string& line) {
   std::size_t end = line.size();
   while (end > 0 && is_space(line[end - 1])) --end;

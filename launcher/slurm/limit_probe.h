@@ -9,7 +9,7 @@
 
 namespace bellows {
 
-/// What Slurm says of the time that a running job has.
+/// What Slurm says about the time that a running job has.
 struct JobLimits {
   std::int64_t left = 0;   ///< seconds until its end, at the time of the answer
   std::int64_t total = 0;  ///< seconds from its start to its end

@@ -14,7 +14,7 @@
 
 namespace bellows {
 
-/// A node as scontrol tells of it.
+/// A node as scontrol describes it.
 struct NodeReport {
   std::string name;
   std::set<std::string> states;  ///< the state and its flags, as in MIXED+DRAIN
@@ -33,7 +33,7 @@ struct NodeReport {
 std::vector<NodeReport> parse_node_reports(std::string_view text);
 
 /// Asks for nodes without ever waiting for the answer: libslurm would block for as long as
-/// slurmctld is away, and commits with it. No answer is no news.
+/// slurmctld is away, and commits with it. The lack of an answer is not news.
 class NodeWatch {
  public:
   using Clock = std::chrono::steady_clock;
