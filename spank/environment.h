@@ -34,7 +34,7 @@ std::string admitted_line(Contract contract);
 
 /// Every BELLOWS_ variable that describes the job: set from the contract, or unset. Whatever the
 /// user's environment said of them is gone. invalid: the checkpoint directory's pattern is wrong;
-/// `changes` are still complete, without that directory, so that a caller can go on.
+/// `changes` are still complete, without that directory, so that a caller can continue.
 struct JobVariables {
   std::vector<Change> changes;
   Status status;

@@ -263,7 +263,7 @@ void open_view(spank_t, const Settings& settings) {
     step.problem = entry.error().text;
 }
 
-/// noexcept: a task whose refusal fails as well must end, not go on without a view.
+/// noexcept: a task whose refusal fails as well must end, not continue without a view.
 void enter_view(spank_t spank, const Settings& settings) noexcept {
   const char* phase = "preparing the job's view";
   try {

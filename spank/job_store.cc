@@ -157,7 +157,7 @@ Result<std::optional<Contract>> JobStore::load(std::uint32_t job, uid_t uid) con
   const std::string path = fmt::format("{}/{}", job_dir(job), kContract);
   Fd fd(::openat(directory->get(), kContract, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
   if (!fd) {
-    // store() was cut short, as by a full file system.
+    // store() was interrupted, for example by a full file system.
     if (errno == ENOENT) return Error{ErrorKind::corrupt, path + " is missing"};
     return errno_error("open", path);
   }

@@ -33,7 +33,7 @@ struct Settings {
 Settings read_settings(int count, char** arguments, std::vector<std::string>& complaints);
 
 /// In spank_job_env: what all --container options of sbatch, salloc or srun say together, as
-/// container::spec_text writes it. Slurm itself hands on only the last value of each option, and a
+/// container::spec_text writes it. Slurm itself passes on only the last value of each option, and a
 /// relative path as it was typed.
 inline constexpr const char* kContainerVariable = "_SLURM_SPANK_OPTION_bellows_container";
 /// From srun to its step's slurmstepd, the same. srun --export=NONE keeps names that begin so.

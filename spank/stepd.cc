@@ -80,14 +80,14 @@ Result<std::optional<Contract>> remade_contract(const JobStore& store, const Ste
   return promised;
 }
 
-/// What sbatch hands on, and Slurm exports into the batch script. A forged one costs its forger the
-/// job.
+/// What sbatch passes on, and Slurm exports into the batch script. A forged one costs its forger
+/// the job.
 bool wants_container(spank_t spank) {
   return environment(spank, std::string(kExported) + kContainerVariable).has_value();
 }
 
 /// On the host, the script would run without what it was submitted for.
-Error unheard() {
+Error no_container_promised() {
   return {ErrorKind::denied,
           "the job was submitted with --container options, but slurmctld promised it no container, "
           "as without job_submit/bellows or with \"enabled: false\" in bellows.yaml; tell the "
@@ -157,7 +157,7 @@ void prepare_step(spank_t spank, const Settings& settings) {
   if (step->id == SLURM_EXTERN_CONT) return begin_views(spank, settings, stored);
   const bool boxed = step->is_batch() && wants_container(spank);
   for (const std::string& name : option_variables()) unset_all(spank, name);
-  if (boxed && stored && !*stored) stored = unheard();
+  if (boxed && stored && !*stored) stored = no_container_promised();
   begin_views(spank, settings, stored);
   const std::optional<Contract> contract = stored ? *stored : std::nullopt;
   if (!contract) {
@@ -183,7 +183,7 @@ void finish_step(spank_t spank, const Settings& settings) {
   if (store.launcher_active(step->job, step->uid)) {
     const auto gpus = store.planned_gpus(step->job, step->uid);
     const auto contract = trusted_contract(store, *step);
-    // Whatever becomes of it, the views have to end.
+    // The views have to end in any case.
     if (contract && *contract)
       guarded("rescue", [&] { bring_back(spank, store, *step, **contract, gpus); });
   }

@@ -17,7 +17,7 @@ void forget_outer_job();
 /// of an `optional` plugin can.
 void export_variables();
 
-/// After all options were read: hands on what the --container options say together, to slurmctld
+/// After all options were read: passes on what the --container options say together, to slurmctld
 /// and, in srun, to the step.
 void hand_on_container(spank_t spank);
 

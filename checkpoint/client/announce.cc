@@ -111,7 +111,7 @@ void survive_announcements(const wire::Control* page, int socket) {
   }
 }
 
-void heed_announcements(const wire::Control* page) {
+void obey_announcements(const wire::Control* page) {
   if (!page || listener.page != page || getpid() != listener.pid) return;
   for (int i = 0; i < kCount; ++i) {
     if (!listener.ours[i]) continue;

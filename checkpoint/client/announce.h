@@ -18,6 +18,6 @@ void survive_announcements(const wire::Control* page, int socket);
 void forget_agent(const wire::Control* page);
 
 /// Before `page` goes: the signals do what they did before.
-void heed_announcements(const wire::Control* page);
+void obey_announcements(const wire::Control* page);
 
 }  // namespace bellows::client

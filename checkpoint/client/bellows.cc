@@ -181,7 +181,7 @@ int bellows_finalize(bellows_t* b, int finished) {
   if (leaves && b->socket.get() >= 0)
     rc = client::call(b, wire::Op::bye, 0, finished != 0, wire::Op::goodbye);
   if (leaves && rc == BELLOWS_OK) rc = client::give_failure(b, wire::kNoStep);
-  if (b->place.in_job) client::heed_announcements(b->page());
+  if (b->place.in_job) client::obey_announcements(b->page());
   b->~bellows_handle();
   free(b);
   return rc;

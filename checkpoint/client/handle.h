@@ -76,7 +76,7 @@ struct bellows_handle {
 
   /// Whether this is another process's, forked: what it holds is only to be freed.
   bool is_forked() const { return getpid() != process; }
-  /// Before a buffer is mapped anew.
+  /// Before a buffer is mapped again.
   void unpin(bellows::client::Buffer* buffer);
 
   bellows::wire::Control* page() {

@@ -2,7 +2,7 @@
 // The order of samples in an epoch: a permutation that is computed at any place without the others,
 // by a Feistel network over the next power of four, walking on where it leaves the samples
 // (J. Black, P. Rogaway, "Ciphers with Arbitrary Finite Domains", 2002). Its numbers are part of
-// the ABI: a job that goes on after an update must meet the same order.
+// the ABI: a job that continues after an update must find the same order.
 #include <stdint.h>
 
 #include "checkpoint/include/bellows.h"

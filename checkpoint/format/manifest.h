@@ -37,7 +37,7 @@ struct Manifest {
   std::string to_string() const;
 };
 
-/// A step that was passed over, and the sentence why (it names the file).
+/// A step that was skipped, and a sentence that says why (it names the file).
 struct SkippedStep {
   std::uint64_t step = 0;
   std::string error;
@@ -62,7 +62,7 @@ std::optional<std::uint64_t> parse_step_name(std::string_view name);
 /// path.
 Result<Manifest> read_manifest(const std::string& step_dir);
 
-/// A shard's index, held against the manifest. corrupt: names the path.
+/// A shard's index, checked against the manifest. corrupt: names the path.
 Result<ShardIndex> read_index(const std::string& step_dir, const Manifest& manifest,
                               const ShardFile& shard);
 

@@ -46,7 +46,7 @@ enum bellows_result {
   BELLOWS_ERR_INVALID = -1,  /* an argument is wrong, or the ranks disagree */
   BELLOWS_ERR_MISMATCH = -2, /* the stored array has another type or shape */
   BELLOWS_ERR_AGENT = -3, /* the agent cannot be started, or has gone: save what you can and exit */
-  BELLOWS_ERR_IO = -4,    /* reading or writing failed (disk full, ...); training may go on */
+  BELLOWS_ERR_IO = -4,    /* reading or writing failed (disk full, ...); training may continue */
   BELLOWS_ERR_CORRUPT = -5, /* stored data does not match its digest */
   BELLOWS_ERR_BUSY = -6,    /* another program holds the directory or this rank */
   BELLOWS_ERR_FENCED = -7,  /* a newer attempt of this job owns the directory: exit */
@@ -163,7 +163,7 @@ int bellows_wait(bellows_t* b);
  * BELLOWS_NO_CHECKPOINT leaves *step as it is. */
 int bellows_saved_step(bellows_t* b, uint64_t* step);
 
-/* Publishes the step this rank has come to and asks whether to stop: 0 go on; 1 save this step,
+/* Publishes the step this rank has come to and asks whether to stop: 0 continue; 1 save this step,
  * finalize and exit with status 0; negative: error. Costs a store and a load unless a stop is being
  * decided; then it waits until every rank's answer is the same. Steps never go backwards. */
 int bellows_should_stop(bellows_t* b, uint64_t step);
@@ -171,7 +171,7 @@ int bellows_should_stop(bellows_t* b, uint64_t step);
 /* The order in which an epoch uses its samples: fills out with the samples at the positions first
  * .. first + count - 1, each below `samples`. Over all positions each sample comes once. The same
  * arguments give the same order in every process, on every machine and in every version, so a rank
- * computes the part that it trains on, and a job that goes on with another number of ranks or
+ * computes the part that it trains on, and a job that continues with another number of ranks or
  * another batch neither repeats nor skips a sample. Takes no handle. */
 int bellows_permutation(uint64_t seed, uint64_t epoch, uint64_t samples, uint64_t first,
                         uint64_t count, uint64_t* out);

@@ -14,7 +14,7 @@ namespace bellows {
 struct RunName {
   std::uint32_t job = 0;
   std::uint32_t restart = 0;
-  std::uint64_t submitted = 0;  ///< Slurm's SubmitTime, which each requeue sets anew; 0: not known
+  std::uint64_t submitted = 0;  ///< Slurm's SubmitTime, which each requeue sets again; 0: not known
   std::string random;           ///< empty: of a run whose name was without, before Bellows 0.1
 
   static RunName make(std::uint32_t job, std::uint32_t restart, std::uint64_t submitted);

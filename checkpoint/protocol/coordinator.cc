@@ -127,7 +127,7 @@ std::optional<std::string> Coordinator::skipped() const {
 }
 
 // A step waits for nothing when a rank without a shard of it is gone or has skipped it. Once ranks
-// disagree about the steps, none that is incomplete may go on: of two ranks that wait in save, each
+// disagree about the steps, no incomplete save may continue: of two ranks that wait in save, each
 // for another step, neither would ever come to the other's.
 std::vector<Command> Coordinator::check_ranks() {
   const std::optional<std::string> disagreement = skipped();

@@ -9,8 +9,8 @@
 
 namespace bellows {
 
-/// Chooses the step that ranks go on from: the newest that verifies. Used by the launcher and by a
-/// standalone agent. Does no I/O; one thread at a time.
+/// Chooses the step from which ranks continue: the newest that verifies. Used by the launcher and
+/// by a standalone agent. Does no I/O; one thread at a time.
 ///
 /// A look at a step doesn't read its blocks: a restore does, and verifies them. When it meets a bad
 /// one the step is noted here, and the next search goes past it.

@@ -147,7 +147,7 @@ class BlockReader {
     return covers && is_aligned(to) ? to : nullptr;
   }
 
-  // Copied before it is held against the digest: a rank that still lives may write there.
+  // Copied before it is checked against the digest: a rank that still lives may write there.
   bool read_copy(const FilePlan& file, std::uint64_t block, unsigned char* to) {
     if (!file.copy) return false;
     const std::uint64_t bytes = file.index->block_bytes(block);

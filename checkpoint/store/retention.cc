@@ -31,7 +31,7 @@ Status check_name(const std::string& name) {
                            name, kMostName)};
 }
 
-/// The last component of a link's target; nothing for what is no link.
+/// The last component of a link's target; nothing for what is not a link.
 std::string target_name(const std::string& path) {
   char target[PATH_MAX];
   const ssize_t bytes = readlink(path.c_str(), target, sizeof target);

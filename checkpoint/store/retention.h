@@ -40,7 +40,7 @@ bool is_step_name(std::string_view name);
 
 /// Every link in DIR/named whose target ends in the name of a step's directory, whether the step
 /// exists or not, and whatever the link's own name, unless it begins with a dot; other things there
-/// are passed over. A missing DIR/named has none. An error means that names may be unknown: then no
+/// are skipped. A missing DIR/named has none. An error means that names may be unknown: then no
 /// step may be removed.
 Result<StepNames> read_step_names(const std::string& dir);
 

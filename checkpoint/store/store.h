@@ -38,7 +38,7 @@ struct Search {
   /// Read every block. Else those are for the restore to verify, and only the manifest, the
   /// indexes and the sizes of the files are looked at.
   bool whole = true;
-  std::vector<SkippedStep> bad;  ///< found damaged before: passed over for the reason given
+  std::vector<SkippedStep> bad;  ///< found damaged before: skipped for the reason given
 };
 
 /// What is wrong with a step.

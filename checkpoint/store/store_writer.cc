@@ -106,7 +106,7 @@ Status StoreWriter::take_ownership() {
   if (!known) note_owner();
   failed_to_own_ = true;
   if (auto status = make_place(ops_, place_); !status) return status;
-  // Until the end: what begins with .tmp- and is a later attempt's must not be taken for left over.
+  // Until the end: files of a later attempt that begin with .tmp- must not be considered left over.
   auto held = lock_store(dir_);
   if (!held) return held.error();
   if (!known) {

@@ -71,7 +71,7 @@ class StoreWriter {
   /// old steps, which takes as long as a good part of a save. Adds to the warnings.
   void tidy(Committed* committed);
   /// Both. The value holds sentences about what went wrong after the commit (the `latest` link,
-  /// removing old steps), which is no reason to call it failed.
+  /// removing old steps), which is not a reason to call it failed.
   Result<std::vector<std::string>> commit(std::uint64_t step, std::vector<ShardFile> shards);
 
   const std::string& dir() const { return dir_; }

@@ -14,7 +14,7 @@
 namespace bellows {
 namespace {
 
-// A disk wants a few requests at once, and hashing goes on while others wait for it.
+// A disk wants a few requests at once, and hashing continues while others wait for it.
 constexpr std::uint64_t kThreads = 4;
 
 /// The state the threads share.

@@ -24,7 +24,7 @@ constexpr Names kV1 = {"/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory
                        "total_inactive_file"};
 constexpr Names kV2 = {"/sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"};
 
-// "max" is no number, and no limit.
+// "max" is not a number, and means no limit.
 std::optional<std::uint64_t> number_in(const std::string& path) {
   std::ifstream in(path);
   std::string word;

@@ -8,7 +8,7 @@ namespace bellows {
 /// Some memory for the thread that makes it, which goes to operator new when there is none else. An
 /// agent's main thread allocates little, and in the middle of a change there is no way back; JSON
 /// values allocate when they are destroyed, where nothing may be thrown. What is larger, or comes
-/// after, gets std::bad_alloc as ever. One for each thread at a time; used by that thread.
+/// after, gets std::bad_alloc as usual. One for each thread at a time; used by that thread.
 class MemoryReserve {
  public:
   MemoryReserve();

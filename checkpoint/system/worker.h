@@ -19,7 +19,7 @@ namespace bellows {
 /// What a rank is told where an allocation failed.
 Error no_memory();
 
-/// What a worker is to do, and what becomes of it on the main thread.
+/// What a worker is to do, and what then happens on the main thread.
 struct Task {
   std::function<void()> work;
   /// Runs on the main thread in any case: an error says why the work was not done to its end.

@@ -94,7 +94,7 @@ enum Failure : std::uint64_t {
 };
 
 enum Bye : std::uint64_t {
-  stops = 0,     ///< training is to go on later
+  stops = 0,     ///< training is to continue later
   finishes = 1,  ///< training is complete
   exits = 2      ///< the process ends by itself, with status 0, without leaving first
 };

@@ -30,7 +30,7 @@ constexpr const char* kReservedOnly =
     "the job names a reservation and no partition, so Slurm would put it into the reservation's, "
     "which cannot be seen here; name the partition too, with --partition";
 
-/// Whether the partition of a job decides what becomes of it.
+/// Whether the partition of a job decides its admission.
 bool minds_partition(const Policy& policy, const Tenant& tenant);
 
 /// Whether Slurm starts a job in the partitions of the reservations that an update gives it.

@@ -59,7 +59,7 @@ std::tm local_now();
 
 /// A site's script, with its hooks submit(job, tenant) and modify(job, change, tenant).
 ///
-/// Each call runs the whole script anew on globals of its own, so that nothing a script keeps
+/// Each call runs the whole script again with globals of its own, so that nothing a script keeps
 /// about one user's job is there at the next; what stays between calls is compiled code and what
 /// no script can change. A call that reached a limit costs the next one a new state.
 ///
@@ -74,8 +74,8 @@ class LuaHook {
   LuaHook& operator=(LuaHook&&) noexcept;
   ~LuaHook();
 
-  /// Has calls tell what is no error for Lua and yet a slip: a comparison that can only be false,
-  /// as of a list with a text. For checks beforehand; calls then take longer.
+  /// Makes calls report what is not an error in Lua and yet a mistake: a comparison that can only
+  /// be false, as of a list with a text. For checks beforehand; calls then take longer.
   void watch();
 
   bool has_submit() const { return has_submit_; }

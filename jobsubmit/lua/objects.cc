@@ -135,7 +135,7 @@ struct Push {
   }
 };
 
-/// What Lua takes of a value, to hold it against kMostField.
+/// How much memory a value takes in Lua, to compare with kMostField.
 struct Size {
   std::size_t operator()(const std::string& text) const { return text.size(); }
   std::size_t operator()(std::int64_t) const { return 0; }

@@ -84,7 +84,7 @@ void* LuaSandbox::allocate(void* self, void* block, std::size_t old_size, std::s
       return nullptr;
     }
     if (size - had > box.ceiling_ - std::min(box.used_, box.ceiling_)) {
-      // Final: Lua collects and tries again, and must not go on in what that has gained.
+      // Final: Lua collects and tries again, and must not continue in the memory so gained.
       box.ceiling_ = 0;
       if (box.stop_ == Stop::none) box.stop_ = Stop::memory;
       return nullptr;

@@ -44,7 +44,7 @@ class LuaSandbox {
   /// there is one, or nothing. All use of the state that can raise an error belongs in a body.
   std::optional<std::string> run(lua_CFunction body, void* argument, const LuaLimits& limits);
 
-  /// From now on `hook` hears of each line before it is run. It raises nothing.
+  /// From now on `hook` is called for each line before it is run. It raises nothing.
   void watch_lines(lua_Hook hook) { on_line_ = hook; }
 
   /// A limit was reached: what the state holds is of no use any more.

@@ -9,7 +9,7 @@
 namespace bellows {
 
 /// `NAME == LITERAL` or `NAME.FIELD ~= LITERAL` in a script, or the other way round. Lua takes no
-/// comparison of unlike things for an error: it is false, for ever and in silence.
+/// comparison of unlike things for an error: it is always false, without any message.
 struct LuaComparison {
   enum class Literal { text, number, flag };
 
@@ -21,7 +21,7 @@ struct LuaComparison {
 };
 
 /// Those that stand by themselves, not inside a larger expression, and of which it is clear in
-/// which function they are. Of a text that is no Lua it finds some or none.
+/// which function they are. In a text that is not Lua it finds some or none.
 std::vector<LuaComparison> comparisons_in(std::string_view source);
 
 }  // namespace bellows

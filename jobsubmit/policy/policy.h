@@ -155,7 +155,7 @@ class Policy {
   std::uint32_t resize_site_factor = 0;      ///< 0: a resize leaves the job's priority alone
   LuaSettings lua;
   std::string digest;              ///< of the file's text: 16 hexadecimal digits
-  std::vector<std::string> notes;  ///< "FILE:LINE:COLUMN: ..." of what is right, but may be a slip
+  std::vector<std::string> notes;  ///< "FILE:LINE:COLUMN: ..." of what may be a mistake
 
   /// The first tenant in the file that the submitter matches: by account (its own before a
   /// parent's), then narrowed by user, group and partition; else the default one, where it is not

@@ -171,7 +171,7 @@ void PolicyReader::quota(const YamlNode& node, Tenant& tenant) {
                                  entry->second));
 }
 
-/// A pattern that matches nothing of the file is a slip of the pen.
+/// A pattern that matches nothing in the file is a typing error.
 std::string PolicyReader::pattern(const YamlNode& item) {
   if (item.kind == YamlNode::Kind::mapping && item.entries.size() == 1)
     in_.fail(item, fmt::format("a framework pattern has no space after its colon; write \"{}:{}\"",

@@ -97,7 +97,7 @@ std::uint32_t read_start(ValueReader& in, const Inherited& keys, const GpusRange
   return sizes.clamp(start);
 }
 
-/// The same for the range; an inherited one of which nothing is left is no range.
+/// The same for the range; an inherited one of which nothing is left counts as none.
 std::optional<GpusRange> read_range(ValueReader& in, const Inherited& keys,
                                     const GpusRange& sizes) {
   const YamlNode* node = keys.find("range");

@@ -16,7 +16,7 @@ namespace bellows {
 constexpr std::size_t kMostName = 64;
 constexpr std::size_t kMostText = 1024;
 
-/// Reads single values of a policy file. Keeps the first error and goes on with defaults, so that
+/// Reads single values of a policy file. Keeps the first error and continues with defaults, so that
 /// the callers stay free of error plumbing: what was read counts only when error() is empty.
 class ValueReader {
  public:
@@ -25,7 +25,7 @@ class ValueReader {
 
   const std::optional<Error>& error() const { return error_; }
   void fail(const YamlNode& at, std::string_view text);
-  /// What `bellows check-config` says of a file that is right.
+  /// What `bellows check-config` says about a correct file.
   const std::vector<std::string>& notes() const { return notes_; }
   void note(const YamlNode& at, std::string_view text);
 

@@ -57,7 +57,7 @@ std::string_view line_of(std::string_view text, std::size_t line) {
   return text.substr(0, text.find('\n'));
 }
 
-/// What libyaml says of a text that is no YAML, and in words what most often leads to it.
+/// What libyaml says about a text that is not YAML, and in words its most frequent cause.
 std::string trouble_of(const yaml_parser_t& parser, std::string_view text) {
   const std::string_view line = line_of(text, parser.problem_mark.line);
   if (line.substr(0, line.find_first_not_of(" \t")).find('\t') != std::string_view::npos)

@@ -106,7 +106,7 @@ Sizes read_sizes(const job_desc_msg_t& desc) {
   sizes.per_node = text_of(desc.tres_per_node);
   sizes.per_socket = text_of(desc.tres_per_socket);
   sizes.per_task = text_of(desc.tres_per_task);
-  // INFINITE, which elsewhere is no number, Slurm takes for one here.
+  // Slurm reads INFINITE, which elsewhere is not a number, as a number here.
   if (desc.num_tasks != NO_VAL) sizes.tasks = desc.num_tasks;
   sizes.min_nodes = number_of(desc.min_nodes);
   sizes.max_nodes = number_of(desc.max_nodes);
@@ -123,7 +123,7 @@ Sizes read_sizes(const job_desc_msg_t& desc) {
 }
 
 /// Slurm fills these in as 0 where a job never said anything.
-void unsay_zeros(Sizes& sizes) {
+void drop_zeros(Sizes& sizes) {
   for (auto* value : {&sizes.tasks, &sizes.min_nodes, &sizes.max_nodes, &sizes.tasks_per_node,
                       &sizes.tasks_per_gpu})
     if (*value && **value == 0) value->reset();
@@ -167,7 +167,7 @@ std::optional<std::uint32_t> minutes_of(std::uint32_t limit) {
 
 bool said(const char* text) { return text && *text; }
 
-/// What the user says of the job beside its size.
+/// What the user says about the job besides its size.
 void read_terms(const job_desc_msg_t& desc, Request& request) {
   request.partition = text_of(desc.partition).value_or("");
   request.reserved = said(desc.reservation);
@@ -220,7 +220,7 @@ Request read_request(const job_desc_msg_t& desc) {
     if (name_of(entry) == "framework") take(request.framework, entry);
     if (name_of(entry) == "gpus_range") take(request.gpus_range, entry);
     if (name_of(entry) == "batch_range") take(request.batch_range, entry);
-    // The one text in which the plugin hands on all of them; what each said by itself is not read.
+    // The one text in which the plugin passes on all of them; the single options are not read.
     if (name_of(entry) == "container") take(request.container, entry);
   }
   // Slurm lets nobody update a scrontab job, so it can't be resized.
@@ -230,7 +230,7 @@ Request read_request(const job_desc_msg_t& desc) {
   request.requeue_off = desc.requeue == 0;
   request.whole_nodes = desc.shared == JOB_SHARED_NONE || desc.core_spec != NO_VAL16;
   request.sizes = read_sizes(desc);
-  unsay_zeros(request.sizes);
+  drop_zeros(request.sizes);
   read_terms(desc, request);
   return request;
 }
@@ -381,7 +381,7 @@ Admitted read_admitted(const job_desc_msg_t& job, Contract contract) {
   Admitted admitted;
   admitted.contract = std::move(contract);
   admitted.sizes = read_sizes(job);
-  unsay_zeros(admitted.sizes);
+  drop_zeros(admitted.sizes);
   admitted.has_run = job.restart_cnt > 0;
   admitted.origin.account = to_lower(job.account ? job.account : "");
   admitted.origin.partition = text_of(job.partition).value_or("");

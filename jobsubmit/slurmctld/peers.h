@@ -10,7 +10,7 @@
 
 namespace bellows {
 
-/// What a controller says of its policy. A value.
+/// What a controller says about its policy. A value.
 struct PolicyRecord {
   std::string host;
   std::string digest;      ///< empty: it has none in force
@@ -21,8 +21,8 @@ struct PolicyRecord {
 
 /// The controllers of one cluster, which share StateSaveLocation: each keeps a small file there,
 /// `bellows.policy.HOST`, that says which policy it has in force, and looks at the others'. Each is
-/// written anew all the time, so that one whose controller is gone is told by its age, in the time
-/// of the file system. For one thread, and one that may wait for a file.
+/// rewritten all the time, so that one whose controller is gone is recognised by its age, in the
+/// time of the file system. For one thread, and one that may wait for a file.
 class Peers {
  public:
   struct Times {

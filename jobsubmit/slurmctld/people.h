@@ -22,7 +22,7 @@ class People {
   };
 
   /// Asks the system's name services, which may take as long as they like. A name that nobody has
-  /// is no error. unavailable: a service does not answer.
+  /// is not an error. unavailable: a service does not answer.
   static Result<People> look_up(const Policy& policy);
   /// Whether look_up would ask anything.
   static bool named_in(const Policy& policy);

@@ -195,8 +195,8 @@ int AdmissionPlugin::submit(job_desc_msg_t& desc, char** err_msg) const {
   return SLURM_SUCCESS;
 }
 
-/// A hook sees only what the policy admits, and what it makes of a job is held against the policy
-/// once more. A job that wants nothing of Bellows is held against it only then.
+/// A hook sees only what the policy admits, and what it changes in a job is checked against the
+/// policy once more. A job that uses no options of Bellows is checked only then.
 AdmissionPlugin::Judged AdmissionPlugin::judge(const PolicyWatcher::State& state,
                                                job_desc_msg_t& desc) const {
   const bool asks = state.hook && state.hook->has_submit();

@@ -13,7 +13,7 @@
 
 namespace bellows {
 
-/// Why a hook refuses; nothing: the job goes on.
+/// Why a hook refuses; nothing: the job passes.
 struct RulesRefusal {
   Refusal why;
   std::string message;  ///< for the user
@@ -25,7 +25,7 @@ struct RulesRefusal {
 /// one at a time: any number of threads may call, and they take turns.
 class SiteRules {
  public:
-  /// Without a hook of the kind every job goes on. After a refusal or a failure nothing is written
+  /// Without a hook of the kind every job passes. After a refusal or a failure nothing is written
   /// in `job` or `change`. `tenant` may be null; `uid`, the owner's, is for the log.
   std::optional<RulesRefusal> submit(const PolicyWatcher::State& state, JobFields& job,
                                      const Tenant* tenant, std::uint32_t uid) const;

@@ -22,8 +22,8 @@ namespace bellows {
 /// each `period` (also on network file systems, where inotify says nothing), reads and parses it
 /// there together with the Lua script that it names, and swaps them in whole, the script compiled;
 /// callers never wait for a file. A bad or missing one leaves the last good policy in force. The
-/// same thread looks up the users and groups that the policy names, now and then anew, and compares
-/// the policy with that of a second controller. Any number of threads may call current().
+/// same thread looks up the users and groups that the policy names, again from time to time, and
+/// compares the policy with that of a second controller. Any number of threads may call current().
 class PolicyWatcher {
  public:
   struct State {
@@ -40,7 +40,7 @@ class PolicyWatcher {
   using Report = std::function<void(const std::string& path, const std::string& problem)>;
 
   /// Reads once before it returns; users and groups come later. Never fails: a missing or bad file
-  /// is a State. They are looked up anew after each `people_period`. `job_fields` are what scripts
+  /// is a State. They are looked up again after each `people_period`. `job_fields` are what scripts
   /// see of jobs, and outlive the object. Without `peers` there is no second controller.
   PolicyWatcher(std::string path, std::chrono::milliseconds period, Report report,
                 std::span<const LuaField> job_fields = {},

@@ -7,7 +7,7 @@
 namespace bellows {
 
 /// A descriptor that may be full or that nobody reads. What it does not take in time is left out,
-/// and a sentence where it goes on says how much that was.
+/// and a sentence where the output continues says how much that was.
 class PlainOutput {
  public:
   /// `patience_ms`: how long a reader may take none of it.

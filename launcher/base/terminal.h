@@ -7,7 +7,7 @@
 
 namespace bellows {
 
-/// Columns of the terminal that `fd` is, 80 where it does not say; 0: it is no terminal.
+/// Columns of the terminal that `fd` is, 80 where it does not say; 0: it is not a terminal.
 std::size_t terminal_width(int fd);
 
 /// Characters of a text in UTF-8: those that take two columns count as one.

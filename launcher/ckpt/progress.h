@@ -11,7 +11,7 @@
 namespace bellows {
 
 /// From now on SIGINT, SIGTERM and SIGHUP are noted instead of ending the program, and a reader of
-/// its output that has gone is no signal: what writes files can clean up.
+/// its output that has gone is not a signal, so code that writes files can clean up.
 void note_interrupts();
 bool interrupted();
 

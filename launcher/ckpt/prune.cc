@@ -33,7 +33,7 @@ Status check_unchanged(const std::string& dir, const PrunePlan& plan) {
                            dir)};
 }
 
-// Under such a name the next attempt removes what is left of a removal that is cut short.
+// Under such a name the next attempt removes what is left of an interrupted removal.
 std::string gone_path(const std::string& dir, std::uint64_t step) {
   return fmt::format("{}/.tmp-gone-{}-prune.{}", dir, step, getpid());
 }

@@ -28,7 +28,7 @@ struct PrunePlan {
 Result<PrunePlan> plan_prune(const std::string& dir, const Retention& retention,
                              ProgressBar& progress);
 
-/// Removes the plan's steps under the store's lock, and what removals cut short had left. busy: a
+/// Removes the plan's steps under the store's lock, and what interrupted removals had left. busy: a
 /// program uses the directory, or came to own it since the plan was made; nothing was removed.
 /// `removed` is told each step. An interrupt ends it between two steps.
 Status run_prune(FileOps& ops, const std::string& dir, const PrunePlan& plan,

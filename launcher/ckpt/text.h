@@ -13,7 +13,7 @@ namespace bellows {
 /// "512 bytes", "1.5 GiB".
 std::string size_text(std::uint64_t bytes);
 
-/// Local time, "2026-11-22 05:00:00"; "?" when the number is no time.
+/// Local time, "2026-11-22 05:00:00"; "?" when the number is not a time.
 std::string time_text(double seconds_since_1970);
 
 /// One object or list, indented, with a newline at its end. Text that is not UTF-8 is made so.

@@ -19,12 +19,12 @@ struct LogLine {
   double time = 0;
   std::optional<std::uint32_t> rank = std::nullopt;  ///< none: of srun or the launcher
   Stream stream = Stream::out;
-  bool whole = true;  ///< false: the rank's line goes on in its next one
+  bool whole = true;  ///< false: the rank's line continues in its next one
   std::string text;
 
-  /// "2026-11-22T08:19:05.123Z 3 out TEXT", and "out+" for a line that goes on; no newline.
+  /// "2026-11-22T08:19:05.123Z 3 out TEXT", and "out+" for a line that continues; no newline.
   std::string to_text() const;
-  /// corrupt: it is no such line.
+  /// corrupt: it is not such a line.
   static Result<LogLine> parse(std::string_view line);
 };
 

@@ -25,7 +25,7 @@ struct LogFilter {
 
 /// "1.2": the second attempt of the first restart; "1": all attempts of it. False: it is neither.
 bool parse_attempt(const std::string& text, LogFilter& filter);
-/// "0,2-5". False: it is no list of ranks.
+/// "0,2-5". False: it is not a list of ranks.
 bool parse_ranks(const std::string& text, LogFilter& filter);
 
 /// Reads a job's log from its oldest file on, and again what has come since.

@@ -11,7 +11,7 @@
 namespace bellows {
 namespace {
 
-/// What sbatch's plugin says of the options' texts, before slurmctld hears of the job.
+/// What sbatch's plugin says about the options' texts, before slurmctld sees the job.
 std::string misspelled(const Request& request) {
   const auto check = [](const char* option, const auto& parsed) {
     return parsed.ok() ? "" : fmt::format("{}: {}", option, shown(parsed.error().text, 512));

@@ -49,7 +49,7 @@ struct Grammar {
 class Reader {
  public:
   Status take(const SbatchOption& option, std::string_view value, std::string_view source);
-  /// The index of the first argument that is no option.
+  /// The index of the first argument that is not an option.
   Result<std::size_t> read(const std::vector<std::string>& arguments, std::string_view source);
   Status read_environment(const GetEnv& environment);
   SbatchJob finish() &&;
@@ -106,7 +106,7 @@ Result<std::size_t> Reader::read(const std::vector<std::string>& arguments,
   for (std::string& copy : copies) argv.push_back(copy.data());
   argv.push_back(nullptr);
   const int count = static_cast<int>(copies.size());
-  optind = 0;  // makes glibc begin anew
+  optind = 0;  // makes glibc start from scratch
   opterr = 0;
   for (;;) {
     const int at = std::max(optind, 1);

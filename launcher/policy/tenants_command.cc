@@ -52,7 +52,7 @@ int exit_status_of(const Error& error) {
   return error.kind == ErrorKind::denied ? kRefused : kFailed;
 }
 
-/// What Slurm's commands say of why they failed; they have no status for it.
+/// What Slurm's commands say about why they failed; they have no exit status for it.
 ErrorKind kind_of(const std::string& complaint) {
   const std::string text = to_lower(complaint);
   const auto has = [&](const char* part) { return text.find(part) != std::string::npos; };

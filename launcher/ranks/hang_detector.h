@@ -12,8 +12,8 @@
 
 namespace bellows {
 
-/// Tells from what the agents say of their ranks when training has stopped to advance. Does no I/O
-/// and reads no clock: whoever owns it brings the time, which never goes back.
+/// Finds out, from what the agents say about their ranks, when training no longer advances. Does no
+/// I/O and reads no clock: whoever owns it brings the time, which never goes back.
 ///
 /// Training advances when the published step of any rank changes. The limit is kLongest times the
 /// longest time between two changes within kRemembered, and no less than the floor: the longest and
@@ -21,8 +21,8 @@ namespace bellows {
 /// While an agent works for its ranks (saves, restores, commits) no time counts, and none in which
 /// nobody ran. Before the third change, and once a rank has finished training, the limit is at
 /// least kUnknown floors: programs load and compile before, and export after. Each hang called at a
-/// step that was not passed since doubles the limit, so that a wrong call is not repeated for ever.
-/// After the death of a rank the floor is no more than kAfterDeath.
+/// step that was not passed since doubles the limit, so that a wrong verdict is not repeated
+/// forever. After the death of a rank the floor is no more than kAfterDeath.
 class HangDetector {
  public:
   using Clock = std::chrono::steady_clock;
@@ -40,7 +40,7 @@ class HangDetector {
   void note(const Event& progress, Clock::time_point now);
   /// Something is done for the ranks that they wait for, or nobody ran until now.
   void excuse(Clock::time_point now);
-  /// A rank has died and the others go on: unless they take further steps, they wait for it.
+  /// A rank has died and the others continue: unless they take further steps, they wait for it.
   void note_death() { death_ = true; }
   /// What hangs, for a person, once for each hang; nothing while training advances.
   std::optional<std::string> check(Clock::time_point now);
@@ -69,7 +69,7 @@ class HangDetector {
   std::map<std::string, std::uint32_t> finished_;   ///< node -> ranks whose training is complete
   Clock::time_point since_;                         ///< of the last change or excuse
   std::map<std::string, Clock::time_point> heard_;  ///< node -> its agent's last word
-  bool excused_ = true;                             ///< what ends now is no time between two steps
+  bool excused_ = true;  ///< what ends now is not the time between two steps
   bool recovered_ = false;
   bool death_ = false;                      ///< since begin()
   std::uint32_t changes_ = 0;               ///< of steps since begin()

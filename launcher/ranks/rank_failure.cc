@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kMostWords = 200;
 /// Lines of srun; it groups tasks that ended alike.
 constexpr std::size_t kMostEnds = 64;
-/// What a shell says of a command that it does not find.
+/// What a shell says about a command that it does not find.
 constexpr int kNotFound = 127;
 
 /// Python's last words of a module that is not there or that it cannot read.
@@ -93,7 +93,7 @@ void RankFailure::lost(std::uint32_t rank, const std::string& node) {
   lost_on_ = node;
 }
 
-// Ranks that fail because another has gone may end before srun hears of that one.
+// Ranks that fail because another rank ended may themselves end before srun is told about it.
 std::string RankFailure::first_end() const {
   if (ends_.empty()) return "";
   const TaskEnd& first = ends_.front();

@@ -27,7 +27,7 @@ class RankFailure {
     missing   ///< the program, or a Python module of it, is not there: nor will it be next time
   };
 
-  /// `ranks`: node -> its ranks, since srun says of some failures only which task it was.
+  /// `ranks`: node -> its ranks, since for some failures srun says only which task it was.
   explicit RankFailure(std::map<std::string, std::vector<std::uint32_t>> ranks = {})
       : ranks_(std::move(ranks)) {}
 

@@ -19,7 +19,7 @@ struct TaskEnd {
   bool has_task(std::uint32_t task) const;
 };
 
-/// What srun says of a task that its slurmstepd could not start, as when that ends before it has
+/// What srun says about a task that its slurmstepd could not start, as when that ends before it has
 /// made one: "task 3 launch failed: Unspecified error".
 struct LaunchFailure {
   std::uint32_t task = 0;

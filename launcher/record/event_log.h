@@ -54,7 +54,7 @@ struct JobEvent {
 double wall_clock();
 
 /// Appends whole lines with one write each, so that lines of several writers do not mix. Losing the
-/// log never stops a job: callers show a failed append once and go on.
+/// log never stops a job: callers show a failed append once and continue.
 class EventLog {
  public:
   /// Opens DIR/events.jsonl for appending; the directory must exist. denied: it is not

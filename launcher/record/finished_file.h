@@ -10,9 +10,9 @@
 namespace bellows {
 
 /// CHECKPOINT_DIR/finished-RUN: the program makes it to say that it has finished, and is not
-/// trained again then; so does its launcher while that is about to end. A later run heeds what the
+/// trained again then; so does its launcher while that is about to end. A later run obeys what the
 /// run did that it has the directory from, but nothing that another one says, which may be on a
-/// node that was cut off. CHECKPOINT_DIR/finished-JOBID, as it was once named, is heeded by all of
+/// node that was cut off. CHECKPOINT_DIR/finished-JOBID, as it was once named, is obeyed by all of
 /// the job's runs.
 class FinishedFile {
  public:

@@ -9,7 +9,7 @@
 namespace bellows {
 
 /// How many runs in a row came to nothing, up to the newest event. Runs of a job do not know of
-/// each other but by the history: this keeps a job from coming back for ever.
+/// each other but by the history: this keeps a job from restarting forever.
 std::uint32_t fruitless_runs(const std::vector<JobEvent>& events);
 
 }  // namespace bellows

@@ -134,7 +134,7 @@ class Merge {
     known.push_back({std::move(event), true});
   }
 
-  // The launcher, which tells of it, starts last of all.
+  // The launcher, which reports it, starts last.
   static void put_submission_first(Entries& entries) {
     const auto begun = std::ranges::find_if(
         entries, [](const HistoryEntry& entry) { return entry.event.attempt > 0; });

@@ -24,7 +24,7 @@ class Attempts {
     stored_ = stored_ || event.event == "STORING";
   }
 
-  /// The last one goes on, or nobody knows.
+  /// The last one still runs, or its end is unknown.
   std::vector<HistoryAttempt> finish(double now) {
     if (at_) {
       at_->end = now;

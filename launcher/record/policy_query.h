@@ -7,7 +7,7 @@
 
 namespace bellows {
 
-/// Asks slurmctld for the policy in force. No job comes of it.
+/// Asks slurmctld for the policy in force. This creates no job.
 /// unavailable: slurmctld does not answer; not_found: it answers, but not as job_submit/bellows
 /// does.
 Result<PolicyStatus> ask_policy_status(Slurm& slurm);

@@ -114,7 +114,7 @@ Table table_of(const std::vector<JobView>& views, bool with_last) {
   return table;
 }
 
-/// Where the text goes on in another line, that one begins below it.
+/// A further line of the text begins below the first one.
 void print_below(const std::string& head, const std::string& text, std::size_t width) {
   fmt::print("{}{}\n", head, wrapped(one_line(text), width, shown_width(head)));
 }

@@ -22,7 +22,7 @@ struct Device {
 Result<Device> open_device(const std::string& name);
 
 /// null, zero and the like, which must be there, and those that `site.devices` name (patterns as
-/// glob(7) has them, "/dev/infiniband/*"; what they find that is no device node is passed over).
+/// glob(7) has them, "/dev/infiniband/*"; what they find that is not a device node is skipped).
 /// `console`: the path of the step's terminal, which becomes /dev/console; or empty.
 Result<std::vector<Device>> open_devices(const Site& site, const std::string& console);
 

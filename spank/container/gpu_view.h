@@ -24,7 +24,7 @@ GpuView plan_view(const std::vector<GpuNode>& nodes);
 
 /// In a mount namespace of the caller's own: puts a clone of `dead`, an O_PATH descriptor of an
 /// empty file of root's with mode 000, over each of `names` in `dev`, an O_PATH descriptor of that
-/// namespace's /dev. Names that aren't there are passed over. Both descriptors must have been
+/// namespace's /dev. Names that aren't there are skipped. Both descriptors must have been
 /// opened in this namespace: the kernel does not clone another one's mounts.
 Status hide_nodes(int dev, const std::vector<std::string>& names, int dead);
 

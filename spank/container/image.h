@@ -22,9 +22,9 @@ struct Image {
 /// Refused: a squashfs file outside of `site.image_dirs`, also by a link that leads out of them or
 /// by a mount in them; one in a FUSE file system; one with a directory around it that is not owned
 /// by root or the owner of the one in `image_dirs`, or that others may write; one that is not owned
-/// by root or the directory's owner, or that the user or everybody may write; what is no squashfs
-/// or is cut short; a directory with other file systems mounted in it, since without them it would
-/// show what they hide.
+/// by root or the directory's owner, or that the user or everybody may write; what is not a
+/// squashfs or is truncated; a directory with other file systems mounted in it, since without them
+/// it would show what they hide.
 Result<Image> open_image(const std::string& path, const Site& site);
 
 /// Detached, nosuid and nodev; read-only unless it is a directory and `writable`. A squashfs file

@@ -13,7 +13,7 @@ namespace bellows::container {
 namespace {
 
 constexpr std::size_t kMostBytes = 65536;
-/// What Slurm and the plugins say of the step is no image's to change.
+/// An image must not change what Slurm and the plugins say about the step.
 constexpr std::string_view kKept[] = {"SLURM", "SPANK", "BELLOWS", "PMI", "CUDA_VISIBLE"};
 
 bool is_asked_for(const Spec& spec, std::string_view name) {
@@ -32,7 +32,7 @@ std::string_view unquoted(std::string_view value) {
   return value.substr(1, value.size() - 2);
 }
 
-/// The list as it will be: what the image says of it, else what the step has.
+/// The list as it will be: what the image says about it, else what the step has.
 std::string list(const Variables& variables, const char* name, const VariableLookup& lookup) {
   for (auto it = variables.rbegin(); it != variables.rend(); ++it)
     if (it->first == name) return it->second;

@@ -16,7 +16,7 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 using VariableLookup = std::function<std::optional<std::string>(const char* name)>;
 
 /// The variables of an /etc/environment, NAME=VALUE on each line, as enroot's images have it; the
-/// value is taken as it stands, but for quotes around the whole. Other lines are passed over.
+/// value is taken as it stands, but for quotes around the whole. Other lines are skipped.
 Variables parse_environment(std::string_view text);
 
 /// What the step's environment loses in a container, as pyxis has it: an image rarely has the

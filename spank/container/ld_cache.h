@@ -30,8 +30,8 @@ constexpr Machine this_machine() {
 /// Reads an /etc/ld.so.cache of ldconfig: the format "glibc-ld.so.cache1.1" (sysdeps/generic/
 /// dl-cache.h of glibc), alone or, as before glibc 2.32, behind the old "ld.so-1.7.0" one. Only the
 /// machine's own libraries, without those for certain processors (glibc-hwcaps); in the file's
-/// order, in which the linker prefers the first of a name. corrupt: it is no such file, or cut
-/// short, or an entry points out of it. Safe for any bytes.
+/// order, in which the linker prefers the first of a name. corrupt: it is not such a file, or
+/// truncated, or an entry points out of it. Safe for any bytes.
 Result<std::vector<LdCacheEntry>> parse_ld_cache(std::string_view data, Machine machine);
 
 }  // namespace bellows::container

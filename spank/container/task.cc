@@ -50,7 +50,7 @@ bool is_device(int dev, const std::string& name) {
   return ::fstatat(dev, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode);
 }
 
-/// A directory of the host that is not there in the view is no reason to fail: Slurm goes to /tmp
+/// A directory of the host that is missing in the view is not a reason to fail: Slurm goes to /tmp
 /// too.
 Status go_to(const std::string& directory) {
   if (!directory.empty() && ::chdir(directory.c_str()) == 0) return {};

@@ -83,7 +83,7 @@ class JobViews {
   /// Gives `ns`, a namespace's descriptor, a name. Needs CAP_SYS_ADMIN in the namespace that
   /// opened the views, and CAP_DAC_OVERRIDE.
   Status pin(const std::string& name, int ns) const;
-  /// What was pinned under the name, by a maker that died, is no longer. Needs the same.
+  /// Unpins what a maker that died has pinned under the name. Needs the same.
   Status unpin(const std::string& name) const;
   /// Everything that has a name, notes too. Needs CAP_DAC_OVERRIDE.
   Result<std::vector<std::string>> names() const;

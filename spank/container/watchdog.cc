@@ -44,7 +44,7 @@ void tell(const char* phase, std::uint32_t seconds) {
 }
 
 /// Not by SIGKILL while there is another way: srun drops what it has not read yet of a task's
-/// output once it hears that a task ended by SIGKILL or SIGTERM, and the sentence with it. After
+/// output once it learns that a task ended by SIGKILL or SIGTERM, and the sentence with it. After
 /// any other signal it reads on to the end. Where SIGALRM does as by default, who is stuck in a
 /// system call that only a deadly signal ends is ended by it too.
 void end() {
@@ -142,7 +142,7 @@ Watchdog::~Watchdog() {
 
 void Watchdog::begin(const char* name, std::uint32_t seconds) {
   const Begun begun{name, seconds};
-  // A watchdog that is gone is no reason to fail.
+  // A watchdog that is gone is not a reason to fail.
   ::send(socket_.get(), &begun, sizeof begun, MSG_NOSIGNAL);
 }
 
