@@ -94,7 +94,7 @@ tick=$(cat "$shared/home/alice/tick")
 like "$(mc status)" $'n2 +[0-9.]+ +paused' "status says so"
 exits "nothing happens on it then" 1 poll 1 eval "[[ \$(cat '$shared/home/alice/tick') != '$tick' ]]"
 ok "it can be resumed" mc resume-node 2
-ok "and goes on" poll 5 eval "[[ \$(cat '$shared/home/alice/tick') != '$tick' ]]"
+ok "and continues" poll 5 eval "[[ \$(cat '$shared/home/alice/tick') != '$tick' ]]"
 mc cut-node 2
 like "$(mc status)" $'n2 +[0-9.]+ +cut' "a node can be cut off"
 ok "slurmctld notices it" poll 30 node_is 2 'down\*?|idle\*|unknown\*?'

@@ -120,7 +120,7 @@ like "$said" $'with status 1; 0 of 1 changes are done\n   Error with request: ou
 fake 'exit 0'
 is "$?" 1 "one that did nothing is noticed"
 like "$said" "still to be done: ${last//+/[+]}; 1 of 1 changes is done\$" "and named"
-is "$(tenants root --apply | grep -v '^#')" "$last" "another call goes on from there"
+is "$(tenants root --apply | grep -v '^#')" "$last" "another call continues from there"
 is "$(tenants root --apply | grep -v '^#')" "" "to the end"
 sed -i 's/normal, High/normal, High, one/; s/gpus: 1/gpus: 4/' "$policy"
 fake 'kill -TERM $PPID'

@@ -80,7 +80,7 @@ like "$(log)" "lua, for a job of uid [0-9]*: alice: partition small for digits" 
 like "$(say "${elastic[@]}" --partition=main)" "accepted in main" "route-by-framework: the user's own stays"
 like "$(say -A VISION --framework=plain)" \
   'partition "closed" is not open to tenant vision; .*this site.s rules had changed: partition' \
-  "what it writes is held against the policy"
+  "what it writes is checked against the policy"
 like "$(say)" "accepted in main" "route-by-framework: other jobs stay where they are"
 
 sed 's/opens, closes = 8, 18/opens, closes = 0, 24/; s/now.wday >= 2 and now.wday <= 6/now.wday >= 1/' \
@@ -107,7 +107,7 @@ like "$(update alice "$id" TresPerJob=gres:gpu:4)" "violates" "the owner's updat
 like "$(log)" "refused an update of JobId=$id by uid [0-9]*: vision: no more than 2 GPUs for alice, not 4" \
   "slurmctld's log says why"
 is "$(job_field "$id" TresPerJob)" "gres:gpu:2" "and nothing of it was done"
-like "$(update alice "$id" JobName=far)" "violates" "what the hook writes is held against the policy"
+like "$(update alice "$id" JobName=far)" "violates" "what the hook writes is checked against the policy"
 is "$(job_field "$id" Partition):$(job_field "$id" JobName)" "main:wrap" "and nothing of that either"
 is "$(update alice "$id" JobName=near)" "" "another change passes"
 is "$(job_field "$id" Partition):$(job_field "$id" JobName):$(job_field "$id" Comment)" "small:near:moved" \
@@ -141,7 +141,7 @@ ok "at once, in $took ms" test "$took" -lt 3000
 for _ in 1 2 3 4 5 6 7 8 9 10; do say "${elastic[@]}" >/dev/null; done
 took=$(milliseconds xc scontrol ping)
 ok "slurmctld answers, in $took ms" test "$took" -lt 3000
-is "$(log | grep -c 'slurmctld version .* started')" 1 "and was never started anew"
+is "$(log | grep -c 'slurmctld version .* started')" 1 "and was never restarted"
 like "$(log)" "error: .*lua failed for a job of uid [0-9]*: .*site.lua:3: job has no field nme" "its log has the reason"
 like "$(log)" "error: .*lua failed for a job of uid [0-9]*:.*in function" "and where it was"
 like "$(log)" "site.lua:3: it takes (more than 10000000 instructions|longer than 3 milliseconds)" "also of a limit"
@@ -150,7 +150,7 @@ sed 's/site.lua,/site.lua, on_error: pass,/' "$work/bellows.yaml" >"$work/pass.y
 before=$(good_reads)
 cp "$work/pass.yaml" "$policy"
 ok "on_error: pass is read" poll 10 reads_more_than "$before"
-like "$(say "${elastic[@]}")" "accepted in main by account vision" "jobs then go on as if there were no script"
+like "$(say "${elastic[@]}")" "accepted in main by account vision" "jobs then pass as if there were no script"
 
 ### Changes of the script.
 put_script "a good script is read" <<<'function submit(job) return "the first" end'

@@ -85,7 +85,7 @@ echo "tenants: [" >"$policy"
 broke() { log | grep -q 'stays in force'; }
 ok "a broken one is reported" poll 30 broke
 like "$(xc sbatch "${options[@]}" --wrap true 2>&1)" "1-3 GPUs" "the one before it stays in force"
-ok "slurmctld takes its own configuration anew" xc --user root scontrol reconfigure
+ok "slurmctld reads its configuration again" xc --user root scontrol reconfigure
 ok "and answers" poll 30 answers
 
 ### The end.

@@ -79,7 +79,7 @@ is "$(grep -c '^SchedulerParameters=bf_continue,bf_interval=20,batch_sched_delay
 : >"$log"
 ok "slurmctld starts" mc start-ctld
 ok "and a node" mc start-node 1
-is "$(twice)" 0 "no key stands twice"
+is "$(twice)" 0 "no key appears twice"
 ok "the node is idle" poll 30 node_is 1 idle
 job=$(submit -- --account=vision --framework=digits --gpus=1 --output=/dev/null --wrap true)
 like "$(job_field "$job" AdminComment)" '^bellows/1' "a job is admitted"

@@ -268,7 +268,7 @@ poll 20 node 1 test -e "/run/bellows/$job/contract"
 node 1 sh -c "chmod o+w /run/bellows/$job/contract"
 touch "$home/tampered"
 poll 30 job_is "$job" COMPLETED
-is "$(out tamper.out)" $'[vision]\n[vision]' "a contract that others may write is made anew"
+is "$(out tamper.out)" $'[vision]\n[vision]' "a contract that others may write is written again"
 is "$(node 1 stat -c '%U:%a' "/run/bellows/$job/contract")" "root:644" "as slurmctld has it"
 isnt "$(slurmd_log "/run/bellows/$job/contract: not trusted")" "" "and the log names the file"
 
@@ -345,7 +345,7 @@ poll 20 node 1 test -e "/run/bellows/$job"
 node 1 rm "/run/bellows/$job"
 touch "$home/unnoted"
 poll 30 job_is "$job" COMPLETED
-is "$(out unnoted.out)" "[]" "a plain job whose node has forgotten it goes on"
+is "$(out unnoted.out)" "[]" "a plain job whose node has forgotten it continues"
 is "$(node 1 stat -c %F "/run/bellows/$job")" "regular empty file" "and is noted again"
 
 # A user who fills his directory, and a node without room.

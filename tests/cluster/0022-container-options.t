@@ -125,7 +125,7 @@ for image in /etc/a.sqsh /etc/c.sqsh; do
   like "$said" "this job may not use image $image; its contract allows /own/[*], [*]/home/alice/[*]" \
     "a step is refused $image by the contract"
 done
-unlike "$said" /etc/b.sqsh "srun does not hand on what it finds in its environment"
+unlike "$said" /etc/b.sqsh "srun does not pass on what it finds in its environment"
 xc sbatch --wait --parsable --output=steps.out steps.sh >/dev/null
 like "$(<"$home/steps.out")" 'submit it with --container-image or --framework' \
   "and a step of a plain job has no container"
@@ -140,7 +140,7 @@ unpromised() {
   job=$(xc sbatch --parsable --wait --output=ran.out --container-image=/own/a.sqsh ran.sh) ||
     [[ -z $(job_field "$job" AdminComment) ]]
 }
-ok "slurmctld goes on without the plugin" poll 20 unpromised
+ok "slurmctld continues without the plugin" poll 20 unpromised
 unpromised
 like "$(<"$home/ran.out")" 'bellows: container: [^:]*: the job was submitted with --container options, but slurmctld promised' \
   "a batch script does not run on the host in place of its container"

@@ -32,7 +32,7 @@ poll 10 node sh -c '! pgrep -x slurmd'
 node /usr/bin/python3 -c 'import ctypes, os
 ctypes.CDLL("libkeyutils.so.1").keyctl_join_session_keyring(None)
 os.execvp("slurmd", ["slurmd", "-N", "n1"])'
-poll 20 node_is 1 idle || bail "slurmd did not start anew"
+poll 20 node_is 1 idle || bail "slurmd did not start again"
 
 # What a hostile image holds.
 (

@@ -152,7 +152,7 @@ die_slurmd() {
   start_slurmd
   poll 30 goes_on
   wait "$first"
-  is "$(head -n 1 "$home/first$at.out")" "IMAGE_SAYS=hello" "$1: kill -9 of slurmd: the new one lets the step go on"
+  is "$(head -n 1 "$home/first$at.out")" "IMAGE_SAYS=hello" "$1: kill -9 of slurmd: the new one lets the step continue"
   over
 }
 die_all() {
@@ -312,7 +312,7 @@ count_points() { # FILE
     esac
     echo "${line%% [0-9]*} $tap_points - ${line#* - }"
   done <"$1"
-  [[ -n $ended ]] || fail "$1: goes on to the end"
+  [[ -n $ended ]] || fail "$1: continues to the end"
 }
 
 # The phases, from the plugin itself, and those that it does not count.

@@ -180,7 +180,7 @@ like "$(xc --node 1 nsenter --user --target "$pid" id -u 2>&1)" 'not permitted|d
   "so no process of his enters it with its capabilities"
 xc scancel "$job"
 wait "$holder"
-is "$(run -w n1 --gpus=1 "${root[@]}" sh -c 'for i in 0 1 2 3; do test -c /dev/nvidia$i && echo $i; done | wc -l')" 1 "GPUs are as ever"
+is "$(run -w n1 --gpus=1 "${root[@]}" sh -c 'for i in 0 1 2 3; do test -c /dev/nvidia$i && echo $i; done | wc -l')" 1 "GPUs are as before"
 spank_args "image_dirs=$images remap_root=yes"
 is "$(one id -u)" 0 "the site may have it so"
 is "$(one --no-container-remap-root id -u)" 20001 "--no-container-remap-root"

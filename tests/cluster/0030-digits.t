@@ -63,21 +63,21 @@ like "$(tail -n 1 "$scratch/whole.out")" '^accuracy: 9[5-9]\.[0-9] %$' "reads 95
 ok "it used every sample of every epoch once" ledger whole
 
 ok "one rank is killed" train_and_kill killed 2 40
-ok "the training goes on" train killed 2
+ok "the training continues" train killed 2
 like "$(<"$scratch/killed.out")" 'resumed at step (4[0-9]|[5-9][0-9]|[12][0-9]{2}) with 2 ranks' "from a checkpoint"
 ok "and ends with the same bits" same_weights whole killed
 ok "the weights descend from every sample of every epoch once" ledger killed
 
 ok "a stopped training ends without an error" train_and_stop stopped 2 30
 like "$(tail -n 1 "$scratch/stopped.out")" '^stopped at step [0-9]+ with 2 ranks' "and says where"
-ok "it goes on" train stopped 2
+ok "it continues" train stopped 2
 ok "and ends with the same bits" same_weights whole stopped
 ok "and with every sample of every epoch once" ledger stopped
 is "$("$top/tests/lib/check-ledger" "$scratch/stopped.ledger" | grep -o ', [0-9]* steps done again')" \
   ", 0 steps done again" "and no step was done twice"
 
 ok "a training on 2 ranks is killed" train_and_kill resized 2 21
-ok "goes on with 3 ranks and is killed again" train_and_kill resized 3 90
+ok "continues with 3 ranks and is killed again" train_and_kill resized 3 90
 ok "and ends with 1 rank" train resized 1
 is "$(grep -c '^resumed' "$scratch/resized.out")" 2 "each from a checkpoint"
 ok "with the same bits still" same_weights whole resized

@@ -68,7 +68,7 @@ xc scancel "$id"
 poll 30 job_is "$id" CANCELLED
 second=$(submit_counter heir --gpus=1 --export=ALL,RUN_OPTIONS=--checkpoint-dir=mine -- --steps 100)
 poll 40 job_is "$second" COMPLETED
-isnt "$(last_start heir step)" 0 "a later one goes on from there"
+isnt "$(last_start heir step)" 0 "a later one continues from there"
 id=$(submit_counter barred --gpus=1 --export=ALL,RUN_OPTIONS=--checkpoint-dir=/etc -- --steps 100)
 poll 40 job_is "$id" FAILED
 like "$(out_of barred)" 'cannot write to the checkpoint directory /etc: Permission denied; name one' \
@@ -82,7 +82,7 @@ like "$(xc bellows status)" "$id stopped +(PROCESSING|CHECKPOINTING) +3 1-8 +0" 
 xc bash -c 'scancel --signal=USR1 --batch "$1"; scancel --signal=USR1 --batch "$1"' - "$id"
 poll 60 has_starts stopped 2
 is "$(last_start stopped step)" "$(log_of stopped | sed -n 's/^stop step=\([0-9]*\) .*/\1/p')" \
-  "a signal stops the job at a checkpoint, and it goes on from there by itself"
+  "a signal stops the job at a checkpoint, and it continues from there by itself"
 is "$(last_start stopped world)" 3 "at its size"
 ends_well stopped "$id" "a stopped job"
 is "$(job_field "$id" Restarts) $(log_of stopped | grep -c '^stop ') $(out_of stopped | grep -c 'signal USR1: stopping') $(
@@ -108,7 +108,7 @@ printf '#!/bin/bash\nsleep 60\n' >"$home/idle.sh"
 idle=$(submit -- --framework=digits --gpus-range=1-8 --gpus=1 idle.sh)
 poll 20 job_is "$idle" RUNNING
 exits "resize of a job without a launcher" 4 xc bellows resize "$idle" 2
-is "$(job_field "$idle" JobState) $(job_field "$idle" Restarts)" "RUNNING 0" "which goes on"
+is "$(job_field "$idle" JobState) $(job_field "$idle" Restarts)" "RUNNING 0" "which continues"
 exits "status of a job that does not exist" 1 xc bellows status 99999
 is "$(gpus_held "$id") $(job_field "$id" Restarts) $(starts long)" "2 1 0 1" "nothing was changed"
 ok "status as JSON" python3 -c 'import json, sys

@@ -42,9 +42,9 @@ forget() {
 
 goes_on() { # NAME WHAT
   if ! poll 60 has_starts "$1" 2; then
-    fail "$2: the job goes on" "$(job_field "$job" JobState), $(job_field "$job" Reason), start $(job_field "$job" StartTime); $(out_of "$1" | tail -n 5)"
+    fail "$2: the job continues" "$(job_field "$job" JobState), $(job_field "$job" Reason), start $(job_field "$job" StartTime); $(out_of "$1" | tail -n 5)"
   else
-    ok "$2: the job goes on from what was committed" test "$(last_start "$1" step)" -ge "$before"
+    ok "$2: the job continues from what was committed" test "$(last_start "$1" step)" -ge "$before"
     ok "$2: and commits" poll 40 commits_past "$job" "$(last_start "$1" step)"
     is "$(job_field "$job" JobState)" RUNNING "$2: slurmctld knows that it runs"
   fi

@@ -24,7 +24,7 @@ poll 40 commits_past "$resizes" 20 || bail "the job does not commit: $(out_of re
 before=$(committed "$resizes")
 ok "a resize with saves in flight" poll 40 xc bellows resize "$resizes" 2
 poll 40 has_starts resizes 2 || bail "the job does not start again: $(out_of resizes | tail -n 8)"
-is "$(last_start resizes world)" 2 "the job goes on with two ranks"
+is "$(last_start resizes world)" 2 "the job continues with two ranks"
 step=$(last_start resizes step)
 ok "from a step that is not older than the last one seen" test "$step" -ge "$before"
 xc scancel "$resizes"

@@ -91,7 +91,7 @@ if [[ -n $stuck ]]; then
   ok "SIGSTOP of a rank for which others wait in MPI: the job ends COMPLETED" poll 60 job_is "$stuck" COMPLETED ||
     diag "$(out_of stuck | tail -n 8)"
   resumed=$(out_of stuck | sed -n 's/^resumed at step \([0-9]*\) .*/\1/p')
-  ok "it goes on from step $resumed; nothing that was committed is lost" test "$resumed" -ge "${hurt_step[$stuck]}"
+  ok "it continues from step $resumed; nothing that was committed is lost" test "$resumed" -ge "${hurt_step[$stuck]}"
   back=$(events_of "$stuck" | sed -n '/"restored step/ s/.*"time":\([0-9.]*\).*/\1/p' | tail -n 1)
   told=$(told_since "$stuck" "$(printf '%.6f' "$back" | tr -d .)")
   like "$told" 'no progress for [0-9]+ s ' "the history tells the cause"
@@ -102,5 +102,5 @@ else
   skip "SIGSTOP of a rank for which others wait in MPI" "there is no MPI, or digits is not built"
 fi
 ends_well suspended "$suspended" "a suspended job"
-is "$(starts suspended) $(out_of suspended | grep -c 'no progress')" "1 0" "a suspended job is not taken for hung"
+is "$(starts suspended) $(out_of suspended | grep -c 'no progress')" "1 0" "a suspended job is not considered hung"
 done_testing

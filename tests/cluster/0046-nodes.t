@@ -69,7 +69,7 @@ ends_well eats "$eats" "a memory limit"
 mc stop-ctld
 stopped=$(now_us)
 before=$(committed "$outlasts")
-ok "an outage of slurmctld: commits go on" poll 20 commits_past "$outlasts" $((before + 100))
+ok "an outage of slurmctld: commits continue" poll 20 commits_past "$outlasts" $((before + 100))
 poll $((outage + 10)) since "$stopped" $((outage - 2))
 is "$(starts outlasts) $(starts leaves)" "1 1" "an outage of slurmctld: nothing is started again"
 # In the long form slurmstepd, which tries to say that the ranks have ended once a minute only, adds to it.
@@ -118,7 +118,7 @@ hurts "$smaller" "$moves"
 mc cut-node 2
 survives smaller "$smaller" "a cut network, with --no-kill" 'node n2 was lost; back to step'
 is "$(last_start smaller world) $(job_field "$smaller" Restarts)" "$(gpus_held "$smaller" | cut -d' ' -f1) 0" \
-  "it goes on in place, with the GPUs that are left"
+  "it continues in place, with the GPUs that are left"
 ok "fewer than before" test "$(last_start smaller world)" -lt 4
 poll 40 commits_past "$smaller" "$(last_start smaller step)"
 survives moves "$moves" "a cut network" 'node n2 was lost'

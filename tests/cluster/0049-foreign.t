@@ -91,7 +91,7 @@ is "$(job_field "$zero" JobState) $(job_field "$zero" Restarts)" "COMPLETED 0" \
 poll 40 job_is "$file" COMPLETED
 is "$(job_field "$file" JobState) $(job_field "$file" Restarts)" "COMPLETED 0" \
   "and so have those that made their file"
-ok "ranks that end with the status go on" poll 40 has_starts status 2
+ok "ranks that end with the status continue" poll 40 has_starts status 2
 is "$(last_start status step)" "$(stops_at status stop)" "from their checkpoint"
 xc scancel "$status"
 

@@ -61,7 +61,7 @@ ok "a resize" xc bellows resize "$id" 3
 poll 30 has_starts talk 2
 poll 30 in_file "$home/follow" 'attempt 1.1'
 poll 30 in_file "$home/follow" ' 2| hello from 2'
-ok "logs -f goes on over a requeue" grep -q ' 1| hello from 1' "$home/follow"
+ok "logs -f continues over a requeue" grep -q ' 1| hello from 1' "$home/follow"
 like "$(xc bellows logs --rank 1 "$id" | grep -v '^==>' | sed 's/^[^ ]* *//' | sort | uniq -c | xargs)" \
   '2 1! trouble of 1 2 1[|] hello from 1' "logs of one rank have both attempts and both streams"
 is "$(xc bellows logs --attempt 1.1 --json "$id" | python3 -c 'import json, sys
@@ -87,7 +87,7 @@ exits "resume of another user's job" 3 xc --user bob bellows resume "$id"
 exits "resume at a size beyond the range" 3 xc bellows resume --gpus 9 "$id"
 ok "resume at another size" xc bellows resume --gpus 2 --timeout 60 "$id"
 poll 30 has_starts talk 3
-is "$(last_start talk world) $(last_start talk step)" "2 $step" "goes on from where it was, at that size"
+is "$(last_start talk world) $(last_start talk step)" "2 $step" "continues from where it was, at that size"
 
 # A halt of a job that waits is in its history, where its next launcher looks for one that was lost.
 late=$(submit -- --framework=digits --gpus-range=1-8 --gpus=1 --begin=now+1hour --job-name=late job.sh)
@@ -122,7 +122,7 @@ done
 before=$(starts talk)
 kill_one "$id" counter .
 poll 30 has_starts talk $((before + 1))
-is "$(told "$id" 'h["attempts"][-1]["attempt"]')" 2 "history goes on behind a torn line and other writers"
+is "$(told "$id" 'h["attempts"][-1]["attempt"]')" 2 "history continues after a torn line and other writers"
 is "$(told "$id" 'h["damaged_lines"]')" 1 "and counts what it could not read"
 mc stop-ctld
 begin=$SECONDS

@@ -49,7 +49,7 @@ for name in "${have[@]}"; do
   is "$(at "$name")" "0 $first" "$name begins on $first GPUs" || diag "$(out_of "$name" | tail -n 20)"
   ok "$name is resized to $more" xc bellows resize --timeout 60 "${ids[$name]}" "$more"
   poll 60 has_begun "$name" 2
-  like "$(at "$name")" "^[1-9][0-9]* $more\$" "$name goes on from its own file, on $more"
+  like "$(at "$name")" "^[1-9][0-9]* $more\$" "$name continues from its own file, on $more"
 done
 
 # All GPUs are in use now, so the jobs share a node: the one that dies.
@@ -64,7 +64,7 @@ mc start-node "${victim#n}"
 for name in "${have[@]}"; do
   poll 90 has_begun "$name" 3
   ok "$name survives the death of a node" has_begun "$name" 3 || diag "$(out_of "$name" | tail -n 20)"
-  ok "and goes on from its own file" test "$(at "$name" | cut -d ' ' -f 1)" -ge "${kept[$name]}"
+  ok "and continues from its own file" test "$(at "$name" | cut -d ' ' -f 1)" -ge "${kept[$name]}"
   poll 90 job_is "${ids[$name]}" COMPLETED
   is "$(job_field "${ids[$name]}" JobState)" COMPLETED "$name comes to its end" ||
     diag "$(out_of "$name" | tail -n 20)"

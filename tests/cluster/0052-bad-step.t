@@ -32,14 +32,14 @@ poll 60 job_is "$id" COMPLETED || bail "the first job does not end: $(out_of fir
 damage 30 1
 id=$(run second)
 poll 60 job_is "$id" COMPLETED || bail "the second job does not end: $(out_of second | tail -n 8)"
-is "$(last_start second step) $(last_start second world)" "20 2" "both ranks go on from the step before"
+is "$(last_start second step) $(last_start second world)" "20 2" "both ranks continue from the step before"
 # The program holds every value it gets back against what it must be.
 is "$(log_of second | tail -n 1 | cut -d' ' -f1,2)" "finish step=35" "with the values of that step"
 like "$(out_of second)" \
   'rank [01] on n[12] cannot continue from step 30: .*/step-0*30/shard-00001-of-00002.h5 is damaged: the bytes from [0-9]* to [0-9]* ' \
   "the launcher says which bytes of which file"
 like "$(out_of second)" 'the checkpoint of step 30 is not used: .*shard-00001-of-00002.h5 is damaged' \
-  "and that the step is passed over"
+  "and that the step is skipped"
 like "$(events_of "$id"; cat "$home/mine/events.jsonl")" 'back to step 20' "so does the job's history"
 is "$(out_of second | grep -c 'failures without progress')" 0 "no failure is counted"
 

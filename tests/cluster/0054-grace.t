@@ -14,7 +14,7 @@ cause_is() { events_of "$1" | grep -q "\"event\":\"$2\",\"cause\":\"$3\""; }
 # A job that Slurm let stop has saved first: went_on NAME ID WHAT CAUSE
 went_on() {
   survives "$@"
-  is "$(last_start "$1" step)" "$(stop_of "$1")" "$3: it saves first, and goes on from there"
+  is "$(last_start "$1" step)" "$(stop_of "$1")" "$3: it saves first, and continues from there"
   ok "$3: the launcher has told why it was queued" cause_is "$2" QUEUED "$4"
 }
 

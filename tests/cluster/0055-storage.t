@@ -97,7 +97,7 @@ took "a full file system, borne" "$goes" "$(now_us)"
 for name in dies bears waits async killed filled goes; do let_end "$name" "${!name}" 100; done
 ends_well waits "$waits" "a file system that hangs"
 ends_well async "$async" "a file system that hangs, with saves in the background"
-is "$(starts waits) $(starts async)" "1 1" "nobody is taken for hung"
+is "$(starts waits) $(starts async)" "1 1" "no rank is considered hung"
 like "$(causes "$waits")" 'training waits for the file system of the checkpoints: the agent on n[1-3] has been' \
   "the history tells what training waits for"
 like "$(causes "$waits")" 'training continues after [0-9]+ s of waiting for the file system' "and how long"
@@ -105,7 +105,7 @@ recovers killed "$killed" "a rank that dies while the file system hangs" 'rank [
 unlike "$(out_of waits; out_of async; out_of killed)" 'no progress|the agents did not' "nothing else was wrong"
 
 ends_well bears "$bears" "a read-only file system, borne"
-is "$(starts bears) $(grep -c 'could not be saved' "$home/bears.out")" "1 1" "it goes on, and is told once"
+is "$(starts bears) $(grep -c 'could not be saved' "$home/bears.out")" "1 1" "it continues, and is reported once"
 recovers dies "$dies" "a read-only file system, not borne" 'after a save had failed: Read-only file system'
 like "$(causes "$bears")" 'could not be saved: .*Read-only file system' \
   "the history tells of what happened while it could not be written"
@@ -114,6 +114,6 @@ unlike "$(out_of dies; out_of bears)" 'could not be written' "nothing of it is l
 recovers filled "$filled" "a full file system, not borne" 'after a save had failed: No space left'
 ok "it was tried more often than a program is" test "$(grep -c 'No space left on device$' "$home/filled.out")" -gt 3
 ends_well goes "$goes" "a full file system, borne"
-is "$(starts goes) $(grep -c 'could not be saved' "$home/goes.out")" "1 1" "it goes on, and is told once"
+is "$(starts goes) $(grep -c 'could not be saved' "$home/goes.out")" "1 1" "it continues, and is reported once"
 like "$(causes "$goes")" 'could not be saved: .*No space left' "and so does its history"
 done_testing

@@ -51,7 +51,7 @@ xc bellows resize --timeout 60 "$full" 2 >"$home/progress" 2>&1
 like "$(cat "$home/progress")" 'step [0-9]+ could not be saved; the job goes on from step [0-9]+' \
   "a resize whose checkpoint fails says so"
 xc --user root --node 1 rm -f "$home/small/filler"
-ok "and the job goes on" poll 60 has_starts full 2
+ok "and the job continues" poll 60 has_starts full 2
 is "$(last_start full step) $(last_start full world)" \
   "$(sed -n 's/.*goes on from step \([0-9]*\).*/\1/p' "$home/progress") 2" "from there, at the new size"
 xc scancel "$full"

@@ -41,7 +41,7 @@ if [[ -n ${BELLOWS_LONG:-} ]]; then
   wide=$(submit_counter wide --no-kill --gpus-per-node=1 --nodes=7 -- --steps 100000 --sleep-us 10000 --save-every 50)
   poll 40 commits_past "$wide" 99 || bail "the job does not commit: $(out_of wide | tail -n 5)"
   mc kill-node 7
-  ok "a job of seven nodes that loses one goes on" poll 180 has_starts wide 2 || diag "$(out_of wide)"
+  ok "a job of seven nodes that loses one continues" poll 180 has_starts wide 2 || diag "$(out_of wide)"
   is "$(last_start wide world) $(job_field "$wide" Restarts)" "6 0" "in place, with those that are left"
   let_end wide "$wide" 250
   ok "and comes to its end" poll 60 job_is "$wide" COMPLETED || diag "$(out_of wide)"

@@ -73,7 +73,7 @@ ok "so does a job" launcher_is_of "$id" 1
 place 2
 switch 2
 ok "version 2 comes, and the daemons start again" restart_all
-ok "the job goes on" goes_on "$id"
+ok "the job continues" goes_on "$id"
 is "$(plugin_of_ctld)" opt/2/lib/slurm-bellows/job_submit_bellows.so "slurmctld has the plugin of version 2"
 ok "a rank of it dies" kill_one "$id" counter "$counter"
 poll 40 has_starts long 2
@@ -105,7 +105,7 @@ like "$(tail -n 5 "$CLUSTER/log/slurmctld.log")" "Incompatible Slurm plugin .*fa
   "and says why, in words that the manual has"
 sed -i 's/^JobSubmitPlugins=bellows/#&/' "$conf"
 ok "without its line slurmctld starts" mc start-ctld
-ok "the job goes on" goes_on "$id"
+ok "the job continues" goes_on "$id"
 is "$(job_field "$(submit -- --framework=digits --gpus=1 --hold --wrap true)" AdminComment)" "" "new jobs get no contract"
 switch 2
 sed -i 's/^#\(JobSubmitPlugins=bellows\)/\1/' "$conf"
@@ -133,7 +133,7 @@ sed -i 's/^version: 1$/&\nenabled: false/' "$CLUSTER/etc/bellows.yaml"
 has_no_contract() { [[ -z $(job_field "$(submit -- --gpus=1 --framework=digits --hold --wrap true)" AdminComment) ]]; }
 ok "switched off, it gives no job a contract" poll 20 has_no_contract
 xc --user root scancel --state=PENDING
-ok "what it has admitted goes on" goes_on "$id"
+ok "what it has admitted continues" goes_on "$id"
 is "$(with_contract)" "$id" "and is found by its contract"
 let_end long "$id" 100
 ok "to its end" poll 40 job_is "$id" COMPLETED

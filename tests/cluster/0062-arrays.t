@@ -44,7 +44,7 @@ like "$(xc bellows resize "$number" 1 2>&1)" "^job $number has 1 GPU already" "c
 like "$(xc bellows resize --json "${array}_3" 1)" "\"id\":\"${array}_3\"" "as JSON both are given"
 like "$(xc bellows halt "${array}_3" 2>&1)" "job ${array}_3 is halted at step [0-9]+; 'bellows resume ${array}_3' lets it go on" \
   "what is halted can be resumed by the same name"
-like "$(xc bellows resize "${array}_7" 2 2>&1)" "there is no job ${array}_7" "a task that the array does not have is none"
+like "$(xc bellows resize "${array}_7" 2 2>&1)" "there is no job ${array}_7" "a task that the array does not have is unknown"
 
 xc scancel "$array"
 cancelled() { ! xc squeue --noheader --format=%i | grep -q "^$array"; }

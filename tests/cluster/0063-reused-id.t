@@ -29,7 +29,7 @@ other=$(submit_counter other --gpus=2 -- "${counts[@]}")
 is "$again $other" "$ended $cut" "slurmctld gives the same ids again"
 for name in again other; do
   poll 40 has_starts "$name" 1
-  is "$(last_start "$name" step)" 0 "the job '$name' begins anew"
+  is "$(last_start "$name" step)" 0 "the job '$name' starts from scratch"
   like "$(out_of "$name")" "belonged to an older job with the number [0-9]+: it is now $base/[0-9]+\.before-[0-9]+," "and says so"
 done
 ok "it trains, though an older one with its number had finished" poll 40 commits_past "$again" 49
@@ -37,5 +37,5 @@ old=("$base/$cut".before-*)
 is "$(readlink "${old[0]}/latest")" "$(printf 'step-%020d' "$steps")" "what the older one had saved is kept"
 xc bellows resize --timeout 100 "$again" 3 >"$CLUSTER/resized" 2>&1 || diag "$(<"$CLUSTER/resized")"
 poll 40 has_starts again 2
-like "$(last_start again step)" '^[1-9]' "a later run of the job goes on from its own checkpoint"
+like "$(last_start again step)" '^[1-9]' "a later run of the job continues from its own checkpoint"
 done_testing

@@ -139,7 +139,7 @@ survives() { # NAME JOB WHAT REGEX-OF-CAUSE
     return 0
   fi
   read -r step back < <(start_since "$1" "$2")
-  ok "$3: it goes on from step $step; nothing that was committed is lost" test "$step" -ge "${hurt_step[$2]}"
+  ok "$3: it continues from step $step; nothing that was committed is lost" test "$step" -ge "${hurt_step[$2]}"
   # Slurm's accounting may be some seconds behind.
   poll 20 tells "$2" "$back" "$4"
   like "$(sed 1d <<<"$told" | grep -vE '^(committed )?step [0-9]+$')" "$4" "$3: the history tells the cause"

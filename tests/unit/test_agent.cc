@@ -384,7 +384,8 @@ Test(gate, racing_ranks_all_stop_at_the_same_step, .timeout = 240) {
 }
 
 // The launcher starts the ranks again, but the agent must be able to offer another step too.
-Test(job_agent, a_rank_whose_step_is_damaged_hears_nothing_until_there_is_another, .timeout = 60) {
+Test(job_agent, a_rank_whose_step_is_damaged_is_told_nothing_until_there_is_another,
+     .timeout = 60) {
   ScratchDir scratch;
   const std::string dir = scratch.path() + "/ck";
   FileOps ops;

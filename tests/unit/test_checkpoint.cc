@@ -140,7 +140,7 @@ Test(library, ranks_that_save_different_steps_are_told, .timeout = 60) {
   cr_expect(all(codes, 0));
 }
 
-Test(library, a_full_disk_reaches_every_rank_and_training_goes_on, .timeout = 60) {
+Test(library, a_full_disk_reaches_every_rank_and_training_continues, .timeout = 60) {
   Place place;
   // The mount is this process's alone and goes with it.
   if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) < 0) {

@@ -318,7 +318,7 @@ Test(async, a_killed_agent_is_an_error_not_a_hang, .timeout = 60) {
 }
 
 // One rank finds no room for the agent's buffer: its step fails for all, and the next one doesn't.
-Test(async, a_rank_without_memory_fails_the_step_and_goes_on, .timeout = 60) {
+Test(async, a_rank_without_memory_fails_the_step_and_continues, .timeout = 60) {
   Place place;
   const auto codes = run_ranks(2, [&](int rank, bellows_t* b) {
     std::vector<unsigned char> data(64 << 20, 1);
@@ -348,7 +348,7 @@ Test(async, a_rank_without_memory_fails_the_step_and_goes_on, .timeout = 60) {
 }
 
 // The buffer made ahead can't be mapped: that fails neither the restore nor the agent.
-Test(async, a_rank_without_memory_restores_and_goes_on, .timeout = 60) {
+Test(async, a_rank_without_memory_restores_and_continues, .timeout = 60) {
   Place place;
   const auto codes = run_ranks(1, [&](int, bellows_t* b) {
     std::vector<unsigned char> data(64 << 20, 1);

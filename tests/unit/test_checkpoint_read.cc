@@ -101,7 +101,7 @@ Test(store, a_missing_shard_is_found, .timeout = 30) {
   expect_fallback(steps, steps.shard(20, 1), "missing");
 }
 
-Test(store, a_link_is_no_shard, .timeout = 30) {
+Test(store, a_link_is_not_a_shard, .timeout = 30) {
   TwoSteps steps;
   std::filesystem::rename(steps.shard(20, 1), steps.scratch.path() + "/elsewhere");
   std::filesystem::create_symlink(steps.scratch.path() + "/elsewhere", steps.shard(20, 1));
@@ -120,7 +120,7 @@ Test(store, something_else_in_a_file_s_place_is_found, .timeout = 30) {
 }
 
 // It may be the newest that was acknowledged.
-Test(store, a_step_that_cannot_be_read_now_is_not_passed_over, .timeout = 30) {
+Test(store, a_step_that_cannot_be_read_now_is_not_skipped, .timeout = 30) {
   TwoSteps steps;
   const std::string index = step_path(steps.scratch.path(), 20) + "/" + index_name(0, 2);
   for (const std::string& file : {steps.manifest(20), steps.shard(20, 1), index}) {

@@ -62,7 +62,7 @@ Test(gpus_range, spelling_reads_back_as_the_same_set, .timeout = 10) {
   }
 }
 
-Test(gpus_range, refuses_what_is_no_range, .timeout = 10) {
+Test(gpus_range, refuses_what_is_not_a_range, .timeout = 10) {
   for (const char* text :
        {"",        "0",    "-",   "1-",  "-8",  "8-1",  "1-8:",   "1-8:0",
         "1-8:2:2", "1,,2", "1,1", "2,1", ",",   "1,",   "a",      "1-b",
@@ -161,7 +161,7 @@ Test(contract, survives_every_byte_that_a_value_may_hold, .timeout = 10) {
   cr_expect(*back == contract);
 }
 
-Test(contract, refuses_what_is_no_contract, .timeout = 10) {
+Test(contract, refuses_what_is_not_a_contract, .timeout = 10) {
   for (const char* line :
        {"", "bellows/2 tenant=a gpus=1", "bellows/1", "bellows/1 tenant=a", "bellows/1 gpus=1",
         "bellows/1 tenant=a gpus=1 gpus=2", "bellows/1 tenant=a gpus=00", "bellows/1 tenant=a gpus",

@@ -144,7 +144,7 @@ Test(gpu_view, driver_proc_of_own_gpus) {
 }
 
 /// As a task does that joins a container made for others.
-Test(gpu_view, driver_proc_is_covered_anew) {
+Test(gpu_view, driver_proc_is_covered_again) {
   if (!makes_nodes()) cr_skip_test("%s", kNoNodes);
   Host host;
   const std::string got = in_view(
@@ -160,7 +160,7 @@ Test(gpu_view, driver_proc_is_covered_anew) {
 }
 
 /// A user may have made what is /proc by then: nothing goes by way of it.
-Test(gpu_view, driver_proc_is_covered_anew_without_proc) {
+Test(gpu_view, driver_proc_is_covered_again_without_proc) {
   if (!makes_nodes()) cr_skip_test("%s", kNoNodes);
   Host host;
   const std::string got = in_view(

@@ -317,7 +317,7 @@ Test(rootfs_hostile, squashfs_in_fuse) {
           "it is of a FUSE file system");
 }
 
-Test(rootfs_hostile, what_is_no_squashfs) {
+Test(rootfs_hostile, what_is_not_a_squashfs) {
   NEEDS_ROOT();
   const Hostile world;
   REFUSED(world.build(world.of(world.file("images/short", "hsqs"))), "is not a squashfs image");

@@ -73,7 +73,7 @@ Test(watchdog, kills_who_works_too_long_so_that_srun_reads_on) {
   expect_killed(stuck, SIGALRM, "container: working took longer");
 }
 
-Test(watchdog, kills_who_does_not_heed_an_alarm) {
+Test(watchdog, kills_who_ignores_an_alarm) {
   const auto stuck = be_stuck([](Watchdog& watchdog) {
     ::signal(SIGALRM, SIG_IGN);
     watchdog.begin("mounting");
@@ -171,7 +171,7 @@ constexpr int kCancel = 32;
 constexpr int kSetIds = 33;
 
 /// What it inherits of handlers neither runs in it nor ends its time.
-Test(watchdog, heeds_no_signal) {
+Test(watchdog, ignores_signals) {
   const auto stuck = be_stuck([](Watchdog& other) {
     { const auto ended = std::move(other); }
     static volatile sig_atomic_t handled;

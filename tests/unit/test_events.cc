@@ -207,7 +207,7 @@ Test(event_log, stays_readable_when_writers_are_killed, .timeout = 60) {
   cr_expect(history->damaged <= 20);
 }
 
-Test(event_log, does_not_wait_for_what_is_no_file, .timeout = 20) {
+Test(event_log, does_not_wait_for_what_is_not_a_file, .timeout = 20) {
   ScratchDir dir;
   const std::string path = dir.path() + "/events.jsonl";
   cr_assert(mkfifo(path.c_str(), 0600) == 0);

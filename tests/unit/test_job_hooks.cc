@@ -196,7 +196,7 @@ Test(job_hooks, a_range_without_a_framework, .timeout = 20) {
   expect_admitted("assert(job.framework == '' and job.framework_version == nil)", job);
 }
 
-Test(job_hooks, changes_are_held_against_the_policy, .timeout = 20) {
+Test(job_hooks, changes_are_checked_against_the_policy, .timeout = 20) {
   const std::string policy =
       policy_with("sizing: {partitions: ['gpu*'], partition: gpu, time: {max: 60}}");
   for (const char* body : {"job.partition = 'secret'", "job.time_limit = 61", "job.num_tasks = 16",
@@ -279,7 +279,7 @@ Test(job_hooks, a_failure_leaves_the_job_alone, .timeout = 60) {
     expect_failed(body, elastic_job());
 }
 
-Test(job_hooks, on_error_pass_goes_on_without_the_script, .timeout = 20) {
+Test(job_hooks, on_error_pass_continues_without_the_script, .timeout = 20) {
   Site site(on_submit("job.partition = 'x' job.time_limit = 1 while true do end"), kPolicy,
             ", on_error: pass");
   Job job = elastic_job();
@@ -297,7 +297,7 @@ Test(job_hooks, the_kill_switch_holds_for_them, .timeout = 20) {
   cr_expect(broken.submit(elastic_job()) == SLURM_SUCCESS, "whatever the script is like");
 }
 
-Test(job_hooks, a_broken_script_is_no_policy, .timeout = 20) {
+Test(job_hooks, a_broken_script_makes_the_policy_invalid, .timeout = 20) {
   Site site("function submit(\n");
   cr_expect(site.submit(new_job()) == SLURM_SUCCESS);
   cr_expect(site.submit(elastic_job()) == ESLURM_NOT_SUPPORTED);
@@ -350,7 +350,7 @@ Test(job_modify_hooks, refuse_for_users_only, .timeout = 20) {
             "an update of nothing that hooks see");
 }
 
-Test(job_modify_hooks, changes_are_held_against_the_policy, .timeout = 20) {
+Test(job_modify_hooks, changes_are_checked_against_the_policy, .timeout = 20) {
   const std::string policy = policy_with("sizing: {partitions: ['gpu*', batch]}");
   job_record record = running_job();
   Site bad(on_modify("change.partition = 'secret'"), policy);

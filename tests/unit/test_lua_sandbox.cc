@@ -236,7 +236,7 @@ Test(lua_sandbox, lists_with_bad_order_or_holes, .timeout = 10) {
       "while true do next(t) end");
 }
 
-Test(lua_sandbox, texts_are_no_numbers, .timeout = 10) {
+Test(lua_sandbox, texts_are_not_numbers, .timeout = 10) {
   expect_stopped("return 'x' .. ('10' + 1)", "attempt to perform arithmetic on a string value");
   expect_fine("if '10' .. 1 ~= '101' then return 'concatenation' end");
 }

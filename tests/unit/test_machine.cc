@@ -296,7 +296,7 @@ Test(machine, does_what_the_table_of_failures_says) {
   for (const Row& row : rows()) expect_row(row);
 }
 
-Test(machine, starts_agents_anew_that_never_answered) {
+Test(machine, restarts_agents_that_never_answered) {
   MachineWorld world;
   world.begin();
   settle(world, 61s);

@@ -132,7 +132,7 @@ Test(peers, a_file_that_both_share_may_change, .timeout = 20) {
   cr_expect(not *east.meet(kTwo, 2));
 }
 
-Test(peers, a_dead_controllers_record_is_no_policy, .timeout = 20) {
+Test(peers, a_dead_controllers_record_is_not_a_policy, .timeout = 20) {
   const ScratchDir state;
   Peers east(state.path(), "east", kQuick);
   Peers west(state.path(), "west", kQuick);
@@ -144,7 +144,7 @@ Test(peers, a_dead_controllers_record_is_no_policy, .timeout = 20) {
   cr_expect(*east.meet(kOne, 1));
 }
 
-Test(peers, what_is_no_record, .timeout = 20) {
+Test(peers, what_is_not_a_record, .timeout = 20) {
   const ScratchDir state;
   Peers east(state.path(), "east", kQuick);
   const std::string good = std::string("bellows-policy/1 west 1 ") + kTwo + "\n";
@@ -169,7 +169,7 @@ Test(peers, a_directory_that_is_not_there, .timeout = 20) {
   cr_expect(other.error().text.find("/nonexistent/state") != std::string::npos);
 }
 
-Test(peers, a_name_that_is_no_files, .timeout = 20) {
+Test(peers, a_name_that_no_file_can_have, .timeout = 20) {
   const ScratchDir state;
   Peers odd(state.path(), "../x", kQuick);
   cr_assert(odd.meet(kOne, 1).ok());

@@ -123,7 +123,7 @@ Test(retention, a_second_pass_finds_nothing_to_do, .timeout = 60) {
   }
 }
 
-Test(retention, a_pass_cut_short_anywhere_ends_the_same, .timeout = 60) {
+Test(retention, a_pass_interrupted_anywhere_ends_the_same, .timeout = 60) {
   for (unsigned number = 0; number < kCases; ++number) {
     const Case c = make_case(number, 1, 2);
     for (std::size_t done = 0; done <= c.removed.size(); ++done) {
@@ -221,7 +221,7 @@ Test(names, other_things_beside_them_do_no_harm) {
   cr_expect((*read_step_names(d.dir()))["cut-short"] == 10);
 }
 
-Test(names, a_place_that_is_no_directory_has_none) {
+Test(names, a_place_that_is_not_a_directory_has_none) {
   NamedDir d;
   std::ofstream(d.named()) << "x";
   auto names = read_step_names(d.dir());

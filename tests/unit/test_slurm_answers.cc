@@ -58,7 +58,7 @@ JobEvent event_of(const std::string& state, const std::string& cause) {
 
 }  // namespace
 
-Test(slurm_error, of_the_communication_is_no_verdict) {
+Test(slurm_error, of_the_communication_is_not_a_verdict) {
   for (int code : {0, EPIPE, EINTR, ECONNRESET, ECONNREFUSED, ETIMEDOUT, ENOTCONN, EMFILE})
     cr_expect(slurm_error_kind(code) == ErrorKind::unavailable, "%d", code);
   for (int code :
@@ -216,7 +216,7 @@ Test(finished_file, is_withdrawn_by_whoever_left_it) {
   cr_expect(!FinishedFile("/nonexistent", run).leave());
 }
 
-Test(finished_file, of_another_run_is_not_heeded) {
+Test(finished_file, of_another_run_is_ignored) {
   ScratchDir dir;
   const RunName cut_off{7, 0, 1000, "aa"}, before{7, 0, 1000, "bb"}, run{7, 0, 1000, "cc"};
   cr_assert(FinishedFile(dir.path(), cut_off).leave());

@@ -48,7 +48,7 @@ Test(stop_clock, goes_by_the_slowest_of_the_last_saves) {
   cr_expect(std::isfinite(clock.save_seconds()) && clock.save_seconds() > 0);
 }
 
-Test(stop_clock, learns_steps_from_what_it_hears_now_and_then) {
+Test(stop_clock, learns_steps_from_occasional_reports) {
   StopClock clock;
   cr_expect(clock.step_seconds() == 0);
   clock.note_step(10, 100);

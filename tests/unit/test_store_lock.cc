@@ -117,7 +117,7 @@ Test(store_lock, a_file_of_another_user_is_refused, .timeout = 30) {
   }
 }
 
-Test(store_lock, what_is_no_plain_file_is_refused_at_once, .timeout = 30) {
+Test(store_lock, what_is_not_a_plain_file_is_refused_at_once, .timeout = 30) {
   ScratchDir scratch;
   cr_assert(mkfifo((scratch.path() + "/.lock").c_str(), 0600) == 0);
   cr_expect(complains(taken(scratch.path()), ErrorKind::denied, "is not a plain file"));

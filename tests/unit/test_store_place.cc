@@ -85,7 +85,7 @@ Test(store_place, is_made_private_unless_the_site_wants_else, .timeout = 30) {
   }
 }
 
-Test(store_place, of_an_earlier_version_goes_on, .timeout = 30) {
+Test(store_place, of_an_earlier_version_continues, .timeout = 30) {
   NEED_ROOT();
   SharedBase shared;
   shared.make("/alice", kAlice, 0755);
