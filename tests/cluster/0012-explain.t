@@ -106,7 +106,7 @@ exits "no option of sbatch: 2" 2 explain -- --gpu-range=1-9
 exits "no policy: 1" 1 xc "$bellows" explain --policy "$work/none.yaml" -- -n1
 like "$(explain --user bob -- -A speech --gpus-range=1-4)" "tenant +speech, by account speech, user bob" \
   "another user"
-like "$(explain --group none -- -A speech --gpus-range=1)" "none that takes you" "other groups"
+like "$(explain --group none -- -A speech --gpus-range=1)" "none that accepts you" "other groups"
 like "$(explain --account vision -- --gpus-range=1-8)" "ADMITTED" "a default account"
 like "$(xc --env SBATCH_ACCOUNT=vision "$bellows" explain --policy "$policy" -- --gpus-range=1-8)" \
   "option +--account=vision \(SBATCH_ACCOUNT\)" "sbatch's environment counts"

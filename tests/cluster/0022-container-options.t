@@ -65,7 +65,7 @@ for command in sbatch salloc srun; do
   done
   status=0
   output=$(xc "$command" --container-writable --container-readonly "$home/true.sh" 2>&1) || status=$?
-  like "$status:$output" '^[1-9].*--container-readonly: --container-writable is given too' \
+  like "$status:$output" '^[1-9].*--container-readonly: its opposite --container-writable is given too' \
     "$command refuses contraries"
   status=0
   output=$(xc env PYXIS_CONTAINER_MOUNTS=x "$command" "$home/true.sh" 2>&1) || status=$?
