@@ -31,7 +31,7 @@ class Slurm {
 
   virtual Result<SlurmGrace> grace_of(const SlurmJob& job) = 0;
 
-  /// Requeues a running job; one that does not run (any more) is left as it is, which is a success.
+  /// Requeues a running or suspended job; another is left as it is, which is a success.
   virtual Status requeue_running(std::uint32_t id) = 0;
   /// Requeues the job in whatever state it is, also when it just ended; one that is queued stays.
   virtual Status requeue(std::uint32_t id) = 0;

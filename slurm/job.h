@@ -62,7 +62,7 @@ struct SlurmRequest {
 struct SlurmTimes {
   std::time_t submit = 0;  ///< a requeue sets it again
   std::time_t begin = 0;   ///< the job may not start before
-  std::time_t start = 0;   ///< pending: `begin`, or when Slurm plans to start it
+  std::time_t start = 0;   ///< pending: when Slurm plans to start it; completing too: never past
   std::time_t end = 0;
   std::time_t preempt = 0;  ///< when its preemption began; 0: none is under way
   std::time_t now = 0;      ///< when slurmctld answered

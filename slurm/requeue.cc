@@ -19,8 +19,12 @@ struct Manner {
   int most_changes = 20;
   int start = requeue_clock::kWhileCompleting;  ///< of a job requeued, or found without a time
   int start_forgotten = requeue_clock::kAfterForgottenRun;
-  int needs_ahead = 0;   ///< a start time of another party that is nearer is none
-  bool revives = false;  ///< requeues also what Slurm has ended by a limit or a preemption
+  int needs_ahead = 0;  ///< a start time of another party that is nearer is none
+  int needs_ahead_forgotten = 0;
+  /// How long the run must last if slurmctld has forgotten it; 0: the party is not part of it.
+  std::chrono::seconds outlast = 0s;
+  bool revives = false;         ///< requeues also what Slurm has ended by a limit or a preemption
+  bool awaits_revival = false;  ///< leaves that to the launcher, and waits for it
 };
 
 constexpr auto kChangePause = 250ms;
@@ -31,13 +35,18 @@ constexpr Manner kCommand{.patience = kCommandTries,
                           .shows_within = kCommandTries,
                           .pause = 500ms,
                           .most_changes = 32,
-                          .start = requeue_clock::kAfterKilledLauncher};
+                          .start = requeue_clock::kAfterKilledLauncher,
+                          .awaits_revival = true};
 // Ending without a requeue would end the job, however long slurmctld is away.
-constexpr Manner kLauncher{.revives = true};
+constexpr Manner kLauncher{.outlast = std::chrono::seconds(requeue_clock::kForgottenRunClears),
+                           .revives = true};
 constexpr Manner kRescue{.patience = 120s,
                          .start = requeue_clock::kAfterKilledLauncher,
                          .start_forgotten = requeue_clock::kAfterForgottenDeadRun,
-                         .needs_ahead = requeue_clock::kKilledStepsLinger};
+                         .needs_ahead = requeue_clock::kKilledStepsLinger,
+                         // Its launcher, which would have lasted long enough, is dead.
+                         .needs_ahead_forgotten = requeue_clock::kAfterForgottenDeadRun - 1,
+                         .outlast = std::chrono::seconds(requeue_clock::kNodeRegisters)};
 
 const Manner& manner_of(Party party) {
   switch (party) {
@@ -54,9 +63,11 @@ const Manner& manner_of(Party party) {
 }  // namespace
 
 QueuedJob queued_job(const SlurmJob& job) {
-  return {job.state,       job.completing, job.priority == 0, job.restarts, job.requested_gpus(),
-          job.times.start, job.times.now};
+  return {job.state,       job.completing,  job.priority == 0, job.restarts, job.requested_gpus(),
+          job.times.start, job.times.begin, job.times.now};
 }
+
+std::time_t start_of_run(const SlurmJob& job) { return job.configuring ? 0 : job.times.start; }
 
 bool run_was_forgotten(const QueuedJob& job, std::uint32_t restarts) {
   return job.state == SlurmState::pending && !job.completing && job.restarts <= restarts;
@@ -85,13 +96,13 @@ void RequeueRoad::looked(const Result<QueuedJob>& job, Clock::time_point now) {
   if (job->state == SlurmState::pending) return found_waiting(*job, now);
   const bool runs = job->state == SlurmState::running || job->state == SlurmState::suspended ||
                     job->state == SlurmState::unknown;
-  const bool may_revive = manner_of(party_).revives && (job->state == SlurmState::timeout ||
-                                                        job->state == SlurmState::preempted);
-  if (!runs && !may_revive) return found_over(*job);
-  found_running(*job, now);
+  const bool may_return = job->state == SlurmState::timeout || job->state == SlurmState::preempted;
+  if (runs || (may_return && manner_of(party_).revives)) return found_running(*job, now);
+  if (may_return && manner_of(party_).awaits_revival && now - begun_ < manner_of(party_).patience)
+    step_ = Pause{manner_of(party_).pause};
+  else
+    end(RoadEnd::ended, "", job->state);
 }
-
-void RequeueRoad::found_over(const QueuedJob& job) { end(RoadEnd::ended, "", job.state); }
 
 void RequeueRoad::found_running(const QueuedJob& job, Clock::time_point now) {
   if (granted_ && now - *granted_ > manner_of(party_).shows_within)
@@ -130,23 +141,27 @@ SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
   SlurmJobChange change;
   // By the clock after the requeue, which may have taken long. Without a start time Slurm makes the
   // job wait for the life of a credential.
-  if (goal_ == RoadEnd::moved || job.start <= job.now + manner_of(party_).needs_ahead)
+  const Manner& manner = manner_of(party_);
+  const int ahead = goal_ == RoadEnd::forgotten ? manner.needs_ahead_forgotten : manner.needs_ahead;
+  if (goal_ == RoadEnd::moved || job.begin <= job.now + ahead)
     change.begin_time = job.now + delay();
   const bool resizes = next_.gpus && *next_.gpus != next_.gpus_now;
-  // Another size than the old one is somebody's later wish.
-  const bool untouched =
-      next_.gpus_now == 0 || job.asked_gpus == 0 || job.asked_gpus == next_.gpus_now;
+  // Another size than the old one is somebody's later wish. Where the old one is not known, a start
+  // time that is ahead tells: it was set together with a size.
+  const bool untouched = next_.gpus_now == 0
+                             ? job.begin <= job.now
+                             : job.asked_gpus == 0 || job.asked_gpus == next_.gpus_now;
   if (resizes && (untouched || goal_ == RoadEnd::moved)) change.gpus = next_.gpus;
   if (next_.hold) change.held = true;
+  // Somebody holds it, and sets the start time with its release.
+  if (job.held) change.begin_time.reset();
+  if (job.held) change.held.reset();
   return change;
 }
 
 void RequeueRoad::found_waiting(const QueuedJob& job, Clock::time_point now) {
-  if (granted_ && kind_ == RequeueKind::held) return end(RoadEnd::moved);
   const bool forgotten = next_.restarts && run_was_forgotten(job, *next_.restarts);
   goal_ = granted_ ? RoadEnd::moved : forgotten ? RoadEnd::forgotten : RoadEnd::found;
-  // Somebody wants it so.
-  if (job.held) return end(goal_);
   change_ = missing(job);
   if (!change_.begin_time && !change_.gpus && !change_.held) return end(goal_);
   phase_ = Phase::changing;
@@ -154,10 +169,12 @@ void RequeueRoad::found_waiting(const QueuedJob& job, Clock::time_point now) {
   step_ = Change{change_};
 }
 
-void RequeueRoad::changed(const Status& answer) {
+void RequeueRoad::changed(const Status& answer, Clock::time_point now) {
   if (answer.ok()) return refusal_.empty() ? end(goal_) : end(RoadEnd::kept_size, refusal_);
-  const bool again =
-      answer.error().kind == ErrorKind::unavailable && ++changes_ < manner_of(party_).most_changes;
+  const Manner& manner = manner_of(party_);
+  const bool again = answer.error().kind == ErrorKind::unavailable &&
+                     ++changes_ < manner.most_changes &&
+                     (manner.patience == 0s || now - begun_ < manner.patience);
   if (again) {
     step_ = Pause{kChangePause};
     return;
@@ -175,6 +192,11 @@ void RequeueRoad::changed(const Status& answer) {
     return end(RoadEnd::as_it_is, refusal_);
   }
   step_ = Change{change_};
+}
+
+void RequeueRoad::end(RoadEnd how, std::string text, SlurmState state) {
+  const bool forgotten = goal_ == RoadEnd::forgotten;
+  step_ = Done{how, std::move(text), state, forgotten ? manner_of(party_).outlast : 0s};
 }
 
 RoadTime RoadTime::real() {
@@ -203,7 +225,7 @@ class Walk {
   }
   void operator()(const RequeueRoad::Change& step) {
     const SlurmJobChange change = step.change;
-    road_.changed(slurm_.change(job_, change));
+    road_.changed(slurm_.change(job_, change), time_.now());
   }
   void operator()(const RequeueRoad::Pause& step) {
     time_.sleep(step.time);

@@ -15,7 +15,7 @@
 namespace bellows {
 
 /// The one road by which a job goes back into Slurm's queue: requeue it, set its next size and
-/// start time in one update, and leave it to Slurm to start it. README.md explains the hazards.
+/// start time in one update, and leave it to Slurm to start it. DESIGN.md explains the hazards.
 ///
 /// Three parties may walk it. A command from outside the job is the fastest: its own life does not
 /// hang on the job's. The launcher does it when nobody else wants to or when that command is gone.
@@ -58,10 +58,15 @@ struct QueuedJob {
   bool held = false;
   std::uint32_t restarts = 0;
   std::uint32_t asked_gpus = 0;  ///< 0: not known
-  std::time_t start = 0;         ///< it is not started before
+  std::time_t start = 0;         ///< running: when the run began
+  std::time_t begin = 0;         ///< pending: it is not started before
   std::time_t now = 0;           ///< slurmctld's clock
 };
 QueuedJob queued_job(const SlurmJob& job);
+
+/// When the run of a job began, for NextRun: 0, not known, while its nodes boot, since Slurm sets
+/// it again when they are up.
+std::time_t start_of_run(const SlurmJob& job);
 
 /// Whether slurmctld takes a run for one that never began: it was killed before it had saved that.
 /// A requeue counts, which this does not. `restarts`: of the run.
@@ -113,6 +118,9 @@ class RequeueRoad {
     RoadEnd end;
     std::string text{};
     SlurmState state = SlurmState::unknown;
+    /// How long a run that slurmctld has forgotten must last, whatever became of the change; 0: it
+    /// may end now.
+    std::chrono::seconds outlast{0};
   };
   using Step = std::variant<Look, Requeue, Change, Pause, Done>;
 
@@ -121,7 +129,7 @@ class RequeueRoad {
   const Step& next() const { return step_; }
   void looked(const Result<QueuedJob>& job, Clock::time_point now);
   void requeued(const Status& answer, Clock::time_point now);
-  void changed(const Status& answer);
+  void changed(const Status& answer, Clock::time_point now);
   void paused() { step_ = Look{}; }
 
  private:
@@ -130,13 +138,10 @@ class RequeueRoad {
   void look_again(const std::string& trouble, Clock::time_point now);
   void found_waiting(const QueuedJob& job, Clock::time_point now);
   void found_running(const QueuedJob& job, Clock::time_point now);
-  void found_over(const QueuedJob& job);
   bool is_newer_run(const QueuedJob& job) const;
   SlurmJobChange missing(const QueuedJob& job) const;
   int delay() const;
-  void end(RoadEnd how, std::string text = {}, SlurmState state = SlurmState::unknown) {
-    step_ = Done{how, std::move(text), state};
-  }
+  void end(RoadEnd how, std::string text = {}, SlurmState state = SlurmState::unknown);
 
   Party party_;
   NextRun next_;

@@ -27,7 +27,7 @@ extern "C" {
 namespace bellows::spank {
 namespace {
 
-/// The requeue has just been answered, so slurmctld is there.
+/// slurmctld answered a moment before.
 constexpr std::chrono::seconds kOwnersLimit{30};
 
 struct FreeJobs {

@@ -10,12 +10,13 @@
 namespace bellows::spank {
 namespace {
 
-RescueReport report_of(const RequeueRoad::Done& done, bool changed) {
+RescueReport report_of(const RequeueRoad::Done& done, bool requeued, bool changed) {
   switch (done.end) {
     case RoadEnd::moved:
       return {true, false, ""};
     case RoadEnd::kept_size:
-      return {true, false, "; it keeps its size: " + done.text};
+      if (requeued) return {true, false, "; it keeps its size: " + done.text};
+      return {false, false, "it was requeued, and keeps its size: " + done.text};
     case RoadEnd::found:
       return {false, false,
               changed ? "it was requeued, and got its start time here"
@@ -52,7 +53,7 @@ QueuedJob queued_job(const JobInfo& info) {
                              : SlurmState::completed;
   job.completing = info.completing;
   job.restarts = info.restarts;
-  job.start = info.begin;
+  job.begin = info.begin;
   job.now = info.clock;
   return job;
 }
@@ -63,13 +64,13 @@ RescueReport rescue(const BatchEnd& end, std::optional<std::uint32_t> gpus,
   next.gpus = gpus;
   RequeueRoad road(Party::rescue, next, hands.time.now());
   JobInfo info;
+  bool requeued = false;
   bool changed = false;
   while (true) {
     const RequeueRoad::Step step = road.next();
     if (const auto* done = std::get_if<RequeueRoad::Done>(&step)) {
-      if (done->end == RoadEnd::forgotten && changed)
-        hands.time.sleep(std::chrono::seconds(requeue_clock::kNodeRegisters));
-      return report_of(*done, changed);
+      if (done->outlast > std::chrono::seconds(0)) hands.time.sleep(done->outlast);
+      return report_of(*done, requeued, changed);
     }
     if (const auto* pause = std::get_if<RequeueRoad::Pause>(&step)) {
       hands.time.sleep(pause->time);
@@ -82,11 +83,13 @@ RescueReport rescue(const BatchEnd& end, std::optional<std::uint32_t> gpus,
     } else if (std::holds_alternative<RequeueRoad::Requeue>(step)) {
       if (std::string why = reason_to_leave(end, info); !why.empty())
         return {false, false, std::move(why)};
-      road.requeued(hands.requeue(), hands.time.now());
+      const Status answer = hands.requeue();
+      requeued |= answer.ok();
+      road.requeued(answer, hands.time.now());
     } else if (const auto* change = std::get_if<RequeueRoad::Change>(&step)) {
       changed = true;
       const std::int64_t start = change->change.begin_time.value_or(0);
-      road.changed(hands.set_next_run({start, change->change.gpus, info.asked}));
+      road.changed(hands.set_next_run({start, change->change.gpus, info.asked}), hands.time.now());
     }
   }
 }

@@ -131,11 +131,11 @@ State act_on_fault(Run& run, const SlurmJob& job) {
 // job. A node that by then runs nothing of it is never told to: its slurmd would refuse the next
 // batch script as a second copy, and Slurm would drain the node and hold the job. So this run must
 // last.
-State outlast_forgotten_run(Run& run) {
+State outlast_forgotten_run(Run& run, std::chrono::seconds time) {
   const std::string before = run.fault.pending ? run.cause + "; " : "";
   run.record("QUEUED", before + "slurmctld was restarted and had not saved that this run began");
   run.say("slurmctld was restarted and believes that this run never began; the job starts again");
-  return state::Forgotten{run.now + std::chrono::seconds(requeue_clock::kForgottenRunClears)};
+  return state::Forgotten{run.now + time};
 }
 
 State lose_job(Run& run, const std::string& why) {
@@ -189,8 +189,6 @@ State road_walked(Run& run, const RequeueRoad::Done& done) {
     case RoadEnd::as_it_is:
       run.say(done.text + "; the job restarts as it was");
       break;
-    case RoadEnd::forgotten:
-      return outlast_forgotten_run(run);
     case RoadEnd::newer_run:
       run.say(fmt::format(
           "Slurm is at a later run of the job than this one, {}: leaving the job to that run",
@@ -206,8 +204,10 @@ State road_walked(Run& run, const RequeueRoad::Done& done) {
       return lose_job(run, done.text);
     case RoadEnd::moved:
     case RoadEnd::found:
+    case RoadEnd::forgotten:
       break;
   }
+  if (done.outlast > std::chrono::seconds(0)) return outlast_forgotten_run(run, done.outlast);
   return finish(run, kOk);
 }
 

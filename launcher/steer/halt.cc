@@ -47,7 +47,7 @@ std::optional<CommandFailure> Halt::hold_pending() {
 }
 
 std::optional<CommandFailure> Halt::requeue_held() {
-  NextRun next{.restarts = job_.restarts, .started = job_.times.start};
+  NextRun next{.restarts = job_.restarts, .started = start_of_run(job_)};
   next.hold = true;
   const RoadTaken taken = take_road(steering_, job_, next);
   if (taken.end == RoadEnd::newer_run)

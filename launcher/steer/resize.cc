@@ -106,7 +106,7 @@ std::optional<CommandFailure> Resize::stop_at_checkpoint() {
 
 std::optional<CommandFailure> Resize::requeue() {
   requeued_ = steering_.time.now();
-  NextRun next{.restarts = job_.restarts, .started = job_.times.start, .gpus_now = report_.from};
+  NextRun next{.restarts = job_.restarts, .started = start_of_run(job_), .gpus_now = report_.from};
   next.gpus = request_.gpus;
   const RoadTaken taken = take_road(steering_, job_, next);
   if (taken.failure) return taken.failure;

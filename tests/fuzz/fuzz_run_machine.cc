@@ -69,6 +69,10 @@ struct Driver {
                                  RoadEnd::ended,    RoadEnd::gone,      RoadEnd::refused,
                                  RoadEnd::gave_up};
     world.road = {kEnds[choice % 10], "why", SlurmState::failed};
+    const bool may_be_forgotten =
+        world.road.end == RoadEnd::kept_size || world.road.end == RoadEnd::as_it_is;
+    if (world.road.end == RoadEnd::forgotten || (may_be_forgotten && choice % 3 == 0))
+      world.road.outlast = std::chrono::seconds(requeue_clock::kForgottenRunClears);
     world.agents_start = choice % 7 != 0;
     world.ranks_start = choice % 7 != 1;
     world.lingering.clear();

@@ -39,6 +39,8 @@ class FakeSlurm final : public Slurm {
   int silent_calls = 0;          ///< so many calls get no answer
   bool silent_but_done = false;  ///< and are carried out all the same
   std::set<std::uint32_t> refused_sizes;
+  bool takes_what_it_refuses =
+      false;  ///< fields of a refused change that came first remain changed
   bool requeue_refused = false;
   bool full = false;  ///< no job can start
   bool lost = false;  ///< the job was started with a credential that had ended
@@ -67,7 +69,8 @@ class FakeSlurm final : public Slurm {
     now.times.now = second(clock);
     if (now.state == SlurmState::pending) {
       now.nodes.clear();
-      now.times.start = now.times.begin;
+      // Slurm clears the start of the last run only when its last node is done.
+      now.times.start = now.completing ? std::max(now.times.start, now.times.now) : now.times.begin;
     }
     return now;
   }
@@ -94,8 +97,10 @@ class FakeSlurm final : public Slurm {
     if (record.state != SlurmState::pending) return refusal();
     if (change.held) record.priority = *change.held ? 0 : 100;
     if (change.begin_time) record.times.begin = *change.begin_time;
-    if (change.gpus && refused_sizes.contains(*change.gpus)) return refusal();
+    const bool refused = change.gpus && refused_sizes.contains(*change.gpus);
+    if (refused && !takes_what_it_refuses) return refusal();
     if (change.gpus) record.asked.tres_per_job = "gres:gpu:" + std::to_string(*change.gpus);
+    if (refused) return refusal();
     return heard ? Status() : Status(no_answer());
   }
   Status signal_step(std::uint32_t, std::uint32_t, int) override { return {}; }
@@ -117,7 +122,8 @@ class FakeSlurm final : public Slurm {
     const bool heard = answers(call);
     if (!heard && !silent_but_done) return no_answer();
     if (requeue_refused) return refusal();
-    if (record.state == SlurmState::running || (any && record.state != SlurmState::pending)) {
+    const bool runs = record.state == SlurmState::running || record.state == SlurmState::suspended;
+    if (runs || (any && record.state != SlurmState::pending)) {
       record.state = SlurmState::pending;
       record.completing = true;
       record.times.begin = 0;

@@ -17,6 +17,7 @@ using namespace std::chrono_literals;
 namespace {
 
 constexpr std::uint64_t kClient = 5;
+const RequeueRoad::Done kForgotten{.end = RoadEnd::forgotten, .outlast = 10s};
 
 input::StopRequest resize_to(std::uint64_t gpus) { return {.client = kClient, .gpus = gpus}; }
 
@@ -249,7 +250,7 @@ Test(stops, leave_a_directory_that_another_run_has_taken) {
 
 Test(stops, outlast_a_slurmctld_that_forgot_the_run) {
   MachineWorld world;
-  world.road = {RoadEnd::forgotten};
+  world.road = kForgotten;
   world.start();
   world.record.state = SlurmState::pending;
   world.feed(input::Term{});
@@ -263,6 +264,21 @@ Test(stops, outlast_a_slurmctld_that_forgot_the_run) {
   cr_expect(is<state::Forgotten>(world) && world.roads.size() == 1, "it is requeued already");
   world.pass(2s);
   cr_expect(world.exit == 0 && world.roads.size() == 1);
+}
+
+Test(stops, outlast_it_also_where_no_change_of_the_job_is_accepted) {
+  for (const RoadEnd end : {RoadEnd::kept_size, RoadEnd::as_it_is}) {
+    MachineWorld world;
+    world.road = kForgotten;
+    world.road.end = end;
+    world.start();
+    world.record.state = SlurmState::pending;
+    world.feed(input::Term{});
+    world.pass(9s);
+    cr_expect(is<state::Forgotten>(world) && !world.exit, "its slurmd must be told to end it");
+    world.pass(2s);
+    cr_expect(world.exit == 0 && world.roads.size() == 1);
+  }
 }
 
 Test(stops, repeat_a_halt_that_a_killed_launcher_left) {
@@ -401,7 +417,7 @@ Test(stops, record_a_hand_over_once) {
 
 Test(stops, do_not_bring_a_forgotten_run_back) {
   Stopping world;
-  world.road = {RoadEnd::forgotten};
+  world.road = kForgotten;
   world.record.state = SlurmState::pending;
   world.feed(input::Term{});
   world.pass(1s);

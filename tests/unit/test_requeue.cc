@@ -80,12 +80,15 @@ Test(requeue, an_answer_that_is_lost_does_no_harm) {
 
 Test(requeue, a_size_that_slurm_refuses_costs_nothing_but_the_size) {
   for (Party party : kParties) {
-    FakeSlurm slurm;
-    slurm.refused_sizes = {2};
-    const auto done = walk_alone(slurm, party, to(2));
-    cr_expect(done.end == RoadEnd::kept_size && done.text == "Requested node configuration");
-    slurm.advance(30);
-    cr_expect(slurm.starts == 1 && !slurm.lost && slurm.record.gpus() == 4);
+    for (const bool takes_what_it_refuses : {false, true}) {
+      FakeSlurm slurm;
+      slurm.refused_sizes = {2};
+      slurm.takes_what_it_refuses = takes_what_it_refuses;
+      const auto done = walk_alone(slurm, party, to(2));
+      cr_expect(done.end == RoadEnd::kept_size && done.text == "Requested node configuration");
+      slurm.advance(30);
+      cr_expect(slurm.starts == 1 && !slurm.lost && slurm.record.gpus() == 4);
+    }
   }
 }
 
@@ -111,6 +114,66 @@ Test(requeue, a_held_job_needs_nothing_else) {
     slurm.advance(300);
     cr_expect(slurm.starts == 0 && slurm.record.priority == 0);
   }
+}
+
+Test(requeue, a_job_that_is_held_while_it_runs_gets_its_new_size) {
+  for (Party party : kParties) {
+    FakeSlurm slurm;
+    slurm.record.priority = 0;
+    cr_expect(walk_alone(slurm, party, to(2)).end == RoadEnd::moved);
+    slurm.advance(30);
+    cr_expect(slurm.starts == 0 && slurm.record.requested_gpus() == 2);
+    cr_expect(slurm.record.priority == 0 && count(slurm, "requeue") == 1);
+  }
+}
+
+Test(requeue, a_halt_holds_the_job_also_when_somebody_else_requeued_it) {
+  for (Party party : {Party::command, Party::launcher}) {
+    FakeSlurm slurm;
+    NextRun next = to(4);
+    next.hold = true;
+    slurm.before_call = [&slurm](const std::string& call) {
+      if (call == "requeue_held") (void)slurm.requeue_running(7);
+    };
+    cr_expect(walk_alone(slurm, party, next).end == RoadEnd::moved);
+    slurm.advance(300);
+    cr_expect(slurm.starts == 0 && slurm.record.priority == 0 && slurm.record.restarts == 1);
+  }
+}
+
+Test(requeue, a_start_time_of_the_command_is_left_as_it_is) {
+  FakeSlurm slurm;
+  slurm.batch_ends_after = 3;
+  cr_expect(walk_alone(slurm, Party::command, to(2)).end == RoadEnd::moved);
+  const std::time_t begin = slurm.record.times.begin;
+  cr_assert(slurm.record.completing && begin > 0);
+  cr_expect(walk_alone(slurm, Party::launcher, to(2)).end == RoadEnd::found);
+  cr_expect(slurm.record.times.begin == begin && count(slurm, "change") == 1);
+}
+
+Test(requeue, the_command_waits_until_the_launcher_has_revived_the_job) {
+  FakeSlurm slurm;
+  slurm.record.state = SlurmState::preempted;
+  int looks = 0;
+  slurm.before_call = [&](const std::string& call) {
+    if (call == "job" && ++looks == 4) (void)slurm.requeue(7);
+  };
+  cr_expect(walk_alone(slurm, Party::command, to(2)).end == RoadEnd::found);
+  slurm.advance(30);
+  cr_expect(slurm.starts == 1 && slurm.record.gpus() == 2);
+}
+
+Test(requeue, a_rescue_ends_in_time) {
+  // Its views have to end, whatever slurmctld does.
+  FakeSlurm slurm;
+  slurm.before_call = [&slurm](const std::string& call) {
+    if (call != "change") return;
+    slurm.advance(29);
+    slurm.silent_calls = 1;
+  };
+  const double begun = slurm.clock;
+  cr_expect(walk_alone(slurm, Party::rescue, to(2)).end == RoadEnd::as_it_is);
+  cr_expect(slurm.clock - begun < 300);
 }
 
 Test(requeue, what_has_ended_is_revived_by_its_launcher_only) {
@@ -171,10 +234,23 @@ Test(requeue, a_run_that_slurmctld_lost_is_outlasted) {
     FakeSlurm slurm;
     slurm.full = true;
     slurm.record.state = SlurmState::pending;
-    cr_expect(walk_alone(slurm, party, to(4)).end == RoadEnd::forgotten);
+    const auto done = walk_alone(slurm, party, to(4));
+    cr_expect(done.end == RoadEnd::forgotten && (done.outlast > 0s) == (party != Party::command));
     const int least = party == Party::rescue ? requeue_clock::kAfterForgottenDeadRun
                                              : requeue_clock::kAfterForgottenRun;
     cr_expect(slurm.record.times.begin >= 1000 + least);
+  }
+}
+
+Test(requeue, a_run_that_slurmctld_lost_is_outlasted_whatever_becomes_of_its_size) {
+  for (Party party : {Party::launcher, Party::rescue}) {
+    FakeSlurm slurm;
+    slurm.full = true;
+    slurm.record.state = SlurmState::pending;
+    slurm.refused_sizes = {2};
+    const auto done = walk_alone(slurm, party, to(2));
+    cr_expect(done.end == RoadEnd::kept_size && done.outlast > 0s);
+    cr_expect(done.outlast < std::chrono::seconds(slurm.record.times.begin - 1000));
   }
 }
 
@@ -186,6 +262,12 @@ Test(requeue, another_size_than_the_old_one_is_somebodys_later_wish) {
   slurm.full = true;
   cr_expect(walk_alone(slurm, Party::launcher, to(2)).end == RoadEnd::found);
   cr_expect(slurm.record.requested_gpus() == 8 && slurm.record.times.begin == 1005);
+  // A rescue does not know the old size, but the start time tells that the next run is settled.
+  NextRun rescued = to(2);
+  rescued.gpus_now = 0;
+  slurm.record.times.begin = static_cast<std::time_t>(slurm.clock) + 9;
+  cr_expect(walk_alone(slurm, Party::rescue, rescued).end == RoadEnd::found);
+  cr_expect(slurm.record.requested_gpus() == 8);
 }
 
 Test(requeue, a_hold_by_somebody_else_stays) {
@@ -194,7 +276,8 @@ Test(requeue, a_hold_by_somebody_else_stays) {
   slurm.record.restarts = 1;
   slurm.record.priority = 0;
   cr_expect(walk_alone(slurm, Party::launcher, to(2)).end == RoadEnd::found);
-  cr_expect(count(slurm, "change") == 0);
+  cr_expect(slurm.record.priority == 0 && slurm.record.times.begin == 0);
+  cr_expect(slurm.record.requested_gpus() == 2, "the size of its next run is another matter");
 }
 
 namespace {
@@ -229,7 +312,7 @@ struct Walker {
     } else if (std::holds_alternative<RequeueRoad::Requeue>(now)) {
       road->requeued(slurm.requeue_running(7), at(slurm.clock));
     } else if (const auto* change = std::get_if<RequeueRoad::Change>(&now)) {
-      road->changed(slurm.change(slurm.record, change->change));
+      road->changed(slurm.change(slurm.record, change->change), at(slurm.clock));
     }
   }
 };
