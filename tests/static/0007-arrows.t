@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every room includes only what the file `arrows` allows, no rooms or modules run in a circle, and
 no class hides behind the name of another."""
+import ast
 import os
 import re
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 TOP = Path(os.environ.get("BELLOWS_SRCDIR") or Path(__file__).resolve().parents[2])
 ARROWS = TOP / "tests/static/arrows"
 PARTS = ("common", "slurm", "checkpoint", "jobsubmit", "spank", "launcher")
+SOURCES = (".cc", ".h", ".hpp", ".c", ".cpp", ".hh", ".cu", ".inc", ".inl", ".ipp")
 # Of C++: what has no meaning here (comments, strings, lines of the preprocessor), and the words.
 TOKEN = re.compile(r"""(?P<skipped>//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"
                        |"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'
@@ -35,6 +37,8 @@ def read_arrows():
     for line in ARROWS.read_text().splitlines():
         if line and not line.startswith("#"):
             room, _, targets = line.partition(":")
+            if room in rooms:
+                sys.exit(f"{ARROWS}: {room} has two lines")
             rooms[room] = targets.split()
     return rooms
 
@@ -50,19 +54,22 @@ def circle_in(graph):
 def sources():
     for part in PARTS:
         for path in sorted((TOP / part).rglob("*")):
-            if path.suffix in (".cc", ".h", ".hpp", ".c"):
+            if path.suffix in SOURCES:
                 yield path.relative_to(TOP)
 
 
 def includes(path):
     """(number of the line, included file below the top) of each #include of ours."""
     for number, line in enumerate((TOP / path).read_text().splitlines(), 1):
+        if not re.match(r"\s*(#|%:)\s*(include|import)", line):
+            continue
         found = re.match(r'\s*#\s*include\s*["<]([^">]+)[">]', line)
         if not found:
-            continue
+            sys.exit(f"{path}:{number}: the check of the arrows cannot read this include")
         name = Path(found[1])
         beside = path.parent / name
-        if (TOP / name).is_file() and name.parts[0] in PARTS:
+        # Also what is no room, such as a folder of the tests.
+        if (TOP / name).is_file():
             yield number, name
         elif (TOP / beside).is_file():
             yield number, Path(os.path.normpath(beside))
@@ -111,10 +118,16 @@ def module_graph():
     package = TOP / "python/bellows"
     graph = {}
     for path in package.glob("*.py"):
-        text = path.read_text()
-        names = re.findall(r"^\s*from \. import ([\w, ]+)", text, re.M)
-        found = {name.strip().split(" ")[0] for line in names for name in line.split(",")}
-        found |= set(re.findall(r"^\s*from \.(\w+) import", text, re.M))
+        found = set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.removeprefix("bellows.") for alias in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                module = node.module or ""
+                if not node.level and module.split(".")[0] != "bellows":
+                    continue
+                module = module if node.level else module.removeprefix("bellows").lstrip(".")
+                found |= {module} if module else {alias.name for alias in node.names}
         graph[path.stem] = {name for name in found if (package / f"{name}.py").exists()}
     return graph
 
