@@ -48,15 +48,12 @@ int open_library(lua_State* L) {
   return 0;
 }
 
-}  // namespace
-
-namespace {
-
 std::string shown_lines(std::string_view text) {
+  const bool cut = text.size() > kMostFailure;
   std::vector<std::string> lines;
-  for (std::string_view line : split(text.substr(0, kMostFailure), '\n'))
+  for (std::string_view line : split(text.substr(0, cut ? kMostFailure - 3 : text.size()), '\n'))
     lines.push_back(one_line(line));
-  return fmt::format("{}", fmt::join(lines, "\n"));
+  return fmt::format("{}{}", fmt::join(lines, "\n"), cut ? "..." : "");
 }
 
 }  // namespace
