@@ -51,7 +51,7 @@ struct ShardIndex {
   std::vector<Hash128> digests;  ///< of each block; the last may be short
   std::vector<StoredPart> arrays;
   std::vector<StoredValue> values;
-  std::optional<HeldNames> held;  ///< older agents did not say
+  std::optional<HeldNames> held;  ///< nothing: the commit does not compare names
 
   std::uint64_t block_bytes(std::uint64_t number) const {
     return std::min(block, size - number * block);

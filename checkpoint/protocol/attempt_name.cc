@@ -27,18 +27,17 @@ RunName RunName::make(std::uint32_t job, std::uint32_t restart, std::uint64_t su
 }
 
 std::optional<RunName> RunName::of_attempt(std::string_view attempt) {
-  // JOB.RESTART.NUMBER is a name of old. A program outside a job has HOST.PID.TIME.RANDOM.
+  // A program outside a job has HOST.PID.TIME.RANDOM.
   const std::vector<std::string_view> parts = split(attempt, '.');
-  if (parts.size() != 3 && parts.size() != 5) return std::nullopt;
-  const bool old = parts.size() == 3;
+  if (parts.size() != 5) return std::nullopt;
   const auto job = parse_uint(parts[0]);
   const auto restart = parse_uint(parts[1]);
-  const auto submitted = old ? std::optional<std::uint64_t>(0) : parse_uint(parts[2]);
+  const auto submitted = parse_uint(parts[2]);
   if (!job || *job == 0 || *job > UINT32_MAX || !restart || *restart > UINT32_MAX || !submitted ||
       !parse_uint(parts.back()))
     return std::nullopt;
   return RunName{static_cast<std::uint32_t>(*job), static_cast<std::uint32_t>(*restart), *submitted,
-                 old ? std::string() : std::string(parts[3])};
+                 std::string(parts[3])};
 }
 
 std::string RunName::to_string() const {

@@ -15,7 +15,7 @@ struct RunName {
   std::uint32_t job = 0;
   std::uint32_t restart = 0;
   std::uint64_t submitted = 0;  ///< Slurm's SubmitTime, which each requeue sets again; 0: not known
-  std::string random;           ///< empty: of a run whose name was without, before Bellows 0.1
+  std::string random;           ///< chosen by its launcher
 
   static RunName make(std::uint32_t job, std::uint32_t restart, std::uint64_t submitted);
   /// Nothing: the attempt belongs to no job.

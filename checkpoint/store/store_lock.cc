@@ -61,7 +61,8 @@ Result<Fd> open_lock_file(const std::string& dir, const char* name, int access) 
     if (!fd) return fd;
     if (!known || !S_ISREG(s.st_mode))
       return Error{ErrorKind::denied, path + " is not a plain file: remove it"};
-    // Of an earlier version. A file system without modes may refuse, and then who holds it is said.
+    // Made by somebody else's program. A file system without modes may refuse, and then who holds
+    // it is said.
     if ((s.st_mode & 0077) != 0) (void)fchmod(fd->get(), 0600);
     return fd;
   }

@@ -167,7 +167,7 @@ Test(directory_claim, knows_the_directory_of_an_older_job_with_its_id) {
   cr_expect(!is_of_older_job(owner(7, 2100, 2200), job), "a requeue that slurmctld lost");
   cr_expect(!is_of_older_job(owner(6, 1000, 1000), job));
   cr_expect(!is_of_older_job({}, job));
-  cr_expect(is_of_older_job(owner(7, 0, 1999), job), "a name of old");
+  cr_expect(is_of_older_job(owner(7, 0, 1999), job), "no SubmitTime is known");
   cr_expect(!is_of_older_job(owner(7, 0, 2000), job));
   job.restarts = 1;
   cr_expect(!is_of_older_job(owner(7, 1999, 1999), job), "SubmitTime is that of the requeue");
