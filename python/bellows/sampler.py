@@ -48,7 +48,7 @@ class Sampler:
         if world > global_batch:
             raise ValueError(f"{world} ranks cannot share a batch of {global_batch} samples")
         if drop_last and dataset_size < global_batch:
-            raise ValueError(f"drop_last: {dataset_size} samples cannot fill one of {global_batch}")
+            raise ValueError(f"drop_last: {dataset_size} samples cannot fill a batch of {global_batch}")
         if not 0 <= seed < 2**63:
             raise ValueError(f"the seed {seed} is not a number from 0 to 2**63 - 1")
         self.dataset_size = dataset_size
