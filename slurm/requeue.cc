@@ -145,7 +145,9 @@ SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
   const int ahead = goal_ == RoadEnd::forgotten ? manner.needs_ahead_forgotten : manner.needs_ahead;
   if (goal_ == RoadEnd::moved || job.begin <= job.now + ahead)
     change.begin_time = job.now + delay();
-  const bool resizes = next_.gpus && *next_.gpus != next_.gpus_now;
+  // A job that lost a node asks for more than it had.
+  const std::uint32_t before = job.asked_gpus == 0 ? next_.gpus_now : job.asked_gpus;
+  const bool resizes = next_.gpus && *next_.gpus != before;
   // Another size than the old one is somebody's later wish. Where the old one is not known, a start
   // time that is ahead tells: it was set together with a size.
   const bool untouched = next_.gpus_now == 0

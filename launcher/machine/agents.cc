@@ -117,8 +117,9 @@ Move agent_said(Run& run, State& state, const Event& event) {
       break;
   }
   const auto* clearing = std::get_if<state::Clearing>(&state);
-  const bool ends = (clearing && clearing->next == state::Next::complete) ||
-                    std::holds_alternative<state::Forgotten>(state) ||
+  const bool leaves =
+      clearing && (clearing->next == state::Next::complete || clearing->next == state::Next::leave);
+  const bool ends = leaves || std::holds_alternative<state::Forgotten>(state) ||
                     std::holds_alternative<state::HandedOver>(state);
   return note_commit(run, event, !ends);
 }

@@ -36,6 +36,8 @@ struct AgentsNotStarted {
 struct AgentSays {
   Event event;
 };
+/// They take no more commands, though their step may go on.
+struct AgentsClosed {};
 /// srun says that an agent ended badly; it takes the others down.
 struct AgentLost {
   std::string loss;       ///< for a person
@@ -136,10 +138,11 @@ struct Tick {};
 
 using Input =
     std::variant<input::Surroundings, input::AgentsNotStarted, input::AgentSays, input::AgentLost,
-                 input::AgentsEnded, input::RanksStarted, input::RanksNotStarted, input::RankWords,
-                 input::SrunLine, input::RanksGone, input::RanksEnded, input::OwnCommandEnded,
-                 input::StatusRequest, input::StopRequest, input::Term, input::Usr1, input::JobLook,
-                 input::StepsLook, input::StepSignalled, input::Limits, input::Nodes, input::Owner,
+                 input::AgentsEnded, input::AgentsClosed, input::RanksStarted,
+                 input::RanksNotStarted, input::RankWords, input::SrunLine, input::RanksGone,
+                 input::RanksEnded, input::OwnCommandEnded, input::StatusRequest,
+                 input::StopRequest, input::Term, input::Usr1, input::JobLook, input::StepsLook,
+                 input::StepSignalled, input::Limits, input::Nodes, input::Owner,
                  input::HistoryNews, input::StepOnDisk, input::FruitlessRuns, input::RoadDone,
                  input::Paused, input::Tick>;
 

@@ -45,7 +45,7 @@ void want_stop(Run& run, const char* reason) {
   if (!run.stop) run.stop = Stop{.reason = reason};
 }
 
-State job_over(Run& run, const SlurmJob& job, bool handed_over) {
+State job_over(Run& run, const SlurmJob& job) {
   switch (job.state) {
     case SlurmState::pending:
       return leave_pending(run, job);
@@ -56,10 +56,10 @@ State job_over(Run& run, const SlurmJob& job, bool handed_over) {
       // A run without progress would make none in the next try either.
       if (!run.progress.committed && !run.progress.own_saved) break;
       want_stop(run, "time limit");
-      return requeue(run, handed_over);
+      return requeue(run);
     case SlurmState::preempted:
       want_stop(run, "preemption");
-      return requeue(run, handed_over);
+      return requeue(run);
     default:
       break;
   }
@@ -148,11 +148,12 @@ State lose_job(Run& run, const std::string& why) {
 
 Move job_known(Run& run, State& state, const SlurmJob& job) {
   if (auto later = give_way_to_later_run(run, job)) return later;
-  // Then only the time limit ends this run.
-  if (std::holds_alternative<state::Forgotten>(state)) return std::nullopt;
+  // Then only the time limit ends this run, or who cancels the job.
+  if (std::holds_alternative<state::Forgotten>(state) && job.state != SlurmState::cancelled)
+    return std::nullopt;
   const bool suspended = job.state == SlurmState::suspended;
   if (job.state != SlurmState::running && !suspended)
-    return job_over(run, job, std::holds_alternative<state::HandedOver>(state));
+    return job_over(run, job);
   const bool preempted = job.times.preempt != 0;
   const bool term = std::exchange(run.doubts.term_came, false);
   const char* const reason = preempted ? "preemption" : "signal TERM";
@@ -169,11 +170,11 @@ Move job_known(Run& run, State& state, const SlurmJob& job) {
   return std::nullopt;
 }
 
-State requeue(Run& run, bool handed_over) {
+State requeue(Run& run) {
   const bool resizes = run.stop && run.stop->gpus && *run.stop->gpus != run.layout.gpus();
   const bool holds = run.stop && run.stop->hold;
   const bool fruitless = run.stop && run.stop->fruitless;
-  if (!handed_over)
+  if (!run.doubts.end_recorded)
     run.record(holds     ? "HALTED"
                : resizes ? "RESIZING"
                          : "QUEUED",

@@ -79,6 +79,11 @@ Move on(Run& run, State& state, const input::RanksNotStarted& failure) {
   return std::nullopt;
 }
 
+Move on(Run& run, State&, const input::AgentsClosed&) {
+  run.agents.open = false;
+  return std::nullopt;
+}
+
 Move on(Run& run, State&, const input::RankWords& words) {
   run.failure.take_words(words.line);
   return std::nullopt;
@@ -291,7 +296,7 @@ Move tick(Run& run, state::Waiting& waiting) {
 Move tick(Run& run, state::HandedOver& handed) {
   if (run.now < handed.until) return std::nullopt;
   run.say("nobody requeued the job after the stop: doing it now");
-  return requeue(run, true);
+  return requeue(run);
 }
 
 Move tick(Run& run, state::Forgotten& forgotten) {

@@ -88,7 +88,7 @@ State finish(Run& run, int exit_status);
 
 // leaving.cc: what Slurm says about the job, HandedOver, Requeueing, Forgotten
 Move job_known(Run& run, State& state, const SlurmJob& job);
-State requeue(Run& run, bool handed_over = false);
+State requeue(Run& run);
 State road_walked(Run& run, const RequeueRoad::Done& done);
 /// Another run took the checkpoint directory; nothing: it is still ours.
 Move watch_owner(Run& run, const std::string& owner);

@@ -2,10 +2,6 @@
 #include "launcher/machine/own_stop.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
-
-#include <csignal>
-#include <utility>
 
 namespace bellows {
 OwnStop::OwnStop(const OwnCheckpoint& how, bool may_refuse, Clock::time_point now) : how_(how) {

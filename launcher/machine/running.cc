@@ -60,8 +60,8 @@ Move ranks_ended(Run& run) {
     run.told.unused = true;
     run.say("the program did not use libbellows: it had no checkpoint to continue from");
   }
-  if (!run.agents.there || (unused && !run.stop))
-    return clear(run, state::Next::complete, "the program has finished");
+  if (unused && !run.stop) return clear(run, state::Next::complete, "the program has finished");
+  if (!run.agents.there) return judge_end(run);
   begin_drain(run);
   return state::Judging{run.now + 200ms};
 }

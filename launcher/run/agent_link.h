@@ -43,6 +43,8 @@ class AgentLink {
   /// How they ended, for a person: loss(), or what became of their step, and of agents that never
   /// spoke the last line on standard error.
   std::string end();
+  /// Whether they can still read commands.
+  bool open() const { return child_.in() >= 0; }
   /// No more commands: the agents end.
   void close() { child_.close_in(); }
   Child& child() { return child_; }

@@ -87,10 +87,6 @@ void ControlServer::send(std::uint64_t id, const std::string& line) {
   }
 }
 
-void ControlServer::send_all(const std::string& line) {
-  for (const Client& client : clients_) send(client.id, line);
-}
-
 Result<Fd> connect_control(const std::string& path) {
   auto address = address_of(path);
   if (!address) return address.error();

@@ -33,7 +33,6 @@ class ControlServer {
   /// Accepts, reads and writes what is possible now.
   std::vector<Request> serve();
   void send(std::uint64_t client, const std::string& line);
-  void send_all(const std::string& line);
 
  private:
   struct Client {

@@ -39,6 +39,7 @@ void StepProcesses::hear_agents(std::vector<Input>& news) {
   if (!agents_) return;
   for (Event& event : agents_->exchange()) news.push_back(input::AgentSays{std::move(event)});
   for (const std::string& line : agents_->take_errors()) output_.say(line);
+  if (!agents_->open()) news.push_back(input::AgentsClosed{});
   if (agents_->loss().empty() || std::exchange(told_loss_, true)) return;
   news.push_back(input::AgentLost{agents_->loss(), agents_->end(), agents_->lost_node()});
 }

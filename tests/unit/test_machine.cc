@@ -350,3 +350,61 @@ Test(machine, ends_a_job_whose_time_limit_comes_again_without_a_checkpoint) {
     cr_expect(world.exit == (runs == 3 ? 1 : 0));
   }
 }
+
+Test(machine, does_not_keep_agents_that_take_no_commands) {
+  for (const bool closed : {false, true}) {
+    MachineWorld world;
+    world.start();
+    if (closed) world.feed(input::AgentsClosed{});
+    rank_ends_badly(world);
+    world.pass(1s);
+    world.answer_query();
+    world.pass(1s);
+    const bool awaits = std::holds_alternative<state::Clearing>(world.machine.state());
+    cr_expect(awaits == closed, "their step has to end first");
+  }
+}
+
+Test(machine, blames_the_storage_for_ranks_that_die_of_a_failed_save) {
+  for (const auto after : {29s, 31s}) {
+    MachineWorld world;
+    world.start();
+    Event failed;
+    failed.kind = Event::Kind::save_error;
+    failed.node = "n1";
+    failed.step = 5;
+    failed.error = "shard 0: No space left on device";
+    failed.error_kind = ErrorKind::io;
+    world.agent(failed);
+    world.pass(after);
+    rank_ends_badly(world);
+    const bool blamed = world.machine.run().fault.blame == Blame::storage;
+    cr_expect(blamed == (after == 29s), "%d s", static_cast<int>(after.count()));
+  }
+}
+
+Test(machine, starts_nothing_in_a_suspended_job) {
+  MachineWorld world;
+  world.start();
+  world.record.state = SlurmState::suspended;
+  rank_ends_badly(world);
+  world.pass(60s);
+  cr_expect(world.rank_starts == 1 && world.machine.run().fault.pending && !world.exit);
+  world.record.state = SlurmState::running;
+  world.pass(2s);
+  world.answer_query();
+  world.pass(2s);
+  cr_expect(!world.machine.run().fault.pending, "it is dealt with once the job goes on");
+}
+
+Test(machine, blames_the_cluster_for_a_step_that_a_node_did_not_start) {
+  MachineWorld world;
+  world.begin();
+  world.start_ranks();
+  world.slurm_silent = true;
+  world.feed(input::SrunLine{
+      "srun: error: Task launch for StepId=7.1 failed on node n2: Invalid job credential"});
+  world.ranks_end(1);
+  cr_expect(world.machine.run().fault.blame == Blame::cluster, "%s",
+            world.machine.run().cause.c_str());
+}

@@ -248,6 +248,58 @@ Test(stops, leave_a_directory_that_another_run_has_taken) {
   }
 }
 
+Test(stops, leave_it_also_when_the_step_of_a_stop_is_committed_late) {
+  Stopping world;
+  world.feed(input::Owner{"7.0.100.r.1"});
+  world.give_parts(6);
+  world.feed(input::Owner{"8.0.200.x.1"});
+  world.commit(6);
+  world.ranks_killed(SIGTERM);
+  world.agents_end(0);
+  cr_expect(world.exit == 3 && world.roads.empty(), "the job is not this run's to requeue");
+}
+
+Test(stops, do_not_take_ranks_without_agents_for_a_finished_program) {
+  Stopping world;
+  world.slurm_silent = true;
+  world.agents_end(1);
+  world.ranks_end(0);
+  world.slurm_silent = false;
+  world.pass(1s);
+  cr_expect(world.last() != "COMPLETED: the program has finished", "%s", world.last().c_str());
+  world.pass(15s);
+  cr_expect(world.roads.size() == 1 && world.exit == 0);
+}
+
+Test(stops, record_a_hand_over_once_though_an_agent_fails_afterwards) {
+  Stopping world;
+  world.save(6);
+  Event event;
+  event.kind = Event::Kind::error;
+  event.node = "n1";
+  event.error = "out of memory";
+  world.agent(event);
+  world.all_leave();
+  world.pass(15s);
+  const auto resizing = std::count_if(world.history.begin(), world.history.end(),
+                                      [](const auto& line) { return line.event == "RESIZING"; });
+  cr_expect(world.exit == 0 && world.roads.size() == 1 && resizing == 1);
+}
+
+Test(stops, record_that_a_forgotten_run_is_cancelled) {
+  MachineWorld world;
+  world.road = kForgotten;
+  world.start();
+  world.record.state = SlurmState::pending;
+  world.feed(input::Term{});
+  world.pass(1s);
+  cr_assert(is<state::Forgotten>(world));
+  world.record.state = SlurmState::cancelled;
+  world.feed(input::Term{});
+  world.pass(1s);
+  cr_expect(world.exit == 1 && world.last() == "CANCELLED: scancel");
+}
+
 Test(stops, outlast_a_slurmctld_that_forgot_the_run) {
   MachineWorld world;
   world.road = kForgotten;

@@ -127,6 +127,16 @@ Test(requeue, a_job_that_is_held_while_it_runs_gets_its_new_size) {
   }
 }
 
+Test(requeue, a_job_that_lost_a_node_is_asked_for_the_size_that_it_has) {
+  // It runs on 3 of the 4 GPUs for which it asks, and is to move to 3.
+  FakeSlurm slurm;
+  NextRun next = to(3);
+  next.gpus_now = 3;
+  cr_expect(walk_alone(slurm, Party::launcher, next).end == RoadEnd::moved);
+  slurm.advance(30);
+  cr_expect(slurm.record.gpus() == 3);
+}
+
 Test(requeue, a_halt_holds_the_job_also_when_somebody_else_requeued_it) {
   for (Party party : {Party::command, Party::launcher}) {
     FakeSlurm slurm;
