@@ -121,8 +121,9 @@ Result<Contract> Contract::parse(std::string_view line) {
   line = trim(line);
   const auto words = split(line, ' ');
   if (words[0] != kVersion)
-    return bad_contract(fmt::format("it starts with \"{}\", this version of Bellows reads \"{}\"",
-                                    words[0].substr(0, 32), kVersion));
+    return bad_contract(
+        fmt::format("it starts with \"{}\", but this version of Bellows reads \"{}\"",
+                    words[0].substr(0, 32), kVersion));
   Contract contract;
   std::set<std::string_view> seen;
   for (std::size_t i = 1; i < words.size(); ++i) {
@@ -182,7 +183,7 @@ std::string_view Contract::line_in(std::string_view admin_comment) {
   return admin_comment.substr(0, admin_comment.find(kOthers));
 }
 
-// However many lines of contracts stand there: only slurmctld's own may be left.
+// However many contract lines there are, only slurmctld's own may remain.
 std::string_view Contract::others_in(std::string_view admin_comment) {
   while (!line_in(admin_comment).empty()) {
     const auto at = admin_comment.find(kOthers);

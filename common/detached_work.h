@@ -11,8 +11,8 @@
 namespace bellows {
 
 /// What an owner shares with a thread that may hang in a dead file system: the owner asks it to
-/// end, waits as long as it wants and leaves it behind. The base of that shared state, which
-/// `mutex` guards and which lives as long as either of both.
+/// end, waits as long as it wants and leaves it behind. The base class of that shared state, which
+/// `mutex` guards and which lives as long as either of them.
 struct DetachedWork {
   std::mutex mutex;
   std::condition_variable changed;

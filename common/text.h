@@ -27,9 +27,9 @@ bool is_variable_name(std::string_view text);
 
 constexpr bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
-/// Text of others on a line of ours, in at most `most` bytes: a tab becomes a space, and other
-/// control characters become question marks, since they could steer a user's terminal. "..." stands
-/// for what is left out.
+/// Text from elsewhere, made fit for one line of at most `most` bytes: a tab becomes a space, and
+/// other control characters become question marks, since they could steer a user's terminal. "..."
+/// stands for what is left out.
 std::string one_line(std::string_view text, std::size_t most = std::string_view::npos);
 
 /// "1 GPU", "2 GPUs"; of a text "1-8 GPUs".

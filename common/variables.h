@@ -23,8 +23,8 @@ inline constexpr const char* kJobVariables[] = {
 /// which they are asked.
 inline constexpr const char* kContainerPrefixes[] = {"BELLOWS_CONTAINER_", "PYXIS_CONTAINER_"};
 
-/// In the environment of an attempt's ranks: which attempt it is, so that what is left of it is
-/// found.
+/// In the environment of an attempt's ranks: names the attempt, so that its remaining processes can
+/// be found.
 inline constexpr const char* kAttemptVariable = "BELLOWS_ATTEMPT";
 
 }  // namespace bellows

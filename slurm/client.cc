@@ -390,8 +390,8 @@ Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
   return {};
 }
 
-// slurmctld refuses to change the size of a job that runs, but not before the policy has had its
-// say, and before it has changed anything.
+// slurmctld refuses to change the size of a running job, but only after it has asked the policy,
+// and before it changes anything.
 Status SlurmClient::may_change_size(const SlurmJob& job, std::uint32_t gpus) {
   ChangeRequest request;
   BELLOWS_JOB_DESC_ID(&request.desc) = job.id;

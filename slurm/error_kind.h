@@ -6,7 +6,7 @@
 namespace bellows {
 
 /// What an error number of Slurm's library says: unavailable for whatever is not slurmctld's own
-/// verdict. A request that ended so may have been carried out all the same.
+/// verdict. Such a request may nevertheless have been carried out.
 ErrorKind slurm_error_kind(int code);
 
 }  // namespace bellows

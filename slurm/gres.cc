@@ -29,7 +29,7 @@ std::uint32_t gpus_in_gres(std::string_view text) {
       typed += 1;
       continue;
     }
-    if (entry[0] != ':' && entry[0] != '=') continue;  // gpu_mem and the like
+    if (entry[0] != ':' && entry[0] != '=') continue;  // for example gpu_mem
     auto cut = entry.find_last_of(":=");
     auto count = parse_uint(entry.substr(cut + 1));
     if (!count || *count > UINT32_MAX) continue;

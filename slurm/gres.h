@@ -8,7 +8,7 @@ namespace bellows {
 
 /// GPUs in a GRES text: the sum over types, of "gpu:2(IDX:0-1)", "gpu:a100:4", "gres:gpu:8" or
 /// "gres/gpu=8,gres/gpu:a100=8" (where the untyped total wins). Other resources are left out.
-/// A count that is none, or is past 32 bits, counts as 0.
+/// A count that is invalid, or does not fit 32 bits, counts as 0.
 std::uint32_t gpus_in_gres(std::string_view text);
 
 /// The CPUs of so many tasks with a GPU each, where `cpus_per_tres` has those of a GPU ("gpu:2") or

@@ -14,7 +14,7 @@ namespace bellows {
 /// unit tests. Used by one thread.
 ///
 /// Errors: unavailable (no answer; says nothing about the job), not_found (no such job), denied,
-/// invalid (Slurm refused the request). The text carries Slurm's own words.
+/// invalid (Slurm refused the request). The text contains Slurm's own message.
 class Slurm {
  public:
   Slurm() = default;

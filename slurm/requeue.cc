@@ -19,9 +19,9 @@ struct Manner {
   int most_changes = 20;
   int start = requeue_clock::kWhileCompleting;  ///< of a job requeued, or found without a time
   int start_forgotten = requeue_clock::kAfterForgottenRun;
-  int needs_ahead = 0;  ///< a start time of another party that is nearer is none
+  int needs_ahead = 0;  ///< an earlier start time, set by another party, does not count
   int needs_ahead_forgotten = 0;
-  /// How long the run must last if slurmctld has forgotten it; 0: the party is not part of it.
+  /// How long the run must last if slurmctld has forgotten it; 0: the party does not run inside it.
   std::chrono::seconds outlast = 0s;
   bool revives = false;         ///< requeues also what Slurm has ended by a limit or a preemption
   bool awaits_revival = false;  ///< leaves that to the launcher, and waits for it
@@ -107,7 +107,7 @@ void RequeueRoad::looked(const Result<QueuedJob>& job, Clock::time_point now) {
 void RequeueRoad::found_running(const QueuedJob& job, Clock::time_point now) {
   if (granted_ && now - *granted_ > manner_of(party_).shows_within)
     return end(RoadEnd::refused,
-               fmt::format("Slurm answers that the job is requeued, but {} s later it is {}",
+               fmt::format("Slurm said that it requeued the job, but {} s later the job is {}",
                            manner_of(party_).shows_within.count(), slurm_state_name(job.state)));
   const bool over = job.state == SlurmState::timeout || job.state == SlurmState::preempted;
   kind_ = over ? RequeueKind::any : next_.hold ? RequeueKind::held : RequeueKind::running;

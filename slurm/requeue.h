@@ -17,14 +17,14 @@ namespace bellows {
 /// The one road by which a job goes back into Slurm's queue: requeue it, set its next size and
 /// start time in one update, and leave it to Slurm to start it. DESIGN.md explains the hazards.
 ///
-/// Three parties may walk it. A command from outside the job is the fastest: its own life does not
-/// hang on the job's. The launcher does it when nobody else wants to or when that command is gone.
-/// The SPANK plugin does it at the end of a batch script whose launcher was killed. Whoever finds
-/// that another was faster only adds what is missing.
+/// Three parties may walk it. A command from outside the job is the fastest, since it does not end
+/// with the job. The launcher does it when nobody else wants to or when that command is gone. The
+/// SPANK plugin does it at the end of a batch script whose launcher was killed. Whoever finds that
+/// another was faster only adds what is missing.
 enum class Party { command, launcher, rescue };
 
-/// Seconds of slurmctld's clock, measured on 22.05. Later releases are to use them until they are
-/// measured.
+/// Seconds of slurmctld's clock, measured on 22.05. They are also used for later releases, until
+/// those are measured.
 namespace requeue_clock {
 /// A start in the second in which the last run's credential was revoked loses the job; with 1 it
 /// could fall into that one.
@@ -46,8 +46,8 @@ inline constexpr int kNodeRegisters = 6;
 inline constexpr int kAfterForgottenDeadRun = 20;
 }  // namespace requeue_clock
 
-/// The rule of the hand-over: after the commit a command has so long until the launcher stops
-/// waiting for it and requeues the job itself. The command gives up before that.
+/// The rule of the hand-over: after the commit, the launcher waits this long for a command to
+/// requeue the job, and then does it itself. The command gives up before that.
 inline constexpr std::chrono::seconds kHandOver{10};
 inline constexpr std::chrono::seconds kCommandTries{8};
 
@@ -82,10 +82,10 @@ struct NextRun {
   std::uint32_t gpus_now = 0;             ///< 0: not known
   std::optional<std::uint32_t> gpus{};    ///< nothing: as before
   bool hold = false;
-  std::uint32_t later = 1;  ///< how many times as late as usual it starts again
+  std::uint32_t later = 1;  ///< factor on the usual delay of its start
 };
 
-/// Where the road ended.
+/// How the sequence ended.
 enum class RoadEnd {
   moved,      ///< this party requeued it, and its next run is as wanted
   found,      ///< another had requeued it, and its next run has a start time
@@ -163,8 +163,8 @@ struct RoadTime {
   static RoadTime real();
 };
 
-/// Walks to the end with what the interface offers. Blocks as the party's patience says: a launcher
-/// for as long as slurmctld is away.
+/// Carries out the whole sequence through the interface. Blocks as long as the party may wait: a
+/// launcher, for as long as slurmctld does not answer.
 RequeueRoad::Done walk(RequeueRoad road, Slurm& slurm, const SlurmJob& job,
                        const RoadTime& time = RoadTime::real());
 

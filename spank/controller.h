@@ -48,8 +48,8 @@ struct NextStart {
 /// owner.
 Status requeue_running(std::uint32_t job);
 
-/// Sets the next run of a job that waits, in one update. As the job's owner, whom the policy and
-/// the site's rules bind: his are the files that name the size.
+/// Sets the next run of a job that waits, in one update. As the job's owner, who is bound by the
+/// policy and the site's rules, since the files that name the size belong to the owner.
 Status set_next_run(std::uint32_t job, const NextStart& next, container::JobOwner owner);
 
 }  // namespace bellows::spank

@@ -54,7 +54,7 @@ struct Step {
 };
 Step step;  // NOLINT: see above
 
-/// Who is killed is gone in milliseconds, but for one that its file system holds.
+/// A killed process is gone within milliseconds, unless its file system blocks it.
 constexpr std::chrono::milliseconds kEndingLimit{5000};
 constexpr std::size_t kMostCgroups = 65536;
 
@@ -179,7 +179,8 @@ void move_pmix(spank_t spank, const std::pair<std::string, std::string>& moved) 
   for (const auto& [name, value] : changes) set_variable(spank, name, value);
 }
 
-/// In the container: what the image sets wins, but for what the user wants kept.
+/// In the container, the image's variables take precedence, except for those that the user wants to
+/// keep.
 void change_variables(spank_t spank, const Settings& settings, const container::TaskEntry& entry) {
   move_pmix(spank, entry.pmix_moved());
   if (!container::wants_container(step.spec)) return;

@@ -98,7 +98,8 @@ std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines) 
 Status end_leftovers(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit) {
   if (cgroups.empty()) return {};
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  // Who forks while it is looked for is found the next time, so nobody must be found twice.
+  // A process that forks during the search is found in the next one, so no process may be found
+  // twice.
   int clean = 0;
   for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, limit)) {
     const auto any = end_all(cgroups);

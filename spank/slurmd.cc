@@ -87,7 +87,8 @@ void keep(const JobStore& store, const PrologJob& job, const std::optional<Contr
         job.id);
     return;
   }
-  // Unreadable, another user's, or an earlier job's of this number: nothing of it may count.
+  // The contract is unreadable, or belongs to another user or to an earlier job with this number:
+  // ignore all of it.
   if (!same) {
     if (auto status = store.remove(job.id); !status.ok())
       slurm_error("bellows: job %u: %s", job.id, status.error().text.c_str());
@@ -101,7 +102,7 @@ void keep(const JobStore& store, const PrologJob& job, const std::optional<Contr
 }  // namespace
 
 void job_prolog(spank_t spank, const Settings& settings) {
-  // Of jobs all of whose slurmstepds here were killed.
+  // Removes the views of jobs whose slurmstepds on this node were all killed.
   collect_views(settings);
   PrologJob job;
   if (spank_get_item(spank, S_JOB_ID, &job.id) != ESPANK_SUCCESS ||

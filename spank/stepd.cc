@@ -88,10 +88,11 @@ bool wants_container(spank_t spank) {
 
 /// On the host, the script would run without what it was submitted for.
 Error no_container_promised() {
-  return {ErrorKind::denied,
-          "the job was submitted with --container options, but slurmctld promised it no container, "
-          "as without job_submit/bellows or with \"enabled: false\" in bellows.yaml; tell the "
-          "administrator, or submit the job without these options, to run on the host"};
+  return {
+      ErrorKind::denied,
+      "the job was submitted with --container options, but slurmctld did not grant it a container, "
+      "as happens without job_submit/bellows or with \"enabled: false\" in bellows.yaml; tell the "
+      "administrator, or submit the job without these options so that it runs on the host"};
 }
 
 /// S_SLURM_RESTART_COUNT is 0 in every run: slurmstepd fills in another field than the one it
@@ -187,8 +188,8 @@ void finish_step(spank_t spank, const Settings& settings) {
     if (contract && *contract)
       guarded("rescue", [&] { bring_back(spank, store, *step, **contract, gpus); });
   }
-  // Last: who is the last to leave ends every process of the owner's in the job's cgroups, also
-  // the one that asks slurmctld in his name.
+  // This must come last: the last slurmstepd of the job ends every process of the owner in the
+  // job's cgroups, including the one that asks slurmctld in the owner's name.
   end_views();
 }
 

@@ -158,7 +158,7 @@ void hand_on_container(spank_t spank) {
     ::unsetenv(name.c_str());
     ::unsetenv((kExported + name).c_str());
   }
-  // The steps of the job would read them again, and have the last word.
+  // The steps of the job would read them again, and they would take precedence.
   for (const std::string& name : container_options().collector.beaten_variables())
     ::unsetenv(name.c_str());
   const std::string text = container::spec_text(container_options().collector.spec());

@@ -52,7 +52,7 @@ constexpr struct {
   int number;
   const char* name;
 } kAnnounced[] = {{SIGTERM, "TERM"}, {SIGUSR1, "USR1"}};
-volatile std::sig_atomic_t unsaid[std::size(kAnnounced)] = {};
+volatile std::sig_atomic_t unreported[std::size(kAnnounced)] = {};
 /// Ends a poll that begins only after the signal.
 std::atomic<int> signal_event = -1;
 
@@ -60,7 +60,7 @@ void note_signal(int number) {
   const int before = errno;
   if (number == SIGTERM) term_came = 1;
   for (std::size_t i = 0; i < std::size(kAnnounced); ++i)
-    if (kAnnounced[i].number == number) unsaid[i] = 1;
+    if (kAnnounced[i].number == number) unreported[i] = 1;
   eventfd_write(signal_event, 1);
   errno = before;
 }
@@ -272,8 +272,8 @@ class JobAgent {
     eventfd_t ignored;
     eventfd_read(signals_.get(), &ignored);
     for (std::size_t i = 0; i < std::size(kAnnounced); ++i) {
-      if (!unsaid[i]) continue;
-      unsaid[i] = 0;
+      if (!unreported[i]) continue;
+      unreported[i] = 0;
       loop_.announce();
       Event e = loop_.progress();
       e.signal = kAnnounced[i].name;
@@ -391,7 +391,7 @@ class StandaloneAgent {
     if (event.kind == Event::Kind::committed) waiting_since_.reset();
     if (event.kind == Event::Kind::found) {
       for (const SkippedStep& s : event.skipped) {
-        fmt::print(stderr, "bellows: step {} is passed over: {}\n", s.step, s.error);
+        fmt::print(stderr, "bellows: step {} is skipped: {}\n", s.step, s.error);
       }
       if (event.step) choice_.note_good(*event.step);
       return {choice_.offer(event)};

@@ -31,7 +31,7 @@ void AgentLoop::serve(const std::set<int>& readable) {
   }
   Completions& completions = parts_.jobs.completions();
   if (readable.contains(completions.fd())) completions.run();
-  farewell_.bury();
+  farewell_.forget_departed();
   parts_.links.accept_from(readable);
 }
 

@@ -14,7 +14,8 @@ void Farewell::take_bye(RankLink& link, bool finished) {
     return turn_out(link, Error{ErrorKind::invalid, "a rank left in the middle of a save"});
   }
   if (!parts_.store.tidies()) return say_goodbye(link, finished);
-  // Once the program has ended, the directory should hold what it is to hold.
+  // Once the program has ended, the directory should contain everything that it is meant to
+  // contain.
   parts_.store.after_all([this, id = link.id] {
     RankLink* leaving = parts_.links.find(id);
     if (leaving && leaving->leaving) say_goodbye(*leaving, *leaving->leaving);
@@ -44,7 +45,7 @@ void Farewell::hang_up(RankLink& link) {
   if (link.page) any_left_ = true;
 }
 
-void Farewell::bury() {
+void Farewell::forget_departed() {
   for (int fd : parts_.links.dead()) {
     const std::unique_ptr<RankLink> link = parts_.links.remove(fd);
     if (!link->said_bye) parts_.keep_copies(*link);

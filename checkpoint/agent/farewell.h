@@ -18,7 +18,7 @@ class Farewell {
   void hang_up(RankLink& link);
   /// Forgets the ranks that have left. What a rank gave completely before it died is still written,
   /// and only then is it called lost, or exited: its step may be complete without it.
-  void bury();
+  void forget_departed();
   /// Whether a rank that had joined has left.
   bool any_left() const { return any_left_; }
 

@@ -16,10 +16,9 @@ Status Gate::stop_at(std::optional<std::uint64_t> step) {
                  "stop must name the step of the gate that is set now; set a new gate"};
   }
   if (newest_ && *newest_ >= *step) {
-    return Error{ErrorKind::invalid,
-                 fmt::format("a rank had come to step {} before the gate was set, and may "
-                             "have passed it; set a gate beyond",
-                             *newest_)};
+    return Error{ErrorKind::invalid, fmt::format("a rank had reached step {} before the gate was "
+                                                 "set, and may have passed it; set a later gate",
+                                                 *newest_)};
   }
   stop_ = *step;
   return {};

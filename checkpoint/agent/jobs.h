@@ -13,7 +13,7 @@
 
 namespace bellows {
 
-/// What an agent's workers have under way, and who takes what comes of it. Main thread only; must
+/// What an agent's workers are doing, and who receives the results. Main thread only; must
 /// outlive the workers.
 class Jobs {
  public:

@@ -60,7 +60,7 @@ Result<RankMessage> parse_rank_message(std::string_view bytes) {
     return bad("a message that is too long");
   }
   const bool steps = m.head.op == wire::Op::save_begin || m.head.op == wire::Op::save_ready;
-  if (steps && m.head.step == wire::kNoStep) return bad("a step that is none");
+  if (steps && m.head.step == wire::kNoStep) return bad("an invalid step");
   if (m.head.op == wire::Op::layout && m.head.value > wire::kMostArrays)
     return bad("too many arrays");
   return m;

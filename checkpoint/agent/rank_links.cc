@@ -33,7 +33,7 @@ void RankLinks::accept_from(const std::set<int>& readable) {
 
 void RankLinks::accept() {
   Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  // The rank goes on waiting there, and would else be seen at once again, and again.
+  // The rank continues to wait there, and would otherwise be reported again and again.
   no_descriptors_ = !socket && (errno == EMFILE || errno == ENFILE || errno == ENOMEM);
   if (socket && same_user(socket.get())) add(std::move(socket));
 }

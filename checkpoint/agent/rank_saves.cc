@@ -79,7 +79,8 @@ Status RankSaves::begin(std::uint64_t step, const NamedArrays& arrays, SaveHost&
   return {};
 }
 
-// What a buffer costs that no save uses: to be made anew, or the newest stored step's copy.
+// What it costs to use a buffer that no save uses: it must be made again, or it holds the copy of
+// the newest stored step.
 int RankSaves::cost_of(std::size_t i, std::uint64_t bytes) const {
   const auto step = [this](std::size_t b) {
     return buffers_[b].copy ? buffers_[b].copy->step + 1 : 0;
@@ -182,7 +183,7 @@ void RankSaves::make_second(SaveHost& host) {
   make_spare(other, memory->size(), host);
 }
 
-// Only to be sooner: without memory for it there is nobody to tell.
+// This only saves time: if there is no memory for it, nobody needs to know.
 void RankSaves::make_spare(std::size_t index, std::uint64_t bytes, SaveHost& host) try {
   host.make_spare(index, bytes);
   making_spare_ = true;

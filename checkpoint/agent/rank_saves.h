@@ -63,14 +63,14 @@ class RankSaves {
   /// What it said of the step cannot be obeyed.
   void refuse(std::uint64_t step, const Error& error, SaveHost& host);
 
-  // Whoever decides about steps says:
+  // Messages from whoever decides about steps:
   void commit(std::uint64_t step, SaveHost& host);
   /// The step has failed on some rank.
   void fail(std::uint64_t step, const Error& error, SaveHost& host);
   /// Nobody will commit what is still being written.
   void cancel();
 
-  // The host did what it was told:
+  // Answers from the host:
   void take_buffer(std::uint64_t step, const MadeMemory& memory, SaveHost& host);
   void take_spare(std::size_t index, const MadeMemory& memory, SaveHost& host);
   void take_shard(std::uint64_t step, const Result<WrittenShard>& written, SaveHost& host);

@@ -48,7 +48,7 @@ void RestoreDesk::ask(RankLink& link, bool whole) {
 
 void RestoreDesk::begin(RankLink& link) try {
   link.restoring = false;
-  // Why may have passed.
+  // The cause may have gone away.
   if (parts_.store.not_owned()) return own_directory(link.id);
   const RestoreOffer& offer = parts_.session->offer;
   if (offer.none()) {
@@ -115,7 +115,8 @@ void RestoreDesk::take(std::uint64_t link_id, std::uint64_t step,
     link->fail(mismatch ? BELLOWS_ERR_MISMATCH : code_of(error.kind), error.text);
     return;
   }
-  // The step is bad, or can't be read. A rank that heard so might begin at the start; it waits.
+  // The step is bad, or can't be read. A rank that was told this might start from scratch, so it
+  // has to wait.
   link->restoring = true;
   parts_.session->offer.retract();
   Event e = event_of_rank(Event::Kind::restore_error, link->number());

@@ -72,7 +72,7 @@ void StoreDesk::commit(std::uint64_t step, std::vector<ShardFile> shards) {
         });
     ++tidying_;
   } catch (const std::bad_alloc&) {
-    // The step is being committed all the same, and the next commit tidies.
+    // The step is being committed in any case, and the next commit cleans up.
   }
 }
 

@@ -53,8 +53,9 @@ int check_name(bellows_t* b, const char* name) {
 // The numbers, before anything is computed with them.
 int check_kind(bellows_t* b, const bellows_array& from) {
   if (from.ndims < 0 || from.ndims > BELLOWS_MAX_DIMS || (from.ndims > 0 && !from.shape)) {
-    return b->error.set(BELLOWS_ERR_INVALID, "array %s: %d dimensions, 0 to %d are possible",
-                        from.name, from.ndims, BELLOWS_MAX_DIMS);
+    return b->error.set(BELLOWS_ERR_INVALID,
+                        "array %s: it has %d dimensions, but only 0 to %d are possible", from.name,
+                        from.ndims, BELLOWS_MAX_DIMS);
   }
   if (from.layout < BELLOWS_REPLICATED || from.layout > BELLOWS_VALUE) {
     return b->error.set(BELLOWS_ERR_INVALID, "array %s: %d is not a layout", from.name,
@@ -66,7 +67,7 @@ int check_kind(bellows_t* b, const bellows_array& from) {
   }
   if (from.layout != BELLOWS_SHARDED) return BELLOWS_OK;
   if (from.ndims == 0) {
-    return b->error.set(BELLOWS_ERR_INVALID, "array %s: a sharded array has a first axis",
+    return b->error.set(BELLOWS_ERR_INVALID, "array %s: a sharded array needs at least one axis",
                         from.name);
   }
   if (from.axis < 0 || from.axis >= from.ndims) {
@@ -134,8 +135,8 @@ int check_groups(bellows_t* b, const Registered& added) {
     const Registered& other = b->arrays[i];
     if (!is_group_of(other, added) && !is_group_of(added, other)) continue;
     return b->error.set(BELLOWS_ERR_INVALID,
-                        "array %s: there is an array %s, and a name is either an array's or the "
-                        "beginning of others",
+                        "array %s: there is an array %s, and a name cannot be both an array's and "
+                        "the beginning of another's",
                         added.name, other.name);
   }
   return BELLOWS_OK;

@@ -66,10 +66,11 @@ static int find_rank(const bellows_config& config, Place* place, ErrorText* erro
   if (rc != BELLOWS_OK) return rc;
   if (place->world < 1 || place->world > static_cast<std::int32_t>(wire::kMostWorld) ||
       place->rank >= place->world) {
-    return error->set(BELLOWS_ERR_INVALID,
-                      "rank %d of %d ranks is not possible: ranks count from 0; set both rank and "
-                      "world, or neither",
-                      place->rank, place->world);
+    return error->set(
+        BELLOWS_ERR_INVALID,
+        "rank %d of %d ranks is not possible: ranks are numbered from 0; set both rank and "
+        "world, or neither",
+        place->rank, place->world);
   }
   return BELLOWS_OK;
 }

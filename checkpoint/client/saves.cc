@@ -61,7 +61,7 @@ int take_message(bellows_t* b) {
 int check_step(bellows_t* b, std::uint64_t step, bool waits) {
   const Saves& saves = b->saves;
   if (step == wire::kNoStep) {
-    return b->error.set(BELLOWS_ERR_INVALID, "a step is smaller than 2^64 - 1");
+    return b->error.set(BELLOWS_ERR_INVALID, "a step must be smaller than 2^64 - 1");
   }
   std::uint64_t before = saves.newest_saved;
   bool again = waits;
@@ -71,7 +71,7 @@ int check_step(bellows_t* b, std::uint64_t step, bool waits) {
   }
   if (before == wire::kNoStep || step > before || (again && step == before)) return BELLOWS_OK;
   return b->error.set(BELLOWS_ERR_INVALID,
-                      "step %llu cannot be saved after step %llu: the steps of a run ascend",
+                      "step %llu cannot be saved after step %llu: the steps of a run must ascend",
                       (unsigned long long)step, (unsigned long long)before);
 }
 

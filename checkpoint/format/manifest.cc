@@ -74,7 +74,7 @@ Status check_manifest(const Manifest& m) {
     const ShardFile& s = m.shards[rank];
     const bool described = s.index == index_name(rank, m.world) && is_digest(s.index_xxh3);
     if (s.rank != rank || s.file != shard_name(rank, m.world) || !described) {
-      return not_a_manifest(fmt::format("its entry {} is not that of rank {}", rank, rank));
+      return not_a_manifest(fmt::format("its entry {} does not belong to rank {}", rank, rank));
     }
   }
   return {};
@@ -152,7 +152,7 @@ Result<ShardIndex> read_index(const std::string& step_dir, const Manifest& manif
       index->size == shard.size) {
     return index;
   }
-  return corrupt("it is that of another shard");
+  return corrupt("it belongs to another shard");
 }
 
 std::optional<std::uint64_t> parse_step_name(std::string_view name) {

@@ -144,8 +144,9 @@ Status write_virtual_view(FileOps& ops, const std::string& step_dir, const std::
   if (pieces > kMostPieces) {
     return Error{
         ErrorKind::unavailable,
-        fmt::format("{} is not created: the shards hold {} pieces of arrays, it can show {}", path,
-                    pieces, kMostPieces)};
+        fmt::format(
+            "{} is not created: the shards hold {} pieces of arrays, but it can show only {}", path,
+            pieces, kMostPieces)};
   }
   auto view = make_view(shards, path);
   if (!view) return view.error();

@@ -147,15 +147,16 @@ int bellows_restore(bellows_t* b, uint64_t* step);
 int bellows_save(bellows_t* b, uint64_t step);
 
 /* As bellows_save, but returns once the arrays are copied: they may change at once, and if this
- * process dies the step is stored all the same. When two saves are in flight already, waits until
+ * process dies, the step is stored nevertheless. When two saves are in flight already, waits until
  * the older one is stored. The result is that of an earlier save: see bellows_wait. */
 int bellows_save_async(bellows_t* b, uint64_t step);
 
 /* Waits until no save is in flight.
  * A save that fails after bellows_save_async has returned is the result of a later call, once: of
  * bellows_save, bellows_save_async, bellows_wait or bellows_finalize. Its sentence begins with
- * "step N: ", and what that call was asked to do it has done all the same, or a further call says
- * otherwise. Ranks may so learn of one failure at different steps without saving different steps.
+ * "step N: ", and the call has nevertheless done what it was asked to do, unless a further call
+ * says otherwise. Ranks may so learn of one failure at different steps without saving different
+ * steps.
  */
 int bellows_wait(bellows_t* b);
 

@@ -110,8 +110,8 @@ class Checkpoint {
     std::swap(handle_, other.handle_);
     return *this;
   }
-  /// Leaves as unfinished, unless finish() or leave() was called; what saves in flight come to is
-  /// then not heard.
+  /// Leaves as unfinished, unless finish() or leave() was called; the outcome of saves in flight is
+  /// then not reported.
   ~Checkpoint() { bellows_finalize(handle_, 0); }
 
   /// The same on every rank. An empty shape means one axis.

@@ -60,7 +60,7 @@ class Coordinator {
 /// Finds the step at which all ranks of a job stop. Does no I/O; one thread at a time.
 ///
 /// A gate is set on every agent; each answers with the newest step one of its ranks had published.
-/// When all of them are below the gate, no rank can pass it any more: it is where they stop. Else
+/// If all of them are below the gate, no rank can pass it any more, and the ranks stop there. Else
 /// the gate is moved ahead of the newest, each time twice as far, so that fast ranks are caught
 /// too.
 class StopDecision {

@@ -46,7 +46,8 @@ void check_hello(const Command& hello) {
     throw Error{ErrorKind::invalid, "\"world\" and \"keep\" are at least 1"};
   for (const auto& [node, ranks] : hello.ranks)
     for (std::uint32_t rank : ranks)
-      if (rank >= hello.world) throw Error{ErrorKind::invalid, "\"ranks\" has one past \"world\""};
+      if (rank >= hello.world)
+        throw Error{ErrorKind::invalid, "\"ranks\" has a rank that is not below \"world\""};
 }
 
 // The one table of fields: what a line of each kind holds. `io` is a FieldReader or a FieldWriter,

@@ -43,7 +43,7 @@ Result<std::shared_ptr<const StepReader>> open_step(const std::string& dir, std:
   if (!manifest) return manifest.error();
   if (manifest->step != step) {
     return Error{ErrorKind::corrupt,
-                 fmt::format("{}/manifest.json is that of step {}", path, manifest->step)};
+                 fmt::format("{}/manifest.json belongs to step {}", path, manifest->step)};
   }
   for (const ShardFile& shard : manifest->shards) {
     auto fd = open_shard(fmt::format("{}/{}", path, shard.file), shard.size);
@@ -86,10 +86,9 @@ Result<NewestStep> choose_step(const std::vector<std::uint64_t>& steps, const Lo
     }
     const Error& error = status.error();
     if (may_pass(error)) {
-      return Error{error.kind,
-                   fmt::format("step {} cannot be read now, which does not make an older one the "
-                               "newest; try again: {}",
-                               *step, error.text)};
+      return Error{error.kind, fmt::format("step {} cannot be read at present, and an older step "
+                                           "must not take its place; try again: {}",
+                                           *step, error.text)};
     }
     out.skipped.push_back({*step, error.text});
   }

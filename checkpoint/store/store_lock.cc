@@ -102,7 +102,8 @@ Error not_free(int fd, const std::string& path, std::chrono::milliseconds within
           "{} was not free within {} s: {} holds its lock; end that process, or remove the file "
           "while no program uses the directory",
           path, static_cast<double>(within.count()) / 1000,
-          who.empty() ? "a process that cannot be seen from here, as on another machine," : who)};
+          who.empty() ? "a process that cannot be seen from here, perhaps on another machine,"
+                      : who)};
 }
 
 bool has_no_locks(int code) { return code == ENOLCK || code == EOPNOTSUPP || code == ENOSYS; }
@@ -119,8 +120,8 @@ Result<StoreLock> lock_store(const std::string& dir, std::chrono::milliseconds w
     if (has_no_locks(errno)) {
       return StoreLock{std::move(*fd),
                        fmt::format("{} cannot be locked ({}): only its owner.json keeps two "
-                                   "attempts of a job apart; a Lustre has locks with the mount "
-                                   "option flock",
+                                   "attempts of a job apart; Lustre supports locks if it is "
+                                   "mounted with the option flock",
                                    dir, std::strerror(errno))};
     }
     if (errno != EWOULDBLOCK && errno != EINTR) return errno_error("lock", path);

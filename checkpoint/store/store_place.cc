@@ -58,7 +58,7 @@ Result<Fd> open_component(int at, const std::string& name, const std::string& pa
   if (fd) return fd;
   if (errno == ELOOP || errno == ENOTDIR)
     return denied(
-        fmt::format("{} is a link or a file where a checkpoint directory is to be: remove "
+        fmt::format("{} is a link or a file where a checkpoint directory should be: remove "
                     "it, or name what it leads to with --checkpoint-dir",
                     path));
   return failed("open", path);

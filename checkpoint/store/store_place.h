@@ -49,8 +49,8 @@ Result<Fd> make_parent(const StorePlace& place, Access access);
 /// make_place, or all of a path that is its user's choice, for those whom `ops` lets read it.
 Status make_place(FileOps& ops, const StorePlace& place);
 
-/// denied: others could rename what users have in a directory where each makes his own, since it is
-/// neither root's alone nor sticky. Errors: it can't be looked at.
+/// denied: users could rename each other's directories there, since the directory is neither root's
+/// alone nor sticky. Errors: it can't be looked at.
 Status check_shared_base(const std::string& base);
 
 }  // namespace bellows

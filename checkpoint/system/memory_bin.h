@@ -22,7 +22,8 @@ class MemoryBin {
 
   /// Takes over what its last owner has left. Needs no memory itself.
   void take(SharedMemory* memory) noexcept;
-  /// For who is about to ask for memory: what was taken before is freed when this returns.
+  /// For a caller that is about to allocate memory: everything taken over before is freed when this
+  /// returns.
   void wait_until_empty();
   /// Of what is not freed yet.
   std::uint64_t bytes();

@@ -19,8 +19,7 @@ Status error_of(const std::exception_ptr& thrown) {
   } catch (const std::bad_alloc&) {
     return no_memory();
   } catch (const std::exception& e) {
-    return Error{ErrorKind::internal,
-                 std::string("the checkpoint agent met an error: ") + e.what()};
+    return Error{ErrorKind::internal, std::string("the checkpoint agent failed: ") + e.what()};
   }
 }
 

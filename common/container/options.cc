@@ -21,12 +21,12 @@ constexpr OptionInfo kOptions[] = {
     {Option::image, "container-image", "image", "PATH",
      "run in a container from this squashfs file or directory (Bellows)"},
     {Option::mounts, "container-mounts", "mounts", "SRC[:DST[:FLAGS]],...",
-     "mount files, directories, tmpfs in the container, or umount there; FLAGS such as ro+noexec "
-     "(Bellows)"},
+     "mount files, directories or tmpfs in the container, or unmount something there; FLAGS such "
+     "as ro+noexec (Bellows)"},
     {Option::workdir, "container-workdir", "workdir", "PATH",
      "working directory in the container (Bellows)"},
     {Option::name, "container-name", "name", "NAME[:auto|create|exec|no_exec]",
-     "name of a container that later steps of the job use again (Bellows)"},
+     "name of a container that later steps of the job can reuse (Bellows)"},
     {Option::mount_home, "container-mount-home", "mount-home", nullptr,
      "mount your home directory in the container (Bellows)"},
     {Option::no_mount_home, "no-container-mount-home", "no-mount-home", nullptr,
@@ -77,15 +77,14 @@ Status take_image(Spec& spec, std::string_view value, const Place& place) {
           fmt::format("\"{}\" is not an absolute path without \"..\"", value.substr(0, 256)));
   } else if (value.find("://") != std::string_view::npos) {
     return invalid(
-        fmt::format("\"{}\" is an image of a registry; only squashfs files and "
-                    "directories are offered yet, so give the path of one",
+        fmt::format("\"{}\" is an image in a registry; only squashfs files and directories are "
+                    "supported so far, so give the path of one",
                     value.substr(0, 256)));
   } else if (!value.starts_with('/') && !value.starts_with('.') &&
              !(place.exists && place.exists(path))) {
     return invalid(
-        fmt::format("\"{}\" is not a file or directory in {}, and images of registries are not "
-                    "offered yet; give "
-                    "the path of a squashfs file or of a directory",
+        fmt::format("\"{}\" is not a file or directory in {}, and images in registries are not "
+                    "supported yet; give the path of a squashfs file or a directory",
                     value.substr(0, 256), place.base));
   }
   spec.image = path;
@@ -170,7 +169,7 @@ Status take_argument(Spec& spec, Option option, std::string_view value, const Pl
     case Option::tmp:
       return take_tmp(spec, value);
     default:
-      return invalid("saving a container to a file is not offered yet; leave it out");
+      return invalid("saving a container to a file is not supported yet; leave the option out");
   }
 }
 
@@ -194,7 +193,8 @@ Status take_flag(Spec& spec, Option option) {
     case Option::no_entrypoint:
       return {};
     default:
-      return invalid("entrypoints of images are not offered yet, and none is run; leave it out");
+      return invalid(
+          "entrypoints of images are not supported yet, and none is run; leave the option out");
   }
 }
 

@@ -29,7 +29,7 @@ enum class NameMode { automatic, create, exec, no_exec };
 
 inline constexpr const char* kHostImage = "/";
 
-/// Of the user who is root in his container (--container-remap-root).
+/// The home directory of a user who appears as root in a container (--container-remap-root).
 inline constexpr const char* kRootHome = "/root";
 
 /// A container as the options, the variables and the contract together describe it. A value; what
@@ -59,9 +59,10 @@ struct Spec {
 struct Site {
   std::vector<std::string> image_dirs;  ///< where squashfs images may lie; empty: nowhere
   std::vector<std::string> devices;     ///< further device nodes of a container (fabric), patterns
-  std::uint64_t tmp_mib = 0;          ///< size of the private /tmp and /var/tmp; 0: half of memory
-  std::uint64_t shm_mib = 0;          ///< of the private /dev/shm; 0: half of memory
-  std::vector<std::string> tmp_keep;  ///< directories below /tmp and the like that jobs do see
+  std::uint64_t tmp_mib = 0;  ///< size of the private /tmp and /var/tmp; 0: half of memory
+  std::uint64_t shm_mib = 0;  ///< of the private /dev/shm; 0: half of memory
+  std::vector<std::string>
+      tmp_keep;  ///< directories below /tmp, /var/tmp or /dev/shm that jobs still see
   bool mount_home = false;
   bool remap_root = false;
   bool writable = false;

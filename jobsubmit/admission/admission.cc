@@ -121,7 +121,7 @@ bool fill_contract(Review& review) {
   review.decision.requeue = review.request.batch && !review.request.requeue_off;
   if (review.elastic() && !review.request.batch) {
     contract.gpus = GpusRange::between(review.size, review.size);
-    review.note(fmt::format("the job keeps {}: only jobs of sbatch can be resized",
+    review.note(fmt::format("the job keeps {}: only jobs submitted with sbatch can be resized",
                             counted(review.size, "GPU")));
   }
   return fits_contract(review);

@@ -21,7 +21,7 @@ std::string without_own_image(const Contract& contract) {
                      contract.image.empty() ? "runs without one" : "has its own");
 }
 
-/// The framework's image needs nobody's leave.
+/// The framework's image needs no permission.
 bool choose_image(Review& review, const std::string& image) {
   const Tenant& tenant = *review.tenant;
   Contract& contract = review.decision.contract;
@@ -30,7 +30,7 @@ bool choose_image(Review& review, const std::string& image) {
     return review.refuse(
         Refusal::option,
         "--container-image=/ is for a step that is to run outside its job's container; "
-        "give the job the path of a squashfs file or of a directory");
+        "give the job the path of a squashfs file or a directory");
   if (!container::permits_image(tenant.images, image))
     return review.refuse(
         Refusal::policy,

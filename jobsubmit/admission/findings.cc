@@ -175,7 +175,7 @@ void tell_terms(const Review& review, Trace& trace) {
   trace.push_back({"requeue", review.decision.requeue
                                   ? "on: a resize and a lost node requeue the job"
                               : request.batch ? "off, by --no-requeue"
-                                              : "off: no job of sbatch"});
+                                              : "off: not submitted with sbatch"});
 }
 
 }  // namespace bellows

@@ -58,7 +58,7 @@ Result<GresItem> parse_gres_item(std::string_view text) {
   if (text.starts_with("gres:") || text.starts_with("gres/")) text.remove_prefix(5);
   // Slurm looks for it anywhere in the text, and counts what follows.
   if (text.find("gres:") != std::string_view::npos)
-    return unclear(fmt::format("\"{}\" holds \"gres:\" in its middle; write gres:gpu:N",
+    return unclear(fmt::format("\"{}\" has \"gres:\" in the middle; write gres:gpu:N",
                                item.spelled.substr(0, 64)));
   std::string flat(text);
   std::replace(flat.begin(), flat.end(), '=', ':');

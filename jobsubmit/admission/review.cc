@@ -18,8 +18,8 @@ void Review::note(std::string_view text) {
   decision.message += text;
 }
 
-/// The tenant's own range is for jobs that can be resized. The others never asked for one, so they
-/// are not refused for its sake.
+/// The tenant's own range is for jobs that can be resized. Other jobs never asked for a range, so
+/// they are not refused because of it.
 bool Review::takes_default_range() const {
   const Sizes& sizes = request.sizes;
   return limits->range && !asked && request.batch && !request.requeue_off &&

@@ -19,7 +19,7 @@ const Tenant* tenant_in(const Policy& policy, const Origin& origin, std::string_
       {origin.account, origin.user, &origin.groups, partition, &origin.parents});
 }
 
-/// Whether who the user is could decide between tenants of this account.
+/// Whether the choice between the tenants of this account depends on the user.
 bool needs_person(const Policy& policy, const Origin& origin) {
   const auto lists = [&](const Tenant& tenant, const std::string& account) {
     return std::find(tenant.accounts.begin(), tenant.accounts.end(), account) !=

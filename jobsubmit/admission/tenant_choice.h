@@ -27,8 +27,8 @@ std::vector<std::string_view> names_in(std::string_view list);
 
 /// For a job whose reservation would choose the partition, where that matters.
 constexpr const char* kReservedOnly =
-    "the job names a reservation and no partition, so Slurm would put it into the reservation's, "
-    "which cannot be seen here; name the partition too, with --partition";
+    "the job names a reservation and no partition, so Slurm would use the reservation's partition, "
+    "which is not known here; name the partition too, with --partition";
 
 /// Whether the partition of a job decides its admission.
 bool minds_partition(const Policy& policy, const Tenant& tenant);

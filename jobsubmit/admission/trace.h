@@ -12,7 +12,7 @@ struct TraceStep {
   std::string found;  ///< one line; for the rule that refused, its sentence
 };
 
-/// In the order in which the rules came. Whoever decides without one pays nothing for it.
+/// In the order in which the rules were applied. A decision without a trace costs nothing extra.
 using Trace = std::vector<TraceStep>;
 
 }  // namespace bellows

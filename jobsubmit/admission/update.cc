@@ -175,7 +175,7 @@ bool UpdateReview::keeps_requeueing() {
                                              counted(range(), "GPU")));
 }
 
-/// A number of nodes that the job already has room for needs nobody's leave.
+/// A number of nodes within what the job already may have needs no permission.
 bool UpdateReview::keeps_nodes() {
   const auto now = job_.sizes.max_nodes;
   const std::uint64_t none = UINT64_MAX;

@@ -24,7 +24,7 @@ struct LuaCall {
   HookOutcome outcome;
   bool has_submit = false;
   bool has_modify = false;
-  /// Null: slips are not looked for.
+  /// Null: likely mistakes are not looked for.
   const std::vector<LuaComparison>* comparisons = nullptr;
   LuaObjects objects{};
 

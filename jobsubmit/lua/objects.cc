@@ -150,7 +150,7 @@ struct Size {
 int read_field(lua_State* L) {
   const std::size_t index = field_index(L);
   const auto value = answering(L).get(index);
-  // No failure of the script: where that lets jobs pass, users could make it fail at will.
+  // This is not a failure of the script: if failures let jobs pass, users could cause one at will.
   if (value && std::visit(Size{}, *value) > kMostField)
     return refuse_lua_call(L, fmt::format("the job's {} has more than {} bytes; shorten it",
                                           field_table(L)[index].name, kMostField));

@@ -37,7 +37,7 @@ int trace(lua_State* L) {
   // Lua walks the whole stack for each line that it prints.
   lua_Debug deep;
   if (lua_getstack(L, kMostLevels, &deep))
-    lua_pushfstring(L, "%s\n(more than %d calls inside each other)", text, kMostLevels);
+    lua_pushfstring(L, "%s\n(more than %d nested calls)", text, kMostLevels);
   else
     luaL_traceback(L, L, text, 1);
   return 1;

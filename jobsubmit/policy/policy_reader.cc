@@ -80,7 +80,8 @@ std::string PolicyReader::checkpoint_dir(const YamlNode& node) {
   if (auto expanded = expand_path(path, "u", "a", "1"); !expanded)
     in_.fail(node, expanded.error().text);
   else if (expand_path(path, "u", "a", "2") && *expanded == *expand_path(path, "u", "a", "2"))
-    in_.fail(node, "checkpoint_dir must hold %j, or jobs would overwrite each other's checkpoints");
+    in_.fail(node,
+             "checkpoint_dir must contain %j, or jobs would overwrite each other's checkpoints");
   return path;
 }
 
@@ -171,7 +172,7 @@ void PolicyReader::quota(const YamlNode& node, Tenant& tenant) {
                                  entry->second));
 }
 
-/// A pattern that matches nothing in the file is a typing error.
+/// A pattern that matches nothing in the file is almost certainly a typo.
 std::string PolicyReader::pattern(const YamlNode& item) {
   if (item.kind == YamlNode::Kind::mapping && item.entries.size() == 1)
     in_.fail(item, fmt::format("a framework pattern has no space after its colon; write \"{}:{}\"",
@@ -220,11 +221,12 @@ std::string PolicyReader::suspension(const YamlNode& node) {
   const std::string word = to_lower(node.scalar);
   for (const char* flag : {"yes", "no", "true", "false", "on", "off", "y", "n"})
     if (node.plain && word == flag)
-      in_.fail(node,
-               fmt::format("suspended must be the reason that users see, not {}; write such as "
-                           "suspended: \"over budget until May\", and leave it empty for a "
-                           "tenant that is not suspended",
-                           node.scalar));
+      in_.fail(
+          node,
+          fmt::format(
+              "suspended must be the reason that users see, not {}; write, for example, suspended: "
+              "\"over budget until May\", and leave it empty for a tenant that is not suspended",
+              node.scalar));
   return in_.short_text(node, "the reason for suspended");
 }
 

@@ -203,7 +203,7 @@ bool strip_forged(job_desc_msg_t& desc) {
 void drop_partition_flag(job_desc_msg_t& desc) { desc.bitflags &= ~JOB_PART_ASSIGNED; }
 
 void drop_zero_divisor(job_desc_msg_t& desc) {
-  // sbatch takes no 0 here, so it is nobody's wish.
+  // sbatch accepts no 0 here, so no user asked for it.
   if (desc.ntasks_per_socket == 0) desc.ntasks_per_socket = NO_VAL16;
 }
 

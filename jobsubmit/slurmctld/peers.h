@@ -29,7 +29,8 @@ class Peers {
     std::chrono::milliseconds period = std::chrono::seconds(15);  ///< between two looks
     /// A file that both share comes into force at both within this time, also over NFS.
     std::chrono::milliseconds grace = std::chrono::seconds(90);
-    std::chrono::milliseconds stale = std::chrono::minutes(5);  ///< an older record is a dead one's
+    std::chrono::milliseconds stale =
+        std::chrono::minutes(5);  ///< an older record is that of a dead controller
   };
 
   Peers(std::string directory, std::string host, Times times);

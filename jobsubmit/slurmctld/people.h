@@ -21,7 +21,7 @@ class People {
     std::vector<std::string> groups;  ///< those that the policy names
   };
 
-  /// Asks the system's name services, which may take as long as they like. A name that nobody has
+  /// Asks the system's name services, which may take any amount of time. A name that nobody has
   /// is not an error. unavailable: a service does not answer.
   static Result<People> look_up(const Policy& policy);
   /// Whether look_up would ask anything.

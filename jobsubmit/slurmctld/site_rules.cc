@@ -8,7 +8,7 @@
 namespace bellows {
 namespace {
 
-/// What became of a call; drops what was written if the job is not to have it.
+/// Evaluates the outcome of a call, and discards what was written if the job must not get it.
 std::optional<RulesRefusal> settle(const HookOutcome& outcome, const LuaSettings& settings,
                                    JobFields& written, std::uint32_t uid) {
   for (const std::string& line : outcome.log)
@@ -19,9 +19,10 @@ std::optional<RulesRefusal> settle(const HookOutcome& outcome, const LuaSettings
                   static_cast<int>(line.size()), line.data());
     written.drop();
     if (settings.on_error == Fallback::pass) return std::nullopt;
-    return RulesRefusal{Refusal::unavailable,
-                        "the rules of this site could not be asked; try again later, and tell the "
-                        "administrator, who finds the reason in slurmctld's log, if this persists"};
+    return RulesRefusal{
+        Refusal::unavailable,
+        "this site's rules could not be applied; try again later, and if the problem persists, "
+        "tell the administrator, who will find the reason in slurmctld's log"};
   }
   if (!outcome.refused) return std::nullopt;
   written.drop();

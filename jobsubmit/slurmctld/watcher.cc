@@ -106,7 +106,7 @@ Result<PolicyWatcher::Loaded> PolicyWatcher::load() {
   if (!text) return text.error();
   auto policy = load_policy(*text, path_);
   if (!policy) return policy.error();
-  // The kill switch must work whatever the script is like.
+  // The kill switch must work with any script, even a broken one.
   script_ = policy->enabled ? policy->lua.path : "";
   if (script_.empty()) return Loaded{std::make_shared<const Policy>(*std::move(policy)), nullptr};
   // Before the read: what changes during it is seen the next time.

@@ -23,9 +23,9 @@ bool PlainOutput::ready(int limit_ms) const {
   return poll(&fd, 1, limit_ms) == 1 && (fd.revents & POLLOUT) != 0;
 }
 
-// A blocking pipe that is ready takes PIPE_BUF bytes without blocking, and no more for sure.
+// A blocking pipe that is ready is certain to take PIPE_BUF bytes without blocking, but no more.
 bool PlainOutput::write_some(std::string_view text) {
-  // Where nothing went, nobody waits again.
+  // If nothing could be written, do not wait a second time.
   int patience = lost_ > 0 ? 0 : patience_ms_;
   while (!text.empty()) {
     if (!ready(patience)) break;

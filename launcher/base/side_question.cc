@@ -50,7 +50,7 @@ std::optional<std::string> SideQuestion::take() {
 void SideQuestion::end() {
   if (pid_ <= 0) return;
   kill(pid_, SIGKILL);
-  // One that waits for a file system that hangs outlives that, and must hold nobody up.
+  // A child that waits for a hanging file system survives the signal, and nobody may wait for it.
   for (int i = 0; i < kMostLooks; ++i, usleep(kLookEvery)) {
     const pid_t ended = waitpid(pid_, nullptr, WNOHANG);
     if (ended == pid_ || (ended < 0 && errno != EINTR)) break;

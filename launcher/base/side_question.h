@@ -12,7 +12,7 @@
 namespace bellows {
 
 /// Asks something that may take long, as libslurm does without slurmctld, in a child process: its
-/// caller has one thread, and commits to see to.
+/// caller has only one thread, which must also handle commits.
 class SideQuestion {
  public:
   SideQuestion() = default;

@@ -9,7 +9,7 @@
 namespace bellows {
 namespace {
 
-/// Of a last column that says anything.
+/// The smallest width at which the last column is still useful.
 constexpr std::size_t kLeastForLast = 34;
 
 std::string padded(const std::string& cell, std::size_t width, bool to_the_right) {

@@ -7,8 +7,8 @@
 
 namespace bellows {
 
-/// A table of text that fits a terminal: each column is as wide as what stands in it, the last one
-/// takes what is left. Where that is too little, columns are left out.
+/// A table of text that fits a terminal: each column is as wide as its content, and the last one
+/// takes the rest. If that is too little, columns are left out.
 class Table {
  public:
   struct Column {

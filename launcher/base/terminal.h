@@ -7,7 +7,8 @@
 
 namespace bellows {
 
-/// Columns of the terminal that `fd` is, 80 where it does not say; 0: it is not a terminal.
+/// Columns of the terminal that `fd` is, 80 if the terminal does not say; 0 if it is not a
+/// terminal.
 std::size_t terminal_width(int fd);
 
 /// Characters of a text in UTF-8: those that take two columns count as one.

@@ -35,7 +35,7 @@ void add_dir(CommandLine& command, const Options& options) {
                   "The checkpoint directory (default: that of JOB, $BELLOWS_CHECKPOINT_DIR, "
                   "bellows-checkpoints)")
       .value_name("DIR");
-  command.add_option("-j,--job", options->job, "The job whose checkpoint directory it is")
+  command.add_option("-j,--job", options->job, "The job that the checkpoint directory belongs to")
       .check(job_name_complaint)
       .excludes("--dir");
 }
@@ -160,7 +160,7 @@ void add_export(CommandLine& ckpt) {
   command.add_option("--to", options->to, "The file; one that exists is replaced")
       .required()
       .value_name("FILE");
-  command.add_option("--except", options->except, "Leave this array out").value_name("NAME");
+  command.add_option("--except", options->except, "Do not export this array").value_name("NAME");
   add_dir(command, options);
   add_json(command, options);
   add_quiet(command, options);

@@ -14,7 +14,7 @@
 namespace bellows {
 namespace {
 
-/// By name, and by rank what is a rank's own.
+/// Ordered by name; a rank's own arrays also by rank.
 using Found = std::map<std::pair<std::string, std::uint32_t>, StoredArray>;
 
 StoredArray& find_array(std::uint32_t rank, const ArrayPart& part, Found& found) {
@@ -139,7 +139,7 @@ Result<StepContents> StepContents::open(const StepPlace& place) {
   if (!manifest) return manifest.error();
   if (manifest->step != place.step) {
     return Error{ErrorKind::corrupt,
-                 fmt::format("{}/manifest.json is that of step {}", place.path(), manifest->step)};
+                 fmt::format("{}/manifest.json belongs to step {}", place.path(), manifest->step)};
   }
   auto reader = StepReader::open(place.path(), *manifest);
   if (!reader) return reader.error();

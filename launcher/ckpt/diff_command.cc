@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-/// As of diff(1), whose 1 means something else than ours.
+/// As in diff(1), where 1 does not mean what it means in our other commands.
 enum DiffStatus : int { kEqual = 0, kDifferent = 1, kTrouble = 2 };
 
 int trouble(const Error& error) {

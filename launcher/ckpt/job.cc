@@ -22,7 +22,7 @@ bool is_directory(const std::string& path) {
   return std::filesystem::is_directory(path, ignored);
 }
 
-/// Those that name steps, and a name, in the order in which they stood.
+/// The words that name steps, and a name, in their original order.
 std::vector<std::string*> word_fields(CkptOptions& options) {
   std::vector<std::string*> fields = {&options.job_word};
   if (!options.step.empty()) fields.push_back(&options.step);

@@ -27,10 +27,11 @@ Status check_unchanged(const std::string& dir, const PrunePlan& plan) {
   auto owner = read_owner(dir);
   if (!owner) return owner.error();
   if (*owner == plan.owner) return {};
-  return Error{ErrorKind::busy,
-               fmt::format("a program began to use {} meanwhile, and nothing was removed: prune "
-                           "when it has ended",
-                           dir)};
+  return Error{
+      ErrorKind::busy,
+      fmt::format(
+          "a program has started to use {}, so nothing was removed: prune again when it has ended",
+          dir)};
 }
 
 // Under such a name the next attempt removes what is left of an interrupted removal.
@@ -38,7 +39,7 @@ std::string gone_path(const std::string& dir, std::uint64_t step) {
   return fmt::format("{}/.tmp-gone-{}-prune.{}", dir, step, getpid());
 }
 
-/// Names may have come since the plan was made.
+/// Names may have been added since the plan was made.
 Result<std::vector<std::uint64_t>> still_to_remove(const std::string& dir, const PrunePlan& plan) {
   auto named = named_steps(dir);
   if (!named) return named.error();
@@ -107,7 +108,7 @@ Status check_no_job_runs(const std::string& dir) {
   if (!run) return {};
   const auto unknown = [&](const std::string& why) {
     return Error{ErrorKind::unavailable,
-                 fmt::format("it is not known whether job {}, which owns {}, still runs ({}): "
+                 fmt::format("cannot tell whether job {}, which owns {}, is still running ({}): "
                              "prune where squeue works, or give --job-is-over",
                              run->job, dir, one_line(trim(why)))};
   };
@@ -120,10 +121,11 @@ Status check_no_job_runs(const std::string& dir) {
   if (!answer->exit.ok() && !forgotten) return unknown(answer->err);
   const std::string state(trim(answer->out));
   if (forgotten || state.empty() || state == "PENDING") return {};
-  return Error{ErrorKind::busy,
-               fmt::format("job {} owns {} and is {}: it removes old steps itself, with the --keep "
-                           "of bellows run",
-                           run->job, dir, one_line(state))};
+  return Error{
+      ErrorKind::busy,
+      fmt::format(
+          "job {} owns {} and is {}: it removes old steps itself, as --keep of bellows run says",
+          run->job, dir, one_line(state))};
 }
 
 }  // namespace bellows

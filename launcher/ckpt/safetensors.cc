@@ -101,8 +101,8 @@ Result<TensorFile> lay_out_tensors(const StepContents& contents,
   text.resize((text.size() + 7) / 8 * 8, ' ');
   if (text.size() > kMostHead) {
     return Error{ErrorKind::invalid,
-                 fmt::format("the {} arrays have names of {} bytes together, more than a "
-                             "safetensors file may have: leave some out with --except",
+                 fmt::format("the names of the {} arrays take {} bytes, more than a safetensors "
+                             "file may have: leave some out with --except",
                              out.order.size(), text.size())};
   }
   for (int i = 0; i < 8; ++i) out.head += static_cast<char>(text.size() >> (8 * i) & 0xff);

@@ -27,7 +27,7 @@ std::string size_text(std::uint64_t bytes) {
 }
 
 std::string time_text(double seconds_since_1970) {
-  // Beyond the year 9999 no clock was right.
+  // A clock that shows a year beyond 9999 was wrong.
   if (!(seconds_since_1970 >= 0 && seconds_since_1970 < 253402300800.0)) return "?";
   return fmt::format("{:%F %T}", fmt::localtime(static_cast<std::time_t>(seconds_since_1970)));
 }

@@ -14,7 +14,7 @@ class Option;
 
 namespace bellows {
 
-/// An option of a command, of which more can be said. This header hides CLI11 from the commands,
+/// An option of a command, to be described further. This header hides CLI11 from the commands,
 /// since each source that includes it takes seconds to compile.
 class CommandOption {
  public:

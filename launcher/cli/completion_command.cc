@@ -15,7 +15,7 @@
 namespace bellows {
 namespace {
 
-// Behind "--" stands another program's command line.
+// After "--" comes the command line of another program.
 constexpr const char* kScript = R"sh(
 _bellows_jobs() {
   squeue --noheader --me --array --format=%i 2>/dev/null | grep -v '\['

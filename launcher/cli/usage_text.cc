@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kUsualWidth = 80;
 constexpr std::size_t kWidestHead = 26;
-/// On a narrower terminal a description stands below its option.
+/// On a narrower terminal a description goes below its option.
 constexpr std::size_t kNarrow = 60;
 constexpr std::size_t kIndentBelow = 6;
 

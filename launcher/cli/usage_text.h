@@ -13,9 +13,8 @@ class HelpText : public CLI::FormatterBase {
                         CLI::AppFormatMode mode) const override;
 };
 
-/// What a wrong command line is told: what is wrong, the nearest word that would be right, and
-/// whose
-/// --help tells more.
+/// The message for a wrong command line: what is wrong, the nearest correct word, and which --help
+/// says more.
 std::string usage_error(const CLI::App& program, const CLI::Error& error);
 
 }  // namespace bellows

@@ -28,7 +28,7 @@ std::uint64_t lines_in(const std::string& text) {
   return static_cast<std::uint64_t>(std::count(text.begin(), text.end(), '\n'));
 }
 
-/// The files themselves; of the writer's thread only.
+/// The files themselves, used only by the writer's thread.
 class LogFiles {
  public:
   LogFiles(std::string dir, std::uint32_t job, std::uint64_t most, Access access)
@@ -151,8 +151,8 @@ void LogWriter::Shared::run() {
     lock.unlock();
     if (missing > 0) {
       const LogLine note{wall_clock(), std::nullopt, LogLine::Stream::run, true,
-                         fmt::format("{} lines are missing here: they came too fast for the log, "
-                                     "or its file system accepted none",
+                         fmt::format("{} lines are missing here: they came faster than the log "
+                                     "could take them, or its file system accepted no data",
                                      missing)};
       if (!files.write_lines(note.to_text() + "\n")) {
         std::lock_guard again(mutex);

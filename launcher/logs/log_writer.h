@@ -10,7 +10,7 @@
 
 namespace bellows {
 
-/// Writes a job's log in a thread of its own, so that a slow file system holds up nobody. Bounded
+/// Writes a job's log in a thread of its own, so that a slow file system delays nobody. Bounded
 /// in memory, rate and size: lines beyond that are left out, and a line in the log says how many.
 class LogWriter {
  public:

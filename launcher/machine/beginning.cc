@@ -60,7 +60,7 @@ Move finished_before(Run& run, const input::Surroundings& around) {
 // The client that asked for it may have left long ago.
 Move halted_before(Run& run, const input::Surroundings& around) {
   if (run.job.restarts == 0 || run.attempt.number > 0 || !around.halt_was_lost) return std::nullopt;
-  run.say("the launcher before this one was killed while it halted the job: halting it now");
+  run.say("the previous launcher was killed while it halted the job: halting it now");
   run.stop = Stop{.reason = kHalt, .hold = true};
   return requeue(run);
 }

@@ -127,7 +127,7 @@ struct RoadDone {
   RequeueRoad::Done done;
 };
 
-/// Nobody ran for so long, as in a suspended job: no deadline may pass meanwhile.
+/// No process ran for this long, as in a suspended job, so no deadline may pass in that time.
 struct Paused {
   std::chrono::steady_clock::duration gap;
 };

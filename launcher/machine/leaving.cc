@@ -152,8 +152,7 @@ Move job_known(Run& run, State& state, const SlurmJob& job) {
   if (std::holds_alternative<state::Forgotten>(state) && job.state != SlurmState::cancelled)
     return std::nullopt;
   const bool suspended = job.state == SlurmState::suspended;
-  if (job.state != SlurmState::running && !suspended)
-    return job_over(run, job);
+  if (job.state != SlurmState::running && !suspended) return job_over(run, job);
   const bool preempted = job.times.preempt != 0;
   const bool term = std::exchange(run.doubts.term_came, false);
   const char* const reason = preempted ? "preemption" : "signal TERM";
@@ -188,7 +187,7 @@ State road_walked(Run& run, const RequeueRoad::Done& done) {
   switch (done.end) {
     case RoadEnd::kept_size:
     case RoadEnd::as_it_is:
-      run.say(done.text + "; the job restarts as it was");
+      run.say(done.text + "; the job restarts at its old size");
       break;
     case RoadEnd::newer_run:
       run.say(fmt::format(

@@ -143,7 +143,7 @@ Move on(Run& run, State& state, const input::StopRequest& request) {
     const auto& contract = run.rules.contract;
     const auto size = static_cast<std::uint32_t>(std::min(*request.gpus, kMostGpus + 1));
     if (size == 0 || size > kMostGpus || (contract && !contract->gpus.contains(size))) {
-      run.refuse(request.client, "the job may not hold so many GPUs");
+      run.refuse(request.client, "the job may not hold that many GPUs");
       return std::nullopt;
     }
     stop.gpus = size;
@@ -239,7 +239,7 @@ Move on(Run& run, State& state, const input::Paused& pause) {
 
 // What each state does by itself as time goes by.
 
-/// Looks as soon as there is news: nobody waits for a deadline to pass.
+/// Acts as soon as there is news, instead of waiting for a deadline to pass.
 bool has_drained(Run& run, state::Time& until) {
   if (run.drained()) return true;
   if (run.now >= until) until = run.now + kLookOften;

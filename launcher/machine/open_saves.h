@@ -41,7 +41,7 @@ class OpenSaves {
     if (event.unwritten > 0 || event.busy) last_news_ = now;
   }
   bool all_answered(std::size_t nodes) const { return unwritten_.size() >= nodes; }
-  /// Nothing more comes of them, or there was no news for too long.
+  /// Nothing more will come of them, or there has been no news for too long.
   bool drained(std::size_t nodes, Clock::time_point now) const {
     const bool writing = std::any_of(unwritten_.begin(), unwritten_.end(),
                                      [](const auto& node) { return node.second > 0; });

@@ -19,7 +19,7 @@ class OwnStop {
   /// `may_refuse`: whoever wants the stop does not depend on it.
   OwnStop(const OwnCheckpoint& how, bool may_refuse, Clock::time_point now);
 
-  /// The ranks have not got their signal yet.
+  /// The ranks have not received their signal yet.
   bool must_signal() const;
   void note_signalled() { signalled_ = true; }
   /// The program has all its time from `now` on.
@@ -28,7 +28,7 @@ class OwnStop {
   void excuse(Clock::duration gap) { until_ += gap; }
 
   void note_ranks(const ChildExit& exit) { facts_.ranks = exit; }
-  /// It was not the program that has ended them.
+  /// Something other than the program ended the ranks.
   void note_lost(const std::string& cause) { facts_.lost = cause; }
   /// How the command ended that makes the program save, if there is one.
   void note_command(const ChildExit& exit) { facts_.command = exit; }

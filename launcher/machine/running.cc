@@ -97,7 +97,7 @@ Move step_committed(Run& run, std::uint64_t step, bool recordable, bool may_hand
   progress.newest_step = std::max(progress.newest_step, step);
   progress.committed = true;
   if (!progress.save_error.empty())
-    run.say(fmt::format("step {} is saved: saving works again", step));
+    run.say(fmt::format("step {} was saved: saves work again", step));
   progress.save_error.clear();
   const auto& decision = run.attempt.decision;
   if (may_hand_over && run.stop && decision && decision->step() && step >= *decision->step()) {

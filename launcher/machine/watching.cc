@@ -7,7 +7,7 @@
 namespace bellows {
 namespace {
 
-/// Only ranks that can save are worth a stop, and only once.
+/// A stop makes sense only if the ranks can save, and only once.
 bool can_stop(const Run& run, const State& state) {
   if (!std::holds_alternative<state::Running>(state) || run.stop) return false;
   return run.saves_by_itself() || run.all_joined();

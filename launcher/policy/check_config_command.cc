@@ -66,7 +66,7 @@ void warn_of_base(const std::string& pattern) {
   if (status.error().kind == ErrorKind::denied)
     fmt::print("  warning: {}; until then jobs are refused there\n", status.error().text);
   else
-    fmt::print("  warning: {}; where jobs run, root must have made it, sticky (chmod 1777)\n",
+    fmt::print("  warning: {}; on the nodes it must belong to root and be sticky (chmod 1777)\n",
                status.error().text);
 }
 

@@ -95,10 +95,10 @@ Explanation judge(const Policy& policy, const Request& request, Explanation so_f
 Explanation failed(const Policy& policy, const HookOutcome& outcome, Explanation so_far) {
   const std::string first(split(*outcome.failure, '\n').front());
   if (policy.lua.on_error == Fallback::refuse)
-    return refused(
-        std::move(so_far), Refusal::unavailable, "Lua",
-        first +
-            "; slurmctld logs this, and users read that the rules of this site could not be asked");
+    return refused(std::move(so_far), Refusal::unavailable, "Lua",
+                   first +
+                       "; slurmctld logs this, and users are told that this site's rules could not "
+                       "be applied");
   so_far.trace.push_back({"Lua", first + "; on_error: pass lets the job pass"});
   return so_far;
 }

@@ -92,7 +92,7 @@ void take_back(const job_desc_msg_t& desc, const std::vector<std::string>& writt
   if (wrote("requeue")) request.requeue_off = now.requeue_off;
 }
 
-/// A name that fits a pattern, as far as one can be told.
+/// A name that matches a pattern, as far as one can be constructed.
 std::string name_for(const std::string& pattern) {
   std::string name = pattern;
   std::replace(name.begin(), name.end(), '*', 'x');

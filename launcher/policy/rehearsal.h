@@ -15,8 +15,8 @@ namespace bellows {
 /// name, such as "comment".
 using OptionsForRules = std::map<std::string, std::string>;
 
-/// The script that a policy names, watched for slips, with the fields that it sees in slurmctld;
-/// only for a policy that names one.
+/// The script that a policy names, checked for likely mistakes, with the fields that it sees in
+/// slurmctld; only for a policy that names one.
 Result<LuaHook> load_rules(const Policy& policy);
 
 /// What a submit hook has said and done. Of what it wrote, `request` has what admission looks at,

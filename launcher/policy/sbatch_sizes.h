@@ -18,8 +18,8 @@ struct NodeShape {
 };
 
 /// The numbers that sbatch of Slurm 22.05 derives from others before it submits: tasks from nodes,
-/// nodes from GPUs, and the like. What sbatch would refuse stays as it is.
-/// `cpus_per_task` is nothing where the user did not say it.
+/// nodes from GPUs, and so on. What sbatch would refuse stays as it is. `cpus_per_task` is nothing
+/// where the user did not say it.
 void derive_sizes(Sizes& sizes, const NodeShape& shape, std::optional<std::uint32_t> cpus_per_gpu,
                   std::optional<std::uint32_t>& cpus_per_task);
 

@@ -30,7 +30,8 @@ bool is_memory(std::string_view text);
 /// Whether it is [R|B:]SIGNAL[@SECONDS].
 bool is_signal(std::string_view text);
 
-/// --gpus and its like as slurmctld gets it: "a100:2,h100:1" is "gres:gpu:a100:2,gres:gpu:h100:1".
+/// --gpus and similar options as slurmctld receives them: "a100:2,h100:1" is
+/// "gres:gpu:a100:2,gres:gpu:h100:1".
 std::string spell_gpu_option(std::string_view value);
 
 /// --gres in the same way; "" for none.

@@ -162,7 +162,7 @@ bool permits_qos(const Tenant& tenant, const std::string& qos) {
 
 void Planner::note_qos() {
   std::set<std::string> others = slurm_.qos;
-  others.erase("normal");  // Slurm's own, which cannot be without
+  others.erase("normal");  // Slurm's own, which always exists
   std::erase_if(others, [&](const std::string& qos) {
     return std::any_of(policy_.tenants.begin(), policy_.tenants.end(), [&](const auto& tenant) {
       return !tenant.sizing.qos_allowed.empty() && permits_qos(tenant, qos);

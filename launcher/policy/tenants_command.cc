@@ -89,7 +89,7 @@ std::string with_remark(const std::string& failure, const std::string& remark) {
   return failure.substr(0, end) + remark + failure.substr(end);
 }
 
-/// How Slurm is set up, when the tenants can be had with it.
+/// How Slurm is set up, if the tenants can be set up in it.
 Result<SlurmAccounting> ask_setup(const Options& options, const Policy& policy) {
   auto config = call(ask_accounting(options.cluster), kAnswersWithin);
   if (!config) return config.error();
@@ -122,9 +122,9 @@ void note_enforcement(const SlurmAccounting& setup, const Policy& policy, Tenant
     qos = qos || !named_qos(tenant).empty();
   }
   if (quotas && !enforces({"limits", "safe", "all"}))
-    plan.notes.push_back("Slurm enforces no quota: AccountingStorageEnforce lacks limits");
+    plan.notes.push_back("Slurm does not enforce quotas: AccountingStorageEnforce lacks limits");
   if (qos && !enforces({"qos", "all"}))
-    plan.notes.push_back("Slurm lets everybody use each QOS: AccountingStorageEnforce lacks qos");
+    plan.notes.push_back("Slurm lets everybody use every QOS: AccountingStorageEnforce lacks qos");
 }
 
 Result<TenantPlan> plan_now(const Policy& policy, const std::string& cluster) {
@@ -164,7 +164,7 @@ Outcome apply(const TenantPlan& plan, std::FILE* progress) {
   return outcome;
 }
 
-/// sacctmgr's success says little: it also ends so when it found nothing to change.
+/// sacctmgr's success says little: it also reports success when it found nothing to change.
 void verify(const Policy& policy, const std::string& cluster, Outcome& outcome) {
   auto left = plan_now(policy, cluster);
   if (left && left->changes.empty()) return;

@@ -38,7 +38,7 @@ class HangDetector {
   void begin(Clock::time_point now);
   /// An agent's progress event.
   void note(const Event& progress, Clock::time_point now);
-  /// Something is done for the ranks that they wait for, or nobody ran until now.
+  /// The ranks are waiting for work that is being done for them, or no process has run until now.
   void excuse(Clock::time_point now);
   /// A rank has died and the others continue: unless they take further steps, they wait for it.
   void note_death() { death_ = true; }

@@ -119,7 +119,7 @@ void OutputRelay::Shared::note_error(const Source& source, const RankOutput::Pie
   const bool of_slurm =
       piece.text.starts_with("slurmstepd") || (!piece.rank && piece.text.starts_with("srun: "));
   std::lock_guard lock(mutex);
-  // An older srun's, read late: it says nothing of the one that runs.
+  // Output of an earlier srun, read late: it says nothing about the current one.
   if (source.run != newest_run) return;
   if (of_slurm) eventfd_write(news.get(), 1);
   auto& lines = of_slurm ? slurm_errors : rank_errors;

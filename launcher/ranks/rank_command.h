@@ -35,8 +35,8 @@ class RankCommand {
 
   std::vector<std::string> words(const std::string& step_name,
                                  const std::vector<std::string>& program) const;
-  /// Of srun, made from the batch script's. What a single rank must be told, such as its number, is
-  /// the SPANK plugin's to add: an image has nothing that could.
+  /// The environment of srun, made from that of the batch script. What a single rank must be told,
+  /// such as its number, is the SPANK plugin's to add: an image has nothing that could.
   std::vector<std::string> environment(const char* const* script, const std::string& agent_socket,
                                        const std::optional<Rendezvous>& rendezvous) const;
 

@@ -10,7 +10,7 @@ namespace bellows {
 void RankEnds::note(const Event& event) {
   if (event.state == "finished") ++finished_;
   if (event.state == "lost") lost_[event.rank] = event.node;
-  // What started it has started it again.
+  // The command that started the rank has started it again.
   if (event.state == "joined") lost_.erase(event.rank);
 }
 
@@ -18,8 +18,8 @@ std::string RankEnds::deaths() const {
   if (finished_ > 0 || lost_.empty()) return "";
   RankNames names;
   for (const auto& [rank, node] : lost_) names.add(rank, node);
-  return fmt::format("{} died, though what started {} ended with status 0", names.to_string(),
-                     lost_.size() == 1 ? "it" : "them");
+  return fmt::format("{} died, although the command that started {} ended with status 0",
+                     names.to_string(), lost_.size() == 1 ? "it" : "them");
 }
 
 }  // namespace bellows

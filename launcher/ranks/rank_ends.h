@@ -17,7 +17,7 @@ class RankEnds {
   void note(const Event& event);
   /// Ranks whose training is complete.
   std::uint32_t finished() const { return finished_; }
-  /// For a person, once all have ended with status 0: which died all the same. Empty when the
+  /// For people, once all have ended with status 0: which ranks died nevertheless. Empty when the
   /// program has ended by itself: a rank has finished, or none went without a word.
   std::string deaths() const;
 

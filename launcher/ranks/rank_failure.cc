@@ -107,7 +107,7 @@ std::string RankFailure::first_end() const {
 std::string RankFailure::no_start() const {
   if (!launch_.empty()) return fmt::format("the ranks could not be started on {}", launch_);
   if (unlaunched_.empty())
-    return no_launch_wait_.empty() ? "" : "srun did not wait longer: " + no_launch_wait_;
+    return no_launch_wait_.empty() ? "" : "srun stopped waiting: " + no_launch_wait_;
   return fmt::format("{} could not be started: {}; the log of slurmd there says more",
                      unlaunched_.to_string(), no_launch_);
 }
@@ -123,7 +123,7 @@ std::string RankFailure::cause(const ChildExit& exit) const {
   if (std::string why = no_start(); !why.empty()) return why;
   if (!exec_.empty()) return fmt::format("the program could not be executed: {}", exec_);
   std::string cause = first_end();
-  if (cause.empty() && no_end_) return "srun did not wait longer for the end of the ranks' step";
+  if (cause.empty() && no_end_) return "srun stopped waiting for the ranks' step to end";
   if (cause.empty()) {
     cause = "the step of ranks " + exit.to_string();
     if (lost_) cause += fmt::format(", and rank {} on {} had ended first", *lost_, lost_on_);

@@ -24,7 +24,7 @@ Result<std::optional<std::string>> set_aside_older(const std::string& checkpoint
   if (!is_of_older_job(owner_of(checkpoint_dir), job)) return std::optional<std::string>();
   std::string from = checkpoint_dir;
   while (from.size() > 1 && from.ends_with('/')) from.pop_back();
-  // No job before this one has had the name.
+  // No earlier job has used this name.
   const std::string to = fmt::format("{}.before-{}", from, job.times.submit);
   int rc = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
   // NFS knows no flags. A plain rename replaces no directory that has anything in it.

@@ -158,7 +158,7 @@ Result<EventLog> EventLog::open(const std::string& dir, Access access, uid_t use
   const int flags = O_RDWR | O_APPEND | O_NOFOLLOW | (own ? 0 : O_NONBLOCK);
   std::string path = dir + "/events.jsonl";
   auto fd = open_file(path, flags);
-  // For another one nothing is made: a directory that is a link may lead anywhere.
+  // For another user nothing is created, since a directory that is a link may lead anywhere.
   if (!fd && fd.error().kind == ErrorKind::not_found && own)
     fd = open_file(path, flags | O_CREAT, file_mode(access));
   if (!fd) return fd.error();
@@ -169,7 +169,7 @@ Result<EventLog> EventLog::open(const std::string& dir, Access access, uid_t use
   return EventLog(std::move(*fd), path);
 }
 
-// Of a writer that was killed, or whose file system was full.
+// Left by a writer that was killed, or whose file system was full.
 bool EventLog::ends_in_torn_line() const {
   struct stat info;
   char last = '\n';

@@ -15,13 +15,13 @@
 
 namespace bellows {
 
-/// What an event means beyond its state, for what decides by it. `cause` is for people alone.
+/// What an event means beyond its state, for code that makes decisions. `cause` is only for people.
 enum class EventNote {
   none,
   saving,           ///< a save of a step began
   committed,        ///< a step was committed
   halting,          ///< a stop began after which the job is to be held
-  ranks_go_on,      ///< a stop came to nothing
+  ranks_go_on,      ///< a stop was abandoned
   fruitless,        ///< this run ends without a new checkpoint
   resumed,          ///< somebody released the job
   halted_in_queue,  ///< somebody held the job while it waited
@@ -58,7 +58,8 @@ double wall_clock();
 class EventLog {
  public:
   /// Opens DIR/events.jsonl for appending; the directory must exist. denied: it is not
-  /// `user`'s. Root, who tells a job's user of what it did, takes plain files only and makes none.
+  /// `user`'s. Root, which reports to a job's user what it did, opens only plain files and creates
+  /// none.
   static Result<EventLog> open(const std::string& dir, Access access = Access::owner,
                                uid_t user = geteuid());
   Status append(const JobEvent& event);

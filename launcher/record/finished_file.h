@@ -9,11 +9,11 @@
 
 namespace bellows {
 
-/// CHECKPOINT_DIR/finished-RUN: the program makes it to say that it has finished, and is not
-/// trained again then; so does its launcher while that is about to end. A later run obeys what the
-/// run did that it has the directory from, but nothing that another one says, which may be on a
-/// node that was cut off. CHECKPOINT_DIR/finished-JOBID, as it was once named, is obeyed by all of
-/// the job's runs.
+/// CHECKPOINT_DIR/finished-RUN: the program creates it to say that it has finished, and is then not
+/// started again; its launcher creates it too, just before it ends. A run obeys the file of the run
+/// from which it took the directory, and ignores those of any other run, which may be on a node
+/// that was cut off. CHECKPOINT_DIR/finished-JOBID, as it was once named, is obeyed by all of the
+/// job's runs.
 class FinishedFile {
  public:
   FinishedFile(const std::string& checkpoint_dir, const RunName& run);

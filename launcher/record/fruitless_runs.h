@@ -8,8 +8,8 @@
 
 namespace bellows {
 
-/// How many runs in a row came to nothing, up to the newest event. Runs of a job do not know of
-/// each other but by the history: this keeps a job from restarting forever.
+/// How many runs in a row, up to the newest event, ended without progress. Runs of a job know of
+/// each other only through the history: this count keeps a job from restarting forever.
 std::uint32_t fruitless_runs(const std::vector<JobEvent>& events);
 
 }  // namespace bellows

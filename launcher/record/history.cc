@@ -174,7 +174,7 @@ class Merge {
     const bool closed = !entries.empty() && ends_run(entries.back().event);
     if (run != slurm_.end() && run->second.end > 0) {
       Ending ending = ending_of(run->second);
-      // Slurm has the last word on how the job ended, and none on why it was requeued.
+      // Slurm decides how the job ended, but does not know why it was requeued.
       const bool contradicts = last && is_final(ending.state) && closed &&
                                is_final(entries.back().event.event) &&
                                entries.back().event.event != ending.state;
@@ -183,13 +183,13 @@ class Merge {
       return add(restart, run->second.end, ending, false);
     }
     if (closed || last) return;
-    explain_requeue(restart,
-                    {"QUEUED",
-                     "requeued; the launcher of the run before did not say why: it was killed, its "
-                     "node failed, or somebody requeued the job"});
+    explain_requeue(
+        restart, {"QUEUED",
+                  "requeued; the launcher of the previous run did not say why: it was killed, its "
+                  "node failed, or somebody requeued the job"});
     if (!accounted_)
       missing_.push_back(fmt::format(
-          "how run {} ended: no launcher wrote it down, and Slurm's accounting does not have it",
+          "how run {} ended: no launcher recorded it, and Slurm's accounting does not have it",
           restart));
   }
 

@@ -12,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Longer than any file system in order takes; nobody notices that it is waited for.
+/// Longer than a working file system needs, and too short for anybody to notice the wait.
 constexpr auto kWrittenWithin = 100ms;
 constexpr auto kTryAgainAfter = 1s;
 

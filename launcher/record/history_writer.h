@@ -12,8 +12,8 @@
 namespace bellows {
 
 /// Appends a launcher's events in a thread of its own. A file system that hangs holds up that
-/// thread only; what one that is full or read-only does not take is kept, and tried again each
-/// second, so that the history has that very trouble afterwards.
+/// thread only; lines that a full or read-only file system does not accept are kept and tried again
+/// each second, so that the history later shows that problem too.
 class HistoryWriter {
  public:
   /// Of the lines that wait; the oldest are dropped for more.

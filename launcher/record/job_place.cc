@@ -34,7 +34,8 @@ std::string dir_of(const SlurmJob& job) {
   return dir.ok() ? *dir : "";
 }
 
-/// An array that slurmctld has forgotten: whose records these are, a bare id does not say.
+/// A job array that slurmctld has forgotten: a bare id does not say to which task the records
+/// belong.
 std::vector<std::string> tasks_in(const std::vector<SlurmRun>& runs) {
   std::vector<std::string> tasks;
   for (const SlurmRun& run : runs)

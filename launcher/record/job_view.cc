@@ -94,13 +94,13 @@ std::string JobView::wait() const {
   const std::time_t now = job.times.now;
   std::string text = (job.priority == 0 ? "held: " : "waits: ") + reason;
   if (job.priority > 0 && job.times.begin > now)
-    text = fmt::format("waits {} at least: {}", time_until(job.times.begin, now), reason);
+    text = fmt::format("waits at least {}: {}", time_until(job.times.begin, now), reason);
   else if (job.priority > 0 && job.times.start > now && job.times.start < now + kNoPlan)
     text += fmt::format(", start planned in {}", time_until(job.times.start, now));
   // Why it waits again.
   const JobEvent* last = last_event();
   const bool told = last && !last->cause.empty() && (closes_run(*last) || is_of_wait(*last));
-  return told ? fmt::format("{}; before: {}", text, last->cause) : text;
+  return told ? fmt::format("{}; previously: {}", text, last->cause) : text;
 }
 
 std::string JobView::end() const {
@@ -129,7 +129,7 @@ std::string JobView::last_words() const {
                        last->cause);
   if (job.finished()) return end();
   if (job.configuring) return "its nodes are being prepared";
-  return contract ? "no 'bellows run' has begun in it" : "not a Bellows job";
+  return contract ? "no 'bellows run' has started in it" : "not a Bellows job";
 }
 
 std::optional<std::uint64_t> JobView::step() const {

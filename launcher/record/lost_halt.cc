@@ -33,7 +33,7 @@ Status append(const SlurmJob& job, const std::string& event, const std::string& 
 bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts) {
   const JobEvent* asked = nullptr;
   for (const JobEvent& event : events) {
-    // Run 0 of a job owes nothing to an older job of the same number.
+    // Run 0 of a job must not carry out the halt of an older job with the same number.
     const bool begins_anew =
         is_submission(event) && (event.restart == 0 || event.note == EventNote::resumed);
     if (event.note == EventNote::halting)

@@ -10,8 +10,8 @@
 
 namespace bellows {
 
-/// A launcher writes down that it halts its job before it tells the ranks, so that one that is
-/// killed leaves the halt to the next.
+/// A launcher records that it halts its job before it tells the ranks, so that the next launcher
+/// can carry out the halt if this one is killed.
 
 /// The cause of such a stop.
 inline constexpr const char* kHalt = "halt";
@@ -19,7 +19,7 @@ inline constexpr const char* kHalt = "halt";
 /// Later runs do not ask: a halt that could not be written down must not be repeated at each start.
 bool halt_was_lost(const std::vector<JobEvent>& events, std::uint32_t restarts);
 
-/// For what becomes of a job that has no launcher to write it down. A halt that was lost before is
+/// Records what happens to a job that has no launcher to do so. A halt that was lost before is
 /// over then. Nothing is written where the job's checkpoint directory is not there yet.
 Status record_halt_of_waiting(const SlurmJob& job);
 Status record_resume(const SlurmJob& job, std::uint32_t gpus);

@@ -20,8 +20,8 @@ extern "C" void slurm_free_will_run_response_msg(will_run_response_msg_t* messag
 namespace bellows {
 namespace {
 
-/// libslurm of 22.05 hands the message of a refused will-run to nobody: it prints it. So standard
-/// error goes into memory for the time of the call.
+/// libslurm 22.05 does not return the message of a refused will-run but prints it, so standard
+/// error is redirected to memory during the call.
 class CapturedStderr {
  public:
   CapturedStderr() : memory_(memfd_create("stderr", MFD_CLOEXEC)), saved_(dup(STDERR_FILENO)) {

@@ -22,7 +22,7 @@ namespace bellows {
 namespace {
 
 constexpr std::size_t kEventsForLast = 64;
-/// Most of them are saves, which are told together.
+/// Most of them are saves, which are shown as one line.
 constexpr std::size_t kEventsForHistory = 4096;
 constexpr std::size_t kMostEventsShown = 40;
 

@@ -67,7 +67,7 @@ Result<RunContext> prepare(const RunOptions& options, const SlurmJob& job) {
   }
 }
 
-/// Also for those who look with `bellows status`: the output is a file among many.
+/// Also records it for `bellows status`, since the output is only one file among many.
 int refuse(const SlurmJob& job, const std::string& text, int status) {
   (void)record_refused_run(job, text).ok();
   return fail(text, status);
@@ -80,8 +80,10 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   if (job->finished())
     return fail(fmt::format("job {} is over ({})", id, slurm_state_name(job->state)), kRefused);
   if (!job->kind.batch || job->kind.het)
-    return refuse(*job, "it needs a batch job of one component: only such a job can be requeued",
-                  kRefused);
+    return refuse(
+        *job,
+        "this needs a batch job with a single component, since only such a job can be requeued",
+        kRefused);
   auto layout = RankLayout::of(*job);
   if (!layout) return refuse(*job, layout.error().text, kFailed);
   auto context = prepare(options, *job);

@@ -60,7 +60,7 @@ Result<StorePlace> choose_place(const RunContext& context, const SlurmJob& job) 
 
 Status make_directory(const RunContext& context, const StorePlace& place) {
   const bool sites = context.contract && !context.contract->checkpoint_dir.empty();
-  // Where a job runs is for its user to choose; what all users share is the site's.
+  // The user chooses where a job runs, and the site decides about what all users share.
   if (sites && place.dir != place.base) {
     if (Status status = check_shared_base(place.base); !status) return status;
   }
@@ -79,8 +79,8 @@ Status make_checkpoint_dir(const RunContext& context, const StorePlace& place) {
                status.error().text + "; name one where you may write with --checkpoint-dir"};
 }
 
-// Nothing in Slurm's record, which all can read, is the user's to keep a path in: a link at the
-// usual place leads to the one that was chosen.
+// Slurm's record of a job has no field in which a user could keep a path, so a link at the usual
+// place leads to the chosen one.
 Status leave_link(const RunContext& context, const SlurmJob& job) {
   auto usual = usual_place(context, job);
   if (!usual) return usual.error();
@@ -97,7 +97,7 @@ Status leave_link(const RunContext& context, const SlurmJob& job) {
       S_ISLNK(info.st_mode))
     unlinkat(parent->get(), name.c_str(), 0);
   if (symlinkat(context.checkpoint_dir.c_str(), parent->get(), name.c_str()) == 0) return {};
-  return errno_error("leave a link to " + context.checkpoint_dir + " as", usual->dir);
+  return errno_error("create a link to " + context.checkpoint_dir + " as", usual->dir);
 }
 
 /// Whether the usual place belongs to this job alone.

@@ -63,12 +63,12 @@ bool StepProcesses::ranks_gone(Clock::time_point now) {
   return true;
 }
 
-// A status 0 says nothing before srun's last output is read; any other status says enough.
+// Status 0 proves nothing until srun's last output has been read; any other status is sufficient.
 std::vector<Input> StepProcesses::end_of_ranks(Clock::time_point now) {
   if (!ranks_ || !ranks_gone_ || told_ranks_ended_) return {};
   const ChildExit exit = *ranks_->poll_exit();
   const bool first = now == *ranks_gone_;
-  // Of a bad end they say whose doing it was.
+  // After a failure, they say what caused it.
   const auto limit = exit.ok() ? kLastWordsWithin : 2 * kLastWordsWithin;
   const bool settled = output_.settle(first ? limit : 0ms);
   if (!settled && exit.ok() && now - *ranks_gone_ <= kDoubtsWithin) {

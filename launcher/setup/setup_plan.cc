@@ -75,11 +75,10 @@ void Planner::settle(const SlurmConf& conf, const char* key, const std::string& 
         {kept->place, kept->line(), ConfEntry{kept->key, value, {}}.line(), why});
   for (auto entry = found.begin(); entry != found.end(); ++entry)
     if (entry != kept)
-      plan_.changes.push_back(
-          {entry->place, entry->line(), "",
-           fmt::format(
-               "{} may appear only once: of several lines Slurm uses the last, and logs an error",
-               entry->key)});
+      plan_.changes.push_back({entry->place, entry->line(), "",
+                               fmt::format("{} may appear only once: if there are several, Slurm "
+                                           "uses the last line and logs an error",
+                                           entry->key)});
 }
 
 /// The items of all the key's lines; of a repeated NAME=VALUE the last value, as Slurm would.
@@ -127,7 +126,7 @@ void Planner::plugin_dir() {
   if (adds) plugin_dirs_.push_back(own);
   const std::string value = fmt::format("{}", fmt::join(plugin_dirs_, ":"));
   if (adds || given)
-    settle(setup_.slurm, "PluginDir", value, "Slurm looks for plugins in these directories alone");
+    settle(setup_.slurm, "PluginDir", value, "Slurm looks for plugins only in these directories");
   const auto note = [&](const char* plugin) {
     plan_.notes.push_back(
         fmt::format("there is no {} in {} on this machine; install Bellows here, or name its "
@@ -152,7 +151,7 @@ void Planner::admission() {
                     "checked against bellows.yaml",
                     plugins.back()));
   settle(setup_.slurm, "JobSubmitPlugins", fmt::format("{}", fmt::join(plugins, ",")),
-         "slurmctld admits jobs by bellows.yaml");
+         "slurmctld admits jobs according to bellows.yaml");
 }
 
 /// X11 implies Contain; NoHold excludes it.

@@ -128,11 +128,10 @@ Result<SlurmAccounting> parse_accounting(std::string_view config) {
     if (key == "AccountingStorageEnforce") found.enforce = lower_case_set(value);
   }
   if (!is_cluster(found.cluster) || found.type.empty())
-    return Error{
-        ErrorKind::invalid,
-        fmt::format("scontrol show config gave no ClusterName and AccountingStorageType "
-                    "that can be right: \"{}\", \"{}\"",
-                    one_line(found.cluster, kMostShown), one_line(found.type, kMostShown))};
+    return Error{ErrorKind::invalid, fmt::format("scontrol show config gave no valid ClusterName "
+                                                 "and AccountingStorageType: \"{}\", \"{}\"",
+                                                 one_line(found.cluster, kMostShown),
+                                                 one_line(found.type, kMostShown))};
   return found;
 }
 

@@ -200,7 +200,7 @@ Status SlurmConf::take(const std::string& line, const ConfPlace& place, const Re
   return {};
 }
 
-/// %c is the cluster's name, if that stands above.
+/// %c is the cluster's name, if it has been set above.
 std::string SlurmConf::included_path(std::string name, const std::string& from) const {
   const std::string cluster = to_lower(value("ClusterName"));
   for (std::size_t at = 0; (at = name.find("%c", at)) != std::string::npos; at += cluster.size())

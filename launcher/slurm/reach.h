@@ -14,8 +14,8 @@
 
 namespace bellows {
 
-/// Whether slurmctld answers, found out without waiting for it and no more than once a second. What
-/// is asked right after it has answered holds nothing up.
+/// Whether slurmctld answers, found out without waiting for it and no more than once a second. A
+/// query right after it has answered delays nothing.
 class SlurmReach {
  public:
   using Clock = std::chrono::steady_clock;

@@ -51,9 +51,9 @@ std::optional<CommandFailure> Halt::requeue_held() {
   next.hold = true;
   const RoadTaken taken = take_road(steering_, job_, next);
   if (taken.end == RoadEnd::newer_run)
-    return CommandFailure{kFailed, fmt::format("job {} has begun another run meanwhile, and is not "
-                                               "held",
-                                               job_.shown_id())};
+    return CommandFailure{
+        kFailed,
+        fmt::format("job {} has since begun another run, and is not held", job_.shown_id())};
   return taken.failure;
 }
 
@@ -68,7 +68,7 @@ std::optional<CommandFailure> Resume::run() {
   if (auto failure = wait_until_cleaned()) return failure;
   if (auto failure = release()) return failure;
   const std::uint32_t gpus = request_.gpus.value_or(from_);
-  // A launcher that does not read of it may take the job for one to be halted, but only once.
+  // A launcher that does not find this record may halt the job again, but only once.
   if (Status status = record_resume(job_, gpus); !status)
     steering_.say(status.error().text + "; if the job is held again, resume it once more");
   steering_.say(fmt::format("released; asked for {}", counted(gpus, "GPU")));
@@ -94,8 +94,8 @@ std::optional<CommandFailure> Resume::check() const {
   return request_.gpus ? check_size(job_, *request_.gpus) : std::nullopt;
 }
 
-// What comes while Slurm still cleans up the last run, Slurm overwrites. It takes seconds, in which
-// others may cancel the job or release it.
+// Slurm overwrites changes that arrive while it still cleans up the last run. This takes seconds,
+// in which others may cancel or release the job.
 std::optional<CommandFailure> Resume::wait_until_cleaned() {
   if (!job_.completing) return std::nullopt;
   while (job_.completing) {

@@ -10,8 +10,8 @@
 
 namespace bellows {
 
-/// Stops a job at a checkpoint and has Slurm hold it; one that waits is held as it is. Its launcher
-/// does the rest should the caller go away. Called by root it acts as the job's owner.
+/// Stops a job at a checkpoint and has Slurm hold it; one that waits is held as it is. If the
+/// caller goes away, the launcher does the rest. Called by root it acts as the job's owner.
 class Halt {
  public:
   /// `from_scratch`: also when the program has no checkpoint to go on from.

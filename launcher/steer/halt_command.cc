@@ -46,9 +46,9 @@ int halt(const Options& options) {
     if (sequence.step()) out["step"] = *sequence.step();
     fmt::print("{}\n", out.dump());
   } else if (sequence.was_held()) {
-    fmt::print("job {} is halted already\n", id);
+    fmt::print("job {} is already halted\n", id);
   } else {
-    fmt::print("job {} is halted{}; 'bellows resume {}' lets it go on\n", id,
+    fmt::print("job {} is halted{}; 'bellows resume {}' continues it\n", id,
                sequence.step() ? fmt::format(" at step {}", *sequence.step()) : "", id);
   }
   return kOk;
@@ -91,7 +91,8 @@ void add_common(CommandLine& command, const std::shared_ptr<Options>& options) {
   command.add_option("JOB", options->job, "Job id, or ARRAY_TASK")
       .required()
       .check(job_name_complaint);
-  command.add_option("--timeout", options->timeout, "Seconds to wait for the whole of it")
+  command
+      .add_option("--timeout", options->timeout, "Time limit for the whole operation, in seconds")
       .show_default()
       .between(1, 86400);
   command.add_flag("--json", options->json, "Print one JSON object; progress on standard error");
@@ -104,16 +105,19 @@ void add_halt_command(CommandLine& program) {
   CommandLine command =
       program.add_command("halt", "Stop a job at a checkpoint, and hold it until it is resumed");
   add_common(command, options);
-  command.add_flag("--from-scratch", options->from_scratch,
-                   "Also a program without a checkpoint: it will begin anew");
+  command.add_flag(
+      "--from-scratch", options->from_scratch,
+      "Halt the job even if its program has no checkpoint and will start from scratch");
   command.run([options] { return halt(*options); });
 }
 
 void add_resume_command(CommandLine& program) {
   auto options = std::make_shared<Options>();
-  CommandLine command = program.add_command("resume", "Let a halted job go on");
+  CommandLine command = program.add_command("resume", "Continue a halted job");
   add_common(command, options);
-  command.add_option("--gpus", options->gpus, "At this size, one of the job's range")
+  command
+      .add_option("--gpus", options->gpus,
+                  "Continue at this size, which must be in the job's range")
       .between(1, 4096);
   command.add_flag("--no-wait", options->no_wait, "Do not wait until the job runs");
   command.run([options] { return resume(*options); });

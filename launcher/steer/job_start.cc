@@ -31,8 +31,9 @@ constexpr Wait kWaits[] = {
     {"Resources", "for GPUs"},
     {"Priority", "for jobs with a higher priority"},
     {"Dependency", "for the jobs that it depends on"},
-    {"JobArrayTaskLimit", "for other tasks of its array, of which only so many may run at a time"},
-    {"JobHeldUser", "to be released, since it was held meanwhile"},
+    {"JobArrayTaskLimit",
+     "for other tasks of its array, since only a limited number of them may run at once"},
+    {"JobHeldUser", "to be released, since somebody held it"},
     {"JobHeldAdmin", "to be released by an administrator"},
     {"ReqNodeNotAvail", "for nodes that are not available"},
     {"PartitionDown", "for its partition to be up"},
@@ -56,7 +57,8 @@ std::string wait_text(const SlurmJob& job) {
     return fmt::format("until {:%H:%M:%S} ({})", fmt::localtime(job.times.start), slurms);
   for (const Wait& wait : kWaits)
     if (job.reason.starts_with(wait.reason)) return fmt::format("{} ({})", wait.words, slurms);
-  if (never_runs(job.reason)) return fmt::format("for what it can never get ({})", slurms);
+  if (never_runs(job.reason))
+    return fmt::format("for resources that it can never get ({})", slurms);
   if (job.reason.starts_with("Assoc") || job.reason.starts_with("QOS"))
     return fmt::format("for other jobs to leave room below a limit of its {} ({})",
                        job.reason.starts_with("QOS") ? "QOS" : "account", slurms);
@@ -65,14 +67,15 @@ std::string wait_text(const SlurmJob& job) {
 
 std::optional<CommandFailure> JobStart::run() {
   begun_ = steering_.time.now();
-  const std::string queued =
-      fmt::format("the job is queued for {} and goes on when it starts", counted(gpus_, "GPU"));
+  const std::string queued = fmt::format(
+      "the job is pending, asks for {} and continues when it starts", counted(gpus_, "GPU"));
   steering_.standing(kTimedOut, queued);
   while (true) {
     if (steering_.interrupted() || steering_.out_of_time())
       return steering_.stopped_waiting(
           said_.empty() ? queued : fmt::format("{}; it waits {}", queued, wait_text(found_)));
-    // A job that waits for others may wait long; slurmctld has more to do than to answer that.
+    // A job may wait for others for a long time, and slurmctld should not be asked about it too
+    // often.
     steering_.time.sleep(seconds_ < kPollFast ? kPoll : kPollLater);
     seconds_ = std::chrono::duration<double>(steering_.time.now() - begun_).count();
     auto job = steering_.slurm.job(job_.id);
@@ -148,7 +151,7 @@ CommandFailure JobStart::put_back(const SlurmJob& now) {
                                  "{} {}' tries again",
                                  never, counted(change_->from, "GPU"), status.error().text,
                                  job_.shown_id(), change_->from)};
-  return {kFailed, fmt::format("{}; it is put back to {} and goes on when it starts", never,
+  return {kFailed, fmt::format("{}; it asks for {} again and continues when it starts", never,
                                counted(change_->from, "GPU"))};
 }
 
@@ -165,7 +168,7 @@ void JobStart::hurry(const SlurmJob& now) {
   if (!pulled_) {
     SlurmJobChange change;
     change.begin_time = now.times.now + requeue_clock::kSoon;
-    // Refused when it has just started; then there is nothing to pull.
+    // Slurm refuses this if the job has just started; then there is nothing to hasten.
     pulled_ = steering_.slurm.change(job_, change).ok();
     next_look_ = now.times.now + requeue_clock::kSoon;
   } else if (now.times.now >= std::max(next_look_, now.times.begin)) {

@@ -13,9 +13,9 @@ struct SizeChange {
   std::uint32_t to = 0;
 };
 
-/// Watches a queued job until it runs, and sees to it that this is soon: a requeued job would wait
-/// for the life of a credential, and nothing makes Slurm look at a job whose start time has come.
-/// When Slurm says that it can never run with its new size, the job gets its old one back.
+/// Watches a pending job until it runs, and makes it start soon: a requeued job would wait for the
+/// lifetime of a credential, and nothing makes Slurm look at a job whose start time has come. When
+/// Slurm says that it can never run with its new size, the job gets its old one back.
 class JobStart {
  public:
   /// `least_restarts`: the run that is waited for has as many or more; `change`: none when the job
@@ -32,8 +32,8 @@ class JobStart {
   void keep_begin_time() { pulled_ = true; }
   /// To be called at once after what put the job into the queue.
   std::optional<CommandFailure> run();
-  /// For a job that waits all the same: until Slurm has looked for a place for its new size, or
-  /// will not do so soon.
+  /// For a job that is pending in any case: waits until Slurm has looked for a place for its new
+  /// size, or will not do so soon.
   std::optional<CommandFailure> see_placed();
   /// As it was at the end.
   const SlurmJob& found() const { return found_; }

@@ -56,7 +56,7 @@ std::optional<CommandFailure> JobStop::ask(std::string& not_yet) {
   if (!line) return CommandFailure{kUnreachable, line.error().text + "; nothing was changed"};
   line_ = std::move(*line);
   stopping_ = false;
-  steering_.standing(kTimedOut, "the launcher may not have got the demand");
+  steering_.standing(kTimedOut, "the launcher may not have received the request");
   Failure failure = converse(not_yet);
   line_->hang_up();
   if (!not_yet.empty()) (void)exit_code();
@@ -69,9 +69,9 @@ std::optional<CommandFailure> JobStop::converse(std::string& not_yet) {
       return CommandFailure{kUnreachable,
                             "the job's launcher did not answer; the job was not requeued"};
     if (steering_.interrupted() || steering_.out_of_time())
-      return steering_.stopped_waiting(stopping_ ? "the job stops at its next checkpoint " + then_ +
-                                                       " by itself"
-                                                 : "the launcher may not have got the demand");
+      return steering_.stopped_waiting(
+          stopping_ ? "the job stops at its next checkpoint " + then_ + " by itself"
+                    : "the launcher may not have received the request");
     const LauncherLine::Heard heard = line_->listen();
     Failure outcome;
     for (const std::string& line : heard.lines)
@@ -111,9 +111,9 @@ bool JobStop::handle(const std::string& line, std::string& not_yet, Failure& out
   seconds_ = std::chrono::duration<double>(steering_.time.now() - started_).count();
   const auto unsaved = message.find("unsaved");
   if (unsaved != message.end() && unsaved->is_number_unsigned())
-    steering_.say(fmt::format("step {} could not be saved; the job goes on {}",
+    steering_.say(fmt::format("step {} could not be saved; the job continues {}",
                               unsaved->get<std::uint64_t>(),
-                              step_ ? fmt::format("from step {}", *step_) : "from the start"));
+                              step_ ? fmt::format("from step {}", *step_) : "from scratch"));
   else
     steering_.say(step_ ? fmt::format("committed step {} after {:.1f} s", *step_, seconds_)
                         : stopped_without_step(message));
@@ -135,10 +135,10 @@ std::optional<CommandFailure> JobStop::went_away(std::string& not_yet) {
   if (stopping_)
     return CommandFailure{
         kFailed,
-        fmt::format("the job's launcher went away before it had a checkpoint; the job goes "
-                    "on from its newest one, perhaps as before: see bellows status {}",
+        fmt::format("the job's launcher ended before it had a checkpoint; the job continues from "
+                    "its newest one, perhaps at its old size: see bellows status {}",
                     job_.shown_id())};
-  // A requeue takes this step along with the launcher: somebody else was faster.
+  // A requeue by somebody else ends this step together with the launcher.
   if (auto now = steering_.slurm.job(job_.id);
       now.ok() && (now->state != SlurmState::running || now->restarts != job_.restarts))
     return CommandFailure{kRefused,
@@ -149,8 +149,8 @@ std::optional<CommandFailure> JobStop::went_away(std::string& not_yet) {
   if (status == kFailed) {
     not_yet = "Slurm does not start a step in the job yet";
     return CommandFailure{kUnreachable,
-                          fmt::format("Slurm starts no step in job {}, so its launcher cannot be "
-                                      "asked{}; nothing was changed",
+                          fmt::format("Slurm did not start a step in job {}, so its launcher "
+                                      "cannot be asked{}; nothing was changed",
                                       job_.shown_id(), complaint())};
   }
   return CommandFailure{kUnreachable,

@@ -10,8 +10,8 @@
 
 namespace bellows {
 
-/// Stops a running job at a checkpoint through its launcher. Whatever happens to the caller from
-/// then on, the launcher goes on alone.
+/// Stops a running job at a checkpoint through its launcher. Whatever happens to the caller after
+/// that, the launcher continues on its own.
 class JobStop {
  public:
   /// `demand`: the launcher's command, a JSON object; `then`: what the launcher does by itself, as

@@ -55,7 +55,7 @@ std::optional<CommandFailure> Resize::change_pending() {
     // Slurm may have taken some of the fields.
     change.gpus = report_.from;
     (void)steering_.slurm.change(job_, change).ok();
-    return CommandFailure{kFailed, status.error().text + "; it waits as it did"};
+    return CommandFailure{kFailed, status.error().text + "; the pending job is unchanged"};
   }
   report_.was_pending = true;
   report_.job = job_;
@@ -66,14 +66,14 @@ std::optional<CommandFailure> Resize::change_pending() {
   return failure;
 }
 
-// Once it is stopped, a refusal would cost it a restart.
+// If the job were refused only after its stop, that would cost it a restart.
 std::optional<CommandFailure> Resize::ask_for_leave() {
   Status status = steering_.slurm.may_change_size(job_, request_.gpus);
   if (status.ok()) return std::nullopt;
   if (status.error().kind == ErrorKind::unavailable)
     return CommandFailure{kUnreachable, status.error().text + "; nothing was changed"};
-  return refusal(job_, fmt::format("would not get {}: {}", counted(request_.gpus, "GPU"),
-                                   status.error().text));
+  return refusal(
+      job_, fmt::format("cannot have {}: {}", counted(request_.gpus, "GPU"), status.error().text));
 }
 
 void Resize::warn_of_waiting_jobs() {
@@ -86,8 +86,8 @@ void Resize::warn_of_waiting_jobs() {
       ++waiting;
   if (waiting > 0)
     steering_.say(
-        fmt::format("warning: {} other {} in partition {}; what the job gives up can go to them, "
-                    "and it may wait before it runs again",
+        fmt::format("warning: {} other {} in partition {} and may get the GPUs that this job gives "
+                    "up; this job may have to wait before it runs again",
                     waiting, waiting == 1 ? "job waits" : "jobs wait", job_.partition));
 }
 

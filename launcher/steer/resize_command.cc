@@ -46,7 +46,7 @@ void print_json(const ResizeReport& report, const std::string& id) {
 
 void print_summary(const ResizeReport& report, const std::string& id) {
   if (report.unchanged)
-    fmt::print("job {} has {} already\n", id, counted(report.to, "GPU"));
+    fmt::print("job {} already has {}\n", id, counted(report.to, "GPU"));
   else if (report.was_pending)
     fmt::print("job {} waits, now for {} instead of {}\n", id, counted(report.to, "GPU"),
                report.from);
@@ -71,7 +71,7 @@ int resize(Options options) {
 }  // namespace
 
 std::string job_name_complaint(const std::string& name) {
-  return parse_job_name(name) ? "" : "'" + name + "' is no job id, such as 123 or 123_4";
+  return parse_job_name(name) ? "" : "'" + name + "' is not a job id, such as 123 or 123_4";
 }
 
 void add_resize_command(CommandLine& program) {
@@ -80,14 +80,16 @@ void add_resize_command(CommandLine& program) {
   command.add_option("JOB", options->job, "Job id, or ARRAY_TASK")
       .required()
       .check(job_name_complaint);
-  command.add_option("GPUS", options->request.gpus, "Number of GPUs, one of the job's range")
+  command
+      .add_option("GPUS", options->request.gpus, "Number of GPUs, which must be in the job's range")
       .required()
       .between(1, 4096);
-  command.add_option("--timeout", options->timeout, "Seconds to wait for the whole of it")
+  command
+      .add_option("--timeout", options->timeout, "Time limit for the whole operation, in seconds")
       .show_default()
       .between(1, 86400);
   command.add_flag("--from-scratch", options->request.from_scratch,
-                   "Also when the program has no checkpoint, so that its work is lost");
+                   "Resize even if the program has no checkpoint, so that its work is lost");
   command.add_flag("--json", options->json, "Print one JSON object; progress on standard error");
   command.run([options] { return resize(*options); });
 }

@@ -42,7 +42,7 @@ struct Steering {
 /// Whether the caller may steer the job, and Slurm lets anybody do so; `verb` as in "can halt it".
 std::optional<CommandFailure> check_steerable(const SlurmJob& job, const std::string& verb);
 
-/// Root needs no right of its own: it becomes the job's owner for good.
+/// Root acts with the owner's rights: it becomes the job's owner permanently.
 std::optional<CommandFailure> become_owner(const SlurmJob& job);
 
 /// "job 7 WHY; nothing was changed"

@@ -10,7 +10,7 @@ std::optional<CommandFailure> failure_of(const RequeueRoad::Done& done, const Sl
   switch (done.end) {
     case RoadEnd::kept_size:
     case RoadEnd::as_it_is:
-      return CommandFailure{kFailed, done.text + "; it was requeued and restarts as it was"};
+      return CommandFailure{kFailed, done.text + "; it was requeued and restarts at its old size"};
     case RoadEnd::ended:
       return CommandFailure{kFailed, fmt::format("Slurm did not requeue job {}, which is {}",
                                                  job.shown_id(), slurm_state_name(done.state))};
@@ -18,7 +18,7 @@ std::optional<CommandFailure> failure_of(const RequeueRoad::Done& done, const Sl
       return CommandFailure{kFailed, done.text};
     case RoadEnd::refused:
     case RoadEnd::gave_up:
-      return CommandFailure{kFailed, done.text + "; its launcher will do it by itself"};
+      return CommandFailure{kFailed, done.text + "; its launcher will requeue it"};
     case RoadEnd::moved:
     case RoadEnd::found:
     case RoadEnd::forgotten:

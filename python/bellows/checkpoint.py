@@ -294,7 +294,7 @@ class Checkpoint:
             if self._fill({**self._arrays, **wanted}) == step:
                 break
         else:
-            raise MismatchError("restore found another newest step each time it looked")
+            raise MismatchError("the newest step changed each time that restore looked for it")
         for name, thing in self._tracked.items():
             thing.apply(things[name], step)
         return step
@@ -319,7 +319,7 @@ class Checkpoint:
         try:
             step = self._fill({_STRUCTURE_BYTES: length})
         except MismatchError as error:
-            raise MismatchError(f"the checkpoint was made without track(): {error}") from error
+            raise MismatchError(f"the checkpoint was created without track(): {error}") from error
         if step is None:
             self._sync(self._arrays)
             return None
@@ -336,7 +336,7 @@ class Checkpoint:
         for name in self._tracked:
             if name not in structure["things"]:
                 raise MismatchError(
-                    f"track({name}=...): the checkpoint of step {step} was made without it; it "
+                    f"track({name}=...): the checkpoint of step {step} was created without it; it "
                     f"holds {', '.join(structure['things'])}"
                 )
         return step, structure["things"]

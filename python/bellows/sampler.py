@@ -42,7 +42,7 @@ class Sampler:
         drop_last: bool = False,
     ) -> None:
         if dataset_size < 1 or global_batch < 1:
-            raise ValueError(f"{dataset_size} samples in batches of {global_batch}: 1 is the least")
+            raise ValueError(f"{dataset_size} samples in batches of {global_batch}: both must be at least 1")
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank} of {world} ranks: ranks count from 0")
         if world > global_batch:

@@ -6,7 +6,7 @@
 
 namespace bellows::container {
 
-/// The user whose job it is, as the container's programs shall find him.
+/// The job's user, as programs in the container see this user.
 struct Account {
   std::string user;
   std::string group;  ///< empty: unknown
@@ -19,9 +19,9 @@ struct AccountFile {
   std::string text;
 };
 
-/// Of /etc/passwd and /etc/group those that lack the caller's user or group: the image's text with
-/// a line for him before it, and one for root if it has none. Nothing if the image has no /etc.
-/// Read in `root` with the caller's rights; one that cannot be read is left alone.
+/// Of /etc/passwd and /etc/group those that lack the caller's user or group: the image's text after
+/// a line for this user, and one for root if it has none. Nothing if the image has no /etc. Read in
+/// `root` with the caller's rights; one that cannot be read is left alone.
 std::vector<AccountFile> account_files(int root, const Account& account);
 
 }  // namespace bellows::container

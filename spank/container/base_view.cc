@@ -32,14 +32,14 @@ Status attach_at(int mount, const char* path) {
   return target ? attach(mount, target->get(), path) : Status(target.error());
 }
 
-/// As on the host. What the kernel does against links and files that wait for privileged programs
-/// in such a directory (fs.protected_*) ends where its owner is the one who put them there, and he
-/// may rename and remove what others have in it.
+/// As on the host. The kernel's protection against links and files that are planted for privileged
+/// programs in such a directory (fs.protected_*) does not apply to those of the directory's owner,
+/// who may also rename and remove what others have in it.
 Status give_to_root(int tmpfs, const char* name, const char* path) {
   const auto as_root = Raised::raise(CAP_CHOWN);
   if (!as_root) return as_root.error();
   if (::fchownat(tmpfs, name, 0, 0, AT_SYMLINK_NOFOLLOW) != 0)
-    return errno_error("give to root the job's own", path);
+    return errno_error("make root the owner of the job's own", path);
   return {};
 }
 
@@ -65,7 +65,7 @@ bool is_roots(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == 0;
 }
 
-/// Before anything covers them. Not every node need have them all.
+/// They are opened before anything covers them. A node need not have all of them.
 Result<std::vector<Kept>> open_kept(const std::vector<std::string>& paths) {
   std::vector<Kept> kept;
   for (const std::string& path : paths) {
@@ -95,9 +95,9 @@ Status put_back(const std::vector<Kept>& kept) {
 
 Status build_base_view(std::uint64_t tmp_mib, std::uint64_t shm_mib,
                        const std::vector<std::string>& kept) {
-  // First of all: what is mounted before would be mounted on the host too.
+  // This must come first: anything mounted before it would be mounted on the host too.
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
-    return errno_error("make private the mounts below", "/");
+    return errno_error("make all mounts private below", "/");
   const auto opened = open_kept(kept);
   if (!opened) return opened.error();
   auto temporary = tmpfs(tmp_mib, {{"mode", "0711"}});

@@ -21,9 +21,9 @@ struct Device {
 /// A node below the host's /dev, by its name there; links are not followed. nosuid and noexec.
 Result<Device> open_device(const std::string& name);
 
-/// null, zero and the like, which must be there, and those that `site.devices` name (patterns as
-/// glob(7) has them, "/dev/infiniband/*"; what they find that is not a device node is skipped).
-/// `console`: the path of the step's terminal, which becomes /dev/console; or empty.
+/// null, zero and the other standard nodes, which must exist, and those that `site.devices` name
+/// (patterns as glob(7) has them, "/dev/infiniband/*"; what they find that is not a device node is
+/// skipped). `console`: the path of the step's terminal, which becomes /dev/console; or empty.
 Result<std::vector<Device>> open_devices(const Site& site, const std::string& console);
 
 /// Binds a node of open_device's kind in a container's /dev, making the directories of its name.

@@ -65,7 +65,7 @@ Status check_fence(const std::vector<GpuNode>& nodes, std::uint64_t given) {
   if (own_one_closed(found, given))
     return Error{ErrorKind::denied,
                  fmt::format("Slurm gave this step {} here, but the owner and mode of {} keep this "
-                             "user out; the administrator must open it to all users (mode 0666), "
+                             "user out; the administrator must open it to all users (mode 0666); "
                              "the device cgroup does the fencing",
                              gpus(given), fmt::join(found.by_mode, ", "))};
   return {};

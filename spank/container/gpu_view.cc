@@ -98,7 +98,7 @@ Status add_capabilities(SmallTree& tree, int proc, const std::vector<unsigned>& 
     const bool of_gpu = name.starts_with("gpu");
     const auto minor = of_gpu ? parse_uint(std::string_view(name).substr(3)) : std::nullopt;
     if (of_gpu && !(minor && std::count(minors.begin(), minors.end(), *minor) != 0)) continue;
-    // "mig" and "gpuN" are directories, "fabric-imex-mgmt" and the like are files.
+    // "mig" and "gpuN" are directories, "fabric-imex-mgmt" and similar names are files.
     const std::string path = "capabilities/" + name;
     auto original = open_in_root(proc, std::string(kDriver) + "/" + path, O_PATH);
     if (!original) return original.error();

@@ -13,9 +13,9 @@ namespace bellows::container {
 /// from Linux 6.2 on; `invalid` if the kernel cannot.
 Status map_root_to_caller(int mount);
 
-/// A user namespace in which that user is root and nobody else is anybody. It belongs to whom the
-/// caller is, who has every capability in it wherever he comes from: one that the user could enter
-/// must be made by root.
+/// A user namespace in which that user is root and nobody else is anybody. It belongs to the
+/// caller's user, who has every capability in it, even from outside: root must make it, or the user
+/// could enter it.
 Result<Fd> root_is(uid_t uid, gid_t gid);
 
 }  // namespace bellows::container

@@ -54,8 +54,9 @@ Status check_content(const Image& image, off_t size) {
   if (n != sizeof head || head.magic != kMagic)
     return Error{ErrorKind::invalid, image.path + " is not a squashfs image"};
   if (head.major != kMajor)
-    return Error{ErrorKind::invalid, fmt::format("{} is squashfs version {}; only 4 is known",
-                                                 image.path, static_cast<unsigned>(head.major))};
+    return Error{ErrorKind::invalid,
+                 fmt::format("{} is squashfs version {}; only version 4 is supported", image.path,
+                             static_cast<unsigned>(head.major))};
   if (size < 0 || head.bytes_used > static_cast<std::uint64_t>(size))
     return Error{ErrorKind::corrupt,
                  fmt::format("the image {} is truncated: {} of {} bytes; copy it again", image.path,
@@ -65,7 +66,7 @@ Status check_content(const Image& image, off_t size) {
 
 Error distrusted(const std::string& path, std::string_view why) {
   return Error{ErrorKind::denied,
-               fmt::format("the directory {} is refused as a place of squashfs images: {}; tell "
+               fmt::format("the directory {} is refused as a place for squashfs images: {}; tell "
                            "the administrator, or use a directory as the image",
                            path, why)};
 }
@@ -77,8 +78,9 @@ Status check_directory(int fd, uid_t owner) {
   const bool by_others = (info.st_mode & (S_IWGRP | S_IWOTH)) != 0 && (info.st_mode & S_ISVTX) == 0;
   if ((info.st_uid == 0 || info.st_uid == owner) && !by_others) return {};
   const auto path = path_of(fd);
-  return distrusted(path ? *path : "that it lies in",
-                    "another than root or the owner of the directory in image_dirs may change it");
+  return distrusted(
+      path ? *path : "that it lies in",
+      "somebody other than root or the owner of the directory in image_dirs may change it");
 }
 
 bool is_same(const struct stat& one, const struct stat& other) {
@@ -92,7 +94,7 @@ Status check_above(int dir, uid_t owner) {
   if (system.f_type == FUSE_SUPER_MAGIC) {
     const auto path = path_of(dir);
     return distrusted(path ? *path : "of the image",
-                      "it is of a FUSE file system, whose server may change what the kernel reads");
+                      "it is on a FUSE file system, whose server may change what the kernel reads");
   }
   Fd at(::openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   while (true) {
@@ -109,7 +111,7 @@ Status check_above(int dir, uid_t owner) {
 /// What lies between them, by the names that lead to the file now: links may have led there.
 Status check_between(int dir, uid_t owner, const Image& image, const struct stat& file) {
   const Error moved{ErrorKind::unavailable,
-                    fmt::format("the image {} was moved while it was looked at", image.path)};
+                    fmt::format("the image {} was moved while it was being checked", image.path)};
   const auto top = path_of(dir);
   const auto whole = path_of(image.fd.get());
   if (!top || !whole) return top ? whole.error() : top.error();
@@ -130,7 +132,7 @@ Status check_between(int dir, uid_t owner, const Image& image, const struct stat
   return {};
 }
 
-/// A squashfs file that another than the administrator could write is an attack on the kernel.
+/// A squashfs file that somebody other than the administrator can write to could attack the kernel.
 Status check_owner(const Image& image, const struct stat& file, const struct stat& dir) {
   const bool trusted = file.st_uid == 0 || file.st_uid == dir.st_uid;
   // The group's bits are also the most that an access list gives to others.
@@ -157,8 +159,8 @@ Result<Fd> open_image_dir(const std::string& path, const Site& site, std::string
   }
   if (site.image_dirs.empty())
     return Error{ErrorKind::denied,
-                 fmt::format("{}: squashfs images are not offered here, since the administrator "
-                             "named no directory for them; use a directory as the image",
+                 fmt::format("{}: squashfs images are not allowed here, since the administrator "
+                             "has named no directory for them; use a directory as the image",
                              path)};
   return Error{ErrorKind::denied,
                fmt::format("{}: squashfs images must lie in {}; or use a directory as the image",

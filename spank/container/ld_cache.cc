@@ -75,7 +75,7 @@ Result<std::vector<LdCacheEntry>> parse_ld_cache(std::string_view data, Machine 
   if (cache->size() < kHeader) return corrupt("truncated");
   // The low bits of a byte that ldconfig sets since glibc 2.33; 0 before.
   if ((number_at<std::uint8_t>(*cache, 28) & 3) == kBigEndian)
-    return corrupt("made on a machine of the other byte order");
+    return corrupt("made on a machine with the other byte order");
   const std::uint64_t entries = number_at<std::uint32_t>(*cache, kMagic.size());
   if (kHeader + entries * kEntry > cache->size()) return corrupt("truncated");
   std::vector<LdCacheEntry> found;

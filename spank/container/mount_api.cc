@@ -258,7 +258,8 @@ Result<std::uint64_t> mount_number(int fd, std::string_view path) {
   if (::statx(fd, "", AT_EMPTY_PATH, STATX_MNT_ID | unique, &info) != 0)
     return errno_error("look at", path);
   if ((info.stx_mask & (STATX_MNT_ID | unique)) == 0)
-    return Error{ErrorKind::unavailable, "this kernel does not number mounts; Linux 5.8 does"};
+    return Error{ErrorKind::unavailable,
+                 "this kernel does not number mounts; Linux 5.8 and later do"};
   return info.stx_mnt_id;
 }
 

@@ -40,8 +40,8 @@ Result<OwnMounts> parse_own(std::string_view text) {
       space == std::string_view::npos ? std::nullopt : parse_uint(text.substr(space + 1));
   if (!dev || !proc)
     return Error{ErrorKind::denied,
-                 "what the container was made with is not known on this node, as where it was made "
-                 "before Bellows was upgraded; start the job again"};
+                 "this node does not know with which mounts the container was made, perhaps "
+                 "because it was made before Bellows was upgraded; start the job again"};
   return OwnMounts{*dev, *proc};
 }
 

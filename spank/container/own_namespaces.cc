@@ -85,8 +85,8 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
       found.push_back({kind.flag, *std::move(ns)});
     else if (spec.*kind.wanted)
       return Error{ErrorKind::denied,
-                   fmt::format("the container {} was made without --container-unshare={}; join it "
-                               "without that option, or use another name",
+                   fmt::format("the container {} was created without --container-unshare={}; join "
+                               "it without that option, or use another name",
                                spec.name, kind.word)};
   }
   return found;

@@ -34,8 +34,9 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
                                            const Spec& spec);
 
 /// The user namespace of the container NAME, or one to become it, in which `owner` is root. As
-/// root, and without waiting for anyone: made by the user it would be his, and any process of his
-/// could enter it with all capabilities, also where the site allows users no namespaces.
+/// root, and without waiting for anyone: if the user made it, it would belong to the user, and any
+/// of the user's processes could enter it with all capabilities, even where the site allows users
+/// no namespaces.
 Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, JobOwner owner);
 
 /// The user namespace of the container NAME, which becomes `made` if it has none: one for all its

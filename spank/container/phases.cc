@@ -9,8 +9,8 @@ namespace {
 /// What a user can do about a failure in a phase.
 constexpr std::pair<std::string_view, std::string_view> kFixes[] = {
     {"opening the image and the mounts",
-     "see that the image, the sources of --container-mounts and a home that is mounted are on this "
-     "node, and open to you"},
+     "check that the image, the sources of --container-mounts and, if it is mounted, your home "
+     "directory exist on this node and are open to you"},
     {"mounting the image",
      "try another image, and rebuild this one if that one works; else tell the administrator"},
     {"mounting the system's directories",

@@ -12,8 +12,8 @@
 namespace bellows::container {
 namespace {
 
-/// As slurmstepd makes it. A user may name any directory in the variables, while his job's view of
-/// the host is not yet joined: what that view covers must not show through here.
+/// Whether slurmstepd made it. A user may name any directory in the variables, and the job's view
+/// of the host is not joined yet: what that view covers must not show through here.
 Result<bool> is_own(int directory) {
   struct stat info {};
   if (::fstat(directory, &info) != 0) return errno_error("look at", "PMIx's directory");

@@ -171,7 +171,7 @@ class RootMaker {
     return skeleton;
   }
 
-  /// An image's files are root's as a rule, who is not the one to write to them.
+  /// An image's files usually belong to root, but it is the user who writes to them.
   Status give_to_caller(int skeleton) {
     auto status = map_root_to_caller(image_.get());
     if (status || status.error().kind != ErrorKind::invalid) return status;
@@ -195,7 +195,7 @@ class RootMaker {
   }
 
   /// An overlay's work directory is closed to all but those whom no mode stops, and it works in it
-  /// with its maker's rights. What the user may do is asked of him all the same.
+  /// with its maker's rights. The user's own rights are nevertheless checked.
   static Result<Fd> mount_overlay(const Options& options, bool writable) {
     MountFlags flags;
     flags.read_only = !writable;
@@ -210,7 +210,7 @@ class RootMaker {
   std::vector<Fd> kept_;  ///< the overlay's options name them
 };
 
-/// Everything of one container on its way.
+/// Everything that belongs to a container while it is being built.
 class Builder {
  public:
   Builder(const Spec& spec, const Site& site, const RootfsInputs& inputs, Phases& phases)

@@ -35,7 +35,7 @@ struct RootfsInputs {
 /// A squashfs is never written to. If it is to be writable, or lacks a mount's target, the root is
 /// an overlay; what is written is in memory, of the size of the private /tmp at most, and gone with
 /// the container. On such a root the image's files of root's are the user's (Linux 6.2), or can at
-/// least be replaced by him. A directory is written to itself, where its user may.
+/// least be replaced by the user. A directory is written to itself, where its user may.
 ///
 /// The caller is the job's user with CAP_SYS_ADMIN and CAP_DAC_OVERRIDE permitted. Paths are opened
 /// with the user's rights alone. After an error the namespace is of no use. Returns which mounts

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kRoot = O_PATH | O_DIRECTORY;
 
-/// Who builds may need the limit in more than one phase.
+/// A task that builds a view may use up the limit in several phases, so others wait longer for it.
 std::uint32_t wait_seconds(const Site& site) { return 3 * site.phase_seconds; }
 
 Status join(int ns) {
@@ -75,7 +75,7 @@ std::string note_name(const std::string& name) { return name + ":note"; }
 /// Of the container's own mounts.
 std::string own_name(const std::string& name) { return name + ":own"; }
 
-/// Who made a named container, and what of his wishes others can't have another way.
+/// Which step made a named container, and which of its options others cannot have differently.
 std::string note_text(const TaskRequest& wanted) {
   Spec mounts;
   mounts.mounts = wanted.spec.mounts;
@@ -135,7 +135,7 @@ Status TaskEntry::watch(const Site& site, Phases& phases) {
   return {};
 }
 
-/// A phase that sees to its time itself, and says more than a watchdog could.
+/// A phase that limits its own time, and can say more than a watchdog could.
 void TaskEntry::begin_patiently(const char* phase, std::uint32_t seconds, Phases& phases) {
   phases.begin(phase);
   watchdog_->begin(phase, seconds + 1);

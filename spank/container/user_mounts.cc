@@ -78,9 +78,10 @@ Error refused(const PlacedMount& placed, const char* why) {
   return {ErrorKind::denied, fmt::format("a mount at {} is refused: {}", placed.target, why)};
 }
 
-/// The target, `real` without links, if a mount may be there: not the root, nor in /proc, where
-/// links of an image lead as well as a user's own words, and a mount could deceive those who join.
-/// Its directory is opened first and the rest from there, so that both are judged by what they are.
+/// The target, `real` without links, if a mount may be there: not the root, nor in /proc, to which
+/// an image's links can lead as well as the user's own text, and a mount could deceive those who
+/// join. Its directory is opened first and the rest from there, so that both are judged by what
+/// they are.
 Result<Fd> open_place(int root, const PlacedMount& placed, const std::string& real) {
   if (real.empty()) return refused(placed, "it is the container's root");
   const bool create = placed.mount && placed.create;

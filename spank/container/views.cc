@@ -130,9 +130,9 @@ Status remove_name(int ns, const char* name) {
   return {};
 }
 
-/// The user's directory, with what he may have mounted in it. The view of each job that began while
-/// it was mounted has it too: the kernel unmounts wherever its mount point is, when that is
-/// removed.
+/// The user's directory, with everything that the user may have mounted in it. The view of each job
+/// that began while it was mounted has it too: the kernel unmounts wherever its mount point is,
+/// when that is removed.
 Status unmount_user(const std::string& kept) {
   const auto directory = open_directory(AT_FDCWD, kept.c_str(), kept);
   if (!directory) return {};
@@ -219,7 +219,8 @@ Result<Fd> try_lease(int views, const Places& places, JobOwner owner) {
   if (!alive) {
     if (errno == ENOENT) return Fd();
     auto error = errno_error("open", path + "/alive");
-    // Nobody has a lease to remove it with; another's try comes round again.
+    // Without `alive` nobody can hold a lease that would remove the directory; another process that
+    // tries now creates it again.
     ::unlinkat(views, name.c_str(), AT_REMOVEDIR);
     return error;
   }
@@ -252,7 +253,7 @@ Status collect_job(int views, const Places& places) {
   const Fd alive(::openat(directory->get(), "alive", O_RDWR | O_NOFOLLOW | O_CLOEXEC));
   if (!alive) {
     if (errno != ENOENT) return errno_error("open", places.path + "/alive");
-    // Somebody is about to make it, or died before he did.
+    // Somebody is about to create it, or died before doing so.
     ::unlinkat(views, places.name.c_str(), AT_REMOVEDIR);
     return {};
   }
@@ -270,7 +271,7 @@ Result<Lease> Lease::take(const std::string& run_dir, std::uint32_t job, JobOwne
     if (!alive) return alive.error();
     if (*alive) return Lease(run_dir, job, *std::move(alive));
   }
-  return Error{ErrorKind::unavailable, fmt::format("{}: removed again and again", places.path)};
+  return Error{ErrorKind::unavailable, fmt::format("{}: somebody keeps removing it", places.path)};
 }
 
 Status Lease::leave(const std::function<void()>& last) {
@@ -328,8 +329,8 @@ Result<Lock> JobViews::lock(std::chrono::milliseconds limit) const {
   const auto status = flock_within(lock_.get(), LOCK_EX, limit, "this job's containers here");
   if (!status.ok())
     return Error{status.error().kind, status.error().text +
-                                          " by another of its tasks, which builds one; start the "
-                                          "step again when that one has ended"};
+                                          " by another task of the job that is building one; start "
+                                          "the step again when that task has finished"};
   return Lock(lock_.get());
 }
 

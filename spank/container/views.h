@@ -54,7 +54,7 @@ class Lease {
   Fd alive_;
 };
 
-/// Removes the views of each job none of whose slurmstepds lives.
+/// Removes the views of each job that has no living slurmstepd.
 Status collect_views(const std::string& run_dir);
 
 /// A flock, held until destruction. A resource.

@@ -29,8 +29,8 @@ struct Begun {
   std::uint32_t seconds;  ///< 0: as for any phase
 };
 
-/// Where nobody reads any more, or what is read comes too slowly, the sentence is lost: the maker
-/// must end all the same.
+/// If nobody reads any more, or reads too slowly, the sentence is lost: the maker must end in any
+/// case.
 void tell(const char* phase, std::uint32_t seconds) {
   pollfd writable{STDERR_FILENO, POLLOUT, 0};
   if (::poll(&writable, 1, kWriteLimitMs) != 1 || (writable.revents & POLLOUT) == 0) return;
@@ -49,7 +49,7 @@ void tell(const char* phase, std::uint32_t seconds) {
 /// system call that only a deadly signal ends is ended by it too.
 void end() {
   ::syscall(SYS_pidfd_send_signal, kMaker, SIGALRM, nullptr, 0U);
-  // Who is stopped takes no other signal.
+  // A stopped process takes no other signal.
   ::syscall(SYS_pidfd_send_signal, kMaker, SIGCONT, nullptr, 0U);
   pollfd ended{kMaker, POLLIN, 0};
   if (::poll(&ended, 1, kEndLimitMs) != 1)

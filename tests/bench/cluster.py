@@ -88,7 +88,7 @@ class Cluster:
         return Timer(self.command("python3", "-u", "-c", TIMER, user=user))
 
     def reconfigure(self, slurm_conf, **files):
-        """Starts slurmctld anew with more lines in slurm.conf, and files of this content beside it."""
+        """Restarts slurmctld with more lines in slurm.conf, and with files of this content beside it."""
         self.call("stop-ctld", timeout=60)
         for name, text in files.items():
             with open(f"{self.dir}/etc/{name}", "w", encoding="utf-8") as stream:

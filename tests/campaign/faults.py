@@ -115,7 +115,7 @@ class StopController(Fault):
     whole_cluster = True
     restarts = False
     lasts = (1, 10)
-    # Slurm has a job whose end it lost wait for the life of a credential before it starts it again, only
+    # Slurm has a job whose end it lost wait for the lifetime of a credential before it starts it again, only
     # to be told that it is over.
     limit = 240
 

@@ -52,7 +52,7 @@ sacctmgr --immediate modify account where name=vision cluster=bellows set QOS+=h
 sacctmgr --immediate modify account where name=vision-interns cluster=bellows set QOS+=high
 sacctmgr --immediate modify account where name=speech cluster=bellows set GrpTRES=gres/gpu=1'
 before=$(accounts)
-is "$(tenants alice | grep -v '^#')" "$want" "anybody sees what is to be done"
+is "$(tenants alice | grep -v '^#')" "$want" "any user can see what would be done"
 is "$(accounts)" "$before" "and nothing is done"
 is "$(tenants alice --json | field '[d["applied"], len(d["changes"]), {c["state"] for c in d["changes"]}, d["error"]]')" \
   "[False, 8, {'planned'}, None]" "in JSON, too"
@@ -113,7 +113,7 @@ sed -i 's/normal, High/normal, High, rare, so+me/' "$policy"
 last="sacctmgr --immediate modify account where name=vision cluster=bellows set QOS+=rare,so+me"
 fake 'echo " Error with request: out of order" >&2; exit 1'
 is "$?" 1 "a change that fails ends it"
-like "$said" 'with status 1: Error with request: out of order; 2 of 3 changes are done$' "with a word on what was done"
+like "$said" 'with status 1: Error with request: out of order; 2 of 3 changes are done$' "and says what was done"
 fake 'printf " Error with request: out of order\n  account = vision\n" >&2; exit 1'
 like "$said" $'with status 1; 0 of 1 changes are done\n   Error with request: out of order\n    account = vision$' \
   "what sacctmgr says in several lines keeps them"

@@ -91,7 +91,7 @@ is "$(size_of --gres=gpu:2)" "gres:gpu:2 2" "--gres"
 is "$(size_of --gpus-per-task=1 -n5)" "gres:gpu:5 5" "--gpus-per-task"
 is "$(size_of -n6)" "gres:gpu:6 6" "--ntasks"
 like "$(xc srun -A vision --framework=plain --gpus-range=2-8 true 2>&1)" \
-  "the job keeps 2 GPUs: only jobs of sbatch can be resized" "srun gets a fixed size, and says so"
+  "the job keeps 2 GPUs: only jobs submitted with sbatch can be resized" "srun gets a fixed size, and says so"
 is "$(xc salloc -Q -A vision --framework=plain --gpus-range=3-8 srun -n3 sh -c 'echo $BELLOWS_GPUS_RANGE' 2>/dev/null | xargs)" \
   "3 3 3" "salloc too"
 id=$(submit -- -A vision --framework=digits -N2 --gpus-per-node=4 --wrap "$show")
@@ -118,10 +118,10 @@ is "$(xc squeue --noheader | wc -l)" 0 "none of them left a job behind"
 ### Forgeries.
 id=$(submit -- -A vision --framework=digits --export=ALL,BELLOWS_CONTRACT=forged,BELLOWS_TENANT=root --wrap "$show")
 got=$(output_of "$id")
-is "$(grep -E '^BELLOWS_.*(forged|root)' <<<"$got")" "" "a contract in --export reaches nobody"
+is "$(grep -E '^BELLOWS_.*(forged|root)' <<<"$got")" "" "a contract in --export has no effect"
 like "$got" "BELLOWS_TENANT=vision" "the true one does"
 id=$(xc --env _SLURM_SPANK_OPTION_bellows_gpus_range=1-64 sbatch --parsable --hold -A vision --wrap true 2>"$work/err")
-is "$(job_field "${id:-0}" AdminComment)" "" "an option in the environment admits nobody to more"
+is "$(job_field "${id:-0}" AdminComment)" "" "an option in the environment grants nothing more"
 [[ -z $id ]] || xc scancel "$id"
 if cc -o "$CLUSTER/shared/forge" "$(dirname "$0")/forge.c" -lslurm 2>"$work/cc"; then
   chmod 755 "$CLUSTER/shared/forge"
@@ -165,7 +165,7 @@ is "$(update root "$id" TresPerJob=gres:gpu:16)" "" "an administrator may"
 like "$(log)" "changed by uid 0, who is not bound by its contract" "and the log says so"
 xc scancel "$id"
 plain=$(submit -- --gpus=1 --hold --wrap true)
-is "$(update alice "$plain" TresPerJob=gres:gpu:6)" "" "other jobs change as they like"
+is "$(update alice "$plain" TresPerJob=gres:gpu:6)" "" "other jobs may be changed freely"
 xc scancel "$plain"
 
 ### A resize keeps its place.

@@ -62,7 +62,7 @@ update() { # USER ID KEY=VALUE...
 }
 
 ### A script that is not there yet.
-like "$(say "${elastic[@]}")" "no policy to admit this job by .*site.lua" "without its script a policy is none"
+like "$(say "${elastic[@]}")" "no policy to admit this job by .*site.lua" "a policy without its script is not in force"
 
 ### The examples.
 put_script "user-cap.lua is read" <"$examples/user-cap.lua"
@@ -134,7 +134,7 @@ bodies=('while true do end'
   'error(job.nme)')
 for body in "${bodies[@]}"; do
   put_script "a hostile script is read: $body" < <(hostile "$body")
-  like "$(say "${elastic[@]}")" "the rules of this site could not be asked; try again later" "it refuses jobs"
+  like "$(say "${elastic[@]}")" "this site's rules could not be applied; try again later" "it refuses jobs"
 done
 took=$(milliseconds say "${elastic[@]}")
 ok "at once, in $took ms" test "$took" -lt 3000
@@ -165,7 +165,7 @@ exits "check-config finds it too" 1 xc bellows check-config "$policy"
 like "$(xc bellows check-config "$policy" 2>&1)" "site.lua:2: " "and says where"
 sed 's/^version: 1/&\nenabled: false/' "$work/bellows.yaml" >"$policy"
 passes() { [[ $(say) == accepted* ]]; }
-ok "the kill switch works whatever the script is like" poll 10 passes
+ok "the kill switch works with any script, even a broken one" poll 10 passes
 cp "$work/bellows.yaml" "$policy"
 put_script "a repaired one is read" <<<'function submit(job) end'
 ok "and jobs pass" passes

@@ -135,6 +135,6 @@ for command in check-config "tenants sync"; do
 done
 is "$(xc "$bellows" explain --policy "$work/none.yaml" -- -n1 2>&1)" \
   "bellows explain: cannot open $work/none.yaml: No such file or directory" "a file that was named is just not there"
-like "$(xc "$bellows" setup --print)" "^# nothing to do$" "this cluster's Slurm lacks no line that Bellows needs"
+like "$(xc "$bellows" setup --print)" "^# nothing to do$" "this cluster's Slurm has every line that Bellows needs"
 
 done_testing

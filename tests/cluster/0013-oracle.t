@@ -40,6 +40,6 @@ chmod 755 "$CLUSTER/shared/hostile_client"
 before=$(as_root pgrep -x slurmctld)
 TAP_LIMIT=7000 as_root /usr/bin/python3 -B "$TAP_HOME/hostile.py" "$CLUSTER/shared/hostile_client" \
   "$TAP_HOME/hostile.yaml" "$seed" "$calls" ${BELLOWS_ROUND:+"$BELLOWS_ROUND"}
-is "$?" 0 "every job that there is, the policy allows, and what it allows is admitted"
+is "$?" 0 "the policy allows every job that exists, and every allowed job is admitted"
 is "$(as_root pgrep -x slurmctld)" "$before" "slurmctld is still the same"
 done_testing

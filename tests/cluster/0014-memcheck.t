@@ -60,7 +60,7 @@ like "$(xc sbatch "${options[@]}" --gpus=5 --wrap true 2>&1)" "5 is not one of t
 like "$(xc sbatch -A nobody --framework=digits --wrap true 2>&1)" "belongs to no tenant" "one of no tenant too"
 like "$(xc sbatch "${options[@]}" --job-name=refused --wrap true 2>&1)" "a job of this name" \
   "one is refused by the site's script"
-like "$(xc sbatch "${options[@]}" --job-name=failing --wrap true 2>&1)" "could not be asked" "one fails in it"
+like "$(xc sbatch "${options[@]}" --job-name=failing --wrap true 2>&1)" "could not be applied" "one fails in it"
 ok "and one that asks for nothing passes" submit -- --hold --wrap true
 for _ in {1..10}; do submit -- "${options[@]}" --hold --wrap true; done >"$work/ids"
 

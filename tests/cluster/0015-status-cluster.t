@@ -41,26 +41,26 @@ is "$(stat -c %a "$state/bellows.policy.ctl")" 600 "which nobody else reads"
 spare_says "$digest"
 if [[ -n ${BELLOWS_LONG:-} ]]; then
   spare_says 0123456789abcdef
-  ok "that it has another policy is told" poll 180 has other "'spare'.*0123456789abcdef"
+  ok "a different policy is reported" poll 180 has other "'spare'.*0123456789abcdef"
   like "$(status)" "differs +controller spare has digest 0123456789abcdef, in force since 2023-" "to people, too"
   exits "which is a failure" 1 status
   like "$(<"$CLUSTER/log/slurmctld.log")" "different policies: controller ctl has digest $digest.*controller spare has" "and logged"
   spare_says "$digest"
   ok "until both have the same" poll 60 has other None
 fi
-is "$(field other)" None "as long as the second one's is the same, that is all"
+is "$(field other)" None "while both have the same policy, nothing else is shown"
 exits "and a success" 0 status
 exits "for any user" 0 xc --user carol "$bellows" status --cluster
-is "$(xc --user root squeue --noheader | wc -l)" 0 "no job comes of it"
+is "$(xc --user root squeue --noheader | wc -l)" 0 "the request creates no job"
 
 echo "tenants: [" >"$policy"
-ok "a broken file is told" poll 10 has problem "bellows.yaml:"
+ok "a broken file is reported" poll 10 has problem "bellows.yaml:"
 is "$(field digest)" "$digest" "and the policy before it"
 like "$(status)" "rejected +$policy:" "to people, too"
 exits "which is a failure" 1 status
 
 printf 'version: 1\nenabled: false\n' >"$policy"
-ok "the kill switch is told" poll 10 has enabled False
+ok "the kill switch is reported" poll 10 has enabled False
 
 mc stop-ctld
 exits "without slurmctld: 4" 4 status

@@ -44,8 +44,8 @@ barred=$(submit_counter barred --gpus=1 --export=ALL,RUN_OPTIONS=--checkpoint-di
 poll 40 job_is "$barred" FAILED
 poll 40 commits_past "$trains" 400
 
-ok "a job without a launcher runs" says "$idle" "RUNNING +1 1-8 .*no 'bellows run' has begun in it"
-ok "one that waits for its time says how long" says "$later" 'QUEUED .*waits [0-9]+ s at least: BeginTime'
+ok "a job without a launcher runs" says "$idle" "RUNNING +1 1-8 .*no 'bellows run' has started in it"
+ok "one that waits for its time says how long" says "$later" 'QUEUED .*waits at least [0-9]+ s: BeginTime'
 ok "and as JSON until when" python3 -c 'import json, sys
 job = json.load(sys.stdin)[0]
 assert job["waits_until"] - job["submitted"] in range(95, 106), job' <<<"$(xc bellows status --json "$later")"
@@ -66,7 +66,7 @@ ok "one job's lines are broken instead" test "$(longest "$text")" -le 60
 like "$(tr -d ' \n' <<<"$text")" "itsoutputisin$home/three.out" "and nothing is left out"
 text=$(xc bellows status "$trains")
 is "$(grep -c ' PROCESSING .* committed steps 100 to ' <<<"$text") $(grep -c 'CHECKPOINTING.*step [1-3]00$' <<<"$text")" \
-  "1 0" "saves are told together"
+  "1 0" "consecutive saves are one line"
 like "$text" 'node n1: 2 GPUs' "with the nodes"
 
 like "$(xc bellows ckpt list "$trains")" ' committed, newest' "a job's id stands for its checkpoints"

@@ -69,7 +69,7 @@ for options in "${contracted[*]}" ""; do
   id=$(submit -- $options --hold --wrap true)
   like "$(xc scontrol update job="$id" ReservationName=closed,shut 2>&1)" "violates" \
     "an update to several reservations is refused where Slurm chose the partition"
-  is "$(xc scontrol update job="$id" ReservationName=shut 2>&1)" "" "one reservation is none of its business"
+  is "$(xc scontrol update job="$id" ReservationName=shut 2>&1)" "" "a single reservation does not concern it"
   xc scontrol release "$id"
   ok "and the job runs" poll 30 job_is "$id" COMPLETED
   is "$(job_field "$id" Partition)" main "where it was"

@@ -365,7 +365,7 @@ bobs() { xc --user bob srun -w n1 --framework=digits --gpus=1 sh -c "$see" 2>&1;
 isolated=$'[vision]\nwrites'
 is "$(bobs)" "$isolated" "a user who fills his directory takes no room from others"
 node 1 sh -c 'cat /dev/zero >/run/full' 2>/dev/null
-is "$(bobs)" "$isolated" "a job whose contract the node has no room for is isolated all the same"
+is "$(bobs)" "$isolated" "a job is isolated even if the node has no room for its contract"
 node 1 bash -c 'mkdir /run/names; while : >"/run/names/$((++i))"; do :; done' 2>/dev/null
 like "$(bobs)" "bellows: container: preparing the job's view: .*/run/bellows/[0-9]*(/user)?: No such file" \
   "one for which it has no room at all is refused"

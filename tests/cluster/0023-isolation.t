@@ -161,7 +161,7 @@ for place in view box; do
   denied "$place: nor as fake root" $place fake-root mknod /tmp 195 "$gpu"
   denied "$place: what hides and guards can't be unmounted or changed by fake root" \
     $place fake-root mounts "$tmp_kept"
-  denied "$place: nor seen past by mounting afresh" $place afresh
+  denied "$place: nor bypassed by another mount of the same file system" $place afresh
   denied "$place: mounts are refused" $place mount
   denied "$place: the cgroups are closed, also to fake root" $place cgroups
   denied "$place: the kernel's doors are closed" $place kernel

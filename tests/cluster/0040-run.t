@@ -40,7 +40,7 @@ xc scancel "$plain"
 # A program that always fails, and says why on its standard error.
 id=$(submit_counter failing --gpus=1 --export=ALL,RUN_OPTIONS=--max-restarts=1 -- --exit 7)
 poll 40 job_is "$id" FAILED
-is "$(job_field "$id" ExitCode)" 7:0 "a job that fails and fails ends with its ranks' status"
+is "$(job_field "$id" ExitCode)" 7:0 "a job that keeps failing ends with its ranks' status"
 is "$(starts failing)" 2 "after the restarts it was given"
 like "$(out_of failing | tail -n 1)" \
   'giving up: rank 0 on n[12] exited with status 7; 2 failures in a row without progress; its last output: counter: told to end with status 7$' \
@@ -53,7 +53,7 @@ cling() { mkdir -p "$(readlink -e "$(checkpoints "$id")/latest")/root/only" && c
 poll 30 commits_past "$id" 49
 poll 10 cling
 poll 40 job_is "$id" COMPLETED
-is "$(starts clinging) $(committed "$id")" "1 250" "a checkpoint that cannot be removed stops nobody"
+is "$(starts clinging) $(committed "$id")" "1 250" "a checkpoint that cannot be removed does not stop the job"
 like "$(out_of clinging)" 'agent on n[12]: cannot remove' "and is told"
 
 # A directory is one job's as long as that job is not over.

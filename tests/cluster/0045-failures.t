@@ -71,13 +71,13 @@ ok "a rank that does not start within the limit ends the start" poll 40 job_is "
 like "$(out_of partial)" '1 of 2 ranks did not start within 4 s: rank 1 on n[1-3]' "and is named with its node"
 ok "a rank that dies before it joins ends the start" poll 40 job_is "$early" FAILED
 like "$(out_of early)" 'giving up: rank 1 on n[1-3] was killed by signal 9' \
-  "and is named, not the one that srun kills then"
+  "and is named, not the rank that srun kills afterwards"
 
 ends_well unstarted "$unstarted" "a step that Slurm can't start on its nodes"
 like "$(out_of unstarted)" 'ranks? [01-]+ on n[1-3].* could not be started: .*; the log of slurmd there' \
   "the ranks are named"
 like "$(xc bellows history "$unstarted")" 'ranks? [01-]+ on n[1-3].* could not be started: .*; back to what the program may have' \
-  "and the history tells the cause"
+  "and the history gives the cause"
 is "$(starts unstarted) $(grep -c 'without libbellows' "$home/unstarted.out")" "1 0" \
   "no more is concluded about the program"
 
@@ -94,7 +94,7 @@ if [[ -n $stuck ]]; then
   ok "it continues from step $resumed; nothing that was committed is lost" test "$resumed" -ge "${hurt_step[$stuck]}"
   back=$(events_of "$stuck" | sed -n '/"restored step/ s/.*"time":\([0-9.]*\).*/\1/p' | tail -n 1)
   told=$(told_since "$stuck" "$(printf '%.6f' "$back" | tr -d .)")
-  like "$told" 'no progress for [0-9]+ s ' "the history tells the cause"
+  like "$told" 'no progress for [0-9]+ s ' "the history gives the cause"
   diag "SIGSTOP of a rank for which others wait in MPI: from the fault to training again: ${told%%$'\n'*}"
   like "$(out_of stuck)" 'accuracy: 9[0-9]\.[0-9] %' "with the right result"
   ok "of every sample of every epoch once" "$top/tests/lib/check-ledger" "$home/ledger"

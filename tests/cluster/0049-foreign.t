@@ -49,7 +49,7 @@ ok "one that saves by a command moves to 4 GPUs" resized "$command" command 4 sa
 ok "and to 1" resized "$command" command 1 saved
 like "$(out_of signal)" 'stopping \(resize\): the ranks get SIGUSR1 and have 120 s' "what happens is said"
 
-# Neither: said at the start, and a resize has to say that it may begin anew.
+# With neither option the launcher says so at the start, and a resize must allow a start from scratch.
 none=$(submit_own none 2 -- none 100000)
 poll 40 has_starts none 1
 out=$(xc bellows resize "$none" 4 2>&1)

@@ -53,7 +53,7 @@ is "$(complete_words bellows ckpt l)" "list" "and those below them"
 is "$(complete_words bellows resize --ti)" "--timeout" "and options"
 is "$(complete_words bellows run --kind "")" "mpi nccl torch plain" "and the values of an option that has a few"
 is "$(complete_words bellows run --kind =)" "mpi nccl torch plain" "also after ="
-is "$(complete_words bellows run --kind = t)" "torch" "which begin as is typed"
+is "$(complete_words bellows run --kind = t)" "torch" "which begin with what was typed"
 is "$(complete_words bellows logs "")" "$id" "and job ids"
 
 # Over a resize, and for one rank.

@@ -21,7 +21,7 @@ piped=$(submit_shell piped 2 '' \
   "$counter --steps 300 --sleep-us 10000 --save-every 50 --die-at 100 --log $home/piped.log | cat")
 forged=$(submit_shell forged 1 '--max-restarts 0' 'echo "srun: error: Node failure on n1" >&2; exit 3')
 ok "ranks that die in a pipe: they start again" poll 60 has_starts piped 2
-like "$(causes "$piped")" 'ranks 0-1 on n1 died, though what started them ended with status 0; back to step' \
+like "$(causes "$piped")" 'ranks 0-1 on n1 died, although the command that started them ended with status 0; back to step' \
   "and the history says so"
 is "$(last_start piped step)" 100 "from their checkpoint"
 poll 60 job_is "$piped" COMPLETED
@@ -48,7 +48,7 @@ kill -KILL "${pids[1]}"
 poll 40 xc --user root --node 1 test -e "$home/small/full/latest"
 xc --user root --node 1 dd if=/dev/zero of="$home/small/filler" bs=4k count=2000 status=none
 xc bellows resize --timeout 60 "$full" 2 >"$home/progress" 2>&1
-like "$(cat "$home/progress")" 'step [0-9]+ could not be saved; the job goes on from step [0-9]+' \
+like "$(cat "$home/progress")" 'step [0-9]+ could not be saved; the job continues from step [0-9]+' \
   "a resize whose checkpoint fails says so"
 xc --user root --node 1 rm -f "$home/small/filler"
 ok "and the job continues" poll 60 has_starts full 2

@@ -30,7 +30,7 @@ mc start-node 2
 ok "and comes to its end" poll 60 job_is "$apart" COMPLETED || diag "$(job_field "$apart" Reason)"
 is "$(out_of apart | tac | sed '/ranks start/q' | grep -c '^end')" 4 "with the work of all ranks" ||
   diag "$(out_of apart)"
-like "$(causes "$apart" | xargs)" 'node n2 was lost' "the history tells the cause"
+like "$(causes "$apart" | xargs)" 'node n2 was lost' "the history gives the cause"
 
 # From seven nodes on the slurmstepds tell each other of their ends, and wait a minute for a lost one's.
 if [[ -n ${BELLOWS_LONG:-} ]]; then

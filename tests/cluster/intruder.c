@@ -345,7 +345,7 @@ static void write_cgroups(const char* directory, int depth) {
   if (dir != NULL) closedir(dir);
 }
 
-/* cgroups DEPTH, and as fake root the same hierarchies mounted afresh. */
+/* cgroups DEPTH, and as fake root the same hierarchies after mounting them again. */
 static int take_cgroups(int argc, char** argv) {
   write_cgroups("/sys/fs/cgroup", argc > 0 ? atoi(argv[0]) : 4);
   const pid_t child = fork();

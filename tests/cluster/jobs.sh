@@ -7,7 +7,7 @@ counter=$build/tests/cluster/programs/counter
 [[ -x $counter ]] || skip_all "$counter is not built"
 
 # cluster_up for tests in which nodes die: Slurm notices that twice MessageTimeout late, and makes the
-# job wait for the life of a credential, as with a requeue. SLURM_LINES are more lines of slurm.conf.
+# job wait for the lifetime of a credential, as with a requeue. SLURM_LINES are more lines of slurm.conf.
 impatient_cluster_up() { # OPTION-OF-UP...
   local conf
   conf=$(mktemp)
@@ -142,7 +142,7 @@ survives() { # NAME JOB WHAT REGEX-OF-CAUSE
   ok "$3: it continues from step $step; nothing that was committed is lost" test "$step" -ge "${hurt_step[$2]}"
   # Slurm's accounting may be some seconds behind.
   poll 20 tells "$2" "$back" "$4"
-  like "$(sed 1d <<<"$told" | grep -vE '^(committed )?step [0-9]+$')" "$4" "$3: the history tells the cause"
+  like "$(sed 1d <<<"$told" | grep -vE '^(committed )?step [0-9]+$')" "$4" "$3: the history gives the cause"
   diag "$3: from the fault to training again: ${told%%$'\n'*}"
 }
 recovers() { # NAME JOB WHAT REGEX-OF-CAUSE

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What an agent answers to libbellows. The input is a row of answers, each of seven bytes: what it
 /// is, step, value, code, whether memory comes along, and how its length lies. After a restore's
-/// answer come the blocks that its code counts, of seven bytes too: source, whence, whither, bytes,
-/// and whether the digest is right. Whatever they are, every call comes back, one that fails says
-/// why, and nothing outside the array is written.
+/// answer come the blocks that its code counts, of seven bytes too: its source, the offset there,
+/// the destination, its bytes, and whether the digest is right. Whatever they are, every call comes
+/// back, one that fails says why, and nothing outside the array is written.
 
 #include <sys/mman.h>
 #include <sys/socket.h>

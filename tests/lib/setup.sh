@@ -15,7 +15,7 @@ check_system() {
   # shellcheck disable=SC1091
   [ ! -r /etc/os-release ] || . /etc/os-release
   [ "$ID $VERSION_ID" = "debian 12" ] || fail "this needs Debian 12 (bookworm), and this system is \
-${PRETTY_NAME:-unknown}; set BELLOWS_ANY_SYSTEM=1 to try all the same"
+${PRETTY_NAME:-unknown}; set BELLOWS_ANY_SYSTEM=1 to try anyway"
 }
 
 # An embedded cluster needs namespaces, device nodes and cgroups.

@@ -6,7 +6,7 @@
 top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 build=${BELLOWS_BUILDDIR:-$top/build}
 suites=(trixie)
-# The newest there is may break what it likes on any day.
+# The newest release may break anything on any day.
 [ -z "${BELLOWS_LONG-}" ] || suites+=(sid)
 # shellcheck source=tests/lib/static.sh
 . "$top/tests/lib/static.sh"

@@ -160,7 +160,8 @@ Test(admission, only_batch_jobs_are_elastic, .timeout = 10) {
   const Decision decision = taken(request);
   cr_expect(decision.contract.gpus == GpusRange::between(2, 2));
   cr_expect(not decision.requeue);
-  cr_expect(decision.message == "the job keeps 2 GPUs: only jobs of sbatch can be resized");
+  cr_expect(decision.message ==
+            "the job keeps 2 GPUs: only jobs submitted with sbatch can be resized");
 }
 
 Test(admission, a_fixed_job_may_refuse_requeueing, .timeout = 10) {

@@ -41,11 +41,12 @@ const Case kContainers[] = {
     {"-Abrings --container=image:/",
      "option: --container-image=/ is for a step that is to run outside its job's container; give "
      "the "
-     "job the path of a squashfs file or of a directory"},
+     "job the path of a squashfs file or a directory"},
     {"-Abrings --container=image:", "option: --container-image: it has no value"},
     {"-Abrings --container=mystery", "option: \"mystery\" is not an option of a container"},
     {"-Abrings --container=save:/x.sqsh",
-     "option: --container-save: saving a container to a file is not offered yet; leave it out"},
+     "option: --container-save: saving a container to a file is not supported yet; leave the "
+     "option out"},
     {"-Abrings --container=mount:/a:/b:suid",
      "option: mount \"/a:/b:suid\": suid cannot be given: every mount is nosuid and nodev"},
     // The framework's image, and another one over it.

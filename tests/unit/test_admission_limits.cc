@@ -97,8 +97,8 @@ const Case kDefaultRanges[] = {
      "policy: --gpus-range=4-8 goes below the 8 GPUs that the job starts with, and a job of tenant "
      "grow may not; ask for a range from 8 up, or start with fewer with --gpus"},
     {"-Agrow --gpus-range=1-8 salloc",
-     "grow gpus=2 | job=gres:gpu:2 tasks=2 cpus=2 | the job keeps 2 GPUs: only jobs of sbatch can "
-     "be resized"},
+     "grow gpus=2 | job=gres:gpu:2 tasks=2 cpus=2 | the job keeps 2 GPUs: only jobs submitted with "
+     "sbatch can be resized"},
     {"-Agrowing --framework=plain",
      "growing framework=plain gpus=2-4 | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
     {"-Agrowing --framework=plain -n3",

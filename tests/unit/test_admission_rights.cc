@@ -26,7 +26,7 @@ const Case kFrameworks[] = {
      "vision framework=pytorch:1.13 gpus=2 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
      "job=gres:gpu:2 tasks=2 "
      "cpus=2 NCCL_DEBUG=WARN | framework pytorch:1.13 is deprecated; use pytorch:2.1; the job "
-     "keeps 2 GPUs: only jobs of sbatch can be resized"},
+     "keeps 2 GPUs: only jobs submitted with sbatch can be resized"},
     {"--framework=pytorch:1.8", "option: framework pytorch:1.8 was removed; use pytorch:2.1"},
     {"--framework=pytorch:2.2",
      "option: framework pytorch has no version \"2.2\"; did you mean \"2.1\"?"},
@@ -231,8 +231,8 @@ const Case kTimes[] = {
     {"-Acapped --gpus-range=1-8 --signal=USR2",
      "capped gpus=1-8 | job=gres:gpu:1 tasks=1 cpus=1 time=60 requeue"},
     {"-Acapped --gpus-range=1-8 salloc",
-     "capped gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 time=60 | the job keeps 1 GPU: only jobs of "
-     "sbatch can be resized"},
+     "capped gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 time=60 | the job keeps 1 GPU: only jobs "
+     "submitted with sbatch can be resized"},
     {"-Awarned --gpus-range=1-8",
      "warned gpus=1-8 | job=gres:gpu:1 tasks=1 cpus=1 usr1=300 requeue"},
     {"-Awarned --gpus-range=1-8 -tUNLIMITED",
@@ -246,8 +246,8 @@ const Case kPlacement[] = {
      "packed gpus=1-8 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"-Awide --gpus-range=1-8", "wide gpus=1-8 | job=gres:gpu:1 tasks=1 cpus=1 spread requeue"},
     {"-Awide --gpus-range=1-8 salloc",
-     "wide gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 spread | the job keeps 1 GPU: only jobs of "
-     "sbatch can be resized"},
+     "wide gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 spread | the job keeps 1 GPU: only jobs "
+     "submitted with sbatch can be resized"},
 };
 
 const Case kPartitions[] = {
@@ -283,15 +283,15 @@ const Case kPartitions[] = {
     {"-Afenced --gpus-range=1 -plong -qhigh",
      "policy: QOS \"high\" is not open to tenant fenced; it may use normal"},
     {"-Afenced --gpus-range=1 default=gpu --reservation=r",
-     "policy: the job names a reservation and no partition, so Slurm would put it into the "
-     "reservation's, which cannot be seen here; name the partition too, with --partition"},
+     "policy: the job names a reservation and no partition, so Slurm would use the reservation's "
+     "partition, which is not known here; name the partition too, with --partition"},
     {"-Afenced --gpus-range=1 default=gpu -pgpu,long --reservation=r",
      "fenced gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"-Aplaced --gpus-range=1 --reservation=r",
      "placed gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 partition=gpu qos=normal requeue"},
     {"--gpus-range=1 default=gpu --reservation=r",
-     "policy: the job names a reservation and no partition, so Slurm would put it into the "
-     "reservation's, which cannot be seen here; name the partition too, with --partition"},
+     "policy: the job names a reservation and no partition, so Slurm would use the reservation's "
+     "partition, which is not known here; name the partition too, with --partition"},
     {"-pany -qany --gpus-range=1", "vision gpus=1 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"-Afirst --gpus-range=1-8",
      "first gpus=1-8 | job=gres:gpu:1 tasks=1 cpus=1 factor=40 requeue"},

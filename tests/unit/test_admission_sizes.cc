@@ -67,10 +67,11 @@ const Case kSpellings[] = {
     {"--gpus-range=1-8 -N3-6", "vision gpus=1-8 | job=gres:gpu:3 tasks=3 cpus=3 requeue"},
     {"--gpus-range=1-8 -c16", "vision gpus=1-8 | job=gres:gpu:2 tasks=2 cpus=32 requeue"},
     {"--gpus-range=1-8 salloc",
-     "vision gpus=2 | job=gres:gpu:2 tasks=2 cpus=2 | the job keeps 2 GPUs: only jobs of sbatch "
-     "can be resized"},
+     "vision gpus=2 | job=gres:gpu:2 tasks=2 cpus=2 | the job keeps 2 GPUs: only jobs submitted "
+     "with sbatch can be resized"},
     {"--gpus-range=1-8 --gpus=4 salloc",
-     "vision gpus=4 | tasks=4 cpus=4 | the job keeps 4 GPUs: only jobs of sbatch can be resized"},
+     "vision gpus=4 | tasks=4 cpus=4 | the job keeps 4 GPUs: only jobs submitted with sbatch can "
+     "be resized"},
     {"--gpus-range=4 salloc", "vision gpus=4 | job=gres:gpu:4 tasks=4 cpus=4"},
     {"--framework=plain --no-requeue",
      "vision framework=plain gpus=2 | job=gres:gpu:2 tasks=2 cpus=2"},
@@ -82,8 +83,8 @@ const Case kClashes[] = {
      "option: --no-requeue contradicts --gpus-range=1-8: a job is resized by requeueing it; leave "
      "out --no-requeue or give a single size"},
     {"--gpus-range=1-8 --no-requeue salloc",
-     "vision gpus=2 | job=gres:gpu:2 tasks=2 cpus=2 | the job keeps 2 GPUs: only jobs of sbatch "
-     "can be resized"},
+     "vision gpus=2 | job=gres:gpu:2 tasks=2 cpus=2 | the job keeps 2 GPUs: only jobs submitted "
+     "with sbatch can be resized"},
     {"--gpus-range=1-16",
      "policy: --gpus-range=1-16 includes 9 GPUs, but a job of tenant vision may have 1-8 GPUs; ask "
      "for sizes among these"},

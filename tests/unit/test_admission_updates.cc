@@ -37,7 +37,7 @@ const UpdateCase kSizes[] = {
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "--gpus=a100:2",
      "gpus: the GPU type of an admitted job cannot be changed; cancel it and submit it again"},
     {"tenant=vision gpus=1", "--gpus=1", "job=gres:gpu:1,xgres:gpu:4",
-     "gpus: \"xgres:gpu:4\" holds \"gres:\" in its middle; write gres:gpu:N"},
+     "gpus: \"xgres:gpu:4\" has \"gres:\" in the middle; write gres:gpu:N"},
     {"tenant=vision gpus=1", "--gpus=1", "--ntasks-per-gpu=1 -n4",
      "gpus: the job asked for GPUs and not for tasks on each, so that number cannot be changed; "
      "cancel it and submit it again"},

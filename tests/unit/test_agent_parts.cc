@@ -34,7 +34,7 @@ Test(gate, stops_ranks_only_where_none_can_have_passed, .timeout = 10) {
   gate.note_newest(5);
   const Status passed = gate.stop_at(5);
   cr_assert(!passed.ok());
-  cr_expect(has(passed.error().text, "come to step 5"), "%s", passed.error().text.c_str());
+  cr_expect(has(passed.error().text, "had reached step 5"), "%s", passed.error().text.c_str());
   gate.set(7, at(1));
   gate.note_newest(5);
   cr_expect(!gate.stop_at(5).ok() && !gate.stop_at({}).ok(), "the gate stands elsewhere");

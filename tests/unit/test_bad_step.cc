@@ -302,7 +302,7 @@ Test(bad_step, a_restore_that_cannot_read_the_newest_step_fails, .timeout = 60) 
         Model model(static_cast<std::uint32_t>(rank), static_cast<std::uint32_t>(world));
         std::uint64_t step = 0;
         if (model.add_to(b) != 0 || bellows_restore(b, &step) != BELLOWS_ERR_IO) return 1;
-        return has(bellows_error(b), "step 3 cannot be read now") ? 0 : 2;
+        return has(bellows_error(b), "step 3 cannot be read at present") ? 0 : 2;
       };
       cr_expect(all(run_ranks(world, restore), 0), "of %d ranks", world);
     }

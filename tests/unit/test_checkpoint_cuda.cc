@@ -74,7 +74,7 @@ void save_and_restore(const char* file, const char* options) {
   std::uint64_t step = 0;
   cr_assert(bellows_restore(b, &step) == BELLOWS_OK && step == 3, "%s", bellows_error(b));
   cr_expect(full_of(shadow, 3) && full_of(host.data(), 9));
-  // A buffer that is replaced by a larger one is registered anew.
+  // A larger buffer that replaces another is registered again.
   std::vector<unsigned char> more(kBytes);
   add_bytes(b, "more", more.data());
   cr_assert(bellows_save(b, 4) == BELLOWS_OK, "%s", bellows_error(b));

@@ -128,9 +128,9 @@ Test(store, a_step_that_cannot_be_read_now_is_not_skipped, .timeout = 30) {
     auto newest = newest_step(steps.scratch.path(), {.whole = false, .bad = {}});
     cr_assert(!newest.ok(), "%s: step %lu", file.c_str(), newest->step.value_or(0));
     cr_expect(newest.error().kind == ErrorKind::io);
-    cr_expect(
-        has(newest.error().text, "step 20 cannot be read now") && has(newest.error().text, file),
-        "%s", newest.error().text.c_str());
+    cr_expect(has(newest.error().text, "step 20 cannot be read at present") &&
+                  has(newest.error().text, file),
+              "%s", newest.error().text.c_str());
   }
   auto newest = newest_step(steps.scratch.path());
   cr_expect(newest.ok() && newest->step == 20u && newest->skipped.empty());

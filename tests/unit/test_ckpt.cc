@@ -52,7 +52,8 @@ void fake_squeue(const Training& t, const std::string& script) {
 
 /// As if job 1234 had saved the steps.
 void owned_by_job(const Training& t) {
-  std::ofstream(t.dir() + "/owner.json") << R"({"attempt":"1234.0.1","time":1.0})";
+  std::ofstream(t.dir() + "/owner.json")
+      << R"({"attempt":"1234.0.1795261859.0123456789abcdef.1","time":1.0})";
 }
 
 }  // namespace
@@ -404,7 +405,7 @@ Test(usage, says_what_is_wrong_and_who_tells_more, .timeout = 60) {
                                               "'--rank'?"});
   expect_words({"logs", "--jsn"}, {"did you mean '--json'?", "Try 'bellows logs --help'."});
   expect_words({"halt", "6", "7"}, {"unexpected argument '7'"});
-  expect_words({"halt", "x\x1b["}, {"is no job id", "Try 'bellows halt --help'."});
+  expect_words({"halt", "x\x1b["}, {"is not a job id", "Try 'bellows halt --help'."});
   expect_words({"run", "--kind=foo", "--", "x"}, {"--kind: 'foo' is not mpi"});
   expect_words({"ckpt"}, {"a command is missing: list, show"});
   expect_words({}, {"a command is missing: run, resize"});

@@ -97,20 +97,20 @@ const Case kImages[] = {
     {"image=/i/a,b%2C c.sqsh", "image:/i/a%2Cb%252C c.sqsh"},
     {"image=.", "image:/home/ann"},
     {"image=none.sqsh",
-     "! \"none.sqsh\" is not a file or directory in /home/ann, and images of registries are not "
-     "offered yet; give the path of a squashfs file or of a directory"},
+     "! \"none.sqsh\" is not a file or directory in /home/ann, and images in registries are not "
+     "supported yet; give the path of a squashfs file or a directory"},
     {"image=ubuntu:22.04",
-     "! \"ubuntu:22.04\" is not a file or directory in /home/ann, and images of registries are not "
-     "offered yet; give the path of a squashfs file or of a directory"},
+     "! \"ubuntu:22.04\" is not a file or directory in /home/ann, and images in registries are not "
+     "supported yet; give the path of a squashfs file or a directory"},
     {"image=nvcr.io#nvidia/pytorch:24.01",
-     "! \"nvcr.io#nvidia/pytorch:24.01\" is not a file or directory in /home/ann, and images of "
-     "registries are not offered yet; give the path of a squashfs file or of a directory"},
+     "! \"nvcr.io#nvidia/pytorch:24.01\" is not a file or directory in /home/ann, and images in "
+     "registries are not supported yet; give the path of a squashfs file or a directory"},
     {"image=docker://ubuntu",
-     "! \"docker://ubuntu\" is an image of a registry; only squashfs files and directories are "
-     "offered yet, so give the path of one"},
+     "! \"docker://ubuntu\" is an image in a registry; only squashfs files and directories are "
+     "supported so far, so give the path of one"},
     {"image=dockerd://ubuntu",
-     "! \"dockerd://ubuntu\" is an image of a registry; only squashfs files and directories are "
-     "offered yet, so give the path of one"},
+     "! \"dockerd://ubuntu\" is an image in a registry; only squashfs files and directories are "
+     "supported so far, so give the path of one"},
     {"image=", "! it has no value"},
     {"image=/", "image:/"},
     {"image=/a\nb", "! it has a control character"},
@@ -238,12 +238,13 @@ const Case kOthers[] = {
     {"tmp=0M", "! size \"0M\": it is zero; write a number and K, M, G or T, such as 512M"},
     {"tmp=-1G",
      "! size \"-1G\": it has no whole number; write a number and K, M, G or T, such as 512M"},
-    {"save=/x.sqsh", "! saving a container to a file is not offered yet; leave it out"},
+    {"save=/x.sqsh", "! saving a container to a file is not supported yet; leave the option out"},
     {"save=", "! it has no value"},
-    {"entrypoint", "! entrypoints of images are not offered yet, and none is run; leave it out"},
+    {"entrypoint",
+     "! entrypoints of images are not supported yet, and none is run; leave the option out"},
     {"no-entrypoint", ""},
     {"entrypoint-log",
-     "! entrypoints of images are not offered yet, and none is run; leave it out"},
+     "! entrypoints of images are not supported yet, and none is run; leave the option out"},
 };
 
 const Case kVariables[] = {
@@ -252,8 +253,8 @@ const Case kVariables[] = {
     {"BELLOWS_CONTAINER_IMAGE=|PYXIS_CONTAINER_IMAGE=/b", ""},
     {"PYXIS_CONTAINER_IMAGE=/b|image=/c", "image:/c"},
     {"PYXIS_CONTAINER_IMAGE=docker://x",
-     "! PYXIS_CONTAINER_IMAGE: \"docker://x\" is an image of a registry; only squashfs files and "
-     "directories are offered yet, so give the path of one"},
+     "! PYXIS_CONTAINER_IMAGE: \"docker://x\" is an image in a registry; only squashfs files and "
+     "directories are supported so far, so give the path of one"},
     {"PYXIS_CONTAINER_MOUNTS=/a:/b", "mount:/a:/b"},
     {"PYXIS_CONTAINER_MOUNTS=/a:/b|mounts=/c:/d|mounts=/e:/f", "mount:/c:/d,mount:/e:/f"},
     {"PYXIS_CONTAINER_WORKDIR=/w|BELLOWS_CONTAINER_NAME=box:exec", "workdir:/w,name:box:exec"},
@@ -275,10 +276,11 @@ const Case kVariables[] = {
     {"PYXIS_CONTAINER_ENTRYPOINT=0", ""},
     {"PYXIS_CONTAINER_ENV=A|PYXIS_CONTAINER_UNSHARE=net", "env:A,unshare:net"},
     {"PYXIS_CONTAINER_ENTRYPOINT=1",
-     "! PYXIS_CONTAINER_ENTRYPOINT: entrypoints of images are not offered yet, and none is run; "
-     "leave it out"},
+     "! PYXIS_CONTAINER_ENTRYPOINT: entrypoints of images are not supported yet, and none is run; "
+     "leave the option out"},
     {"PYXIS_CONTAINER_SAVE=/x",
-     "! PYXIS_CONTAINER_SAVE: saving a container to a file is not offered yet; leave it out"},
+     "! PYXIS_CONTAINER_SAVE: saving a container to a file is not supported yet; leave the option "
+     "out"},
 };
 
 }  // namespace

@@ -243,7 +243,7 @@ Test(rootfs_hostile, squashfs_elsewhere) {
   world.link("images/good.sqsh", "a.sqsh");
   EQUALS(world.build(world.of(world.path("images/good.sqsh"))), "built");
   world.site.image_dirs.clear();
-  REFUSED(world.build(spec), "the administrator named no directory");
+  REFUSED(world.build(spec), "the administrator has named no directory");
 }
 
 // Whoever can rename or mount there chooses what the kernel reads.
@@ -314,7 +314,7 @@ Test(rootfs_hostile, squashfs_in_fuse) {
   REFUSED(world.in_container(
               world.of(world.path("images/a.sqsh")), [] { return "built"; },
               [&] { serve(outer, world.path("images")); }),
-          "it is of a FUSE file system");
+          "it is on a FUSE file system");
 }
 
 Test(rootfs_hostile, what_is_not_a_squashfs) {

@@ -158,13 +158,12 @@ Test(rank_failure, trusts_no_srun_that_did_not_wait) {
   RankFailure failure =
       failure_of({"srun: error: timeout waiting for task launch, started 2 of 4 tasks"});
   cr_expect(failure.no_start() ==
-                "srun did not wait longer: timeout waiting for task launch, started 2 of 4 tasks",
+                "srun stopped waiting: timeout waiting for task launch, started 2 of 4 tasks",
             "%s", failure.no_start().c_str());
   cr_expect(failure.true_exit(ChildExit{0}).code() == 1);
   failure = failure_of({"srun: error: Timed out waiting for job step to complete"});
   cr_expect(failure.no_start().empty() && failure.true_exit(ChildExit{0}).code() == 1);
-  cr_expect(failure.cause(ChildExit{0}) ==
-            "srun did not wait longer for the end of the ranks' step");
+  cr_expect(failure.cause(ChildExit{0}) == "srun stopped waiting for the ranks' step to end");
   cr_expect(failure.culprit(kStatus1) == RankFailure::Culprit::cluster);
   failure.take_line("srun: error: n1: task 0: Exited with exit code 7");
   cr_expect(failure.cause(kStatus1) == "rank 0 on n1 exited with status 7" &&
@@ -237,9 +236,9 @@ RankEnds ends_of(const std::vector<std::string>& states) {
 
 Test(rank_ends, tell_a_death_that_a_status_hides) {
   cr_expect(ends_of({"lost"}).deaths() ==
-            "rank 0 on n1 died, though what started it ended with status 0");
+            "rank 0 on n1 died, although the command that started it ended with status 0");
   cr_expect(has(ends_of({"stopped", "lost", "exited", "lost"}).deaths(),
-                "ranks 1,3 on n1 died, though what started them"));
+                "ranks 1,3 on n1 died, although the command that started them"));
 }
 
 Test(rank_ends, leave_alone_a_program_that_has_ended) {

@@ -55,7 +55,7 @@ void expect_admitted(const std::string& body, const Job& job) {
   cr_expect(rc == SLURM_SUCCESS, "%s: %d %s", body.c_str(), rc, site.plugin.message().c_str());
 }
 
-constexpr const char* kFailed = "bellows: the rules of this site could not be asked";
+constexpr const char* kFailed = "bellows: this site's rules could not be applied";
 
 void expect_failed(const std::string& body, const Job& job) {
   Site site(on_submit(body));

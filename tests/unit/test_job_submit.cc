@@ -149,14 +149,14 @@ Test(job_submit, interactive_jobs_get_a_note, .timeout = 20) {
   release(&job->script);
   cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS);
   cr_expect(plugin.message() ==
-            "bellows: the job keeps 2 GPUs: only jobs of sbatch can be resized");
+            "bellows: the job keeps 2 GPUs: only jobs submitted with sbatch can be resized");
   cr_expect(job->requeue == NO_VAL16);
 
   job = elastic_job();
   job->bitflags |= CRON_JOB;
   job->het_job_offset = 0;  // slurmctld leaves it so for scrontab
   cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
-  cr_expect(plugin.message().ends_with("only jobs of sbatch can be resized"));
+  cr_expect(plugin.message().ends_with("only jobs submitted with sbatch can be resized"));
 }
 
 Test(job_modify, who_rewrites_admin_comment_keeps_the_contract, .timeout = 20) {

@@ -117,7 +117,7 @@ void expect_no_growth(const std::function<void()>& once, int warm_up, int times)
   const long threads = entries_in("/proc/self/task");
   for (int i = 0; i < times; ++i) once();
   cr_expect(entries_in("/proc/self/fd") == files, "open files");
-  // One that was joined is listed until the kernel has buried it.
+  // One that was joined is listed until the kernel has removed it.
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (entries_in("/proc/self/task") > threads && std::chrono::steady_clock::now() < deadline)
     std::this_thread::yield();

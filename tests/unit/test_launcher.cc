@@ -335,7 +335,7 @@ Test(job_view, takes_the_state_from_slurm_first) {
 
 Test(job_view, says_nothing_that_the_state_contradicts) {
   JobView view = view_in(SlurmState::running);
-  says(view, "RUNNING", "no 'bellows run' has begun");
+  says(view, "RUNNING", "no 'bellows run' has started");
   view.events.push_back(event_of(0, 1, "PROCESSING", "committed step 10"));
   says(view, "PROCESSING", "committed step 10");
   view.job.state = SlurmState::cancelled;
@@ -365,11 +365,11 @@ Test(job_view, tells_how_long_a_job_waits) {
   cr_expect(view.last_words() == "waits: Resources", "a year is no plan");
   view.job.reason = "BeginTime";
   view.job.times.begin = view.job.times.start = 1121;
-  cr_expect(view.last_words() == "waits 2:01 min at least: BeginTime");
+  cr_expect(view.last_words() == "waits at least 2:01 min: BeginTime");
   view.job.times.begin = 1000 + 3 * 86400 + 60;
-  cr_expect(view.last_words() == "waits 3 days at least: BeginTime");
+  cr_expect(view.last_words() == "waits at least 3 days: BeginTime");
   view.events.push_back(event_of(0, 1, "QUEUED", "node n2 was lost"));
-  cr_expect(says(view, "QUEUED", "BeginTime; before: node n2 was lost"));
+  cr_expect(says(view, "QUEUED", "BeginTime; previously: node n2 was lost"));
   view.job.priority = 0;
   view.job.reason = "JobHeldUser";
   says(view, "HALTED", "held: JobHeldUser");

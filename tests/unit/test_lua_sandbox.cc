@@ -176,7 +176,7 @@ Test(lua_sandbox, recursion, .timeout = 10) {
   expect_stopped("local function f() pcall(f) pcall(f) end f()");
   expect_stopped(
       "local function f(n) if n == 0 then error('deep') end return 1 + f(n - 1) end f(1000)",
-      "more than 200 calls inside each other");
+      "more than 200 nested calls");
   const auto nested = LuaHook::load(
       lua_settings("x = " + std::string(5000, '(') + "1" + std::string(5000, ')')), kJobFields);
   cr_assert(not nested.ok());

@@ -170,7 +170,7 @@ Test(stops, refuse_what_the_contract_or_the_moment_forbids) {
   world.begin();
   for (const std::uint64_t gpus : {0ull, 9ull, 4097ull, 1ull << 32, (1ull << 32) + 2}) {
     world.feed(resize_to(gpus));
-    cr_expect(has(world.last_reply(kClient), "may not hold so many GPUs"));
+    cr_expect(has(world.last_reply(kClient), "may not hold that many GPUs"));
   }
   world.start_ranks();
   world.feed(resize_to(2));

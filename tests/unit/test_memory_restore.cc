@@ -302,7 +302,7 @@ Test(memory_restore, ranks_that_died_before_the_commit_get_it_too, .timeout = 60
     model.fill(3);
     if (bellows_save_async(b, 3) != BELLOWS_OK) _exit(61);
   }));
-  // Nothing of 2 and 3 is committed before the agent has buried all ranks.
+  // Nothing of 2 and 3 is committed before the agent has forgotten all ranks.
   std::vector<Command> late;
   int left = kWorld;
   job.serve(

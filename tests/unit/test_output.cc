@@ -297,7 +297,8 @@ Test(log_writer, counts_what_it_leaves_out, .timeout = 30) {
   const auto texts = log_texts(dir.path() + "/logs", 7);
   const auto note = std::find_if(texts.begin(), texts.end(), [](const std::string& text) {
     return text.ends_with(
-        "lines are missing here: they came too fast for the log, or its file system accepted none");
+        "lines are missing here: they came faster than the log could take them, or its file system "
+        "accepted no data");
   });
   cr_expect(note != texts.end() && texts.back() == "0out:" + std::string(4000, 'x'));
 }

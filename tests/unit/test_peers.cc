@@ -140,7 +140,7 @@ Test(peers, a_dead_controllers_record_is_not_a_policy, .timeout = 20) {
   timespec times[2] = {{0, UTIME_OMIT}, {::time(nullptr) - 3700, 0}};
   cr_assert(::utimensat(AT_FDCWD, path_of(state, "west").c_str(), times, 0) == 0);
   cr_expect(not *east.meet(kOne, 1));
-  cr_expect(*west.meet(kTwo, 1), "it writes its own anew");
+  cr_expect(*west.meet(kTwo, 1), "it writes its own record again");
   cr_expect(*east.meet(kOne, 1));
 }
 

@@ -123,7 +123,7 @@ Test(policy_errors, checkpoint_dir, .timeout = 10) {
   static const Case kCases[] = {
       {"checkpoint_dir: ckpt/%j\n", "2:17: checkpoint_dir must be an absolute path"},
       {"checkpoint_dir: /ckpt/%u\n",
-       "2:17: checkpoint_dir must hold %j, or jobs would overwrite each other's checkpoints"},
+       "2:17: checkpoint_dir must contain %j, or jobs would overwrite each other's checkpoints"},
       {"checkpoint_dir: /ckpt/%x\n",
        "2:17: path \"/ckpt/%x\": only %u, %a, %j and %% may follow %"},
       {"checkpoint_access: everybody\n", "2:20: checkpoint_access must be private, group or all"},
@@ -200,10 +200,11 @@ Test(policy_errors, tenants, .timeout = 10) {
       {"tenants: {a: {groups: [g, g]}}\n", "2:27: \"g\" appears twice"},
       {"tenants: {a: {partitions: [[p]]}}\n", "2:28: a partition pattern must be a text"},
       {"tenants: {a: {suspended: yes}}\n",
-       "2:26: suspended must be the reason that users see, not yes; write such as suspended: "
+       "2:26: suspended must be the reason that users see, not yes; write, for example, suspended: "
        "\"over budget until May\", and leave it empty for a tenant that is not suspended"},
       {"defaults: {suspended: False}\n",
-       "2:23: suspended must be the reason that users see, not False; write such as suspended: "
+       "2:23: suspended must be the reason that users see, not False; write, for example, "
+       "suspended: "
        "\"over budget until May\", and leave it empty for a tenant that is not suspended"},
       {"tenants: {a: {suspended: \"\"}}\n", "2:26: the reason for suspended is empty"},
       {"tenants: {a: {suspended: [x]}}\n", "2:26: the reason for suspended must be a text"},

@@ -95,9 +95,9 @@ Test(resize, asks_again_while_ranks_are_starting) {
 Test(resize, says_what_became_of_the_checkpoint) {
   const std::pair<const char*, const char*> cases[] = {
       {R"({"event":"committed","step":5,"unsaved":6})",
-       "step 6 could not be saved; the job goes on from step 5"},
+       "step 6 could not be saved; the job continues from step 5"},
       {R"({"event":"committed","step":null,"unsaved":6})",
-       "step 6 could not be saved; the job goes on from the start"},
+       "step 6 could not be saved; the job continues from scratch"},
       {R"({"event":"committed","step":null,"own":"saved"})",
        "stopped; the program has saved its own checkpoint"},
       {R"({"event":"committed","step":null,"own":"unknown"})",
@@ -153,9 +153,10 @@ Test(resize, outlasts_a_slurm_that_starts_no_step) {
 
   SteerWorld never;
   never.launchers = {no_step};
-  EXPECT_END(resize_to_2(never), kUnreachable,
-             "Slurm starts no step in job 7, so its launcher cannot be asked (srun: error: no)" +
-                 kNothing);
+  EXPECT_END(
+      resize_to_2(never), kUnreachable,
+      "Slurm did not start a step in job 7, so its launcher cannot be asked (srun: error: no)" +
+          kNothing);
   cr_expect(never.passed() < 18 && never.asked() == "may_change_size");
 }
 
@@ -192,8 +193,8 @@ Test(resize, leaves_a_job_alone_whose_launcher_dies_while_it_stops) {
   SteerWorld world;
   world.launchers[0].dies_after = 0.5;
   EXPECT_END(resize_to_2(world), kFailed,
-             "the job's launcher went away before it had a checkpoint; the job goes on from its "
-             "newest one, perhaps as before: see bellows status 7");
+             "the job's launcher ended before it had a checkpoint; the job continues from its "
+             "newest one, perhaps at its old size: see bellows status 7");
   cr_expect(world.asked() == "may_change_size");
 }
 
@@ -214,7 +215,7 @@ Test(resize, changes_nothing_while_slurmctld_is_silent) {
 Test(resize, leaves_the_requeue_to_the_launcher_when_slurmctld_is_silent) {
   SteerWorld world;
   world.at(1, [&world] { world.slurm.silent_calls = kForEver; });
-  EXPECT_END(resize_to_2(world), kFailed, "Connection refused; its launcher will do it by itself");
+  EXPECT_END(resize_to_2(world), kFailed, "Connection refused; its launcher will requeue it");
   cr_expect(world.asked() == "may_change_size", "%s", world.asked().c_str());
   cr_expect(world.passed() > 8 && world.passed() < 11, "before the launcher begins");
   world.slurm.silent_calls = 0;
@@ -228,7 +229,7 @@ Test(resize, says_so_when_slurmctld_falls_silent_before_the_new_size) {
     if (call == "change" && world.slurm.changes.size() == 1) world.slurm.silent_calls = kForEver;
   };
   EXPECT_END(resize_to_2(world), kFailed,
-             "Connection refused; it was requeued and restarts as it was");
+             "Connection refused; it was requeued and restarts at its old size");
   cr_expect(world.slurm.record.restarts == 1 && world.slurm.record.requested_gpus() == 4);
 }
 
@@ -246,8 +247,7 @@ Test(resize, goes_on_after_a_silence_at_any_moment) {
 Test(resize, asks_for_leave_before_it_stops_the_job) {
   SteerWorld world;
   world.slurm.refused_sizes = {2};
-  EXPECT_END(resize_to_2(world), kRefused,
-             "job 7 would not get 2 GPUs: " + kRefusedSize + kNothing);
+  EXPECT_END(resize_to_2(world), kRefused, "job 7 cannot have 2 GPUs: " + kRefusedSize + kNothing);
   cr_expect(world.demands.empty() && world.asked() == "may_change_size");
 }
 
@@ -255,7 +255,7 @@ Test(resize, gives_back_the_old_size_when_the_new_one_is_refused_late) {
   SteerWorld world;
   world.at(1, [&world] { world.slurm.refused_sizes = {2}; });
   EXPECT_END(resize_to_2(world), kFailed,
-             kRefusedSize + "; it was requeued and restarts as it was");
+             kRefusedSize + "; it was requeued and restarts at its old size");
   world.pass(20);
   cr_expect(world.slurm.record.state == SlurmState::running && world.slurm.record.gpus() == 4);
 }
@@ -263,7 +263,7 @@ Test(resize, gives_back_the_old_size_when_the_new_one_is_refused_late) {
 Test(resize, leaves_a_requeue_that_is_refused_to_the_launcher) {
   SteerWorld world;
   world.slurm.requeue_refused = true;
-  EXPECT_END(resize_to_2(world), kFailed, kRefusedSize + "; its launcher will do it by itself");
+  EXPECT_END(resize_to_2(world), kFailed, kRefusedSize + "; its launcher will requeue it");
   cr_expect(world.asked() == "may_change_size requeue" && world.slurm.record.restarts == 0);
 }
 
@@ -340,10 +340,10 @@ Test(resize, says_at_each_end_of_time_what_becomes_of_the_job) {
     LauncherPart launcher;
     std::string state;
   };
-  const std::string may_not = "the launcher may not have got the demand";
+  const std::string may_not = "the launcher may not have received the request";
   const std::string stops =
       "the job stops at its next checkpoint and then moves to 2 GPUs by itself";
-  const std::string queued = "the job is queued for 2 GPUs and goes on when it starts";
+  const std::string queued = "the job is pending, asks for 2 GPUs and continues when it starts";
   const LauncherPart slow{.words = {{0.1, R"({"event":"stopping","step":6})"}}};
   const Case cases[] = {
       {5, {.words = {}}, may_not}, {5, slow, stops}, {200, slow, stops}, {30, commits(), queued}};
@@ -369,9 +369,10 @@ Test(resize, says_at_the_end_of_time_what_the_job_waits_for) {
   world.slurm.full = true;
   world.slurm.record.reason = "Priority";
   world.time_limit = 60;
-  EXPECT_END(resize_to_2(world), kTimedOut,
-             "time is up: the job is queued for 2 GPUs and goes on when it starts; it waits for "
-             "jobs with a higher priority (Priority)");
+  EXPECT_END(
+      resize_to_2(world), kTimedOut,
+      "time is up: the job is pending, asks for 2 GPUs and continues when it starts; it waits for "
+      "jobs with a higher priority (Priority)");
 }
 
 Test(resize, puts_a_job_back_that_could_never_run) {
@@ -379,8 +380,8 @@ Test(resize, puts_a_job_back_that_could_never_run) {
   world.slurm.full = true;
   world.slurm.record.reason = "BadConstraints";
   EXPECT_END(resize_to_2(world), kFailed,
-             "Slurm says that job 7 can never run with 2 GPUs (BadConstraints); it is put back to "
-             "4 GPUs and goes on when it starts");
+             "Slurm says that job 7 can never run with 2 GPUs (BadConstraints); it asks for "
+             "4 GPUs again and continues when it starts");
   cr_expect(world.slurm.record.requested_gpus() == 4 && world.passed() < 20);
 }
 
@@ -396,8 +397,8 @@ Test(resize, warns_of_jobs_that_may_get_what_it_gives_up) {
   world.slurm.others = {other, held, elsewhere};
   EXPECT_END(resize_to_2(world), kOk, "");
   cr_expect(world.said[0] ==
-                "warning: 1 other job waits in partition main; what the job gives up can go to "
-                "them, and it may wait before it runs again",
+                "warning: 1 other job waits in partition main and may get the GPUs that this job "
+                "gives up; this job may have to wait before it runs again",
             "%s", world.said[0].c_str());
 }
 

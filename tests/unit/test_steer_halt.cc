@@ -112,7 +112,7 @@ Test(halt, holds_what_another_has_requeued) {
 Test(halt, leaves_the_rest_to_the_launcher) {
   SteerWorld silent;
   silent.at(1, [&silent] { silent.slurm.silent_calls = kForEver; });
-  EXPECT_END(halt(silent), kFailed, "Connection refused; its launcher will do it by itself");
+  EXPECT_END(halt(silent), kFailed, "Connection refused; its launcher will requeue it");
   SteerWorld slow;
   slow.launchers = {{.words = {{0.1, R"({"event":"stopping","step":6})"}}}};
   slow.time_limit = 20;
@@ -129,7 +129,7 @@ Test(halt, does_not_take_a_later_run_for_a_held_one) {
     world.slurm.record.restarts = 1;
     world.slurm.record.times.start = 1001;
   });
-  EXPECT_END(halt(world), kFailed, "job 7 has begun another run meanwhile, and is not held");
+  EXPECT_END(halt(world), kFailed, "job 7 has since begun another run, and is not held");
   cr_expect(world.asked().empty() && !held(world));
 }
 
@@ -242,10 +242,9 @@ Test(resume, puts_a_size_back_that_can_never_run) {
   HeldWorld world;
   world.slurm.full = true;
   world.slurm.record.reason = "QOSMaxGRESPerJob";
-  EXPECT_END(
-      resume(world, 8), kFailed,
-      "Slurm says that job 7 can never run with 8 GPUs (QOSMaxGRESPerJob); it is put back to "
-      "4 GPUs and goes on when it starts");
+  EXPECT_END(resume(world, 8), kFailed,
+             "Slurm says that job 7 can never run with 8 GPUs (QOSMaxGRESPerJob); it asks for "
+             "4 GPUs again and continues when it starts");
   cr_expect(world.slurm.record.requested_gpus() == 4);
   HeldWorld silent;
   silent.slurm.full = true;
@@ -266,7 +265,7 @@ Test(resume, at_its_old_size_waits_also_for_what_slurm_says_never_comes) {
   world.slurm.record.reason = "BadConstraints";
   world.at(40, [&world] { world.slurm.full = false; });
   EXPECT_END(resume(world), kOk, "");
-  cr_expect(world.has_said("the job waits for what it can never get (BadConstraints)"));
+  cr_expect(world.has_said("the job waits for resources that it can never get (BadConstraints)"));
 }
 
 Test(next_start, says_each_reason_once_and_in_words) {
@@ -280,7 +279,7 @@ Test(next_start, says_each_reason_once_and_in_words) {
   EXPECT_END(resume(world), kOk, "");
   const std::vector<std::string> expected{
       "released; asked for 4 GPUs", "the job waits for GPUs (Resources)",
-      "the job waits to be released, since it was held meanwhile (JobHeldUser)"};
+      "the job waits to be released, since somebody held it (JobHeldUser)"};
   cr_expect(world.said == expected, "%zu", world.said.size());
 }
 
@@ -292,7 +291,7 @@ Test(next_start, has_words_for_slurms_reasons) {
       {"PartitionDown", "for its partition to be up (PartitionDown)"},
       {"ReqNodeNotAvail, Reserved for maintenance",
        "for nodes that are not available (ReqNodeNotAvail, Reserved for maintenance)"},
-      {"MaxMemPerLimit", "for what it can never get (MaxMemPerLimit)"},
+      {"MaxMemPerLimit", "for resources that it can never get (MaxMemPerLimit)"},
       {"QOSGrpGRES", "for other jobs to leave room below a limit of its QOS (QOSGrpGRES)"},
       {"AssocGrpGRES", "for other jobs to leave room below a limit of its account (AssocGrpGRES)"}};
   for (const auto& [reason, words] : cases) {
@@ -313,7 +312,7 @@ Test(next_start, has_slurm_look_again_at_a_job_whose_time_has_come) {
   world.slurm.record.reason = "None";
   world.time_limit = 60;
   EXPECT_END(resume(world), kTimedOut,
-             "time is up: the job is queued for 4 GPUs and goes on when it starts");
+             "time is up: the job is pending, asks for 4 GPUs and continues when it starts");
   int empty = 0;
   for (const SlurmJobChange& change : world.slurm.changes)
     if (!change.gpus && !change.begin_time && !change.held) ++empty;

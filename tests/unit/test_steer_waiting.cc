@@ -31,7 +31,7 @@ Test(resize, leaves_a_waiting_job_as_it_was_where_slurm_refuses) {
   world.slurm.full = true;
   world.slurm.record.state = SlurmState::pending;
   world.slurm.refused_sizes = {2};
-  EXPECT_END(resize_to_2(world), kFailed, kRefusedSize + "; it waits as it did");
+  EXPECT_END(resize_to_2(world), kFailed, kRefusedSize + "; the pending job is unchanged");
   cr_expect(world.slurm.changes.back().gpus == 4u);
 
   SteerWorld never;
@@ -39,8 +39,8 @@ Test(resize, leaves_a_waiting_job_as_it_was_where_slurm_refuses) {
   never.slurm.record.state = SlurmState::pending;
   never.slurm.record.reason = "PartitionNodeLimit";
   EXPECT_END(resize_to_2(never), kFailed,
-             "Slurm says that job 7 can never run with 2 GPUs (PartitionNodeLimit); it is put back "
-             "to 4 GPUs and goes on when it starts");
+             "Slurm says that job 7 can never run with 2 GPUs (PartitionNodeLimit); it asks for "
+             "4 GPUs again and continues when it starts");
   cr_expect(never.slurm.record.requested_gpus() == 4);
 }
 
@@ -95,8 +95,7 @@ Test(resize, names_a_task_of_an_array_and_refuses_the_whole_of_it) {
   SteerWorld task;
   task.slurm.record.array = {.job = 3, .task = 1};
   task.slurm.refused_sizes = {2};
-  EXPECT_END(resize_to_2(task), kRefused,
-             "job 3_1 would not get 2 GPUs: " + kRefusedSize + kNothing);
+  EXPECT_END(resize_to_2(task), kRefused, "job 3_1 cannot have 2 GPUs: " + kRefusedSize + kNothing);
   SteerWorld array;
   const Error error = names_an_array(kJob, {"7_1", "7_2"});
   array.slurm.no_job = error;

@@ -206,7 +206,7 @@ command_start_node() {
 command_pause_node() {
   need_node
   freeze_cgroup "n$node" 1
-  poll_for 10 cgroup_is_frozen "n$node" || die "n$node does not come to rest"
+  poll_for 10 cgroup_is_frozen "n$node" || die "n$node could not be paused"
 }
 
 command_resume_node() {

@@ -97,7 +97,7 @@ lend_root_a_leaf() {
     mount --bind /sys/fs/cgroup/init/cgroup.procs /sys/fs/cgroup/cgroup.procs
 }
 
-# In its cgroup namespace a hierarchy mounted afresh shows the member's group as its root.
+# In its cgroup namespace a hierarchy that is mounted again shows the member's group as its root.
 mount_cgroups() {
   local at=$root/sys/fs/cgroup controller
   # The kernel refuses one cgroup2 mount right on top of another, hence the tmpfs between.
