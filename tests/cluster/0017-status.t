@@ -59,7 +59,7 @@ ok "so is why a launcher refused" says "$barred" 'FAILED .*cannot write to the c
 for width in 60 80 200; do
   text=$(on_terminal "$width")
   ok "on $width columns no line is longer" test "$(longest "$text")" -le "$width"
-  like "$text" "(^|"$'\n'") *$idle .*RUNNING .*no 'bellows run' has begun" "and the sentence is there"
+  like "$text" "(^|"$'\n'") *$idle .*RUNNING .*no 'bellows run' has started" "and the sentence is there"
 done
 text=$(on_terminal 60 "$three")
 ok "one job's lines are broken instead" test "$(longest "$text")" -le 60

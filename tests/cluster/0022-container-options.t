@@ -142,7 +142,7 @@ unpromised() {
 }
 ok "slurmctld continues without the plugin" poll 20 unpromised
 unpromised
-like "$(<"$home/ran.out")" 'bellows: container: [^:]*: the job was submitted with --container options, but slurmctld promised' \
+like "$(<"$home/ran.out")" 'bellows: container: [^:]*: the job was submitted with --container options, but slurmctld did not grant' \
   "a batch script does not run on the host in place of its container"
 unlike "$(<"$home/ran.out")" ran$ "not at all"
 xc sbatch --wait --output=ran.out ran.sh >/dev/null

@@ -54,7 +54,7 @@ make_squashfs "$tree" "$images/locked.sqsh"
 chmod 600 "$images/locked.sqsh"
 for image in none.sqsh locked locked.sqsh; do
   said=$(run -w n1 --container-image="$images/$image" true)
-  like "$said" "slurmstepd: error: bellows: container: [a-z ]+: .*$images/$image: (Permission denied|No such file).*; see that the image" \
+  like "$said" "slurmstepd: error: bellows: container: [a-z ]+: .*$images/$image: (Permission denied|No such file).*; check that the image" \
     "$image is refused with a sentence that says what to do"
 done
 make_squashfs "$tree" "$images/trial.sqsh"
@@ -140,7 +140,7 @@ is "$(one --container-mounts="$shared/data:/a:ro,$shared/data/file:/b,tmpfs:/c" 
   "data data tmpfs" "several"
 is "$(run -w n1 --container-image="$squash" --container-mounts="$shared/data:/a" --container-mounts="$shared/data:/b" \
   sh -c 'cat /a/file /b/file' | xargs)" "data data" "and in several options"
-like "$(one --container-mounts=/not/there:/x true)" 'bellows: container: [a-z ]+: .*/not/there: No such file.*; see that .*the sources of --container-mounts' "a missing source"
+like "$(one --container-mounts=/not/there:/x true)" 'bellows: container: [a-z ]+: .*/not/there: No such file.*; check that .*the sources of --container-mounts' "a missing source"
 like "$(one --container-mounts="$shared/data:/x:x-create=none" true)" 'bellows: container: [^:]+: .* /x[)]' "a target that shall not be created"
 install -d -m 700 "$shared/closed"
 like "$(one --container-mounts="$shared/closed:/x" ls /x)" 'Permission denied' "what the user may not see stays closed"

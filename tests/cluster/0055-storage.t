@@ -87,11 +87,11 @@ thaw
 poll 20 grep -q 'training continues after' "$home/waits.out"
 took "a file system that hangs for $hangs s" "$waits" "$(now_us)"
 mount -o remount,rw "$storage/frail"
-poll 30 grep -q 'saving works again' "$home/bears.out"
+poll 30 grep -q 'saves work again' "$home/bears.out"
 took "a read-only file system, borne" "$bears" "$(now_us)"
 poll 10 since "${hurt_at[$filled]}" 10
 rm "$storage/full/filler"
-poll 60 grep -q 'saving works again' "$home/goes.out"
+poll 60 grep -q 'saves work again' "$home/goes.out"
 took "a full file system, borne" "$goes" "$(now_us)"
 
 for name in dies bears waits async killed filled goes; do let_end "$name" "${!name}" 100; done

@@ -53,7 +53,7 @@ like "$(cat "$home/progress")" 'step [0-9]+ could not be saved; the job continue
 xc --user root --node 1 rm -f "$home/small/filler"
 ok "and the job continues" poll 60 has_starts full 2
 is "$(last_start full step) $(last_start full world)" \
-  "$(sed -n 's/.*goes on from step \([0-9]*\).*/\1/p' "$home/progress") 2" "from there, at the new size"
+  "$(sed -n 's/.*continues from step \([0-9]*\).*/\1/p' "$home/progress") 2" "from there, at the new size"
 xc scancel "$full"
 
 ok "a dead rank that another waits for: they start again" poll 60 has_starts waits 2

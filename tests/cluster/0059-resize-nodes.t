@@ -35,7 +35,7 @@ ok "a job of a tenant of one node grows on it" resize "$id" 4
 is "$(gpus_held "$id") $(job_field "$id" NumNodes)" "4 1 1" "and stays there"
 poll 30 has_starts capped 2
 told=$(refused "$id" 8)
-like "$told" "job $id can never run with 8 GPUs.*\(BadConstraints\).*put back to 4 GPUs" \
+like "$told" "job $id can never run with 8 GPUs.*\(BadConstraints\).*asks for 4 GPUs again" \
   "8 GPUs need a second node: Slurm says never, and the command says so"
 poll 30 has_starts capped 3
 is "$(gpus_held "$id")" "4 1" "and the job runs again with its 4 GPUs on one node"

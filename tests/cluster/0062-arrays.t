@@ -40,9 +40,9 @@ like "$? $said" "^0 .*job ${array}_2: 1 -> 2 GPUs" "a task is resized by its nam
 is "$(restarts)" "0 1 0" "that one and no other"
 number=$(raw 1)
 isnt "$number" "$array" "a task that has a number of its own"
-like "$(xc bellows resize "$number" 1 2>&1)" "^job $number has 1 GPU already" "can be named by that, too"
+like "$(xc bellows resize "$number" 1 2>&1)" "^job $number already has 1 GPU" "can be named by that, too"
 like "$(xc bellows resize --json "${array}_3" 1)" "\"id\":\"${array}_3\"" "as JSON both are given"
-like "$(xc bellows halt "${array}_3" 2>&1)" "job ${array}_3 is halted at step [0-9]+; 'bellows resume ${array}_3' lets it go on" \
+like "$(xc bellows halt "${array}_3" 2>&1)" "job ${array}_3 is halted at step [0-9]+; 'bellows resume ${array}_3' continues it" \
   "what is halted can be resumed by the same name"
 like "$(xc bellows resize "${array}_7" 2 2>&1)" "there is no job ${array}_7" "a task that the array does not have is unknown"
 

@@ -137,8 +137,8 @@ Test(store, no_two_runs_have_a_name, .timeout = 30) {
   cr_expect(run.to_string().starts_with("17.2.1795261859."));
   cr_expect(run.attempt(3) == run.to_string() + ".3");
   cr_expect(RunName::of_attempt(run.attempt(3)) == run);
-  for (const char* bad : {"", "17", "17.2.3", "x.0.1", "0.0.1", "4294967296.0.1", "17.0.1.ab", "17.0.x.ab.1",
-                          "17.0.1.ab.x", "17.0.1.ab.1.1"})
+  for (const char* bad : {"", "17", "17.2.3", "x.0.1", "0.0.1", "4294967296.0.1", "17.0.1.ab",
+                          "17.0.x.ab.1", "17.0.1.ab.x", "17.0.1.ab.1.1"})
     cr_expect(!RunName::of_attempt(bad), "%s", bad);
   const std::string program = program_attempt("17");
   cr_expect(!RunName::of_attempt(program) && program != program_attempt("17"), "%s",

@@ -126,7 +126,7 @@ Test(library, bad_arguments_are_sentences, .timeout = 60) {
   refused("dimensions", bellows_register(b, "x", BELLOWS_F32, 9, shape, 0, 0, 0, x));
   refused("dimensions", bellows_register(b, "x", BELLOWS_F32, -1, shape, 0, 0, 0, x));
   refused("layout", bellows_register(b, "x", BELLOWS_F32, 1, shape, 4, 0, 0, x));
-  refused("first axis", bellows_register(b, "x", BELLOWS_F32, 0, nullptr, 1, 0, 0, x));
+  refused("at least one axis", bellows_register(b, "x", BELLOWS_F32, 0, nullptr, 1, 0, 0, x));
   cr_expect(bellows_register(b, "group/x", BELLOWS_F32, 1, shape, 0, 0, 0, x) == BELLOWS_OK);
   refused("group/x", bellows_register(b, "group", BELLOWS_F32, 1, shape, 0, 0, 0, x));
   refused("group/x", bellows_register(b, "group/x/y", BELLOWS_F32, 1, shape, 1, 0, 4, x));
