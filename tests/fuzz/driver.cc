@@ -24,6 +24,8 @@
 #endif
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
+/// A target may tell at the end how far its inputs came; false: not far enough to show anything.
+extern "C" __attribute__((weak)) bool fuzz_target_came_far();
 
 namespace {
 
@@ -120,5 +122,9 @@ int main(int argc, char** argv) {
   }
   std::printf("%zu seeds and %llu mutations\n", seeds.size(),
               static_cast<unsigned long long>(runs));
+  if (fuzz_target_came_far && !fuzz_target_came_far() && runs >= RUNS) {
+    std::fputs("the inputs no longer reach what this target is for\n", stderr);
+    return 1;
+  }
   return 0;
 }

@@ -6,6 +6,8 @@
 #include <iterator>
 #include <utility>
 
+#include "launcher/ranks/rank_command.h"
+
 namespace bellows {
 namespace {
 
@@ -60,13 +62,11 @@ std::vector<SlurmStep> MachineWorld::steps() const {
   return steps;
 }
 
-std::vector<Input> MachineWorld::carry_out(const Action& action) {
-  must(!exit, "something is done after the end");
-  if (std::get_if<action::LookAround>(&action)) return {around};
+void MachineWorld::serve_agents(const Action& action, std::vector<Input>& answers) {
   if (std::get_if<action::StartAgents>(&action)) {
     must(!agents, "agents are started beside others");
     ++agent_starts;
-    if (!agents_start) return {input::AgentsNotStarted{"no srun"}};
+    if (!agents_start) return answers.push_back(input::AgentsNotStarted{"no srun"});
     agents = agents_open = true;
   } else if (const auto* send = std::get_if<action::SendAgents>(&action)) {
     must(agents, "agents that are not there are told something");
@@ -77,14 +77,21 @@ std::vector<Input> MachineWorld::carry_out(const Action& action) {
     agents = agents_open = false;
   } else if (const auto* told = std::get_if<action::SignalAgents>(&action)) {
     agent_signals.push_back(told->signal);
-  } else if (std::get_if<action::StartRanks>(&action)) {
+  }
+}
+
+void MachineWorld::serve_ranks(const Action& action, std::vector<Input>& answers) {
+  if (std::get_if<action::StartRanks>(&action)) {
     must(!ranks && !ranks_live, "ranks are started beside others");
+    must(std::none_of(lingering.begin(), lingering.end(),
+                      [](const std::string& name) { return name.starts_with(kRanksStep); }),
+         "ranks are started beside a step of ranks that has not ended");
     must(agents, "ranks are started without agents");
     ++rank_starts;
     killed_ = false;
-    if (!ranks_start) return {input::RanksNotStarted{"no srun"}};
+    if (!ranks_start) return answers.push_back(input::RanksNotStarted{"no srun"});
     ranks = ranks_live = true;
-    return {input::RanksStarted{}};
+    answers.push_back(input::RanksStarted{});
   } else if (const auto* hit = std::get_if<action::SignalRanks>(&action)) {
     rank_signals.push_back(hit->signal);
     killed_ |= hit->signal == SIGKILL;
@@ -96,25 +103,36 @@ std::vector<Input> MachineWorld::carry_out(const Action& action) {
     own_command = true;
   } else if (std::get_if<action::DropOwnCommand>(&action)) {
     own_command = false;
+  }
+}
+
+void MachineWorld::serve_slurm(const Action& action, std::vector<Input>& answers) {
+  if (std::get_if<action::LookAround>(&action)) {
+    answers.push_back(around);
   } else if (std::get_if<action::LookAtSteps>(&action)) {
-    if (slurm_silent) return {input::StepsLook{Error{ErrorKind::unavailable, "silent"}}};
-    return {input::StepsLook{steps()}};
+    if (slurm_silent)
+      answers.push_back(input::StepsLook{Error{ErrorKind::unavailable, "silent"}});
+    else
+      answers.push_back(input::StepsLook{steps()});
   } else if (const auto* signal = std::get_if<action::SignalStep>(&action)) {
     step_signals.push_back(signal->signal);
-    killed_ |= signal->signal == SIGKILL;
-    return {input::StepSignalled{Status()}};
+    if (step_signalled) killed_ |= signal->signal == SIGKILL;
+    answers.push_back(input::StepSignalled{step_signalled});
   } else if (std::get_if<action::FindStepBelow>(&action)) {
-    return {input::StepOnDisk{step_below}};
+    answers.push_back(input::StepOnDisk{step_below});
   } else if (std::get_if<action::CountFruitlessRuns>(&action)) {
-    return {input::FruitlessRuns{fruitless_runs}};
+    answers.push_back(input::FruitlessRuns{fruitless_runs});
   } else if (const auto* walk = std::get_if<action::WalkRoad>(&action)) {
-    const auto& stop = machine.run().stop;
-    must(!ranks_live || killed_ || (stop && stop->saved) || answered_ != SlurmState::running,
+    must(!ranks_live || killed_ || stop.kept() || stop.job_is_over(),
          "the job is requeued before a commit while its ranks are at work");
     must(roads.empty(), "the job is requeued twice");
     roads.push_back(walk->next);
-    return {input::RoadDone{road}};
-  } else if (const auto* text = std::get_if<action::Say>(&action)) {
+    answers.push_back(input::RoadDone{road});
+  }
+}
+
+void MachineWorld::serve_people(const Action& action) {
+  if (const auto* text = std::get_if<action::Say>(&action)) {
     said.push_back(text->text);
   } else if (const auto* line = std::get_if<action::Record>(&action)) {
     history.push_back(line->event);
@@ -127,7 +145,15 @@ std::vector<Input> MachineWorld::carry_out(const Action& action) {
   } else if (const auto* end = std::get_if<action::Exit>(&action)) {
     exit = end->status;
   }
-  return {};
+}
+
+void MachineWorld::carry_out(const Action& action, std::vector<Input>& answers) {
+  must(!exit, "something is done after the end");
+  if (const char* wrong = stop.note(action, now)) must(false, wrong);
+  serve_agents(action, answers);
+  serve_ranks(action, answers);
+  serve_slurm(action, answers);
+  serve_people(action);
 }
 
 void MachineWorld::begin() {
@@ -140,7 +166,7 @@ void MachineWorld::feed(const Input& input) {
   for (;;) {
     std::vector<Input> answers;
     for (const Action& action : machine.actions()) {
-      for (Input& answer : carry_out(action)) answers.push_back(std::move(answer));
+      carry_out(action, answers);
       const auto* send = std::get_if<action::SendAgents>(&action);
       if (send && kind_) obey(send->command);
     }
@@ -148,8 +174,7 @@ void MachineWorld::feed(const Input& input) {
     if (inbox_.empty()) break;
     const Input next = std::move(inbox_.front());
     inbox_.pop_front();
-    if (const auto* look = std::get_if<input::JobLook>(&next); look && look->job)
-      answered_ = look->job->state;
+    stop.hear(next, now);
     if (std::holds_alternative<input::RanksGone>(next)) ranks_live = false;
     machine.take(next, now);
   }
@@ -254,29 +279,42 @@ void MachineWorld::save(std::uint64_t step) {
   commit(step);
 }
 
+std::optional<std::uint64_t> MachineWorld::last_id(Command::Kind kind) const {
+  const auto last = std::find_if(commands.rbegin(), commands.rend(),
+                                 [kind](const Command& sent) { return sent.kind == kind; });
+  return last == commands.rend() ? std::nullopt : std::optional(last->id);
+}
+
 void MachineWorld::answer_gate(std::uint64_t newest) {
-  const std::uint64_t id = commands.back().id;
+  const auto id = last_id(Command::Kind::gate);
   for (const std::string& node : kNodes) {
+    if (!id) return;
     Event event = event_of(Event::Kind::gated, node);
-    event.id = id;
+    event.id = *id;
     event.max_step = newest;
     agent(event);
   }
 }
 
-void MachineWorld::answer_query() {
-  const std::uint64_t id = commands.back().id;
+void MachineWorld::answer_query(std::uint32_t unwritten) {
+  const auto id = last_id(Command::Kind::query);
   for (const std::string& node : kNodes) {
+    if (!id) return;
     Event event = event_of(Event::Kind::progress, node);
-    event.id = id;
+    event.id = *id;
+    event.unwritten = unwritten;
     agent(event);
   }
   feed(input::Tick{});
 }
 
-void MachineWorld::ranks_end(int status) {
+bool MachineWorld::step_may_outlast_srun() const {
+  return killed_ || record.nodes.size() < machine.run().layout.nodes().size();
+}
+
+void MachineWorld::ranks_end(int status, const std::optional<std::string>& finished) {
   if (ranks_live) feed(input::RanksGone{});
-  feed(input::RanksEnded{ChildExit{status << 8}});
+  feed(input::RanksEnded{ChildExit{status << 8}, finished});
   feed(input::Tick{});
 }
 
@@ -331,6 +369,7 @@ bool MachineWorld::ends_in_a_kind_world() {
   kind_ = true;
   slurm_silent = false;
   agents_start = ranks_start = true;
+  step_signalled = {};
   lingering.clear();
   record.state = SlurmState::running;
   record.times.preempt = 0;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "launcher/machine/machine.h"
+#include "tests/unit/stop_ledger.h"
 
 namespace bellows {
 
@@ -38,6 +39,7 @@ class MachineWorld {
   bool agents_start = true;
   bool ranks_start = true;
   bool steps_are_made = true;
+  Status step_signalled;               ///< what it says to a signal for a step
   std::vector<std::string> lingering;  ///< steps that slurmctld knows besides those that live
 
   // What came of the actions.
@@ -59,6 +61,7 @@ class MachineWorld {
   std::optional<std::uint32_t> planned_size;
   bool marker = true;
   std::optional<int> exit;
+  StopLedger stop;
   std::string broken;  ///< the first thing that must never happen; empty: none did
 
   void begin();
@@ -90,9 +93,9 @@ class MachineWorld {
   void commit(std::uint64_t step);
   /// All agents answer the last gate with this step.
   void answer_gate(std::uint64_t newest);
-  /// All agents answer the last query: nothing is left to write.
-  void answer_query();
-  void ranks_end(int status);
+  /// All agents answer the last query: so many parts are left to write on each node.
+  void answer_query(std::uint32_t unwritten = 0);
+  void ranks_end(int status, const std::optional<std::string>& finished = std::nullopt);
   void ranks_killed(int signal);
   void own_command_ends(int status);
   void agents_end(int status);
@@ -102,21 +105,29 @@ class MachineWorld {
   /// told to, and slurmctld answers. True: the run comes to its end.
   bool ends_in_a_kind_world();
 
+  /// Slurm may have yet to end the ranks when their srun has gone: it was killed, or left a lost
+  /// node behind.
+  bool step_may_outlast_srun() const;
+
   bool has_said(const std::string& text) const;
   /// The last event of the history, and its cause.
   std::string last() const;
   std::string last_reply(std::uint64_t client) const;
 
  private:
-  std::vector<Input> carry_out(const Action& action);
+  void carry_out(const Action& action, std::vector<Input>& answers);
+  void serve_agents(const Action& action, std::vector<Input>& answers);
+  void serve_ranks(const Action& action, std::vector<Input>& answers);
+  void serve_slurm(const Action& action, std::vector<Input>& answers);
+  void serve_people(const Action& action);
+  std::optional<std::uint64_t> last_id(Command::Kind kind) const;
   void must(bool holds, const char* what);
   void obey(const Command& command);
   void be_kind();
   std::vector<SlurmStep> steps() const;
 
   std::deque<Input> inbox_;
-  SlurmState answered_ = SlurmState::running;  ///< what slurmctld said of the job last
-  bool killed_ = false;                        ///< ranks or their step got SIGKILL
+  bool killed_ = false;  ///< ranks or their step got SIGKILL
   bool kind_ = false;
 };
 
