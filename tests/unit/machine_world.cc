@@ -48,7 +48,9 @@ SlurmJob MachineWorld::job() {
 }
 
 MachineWorld::MachineWorld(const RunRules& how, const SlurmJob& what)
-    : machine(how, what, *RankLayout::of(what), std::nullopt), record(what) {}
+    : machine(how, what, *RankLayout::of(what), std::nullopt),
+      record(what),
+      told_nodes_(what.nodes.size()) {}
 
 void MachineWorld::must(bool holds, const char* what) {
   if (!holds && broken.empty()) broken = what;
@@ -81,7 +83,8 @@ void MachineWorld::serve_agents(const Action& action, std::vector<Input>& answer
 }
 
 void MachineWorld::serve_ranks(const Action& action, std::vector<Input>& answers) {
-  if (std::get_if<action::StartRanks>(&action)) {
+  if (const auto* start = std::get_if<action::StartRanks>(&action)) {
+    ranks_nodes_ = start->layout.nodes().size();
     must(!ranks && !ranks_live, "ranks are started beside others");
     must(std::none_of(lingering.begin(), lingering.end(),
                       [](const std::string& name) { return name.starts_with(kRanksStep); }),
@@ -175,6 +178,8 @@ void MachineWorld::feed(const Input& input) {
     const Input next = std::move(inbox_.front());
     inbox_.pop_front();
     stop.hear(next, now);
+    if (const auto* look = std::get_if<input::JobLook>(&next); look && look->job)
+      told_nodes_ = look->job->nodes.size();
     if (std::holds_alternative<input::RanksGone>(next)) ranks_live = false;
     machine.take(next, now);
   }
@@ -309,7 +314,8 @@ void MachineWorld::answer_query(std::uint32_t unwritten) {
 }
 
 bool MachineWorld::step_may_outlast_srun() const {
-  return killed_ || record.nodes.size() < machine.run().layout.nodes().size();
+  const bool at_work = std::holds_alternative<state::Running>(machine.state());
+  return killed_ || told_nodes_ < ranks_nodes_ || (at_work && record.nodes.size() < ranks_nodes_);
 }
 
 void MachineWorld::ranks_end(int status, const std::optional<std::string>& finished) {

@@ -127,7 +127,9 @@ class MachineWorld {
   std::vector<SlurmStep> steps() const;
 
   std::deque<Input> inbox_;
-  bool killed_ = false;  ///< ranks or their step got SIGKILL
+  std::size_t told_nodes_;       ///< that the job has, as slurmctld said last
+  std::size_t ranks_nodes_ = 0;  ///< of the ranks' step
+  bool killed_ = false;          ///< ranks or their step got SIGKILL
   bool kind_ = false;
 };
 

@@ -14,6 +14,8 @@ constexpr auto kNewsWithin = 3s;
 constexpr auto kNewsOfOthersWithin = 2500ms;
 /// Ranks that do not advance for so long may be taken for hung: RunRules::hang_floor.
 constexpr auto kMayHang = 300s;
+/// Agents that take so long to begin are a fault, even when they come after all.
+constexpr auto kMayBeLate = 60s;
 
 }  // namespace
 
@@ -142,6 +144,7 @@ void StopLedger::begin_ranks(const RankLayout& layout, Time now) {
   excused_ = false;
   world_ = layout.world();
   nodes_ = layout.nodes().size();
+  fault_ |= now - begun_ >= kMayBeLate;
   begun_ = now;
 }
 
@@ -151,11 +154,14 @@ const char* StopLedger::note(const Action& action, Time now) {
     begin_ranks(start->layout, now);
   } else if (std::get_if<action::LookAround>(&action)) {
     fault_ = gated_ = false;
+    begun_ = now;
   } else if (std::get_if<action::StartAgents>(&action)) {
     agents_ = true;
     closed_ = lost_ = false;
   } else if (const auto* send = std::get_if<action::SendAgents>(&action)) {
     return note_sent(send->command, now);
+  } else if (std::get_if<action::KillRanksHere>(&action)) {
+    fault_ = true;
   } else if (std::get_if<action::SignalRanks>(&action)) {
     const bool hung = now - begun_ >= kMayHang;
     if (is_outstanding() && !query_ && !closed_ && !fault_ && !hung)

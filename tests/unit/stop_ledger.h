@@ -51,9 +51,9 @@ class StopLedger {
   // The attempt.
   std::size_t world_ = 0;
   std::size_t nodes_ = 0;
-  Time begun_{};
+  Time begun_{};        ///< it, and then its ranks
   bool gated_ = false;  ///< the agents were asked where to stop
-  bool fault_ = false;  ///< something went wrong while ranks were at work
+  bool fault_ = false;  ///< something went wrong before its ranks ended
   std::optional<std::uint64_t> promised_;
   std::map<std::uint64_t, std::set<std::uint32_t>> parts_;  ///< step -> ranks that gave theirs
   std::map<std::uint64_t, std::uint64_t> failed_;           ///< step -> number of its failure
