@@ -143,6 +143,7 @@ struct Driver {
   void agents() const {
     if (!world.agents) return;
     if (choice % 3 == 0) return world.agents_end(choice % 2 == 0 ? 0 : 1);
+    if (choice % 8 == 7) return world.feed(input::AgentsClosed{});
     world.agent_lost("an agent died", choice % 2 == 0 ? "n2" : "");
   }
 
