@@ -307,7 +307,7 @@ poll 20 job_is "$hers" CANCELLED
 
 for directory in /tmp / /proc /run/bellows; do
   is "$(xc env PMIX_SERVER_TMPDIR=$directory PMIX_NAMESPACE=x srun --quiet --mpi=none "${box[@]}" \
-    sh -c 'find /tmp -maxdepth 2 | grep -E "of-the-host|views|/etc|/1$|secret"; echo looked' 2>&1)" looked \
+    sh -c 'find /tmp -maxdepth 2 ! -path "'"${tmp_kept:-/none}"'/*" | grep -E "of-the-host|views|/etc|/1$|secret"; echo looked' 2>&1)" looked \
     "a forged PMIX_SERVER_TMPDIR=$directory uncovers nothing of the host's"
 done
 
