@@ -28,6 +28,10 @@ struct Manner {
 };
 
 constexpr auto kChangePause = 250ms;
+// slurmctld holds back the change of a job that lost a node until its last step is over, which the
+// launcher's own life can prevent: what takes so long counts as several tries.
+constexpr auto kSlowChange = 2s;
+constexpr int kSlowCounts = 10;
 
 // Its launcher may be killed just now. While the command lives it brings the start nearer, once the
 // job has completed.
@@ -84,6 +88,7 @@ void RequeueRoad::look_again(const std::string& trouble, Clock::time_point now) 
 }
 
 void RequeueRoad::looked(const Result<QueuedJob>& job, Clock::time_point now) {
+  asked_ = now;
   if (!job && job.error().kind == ErrorKind::not_found) return end(RoadEnd::gone, job.error().text);
   if (!job) return look_again(job.error().text, now);
   if (phase_ != Phase::requeueing) {
@@ -174,8 +179,9 @@ void RequeueRoad::found_waiting(const QueuedJob& job, Clock::time_point now) {
 void RequeueRoad::changed(const Status& answer, Clock::time_point now) {
   if (answer.ok()) return refusal_.empty() ? end(goal_) : end(RoadEnd::kept_size, refusal_);
   const Manner& manner = manner_of(party_);
+  changes_ += now - asked_ >= kSlowChange ? kSlowCounts : 1;
   const bool again = answer.error().kind == ErrorKind::unavailable &&
-                     ++changes_ < manner.most_changes &&
+                     changes_ < manner.most_changes &&
                      (manner.patience == 0s || now - begun_ < manner.patience);
   if (again) {
     step_ = Pause{kChangePause};
@@ -227,7 +233,8 @@ class Walk {
   }
   void operator()(const RequeueRoad::Change& step) {
     const SlurmJobChange change = step.change;
-    road_.changed(slurm_.change(job_, change), time_.now());
+    const Status status = slurm_.change(job_, change);
+    road_.changed(status, time_.now());
   }
   void operator()(const RequeueRoad::Pause& step) {
     time_.sleep(step.time);

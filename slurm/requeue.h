@@ -153,6 +153,7 @@ class RequeueRoad {
   RequeueKind kind_ = RequeueKind::running;
   SlurmJobChange change_;
   int changes_ = 0;
+  Clock::time_point asked_{};  ///< when the job was last looked at
   std::string refusal_;
 };
 

@@ -89,7 +89,8 @@ RescueReport rescue(const BatchEnd& end, std::optional<std::uint32_t> gpus,
     } else if (const auto* change = std::get_if<RequeueRoad::Change>(&step)) {
       changed = true;
       const std::int64_t start = change->change.begin_time.value_or(0);
-      road.changed(hands.set_next_run({start, change->change.gpus, info.asked}), hands.time.now());
+      const Status answer = hands.set_next_run({start, change->change.gpus, info.asked});
+      road.changed(answer, hands.time.now());
     }
   }
 }
