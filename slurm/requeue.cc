@@ -102,9 +102,10 @@ void RequeueRoad::looked(const Result<QueuedJob>& job, Clock::time_point now) {
   const bool runs = job->state == SlurmState::running || job->state == SlurmState::suspended ||
                     job->state == SlurmState::unknown;
   const bool may_return = job->state == SlurmState::timeout || job->state == SlurmState::preempted;
-  if (runs || (may_return && manner_of(party_).revives)) return found_running(*job, now);
-  if (may_return && manner_of(party_).awaits_revival && now - begun_ < manner_of(party_).patience)
-    step_ = Pause{manner_of(party_).pause};
+  const Manner& manner = manner_of(party_);
+  if (runs || (may_return && manner.revives)) return found_running(*job, now);
+  if (may_return && manner.awaits_revival && now - begun_ < manner.patience)
+    step_ = Pause{manner.pause};
   else
     end(RoadEnd::ended, "", job->state);
 }
@@ -148,21 +149,17 @@ SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
   // job wait for the life of a credential.
   const Manner& manner = manner_of(party_);
   const int ahead = goal_ == RoadEnd::forgotten ? manner.needs_ahead_forgotten : manner.needs_ahead;
-  if (goal_ == RoadEnd::moved || job.begin <= job.now + ahead)
+  // Somebody who holds it sets the start time with its release.
+  if (!job.held && (goal_ == RoadEnd::moved || job.begin <= job.now + ahead))
     change.begin_time = job.now + delay();
   // A job that lost a node asks for more than it had.
   const std::uint32_t before = job.asked_gpus == 0 ? next_.gpus_now : job.asked_gpus;
   const bool resizes = next_.gpus && *next_.gpus != before;
   // Another size than the old one is somebody's later wish. Where the old one is not known, a start
   // time that is ahead tells: it was set together with a size.
-  const bool untouched = next_.gpus_now == 0
-                             ? job.begin <= job.now
-                             : job.asked_gpus == 0 || job.asked_gpus == next_.gpus_now;
+  const bool untouched = next_.gpus_now == 0 ? job.begin <= job.now : before == next_.gpus_now;
   if (resizes && (untouched || goal_ == RoadEnd::moved)) change.gpus = next_.gpus;
-  if (next_.hold) change.held = true;
-  // Somebody holds it, and sets the start time with its release.
-  if (job.held) change.begin_time.reset();
-  if (job.held) change.held.reset();
+  if (next_.hold && !job.held) change.held = true;
   return change;
 }
 

@@ -85,7 +85,7 @@ struct NextRun {
   std::uint32_t later = 1;  ///< factor on the usual delay of its start
 };
 
-/// How the sequence ended.
+/// How the road ended.
 enum class RoadEnd {
   moved,      ///< this party requeued it, and its next run is as wanted
   found,      ///< another had requeued it, and its next run has a start time
@@ -164,7 +164,7 @@ struct RoadTime {
   static RoadTime real();
 };
 
-/// Carries out the whole sequence through the interface. Blocks as long as the party may wait: a
+/// Walks the whole road through the interface. Blocks as long as the party may wait: a
 /// launcher, for as long as slurmctld does not answer.
 RequeueRoad::Done walk(RequeueRoad road, Slurm& slurm, const SlurmJob& job,
                        const RoadTime& time = RoadTime::real());

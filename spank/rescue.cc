@@ -69,7 +69,7 @@ RescueReport rescue(const BatchEnd& end, std::optional<std::uint32_t> gpus,
   while (true) {
     const RequeueRoad::Step step = road.next();
     if (const auto* done = std::get_if<RequeueRoad::Done>(&step)) {
-      if (done->outlast > std::chrono::seconds(0)) hands.time.sleep(done->outlast);
+      hands.time.sleep(done->outlast);
       return report_of(*done, requeued, changed);
     }
     if (const auto* pause = std::get_if<RequeueRoad::Pause>(&step)) {
