@@ -39,7 +39,7 @@ void StepProcesses::hear_agents(std::vector<Input>& news) {
   if (!agents_) return;
   for (Event& event : agents_->exchange()) news.push_back(input::AgentSays{std::move(event)});
   for (const std::string& line : agents_->take_errors()) output_.say(line);
-  if (!agents_->open()) news.push_back(input::AgentsClosed{});
+  if (!agents_->open() && !std::exchange(told_closed_, true)) news.push_back(input::AgentsClosed{});
   if (agents_->loss().empty() || std::exchange(told_loss_, true)) return;
   news.push_back(input::AgentLost{agents_->loss(), agents_->end(), agents_->lost_node()});
 }
@@ -131,7 +131,7 @@ std::vector<Input> StepProcesses::act(const action::StartAgents& start) {
   auto agents = AgentLink::start(start.layout, options);
   if (!agents) return {input::AgentsNotStarted{agents.error().text}};
   agents_.emplace(std::move(*agents));
-  told_loss_ = told_agents_ended_ = false;
+  told_loss_ = told_closed_ = told_agents_ended_ = false;
   return {};
 }
 

@@ -65,6 +65,7 @@ class StepProcesses {
   std::uint32_t restart_;
   std::optional<AgentLink> agents_;
   bool told_loss_ = false;
+  bool told_closed_ = false;
   bool told_agents_ended_ = false;
   std::optional<Child> ranks_;
   std::optional<Clock::time_point> ranks_gone_;
