@@ -40,6 +40,12 @@ bool is(const MachineWorld& world) {
   return std::holds_alternative<S>(world.machine.state());
 }
 
+/// How often the history has this event.
+auto times(const MachineWorld& world, const std::string& event) {
+  return std::count_if(world.history.begin(), world.history.end(),
+                       [&event](const auto& line) { return line.event == event; });
+}
+
 RunRules with_signal() {
   RunRules rules = MachineWorld::rules();
   rules.own.signal = SIGUSR1;
@@ -281,9 +287,7 @@ Test(stops, record_a_hand_over_once_though_an_agent_fails_afterwards) {
   world.agent(event);
   world.all_leave();
   world.pass(15s);
-  const auto resizing = std::count_if(world.history.begin(), world.history.end(),
-                                      [](const auto& line) { return line.event == "RESIZING"; });
-  cr_expect(world.exit == 0 && world.roads.size() == 1 && resizing == 1);
+  cr_expect(world.exit == 0 && world.roads.size() == 1 && times(world, "RESIZING") == 1);
 }
 
 Test(stops, record_that_a_forgotten_run_is_cancelled) {
@@ -462,9 +466,7 @@ Test(stops, record_a_hand_over_once) {
   world.record.state = SlurmState::preempted;
   world.feed(input::Term{});
   world.pass(1s);
-  const auto resizing = std::count_if(world.history.begin(), world.history.end(),
-                                      [](const auto& line) { return line.event == "RESIZING"; });
-  cr_expect(world.exit == 0 && world.roads.size() == 1 && resizing == 1);
+  cr_expect(world.exit == 0 && world.roads.size() == 1 && times(world, "RESIZING") == 1);
 }
 
 Test(stops, do_not_bring_a_forgotten_run_back) {

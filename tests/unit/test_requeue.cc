@@ -173,14 +173,23 @@ Test(requeue, the_command_waits_until_the_launcher_has_revived_the_job) {
   cr_expect(slurm.starts == 1 && slurm.record.gpus() == 2);
 }
 
+namespace {
+
+/// Each change takes so many seconds and gets no answer.
+void hold_changes_back(FakeSlurm& slurm, double seconds) {
+  slurm.before_call = [&slurm, seconds](const std::string& call) {
+    if (call != "change") return;
+    slurm.advance(seconds);
+    slurm.silent_calls = 1;
+  };
+}
+
+}  // namespace
+
 Test(requeue, a_launcher_does_not_wait_for_what_waits_for_its_own_end) {
   FakeSlurm slurm;
   slurm.batch_ends_after = 1e6;
-  slurm.before_call = [&slurm](const std::string& call) {
-    if (call != "change") return;
-    slurm.advance(5);
-    slurm.silent_calls = 1;
-  };
+  hold_changes_back(slurm, 5);
   const double begun = slurm.clock;
   cr_expect(walk_alone(slurm, Party::launcher, to(4)).end == RoadEnd::as_it_is);
   cr_expect(slurm.clock - begun < 15);
@@ -189,11 +198,7 @@ Test(requeue, a_launcher_does_not_wait_for_what_waits_for_its_own_end) {
 Test(requeue, a_rescue_ends_in_time) {
   // Its views have to end, whatever slurmctld does.
   FakeSlurm slurm;
-  slurm.before_call = [&slurm](const std::string& call) {
-    if (call != "change") return;
-    slurm.advance(29);
-    slurm.silent_calls = 1;
-  };
+  hold_changes_back(slurm, 29);
   const double begun = slurm.clock;
   cr_expect(walk_alone(slurm, Party::rescue, to(2)).end == RoadEnd::as_it_is);
   cr_expect(slurm.clock - begun < 300);
