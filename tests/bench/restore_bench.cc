@@ -16,7 +16,7 @@
 #include "checkpoint/include/bellows.h"
 #include "checkpoint/protocol/coordinator.h"
 #include "tests/bench/timed.h"
-#include "tests/unit/agent_support.h"
+#include "tests/unit/checkpoint/agent_support.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;

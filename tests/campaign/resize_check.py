@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests/cluster/0041-resize.t looks at, for one requeue-resize of a campaign."""
+"""What tests/cluster/launcher/0041-resize.t looks at, for one requeue-resize of a campaign."""
 import glob
 import os
 import re

@@ -8,7 +8,7 @@
 #include <cstdlib>
 
 #include "tests/fault/program_support.h"
-#include "tests/unit/replaced_new.h"
+#include "tests/unit/checkpoint/replaced_new.h"
 
 namespace {
 

@@ -11,7 +11,7 @@
 
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/store/store.h"
-#include "tests/unit/checkpoint_support.h"
+#include "tests/unit/checkpoint/checkpoint_support.h"
 
 namespace bellows::fault_test {
 

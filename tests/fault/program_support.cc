@@ -17,7 +17,7 @@
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/store/store.h"
 #include "tests/fault/program_rank.h"
-#include "tests/unit/checkpoint_support.h"
+#include "tests/unit/checkpoint/checkpoint_support.h"
 
 namespace bellows::fault_test {
 

@@ -9,7 +9,7 @@
 
 #include "checkpoint/include/bellows.h"
 #include "checkpoint/store/store.h"
-#include "tests/unit/library_support.h"
+#include "tests/unit/checkpoint/library_support.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/unit/machine_world.h"
+#include "tests/unit/launcher/machine_world.h"
 
 namespace {
 

@@ -23,7 +23,7 @@ fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.
 	jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \
 	common/container/options.cc common/container/spec_text.cc
 
-fuzz_run_machine = $(grammars) tests/unit/machine_world.cc tests/unit/stop_ledger.cc \
+fuzz_run_machine = $(grammars) tests/unit/launcher/machine_world.cc tests/unit/launcher/stop_ledger.cc \
 	$(patsubst $(TOP)/%,%,$(wildcard $(TOP)/launcher/machine/*.cc)) \
 	checkpoint/protocol/attempt_name.cc checkpoint/protocol/coordinator.cc \
 	checkpoint/protocol/step_choice.cc common/fd.cc launcher/base/child.cc launcher/ranks/gang_start.cc \

@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 240
+# A node that is cut off from slurmctld but not from the file system, under a program that saves by itself:
+# the job's next run has the checkpoints to itself, and says itself when it has finished.
+# shellcheck source=tests/cluster/tap.sh
+. "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/jobs.sh
+. "$TAP_HOME/jobs.sh"
+
+impatient_cluster_up --nodes=2 --gpus=4
+home=$CLUSTER/shared/home/alice
+printf '#!/bin/bash\nexec bellows run --checkpoint-signal=USR1 -- %s signal %s/own 1000000\n' \
+  "$TAP_HOME/programs/own_saver.py" "$home" >"$home/own.sh"
+id=$(submit -- --framework=plain --gpus-range=1-8 --gpus=2 --job-name=own --output="$home/own.out" \
+  --open-mode=append own.sh)
+poll 60 has_starts own 1 || bail "the job does not start: $(out_of own | tail -n 5)"
+ranks=$(pids_of "$id" python3 own_saver)
+isnt "$ranks" "" "the first run has ranks"
+finished=$(tr '\0' '\n' <"/proc/${ranks%%$'\n'*}/environ" | sed -n 's/^BELLOWS_FINISHED_FILE=//p')
+# shellcheck disable=SC2086
+all_gone() { ! kill -0 $ranks 2>/dev/null; }
+
+batch=$(xc --user root squeue --noheader --jobs="$id" --format=%B)
+mc cut-node "${batch#n}"
+ok "the job runs on the other node" poll 90 has_starts own 2
+ok "the ranks that were cut off are ended" poll 30 all_gone
+left() { out_of own | grep -qa 'owns the checkpoint directory now, and this is .*: leaving it to that attempt'; }
+ok "their launcher says why" poll 10 left
+
+# As a program does that comes to its end there: the other one has yet to.
+xc touch "$finished"
+kill_one "$id" python3 own_saver || bail "there is no rank to kill"
+ok "what is said there that it has finished does not end the job" poll 60 has_starts own 3
+is "$(job_field "$id" JobState)" RUNNING "it runs"
+mc heal-node "${batch#n}"
+xc scancel "$id"
+poll 40 job_is "$id" CANCELLED
+done_testing
