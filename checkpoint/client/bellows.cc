@@ -79,7 +79,7 @@ int bellows_init(const struct bellows_config* config, bellows_t** out) {
 
 int bellows_register_array(bellows_t* b, const struct bellows_array* array) {
   if (!b) return BELLOWS_ERR_INVALID;
-  b->error.text[0] = 0;
+  b->error.clear();
   bellows_array known = BELLOWS_ARRAY_INIT;
   if (!array || array->size < sizeof(size_t)) {
     return b->error.set(BELLOWS_ERR_INVALID, "an array begins with BELLOWS_ARRAY_INIT");
@@ -105,7 +105,7 @@ int bellows_register(bellows_t* b, const char* name, int dtype, int ndims,
 
 int bellows_unregister(bellows_t* b, const char* name) {
   if (!b) return BELLOWS_ERR_INVALID;
-  b->error.text[0] = 0;
+  b->error.clear();
   return client::unregister_array(b, name);
 }
 
@@ -169,7 +169,7 @@ int bellows_should_stop(bellows_t* b, uint64_t step) {
   wire::Control* page = b->page();
   page->step.store(step);
   if (step < page->gate.load()) return 0;
-  b->error.text[0] = 0;
+  b->error.clear();
   return wait_at_gate(b, step);
 }
 
@@ -192,6 +192,13 @@ int bellows_rank(const bellows_t* b) { return b ? b->place.rank : BELLOWS_ERR_IN
 int bellows_world(const bellows_t* b) { return b ? b->place.world : BELLOWS_ERR_INVALID; }
 
 const char* bellows_error(const bellows_t* b) { return b ? b->error.text : ""; }
+
+int bellows_error_step(const bellows_t* b, uint64_t* step) {
+  if (!b || !step) return BELLOWS_ERR_INVALID;
+  if (b->error.step == wire::kNoStep) return 0;
+  *step = b->error.step;
+  return 1;
+}
 
 const char* bellows_strerror(int code) {
   switch (code) {

@@ -15,6 +15,7 @@ int ErrorText::set(int code, const char* format, ...) {
   va_start(arguments, format);
   vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
+  step = wire::kNoStep;
   return code;
 }
 

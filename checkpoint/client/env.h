@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "checkpoint/include/bellows.h"
+#include "checkpoint/wire/wire.h"
 
 namespace bellows::client {
 
@@ -13,6 +14,12 @@ inline constexpr std::size_t kErrorBytes = 1024;
 /// The last failed call's sentence; cuts what is too long.
 struct ErrorText {
   char text[kErrorBytes] = "";
+  /// The step of a save in flight that it is about; wire::kNoStep: it is about the call itself.
+  std::uint64_t step = wire::kNoStep;
+  void clear() {
+    text[0] = 0;
+    step = wire::kNoStep;
+  }
   /// Returns `code`, so that callers can `return error.set(code, ...)`.
   int set(int code, const char* format, ...) __attribute__((format(printf, 3, 4)));
 };

@@ -34,7 +34,7 @@ int lost(bellows_t* b, int failure) {
 
 int check_connected(bellows_t* b) {
   if (!b) return BELLOWS_ERR_INVALID;
-  b->error.text[0] = 0;
+  b->error.clear();
   if (b->is_forked()) {
     return b->error.set(BELLOWS_ERR_INVALID,
                         "process %d is a child of rank %d, whose agent serves that process alone",

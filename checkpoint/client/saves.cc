@@ -189,6 +189,7 @@ int give_failure(bellows_t* b, std::uint64_t own) {
     b->error.set(code, "%s", oldest.text);
   } else {
     b->error.set(code, "step %llu: %s", (unsigned long long)oldest.step, oldest.text);
+    b->error.step = oldest.step;
   }
   --saves.failed;
   memmove(&saves.failures[0], &saves.failures[1], saves.failed * sizeof saves.failures[0]);

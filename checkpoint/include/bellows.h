@@ -153,10 +153,9 @@ int bellows_save_async(bellows_t* b, uint64_t step);
 
 /* Waits until no save is in flight.
  * A save that fails after bellows_save_async has returned is the result of a later call, once: of
- * bellows_save, bellows_save_async, bellows_wait or bellows_finalize. Its sentence begins with
- * "step N: ", and the call has nevertheless done what it was asked to do, unless a further call
- * says otherwise. Ranks may so learn of one failure at different steps without saving different
- * steps.
+ * bellows_save, bellows_save_async, bellows_wait or bellows_finalize. bellows_error_step then gives
+ * its step, and the call has nevertheless done what it was asked to do, unless a further call says
+ * otherwise. Ranks may so learn of one failure at different steps without saving different steps.
  */
 int bellows_wait(bellows_t* b);
 
@@ -188,6 +187,11 @@ int bellows_world(const bellows_t* b);
 
 /* The sentence of the last failed call on this handle, or "". Valid until the next call. */
 const char* bellows_error(const bellows_t* b);
+
+/* Whether that sentence is about a save in flight, of bellows_save_async: 1 and its step in *step;
+ * or about the call itself: 0. Valid until the next call. BELLOWS_ERR_INVALID: a pointer is NULL.
+ */
+int bellows_error_step(const bellows_t* b, uint64_t* step);
 
 /* What a code means, in general. Never NULL. */
 const char* bellows_strerror(int code);

@@ -35,10 +35,19 @@ class CheckpointError : public std::runtime_error {
  public:
   CheckpointError(int code, const char* text)
       : std::runtime_error(*text ? text : bellows_strerror(code)), code_(code) {}
+  /// What the last call on this handle ended with.
+  CheckpointError(int code, const bellows_t* handle)
+      : CheckpointError(code, bellows_error(handle)) {
+    std::uint64_t step = 0;
+    if (bellows_error_step(handle, &step) == 1) failed_step_ = step;
+  }
   int code() const noexcept { return code_; }
+  /// The step of a save in flight that failed; none: it was the call itself that failed.
+  std::optional<std::uint64_t> failed_step() const noexcept { return failed_step_; }
 
  private:
   int code_;
+  std::optional<std::uint64_t> failed_step_;
 };
 
 namespace detail {
@@ -101,7 +110,7 @@ class Checkpoint {
     config.keep_every = options.keep_every;
     const int code = bellows_init(&config, &handle_);
     if (code >= 0) return;
-    const CheckpointError error(code, bellows_error(handle_));
+    const CheckpointError error(code, handle_);
     bellows_finalize(std::exchange(handle_, nullptr), 0);
     throw error;
   }
@@ -185,7 +194,7 @@ class Checkpoint {
 
  private:
   int check(int code) const {
-    if (code < 0) throw CheckpointError(code, bellows_error(handle_));
+    if (code < 0) throw CheckpointError(code, handle_);
     return code;
   }
   void add(const char* name, std::int32_t dtype, std::int32_t layout,
@@ -207,7 +216,7 @@ class Checkpoint {
   // The sentence of a save that failed goes with the handle: so it is asked for before.
   void finalize(int finished) {
     int code = bellows_wait(handle_);
-    const CheckpointError error(code, bellows_error(handle_));
+    const CheckpointError error(code, handle_);
     const int left = bellows_finalize(std::exchange(handle_, nullptr), finished);
     if (code < 0) throw error;
     if (left < 0) throw CheckpointError(left, "");

@@ -62,6 +62,7 @@ _SIGNATURES = {
     "bellows_rank": (c_int, [c_void_p]),
     "bellows_world": (c_int, [c_void_p]),
     "bellows_error": (c_char_p, [c_void_p]),
+    "bellows_error_step": (c_int, [c_void_p, POINTER(c_uint64)]),
     "bellows_strerror": (c_char_p, [c_int]),
     "bellows_version": (c_char_p, []),
     "bellows_permutation": (
@@ -172,9 +173,13 @@ class Handle:
             raise error_for(-1, "the Checkpoint is closed")
         if code < 0:
             text = self._library.bellows_error(self._handle) or b""
-            raise error_for(
+            error = error_for(
                 code, (text or self._library.bellows_strerror(code)).decode(errors="replace")
             )
+            step = c_uint64()
+            if self._library.bellows_error_step(self._handle, byref(step)) == 1:
+                error.failed_step = step.value
+            raise error
         return code
 
     @property

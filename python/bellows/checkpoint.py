@@ -4,7 +4,6 @@
 import ctypes
 import json
 import operator
-import re
 import sys
 import warnings
 from types import TracebackType
@@ -192,8 +191,8 @@ class Checkpoint:
 
         Returns once everything is copied, and may then change; with `wait`, once the step is
         committed and durable. Steps ascend; the last one again is not stored again. Raises what went
-        wrong with this save or, when its text begins with "step N:", with an earlier one: then this
-        one has begun all the same.
+        wrong with this save or, if the error has a `failed_step`, with one in flight: then this one
+        has begun all the same.
         """
         number = _step(step)
         self._tell(number)
@@ -210,8 +209,8 @@ class Checkpoint:
         try:
             self._handle.save(number, wait)
         except Error as error:
-            if re.match(r"step \d+: ", str(error)):
-                self._saved = number  # it is an earlier one that failed
+            if error.failed_step is not None:
+                self._saved = number  # this one has begun all the same
             self._pass_over(error)
         else:
             self._saved = number

@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What can go wrong: one class for each code of enum bellows_result."""
 
+from typing import Optional
+
 
 class Error(Exception):
     """A call of the library failed; the text is the library's message.
 
-    `code` is the negative number of enum bellows_result.
+    `code` is the negative number of enum bellows_result. `failed_step` is the step of the
+    save in flight, if it was that which failed and not the call itself.
     """
 
     code: int = 0
+    failed_step: Optional[int] = None
 
 
 class InvalidError(Error, ValueError):
