@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <deque>
 
-#include "common/detached_work.h"
 #include "common/fd.h"
+#include "launcher/base/detached_work.h"
 #include "launcher/logs/log_line.h"
 #include "launcher/record/event_log.h"
 

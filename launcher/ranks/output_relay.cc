@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "common/detached_work.h"
+#include "launcher/base/detached_work.h"
 #include "launcher/base/plain_output.h"
 #include "launcher/logs/log_line.h"
 #include "launcher/logs/log_writer.h"

@@ -12,8 +12,8 @@ namespace bellows {
 /// CHECKPOINT_DIR/finished-RUN: the program creates it to say that it has finished, and is then not
 /// started again; its launcher creates it too, just before it ends. A run obeys the file of the run
 /// from which it took the directory, and ignores those of any other run, which may be on a node
-/// that was cut off. CHECKPOINT_DIR/finished-JOBID, as it was once named, is obeyed by all of the
-/// job's runs.
+/// that was cut off. CHECKPOINT_DIR/finished-JOBID, for a program that knows only its job's id, is
+/// obeyed by all of the job's runs.
 class FinishedFile {
  public:
   FinishedFile(const std::string& checkpoint_dir, const RunName& run);

@@ -5,7 +5,7 @@
 #include <deque>
 #include <utility>
 
-#include "common/detached_work.h"
+#include "launcher/base/detached_work.h"
 
 namespace bellows {
 namespace {

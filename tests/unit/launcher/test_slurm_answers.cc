@@ -223,7 +223,7 @@ Test(finished_file, of_another_run_is_ignored) {
   FinishedFile file(dir.path(), run);
   cr_expect(!file.found() && !file.found_of(before));
   close(open((dir.path() + "/finished-7").c_str(), O_WRONLY | O_CREAT, 0600));
-  cr_expect(file.found() == dir.path() + "/finished-7", "as it was once named");
+  cr_expect(file.found() == dir.path() + "/finished-7", "that of all runs");
 }
 
 Test(finished_file, of_an_older_job_is_dropped) {
