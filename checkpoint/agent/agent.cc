@@ -50,8 +50,9 @@ volatile std::sig_atomic_t term_came = 0;
 /// What Slurm sends to all steps; the more urgent first.
 constexpr struct {
   int number;
-  const char* name;
-} kAnnounced[] = {{SIGTERM, "TERM"}, {SIGUSR1, "USR1"}};
+  event::Progress::Signal name;
+} kAnnounced[] = {{SIGTERM, event::Progress::Signal::term},
+                  {SIGUSR1, event::Progress::Signal::usr1}};
 volatile std::sig_atomic_t unreported[std::size(kAnnounced)] = {};
 /// Ends a poll that begins only after the signal.
 std::atomic<int> signal_event = -1;
@@ -220,10 +221,7 @@ class JobAgent {
     std::signal(SIGTERM, note_signal);
     std::signal(SIGUSR1, note_signal);
     std::signal(SIGINT, SIG_IGN);
-    Event hello;
-    hello.node = node_;
-    hello.pid = getpid();
-    write(hello);
+    say(event::Hello{getpid()});
     LineInput input(options_.in_fd);
     auto next_progress = Clock::now() + std::chrono::seconds(1);
     while (!ended_) {
@@ -240,7 +238,7 @@ class JobAgent {
       if (Clock::now() < next_progress) continue;
       next_progress = Clock::now() + std::chrono::seconds(1);
       loop_.tick();
-      write(loop_.progress());
+      say(loop_.progress());
     }
     return 0;
   }
@@ -252,13 +250,8 @@ class JobAgent {
     for (const std::string& line : lines) {
       auto command = parse_command(line);
       if (!command) {
-        Event e;
-        e.kind = Event::Kind::error;
-        e.node = node_;
-        e.error = command.error().text;
-        e.error_kind = ErrorKind::invalid;
-        write(e);
-      } else if (command->kind == Command::Kind::quit &&
+        say(event::CommandFailed{.error = command.error()});
+      } else if (std::holds_alternative<command::Quit>(command->body) &&
                  (command->node.empty() || command->node == node_)) {
         return false;
       } else {
@@ -275,11 +268,13 @@ class JobAgent {
       if (!unreported[i]) continue;
       unreported[i] = 0;
       loop_.announce();
-      Event e = loop_.progress();
-      e.signal = kAnnounced[i].name;
-      write(e);
+      event::Progress progress = loop_.progress();
+      progress.signal = kAnnounced[i].name;
+      say(std::move(progress));
     }
   }
+
+  void say(Event::Body event) { write({std::move(event), node_}); }
 
   // A launcher always reads; one that doesn't has died or will.
   void write(const Event& event) {
@@ -309,7 +304,7 @@ class StandaloneAgent {
         choice_(options.world > 1),
         name_(started.path),
         loop_(node_, std::move(started.listener), ops, std::move(started.completions),
-              options.gate_limit_ms, [this](const Event& e) { events_.push_back(e); }) {}
+              options.gate_limit_ms, [this](const Event& e) { events_.push_back(e.body); }) {}
 
   int run(int signals) {
     begin();
@@ -332,8 +327,7 @@ class StandaloneAgent {
 
  private:
   void begin() {
-    Command hello;
-    hello.kind = Command::Kind::hello;
+    command::Hello hello;
     hello.dir = place_.dir;
     hello.base = place_.base;
     hello.access = access_;
@@ -342,8 +336,8 @@ class StandaloneAgent {
     hello.world = options_.world;
     hello.keep = options_.keep;
     hello.keep_every = options_.keep_every;
-    loop_.handle(hello);
-    loop_.handle(choice_.find());
+    loop_.handle({std::move(hello)});
+    loop_.handle({choice_.find()});
     settle();
   }
 
@@ -351,15 +345,16 @@ class StandaloneAgent {
     signalfd_siginfo ignored;
     if (read(signals, &ignored, sizeof ignored) < 0 || stop_) return;
     stop_.emplace(1, loop_.progress().max_step, kMargin);
-    loop_.handle(stop_->begin());
+    loop_.handle({stop_->begin()});
   }
 
   // Answers the loop's events until there are no more.
   void settle() {
     while (!events_.empty()) {
-      const Event event = std::move(events_.front());
+      const Event::Body event = std::move(events_.front());
       events_.pop_front();
-      for (const Command& c : answer(event)) loop_.handle(c);
+      const auto answer_said = [this](const auto& said) { return answer(said); };
+      for (const Command& c : std::visit(answer_said, event)) loop_.handle(c);
     }
   }
 
@@ -371,53 +366,60 @@ class StandaloneAgent {
     }
     waiting_since_.reset();
     for (const std::uint64_t step : coordinator_.pending()) {
-      Event e;
-      e.kind = Event::Kind::error;
-      e.cmd = "commit";
-      e.step = step;
-      e.error_kind = ErrorKind::unavailable;
-      e.error = fmt::format(
+      const std::string why = fmt::format(
           "step {} cannot be saved: only {} of {} ranks are here; without bellows run, all ranks "
           "must run on one machine with the same checkpoint directory",
           step, joined_.size(), options_.world);
-      events_.push_back(e);
+      events_.push_back(event::CommandFailed{"commit", step, Error{ErrorKind::unavailable, why}});
     }
     settle();
   }
 
-  std::vector<Command> answer(const Event& event) {
-    if (event.kind == Event::Kind::rank && event.state == "joined") joined_.insert(event.rank);
-    if (event.kind == Event::Kind::shard && !waiting_since_) waiting_since_ = Clock::now();
-    if (event.kind == Event::Kind::committed) waiting_since_.reset();
-    if (event.kind == Event::Kind::found) {
-      for (const SkippedStep& s : event.skipped) {
-        fmt::print(stderr, "bellows: step {} is skipped: {}\n", s.step, s.error);
-      }
-      if (event.step) choice_.note_good(*event.step);
-      return {choice_.offer(event)};
+  std::vector<Command> answer(const event::Found& found) {
+    for (const SkippedStep& s : found.skipped) {
+      fmt::print(stderr, "bellows: step {} is skipped: {}\n", s.step, s.error);
     }
-    if (event.kind == Event::Kind::restore_error) {
-      const bool again = choice_.note_bad(event) && options_.world == 1;
-      return {again ? choice_.find() : refuse_restore(event)};
-    }
-    if (event.kind == Event::Kind::committed) choice_.note_good(*event.step);
-    if (event.kind == Event::Kind::gated && stop_) return stop_->handle(event);
-    if (event.kind == Event::Kind::error && event.cmd == "gate") stop_.reset();
-    if (event.kind == Event::Kind::error && event.cmd == "find") return {refuse_restore(event)};
-    if (event.kind == Event::Kind::error && event.cmd == "retention") {
-      fmt::print(stderr, "bellows: after step {}: {}\n", event.step.value_or(0), event.error);
-    }
-    return coordinator_.handle(event);
+    if (found.step) choice_.note_good(*found.step);
+    return {Command{choice_.offer(found)}};
   }
 
-  static Command refuse_restore(const Event& event) {
-    Command restore;
-    restore.kind = Command::Kind::restore;
-    restore.step = event.step;
-    restore.error = event.error;
-    restore.error_kind = event.error_kind;
-    return restore;
+  std::vector<Command> answer(const event::RestoreError& bad) {
+    if (choice_.note_bad(bad) && options_.world == 1) return {Command{choice_.find()}};
+    return {Command{command::Restore{.step = bad.step, .error = bad.error}}};
   }
+
+  std::vector<Command> answer(const event::Gated& gated) {
+    return stop_ ? stop_->handle(node_, gated) : std::vector<Command>();
+  }
+
+  std::vector<Command> answer(const event::CommandFailed& failed) {
+    if (failed.cmd == "gate") stop_.reset();
+    if (failed.cmd == "find")
+      return {Command{command::Restore{.step = failed.step, .error = failed.error}}};
+    if (failed.cmd == "retention") {
+      fmt::print(stderr, "bellows: after step {}: {}\n", failed.step.value_or(0),
+                 failed.error.text);
+    }
+    return coordinator_.handle(failed);
+  }
+
+  std::vector<Command> answer(const event::Rank& rank) {
+    if (rank.state == event::Rank::State::joined) joined_.insert(rank.rank);
+    return coordinator_.handle(rank);
+  }
+
+  std::vector<Command> answer(const event::Shard& shard) {
+    if (!waiting_since_) waiting_since_ = Clock::now();
+    return coordinator_.handle(shard);
+  }
+
+  std::vector<Command> answer(const event::Committed& committed) {
+    waiting_since_.reset();
+    choice_.note_good(committed.step);
+    return coordinator_.handle(committed);
+  }
+
+  std::vector<Command> answer(const auto& other) { return coordinator_.handle(other); }
 
   const AgentOptions& options_;
   const StorePlace place_;
@@ -426,7 +428,7 @@ class StandaloneAgent {
   Coordinator coordinator_;
   StepChoice choice_;
   std::optional<StopDecision> stop_;
-  std::deque<Event> events_;
+  std::deque<Event::Body> events_;
   std::set<std::uint32_t> joined_;
   std::optional<Clock::time_point> waiting_since_;  ///< a save that is not complete yet
   MemoryReserve reserve_;

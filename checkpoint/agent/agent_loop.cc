@@ -14,6 +14,16 @@ namespace {
 // A slow disk must not keep anyone waiting for shards that nobody will commit.
 void cancel_saves(RankLink& link) { link.saves.cancel(); }
 
+/// The step that a command is about, if it has one.
+std::optional<std::uint64_t> step_of(const Command& command) {
+  return std::visit(
+      [](const auto& told) -> std::optional<std::uint64_t> {
+        if constexpr (requires { told.step; }) return told.step;
+        return std::nullopt;
+      },
+      command.body);
+}
+
 }  // namespace
 
 AgentLoop::AgentLoop(std::string node, Fd listener, FileOps& ops,
@@ -30,44 +40,29 @@ AgentLoop::~AgentLoop() {
 void AgentLoop::handle(const Command& command) try {
   obey(command);
 } catch (const std::bad_alloc&) {
-  const bool commits = command.kind == Command::Kind::commit;
-  parts_.voice.say_error(commits ? "commit" : "", command.step, no_memory());
+  const bool commits = std::holds_alternative<command::Commit>(command.body);
+  parts_.voice.say_error(commits ? "commit" : "", step_of(command), no_memory());
 }
 
 void AgentLoop::obey(const Command& command) {
-  using Kind = Command::Kind;
   if (!command.node.empty() && command.node != parts_.voice.node()) return;
-  if (command.kind == Kind::hello) return begin_session(command);
-  if (command.kind == Kind::query) {
-    Event e = progress();
-    e.id = command.id;
-    return parts_.voice.say(std::move(e));
-  }
-  if (!parts_.session) {
-    return parts_.voice.say_error("hello", command.step,
+  const bool needs_session = !std::holds_alternative<command::Hello>(command.body) &&
+                             !std::holds_alternative<command::Query>(command.body);
+  if (needs_session && !parts_.session) {
+    return parts_.voice.say_error("hello", step_of(command),
                                   Error{ErrorKind::invalid, "the first command must be hello"});
   }
-  switch (command.kind) {
-    case Kind::find:
-      return parts_.store.find(command.search);
-    case Kind::restore:
-      return restores_.offer(command);
-    case Kind::gate:
-      return set_gate(command);
-    case Kind::stop:
-      return set_stop(command);
-    case Kind::commit:
-      if (!parts_.session->leader || !command.step) return;
-      return parts_.store.commit(*command.step, command.shards);
-    case Kind::committed:
-      return set_committed(*command.step);
-    case Kind::failed:
-      return set_failed(command);
-    case Kind::hello:
-    case Kind::query:
-    case Kind::quit:
-      return;
-  }
+  std::visit([this](const auto& told) { obey(told); }, command.body);
+}
+
+void AgentLoop::obey(const command::Query& query) {
+  event::Progress answer = progress();
+  answer.id = query.id;
+  parts_.voice.say(std::move(answer));
+}
+
+void AgentLoop::obey(const command::Commit& commit) {
+  if (parts_.session->leader) parts_.store.commit(commit.step, commit.shards);
 }
 
 void AgentLoop::end_session() {
@@ -79,16 +74,16 @@ void AgentLoop::end_session() {
   parts_.links.drop_gone();
 }
 
-void AgentLoop::begin_session(const Command& command) {
+void AgentLoop::obey(const command::Hello& hello) {
   if (parts_.session) end_session();
-  auto session = std::make_unique<Session>(command, parts_.voice.node(), gate_limit_);
+  auto session = std::make_unique<Session>(hello, parts_.voice.node(), gate_limit_);
   const std::uint64_t reusable = parts_.kept.bytes() + parts_.bin->bytes();
   session->memory_for_rank =
       (available_memory() + reusable) / std::max<std::size_t>(session->ranks_here(), 1);
-  parts_.ops.set_access(command.access);
-  session->writer = std::make_shared<StoreWriter>(parts_.ops, command.place(), command.attempt,
-                                                  Retention{command.keep, command.keep_every});
-  if (command.replaces) session->writer->replace_only(*command.replaces);
+  parts_.ops.set_access(hello.access);
+  session->writer = std::make_shared<StoreWriter>(parts_.ops, hello.place(), hello.attempt,
+                                                  Retention{hello.keep, hello.keep_every});
+  if (hello.replaces) session->writer->replace_only(*hello.replaces);
   parts_.session = std::move(session);
   parts_.jobs.disown();
   parts_.store.begin(parts_.session->writer);
@@ -102,31 +97,28 @@ void AgentLoop::begin_session(const Command& command) {
   });
 }
 
-void AgentLoop::set_gate(const Command& command) {
+void AgentLoop::obey(const command::SetGate& wanted) {
   Gate& gate = parts_.session->gate;
-  gate.set(command.step, Gate::Clock::now());
+  gate.set(wanted.step, Gate::Clock::now());
   parts_.links.each_joined([&](RankLink& link) { link.page->set_gate(gate.step()); });
   const auto newest = parts_.newest_step();
   gate.note_newest(newest);
-  if (!command.step) return;
-  Event e = event_of(Event::Kind::gated);
-  e.id = command.id;
-  e.max_step = newest;
-  parts_.voice.say(std::move(e));
+  if (wanted.step) parts_.voice.say(event::Gated{wanted.id, newest});
 }
 
-void AgentLoop::set_stop(const Command& command) {
+void AgentLoop::obey(const command::SetStop& stop) {
   // After a suspension the decision may have waited longer than the ranks do.
   tick();
   Gate& gate = parts_.session->gate;
-  if (auto status = gate.stop_at(command.step); !status) {
-    return parts_.voice.say_error("stop", command.step, status.error());
+  if (auto status = gate.stop_at(stop.step); !status) {
+    return parts_.voice.say_error("stop", stop.step, status.error());
   }
   parts_.links.each_joined([&](RankLink& link) { link.page->set_stop(gate.stop()); });
-  parts_.voice.say(event_of(Event::Kind::stop_set, command.step));
+  parts_.voice.say(event::StopSet{stop.step});
 }
 
-void AgentLoop::set_committed(std::uint64_t step) {
+void AgentLoop::obey(const command::Committed& committed) {
+  const std::uint64_t step = committed.step;
   parts_.session->offer.commit(step);
   // What ranks gave before they died may be of this step, or of one that is committed next.
   parts_.kept.drop_older(step);
@@ -136,13 +128,12 @@ void AgentLoop::set_committed(std::uint64_t step) {
   });
 }
 
-void AgentLoop::set_failed(const Command& command) {
+void AgentLoop::obey(const command::Failed& failed) {
   std::uint64_t& failures = parts_.session->failures;
-  failures = std::max(failures, command.id);
-  const Error error{command.error_kind, command.error};
+  failures = std::max(failures, failed.id);
   parts_.links.each_joined([&](RankLink& link) {
     SaveShell shell(parts_, link);
-    link.saves.fail(*command.step, error, shell);
+    link.saves.fail(failed.step, failed.error, shell);
   });
 }
 
@@ -160,24 +151,23 @@ void AgentLoop::tick() {
   parts_.voice.say_error("gate", step, *expired);
 }
 
-Event AgentLoop::progress() const {
-  Event e = event_of(Event::Kind::progress);
-  e.node = parts_.voice.node();
-  e.max_step = parts_.newest_step();
-  e.busy = parts_.jobs.count() > 0;
+event::Progress AgentLoop::progress() const {
+  event::Progress said;
+  said.max_step = parts_.newest_step();
+  said.busy = parts_.jobs.count() > 0;
   const Session* session = parts_.session.get();
-  if (!session) return e;
-  e.finished = session->finished;
-  e.stopped = session->stopped;
+  if (!session) return said;
+  said.finished = session->finished;
+  said.stopped = session->stopped;
   parts_.links.each([&](const RankLink& link) {
-    e.unwritten += link.saves.unwritten();
+    said.unwritten += link.saves.unwritten();
     if (!link.page) return;
     const std::uint64_t step = link.page->step();
-    e.ranks.push_back(link.number());
-    e.steps.push_back(step == wire::kNoStep ? std::nullopt : std::optional(step));
-    if (step != wire::kNoStep && step >= session->gate.stop()) ++e.stopped;
+    said.ranks.push_back(link.number());
+    said.steps.push_back(step == wire::kNoStep ? std::nullopt : std::optional(step));
+    if (step != wire::kNoStep && step >= session->gate.stop()) ++said.stopped;
   });
-  return e;
+  return said;
 }
 
 }  // namespace bellows

@@ -33,7 +33,7 @@ class AgentLoop {
   void serve(const std::set<int>& readable);
   /// Drops a gate that nobody decided; call at least every second.
   void tick();
-  Event progress() const;
+  event::Progress progress() const;
   /// A signal that Slurm sends to all steps has come: ranks that get it must not die of it.
   void announce();
 
@@ -47,12 +47,18 @@ class AgentLoop {
  private:
   // agent_loop.cc: commands
   void obey(const Command& command);
-  void begin_session(const Command& command);
+  void obey(const command::Hello& hello);
+  void obey(const command::Find& find) { parts_.store.find(find.search); }
+  void obey(const command::Restore& restore) { restores_.offer(restore); }
+  void obey(const command::SetGate& gate);
+  void obey(const command::SetStop& stop);
+  void obey(const command::Commit& commit);
+  void obey(const command::Committed& committed);
+  void obey(const command::Failed& failed);
+  void obey(const command::Query& query);
+  /// For the agent itself.
+  void obey(const command::Quit&) {}
   void end_session();
-  void set_gate(const Command& command);
-  void set_stop(const Command& command);
-  void set_committed(std::uint64_t step);
-  void set_failed(const Command& command);
 
   // agent_ranks.cc: ranks' messages
   void read_rank(RankLink& link);

@@ -163,9 +163,7 @@ void AgentLoop::welcome(RankLink& link) {
   if (!link.answer(wire::Op::welcome, 0, session.memory_for_rank, link.page->fd()))
     return farewell_.hang_up(link);
   had_ranks_ = true;
-  Event e = event_of_rank(Event::Kind::rank, link.number());
-  e.state = "joined";
-  parts_.voice.say(std::move(e));
+  parts_.voice.say(event::Rank{link.number(), event::Rank::State::joined});
 }
 
 void AgentLoop::take_layout(RankLink& link, const RankMessage& message) {

@@ -8,6 +8,11 @@
 #include "checkpoint/include/bellows.h"
 
 namespace bellows {
+namespace {
+
+using State = event::Rank::State;
+
+}  // namespace
 
 void Farewell::take_bye(RankLink& link, bool finished) {
   if (!link.saves.empty()) {
@@ -28,9 +33,7 @@ void Farewell::say_goodbye(RankLink& link, bool finished) {
   link.said_bye = true;
   ++(finished ? parts_.session->finished : parts_.session->stopped);
   link.answer(wire::Op::goodbye);
-  Event e = event_of_rank(Event::Kind::rank, link.number());
-  e.state = finished ? "finished" : "stopped";
-  parts_.voice.say(std::move(e));
+  parts_.voice.say(event::Rank{link.number(), finished ? State::finished : State::stopped});
   hang_up(link);
 }
 
@@ -54,9 +57,7 @@ void Farewell::forget_departed() {
       session->newest = std::max(session->newest.value_or(0), link->page->step());
     }
     if (link->said_bye) continue;
-    Event e = event_of_rank(Event::Kind::rank, link->number());
-    e.state = link->exits ? "exited" : "lost";
-    parts_.voice.say(std::move(e));
+    parts_.voice.say(event::Rank{link->number(), link->exits ? State::exited : State::lost});
   }
 }
 

@@ -16,19 +16,17 @@ constexpr std::size_t kSourcesAtOnce = 256;
 
 }  // namespace
 
-void RestoreDesk::offer(const Command& command) {
+void RestoreDesk::offer(const command::Restore& restore) {
   Session& session = *parts_.session;
-  std::optional<Error> none;
-  if (!command.error.empty()) none = Error{command.error_kind, command.error};
-  session.offer.set(command.step, std::move(none));
-  if (command.step)
-    parts_.kept.keep_only(*command.step);
+  session.offer.set(restore.step, restore.error);
+  if (restore.step)
+    parts_.kept.keep_only(*restore.step);
   else
     parts_.kept.clear();
-  Event ready = event_of(Event::Kind::ready);
-  if (command.rendezvous && session.leader) {
+  event::Ready ready;
+  if (restore.rendezvous && session.leader) {
     auto port = ReservedPort::take();
-    if (!port) return parts_.voice.say_error("restore", command.step, port.error());
+    if (!port) return parts_.voice.say_error("restore", restore.step, port.error());
     ready.rendezvous = {own_address(session.node), port->port()};
     session.port.emplace(std::move(*port));
   }
@@ -119,11 +117,7 @@ void RestoreDesk::take(std::uint64_t link_id, std::uint64_t step,
   // has to wait.
   link->restoring = true;
   parts_.session->offer.retract();
-  Event e = event_of_rank(Event::Kind::restore_error, link->number());
-  e.step = step;
-  e.error = error.text;
-  e.error_kind = error.kind;
-  parts_.voice.say(std::move(e));
+  parts_.voice.say(event::RestoreError{link->number(), step, error});
 }
 
 void RestoreDesk::take_arrays(RankLink& link, std::uint64_t step, const RestoredArrays& arrays) {
@@ -156,12 +150,8 @@ void RestoreDesk::take_taken(RankLink& link, bool all) {
 }
 
 void RestoreDesk::say_restored(RankLink& link) {
-  Event e = event_of_rank(Event::Kind::restored, link.number());
-  e.step = link.taking->step;
-  e.from_memory = link.taking->from_memory;
-  e.from_store = link.taking->from_store;
-  link.taking.reset();
-  parts_.voice.say(std::move(e));
+  const RankLink::Taking taken = *std::exchange(link.taking, std::nullopt);
+  parts_.voice.say(event::Restored{link.number(), taken.step, taken.from_memory, taken.from_store});
 }
 
 }  // namespace bellows

@@ -27,7 +27,7 @@ class RestoreDesk {
   RestoreDesk(AgentParts& parts, Farewell& farewell) : parts_(parts), farewell_(farewell) {}
 
   /// The launcher says which step.
-  void offer(const Command& command);
+  void offer(const command::Restore& restore);
   /// A rank asks; `whole`: it reads nothing itself.
   void ask(RankLink& link, bool whole);
   /// The rank has what was left to it, or could not read all.

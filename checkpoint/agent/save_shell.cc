@@ -80,25 +80,14 @@ void SaveShell::send_failed(std::uint64_t step, const Error& error) {
   link_.fail_save(step, error);
 }
 
-Event SaveShell::event_of_step(Event::Kind kind, std::uint64_t step) const {
-  Event e = event_of_rank(kind, link_.number());
-  e.step = step;
-  e.id = parts_.session->failures;
-  return e;
-}
-
 void SaveShell::say_shard(std::uint64_t step, const ShardFile& file, std::uint64_t took_ms) {
-  Event e = event_of_step(Event::Kind::shard, step);
-  e.shard = file;
-  e.took_ms = took_ms;
-  parts_.voice.say(std::move(e));
+  event::Shard shard{file, step, parts_.session->failures, took_ms};
+  shard.file.rank = link_.number();
+  parts_.voice.say(std::move(shard));
 }
 
 void SaveShell::say_error(std::uint64_t step, const Error& error) {
-  Event e = event_of_step(Event::Kind::save_error, step);
-  e.error = error.text;
-  e.error_kind = error.kind;
-  parts_.voice.say(std::move(e));
+  parts_.voice.say(event::SaveError{link_.number(), step, error, parts_.session->failures});
 }
 
 bool SaveShell::restore_holds_memory() const {

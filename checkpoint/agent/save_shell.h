@@ -42,7 +42,6 @@ class SaveShell final : public SaveHost {
   template <class Work, class Take>
   void post(Work work, Take take);
   std::string shard_path(std::uint64_t step) const;
-  Event event_of_step(Event::Kind kind, std::uint64_t step) const;
 
   AgentParts& parts_;
   RankLink& link_;

@@ -5,7 +5,7 @@
 
 namespace bellows {
 
-Session::Session(const Command& command, const std::string& here,
+Session::Session(const command::Hello& command, const std::string& here,
                  std::chrono::milliseconds gate_limit)
     : hello(command), node(here), leader(command.leader == here), gate(gate_limit) {
   if (auto mine = command.ranks.find(here); mine != command.ranks.end()) {

@@ -19,9 +19,10 @@ namespace bellows {
 
 /// One attempt, from its hello to the next.
 struct Session {
-  Session(const Command& hello, const std::string& node, std::chrono::milliseconds gate_limit);
+  Session(const command::Hello& hello, const std::string& node,
+          std::chrono::milliseconds gate_limit);
 
-  Command hello;
+  command::Hello hello;
   std::string node;
   bool leader;
   std::set<std::uint32_t> ranks;      ///< this node's

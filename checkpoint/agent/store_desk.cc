@@ -33,9 +33,7 @@ void StoreDesk::find(Search search) {
       },
       [this](const Result<NewestStep>& newest) {
         if (!newest) return voice_.say_error("find", {}, newest.error());
-        Event e = event_of(Event::Kind::found, newest->step);
-        e.skipped = newest->skipped;
-        voice_.say(std::move(e));
+        voice_.say(event::Found{newest->step, newest->skipped});
       });
 }
 
@@ -53,7 +51,7 @@ void StoreDesk::commit(std::uint64_t step, std::vector<ShardFile> shards) {
       },
       [this, step](const Status& done) {
         if (!done) return voice_.say_error("commit", step, done.error());
-        voice_.say(event_of(Event::Kind::committed, step));
+        voice_.say(event::Committed{step});
       });
   // Before the next commit, but the ranks need not wait for it.
   try {

@@ -11,9 +11,6 @@
 
 namespace bellows {
 
-Event event_of(Event::Kind kind, std::optional<std::uint64_t> step = {});
-Event event_of_rank(Event::Kind kind, std::uint32_t rank);
-
 /// What an agent says to who tells it what to do, with its node's name.
 class Voice {
  public:
@@ -21,7 +18,7 @@ class Voice {
 
   Voice(std::string node, Emit emit);
   const std::string& node() const { return node_; }
-  void say(Event event);
+  void say(Event::Body event);
   /// The command failed.
   void say_error(const char* cmd, std::optional<std::uint64_t> step, const Error& error);
 

@@ -11,75 +11,58 @@
 namespace bellows {
 namespace {
 
-Command step_command(Command::Kind kind, std::uint64_t step) {
-  Command c;
-  c.kind = kind;
-  c.step = step;
-  return c;
-}
-
 void append(std::vector<Command>* to, std::vector<Command> more) {
   for (Command& c : more) to->push_back(std::move(c));
 }
 
 }  // namespace
 
-std::vector<Command> Coordinator::handle(const Event& event) {
-  switch (event.kind) {
-    case Event::Kind::shard:
-      return take_shard(event);
-    case Event::Kind::save_error:
-      if (is_stale(event)) return {};
-      return fail(*event.step, event.error_kind, event.error);
-    case Event::Kind::rank:
-      return take_rank(event);
-    case Event::Kind::committed:
-      return take_committed(*event.step);
-    case Event::Kind::error:
-      if (event.cmd != "commit" || !event.step) return {};
-      return fail(*event.step, event.error_kind, event.error);
-    default:
-      return {};
-  }
+std::vector<Command> Coordinator::handle(const Event::Body& event) {
+  return std::visit([this](const auto& said) { return take(said); }, event);
+}
+
+std::vector<Command> Coordinator::take(const event::SaveError& failed) {
+  if (is_stale(failed.step, failed.id)) return {};
+  return fail(failed.step, failed.error);
+}
+
+std::vector<Command> Coordinator::take(const event::CommandFailed& failed) {
+  if (failed.cmd != "commit" || !failed.step) return {};
+  return fail(*failed.step, failed.error);
 }
 
 // A failure is said even when no shard of the step has come yet: the rank that met it waits.
-std::vector<Command> Coordinator::fail(std::uint64_t step, ErrorKind kind, const std::string& why) {
+std::vector<Command> Coordinator::fail(std::uint64_t step, const Error& why) {
   pending_.erase(step);
-  Command c = step_command(Command::Kind::failed, step);
-  c.error = why;
-  c.error_kind = kind;
-  c.id = ++failures_;
-  failed_[step] = failures_;
-  std::vector<Command> out = {c};
+  failed_[step] = ++failures_;
+  std::vector<Command> out = {Command{command::Failed{step, failures_, why}}};
   append(&out, commit_next());
   return out;
 }
 
-std::vector<Command> Coordinator::take_committed(std::uint64_t step) {
+std::vector<Command> Coordinator::take(const event::Committed& committed) {
+  const std::uint64_t step = committed.step;
   if (pending_.erase(step) == 0) return {};
   committed_ = step;
   // Every rank gave this step, and so has heard what became of those before.
   failed_.erase(failed_.begin(), failed_.upper_bound(step));
-  std::vector<Command> out = {step_command(Command::Kind::committed, step)};
+  std::vector<Command> out = {Command{command::Committed{step}}};
   append(&out, commit_next());
   return out;
 }
 
 // Sent before its agent heard that the step had failed; the agent has told, or will tell, that
 // rank.
-bool Coordinator::is_stale(const Event& event) const {
-  const auto failed = failed_.find(*event.step);
-  return failed != failed_.end() && event.id < failed->second;
+bool Coordinator::is_stale(std::uint64_t step, std::uint64_t last_heard) const {
+  const auto failed = failed_.find(step);
+  return failed != failed_.end() && last_heard < failed->second;
 }
 
-std::vector<Command> Coordinator::take_shard(const Event& event) {
-  if (is_stale(event)) return {};
-  Pending& pending = pending_[*event.step];
+std::vector<Command> Coordinator::take(const event::Shard& shard) {
+  if (is_stale(shard.step, shard.id)) return {};
+  Pending& pending = pending_[shard.step];
   if (pending.committing) return {};
-  ShardFile shard = event.shard;
-  shard.rank = event.rank;
-  pending.shards[event.rank] = shard;
+  pending.shards[shard.file.rank] = shard.file;
   std::vector<Command> out = check_ranks();
   append(&out, commit_next());
   return out;
@@ -92,9 +75,9 @@ std::vector<Command> Coordinator::commit_next() {
   Pending& first = pending_.begin()->second;
   if (first.committing || first.shards.size() < world_) return {};
   first.committing = true;
-  Command c = step_command(Command::Kind::commit, step);
-  for (const auto& [rank, shard] : first.shards) c.shards.push_back(shard);
-  return {c};
+  command::Commit commit{step};
+  for (const auto& [rank, shard] : first.shards) commit.shards.push_back(shard);
+  return {Command{std::move(commit)}};
 }
 
 std::vector<std::uint64_t> Coordinator::pending() const {
@@ -103,12 +86,12 @@ std::vector<std::uint64_t> Coordinator::pending() const {
   return out;
 }
 
-std::vector<Command> Coordinator::take_rank(const Event& event) {
-  if (event.state == "joined") {
-    gone_.erase(event.rank);
+std::vector<Command> Coordinator::take(const event::Rank& rank) {
+  if (rank.state == event::Rank::State::joined) {
+    gone_.erase(rank.rank);
     return {};
   }
-  gone_[event.rank] = event.state == "lost" ? "was lost" : "has finished";
+  gone_[rank.rank] = rank.state;
   return check_ranks();
 }
 
@@ -135,8 +118,9 @@ std::vector<Command> Coordinator::check_ranks() {
   for (const auto& [step, pending] : pending_) {
     if (pending.shards.size() >= world_) continue;
     if (disagreement) failures[step] = *disagreement;
-    for (const auto& [rank, how] : gone_) {
+    for (const auto& [rank, state] : gone_) {
       if (disagreement || pending.shards.contains(rank)) continue;
+      const char* how = state == event::Rank::State::lost ? "was lost" : "has finished";
       failures[step] = fmt::format("step {} cannot be saved: rank {} {} before it stored its part",
                                    step, rank, how);
       break;
@@ -144,7 +128,8 @@ std::vector<Command> Coordinator::check_ranks() {
   }
   std::vector<Command> out;
   for (const auto& [step, why] : failures) {
-    append(&out, fail(step, disagreement ? ErrorKind::invalid : ErrorKind::unavailable, why));
+    const ErrorKind kind = disagreement ? ErrorKind::invalid : ErrorKind::unavailable;
+    append(&out, fail(step, Error{kind, why}));
   }
   return out;
 }
@@ -157,29 +142,25 @@ StopDecision::StopDecision(std::uint32_t agents, std::optional<std::uint64_t> ne
   gate_ = std::min(gate_, wire::kNoStep - 1);
 }
 
-Command StopDecision::gate() {
-  Command c = step_command(Command::Kind::gate, gate_);
-  c.id = ++id_;
+command::SetGate StopDecision::gate() {
   most_ = 0;
   answered_.clear();
-  return c;
+  return {gate_, ++id_};
 }
 
-Command StopDecision::begin() { return gate(); }
-
-std::vector<Command> StopDecision::handle(const Event& event) {
-  if (event.kind != Event::Kind::gated || event.id != id_ || decided_) return {};
-  answered_.insert(event.node);
-  if (event.max_step) most_ = std::max(most_, *event.max_step);
+std::vector<Command> StopDecision::handle(const std::string& node, const event::Gated& gated) {
+  if (gated.id != id_ || decided_) return {};
+  answered_.insert(node);
+  if (gated.max_step) most_ = std::max(most_, *gated.max_step);
   if (answered_.size() < agents_) return {};
   // A rank that had published the gate's own step may have looked before the gate was there.
   if (most_ >= gate_) {
     gate_ = std::min(most_ + margin_, wire::kNoStep - 1);
     margin_ *= 2;
-    return {gate()};
+    return {Command{gate()}};
   }
   decided_ = gate_;
-  return {step_command(Command::Kind::stop, gate_)};
+  return {Command{command::SetStop{gate_}}};
 }
 
 }  // namespace bellows

@@ -25,7 +25,7 @@ class Coordinator {
   /// The commands an event calls for, to be sent to all agents in order: `commit` (only the leader
   /// obeys) when the last rank's shard of a step is there, `committed` when the leader has
   /// committed it, `failed` when it can't become complete. Other events give none.
-  std::vector<Command> handle(const Event& event);
+  std::vector<Command> handle(const Event::Body& event);
 
   /// Steps with a part of some rank that are neither committed nor failed.
   std::vector<std::uint64_t> pending() const;
@@ -40,18 +40,22 @@ class Coordinator {
     bool committing = false;
   };
 
-  bool is_stale(const Event& event) const;
-  std::vector<Command> take_shard(const Event& event);
-  std::vector<Command> take_committed(std::uint64_t step);
-  std::vector<Command> take_rank(const Event& event);
-  std::vector<Command> fail(std::uint64_t step, ErrorKind kind, const std::string& why);
+  bool is_stale(std::uint64_t step, std::uint64_t last_heard) const;
+  std::vector<Command> take(const event::Shard& shard);
+  std::vector<Command> take(const event::SaveError& failed);
+  std::vector<Command> take(const event::Rank& rank);
+  std::vector<Command> take(const event::Committed& committed);
+  std::vector<Command> take(const event::CommandFailed& failed);
+  /// Other events do not concern it.
+  std::vector<Command> take(const auto&) { return {}; }
+  std::vector<Command> fail(std::uint64_t step, const Error& why);
   std::vector<Command> commit_next();
   std::vector<Command> check_ranks();
   std::optional<std::string> skipped() const;
 
   std::uint32_t world_;
   std::map<std::uint64_t, Pending> pending_;
-  std::map<std::uint32_t, std::string> gone_;  ///< rank -> how it left
+  std::map<std::uint32_t, event::Rank::State> gone_;  ///< rank -> how it left
   std::optional<std::uint64_t> committed_;
   std::uint64_t failures_ = 0;
   std::map<std::uint64_t, std::uint64_t> failed_;  ///< step -> number of its last failure
@@ -70,14 +74,14 @@ class StopDecision {
   StopDecision(std::uint32_t agents, std::optional<std::uint64_t> newest, std::uint64_t margin);
 
   /// The first command to send: a gate.
-  Command begin();
+  command::SetGate begin() { return gate(); }
   /// The next command, when all agents have answered the last gate: another gate, or the stop.
-  std::vector<Command> handle(const Event& event);
+  std::vector<Command> handle(const std::string& node, const event::Gated& gated);
   /// The step, once decided. Programs that ask only every k steps stop at the first they ask about.
   std::optional<std::uint64_t> step() const { return decided_; }
 
  private:
-  Command gate();
+  command::SetGate gate();
 
   std::uint32_t agents_;
   std::uint64_t margin_;

@@ -14,6 +14,22 @@ using nlohmann::json;
 
 constexpr std::array<const char*, 8> kErrorKinds = {"invalid", "not_found", "denied", "unavailable",
                                                     "corrupt", "busy",      "io",     "internal"};
+constexpr std::array<const char*, 3> kSignals = {"", "TERM", "USR1"};
+constexpr std::array<const char*, 5> kRankStates = {"joined", "finished", "stopped", "exited",
+                                                    "lost"};
+
+/// The enumerator whose place in `names` the name has, if one has.
+template <typename Enum, std::size_t N>
+std::optional<Enum> enumerator(const std::array<const char*, N>& names, const std::string& name) {
+  for (std::size_t i = 0; i < N; ++i)
+    if (name == names[i]) return static_cast<Enum>(i);
+  return {};
+}
+
+template <typename Enum, std::size_t N>
+const char* name_of(const std::array<const char*, N>& names, Enum value) {
+  return names[static_cast<std::size_t>(value)];
+}
 
 // json's numbers convert silently between kinds and signs; a protocol wants what it says.
 std::uint64_t whole(const json& value, const char* key, std::uint64_t most) {
@@ -86,7 +102,7 @@ void FieldReader::optional_pid(const char* key, std::int64_t& to) const {
   to = from_.value(key, to);
 }
 
-void FieldReader::step(const char* key, std::optional<std::uint64_t>& to) const {
+void FieldReader::step(const char* key, std::uint64_t& to) const {
   to = whole(from_.at(key), key, wire::kNoStep - 1);
 }
 
@@ -112,14 +128,40 @@ void FieldReader::ranks_of_nodes(const char* key,
   for (const auto& [node, ranks] : from_.at(key).items()) to[node] = rank_list(ranks, key);
 }
 
-void FieldReader::optional_error_kind(const char* key, ErrorKind& to) const {
-  const std::string name = from_.value(key, "io");
-  for (std::size_t i = 0; i < kErrorKinds.size(); ++i)
-    if (name == kErrorKinds[i]) to = static_cast<ErrorKind>(i);
+ErrorKind FieldReader::error_kind() const {
+  return enumerator<ErrorKind>(kErrorKinds, from_.value("kind", "io")).value_or(ErrorKind::io);
+}
+
+void FieldReader::error(Error& to) const {
+  text("error", to.text);
+  to.kind = error_kind();
+}
+
+void FieldReader::optional_error(std::optional<Error>& to) const {
+  std::string text;
+  optional_text("error", text);
+  const ErrorKind kind = error_kind();
+  if (!text.empty()) to = Error{kind, std::move(text)};
 }
 
 void FieldReader::optional_access(const char* key, Access& to) const {
   to = access_named(from_.value(key, ""));
+}
+
+void FieldReader::optional_signal(const char* key, event::Progress::Signal& to) const {
+  using Signal = event::Progress::Signal;
+  std::string name;
+  optional_text(key, name);
+  to = enumerator<Signal>(kSignals, name).value_or(Signal::none);
+}
+
+void FieldReader::rank_state(const char* key, event::Rank::State& to) const {
+  std::string name;
+  text(key, name);
+  const auto state = enumerator<event::Rank::State>(kRankStates, name);
+  if (!state)
+    throw Error{ErrorKind::invalid, fmt::format("unknown \"{}\" of a rank: \"{:.40}\"", key, name)};
+  to = *state;
 }
 
 void FieldReader::optional_skipped(const char* key, std::vector<SkippedStep>& to) const {
@@ -148,10 +190,6 @@ void FieldWriter::optional_text(const char* key, const std::optional<std::string
   if (value) to_[key] = *value;
 }
 
-void FieldWriter::step(const char* key, const std::optional<std::uint64_t>& value) {
-  to_[key] = nullable(value);
-}
-
 void FieldWriter::nullable_step(const char* key, const std::optional<std::uint64_t>& value) {
   to_[key] = nullable(value);
 }
@@ -176,11 +214,25 @@ void FieldWriter::ranks_of_nodes(const char* key,
   for (const auto& [node, ranks] : value) to_[key][node] = ranks;
 }
 
-void FieldWriter::optional_error_kind(const char* key, ErrorKind value) {
-  to_[key] = kErrorKinds[static_cast<std::size_t>(value)];
+void FieldWriter::error(const Error& value) {
+  to_["error"] = value.text;
+  to_["kind"] = name_of(kErrorKinds, value.kind);
+}
+
+void FieldWriter::optional_error(const std::optional<Error>& value) {
+  if (value) return error(*value);
+  to_["kind"] = name_of(kErrorKinds, ErrorKind::io);
 }
 
 void FieldWriter::optional_access(const char* key, Access value) { to_[key] = access_name(value); }
+
+void FieldWriter::optional_signal(const char* key, event::Progress::Signal value) {
+  optional_text(key, std::string(name_of(kSignals, value)));
+}
+
+void FieldWriter::rank_state(const char* key, event::Rank::State value) {
+  to_[key] = name_of(kRankStates, value);
+}
 
 void FieldWriter::optional_skipped(const char* key, const std::vector<SkippedStep>& value) {
   to_[key] = json::array();

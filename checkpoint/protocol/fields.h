@@ -30,21 +30,29 @@ class FieldReader {
   void optional_number(const char* key, std::uint32_t& to) const;
   void optional_pid(const char* key, std::int64_t& to) const;
   /// A step that must be given.
-  void step(const char* key, std::optional<std::uint64_t>& to) const;
+  void step(const char* key, std::uint64_t& to) const;
   /// A step or null, which must be given.
   void nullable_step(const char* key, std::optional<std::uint64_t>& to) const;
   void optional_step(const char* key, std::optional<std::uint64_t>& to) const;
   void optional_steps(const char* key, std::vector<std::optional<std::uint64_t>>& to) const;
   void optional_ranks(const char* key, std::vector<std::uint32_t>& to) const;
   void ranks_of_nodes(const char* key, std::map<std::string, std::vector<std::uint32_t>>& to) const;
-  void optional_error_kind(const char* key, ErrorKind& to) const;
+  /// A text that must be given, and a kind that need not.
+  void error(Error& to) const;
+  /// None: the text is missing or empty.
+  void optional_error(std::optional<Error>& to) const;
   void optional_access(const char* key, Access& to) const;
+  /// One that is not known is none.
+  void optional_signal(const char* key, event::Progress::Signal& to) const;
+  void rank_state(const char* key, event::Rank::State& to) const;
   void optional_skipped(const char* key, std::vector<SkippedStep>& to) const;
   void optional_rendezvous(std::optional<Rendezvous>& to) const;
   void shard(ShardFile& to) const;
   void shards(const char* key, std::vector<ShardFile>& to) const;
 
  private:
+  ErrorKind error_kind() const;
+
   const nlohmann::json& from_;
 };
 
@@ -60,15 +68,18 @@ class FieldWriter {
   void number(const char* key, std::uint64_t value, std::uint64_t = 0) { to_[key] = value; }
   void optional_number(const char* key, std::uint64_t value) { to_[key] = value; }
   void optional_pid(const char* key, std::int64_t value) { to_[key] = value; }
-  void step(const char* key, const std::optional<std::uint64_t>& value);
+  void step(const char* key, std::uint64_t value) { to_[key] = value; }
   void nullable_step(const char* key, const std::optional<std::uint64_t>& value);
   void optional_step(const char* key, const std::optional<std::uint64_t>& value);
   void optional_steps(const char* key, const std::vector<std::optional<std::uint64_t>>& value);
   void optional_ranks(const char* key, const std::vector<std::uint32_t>& value);
   void ranks_of_nodes(const char* key,
                       const std::map<std::string, std::vector<std::uint32_t>>& value);
-  void optional_error_kind(const char* key, ErrorKind value);
+  void error(const Error& value);
+  void optional_error(const std::optional<Error>& value);
   void optional_access(const char* key, Access value);
+  void optional_signal(const char* key, event::Progress::Signal value);
+  void rank_state(const char* key, event::Rank::State value);
   void optional_skipped(const char* key, const std::vector<SkippedStep>& value);
   void optional_rendezvous(const std::optional<Rendezvous>& value);
   void shard(const ShardFile& value);

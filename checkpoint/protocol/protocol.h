@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 #include "checkpoint/protocol/rendezvous.h"
@@ -16,88 +17,198 @@
 
 namespace bellows {
 
-/// A line from the launcher to its agents. Fields that a kind does not name are unused.
-struct Command {
-  enum class Kind { hello, find, restore, gate, stop, commit, committed, failed, query, quit };
-  Kind kind = Kind::query;
-  std::string node;  ///< only this node's agent obeys; empty: all
+/// What a launcher tells its agents. Each has its name on the wire. What is optional there has a
+/// default here.
+namespace command {
 
-  std::string dir;                ///< hello
-  std::string base;               ///< hello: the part of `dir` that is trusted; optional: all of it
-  Access access = Access::owner;  ///< hello; optional
-  std::string attempt;            ///< hello: [A-Za-z0-9._-]+
-  /// hello: the attempt whose directory it takes, empty for nobody's; none: whoever owns it then
-  std::optional<std::string> replaces;
-  std::string leader;                                       ///< hello: the node that commits
-  std::uint32_t world = 0;                                  ///< hello
-  std::uint32_t keep = 3;                                   ///< hello
-  std::uint64_t keep_every = 0;                             ///< hello; optional
-  std::map<std::string, std::vector<std::uint32_t>> ranks;  ///< hello: node -> its ranks
-  std::uint64_t id = 0;  ///< gate; query; failed: the number of the failure, counted from 1
-  /// restore (none: begin at the start), gate (none: release), stop, commit, committed, failed
-  std::optional<std::uint64_t> step;
-  bool rendezvous = false;  ///< restore: the leader shall find a place where rank 0 can listen
-  std::vector<ShardFile> shards;             ///< commit
-  Search search{.whole = false, .bad = {}};  ///< find
-  std::string error;                     ///< failed; restore: why no step can be offered, optional
-  ErrorKind error_kind = ErrorKind::io;  ///< failed, restore; optional
+/// An attempt begins.
+struct Hello {
+  static constexpr std::string_view kName = "hello";
+  std::string dir{};
+  std::string base{};             ///< the part of `dir` that is trusted; empty: all of it
+  Access access = Access::owner;  ///< optional
+  std::string attempt{};          ///< [A-Za-z0-9._-]+
+  /// The attempt whose directory it takes, empty for nobody's; none: whoever owns it then.
+  std::optional<std::string> replaces{};
+  std::string leader{};  ///< the node that commits
+  std::uint32_t world = 0;
+  std::uint32_t keep = 3;                                     ///< optional
+  std::uint64_t keep_every = 0;                               ///< optional
+  std::map<std::string, std::vector<std::uint32_t>> ranks{};  ///< node -> its ranks
 
   StorePlace place() const { return {dir, base.empty() ? dir : base}; }
 };
+/// Answered by event::Found.
+struct Find {
+  static constexpr std::string_view kName = "find";
+  Search search{.whole = false, .bad = {}};
+};
+/// Answered by event::Ready.
+struct Restore {
+  static constexpr std::string_view kName = "restore";
+  std::optional<std::uint64_t> step{};  ///< none: begin at the start
+  bool rendezvous = false;              ///< the leader shall find a place where rank 0 can listen
+  std::optional<Error> error{};         ///< why no step can be offered
+};
+/// Answered by event::Gated, unless it releases.
+struct SetGate {
+  static constexpr std::string_view kName = "gate";
+  std::optional<std::uint64_t> step{};  ///< none: release
+  std::uint64_t id = 0;
+};
+/// Answered by event::StopSet.
+struct SetStop {
+  static constexpr std::string_view kName = "stop";
+  std::uint64_t step = 0;
+};
+/// Only the leader obeys. Answered by event::Committed.
+struct Commit {
+  static constexpr std::string_view kName = "commit";
+  std::uint64_t step = 0;
+  std::vector<ShardFile> shards{};
+};
+struct Committed {
+  static constexpr std::string_view kName = "committed";
+  std::uint64_t step = 0;
+};
+struct Failed {
+  static constexpr std::string_view kName = "failed";
+  std::uint64_t step = 0;
+  std::uint64_t id = 0;  ///< the number of the failure, counted from 1; optional
+  Error error{ErrorKind::io, {}};
+};
+/// Answered by event::Progress.
+struct Query {
+  static constexpr std::string_view kName = "query";
+  std::uint64_t id = 0;  ///< optional
+};
+struct Quit {
+  static constexpr std::string_view kName = "quit";
+};
+
+}  // namespace command
+
+/// A line from the launcher to its agents.
+struct Command {
+  using Body = std::variant<command::Hello, command::Find, command::Restore, command::SetGate,
+                            command::SetStop, command::Commit, command::Committed, command::Failed,
+                            command::Query, command::Quit>;
+  Body body;
+  std::string node{};  ///< only this node's agent obeys; empty: all
+};
+
+/// What an agent tells the launcher. Each has its name on the wire. What is optional there has a
+/// default here.
+namespace event {
+
+/// The agent runs.
+struct Hello {
+  static constexpr std::string_view kName = "hello";
+  std::int64_t pid = 0;  ///< optional
+};
+struct Found {
+  static constexpr std::string_view kName = "found";
+  std::optional<std::uint64_t> step{};  ///< none: there is none
+  std::vector<SkippedStep> skipped{};
+};
+/// The step to restore is known.
+struct Ready {
+  static constexpr std::string_view kName = "ready";
+  std::optional<Rendezvous> rendezvous{};  ///< where it was asked for
+};
+struct Gated {
+  static constexpr std::string_view kName = "gated";
+  std::uint64_t id = 0;
+  std::optional<std::uint64_t> max_step{};  ///< none: no rank has published a step
+};
+struct StopSet {
+  static constexpr std::string_view kName = "stop_set";
+  std::uint64_t step = 0;
+};
+struct Committed {
+  static constexpr std::string_view kName = "committed";
+  std::uint64_t step = 0;
+};
+struct CommandFailed {
+  static constexpr std::string_view kName = "error";
+  std::string cmd{};  ///< the command's name, or "retention"; empty: none that is known
+  std::optional<std::uint64_t> step{};
+  Error error{ErrorKind::io, {}};
+};
+/// Said every second, and to answer a query.
+struct Progress {
+  static constexpr std::string_view kName = "progress";
+  /// What Slurm sent to this step.
+  enum class Signal { none, term, usr1 };
+
+  std::optional<std::uint64_t> max_step{};  ///< none: no rank has published a step
+  std::vector<std::uint32_t> ranks{};       ///< those that are connected
+  /// The newest step that each of `ranks` has published; optional.
+  std::vector<std::optional<std::uint64_t>> steps{};
+  std::uint32_t stopped = 0;    ///< ranks that were told to stop
+  std::uint32_t finished = 0;   ///< ranks that left with training complete
+  std::uint32_t unwritten = 0;  ///< parts of steps that this node has yet to write
+  bool busy = false;            ///< the agent writes, reads, commits or makes room; optional
+  Signal signal = Signal::none;
+  std::uint64_t id = 0;  ///< of the query it answers
+};
+/// A rank's part of a step is stored.
+struct Shard {
+  static constexpr std::string_view kName = "shard";
+  ShardFile file{};
+  std::uint64_t step = 0;
+  std::uint64_t id = 0;       ///< the last failure the agent had heard of
+  std::uint64_t took_ms = 0;  ///< from the rank's call on; optional
+};
+struct SaveError {
+  static constexpr std::string_view kName = "save_error";
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  Error error{ErrorKind::io, {}};
+  std::uint64_t id = 0;  ///< the last failure the agent had heard of
+};
+/// A rank has come or left.
+struct Rank {
+  static constexpr std::string_view kName = "rank";
+  enum class State {
+    joined,
+    finished,
+    stopped,
+    exited,  ///< with status 0, but without leaving its agent first
+    lost
+  };
+
+  std::uint32_t rank = 0;
+  State state = State::joined;
+};
+/// The step that was offered can't be read; the rank waits for another.
+struct RestoreError {
+  static constexpr std::string_view kName = "restore_error";
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  Error error{ErrorKind::io, {}};
+};
+/// A rank has been given the step; ranks of a node that want the same count it once.
+struct Restored {
+  static constexpr std::string_view kName = "restored";
+  std::uint32_t rank = 0;
+  std::uint64_t step = 0;
+  std::uint64_t from_memory = 0;  ///< bytes of shards that the agent's memory held
+  std::uint64_t from_store = 0;   ///< bytes of shards that were read from files
+};
+
+}  // namespace event
 
 /// A line from an agent to the launcher.
 struct Event {
-  enum class Kind {
-    hello,       ///< the agent runs: pid
-    found,       ///< step, skipped
-    ready,       ///< restore is set; rendezvous, where it was asked for
-    gated,       ///< id, max_step
-    stop_set,    ///< step
-    committed,   ///< step
-    error,       ///< a command failed: cmd, step, error
-    progress,    ///< max_step, ranks, steps, stopped, finished, unwritten, busy, signal
-    shard,       ///< rank, step, shard, took_ms
-    save_error,  ///< rank, step, error
-    /// rank, state: joined, finished, stopped, exited (with status 0, but without leaving its agent
-    /// first) or lost
-    rank,
-    /// rank, step, error: the step that was offered can't be read; the rank waits for another
-    restore_error,
-    /// rank, step, from_memory, from_store: a rank has been given the step; ranks of a node that
-    /// want the same count it once
-    restored
-  };
-  Kind kind = Kind::hello;
-  std::string node;
-
-  std::optional<Rendezvous> rendezvous;
-  std::optional<std::uint64_t> step;
-  std::vector<SkippedStep> skipped;
-  /// gated; progress: of the query it answers; shard, save_error: the last failure the agent had
-  /// heard of
-  std::uint64_t id = 0;
-  std::optional<std::uint64_t> max_step;  ///< none: no rank has published a step
-  std::uint32_t rank = 0;
-  std::string state;
-  ShardFile shard;
-  std::vector<std::uint32_t> ranks;  ///< progress: connected ranks
-  /// progress: the newest step that each of `ranks` has published; optional
-  std::vector<std::optional<std::uint64_t>> steps;
-  std::uint32_t stopped = 0;    ///< progress: ranks that were told to stop
-  std::uint32_t finished = 0;   ///< progress: ranks that left with training complete
-  std::uint32_t unwritten = 0;  ///< progress: parts of steps that this node has yet to write
-  bool busy = false;   ///< progress: the agent writes, reads, commits or makes room; optional
-  std::string signal;  ///< progress: TERM or USR1, which Slurm sent to this step
-  std::uint64_t took_ms = 0;      ///< shard: from the rank's call on; optional
-  std::uint64_t from_memory = 0;  ///< restored: bytes of shards that the agent's memory held
-  std::uint64_t from_store = 0;   ///< restored: bytes of shards that were read from files
-  std::int64_t pid = 0;
-  std::string cmd;
-  std::string error;
-  ErrorKind error_kind = ErrorKind::io;  ///< error, save_error, restore_error; optional
+  using Body = std::variant<event::Hello, event::Found, event::Ready, event::Gated, event::StopSet,
+                            event::Committed, event::CommandFailed, event::Progress, event::Shard,
+                            event::SaveError, event::Rank, event::RestoreError, event::Restored>;
+  Body body;
+  std::string node{};  ///< whose agent says it
 };
 
-/// invalid: says what is wrong with the line. Unknown keys are ignored, unknown kinds are not.
+/// invalid: says what is wrong with the line. Unknown keys are ignored, unknown names are not.
 Result<Command> parse_command(std::string_view line);
 Result<Event> parse_event(std::string_view line);
 

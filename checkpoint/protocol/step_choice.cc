@@ -9,34 +9,25 @@
 
 namespace bellows {
 
-Command StepChoice::find() const {
-  Command command;
-  command.kind = Command::Kind::find;
-  command.search = search_;
-  return command;
-}
-
-Command StepChoice::offer(const Event& found) const {
-  Command command;
-  command.kind = Command::Kind::restore;
-  command.step = found.step;
-  if (found.step || found.skipped.empty()) return command;
+command::Restore StepChoice::offer(const event::Found& found) const {
+  command::Restore restore{.step = found.step};
+  if (found.step || found.skipped.empty()) return restore;
   const SkippedStep& newest = found.skipped.front();
-  command.error_kind = ErrorKind::corrupt;
-  command.error = fmt::format(
-      "no checkpoint can be used, all {} are damaged; step {}: {}; name another directory, or "
-      "remove the damaged steps to start from scratch",
-      found.skipped.size(), newest.step, newest.error);
-  return command;
+  restore.error = Error{
+      ErrorKind::corrupt,
+      fmt::format(
+          "no checkpoint can be used, all {} are damaged; step {}: {}; name another directory, or "
+          "remove the damaged steps to start from scratch",
+          found.skipped.size(), newest.step, newest.error)};
+  return restore;
 }
 
-bool StepChoice::note_bad(const Event& restore_error) {
-  if (may_pass(Error{restore_error.error_kind, ""})) return false;
-  const std::uint64_t step = restore_error.step.value_or(0);
-  const auto known = [step](const SkippedStep& bad) { return bad.step == step; };
+bool StepChoice::note_bad(const event::RestoreError& bad) {
+  if (may_pass(bad.error)) return false;
+  const auto known = [&bad](const SkippedStep& other) { return other.step == bad.step; };
   // Several ranks may tell of one failure.
   if (std::any_of(search_.bad.begin(), search_.bad.end(), known)) return true;
-  search_.bad.push_back({step, restore_error.error});
+  search_.bad.push_back({bad.step, bad.error.text});
   return true;
 }
 

@@ -20,13 +20,13 @@ class StepChoice {
   explicit StepChoice(bool whole = false) { search_.whole = whole; }
 
   /// The search, to be sent to the agents.
-  Command find() const;
+  command::Find find() const { return {search_}; }
   /// What to offer the ranks after a `found`. With an error when the directory holds steps and none
   /// of them is good: beginning at the start is then for people to decide.
-  Command offer(const Event& found) const;
+  command::Restore offer(const event::Found& found) const;
   /// A rank could not restore the step it was offered. False: the step is not known to be bad, as
   /// its files could not be read; it is offered again.
-  bool note_bad(const Event& restore_error);
+  bool note_bad(const event::RestoreError& bad);
   /// It was committed, or found by an agent that knows what is known to be bad: a step that is
   /// saved again is as good as new.
   void note_good(std::uint64_t step);

@@ -11,65 +11,124 @@
 namespace bellows {
 namespace {
 
-using Kind = Event::Kind;
 using namespace std::chrono_literals;
 
 /// srun may report the end of an agent this long after the ranks that failed because of it.
 constexpr auto kDiesWithRanks = 5s;
 
 // Until every agent has the new attempt, what they say may be of the one before.
-bool is_stale(const Run& run, const State& state, const Event& event) {
-  if (event.kind == Kind::error)
-    return !run.attempt.decision && (event.cmd == "gate" || event.cmd == "stop");
-  return is_beginning(state) && event.kind != Kind::hello && event.kind != Kind::found &&
-         event.kind != Kind::ready;
+bool is_stale(const Run& run, const State& state, const Event::Body& event) {
+  if (const auto* failed = std::get_if<event::CommandFailed>(&event))
+    return !run.attempt.decision && (failed->cmd == "gate" || failed->cmd == "stop");
+  return is_beginning(state) && !std::holds_alternative<event::Hello>(event) &&
+         !std::holds_alternative<event::Found>(event) &&
+         !std::holds_alternative<event::Ready>(event);
 }
 
-void heard_gate(Run& run, const Event& event) {
-  if (!run.attempt.decision || !run.stop) return;
-  for (const Command& command : run.attempt.decision->handle(event)) {
-    if (command.kind == Command::Kind::stop) {
-      run.say(fmt::format("all ranks stop at step {} ({})", *command.step, run.stop->reason));
-      const nlohmann::json reply = {{"event", "stopping"}, {"step", *command.step}};
+/// The run does not end in another way already.
+bool may_hand_over(const State& state) {
+  const auto* clearing = std::get_if<state::Clearing>(&state);
+  const bool leaves =
+      clearing && (clearing->next == state::Next::complete || clearing->next == state::Next::leave);
+  return !leaves && !std::holds_alternative<state::Forgotten>(state) &&
+         !std::holds_alternative<state::HandedOver>(state);
+}
+
+// What an agent says changes a run: one overload for each event. `all` is the whole of it.
+
+Move heard(Run& run, State& state, const Event& all, const event::Hello&) {
+  auto* greeting = std::get_if<state::Greeting>(&state);
+  return greeting ? agent_greeted(run, *greeting, all.node) : Move();
+}
+
+Move heard(Run& run, State& state, const Event&, const event::Found& found) {
+  return std::holds_alternative<state::Finding>(state) ? step_found(run, found) : Move();
+}
+
+Move heard(Run& run, State& state, const Event& all, const event::Ready& ready) {
+  auto* restoring = std::get_if<state::Restoring>(&state);
+  return restoring ? agent_ready(run, *restoring, all.node, ready) : Move();
+}
+
+Move heard(Run& run, State&, const Event& all, const event::Gated& gated) {
+  if (!run.attempt.decision || !run.stop) return std::nullopt;
+  for (const Command& command : run.attempt.decision->handle(all.node, gated)) {
+    if (const auto* stop = std::get_if<command::SetStop>(&command.body)) {
+      run.say(fmt::format("all ranks stop at step {} ({})", stop->step, run.stop->reason));
+      const nlohmann::json reply = {{"event", "stopping"}, {"step", stop->step}};
       run.reply(run.stop->client, reply.dump());
     }
     run.send(command);
   }
+  return std::nullopt;
 }
 
 // Slurm tells every step of a preemption, and `scancel --signal` reaches steps only.
-Move heard_progress(Run& run, State& state, const Event& event) {
-  note_progress(run, event, std::holds_alternative<state::Running>(state));
+Move heard(Run& run, State& state, const Event& all, const event::Progress& progress) {
+  using Signal = event::Progress::Signal;
+  note_progress(run, all.node, progress, std::holds_alternative<state::Running>(state));
   // The other agents of a step in which one died may be ended with SIGTERM too: Slurm knows more.
-  if (event.signal == "TERM") run.doubts.ask_job = true;
+  if (progress.signal == Signal::term) run.doubts.ask_job = true;
   Move move;
-  if (event.signal == "USR1") move = signal_usr1(run, state);
-  run.saves.note_unwritten(event, run.now);
+  if (progress.signal == Signal::usr1) move = signal_usr1(run, state);
+  run.saves.note_unwritten(all.node, progress, run.now);
   return move;
 }
 
 // Ranks that have begun from it have saved nothing, since a save takes all ranks.
-void heard_bad_step(Run& run, const State& state, const Event& bad) {
-  const std::uint64_t step = bad.step.value_or(0);
-  if (run.choice.note_bad(bad)) run.act(action::FindStepBelow{step});
+Move heard(Run& run, State& state, const Event& all, const event::RestoreError& bad) {
+  if (run.choice.note_bad(bad)) run.act(action::FindStepBelow{bad.step});
   fault(run, state,
-        fmt::format("rank {} on {} cannot continue from step {}: {}", bad.rank, bad.node, step,
-                    bad.error),
+        fmt::format("rank {} on {} cannot continue from step {}: {}", bad.rank, all.node, bad.step,
+                    bad.error.text),
         Blame::storage);
+  return std::nullopt;
 }
 
-void heard_error(Run& run, const State& state, const Event& event) {
-  if (event.cmd == "commit") return note_save_error(run, event);
-  run.say(fmt::format("agent on {}: {}", event.node, event.error));
+/// RestoreTally has counted it.
+Move heard(Run&, State&, const Event&, const event::Restored&) { return std::nullopt; }
+
+Move heard(Run& run, State& state, const Event& all, const event::Rank& rank) {
+  note_rank(run, all.node, rank);
+  return note_commit(run, all.body, may_hand_over(state));
+}
+
+Move heard(Run& run, State& state, const Event& all, const event::SaveError& failed) {
+  note_save_error(run, all.node, failed.step, failed.error);
+  return note_commit(run, all.body, may_hand_over(state));
+}
+
+void note_failure(Run& run, const State& state, const std::string& node,
+                  const event::CommandFailed& failed) {
+  const Error& error = failed.error;
+  if (failed.cmd == "commit") return note_save_error(run, node, failed.step, error);
+  run.say(fmt::format("agent on {}: {}", node, error.text));
   // An old checkpoint that could not be removed takes up space, but no work is lost.
-  if (event.cmd == "retention") return;
+  if (failed.cmd == "retention") return;
   run.agents.well = false;
   run.agents.said_why = true;
   // Another run owns the directory now. Which of the two is the current one, Slurm says when asked.
-  const Blame blame = event.error_kind == ErrorKind::io     ? Blame::storage
-                      : event.error_kind == ErrorKind::busy ? Blame::cluster
-                                                            : Blame::program;
-  fault(run, state, "an agent failed: " + event.error, blame);
+  const Blame blame = error.kind == ErrorKind::io     ? Blame::storage
+                      : error.kind == ErrorKind::busy ? Blame::cluster
+                                                      : Blame::program;
+  fault(run, state, "an agent failed: " + error.text, blame);
+}
+
+Move heard(Run& run, State& state, const Event& all, const event::CommandFailed& failed) {
+  note_failure(run, state, all.node, failed);
+  return note_commit(run, all.body, may_hand_over(state));
+}
+
+Move heard(Run& run, State& state, const Event& all, const event::Shard&) {
+  return note_commit(run, all.body, may_hand_over(state));
+}
+
+Move heard(Run& run, State& state, const Event& all, const event::Committed&) {
+  return note_commit(run, all.body, may_hand_over(state));
+}
+
+Move heard(Run& run, State& state, const Event& all, const event::StopSet&) {
+  return note_commit(run, all.body, may_hand_over(state));
 }
 
 }  // namespace
@@ -81,47 +140,10 @@ bool is_beginning(const State& state) {
 }
 
 Move agent_said(Run& run, State& state, const Event& event) {
-  if (!run.agents.there || is_stale(run, state, event)) return std::nullopt;
-  if (auto all = run.attempt.restored.add(event, run.layout.world()))
+  if (!run.agents.there || is_stale(run, state, event.body)) return std::nullopt;
+  if (auto all = run.attempt.restored.add(event.body, run.layout.world()))
     run.record("PROCESSING", *all);
-  auto* greeting = std::get_if<state::Greeting>(&state);
-  auto* restoring = std::get_if<state::Restoring>(&state);
-  const bool finding = std::holds_alternative<state::Finding>(state);
-  switch (event.kind) {
-    case Kind::hello:
-      return greeting ? agent_greeted(run, *greeting, event.node) : Move();
-    case Kind::found:
-      return finding ? step_found(run, event) : Move();
-    case Kind::ready:
-      return restoring ? agent_ready(run, *restoring, event) : Move();
-    case Kind::restore_error:
-      heard_bad_step(run, state, event);
-      return std::nullopt;
-    case Kind::restored:
-      return std::nullopt;
-    case Kind::gated:
-      heard_gate(run, event);
-      return std::nullopt;
-    case Kind::progress:
-      return heard_progress(run, state, event);
-    case Kind::rank:
-      note_rank(run, event);
-      break;
-    case Kind::error:
-      heard_error(run, state, event);
-      break;
-    case Kind::save_error:
-      note_save_error(run, event);
-      break;
-    default:
-      break;
-  }
-  const auto* clearing = std::get_if<state::Clearing>(&state);
-  const bool leaves =
-      clearing && (clearing->next == state::Next::complete || clearing->next == state::Next::leave);
-  const bool ends = leaves || std::holds_alternative<state::Forgotten>(state) ||
-                    std::holds_alternative<state::HandedOver>(state);
-  return note_commit(run, event, !ends);
+  return std::visit([&](const auto& said) { return heard(run, state, event, said); }, event.body);
 }
 
 void agent_lost(Run& run, const State& state, const input::AgentLost& lost) {

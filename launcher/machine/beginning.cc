@@ -75,8 +75,7 @@ State start_agents(Run& run) {
 }
 
 State say_hello(Run& run) {
-  Command hello;
-  hello.kind = Command::Kind::hello;
+  command::Hello hello;
   hello.dir = run.rules.checkpoint_dir;
   hello.base = run.rules.trusted_base;
   hello.access = run.rules.access;
@@ -87,10 +86,8 @@ State say_hello(Run& run) {
   hello.leader = run.layout.nodes().front();
   hello.keep = run.rules.keep;
   hello.keep_every = run.rules.keep_every;
-  run.send(hello);
-  Command find = run.choice.find();
-  find.node = hello.leader;
-  run.send(find);
+  run.send({hello});
+  run.send({run.choice.find(), hello.leader});
   return state::Finding{run.now + kVerifyAtMost};
 }
 
@@ -156,23 +153,24 @@ Move agent_greeted(Run& run, state::Greeting& greeting, const std::string& node)
   return say_hello(run);
 }
 
-State step_found(Run& run, const Event& found) {
+State step_found(Run& run, const event::Found& found) {
   for (const SkippedStep& skipped : found.skipped)
     run.say(fmt::format("the checkpoint of step {} is not used: {}", skipped.step, skipped.error));
   // It may have been saved again since it was noted as bad.
   if (found.step) run.choice.note_good(*found.step);
   run.progress.newest_commit = found.step;
   run.progress.newest_step = found.step.value_or(0);
-  Command offer = run.choice.offer(found);
-  if (!offer.error.empty()) return clear(run, state::Next::fail, offer.error);
+  command::Restore offer = run.choice.offer(found);
+  if (offer.error) return clear(run, state::Next::fail, offer.error->text);
   offer.rendezvous = run.rules.rendezvous;
-  run.send(offer);
+  run.send({std::move(offer)});
   const std::vector<std::string> nodes = run.layout.nodes();
   return state::Restoring{run.now + kAgentsMustGreet, {nodes.begin(), nodes.end()}};
 }
 
-Move agent_ready(Run& run, state::Restoring& restoring, const Event& ready) {
-  restoring.awaited.erase(ready.node);
+Move agent_ready(Run& run, state::Restoring& restoring, const std::string& node,
+                 const event::Ready& ready) {
+  restoring.awaited.erase(node);
   if (ready.rendezvous) restoring.rendezvous = ready.rendezvous;
   if (!restoring.awaited.empty()) return std::nullopt;
   return start_ranks(run, restoring.rendezvous);

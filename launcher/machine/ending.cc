@@ -108,12 +108,7 @@ Move steps_never_end(Run& run, const Clearing& clearing) {
 }  // namespace
 
 // What they had given to the agents may still become checkpoints.
-void begin_drain(Run& run) {
-  Command query;
-  query.kind = Command::Kind::query;
-  query.id = run.saves.begin_drain(run.now);
-  run.send(query);
-}
+void begin_drain(Run& run) { run.send({command::Query{run.saves.begin_drain(run.now)}}); }
 
 State drain(Run& run, Next next) {
   begin_drain(run);

@@ -24,8 +24,9 @@ void fault(Run& run, const State& state, const std::string& cause, Blame blame,
 State begin_attempt(Run& run);
 State surroundings_known(Run& run, const input::Surroundings& around);
 Move agent_greeted(Run& run, state::Greeting& greeting, const std::string& node);
-State step_found(Run& run, const Event& found);
-Move agent_ready(Run& run, state::Restoring& restoring, const Event& ready);
+State step_found(Run& run, const event::Found& found);
+Move agent_ready(Run& run, state::Restoring& restoring, const std::string& node,
+                 const event::Ready& ready);
 /// Agents that outlived their ranks hold the newest checkpoint in memory, and are there already.
 bool keeps_agents(const Run& run);
 /// What ranks would start from now, for a person. `clearing`: those of an attempt have just ended.
@@ -41,12 +42,14 @@ void late_steps_known(Run& run, state::Running& running,
 State judge_end(Run& run);
 /// How the ranks ended, which are dropped.
 ChildExit end_of_ranks(Run& run);
-void note_progress(Run& run, const Event& event, bool running);
-void note_rank(Run& run, const Event& event);
-void note_save_error(Run& run, const Event& event);
+void note_progress(Run& run, const std::string& node, const event::Progress& progress,
+                   bool running);
+void note_rank(Run& run, const std::string& node, const event::Rank& rank);
+void note_save_error(Run& run, const std::string& node, std::optional<std::uint64_t> step,
+                     const Error& error);
 /// Handles events about saved steps. A stop that waited for its checkpoint ends here.
 /// `may_hand_over`: the run does not end in another way already.
-Move note_commit(Run& run, const Event& event, bool may_hand_over);
+Move note_commit(Run& run, const Event::Body& event, bool may_hand_over);
 
 // stopping.cc: stops, and Saving
 Move signal_usr1(Run& run, State& state);

@@ -32,13 +32,14 @@ class OpenSaves {
     last_news_ = now;
     return ++last_query_;
   }
-  /// Takes a `progress` event.
-  void note_unwritten(const Event& event, Clock::time_point now) {
+  /// `node`: whose agent says it.
+  void note_unwritten(const std::string& node, const event::Progress& progress,
+                      Clock::time_point now) {
     // What an agent says by itself may be older than the ranks' end.
-    if (event.id == last_query_ || unwritten_.contains(event.node))
-      unwritten_[event.node] = event.unwritten;
+    if (progress.id == last_query_ || unwritten_.contains(node))
+      unwritten_[node] = progress.unwritten;
     // There is no other sign of a commit that a slow file system holds up.
-    if (event.unwritten > 0 || event.busy) last_news_ = now;
+    if (progress.unwritten > 0 || progress.busy) last_news_ = now;
   }
   bool all_answered(std::size_t nodes) const { return unwritten_.size() >= nodes; }
   /// Nothing more will come of them, or there has been no news for too long.

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <variant>
 
 #include "checkpoint/protocol/protocol.h"
 
@@ -15,17 +16,18 @@ namespace bellows {
 /// From where the ranks of one attempt restored their step.
 class RestoreTally {
  public:
-  /// Counts `restored` events, of which a rank may have several, as a Python program has. Once all
+  /// Counts event::Restored, of which a rank may have several, as a Python program has. Once all
   /// ranks have restored and train or save: how much came from where.
-  std::optional<std::string> add(const Event& event, std::uint32_t world) {
-    if (event.kind == Event::Kind::restored) {
-      ranks_.insert(event.rank);
-      step_ = event.step.value_or(0);
-      memory_ += event.from_memory;
-      store_ += event.from_store;
+  std::optional<std::string> add(const Event::Body& event, std::uint32_t world) {
+    if (const auto* restored = std::get_if<event::Restored>(&event)) {
+      ranks_.insert(restored->rank);
+      step_ = restored->step;
+      memory_ += restored->from_memory;
+      store_ += restored->from_store;
     }
+    const auto* progress = std::get_if<event::Progress>(&event);
     const bool trains =
-        event.kind == Event::Kind::shard || (event.kind == Event::Kind::progress && event.max_step);
+        std::holds_alternative<event::Shard>(event) || (progress && progress->max_step);
     if (said_ || !trains || ranks_.empty() || ranks_.size() < world) return {};
     said_ = true;
     return fmt::format("restored step {}: {:.1f} MB from the agents' memory, {:.1f} MB from files",

@@ -182,67 +182,72 @@ ChildExit end_of_ranks(Run& run) {
   return run.failure.true_exit(exit);
 }
 
-void note_progress(Run& run, const Event& event, bool running) {
-  run.progress.newest_step = std::max(run.progress.newest_step, event.max_step.value_or(0));
+void note_progress(Run& run, const std::string& node, const event::Progress& progress,
+                   bool running) {
+  run.progress.newest_step = std::max(run.progress.newest_step, progress.max_step.value_or(0));
   if (running) {
-    run.hang.note(event, run.now);
-    run.storage.note(event, run.now);
+    run.hang.note(node, progress, run.now);
+    run.storage.note(node, progress, run.now);
   }
   if (run.fault.pending && run.fault.hang && run.hang.recovered())
     run.drop_hang("the ranks continue by themselves");
   run.time.note_step(run.progress.newest_step, run.seconds());
 }
 
-void note_rank(Run& run, const Event& event) {
-  if (event.state == "joined") {
-    run.attempt.joined.insert(event.rank);
-    run.gang.joined(event.rank);
+void note_rank(Run& run, const std::string& node, const event::Rank& rank) {
+  if (rank.state == event::Rank::State::joined) {
+    run.attempt.joined.insert(rank.rank);
+    run.gang.joined(rank.rank);
     run.progress.ever_joined = true;
   }
-  run.attempt.ends.note(event);
-  if (event.state == "lost") {
-    run.failure.lost(event.rank, event.node);
+  run.attempt.ends.note(node, rank);
+  if (rank.state == event::Rank::State::lost) {
+    run.failure.lost(rank.rank, node);
     run.hang.note_death();
   }
 }
 
 // A file system that fails tells every rank of every step, each with a path of its own: one line
 // for each different trouble.
-void note_save_error(Run& run, const Event& event) {
-  if (event.error_kind == ErrorKind::io) run.progress.save_failed = run.now;
-  const std::size_t reason = event.error.rfind(": ");
-  const std::string why =
-      reason == std::string::npos ? event.error : event.error.substr(reason + 2);
+void note_save_error(Run& run, const std::string& node, std::optional<std::uint64_t> step,
+                     const Error& error) {
+  if (error.kind == ErrorKind::io) run.progress.save_failed = run.now;
+  const std::size_t reason = error.text.rfind(": ");
+  const std::string why = reason == std::string::npos ? error.text : error.text.substr(reason + 2);
   if (why == run.progress.save_error) return;
   run.progress.save_error = why;
   const std::string text =
-      fmt::format("step {} could not be saved: {}", event.step.value_or(0), event.error);
-  run.say(fmt::format("on {}: {}", event.node, text));
+      fmt::format("step {} could not be saved: {}", step.value_or(0), error.text);
+  run.say(fmt::format("on {}: {}", node, text));
   run.record("PROCESSING", text);
 }
 
-Move note_commit(Run& run, const Event& event, bool may_hand_over) {
-  if (event.kind != Event::Kind::rank) run.saves.note_news(run.now);
+Move note_commit(Run& run, const Event::Body& event, bool may_hand_over) {
+  if (!std::holds_alternative<event::Rank>(event)) run.saves.note_news(run.now);
   run.time.note_save(event, run.seconds());
   for (const Command& command : run.attempt.commits.handle(event)) {
     run.send(command);
-    if (command.kind != Command::Kind::commit) run.saves.end(*command.step);
+    if (const auto* done = std::get_if<command::Committed>(&command.body))
+      run.saves.end(done->step);
+    if (const auto* failed = std::get_if<command::Failed>(&command.body))
+      run.saves.end(failed->step);
   }
   const bool recordable = run.now - run.told.commit >= kRecordSavesEvery || run.stop;
   // If every save fails, there is no commit from which to measure time.
   const bool begins =
       recordable && (run.now - run.told.save_begun >= kRecordSavesEvery || run.stop);
   // A part may come after its step has failed; nothing would ever end that save.
-  const bool opens =
-      event.kind == Event::Kind::shard && run.attempt.commits.is_pending(*event.step);
-  if (opens && run.saves.begin(*event.step) && begins) {
-    run.record("CHECKPOINTING", fmt::format("step {}", *event.step), EventNote::saving);
+  const auto* shard = std::get_if<event::Shard>(&event);
+  const bool opens = shard && run.attempt.commits.is_pending(shard->step);
+  if (opens && run.saves.begin(shard->step) && begins) {
+    run.record("CHECKPOINTING", fmt::format("step {}", shard->step), EventNote::saving);
     run.told.save_begun = run.now;
   }
-  if (event.kind != Event::Kind::committed) return std::nullopt;
+  const auto* committed = std::get_if<event::Committed>(&event);
+  if (!committed) return std::nullopt;
   if (const std::string complaint = run.time.complaint(run.rules.own); !complaint.empty())
     run.say(complaint);
-  return step_committed(run, *event.step, recordable, may_hand_over);
+  return step_committed(run, committed->step, recordable, may_hand_over);
 }
 
 }  // namespace bellows

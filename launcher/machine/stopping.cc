@@ -131,7 +131,7 @@ Move request_stop(Run& run, State& state, Stop stop) {
   if (running && run.all_joined()) {
     record_stop(run);
     run.attempt.decision.emplace(run.layout.nodes().size(), run.progress.newest_step, kGateAhead);
-    run.send(run.attempt.decision->begin());
+    run.send({run.attempt.decision->begin()});
     return std::nullopt;
   }
   run.reply(run.stop->client, stopping({}));

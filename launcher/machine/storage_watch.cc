@@ -14,16 +14,17 @@ void StorageWatch::begin(Clock::time_point now) {
   told_.reset();
 }
 
-void StorageWatch::note(const Event& progress, Clock::time_point now) {
+void StorageWatch::note(const std::string& node, const event::Progress& progress,
+                        Clock::time_point now) {
   for (std::size_t i = 0; i < progress.ranks.size() && i < progress.steps.size(); ++i) {
     const auto [rank, is_new] = steps_.try_emplace(progress.ranks[i], progress.steps[i]);
     if (!is_new && rank->second != progress.steps[i]) advanced_ = now;
     rank->second = progress.steps[i];
   }
   if (progress.busy && !progress.ranks.empty())
-    busy_.try_emplace(progress.node, now);
+    busy_.try_emplace(node, now);
   else
-    busy_.erase(progress.node);
+    busy_.erase(node);
 }
 
 void StorageWatch::excuse(Clock::duration gap) {

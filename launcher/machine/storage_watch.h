@@ -24,8 +24,8 @@ class StorageWatch {
 
   /// New ranks start.
   void begin(Clock::time_point now);
-  /// An agent's progress event.
-  void note(const Event& progress, Clock::time_point now);
+  /// `node`: whose agent says it.
+  void note(const std::string& node, const event::Progress& progress, Clock::time_point now);
   /// Nobody ran for this long.
   void excuse(Clock::duration gap);
   /// What to tell, once when a wait has become long and once when it is over. `usual`: seconds.

@@ -21,17 +21,18 @@ void TimeLeft::begin_attempt() {
   clock_.forget_steps();
 }
 
-void TimeLeft::note_save(const Event& event, double now) {
-  if (event.kind == Event::Kind::shard) {
-    SaveSeen& seen = seen_[*event.step];
-    seen.bytes += event.shard.size + event.shard.index_size;
-    seen.begun = std::min(seen.begun, now - static_cast<double>(event.took_ms) / 1000);
+void TimeLeft::note_save(const Event::Body& event, double now) {
+  if (const auto* shard = std::get_if<event::Shard>(&event)) {
+    SaveSeen& seen = seen_[shard->step];
+    seen.bytes += shard->file.size + shard->file.index_size;
+    seen.begun = std::min(seen.begun, now - static_cast<double>(shard->took_ms) / 1000);
     return;
   }
-  if (event.kind != Event::Kind::committed) return;
-  if (auto seen = seen_.find(*event.step); seen != seen_.end())
+  const auto* committed = std::get_if<event::Committed>(&event);
+  if (!committed) return;
+  if (auto seen = seen_.find(committed->step); seen != seen_.end())
     clock_.note_save(seen->second.bytes, now - seen->second.begun);
-  seen_.erase(seen_.begin(), seen_.upper_bound(*event.step));
+  seen_.erase(seen_.begin(), seen_.upper_bound(committed->step));
 }
 
 void TimeLeft::note_pause(double now) {

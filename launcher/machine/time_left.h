@@ -23,8 +23,8 @@ class TimeLeft {
   /// The ranks start again.
   void begin_attempt();
   void note_step(std::uint64_t step, double now) { clock_.note_step(step, now); }
-  /// Learns from `shard` and `committed` events how long a save takes, and ignores others.
-  void note_save(const Event& event, double now);
+  /// Learns from event::Shard and event::Committed how long a save takes, and ignores others.
+  void note_save(const Event::Body& event, double now);
 
   /// Seconds that a save takes, going by the last ones, if there were any.
   std::optional<double> usual_save() const {

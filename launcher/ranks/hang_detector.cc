@@ -52,11 +52,12 @@ void HangDetector::advanced(Clock::time_point now) {
   ++changes_;
 }
 
-void HangDetector::note(const Event& progress, Clock::time_point now) {
+void HangDetector::note(const std::string& node, const event::Progress& progress,
+                        Clock::time_point now) {
   std::map<std::uint32_t, Rank> here;
   bool stepped = false;
   for (std::size_t i = 0; i < progress.ranks.size(); ++i) {
-    Rank rank{progress.node, i < progress.steps.size() ? progress.steps[i] : std::nullopt};
+    Rank rank{node, i < progress.steps.size() ? progress.steps[i] : std::nullopt};
     const auto before = ranks_.find(progress.ranks[i]);
     stepped =
         stepped || (rank.step && (before == ranks_.end() || before->second.step != rank.step));
@@ -67,11 +68,11 @@ void HangDetector::note(const Event& progress, Clock::time_point now) {
     here[progress.ranks[i]] = std::move(rank);
   }
   const auto left =
-      std::erase_if(ranks_, [&](const auto& rank) { return rank.second.node == progress.node; });
+      std::erase_if(ranks_, [&](const auto& rank) { return rank.second.node == node; });
   const bool others = left != here.size();
   ranks_.merge(here);
-  finished_[progress.node] = progress.finished;
-  heard_[progress.node] = now;
+  finished_[node] = progress.finished;
+  heard_[node] = now;
   if (stepped) advanced(now);
   if (others || progress.busy) excuse(now);
 }

@@ -36,8 +36,8 @@ class HangDetector {
 
   /// New ranks start; what was learned of their steps stays.
   void begin(Clock::time_point now);
-  /// An agent's progress event.
-  void note(const Event& progress, Clock::time_point now);
+  /// `node`: whose agent says it.
+  void note(const std::string& node, const event::Progress& progress, Clock::time_point now);
   /// The ranks are waiting for work that is being done for them, or no process has run until now.
   void excuse(Clock::time_point now);
   /// A rank has died and the others continue: unless they take further steps, they wait for it.

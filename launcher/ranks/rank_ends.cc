@@ -7,11 +7,12 @@
 
 namespace bellows {
 
-void RankEnds::note(const Event& event) {
-  if (event.state == "finished") ++finished_;
-  if (event.state == "lost") lost_[event.rank] = event.node;
+void RankEnds::note(const std::string& node, const event::Rank& rank) {
+  using State = event::Rank::State;
+  if (rank.state == State::finished) ++finished_;
+  if (rank.state == State::lost) lost_[rank.rank] = node;
   // The command that started the rank has started it again.
-  if (event.state == "joined") lost_.erase(event.rank);
+  if (rank.state == State::joined) lost_.erase(rank.rank);
 }
 
 std::string RankEnds::deaths() const {

@@ -13,8 +13,7 @@ namespace bellows {
 /// that of `./train | tee log` is tee's, whatever became of the training.
 class RankEnds {
  public:
-  /// Takes `rank` events.
-  void note(const Event& event);
+  void note(const std::string& node, const event::Rank& rank);
   /// Ranks whose training is complete.
   std::uint32_t finished() const { return finished_; }
   /// For people, once all have ended with status 0: which ranks died nevertheless. Empty when the

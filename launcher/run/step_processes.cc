@@ -102,9 +102,7 @@ std::vector<Input> StepProcesses::ends() {
 
 void StepProcesses::dismiss() {
   if (!agents_ || agents_->child().in() < 0) return;
-  Command quit;
-  quit.kind = Command::Kind::quit;
-  agents_->send(quit);
+  agents_->send({command::Quit{}});
   agents_->close();
 }
 

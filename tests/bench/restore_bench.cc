@@ -65,7 +65,7 @@ class Job : public AgentPipes {
  public:
   explicit Job(const std::string& dir) : dir_(dir) {
     agent_ = start_agent("n1", dir + "/socket");
-    expect(Event::Kind::hello);
+    expect<event::Hello>();
   }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
@@ -75,19 +75,20 @@ class Job : public AgentPipes {
   }
 
   void run_attempt(int number, std::size_t bytes, bool shows) {
-    const Command hello = hello_for(dir_ + "/checkpoints", number, {{"n1", {0}}});
+    const command::Hello hello = hello_for(dir_ + "/checkpoints", number, {{"n1", {0}}});
     setenv("BELLOWS_ATTEMPT", hello.attempt.c_str(), 1);
     tell(hello);
-    tell(command_of(Command::Kind::find));
-    const auto step = expect(Event::Kind::found).step;
-    tell(command_of(Command::Kind::restore, step));
-    expect(Event::Kind::ready);
+    tell(command::Find{});
+    const auto step = expect<event::Found>().step;
+    tell(command::Restore{step});
+    expect<event::Ready>();
     const pid_t rank = fork();
     if (rank == 0) run_rank(bytes, step.value_or(0), shows);
     Coordinator coordinator(1);
     while (auto event = next()) {
-      for (const Command& command : coordinator.handle(*event)) tell(command);
-      if (event->kind == Event::Kind::rank && event->state == "lost") break;
+      for (const Command& command : coordinator.handle(event->body)) tell(command);
+      const auto* said = std::get_if<event::Rank>(&event->body);
+      if (said && said->state == event::Rank::State::lost) break;
     }
     int status = 0;
     waitpid(rank, &status, 0);
@@ -95,8 +96,9 @@ class Job : public AgentPipes {
   }
 
  private:
-  Event expect(Event::Kind kind) {
-    auto event = await(kind);
+  template <typename Body>
+  Body expect() {
+    auto event = await<Body>();
     if (!event) fail("the agent does not answer");
     return *event;
   }

@@ -40,26 +40,70 @@ struct Driver {
     return choice / 128 != 0 && world.stop.promised() ? *world.stop.promised() : choice / 16 % 8;
   }
 
-  Event event(Event::Kind kind) const {
-    Event event;
-    event.kind = kind;
-    event.node = node();
-    event.rank = choice / 4 % 5;
-    event.step = step();
-    if (number() != 3) event.max_step = choice / 16 % 8;
-    event.ranks = {event.rank};
-    event.steps = {event.max_step};
-    event.id = number();
-    event.unwritten = choice / 64 % 2;
-    event.busy = choice % 11 == 0;
-    event.error = "went wrong";
-    event.error_kind = choice % 3 == 0 ? ErrorKind::io : ErrorKind::busy;
-    event.signal = choice % 16 == 0 ? "TERM" : choice % 16 == 1 ? "USR1" : "";
-    constexpr const char* kStates[] = {"joined", "finished", "stopped", "exited", "lost"};
-    event.state = kStates[choice / 16 % 5];
+  std::uint32_t rank() const { return choice / 4 % 5; }
+  std::optional<std::uint64_t> newest() const {
+    return number() == 3 ? std::nullopt : std::optional<std::uint64_t>(choice / 16 % 8);
+  }
+  Error error() const { return {choice % 3 == 0 ? ErrorKind::io : ErrorKind::busy, "went wrong"}; }
+
+  event::CommandFailed failure() const {
     constexpr const char* kCommands[] = {"commit", "gate", "stop", "retention", "hello"};
-    event.cmd = kCommands[choice / 5 % 5];
-    return event;
+    return {kCommands[choice / 5 % 5], step(), error()};
+  }
+
+  event::Progress progress() const {
+    using Signal = event::Progress::Signal;
+    return {.max_step = newest(),
+            .ranks = {rank()},
+            .steps = {newest()},
+            .unwritten = choice / 64 % 2,
+            .busy = choice % 11 == 0,
+            .signal = choice % 16 == 0   ? Signal::term
+                      : choice % 16 == 1 ? Signal::usr1
+                                         : Signal::none,
+            .id = number()};
+  }
+
+  event::Shard shard() const {
+    event::Shard shard{.step = step(), .id = number()};
+    shard.file.rank = rank();
+    return shard;
+  }
+
+  event::Rank rank_news() const {
+    using State = event::Rank::State;
+    constexpr State kStates[] = {State::joined, State::finished, State::stopped, State::exited,
+                                 State::lost};
+    return {rank(), kStates[choice / 16 % 5]};
+  }
+
+  Event::Body event(unsigned which) const {
+    switch (which) {
+      case 0:
+        return event::Hello{};
+      case 1:
+        return event::Found{step()};
+      case 2:
+        return event::Ready{};
+      case 3:
+        return event::Gated{number(), newest()};
+      case 4:
+        return event::Committed{step()};
+      case 5:
+        return failure();
+      case 6:
+        return progress();
+      case 7:
+        return shard();
+      case 8:
+        return event::SaveError{rank(), step(), error(), number()};
+      case 9:
+        return rank_news();
+      case 10:
+        return event::RestoreError{rank(), step(), error()};
+      default:
+        return event::Restored{rank(), step()};
+    }
   }
 
   void time() const {
@@ -205,12 +249,8 @@ struct Driver {
   }
 
   void act(unsigned what) const {
-    using Kind = Event::Kind;
-    constexpr Kind kKinds[] = {Kind::hello,      Kind::found, Kind::ready,         Kind::gated,
-                               Kind::committed,  Kind::error, Kind::progress,      Kind::shard,
-                               Kind::save_error, Kind::rank,  Kind::restore_error, Kind::restored};
     if (what % 64 < 20) return happen(what % 64);
-    if (what % 64 < 32) return world.agent(event(kKinds[what % 64 - 20]));
+    if (what % 64 < 32) return world.agent({event(what % 64 - 20), node()});
     together(what % 64);
   }
 

@@ -20,16 +20,9 @@
 // What the tests of the agent and of its protocol share: what a launcher says.
 namespace bellows::checkpoint_test {
 
-inline Command command_of(Command::Kind kind, std::optional<std::uint64_t> step = {}) {
-  Command c;
-  c.kind = kind;
-  c.step = step;
-  return c;
-}
-
-inline Command hello_for(const std::string& dir, int attempt,
-                         std::map<std::string, std::vector<std::uint32_t>> ranks) {
-  Command hello = command_of(Command::Kind::hello);
+inline command::Hello hello_for(const std::string& dir, int attempt,
+                                std::map<std::string, std::vector<std::uint32_t>> ranks) {
+  command::Hello hello;
   hello.dir = dir;
   hello.attempt = "7.0." + std::to_string(attempt);
   hello.leader = ranks.begin()->first;
@@ -38,14 +31,24 @@ inline Command hello_for(const std::string& dir, int attempt,
   return hello;
 }
 
+/// The step of a decision about a save: commit, committed or failed. Those are all that a
+/// Coordinator gives.
+inline std::uint64_t step_of(const Command& decision) {
+  if (const auto* commit = std::get_if<command::Commit>(&decision.body)) return commit->step;
+  if (const auto* done = std::get_if<command::Committed>(&decision.body)) return done->step;
+  return std::get<command::Failed>(decision.body).step;
+}
+
 /// The launcher's ends of an agent's pipes.
 class AgentPipes {
  public:
   void tell(const Command& command) {
     // As the launcher sets it for the ranks that it starts then.
-    if (command.kind == Command::Kind::hello) setenv("BELLOWS_ATTEMPT", command.attempt.c_str(), 1);
+    if (const auto* hello = std::get_if<command::Hello>(&command.body))
+      setenv("BELLOWS_ATTEMPT", hello->attempt.c_str(), 1);
     tell_line(to_line(command));
   }
+  void tell(Command::Body body) { tell(Command{std::move(body)}); }
   void tell_line(const std::string& line) {
     if (!write_all(to_.get(), line + "\n", "pipe")) abort();
   }
@@ -57,7 +60,8 @@ class AgentPipes {
         auto event = parse_event(text_.substr(0, end));
         text_.erase(0, end + 1);
         if (!event) return {};
-        if (event->kind != Event::Kind::progress || !event->signal.empty()) return *event;
+        const auto* progress = std::get_if<event::Progress>(&event->body);
+        if (!progress || progress->signal != event::Progress::Signal::none) return *event;
         continue;
       }
       pollfd p = {from_.get(), POLLIN, 0};
@@ -68,9 +72,14 @@ class AgentPipes {
       text_.append(chunk, static_cast<std::size_t>(got));
     }
   }
-  std::optional<Event> await(Event::Kind kind) {
+  /// The next event of this type, and in `node` whose agent says it.
+  template <typename Body>
+  std::optional<Body> await(std::string* node = nullptr) {
     while (auto event = next()) {
-      if (event->kind == kind) return event;
+      auto* body = std::get_if<Body>(&event->body);
+      if (!body) continue;
+      if (node) *node = event->node;
+      return std::move(*body);
     }
     return {};
   }

@@ -26,7 +26,7 @@ class JobAgentThread : public AgentPipes {
     options_.socket_path = dir + "/" + node;
     options_.gate_limit_ms = gate_limit_ms;
     thread_ = std::thread([this] { exit_ = agent_main(options_); });
-    cr_assert(await(Event::Kind::hello).has_value());
+    cr_assert(await<event::Hello>().has_value());
   }
   ~JobAgentThread() {
     end();

@@ -26,7 +26,7 @@ class JobAgentProcess : public AgentPipes {
  public:
   explicit JobAgentProcess(const std::string& dir) {
     pid_ = start_agent("n1", dir + "/n1");
-    cr_assert(await(Event::Kind::hello).has_value());
+    cr_assert(await<event::Hello>().has_value());
   }
   ~JobAgentProcess() {
     to_.reset();
@@ -70,15 +70,15 @@ Test(job_agent, a_stop_that_a_rank_may_have_passed_is_refused, .timeout = 60) {
   agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
   bellows_t* b = join(agent, 0, 1);
   cr_expect(bellows_should_stop(b, 10) == 0);
-  agent.tell(command_of(Command::Kind::gate, 10));
-  auto gated = agent.await(Event::Kind::gated);
+  agent.tell(command::SetGate{10});
+  auto gated = agent.await<event::Gated>();
   cr_assert(gated && gated->max_step == 10u);
-  agent.tell(command_of(Command::Kind::stop, 10));
-  auto refused = agent.await(Event::Kind::error);
+  agent.tell(command::SetStop{10});
+  auto refused = agent.await<event::CommandFailed>();
   cr_expect(refused && refused->cmd == "stop");
-  agent.tell(command_of(Command::Kind::gate, 12));
-  agent.tell(command_of(Command::Kind::stop, 12));
-  cr_assert(agent.await(Event::Kind::stop_set).has_value());
+  agent.tell(command::SetGate{12});
+  agent.tell(command::SetStop{12});
+  cr_assert(agent.await<event::StopSet>().has_value());
   cr_expect(bellows_should_stop(b, 11) == 0);
   cr_expect(bellows_should_stop(b, 12) == 1);
   bellows_finalize(b, 0);
@@ -87,15 +87,15 @@ Test(job_agent, a_stop_that_a_rank_may_have_passed_is_refused, .timeout = 60) {
 Test(job_agent, serves_a_whole_job_on_two_nodes, .timeout = 60) {
   ScratchDir scratch;
   JobAgentThread n1(scratch.path(), "n1"), n2(scratch.path(), "n2");
-  const Command hello = hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}, {"n2", {1}}});
+  const command::Hello hello = hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}, {"n2", {1}}});
   n1.tell(hello);
   n2.tell(hello);
-  n1.tell(command_of(Command::Kind::find));
-  auto found = n1.await(Event::Kind::found);
+  n1.tell(command::Find{});
+  auto found = n1.await<event::Found>();
   cr_assert(found && !found->step && found->skipped.empty());
-  n1.tell(command_of(Command::Kind::restore));
-  n2.tell(command_of(Command::Kind::restore));
-  cr_assert(n1.await(Event::Kind::ready).has_value());
+  n1.tell(command::Restore{});
+  n2.tell(command::Restore{});
+  cr_assert(n1.await<event::Ready>().has_value());
   bellows_t* ranks[2] = {join(n1, 0, 2), join(n2, 1, 2)};
   std::vector<float> data[2] = {{1, 2, 3}, {1, 2, 3}};
   for (int r = 0; r < 2; ++r) {
@@ -109,18 +109,19 @@ Test(job_agent, serves_a_whole_job_on_two_nodes, .timeout = 60) {
     saves[r] = std::thread([&, r] { rc[r] = bellows_save(ranks[r], 40); });
   }
   Coordinator coordinator(2);
-  auto first = n1.await(Event::Kind::shard), second = n2.await(Event::Kind::shard);
-  cr_assert(first && second && first->node == "n1" && second->rank == 1);
+  std::string node;
+  auto first = n1.await<event::Shard>(&node), second = n2.await<event::Shard>();
+  cr_assert(first && second && node == "n1" && second->file.rank == 1);
   cr_expect(coordinator.handle(*first).empty());
   for (const Command& c : coordinator.handle(*second)) {
     n1.tell(c);
     n2.tell(c);
   }
-  auto committed = n1.await(Event::Kind::committed);
+  auto committed = n1.await<event::Committed>();
   cr_assert(committed && committed->step == 40u);
   cr_expect(rc[0] == 1 && rc[1] == 1, "a save returned before it was told of the commit");
-  n1.tell(command_of(Command::Kind::committed, 40));
-  n2.tell(command_of(Command::Kind::committed, 40));
+  n1.tell(command::Committed{40});
+  n2.tell(command::Committed{40});
   for (auto& save : saves) save.join();
   cr_expect(rc[0] == BELLOWS_OK && rc[1] == BELLOWS_OK);
   data[1] = {0, 0, 0};
@@ -128,8 +129,8 @@ Test(job_agent, serves_a_whole_job_on_two_nodes, .timeout = 60) {
   cr_expect(bellows_restore(ranks[1], &step) == BELLOWS_OK && step == 40 && data[1][2] == 3);
   cr_expect(bellows_finalize(ranks[0], 1) == BELLOWS_OK);
   cr_expect(bellows_finalize(ranks[1], 0) == BELLOWS_OK);
-  auto left = n1.await(Event::Kind::rank);
-  cr_expect(left && left->state == "finished");
+  auto left = n1.await<event::Rank>();
+  cr_expect(left && left->state == event::Rank::State::finished);
   cr_expect(n1.end() == 0 && n2.end() == 0);
 }
 
@@ -138,23 +139,23 @@ Test(job_agent, a_restore_waits_for_what_is_in_flight, .timeout = 60) {
   ScratchDir scratch;
   JobAgentThread agent(scratch.path(), "n1");
   agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
-  agent.tell(command_of(Command::Kind::restore));
+  agent.tell(command::Restore{});
   bellows_t* b = join(agent, 0, 1);
   std::vector<float> data = {1, 2, 3};
   add_array(b, &data);
   cr_assert(bellows_save_async(b, 20) == BELLOWS_OK);
-  auto shard = agent.await(Event::Kind::shard);
+  auto shard = agent.await<event::Shard>();
   cr_assert(shard.has_value());
   std::uint64_t step = 0;
   std::atomic<int> rc = 99;
   std::thread restoring([&] { rc = bellows_restore(b, &step); });
   std::this_thread::sleep_for(std::chrono::milliseconds(300));
   cr_expect(rc == 99, "a restore did not wait for the save in flight");
-  Command commit = command_of(Command::Kind::commit, 20);
-  commit.shards = {shard->shard};
+  command::Commit commit{20};
+  commit.shards = {shard->file};
   agent.tell(commit);
-  cr_assert(agent.await(Event::Kind::committed).has_value());
-  agent.tell(command_of(Command::Kind::committed, 20));
+  cr_assert(agent.await<event::Committed>().has_value());
+  agent.tell(command::Committed{20});
   restoring.join();
   cr_expect(rc == BELLOWS_OK && step == 20, "%d, step %lu", rc.load(), step);
   bellows_finalize(b, 1);
@@ -165,15 +166,15 @@ Test(job_agent, a_gate_without_a_decision_opens_again, .timeout = 60) {
   JobAgentThread agent(scratch.path(), "n1", 50);
   agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
   bellows_t* b = join(agent, 0, 1);
-  agent.tell(command_of(Command::Kind::gate, 10));
-  cr_assert(agent.await(Event::Kind::gated).has_value());
+  agent.tell(command::SetGate{10});
+  cr_assert(agent.await<event::Gated>().has_value());
   cr_expect(bellows_should_stop(b, 9) == 0);
   cr_expect(bellows_should_stop(b, 10) == 0);
-  auto opened = agent.await(Event::Kind::error);
+  auto opened = agent.await<event::CommandFailed>();
   cr_expect(opened && opened->cmd == "gate");
   // A decision that comes too late is refused: this rank has gone on.
-  agent.tell(command_of(Command::Kind::stop, 10));
-  auto refused = agent.await(Event::Kind::error);
+  agent.tell(command::SetStop{10});
+  auto refused = agent.await<event::CommandFailed>();
   cr_expect(refused && refused->cmd == "stop");
   cr_expect(bellows_should_stop(b, 11) == 0);
   bellows_finalize(b, 1);
@@ -210,7 +211,7 @@ Test(job_agent, the_first_buffer_is_made_as_large_as_was_asked_last, .timeout = 
   ScratchDir scratch;
   JobAgentProcess agent(scratch.path());
   agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
-  agent.tell(command_of(Command::Kind::restore));
+  agent.tell(command::Restore{});
   bellows_config config = BELLOWS_CONFIG_INIT;
   bellows_t* b = nullptr;
   cr_assert(bellows_init(&config, &b) == BELLOWS_OK, "%s", bellows_error(b));
@@ -237,8 +238,8 @@ Test(job_agent, keeps_programs_outside_the_job_away, .timeout = 60) {
     cr_expect(!is_held());
     for (int attempt = 1; attempt <= 2; ++attempt) {
       agent.tell(hello_for(dir, attempt, {{"n1", {0}}}));
-      agent.tell(command_of(Command::Kind::find));
-      cr_assert(agent.await(Event::Kind::found).has_value());
+      agent.tell(command::Find{});
+      cr_assert(agent.await<event::Found>().has_value());
       cr_expect(is_held());
     }
     // As when another node begins while this one is only cut off.
@@ -256,13 +257,13 @@ Test(job_agent, a_stop_that_comes_after_the_limit_is_refused, .timeout = 60) {
   agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
   bellows_t* b = join(agent, 0, 1);
   for (std::uint64_t step = 10; step < 60; step += 10) {
-    agent.tell(command_of(Command::Kind::gate, step));
-    cr_assert(agent.await(Event::Kind::gated).has_value());
+    agent.tell(command::SetGate{step});
+    cr_assert(agent.await<event::Gated>().has_value());
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    agent.tell(command_of(Command::Kind::stop, step));
-    auto refused = agent.await(Event::Kind::error);
+    agent.tell(command::SetStop{step});
+    auto refused = agent.await<event::CommandFailed>();
     cr_assert(refused && refused->cmd == "gate", "step %lu: the stop is set", step);
-    refused = agent.await(Event::Kind::error);
+    refused = agent.await<event::CommandFailed>();
     cr_assert(refused && refused->cmd == "stop");
   }
   bellows_finalize(b, 1);
@@ -274,8 +275,8 @@ Test(job_agent, a_new_attempt_drops_the_old_ranks, .timeout = 60) {
   agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
   bellows_t* old = join(agent, 0, 1);
   agent.tell(hello_for(scratch.path() + "/ck", 2, {{"n1", {0, 1}}}));
-  agent.tell(command_of(Command::Kind::restore));
-  cr_assert(agent.await(Event::Kind::ready).has_value());
+  agent.tell(command::Restore{});
+  cr_assert(agent.await<event::Ready>().has_value());
   bellows_t* fresh = join(agent, 0, 2);
   cr_expect(bellows_save(old, 1) == BELLOWS_ERR_AGENT);
   std::uint64_t step = 0;
@@ -312,14 +313,14 @@ Test(job_agent, nonsense_lines_are_answered_and_survived, .timeout = 60) {
   JobAgentThread agent(scratch.path(), "n1");
   agent.tell_line("{\"cmd\":\"find\"}");
   auto early = agent.next();
-  cr_expect(early && early->kind == Event::Kind::error && has(early->error, "hello"));
+  cr_assert(early.has_value());
+  const auto* refused = std::get_if<event::CommandFailed>(&early->body);
+  cr_expect(refused && has(refused->error.text, "hello"));
   agent.tell_line("\x01 nonsense");
   auto bad = agent.next();
-  cr_expect(bad && bad->kind == Event::Kind::error);
-  Command other = command_of(Command::Kind::query);
-  other.node = "n2";
-  agent.tell(other);
-  agent.tell(command_of(Command::Kind::quit));
+  cr_expect(bad && std::holds_alternative<event::CommandFailed>(bad->body));
+  agent.tell(Command{command::Query{}, "n2"});
+  agent.tell(command::Quit{});
   cr_expect(agent.end() == 0);
 }
 
@@ -330,14 +331,14 @@ Test(gate, racing_ranks_all_stop_at_the_same_step, .timeout = 240) {
   JobAgentThread n1(scratch.path(), "n1"), n2(scratch.path(), "n2");
   std::mt19937 random(12345);
   for (int round = 0; round < 200; ++round) {
-    const Command hello =
+    const command::Hello hello =
         hello_for(scratch.path() + "/ck", round, {{"n1", {0, 1}}, {"n2", {2, 3}}});
     n1.tell(hello);
     n2.tell(hello);
     // Only then has the new attempt begun: a rank that joins before would be dropped.
-    n1.tell(command_of(Command::Kind::restore));
-    n2.tell(command_of(Command::Kind::restore));
-    cr_assert(n1.await(Event::Kind::ready) && n2.await(Event::Kind::ready));
+    n1.tell(command::Restore{});
+    n2.tell(command::Restore{});
+    cr_assert(n1.await<event::Ready>() && n2.await<event::Ready>());
     bellows_t* ranks[kRanks];
     for (int r = 0; r < kRanks; ++r) ranks[r] = join(r < 2 ? n1 : n2, r, kRanks);
     const std::uint64_t stride = round % 3 == 0 ? 7 : 1;
@@ -359,14 +360,14 @@ Test(gate, racing_ranks_all_stop_at_the_same_step, .timeout = 240) {
     }
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
     StopDecision decision(2, random() % 50, random() % 4);
-    Command gate = decision.begin();
+    const command::SetGate gate = decision.begin();
     n1.tell(gate);
     n2.tell(gate);
     while (!decision.step()) {
-      auto first = n1.await(Event::Kind::gated), second = n2.await(Event::Kind::gated);
+      auto first = n1.await<event::Gated>(), second = n2.await<event::Gated>();
       cr_assert(first && second);
-      std::vector<Command> next = decision.handle(*first);
-      for (Command& c : decision.handle(*second)) next.push_back(c);
+      std::vector<Command> next = decision.handle("n1", *first);
+      for (Command& c : decision.handle("n2", *second)) next.push_back(c);
       for (const Command& c : next) {
         n1.tell(c);
         n2.tell(c);
@@ -395,11 +396,11 @@ Test(job_agent, a_rank_whose_step_is_damaged_is_told_nothing_until_there_is_anot
   flip_byte(file, static_cast<std::int64_t>(std::filesystem::file_size(file)) - 1);
   JobAgentThread agent(scratch.path(), "n1");
   agent.tell(hello_for(dir, 1, {{"n1", {0}}}));
-  Command find = command_of(Command::Kind::find);
+  command::Find find;
   agent.tell(find);
-  auto found = agent.await(Event::Kind::found);
+  auto found = agent.await<event::Found>();
   cr_assert(found && found->step == 20u && found->skipped.empty());
-  agent.tell(command_of(Command::Kind::restore, 20));
+  agent.tell(command::Restore{20});
   bellows_t* b = join(agent, 0, 1);
   std::vector<float> data(10);
   const std::uint64_t shape[] = {10};
@@ -408,14 +409,14 @@ Test(job_agent, a_rank_whose_step_is_damaged_is_told_nothing_until_there_is_anot
   std::atomic<int> rc{99};
   std::uint64_t step = 0;
   std::thread rank([&] { rc = bellows_restore(b, &step); });
-  auto bad = agent.await(Event::Kind::restore_error);
-  cr_assert(bad && bad->step == 20u && bad->rank == 0 && has(bad->error, file));
+  auto bad = agent.await<event::RestoreError>();
+  cr_assert(bad && bad->step == 20u && bad->rank == 0 && has(bad->error.text, file));
   cr_expect(rc == 99, "the rank was told");
-  find.search.bad = {{20, bad->error}};
+  find.search.bad = {{20, bad->error.text}};
   agent.tell(find);
-  found = agent.await(Event::Kind::found);
+  found = agent.await<event::Found>();
   cr_assert(found && found->step == 10u && found->skipped.size() == 1);
-  agent.tell(command_of(Command::Kind::restore, 10));
+  agent.tell(command::Restore{10});
   rank.join();
   cr_expect(rc == BELLOWS_OK && step == 10 && data[0] == 10 && data[9] == 19);
   bellows_finalize(b, 1);

@@ -126,9 +126,10 @@ Test(store_desk, says_what_came_of_each_command_in_order, .timeout = 30) {
   cr_assert(d.settle());
   cr_expect(owned && !d.desk.not_owned() && !d.desk.tidies());
   cr_assert(d.said.size() == 2 && before_last == 2);
-  cr_expect(d.said[0].kind == Event::Kind::found && !d.said[0].step && d.said[0].node == "n1");
-  cr_expect(d.said[1].kind == Event::Kind::error && d.said[1].cmd == "commit");
-  cr_expect(d.said[1].step == 5u);
+  const auto* found = std::get_if<event::Found>(&d.said[0].body);
+  cr_expect(found && !found->step && d.said[0].node == "n1");
+  const auto* failed = std::get_if<event::CommandFailed>(&d.said[1].body);
+  cr_expect(failed && failed->cmd == "commit" && failed->step == 5u);
 }
 
 Test(store_desk, knows_whether_the_directory_is_anothers, .timeout = 30) {
@@ -147,7 +148,9 @@ Test(store_desk, knows_whether_the_directory_is_anothers, .timeout = 30) {
 
 namespace {
 
-Command hello_of_two_nodes() { return hello_for("/shared/run", 1, {{"n1", {0, 1}}, {"n2", {2}}}); }
+command::Hello hello_of_two_nodes() {
+  return hello_for("/shared/run", 1, {{"n1", {0, 1}}, {"n2", {2}}});
+}
 
 wire::Hello rank_of(std::int32_t rank, std::int32_t world) {
   wire::Hello hello;

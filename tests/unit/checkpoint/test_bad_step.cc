@@ -253,21 +253,16 @@ Test(bad_step, after_a_step_back_the_later_steps_are_saved_again, .timeout = 60)
 Test(bad_step, the_choice_goes_past_what_was_noted, .timeout = 10) {
   StepChoice choice;
   cr_expect(!choice.find().search.whole && choice.find().search.bad.empty());
-  Event bad;
-  bad.kind = Event::Kind::restore_error;
-  bad.step = 9;
-  bad.error = "damaged";
-  bad.error_kind = ErrorKind::corrupt;
+  const event::RestoreError bad{.step = 9, .error = {ErrorKind::corrupt, "damaged"}};
   choice.note_bad(bad);
   choice.note_bad(bad);
   cr_expect(choice.find().search.bad.size() == 1 && choice.find().search.bad[0].step == 9);
-  Event found;
-  found.step = 8;
-  found.skipped = {{9, "damaged"}};
-  cr_expect(choice.offer(found).step == 8u && choice.offer(found).error.empty());
+  event::Found found{8, {{9, "damaged"}}};
+  cr_expect(choice.offer(found).step == 8u && !choice.offer(found).error);
   found.step.reset();
-  cr_expect(has(choice.offer(found).error, "step 9: damaged"));
-  cr_expect(!choice.offer(Event()).step && choice.offer(Event()).error.empty());
+  cr_assert(choice.offer(found).error);
+  cr_expect(has(choice.offer(found).error->text, "step 9: damaged"));
+  cr_expect(!choice.offer({}).step && !choice.offer({}).error);
   choice.note_good(9);
   cr_expect(choice.find().search.bad.empty());
 }
@@ -275,16 +270,13 @@ Test(bad_step, the_choice_goes_past_what_was_noted, .timeout = 10) {
 // A store may fail for a moment, and what was acknowledged must not be given up for that.
 Test(bad_step, what_could_not_be_read_stays_on_offer, .timeout = 10) {
   StepChoice choice;
-  Event failed;
-  failed.kind = Event::Kind::restore_error;
-  failed.step = 9;
-  failed.error_kind = ErrorKind::io;
+  event::RestoreError failed{.step = 9};
   for (const ErrorKind kind : {ErrorKind::io, ErrorKind::denied, ErrorKind::unavailable}) {
-    failed.error_kind = kind;
+    failed.error.kind = kind;
     for (int i = 0; i < 3; ++i) cr_expect(!choice.note_bad(failed));
     cr_expect(choice.find().search.bad.empty());
   }
-  failed.error_kind = ErrorKind::corrupt;
+  failed.error.kind = ErrorKind::corrupt;
   cr_expect(choice.note_bad(failed) && choice.note_bad(failed));
   cr_expect(choice.find().search.bad.size() == 1);
   choice.note_good(9);

@@ -19,12 +19,18 @@ namespace {
 constexpr int kWorld = 2;
 constexpr int kDies = 7;
 
+/// A rank has left.
+bool is_end(const Event::Body& event) {
+  const auto* rank = std::get_if<event::Rank>(&event);
+  return rank && rank->state != event::Rank::State::joined;
+}
+
 /// An agent in a process of its own, and the launcher of its job.
 class Job : public AgentPipes {
  public:
   Job() {
     agent_ = start_agent("n1", scratch_.path() + "/n1");
-    cr_assert(await(Event::Kind::hello).has_value());
+    cr_assert(await<event::Hello>().has_value());
   }
   ~Job() {
     for (pid_t pid : ranks_) kill(pid, SIGKILL);
@@ -34,14 +40,14 @@ class Job : public AgentPipes {
 
   /// Begins an attempt; the step that its ranks are to go on from.
   std::optional<std::uint64_t> begin() {
-    const Command hello = hello_for(dir(), ++attempt_, {{"n1", {0, 1}}});
+    const command::Hello hello = hello_for(dir(), ++attempt_, {{"n1", {0, 1}}});
     coordinator_ = Coordinator(kWorld);
     tell(hello);
-    tell(command_of(Command::Kind::find));
-    auto found = await(Event::Kind::found);
+    tell(command::Find{});
+    auto found = await<event::Found>();
     cr_assert(found.has_value());
-    tell(command_of(Command::Kind::restore, found->step));
-    cr_assert(await(Event::Kind::ready).has_value());
+    tell(command::Restore{found->step});
+    cr_assert(await<event::Ready>().has_value());
     memory = store = 0;
     return found->step;
   }
@@ -51,25 +57,23 @@ class Job : public AgentPipes {
   /// Decides about saves until `over`, which sees each event. `passes`: which decisions the agent
   /// is told.
   void serve(
-      const std::function<bool(const Event&)>& over,
+      const std::function<bool(const Event::Body&)>& over,
       const std::function<bool(const Command&)>& passes = [](const Command&) { return true; }) {
     while (auto event = next()) {
-      if (event->kind == Event::Kind::restored) {
-        memory += event->from_memory;
-        store += event->from_store;
+      if (const auto* restored = std::get_if<event::Restored>(&event->body)) {
+        memory += restored->from_memory;
+        store += restored->from_store;
       }
-      for (const Command& c : coordinator_.handle(*event))
+      for (const Command& c : coordinator_.handle(event->body))
         if (passes(c)) tell(c);
-      if (over(*event)) return;
+      if (over(event->body)) return;
     }
     cr_assert(false, "the agent says nothing any more");
   }
   /// Until all ranks have left.
   void serve_all() {
     int left = kWorld;
-    serve([&](const Event& e) {
-      return e.kind == Event::Kind::rank && e.state != "joined" && --left == 0;
-    });
+    serve([&](const Event::Body& e) { return is_end(e) && --left == 0; });
   }
   std::vector<int> codes() {
     std::vector<int> out;
@@ -305,18 +309,18 @@ Test(memory_restore, ranks_that_died_before_the_commit_get_it_too, .timeout = 60
   // Nothing of 2 and 3 is committed before the agent has forgotten all ranks.
   std::vector<Command> late;
   int left = kWorld;
-  job.serve(
-      [&](const Event& e) {
-        return e.kind == Event::Kind::rank && e.state != "joined" && --left == 0;
-      },
-      [&](const Command& c) {
-        const bool hold = c.step.value_or(0) > 1;
-        if (hold) late.push_back(c);
-        return !hold;
-      });
+  job.serve([&](const Event::Body& e) { return is_end(e) && --left == 0; },
+            [&](const Command& c) {
+              const bool hold = step_of(c) > 1;
+              if (hold) late.push_back(c);
+              return !hold;
+            });
   cr_expect(all(job.codes(), kDies));
   for (const Command& c : late) job.tell(c);
-  job.serve([](const Event& e) { return e.kind == Event::Kind::committed && e.step == 3u; });
+  job.serve([](const Event::Body& e) {
+    const auto* committed = std::get_if<event::Committed>(&e);
+    return committed && committed->step == 3;
+  });
   cr_assert(job.begin() == 3u);
   job.damage(3);
   expect_restored(job, 3);

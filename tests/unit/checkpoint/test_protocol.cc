@@ -20,123 +20,103 @@ using namespace bellows::checkpoint_test;
 
 namespace {
 
-Event shard_event(std::uint32_t rank, std::uint64_t step) {
-  Event e;
-  e.kind = Event::Kind::shard;
-  e.rank = rank;
-  e.step = step;
-  e.shard = {rank, "f", 1, "i", 2, std::string(32, '0')};
-  return e;
+using State = event::Rank::State;
+
+event::Shard shard_event(std::uint32_t rank, std::uint64_t step, std::uint64_t id = 0) {
+  return {{rank, "f", 1, "i", 2, std::string(32, '0')}, step, id};
 }
 
-Event rank_event(std::uint32_t rank, const char* state) {
-  Event e;
-  e.kind = Event::Kind::rank;
-  e.rank = rank;
-  e.state = state;
-  return e;
+/// What the line is on the other side; it must be one, and of the same type.
+template <typename Body>
+Body sent(const Body& body) {
+  if constexpr (requires { Command{body}; }) {
+    const auto back = parse_command(to_line(Command{body}));
+    cr_assert(back.ok(), "%s", back.error().text.c_str());
+    return std::get<Body>(back->body);
+  } else {
+    const auto back = parse_event(to_line(Event{body, "n2"}));
+    cr_assert(back.ok(), "%s", back.error().text.c_str());
+    cr_expect(back->node == "n2");
+    return std::get<Body>(back->body);
+  }
+}
+
+template <typename Body>
+bool is(const Command& command) {
+  return std::holds_alternative<Body>(command.body);
+}
+
+const command::Failed& failed(const Command& command) {
+  return std::get<command::Failed>(command.body);
 }
 
 }  // namespace
 
 Test(protocol, commands_come_back, .timeout = 10) {
-  Command hello = hello_for("/ck", 1, {{"n1", {0, 1}}, {"n2", {2}}});
+  command::Hello hello = hello_for("/ck", 1, {{"n1", {0, 1}}, {"n2", {2}}});
   hello.keep = 5;
   hello.keep_every = 1000;
-  auto back = parse_command(to_line(hello));
-  cr_assert(back.ok(), "%s", back.error().text.c_str());
-  cr_expect(back->dir == "/ck" && back->attempt == "7.0.1" && back->leader == "n1");
-  cr_expect(back->world == 3 && back->keep == 5 && back->ranks == hello.ranks);
-  cr_expect(back->keep_every == 1000 && !back->replaces);
+  const auto begun = sent(hello);
+  cr_expect(begun.dir == "/ck" && begun.attempt == "7.0.1" && begun.leader == "n1");
+  cr_expect(begun.world == 3 && begun.keep == 5 && begun.ranks == hello.ranks);
+  cr_expect(begun.keep_every == 1000 && !begun.replaces);
   for (const char* owner : {"", "7.0.0"}) {
     hello.replaces = owner;
-    back = parse_command(to_line(hello));
-    cr_expect(back.ok() && back->replaces == owner);
+    cr_expect(sent(hello).replaces == owner);
   }
-  Command commit = command_of(Command::Kind::commit, 9);
-  commit.shards = {{1, "shard", 10, "index", 20, std::string(32, 'a')}};
-  back = parse_command(to_line(commit));
-  cr_expect(back.ok() && back->step == 9u && back->shards == commit.shards);
-  Command gate = command_of(Command::Kind::gate);
-  gate.id = 4;
-  back = parse_command(to_line(gate));
-  cr_expect(back.ok() && !back->step && back->id == 4);
-  Command restore = command_of(Command::Kind::restore, 6);
-  back = parse_command(to_line(restore));
-  cr_expect(back.ok() && back->step == 6u && !back->rendezvous);
-  restore.rendezvous = true;
-  back = parse_command(to_line(restore));
-  cr_expect(back.ok() && back->step == 6u && back->rendezvous);
-  Command failed = command_of(Command::Kind::failed, 3);
-  failed.error = "disk \"full\"\n\xff";
-  failed.error_kind = ErrorKind::busy;
-  back = parse_command(to_line(failed));
-  cr_expect(back.ok() && back->error_kind == ErrorKind::busy &&
-            has(back->error, "disk \"full\"\n"));
-  Command find = command_of(Command::Kind::find);
-  back = parse_command(to_line(find));
-  cr_expect(back.ok() && !back->search.whole && back->search.bad.empty());
-  find.search = {true, {{7, "damaged"}}};
-  back = parse_command(to_line(find));
-  cr_assert(back.ok() && back->search.whole && back->search.bad.size() == 1);
-  cr_expect(back->search.bad[0].step == 7 && back->search.bad[0].error == "damaged");
-  restore = command_of(Command::Kind::restore);
-  restore.error = "none is good";
-  restore.error_kind = ErrorKind::corrupt;
-  back = parse_command(to_line(restore));
-  cr_expect(back.ok() && !back->step && back->error == "none is good");
-  cr_expect(back->error_kind == ErrorKind::corrupt);
+  const command::Commit commit{9, {{1, "shard", 10, "index", 20, std::string(32, 'a')}}};
+  cr_expect(sent(commit).step == 9 && sent(commit).shards == commit.shards);
+  const auto gate = sent(command::SetGate{.id = 4});
+  cr_expect(!gate.step && gate.id == 4);
+  cr_expect(sent(command::SetGate{7, 5}).step == 7u);
+  cr_expect(sent(command::SetStop{8}).step == 8);
+  auto restore = sent(command::Restore{6});
+  cr_expect(restore.step == 6u && !restore.rendezvous && !restore.error);
+  restore = sent(command::Restore{6, true});
+  cr_expect(restore.step == 6u && restore.rendezvous);
+  const auto failure = sent(command::Failed{3, 2, {ErrorKind::busy, "disk \"full\"\n\xff"}});
+  cr_expect(failure.step == 3 && failure.id == 2 && failure.error.kind == ErrorKind::busy &&
+            has(failure.error.text, "disk \"full\"\n"));
+  auto find = sent(command::Find{});
+  cr_expect(!find.search.whole && find.search.bad.empty());
+  find = sent(command::Find{{true, {{7, "damaged"}}}});
+  cr_assert(find.search.whole && find.search.bad.size() == 1);
+  cr_expect(find.search.bad[0].step == 7 && find.search.bad[0].error == "damaged");
+  restore = sent(command::Restore{.error = Error{ErrorKind::corrupt, "none is good"}});
+  cr_assert(!restore.step && restore.error);
+  cr_expect(restore.error->text == "none is good" && restore.error->kind == ErrorKind::corrupt);
 }
 
 Test(protocol, events_come_back, .timeout = 10) {
-  Event e = shard_event(3, 12);
-  e.node = "n2";
-  e.took_ms = 1500;
-  auto back = parse_event(to_line(e));
-  cr_assert(back.ok());
-  cr_expect(back->rank == 3 && back->step == 12u && back->node == "n2" && back->shard.file == "f");
-  cr_expect(back->took_ms == 1500);
-  Event found;
-  found.kind = Event::Kind::found;
-  found.skipped = {{5, "damaged"}};
-  back = parse_event(to_line(found));
-  cr_expect(back.ok() && !back->step && back->skipped.size() == 1 && back->skipped[0].step == 5);
-  Event bad = shard_event(1, 6);
-  bad.kind = Event::Kind::restore_error;
-  bad.error = "damaged";
-  bad.error_kind = ErrorKind::corrupt;
-  back = parse_event(to_line(bad));
-  cr_expect(back.ok() && back->rank == 1 && back->step == 6u && back->error == "damaged" &&
-            back->error_kind == ErrorKind::corrupt);
-  Event given;
-  given.kind = Event::Kind::restored;
-  given.rank = 2;
-  given.step = 9;
-  given.from_memory = 5000;
-  given.from_store = 70;
-  back = parse_event(to_line(given));
-  cr_expect(back.ok() && back->rank == 2 && back->step == 9u && back->from_memory == 5000 &&
-            back->from_store == 70);
-  Event progress;
-  progress.kind = Event::Kind::progress;
-  progress.max_step = 8;
-  progress.ranks = {0, 1};
-  progress.steps = {8, std::nullopt};
+  event::Shard shard = shard_event(3, 12);
+  shard.took_ms = 1500;
+  shard = sent(shard);
+  cr_expect(shard.file.rank == 3 && shard.step == 12 && shard.file.file == "f");
+  cr_expect(shard.took_ms == 1500);
+  const auto found = sent(event::Found{.skipped = {{5, "damaged"}}});
+  cr_expect(!found.step && found.skipped.size() == 1 && found.skipped[0].step == 5);
+  const auto bad = sent(event::RestoreError{1, 6, {ErrorKind::corrupt, "damaged"}});
+  cr_expect(bad.rank == 1 && bad.step == 6 && bad.error.text == "damaged" &&
+            bad.error.kind == ErrorKind::corrupt);
+  const auto given = sent(event::Restored{2, 9, 5000, 70});
+  cr_expect(given.rank == 2 && given.step == 9 && given.from_memory == 5000 &&
+            given.from_store == 70);
+  for (const State state :
+       {State::joined, State::finished, State::stopped, State::exited, State::lost})
+    cr_expect(sent(event::Rank{2, state}).state == state);
+  event::Progress progress{.max_step = 8, .ranks = {0, 1}, .steps = {8, std::nullopt}};
   progress.busy = true;
   progress.unwritten = 3;
   progress.id = 4;
-  progress.signal = "USR1";
-  back = parse_event(to_line(progress));
-  cr_expect(back.ok() && back->max_step == 8u && back->ranks.size() == 2);
-  cr_expect(back->steps == progress.steps && back->busy);
-  cr_expect(back->unwritten == 3 && back->id == 4 && back->signal == "USR1");
-  Event ready;
-  ready.kind = Event::Kind::ready;
-  back = parse_event(to_line(ready));
-  cr_expect(back.ok() && !back->rendezvous);
+  progress.signal = event::Progress::Signal::usr1;
+  const auto back = sent(progress);
+  cr_expect(back.max_step == 8u && back.ranks.size() == 2);
+  cr_expect(back.steps == progress.steps && back.busy);
+  cr_expect(back.unwritten == 3 && back.id == 4 && back.signal == event::Progress::Signal::usr1);
+  event::Ready ready;
+  cr_expect(!sent(ready).rendezvous);
   ready.rendezvous = {"198.18.0.11", 40000};
-  back = parse_event(to_line(ready));
-  cr_expect(back.ok() && back->rendezvous == ready.rendezvous);
+  cr_expect(sent(ready).rendezvous == ready.rendezvous);
   cr_expect(!parse_event(R"({"event":"ready","address":"a","port":65536})").ok());
 }
 
@@ -178,6 +158,7 @@ Test(protocol, bad_lines_are_refused, .timeout = 10) {
   cr_expect(!parse_command(std::string(100000, '[')).ok());
   for (const char* line : {"", "{\"event\":\"none\"}", "{\"event\":\"shard\",\"rank\":1}",
                            "{\"event\":\"rank\",\"rank\":-1,\"state\":\"lost\"}",
+                           "{\"event\":\"rank\",\"rank\":1,\"state\":\"away\"}",
                            "{\"event\":\"gated\",\"id\":\"a\"}"}) {
     cr_expect(!parse_event(line).ok(), "accepted: %s", line);
   }
@@ -281,27 +262,26 @@ Test(coordinator, commits_when_all_shards_are_there, .timeout = 10) {
   cr_expect(c.handle(shard_event(0, 5)).empty());
   cr_expect(c.handle(shard_event(2, 5)).empty());
   auto commands = c.handle(shard_event(1, 5));
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::commit);
-  cr_expect(commands[0].shards.size() == 3 && commands[0].shards[1].rank == 1);
+  cr_assert(commands.size() == 1 && is<command::Commit>(commands[0]));
+  const auto& shards = std::get<command::Commit>(commands[0].body).shards;
+  cr_expect(shards.size() == 3 && shards[1].rank == 1);
   // A rank that was complete may die while the leader commits.
-  cr_expect(c.handle(rank_event(1, "lost")).empty());
-  Event committed;
-  committed.kind = Event::Kind::committed;
-  committed.step = 5;
-  commands = c.handle(committed);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::committed);
+  cr_expect(c.handle(event::Rank{1, State::lost}).empty());
+  commands = c.handle(event::Committed{5});
+  cr_assert(commands.size() == 1 && is<command::Committed>(commands[0]));
   cr_expect(c.committed() == 5u);
 }
 
 Test(coordinator, a_lost_rank_fails_the_steps_it_has_no_part_in, .timeout = 10) {
   Coordinator c(2);
   cr_expect(c.handle(shard_event(0, 5)).empty());
-  auto commands = c.handle(rank_event(1, "lost"));
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
-  cr_expect(has(commands[0].error, "rank 1 was lost"), "%s", commands[0].error.c_str());
+  auto commands = c.handle(event::Rank{1, State::lost});
+  cr_assert(commands.size() == 1 && is<command::Failed>(commands[0]));
+  const std::string& why = failed(commands[0]).error.text;
+  cr_expect(has(why, "rank 1 was lost"), "%s", why.c_str());
   cr_expect(c.handle(shard_event(0, 5)).empty() && !c.is_pending(5), "it had crossed the failure");
   commands = c.handle(shard_event(0, 6));
-  cr_expect(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
+  cr_expect(commands.size() == 1 && is<command::Failed>(commands[0]));
   cr_expect(!c.is_pending(6));
 }
 
@@ -310,7 +290,8 @@ Test(coordinator, ranks_that_save_different_steps_are_told, .timeout = 10) {
   cr_expect(c.handle(shard_event(0, 5)).empty());
   auto commands = c.handle(shard_event(1, 6));
   cr_assert(commands.size() == 2);
-  cr_expect(commands[0].error_kind == ErrorKind::invalid && has(commands[0].error, "5 and 6"));
+  const Error& error = failed(commands[0]).error;
+  cr_expect(error.kind == ErrorKind::invalid && has(error.text, "5 and 6"));
 }
 
 Test(coordinator, several_steps_are_committed_in_order, .timeout = 10) {
@@ -319,26 +300,18 @@ Test(coordinator, several_steps_are_committed_in_order, .timeout = 10) {
   cr_expect(c.handle(shard_event(0, 6)).empty());
   cr_expect(c.handle(shard_event(0, 7)).empty());
   auto commands = c.handle(shard_event(1, 5));
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::commit);
+  cr_assert(commands.size() == 1 && is<command::Commit>(commands[0]));
   // Complete, but the leader has not said what became of step 5.
   cr_expect(c.handle(shard_event(1, 6)).empty());
   cr_expect(c.pending() == (std::vector<std::uint64_t>{5, 6, 7}));
-  Event done;
-  done.kind = Event::Kind::committed;
-  done.step = 5;
-  commands = c.handle(done);
-  cr_assert(commands.size() == 2 && commands[0].kind == Command::Kind::committed);
-  cr_expect(commands[1].kind == Command::Kind::commit && commands[1].step == 6u);
+  commands = c.handle(event::Committed{5});
+  cr_assert(commands.size() == 2 && is<command::Committed>(commands[0]));
+  cr_expect(is<command::Commit>(commands[1]) && step_of(commands[1]) == 6);
   cr_expect(c.handle(shard_event(1, 7)).empty());
-  Event failed;
-  failed.kind = Event::Kind::error;
-  failed.cmd = "commit";
-  failed.step = 6;
-  failed.error = "disk full";
-  commands = c.handle(failed);
-  cr_assert(commands.size() == 2 && commands[0].kind == Command::Kind::failed);
-  cr_expect(commands[0].step == 6u && commands[1].kind == Command::Kind::commit);
-  cr_expect(commands[1].step == 7u);
+  commands = c.handle(event::CommandFailed{"commit", 6, {ErrorKind::io, "disk full"}});
+  cr_assert(commands.size() == 2 && is<command::Failed>(commands[0]));
+  cr_expect(step_of(commands[0]) == 6 && is<command::Commit>(commands[1]));
+  cr_expect(step_of(commands[1]) == 7);
 }
 
 Test(coordinator, a_rank_that_skips_a_step_is_noticed, .timeout = 10) {
@@ -348,25 +321,17 @@ Test(coordinator, a_rank_that_skips_a_step_is_noticed, .timeout = 10) {
   // Rank 1 will never give step 5; step 6 is whole.
   auto commands = c.handle(shard_event(1, 6));
   cr_assert(commands.size() == 2);
-  cr_expect(commands[0].kind == Command::Kind::failed && commands[0].step == 5u);
-  cr_expect(has(commands[0].error, "the ranks save different steps: 5 and 6"));
-  cr_expect(commands[1].kind == Command::Kind::commit && commands[1].step == 6u);
+  cr_assert(is<command::Failed>(commands[0]) && step_of(commands[0]) == 5);
+  cr_expect(has(failed(commands[0]).error.text, "the ranks save different steps: 5 and 6"));
+  cr_expect(is<command::Commit>(commands[1]) && step_of(commands[1]) == 6);
 }
 
 Test(coordinator, a_late_shard_of_a_failed_step_counts_for_nothing, .timeout = 10) {
   Coordinator c(2);
   for (std::uint64_t step : {5, 6}) cr_expect(c.handle(shard_event(0, step)).empty());
-  Event e;
-  e.kind = Event::Kind::save_error;
-  e.rank = 1;
-  e.step = 6;
-  e.error = "disk full";
-  cr_assert(c.handle(e).size() == 1);
+  cr_assert(c.handle(event::SaveError{1, 6, {ErrorKind::io, "disk full"}}).size() == 1);
   cr_expect(c.handle(shard_event(1, 5)).size() == 1);
-  Event done;
-  done.kind = Event::Kind::committed;
-  done.step = 5;
-  cr_expect(c.handle(done).size() == 1);
+  cr_expect(c.handle(event::Committed{5}).size() == 1);
   // Sent before rank 0's agent heard of the failure, come after the commit of another step.
   cr_expect(c.handle(shard_event(0, 6)).empty());
   cr_expect(c.pending().empty());
@@ -385,13 +350,13 @@ Test(coordinator, every_step_is_decided_once_and_in_order, .timeout = 60) {
     std::optional<std::uint64_t> committing, committed;
     const auto take = [&](const std::vector<Command>& commands) {
       for (const Command& command : commands) {
-        if (command.kind == Command::Kind::commit) {
-          cr_assert(!committing && command.shards.size() == world && committed < command.step);
-          committing = command.step;
+        const std::uint64_t step = step_of(command);
+        if (const auto* commit = std::get_if<command::Commit>(&command.body)) {
+          cr_assert(!committing && commit->shards.size() == world && committed < step);
+          committing = step;
           continue;
         }
-        cr_assert(++decided[*command.step] == 1, "seed %u: step %lu decided twice", seed,
-                  *command.step);
+        cr_assert(++decided[step] == 1, "seed %u: step %lu decided twice", seed, step);
         for (auto& box : mail) box.push_back(command);
       }
     };
@@ -399,29 +364,30 @@ Test(coordinator, every_step_is_decided_once_and_in_order, .timeout = 60) {
                                      [](std::uint64_t step) { return step < kSteps; })) {
       const std::uint32_t rank = random() % world;
       if (committing && random() % 3 == 0) {
-        Event e;
-        e.step = committing;
-        e.kind = random() % 8 == 0 ? Event::Kind::error : Event::Kind::committed;
-        e.cmd = "commit";
-        if (e.kind == Event::Kind::committed) committed = committing;
-        committing.reset();
-        take(c.handle(e));
+        const std::uint64_t step = *std::exchange(committing, std::nullopt);
+        if (random() % 8 == 0) {
+          take(c.handle(event::CommandFailed{.cmd = "commit", .step = step}));
+        } else {
+          committed = step;
+          take(c.handle(event::Committed{step}));
+        }
       } else if (!mail[rank].empty() && random() % 2 == 0) {
         const Command command = mail[rank].front();
         mail[rank].pop_front();
-        if (command.kind == Command::Kind::failed) heard[rank] = command.id;
+        if (is<command::Failed>(command)) heard[rank] = failed(command).id;
       } else if (given[rank] < kSteps) {
-        Event e = shard_event(rank, ++given[rank]);
-        e.id = heard[rank];
-        if (random() % 10 == 0) e.kind = Event::Kind::save_error;
+        const std::uint64_t step = ++given[rank];
+        Event::Body part = shard_event(rank, step, heard[rank]);
+        if (random() % 10 == 0)
+          part = event::SaveError{.rank = rank, .step = step, .id = heard[rank]};
         // A rank that has heard of the failure gives nothing.
         const auto& box = mail[rank];
-        if (decided.contains(*e.step) &&
+        if (decided.contains(step) &&
             std::none_of(box.begin(), box.end(),
-                         [&](const Command& waiting) { return waiting.step == e.step; })) {
+                         [&](const Command& waiting) { return step_of(waiting) == step; })) {
           continue;
         }
-        take(c.handle(e));
+        take(c.handle(part));
       }
     }
     cr_assert(decided.size() == kSteps && c.pending().empty(), "seed %u: %zu of %lu steps", seed,
@@ -432,53 +398,35 @@ Test(coordinator, every_step_is_decided_once_and_in_order, .timeout = 60) {
 Test(coordinator, one_ranks_error_fails_the_step_for_all, .timeout = 10) {
   Coordinator c(2);
   cr_expect(c.handle(shard_event(0, 5)).empty());
-  Event e;
-  e.kind = Event::Kind::save_error;
-  e.rank = 1;
-  e.step = 5;
-  e.error = "disk full";
-  auto commands = c.handle(e);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::failed);
-  cr_expect(commands[0].error == "disk full" && commands[0].step == 5u);
-  cr_expect(commands[0].id == 1);
+  auto commands = c.handle(event::SaveError{1, 5, {ErrorKind::io, "disk full"}});
+  cr_assert(commands.size() == 1 && is<command::Failed>(commands[0]));
+  const command::Failed& told = failed(commands[0]);
+  cr_expect(told.error.text == "disk full" && told.step == 5 && told.id == 1);
   // What rank 1's agent sent before it heard of the failure counts for nothing.
   cr_expect(c.handle(shard_event(1, 5)).empty());
-  Event again = shard_event(0, 5);
-  again.id = 1;
-  cr_expect(c.handle(again).empty());
-  again.rank = 1;
-  cr_expect(c.handle(again).size() == 1);
+  cr_expect(c.handle(shard_event(0, 5, 1)).empty());
+  cr_expect(c.handle(shard_event(1, 5, 1)).size() == 1);
 }
 
 Test(stop_decision, moves_the_gate_beyond_the_rank_ahead, .timeout = 10) {
   StopDecision d(2, 10, 3);
-  Command gate = d.begin();
-  cr_expect(gate.kind == Command::Kind::gate && gate.step == 13u);
-  Event ack;
-  ack.kind = Event::Kind::gated;
-  ack.id = gate.id;
-  ack.node = "n1";
-  ack.max_step = 12;
-  cr_expect(d.handle(ack).empty());
-  ack.node = "n2";
-  ack.max_step = 20;
-  auto commands = d.handle(ack);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::gate);
-  cr_expect(commands[0].step == 23u && commands[0].id != gate.id);
+  const command::SetGate first = d.begin();
+  cr_expect(first.step == 13u);
+  cr_expect(d.handle("n1", {first.id, 12}).empty());
+  auto commands = d.handle("n2", {first.id, 20});
+  cr_assert(commands.size() == 1 && is<command::SetGate>(commands[0]));
+  const auto second = std::get<command::SetGate>(commands[0].body);
+  cr_expect(second.step == 23u && second.id != first.id);
   // An answer to the old gate counts for nothing.
-  cr_expect(d.handle(ack).empty());
-  ack.id = commands[0].id;
-  cr_expect(d.handle(ack).empty());
-  ack.node = "n1";
+  cr_expect(d.handle("n2", {first.id, 20}).empty());
+  cr_expect(d.handle("n2", {second.id, 20}).empty());
   // Exactly at the gate is too far: that rank may have looked before the gate was there.
-  ack.max_step = 23;
-  commands = d.handle(ack);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::gate);
-  cr_expect(commands[0].step == 29u);
-  ack.id = commands[0].id;
-  cr_expect(d.handle(ack).empty());
-  ack.node = "n2";
-  commands = d.handle(ack);
-  cr_assert(commands.size() == 1 && commands[0].kind == Command::Kind::stop);
-  cr_expect(commands[0].step == 29u && d.step() == 29u);
+  commands = d.handle("n1", {second.id, 23});
+  cr_assert(commands.size() == 1 && is<command::SetGate>(commands[0]));
+  const auto third = std::get<command::SetGate>(commands[0].body);
+  cr_expect(third.step == 29u);
+  cr_expect(d.handle("n1", {third.id, 23}).empty());
+  commands = d.handle("n2", {third.id, 23});
+  cr_assert(commands.size() == 1 && is<command::SetStop>(commands[0]));
+  cr_expect(std::get<command::SetStop>(commands[0].body).step == 29 && d.step() == 29u);
 }

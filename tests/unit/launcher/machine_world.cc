@@ -16,13 +16,6 @@ using namespace std::chrono_literals;
 constexpr std::uint32_t kWorld = 4;
 const std::vector<std::string> kNodes = {"n1", "n2"};
 
-Event event_of(Event::Kind kind, const std::string& node) {
-  Event event;
-  event.kind = kind;
-  event.node = node;
-  return event;
-}
-
 const std::string& node_of(std::uint32_t rank) { return kNodes[rank / 2]; }
 
 }  // namespace
@@ -216,17 +209,15 @@ bool MachineWorld::reaches(const std::function<bool()>& there) {
 }
 
 void MachineWorld::agents_greet() {
-  for (const std::string& node : kNodes) agent(event_of(Event::Kind::hello, node));
+  for (const std::string& node : kNodes) agent({event::Hello{}, node});
 }
 
 void MachineWorld::agents_find(std::optional<std::uint64_t> step) {
-  Event found = event_of(Event::Kind::found, kNodes[0]);
-  found.step = step;
-  agent(found);
+  agent({event::Found{step}, kNodes[0]});
 }
 
 void MachineWorld::agents_ready() {
-  for (const std::string& node : kNodes) agent(event_of(Event::Kind::ready, node));
+  for (const std::string& node : kNodes) agent({event::Ready{}, node});
 }
 
 void MachineWorld::start_ranks(std::optional<std::uint64_t> step) {
@@ -235,15 +226,12 @@ void MachineWorld::start_ranks(std::optional<std::uint64_t> step) {
   agents_ready();
 }
 
-void MachineWorld::rank(std::uint32_t number, const std::string& state) {
-  Event event = event_of(Event::Kind::rank, node_of(number));
-  event.rank = number;
-  event.state = state;
-  agent(event);
+void MachineWorld::rank(std::uint32_t number, event::Rank::State state) {
+  agent({event::Rank{number, state}, node_of(number)});
 }
 
 void MachineWorld::join() {
-  for (std::uint32_t i = 0; i < kWorld; ++i) rank(i, "joined");
+  for (std::uint32_t i = 0; i < kWorld; ++i) rank(i, event::Rank::State::joined);
 }
 
 void MachineWorld::start() {
@@ -254,62 +242,48 @@ void MachineWorld::start() {
 
 void MachineWorld::progress(std::uint64_t step) {
   for (const std::string& node : kNodes) {
-    Event event = event_of(Event::Kind::progress, node);
-    event.max_step = step;
-    event.ranks =
+    event::Progress progress{.max_step = step, .steps = {step, step}};
+    progress.ranks =
         node == "n1" ? std::vector<std::uint32_t>{0, 1} : std::vector<std::uint32_t>{2, 3};
-    event.steps.assign(2, step);
-    agent(event);
+    agent({progress, node});
   }
 }
 
 void MachineWorld::give_parts(std::uint64_t step) {
   for (std::uint32_t i = 0; i < kWorld; ++i) {
-    Event event = event_of(Event::Kind::shard, node_of(i));
-    event.rank = i;
-    event.step = step;
-    event.shard.size = 1000;
-    agent(event);
+    event::Shard shard{.step = step};
+    shard.file.rank = i;
+    shard.file.size = 1000;
+    agent({shard, node_of(i)});
   }
 }
 
-void MachineWorld::commit(std::uint64_t step) {
-  Event event = event_of(Event::Kind::committed, kNodes[0]);
-  event.step = step;
-  agent(event);
-}
+void MachineWorld::commit(std::uint64_t step) { agent({event::Committed{step}, kNodes[0]}); }
 
 void MachineWorld::save(std::uint64_t step) {
   give_parts(step);
   commit(step);
 }
 
-std::optional<std::uint64_t> MachineWorld::last_id(Command::Kind kind) const {
-  const auto last = std::find_if(commands.rbegin(), commands.rend(),
-                                 [kind](const Command& sent) { return sent.kind == kind; });
-  return last == commands.rend() ? std::nullopt : std::optional(last->id);
+template <typename Body>
+const Body* MachineWorld::last_sent() const {
+  for (auto sent = commands.rbegin(); sent != commands.rend(); ++sent)
+    if (const auto* body = std::get_if<Body>(&sent->body)) return body;
+  return nullptr;
 }
 
 void MachineWorld::answer_gate(std::uint64_t newest) {
-  const auto id = last_id(Command::Kind::gate);
-  for (const std::string& node : kNodes) {
-    if (!id) return;
-    Event event = event_of(Event::Kind::gated, node);
-    event.id = *id;
-    event.max_step = newest;
-    agent(event);
-  }
+  const auto* gate = last_sent<command::SetGate>();
+  if (!gate) return;
+  const event::Gated answer{gate->id, newest};
+  for (const std::string& node : kNodes) agent({answer, node});
 }
 
 void MachineWorld::answer_query(std::uint32_t unwritten) {
-  const auto id = last_id(Command::Kind::query);
-  for (const std::string& node : kNodes) {
-    if (!id) return;
-    Event event = event_of(Event::Kind::progress, node);
-    event.id = *id;
-    event.unwritten = unwritten;
-    agent(event);
-  }
+  const auto* query = last_sent<command::Query>();
+  if (!query) return;
+  const event::Progress answer{.unwritten = unwritten, .id = query->id};
+  for (const std::string& node : kNodes) agent({answer, node});
   feed(input::Tick{});
 }
 
@@ -344,19 +318,21 @@ void MachineWorld::agent_lost(const std::string& loss, const std::string& node) 
 }
 
 void MachineWorld::obey(const Command& command) {
-  using Kind = Command::Kind;
+  const auto say = [this](const std::string& node, Event::Body body) {
+    inbox_.push_back(input::AgentSays{{std::move(body), node}});
+  };
   for (const std::string& node : kNodes) {
-    if (command.kind == Kind::gate || command.kind == Kind::query) {
-      const bool gate = command.kind == Kind::gate && command.step;
-      Event event = event_of(gate ? Event::Kind::gated : Event::Kind::progress, node);
-      event.id = command.id;
-      inbox_.push_back(input::AgentSays{event});
+    if (const auto* query = std::get_if<command::Query>(&command.body))
+      say(node, event::Progress{.id = query->id});
+    if (const auto* gate = std::get_if<command::SetGate>(&command.body)) {
+      if (gate->step)
+        say(node, event::Gated{gate->id});
+      else
+        say(node, event::Progress{.id = gate->id});
     }
   }
-  if (command.kind != Kind::commit) return;
-  Event event = event_of(Event::Kind::committed, kNodes[0]);
-  event.step = command.step;
-  inbox_.push_back(input::AgentSays{event});
+  if (const auto* commit = std::get_if<command::Commit>(&command.body))
+    say(kNodes[0], event::Committed{commit->step});
 }
 
 // One thing at a time, as it would come.

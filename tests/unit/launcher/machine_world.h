@@ -85,7 +85,7 @@ class MachineWorld {
   /// The ranks are at work.
   void start();
   void agent(Event event) { feed(input::AgentSays{std::move(event)}); }
-  void rank(std::uint32_t number, const std::string& state);
+  void rank(std::uint32_t number, event::Rank::State state);
   void progress(std::uint64_t step);
   /// Every rank gives its part, and the leader commits.
   void save(std::uint64_t step);
@@ -120,7 +120,9 @@ class MachineWorld {
   void serve_ranks(const Action& action, std::vector<Input>& answers);
   void serve_slurm(const Action& action, std::vector<Input>& answers);
   void serve_people(const Action& action);
-  std::optional<std::uint64_t> last_id(Command::Kind kind) const;
+  /// Null: nothing like it.
+  template <typename Body>
+  const Body* last_sent() const;
   void must(bool holds, const char* what);
   void obey(const Command& command);
   void be_kind();

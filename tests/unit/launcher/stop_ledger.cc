@@ -43,38 +43,35 @@ bool StopLedger::may_leave() const {
   return !is_outstanding() || over_ || excused_ || is_settled();
 }
 
-void StopLedger::hear_event(const Event& event, Time now) {
-  using Kind = Event::Kind;
-  const bool gate = event.cmd == "gate" || event.cmd == "stop";
-  switch (event.kind) {
-    case Kind::shard:
-      if (const auto failed = failed_.find(*event.step);
-          !closed_ && (failed == failed_.end() || event.id >= failed->second))
-        parts_[*event.step].insert(event.rank);
-      break;
-    case Kind::committed:
-      committed_.insert(*event.step);
-      if (parts_.erase(*event.step) > 0)
-        failed_.erase(failed_.begin(), failed_.upper_bound(*event.step));
-      break;
-    case Kind::progress:
-      if (!closed_ && (event.id == query_ || unwritten_.contains(event.node)))
-        unwritten_[event.node] = event.unwritten;
-      if (event.unwritten == 0 && !event.busy) return;
-      break;
-    case Kind::error:
-      fault_ |= event.cmd != "commit" && event.cmd != "retention" && (gated_ || !gate);
-      break;
-    case Kind::restore_error:
-      fault_ = true;
-      return;
-    case Kind::save_error:
-    case Kind::stop_set:
-      break;
-    default:
-      return;
-  }
-  news_ = now;
+bool StopLedger::hear_event(const std::string&, const event::Shard& shard) {
+  const auto failed = failed_.find(shard.step);
+  if (!closed_ && (failed == failed_.end() || shard.id >= failed->second))
+    parts_[shard.step].insert(shard.file.rank);
+  return true;
+}
+
+bool StopLedger::hear_event(const std::string&, const event::Committed& committed) {
+  committed_.insert(committed.step);
+  if (parts_.erase(committed.step) > 0)
+    failed_.erase(failed_.begin(), failed_.upper_bound(committed.step));
+  return true;
+}
+
+bool StopLedger::hear_event(const std::string& node, const event::Progress& progress) {
+  if (!closed_ && (progress.id == query_ || unwritten_.contains(node)))
+    unwritten_[node] = progress.unwritten;
+  return progress.unwritten > 0 || progress.busy;
+}
+
+bool StopLedger::hear_event(const std::string&, const event::CommandFailed& failed) {
+  const bool gate = failed.cmd == "gate" || failed.cmd == "stop";
+  fault_ |= failed.cmd != "commit" && failed.cmd != "retention" && (gated_ || !gate);
+  return true;
+}
+
+bool StopLedger::hear_event(const std::string&, const event::RestoreError&) {
+  fault_ = true;
+  return false;
 }
 
 void StopLedger::hear(const Input& input, Time now) {
@@ -88,7 +85,11 @@ void StopLedger::hear(const Input& input, Time now) {
     if (!over_) nodes_ = std::min(nodes_, look->job->nodes.size());
   }
   if (!agents_) return;
-  if (const auto* said = std::get_if<input::AgentSays>(&input)) hear_event(said->event, now);
+  if (const auto* said = std::get_if<input::AgentSays>(&input)) {
+    const Event& event = said->event;
+    if (std::visit([&](const auto& what) { return hear_event(event.node, what); }, event.body))
+      news_ = now;
+  }
   if (std::holds_alternative<input::AgentLost>(input)) lost_ = fault_ = true;
   if (!std::holds_alternative<input::AgentsEnded>(input)) return;
   fault_ = true;
@@ -102,24 +103,16 @@ const char* StopLedger::promise(std::uint64_t step) {
 }
 
 const char* StopLedger::note_sent(const Command& command, Time now) {
-  switch (command.kind) {
-    case Command::Kind::gate:
-      gated_ = true;
-      break;
-    case Command::Kind::stop:
-      return promise(*command.step);
-    case Command::Kind::failed:
-      parts_.erase(*command.step);
-      failed_[*command.step] = command.id;
-      break;
-    case Command::Kind::query:
-      query_ = command.id;
-      unwritten_.clear();
-      news_ = now;
-      excused_ = false;
-      break;
-    default:
-      break;
+  gated_ |= std::holds_alternative<command::SetGate>(command.body);
+  if (const auto* stop = std::get_if<command::SetStop>(&command.body)) return promise(stop->step);
+  if (const auto* failed = std::get_if<command::Failed>(&command.body)) {
+    parts_.erase(failed->step);
+    failed_[failed->step] = failed->id;
+  } else if (const auto* query = std::get_if<command::Query>(&command.body)) {
+    query_ = query->id;
+    unwritten_.clear();
+    news_ = now;
+    excused_ = false;
   }
   return nullptr;
 }

@@ -33,7 +33,15 @@ class StopLedger {
   bool job_is_over() const { return over_; }
 
  private:
-  void hear_event(const Event& event, Time now);
+  /// Whether it is news that a run may wait on.
+  bool hear_event(const std::string& node, const event::Shard& shard);
+  bool hear_event(const std::string& node, const event::Committed& committed);
+  bool hear_event(const std::string& node, const event::Progress& progress);
+  bool hear_event(const std::string& node, const event::CommandFailed& failed);
+  bool hear_event(const std::string& node, const event::RestoreError& failed);
+  bool hear_event(const std::string&, const event::SaveError&) { return true; }
+  bool hear_event(const std::string&, const event::StopSet&) { return true; }
+  bool hear_event(const std::string&, const auto&) { return false; }
   const char* note_sent(const Command& command, Time now);
   const char* note_reply(const std::string& text);
   const char* promise(std::uint64_t step);

@@ -22,15 +22,11 @@ namespace {
 using Time = HangDetector::Clock::time_point;
 using Steps = std::vector<std::optional<std::uint64_t>>;
 
-Event progress_of(const std::string& node, std::uint32_t first, Steps steps, bool busy = false) {
-  Event event;
-  event.kind = Event::Kind::progress;
-  event.node = node;
-  for (std::size_t i = 0; i < steps.size(); ++i)
-    event.ranks.push_back(first + static_cast<std::uint32_t>(i));
-  event.steps = std::move(steps);
-  event.busy = busy;
-  return event;
+event::Progress progress_of(std::uint32_t first, Steps steps, bool busy = false) {
+  event::Progress progress{.steps = std::move(steps), .busy = busy};
+  for (std::size_t i = 0; i < progress.steps.size(); ++i)
+    progress.ranks.push_back(first + static_cast<std::uint32_t>(i));
+  return progress;
 }
 
 // A detector whose two ranks took `steps` steps, one each second.
@@ -38,7 +34,7 @@ HangDetector trained(Time& now, std::chrono::seconds floor, std::uint64_t steps)
   HangDetector detector(floor);
   detector.begin(now);
   for (std::uint64_t step = 0; step < steps; ++step, now += 1s) {
-    detector.note(progress_of("n1", 0, {step, step}), now);
+    detector.note("n1", progress_of(0, {step, step}), now);
     cr_expect(!detector.check(now));
   }
   return detector;
@@ -49,7 +45,7 @@ HangDetector trained(Time& now, std::chrono::seconds floor, std::uint64_t steps)
 Test(hang_detector, calls_what_does_not_advance) {
   Time now{1h};
   HangDetector detector = trained(now, 3s, 20);
-  detector.note(progress_of("n1", 0, {20, 57}), now);
+  detector.note("n1", progress_of(0, {20, 57}), now);
   cr_expect(detector.limit() == 5s, "five times the second between two steps");
   cr_expect(!detector.check(now + 4900ms));
   auto what = detector.check(now + 5s);
@@ -57,7 +53,7 @@ Test(hang_detector, calls_what_does_not_advance) {
   cr_expect(has(what, "rank 0 on n1 stays at step 20, while others are at step 57"));
   cr_expect(!detector.check(now + 5s), "told once");
   cr_expect(!detector.recovered());
-  detector.note(progress_of("n1", 0, {21, 57}), now + 6s);
+  detector.note("n1", progress_of(0, {21, 57}), now + 6s);
   cr_expect(detector.recovered());
 }
 
@@ -78,7 +74,7 @@ Test(hang_detector, leaves_time_before_the_first_steps) {
   detector.begin(now);
   cr_expect(!detector.check(now + 100h), "nobody has joined: nothing is known");
   now += 100h;
-  detector.note(progress_of("n1", 0, {std::nullopt, std::nullopt}), now);
+  detector.note("n1", progress_of(0, {std::nullopt, std::nullopt}), now);
   cr_expect(!detector.check(now + 59s));
   cr_expect(has(detector.check(now + 60s), "not one of 2 ranks has reached its first step"));
 }
@@ -87,10 +83,10 @@ Test(hang_detector, does_not_count_saves_and_pauses) {
   Time now{1h};
   HangDetector detector = trained(now, 3s, 20);
   for (int i = 0; i < 100; ++i, now += 1s) {
-    detector.note(progress_of("n1", 0, {19, 19}, true), now);
+    detector.note("n1", progress_of(0, {19, 19}, true), now);
     cr_expect(!detector.check(now));
   }
-  detector.note(progress_of("n1", 0, {20, 20}), now);
+  detector.note("n1", progress_of(0, {20, 20}), now);
   cr_expect(detector.limit() == 5s, "nor is it learned as a slow step");
   now += 1000s;
   detector.excuse(now);
@@ -102,12 +98,12 @@ Test(hang_detector, learns_the_longest_of_the_last_hours) {
   Time now{1h};
   HangDetector detector = trained(now, 3s, 20);
   now += 3s;
-  detector.note(progress_of("n1", 0, {20, 20}), now);
+  detector.note("n1", progress_of(0, {20, 20}), now);
   cr_expect(detector.limit() == 20s, "4 s since the last step");
   std::uint64_t step = 21;
-  for (; step < 1000; ++step) detector.note(progress_of("n1", 0, {step, step}), now += 1s);
+  for (; step < 1000; ++step) detector.note("n1", progress_of(0, {step, step}), now += 1s);
   cr_expect(detector.limit() == 20s);
-  for (; step < 18000; ++step) detector.note(progress_of("n1", 0, {step, step}), now += 1s);
+  for (; step < 18000; ++step) detector.note("n1", progress_of(0, {step, step}), now += 1s);
   cr_expect(detector.limit() == 5s, "forgotten after four hours");
 }
 
@@ -118,11 +114,11 @@ Test(hang_detector, doubles_until_the_step_is_passed) {
   cr_expect(detector.limit() == 20s);
   detector.begin(now);
   for (std::uint64_t step = 10; step < 20; ++step)
-    detector.note(progress_of("n1", 0, {step, step}), now += 1s);
+    detector.note("n1", progress_of(0, {step, step}), now += 1s);
   cr_expect(detector.limit() == 20s, "it has not come further");
   cr_expect(detector.check(now += 20s).has_value());
   cr_expect(detector.limit() == 40s);
-  detector.note(progress_of("n1", 0, {20, 20}), now += 1s);
+  detector.note("n1", progress_of(0, {20, 20}), now += 1s);
   cr_expect(detector.limit() == 10s);
 }
 
@@ -130,11 +126,11 @@ Test(hang_detector, waits_for_the_ranks_of_all_nodes) {
   Time now{1h};
   HangDetector detector = trained(now, 3s, 20);
   for (std::uint64_t step = 0; step < 50; ++step) {
-    detector.note(progress_of("n1", 0, {19, 19}), now += 1s);
-    detector.note(progress_of("n2", 2, {step}), now);
+    detector.note("n1", progress_of(0, {19, 19}), now += 1s);
+    detector.note("n2", progress_of(2, {step}), now);
     cr_expect(!detector.check(now));
   }
-  detector.note(progress_of("n1", 0, {}), now += 4s);
+  detector.note("n1", progress_of(0, {}), now += 4s);
   cr_expect(!detector.check(now + 2s), "ranks that leave are a change");
   auto what = detector.check(now + 20s);
   cr_expect(has(what, "rank 2 on n2 stays at step 49"), "%s", what.value_or("").c_str());
@@ -143,9 +139,9 @@ Test(hang_detector, waits_for_the_ranks_of_all_nodes) {
 Test(hang_detector, gives_time_once_a_rank_has_finished) {
   Time now{1h};
   HangDetector detector = trained(now, 3s, 20);
-  Event last = progress_of("n1", 0, {20});
+  event::Progress last = progress_of(0, {20});
   last.finished = 1;
-  detector.note(last, now);
+  detector.note("n1", last, now);
   cr_expect(!detector.check(now + 17s));
   cr_expect(detector.check(now + 18s).has_value());
 }
@@ -154,14 +150,14 @@ Test(hang_detector, waits_less_once_a_rank_has_died) {
   Time now{1h};
   HangDetector detector = trained(now, 300s, 20);
   detector.note_death();
-  detector.note(progress_of("n1", 0, {20}), now);
+  detector.note("n1", progress_of(0, {20}), now);
   cr_expect(!detector.check(now + 29s));
   cr_expect(has(detector.check(now + 30s), "rank 0 on n1 stays at step 20"));
   detector.begin(now);
   cr_expect(detector.limit() >= 300s, "of the next attempt nobody has died");
   now = Time{1h};
   HangDetector slow = trained(now, 300s, 20);
-  slow.note(progress_of("n1", 0, {20, 20}), now += 100s);
+  slow.note("n1", progress_of(0, {20, 20}), now += 100s);
   slow.note_death();
   cr_expect(slow.limit() >= 500s, "its steps may take long");
   now = Time{1h};
@@ -171,7 +167,7 @@ Test(hang_detector, waits_less_once_a_rank_has_died) {
   HangDetector off(0s);
   off.begin(now);
   off.note_death();
-  off.note(progress_of("n1", 0, {20}), now);
+  off.note("n1", progress_of(0, {20}), now);
   cr_expect(!off.check(now + 1000h));
 }
 
@@ -179,8 +175,8 @@ Test(storage_watch, tells_of_a_long_wait_and_of_its_end) {
   Time now{1h};
   StorageWatch watch;
   watch.begin(now);
-  watch.note(progress_of("n1", 0, {7, 7}), now);
-  watch.note(progress_of("n2", 2, {7}, true), now);
+  watch.note("n1", progress_of(0, {7, 7}), now);
+  watch.note("n2", progress_of(2, {7}, true), now);
   cr_expect(!watch.check(now + 4900ms, 0.1));
   cr_expect(!watch.check(now + 50s, 11.0), "its saves usually take that long");
   cr_expect(!watch.check(now + 50s, std::nullopt));
@@ -188,9 +184,9 @@ Test(storage_watch, tells_of_a_long_wait_and_of_its_end) {
   cr_expect(has(what, "waits for the file system of the checkpoints: the agent on n2 has been"));
   cr_expect(has(what, "for 6 s"));
   cr_expect(!watch.check(now + 7s, 0.1), "told once");
-  watch.note(progress_of("n2", 2, {7}), now + 8s);
+  watch.note("n2", progress_of(2, {7}), now + 8s);
   cr_expect(!watch.check(now + 8s, 0.1));
-  watch.note(progress_of("n1", 0, {8, 8}), now + 9s);
+  watch.note("n1", progress_of(0, {8, 8}), now + 9s);
   cr_expect(has(watch.check(now + 9s, 0.1), "continues after 9 s"));
   cr_expect(!watch.check(now + 100s, 0.1), "nobody is at work");
 }
@@ -199,14 +195,14 @@ Test(storage_watch, does_not_count_a_suspension) {
   Time now{1h};
   StorageWatch watch;
   watch.begin(now);
-  watch.note(progress_of("n1", 0, {7}, true), now);
+  watch.note("n1", progress_of(0, {7}, true), now);
   watch.excuse(3600s);
   now += 3600s;
   cr_expect(!watch.check(now + 4s, 0.1));
   cr_expect(has(watch.check(now + 6s, 0.1), "for 6 s"));
   watch.excuse(3600s);
   now += 3600s;
-  watch.note(progress_of("n1", 0, {8}), now + 9s);
+  watch.note("n1", progress_of(0, {8}), now + 9s);
   cr_expect(has(watch.check(now + 9s, 0.1), "continues after 9 s"));
 }
 
@@ -215,7 +211,7 @@ Test(storage_watch, leaves_alone_ranks_that_train_while_they_save) {
   StorageWatch watch;
   watch.begin(now);
   for (std::uint64_t step = 0; step < 100; ++step, now += 1s) {
-    watch.note(progress_of("n1", 0, {step, step}, true), now);
+    watch.note("n1", progress_of(0, {step, step}, true), now);
     cr_expect(!watch.check(now, 0.1));
   }
   cr_expect(watch.check(now + 5s, 0.1).has_value());

@@ -214,20 +214,13 @@ Test(rank_failure, takes_no_rank_at_its_word) {
 
 namespace {
 
-Event rank_event(std::uint32_t rank, const std::string& state) {
-  Event event;
-  event.kind = Event::Kind::rank;
-  event.node = "n1";
-  event.rank = rank;
-  event.state = state;
-  return event;
-}
+using State = event::Rank::State;
 
-RankEnds ends_of(const std::vector<std::string>& states) {
+RankEnds ends_of(const std::vector<State>& states) {
   RankEnds ends;
   for (std::uint32_t rank = 0; rank < states.size(); ++rank) {
-    ends.note(rank_event(rank, "joined"));
-    ends.note(rank_event(rank, states[rank]));
+    ends.note("n1", {rank, State::joined});
+    ends.note("n1", {rank, states[rank]});
   }
   return ends;
 }
@@ -235,20 +228,21 @@ RankEnds ends_of(const std::vector<std::string>& states) {
 }  // namespace
 
 Test(rank_ends, tell_a_death_that_a_status_hides) {
-  cr_expect(ends_of({"lost"}).deaths() ==
+  cr_expect(ends_of({State::lost}).deaths() ==
             "rank 0 on n1 died, although the command that started it ended with status 0");
-  cr_expect(has(ends_of({"stopped", "lost", "exited", "lost"}).deaths(),
+  cr_expect(has(ends_of({State::stopped, State::lost, State::exited, State::lost}).deaths(),
                 "ranks 1,3 on n1 died, although the command that started them"));
 }
 
 Test(rank_ends, leave_alone_a_program_that_has_ended) {
   cr_expect(ends_of({}).deaths().empty());
-  cr_expect(ends_of({"exited", "exited"}).deaths().empty(), "without having left its agent");
-  cr_expect(ends_of({"stopped", "stopped"}).deaths().empty(), "by its own decision");
-  RankEnds ends = ends_of({"lost", "finished", "lost"});
+  cr_expect(ends_of({State::exited, State::exited}).deaths().empty(),
+            "without having left its agent");
+  cr_expect(ends_of({State::stopped, State::stopped}).deaths().empty(), "by its own decision");
+  RankEnds ends = ends_of({State::lost, State::finished, State::lost});
   cr_expect(ends.deaths().empty() && ends.finished() == 1, "what comes after training is its own");
-  ends = ends_of({"lost", "exited"});
-  ends.note(rank_event(0, "joined"));
-  ends.note(rank_event(0, "exited"));
+  ends = ends_of({State::lost, State::exited});
+  ends.note("n1", {0, State::joined});
+  ends.note("n1", {0, State::exited});
   cr_expect(ends.deaths().empty(), "its script started it again");
 }

@@ -30,23 +30,11 @@ struct Row {
 };
 
 Event busy(const std::string& node, bool works) {
-  Event event;
-  event.kind = Event::Kind::progress;
-  event.node = node;
-  event.busy = works;
-  event.ranks = {0};
-  event.steps = {5};
-  return event;
+  return {event::Progress{.ranks = {0}, .steps = {5}, .busy = works}, node};
 }
 
 Event agent_error(ErrorKind kind, const std::string& text) {
-  Event event;
-  event.kind = Event::Kind::error;
-  event.node = "n2";
-  event.cmd = "restore";
-  event.error = text;
-  event.error_kind = kind;
-  return event;
+  return {event::CommandFailed{.cmd = "restore", .error = {kind, text}}, "n2"};
 }
 
 NodeReport report(const std::string& name, const std::string& state) {
@@ -59,7 +47,7 @@ void rank_ends_badly(MachineWorld& world) {
 }
 
 void ranks_end_with_a_lost_one(MachineWorld& world) {
-  world.rank(3, "lost");
+  world.rank(3, event::Rank::State::lost);
   world.ranks_end(0);
   world.answer_query();
 }
@@ -117,11 +105,7 @@ void directory_is_anothers(MachineWorld& world) {
 
 void all_checkpoints_are_damaged(MachineWorld& world) {
   world.agents_greet();
-  Event found;
-  found.kind = Event::Kind::found;
-  found.node = "n1";
-  found.skipped = {{9, "a block is damaged"}};
-  world.agent(found);
+  world.agent({event::Found{.skipped = {{9, "a block is damaged"}}}, "n1"});
   world.agents_end(0);
 }
 
@@ -137,7 +121,7 @@ const std::vector<Row>& rows() {
            world.pass(1s);
            world.progress(step);
          }
-         world.rank(3, "lost");
+         world.rank(3, event::Rank::State::lost);
        },
        D::starts_in_place, "no progress", 3, 1, true, 30s},
       {"program is missing",
@@ -153,7 +137,7 @@ const std::vector<Row>& rows() {
       {"incomplete start",
        [](MachineWorld& world) {
          world.start_ranks();
-         world.rank(0, "joined");
+         world.rank(0, event::Rank::State::joined);
        },
        D::starts_in_place, "3 of 4 ranks did not start", 3, 1, false, 600s},
       {"step not made",
@@ -369,13 +353,8 @@ Test(machine, blames_the_storage_for_ranks_that_die_of_a_failed_save) {
   for (const auto after : {29s, 31s}) {
     MachineWorld world;
     world.start();
-    Event failed;
-    failed.kind = Event::Kind::save_error;
-    failed.node = "n1";
-    failed.step = 5;
-    failed.error = "shard 0: No space left on device";
-    failed.error_kind = ErrorKind::io;
-    world.agent(failed);
+    const Error full{ErrorKind::io, "shard 0: No space left on device"};
+    world.agent({event::SaveError{.step = 5, .error = full}, "n1"});
     world.pass(after);
     rank_ends_badly(world);
     const bool blamed = world.machine.run().fault.blame == Blame::storage;

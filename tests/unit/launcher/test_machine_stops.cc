@@ -181,7 +181,7 @@ Test(stops, refuse_what_the_contract_or_the_moment_forbids) {
   world.start_ranks();
   world.feed(resize_to(2));
   cr_expect(has(world.last_reply(kClient), "has not called bellows_init"));
-  world.rank(0, "joined");
+  world.rank(0, event::Rank::State::joined);
   world.feed(resize_to(2));
   cr_expect(has(world.last_reply(kClient), "\"again\":true"), "the others are about to");
   cr_expect(!world.machine.run().stop);
@@ -280,11 +280,7 @@ Test(stops, do_not_take_ranks_without_agents_for_a_finished_program) {
 Test(stops, record_a_hand_over_once_though_an_agent_fails_afterwards) {
   Stopping world;
   world.save(6);
-  Event event;
-  event.kind = Event::Kind::error;
-  event.node = "n1";
-  event.error = "out of memory";
-  world.agent(event);
+  world.agent({event::CommandFailed{.error = {ErrorKind::io, "out of memory"}}, "n1"});
   world.all_leave();
   world.pass(15s);
   cr_expect(world.exit == 0 && world.roads.size() == 1 && times(world, "RESIZING") == 1);

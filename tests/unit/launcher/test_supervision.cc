@@ -59,29 +59,10 @@ std::optional<JobLimits> answer(TimeLeft& time, const std::string& line, double 
   return limits;
 }
 
-Event part_of(std::uint64_t step, std::uint64_t bytes, std::uint64_t took_ms) {
-  Event event;
-  event.kind = Event::Kind::shard;
-  event.step = step;
-  event.shard.size = bytes;
-  event.took_ms = took_ms;
-  return event;
-}
-
-Event committed(std::uint64_t step) {
-  Event event;
-  event.kind = Event::Kind::committed;
-  event.step = step;
-  return event;
-}
-
-Event unwritten(const std::string& node, std::uint32_t parts, std::uint64_t id) {
-  Event event;
-  event.kind = Event::Kind::progress;
-  event.node = node;
-  event.unwritten = parts;
-  event.id = id;
-  return event;
+event::Shard part_of(std::uint64_t step, std::uint64_t bytes, std::uint64_t took_ms) {
+  event::Shard shard{.step = step, .took_ms = took_ms};
+  shard.file.size = bytes;
+  return shard;
 }
 
 OwnStopEnd end_after(OwnStop& stop, int command_status) {
@@ -179,7 +160,7 @@ Test(time_left, learns_from_whole_saves) {
   time.note_save(part_of(1, 1000, 100'000), 200);
   time.note_save(part_of(1, 1000, 20'000), 210);
   cr_expect(time.lead(limits, nullptr, 210) == unknown, "not committed yet");
-  time.note_save(committed(1), 220);
+  time.note_save(event::Committed{1}, 220);
   const double known = time.lead(limits, nullptr, 220);
   cr_expect(known >= 120 && known < 240, "it took 120 s: %f", known);
   OwnCheckpoint own;
@@ -228,7 +209,7 @@ Test(time_left, forgets_half_saves_of_an_attempt_that_ended) {
   time.note_save(part_of(1, 1000, 0), 0);
   time.begin_attempt();
   time.note_save(part_of(1, 1000, 1000), 5000);
-  time.note_save(committed(1), 5001);
+  time.note_save(event::Committed{1}, 5001);
   cr_expect(time.lead(limits, nullptr, 5001) < 60, "%f", time.lead(limits, nullptr, 5001));
 }
 
@@ -237,12 +218,12 @@ Test(open_saves, are_over_when_every_node_has_answered_and_nothing_is_open) {
   Time now{1h};
   cr_expect(saves.begin(4) && !saves.begin(4));
   const std::uint64_t id = saves.begin_drain(now);
-  saves.note_unwritten(unwritten("n1", 0, id - 1), now);
+  saves.note_unwritten("n1", {.unwritten = 0, .id = id - 1}, now);
   cr_expect(!saves.all_answered(1), "that was said before the question");
-  saves.note_unwritten(unwritten("n1", 1, id), now);
-  saves.note_unwritten(unwritten("n2", 0, id), now);
+  saves.note_unwritten("n1", {.unwritten = 1, .id = id}, now);
+  saves.note_unwritten("n2", {.unwritten = 0, .id = id}, now);
   cr_expect(saves.all_answered(2) && !saves.drained(2, now));
-  saves.note_unwritten(unwritten("n1", 0, 0), now);
+  saves.note_unwritten("n1", {.unwritten = 0, .id = 0}, now);
   cr_expect(!saves.drained(2, now), "step 4 is neither committed nor failed");
   saves.end(4);
   cr_expect(saves.drained(2, now) && !saves.drained(3, now));
@@ -261,9 +242,8 @@ Test(open_saves, wait_for_a_commit_that_a_file_system_holds_up) {
   OpenSaves saves;
   Time now{1h};
   cr_expect(saves.begin(4));
-  Event event = unwritten("n1", 0, saves.begin_drain(now));
-  event.busy = true;
-  saves.note_unwritten(event, now + 100s);
+  const std::uint64_t id = saves.begin_drain(now);
+  saves.note_unwritten("n1", {.busy = true, .id = id}, now + 100s);
   cr_expect(!saves.drained(1, now + 101s));
 }
 
@@ -279,18 +259,11 @@ Test(open_saves, do_not_wait_for_an_agent_that_has_died) {
 
 Test(restore_tally, counts_every_restore_of_a_rank) {
   RestoreTally tally;
-  Event event;
-  event.kind = Event::Kind::restored;
-  event.step = 60;
   for (std::uint64_t bytes : {8, 500'000, 12'000'000}) {
-    for (event.rank = 0; event.rank < 2; ++event.rank) {
-      event.from_memory = bytes;
-      event.from_store = bytes / 4;
-      cr_expect(!tally.add(event, 2));
-    }
+    for (std::uint32_t rank = 0; rank < 2; ++rank)
+      cr_expect(!tally.add(event::Restored{rank, 60, bytes, bytes / 4}, 2));
   }
-  Event progress;
-  progress.kind = Event::Kind::progress;
+  event::Progress progress;
   cr_expect(!tally.add(progress, 2), "no rank trains yet");
   progress.max_step = 61;
   const auto said = tally.add(progress, 2);
