@@ -93,7 +93,7 @@ void AgentLoop::obey(const command::Hello& hello) {
     });
   }
   parts_.links.each([this](RankLink& link) {
-    if (link.parked_hello) take_hello(link);
+    if (link.parked_hello) let_in(link);
   });
 }
 

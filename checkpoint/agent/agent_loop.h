@@ -12,6 +12,7 @@
 #include "checkpoint/agent/agent.h"
 #include "checkpoint/agent/agent_parts.h"
 #include "checkpoint/agent/farewell.h"
+#include "checkpoint/agent/rank_message.h"
 #include "checkpoint/agent/restore_desk.h"
 #include "checkpoint/protocol/protocol.h"
 
@@ -63,11 +64,20 @@ class AgentLoop {
   // agent_ranks.cc: ranks' messages
   void read_rank(RankLink& link);
   void take_message(RankLink& link, const RankMessage& message);
-  void refuse_message(RankLink& link, const wire::Head& head);
-  Status take_save(RankLink& link, const wire::Head& head);
-  void take_hello(RankLink& link);
+  /// There is no memory for it.
+  void refuse_message(RankLink& link, const RankMessage& message);
+  /// invalid: the rank has broken the protocol.
+  Status take(RankLink& link, const request::Hello& hello);
+  Status take(RankLink& link, const request::Layout& layout);
+  Status take(RankLink& link, const request::Array& array);
+  Status take(RankLink& link, const request::SaveBegin& begin);
+  Status take(RankLink& link, const request::SaveReady& ready);
+  Status take(RankLink& link, const request::Restore& restore);
+  Status take(RankLink& link, const request::Taken& taken);
+  Status take(RankLink& link, const request::Reserve&);
+  Status take(RankLink& link, const request::Bye& bye);
+  void let_in(RankLink& link);
   void welcome(RankLink& link);
-  void take_layout(RankLink& link, const RankMessage& message);
 
   AgentParts parts_;
   Farewell farewell_{parts_};

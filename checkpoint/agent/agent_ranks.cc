@@ -56,78 +56,93 @@ void AgentLoop::read_rank(RankLink& link) {
     try {
       take_message(link, *message);
     } catch (const std::bad_alloc&) {
-      return refuse_message(link, message->head);
+      return refuse_message(link, *message);
     }
   }
 }
 
 // A message of a rank with many arrays may need more than the agent keeps in reserve.
-void AgentLoop::refuse_message(RankLink& link, const wire::Head& head) {
+void AgentLoop::refuse_message(RankLink& link, const RankMessage& message) {
   const Error error = no_memory();
-  SaveShell shell(parts_, link);
-  switch (head.op) {
-    case wire::Op::save_begin:
-    case wire::Op::save_ready:
-      return link.saves.refuse(head.step, error, shell);
-    case wire::Op::taken:
-      if (head.value == wire::Taken::all_blocks) return;
-      [[fallthrough]];
-    case wire::Op::restore:
-      link.fail(BELLOWS_ERR_MEMORY, error.text);
-      return;
-    case wire::Op::reserve:
-      return;
-    default:
-      // It sent more than this one, and waits for no answer.
-      link.fail(BELLOWS_ERR_MEMORY, error.text);
-      return farewell_.hang_up(link);
+  const auto* begin = std::get_if<request::SaveBegin>(&message);
+  const auto* ready = std::get_if<request::SaveReady>(&message);
+  if (begin || ready) {
+    SaveShell shell(parts_, link);
+    return link.saves.refuse(begin ? begin->step : ready->step, error, shell);
   }
+  const auto* taken = std::get_if<request::Taken>(&message);
+  if (std::holds_alternative<request::Reserve>(message) || (taken && taken->all)) return;
+  link.fail(BELLOWS_ERR_MEMORY, error.text);
+  if (taken || std::holds_alternative<request::Restore>(message)) return;
+  // It sent more than this one, and waits for no answer.
+  farewell_.hang_up(link);
 }
 
 void AgentLoop::take_message(RankLink& link, const RankMessage& message) {
-  const wire::Head& head = message.head;
-  if ((link.rank < 0) != (head.op == wire::Op::hello) || link.parked_hello) {
-    return farewell_.turn_out(link,
-                              Error{ErrorKind::invalid, "a rank sent its hello too late or twice"});
-  }
-  switch (head.op) {
-    case wire::Op::hello:
-      link.hello = message.hello;
-      link.belongs = message.text;
-      link.parked_hello = true;
-      if (parts_.session) take_hello(link);
-      return;
-    case wire::Op::layout:
-    case wire::Op::array:
-      return take_layout(link, message);
-    case wire::Op::save_begin:
-    case wire::Op::save_ready:
-    case wire::Op::reserve:
-      if (auto status = take_save(link, head); !status) farewell_.turn_out(link, status.error());
-      return;
-    case wire::Op::restore:
-      return restores_.ask(link, head.value == wire::Restore::whole);
-    case wire::Op::taken:
-      return restores_.take_taken(link, head.value == wire::Taken::all_blocks);
-    case wire::Op::bye:
-      if (head.value == wire::Bye::exits) {
-        link.exits = true;
-        return;
-      }
-      return farewell_.take_bye(link, head.value == wire::Bye::finishes);
-    default:
-      return;
-  }
+  const bool first = std::holds_alternative<request::Hello>(message);
+  Status status;
+  if ((link.rank < 0) != first || link.parked_hello)
+    status = Error{ErrorKind::invalid, "a rank sent its hello too late or twice"};
+  else
+    status = std::visit([&](const auto& asked) { return take(link, asked); }, message);
+  if (!status) farewell_.turn_out(link, status.error());
 }
 
-Status AgentLoop::take_save(RankLink& link, const wire::Head& head) {
+Status AgentLoop::take(RankLink& link, const request::Hello& hello) {
+  link.hello = hello.hello;
+  link.belongs = hello.belongs;
+  link.parked_hello = true;
+  if (parts_.session) let_in(link);
+  return {};
+}
+
+Status AgentLoop::take(RankLink& link, const request::Layout& layout) {
+  link.arrays.parts.clear();
+  link.arrays.expected = layout.arrays;
+  return {};
+}
+
+Status AgentLoop::take(RankLink& link, const request::Array& array) {
+  if (link.arrays.parts.size() >= link.arrays.expected)
+    return Error{ErrorKind::invalid, "a rank sent more arrays than it said"};
+  link.arrays.parts.push_back(array.part);
+  return {};
+}
+
+Status AgentLoop::take(RankLink& link, const request::SaveBegin& begin) {
   SaveShell shell(parts_, link);
-  if (head.op == wire::Op::save_begin) return link.saves.begin(head.step, link.arrays, shell);
-  if (head.op == wire::Op::reserve) return link.saves.prepare(link.arrays, shell);
-  return link.saves.take_ready(head.step, head.value != wire::Ready::could_not_copy, shell);
+  return link.saves.begin(begin.step, link.arrays, shell);
 }
 
-void AgentLoop::take_hello(RankLink& link) {
+Status AgentLoop::take(RankLink& link, const request::SaveReady& ready) {
+  SaveShell shell(parts_, link);
+  return link.saves.take_ready(ready.step, ready.copied, shell);
+}
+
+Status AgentLoop::take(RankLink& link, const request::Reserve&) {
+  SaveShell shell(parts_, link);
+  return link.saves.prepare(link.arrays, shell);
+}
+
+Status AgentLoop::take(RankLink& link, const request::Restore& restore) {
+  restores_.ask(link, restore.whole);
+  return {};
+}
+
+Status AgentLoop::take(RankLink& link, const request::Taken& taken) {
+  restores_.take_taken(link, taken.all);
+  return {};
+}
+
+Status AgentLoop::take(RankLink& link, const request::Bye& bye) {
+  if (bye.how == wire::Bye::exits)
+    link.exits = true;
+  else
+    farewell_.take_bye(link, bye.how == wire::Bye::finishes);
+  return {};
+}
+
+void AgentLoop::let_in(RankLink& link) {
   const Session& session = *parts_.session;
   link.parked_hello = false;
   link.rank = link.hello.rank;
@@ -164,19 +179,6 @@ void AgentLoop::welcome(RankLink& link) {
     return farewell_.hang_up(link);
   had_ranks_ = true;
   parts_.voice.say(event::Rank{link.number(), event::Rank::State::joined});
-}
-
-void AgentLoop::take_layout(RankLink& link, const RankMessage& message) {
-  if (message.head.op == wire::Op::layout) {
-    link.arrays.parts.clear();
-    link.arrays.expected = message.head.value;
-    return;
-  }
-  if (link.arrays.parts.size() >= link.arrays.expected) {
-    return farewell_.turn_out(link,
-                              Error{ErrorKind::invalid, "a rank sent more arrays than it said"});
-  }
-  link.arrays.parts.push_back(message.part);
 }
 
 }  // namespace bellows

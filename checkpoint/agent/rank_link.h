@@ -17,20 +17,6 @@
 
 namespace bellows {
 
-/// A message from a rank, checked as far as it can be without knowing the rank's state.
-struct RankMessage {
-  wire::Head head;
-  wire::Hello hello;  ///< op hello
-  std::string text;   ///< hello: the directory or the attempt
-  ArrayPart part;     ///< op array
-};
-
-/// invalid: not a message a rank may send.
-Result<RankMessage> parse_rank_message(std::string_view bytes);
-
-/// What a hello names when it is of another version of the protocol.
-std::optional<std::uint32_t> other_version(std::string_view bytes);
-
 /// One rank's connection and what the agent knows of the rank. Main thread only.
 struct RankLink {
   Fd socket;

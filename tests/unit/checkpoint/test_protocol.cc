@@ -10,6 +10,7 @@
 #include <random>
 
 #include "checkpoint/agent/rank_link.h"
+#include "checkpoint/agent/rank_message.h"
 #include "checkpoint/protocol/coordinator.h"
 #include "checkpoint/protocol/protocol.h"
 #include "tests/unit/checkpoint/agent_support.h"
