@@ -272,8 +272,9 @@ class Heat(Training):
         return None if os.access(self.program, os.X_OK) else f"{self.program} is not built"
 
     def command(self, home, seed):
-        return (f"--kind=mpi --checkpoint-signal=USR1 -- {self.program} {home}/state {self.steps} "
-                f"50 {5000 + seed}")
+        # Bellows can't see this program's progress, so all faults of a run count as being in a row.
+        return (f"--kind=mpi --checkpoint-signal=USR1 --max-restarts=100 -- {self.program} {home}/state "
+                f"{self.steps} 50 {5000 + seed}")
 
     # A start tells where it goes on, and the file of the program where it was at its last save.
     def place(self, job):
