@@ -58,7 +58,7 @@ class Kill(Fault):
             os.kill(random.choice(found), self.number)
 
 
-def has_launcher(cluster, job):
+def has_agents_or_launcher(cluster, job):
     return any(name == "bellows" for _, name, _ in cluster.processes(job.id))
 
 
@@ -78,7 +78,7 @@ class Resize(Fault):
                 raise CannotNow(str(error)) from error
             # A slurmctld that was away hears late that a program has finished. Whether it did so
             # rightly shows when the job is over.
-            if "no launcher that answers" in str(error) and not has_launcher(cluster, job):
+            if "no launcher that answers" in str(error) and not has_agents_or_launcher(cluster, job):
                 raise CannotNow(str(error)) from error
             raise
         if told["pending"] or told["unchanged"]:
