@@ -50,7 +50,7 @@ volatile std::sig_atomic_t term_came = 0;
 /// What Slurm sends to all steps; the more urgent first.
 constexpr struct {
   int number;
-  event::Progress::Signal name;
+  event::Progress::Signal said;
 } kAnnounced[] = {{SIGTERM, event::Progress::Signal::term},
                   {SIGUSR1, event::Progress::Signal::usr1}};
 volatile std::sig_atomic_t unreported[std::size(kAnnounced)] = {};
@@ -269,7 +269,7 @@ class JobAgent {
       unreported[i] = 0;
       loop_.announce();
       event::Progress progress = loop_.progress();
-      progress.signal = kAnnounced[i].name;
+      progress.signal = kAnnounced[i].said;
       say(std::move(progress));
     }
   }

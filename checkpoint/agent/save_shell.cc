@@ -81,9 +81,7 @@ void SaveShell::send_failed(std::uint64_t step, const Error& error) {
 }
 
 void SaveShell::say_shard(std::uint64_t step, const ShardFile& file, std::uint64_t took_ms) {
-  event::Shard shard{file, step, parts_.session->failures, took_ms};
-  shard.file.rank = link_.number();
-  parts_.voice.say(std::move(shard));
+  parts_.voice.say(event::Shard{file, step, parts_.session->failures, took_ms});
 }
 
 void SaveShell::say_error(std::uint64_t step, const Error& error) {

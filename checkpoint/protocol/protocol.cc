@@ -43,8 +43,14 @@ void check(const auto&) {}
 // The one table of fields: what a line of each name holds. `io` is a FieldReader, which fills the
 // message, or a FieldWriter, which only reads it.
 
-template <typename T, typename Message>
-concept Is = std::same_as<std::remove_const_t<T>, Message>;
+template <typename T, typename... Messages>
+concept Is = (std::same_as<std::remove_const_t<T>, Messages> || ...);
+
+template <typename Io>
+void fields(Io& io,
+            Is<command::SetStop, command::Committed, event::StopSet, event::Committed> auto& said) {
+  io.step("step", said.step);
+}
 
 template <typename Io>
 void fields(Io& io, Is<command::Hello> auto& hello) {
@@ -80,19 +86,9 @@ void fields(Io& io, Is<command::SetGate> auto& gate) {
 }
 
 template <typename Io>
-void fields(Io& io, Is<command::SetStop> auto& stop) {
-  io.step("step", stop.step);
-}
-
-template <typename Io>
 void fields(Io& io, Is<command::Commit> auto& commit) {
   io.shards("shards", commit.shards);
   io.step("step", commit.step);
-}
-
-template <typename Io>
-void fields(Io& io, Is<command::Committed> auto& committed) {
-  io.step("step", committed.step);
 }
 
 template <typename Io>
@@ -130,16 +126,6 @@ template <typename Io>
 void fields(Io& io, Is<event::Gated> auto& gated) {
   io.number("id", gated.id);
   io.optional_step("max_step", gated.max_step);
-}
-
-template <typename Io>
-void fields(Io& io, Is<event::StopSet> auto& set) {
-  io.step("step", set.step);
-}
-
-template <typename Io>
-void fields(Io& io, Is<event::Committed> auto& committed) {
-  io.step("step", committed.step);
 }
 
 template <typename Io>

@@ -119,15 +119,8 @@ Move heard(Run& run, State& state, const Event& all, const event::CommandFailed&
   return note_commit(run, all.body, may_hand_over(state));
 }
 
-Move heard(Run& run, State& state, const Event& all, const event::Shard&) {
-  return note_commit(run, all.body, may_hand_over(state));
-}
-
-Move heard(Run& run, State& state, const Event& all, const event::Committed&) {
-  return note_commit(run, all.body, may_hand_over(state));
-}
-
-Move heard(Run& run, State& state, const Event& all, const event::StopSet&) {
+/// What is left is about saved steps alone.
+Move heard(Run& run, State& state, const Event& all, const auto&) {
   return note_commit(run, all.body, may_hand_over(state));
 }
 
