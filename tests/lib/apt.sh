@@ -92,7 +92,7 @@ install_packages() {
     echo "    some lists could not be fetched: $(grep -m 1 -E '^(E|W|Err)' "$build/log/apt-update.log")"
   all=$(apt_get --simulate install "${missing[@]}" 2> "$build/log/apt-plan.log" | sed -n 's/^Inst \([^ ]*\).*/\1/p')
   [ -n "$all" ] || fail "apt can't install ${missing[*]}: $(grep -m 1 '^E' "$build/log/apt-plan.log"); \
-is the network reachable, and are Debian 12's main archives in /etc/apt/sources.list?"
+is the network reachable, and are Debian's main archives in /etc/apt/sources.list?"
   bytes=$(apt_get --print-uris install "${missing[@]}" 2>/dev/null | awk "/^'/ {n += \$3} END {print n + 0}")
   mapfile -t all <<< "$all"
   printf '==> %d Debian packages are missing and will be installed (%d MB to download):\n' \
@@ -113,11 +113,22 @@ apt_archive() {
     awk -v release="$codename" '$1 == release {print $2; exit}'
 }
 
-# The options of a line of sources.list with which apt trusts that archive here: apt_signed_by ADDRESS
-apt_signed_by() {
-  local key
-  key=$(cat /etc/apt/sources.list.d/*.sources 2> /dev/null | awk -v address="${1%/}" '
+# The key with which apt trusts that archive here, if its configuration names one: apt_key ADDRESS
+apt_key() {
+  cat /etc/apt/sources.list.d/*.sources 2> /dev/null | awk -v address="${1%/}" '
     BEGIN {RS = ""} index($0, address) && match($0, /Signed-By: *[^ \n]+/) {
-      print substr($0, RSTART + 11, RLENGTH - 11); exit}' | tr -d ' ')
-  [ -z "$key" ] || echo "[signed-by=$key]"
+      print substr($0, RSTART + 11, RLENGTH - 11); exit}' | tr -d ' '
+}
+
+# The line of sources.list for a suite, from where this machine gets its own packages. The signature
+# is checked, but not the date: testing's expires after a week, and mirrors may be further behind.
+suite_source() { # SUITE
+  local archive key
+  archive=$(apt_archive)
+  [ -n "$archive" ] || {
+    echo "apt has no archive of this machine's release" >&2
+    return 1
+  }
+  key=$(apt_key "$archive")
+  echo "deb [${key:+signed-by=$key }check-valid-until=no] $archive $1 main"
 }

@@ -14,13 +14,12 @@ suites=(trixie)
 . "$top/tests/lib/apt.sh"
 cd "$top" || exit 1
 scratch=$build/newer-slurm
-archive=$(apt_archive)
 
 # Puts the headers of a suite's libslurm-dev into $scratch/SUITE/usr/include: fetch SUITE
 fetch() {
   local dir=$scratch/$1
   mkdir -p "$dir/lists/partial" "$dir/cache/archives/partial"
-  echo "deb $(apt_signed_by "$archive") $archive $1 main" > "$dir/sources.list"
+  suite_source "$1" > "$dir/sources.list"
   cat > "$dir/apt.conf" <<CONF
 Dir::State::Lists "$dir/lists";
 Dir::Cache "$dir/cache";

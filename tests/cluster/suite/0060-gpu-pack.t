@@ -14,8 +14,8 @@ scratch=$(mktemp -d)
 tap_clusters+=("$scratch")
 mkdir "$scratch/log"
 bare=$scratch/bare
-# shellcheck source=tests/fresh.d/image.sh
-. "$top/tests/fresh.d/image.sh"
+# shellcheck source=tests/lib/root.sh
+. "$top/tests/lib/root.sh"
 
 is "$("$top/tests/gpu/pack" --nonsense > "$scratch/log/usage" 2>&1; echo $?)" 2 "pack: wrong usage"
 ok "pack makes the folder" "$top/tests/gpu/pack" "$scratch/folder"
