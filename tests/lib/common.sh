@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
-# Messages and timed steps, shared by quickstart, runtests and tests/fresh.
+# Messages and timed steps, shared by quickstart, runtests, tests/fresh and tests/newer.
 # The caller sets: build (directory for logs and stamps).
 
 fail() {

@@ -30,6 +30,7 @@ claim_directory() {
     die "$dir is neither empty nor a former cluster's directory"
   mkdir -- "$dir/state" || die "$dir already holds a cluster"
   : >"$dir/.minicluster"
+  if [[ -n $suite ]]; then echo "$suite" >"$dir/.suite"; else rm -f -- "$dir/.suite"; fi
   chmod 755 "$dir"
   rm -rf -- "${dir:?}"/{etc,log,run,spool}
   mkdir -p "$dir"/{etc,log,run,spool/ctld,shared/home}
