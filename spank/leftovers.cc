@@ -79,6 +79,19 @@ Result<bool> end_all(const std::vector<std::string>& cgroups) {
   return any;
 }
 
+/// From Slurm 26.05 on a job's cgroup v2 has the name of its run instead of its number: "s" and 13
+/// digits in Crockford's base 32. Nothing: the line has no step of a run.
+std::string_view cgroup_of_run(std::string_view line) {
+  const auto step = line.rfind("/step_");
+  if (!line.starts_with("0::") || step == std::string_view::npos) return {};
+  const std::string_view cgroup = line.substr(0, step);
+  const std::string_view name = cgroup.substr(cgroup.rfind('/') + 1);
+  constexpr std::string_view kDigits = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+  const bool is_run = name.size() == 14 && name.front() == 's' &&
+                      name.find_first_not_of(kDigits, 1) == std::string_view::npos;
+  return is_run ? cgroup : std::string_view();
+}
+
 }  // namespace
 
 std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines) {
@@ -91,6 +104,8 @@ std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines) 
       cgroups.emplace_back(line);
     else if (at != std::string_view::npos)
       cgroups.emplace_back(line.substr(0, at + name.size()));
+    else if (const auto run = cgroup_of_run(line); !run.empty())
+      cgroups.emplace_back(run);
   }
   return cgroups;
 }

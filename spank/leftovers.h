@@ -13,8 +13,8 @@
 
 namespace bellows::spank {
 
-/// The job's own cgroups among those that a process is in, by the lines of its /proc/PID/cgroup,
-/// each without what lies below the job. None: it is in no cgroup of the job.
+/// The job's own cgroups among those that a process of one of its steps is in, by the lines of its
+/// /proc/PID/cgroup, each without what lies below the job. None: it is in no cgroup of the job.
 std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines);
 
 /// Ends every process in these cgroups or below but root's. Slurm ends what tasks left, but

@@ -277,6 +277,12 @@ Test(spank, a_jobs_cgroups_end_with_the_job) {
             (std::vector<std::string>{"0::/system.slice/n1.scope/job_17"}));
   cr_expect(job_cgroups(17, "0::/system.slice/job_1/job_7\n").empty());
   cr_expect(job_cgroups(17, "").empty());
+  // By the name of the run, as on cgroup v2 from Slurm 26.05 on.
+  cr_expect(job_cgroups(17, "0::/n1.scope/s0GZJ5PK8YD3E0/step_0/slurm\n") ==
+            std::vector<std::string>{"0::/n1.scope/s0GZJ5PK8YD3E0"});
+  cr_expect(job_cgroups(17, "0::/s0GZJ5PK8YD3E0/n1.scope\n").empty());
+  cr_expect(job_cgroups(17, "0::/n1.scope/s0GZJ5PK8YD3EO/step_0\n").empty());  // no digit O
+  cr_expect(job_cgroups(17, "1:cpuset:/s0GZJ5PK8YD3E0/step_0\n").empty());
   cr_expect(job_cgroups(17, "0::/job_17/step_0/n1/job_17/step_extern\n") ==
             std::vector<std::string>{"0::/job_17/step_0/n1/job_17"});
 }
