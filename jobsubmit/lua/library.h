@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <lua.hpp>
+#include "jobsubmit/lua/lua_api.h"
 
 namespace bellows {
 

@@ -6,9 +6,8 @@
 #include <span>
 #include <string_view>
 
-#include <lua.hpp>
-
 #include "jobsubmit/lua/hook.h"
+#include "jobsubmit/lua/lua_api.h"
 
 namespace bellows {
 

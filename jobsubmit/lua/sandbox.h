@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include <lua.hpp>
+#include "jobsubmit/lua/lua_api.h"
 
 namespace bellows {
 

@@ -5,8 +5,7 @@
 #include <span>
 #include <string>
 
-#include <lua.hpp>
-
+#include "jobsubmit/lua/lua_api.h"
 #include "jobsubmit/lua/objects.h"
 #include "jobsubmit/lua/slips.h"
 
