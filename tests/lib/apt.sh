@@ -120,6 +120,8 @@ apt_key() {
       print substr($0, RSTART + 11, RLENGTH - 11); exit}' | tr -d ' '
 }
 
+is_suite_name() { [[ $1 =~ ^[a-z][a-z0-9-]*$ ]]; }
+
 # The line of sources.list for a suite, from where this machine gets its own packages. The signature
 # is checked, but not the date: testing's expires after a week, and mirrors may be further behind.
 suite_source() { # SUITE

@@ -7,10 +7,6 @@
 suites_dir=${BELLOWS_NEWER_DIR:-$top/build/newer}
 suite_root() { echo "$suites_dir/$1/root"; }
 
-check_suite_name() { # SUITE
-  [[ $1 =~ ^[a-z][a-z0-9-]*$ ]] || fail "\"$1\" is not the name of a Debian suite, such as trixie"
-}
-
 bootstrap_suite() { # SUITE
   local dir=$suites_dir/$1 source
   source=$(suite_source "$1") || return 1
@@ -57,9 +53,8 @@ make_suite() { # SUITE
 }
 
 # Brings the checkout there up to date and builds it.
-build_in_suite() { # SUITE [ARGUMENT OF RUNTESTS]...
-  local root suite=$1
-  shift
-  root=$(suite_root "$suite")
-  renew_checkout "$root" && in_chroot "$root" env BELLOWS_ANY_SYSTEM=1 ./runtests --setup "$@"
+build_in_suite() { # SUITE
+  local root
+  root=$(suite_root "$1")
+  renew_checkout "$root" && in_chroot "$root" env BELLOWS_ANY_SYSTEM=1 ./runtests --setup
 }

@@ -5,7 +5,7 @@
 
 # Becomes the same command inside the root directory, if the cluster is to have one.
 enter_suite() {
-  local newer=$MC_SOURCE/tests/newer seen=("$dir")
+  local newer=$MC_SOURCE/tests/newer seen
   [[ -z ${MC_INSIDE_SUITE:-} ]] || return 0
   if [[ $command == up ]]; then
     [[ -n $suite ]] || return 0
@@ -19,6 +19,7 @@ enter_suite() {
   [[ $command != env ]] ||
     die "this cluster's programs are in the root directory of $suite; use 'minicluster exec --user root'"
   dir=$(realpath -- "$dir")
+  seen=("$dir")
   repeat_command
   [[ -z $slurm_conf ]] || seen+=("$slurm_conf")
   [[ -z $bellows_conf ]] || seen+=("$bellows_conf")
@@ -39,7 +40,7 @@ repeat_command() {
     ((plugins)) || repeated+=(--no-plugins)
   fi
   [[ -z $user ]] || repeated+=(--user "$user")
-  [[ -z $node ]] || repeated+=(--node "$node")
+  [[ $command != exec || -z $node ]] || repeated+=(--node "$node")
   [[ -z $skew ]] || repeated+=(--skew "$skew")
   [[ $command != stop-ctld ]] || repeated+=(--signal "$signal")
   ((!purge)) || repeated+=(--purge)
