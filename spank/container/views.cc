@@ -26,6 +26,7 @@ namespace {
 constexpr int kDirectory = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 constexpr long kNsfsMagic = 0x6e736673;
 constexpr std::chrono::seconds kRemovalLimit{10};
+constexpr std::chrono::seconds kDeniedLimit{2};
 
 std::string views_path(const std::string& run_dir) { return run_dir + "/views"; }
 
@@ -274,10 +275,20 @@ Result<Lease> Lease::take(const std::string& run_dir, std::uint32_t job, JobOwne
   return Error{ErrorKind::unavailable, fmt::format("{}: somebody keeps removing it", places.path)};
 }
 
-Status Lease::leave(const std::function<void()>& last) {
+Status Lease::try_leave(const std::function<void()>& last) {
   auto views = open_views(run_dir_);
   if (!views) return views.error();
-  const Status status = remove_if_last(views->get(), Places(run_dir_, job_), alive_.get(), last);
+  return remove_if_last(views->get(), Places(run_dir_, job_), alive_.get(), last);
+}
+
+Status Lease::leave(const std::function<void()>& last) {
+  const auto deadline = std::chrono::steady_clock::now() + kDeniedLimit;
+  Status status = try_leave(last);
+  while (!status.ok() && status.error().kind == ErrorKind::denied &&
+         std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    status = try_leave(last);
+  }
   alive_.reset();
   return status;
 }

@@ -43,9 +43,15 @@ class Lease {
 
   /// Removes the job's views, after `last`, unless another slurmstepd of the job lives. Processes
   /// that are still in a view keep it, without its name, until they end.
+  ///
+  /// What is denied is tried again, and `last` may be called again with it: from Slurm 24.11 on,
+  /// another thread of the extern step's slurmstepd ends X11 forwarding at that time, for which it
+  /// and thereby every thread takes on the user's effective ids.
   Status leave(const std::function<void()>& last = {});
 
  private:
+  Status try_leave(const std::function<void()>& last);
+
   Lease(std::string run_dir, std::uint32_t job, Fd alive)
       : run_dir_(std::move(run_dir)), job_(job), alive_(std::move(alive)) {}
 

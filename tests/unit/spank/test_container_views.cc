@@ -47,6 +47,22 @@ Test(views, last_lease_removes_them) {
   EQUALS(node.jobs(), "");
 }
 
+// setresuid of another thread is every thread's, as glibc has it.
+Test(views, are_removed_although_another_thread_takes_on_the_user_for_a_moment) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  cr_assert_eq(::setresuid(-1, kOwner.uid, 0), 0);
+  std::thread x11([] {
+    std::this_thread::sleep_for(100ms);
+    ::setresuid(-1, 0, 0);
+  });
+  const auto left = lease.leave();
+  x11.join();
+  cr_expect(left.ok(), "%s", left.ok() ? "" : left.error().text.c_str());
+  EQUALS(node.jobs(), "");
+}
+
 Test(views, pinned_is_found_by_its_name) {
   NEEDS_ROOT();
   const Node node;
