@@ -16,6 +16,7 @@
 // libslurm as well would bring a second copy of its globals. Weak, so that a process without them
 // can still load the plugin.
 extern "C" {
+[[gnu::weak]] decltype(slurm_init) slurm_init;
 [[gnu::weak]] decltype(slurm_load_job) slurm_load_job;
 [[gnu::weak]] decltype(slurm_free_job_info_msg) slurm_free_job_info_msg;
 [[gnu::weak]] decltype(slurm_requeue) slurm_requeue;
@@ -54,6 +55,10 @@ Error no_slurm() {
 std::string text(const char* value) { return value == nullptr ? "" : value; }
 
 }  // namespace
+
+void init_slurm() {
+  if (slurm_init != nullptr) slurm_init(nullptr);
+}
 
 Result<JobInfo> read_job(std::uint32_t job) {
   if (!have_slurm()) return no_slurm();

@@ -27,6 +27,11 @@ struct JobInfo {
   std::int64_t clock = 0;
 };
 
+/// To be called before anything else here in a job's prolog, as often as wanted: from 23.02 on the
+/// process that Slurm runs there has not done it, and any question to slurmctld ends that process,
+/// which drains the node.
+void init_slurm();
+
 /// Asks slurmctld through the Slurm functions of the process that loaded the plugin. not_found:
 /// slurmctld doesn't know the job. unavailable: it could not be asked, which is never a reason to
 /// act. Blocks up to Slurm's message timeout.

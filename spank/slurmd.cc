@@ -45,6 +45,7 @@ Result<std::optional<Contract>> sent_contract() {
 /// What is kept already was written for this job, or for one of the same number whose slurmctld
 /// has lost its state since. Only slurmctld can tell.
 bool may_replace(const PrologJob& job, const std::optional<Contract>& sent) {
+  init_slurm();
   const auto view = read_promise(job.id);
   if (!view) return false;
   const auto line = Contract::line_in(view->admin_comment);
@@ -56,6 +57,7 @@ bool may_replace(const PrologJob& job, const std::optional<Contract>& sent) {
 
 void collect_old(const JobStore& store) {
   for (std::uint32_t id : store.older_than(kOldSeconds, kMostCollected)) {
+    init_slurm();
     const auto view = read_job(id);
     if (view) {
       store.touch(id);
