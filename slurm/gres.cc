@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/gres.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -8,6 +10,11 @@
 #include "common/text.h"
 
 namespace bellows {
+
+std::string spell_gpus(std::uint64_t count, std::string_view type) {
+  return type.empty() ? fmt::format("{}gpu:{}", kGres, count)
+                      : fmt::format("{}gpu:{}:{}", kGres, type, count);
+}
 
 std::uint32_t gpus_in_gres(std::string_view text) {
   std::uint64_t typed = 0;

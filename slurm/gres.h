@@ -1,10 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <slurm/slurm.h>
+#include <slurm/slurm_version.h>
+
 #include <cstdint>
+#include <string>
 #include <string_view>
 
+/// What comes before the name of a GRES where Slurm lists TRES, as in TresPerJob. It must be the
+/// right one: 22.05 takes the other in an update and changes nothing, and 23.11 refuses the other.
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
+#define BELLOWS_GRES "gres/"
+/// What Slurm looks for, anywhere in such a list, to find the next GRES.
+#define BELLOWS_GRES_MARK "gres"
+#else
+#define BELLOWS_GRES "gres:"
+#define BELLOWS_GRES_MARK "gres:"
+#endif
+
 namespace bellows {
+
+inline constexpr std::string_view kGres = BELLOWS_GRES;
+
+/// "gres:gpu:2" or "gres:gpu:a100:2", as this Slurm spells it.
+std::string spell_gpus(std::uint64_t count, std::string_view type = {});
 
 /// GPUs in a GRES text: the sum over types, of "gpu:2(IDX:0-1)", "gpu:a100:4", "gres:gpu:8" or
 /// "gres/gpu=8,gres/gpu:a100=8" (where the untyped total wins). Other resources are left out.

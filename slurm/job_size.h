@@ -34,10 +34,10 @@ inline Status set_job_size(std::uint32_t job, const AskedSize& asked, std::uint3
                                "that; submit it with --gpus to move freely",
                                job, per_node, gpus)};
     nodes = gpus < per_node ? 1 : gpus / per_node;
-    tres = fmt::format("gres:gpu:{}", gpus / nodes);
+    tres = spell_gpus(gpus / nodes);
     desc.tres_per_node = tres.data();
   } else {
-    tres = fmt::format("gres:gpu:{}", gpus);
+    tres = spell_gpus(gpus);
     desc.tres_per_job = tres.data();
   }
   desc.num_tasks = gpus;

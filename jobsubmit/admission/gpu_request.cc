@@ -11,6 +11,7 @@
 #include "common/text.h"
 #include "jobsubmit/admission/gres_text.h"
 #include "jobsubmit/admission/sentence.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 namespace {
@@ -34,7 +35,7 @@ struct Field {
   std::string type;
   std::set<std::string> types;
   std::string rest;
-  bool gres = false;  ///< "gres:" stands somewhere in it
+  bool gres = false;  ///< kGres stands somewhere in it
 
   bool any() const { return gpus > 0; }
 };
@@ -59,14 +60,14 @@ Status check_whole(const GresItem& item) {
 }
 
 /// What Slurm reads otherwise than as a sum: the last of two numbers of one type counts, and in a
-/// list with "gres:" items without it do not.
+/// list with kGres items without it do not.
 Status check_counted(const Field& field, const GresItem& item, std::string_view list) {
   if (item.count > 0 && field.types.contains(item.type))
     return unclear(fmt::format("\"{}\" asks for the same GPUs twice; give their number once",
                                list.substr(0, 64)));
-  if (field.gres && !item.spelled.starts_with("gres:"))
-    return unclear(fmt::format("\"{}\" is spelled in two ways; write gres:gpu:N for the GPUs",
-                               list.substr(0, 64)));
+  if (field.gres && !item.spelled.starts_with(kGres))
+    return unclear(fmt::format("\"{}\" is spelled in two ways; write {}gpu:N for the GPUs",
+                               list.substr(0, 64), kGres));
   return {};
 }
 
@@ -74,7 +75,7 @@ Status check_counted(const Field& field, const GresItem& item, std::string_view 
 Result<Field> parse_field(const std::optional<std::string>& text) {
   Field field;
   if (!text || text->empty()) return field;
-  field.gres = text->find("gres:") != std::string::npos;
+  field.gres = text->find(kGres) != std::string::npos;
   for (const std::string_view piece : split(*text, ',')) {
     if (trim(piece).empty() || piece == "none" || piece == "NONE") continue;
     auto item = parse_gres_item(piece);
@@ -312,9 +313,10 @@ Status keeps_fields(const Sizes& now, const Sizes& update) {
   if (auto parsed = parse_fields(now, before); !parsed.ok()) return parsed;
   if (auto parsed = parse_fields(update, after); !parsed.ok()) return parsed;
   // slurmctld 22.05 skips another spelling in an update: it keeps the old number and shows the new.
+  // Later ones refuse it with fewer words.
   const auto unread = [](const Field& to) { return to.any() && !to.gres; };
   if (unread(after.job) || unread(after.node) || unread(after.task))
-    return unclear("Slurm changes only GPUs that are spelled gres:gpu:N; write them so");
+    return unclear("Slurm changes only GPUs that are spelled " BELLOWS_GRES "gpu:N; write them so");
   const auto drops = [](const Field& from, const Field& to,
                         const std::optional<std::string>& said) {
     return from.any() && !to.any() && said && !said->empty();
@@ -346,18 +348,13 @@ Sizes merged(const Sizes& now, const Sizes& update) {
   return sizes;
 }
 
-std::string spell_gpus(std::uint32_t gpus, std::string_view type) {
-  return type.empty() ? fmt::format("gres:gpu:{}", gpus)
-                      : fmt::format("gres:gpu:{}:{}", type, gpus);
-}
-
 std::string with_type(std::string_view field, std::string_view type) {
   std::string out;
   for (std::string_view piece : split(field, ',')) {
     const auto item = parse_gres_item(piece);
     if (!out.empty()) out += ',';
     if (item && item->name == "gpu" && item->type.empty() && item->count > 0)
-      out += fmt::format("gres:gpu:{}:{}", type, item->count);
+      out += spell_gpus(item->count, type);
     else
       out += piece;
   }

@@ -57,10 +57,6 @@ Result<std::optional<GpuRequest>> count_gpus(const Sizes& sizes);
 /// number of the same name and type replaces, or all of it for an empty text.
 Status keeps_fields(const Sizes& now, const Sizes& update);
 
-/// "gres:gpu:N" or "gres:gpu:TYPE:N": the one spelling every Slurm from 22.05 on takes for --gpus
-/// in an update. ("gres/gpu:N" is accepted by 22.05 and changes nothing.)
-std::string spell_gpus(std::uint32_t gpus, std::string_view type);
-
 /// A field of Sizes with the type added to GPUs that have none; everything else as it was.
 std::string with_type(std::string_view field, std::string_view type);
 

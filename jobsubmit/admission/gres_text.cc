@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/text.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 namespace {
@@ -57,9 +58,9 @@ Result<GresItem> parse_gres_item(std::string_view text) {
   item.spelled = std::string(text);
   if (text.starts_with("gres:") || text.starts_with("gres/")) text.remove_prefix(5);
   // Slurm looks for it anywhere in the text, and counts what follows.
-  if (text.find("gres:") != std::string_view::npos)
-    return unclear(fmt::format("\"{}\" has \"gres:\" in the middle; write gres:gpu:N",
-                               item.spelled.substr(0, 64)));
+  if (text.find(BELLOWS_GRES_MARK) != std::string_view::npos)
+    return unclear(fmt::format("\"{}\" has \"{}\" in the middle; write {}gpu:N",
+                               item.spelled.substr(0, 64), kGres, kGres));
   std::string flat(text);
   std::replace(flat.begin(), flat.end(), '=', ':');
   const auto pieces = split(flat, ':');

@@ -10,6 +10,7 @@
 #include "jobsubmit/admission/rules.h"
 #include "jobsubmit/admission/sentence.h"
 #include "jobsubmit/admission/tenant_choice.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 namespace {
@@ -93,10 +94,9 @@ void choose_shares(Review& review) {
   const Share* share = review.range.is_none() ? nullptr : review.tenant->sizing.share(review.type);
   if (!share) return;
   if (share->cpus > 0 && !request.cpus_said)
-    review.decision.changes.cpus_per_gpu = fmt::format("gres:gpu:{}", share->cpus);
+    review.decision.changes.cpus_per_gpu = spell_gpus(share->cpus);
   if (share->memory_mib > 0 && !request.memory_said)
-    review.decision.changes.memory_per_gpu =
-        fmt::format("gres:gpu:{}", share->memory_mib + share->snapshot_mib);
+    review.decision.changes.memory_per_gpu = spell_gpus(share->memory_mib + share->snapshot_mib);
 }
 
 void choose_signal(Review& review) {

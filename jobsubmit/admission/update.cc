@@ -15,7 +15,8 @@
 namespace bellows {
 namespace {
 
-constexpr const char* kResized = "an elastic job is resized with TresPerJob=gres:gpu:N alone";
+constexpr const char* kResized =
+    "an elastic job is resized with TresPerJob=" BELLOWS_GRES "gpu:N alone";
 
 bool names_gpus(const Sizes& sizes) {
   return sizes.per_job || sizes.per_node || sizes.per_socket || sizes.per_task;

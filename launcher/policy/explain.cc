@@ -6,6 +6,7 @@
 
 #include "common/text.h"
 #include "jobsubmit/admission/sentence.h"
+#include "slurm/gres.h"
 #include "spank/options.h"
 
 namespace bellows {
@@ -142,14 +143,16 @@ Explanation explain(const Policy& policy, const Request& request, LuaHook* hook,
 std::vector<std::string> changed_options(const Decision& decision) {
   const Changes& changes = decision.changes;
   Options options;
-  options.add_gpus("--gpus", changes.per_job, "gres:gpu:");
-  options.add_gpus("--gres", changes.per_node, "gres:");
-  options.add_gpus("--gpus-per-task", changes.per_task, "gres:gpu:");
+  options.add_gpus("--gpus", changes.per_job, BELLOWS_GRES "gpu:");
+  options.add_gpus("--gres", changes.per_node, BELLOWS_GRES);
+  options.add_gpus("--gpus-per-task", changes.per_task, BELLOWS_GRES "gpu:");
   options.add("--ntasks", changes.tasks);
   add_nodes(options, changes);
-  if (changes.cpus_per_gpu) options.add_gpus("--cpus-per-gpu", changes.cpus_per_gpu, "gres:gpu:");
+  if (changes.cpus_per_gpu)
+    options.add_gpus("--cpus-per-gpu", changes.cpus_per_gpu, BELLOWS_GRES "gpu:");
   if (changes.memory_per_gpu)
-    options.add("--mem-per-gpu", without_prefix(*changes.memory_per_gpu, "gres:gpu:") + "M");
+    options.add("--mem-per-gpu",
+                without_prefix(*changes.memory_per_gpu, BELLOWS_GRES "gpu:") + "M");
   if (changes.time_limit) options.add("--time", duration(*changes.time_limit));
   if (changes.signal_lead) options.add("--signal", fmt::format("B:USR1@{}", *changes.signal_lead));
   options.add("--partition", changes.partition);

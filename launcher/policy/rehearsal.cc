@@ -14,6 +14,7 @@
 #include "jobsubmit/slurmctld/job_desc.h"
 #include "jobsubmit/slurmctld/job_facts.h"
 #include "jobsubmit/slurmctld/job_fields.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 namespace {
@@ -168,7 +169,7 @@ class Samples {
       asked.batch = true;
       asked.time_limit = 2;
       asked.partition = request.partition;
-      if (gpus) asked.sizes.per_job = "gres:gpu:1";
+      if (gpus) asked.sizes.per_job = spell_gpus(1);
       const Description update = describe(asked, gpus ? OptionsForRules() : more);
       JobFields now(*record, facts_of_job(*record, contract, request), JobFields::Access::read);
       JobFields change(*update, facts_of_update(*record, *update, contract, {}),

@@ -9,6 +9,7 @@
 
 #include "common/text.h"
 #include "jobsubmit/admission/admission.h"
+#include "slurm/gres.h"
 
 namespace bellows {
 namespace {
@@ -133,14 +134,14 @@ std::string spell_gpu_option(std::string_view value) {
   std::string out;
   for (std::string_view piece : split(value, ',')) {
     if (!out.empty()) out += ',';
-    out += "gres:gpu:";
+    out += BELLOWS_GRES "gpu:";
     out += piece;
   }
   return out;
 }
 
 std::string spell_gres(std::string_view value) {
-  return to_lower(value) == "none" ? "" : prefixed(value, "gres:");
+  return to_lower(value) == "none" ? "" : prefixed(value, kGres);
 }
 
 }  // namespace bellows

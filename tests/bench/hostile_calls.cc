@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "slurm/gres.h"
 #include "tests/bench/plugin_host.h"
 
 using bellows::HostJob;
@@ -74,7 +75,8 @@ void add_texts(std::vector<Trait>& traits) {
       {"comment", &D::comment},
   };
   for (const auto& [name, field] : fields)
-    for (const char* piece : {",", "a,b,", "gpu:0,", "gpu:1,", "gres:gpu:a:1,", "m,", "(&", "x"})
+    for (const char* piece :
+         {",", "a,b,", "gpu:0,", "gpu:1,", BELLOWS_GRES "gpu:a:1,", "m,", "(&", "x"})
       traits.push_back({std::string(name) + "=" + piece + "...", [=, f = field](Request& request) {
                           request.texts.emplace_back(f, repeated(piece, 1024));
                         }});

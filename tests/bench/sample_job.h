@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "slurm/gres.h"
+
 /// The job that the benchmarks of submission submit: what a user's sbatch sends, in size and kind.
 namespace bellows {
 
 inline const char* const kSampleFramework = "_SLURM_SPANK_OPTION_bellows_framework=framework7";
 inline const char* const kSampleRange = "_SLURM_SPANK_OPTION_bellows_gpus_range=1-8";
-inline const char* const kSampleSize = "gres:gpu:2";
+inline const char* const kSampleSize = BELLOWS_GRES "gpu:2";
 
 /// A login shell's, with modules loaded.
 inline std::vector<std::string> sample_environment() {

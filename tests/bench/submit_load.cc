@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "slurm/gres.h"
 #include "tests/bench/sample_job.h"
 
 namespace {
@@ -57,8 +58,8 @@ class AdmittedForm {
   std::string line_ =
       "bellows/1 tenant=tenant49 framework=framework7:2.1 gpus=1-8 "
       "ckpt=/shared/checkpoints/%25u/%25j image=/images/framework7-2.1.sqsh launch=torch,nccl";
-  std::string cpus_ = "gres:gpu:4";
-  std::string memory_ = "gres:gpu:1536";
+  std::string cpus_ = BELLOWS_GRES "gpu:4";
+  std::string memory_ = BELLOWS_GRES "gpu:1536";
 };
 
 void submit(std::size_t count, std::string account, bool admitted, Ids& ids) {

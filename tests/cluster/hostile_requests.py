@@ -2,14 +2,14 @@
 """What hostile.py asks of slurmctld: requests that must pass, and requests that try everything."""
 import re
 
-from oracle import OPTIONS, matches
+from oracle import GRES, OPTIONS, matches
 
 PARTITIONS = ["main", "gpu1", "gpu2", "other", "closed"]
 QOS = ["normal", "fast", "fast2", "slow"]
 TYPES = ["a100", "v100"]
 ODD = [0, 1, 2, 3, 4, 5, 8, 9, 16, 4096, 0x7fffffff, 0xfffffffd, 0xfffffffe, 0xffffffff]
 ODD16 = [0, 1, 2, 3, 4, 8, 9, 0x8001, 0xfffd, 0xfffe, 0xffff]
-SPELLINGS = [
+SPELLINGS = [text.replace("gres:", GRES) for text in (
     "gres:gpu:{n}", "gres:gpu:{n}", "gres:gpu:{n}", "gres:gpu:{t}:{n}", "gres:gpu:{t}:{n}",
     "gres:gpu:{u}:{n}", "gpu:{n}", "gpu:{t}:{n}", "gpu={n}", "gres/gpu:{n}", "gres/gpu={n}",
     "gres:gpu={n}", "GRES:gpu:{n}", "gres:GPU:{n}", "gres:gpu", "gres:gpu:{t}",
@@ -22,7 +22,7 @@ SPELLINGS = [
     "gres:gpu:-{n}", "", "none", ",", "gres:gres:gpu:{n}", "gres:nic:gres:gpu:{n}", "gres:gpu::{n}",
     "gres:gpu:{t}:", "node:{n}", "billing:{n}", "gpu,gres:gpu:{n}", "gres:gpu:{t}:{n}:{m}",
     "gres:gpu:\x01{n}", "license:x:{n}", "gres:" + "gpu:1,gres:" * 200 + "gpu:{n}",
-]
+)] + ["gres:gpu:{n}", "gres:gpu:{n},gres/gpu:{m}"]
 RANGES = ["1-8", "1-4", "1-2", "2-8:2", "1,2,4", "1,2,4,8", "3-6:3", "4-8:4", "1", "2", "8", "8-1", "0-4",
           "1-4096", "1-4097", "", " 1-4", "1-4 ", "1-", "-4", "1,1", "4,2", "1-4:0", "x", "1-8:3",
           "99999999999999999999", "1-8\n1-64"]
@@ -34,7 +34,7 @@ CONTAINERS = ["image:/images/a.sqsh", "image:/etc/a.sqsh", "image:/images/../etc
               "mount:/data:/data:ro", "image:/images/b,verbose", "image:", "nothing:1", "", "image"]
 NAMES = ["framework", "gpus_range", "batch_range", "container"]
 FORMS = ["tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task"]
-ZEROS = ["gres:gpu:0", "gres:gpu:0", "gres:gpu:0k", "gres:gpu:a100:0", "gres:gpu:v100:0M"]
+ZEROS = [f"{GRES}gpu:{count}" for count in ("0", "0", "0k", "a100:0", "v100:0M")]
 COUNTS = ["0", "0", "0k", "0G", "1", "1", "2", "2", "3", "4", "4", "8", "1k", "1K", "2k", "1kb", "1KiB", "1kB",
           "1m", "1MiB", "1g", "1G", "1T"]
 
@@ -109,9 +109,9 @@ def own_size(rng, limits):
     parts = divisors(count, min(limits.max_nodes or 4, 4))
     form = rng.choice(FORMS[:2] + FORMS[3:]) if parts and not limits.each else FORMS[0]
     if form == "tres_per_job":
-        return zeros(rng, [(form, f"gres:gpu:{kind}{spelled(rng, count)}")], 0.4)
+        return zeros(rng, [(form, f"{GRES}gpu:{kind}{spelled(rng, count)}")], 0.4)
     part = rng.choice(parts)
-    fields = [(form, f"gres:gpu:{kind}{count // part}")]
+    fields = [(form, f"{GRES}gpu:{kind}{count // part}")]
     if form == "tres_per_node":
         fields += [("min_nodes", part), ("max_nodes", part)]
     else:
@@ -134,7 +134,7 @@ def framed_size(rng, tenant):
     open_size = rng.random() < 0.4 and (not limits.types or len(limits.types) == 1)
     if not open_size:
         count = spelled(rng, rng.choice(some))
-        fields.append(("tres_per_job", f"gres:gpu:{kind_of(rng, limits)}{count}"))
+        fields.append(("tres_per_job", f"{GRES}gpu:{kind_of(rng, limits)}{count}"))
         fields = zeros(rng, fields, 0.1)
     return fields
 
@@ -165,7 +165,7 @@ def agreeing(rng):
     tasks = rng.choice(divisors(nodes * each, nodes * each) or [1])
     kind = rng.choice(["", "", "a100:"])
     counts = {"tres_per_job": nodes * each, "tres_per_node": each, "tres_per_task": nodes * each // tasks}
-    fields = [(form, f"gres:gpu:{kind}{count}") for form, count in counts.items() if rng.random() < 0.6]
+    fields = [(form, f"{GRES}gpu:{kind}{count}") for form, count in counts.items() if rng.random() < 0.6]
     fields = zeros(rng, fields, 0.3)
     fields += [("min_nodes", nodes), ("max_nodes", nodes)] if rng.random() < 0.7 else []
     return fields + ([("num_tasks", tasks)] if rng.random() < 0.8 else [])
@@ -173,13 +173,13 @@ def agreeing(rng):
 
 def clashing(rng):
     """Numbers, zeros and suffixes in any of the fields that have a say in the GPUs of a job."""
-    fields = [(form, f"gres:gpu:{rng.choice(['', '', '', 'a100:', 'v100:'])}{rng.choice(COUNTS)}")
+    fields = [(form, f"{GRES}gpu:{rng.choice(['', '', '', 'a100:', 'v100:'])}{rng.choice(COUNTS)}")
               for form in rng.sample(FORMS, rng.choice([1, 2, 2, 3, 4]))]
     others = {"num_tasks": [1, 2, 4, 8], "min_nodes": [1, 2, 4], "max_nodes": [0, 1, 2, 4],
               "ntasks_per_tres": [0, 0, 1, 2], "ntasks_per_node": [0, 1, 2], "cpus_per_task": [1, 2, 4],
               "min_cpus": [1, 4, 16], "pn_min_cpus": [1, 4, 16], "ntasks_per_socket": [1, 2],
-              "cpus_per_tres": ["gres:gpu:0", "gres:gpu:1", "gres:gpu:2", "gres:gpu:1k"],
-              "mem_per_tres": ["gres:gpu:0", "gres:gpu:64", "gres:gpu:1k"]}
+              "cpus_per_tres": [f"{GRES}gpu:0", f"{GRES}gpu:1", f"{GRES}gpu:2", f"{GRES}gpu:1k"],
+              "mem_per_tres": [f"{GRES}gpu:0", f"{GRES}gpu:64", f"{GRES}gpu:1k"]}
     return fields + [(key, rng.choice(values)) for key, values in others.items() if rng.random() < 0.2]
 
 
@@ -250,11 +250,11 @@ FIELDS = {
     "core_spec": odd16,
     "cpus_per_tres": tres, "mem_per_tres": tres,
     "pn_min_memory": lambda rng: rng.choice([0, 1, 100, 0x8000000000000001, 0xfffffffffffffffe]),
-    "licenses": lambda rng: rng.choice(["", "tool", "tool:2", "gres:gpu:8", "none:1"]),
+    "licenses": lambda rng: rng.choice(["", "tool", "tool:2", f"{GRES}gpu:8", "none:1"]),
     "features": lambda rng: rng.choice(["", "fast", "slow", "[fast|slow]", "fast&fast", "[fast*2&slow*2]"]),
     "req_nodes": lambda rng: rng.choice(["", "f1", "f[1-2]", "f[1-4],n1", "nowhere", "f1,f1", "f[1-"]),
     "exc_nodes": lambda rng: rng.choice(["", "n1", "f[1-7]", "f[1-8],n1"]),
-    "tres_bind": lambda rng: rng.choice(["gres:gpu:single:1", "gpu:closest", "x", ""]),
+    "tres_bind": lambda rng: rng.choice([f"{GRES}gpu:single:1", "gpu:closest", "x", ""]),
     "tres_freq": lambda rng: rng.choice(["gpu:low", "gpu:9999", "x", ""]),
     "contiguous": odd16, "overcommit": lambda rng: rng.choice([0, 1, 255]), "plane_size": odd16,
     "ntasks_per_socket": odd16, "sockets_per_node": odd16, "threads_per_core": odd16,
@@ -284,7 +284,7 @@ LIKELY = ["tres_per_job", "tres_per_node", "tres_per_task", "num_tasks", "min_no
 DEADLY = [
     [("ntasks_per_socket", 0), ("max_nodes", 5)],
     [("ntasks_per_socket", 0), ("num_tasks", 4)],
-    [("ntasks_per_socket", 0), ("num_tasks", 4), ("tres_per_socket", "gres:gpu:1")],
+    [("ntasks_per_socket", 0), ("num_tasks", 4), ("tres_per_socket", f"{GRES}gpu:1")],
 ]
 
 
@@ -346,7 +346,7 @@ def update(rng, policy, judge, request, shown):
     if request["legal"] and request["pristine"] and request["options"] and rng.random() < 0.5:
         _, allowed = judge.allowed_sizes(tenant, request, shown)
         if shown.batch and len(allowed) > 1:
-            fields.append(("tres_per_job", f"gres:gpu:{spelled(rng, rng.choice(sorted(allowed)))}"))
+            fields.append(("tres_per_job", f"{GRES}gpu:{spelled(rng, rng.choice(sorted(allowed)))}"))
             return {"user": shown.user, "fields": fields, "legal": True}
     changes = mixture(rng) if rng.random() < 0.4 else []
     for _ in range(rng.choice([0, 0, 1] if changes else [1, 1, 1, 2, 2, 3])):

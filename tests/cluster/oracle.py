@@ -6,6 +6,7 @@ The contract, which AdminComment shows, has no say: it is held against the GPUs 
 """
 import fnmatch
 import re
+import subprocess
 
 import yaml
 
@@ -13,6 +14,15 @@ MOST_GPUS = 4096
 SHOWN = ("JobId", "UserId", "Account", "QOS", "JobState", "Requeue", "BatchFlag", "TimeLimit",
          "Partition", "NumNodes", "NumTasks", "TRES", "CoreSpec", "OverSubscribe")
 OPTIONS = "_SLURM_SPANK_OPTION_bellows_"
+
+
+def slurm_version():
+    said = subprocess.run(["slurmctld", "-V"], check=True, capture_output=True, text=True).stdout
+    return tuple(map(int, re.search(r"(\d+)\.(\d+)", said).groups()))
+
+
+# What comes before a GRES in Slurm's lists, and what Slurm looks for in them.
+GRES, GRES_MARK = ("gres/", "gres") if slurm_version() >= (23, 11) else ("gres:", "gres:")
 
 
 class Loader(yaml.SafeLoader):
@@ -235,11 +245,11 @@ def multiplier(suffix):
 
 
 def gres_items(text):
-    """(name, type, count) as Slurm reads a field: it looks for "gres:" wherever it stands."""
+    """(name, type, count) as Slurm reads a field: it looks for GRES_MARK wherever it stands."""
     found = {}
     text = text or ""
-    while (at := text.find("gres:")) >= 0:
-        text = text[at + 5:]
+    while (at := text.find(GRES_MARK)) >= 0:
+        text = text[at + len(GRES_MARK):].removeprefix("/")
         item, _, text = text.partition(",")
         name, _, rest = item.partition(":")
         kind, colon, count = rest.rpartition(":")

@@ -161,6 +161,13 @@ submit() {
   xc "${options[@]}" sbatch --parsable "$@"
 }
 
+slurm_version=$(slurmctld -V | grep -o '[0-9.]*$')
+# Whether this Slurm is a release, such as 23.11, or a later one.
+slurm_is_from() { [[ $(printf '%s\n' "$1" "$slurm_version" | sort -V | head -n 1) == "$1" ]]; } # VERSION
+# How it spells a GRES in TresPerJob and the like.
+# shellcheck disable=SC2034  # for the tests
+if slurm_is_from 23.11; then gres=gres/; else gres=gres:; fi
+
 # A command of Slurm's as root, from this machine: entering the cluster costs more than the command.
 ask_slurm() { # COMMAND...
   SLURM_CONF=$CLUSTER/etc/slurm.conf timeout --foreground "$(seconds "${TAP_LIMIT:-60}")" "$@"

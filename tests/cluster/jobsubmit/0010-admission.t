@@ -55,7 +55,7 @@ like "$got" $'\n'"$line" "the node has the contract of a job of -A VISION"
 is "$(xc scontrol show job "$id" | sed -n 's/^ *AdminComment=//p' | sed 's/ *$//')" "$line" \
   "and AdminComment shows it"
 is "$(job_field "$id" Account)" vision "the account is settled in lower case"
-is "$(job_field "$id" TresPerJob):$(job_field "$id" NumTasks)" "gres:gpu:2:2" \
+is "$(job_field "$id" TresPerJob):$(job_field "$id" NumTasks)" "${gres}gpu:2:2" \
   "it starts at the tenant's first size, one task for each GPU"
 is "$(job_field "$id" Requeue)" 1 "it can be requeued"
 like "$got" 'SLURM_NTASKS=2' "and the job sees that size"
@@ -85,11 +85,11 @@ size_of() { # OPTION-OF-SBATCH...
   echo "$(job_field "$id" TresPerJob) $(job_field "$id" TresPerNode)$(job_field "$id" NumTasks)"
   xc scancel "$id"
 }
-is "$(size_of --gpus=3)" "gres:gpu:3 3" "--gpus"
-is "$(size_of -N2 --gpus-per-node=2)" "gres:gpu:4 4" "--gpus-per-node"
-is "$(size_of --gres=gpu:2)" "gres:gpu:2 2" "--gres"
-is "$(size_of --gpus-per-task=1 -n5)" "gres:gpu:5 5" "--gpus-per-task"
-is "$(size_of -n6)" "gres:gpu:6 6" "--ntasks"
+is "$(size_of --gpus=3)" "${gres}gpu:3 3" "--gpus"
+is "$(size_of -N2 --gpus-per-node=2)" "${gres}gpu:4 4" "--gpus-per-node"
+is "$(size_of --gres=gpu:2)" "${gres}gpu:2 2" "--gres"
+is "$(size_of --gpus-per-task=1 -n5)" "${gres}gpu:5 5" "--gpus-per-task"
+is "$(size_of -n6)" "${gres}gpu:6 6" "--ntasks"
 like "$(xc srun -A vision --framework=plain --gpus-range=2-8 true 2>&1)" \
   "the job keeps 2 GPUs: only jobs submitted with sbatch can be resized" "srun gets a fixed size, and says so"
 is "$(xc salloc -Q -A vision --framework=plain --gpus-range=3-8 srun -n3 sh -c 'echo $BELLOWS_GPUS_RANGE' 2>/dev/null | xargs)" \
@@ -149,23 +149,23 @@ is "$(job_field "$id" Requeue):$(job_field "$id" NumTasks):$(job_field "$id" Adm
 
 ### Updates.
 id=$(submit -- -A vision --framework=digits --gpus-range=1-8 --hold --wrap true)
-is "$(update alice "$id" TresPerJob=gres:gpu:8)" "" "the owner may change the size within the range"
-is "$(job_field "$id" TresPerJob):$(job_field "$id" NumTasks)" "gres:gpu:8:8" "and the tasks follow"
+is "$(update alice "$id" "TresPerJob=${gres}gpu:8")" "" "the owner may change the size within the range"
+is "$(job_field "$id" TresPerJob):$(job_field "$id" NumTasks)" "${gres}gpu:8:8" "and the tasks follow"
 is "$(update alice "$id" TresPerJob=gres/gpu:4 NumTasks=4 NumNodes=1)" "" "also spelled otherwise"
-is "$(job_field "$id" TresPerJob)" "gres:gpu:4" "in the spelling that counts"
-like "$(update alice "$id" TresPerJob=gres:gpu:9)" "violates" "but not outside"
+is "$(job_field "$id" TresPerJob)" "${gres}gpu:4" "in the spelling that counts"
+like "$(update alice "$id" "TresPerJob=${gres}gpu:9")" "violates" "but not outside"
 like "$(log)" "the job was admitted for 1-8 GPUs, and 9 is not among these sizes" "slurmctld's log says why"
 like "$(update alice "$id" TresPerNode=gpu:4)" "Invalid generic resource" "nor spelled for each node"
 like "$(update alice "$id" Account=speech)" "Invalid account" "nor move to another tenant"
 is "$(update alice "$id" Account=VISION)" "" "its own account is not another one"
 like "$(update alice "$id" Requeue=0)" "Invalid argument" "nor switch requeueing off"
 like "$(update alice "$id" AdminComment=x)" "denied" "nor touch the contract that people see"
-is "$(job_field "$id" TresPerJob):$(job_field "$id" Account)" "gres:gpu:4:vision" "nothing of it was done"
-is "$(update root "$id" TresPerJob=gres:gpu:16)" "" "an administrator may"
+is "$(job_field "$id" TresPerJob):$(job_field "$id" Account)" "${gres}gpu:4:vision" "nothing of it was done"
+is "$(update root "$id" "TresPerJob=${gres}gpu:16")" "" "an administrator may"
 like "$(log)" "changed by uid 0, who is not bound by its contract" "and the log says so"
 xc scancel "$id"
 plain=$(submit -- --gpus=1 --hold --wrap true)
-is "$(update alice "$plain" TresPerJob=gres:gpu:6)" "" "other jobs may be changed freely"
+is "$(update alice "$plain" "TresPerJob=${gres}gpu:6")" "" "other jobs may be changed freely"
 xc scancel "$plain"
 
 ### A resize keeps its place.
@@ -173,7 +173,7 @@ id=$(submit -- -A vision --framework=digits --gpus-range=1-8 --wrap 'sleep 60')
 poll 10 job_is "$id" RUNNING
 before=$(job_field "$id" Priority)
 xc scontrol requeue "$id"
-is "$(update alice "$id" TresPerJob=gres:gpu:1 NumTasks=1 MinCPUsNode=1 StartTime=now+1hour)" "" \
+is "$(update alice "$id" "TresPerJob=${gres}gpu:1" NumTasks=1 MinCPUsNode=1 StartTime=now+1hour)" "" \
   "the update of a resize passes"
 poll 10 job_is "$id" PENDING
 ok "and gets the policy's site factor" test "$(job_field "$id" Priority)" -ge $((before + 4000))

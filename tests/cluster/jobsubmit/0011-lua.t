@@ -103,18 +103,18 @@ function modify(job, change, tenant)
 end
 LUA
 id=$(submit -- "${elastic[@]}" --hold --wrap true)
-like "$(update alice "$id" TresPerJob=gres:gpu:4)" "violates" "the owner's update is refused"
+like "$(update alice "$id" "TresPerJob=${gres}gpu:4")" "violates" "the owner's update is refused"
 like "$(log)" "refused an update of JobId=$id by uid [0-9]*: vision: no more than 2 GPUs for alice, not 4" \
   "slurmctld's log says why"
-is "$(job_field "$id" TresPerJob)" "gres:gpu:2" "and nothing of it was done"
+is "$(job_field "$id" TresPerJob)" "${gres}gpu:2" "and nothing of it was done"
 like "$(update alice "$id" JobName=far)" "violates" "what the hook writes is checked against the policy"
 is "$(job_field "$id" Partition):$(job_field "$id" JobName)" "main:wrap" "and nothing of that either"
 is "$(update alice "$id" JobName=near)" "" "another change passes"
 is "$(job_field "$id" Partition):$(job_field "$id" JobName):$(job_field "$id" Comment)" "small:near:moved" \
   "with what the hook adds"
-is "$(update root "$id" TresPerJob=gres:gpu:4)" "" "an administrator is not asked"
+is "$(update root "$id" "TresPerJob=${gres}gpu:4")" "" "an administrator is not asked"
 plain=$(submit -- -A vision --gpus=1 --hold --wrap true)
-like "$(update alice "$plain" TresPerJob=gres:gpu:2)" "violates" "jobs that use nothing of Bellows are shown too"
+like "$(update alice "$plain" "TresPerJob=${gres}gpu:2")" "violates" "jobs that use nothing of Bellows are shown too"
 xc scancel "$id" "$plain"
 
 ### A hostile script.

@@ -66,8 +66,8 @@ for _ in {1..10}; do submit -- "${options[@]}" --hold --wrap true; done >"$work/
 
 ### Updates.
 update() { xc scontrol update job="$id" "$@" 2>&1; }
-is "$(update TresPerJob=gres:gpu:3)" "" "an update within the range is done"
-like "$(update TresPerJob=gres:gpu:9)" "violates" "one beyond it is refused"
+is "$(update "TresPerJob=${gres}gpu:3")" "" "an update within the range is done"
+like "$(update "TresPerJob=${gres}gpu:9")" "violates" "one beyond it is refused"
 like "$(update Account=speech)" "Invalid account" "one of the account too"
 like "$(update TimeLimit=7)" "violates" "one that the site's script does not want too"
 like "$(update Requeue=0)" "Invalid argument" "and one that would make it fixed"

@@ -77,9 +77,9 @@ diag "$(grep -vE "$too_long" "$work/answers")"
 ok "squeue answers meanwhile ($answered times)" test "$answered" -gt 0 -a "$late" = 0
 is "$(xc --user root pgrep -x slurmctld)" "$before" "and slurmctld is still the same"
 like "$(ask update "job_id=$victim" comment=mine)" "^no .*Invalid user id" "a job of others is Slurm's to refuse"
-is "$(ask update "job_id=$victim" tres_per_job=gres:gpu:3; job_field "$victim" TresPerJob)" \
+is "$(ask update "job_id=$victim" "tres_per_job=${gres}gpu:3"; job_field "$victim" TresPerJob)" \
   "$(ask update "job_id=$victim" comment=mine)
-gres:gpu:1" "whatever is asked of it"
+${gres}gpu:1" "whatever is asked of it"
 xc --user root scancel "$victim" "$mine" "$contracted"
 
 ### The prompt says what is too large.

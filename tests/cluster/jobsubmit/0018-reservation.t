@@ -57,7 +57,7 @@ forge() { # FIELD=VALUE...
     xc "$client" 2>/dev/null
 }
 for fields in "comment=plain" \
-  "account=vision	tres_per_job=gres:gpu:1	spank=_SLURM_SPANK_OPTION_bellows_framework=digits"; do
+  "account=vision	tres_per_job=${gres}gpu:1	spank=_SLURM_SPANK_OPTION_bellows_framework=digits"; do
   id=$(forge "$fields")
   ok "a forged flag does not hurt ($id)" poll 30 job_is "${id#* }" COMPLETED
   is "$(job_field "${id#* }" Partition)" main "nor move the job"

@@ -93,7 +93,7 @@ agree "no account" "no account" --framework=digits --wrap true
 ### What the job then has is what was said.
 id=$(submit -- -A vision --gpus-range=1-8 --hold --wrap true)
 said=$(explain -- -A vision --gpus-range=1-8 --wrap true)
-like "$said" "changes +--gpus=$(job_field "$id" TresPerJob | sed 's/gres:gpu://') --ntasks=$(job_field "$id" NumTasks) " \
+like "$said" "changes +--gpus=$(job_field "$id" TresPerJob | sed "s|${gres}gpu:||") --ntasks=$(job_field "$id" NumTasks) " \
   "the size that is said is the job's"
 like "$said" "--time=1:00:00 " "the time limit"
 is "$(job_field "$id" TimeLimit)" 01:00:00 "is the job's"

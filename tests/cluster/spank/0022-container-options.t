@@ -110,7 +110,7 @@ is "$(job_field "${nested[0]}" AdminComment)" "" "a nested job is a plain one"
 like "$(xc --user root scontrol -o show job "${nested[1]}")" 'container=workdir:/nested ' \
   "or has only its own options"
 is "${nested[2]}" 0 "and the batch script sees nothing of the options"
-update=$(xc --user alice scontrol update "jobid=${nested[1]}" tresperjob=gres:gpu:1 2>&1)
+update=$(xc --user alice scontrol update "jobid=${nested[1]}" "tresperjob=${gres}gpu:1" 2>&1)
 like "$update" 'error|denied|policy' "an update gives it no GPU"
 is "$(job_field "${nested[1]}" TresPerJob)" "" "as Slurm says too"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/text.h"
+#include "tests/unit/slurm/gres_spelling.h"
 
 namespace bellows::admission_test {
 namespace {
@@ -94,7 +95,7 @@ void take_nodes(Sizes& sizes, std::string_view value) {
                                                    : number(value.substr(dash + 1));
 }
 
-std::string gres(std::string_view value) { return fmt::format("gres:gpu:{}", value); }
+std::string gres(std::string_view value) { return fmt::format(BELLOWS_GRES "gpu:{}", value); }
 
 std::vector<std::string> list(std::string_view value) {
   std::vector<std::string> words;
@@ -257,9 +258,9 @@ std::string told(const UpdateDecision& decision) {
 
 void check(const Case* cases, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) {
-    const Request request = parse_job(cases[i].job);
+    const Request request = parse_job(for_this_slurm(cases[i].job));
     cr_expect(request.wants_bellows(), "%s", cases[i].job);
-    const std::string got = told(decide(&policy(), "", request));
+    const std::string got = for_table(told(decide(&policy(), "", request)));
     cr_expect(got == cases[i].told, "\n    job: %s\n    got: %s\n    not: %s", cases[i].job,
               got.c_str(), cases[i].told);
     cr_expect(got.find('\n') == std::string::npos, "one sentence");
@@ -271,7 +272,8 @@ Admitted parse_admitted(const UpdateCase& one) {
   cr_assert(contract.ok(), "%s", one.contract);
   const Request now = parse_job(one.job);
   const bool put = std::string_view(one.job).find("put=") != std::string_view::npos;
-  return {*contract, now.sizes, !now.signal_said, now, now.time_limit, "gres:gpu:4", "", put};
+  return {*contract, now.sizes, !now.signal_said, now, now.time_limit, BELLOWS_GRES "gpu:4",
+          "",        put};
 }
 
 Update parse_update(const UpdateCase& one) {
@@ -304,7 +306,11 @@ Update parse_update(const UpdateCase& one) {
 void check(const UpdateCase* cases, std::size_t count, const Policy* policy) {
   for (std::size_t i = 0; i < count; ++i) {
     const UpdateCase& one = cases[i];
-    const std::string got = told(decide_update(policy, parse_admitted(one), parse_update(one)));
+    const std::string job = for_this_slurm(one.job);
+    const std::string change = for_this_slurm(one.change);
+    const UpdateCase asked{one.contract, job.c_str(), change.c_str(), one.told};
+    const std::string got =
+        for_table(told(decide_update(policy, parse_admitted(asked), parse_update(asked))));
     cr_expect(got == one.told,
               "\n    contract: %s\n    job: %s\n    change: %s\n    got: %s\n    not: %s",
               one.contract, one.job, one.change, got.c_str(), one.told);

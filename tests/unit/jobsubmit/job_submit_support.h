@@ -17,6 +17,8 @@
 #include <string>
 #include <vector>
 
+#include "slurm/gres.h"
+
 /// A job in the table of the slurmctld that job_submit_support.cc stands in for.
 struct job_record {
   std::vector<std::string> spank_job_env;
@@ -191,7 +193,7 @@ std::size_t record_copies();
 inline job_record running_job() {
   job_record record;
   record.spank_job_env = {kFramework, kRange, std::string("BELLOWS_CONTRACT=") + kLine};
-  record.per_job = "gres:gpu:2";
+  record.per_job = BELLOWS_GRES "gpu:2";
   return record;
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "jobsubmit/admission/admission.h"
+#include "slurm/gres.h"
 
 using namespace bellows;
 
@@ -64,7 +65,7 @@ Test(admission, elastic_batch_job, .timeout = 10) {
   const Decision decision = taken(job("digits", "1-8"));
   cr_expect(line(decision) ==
             "bellows/1 tenant=vision framework=digits:1.0 gpus=1-8 ckpt=/shared/%25u/%25j");
-  cr_expect(decision.changes.per_job == "gres:gpu:2");
+  cr_expect(decision.changes.per_job == BELLOWS_GRES "gpu:2");
   cr_expect(decision.changes.tasks == 2U);
   cr_expect(decision.changes.min_cpus == 2U);
   cr_expect(not decision.changes.min_nodes);
@@ -81,7 +82,7 @@ Test(admission, range_without_framework, .timeout = 10) {
 
 Test(admission, framework_without_range_is_fixed_at_what_is_asked, .timeout = 10) {
   Request request = job("plain", nullptr);
-  request.sizes.per_job = "gres:gpu:4";
+  request.sizes.per_job = BELLOWS_GRES "gpu:4";
   const Decision decision = taken(request);
   cr_expect(decision.contract.gpus == GpusRange::between(4, 4));
   cr_expect(decision.contract.framework_version.empty());
@@ -122,36 +123,36 @@ Test(admission, gres_without_nodes_means_one_node, .timeout = 10) {
 
 Test(admission, every_spelling_becomes_one_when_elastic, .timeout = 10) {
   Request request = job("digits", "1-8");
-  request.sizes.per_node = "gres:gpu:a100:2,nic:1";
+  request.sizes.per_node = BELLOWS_GRES "gpu:a100:2,nic:1";
   request.sizes.min_nodes = 2;
   request.sizes.max_nodes = 2;
   Decision decision = taken(request);
-  cr_expect(decision.changes.per_job == "gres:gpu:a100:4");
+  cr_expect(decision.changes.per_job == BELLOWS_GRES "gpu:a100:4");
   cr_expect(decision.changes.per_node == "nic:1");
   cr_expect(decision.changes.tasks == 4U);
 
   request = job("digits", "1-8");
-  request.sizes.per_task = "gres:gpu:1";
+  request.sizes.per_task = BELLOWS_GRES "gpu:1";
   request.sizes.tasks = 3;
   request.sizes.cpus_per_task = 4;
   decision = taken(request);
-  cr_expect(decision.changes.per_job == "gres:gpu:3");
+  cr_expect(decision.changes.per_job == BELLOWS_GRES "gpu:3");
   cr_expect(decision.changes.per_task == "");
   cr_expect(decision.changes.min_cpus == 12U);
 
   request = job("digits", "1-8");
   request.sizes.tasks = 5;
-  cr_expect(taken(request).changes.per_job == "gres:gpu:5");
+  cr_expect(taken(request).changes.per_job == BELLOWS_GRES "gpu:5");
 }
 
 Test(admission, first_size, .timeout = 10) {
-  cr_expect(taken(job("digits", "4-8")).changes.per_job == "gres:gpu:4");
-  cr_expect(taken(job("digits", "1,8")).changes.per_job == "gres:gpu:1");
+  cr_expect(taken(job("digits", "4-8")).changes.per_job == BELLOWS_GRES "gpu:4");
+  cr_expect(taken(job("digits", "1,8")).changes.per_job == BELLOWS_GRES "gpu:1");
   Request request = job("digits", "1-8");
   request.sizes.min_nodes = 3;
-  cr_expect(taken(request).changes.per_job == "gres:gpu:3", "a GPU for each node at least");
-  request.sizes.per_job = "gres:gpu:8";
-  cr_expect(taken(request).changes.per_job == "gres:gpu:8");
+  cr_expect(taken(request).changes.per_job == BELLOWS_GRES "gpu:3", "a GPU for each node at least");
+  request.sizes.per_job = BELLOWS_GRES "gpu:8";
+  cr_expect(taken(request).changes.per_job == BELLOWS_GRES "gpu:8");
 }
 
 Test(admission, only_batch_jobs_are_elastic, .timeout = 10) {
@@ -215,7 +216,7 @@ Test(admission, limits, .timeout = 10) {
       "--gpus-range=2-8 includes 3 GPUs, but a job of tenant speech may have 2-8:2 GPUs; ask "
       "for sizes among these");
   Request request = job("digits", nullptr);
-  request.sizes.per_job = "gres:gpu:16";
+  request.sizes.per_job = BELLOWS_GRES "gpu:16";
   expect_refusal(request, Refusal::policy,
                  "--gpus=16, but a job of tenant vision may have 1-8 GPUs; ask for sizes among "
                  "these");
@@ -228,13 +229,13 @@ Test(admission, contradictions, .timeout = 10) {
                  "--no-requeue contradicts --gpus-range=1-8: a job is resized by requeueing it; "
                  "leave out --no-requeue or give a single size");
   request = job("digits", "1-4");
-  request.sizes.per_job = "gres:gpu:8";
+  request.sizes.per_job = BELLOWS_GRES "gpu:8";
   expect_refusal(
       request, Refusal::gpus,
       "--gpus=8 is not one of the sizes of --gpus-range=1-4; choose one of them or leave "
       "it out");
   request = job("digits", "1-8");
-  request.sizes.per_job = "gres:gpu:2";
+  request.sizes.per_job = BELLOWS_GRES "gpu:2";
   request.sizes.tasks = 8;
   expect_refusal(request, Refusal::gpus,
                  "--gpus=2 gives 2 GPUs to 8 tasks, but an elastic job has one task for each GPU; "
@@ -245,8 +246,8 @@ Test(admission, contradictions, .timeout = 10) {
                  "--ntasks-per-node cannot be kept when the job is resized within "
                  "--gpus-range=1-8; leave it out: there is one task for each GPU");
   request = job("digits", "1-8");
-  request.sizes.per_job = "gres:gpu:4";
-  request.sizes.per_node = "gres:gpu:2";
+  request.sizes.per_job = BELLOWS_GRES "gpu:4";
+  request.sizes.per_node = BELLOWS_GRES "gpu:2";
   expect_refusal(request, Refusal::gpus,
                  "a GPU request of several parts cannot be kept when the job is resized within "
                  "--gpus-range=1-8; give one number with --gpus");
@@ -302,7 +303,7 @@ Sizes per_node(const char* text) {
 
 Test(gpu_request, spellings, .timeout = 10) {
   cr_expect(counted({}) == "none");
-  for (const char* text : {"gres:gpu:2", "gpu:2", "gres/gpu:2", "gres/gpu=2", "GPU:2",
+  for (const char* text : {BELLOWS_GRES "gpu:2", "gpu:2", "gres/gpu:2", "gres/gpu=2", "GPU:2",
                            "nic:1,gpu:2", "gpu:0,gpu:2", "gpu:2,gpu:a100:0", "gpu:v100:k,gpu:2"})
     cr_expect(counted(per_node(text)) == "2 ", "%s", text);
   cr_expect(counted(per_node("gpu")) == "1 ");
@@ -359,7 +360,7 @@ Test(gpu_request, what_can_not_be_counted_is_said, .timeout = 10) {
 
 namespace {
 
-Admitted admitted(const char* range, const char* per_job = "gres:gpu:2") {
+Admitted admitted(const char* range, const char* per_job = BELLOWS_GRES "gpu:2") {
   Admitted job;
   job.contract.tenant = "vision";
   job.contract.gpus = *GpusRange::parse(range);
@@ -385,9 +386,9 @@ std::optional<Refusal> why(const Admitted& job, const Update& update) {
 
 Test(update, within_the_range_passes, .timeout = 10) {
   const Policy p = policy();
-  UpdateDecision decision = decide_update(&p, admitted("1-8"), to("gres:gpu:4"));
+  UpdateDecision decision = decide_update(&p, admitted("1-8"), to(BELLOWS_GRES "gpu:4"));
   cr_expect(not decision.refused);
-  cr_expect(decision.changes.per_job == "gres:gpu:4");
+  cr_expect(decision.changes.per_job == BELLOWS_GRES "gpu:4");
   cr_expect(decision.changes.tasks == 4U, "the tasks follow");
 
   Update update = to("gres/gpu:8");
@@ -396,7 +397,7 @@ Test(update, within_the_range_passes, .timeout = 10) {
   update.sizes.max_nodes = 2;
   decision = decide_update(&p, admitted("1-8"), update);
   cr_expect(not decision.refused);
-  cr_expect(decision.changes.per_job == "gres:gpu:8", "a spelling that Slurm would ignore");
+  cr_expect(decision.changes.per_job == BELLOWS_GRES "gpu:8", "a spelling that Slurm would ignore");
   cr_expect(not decision.changes.tasks, "the user's own number stays");
 }
 
@@ -404,17 +405,17 @@ Test(update, fewer_gpus_than_nodes_take_fewer_nodes, .timeout = 10) {
   const Policy p = policy();
   Admitted job = admitted("1-8");
   job.sizes.min_nodes = 2;
-  cr_expect(decide_update(&p, job, to("gres:gpu:1")).changes.min_nodes == 1U);
-  cr_expect(not decide_update(&p, job, to("gres:gpu:2")).changes.min_nodes);
+  cr_expect(decide_update(&p, job, to(BELLOWS_GRES "gpu:1")).changes.min_nodes == 1U);
+  cr_expect(not decide_update(&p, job, to(BELLOWS_GRES "gpu:2")).changes.min_nodes);
 }
 
 Test(update, outside_the_range_is_refused, .timeout = 10) {
-  cr_expect(why(admitted("1-8"), to("gres:gpu:9")) == Refusal::policy);
-  cr_expect(why(admitted("2,4"), to("gres:gpu:3")) == Refusal::policy);
+  cr_expect(why(admitted("1-8"), to(BELLOWS_GRES "gpu:9")) == Refusal::policy);
+  cr_expect(why(admitted("2,4"), to(BELLOWS_GRES "gpu:3")) == Refusal::policy);
   cr_expect(why(admitted("1-8"), to("")) == Refusal::policy);
-  cr_expect(why(admitted("2"), to("gres:gpu:4")) == Refusal::policy);
-  cr_expect(why(admitted("2"), to("gres:gpu:2")) == std::nullopt);
-  const UpdateDecision decision = decide_update(nullptr, admitted("1-8"), to("gres:gpu:9"));
+  cr_expect(why(admitted("2"), to(BELLOWS_GRES "gpu:4")) == Refusal::policy);
+  cr_expect(why(admitted("2"), to(BELLOWS_GRES "gpu:2")) == std::nullopt);
+  const UpdateDecision decision = decide_update(nullptr, admitted("1-8"), to(BELLOWS_GRES "gpu:9"));
   cr_expect(decision.message ==
             "the job was admitted for 1-8 GPUs, and 9 is not among these sizes");
 }
@@ -426,14 +427,14 @@ Test(update, other_spellings_of_an_elastic_job_are_refused, .timeout = 10) {
   update.sizes.per_job = "";
   update.sizes.min_nodes = 1;
   cr_expect(why(admitted("1-8"), update) == Refusal::gpus);
-  cr_expect(why(admitted("1-8", "gres:gpu:a100:2"), to("gres:gpu:v100:2")) == Refusal::gpus);
+  cr_expect(why(admitted("1-8", BELLOWS_GRES "gpu:a100:2"), to(BELLOWS_GRES "gpu:v100:2")) ==
+            Refusal::gpus);
 }
 
 Test(update, the_type_stays, .timeout = 10) {
   const Policy p = policy();
-  cr_expect(
-      decide_update(&p, admitted("1-8", "gres:gpu:a100:2"), to("gres:gpu:4")).changes.per_job ==
-      "gres:gpu:a100:4");
+  cr_expect(decide_update(&p, admitted("1-8", BELLOWS_GRES "gpu:a100:2"), to(BELLOWS_GRES "gpu:4"))
+                .changes.per_job == BELLOWS_GRES "gpu:a100:4");
 }
 
 Test(update, nodes_of_a_fixed_job_count, .timeout = 10) {
@@ -446,7 +447,7 @@ Test(update, nodes_of_a_fixed_job_count, .timeout = 10) {
   update.sizes.min_nodes = 4;
   update.sizes.max_nodes = 4;
   cr_expect(why(job, update) == Refusal::policy);
-  update.sizes.per_node = "gres:gpu:1";
+  update.sizes.per_node = BELLOWS_GRES "gpu:1";
   cr_expect(why(job, update) == std::nullopt);
   update.sizes.per_node = "gpu:1";
   cr_expect(why(job, update) == Refusal::gpus, "Slurm would keep 2 on each of 4 nodes");
@@ -489,12 +490,12 @@ Test(update, requeueing_of_an_elastic_job_stays_on, .timeout = 10) {
 Test(update, site_factor_only_for_a_resize, .timeout = 10) {
   Policy p = policy();
   Admitted job = admitted("1-8");
-  cr_expect(not decide_update(&p, job, to("gres:gpu:4")).changes.site_factor);
+  cr_expect(not decide_update(&p, job, to(BELLOWS_GRES "gpu:4")).changes.site_factor);
   p.resize_site_factor = 700;
-  cr_expect(not decide_update(&p, job, to("gres:gpu:4")).changes.site_factor,
+  cr_expect(not decide_update(&p, job, to(BELLOWS_GRES "gpu:4")).changes.site_factor,
             "a job that never ran has no place to keep");
   job.has_run = true;
-  cr_expect(decide_update(&p, job, to("gres:gpu:4")).changes.site_factor == 700U);
+  cr_expect(decide_update(&p, job, to(BELLOWS_GRES "gpu:4")).changes.site_factor == 700U);
   Update nodes_only;
   nodes_only.sizes.min_nodes = 1;
   cr_expect(not decide_update(&p, job, nodes_only).changes.site_factor);

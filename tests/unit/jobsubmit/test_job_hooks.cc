@@ -222,7 +222,7 @@ Test(job_hooks, changes_that_the_policy_allows, .timeout = 20) {
   Job job = elastic_job();
   cr_assert(site.submit(job) == SLURM_SUCCESS, "%s", site.plugin.message().c_str());
   cr_expect(text(job->partition) == "gpu2" && job->time_limit == 30);
-  cr_expect(text(job->tres_per_job) == "gres:gpu:4", "the size follows: %s",
+  cr_expect(text(job->tres_per_job) == BELLOWS_GRES "gpu:4", "the size follows: %s",
             text(job->tres_per_job).c_str());
 }
 
@@ -256,7 +256,7 @@ Test(job_hooks, plain_jobs_are_judged_after_them, .timeout = 20) {
 Test(job_hooks, what_the_policy_refuses_they_do_not_see, .timeout = 20) {
   Site site(on_submit("return 'the hook'"));
   Job job = elastic_job();
-  job->tres_per_job = copy("gres:gpu:16");
+  job->tres_per_job = copy(BELLOWS_GRES "gpu:16");
   cr_expect(site.submit(job) == ESLURM_INVALID_GRES);
 }
 
@@ -317,7 +317,7 @@ Test(job_modify_hooks, see_the_job_and_the_change, .timeout = 20) {
   Job update = new_job();
   update->tres_per_job = copy("gres/gpu:4");
   cr_expect(site.plugin.modify(update.get(), record) == SLURM_SUCCESS);
-  cr_expect(text(update->tres_per_job) == "gres:gpu:4" && update->num_tasks == 4);
+  cr_expect(text(update->tres_per_job) == BELLOWS_GRES "gpu:4" && update->num_tasks == 4);
 }
 
 Test(job_modify_hooks, see_plain_jobs_too, .timeout = 20) {
@@ -327,10 +327,10 @@ Test(job_modify_hooks, see_plain_jobs_too, .timeout = 20) {
   job_record record = running_job();
   record.spank_job_env.clear();
   Job update = new_job();
-  update->tres_per_job = copy("gres:gpu:6");
+  update->tres_per_job = copy(BELLOWS_GRES "gpu:6");
   cr_expect(site.plugin.modify(update.get(), record) == ESLURM_ACCOUNTING_POLICY);
   update = new_job();
-  update->tres_per_job = copy("gres:gpu:5");
+  update->tres_per_job = copy(BELLOWS_GRES "gpu:5");
   cr_expect(site.plugin.modify(update.get(), record) == SLURM_SUCCESS);
 }
 

@@ -21,7 +21,7 @@ Test(job_submit, writes_the_contract, .timeout = 20) {
       read(job->spank_job_env, job->spank_job_env_size) ==
       (std::vector<std::string>{kFramework, kRange, std::string("BELLOWS_CONTRACT=") + kLine}));
   cr_expect(std::string(job->account) == "vision");
-  cr_expect(std::string(job->tres_per_job) == "gres:gpu:2");
+  cr_expect(std::string(job->tres_per_job) == BELLOWS_GRES "gpu:2");
   cr_expect(job->num_tasks == 2);
   cr_expect(job->min_cpus == 2);
   cr_expect(job->min_nodes == NO_VAL);
@@ -127,7 +127,7 @@ Test(job_submit, whole_nodes_are_refused, .timeout = 20) {
 Test(job_submit, refusal_reaches_the_user, .timeout = 20) {
   Plugin plugin(kPolicy);
   Job job = elastic_job();
-  job->tres_per_job = copy("gres:gpu:16");
+  job->tres_per_job = copy(BELLOWS_GRES "gpu:16");
   cr_expect(plugin.submit(job.get()) == ESLURM_INVALID_GRES);
   cr_expect(plugin.message().starts_with("bellows: --gpus=16 is not one of the sizes"));
   cr_expect(not job->admin_comment);
@@ -186,7 +186,7 @@ Test(job_modify, size_moves_within_the_range, .timeout = 20) {
   Plugin plugin(kPolicy);
   job_record record = running_job();
   Job update = new_job();
-  update->tres_per_job = copy("gres:gpu:4");
+  update->tres_per_job = copy(BELLOWS_GRES "gpu:4");
   cr_expect(plugin.modify(update.get(), record) == SLURM_SUCCESS);
   cr_expect(update->num_tasks == 4);
   cr_expect(update->site_factor == NO_VAL, "it never ran");
@@ -196,11 +196,11 @@ Test(job_modify, size_moves_within_the_range, .timeout = 20) {
   update->tres_per_job = copy("gres/gpu:8");
   update->num_tasks = 8;
   cr_expect(plugin.modify(update.get(), record) == SLURM_SUCCESS);
-  cr_expect(std::string(update->tres_per_job) == "gres:gpu:8");
+  cr_expect(std::string(update->tres_per_job) == BELLOWS_GRES "gpu:8");
   cr_expect(update->site_factor == NICE_OFFSET + 900);
 
   update = new_job();
-  update->tres_per_job = copy("gres:gpu:9");
+  update->tres_per_job = copy(BELLOWS_GRES "gpu:9");
   cr_expect(plugin.modify(update.get(), record) == ESLURM_ACCOUNTING_POLICY);
   cr_expect(plugin.modify(update.get(), record, kOperator) == SLURM_SUCCESS);
   cr_expect(plugin.modify(update.get(), record, 0) == SLURM_SUCCESS);

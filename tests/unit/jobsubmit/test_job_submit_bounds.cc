@@ -164,7 +164,7 @@ Test(job_submit_bounds, refuse_an_entry_without_a_text, .timeout = 20) {
 // The remainder of a division by 0 would end slurmctld.
 Test(job_modify, no_tasks_for_each_gpu_are_nothing_said, .timeout = 20) {
   Plugin plugin(kPolicy);
-  for (const char* gpus : {"", "gres:gpu:2"}) {
+  for (const char* gpus : {"", BELLOWS_GRES "gpu:2"}) {
     job_record record = running_job();
     record.per_job = gpus;
     Job update = new_job();
@@ -184,7 +184,7 @@ Test(job_modify, no_limit_of_tasks_is_a_number, .timeout = 20) {
   job_record record = running_job();
   record.spank_job_env = {"BELLOWS_CONTRACT=bellows/1 tenant=vision framework=plain gpus=2"};
   record.per_job.clear();
-  record.per_task = "gres:gpu:1";
+  record.per_task = BELLOWS_GRES "gpu:1";
   for (const std::uint32_t tasks : {2u, INFINITE}) {
     Job update = new_job();
     update->num_tasks = tasks;
@@ -199,7 +199,7 @@ Test(job_modify, a_job_of_others_is_left_to_slurm, .timeout = 20) {
   job_record record = running_job();
   const auto grow = [&](uid_t uid) {
     Job update = new_job();
-    update->tres_per_job = copy("gres:gpu:9");
+    update->tres_per_job = copy(BELLOWS_GRES "gpu:9");
     return plugin.modify(update.get(), record, uid);
   };
   cr_expect(grow(kOwner) == ESLURM_ACCOUNTING_POLICY);

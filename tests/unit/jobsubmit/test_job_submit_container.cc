@@ -89,7 +89,7 @@ Test(job_submit_container, updates_add_no_gpus, .timeout = 20) {
   Plugin plugin(kPolicyOfImages);
   job_record record = container_record();
   Job update = new_job();
-  update->tres_per_job = copy("gres:gpu:1");
+  update->tres_per_job = copy(BELLOWS_GRES "gpu:1");
   cr_expect(plugin.modify(update.get(), record) == ESLURM_ACCOUNTING_POLICY);
   update = new_job();
   update->num_tasks = 3;

@@ -34,8 +34,8 @@ Test(job_submit, terms_fill_in_what_the_user_left_open, .timeout = 20) {
   Plugin plugin(policy_with(kTerms));
   Job job = elastic_job();
   cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
-  cr_expect(text(job->cpus_per_tres) == "gres:gpu:4");
-  cr_expect(text(job->mem_per_tres) == "gres:gpu:20480");
+  cr_expect(text(job->cpus_per_tres) == BELLOWS_GRES "gpu:4");
+  cr_expect(text(job->mem_per_tres) == BELLOWS_GRES "gpu:20480");
   cr_expect(job->pn_min_memory == NO_VAL64, "memory is for each GPU, not for each node");
   cr_expect(job->time_limit == 60);
   cr_expect(job->warn_signal == SIGUSR1);
@@ -148,7 +148,7 @@ Test(job_submit, the_kill_switch_lets_everything_pass, .timeout = 20) {
 
   job_record record = running_job();
   Job update = new_job();
-  update->tres_per_job = copy("gres:gpu:99");
+  update->tres_per_job = copy(BELLOWS_GRES "gpu:99");
   cr_expect(plugin.modify(update.get(), record) == SLURM_SUCCESS);
 }
 
@@ -229,9 +229,9 @@ Test(job_modify, nothing_refused_at_submit_can_be_had_later, .timeout = 20) {
   cr_expect(refused([](auto& u) { u.time_limit = 121; }) == ESLURM_ACCOUNTING_POLICY);
   cr_expect(refused([](auto& u) { u.time_limit = INFINITE; }) == ESLURM_ACCOUNTING_POLICY);
   cr_expect(refused([](auto& u) { u.time_limit = 120; }) == SLURM_SUCCESS);
-  cr_expect(refused([](auto& u) { u.cpus_per_tres = copy("gres:gpu:64"); }) ==
+  cr_expect(refused([](auto& u) { u.cpus_per_tres = copy(BELLOWS_GRES "gpu:64"); }) ==
             ESLURM_ACCOUNTING_POLICY);
-  cr_expect(refused([](auto& u) { u.mem_per_tres = copy("gres:gpu:1"); }) ==
+  cr_expect(refused([](auto& u) { u.mem_per_tres = copy(BELLOWS_GRES "gpu:1"); }) ==
             ESLURM_ACCOUNTING_POLICY);
   cr_expect(refused([](auto& u) { u.tres_per_node = copy("gpu:8"); }) == ESLURM_INVALID_GRES);
   cr_expect(refused([](auto& u) { u.tres_per_task = copy("gpu:8"); }) == ESLURM_INVALID_GRES);
@@ -244,7 +244,7 @@ Test(job_modify, a_broken_policy_refuses_only_what_needs_one, .timeout = 20) {
   Plugin plugin("version: 1\ntenants: [\n");
   job_record record = running_job();
   Job update = new_job();
-  update->tres_per_job = copy("gres:gpu:4");
+  update->tres_per_job = copy(BELLOWS_GRES "gpu:4");
   cr_expect(plugin.modify(update.get(), record) == SLURM_SUCCESS);
   update = new_job();
   update->time_limit = 30;

@@ -14,6 +14,7 @@
 #include "launcher/policy/sbatch_job.h"
 #include "launcher/policy/sbatch_script.h"
 #include "tests/unit/jobsubmit/policy_support.h"
+#include "tests/unit/slurm/gres_spelling.h"
 
 using namespace bellows;
 
@@ -90,9 +91,9 @@ struct Case {
 template <std::size_t N>
 void check(const Case (&cases)[N]) {
   for (const Case& one : cases) {
-    const auto job = read(words(one.options));
+    const auto job = read(words(for_this_slurm(one.options)));
     cr_assert(job.ok(), "%s: %s", one.options, job.ok() ? "" : job.error().text.c_str());
-    const std::string got = told(job->request);
+    const std::string got = for_table(told(job->request));
     cr_expect(got == one.told, "\n    options: %s\n    got: %s\n    not: %s", one.options,
               got.c_str(), one.told);
     cr_expect(job->request.batch);
@@ -237,7 +238,7 @@ Test(explain, container_options, .timeout = 10) {
   const auto told_of = [](const Words& arguments, const std::string& script,
                           const std::map<std::string, std::string>& environment) {
     const auto job = read(arguments, script, environment);
-    return job ? told(job->request) : "! " + job.error().text;
+    return job ? for_table(told(job->request)) : "! " + job.error().text;
   };
   const std::string script = "#SBATCH --container-image=/i/script --container-writable\n";
   cr_expect(told_of({"job.sh"}, script, {{"PYXIS_CONTAINER_IMAGE", "/i/variable"}}) ==
@@ -325,8 +326,8 @@ Test(explain, script_environment_and_command_line, .timeout = 10) {
       {"SBATCH_GPUS", "2"}, {"SBATCH_TIMELIMIT", "7"}, {"SBATCH_EXCLUSIVE", ""}};
   auto job = read({"--time=9", "job.sh", "--nodes=5"}, script, environment);
   cr_assert(job.ok(), "%s", job.ok() ? "" : job.error().text.c_str());
-  cr_expect(told(job->request) == "job=gres:gpu:2 tasks=3 acct=a b qos=q time=9 whole", "%s",
-            told(job->request).c_str());
+  cr_expect(for_table(told(job->request)) == "job=gres:gpu:2 tasks=3 acct=a b qos=q time=9 whole",
+            "%s", told(job->request).c_str());
   cr_expect(job->script == "job.sh");
   cr_expect(job->looked_at.front() == "--gpus=1 (#SBATCH)");
   cr_expect(job->looked_at.back() == "--time=9");

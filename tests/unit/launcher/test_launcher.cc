@@ -130,8 +130,8 @@ Test(gres, counts_gpus_in_every_spelling) {
   cr_expect(gpus_in_gres("gpu:2(IDX:0-1)") == 2);
   cr_expect(gpus_in_gres("gpu:4(IDX:0,2-3,5),craynetwork:3") == 4);
   cr_expect(gpus_in_gres("gpu:a100:2(IDX:0-1),gpu:v100:1(IDX:2)") == 3);
-  cr_expect(gpus_in_gres("gres:gpu:8") == 8);
-  cr_expect(gpus_in_gres("gres:gpu:a100:6") == 6);
+  cr_expect(gpus_in_gres(BELLOWS_GRES "gpu:8") == 8);
+  cr_expect(gpus_in_gres(BELLOWS_GRES "gpu:a100:6") == 6);
   cr_expect(gpus_in_gres("cpu=8,gres/gpu=8,gres/gpu:a100=8") == 8);
   cr_expect(gpus_in_gres("gpu_mem:4,shard:2") == 0);
   cr_expect(gpus_in_gres("gpu:") == 0);
@@ -186,9 +186,9 @@ Test(rank_layout, shares_cpus_where_there_are_too_few) {
 
 Test(rank_layout, names_the_gpus_that_are_left) {
   SlurmJob job = job_with({{"n1", 3, 3}});
-  job.asked.tres_per_job = "gres:gpu:4";
+  job.asked.tres_per_job = BELLOWS_GRES "gpu:4";
   cr_expect(has(RankLayout::of(job)->rank_options(), "--gpus=3"));
-  job.asked.tres_per_job = "gres:gpu:3";
+  job.asked.tres_per_job = BELLOWS_GRES "gpu:3";
   cr_expect(!has(RankLayout::of(job)->rank_options(), "--gpus=3"));
 }
 

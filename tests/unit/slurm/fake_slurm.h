@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "slurm/gres.h"
 #include "slurm/interface.h"
 
 namespace bellows {
@@ -28,7 +29,7 @@ class FakeSlurm final : public Slurm {
     record.kind.batch = record.kind.may_requeue = true;
     record.partition = "main";
     record.times.start = 900;
-    record.asked.tres_per_job = "gres:gpu:" + std::to_string(gpus);
+    record.asked.tres_per_job = BELLOWS_GRES "gpu:" + std::to_string(gpus);
     record.nodes = {{"n1", gpus, gpus}};
     record.batch_host = "n1";
   }
@@ -99,7 +100,7 @@ class FakeSlurm final : public Slurm {
     if (change.begin_time) record.times.begin = *change.begin_time;
     const bool refused = change.gpus && refused_sizes.contains(*change.gpus);
     if (refused && !takes_what_it_refuses) return refusal();
-    if (change.gpus) record.asked.tres_per_job = "gres:gpu:" + std::to_string(*change.gpus);
+    if (change.gpus) record.asked.tres_per_job = BELLOWS_GRES "gpu:" + std::to_string(*change.gpus);
     if (refused) return refusal();
     return heard ? Status() : Status(no_answer());
   }

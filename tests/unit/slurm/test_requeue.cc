@@ -286,7 +286,7 @@ Test(requeue, another_size_than_the_old_one_is_somebodys_later_wish) {
   FakeSlurm slurm;
   slurm.record.state = SlurmState::pending;
   slurm.record.restarts = 1;
-  slurm.record.asked.tres_per_job = "gres:gpu:8";
+  slurm.record.asked.tres_per_job = BELLOWS_GRES "gpu:8";
   slurm.full = true;
   cr_expect(walk_alone(slurm, Party::launcher, to(2)).end == RoadEnd::found);
   cr_expect(slurm.record.requested_gpus() == 8 && slurm.record.times.begin == 1005);
