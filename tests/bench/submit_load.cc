@@ -8,6 +8,7 @@
 #include <slurm/slurm_errno.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -20,13 +21,14 @@
 
 #include "slurm/gres.h"
 #include "tests/bench/sample_job.h"
+#include "tests/cluster/slurm_names.h"
 
 namespace {
 
 using Ids = std::vector<std::uint32_t>;
 
 [[noreturn]] void fail(const char* what) {
-  std::fprintf(stderr, "submit_load: %s: %s\n", what, slurm_strerror(slurm_get_errno()));
+  std::fprintf(stderr, "submit_load: %s: %s\n", what, slurm_strerror(errno));
   std::_Exit(1);
 }
 
@@ -95,14 +97,15 @@ void submit(std::size_t count, std::string account, bool admitted, Ids& ids) {
   for (std::size_t i = 0; i < count; ++i) {
     submit_response_msg_t* response = nullptr;
     if (slurm_submit_batch_job(&job, &response) != SLURM_SUCCESS) fail("submission");
-    ids.push_back(response->job_id);
+    ids.push_back(response->JOB_ID_FIELD);
     slurm_free_submit_response_response_msg(response);
   }
 }
 
 void cancel(const Ids& ids) {
   for (std::uint32_t id : ids)
-    if (slurm_kill_job(id, SIGKILL, 0) != SLURM_SUCCESS) fail("cancellation");
+    if (slurm_kill_job2(std::to_string(id).c_str(), SIGKILL, 0, nullptr) != SLURM_SUCCESS)
+      fail("cancellation");
 }
 
 /// Runs work(i) in each of `count` threads.

@@ -2,12 +2,15 @@
 /* Submits a batch job as a hostile client would, with any text in spank_job_env.
  * forge ACCOUNT ENTRY...   prints the job's id
  * env:ENTRY goes into the environment, where one name may come twice; node:NAME is where to run. */
+#include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "slurm_names.h"
 
 int main(int argc, char** argv) {
   if (argc < 3 || argc > 60) return 2;
@@ -19,7 +22,7 @@ int main(int argc, char** argv) {
   submit_response_msg_t* response = NULL;
   slurm_init(NULL);
   slurm_init_job_desc_msg(&job);
-  job.name = "forged";
+  job.name = "by-hand";
   job.account = argv[1];
   job.user_id = getuid();
   job.group_id = getgid();
@@ -37,10 +40,10 @@ int main(int argc, char** argv) {
   job.spank_job_env = spank;
   job.spank_job_env_size = entries;
   if (slurm_submit_batch_job(&job, &response) != SLURM_SUCCESS) {
-    fprintf(stderr, "%s\n", slurm_strerror(slurm_get_errno()));
+    fprintf(stderr, "%s\n", slurm_strerror(errno));
     return 1;
   }
-  printf("%u\n", response->job_id);
+  printf("%u\n", response->JOB_ID_FIELD);
   slurm_free_submit_response_response_msg(response);
   return 0;
 }

@@ -20,6 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "slurm_names.h"
+
 enum { MOST_LINE = 1 << 20 };
 
 typedef enum { TEXT, U8, U16, U32, U64, WHEN } Kind;
@@ -56,7 +58,7 @@ static const struct field kFields[] = {
     FIELD(features, TEXT),
     FIELD(group_id, U32),
     FIELD(het_job_offset, U32),
-    FIELD(job_id, U32),
+    {"job_id", offsetof(job_desc_msg_t, JOB_ID_FIELD), U32},
     FIELD(job_id_str, TEXT),
     FIELD(licenses, TEXT),
     FIELD(max_cpus, U32),
@@ -235,7 +237,7 @@ static void fill_in(job_desc_msg_t* job, int batch) {
 static int submit(job_desc_msg_t* job, uint32_t* id) {
   submit_response_msg_t* response = NULL;
   if (slurm_submit_batch_job(job, &response) != SLURM_SUCCESS) return -1;
-  *id = response->job_id;
+  *id = response->JOB_ID_FIELD;
   slurm_free_submit_response_response_msg(response);
   return 0;
 }
@@ -243,7 +245,7 @@ static int submit(job_desc_msg_t* job, uint32_t* id) {
 static int alloc(job_desc_msg_t* job, uint32_t* id) {
   resource_allocation_response_msg_t* response = NULL;
   if (slurm_allocate_resources(job, &response) != SLURM_SUCCESS) return -1;
-  *id = response->job_id;
+  *id = response->JOB_ID_FIELD;
   slurm_free_resource_allocation_response_msg(response);
   return 0;
 }
@@ -256,12 +258,14 @@ static int will_run(job_desc_msg_t* job) {
 }
 
 static int call(const char* verb, job_desc_msg_t* job, uint32_t* id) {
-  *id = job->job_id == NO_VAL ? 0 : job->job_id;
+  *id = job->JOB_ID_FIELD == NO_VAL ? 0 : job->JOB_ID_FIELD;
   if (strcmp(verb, "submit") == 0) return submit(job, id);
   if (strcmp(verb, "alloc") == 0) return alloc(job, id);
   if (strcmp(verb, "willrun") == 0) return will_run(job);
   if (strcmp(verb, "update") == 0) return slurm_update_job(job) ? -1 : 0;
-  return slurm_kill_job(job->job_id, SIGKILL, 0) ? -1 : 0;
+  char name[16];
+  snprintf(name, sizeof name, "%u", job->JOB_ID_FIELD);
+  return slurm_kill_job2(name, SIGKILL, 0, NULL) ? -1 : 0;
 }
 
 static int answer(char* line) {
@@ -282,7 +286,7 @@ static int answer(char* line) {
   if (call(verb, &job, &id) == 0)
     printf("ok %u\n", id);
   else
-    printf("no %d %s\n", slurm_get_errno(), slurm_strerror(slurm_get_errno()));
+    printf("no %d %s\n", errno, slurm_strerror(errno));
   free(job.spank_job_env);
   free(job.environment);
   return fflush(stdout) ? 1 : 0;

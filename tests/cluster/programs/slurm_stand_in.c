@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "../slurm_names.h"
+
 struct stood_for {
   char state[32];
   unsigned restarts, gpus;
@@ -97,8 +99,7 @@ int unlink(const char* path) {
 void slurm_init(const char* conf) { (void)conf; }
 void slurm_fini(void) {}
 
-int slurm_load_job(job_info_msg_t** out, uint32_t id, uint16_t flags) {
-  (void)flags;
+static void load_into(job_info_msg_t** out, uint32_t id) {
   struct stood_for job = load();
   job_info_msg_t* message = calloc(1, sizeof *message);
   job_info_t* info = calloc(1, sizeof *info);
@@ -127,18 +128,23 @@ int slurm_load_job(job_info_msg_t** out, uint32_t id, uint16_t flags) {
   info->gres_detail_str[0] = strdup(text);
   snprintf(text, sizeof text, "gpu:%u", there);
   info->gres_detail_str[1] = strdup(text);
-  snprintf(text, sizeof text, "gres:gpu:%u", job.gpus);
+  snprintf(text, sizeof text, GRES "gpu:%u", job.gpus);
   info->tres_per_job = strdup(text);
   *out = message;
+}
+
+int slurm_load_job(job_info_msg_t** out, JOB_ARGUMENT, uint16_t flags) {
+  (void)flags;
+  load_into(out, JOB_ARGUMENT_ID);
   return SLURM_SUCCESS;
 }
 
 /* It lives as long as the process. */
 void slurm_free_job_info_msg(job_info_msg_t* message) { (void)message; }
 
-int slurm_get_job_steps(time_t since, uint32_t job, uint32_t step,
-                        job_step_info_response_msg_t** out, uint16_t flags) {
-  (void)since, (void)job, (void)step, (void)flags;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+int slurm_get_job_steps(STEPS_ARGUMENTS, job_step_info_response_msg_t** out, uint16_t flags) {
   *out = calloc(1, sizeof **out);
   return SLURM_SUCCESS;
 }
@@ -153,13 +159,9 @@ int slurm_load_ctl_conf(time_t since, slurm_conf_t** out) {
 
 void slurm_free_ctl_conf(slurm_conf_t* conf) { free(conf); }
 
-int slurm_kill_job_step(uint32_t job, uint32_t step, uint16_t signal) {
-  (void)job, (void)step, (void)signal;
-  return SLURM_SUCCESS;
-}
+int slurm_kill_job_step(STEP_SIGNAL_ARGUMENTS) { return SLURM_SUCCESS; }
 
-int slurm_requeue(uint32_t id, uint32_t flags) {
-  (void)id;
+static int requeue(uint32_t flags) {
   die_if("requeue", "before");
   if (lost_if("requeue", "before")) return SLURM_ERROR;
   struct stood_for job = load();
@@ -180,12 +182,15 @@ int slurm_requeue(uint32_t id, uint32_t flags) {
   return lost_if("requeue", "after");
 }
 
+int slurm_requeue(JOB_ARGUMENT, uint32_t flags) { return requeue(flags); }
+#pragma GCC diagnostic pop
+
 int slurm_update_job(job_desc_msg_t* change) {
   die_if("update", "before");
   if (lost_if("update", "before")) return SLURM_ERROR;
   struct stood_for job = load();
   unsigned gpus;
-  if (change->tres_per_job && sscanf(change->tres_per_job, "gres:gpu:%u", &gpus) == 1)
+  if (change->tres_per_job && sscanf(change->tres_per_job, GRES "gpu:%u", &gpus) == 1)
     job.gpus = gpus;
   store(&job);
   note(change->begin_time != (time_t)NO_VAL && change->begin_time < time(NULL) + 2
