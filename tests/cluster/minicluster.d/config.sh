@@ -154,7 +154,6 @@ write_gres_conf() {
 write_cgroup_conf() {
   cat <<CONF
 CgroupPlugin=cgroup/v$cgroup_version
-CgroupAutomount=yes
 ConstrainDevices=yes
 ConstrainCores=no
 ConstrainRAMSpace=no
