@@ -76,6 +76,10 @@ extern std::uint16_t accounting_enforce [[gnu::weak]];
 
 namespace bellows {
 
+/// With --distribution=arbitrary, srun counts the nodes in --nodelist and refuses --nodes. Before,
+/// it takes the number of the job's nodes from its environment.
+inline constexpr bool kSrunCountsNodes = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0);
+
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
 inline slurm_step_id_t step_named(std::uint32_t job, std::uint32_t step) {
   slurm_step_id_t name = SLURM_STEP_ID_INITIALIZER;

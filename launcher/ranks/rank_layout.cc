@@ -10,6 +10,7 @@
 
 #include "common/launch_kind.h"
 #include "common/variables.h"
+#include "slurm/compat.h"
 
 namespace bellows {
 namespace {
@@ -56,9 +57,10 @@ std::vector<std::string> RankLayout::rank_options() const {
   for (const NodeShare& share : shares_) places.insert(places.end(), share.gpus, share.node);
   // No --overlap here: with it, 22.05 counts a step's GPUs wrongly when nodes hold different
   // numbers of them ("step's > job's for node 1") and refuses the step.
-  std::vector<std::string> options = {
-      fmt::format("--ntasks={}", world_), fmt::format("--nodes={}", shares_.size()),
-      "--distribution=arbitrary", fmt::format("--nodelist={}", fmt::join(places, ","))};
+  std::vector<std::string> options = {fmt::format("--ntasks={}", world_),
+                                      "--distribution=arbitrary",
+                                      fmt::format("--nodelist={}", fmt::join(places, ","))};
+  if (!kSrunCountsNodes) options.push_back(fmt::format("--nodes={}", shares_.size()));
   // A step asks for as many GPUs as its job did at first, which are more than a job has that lost a
   // node.
   if (lost_gpus_) options.push_back(fmt::format("--gpus={}", gpus_));
