@@ -159,7 +159,7 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
 }
 
 struct FreeConf {
-  void operator()(slurm_conf_t* conf) const { slurm_free_ctl_conf(conf); }
+  void operator()(slurm_conf_t* conf) const { free_conf(conf); }
 };
 struct FreePartitions {
   void operator()(partition_info_msg_t* message) const { slurm_free_partition_info_msg(message); }

@@ -128,6 +128,14 @@ inline int load_steps(std::uint32_t job, job_step_info_response_msg_t** response
 #endif
 }
 
+inline void free_conf(slurm_conf_t* conf) {
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+  slurm_free_conf(conf);
+#else
+  slurm_free_ctl_conf(conf);
+#endif
+}
+
 /// 0: not known. From 24.11 on clients can't see a single node's share of a job.
 inline int cpus_on_node(const slurm_job_info_t& job, const char* node) {
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 11, 0)

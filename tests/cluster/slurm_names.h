@@ -20,6 +20,13 @@
 #define JOB_ID_FIELD job_id
 #endif
 
+/* What frees slurmctld's configuration. */
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
+#define FREE_CONF slurm_free_conf
+#else
+#define FREE_CONF slurm_free_ctl_conf
+#endif
+
 /* The job that slurm_load_job and slurm_requeue take, and its id. */
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(26, 5, 0)
 #define JOB_ARGUMENT slurm_step_id_t job

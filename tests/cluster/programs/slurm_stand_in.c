@@ -157,7 +157,7 @@ int slurm_load_ctl_conf(time_t since, slurm_conf_t** out) {
   return SLURM_SUCCESS;
 }
 
-void slurm_free_ctl_conf(slurm_conf_t* conf) { free(conf); }
+void FREE_CONF(slurm_conf_t* conf) { free(conf); }
 
 int slurm_kill_job_step(STEP_SIGNAL_ARGUMENTS) { return SLURM_SUCCESS; }
 
