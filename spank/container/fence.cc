@@ -2,6 +2,7 @@
 #include "spank/container/fence.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

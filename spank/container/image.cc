@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <linux/capability.h>
 #include <linux/loop.h>
 #include <linux/magic.h>

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <linux/openat2.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
