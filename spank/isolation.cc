@@ -151,6 +151,9 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
       directory && environment(spank, "PMIX_NAMESPACE")) {
     result.pmix_dir = *directory;
     result.pmix_session = fmt::format("/tmp/spmix_appdir_{}_{}.{}", step.uid, step.job, step.id);
+    // As PMIx 5 calls its way to keep data in shared memory.
+    const auto ways = environment(spank, "PMIX_GDS_MODULE");
+    result.pmix_shares_session = ways && ways->find("shmem") != std::string::npos;
   }
   result.libbellows = LIBBELLOWS;
   return result;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <utility>
 
 #include "spank/container/mount_api.h"
 
@@ -23,6 +24,13 @@ Result<bool> is_own(int directory) {
 }
 
 }  // namespace
+
+PmixFiles PmixFiles::session(const std::string& directory, bool shared) {
+  PmixFiles files(shared ? directory : "");
+  if (files) files.name_.erase(0, 1);
+  files.session_ = directory;
+  return files;
+}
 
 PmixFiles::PmixFiles(std::string directory) : from_(std::move(directory)) {
   while (from_.size() > 1 && from_.back() == '/') from_.pop_back();
@@ -47,6 +55,10 @@ Status PmixFiles::open() {
 }
 
 Status PmixFiles::place() const {
+  if (from_.empty()) {
+    if (!session_.empty()) ::mkdir(session_.c_str(), 0700);
+    return {};
+  }
   const auto root = open_file("/", O_PATH | O_DIRECTORY);
   if (!root) return root.error();
   const auto tmp = open_in_root(root->get(), "/tmp", O_PATH | O_DIRECTORY);

@@ -326,10 +326,13 @@ Status TaskEntry::find_or_build(const std::string& name, const TaskRequest& want
 }
 
 Status TaskEntry::enter_host_view(const TaskRequest& wanted) {
+  PmixFiles session = PmixFiles::session(wanted.pmix_session, wanted.pmix_shares_session);
+  if (auto status = session.open(); !status.ok()) return status;
   if (auto status = join(base_.get()); !status.ok()) return status;
-  if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
-  if (!gpus_.hidden.empty()) {
+  if (session || !gpus_.hidden.empty())
     if (auto status = leave_namespace(); !status.ok()) return status;
+  if (auto status = session.place(); !status.ok()) return status;
+  if (!gpus_.hidden.empty()) {
     const auto dev = open_file("/dev", kRoot);
     const auto dead = open_place("dead");
     for (const auto* fd : {&dev, &dead})
@@ -426,6 +429,7 @@ Status TaskEntry::join_others(const std::string& name, const TaskRequest& wanted
 Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, Phases& phases) {
   Fd container;
   PmixFiles pmix(wanted.pmix_dir);
+  PmixFiles session = PmixFiles::session(wanted.pmix_session, wanted.pmix_shares_session);
   const std::string name = container_name(wanted.spec, site);
   Status status = find_or_build(name, wanted, site, phases, container);
   if (!status.ok()) return status;
@@ -433,14 +437,14 @@ Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, P
   if (status = join_others(name, wanted, site, phases); !status.ok()) return status;
   phases.begin("joining the container");
   if (status = pmix.open(); !status.ok()) return status;
+  if (status = session.open(); !status.ok()) return status;
   if (status = join(container.get()); !status.ok()) return status;
-  if (!wanted.pmix_session.empty()) ::mkdir(wanted.pmix_session.c_str(), 0700);
   if (status = correct_devices(container); !status.ok()) return status;
-  if (pmix) {
+  if (pmix || session)
     if (status = leave_namespace(); !status.ok()) return status;
-    if (status = pmix.place(); !status.ok()) return status;
-    pmix_moved_ = {pmix.from(), pmix.to()};
-  }
+  if (status = session.place(); !status.ok()) return status;
+  if (status = pmix.place(); !status.ok()) return status;
+  if (pmix) pmix_moved_ = {pmix.from(), pmix.to()};
   const auto root = open_file("/", kRoot);
   if (!root) return root.error();
   phases.begin("going to the working directory");

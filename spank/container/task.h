@@ -31,9 +31,10 @@ struct TaskRequest {
   std::string script;        ///< a batch script that shall run in the container; empty: none
   std::string pmix_dir;      ///< where the step's PMIx server keeps its files; empty: none
   std::string pmix_session;  ///< the directory that it tells Open MPI to use, in /tmp; empty: none
-  PrologRun prolog;          ///< to be run on the host, before a container is entered
-  std::string run_dir;       ///< where the job's launcher and agents listen; empty: none
-  std::string libbellows;    ///< the library's path on the host, if it is there; empty: none
+  bool pmix_shares_session = false;  ///< it has files for the ranks there
+  PrologRun prolog;                  ///< to be run on the host, before a container is entered
+  std::string run_dir;               ///< where the job's launcher and agents listen; empty: none
+  std::string libbellows;  ///< the library's path on the host, if it is there; empty: none
 };
 
 /// One task's way into its job's view of the node: opened by root, in task_init_privileged, and

@@ -53,6 +53,21 @@ Test(rootfs_paths, pmix_names_that_are_none) {
     cr_expect(!PmixFiles(path), "%s", path);
 }
 
+Test(rootfs_paths, a_session_directory_keeps_its_place) {
+  NEEDS_ROOT();
+  const ScratchDir scratch;
+  const std::string path = scratch.path() + "/spmix_appdir_0_3.0";
+  cr_assert_eq(::mkdir(path.c_str(), 0700), 0);
+  auto used = PmixFiles::session(path, true);
+  EQUALS(used.to(), "/tmp/spmix_appdir_0_3.0");
+  const Status opened = used.open();
+  cr_expect(opened.ok() && used, "%s",
+            opened.ok() ? "taken for another's" : opened.error().text.c_str());
+  cr_assert_eq(::chmod(path.c_str(), 0755), 0);
+  auto forged = PmixFiles::session(path, true);
+  cr_expect(forged.open().ok() && !forged, "slurmstepd makes it for its user alone");
+}
+
 Test(rootfs_paths, links_are_resolved_inside) {
   const Root root;
   root.link("a", "/etc");
