@@ -11,7 +11,7 @@ bootstrap_suite() { # SUITE
   local dir=$suites_dir/$1 source
   source=$(suite_source "$1") || return 1
   rm -rf "$dir/root.new"
-  mmdebstrap --variant=minbase --include="$(wanted_packages | paste -sd ,),git,iproute2,kmod,udev" "$1" \
+  mmdebstrap --variant=minbase --include="$(wanted_packages | paste -sd ,),git,iproute2,kmod,udev,util-linux-extra" "$1" \
     "$dir/root.new" "$source" || return 1
   proxy_setting > "$dir/root.new/etc/apt/apt.conf.d/90host"
   rm -f "$dir/root.new/etc/resolv.conf"

@@ -30,7 +30,8 @@ claim_directory() {
     die "$dir is neither empty nor a former cluster's directory"
   mkdir -- "$dir/state" || die "$dir already holds a cluster"
   : >"$dir/.minicluster"
-  if [[ -n $suite ]]; then echo "$suite" >"$dir/.suite"; else rm -f -- "$dir/.suite"; fi
+  rm -f -- "$dir/.suite"
+  [[ -z $suite ]] || printf '%s\n' "$suite" "${MC_SUITES:-}" >"$dir/.suite"
   chmod 755 "$dir"
   rm -rf -- "${dir:?}"/{etc,log,run,spool}
   mkdir -p "$dir"/{etc,log,run,spool/ctld,shared/home}

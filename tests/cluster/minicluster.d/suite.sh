@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2034,SC2154
 # A cluster with the Slurm of another Debian suite: each command runs once more inside that suite's
-# root directory. DIR/.suite names the suite from "up" on.
+# root directory. From "up" on DIR/.suite names the suite, and where its root directory lies if not
+# in the usual place.
 
 # Becomes the same command inside the root directory, if the cluster is to have one.
 enter_suite() {
-  local newer=$MC_SOURCE/tests/newer seen
+  local newer=$MC_SOURCE/tests/newer seen suites
   [[ -z ${MC_INSIDE_SUITE:-} ]] || return 0
   if [[ $command == up ]]; then
     [[ -n $suite ]] || return 0
@@ -14,7 +15,8 @@ enter_suite() {
     mkdir -p -- "$dir" || die "cannot make the directory $dir"
     "$newer" "$suite" --build
   else
-    { read -r suite <"$dir/.suite"; } 2>/dev/null || return 0
+    { { read -r suite && read -r suites; } <"$dir/.suite"; } 2>/dev/null || return 0
+    [[ -z $suites ]] || export BELLOWS_NEWER_DIR=$suites
   fi
   [[ $command != env ]] ||
     die "this cluster's programs are in the root directory of $suite; use 'minicluster exec --user root'"
@@ -24,7 +26,8 @@ enter_suite() {
   [[ -z $slurm_conf ]] || seen+=("$slurm_conf")
   [[ -z $bellows_conf ]] || seen+=("$bellows_conf")
   exec "$newer" "$suite" --enter "${seen[@]}" -- env MC_INSIDE_SUITE=1 BELLOWS_PATIENCE="${BELLOWS_PATIENCE:-1}" \
-    TERM="${TERM:-dumb}" tests/cluster/minicluster "${repeated[@]}"
+    MC_SUITES="${BELLOWS_NEWER_DIR:+$(realpath -- "$BELLOWS_NEWER_DIR")}" TERM="${TERM:-dumb}" \
+    tests/cluster/minicluster "${repeated[@]}"
 }
 
 # The command line again, with absolute paths: sets `repeated`.
