@@ -74,8 +74,10 @@ gpu_minor() { # NODE INDEX
 }
 
 write_slurm_conf() {
-  local i plugin_path
+  local i plugin_path mpi=pmix
   plugin_path=$(find_slurm_plugins)
+  # Debian builds 26.05 without it.
+  [[ -e $plugin_path/mpi_pmix.so ]] || mpi=none
   cat <<CONF
 ClusterName=bellows
 SlurmctldHost=ctl($(member_address ctl))
@@ -103,7 +105,7 @@ SchedulerParameters=batch_sched_delay=0,sched_min_interval=100000,sched_interval
 ProctrackType=proctrack/cgroup
 TaskPlugin=task/cgroup
 PrologFlags=Contain
-MpiDefault=pmix
+MpiDefault=$mpi
 JobAcctGatherType=jobacct_gather/none
 PropagateResourceLimitsExcept=MEMLOCK
 CONF

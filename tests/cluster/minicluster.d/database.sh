@@ -32,6 +32,9 @@ start_mariadb() {
   poll mariadb --no-defaults --user=root --execute="SELECT 1"
 }
 
+dbd_has_ended() { grep -qs 'fatal: ' "$dir/log/slurmdbd.log"; }
+dbd_answers_or_ended() { dbd_has_ended || sacctmgr --noheader list cluster; }
+
 start_slurmdbd() {
   (
     umask 077
@@ -49,7 +52,8 @@ StorageLoc=slurm
 CONF
   )
   slurmdbd
-  poll sacctmgr --noheader list cluster
+  poll dbd_answers_or_ended
+  ! dbd_has_ended || { echo "slurmdbd has ended: $(grep -m 1 -o 'fatal: .*' "$dir/log/slurmdbd.log")"; exit 1; }
 }
 
 enter_users() {
