@@ -42,6 +42,12 @@ container_cluster_up() {
   local arguments=$1
   shift
   cluster_up "$@"
+  allow_images "$arguments"
+}
+
+# The same for a cluster that is up: allow_images SPANK-ARGS
+allow_images() {
+  local arguments=$1
   make_images
   spank_args "image_dirs=$images $arguments"
   sed -i -e "s#^    accounts: \[vision\]#&\n    images: [\"$images/*\"]#" \

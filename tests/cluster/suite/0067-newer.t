@@ -13,7 +13,6 @@
 suite=trixie
 top=$(cd "$TAP_HOME/../.." && pwd)
 root=${BELLOWS_NEWER_DIR:-$build/newer}/$suite/root
-[[ -z ${MC_INSIDE_SUITE:-} && $top != /root/bellows ]] || skip_all "this is a test of the machine outside the root directories"
 [[ -d $root ]] || skip_all "there is no root directory of $suite: tests/newer $suite --build makes one in some minutes"
 said=$(timeout "$(seconds 60)" "$top/tests/newer" "$suite" --build 2>&1) ||
   skip_all "the root directory of $suite is not up to date within a minute: $(tail -n 1 <<<"$said")"
@@ -32,11 +31,9 @@ id=$(submit_counter job --gpus=2 -- --steps 1000000 --sleep-us 5000 --save-every
 ok "a job is admitted and saves" poll 60 commits_past "$id" 99 || diag "$(out_of job)"
 
 # A container.
-make_images
-sed -i "s#spank_bellows.so\\( tmp_keep=[^ ]*\\)\\?.*#spank_bellows.so\\1 image_dirs=$images#" "$CLUSTER/etc/plugstack.conf"
-sed -i "s#^    accounts: \[vision\]#&\n    images: [\"$images/*\"]#" "$CLUSTER/etc/bellows.yaml"
-contained() { [[ $(xc srun --quiet --mpi=none --gres=none --container-image="$images/busybox.sqsh" cat /etc/environment) == IMAGE_SAYS=hello ]]; }
-ok "a step runs in an image" poll 20 contained
+allow_images ""
+is "$(xc srun --quiet --mpi=none --gres=none --container-image="$images/busybox.sqsh" cat /etc/environment)" \
+  IMAGE_SAYS=hello "a step runs in an image"
 is "$(xc srun --quiet --mpi=none --gpus=1 --container-image="$images/busybox.sqsh" ls /dev | grep -c '^nvidia[0-9]')" 1 \
   "which has the step's one GPU"
 
