@@ -56,8 +56,9 @@ bool may_replace(const PrologJob& job, const std::optional<Contract>& sent) {
 }
 
 void collect_old(const JobStore& store) {
-  for (std::uint32_t id : store.older_than(kOldSeconds, kMostCollected)) {
-    init_slurm();
+  const auto old = store.older_than(kOldSeconds, kMostCollected);
+  if (!old.empty()) init_slurm();
+  for (std::uint32_t id : old) {
     const auto view = read_job(id);
     if (view) {
       store.touch(id);
