@@ -52,6 +52,13 @@ make_suite() { # SUITE
   flock -u "$lock"
 }
 
+# A second run would change the files and logs of the first. Holds until this process has ended.
+claim_suite() { # SUITE SECONDS-TO-WAIT
+  local claim
+  exec {claim}> "$suites_dir/$1/run"
+  flock -w "$2" "$claim" || fail "somebody else builds or tests on Debian's $1 in $(suite_root "$1"); wait for that"
+}
+
 # Brings the checkout there up to date and builds it.
 build_in_suite() { # SUITE
   local root
