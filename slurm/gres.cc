@@ -12,8 +12,8 @@
 namespace bellows {
 
 std::string spell_gpus(std::uint64_t count, std::string_view type) {
-  return type.empty() ? fmt::format("{}gpu:{}", kGres, count)
-                      : fmt::format("{}gpu:{}:{}", kGres, type, count);
+  return type.empty() ? fmt::format(BELLOWS_GRES "gpu:{}", count)
+                      : fmt::format(BELLOWS_GRES "gpu:{}:{}", type, count);
 }
 
 std::uint32_t gpus_in_gres(std::string_view text) {

@@ -21,8 +21,6 @@
 
 namespace bellows {
 
-inline constexpr std::string_view kGres = BELLOWS_GRES;
-
 /// "gres:gpu:2" or "gres:gpu:a100:2", as this Slurm spells it.
 std::string spell_gpus(std::uint64_t count, std::string_view type = {});
 

@@ -35,7 +35,7 @@ struct Field {
   std::string type;
   std::set<std::string> types;
   std::string rest;
-  bool gres = false;  ///< kGres stands somewhere in it
+  bool gres = false;  ///< BELLOWS_GRES stands somewhere in it
 
   bool any() const { return gpus > 0; }
 };
@@ -60,14 +60,15 @@ Status check_whole(const GresItem& item) {
 }
 
 /// What Slurm reads otherwise than as a sum: the last of two numbers of one type counts, and in a
-/// list with kGres items without it do not.
+/// list with BELLOWS_GRES items without it do not.
 Status check_counted(const Field& field, const GresItem& item, std::string_view list) {
   if (item.count > 0 && field.types.contains(item.type))
     return unclear(fmt::format("\"{}\" asks for the same GPUs twice; give their number once",
                                list.substr(0, 64)));
-  if (field.gres && !item.spelled.starts_with(kGres))
-    return unclear(fmt::format("\"{}\" is spelled in two ways; write {}gpu:N for the GPUs",
-                               list.substr(0, 64), kGres));
+  if (field.gres && !item.spelled.starts_with(BELLOWS_GRES))
+    return unclear(fmt::format("\"{}\" is spelled in two ways; write " BELLOWS_GRES
+                               "gpu:N for the GPUs",
+                               list.substr(0, 64)));
   return {};
 }
 
@@ -75,7 +76,7 @@ Status check_counted(const Field& field, const GresItem& item, std::string_view 
 Result<Field> parse_field(const std::optional<std::string>& text) {
   Field field;
   if (!text || text->empty()) return field;
-  field.gres = text->find(kGres) != std::string::npos;
+  field.gres = text->find(BELLOWS_GRES) != std::string::npos;
   for (const std::string_view piece : split(*text, ',')) {
     if (trim(piece).empty() || piece == "none" || piece == "NONE") continue;
     auto item = parse_gres_item(piece);

@@ -59,8 +59,9 @@ Result<GresItem> parse_gres_item(std::string_view text) {
   if (text.starts_with("gres:") || text.starts_with("gres/")) text.remove_prefix(5);
   // Slurm looks for it anywhere in the text, and counts what follows.
   if (text.find(BELLOWS_GRES_MARK) != std::string_view::npos)
-    return unclear(fmt::format("\"{}\" has \"{}\" in the middle; write {}gpu:N",
-                               item.spelled.substr(0, 64), kGres, kGres));
+    return unclear(fmt::format("\"{}\" has \"" BELLOWS_GRES "\" in the middle; write " BELLOWS_GRES
+                               "gpu:N",
+                               item.spelled.substr(0, 64)));
   std::string flat(text);
   std::replace(flat.begin(), flat.end(), '=', ':');
   const auto pieces = split(flat, ':');

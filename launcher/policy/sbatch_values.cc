@@ -141,7 +141,7 @@ std::string spell_gpu_option(std::string_view value) {
 }
 
 std::string spell_gres(std::string_view value) {
-  return to_lower(value) == "none" ? "" : prefixed(value, kGres);
+  return to_lower(value) == "none" ? "" : prefixed(value, BELLOWS_GRES);
 }
 
 }  // namespace bellows

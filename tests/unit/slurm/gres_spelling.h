@@ -16,11 +16,11 @@ inline std::string respelled(std::string text, std::string_view from, std::strin
 
 /// What the table says, for this Slurm.
 inline std::string for_this_slurm(std::string text) {
-  return respelled(std::move(text), "gres:", kGres);
+  return respelled(std::move(text), "gres:", BELLOWS_GRES);
 }
 /// What came out, for the table.
 inline std::string for_table(std::string text) {
-  return respelled(std::move(text), kGres, "gres:");
+  return respelled(std::move(text), BELLOWS_GRES, "gres:");
 }
 
 }  // namespace bellows
