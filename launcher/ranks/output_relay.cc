@@ -17,6 +17,7 @@
 #include "launcher/logs/log_line.h"
 #include "launcher/logs/log_writer.h"
 #include "launcher/ranks/rank_output.h"
+#include "launcher/ranks/task_end.h"
 #include "launcher/record/event_log.h"
 
 namespace bellows {
@@ -117,7 +118,7 @@ void OutputRelay::Shared::obey(Order order) {
 
 void OutputRelay::Shared::note_error(const Source& source, const RankOutput::Piece& piece) {
   const bool of_slurm =
-      piece.text.starts_with("slurmstepd") || (!piece.rank && piece.text.starts_with("srun: "));
+      error_of_stepd(piece.text) || (!piece.rank && piece.text.starts_with("srun: "));
   std::lock_guard lock(mutex);
   // Output of an earlier srun, read late: it says nothing about the current one.
   if (source.run != newest_run) return;

@@ -31,9 +31,7 @@ std::string shortened(std::string_view text) { return std::string(text.substr(0,
 
 void RankFailure::take_line(const std::string& line) {
   if (auto text = text_after(line, "srun: error: ")) take_srun(*text);
-  // slurmstepd gives its node's name: "slurmstepd-n1: error: ".
-  if (!line.starts_with("slurmstepd")) return;
-  if (auto error = text_behind(line, ": error: ")) take_stepd(*error);
+  if (auto error = error_of_stepd(line)) take_stepd(*error);
 }
 
 void RankFailure::take_words(const std::string& line) {
@@ -77,7 +75,7 @@ void RankFailure::take_launch(const LaunchFailure& failure) {
 }
 
 void RankFailure::take_stepd(std::string_view text) {
-  if (text_behind(text, "oom-kill event(s)")) out_of_memory_ = true;
+  if (tells_oom_kill(text)) out_of_memory_ = true;
   if (auto why = text_after(text, "execve(): ")) exec_ = shortened(*why);
 }
 

@@ -48,6 +48,24 @@ std::optional<std::string_view> text_behind(std::string_view line, std::string_v
   return line.substr(at + part.size());
 }
 
+bool tells_oom_kill(std::string_view error) {
+  if (!error.starts_with("Detected ")) return false;
+  return text_behind(error, "oom-kill event") || text_behind(error, "oom_kill event");
+}
+
+std::optional<std::string_view> error_of_stepd(std::string_view line) {
+  if (line.starts_with("slurmstepd")) return text_behind(line, ": error: ");
+  // LogTimeFormat has no longer one.
+  constexpr std::size_t kLongestTime = 40;
+  constexpr std::string_view kError = "] error: ";
+  const std::size_t end = line.find(kError);
+  if (!line.starts_with('[') || end > kLongestTime) return std::nullopt;
+  const std::string_view error = line.substr(end + kError.size());
+  // Programs have such logs, too: only what is looked for.
+  const bool known = error.starts_with("execve(): ") || tells_oom_kill(error);
+  return known ? std::optional(error) : std::nullopt;
+}
+
 // task RANK launch failed: WHY.
 std::optional<LaunchFailure> parse_launch_failure(std::string_view text) {
   const auto words = text_after(text, "task ");

@@ -36,4 +36,13 @@ std::optional<std::string_view> text_after(std::string_view line, std::string_vi
 /// The text behind the first `part`, which may stand anywhere in the line.
 std::optional<std::string_view> text_behind(std::string_view line, std::string_view part);
 
+/// Whether a slurmstepd tells that a task was killed for memory: "Detected 1 oom-kill event(s)",
+/// from 23.02 "Detected 1 oom_kill event".
+bool tells_oom_kill(std::string_view error);
+
+/// What a slurmstepd says went wrong. Its line begins with its name and node, as in
+/// "slurmstepd-n1: error: ", or from 26.05 with the time alone, as in "[2026-11-26T12:19:36.674] ".
+/// Of the latter only what RankFailure looks for.
+std::optional<std::string_view> error_of_stepd(std::string_view line);
+
 }  // namespace bellows

@@ -128,6 +128,17 @@ Test(rank_failure, tells_memory_nodes_and_missing_programs) {
   cr_expect(failure.cause(kStatus1) ==
             "the program could not be executed: ./train: No such file or directory");
   cr_expect(failure.culprit(kStatus1) == RankFailure::Culprit::missing);
+  failure = failure_of({"[2026-11-26T12:19:36.674] error: execve(): ./train: No such file",
+                        "srun: error: n1: task 0: Exited with exit code 2"});
+  cr_expect(failure.cause(kStatus1) == "the program could not be executed: ./train: No such file");
+  failure = failure_of({"[Nov 26 12:19] error: Detected 2 oom_kill events in StepId=5.1. Some",
+                        "srun: error: n1: task 1: Killed"});
+  cr_expect(
+      has(failure.cause(kKilled), "rank 1 on n1 was killed by signal 9 (Killed), out of memory"));
+  failure = failure_of({"[2026-11-26T12:19:36.674] error: no oom_kill event, and no execve(): ",
+                        "srun: error: n1: task 0: Exited with exit code 2"});
+  cr_expect(failure.cause(kStatus1) == "rank 0 on n1 exited with status 2", "%s",
+            failure.cause(kStatus1).c_str());
   cr_expect(failure_of({}).culprit(ChildExit{127 << 8}) == RankFailure::Culprit::missing);
 }
 
