@@ -268,6 +268,13 @@ Status SlurmClient::usable() {
 SlurmClient::SlurmClient() { slurm_init(nullptr); }
 SlurmClient::~SlurmClient() { slurm_fini(); }
 
+bool SlurmClient::has_plugin(const std::string& name) const {
+  const std::string dirs = text_of(slurm_conf.plugindir);
+  for (std::string_view dir : split(dirs, ':'))
+    if (access(fmt::format("{}/{}.so", dir, name).c_str(), F_OK) == 0) return true;
+  return false;
+}
+
 Result<SlurmJob> SlurmClient::job(std::uint32_t id) {
   auto message = load_job(JobName{id, std::nullopt});
   if (!message) return message.error();

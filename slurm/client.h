@@ -16,6 +16,9 @@ class SlurmClient final : public Slurm {
   SlurmClient();
   ~SlurmClient() override;
 
+  /// Whether this node has a plugin such as "mpi_pmix".
+  bool has_plugin(const std::string& name) const;
+
   Result<SlurmJob> job(std::uint32_t id) override;
   Result<SlurmJob> job(const JobName& name) override;
   Result<std::vector<SlurmJob>> jobs() override;

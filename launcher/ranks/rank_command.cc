@@ -26,9 +26,9 @@ std::string framework_name(const Contract& contract) {
              : fmt::format("{}:{}", contract.framework, contract.framework_version);
 }
 
-bool needs_pmix(LaunchKind kind) { return kind == LaunchKind::mpi || kind == LaunchKind::nccl; }
-
 }  // namespace
+
+bool needs_pmix(LaunchKind kind) { return kind == LaunchKind::mpi || kind == LaunchKind::nccl; }
 
 Result<LaunchKind> choose_launch_kind(const std::string& asked,
                                       const std::optional<Contract>& contract) {

@@ -19,6 +19,9 @@ namespace bellows {
 Result<LaunchKind> choose_launch_kind(const std::string& asked,
                                       const std::optional<Contract>& contract);
 
+/// Whether ranks of the kind are started with Slurm's mpi/pmix.
+bool needs_pmix(LaunchKind kind);
+
 /// The program, after the words that the contract's framework puts before each program.
 std::vector<std::string> framework_command(const std::optional<Contract>& contract,
                                            const std::vector<std::string>& program);

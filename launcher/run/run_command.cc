@@ -13,6 +13,7 @@
 #include "launcher/base/job_paths.h"
 #include "launcher/cli/commands.h"
 #include "launcher/machine/restart_budget.h"
+#include "launcher/ranks/rank_command.h"
 #include "launcher/record/lost_halt.h"
 #include "launcher/run/run_shell.h"
 #include "slurm/client.h"
@@ -90,6 +91,14 @@ int supervise(const RunOptions& options, std::uint32_t id) {
   if (!context)
     return refuse(*job, context.error().text,
                   context.error().kind == ErrorKind::denied ? kRefused : kFailed);
+  if (needs_pmix(context->launch) && !slurm.has_plugin("mpi_pmix"))
+    return refuse(
+        *job,
+        fmt::format("kind {} needs PMIx, and this Slurm has no mpi/pmix plugin; a program "
+                    "that does not need PMIx or MPI can run with --kind=plain, or "
+                    "--kind=torch",
+                    launch_kind_name(context->launch)),
+        kRefused);
   if (!context->contract)
     fmt::print(
         stderr,
