@@ -80,6 +80,10 @@ namespace bellows {
 /// it takes the number of the job's nodes from its environment.
 inline constexpr bool kSrunCountsNodes = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0);
 
+/// slurmd knows each run of a job by an id of its own, its SLUID, which a requeue renews; before, a
+/// requeued job is the same to it.
+inline constexpr bool kRunsHaveIds = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0);
+
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
 inline slurm_step_id_t step_named(std::uint32_t job, std::uint32_t step) {
   slurm_step_id_t name = SLURM_STEP_ID_INITIALIZER;

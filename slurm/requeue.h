@@ -10,6 +10,7 @@
 #include <variant>
 
 #include "common/result.h"
+#include "slurm/compat.h"
 #include "slurm/interface.h"
 
 namespace bellows {
@@ -23,12 +24,13 @@ namespace bellows {
 /// another was faster only adds what is missing.
 enum class Party { command, launcher, rescue };
 
-/// Seconds of slurmctld's clock, measured on 22.05. They are also used for later releases, until
-/// those are measured.
+/// Seconds of slurmctld's clock, measured on 22.05; the first also on 26.05. All of them hold for
+/// the releases between, which were run too.
 namespace requeue_clock {
 /// A start in the second in which the last run's credential was revoked loses the job; with 1 it
-/// could fall into that one.
-inline constexpr int kSoon = 2;
+/// could fall into that one. Where a run has an id of its own, its credential is its own, too: of
+/// 100 jobs that started at once none was lost.
+inline constexpr int kSoon = kRunsHaveIds ? 0 : 2;
 /// A time that is set while the job completes survives only if it is still ahead when the last
 /// node is done. Steps that end at their stop are done within this.
 inline constexpr int kWhileCompleting = 5;

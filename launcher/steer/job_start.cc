@@ -18,6 +18,8 @@ constexpr auto kPoll = 50ms;
 constexpr double kPollFast = 15;  // seconds
 constexpr auto kPollLater = 1000ms;
 constexpr double kSayWaitingAfter = 5;
+/// Seconds of slurmctld to a start time.
+constexpr std::time_t kNotWorthSaying = 4;
 /// Slurm may say it of nodes that have yet to register; so it must say it again.
 constexpr int kMostNevers = 3;
 /// The default of batch_sched_delay is 3 s.
@@ -157,8 +159,7 @@ CommandFailure JobStart::put_back(const SlurmJob& now) {
 
 void JobStart::say_why(const SlurmJob& now) {
   const bool told = now.reason == said_ || now.reason.empty() || now.reason == "None";
-  const bool soon =
-      now.reason == "BeginTime" && now.times.start <= now.times.now + 2 * requeue_clock::kSoon;
+  const bool soon = now.reason == "BeginTime" && now.times.start <= now.times.now + kNotWorthSaying;
   if (told || soon || seconds_ <= kSayWaitingAfter) return;
   said_ = now.reason;
   steering_.say("the job waits " + wait_text(now));
