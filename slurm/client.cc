@@ -408,6 +408,12 @@ Status SlurmClient::may_change_size(const SlurmJob& job, std::uint32_t gpus) {
   return slurm_error(fmt::format("cannot change job {}", job.shown_id()));
 }
 
+bool SlurmClient::requeues_the_finished(const SlurmJob& job) const {
+  // Nobody preempts it without a PreemptMode, and in its first run it has not come back from that.
+  const bool preempts = (slurm_conf.preempt_mode & ~PREEMPT_MODE_GANG) != PREEMPT_MODE_OFF;
+  return kRemembersGrace && preempts && job.restarts > 0;
+}
+
 Status SlurmClient::signal_step(std::uint32_t job, std::uint32_t step, int signal) {
   if (kill_step(job, step, static_cast<std::uint16_t>(signal)) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot signal step {}.{}", job, step));

@@ -84,6 +84,11 @@ inline constexpr bool kSrunCountsNodes = SLURM_VERSION_NUMBER >= SLURM_VERSION_N
 /// requeued job is the same to it.
 inline constexpr bool kRunsHaveIds = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0);
 
+/// A job that was given a grace time and went back into the queue otherwise than by its end in that
+/// time keeps a mark of it, and slurmctld requeues it when a later run of it ends, however that
+/// ends.
+inline constexpr bool kRemembersGrace = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0);
+
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
 inline slurm_step_id_t step_named(std::uint32_t job, std::uint32_t step) {
   slurm_step_id_t name = SLURM_STEP_ID_INITIALIZER;
