@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// Entry points of job_submit/bellows, which slurmctld loads. Only routes: see plugin.h.
 
+#include <cerrno>
 #include <exception>
 #include <memory>
 
@@ -51,7 +52,11 @@ BELLOWS_EXPORT int job_submit(job_desc_msg_t* job_desc, std::uint32_t, char** er
 }
 
 BELLOWS_EXPORT int job_modify(BELLOWS_JOB_MODIFY_ARGUMENTS) noexcept {
-  return guarded("job_modify", [&] {
+  const int code = guarded("job_modify", [&] {
     return plugin->modify(*job_desc, job, submit_uid, BELLOWS_JOB_MODIFY_ERR_MSG);
   });
+  // Without accounting slurmctld takes whatever errno says next, such as EAGAIN of a socket, for
+  // why an account or partition is refused.
+  errno = 0;
+  return code;
 }
