@@ -183,8 +183,10 @@ void forget_outer_contract() {
 
 void correct_size_for_srun(const Settings& settings) {
   const auto job = outer_job();
-  // A step inside a step has the outer step's size, which is not stale.
-  if (!job || environment("SLURM_STEP_ID")) return;
+  // A step inside a step has the outer step's size, which is not stale. From 26.05 a batch script
+  // is told the number of its own step, too.
+  const auto step = parse_uint(environment("SLURM_STEP_ID").value_or(""));
+  if (!job || (step && *step <= SLURM_MAX_NORMAL_STEP_ID)) return;
   const auto contract = JobStore(settings.run_dir).load(*job, ::getuid());
   if (!contract || !contract->has_value()) return;
   const auto view = read_job(*job);
