@@ -369,7 +369,7 @@ Status JobViews::pin(const std::string& name, int ns) const {
     return Error{ErrorKind::unavailable,
                  "this kernel considers the namespace older than slurmd's own, and so won't keep "
                  "it; run slurmd in the machine's first mount namespace (no PrivateTmp= or "
-                 "Protect...= in its unit)"};
+                 "Protect...= in its unit), and without job_container/tmpfs and namespace/tmpfs"};
   return errno_error("pin the namespace", name);
 }
 
