@@ -245,9 +245,14 @@ command_stop_ctld() {
 
 command_start_ctld() {
   load_state
+  local ignore=()
   ! controller_answers || die "slurmctld is already running"
+  # With a database, 26.05 does not start again after a kill before it has first saved the usage.
+  if [[ -d $dir/spool/database && ! -e $dir/spool/ctld/assoc_usage && $(slurmctld -V) > "slurm 26" ]]; then
+    ignore=(-i)
+  fi
   in_member ctl env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
-    SLURM_CONF="$dir/etc/slurm.conf" "${daemon_environment[@]}" slurmctld -f "$dir/etc/slurm.conf" \
+    SLURM_CONF="$dir/etc/slurm.conf" "${daemon_environment[@]}" slurmctld "${ignore[@]}" -f "$dir/etc/slurm.conf" \
     </dev/null >>"$dir/log/boot-ctl.log" 2>&1 || die "slurmctld did not start"
   wait_for_controller 60
 }

@@ -176,7 +176,9 @@ write_users() {
   grep -vE "^($groups):" /etc/group >"$dir/etc/group"
   printf 'vision:x:20101:\nspeech:x:20102:\n' >>"$dir/etc/group"
   while read -r name uid group gid; do
-    echo "$name:x:$uid:$gid:$name of $group:$dir/shared/home/$name:/bin/bash" >>"$dir/etc/passwd"
+    # Without a password to look up: these users are not in /etc/shadow, and sbatch --export=NONE makes
+    # slurmd become them with su.
+    echo "$name:*:$uid:$gid:$name of $group:$dir/shared/home/$name:/bin/bash" >>"$dir/etc/passwd"
     install -d -o "$uid" -g "$gid" -m 700 "$dir/shared/home/$name"
   done < <(test_users)
   install -d -m 700 "$dir/shared/home/root"
