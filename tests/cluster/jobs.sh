@@ -26,8 +26,8 @@ submit_counter() {
     shift
   done
   shift
-  # shellcheck disable=SC2016
-  printf '#!/bin/bash\nexec bellows run ${RUN_OPTIONS:-} -- %s --log %s %s\n' \
+  # shellcheck disable=SC2016,SC2154
+  printf '#!/bin/bash\nexec bellows run'"$run_kind"' ${RUN_OPTIONS:-} -- %s --log %s %s\n' \
     "$counter" "$home/$name.log --until $home/$name.last" "$*" >"$home/$name.sh"
   submit -- --framework=digits --gpus-range=1-8 "${options[@]}" --job-name="$name" \
     --output="$home/$name.out" "$name.sh"

@@ -10,6 +10,7 @@ top=$(dirname "$(dirname "$TAP_HOME")")
 build=${BELLOWS_BUILDDIR:-$top/build}
 digits=$build/examples/digits/digits
 data=$build/data/digits.csv.gz
+[[ -n $has_pmix ]] || skip_all "this Slurm has no mpi/pmix"
 [[ -x $digits ]] || skip_all "there is no MPI, or digits is not built"
 [[ -r $data ]] || skip_all "$data is missing"
 

@@ -24,14 +24,15 @@ unlike "$(out_of whole)" 'not the batch script itself' "exec is noticed"
 # GPUs that lie unevenly, and a program that does not know libbellows.
 plain=$(submit -- --gpus=1 --nodelist=n1 --wrap='sleep 60')
 poll 20 job_is "$plain" RUNNING
-cat >"$home/uneven.sh" <<'S'
+cat >"$home/uneven.sh" <<S
 #!/bin/bash
-bellows run -- bash -c 'echo "rank $SLURM_PROCID of $SLURM_NTASKS on $SLURMD_NODENAME: $SLURM_LOCALID of $CUDA_VISIBLE_DEVICES"'
+bellows run$run_kind -- bash -c 'echo "rank \$SLURM_PROCID of \$SLURM_NTASKS on \$SLURMD_NODENAME: \$SLURM_LOCALID of \$CUDA_VISIBLE_DEVICES"'
 S
 id=$(submit -- --framework=digits --gpus-range=7 --output="$home/uneven.out" uneven.sh)
 poll 40 job_is "$id" COMPLETED
-wanted=$(for i in 0 1 2; do echo "of 7 on n1: $i of 0,1,2"; done
-  for i in 0 1 2 3; do echo "of 7 on n2: $i of 0,1,2,3"; done)
+# Each rank of kind plain sees its own alone.
+wanted=$(for i in 0 1 2; do echo "of 7 on n1: $i of ${run_kind:+$i}${has_pmix:+0,1,2}"; done
+  for i in 0 1 2 3; do echo "of 7 on n2: $i of ${run_kind:+$i}${has_pmix:+0,1,2,3}"; done)
 is "$(out_of uneven | sed -n 's/^rank [0-9]* //p' | sort)" "$wanted" "ranks go where the GPUs are"
 like "$(out_of uneven)" 'did not use libbellows' "a program without libbellows is told what is missing"
 like "$(out_of uneven)" 'not the batch script itself' "and so is a script without exec"

@@ -51,7 +51,7 @@ top=$(dirname "$(dirname "$TAP_HOME")") shared=$CLUSTER/shared
 cp -r "$top/python/bellows" "$TAP_HOME/programs/tracker.py" "$shared/"
 chmod -R a+rX "$shared/bellows" "$shared/tracker.py"
 home=$shared/home/alice
-printf '#!/bin/bash\nexec bellows run -- /usr/bin/python3 -B %s %s\n' "$shared/tracker.py" "$home/python.log" \
+printf '#!/bin/bash\nexec bellows run'"$run_kind"' -- /usr/bin/python3 -B %s %s\n' "$shared/tracker.py" "$home/python.log" \
   >"$home/python.sh"
 job=$(submit --env PYTHONPATH="$shared" --env BELLOWS_LIBRARY="$build/checkpoint/.libs/libbellows.so.0" -- \
   --framework=digits --gpus-range=1-8 --gpus=2 --nodes=1 --job-name=python --output="$home/python.out" python.sh)

@@ -23,7 +23,7 @@ mkdir -p "$home/bin" "$home/faults"
 ln -s "$TAP_HOME/programs/srun_relay.py" "$home/bin/srun"
 chmod 777 "$home/faults" && chmod a+rx "$home/bin"
 # shellcheck disable=SC2016
-printf '#!/bin/bash\nexport PATH=%s/bin:$PATH REAL_SRUN=%s FAULT_DIR=%s/faults\nexec bellows run -- %s --log %s --steps 100000000 --sleep-us 5000 --save-every 100\n' \
+printf '#!/bin/bash\nexport PATH=%s/bin:$PATH REAL_SRUN=%s FAULT_DIR=%s/faults\nexec bellows run'"$run_kind"' -- %s --log %s --steps 100000000 --sleep-us 5000 --save-every 100\n' \
   "$home" "$(command -v srun)" "$home" "$counter" "$home/job.log" >"$home/job.sh"
 id=$(submit -- --framework=digits --gpus-range=1-8 --gpus=6 --job-name=job --output="$home/job.out" job.sh)
 poll 40 commits_past "$id" 99 || bail "the job does not commit: $(out_of job | tail -n 5)"

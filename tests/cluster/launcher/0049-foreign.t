@@ -20,7 +20,7 @@ submit_own() {
     options+=("$1")
     shift
   done
-  printf '#!/bin/bash\nexec bellows run' >"$home/$name.sh"
+  printf '#!/bin/bash\nexec bellows run %s' "$run_kind" >"$home/$name.sh"
   printf ' %q' "${options[@]}" -- "$program" "$2" "$home/$name" "${@:3}" >>"$home/$name.sh"
   submit -- --framework=plain --gpus-range=1-8 --gpus="$gpus" --job-name="$name" \
     --output="$home/$name.out" "$name.sh"
@@ -73,12 +73,12 @@ xc scancel "$failing"
 # Finished or stopped? With a status of its own for the one, 0 means the other.
 mkdir -p "$home/f" && printf '#!/bin/bash\ntrap "exit 0" USR1\necho ready\nsleep 600 & wait\n' >"$home/f/zero.sh"
 chmod -R a+rX "$home/f" && chmod a+x "$home/f/zero.sh"
-printf '#!/bin/bash\nexec bellows run --checkpoint-signal=USR1 --stopped-status=85 -- %s/f/zero.sh\n' \
+printf '#!/bin/bash\nexec bellows run'"$run_kind"' --checkpoint-signal=USR1 --stopped-status=85 -- %s/f/zero.sh\n' \
   "$home" >"$home/zero.sh"
 zero=$(submit -- --framework=plain --gpus-range=1-8 --gpus=1 --output="$home/zero.out" zero.sh)
 status=$(submit_own status 1 --checkpoint-signal=USR1 --stopped-status=85 -- signal 100000 85)
 # shellcheck disable=SC2016
-printf '#!/bin/bash\nexec bellows run --checkpoint-signal=12 -- sh -c %q\n' \
+printf '#!/bin/bash\nexec bellows run'"$run_kind"' --checkpoint-signal=12 -- sh -c %q\n' \
   'trap "touch $BELLOWS_FINISHED_FILE; exit 1" USR2; echo ready; while :; do sleep 0.1; done' >"$home/file.sh"
 file=$(submit -- --framework=plain --gpus-range=1-8 --gpus=1 --output="$home/file.out" file.sh)
 poll 40 has_starts status 1

@@ -34,7 +34,7 @@ echo "trouble of \$SLURM_PROCID" >&2
 exec $counter --log $home/talk.log --steps 100000 --sleep-us 10000 --save-every 20
 S
 chmod +x "$home/talk.sh"
-printf '#!/bin/bash\nexec bellows run --checkpoint-dir %s/mine -- %s/talk.sh\n' "$home" "$home" >"$home/job.sh"
+printf '#!/bin/bash\nexec bellows run'"$run_kind"' --checkpoint-dir %s/mine -- %s/talk.sh\n' "$home" "$home" >"$home/job.sh"
 id=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --job-name=talk --output="$home/talk.out" job.sh)
 poll 40 in_file "$home/mine/events.jsonl" 'committed step'
 is "$(sed 's/^[^:]*: //' "$home/talk.out" | grep -c '^hello from [01]$')" 2 "the job's own output is as it was"

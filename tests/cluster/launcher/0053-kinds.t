@@ -79,7 +79,9 @@ done
 again=$(run again "--kind=torch --max-restarts=3" --framework=any \
   sh -c 'echo "port: $MASTER_PORT"; [ -e again ] || { [ "$RANK" -gt 0 ] || touch again; sleep 1; exit 1; }')
 plain=$(run plain --kind=plain --framework=pytorch sh -c "$show")
-nccl=$(SETUP='export NCCL_IB_DISABLE=0' run nccl --kind=nccl "--framework=any $boxed" sh -c "$show")
+if [[ -n $has_pmix ]]; then
+  nccl=$(SETUP='export NCCL_IB_DISABLE=0' run nccl --kind=nccl "--framework=any $boxed" sh -c "$show")
+fi
 mpi=$(run mpi "" "--framework=any $boxed" sh -c "$show")
 ended "$plain" plain
 is "$(said plain gpus | sort | uniq -d)" "" "plain: each rank has a GPU to itself"
@@ -87,18 +89,25 @@ is "$(said plain words | uniq)" before "and the framework's words come before th
 is "$(said plain told | uniq) $(said plain pmix | uniq)" "rank= world= local= of= node= none" "and is told nothing"
 ended "$again" again
 is "$(said again port | uniq | wc -l)" 2 "each attempt has a port of its own" || diag "$(out_of again)"
-ended "$nccl" nccl
-is "$(said nccl net | uniq)" "=eth0 0 " "nccl: NCCL's variables, but what the user has set"
-is "$(said nccl pmix | xargs)" "0 1 2 3" "and PMIx"
-ended "$mpi" mpi
-is "$(said mpi pmix | xargs) $(said mpi net | uniq)" "0 1 2 3   " "mpi, where nothing is said: PMIx, and no more"
-if [[ -x $programs/pmix_id ]]; then
-  id=$(run pmix --kind=nccl --framework=any "$programs/pmix_id")
-  ended "$id" pmix
-  is "$(out_of pmix | sed -n 's/^.*pmix rank \([0-9]\) of 4 local .*: right$/\1/p' | sort | xargs)" "0 1 2 3" \
-    "nccl: ranks without MPI exchange what NCCL needs" || diag "$(out_of pmix)"
+if [[ -z $has_pmix ]]; then
+  skip "kinds nccl and mpi" "this Slurm has no mpi/pmix"
+  poll 40 job_is "$mpi" FAILED
+  is "$(job_field "$mpi" ExitCode)" 3:0 "mpi without mpi/pmix is refused"
+  like "$(out_of mpi)" 'kind mpi needs PMIx, and this Slurm has no mpi/pmix plugin.*--kind=plain' "with a sentence"
 else
-  skip "nccl: ranks without MPI exchange what NCCL needs" "built without PMIx"
+  ended "$nccl" nccl
+  is "$(said nccl net | uniq)" "=eth0 0 " "nccl: NCCL's variables, but what the user has set"
+  is "$(said nccl pmix | xargs)" "0 1 2 3" "and PMIx"
+  ended "$mpi" mpi
+  is "$(said mpi pmix | xargs) $(said mpi net | uniq)" "0 1 2 3   " "mpi, where nothing is said: PMIx, and no more"
+  if [[ -x $programs/pmix_id ]]; then
+    id=$(run pmix --kind=nccl --framework=any "$programs/pmix_id")
+    ended "$id" pmix
+    is "$(out_of pmix | sed -n 's/^.*pmix rank \([0-9]\) of 4 local .*: right$/\1/p' | sort | xargs)" "0 1 2 3" \
+      "nccl: ranks without MPI exchange what NCCL needs" || diag "$(out_of pmix)"
+  else
+    skip "nccl: ranks without MPI exchange what NCCL needs" "built without PMIx"
+  fi
 fi
 
 # A node on which Slurm can't start a step any more: the ranks of the other are not left to wait for it.

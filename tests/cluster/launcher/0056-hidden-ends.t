@@ -13,7 +13,7 @@ home=$CLUSTER/shared/home/alice
 
 # Each rank is a shell with this command: submit_shell NAME GPUS OPTIONS-OF-RUN COMMAND
 submit_shell() {
-  printf '#!/bin/bash\nexec bellows run %s -- sh -c %q\n' "$3" "$4" >"$home/$1.sh"
+  printf '#!/bin/bash\nexec bellows run'"$run_kind"' %s -- sh -c %q\n' "$3" "$4" >"$home/$1.sh"
   submit -- --framework=digits --gpus-range=1-4 --gpus="$2" --output="$home/$1.out" "$1.sh"
 }
 

@@ -10,7 +10,7 @@
 
 impatient_cluster_up --nodes=2 --gpus=4
 home=$CLUSTER/shared/home/alice
-printf '#!/bin/bash\nexec bellows run --checkpoint-signal=USR1 -- %s signal %s/own 1000000\n' \
+printf '#!/bin/bash\nexec bellows run'"$run_kind"' --checkpoint-signal=USR1 -- %s signal %s/own 1000000\n' \
   "$TAP_HOME/programs/own_saver.py" "$home" >"$home/own.sh"
 id=$(submit -- --framework=plain --gpus-range=1-8 --gpus=2 --job-name=own --output="$home/own.out" \
   --open-mode=append own.sh)

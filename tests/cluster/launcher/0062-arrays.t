@@ -12,7 +12,7 @@ home=$CLUSTER/shared/home/alice
 export TAP_LIMIT=120
 
 # shellcheck disable=SC2016
-printf '#!/bin/bash\nexec bellows run -- %s --log %s.$SLURM_ARRAY_TASK_ID.log --steps 1000000 --sleep-us 10000 --save-every 50\n' \
+printf '#!/bin/bash\nexec bellows run'"$run_kind"' -- %s --log %s.$SLURM_ARRAY_TASK_ID.log --steps 1000000 --sleep-us 10000 --save-every 50\n' \
   "$counter" "$home/task" >"$home/task.sh"
 array=$(submit -- --framework=digits --gpus-range=1-4 --gpus=1 --array=1-3 --output="$home/task.%a.out" task.sh)
 raw() { xc squeue --noheader --array --format='%i %A' | sed -n "s/^${array}_$1 //p"; } # TASK

@@ -72,7 +72,7 @@ class Job:
         environ = dict(os.environ, PATH=self.dir + "/bin:" + os.environ["PATH"], SLURM_JOB_ID="7",
                        BELLOWS_RUN_DIR=self.dir + "/run", SLURM_STAND_IN=self.dir,
                        LD_PRELOAD=BUILD + "/tests/cluster/programs/.libs/slurm_stand_in.so")
-        command = [BUILD + "/launcher/bellows", "run", "--checkpoint-dir", self.dir + "/ckpt", "--",
+        command = [BUILD + "/launcher/bellows", "run", "--kind=plain", "--checkpoint-dir", self.dir + "/ckpt", "--",
                    BUILD + "/tests/cluster/programs/counter", "--steps", str(self.steps), "--sleep-us", "5000",
                    "--save-every", "60", "--log", self.dir + "/log.counter"]
         with open(self.dir + "/out", "a", encoding="utf-8") as out:

@@ -301,14 +301,16 @@ int main(int argc, char **argv) {
   return 0;
 }
 C
-if mpicc -o "$shared/sum" "$shared/sum.c" 2>/dev/null; then
+if [[ -z $has_pmix ]]; then
+  skip "MPI in containers" "this Slurm has no mpi/pmix"
+elif mpicc -o "$shared/sum" "$shared/sum.c" 2>/dev/null; then
   is "$(xc srun --quiet --mpi=pmix --nodes=2 --ntasks=4 --container-image="$images/hostlike" --container-mounts="$mounts,$shared:/shared" \
     /shared/sum 2>&1)" "4 ranks, sum 10" "MPI runs over both nodes, in containers"
 else
   skip "MPI in containers" "mpicc can't build"
 fi
 script counted.sh <<S
-exec bellows run -- $counter --log $home/counted.log --steps 60 --sleep-us 10000 --save-every 20
+exec bellows run$run_kind -- $counter --log $home/counted.log --steps 60 --sleep-us 10000 --save-every 20
 S
 id=$(submit -- --gpus-range=2 --container-image="$images/hostlike" \
   --container-mounts="$mounts,$build,$shared" --output="$home/counted.out" counted.sh)

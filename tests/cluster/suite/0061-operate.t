@@ -32,7 +32,7 @@ restart_slurmd() { # I
 }
 restart_all() { restart_ctld && restart_slurmd 1 && restart_slurmd 2 && poll 30 xc sinfo; }
 submit_long() { # NAME
-  printf '#!/bin/bash\nexec %s/current/bin/bellows run -- %s --log %s.log --until %s.last --steps 1000000 --sleep-us 5000 --save-every 50\n' \
+  printf '#!/bin/bash\nexec %s/current/bin/bellows run'"$run_kind"' -- %s --log %s.log --until %s.last --steps 1000000 --sleep-us 5000 --save-every 50\n' \
     "$opt" "$counter" "$1" "$1" >"$CLUSTER/shared/home/alice/$1.sh"
   submit -- --framework=digits --gpus-range=1-8 --gpus=2 --job-name="$1" --output="$1.out" "$1.sh"
 }

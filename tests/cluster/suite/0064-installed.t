@@ -37,7 +37,7 @@ unset BELLOWS_BUILDDIR BELLOWS_SRCDIR
 cluster_up --nodes=1 --gpus=2
 like "$(<"$CLUSTER/etc/slurm.conf")" "PluginDir=[^ ]*:$prefix/lib/slurm-bellows" "the installed minicluster has the installed plugins"
 is "$(xc sh -c 'command -v bellows')" "$prefix/bin/bellows" "and the installed program"
-id=$(submit -- --framework=digits --gpus=2 --output=job.out --wrap 'exec bellows run -- sh -c "echo rank \$SLURM_PROCID"')
+id=$(submit -- --framework=digits --gpus=2 --output=job.out --wrap 'exec bellows run'"$run_kind"' -- sh -c "echo rank \$SLURM_PROCID"')
 ok "a job runs on it" poll 60 job_is "$id" COMPLETED
 like "$(cat "$CLUSTER/shared/home/alice/job.out")" "rank 1" "with its ranks"
 mc down >/dev/null

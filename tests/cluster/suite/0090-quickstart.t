@@ -11,6 +11,7 @@ dir=$(mktemp -d "${TMPDIR:-/tmp}/bellows-quickstart-XXXXXX")
 chmod 755 "$dir"
 trap '"$top/quickstart" --stop --dir "$dir/q" > /dev/null 2>&1; rm -rf "$dir"' EXIT
 
+[[ -n $has_pmix ]] || skip_all "this Slurm has no mpi/pmix, with which quickstart's job starts its ranks"
 epochs=60
 [ -z "${BELLOWS_LONG-}" ] || epochs=120
 status=0
