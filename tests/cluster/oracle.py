@@ -12,7 +12,7 @@ import yaml
 
 MOST_GPUS = 4096
 SHOWN = ("JobId", "UserId", "Account", "QOS", "JobState", "Requeue", "BatchFlag", "TimeLimit",
-         "Partition", "NumNodes", "NumTasks", "TRES", "CoreSpec", "OverSubscribe")
+         "Partition", "NumNodes", "NumTasks", "TRES", "CoreSpec", "OverSubscribe", "Exclusive")
 OPTIONS = "_SLURM_SPANK_OPTION_bellows_"
 
 
@@ -284,9 +284,15 @@ class Shown:
         if self.started:
             self.nodes = (self.nodes[0], self.nodes[0])
         self.batch = self.keys["BatchFlag"] == "1"
+        # From 26.05 OverSubscribe=NO means less.
+        exclusive = self.keys.get("Exclusive")
+        self.whole_nodes = exclusive == "NODE" if exclusive else self.keys["OverSubscribe"] == "NO"
         tasks = self.keys["NumTasks"]
         self.tasks = int(tasks) if tasks.isdigit() else 1
-        tres = dict(item.split("=", 1) for item in self.keys["TRES"].split(",") if "=" in item)
+        # From 23.02 what a job asks for and what it holds have names of their own.
+        tres = next((self.keys[name] for name in ("TRES", "AllocTRES", "ReqTRES")
+                     if self.keys.get(name, "(null)") != "(null)"), "")
+        tres = dict(item.split("=", 1) for item in tres.split(",") if "=" in item)
         # Without nodes Slurm counts no GPUs, whatever the job asks for.
         self.counted = int(tres.get("gres/gpu", 0)) if int(tres.get("node", 0)) else None
         self.forms = {form: gres_items(self.keys.get("Tres" + form))
@@ -420,7 +426,7 @@ class Judge:
             wrong.append(f"GPU types {sorted(job.kinds())}, not only {limits.types}")
         if job.names() & {"shard", "mps", "mig"} or any("g." in kind for kind in job.kinds()):
             wrong.append("a share or a slice of a GPU")
-        if job.keys["OverSubscribe"] == "NO" or job.keys["CoreSpec"] not in ("*", ""):
+        if job.whole_nodes or job.keys["CoreSpec"] not in ("*", ""):
             wrong.append("all GPUs of its nodes")
         if limits.max_nodes and not limits.each and (job.nodes[1] or MOST_GPUS) > limits.max_nodes:
             wrong.append(f"nodes {job.keys['NumNodes']}, most {limits.max_nodes}")

@@ -81,7 +81,12 @@ like "$(<"$CLUSTER/log/slurmctld.log")" "refused an update .*the job was submitt
 xc --user root scontrol delete ReservationName=closed
 reserve closed MAGNETIC
 id=$(submit -- "${contracted[@]}" --wrap true)
-ok "a job runs beside a magnetic reservation" poll 30 job_is "$id" COMPLETED
+if slurm_is_from 26.05; then
+  skip "a job runs beside a magnetic reservation" "this Slurm keeps its nodes from any job, also without Bellows"
+  xc scancel "$id"
+else
+  ok "a job runs beside a magnetic reservation" poll 30 job_is "$id" COMPLETED
+fi
 is "$(job_field "$id" Partition)" main "in its own partition"
 
 ok "no job has ever been elsewhere" not_elsewhere

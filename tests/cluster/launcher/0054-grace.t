@@ -62,9 +62,17 @@ went_on preempted "$preempted" "scancel --signal=USR1" 'signal USR1'
 survives sudden "$sudden" "scontrol requeue" 'requeued by Slurm or an operator'
 ends_well preempted "$preempted" "the preempted job"
 ends_well sudden "$sudden" "the one without a grace time"
-first=$CLUSTER
 
-# By QOS, which Slurm keeps in its database; meanwhile comes the time limit.
+poll 60 grep -q 'the time limit is reached in' "$CLUSTER/shared/home/alice/limited.out"
+like "$(out_of limited)" 'the time limit is reached in [0-9]+ s, and a stop may take' "the time limit: its output tells that it is near"
+# Before that nothing was committed; the fault is then.
+hurt_step[$limited]=0
+hurt_at[$limited]=$(events_of "$limited" | sed -n '/"CHECKPOINTING"/ s/.*"time":\([0-9]*\)\.\([0-9]*\).*/\1 \2/p' |
+  head -n 1 | awk '{ printf "%d%s", $1, substr($2 "000000", 1, 6) }')
+ends_well limited "$limited" "the time limit"
+went_on limited "$limited" "the time limit" 'time limit'
+
+# By QOS, which Slurm keeps in its database.
 printf 'AuthInfo=cred_expire=10\nPreemptType=preempt/qos\nPreemptMode=REQUEUE\nKillWait=5\n' >"$conf"
 cluster_up --nodes=1 --gpus=4 --accounting --slurm-conf "$conf"
 rm -f "$conf"
@@ -82,14 +90,4 @@ ends_well low "$low" "a preemption by QOS"
 calm=$(submit_counter calm --gpus-range=1-4 --gpus=1 --qos=high -- --steps 200 --sleep-us 20000 --save-every 20)
 ends_well calm "$calm" "a job that nobody may preempt"
 unlike "$(out_of calm)" 'but Slurm gives' "and is not warned of a preemption"
-
-CLUSTER=$first
-poll 60 grep -q 'the time limit is reached in' "$CLUSTER/shared/home/alice/limited.out"
-like "$(out_of limited)" 'the time limit is reached in [0-9]+ s, and a stop may take' "the time limit: its output tells that it is near"
-# Before that nothing was committed; the fault is then.
-hurt_step[$limited]=0
-hurt_at[$limited]=$(events_of "$limited" | sed -n '/"CHECKPOINTING"/ s/.*"time":\([0-9]*\)\.\([0-9]*\).*/\1 \2/p' |
-  head -n 1 | awk '{ printf "%d%s", $1, substr($2 "000000", 1, 6) }')
-ends_well limited "$limited" "the time limit"
-went_on limited "$limited" "the time limit" 'time limit'
 done_testing

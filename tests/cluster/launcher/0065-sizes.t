@@ -51,15 +51,18 @@ holds() { # ID
 
 # What it should hold: CPUs for each GPU, and MEMORY as NUMBER/gpu, NUMBER/cpu or NUMBER/node.
 holds_right() { # ID GPUS CPUS MEMORY
-  local gpus cpus memory nodes wanted
+  local gpus cpus memory nodes wanted cpus_wanted=$(($2 * $3))
   read -r gpus cpus memory nodes < <(holds "$1")
+  # From 24.11, Slurm gives any job that says CPUs for each GPU all those of its nodes where its GPUs
+  # lie unevenly on them, as five do here.
+  if slurm_is_from 24.11 && (($2 == 5 && $3 > 1 && cpus == 16)); then cpus_wanted=16; fi
   case $4 in
     */gpu) wanted=$((${4%/*} * $2)) ;;
-    */cpu) wanted=$((${4%/*} * $2 * $3)) ;;
+    */cpu) wanted=$((${4%/*} * cpus_wanted)) ;;
     */node) wanted=$((${4%/*} * nodes)) ;;
   esac
-  [[ "$gpus $cpus $memory" == "$2 $(($2 * $3)) $wanted" ]] ||
-    { echo "holds $gpus GPUs, $cpus CPUs, $memory MiB on $nodes nodes; not $2, $(($2 * $3)), $wanted"; return 1; }
+  [[ "$gpus $cpus $memory" == "$2 $cpus_wanted $wanted" ]] ||
+    { echo "holds $gpus GPUs, $cpus CPUs, $memory MiB on $nodes nodes; not $2, $cpus_wanted, $wanted"; return 1; }
 }
 
 # CPUs of each GPU, memory, options of sbatch; each begins with two GPUs.
@@ -114,10 +117,11 @@ done
 ### Options that nobody counts by hand: as a job that was submitted with that many GPUs.
 odd=("--mincpus=3" "--overcommit" "--ntasks-per-socket=4" "--cpus-per-task=2 --overcommit")
 [[ -n ${BELLOWS_LONG:-} ]] || odd=("${odd[@]:0:1}")
-fresh() { # GPUS: what such a job holds
+# What a job holds that is submitted with so many GPUs; nothing, if Slurm refuses it.
+fresh() { # GPUS
   local job
   asked="--gpus=$1 $option"
-  job=$(submit_row fresh)
+  job=$(submit_row fresh) && [[ -n $job ]] || return
   poll 30 job_is "$job" RUNNING && holds "$job"
   xc scancel "$job"
   poll 30 nodes_idle
@@ -131,6 +135,11 @@ as_if_fresh() { # NAME ID GPUS WANTED
 for option in "${odd[@]}"; do
   four=$(fresh 4)
   one=$(fresh 1)
+  # 24.11 refuses --mincpus=3 with two tasks.
+  if [[ -z $(fresh 2) ]]; then
+    skip "$option at other sizes" "this Slurm does not take it with two GPUs"
+    continue
+  fi
   asked="--gpus=2 $option"
   i=$((i + 1))
   id=$(submit_row running$i)

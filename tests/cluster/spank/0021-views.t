@@ -88,7 +88,7 @@ ok "and is requeued" xc scontrol requeue "$id"
 begin_soon() { xc --user root scontrol update "jobid=$id" starttime=now+2 && job_is "$id" PENDING; }
 poll 20 begin_soon
 ok "runs again" poll 60 job_is "$id" COMPLETED
-is "$(grep -v slurmstepd "$home/again.out")" "" "and does not find it"
+is "$(grep -v -e slurmstepd -e "error: \*\*\*" "$home/again.out")" "" "and does not find it"
 
 # Sizes.
 spank_args "tmp_size=8M shm_size=4M"

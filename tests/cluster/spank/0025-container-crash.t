@@ -274,7 +274,7 @@ requeued() {
   ok "is requeued" xc scontrol requeue "$id"
   poll 20 begin_soon
   ok "runs again" poll 40 job_is "$id" COMPLETED
-  is "$(grep -v -e slurmstepd -e srun "$home/again.out")" "IMAGE_SAYS=hello" "and starts clean"
+  is "$(grep -v -e slurmstepd -e srun -e 'error: \*\*\*' "$home/again.out")" "IMAGE_SAYS=hello" "and starts clean"
   leaves_nothing "and leaves nothing"
 }
 

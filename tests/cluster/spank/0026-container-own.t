@@ -269,5 +269,9 @@ cp -r "$images/busybox/." "$images/prologued/"
 mkdir -p "$images/prologued$CLUSTER"
 printf '#!/bin/sh\necho export SAID=within\n' >"$images/prologued$prolog"
 chmod 755 "$images/prologued$prolog"
-is "$(run -w n1 --container-image="$images/prologued" sh -c 'echo $SAID')" within "where the image must have it"
+if slurm_is_from 24.11; then
+  skip "where the image must have it" "this Slurm runs it with its own slurmstepd, which no image has"
+else
+  is "$(run -w n1 --container-image="$images/prologued" sh -c 'echo $SAID')" within "where the image must have it"
+fi
 done_testing
