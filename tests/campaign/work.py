@@ -2,6 +2,7 @@
 """The jobs of a campaign: what is submitted, how far it is, and whether its result is right."""
 import dataclasses
 import functools
+import glob
 import os
 import re
 import shutil
@@ -180,6 +181,14 @@ class Training:
         return Job(self, number, int(out), user, tenant, home)
 
 
+def missing_mpi(program):
+    """Why this MPI program can't run here, or None."""
+    # Debian builds 26.05 without it.
+    if not glob.glob("/usr/lib/*/slurm*/mpi_pmix.so"):
+        return "this Slurm has no mpi/pmix"
+    return None if os.access(program, os.X_OK) else f"{program} is not built"
+
+
 class Digits(Training):
     """C++, MPI and libbellows; at any size it ends with the same bits."""
     name = framework = "digits"
@@ -195,7 +204,7 @@ class Digits(Training):
         return self.shared + "/digits.csv.gz"
 
     def missing(self):
-        return None if os.access(self.program, os.X_OK) else f"{self.program} is not built"
+        return missing_mpi(self.program)
 
     def prepare(self):
         shutil.copy(self.builddir + "/data/digits.csv.gz", self.data)
@@ -242,7 +251,7 @@ class PyTorch(Training):
                        check=True)
 
     def environment(self):
-        return {"PYTHONPATH": self.shared, "PYTHONDONTWRITEBYTECODE": "1",
+        return {"PYTHONPATH": self.shared, "PYTHONDONTWRITEBYTECODE": "1", "USE_LIBUV": "0",
                 "BELLOWS_LIBRARY": self.builddir + "/checkpoint/.libs/libbellows.so.0"}
 
     def command(self, home, seed):
@@ -269,7 +278,7 @@ class Heat(Training):
         return self.builddir + "/examples/unmodified/heat"
 
     def missing(self):
-        return None if os.access(self.program, os.X_OK) else f"{self.program} is not built"
+        return missing_mpi(self.program)
 
     def command(self, home, seed):
         # Bellows can't see this program's progress, so all faults of a run count as being in a row.

@@ -59,7 +59,7 @@ like "$ledger" ', 0 steps done again' "and no step was done twice"
 alone=$(mktemp -d "${TMPDIR:-/tmp}/bellows-test-XXXXXX")
 tap_clusters+=("$alone")
 export BELLOWS_AGENT=$build/launcher/bellows BELLOWS_LIBRARY=$build/checkpoint/.libs/libbellows.so.0
-export PYTHONPATH=$top/python PYTHONDONTWRITEBYTECODE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0
+export PYTHONPATH=$top/python PYTHONDONTWRITEBYTECODE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0 USE_LIBUV=0
 ok "the same training on 1 rank, left alone" timeout 60 "$python" "$top/examples/pytorch/train.py" \
   "${training[@]}" --data "$data" --checkpoint-dir "$alone/ckpt" --losses "$alone/losses"
 compare=("$top/tests/lib/compare-losses" 460)

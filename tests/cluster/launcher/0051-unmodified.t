@@ -18,7 +18,7 @@ python=/usr/bin/python3
 # The one that starts slowly comes first: the other one would end meanwhile.
 have=()
 ! "$python" -c 'import torch.distributed' 2>/dev/null || have+=(ddp)
-[[ ! -x $heat ]] || have+=(heat)
+[[ -z $has_pmix || ! -x $heat ]] || have+=(heat)
 ((${#have[@]} > 0)) || skip_all "built without MPI, and there is no PyTorch"
 
 impatient_cluster_up --nodes=3 --gpus="$gpus"
@@ -29,7 +29,7 @@ declare -A ids
 submit_as() { # NAME KIND COMMAND...
   local name=$1 kind=$2
   shift 2
-  printf '#!/bin/bash\nexec bellows run --kind=%s --checkpoint-signal=USR1 --' "$kind" >"$home/$name.sh"
+  printf '#!/bin/bash\nexport USE_LIBUV=0\nexec bellows run --kind=%s --checkpoint-signal=USR1 --' "$kind" >"$home/$name.sh"
   printf ' %q' "$@" >>"$home/$name.sh"
   ids[$name]=$(submit -- --framework=plain --gpus-range=1-6 --gpus="$first" --job-name="$name" \
     --output="$home/$name.out" --open-mode=append "$name.sh")
