@@ -20,11 +20,12 @@ def scratch_directory():
 
 
 class Cluster:
-    """Use as a context; it is down at the end, whatever happens."""
+    """Use as a context; it is down at the end, whatever happens. Without a build directory the options
+    name a suite."""
 
     def __init__(self, builddir, *options, slurm_conf=""):
         self.dir = scratch_directory()
-        self.options = ["--builddir", builddir, *options]
+        self.options = [*(["--builddir", builddir] if builddir else []), *options]
         if slurm_conf:
             conf = self.dir + ".conf"
             with open(conf, "w", encoding="utf-8") as stream:
@@ -33,7 +34,7 @@ class Cluster:
 
     def __enter__(self):
         try:
-            self.call("up", *self.options, timeout=120)
+            self.call("up", *self.options, timeout=600)
         except BaseException:
             self.__exit__()
             raise

@@ -3,14 +3,16 @@
 `bellows resize` to the end of the first step at the new size.
 
 Resizes with the documented SchedulerParameters, with all of Slurm's defaults, a requeue by the
-launcher alone and a stock requeue; then resizes with other jobs waiting. What mostly waits runs side
-by side with the rest.
+launcher alone and a stock requeue; then resizes with other jobs waiting, and with the releases of
+Slurm that other Debian releases have. What mostly waits runs side by side with the rest.
 """
 import concurrent.futures
 import os
 import random
 import re
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 import typing
@@ -27,6 +29,8 @@ ALONE = 10
 STOCK = 5
 CROWDED = 6
 QUEUE = 100
+
+RELEASES = (("trixie", "24_11"), ("forky", "26_05"))
 
 DEFAULT_PARAMETERS = "SchedulerParameters=batch_sched_delay=3,sched_min_interval=2\n"
 
@@ -129,10 +133,13 @@ class Job:
         time.sleep(random.uniform(0, 1))
 
 
-def bellows_job(place, options, *more):
-    pace = f"{options.builddir}/tests/bench/pace"
-    return Job(place, f"exec bellows run -- {pace} --log firsts-$SLURM_JOB_ID", "--framework=plain", "--gpus-range=1-8",
-               "--gpus=2", *more)
+def bellows_job(place, pace, kind="mpi"):
+    return Job(place, f"exec bellows run --kind={kind} -- {pace} --log firsts-$SLURM_JOB_ID", "--framework=plain",
+               "--gpus-range=1-8", "--gpus=2")
+
+
+def own_pace(options):
+    return f"{options.builddir}/tests/bench/pace"
 
 
 def resize(job, size):
@@ -181,14 +188,31 @@ def timed_resize(job, size):
                    script - job.requeues()[index - 1])
 
 
+def resize_again_and_again(job, count):
+    found = []
+    for i in range(count):
+        job.wait_training()
+        found.append(timed_resize(job, (8, 3, 5, 2)[i % 4]))
+    return found
+
+
 def resizes(options, count, slurm_conf=""):
     with cluster.Cluster(options.builddir, slurm_conf=slurm_conf) as place:
-        job = bellows_job(place, options)
-        found = []
-        for i in range(options.count(count)):
-            job.wait_training()
-            found.append(timed_resize(job, (8, 3, 5, 2)[i % 4]))
-        return found
+        return resize_again_and_again(bellows_job(place, own_pace(options)), options.count(count))
+
+
+def of_release(options, suite, release):
+    """The row of Debian's SUITE, which has a release of Slurm of its own."""
+    name = f"requeue.to_script_{release}_s"
+    root = os.path.join(os.environ.get("BELLOWS_NEWER_DIR", f"{options.builddir}/newer"), suite, "root")
+    if not os.path.isdir(root):
+        return rows.left_out(name, f"there is no root directory of {suite}; tests/newer {suite} --build makes it")
+    newer = os.path.join(cluster.TOP, "tests/newer")
+    subprocess.run([newer, suite, "--run", "make -s -C build/tests/bench pace"], check=True, stdout=sys.stderr)
+    with cluster.Cluster(None, "--slurm", suite) as place:
+        job = bellows_job(place, "/root/bellows/build/tests/bench/pace", "plain")
+        found = resize_again_and_again(job, options.count(RESIZES))
+    return rows.row(name, [one.to_script for one in found], "s", "lower", GOAL_S)
 
 
 def step_row(name, found, goal=None):
@@ -204,7 +228,7 @@ def step_row(name, found, goal=None):
 def alone(options):
     """The launcher requeues by itself, as on a preemption or near the time limit."""
     with cluster.Cluster(options.builddir) as place:
-        job = bellows_job(place, options)
+        job = bellows_job(place, own_pace(options))
         seconds = []
         for _ in range(options.count(ALONE)):
             job.wait_training()
@@ -230,7 +254,7 @@ def crowded(options, site_factor):
         conf.flush()
         with cluster.Cluster(options.builddir, "--bellows-conf", conf.name,
                              slurm_conf=AGING) as place:
-            return crowded_resizes(place, bellows_job(place, options), options.count(CROWDED))
+            return crowded_resizes(place, bellows_job(place, own_pace(options)), options.count(CROWDED))
 
 
 def crowded_resizes(place, job, count):
@@ -278,9 +302,11 @@ def run(options):
         plain_waits, plain_overtaken = crowded(options, 0)
         factor_waits, factor_overtaken = factor_result.result()
         baseline = ("stock requeue", statistics.median(waiting.result()))
+    cluster.note("resizes with the Slurm of other Debian releases")
+    others = [of_release(options, *release) for release in RELEASES]
     share = [float(n > 0) for n in factor_overtaken]
     plain_share = [float(n > 0) for n in plain_overtaken]
-    return [
+    return others + [
         rows.row("requeue.to_script_s", [one.to_script for one in documented], "s", "lower", GOAL_S,
                  baseline),
         rows.row("requeue.to_script_slurm_defaults_s", [one.to_script for one in defaults], "s",
