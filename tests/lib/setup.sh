@@ -14,8 +14,11 @@ check_system() {
   [ -z "${BELLOWS_ANY_SYSTEM-}" ] || return 0
   # shellcheck disable=SC1091
   [ ! -r /etc/os-release ] || . /etc/os-release
-  [ "$ID $VERSION_ID" = "debian 12" ] || fail "this needs Debian 12 (bookworm), and this system is \
-${PRETTY_NAME:-unknown}; set BELLOWS_ANY_SYSTEM=1 to try anyway"
+  case "$ID $VERSION_ID" in
+    "debian 12" | "debian 13") ;;
+    *) fail "this needs Debian 12 (bookworm) or 13 (trixie), and this system is ${PRETTY_NAME:-unknown}; \
+set BELLOWS_ANY_SYSTEM=1 to try anyway" ;;
+  esac
 }
 
 # An embedded cluster needs namespaces, device nodes and cgroups.
