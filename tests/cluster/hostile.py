@@ -16,9 +16,10 @@ import sys
 import time
 
 import hostile_requests
-from oracle import Judge, Policy, Shown, asked
+from oracle import Judge, Policy, Shown, asked, slurm_version
 
 SUBMITS, WAVES, UPDATES = 30, 3, 16
+MOST_NODES = 1000  # more than there are
 CLASSES = ("submit", "update", "container", "mixed", "zeros", "suffixes")
 MOST_FINDINGS = int(os.environ.get("BELLOWS_FINDINGS", 12))
 
@@ -129,6 +130,9 @@ class Run:
         lines = command("scontrol", "--oneliner", "--details", "show", "job").splitlines()
         there = [Shown(line) for line in lines if " JobId=" in " " + line]
         there = [job for job in there if job.keys["JobState"] in ("PENDING", "RUNNING")]
+        # 26.05 shows a job of more tasks than its nodes can run with the nodes that these would need.
+        if slurm_version() >= (26, 5):
+            there = [job for job in there if job.nodes[0] <= MOST_NODES]
         sound = []
         for job in there:
             request = self.request_of(job)

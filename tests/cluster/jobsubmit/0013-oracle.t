@@ -32,7 +32,8 @@ enter add qos fast,fast2,slow
 enter add account shared,typed,both,whole,ranged,tree,huge,gone,outside Cluster=bellows
 enter add account leaf Cluster=bellows parent=tree
 enter add account twig Cluster=bellows parent=leaf
-enter modify account root set qos+=normal,fast,fast2,slow
+# From 24.11 the accounts that exist do not inherit it.
+enter modify account root,vision,speech set qos+=normal,fast,fast2,slow
 enter add user alice,bob,carol account=vision,speech,shared,typed,both,whole,ranged,tree,leaf,twig,huge,gone,outside
 
 cc -O1 -o "$CLUSTER/shared/hostile_client" "$TAP_HOME/hostile_client.c" -lslurm 2>"$conf" || bail "$(<"$conf")"
