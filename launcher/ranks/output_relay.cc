@@ -117,8 +117,8 @@ void OutputRelay::Shared::obey(Order order) {
 }
 
 void OutputRelay::Shared::note_error(const Source& source, const RankOutput::Piece& piece) {
-  const bool of_slurm =
-      error_of_stepd(piece.text) || (!piece.rank && piece.text.starts_with("srun: "));
+  const bool of_slurm = piece.text.starts_with("slurmstepd") || error_of_stepd(piece.text) ||
+                        (!piece.rank && piece.text.starts_with("srun: "));
   std::lock_guard lock(mutex);
   // Output of an earlier srun, read late: it says nothing about the current one.
   if (source.run != newest_run) return;

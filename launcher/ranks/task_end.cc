@@ -55,14 +55,15 @@ bool tells_oom_kill(std::string_view error) {
 
 std::optional<std::string_view> error_of_stepd(std::string_view line) {
   if (line.starts_with("slurmstepd")) return text_behind(line, ": error: ");
-  // LogTimeFormat has no longer one.
-  constexpr std::size_t kLongestTime = 40;
+  // No LogTimeFormat is longer.
+  constexpr std::size_t kLongestTime = 80;
   constexpr std::string_view kError = "] error: ";
   const std::size_t end = line.find(kError);
   if (!line.starts_with('[') || end > kLongestTime) return std::nullopt;
   const std::string_view error = line.substr(end + kError.size());
   // Programs have such logs, too: only what is looked for.
-  const bool known = error.starts_with("execve(): ") || tells_oom_kill(error);
+  const bool known =
+      error.starts_with("execve(): ") || error.starts_with("*** ") || tells_oom_kill(error);
   return known ? std::optional(error) : std::nullopt;
 }
 

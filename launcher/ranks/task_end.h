@@ -41,8 +41,8 @@ std::optional<std::string_view> text_behind(std::string_view line, std::string_v
 bool tells_oom_kill(std::string_view error);
 
 /// What a slurmstepd says went wrong. Its line begins with its name and node, as in
-/// "slurmstepd-n1: error: ", or from 26.05 with the time alone, as in "[2026-11-26T12:19:36.674] ".
-/// Of the latter only what RankFailure looks for.
+/// "slurmstepd-n1: error: ", or from 25.05 with the time alone, as in "[2026-11-26T12:19:36.674] ".
+/// Of the latter only what RankFailure looks for, and what tells of a cancelled step.
 std::optional<std::string_view> error_of_stepd(std::string_view line);
 
 }  // namespace bellows
