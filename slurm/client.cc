@@ -408,10 +408,9 @@ Status SlurmClient::may_change_size(const SlurmJob& job, std::uint32_t gpus) {
   return slurm_error(fmt::format("cannot change job {}", job.shown_id()));
 }
 
-bool SlurmClient::requeues_the_finished(const SlurmJob& job) const {
-  // Nobody preempts it without a PreemptMode, and in its first run it has not come back from that.
-  const bool preempts = (slurm_conf.preempt_mode & ~PREEMPT_MODE_GANG) != PREEMPT_MODE_OFF;
-  return kRemembersGrace && preempts && job.restarts > 0;
+bool SlurmClient::requeues_the_finished() const {
+  // Nobody preempts without a PreemptMode.
+  return kRemembersGrace && (slurm_conf.preempt_mode & ~PREEMPT_MODE_GANG) != PREEMPT_MODE_OFF;
 }
 
 Status SlurmClient::signal_step(std::uint32_t job, std::uint32_t step, int signal) {

@@ -29,7 +29,7 @@ class SlurmClient final : public Slurm {
   Status requeue_held(std::uint32_t id) override;
   Status may_change_size(const SlurmJob& job, std::uint32_t gpus) override;
   Status change(const SlurmJob& job, const SlurmJobChange& change) override;
-  bool requeues_the_finished(const SlurmJob& job) const override;
+  bool requeues_the_finished() const override;
   Status signal_step(std::uint32_t job, std::uint32_t step, int signal) override;
 };
 

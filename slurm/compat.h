@@ -84,9 +84,8 @@ inline constexpr bool kSrunCountsNodes = SLURM_VERSION_NUMBER >= SLURM_VERSION_N
 /// requeued job is the same to it.
 inline constexpr bool kRunsHaveIds = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0);
 
-/// A job that was given a grace time and went back into the queue otherwise than by its end in that
-/// time keeps a mark of it, and slurmctld requeues it when a later run of it ends, however that
-/// ends.
+/// slurmctld marks a job that it gives a grace time, and requeues it at the next end of its script,
+/// however that ends; a requeue by others meanwhile leaves the mark to a later run.
 inline constexpr bool kRemembersGrace = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0);
 
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)

@@ -41,8 +41,8 @@ class Slurm {
   virtual Status may_change_size(const SlurmJob& job, std::uint32_t gpus) = 0;
   /// All changes in one request. Slurm applies it field by field: after an error some may hold.
   virtual Status change(const SlurmJob& job, const SlurmJobChange& change) = 0;
-  /// Whether Slurm may requeue this job even when its script ends well.
-  virtual bool requeues_the_finished(const SlurmJob& job) const = 0;
+  /// Whether Slurm may requeue a job even when its script ends well.
+  virtual bool requeues_the_finished() const = 0;
   virtual Status signal_step(std::uint32_t job, std::uint32_t step, int signal) = 0;
 };
 

@@ -35,7 +35,7 @@ class Inquiries {
   /// The time limits and nodes that were asked for, when there is an answer.
   std::vector<Input> answers(Clock::time_point now);
   /// Whether a successor may have to find that the program has finished.
-  bool may_have_successor(const SlurmJob& job) const { return slurm_.requeues_the_finished(job); }
+  bool may_have_successor() const { return slurm_.requeues_the_finished(); }
   /// What slurmctld says about the job, once it has been found to answer.
   std::optional<input::JobLook> look_at_job(Clock::time_point now);
   /// Why slurmctld does not answer; once for each trouble.

@@ -109,7 +109,7 @@ int RunShell::run() {
   while (!machine_.status()) loop_once();
   output_->close(kOutputWithin);
   marker_.remove();
-  if (!inquiries_.may_have_successor(machine_.run().job)) finished_.withdraw();
+  if (!inquiries_.may_have_successor()) finished_.withdraw();
   return *machine_.status();
 }
 

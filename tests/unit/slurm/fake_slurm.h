@@ -104,7 +104,7 @@ class FakeSlurm final : public Slurm {
     if (refused) return refusal();
     return heard ? Status() : Status(no_answer());
   }
-  bool requeues_the_finished(const SlurmJob&) const override { return false; }
+  bool requeues_the_finished() const override { return false; }
   Status signal_step(std::uint32_t, std::uint32_t, int) override { return {}; }
 
  private:
