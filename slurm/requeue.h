@@ -24,8 +24,7 @@ namespace bellows {
 /// another was faster only adds what is missing.
 enum class Party { command, launcher, rescue };
 
-/// Seconds of slurmctld's clock, measured on 22.05; the first also on 26.05. All of them hold for
-/// the releases between, which were run too.
+/// Seconds of slurmctld's clock, measured on 22.05, kSoon on 26.05, too; 24.11 was run with them.
 namespace requeue_clock {
 /// A start in the second in which the last run's credential was revoked loses the job; with 1 it
 /// could fall into that one. Where a run has an id of its own, its credential is its own, too: of
