@@ -49,8 +49,8 @@ class ResizeCheck:
         wrong = [] if restarts == 1 else [f"{restarts} requeues instead of one"]
         wrong += [line for line in self.new_lines("slurmctld")
                   if re.search(rf"Killing non-startable .*\b{self.job.id}\b", line)]
-        # A node forgets an ended credential when its time is over.
-        if told["requeue_to_running_s"] > CRED_EXPIRE - 5:
+        # A node forgets an ended credential when its time is over; from 25.11 each run has its own.
+        if told["requeue_to_running_s"] > CRED_EXPIRE - 5 or slurm_job.runs_have_ids():
             return wrong
         stayed = self.nodes & set(slurm_job.nodes_in(self.cluster, shown))
         return wrong + [f"slurmd on {node} did not reissue the credential" for node in sorted(stayed)

@@ -244,6 +244,7 @@ class PyTorch(Training):
         return None if done.returncode == 0 else "there is no PyTorch (python3-torch)"
 
     def prepare(self):
+        shutil.copy(self.builddir + "/data/digits.csv.gz", self.shared)
         for folder in ("examples/pytorch", "python/bellows"):
             shutil.copytree(f"{self.top}/{folder}", f"{self.shared}/{os.path.basename(folder)}",
                             dirs_exist_ok=True)
