@@ -109,7 +109,7 @@ class Job:
 
     def launches(self):
         """When a slurmd took the batch script."""
-        return self.logged("slurmd-*", f"Launching batch job {self.id} ")
+        return self.logged("slurmd-*", rf"Launching batch (job |JobId=){self.id}\b")
 
     def cycle(self, trigger, limit):
         """Seconds from the requeue that trigger() causes to the script's first instruction."""
@@ -204,7 +204,7 @@ def resizes(options, count, slurm_conf=""):
 def of_release(options, suite, release):
     """The row of Debian's SUITE, which has a release of Slurm of its own."""
     name = f"requeue.to_script_{release}_s"
-    root = os.path.join(os.environ.get("BELLOWS_NEWER_DIR", f"{options.builddir}/newer"), suite, "root")
+    root = os.path.join(os.environ.get("BELLOWS_NEWER_DIR", f"{cluster.TOP}/build/newer"), suite, "root")
     if not os.path.isdir(root):
         return rows.left_out(name, f"there is no root directory of {suite}; tests/newer {suite} --build makes it")
     newer = os.path.join(cluster.TOP, "tests/newer")
