@@ -140,9 +140,10 @@ cluster_up() { # OPTION-OF-UP...
   if ! timeout --foreground 600 "$MINICLUSTER" up --dir "$CLUSTER" "$@" >"$CLUSTER.up" 2>&1; then
     diag "$(<"$CLUSTER.up")"
     rm -f -- "$CLUSTER.up"
-    # slurmdbd 24.11.5 of Debian 13 with that release's MariaDB 11.8.9.
-    ! grep -qs 'fatal: _check_mysql_concat_is_sane: null result' "$CLUSTER/log/slurmdbd.log" ||
+    # slurmdbd of Debian 13 and later with their MariaDB 11.8.9.
+    if slurm_is_from 24.11 && grep -qs 'fatal: _check_mysql_concat_is_sane: null result' "$CLUSTER/log/slurmdbd.log"; then
       skip_all "this slurmdbd can't use this MariaDB"
+    fi
     bail "the cluster did not start"
   fi
   diag "$(tail -n 1 "$CLUSTER.up")"
@@ -182,6 +183,7 @@ has_pmix=$(compgen -G '/usr/lib/*/slurm*/mpi_pmix.so')
 run_kind=''
 # shellcheck disable=SC2034
 [[ -n $has_pmix ]] || run_kind=' --kind=plain'
+[[ -n $has_pmix ]] || slurm_is_from 26.05 || bail "this Slurm has no mpi/pmix"
 
 # A command of Slurm's as root, from this machine: entering the cluster costs more than the command.
 # A cluster with the Slurm of another suite does not understand this machine's.

@@ -248,8 +248,8 @@ command_start_ctld() {
   local ignore=()
   ! controller_answers || die "slurmctld is already running"
   # With a database, 26.05 does not start again after a kill before it has first saved the usage.
-  if [[ -d $dir/spool/database && ! -e $dir/spool/ctld/assoc_usage && $(slurmctld -V) > "slurm 26" ]]; then
-    ignore=(-i)
+  if [[ -d $dir/spool/database && ! -e $dir/spool/ctld/assoc_usage ]]; then
+    [[ ! $(slurmctld -V) =~ \ (2[6-9]|[3-9].)\. ]] || ignore=(-i)
   fi
   in_member ctl env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
     SLURM_CONF="$dir/etc/slurm.conf" "${daemon_environment[@]}" slurmctld "${ignore[@]}" -f "$dir/etc/slurm.conf" \

@@ -12,7 +12,7 @@
 
 suite=trixie
 top=$(cd "$TAP_HOME/../.." && pwd)
-root=${BELLOWS_NEWER_DIR:-$build/newer}/$suite/root
+root=${BELLOWS_NEWER_DIR:-$top/build/newer}/$suite/root
 [[ -d $root ]] || skip_all "there is no root directory of $suite: tests/newer $suite --build makes one in some minutes"
 said=$(timeout "$(seconds 60)" "$top/tests/newer" "$suite" --build 2>&1) ||
   skip_all "the root directory of $suite is not up to date within a minute: $(tail -n 1 <<<"$said")"
