@@ -5,6 +5,7 @@ import os
 import re
 
 import slurm_job
+from slurm_version import slurm_version
 
 CRED_EXPIRE = 75  # seconds, in the campaign's slurm.conf
 
@@ -50,7 +51,7 @@ class ResizeCheck:
         wrong += [line for line in self.new_lines("slurmctld")
                   if re.search(rf"Killing non-startable .*\b{self.job.id}\b", line)]
         # A node forgets an ended credential when its time is over; from 25.11 each run has its own.
-        if told["requeue_to_running_s"] > CRED_EXPIRE - 5 or slurm_job.runs_have_ids():
+        if told["requeue_to_running_s"] > CRED_EXPIRE - 5 or slurm_version() >= (25, 11):
             return wrong
         stayed = self.nodes & set(slurm_job.nodes_in(self.cluster, shown))
         return wrong + [f"slurmd on {node} did not reissue the credential" for node in sorted(stayed)

@@ -1,15 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What Slurm says of a job of a campaign."""
-import functools
 import re
-import subprocess
-
-
-@functools.lru_cache(maxsize=None)
-def runs_have_ids():
-    """Whether slurmd knows each run of a job by an id of its own: from 25.11."""
-    said = subprocess.run(["slurmctld", "-V"], check=True, capture_output=True, text=True).stdout
-    return tuple(map(int, re.search(r"(\d+)\.(\d+)", said).groups())) >= (25, 11)
 
 
 def show(cluster, job):

@@ -15,8 +15,11 @@ import subprocess
 import sys
 import time
 
-import hostile_requests
-from oracle import Judge, Policy, Shown, asked, slurm_version
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../lib"))
+
+import hostile_requests  # pylint: disable=wrong-import-position
+from oracle import Judge, Policy, Shown, asked  # pylint: disable=wrong-import-position
+from slurm_version import slurm_version  # pylint: disable=wrong-import-position
 
 SUBMITS, WAVES, UPDATES = 30, 3, 16
 MOST_NODES = 1000  # more than there are

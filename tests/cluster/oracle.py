@@ -6,19 +6,15 @@ The contract, which AdminComment shows, has no say: it is held against the GPUs 
 """
 import fnmatch
 import re
-import subprocess
 
 import yaml
+
+from slurm_version import slurm_version
 
 MOST_GPUS = 4096
 SHOWN = ("JobId", "UserId", "Account", "QOS", "JobState", "Requeue", "BatchFlag", "TimeLimit",
          "Partition", "NumNodes", "NumTasks", "TRES", "CoreSpec", "OverSubscribe", "Exclusive")
 OPTIONS = "_SLURM_SPANK_OPTION_bellows_"
-
-
-def slurm_version():
-    said = subprocess.run(["slurmctld", "-V"], check=True, capture_output=True, text=True).stdout
-    return tuple(map(int, re.search(r"(\d+)\.(\d+)", said).groups()))
 
 
 # What comes before a GRES in Slurm's lists, and what Slurm looks for in them.
