@@ -55,11 +55,12 @@ bool tells_oom_kill(std::string_view error) {
 
 std::optional<std::string_view> error_of_stepd(std::string_view line) {
   if (line.starts_with("slurmstepd")) return text_behind(line, ": error: ");
-  // No LogTimeFormat is longer.
+  if (!line.starts_with('[')) return std::nullopt;
+  // No LogTimeFormat is longer. A rank's line may be.
   constexpr std::size_t kLongestTime = 80;
   constexpr std::string_view kError = "] error: ";
-  const std::size_t end = line.find(kError);
-  if (!line.starts_with('[') || end > kLongestTime) return std::nullopt;
+  const std::size_t end = line.substr(0, kLongestTime + kError.size()).find(kError);
+  if (end == std::string_view::npos) return std::nullopt;
   const std::string_view error = line.substr(end + kError.size());
   // Programs have such logs, too: only what is looked for.
   const bool known =
