@@ -181,9 +181,11 @@ if slurm_is_from 23.11; then gres=gres/; else gres=gres:; fi
 # as kind plain there.
 has_pmix=$(compgen -G '/usr/lib/*/slurm*/mpi_pmix.so')
 run_kind=''
-# shellcheck disable=SC2034
-[[ -n $has_pmix ]] || run_kind=' --kind=plain'
-[[ -n $has_pmix ]] || slurm_is_from 26.05 || bail "this Slurm has no mpi/pmix"
+if [[ -z $has_pmix ]]; then
+  slurm_is_from 26.05 || bail "this Slurm has no mpi/pmix"
+  # shellcheck disable=SC2034
+  run_kind=' --kind=plain'
+fi
 
 # A command of Slurm's as root, from this machine: entering the cluster costs more than the command.
 # A cluster with the Slurm of another suite does not understand this machine's.

@@ -48,10 +48,10 @@ printf '#!/bin/bash\nexec bellows run %s -- ./no-such-program\n' "$run_kind" >"$
 missing=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/missing.out" missing.sh)
 printf '#!/bin/bash\nexec bellows run %s -- /usr/bin/python3 -c "import no_such_module"\n' "$run_kind" >"$home/module.sh"
 module=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/module.out" module.sh)
-printf '#!/bin/bash\nexec bellows run'"$run_kind"' --start-limit 4 --max-restarts 0 -- bash -c %s\n' \
+printf '#!/bin/bash\nexec bellows run %s --start-limit 4 --max-restarts 0 -- bash -c %s\n' "$run_kind" \
   "'((SLURM_PROCID == 1)) || exec $counter --steps 100000; sleep 1000'" >"$home/partial.sh"
 partial=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/partial.out" partial.sh)
-printf '#!/bin/bash\nexec bellows run'"$run_kind"' --max-restarts 0 -- bash -c %s\n' \
+printf '#!/bin/bash\nexec bellows run %s --max-restarts 0 -- bash -c %s\n' "$run_kind" \
   "'((SLURM_PROCID == 1)) || exec $counter --steps 100000; sleep 3; kill -KILL \$\$'" >"$home/early.sh"
 early=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 --output="$home/early.out" early.sh)
 # slurmd's directory keeps what a node that died had there, and steps of a job that was requeued have the

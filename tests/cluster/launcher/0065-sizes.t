@@ -133,13 +133,13 @@ as_if_fresh() { # NAME ID GPUS WANTED
   [[ $now == "$4" ]] || { echo "holds $now; a fresh one $4"; return 1; }
 }
 for option in "${odd[@]}"; do
-  four=$(fresh 4)
-  one=$(fresh 1)
   # 24.11 refuses --mincpus=3 with two tasks.
   if slurm_is_from 24.11 && [[ -z $(fresh 2) ]]; then
     skip "$option at other sizes" "this Slurm does not take it with two GPUs"
     continue
   fi
+  four=$(fresh 4)
+  one=$(fresh 1)
   asked="--gpus=2 $option"
   i=$((i + 1))
   id=$(submit_row running$i)
