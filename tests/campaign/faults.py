@@ -54,8 +54,13 @@ class Kill(Fault):
                      else name == "bellows" and re.search(self.pattern, arguments))]
         if not found:
             raise CannotNow("no such process")
+        victim = random.choice(found)
         with contextlib.suppress(ProcessLookupError):
-            os.kill(random.choice(found), self.number)
+            os.kill(victim, self.number)
+            # What a program does after its training is for nobody but itself to know.
+            if self.number == signal.SIGSTOP and job.place().is_trained():
+                os.kill(victim, signal.SIGCONT)
+                raise CannotNow("it has taken its last step")
 
 
 def has_agents_or_launcher(cluster, job):

@@ -17,29 +17,34 @@ PATIENCE = int(os.environ.get("BELLOWS_PATIENCE", "1"))
 
 
 class Place(typing.NamedTuple):
-    """Where a training is: its start, the step it went on from, the last step done (-1: none), and its
-    number of ranks."""
+    """Where a training is: its start, the step it went on from, the last step done (-1: none), its
+    number of ranks, and how many steps it has in all (0: not known)."""
     attempt: int
     restored: int
     step: int
     ranks: int = 0
+    steps: int = 0
 
     def __bool__(self):
         return self.attempt > 0
+
+    def is_trained(self):
+        return 0 < self.steps <= self.step + 1
 
 
 NOWHERE = Place(0, 0, -1)
 
 
 def read_ledger(path):
-    """(restored, last step, ranks) of one rank's file; None while its header is not whole."""
+    """(restored, last step, ranks, steps in all) of one rank's file; None while its header is not whole."""
     try:
         with open(path, "rb") as stream:
             header = stream.readline()
             if not header.endswith(b"\n"):
                 return None
-            restored = int(re.search(rb" restored=(\d+)", header)[1])
-            ranks = int(re.search(rb" ranks=(\d+)", header)[1])
+            restored, ranks, in_epoch, epochs = (
+                int(re.search(rb" %s=(\d+)" % name, header)[1])
+                for name in (b"restored", b"ranks", b"steps_per_epoch", b"epochs"))
             size = stream.seek(0, os.SEEK_END)
             stream.seek(max(len(header), size - 65536))
             lines = stream.read().split(b"\n")[:-1]
@@ -47,7 +52,7 @@ def read_ledger(path):
         return None
     # The first of them may be the end of a line.
     last = lines[-1].split(b" ", 1)[0] if lines else b""
-    return restored, int(last) if last.isdigit() else restored - 1, ranks
+    return restored, int(last) if last.isdigit() else restored - 1, ranks, in_epoch * epochs
 
 
 @dataclasses.dataclass
