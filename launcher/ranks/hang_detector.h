@@ -20,7 +20,8 @@ namespace bellows {
 /// not a mean, since a job that evaluates its model once an hour is slow once an hour and not hung.
 /// While an agent works for its ranks (saves, restores, commits) no time counts, and none in which
 /// nobody ran. Before the third change, and once a rank has finished training, the limit is at
-/// least kUnknown floors: programs load and compile before, and export after. Each hang called at a
+/// least kUnknown floors: programs load and compile before, and export after. Once all ranks have
+/// left, it never calls a hang: how long the program then takes is not known. Each hang called at a
 /// step that was not passed since doubles the limit, so that a wrong verdict is not repeated
 /// forever. After the death of a rank the floor is no more than kAfterDeath.
 class HangDetector {

@@ -146,6 +146,15 @@ Test(hang_detector, gives_time_once_a_rank_has_finished) {
   cr_expect(detector.check(now + 18s).has_value());
 }
 
+Test(hang_detector, leaves_alone_a_program_that_has_trained) {
+  Time now{1h};
+  HangDetector detector = trained(now, 3s, 20);
+  event::Progress last = progress_of(0, {});
+  last.finished = 2;
+  detector.note("n1", last, now);
+  cr_expect(!detector.check(now + 1000h));
+}
+
 Test(hang_detector, waits_less_once_a_rank_has_died) {
   Time now{1h};
   HangDetector detector = trained(now, 300s, 20);
