@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "jobsubmit/admission/tenant_choice.h"
+#include "slurm/gres.h"
 #include "tests/unit/jobsubmit/admission_support.h"
 
 using namespace bellows::admission_test;
@@ -313,7 +314,7 @@ Test(admission, a_long_request_for_gpus_is_read_once, .timeout = 60) {
     types += "gpu:t" + std::to_string(i) + ":1,";
   }
   bellows::Sizes sizes;
-  sizes.per_node = zeros + "gres:gpu:1";
+  sizes.per_node = zeros + BELLOWS_GRES "gpu:1";
   cr_expect(!bellows::count_gpus(sizes).ok(), "spelled in two ways");
   sizes.per_node = zeros + "gpu:2";
   const auto counted = bellows::count_gpus(sizes);
