@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 # Makes the systems that tests/fresh runs in. The caller sets: top, suite, cache, build, here (this folder), work
-# (a directory for this run), commands (array).
+# (a directory for this run), commands and environment (arrays).
 
 base_packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,initramfs-tools,iproute2,\
 ca-certificates,kmod,procps,util-linux,e2fsprogs
@@ -50,7 +50,7 @@ prepare_tree() {
     rm -rf "$cache/prepared.new"
     cp -a "$cache/base" "$cache/prepared.new" && mv "$cache/prepared.new" "$cache/prepared" || return 1
   fi
-  renew_checkout "$cache/prepared" && in_chroot "$cache/prepared" ./runtests --setup &&
+  renew_checkout "$cache/prepared" && in_chroot "$cache/prepared" env "${environment[@]}" ./runtests --setup &&
     rm -f "$cache"/prepared/var/cache/apt/archives/*.deb || return 1
   [[ ${commands[*]} != *./runtests ]] || in_chroot "$cache/prepared" make -C build -j2 check TESTS=
 }
