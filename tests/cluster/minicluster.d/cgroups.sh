@@ -96,24 +96,35 @@ make_member_cgroup() { # MEMBER
 enter_cgroup() { # MEMBER: moves this process
   local path
   for path in $(cgroup_paths "$1"); do
-    [[ ! -d $path/init ]] || path=$path/init
+    [[ ! -d $path/outside ]] || path=$path/outside
     echo "$BASHPID" >"$path/cgroup.procs"
   done
 }
 
 # In v2 a group either holds processes or hands controllers down. The member's first processes
 # were born in its group, to become the root of its namespace; now they make room for Slurm's.
+# From 24.11 on slurmd refuses a group with processes that it can't see, and hands controllers down
+# in the group that it is started in.
 settle_cgroup() { # MEMBER
-  local path pid
+  local path inside
   ((cgroup_version == 2)) || return 0
   path=$(cgroup_paths "$1")
-  mkdir -p -- "$path/init" "$path/system.slice/$1_slurmstepd.scope"
-  while read -r pid; do
-    echo "$pid" >"$path/init/cgroup.procs" 2>/dev/null || true
-  done < <(cat "$path/cgroup.procs")
+  inside=$(readlink "/proc/$(member_pid "$1")/ns/pid")
+  mkdir -p -- "$path"/{init,outside,slurmd,exec} "$path/system.slice/$1_slurmstepd.scope"
+  poll_for 10 leave_v2_cgroup "$path" "$inside" || die "$1 did not leave its control group"
   enable_controllers "$path"
   enable_controllers "$path/system.slice"
   enable_controllers "$path/system.slice/$1_slurmstepd.scope"
+}
+
+leave_v2_cgroup() { # PATH NAMESPACE_OF_PIDS
+  local pid leaf
+  while read -r pid; do
+    leaf=outside
+    [[ $(readlink "/proc/$pid/ns/pid") != "$2" ]] || leaf=init
+    echo "$pid" >"$1/$leaf/cgroup.procs" 2>/dev/null || true
+  done < <(cat "$1/cgroup.procs")
+  [[ -z $(<"$1/cgroup.procs") ]]
 }
 
 freeze_cgroup() { # MEMBER 0|1

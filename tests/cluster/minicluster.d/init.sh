@@ -100,12 +100,14 @@ lend_root_a_leaf() {
 # In its cgroup namespace a hierarchy that is mounted again shows the member's group as its root.
 mount_cgroups() {
   local at=$root/sys/fs/cgroup controller
-  # The kernel refuses one cgroup2 mount right on top of another, hence the tmpfs between.
-  mount -t tmpfs -o mode=755 cgroup "$at"
   if ((MC_cgroup_version == 2)); then
+    # Slurm from 24.11 on takes the first mount that it finds there in mountinfo, which must not be
+    # the machine's.
+    while mountpoint --quiet "$at"; do umount --lazy "$at"; done
     mount -t cgroup2 cgroup2 "$at"
     return
   fi
+  mount -t tmpfs -o mode=755 cgroup "$at"
   for controller in $MC_controllers; do
     mkdir -- "$at/$controller"
     mount -t cgroup -o "$controller" cgroup "$at/$controller"
@@ -173,9 +175,14 @@ link set dev eth0 up
 BATCH
 }
 
+start_slurmd() (
+  ((MC_cgroup_version == 1)) || echo "$BASHPID" >/sys/fs/cgroup/slurmd/cgroup.procs
+  exec slurmd -N "$member" -f "$SLURM_CONF"
+)
+
 start_daemons() {
   if [[ $member != ctl ]]; then
-    slurmd -N "$member" -f "$SLURM_CONF"
+    start_slurmd
     return
   fi
   rm -f -- "$dir/run/munge.socket"

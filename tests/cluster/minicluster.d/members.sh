@@ -72,9 +72,16 @@ exec_in_member() { # MEMBER COMMAND...
   shift
   pid=$(member_pid "$member") || die "$member is not running"
   enter_cgroup "$member"
+  ((cgroup_version == 1)) || set -- /bin/sh -c "$enter_exec_leaf" "$@"
   # The root is the init's and not its namespace's: these differ when all of this runs in a chroot.
   exec nsenter --target "$pid" --mount --uts --ipc --net --pid --cgroup --root --wd -- "$@"
 }
+
+# nsenter itself stays outside. A slurmd that was started in a group has moved all below it.
+# shellcheck disable=SC2016 # for another shell
+enter_exec_leaf='leaf=/sys/fs/cgroup/exec
+until { echo 0 >$leaf/cgroup.procs; } 2>/dev/null || [ ! -d $leaf ]; do leaf=$leaf/system; done
+exec "$0" "$@"'
 
 in_member() { (exec_in_member "$@"); }
 
