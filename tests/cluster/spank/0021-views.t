@@ -67,16 +67,21 @@ id=$(submit -- -w n1 "${job[@]}" --output=epilogs.out epilogs.sh)
 ok "a task has an epilog" poll 30 test -e "$home/epilogs.ready"
 left=$(head -n 1 "$home/left-by-epilog")
 is "$(grep -vE "$tmp_strangers" "$home/seen-by-epilog")" of-the-job "which has the job's view"
-ok "and leaves a process in a session of its own" lives "$left"
-node 1 grep -E "/job_$id(/|\$)" "/proc/$left/cgroup" >"$CLUSTER/cgroups"
-isnt "$(<"$CLUSTER/cgroups")" "" "in the job's cgroups"
+if slurm_is_from 24.11 && [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
+  # On cgroup v2 it kills what is still in the group of a step that has ended.
+  exits "Slurm ends what it leaves in a session of its own" 1 lives "$left"
+else
+  ok "and leaves a process in a session of its own" lives "$left"
+  node 1 grep -E "/job_$id(/|\$)" "/proc/$left/cgroup" >"$CLUSTER/cgroups"
+  isnt "$(<"$CLUSTER/cgroups")" "" "in the job's cgroups"
+fi
 touch "$home/epilogs.go"
 ok "the job ends" poll 30 job_is "$id" COMPLETED
 exits "and with it what its epilogs left" 1 lives "$left"
 rm "$home/seen-by-epilog"
 xc srun -w n1 --task-epilog="$home/epilog.sh" true
 is "$(grep -vE "$tmp_strangers" "$home/seen-by-epilog")" host "a plain job's epilog is on the host, as the job is"
-node 1 kill "$(tail -n 1 "$home/left-by-epilog")"
+node 1 kill "$(tail -n 1 "$home/left-by-epilog")" 2>/dev/null
 
 # A new run of a job begins with empty space.
 printf '#!/bin/bash\nls -A /tmp | grep -vE "%s"; touch /tmp/old; [[ -n ${SLURM_RESTART_COUNT:-} ]] || sleep 300\n' "$tmp_strangers" \
