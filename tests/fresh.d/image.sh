@@ -4,7 +4,7 @@
 # (a directory for this run), commands and environment (arrays).
 
 base_packages=systemd,systemd-sysv,udev,dbus,linux-image-cloud-amd64,initramfs-tools,iproute2,\
-ca-certificates,kmod,procps,util-linux,e2fsprogs
+ca-certificates,kmod,procps,util-linux,util-linux-extra,e2fsprogs
 
 # A Debian with nothing but its base, systemd and a kernel: in $cache/base.
 bootstrap() {
