@@ -1,9 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of build/bench.json: figures with their goals, and how sure we are of them."""
 import json
+import math
 import os
 import random
 import statistics
+
+
+def percentile(ordered, part):
+    """By nearest rank: the smallest of them that at least this part of all does not exceed."""
+    return ordered[math.ceil(part * len(ordered)) - 1]
 
 
 def interval(samples, figure=statistics.median, rounds=2000):

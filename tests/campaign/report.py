@@ -3,9 +3,10 @@
 import collections
 import dataclasses
 import json
-import math
 import statistics
 import typing
+
+from rows import percentile
 
 
 class Outcome(typing.NamedTuple):
@@ -16,11 +17,6 @@ class Outcome(typing.NamedTuple):
     seconds: float  # from the fault to the next step of training
     samples: typing.Optional[int]  # computed again; None: not known
     wrong: tuple = ()  # why it was not recovered, or what was wrong although it was
-
-
-def percentile(ordered, part):
-    """By nearest rank: the smallest of them that at least this part of all does not exceed."""
-    return ordered[math.ceil(part * len(ordered)) - 1]
 
 
 class BadRecord(Exception):

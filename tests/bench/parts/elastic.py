@@ -10,7 +10,7 @@ REPEATS = 16
 
 
 def p95(samples):
-    return sorted(samples)[max(0, round(0.95 * len(samples)) - 1)]
+    return rows.percentile(sorted(samples), 0.95)
 
 
 def run(options):
