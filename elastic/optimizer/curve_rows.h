@@ -24,7 +24,6 @@ class CurveRows {
   void add(const std::vector<CurveStep>& steps);
 
   std::uint32_t most() const { return most_; }
-  std::size_t choices() const { return rows_ - 1; }
   std::int32_t value(std::size_t choices, std::uint32_t gpus) const {
     return values_[choices * stride_ + margin_ + gpus];
   }
