@@ -65,6 +65,7 @@ try() {
 }
 
 mapfile -t files < <(users_of_slurm)
+own=$(version_of /usr/include)
 for suite in "${suites[@]}"; do
   include=$scratch/$suite/usr/include
   if ! fetch "$suite"; then
@@ -72,7 +73,7 @@ for suite in "${suites[@]}"; do
     continue
   fi
   version=$(version_of "$include")
-  if [ "$((version))" -le "$(($(version_of /usr/include)))" ]; then
+  if [ "$((version))" -le "$((own))" ]; then
     skip "Slurm of $suite" "this machine's is as new, and the build has shown it"
     continue
   fi
@@ -81,7 +82,7 @@ for suite in "${suites[@]}"; do
   # It must be these headers that count: this is right with 22.05 only.
   echo 'void f(hostlist_t list) { slurm_hostlist_destroy(list); }' > "$scratch/old.cc"
   {
-    [ "$(($(version_of /usr/include)))" -ge "$((0x170200))" ] ||
+    [ "$((own))" -ge "$((0x170200))" ] ||
       compiles /usr/include "$scratch/old.cc" -include slurm/slurm.h -fsyntax-only 2>&1
     compiles "$include" "$scratch/old.cc" -include slurm/slurm.h -fsyntax-only 2> /dev/null &&
       echo "what is right only with 22.05 compiled"
