@@ -67,8 +67,8 @@ id=$(submit -- -w n1 "${job[@]}" --output=epilogs.out epilogs.sh)
 ok "a task has an epilog" poll 30 test -e "$home/epilogs.ready"
 left=$(head -n 1 "$home/left-by-epilog")
 is "$(grep -vE "$tmp_strangers" "$home/seen-by-epilog")" of-the-job "which has the job's view"
-if slurm_is_from 24.11 && [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
-  skip "what it leaves in a session of its own" "on cgroup v2 this Slurm may end it with the step"
+if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
+  skip "what it leaves in a session of its own" "on cgroup v2 Slurm may end it with the step"
 else
   ok "and leaves a process in a session of its own" lives "$left"
   node 1 grep -E "/job_$id(/|\$)" "/proc/$left/cgroup" >"$CLUSTER/cgroups"
