@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/policy/objective.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace bellows {
+namespace {
+
+// Of `fair`. Towards 0 it becomes faster in all and less fair.
+constexpr double kExponent = -0.5;
+// The cost of waiting, where running at the smallest size costs 1: all are admitted that can be.
+constexpr double kWaiting = 20;
+// Below this a job has no restart to fear for: it would never be seen at any other size.
+constexpr double kYoung = 60;  // seconds
+
+struct Values {
+  std::vector<double> of_sizes;
+  double idle = 0;
+};
+
+double speed_of(const SizeSpeed& size, Objective objective) {
+  return objective == Objective::throughput ? size.samples_per_s : size.progress_per_s;
+}
+
+// What is left of a time after a restart in it.
+double rest_after_restart(const JobState& job, const ObjectiveTerms& terms) {
+  const double lasts = std::min(job.age_s + kYoung, terms.horizon_s);
+  return lasts / (lasts + terms.restart_s);
+}
+
+Values values_of(const JobState& job, const ObjectiveTerms& terms) {
+  Values values;
+  const bool is_fair = terms.objective == Objective::fair;
+  double smallest = 0;
+  for (const SizeSpeed& size : job.sizes) {
+    double speed = speed_of(size, terms.objective);
+    if (smallest <= 0) smallest = speed;
+    if (job.now > 0 && size.gpus != job.now) speed *= rest_after_restart(job, terms);
+    const double times = smallest > 0 ? std::max(speed / smallest, 1e-3) : 1e-3;
+    values.of_sizes.push_back(job.weight * (is_fair ? -std::pow(times, kExponent) : times));
+  }
+  if (is_fair)
+    values.idle = -job.weight * kWaiting * (1 + std::floor(job.waited_s / terms.patience_s));
+  return values;
+}
+
+}  // namespace
+
+std::vector<ElasticJob> value_jobs(const std::vector<JobState>& jobs, const ObjectiveTerms& terms) {
+  std::vector<Values> values;
+  double sum = 0;
+  for (const JobState& job : jobs) {
+    values.push_back(values_of(job, terms));
+    double largest = std::abs(values.back().idle);
+    for (const double value : values.back().of_sizes) largest = std::max(largest, std::abs(value));
+    sum += largest;
+  }
+  // Each value is lowered by 1 at most for a move.
+  const double room = CurveRows::kLargest - 2.0 * static_cast<double>(jobs.size());
+  const double unit = sum > 0 ? 0.999 * room / sum : 0;
+  std::vector<ElasticJob> elastic(jobs.size());
+  for (std::size_t j = 0; j < jobs.size(); ++j) {
+    elastic[j].now = jobs[j].now;
+    elastic[j].idle_value = static_cast<std::int32_t>(values[j].idle * unit);
+    for (std::size_t s = 0; s < jobs[j].sizes.size(); ++s)
+      elastic[j].sizes.push_back({jobs[j].sizes[s].gpus, jobs[j].sizes[s].batch,
+                                  static_cast<std::int32_t>(values[j].of_sizes[s] * unit)});
+  }
+  return elastic;
+}
+
+}  // namespace bellows

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "elastic/optimizer/tenant_curve.h"
+
+namespace bellows {
+
+/// What a division of GPUs among jobs is to be good at.
+enum class Objective {
+  throughput,  ///< the sum of the jobs' speed-ups, in samples (2006.13878)
+  goodput,     ///< the sum of the jobs' speed-ups, in progress
+  fair         ///< the least sum of the jobs' speed-ups, in progress, to a negative power
+};
+
+/// A size that a job may have and how fast it would be there.
+struct SizeSpeed {
+  std::uint32_t gpus = 0;
+  std::uint32_t batch = 0;  ///< samples in a step of the whole job
+  double samples_per_s = 0;
+  double progress_per_s = 0;  ///< in steps of the submitted batch
+};
+
+/// What is known of a job that waits or runs.
+struct JobState {
+  std::vector<SizeSpeed> sizes;  ///< in ascending order of gpus
+  std::uint32_t now = 0;         ///< GPUs that it holds; 0: it waits
+  double age_s = 0;              ///< since its submission
+  double waited_s = 0;           ///< since it last held GPUs, or since its submission; 0: it runs
+  double weight = 1;             ///< what it counts beside the others; positive
+};
+
+struct ObjectiveTerms {
+  Objective objective = Objective::fair;
+  double restart_s = 0;  ///< seconds without progress at every change
+  /// A plan is taken to last this many seconds at most, and a job its age once more: over that time
+  /// a restart has to pay off.
+  double horizon_s = 300;
+  /// With `fair`, a job that has waited so long takes the place of one that has run, be it as fast
+  /// as it may. With n jobs of which m fit at their smallest sizes, none waits longer than this
+  /// times the number of other jobs over m, rounded up.
+  double patience_s = 3600;
+};
+
+/// The jobs' values in one fixed point, so that the optimizer's best total is the best division.
+std::vector<ElasticJob> value_jobs(const std::vector<JobState>& jobs, const ObjectiveTerms& terms);
+
+}  // namespace bellows
