@@ -3,11 +3,12 @@
 # directory: make -f TOP/tests/fuzz/libfuzzer.mk TOP=TOP. A new target is added to TARGETS, with a
 # line that names the sources it needs besides its own.
 
-TARGETS = fuzz_contract fuzz_environment fuzz_events fuzz_index fuzz_job_desc fuzz_ld_cache \
+TARGETS = fuzz_contract fuzz_csv fuzz_environment fuzz_events fuzz_index fuzz_job_desc fuzz_ld_cache \
 	fuzz_mounts fuzz_policy fuzz_run_machine
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_contract = $(grammars)
+fuzz_csv = common/fd.cc common/text.cc elastic/simulate/csv.cc
 fuzz_environment = common/fd.cc common/text.cc spank/container/driver_files.cc \
 	spank/container/image_variables.cc spank/container/ld_cache.cc \
 	spank/container/mount_api.cc spank/container/root_files.cc spank/container/small_tree.cc
