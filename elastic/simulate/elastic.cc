@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/simulate/elastic.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "elastic/simulate/goodput_table.h"
+#include "elastic/simulate/packing.h"
+
+namespace bellows {
+namespace {
+
+bool is_size(std::uint32_t gpus, const ClusterShape& shape) {
+  return gpus < shape.gpus_per_node ? (gpus & (gpus - 1)) == 0 : gpus % shape.gpus_per_node == 0;
+}
+
+/// Divides by the optimizer; what is known of a job is for those that derive from it to say.
+class ByOptimizer : public Scheduler {
+ public:
+  ByOptimizer(const ClusterShape& shape, const ObjectiveTerms& terms)
+      : shape_(shape), terms_(terms) {}
+
+  std::vector<NodeGpus> decide(double now, const std::vector<const SimulatedJob*>& jobs) override {
+    std::vector<JobState> states;
+    for (const SimulatedJob* job : jobs) {
+      states.push_back({.sizes = {},
+                        .now = job->gpus(),
+                        .age_s = job->age_s(now),
+                        .waited_s = job->waited_s(now),
+                        .weight = weight(now, *job)});
+      for (std::uint32_t gpus = 1; gpus <= most_gpus(*job); ++gpus)
+        if (is_size(gpus, shape_)) add_size(states.back(), *job, gpus);
+    }
+    std::vector<std::uint32_t> sizes(jobs.size());
+    if (const auto curve = TenantCurve::of(value_jobs(states, terms_), shape_.gpus()))
+      sizes = curve->divide(std::min(shape_.gpus(), curve->most()));
+    return pack_jobs(shape_, jobs, sizes);
+  }
+
+ protected:
+  virtual std::uint32_t most_gpus(const SimulatedJob& job) const = 0;
+  virtual SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) = 0;
+  virtual double weight(double, const SimulatedJob&) const { return 1; }
+  const ClusterShape& shape() const { return shape_; }
+
+ private:
+  void add_size(JobState& state, const SimulatedJob& job, std::uint32_t gpus) {
+    const SizeSpeed at_size = speed(job, gpus);
+    if (at_size.progress_per_s > 0) state.sizes.push_back(at_size);
+  }
+
+  ClusterShape shape_;
+  ObjectiveTerms terms_;
+};
+
+class Elastic : public ByOptimizer {
+ public:
+  using ByOptimizer::ByOptimizer;
+
+  BatchRule batch_rule() const override { return BatchRule::adapted; }
+
+ protected:
+  std::uint32_t most_gpus(const SimulatedJob& job) const override {
+    return std::min({std::max(2 * job.speed().most_gpus(), 1U), shape().gpus(),
+                     job.application().largest_gpus()});
+  }
+
+  SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) override {
+    const double perfect = gpus;
+    if (!job.noise()) return {gpus, 0, perfect, perfect};
+    const GpuLayout layout = packed_layout(gpus, shape().gpus_per_node);
+    const double per_s =
+        tables_[&job].at(job.speed(), *job.noise(), job.application().limits(), layout);
+    return {gpus, 0, per_s, per_s / job.speed().excess(layout)};
+  }
+
+ private:
+  std::map<const SimulatedJob*, GoodputTable> tables_;
+};
+
+class Oracle : public Elastic {
+ public:
+  using Elastic::Elastic;
+
+ protected:
+  double weight(double now, const SimulatedJob& job) const override {
+    const Application& application = job.application();
+    const double left = application.progress(application.epochs()) - job.progress(now);
+    return 1 / std::sqrt(std::max(left, 1.0));
+  }
+};
+
+class FixedBatch : public ByOptimizer {
+ public:
+  using ByOptimizer::ByOptimizer;
+
+  BatchRule batch_rule() const override { return BatchRule::fixed; }
+
+ protected:
+  std::uint32_t most_gpus(const SimulatedJob& job) const override {
+    return std::min(
+        {shape().gpus(), job.application().largest_gpus(),
+         std::max(1U, job.submission().batch / job.application().limits().smallest_local)});
+  }
+
+  SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) override {
+    Placement placement;
+    for (std::uint32_t left = gpus; left > 0; left -= placement.back())
+      placement.push_back(static_cast<std::uint8_t>(std::min(left, shape().gpus_per_node)));
+    const Batch batch =
+        lay_out(job.application().limits(), layout_of(placement), job.submission().batch);
+    const MeasuredStep step = job.application().steps().at(placement, batch.local);
+    const double steps = 1 / (step.step_s + (step.step_s - step.exchange_s) * (batch.passes - 1));
+    return {gpus, job.submission().batch, steps, steps};
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Scheduler> make_elastic(const ClusterShape& shape, const ObjectiveTerms& terms) {
+  return std::make_unique<Elastic>(shape, terms);
+}
+
+std::unique_ptr<Scheduler> make_oracle(const ClusterShape& shape, const ObjectiveTerms& terms) {
+  return std::make_unique<Oracle>(shape, terms);
+}
+
+std::unique_ptr<Scheduler> make_fixed_batch(const ClusterShape& shape, double restart_s) {
+  return std::make_unique<FixedBatch>(
+      shape, ObjectiveTerms{.objective = Objective::throughput, .restart_s = restart_s});
+}
+
+}  // namespace bellows

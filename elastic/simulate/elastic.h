@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "elastic/policy/objective.h"
+#include "elastic/simulate/cluster.h"
+
+namespace bellows {
+
+/// Our own scheduler: the optimizer and the policy that bellowsd uses. Sizes are powers of 2 inside
+/// a node and whole nodes; a job grows to at most twice the GPUs that it was seen on.
+std::unique_ptr<Scheduler> make_elastic(const ClusterShape& shape, const ObjectiveTerms& terms);
+
+/// The same with a hint from an oracle: what is left to do of each job, so that short rests go
+/// first. Nothing real can do that; it bounds what can be gained by knowing more.
+std::unique_ptr<Scheduler> make_oracle(const ClusterShape& shape, const ObjectiveTerms& terms);
+
+/// The baseline of Saxena et al., "Effective Elastic Scaling of Deep Learning Workloads"
+/// (2006.13878): the number of GPUs is scaled by the best sum of speed-ups, and the batch stays
+/// what it was submitted with. Speeds are those that were measured, as if each job had been
+/// profiled.
+std::unique_ptr<Scheduler> make_fixed_batch(const ClusterShape& shape, double restart_s);
+
+}  // namespace bellows
