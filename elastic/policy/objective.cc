@@ -24,6 +24,9 @@ double speed_of(const SizeSpeed& size, Objective objective) {
   return objective == Objective::throughput ? size.samples_per_s : size.progress_per_s;
 }
 
+// Reports may say anything, and what they say must fit into the fixed point.
+double bounded(double times) { return times > 1e-3 ? std::min(times, 1e4) : 1e-3; }
+
 // What is left of a time after a restart in it.
 double rest_after_restart(const JobState& job, const ObjectiveTerms& terms) {
   const double lasts = std::min(job.age_s + kYoung, terms.horizon_s);
@@ -38,7 +41,7 @@ Values values_of(const JobState& job, const ObjectiveTerms& terms) {
     double speed = speed_of(size, terms.objective);
     if (smallest <= 0) smallest = speed;
     if (job.now > 0 && size.gpus != job.now) speed *= rest_after_restart(job, terms);
-    const double times = smallest > 0 ? std::max(speed / smallest, 1e-3) : 1e-3;
+    const double times = bounded(speed / smallest);
     values.of_sizes.push_back(job.weight * (is_fair ? -std::pow(times, kExponent) : times));
   }
   if (is_fair)

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What jobs are worth at their sizes, as the optimizer then divides.
+#include <criterion/criterion.h>
+
+#include <algorithm>
+#include <limits>
+#include <vector>
+
+#include "elastic/policy/objective.h"
+
+using namespace bellows;
+
+TestSuite(objective, .timeout = 20);
+
+namespace {
+
+JobState scaling(double each_gpu, std::uint32_t most, std::uint32_t now) {
+  JobState job;
+  for (std::uint32_t gpus = 1; gpus <= most; ++gpus) {
+    const double speed = 1 + each_gpu * (gpus - 1);
+    job.sizes.push_back({gpus, 64, speed, speed});
+  }
+  job.now = now;
+  job.age_s = 3600;
+  return job;
+}
+
+std::vector<std::uint32_t> divide(const std::vector<JobState>& jobs, const ObjectiveTerms& terms,
+                                  std::uint32_t gpus) {
+  auto curve = TenantCurve::of(value_jobs(jobs, terms), gpus);
+  cr_assert(curve.ok(), "%s", curve.ok() ? "" : curve.error().text.c_str());
+  return curve->divide(std::min(gpus, curve->most()));
+}
+
+using Sizes = std::vector<std::uint32_t>;
+
+}  // namespace
+
+Test(objective, throughput_feeds_who_scales_and_fair_feeds_all) {
+  const std::vector<JobState> jobs = {scaling(1, 8, 0), scaling(0.1, 8, 0), scaling(1, 8, 0)};
+  cr_expect(divide(jobs, {.objective = Objective::throughput}, 2) != (Sizes{0, 0, 0}));
+  const Sizes fair = divide(jobs, {}, 8);
+  cr_expect(fair[0] > fair[1] && fair[1] >= 1 && fair[2] > fair[1]);
+  cr_expect(divide(jobs, {}, 3) == (Sizes{1, 1, 1}));
+}
+
+Test(objective, a_restart_has_its_price) {
+  const std::vector<JobState> jobs = {scaling(1, 4, 2), scaling(1, 4, 1)};
+  cr_expect(divide(jobs, {.restart_s = 0}, 4) == (Sizes{2, 2}));
+  cr_expect(divide(jobs, {.restart_s = 3000}, 4) == (Sizes{2, 1}), "doubling does not pay it off");
+}
+
+Test(objective, who_waits_beyond_patience_takes_the_place_of_who_runs) {
+  std::vector<JobState> jobs = {scaling(1, 1, 1), scaling(1, 1, 0)};
+  jobs[1].waited_s = 3599;
+  cr_expect(divide(jobs, {.restart_s = 30}, 1) == (Sizes{1, 0}));
+  jobs[1].waited_s = 3600;
+  cr_expect(divide(jobs, {.restart_s = 30}, 1) == (Sizes{0, 1}));
+}
+
+Test(objective, nonsense_is_harmless) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  for (const double nonsense : {kNaN, kInfinity, -kInfinity, -1.0, 0.0, 1e300, 1e-300})
+    for (const Objective objective : {Objective::throughput, Objective::goodput, Objective::fair}) {
+      std::vector<JobState> jobs = {scaling(1, 4, 2), scaling(1, 4, 1)};
+      jobs[0].sizes[1].progress_per_s = jobs[0].sizes[1].samples_per_s = nonsense;
+      const Sizes sizes = divide(jobs, {.objective = objective, .restart_s = 30}, 4);
+      cr_expect(sizes[0] + sizes[1] <= 4 && sizes[1] >= 1);
+    }
+}
+
+Test(objective, thousands_of_jobs_stay_exact) {
+  const std::vector<JobState> jobs(10000, scaling(0.7, 4, 1));
+  const std::vector<ElasticJob> values = value_jobs(jobs, {.restart_s = 30});
+  cr_expect(TenantCurve::of(values, 64).ok());
+  cr_expect(values[0].sizes[1].value > values[0].sizes[0].value - 1000);
+  cr_expect(values[0].sizes[0].value > values[0].idle_value);
+}
