@@ -38,8 +38,8 @@ double ranks_after_second(const GpuLayout& layout) {
 std::size_t exchange_at(const GpuLayout& layout) { return layout.nodes > 1 ? 2 : 4; }
 
 // Adds the squared errors of a sample, and their derivatives.
-double add_errors(const StepSample& sample, const double* x, double weight, double* gradient) {
-  const StepTime model = model_at(x);
+double add_errors(const StepSample& sample, const StepTime& model, const double* x, double weight,
+                  double* gradient) {
   const double compute = model.compute_s(sample.local_batch);
   const double exchange = model.exchange_s(sample.layout);
   const double of_compute = std::log(compute / sample.compute_s);
@@ -81,8 +81,9 @@ double distance(unsigned n, const double* x, double* gradient, void* data) {
   const auto& samples = *static_cast<const std::vector<StepSample>*>(data);
   if (gradient) std::fill(gradient, gradient + n, 0.0);
   double sum = add_preferences(x, gradient);
+  const StepTime model = model_at(x);
   for (const StepSample& sample : samples)
-    sum += add_errors(sample, x, 1.0 / static_cast<double>(samples.size()), gradient);
+    sum += add_errors(sample, model, x, 1.0 / static_cast<double>(samples.size()), gradient);
   return sum;
 }
 
