@@ -6,14 +6,10 @@
 #include <map>
 
 #include "elastic/simulate/goodput_table.h"
-#include "elastic/simulate/packing.h"
+#include "elastic/simulate/sizes.h"
 
 namespace bellows {
 namespace {
-
-bool is_size(std::uint32_t gpus, const ClusterShape& shape) {
-  return gpus < shape.gpus_per_node ? (gpus & (gpus - 1)) == 0 : gpus % shape.gpus_per_node == 0;
-}
 
 /// Divides by the optimizer; what is known of a job is for those that derive from it to say.
 class ByOptimizer : public Scheduler {
@@ -30,12 +26,9 @@ class ByOptimizer : public Scheduler {
                         .waited_s = job->waited_s(now),
                         .weight = weight(now, *job)});
       for (std::uint32_t gpus = 1; gpus <= most_gpus(*job); ++gpus)
-        if (is_size(gpus, shape_)) add_size(states.back(), *job, gpus);
+        if (is_plain_size(gpus, shape_)) add_size(states.back(), *job, gpus);
     }
-    std::vector<std::uint32_t> sizes(jobs.size());
-    if (const auto curve = TenantCurve::of(value_jobs(states, terms_), shape_.gpus()))
-      sizes = curve->divide(std::min(shape_.gpus(), curve->most()));
-    return pack_jobs(shape_, jobs, sizes);
+    return divide_and_pack(value_jobs(states, terms_), jobs, shape_);
   }
 
  protected:
@@ -62,8 +55,7 @@ class Elastic : public ByOptimizer {
 
  protected:
   std::uint32_t most_gpus(const SimulatedJob& job) const override {
-    return std::min({std::max(2 * job.speed().most_gpus(), 1U), shape().gpus(),
-                     job.application().largest_gpus()});
+    return most_to_explore(job, shape());
   }
 
   SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) override {
@@ -105,13 +97,7 @@ class FixedBatch : public ByOptimizer {
   }
 
   SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) override {
-    Placement placement;
-    for (std::uint32_t left = gpus; left > 0; left -= placement.back())
-      placement.push_back(static_cast<std::uint8_t>(std::min(left, shape().gpus_per_node)));
-    const Batch batch =
-        lay_out(job.application().limits(), layout_of(placement), job.submission().batch);
-    const MeasuredStep step = job.application().steps().at(placement, batch.local);
-    const double steps = 1 / (step.step_s + (step.step_s - step.exchange_s) * (batch.passes - 1));
+    const double steps = 1 / submitted_step_s(job, gpus, shape());
     return {gpus, job.submission().batch, steps, steps};
   }
 };

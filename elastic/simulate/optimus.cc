@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "elastic/simulate/packing.h"
+#include "elastic/simulate/sizes.h"
 
 namespace bellows {
 namespace {
@@ -16,13 +17,6 @@ double steps_left(const SimulatedJob& job) {
   const double left =
       application.steps_until(batch, application.epochs()) - application.steps_until(batch, next);
   return std::max(left, 1.0);
-}
-
-Placement packed(std::uint32_t gpus, std::uint32_t gpus_per_node) {
-  Placement placement;
-  for (; gpus > 0; gpus -= placement.back())
-    placement.push_back(static_cast<std::uint8_t>(std::min(gpus, gpus_per_node)));
-  return placement;
 }
 
 class Optimus : public Scheduler {
@@ -65,14 +59,6 @@ class Optimus : public Scheduler {
     return sizes;
   }
 
-  double step_s(const SimulatedJob& job, std::uint32_t gpus) const {
-    const Placement placement = packed(gpus, shape_.gpus_per_node);
-    const Batch batch =
-        lay_out(job.application().limits(), layout_of(placement), job.submission().batch);
-    const MeasuredStep step = job.application().steps().at(placement, batch.local);
-    return step.step_s + (step.step_s - step.exchange_s) * (batch.passes - 1);
-  }
-
   // Seconds by which the job ends sooner with one GPU more.
   double gain(const SimulatedJob& job, std::uint32_t gpus) const {
     const Application& application = job.application();
@@ -80,7 +66,8 @@ class Optimus : public Scheduler {
         std::min({application.largest_gpus(), shape_.gpus(),
                   job.submission().batch / application.limits().smallest_local});
     if (gpus == 0 || gpus >= most) return 0;
-    return (step_s(job, gpus) - step_s(job, gpus + 1)) * steps_left(job);
+    return (submitted_step_s(job, gpus, shape_) - submitted_step_s(job, gpus + 1, shape_)) *
+           steps_left(job);
   }
 
   ClusterShape shape_;

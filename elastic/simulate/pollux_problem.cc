@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "elastic/simulate/sizes.h"
+
 namespace bellows {
 namespace {
 
@@ -26,13 +28,12 @@ PolluxProblem::PolluxProblem(double now, const std::vector<const SimulatedJob*>&
     const SimulatedJob& job = *jobs[j];
     std::copy(job.held().begin(), job.held().end(),
               held_.begin() + static_cast<std::ptrdiff_t>(j * shape.nodes));
-    const std::uint32_t most = std::min({std::max(2 * job.speed().most_gpus(), 1U), shape.gpus(),
-                                         job.application().largest_gpus()});
     GoodputTable& table = tables[&job];
     const double fair_goodput =
         job.noise() ? table.at(job.speed(), *job.noise(), job.application().limits(), {1, fair})
                     : 0;
-    jobs_.push_back({&job, &table, most, fair_goodput, factor_of_restart(job, now, restart_s),
+    jobs_.push_back({&job, &table, most_to_explore(job, shape), fair_goodput,
+                     factor_of_restart(job, now, restart_s),
                      std::vector<double>((shape.nodes + 1) * (shape.gpus() + 1), -1.0)});
   }
 }

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <utility>
 
-#include "elastic/optimizer/tenant_curve.h"
 #include "elastic/simulate/goodput_table.h"
-#include "elastic/simulate/packing.h"
+#include "elastic/simulate/sizes.h"
 
 namespace bellows {
 namespace {
@@ -27,10 +27,7 @@ class Sia : public Scheduler {
     const double unit =
         std::min(kUnit, CurveRows::kLargest / 4.0 / static_cast<double>(jobs.size()));
     for (const SimulatedJob* job : jobs) elastic.push_back(value(now, *job, unit));
-    const auto curve = TenantCurve::of(std::move(elastic), shape_.gpus());
-    std::vector<std::uint32_t> sizes(jobs.size());
-    if (curve) sizes = curve->divide(std::min(shape_.gpus(), curve->most()));
-    return pack_jobs(shape_, jobs, sizes);
+    return divide_and_pack(std::move(elastic), jobs, shape_);
   }
 
  private:
@@ -38,11 +35,6 @@ class Sia : public Scheduler {
     if (!job.noise()) return gpus;
     return tables_[&job].at(job.speed(), *job.noise(), job.application().limits(),
                             packed_layout(gpus, shape_.gpus_per_node));
-  }
-
-  bool is_allowed(std::uint32_t gpus) const {
-    return gpus < shape_.gpus_per_node ? (gpus & (gpus - 1)) == 0
-                                       : gpus % shape_.gpus_per_node == 0;
   }
 
   // (T - N S) / (T + S), taken as 1 while the job is younger than a restart takes.
@@ -56,11 +48,10 @@ class Sia : public Scheduler {
     ElasticJob elastic;
     elastic.now = job.gpus();
     elastic.idle_value = static_cast<std::int32_t>(-kWaiting * unit);
-    const std::uint32_t most = std::min({std::max(2 * job.speed().most_gpus(), 1U), shape_.gpus(),
-                                         job.application().largest_gpus()});
+    const std::uint32_t most = most_to_explore(job, shape_);
     double least = 0;
     for (std::uint32_t gpus = 1; gpus <= most; ++gpus) {
-      if (!is_allowed(gpus)) continue;
+      if (!is_plain_size(gpus, shape_)) continue;
       double speed = goodput(job, gpus);
       if (speed <= 0) continue;
       if (least == 0) least = speed;

@@ -3,7 +3,6 @@
 
 #include <limits>
 #include <set>
-#include <string>
 
 #include "elastic/simulate/packing.h"
 
