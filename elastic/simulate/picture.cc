@@ -65,6 +65,7 @@ constexpr std::string_view kStyle = R"(
 @media(prefers-color-scheme:dark){:root{--back:#16181c;--ink:#ddd;--grid:#3a3d44}}
 body{background:var(--back);color:var(--ink);font:14px sans-serif;margin:20px;max-width:1300px}
 h1{font-size:18px}
+h2{font-size:15px}
 svg{width:100%;height:auto;font:13px sans-serif}
 svg text{fill:var(--ink)}
 .grid{stroke:var(--grid);stroke-width:1}
@@ -76,21 +77,25 @@ svg text{fill:var(--ink)}
 .legend i{display:inline-block;width:12px;height:12px;margin-right:6px}
 )";
 
-std::string page(std::string_view title, const std::vector<std::string>& legend,
-                 std::string_view drawing) {
-  const std::string name = escaped(title);
+std::string figure(std::string_view title, const std::vector<std::string>& legend,
+                   std::string_view drawing) {
   std::string items;
   for (std::size_t i = 0; i < legend.size(); ++i)
     items +=
         fmt::format("<li><i style=\"background:{}\"></i>{}</li>\n", colour(i), escaped(legend[i]));
   return fmt::format(
+      "<ul class=\"legend\">\n{}</ul>\n"
+      "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
+      items, kLeft + kWidth + kRight, kTop + kHeight + kBottom, escaped(title), drawing);
+}
+
+std::string page(std::string_view title, std::string_view body) {
+  return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width\">\n"
       "<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n"
-      "<ul class=\"legend\">\n{2}</ul>\n"
-      "<svg viewBox=\"0 0 {3} {4}\" role=\"img\" "
-      "aria-label=\"{0}\">\n{5}</svg>\n</body>\n</html>\n",
-      name, kStyle, items, kLeft + kWidth + kRight, kTop + kHeight + kBottom, drawing);
+      "{2}</body>\n</html>\n",
+      escaped(title), kStyle, body);
 }
 
 /// Values along one side of the plot and where they are.
@@ -267,18 +272,7 @@ std::string line(const ChartLine& of, std::string_view stroke, const Axis& x, co
   return fmt::format("<path class=\"line\" stroke=\"{}\" d=\"{}\"/>\n{}", stroke, path, dots);
 }
 
-}  // namespace
-
-std::string gpu_picture(const Outcome& outcome, const ClusterShape& shape, std::string_view title) {
-  const double end_s = outcome.end_s > 0 ? outcome.end_s : 1;
-  const Axis hours(0, end_s / 3600, false);
-  const Axis gpus(0, shape.gpus(), false);
-  std::vector<std::string> applications;
-  const std::string drawn = areas(outcome, shape, end_s, applications);
-  return page(title, applications, grid(hours, gpus, "time (h)", "GPUs") + drawn + frame());
-}
-
-std::string curves_picture(const Chart& chart) {
+std::string curves(const Chart& chart) {
   std::vector<double> xs, ys = {0};
   std::vector<std::string> names;
   for (const ChartLine& of : chart.lines) {
@@ -298,7 +292,26 @@ std::string curves_picture(const Chart& chart) {
   std::string drawn = grid(x, y, chart.x_title, chart.y_title);
   for (std::size_t i = 0; i < chart.lines.size(); ++i)
     drawn += line(chart.lines[i], colour(i), x, y, chart.logarithmic_x);
-  return page(chart.title, names, drawn + frame());
+  return figure(chart.title, names, drawn + frame());
+}
+
+}  // namespace
+
+std::string gpu_picture(const Outcome& outcome, const ClusterShape& shape, std::string_view title) {
+  const double end_s = outcome.end_s > 0 ? outcome.end_s : 1;
+  const Axis hours(0, end_s / 3600, false);
+  const Axis gpus(0, shape.gpus(), false);
+  std::vector<std::string> applications;
+  const std::string drawn = areas(outcome, shape, end_s, applications);
+  return page(title,
+              figure(title, applications, grid(hours, gpus, "time (h)", "GPUs") + drawn + frame()));
+}
+
+std::string curves_picture(std::string_view title, const std::vector<Chart>& charts) {
+  std::string body;
+  for (const Chart& chart : charts)
+    body += fmt::format("<h2>{}</h2>\n{}", escaped(chart.title), curves(chart));
+  return page(title, body);
 }
 
 }  // namespace bellows

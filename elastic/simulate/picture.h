@@ -30,8 +30,9 @@ struct Chart {
   std::vector<ChartLine> lines;
 };
 
-/// A line chart as such a page. y begins at 0, or at the least value below it. Points with a NaN or
-/// an infinite value are left out, and with a logarithmic x those that are not above 0.
-std::string curves_picture(const Chart& chart);
+/// Line charts as such a page, one below the other. y begins at 0, or at the least value below it.
+/// Points with a NaN or an infinite value are left out, and with a logarithmic x those that are not
+/// above 0.
+std::string curves_picture(std::string_view title, const std::vector<Chart>& charts);
 
 }  // namespace bellows
