@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <numeric>
@@ -126,12 +127,19 @@ struct Column {
   std::string_view title;
   int decimals;
   double (*of)(const Report&);
+  bool if_varied = false;  ///< left out if it says the same in all rows
+  /// A row of several reports has the sum of `of` over the sum of this.
+  double (*over)(const Report&) = [](const Report&) { return 1.0; };
 };
 
 constexpr Column kColumns[] = {
+    {"restart (s)", 1, [](const Report& r) { return r.setting.restart_s; }, true},
+    {"round (s)", 1, [](const Report& r) { return r.setting.round_s; }, true},
     {"jobs", 0, [](const Report& r) { return static_cast<double>(r.jobs); }},
     {"done", 0, [](const Report& r) { return static_cast<double>(r.jobs_done); }},
     {"mean (h)", 2, [](const Report& r) { return r.mean_completion_s / kHour; }},
+    {"over baseline", 3, [](const Report& r) { return r.mean_completion_s; }, true,
+     [](const Report& r) { return r.baseline_mean_s; }},
     {"median (h)", 2, [](const Report& r) { return r.median_completion_s / kHour; }},
     {"p99 (h)", 2, [](const Report& r) { return r.p99_completion_s / kHour; }},
     {"GPU-hours", 1, [](const Report& r) { return r.gpu_hours; }},
@@ -157,11 +165,23 @@ Cells row_of(const std::vector<const Report*>& reports) {
                  reports.size() == 1 ? one_line(reports.front()->workload)
                                      : fmt::format("mean of {}", reports.size())};
   for (const Column& column : kColumns) {
-    double sum = 0;
-    for (const Report* report : reports) sum += column.of(*report);
-    cells.push_back(number_cell(sum / static_cast<double>(reports.size()), column.decimals));
+    double sum = 0, over = 0;
+    for (const Report* report : reports) {
+      sum += column.of(*report);
+      over += column.over(*report);
+    }
+    cells.push_back(number_cell(sum / over, column.decimals));
   }
   return cells;
+}
+
+void leave_out_what_is_the_same(std::vector<Cells>& rows) {
+  for (std::size_t i = std::size(kColumns); i-- > 0;) {
+    const std::size_t at = kNames + i;
+    const auto is_first = [&](const Cells& row) { return row[at] == rows[1][at]; };
+    if (!kColumns[i].if_varied || !std::all_of(rows.begin() + 1, rows.end(), is_first)) continue;
+    for (Cells& row : rows) row.erase(row.begin() + static_cast<std::ptrdiff_t>(at));
+  }
 }
 
 // In characters of UTF-8, which begin with all but the bytes 10xxxxxx.
@@ -209,6 +229,7 @@ Report make_report(const RunLabel& label, const Outcome& outcome, const ClusterS
   Report report;
   report.scheduler = label.scheduler;
   report.workload = label.workload;
+  report.setting = {terms.restart_s, terms.round_s};
   report.end_s = outcome.end_s;
   report.decisions = outcome.decisions;
   report.wall_s = wall_s;
@@ -230,19 +251,34 @@ Report make_report(const RunLabel& label, const Outcome& outcome, const ClusterS
   return report;
 }
 
+void compare_with(const Baseline& baseline, std::vector<Report>& reports) {
+  for (Report& report : reports) {
+    RunSetting setting = report.setting;
+    setting.restart_s = baseline.restart_s;
+    const auto found = std::find_if(reports.begin(), reports.end(), [&](const Report& other) {
+      return other.scheduler == baseline.scheduler && other.workload == report.workload &&
+             other.setting == setting;
+    });
+    report.baseline_mean_s = found == reports.end() ? kNaN : found->mean_completion_s;
+  }
+}
+
 std::string report_table(const std::vector<Report>& reports) {
   std::vector<Cells> rows = {{"scheduler", "workload"}};
   for (const Column& column : kColumns) rows.front().emplace_back(column.title);
-  std::vector<std::string_view> shown;
+  using Group = std::pair<std::string, RunSetting>;
+  std::vector<Group> shown;
   for (const Report& first : reports) {
-    if (std::find(shown.begin(), shown.end(), first.scheduler) != shown.end()) continue;
-    shown.push_back(first.scheduler);
-    std::vector<const Report*> of_scheduler;
+    const Group group{first.scheduler, first.setting};
+    if (std::find(shown.begin(), shown.end(), group) != shown.end()) continue;
+    shown.push_back(group);
+    std::vector<const Report*> of_group;
     for (const Report& report : reports)
-      if (report.scheduler == first.scheduler) of_scheduler.push_back(&report);
-    for (const Report* report : of_scheduler) rows.push_back(row_of({report}));
-    if (of_scheduler.size() > 1) rows.push_back(row_of(of_scheduler));
+      if (Group{report.scheduler, report.setting} == group) of_group.push_back(&report);
+    for (const Report* report : of_group) rows.push_back(row_of({report}));
+    if (of_group.size() > 1) rows.push_back(row_of(of_group));
   }
+  leave_out_what_is_the_same(rows);
   return lay_out_rows(rows);
 }
 
@@ -253,6 +289,8 @@ nlohmann::ordered_json report_json(const std::vector<Report>& reports) {
     for (const JobReport& job : report.of_jobs) jobs.push_back(json_of(job));
     all.push_back({{"scheduler", json_text(report.scheduler)},
                    {"workload", json_text(report.workload)},
+                   {"restart_s", json_number(report.setting.restart_s)},
+                   {"round_s", json_number(report.setting.round_s)},
                    {"jobs", report.jobs},
                    {"jobs_done", report.jobs_done},
                    {"mean_completion_s", json_number(report.mean_completion_s)},
@@ -264,6 +302,7 @@ nlohmann::ordered_json report_json(const std::vector<Report>& reports) {
                    {"mean_fairness", json_number(report.mean_fairness)},
                    {"end_s", json_number(report.end_s)},
                    {"decisions", report.decisions},
+                   {"baseline_mean_s", json_number(report.baseline_mean_s)},
                    {"wall_s", json_number(report.wall_s)},
                    {"each_job", std::move(jobs)}});
   }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -21,6 +22,14 @@ struct JobReport {
   std::uint32_t restarts = 0;
 };
 
+/// What differs between the runs of a sweep, besides scheduler and workload.
+struct RunSetting {
+  double restart_s = 30;
+  double round_s = 60;
+
+  bool operator==(const RunSetting&) const = default;
+};
+
 /// What one workload made of one scheduler. Completions and fairness are those of jobs that are
 /// done, and NaN if none is: where some are not, they look better than they are. A value type.
 ///
@@ -36,6 +45,7 @@ struct JobReport {
 struct Report {
   std::string scheduler;
   std::string workload;
+  RunSetting setting;
   std::size_t jobs = 0;  ///< in the workload, arrived or not
   std::size_t jobs_done = 0;
   double mean_completion_s = 0;
@@ -47,7 +57,9 @@ struct Report {
   double mean_fairness = 0;
   double end_s = 0;  ///< when the run ended, in simulated time
   std::uint64_t decisions = 0;
-  double wall_s = 0;               ///< how long the run took in real time
+  double wall_s = 0;  ///< how long the run took in real time
+  /// Of the run that this one is compared with; NaN: with none.
+  double baseline_mean_s = std::numeric_limits<double>::quiet_NaN();
   std::vector<JobReport> of_jobs;  ///< in the order of submission
 };
 
@@ -62,8 +74,20 @@ struct RunLabel {
 Report make_report(const RunLabel& label, const Outcome& outcome, const ClusterShape& shape,
                    const SimulationTerms& terms, double wall_s);
 
-/// A plain table for a terminal: a row for each report, those of one scheduler together, and after
-/// several of those a row with the mean of each column over them. "-" stands for NaN.
+/// The scheduler and the time of a restart that others are compared with.
+struct Baseline {
+  std::string scheduler;
+  double restart_s = 0;
+};
+
+/// Tells each report the mean completion of the baseline with its workload, and with its setting
+/// but for the restart; NaN: there is no such run beside it.
+void compare_with(const Baseline& baseline, std::vector<Report>& reports);
+
+/// A plain table for a terminal: a row for each report, those of one scheduler and setting
+/// together, and after several of those a row with the mean of each column over them. Settings have
+/// a column where they differ, and so has the mean completion over the baseline's. "-" stands for
+/// NaN.
 std::string report_table(const std::vector<Report>& reports);
 
 /// An array with all that the reports say, each job included; units are those of the names. NaN
