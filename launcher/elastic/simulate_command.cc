@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -10,12 +12,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/text.h"
 #include "elastic/simulate/picture.h"
 #include "elastic/simulate/report.h"
 #include "elastic/simulate/schedulers.h"
+#include "elastic/simulate/sweep.h"
 #include "elastic/simulate/workload.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/cli/commands.h"
@@ -29,8 +33,10 @@ struct SimulateOptions {
   std::string models;
   std::string terms;
   std::string picture;
-  std::string restart_s = "30";
-  std::string round_s = "60";
+  std::string curves;
+  std::string baseline;
+  std::string restarts_s = "30";
+  std::string rounds_s = "60";
   std::string until_s;
   std::uint32_t nodes = 16;
   std::uint32_t gpus_per_node = 4;
@@ -43,20 +49,45 @@ int fail(const Error& error) {
   return kFailed;
 }
 
-std::optional<double> seconds(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (text.empty() || *end != '\0' || !std::isfinite(value) || value < 0) return std::nullopt;
+std::optional<double> number(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value))
+    return std::nullopt;
   return value;
 }
 
-std::string seconds_complaint(const std::string& text) {
-  return seconds(text) ? "" : "must be a number of seconds";
+/// Of a text that list_complaint has nothing against.
+std::vector<double> numbers(const std::string& list) {
+  std::vector<double> values;
+  for (const std::string_view text : split(list, ',')) values.push_back(*number(text));
+  return values;
 }
 
-std::string round_complaint(const std::string& text) {
-  const auto value = seconds(text);
-  return value && *value >= 1 ? "" : "must be a number of seconds, at least 1";
+/// For an option that takes numbers of at least `least`, with commas between them.
+auto list_complaint(double least) {
+  return [least](const std::string& list) -> std::string {
+    for (const std::string_view text : split(list, ',')) {
+      const auto value = number(text);
+      if (!value || *value < least)
+        return fmt::format("must be a number of at least {}, or several with commas between them",
+                           least);
+    }
+    return "";
+  };
+}
+
+std::string seconds_complaint(const std::string& text) {
+  const auto value = number(text);
+  return value && *value >= 0 ? "" : "must be a number of seconds";
+}
+
+std::string baseline_complaint(const std::string& text) {
+  const auto parts = split(text, '@');
+  const auto restart_s = parts.size() == 2 ? number(parts[1]) : 0;
+  return parts.size() <= 2 && restart_s && *restart_s >= 0
+             ? ""
+             : "must be a scheduler, or one and its --restart, as in pollux@30";
 }
 
 /// Tells a person how far a run is, once it has lasted for a second.
@@ -96,17 +127,27 @@ struct Runs {
   std::string picture;  ///< of the only run, if one was asked for
 };
 
-struct Setting {
+/// What is the same for all runs of a command.
+struct Plan {
   ClusterShape shape;
-  SimulationTerms terms;
+  Sweep sweep;
+  double until_s = SimulatedJob::kNever;
+  std::uint32_t seed = 1;
+  bool draws = false;
 };
 
-Setting setting_of(const SimulateOptions& options) {
-  Setting setting{{options.nodes, options.gpus_per_node}, {}};
-  setting.terms.restart_s = *seconds(options.restart_s);
-  setting.terms.round_s = *seconds(options.round_s);
-  if (!options.until_s.empty()) setting.terms.until_s = *seconds(options.until_s);
-  return setting;
+Plan plan_of(const SimulateOptions& options) {
+  Plan plan{.shape = {options.nodes, options.gpus_per_node},
+            .sweep = {numbers(options.restarts_s), numbers(options.rounds_s)},
+            .seed = options.seed,
+            .draws = !options.picture.empty()};
+  if (!options.until_s.empty()) plan.until_s = *number(options.until_s);
+  return plan;
+}
+
+Baseline baseline_of(const SimulateOptions& options, const Sweep& sweep) {
+  const auto parts = split(options.baseline, '@');
+  return {std::string(parts[0]), parts.size() > 1 ? *number(parts[1]) : sweep.restarts_s.front()};
 }
 
 Status fits(const std::vector<Submission>& submissions, const ClusterShape& shape) {
@@ -119,42 +160,71 @@ Status fits(const std::vector<Submission>& submissions, const ClusterShape& shap
   return {};
 }
 
-void run_one(const SimulateOptions& options, const SchedulerKind& kind, const std::string& workload,
-             const std::vector<Submission>& submissions, Runs& runs) {
-  Setting setting = setting_of(options);
-  setting.terms.at_events = kind.at_events;
-  const auto scheduler = make_scheduler(kind, setting.shape, setting.terms, options.seed);
+void run_one(const Plan& plan, const RunSetting& setting, const SchedulerKind& kind,
+             const std::string& workload, const std::vector<Submission>& submissions, Runs& runs) {
+  const SimulationTerms terms{.restart_s = setting.restart_s,
+                              .round_s = setting.round_s,
+                              .at_events = kind.at_events,
+                              .until_s = plan.until_s};
+  const auto scheduler = make_scheduler(kind, plan.shape, terms, plan.seed);
   const RunLabel label{std::string(kind.name), workload};
   Progress progress(fmt::format("{}, {}", label.scheduler, one_line(workload, 40)),
                     submissions.size());
   const Outcome outcome =
-      simulate(submissions, *scheduler, setting.terms,
+      simulate(submissions, *scheduler, terms,
                [&progress](double now, std::size_t done) { progress.show(now, done); });
-  runs.reports.push_back(
-      make_report(label, outcome, setting.shape, setting.terms, progress.seconds()));
-  if (!options.picture.empty())
-    runs.picture = gpu_picture(outcome, setting.shape,
+  runs.reports.push_back(make_report(label, outcome, plan.shape, terms, progress.seconds()));
+  if (plan.draws)
+    runs.picture = gpu_picture(outcome, plan.shape,
                                fmt::format("{} with {}", label.workload, label.scheduler));
 }
 
-Result<Runs> run_all(const SimulateOptions& options) {
-  const auto applications = read_applications(options.models, options.terms);
-  if (!applications) return applications.error();
+Result<std::vector<SchedulerKind>> chosen_kinds(const SimulateOptions& options) {
+  if (options.schedulers.empty()) return scheduler_kinds();
   std::vector<SchedulerKind> kinds;
   for (const std::string& name : options.schedulers) {
     const auto kind = scheduler_kind(name);
     if (!kind) return kind.error();
     kinds.push_back(*kind);
   }
-  if (kinds.empty()) kinds = scheduler_kinds();
+  return kinds;
+}
+
+// Before the runs, which may take long.
+Status check_baseline(const SimulateOptions& options, const std::vector<SchedulerKind>& kinds,
+                      const Sweep& sweep) {
+  if (options.baseline.empty()) return {};
+  const Baseline baseline = baseline_of(options, sweep);
+  const auto& restarts_s = sweep.restarts_s;
+  const bool runs =
+      std::any_of(kinds.begin(), kinds.end(),
+                  [&](const SchedulerKind& kind) { return kind.name == baseline.scheduler; }) &&
+      std::find(restarts_s.begin(), restarts_s.end(), baseline.restart_s) != restarts_s.end();
+  if (runs) return {};
+  return Error{ErrorKind::invalid,
+               fmt::format("the baseline {} is not among the runs; name its scheduler with "
+                           "--scheduler and its restart with --restart",
+                           one_line(options.baseline, 40))};
+}
+
+Result<Runs> run_all(const SimulateOptions& options) {
+  const auto applications = read_applications(options.models, options.terms);
+  if (!applications) return applications.error();
+  const auto kinds = chosen_kinds(options);
+  if (!kinds) return kinds.error();
+  const Plan plan = plan_of(options);
+  if (auto status = check_baseline(options, *kinds, plan.sweep); !status) return status.error();
   Runs runs;
   for (const std::string& path : options.workloads) {
     const auto submissions = read_workload(path, *applications);
     if (!submissions) return submissions.error();
-    if (auto status = fits(*submissions, setting_of(options).shape); !status) return status.error();
-    for (const SchedulerKind& kind : kinds)
-      run_one(options, kind, std::filesystem::path(path).stem().string(), *submissions, runs);
+    if (auto status = fits(*submissions, plan.shape); !status) return status.error();
+    const std::string name = std::filesystem::path(path).stem().string();
+    for (const SchedulerKind& kind : *kinds)
+      for (const RunSetting& setting : plan.sweep.settings())
+        run_one(plan, setting, kind, name, *submissions, runs);
   }
+  if (!options.baseline.empty()) compare_with(baseline_of(options, plan.sweep), runs.reports);
   return runs;
 }
 
@@ -166,17 +236,28 @@ Status write_picture(const std::string& path, const std::string& page) {
   return Error{ErrorKind::io, fmt::format("can't write the picture to {}", path)};
 }
 
+void check_pictures(const SimulateOptions& options, const Sweep& sweep) {
+  const std::size_t settings = sweep.settings().size();
+  if (!options.picture.empty() &&
+      (options.workloads.size() != 1 || options.schedulers.size() != 1 || settings != 1))
+    throw WrongUsage{"--picture shows one workload with one --scheduler, --restart and --round"};
+  if (!options.curves.empty() && settings == 1)
+    throw WrongUsage{"--curves needs several values of --restart or --round"};
+}
+
 int run_simulation(const SimulateOptions& options) {
-  if (!options.picture.empty() && (options.workloads.size() != 1 || options.schedulers.size() != 1))
-    throw WrongUsage{"--picture shows one workload with one --scheduler"};
+  check_pictures(options, plan_of(options).sweep);
   const auto runs = run_all(options);
   if (!runs) return fail(runs.error());
   if (options.json)
     fmt::print("{}\n", report_json(runs->reports).dump(2));
   else
     fmt::print("{}", report_table(runs->reports));
-  if (options.picture.empty()) return kOk;
-  const Status written = write_picture(options.picture, runs->picture);
+  Status written;
+  if (!options.picture.empty()) written = write_picture(options.picture, runs->picture);
+  if (written && !options.curves.empty())
+    written = write_picture(options.curves, curves_picture("Mean completion by scheduler",
+                                                           sweep_charts(runs->reports)));
   return written ? kOk : fail(written.error());
 }
 
@@ -203,17 +284,26 @@ void add_simulate_command(CommandLine& program) {
   command.add_option("--gpus-per-node", options->gpus_per_node, "GPUs of each node")
       .between(1, 9)
       .show_default();
-  command.add_option("--restart", options->restart_s, "Seconds that a change of GPUs costs a job")
-      .check(seconds_complaint)
+  command
+      .add_option("--restart", options->restarts_s,
+                  "Seconds that a change of GPUs costs a job; 2.3,30 compares two")
+      .check(list_complaint(0))
       .show_default();
-  command.add_option("--round", options->round_s, "Seconds between a scheduler's decisions")
-      .check(round_complaint)
+  command
+      .add_option("--round", options->rounds_s, "Seconds between a scheduler's decisions; likewise")
+      .check(list_complaint(1))
       .show_default();
+  command
+      .add_option("--baseline", options->baseline,
+                  "Compare with this scheduler, as in pollux, or pollux@30 for its --restart")
+      .check(baseline_complaint);
   command.add_option("--until", options->until_s, "End after so many seconds, if jobs are left")
       .check(seconds_complaint);
   command.add_option("--seed", options->seed, "For schedulers that search by chance")
       .show_default();
   command.add_option("--picture", options->picture, "Write the GPUs by job over time, as HTML");
+  command.add_option("--curves", options->curves,
+                     "Write completion by --restart and --round, as HTML");
   command.add_flag("--json", options->json, "Print JSON instead of a table");
   command.run([options] { return run_simulation(*options); });
 }

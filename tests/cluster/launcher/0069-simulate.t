@@ -56,10 +56,30 @@ like "$(simulate --scheduler elastic --scheduler tiresias "$work/jobs.csv")" \
 ok "a picture is written" simulate --scheduler elastic --picture "$work/p.html" "$work/jobs.csv"
 like "$(<"$work/p.html")" "<svg.*job-11" "with each job"
 
+simulate --json --scheduler elastic --scheduler tiresias --restart 2.3,600 --round 60,120 \
+  --baseline tiresias@600 --curves "$work/c.html" "$work/jobs.csv" >"$work/sweep.json"
+is "$(jq -c '[.[] | select(.scheduler == "elastic") | [.restart_s, .round_s]]' "$work/sweep.json")" \
+  "[[2.3,60],[2.3,120],[600,60],[600,120]]" "each restart is run with each round"
+ok "a dearer restart makes jobs end later" \
+  jq -e '.[0].mean_completion_s < .[2].mean_completion_s' "$work/sweep.json"
+ok "each run is compared with the baseline of its round" jq -e \
+  '.[6].mean_completion_s == .[0].baseline_mean_s and .[7].mean_completion_s == .[1].baseline_mean_s' \
+  "$work/sweep.json"
+is "$(grep -o '<h2>[^<]*' "$work/c.html" | cut -d'>' -f2 | paste -sd,)" \
+  "Mean completion by restart,Mean completion by round" "and there is a chart for each of the two"
+like "$(simulate --scheduler elastic --restart 2.3,600 --baseline elastic "$work/jobs.csv")" \
+  "restart \(s\) .*over baseline.* 2.3 .* 1.000 " "the table shows what differs"
+
 exits "no such scheduler" 1 simulate --scheduler best "$work/jobs.csv"
 like "$(simulate --scheduler best "$work/jobs.csv" 2>&1)" 'no scheduler "best"; there are elastic' \
   "the message names those that there are"
 exits "a picture of many runs" 2 simulate --picture "$work/p.html" "$work/jobs.csv"
+exits "a picture of several restarts" 2 \
+  simulate --scheduler elastic --restart 1,2 --picture "$work/p.html" "$work/jobs.csv"
+exits "curves of a single point" 2 simulate --curves "$work/c.html" "$work/jobs.csv"
+like "$(simulate --scheduler elastic --baseline pollux@30 "$work/jobs.csv" 2>&1)" \
+  "baseline pollux@30 is not among the runs" "a baseline that would not be run is refused at once"
+exits "an empty restart in a list" 2 simulate --restart 1,,2 "$work/jobs.csv"
 exits "a negative restart" 2 simulate --restart -1 "$work/jobs.csv"
 sed 's/^job-3,300,/job-3,soon,/' "$work/jobs.csv" >"$work/broken.csv"
 like "$(simulate "$work/broken.csv" 2>&1)" 'broken.csv, line 5: "soon" of time' \
