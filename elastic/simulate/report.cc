@@ -133,6 +133,7 @@ struct Column {
 };
 
 constexpr Column kColumns[] = {
+    {"load", 2, [](const Report& r) { return r.setting.load; }, true},
     {"restart (s)", 1, [](const Report& r) { return r.setting.restart_s; }, true},
     {"round (s)", 1, [](const Report& r) { return r.setting.round_s; }, true},
     {"jobs", 0, [](const Report& r) { return static_cast<double>(r.jobs); }},
@@ -229,7 +230,7 @@ Report make_report(const RunLabel& label, const Outcome& outcome, const ClusterS
   Report report;
   report.scheduler = label.scheduler;
   report.workload = label.workload;
-  report.setting = {terms.restart_s, terms.round_s};
+  report.setting = {label.load, terms.restart_s, terms.round_s};
   report.end_s = outcome.end_s;
   report.decisions = outcome.decisions;
   report.wall_s = wall_s;
@@ -289,6 +290,7 @@ nlohmann::ordered_json report_json(const std::vector<Report>& reports) {
     for (const JobReport& job : report.of_jobs) jobs.push_back(json_of(job));
     all.push_back({{"scheduler", json_text(report.scheduler)},
                    {"workload", json_text(report.workload)},
+                   {"load", json_number(report.setting.load)},
                    {"restart_s", json_number(report.setting.restart_s)},
                    {"round_s", json_number(report.setting.round_s)},
                    {"jobs", report.jobs},

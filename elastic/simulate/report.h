@@ -24,6 +24,7 @@ struct JobReport {
 
 /// What differs between the runs of a sweep, besides scheduler and workload.
 struct RunSetting {
+  double load = 1;
   double restart_s = 30;
   double round_s = 60;
 
@@ -67,6 +68,7 @@ struct Report {
 struct RunLabel {
   std::string scheduler;
   std::string workload;
+  double load = 1;  ///< see at_load
 };
 
 /// Of a run with this cluster and these terms, which took `wall_s` real seconds. The applications

@@ -16,14 +16,23 @@ namespace bellows {
 
 const std::vector<SchedulerKind>& scheduler_kinds() {
   static const std::vector<SchedulerKind> kinds = {
-      {"elastic", "the optimizer of bellowsd", true},
-      {"pollux", "Pollux (OSDI 2021)", false},
-      {"sia", "Sia (SOSP 2023), for one type of GPU", false},
-      {"tiresias", "Tiresias (NSDI 2019), sizes and batches as submitted", false},
-      {"optimus", "Optimus (EuroSys 2018) with an oracle, batches as submitted", false},
-      {"fixed-batch", "sizes by the sum of speed-ups, batches as submitted (2006.13878)", false},
-      {"fixed-size", "sizes and batches as submitted, in the order of arrival", false},
-      {"oracle", "elastic, with the work that is left of each job known", true},
+      {"elastic", "the optimizer of bellowsd", BatchChoice::submitted, true},
+      {"pollux", "Pollux (OSDI 2021)", BatchChoice::submitted, false},
+      {"sia", "Sia (SOSP 2023), for one type of GPU", BatchChoice::submitted, false},
+      {"tiresias", "Tiresias (NSDI 2019), sizes and batches as submitted", BatchChoice::submitted,
+       false},
+      {"optimus", "Optimus (EuroSys 2018) with an oracle, batches as submitted",
+       BatchChoice::submitted, false},
+      {"fixed-batch", "sizes by the sum of speed-ups, batches as submitted (2006.13878)",
+       BatchChoice::submitted, false},
+      {"fixed-batch-initial", "the same with the smallest batch that the contract allows",
+       BatchChoice::initial, false},
+      {"fixed-batch-largest", "with the largest that was measured", BatchChoice::largest, false},
+      {"fixed-batch-random", "with one that is drawn between these", BatchChoice::random, false},
+      {"fixed-size", "sizes and batches as submitted, in the order of arrival",
+       BatchChoice::submitted, false},
+      {"oracle", "elastic, with the work that is left of each job known", BatchChoice::submitted,
+       true},
   };
   return kinds;
 }
@@ -48,7 +57,7 @@ std::unique_ptr<Scheduler> make_scheduler(const SchedulerKind& kind, const Clust
   if (kind.name == "sia") return make_sia(shape, terms.restart_s);
   if (kind.name == "tiresias") return make_tiresias(shape);
   if (kind.name == "optimus") return make_optimus(shape);
-  if (kind.name == "fixed-batch") return make_fixed_batch(shape, terms.restart_s);
+  if (kind.name.starts_with("fixed-batch")) return make_fixed_batch(shape, terms.restart_s);
   if (kind.name == "fixed-size") return make_fixed_size(shape);
   if (kind.name == "oracle") return make_oracle(shape, objective);
   return make_elastic(shape, objective);

@@ -8,6 +8,7 @@
 
 #include "common/result.h"
 #include "elastic/simulate/cluster.h"
+#include "elastic/simulate/variation.h"
 
 namespace bellows {
 
@@ -15,7 +16,8 @@ namespace bellows {
 struct SchedulerKind {
   std::string_view name;
   std::string_view description;
-  bool at_events;  ///< it decides whenever a job arrives or ends, not only in rounds
+  BatchChoice batch;  ///< of its jobs
+  bool at_events;     ///< it decides whenever a job arrives or ends, not only in rounds
 };
 
 /// In the order in which they are shown.

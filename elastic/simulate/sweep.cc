@@ -18,7 +18,8 @@ struct Part {
   const char* unit;
 };
 
-constexpr Part kParts[] = {{&RunSetting::restart_s, "restart", "s"},
+constexpr Part kParts[] = {{&RunSetting::load, "load", ""},
+                           {&RunSetting::restart_s, "restart", "s"},
                            {&RunSetting::round_s, "round", "s"}};
 
 std::set<double> values_of(const std::vector<Report>& reports, const Part& part) {
@@ -77,8 +78,9 @@ Chart chart_of(const std::vector<Report>& reports, const Part& part,
 
 std::vector<RunSetting> Sweep::settings() const {
   std::vector<RunSetting> settings;
-  for (const double restart_s : restarts_s)
-    for (const double round_s : rounds_s) settings.push_back({restart_s, round_s});
+  for (const double load : loads)
+    for (const double restart_s : restarts_s)
+      for (const double round_s : rounds_s) settings.push_back({load, restart_s, round_s});
   return settings;
 }
 

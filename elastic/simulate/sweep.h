@@ -10,6 +10,7 @@ namespace bellows {
 
 /// The settings of a sweep: each value with each of the others.
 struct Sweep {
+  std::vector<double> loads = {1};
   std::vector<double> restarts_s = {30};
   std::vector<double> rounds_s = {60};
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,6 +36,7 @@ struct SimulateOptions {
   std::string picture;
   std::string curves;
   std::string baseline;
+  std::string loads = "1";
   std::string restarts_s = "30";
   std::string rounds_s = "60";
   std::string until_s;
@@ -65,13 +67,13 @@ std::vector<double> numbers(const std::string& list) {
 }
 
 /// For an option that takes numbers of at least `least`, with commas between them.
-auto list_complaint(double least) {
-  return [least](const std::string& list) -> std::string {
+auto list_complaint(double least, double most = std::numeric_limits<double>::max()) {
+  return [least, most](const std::string& list) -> std::string {
     for (const std::string_view text : split(list, ',')) {
       const auto value = number(text);
-      if (!value || *value < least)
-        return fmt::format("must be a number of at least {}, or several with commas between them",
-                           least);
+      if (!value || *value < least || *value > most)
+        return fmt::format("must be a number of at least {}{}, or several with commas between them",
+                           least, most < 1e300 ? fmt::format(" and at most {}", most) : "");
     }
     return "";
   };
@@ -137,10 +139,11 @@ struct Plan {
 };
 
 Plan plan_of(const SimulateOptions& options) {
-  Plan plan{.shape = {options.nodes, options.gpus_per_node},
-            .sweep = {numbers(options.restarts_s), numbers(options.rounds_s)},
-            .seed = options.seed,
-            .draws = !options.picture.empty()};
+  Plan plan{
+      .shape = {options.nodes, options.gpus_per_node},
+      .sweep = {numbers(options.loads), numbers(options.restarts_s), numbers(options.rounds_s)},
+      .seed = options.seed,
+      .draws = !options.picture.empty()};
   if (!options.until_s.empty()) plan.until_s = *number(options.until_s);
   return plan;
 }
@@ -161,13 +164,16 @@ Status fits(const std::vector<Submission>& submissions, const ClusterShape& shap
 }
 
 void run_one(const Plan& plan, const RunSetting& setting, const SchedulerKind& kind,
-             const std::string& workload, const std::vector<Submission>& submissions, Runs& runs) {
+             const std::string& workload, const std::vector<Submission>& workload_jobs,
+             Runs& runs) {
   const SimulationTerms terms{.restart_s = setting.restart_s,
                               .round_s = setting.round_s,
                               .at_events = kind.at_events,
                               .until_s = plan.until_s};
   const auto scheduler = make_scheduler(kind, plan.shape, terms, plan.seed);
-  const RunLabel label{std::string(kind.name), workload};
+  const RunLabel label{std::string(kind.name), workload, setting.load};
+  const auto submissions =
+      with_batches(at_load(workload_jobs, setting.load, plan.seed), kind.batch, plan.seed);
   Progress progress(fmt::format("{}, {}", label.scheduler, one_line(workload, 40)),
                     submissions.size());
   const Outcome outcome =
@@ -240,9 +246,9 @@ void check_pictures(const SimulateOptions& options, const Sweep& sweep) {
   const std::size_t settings = sweep.settings().size();
   if (!options.picture.empty() &&
       (options.workloads.size() != 1 || options.schedulers.size() != 1 || settings != 1))
-    throw WrongUsage{"--picture shows one workload with one --scheduler, --restart and --round"};
+    throw WrongUsage{"--picture shows one workload with one --scheduler and setting"};
   if (!options.curves.empty() && settings == 1)
-    throw WrongUsage{"--curves needs several values of --restart or --round"};
+    throw WrongUsage{"--curves needs several values of --load, --restart or --round"};
 }
 
 int run_simulation(const SimulateOptions& options) {
@@ -285,8 +291,13 @@ void add_simulate_command(CommandLine& program) {
       .between(1, 9)
       .show_default();
   command
+      .add_option("--load", options->loads,
+                  "Times the workload's jobs in the same time; 1,2 compares two")
+      .check(list_complaint(0.01, 100))
+      .show_default();
+  command
       .add_option("--restart", options->restarts_s,
-                  "Seconds that a change of GPUs costs a job; 2.3,30 compares two")
+                  "Seconds that a change of GPUs costs a job; likewise")
       .check(list_complaint(0))
       .show_default();
   command
@@ -299,11 +310,10 @@ void add_simulate_command(CommandLine& program) {
       .check(baseline_complaint);
   command.add_option("--until", options->until_s, "End after so many seconds, if jobs are left")
       .check(seconds_complaint);
-  command.add_option("--seed", options->seed, "For schedulers that search by chance")
-      .show_default();
+  command.add_option("--seed", options->seed, "For what is drawn by chance").show_default();
   command.add_option("--picture", options->picture, "Write the GPUs by job over time, as HTML");
   command.add_option("--curves", options->curves,
-                     "Write completion by --restart and --round, as HTML");
+                     "Write completion by load, restart and round, as HTML");
   command.add_flag("--json", options->json, "Print JSON instead of a table");
   command.run([options] { return run_simulation(*options); });
 }

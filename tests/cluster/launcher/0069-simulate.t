@@ -40,10 +40,11 @@ simulate() { "$bellows" simulate --models "$work/models" --nodes 4 "$@"; }
 
 simulate --json "$work/jobs.csv" >"$work/all.json"
 is "$(jq -r '[.[].scheduler] | join(" ")' "$work/all.json")" \
-  "elastic pollux sia tiresias optimus fixed-batch fixed-size oracle" "each scheduler runs"
+  "elastic pollux sia tiresias optimus fixed-batch fixed-batch-initial fixed-batch-largest \
+fixed-batch-random fixed-size oracle" "each scheduler runs"
 is "$(jq '[.[].jobs_done] | unique | .[]' "$work/all.json")" 12 "under each of them all jobs end"
 ok "elasticity ends jobs sooner than fixed sizes" \
-  jq -e '(.[0].mean_completion_s < .[6].mean_completion_s)' "$work/all.json"
+  jq -e '(.[0].mean_completion_s < .[9].mean_completion_s)' "$work/all.json"
 simulate --json "$work/jobs.csv" | jq 'del(.[].wall_s)' >"$work/again.json"
 is "$(<"$work/again.json")" "$(jq 'del(.[].wall_s)' "$work/all.json")" "the same again gives the same"
 ok "a dear restart is paid seldom" jq -e '.[0].restarts_per_job < 1' \
@@ -67,6 +68,12 @@ ok "each run is compared with the baseline of its round" jq -e \
   "$work/sweep.json"
 is "$(grep -o '<h2>[^<]*' "$work/c.html" | cut -d'>' -f2 | paste -sd,)" \
   "Mean completion by restart,Mean completion by round" "and there is a chart for each of the two"
+simulate --json --scheduler fixed-batch-initial --scheduler fixed-batch-largest --load 0.5,2 \
+  --until 1000 "$work/jobs.csv" >"$work/loads.json"
+is "$(jq -c '[.[] | [.load, .jobs]]' "$work/loads.json")" "[[0.5,6],[2,24],[0.5,6],[2,24]]" \
+  "a load is as many times the jobs"
+ok "the batch that a job is submitted with matters" \
+  jq -e '.[0].mean_completion_s != .[2].mean_completion_s' "$work/loads.json"
 like "$(simulate --scheduler elastic --restart 2.3,600 --baseline elastic "$work/jobs.csv")" \
   "restart \(s\) .*over baseline.* 2.3 .* 1.000 " "the table shows what differs"
 
@@ -80,6 +87,7 @@ exits "curves of a single point" 2 simulate --curves "$work/c.html" "$work/jobs.
 like "$(simulate --scheduler elastic --baseline pollux@30 "$work/jobs.csv" 2>&1)" \
   "baseline pollux@30 is not among the runs" "a baseline that would not be run is refused at once"
 exits "an empty restart in a list" 2 simulate --restart 1,,2 "$work/jobs.csv"
+exits "a load beyond all measure" 2 simulate --load 1e9 "$work/jobs.csv"
 exits "a negative restart" 2 simulate --restart -1 "$work/jobs.csv"
 sed 's/^job-3,300,/job-3,soon,/' "$work/jobs.csv" >"$work/broken.csv"
 like "$(simulate "$work/broken.csv" 2>&1)" 'broken.csv, line 5: "soon" of time' \

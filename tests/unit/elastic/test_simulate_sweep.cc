@@ -31,17 +31,19 @@ Report run(const std::string& scheduler, const RunSetting& setting, double mean_
 
 Test(simulate_sweep, has_each_value_with_each_other) {
   const Sweep sweep{.restarts_s = {2, 30}, .rounds_s = {60, 120}};
-  const std::vector<RunSetting> wanted = {{2, 60}, {2, 120}, {30, 60}, {30, 120}};
+  const std::vector<RunSetting> wanted = {{1, 2, 60}, {1, 2, 120}, {1, 30, 60}, {1, 30, 120}};
   cr_expect(sweep.settings() == wanted);
-  cr_expect(Sweep{}.settings() == std::vector<RunSetting>{RunSetting{}});
+  const Sweep by_load{.loads = {1, 2}};
+  cr_expect(by_load.settings().back() == (RunSetting{2, 30, 60}));
+  cr_expect(Sweep().settings() == std::vector<RunSetting>{RunSetting{}});
 }
 
 Test(simulate_sweep, compares_with_another_restart_of_the_same_workload_and_round) {
   std::vector<Report> reports = {
-      run("ours", {2, 60}, 50),        run("ours", {30, 60}, 80),
-      run("pollux", {2, 60}, 90),      run("pollux", {30, 60}, 100),
-      run("ours", {2, 60}, 70, "w2"),  run("pollux", {30, 60}, 200, "w2"),
-      run("pollux", {30, 99}, 7, "w"), run("ours", {2, 60}, 1, "w3")};
+      run("ours", {1, 2, 60}, 50),        run("ours", {1, 30, 60}, 80),
+      run("pollux", {1, 2, 60}, 90),      run("pollux", {1, 30, 60}, 100),
+      run("ours", {1, 2, 60}, 70, "w2"),  run("pollux", {1, 30, 60}, 200, "w2"),
+      run("pollux", {1, 30, 99}, 7, "w"), run("ours", {1, 2, 60}, 1, "w3")};
   compare_with({"pollux", 30}, reports);
   const double wanted[] = {100, 100, 100, 100, 200, 200, 7};
   for (std::size_t i = 0; i < std::size(wanted); ++i)
@@ -50,8 +52,9 @@ Test(simulate_sweep, compares_with_another_restart_of_the_same_workload_and_roun
 }
 
 Test(simulate_sweep, table_shows_what_differs_and_the_ratio_of_means) {
-  std::vector<Report> reports = {run("ours", {2, 60}, 50), run("ours", {2, 60}, 250, "w2"),
-                                 run("pollux", {30, 60}, 100), run("pollux", {30, 60}, 300, "w2")};
+  std::vector<Report> reports = {run("ours", {1, 2, 60}, 50), run("ours", {1, 2, 60}, 250, "w2"),
+                                 run("pollux", {1, 30, 60}, 100),
+                                 run("pollux", {1, 30, 60}, 300, "w2")};
   const std::string plain = report_table({reports[0], reports[1]});
   cr_expect(!has(plain, "restart (s)") && !has(plain, "round (s)") && !has(plain, "baseline"));
   compare_with({"pollux", 30}, reports);
@@ -62,9 +65,10 @@ Test(simulate_sweep, table_shows_what_differs_and_the_ratio_of_means) {
 }
 
 Test(simulate_sweep, has_a_chart_for_each_part_that_differs) {
-  const std::vector<Report> reports = {run("a", {3, 60}, 3600),  run("a", {3, 60}, 7200, "w2"),
-                                       run("a", {30, 60}, 7200), run("a", {30, 60}, 7200, "w2"),
-                                       run("b", {3, 60}, 1800),  run("b", {30, 60}, 3600)};
+  const std::vector<Report> reports = {
+      run("a", {1, 3, 60}, 3600),  run("a", {1, 3, 60}, 7200, "w2"),
+      run("a", {1, 30, 60}, 7200), run("a", {1, 30, 60}, 7200, "w2"),
+      run("b", {1, 3, 60}, 1800),  run("b", {1, 30, 60}, 3600)};
   const auto charts = sweep_charts(reports);
   cr_assert(charts.size() == 1);
   cr_expect(charts[0].x_title == "restart (s)" && charts[0].logarithmic_x);
@@ -76,8 +80,8 @@ Test(simulate_sweep, has_a_chart_for_each_part_that_differs) {
 }
 
 Test(simulate_sweep, has_lines_for_what_else_differs) {
-  const auto charts = sweep_charts(
-      {run("a", {0, 60}, 1), run("a", {0, 90}, 2), run("a", {30, 60}, 3), run("a", {30, 90}, 4)});
+  const auto charts = sweep_charts({run("a", {1, 0, 60}, 1), run("a", {1, 0, 90}, 2),
+                                    run("a", {1, 30, 60}, 3), run("a", {1, 30, 90}, 4)});
   cr_assert(charts.size() == 2);
   cr_expect(!charts[0].logarithmic_x, "0 has no logarithm");
   cr_expect(charts[0].lines[1].name == "a, round 90 s");
