@@ -16,6 +16,8 @@
 
 using namespace bellows;
 
+TestSuite(optimizer, .timeout = 600);
+
 namespace {
 
 using Gpus = std::vector<std::uint32_t>;
