@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Divisions that also say where the GPUs are.
+// Divisions that also say where the GPUs are, against brute force that tries all sizes and places.
+// ELASTIC_INSTANCES: how many.
 #include <criterion/criterion.h>
 
-#include <utility>
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <random>
+#include <string>
 #include <vector>
 
 #include "elastic/optimizer/places.h"
@@ -16,6 +21,18 @@ namespace {
 
 using Free = std::vector<std::uint32_t>;
 
+/// Numbers that are the same everywhere.
+class Dice {
+ public:
+  explicit Dice(std::uint32_t seed) : engine_(seed) {}
+  std::uint32_t up_to(std::uint32_t most) {
+    return static_cast<std::uint32_t>(engine_() % (most + 1));
+  }
+
+ private:
+  std::mt19937 engine_;
+};
+
 constexpr std::uint32_t kNodes = 3;
 constexpr std::uint32_t kEach = 4;
 
@@ -24,6 +41,95 @@ struct Pool {
   std::vector<GpuPlace> held;
   PoolNodes nodes{kEach, Free(kNodes, kEach)};
 };
+
+/// Some jobs hold GPUs of one node each, and others than those of the pool hold some as well.
+Pool random_pool(Dice& dice) {
+  Pool pool;
+  for (std::uint32_t j = dice.up_to(3) + 2; j > 0; --j) {
+    ElasticJob job;
+    for (const std::uint32_t gpus : {1u, 2u, 3u, 4u, 6u, 8u})
+      if (dice.up_to(2) > 0)
+        job.sizes.push_back({gpus, 0, static_cast<std::int32_t>(40 * gpus + dice.up_to(80))});
+    job.move_price = static_cast<std::int32_t>(dice.up_to(60));
+    const std::uint32_t node = dice.up_to(kNodes - 1);
+    const std::uint32_t most = pool.nodes.free[node];
+    pool.held.emplace_back();
+    if (!job.sizes.empty() && job.sizes[0].gpus <= most && dice.up_to(1) > 0) {
+      job.now = job.sizes[0].gpus;
+      pool.held.back() = {{node, job.now}};
+      pool.nodes.free[node] -= job.now;
+    }
+    pool.jobs.push_back(std::move(job));
+  }
+  for (std::uint32_t& free : pool.nodes.free) free -= std::min(free, dice.up_to(2));
+  return pool;
+}
+
+/// Whether all fit: whole nodes, and the rest on one.
+bool can_place(Free free, std::vector<std::uint32_t> sizes) {
+  if (sizes.empty()) return true;
+  const std::uint32_t piece = std::min(sizes.back(), kEach);
+  sizes.back() -= piece;
+  if (sizes.back() == 0) sizes.pop_back();
+  for (std::uint32_t& here : free) {
+    if (here < piece) continue;
+    here -= piece;
+    if (can_place(free, sizes)) return true;
+    here += piece;
+  }
+  return false;
+}
+
+/// The best that can be placed where jobs that keep their size keep their place.
+std::int64_t brute_value(const Pool& pool) {
+  std::int64_t best = INT64_MIN;
+  const std::function<void(std::size_t, std::int64_t, Free, std::vector<std::uint32_t>)> go =
+      [&](std::size_t j, std::int64_t value, Free free, std::vector<std::uint32_t> to_place) {
+        if (j == pool.jobs.size()) {
+          if (value > best && can_place(free, to_place)) best = value;
+          return;
+        }
+        const ElasticJob& job = pool.jobs[j];
+        const auto take = [&](std::uint32_t gpus, std::int32_t worth_of_it) {
+          Free left = free;
+          auto more = to_place;
+          if (gpus != job.now) {
+            for (const PlacedGpus& share : pool.held[j]) left[share.node] += share.gpus;
+            if (gpus > 0) more.push_back(gpus);
+          }
+          go(j + 1, value + worth(job, gpus, worth_of_it), left, more);
+        };
+        take(0, job.idle_value);
+        for (const JobSize& size : job.sizes) take(size.gpus, size.value);
+      };
+  go(0, 0, pool.nodes.free, {});
+  return best;
+}
+
+/// What is wrong with where the jobs are, or nothing.
+std::string wrong_with(const Pool& pool, const PlacedPlan& plan) {
+  Free used(kNodes);
+  for (std::size_t j = 0; j < pool.jobs.size(); ++j) {
+    const std::uint32_t gpus = plan.tenants[0].jobs[j].gpus;
+    const GpuPlace& place = plan.places[0][j];
+    std::uint32_t sum = 0;
+    for (const PlacedGpus& share : place) {
+      used[share.node] += share.gpus;
+      sum += share.gpus;
+    }
+    if (sum != gpus) return "a place has not as many GPUs as the job";
+    if (gpus != pool.jobs[j].now && place.size() != (gpus + kEach - 1) / kEach)
+      return "a job is spread over more nodes than it needs";
+    if (gpus == pool.jobs[j].now && gpus > 0 && place[0].node != pool.held[j][0].node)
+      return "a job that keeps its size moves";
+  }
+  Free room = pool.nodes.free;
+  for (const GpuPlace& place : pool.held)
+    for (const PlacedGpus& share : place) room[share.node] += share.gpus;
+  for (std::uint32_t n = 0; n < kNodes; ++n)
+    if (used[n] > room[n]) return "a node has more than it can hold";
+  return "";
+}
 
 Result<PlacedPlan> plan(const Pool& pool) {
   std::vector<TenantShare> tenants;
@@ -37,6 +143,33 @@ ElasticJob of_size(std::uint32_t gpus, std::int32_t value, std::uint32_t now = 0
 }
 
 }  // namespace
+
+Test(places, come_near_to_brute_force) {
+  const char* said = std::getenv("ELASTIC_INSTANCES");
+  const int instances = said ? std::atoi(said) : 3000;
+  int best = 0, solved_again = 0;
+  double lost = 0;
+  for (int seed = 0; seed < instances; ++seed) {
+    Dice dice(static_cast<std::uint32_t>(seed));
+    const Pool pool = random_pool(dice);
+    const auto placed = plan(pool);
+    cr_assert(placed.ok());
+    const std::string wrong = wrong_with(pool, *placed);
+    cr_assert(wrong.empty(), "seed %d: %s", seed, wrong.c_str());
+    const std::int64_t wanted = brute_value(pool);
+    const std::int64_t got = placed->tenants[0].value;
+    cr_assert(got <= wanted, "seed %d: better than can be", seed);
+    best += got == wanted;
+    solved_again += placed->solves > 1;
+    if (wanted > 0) lost += static_cast<double>(wanted - got) / static_cast<double>(wanted);
+  }
+  // Criterion shows it with --verbose.
+  cr_log_info("%d instances: %d solved again, %d the best, %.2f %% of the value lost in the mean",
+              instances, solved_again, best, 100 * lost / instances);
+  cr_expect(solved_again * 20 > instances, "the instances are such that counts are not places");
+  cr_expect(best * 100 >= instances * 80, "%d of %d", best, instances);
+  cr_expect(lost <= 0.02 * instances, "%g of %d", lost, instances);
+}
 
 Test(places, are_found_for_another_size_where_the_best_has_none) {
   Pool pool;
