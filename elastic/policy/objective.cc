@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
 
 namespace bellows {
 namespace {
@@ -12,8 +13,14 @@ namespace {
 constexpr double kExponent = -0.5;
 // The cost of waiting, where running at the smallest size costs 1: all are admitted that can be.
 constexpr double kWaiting = 20;
+// A plan lasts for so many restarts at least: where they are dear, it is changed seldom.
+constexpr double kRestartsOfPlan = 3;
 // Below this a job has no restart to fear for: it would never be seen at any other size.
 constexpr double kYoung = 60;  // seconds
+
+// Of a job beside others of its class. A new one must still be seen at several sizes.
+constexpr double kLeastWeight = 0.1;
+constexpr double kMostWeight = 2;
 
 struct Values {
   std::vector<double> of_sizes;
@@ -29,7 +36,10 @@ double bounded(double times) { return times > 1e-3 ? std::min(times, 1e4) : 1e-3
 
 // What is left of a time after a restart in it.
 double rest_after_restart(const JobState& job, const ObjectiveTerms& terms) {
-  const double lasts = std::min(job.age_s + kYoung, terms.horizon_s);
+  const double plan_s = std::max(terms.horizon_s, kRestartsOfPlan * terms.restart_s);
+  // Restarting tells nothing of how long a job computes.
+  const double restarted_s = (job.restarts + 1) * terms.restart_s;
+  const double lasts = std::min(std::max(job.age_s - restarted_s, 0.0) + kYoung, plan_s);
   return lasts / (lasts + terms.restart_s);
 }
 
@@ -44,12 +54,29 @@ Values values_of(const JobState& job, const ObjectiveTerms& terms) {
     const double times = bounded(speed / smallest);
     values.of_sizes.push_back(job.weight * (is_fair ? -std::pow(times, kExponent) : times));
   }
-  if (is_fair)
-    values.idle = -job.weight * kWaiting * (1 + std::floor(job.waited_s / terms.patience_s));
+  // Waiting costs all the same: the bound on it holds whatever they weigh.
+  if (is_fair) values.idle = -kWaiting * (1 + std::floor(job.waited_s / terms.patience_s));
   return values;
 }
 
 }  // namespace
+
+void weigh_by_class(std::vector<JobState>& jobs) {
+  struct Class {
+    double service = 0;
+    int jobs = 0;
+  };
+  std::map<std::uint32_t, Class> classes;
+  for (const JobState& job : jobs) {
+    classes[job.job_class].service += job.service;
+    ++classes[job.job_class].jobs;
+  }
+  for (JobState& job : jobs) {
+    const Class& all = classes[job.job_class];
+    if (all.service > 0)
+      job.weight = std::clamp(job.service / (all.service / all.jobs), kLeastWeight, kMostWeight);
+  }
+}
 
 std::vector<ElasticJob> value_jobs(const std::vector<JobState>& jobs, const ObjectiveTerms& terms) {
   std::vector<Values> values;

@@ -19,25 +19,36 @@ class ByOptimizer : public Scheduler {
 
   std::vector<NodeGpus> decide(double now, const std::vector<const SimulatedJob*>& jobs) override {
     std::vector<JobState> states;
+    std::map<const Application*, std::uint32_t> classes;
     for (const SimulatedJob* job : jobs) {
       states.push_back({.sizes = {},
                         .now = job->gpus(),
                         .age_s = job->age_s(now),
+                        .restarts = job->restarts(),
                         .waited_s = job->waited_s(now),
-                        .weight = weight(now, *job)});
+                        .service = job->service(now),
+                        .job_class = class_of(*job, classes),
+                        .weight = 1});
       for (std::uint32_t gpus = 1; gpus <= most_gpus(*job); ++gpus)
         if (is_plain_size(gpus, shape_)) add_size(states.back(), *job, gpus);
     }
+    weigh(now, jobs, states);
     return divide_and_pack(value_jobs(states, terms_), jobs, shape_);
   }
 
  protected:
   virtual std::uint32_t most_gpus(const SimulatedJob& job) const = 0;
   virtual SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) = 0;
-  virtual double weight(double, const SimulatedJob&) const { return 1; }
+  virtual void weigh(double, const std::vector<const SimulatedJob*>&,
+                     std::vector<JobState>&) const {}
   const ClusterShape& shape() const { return shape_; }
 
  private:
+  static std::uint32_t class_of(const SimulatedJob& job,
+                                std::map<const Application*, std::uint32_t>& classes) {
+    return classes.try_emplace(&job.application(), classes.size()).first->second;
+  }
+
   void add_size(JobState& state, const SimulatedJob& job, std::uint32_t gpus) {
     const SizeSpeed at_size = speed(job, gpus);
     if (at_size.progress_per_s > 0) state.sizes.push_back(at_size);
@@ -58,6 +69,11 @@ class Elastic : public ByOptimizer {
     return most_to_explore(job, shape());
   }
 
+  void weigh(double, const std::vector<const SimulatedJob*>&,
+             std::vector<JobState>& states) const override {
+    weigh_by_class(states);
+  }
+
   SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) override {
     const double perfect = gpus;
     if (!job.noise()) return {gpus, 0, perfect, perfect};
@@ -76,10 +92,13 @@ class Oracle : public Elastic {
   using Elastic::Elastic;
 
  protected:
-  double weight(double now, const SimulatedJob& job) const override {
-    const Application& application = job.application();
-    const double left = application.progress(application.epochs()) - job.progress(now);
-    return 1 / std::sqrt(std::max(left, 1.0));
+  void weigh(double now, const std::vector<const SimulatedJob*>& jobs,
+             std::vector<JobState>& states) const override {
+    for (std::size_t j = 0; j < jobs.size(); ++j) {
+      const Application& application = jobs[j]->application();
+      const double left = application.progress(application.epochs()) - jobs[j]->progress(now);
+      states[j].weight = 1 / std::sqrt(std::max(left, 1.0));
+    }
   }
 };
 

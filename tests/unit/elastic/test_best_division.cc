@@ -56,6 +56,7 @@ JobState random_job(Dice& dice) {
                 ? 0
                 : job.sizes[dice.up_to(static_cast<std::uint32_t>(job.sizes.size()) - 1)].gpus;
   job.age_s = dice.up_to(1000);
+  job.restarts = dice.up_to(3);
   job.waited_s = job.now > 0 ? 0 : dice.up_to(9000);
   job.weight = 0.5 + dice.up_to(3);
   return job;
@@ -78,8 +79,7 @@ Instance random_instance(Dice& dice) {
 /// What a job adds to the objective with so many GPUs, after the description in objective.h.
 double gain(const JobState& job, std::uint32_t gpus, const ObjectiveTerms& terms) {
   const bool is_fair = terms.objective == Objective::fair;
-  if (gpus == 0)
-    return is_fair ? -20 * job.weight * (1 + std::floor(job.waited_s / terms.patience_s)) : 0;
+  if (gpus == 0) return is_fair ? -20 * (1 + std::floor(job.waited_s / terms.patience_s)) : 0;
   const auto speed = [&](const SizeSpeed& size) {
     return terms.objective == Objective::throughput ? size.samples_per_s : size.progress_per_s;
   };
@@ -87,7 +87,8 @@ double gain(const JobState& job, std::uint32_t gpus, const ObjectiveTerms& terms
                                  [gpus](const SizeSpeed& s) { return s.gpus == gpus; });
   double times = speed(*size) / speed(job.sizes.front());
   if (job.now > 0 && job.now != gpus) {
-    const double lasts = std::min(job.age_s + 60, terms.horizon_s);
+    const double computed_s = std::max(job.age_s - (job.restarts + 1) * terms.restart_s, 0.0);
+    const double lasts = std::min(computed_s + 60, std::max(terms.horizon_s, 3 * terms.restart_s));
     times *= lasts / (lasts + terms.restart_s);
   }
   return job.weight * (is_fair ? -1 / std::sqrt(times) : times);

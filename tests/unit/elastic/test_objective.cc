@@ -45,9 +45,41 @@ Test(objective, throughput_feeds_who_scales_and_fair_feeds_all) {
 }
 
 Test(objective, a_restart_has_its_price) {
-  const std::vector<JobState> jobs = {scaling(1, 4, 2), scaling(1, 4, 1)};
+  std::vector<JobState> jobs = {scaling(0.7, 4, 2), scaling(0.7, 4, 1)};
   cr_expect(divide(jobs, {.restart_s = 0}, 4) == (Sizes{2, 2}));
   cr_expect(divide(jobs, {.restart_s = 3000}, 4) == (Sizes{2, 1}), "doubling does not pay it off");
+  cr_expect(divide(jobs, {.restart_s = 250}, 4) == (Sizes{2, 2}), "within three restarts it does");
+  jobs[1].restarts = 13;
+  cr_expect(divide(jobs, {.restart_s = 250}, 4)[1] == 1, "it has computed for 100 s in all");
+}
+
+Test(objective, of_a_class_the_oldest_goes_first) {
+  std::vector<JobState> jobs = {scaling(0.9, 8, 4), scaling(0.9, 8, 4), scaling(0.9, 8, 4)};
+  jobs[0].service = 3000;
+  jobs[1].service = 1000;
+  jobs[2].service = 50;
+  jobs[2].job_class = 1;
+  weigh_by_class(jobs);
+  cr_expect(jobs[0].weight == 1.5 && jobs[1].weight == 0.5);
+  cr_expect(jobs[2].weight == 1, "alone in its class");
+  const Sizes sizes = divide(jobs, {}, 12);
+  cr_expect(sizes[0] > 4 && sizes[1] < 4 && sizes[1] >= 1);
+  jobs.assign(40, scaling(1, 8, 1));
+  jobs[0].service = 1000;
+  weigh_by_class(jobs);
+  cr_expect(jobs[0].weight == 2 && jobs[1].weight == 0.1, "within bounds");
+  jobs[0].service = 0;
+  jobs[0].weight = 1;
+  weigh_by_class(jobs);
+  cr_expect(jobs[0].weight == 1, "none has run");
+}
+
+Test(objective, who_waits_is_not_held_back_by_its_weight) {
+  std::vector<JobState> jobs = {scaling(1, 1, 1), scaling(1, 1, 0)};
+  jobs[0].weight = 2;
+  jobs[1].weight = 0.1;
+  jobs[1].waited_s = 3600;
+  cr_expect(divide(jobs, {.restart_s = 30}, 1) == (Sizes{0, 1}));
 }
 
 Test(objective, who_waits_beyond_patience_takes_the_place_of_who_runs) {
