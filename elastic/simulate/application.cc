@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <optional>
 #include <string_view>
@@ -32,18 +33,13 @@ Result<std::vector<Application::Epoch>> Application::read_validation(
     const std::filesystem::path& path) {
   const auto csv = Csv::read(path);
   if (!csv) return csv.error();
-  constexpr std::string_view kTitles[] = {"progress", "iteration", "grad_sqr", "grad_var"};
-  std::size_t columns[std::size(kTitles)];
-  for (std::size_t i = 0; i < std::size(kTitles); ++i) {
-    const auto column = csv->column(kTitles[i]);
-    if (!column) return column.error();
-    columns[i] = *column;
-  }
+  const auto columns = csv->columns<4>({"progress", "iteration", "grad_sqr", "grad_var"});
+  if (!columns) return columns.error();
   std::vector<Epoch> epochs;
   for (std::size_t row = 0; row < csv->rows(); ++row) {
-    double values[std::size(kTitles)];
-    for (std::size_t i = 0; i < std::size(kTitles); ++i) {
-      const auto value = csv->number(row, columns[i], 0);
+    std::array<double, 4> values{};
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const auto value = csv->number(row, (*columns)[i], 0);
       if (!value) return value.error();
       values[i] = *value;
     }

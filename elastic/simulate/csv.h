@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -22,6 +24,17 @@ class Csv {
   std::size_t rows() const { return cells_.size(); }
   /// The column of a title; invalid: there is none.
   Result<std::size_t> column(std::string_view title) const;
+  /// Of several titles, in their order.
+  template <std::size_t N>
+  Result<std::array<std::size_t, N>> columns(const std::array<std::string_view, N>& titles) const {
+    std::array<std::size_t, N> columns{};
+    for (std::size_t i = 0; i < N; ++i) {
+      const auto found = column(titles[i]);
+      if (!found) return found.error();
+      columns[i] = *found;
+    }
+    return columns;
+  }
   const std::string& text(std::size_t row, std::size_t column) const { return cells_[row][column]; }
   /// A number of at least `least`; invalid: the cell has something else.
   Result<double> number(std::size_t row, std::size_t column, double least) const;

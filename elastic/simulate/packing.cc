@@ -78,10 +78,6 @@ void FreeGpus::take(const NodeGpus& gpus) {
     free_[n] = static_cast<std::uint8_t>(free_[n] - gpus[n]);
 }
 
-std::uint32_t FreeGpus::in_all() const {
-  return std::accumulate(free_.begin(), free_.end(), std::uint32_t{0});
-}
-
 NodeGpus FreeGpus::take_most_free(std::uint32_t gpus) {
   NodeGpus taken(free_.size());
   while (gpus > 0) {

@@ -15,7 +15,6 @@ class FreeGpus {
       : free_(shape.nodes, static_cast<std::uint8_t>(shape.gpus_per_node)) {}
 
   void take(const NodeGpus& gpus);
-  std::uint32_t in_all() const;
   /// So many GPUs, each time all that are needed of the node that has most of them. There must be
   /// as many.
   NodeGpus take_most_free(std::uint32_t gpus);

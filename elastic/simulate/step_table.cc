@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
-
-#include "elastic/simulate/csv.h"
+#include <string_view>
 
 namespace bellows {
 namespace {
+
+constexpr std::array<std::string_view, 3> kStepTitles = {"local_bsz", "step_time", "sync_time"};
 
 // Of all rotations the first in the order of texts: which node is called first makes no difference.
 std::string name_of(const Placement& placement) {
@@ -20,28 +21,6 @@ std::string name_of(const Placement& placement) {
     first = std::min(first, name);
   }
   return first;
-}
-
-struct Measured {
-  double local_batch;
-  MeasuredStep step;
-};
-
-Result<Measured> measured_at(const Csv& csv, std::size_t row) {
-  const auto local = csv.column("local_bsz");
-  const auto step = csv.column("step_time");
-  const auto sync = csv.column("sync_time");
-  for (const auto* column : {&local, &step, &sync})
-    if (!*column) return column->error();
-  const auto batch = csv.whole(row, *local, 1);
-  if (!batch) return batch.error();
-  const auto step_s = csv.number(row, *step, 0);
-  if (!step_s) return step_s.error();
-  const auto sync_s = csv.number(row, *sync, 0);
-  if (!sync_s) return sync_s.error();
-  if (*sync_s >= *step_s)
-    return csv.error_at(row, "the exchange of gradients takes the whole step");
-  return Measured{static_cast<double>(*batch), {*step_s, *sync_s}};
 }
 
 }  // namespace
@@ -96,15 +75,30 @@ MeasuredStep StepTable::at(const Placement& placement, double local_batch) const
              static_cast<double>(layout.nodes - low) / (high - low));
 }
 
+Result<StepTable::Point> StepTable::point_at(const Csv& csv, std::size_t row,
+                                             const StepColumns& columns) {
+  const auto batch = csv.whole(row, columns[0], 1);
+  if (!batch) return batch.error();
+  const auto step_s = csv.number(row, columns[1], 0);
+  if (!step_s) return step_s.error();
+  const auto sync_s = csv.number(row, columns[2], 0);
+  if (!sync_s) return sync_s.error();
+  if (*sync_s >= *step_s)
+    return csv.error_at(row, "the exchange of gradients takes the whole step");
+  return Point{static_cast<double>(*batch), {*step_s, *sync_s}};
+}
+
 Status StepTable::read_placements(const std::filesystem::path& path) {
   const auto csv = Csv::read(path);
   if (!csv) return csv.error();
   const auto column = csv->column("placement");
   if (!column) return column.error();
+  const auto of_step = csv->columns(kStepTitles);
+  if (!of_step) return of_step.error();
   std::map<Layout, std::map<double, std::vector<MeasuredStep>>> of_layout;
   for (std::size_t row = 0; row < csv->rows(); ++row) {
-    const auto measured = measured_at(*csv, row);
-    if (!measured) return measured.error();
+    const auto point = point_at(*csv, row, *of_step);
+    if (!point) return point.error();
     Placement placement;
     for (const char digit : csv->text(row, *column)) {
       if (digit < '1' || digit > '9')
@@ -113,8 +107,8 @@ Status StepTable::read_placements(const std::filesystem::path& path) {
     }
     if (placement.empty()) return csv->error_at(row, "the placement is empty");
     const auto [nodes, gpus] = layout_of(placement);
-    of_placement_[name_of(placement)].push_back({measured->local_batch, measured->step});
-    of_layout[{nodes, gpus}][measured->local_batch].push_back(measured->step);
+    of_placement_[name_of(placement)].push_back(*point);
+    of_layout[{nodes, gpus}][point->local_batch].push_back(point->step);
   }
   if (of_placement_.empty()) return Error{ErrorKind::invalid, path.string() + " has no line"};
   for (const auto& [layout, by_batch] : of_layout)
@@ -132,18 +126,18 @@ Status StepTable::read_placements(const std::filesystem::path& path) {
 Status StepTable::read_scalability(const std::filesystem::path& path) {
   const auto csv = Csv::read(path);
   if (!csv) return csv.error();
-  const auto nodes_column = csv->column("num_nodes");
-  if (!nodes_column) return nodes_column.error();
-  const auto gpus_column = csv->column("num_replicas");
-  if (!gpus_column) return gpus_column.error();
+  const auto columns = csv->columns<2>({"num_nodes", "num_replicas"});
+  if (!columns) return columns.error();
+  const auto of_step = csv->columns(kStepTitles);
+  if (!of_step) return of_step.error();
   for (std::size_t row = 0; row < csv->rows(); ++row) {
-    const auto measured = measured_at(*csv, row);
-    if (!measured) return measured.error();
-    const auto nodes = csv->whole(row, *nodes_column, 1);
+    const auto point = point_at(*csv, row, *of_step);
+    if (!point) return point.error();
+    const auto nodes = csv->whole(row, (*columns)[0], 1);
     if (!nodes) return nodes.error();
-    const auto gpus = csv->whole(row, *gpus_column, *nodes);
+    const auto gpus = csv->whole(row, (*columns)[1], *nodes);
     if (!gpus) return gpus.error();
-    of_layout_[{*nodes, *gpus}].push_back({measured->local_batch, measured->step});
+    of_layout_[{*nodes, *gpus}].push_back(*point);
   }
   return {};
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -10,6 +12,7 @@
 
 #include "common/result.h"
 #include "elastic/policy/step_time.h"
+#include "elastic/simulate/csv.h"
 
 namespace bellows {
 
@@ -44,6 +47,9 @@ class StepTable {
   using Curve = std::vector<Point>;                        ///< in the order of local_batch
   using Layout = std::pair<std::uint32_t, std::uint32_t>;  ///< nodes, GPUs
 
+  using StepColumns = std::array<std::size_t, 3>;
+
+  static Result<Point> point_at(const Csv& csv, std::size_t row, const StepColumns& columns);
   static MeasuredStep along(const Curve& curve, double local_batch);
   static MeasuredStep mix(const MeasuredStep& a, const MeasuredStep& b, double part_of_b);
   Status read_placements(const std::filesystem::path& path);

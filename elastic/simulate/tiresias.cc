@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/simulate/tiresias.h"
 
+#include <algorithm>
 #include <limits>
-#include <set>
 
 #include "elastic/simulate/packing.h"
 
@@ -20,10 +20,10 @@ class Tiresias : public Scheduler {
 
   std::vector<NodeGpus> decide(double now, const std::vector<const SimulatedJob*>& jobs) override {
     for (const SimulatedJob* job : jobs)
-      if (job->service(now) >= first_queue_ && seen_.insert(job).second) second_.push_back(job);
+      if (job->service(now) >= first_queue_ && !is_in_second(job)) second_.push_back(job);
     std::vector<std::size_t> order;
     for (std::size_t j = 0; j < jobs.size(); ++j)
-      if (!seen_.contains(jobs[j])) order.push_back(j);
+      if (!is_in_second(jobs[j])) order.push_back(j);
     for (const SimulatedJob* demoted : second_)
       for (std::size_t j = 0; j < jobs.size(); ++j)
         if (jobs[j] == demoted) order.push_back(j);
@@ -31,6 +31,10 @@ class Tiresias : public Scheduler {
   }
 
  private:
+  bool is_in_second(const SimulatedJob* job) const {
+    return std::find(second_.begin(), second_.end(), job) != second_.end();
+  }
+
   std::vector<NodeGpus> place(const std::vector<const SimulatedJob*>& jobs,
                               const std::vector<std::size_t>& order) const {
     std::vector<NodeGpus> placed(jobs.size());
@@ -55,7 +59,6 @@ class Tiresias : public Scheduler {
 
   ClusterShape shape_;
   double first_queue_;
-  std::set<const SimulatedJob*> seen_;       ///< in the second queue, some time
   std::vector<const SimulatedJob*> second_;  ///< in the order in which they came there
 };
 

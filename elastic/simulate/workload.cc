@@ -13,25 +13,13 @@
 namespace bellows {
 namespace {
 
-template <std::size_t N>
-Result<std::array<std::size_t, N>> columns_of(const Csv& csv,
-                                              const std::array<const char*, N>& titles) {
-  std::array<std::size_t, N> columns{};
-  for (std::size_t i = 0; i < N; ++i) {
-    const auto column = csv.column(titles[i]);
-    if (!column) return column.error();
-    columns[i] = *column;
-  }
-  return columns;
-}
-
 Result<std::map<std::string, ApplicationTerms>> read_terms(const std::filesystem::path& path) {
   std::map<std::string, ApplicationTerms> all;
   if (path.empty()) return all;
   const auto csv = Csv::read(path);
   if (!csv) return csv.error();
   const auto columns =
-      columns_of<4>(*csv, {"application", "largest_gpus", "smallest_batch", "largest_local_batch"});
+      csv->columns<4>({"application", "largest_gpus", "smallest_batch", "largest_local_batch"});
   if (!columns) return columns.error();
   for (std::size_t row = 0; row < csv->rows(); ++row) {
     std::array<std::uint32_t, 4> numbers{};
@@ -102,7 +90,7 @@ Result<std::vector<Submission>> read_workload(const std::filesystem::path& path,
   const auto csv = Csv::read(path);
   if (!csv) return csv.error();
   const auto columns =
-      columns_of<5>(*csv, {"name", "time", "application", "num_replicas", "batch_size"});
+      csv->columns<5>({"name", "time", "application", "num_replicas", "batch_size"});
   if (!columns) return columns.error();
   std::vector<Submission> submissions;
   for (std::size_t row = 0; row < csv->rows(); ++row) {
