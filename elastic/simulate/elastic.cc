@@ -95,8 +95,8 @@ class Oracle : public Elastic {
   void weigh(double now, const std::vector<const SimulatedJob*>& jobs,
              std::vector<JobState>& states) const override {
     for (std::size_t j = 0; j < jobs.size(); ++j) {
-      const Application& application = jobs[j]->application();
-      const double left = application.progress(application.epochs()) - jobs[j]->progress(now);
+      const double left =
+          jobs[j]->progress_after(jobs[j]->application().epochs()) - jobs[j]->progress(now);
       states[j].weight = 1 / std::sqrt(std::max(left, 1.0));
     }
   }

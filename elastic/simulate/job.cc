@@ -12,6 +12,15 @@ Placement placement_of(const NodeGpus& gpus) {
   return placement;
 }
 
+double measured_rate(const Application& application, const Placement& placement, const Batch& batch,
+                     std::uint32_t epoch) {
+  const MeasuredStep step = application.steps().at(placement, batch.local);
+  const std::uint64_t samples = batch.in_all(layout_of(placement));
+  const double scale = static_cast<double>(samples) / application.limits().submitted;
+  return step_gain(application.noise(samples, epoch), scale) /
+         (step.step_s + (step.step_s - step.exchange_s) * (batch.passes - 1));
+}
+
 double SimulatedJob::progress(double now) const {
   return progress_ + rate_ * std::max(0.0, now - computing_since_s_);
 }
@@ -31,15 +40,13 @@ Batch SimulatedJob::choose_batch() const {
 
 void SimulatedJob::begin_epoch(double now) {
   const Batch batch = choose_batch();
-  const std::uint64_t samples = batch.in_all(layout_);
   const MeasuredStep step = application().steps().at(placement_, batch.local);
-  const double compute_s = step.step_s - step.exchange_s;
-  noise_ = application().noise(samples, epoch_);
-  const double scale = static_cast<double>(samples) / application().limits().submitted;
-  if (rule_ == BatchRule::adapted) speed_.add({layout_, batch.local, compute_s, step.step_s});
-  rate_ = step_gain(*noise_, scale) / (step.step_s + compute_s * (batch.passes - 1));
+  noise_ = application().noise(batch.in_all(layout_), epoch_);
+  if (rule_ == BatchRule::adapted)
+    speed_.add({layout_, batch.local, step.step_s - step.exchange_s, step.step_s});
+  rate_ = measured_rate(application(), placement_, batch, epoch_);
   computing_since_s_ = now;
-  next_s_ = now + std::max(0.0, application().progress(epoch_ + 1) - progress_) / rate_;
+  next_s_ = now + std::max(0.0, progress_after(epoch_ + 1) - progress_) / rate_;
 }
 
 void SimulatedJob::pass() {
@@ -48,7 +55,7 @@ void SimulatedJob::pass() {
     begin_epoch(now);
     return;
   }
-  progress_ = application().progress(++epoch_);
+  progress_ = progress_after(++epoch_);
   computing_since_s_ = now;
   if (epoch_ < application().epochs()) {
     begin_epoch(now);

@@ -18,6 +18,10 @@ using NodeGpus = std::vector<std::uint8_t>;
 /// The nodes that a job has GPUs on.
 Placement placement_of(const NodeGpus& gpus);
 
+/// What was measured: progress in a second, with this batch in this epoch.
+double measured_rate(const Application& application, const Placement& placement, const Batch& batch,
+                     std::uint32_t epoch);
+
 /// What a user submits. Times in seconds.
 struct Submission {
   std::string name;
@@ -25,6 +29,7 @@ struct Submission {
   const Application* application = nullptr;
   std::uint32_t gpus = 0;   ///< asked for: what a scheduler without elasticity gives it
   std::uint32_t batch = 0;  ///< samples in a step, likewise
+  double work = 1;          ///< times what was measured of the application until it was done
 };
 
 /// Who chooses the batch of a job.
@@ -55,6 +60,10 @@ class SimulatedJob {
   /// GPU-seconds that it has held.
   double service(double now) const { return service_ + layout_.gpus * (now - held_since_s_); }
   double progress(double now) const;
+  /// When so many epochs are done.
+  double progress_after(std::uint32_t epochs) const {
+    return submission_.work * application().progress(epochs);
+  }
 
   /// What can be known of it from outside: its steps so far and the noise of its last gradients.
   const SpeedRecord& speed() const { return speed_; }

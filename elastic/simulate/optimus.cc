@@ -16,7 +16,7 @@ double steps_left(const SimulatedJob& job) {
   const std::uint32_t next = std::min(job.epoch() + 1, application.epochs());
   const double left =
       application.steps_until(batch, application.epochs()) - application.steps_until(batch, next);
-  return std::max(left, 1.0);
+  return std::max(job.submission().work * left, 1.0);
 }
 
 class Optimus : public Scheduler {

@@ -10,6 +10,7 @@
 #include <map>
 #include <numeric>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "common/text.h"
@@ -34,19 +35,22 @@ class SamePlace final : public Scheduler {
   NodeGpus place_;
 };
 
-// How long jobs take alone. Jobs of one application with as many GPUs take as long, and many are.
+// How long jobs take alone. Jobs of one application with as many GPUs and as much to do take as
+// long, and many are.
 class AloneTimes {
  public:
   AloneTimes(const ClusterShape& shape, double restart_s) : shape_(shape), restart_s_(restart_s) {}
 
-  double seconds(const Application& application, std::uint32_t gpus) {
-    const auto [entry, is_new] = known_.try_emplace({&application, gpus});
-    if (is_new) entry->second = run(application, gpus);
+  double seconds(const SimulatedJob& job, std::uint32_t gpus) {
+    const Submission& submission = job.submission();
+    const auto [entry, is_new] =
+        known_.try_emplace({submission.application, gpus, submission.work});
+    if (is_new) entry->second = run(*submission.application, gpus, submission.work);
     return entry->second;
   }
 
  private:
-  double run(const Application& application, std::uint32_t gpus) const {
+  double run(const Application& application, std::uint32_t gpus, double work) const {
     // Its GPUs never change, so that it matters only that it gets them at once.
     constexpr double kDay = 86400;
     const SimulationTerms terms{.restart_s = restart_s_, .round_s = kDay, .at_events = true};
@@ -54,14 +58,15 @@ class AloneTimes {
                                 .submit_s = 0,
                                 .application = &application,
                                 .gpus = gpus,
-                                .batch = application.limits().submitted};
+                                .batch = application.limits().submitted,
+                                .work = work};
     SamePlace scheduler(FreeGpus(shape_).take_packed(gpus));
     return simulate({submission}, scheduler, terms).end_s;
   }
 
   ClusterShape shape_;
   double restart_s_;
-  std::map<std::pair<const Application*, std::uint32_t>, double> known_;
+  std::map<std::tuple<const Application*, std::uint32_t, double>, double> known_;
 };
 
 double finish_or(const SimulatedJob& job, double end_s) {
@@ -243,8 +248,7 @@ Report make_report(const RunLabel& label, const Outcome& outcome, const ClusterS
                      job.restarts()};
     if (job.is_done()) {
       of_job.completion_s = job.finish_s() - submission.submit_s;
-      of_job.fairness =
-          of_job.completion_s / alone.seconds(job.application(), fair_share(outcome, job, shape));
+      of_job.fairness = of_job.completion_s / alone.seconds(job, fair_share(outcome, job, shape));
     }
     report.of_jobs.push_back(std::move(of_job));
   }

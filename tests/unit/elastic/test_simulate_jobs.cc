@@ -52,6 +52,16 @@ bool is(const HeldSpan& span, double from_s, double to_s, std::uint32_t gpus) {
 
 }  // namespace
 
+Test(job, has_as_much_to_do_as_is_said) {
+  const SmallProgram program;
+  Submission half = asks(program, 0);
+  half.work = 0.5;
+  SimulatedJob job(half, BatchRule::fixed);
+  job.place(0, {1}, 0);
+  cr_expect(near(finish(job), 150), "of 300 s");
+  cr_expect(near(job.progress(150), 150) && near(job.progress_after(3), 150));
+}
+
 Test(job, takes_what_its_steps_take) {
   const SmallProgram program;
   cr_expect(near(finish_on(program, {1}, 10), 300), "300 steps of 1 s");
