@@ -24,7 +24,7 @@ Result<Csv> Csv::read(const std::filesystem::path& path) {
   return parse(*text, path.string());
 }
 
-Result<Csv> Csv::parse(std::string_view text, std::string name) {
+Result<Csv> Csv::parse(std::string_view text, std::string name, const CsvForm& form) {
   Csv csv;
   csv.name_ = std::move(name);
   std::size_t number = 0;
@@ -33,7 +33,15 @@ Result<Csv> Csv::parse(std::string_view text, std::string name) {
     const std::string_view line = trim(whole_line);
     if (line.empty()) continue;
     std::vector<std::string> cells;
-    for (const std::string_view cell : split(line, ',')) cells.emplace_back(trim(cell));
+    const char* last = line.data();
+    for (const std::string_view cell : split(line, form.separator)) {
+      if (form.last_is_rest && !cells.empty() && cells.size() == csv.titles_.size()) {
+        cells.back() = trim(line.substr(static_cast<std::size_t>(last - line.data())));
+        break;
+      }
+      last = cell.data();
+      cells.emplace_back(trim(cell));
+    }
     if (csv.titles_.empty()) {
       csv.titles_ = std::move(cells);
       continue;

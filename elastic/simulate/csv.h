@@ -13,13 +13,19 @@
 
 namespace bellows {
 
-/// A table of comma-separated values with a line of titles, without quotes. A value type.
+/// How a table is written.
+struct CsvForm {
+  char separator = ',';
+  bool last_is_rest = false;  ///< the last cell of a line has what is left, separators included
+};
+
+/// A table of separated values with a line of titles, without quotes. A value type.
 class Csv {
  public:
   /// invalid: a line has more or fewer cells than there are titles, or the file more than 256 MiB.
   /// not_found, denied, io: it can't be read.
   static Result<Csv> read(const std::filesystem::path& path);
-  static Result<Csv> parse(std::string_view text, std::string name);
+  static Result<Csv> parse(std::string_view text, std::string name, const CsvForm& form = {});
 
   std::size_t rows() const { return cells_.size(); }
   /// The column of a title; invalid: there is none.

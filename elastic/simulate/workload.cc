@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "common/text.h"
-#include "elastic/simulate/csv.h"
 
 namespace bellows {
 namespace {
@@ -44,21 +43,13 @@ Result<Submission> submission_at(const Csv& csv, std::size_t row,
   if (!time) return time.error();
   const auto gpus = csv.whole(row, columns[3], 1);
   if (!gpus) return gpus.error();
-  const auto batch = csv.whole(row, columns[4], 1);
+  const auto application = application_at(csv, row, columns[2], applications);
+  if (!application) return application.error();
+  const auto batch = batch_at(csv, row, columns[4], **application);
   if (!batch) return batch.error();
-  const std::string& name = csv.text(row, columns[2]);
-  const auto application = applications.find(name);
-  if (application == applications.end())
-    return csv.error_at(
-        row, fmt::format("nothing was measured of the application \"{}\"", one_line(name, 40)));
-  const BatchLimits& limits = application->second.limits();
-  if (*batch < limits.submitted || *batch > limits.largest)
-    return csv.error_at(row,
-                        fmt::format("{} was measured with batches from {} to {}, not with {}",
-                                    one_line(name, 40), limits.submitted, limits.largest, *batch));
   if (*gpus > *batch)
     return csv.error_at(row, fmt::format("{} GPUs can't share a batch of {}", *gpus, *batch));
-  return Submission{csv.text(row, columns[0]), *time, &application->second, *gpus, *batch};
+  return Submission{csv.text(row, columns[0]), *time, *application, *gpus, *batch};
 }
 
 }  // namespace
@@ -83,6 +74,28 @@ Result<Applications> read_applications(const std::filesystem::path& folder,
     return Error{ErrorKind::not_found,
                  fmt::format("{} has no folder of an application", folder.string())};
   return applications;
+}
+
+Result<const Application*> application_at(const Csv& csv, std::size_t row, std::size_t column,
+                                          const Applications& applications) {
+  const std::string& name = csv.text(row, column);
+  const auto application = applications.find(name);
+  if (application == applications.end())
+    return csv.error_at(
+        row, fmt::format("nothing was measured of the application \"{}\"", one_line(name, 40)));
+  return &application->second;
+}
+
+Result<std::uint32_t> batch_at(const Csv& csv, std::size_t row, std::size_t column,
+                               const Application& application) {
+  const auto batch = csv.whole(row, column, 1);
+  if (!batch) return batch.error();
+  const BatchLimits& limits = application.limits();
+  if (*batch < limits.submitted || *batch > limits.largest)
+    return csv.error_at(row, fmt::format("{} was measured with batches from {} to {}, not with {}",
+                                         one_line(application.name(), 40), limits.submitted,
+                                         limits.largest, *batch));
+  return *batch;
 }
 
 Result<std::vector<Submission>> read_workload(const std::filesystem::path& path,

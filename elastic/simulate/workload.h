@@ -8,6 +8,7 @@
 
 #include "common/result.h"
 #include "elastic/simulate/application.h"
+#include "elastic/simulate/csv.h"
 #include "elastic/simulate/job.h"
 
 namespace bellows {
@@ -20,6 +21,14 @@ using Applications = std::map<std::string, Application>;
 /// path: none.
 Result<Applications> read_applications(const std::filesystem::path& folder,
                                        const std::filesystem::path& terms);
+
+/// The application that a cell names; invalid: nothing was measured of it.
+Result<const Application*> application_at(const Csv& csv, std::size_t row, std::size_t column,
+                                          const Applications& applications);
+
+/// A batch that the application was measured with.
+Result<std::uint32_t> batch_at(const Csv& csv, std::size_t row, std::size_t column,
+                               const Application& application);
 
 /// Reads a table with the columns name, time (of the submission, in seconds), application,
 /// num_replicas (GPUs asked for) and batch_size (samples in a step). In the order of time.
