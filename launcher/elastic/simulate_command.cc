@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "common/text.h"
+#include "elastic/simulate/accounting.h"
 #include "elastic/simulate/picture.h"
 #include "elastic/simulate/report.h"
 #include "elastic/simulate/schedulers.h"
@@ -33,6 +34,7 @@ struct SimulateOptions {
   std::vector<std::string> schedulers;
   std::string models;
   std::string terms;
+  std::string sacct;
   std::string picture;
   std::string curves;
   std::string baseline;
@@ -213,6 +215,19 @@ Status check_baseline(const SimulateOptions& options, const std::vector<Schedule
                            one_line(options.baseline, 40))};
 }
 
+Result<std::vector<Submission>> read_jobs(const SimulateOptions& options, const std::string& path,
+                                          const Applications& applications,
+                                          const ClusterShape& shape) {
+  if (options.sacct.empty()) return read_workload(path, applications);
+  auto workload = read_accounting(path, options.sacct, applications, shape);
+  if (!workload) return workload.error();
+  if (workload->left_out > 0)
+    fmt::print(stderr,
+               "bellows simulate: {} of {} left out: no GPU, no time, or the application -\n",
+               counted(workload->left_out, "job"), one_line(path, 80));
+  return std::move(workload->submissions);
+}
+
 Result<Runs> run_all(const SimulateOptions& options) {
   const auto applications = read_applications(options.models, options.terms);
   if (!applications) return applications.error();
@@ -222,7 +237,7 @@ Result<Runs> run_all(const SimulateOptions& options) {
   if (auto status = check_baseline(options, *kinds, plan.sweep); !status) return status.error();
   Runs runs;
   for (const std::string& path : options.workloads) {
-    const auto submissions = read_workload(path, *applications);
+    const auto submissions = read_jobs(options, path, *applications, plan.shape);
     if (!submissions) return submissions.error();
     if (auto status = fits(*submissions, plan.shape); !status) return status.error();
     const std::string name = std::filesystem::path(path).stem().string();
@@ -279,6 +294,8 @@ void add_simulate_command(CommandLine& program) {
   command.add_option("--models", options->models, "Folder with what was measured of each program")
       .required();
   command.add_option("--terms", options->terms, "Table of what contracts allow each program");
+  command.add_option("--sacct", options->sacct,
+                     "The workloads are of sacct; this table names each job's application");
   std::string names;
   for (const SchedulerKind& kind : scheduler_kinds())
     names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);

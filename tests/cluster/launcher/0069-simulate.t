@@ -77,6 +77,24 @@ ok "the batch that a job is submitted with matters" \
 like "$(simulate --scheduler elastic --restart 2.3,600 --baseline elastic "$work/jobs.csv")" \
   "restart \(s\) .*over baseline.* 2.3 .* 1.000 " "the table shows what differs"
 
+printf 'job_name,application,batch_size\nvision*,vision,256\n*,-,0\n' >"$work/programs.csv"
+awk -v OFS='|' 'BEGIN {
+  print "JobID", "Submit", "ElapsedRaw", "AllocTRES", "JobName"
+  for (j = 0; j < 6; ++j) {
+    print 100 + j, "2026-11-26T10:0" j ":00", 600, "cpu=4,gres/gpu=2,node=1", "vision|" j
+    print 100 + j ".batch", "2026-11-26T10:0" j ":00", 600, "cpu=4,gres/gpu=2,node=1", "batch"
+  }
+  print 106, "2026-11-26T10:30:00", 60, "cpu=4,node=1", "no GPU"
+}' >"$work/sacct.txt"
+simulate --json --sacct "$work/programs.csv" --scheduler fixed-size --restart 0 --round 1 "$work/sacct.txt" \
+  >"$work/month.json" 2>"$work/left-out"
+is "$(jq -c '[.[0].jobs, (.[0].mean_completion_s | round)]' "$work/month.json")" "[6,600]" \
+  "jobs of sacct take as long as they took, at the sizes that they had"
+like "$(<"$work/left-out")" "1 job of .*sacct.txt left out" "and who ran on no GPU is left out"
+sed -i 's/^103|2026/103|yesterday/' "$work/sacct.txt"
+like "$(simulate --sacct "$work/programs.csv" "$work/sacct.txt" 2>&1)" \
+  'sacct.txt, line 8: "yesterday-11-26T10:03:00" of Submit' "a time that is none is named with its line"
+
 exits "no such scheduler" 1 simulate --scheduler best "$work/jobs.csv"
 like "$(simulate --scheduler best "$work/jobs.csv" 2>&1)" 'no scheduler "best"; there are elastic' \
   "the message names those that there are"
