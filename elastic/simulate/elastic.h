@@ -12,9 +12,9 @@ namespace bellows {
 /// a node and whole nodes; a job grows to at most twice the GPUs that it was seen on.
 std::unique_ptr<Scheduler> make_elastic(const ClusterShape& shape, const ObjectiveTerms& terms);
 
-/// The same with a hint from an oracle: what is left to do of each job, so that short rests go
-/// first. Nothing real can do that; it bounds what can be gained by knowing more.
-std::unique_ptr<Scheduler> make_oracle(const ClusterShape& shape, const ObjectiveTerms& terms);
+/// The same, told what is left to do of each job, so that short rests go first. Nothing real knows
+/// that. It shows what could be gained by knowing it, and is no bound: others may do better.
+std::unique_ptr<Scheduler> make_informed(const ClusterShape& shape, const ObjectiveTerms& terms);
 
 /// The baseline of Saxena et al., "Effective Elastic Scaling of Deep Learning Workloads"
 /// (2006.13878): the number of GPUs is scaled by the best sum of speed-ups, and the batch stays

@@ -31,7 +31,7 @@ const std::vector<SchedulerKind>& scheduler_kinds() {
       {"fixed-batch-random", "with one that is drawn between these", BatchChoice::random, false},
       {"fixed-size", "sizes and batches as submitted, in the order of arrival",
        BatchChoice::submitted, false},
-      {"oracle", "elastic, with the work that is left of each job known", BatchChoice::submitted,
+      {"informed", "elastic, with the work that is left of each job known", BatchChoice::submitted,
        true},
   };
   return kinds;
@@ -59,7 +59,7 @@ std::unique_ptr<Scheduler> make_scheduler(const SchedulerKind& kind, const Clust
   if (kind.name == "optimus") return make_optimus(shape);
   if (kind.name.starts_with("fixed-batch")) return make_fixed_batch(shape, terms.restart_s);
   if (kind.name == "fixed-size") return make_fixed_size(shape);
-  if (kind.name == "oracle") return make_oracle(shape, objective);
+  if (kind.name == "informed") return make_informed(shape, objective);
   return make_elastic(shape, objective);
 }
 

@@ -59,7 +59,7 @@ def simulated(options):
     took = [simulate(options, traces, "--scheduler", "elastic", workloads[0])[0]["wall_s"]
             for _ in range(options.count(REPEATS))]
     table = [rows.row("elastic.simulate_s", took, "s", "lower", goal=2, note="160 jobs, 64 GPUs")]
-    names = ("elastic", "pollux", "sia", "tiresias", "optimus", "fixed-batch", "oracle")
+    names = ("elastic", "pollux", "sia", "tiresias", "optimus", "fixed-batch", "informed")
     chosen = [word for name in names for word in ("--scheduler", name)]
     table += overload(options, traces, workloads)
     for restart in (2.3, 30, 124, 250):
