@@ -173,6 +173,15 @@ int bellows_should_stop(bellows_t* b, uint64_t step) {
   return wait_at_gate(b, step);
 }
 
+int bellows_batch(bellows_t* b, uint64_t own, uint64_t* batch) {
+  if (!b) return BELLOWS_ERR_INVALID;
+  b->error.clear();
+  if (!batch) {
+    return b->error.set(BELLOWS_ERR_INVALID, "bellows_batch needs a pointer for the batch");
+  }
+  return client::find_batch(own, batch, &b->error);
+}
+
 int bellows_finalize(bellows_t* b, int finished) {
   if (!b) return BELLOWS_OK;
   int rc = BELLOWS_OK;

@@ -109,4 +109,41 @@ int find_place(const bellows_config& config, Place* place, ErrorText* error) {
   return BELLOWS_OK;
 }
 
+// Decimal digits only, at most 18 of them. What follows them, or null.
+static const char* parse_batch(const char* text, std::uint64_t* out) {
+  std::uint64_t value = 0;
+  std::size_t n = 0;
+  for (; text[n] >= '0' && text[n] <= '9' && n < 18; ++n)
+    value = value * 10 + static_cast<std::uint64_t>(text[n] - '0');
+  *out = value;
+  return n > 0 ? text + n : nullptr;
+}
+
+static bool parse_range(const char* text, std::uint64_t* min, std::uint64_t* max) {
+  const char* dash = parse_batch(text, min);
+  if (!dash || *dash != '-') return false;
+  const char* end = parse_batch(dash + 1, max);
+  return end && *end == 0;
+}
+
+int find_batch(std::uint64_t own, std::uint64_t* batch, ErrorText* error) {
+  std::uint64_t min = 1, max = UINT64_MAX, chosen = own;
+  const char* range = variable("BELLOWS_BATCH_RANGE");
+  if (range && !parse_range(range, &min, &max))
+    return error->set(BELLOWS_ERR_INVALID, "BELLOWS_BATCH_RANGE=%s is not MIN-MAX", range);
+  if (const char* ordered = variable("BELLOWS_BATCH")) {
+    const char* rest = parse_batch(ordered, &chosen);
+    if (!rest || *rest)
+      return error->set(BELLOWS_ERR_INVALID, "BELLOWS_BATCH=%s is not a number", ordered);
+  }
+  if (chosen < min || chosen > max) {
+    return error->set(BELLOWS_ERR_INVALID,
+                      "a batch of %llu samples is not in the job's range, %s: choose another, or "
+                      "submit the job with another --batch-range",
+                      static_cast<unsigned long long>(chosen), range ? range : "1 and more");
+  }
+  *batch = chosen;
+  return BELLOWS_OK;
+}
+
 }  // namespace bellows::client

@@ -40,4 +40,8 @@ struct Place {
 /// BELLOWS_OK or BELLOWS_ERR_INVALID.
 int find_place(const bellows_config& config, Place* place, ErrorText* error);
 
+/// The batch that was ordered, else `own`, held to the job's range. BELLOWS_OK or
+/// BELLOWS_ERR_INVALID.
+int find_batch(std::uint64_t own, std::uint64_t* batch, ErrorText* error);
+
 }  // namespace bellows::client

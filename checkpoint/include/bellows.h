@@ -168,6 +168,12 @@ int bellows_saved_step(bellows_t* b, uint64_t* step);
  * decided; then it waits until every rank's answer is the same. Steps never go backwards. */
 int bellows_should_stop(bellows_t* b, uint64_t step);
 
+/* The number of samples in a step over all ranks, the same on every rank and until this program
+ * ends: the batch that the job was last ordered to use (bellows resize --batch), else `own`, with
+ * which the program would train if nobody had ordered anything. Sets *batch. BELLOWS_ERR_INVALID:
+ * the batch is not in the range of the job (sbatch --batch-range), or 0. */
+int bellows_batch(bellows_t* b, uint64_t own, uint64_t* batch);
+
 /* The order in which an epoch uses its samples: fills out with the samples at the positions first
  * .. first + count - 1, each below `samples`. Over all positions each sample comes once. The same
  * arguments give the same order in every process, on every machine and in every version, so a rank

@@ -176,6 +176,12 @@ class Checkpoint {
     return check(bellows_saved_step(handle_, &step)) == BELLOWS_OK ? std::optional(step)
                                                                    : std::nullopt;
   }
+  /// The samples in a step over all ranks: what was ordered for the job, else `own`.
+  std::uint64_t batch(std::uint64_t own) {
+    std::uint64_t out = 0;
+    check(bellows_batch(handle_, own, &out));
+    return out;
+  }
   bool should_stop(std::uint64_t step) { return check(bellows_should_stop(handle_, step)) == 1; }
   Memory memory() {
     Memory out;

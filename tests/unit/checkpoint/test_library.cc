@@ -46,7 +46,8 @@ Test(library, exports_its_functions_alone, .timeout = 30) {
         "strerror", "version", "world"}},
       {"BELLOWS_0.2",
        {"error_step", "memory", "permutation", "register_array", "save_async", "saved_step",
-        "unregister", "wait"}}};
+        "unregister", "wait"}},
+      {"BELLOWS_0.3", {"batch"}}};
   std::set<std::string> wanted, found;
   for (const auto& [version, names] : versions) {
     wanted.insert(version);
@@ -54,7 +55,7 @@ Test(library, exports_its_functions_alone, .timeout = 30) {
   }
   std::istringstream lines(output_of("nm -D --defined-only " LIBBELLOWS));
   for (std::string line; std::getline(lines, line);) found.insert(line.substr(line.rfind(' ') + 1));
-  for (std::string node : {"BELLOWS_0", "BELLOWS_0.2"}) {
+  for (std::string node : {"BELLOWS_0", "BELLOWS_0.2", "BELLOWS_0.3"}) {
     // As some versions of nm show the nodes.
     if (found.erase(node + "@@" + node)) found.insert(node);
   }
@@ -144,6 +145,54 @@ Test(library, bad_arguments_are_sentences, .timeout = 60) {
   cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
   cr_expect(bellows_finalize(nullptr, 1) == BELLOWS_OK);
   cr_expect_str_eq(bellows_strerror(-999), "unknown result");
+}
+
+Test(library, the_batch_is_the_ordered_one_within_the_range, .timeout = 60) {
+  struct Case {
+    const char* range;
+    const char* ordered;
+    std::uint64_t own;
+    std::uint64_t batch;  ///< 0: refused
+    const char* words;
+  };
+  const Case cases[] = {
+      {nullptr, nullptr, 64, 64, ""},
+      {nullptr, nullptr, 0, 0, "a batch of 0 samples is not in the job's range, 1 and more"},
+      {nullptr, "256", 64, 256, ""},
+      {"64-512", nullptr, 64, 64, ""},
+      {"64-512", "", 512, 512, ""},
+      {"64-512", nullptr, 63, 0, "a batch of 63 samples is not in the job's range, 64-512"},
+      {"64-512", nullptr, 513, 0, "a batch of 513 samples"},
+      {"64-512", "512", 1, 512, ""},
+      {"64-512", "1024", 64, 0, "a batch of 1024 samples"},
+      {"64-512", "0", 64, 0, "a batch of 0 samples"},
+      {"64-512", "-1", 64, 0, "BELLOWS_BATCH=-1 is not a number"},
+      {"64-512", "128x", 64, 0, "BELLOWS_BATCH=128x is not a number"},
+      {"64-512", "9999999999999999999", 64, 0, "is not a number"},
+      {"64", nullptr, 64, 0, "BELLOWS_BATCH_RANGE=64 is not MIN-MAX"},
+      {"64-", nullptr, 64, 0, "is not MIN-MAX"},
+      {"-64", nullptr, 64, 0, "is not MIN-MAX"},
+      {"64-512-1024", nullptr, 64, 0, "is not MIN-MAX"},
+  };
+  Place place;
+  bellows_t* b = nullptr;
+  cr_assert(bellows_init(nullptr, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  const auto set = [](const char* name, const char* value) {
+    value ? setenv(name, value, 1) : unsetenv(name);
+  };
+  for (const Case& one : cases) {
+    set("BELLOWS_BATCH_RANGE", one.range);
+    set("BELLOWS_BATCH", one.ordered);
+    std::uint64_t batch = 7;
+    const int rc = bellows_batch(b, one.own, &batch);
+    cr_expect(rc == (one.batch ? BELLOWS_OK : BELLOWS_ERR_INVALID), "%s %s", one.range,
+              one.ordered);
+    cr_expect(batch == (one.batch ? one.batch : 7), "a refused batch is left as it is");
+    cr_expect(has(bellows_error(b), one.words), "%s", bellows_error(b));
+  }
+  cr_expect(bellows_batch(b, 64, nullptr) == BELLOWS_ERR_INVALID);
+  cr_expect(bellows_batch(nullptr, 64, nullptr) == BELLOWS_ERR_INVALID);
+  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
 }
 
 Test(library, arrays_are_registered_in_every_layout, .timeout = 60) {
