@@ -22,6 +22,7 @@ struct BatchRange {
 
   /// invalid: says which part of the text is wrong and gives the accepted form.
   static Result<BatchRange> parse(std::string_view text);
+  bool contains(std::uint64_t batch) const { return batch >= min && batch <= max; }
   std::string to_string() const;
 
   bool operator==(const BatchRange&) const = default;

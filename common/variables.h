@@ -27,4 +27,9 @@ inline constexpr const char* kContainerPrefixes[] = {"BELLOWS_CONTAINER_", "PYXI
 /// be found.
 inline constexpr const char* kAttemptVariable = "BELLOWS_ATTEMPT";
 
+/// In the environment of ranks: the global batch that the job was ordered to use, and the range of
+/// batches in its contract.
+inline constexpr const char* kBatchVariable = "BELLOWS_BATCH";
+inline constexpr const char* kBatchRangeVariable = "BELLOWS_BATCH_RANGE";
+
 }  // namespace bellows

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/text.h"
+#include "common/variables.h"
 
 namespace bellows {
 namespace {
@@ -63,6 +64,15 @@ std::vector<std::string> framework_command(const std::optional<Contract>& contra
       if (!word.empty()) words.emplace_back(word);
   words.insert(words.end(), program.begin(), program.end());
   return words;
+}
+
+std::vector<std::string> batch_variables(const std::optional<Contract>& contract,
+                                         std::optional<std::uint64_t> ordered) {
+  if (!contract || !contract->batch) return {};
+  std::vector<std::string> variables = {
+      fmt::format("{}={}", kBatchRangeVariable, contract->batch->to_string())};
+  if (ordered) variables.push_back(fmt::format("{}={}", kBatchVariable, *ordered));
+  return variables;
 }
 
 std::vector<std::string> RankCommand::words(const std::string& step_name,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -25,6 +26,11 @@ bool needs_pmix(LaunchKind kind);
 /// The program, after the words that the contract's framework puts before each program.
 std::vector<std::string> framework_command(const std::optional<Contract>& contract,
                                            const std::vector<std::string>& program);
+
+/// What tells ranks which batch to use: that of the contract's range which was ordered, and the
+/// range. Nothing when there is no range.
+std::vector<std::string> batch_variables(const std::optional<Contract>& contract,
+                                         std::optional<std::uint64_t> ordered);
 
 /// What the name of each step of ranks begins with.
 inline constexpr const char* kRanksStep = "bellows-ranks-";

@@ -131,7 +131,9 @@ std::vector<std::string> srun_environment(const char* const* environment) {
                                                 kLaunchVariable,
                                                 kMasterAddrVariable,
                                                 kMasterPortVariable,
-                                                kBindVariable};
+                                                kBindVariable,
+                                                kBatchVariable,
+                                                kBatchRangeVariable};
   std::vector<std::string> kept;
   for (; *environment; ++environment) {
     std::string_view entry = *environment;

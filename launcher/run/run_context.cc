@@ -16,6 +16,7 @@
 #include "checkpoint/system/file_ops.h"
 #include "launcher/base/job_paths.h"
 #include "launcher/ranks/rank_command.h"
+#include "launcher/record/batch_record.h"
 #include "launcher/record/directory_claim.h"
 #include "launcher/record/job_view.h"
 
@@ -127,6 +128,23 @@ Status clear_usual_place(const RunContext& context, const SlurmJob& job) {
   return {};
 }
 
+// One that can't be used must not end a job that could train with its own batch. To ignore one that
+// can't be read now would change how the job trains.
+Status read_batch(RunContext& context) {
+  auto batch = BatchRecord(context.checkpoint_dir).read(context.contract);
+  if (batch) {
+    context.batch = *batch;
+    return {};
+  }
+  const ErrorKind kind = batch.error().kind;
+  if (kind != ErrorKind::corrupt && kind != ErrorKind::denied) return batch.error();
+  fmt::print(stderr,
+             "bellows run: {}; it is not used, and the program trains with its own batch: order "
+             "one with 'bellows resize --batch', or remove the file\n",
+             batch.error().text);
+  return {};
+}
+
 }  // namespace
 
 Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& job) {
@@ -154,6 +172,7 @@ Result<RunContext> make_run_context(const RunOptions& options, const SlurmJob& j
   if (Status status = clear_usual_place(context, job); !status) return status.error();
   if (Status status = make_private_dir(context.run_dir); !status) return status.error();
   if (Status status = make_checkpoint_dir(context, *place); !status) return status.error();
+  if (Status status = read_batch(context); !status) return status.error();
   if (Status status = leave_link(context, job); !status)
     fmt::print(stderr, "bellows run: {}; status, history and logs need --checkpoint-dir\n",
                status.error().text);

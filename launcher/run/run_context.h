@@ -41,6 +41,7 @@ struct RunContext {
   std::string program;  ///< this binary
   std::string run_dir;  ///< private to the user, on this node
   std::optional<Contract> contract;
+  std::optional<std::uint64_t> batch;  ///< that was ordered
   std::string checkpoint_dir;
   std::string trusted_base;       ///< how checkpoint_dir begins, see StorePlace
   Access access = Access::owner;  ///< to what the job stores

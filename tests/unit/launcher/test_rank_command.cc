@@ -114,6 +114,18 @@ Test(rank_command, leaves_the_binding_to_the_plugin_or_to_srun) {
   cr_expect(!any_begins(own.environment(script, "/s", {}), "BELLOWS_CPU_BIND"));
 }
 
+Test(rank_command, tells_ranks_the_batch_and_its_range) {
+  auto contract = contract_with({});
+  cr_expect(batch_variables(std::nullopt, 64) == Words() &&
+            batch_variables(contract, 64) == Words());
+  contract->batch = BatchRange{64, 512};
+  cr_expect(batch_variables(contract, {}) == Words({"BELLOWS_BATCH_RANGE=64-512"}));
+  cr_expect(batch_variables(contract, 128) ==
+            Words({"BELLOWS_BATCH_RANGE=64-512", "BELLOWS_BATCH=128"}));
+  const char* script[] = {"BELLOWS_BATCH=9", "BELLOWS_BATCH_RANGE=1-9", nullptr};
+  cr_expect(srun_environment(script).empty(), "a script's own would be another job's");
+}
+
 Test(rank_command, tells_the_plugin_the_kind_and_nothing_stale) {
   const RankLayout layout = layout_of(8);
   const char* script[] = {"BELLOWS_LAUNCH=plain", "BELLOWS_MASTER_ADDR=evil",
