@@ -84,9 +84,10 @@ struct Reply {
   std::uint64_t client;
   std::string text;  ///< a JSON object
 };
-/// The size at which the node's plugin is to requeue the job when this launcher is killed.
-struct PlanSize {
-  std::optional<std::uint32_t> gpus;
+/// Of the next start, which comes also when this launcher is killed; nothing: as before.
+struct PlanNextStart {
+  std::optional<std::uint32_t> gpus;   ///< with which the node's plugin then requeues the job
+  std::optional<std::uint64_t> batch;  ///< that ranks then use
 };
 /// If the launcher is killed after this, its successor finds that the program has finished.
 struct LeaveFinished {};
@@ -104,7 +105,7 @@ using Action =
                  action::DropRanks, action::KillRanksHere, action::StartOwnCommand,
                  action::DropOwnCommand, action::LookAtSteps, action::SignalStep, action::AskLimits,
                  action::AskNodes, action::FindStepBelow, action::CountFruitlessRuns,
-                 action::WalkRoad, action::Say, action::Record, action::Reply, action::PlanSize,
-                 action::LeaveFinished, action::RemoveMarker, action::Exit>;
+                 action::WalkRoad, action::Say, action::Record, action::Reply,
+                 action::PlanNextStart, action::LeaveFinished, action::RemoveMarker, action::Exit>;
 
 }  // namespace bellows

@@ -77,9 +77,14 @@ struct StatusRequest {
 };
 struct StopRequest {
   std::uint64_t client = 0;
-  bool hold = false;                    ///< the job is to wait for its release then
-  bool from_scratch = false;            ///< the program's work may be lost
-  std::optional<std::uint64_t> gpus{};  ///< as it was asked for; none: as before
+  bool hold = false;                     ///< the job is to wait for its release then
+  bool from_scratch = false;             ///< the program's work may be lost
+  std::optional<std::uint64_t> gpus{};   ///< as it was asked for; none: as before
+  std::optional<std::uint64_t> batch{};  ///< the same
+};
+/// May answer PlanNextStart, before anything else.
+struct BatchNotRecorded {
+  std::string text;
 };
 /// Slurm sends SIGTERM for a requeue, a cancel, a time limit and a preemption alike.
 struct Term {};
@@ -141,9 +146,9 @@ using Input =
                  input::AgentsEnded, input::AgentsClosed, input::RanksStarted,
                  input::RanksNotStarted, input::RankWords, input::SrunLine, input::RanksGone,
                  input::RanksEnded, input::OwnCommandEnded, input::StatusRequest,
-                 input::StopRequest, input::Term, input::Usr1, input::JobLook, input::StepsLook,
-                 input::StepSignalled, input::Limits, input::Nodes, input::Owner,
-                 input::HistoryNews, input::StepOnDisk, input::FruitlessRuns, input::RoadDone,
-                 input::Paused, input::Tick>;
+                 input::StopRequest, input::BatchNotRecorded, input::Term, input::Usr1,
+                 input::JobLook, input::StepsLook, input::StepSignalled, input::Limits,
+                 input::Nodes, input::Owner, input::HistoryNews, input::StepOnDisk,
+                 input::FruitlessRuns, input::RoadDone, input::Paused, input::Tick>;
 
 }  // namespace bellows

@@ -148,7 +148,21 @@ Move on(Run& run, State& state, const input::StopRequest& request) {
     }
     stop.gpus = size;
   }
+  if (request.batch) {
+    const auto& contract = run.rules.contract;
+    if (!contract || !contract->batch || !contract->batch->contains(*request.batch)) {
+      run.refuse(request.client, "the job may not use that batch");
+      return std::nullopt;
+    }
+    stop.batch = request.batch;
+  }
   return request_stop(run, state, std::move(stop));
+}
+
+Move on(Run& run, State&, const input::BatchNotRecorded& failure) {
+  run.say(failure.text + "; the job may continue with its former batch");
+  if (run.stop) run.stop->batch.reset();
+  return std::nullopt;
 }
 
 Move on(Run& run, State&, const input::Term&) {

@@ -78,6 +78,7 @@ struct RunProgress {
 struct Stop {
   std::string reason;
   std::optional<std::uint32_t> gpus{};
+  std::optional<std::uint64_t> batch{};
   std::uint64_t client = 0;   ///< 0: nobody outside waits
   bool hold = false;          ///< the job waits for its release then
   bool from_scratch = false;  ///< the program's work may be lost

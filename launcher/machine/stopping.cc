@@ -37,8 +37,15 @@ bool redirect(State& state, state::Next next) {
          std::holds_alternative<state::Clearing>(state);
 }
 
+/// "to 4 GPUs, batch 512"; nothing: what is as before.
+std::string changes_of(const Stop& stop, const std::optional<std::uint32_t>& gpus) {
+  std::string text = gpus ? " to " + counted(*gpus, "GPU") : "";
+  if (stop.batch) text += fmt::format("{} batch {}", gpus ? "," : "", *stop.batch);
+  return text;
+}
+
 void record_stop(Run& run) {
-  const std::string to = run.stop->gpus ? " to " + counted(*run.stop->gpus, "GPU") : "";
+  const std::string to = changes_of(*run.stop, run.stop->gpus);
   run.record("CHECKPOINTING", run.stop->reason + to,
              run.stop->hold ? EventNote::halting : EventNote::none);
 }
@@ -75,7 +82,7 @@ State end_own_stop(Run& run, OwnStopEnd end, const std::string& trouble) {
       run.refuse(run.stop->client, trouble);
       run.record("PROCESSING", trouble + "; the ranks continue", EventNote::ranks_go_on);
       run.stop.reset();
-      run.act(action::PlanSize{});
+      run.act(action::PlanNextStart{});
       return ranks_go_on(run);
     case OwnStopEnd::unsaved:
       run.say(trouble + "; the program continues from what it has saved");
@@ -126,7 +133,7 @@ Move request_stop(Run& run, State& state, Stop stop) {
     return std::nullopt;
   }
   run.stop = std::move(stop);
-  run.act(action::PlanSize{run.stop->gpus});
+  run.act(action::PlanNextStart{run.stop->gpus, run.stop->batch});
   if (running && run.saves_by_itself()) return begin_own_stop(run);
   if (running && run.all_joined()) {
     record_stop(run);
@@ -186,13 +193,13 @@ State hand_over(Run& run) {
   const auto unsaved =
       decision && !run.stop->saved ? decision->step() : std::optional<std::uint64_t>();
   if (unsaved) reply["unsaved"] = *unsaved;
+  if (run.stop->batch) reply["batch"] = *run.stop->batch;
   const std::string but = unsaved ? fmt::format(", but step {} could not be saved", *unsaved) : "";
   if (run.stop->hold)
     run.record("HALTED", "bellows halt" + but);
   else
-    run.record(
-        "RESIZING",
-        fmt::format("to {}{}", counted(run.stop->gpus.value_or(run.layout.gpus()), "GPU"), but));
+    run.record("RESIZING",
+               changes_of(*run.stop, run.stop->gpus.value_or(run.layout.gpus())).substr(1) + but);
   run.doubts.end_recorded = true;
   run.reply(run.stop->client, reply.dump());
   return state::HandedOver{run.now + kHandOver};

@@ -17,9 +17,11 @@ Result<Input> parse_request(const ControlServer::Request& request) {
     return Error{ErrorKind::invalid, "the launcher does not know this command"};
   input::StopRequest stop{
       .client = request.client, .hold = is("hold", true), .from_scratch = is("from_scratch", true)};
-  // A size is never 0, so text that is not a number, which reads as 0, is refused too.
+  // Neither is ever 0, so text that is not a number, which reads as 0, is refused too.
   if (auto gpus = message.find("gpus"); gpus != message.end())
     stop.gpus = gpus->is_number_unsigned() ? gpus->get<std::uint64_t>() : 0;
+  if (auto batch = message.find("batch"); batch != message.end())
+    stop.batch = batch->is_number_unsigned() ? batch->get<std::uint64_t>() : 0;
   return Input(stop);
 }
 

@@ -16,6 +16,7 @@
 #include "checkpoint/store/store.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/logs/log_line.h"
+#include "launcher/record/batch_record.h"
 #include "launcher/run/control_request.h"
 
 namespace bellows {
@@ -68,7 +69,8 @@ RunShell::RunShell(Slurm& slurm, RunContext context, SlurmJob job, RankLayout la
       finished_(context_.checkpoint_dir, context_.run),
       inquiries_(slurm, context_, finished_),
       machine_(rules_of(context_), job, std::move(layout), newest_on_disk(context_.checkpoint_dir)),
-      restart_(job.restarts) {}
+      restart_(job.restarts),
+      recorded_batch_(context_.batch) {}
 
 void RunShell::say(const std::string& text) {
   const std::string line = "bellows run: " + text;
@@ -104,6 +106,7 @@ int RunShell::run() {
     marker_.remove();
     return kFailed;
   }
+  if (context_.batch) say(fmt::format("the program is to use batch {}", *context_.batch));
   machine_.begin(Clock::now());
   feed(std::vector<Input>());
   while (!machine_.status()) loop_once();
@@ -240,8 +243,14 @@ std::vector<Input> RunShell::act(const action::Reply& what) {
   return {};
 }
 
-std::vector<Input> RunShell::act(const action::PlanSize& what) {
-  marker_.plan(what.gpus);
+std::vector<Input> RunShell::act(const action::PlanNextStart& plan) {
+  marker_.plan(plan.gpus);
+  const auto batch = plan.batch ? plan.batch : context_.batch;
+  // A record that is not used stays as it is, for its user to look at.
+  if (batch == recorded_batch_) return {};
+  if (Status status = BatchRecord(context_.checkpoint_dir, context_.access).write(batch); !status)
+    return {input::BatchNotRecorded{status.error().text}};
+  recorded_batch_ = batch;
   return {};
 }
 

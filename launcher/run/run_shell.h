@@ -50,7 +50,7 @@ class RunShell {
   std::vector<Input> act(const action::Say& what);
   std::vector<Input> act(const action::Record& what);
   std::vector<Input> act(const action::Reply& what);
-  std::vector<Input> act(const action::PlanSize& what);
+  std::vector<Input> act(const action::PlanNextStart& plan);
   std::vector<Input> act(const action::LeaveFinished&);
   std::vector<Input> act(const action::RemoveMarker&);
   std::vector<Input> act(const action::Exit&);
@@ -61,6 +61,7 @@ class RunShell {
   Inquiries inquiries_;
   RunMachine machine_;
   std::uint32_t restart_;
+  std::optional<std::uint64_t> recorded_batch_;
   std::optional<HistoryWriter> log_;
   std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;

@@ -196,6 +196,7 @@ struct Driver {
     input::StopRequest stop{
         .client = 1 + choice % 3, .hold = choice % 4 == 0, .from_scratch = choice % 5 == 0};
     if (choice % 2 == 0) stop.gpus = choice % 9;
+    if (choice % 7 == 0) stop.batch = choice;
     world.feed(stop);
   }
 

@@ -127,15 +127,17 @@ void MachineWorld::serve_slurm(const Action& action, std::vector<Input>& answers
   }
 }
 
-void MachineWorld::serve_people(const Action& action) {
+void MachineWorld::serve_people(const Action& action, std::vector<Input>& answers) {
   if (const auto* text = std::get_if<action::Say>(&action)) {
     said.push_back(text->text);
   } else if (const auto* line = std::get_if<action::Record>(&action)) {
     history.push_back(line->event);
   } else if (const auto* reply = std::get_if<action::Reply>(&action)) {
     replies[reply->client].push_back(reply->text);
-  } else if (const auto* plan = std::get_if<action::PlanSize>(&action)) {
+  } else if (const auto* plan = std::get_if<action::PlanNextStart>(&action)) {
     planned_size = plan->gpus;
+    planned_batch = plan->batch;
+    if (plan->batch && disk_full) answers.push_back(input::BatchNotRecorded{"no space"});
   } else if (std::get_if<action::RemoveMarker>(&action)) {
     marker = false;
   } else if (const auto* end = std::get_if<action::Exit>(&action)) {
@@ -149,7 +151,7 @@ void MachineWorld::carry_out(const Action& action, std::vector<Input>& answers) 
   serve_agents(action, answers);
   serve_ranks(action, answers);
   serve_slurm(action, answers);
-  serve_people(action);
+  serve_people(action, answers);
 }
 
 void MachineWorld::begin() {

@@ -36,6 +36,7 @@ class MachineWorld {
   std::optional<std::uint64_t> step_below;
   std::optional<std::uint32_t> fruitless_runs = 0;
   RequeueRoad::Done road{RoadEnd::moved};
+  bool disk_full = false;  ///< no batch can be recorded
   bool agents_start = true;
   bool ranks_start = true;
   bool steps_are_made = true;
@@ -59,6 +60,7 @@ class MachineWorld {
   std::vector<JobEvent> history;
   std::map<std::uint64_t, std::vector<std::string>> replies;
   std::optional<std::uint32_t> planned_size;
+  std::optional<std::uint64_t> planned_batch;
   bool marker = true;
   std::optional<int> exit;
   StopLedger stop;
@@ -119,7 +121,7 @@ class MachineWorld {
   void serve_agents(const Action& action, std::vector<Input>& answers);
   void serve_ranks(const Action& action, std::vector<Input>& answers);
   void serve_slurm(const Action& action, std::vector<Input>& answers);
-  void serve_people(const Action& action);
+  void serve_people(const Action& action, std::vector<Input>& answers);
   /// Null: nothing like it.
   template <typename Body>
   const Body* last_sent() const;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The batch that a job was ordered to use: its record beside the checkpoints.
+// The batch that a job was ordered to use: its record beside the checkpoints, and the order itself.
 #include <criterion/criterion.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "launcher/record/batch_record.h"
+#include "launcher/run/control_request.h"
 #include "tests/unit/support/scratch_dir.h"
 #include "tests/unit/support/text_support.h"
 
@@ -41,6 +42,13 @@ struct Place {
               "%s", batch.error().text.c_str());
   }
 };
+
+input::StopRequest stop_of(const std::string& line) {
+  auto request = parse_request({5, line});
+  cr_assert(request.ok() && std::holds_alternative<input::StopRequest>(*request), "%s",
+            line.c_str());
+  return std::get<input::StopRequest>(*request);
+}
 
 }  // namespace
 
@@ -110,4 +118,12 @@ Test(batch_record, is_held_to_the_contract) {
   place.leave("{\"batch\":64}");
   place.expect_error(ErrorKind::denied, "no --batch-range", contract_with({}));
   place.expect_error(ErrorKind::denied, "no --batch-range", std::nullopt);
+}
+
+Test(batch_record, comes_with_an_order_to_stop) {
+  const std::string stop = R"({"cmd":"stop","gpus":4)";
+  cr_expect(!stop_of(stop + "}").batch);
+  cr_expect(stop_of(stop + R"(,"batch":128})").batch == 128u);
+  for (const char* odd : {"0", "-1", "1.5", "null", "true", "\"128\"", "[128]", "{}"})
+    cr_expect(stop_of(stop + ",\"batch\":" + odd + "}").batch == 0u, "%s: no batch is 0", odd);
 }

@@ -58,7 +58,69 @@ RunRules with_command() {
   return rules;
 }
 
+RunRules with_batches() {
+  RunRules rules = MachineWorld::rules();
+  Contract contract;
+  contract.tenant = "vision";
+  contract.gpus = GpusRange::between(1, 4);
+  contract.batch = BatchRange{64, 512};
+  rules.contract = contract;
+  return rules;
+}
+
 }  // namespace
+
+Test(stops, change_the_batch_with_the_size) {
+  MachineWorld world(with_batches());
+  world.start();
+  world.progress(5);
+  world.feed(input::StopRequest{.client = kClient, .gpus = 2, .batch = 128});
+  cr_expect(world.planned_size == 2u && world.planned_batch == 128u);
+  cr_expect(world.last() == "CHECKPOINTING: resize to 2 GPUs, batch 128");
+  world.answer_gate(5);
+  world.save(6);
+  cr_expect(has(world.last_reply(kClient), "\"batch\":128"));
+  cr_expect(world.last() == "RESIZING: to 2 GPUs, batch 128");
+}
+
+Test(stops, hold_a_batch_to_the_contract) {
+  for (const std::uint64_t batch : {std::uint64_t{0}, std::uint64_t{63}, std::uint64_t{513}}) {
+    MachineWorld world(with_batches());
+    world.start();
+    world.feed(input::StopRequest{.client = kClient, .gpus = 2, .batch = batch});
+    cr_expect(has(world.last_reply(kClient), "the job may not use that batch"));
+    cr_expect(!world.machine.run().stop && !world.planned_batch && !world.planned_size);
+  }
+  MachineWorld world;
+  world.start();
+  world.feed(input::StopRequest{.client = kClient, .batch = 64});
+  cr_expect(has(world.last_reply(kClient), "the job may not use that batch"), "it has no range");
+}
+
+Test(stops, forget_a_batch_when_the_ranks_go_on) {
+  RunRules rules = with_batches();
+  rules.own.command = "save";
+  MachineWorld world(rules);
+  world.begin();
+  world.start_ranks();
+  world.feed(input::StopRequest{.client = kClient, .gpus = 2, .batch = 128});
+  cr_expect(world.planned_batch == 128u);
+  world.own_command_ends(3);
+  cr_expect(is<state::Running>(world) && !world.planned_batch && !world.planned_size);
+}
+
+Test(stops, tell_the_client_of_a_batch_that_could_not_be_recorded) {
+  MachineWorld world(with_batches());
+  world.start();
+  world.progress(5);
+  world.disk_full = true;
+  world.feed(input::StopRequest{.client = kClient, .batch = 128});
+  cr_expect(world.has_said("no space; the job may continue with its former batch"));
+  world.answer_gate(5);
+  world.save(6);
+  cr_expect(has(world.last_reply(kClient), "\"committed\"") &&
+            !has(world.last_reply(kClient), "batch"));
+}
 
 Test(stops, hand_the_job_over_once_its_step_is_committed) {
   Stopping world;
