@@ -108,6 +108,8 @@ bool JobStop::handle(const std::string& line, std::string& not_yet, Failure& out
   steering_.standing(kTimedOut, "the job stops at its next checkpoint " + then_ + " by itself");
   if (event != "committed") return false;
   if (has_step) step_ = step->get<std::uint64_t>();
+  const auto batch = message.find("batch");
+  if (batch != message.end() && batch->is_number_unsigned()) batch_ = batch->get<std::uint64_t>();
   seconds_ = std::chrono::duration<double>(steering_.time.now() - started_).count();
   const auto unsaved = message.find("unsaved");
   if (unsaved != message.end() && unsaved->is_number_unsigned())

@@ -25,6 +25,8 @@ class JobStop {
   std::optional<CommandFailure> run();
   /// The step it stopped at; none: there is no checkpoint yet.
   const std::optional<std::uint64_t>& step() const { return step_; }
+  /// The batch that the launcher has recorded; none: as before.
+  const std::optional<std::uint64_t>& batch() const { return batch_; }
   double seconds() const { return seconds_; }
 
  private:
@@ -49,6 +51,7 @@ class JobStop {
   Clock::time_point started_;
   bool stopping_ = false;
   std::optional<std::uint64_t> step_;
+  std::optional<std::uint64_t> batch_;
   double seconds_ = 0;
 };
 

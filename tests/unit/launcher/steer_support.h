@@ -18,8 +18,9 @@ struct Resized {
   ResizeReport report;
 };
 
-inline Resized resize(SteerWorld& world, std::uint32_t gpus, bool from_scratch = false) {
-  Resize sequence(world.steering(), {kJob, gpus, from_scratch});
+inline Resized resize(SteerWorld& world, std::uint32_t gpus, bool from_scratch = false,
+                      std::optional<std::uint64_t> batch = {}) {
+  Resize sequence(world.steering(), {kJob, gpus, from_scratch, batch});
   Resized done;
   done.end = SteerEnd(sequence.run());
   done.report = sequence.report();

@@ -14,6 +14,12 @@ TestSuite(resize, .timeout = 20);
 
 namespace {
 
+void allow_batches(SteerWorld& world) {
+  auto contract = Contract::parse(world.slurm.record.admin_comment);
+  contract->batch = BatchRange{64, 512};
+  world.slurm.record.admin_comment = contract->to_string();
+}
+
 /// What the launcher does when no command requeues its job.
 void launcher_takes_over(SteerWorld& world) {
   NextRun next{.restarts = 0, .started = 900, .gpus_now = 4};
@@ -54,6 +60,53 @@ Test(resize, tells_the_launcher_all_that_it_must_know) {
                   R"({"cmd":"stop","from_scratch":)" + scratch + R"(,"gpus":2,"reason":"resize"})",
               "%s", world.demands[0].c_str());
   }
+}
+
+Test(resize, changes_the_batch_with_or_without_the_size) {
+  for (const std::uint32_t gpus : {2u, 4u}) {
+    SteerWorld world;
+    allow_batches(world);
+    world.launchers = {commits(R"({"event":"committed","step":6,"batch":128})")};
+    const Resized done = resize(world, gpus, false, 128);
+    EXPECT_END(done.end, kOk, "");
+    cr_expect(world.demands.size() == 1 && has(world.demands[0], R"("batch":128)"));
+    cr_expect(done.report.batch == 128u && done.report.job.gpus() == gpus);
+    cr_expect(world.slurm.starts == 1 && world.slurm.record.restarts == 1 && !world.slurm.lost);
+    const bool asks = has(world.asked(), "may_change_size");
+    cr_expect(asks == (gpus == 2), "there is nothing to ask when the size stays");
+  }
+}
+
+Test(resize, refuses_a_batch_that_the_job_may_not_use) {
+  SteerWorld none;
+  EXPECT_END(
+      resize(none, 2, false, 128).end, kRefused,
+      "job 7 has no range of batches; submit it with sbatch --batch-range=MIN-MAX" + kNothing);
+  for (const std::uint64_t batch : {std::uint64_t{63}, std::uint64_t{513}}) {
+    SteerWorld world;
+    allow_batches(world);
+    EXPECT_END(resize(world, 2, false, batch).end, kRefused,
+               fmt::format("job 7 may use a batch of 64-512, not {}", batch) + kNothing);
+    cr_expect(world.demands.empty() && world.asked().empty());
+  }
+  SteerWorld pending;
+  allow_batches(pending);
+  pending.slurm.record.state = SlurmState::pending;
+  pending.slurm.full = true;
+  EXPECT_END(resize(pending, 2, false, 128).end, kRefused,
+             "job 7 is pending, and only its launcher can change its batch: leave out --batch, or "
+             "try again once the job runs" +
+                 kNothing);
+  cr_expect(pending.slurm.changes.empty());
+}
+
+Test(resize, says_that_a_batch_was_not_recorded) {
+  SteerWorld world;
+  allow_batches(world);
+  EXPECT_END(resize(world, 2, false, 128).end, kFailed,
+             "job 7 runs again on 2 GPUs, but its launcher could not record the batch 128; see "
+             "what it says in bellows logs 7");
+  cr_expect(world.slurm.record.gpus() == 2);
 }
 
 Test(resize, ends_where_the_launcher_refuses) {
