@@ -76,11 +76,12 @@ void write_weights(const std::string& path, std::span<const float> weights) {
   if (!file.flush()) throw std::runtime_error(path + ": cannot be written");
 }
 
-// The numbers that decide what a step does. A checkpoint made with others is another training.
-using Settings = std::array<std::int64_t, 4>;
+// The numbers that decide what a step does. A checkpoint made with others is another training. The
+// batch may change.
+using Settings = std::array<std::int64_t, 3>;
 
 Settings settings_of(const Options& options, const Dataset& dataset) {
-  return {static_cast<std::int64_t>(options.seed), options.batch, options.chunk,
+  return {static_cast<std::int64_t>(options.seed), options.chunk,
           static_cast<std::int64_t>(dataset.train.size())};
 }
 
@@ -100,6 +101,10 @@ class Job {
     checkpoint_.sharded("momentum", trainer_.momentum(), trainer_.slice().begin,
                         trainer_.weights().size());
     checkpoint_.replicated("settings", std::span(settings_));
+    checkpoint_.value("epoch", at_.epoch);
+    checkpoint_.value("offset", at_.offset);
+    batch_ = checkpoint_.batch(static_cast<std::uint64_t>(options.batch));
+    trainer_.use_batch(batch_);
   }
 
   // Trains to the end, or until asked to stop.
@@ -108,10 +113,11 @@ class Job {
     ledger_ = open_ledger(options_, comm_, dataset_, trainer_, step_);
     for (;;) {
       comm_.settle();
-      const bool stop = step_ < trainer_.steps() && checkpoint_.should_stop(step_);
+      const bool done = at_.epoch == static_cast<std::uint64_t>(options_.epochs);
+      const bool stop = !done && checkpoint_.should_stop(step_);
       const bool saved = (stop || is_due()) && checkpoint_.save(step_);
       if (stop) return leave(saved);
-      if (step_ == trainer_.steps()) break;
+      if (done) break;
       advance();
     }
     checkpoint_.finish();
@@ -125,7 +131,7 @@ class Job {
     if (!restored) return;
     if (settings_ != expected) {
       throw std::runtime_error(
-          "the checkpoint was made with another --seed, --batch, --chunk or data; "
+          "the checkpoint was made with another --seed, --chunk or data; "
           "use the same, or another --checkpoint-dir");
     }
     step_ = restored_ = *restored;
@@ -135,16 +141,16 @@ class Job {
   bool is_due() const {
     if (step_ == restored_) return false;
     const auto every = static_cast<std::uint64_t>(options_.checkpoint_every);
-    return (every > 0 && step_ % every == 0) || step_ % trainer_.sampler().steps_per_epoch() == 0;
+    return (every > 0 && step_ % every == 0) || at_.offset == 0;
   }
 
   void advance() {
-    const std::uint64_t epoch = trainer_.sampler().epoch_of(step_);
-    const Applied applied = trainer_.step(step_);
-    if (ledger_) ledger_->record(step_, epoch, applied.ids);
+    const Applied applied = trainer_.step(at_);
+    if (ledger_) ledger_->record(step_, at_.epoch, applied.ids);
     ++step_;
+    at_ = trainer_.sampler().after(at_);
     progress_.add(applied);
-    if (step_ % trainer_.sampler().steps_per_epoch() == 0) progress_.report(step_, epoch + 1);
+    if (at_.offset == 0) progress_.report(step_, at_.epoch);
   }
 
   void leave(bool saved) {
@@ -160,8 +166,9 @@ class Job {
   }
 
   void say(const char* what) const {
-    std::printf("%s step %llu with %d ranks over %s\n", what,
-                static_cast<unsigned long long>(step_), comm_.size(), comm_.name());
+    std::printf("%s step %llu with %d ranks over %s, batch %llu\n", what,
+                static_cast<unsigned long long>(step_), comm_.size(), comm_.name(),
+                static_cast<unsigned long long>(batch_));
     std::fflush(stdout);
   }
 
@@ -171,10 +178,12 @@ class Job {
   Trainer trainer_;
   Settings settings_;
   Progress progress_;
+  Position at_;  // where the next step begins
   Checkpoint checkpoint_;
   std::optional<Ledger> ledger_;
   std::uint64_t step_ = 0;
   std::uint64_t restored_ = 0;
+  std::uint64_t batch_ = 0;
 };
 
 }  // namespace

@@ -26,11 +26,13 @@ be stopped, resumed and resized after any step; the result is the same.
                              python3-sklearn
       --epochs N             passes over the training samples (30)
       --hidden N             width of the two hidden layers (256)
-      --batch N              samples in a step, over all ranks (64)
+      --batch N              samples in a step, over all ranks, until the job is
+                             ordered to use another number (64)
       --chunk N              samples whose gradients are summed before they are
                              exchanged; a rank computes whole chunks, so at most
                              batch / chunk ranks have work (8)
-      --rate X               learning rate (0.05)
+      --rate X               learning rate with --batch; with another batch it
+                             changes in proportion (0.05)
       --momentum X           momentum (0.9)
       --seed N               of the first weights and of the order of samples (1)
       --checkpoint-every N   steps from one checkpoint to the next; there is also

@@ -9,12 +9,17 @@ Trainer::Trainer(Comm& comm, const Dataset& dataset, const Options& options)
     : comm_(comm),
       dataset_(dataset),
       options_(options),
-      epochs_(static_cast<std::uint64_t>(options.epochs)),
       net_(options.hidden),
       sampler_(options.seed, dataset.train.size(), static_cast<std::size_t>(options.batch)),
+      rate_(options.rate),
       weights_(net_.weights()),
       momentum_(slice().size()) {
   net_.init(weights_, options.seed);
+}
+
+void Trainer::use_batch(std::size_t batch) {
+  sampler_ = Sampler(options_.seed, dataset_.train.size(), batch);
+  rate_ = options_.rate * static_cast<float>(batch) / static_cast<float>(options_.batch);
 }
 
 Range Trainer::slice() const {
@@ -36,8 +41,8 @@ std::vector<Gradient> Trainer::compute(std::span<const std::uint32_t> batch, Ran
   return gradients;
 }
 
-Applied Trainer::step(std::uint64_t step) {
-  const std::vector<std::uint32_t> batch = sampler_.batch(step);
+Applied Trainer::step(const Position& at) {
+  const std::vector<std::uint32_t> batch = sampler_.batch(at);
   const auto chunk_size = static_cast<std::size_t>(options_.chunk);
   const std::size_t chunks = (batch.size() + chunk_size - 1) / chunk_size;
   const auto ranks = static_cast<std::size_t>(comm_.size());
@@ -55,8 +60,7 @@ Applied Trainer::step(std::uint64_t step) {
   for (float& value : sum) value /= static_cast<float>(batch.size());
 
   const Range mine = slice();
-  update(weights().subspan(mine.begin, mine.size()), momentum_, sum, options_.rate,
-         options_.momentum);
+  update(weights().subspan(mine.begin, mine.size()), momentum_, sum, rate_, options_.momentum);
   std::vector<int> counts;
   for (std::size_t r = 0; r < ranks; ++r) {
     counts.push_back(static_cast<int>(share(weights_.size(), r, ranks).size()));

@@ -30,7 +30,9 @@ class Trainer {
   /// The arguments must outlive the trainer.
   Trainer(Comm& comm, const Dataset& dataset, const Options& options);
 
-  std::uint64_t steps() const { return sampler_.steps_per_epoch() * epochs_; }
+  /// Trains with another batch than that of the options from now on. The learning rate of SGD grows
+  /// with it (Goyal et al., arXiv:1706.02677).
+  void use_batch(std::size_t batch);
   const Sampler& sampler() const { return sampler_; }
 
   std::span<float> weights() { return weights_; }
@@ -38,8 +40,8 @@ class Trainer {
   std::span<float> momentum() { return momentum_; }
   Range slice() const;
 
-  /// One step, on all ranks together.
-  Applied step(std::uint64_t step);
+  /// The step at this position, on all ranks together.
+  Applied step(const Position& at);
 
   /// The part of the held-out samples that is read right. On all ranks together.
   double accuracy();
@@ -50,9 +52,9 @@ class Trainer {
   Comm& comm_;
   const Dataset& dataset_;
   const Options& options_;
-  std::uint64_t epochs_;
   Net net_;
   Sampler sampler_;
+  float rate_;
   std::vector<float> weights_;
   std::vector<float> momentum_;
 };

@@ -86,8 +86,8 @@ ok "and with every sample of every epoch once" ledger resized
 ok "a finished training has nothing more to do" train killed 2
 ok "and keeps its weights" same_weights whole killed
 
-exits "another batch size is another training" 1 train killed 2 --batch 32
-like "$(<"$scratch/killed.out")" 'made with another --seed, --batch' "and the message says so"
+exits "another chunk is another training" 1 train killed 2 --chunk 4
+like "$(<"$scratch/killed.out")" 'made with another --seed, --chunk' "and the message says so"
 exits "so is another width" 1 train killed 2 --hidden 64
 exits "bad numbers are wrong usage" 2 "$digits" --epochs 0
 exits "unknown options are wrong usage" 2 "$digits" --fast

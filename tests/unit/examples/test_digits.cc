@@ -14,6 +14,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "examples/digits/comm.h"
 #include "examples/digits/data.h"
@@ -154,16 +155,20 @@ struct Outcome {
   double accuracy = 0;
 };
 
-Outcome train_at(int ranks, const Dataset& dataset) {
-  const Options options = small_options();
+// `batches`: one after another, each for five steps, the last until the end; none: the options'.
+Outcome train_at(int ranks, const Dataset& dataset, const Options& options = small_options(),
+                 const std::vector<std::size_t>& batches = {}) {
   Outcome outcome;
   std::mutex mutex;
   on_ranks(ranks, [&](Comm& comm) {
     Trainer trainer(comm, dataset, options);
-    for (std::uint64_t step = 0; step < trainer.steps(); ++step) {
-      const Applied applied = trainer.step(step);
+    Position at;
+    for (std::size_t step = 0; at.epoch < static_cast<std::uint64_t>(options.epochs); ++step) {
+      if (step % 5 == 0 && step / 5 < batches.size()) trainer.use_batch(batches[step / 5]);
+      const Applied applied = trainer.step(at);
       std::lock_guard lock(mutex);
-      outcome.ids[trainer.sampler().epoch_of(step)].insert(applied.ids.begin(), applied.ids.end());
+      outcome.ids[at.epoch].insert(applied.ids.begin(), applied.ids.end());
+      at = trainer.sampler().after(at);
     }
     const double accuracy = trainer.accuracy();
     std::lock_guard lock(mutex);
@@ -184,6 +189,15 @@ struct Attempt {
   std::uint64_t end;
 };
 
+constexpr std::size_t kLedgerBatch = 8;
+
+/// Where a step of that training begins.
+Position position_of(const Sampler& sampler, std::uint64_t step) {
+  Position at;
+  for (std::uint64_t i = 0; i < step; ++i) at = sampler.after(at);
+  return at;
+}
+
 constexpr std::size_t kLedgerSamples = 50;
 
 // The ledgers of a training of 3 epochs of 50 samples, 7 steps an epoch.
@@ -193,15 +207,15 @@ void make_ledgers(const std::string& dir, const std::vector<Attempt>& attempts) 
   Ledger::write_samples(dir, all);
   for (const Attempt& attempt : attempts) {
     const int number = Ledger::next_attempt(dir);
-    Sampler sampler(5, kLedgerSamples, 8);
+    const Sampler sampler(5, kLedgerSamples, kLedgerBatch);
     for (int rank = 0; rank < attempt.ranks; ++rank) {
       Ledger ledger(dir,
                     {number, rank, attempt.ranks, attempt.restored, sampler.steps_per_epoch(), 3});
       for (std::uint64_t step = attempt.restored; step < attempt.end; ++step) {
-        const std::vector<std::uint32_t> batch = sampler.batch(step);
+        const Position at = position_of(sampler, step);
+        const std::vector<std::uint32_t> batch = sampler.batch(at);
         const Range mine = share(batch.size(), rank, attempt.ranks);
-        ledger.record(step, sampler.epoch_of(step),
-                      std::span(batch).subspan(mine.begin, mine.size()));
+        ledger.record(step, at.epoch, std::span(batch).subspan(mine.begin, mine.size()));
       }
     }
   }
@@ -265,29 +279,36 @@ Test(digits, share_covers_everything_once) {
   }
 }
 
-Test(digits, sampler_uses_each_sample_once_an_epoch) {
-  Sampler sampler(3, 101, 16);
-  cr_assert_eq(sampler.steps_per_epoch(), 7);
-  std::vector<std::uint32_t> before;
-  for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
-    std::vector<std::uint32_t> order;
-    for (std::uint64_t step = 7 * epoch; step < 7 * (epoch + 1); ++step) {
-      cr_assert_eq(sampler.epoch_of(step), epoch);
-      for (std::uint32_t index : sampler.batch(step)) order.push_back(index);
+Test(digits, sampler_uses_each_sample_once_an_epoch_with_any_batches) {
+  const std::vector<std::vector<std::size_t>> plans = {
+      {16}, {101}, {200}, {1}, {7, 64, 3, 16, 100}};
+  for (const auto& plan : plans) {
+    Position at;
+    std::vector<std::uint32_t> order, before;
+    for (std::size_t step = 0; at.epoch < 4; ++step) {
+      const Sampler sampler(3, 101, plan[step / 3 % plan.size()]);
+      for (std::uint32_t index : sampler.batch(at)) order.push_back(index);
+      at = sampler.after(at);
+      if (at.offset != 0) continue;
+      cr_assert_eq(order.size(), 101);
+      cr_assert_eq(std::set<std::uint32_t>(order.begin(), order.end()).size(), 101);
+      cr_assert(order != before, "each epoch has an order of its own");
+      before = std::exchange(order, {});
     }
-    cr_assert_eq(order.size(), 101);
-    cr_assert_eq(std::set<std::uint32_t>(order.begin(), order.end()).size(), 101);
-    cr_assert(order != before, "each epoch has an order of its own");
-    before = order;
   }
 }
 
-Test(digits, sampler_depends_on_the_step_alone) {
-  Sampler forward(3, 101, 16);
-  for (std::uint64_t step = 0; step < 20; ++step) forward.batch(step);
-  for (std::uint64_t step : {19u, 3u, 11u}) {
-    cr_assert(Sampler(3, 101, 16).batch(step) == forward.batch(step));
-    cr_assert(Sampler(4, 101, 16).batch(step) != forward.batch(step));
+Test(digits, sampler_depends_on_the_position_alone) {
+  const Sampler sampler(3, 101, 16);
+  cr_assert_eq(sampler.steps_per_epoch(), 7);
+  cr_assert(sampler.after({0, 80}) == Position({0, 96}) &&
+            sampler.after({0, 96}) == Position({1, 0}));
+  for (const Position& at : {Position{0, 0}, Position{2, 48}, Position{1, 96}}) {
+    cr_assert(Sampler(3, 101, 16).batch(at) == sampler.batch(at));
+    cr_assert(Sampler(4, 101, 16).batch(at) != sampler.batch(at));
+    const auto longer = Sampler(3, 101, 40).batch(at);
+    const auto batch = sampler.batch(at);
+    cr_assert(std::equal(batch.begin(), batch.end(), longer.begin()), "the order is the same");
   }
 }
 
@@ -350,6 +371,31 @@ Test(digits, weights_are_the_same_bits_at_every_size) {
   }
 }
 
+Test(digits, batches_change_alike_at_every_size) {
+  const Dataset dataset = split(make_samples(150));
+  const std::vector<std::size_t> batches = {20, 40, 7, 60};
+  const Outcome one = train_at(1, dataset, small_options(), batches);
+  for (int ranks : {2, 5}) {
+    const Outcome other = train_at(ranks, dataset, small_options(), batches);
+    cr_assert(same_bits(one.weights, other.weights) && same_bits(one.momentum, other.momentum));
+    for (const auto& [epoch, ids] : other.ids) {
+      cr_assert_eq(ids.size(), dataset.train.size());
+      cr_assert_eq(std::set<std::uint32_t>(ids.begin(), ids.end()).size(), ids.size());
+    }
+  }
+  cr_assert(!same_bits(one.weights, train_at(1, dataset).weights));
+}
+
+Test(digits, the_learning_rate_follows_the_batch) {
+  const Dataset dataset = split(make_samples(150));
+  Options larger = small_options();
+  larger.batch *= 2;
+  larger.rate *= 2;
+  const Outcome grown =
+      train_at(1, dataset, small_options(), {static_cast<std::size_t>(larger.batch)});
+  cr_assert(same_bits(grown.weights, train_at(1, dataset, larger).weights));
+}
+
 Test(digits, bad_data_is_refused_with_its_line) {
   char path[] = "/tmp/bellows-digits-XXXXXX";
   const int fd = mkstemp(path);
@@ -387,9 +433,9 @@ Test(digits, check_ledger_accepts_what_the_weights_descend_from) {
 }
 
 Test(digits, check_ledger_sees_a_doubled_and_a_missing_sample) {
-  Sampler sampler(5, kLedgerSamples, 8);
-  const std::string id = " " + std::to_string(sampler.batch(20).back());
-  const std::string other = " " + std::to_string(sampler.batch(19).front());
+  const Sampler sampler(5, kLedgerSamples, kLedgerBatch);
+  const std::string id = " " + std::to_string(sampler.batch(position_of(sampler, 20)).back());
+  const std::string other = " " + std::to_string(sampler.batch(position_of(sampler, 19)).front());
   const std::vector<std::pair<std::string, std::string>> faults = {
       {id + "\n", "\n"},            // missing
       {id + "\n", id + id + "\n"},  // doubled
@@ -397,6 +443,7 @@ Test(digits, check_ledger_sees_a_doubled_and_a_missing_sample) {
       {id + "\n", id + " 50\n"},    // held out
       {id + "\n", id},              // the last line was never finished
       {"\n20 2 ", "\n20 1 "},       // of another epoch
+      {"\n20 2 ", "\n20 3 "},       // of one after the last
   };
   for (const auto& [from, to] : faults) {
     ScratchDir dir;
