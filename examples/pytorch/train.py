@@ -33,7 +33,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", default=os.environ.get("BELLOWS_DIGITS", "digits.csv.gz"))
     parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--batch", type=int, default=64, help="samples in a step, over all ranks")
+    parser.add_argument("--batch", type=int, default=64, help="samples in a step, over all ranks, "
+                        "until the job is ordered to use another number")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--save-every", type=int, default=20, help="steps")
     parser.add_argument("--checkpoint-dir", help="default: the directory in the job's contract")
@@ -51,7 +52,8 @@ def main(options):
     model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.002)
     parallel = DistributedDataParallel(model)
-    seed, batch = options.seed, options.batch
+    seed = options.seed
+    batch = ckpt.batch(options.batch)  # changed
     sampler = bellows.Sampler(len(data), batch, seed, ckpt.rank, ckpt.world)  # Bellows
     loader = DataLoader(data, batch_sampler=sampler, generator=torch.Generator())  # changed
     ckpt.track(model=model, optimizer=optimizer, sampler=sampler, rng=True)  # Bellows
@@ -64,7 +66,10 @@ def main(options):
             loss = loss * ckpt.world / sampler.size_at(step - 1)  # changed
             optimizer.zero_grad()
             loss.backward()
-            optimizer.step()
+            # The learning rate is chosen for --batch.
+            rate = bellows.rates.square_root(batch, options.batch)  # changed
+            with bellows.rates.scaled(optimizer, rate):  # changed
+                optimizer.step()
             ledger.record(step - 1, epoch, ids, loss)
             stop = ckpt.should_stop(step)  # Bellows
             if stop or step % options.save_every == 0: ckpt.save(step)  # Bellows

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bellows' checkpoints for Python: see python/README.md and libbellows(3)."""
 
+from . import rates
 from ._lib import Memory
 from .regions import Shard
 from .checkpoint import Checkpoint
@@ -32,4 +33,5 @@ __all__ = [
     "Sampler",
     "Shard",
     "StorageError",
+    "rates",
 ]

@@ -58,6 +58,7 @@ _SIGNATURES = {
     "bellows_saved_step": (c_int, [c_void_p, POINTER(c_uint64)]),
     "bellows_memory": (c_int, [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]),
     "bellows_should_stop": (c_int, [c_void_p, c_uint64]),
+    "bellows_batch": (c_int, [c_void_p, c_uint64, POINTER(c_uint64)]),
     "bellows_finalize": (c_int, [c_void_p, c_int]),
     "bellows_rank": (c_int, [c_void_p]),
     "bellows_world": (c_int, [c_void_p]),
@@ -249,6 +250,11 @@ class Handle:
 
     def should_stop(self, step: int) -> bool:
         return self._check(self._library.bellows_should_stop(self._handle, step)) == 1
+
+    def batch(self, own: int) -> int:
+        batch = c_uint64()
+        self._check(self._library.bellows_batch(self._handle, own, byref(batch)))
+        return batch.value
 
     @property
     def closed(self) -> bool:

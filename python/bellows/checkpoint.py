@@ -264,6 +264,17 @@ class Checkpoint:
         self._stopped = self._stopped or stop
         return stop
 
+    def batch(self, own: int) -> int:
+        """The samples in a step over all ranks: the batch that was ordered for the job, else `own`.
+
+        `own` is the batch with which the program would train by itself. The result is the same on
+        every rank and until the program ends. bellows.rates has rules for the learning rate.
+        """
+        number = operator.index(own)
+        if not 1 <= number < 2**64:
+            raise InvalidError(f"batch {number}: a step has at least one sample")
+        return self._handle.batch(number)
+
     def _tell(self, step: int) -> None:
         for thing in self._tracked.values():
             if isinstance(thing, tracked.SamplerPosition):

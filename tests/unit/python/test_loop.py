@@ -46,6 +46,14 @@ def readme_loop():
     return re.search(r"```python\n(import bellows .*?)```", read("python", "README.md"), re.S)[1]
 
 
+def readme_loop_with_batches():
+    """The loop with the lines that the README changes for a range of batches."""
+    lines = re.search(r"```python\n(sampler = .*?)```", read("python", "README.md"), re.S)[1]
+    sampler, step = lines.split("\n", 1)
+    loop = re.sub(r"^sampler = .*$", sampler, readme_loop(), flags=re.M)
+    return re.sub(r"^ +optimizer\.step\(\)\n", step, loop, flags=re.M)
+
+
 class Loop(TestCase):
     def test_lines(self):
         """the README adds ten lines to a plain loop, the example too, and no other line needs Bellows"""
@@ -61,13 +69,14 @@ class Loop(TestCase):
             if not re.search("# (Bellows|changed)$", line):
                 self.assertNotRegex(line, r"bellows\.|ckpt\.(?!rank == 0)(?!world} acc)|sampler\.")
 
-    def run_loop(self, place, how):
+    def run_loop(self, place, how, loop=None, **environment):
         """What one run of the README's loop prints."""
         directory = os.path.join(self.dir, place)
         os.makedirs(directory, exist_ok=True)
         done = subprocess.run(
-            [sys.executable, "-c", AROUND.replace("LOOP", readme_loop()), how],
+            [sys.executable, "-c", AROUND.replace("LOOP", loop or readme_loop()), how],
             cwd=directory, capture_output=True, text=True, timeout=SECONDS,
+            env={**os.environ, **environment},
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout.split()
@@ -82,6 +91,24 @@ class Loop(TestCase):
         self.assertEqual(weights, self.run_loop("alone", "go on")[2:])
         # It was finished: nothing is left to do, and the last step is restored.
         self.assertEqual(self.run_loop("stopped", "go on"), ["300", "0", *weights])
+
+    def test_batch_lines(self):
+        """a range of batches takes at most ten lines more"""
+        more = len(readme_loop_with_batches().splitlines()) - len(readme_loop().splitlines())
+        self.assertTrue(0 < more <= 10, more)
+
+    @unittest.skipIf(NO_TORCH, NO_TORCH)
+    def test_batches(self):
+        """the loop with a range of batches follows an order"""
+        loop = readme_loop_with_batches()
+        self.assertEqual(self.run_loop("ordered", "stop", loop), [])
+        step, made, *_ = self.run_loop("ordered", "go on", loop, BELLOWS_BATCH="128",
+                                       BELLOWS_BATCH_RANGE="64-128")
+        # 30 epochs of 640 samples are 300 steps of 64 or 150 of 128; the first 40 or more were of 64.
+        before = int(step) - int(made)
+        self.assertGreaterEqual(before, 40)
+        left = 30 * 640 - 64 * before
+        self.assertIn(int(made), (left // 128, left // 128 + 1))
 
 
 if __name__ == "__main__":
