@@ -16,6 +16,7 @@ from .errors import (
     OutOfMemoryError,
     StorageError,
 )
+from .noise import GradientNoise
 from .sampler import Position, Sampler
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "CorruptError",
     "Error",
     "FencedError",
+    "GradientNoise",
     "InvalidError",
     "Memory",
     "MismatchError",
