@@ -147,6 +147,7 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   job.times.end = info.end_time;
   job.times.preempt = info.preempt_time;
   job.qos = text_of(info.qos);
+  job.reservation = text_of(info.resv_name);
   job.work_dir = text_of(info.work_dir);
   job.exit_status = info.exit_code;
   job.output = output_of(info);
@@ -268,6 +269,14 @@ Status SlurmClient::usable() {
 SlurmClient::SlurmClient() { slurm_init(nullptr); }
 SlurmClient::~SlurmClient() { slurm_fini(); }
 
+uid_t SlurmClient::slurm_user() const { return slurm_conf.slurm_user_id; }
+
+std::string SlurmClient::auth_info() const { return text_of(slurm_conf.authinfo); }
+
+std::string SlurmClient::state_save_location() const {
+  return text_of(slurm_conf.state_save_location);
+}
+
 bool SlurmClient::has_plugin(const std::string& name) const {
   const std::string dirs = text_of(slurm_conf.plugindir);
   for (std::string_view dir : split(dirs, ':'))
@@ -368,6 +377,7 @@ namespace {
 struct ChangeRequest {
   job_desc_msg_t desc;
   std::string tres;
+  std::string reservation;
 
   ChangeRequest() { slurm_init_job_desc_msg(&desc); }
   ChangeRequest(const ChangeRequest&) = delete;
@@ -391,6 +401,10 @@ Status SlurmClient::change(const SlurmJob& job, const SlurmJobChange& change) {
   if (change.held) {
     request.desc.priority = *change.held ? 0 : INFINITE;
     if (*change.held) request.desc.alloc_sid = ALLOC_SID_USER_HOLD;
+  }
+  if (change.reservation) {
+    request.reservation = *change.reservation;
+    request.desc.reservation = request.reservation.data();
   }
   if (slurm_update_job(&request.desc) != SLURM_SUCCESS)
     return slurm_error(fmt::format("cannot change job {}", job.shown_id()));

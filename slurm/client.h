@@ -16,6 +16,12 @@ class SlurmClient final : public Slurm {
   SlurmClient();
   ~SlurmClient() override;
 
+  /// SlurmUser, whom slurmctld and, mostly, bellowsd run as.
+  uid_t slurm_user() const;
+  /// AuthInfo of slurm.conf.
+  std::string auth_info() const;
+  /// StateSaveLocation of slurm.conf, which all controllers of a cluster share.
+  std::string state_save_location() const;
   /// Whether this node has a plugin such as "mpi_pmix".
   bool has_plugin(const std::string& name) const;
 

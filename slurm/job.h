@@ -99,6 +99,7 @@ struct SlurmJob {
   std::uint32_t restarts = 0;
   std::uint32_t priority = 0;  ///< 0: held
   std::string admin_comment;
+  std::string reservation;  ///< that it is to run in; empty: none
   std::string work_dir;
   std::string output;             ///< where the batch script's output goes
   std::uint32_t exit_status = 0;  ///< of the batch script, as wait(2) gives it
@@ -118,7 +119,8 @@ struct SlurmJob {
 struct SlurmJobChange {
   std::optional<std::uint32_t> gpus;  ///< also sets tasks, CPUs and nodes to match
   std::optional<std::time_t> begin_time;
-  std::optional<bool> held = std::nullopt;  ///< true: by its user; false: released
+  std::optional<bool> held = std::nullopt;                ///< true: by its user; false: released
+  std::optional<std::string> reservation = std::nullopt;  ///< empty: none
 };
 
 /// How much warning Slurm gives before it ends a job, besides the time limit.

@@ -160,6 +160,7 @@ SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
   const bool untouched = next_.gpus_now == 0 ? job.begin <= job.now : before == next_.gpus_now;
   if (resizes && (untouched || goal_ == RoadEnd::moved)) change.gpus = next_.gpus;
   if (next_.hold && !job.held) change.held = true;
+  if (!next_.reservation.empty()) change.reservation = next_.reservation;
   return change;
 }
 
@@ -167,7 +168,8 @@ void RequeueRoad::found_waiting(const QueuedJob& job, Clock::time_point now) {
   const bool forgotten = next_.restarts && run_was_forgotten(job, *next_.restarts);
   goal_ = granted_ ? RoadEnd::moved : forgotten ? RoadEnd::forgotten : RoadEnd::found;
   change_ = missing(job);
-  if (!change_.begin_time && !change_.gpus && !change_.held) return end(goal_);
+  if (!change_.begin_time && !change_.gpus && !change_.held && !change_.reservation)
+    return end(goal_);
   phase_ = Phase::changing;
   begun_ = now;
   step_ = Change{change_};
@@ -192,7 +194,7 @@ void RequeueRoad::changed(const Status& answer, Clock::time_point now) {
     change_.gpus = next_.gpus_now;
   } else if (phase_ != Phase::start_only && change_.gpus && change_.begin_time) {
     phase_ = Phase::start_only;
-    change_ = SlurmJobChange{std::nullopt, change_.begin_time};
+    change_ = SlurmJobChange{.gpus = std::nullopt, .begin_time = change_.begin_time};
   } else {
     return end(RoadEnd::as_it_is, refusal_);
   }

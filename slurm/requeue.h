@@ -83,7 +83,8 @@ struct NextRun {
   std::uint32_t gpus_now = 0;             ///< 0: not known
   std::optional<std::uint32_t> gpus{};    ///< nothing: as before
   bool hold = false;
-  std::uint32_t later = 1;  ///< factor on the usual delay of its start
+  std::string reservation{};  ///< to run in; empty: as before
+  std::uint32_t later = 1;    ///< factor on the usual delay of its start
 };
 
 /// How the road ended.
