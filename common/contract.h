@@ -53,6 +53,9 @@ struct Contract {
   static constexpr const char* kContainerKey = "container";
   /// Who else may read what the job stores, see access.h.
   static constexpr const char* kAccessKey = "access";
+  /// Where bellowsd listens that may change the job's size, see common/controller_address.h; only
+  /// there where it may.
+  static constexpr const char* kControllerKey = "controller";
 
   std::string tenant;
   std::string framework;          ///< NAME, or empty when the job named none

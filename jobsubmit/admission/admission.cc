@@ -105,6 +105,23 @@ bool fits_contract(Review& review) {
                   contract.framework, Contract::kMostBytes));
 }
 
+/// Who may change the job's size, and where bellowsd is that may.
+void settle_elasticity(Review& review) {
+  if (!review.elastic()) return;
+  Contract& contract = review.decision.contract;
+  const auto keep_size = [&](std::string_view why) {
+    contract.gpus = GpusRange::between(review.size, review.size);
+    review.note(fmt::format("the job keeps {}: {}", counted(review.size, "GPU"), why));
+  };
+  if (!review.request.batch) return keep_size("only jobs submitted with sbatch can be resized");
+  const Elasticity elastic = review.limits->elastic;
+  if (elastic == Elasticity::off)
+    return keep_size(fmt::format("{} are not resized", review.jobs_of_tenant()));
+  const auto& controller = review.policy.controller;
+  if (elastic != Elasticity::automatic || !controller) return;
+  contract.extra.emplace_back(Contract::kControllerKey, controller->address.to_string());
+}
+
 bool fill_contract(Review& review) {
   spell_terms(review);
   Contract& contract = review.decision.contract;
@@ -119,11 +136,7 @@ bool fill_contract(Review& review) {
   if (review.tenant->sizing.site_factor > 0)
     review.decision.changes.site_factor = review.tenant->sizing.site_factor;
   review.decision.requeue = review.request.batch && !review.request.requeue_off;
-  if (review.elastic() && !review.request.batch) {
-    contract.gpus = GpusRange::between(review.size, review.size);
-    review.note(fmt::format("the job keeps {}: only jobs submitted with sbatch can be resized",
-                            counted(review.size, "GPU")));
-  }
+  settle_elasticity(review);
   return fits_contract(review);
 }
 

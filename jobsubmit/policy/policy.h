@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "common/access.h"
+#include "common/controller_address.h"
 #include "common/gpus_range.h"
 #include "common/launch_kind.h"
 #include "common/result.h"
@@ -50,6 +51,13 @@ struct Framework {
   const FrameworkVersion* find(std::string_view version) const;
 };
 
+/// Who may change the size of a job that was submitted with a range.
+enum class Elasticity {
+  off,       ///< nobody: it keeps the size it was submitted with
+  manual,    ///< its user
+  automatic  ///< bellowsd too
+};
+
 /// The sizes that jobs may have.
 struct GpuLimits {
   GpusRange sizes = GpusRange::between(1, GpusRange::kMost);
@@ -59,6 +67,7 @@ struct GpuLimits {
   std::uint32_t max_nodes = 0;      ///< 0: no limit
   std::uint32_t gpus_per_node = 0;  ///< sizes are whole nodes of so many; 0: they need not be
   bool shrink_below_start = true;   ///< whether a range may go below the submitted size
+  Elasticity elastic = Elasticity::manual;
 };
 
 /// What a job gets for each GPU of a type, in Slurm's terms.
@@ -115,6 +124,10 @@ struct Tenant {
   std::vector<FrameworkRule> rules;  ///< the first that matches wins over `gpus`
   Sizing sizing;
   std::optional<Quota> quota;  ///< no account is in the quotas of two tenants
+  /// Of the GPUs that bellowsd divides: what the tenant's jobs get whatever others want, and what
+  /// it counts beside other tenants when the rest is divided.
+  std::uint32_t guarantee = 0;
+  std::uint32_t weight = 1;
 
   bool permits(std::string_view framework, std::string_view version) const;
   /// Those of the tenant for a job that names no framework.
@@ -130,6 +143,21 @@ struct LuaSettings {
   Fallback on_error = Fallback::refuse;
   std::uint32_t max_instructions = 100000;
   std::uint32_t max_memory_kib = 1024;
+};
+
+/// bellowsd, which changes the sizes of jobs where a tenant's are elastic by themselves.
+struct ControllerSettings {
+  enum class Objective { fair, goodput, throughput };
+
+  ControllerAddress address;
+  Objective objective = Objective::fair;
+  bool share_by_value = false;          ///< between tenants; else by weight
+  std::uint32_t dwell_s = 60;           ///< a job keeps a size at least so long
+  std::uint32_t restarts_per_hour = 6;  ///< of one job, by bellowsd
+  std::uint32_t last_s = 300;           ///< of a job's time limit, in which it is left alone
+  std::uint32_t user_wins_s = 3600;     ///< for which bellowsd leaves the size that a user chose
+  /// After so long elastic jobs make room for a job that bellowsd does not resize; none: never.
+  std::optional<std::uint32_t> make_room_s = 600;
 };
 
 /// Who submits, as far as a tenant can be narrowed by it.
@@ -154,7 +182,8 @@ class Policy {
   Access checkpoint_access = Access::owner;  ///< who else may read what jobs store
   std::uint32_t resize_site_factor = 0;      ///< 0: a resize leaves the job's priority alone
   LuaSettings lua;
-  std::string digest;              ///< of the file's text: 16 hexadecimal digits
+  std::optional<ControllerSettings> controller;  ///< none: the site has no bellowsd
+  std::string digest;                            ///< of the file's text: 16 hexadecimal digits
   std::vector<std::string> notes;  ///< "FILE:LINE:COLUMN: ..." of what may be a mistake
 
   /// The first tenant in the file that the submitter matches: by account (its own before a

@@ -19,6 +19,8 @@ namespace {
 constexpr std::uint32_t kMostSiteFactor = 1000000000;
 constexpr std::uint32_t kLeastInstructions = 1000;
 constexpr std::uint32_t kMostInstructions = 10000000;
+constexpr std::uint32_t kMostGuarantee = 1000000;
+constexpr std::uint32_t kMostWeight = 1000000;
 constexpr std::uint64_t kMostLuaMib = 16;  // slurmctld allocates and frees it for each call
 
 /// Walks the tree.
@@ -40,6 +42,7 @@ class PolicyReader {
   void frameworks(const YamlNode& node);
   void defaults(const YamlNode& node);
   void default_tenant(const YamlNode& node);
+  void note_missing_controller(const YamlNode& root);
 
   Tenant tenant(const std::string& name, const YamlNode& node);
   void accounts(const YamlNode& node, Tenant& tenant);
@@ -243,6 +246,10 @@ void PolicyReader::rights(const YamlNode& node, Tenant& tenant) {
   if (const YamlNode* images = node.find("images")) tenant.images = image_patterns(*images);
   if (const YamlNode* wide = node.find("batch_range"))
     tenant.wide_batch = in_.flag(*wide, "batch_range");
+  if (const YamlNode* guarantee = node.find("guarantee"))
+    tenant.guarantee = in_.number(*guarantee, "guarantee", 0, kMostGuarantee);
+  if (const YamlNode* weight = node.find("weight"))
+    tenant.weight = in_.number(*weight, "weight", 1, kMostWeight);
 }
 
 void PolicyReader::narrowing(const YamlNode& node, Tenant& tenant) {
@@ -289,9 +296,10 @@ void PolicyReader::limits(const YamlNode* node, Tenant& tenant) {
 }
 
 void PolicyReader::defaults(const YamlNode& node) {
-  if (!in_.mapping(node, "defaults",
-                   {"children", "users", "groups", "partitions", "suspended", "frameworks",
-                    "framework_limits", "images", "batch_range", "gpus", "sizing"}))
+  if (!in_.mapping(
+          node, "defaults",
+          {"children", "users", "groups", "partitions", "suspended", "frameworks",
+           "framework_limits", "images", "batch_range", "gpus", "sizing", "guarantee", "weight"}))
     return;
   defaults_node_ = &node;
   rights(node, defaults_);
@@ -303,10 +311,10 @@ Tenant PolicyReader::tenant(const std::string& name, const YamlNode& node) {
   Tenant tenant = defaults_;
   tenant.name = name;
   if (!node.is_null()) {
-    if (!in_.mapping(
-            node, fmt::format("tenant {}", name),
-            {"accounts", "children", "users", "groups", "partitions", "suspended", "frameworks",
-             "framework_limits", "images", "batch_range", "gpus", "sizing", "quota"}))
+    if (!in_.mapping(node, fmt::format("tenant {}", name),
+                     {"accounts", "children", "users", "groups", "partitions", "suspended",
+                      "frameworks", "framework_limits", "images", "batch_range", "gpus", "sizing",
+                      "quota", "guarantee", "weight"}))
       return tenant;
     rights(node, tenant);
     narrowing(node, tenant);
@@ -329,6 +337,20 @@ void PolicyReader::default_tenant(const YamlNode& node) {
                              policy_.default_tenant.substr(0, kMostName), fmt::join(known, ", ")));
 }
 
+/// Jobs are admitted all the same: their users can resize them.
+void PolicyReader::note_missing_controller(const YamlNode& root) {
+  if (policy_.controller) return;
+  for (const Tenant& tenant : policy_.tenants) {
+    const bool some = std::any_of(
+        tenant.rules.begin(), tenant.rules.end(),
+        [](const FrameworkRule& rule) { return rule.gpus.elastic == Elasticity::automatic; });
+    if (!some && tenant.gpus.elastic != Elasticity::automatic) continue;
+    return in_.note(root, fmt::format("tenant {} has elastic: auto, but the file names no "
+                                      "controller, so only users resize its jobs",
+                                      tenant.name));
+  }
+}
+
 void PolicyReader::switches(const YamlNode& root) {
   if (const YamlNode* node = root.find("enabled")) policy_.enabled = in_.flag(*node, "enabled");
   if (const YamlNode* node = root.find("checkpoint_dir"))
@@ -341,13 +363,15 @@ void PolicyReader::switches(const YamlNode& root) {
     policy_.resize_site_factor = in_.number(*node, "resize_site_factor", 0, kMostSiteFactor);
   if (const YamlNode* node = root.find("plain_jobs")) plain_jobs(*node);
   if (const YamlNode* node = root.find("lua")) lua(*node);
+  if (const YamlNode* node = root.find("controller"); node && !node->is_null())
+    policy_.controller = read_controller(in_, *node);
 }
 
 Policy PolicyReader::read(const YamlNode& root) {
-  if (!in_.mapping(
-          root, "the policy",
-          {"version", "enabled", "checkpoint_dir", "checkpoint_access", "resize_site_factor",
-           "plain_jobs", "lua", "frameworks", "defaults", "tenants", "default_tenant"}))
+  if (!in_.mapping(root, "the policy",
+                   {"version", "enabled", "checkpoint_dir", "checkpoint_access",
+                    "resize_site_factor", "plain_jobs", "lua", "controller", "frameworks",
+                    "defaults", "tenants", "default_tenant"}))
     return policy_;
   version(root);
   switches(root);
@@ -359,6 +383,7 @@ Policy PolicyReader::read(const YamlNode& root) {
     for (const auto& [key, value] : node->entries)
       policy_.tenants.push_back(tenant(in_.name(key, "a tenant's name"), value));
   if (const YamlNode* node = root.find("default_tenant")) default_tenant(*node);
+  note_missing_controller(root);
   policy_.index();
   return std::move(policy_);
 }

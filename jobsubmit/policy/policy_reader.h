@@ -40,4 +40,6 @@ std::optional<Quota> read_quota(ValueReader& in, const YamlNode& node,
 
 Sizing read_sizing(ValueReader& in, const Inherited& keys);
 
+ControllerSettings read_controller(ValueReader& in, const YamlNode& node);
+
 }  // namespace bellows

@@ -3,6 +3,7 @@
 #include <fnmatch.h>
 
 #include <algorithm>
+#include <array>
 
 #include "common/text.h"
 #include "jobsubmit/policy/policy_reader.h"
@@ -199,7 +200,7 @@ GpuLimits read_gpus(ValueReader& in, const Inherited& keys, const GpuLimits& out
   GpuLimits limits = outer;
   if (!in.mapping(keys.innermost(), "gpus",
                   {"min", "max", "step", "sizes", "start", "range", "types", "max_nodes",
-                   "gpus_per_node", "shrink_below_start"}))
+                   "gpus_per_node", "shrink_below_start", "elastic"}))
     return limits;
   const auto own = [&](const char* key) { return keys.own(key) != nullptr; };
   if (own("min") || own("max") || own("step") || own("sizes") || own("gpus_per_node"))
@@ -216,6 +217,10 @@ GpuLimits read_gpus(ValueReader& in, const Inherited& keys, const GpuLimits& out
     limits.max_nodes = in.number(*node, "max_nodes", 1, kMostNodes);
   if (const YamlNode* node = keys.own("shrink_below_start"))
     limits.shrink_below_start = in.flag(*node, "shrink_below_start");
+  if (const YamlNode* node = keys.own("elastic"))
+    limits.elastic =
+        std::array{Elasticity::off, Elasticity::manual,
+                   Elasticity::automatic}[in.choice(*node, "elastic", {"off", "manual", "auto"})];
   return limits;
 }
 

@@ -50,10 +50,40 @@ void report(const std::string& path, const std::string& problem) {
     slurm_error("job_submit/bellows: %s", problem.c_str());
 }
 
+/// bellowsd keeps nodes for the jobs of a plan by reservations of such names.
+constexpr std::string_view kOwnReservations = "bellows-";
+
+bool names_own_reservation(const char* names) {
+  if (!names) return false;
+  for (std::string_view name : split(names, ','))
+    if (name.starts_with(kOwnReservations)) return true;
+  return false;
+}
+
+constexpr const char* kReservedName =
+    "reservations whose names begin with \"bellows-\" are bellowsd's, which gives jobs into them "
+    "itself; leave --reservation out";
+
+/// Updates by bellowsd are held to the contract like the owner's.
+bool is_controller(const PolicyWatcher::State& state, uid_t uid) {
+  const auto* policy = state.policy.get();
+  if (uid == 0 || !policy || !policy->controller) return false;
+  if (const auto& known = policy->controller->address.uid) return *known == uid;
+  return &slurm_conf && slurm_conf.slurm_user_id == uid;
+}
+
 int refuse_job(const job_desc_msg_t& desc, Refusal why, const std::string& message,
                char** err_msg) {
   say(err_msg, message);
   slurm_info("job_submit/bellows: refused a job of uid %u: %s", desc.user_id, message.c_str());
+  return error_number(why);
+}
+
+int refuse_update(Refusal why, const std::string& message, std::uint32_t job, uid_t uid,
+                  char** err_msg) {
+  slurm_info("job_submit/bellows: refused an update of JobId=%u by uid %u: %s", job, uid,
+             message.c_str());
+  say(err_msg, message);
   return error_number(why);
 }
 
@@ -185,6 +215,8 @@ int AdmissionPlugin::submit(job_desc_msg_t& desc, char** err_msg) const {
         desc.user_id);
   const PolicyWatcher::State state = watcher_.current();
   if (state.policy && !state.policy->enabled) return SLURM_SUCCESS;
+  if (names_own_reservation(desc.reservation))
+    return refuse_job(desc, Refusal::policy, kReservedName, err_msg);
   const Judged judged = judge(state, desc);
   const Decision& decision = judged.decision;
   if (decision.refused) return refuse_job(desc, *decision.refused, decision.message, err_msg);
@@ -227,7 +259,9 @@ int AdmissionPlugin::modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid,
   if (const auto why = over_bounds(desc)) return refuse_size(*why, "an update", uid, err_msg);
   drop_zero_divisor(desc);
   const PolicyWatcher::State state = watcher_.current();
-  const bool is_operator = uid == 0 || (validate_operator && validate_operator(uid));
+  const bool controller = is_controller(state, uid);
+  const bool is_operator =
+      !controller && (uid == 0 || (validate_operator && validate_operator(uid)));
   // Nobody else may change it, which Slurm sees to later.
   const bool shown = is_operator && desc.admin_comment;
   const bool enabled = !state.policy || state.policy->enabled;
@@ -236,12 +270,14 @@ int AdmissionPlugin::modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid,
   if ((!concerned && !shown) || !copy_job_record_to_job_desc) return SLURM_SUCCESS;
   const JobDescPtr record(copy_job_record_to_job_desc(job));
   if (!record) return SLURM_SUCCESS;
+  const std::uint32_t id = BELLOWS_JOB_DESC_ID(record);
   // Slurm asks us before it looks whose job it is, and refuses this one itself.
-  if (!is_operator && uid != record->user_id &&
+  if (!is_operator && !controller && uid != record->user_id &&
       !may_coordinate(uid, record->account ? record->account : ""))
     return SLURM_SUCCESS;
+  if (!is_operator && !controller && names_own_reservation(desc.reservation))
+    return refuse_update(Refusal::policy, kReservedName, id, uid, err_msg);
   const auto line = contract_line(*record);
-  const std::uint32_t id = BELLOWS_JOB_DESC_ID(record);
   if (shown) show_contract(desc, line.value_or(""));
   if (is_operator) {
     if (line && concerned)
@@ -256,10 +292,7 @@ int AdmissionPlugin::modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid,
     apply_changes(desc, decision.changes);
     return SLURM_SUCCESS;
   }
-  slurm_info("job_submit/bellows: refused an update of JobId=%u by uid %u: %s", id, uid,
-             decision.message.c_str());
-  say(err_msg, decision.message);
-  return error_number(*decision.refused);
+  return refuse_update(*decision.refused, decision.message, id, uid, err_msg);
 }
 
 /// As judge().

@@ -23,6 +23,10 @@ bool take(PolicyStatus& status, std::string_view word) {
     status.digest = value;
     return true;
   }
+  if (key == "controller") {
+    status.controller = value;
+    return true;
+  }
   if (key.starts_with("other") && !status.other) status.other.emplace();
   if (key == "other" || key == "other_digest") {
     (key == "other" ? status.other->host : status.other->digest) = value;
@@ -53,6 +57,8 @@ std::string answer_status(const PolicyWatcher::State& state) {
   if (policy)
     line += fmt::format("digest={} since={} enabled={:d} tenants={} ", policy->digest, state.since,
                         policy->enabled, policy->tenants.size());
+  if (policy && policy->controller)
+    line += fmt::format("controller={} ", policy->controller->address.to_string());
   if (const PolicyRecord* other = state.other.get())
     line += fmt::format("other={} other_digest={} other_since={} ", other->host, other->digest,
                         other->since);

@@ -18,6 +18,7 @@ struct PolicyStatus {
   bool enabled = true;     ///< false: the kill switch is on
   std::uint64_t tenants = 0;
   bool lua = false;                   ///< a script of the site is in force, too
+  std::string controller;             ///< bellowsd's address; empty: the site has none
   bool people_known = true;           ///< false: users and groups are still being looked up
   std::string problem;                ///< why a newer file was rejected; empty: none was
   std::optional<PolicyRecord> other;  ///< another controller's, when it differs

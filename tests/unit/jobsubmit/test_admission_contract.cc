@@ -135,3 +135,29 @@ Test(plain_jobs, may_be_refused_everywhere_but_somewhere, .timeout = 10) {
   origin.partition = "\033[2J";
   cr_expect(refuse_plain(policy, origin)->starts_with("partition ?[2J takes only"));
 }
+
+Test(contract, says_where_the_controller_is_of_jobs_that_it_may_resize, .timeout = 10) {
+  const auto contract_of = [](const char* gpus, const char* range, bool batch) {
+    const auto policy = load_policy(
+        std::string("version: 1\ncontroller: {addresses: [\"c:1\"]}\nframeworks: {f: }\n"
+                    "tenants: {vision: {gpus: {") +
+            gpus + "}}}\n",
+        "bellows.yaml");
+    cr_assert(policy.ok());
+    Request request = parse_job("--framework=f");
+    request.gpus_range = range;
+    request.batch = batch;
+    const Decision decision = decide(&*policy, "", request);
+    cr_assert(!decision.refused, "%s", decision.message.c_str());
+    return decision.contract;
+  };
+  const auto controller = [&](const char* gpus, const char* range, bool batch) {
+    return std::string(contract_of(gpus, range, batch).extra_value(Contract::kControllerKey));
+  };
+  cr_expect(controller("elastic: auto", "1-4", true) == "@c:1");
+  cr_expect(controller("elastic: auto", "4", true) == "");
+  cr_expect(controller("elastic: auto", "1-4", false) == "");
+  cr_expect(controller("elastic: manual", "1-4", true) == "");
+  cr_expect(contract_of("elastic: manual", "1-4", true).gpus.to_string() == "1-4");
+  cr_expect(contract_of("elastic: off", "1-4", true).gpus.to_string() == "1");
+}

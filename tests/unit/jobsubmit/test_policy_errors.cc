@@ -57,7 +57,8 @@ Test(policy_errors, keys, .timeout = 10) {
       {"tenant:\n", "2:1: unknown key \"tenant\" in the policy; did you mean \"tenants\"?"},
       {"zzzzzzzz: 1\n",
        "2:1: unknown key \"zzzzzzzz\" in the policy; known are version, enabled, checkpoint_dir, "
-       "checkpoint_access, resize_site_factor, plain_jobs, lua, frameworks, defaults, tenants, "
+       "checkpoint_access, resize_site_factor, plain_jobs, lua, controller, frameworks, defaults, "
+       "tenants, "
        "default_tenant"},
       {"enabled: true\nenabled: true\n", "3:1: key \"enabled\" appears twice"},
       {"lua: {scrip: a}\n", "2:7: unknown key \"scrip\" in lua; did you mean \"script\"?"},
@@ -70,7 +71,8 @@ Test(policy_errors, keys, .timeout = 10) {
       {"defaults: {gpu: {}}\n", "2:12: unknown key \"gpu\" in defaults; did you mean \"gpus\"?"},
       {"defaults: {accounts: [a]}\n",
        "2:12: unknown key \"accounts\" in defaults; known are children, users, groups, partitions, "
-       "suspended, frameworks, framework_limits, images, batch_range, gpus, sizing"},
+       "suspended, frameworks, framework_limits, images, batch_range, gpus, sizing, "
+       "guarantee, weight"},
       {"tenants: {a: {gpus: {mx: 4}}}\n",
        "2:22: unknown key \"mx\" in gpus; did you mean \"max\"?"},
       {"tenants: {a: {user: [b]}}\n",
@@ -275,11 +277,34 @@ Test(policy_errors, gpus, .timeout = 10) {
   expect(kCases);
 }
 
+Test(policy_errors, controller, .timeout = 10) {
+  static const Case kCases[] = {
+      {"controller: {uid: 7}\n",
+       "2:13: controller needs addresses, a list of HOST:PORT where bellowsd listens"},
+      {"controller: {addresses: []}\n",
+       "2:25: addresses is empty; leave it out to allow all of them"},
+      {"controller: {addresses: [ctl]}\n",
+       "2:26: \"ctl\" is not HOST:PORT with a port from 1 to 65535"},
+      {"controller: {addresses: [\"c:1\"], uid: 0}\n",
+       "2:39: uid must be a whole number from 1 to 4294967293"},
+      {"controller: {addresses: [\"c:1\"], objective: best}\n",
+       "2:45: objective must be fair, goodput or throughput"},
+      {"controller: {addresses: [\"c:1\"], make_room: soon}\n",
+       "2:45: make_room must be a whole number from 0 to 604800"},
+      {"controller: {addresses: [\"c:1\"], restarts_per_hour: 0}\n",
+       "2:53: restarts_per_hour must be a whole number from 1 to 3600"},
+      {"tenants: {a: {gpus: {elastic: yes}}}\n", "2:31: elastic must be off, manual or auto"},
+      {"tenants: {a: {weight: 0}}\n", "2:23: weight must be a whole number from 1 to 1000000"},
+  };
+  expect(kCases);
+}
+
 Test(policy_errors, quota, .timeout = 10) {
   static const Case kCases[] = {
       {"defaults: {quota: {gpus: 1}}\n",
        "2:12: unknown key \"quota\" in defaults; known are children, users, groups, partitions, "
-       "suspended, frameworks, framework_limits, images, batch_range, gpus, sizing"},
+       "suspended, frameworks, framework_limits, images, batch_range, gpus, sizing, "
+       "guarantee, weight"},
       {"tenants: {a: {quota: 8}}\n", "2:22: quota must be a mapping of key: value"},
       {"tenants: {a: {quota: {gpu: 8}}}\n",
        "2:23: unknown key \"gpu\" in quota; did you mean \"gpus\"?"},

@@ -150,3 +150,27 @@ Test(policy_limits, quota, .timeout = 10) {
   const auto shared = only_tenant("accounts: [a, b], quota: {parent: Org, gpus: 1000000}").quota;
   cr_expect(shared && shared->gpus == 1000000 && shared->parent == "org");
 }
+
+Test(policy_limits, who_resizes, .timeout = 10) {
+  cr_expect(only_tenant("").gpus.elastic == Elasticity::manual);
+  cr_expect(only_tenant("gpus: {elastic: off}").gpus.elastic == Elasticity::off);
+  cr_expect(only_tenant("gpus: {max: 4}", "gpus: {elastic: auto}").gpus.elastic ==
+            Elasticity::automatic);
+  const Tenant tenant = only_tenant("guarantee: 4, weight: 2");
+  cr_expect(tenant.guarantee == 4 && tenant.weight == 2);
+}
+
+Test(policy_limits, the_controller, .timeout = 10) {
+  const auto none = good("version: 1\ntenants: {a: {gpus: {elastic: auto}}}\n");
+  cr_expect(!none.controller);
+  cr_assert(none.notes.size() == 1);
+  cr_expect(none.notes[0].find("names no controller") != std::string::npos);
+  const auto policy = good(
+      "version: 1\ncontroller: {addresses: [\"a:1\", \"b:2\"], uid: 7, share: value, dwell: 5, "
+      "make_room: never}\n");
+  cr_assert(policy.controller);
+  cr_expect(policy.controller->address.to_string() == "7@a:1,b:2");
+  cr_expect(policy.controller->share_by_value && policy.controller->dwell_s == 5);
+  cr_expect(!policy.controller->make_room_s);
+  cr_expect(policy.controller->objective == ControllerSettings::Objective::fair);
+}

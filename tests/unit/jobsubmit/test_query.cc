@@ -59,7 +59,7 @@ Test(query, answer_is_one_short_line, .timeout = 10) {
 Test(query, answer_reads_back, .timeout = 10) {
   PolicyWatcher::State state = state_of(kTwo);
   state.problem = "b.yaml:1:1: problem=2 words digest=1";
-  const PolicyStatus wanted{state.policy->digest, 1700000000, true, 2, false, true,
+  const PolicyStatus wanted{state.policy->digest, 1700000000, true, 2, false, "", true,
                             state.problem,        {}};
   const std::string line = answer_status(state);
   cr_expect(parse_status(line) == wanted);
@@ -70,6 +70,9 @@ Test(query, answer_reads_back, .timeout = 10) {
   PolicyStatus differing = wanted;
   differing.other = *state.other;
   cr_expect(parse_status(answer_status(state)) == differing);
+  const auto with_controller =
+      parse_status(answer_status(state_of(kTwo + "controller: {addresses: [\"c:1\", \"d:2\"]}\n")));
+  cr_expect(with_controller && with_controller->controller == "@c:1,d:2");
   // A newer version may say more.
   cr_expect(parse_status("bellows-status/1 lua=1 more=7 problem=")->lua);
 }
