@@ -4,11 +4,13 @@
 # line that names the sources it needs besides its own.
 
 TARGETS = fuzz_batch_record fuzz_contract fuzz_csv fuzz_environment fuzz_events fuzz_index \
+TARGETS = fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events fuzz_index \
 	fuzz_job_desc fuzz_ld_cache fuzz_mounts fuzz_policy fuzz_run_machine
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc
 fuzz_contract = $(grammars)
+fuzz_controller_messages = common/controller_address.cc common/text.cc elastic/wire/message.cc
 fuzz_csv = common/fd.cc common/text.cc elastic/simulate/csv.cc
 fuzz_environment = common/fd.cc common/text.cc spank/container/driver_files.cc \
 	spank/container/image_variables.cc spank/container/ld_cache.cc \

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "common/result.h"
+
+namespace bellows {
+
+/// What may be asked of bellowsd. Each is a POST to its path.
+enum class Call {
+  report,  ///< a launcher tells of its run and asks for an order
+  plan     ///< anybody asks for the plan
+};
+const char* path_of(Call call);
+
+/// A larger body is refused unread.
+constexpr std::size_t kMostBody = 64 * 1024;
+
+/// How a launcher answers an order.
+struct OrderAnswer {
+  std::string order;
+  bool committed = false;             ///< false: it does not stop; `why`
+  std::optional<std::uint64_t> step;  ///< it will go on from; none: from the start, or not known
+  std::string why;
+};
+
+/// What a launcher tells of its run. Times in seconds.
+struct RunReport {
+  enum class State {
+    starting,  ///< an order would be refused
+    running,   ///< its ranks compute, and can be stopped at a checkpoint
+    stopping
+  };
+  std::uint32_t job = 0;
+  std::uint32_t restarts = 0;  ///< Slurm's count, which tells the runs of a job apart
+  State state = State::starting;
+  std::uint32_t gpus = 0;
+  std::uint32_t nodes = 0;
+  std::uint64_t step = 0;             ///< the newest
+  double step_s = 0;                  ///< a step's time, a mean over the last ones; 0: not known
+  std::uint64_t batch = 0;            ///< samples in a step of the whole job; 0: not known
+  std::optional<OrderAnswer> answer;  ///< to the last order, in each report until the run ends
+};
+
+/// invalid: says what is wrong with it. Numbers that cannot be meant are refused, too.
+Result<RunReport> parse_report(std::string_view json);
+std::string to_json(const RunReport& report);
+
+/// The job is to stop at a checkpoint and go on with so many GPUs.
+struct Order {
+  std::string id;  ///< of one order to one run of one job
+  std::uint32_t gpus = 0;
+  std::uint64_t batch = 0;  ///< 0: as before
+};
+
+/// What bellowsd answers to a report.
+struct ReportReply {
+  double again_s = 2;  ///< when it wants the next report
+  std::optional<Order> order;
+};
+
+Result<ReportReply> parse_reply(std::string_view json);
+std::string to_json(const ReportReply& reply);
+
+}  // namespace bellows
