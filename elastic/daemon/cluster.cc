@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/daemon/cluster.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+/// "a100" of "gres:gpu:a100:4" or "gres/gpu:a100:4"; "" without a type.
+std::string asked_type(const SlurmJob& job) {
+  const std::string& tres =
+      job.asked.tres_per_job.empty() ? job.asked.tres_per_node : job.asked.tres_per_job;
+  const auto gpu = tres.find("gpu:");
+  if (gpu == std::string::npos) return "";
+  const auto parts = split(std::string_view(tres).substr(gpu), ':');
+  return parts.size() == 3 ? std::string(parts[1]) : "";
+}
+
+/// Slurm would start it now if there were room.
+bool waits_for_room(const SlurmJob& job, std::time_t now) {
+  return job.state == SlurmState::pending && !job.completing && job.priority > 0 &&
+         job.times.begin <= now &&
+         (job.reason == "Resources" || job.reason == "Priority" || job.reason == "None" ||
+          job.reason.empty());
+}
+
+bool holds_nodes(const SlurmJob& job) {
+  return job.state == SlurmState::running || job.state == SlurmState::suspended || job.completing;
+}
+
+class PoolBuilder {
+ public:
+  PoolBuilder(const ClusterState& cluster, std::optional<std::uint32_t> make_room)
+      : cluster_(cluster), make_room_(make_room) {
+    for (const SlurmNode& node : cluster.nodes) {
+      types_[node.name] = node.gpu_type;
+      if (!node.available || node.gpus == 0) continue;
+      for (const std::string& partition : node.partitions)
+        gpus_[{partition, node.gpu_type}] += node.gpus;
+    }
+  }
+
+  std::vector<Pool> build() {
+    for (const SlurmJob& job : cluster_.jobs) add_elastic(job);
+    std::set<std::string> used;
+    for (auto& [key, pool] : pools_)
+      for (const SlurmNode& node : cluster_.nodes) add_node(pool, node, used);
+    for (const SlurmJob& job : cluster_.jobs)
+      if (!elastic_.contains(job.id)) add_other(job);
+    std::vector<Pool> pools;
+    for (auto& [key, pool] : pools_) pools.push_back(std::move(pool));
+    return pools;
+  }
+
+ private:
+  using Key = std::pair<std::string, std::string>;  ///< partition, GPU type
+
+  std::string largest_type(const std::string& partition) const {
+    std::string type;
+    std::uint32_t most = 0;
+    for (const auto& [key, gpus] : gpus_)
+      if (key.first == partition && gpus > most) {
+        most = gpus;
+        type = key.second;
+      }
+    return type;
+  }
+
+  Key key_of(const SlurmJob& job) const {
+    if (!job.nodes.empty())
+      if (const auto type = types_.find(job.nodes[0].node); type != types_.end())
+        return {job.partition, type->second};
+    const std::string asked = asked_type(job);
+    return {job.partition, asked.empty() ? largest_type(job.partition) : asked};
+  }
+
+  void add_elastic(const SlurmJob& job) {
+    const bool runs = job.state == SlurmState::running && !job.completing;
+    if (!runs && !waits_for_room(job, cluster_.now)) return;
+    auto contract = elastic_contract(job);
+    if (!contract) return;
+    const Key key = key_of(job);
+    Pool& pool = pools_[key];
+    pool.partition = key.first;
+    pool.gpu_type = key.second;
+    pool.jobs.push_back({job, *std::move(contract)});
+    elastic_.insert(job.id);
+  }
+
+  static void add_node(Pool& pool, const SlurmNode& node, std::set<std::string>& used) {
+    const auto& in = node.partitions;
+    if (!node.available || node.gpus == 0 || node.gpu_type != pool.gpu_type) return;
+    if (std::find(in.begin(), in.end(), pool.partition) == in.end()) return;
+    if (!used.insert(node.name).second) return;
+    pool.nodes.push_back(node.name);
+    pool.gpus += node.gpus;
+  }
+
+  void add_other(const SlurmJob& job) {
+    for (auto& [key, pool] : pools_) {
+      if (holds_nodes(job))
+        for (const NodeShare& share : job.nodes)
+          if (std::find(pool.nodes.begin(), pool.nodes.end(), share.node) != pool.nodes.end())
+            pool.taken += share.gpus;
+    }
+    if (!waits_for_room(job, cluster_.now)) return;
+    const auto pool = pools_.find(key_of(job));
+    if (pool == pools_.end()) return;
+    const std::uint32_t gpus = job.requested_gpus();
+    pool->second.wanted += gpus;
+    const std::time_t since = std::max(job.times.submit, job.times.begin);
+    if (make_room_ && since + static_cast<std::time_t>(*make_room_) <= cluster_.now)
+      pool->second.due += gpus;
+  }
+
+  const ClusterState& cluster_;
+  std::optional<std::uint32_t> make_room_;
+  std::map<std::string, std::string> types_;  ///< of nodes
+  std::map<Key, std::uint32_t> gpus_;
+  std::map<Key, Pool> pools_;
+  std::set<std::uint32_t> elastic_;
+};
+
+}  // namespace
+
+Result<ClusterState> read_cluster(Slurm& slurm, SlurmPlaces& places) {
+  auto nodes = places.nodes();
+  if (!nodes) return nodes.error();
+  auto jobs = slurm.jobs();
+  if (!jobs) return jobs.error();
+  ClusterState cluster{*std::move(jobs), *std::move(nodes), 0};
+  for (const SlurmJob& job : cluster.jobs) cluster.now = std::max(cluster.now, job.times.now);
+  return cluster;
+}
+
+std::optional<Contract> elastic_contract(const SlurmJob& job) {
+  if (!job.kind.batch || !job.kind.may_requeue || job.kind.cron || job.kind.het)
+    return std::nullopt;
+  if (!job.reservation.empty() && !job.reservation.starts_with(kOwnReservations))
+    return std::nullopt;
+  const std::string_view line = Contract::line_in(job.admin_comment);
+  if (line.empty()) return std::nullopt;
+  auto contract = Contract::parse(line);
+  if (!contract || contract->extra_value(Contract::kControllerKey).empty()) return std::nullopt;
+  if (contract->gpus.is_none() || contract->gpus.min() == contract->gpus.max()) return std::nullopt;
+  return *std::move(contract);
+}
+
+std::vector<Pool> pools_of(const ClusterState& cluster, std::optional<std::uint32_t> make_room) {
+  return PoolBuilder(cluster, make_room).build();
+}
+
+}  // namespace bellows

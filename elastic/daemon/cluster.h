@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <ctime>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/contract.h"
+#include "common/result.h"
+#include "slurm/interface.h"
+#include "slurm/places.h"
+
+namespace bellows {
+
+/// How the names of bellowsd's reservations begin; job_submit keeps users out of these.
+constexpr const char* kOwnReservations = "bellows-";
+
+/// All that slurmctld said at one time. A value.
+struct ClusterState {
+  std::vector<SlurmJob> jobs;
+  std::vector<SlurmNode> nodes;
+  std::time_t now = 0;  ///< by slurmctld's clock
+};
+
+Result<ClusterState> read_cluster(Slurm& slurm, SlurmPlaces& places);
+
+/// The contract of a job whose size bellowsd may change; nothing of another. A job with a
+/// reservation of its own is left alone.
+std::optional<Contract> elastic_contract(const SlurmJob& job);
+
+/// A job that bellowsd may resize, with its contract. A value.
+struct PoolJob {
+  SlurmJob job;
+  Contract contract;
+};
+
+/// Equal GPUs that elastic jobs of one partition share with the others there. A value.
+struct Pool {
+  std::string partition;
+  std::string gpu_type;
+  std::vector<std::string> nodes;  ///< those that jobs can start on
+  std::uint32_t gpus = 0;          ///< of these nodes
+  std::uint32_t taken = 0;         ///< of these, by jobs that bellowsd does not resize
+  std::uint32_t wanted = 0;        ///< by such jobs that wait
+  std::uint32_t due = 0;           ///< of `wanted`, by those that have waited long enough
+  std::vector<PoolJob> jobs;       ///< elastic ones that run or wait to start
+};
+
+/// The pools in which there are elastic jobs. A node that several partitions have is in the first
+/// pool that can use it. A job without a GPU type that waits is in its partition's largest pool.
+/// `make_room`: seconds after which elastic jobs make room for others that wait; none: never.
+std::vector<Pool> pools_of(const ClusterState& cluster, std::optional<std::uint32_t> make_room);
+
+}  // namespace bellows

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/daemon/controller.h"
+
+#include <fmt/core.h>
+#include <sys/random.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace bellows {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::ordered_json;
+
+constexpr auto kLookEvery = 1s;
+/// Launchers find a new bellowsd within this: what one has not said yet is no reason to leave its
+/// job out.
+constexpr auto kFirstReports = 10s;
+/// Of a change of size, before any was seen.
+constexpr double kRestart = 10;
+/// Of a new measurement beside those before it.
+constexpr double kWeight = 0.3;
+
+std::string random_name() {
+  std::uint64_t random = 0;
+  (void)(getrandom(&random, sizeof random, 0) == sizeof random);
+  return fmt::format("{:016x}", random);
+}
+
+std::uint32_t held_here(const Pool& pool) {
+  std::uint32_t gpus = 0;
+  for (const PoolJob& job : pool.jobs)
+    for (const NodeShare& share : job.job.nodes)
+      if (std::find(pool.nodes.begin(), pool.nodes.end(), share.node) != pool.nodes.end())
+        gpus += share.gpus;
+  return gpus;
+}
+
+ordered_json shown(const PoolPlan& plan) {
+  ordered_json jobs = ordered_json::array();
+  for (const PlanLine& line : plan.lines)
+    jobs.push_back({{"job", line.job.id},
+                    {"tenant", line.tenant},
+                    {"gpus", line.from},
+                    {"planned", line.to},
+                    {"reason", line.reason}});
+  return {{"partition", plan.partition},
+          {"gpu_type", plan.gpu_type},
+          {"gpus", plan.gpus},
+          {"jobs", jobs}};
+}
+
+ordered_json shown(const Transaction& transaction) {
+  ordered_json jobs = ordered_json::array();
+  for (const Transaction::Member& member : transaction.members())
+    jobs.push_back({{"job", member.line.job.id},
+                    {"from", member.line.from},
+                    {"to", member.line.to},
+                    {"state", to_string(member.state)},
+                    {"why", member.why}});
+  return {{"name", transaction.name()}, {"jobs", jobs}, {"trouble", transaction.trouble()}};
+}
+
+}  // namespace
+
+void PlanBoard::show(std::string json) {
+  const std::lock_guard lock(mutex_);
+  json_ = std::move(json);
+}
+
+std::string PlanBoard::text() const {
+  const std::lock_guard lock(mutex_);
+  return json_;
+}
+
+PlanTerms plan_terms_of(const Policy& policy, std::optional<double> restart_s) {
+  const ControllerSettings& settings = *policy.controller;
+  PlanTerms terms;
+  switch (settings.objective) {
+    case ControllerSettings::Objective::fair:
+      terms.objective.objective = Objective::fair;
+      break;
+    case ControllerSettings::Objective::goodput:
+      terms.objective.objective = Objective::goodput;
+      break;
+    case ControllerSettings::Objective::throughput:
+      terms.objective.objective = Objective::throughput;
+      break;
+  }
+  terms.objective.restart_s = restart_s.value_or(kRestart);
+  terms.surplus = settings.share_by_value ? Surplus::by_value : Surplus::by_weight;
+  terms.dwell_s = settings.dwell_s;
+  terms.restarts_per_hour = settings.restarts_per_hour;
+  terms.last_s = settings.last_s;
+  terms.user_wins_s = settings.user_wins_s;
+  for (const Tenant& tenant : policy.tenants)
+    terms.tenants[tenant.name] = {tenant.guarantee, tenant.quota ? tenant.quota->gpus : UINT32_MAX,
+                                  tenant.weight};
+  return terms;
+}
+
+Controller::Controller(const Parts& parts, Say say, bool dry)
+    : parts_(parts), say_(std::move(say)), dry_(dry) {}
+
+void Controller::tick(const Policy& policy, Clock::time_point now) {
+  if (started_ == Clock::time_point()) started_ = now;
+  if (transaction_)
+    carry_out(now);
+  else if (now >= next_look_)
+    look(policy, now);
+  show(now);
+}
+
+void Controller::look(const Policy& policy, Clock::time_point now) {
+  next_look_ = now + kLookEvery;
+  auto cluster = read_cluster(parts_.slurm, parts_.places);
+  if (!cluster) {
+    parts_.metrics.read_failures.Increment();
+    if (trouble_ != cluster.error().text) say_(cluster.error().text);
+    trouble_ = cluster.error().text;
+    return;
+  }
+  if (!trouble_.empty()) say_("slurmctld answers again");
+  trouble_.clear();
+  cluster_ = *std::move(cluster);
+  looked_ = now;
+  note_jobs();
+  if (!cleaned_ && !dry_) {
+    const Status cleared = clear_reservations(parts_.slurm, parts_.places);
+    if (!cleared) return say_(cleared.error().text);
+    cleaned_ = true;
+  }
+  plan(policy, now);
+}
+
+void Controller::note_jobs() {
+  std::vector<SlurmJob> elastic;
+  std::uint32_t gpus = 0;
+  for (const SlurmJob& job : cluster_.jobs)
+    if (!job.finished() && elastic_contract(job)) {
+      elastic.push_back(job);
+      gpus += job.gpus();
+    }
+  parts_.book.update(elastic, cluster_.now);
+  parts_.metrics.jobs.Set(static_cast<double>(elastic.size()));
+  parts_.metrics.gpus.Set(gpus);
+}
+
+void Controller::plan(const Policy& policy, Clock::time_point now) {
+  plans_.clear();
+  const PlanTerms terms = plan_terms_of(policy, restart_s_);
+  const auto notes = parts_.book.notes();
+  for (const Pool& pool : pools_of(cluster_, policy.controller->make_room_s)) {
+    auto planned = plan_gpus(pool, notes, terms, cluster_.now, now);
+    if (!planned) {
+      say_(fmt::format("partition {}: {}", pool.partition, planned.error().text));
+      continue;
+    }
+    plans_.push_back(*std::move(planned));
+    const auto& lines = plans_.back().lines;
+    const bool moves =
+        std::any_of(lines.begin(), lines.end(), [](const PlanLine& line) { return line.moves(); });
+    const bool may_act = !dry_ && policy.enabled && now - started_ >= kFirstReports;
+    if (moves && may_act && !transaction_) begin(plans_.back(), pool, now);
+  }
+}
+
+void Controller::begin(const PoolPlan& plan, const Pool& pool, Clock::time_point now) {
+  const std::uint32_t used = pool.taken + held_here(pool);
+  const std::uint32_t free = pool.gpus > used ? pool.gpus - used : 0;
+  transaction_.emplace(random_name(), plan, free, parts_.slurm, parts_.places, parts_.book,
+                       parts_.users, Transaction::Limits());
+  for (const auto& member : transaction_->members())
+    say_(fmt::format("plan {}: job {} {} -> {}: {}", transaction_->name(), member.line.job.id,
+                     member.line.from, member.line.to, member.line.reason));
+  parts_.metrics.acts.Set(1);
+  carry_out(now);
+}
+
+void Controller::carry_out(Clock::time_point now) {
+  // slurmctld's clock runs on between two looks at it.
+  const auto since = std::chrono::duration_cast<std::chrono::seconds>(now - *looked_);
+  transaction_->advance(now, cluster_.now + static_cast<std::time_t>(since.count()));
+  if (!transaction_->done()) return;
+  count();
+  transaction_.reset();
+  next_look_ = now;
+}
+
+void Controller::count() {
+  Metrics& metrics = parts_.metrics;
+  metrics.acts.Set(0);
+  metrics.plans.Increment();
+  if (!transaction_->trouble().empty()) metrics.troubled.Increment();
+  for (const auto& member : transaction_->members())
+    if (member.state == MemberState::running && member.line.from != member.line.to)
+      metrics.moves.Increment();
+  if (const auto took = transaction_->took()) {
+    metrics.last_plan_s.Set(took->count());
+    restart_s_ = restart_s_ ? *restart_s_ + kWeight * (took->count() - *restart_s_) : took->count();
+    say_(fmt::format("plan {}: all sizes run after {:.1f} s", transaction_->name(), took->count()));
+  }
+  if (!transaction_->trouble().empty())
+    say_(fmt::format("plan {}: {}", transaction_->name(), transaction_->trouble()));
+}
+
+void Controller::show(Clock::time_point now) {
+  ordered_json out = {{"acts", acts()},
+                      {"dry_run", dry_},
+                      {"lag_s", nullptr},
+                      {"trouble", trouble_},
+                      {"in_force", nullptr}};
+  if (looked_) {
+    const double lag = std::chrono::duration<double>(now - *looked_).count();
+    out["lag_s"] = lag;
+    parts_.metrics.lag_s.Set(lag);
+  }
+  if (transaction_) out["in_force"] = shown(*transaction_);
+  ordered_json pools = ordered_json::array();
+  for (const PoolPlan& plan : plans_) pools.push_back(shown(plan));
+  out["pools"] = pools;
+  parts_.board.show(out.dump(-1, ' ', false, ordered_json::error_handler_t::replace));
+}
+
+}  // namespace bellows

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <ctime>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "elastic/policy/seen_speeds.h"
+#include "elastic/wire/message.h"
+#include "slurm/job.h"
+
+namespace bellows {
+
+/// What bellowsd knows of one job beside what Slurm says. A value.
+struct JobNotes {
+  uid_t uid = 0;
+  std::uint32_t restarts = 0;  ///< of the run that Slurm shows
+  std::optional<RunReport> report;
+  std::chrono::steady_clock::time_point heard{};
+  SeenSpeeds speeds;              ///< samples in a second where reports have a batch, else steps
+  std::deque<std::time_t> moves;  ///< restarts that bellowsd caused in the last hour
+  std::uint32_t size = 0;         ///< last seen; 0: never
+  std::uint32_t given = 0;        ///< by bellowsd, last; 0: never
+  std::time_t user_resized = 0;   ///< when another changed the size; 0: never
+  std::optional<Order> order;     ///< that its launcher is to get
+  std::optional<OrderAnswer> answer;  ///< to the order
+};
+
+/// What launchers report and what they are ordered. Any number of threads may use it.
+class JobBook {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// Takes over which jobs there are; forgets the others.
+  void update(const std::vector<SlurmJob>& elastic, std::time_t now);
+
+  /// not_found: no such elastic job; denied: it is another user's, or an earlier run of it.
+  Result<ReportReply> take(const RunReport& report, uid_t uid, Clock::time_point now);
+
+  void give_order(std::uint32_t job, const Order& order);
+  /// The launcher gets it no more.
+  void withdraw_order(std::uint32_t job);
+  std::optional<OrderAnswer> answer_of(std::uint32_t job) const;
+  /// bellowsd has requeued it, or changed what it asks for while it waits.
+  void note_given(std::uint32_t job, std::uint32_t gpus, bool restarted, std::time_t now);
+
+  std::map<std::uint32_t, JobNotes> notes() const;
+  std::uint64_t reports() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::uint32_t, JobNotes> notes_;
+  std::uint64_t reports_ = 0;
+};
+
+}  // namespace bellows

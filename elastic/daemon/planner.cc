@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/daemon/planner.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A launcher that says nothing for so long would not hear an order either.
+constexpr auto kSilent = 15s;
+
+std::uint32_t less(std::uint32_t from, std::uint32_t amount) {
+  return from > amount ? from - amount : 0;
+}
+
+/// A job that takes part in the division. The optimizer sees what it may have above its floor: a
+/// job that runs has its smallest size, whatever the others make of it.
+struct Member {
+  std::size_t line = 0;
+  std::uint32_t floor = 0;
+  JobState state;
+};
+
+/// Of one tenant.
+struct Group {
+  TenantTerms terms;
+  std::uint32_t fixed = 0;  ///< GPUs of jobs that keep what they have, and floors
+  std::vector<Member> members;
+};
+
+std::vector<SizeSpeed> speeds_of(const Contract& contract, const SeenSpeeds& seen,
+                                 std::uint32_t most) {
+  std::vector<SizeSpeed> sizes;
+  for (const std::uint32_t gpus : contract.gpus.sizes()) {
+    const double per_s = seen.at(gpus);
+    if (gpus <= most) sizes.push_back({gpus, 0, per_s, per_s});
+  }
+  return sizes;
+}
+
+/// The sizes as the optimizer is to see them: above the floor.
+ElasticJob above_floor(ElasticJob job, std::uint32_t floor) {
+  if (floor == 0) return job;
+  job.now = less(job.now, floor);
+  std::vector<JobSize> sizes;
+  for (const JobSize& size : job.sizes)
+    if (size.gpus == floor)
+      job.idle_value = size.value;
+    else
+      sizes.push_back({size.gpus - floor, size.batch, size.value});
+  job.sizes = std::move(sizes);
+  return job;
+}
+
+class PoolPlanner {
+ public:
+  PoolPlanner(const Pool& pool, const std::map<std::uint32_t, JobNotes>& notes,
+              const PlanTerms& terms, std::time_t now, JobBook::Clock::time_point time)
+      : pool_(pool), notes_(notes), terms_(terms), now_(now), time_(time) {}
+
+  Result<PoolPlan> make() {
+    plan_.partition = pool_.partition;
+    plan_.gpu_type = pool_.gpu_type;
+    plan_.nodes = pool_.nodes;
+    for (const PoolJob& job : pool_.jobs) add(job);
+    plan_.gpus = capacity();
+    std::uint32_t fixed = 0;
+    for (const auto& [name, group] : groups_) fixed += group.fixed;
+    auto curves = curves_of();
+    if (!curves) return curves.error();
+    auto division = plan_pool(*curves, less(plan_.gpus, fixed), terms_.surplus);
+    if (!division) return division.error();
+    std::size_t t = 0;
+    for (const auto& [name, group] : groups_) take(group, (*division)[t++]);
+    return std::move(plan_);
+  }
+
+ private:
+  void add(const PoolJob& of_pool) {
+    const SlurmJob& job = of_pool.job;
+    const bool runs = job.state == SlurmState::running;
+    const auto found = notes_.find(job.id);
+    const JobNotes notes = found == notes_.end() ? JobNotes() : found->second;
+    PlanLine line{job, of_pool.contract.tenant, runs ? job.gpus() : 0, 0, ""};
+    line.reason = runs ? keeps_because(job, notes, terms_, now_, time_) : waits_because(notes);
+    line.to = runs ? line.from : job.requested_gpus();
+    Group& group = group_of(line.tenant);
+    const std::uint32_t here = gpus_here(job);
+    if (runs && line.reason.empty() && here < line.from)
+      line.reason = "keeps its size: a node of it is going away";
+    if (line.reason.empty())
+      add_member(group, of_pool, notes, line);
+    else
+      group.fixed += here;
+    held_ += here;
+    plan_.lines.push_back(std::move(line));
+  }
+
+  /// GPUs that it holds on nodes of the pool; those on a drained node are nobody else's to have.
+  std::uint32_t gpus_here(const SlurmJob& job) const {
+    std::uint32_t gpus = 0;
+    for (const NodeShare& share : job.nodes)
+      if (std::find(pool_.nodes.begin(), pool_.nodes.end(), share.node) != pool_.nodes.end())
+        gpus += share.gpus;
+    return gpus;
+  }
+
+  /// A user's choice counts for a job that waits, too.
+  std::string waits_because(const JobNotes& notes) const {
+    return user_wins(notes) ? "waits with the size that its user chose" : "";
+  }
+  bool user_wins(const JobNotes& notes) const {
+    return notes.user_resized != 0 &&
+           now_ < notes.user_resized + static_cast<std::time_t>(terms_.user_wins_s);
+  }
+
+  void add_member(Group& group, const PoolJob& of_pool, const JobNotes& notes,
+                  const PlanLine& line) {
+    const SlurmJob& job = of_pool.job;
+    Member member;
+    member.line = plan_.lines.size();
+    member.state.now = line.from;
+    member.state.age_s = static_cast<double>(now_ - job.times.submit);
+    if (!line.runs())
+      member.state.waited_s =
+          static_cast<double>(now_ - std::max(job.times.submit, job.times.begin));
+    const std::uint32_t most =
+        line.runs() || !notes.speeds.seen().empty()
+            ? notes.speeds.most_to_try(line.runs() ? line.from : job.requested_gpus())
+            : job.requested_gpus();
+    member.state.sizes = speeds_of(of_pool.contract, notes.speeds, most);
+    if (member.state.sizes.empty()) return;
+    if (line.runs()) {
+      member.floor = std::min(member.state.sizes.front().gpus, line.from);
+      group.fixed += member.floor;
+    }
+    group.members.push_back(std::move(member));
+  }
+
+  Group& group_of(const std::string& tenant) {
+    const auto [group, fresh] = groups_.try_emplace(tenant);
+    if (const auto terms = terms_.tenants.find(tenant); fresh && terms != terms_.tenants.end())
+      group->second.terms = terms->second;
+    return group->second;
+  }
+
+  /// What elastic jobs may hold together. While others wait, what is free is theirs.
+  std::uint32_t capacity() const {
+    const std::uint32_t ours = less(pool_.gpus, pool_.taken);
+    const std::uint32_t free = less(ours, held_);
+    const std::uint32_t kept = std::max(std::min(free, pool_.wanted), pool_.due);
+    return less(ours, kept);
+  }
+
+  Result<std::vector<TenantShare>> curves_of() const {
+    // In one fixed point, so that tenants can be compared by value.
+    std::vector<JobState> states;
+    for (const auto& [name, group] : groups_)
+      for (const Member& member : group.members) states.push_back(member.state);
+    const std::vector<ElasticJob> jobs = value_jobs(states, terms_.objective);
+    std::vector<TenantShare> shares;
+    std::size_t j = 0;
+    for (const auto& [name, group] : groups_) {
+      std::vector<ElasticJob> own;
+      for (const Member& member : group.members)
+        own.push_back(above_floor(jobs[j++], member.floor));
+      auto curve = TenantCurve::of(std::move(own), less(group.terms.limit, group.fixed));
+      if (!curve) return curve.error();
+      shares.push_back(
+          {*std::move(curve), less(group.terms.guarantee, group.fixed), group.terms.weight});
+    }
+    return shares;
+  }
+
+  void take(const Group& group, const TenantDivision& division) {
+    for (std::size_t m = 0; m < group.members.size(); ++m) {
+      const Member& member = group.members[m];
+      PlanLine& line = plan_.lines[member.line];
+      line.to = member.floor + division.jobs[m].gpus;
+      line.reason = to_string(reason_of(line, division.jobs[m].reason));
+    }
+  }
+
+  /// The optimizer saw only what lies above the floor.
+  static Reason reason_of(const PlanLine& line, Reason reason) {
+    if (!line.runs()) return reason;
+    if (line.to == line.from) return Reason::stays;
+    return line.to > line.from ? Reason::grows : Reason::shrinks;
+  }
+
+  const Pool& pool_;
+  const std::map<std::uint32_t, JobNotes>& notes_;
+  const PlanTerms& terms_;
+  std::time_t now_;
+  JobBook::Clock::time_point time_;
+  PoolPlan plan_;
+  std::map<std::string, Group> groups_;
+  std::uint32_t held_ = 0;
+};
+
+}  // namespace
+
+bool PlanLine::moves() const { return runs() ? to != from : to != 0 && to != job.requested_gpus(); }
+
+std::string keeps_because(const SlurmJob& job, const JobNotes& notes, const PlanTerms& terms,
+                          std::time_t now, JobBook::Clock::time_point time) {
+  const auto in_s = [](std::uint32_t seconds) { return static_cast<std::time_t>(seconds); };
+  if (!notes.report || time - notes.heard > kSilent)
+    return "keeps its size: its launcher is silent";
+  if (notes.report->state != RunReport::State::running)
+    return "keeps its size: it cannot be stopped at a checkpoint now";
+  if (job.configuring || job.times.start + in_s(terms.dwell_s) > now)
+    return fmt::format("keeps its size: it has had it for less than {} s", terms.dwell_s);
+  if (job.times.preempt != 0) return "keeps its size: it is being preempted";
+  if (notes.moves.size() >= terms.restarts_per_hour)
+    return fmt::format("keeps its size: it was moved {} times within an hour", notes.moves.size());
+  if (notes.user_resized != 0 && now < notes.user_resized + in_s(terms.user_wins_s))
+    return "keeps its size: its user chose it";
+  if (job.times.end != 0 && job.times.end < now + in_s(terms.last_s))
+    return "keeps its size: its time limit is near";
+  return "";
+}
+
+Result<PoolPlan> plan_gpus(const Pool& pool, const std::map<std::uint32_t, JobNotes>& notes,
+                           const PlanTerms& terms, std::time_t now,
+                           JobBook::Clock::time_point time) {
+  return PoolPlanner(pool, notes, terms, now, time).make();
+}
+
+}  // namespace bellows

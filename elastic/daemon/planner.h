@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "elastic/daemon/cluster.h"
+#include "elastic/daemon/job_book.h"
+#include "elastic/optimizer/plan.h"
+#include "elastic/policy/objective.h"
+
+namespace bellows {
+
+/// Of a tenant, where the policy says something about it.
+struct TenantTerms {
+  std::uint32_t guarantee = 0;
+  std::uint32_t limit = UINT32_MAX;
+  std::uint32_t weight = 1;
+};
+
+/// How a plan is to be made. A value.
+struct PlanTerms {
+  ObjectiveTerms objective;
+  Surplus surplus = Surplus::by_weight;
+  std::uint32_t dwell_s = 60;
+  std::uint32_t restarts_per_hour = 6;
+  std::uint32_t last_s = 300;
+  std::uint32_t user_wins_s = 3600;
+  std::map<std::string, TenantTerms> tenants;
+};
+
+/// One line of a plan: what a job has and is to have.
+struct PlanLine {
+  SlurmJob job;
+  std::string tenant;
+  std::uint32_t from = 0;  ///< held, or 0 for a job that waits
+  std::uint32_t to = 0;    ///< 0: it goes on waiting
+  std::string reason;      ///< for a person
+
+  bool runs() const { return from > 0; }
+  /// Whether something has to be done: a running job changes, or one that waits asks for another
+  /// size than it is to have.
+  bool moves() const;
+};
+
+struct PoolPlan {
+  std::string partition;
+  std::string gpu_type;
+  std::vector<std::string> nodes;
+  std::uint32_t gpus = 0;  ///< that elastic jobs may hold together
+  std::vector<PlanLine> lines;
+};
+
+/// Divides a pool among its elastic jobs. One that may not be moved keeps what it has; one that
+/// runs is never stopped, so its smallest size is its floor; free GPUs for which others wait are
+/// not handed out, and those of jobs that have waited long enough are taken back. Errors are those
+/// of plan_pool.
+Result<PoolPlan> plan_gpus(const Pool& pool, const std::map<std::uint32_t, JobNotes>& notes,
+                           const PlanTerms& terms, std::time_t now,
+                           JobBook::Clock::time_point time);
+
+/// Why a running job may not be moved now; empty: it may.
+std::string keeps_because(const SlurmJob& job, const JobNotes& notes, const PlanTerms& terms,
+                          std::time_t now, JobBook::Clock::time_point time);
+
+}  // namespace bellows

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/daemon/server.h"
+
+#include <fmt/core.h>
+#include <httplib.h>
+
+#include <utility>
+
+namespace bellows {
+namespace {
+
+/// A connection holds one of them for as long as it is slow, which the timeout limits.
+constexpr std::size_t kThreads = 32;
+constexpr time_t kSlowest = 2;
+
+int http_status(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::denied:
+      return 403;
+    case ErrorKind::not_found:
+      return 404;
+    case ErrorKind::unavailable:
+      return 503;
+    default:
+      return 400;
+  }
+}
+
+void refuse(httplib::Response& response, const Error& error) {
+  response.status = http_status(error.kind);
+  response.set_content(error.text + "\n", "text/plain");
+}
+
+}  // namespace
+
+ControllerServer::ControllerServer(Munge munge, const Parts& parts)
+    : munge_(std::move(munge)), parts_(parts), server_(std::make_unique<httplib::Server>()) {
+  server_->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  server_->set_payload_max_length(kMostBody);
+  server_->set_read_timeout(kSlowest);
+  server_->set_write_timeout(kSlowest);
+  server_->set_keep_alive_max_count(1);
+  serve(Call::report);
+  serve(Call::plan);
+  server_->Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
+    response.set_content(parts_.metrics.text(), "text/plain; version=0.0.4");
+  });
+}
+
+ControllerServer::~ControllerServer() {
+  server_->stop();
+  if (thread_.joinable()) thread_.join();
+}
+
+void ControllerServer::serve(Call call) {
+  server_->Post(
+      path_of(call), [this, call](const httplib::Request& request, httplib::Response& response) {
+        if (!active_) return refuse(response, {ErrorKind::unavailable, "this bellowsd stands by"});
+        auto asked = open_question(munge_, call, request.body);
+        auto body = asked ? answer(call, *asked) : Result<std::string>(asked.error());
+        auto sealed = body ? seal_answer(munge_, *asked, *body) : Result<std::string>(body.error());
+        if (sealed) return response.set_content(*sealed, "text/plain");
+        parts_.metrics.refused.Increment();
+        refuse(response, sealed.error());
+      });
+}
+
+Result<std::string> ControllerServer::answer(Call call, const Asked& asked) {
+  if (call == Call::plan) return parts_.board.text();
+  auto report = parse_report(asked.body);
+  if (!report) return report.error();
+  auto reply = parts_.book.take(*report, asked.uid, JobBook::Clock::now());
+  if (!reply) return reply.error();
+  parts_.metrics.reports.Increment();
+  return to_json(*reply);
+}
+
+Status ControllerServer::listen(const HostPort& at) {
+  if (!server_->bind_to_port(at.host, at.port))
+    return Error{ErrorKind::busy,
+                 fmt::format("cannot listen on {}:{}; does something else, perhaps "
+                             "another bellowsd?",
+                             at.host, at.port)};
+  thread_ = std::thread([this] { server_->listen_after_bind(); });
+  // A stop before that would not be noticed.
+  while (!server_->is_running()) std::this_thread::yield();
+  return {};
+}
+
+}  // namespace bellows

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "common/controller_address.h"
+#include "common/result.h"
+#include "elastic/daemon/controller.h"
+#include "elastic/wire/envelope.h"
+
+namespace httplib {
+class Server;
+}
+
+namespace bellows {
+
+/// bellowsd's door: takes sealed calls over HTTP in threads of its own and answers them from the
+/// book and the board. GET /metrics is open to everybody, and says nothing of single jobs.
+class ControllerServer {
+ public:
+  struct Parts {
+    JobBook& book;
+    PlanBoard& board;
+    Metrics& metrics;
+  };
+
+  /// All parts must outlive it.
+  ControllerServer(Munge munge, const Parts& parts);
+  /// Stops listening and joins the threads.
+  ~ControllerServer();
+  ControllerServer(const ControllerServer&) = delete;
+  ControllerServer& operator=(const ControllerServer&) = delete;
+
+  /// busy: something else listens there.
+  Status listen(const HostPort& at);
+  /// Until then every call is answered by 503: another bellowsd decides.
+  void set_active(bool active) { active_ = active; }
+
+ private:
+  void serve(Call call);
+  /// The JSON to answer.
+  Result<std::string> answer(Call call, const Asked& asked);
+
+  Munge munge_;
+  Parts parts_;
+  std::atomic<bool> active_ = false;
+  std::unique_ptr<httplib::Server> server_;
+  std::thread thread_;
+};
+
+}  // namespace bellows

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "elastic/daemon/controller.h"
+#include "tests/unit/elastic/fake_cluster.h"
+
+using namespace bellows;
+
+namespace {
+
+using Clock = Controller::Clock;
+
+struct Names final : UserNames {
+  std::string name_of(uid_t uid) override { return "user" + std::to_string(uid); }
+};
+
+/// Eight GPUs, of which job 1 has two, and launchers that obey at once.
+struct World {
+  FakeCluster cluster{2, 4};
+  JobBook book;
+  Names names;
+  PlanBoard board;
+  Metrics metrics;
+  std::vector<std::string> said;
+  Policy policy;
+  Controller controller;
+  Clock::time_point start{std::chrono::seconds(5000)};
+  std::map<std::uint32_t, std::string> answered;
+
+  explicit World(bool dry = false)
+      : controller(
+            {cluster, cluster, book, names, board, metrics},
+            [this](const std::string& text) { said.push_back(text); }, dry) {
+    policy.controller.emplace();
+    policy.controller->dwell_s = 5;
+    cluster.add(1, 2, true,
+                "bellows/1 tenant=a framework=digits:1.0 gpus=1-8 ckpt=/c controller=@ctl:6820");
+  }
+  Clock::time_point now() const {
+    return start + std::chrono::duration_cast<Clock::duration>(
+                       std::chrono::duration<double>(cluster.clock));
+  }
+  void report() {
+    const SlurmJob& job = cluster.all[1];
+    RunReport report;
+    report.job = 1;
+    report.restarts = job.restarts;
+    report.state = RunReport::State::running;
+    report.gpus = job.gpus();
+    report.step_s = report.gpus > 0 ? 0.4 / report.gpus : 0;
+    if (!answered[1].empty()) report.answer = OrderAnswer{answered[1], true, 1, ""};
+    const auto reply = book.take(report, job.uid, now());
+    if (reply.ok() && reply->order) answered[1] = reply->order->id;
+  }
+  void run(double seconds) {
+    for (const double end = cluster.clock + seconds; cluster.clock < end;) {
+      cluster.advance(0.25);
+      if (cluster.all[1].state == SlurmState::running) report();
+      controller.tick(policy, now());
+    }
+  }
+  std::uint32_t gpus() { return cluster.all[1].gpus(); }
+};
+
+}  // namespace
+
+Test(controller, lets_a_job_grow_as_far_as_it_scales) {
+  World world;
+  world.run(60);
+  cr_expect(world.gpus() == 8, "%u", world.gpus());
+  cr_expect(world.cluster.held.empty());
+  const auto shown = nlohmann::json::parse(world.board.text());
+  cr_expect(shown["acts"] == false && shown["pools"][0]["jobs"][0]["gpus"] == 8);
+  cr_expect(world.metrics.text().find("bellowsd_moves_total 2") != std::string::npos, "%s",
+            world.metrics.text().c_str());
+}
+
+Test(controller, orders_nothing_where_it_only_shows) {
+  World world(true);
+  world.run(60);
+  cr_expect(world.gpus() == 2);
+  const auto shown = nlohmann::json::parse(world.board.text());
+  cr_expect(shown["pools"][0]["jobs"][0]["planned"] == 4);
+}
+
+Test(controller, lets_be_when_the_policy_is_switched_off) {
+  World world;
+  world.policy.enabled = false;
+  world.run(60);
+  cr_expect(world.gpus() == 2);
+}
+
+Test(controller, does_not_act_on_what_it_could_not_read) {
+  World world;
+  world.run(4);
+  const auto before = world.book.notes();
+  cr_assert(before.size() == 1);
+  for (const char* what : {"jobs", "nodes"}) {
+    world.cluster.before_call = [&world, what](const std::string& call) {
+      world.cluster.silent = call == what;
+    };
+    world.run(30);
+    world.cluster.before_call = nullptr;
+    world.cluster.silent = false;
+    cr_expect(world.gpus() == 2 && world.cluster.all[1].restarts == 0);
+    const auto notes = world.book.notes();
+    cr_expect(notes.size() == 1 && !notes.at(1).speeds.seen().empty(), "%s", what);
+  }
+  cr_assert(world.said.size() == 1, "once for each trouble");
+  world.run(60);
+  cr_expect(world.said[1] == "slurmctld answers again");
+  cr_expect(world.gpus() == 8);
+}
+
+Test(controller, clears_what_another_has_left_before_it_acts) {
+  World world;
+  world.cluster.held["bellows-old"] = {"bellows-old", {"n1"}, {"user1001"}, 1 << 30};
+  world.cluster.all[1].reservation = "bellows-old";
+  world.run(3);
+  cr_expect(world.cluster.held.empty());
+  cr_expect(world.cluster.all[1].reservation.empty());
+}
+
+Test(controller, plans_by_what_the_policy_says_of_tenants) {
+  Policy policy;
+  policy.controller.emplace();
+  policy.controller->share_by_value = true;
+  Tenant& tenant = policy.tenants.emplace_back();
+  tenant.name = "a";
+  tenant.guarantee = 4;
+  tenant.weight = 3;
+  tenant.quota = Quota{6, ""};
+  const PlanTerms terms = plan_terms_of(policy, 7.5);
+  const TenantTerms& of_tenant = terms.tenants.at("a");
+  cr_expect(of_tenant.guarantee == 4 && of_tenant.weight == 3 && of_tenant.limit == 6);
+  cr_expect(terms.surplus == Surplus::by_value && terms.objective.restart_s == 7.5);
+}

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <criterion/criterion.h>
+
+#include <string>
+
+#include "elastic/daemon/planner.h"
+#include "tests/unit/elastic/fake_cluster.h"
+
+using namespace bellows;
+
+namespace {
+
+using Clock = JobBook::Clock;
+
+std::string contract(const std::string& tenant, const std::string& gpus) {
+  return "bellows/1 tenant=" + tenant + " framework=digits:1.0 gpus=" + gpus +
+         " ckpt=/c controller=@ctl:6820";
+}
+
+/// A cluster of two nodes with 4 GPUs each, whose launchers all report.
+struct World {
+  FakeCluster cluster{2, 4};
+  JobBook book;
+  PlanTerms terms;
+  Clock::time_point time{std::chrono::seconds(1000)};
+  std::optional<std::uint32_t> make_room = 600;
+
+  World() { terms.objective.restart_s = 2; }
+
+  SlurmJob& add(std::uint32_t id, std::uint32_t gpus, bool runs, const std::string& tenant = "a",
+                const std::string& range = "1-8") {
+    return cluster.add(id, gpus, runs, contract(tenant, range));
+  }
+
+  void report(std::uint32_t id, double step_s) {
+    const SlurmJob& job = cluster.all[id];
+    RunReport report;
+    report.job = id;
+    report.restarts = job.restarts;
+    report.state = RunReport::State::running;
+    report.gpus = job.gpus();
+    report.nodes = 1;
+    report.step_s = step_s;
+    cr_assert(book.take(report, job.uid, time).ok());
+  }
+
+  void note() {
+    std::vector<SlurmJob> elastic;
+    for (const auto& [id, job] : cluster.all)
+      if (elastic_contract(job)) elastic.push_back(job);
+    book.update(elastic, static_cast<std::time_t>(cluster.clock));
+  }
+
+  void all_report() {
+    note();
+    for (const auto& [id, job] : cluster.all)
+      if (job.state == SlurmState::running && elastic_contract(job)) report(id, 0.1);
+  }
+
+  std::vector<Pool> pools() {
+    auto state = read_cluster(cluster, cluster);
+    cr_assert(state.ok());
+    return pools_of(*state, make_room);
+  }
+
+  PoolPlan plan() {
+    const auto pools = this->pools();
+    cr_assert(pools.size() == 1, "%zu pools", pools.size());
+    auto plan =
+        plan_gpus(pools[0], book.notes(), terms, static_cast<std::time_t>(cluster.clock), time);
+    cr_assert(plan.ok());
+    return *plan;
+  }
+
+  std::uint32_t planned(std::uint32_t id) {
+    const PoolPlan plan = this->plan();
+    for (const PlanLine& line : plan.lines)
+      if (line.job.id == id) return line.to;
+    return UINT32_MAX;
+  }
+  std::string reason(std::uint32_t id) {
+    const PoolPlan plan = this->plan();
+    for (const PlanLine& line : plan.lines)
+      if (line.job.id == id) return line.reason;
+    return "no line";
+  }
+};
+
+}  // namespace
+
+Test(planner, a_job_alone_explores_by_doubling) {
+  World world;
+  world.add(1, 2, true);
+  world.all_report();
+  cr_expect(world.planned(1) == 4);
+  cr_expect(world.reason(1) == "grows");
+}
+
+Test(planner, a_job_that_was_seen_not_to_scale_keeps_its_size) {
+  World world;
+  world.add(1, 2, true);
+  world.note();
+  world.report(1, 0.1);
+  cr_expect(world.planned(1) == 4);
+  SlurmJob& job = world.cluster.all[1];
+  job.nodes = {{"n1", 4, 4}};
+  job.asked.tres_per_job = spell_gpus(4);
+  world.book.note_given(1, 4, true, 1000);
+  world.note();
+  world.report(1, 0.1);
+  cr_expect(world.planned(1) <= 4);
+}
+
+Test(planner, the_silent_keep_what_they_have) {
+  World world;
+  world.add(1, 2, true);
+  world.note();
+  cr_expect(world.planned(1) == 2);
+  cr_expect(world.reason(1).find("silent") != std::string::npos);
+  world.report(1, 0.1);
+  world.time += std::chrono::seconds(16);
+  cr_expect(world.planned(1) == 2);
+}
+
+Test(planner, one_gives_up_gpus_for_another_that_waits) {
+  World world;
+  world.add(1, 8, true);
+  world.add(2, 2, false);
+  world.all_report();
+  cr_expect(world.planned(1) < 8);
+  cr_expect(world.planned(2) > 0);
+  cr_expect(world.planned(1) + world.planned(2) <= 8);
+}
+
+Test(planner, a_running_job_is_never_stopped) {
+  World world;
+  world.add(1, 4, true, "a", "4-8");
+  world.add(2, 4, true, "a", "4-8");
+  world.add(3, 4, false, "a", "4-8");
+  world.all_report();
+  cr_expect(world.planned(1) == 4);
+  cr_expect(world.planned(2) == 4);
+  cr_expect(world.planned(3) == 0);
+}
+
+Test(planner, what_others_wait_for_is_not_handed_out) {
+  World world;
+  world.add(1, 2, true);
+  world.cluster.add(5, 6, false, "");
+  world.cluster.all[5].times.submit = 990;
+  world.cluster.all[5].times.begin = 990;
+  world.all_report();
+  cr_expect(world.planned(1) == 2);
+  // A plain job that needs less leaves the rest.
+  world.cluster.all[5].asked.tres_per_job = spell_gpus(4);
+  cr_expect(world.planned(1) == 4);
+}
+
+Test(planner, elastic_jobs_make_room_for_one_that_has_waited_long_enough) {
+  World world;
+  world.add(1, 8, true);
+  world.cluster.add(5, 4, false, "");
+  world.all_report();
+  world.make_room = 200;
+  cr_expect(world.planned(1) == 8);
+  world.make_room = 50;
+  cr_expect(world.planned(1) <= 4);
+  world.make_room.reset();
+  cr_expect(world.planned(1) == 8);
+}
+
+Test(planner, a_guarantee_comes_back_from_who_borrowed_it) {
+  World world;
+  world.terms.tenants["b"] = {.guarantee = 6};
+  world.terms.tenants["a"] = {.guarantee = 2};
+  world.add(1, 8, true, "a");
+  world.add(2, 4, false, "b");
+  world.all_report();
+  cr_expect(world.planned(1) <= 4);
+  cr_expect(world.planned(2) == 4);
+}
+
+Test(planner, a_limit_holds) {
+  World world;
+  world.terms.tenants["a"].limit = 3;
+  world.add(1, 2, true, "a");
+  world.all_report();
+  cr_expect(world.planned(1) == 3);
+}
+
+Test(planner, one_tenants_lies_leave_the_others_share) {
+  World world;
+  world.add(1, 4, true, "a");
+  world.add(2, 4, true, "b");
+  world.note();
+  world.report(1, 0.1);
+  world.report(2, 0.1);
+  const std::uint32_t honest = world.planned(2);
+  for (int i = 0; i < 50; ++i) world.report(1, 1e-9);
+  cr_expect(world.planned(2) == honest);
+}
+
+Test(planner, nodes_that_go_away_are_not_counted) {
+  World world;
+  world.add(1, 2, true);
+  world.add(2, 2, true);
+  world.all_report();
+  world.cluster.all_nodes[1].available = false;
+  const PoolPlan plan = world.plan();
+  cr_expect(plan.gpus == 4);
+  cr_expect(world.planned(1) + world.planned(2) <= 4);
+}
+
+Test(planner, the_users_choice_stands_for_a_while) {
+  World world;
+  world.add(1, 2, true);
+  world.all_report();
+  SlurmJob& job = world.cluster.all[1];
+  job.nodes = {{"n1", 3, 3}};
+  world.note();
+  world.report(1, 0.1 * 2 / 3);
+  cr_expect(world.planned(1) == 3);
+  cr_expect(world.reason(1).find("user") != std::string::npos);
+  world.cluster.clock += 4000;
+  world.note();
+  cr_expect(world.planned(1) > 3);
+}
+
+Test(planner, too_many_moves_in_an_hour_are_enough) {
+  World world;
+  world.add(1, 2, true);
+  world.all_report();
+  for (int i = 0; i < 6; ++i) world.book.note_given(1, 2, true, 1000);
+  cr_expect(world.planned(1) == 2);
+  world.cluster.clock += 3700;
+  world.all_report();
+  cr_expect(world.planned(1) == 4);
+}
+
+Test(planner, neither_right_after_a_start_nor_near_the_end) {
+  World world;
+  SlurmJob& job = world.add(1, 2, true);
+  world.all_report();
+  job.times.start = 970;
+  cr_expect(world.planned(1) == 2);
+  job.times.start = 900;
+  job.times.end = 1200;
+  cr_expect(world.planned(1) == 2);
+  job.times.end = 2000;
+  cr_expect(world.planned(1) == 4);
+}
+
+Test(planner, only_jobs_with_a_controller_in_their_contract_are_elastic) {
+  World world;
+  SlurmJob& job = world.add(1, 2, true);
+  cr_expect(elastic_contract(job).has_value());
+  job.reservation = "maintenance";
+  cr_expect(!elastic_contract(job).has_value());
+  job.reservation = "bellows-1234";
+  cr_expect(elastic_contract(job).has_value());
+  job.admin_comment = "bellows/1 tenant=a framework=digits:1.0 gpus=1-8 ckpt=/c";
+  cr_expect(!elastic_contract(job).has_value());
+}
+
+Test(book, only_the_owner_of_a_job_speaks_for_it) {
+  World world;
+  const SlurmJob& job = world.add(1, 2, true);
+  world.note();
+  RunReport report;
+  report.job = 1;
+  const auto foreign = world.book.take(report, job.uid + 1, world.time);
+  cr_assert(!foreign.ok());
+  cr_expect(foreign.error().kind == ErrorKind::denied);
+  report.job = 99;
+  cr_expect(world.book.take(report, job.uid, world.time).error().kind == ErrorKind::not_found);
+}
+
+Test(book, an_order_is_for_one_run_and_ends_with_its_answer) {
+  World world;
+  const SlurmJob& job = world.add(1, 2, true);
+  world.note();
+  world.book.give_order(1, {"p-1", 4, 0});
+  RunReport report;
+  report.job = 1;
+  report.restarts = 3;
+  cr_expect(!world.book.take(report, job.uid, world.time)->order);
+  report.restarts = job.restarts;
+  cr_expect(world.book.take(report, job.uid, world.time)->order->id == "p-1");
+  report.answer = OrderAnswer{"p-0", true, std::nullopt, ""};
+  cr_expect(world.book.take(report, job.uid, world.time)->order.has_value());
+  report.answer = OrderAnswer{"p-1", true, std::nullopt, ""};
+  cr_expect(!world.book.take(report, job.uid, world.time)->order);
+  cr_expect(world.book.answer_of(1)->committed);
+}
