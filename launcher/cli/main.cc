@@ -20,6 +20,7 @@ void add_commands(bellows::CommandLine& program) {
   bellows::add_explain_command(program);
   bellows::add_ckpt_command(program);
   bellows::add_tenants_command(program);
+  bellows::add_plan_command(program);
   bellows::add_simulate_command(program);
   bellows::add_setup_command(program);
   bellows::add_completion_command(program);

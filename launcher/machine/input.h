@@ -79,6 +79,7 @@ struct StopRequest {
   std::uint64_t client = 0;
   bool hold = false;                     ///< the job is to wait for its release then
   bool from_scratch = false;             ///< the program's work may be lost
+  bool planned = false;                  ///< bellowsd wants it
   std::optional<std::uint64_t> gpus{};   ///< as it was asked for; none: as before
   std::optional<std::uint64_t> batch{};  ///< the same
 };

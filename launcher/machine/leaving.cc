@@ -19,7 +19,7 @@ using state::Next;
 State take_road(Run& run) {
   NextRun next{
       .restarts = run.job.restarts, .started = run.job.times.start, .gpus_now = run.layout.gpus()};
-  if (run.stop) next.gpus = run.stop->gpus;
+  if (run.stop) next.gpus = run.stop->size_alone(run.layout.gpus());
   next.hold = run.stop && run.stop->hold;
   next.later = run.doubts.later;
   run.act(action::WalkRoad{next});

@@ -135,10 +135,13 @@ Move on(Run& run, State&, const input::StatusRequest& request) {
 }
 
 Move on(Run& run, State& state, const input::StopRequest& request) {
-  Stop stop{.reason = request.hold ? kHalt : "resize",
+  Stop stop{.reason = request.hold      ? kHalt
+                      : request.planned ? "resize by bellowsd"
+                                        : "resize",
             .client = request.client,
             .hold = request.hold,
-            .from_scratch = request.from_scratch};
+            .from_scratch = request.from_scratch,
+            .planned = request.planned};
   if (request.gpus) {
     const auto& contract = run.rules.contract;
     const auto size = static_cast<std::uint32_t>(std::min(*request.gpus, kMostGpus + 1));

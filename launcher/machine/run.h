@@ -82,8 +82,15 @@ struct Stop {
   std::uint64_t client = 0;   ///< 0: nobody outside waits
   bool hold = false;          ///< the job waits for its release then
   bool from_scratch = false;  ///< the program's work may be lost
+  bool planned = false;       ///< by bellowsd, together with other jobs
   bool fruitless = false;     ///< this run saved nothing new
   bool saved = false;         ///< the stop's own checkpoint is committed
+
+  /// The size to go on with if whoever asked for the stop does no more. A job that was to grow on a
+  /// plan keeps its size then: the others may not have given up what it was to get.
+  std::optional<std::uint32_t> size_alone(std::uint32_t now) const {
+    return planned && gpus && *gpus > now ? std::nullopt : gpus;
+  }
 };
 
 /// The last fault.

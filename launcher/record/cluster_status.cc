@@ -9,17 +9,20 @@
 #include <nlohmann/json.hpp>
 
 #include "launcher/base/exit_status.h"
+#include "launcher/record/controller_query.h"
 #include "launcher/record/policy_query.h"
 #include "slurm/client.h"
 
 namespace bellows {
 namespace {
 
+using Plan = nlohmann::ordered_json;
+
 void print_json(const PolicyStatus& status) {
-  nlohmann::ordered_json out = {{"digest", nullptr},  {"since", nullptr},
-                                {"enabled", nullptr}, {"tenants", nullptr},
-                                {"lua", status.lua},  {"people_known", status.people_known},
-                                {"problem", nullptr}, {"other", nullptr}};
+  nlohmann::ordered_json out = {
+      {"digest", nullptr},  {"since", nullptr},  {"enabled", nullptr},
+      {"tenants", nullptr}, {"lua", status.lua}, {"people_known", status.people_known},
+      {"problem", nullptr}, {"other", nullptr},  {"controller", nullptr}};
   if (!status.digest.empty()) {
     out["digest"] = status.digest;
     out["since"] = status.since;
@@ -27,11 +30,30 @@ void print_json(const PolicyStatus& status) {
     out["tenants"] = status.tenants;
   }
   if (!status.problem.empty()) out["problem"] = status.problem;
+  if (!status.controller.empty()) out["controller"] = status.controller;
   if (status.other)
     out["other"] = {{"host", status.other->host},
                     {"digest", status.other->digest},
                     {"since", status.other->since}};
   fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+/// One line about bellowsd, where the site has one. False: it does not answer.
+bool print_controller(const SlurmClient& slurm, const PolicyStatus& status) {
+  if (status.controller.empty()) return true;
+  const auto address = ControllerAddress::parse(status.controller);
+  const auto plan = address ? ask_plan(slurm, *address) : Result<Plan>(address.error());
+  if (!plan) {
+    fmt::print("bellowsd   {}\n", plan.error().text);
+    return false;
+  }
+  const auto lag = plan->find("lag_s");
+  fmt::print("bellowsd   alive, {}{}\n",
+             lag != plan->end() && lag->is_number()
+                 ? fmt::format("read slurmctld {:.1f} s ago", lag->get<double>())
+                 : "has not read slurmctld yet",
+             plan->value("acts", false) ? ", carries a plan out" : "");
+  return true;
 }
 
 void print_text(const PolicyStatus& status) {
@@ -66,7 +88,8 @@ int show_cluster_status(bool json) {
     print_json(*status);
   else
     print_text(*status);
-  const bool good = !status->digest.empty() && status->problem.empty() && !status->other;
+  const bool decides = json || print_controller(slurm, *status);
+  const bool good = decides && !status->digest.empty() && status->problem.empty() && !status->other;
   return good ? kOk : kFailed;
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "elastic/wire/munge.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"
 #include "launcher/cli/commands.h"
@@ -74,6 +75,20 @@ int refuse(const SlurmJob& job, const std::string& text, int status) {
   return fail(text, status);
 }
 
+std::optional<ControllerPlace> controller_of(const SlurmClient& slurm, const RunContext& context) {
+  if (!context.contract) return std::nullopt;
+  const std::string_view text = context.contract->extra_value(Contract::kControllerKey);
+  if (text.empty()) return std::nullopt;
+  auto address = ControllerAddress::parse(text);
+  if (!address) {
+    fmt::print(stderr, "bellows run: {}; bellowsd will not resize this job\n",
+               address.error().text);
+    return std::nullopt;
+  }
+  return ControllerPlace{*std::move(address), slurm.slurm_user(),
+                         munge_socket_of(slurm.auth_info())};
+}
+
 int supervise(const RunOptions& options, std::uint32_t id) {
   SlurmClient slurm;
   auto job = wait_for_job(slurm, id);
@@ -105,6 +120,7 @@ int supervise(const RunOptions& options, std::uint32_t id) {
         "bellows run: the job has no Bellows contract (sbatch --framework, --gpus-range), so "
         "it cannot be resized, and a killed launcher ends it\n");
   warn_unless_batch_script();
+  context->controller = controller_of(slurm, *context);
   RunShell shell(slurm, std::move(*context), std::move(*job), std::move(*layout));
   return shell.run();
 }

@@ -9,6 +9,7 @@
 #include "checkpoint/protocol/attempt_name.h"
 #include "common/access.h"
 #include "common/contract.h"
+#include "common/controller_address.h"
 #include "common/launch_kind.h"
 #include "common/result.h"
 #include "launcher/machine/own_checkpoint.h"
@@ -33,6 +34,13 @@ struct RunOptions {
   std::vector<std::string> command;
 };
 
+/// Where bellowsd is, for a job whose size it may change.
+struct ControllerPlace {
+  ControllerAddress address;
+  uid_t slurm_user = 0;
+  std::string munge_socket;  ///< empty: the usual one
+};
+
 /// Where a launcher runs and where it keeps its files.
 struct RunContext {
   RunOptions options;
@@ -46,6 +54,7 @@ struct RunContext {
   std::string trusted_base;       ///< how checkpoint_dir begins, see StorePlace
   Access access = Access::owner;  ///< to what the job stores
   LaunchKind launch = LaunchKind::mpi;
+  std::optional<ControllerPlace> controller;  ///< none: bellowsd may not change the job's size
 
   std::string agent_socket() const { return run_dir + "/agent.sock"; }
   std::string control_socket() const { return run_dir + "/run.sock"; }

@@ -97,6 +97,9 @@ Status RunShell::open_resources() {
   if (!output) return output.error();
   output_.emplace(std::move(*output));
   processes_.emplace(context_, finished_, *output_, restart_);
+  if (context_.controller)
+    controller_.emplace(context_.controller->address, context_.controller->slurm_user,
+                        Munge(context_.controller->munge_socket));
   return {};
 }
 
@@ -123,6 +126,7 @@ void RunShell::wait() const {
   processes_->add_poll(fds);
   const RunMachine::Wanted wanted = machine_.wanted();
   inquiries_.add_poll(fds, wanted);
+  if (controller_) controller_->add_poll(fds);
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(wanted.tick - Clock::now());
   poll(fds.data(), fds.size(), static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1000)));
 }
@@ -138,6 +142,7 @@ void RunShell::loop_once() {
   read_answers();
   feed(input::Tick{});
   ask_about_job();
+  ask_controller();
 }
 
 void RunShell::note_pause() {
@@ -187,6 +192,12 @@ void RunShell::ask_about_job() {
   if (!machine_.wanted().job) return;
   if (auto job = inquiries_.look_at_job(Clock::now())) return feed(std::move(*job));
   if (auto trouble = inquiries_.trouble()) say(*trouble + "; asking again");
+}
+
+void RunShell::ask_controller() {
+  if (!controller_) return;
+  if (auto order = controller_->look(machine_, Clock::now())) feed(*std::move(order));
+  if (auto news = controller_->news()) say(*news);
 }
 
 void RunShell::feed(Input input) {
@@ -239,7 +250,10 @@ std::vector<Input> RunShell::act(const action::Record& what) {
 }
 
 std::vector<Input> RunShell::act(const action::Reply& what) {
-  control_->send(what.client, what.text);
+  if (what.client == ControllerLink::kClient && controller_)
+    controller_->take_reply(what.text);
+  else
+    control_->send(what.client, what.text);
   return {};
 }
 

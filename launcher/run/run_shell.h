@@ -14,6 +14,7 @@
 #include "launcher/record/history_writer.h"
 #include "launcher/run/active_marker.h"
 #include "launcher/run/control_server.h"
+#include "launcher/run/controller_link.h"
 #include "launcher/run/inquiries.h"
 #include "launcher/run/run_context.h"
 #include "launcher/run/step_processes.h"
@@ -42,6 +43,7 @@ class RunShell {
   void read_ends();
   void read_answers();
   void ask_about_job();
+  void ask_controller();
   /// Passes the input to the machine, and carries out all resulting actions.
   void feed(Input input);
   void feed(std::vector<Input> inputs);
@@ -66,6 +68,7 @@ class RunShell {
   std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;
   std::optional<StepProcesses> processes_;
+  std::optional<ControllerLink> controller_;
   Fd signals_;
   Clock::time_point last_loop_{};
   std::deque<Input> inbox_;

@@ -151,6 +151,20 @@ Test(stops, are_finished_by_the_launcher_when_the_client_has_gone) {
   }
 }
 
+/// World: 4 GPUs.
+Test(stops, left_alone_with_a_plan_a_job_may_shrink_but_does_not_grow) {
+  for (const std::uint32_t gpus : {2U, 8U}) {
+    Stopping world({.client = kClient, .planned = true, .gpus = gpus});
+    const std::optional<std::uint32_t> alone = gpus == 2 ? std::optional(gpus) : std::nullopt;
+    cr_expect(world.planned_size == alone, "a launcher that is killed comes back so");
+    world.save(6);
+    world.all_leave();
+    cr_expect(has(world.last_reply(kClient), "\"committed\""));
+    world.pass(11s);
+    cr_expect(world.roads.size() == 1 && world.roads[0].gpus == alone, "%u", gpus);
+  }
+}
+
 Test(stops, wait_for_a_commit_that_comes_after_the_ranks) {
   Stopping world;
   world.give_parts(6);
