@@ -97,6 +97,7 @@ start_cluster() {
   wait_for_controller 300
   for member in $all; do [[ $member == ctl ]] || start_member "$member"; done
   wait_for_nodes 300
+  ((!elastic)) || start_bellowsd
 }
 
 remove_cluster() {
@@ -241,6 +242,37 @@ command_stop_ctld() {
       3) die "slurmctld is not running" ;;
       *) die "slurmctld did not stop" ;;
     esac
+}
+
+bellowsd_pid() { in_member ctl pgrep --exact bellowsd; }
+
+command_stop_bellowsd() {
+  local pid
+  load_state
+  pid=$(bellowsd_pid) || die "bellowsd is not running"
+  in_member ctl kill -s "$signal" "$pid"
+  poll_for 20 bellowsd_is_gone || die "bellowsd did not stop"
+}
+
+bellowsd_is_gone() { ! bellowsd_pid >/dev/null; }
+
+command_start_bellowsd() {
+  load_state
+  ((elastic)) || die "the cluster was not started with --elastic"
+  bellowsd_is_gone || die "bellowsd is already running"
+  start_bellowsd
+}
+
+# It listens once the process is up; who asks it before that asks again.
+start_bellowsd() {
+  # shellcheck disable=SC2016
+  in_member ctl /bin/sh -c 'exec setsid setpriv --reuid=slurm --regid=slurm --clear-groups "$@" &' start \
+    env -i PATH=/usr/bin:/bin SLURM_CONF="$dir/etc/slurm.conf" "${daemon_environment[@]}" \
+    "$(bellowsd_program)" </dev/null >>"$dir/log/bellowsd.log" 2>&1
+  poll_for 20 bellowsd_pid >/dev/null || {
+    show_log_tail "$dir/log/bellowsd.log"
+    die "bellowsd did not start"
+  }
 }
 
 command_start_ctld() {

@@ -19,6 +19,7 @@ fi
 is_installed() { [[ -n ${MC_PREFIX:-} && $builddir == "$MC_PREFIX" ]]; }
 admission_plugins() { if is_installed; then echo "$MC_PLUGINS"; else echo "$builddir/jobsubmit/.libs"; fi; }
 spank_plugins() { if is_installed; then echo "$MC_PLUGINS"; else echo "$builddir/spank/.libs"; fi; }
+bellowsd_program() { if is_installed; then echo "$MC_PREFIX/sbin/bellowsd"; else echo "$builddir/elastic/bellowsd"; fi; }
 programs() { if is_installed; then echo "$MC_PROGRAMS"; else echo "$builddir/launcher"; fi; }
 
 find_builddir() {
@@ -73,6 +74,9 @@ gpu_minor() { # NODE INDEX
   fi
 }
 
+# bellowsd never runs as root.
+slurm_user() { if ((elastic)); then echo slurm; else echo root; fi; }
+
 write_slurm_conf() {
   local i plugin_path mpi=pmix
   plugin_path=$(find_slurm_plugins)
@@ -81,7 +85,7 @@ write_slurm_conf() {
   cat <<CONF
 ClusterName=bellows
 SlurmctldHost=ctl($(member_address ctl))
-SlurmUser=root
+SlurmUser=$(slurm_user)
 SlurmdUser=root
 AuthType=auth/munge
 AuthInfo=socket=$dir/run/munge.socket
@@ -205,8 +209,12 @@ kept_directories() {
 }
 
 default_bellows_conf() {
+  local mode=manual
+  ((!elastic)) || mode=auto
   cat <<CONF
 version: 1
+$( ((!elastic)) || echo "controller: {addresses: [\"ctl:6820\"], dwell: 5, restarts_per_hour: 60}")
+defaults: {gpus: {elastic: $mode}}
 checkpoint_dir: $dir/shared/checkpoints/%u/%j
 frameworks:
   digits: {versions: ["1.0"], default: "1.0"}

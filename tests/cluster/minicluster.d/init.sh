@@ -189,7 +189,14 @@ start_daemons() {
   munged --force --key-file="$dir/etc/munge.key" --socket="$dir/run/munge.socket" \
     --pid-file=/run/munged.pid --log-file="$dir/log/munged.log" --seed-file=/run/munged.seed
   ((!MC_accounting)) || /bin/bash "$lib/database.sh" "$dir" || return
+  ((!MC_elastic)) || lend_to_slurm
   slurmctld -f "$SLURM_CONF"
+}
+
+# What slurmctld writes once it has become SlurmUser.
+lend_to_slurm() {
+  touch "$dir/log/slurmctld.log"
+  chown -R slurm: "$dir/spool/ctld" "$dir/log/slurmctld.log"
 }
 
 umask 022

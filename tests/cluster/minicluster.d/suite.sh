@@ -40,6 +40,7 @@ repeat_command() {
     repeated+=(--nodes "$nodes" --gpus "$gpus" --slurm "$suite" --slurm-conf "$slurm_conf"
       --bellows-conf "$bellows_conf" --spank-args "$spank_args")
     ((!accounting)) || repeated+=(--accounting)
+    ((!elastic)) || repeated+=(--elastic)
     ((plugins)) || repeated+=(--no-plugins)
   fi
   [[ -z $user ]] || repeated+=(--user "$user")

@@ -4,8 +4,9 @@
  * brings back is held against that. Rank 0 writes a log of starts and the end, with their times.
  *
  *   counter --steps N --sleep-us U --save-every K --rows R --log FILE [--exit STATUS] [--async]
- *           [--die-at STEP] [--keep-going] [--eat MIB] [--until FILE]
+ *           [--die-at STEP] [--keep-going] [--eat MIB] [--until FILE] [--work-us U]
  *
+ * A step takes U of --sleep-us on every rank, and of --work-us what all ranks share.
  * With --until it counts to the number in the file, once that is there. With --async it goes on
  * while it saves; with --die-at it kills itself once, right after the save of that step has
  * returned; with --keep-going a save that fails does not end it; with --eat the first run takes so
@@ -26,7 +27,7 @@ struct options {
   uint64_t steps, sleep_us, save_every, rows;
   const char *log, *until;
   int exit_status, async, keep_going;
-  uint64_t die_at, eat;
+  uint64_t die_at, eat, work_us;
 };
 
 static struct options parse(int argc, char** argv) {
@@ -41,8 +42,9 @@ static struct options parse(int argc, char** argv) {
                                         {"keep-going", no_argument, 0, 'g'},
                                         {"eat", required_argument, 0, 'm'},
                                         {"until", required_argument, 0, 't'},
+                                        {"work-us", required_argument, 0, 'w'},
                                         {0, 0, 0, 0}};
-  struct options o = {1000, 10000, 50, 64, NULL, NULL, 0, 0, 0, 0, 0};
+  struct options o = {1000, 10000, 50, 64, NULL, NULL, 0, 0, 0, 0, 0, 0};
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
     switch (c) {
       case 's':
@@ -74,6 +76,9 @@ static struct options parse(int argc, char** argv) {
         break;
       case 'm':
         o.eat = strtoull(optarg, NULL, 10);
+        break;
+      case 'w':
+        o.work_us = strtoull(optarg, NULL, 10);
         break;
       case 't':
         o.until = optarg;
@@ -162,7 +167,7 @@ int main(int argc, char** argv) {
       if (bellows_finalize(b, 0) != BELLOWS_OK) return 1;
       return 0;
     }
-    usleep((useconds_t)o.sleep_us);
+    usleep((useconds_t)(o.sleep_us + o.work_us / (uint64_t)world));
     counter++;
     for (uint64_t i = 0; i < rows; i++) data[i] += first + i + 1;
   }
