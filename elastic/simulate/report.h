@@ -50,6 +50,7 @@ struct Report {
   std::size_t jobs = 0;  ///< in the workload, arrived or not
   std::size_t jobs_done = 0;
   double mean_completion_s = 0;
+  double least_mean_s = std::numeric_limits<double>::quiet_NaN();  ///< see LeastCompletion
   double median_completion_s = 0;  ///< of an even number, the mean of the two in the middle
   double p99_completion_s = 0;     ///< the least that 99 % of the jobs do not exceed
   double gpu_hours = 0;            ///< that jobs held, computing or not, done or not

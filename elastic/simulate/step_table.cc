@@ -75,6 +75,31 @@ MeasuredStep StepTable::at(const Placement& placement, double local_batch) const
              static_cast<double>(layout.nodes - low) / (high - low));
 }
 
+std::vector<Placement> StepTable::placements(std::uint32_t nodes,
+                                             std::uint32_t gpus_per_node) const {
+  std::vector<Placement> all;
+  for (const auto& [name, curve] : of_placement_) {
+    Placement placement;
+    for (const char digit : name) placement.push_back(static_cast<std::uint8_t>(digit - '0'));
+    const bool fits = placement.size() <= nodes &&
+                      *std::max_element(placement.begin(), placement.end()) <= gpus_per_node;
+    if (fits) all.push_back(std::move(placement));
+  }
+  for (std::uint32_t n = 1; n <= nodes; ++n)
+    for (std::uint32_t gpus = n; gpus <= n * gpus_per_node; ++gpus) {
+      Placement even(n, static_cast<std::uint8_t>(gpus / n)), uneven(n, 1);
+      for (std::uint32_t i = 0; i < gpus % n; ++i) ++even[i];
+      for (std::uint32_t i = 0, left = gpus - n; left > 0; ++i) {
+        const std::uint32_t more = std::min(left, gpus_per_node - 1);
+        uneven[i] = static_cast<std::uint8_t>(uneven[i] + more);
+        left -= more;
+      }
+      all.push_back(std::move(even));
+      all.push_back(std::move(uneven));
+    }
+  return all;
+}
+
 Result<StepTable::Point> StepTable::point_at(const Csv& csv, std::size_t row,
                                              const StepColumns& columns) {
   const auto batch = csv.whole(row, columns[0], 1);

@@ -35,6 +35,9 @@ class StepTable {
   /// Of the files placements.csv and scalability.csv of a folder. Errors name file and line.
   static Result<StepTable> read(const std::filesystem::path& folder);
 
+  /// What has a time of its own on such a cluster: the placements that were measured, and two for
+  /// each number of nodes and GPUs, as even and as uneven as can be.
+  std::vector<Placement> placements(std::uint32_t nodes, std::uint32_t gpus_per_node) const;
   MeasuredStep at(const Placement& placement, double local_batch) const;
   std::uint32_t smallest_local() const { return smallest_local_; }
   std::uint32_t largest_local() const { return largest_local_; }
