@@ -42,6 +42,7 @@ simulate --json "$work/jobs.csv" >"$work/all.json"
 is "$(jq -r '[.[].scheduler] | join(" ")' "$work/all.json")" \
   "elastic pollux sia tiresias optimus fixed-batch fixed-batch-initial fixed-batch-largest \
 fixed-batch-random fixed-size informed" "each scheduler runs"
+ok "none is better than what can be" jq -e 'all(.mean_completion_s >= .least_mean_s)' "$work/all.json"
 is "$(jq '[.[].jobs_done] | unique | .[]' "$work/all.json")" 12 "under each of them all jobs end"
 ok "elasticity ends jobs sooner than fixed sizes" \
   jq -e '(.[0].mean_completion_s < .[9].mean_completion_s)' "$work/all.json"
