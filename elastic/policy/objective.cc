@@ -54,8 +54,10 @@ Values values_of(const JobState& job, const ObjectiveTerms& terms) {
     const double times = bounded(speed / smallest);
     values.of_sizes.push_back(job.weight * (is_fair ? -std::pow(times, kExponent) : times));
   }
-  // Waiting costs all the same: the bound on it holds whatever they weigh.
-  if (is_fair) values.idle = -kWaiting * (1 + std::floor(job.waited_s / terms.patience_s));
+  // What running at the smallest size gains is the same for all: the bound on waiting holds
+  // whatever they weigh, and where not all fit, none has to give way for its weight.
+  if (is_fair)
+    values.idle = -job.weight - kWaiting * (1 + std::floor(job.waited_s / terms.patience_s));
   return values;
 }
 

@@ -79,7 +79,8 @@ Instance random_instance(Dice& dice) {
 /// What a job adds to the objective with so many GPUs, after the description in objective.h.
 double gain(const JobState& job, std::uint32_t gpus, const ObjectiveTerms& terms) {
   const bool is_fair = terms.objective == Objective::fair;
-  if (gpus == 0) return is_fair ? -20 * (1 + std::floor(job.waited_s / terms.patience_s)) : 0;
+  if (gpus == 0)
+    return is_fair ? -job.weight - 20 * (1 + std::floor(job.waited_s / terms.patience_s)) : 0;
   const auto speed = [&](const SizeSpeed& size) {
     return terms.objective == Objective::throughput ? size.samples_per_s : size.progress_per_s;
   };

@@ -78,6 +78,7 @@ Test(objective, who_waits_is_not_held_back_by_its_weight) {
   std::vector<JobState> jobs = {scaling(1, 1, 1), scaling(1, 1, 0)};
   jobs[0].weight = 2;
   jobs[1].weight = 0.1;
+  cr_expect(divide(jobs, {.restart_s = 30}, 1) == (Sizes{1, 0}), "nor does it push others out");
   jobs[1].waited_s = 3600;
   cr_expect(divide(jobs, {.restart_s = 30}, 1) == (Sizes{0, 1}));
 }
