@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <httplib.h>
+#include <sys/socket.h>
 
 #include <utility>
 
@@ -12,6 +13,9 @@ namespace {
 /// A connection holds one of them for as long as it is slow, which the timeout limits.
 constexpr std::size_t kThreads = 32;
 constexpr time_t kSlowest = 2;
+/// Connections that the kernel keeps while all threads are busy; httplib's own five are too few for
+/// launchers that start together.
+constexpr int kBacklog = 1024;
 
 int http_status(ErrorKind kind) {
   switch (kind) {
@@ -36,6 +40,12 @@ void refuse(httplib::Response& response, const Error& error) {
 ControllerServer::ControllerServer(Munge munge, const Parts& parts)
     : munge_(std::move(munge)), parts_(parts), server_(std::make_unique<httplib::Server>()) {
   server_->new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
+  // Not SO_REUSEPORT, which httplib would set: two bellowsd would share one port.
+  server_->set_socket_options([this](socket_t socket) {
+    const int yes = 1;
+    setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+    socket_ = socket;
+  });
   server_->set_payload_max_length(kMostBody);
   server_->set_read_timeout(kSlowest);
   server_->set_write_timeout(kSlowest);
@@ -81,6 +91,7 @@ Status ControllerServer::listen(const HostPort& at) {
                  fmt::format("cannot listen on {}:{}; does something else, perhaps "
                              "another bellowsd?",
                              at.host, at.port)};
+  ::listen(socket_, kBacklog);
   thread_ = std::thread([this] { server_->listen_after_bind(); });
   // A stop before that would not be noticed.
   while (!server_->is_running()) std::this_thread::yield();

@@ -48,6 +48,7 @@ class ControllerServer {
   Parts parts_;
   std::atomic<bool> active_ = false;
   std::unique_ptr<httplib::Server> server_;
+  int socket_ = -1;  ///< server_'s
   std::thread thread_;
 };
 
