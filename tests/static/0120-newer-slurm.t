@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 300
+# deadline: 420
 # The same source compiles against the public headers of a newer Slurm: those of Debian's libslurm-dev
 # in a later release, fetched by apt with lists of its own; nothing is installed.
 top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
