@@ -3,8 +3,7 @@
 # directory: make -f TOP/tests/fuzz/libfuzzer.mk TOP=TOP. A new target is added to TARGETS, with a
 # line that names the sources it needs besides its own.
 
-TARGETS = fuzz_batch_record fuzz_contract fuzz_csv fuzz_environment fuzz_events fuzz_index \
-TARGETS = fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events fuzz_index \
+TARGETS = fuzz_batch_record fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events fuzz_index \
 	fuzz_job_desc fuzz_ld_cache fuzz_mounts fuzz_policy fuzz_run_machine
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
@@ -23,6 +22,7 @@ fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \
 	common/container/rights.cc common/container/spec_text.cc
 fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.cc jobsubmit/policy/policy_reader.cc \
+	jobsubmit/policy/policy_reader_controller.cc common/controller_address.cc \
 	jobsubmit/policy/policy_reader_frameworks.cc jobsubmit/policy/policy_reader_limits.cc \
 	jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \
 	common/container/options.cc common/container/spec_text.cc
