@@ -9,11 +9,11 @@
 #include <functional>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <vector>
 
 #include "elastic/optimizer/plan.h"
 #include "elastic/policy/objective.h"
+#include "tests/unit/elastic/dice.h"
 
 using namespace bellows;
 
@@ -22,18 +22,6 @@ TestSuite(best_division, .timeout = 600);
 namespace {
 
 constexpr double kLeast = -std::numeric_limits<double>::infinity();
-
-/// Numbers that are the same everywhere.
-class Dice {
- public:
-  explicit Dice(std::uint32_t seed) : engine_(seed) {}
-  std::uint32_t up_to(std::uint32_t most) {
-    return static_cast<std::uint32_t>(engine_() % (most + 1));
-  }
-
- private:
-  std::mt19937 engine_;
-};
 
 struct Tenant {
   std::vector<JobState> jobs;

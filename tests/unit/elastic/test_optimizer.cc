@@ -7,11 +7,11 @@
 #include <functional>
 #include <numeric>
 #include <optional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "elastic/optimizer/plan.h"
+#include "tests/unit/elastic/dice.h"
 #include "tests/unit/support/text_support.h"
 
 using namespace bellows;
@@ -21,18 +21,6 @@ TestSuite(optimizer, .timeout = 600);
 namespace {
 
 using Gpus = std::vector<std::uint32_t>;
-
-/// Numbers that are the same everywhere.
-class Dice {
- public:
-  explicit Dice(std::uint32_t seed) : engine_(seed) {}
-  std::uint32_t up_to(std::uint32_t most) {
-    return static_cast<std::uint32_t>(engine_() % (most + 1));
-  }
-
- private:
-  std::mt19937 engine_;
-};
 
 struct SmallTenant {
   std::vector<ElasticJob> jobs;

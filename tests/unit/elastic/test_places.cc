@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "elastic/optimizer/places.h"
+#include "tests/unit/elastic/dice.h"
 #include "tests/unit/support/text_support.h"
 
 using namespace bellows;
@@ -20,18 +20,6 @@ TestSuite(places, .timeout = 600);
 namespace {
 
 using Free = std::vector<std::uint32_t>;
-
-/// Numbers that are the same everywhere.
-class Dice {
- public:
-  explicit Dice(std::uint32_t seed) : engine_(seed) {}
-  std::uint32_t up_to(std::uint32_t most) {
-    return static_cast<std::uint32_t>(engine_() % (most + 1));
-  }
-
- private:
-  std::mt19937 engine_;
-};
 
 constexpr std::uint32_t kNodes = 3;
 constexpr std::uint32_t kEach = 4;
