@@ -102,12 +102,8 @@ class PoolBuilder {
   }
 
   void add_other(const SlurmJob& job) {
-    for (auto& [key, pool] : pools_) {
-      if (holds_nodes(job))
-        for (const NodeShare& share : job.nodes)
-          if (std::find(pool.nodes.begin(), pool.nodes.end(), share.node) != pool.nodes.end())
-            pool.taken += share.gpus;
-    }
+    if (holds_nodes(job))
+      for (auto& [key, pool] : pools_) pool.taken += pool.gpus_here(job);
     if (!waits_for_room(job, cluster_.now)) return;
     const auto pool = pools_.find(key_of(job));
     if (pool == pools_.end()) return;
@@ -127,6 +123,13 @@ class PoolBuilder {
 };
 
 }  // namespace
+
+std::uint32_t Pool::gpus_here(const SlurmJob& job) const {
+  std::uint32_t held = 0;
+  for (const NodeShare& share : job.nodes)
+    if (std::find(nodes.begin(), nodes.end(), share.node) != nodes.end()) held += share.gpus;
+  return held;
+}
 
 Result<ClusterState> read_cluster(Slurm& slurm, SlurmPlaces& places) {
   auto nodes = places.nodes();

@@ -46,6 +46,9 @@ struct Pool {
   std::uint32_t wanted = 0;        ///< by such jobs that wait
   std::uint32_t due = 0;           ///< of `wanted`, by those that have waited long enough
   std::vector<PoolJob> jobs;       ///< elastic ones that run or wait to start
+
+  /// GPUs that a job holds on these nodes; those on a drained node are nobody else's to have.
+  std::uint32_t gpus_here(const SlurmJob& job) const;
 };
 
 /// The pools in which there are elastic jobs. A node that several partitions have is in the first

@@ -29,15 +29,6 @@ std::string random_name() {
   return fmt::format("{:016x}", random);
 }
 
-std::uint32_t held_here(const Pool& pool) {
-  std::uint32_t gpus = 0;
-  for (const PoolJob& job : pool.jobs)
-    for (const NodeShare& share : job.job.nodes)
-      if (std::find(pool.nodes.begin(), pool.nodes.end(), share.node) != pool.nodes.end())
-        gpus += share.gpus;
-  return gpus;
-}
-
 ordered_json shown(const PoolPlan& plan) {
   ordered_json jobs = ordered_json::array();
   for (const PlanLine& line : plan.lines)
@@ -168,7 +159,8 @@ void Controller::plan(const Policy& policy, Clock::time_point now) {
 }
 
 void Controller::begin(const PoolPlan& plan, const Pool& pool, Clock::time_point now) {
-  const std::uint32_t used = pool.taken + held_here(pool);
+  std::uint32_t used = pool.taken;
+  for (const PoolJob& of_pool : pool.jobs) used += pool.gpus_here(of_pool.job);
   const std::uint32_t free = pool.gpus > used ? pool.gpus - used : 0;
   transaction_.emplace(random_name(), plan, free, parts_.slurm, parts_.places, parts_.book,
                        parts_.users, Transaction::Limits());

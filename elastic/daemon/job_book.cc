@@ -49,7 +49,6 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
 
 Result<ReportReply> JobBook::take(const RunReport& report, uid_t uid, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  ++reports_;
   const auto found = notes_.find(report.job);
   if (found == notes_.end())
     return Error{ErrorKind::not_found,
@@ -102,11 +101,6 @@ void JobBook::note_given(std::uint32_t job, std::uint32_t gpus, bool restarted, 
 std::map<std::uint32_t, JobNotes> JobBook::notes() const {
   const std::lock_guard lock(mutex_);
   return notes_;
-}
-
-std::uint64_t JobBook::reports() const {
-  const std::lock_guard lock(mutex_);
-  return reports_;
 }
 
 }  // namespace bellows

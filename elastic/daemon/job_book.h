@@ -54,12 +54,10 @@ class JobBook {
   void note_given(std::uint32_t job, std::uint32_t gpus, bool restarted, std::time_t now);
 
   std::map<std::uint32_t, JobNotes> notes() const;
-  std::uint64_t reports() const;
 
  private:
   mutable std::mutex mutex_;
   std::map<std::uint32_t, JobNotes> notes_;
-  std::uint64_t reports_ = 0;
 };
 
 }  // namespace bellows

@@ -92,7 +92,7 @@ class PoolPlanner {
     line.reason = runs ? keeps_because(job, notes, terms_, now_, time_) : waits_because(notes);
     line.to = runs ? line.from : job.requested_gpus();
     Group& group = group_of(line.tenant);
-    const std::uint32_t here = gpus_here(job);
+    const std::uint32_t here = pool_.gpus_here(job);
     if (runs && line.reason.empty() && here < line.from)
       line.reason = "keeps its size: a node of it is going away";
     if (line.reason.empty())
@@ -101,15 +101,6 @@ class PoolPlanner {
       group.fixed += here;
     held_ += here;
     plan_.lines.push_back(std::move(line));
-  }
-
-  /// GPUs that it holds on nodes of the pool; those on a drained node are nobody else's to have.
-  std::uint32_t gpus_here(const SlurmJob& job) const {
-    std::uint32_t gpus = 0;
-    for (const NodeShare& share : job.nodes)
-      if (std::find(pool_.nodes.begin(), pool_.nodes.end(), share.node) != pool_.nodes.end())
-        gpus += share.gpus;
-    return gpus;
   }
 
   /// A user's choice counts for a job that waits, too.
