@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "slurm/gres.h"
@@ -17,7 +18,7 @@ namespace bellows {
 
 /// A slurmctld with many jobs on nodes of equal GPUs, and a clock that a test moves. Jobs start by
 /// priority as soon as there are GPUs, wherever these are; while there is a reservation, only those
-/// that name it. What it forbids, it counts.
+/// that name it. A node that is lost is set down some seconds later. What it forbids, it counts.
 class FakeCluster final : public Slurm, public SlurmPlaces {
  public:
   FakeCluster(std::uint32_t nodes, std::uint32_t gpus_per_node) {
@@ -30,6 +31,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   std::map<std::string, SlurmReservation> held;
   double clock = 1000;
   double completes_after = 0.4;
+  double notices_after = 12;  ///< until a node that is lost is set down
   bool silent = false;
   std::set<std::uint32_t> not_requeued;  ///< Slurm refuses to
   std::function<void(const std::string& call)> before_call;
@@ -58,20 +60,31 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
     all[id].state = SlurmState::completed;
     all[id].nodes.clear();
   }
+  /// It dies with all that runs on it.
+  void lose(const std::string& node) { set_down_at_[node] = clock + notices_after; }
+  bool is_lost(const std::string& node) const { return set_down_at_.contains(node); }
+  bool has_lost_node(const SlurmJob& job) const {
+    return std::any_of(job.nodes.begin(), job.nodes.end(),
+                       [this](const NodeShare& share) { return is_lost(share.node); });
+  }
   std::uint32_t used() const {
     std::uint32_t gpus = 0;
     for (const auto& [id, job] : all)
-      if (job.state == SlurmState::running || job.completing) gpus += job.gpus();
+      for (const NodeShare& share : job.nodes)
+        if (is_up(share.node)) gpus += share.gpus;
     return gpus;
   }
   std::uint32_t capacity() const {
     std::uint32_t gpus = 0;
-    for (const SlurmNode& node : all_nodes) gpus += node.gpus;
+    for (const SlurmNode& node : all_nodes)
+      if (node.available) gpus += node.gpus;
     return gpus;
   }
 
   void advance(double seconds) {
     clock += seconds;
+    for (SlurmNode& node : all_nodes)
+      if (is_lost(node.name) && clock >= set_down_at_[node.name]) set_down(node);
     for (auto& [id, job] : all)
       if (job.completing && clock >= done_at_[id]) {
         job.completing = false;
@@ -87,7 +100,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
     for (SlurmJob* job : queue)
       if (used() + job->requested_gpus() <= capacity()) start(*job);
     if (used() > capacity()) ++over_capacity;
-    std::erase_if(held, [this](const auto& entry) { return entry.second.end <= second(); });
+    end_reservations();
   }
 
   Result<SlurmJob> job(std::uint32_t id) override {
@@ -109,13 +122,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
     if (!answers("requeue")) return no_answer();
     if (not_requeued.contains(id)) return Error{ErrorKind::denied, "not requeued"};
     SlurmJob& job = all[id];
-    if (job.state != SlurmState::running) return {};
-    job.state = SlurmState::pending;
-    job.reason = "None";
-    job.completing = true;
-    job.times.begin = 0;
-    ++job.restarts;
-    done_at_[id] = clock + completes_after;
+    if (job.state == SlurmState::running) back_into_queue(job);
     return {};
   }
   Status requeue(std::uint32_t id) override { return requeue_running(id); }
@@ -172,6 +179,36 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   static Error no_answer() { return {ErrorKind::unavailable, "Connection refused"}; }
   std::time_t second() const { return static_cast<std::time_t>(std::floor(clock)); }
 
+  bool is_up(const std::string& name) const {
+    return std::any_of(all_nodes.begin(), all_nodes.end(), [&name](const SlurmNode& node) {
+      return node.name == name && node.available;
+    });
+  }
+  /// It completes when the last of its nodes is done, or is set down.
+  void back_into_queue(SlurmJob& job) {
+    job.state = SlurmState::pending;
+    job.reason = "None";
+    job.completing = true;
+    job.times.begin = 0;
+    ++job.restarts;
+    double& done_at = done_at_[job.id] = clock + completes_after;
+    for (const NodeShare& share : job.nodes)
+      if (is_lost(share.node)) done_at = std::max(done_at, set_down_at_[share.node]);
+  }
+  void set_down(SlurmNode& node) {
+    if (!std::exchange(node.available, false)) return;
+    for (auto& [id, job] : all)
+      if (job.state == SlurmState::running && has_lost_node(job)) back_into_queue(job);
+  }
+  /// Jobs that name one which ends are not held: bellowsd makes them so.
+  void end_reservations() {
+    for (auto& [id, job] : all)
+      if (const auto of = held.find(job.reservation);
+          of != held.end() && of->second.end <= second())
+        job.reservation.clear();
+    std::erase_if(held, [this](const auto& entry) { return entry.second.end <= second(); });
+  }
+
   bool answers(const std::string& call) {
     if (before_call) before_call(call);
     return !silent;
@@ -193,6 +230,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
       for (const NodeShare& share : other.nodes) taken[share.node] += share.gpus;
     job.nodes.clear();
     for (const SlurmNode& node : all_nodes) {
+      if (!node.available) continue;
       const std::uint32_t gpus =
           std::min(wanted, node.gpus - std::min(node.gpus, taken[node.name]));
       if (gpus > 0) job.nodes.push_back({node.name, gpus, gpus});
@@ -203,6 +241,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   }
 
   std::map<std::uint32_t, double> done_at_;
+  std::map<std::string, double> set_down_at_;  ///< of nodes that are lost
 };
 
 }  // namespace bellows

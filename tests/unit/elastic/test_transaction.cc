@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
-#include <fmt/core.h>
 
 #include <memory>
 #include <string>
 
 #include "elastic/daemon/transaction.h"
 #include "tests/unit/elastic/fake_cluster.h"
+#include "tests/unit/elastic/fake_launchers.h"
 
 using namespace bellows;
 
@@ -15,47 +15,31 @@ namespace {
 using Clock = Transaction::Clock;
 constexpr double kStep = 0.25;
 
-std::string contract() {
-  return "bellows/1 tenant=a framework=digits:1.0 gpus=1-8 ckpt=/c controller=@ctl:6820";
-}
-
-struct Names final : UserNames {
-  std::string name_of(uid_t uid) override { return "user" + std::to_string(uid); }
-};
-
 /// A plan on 8 GPUs: job 1 gives 3 of its 6 up, of which job 2 gets 2 beside the 2 that it has, and
 /// job 3, which waits, one. Job 9 waits too, with a high priority, and has nothing to do with it.
 struct World {
   FakeCluster cluster{2, 4};
   JobBook book;
-  Names names;
+  FakeUsers users;
+  FakeLaunchers launchers{cluster, book};
   PoolPlan plan;
   std::unique_ptr<Transaction> transaction;
-  std::map<std::uint32_t, double> commits_at;  ///< when a launcher will have committed
-  std::map<std::uint32_t, double> committed;   ///< since when
-  std::map<std::uint32_t, Order> orders;
-  std::set<std::uint32_t> refuses;
-  std::set<std::uint32_t> silent;
-  Clock::time_point start{std::chrono::seconds(5000)};
 
   World() {
-    cluster.add(1, 6, true, contract());
-    cluster.add(2, 2, true, contract());
-    cluster.add(3, 1, false, contract());
+    cluster.add(1, 6, true, elastic_contract_line());
+    cluster.add(2, 2, true, elastic_contract_line());
+    cluster.add(3, 1, false, elastic_contract_line());
     cluster.add(9, 1, false, "").priority = 1000;
     plan.nodes = {"n1", "n2"};
     line(1, 6, 3);
     line(2, 2, 4);
     line(3, 0, 1);
     note();
-    transaction = make();
+    transaction = std::make_unique<Transaction>("abc", plan, 0, cluster, cluster, book, users,
+                                                Transaction::Limits());
   }
   void line(std::uint32_t id, std::uint32_t from, std::uint32_t to) {
     plan.lines.push_back({*cluster.job(id), "a", from, to, ""});
-  }
-  std::unique_ptr<Transaction> make() {
-    return std::make_unique<Transaction>("abc", plan, 0, cluster, cluster, book, names,
-                                         Transaction::Limits());
   }
   void note() {
     std::vector<SlurmJob> elastic;
@@ -63,62 +47,18 @@ struct World {
       if (!job.finished() && elastic_contract(job)) elastic.push_back(*cluster.job(id));
     book.update(elastic, static_cast<std::time_t>(cluster.clock));
   }
-  Clock::time_point now() const {
-    return start + std::chrono::duration_cast<Clock::duration>(
-                       std::chrono::duration<double>(cluster.clock));
-  }
-
-  /// What launchers do: half a second after an order the job is saved; 10 s after that without a
-  /// requeue by another they do it themselves.
-  void launchers() {
-    for (auto& [id, job] : cluster.all) {
-      if (!elastic_contract(job)) continue;
-      if (job.state != SlurmState::running) {
-        // It finds that another has requeued its job, and adds what is missing.
-        if (job.completing && committed.contains(id)) go_on(id, job.restarts - 1);
-        committed.erase(id);
-        orders.erase(id);
-        continue;
-      }
-      if (silent.contains(id)) continue;
-      RunReport report;
-      report.job = id;
-      report.restarts = job.restarts;
-      report.state = RunReport::State::running;
-      report.gpus = job.gpus();
-      if (orders.contains(id) && refuses.contains(id))
-        report.answer = OrderAnswer{orders[id].id, false, std::nullopt, "not now"};
-      if (committed.contains(id)) report.answer = OrderAnswer{orders[id].id, true, 7, ""};
-      const auto reply = book.take(report, job.uid, now());
-      if (reply.ok() && reply->order && !orders.contains(id)) {
-        orders[id] = *reply->order;
-        commits_at[id] = cluster.clock + 0.5;
-      }
-      if (!orders.contains(id) || refuses.contains(id)) continue;
-      if (!committed.contains(id) && cluster.clock >= commits_at[id]) committed[id] = cluster.clock;
-      if (committed.contains(id) && cluster.clock >= committed[id] + 10) go_on(id, job.restarts);
-    }
-  }
-  /// GPUs that others were to give up may not be there.
-  void go_on(std::uint32_t id, std::uint32_t restarts) {
-    const std::uint32_t held = cluster.all[id].gpus();
-    NextRun next{.restarts = restarts, .gpus_now = held};
-    if (orders[id].gpus < held) next.gpus = orders[id].gpus;
-    const RoadTime time{[this] { return now(); },
-                        [this](std::chrono::milliseconds pause) {
-                          cluster.advance(std::chrono::duration<double>(pause).count());
-                        }};
-    walk(RequeueRoad(Party::launcher, next, now()), cluster, cluster.all[id], time);
-  }
 
   void step() {
     cluster.advance(kStep);
-    launchers();
+    launchers.act();
+  }
+  void advance() {
+    transaction->advance(launchers.now(), static_cast<std::time_t>(cluster.clock));
   }
   /// Until the plan is done, `limit` seconds at most.
   bool carry_out(double limit) {
     for (const double end = cluster.clock + limit; cluster.clock < end; step()) {
-      transaction->advance(now(), static_cast<std::time_t>(cluster.clock));
+      advance();
       if (transaction->done()) return true;
     }
     return false;
@@ -148,13 +88,13 @@ Test(transaction, without_a_reservation_nothing_is_ordered) {
     world.cluster.silent = call == "reserve";
   };
   cr_assert(world.carry_out(200));
-  cr_expect(world.orders.empty());
+  cr_expect(world.launchers.orders.empty());
   cr_expect(world.held(1) == 6);
 }
 
 Test(transaction, one_that_refuses_to_shrink_lets_nobody_grow_on_its_account) {
   World world;
-  world.refuses.insert(1);
+  world.launchers.refuse.insert(1);
   cr_assert(world.carry_out(120));
   cr_expect(world.held(1) == 6 && world.held(2) == 2);
   cr_expect(world.runs(1) && world.runs(2) && !world.runs(3));
@@ -163,12 +103,12 @@ Test(transaction, one_that_refuses_to_shrink_lets_nobody_grow_on_its_account) {
 
 Test(transaction, one_that_does_not_answer_is_left_alone) {
   World world;
-  world.silent.insert(1);
+  world.launchers.silent.insert(1);
   cr_assert(world.carry_out(120));
   cr_expect(world.held(1) == 6 && world.held(2) == 2);
   cr_expect(world.cluster.held.empty());
   // It wakes up, and the order is gone.
-  world.silent.clear();
+  world.launchers.silent.clear();
   for (int i = 0; i < 100; ++i) world.step();
   cr_expect(world.held(1) == 6);
 }
@@ -176,7 +116,7 @@ Test(transaction, one_that_does_not_answer_is_left_alone) {
 Test(transaction, a_job_that_ends_meanwhile_is_no_trouble) {
   World world;
   for (int i = 0; i < 6; ++i) {
-    world.transaction->advance(world.now(), static_cast<std::time_t>(world.cluster.clock));
+    world.advance();
     world.step();
   }
   world.cluster.end(2);
@@ -209,7 +149,7 @@ Test(transaction, whenever_bellowsd_dies_every_job_goes_on_within_half_a_minute,
       world.cluster.before_call = [&](const std::string&) {
         if (++made > calls) dead = world.cluster.silent = true;
       };
-      world.transaction->advance(world.now(), static_cast<std::time_t>(world.cluster.clock));
+      world.advance();
       if (world.transaction->done()) break;
     }
     world.transaction.reset();
@@ -244,7 +184,7 @@ Test(transaction, a_slurmctld_that_is_silent_for_a_while_only_delays) {
     for (int i = 0; i < 1200 && !done; ++i) {
       world.step();
       advancing = true;
-      world.transaction->advance(world.now(), static_cast<std::time_t>(world.cluster.clock));
+      world.advance();
       advancing = false;
       world.cluster.silent = false;
       done = world.transaction->done();
