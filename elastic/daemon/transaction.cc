@@ -83,17 +83,23 @@ void Transaction::advance(Clock::time_point now, std::time_t slurm_now) {
 void Transaction::keep_reservation(std::time_t slurm_now) {
   const auto hold = static_cast<std::time_t>(limits_.hold.count());
   if (hold_until_ == 0 || hold_until_ - slurm_now > hold / 2) return;
-  if (places_.extend(reservation(), slurm_now + hold).ok()) hold_until_ = slurm_now + hold;
+  Status kept = places_.extend(reservation(), slurm_now + hold);
+  // It has ended if bellowsd stood still for so long. The jobs that have not gone on alone need it.
+  if (!kept && kept.error().kind == ErrorKind::not_found) kept = make_reservation(slurm_now + hold);
+  if (kept.ok()) hold_until_ = slurm_now + hold;
 }
 
-void Transaction::reserve(std::time_t slurm_now) {
+Status Transaction::make_reservation(std::time_t end) {
   std::set<std::string> users;
   for (const Member& member : members_)
     if (std::string name = users_.name_of(member.line.job.uid); !name.empty())
       users.insert(std::move(name));
+  return places_.reserve({reservation(), nodes_, {users.begin(), users.end()}, end});
+}
+
+void Transaction::reserve(std::time_t slurm_now) {
   hold_until_ = slurm_now + static_cast<std::time_t>(limits_.hold.count());
-  const Status made =
-      places_.reserve({reservation(), nodes_, {users.begin(), users.end()}, hold_until_});
+  const Status made = make_reservation(hold_until_);
   if (!made) {
     trouble_ = made.error().text;
     // Whether it was made is not known then.
@@ -239,9 +245,11 @@ void Transaction::step_road(Member& member, Clock::time_point now) {
 
 void Transaction::road_done(Member& member, const RequeueRoad::Done& done) {
   switch (done.end) {
-    case RoadEnd::moved:
     case RoadEnd::found:
     case RoadEnd::forgotten:
+      member.start_stands = true;
+      [[fallthrough]];
+    case RoadEnd::moved:
       member.state = MemberState::waiting;
       return;
     case RoadEnd::kept_size:
@@ -307,11 +315,11 @@ void Transaction::bring_forward(Member& member) {
   if (job.state != SlurmState::pending || job.completing) return;
   SlurmJobChange change;
   // Later, a change that says nothing makes Slurm look at the job.
-  if (!member.brought_forward)
+  if (!member.start_stands)
     change.begin_time = job.times.now + requeue_clock::kSoon;
   else if (job.times.now < job.times.begin)
     return;
-  if (slurm_.change(job, change).ok()) member.brought_forward = true;
+  if (slurm_.change(job, change).ok()) member.start_stands = true;
 }
 
 void Transaction::clear(Clock::time_point now) {

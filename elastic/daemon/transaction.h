@@ -52,7 +52,9 @@ class Transaction {
     std::string why{};
     std::optional<RequeueRoad> road{};
     Clock::time_point again{};  ///< when its road goes on
-    bool brought_forward = false;
+    /// Its start was brought forward, or must not be: it leaves time for what is left of a run that
+    /// another requeued, or that slurmctld forgot.
+    bool start_stands = false;
   };
 
   /// How long the parts of a plan may last.
@@ -88,6 +90,7 @@ class Transaction {
   enum class Phase { reserving, stopping, moving, starting, clearing, done };
 
   void reserve(std::time_t slurm_now);
+  Status make_reservation(std::time_t end);
   void keep_reservation(std::time_t slurm_now);
   void give_orders();
   void await_answers(Clock::time_point now);

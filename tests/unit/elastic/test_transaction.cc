@@ -24,6 +24,7 @@ struct World {
   FakeLaunchers launchers{cluster, book};
   PoolPlan plan;
   std::unique_ptr<Transaction> transaction;
+  bool in_bellowsd = false;
 
   World() {
     cluster.add(1, 6, true, elastic_contract_line());
@@ -53,7 +54,9 @@ struct World {
     launchers.act();
   }
   void advance() {
+    in_bellowsd = true;
     transaction->advance(launchers.now(), static_cast<std::time_t>(cluster.clock));
+    in_bellowsd = false;
   }
   /// Until the plan is done, `limit` seconds at most.
   bool carry_out(double limit) {
@@ -62,6 +65,17 @@ struct World {
       if (transaction->done()) return true;
     }
     return false;
+  }
+  /// Before its call to Slurm of this number, counted from 1, bellowsd stands still for so long.
+  void stand_still_at(int call, double seconds) {
+    cluster.before_call = [this, call, seconds, made = 0](const std::string&) mutable {
+      if (!in_bellowsd || ++made != call) return;
+      in_bellowsd = false;
+      launchers.unheard = true;
+      for (const double end = cluster.clock + seconds; cluster.clock < end;) step();
+      launchers.unheard = false;
+      in_bellowsd = true;
+    };
   }
   std::uint32_t held(std::uint32_t id) { return cluster.all[id].gpus(); }
   bool runs(std::uint32_t id) { return cluster.all[id].state == SlurmState::running; }
@@ -193,5 +207,56 @@ Test(transaction, a_slurmctld_that_is_silent_for_a_while_only_delays) {
     for (int i = 0; i < 120; ++i) world.step();
     cr_expect(world.runs(1) && world.runs(2), "silent at call %d", calls);
     cr_expect(world.cluster.over_capacity == 0);
+  }
+}
+
+Test(transaction, a_reservation_that_ends_before_the_orders_is_made_again) {
+  World world;
+  world.stand_still_at(1, 20);
+  cr_assert(world.carry_out(60), "%s", world.transaction->trouble().c_str());
+  cr_expect(world.transaction->trouble().empty(), "%s", world.transaction->trouble().c_str());
+  cr_expect(world.held(1) == 3 && world.held(2) == 4 && world.held(3) == 1);
+  cr_expect(!world.runs(9), "it stepped between");
+  cr_expect(world.cluster.held.empty());
+}
+
+/// As a job that has lost a node, of which something may still run there.
+Test(transaction, a_start_that_slurm_has_set_stands) {
+  World world;
+  world.cluster.end(9);
+  std::time_t begin = 0;
+  world.cluster.before_call = [&](const std::string& call) {
+    SlurmJob& job = world.cluster.all[1];
+    if (!world.in_bellowsd || call != "job" || begin != 0) return;
+    begin = static_cast<std::time_t>(world.cluster.clock) + 121;
+    ++job.restarts;
+    job.state = SlurmState::pending;
+    job.nodes.clear();
+    job.times.begin = begin;
+  };
+  cr_assert(world.carry_out(200));
+  for (int i = 0; i < 400; ++i) world.step();
+  cr_expect(begin != 0 && world.cluster.all[1].times.start >= begin);
+  cr_expect(world.runs(1) && world.held(1) == 3);
+}
+
+/// Launchers wait for 10 s and the reservation holds for 15, so both are over when it goes on.
+Test(transaction, whenever_bellowsd_stands_still_every_job_goes_on, .timeout = 60) {
+  for (int calls = 1; calls < 60; ++calls) {
+    World world;
+    world.cluster.end(9);
+    world.stand_still_at(calls, 20);
+    cr_expect(world.carry_out(200), "stood still at call %d", calls);
+    for (int i = 0; i < 120; ++i) world.step();
+    for (const std::uint32_t id : {1U, 2U, 3U}) {
+      const PlanLine& line = world.plan.lines[id - 1];
+      cr_expect(world.runs(id), "at call %d: job %u does not run", calls, id);
+      cr_expect(world.held(id) == line.from || world.held(id) == line.to,
+                "at call %d: job %u has %u GPUs", calls, id, world.held(id));
+      cr_expect(world.cluster.all[id].restarts <= 2, "at call %d: job %u", calls, id);
+      cr_expect(world.cluster.all[id].reservation.empty());
+    }
+    cr_expect(world.cluster.held.empty(), "at call %d", calls);
+    cr_expect(world.cluster.over_capacity == 0 && world.cluster.held_by_slurm == 0);
   }
 }
