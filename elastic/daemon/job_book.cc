@@ -31,7 +31,11 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
   std::set<std::uint32_t> known;
   for (const SlurmJob& job : elastic) {
     known.insert(job.id);
-    JobNotes& notes = notes_[job.id];
+    // A bellowsd before this one may have caused every restart, and one that is under way.
+    const auto [entry, fresh] = notes_.try_emplace(job.id);
+    JobNotes& notes = entry->second;
+    if (fresh)
+      notes.moves.assign(job.restarts + (!updated_ && job.state == SlurmState::running), now);
     notes.uid = job.uid;
     if (notes.restarts != job.restarts) {
       notes.report.reset();
@@ -44,6 +48,7 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
     if (size != 0) notes.size = size;
     while (!notes.moves.empty() && notes.moves.front() + kHour < now) notes.moves.pop_front();
   }
+  updated_ = true;
   std::erase_if(notes_, [&known](const auto& entry) { return !known.contains(entry.first); });
 }
 

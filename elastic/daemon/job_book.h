@@ -27,7 +27,7 @@ struct JobNotes {
   std::optional<RunReport> report;
   std::chrono::steady_clock::time_point heard{};
   SeenSpeeds speeds;              ///< samples in a second where reports have a batch, else steps
-  std::deque<std::time_t> moves;  ///< restarts that bellowsd caused in the last hour
+  std::deque<std::time_t> moves;  ///< restarts that bellowsd caused, or may have, in the last hour
   std::uint32_t size = 0;         ///< last seen; 0: never
   std::uint32_t given = 0;        ///< by bellowsd, last; 0: never
   std::time_t user_resized = 0;   ///< when another changed the size; 0: never
@@ -58,6 +58,7 @@ class JobBook {
  private:
   mutable std::mutex mutex_;
   std::map<std::uint32_t, JobNotes> notes_;
+  bool updated_ = false;  ///< once at least
 };
 
 }  // namespace bellows

@@ -275,6 +275,22 @@ Test(book, only_the_owner_of_a_job_speaks_for_it) {
   cr_expect(world.book.take(report, job.uid, world.time).error().kind == ErrorKind::not_found);
 }
 
+Test(book, a_new_bellowsd_counts_what_another_may_have_done) {
+  World world;
+  world.add(1, 2, true).restarts = 4;
+  world.add(2, 2, false);
+  world.note();
+  cr_expect(world.book.notes().at(1).moves.size() == 5, "the job may have got an order as well");
+  cr_expect(world.book.notes().at(2).moves.empty());
+  // One that comes later was seen by no other.
+  world.add(3, 2, true);
+  world.note();
+  cr_expect(world.book.notes().at(3).moves.empty());
+  world.cluster.clock += 3700;
+  world.note();
+  cr_expect(world.book.notes().at(1).moves.empty());
+}
+
 Test(book, an_order_is_for_one_run_and_ends_with_its_answer) {
   World world;
   const SlurmJob& job = world.add(1, 2, true);
