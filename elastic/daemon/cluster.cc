@@ -21,12 +21,23 @@ std::string asked_type(const SlurmJob& job) {
   return parts.size() == 3 ? std::string(parts[1]) : "";
 }
 
+bool may_start(const SlurmJob& job, std::time_t now) {
+  return job.state == SlurmState::pending && !job.completing && job.priority > 0 &&
+         job.times.begin <= now;
+}
+
 /// Slurm would start it now if there were room.
 bool waits_for_room(const SlurmJob& job, std::time_t now) {
-  return job.state == SlurmState::pending && !job.completing && job.priority > 0 &&
-         job.times.begin <= now &&
-         (job.reason == "Resources" || job.reason == "Priority" || job.reason == "None" ||
-          job.reason.empty());
+  return may_start(job, now) && (job.reason == "Resources" || job.reason == "Priority" ||
+                                 job.reason == "None" || job.reason.empty());
+}
+
+/// It asks for more than is left since nodes are gone, and may be happy with less. Slurm says more
+/// than a word then, such as which nodes.
+bool waits_for_nodes(const SlurmJob& job, std::time_t now) {
+  return may_start(job, now) && job.asked.required_nodes.empty() &&
+         (job.reason.starts_with("ReqNodeNotAvail") ||
+          job.reason.starts_with("Nodes required for job are DOWN"));
 }
 
 bool holds_nodes(const SlurmJob& job) {
@@ -81,7 +92,8 @@ class PoolBuilder {
 
   void add_elastic(const SlurmJob& job) {
     const bool runs = job.state == SlurmState::running && !job.completing;
-    if (!runs && !waits_for_room(job, cluster_.now)) return;
+    const bool waits = waits_for_room(job, cluster_.now) || waits_for_nodes(job, cluster_.now);
+    if (!runs && !waits) return;
     auto contract = elastic_contract(job);
     if (!contract) return;
     const Key key = key_of(job);

@@ -44,8 +44,10 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
     }
     notes.restarts = job.restarts;
     const std::uint32_t size = size_of(job);
-    if (notes.size != 0 && size != notes.size && size != notes.given) notes.user_resized = now;
-    if (size != 0) notes.size = size;
+    if (size != 0) {
+      if (notes.size != 0 && size != notes.size && size != notes.given) notes.user_resized = now;
+      notes.size = size;
+    }
     while (!notes.moves.empty() && notes.moves.front() + kHour < now) notes.moves.pop_front();
   }
   updated_ = true;

@@ -216,6 +216,8 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   SlurmJob shown(SlurmJob job) const {
     job.times.now = second();
     if (job.state == SlurmState::pending) job.nodes.clear();
+    if (job.state == SlurmState::pending && job.requested_gpus() > capacity())
+      job.reason = "ReqNodeNotAvail, UnavailableNodes:n1";
     return job;
   }
   bool may_start(const SlurmJob& job) const {

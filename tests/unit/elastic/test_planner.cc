@@ -211,6 +211,22 @@ Test(planner, nodes_that_go_away_are_not_counted) {
   cr_expect(world.planned(1) + world.planned(2) <= 4);
 }
 
+Test(planner, a_job_that_asks_for_more_than_is_left_gets_less) {
+  World world;
+  SlurmJob& job = world.add(1, 6, false);
+  world.cluster.all_nodes[1].available = false;
+  for (const char* reason :
+       {"ReqNodeNotAvail, UnavailableNodes:n2",
+        "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority "
+        "partitions"}) {
+    job.reason = reason;
+    world.note();
+    cr_expect(world.planned(1) == 4);
+  }
+  job.asked.required_nodes = {"n2"};
+  cr_expect(world.pools().empty(), "its user wants just that node");
+}
+
 Test(planner, the_users_choice_stands_for_a_while) {
   World world;
   world.add(1, 2, true);
@@ -224,6 +240,10 @@ Test(planner, the_users_choice_stands_for_a_while) {
   world.cluster.clock += 4000;
   world.note();
   cr_expect(world.planned(1) > 3);
+  // No size that anybody chose.
+  job.nodes.clear();
+  world.note();
+  cr_expect(world.book.notes().at(1).user_resized + 4000 <= world.cluster.clock);
 }
 
 Test(planner, too_many_moves_in_an_hour_are_enough) {
