@@ -206,6 +206,28 @@ Test(job_modify, size_moves_within_the_range, .timeout = 20) {
   cr_expect(plugin.modify(update.get(), record, 0) == SLURM_SUCCESS);
 }
 
+/// It is an operator for Slurm: SlurmUser, or whom the policy names.
+Test(job_modify, size_by_bellowsd_is_within_the_range, .timeout = 20) {
+  slurm_symbol<slurm_conf_t>("slurm_conf")->slurm_user_id = kOperator;
+  job_record record = running_job();
+  const auto answers = [&record](const std::string& controller) {
+    Plugin plugin(kPolicy + controller);
+    std::vector<int> codes;
+    for (const char* size : {BELLOWS_GRES "gpu:4", BELLOWS_GRES "gpu:9"}) {
+      Job update = new_job();
+      update->tres_per_job = copy(size);
+      codes.push_back(plugin.modify(update.get(), record, kOperator));
+    }
+    return codes;
+  };
+  const std::vector<int> free{SLURM_SUCCESS, SLURM_SUCCESS};
+  const std::vector<int> held{SLURM_SUCCESS, ESLURM_ACCOUNTING_POLICY};
+  cr_expect(answers("") == free);
+  cr_expect(answers("controller: {addresses: [\"ctl:6820\"]}\n") == held);
+  cr_expect(answers("controller: {addresses: [\"ctl:6820\"], uid: 20099}\n") == held);
+  cr_expect(answers("controller: {addresses: [\"ctl:6820\"], uid: 20098}\n") == free);
+}
+
 Test(job_modify, other_jobs_and_other_changes_pass, .timeout = 20) {
   Plugin plugin(kPolicy);
   job_record record;
