@@ -85,6 +85,9 @@ class Report:
         lines.append("{} requeue-resizes, {} verified".format(*self.resizes()))
         lines += ["seed {seed}: {faults_s} s of faults, {wall_s} s in all, {nodes} nodes, "
                   "{jobs_at_once} jobs at a time".format(**run) for run in self.runs]
+        lines += ["seed {}: bellowsd began {plans} plans, of which {done} brought all jobs to run; {moves} moves, "
+                  "{most_in_an_hour} of one job within an hour at most (limit {limit})".format(
+                      run["seed"], **run["bellowsd"]) for run in self.runs if "bellowsd" in run]
         lines.append(f"commit {self.commit}")
         return "\n".join(lines + self.all_complaints())
 
