@@ -94,6 +94,8 @@ class PoolBuilder {
     const bool runs = job.state == SlurmState::running && !job.completing;
     const bool waits = waits_for_room(job, cluster_.now) || waits_for_nodes(job, cluster_.now);
     if (!runs && !waits) return;
+    // Slurm 22.05 has started a job without its GPUs right after a node had gone.
+    if (runs && job.gpus() == 0) return;
     auto contract = elastic_contract(job);
     if (!contract) return;
     const Key key = key_of(job);

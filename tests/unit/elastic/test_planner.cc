@@ -227,6 +227,16 @@ Test(planner, a_job_that_asks_for_more_than_is_left_gets_less) {
   cr_expect(world.pools().empty(), "its user wants just that node");
 }
 
+Test(planner, a_run_without_gpus_is_left_alone) {
+  World world;
+  world.add(1, 2, true);
+  world.add(2, 2, true).nodes.clear();
+  world.note();
+  world.report(1, 0.1);
+  cr_expect(world.planned(1) == 4);
+  cr_expect(world.pools().at(0).jobs.size() == 1);
+}
+
 Test(planner, the_users_choice_stands_for_a_while) {
   World world;
   world.add(1, 2, true);
