@@ -102,6 +102,9 @@ class Usr1(Fault):
     name = "signal USR1"
 
     def do(self, cluster, job, random):
+        # A batch script that is not bellows run yet would die of it.
+        if not any(name in job.kind.processes for _, name, _ in cluster.processes(job.id)):
+            raise CannotNow("no ranks")
         cluster.exec("scancel", "--batch", "--signal=USR1", str(job.id), user=job.user)
 
 
