@@ -19,6 +19,16 @@ def scratch_directory():
     return tempfile.mkdtemp(prefix="bellows-bench-", dir=os.environ.get("BELLOWS_TESTDIR", "/srv"))
 
 
+@contextlib.contextmanager
+def policy_file(text):
+    """The path of a bellows.yaml, for --bellows-conf. bellowsd, which is not root, reads a copy."""
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as conf:
+        os.chmod(conf.name, 0o644)
+        conf.write(text)
+        conf.flush()
+        yield conf.name
+
+
 class Cluster:
     """Use as a context; it is down at the end, whatever happens. Without a build directory the options
     name a suite."""

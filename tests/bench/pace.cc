@@ -2,8 +2,9 @@
 // A training that computes nothing: 20 steps a second until told to stop, a small checkpoint every
 // hundred. For benchmarks of what happens around a training.
 //
-//   pace [--every STEPS] [--log FILE] [--alone]
+//   pace [--every STEPS] [--shared SECONDS] [--log FILE] [--alone]
 //
+// With --shared a step takes what its ranks share of so many seconds: it scales perfectly.
 // Appends to the log when each rank comes to its first step, by CLOCK_MONOTONIC, and when its
 // main() began; and when it has done that step. --alone: without Bellows.
 #include <fcntl.h>
@@ -23,6 +24,7 @@ namespace {
 
 struct Options {
   std::uint64_t every = 100;
+  double shared_s = 0;
   const char* log = nullptr;
   bool alone = false;
 };
@@ -60,12 +62,19 @@ int fail(bellows_t* b, int code) {
   return 1;
 }
 
+timespec step_time(const Options& options, int ranks) {
+  const double seconds = options.shared_s > 0 ? options.shared_s / ranks : 0.05;
+  const auto whole = static_cast<time_t>(seconds);
+  return {whole, static_cast<long>((seconds - static_cast<double>(whole)) * 1e9)};
+}
+
 int run(bellows_t* b, const Options& options, double began) {
   std::vector<std::int64_t> values(1024);
   std::iota(values.begin(), values.end(), 0);
   const std::uint64_t count = values.size();
   int rc = bellows_register(b, "values", BELLOWS_I64, 1, &count, BELLOWS_REPLICATED, 0, 0,
                             values.data());
+  const timespec pause = step_time(options, bellows_world(b));
   std::uint64_t step = 0;
   if (rc >= 0) rc = bellows_restore(b, &step);
   for (bool first = true; rc >= 0; ++step, first = false) {
@@ -74,7 +83,6 @@ int run(bellows_t* b, const Options& options, double began) {
     if (rc >= 0 && (stop == 1 || step % options.every == options.every - 1))
       rc = bellows_save(b, step);
     if (rc >= 0 && stop == 1) return bellows_finalize(b, 0);
-    const timespec pause{0, 50'000'000};
     nanosleep(&pause, nullptr);
     if (first) note_stepped(options);
   }
@@ -89,6 +97,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--alone") == 0) options.alone = true;
     if (std::strcmp(argv[i], "--every") == 0) options.every = std::strtoull(argv[++i], nullptr, 10);
+    if (std::strcmp(argv[i], "--shared") == 0) options.shared_s = std::strtod(argv[++i], nullptr);
     if (std::strcmp(argv[i], "--log") == 0) options.log = argv[++i];
   }
   if (options.alone) {

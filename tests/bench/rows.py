@@ -61,7 +61,8 @@ def read(path):
 
 def store(path, part, rows):
     """Replaces one part's rows and keeps the others. All or nothing."""
-    kept = [r for r in read(path) if r["name"].split(".")[0] != part]
+    kept = [r for r in read(path) if r.get("part", r["name"].split(".")[0]) != part]
+    rows = [{**r, "part": part} for r in rows]
     with open(path + ".new", "w", encoding="utf-8") as stream:
         json.dump(sorted(kept + rows, key=lambda r: r["name"]), stream, indent=1)
         stream.write("\n")

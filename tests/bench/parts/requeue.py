@@ -13,7 +13,6 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import typing
 
@@ -61,9 +60,9 @@ echo "$EPOCHREALTIME" >> "starts-$SLURM_JOB_ID"
 
 
 class Job:
-    """One batch job that writes down when its script starts."""
+    """One batch job that writes down when its script starts, which it `waits` for."""
 
-    def __init__(self, place, command, *options):
+    def __init__(self, place, command, *options, waits=True):
         self.place = place
         self.done = 0
         path = f"{place.dir}/shared/job.sh"
@@ -72,7 +71,8 @@ class Job:
         os.chmod(path, 0o755)
         self.id = place.exec("sbatch", "--parsable", "--output=/dev/null", *options, path).strip()
         self.starts_path = f"{place.home()}/starts-{self.id}"
-        self.wait_start(0, 60)
+        if waits:
+            self.wait_start(0, 60)
 
     def starts(self):
         try:
@@ -249,11 +249,8 @@ def stock(options):
 
 def crowded(options, site_factor):
     """Resizes with a hundred jobs waiting: seconds, and how many others started in between."""
-    with tempfile.NamedTemporaryFile("w", suffix=".yaml", encoding="utf-8") as conf:
-        conf.write(POLICY.format(site_factor))
-        conf.flush()
-        with cluster.Cluster(options.builddir, "--bellows-conf", conf.name,
-                             slurm_conf=AGING) as place:
+    with cluster.policy_file(POLICY.format(site_factor)) as policy:
+        with cluster.Cluster(options.builddir, "--bellows-conf", policy, slurm_conf=AGING) as place:
             return crowded_resizes(place, bellows_job(place, own_pace(options)), options.count(CROWDED))
 
 
@@ -271,12 +268,17 @@ def crowded_resizes(place, job, count):
     return waits, overtaken
 
 
-def fill(place):
-    """Keeps QUEUE jobs of another user waiting, each for 2 GPUs and 2 seconds."""
+def keep_waiting(place):
+    """QUEUE jobs of another user, each for 2 GPUs and 2 seconds."""
     waiting = len(place.exec("squeue", "--noheader", "--user=bob", "--states=PENDING").split("\n")) - 1
     place.exec("sh", "-c", f"""for i in $(seq {max(0, QUEUE - waiting)}); do
       sbatch --quiet --gpus=2 --output=/dev/null --wrap 'date +%s.%N >> ~/others; sleep 2'
     done""", user="bob", timeout=180)
+
+
+def fill(place):
+    """Keeps them waiting until one of them runs."""
+    keep_waiting(place)
     cluster.wait(lambda: other_starts(place), 60, "start of another job")
 
 
