@@ -18,8 +18,6 @@ constexpr auto kLookEvery = 1s;
 /// Launchers find a new bellowsd within this: what one has not said yet is no reason to leave its
 /// job out.
 constexpr auto kFirstReports = 10s;
-/// Of a change of size, before any was seen.
-constexpr double kRestart = 10;
 /// Of a new measurement beside those before it.
 constexpr double kWeight = 0.3;
 
@@ -64,32 +62,6 @@ void PlanBoard::show(std::string json) {
 std::string PlanBoard::text() const {
   const std::lock_guard lock(mutex_);
   return json_;
-}
-
-PlanTerms plan_terms_of(const Policy& policy, std::optional<double> restart_s) {
-  const ControllerSettings& settings = *policy.controller;
-  PlanTerms terms;
-  switch (settings.objective) {
-    case ControllerSettings::Objective::fair:
-      terms.objective.objective = Objective::fair;
-      break;
-    case ControllerSettings::Objective::goodput:
-      terms.objective.objective = Objective::goodput;
-      break;
-    case ControllerSettings::Objective::throughput:
-      terms.objective.objective = Objective::throughput;
-      break;
-  }
-  terms.objective.restart_s = restart_s.value_or(kRestart);
-  terms.surplus = settings.share_by_value ? Surplus::by_value : Surplus::by_weight;
-  terms.dwell_s = settings.dwell_s;
-  terms.restarts_per_hour = settings.restarts_per_hour;
-  terms.last_s = settings.last_s;
-  terms.user_wins_s = settings.user_wins_s;
-  for (const Tenant& tenant : policy.tenants)
-    terms.tenants[tenant.name] = {tenant.guarantee, tenant.quota ? tenant.quota->gpus : UINT32_MAX,
-                                  tenant.weight};
-  return terms;
 }
 
 Controller::Controller(const Parts& parts, Say say, bool dry)

@@ -10,6 +10,7 @@
 
 #include "elastic/daemon/job_book.h"
 #include "elastic/daemon/metrics.h"
+#include "elastic/daemon/plan_terms.h"
 #include "elastic/daemon/planner.h"
 #include "elastic/daemon/transaction.h"
 #include "jobsubmit/policy/policy.h"
@@ -74,8 +75,5 @@ class Controller {
   std::optional<Transaction> transaction_;
   std::optional<double> restart_s_;  ///< what a plan took, a mean over the last ones
 };
-
-/// How plans are to be made, as the policy says it.
-PlanTerms plan_terms_of(const Policy& policy, std::optional<double> restart_s);
 
 }  // namespace bellows
