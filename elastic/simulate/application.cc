@@ -97,6 +97,11 @@ Result<Application> Application::read(const std::filesystem::path& folder,
   return application;
 }
 
+double Application::step_s(const Placement& placement, const Batch& batch) const {
+  const MeasuredStep step = steps_.at(placement, batch.local);
+  return step.step_s + (step.step_s - step.exchange_s) * (batch.passes - 1);
+}
+
 template <typename Read>
 double Application::between(std::uint64_t batch, Read read) const {
   auto high = validation_.lower_bound(

@@ -33,6 +33,8 @@ class Application {
   const BatchLimits& limits() const { return limits_; }
   std::uint32_t largest_gpus() const { return largest_gpus_; }
   const StepTable& steps() const { return steps_; }
+  /// How long a step of this batch takes there.
+  double step_s(const Placement& placement, const Batch& batch) const;
   /// Passes of the program over its samples until it is done.
   std::uint32_t epochs() const { return static_cast<std::uint32_t>(progress_.size()) - 1; }
   /// Progress when so many epochs are done, up to all of them.

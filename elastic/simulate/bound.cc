@@ -40,8 +40,7 @@ void LeastCompletion::add(const Application& application, const Placement& place
                           const Batch& batch, BySamples& costs) {
   if (batch.local == 0) return;
   const GpuLayout layout = layout_of(placement);
-  const MeasuredStep step = application.steps().at(placement, batch.local);
-  const double step_s = step.step_s + (step.step_s - step.exchange_s) * (batch.passes - 1);
+  const double step_s = application.step_s(placement, batch);
   const Costs cost{step_s, step_s * layout.gpus};
   Costs& least = costs.try_emplace(batch.in_all(layout), cost).first->second;
   least = {std::min(least.s, cost.s), std::min(least.gpu_s, cost.gpu_s)};

@@ -14,11 +14,9 @@ Placement placement_of(const NodeGpus& gpus) {
 
 double measured_rate(const Application& application, const Placement& placement, const Batch& batch,
                      std::uint32_t epoch) {
-  const MeasuredStep step = application.steps().at(placement, batch.local);
   const std::uint64_t samples = batch.in_all(layout_of(placement));
   const double scale = static_cast<double>(samples) / application.limits().submitted;
-  return step_gain(application.noise(samples, epoch), scale) /
-         (step.step_s + (step.step_s - step.exchange_s) * (batch.passes - 1));
+  return step_gain(application.noise(samples, epoch), scale) / application.step_s(placement, batch);
 }
 
 double SimulatedJob::progress(double now) const {

@@ -28,8 +28,7 @@ double submitted_step_s(const SimulatedJob& job, std::uint32_t gpus, const Clust
   const Placement placement = packed(gpus, shape);
   const Batch batch =
       lay_out(job.application().limits(), layout_of(placement), job.submission().batch);
-  const MeasuredStep step = job.application().steps().at(placement, batch.local);
-  return step.step_s + (step.step_s - step.exchange_s) * (batch.passes - 1);
+  return job.application().step_s(placement, batch);
 }
 
 std::vector<NodeGpus> divide_and_pack(std::vector<ElasticJob> values,
