@@ -86,13 +86,26 @@ class Run {
     for (const std::size_t job : active_) jobs.push_back(&out_.jobs[job]);
     ++out_.decisions;
     const std::vector<NodeGpus> decided = scheduler_.decide(now_, jobs);
+    const double start_s =
+        any_gives_up(decided) ? terms_.restart_s : terms_.start_s.value_or(terms_.restart_s);
     for (std::size_t i = 0; i < active_.size(); ++i) {
       SimulatedJob& job = out_.jobs[active_[i]];
-      if (placement_of(decided[i]).empty() ? job.gpus() == 0 : decided[i] == job.held()) continue;
+      if (!changes(job, decided[i])) continue;
       end_span(active_[i]);
       since_[active_[i]] = now_;
-      job.place(now_, decided[i], terms_.restart_s);
+      job.place(now_, decided[i], job.has_run() ? terms_.restart_s : start_s);
     }
+  }
+
+  static bool changes(const SimulatedJob& job, const NodeGpus& gpus) {
+    return placement_of(gpus).empty() ? job.gpus() > 0 : gpus != job.held();
+  }
+
+  bool any_gives_up(const std::vector<NodeGpus>& decided) const {
+    for (std::size_t i = 0; i < active_.size(); ++i)
+      if (out_.jobs[active_[i]].gpus() > 0 && changes(out_.jobs[active_[i]], decided[i]))
+        return true;
+    return false;
   }
 
   static constexpr double kNever = SimulatedJob::kNever;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,10 @@ class Scheduler {
 
 struct SimulationTerms {
   double restart_s =
-      30;               ///< a job computes nothing after each change of its GPUs, and at its start
-  double round_s = 60;  ///< the scheduler is asked this often
+      30;  ///< a job computes nothing after each change of its GPUs, and at its start
+  /// Instead, at the start of a job for which no other has to give GPUs up.
+  std::optional<double> start_s = {};
+  double round_s = 60;                    ///< the scheduler is asked this often
   bool at_events = false;                 ///< and whenever a job arrives or ends
   double until_s = SimulatedJob::kNever;  ///< the simulation ends here, if jobs are left
 };

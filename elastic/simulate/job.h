@@ -60,6 +60,7 @@ class SimulatedJob {
   /// GPU-seconds that it has held.
   double service(double now) const { return service_ + layout_.gpus * (now - held_since_s_); }
   double progress(double now) const;
+  bool has_run() const { return has_run_; }
   /// When so many epochs are done.
   double progress_after(std::uint32_t epochs) const {
     return submission_.work * application().progress(epochs);

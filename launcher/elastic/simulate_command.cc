@@ -43,6 +43,7 @@ struct SimulateOptions {
   std::string restarts_s = "30";
   std::string rounds_s = "60";
   std::string until_s;
+  std::string start_s;
   std::uint32_t nodes = 16;
   std::uint32_t gpus_per_node = 4;
   std::uint32_t seed = 1;
@@ -138,6 +139,7 @@ struct Plan {
   ClusterShape shape;
   Sweep sweep;
   double until_s = SimulatedJob::kNever;
+  std::optional<double> start_s = {};
   std::uint32_t seed = 1;
   bool draws = false;
 };
@@ -149,6 +151,7 @@ Plan plan_of(const SimulateOptions& options) {
       .seed = options.seed,
       .draws = !options.picture.empty()};
   if (!options.until_s.empty()) plan.until_s = *number(options.until_s);
+  if (!options.start_s.empty()) plan.start_s = *number(options.start_s);
   return plan;
 }
 
@@ -171,6 +174,7 @@ void run_one(const Plan& plan, const RunSetting& setting, const SchedulerKind& k
              const std::string& workload, const std::vector<Submission>& workload_jobs,
              Runs& runs) {
   const SimulationTerms terms{.restart_s = setting.restart_s,
+                              .start_s = plan.start_s,
                               .round_s = setting.round_s,
                               .at_events = kind.at_events,
                               .until_s = plan.until_s};
@@ -323,6 +327,10 @@ void add_simulate_command(CommandLine& program) {
                   "Seconds that a change of GPUs costs a job; likewise")
       .check(list_complaint(0))
       .show_default();
+  command
+      .add_option("--start", options->start_s,
+                  "Seconds that a job's start on free GPUs costs it; default that of --restart")
+      .check(seconds_complaint);
   command
       .add_option("--round", options->rounds_s, "Seconds between a scheduler's decisions; likewise")
       .check(list_complaint(1))

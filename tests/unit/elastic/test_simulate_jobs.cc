@@ -243,6 +243,21 @@ Test(simulate, an_end_makes_room_at_once_or_at_the_next_round) {
   cr_expect(outcome.spans.size() == 2 && outcome.spans[1].job == 1);
 }
 
+Test(simulate, a_start_on_free_gpus_has_its_own_cost) {
+  const SmallProgram program;
+  ScriptedScheduler scheduler([](double now, const Jobs&) -> std::vector<NodeGpus> {
+    if (now < 100) return {{2}};
+    return {{1}, {1}};
+  });
+  const SimulationTerms terms{.restart_s = 10, .start_s = 4, .at_events = true};
+  Outcome outcome = simulate({asks(program, 0)}, scheduler, terms);
+  const SimulationTerms dear{.restart_s = 10, .at_events = true};
+  cr_expect(near(outcome.jobs[0].finish_s() + 6,
+                 simulate({asks(program, 0)}, scheduler, dear).jobs[0].finish_s()));
+  outcome = simulate({asks(program, 0), asks(program, 100)}, scheduler, terms);
+  cr_expect(near(outcome.jobs[1].finish_s(), 100 + 10 + 300), "another gives up a GPU for it");
+}
+
 Test(simulate, ends_in_time) {
   const SmallProgram program;
   ScriptedScheduler scheduler(one_each);
