@@ -30,6 +30,7 @@ struct Submission {
   std::uint32_t gpus = 0;   ///< asked for: what a scheduler without elasticity gives it
   std::uint32_t batch = 0;  ///< samples in a step, likewise
   double work = 1;          ///< times what was measured of the application until it was done
+  std::string tenant = {};  ///< whose it is
 };
 
 /// Who chooses the batch of a job.
@@ -60,6 +61,8 @@ class SimulatedJob {
   /// GPU-seconds that it has held.
   double service(double now) const { return service_ + layout_.gpus * (now - held_since_s_); }
   double progress(double now) const;
+  /// Progress in a second; 0 while it restarts or waits.
+  double rate() const { return rate_; }
   bool has_run() const { return has_run_; }
   /// When so many epochs are done.
   double progress_after(std::uint32_t epochs) const {

@@ -73,6 +73,10 @@ class Packing {
 
 }  // namespace
 
+std::uint32_t FreeGpus::count() const {
+  return std::accumulate(free_.begin(), free_.end(), std::uint32_t{0});
+}
+
 void FreeGpus::take(const NodeGpus& gpus) {
   for (std::size_t n = 0; n < gpus.size(); ++n)
     free_[n] = static_cast<std::uint8_t>(free_[n] - gpus[n]);

@@ -14,6 +14,7 @@ class FreeGpus {
   explicit FreeGpus(const ClusterShape& shape)
       : free_(shape.nodes, static_cast<std::uint8_t>(shape.gpus_per_node)) {}
 
+  std::uint32_t count() const;
   void take(const NodeGpus& gpus);
   /// So many GPUs, each time all that are needed of the node that has most of them. There must be
   /// as many.

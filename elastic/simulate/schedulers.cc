@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "common/text.h"
+#include "elastic/simulate/bellowsd.h"
 #include "elastic/simulate/elastic.h"
 #include "elastic/simulate/optimus.h"
 #include "elastic/simulate/pollux.h"
@@ -17,6 +18,8 @@ namespace bellows {
 const std::vector<SchedulerKind>& scheduler_kinds() {
   static const std::vector<SchedulerKind> kinds = {
       {"elastic", "the optimizer of bellowsd", BatchChoice::submitted, true},
+      {"bellowsd", "bellowsd's planner on Slurm, batches as submitted", BatchChoice::submitted,
+       true},
       {"pollux", "Pollux (OSDI 2021)", BatchChoice::submitted, false},
       {"sia", "Sia (SOSP 2023), for one type of GPU", BatchChoice::submitted, false},
       {"tiresias", "Tiresias (NSDI 2019), sizes and batches as submitted", BatchChoice::submitted,
@@ -50,8 +53,10 @@ Result<SchedulerKind> scheduler_kind(std::string_view name) {
 }
 
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerKind& kind, const ClusterShape& shape,
-                                          const SimulationTerms& terms, std::uint32_t seed) {
+                                          const SimulationTerms& terms, std::uint32_t seed,
+                                          const PlanTerms& plan) {
   const ObjectiveTerms objective{.restart_s = terms.restart_s};
+  if (kind.name == "bellowsd") return make_bellowsd(shape, plan, terms);
   if (kind.name == "pollux")
     return make_pollux(shape, {.seed = seed, .restart_s = terms.restart_s});
   if (kind.name == "sia") return make_sia(shape, terms.restart_s);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/result.h"
+#include "elastic/daemon/planner.h"
 #include "elastic/simulate/cluster.h"
 #include "elastic/simulate/variation.h"
 
@@ -26,8 +27,9 @@ const std::vector<SchedulerKind>& scheduler_kinds();
 /// invalid: there is none of that name.
 Result<SchedulerKind> scheduler_kind(std::string_view name);
 
-/// A new one, which has seen nothing yet.
+/// A new one, which has seen nothing yet. `plan`: how bellowsd makes its plans.
 std::unique_ptr<Scheduler> make_scheduler(const SchedulerKind& kind, const ClusterShape& shape,
-                                          const SimulationTerms& terms, std::uint32_t seed);
+                                          const SimulationTerms& terms, std::uint32_t seed,
+                                          const PlanTerms& plan = {});
 
 }  // namespace bellows

@@ -49,7 +49,9 @@ Result<Submission> submission_at(const Csv& csv, std::size_t row,
   if (!batch) return batch.error();
   if (*gpus > *batch)
     return csv.error_at(row, fmt::format("{} GPUs can't share a batch of {}", *gpus, *batch));
-  return Submission{csv.text(row, columns[0]), *time, *application, *gpus, *batch};
+  Submission submission{csv.text(row, columns[0]), *time, *application, *gpus, *batch};
+  if (const auto tenant = csv.column("tenant")) submission.tenant = csv.text(row, *tenant);
+  return submission;
 }
 
 }  // namespace

@@ -31,7 +31,8 @@ Result<std::uint32_t> batch_at(const Csv& csv, std::size_t row, std::size_t colu
                                const Application& application);
 
 /// Reads a table with the columns name, time (of the submission, in seconds), application,
-/// num_replicas (GPUs asked for) and batch_size (samples in a step). In the order of time.
+/// num_replicas (GPUs asked for) and batch_size (samples in a step); and perhaps tenant. In the
+/// order of time.
 Result<std::vector<Submission>> read_workload(const std::filesystem::path& path,
                                               const Applications& applications);
 

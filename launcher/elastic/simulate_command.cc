@@ -26,6 +26,7 @@
 #include "elastic/simulate/workload.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/cli/commands.h"
+#include "launcher/elastic/plan_terms_file.h"
 
 namespace bellows {
 namespace {
@@ -44,6 +45,7 @@ struct SimulateOptions {
   std::string rounds_s = "60";
   std::string until_s;
   std::string start_s;
+  std::string policy;
   std::uint32_t nodes = 16;
   std::uint32_t gpus_per_node = 4;
   std::uint32_t seed = 1;
@@ -142,6 +144,7 @@ struct Plan {
   std::optional<double> start_s = {};
   std::uint32_t seed = 1;
   bool draws = false;
+  PlanTerms terms = {};  ///< of bellowsd
 };
 
 Plan plan_of(const SimulateOptions& options) {
@@ -178,7 +181,7 @@ void run_one(const Plan& plan, const RunSetting& setting, const SchedulerKind& k
                               .round_s = setting.round_s,
                               .at_events = kind.at_events,
                               .until_s = plan.until_s};
-  const auto scheduler = make_scheduler(kind, plan.shape, terms, plan.seed);
+  const auto scheduler = make_scheduler(kind, plan.shape, terms, plan.seed, plan.terms);
   const RunLabel label{std::string(kind.name), workload, setting.load};
   const auto submissions =
       with_batches(at_load(workload_jobs, setting.load, plan.seed), kind.batch, plan.seed);
@@ -243,7 +246,12 @@ Result<Runs> run_all(const SimulateOptions& options) {
   if (!applications) return applications.error();
   const auto kinds = chosen_kinds(options);
   if (!kinds) return kinds.error();
-  const Plan plan = plan_of(options);
+  Plan plan = plan_of(options);
+  if (!options.policy.empty()) {
+    auto terms = read_plan_terms(options.policy);
+    if (!terms) return terms.error();
+    plan.terms = *std::move(terms);
+  }
   if (auto status = check_baseline(options, *kinds, plan.sweep); !status) return status.error();
   Runs runs{LeastCompletion(plan.shape), {}};
   for (const std::string& path : options.workloads) {
@@ -303,6 +311,8 @@ void add_simulate_command(CommandLine& program) {
       .values(1, -1);
   command.add_option("--models", options->models, "Folder with what was measured of each program")
       .required();
+  command.add_option("--policy", options->policy,
+                     "A bellows.yaml, for what it says of bellowsd and tenants");
   command.add_option("--terms", options->terms, "Table of what contracts allow each program");
   command.add_option("--sacct", options->sacct,
                      "The workloads are of sacct; this table names each job's application");

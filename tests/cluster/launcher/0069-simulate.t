@@ -40,12 +40,12 @@ simulate() { "$bellows" simulate --models "$work/models" --nodes 4 "$@"; }
 
 simulate --json "$work/jobs.csv" >"$work/all.json"
 is "$(jq -r '[.[].scheduler] | join(" ")' "$work/all.json")" \
-  "elastic pollux sia tiresias optimus fixed-batch fixed-batch-initial fixed-batch-largest \
+  "elastic bellowsd pollux sia tiresias optimus fixed-batch fixed-batch-initial fixed-batch-largest \
 fixed-batch-random fixed-size informed" "each scheduler runs"
 ok "none is better than what can be" jq -e 'all(.mean_completion_s >= .least_mean_s)' "$work/all.json"
 is "$(jq '[.[].jobs_done] | unique | .[]' "$work/all.json")" 12 "under each of them all jobs end"
 ok "elasticity ends jobs sooner than fixed sizes" \
-  jq -e '(.[0].mean_completion_s < .[9].mean_completion_s)' "$work/all.json"
+  jq -e '(.[0].mean_completion_s < .[10].mean_completion_s)' "$work/all.json"
 simulate --json "$work/jobs.csv" | jq 'del(.[].wall_s)' >"$work/again.json"
 is "$(<"$work/again.json")" "$(jq 'del(.[].wall_s)' "$work/all.json")" "the same again gives the same"
 ok "a dear restart is paid seldom" jq -e '.[0].restarts_per_job < 1' \
@@ -77,6 +77,23 @@ ok "the batch that a job is submitted with matters" \
   jq -e '.[0].mean_completion_s != .[2].mean_completion_s' "$work/loads.json"
 like "$(simulate --scheduler elastic --restart 2.3,600 --baseline elastic "$work/jobs.csv")" \
   "restart \(s\) .*over baseline.* 2.3 .* 1.000 " "the table shows what differs"
+
+cat >"$work/bellows.yaml" <<'YAML'
+version: 1
+controller: {addresses: ["ctl:6820"], dwell: 86400}
+tenants: {a: {}, b: {}}
+YAML
+sed '1s/$/,tenant/; 2,$s/$/,b/' "$work/jobs.csv" >"$work/tenants.csv"
+restarts() {
+  simulate --json --scheduler bellowsd --round 1 --restart 6 --start 2 --policy "$work/bellows.yaml" \
+    "$work/tenants.csv" | jq '.[0].restarts_per_job > 0'
+}
+is "$(restarts)" false "bellowsd moves no job before the policy lets it"
+sed -i 's/86400/10/' "$work/bellows.yaml"
+is "$(restarts)" true "and then does"
+sed -i '/^controller/d' "$work/bellows.yaml"
+like "$(simulate --policy "$work/bellows.yaml" "$work/jobs.csv" 2>&1)" 'names no controller' \
+  "a policy without bellowsd is refused"
 
 printf 'job_name,application,batch_size\nvision*,vision,256\n*,-,0\n' >"$work/programs.csv"
 awk -v OFS='|' 'BEGIN {
