@@ -66,9 +66,10 @@ class Place(cluster.Cluster):
                 shown = json.loads(self.exec("bellows", "plan", "--json"))
             except RuntimeError:
                 return False
-            still = {line["job"] for pool in shown["pools"] for line in pool["jobs"]
+            # One that has just started has not looked yet.
+            still = {line["job"] for pool in shown.get("pools", ()) for line in pool["jobs"]
                      if line["reason"] == "stays"}
-            return shown["in_force"] is None and wanted <= still
+            return wanted <= still and shown["in_force"] is None
         cluster.wait(quiet, 90, "rest between two plans")
 
     def next_plan(self, before, seconds=90):
@@ -148,6 +149,12 @@ class Plan(typing.NamedTuple):
     slurm: float  # of `whole`, from the first request for a requeue
 
 
+def launched(job, after):
+    """When a slurmd first took its batch script; the job has been running for a moment then."""
+    return cluster.wait(lambda: next((moment for moment in job.launches() if moment > after), None),
+                        60, f"launch of job {job.id}")
+
+
 def timed_plan(place, jobs, holder):
     """The plan that follows the holder's end; None if it moved fewer jobs."""
     begun = len(place.plans())
@@ -155,8 +162,7 @@ def timed_plan(place, jobs, holder):
     end = holder.end()
     if sorted(place.next_plan(begun)) != sorted(job.id for job in jobs):
         return None
-    launches = [requeue.first_after(end, job.launches(), f"a slurmd's log of job {job.id}")
-                for job in jobs]
+    launches = [launched(job, end) for job in jobs]
     asked = min(requeue.first_after(end, job.sizes(), f"slurmctld's log of job {job.id}")
                 for job in jobs)
 
