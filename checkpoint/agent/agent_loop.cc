@@ -165,6 +165,8 @@ event::Progress AgentLoop::progress() const {
     const std::uint64_t step = link.page->step();
     said.ranks.push_back(link.number());
     said.steps.push_back(step == wire::kNoStep ? std::nullopt : std::optional(step));
+    said.batch = std::max(said.batch, link.page->batch());
+    said.noise_scale = std::max(said.noise_scale, link.page->noise_scale());
     if (step != wire::kNoStep && step >= session->gate.stop()) ++said.stopped;
   });
   return said;

@@ -50,6 +50,9 @@ int wait_at_gate(bellows_t* b, std::uint64_t step) {
   }
 }
 
+/// Whether there is an agent that reads what this process says of its training.
+bool says(const bellows_t* b) { return b->socket.get() >= 0 && !b->is_forked(); }
+
 }  // namespace
 
 extern "C" {
@@ -179,7 +182,23 @@ int bellows_batch(bellows_t* b, uint64_t own, uint64_t* batch) {
   if (!batch) {
     return b->error.set(BELLOWS_ERR_INVALID, "bellows_batch needs a pointer for the batch");
   }
-  return client::find_batch(own, batch, &b->error);
+  const int rc = client::find_batch(own, batch, &b->error);
+  if (rc == BELLOWS_OK && says(b)) b->page()->batch.store(*batch);
+  return rc;
+}
+
+int bellows_noise_scale(bellows_t* b, double samples) {
+  if (!b) return BELLOWS_ERR_INVALID;
+  b->error.clear();
+  if (!(samples >= 0)) {
+    return b->error.set(BELLOWS_ERR_INVALID, "a gradient's noise scale is 0 or more, not %g",
+                        samples);
+  }
+  // In whole samples; 0 is for a program that says nothing.
+  const double most = static_cast<double>(wire::kMostSamples);
+  const double whole = samples < 1 ? 1 : samples < most ? samples : most;
+  if (says(b)) b->page()->noise_scale.store(static_cast<std::uint64_t>(whole));
+  return BELLOWS_OK;
 }
 
 int bellows_finalize(bellows_t* b, int finished) {

@@ -174,6 +174,12 @@ int bellows_should_stop(bellows_t* b, uint64_t step);
  * the batch is not in the range of the job (sbatch --batch-range), or 0. */
 int bellows_batch(bellows_t* b, uint64_t own, uint64_t* batch);
 
+/* Says how noisy the gradient is: `samples` is its noise scale, the batch at which noise and
+ * gradient are equally large (McCandlish et al., arXiv:1812.06162), 0 or more and possibly
+ * infinite. With it bellowsd finds how large a batch pays off on how many GPUs. Costs a store; may
+ * be called at every step and from any rank. BELLOWS_ERR_INVALID: a negative number, or none. */
+int bellows_noise_scale(bellows_t* b, double samples);
+
 /* The order in which an epoch uses its samples: fills out with the samples at the positions first
  * .. first + count - 1, each below `samples`. Over all positions each sample comes once. The same
  * arguments give the same order in every process, on every machine and in every version, so a rank

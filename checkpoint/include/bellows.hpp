@@ -182,6 +182,8 @@ class Checkpoint {
     check(bellows_batch(handle_, own, &out));
     return out;
   }
+  /// The gradient's noise scale, from which bellowsd finds how large a batch pays off.
+  void noise_scale(double samples) { check(bellows_noise_scale(handle_, samples)); }
   bool should_stop(std::uint64_t step) { return check(bellows_should_stop(handle_, step)) == 1; }
   Memory memory() {
     Memory out;

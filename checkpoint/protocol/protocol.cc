@@ -144,6 +144,8 @@ void fields(Io& io, Is<event::Progress> auto& progress) {
   io.number("finished", progress.finished);
   io.optional_number("unwritten", progress.unwritten);
   io.optional_flag("busy", progress.busy);
+  io.optional_number("batch", progress.batch);
+  io.optional_number("noise_scale", progress.noise_scale);
   io.optional_signal("signal", progress.signal);
   io.optional_number("id", progress.id);
 }

@@ -149,6 +149,9 @@ struct Progress {
   std::uint32_t finished = 0;   ///< ranks that left with training complete
   std::uint32_t unwritten = 0;  ///< parts of steps that this node has yet to write
   bool busy = false;            ///< the agent writes, reads, commits or makes room; optional
+  /// What ranks say of the training, in samples; 0: nothing.
+  std::uint64_t batch = 0;
+  std::uint64_t noise_scale = 0;
   Signal signal = Signal::none;
   std::uint64_t id = 0;  ///< of the query it answers
 };

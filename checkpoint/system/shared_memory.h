@@ -62,6 +62,10 @@ class ControlPage {
   int fd() const { return memory_->fd(); }
   /// wire::kNoStep: none yet. What the rank wrote: not to be trusted for more than a decision.
   std::uint64_t step() const { return page()->step.load(); }
+  /// What its program says of the training, 0 if it says nothing or what cannot be; not to be
+  /// trusted either.
+  std::uint64_t batch() const { return sensible(page()->batch.load()); }
+  std::uint64_t noise_scale() const { return sensible(page()->noise_scale.load()); }
   /// Wakes the rank when it waits.
   void set_gate(std::uint64_t gate);
   void set_stop(std::uint64_t stop);
@@ -70,6 +74,9 @@ class ControlPage {
 
  private:
   wire::Control* page() const { return reinterpret_cast<wire::Control*>(memory_->data()); }
+  static std::uint64_t sensible(std::uint64_t samples) {
+    return samples <= wire::kMostSamples ? samples : 0;
+  }
   void wake();
 
   std::shared_ptr<SharedMemory> memory_;

@@ -252,7 +252,13 @@ struct Control {
   std::atomic<std::uint64_t> stop;
   std::atomic<std::uint32_t> wake;  ///< futex word: the agent adds 1 after it changed gate or stop
   std::atomic<std::uint32_t> announced;  ///< 1: Slurm has told the agent too that the end is near
+  // What the program says of its training; 0: nothing, as with a library that lacks them.
+  std::atomic<std::uint64_t> batch;        ///< samples in a step over all ranks
+  std::atomic<std::uint64_t> noise_scale;  ///< of the gradient, in samples
 };
+
+/// Larger numbers in `batch` and `noise_scale` cannot be meant.
+inline constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 40;
 
 inline constexpr std::size_t kControlBytes = 4096;
 static_assert(sizeof(Control) <= kControlBytes);

@@ -3,7 +3,7 @@
 
 import ctypes
 import os
-from ctypes import POINTER, byref, c_char_p, c_int, c_int32, c_size_t, c_uint64, c_void_p
+from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint64, c_void_p
 from typing import List, NamedTuple, Optional, Sequence
 
 from .errors import Error, error_for
@@ -59,6 +59,7 @@ _SIGNATURES = {
     "bellows_memory": (c_int, [c_void_p, POINTER(c_uint64), POINTER(c_uint64)]),
     "bellows_should_stop": (c_int, [c_void_p, c_uint64]),
     "bellows_batch": (c_int, [c_void_p, c_uint64, POINTER(c_uint64)]),
+    "bellows_noise_scale": (c_int, [c_void_p, c_double]),
     "bellows_finalize": (c_int, [c_void_p, c_int]),
     "bellows_rank": (c_int, [c_void_p]),
     "bellows_world": (c_int, [c_void_p]),
@@ -255,6 +256,9 @@ class Handle:
         batch = c_uint64()
         self._check(self._library.bellows_batch(self._handle, own, byref(batch)))
         return batch.value
+
+    def noise_scale(self, samples: float) -> None:
+        self._check(self._library.bellows_noise_scale(self._handle, samples))
 
     @property
     def closed(self) -> bool:

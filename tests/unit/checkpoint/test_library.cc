@@ -3,11 +3,13 @@
 #include <criterion/criterion.h>
 #include <sched.h>
 
+#include <cmath>
 #include <cstddef>
 #include <map>
 #include <set>
 #include <sstream>
 
+#include "checkpoint/client/handle.h"
 #include "checkpoint/include/bellows.h"
 #include "checkpoint/store/store.h"
 #include "tests/unit/checkpoint/library_support.h"
@@ -47,7 +49,7 @@ Test(library, exports_its_functions_alone, .timeout = 30) {
       {"BELLOWS_0.2",
        {"error_step", "memory", "permutation", "register_array", "save_async", "saved_step",
         "unregister", "wait"}},
-      {"BELLOWS_0.3", {"batch"}}};
+      {"BELLOWS_0.3", {"batch", "noise_scale"}}};
   std::set<std::string> wanted, found;
   for (const auto& [version, names] : versions) {
     wanted.insert(version);
@@ -192,6 +194,30 @@ Test(library, the_batch_is_the_ordered_one_within_the_range, .timeout = 60) {
   }
   cr_expect(bellows_batch(b, 64, nullptr) == BELLOWS_ERR_INVALID);
   cr_expect(bellows_batch(nullptr, 64, nullptr) == BELLOWS_ERR_INVALID);
+  cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
+}
+
+Test(library, says_the_batch_and_the_noise_of_a_training, .timeout = 60) {
+  Place place;
+  bellows_t* b = nullptr;
+  cr_assert(bellows_init(nullptr, &b) == BELLOWS_OK, "%s", bellows_error(b));
+  const bellows::wire::Control* page = b->page();
+  cr_expect(page->batch == 0 && page->noise_scale == 0, "it has said nothing");
+  std::uint64_t batch = 0;
+  cr_assert(bellows_batch(b, 96, &batch) == BELLOWS_OK);
+  cr_expect(page->batch == 96);
+  const std::pair<double, std::uint64_t> scales[] = {
+      {0, 1}, {0.3, 1}, {700.9, 700}, {HUGE_VAL, bellows::wire::kMostSamples}};
+  for (const auto& [scale, said] : scales) {
+    cr_expect(bellows_noise_scale(b, scale) == BELLOWS_OK);
+    cr_expect(page->noise_scale == said, "%g", scale);
+  }
+  for (const double nonsense : {-1.0, -HUGE_VAL, std::nan("")}) {
+    cr_expect(bellows_noise_scale(b, nonsense) == BELLOWS_ERR_INVALID);
+    cr_expect(has(bellows_error(b), "is 0 or more"), "%s", bellows_error(b));
+  }
+  cr_expect(page->noise_scale == bellows::wire::kMostSamples, "a refused one changes nothing");
+  cr_expect(bellows_noise_scale(nullptr, 1) == BELLOWS_ERR_INVALID);
   cr_expect(bellows_finalize(b, 1) == BELLOWS_OK);
 }
 
