@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "common/contract.h"
 #include "common/text.h"
 
 namespace bellows {
@@ -16,6 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kMostGpus = 1 << 20;
+constexpr std::uint64_t kMostSamples = std::uint64_t{1} << 40;
 constexpr double kLongestStep = 30 * 86400.0;
 constexpr double kShortestPause = 0.1;
 constexpr double kLongestPause = 600;
@@ -101,7 +103,8 @@ Result<RunReport> parse_report(std::string_view text) {
   report.nodes = static_cast<std::uint32_t>(in.whole("nodes", kMostGpus));
   report.step = in.whole("step", INT64_MAX);
   report.step_s = in.seconds("step_s", kLongestStep);
-  report.batch = in.whole("batch", std::uint64_t{1} << 31);
+  report.batch = in.whole("batch", BatchRange::kMost);
+  report.noise_scale = in.whole("noise_scale", kMostSamples);
   const std::string state = in.text("state");
   std::size_t s = 0;
   while (s < kStates.size() && state != kStates[s]) ++s;
@@ -127,7 +130,8 @@ std::string to_json(const RunReport& report) {
               {"nodes", report.nodes},
               {"step", report.step},
               {"step_s", report.step_s},
-              {"batch", report.batch}};
+              {"batch", report.batch},
+              {"noise_scale", report.noise_scale}};
   if (const auto& answer = report.answer) {
     out["answer"] = {{"order", answer->order}, {"committed", answer->committed}};
     if (answer->step) out["answer"]["step"] = *answer->step;
@@ -144,7 +148,7 @@ Result<ReportReply> parse_reply(std::string_view text) {
     Fields words(*order, "the order in bellowsd's reply");
     reply.order =
         Order{words.text("id"), static_cast<std::uint32_t>(words.whole("gpus", kMostGpus)),
-              words.whole("batch", std::uint64_t{1} << 31)};
+              words.whole("batch", BatchRange::kMost)};
     if (reply.order->id.empty() || reply.order->gpus == 0) words.fail("it names no id or no GPUs");
     in.take_error(words);
   }

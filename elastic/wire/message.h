@@ -43,6 +43,7 @@ struct RunReport {
   std::uint64_t step = 0;             ///< the newest
   double step_s = 0;                  ///< a step's time, a mean over the last ones; 0: not known
   std::uint64_t batch = 0;            ///< samples in a step of the whole job; 0: not known
+  std::uint64_t noise_scale = 0;      ///< of the gradient, in samples; 0: not known
   std::optional<OrderAnswer> answer;  ///< to the last order, in each report until the run ends
 };
 

@@ -66,6 +66,9 @@ struct Attempt {
 /// How far this run of the job has come, in all its attempts.
 struct RunProgress {
   std::uint64_t newest_step = 0;
+  /// What the ranks said last of the training, in samples; 0: nothing.
+  std::uint64_t batch = 0;
+  std::uint64_t noise_scale = 0;
   std::optional<std::uint64_t> newest_commit{};  ///< as found on disk at first
   bool committed = false;                        ///< a step, in this run
   bool ever_joined = false;                      ///< a rank

@@ -185,6 +185,8 @@ ChildExit end_of_ranks(Run& run) {
 void note_progress(Run& run, const std::string& node, const event::Progress& progress,
                    bool running) {
   run.progress.newest_step = std::max(run.progress.newest_step, progress.max_step.value_or(0));
+  if (progress.batch > 0) run.progress.batch = progress.batch;
+  if (progress.noise_scale > 0) run.progress.noise_scale = progress.noise_scale;
   if (running) {
     run.hang.note(node, progress, run.now);
     run.storage.note(node, progress, run.now);

@@ -65,6 +65,8 @@ RunReport ControllerLink::report_of(const RunMachine& machine) {
   report.nodes = static_cast<std::uint32_t>(run.layout.nodes().size());
   report.step = run.progress.newest_step;
   report.step_s = steps_.take();
+  report.batch = run.progress.batch;
+  report.noise_scale = run.progress.noise_scale;
   const bool running = std::holds_alternative<state::Running>(machine.state());
   if (run.stop)
     report.state = RunReport::State::stopping;

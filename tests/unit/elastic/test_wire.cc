@@ -32,12 +32,13 @@ Test(messages, a_report_reads_back) {
   report.step = 12345;
   report.step_s = 0.25;
   report.batch = 1024;
+  report.noise_scale = 70000;
   report.answer = OrderAnswer{"plan-17", false, 12, "its ranks are still starting"};
   const auto back = parse_report(to_json(report));
   cr_assert(back.ok());
   cr_expect(back->job == 17 && back->restarts == 2 && back->gpus == 4 && back->nodes == 2);
   cr_expect(back->state == RunReport::State::stopping && back->step == 12345);
-  cr_expect(back->step_s == 0.25 && back->batch == 1024);
+  cr_expect(back->step_s == 0.25 && back->batch == 1024 && back->noise_scale == 70000);
   cr_expect(back->answer->order == "plan-17" && !back->answer->committed);
   cr_expect(back->answer->step == 12u && back->answer->why == "its ranks are still starting");
 }
@@ -48,7 +49,8 @@ Test(messages, nonsense_is_refused) {
   for (const char* rest :
        {R"("step_s":-1})", R"("step_s":1e300})", R"("step_s":"fast"})", R"("gpus":-4})",
         R"("gpus":4.5})", R"("gpus":99999999})", R"("step":18446744073709551615})",
-        R"("batch":1e99})", R"("answer":[]})", R"("answer":{"order":7}})", R"("step_s":NaN})"})
+        R"("batch":1e99})", R"("noise_scale":-1})", R"("noise_scale":1099511627777})",
+        R"("answer":[]})", R"("answer":{"order":7}})", R"("step_s":NaN})"})
     cr_expect(!parse_report(head + rest).ok(), "%s", rest);
   for (const char* text : {"", "[]", "{}", "nonsense", R"({"job":0,"state":"running"})",
                            R"({"job":1,"state":"flying"})"})
@@ -85,13 +87,11 @@ Test(munge, says_so_where_munged_is_away) {
 Test(seen_speeds, know_what_was_seen_and_guess_between) {
   SeenSpeeds speeds;
   cr_expect(speeds.at(4) == 4);
-  cr_expect(speeds.most_to_try(3) == 6);
   speeds.add(2, 20);
   cr_expect(speeds.at(2) == 20 && speeds.at(4) == 40 && speeds.at(1) == 10);
   speeds.add(8, 40);
   cr_expect(std::abs(speeds.at(4) - std::sqrt(20.0 * 40.0)) < 1e-9);
   cr_expect(std::abs(speeds.at(32) - 80) < 1e-9, "it doubles with four times the GPUs");
-  cr_expect(speeds.most_to_try(2) == 16);
   for (const double nonsense : {0.0, -1.0, std::nan(""), HUGE_VAL}) speeds.add(2, nonsense);
   cr_expect(speeds.at(2) == 20);
   speeds.add(2, 30);
