@@ -88,6 +88,8 @@ struct Reply {
 struct PlanNextStart {
   std::optional<std::uint32_t> gpus;   ///< with which the node's plugin then requeues the job
   std::optional<std::uint64_t> batch;  ///< that ranks then use
+  /// Nothing: with any number of GPUs; otherwise only with so many, as a plan has it.
+  std::optional<std::uint32_t> batch_at{};
 };
 /// If the launcher is killed after this, its successor finds that the program has finished.
 struct LeaveFinished {};

@@ -133,7 +133,8 @@ Move request_stop(Run& run, State& state, Stop stop) {
     return std::nullopt;
   }
   run.stop = std::move(stop);
-  run.act(action::PlanNextStart{run.stop->size_alone(run.layout.gpus()), run.stop->batch});
+  run.act(action::PlanNextStart{run.stop->size_alone(run.layout.gpus()), run.stop->batch,
+                                run.stop->planned ? run.stop->gpus : std::nullopt});
   if (running && run.saves_by_itself()) return begin_own_stop(run);
   if (running && run.all_joined()) {
     record_stop(run);

@@ -16,7 +16,6 @@
 #include "checkpoint/system/file_ops.h"
 #include "launcher/base/job_paths.h"
 #include "launcher/ranks/rank_command.h"
-#include "launcher/record/batch_record.h"
 #include "launcher/record/directory_claim.h"
 #include "launcher/record/job_view.h"
 
@@ -131,17 +130,17 @@ Status clear_usual_place(const RunContext& context, const SlurmJob& job) {
 // One that can't be used must not end a job that could train with its own batch. To ignore one that
 // can't be read now would change how the job trains.
 Status read_batch(RunContext& context) {
-  auto batch = BatchRecord(context.checkpoint_dir).read(context.contract);
-  if (batch) {
-    context.batch = *batch;
+  auto ordered = BatchRecord(context.checkpoint_dir).read(context.contract);
+  if (ordered) {
+    context.ordered = *ordered;
     return {};
   }
-  const ErrorKind kind = batch.error().kind;
-  if (kind != ErrorKind::corrupt && kind != ErrorKind::denied) return batch.error();
+  const ErrorKind kind = ordered.error().kind;
+  if (kind != ErrorKind::corrupt && kind != ErrorKind::denied) return ordered.error();
   fmt::print(stderr,
              "bellows run: {}; it is not used, and the program trains with its own batch: order "
              "one with 'bellows resize --batch', or remove the file\n",
-             batch.error().text);
+             ordered.error().text);
   return {};
 }
 

@@ -13,6 +13,7 @@
 #include "common/launch_kind.h"
 #include "common/result.h"
 #include "launcher/machine/own_checkpoint.h"
+#include "launcher/record/batch_record.h"
 #include "slurm/interface.h"
 
 namespace bellows {
@@ -49,7 +50,7 @@ struct RunContext {
   std::string program;  ///< this binary
   std::string run_dir;  ///< private to the user, on this node
   std::optional<Contract> contract;
-  std::optional<std::uint64_t> batch;  ///< that was ordered
+  OrderedBatch ordered;
   std::string checkpoint_dir;
   std::string trusted_base;       ///< how checkpoint_dir begins, see StorePlace
   Access access = Access::owner;  ///< to what the job stores

@@ -70,7 +70,7 @@ RunShell::RunShell(Slurm& slurm, RunContext context, SlurmJob job, RankLayout la
       inquiries_(slurm, context_, finished_),
       machine_(rules_of(context_), job, std::move(layout), newest_on_disk(context_.checkpoint_dir)),
       restart_(job.restarts),
-      recorded_batch_(context_.batch) {}
+      recorded_(context_.ordered) {}
 
 void RunShell::say(const std::string& text) {
   const std::string line = "bellows run: " + text;
@@ -109,7 +109,8 @@ int RunShell::run() {
     marker_.remove();
     return kFailed;
   }
-  if (context_.batch) say(fmt::format("the program is to use batch {}", *context_.batch));
+  if (const auto batch = context_.ordered.at(machine_.run().layout.gpus()))
+    say(fmt::format("the program is to use batch {}", *batch));
   machine_.begin(Clock::now());
   feed(std::vector<Input>());
   while (!machine_.status()) loop_once();
@@ -259,12 +260,16 @@ std::vector<Input> RunShell::act(const action::Reply& what) {
 
 std::vector<Input> RunShell::act(const action::PlanNextStart& plan) {
   marker_.plan(plan.gpus);
-  const auto batch = plan.batch ? plan.batch : context_.batch;
+  OrderedBatch ordered = context_.ordered;
+  if (plan.batch && plan.batch_at)
+    ordered.planned = {*plan.batch, *plan.batch_at};
+  else if (plan.batch)
+    ordered = {plan.batch};
   // A record that is not used stays as it is, for its user to look at.
-  if (batch == recorded_batch_) return {};
-  if (Status status = BatchRecord(context_.checkpoint_dir, context_.access).write(batch); !status)
+  if (ordered == recorded_) return {};
+  if (Status status = BatchRecord(context_.checkpoint_dir, context_.access).write(ordered); !status)
     return {input::BatchNotRecorded{status.error().text}};
-  recorded_batch_ = batch;
+  recorded_ = ordered;
   return {};
 }
 

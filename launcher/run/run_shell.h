@@ -63,7 +63,7 @@ class RunShell {
   Inquiries inquiries_;
   RunMachine machine_;
   std::uint32_t restart_;
-  std::optional<std::uint64_t> recorded_batch_;
+  OrderedBatch recorded_;
   std::optional<HistoryWriter> log_;
   std::optional<OutputRelay> output_;
   std::optional<ControlServer> control_;

@@ -161,7 +161,8 @@ std::vector<Input> StepProcesses::act(const action::StartRanks& start) {
   child.environment.push_back(std::string(kAttemptVariable) + "=" +
                               context_.run.attempt(start.attempt));
   child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_.path());
-  for (std::string& variable : batch_variables(context_.contract, context_.batch))
+  for (std::string& variable :
+       batch_variables(context_.contract, context_.ordered.at(start.layout.gpus())))
     child.environment.push_back(std::move(variable));
   // srun then takes its tasks down; the agents' srun ends by itself at the end of its input.
   child.death_signal = SIGTERM;

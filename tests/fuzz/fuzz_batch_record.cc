@@ -21,14 +21,18 @@ void require(bool holds) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace bellows;
-  const auto batch =
+  const auto ordered =
       BatchRecord::parse(std::string_view(reinterpret_cast<const char*>(data), size));
-  if (!batch) {
-    require(batch.error().kind == ErrorKind::corrupt && !batch.error().text.empty());
+  if (!ordered) {
+    require(ordered.error().kind == ErrorKind::corrupt && !ordered.error().text.empty());
     return 0;
   }
-  require(BatchRange{1, BatchRange::kMost}.contains(*batch));
-  const auto again = BatchRecord::parse(fmt::format("{{\"batch\":{}}}\n", *batch));
-  require(again.ok() && *again == *batch);
+  const BatchRange any{1, BatchRange::kMost};
+  require(ordered->any());
+  require(!ordered->batch || any.contains(*ordered->batch));
+  require(!ordered->planned ||
+          (any.contains(ordered->planned->batch) && ordered->planned->gpus > 0));
+  const auto again = BatchRecord::parse(BatchRecord::to_json(*ordered));
+  require(again.ok() && *again == *ordered);
   return 0;
 }

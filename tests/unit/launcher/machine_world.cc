@@ -137,6 +137,7 @@ void MachineWorld::serve_people(const Action& action, std::vector<Input>& answer
   } else if (const auto* plan = std::get_if<action::PlanNextStart>(&action)) {
     planned_size = plan->gpus;
     planned_batch = plan->batch;
+    planned_batch_at = plan->batch_at;
     if (plan->batch && disk_full) answers.push_back(input::BatchNotRecorded{"no space"});
   } else if (std::get_if<action::RemoveMarker>(&action)) {
     marker = false;

@@ -61,6 +61,7 @@ class MachineWorld {
   std::map<std::uint64_t, std::vector<std::string>> replies;
   std::optional<std::uint32_t> planned_size;
   std::optional<std::uint64_t> planned_batch;
+  std::optional<std::uint32_t> planned_batch_at;
   bool marker = true;
   std::optional<int> exit;
   StopLedger stop;

@@ -54,26 +54,35 @@ input::StopRequest stop_of(const std::string& line) {
 
 Test(batch_record, is_read_as_it_was_written) {
   Place place;
-  cr_expect(*place.record.read(kContract) == std::nullopt, "none was ordered");
-  for (const std::uint64_t batch : {std::uint64_t{64}, std::uint64_t{512}}) {
+  cr_expect(!place.record.read(kContract)->any(), "none was ordered");
+  const OrderedBatch ordered[] = {{64}, {512}, {std::nullopt, {{128, 4}}}, {64, {{256, 8}}}};
+  for (const OrderedBatch& batch : ordered) {
     cr_assert(place.record.write(batch).ok());
     cr_expect(*place.record.read(kContract) == batch);
   }
   struct stat info;
   cr_expect(stat(place.path.c_str(), &info) == 0 && (info.st_mode & 07777) == 0600);
-  cr_assert(place.record.write(std::nullopt).ok());
-  cr_expect(*place.record.read(kContract) == std::nullopt);
-  cr_expect(place.record.write(std::nullopt).ok(), "there is nothing to remove");
+  cr_assert(place.record.write({}).ok());
+  cr_expect(!place.record.read(kContract)->any());
+  cr_expect(place.record.write({}).ok(), "there is nothing to remove");
+}
+
+Test(batch_record, of_a_plan_is_for_its_size) {
+  const OrderedBatch ordered{64, {{256, 8}}};
+  cr_expect(ordered.at(8) == 256u);
+  cr_expect(ordered.at(4) == 64u, "as its user ordered it, whom the plan left no word");
+  const OrderedBatch plan_alone{std::nullopt, {{256, 8}}};
+  cr_expect(plan_alone.at(8) == 256u && !plan_alone.at(7));
 }
 
 Test(batch_record, is_replaced_whole_or_not_at_all) {
   Place place;
-  cr_assert(place.record.write(64).ok());
+  cr_assert(place.record.write({64}).ok());
   const BatchRecord nowhere(place.scratch.path() + "/missing");
-  cr_expect(!nowhere.write(128).ok() && !nowhere.write(std::nullopt).ok());
+  cr_expect(!nowhere.write({128}).ok() && !nowhere.write({}).ok());
   struct stat before, after;
   cr_assert(stat(place.path.c_str(), &before) == 0);
-  cr_assert(place.record.write(128).ok());
+  cr_assert(place.record.write({128}).ok());
   cr_assert(stat(place.path.c_str(), &after) == 0);
   cr_expect(before.st_ino != after.st_ino, "a reader never finds half of a record");
 }
@@ -90,7 +99,13 @@ Test(batch_record, that_is_damaged_is_refused) {
       {"{\"batch\":-64}", "its \"batch\" is not a whole number"},
       {"{\"batch\":0}", "its batch is not from 1 to 2147483648"},
       {"{\"batch\":2147483649}", "its batch is not from 1 to 2147483648"},
-      {"{\"batch\":99999999999999999999}", "its \"batch\" is not a whole number"}};
+      {"{\"batch\":99999999999999999999}", "its \"batch\" is not a whole number"},
+      {R"({"planned":7})", "its \"planned\" is not an object"},
+      {R"({"planned":{"batch":64}})", "its \"gpus\" is not a whole number"},
+      {R"({"planned":{"gpus":4}})", "its \"batch\" is not a whole number"},
+      {R"({"planned":{"batch":0,"gpus":4}})", "its planned batch is not from 1 to"},
+      {R"({"planned":{"batch":64,"gpus":0}})", "its number of GPUs is not from 1 to"},
+      {R"({"batch":"64","planned":{"batch":64,"gpus":4}})", "its \"batch\" is not a whole number"}};
   for (const auto& [text, words] : cases) {
     Place place;
     place.leave(text);
@@ -100,7 +115,7 @@ Test(batch_record, that_is_damaged_is_refused) {
   place.leave("{\"batch\":64}" + std::string(5000, ' '));
   place.expect_error(ErrorKind::corrupt, "is larger than 4096 bytes");
   place.leave("{\"batch\":64,\"later\":[1]}\n");
-  cr_expect(*place.record.read(kContract) == 64u, "a later release may add keys");
+  cr_expect(*place.record.read(kContract) == OrderedBatch{64}, "a later release may add keys");
 }
 
 Test(batch_record, that_is_a_pipe_holds_nobody_up) {
@@ -115,6 +130,8 @@ Test(batch_record, is_held_to_the_contract) {
     place.leave("{\"batch\":" + std::to_string(batch) + "}");
     place.expect_error(ErrorKind::denied, "the job's contract has 64-512");
   }
+  place.leave(R"({"batch":64,"planned":{"batch":1024,"gpus":4}})");
+  place.expect_error(ErrorKind::denied, "a batch of 1024, and the job's contract has 64-512");
   place.leave("{\"batch\":64}");
   place.expect_error(ErrorKind::denied, "no --batch-range", contract_with({}));
   place.expect_error(ErrorKind::denied, "no --batch-range", std::nullopt);

@@ -76,11 +76,22 @@ Test(stops, change_the_batch_with_the_size) {
   world.progress(5);
   world.feed(input::StopRequest{.client = kClient, .gpus = 2, .batch = 128});
   cr_expect(world.planned_size == 2u && world.planned_batch == 128u);
+  cr_expect(!world.planned_batch_at, "a user's word is for any size");
   cr_expect(world.last() == "CHECKPOINTING: resize to 2 GPUs, batch 128");
   world.answer_gate(5);
   world.save(6);
   cr_expect(has(world.last_reply(kClient), "\"batch\":128"));
   cr_expect(world.last() == "RESIZING: to 2 GPUs, batch 128");
+}
+
+Test(stops, tie_the_batch_of_a_plan_to_its_size) {
+  MachineWorld world(with_batches());
+  world.start();
+  world.progress(5);
+  const std::uint32_t grown = world.machine.run().layout.gpus() + 1;
+  world.feed(input::StopRequest{.client = kClient, .planned = true, .gpus = grown, .batch = 128});
+  cr_expect(!world.planned_size, "left alone, it keeps its size");
+  cr_expect(world.planned_batch == 128u && world.planned_batch_at == grown);
 }
 
 Test(stops, hold_a_batch_to_the_contract) {
