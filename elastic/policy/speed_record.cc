@@ -14,7 +14,8 @@ bool is_near(double foreseen, double measured) {
 // A first sample across GPUs or nodes is never foreseen: until then the model knows nothing of it.
 bool foresees(const StepTime& model, const StepSample& sample) {
   return model.knows(sample.layout) &&
-         is_near(model.compute_s(sample.local_batch), sample.compute_s) &&
+         (sample.compute_s == 0 ||
+          is_near(model.compute_s(sample.local_batch), sample.compute_s)) &&
          is_near(model.step_s(sample.layout, sample.local_batch, 1), sample.step_s);
 }
 

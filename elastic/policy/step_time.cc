@@ -42,7 +42,7 @@ double add_errors(const StepSample& sample, const StepTime& model, const double*
                   double* gradient) {
   const double compute = model.compute_s(sample.local_batch);
   const double exchange = model.exchange_s(sample.layout);
-  const double of_compute = std::log(compute / sample.compute_s);
+  const double of_compute = sample.compute_s > 0 ? std::log(compute / sample.compute_s) : 0;
   const double a = std::pow(compute, model.gamma);
   const double b = std::pow(exchange, model.gamma);
   const double log_step = std::log(a + b) / model.gamma;
@@ -128,7 +128,8 @@ Bounds bounds_for(const std::vector<StepSample>& samples) {
   };
   if (!any([&](const StepSample& s) { return s.local_batch != samples[0].local_batch; })) {
     double sum = 0;
-    for (const StepSample& sample : samples) sum += sample.compute_s;
+    for (const StepSample& sample : samples)
+      sum += sample.compute_s > 0 ? sample.compute_s : sample.step_s;
     bounds.fix(0, std::log(sum / static_cast<double>(samples.size()) / 2));
   }
   const bool between = any([](const StepSample& s) { return s.layout.nodes > 1; });
@@ -148,9 +149,14 @@ struct DestroyOptimizer {
 
 }  // namespace
 
+GpuLayout packed_layout(std::uint32_t gpus, std::uint32_t gpus_per_node) {
+  return {(gpus + gpus_per_node - 1) / gpus_per_node, gpus};
+}
+
 Status check_sample(const StepSample& s) {
   if (s.layout.nodes > 0 && s.layout.gpus >= s.layout.nodes && s.local_batch > 0 &&
-      s.compute_s >= kNothing && s.step_s >= s.compute_s && s.step_s <= kLongest)
+      (s.compute_s == 0 || s.compute_s >= kNothing) &&
+      s.step_s >= std::max(s.compute_s, kNothing) && s.step_s <= kLongest)
     return {};
   return Error{ErrorKind::invalid,
                fmt::format("a step of {} s, {} s of them computing, with {} samples on each of {} "

@@ -17,11 +17,14 @@ struct GpuLayout {
   bool operator==(const GpuLayout&) const = default;
 };
 
+/// On as few nodes as can be.
+GpuLayout packed_layout(std::uint32_t gpus, std::uint32_t gpus_per_node);
+
 /// One measured configuration of a job. Times in seconds, each a mean over steps.
 struct StepSample {
   GpuLayout layout;
   std::uint32_t local_batch = 0;  ///< samples that one rank takes through the network at once
-  double compute_s = 0;           ///< forward and backward
+  double compute_s = 0;           ///< forward and backward; 0: not measured
   double step_s = 0;              ///< with the exchange of gradients
 };
 

@@ -18,8 +18,4 @@ double GoodputTable::at(const SpeedRecord& speed, const GradientNoise& noise,
   return known.per_s;
 }
 
-GpuLayout packed_layout(std::uint32_t gpus, std::uint32_t gpus_per_node) {
-  return {(gpus + gpus_per_node - 1) / gpus_per_node, gpus};
-}
-
 }  // namespace bellows

@@ -29,7 +29,4 @@ class GoodputTable {
   std::uint64_t models_ = 0;
 };
 
-/// On as few nodes as can be.
-GpuLayout packed_layout(std::uint32_t gpus, std::uint32_t gpus_per_node);
-
 }  // namespace bellows

@@ -186,7 +186,7 @@ Test(step_time, refuses_what_can_not_be) {
   bad[0].compute_s = kNaN;
   bad[1].step_s = kNaN;
   bad[2].compute_s = -0.1;
-  bad[3].compute_s = 0;
+  bad[3].step_s = 0;
   bad[4].step_s = kInfinity;
   bad[5].compute_s = bad[5].step_s = kInfinity;
   bad[6].compute_s = 0.3;
