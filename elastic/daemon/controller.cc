@@ -34,6 +34,7 @@ ordered_json shown(const PoolPlan& plan) {
                     {"tenant", line.tenant},
                     {"gpus", line.from},
                     {"planned", line.to},
+                    {"batch", line.batch > 0 ? ordered_json(line.batch) : ordered_json(nullptr)},
                     {"reason", line.reason}});
   return {{"partition", plan.partition},
           {"gpu_type", plan.gpu_type},
@@ -137,8 +138,10 @@ void Controller::begin(const PoolPlan& plan, const Pool& pool, Clock::time_point
   transaction_.emplace(random_name(), plan, free, parts_.slurm, parts_.places, parts_.book,
                        parts_.users, Transaction::Limits());
   for (const auto& member : transaction_->members())
-    say_(fmt::format("plan {}: job {} {} -> {}: {}", transaction_->name(), member.line.job.id,
-                     member.line.from, member.line.to, member.line.reason));
+    say_(fmt::format("plan {}: job {} {} -> {}{}: {}", transaction_->name(), member.line.job.id,
+                     member.line.from, member.line.to,
+                     member.line.batch > 0 ? fmt::format(", batch {}", member.line.batch) : "",
+                     member.line.reason));
   parts_.metrics.acts.Set(1);
   carry_out(now);
 }

@@ -19,9 +19,10 @@ std::uint32_t size_of(const SlurmJob& job) {
 }
 
 void learn(JobNotes& notes, const RunReport& report) {
-  if (report.state != RunReport::State::running || report.step_s <= 0) return;
-  const double samples = report.batch > 0 ? static_cast<double>(report.batch) : 1;
-  notes.speeds.add(report.gpus, samples / report.step_s);
+  // Slurm knows what the job holds; a report may say anything.
+  if (report.state != RunReport::State::running || report.gpus != notes.size) return;
+  notes.speed.note_noise_scale(report.noise_scale);
+  if (report.step_s > 0) notes.speed.add({report.nodes, report.gpus}, report.batch, report.step_s);
 }
 
 }  // namespace
@@ -84,6 +85,8 @@ void JobBook::give_order(std::uint32_t job, const Order& order) {
   const auto found = notes_.find(job);
   if (found == notes_.end()) return;
   found->second.order = order;
+  // Its launcher may carry it out alone, which is no word of the job's user.
+  found->second.given = order.gpus;
   found->second.answer.reset();
 }
 

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/result.h"
-#include "elastic/policy/seen_speeds.h"
+#include "elastic/policy/job_speed.h"
 #include "elastic/wire/message.h"
 #include "slurm/job.h"
 
@@ -26,7 +26,7 @@ struct JobNotes {
   std::uint32_t restarts = 0;  ///< of the run that Slurm shows
   std::optional<RunReport> report;
   std::chrono::steady_clock::time_point heard{};
-  SeenSpeeds speeds;              ///< samples in a second where reports have a batch, else steps
+  JobSpeed speed;
   std::deque<std::time_t> moves;  ///< restarts that bellowsd caused, or may have, in the last hour
   std::uint32_t size = 0;         ///< last seen; 0: never
   std::uint32_t given = 0;        ///< by bellowsd, last; 0: never

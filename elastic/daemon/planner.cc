@@ -26,6 +26,15 @@ struct Member {
   std::size_t line = 0;
   std::uint32_t floor = 0;
   JobState state;
+  bool may_change_batch = false;
+
+  /// To go on with at that size; 0: as the program has it. What a plan said of another size does
+  /// not count for this one, so it is said also when nothing changes.
+  std::uint64_t batch_at(std::uint32_t gpus) const {
+    for (const SizeSpeed& size : state.sizes)
+      if (size.gpus == gpus && may_change_batch) return size.batch;
+    return 0;
+  }
 };
 
 /// Of one tenant.
@@ -35,14 +44,15 @@ struct Group {
   std::vector<Member> members;
 };
 
-std::vector<SizeSpeed> speeds_of(const Contract& contract, const SeenSpeeds& seen,
-                                 std::uint32_t most) {
-  std::vector<SizeSpeed> sizes;
-  for (const std::uint32_t gpus : contract.gpus.sizes()) {
-    const double per_s = seen.at(gpus);
-    if (gpus <= most) sizes.push_back({gpus, 0, per_s, per_s});
-  }
+std::vector<std::uint32_t> sizes_up_to(const Contract& contract, std::uint32_t most) {
+  std::vector<std::uint32_t> sizes = contract.gpus.sizes();
+  std::erase_if(sizes, [most](std::uint32_t gpus) { return gpus > most; });
   return sizes;
+}
+
+std::uint32_t gpus_per_node(const Pool& pool) {
+  const auto nodes = static_cast<std::uint32_t>(pool.nodes.size());
+  return nodes > 0 ? std::max(1U, (pool.gpus + nodes - 1) / nodes) : 1;
 }
 
 /// The sizes as the optimizer is to see them: above the floor.
@@ -88,7 +98,7 @@ class PoolPlanner {
     const bool runs = job.state == SlurmState::running;
     const auto found = notes_.find(job.id);
     const JobNotes notes = found == notes_.end() ? JobNotes() : found->second;
-    PlanLine line{job, of_pool.contract.tenant, runs ? job.gpus() : 0, 0, ""};
+    PlanLine line{job, of_pool.contract.tenant, runs ? job.gpus() : 0, 0, "", 0};
     line.reason = runs ? keeps_because(job, notes, terms_, now_, time_) : waits_because(notes);
     line.to = runs ? line.from : job.requested_gpus();
     Group& group = group_of(line.tenant);
@@ -123,10 +133,12 @@ class PoolPlanner {
       member.state.waited_s =
           static_cast<double>(now_ - std::max(job.times.submit, job.times.begin));
     const std::uint32_t most =
-        line.runs() || !notes.speeds.seen().empty()
-            ? notes.speeds.most_to_try(line.runs() ? line.from : job.requested_gpus())
+        line.runs() || notes.speed.seen()
+            ? notes.speed.most_to_try(line.runs() ? line.from : job.requested_gpus())
             : job.requested_gpus();
-    member.state.sizes = speeds_of(of_pool.contract, notes.speeds, most);
+    member.state.sizes = notes.speed.at(sizes_up_to(of_pool.contract, most), gpus_per_node(pool_),
+                                        of_pool.contract.batch, line.from);
+    member.may_change_batch = of_pool.contract.batch.has_value();
     if (member.state.sizes.empty()) return;
     if (line.runs()) {
       member.floor = std::min(member.state.sizes.front().gpus, line.from);
@@ -176,6 +188,7 @@ class PoolPlanner {
       PlanLine& line = plan_.lines[member.line];
       line.to = member.floor + division.jobs[m].gpus;
       line.reason = to_string(reason_of(line, division.jobs[m].reason));
+      if (line.runs() && line.moves()) line.batch = member.batch_at(line.to);
     }
   }
 
@@ -209,6 +222,8 @@ std::string keeps_because(const SlurmJob& job, const JobNotes& notes, const Plan
     return "keeps its size: it cannot be stopped at a checkpoint now";
   if (job.configuring || job.times.start + in_s(terms.dwell_s) > now)
     return fmt::format("keeps its size: it has had it for less than {} s", terms.dwell_s);
+  if (notes.report->step > 0 && !notes.speed.seen_at(job.gpus()))
+    return "keeps its size: its speed there is not known yet";
   if (job.times.preempt != 0) return "keeps its size: it is being preempted";
   if (notes.moves.size() >= terms.restarts_per_hour)
     return fmt::format("keeps its size: it was moved {} times within an hour", notes.moves.size());

@@ -113,7 +113,7 @@ void Transaction::reserve(std::time_t slurm_now) {
 void Transaction::give_orders() {
   for (Member& member : members_) {
     if (member.line.runs())
-      book_.give_order(member.line.job.id, {member.order, member.line.to, 0});
+      book_.give_order(member.line.job.id, {member.order, member.line.to, member.line.batch});
     else
       member.state = MemberState::committed;
   }

@@ -39,9 +39,4 @@ double SeenSpeeds::at(std::uint32_t gpus) const {
   return below->second * std::pow(times, std::clamp(exponent(*std::prev(below), *below), 0.0, 1.0));
 }
 
-std::uint32_t SeenSpeeds::most_to_try(std::uint32_t now) const {
-  const std::uint32_t largest = seen_.empty() ? now : std::max(now, seen_.rbegin()->first);
-  return largest > UINT32_MAX / 2 ? UINT32_MAX : 2 * largest;
-}
-
 }  // namespace bellows

@@ -6,9 +6,8 @@
 
 namespace bellows {
 
-/// How fast a job was seen to train at each size: samples or steps in a second. For jobs whose
-/// reports say how long a step takes and not what it consists of, which StepTime would need. A
-/// value type.
+/// How many steps a second a job was seen to take at each size. For programs that do not say how
+/// many samples a step has, which StepTime would need. A value type.
 class SeenSpeeds {
  public:
   /// Later ones count more. What is not a positive number is left out.
@@ -18,10 +17,6 @@ class SeenSpeeds {
   /// goes on, neither falling nor faster than the GPUs; a job seen at one size is taken to scale
   /// perfectly. Without any, the number of GPUs.
   double at(std::uint32_t gpus) const;
-  /// A job explores by doubling: the most GPUs at which it is taken to scale on. `now`: what it
-  /// holds.
-  std::uint32_t most_to_try(std::uint32_t now) const;
-  const std::map<std::uint32_t, double>& seen() const { return seen_; }
 
  private:
   std::map<std::uint32_t, double> seen_;  ///< GPUs -> per second

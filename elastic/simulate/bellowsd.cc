@@ -119,7 +119,9 @@ class Bellowsd : public Scheduler {
       report.job = all[j].id;
       report.restarts = all[j].restarts;
       report.gpus = jobs[j]->gpus();
+      report.nodes = static_cast<std::uint32_t>(all[j].nodes.size());
       if (jobs[j]->rate() > 0) report.state = RunReport::State::running;
+      report.step = jobs[j]->rate() > 0 ? 1 : 0;
       const double computes_s = record_of(*jobs[j]).start_s + start_s();
       if (jobs[j]->rate() > 0 && now >= computes_s + kFirstSpeed)
         report.step_s = 1 / jobs[j]->rate();

@@ -56,10 +56,12 @@ void print_pool(const Json& pool) {
   const std::string type = text(pool, "gpu_type");
   fmt::print("\npartition {}: {} for elastic jobs\n", text(pool, "partition"),
              counted(number(pool.value("gpus", Json())), type.empty() ? "GPU" : type + " GPU"));
-  Table table({{"JOB"}, {"TENANT"}, {"GPUS", true}, {"PLANNED", true}, {"REASON"}});
+  Table table(
+      {{"JOB"}, {"TENANT"}, {"GPUS", true}, {"PLANNED", true}, {"BATCH", true}, {"REASON"}});
   for (const Json& job : list(pool, "jobs"))
     table.add({job.value("job", Json()).dump(), text(job, "tenant"),
                number(job.value("gpus", Json())), number(job.value("planned", Json())),
+               job.value("batch", Json()).is_number() ? job["batch"].dump() : "",
                text(job, "reason")});
   fmt::print("{}", table.text(terminal_width(STDOUT_FILENO)));
 }

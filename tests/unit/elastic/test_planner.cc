@@ -32,7 +32,7 @@ struct World {
     return cluster.add(id, gpus, runs, contract(tenant, range));
   }
 
-  void report(std::uint32_t id, double step_s) {
+  void report(std::uint32_t id, double step_s, std::uint64_t batch = 0, std::uint64_t noise = 0) {
     const SlurmJob& job = cluster.all[id];
     RunReport report;
     report.job = id;
@@ -41,6 +41,8 @@ struct World {
     report.gpus = job.gpus();
     report.nodes = 1;
     report.step_s = step_s;
+    report.batch = batch;
+    report.noise_scale = noise;
     cr_assert(book.take(report, job.uid, time).ok());
   }
 
@@ -109,6 +111,22 @@ Test(planner, a_job_that_was_seen_not_to_scale_keeps_its_size) {
   world.note();
   world.report(1, 0.1);
   cr_expect(world.planned(1) <= 4);
+}
+
+Test(planner, a_job_with_a_range_gets_its_batch_with_its_size) {
+  World world;
+  SlurmJob& job = world.add(1, 2, true);
+  const std::string plain = job.admin_comment;
+  job.admin_comment += " batch=64-512";
+  world.note();
+  world.report(1, 0.1, 64);
+  cr_expect(world.plan().lines[0].batch == 64, "nobody knows what a larger one is worth");
+  world.report(1, 0.1, 64, 1 << 20);
+  cr_expect(world.planned(1) == 4);
+  cr_expect(world.plan().lines[0].batch == 128);
+  job.admin_comment = plain;
+  cr_expect(world.planned(1) == 4);
+  cr_expect(world.plan().lines[0].batch == 0, "widening is its user's word");
 }
 
 Test(planner, the_silent_keep_what_they_have) {
@@ -319,6 +337,56 @@ Test(book, a_new_bellowsd_counts_what_another_may_have_done) {
   world.cluster.clock += 3700;
   world.note();
   cr_expect(world.book.notes().at(1).moves.empty());
+}
+
+Test(planner, a_job_that_counts_steps_is_not_moved_before_they_are_timed) {
+  World world;
+  const SlurmJob& job = world.add(1, 2, true);
+  world.note();
+  RunReport report;
+  report.job = 1;
+  report.state = RunReport::State::running;
+  report.gpus = 2;
+  report.nodes = 1;
+  report.step = 7;
+  cr_assert(world.book.take(report, job.uid, world.time).ok());
+  cr_expect(world.planned(1) == 2);
+  cr_expect(world.reason(1).find("its speed there is not known yet") != std::string::npos);
+  report.step_s = 0.1;
+  cr_assert(world.book.take(report, job.uid, world.time).ok());
+  cr_expect(world.planned(1) == 4);
+}
+
+Test(book, nothing_is_learned_of_a_size_that_the_job_does_not_have) {
+  World world;
+  const SlurmJob& job = world.add(1, 2, true);
+  world.note();
+  RunReport report;
+  report.job = 1;
+  report.state = RunReport::State::running;
+  report.gpus = 4;
+  report.nodes = 1;
+  report.step_s = 0.1;
+  cr_expect(world.book.take(report, job.uid, world.time).ok());
+  cr_expect(!world.book.notes().at(1).speed.seen());
+  report.gpus = 2;
+  cr_expect(world.book.take(report, job.uid, world.time).ok());
+  cr_expect(world.book.notes().at(1).speed.seen());
+}
+
+Test(book, a_size_that_a_launcher_took_alone_is_not_its_users) {
+  World world;
+  SlurmJob& job = world.add(1, 4, true);
+  world.note();
+  world.book.give_order(1, {"p-1", 2, 0});
+  world.book.withdraw_order(1);
+  job.nodes = {{"n1", 2, 2}};
+  ++job.restarts;
+  world.note();
+  cr_expect(world.book.notes().at(1).user_resized == 0);
+  job.nodes = {{"n1", 3, 3}};
+  world.note();
+  cr_expect(world.book.notes().at(1).user_resized != 0);
 }
 
 Test(book, an_order_is_for_one_run_and_ends_with_its_answer) {

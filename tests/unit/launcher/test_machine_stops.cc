@@ -62,7 +62,7 @@ RunRules with_batches() {
   RunRules rules = MachineWorld::rules();
   Contract contract;
   contract.tenant = "vision";
-  contract.gpus = GpusRange::between(1, 4);
+  contract.gpus = GpusRange::between(1, 8);
   contract.batch = BatchRange{64, 512};
   rules.contract = contract;
   return rules;

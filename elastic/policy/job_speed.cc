@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/policy/job_speed.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "elastic/policy/goodput.h"
+
+namespace bellows {
+namespace {
+
+// Of a new measurement beside those before it: a program's speed drifts, and one report is noise.
+constexpr double kWeight = 0.3;
+/// The model is fitted anew when a mean has moved by more.
+constexpr double kNear = 0.02;
+/// Of the time of steps over their mean, while it was measured once.
+constexpr double kFirstSpread = 0.03;
+constexpr double kMostSpread = 10;
+/// Configurations of a job that are remembered. Reports are its user's, and may name any number.
+constexpr std::size_t kMostSeen = 64;
+
+std::uint32_t of_rank(std::uint64_t batch, std::uint32_t gpus) {
+  const std::uint64_t samples = (batch + gpus - 1) / gpus;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(samples, 1, UINT32_MAX));
+}
+
+bool is_sensible(const SizeSpeed& speed) {
+  return std::isfinite(speed.samples_per_s) && std::isfinite(speed.progress_per_s) &&
+         speed.samples_per_s > 0 && speed.progress_per_s > 0;
+}
+
+}  // namespace
+
+void JobSpeed::add(const GpuLayout& layout, std::uint64_t batch, double step_s) {
+  if (layout.gpus == 0 || batch > BatchRange::kMost) return;
+  const std::uint32_t local = of_rank(batch, layout.gpus);
+  // Without a batch there is no model that could depend on the nodes.
+  const GpuLayout matters = batch > 0 ? layout : GpuLayout{1, layout.gpus};
+  if (!check_sample({matters, local, 0, step_s})) return;
+  batch_ = batch;
+  most_gpus_ = std::max(most_gpus_, layout.gpus);
+  if (batch == 0) {
+    note_spread(layout.gpus, 1 / plain_.at(layout.gpus), step_s);
+    return plain_.add(layout.gpus, 1 / step_s);
+  }
+  const auto known = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& seen) {
+    return seen.layout == layout && seen.local_batch == local;
+  });
+  if (known == seen_.end()) {
+    if (seen_.size() == kMostSeen) seen_.erase(seen_.begin());
+    seen_.push_back({layout, local, step_s});
+    note_spread(layout.gpus, step_s, step_s);
+    is_current_ = false;
+    return;
+  }
+  const double before = known->step_s;
+  note_spread(layout.gpus, before, step_s);
+  known->step_s += kWeight * (step_s - before);
+  if (std::abs(known->step_s - before) > kNear * before) is_current_ = false;
+}
+
+void JobSpeed::note_spread(std::uint32_t gpus, double foreseen_s, double step_s) {
+  const auto [spread, fresh] = spread_.emplace(gpus, kFirstSpread);
+  const double off = std::min(std::abs(step_s / foreseen_s - 1), kMostSpread);
+  if (!fresh) spread->second += kWeight * (off - spread->second);
+}
+
+double JobSpeed::doubt(std::uint32_t gpus, std::uint32_t now) const {
+  const auto there = spread_.find(gpus);
+  const auto here = spread_.find(now);
+  const bool both = gpus != now && there != spread_.end() && here != spread_.end();
+  return both ? 1 + std::max(there->second, here->second) : 1;
+}
+
+void JobSpeed::note_noise_scale(std::uint64_t samples) {
+  if (samples > 0) noise_scale_ = samples;
+}
+
+std::uint32_t JobSpeed::most_to_try(std::uint32_t now) const {
+  const std::uint32_t largest = std::max(now, most_gpus_);
+  return largest > UINT32_MAX / 2 ? UINT32_MAX : 2 * largest;
+}
+
+// Launchers cannot tell computing from the exchange of gradients. With the fewest GPUs the whole
+// step counts as computing, so that what is slower with more of them is their exchange.
+const SpeedRecord& JobSpeed::record() const {
+  if (is_current_) return record_;
+  record_ = SpeedRecord();
+  const auto fewest =
+      std::min_element(seen_.begin(), seen_.end(),
+                       [](const Seen& a, const Seen& b) { return a.layout.gpus < b.layout.gpus; });
+  for (const Seen& seen : seen_) {
+    const bool computes = seen.layout.gpus == fewest->layout.gpus;
+    record_.add({seen.layout, seen.local_batch, computes ? seen.step_s : 0, seen.step_s});
+  }
+  is_current_ = true;
+  return record_;
+}
+
+std::optional<SizeSpeed> JobSpeed::with_batch(const GpuLayout& layout,
+                                              const std::optional<BatchRange>& range,
+                                              bool is_now) const {
+  const StepTime& model = *record().model();
+  const double excess = record().excess(layout);
+  const std::uint64_t reference = range ? range->max : batch_;
+  const auto in_reference = static_cast<double>(reference);
+  const GradientNoise noise{1, static_cast<double>(noise_scale_) / in_reference};
+  const auto speed = [&](std::uint64_t batch) {
+    const double step_s = excess * model.step_s(layout, of_rank(batch, layout.gpus), 1);
+    const auto samples = static_cast<double>(batch);
+    const double gain = noise_scale_ > 0 ? step_gain(noise, samples / in_reference) : samples;
+    return SizeSpeed{layout.gpus, static_cast<std::uint32_t>(batch), samples / step_s,
+                     gain / step_s};
+  };
+  if (!range || noise_scale_ == 0 || is_now) return speed(batch_);
+  if (layout.gpus > range->max) return std::nullopt;
+  std::uint64_t most_local = 1;
+  for (const Seen& seen : seen_) most_local = std::max<std::uint64_t>(most_local, seen.local_batch);
+  const std::uint64_t most = std::clamp(most_local * layout.gpus, range->min, range->max);
+  const BatchLimits limits{.submitted = static_cast<std::uint32_t>(reference),
+                           .smallest = static_cast<std::uint32_t>(range->min),
+                           .largest = static_cast<std::uint32_t>(most),
+                           .largest_local = UINT32_MAX};
+  const Batch best = best_goodput(possible_batches(model, limits, layout), noise).batch;
+  // The range may have none of which all ranks get equally many samples.
+  return speed(best.local > 0 ? best.in_all(layout) : most);
+}
+
+std::vector<SizeSpeed> JobSpeed::at(const std::vector<std::uint32_t>& sizes,
+                                    std::uint32_t gpus_per_node,
+                                    const std::optional<BatchRange>& range,
+                                    std::uint32_t now) const {
+  std::vector<SizeSpeed> speeds;
+  for (const std::uint32_t gpus : sizes) {
+    if (batch_ == 0) {
+      const double per_s = plain_.at(gpus);
+      speeds.push_back({gpus, 0, per_s, per_s});
+    } else if (auto speed = with_batch(packed_layout(gpus, gpus_per_node), range, gpus == now)) {
+      speeds.push_back(*speed);
+    }
+  }
+  // Of reports that lead to no numbers, nothing is believed.
+  const bool sensible = std::all_of(speeds.begin(), speeds.end(), is_sensible);
+  for (SizeSpeed& speed : speeds) {
+    if (!sensible) speed.samples_per_s = speed.progress_per_s = speed.gpus;
+    speed.samples_per_s /= doubt(speed.gpus, now);
+    speed.progress_per_s /= doubt(speed.gpus, now);
+  }
+  return speeds;
+}
+
+}  // namespace bellows

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "common/contract.h"
+#include "elastic/policy/objective.h"
+#include "elastic/policy/seen_speeds.h"
+#include "elastic/policy/speed_record.h"
+
+namespace bellows {
+
+/// How fast a job trains, from what its launcher reports while it runs. A value type.
+class JobSpeed {
+ public:
+  /// Steps of `batch` samples, 0 if the program does not say, took `step_s` seconds each. Later
+  /// reports count more; what cannot be is left out.
+  void add(const GpuLayout& layout, std::uint64_t batch, double step_s);
+  /// Of the gradient, in samples; 0 is no news.
+  void note_noise_scale(std::uint64_t samples);
+
+  bool seen() const { return most_gpus_ > 0; }
+  bool seen_at(std::uint32_t gpus) const { return spread_.contains(gpus); }
+  /// A job explores by doubling: the most GPUs at which it is taken to scale on. `now`: what it
+  /// holds.
+  std::uint32_t most_to_try(std::uint32_t now) const;
+
+  /// The speed at each of `sizes`, in ascending order of GPUs, packed onto nodes. With a range of
+  /// batches and a noise scale each size but `now` has the batch that makes most progress there:
+  /// no rank then has more samples than one has had before, whose memory may not hold them. A size
+  /// for which the range has no batch is left out. One that was seen is taken to be slower by the
+  /// larger spread of what was seen there and at `now`, so that a job does not follow chance to and
+  /// fro.
+  std::vector<SizeSpeed> at(const std::vector<std::uint32_t>& sizes, std::uint32_t gpus_per_node,
+                            const std::optional<BatchRange>& range, std::uint32_t now) const;
+
+ private:
+  struct Seen {
+    GpuLayout layout;
+    std::uint32_t local_batch;
+    double step_s;
+  };
+
+  const SpeedRecord& record() const;
+  void note_spread(std::uint32_t gpus, double foreseen_s, double step_s);
+  double doubt(std::uint32_t gpus, std::uint32_t now) const;
+  std::optional<SizeSpeed> with_batch(const GpuLayout& layout,
+                                      const std::optional<BatchRange>& range, bool is_now) const;
+
+  SeenSpeeds plain_;  ///< steps in a second, of a program that does not say its batch
+  std::vector<Seen> seen_;
+  std::map<std::uint32_t, double> spread_;  ///< of the steps' times at a size, over their mean
+  std::uint64_t batch_ = 0;
+  std::uint64_t noise_scale_ = 0;
+  std::uint32_t most_gpus_ = 0;
+  // Fitting a model takes a while, and reports come more often than plans.
+  mutable SpeedRecord record_;
+  mutable bool is_current_ = false;
+};
+
+}  // namespace bellows
