@@ -150,6 +150,7 @@ class Job {
     ++step_;
     at_ = trainer_.sampler().after(at_);
     progress_.add(applied);
+    if (const auto noise = trainer_.noise().samples()) checkpoint_.noise_scale(*noise);
     if (at_.offset == 0) progress_.report(step_, at_.epoch);
   }
 

@@ -4,6 +4,18 @@
 #include <algorithm>
 
 namespace digits {
+namespace {
+
+/// A measurement costs two sums over the ranks.
+constexpr std::uint64_t kMeasureEvery = 4;
+
+double square(std::span<const float> values) {
+  double sum = 0;
+  for (const float value : values) sum += static_cast<double>(value) * value;
+  return sum;
+}
+
+}  // namespace
 
 Trainer::Trainer(Comm& comm, const Dataset& dataset, const Options& options)
     : comm_(comm),
@@ -58,6 +70,7 @@ Applied Trainer::step(const Position& at) {
   }
   std::vector<float> sum = ordered_sum(comm_, parts, chunks, weights_.size());
   for (float& value : sum) value /= static_cast<float>(batch.size());
+  if (steps_++ % kMeasureEvery == 0) measure(parts, chunks, sum, batch.size());
 
   const Range mine = slice();
   update(weights().subspan(mine.begin, mine.size()), momentum_, sum, rate_, options_.momentum);
@@ -67,6 +80,18 @@ Applied Trainer::step(const Position& at) {
   }
   comm_.gather(weights_, counts);
   return applied;
+}
+
+// The chunks are what a step has of small batches. Those of the last step of an epoch differ in
+// size.
+void Trainer::measure(const std::vector<std::vector<float>>& parts, std::size_t chunks,
+                      std::span<const float> mean, std::size_t samples) {
+  const auto chunk = static_cast<std::size_t>(options_.chunk);
+  if (chunks < 2 || samples != chunks * chunk) return;
+  double small = 0;
+  for (const std::vector<float>& part : parts) small += square(part);
+  small = comm_.sum(small) / static_cast<double>(chunks * chunk * chunk);
+  noise_.add(small, chunk, comm_.sum(square(mean)), samples);
 }
 
 double Trainer::accuracy() {

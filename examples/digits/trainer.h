@@ -8,6 +8,7 @@
 #include "examples/digits/comm.h"
 #include "examples/digits/data.h"
 #include "examples/digits/net.h"
+#include "examples/digits/noise.h"
 #include "examples/digits/options.h"
 #include "examples/digits/sampler.h"
 
@@ -43,11 +44,16 @@ class Trainer {
   /// The step at this position, on all ranks together.
   Applied step(const Position& at);
 
+  /// How noisy the gradient is; the same on every rank.
+  const NoiseScale& noise() const { return noise_; }
+
   /// The part of the held-out samples that is read right. On all ranks together.
   double accuracy();
 
  private:
   std::vector<Gradient> compute(std::span<const std::uint32_t> batch, Range chunks) const;
+  void measure(const std::vector<std::vector<float>>& parts, std::size_t chunks,
+               std::span<const float> mean, std::size_t samples);
 
   Comm& comm_;
   const Dataset& dataset_;
@@ -57,6 +63,8 @@ class Trainer {
   float rate_;
   std::vector<float> weights_;
   std::vector<float> momentum_;
+  NoiseScale noise_;
+  std::uint64_t steps_ = 0;
 };
 
 }  // namespace digits

@@ -56,7 +56,7 @@ def main(options):
     batch = ckpt.batch(options.batch)  # changed
     sampler = bellows.Sampler(len(data), batch, seed, ckpt.rank, ckpt.world)  # Bellows
     loader = DataLoader(data, batch_sampler=sampler, generator=torch.Generator())  # changed
-    ckpt.track(model=model, optimizer=optimizer, sampler=sampler, rng=True)  # Bellows
+    ckpt.track(model=parallel, optimizer=optimizer, sampler=sampler, noise=True, rng=True)  # Bellows
     step = ckpt.restore() or 0  # Bellows
     ledger = Ledger(options, ckpt, step, len(sampler), data.tensors[0])
     for epoch in range(sampler.epoch, options.epochs):  # changed

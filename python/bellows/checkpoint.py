@@ -5,18 +5,21 @@ import ctypes
 import json
 import operator
 import sys
+import time
 import warnings
 from types import TracebackType
 from typing import Any, Callable, Dict, Optional, Tuple, Type
 
 from . import _lib, arrays, regions, tracked
 from .errors import Error, InvalidError, MismatchError, StorageError
+from .noise import GradientNoise
 from .sampler import Sampler
 from .tree import Flat, Node, Regions, part_of_name
 
 _FORMAT = "bellows-state/1"
 _STRUCTURE = "bellows/structure"
 _STRUCTURE_BYTES = "bellows/structure_bytes"
+_NOISE_EVERY_S = 5.0
 
 
 def _place_in_torch() -> Tuple[Optional[int], Optional[int]]:
@@ -26,6 +29,17 @@ def _place_in_torch() -> Tuple[Optional[int], Optional[int]]:
     if not torch.distributed.is_initialized():
         return None, None
     return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
+def _noise_of(things: Dict[str, Any], batches_per_step: int) -> GradientNoise:
+    parallel = [thing for thing in things.values() if hasattr(thing, "register_comm_hook")]
+    samplers = [thing for thing in things.values() if isinstance(thing, Sampler)]
+    if len(parallel) != 1 or len(samplers) != 1:
+        raise InvalidError(
+            "track(noise=True) needs one DistributedDataParallel and one bellows.Sampler beside it; "
+            "otherwise make a GradientNoise and track that"
+        )
+    return GradientNoise(parallel[0], samplers[0].global_batch * batches_per_step)
 
 
 class Checkpoint:
@@ -62,6 +76,8 @@ class Checkpoint:
             rank, world = _place_in_torch()
         self._arrays: Regions = {}
         self._tracked: Dict[str, Any] = {}
+        self._noise: Optional[GradientNoise] = None
+        self._noise_due = 0.0
         self._known: Regions = {}  # what the library has
         self._stopped = False
         self._saved: Optional[int] = None  # or on its way
@@ -125,20 +141,28 @@ class Checkpoint:
         if self._known.pop(name, None) is not None:
             self._handle.unregister(name)
 
-    def track(self, *, rng: bool = False, batches_per_step: int = 1, **things: Any) -> None:
+    def track(
+        self, *, rng: bool = False, noise: Any = False, batches_per_step: int = 1, **things: Any
+    ) -> None:
         """Saves and restores whole objects, each under the name of its keyword.
 
         A torch.nn.Module (also in DistributedDataParallel) and a torch.optim.Optimizer are saved
         and restored in place, and state that an optimizer lacks before its first step is made; a
         bellows.Sampler's position follows the steps, with `batches_per_step` batches each; anything
         else needs state_dict() and load_state_dict(), or is a dict, which a restore fills. rng: the
-        random number generators of Python, numpy and torch, per rank.
+        random number generators of Python, numpy and torch, per rank. noise: a GradientNoise, which
+        should_stop then asks for bellowsd; True makes one of the DistributedDataParallel and the
+        Sampler that are given with it.
 
         Names of arrays: the keyword, then the keys of the state_dict, joined by "/"; see
         python/README.md for keys with odd characters. All tensors are taken for replicated.
         """
+        if noise is not False:
+            things["noise"] = _noise_of(things, batches_per_step) if noise is True else noise
         for name, thing in things.items():
             self._tracked[name] = self._kind_of(part_of_name(name), thing, batches_per_step)
+            if isinstance(thing, GradientNoise):
+                self._noise = thing
         if rng:
             self._tracked["rng"] = tracked.Rng()
 
@@ -260,6 +284,7 @@ class Checkpoint:
         """
         number = _step(step)
         self._tell(number)
+        self._say_noise()
         stop = self._handle.should_stop(number)
         self._stopped = self._stopped or stop
         return stop
@@ -274,6 +299,25 @@ class Checkpoint:
         if not 1 <= number < 2**64:
             raise InvalidError(f"batch {number}: a step has at least one sample")
         return self._handle.batch(number)
+
+    def noise_scale(self, samples: float) -> None:
+        """Says the gradient's noise scale, as GradientNoise.scale is, for a program that measures it itself.
+
+        bellowsd finds by it how large a batch pays off at each size of the job. A tracked
+        GradientNoise is asked by should_stop, and need not be said.
+        """
+        self._handle.noise_scale(float(samples))
+
+    def _say_noise(self) -> None:
+        # Seldom and from one rank: the scale may have to be fetched from a GPU.
+        now = time.monotonic()
+        if self._noise is None or self.rank != 0 or now < self._noise_due:
+            return
+        scale = self._noise.scale
+        if scale is None:
+            return
+        self._noise_due = now + _NOISE_EVERY_S
+        self._handle.noise_scale(scale)
 
     def _tell(self, step: int) -> None:
         for thing in self._tracked.values():
