@@ -52,6 +52,7 @@ ok "and nothing of them stays mounted" nothing_mounted 1
 cat >"$home/epilog.sh" <<'S'
 #!/bin/bash
 ls /tmp >>seen-by-epilog
+[[ ! -e /sys/fs/cgroup/cgroup.controllers ]] || exit 0
 setsid sleep 1000 </dev/null >/dev/null 2>&1 &
 echo $! >>left-by-epilog
 S
@@ -65,22 +66,23 @@ until [[ -e epilogs.go ]]; do sleep 0.1; done
 S
 id=$(submit -- -w n1 "${job[@]}" --output=epilogs.out epilogs.sh)
 ok "a task has an epilog" poll 30 test -e "$home/epilogs.ready"
-left=$(head -n 1 "$home/left-by-epilog")
 is "$(grep -vE "$tmp_strangers" "$home/seen-by-epilog")" of-the-job "which has the job's view"
 if [[ -e /sys/fs/cgroup/cgroup.controllers ]]; then
-  skip "what it leaves in a session of its own" "on cgroup v2 Slurm may end it with the step"
+  # Until 24.11 Slurm ends it with the step. In 26.05 it keeps the step from ending, and drains the node.
+  skip "what it leaves in a session of its own" "on cgroup v2 nothing of a task's epilog may stay"
 else
+  left=$(head -n 1 "$home/left-by-epilog")
   ok "and leaves a process in a session of its own" lives "$left"
   node 1 grep -E "/job_$id(/|\$)" "/proc/$left/cgroup" >"$CLUSTER/cgroups"
   isnt "$(<"$CLUSTER/cgroups")" "" "in the job's cgroups"
 fi
 touch "$home/epilogs.go"
 ok "the job ends" poll 30 job_is "$id" COMPLETED
-exits "and with it what its epilogs left" 1 lives "$left"
+[[ -z ${left-} ]] || exits "and with it what its epilogs left" 1 lives "$left"
 rm "$home/seen-by-epilog"
 xc srun -w n1 --task-epilog="$home/epilog.sh" true
 is "$(grep -vE "$tmp_strangers" "$home/seen-by-epilog")" host "a plain job's epilog is on the host, as the job is"
-node 1 kill "$(tail -n 1 "$home/left-by-epilog")" 2>/dev/null
+[[ -z ${left-} ]] || node 1 kill "$(tail -n 1 "$home/left-by-epilog")" 2>/dev/null
 
 # A new run of a job begins with empty space.
 printf '#!/bin/bash\nls -A /tmp | grep -vE "%s"; touch /tmp/old; [[ -n ${SLURM_RESTART_COUNT:-} ]] || sleep 300\n' "$tmp_strangers" \
