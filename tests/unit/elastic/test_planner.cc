@@ -17,6 +17,17 @@ std::string contract(const std::string& tenant, const std::string& gpus) {
          " ckpt=/c controller=@ctl:6820";
 }
 
+/// Of a launcher whose ranks compute.
+RunReport running(const SlurmJob& job) {
+  RunReport report;
+  report.job = job.id;
+  report.restarts = job.restarts;
+  report.state = RunReport::State::running;
+  report.gpus = job.gpus();
+  report.nodes = 1;
+  return report;
+}
+
 /// A cluster of two nodes with 4 GPUs each, whose launchers all report.
 struct World {
   FakeCluster cluster{2, 4};
@@ -34,12 +45,7 @@ struct World {
 
   void report(std::uint32_t id, double step_s, std::uint64_t batch = 0, std::uint64_t noise = 0) {
     const SlurmJob& job = cluster.all[id];
-    RunReport report;
-    report.job = id;
-    report.restarts = job.restarts;
-    report.state = RunReport::State::running;
-    report.gpus = job.gpus();
-    report.nodes = 1;
+    RunReport report = running(job);
     report.step_s = step_s;
     report.batch = batch;
     report.noise_scale = noise;
@@ -343,11 +349,7 @@ Test(planner, a_job_that_counts_steps_is_not_moved_before_they_are_timed) {
   World world;
   const SlurmJob& job = world.add(1, 2, true);
   world.note();
-  RunReport report;
-  report.job = 1;
-  report.state = RunReport::State::running;
-  report.gpus = 2;
-  report.nodes = 1;
+  RunReport report = running(job);
   report.step = 7;
   cr_assert(world.book.take(report, job.uid, world.time).ok());
   cr_expect(world.planned(1) == 2);
@@ -361,11 +363,8 @@ Test(book, nothing_is_learned_of_a_size_that_the_job_does_not_have) {
   World world;
   const SlurmJob& job = world.add(1, 2, true);
   world.note();
-  RunReport report;
-  report.job = 1;
-  report.state = RunReport::State::running;
+  RunReport report = running(job);
   report.gpus = 4;
-  report.nodes = 1;
   report.step_s = 0.1;
   cr_expect(world.book.take(report, job.uid, world.time).ok());
   cr_expect(!world.book.notes().at(1).speed.seen());
