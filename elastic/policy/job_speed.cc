@@ -143,8 +143,9 @@ std::vector<SizeSpeed> JobSpeed::at(const std::vector<std::uint32_t>& sizes,
   const bool sensible = std::all_of(speeds.begin(), speeds.end(), is_sensible);
   for (SizeSpeed& speed : speeds) {
     if (!sensible) speed.samples_per_s = speed.progress_per_s = speed.gpus;
-    speed.samples_per_s /= doubt(speed.gpus, now);
-    speed.progress_per_s /= doubt(speed.gpus, now);
+    const double slower = doubt(speed.gpus, now);
+    speed.samples_per_s /= slower;
+    speed.progress_per_s /= slower;
   }
   return speeds;
 }
