@@ -83,3 +83,4 @@ def main(options):
 
 if __name__ == "__main__":
     main(arguments())
+    dist.destroy_process_group()
