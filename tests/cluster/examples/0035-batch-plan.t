@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 420
+# deadline: 600
 # bellowsd changes the batches of trainings with their sizes, as the noise of their gradients suggests, and every
 # sample of every epoch is used once.
 # shellcheck source=tests/cluster/tap.sh
@@ -20,7 +20,7 @@ policy=$(mktemp)
 cat >"$policy" <<'YAML'
 version: 1
 checkpoint_dir: "/shared/checkpoints/%u/%j"
-controller: {addresses: ["ctl:6820"], dwell: 5, restarts_per_hour: 60}
+controller: {addresses: ["ctl:6820"], dwell: 10, restarts_per_hour: 60}
 defaults: {gpus: {elastic: auto}}
 frameworks:
   digits: {versions: ["1.0"], default: "1.0"}
@@ -36,6 +36,7 @@ home=$shared/home/alice
 install -m 644 "$data" "$shared/digits.csv.gz"
 install -m 755 "$top/examples/digits/digits.sbatch" "$shared/digits.sbatch"
 cp -r "$top/examples/pytorch" "$top/python/bellows" "$shared/"
+cp "$top/tests/cluster/programs/paced_train.py" "$shared/pytorch/"
 chmod -R a+rX "$shared/pytorch" "$shared/bellows"
 
 starts() { # OUTPUT: "RANKS:BATCH" of each start that has a batch of bellowsd
@@ -52,7 +53,7 @@ check() { # JOB NAME WHAT
     diag "$(tail -n 5 "$home/$2.out")" "$(record_of "$1")" "$(xc bellows plan)" "$(grep plan "$CLUSTER/log/bellowsd.log" | tail -n 5)"
   like "$(record_of "$1")" '"planned":\{"batch":[0-9]+,"gpus":[0-9]+\}' "its record says for which size"
   like "$(xc bellows history "$1" 2>&1)" 'resize by bellowsd to [0-9]+ GPUs, batch [0-9]+' "its history has the order"
-  ok "it completes" poll 150 job_is "$1" COMPLETED || diag "$(tail -n 5 "$home/$2.out")"
+  ok "it completes" poll 240 job_is "$1" COMPLETED || diag "$(tail -n 5 "$home/$2.out")"
   diag "ranks:batch of its starts: $(starts "$2.out" | xargs)"
   ok "no rank ever had more samples than one had before" are_sensible "$2.out"
   local ledger
@@ -70,10 +71,10 @@ like "$(<"$home/digits.out")" 'accuracy: 9[5-9]\.[0-9] %' "it reads 95 % of the 
 if ! "$python" -c 'import torch.distributed' 2>/dev/null; then
   skip "PyTorch" "there is none: apt-get install python3-torch, a download of 200 MB"
 else
-  job=$(submit --env BELLOWS_DIGITS="$shared/digits.csv.gz" --env PYTHON="$python" --env TRAIN="$shared/pytorch/train.py" \
+  job=$(submit --env BELLOWS_DIGITS="$shared/digits.csv.gz" --env PYTHON="$python" --env TRAIN="$shared/pytorch/paced_train.py" \
     --env PYTHONPATH="$shared" --env BELLOWS_LIBRARY="$build/checkpoint/.libs/libbellows.so.0" \
     -- --gpus=1 --gpus-range=1-4 --batch-range=32-512 --output=pytorch.out "$shared/pytorch/train.sbatch" \
-    --epochs 400 --save-every 50 --ledger pytorch.ledger)
+    --epochs 200 --save-every 50 --ledger pytorch.ledger)
   like "$job" '^[0-9]+$' "alice submits the PyTorch training with a range of batches" || bail "no job"
   check "$job" pytorch "the PyTorch training"
   like "$(<"$home/pytorch.out")" 'accuracy 9[5-9]\.[0-9] %' "it reads 95 % of the held-out digits"
