@@ -45,6 +45,15 @@ std::string_view trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+std::optional<std::string_view> value_in(std::string_view list, std::string_view key) {
+  for (const std::string_view part : split(list, ',')) {
+    const std::size_t equals = part.find('=');
+    if (equals != std::string_view::npos && part.substr(0, equals) == key)
+      return part.substr(equals + 1);
+  }
+  return std::nullopt;
+}
+
 std::string counted(std::uint64_t number, std::string_view what) {
   return counted(std::to_string(number), what);
 }

@@ -17,6 +17,10 @@ std::string to_lower(std::string_view text);
 
 std::string_view trim(std::string_view text);
 
+/// The value of a key in "KEY=VALUE,KEY=VALUE", as in slurm.conf's AuthInfo; nothing when it is not
+/// there.
+std::optional<std::string_view> value_in(std::string_view list, std::string_view key);
+
 /// ASCII only, whatever the locale.
 constexpr bool is_alphanumeric(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');

@@ -3,8 +3,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
+
+#include "common/text.h"
 
 namespace bellows {
 namespace {
@@ -65,6 +68,15 @@ const Manner& manner_of(Party party) {
 }
 
 }  // namespace
+
+std::chrono::seconds stock_requeue_delay(std::string_view auth_info) {
+  // Slurm's default, its least, and the second that batch_requeue_fini() adds.
+  constexpr std::uint64_t kUsual = 120;
+  constexpr std::uint64_t kLeast = 5;
+  constexpr std::uint64_t kMost = 86400;
+  const auto said = parse_uint(value_in(auth_info, "cred_expire").value_or(""));
+  return std::chrono::seconds(std::clamp(said.value_or(kUsual), kLeast, kMost) + 1);
+}
 
 QueuedJob queued_job(const SlurmJob& job) {
   return {job.state,       job.completing,  job.priority == 0, job.restarts, job.requested_gpus(),

@@ -7,6 +7,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 
 #include "common/result.h"
@@ -51,6 +52,11 @@ inline constexpr int kAfterForgottenDeadRun = 20;
 /// requeue the job, and then does it itself. The command gives up before that.
 inline constexpr std::chrono::seconds kHandOver{10};
 inline constexpr std::chrono::seconds kCommandTries{8};
+
+/// How long Slurm lets a job wait after a requeue, from the moment at which its last node is done,
+/// unless a start time is set that is still ahead then. `auth_info`: AuthInfo of slurm.conf, which
+/// sets the life of a credential.
+std::chrono::seconds stock_requeue_delay(std::string_view auth_info);
 
 /// What the road needs of slurmctld's answer about a job.
 struct QueuedJob {

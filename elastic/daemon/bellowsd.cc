@@ -77,7 +77,8 @@ class Daemon {
         server_(Munge(munge_socket_of(slurm_.auth_info())), {book_, board_, metrics_}),
         leadership_(options.lock.empty() ? slurm_.state_save_location() + "/bellowsd.lock"
                                          : options.lock),
-        controller_({slurm_, places_, book_, users_, board_, metrics_}, say, options.dry_run) {}
+        controller_({slurm_, places_, book_, users_, board_, metrics_}, say,
+                    stock_requeue_delay(slurm_.auth_info()), options.dry_run) {}
 
   int run() {
     const auto& policy = policy_.current();

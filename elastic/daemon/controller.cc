@@ -65,8 +65,8 @@ std::string PlanBoard::text() const {
   return json_;
 }
 
-Controller::Controller(const Parts& parts, Say say, bool dry)
-    : parts_(parts), say_(std::move(say)), dry_(dry) {}
+Controller::Controller(const Parts& parts, Say say, std::chrono::seconds stock_delay, bool dry)
+    : parts_(parts), say_(std::move(say)), start_times_(stock_delay), dry_(dry) {}
 
 void Controller::tick(const Policy& policy, Clock::time_point now) {
   if (started_ == Clock::time_point()) started_ = now;
@@ -90,23 +90,24 @@ void Controller::look(const Policy& policy, Clock::time_point now) {
   trouble_.clear();
   cluster_ = *std::move(cluster);
   looked_ = now;
-  note_jobs();
+  std::vector<SlurmJob> elastic;
+  for (const SlurmJob& job : cluster_.jobs)
+    if (!job.finished() && elastic_contract(job)) elastic.push_back(job);
+  note(elastic);
   if (!cleaned_ && !dry_) {
     const Status cleared = clear_reservations(parts_.slurm, parts_.places);
     if (!cleared) return say_(cleared.error().text);
     cleaned_ = true;
   }
+  if (!dry_ && policy.enabled &&
+      start_times_.mend(parts_.slurm, elastic, parts_.book.notes(), cluster_.now, now))
+    return;
   plan(policy, now);
 }
 
-void Controller::note_jobs() {
-  std::vector<SlurmJob> elastic;
+void Controller::note(const std::vector<SlurmJob>& elastic) {
   std::uint32_t gpus = 0;
-  for (const SlurmJob& job : cluster_.jobs)
-    if (!job.finished() && elastic_contract(job)) {
-      elastic.push_back(job);
-      gpus += job.gpus();
-    }
+  for (const SlurmJob& job : elastic) gpus += job.gpus();
   parts_.book.update(elastic, cluster_.now);
   parts_.metrics.jobs.Set(static_cast<double>(elastic.size()));
   parts_.metrics.gpus.Set(gpus);

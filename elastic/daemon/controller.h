@@ -12,6 +12,7 @@
 #include "elastic/daemon/metrics.h"
 #include "elastic/daemon/plan_terms.h"
 #include "elastic/daemon/planner.h"
+#include "elastic/daemon/start_times.h"
 #include "elastic/daemon/transaction.h"
 #include "jobsubmit/policy/policy.h"
 
@@ -45,8 +46,9 @@ class Controller {
     Metrics& metrics;
   };
 
-  /// All must outlive it. `dry`: it plans and shows, but orders nothing.
-  Controller(const Parts& parts, Say say, bool dry);
+  /// All must outlive it. `stock_delay`: stock_requeue_delay() of the cluster. `dry`: it plans and
+  /// shows, but orders nothing.
+  Controller(const Parts& parts, Say say, std::chrono::seconds stock_delay, bool dry);
 
   /// To be called every few hundred milliseconds.
   void tick(const Policy& policy, Clock::time_point now);
@@ -55,7 +57,7 @@ class Controller {
 
  private:
   void look(const Policy& policy, Clock::time_point now);
-  void note_jobs();
+  void note(const std::vector<SlurmJob>& elastic);
   void plan(const Policy& policy, Clock::time_point now);
   void begin(const PoolPlan& plan, const Pool& pool, Clock::time_point now);
   void carry_out(Clock::time_point now);
@@ -64,6 +66,7 @@ class Controller {
 
   Parts parts_;
   Say say_;
+  StartTimes start_times_;
   bool dry_;
   bool cleaned_ = false;  ///< what an earlier bellowsd left is cleared
   ClusterState cluster_;

@@ -75,10 +75,7 @@ Result<Unsealed> Munge::open(const std::string& credential) const {
 }
 
 std::string munge_socket_of(std::string_view auth_info) {
-  constexpr std::string_view kKey = "socket=";
-  for (std::string_view part : split(auth_info, ','))
-    if (part.starts_with(kKey)) return std::string(part.substr(kKey.size()));
-  return "";
+  return std::string(value_in(auth_info, "socket").value_or(""));
 }
 
 }  // namespace bellows

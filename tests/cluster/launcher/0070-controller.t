@@ -110,4 +110,14 @@ let_end four "$four" 200
 ends_well three "$three" "a job that was moved about"
 ends_well four "$four" "and the one that came late"
 ok "no reservation is left" poll 60 no_reservation
+
+# Nobody gives a start time to a job without a launcher, and Slurm makes it wait for two minutes.
+printf '#!/bin/bash\nsleep 1000\n' >"$home/alone.sh"
+five=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 alone.sh)
+poll 30 job_is "$five" RUNNING
+requeued=$(now_us)
+xc scontrol requeue "$five"
+runs_again() { [[ $(restarts_of "$five") == 1 ]] && job_is "$five" RUNNING; }
+ok "a job that is requeued without a start time runs again within 30 s" poll 30 runs_again
+diag "after $((($(now_us) - requeued) / 1000000)) s"
 done_testing

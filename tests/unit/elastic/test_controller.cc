@@ -34,7 +34,8 @@ struct World {
   explicit World(bool dry = false)
       : controller(
             {cluster, cluster, book, names, board, metrics},
-            [this](const std::string& text) { said.push_back(text); }, dry) {
+            [this](const std::string& text) { said.push_back(text); }, stock_requeue_delay(""),
+            dry) {
     policy.controller.emplace();
     policy.controller->dwell_s = 5;
     cluster.add(1, 2, true,
@@ -138,4 +139,65 @@ Test(controller, plans_by_what_the_policy_says_of_tenants) {
   const TenantTerms& of_tenant = terms.tenants.at("a");
   cr_expect(of_tenant.guarantee == 4 && of_tenant.weight == 3 && of_tenant.limit == 6);
   cr_expect(terms.surplus == Surplus::by_value && terms.objective.restart_s == 7.5);
+}
+
+Test(controller, a_start_that_slurm_has_put_off_is_brought_forward) {
+  World world;
+  SlurmJob& job = world.cluster.all[1];
+  world.run(1);
+  // By whoever it was: nobody sets a start time.
+  cr_assert(world.cluster.requeue(1).ok());
+  world.run(1.5);
+  cr_assert(job.state == SlurmState::pending && !job.completing);
+  cr_expect(job.times.begin <= world.cluster.clock + 10);
+  world.run(12);
+  cr_expect(job.state == SlurmState::running);
+}
+
+Test(controller, a_start_time_that_a_user_sets_stands) {
+  for (const std::time_t ahead : {60, 300}) {
+    World world;
+    SlurmJob& job = world.cluster.all[1];
+    world.run(1);
+    cr_assert(world.cluster.requeue(1).ok());
+    const std::time_t wanted = static_cast<std::time_t>(world.cluster.clock) + ahead;
+    job.times.begin = wanted;
+    world.run(5);
+    cr_expect(job.times.begin == wanted);
+  }
+}
+
+Test(controller, a_late_start_is_brought_forward_once_slurmctld_takes_it) {
+  World world;
+  SlurmJob& job = world.cluster.all[1];
+  world.run(1);
+  cr_assert(world.cluster.requeue(1).ok());
+  int refused = 0;
+  world.cluster.before_call = [&](const std::string& call) {
+    world.cluster.silent = call == "change" && refused < 3;
+    if (world.cluster.silent) ++refused;
+  };
+  world.run(16);
+  cr_expect(refused == 3);
+  cr_expect(job.state == SlurmState::running);
+}
+
+Test(controller, a_run_that_slurmctld_has_forgotten_may_end_first) {
+  World world;
+  SlurmJob& job = world.cluster.all[1];
+  world.run(2);
+  world.report();
+  // It was killed before it had saved that the job runs; other jobs hold the GPUs for now.
+  job.state = SlurmState::pending;
+  job.nodes.clear();
+  job.times.begin = static_cast<std::time_t>(world.cluster.clock);
+  world.cluster.all_nodes[0].available = world.cluster.all_nodes[1].available = false;
+  const double then = world.cluster.clock;
+  world.run(1.5);
+  cr_expect(job.times.begin >= then + 14);
+  cr_expect(job.times.begin <= then + 17);
+  // Nothing of it reports any more.
+  world.cluster.all_nodes[0].available = world.cluster.all_nodes[1].available = true;
+  world.run(20);
+  cr_expect(job.times.start >= then + 14 && job.times.start <= then + 18);
 }

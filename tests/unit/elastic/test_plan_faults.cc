@@ -28,8 +28,10 @@ struct World {
   Metrics metrics;
   FakeLaunchers launchers{cluster, book};
   Policy policy;
-  Controller controller{
-      {cluster, cluster, book, users, board, metrics}, [](const std::string&) {}, false};
+  Controller controller{{cluster, cluster, book, users, board, metrics},
+                        [](const std::string&) {},
+                        stock_requeue_delay(""),
+                        false};
 
   World() {
     policy.controller.emplace();

@@ -424,3 +424,11 @@ Test(requeue, any_timing_brings_the_job_back) {
     cr_expect(trouble.empty(), "seed %u: %s", seed, trouble.c_str());
   }
 }
+
+Test(requeue, the_stock_delay_is_the_life_of_a_credential) {
+  cr_expect(stock_requeue_delay("").count() == 121);
+  cr_expect(stock_requeue_delay("socket=/run/munge,cred_expire=30").count() == 31);
+  cr_expect(stock_requeue_delay("cred_expire=2").count() == 6);
+  for (const char* wrong : {"cred_expire=", "cred_expire=x", "cred_expire", "expire=9"})
+    cr_expect(stock_requeue_delay(wrong).count() == 121, "%s", wrong);
+}
