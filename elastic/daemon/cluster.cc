@@ -21,6 +21,9 @@ std::string asked_type(const SlurmJob& job) {
   return parts.size() == 3 ? std::string(parts[1]) : "";
 }
 
+/// The longest that a road back into the queue puts a start off, and what nodes take to complete.
+constexpr std::time_t kSoon = 30;
+
 bool may_start(const SlurmJob& job, std::time_t now) {
   return job.state == SlurmState::pending && !job.completing && job.priority > 0 &&
          job.times.begin <= now;
@@ -30,6 +33,12 @@ bool may_start(const SlurmJob& job, std::time_t now) {
 bool waits_for_room(const SlurmJob& job, std::time_t now) {
   return may_start(job, now) && (job.reason == "Resources" || job.reason == "Priority" ||
                                  job.reason == "None" || job.reason.empty());
+}
+
+bool starts_soon(const SlurmJob& job, std::time_t now) {
+  return job.state == SlurmState::pending && job.priority > 0 && job.restarts > 0 &&
+         (job.completing || (job.times.begin > now && job.times.begin <= now + kSoon)) &&
+         (job.reason == "BeginTime" || job.reason == "None" || job.reason.empty());
 }
 
 /// It asks for more than is left since nodes are gone, and may be happy with less. Slurm says more
@@ -93,7 +102,8 @@ class PoolBuilder {
   void add_elastic(const SlurmJob& job) {
     const bool runs = job.state == SlurmState::running && !job.completing;
     const bool waits = waits_for_room(job, cluster_.now) || waits_for_nodes(job, cluster_.now);
-    if (!runs && !waits) return;
+    const bool soon = starts_soon(job, cluster_.now);
+    if (!runs && !waits && !soon) return;
     // Slurm 22.05 has started a job without its GPUs right after a node had gone.
     if (runs && job.gpus() == 0) return;
     auto contract = elastic_contract(job);
@@ -102,7 +112,7 @@ class PoolBuilder {
     Pool& pool = pools_[key];
     pool.partition = key.first;
     pool.gpu_type = key.second;
-    pool.jobs.push_back({job, *std::move(contract)});
+    pool.jobs.push_back({job, *std::move(contract), soon});
     elastic_.insert(job.id);
   }
 

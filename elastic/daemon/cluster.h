@@ -34,6 +34,9 @@ std::optional<Contract> elastic_contract(const SlurmJob& job);
 struct PoolJob {
   SlurmJob job;
   Contract contract;
+  /// Another has put it back into the queue, and it is about to start by itself: it will need the
+  /// GPUs it asks for.
+  bool starts_by_itself = false;
 };
 
 /// Equal GPUs that elastic jobs of one partition share with the others there. A value.

@@ -98,32 +98,42 @@ class PoolPlanner {
     const bool runs = job.state == SlurmState::running;
     const auto found = notes_.find(job.id);
     const JobNotes notes = found == notes_.end() ? JobNotes() : found->second;
-    PlanLine line{job, of_pool.contract.tenant, runs ? job.gpus() : 0, 0, "", 0};
-    line.reason = runs ? keeps_because(job, notes, terms_, now_, time_) : waits_because(notes);
-    line.to = runs ? line.from : job.requested_gpus();
+    PlanLine line{.job = job,
+                  .tenant = of_pool.contract.tenant,
+                  .from = runs ? job.gpus() : 0,
+                  .to = runs ? job.gpus() : job.requested_gpus(),
+                  .starts_by_itself = of_pool.starts_by_itself};
+    if (runs) line.reason = keeps_because(job, notes, terms_, now_, time_);
     Group& group = group_of(line.tenant);
     const std::uint32_t here = pool_.gpus_here(job);
     if (runs && line.reason.empty() && here < line.from)
       line.reason = "keeps its size: a node of it is going away";
     if (line.reason.empty())
-      add_member(group, of_pool, notes, line);
+      add_member(group, of_pool, notes, line, sizes_of(of_pool, notes));
     else
       group.fixed += here;
+    // While it completes it may hold more than it is to have.
+    if (line.starts_by_itself) group.fixed += less(here, line.to);
     held_ += here;
     plan_.lines.push_back(std::move(line));
   }
 
   /// A user's choice counts for a job that waits, too.
-  std::string waits_because(const JobNotes& notes) const {
-    return user_wins(notes) ? "waits with the size that its user chose" : "";
+  std::vector<std::uint32_t> sizes_of(const PoolJob& of_pool, const JobNotes& notes) const {
+    const SlurmJob& job = of_pool.job;
+    const bool runs = job.state == SlurmState::running;
+    const std::uint32_t now = runs ? job.gpus() : job.requested_gpus();
+    if (!runs && (of_pool.starts_by_itself || user_wins(notes))) return {now};
+    return sizes_up_to(of_pool.contract,
+                       runs || notes.speed.seen() ? notes.speed.most_to_try(now) : now);
   }
   bool user_wins(const JobNotes& notes) const {
     return notes.user_resized != 0 &&
            now_ < notes.user_resized + static_cast<std::time_t>(terms_.user_wins_s);
   }
 
-  void add_member(Group& group, const PoolJob& of_pool, const JobNotes& notes,
-                  const PlanLine& line) {
+  void add_member(Group& group, const PoolJob& of_pool, const JobNotes& notes, const PlanLine& line,
+                  const std::vector<std::uint32_t>& sizes) {
     const SlurmJob& job = of_pool.job;
     Member member;
     member.line = plan_.lines.size();
@@ -131,13 +141,9 @@ class PoolPlanner {
     member.state.age_s = static_cast<double>(now_ - job.times.submit);
     if (!line.runs())
       member.state.waited_s =
-          static_cast<double>(now_ - std::max(job.times.submit, job.times.begin));
-    const std::uint32_t most =
-        line.runs() || notes.speed.seen()
-            ? notes.speed.most_to_try(line.runs() ? line.from : job.requested_gpus())
-            : job.requested_gpus();
-    member.state.sizes = notes.speed.at(sizes_up_to(of_pool.contract, most), gpus_per_node(pool_),
-                                        of_pool.contract.batch, line.from);
+          std::max(0.0, static_cast<double>(now_ - std::max(job.times.submit, job.times.begin)));
+    member.state.sizes =
+        notes.speed.at(sizes, gpus_per_node(pool_), of_pool.contract.batch, line.from);
     member.may_change_batch = of_pool.contract.batch.has_value();
     if (member.state.sizes.empty()) return;
     if (line.runs()) {
@@ -187,7 +193,8 @@ class PoolPlanner {
       const Member& member = group.members[m];
       PlanLine& line = plan_.lines[member.line];
       line.to = member.floor + division.jobs[m].gpus;
-      line.reason = to_string(reason_of(line, division.jobs[m].reason));
+      line.reason = line.starts_by_itself ? "starts by itself"
+                                          : to_string(reason_of(line, division.jobs[m].reason));
       if (line.runs() && line.moves()) line.batch = member.batch_at(line.to);
     }
   }

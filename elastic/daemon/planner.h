@@ -36,10 +36,11 @@ struct PlanTerms {
 struct PlanLine {
   SlurmJob job;
   std::string tenant;
-  std::uint32_t from = 0;   ///< held, or 0 for a job that waits
-  std::uint32_t to = 0;     ///< 0: it goes on waiting
-  std::string reason;       ///< for a person
-  std::uint64_t batch = 0;  ///< samples in a step from then on; 0: for the program to say
+  std::uint32_t from = 0;         ///< held, or 0 for a job that waits
+  std::uint32_t to = 0;           ///< 0: it goes on waiting
+  std::string reason{};           ///< for a person
+  std::uint64_t batch = 0;        ///< samples in a step from then on; 0: for the program to say
+  bool starts_by_itself = false;  ///< it only needs room
 
   bool runs() const { return from > 0; }
   /// Whether something has to be done: a running job changes, or one that waits asks for another

@@ -215,7 +215,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   }
   SlurmJob shown(SlurmJob job) const {
     job.times.now = second();
-    if (job.state == SlurmState::pending) job.nodes.clear();
+    if (job.state == SlurmState::pending && !job.completing) job.nodes.clear();
     if (job.state == SlurmState::pending && job.requested_gpus() > capacity())
       job.reason = "ReqNodeNotAvail, UnavailableNodes:n1";
     return job;

@@ -224,6 +224,45 @@ Test(planner, one_tenants_lies_leave_the_others_share) {
   cr_expect(world.planned(2) == honest);
 }
 
+Test(planner, a_job_on_its_way_back_keeps_its_room) {
+  World world;
+  world.add(1, 4, true);
+  SlurmJob& back = world.add(2, 4, false);
+  back.restarts = 1;
+  back.reason = "BeginTime";
+  back.times.begin = 1015;
+  world.all_report();
+  cr_expect(world.planned(1) == 4);
+  cr_expect(world.planned(2) == 4);
+  cr_expect(world.reason(2) == "starts by itself");
+  back.times.begin = 1300;
+  cr_expect(world.planned(1) == 8);
+  // Another set it back to two of the six GPUs that it has not given up yet.
+  world.cluster.all[1].nodes = {{"n1", 2, 2}};
+  world.cluster.all[1].asked.tres_per_job = spell_gpus(2);
+  world.book.note_given(1, 2, true, 1000);
+  world.note();
+  world.report(1, 0.2);
+  back.times.begin = 0;
+  back.completing = true;
+  back.nodes = {{"n1", 2, 2}, {"n2", 4, 4}};
+  back.asked.tres_per_job = spell_gpus(2);
+  cr_expect(world.planned(1) == 2);
+  back.completing = false;
+  cr_expect(world.planned(1) > 2);
+}
+
+Test(planner, room_is_made_for_the_size_that_a_user_chose) {
+  World world;
+  world.add(1, 8, true);
+  SlurmJob& waits = world.add(2, 2, false);
+  world.all_report();
+  waits.asked.tres_per_job = spell_gpus(5);
+  world.all_report();
+  cr_expect(world.planned(2) == 5);
+  cr_expect(world.planned(1) <= 3);
+}
+
 Test(planner, nodes_that_go_away_are_not_counted) {
   World world;
   world.add(1, 2, true);
