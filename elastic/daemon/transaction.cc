@@ -15,6 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// For a job whose launcher has not answered yet.
+constexpr auto kLookEvery = 1s;
 /// A job that completes no longer than this does not keep the others from starting.
 constexpr auto kCompletesWithin = 8s;
 
@@ -41,7 +43,7 @@ Transaction::Transaction(std::string name, const PoolPlan& plan, std::uint32_t f
       users_(users),
       limits_(limits) {
   for (const PlanLine& line : plan.lines)
-    if (line.moves() || (!line.runs() && line.to > 0))
+    if (line.moves() || (!line.runs() && line.to > 0 && !line.starts_by_itself))
       members_.push_back({.line = line, .order = fmt::format("{}-{}", name_, line.job.id)});
 }
 
@@ -133,11 +135,26 @@ void Transaction::await_answers(Clock::time_point now) {
       }
     } else if (too_late(now)) {
       leave_out(member, "its launcher did not stop it in time");
-    } else {
+    } else if (!is_gone(member, now)) {
       all = false;
     }
   }
   if (all) begin_moving(now);
+}
+
+/// A launcher answers no more when its job has ended, or was put back into the queue by another.
+bool Transaction::is_gone(Member& member, Clock::time_point now) {
+  if (now < std::max(member.again, phase_begun_ + kLookEvery)) return false;
+  member.again = now + kLookEvery;
+  const auto found = slurm_.job(member.line.job.id);
+  if (!found && found.error().kind != ErrorKind::not_found) return false;
+  if (!found || found->finished()) {
+    free_ += member.line.from;
+    leave_out(member, "it has ended");
+  } else if (found->restarts != member.line.job.restarts) {
+    leave_out(member, "another has requeued it");
+  }
+  return member.state == MemberState::out;
 }
 
 bool Transaction::too_late(Clock::time_point now) const {

@@ -51,7 +51,7 @@ class Transaction {
     std::string order;
     std::string why{};
     std::optional<RequeueRoad> road{};
-    Clock::time_point again{};  ///< when its road goes on
+    Clock::time_point again{};  ///< when it is looked at, or its road goes on
     /// Its start was brought forward, or must not be: it leaves time for what is left of a run that
     /// another requeued, or that slurmctld forgot.
     bool start_stands = false;
@@ -95,6 +95,7 @@ class Transaction {
   void give_orders();
   void await_answers(Clock::time_point now);
   bool too_late(Clock::time_point now) const;
+  bool is_gone(Member& member, Clock::time_point now);
   void drop_what_does_not_fit();
   void begin_moving(Clock::time_point now);
   void move(Clock::time_point now, std::time_t slurm_now);

@@ -139,6 +139,26 @@ Test(transaction, a_job_that_ends_meanwhile_is_no_trouble) {
   cr_expect(world.cluster.held.empty());
 }
 
+Test(transaction, a_job_that_ends_before_it_answers_makes_room_at_once) {
+  World world;
+  world.launchers.silent.insert(1);
+  world.advance();
+  world.step();
+  world.cluster.end(1);
+  cr_assert(world.carry_out(10), "nobody waits for its answer");
+  cr_expect(world.held(2) == 4 && world.held(3) == 1);
+}
+
+Test(transaction, a_job_that_another_requeues_before_it_answers_is_left_alone) {
+  World world;
+  world.launchers.silent.insert(1);
+  world.advance();
+  world.step();
+  cr_assert(world.cluster.requeue(1).ok());
+  cr_assert(world.carry_out(10));
+  cr_expect(world.held(2) == 2);
+}
+
 Test(transaction, a_job_that_slurm_does_not_requeue_goes_on) {
   World world;
   world.cluster.not_requeued.insert(2);
