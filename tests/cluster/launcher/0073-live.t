@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 240
+# deadline: 330
 # Jobs of two tenants under bellowsd, whose steps last as long as a table says: each uses every sample once,
 # whatever sizes it has. Beside them what the simulator makes of the same arrivals, with the cost of starts
 # and restarts as it was. `make bench BENCH=live` is the long form.
@@ -45,7 +45,7 @@ CSV
 told=$work/told.json
 ok "every job ends, has used each sample once, and had sizes of its contract" \
   "$TAP_HOME/../bench/live_play.py" "$CLUSTER" "$work/jobs.csv" --models "$work/models" \
-  --replay "$replay" --limit 150 --output "$told"
+  --replay "$replay" --limit 250 --output "$told"
 is "$(jq -c '[(.jobs | length), .wrong]' "$told")" '[4,[]]' "which goes for all of them"
 ok "bellowsd has changed sizes" test "$(jq .restarts "$told")" -gt 0
 like "$(cat "$CLUSTER/log/bellowsd.log")" 'plan .* -> .*all sizes run after' "by its plans"
