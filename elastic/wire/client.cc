@@ -29,7 +29,7 @@ Result<std::string> ask_one(const HostPort& host, uid_t writer, const Munge& mun
                  fmt::format("{} does not answer: {}", where, to_string(response.error()))};
   if (response->status == 503)
     return Error{ErrorKind::unavailable, where + " stands by or has too much to do"};
-  if (response->body.size() > kMostBody)
+  if (response->body.size() > kMostAnswer)
     return Error{ErrorKind::denied, where + " gave an answer that is too long"};
   if (response->status != 200)
     return Error{ErrorKind::denied,
@@ -39,13 +39,14 @@ Result<std::string> ask_one(const HostPort& host, uid_t writer, const Munge& mun
 
 }  // namespace
 
-Result<std::string> ask_controller(const ControllerAddress& address, uid_t slurm_user,
-                                   const Munge& munge, Call call, std::string_view body,
-                                   std::chrono::seconds limit) {
+Result<ControllerAnswer> ask_controller(const ControllerAddress& address, uid_t slurm_user,
+                                        const Munge& munge, Call call, std::string_view body,
+                                        std::chrono::seconds limit) {
   Error trouble{ErrorKind::unavailable, "bellowsd has no address"};
-  for (const HostPort& host : address.hosts) {
-    auto answer = ask_one(host, address.uid.value_or(slurm_user), munge, call, body, limit);
-    if (answer) return answer;
+  for (std::size_t h = 0; h < address.hosts.size(); ++h) {
+    auto answer =
+        ask_one(address.hosts[h], address.uid.value_or(slurm_user), munge, call, body, limit);
+    if (answer) return ControllerAnswer{*std::move(answer), h};
     trouble = answer.error();
   }
   return trouble;

@@ -19,6 +19,8 @@ const char* path_of(Call call);
 
 /// A larger body is refused unread.
 constexpr std::size_t kMostBody = 64 * 1024;
+/// A longer answer is not read. munged seals no more either.
+constexpr std::size_t kMostAnswer = 1024 * 1024;
 
 /// How a launcher answers an order.
 struct OrderAnswer {

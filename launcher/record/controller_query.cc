@@ -19,7 +19,7 @@ Result<nlohmann::ordered_json> ask_plan(const SlurmClient& slurm,
   auto answer =
       ask_controller(address, slurm.slurm_user(), munge, Call::plan, "{}", kAnswersWithin);
   if (!answer) return answer.error();
-  auto plan = nlohmann::ordered_json::parse(*answer, nullptr, false);
+  auto plan = nlohmann::ordered_json::parse(answer->body, nullptr, false);
   if (!plan.is_object()) return Error{ErrorKind::invalid, "bellowsd's answer is not a JSON object"};
   return plan;
 }

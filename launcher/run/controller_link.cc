@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run/controller_link.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <variant>
 
+#include "common/text.h"
 #include "elastic/wire/client.h"
 
 namespace bellows {
@@ -17,7 +20,7 @@ constexpr auto kAnswersWithin = 3s;
 constexpr auto kMostPatience = 30s;
 /// Agents say every second how far their ranks are.
 constexpr auto kShortestMean = 5s;
-/// How an answer of the other process begins that is bellowsd's.
+/// How an answer of the other process begins that is bellowsd's; the number of its address follows.
 constexpr std::string_view kWell = "well ";
 
 }  // namespace
@@ -80,7 +83,8 @@ void ControllerLink::ask(const RunReport& report) {
   question_.ask([&]() -> std::string {
     auto answer = ask_controller(address_, slurm_user_, munge_, Call::report, to_json(report),
                                  kAnswersWithin);
-    return answer ? std::string(kWell) + *answer : answer.error().text;
+    if (!answer) return answer.error().text;
+    return fmt::format("{}{} {}", kWell, answer->host, answer->body);
   });
 }
 
@@ -108,7 +112,13 @@ std::optional<input::StopRequest> ControllerLink::read(const std::string& answer
     fail(answer.empty() ? "bellowsd cannot be asked" : answer, now);
     return std::nullopt;
   }
-  const auto reply = parse_reply(std::string_view(answer).substr(kWell.size()));
+  const std::string_view told = std::string_view(answer).substr(kWell.size());
+  const std::size_t space = std::min(told.find(' '), told.size());
+  // One of a pair that is down must not cost its timeout each time.
+  if (const auto host = parse_uint(told.substr(0, space)); host && *host < address_.hosts.size())
+    std::rotate(address_.hosts.begin(), address_.hosts.begin() + static_cast<std::ptrdiff_t>(*host),
+                address_.hosts.end());
+  const auto reply = parse_reply(told.substr(std::min(space + 1, told.size())));
   if (!reply) {
     fail(reply.error().text, now);
     return std::nullopt;

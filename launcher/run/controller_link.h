@@ -65,7 +65,7 @@ class ControllerLink {
   std::optional<input::StopRequest> read(const std::string& answer, Clock::time_point now);
   void fail(const std::string& why, Clock::time_point now);
 
-  const ControllerAddress address_;
+  ControllerAddress address_;  ///< what answered last comes first
   const uid_t slurm_user_;
   const Munge munge_;
   SideQuestion question_;
