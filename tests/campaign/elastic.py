@@ -12,7 +12,7 @@ from work import PATIENCE
 
 MOVES_PER_HOUR = 12  # of one job
 POLICY = f"""\
-controller: {{addresses: ["ctl:6820"], dwell: 20, restarts_per_hour: {MOVES_PER_HOUR}}}
+controller: {{addresses: ["ctl:6830"], dwell: 20, restarts_per_hour: {MOVES_PER_HOUR}}}
 defaults: {{gpus: {{elastic: auto}}}}
 """
 MOVE = "move by bellowsd"  # among the faults of the table

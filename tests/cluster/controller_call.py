@@ -26,7 +26,7 @@ def sealed(body: str) -> str:
 
 
 def post(path: str, body: str) -> int:
-    connection = http.client.HTTPConnection("ctl", 6820, timeout=30)
+    connection = http.client.HTTPConnection("ctl", 6830, timeout=30)
     connection.request("POST", path, body, {"Content-Type": "text/plain"})
     return connection.getresponse().status
 

@@ -25,7 +25,7 @@ NEWCOMERS = 6
 BARE = 4  # pairs of resizes that nothing protects
 
 POLICY = """version: 1
-controller: {{addresses: ["ctl:6820"], dwell: 5, restarts_per_hour: 1000, make_room: {}}}
+controller: {{addresses: ["ctl:6830"], dwell: 5, restarts_per_hour: 1000, make_room: {}}}
 checkpoint_dir: /shared/checkpoints/%u/%j
 frameworks:
   plain: {{}}

@@ -44,7 +44,7 @@ JOBS = (
 
 # With bellowsd's defaults.
 POLICY = """version: 1
-controller: {addresses: ["ctl:6820"]}
+controller: {addresses: ["ctl:6830"]}
 checkpoint_dir: /shared/checkpoints/%u/%j
 frameworks:
   plain: {}

@@ -20,7 +20,7 @@ policy=$(mktemp)
 cat >"$policy" <<'YAML'
 version: 1
 checkpoint_dir: "/shared/checkpoints/%u/%j"
-controller: {addresses: ["ctl:6820"], dwell: 10, restarts_per_hour: 60}
+controller: {addresses: ["ctl:6830"], dwell: 10, restarts_per_hour: 60}
 defaults: {gpus: {elastic: auto}}
 frameworks:
   digits: {versions: ["1.0"], default: "1.0"}

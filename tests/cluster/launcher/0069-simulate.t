@@ -80,7 +80,7 @@ like "$(simulate --scheduler elastic --restart 2.3,600 --baseline elastic "$work
 
 cat >"$work/bellows.yaml" <<'YAML'
 version: 1
-controller: {addresses: ["ctl:6820"], dwell: 86400}
+controller: {addresses: ["ctl:6830"], dwell: 86400}
 tenants: {a: {}, b: {}}
 YAML
 sed '1s/$/,tenant/; 2,$s/$/,b/' "$work/jobs.csv" >"$work/tenants.csv"

@@ -63,7 +63,7 @@ like "$(job_field "$pending" TresPerJob)" 'gpu:2' "the job asks for what it was 
 
 # The number of jobs is open to everybody, and nothing else.
 metrics=$(xc python3 -c 'import urllib.request
-print(urllib.request.urlopen("http://ctl:6820/metrics", timeout=10).read().decode())')
+print(urllib.request.urlopen("http://ctl:6830/metrics", timeout=10).read().decode())')
 like "$metrics" 'bellowsd_refused_calls_total [1-9]' "refused calls are counted"
 unlike "$metrics" 'alice|vision' "metrics name nobody"
 xc scancel "$job" "$pending"

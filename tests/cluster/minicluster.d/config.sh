@@ -213,7 +213,7 @@ default_bellows_conf() {
   ((!elastic)) || mode=auto
   cat <<CONF
 version: 1
-$( ((!elastic)) || echo "controller: {addresses: [\"ctl:6820\"], dwell: 5, restarts_per_hour: 60}")
+$( ((!elastic)) || echo "controller: {addresses: [\"ctl:6830\"], dwell: 5, restarts_per_hour: 60}")
 defaults: {gpus: {elastic: $mode}}
 checkpoint_dir: $dir/shared/checkpoints/%u/%j
 frameworks:

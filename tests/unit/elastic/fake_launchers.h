@@ -15,7 +15,7 @@
 namespace bellows {
 
 inline std::string elastic_contract_line() {
-  return "bellows/1 tenant=a framework=digits:1.0 gpus=1-8 ckpt=/c controller=@ctl:6820";
+  return "bellows/1 tenant=a framework=digits:1.0 gpus=1-8 ckpt=/c controller=@ctl:6830";
 }
 
 struct FakeUsers final : UserNames {

@@ -12,12 +12,12 @@
 using namespace bellows;
 
 Test(address, reads_back) {
-  for (const char* text : {"@ctl:6820", "64030@ctl1:6820,ctl2.example.org:1", "1@[::1]:65535"}) {
+  for (const char* text : {"@ctl:6830", "64030@ctl1:6830,ctl2.example.org:1", "1@[::1]:65535"}) {
     const auto address = ControllerAddress::parse(text);
     cr_assert(address.ok(), "%s", text);
     cr_expect(address->to_string() == text);
   }
-  for (const char* text : {"", "ctl:6820", "@", "@ctl", "@ctl:0", "@ctl:65536", "@:1", "x@ctl:1",
+  for (const char* text : {"", "ctl:6830", "@", "@ctl", "@ctl:0", "@ctl:65536", "@:1", "x@ctl:1",
                            "@-x:1", "@a b:1", "@ctl:1,", "4294967295@ctl:1", "@a;b:1"})
     cr_expect(!ControllerAddress::parse(text).ok(), "%s", text);
 }

@@ -223,9 +223,9 @@ Test(job_modify, size_by_bellowsd_is_within_the_range, .timeout = 20) {
   const std::vector<int> free{SLURM_SUCCESS, SLURM_SUCCESS};
   const std::vector<int> held{SLURM_SUCCESS, ESLURM_ACCOUNTING_POLICY};
   cr_expect(answers("") == free);
-  cr_expect(answers("controller: {addresses: [\"ctl:6820\"]}\n") == held);
-  cr_expect(answers("controller: {addresses: [\"ctl:6820\"], uid: 20099}\n") == held);
-  cr_expect(answers("controller: {addresses: [\"ctl:6820\"], uid: 20098}\n") == free);
+  cr_expect(answers("controller: {addresses: [\"ctl:6830\"]}\n") == held);
+  cr_expect(answers("controller: {addresses: [\"ctl:6830\"], uid: 20099}\n") == held);
+  cr_expect(answers("controller: {addresses: [\"ctl:6830\"], uid: 20098}\n") == free);
 }
 
 Test(job_modify, other_jobs_and_other_changes_pass, .timeout = 20) {
