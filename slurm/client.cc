@@ -139,6 +139,7 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   job.admin_comment = text_of(info.admin_comment);
   job.asked.tres_per_job = text_of(info.tres_per_job);
   job.asked.tres_per_node = text_of(info.tres_per_node);
+  job.asked.tres = text_of(info.tres_req_str);
   job.asked.cpus_per_tres = text_of(info.cpus_per_tres);
   job.asked.min_nodes = count_or_zero(info.num_nodes);
   job.times.submit = info.submit_time;

@@ -24,7 +24,9 @@ std::uint32_t SlurmJob::gpus() const {
 
 std::uint32_t SlurmJob::requested_gpus() const {
   if (!asked.tres_per_job.empty()) return gpus_in_gres(asked.tres_per_job);
-  return gpus_in_gres(asked.tres_per_node) * (asked.min_nodes == 0 ? 1 : asked.min_nodes);
+  if (!asked.tres_per_node.empty())
+    return gpus_in_gres(asked.tres_per_node) * (asked.min_nodes == 0 ? 1 : asked.min_nodes);
+  return gpus_in_gres(asked.tres);
 }
 
 bool SlurmJob::finished() const {

@@ -54,6 +54,7 @@ struct SlurmRequest {
   std::uint16_t cpus_per_task = 1;
   std::string tres_per_job{};   ///< e.g. "gres:gpu:4"
   std::string tres_per_node{};  ///< e.g. "gres:gpu:2"
+  std::string tres{};           ///< in all, as Slurm works it out: "cpu=4,node=1,gres/gpu=4"
   std::string cpus_per_tres{};  ///< CPUs for each GPU, e.g. "gres:gpu:2"
   std::uint32_t min_nodes = 0;
 };

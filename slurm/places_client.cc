@@ -16,8 +16,9 @@
 namespace bellows {
 namespace {
 
+/// Slurm lets nobody reserve a node that a reservation has.
 constexpr std::uint32_t kAway = NODE_STATE_DRAIN | NODE_STATE_FAIL | NODE_STATE_NO_RESPOND |
-                                NODE_STATE_MAINT | NODE_STATE_REBOOT_REQUESTED |
+                                NODE_STATE_MAINT | NODE_STATE_RES | NODE_STATE_REBOOT_REQUESTED |
                                 NODE_STATE_REBOOT_ISSUED | NODE_STATE_POWERING_DOWN |
                                 NODE_STATE_POWERED_DOWN;
 

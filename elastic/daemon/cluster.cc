@@ -29,16 +29,21 @@ bool may_start(const SlurmJob& job, std::time_t now) {
          job.times.begin <= now;
 }
 
+/// Nothing but room is missing, so far as Slurm says.
+bool wants_only_room(const SlurmJob& job) {
+  return job.reason == "Resources" || job.reason == "Priority" || job.reason == "None" ||
+         job.reason.empty();
+}
+
 /// Slurm would start it now if there were room.
 bool waits_for_room(const SlurmJob& job, std::time_t now) {
-  return may_start(job, now) && (job.reason == "Resources" || job.reason == "Priority" ||
-                                 job.reason == "None" || job.reason.empty());
+  return may_start(job, now) && wants_only_room(job);
 }
 
 bool starts_soon(const SlurmJob& job, std::time_t now) {
   return job.state == SlurmState::pending && job.priority > 0 && job.restarts > 0 &&
          (job.completing || (job.times.begin > now && job.times.begin <= now + kSoon)) &&
-         (job.reason == "BeginTime" || job.reason == "None" || job.reason.empty());
+         (job.reason == "BeginTime" || wants_only_room(job));
 }
 
 /// It asks for more than is left since nodes are gone, and may be happy with less. Slurm says more
@@ -48,6 +53,8 @@ bool waits_for_nodes(const SlurmJob& job, std::time_t now) {
          (job.reason.starts_with("ReqNodeNotAvail") ||
           job.reason.starts_with("Nodes required for job are DOWN"));
 }
+
+std::time_t waits_since(const SlurmJob& job) { return std::max(job.times.submit, job.times.begin); }
 
 bool holds_nodes(const SlurmJob& job) {
   return job.state == SlurmState::running || job.state == SlurmState::suspended || job.completing;
@@ -71,13 +78,25 @@ class PoolBuilder {
     for (auto& [key, pool] : pools_)
       for (const SlurmNode& node : cluster_.nodes) add_node(pool, node, used);
     for (const SlurmJob& job : cluster_.jobs)
-      if (!elastic_.contains(job.id)) add_other(job);
+      if (holds_nodes(job)) add_taken(job);
+    for (const SlurmJob* job : others_that_wait()) add_waiting(*job);
     std::vector<Pool> pools;
     for (auto& [key, pool] : pools_) pools.push_back(std::move(pool));
     return pools;
   }
 
  private:
+  /// The longest first.
+  std::vector<const SlurmJob*> others_that_wait() const {
+    std::vector<const SlurmJob*> others;
+    for (const SlurmJob& job : cluster_.jobs)
+      if (!elastic_.contains(job.id) && waits_for_room(job, cluster_.now)) others.push_back(&job);
+    std::stable_sort(others.begin(), others.end(), [](const SlurmJob* a, const SlurmJob* b) {
+      return waits_since(*a) < waits_since(*b);
+    });
+    return others;
+  }
+
   using Key = std::pair<std::string, std::string>;  ///< partition, GPU type
 
   std::string largest_type(const std::string& partition) const {
@@ -113,7 +132,7 @@ class PoolBuilder {
     pool.partition = key.first;
     pool.gpu_type = key.second;
     pool.jobs.push_back({job, *std::move(contract), soon});
-    elastic_.insert(job.id);
+    elastic_.emplace(job.id, key);
   }
 
   static void add_node(Pool& pool, const SlurmNode& node, std::set<std::string>& used) {
@@ -121,21 +140,29 @@ class PoolBuilder {
     if (!node.available || node.gpus == 0 || node.gpu_type != pool.gpu_type) return;
     if (std::find(in.begin(), in.end(), pool.partition) == in.end()) return;
     if (!used.insert(node.name).second) return;
-    pool.nodes.push_back(node.name);
+    pool.nodes.insert(node.name);
     pool.gpus += node.gpus;
   }
 
-  void add_other(const SlurmJob& job) {
-    if (holds_nodes(job))
-      for (auto& [key, pool] : pools_) pool.taken += pool.gpus_here(job);
-    if (!waits_for_room(job, cluster_.now)) return;
-    const auto pool = pools_.find(key_of(job));
-    if (pool == pools_.end()) return;
-    const std::uint32_t gpus = job.requested_gpus();
-    pool->second.wanted += gpus;
-    const std::time_t since = std::max(job.times.submit, job.times.begin);
-    if (make_room_ && since + static_cast<std::time_t>(*make_room_) <= cluster_.now)
-      pool->second.due += gpus;
+  /// Of a pool all jobs count that are not its own, also elastic ones of another partition.
+  void add_taken(const SlurmJob& job) {
+    const auto own = elastic_.find(job.id);
+    for (auto& [key, pool] : pools_)
+      if (own == elastic_.end() || own->second != key) pool.taken += pool.gpus_here(job);
+  }
+
+  /// A job may name several partitions, and waits in each of them.
+  void add_waiting(const SlurmJob& job) {
+    SlurmJob there = job;
+    for (const std::string_view partition : split(job.partition, ',')) {
+      there.partition = partition;
+      const auto pool = pools_.find(key_of(there));
+      if (pool == pools_.end()) continue;
+      const std::uint32_t gpus = job.requested_gpus();
+      pool->second.wanted += gpus;
+      if (make_room_ && waits_since(job) + static_cast<std::time_t>(*make_room_) <= cluster_.now)
+        pool->second.due.push_back(gpus);
+    }
   }
 
   const ClusterState& cluster_;
@@ -143,7 +170,7 @@ class PoolBuilder {
   std::map<std::string, std::string> types_;  ///< of nodes
   std::map<Key, std::uint32_t> gpus_;
   std::map<Key, Pool> pools_;
-  std::set<std::uint32_t> elastic_;
+  std::map<std::uint32_t, Key> elastic_;  ///< the pools of elastic jobs
 };
 
 }  // namespace
@@ -151,7 +178,7 @@ class PoolBuilder {
 std::uint32_t Pool::gpus_here(const SlurmJob& job) const {
   std::uint32_t held = 0;
   for (const NodeShare& share : job.nodes)
-    if (std::find(nodes.begin(), nodes.end(), share.node) != nodes.end()) held += share.gpus;
+    if (nodes.contains(share.node)) held += share.gpus;
   return held;
 }
 
@@ -167,6 +194,9 @@ Result<ClusterState> read_cluster(Slurm& slurm, SlurmPlaces& places) {
 
 std::optional<Contract> elastic_contract(const SlurmJob& job) {
   if (!job.kind.batch || !job.kind.may_requeue || job.kind.cron || job.kind.het)
+    return std::nullopt;
+  // What is changed of the record that stands for several tasks changes for all of them.
+  if (job.state == SlurmState::pending && !job.array.task && !job.array.waiting.empty())
     return std::nullopt;
   if (!job.reservation.empty() && !job.reservation.starts_with(kOwnReservations))
     return std::nullopt;

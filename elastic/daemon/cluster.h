@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <ctime>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,12 +44,13 @@ struct PoolJob {
 struct Pool {
   std::string partition;
   std::string gpu_type;
-  std::vector<std::string> nodes;  ///< those that jobs can start on
-  std::uint32_t gpus = 0;          ///< of these nodes
-  std::uint32_t taken = 0;         ///< of these, by jobs that bellowsd does not resize
-  std::uint32_t wanted = 0;        ///< by such jobs that wait
-  std::uint32_t due = 0;           ///< of `wanted`, by those that have waited long enough
-  std::vector<PoolJob> jobs;       ///< elastic ones that run or wait to start
+  std::set<std::string> nodes;  ///< those that jobs can start on
+  std::uint32_t gpus = 0;       ///< of these nodes
+  std::uint32_t taken = 0;      ///< of these, by jobs that are not in this pool
+  std::uint32_t wanted = 0;     ///< by jobs that bellowsd does not resize, and that wait
+  /// What each of these wants that has waited long enough, the longest first.
+  std::vector<std::uint32_t> due;
+  std::vector<PoolJob> jobs;  ///< elastic ones that run or wait to start
 
   /// GPUs that a job holds on these nodes; those on a drained node are nobody else's to have.
   std::uint32_t gpus_here(const SlurmJob& job) const;

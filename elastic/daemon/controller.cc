@@ -119,24 +119,33 @@ void Controller::plan(const Policy& policy, Clock::time_point now) {
   const auto notes = parts_.book.notes();
   for (const Pool& pool : pools_of(cluster_, policy.controller->make_room_s)) {
     auto planned = plan_gpus(pool, notes, terms, cluster_.now, now);
-    if (!planned) {
+    if (planned)
+      plans_.push_back(*std::move(planned));
+    else
       say_(fmt::format("partition {}: {}", pool.partition, planned.error().text));
-      continue;
-    }
-    plans_.push_back(*std::move(planned));
-    const auto& lines = plans_.back().lines;
-    const bool moves =
-        std::any_of(lines.begin(), lines.end(), [](const PlanLine& line) { return line.moves(); });
-    const bool may_act = !dry_ && policy.enabled && now - started_ >= kFirstReports;
-    if (moves && may_act && !transaction_) begin(plans_.back(), pool, now);
   }
+  const bool may_act = !dry_ && policy.enabled && now - started_ >= kFirstReports;
+  if (!may_act) return;
+  if (const PoolPlan* next = next_to_carry_out()) begin(*next, now);
 }
 
-void Controller::begin(const PoolPlan& plan, const Pool& pool, Clock::time_point now) {
-  std::uint32_t used = pool.taken;
-  for (const PoolJob& of_pool : pool.jobs) used += pool.gpus_here(of_pool.job);
-  const std::uint32_t free = pool.gpus > used ? pool.gpus - used : 0;
-  transaction_.emplace(random_name(), plan, free, parts_.slurm, parts_.places, parts_.book,
+/// The pools take turns: one that has something to do at each look must not keep the others from
+/// it.
+const PoolPlan* Controller::next_to_carry_out() const {
+  const PoolPlan* first = nullptr;
+  for (const PoolPlan& plan : plans_) {
+    const auto& lines = plan.lines;
+    if (std::none_of(lines.begin(), lines.end(), [](const PlanLine& line) { return line.moves(); }))
+      continue;
+    if (std::pair(plan.partition, plan.gpu_type) > last_pool_) return &plan;
+    if (!first) first = &plan;
+  }
+  return first;
+}
+
+void Controller::begin(const PoolPlan& plan, Clock::time_point now) {
+  last_pool_ = {plan.partition, plan.gpu_type};
+  transaction_.emplace(random_name(), plan, plan.free, parts_.slurm, parts_.places, parts_.book,
                        parts_.users, Transaction::Limits());
   for (const auto& member : transaction_->members())
     say_(fmt::format("plan {}: job {} {} -> {}{}: {}", transaction_->name(), member.line.job.id,

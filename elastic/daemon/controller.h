@@ -7,6 +7,8 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "elastic/daemon/job_book.h"
 #include "elastic/daemon/metrics.h"
@@ -59,7 +61,8 @@ class Controller {
   void look(const Policy& policy, Clock::time_point now);
   void note(const std::vector<SlurmJob>& elastic);
   void plan(const Policy& policy, Clock::time_point now);
-  void begin(const PoolPlan& plan, const Pool& pool, Clock::time_point now);
+  const PoolPlan* next_to_carry_out() const;
+  void begin(const PoolPlan& plan, Clock::time_point now);
   void carry_out(Clock::time_point now);
   void show(Clock::time_point now);
   void count();
@@ -75,6 +78,7 @@ class Controller {
   Clock::time_point next_look_{};
   std::string trouble_;
   std::vector<PoolPlan> plans_;
+  std::pair<std::string, std::string> last_pool_;  ///< that was changed: partition, GPU type
   std::optional<Transaction> transaction_;
   std::optional<double> restart_s_;  ///< what a plan took, a mean over the last ones
 };

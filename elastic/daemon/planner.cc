@@ -16,6 +16,9 @@ using namespace std::chrono_literals;
 /// A launcher that says nothing for so long would not hear an order either.
 constexpr auto kSilent = 15s;
 
+/// Jobs that wait and take part in a division.
+constexpr std::size_t kMostWaiting = 500;
+
 std::uint32_t less(std::uint32_t from, std::uint32_t amount) {
   return from > amount ? from - amount : 0;
 }
@@ -79,20 +82,39 @@ class PoolPlanner {
     plan_.partition = pool_.partition;
     plan_.gpu_type = pool_.gpu_type;
     plan_.nodes = pool_.nodes;
-    for (const PoolJob& job : pool_.jobs) add(job);
+    for (const PoolJob* job : in_queue_order()) add(*job);
     plan_.gpus = capacity();
     std::uint32_t fixed = 0;
     for (const auto& [name, group] : groups_) fixed += group.fixed;
-    auto curves = curves_of();
+    const std::uint32_t gpus = less(plan_.gpus, fixed);
+    auto curves = curves_of(gpus);
     if (!curves) return curves.error();
-    auto division = plan_pool(*curves, less(plan_.gpus, fixed), terms_.surplus);
+    auto division = plan_pool(*curves, gpus, terms_.surplus);
     if (!division) return division.error();
     std::size_t t = 0;
     for (const auto& [name, group] : groups_) take(group, (*division)[t++]);
+    plan_.free = free();
     return std::move(plan_);
   }
 
  private:
+  /// Those that run, and then those that wait as Slurm would start them. Of these more than there
+  /// are GPUs could not run anyway, and each makes the division longer.
+  std::vector<const PoolJob*> in_queue_order() const {
+    std::vector<const PoolJob*> jobs;
+    for (const PoolJob& job : pool_.jobs) jobs.push_back(&job);
+    const auto waiting = std::stable_partition(jobs.begin(), jobs.end(), [](const PoolJob* job) {
+      return job->job.state == SlurmState::running || job->starts_by_itself;
+    });
+    std::stable_sort(waiting, jobs.end(), [](const PoolJob* a, const PoolJob* b) {
+      return a->job.priority > b->job.priority;
+    });
+    const std::size_t most = std::min<std::size_t>(pool_.gpus, kMostWaiting);
+    if (static_cast<std::size_t>(jobs.end() - waiting) > most)
+      jobs.resize(static_cast<std::size_t>(waiting - jobs.begin()) + most);
+    return jobs;
+  }
+
   void add(const PoolJob& of_pool) {
     const SlurmJob& job = of_pool.job;
     const bool runs = job.state == SlurmState::running;
@@ -107,7 +129,7 @@ class PoolPlanner {
     Group& group = group_of(line.tenant);
     const std::uint32_t here = pool_.gpus_here(job);
     if (runs && line.reason.empty() && here < line.from)
-      line.reason = "keeps its size: a node of it is going away";
+      line.reason = "keeps its size: a node of it is going away or is in another partition's pool";
     if (line.reason.empty())
       add_member(group, of_pool, notes, line, sizes_of(of_pool, notes));
     else
@@ -160,15 +182,29 @@ class PoolPlanner {
     return group->second;
   }
 
-  /// What elastic jobs may hold together. While others wait, what is free is theirs.
+  /// What elastic jobs may hold together. While others wait, what is free is theirs. Room is made
+  /// for those for which it can be.
   std::uint32_t capacity() const {
     const std::uint32_t ours = less(pool_.gpus, pool_.taken);
     const std::uint32_t free = less(ours, held_);
-    const std::uint32_t kept = std::max(std::min(free, pool_.wanted), pool_.due);
-    return less(ours, kept);
+    std::uint32_t room = free;
+    for (const auto& [name, group] : groups_)
+      for (const Member& member : group.members) room += less(member.state.now, member.floor);
+    std::uint32_t due = 0;
+    for (const std::uint32_t gpus : pool_.due)
+      if (gpus <= less(room, due)) due += gpus;
+    return less(ours, std::max(std::min(free, pool_.wanted), due));
   }
 
-  Result<std::vector<TenantShare>> curves_of() const {
+  std::uint32_t free() const {
+    std::uint32_t promised = 0;
+    for (const PlanLine& line : plan_.lines)
+      if (line.starts_by_itself) promised += less(line.to, pool_.gpus_here(line.job));
+    return less(pool_.gpus, pool_.taken + held_ + promised);
+  }
+
+  /// `gpus`: for all tenants together, above what is fixed.
+  Result<std::vector<TenantShare>> curves_of(std::uint32_t gpus) const {
     // In one fixed point, so that tenants can be compared by value.
     std::vector<JobState> states;
     for (const auto& [name, group] : groups_)
@@ -180,7 +216,8 @@ class PoolPlanner {
       std::vector<ElasticJob> own;
       for (const Member& member : group.members)
         own.push_back(above_floor(jobs[j++], member.floor));
-      auto curve = TenantCurve::of(std::move(own), less(group.terms.limit, group.fixed));
+      auto curve =
+          TenantCurve::of(std::move(own), std::min(gpus, less(group.terms.limit, group.fixed)));
       if (!curve) return curve.error();
       shares.push_back(
           {*std::move(curve), less(group.terms.guarantee, group.fixed), group.terms.weight});

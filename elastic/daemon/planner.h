@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -51,8 +52,9 @@ struct PlanLine {
 struct PoolPlan {
   std::string partition;
   std::string gpu_type;
-  std::vector<std::string> nodes;
+  std::set<std::string> nodes;
   std::uint32_t gpus = 0;  ///< that elastic jobs may hold together
+  std::uint32_t free = 0;  ///< that nobody holds, nor needs who starts by itself
   std::vector<PlanLine> lines;
 };
 

@@ -35,7 +35,7 @@ const char* to_string(MemberState state) {
 Transaction::Transaction(std::string name, const PoolPlan& plan, std::uint32_t free, Slurm& slurm,
                          SlurmPlaces& places, JobBook& book, UserNames& users, Limits limits)
     : name_(std::move(name)),
-      nodes_(plan.nodes),
+      nodes_(plan.nodes.begin(), plan.nodes.end()),
       free_(free),
       slurm_(slurm),
       places_(places),

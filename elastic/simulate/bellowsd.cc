@@ -87,7 +87,7 @@ class Bellowsd : public Scheduler {
   Pool pool_at(double now, const std::vector<const SimulatedJob*>& jobs) {
     Pool pool;
     pool.partition = "simulated";
-    pool.nodes = nodes_;
+    pool.nodes = {nodes_.begin(), nodes_.end()};
     pool.gpus = shape_.gpus();
     for (const SimulatedJob* job : jobs) {
       const Record& record = record_of(*job);

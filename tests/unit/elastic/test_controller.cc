@@ -39,12 +39,13 @@ struct World {
     policy.controller.emplace();
     policy.controller->dwell_s = 5;
     cluster.add(1, 2, true,
-                "bellows/1 tenant=a framework=digits:1.0 gpus=1-8 ckpt=/c controller=@ctl:6820");
+                "bellows/1 tenant=a framework=digits:1.0 gpus=1-8 ckpt=/c controller=@ctl:6830");
   }
   Clock::time_point now() const {
     return start + std::chrono::duration_cast<Clock::duration>(
                        std::chrono::duration<double>(cluster.clock));
   }
+  bool silent = false;  ///< the launcher takes orders, and never answers
   void report() {
     const SlurmJob& job = cluster.all[1];
     RunReport report;
@@ -53,7 +54,7 @@ struct World {
     report.state = RunReport::State::running;
     report.gpus = job.gpus();
     report.step_s = report.gpus > 0 ? 0.4 / report.gpus : 0;
-    if (!answered[1].empty()) report.answer = OrderAnswer{answered[1], true, 1, ""};
+    if (!answered[1].empty() && !silent) report.answer = OrderAnswer{answered[1], true, 1, ""};
     const auto reply = book.take(report, job.uid, now());
     if (reply.ok() && reply->order) answered[1] = reply->order->id;
   }
@@ -200,4 +201,30 @@ Test(controller, a_run_that_slurmctld_has_forgotten_may_end_first) {
   world.cluster.all_nodes[0].available = world.cluster.all_nodes[1].available = true;
   world.run(20);
   cr_expect(job.times.start >= then + 14 && job.times.start <= then + 18);
+}
+
+Test(controller, pools_take_turns) {
+  World world;
+  world.cluster.all_nodes[1].partitions = {"other"};
+  world.cluster.all[1].nodes = {{"n1", 2, 2}};
+  SlurmJob& second = world.cluster.add(2, 2, true, world.cluster.all[1].admin_comment);
+  second.partition = "other";
+  second.nodes = {{"n2", 2, 2}};
+  world.silent = true;  // of job 1; job 2 has no launcher that reports
+  world.run(13);
+  cr_assert(world.controller.acts());
+  cr_expect(world.cluster.held.begin()->second.nodes == std::vector<std::string>{"n1"});
+  RunReport report;
+  report.job = 2;
+  report.state = RunReport::State::running;
+  report.gpus = 2;
+  report.step_s = 0.1;
+  bool has_acted = false;
+  for (int i = 0; i < 400 && !has_acted; ++i) {
+    cr_assert(world.book.take(report, second.uid, world.now()).ok());
+    world.run(0.25);
+    for (const auto& [name, held] : world.cluster.held)
+      has_acted |= held.nodes == std::vector<std::string>{"n2"};
+  }
+  cr_expect(has_acted);
 }

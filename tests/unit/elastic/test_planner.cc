@@ -14,7 +14,7 @@ using Clock = JobBook::Clock;
 
 std::string contract(const std::string& tenant, const std::string& gpus) {
   return "bellows/1 tenant=" + tenant + " framework=digits:1.0 gpus=" + gpus +
-         " ckpt=/c controller=@ctl:6820";
+         " ckpt=/c controller=@ctl:6830";
 }
 
 /// Of a launcher whose ranks compute.
@@ -261,6 +261,65 @@ Test(planner, room_is_made_for_the_size_that_a_user_chose) {
   world.all_report();
   cr_expect(world.planned(2) == 5);
   cr_expect(world.planned(1) <= 3);
+}
+
+Test(planner, a_job_for_which_no_room_can_be_made_shrinks_nobody) {
+  World world;
+  world.add(1, 4, true, "a", "2-8");
+  world.cluster.add(5, 8, false, "");
+  world.all_report();
+  world.make_room = 50;
+  cr_expect(world.planned(1) == 4, "the job that waits needs all nodes");
+  world.cluster.add(6, 5, false, "");
+  cr_expect(world.planned(1) <= 3);
+}
+
+Test(planner, gpus_of_another_partitions_elastic_jobs_are_not_free) {
+  World world;
+  for (SlurmNode& node : world.cluster.all_nodes) node.partitions = {"main", "other"};
+  world.add(1, 2, true);
+  world.add(2, 4, true).partition = "other";
+  world.all_report();
+  const auto pools = world.pools();
+  cr_assert(pools.size() == 2);
+  cr_expect(pools[0].partition == "main" && pools[0].taken == 4);
+}
+
+Test(planner, who_waits_in_several_partitions_waits_in_each) {
+  World world;
+  world.add(1, 2, true);
+  SlurmJob& plain = world.cluster.add(5, 0, false, "");
+  plain.partition = "other,main";
+  plain.asked.tres_per_job.clear();
+  plain.asked.tres = "cpu=6,node=2,gres/gpu=6";
+  world.all_report();
+  cr_expect(world.planned(1) == 2);
+  plain.asked.tres = "cpu=6,node=2";
+  cr_expect(world.planned(1) == 4);
+}
+
+Test(planner, a_record_that_stands_for_several_tasks_is_left_alone) {
+  World world;
+  SlurmJob& job = world.add(1, 2, false);
+  job.array = {.job = 1, .task = std::nullopt, .waiting = "1-9"};
+  world.note();
+  cr_expect(world.pools().empty());
+  job.array.task = 1;
+  cr_expect(!world.pools().empty());
+}
+
+Test(planner, thousands_that_wait_do_not_make_the_division_long, .timeout = 10) {
+  World world;
+  for (std::uint32_t n = 3; n <= 150; ++n)
+    world.cluster.all_nodes.push_back({"n" + std::to_string(n), {"main"}, 4, "", true});
+  for (std::uint32_t id = 1; id <= 5000; ++id) {
+    SlurmJob& job = world.add(id, 2, false, "a", "1-64");
+    job.priority = id;
+  }
+  world.note();
+  const PoolPlan plan = world.plan();
+  cr_expect(plan.lines.size() == 500);
+  cr_expect(plan.lines.front().job.id == 5000, "as Slurm would start them");
 }
 
 Test(planner, nodes_that_go_away_are_not_counted) {
