@@ -26,6 +26,7 @@ struct SlurmReservation {
   std::string name;
   std::vector<std::string> nodes;
   std::vector<std::string> users;
+  std::time_t begin = 0;  ///< now, by slurmctld's clock
   std::time_t end = 0;
 };
 

@@ -108,7 +108,7 @@ Status PlacesClient::reserve(const SlurmReservation& reservation) {
   request.name = name.data();
   request.node_list = nodes.data();
   request.users = users.data();
-  request.start_time = std::time(nullptr);
+  request.start_time = reservation.begin;
   request.end_time = reservation.end;
   request.flags = RESERVE_FLAG_IGN_JOBS | RESERVE_FLAG_FLEX | RESERVE_FLAG_NO_HOLD_JOBS;
   const std::unique_ptr<char, decltype(&std::free)> made(slurm_create_reservation(&request),

@@ -15,6 +15,10 @@ using namespace std::chrono_literals;
 using nlohmann::ordered_json;
 
 constexpr auto kLookEvery = 1s;
+/// Between two plans, in which others may start on the nodes; and after plans that came to nothing.
+constexpr std::chrono::seconds kRest = 1s;
+constexpr std::chrono::seconds kFirstPause = 5s;
+constexpr std::chrono::seconds kLongestPause = 5min;
 /// Launchers find a new bellowsd within this: what one has not said yet is no reason to leave its
 /// job out.
 constexpr auto kFirstReports = 10s;
@@ -99,9 +103,8 @@ void Controller::look(const Policy& policy, Clock::time_point now) {
     if (!cleared) return say_(cleared.error().text);
     cleaned_ = true;
   }
-  if (!dry_ && policy.enabled &&
-      start_times_.mend(parts_.slurm, elastic, parts_.book.notes(), cluster_.now, now))
-    return;
+  if (!dry_ && policy.enabled)
+    start_times_.mend(parts_.slurm, cluster_.jobs, parts_.book.notes(), cluster_.now, now);
   plan(policy, now);
 }
 
@@ -124,7 +127,8 @@ void Controller::plan(const Policy& policy, Clock::time_point now) {
     else
       say_(fmt::format("partition {}: {}", pool.partition, planned.error().text));
   }
-  const bool may_act = !dry_ && policy.enabled && now - started_ >= kFirstReports;
+  const bool may_act =
+      !dry_ && policy.enabled && now - started_ >= kFirstReports && now >= next_plan_;
   if (!may_act) return;
   if (const PoolPlan* next = next_to_carry_out()) begin(*next, now);
 }
@@ -162,14 +166,23 @@ void Controller::carry_out(Clock::time_point now) {
   transaction_->advance(now, cluster_.now + static_cast<std::time_t>(since.count()));
   if (!transaction_->done()) return;
   count();
+  pause_ = has_moved() ? kRest : std::clamp(2 * pause_, kFirstPause, kLongestPause);
+  next_plan_ = now + pause_;
   transaction_.reset();
   next_look_ = now;
+}
+
+bool Controller::has_moved() const {
+  const auto& members = transaction_->members();
+  return std::any_of(members.begin(), members.end(), [](const Transaction::Member& member) {
+    return member.state == MemberState::running && member.line.from != member.line.to;
+  });
 }
 
 void Controller::count() {
   Metrics& metrics = parts_.metrics;
   metrics.acts.Set(0);
-  metrics.plans.Increment();
+  if (has_moved()) metrics.plans.Increment();
   if (!transaction_->trouble().empty()) metrics.troubled.Increment();
   for (const auto& member : transaction_->members())
     if (member.state == MemberState::running && member.line.from != member.line.to)

@@ -65,6 +65,8 @@ class Controller {
   void begin(const PoolPlan& plan, Clock::time_point now);
   void carry_out(Clock::time_point now);
   void show(Clock::time_point now);
+  /// Whether the plan has changed a size.
+  bool has_moved() const;
   void count();
 
   Parts parts_;
@@ -79,6 +81,8 @@ class Controller {
   std::string trouble_;
   std::vector<PoolPlan> plans_;
   std::pair<std::string, std::string> last_pool_;  ///< that was changed: partition, GPU type
+  std::chrono::seconds pause_{0};                  ///< after the last plan
+  Clock::time_point next_plan_{};
   std::optional<Transaction> transaction_;
   std::optional<double> restart_s_;  ///< what a plan took, a mean over the last ones
 };

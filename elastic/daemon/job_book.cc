@@ -4,7 +4,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <set>
 
 namespace bellows {
 namespace {
@@ -13,6 +12,16 @@ constexpr std::time_t kHour = 3600;
 /// Reports a second that bellowsd wants of all launchers together, and the shortest pause.
 constexpr double kReportsPerSecond = 200;
 constexpr double kLeastPause = 1;
+/// Orders must reach all launchers of a plan within Transaction::Limits::together.
+constexpr double kMostPause = 3;
+/// A job with which a plan failed is left alone for so long, and twice as long each time.
+constexpr std::chrono::seconds kFirstPause{30};
+constexpr unsigned kMostFailures = 8;
+/// Sizes that Slurm could not start are not tried again for so long.
+constexpr std::chrono::seconds kStuck{3600};
+/// How long a job is remembered that is not seen: between two runs Slurm may show it as one that
+/// has ended.
+constexpr std::time_t kRemembered = 60;
 
 std::uint32_t size_of(const SlurmJob& job) {
   return job.state == SlurmState::pending ? job.requested_gpus() : job.gpus();
@@ -25,34 +34,47 @@ void learn(JobNotes& notes, const RunReport& report) {
   if (report.step_s > 0) notes.speed.add({report.nodes, report.gpus}, report.batch, report.step_s);
 }
 
+/// An order may have moved the job though its plan was given up: that counts as well.
+void begin_run(JobNotes& notes, std::time_t now) {
+  if (notes.ordered && !notes.counted) notes.moves.push_back(now);
+  if (notes.counted) notes.failures = 0;
+  notes.ordered = notes.counted = notes.has_run = false;
+  notes.report.reset();
+  notes.order.reset();
+  notes.answer.reset();
+}
+
 }  // namespace
 
 void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
   const std::lock_guard lock(mutex_);
-  std::set<std::uint32_t> known;
+  std::size_t reporting = 0;
   for (const SlurmJob& job : elastic) {
-    known.insert(job.id);
     // A bellowsd before this one may have caused every restart, and one that is under way.
     const auto [entry, fresh] = notes_.try_emplace(job.id);
     JobNotes& notes = entry->second;
     if (fresh)
       notes.moves.assign(job.restarts + (!updated_ && job.state == SlurmState::running), now);
     notes.uid = job.uid;
-    if (notes.restarts != job.restarts) {
-      notes.report.reset();
-      notes.order.reset();
-      notes.answer.reset();
-    }
+    notes.seen = now;
+    const bool new_run = notes.restarts != job.restarts;
+    if (new_run) begin_run(notes, now);
     notes.restarts = job.restarts;
+    notes.has_run |= job.state == SlurmState::running;
     const std::uint32_t size = size_of(job);
     if (size != 0) {
-      if (notes.size != 0 && size != notes.size && size != notes.given) notes.user_resized = now;
+      // A run that lost a node goes on with less, which is nobody's choice.
+      const bool may_be_chosen = new_run || job.state == SlurmState::pending || size > notes.size;
+      if (may_be_chosen && notes.size != 0 && size != notes.size && size != notes.given)
+        notes.user_resized = now;
       notes.size = size;
     }
+    reporting += notes.report.has_value();
     while (!notes.moves.empty() && notes.moves.front() + kHour < now) notes.moves.pop_front();
   }
   updated_ = true;
-  std::erase_if(notes_, [&known](const auto& entry) { return !known.contains(entry.first); });
+  reporting_ = reporting;
+  std::erase_if(notes_, [now](const auto& entry) { return entry.second.seen + kRemembered < now; });
 }
 
 Result<ReportReply> JobBook::take(const RunReport& report, uid_t uid, Clock::time_point now) {
@@ -66,7 +88,8 @@ Result<ReportReply> JobBook::take(const RunReport& report, uid_t uid, Clock::tim
     return Error{ErrorKind::denied,
                  fmt::format("job {} belongs to another user than uid {}", report.job, uid)};
   ReportReply reply;
-  reply.again_s = std::max(kLeastPause, static_cast<double>(notes_.size()) / kReportsPerSecond);
+  reply.again_s =
+      std::clamp(static_cast<double>(reporting_) / kReportsPerSecond, kLeastPause, kMostPause);
   // Slurm has not shown this run yet, or is past it.
   if (report.restarts != notes.restarts) return reply;
   learn(notes, report);
@@ -87,6 +110,7 @@ void JobBook::give_order(std::uint32_t job, const Order& order) {
   found->second.order = order;
   // Its launcher may carry it out alone, which is no word of the job's user.
   found->second.given = order.gpus;
+  found->second.ordered = true;
   found->second.answer.reset();
 }
 
@@ -105,11 +129,32 @@ void JobBook::note_given(std::uint32_t job, std::uint32_t gpus, bool restarted, 
   const std::lock_guard lock(mutex_);
   JobNotes& notes = notes_[job];
   notes.given = gpus;
-  if (restarted) notes.moves.push_back(now);
+  if (!restarted) return;
+  notes.moves.push_back(now);
+  notes.counted = true;
+}
+
+void JobBook::note_failed(std::uint32_t job, Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = notes_.find(job);
+  if (found == notes_.end()) return;
+  JobNotes& notes = found->second;
+  notes.failures = std::min(notes.failures + 1, kMostFailures);
+  notes.left_alone_until = now + kFirstPause * (1U << (notes.failures - 1));
+}
+
+void JobBook::note_stuck(std::uint32_t job, std::uint32_t gpus, Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  const auto found = notes_.find(job);
+  if (found == notes_.end()) return;
+  found->second.too_many = gpus;
+  found->second.too_many_until = now + kStuck;
 }
 
 std::map<std::uint32_t, JobNotes> JobBook::notes() const {
   const std::lock_guard lock(mutex_);
+  // What is worked out here need not be in each copy.
+  for (const auto& [id, notes] : notes_) notes.speed.prepare();
   return notes_;
 }
 

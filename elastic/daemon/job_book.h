@@ -23,7 +23,11 @@ namespace bellows {
 /// What bellowsd knows of one job beside what Slurm says. A value.
 struct JobNotes {
   uid_t uid = 0;
+  std::time_t seen = 0;        ///< when Slurm last showed it
   std::uint32_t restarts = 0;  ///< of the run that Slurm shows
+  bool has_run = false;        ///< this run was seen to
+  bool ordered = false;        ///< this run, to go on at another size
+  bool counted = false;        ///< what becomes of the order is in `moves`
   std::optional<RunReport> report;
   std::chrono::steady_clock::time_point heard{};
   JobSpeed speed;
@@ -33,6 +37,10 @@ struct JobNotes {
   std::time_t user_resized = 0;   ///< when another changed the size; 0: never
   std::optional<Order> order;     ///< that its launcher is to get
   std::optional<OrderAnswer> answer;  ///< to the order
+  unsigned failures = 0;              ///< plans in a row that failed with it
+  std::chrono::steady_clock::time_point left_alone_until{};
+  std::uint32_t too_many = 0;  ///< GPUs with which Slurm did not start it
+  std::chrono::steady_clock::time_point too_many_until{};
 };
 
 /// What launchers report and what they are ordered. Any number of threads may use it.
@@ -52,13 +60,18 @@ class JobBook {
   std::optional<OrderAnswer> answer_of(std::uint32_t job) const;
   /// bellowsd has requeued it, or changed what it asks for while it waits.
   void note_given(std::uint32_t job, std::uint32_t gpus, bool restarted, std::time_t now);
+  /// A plan has failed with it: it is left alone, longer each time.
+  void note_failed(std::uint32_t job, Clock::time_point now);
+  /// Slurm did not start it with so many GPUs.
+  void note_stuck(std::uint32_t job, std::uint32_t gpus, Clock::time_point now);
 
   std::map<std::uint32_t, JobNotes> notes() const;
 
  private:
   mutable std::mutex mutex_;
   std::map<std::uint32_t, JobNotes> notes_;
-  bool updated_ = false;  ///< once at least
+  bool updated_ = false;       ///< once at least
+  std::size_t reporting_ = 0;  ///< jobs whose launchers have reported
 };
 
 }  // namespace bellows

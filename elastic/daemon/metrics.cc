@@ -18,7 +18,7 @@ prometheus::Gauge& gauge(prometheus::Registry& registry, const char* name, const
 
 Metrics::Metrics()
     : registry_(std::make_shared<prometheus::Registry>()),
-      plans(counter(*registry_, "bellowsd_plans_total", "Plans that were carried out")),
+      plans(counter(*registry_, "bellowsd_plans_total", "Plans that changed a size")),
       troubled(counter(*registry_, "bellowsd_plans_troubled_total",
                        "Plans in which a job did not move as planned")),
       moves(counter(*registry_, "bellowsd_moves_total", "Jobs that were given another size")),

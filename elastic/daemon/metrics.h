@@ -18,8 +18,8 @@ class Metrics {
  public:
   Metrics();
 
-  prometheus::Counter& plans;     ///< that were carried out
-  prometheus::Counter& troubled;  ///< of these, with a job that did not move as planned
+  prometheus::Counter& plans;     ///< that changed a size
+  prometheus::Counter& troubled;  ///< with a job that did not move as planned
   prometheus::Counter& moves;     ///< jobs that run with another size
   prometheus::Counter& reports;   ///< of launchers, that were taken
   prometheus::Counter& refused;   ///< calls

@@ -120,11 +120,12 @@ class PoolPlanner {
     const bool runs = job.state == SlurmState::running;
     const auto found = notes_.find(job.id);
     const JobNotes notes = found == notes_.end() ? JobNotes() : found->second;
-    PlanLine line{.job = job,
-                  .tenant = of_pool.contract.tenant,
-                  .from = runs ? job.gpus() : 0,
-                  .to = runs ? job.gpus() : job.requested_gpus(),
-                  .starts_by_itself = of_pool.starts_by_itself};
+    PlanLine line{
+        .job = job,
+        .tenant = of_pool.contract.tenant,
+        .from = runs ? job.gpus() : 0,
+        .to = runs ? job.gpus() : job.requested_gpus(),
+        .starts_by_itself = of_pool.starts_by_itself || (!runs && time_ < notes.left_alone_until)};
     if (runs) line.reason = keeps_because(job, notes, terms_, now_, time_);
     Group& group = group_of(line.tenant);
     const std::uint32_t here = pool_.gpus_here(job);
@@ -145,9 +146,15 @@ class PoolPlanner {
     const SlurmJob& job = of_pool.job;
     const bool runs = job.state == SlurmState::running;
     const std::uint32_t now = runs ? job.gpus() : job.requested_gpus();
-    if (!runs && (of_pool.starts_by_itself || user_wins(notes))) return {now};
-    return sizes_up_to(of_pool.contract,
-                       runs || notes.speed.seen() ? notes.speed.most_to_try(now) : now);
+    const bool left_alone = time_ < notes.left_alone_until;
+    if (!runs && (of_pool.starts_by_itself || left_alone || user_wins(notes))) return {now};
+    const std::uint32_t most = runs || notes.speed.seen() ? notes.speed.most_to_try(now) : now;
+    std::vector<std::uint32_t> sizes = sizes_up_to(of_pool.contract, most);
+    if (time_ < notes.too_many_until)
+      std::erase_if(sizes, [&](std::uint32_t gpus) {
+        return gpus >= notes.too_many && !(runs && gpus == now);
+      });
+    return sizes;
   }
   bool user_wins(const JobNotes& notes) const {
     return notes.user_resized != 0 &&
@@ -264,6 +271,7 @@ std::string keeps_because(const SlurmJob& job, const JobNotes& notes, const Plan
     return "keeps its size: its launcher is silent";
   if (notes.report->state != RunReport::State::running)
     return "keeps its size: it cannot be stopped at a checkpoint now";
+  if (time < notes.left_alone_until) return "keeps its size: plans with it have failed";
   if (job.configuring || job.times.start + in_s(terms.dwell_s) > now)
     return fmt::format("keeps its size: it has had it for less than {} s", terms.dwell_s);
   if (notes.report->step > 0 && !notes.speed.seen_at(job.gpus()))

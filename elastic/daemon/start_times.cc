@@ -14,39 +14,38 @@ using namespace std::chrono_literals;
 constexpr auto kAlive = 5s;
 
 /// Its launcher, of the run that slurmctld holds for one to come, still reports.
-bool is_forgotten(const SlurmJob& job, const std::map<std::uint32_t, JobNotes>& notes,
-                  std::time_t now, JobBook::Clock::time_point time) {
-  const auto found = notes.find(job.id);
-  if (found == notes.end() || !found->second.report) return false;
-  const JobNotes& of_job = found->second;
-  return of_job.report->restarts == job.restarts && time - of_job.heard <= kAlive &&
+bool is_forgotten(const SlurmJob& job, const JobNotes& notes, std::time_t now,
+                  JobBook::Clock::time_point time) {
+  return notes.has_run && notes.report && notes.report->restarts == job.restarts &&
+         time - notes.heard <= kAlive &&
          job.times.begin <= now + requeue_clock::kForgottenRunClears;
 }
 
 }  // namespace
 
-bool StartTimes::mend(Slurm& slurm, const std::vector<SlurmJob>& elastic,
+void StartTimes::mend(Slurm& slurm, std::vector<SlurmJob>& jobs,
                       const std::map<std::uint32_t, JobNotes>& notes, std::time_t now,
                       JobBook::Clock::time_point time) {
-  bool any = false;
   std::map<std::uint32_t, Sight> seen;
-  for (const SlurmJob& job : elastic) {
+  for (SlurmJob& job : jobs) {
+    const auto of_job = notes.find(job.id);
+    if (of_job == notes.end()) continue;
     const bool waits = job.state == SlurmState::pending && !job.completing;
-    seen[job.id] = {now, job.restarts, waits};
+    Sight& sight = seen[job.id] = {now, job.restarts, waits};
     SlurmJobChange change;
-    if (waits && is_forgotten(job, notes, now, time))
+    if (waits && is_forgotten(job, of_job->second, now, time))
       change.begin_time = now + requeue_clock::kAfterForgottenRun;
     else if (waits && is_put_off(job, now))
       // A node that was set down may only have been slow, and ends what is left of the run.
       change.begin_time = now + requeue_clock::kAfterKilledLauncher;
     else
       continue;
-    any = true;
-    const auto before = seen_.find(job.id);
-    if (!slurm.change(job, change).ok() && before != seen_.end()) seen[job.id] = before->second;
+    if (slurm.change(job, change).ok())
+      job.times.begin = *change.begin_time;
+    else if (const auto before = seen_.find(job.id); before != seen_.end())
+      sight = before->second;
   }
   seen_ = std::move(seen);
-  return any;
 }
 
 /// Only Slurm sets a start so that its delay counts from the moment at which the job was done.

@@ -27,8 +27,9 @@ class StartTimes {
   explicit StartTimes(std::chrono::seconds stock_delay) : delay_(stock_delay.count()) {}
 
   /// To be called with what slurmctld said at `now`, by its clock, and what launchers said until
-  /// `time`. True: what slurmctld said holds no more. What fails is tried again at the next call.
-  bool mend(Slurm& slurm, const std::vector<SlurmJob>& elastic,
+  /// `time`. Only jobs with notes are mended, also in `jobs`. What fails is tried again at the next
+  /// call.
+  void mend(Slurm& slurm, std::vector<SlurmJob>& jobs,
             const std::map<std::uint32_t, JobNotes>& notes, std::time_t now,
             JobBook::Clock::time_point time);
 

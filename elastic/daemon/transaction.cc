@@ -44,7 +44,9 @@ Transaction::Transaction(std::string name, const PoolPlan& plan, std::uint32_t f
       limits_(limits) {
   for (const PlanLine& line : plan.lines)
     if (line.moves() || (!line.runs() && line.to > 0 && !line.starts_by_itself))
-      members_.push_back({.line = line, .order = fmt::format("{}-{}", name_, line.job.id)});
+      members_.push_back({.line = line,
+                          .order = fmt::format("{}-{}", name_, line.job.id),
+                          .asked = line.runs() ? line.from : line.job.requested_gpus()});
 }
 
 std::string Transaction::reservation() const { return kOwnReservations + name_; }
@@ -54,6 +56,12 @@ void Transaction::leave_out(Member& member, std::string why) {
   member.state = MemberState::out;
   member.why = std::move(why);
   add(trouble_, fmt::format("job {}: {}", member.line.job.id, member.why));
+}
+
+/// The next plans do without it for a while.
+void Transaction::fail(Member& member, std::string why, Clock::time_point now) {
+  book_.note_failed(member.line.job.id, now);
+  leave_out(member, std::move(why));
 }
 
 void Transaction::advance(Clock::time_point now, std::time_t slurm_now) {
@@ -87,21 +95,25 @@ void Transaction::keep_reservation(std::time_t slurm_now) {
   if (hold_until_ == 0 || hold_until_ - slurm_now > hold / 2) return;
   Status kept = places_.extend(reservation(), slurm_now + hold);
   // It has ended if bellowsd stood still for so long. The jobs that have not gone on alone need it.
-  if (!kept && kept.error().kind == ErrorKind::not_found) kept = make_reservation(slurm_now + hold);
+  if (!kept && kept.error().kind == ErrorKind::not_found) kept = make_reservation(slurm_now);
   if (kept.ok()) hold_until_ = slurm_now + hold;
 }
 
-Status Transaction::make_reservation(std::time_t end) {
+Status Transaction::make_reservation(std::time_t slurm_now) {
   std::set<std::string> users;
   for (const Member& member : members_)
     if (std::string name = users_.name_of(member.line.job.uid); !name.empty())
       users.insert(std::move(name));
-  return places_.reserve({reservation(), nodes_, {users.begin(), users.end()}, end});
+  return places_.reserve({reservation(),
+                          nodes_,
+                          {users.begin(), users.end()},
+                          slurm_now,
+                          slurm_now + static_cast<std::time_t>(limits_.hold.count())});
 }
 
 void Transaction::reserve(std::time_t slurm_now) {
   hold_until_ = slurm_now + static_cast<std::time_t>(limits_.hold.count());
-  const Status made = make_reservation(hold_until_);
+  const Status made = make_reservation(slurm_now);
   if (!made) {
     trouble_ = made.error().text;
     // Whether it was made is not known then.
@@ -131,10 +143,10 @@ void Transaction::await_answers(Clock::time_point now) {
         member.state = MemberState::committed;
         first_commit_ = first_commit_.value_or(now);
       } else {
-        leave_out(member, "its launcher refused: " + answer->why);
+        fail(member, "its launcher refused: " + answer->why, now);
       }
     } else if (too_late(now)) {
-      leave_out(member, "its launcher did not stop it in time");
+      fail(member, "its launcher did not stop it in time", now);
     } else if (!is_gone(member, now)) {
       all = false;
     }
@@ -198,7 +210,7 @@ void Transaction::begin_moving(Clock::time_point now) {
   for (Member& member : members_) {
     if (member.state != MemberState::committed) continue;
     if (!member.line.runs()) {
-      change_waiting(member);
+      change_waiting(member, now);
       continue;
     }
     const SlurmJob& job = member.line.job;
@@ -213,12 +225,12 @@ void Transaction::begin_moving(Clock::time_point now) {
   phase_ = any ? Phase::moving : Phase::clearing;
 }
 
-void Transaction::change_waiting(Member& member) {
+void Transaction::change_waiting(Member& member, Clock::time_point now) {
   SlurmJobChange change;
   change.reservation = reservation();
   if (member.line.to != member.line.job.requested_gpus()) change.gpus = member.line.to;
   if (const Status status = slurm_.change(member.line.job, change); !status)
-    return leave_out(member, status.error().text);
+    return fail(member, status.error().text, now);
   book_.note_given(member.line.job.id, member.line.to, false, member.line.job.times.now);
   member.state = MemberState::waiting;
 }
@@ -256,11 +268,11 @@ void Transaction::step_road(Member& member, Clock::time_point now) {
     member.again = now + pause->time;
     road.paused();
   } else {
-    road_done(member, std::get<RequeueRoad::Done>(step));
+    road_done(member, std::get<RequeueRoad::Done>(step), now);
   }
 }
 
-void Transaction::road_done(Member& member, const RequeueRoad::Done& done) {
+void Transaction::road_done(Member& member, const RequeueRoad::Done& done, Clock::time_point now) {
   switch (done.end) {
     case RoadEnd::found:
     case RoadEnd::forgotten:
@@ -282,7 +294,7 @@ void Transaction::road_done(Member& member, const RequeueRoad::Done& done) {
     case RoadEnd::refused:
     case RoadEnd::gave_up:
       // Its launcher still waits, and requeues it itself.
-      return leave_out(member, "it was not requeued: " + done.text);
+      return fail(member, "it was not requeued: " + done.text, now);
   }
 }
 
@@ -314,22 +326,41 @@ void Transaction::await_starts(Clock::time_point now) {
     return;
   }
   if (now - phase_begun_ > limits_.start) {
+    bool again = false;
     for (Member& member : members_)
-      if (member.state == MemberState::waiting)
-        add(trouble_,
-            fmt::format("job {} does not start ({})", member.line.job.id, member.line.job.reason));
-    phase_ = Phase::clearing;
+      if (member.state == MemberState::waiting) again |= fall_back(member, now);
+    phase_begun_ = now;
+    if (!again) phase_ = Phase::clearing;
     return;
   }
   if (completing && now - phase_begun_ <= kCompletesWithin) return;
   for (Member& member : members_)
-    if (member.state == MemberState::waiting) bring_forward(member);
+    if (member.state == MemberState::waiting) bring_forward(member, now);
+}
+
+/// Slurm knows reasons that a plan, which counts GPUs, does not: processors, limits of an account,
+/// a reservation ahead. True: the job waits with the size from before the plan.
+bool Transaction::fall_back(Member& member, Clock::time_point now) {
+  const SlurmJob& job = member.line.job;
+  add(trouble_, fmt::format("job {} does not start with {} ({})", job.id,
+                            counted(member.line.to, "GPU"), job.reason));
+  book_.note_failed(job.id, now);
+  if (std::exchange(member.fell_back, true) || member.line.to <= member.asked) return false;
+  SlurmJobChange change;
+  change.gpus = member.asked;
+  change.begin_time = job.times.now + requeue_clock::kSoon;
+  if (!slurm_.change(job, change)) return false;
+  book_.note_stuck(job.id, member.line.to, now);
+  book_.note_given(job.id, member.asked, false, job.times.now);
+  member.line.to = member.asked;
+  return true;
 }
 
 /// The start times leave room for what may go wrong; nothing has.
-void Transaction::bring_forward(Member& member) {
+void Transaction::bring_forward(Member& member, Clock::time_point now) {
   const SlurmJob& job = member.line.job;
-  if (job.state != SlurmState::pending || job.completing) return;
+  if (job.state != SlurmState::pending || job.completing || now < member.again) return;
+  member.again = now + kLookEvery;
   SlurmJobChange change;
   // Later, a change that says nothing makes Slurm look at the job.
   if (!member.start_stands)

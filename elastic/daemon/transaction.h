@@ -52,6 +52,8 @@ class Transaction {
     std::string why{};
     std::optional<RequeueRoad> road{};
     Clock::time_point again{};  ///< when it is looked at, or its road goes on
+    std::uint32_t asked = 0;    ///< GPUs, before the plan
+    bool fell_back = false;     ///< to what it had asked for, since Slurm did not start it
     /// Its start was brought forward, or must not be: it leaves time for what is left of a run that
     /// another requeued, or that slurmctld forgot.
     bool start_stands = false;
@@ -90,7 +92,7 @@ class Transaction {
   enum class Phase { reserving, stopping, moving, starting, clearing, done };
 
   void reserve(std::time_t slurm_now);
-  Status make_reservation(std::time_t end);
+  Status make_reservation(std::time_t slurm_now);
   void keep_reservation(std::time_t slurm_now);
   void give_orders();
   void await_answers(Clock::time_point now);
@@ -100,13 +102,15 @@ class Transaction {
   void begin_moving(Clock::time_point now);
   void move(Clock::time_point now, std::time_t slurm_now);
   void step_road(Member& member, Clock::time_point now);
-  void road_done(Member& member, const RequeueRoad::Done& done);
-  void change_waiting(Member& member);
+  void road_done(Member& member, const RequeueRoad::Done& done, Clock::time_point now);
+  void change_waiting(Member& member, Clock::time_point now);
   void await_starts(Clock::time_point now);
+  bool fall_back(Member& member, Clock::time_point now);
   bool look_at(Member& member);
-  void bring_forward(Member& member);
+  void bring_forward(Member& member, Clock::time_point now);
   void clear(Clock::time_point now);
   void leave_out(Member& member, std::string why);
+  void fail(Member& member, std::string why, Clock::time_point now);
   std::string reservation() const;
 
   const std::string name_;

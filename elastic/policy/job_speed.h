@@ -22,6 +22,9 @@ class JobSpeed {
   /// Of the gradient, in samples; 0 is no news.
   void note_noise_scale(std::uint64_t samples);
 
+  /// Works out now what the next questions need, and keeps it for them.
+  void prepare() const { (void)record().model(); }
+
   bool seen() const { return most_gpus_ > 0; }
   bool seen_at(std::uint32_t gpus) const { return spread_.contains(gpus); }
   /// A job explores by doubling: the most GPUs at which it is taken to scale on. `now`: what it

@@ -99,7 +99,9 @@ poll 30 answers
 ok "the next bellowsd clears the reservation" poll 30 no_reservation
 ok "and goes on: both jobs run" poll 120 has_starts four 1
 
-# slurmctld is away for a while.
+# slurmctld is away for a while; it has saved that the jobs run.
+has_run_for() { (($(date +%s) - $(date -d "$(job_field "$1" StartTime)" +%s) >= $2)); } # JOB SECONDS
+for job in "$three" "$four"; do poll 60 has_run_for "$job" 6; done
 mc stop-ctld --signal KILL
 mc start-ctld
 poll 60 answers
@@ -117,7 +119,7 @@ five=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 alone.sh)
 poll 30 job_is "$five" RUNNING
 requeued=$(now_us)
 xc scontrol requeue "$five"
-runs_again() { [[ $(restarts_of "$five") == 1 ]] && job_is "$five" RUNNING; }
-ok "a job that is requeued without a start time runs again within 30 s" poll 30 runs_again
+runs_anew() { [[ $(restarts_of "$five") == 1 ]] && job_is "$five" RUNNING; }
+ok "a job that is requeued without a start time runs again within 30 s" poll 30 runs_anew
 diag "after $((($(now_us) - requeued) / 1000000)) s"
 done_testing

@@ -33,6 +33,8 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   double completes_after = 0.4;
   double notices_after = 12;  ///< until a node that is lost is set down
   bool silent = false;
+  std::uint32_t most_of_a_job =
+      UINT32_MAX;                        ///< GPUs with which a job starts: a limit of an account
   std::set<std::uint32_t> not_requeued;  ///< Slurm refuses to
   std::function<void(const std::string& call)> before_call;
   int over_capacity = 0;  ///< times that more GPUs were held than there are
@@ -221,6 +223,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
     return job;
   }
   bool may_start(const SlurmJob& job) const {
+    if (job.requested_gpus() > most_of_a_job) return false;
     if (job.state != SlurmState::pending || job.completing || job.priority == 0) return false;
     if (static_cast<double>(job.times.begin) > clock) return false;
     return held.empty() || held.contains(job.reservation);

@@ -203,6 +203,53 @@ Test(controller, a_run_that_slurmctld_has_forgotten_may_end_first) {
   cr_expect(job.times.start >= then + 14 && job.times.start <= then + 18);
 }
 
+namespace {
+
+/// How often bellowsd asked for a reservation.
+struct Reservations {
+  int tried = 0;
+  explicit Reservations(World& world, bool refused = false) {
+    world.cluster.before_call = [this, &world, refused](const std::string& call) {
+      tried += call == "reserve";
+      world.cluster.silent = refused && call == "reserve";
+    };
+  }
+};
+
+}  // namespace
+
+Test(controller, a_launcher_that_never_answers_does_not_keep_the_nodes_reserved) {
+  World world;
+  world.silent = true;
+  Reservations reservations(world);
+  world.run(1200);
+  cr_expect(reservations.tried >= 1 && reservations.tried <= 6, "%d", reservations.tried);
+}
+
+Test(controller, what_slurm_refuses_is_tried_more_and_more_seldom) {
+  World world;
+  Reservations reservations(world, true);
+  world.run(1200);
+  cr_expect(reservations.tried >= 2 && reservations.tried <= 12, "%d", reservations.tried);
+  cr_expect(world.said.size() <= 4 * 12, "%zu lines", world.said.size());
+  cr_expect(world.metrics.text().find("bellowsd_plans_total 0") != std::string::npos);
+}
+
+Test(controller, a_report_of_a_run_that_never_was_moves_no_start) {
+  World world;
+  SlurmJob& job = world.cluster.all[1];
+  job.state = SlurmState::pending;
+  job.nodes.clear();
+  job.priority = 0;  // it does not start
+  world.run(1);
+  const std::time_t begin = job.times.begin;
+  for (int i = 0; i < 20; ++i) {
+    world.report();
+    world.run(0.5);
+  }
+  cr_expect(job.times.begin == begin);
+}
+
 Test(controller, pools_take_turns) {
   World world;
   world.cluster.all_nodes[1].partitions = {"other"};

@@ -322,6 +322,29 @@ Test(planner, thousands_that_wait_do_not_make_the_division_long, .timeout = 10) 
   cr_expect(plan.lines.front().job.id == 5000, "as Slurm would start them");
 }
 
+Test(planner, a_size_that_slurm_did_not_start_is_not_tried_again) {
+  World world;
+  world.add(1, 2, true);
+  world.all_report();
+  world.book.note_stuck(1, 4, world.time);
+  cr_expect(world.planned(1) == 3);
+  world.time += std::chrono::hours(2);
+  world.all_report();
+  cr_expect(world.planned(1) == 4);
+}
+
+Test(planner, who_let_a_plan_fail_keeps_its_size) {
+  World world;
+  world.add(1, 2, true);
+  world.all_report();
+  world.book.note_failed(1, world.time);
+  cr_expect(world.planned(1) == 2);
+  cr_expect(world.reason(1).find("failed") != std::string::npos);
+  world.time += std::chrono::seconds(40);
+  world.all_report();
+  cr_expect(world.planned(1) == 4);
+}
+
 Test(planner, nodes_that_go_away_are_not_counted) {
   World world;
   world.add(1, 2, true);
@@ -502,4 +525,44 @@ Test(book, an_order_is_for_one_run_and_ends_with_its_answer) {
   report.answer = OrderAnswer{"p-1", true, std::nullopt, ""};
   cr_expect(!world.book.take(report, job.uid, world.time)->order);
   cr_expect(world.book.answer_of(1)->committed);
+}
+
+Test(book, an_order_that_was_withdrawn_too_late_counts_as_a_move) {
+  World world;
+  world.note();
+  SlurmJob& job = world.add(1, 2, true);
+  world.note();
+  world.book.give_order(1, {"x", 4, 0});
+  world.book.withdraw_order(1);
+  ++job.restarts;
+  world.note();
+  cr_expect(world.book.notes().at(1).moves.size() == 1);
+  world.book.give_order(1, {"y", 4, 0});
+  world.book.note_given(1, 4, true, 1000);
+  ++job.restarts;
+  world.note();
+  cr_expect(world.book.notes().at(1).moves.size() == 2, "once");
+  ++job.restarts;
+  world.note();
+  cr_expect(world.book.notes().at(1).moves.size() == 2, "a fault is no move");
+}
+
+Test(book, a_run_that_lost_a_node_is_no_choice_of_its_user) {
+  World world;
+  SlurmJob& job = world.add(1, 6, true);
+  world.note();
+  job.nodes = {{"n1", 4, 4}};
+  world.note();
+  cr_expect(world.book.notes().at(1).user_resized == 0);
+}
+
+Test(book, a_job_that_is_not_seen_for_a_moment_is_remembered) {
+  World world;
+  SlurmJob& job = world.add(1, 2, true);
+  world.all_report();
+  job.state = SlurmState::timeout;
+  world.book.update({}, 1001);
+  cr_expect(world.book.notes().contains(1));
+  world.book.update({}, 1100);
+  cr_expect(!world.book.notes().contains(1));
 }

@@ -280,3 +280,24 @@ Test(transaction, whenever_bellowsd_stands_still_every_job_goes_on, .timeout = 6
     cr_expect(world.cluster.over_capacity == 0 && world.cluster.held_by_slurm == 0);
   }
 }
+
+Test(transaction, a_size_that_slurm_does_not_start_is_given_up) {
+  World world;
+  world.cluster.most_of_a_job = 3;
+  cr_assert(world.carry_out(200));
+  cr_expect(world.runs(1) && world.runs(2) && world.runs(3));
+  cr_expect(world.held(1) == 3 && world.held(2) == 2 && world.held(3) == 1);
+  cr_expect(world.cluster.held.empty());
+  cr_expect(world.book.notes().at(2).too_many == 4, "it is not tried again");
+}
+
+Test(transaction, with_whom_a_plan_fails_is_left_alone_for_a_while) {
+  World world;
+  world.launchers.silent.insert(1);
+  cr_assert(world.carry_out(120));
+  const auto once = world.book.notes().at(1).left_alone_until;
+  cr_expect(once > world.launchers.now());
+  world.book.note_failed(1, world.launchers.now());
+  cr_expect(world.book.notes().at(1).left_alone_until - world.launchers.now() >
+            once - world.launchers.now());
+}

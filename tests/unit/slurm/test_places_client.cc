@@ -56,7 +56,7 @@ namespace {
 
 Status reserve() {
   SlurmClient client;
-  return PlacesClient(client).reserve({"bellows-1", {"n1", "n2"}, {"alice", "bob"}, 2000});
+  return PlacesClient(client).reserve({"bellows-1", {"n1", "n2"}, {"alice", "bob"}, 1000, 2000});
 }
 
 }  // namespace
