@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 300
-# What fails while bellowsd carries out a plan: it stands still until its reservation is over, and a
-# node dies with the launcher of the job that makes room.
+# deadline: 420
+# What fails while bellowsd carries out a plan: it stands still until its reservation is over, slurmctld is
+# killed, and a node dies with the launcher of the job that makes room.
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/cluster/jobs.sh
@@ -24,7 +24,7 @@ trains() { # NAME JOB
 }
 # And has started again since what was done to it.
 is_back() { start_since "$1" "$2" && trains "$1" "$2"; } # NAME JOB
-all_back() { is_back one "$one" && trains two "$two" && trains three "$three"; }
+all_back() { is_back one "$one" && trains four "$four" && trains three "$three"; }
 lost_nothing() { (($(start_since "$1" "$2" | cut -d' ' -f1) >= hurt_step[$2])); } # NAME JOB
 is_in_a_plan() { [[ $(job_field "$1" Reservation) == bellows-* ]]; } # JOB
 has_reservation() { ask_slurm scontrol --oneliner show reservations | grep -q 'ReservationName=bellows-'; }
@@ -53,10 +53,26 @@ ok "it goes on: the plan comes to its end" poll 90 quiet
 ok "both jobs train" poll 30 trains one "$one"
 ok "no reservation is left" poll 30 no_reservation
 
+# When one ends, the other gets its GPUs; slurmctld is killed as soon as there is a plan for that.
+let_end two "$two" 50
+poll 60 job_is "$two" COMPLETED
+poll 90 has_reservation
+hurts "$one"
+mc stop-ctld --signal KILL
+mc start-ctld
+ok "slurmctld is killed in a plan: the job trains within 60 s" poll 60 is_back one "$one"
+diag "after $((($(now_us) - hurt_at[$one]) / 1000000)) s"
+ok "from what was committed" lost_nothing one "$one"
+ok "nothing is held" nothing_is_held
+poll 60 quiet
+ok "and no reservation is left" poll 30 no_reservation
+four=$(elastic four 2)
+ok "the next job is let in" poll 90 trains four "$four"
+
 # A node dies with the launcher of a job while the jobs of a plan stop, and does not come back. What Slurm 22.05
 # launches on a node that is dead, it requeues without giving back what the job had elsewhere. When that happens all the
 # same, a job waits for GPUs that nobody holds: only with BELLOWS_LONG=1.
-names=(one two)
+names=(one four)
 if [[ -n ${BELLOWS_LONG:-} ]]; then
   host=$(ask_slurm squeue --noheader --jobs="$one" --format=%B)
   three=$(elastic three 2)
