@@ -389,20 +389,22 @@ void Transaction::clear(Clock::time_point now) {
 Status clear_reservations(Slurm& slurm, SlurmPlaces& places) {
   auto jobs = slurm.jobs();
   if (!jobs) return jobs.error();
+  // What one job or reservation refuses must not keep the others.
+  Status first;
+  const auto note = [&first](const Status& status) {
+    if (first.ok() && !status && status.error().kind != ErrorKind::not_found) first = status;
+  };
   for (const SlurmJob& job : *jobs) {
     if (job.finished() || !job.reservation.starts_with(kOwnReservations)) continue;
     SlurmJobChange change;
     change.reservation = "";
-    if (const Status status = slurm.change(job, change); !status) return status;
+    note(slurm.change(job, change));
   }
   auto names = places.reservations();
   if (!names) return names.error();
   for (const std::string& name : *names)
-    if (name.starts_with(kOwnReservations))
-      if (const Status status = places.unreserve(name);
-          !status && status.error().kind != ErrorKind::not_found)
-        return status;
-  return {};
+    if (name.starts_with(kOwnReservations)) note(places.unreserve(name));
+  return first;
 }
 
 }  // namespace bellows

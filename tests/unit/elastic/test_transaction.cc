@@ -301,3 +301,17 @@ Test(transaction, with_whom_a_plan_fails_is_left_alone_for_a_while) {
   cr_expect(world.book.notes().at(1).left_alone_until - world.launchers.now() >
             once - world.launchers.now());
 }
+
+Test(transaction, what_one_reservation_refuses_does_not_keep_the_next_bellowsd_from_the_others) {
+  World world;
+  cr_assert(world.cluster.reserve({"bellows-one", {"n1"}, {}, 1000, 9000}).ok());
+  cr_assert(world.cluster.reserve({"bellows-two", {"n2"}, {}, 1000, 9000}).ok());
+  world.cluster.all[1].reservation = "bellows-one";
+  world.cluster.before_call = [&, first = true](const std::string& call) mutable {
+    world.cluster.silent = call == "change" && std::exchange(first, false);
+  };
+  cr_expect(!clear_reservations(world.cluster, world.cluster).ok());
+  cr_expect(!world.cluster.held.contains("bellows-two"));
+  cr_expect(clear_reservations(world.cluster, world.cluster).ok());
+  cr_expect(world.cluster.held.empty());
+}
