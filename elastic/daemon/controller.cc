@@ -100,8 +100,10 @@ void Controller::look(const Policy& policy, Clock::time_point now) {
   note(elastic);
   if (!cleaned_ && !dry_) {
     const Status cleared = clear_reservations(parts_.slurm, parts_.places);
-    if (!cleared) return say_(cleared.error().text);
-    cleaned_ = true;
+    if (!cleared) say_(cleared.error().text);
+    // What slurmctld refuses it refuses again, and a reservation ends by itself.
+    cleaned_ = cleared.ok() || cleared.error().kind != ErrorKind::unavailable;
+    if (!cleaned_) return;
   }
   if (!dry_ && policy.enabled)
     start_times_.mend(parts_.slurm, cluster_.jobs, parts_.book.notes(), cluster_.now, now);
@@ -166,27 +168,28 @@ void Controller::carry_out(Clock::time_point now) {
   transaction_->advance(now, cluster_.now + static_cast<std::time_t>(since.count()));
   if (!transaction_->done()) return;
   count();
-  pause_ = has_moved() ? kRest : std::clamp(2 * pause_, kFirstPause, kLongestPause);
+  last_ = {transaction_->name(), transaction_->trouble(), moved(), now};
+  pause_ = last_->moved > 0 ? kRest : std::clamp(2 * pause_, kFirstPause, kLongestPause);
   next_plan_ = now + pause_;
   transaction_.reset();
   next_look_ = now;
 }
 
-bool Controller::has_moved() const {
+std::size_t Controller::moved() const {
   const auto& members = transaction_->members();
-  return std::any_of(members.begin(), members.end(), [](const Transaction::Member& member) {
-    return member.state == MemberState::running && member.line.from != member.line.to;
-  });
+  const auto moved =
+      std::count_if(members.begin(), members.end(), [](const Transaction::Member& member) {
+        return member.state == MemberState::running && member.line.from != member.line.to;
+      });
+  return static_cast<std::size_t>(moved);
 }
 
 void Controller::count() {
   Metrics& metrics = parts_.metrics;
   metrics.acts.Set(0);
-  if (has_moved()) metrics.plans.Increment();
+  metrics.moves.Increment(static_cast<double>(moved()));
+  if (moved() > 0) metrics.plans.Increment();
   if (!transaction_->trouble().empty()) metrics.troubled.Increment();
-  for (const auto& member : transaction_->members())
-    if (member.state == MemberState::running && member.line.from != member.line.to)
-      metrics.moves.Increment();
   if (const auto took = transaction_->took()) {
     metrics.last_plan_s.Set(took->count());
     restart_s_ = restart_s_ ? *restart_s_ + kWeight * (took->count() - *restart_s_) : took->count();
@@ -197,17 +200,19 @@ void Controller::count() {
 }
 
 void Controller::show(Clock::time_point now) {
-  ordered_json out = {{"acts", acts()},
-                      {"dry_run", dry_},
-                      {"lag_s", nullptr},
-                      {"trouble", trouble_},
-                      {"in_force", nullptr}};
+  ordered_json out = {{"acts", acts()},      {"dry_run", dry_},     {"lag_s", nullptr},
+                      {"trouble", trouble_}, {"in_force", nullptr}, {"last", nullptr}};
   if (looked_) {
     const double lag = std::chrono::duration<double>(now - *looked_).count();
     out["lag_s"] = lag;
     parts_.metrics.lag_s.Set(lag);
   }
   if (transaction_) out["in_force"] = shown(*transaction_);
+  if (last_)
+    out["last"] = {{"name", last_->name},
+                   {"ago_s", std::chrono::duration<double>(now - last_->at).count()},
+                   {"moved", last_->moved},
+                   {"trouble", last_->trouble}};
   ordered_json pools = ordered_json::array();
   for (const PoolPlan& plan : plans_) pools.push_back(shown(plan));
   out["pools"] = pools;

@@ -65,8 +65,8 @@ class Controller {
   void begin(const PoolPlan& plan, Clock::time_point now);
   void carry_out(Clock::time_point now);
   void show(Clock::time_point now);
-  /// Whether the plan has changed a size.
-  bool has_moved() const;
+  /// Jobs whose sizes the plan has changed.
+  std::size_t moved() const;
   void count();
 
   Parts parts_;
@@ -80,6 +80,14 @@ class Controller {
   Clock::time_point next_look_{};
   std::string trouble_;
   std::vector<PoolPlan> plans_;
+  /// The last plan that is over.
+  struct LastPlan {
+    std::string name;
+    std::string trouble;  ///< empty: all went well
+    std::size_t moved = 0;
+    Clock::time_point at{};
+  };
+  std::optional<LastPlan> last_;
   std::pair<std::string, std::string> last_pool_;  ///< that was changed: partition, GPU type
   std::chrono::seconds pause_{0};                  ///< after the last plan
   Clock::time_point next_plan_{};

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "common/text.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/record/controller_query.h"
 #include "launcher/record/policy_query.h"
@@ -38,6 +39,17 @@ void print_json(const PolicyStatus& status) {
   fmt::print("{}\n", out.dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
+/// ", its last plan changed 2 jobs 40 s ago"; empty before the first.
+std::string last_plan(const Plan& plan) {
+  const auto last = plan.find("last");
+  if (last == plan.end() || !last->is_object()) return "";
+  const std::string trouble = last->value("trouble", "");
+  return fmt::format(", its last plan changed {} {:.0f} s ago{}",
+                     counted(last->value("moved", std::uint64_t{0}), "job"),
+                     last->value("ago_s", 0.0),
+                     trouble.empty() ? "" : ": " + one_line(trouble, 200));
+}
+
 /// One line about bellowsd, where the site has one. False: it does not answer.
 bool print_controller(const SlurmClient& slurm, const PolicyStatus& status) {
   if (status.controller.empty()) return true;
@@ -48,11 +60,11 @@ bool print_controller(const SlurmClient& slurm, const PolicyStatus& status) {
     return false;
   }
   const auto lag = plan->find("lag_s");
-  fmt::print("bellowsd   alive, {}{}\n",
+  fmt::print("bellowsd   alive, {}{}{}\n",
              lag != plan->end() && lag->is_number()
                  ? fmt::format("read slurmctld {:.1f} s ago", lag->get<double>())
                  : "has not read slurmctld yet",
-             plan->value("acts", false) ? ", carries a plan out" : "");
+             plan->value("acts", false) ? ", carries a plan out" : "", last_plan(*plan));
   return true;
 }
 

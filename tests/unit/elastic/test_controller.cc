@@ -77,6 +77,7 @@ Test(controller, lets_a_job_grow_as_far_as_it_scales) {
   cr_expect(world.cluster.held.empty());
   const auto shown = nlohmann::json::parse(world.board.text());
   cr_expect(shown["acts"] == false && shown["pools"][0]["jobs"][0]["gpus"] == 8);
+  cr_expect(shown["last"]["moved"] == 1 && shown["last"]["trouble"] == "");
   cr_expect(world.metrics.text().find("bellowsd_moves_total 2") != std::string::npos, "%s",
             world.metrics.text().c_str());
 }
