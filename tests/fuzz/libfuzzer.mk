@@ -3,11 +3,12 @@
 # directory: make -f TOP/tests/fuzz/libfuzzer.mk TOP=TOP. A new target is added to TARGETS, with a
 # line that names the sources it needs besides its own.
 
-TARGETS = fuzz_batch_record fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events fuzz_index \
-	fuzz_job_desc fuzz_ld_cache fuzz_mounts fuzz_policy fuzz_run_machine
+TARGETS = fuzz_batch_record fuzz_catalogue fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
+	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_mounts fuzz_policy fuzz_run_machine fuzz_safetensors
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc
+fuzz_catalogue = modelstore/catalogue/catalogue.cc
 fuzz_contract = $(grammars)
 fuzz_controller_messages = common/controller_address.cc common/text.cc elastic/wire/message.cc
 fuzz_csv = common/fd.cc common/text.cc elastic/simulate/csv.cc
@@ -34,6 +35,8 @@ fuzz_run_machine = $(grammars) tests/unit/launcher/machine_world.cc tests/unit/l
 	launcher/ranks/hang_detector.cc launcher/ranks/rank_ends.cc launcher/ranks/rank_failure.cc \
 	launcher/ranks/rank_layout.cc launcher/ranks/rank_names.cc launcher/ranks/task_end.cc \
 	launcher/slurm/node_watch.cc slurm/gres.cc slurm/job.cc slurm/requeue.cc
+fuzz_safetensors = common/text.cc modelstore/catalogue/catalogue.cc modelstore/format/model_layout.cc \
+	modelstore/format/safetensors.cc modelstore/format/strict_json.cc
 
 CLANG = clang++
 OPTIMIZE = -O1
