@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/book/model_book.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace bellows {
+namespace {
+
+/// Sums of a few sizes fit signed numbers.
+constexpr std::uint64_t kMostRoom = std::uint64_t{1} << 60;
+
+}  // namespace
+
+ModelBook::ModelBook(const TierLimits& limits) : limits_(limits) {
+  limits_.bytes = std::min(limits_.bytes, kMostRoom);
+}
+
+void ModelBook::add_tenant(TenantId tenant, std::uint64_t budget) {
+  tenants_[tenant].budget = std::min(budget, kMostRoom);
+}
+
+void ModelBook::add_model(ModelId model, TenantId tenant) {
+  tenants_.try_emplace(tenant);
+  models_.try_emplace(model).first->second.tenant = tenant;
+}
+
+ModelBook::BookModel* ModelBook::find(ModelId model) {
+  const auto found = models_.find(model);
+  return found == models_.end() ? nullptr : &found->second;
+}
+
+ModelBook::State ModelBook::state(ModelId model) const {
+  const auto found = models_.find(model);
+  return found == models_.end() ? State::absent : found->second.state;
+}
+
+std::uint64_t ModelBook::references(ModelId model) const {
+  const auto found = models_.find(model);
+  return found == models_.end() ? 0 : found->second.holding;
+}
+
+std::uint64_t ModelBook::used_by(TenantId tenant) const {
+  const auto found = tenants_.find(tenant);
+  return found == tenants_.end() ? 0 : found->second.used;
+}
+
+void ModelBook::forget_retired(ModelId id) {
+  const auto found = models_.find(id);
+  if (found != models_.end() && found->second.retired && found->second.state == State::absent)
+    models_.erase(found);
+}
+
+void ModelBook::reserve(BookModel& model) {
+  used_ += model.bytes;
+  tenants_[model.tenant].used += model.bytes;
+}
+
+void ModelBook::release(BookModel& model) {
+  used_ -= model.bytes;
+  tenants_[model.tenant].used -= model.bytes;
+  model.state = State::absent;
+  model.bytes = 0;
+}
+
+bool ModelBook::is_idle(const BookModel& model) const {
+  return model.state == State::resident && model.holding == 0 && !model.pinned;
+}
+
+void ModelBook::evict(ModelId id, BookModel& model, BookDecisions& out) {
+  model.state = State::evicting;
+  evicting_ += model.bytes;
+  tenants_[model.tenant].evicting += model.bytes;
+  out.push_back(decide::Evict{id});
+}
+
+void ModelBook::want(ModelId id, BookModel& model, Time now, BookDecisions& out) {
+  if (model.state == State::evicting) model.wanted = true;
+  if (model.state != State::absent) return;
+  model.state = State::sizing;
+  model.began = now;
+  out.push_back(decide::Load{id});
+}
+
+void ModelBook::refuse_all(BookModel& model, const Error& error, BookDecisions& out) {
+  for (TicketId ticket : model.waiting) {
+    tickets_.erase(ticket);
+    out.push_back(decide::Refuse{ticket, error});
+  }
+  model.waiting.clear();
+}
+
+BookDecisions ModelBook::adopt(ModelId id, std::uint64_t bytes, Time now) {
+  BookDecisions out;
+  BookModel* model = find(id);
+  if (!model || model->state != State::absent) return out;
+  model->bytes = bytes;
+  model->last_used = now;
+  const bool has_room = fits(*model);
+  reserve(*model);
+  model->state = State::resident;
+  if (!has_room || model->retired) evict(id, *model, out);
+  return out;
+}
+
+BookDecisions ModelBook::retire(ModelId id, Time now) {
+  BookDecisions out;
+  BookModel* model = find(id);
+  if (!model || model->retired) return out;
+  model->retired = true;
+  model->pinned = false;
+  if (is_idle(*model)) evict(id, *model, out);
+  if (model->wanted) {
+    model->wanted = false;
+    refuse_all(*model, Error{ErrorKind::unavailable, "the model was replaced: open it again"}, out);
+  }
+  forget_retired(id);
+  settle(now, out);
+  return out;
+}
+
+void ModelBook::pin(ModelId id, bool pinned) {
+  if (BookModel* model = find(id); model && !model->retired) model->pinned = pinned;
+}
+
+BookDecisions ModelBook::open(TicketId ticket, ModelId id, Time now) {
+  BookDecisions out;
+  BookModel* model = find(id);
+  if (tickets_.count(ticket) != 0) return out;
+  if (!model || model->retired) {
+    out.push_back(decide::Refuse{ticket, Error{ErrorKind::not_found, "there is no such model"}});
+    return out;
+  }
+  tickets_[ticket] = id;
+  if (model->state == State::resident) {
+    ++model->holding;
+    ++model->uses;
+    model->last_used = now;
+    out.push_back(decide::Grant{ticket});
+    return out;
+  }
+  model->waiting.insert(ticket);
+  want(id, *model, now, out);
+  return out;
+}
+
+BookDecisions ModelBook::prefetch(ModelId id, Time now) {
+  BookDecisions out;
+  BookModel* model = find(id);
+  if (model && !model->retired) want(id, *model, now, out);
+  return out;
+}
+
+BookDecisions ModelBook::close(TicketId ticket, Time now) {
+  BookDecisions out;
+  const auto found = tickets_.find(ticket);
+  if (found == tickets_.end()) return out;
+  const ModelId id = found->second;
+  BookModel& model = models_.at(id);
+  tickets_.erase(found);
+  // A load goes on for the next who asks.
+  if (model.waiting.erase(ticket) != 0) return out;
+  --model.holding;
+  model.last_used = now;
+  if (model.retired && is_idle(model)) evict(id, model, out);
+  settle(now, out);
+  return out;
+}
+
+BookDecisions ModelBook::sized(ModelId id, std::uint64_t bytes, Time now) {
+  BookDecisions out;
+  BookModel* model = find(id);
+  if (!model || model->state != State::sizing) return out;
+  model->bytes = bytes;
+  model->state = State::waiting;
+  queue_.push_back(id);
+  settle(now, out);
+  return out;
+}
+
+BookDecisions ModelBook::loaded(ModelId id, Time now) {
+  BookDecisions out;
+  BookModel* model = find(id);
+  if (!model || model->state != State::filling) return out;
+  model->state = State::resident;
+  model->load_time = now - model->began;
+  model->last_used = now;
+  model->holding = model->waiting.size();
+  model->uses += model->waiting.size();
+  for (TicketId ticket : model->waiting) out.push_back(decide::Grant{ticket});
+  model->waiting.clear();
+  if (model->retired && is_idle(*model)) evict(id, *model, out);
+  settle(now, out);
+  return out;
+}
+
+BookDecisions ModelBook::failed(ModelId id, const Error& error, Time now) {
+  BookDecisions out;
+  BookModel* model = find(id);
+  if (!model) return out;
+  switch (model->state) {
+    case State::filling:
+      release(*model);
+      break;
+    case State::sizing:
+    case State::waiting:
+      queue_.erase(std::remove(queue_.begin(), queue_.end(), id), queue_.end());
+      model->state = State::absent;
+      model->bytes = 0;
+      break;
+    case State::absent:
+    case State::resident:
+    case State::evicting:
+      return out;
+  }
+  refuse_all(*model, error, out);
+  forget_retired(id);
+  settle(now, out);
+  return out;
+}
+
+BookDecisions ModelBook::freed(ModelId id, Time now) {
+  BookDecisions out;
+  BookModel* model = find(id);
+  if (!model || model->state != State::evicting) return out;
+  evicting_ -= model->bytes;
+  tenants_[model->tenant].evicting -= model->bytes;
+  release(*model);
+  if (model->wanted) {
+    model->wanted = false;
+    want(id, *model, now, out);
+  }
+  forget_retired(id);
+  settle(now, out);
+  return out;
+}
+
+BookDecisions ModelBook::expire(Time now) {
+  BookDecisions out;
+  if (limits_.time_to_live.count() == 0) return out;
+  for (auto& [id, model] : models_)
+    if (is_idle(model) && now - model.last_used >= limits_.time_to_live) evict(id, model, out);
+  return out;
+}
+
+std::optional<ModelBook::Time> ModelBook::next_expiry() const {
+  std::optional<Time> next;
+  if (limits_.time_to_live.count() == 0) return next;
+  for (const auto& [id, model] : models_) {
+    const Time expiry = model.last_used + limits_.time_to_live;
+    if (is_idle(model) && (!next || expiry < *next)) next = expiry;
+  }
+  return next;
+}
+
+bool ModelBook::goes_first(ModelId a, ModelId b, Time now) const {
+  const BookModel &x = models_.at(a), &y = models_.at(b);
+  const auto by_age = std::tie(x.last_used, a) < std::tie(y.last_used, b);
+  const auto value = [now](const BookModel& m) {
+    const std::chrono::duration<double> age = now - m.last_used, load = m.load_time;
+    return load.count() / (age.count() + 1);
+  };
+  switch (limits_.policy) {
+    case EvictionPolicy::lru:
+      return by_age;
+    case EvictionPolicy::lfu:
+      return x.uses != y.uses ? x.uses < y.uses : by_age;
+    case EvictionPolicy::largest:
+      return x.bytes != y.bytes ? x.bytes > y.bytes : by_age;
+    case EvictionPolicy::cost:
+      return value(x) != value(y) ? value(x) < value(y) : by_age;
+  }
+  return by_age;
+}
+
+bool ModelBook::fits(const BookModel& model) const {
+  const BookTenant& tenant = tenants_.at(model.tenant);
+  return used_ <= limits_.bytes && model.bytes <= limits_.bytes - used_ &&
+         tenant.used <= tenant.budget && model.bytes <= tenant.budget - tenant.used;
+}
+
+std::optional<std::vector<ModelId>> ModelBook::victims(const BookModel& model, const Claims& before,
+                                                       Time now) const {
+  const BookTenant& tenant = tenants_.at(model.tenant);
+  const auto claimed = before.of.find(model.tenant);
+  // Bytes that will be missing when all is freed that is being evicted.
+  auto missing = static_cast<std::int64_t>(used_ + before.all + model.bytes) -
+                 static_cast<std::int64_t>(evicting_ + limits_.bytes);
+  auto own_missing = static_cast<std::int64_t>(tenant.used + model.bytes +
+                                               (claimed == before.of.end() ? 0 : claimed->second)) -
+                     static_cast<std::int64_t>(tenant.evicting + tenant.budget);
+  std::vector<ModelId> idle, chosen;
+  for (const auto& [id, other] : models_)
+    if (is_idle(other)) idle.push_back(id);
+  std::sort(idle.begin(), idle.end(), [&](ModelId a, ModelId b) { return goes_first(a, b, now); });
+  const auto take = [&](bool own_only) {
+    for (ModelId& id : idle) {
+      if ((own_only ? own_missing : missing) <= 0) break;
+      const BookModel& other = models_.at(id);
+      const bool own = other.tenant == model.tenant;
+      if (other.state != State::resident || (own_only && !own)) continue;
+      if (std::find(chosen.begin(), chosen.end(), id) != chosen.end()) continue;
+      chosen.push_back(id);
+      missing -= static_cast<std::int64_t>(other.bytes);
+      if (own) own_missing -= static_cast<std::int64_t>(other.bytes);
+    }
+  };
+  take(true);
+  take(false);
+  if (missing > 0 || own_missing > 0) return std::nullopt;
+  return chosen;
+}
+
+bool ModelBook::could_fit(const BookModel& model) const {
+  return model.bytes <= limits_.bytes && model.bytes <= tenants_.at(model.tenant).budget;
+}
+
+Error ModelBook::no_room(const BookModel& model) const {
+  const BookTenant& tenant = tenants_.at(model.tenant);
+  std::uint64_t own_idle = 0;
+  for (const auto& [id, other] : models_)
+    if (is_idle(other) && other.tenant == model.tenant) own_idle += other.bytes;
+  if (model.bytes > tenant.budget)
+    return Error{ErrorKind::denied,
+                 fmt::format("the model has {} bytes, and its tenant's budget here is {}",
+                             model.bytes, tenant.budget)};
+  if (model.bytes > limits_.bytes)
+    return Error{ErrorKind::denied, fmt::format("the model has {} bytes, and this node has room "
+                                                "for {} bytes of models",
+                                                model.bytes, limits_.bytes)};
+  if (tenant.used - tenant.evicting - own_idle + model.bytes > tenant.budget)
+    return Error{ErrorKind::busy,
+                 fmt::format("there is no room for the model's {} bytes: others of its tenant that "
+                             "are in use or pinned leave too little of its budget of {} bytes",
+                             model.bytes, tenant.budget)};
+  return Error{ErrorKind::busy,
+               fmt::format("there is no room for the model's {} bytes now: what is in use or "
+                           "pinned on this node leaves too little; try again later",
+                           model.bytes)};
+}
+
+void ModelBook::settle(Time now, BookDecisions& out) {
+  Claims claims;
+  std::vector<ModelId> still;
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    const ModelId id = queue_[i];
+    BookModel& model = models_.at(id);
+    const auto chosen = could_fit(model) ? victims(model, claims, now) : std::nullopt;
+    if (!chosen) {
+      const Error error = no_room(model);
+      model.state = State::absent;
+      model.bytes = 0;
+      out.push_back(decide::Abandon{id});
+      refuse_all(model, error, out);
+      forget_retired(id);
+      continue;
+    }
+    for (ModelId victim : *chosen) evict(victim, models_.at(victim), out);
+    if (fits(model)) {
+      reserve(model);
+      model.state = State::filling;
+      out.push_back(decide::Fill{id});
+      continue;
+    }
+    claims.all += model.bytes;
+    claims.of[model.tenant] += model.bytes;
+    still.push_back(id);
+  }
+  queue_ = std::move(still);
+}
+
+}  // namespace bellows
