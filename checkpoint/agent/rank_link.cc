@@ -4,9 +4,8 @@
 #include <fmt/core.h>
 #include <sys/socket.h>
 
-#include <cstring>
-
 #include "checkpoint/include/bellows.h"
+#include "common/plain/packet.h"
 
 namespace bellows {
 
@@ -14,21 +13,8 @@ bool RankLink::send(wire::Head head, std::string_view text, int fd) {
   if (gone) return false;
   text = text.substr(0, wire::kMostText);
   head.length = static_cast<std::uint32_t>(text.size());
-  iovec pieces[2] = {{&head, sizeof head}, {const_cast<char*>(text.data()), text.size()}};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = {};
-  message.msg_iov = pieces;
-  message.msg_iovlen = 2;
-  if (fd >= 0) {
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    cmsghdr* c = CMSG_FIRSTHDR(&message);
-    c->cmsg_level = SOL_SOCKET;
-    c->cmsg_type = SCM_RIGHTS;
-    c->cmsg_len = CMSG_LEN(sizeof fd);
-    std::memcpy(CMSG_DATA(c), &fd, sizeof fd);
-  }
-  return sendmsg(socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0;
+  const iovec pieces[2] = {{&head, sizeof head}, {const_cast<char*>(text.data()), text.size()}};
+  return plain::send_packet(socket.get(), pieces, 2, fd, MSG_DONTWAIT) == 0;
 }
 
 bool RankLink::answer(wire::Op op, std::uint64_t step, std::uint64_t value, int fd) {

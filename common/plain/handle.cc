@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "common/plain/handle.h"
+
+#include <errno.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdint>
+
+namespace bellows::plain {
+
+void Handle::reset(int fd) {
+  if (fd_ >= 0) close(fd_);
+  fd_ = fd;
+}
+
+int Handle::release() {
+  int fd = fd_;
+  fd_ = -1;
+  return fd;
+}
+
+void Mapping::reset() {
+  if (data_) munmap(data_, size_);
+  data_ = nullptr;
+  size_ = 0;
+}
+
+static void* map_shared(int fd, std::size_t bytes, int protection, int flags) {
+  void* data = mmap(nullptr, bytes, protection, MAP_SHARED | flags, fd, 0);
+  return data == MAP_FAILED ? nullptr : data;
+}
+
+bool Mapping::map(int fd, std::size_t bytes, int protection) {
+  reset();
+  off_t size = lseek(fd, 0, SEEK_END);
+  if (size < 0) return false;
+  if (static_cast<std::uint64_t>(size) < bytes || bytes == 0) {
+    errno = EPROTO;
+    return false;
+  }
+  // All of it is used at once: one call is several times faster than a fault for each page.
+  data_ = map_shared(fd, bytes, protection, MAP_POPULATE);
+  if (data_) size_ = bytes;
+  return data_;
+}
+
+bool Mapping::map_for_reading(int fd) {
+  reset();
+  const off_t size = lseek(fd, 0, SEEK_END);
+  if (size <= 0) return false;
+  data_ = map_shared(fd, static_cast<std::size_t>(size), PROT_READ, 0);
+  if (data_) size_ = static_cast<std::size_t>(size);
+  return data_;
+}
+
+}  // namespace bellows::plain
