@@ -4,7 +4,7 @@
 # line that names the sources it needs besides its own.
 
 TARGETS = fuzz_batch_record fuzz_catalogue fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
-	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_mounts fuzz_policy fuzz_run_machine \
+	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_wire fuzz_mounts fuzz_policy fuzz_run_machine \
 	fuzz_safetensors
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
@@ -22,6 +22,7 @@ fuzz_index = checkpoint/format/array_part.cc checkpoint/wire/block_hash.cc check
 fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_model_book = modelstore/book/model_book.cc
+fuzz_model_wire = modelstore/wire/control_wire.cc modelstore/wire/model_wire.cc
 fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \
 	common/container/rights.cc common/container/spec_text.cc
 fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.cc jobsubmit/policy/policy_reader.cc \

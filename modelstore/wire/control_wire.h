@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "modelstore/wire/model_wire.h"
+
+/// The daemon's own socket, for root and the daemon's user: SPANK's prolog has a job served through
+/// it, and administrators add models. Each request has one answer, in order.
+namespace bellows::modelwire {
+
+inline constexpr std::size_t kMostTenant = 63;
+inline constexpr std::size_t kMostPath = 1023;
+inline constexpr std::size_t kMostVisible = 1023;
+
+enum class ControlOp : std::uint32_t {
+  serve = 1,   ///< takes clients of this user from the listening socket that comes along, for this
+               ///< tenant; `name` is that of the job, to end it. Who asks bound it where it likes
+  end = 2,     ///< what serve began: the socket and its clients
+  add = 3,     ///< `name` is a model of the tenant, in `path`; again: a new version
+  remove = 4,  ///< no one gets it any more; who has it keeps it
+  pin = 5,     ///< keeps it in memory, and loads it
+  unpin = 6,
+  evict = 7,
+};
+
+struct ControlRequest {
+  std::uint32_t version = kVersion;
+  ControlOp op = ControlOp::serve;
+  std::uint32_t uid = 0;  ///< serve: of the clients; add: with whose rights the path is opened
+  std::uint32_t tenant_length = 0;
+  std::uint32_t name_length = 0;
+  std::uint32_t path_length = 0;
+  std::uint32_t visible_length = 0;
+  std::uint32_t unused = 0;
+  char tenant[kMostTenant + 1] = {};
+  char name[kMostName + 1] = {};
+  char path[kMostPath + 1] = {};  ///< add: absolute
+  char visible[kMostVisible + 1] =
+      {};  ///< add: tenants besides its own, with "," between; "*": all
+};
+
+struct ControlReply {
+  std::uint32_t version = kVersion;
+  Failure failure = Failure::none;
+  std::uint32_t text_length = 0;
+  std::uint32_t unused = 0;
+  char text[kMostText + 1] = {};
+};
+
+static_assert(sizeof(ControlRequest) == 2400 && sizeof(ControlReply) == 528);
+
+/// Of a tenant or a job: letters, digits, "_", "-" and "."; no "." at its begin.
+bool is_plain_word(const char* text, std::size_t length);
+
+/// As for the messages of a job's socket.
+const char* check(const ControlRequest& request, std::size_t size);
+const char* check(const ControlReply& reply, std::size_t size);
+
+}  // namespace bellows::modelwire

@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/wire/model_wire.h"
+
+#include "modelstore/wire/fixed_text.h"
+
+namespace bellows::modelwire {
+namespace {
+
+bool is_word_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '-' || c == '.';
+}
+
+const char* check_opened(const ModelReply& reply) {
+  const bool fits = reply.memory_bytes <= (std::uint64_t{1} << 57) && reply.catalogue_at % 8 == 0 &&
+                    reply.catalogue_bytes <= reply.memory_bytes &&
+                    reply.catalogue_at <= reply.memory_bytes - reply.catalogue_bytes;
+  return fits ? nullptr : "the catalogue is not in the memory";
+}
+
+}  // namespace
+
+bool is_model_name(const char* name, std::size_t length) {
+  if (length == 0 || length > kMostName) return false;
+  bool begins = true;  // a word
+  for (std::size_t i = 0; i < length; ++i) {
+    if (begins ? name[i] == '/' || name[i] == '.' : false) return false;
+    if (name[i] != '/' && !is_word_character(name[i])) return false;
+    begins = name[i] == '/';
+  }
+  return !begins;
+}
+
+const char* check(const ModelRequest& request, std::size_t size) {
+  if (size != sizeof request) return "it has the wrong size";
+  if (request.version != kVersion) return "it is of another version";
+  if (!is_fixed_text(request.name, request.name_length)) return "its name is not of its length";
+  switch (request.op) {
+    case Op::close:
+      return nullptr;
+    case Op::open:
+    case Op::prefetch:
+      break;
+    default:
+      return "it asks for what is unknown";
+  }
+  if (request.by_digest > 1) return "it names neither a name nor a digest";
+  if (request.by_digest == 0 && !is_model_name(request.name, request.name_length))
+    return "no model can have this name";
+  return nullptr;
+}
+
+const char* check(const ModelReply& reply, std::size_t size) {
+  if (size != sizeof reply) return "it has the wrong size";
+  if (reply.version != kVersion) return "it is of another version";
+  if (!is_fixed_text(reply.text, reply.text_length)) return "its text is not of its length";
+  switch (reply.answer) {
+    case Answer::accepted:
+      return nullptr;
+    case Answer::opened:
+      return check_opened(reply);
+    case Answer::failed:
+      break;
+    default:
+      return "it answers what is unknown";
+  }
+  const auto failure = static_cast<std::int32_t>(reply.failure);
+  const bool known = failure < 0 && failure >= static_cast<std::int32_t>(Failure::unavailable);
+  return known && reply.text_length > 0 ? nullptr : "it does not say why";
+}
+
+}  // namespace bellows::modelwire

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+/// A job's socket. Program and daemon are on one machine, in versions that may differ, so every
+/// message names the version, and its first 16 bytes have the same meaning in all.
+///
+/// program                  daemon
+/// open handle, name   ->   opened handle + the model's memory | failed handle
+/// prefetch, name      ->   accepted | failed
+/// close handle        ->   (no answer)
+///
+/// Answers come when they come, each with its handle. The end of the socket closes all.
+namespace bellows::modelwire {
+
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::size_t kMostName = 255;
+inline constexpr std::size_t kMostText = 511;
+inline constexpr std::size_t kDigestBytes = 32;
+/// Where jobs find their socket, unless BELLOWS_MODEL_SOCKET names another.
+inline constexpr const char* kSocket = "/run/bellows/models.sock";
+
+enum class Op : std::uint32_t { open = 1, prefetch = 2, close = 3 };
+
+struct ModelRequest {
+  std::uint32_t version = kVersion;
+  Op op = Op::open;
+  std::uint64_t handle = 0;       ///< open: any that this socket has not open; close: which
+  std::uint32_t by_digest = 0;    ///< open, prefetch: 1: the digest says which model
+  std::uint32_t name_length = 0;  ///< or else the name
+  std::uint8_t digest[kDigestBytes] = {};
+  char name[kMostName + 1] = {};  ///< zeros behind it
+};
+
+enum class Answer : std::uint32_t { opened = 1, accepted = 2, failed = 3 };
+
+/// Numbers of enum bellows_model_result.
+enum class Failure : std::int32_t {
+  none = 0,
+  invalid = -1,      ///< what was asked for makes no sense
+  not_found = -2,    ///< there is no such model for this job
+  no_room = -3,      ///< none, or none now
+  corrupt = -4,      ///< the stored model is damaged, or no model
+  unavailable = -5,  ///< the daemon, or what it reads from, does not work; trying again may help
+};
+
+struct ModelReply {
+  std::uint32_t version = kVersion;
+  Answer answer = Answer::failed;
+  std::uint64_t handle = 0;
+  Failure failure = Failure::none;
+  std::uint32_t text_length = 0;
+  std::uint64_t memory_bytes = 0;  ///< opened: of the descriptor that comes along
+  std::uint64_t catalogue_at = 0;  ///< where in it the catalogue begins; the data begin at 0
+  std::uint64_t catalogue_bytes = 0;
+  std::uint8_t digest[kDigestBytes] = {};
+  char text[kMostText + 1] = {};  ///< failed: a sentence; zeros behind it
+};
+
+static_assert(sizeof(ModelRequest) == 312 && sizeof(ModelReply) == 592);
+
+/// Whether a model may have such a name: words of letters, digits, "_", "-" and ".", with "/"
+/// between them; no word begins with ".".
+bool is_model_name(const char* name, std::size_t length);
+
+/// Null when a message of `size` bytes may be used; else why not. Only of one that is not
+/// shorter may version and handle be looked at.
+const char* check(const ModelRequest& request, std::size_t size);
+const char* check(const ModelReply& reply, std::size_t size);
+
+}  // namespace bellows::modelwire

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Messages of the model store's sockets. What passes has texts that end, names that lead nowhere
+/// else, and sizes that can be computed with; and in all its bytes it is what it says, so that no
+/// two messages mean the same.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "modelstore/wire/control_wire.h"
+
+namespace {
+
+using namespace bellows::modelwire;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+/// A message as recvmsg leaves it: what does not fit is cut off, and the size tells.
+template <typename Message>
+Message received(const std::uint8_t* data, std::size_t size) {
+  Message message;
+  if (size > 0) std::memcpy(static_cast<void*>(&message), data, std::min(size, sizeof message));
+  return message;
+}
+
+template <std::size_t kBytes>
+std::string_view text_of(const char (&field)[kBytes], std::size_t length) {
+  require(length < kBytes && field[length] == 0 && std::strlen(field) == length);
+  return {field, length};
+}
+
+void check_name(std::string_view name) {
+  require(!name.empty() && name.front() != '/' && name.back() != '/');
+  require(name.front() != '.' && name.find("/.") == std::string_view::npos);
+}
+
+void check_request(const std::uint8_t* data, std::size_t size) {
+  const auto request = received<ModelRequest>(data, size);
+  if (const char* why = check(request, size)) return require(*why != 0);
+  const auto name = text_of(request.name, request.name_length);
+  if (request.op != Op::close && request.by_digest == 0) check_name(name);
+}
+
+void check_reply(const std::uint8_t* data, std::size_t size) {
+  const auto reply = received<ModelReply>(data, size);
+  if (const char* why = check(reply, size)) return require(*why != 0);
+  const auto text = text_of(reply.text, reply.text_length);
+  require(reply.answer != Answer::failed || (!text.empty() && reply.failure != Failure::none));
+  require(reply.answer != Answer::opened ||
+          reply.catalogue_at + reply.catalogue_bytes <= reply.memory_bytes);
+}
+
+void check_control(const std::uint8_t* data, std::size_t size) {
+  const auto request = received<ControlRequest>(data, size);
+  if (const char* why = check(request, size)) return require(*why != 0);
+  check_name(text_of(request.name, request.name_length));
+  (void)text_of(request.tenant, request.tenant_length);
+  (void)text_of(request.visible, request.visible_length);
+  const auto path = text_of(request.path, request.path_length);
+  require(request.op != ControlOp::add || path.substr(0, 1) == "/");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  check_request(data, size);
+  check_reply(data, size);
+  check_control(data, size);
+  const auto reply = received<ControlReply>(data, size);
+  if (!check(reply, size)) (void)text_of(reply.text, reply.text_length);
+  return 0;
+}

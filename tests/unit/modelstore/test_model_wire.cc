@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which messages are taken for one.
+#include <criterion/criterion.h>
+
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "modelstore/wire/control_wire.h"
+#include "tests/unit/support/text_support.h"
+
+using namespace bellows;
+using namespace bellows::modelwire;
+
+namespace {
+
+bool is_name(std::string_view name) { return is_model_name(name.data(), name.size()); }
+
+template <std::size_t kBytes>
+void put(char (&field)[kBytes], std::uint32_t& length, std::string_view text) {
+  std::memcpy(field, text.data(), text.size());
+  length = static_cast<std::uint32_t>(text.size());
+}
+
+ModelRequest open_request(std::string_view name) {
+  ModelRequest request;
+  request.handle = 7;
+  put(request.name, request.name_length, name);
+  return request;
+}
+
+ControlRequest control_request(ControlOp op) {
+  ControlRequest request;
+  request.op = op;
+  put(request.tenant, request.tenant_length, "vision");
+  put(request.name, request.name_length, "resnet");
+  put(request.path, request.path_length, "/models/resnet");
+  return request;
+}
+
+template <typename Message>
+void expect_refused(const Message& message, const char* why, std::size_t size = sizeof(Message)) {
+  const char* wrong = check(message, size);
+  cr_assert(wrong, "taken, and it is wrong: %s", why);
+  cr_expect(has(wrong, why), "%s", wrong);
+}
+
+}  // namespace
+
+Test(model_wire, names_are_paths_that_lead_nowhere_else, .timeout = 10) {
+  for (const char* name : {"a", "resnet-50", "meta-llama/Llama-3.1-8B", "a/b/c", "x_1.safetensors"})
+    cr_expect(is_name(name), "%s", name);
+  for (const char* name : {"", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/..", "a/../b", ".a",
+                           "a/.b", "a b", "a\n", "\xc3\xa9", "a:b", "*"})
+    cr_expect(!is_name(name), "%s", name);
+  cr_expect(is_name(std::string(255, 'a')) && !is_name(std::string(256, 'a')));
+  cr_expect(!is_name({"a\0b", 3}));
+}
+
+Test(model_wire, takes_whole_requests_only, .timeout = 10) {
+  const ModelRequest good = open_request("resnet");
+  cr_expect_null(check(good, sizeof good));
+  expect_refused(good, "wrong size", sizeof good - 1);
+  expect_refused(good, "wrong size", sizeof good + 1);
+  expect_refused(good, "wrong size", 0);
+  ModelRequest bad = good;
+  bad.version = 2;
+  expect_refused(bad, "another version");
+  bad = good;
+  bad.op = static_cast<Op>(4);
+  expect_refused(bad, "unknown");
+  bad = good;
+  bad.name_length = 256;
+  expect_refused(bad, "not of its length");
+  bad = good;
+  bad.name[10] = 'x';
+  expect_refused(bad, "not of its length");
+  bad = good;
+  bad.by_digest = 2;
+  expect_refused(bad, "neither");
+  expect_refused(open_request(""), "no model can have this name");
+  expect_refused(open_request("../x"), "no model can have this name");
+  ModelRequest digest;
+  digest.by_digest = 1;
+  cr_expect_null(check(digest, sizeof digest));
+  ModelRequest close;
+  close.op = Op::close;
+  cr_expect_null(check(close, sizeof close));
+}
+
+Test(model_wire, a_reply_has_its_catalogue_in_its_memory, .timeout = 10) {
+  ModelReply good;
+  good.answer = Answer::opened;
+  good.memory_bytes = 8192;
+  good.catalogue_at = 4096;
+  good.catalogue_bytes = 4096;
+  cr_expect_null(check(good, sizeof good));
+  ModelReply bad = good;
+  bad.catalogue_at = 4104;
+  expect_refused(bad, "not in the memory");
+  bad = good;
+  bad.catalogue_at = UINT64_MAX - 7;
+  expect_refused(bad, "not in the memory");
+  bad = good;
+  bad.catalogue_bytes = UINT64_MAX;
+  expect_refused(bad, "not in the memory");
+  bad = good;
+  bad.catalogue_at = 1;
+  expect_refused(bad, "not in the memory");
+}
+
+Test(model_wire, a_failure_says_why, .timeout = 10) {
+  ModelReply reply;
+  reply.failure = Failure::not_found;
+  put(reply.text, reply.text_length, "there is no such model");
+  cr_expect_null(check(reply, sizeof reply));
+  reply.failure = Failure::none;
+  expect_refused(reply, "does not say why");
+  reply.failure = static_cast<Failure>(-6);
+  expect_refused(reply, "does not say why");
+  ModelReply silent;
+  silent.failure = Failure::corrupt;
+  expect_refused(silent, "does not say why");
+}
+
+Test(control_wire, takes_whole_requests_only, .timeout = 10) {
+  for (auto op : {ControlOp::serve, ControlOp::end, ControlOp::add, ControlOp::remove,
+                  ControlOp::pin, ControlOp::unpin, ControlOp::evict})
+    cr_expect_null(check(control_request(op), sizeof(ControlRequest)));
+  expect_refused(control_request(static_cast<ControlOp>(8)), "unknown");
+  expect_refused(control_request(ControlOp::add), "wrong size", 100);
+  ControlRequest bad = control_request(ControlOp::add);
+  bad.path[0] = 'm';
+  expect_refused(bad, "not absolute");
+  bad = control_request(ControlOp::serve);
+  bad.name[2] = '/';
+  expect_refused(bad, "no job");
+  bad = control_request(ControlOp::add);
+  bad.tenant[1] = ' ';
+  expect_refused(bad, "no tenant");
+}
+
+Test(control_wire, visible_names_tenants_or_all, .timeout = 10) {
+  const auto with = [](std::string_view visible) {
+    ControlRequest request = control_request(ControlOp::add);
+    put(request.visible, request.visible_length, visible);
+    return request;
+  };
+  for (const char* good : {"", "*", "speech", "speech,robots"})
+    cr_expect_null(check(with(good), sizeof(ControlRequest)), "%s", good);
+  for (const char* bad : {",", "a,", ",a", "a,,b", "a,*", "**", "a b", "a/b"})
+    expect_refused(with(bad), "tenants with commas");
+}
