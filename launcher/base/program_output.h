@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "common/child.h"
 #include "common/result.h"
-#include "launcher/base/child.h"
 
 namespace bellows {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "checkpoint/protocol/protocol.h"
-#include "launcher/base/child.h"
+#include "common/child.h"
 #include "launcher/record/directory_claim.h"
 #include "launcher/slurm/limit_probe.h"
 #include "launcher/slurm/node_watch.h"

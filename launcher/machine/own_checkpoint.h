@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "launcher/base/child.h"
+#include "common/child.h"
 #include "slurm/interface.h"
 
 namespace bellows {

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "launcher/base/child.h"
+#include "common/child.h"
 #include "launcher/ranks/rank_names.h"
 #include "launcher/ranks/task_end.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <set>
 
-#include "launcher/base/child.h"
+#include "common/child.h"
 #include "launcher/record/lost_halt.h"
 
 namespace bellows {

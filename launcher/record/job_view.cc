@@ -7,7 +7,7 @@
 
 #include <array>
 
-#include "launcher/base/child.h"
+#include "common/child.h"
 #include "launcher/base/time_text.h"
 #include "launcher/record/history.h"
 #include "launcher/record/lost_halt.h"

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "checkpoint/protocol/protocol.h"
+#include "common/child.h"
 #include "common/result.h"
-#include "launcher/base/child.h"
 #include "launcher/base/line_buffer.h"
 #include "launcher/ranks/rank_layout.h"
 

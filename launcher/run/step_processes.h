@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "launcher/base/child.h"
+#include "common/child.h"
 #include "launcher/machine/action.h"
 #include "launcher/machine/input.h"
 #include "launcher/ranks/output_relay.h"

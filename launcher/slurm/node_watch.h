@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "common/child.h"
 #include "common/result.h"
-#include "launcher/base/child.h"
 
 namespace bellows {
 

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "launcher/base/child.h"
+#include "common/child.h"
 #include "launcher/base/line_buffer.h"
 #include "launcher/ranks/rank_layout.h"
 #include "launcher/slurm/accounts.h"

@@ -34,7 +34,7 @@ fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.
 fuzz_run_machine = $(grammars) tests/unit/launcher/machine_world.cc tests/unit/launcher/stop_ledger.cc \
 	$(patsubst $(TOP)/%,%,$(wildcard $(TOP)/launcher/machine/*.cc)) \
 	checkpoint/protocol/attempt_name.cc checkpoint/protocol/coordinator.cc \
-	checkpoint/protocol/step_choice.cc common/fd.cc launcher/base/child.cc launcher/ranks/gang_start.cc \
+	checkpoint/protocol/step_choice.cc common/fd.cc common/child.cc launcher/ranks/gang_start.cc \
 	launcher/ranks/hang_detector.cc launcher/ranks/rank_ends.cc launcher/ranks/rank_failure.cc \
 	launcher/ranks/rank_layout.cc launcher/ranks/rank_names.cc launcher/ranks/task_end.cc \
 	launcher/slurm/node_watch.cc slurm/gres.cc slurm/job.cc slurm/requeue.cc

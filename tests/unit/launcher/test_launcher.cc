@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
-#include "launcher/base/child.h"
+#include "common/child.h"
 #include "launcher/base/line_buffer.h"
 #include "launcher/base/table.h"
 #include "launcher/base/terminal.h"

@@ -16,7 +16,8 @@ namespace bellows {
 struct ChildOptions {
   std::vector<std::string> command;      ///< looked up in PATH
   std::vector<std::string> environment;  ///< NAME=VALUE, the whole of it
-  bool pipe_in = false;                  ///< else /dev/null
+  bool pipe_in = false;                  ///< else in_fd, or /dev/null without one
+  int in_fd = -1;                        ///< becomes its standard input; stays the caller's
   bool pipe_out = false;                 ///< else the caller's standard output
   bool pipe_err = false;                 ///< else the caller's standard error
   int death_signal = 0;                  ///< sent to it when the caller dies; 0: none

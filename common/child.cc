@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "launcher/base/child.h"
+#include "common/child.h"
 
 #include <fcntl.h>
 #include <fmt/core.h>
@@ -86,7 +86,8 @@ Result<Child> Child::start(const ChildOptions& options) {
   std::vector<std::string> environment = options.environment;
   auto argv = pointers(command);
   auto envp = pointers(environment);
-  int child_in = options.pipe_in ? in->read.get() : null->get();
+  const int given = options.in_fd >= 0 ? options.in_fd : null->get();
+  int child_in = options.pipe_in ? in->read.get() : given;
   int child_out = options.pipe_out ? out->write.get() : -1;
   int child_err = options.pipe_err ? err->write.get() : -1;
   pid_t parent = getpid();
