@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/loader/loading.h"
+
+#include <fmt/core.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+namespace bellows {
+
+Loading::Loading(unsigned char* memory, std::uint64_t bytes, ReadPiece read)
+    : memory_(memory), bytes_(bytes), read_(std::move(read)), leaves_(leaf_count(bytes)) {}
+
+Loading::~Loading() {
+  next_ = leaves_.size();
+  for (std::thread& thread : threads_)
+    if (thread.joinable()) thread.join();
+}
+
+Status Loading::start(unsigned threads) {
+  event_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event_) return errno_error("make", "an eventfd");
+  threads = static_cast<unsigned>(std::clamp<std::uint64_t>(threads, 1, leaves_.size()));
+  running_ = threads;
+  for (unsigned i = 0; i < threads; ++i) {
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::system_error& error) {
+      if ((running_ -= threads - i) == 0) eventfd_write(event_.get(), 1);
+      if (i > 0) return {};
+      return Error{ErrorKind::unavailable,
+                   fmt::format("cannot start a thread to load the model: {}", error.what())};
+    }
+  }
+  return {};
+}
+
+void Loading::work() {
+  if (auto hasher = TreeHasher::make()) {
+    while (take_piece(*hasher)) {
+    }
+  } else {
+    fail(hasher.error());
+  }
+  if (--running_ == 0) eventfd_write(event_.get(), 1);
+}
+
+bool Loading::take_piece(TreeHasher& hasher) {
+  const std::uint64_t leaf = next_++;
+  if (leaf >= leaves_.size()) return false;
+  const std::uint64_t begin = leaf * kLeafBytes;
+  const std::uint64_t bytes = std::min(kLeafBytes, bytes_ - begin);
+  unsigned char* piece = memory_ + begin;
+  // Without memory for it, this fails; a write would end the process. Kernels before 5.14 don't
+  // know it.
+  if (read_ && madvise(piece, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL) {
+    fail(
+        Error{ErrorKind::unavailable, fmt::format("there is no memory for the model's {} bytes: {}",
+                                                  bytes_, std::strerror(errno))});
+    return false;
+  }
+  if (read_) {
+    if (auto read = read_(begin, piece, bytes); !read) {
+      fail(read.error());
+      return false;
+    }
+  }
+  auto digest = hasher.leaf({reinterpret_cast<const char*>(piece), bytes});
+  if (!digest) {
+    fail(digest.error());
+    return false;
+  }
+  leaves_[leaf] = *digest;
+  done_ += bytes;
+  return true;
+}
+
+void Loading::fail(const Error& error) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!error_) error_ = error;
+  next_ = leaves_.size();
+}
+
+Result<ModelDigest> Loading::finish() {
+  for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
+  if (error_) return *error_;
+  auto hasher = TreeHasher::make();
+  if (!hasher) return hasher.error();
+  return hasher->root(std::move(leaves_), bytes_);
+}
+
+}  // namespace bellows

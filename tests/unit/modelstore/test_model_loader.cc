@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loader as a process, with the test for its daemon.
+#include <criterion/criterion.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/child.h"
+#include "modelstore/catalogue/catalogue.h"
+#include "modelstore/digest/tree_digest.h"
+#include "modelstore/loader/loader_wire.h"
+#include "tests/unit/modelstore/model_files.h"
+#include "tests/unit/support/scratch_dir.h"
+#include "tests/unit/support/text_support.h"
+
+using namespace bellows;
+using namespace bellows::model_test;
+
+namespace {
+
+constexpr int kLimitMs = 20000;
+constexpr uid_t kNobody = 65534;
+
+/// A loader, and what a daemon does with it.
+class LoaderProcess {
+ public:
+  LoaderProcess() {
+    int ends[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    socket_.reset(ends[0]);
+    Fd theirs(ends[1]);
+    ChildOptions options;
+    options.command = {LOADER};
+    options.in_fd = theirs.get();
+    auto child = Child::start(options);
+    cr_assert(child.ok(), "%s", child.error().text.c_str());
+    child_.emplace(std::move(*child));
+  }
+
+  void load(const std::string& path, uid_t uid = geteuid()) {
+    LoaderMessage message;
+    message.word = LoaderWord::load;
+    message.uid = uid;
+    message.set_text(path);
+    cr_assert(send_message(socket_.get(), message).ok());
+  }
+
+  /// What comes next but progress.
+  LoaderMessage next() {
+    LoaderMessage message;
+    do {
+      pollfd p = {socket_.get(), POLLIN, 0};
+      cr_assert_eq(poll(&p, 1, kLimitMs), 1, "the loader says nothing");
+      const auto received = receive_message(socket_.get(), &message, nullptr);
+      cr_assert(received.ok(), "%s", received.error().text.c_str());
+    } while (message.word == LoaderWord::progress);
+    return message;
+  }
+
+  LoaderMessage fill(std::uint64_t bytes) {
+    memory_.reset(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    cr_assert_eq(ftruncate(memory_.get(), static_cast<off_t>(bytes)), 0);
+    LoaderMessage message;
+    message.word = LoaderWord::fill;
+    cr_assert(send_message(socket_.get(), message, memory_.get()).ok());
+    return next();
+  }
+
+  std::string memory() const {
+    std::string bytes(static_cast<std::size_t>(lseek(memory_.get(), 0, SEEK_END)), '\0');
+    cr_assert_eq(pread(memory_.get(), bytes.data(), bytes.size(), 0),
+                 static_cast<ssize_t>(bytes.size()));
+    return bytes;
+  }
+
+  int fd() const { return memory_.get(); }
+  int socket() const { return socket_.get(); }
+  pid_t pid() const { return child_->pid(); }
+
+ private:
+  Fd socket_;
+  Fd memory_;
+  std::optional<Child> child_;
+};
+
+ModelDigest digest_of(const std::string& bytes) {
+  auto hasher = TreeHasher::make();
+  std::vector<ModelDigest> leaves;
+  for (std::uint64_t i = 0; i < leaf_count(bytes.size()); ++i)
+    leaves.push_back(*hasher->leaf(std::string_view(bytes).substr(i * kLeafBytes, kLeafBytes)));
+  return *hasher->root(leaves, bytes.size());
+}
+
+ModelDigest digest_in(const LoaderMessage& message) {
+  ModelDigest digest;
+  std::memcpy(digest.bytes.data(), message.digest, sizeof message.digest);
+  return digest;
+}
+
+/// What is said of a path that is no model.
+std::string refusal(const std::string& path, ErrorKind kind, uid_t uid = geteuid()) {
+  LoaderProcess loader;
+  loader.load(path, uid);
+  const LoaderMessage message = loader.next();
+  cr_assert(message.word == LoaderWord::failed, "%s was taken", path.c_str());
+  cr_expect(message.to_error().kind == kind, "%s", message.to_error().text.c_str());
+  return message.to_error().text;
+}
+
+}  // namespace
+
+Test(model_loader, fills_memory_and_leaves_it, .timeout = 60) {
+  const ScratchDir scratch;
+  const std::string path = scratch.path() + "/m.safetensors";
+  const std::string data = random_bytes(5 * kLeafBytes + 1000);
+  write_file(path, one_tensor("w", data));
+  LoaderProcess loader;
+  loader.load(path);
+  const LoaderMessage sized = loader.next();
+  cr_assert(sized.word == LoaderWord::sized, "%s", sized.to_error().text.c_str());
+  const LoaderMessage done = loader.fill(sized.bytes);
+  cr_assert(done.word == LoaderWord::done, "%s", done.to_error().text.c_str());
+  // Nobody has it mapped for writing any more.
+  cr_expect_eq(fcntl(loader.fd(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+  const std::string memory = loader.memory();
+  cr_expect(digest_in(done) == digest_of(memory));
+  catalogue::View view;
+  cr_assert_null(view.open(memory.data() + sized.catalogue_at, sized.catalogue_bytes));
+  cr_assert_eq(view.find("w", 1), 0);
+  const auto& record = view.record(0);
+  cr_expect(record.bytes == data.size() && memory.compare(record.offset, record.bytes, data) == 0);
+}
+
+Test(model_loader, reads_several_files_under_an_index, .timeout = 60) {
+  const ScratchDir scratch;
+  const std::string a = random_bytes(3000), b = random_bytes(2 * kLeafBytes);
+  write_file(scratch.path() + "/1.safetensors", one_tensor("a", a));
+  write_file(scratch.path() + "/2.safetensors", one_tensor("b", b));
+  write_file(scratch.path() + "/model.safetensors.index.json",
+             R"({"weight_map":{"b":"2.safetensors","a":"1.safetensors"}})");
+  for (const std::string& path :
+       {scratch.path(), scratch.path() + "/model.safetensors.index.json"}) {
+    LoaderProcess loader;
+    loader.load(path);
+    const LoaderMessage sized = loader.next();
+    cr_assert(sized.word == LoaderWord::sized, "%s", sized.to_error().text.c_str());
+    cr_assert(loader.fill(sized.bytes).word == LoaderWord::done);
+    const std::string memory = loader.memory();
+    catalogue::View view;
+    cr_assert_null(view.open(memory.data() + sized.catalogue_at, sized.catalogue_bytes));
+    cr_assert_eq(view.count(), 2);
+    cr_expect(memory.compare(view.record(0).offset, a.size(), a) == 0);
+    cr_expect(memory.compare(view.record(1).offset, b.size(), b) == 0);
+  }
+}
+
+Test(model_loader, says_what_is_no_model, .timeout = 60) {
+  const ScratchDir scratch;
+  const std::string path = scratch.path() + "/x";
+  cr_expect(has(refusal(path, ErrorKind::not_found), path));
+  cr_expect(has(refusal(scratch.path(), ErrorKind::not_found), "/model.safetensors"));
+  cr_assert_eq(mkfifo(path.c_str(), 0600), 0);
+  cr_expect(has(refusal(path, ErrorKind::corrupt), "not a plain file"));
+  std::filesystem::remove(path);
+  write_file(path, "short");
+  cr_expect(has(refusal(path, ErrorKind::corrupt), path));
+  write_file(path, tensor_file("{\"x\":1}", ""));
+  cr_expect(has(refusal(path, ErrorKind::corrupt), "a number"));
+  write_file(path, tensor_file("{" + entry("x", "U8", "[4]", 0, 4) + "}", "abc"));
+  cr_expect(has(refusal(path, ErrorKind::corrupt), "ends behind the end"));
+  write_file(scratch.path() + "/model.safetensors.index.json", R"({"weight_map":{"b":"gone"}})");
+  cr_expect(has(refusal(scratch.path(), ErrorKind::not_found), "/gone"));
+}
+
+Test(model_loader, refuses_a_file_that_changes, .timeout = 60) {
+  const auto change = [](auto how) {
+    const ScratchDir scratch;
+    const std::string path = scratch.path() + "/m.safetensors";
+    write_file(path, one_tensor("w", random_bytes(3 * kLeafBytes)));
+    LoaderProcess loader;
+    loader.load(path);
+    const LoaderMessage sized = loader.next();
+    cr_assert(sized.word == LoaderWord::sized);
+    how(path);
+    return loader.fill(sized.bytes);
+  };
+  const auto overwritten = change([](const std::string& path) {
+    const Fd fd(open(path.c_str(), O_WRONLY));
+    cr_assert_eq(pwrite(fd.get(), "x", 1, 100000), 1);
+  });
+  cr_expect(overwritten.word == LoaderWord::failed &&
+            has(overwritten.to_error().text, "changed while it was read"));
+  const auto shorter =
+      change([](const std::string& path) { cr_assert_eq(truncate(path.c_str(), kLeafBytes), 0); });
+  cr_expect(shorter.word == LoaderWord::failed && has(shorter.to_error().text, "became shorter"));
+  const auto replaced = change([](const std::string& path) {
+    write_file(path + ".new", "another");
+    std::filesystem::rename(path + ".new", path);
+  });
+  // The inode's link count changes its times; its bytes are whole.
+  cr_expect(replaced.word == LoaderWord::failed || replaced.word == LoaderWord::done);
+}
+
+Test(model_loader, opens_with_the_rights_of_a_user, .timeout = 60) {
+  if (geteuid() != 0) cr_skip_test("only root can take another user's rights");
+  const ScratchDir scratch;
+  cr_assert_eq(chmod(scratch.path().c_str(), 0755), 0);
+  const std::string path = scratch.path() + "/m.safetensors";
+  write_file(path, one_tensor("w", "abcd"));
+  cr_assert_eq(chmod(path.c_str(), 0600), 0);
+  cr_expect(has(refusal(path, ErrorKind::denied, kNobody), path), "root's file");
+  cr_assert_eq(chown(path.c_str(), kNobody, 0), 0);
+  LoaderProcess loader;
+  loader.load(path, kNobody);
+  cr_assert(loader.next().word == LoaderWord::sized);
+  struct stat s;
+  cr_assert_eq(stat(("/proc/" + std::to_string(loader.pid())).c_str(), &s), 0);
+  cr_expect_eq(s.st_uid, 0, "it is nobody's");
+  cr_expect(has(refusal(path, ErrorKind::not_found, 54321), "no user 54321"));
+}
+
+Test(model_loader, finds_the_digest_of_sealed_memory, .timeout = 60) {
+  const std::string bytes = random_bytes(2 * kLeafBytes + 4096);
+  const Fd memory(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  cr_assert_eq(write(memory.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+  cr_assert_eq(fcntl(memory.get(), F_ADD_SEALS, F_SEAL_WRITE), 0);
+  LoaderProcess loader;
+  LoaderMessage task;
+  task.word = LoaderWord::check;
+  task.bytes = bytes.size();
+  cr_assert(send_message(loader.socket(), task, memory.get()).ok());
+  const LoaderMessage done = loader.next();
+  cr_expect(done.word == LoaderWord::done && digest_in(done) == digest_of(bytes));
+}
+
+Test(model_loader, ends_when_its_daemon_does_not_speak_its_language, .timeout = 60) {
+  LoaderProcess loader;
+  LoaderMessage task;
+  task.version = 99;
+  cr_assert(send_message(loader.socket(), task).ok());
+  const LoaderMessage said = loader.next();
+  cr_expect(said.word == LoaderWord::failed && has(said.to_error().text, "different versions"));
+}
