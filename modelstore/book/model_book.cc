@@ -23,7 +23,7 @@ void ModelBook::add_tenant(TenantId tenant, std::uint64_t budget) {
 }
 
 void ModelBook::add_model(ModelId model, TenantId tenant) {
-  tenants_.try_emplace(tenant);
+  tenants_.try_emplace(tenant, BookTenant{limits_.bytes, 0, 0});
   models_.try_emplace(model).first->second.tenant = tenant;
 }
 
@@ -118,6 +118,12 @@ BookDecisions ModelBook::retire(ModelId id, Time now) {
   }
   forget_retired(id);
   settle(now, out);
+  return out;
+}
+
+BookDecisions ModelBook::evict(ModelId id) {
+  BookDecisions out;
+  if (BookModel* model = find(id); model && is_idle(*model)) evict(id, *model, out);
   return out;
 }
 
@@ -323,13 +329,13 @@ Error ModelBook::no_room(const BookModel& model) const {
   for (const auto& [id, other] : models_)
     if (is_idle(other) && other.tenant == model.tenant) own_idle += other.bytes;
   if (model.bytes > tenant.budget)
-    return Error{ErrorKind::denied,
+    return Error{ErrorKind::busy,
                  fmt::format("the model has {} bytes, and its tenant's budget here is {}",
                              model.bytes, tenant.budget)};
   if (model.bytes > limits_.bytes)
-    return Error{ErrorKind::denied, fmt::format("the model has {} bytes, and this node has room "
-                                                "for {} bytes of models",
-                                                model.bytes, limits_.bytes)};
+    return Error{ErrorKind::busy, fmt::format("the model has {} bytes, and this node has room "
+                                              "for {} bytes of models",
+                                              model.bytes, limits_.bytes)};
   if (tenant.used - tenant.evicting - own_idle + model.bytes > tenant.budget)
     return Error{ErrorKind::busy,
                  fmt::format("there is no room for the model's {} bytes: others of its tenant that "

@@ -75,6 +75,7 @@ class ModelBook {
 
   explicit ModelBook(const TierLimits& limits);
 
+  /// A tenant that has no budget of its own may take all.
   void add_tenant(TenantId tenant, std::uint64_t budget);
   /// Its bytes count for this tenant, whoever uses it.
   void add_model(ModelId model, TenantId tenant);
@@ -82,6 +83,8 @@ class ModelBook {
   BookDecisions adopt(ModelId model, std::uint64_t bytes, Time now);
   /// No new ticket gets it, and it goes when the last has been closed.
   BookDecisions retire(ModelId model, Time now);
+  /// If nobody uses it and it is not pinned.
+  BookDecisions evict(ModelId model);
   /// Whether it stays though nobody uses it.
   void pin(ModelId model, bool pinned);
 

@@ -59,6 +59,7 @@ class BookWorld {
       case 13:
         return same(book_.freed(id, at(now_)), slow_.freed(id, now_), "freed");
       case 14:
+        if (b % 4 == 0) return same(book_.evict(id), slow_.evict(id), "evict");
         return same(book_.expire(at(now_)), slow_.expire(now_), "expire");
       default:
         return rare(b, id);

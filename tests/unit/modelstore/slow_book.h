@@ -125,6 +125,12 @@ class SlowBook {
     return settled(now);
   }
 
+  std::string evict(ModelId id) {
+    said_.clear();
+    if (Row* r = row(id)) evict_if_idle(*r);
+    return said_;
+  }
+
   void pin(ModelId id, bool pinned) {
     if (Row* r = row(id); r && !r->retired) r->pinned = pinned;
   }

@@ -159,12 +159,12 @@ Test(model_book, keeps_tenants_within_their_budgets, .timeout = 10) {
   (void)t.open(3, 4);
   const auto large = t.sized(4, 51);
   EXPECT(large, "abandon 4, refuse 3");
-  cr_expect(error_of(large).kind == ErrorKind::denied &&
+  cr_expect(error_of(large).kind == ErrorKind::busy &&
             has(error_of(large).text, "budget here is 50"));
   (void)t.open(4, 12);
   const auto larger = t.sized(12, UINT64_MAX);
   EXPECT(larger, "abandon 12, refuse 4");
-  cr_expect(error_of(larger).kind == ErrorKind::denied);
+  cr_expect(error_of(larger).kind == ErrorKind::busy);
 }
 
 Test(model_book, loads_again_what_is_wanted_while_it_is_evicted, .timeout = 10) {
