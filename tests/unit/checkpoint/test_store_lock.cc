@@ -9,7 +9,7 @@
 
 #include "checkpoint/store/store_lock.h"
 #include "tests/unit/checkpoint/checkpoint_support.h"
-#include "tests/unit/checkpoint/other_user.h"
+#include "tests/unit/support/other_user.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;

@@ -8,7 +8,7 @@
 #include "checkpoint/agent/node_restore.h"
 #include "checkpoint/store/store_place.h"
 #include "tests/unit/checkpoint/checkpoint_support.h"
-#include "tests/unit/checkpoint/other_user.h"
+#include "tests/unit/support/other_user.h"
 
 using namespace bellows;
 using namespace bellows::checkpoint_test;
