@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// bellows-modeld: lends the memory of models to the jobs of a node. See README.md.
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include "common/text.h"
+#include "config.h"
+#include "modelstore/daemon/model_daemon.h"
+
+namespace bellows {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kWrongUsage = 2;
+
+void say(const std::string& text) { fmt::print(stderr, "bellows-modeld: {}\n", text); }
+
+struct WrongOption {
+  std::string text;
+};
+
+std::uint64_t number_of(std::string_view text, std::string_view of) {
+  const auto number = parse_uint(text);
+  if (!number) throw WrongOption{fmt::format("{}: {} is not a number", of, text)};
+  return *number;
+}
+
+/// "64G" and the like: powers of 1024.
+std::uint64_t bytes_of(std::string_view text) {
+  constexpr std::string_view kUnits = "KMGT";
+  const std::string whole(text);
+  const auto unit = text.empty() ? std::string_view::npos : kUnits.find(text.back());
+  if (unit != std::string_view::npos) text.remove_suffix(1);
+  const std::uint64_t number = number_of(text, whole);
+  const unsigned shift =
+      unit == std::string_view::npos ? 0 : 10 * (static_cast<unsigned>(unit) + 1);
+  if (number > (UINT64_MAX >> shift)) throw WrongOption{whole + " is too large"};
+  return number << shift;
+}
+
+/// "WHAT,KEY=VALUE,.."
+class Words {
+ public:
+  explicit Words(const std::string& option) : option_(option) {
+    for (std::string_view word : split(option, ',')) words_.emplace_back(word);
+  }
+  const std::string& what() const { return words_.front(); }
+  std::string value(std::string_view key, const char* otherwise) const {
+    const std::string begin = std::string(key) + "=";
+    for (const std::string& word : words_)
+      if (word.starts_with(begin)) return word.substr(begin.size());
+    if (!otherwise) throw WrongOption{fmt::format("{} names no {}", option_, key)};
+    return otherwise;
+  }
+  uid_t uid() const {
+    const std::string text = value("uid", "");
+    return text.empty() ? geteuid() : static_cast<uid_t>(number_of(text, option_));
+  }
+
+ private:
+  std::string option_;
+  std::vector<std::string> words_;
+};
+
+ModelOption model_of(const std::string& option, bool is_folder) {
+  const Words words(option);
+  const auto [name, path] = [&]() -> std::pair<std::string, std::string> {
+    const auto sign = words.what().find('=');
+    if (sign == std::string::npos && is_folder) return {"", words.what()};
+    if (sign == std::string::npos) throw WrongOption{option + " is not NAME=PATH,tenant=TENANT"};
+    return {words.what().substr(0, sign), words.what().substr(sign + 1)};
+  }();
+  // The comma separates the words here.
+  std::string visible = words.value("visible", "");
+  std::replace(visible.begin(), visible.end(), ':', ',');
+  return {words.value("tenant", nullptr), name, {path, words.uid()}, visible};
+}
+
+EvictionPolicy policy_of(const std::string& text) {
+  if (text == "lru") return EvictionPolicy::lru;
+  if (text == "lfu") return EvictionPolicy::lfu;
+  if (text == "largest") return EvictionPolicy::largest;
+  if (text == "cost") return EvictionPolicy::cost;
+  throw WrongOption{text + " is none of lru, lfu, largest and cost"};
+}
+
+/// As they stand on the command line.
+struct Texts {
+  std::string run = "/run/bellows-models";
+  std::string budget;
+  std::string policy = "lru";
+  std::string helpers = PKGLIBEXECDIR;
+  std::uint64_t ttl = 0;
+  double stall = 60;
+  double room = 30;
+  std::vector<std::string> tenants, models, folders, sockets;
+};
+
+void add_options(CLI::App& app, Texts& t) {
+  app.set_version_flag("--version", "bellows-modeld " PACKAGE_VERSION);
+  app.add_option("--run", t.run, "The daemon's own folder")->capture_default_str();
+  app.add_option("--budget", t.budget, "Bytes of memory for models: 64G")->required();
+  app.add_option("--tenant", t.tenants, "NAME=BYTES: how much of it a tenant's models may take");
+  app.add_option("--model", t.models,
+                 "NAME=PATH,tenant=TENANT[,visible=TENANT:TENANT|*][,uid=UID]");
+  app.add_option("--models", t.folders,
+                 "[NAME=]FOLDER,tenant=TENANT[,visible=..][,uid=UID]: all that are in a folder");
+  app.add_option("--socket", t.sockets,
+                 "PATH,tenant=TENANT[,uid=UID]: a socket for processes of this user");
+  app.add_option("--policy", t.policy, "What is evicted first: lru, lfu, largest, cost")
+      ->capture_default_str();
+  app.add_option("--ttl", t.ttl, "Seconds after which a model that nobody uses is evicted; 0: none")
+      ->capture_default_str();
+  app.add_option("--stall", t.stall, "Seconds without progress after which a loader is replaced")
+      ->capture_default_str();
+  app.add_option("--room", t.room, "Seconds that a load waits for memory that was given back")
+      ->capture_default_str();
+  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader")->capture_default_str();
+}
+
+std::chrono::milliseconds ms_of(double seconds) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+ModelDaemonOptions options_of(const Texts& t) {
+  ModelDaemonOptions options;
+  options.run = t.run;
+  options.limits = {bytes_of(t.budget), policy_of(t.policy), std::chrono::seconds(t.ttl)};
+  options.loads.loader = t.helpers + "/bellows-model-loader";
+  options.loads.stall = ms_of(t.stall);
+  options.loads.room = ms_of(t.room);
+  for (const std::string& text : t.tenants) {
+    const auto sign = text.find('=');
+    if (sign == std::string::npos) throw WrongOption{text + " is not NAME=BYTES"};
+    options.tenants.push_back({text.substr(0, sign), bytes_of(text.substr(sign + 1))});
+  }
+  for (const std::string& text : t.models) options.models.push_back(model_of(text, false));
+  for (const std::string& text : t.folders) options.folders.push_back(model_of(text, true));
+  for (const std::string& text : t.sockets) {
+    const Words words(text);
+    options.sockets.push_back({words.what(), words.value("tenant", nullptr), words.uid()});
+  }
+  return options;
+}
+
+int run(int argc, char** argv) {
+  Texts texts;
+  CLI::App app("bellows-modeld: lends the memory of models to the jobs of a node");
+  add_options(app, texts);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kWrongUsage;
+  }
+  sigset_t ends;
+  sigemptyset(&ends);
+  for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
+  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  const Fd signals(signalfd(-1, &ends, SFD_CLOEXEC));
+  auto daemon = ModelDaemon::make(options_of(texts), say);
+  if (!daemon) {
+    say(daemon.error().text);
+    return kFailed;
+  }
+  say(PACKAGE_VERSION " is ready");
+  (*daemon)->run(signals.get());
+  say("ends; programs keep what they have");
+  // A loader that hangs in a dead file system must not keep its parent: nothing is destroyed.
+  std::fflush(nullptr);
+  _exit(0);
+}
+
+}  // namespace
+}  // namespace bellows
+
+int main(int argc, char** argv) {
+  try {
+    return bellows::run(argc, argv);
+  } catch (const bellows::WrongOption& wrong) {
+    bellows::say(wrong.text);
+    return bellows::kWrongUsage;
+  } catch (const std::exception& error) {
+    bellows::say(error.what());
+    return bellows::kFailed;
+  }
+}

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/client_desk.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/plain/packet.h"
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+constexpr std::chrono::milliseconds kPause{100};
+
+const Error kNoSuchModel{ErrorKind::not_found, "there is no such model"};
+
+modelwire::Failure failure_of(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::invalid:
+      return modelwire::Failure::invalid;
+    case ErrorKind::not_found:
+      return modelwire::Failure::not_found;
+    case ErrorKind::busy:
+      return modelwire::Failure::no_room;
+    case ErrorKind::corrupt:
+      return modelwire::Failure::corrupt;
+    case ErrorKind::denied:
+    case ErrorKind::unavailable:
+    case ErrorKind::io:
+    case ErrorKind::internal:
+      break;
+  }
+  return modelwire::Failure::unavailable;
+}
+
+}  // namespace
+
+Status ClientDesk::serve(const ServedJob& job, Fd listener) {
+  int type = 0, listens = 0;
+  socklen_t size = sizeof type;
+  if (getsockopt(listener.get(), SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_SEQPACKET ||
+      getsockopt(listener.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 || !listens)
+    return Error{ErrorKind::invalid, "to serve a job takes a SOCK_SEQPACKET socket that listens"};
+  // Where somebody connects and goes again, accept must not wait for the next.
+  fcntl(listener.get(), F_SETFL, fcntl(listener.get(), F_GETFL) | O_NONBLOCK);
+  const auto [place, is_new] = jobs_.try_emplace(job.name);
+  if (!is_new) return Error{ErrorKind::busy, fmt::format("job {} has a socket already", job.name)};
+  place->second.job = job;
+  place->second.listener = std::move(listener);
+  auto listens_now = listen(place->second);
+  if (!listens_now) jobs_.erase(place);
+  return listens_now;
+}
+
+Status ClientDesk::listen(Job& job) {
+  auto watch = loop_.watch(job.listener.get(), EPOLLIN,
+                           [this, name = job.job.name](std::uint32_t) { accept_client(name); });
+  if (!watch) return watch.error();
+  job.watch = std::move(*watch);
+  job.paused = false;
+  return {};
+}
+
+bool ClientDesk::end(const std::string& name) {
+  const auto found = jobs_.find(name);
+  if (found == jobs_.end()) return false;
+  const std::set<std::uint64_t> clients = found->second.clients;
+  for (const std::uint64_t client : clients) drop(client);
+  jobs_.erase(name);
+  return true;
+}
+
+EventLoop::Clock::time_point ClientDesk::tick(EventLoop::Clock::time_point now) {
+  auto next = EventLoop::Clock::time_point::max();
+  for (auto& [name, job] : jobs_)
+    if (job.paused && !listen(job)) next = now + kPause;
+  return next;
+}
+
+void ClientDesk::accept_client(const std::string& name) {
+  const auto found = jobs_.find(name);
+  if (found == jobs_.end()) return;
+  Job& job = found->second;
+  Client client;
+  client.socket.reset(accept4(job.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!client.socket) {
+    // Without a free descriptor the listener stays ready: not to be asked again at once.
+    const bool full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+    if (full) job.watch.end();
+    job.paused = full;
+    return;
+  }
+  ucred who{};
+  socklen_t size = sizeof who;
+  const bool is_known =
+      getsockopt(client.socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+      who.uid == job.job.uid;
+  // Nothing is said: what it sent meanwhile would make it miss that.
+  if (!is_known || job.clients.size() >= kMostClients) return;
+  client.job = name;
+  client.tenant = job.job.tenant;
+  const std::uint64_t number = next_client_++;
+  auto watch = loop_.watch(client.socket.get(), EPOLLIN,
+                           [this, number](std::uint32_t) { on_message(number); });
+  if (!watch) return;
+  client.watch = std::move(*watch);
+  clients_.emplace(number, std::move(client));
+  job.clients.insert(number);
+}
+
+void ClientDesk::on_message(std::uint64_t number) {
+  const auto found = clients_.find(number);
+  if (found == clients_.end()) return;
+  modelwire::ModelRequest request;
+  // Larger than a request: what is longer is not taken for one.
+  char surplus[8];
+  const iovec parts[] = {{&request, sizeof request}, {surplus, sizeof surplus}};
+  std::size_t bytes = 0;
+  const int failed =
+      plain::receive_packet(found->second.socket.get(), parts, 2, &bytes, nullptr, MSG_DONTWAIT);
+  if (failed == EAGAIN) return;
+  if (failed != 0) return drop(number);
+  if (const char* why = modelwire::check(request, bytes)) {
+    const bool names_handle = bytes >= 16;
+    (void)answer(found->second,
+                 failure(names_handle ? request.handle : 0,
+                         {ErrorKind::invalid,
+                          fmt::format("this is no request to bellows-modeld: {}", why)}));
+    // Another name may be better; what is no request at all will not be followed by one.
+    if (bytes != sizeof request || request.version != modelwire::kVersion) drop(number);
+    return;
+  }
+  take(number, found->second, request);
+}
+
+void ClientDesk::take(std::uint64_t number, Client& client,
+                      const modelwire::ModelRequest& request) {
+  switch (request.op) {
+    case modelwire::Op::open:
+      return open(number, client, request);
+    case modelwire::Op::prefetch: {
+      const auto model = find(client.tenant, request);
+      modelwire::ModelReply reply = failure(request.handle, kNoSuchModel);
+      if (model) {
+        reply = {};
+        reply.answer = modelwire::Answer::accepted;
+        reply.handle = request.handle;
+      }
+      if (!answer(client, reply)) return drop(number);
+      if (model) tier_.prefetch(*model);
+      return;
+    }
+    case modelwire::Op::close: {
+      const auto found = client.tickets.find(request.handle);
+      if (found == client.tickets.end()) return;
+      const TicketId ticket = found->second;
+      client.tickets.erase(found);
+      tickets_.erase(ticket);
+      return tier_.close(ticket);
+    }
+  }
+}
+
+std::optional<ModelId> ClientDesk::find(TenantId viewer,
+                                        const modelwire::ModelRequest& request) const {
+  if (request.by_digest == 0)
+    return registry_.find(viewer, std::string(request.name, request.name_length));
+  ModelDigest digest;
+  static_assert(sizeof request.digest == sizeof digest.bytes);
+  std::memcpy(digest.bytes.data(), request.digest, sizeof request.digest);
+  return registry_.find(viewer, digest);
+}
+
+void ClientDesk::open(std::uint64_t number, Client& client,
+                      const modelwire::ModelRequest& request) {
+  const bool taken = client.tickets.count(request.handle) != 0;
+  const auto model = find(client.tenant, request);
+  if (taken || client.tickets.size() >= kMostHandles || !model) {
+    const Error why = taken ? Error{ErrorKind::invalid, "this handle is open already"}
+                      : model
+                          ? Error{ErrorKind::unavailable, "this program has too many models open"}
+                          : kNoSuchModel;
+    if (!answer(client, failure(request.handle, why))) drop(number);
+    return;
+  }
+  const TicketId ticket = next_ticket_++;
+  client.tickets[request.handle] = ticket;
+  tickets_[ticket] = {number, request.handle};
+  tier_.open(ticket, *model);
+}
+
+void ClientDesk::granted(TicketId ticket, const ModelMemory& memory) {
+  const auto found = tickets_.find(ticket);
+  if (found == tickets_.end()) return;
+  const std::uint64_t number = found->second.client;
+  modelwire::ModelReply reply;
+  reply.answer = modelwire::Answer::opened;
+  reply.handle = found->second.handle;
+  reply.memory_bytes = memory.bytes;
+  reply.catalogue_at = memory.catalogue_at;
+  reply.catalogue_bytes = memory.catalogue_bytes;
+  std::memcpy(reply.digest, memory.digest.bytes.data(), sizeof reply.digest);
+  if (!answer(clients_.at(number), reply, memory.reader.get())) drop(number);
+}
+
+void ClientDesk::refused(TicketId ticket, const Error& error) {
+  const auto found = tickets_.find(ticket);
+  if (found == tickets_.end()) return;
+  const Ticket of = found->second;
+  tickets_.erase(found);
+  Client& client = clients_.at(of.client);
+  client.tickets.erase(of.handle);
+  if (!answer(client, failure(of.handle, error))) drop(of.client);
+}
+
+void ClientDesk::drop(std::uint64_t number) {
+  const auto found = clients_.find(number);
+  if (found == clients_.end()) return;
+  // First it is nobody's any more: closing its tickets may answer others.
+  const Client client = std::move(found->second);
+  clients_.erase(found);
+  if (const auto job = jobs_.find(client.job); job != jobs_.end())
+    job->second.clients.erase(number);
+  for (const auto& [handle, ticket] : client.tickets) tickets_.erase(ticket);
+  for (const auto& [handle, ticket] : client.tickets) tier_.close(ticket);
+}
+
+bool ClientDesk::answer(const Client& client, const modelwire::ModelReply& reply, int passed) {
+  const iovec part = {const_cast<modelwire::ModelReply*>(&reply), sizeof reply};
+  return plain::send_packet(client.socket.get(), &part, 1, passed, MSG_DONTWAIT) == 0;
+}
+
+modelwire::ModelReply ClientDesk::failure(std::uint64_t handle, const Error& error) {
+  modelwire::ModelReply reply;
+  reply.handle = handle;
+  reply.failure = failure_of(error.kind);
+  const std::string text = one_line(error.text, modelwire::kMostText);
+  std::memcpy(reply.text, text.data(), text.size());
+  reply.text_length = static_cast<std::uint32_t>(text.size());
+  return reply;
+}
+
+}  // namespace bellows

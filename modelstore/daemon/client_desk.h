@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/memory_tier.h"
+#include "modelstore/daemon/model_registry.h"
+#include "modelstore/wire/model_wire.h"
+
+namespace bellows {
+
+/// For whom a socket is.
+struct ServedJob {
+  std::string name;  ///< by which it is ended
+  TenantId tenant = 0;
+  uid_t uid = 0;  ///< whose processes may connect
+};
+
+/// The sockets of jobs and the programs on them. Who a program is is known by the socket through
+/// which it came, and by its user; never by what it says. A program that takes no answers, sends
+/// nonsense or too much is let go; none can make another wait.
+class ClientDesk final : private TicketHost {
+ public:
+  static constexpr std::size_t kMostClients = 1024;  ///< of one job
+  static constexpr std::size_t kMostHandles = 1024;  ///< of one client
+
+  ClientDesk(EventLoop& loop, MemoryTier& tier, const ModelRegistry& registry)
+      : loop_(loop), tier_(tier), registry_(registry) {
+    tier_.set_host(this);
+  }
+
+  /// Takes clients from a listening socket. busy: a job has the name already.
+  Status serve(const ServedJob& job, Fd listener);
+  /// Ends its socket and its clients. False: there is none.
+  bool end(const std::string& job);
+  std::size_t clients() const { return clients_.size(); }
+
+  /// Takes clients again when descriptors had run out; gives the time when to look again.
+  EventLoop::Clock::time_point tick(EventLoop::Clock::time_point now);
+
+ private:
+  struct Job {
+    ServedJob job;
+    Fd listener;
+    EventLoop::Watch watch;
+    std::set<std::uint64_t> clients;
+    bool paused = false;  ///< there were no descriptors left
+  };
+  struct Client {
+    std::string job;
+    TenantId tenant = 0;
+    Fd socket;
+    EventLoop::Watch watch;
+    std::map<std::uint64_t, TicketId> tickets;  ///< by handle
+  };
+  struct Ticket {
+    std::uint64_t client;
+    std::uint64_t handle;
+  };
+
+  void granted(TicketId ticket, const ModelMemory& memory) override;
+  void refused(TicketId ticket, const Error& error) override;
+
+  Status listen(Job& job);
+  void accept_client(const std::string& job);
+  void on_message(std::uint64_t number);
+  void take(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
+  void open(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
+  void drop(std::uint64_t number);
+  std::optional<ModelId> find(TenantId viewer, const modelwire::ModelRequest& request) const;
+  /// False: the client did not take it.
+  static bool answer(const Client& client, const modelwire::ModelReply& reply, int passed = -1);
+  static modelwire::ModelReply failure(std::uint64_t handle, const Error& error);
+
+  EventLoop& loop_;
+  MemoryTier& tier_;
+  const ModelRegistry& registry_;
+  std::map<std::string, Job> jobs_;
+  std::map<std::uint64_t, Client> clients_;
+  std::map<TicketId, Ticket> tickets_;
+  std::uint64_t next_client_ = 1;
+  TicketId next_ticket_ = 1;
+};
+
+}  // namespace bellows

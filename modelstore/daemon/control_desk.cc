@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/control_desk.h"
+
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/plain/packet.h"
+#include "common/text.h"
+
+namespace bellows {
+namespace {
+
+using modelwire::ControlOp;
+using modelwire::ControlReply;
+using modelwire::ControlRequest;
+
+constexpr std::size_t kMostSpeakers = 64;
+
+bool may_speak(int socket) {
+  ucred who{};
+  socklen_t size = sizeof who;
+  return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
+         (who.uid == 0 || who.uid == geteuid());
+}
+
+ControlReply reply_of(const Status& status) {
+  ControlReply reply;
+  if (status) return reply;
+  reply.failure = status.error().kind == ErrorKind::not_found ? modelwire::Failure::not_found
+                  : status.error().kind == ErrorKind::invalid ? modelwire::Failure::invalid
+                                                              : modelwire::Failure::unavailable;
+  const std::string text = one_line(status.error().text, modelwire::kMostText);
+  std::memcpy(reply.text, text.data(), text.size());
+  reply.text_length = static_cast<std::uint32_t>(text.size());
+  return reply;
+}
+
+}  // namespace
+
+Status ControlDesk::listen(Fd listener) {
+  listener_ = std::move(listener);
+  auto watch = loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_speaker(); });
+  if (!watch) return watch.error();
+  watch_ = std::move(*watch);
+  return {};
+}
+
+void ControlDesk::accept_speaker() {
+  Speaker speaker;
+  speaker.socket.reset(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!speaker.socket || !may_speak(speaker.socket.get()) || speakers_.size() >= kMostSpeakers)
+    return;
+  const std::uint64_t number = next_++;
+  auto watch = loop_.watch(speaker.socket.get(), EPOLLIN,
+                           [this, number](std::uint32_t) { on_message(number); });
+  if (!watch) return;
+  speaker.watch = std::move(*watch);
+  speakers_.emplace(number, std::move(speaker));
+}
+
+void ControlDesk::on_message(std::uint64_t number) {
+  const auto found = speakers_.find(number);
+  if (found == speakers_.end()) return;
+  const int socket = found->second.socket.get();
+  ControlRequest request;
+  char surplus[8];
+  const iovec parts[] = {{&request, sizeof request}, {surplus, sizeof surplus}};
+  std::size_t bytes = 0;
+  plain::Handle passed;
+  const int failed = plain::receive_packet(socket, parts, 2, &bytes, &passed, MSG_DONTWAIT);
+  if (failed == EAGAIN) return;
+  if (failed != 0) {
+    speakers_.erase(found);
+    return;
+  }
+  const char* why = modelwire::check(request, bytes);
+  const ControlReply reply =
+      reply_of(why ? Status(Error{ErrorKind::invalid,
+                                  fmt::format("this is no request to bellows-modeld: {}", why)})
+                   : take(request, passed));
+  const iovec part = {const_cast<ControlReply*>(&reply), sizeof reply};
+  if (plain::send_packet(socket, &part, 1, -1, MSG_DONTWAIT) != 0) speakers_.erase(number);
+}
+
+Status ControlDesk::take(const ControlRequest& request, plain::Handle& passed) {
+  const std::string name(request.name, request.name_length);
+  if (request.op == ControlOp::serve) return serve(request, passed);
+  if (request.op == ControlOp::end) {
+    if (clients_.end(name)) return {};
+    return Error{ErrorKind::not_found, fmt::format("no socket of job {} is served", name)};
+  }
+  if (request.op != ControlOp::add) return take_of_model(request);
+  add(std::string(request.tenant, request.tenant_length), name,
+      {std::string(request.path, request.path_length), request.uid},
+      {request.visible, request.visible_length});
+  return {};
+}
+
+Status ControlDesk::serve(const ControlRequest& request, plain::Handle& passed) {
+  if (passed.get() < 0)
+    return Error{ErrorKind::invalid, "to serve a job, its listening socket must come along"};
+  const TenantId tenant = registry_.tenant(std::string(request.tenant, request.tenant_length));
+  return clients_.serve({std::string(request.name, request.name_length), tenant, request.uid},
+                        Fd(passed.release()));
+}
+
+Status ControlDesk::take_of_model(const ControlRequest& request) {
+  const std::string tenant_name(request.tenant, request.tenant_length);
+  const std::string name(request.name, request.name_length);
+  const auto tenant = registry_.find_tenant(tenant_name);
+  const auto model = tenant ? registry_.own(*tenant, name) : std::nullopt;
+  if (!model)
+    return Error{ErrorKind::not_found, fmt::format("tenant {} has no model {}", tenant_name, name)};
+  if (request.op == ControlOp::evict) return tier_.evict(*model);
+  if (request.op == ControlOp::remove) {
+    registry_.remove(*tenant, name);
+    tier_.retire(*model);
+  } else {
+    tier_.pin(*model, request.op == ControlOp::pin);
+  }
+  return {};
+}
+
+ModelId ControlDesk::add(const std::string& tenant, const std::string& name, const ModelFrom& from,
+                         std::string_view visible) {
+  ModelRegistry::Registered model;
+  model.tenant = registry_.tenant(tenant);
+  model.name = name;
+  model.from = from;
+  for (std::string_view each : split(visible, ','))
+    if (!each.empty()) model.visible.insert(std::string(each));
+  const auto added = registry_.add(std::move(model));
+  tier_.add_model(added.model);
+  if (added.replaced) tier_.retire(*added.replaced);
+  return added.model;
+}
+
+}  // namespace bellows

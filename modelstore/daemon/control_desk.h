@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "common/plain/handle.h"
+#include "modelstore/daemon/client_desk.h"
+#include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/memory_tier.h"
+#include "modelstore/daemon/model_registry.h"
+#include "modelstore/wire/control_wire.h"
+
+namespace bellows {
+
+/// The daemon's own socket, for root and the daemon's user. What comes is checked like anything
+/// else, and who takes no answers is let go.
+class ControlDesk {
+ public:
+  ControlDesk(EventLoop& loop, ModelRegistry& registry, MemoryTier& tier, ClientDesk& clients)
+      : loop_(loop), registry_(registry), tier_(tier), clients_(clients) {}
+
+  Status listen(Fd listener);
+
+  /// A model that a tenant has, or a new version of it; `visible` as the message has it.
+  ModelId add(const std::string& tenant, const std::string& name, const ModelFrom& from,
+              std::string_view visible);
+
+ private:
+  struct Speaker {
+    Fd socket;
+    EventLoop::Watch watch;
+  };
+
+  void accept_speaker();
+  void on_message(std::uint64_t number);
+  Status take(const modelwire::ControlRequest& request, plain::Handle& passed);
+  Status serve(const modelwire::ControlRequest& request, plain::Handle& passed);
+  Status take_of_model(const modelwire::ControlRequest& request);
+
+  EventLoop& loop_;
+  ModelRegistry& registry_;
+  MemoryTier& tier_;
+  ClientDesk& clients_;
+  Fd listener_;
+  EventLoop::Watch watch_;
+  std::map<std::uint64_t, Speaker> speakers_;
+  std::uint64_t next_ = 1;
+};
+
+}  // namespace bellows

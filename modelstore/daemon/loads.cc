@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/loads.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstring>
+#include <utility>
+
+namespace bellows {
+namespace {
+
+constexpr std::chrono::milliseconds kReap{100};
+constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 57;
+
+bool is_nothing(const LoaderMessage& message) {
+  return message.word == LoaderWord::progress && message.bytes == UINT64_MAX;
+}
+
+ModelDigest digest_in(const LoaderMessage& message) {
+  ModelDigest digest;
+  static_assert(sizeof message.digest == sizeof digest.bytes);
+  std::memcpy(digest.bytes.data(), message.digest, sizeof message.digest);
+  return digest;
+}
+
+}  // namespace
+
+std::map<std::uint64_t, Loads::Load>::iterator Loads::find(ModelId model) {
+  return std::find_if(loads_.begin(), loads_.end(), [model](const auto& entry) {
+    return entry.second.model == model && !entry.second.checks;
+  });
+}
+
+void Loads::start(ModelId model, TenantId tenant, const ModelFrom& from) {
+  Load load;
+  load.model = model;
+  load.tenant = tenant;
+  load.from = from;
+  add(std::move(load));
+}
+
+void Loads::check(ModelId model, TenantId tenant, const ModelMemory& memory) {
+  Load load;
+  load.model = model;
+  load.tenant = tenant;
+  load.checks = true;
+  load.memory.bytes = memory.bytes;
+  load.memory.digest = memory.digest;
+  load.memory.reader.reset(fcntl(memory.reader.get(), F_DUPFD_CLOEXEC, 0));
+  add(std::move(load));
+}
+
+void Loads::add(Load load) {
+  load.key = next_key_++;
+  loads_.emplace(load.key, std::move(load));
+  start_queued();
+}
+
+void Loads::start_queued() {
+  std::map<TenantId, unsigned> at_work;
+  for (const auto& [key, load] : loads_)
+    if (load.phase != Phase::queued) ++at_work[load.tenant];
+  std::vector<std::pair<std::uint64_t, Error>> failed;
+  for (auto& [key, load] : loads_) {
+    if (load.phase != Phase::queued || at_work[load.tenant] >= options_.of_tenant) continue;
+    ++at_work[load.tenant];
+    load.phase = load.checks ? Phase::checking : Phase::sizing;
+    if (auto started = start_loader(load); !started) failed.emplace_back(key, started.error());
+  }
+  for (const auto& [key, error] : failed) end(key, error);
+}
+
+Status Loads::start_loader(Load& load) {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
+    return errno_error("make", "a socket for a loader");
+  load.socket.reset(ends[0]);
+  const Fd theirs(ends[1]);
+  ChildOptions options;
+  options.command = {options_.loader};
+  options.in_fd = theirs.get();
+  options.death_signal = SIGKILL;
+  auto child = Child::start(options);
+  if (!child) return child.error();
+  load.child.emplace(std::move(*child));
+  ++load.attempts;
+  auto watch = loop_.watch(load.socket.get(), EPOLLIN,
+                           [this, key = load.key](std::uint32_t) { on_message(key); });
+  if (!watch) return watch.error();
+  load.watch = std::move(*watch);
+  load.deadline = EventLoop::Clock::now() + options_.stall;
+  return give_task(load);
+}
+
+Status Loads::give_task(Load& load) {
+  LoaderMessage task;
+  if (load.checks) {
+    task.word = LoaderWord::check;
+    task.bytes = load.memory.bytes;
+    return send_message(load.socket.get(), task, load.memory.reader.get());
+  }
+  task.word = LoaderWord::load;
+  task.uid = load.from.uid;
+  task.set_text(load.from.path);
+  return send_message(load.socket.get(), task);
+}
+
+void Loads::fill(ModelId model) {
+  const auto found = find(model);
+  if (found == loads_.end() || found->second.phase != Phase::waiting) return;
+  if (auto given = give_memory(found->second); !given) end(found->first, given.error());
+}
+
+Status Loads::give_memory(Load& load) {
+  // After huge pages that could not be had after all, small ones.
+  auto memory = make_model_memory(load.memory.bytes, options_.huge && load.attempts == 1);
+  if (!memory) return memory.error();
+  load.writable = std::move(*memory);
+  load.phase = Phase::filling;
+  load.deadline = EventLoop::Clock::now() + options_.stall;
+  LoaderMessage message;
+  message.word = LoaderWord::fill;
+  return send_message(load.socket.get(), message, load.writable.get());
+}
+
+void Loads::on_message(std::uint64_t key) {
+  const auto found = loads_.find(key);
+  if (found == loads_.end()) return;
+  LoaderMessage message;
+  if (auto received = receive_message(found->second.socket.get(), &message, nullptr); !received) {
+    const bool gone = received.error().kind == ErrorKind::unavailable;
+    return gone ? loader_ended(key, "ended before it was done") : end(key, received.error());
+  }
+  if (is_nothing(message)) return;
+  if (auto taken = take(found->second, message); !taken) end(key, taken.error());
+}
+
+Status Loads::take(Load& load, const LoaderMessage& message) {
+  const Error nonsense{ErrorKind::internal, "a loader said what nobody asked for"};
+  switch (message.word) {
+    case LoaderWord::failed:
+      return message.to_error();
+    case LoaderWord::progress:
+      load.deadline = EventLoop::Clock::now() + options_.stall;
+      return {};
+    case LoaderWord::done:
+      return load.phase == Phase::filling || load.phase == Phase::checking
+                 ? take_done(load, message)
+                 : Status(nonsense);
+    case LoaderWord::sized:
+      break;
+    case LoaderWord::load:
+    case LoaderWord::check:
+    case LoaderWord::fill:
+      return nonsense;
+  }
+  const bool fits = message.bytes > 0 && message.bytes <= kMostMemory &&
+                    message.catalogue_bytes <= message.bytes && message.catalogue_at % 8 == 0 &&
+                    message.catalogue_at <= message.bytes - message.catalogue_bytes;
+  if (load.phase != Phase::sizing || !fits) return nonsense;
+  const bool again = load.memory.bytes > 0;
+  if (again && load.memory.bytes != message.bytes)
+    return Error{ErrorKind::corrupt, load.from.path + " was changed while it was read"};
+  load.memory.bytes = message.bytes;
+  load.memory.catalogue_at = message.catalogue_at;
+  load.memory.catalogue_bytes = message.catalogue_bytes;
+  // Another loader after one that died has the room already.
+  if (again) return give_memory(load);
+  load.phase = Phase::waiting;
+  load.deadline = EventLoop::Clock::now() + options_.room;
+  host_.load_sized(load.model, message.bytes);
+  return {};
+}
+
+Status Loads::take_done(Load& load, const LoaderMessage& message) {
+  const ModelId model = load.model;
+  const bool checks = load.checks;
+  ModelMemory memory = std::move(load.memory);
+  memory.digest = digest_in(message);
+  if (!checks) {
+    if (auto sealed = memory.seal(std::move(load.writable)); !sealed) return sealed;
+  }
+  let_go(load);
+  loads_.erase(load.key);
+  if (checks) {
+    host_.check_done(model, memory.digest);
+  } else {
+    host_.load_done(model, std::move(memory));
+  }
+  start_queued();
+  return {};
+}
+
+void Loads::loader_ended(std::uint64_t key, const std::string& why) {
+  Load& load = loads_.at(key);
+  std::string how = why;
+  if (load.child)
+    if (const auto& exit = load.child->poll_exit()) how = exit->to_string();
+  const std::string what = load.checks ? "a model in memory" : load.from.path;
+  let_go(load);
+  // One that waits for room has done no work yet that would be lost.
+  const bool starts_over = load.phase == Phase::waiting;
+  if (load.attempts < options_.attempts && !starts_over) {
+    load.phase = load.checks ? Phase::checking : Phase::sizing;
+    if (auto started = start_loader(load); !started) end(key, started.error());
+    return;
+  }
+  end(key, Error{ErrorKind::unavailable,
+                 fmt::format("{} could not be read: its loader {}{}", what, how,
+                             load.attempts > 1 ? ", and so did the one before" : "")});
+}
+
+void Loads::let_go(Load& load) {
+  load.watch.end();
+  load.socket.reset();
+  load.writable.reset();
+  if (!load.child) return;
+  load.child->signal(SIGKILL);
+  dying_.push_back(std::move(*load.child));
+  load.child.reset();
+}
+
+void Loads::end(std::uint64_t key, const Error& error) {
+  const auto found = loads_.find(key);
+  if (found == loads_.end()) return;
+  const ModelId model = found->second.model;
+  const bool checks = found->second.checks;
+  let_go(found->second);
+  loads_.erase(found);
+  if (checks) {
+    host_.check_done(model, error);
+  } else {
+    host_.load_failed(model, error);
+  }
+  start_queued();
+}
+
+void Loads::stop(ModelId model) {
+  const auto found = find(model);
+  if (found == loads_.end()) return;
+  let_go(found->second);
+  loads_.erase(found);
+  start_queued();
+}
+
+Loads::Time Loads::tick(Time now) {
+  std::vector<std::uint64_t> overdue;
+  for (const auto& [key, load] : loads_)
+    if (load.deadline <= now) overdue.push_back(key);
+  for (const std::uint64_t key : overdue) {
+    const auto found = loads_.find(key);
+    if (found == loads_.end()) continue;
+    if (found->second.phase == Phase::waiting) {
+      end(key, Error{ErrorKind::busy,
+                     "there is no room for the model: memory that was given back is still in use "
+                     "by the program that had it; try again later"});
+    } else {
+      loader_ended(key, fmt::format("made no progress for {} s",
+                                    std::chrono::duration<double>(options_.stall).count()));
+    }
+  }
+  dying_.remove_if([](Child& child) { return child.poll_exit().has_value(); });
+  Time next = dying_.empty() ? Time::max() : now + kReap;
+  for (const auto& [key, load] : loads_) next = std::min(next, load.deadline);
+  return next;
+}
+
+}  // namespace bellows

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/child.h"
+#include "modelstore/book/model_book.h"
+#include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/model_memory.h"
+#include "modelstore/daemon/model_registry.h"
+#include "modelstore/loader/loader_wire.h"
+
+namespace bellows {
+
+/// What loads come to. Each load ends with one call of done or failed.
+class LoadHost {
+ public:
+  virtual ~LoadHost() = default;
+  /// It waits for `fill`.
+  virtual void load_sized(ModelId model, std::uint64_t bytes) = 0;
+  virtual void load_done(ModelId model, ModelMemory memory) = 0;
+  virtual void load_failed(ModelId model, const Error& error) = 0;
+  /// Of memory that was in use already: the digest that it has.
+  virtual void check_done(ModelId model, const Result<ModelDigest>& digest) = 0;
+};
+
+struct LoadOptions {
+  std::string loader;                      ///< the program
+  std::chrono::milliseconds stall{60000};  ///< without any progress
+  std::chrono::milliseconds room{30000};   ///< to wait for the memory
+  unsigned attempts = 2;                   ///< loaders that may die over one model
+  unsigned of_tenant = 2;                  ///< loads of one tenant at a time
+  bool huge = true;                        ///< huge pages where there are enough
+};
+
+/// The loaders that are at work, and what waits for one. Never waits for a process: one that hangs
+/// in a dead file system may not even end when it is killed, and is let go.
+class Loads {
+ public:
+  using Time = EventLoop::Clock::time_point;
+
+  Loads(EventLoop& loop, LoadHost& host, LoadOptions options)
+      : loop_(loop), host_(host), options_(std::move(options)) {}
+
+  void start(ModelId model, TenantId tenant, const ModelFrom& from);
+  /// There is room for what load_sized told.
+  void fill(ModelId model);
+  /// Without a word to the host.
+  void stop(ModelId model);
+  /// Computes the digest of memory anew.
+  void check(ModelId model, TenantId tenant, const ModelMemory& memory);
+
+  /// Ends what is overdue, and gives the time when to look again.
+  Time tick(Time now);
+
+ private:
+  enum class Phase { queued, sizing, waiting, filling, checking };
+  struct Load {
+    std::uint64_t key = 0;
+    ModelId model = 0;
+    TenantId tenant = 0;
+    ModelFrom from;
+    Phase phase = Phase::queued;
+    bool checks = false;
+    unsigned attempts = 0;
+    ModelMemory memory;  ///< its sizes, and for a check the memory
+    Fd writable;
+    std::optional<Child> child;
+    Fd socket;
+    EventLoop::Watch watch;
+    Time deadline = Time::max();
+  };
+
+  void add(Load load);
+  void start_queued();
+  Status start_loader(Load& load);
+  Status give_task(Load& load);
+  Status give_memory(Load& load);
+  void on_message(std::uint64_t key);
+  /// Of one load; an error ends it.
+  Status take(Load& load, const LoaderMessage& message);
+  Status take_done(Load& load, const LoaderMessage& message);
+  /// Starts another loader, or gives up.
+  void loader_ended(std::uint64_t key, const std::string& why);
+  void end(std::uint64_t key, const Error& error);
+  void let_go(Load& load);
+  /// Finds the load of a model, which is not a check.
+  std::map<std::uint64_t, Load>::iterator find(ModelId model);
+
+  EventLoop& loop_;
+  LoadHost& host_;
+  LoadOptions options_;
+  std::map<std::uint64_t, Load> loads_;
+  std::uint64_t next_key_ = 1;
+  std::list<Child> dying_;
+};
+
+}  // namespace bellows

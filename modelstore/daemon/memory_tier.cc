@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/memory_tier.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace bellows {
+
+MemoryTier::MemoryTier(EventLoop& loop, const TierLimits& limits, const LoadOptions& options,
+                       ModelRegistry& registry, Say say)
+    : registry_(registry), say_(std::move(say)), book_(limits), loads_(loop, *this, options) {}
+
+Result<std::unique_ptr<MemoryTier>> MemoryTier::make(EventLoop& loop, const TierLimits& limits,
+                                                     const LoadOptions& options,
+                                                     ModelRegistry& registry, Say say) {
+  std::unique_ptr<MemoryTier> tier(new MemoryTier(loop, limits, options, registry, std::move(say)));
+  auto freed = FreedMemory::make(loop, [object = tier.get()](std::uint64_t model) {
+    object->perform(object->book_.freed(model, now()));
+  });
+  if (!freed) return freed.error();
+  tier->freed_ = std::move(*freed);
+  return tier;
+}
+
+void MemoryTier::add_model(ModelId model) {
+  if (const auto* registered = registry_.get(model)) book_.add_model(model, registered->tenant);
+}
+
+void MemoryTier::retire(ModelId model) { perform(book_.retire(model, now())); }
+
+void MemoryTier::pin(ModelId model, bool pinned) {
+  book_.pin(model, pinned);
+  if (pinned) prefetch(model);
+}
+
+Status MemoryTier::evict(ModelId model) {
+  auto decisions = book_.evict(model);
+  const auto state = book_.state(model);
+  if (state != ModelBook::State::absent && state != ModelBook::State::evicting)
+    return Error{ErrorKind::busy, "the model is in use, pinned or on its way"};
+  perform(std::move(decisions));
+  return {};
+}
+
+void MemoryTier::open(TicketId ticket, ModelId model) {
+  wanted_[ticket] = model;
+  perform(book_.open(ticket, model, now()));
+}
+
+void MemoryTier::prefetch(ModelId model) { perform(book_.prefetch(model, now())); }
+
+void MemoryTier::close(TicketId ticket) {
+  wanted_.erase(ticket);
+  perform(book_.close(ticket, now()));
+}
+
+MemoryTier::Time MemoryTier::tick(Time now) {
+  const Time next = loads_.tick(now);
+  perform(book_.expire(now));
+  const auto expiry = book_.next_expiry();
+  return expiry ? std::min(next, *expiry) : next;
+}
+
+void MemoryTier::load_sized(ModelId model, std::uint64_t bytes) {
+  perform(book_.sized(model, bytes, now()));
+}
+
+void MemoryTier::load_done(ModelId model, ModelMemory memory) {
+  registry_.note_digest(model, memory.digest);
+  const auto twin = std::find_if(memory_.begin(), memory_.end(), [&](const auto& entry) {
+    return entry.second->digest == memory.digest;
+  });
+  if (const auto* registered = registry_.get(model))
+    say_(fmt::format("loaded {}: {} bytes, digest {}", registered->from.path, memory.bytes,
+                     memory.digest.to_string()));
+  memory_[model] =
+      twin != memory_.end() ? twin->second : std::make_shared<ModelMemory>(std::move(memory));
+  perform(book_.loaded(model, now()));
+}
+
+void MemoryTier::load_failed(ModelId model, const Error& error) {
+  say_(error.text);
+  perform(book_.failed(model, error, now()));
+}
+
+void MemoryTier::check_done(ModelId model, const Result<ModelDigest>& digest) {
+  const auto found = memory_.find(model);
+  if (found == memory_.end() || (digest && *digest == found->second->digest)) return;
+  say_(digest ? fmt::format("model {} in memory no longer has its digest: nobody gets it any more",
+                            found->second->digest.to_string())
+              : fmt::format("model {} in memory could not be checked: {}",
+                            found->second->digest.to_string(), digest.error().text));
+  if (digest) replace(model);
+}
+
+void MemoryTier::replace(ModelId model) {
+  const auto* registered = registry_.get(model);
+  if (registered) {
+    auto anew = *registered;
+    anew.digest.reset();
+    add_model(registry_.add(std::move(anew)).model);
+  }
+  retire(model);
+}
+
+void MemoryTier::perform(BookDecisions decisions) {
+  to_do_.insert(to_do_.end(), std::make_move_iterator(decisions.begin()),
+                std::make_move_iterator(decisions.end()));
+  if (performing_) return;
+  performing_ = true;
+  while (!to_do_.empty()) {
+    const BookDecision decision = std::move(to_do_.front());
+    to_do_.pop_front();
+    perform_one(decision);
+  }
+  performing_ = false;
+}
+
+void MemoryTier::perform_one(const BookDecision& decision) {
+  if (const auto* load = std::get_if<decide::Load>(&decision)) return start_load(load->model);
+  if (const auto* fill = std::get_if<decide::Fill>(&decision)) return loads_.fill(fill->model);
+  if (const auto* abandon = std::get_if<decide::Abandon>(&decision))
+    return loads_.stop(abandon->model);
+  if (const auto* evict = std::get_if<decide::Evict>(&decision))
+    return give_up_memory(evict->model);
+  if (const auto* granted = std::get_if<decide::Grant>(&decision)) return grant(granted->ticket);
+  const auto& refused = std::get<decide::Refuse>(decision);
+  wanted_.erase(refused.ticket);
+  if (tickets_) tickets_->refused(refused.ticket, refused.error);
+}
+
+void MemoryTier::start_load(ModelId model) {
+  const auto* registered = registry_.get(model);
+  if (registered) return loads_.start(model, registered->tenant, registered->from);
+  perform(book_.failed(model, Error{ErrorKind::not_found, "there is no such model"}, now()));
+}
+
+void MemoryTier::give_up_memory(ModelId model) {
+  auto memory = std::move(memory_[model]);
+  memory_.erase(model);
+  // Another model has it still, and counts it.
+  if (!memory || memory.use_count() > 1 || !freed_->give_up(std::move(*memory), model))
+    perform(book_.freed(model, now()));
+}
+
+void MemoryTier::grant(TicketId ticket) {
+  const auto wanted = wanted_.find(ticket);
+  // It was closed between the decision and now.
+  if (wanted == wanted_.end()) return;
+  const auto memory = memory_.find(wanted->second);
+  if (tickets_ && memory != memory_.end()) tickets_->granted(ticket, *memory->second);
+}
+
+}  // namespace bellows

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "modelstore/book/model_book.h"
+#include "modelstore/daemon/loads.h"
+#include "modelstore/daemon/model_memory.h"
+#include "modelstore/daemon/model_registry.h"
+
+namespace bellows {
+
+/// Who asked for models. Each ticket ends with one call of granted or refused; the first is still
+/// to be closed.
+class TicketHost {
+ public:
+  virtual ~TicketHost() = default;
+  virtual void granted(TicketId ticket, const ModelMemory& memory) = 0;
+  virtual void refused(TicketId ticket, const Error& error) = 0;
+};
+
+/// The memory of the node as a tier: carries out what its book decides.
+class MemoryTier final : private LoadHost {
+ public:
+  using Time = EventLoop::Clock::time_point;
+  using Say = std::function<void(const std::string&)>;
+
+  static Result<std::unique_ptr<MemoryTier>> make(EventLoop& loop, const TierLimits& limits,
+                                                  const LoadOptions& options,
+                                                  ModelRegistry& registry, Say say);
+
+  void set_host(TicketHost* tickets) { tickets_ = tickets; }
+  void add_tenant(TenantId tenant, std::uint64_t budget) { book_.add_tenant(tenant, budget); }
+  void add_model(ModelId model);
+  void retire(ModelId model);
+  void pin(ModelId model, bool pinned);
+  /// busy: it is in use, or on its way.
+  Status evict(ModelId model);
+
+  void open(TicketId ticket, ModelId model);
+  void prefetch(ModelId model);
+  void close(TicketId ticket);
+
+  const ModelBook& book() const { return book_; }
+  /// Gives the time when to look again.
+  Time tick(Time now);
+
+ private:
+  MemoryTier(EventLoop& loop, const TierLimits& limits, const LoadOptions& options,
+             ModelRegistry& registry, Say say);
+
+  void load_sized(ModelId model, std::uint64_t bytes) override;
+  void load_done(ModelId model, ModelMemory memory) override;
+  void load_failed(ModelId model, const Error& error) override;
+  void check_done(ModelId model, const Result<ModelDigest>& digest) override;
+
+  /// Carries decisions out one after another, also those that come up meanwhile.
+  void perform(BookDecisions decisions);
+  void perform_one(const BookDecision& decision);
+  void start_load(ModelId model);
+  void give_up_memory(ModelId model);
+  /// Its memory is wrong: whoever asks for it next has it loaded anew.
+  void replace(ModelId model);
+  void grant(TicketId ticket);
+  static Time now() { return EventLoop::Clock::now(); }
+
+  ModelRegistry& registry_;
+  Say say_;
+  TicketHost* tickets_ = nullptr;
+  ModelBook book_;
+  Loads loads_;
+  std::unique_ptr<FreedMemory> freed_;
+  /// One memory may be several models', when these have the same bytes.
+  std::map<ModelId, std::shared_ptr<ModelMemory>> memory_;
+  std::map<TicketId, ModelId> wanted_;
+  std::deque<BookDecision> to_do_;
+  bool performing_ = false;
+};
+
+}  // namespace bellows

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/model_daemon.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace bellows {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A socket in a path that no other process can have; who may connect is asked of each that does.
+Result<Fd> listen_at(const std::string& path, mode_t mode) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Error{ErrorKind::invalid, fmt::format("the socket's path is longer than {} bytes: {}",
+                                                 sizeof address.sun_path - 1, path)};
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return errno_error("make", "a socket");
+  // One that an earlier daemon left: the lock says that it is gone.
+  unlink(path.c_str());
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0 ||
+      chmod(path.c_str(), mode) < 0 || listen(fd.get(), 1024) < 0)
+    return errno_error("listen on", path);
+  return fd;
+}
+
+Result<Fd> lock_folder(const std::string& run) {
+  if (mkdir(run.c_str(), 0700) < 0 && errno != EEXIST) return errno_error("make", run);
+  struct stat s;
+  if (lstat(run.c_str(), &s) < 0) return errno_error("look at", run);
+  if (!S_ISDIR(s.st_mode) || s.st_uid != geteuid() || (s.st_mode & 0022) != 0)
+    return Error{
+        ErrorKind::denied,
+        fmt::format("{} must be a folder of this user to which nobody else can write", run)};
+  auto lock = open_file(run + "/lock", O_RDWR | O_CREAT | O_NOFOLLOW, 0600);
+  if (!lock) return lock.error();
+  if (flock(lock->get(), LOCK_EX | LOCK_NB) < 0)
+    return Error{ErrorKind::busy, fmt::format("another bellows-modeld has {}", run)};
+  return lock;
+}
+
+constexpr std::string_view kFileEnd = ".safetensors";
+
+/// What the models of a folder are called; nothing for what is none. Whether it really is one, the
+/// loader sees.
+std::string name_of(const fs::directory_entry& entry) {
+  std::error_code failed;
+  const std::string name = entry.path().filename();
+  if (entry.is_directory(failed)) return name;
+  if (!name.ends_with(kFileEnd)) return "";
+  return name.substr(0, name.size() - kFileEnd.size());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ModelDaemon>> ModelDaemon::make(const ModelDaemonOptions& options, Say say) {
+  std::unique_ptr<ModelDaemon> daemon(new ModelDaemon);
+  if (auto started = daemon->start(options, say); !started) return started.error();
+  return daemon;
+}
+
+Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
+  auto lock = lock_folder(options.run);
+  if (!lock) return lock.error();
+  lock_ = std::move(*lock);
+  auto loop = EventLoop::make();
+  if (!loop) return loop.error();
+  loop_ = std::move(*loop);
+  auto tier = MemoryTier::make(*loop_, options.limits, options.loads, registry_, say);
+  if (!tier) return tier.error();
+  tier_ = std::move(*tier);
+  clients_ = std::make_unique<ClientDesk>(*loop_, *tier_, registry_);
+  control_ = std::make_unique<ControlDesk>(*loop_, registry_, *tier_, *clients_);
+  for (const TenantOption& tenant : options.tenants)
+    tier_->add_tenant(registry_.tenant(tenant.name), tenant.budget);
+  if (auto added = add_models(options); !added) return added;
+  for (const SocketOption& socket : options.sockets) {
+    // Only one user may use it, and the check of the peer says so; a job's root may be another.
+    auto listener = listen_at(socket.path, 0666);
+    if (!listener) return listener.error();
+    const ServedJob job{socket.path, registry_.tenant(socket.tenant), socket.uid};
+    if (auto served = clients_->serve(job, std::move(*listener)); !served) return served;
+  }
+  auto control = listen_at(options.run + "/control", 0600);
+  return control ? control_->listen(std::move(*control)) : Status(control.error());
+}
+
+Status ModelDaemon::add_models(const ModelDaemonOptions& options) {
+  for (const ModelOption& folder : options.folders)
+    if (auto added = add_folder(folder); !added) return added;
+  for (const ModelOption& model : options.models) {
+    if (!modelwire::is_model_name(model.name.data(), model.name.size()))
+      return Error{ErrorKind::invalid, fmt::format("no model can have the name {}", model.name)};
+    control_->add(model.tenant, model.name, model.from, model.visible);
+  }
+  return {};
+}
+
+Status ModelDaemon::add_folder(const ModelOption& folder) {
+  std::error_code failed;
+  fs::directory_iterator entry(folder.from.path, failed);
+  if (failed)
+    return Error{ErrorKind::unavailable,
+                 fmt::format("cannot read {}: {}", folder.from.path, failed.message())};
+  for (const fs::directory_iterator end; entry != end; entry.increment(failed)) {
+    const std::string word = name_of(*entry);
+    const std::string name = folder.name.empty() ? word : folder.name + "/" + word;
+    if (word.empty() || !modelwire::is_model_name(name.data(), name.size())) continue;
+    control_->add(folder.tenant, name, {entry->path(), folder.from.uid}, folder.visible);
+    if (failed) break;
+  }
+  return {};
+}
+
+void ModelDaemon::run(int ends) {
+  bool ended = false;
+  auto watch = loop_->watch(ends, EPOLLIN, [&](std::uint32_t) { ended = true; });
+  while (watch && !ended) {
+    const auto now = EventLoop::Clock::now();
+    const auto next = tier_->tick(now);
+    loop_->run_once(std::min(next, clients_->tick(now)));
+  }
+}
+
+}  // namespace bellows

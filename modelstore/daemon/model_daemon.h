@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "modelstore/daemon/client_desk.h"
+#include "modelstore/daemon/control_desk.h"
+#include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/memory_tier.h"
+#include "modelstore/daemon/model_registry.h"
+
+namespace bellows {
+
+/// A model that is there from the start.
+struct ModelOption {
+  std::string tenant;
+  std::string name;  ///< of a folder: what its models' names begin with, or nothing
+  ModelFrom from;
+  std::string visible;
+};
+
+struct SocketOption {
+  std::string path;
+  std::string tenant;
+  uid_t uid = 0;
+};
+
+struct TenantOption {
+  std::string name;
+  std::uint64_t budget = 0;
+};
+
+struct ModelDaemonOptions {
+  std::string run;  ///< the daemon's own folder
+  TierLimits limits;
+  LoadOptions loads;
+  std::vector<TenantOption> tenants;
+  std::vector<ModelOption> models;
+  std::vector<ModelOption> folders;  ///< each thing in it that looks like a model is one
+  std::vector<SocketOption> sockets;
+};
+
+/// bellows-modeld: all its parts, and its loop.
+class ModelDaemon {
+ public:
+  using Say = std::function<void(const std::string&)>;
+
+  static Result<std::unique_ptr<ModelDaemon>> make(const ModelDaemonOptions& options, Say say);
+  /// Until `ends` is readable.
+  void run(int ends);
+
+ private:
+  ModelDaemon() = default;
+  Status start(const ModelDaemonOptions& options, const Say& say);
+  Status add_models(const ModelDaemonOptions& options);
+  Status add_folder(const ModelOption& folder);
+
+  std::unique_ptr<EventLoop> loop_;
+  ModelRegistry registry_;
+  std::unique_ptr<MemoryTier> tier_;
+  std::unique_ptr<ClientDesk> clients_;
+  std::unique_ptr<ControlDesk> control_;
+  Fd lock_;
+};
+
+}  // namespace bellows

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "common/fd.h"
+#include "common/result.h"
+#include "modelstore/daemon/event_loop.h"
+#include "modelstore/digest/model_digest.h"
+
+namespace bellows {
+
+/// Memory for a loader to fill: a memfd that nobody can run, of at least so many bytes, and of huge
+/// pages where `huge` is wanted and the node has enough of them.
+Result<Fd> make_model_memory(std::uint64_t bytes, bool huge);
+
+/// A model that can be lent: sealed, so that nobody can write to it or change its size, not even
+/// its owner, and a descriptor that is open for reading only. The daemon never maps it.
+struct ModelMemory {
+  Fd reader;
+  std::uint64_t bytes = 0;
+  std::uint64_t catalogue_at = 0;
+  std::uint64_t catalogue_bytes = 0;
+  ModelDigest digest;
+
+  /// Takes what a loader filled. internal: it is still mapped for writing, or too small.
+  Status seal(Fd writable);
+  /// Whether `reader` is such memory. corrupt: it is not.
+  Status check_sealed() const;
+};
+
+/// Tells when memory that the daemon has given up is free, which is when the last process has
+/// closed and unmapped it: a client may go on to use what it was lent.
+class FreedMemory {
+ public:
+  /// `freed` gets the number that `give_up` was called with.
+  static Result<std::unique_ptr<FreedMemory>> make(EventLoop& loop,
+                                                   std::function<void(std::uint64_t)> freed);
+
+  /// Closes it. False: the kernel can't tell, so it counts as free now.
+  bool give_up(ModelMemory memory, std::uint64_t number);
+
+ private:
+  explicit FreedMemory(std::function<void(std::uint64_t)> freed) : freed_(std::move(freed)) {}
+  void read_events();
+
+  std::function<void(std::uint64_t)> freed_;
+  Fd inotify_;
+  EventLoop::Watch watch_;
+  std::map<int, std::uint64_t> given_up_;  ///< by the number of inotify's watch
+};
+
+}  // namespace bellows

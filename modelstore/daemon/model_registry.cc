@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/model_registry.h"
+
+#include <utility>
+
+namespace bellows {
+
+TenantId ModelRegistry::tenant(const std::string& name) {
+  const auto [place, is_new] = tenants_.emplace(name, static_cast<TenantId>(tenants_.size() + 1));
+  if (is_new) make_views();
+  return place->second;
+}
+
+std::optional<TenantId> ModelRegistry::find_tenant(const std::string& name) const {
+  const auto found = tenants_.find(name);
+  if (found == tenants_.end()) return std::nullopt;
+  return found->second;
+}
+
+ModelRegistry::Added ModelRegistry::add(Registered model) {
+  const auto replaced = remove(model.tenant, model.name);
+  const ModelId id = next_++;
+  models_.emplace(id, std::move(model));
+  make_views();
+  return {id, replaced};
+}
+
+std::optional<ModelId> ModelRegistry::remove(TenantId tenant, const std::string& name) {
+  const auto id = own(tenant, name);
+  if (!id) return std::nullopt;
+  models_.erase(*id);
+  make_views();
+  return id;
+}
+
+void ModelRegistry::note_digest(ModelId model, const ModelDigest& digest) {
+  const auto found = models_.find(model);
+  if (found == models_.end() || found->second.digest == digest) return;
+  found->second.digest = digest;
+  make_views();
+}
+
+void ModelRegistry::make_views() {
+  views_.clear();
+  for (const auto& [name, viewer] : tenants_) {
+    View& view = views_[viewer];
+    const auto show = [&view](ModelId id, const Registered& model) {
+      view.by_name.emplace(model.name, id);
+      if (model.digest) view.by_digest.emplace(*model.digest, id);
+    };
+    // Its own come first: nobody can put another in the place of one of these.
+    for (const auto& [id, model] : models_)
+      if (model.tenant == viewer) show(id, model);
+    for (const auto& [other, owner] : tenants_)
+      for (const auto& [id, model] : models_)
+        if (model.tenant == owner && owner != viewer &&
+            (model.visible.count("*") != 0 || model.visible.count(name) != 0))
+          show(id, model);
+  }
+}
+
+std::optional<ModelId> ModelRegistry::find(TenantId viewer, const std::string& name) const {
+  const auto view = views_.find(viewer);
+  if (view == views_.end()) return std::nullopt;
+  const auto found = view->second.by_name.find(name);
+  if (found == view->second.by_name.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<ModelId> ModelRegistry::find(TenantId viewer, const ModelDigest& digest) const {
+  const auto view = views_.find(viewer);
+  if (view == views_.end()) return std::nullopt;
+  const auto found = view->second.by_digest.find(digest);
+  if (found == view->second.by_digest.end()) return std::nullopt;
+  return found->second;
+}
+
+std::optional<ModelId> ModelRegistry::own(TenantId tenant, const std::string& name) const {
+  for (const auto& [id, model] : models_)
+    if (model.tenant == tenant && model.name == name) return id;
+  return std::nullopt;
+}
+
+const ModelRegistry::Registered* ModelRegistry::get(ModelId model) const {
+  const auto found = models_.find(model);
+  return found == models_.end() ? nullptr : &found->second;
+}
+
+}  // namespace bellows

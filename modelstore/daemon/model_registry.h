@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "modelstore/book/model_book.h"
+#include "modelstore/digest/model_digest.h"
+
+namespace bellows {
+
+/// Where a model is read from.
+struct ModelFrom {
+  std::string path;
+  uid_t uid = 0;  ///< with whose rights
+};
+
+/// Which models there are, and who sees them. Each tenant has a table of its own of what it sees: a
+/// name that it may not see and one that does not exist are both not there, and take the same time
+/// to look up.
+class ModelRegistry {
+ public:
+  struct Registered {
+    TenantId tenant = 0;
+    std::string name;
+    ModelFrom from;
+    std::set<std::string> visible;  ///< tenants besides its own; "*": all
+    std::optional<ModelDigest> digest;
+  };
+  struct Added {
+    ModelId model;
+    std::optional<ModelId> replaced;  ///< that had the name
+  };
+
+  /// The number of a tenant, which is a new one when it was not known.
+  TenantId tenant(const std::string& name);
+  std::optional<TenantId> find_tenant(const std::string& name) const;
+
+  /// A name that the tenant has given already gets a new model.
+  Added add(Registered model);
+  std::optional<ModelId> remove(TenantId tenant, const std::string& name);
+  void note_digest(ModelId model, const ModelDigest& digest);
+
+  /// What a tenant sees by this name: its own, else that of the first tenant that shows it one.
+  std::optional<ModelId> find(TenantId viewer, const std::string& name) const;
+  std::optional<ModelId> find(TenantId viewer, const ModelDigest& digest) const;
+  /// A tenant's own, whoever may see it.
+  std::optional<ModelId> own(TenantId tenant, const std::string& name) const;
+  /// Null when there is none.
+  const Registered* get(ModelId model) const;
+
+ private:
+  struct View {
+    std::map<std::string, ModelId, std::less<>> by_name;
+    std::map<ModelDigest, ModelId> by_digest;
+  };
+  void make_views();
+
+  std::map<std::string, TenantId> tenants_;
+  std::map<ModelId, Registered> models_;
+  std::map<TenantId, View> views_;
+  ModelId next_ = 1;
+};
+
+}  // namespace bellows
