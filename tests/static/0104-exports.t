@@ -49,5 +49,11 @@ needs_only "$job_submit" "$runtime|libyaml-0\.so\.2|libxxhash\.so\.0|liblua5\.4-
   exports_only "$library" 'bellows_[a-z_]+|BELLOWS_[0-9.]+'
   exports_all "$library" bellows_init bellows_register bellows_restore bellows_save bellows_should_stop bellows_finalize
 } 2>&1 | point "libbellows.so exports its interface and no more"
+model=$build/modelstore/.libs/libbellows_model.so
+{
+  exports_only "$model" 'bellows_model_[a-z_]+|BELLOWS_MODEL_[0-9.]+'
+  exports_all "$model" bellows_model_open bellows_model_tensor bellows_model_find bellows_model_close
+} 2>&1 | point "libbellows_model.so exports its interface and no more"
+needs_only "$model" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows_model.so needs only the C library"
 needs_only "$library" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows.so needs only the C library"
 finish

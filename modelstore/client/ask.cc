@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/plain/packet.h"
+#include "modelstore/client/model_handle.h"
+
+namespace bellows::modelclient {
+namespace {
+
+constexpr int kTenMinutes = 600000;
+constexpr char kDigestBegin[] = "sha256:";
+
+int digit(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+bool read_digest(const char* text, std::uint8_t* digest) {
+  if (strlen(text) != 2 * modelwire::kDigestBytes) return false;
+  for (std::size_t i = 0; i < modelwire::kDigestBytes; ++i) {
+    const int high = digit(text[2 * i]), low = digit(text[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    digest[i] = static_cast<std::uint8_t>(high * 16 + low);
+  }
+  return true;
+}
+
+int make_request(bellows_model* model, const char* name, modelwire::ModelRequest* request) {
+  const std::size_t begin = sizeof kDigestBegin - 1;
+  if (name && strncmp(name, kDigestBegin, begin) == 0) {
+    request->by_digest = 1;
+    if (read_digest(name + begin, request->digest)) return BELLOWS_MODEL_OK;
+    return model->fail(BELLOWS_MODEL_ERR_INVALID,
+                       "%.80s is no digest: it takes 64 hexadecimal digits", name);
+  }
+  const std::size_t length = name ? strlen(name) : 0;
+  if (!modelwire::is_model_name(name, length))
+    return model->fail(BELLOWS_MODEL_ERR_INVALID, "no model can have the name \"%.80s\"",
+                       name ? name : "");
+  request->name_length = static_cast<std::uint32_t>(length);
+  memcpy(request->name, name, length);
+  return BELLOWS_MODEL_OK;
+}
+
+std::int64_t now_ms() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/// 0, ETIMEDOUT, or another errno value.
+int await_answer(int socket, int wait_ms) {
+  const std::int64_t end = now_ms() + wait_ms;
+  for (;;) {
+    const std::int64_t left = wait_ms < 0 ? -1 : end - now_ms();
+    if (wait_ms >= 0 && left < 0) return ETIMEDOUT;
+    pollfd p = {socket, POLLIN, 0};
+    const int ready = poll(&p, 1, static_cast<int>(left));
+    if (ready > 0) return 0;
+    if (ready < 0 && errno != EINTR) return errno;
+  }
+}
+
+int receive_answer(bellows_model* model, modelwire::ModelReply* reply, plain::Handle* passed) {
+  const iovec part = {reply, sizeof *reply};
+  std::size_t got = 0;
+  const int failure = plain::receive_packet(model->socket.get(), &part, 1, &got, passed, 0);
+  if (failure == EPIPE)
+    return model->fail(
+        BELLOWS_MODEL_ERR_UNAVAILABLE,
+        "bellows-modeld closed the connection: its socket is another user's, or it has "
+        "too many programs or was ended");
+  const char* wrong = failure == 0 ? modelwire::check(*reply, got) : strerror(failure);
+  if (!wrong) return BELLOWS_MODEL_OK;
+  return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE,
+                     "the answer of bellows-modeld makes no sense: %s", wrong);
+}
+
+}  // namespace
+
+int ask(bellows_model* model, modelwire::Op op, const char* name,
+        const bellows_model_config& config, modelwire::ModelReply* reply, plain::Handle* passed) {
+  modelwire::ModelRequest request;
+  request.op = op;
+  request.handle = 1;
+  int rc = make_request(model, name, &request);
+  if (rc != BELLOWS_MODEL_OK) return rc;
+  const char* variable = getenv("BELLOWS_MODEL_SOCKET");
+  const char* path = config.socket           ? config.socket
+                     : variable && *variable ? variable
+                                             : modelwire::kSocket;
+  int failure = plain::connect_to(path, &model->socket);
+  const iovec part = {&request, sizeof request};
+  if (failure == 0) failure = plain::send_packet(model->socket.get(), &part, 1, -1, 0);
+  if (failure != 0)
+    return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "the model store of this node, %s: %s", path,
+                       strerror(failure));
+  failure = await_answer(model->socket.get(), config.wait_ms == 0 ? kTenMinutes : config.wait_ms);
+  if (failure == ETIMEDOUT)
+    return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "model %s was not loaded in time", name);
+  if (failure != 0)
+    return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "waiting for model %s: %s", name,
+                       strerror(failure));
+  rc = receive_answer(model, reply, passed);
+  if (rc != BELLOWS_MODEL_OK || reply->answer != modelwire::Answer::failed) return rc;
+  return model->fail(static_cast<int>(reply->failure), "model %s: %s", name, reply->text);
+}
+
+}  // namespace bellows::modelclient

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <stdarg.h>
+
+#include <cstddef>
+
+#include "common/plain/handle.h"
+#include "modelstore/catalogue/catalogue.h"
+#include "modelstore/include/bellows_model.h"
+#include "modelstore/wire/model_wire.h"
+
+struct bellows_model {
+  char error[bellows::modelwire::kMostText + 1] = "";
+  char digest[2 * bellows::modelwire::kDigestBytes + 1] = "";
+  bellows::plain::Handle socket;  ///< as long as it is open, the memory is this program's
+  bellows::plain::Mapping memory;
+  bellows::catalogue::View view;
+
+  /// Returns `code`, so that callers can `return model->fail(code, ...)`.
+  int fail(int code, const char* format, ...) __attribute__((format(printf, 3, 4)));
+};
+
+namespace bellows::modelclient {
+
+/// Connects, asks and waits for the answer. BELLOWS_MODEL_OK, or the model's error says why not.
+int ask(bellows_model* model, modelwire::Op op, const char* name,
+        const bellows_model_config& config, modelwire::ModelReply* reply, plain::Handle* passed);
+
+/// Maps what came with the answer.
+int take_memory(bellows_model* model, const modelwire::ModelReply& reply, int fd);
+
+}  // namespace bellows::modelclient

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loaders that die, hang and lie, and programs that are killed at any time.
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "tests/unit/modelstore/model_store.h"
+
+using namespace bellows;
+using namespace bellows::model_test;
+
+namespace {
+
+constexpr std::size_t kMega = 1 << 20;
+
+/// A folder with a script in the loader's place. In it, $LOADER is the real one, and $N says how
+/// often it was started before.
+std::string helpers_with(const ModelStore& store, const std::string& script) {
+  const std::string folder = store.path() + "/helpers";
+  std::filesystem::create_directory(folder);
+  const std::string path = folder + "/bellows-model-loader";
+  std::ofstream(path) << "#!/bin/sh\nLOADER=" HELPERS "/bellows-model-loader\nCOUNT=" << folder
+                      << "/count\nN=$(cat $COUNT 2>/dev/null | wc -l)\necho >>$COUNT\n"
+                      << script << "\n";
+  cr_assert_eq(chmod(path.c_str(), 0755), 0);
+  return folder;
+}
+
+}  // namespace
+
+Test(model_faults, another_loader_takes_over, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.start("1G", helpers_with(store, "[ $N -ge 1 ] || kill -9 $$\nexec $LOADER"));
+  const OpenModel model = store.open("m");
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect(model.data("w") == "data");
+}
+
+Test(model_faults, who_waits_is_told_when_loaders_keep_dying, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.start("1G", helpers_with(store, "kill -9 $$"));
+  const OpenModel model = store.open("m");
+  cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
+  cr_expect(has(model.error(), "could not be read: its loader") &&
+                has(model.error(), "so did the one before"),
+            "%s", model.error().c_str());
+}
+
+Test(model_faults, a_loader_that_hangs_is_replaced, .timeout = 60) {
+  ModelStore store({"--stall=0.3"});
+  store.add("m", "data");
+  store.start("1G", helpers_with(store, "[ $N -ge 1 ] || exec sleep 1000\nexec $LOADER"));
+  cr_expect(store.open("m").ok());
+  ModelStore dead({"--stall=0.2"});
+  dead.add("m", "data");
+  dead.start("1G", helpers_with(dead, "exec sleep 1000"));
+  const OpenModel model = dead.open("m");
+  cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
+  cr_expect(has(model.error(), "made no progress for 0.2 s"), "%s", model.error().c_str());
+}
+
+Test(model_faults, a_loader_that_hangs_holds_up_no_other_tenant, .timeout = 60) {
+  ModelStore store;
+  for (const char* name : {"x1", "x2", "x3"}) store.add(name, "data");
+  store.add("m", "data", "tenant=b");
+  // Those of tenant a hang: the first three.
+  store.start("1G", helpers_with(store, "[ $N -ge 2 ] || exec sleep 1000\nexec $LOADER"));
+  bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
+  const std::string socket = store.socket("a");
+  config.socket = socket.c_str();
+  for (const char* name : {"x1", "x2", "x3"})
+    cr_assert_eq(bellows_model_prefetch(name, &config, nullptr), BELLOWS_MODEL_OK);
+  cr_expect(store.open("m", "b").ok());
+  cr_expect_eq(store.open("x3", "a", 100).code(), BELLOWS_MODEL_ERR_UNAVAILABLE,
+               "its own tenant has both loaders at work");
+}
+
+Test(model_faults, a_missing_loader_is_an_error, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.start("1G", store.path());
+  const OpenModel model = store.open("m");
+  cr_expect(!model.ok() && has(model.error(), "bellows-model-loader"), "%s", model.error().c_str());
+}
+
+Test(model_faults, a_loader_that_talks_nonsense_is_ended, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.start("1G", helpers_with(store, "echo nonsense >&0\nexec sleep 1000"));
+  const OpenModel model = store.open("m");
+  cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_INVALID, "%s", model.error().c_str());
+}
+
+Test(model_faults, a_killed_loader_is_replaced_at_any_time, .timeout = 200) {
+  ModelStore store;
+  const std::string data = random_bytes(24 * kMega);
+  store.add("m", data);
+  store.start("1G", helpers_with(store,
+                                 "[ $((N % 2)) -eq 1 ] && exec $LOADER\n"
+                                 "$LOADER <&0 & sleep 0.0$((N * 7 % 60))\nkill -9 $! $$"));
+  ControlClient control(store);
+  for (int i = 0; i < 12; ++i) {
+    const OpenModel model = store.open("m");
+    cr_expect(model.ok() ? model.data("w") == data : has(model.error(), "loader"), "%s",
+              model.error().c_str());
+  }
+}
+
+Test(model_faults, killed_programs_leave_nothing, .timeout = 200) {
+  ModelStore store;
+  store.add("m", random_bytes(6 * kMega));
+  store.add("n", random_bytes(6 * kMega, 2));
+  store.start("10M");
+  std::mt19937 random(1);
+  for (int i = 0; i < 60; ++i) {
+    const pid_t child = fork_child();
+    if (child == 0) {
+      for (;;) {
+        OpenModel model = store.open(i % 2 ? "m" : "n");
+        (void)model.data("w");
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20000));
+    kill(child, SIGKILL);
+    cr_assert_eq(waitpid(child, nullptr, 0), child);
+  }
+  // Either fits, when nobody has the other.
+  for (const char* name : {"m", "n", "m"})
+    cr_expect(eventually([&] { return store.open(name).ok(); }), "%s", name);
+}
+
+Test(model_faults, descriptors_and_memory_stay_as_they_are, .timeout = 200) {
+  ModelStore store;
+  store.add("m", random_bytes(kMega));
+  store.start();
+  ControlClient control(store);
+  const auto descriptors = [&] {
+    const std::filesystem::directory_iterator all("/proc/" + std::to_string(store.pid()) + "/fd");
+    return std::distance(begin(all), end(all));
+  };
+  const auto cycle = [&] {
+    cr_assert(store.open("m").ok());
+    cr_assert(
+        eventually([&] { return control.call(modelwire::ControlOp::evict, "a", "m").empty(); }));
+  };
+  const char* is_long = std::getenv("BELLOWS_LONG");
+  const int cycles = is_long && *is_long == '1' ? 10000 : 200;
+  for (int i = 0; i < 20; ++i) cycle();
+  std::this_thread::yield();
+  cr_assert(eventually([&] { return descriptors() < 30; }));
+  const auto before = descriptors();
+  for (int i = 0; i < cycles; ++i) cycle();
+  cr_expect(eventually([&] { return descriptors() <= before; }), "%ld and %ld before",
+            static_cast<long>(descriptors()), static_cast<long>(before));
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+// bellows-modeld with programs on its sockets.
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include <fstream>
+
+#include "tests/unit/modelstore/model_store.h"
+#include "tests/unit/support/other_user.h"
+
+using namespace bellows;
+using namespace bellows::model_test;
+
+namespace {
+
+constexpr std::size_t kMega = 1 << 20;
+
+}  // namespace
+
+Test(model_store, lends_a_model_by_name_and_by_digest, .timeout = 60) {
+  ModelStore store;
+  const std::string data = random_bytes(3 * kMega + 5);
+  store.add("some/model", data);
+  store.start();
+  const OpenModel model = store.open("some/model");
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect_eq(bellows_model_count(model.get()), 1);
+  bellows_tensor tensor = BELLOWS_TENSOR_INIT;
+  cr_assert_eq(bellows_model_tensor(model.get(), 0, &tensor), BELLOWS_MODEL_OK);
+  cr_expect_str_eq(tensor.name, "w");
+  cr_expect(tensor.dtype == BELLOWS_MODEL_U8 && tensor.ndims == 1 &&
+            tensor.shape[0] == data.size());
+  cr_expect(model.data("w") == data);
+  cr_expect_eq(bellows_model_tensor(model.get(), 1, &tensor), BELLOWS_MODEL_ERR_INVALID);
+  cr_expect_eq(bellows_model_find(model.get(), "x", &tensor), BELLOWS_MODEL_ERR_NOT_FOUND);
+  const OpenModel again = store.open("sha256:" + model.digest());
+  cr_assert(again.ok(), "%s", again.error().c_str());
+  cr_expect(again.data("w") == data && again.digest() == model.digest());
+  cr_expect_eq(store.said("loaded "), 1);
+}
+
+Test(model_store, a_hundred_openers_cause_one_load, .timeout = 100) {
+  ModelStore store;
+  const std::string data = random_bytes(20 * kMega);
+  store.add("m", data);
+  store.start();
+  std::vector<pid_t> children;
+  for (int i = 0; i < 100; ++i) {
+    const pid_t child = fork_child();
+    if (child == 0) _exit(store.open("m").data("w") == data ? 0 : 1);
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = 1;
+    cr_assert_eq(waitpid(child, &status, 0), child);
+    cr_expect_eq(status, 0);
+  }
+  cr_expect_eq(store.said("loaded "), 1);
+}
+
+Test(model_store, hidden_and_absent_are_one, .timeout = 60) {
+  ModelStore store;
+  store.add("secret", "s");
+  store.add("shown", "t", "tenant=a,visible=b");
+  store.add("public", "u", "tenant=a,visible=*");
+  store.start();
+  const OpenModel mine = store.open("secret");
+  cr_assert(mine.ok(), "%s", mine.error().c_str());
+  cr_expect(store.open("shown", "b").ok() && store.open("public", "b").ok());
+  const OpenModel hidden = store.open("secret", "b"), absent = store.open("absent", "b");
+  cr_expect(hidden.code() == BELLOWS_MODEL_ERR_NOT_FOUND && absent.code() == hidden.code());
+  cr_expect(hidden.error() == "model secret: there is no such model");
+  cr_expect(absent.error() == "model absent: there is no such model");
+  // Its digest is no key to it either.
+  const OpenModel by_digest = store.open("sha256:" + mine.digest(), "b");
+  cr_expect(by_digest.code() == BELLOWS_MODEL_ERR_NOT_FOUND);
+  bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
+  const std::string socket = store.socket("b");
+  config.socket = socket.c_str();
+  cr_expect_eq(bellows_model_prefetch("secret", &config, nullptr), BELLOWS_MODEL_ERR_NOT_FOUND);
+}
+
+Test(model_store, one_cannot_put_a_model_in_the_place_of_anothers, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "the real one");
+  write_file(store.file("fake"), one_tensor("w", "another"));
+  store.option("--model=m=" + store.file("fake") + ",tenant=b,visible=*");
+  store.start();
+  cr_expect(store.open("m", "a").data("w") == "the real one");
+  cr_expect(store.open("m", "b").data("w") == "another");
+}
+
+Test(model_store, takes_what_is_in_a_folder, .timeout = 60) {
+  ModelStore store;
+  const std::string folder = store.path() + "/models";
+  cr_assert_eq(mkdir(folder.c_str(), 0700), 0);
+  cr_assert_eq(mkdir((folder + "/deep").c_str(), 0700), 0);
+  write_file(folder + "/one.safetensors", one_tensor("w", "1"));
+  write_file(folder + "/deep/model.safetensors", one_tensor("w", "2"));
+  write_file(folder + "/README", "no model");
+  store.option("--models=team=" + folder + ",tenant=a");
+  store.start();
+  cr_expect(store.open("team/one").data("w") == "1");
+  cr_expect(store.open("team/deep").data("w") == "2");
+  cr_expect_eq(store.open("team/README").code(), BELLOWS_MODEL_ERR_NOT_FOUND);
+}
+
+Test(model_store, a_killed_programs_references_return, .timeout = 60) {
+  ModelStore store;
+  store.add("m", random_bytes(6 * kMega));
+  store.add("n", random_bytes(6 * kMega, 2));
+  store.start("10M");
+  int tell[2];
+  cr_assert_eq(pipe(tell), 0);
+  const pid_t child = fork_child();
+  if (child == 0) {
+    const OpenModel model = store.open("m");
+    (void)!write(tell[1], model.ok() ? "1" : "0", 1);
+    pause();
+  }
+  char opened = 0;
+  cr_assert_eq(read(tell[0], &opened, 1), 1);
+  cr_assert_eq(opened, '1');
+  const OpenModel refused = store.open("n");
+  cr_expect_eq(refused.code(), BELLOWS_MODEL_ERR_NO_ROOM, "%s", refused.error().c_str());
+  cr_expect(has(refused.error(), "in use"));
+  kill(child, SIGKILL);
+  cr_assert_eq(waitpid(child, nullptr, 0), child);
+  cr_expect(eventually([&] { return store.open("n").ok(); }));
+}
+
+Test(model_store, memory_counts_until_the_last_has_unmapped_it, .timeout = 60) {
+  ModelStore store({"--room=0.3"});
+  store.add("m", random_bytes(6 * kMega));
+  store.add("n", random_bytes(6 * kMega, 2));
+  store.start("10M");
+  plain::Handle memory;
+  {
+    RawClient client(store.socket("a"));
+    cr_assert(client.send(RawClient::request(modelwire::Op::open, 1, "m")));
+    const auto reply = client.receive(&memory);
+    cr_assert(reply && reply->answer == modelwire::Answer::opened);
+  }
+  void* map = mmap(nullptr, kMega, PROT_READ, MAP_SHARED, memory.get(), 0);
+  memory.reset(-1);
+  const OpenModel refused = store.open("n");
+  cr_expect_eq(refused.code(), BELLOWS_MODEL_ERR_NO_ROOM, "%s", refused.error().c_str());
+  cr_expect(has(refused.error(), "still in use by the program that had it"));
+  munmap(map, kMega);
+  cr_expect(eventually([&] { return store.open("n").ok(); }), "%s", store.log().c_str());
+}
+
+Test(model_store, equal_bytes_have_one_memory, .timeout = 60) {
+  ModelStore store;
+  const std::string data = random_bytes(kMega);
+  store.add("m", data);
+  store.add("same", data, "tenant=b");
+  store.start();
+  const auto inode_of = [&](const std::string& name, const std::string& tenant) {
+    RawClient client(store.socket(tenant));
+    plain::Handle memory;
+    cr_assert(client.send(RawClient::request(modelwire::Op::open, 1, name)));
+    cr_assert(client.receive(&memory).has_value());
+    struct stat s;
+    cr_assert_eq(fstat(memory.get(), &s), 0);
+    return s.st_ino;
+  };
+  cr_expect_eq(inode_of("m", "a"), inode_of("same", "b"));
+}
+
+Test(model_store, refuses_other_users, .timeout = 60) {
+  if (geteuid() != 0) cr_skip_test("only root can be another user");
+  ModelStore store;
+  store.add("m", "data");
+  store.start();
+  cr_assert_eq(chmod(store.path().c_str(), 0755), 0);
+  cr_expect(holds_as(kAlice, [&] { return has(store.open("m").error(), "another user's"); }));
+  cr_expect(store.open("m").ok());
+}
+
+Test(model_store, no_program_makes_it_wait, .timeout = 60) {
+  ModelStore store;
+  store.add("m", random_bytes(kMega));
+  store.start();
+  cr_assert(store.open("m").ok());
+  // One asks and asks, and takes no answer.
+  RawClient deaf(store.socket("a"));
+  for (std::uint64_t i = 0; i < 100000; ++i)
+    if (!deaf.send(RawClient::request(modelwire::Op::prefetch, i, "absent")) && errno == EPIPE)
+      break;
+  RawClient silent(store.socket("a"));
+  RawClient noise(store.socket("a"));
+  cr_assert(noise.send("noise", 5));
+  const auto said = noise.receive();
+  cr_expect(said && said->failure == modelwire::Failure::invalid);
+  cr_expect(!noise.receive(), "it is let go");
+  cr_expect(store.open("m").ok());
+}
+
+Test(model_store, answers_each_handle, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.start();
+  RawClient client(store.socket("a"));
+  using modelwire::Op;
+  cr_assert(client.send(RawClient::request(Op::open, 5, "m")));
+  const auto opened = client.receive();
+  cr_expect(opened && opened->handle == 5 && opened->answer == modelwire::Answer::opened);
+  cr_assert(client.send(RawClient::request(Op::open, 5, "m")));
+  const auto twice = client.receive();
+  cr_expect(twice && twice->failure == modelwire::Failure::invalid && twice->handle == 5);
+  cr_assert(client.send(RawClient::request(Op::open, 6, "../m")));
+  const auto bad = client.receive();
+  cr_expect(bad && bad->failure == modelwire::Failure::invalid && bad->handle == 6);
+  cr_assert(client.send(RawClient::request(Op::close, 5, "")));
+  cr_assert(client.send(RawClient::request(Op::close, 99, "")));
+  cr_assert(client.send(RawClient::request(Op::open, 5, "m")));
+  const auto again = client.receive();
+  cr_expect(again && again->answer == modelwire::Answer::opened, "the handle was free again");
+}
+
+Test(model_store, says_what_is_wrong_with_a_file, .timeout = 60) {
+  ModelStore store;
+  const std::string path = store.add("m", "data");
+  write_file(path, "rubbish in a file");
+  store.start();
+  const OpenModel bad = store.open("m");
+  cr_expect_eq(bad.code(), BELLOWS_MODEL_ERR_CORRUPT);
+  cr_expect(has(bad.error(), path) && has(bad.error(), "the header is not valid"), "%s",
+            bad.error().c_str());
+  write_file(path, one_tensor("w", "whole"));
+  cr_expect(store.open("m").data("w") == "whole");
+}
+
+Test(model_store, an_absent_daemon_is_an_error_with_a_sentence, .timeout = 60) {
+  const OpenModel model("/nowhere/models.sock", "m");
+  cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
+  cr_expect(has(model.error(), "/nowhere/models.sock: No such file"));
+  cr_expect_eq(OpenModel("/nowhere", "../m").code(), BELLOWS_MODEL_ERR_INVALID);
+  cr_expect_eq(OpenModel("/nowhere", "sha256:12").code(), BELLOWS_MODEL_ERR_INVALID);
+}
+
+Test(model_store, only_one_daemon_has_a_folder, .timeout = 60) {
+  ModelStore store;
+  store.start();
+  ChildOptions second;
+  second.command = {MODELD, "--run=" + store.run(), "--budget=1M"};
+  second.pipe_err = true;
+  auto child = Child::start(second);
+  cr_assert(child.ok());
+  cr_assert(eventually([&] { return child->poll_exit().has_value(); }));
+  cr_expect_eq(child->poll_exit()->code(), 1);
+}
