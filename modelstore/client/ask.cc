@@ -65,15 +65,17 @@ int await_answer(int socket, int wait_ms) {
   }
 }
 
+int closed(bellows_model* model) {
+  return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE,
+                     "bellows-modeld closed the connection: its socket is another user's, or it "
+                     "has too many programs or was ended");
+}
+
 int receive_answer(bellows_model* model, modelwire::ModelReply* reply, plain::Handle* passed) {
   const iovec part = {reply, sizeof *reply};
   std::size_t got = 0;
   const int failure = plain::receive_packet(model->socket.get(), &part, 1, &got, passed, 0);
-  if (failure == EPIPE)
-    return model->fail(
-        BELLOWS_MODEL_ERR_UNAVAILABLE,
-        "bellows-modeld closed the connection: its socket is another user's, or it has "
-        "too many programs or was ended");
+  if (failure == EPIPE) return closed(model);
   const char* wrong = failure == 0 ? modelwire::check(*reply, got) : strerror(failure);
   if (!wrong) return BELLOWS_MODEL_OK;
   return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE,
@@ -96,6 +98,7 @@ int ask(bellows_model* model, modelwire::Op op, const char* name,
   int failure = plain::connect_to(path, &model->socket);
   const iovec part = {&request, sizeof request};
   if (failure == 0) failure = plain::send_packet(model->socket.get(), &part, 1, -1, 0);
+  if (failure == EPIPE || failure == ECONNRESET) return closed(model);
   if (failure != 0)
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "the model store of this node, %s: %s", path,
                        strerror(failure));

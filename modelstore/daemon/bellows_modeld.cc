@@ -100,6 +100,7 @@ struct Texts {
   std::uint64_t ttl = 0;
   double stall = 60;
   double room = 30;
+  double alone = 300;
   std::vector<std::string> tenants, models, folders, sockets;
 };
 
@@ -122,7 +123,11 @@ void add_options(CLI::App& app, Texts& t) {
       ->capture_default_str();
   app.add_option("--room", t.room, "Seconds that a load waits for memory that was given back")
       ->capture_default_str();
-  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader")->capture_default_str();
+  app.add_option("--alone", t.alone,
+                 "Seconds for which models stay in memory without a bellows-modeld")
+      ->capture_default_str();
+  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader and bellows-model-keeper")
+      ->capture_default_str();
 }
 
 std::chrono::milliseconds ms_of(double seconds) {
@@ -133,6 +138,7 @@ ModelDaemonOptions options_of(const Texts& t) {
   ModelDaemonOptions options;
   options.run = t.run;
   options.limits = {bytes_of(t.budget), policy_of(t.policy), std::chrono::seconds(t.ttl)};
+  options.keeper = {t.helpers + "/bellows-model-keeper", std::to_string(ms_of(t.alone).count())};
   options.loads.loader = t.helpers + "/bellows-model-loader";
   options.loads.stall = ms_of(t.stall);
   options.loads.room = ms_of(t.room);

@@ -55,7 +55,11 @@ Status ClientDesk::serve(const ServedJob& job, Fd listener) {
   place->second.job = job;
   place->second.listener = std::move(listener);
   auto listens_now = listen(place->second);
-  if (!listens_now) jobs_.erase(place);
+  if (!listens_now) {
+    jobs_.erase(place);
+  } else if (watcher_) {
+    watcher_->job_served(job, place->second.listener.get());
+  }
   return listens_now;
 }
 
@@ -74,7 +78,18 @@ bool ClientDesk::end(const std::string& name) {
   const std::set<std::uint64_t> clients = found->second.clients;
   for (const std::uint64_t client : clients) drop(client);
   jobs_.erase(name);
+  if (watcher_) watcher_->job_ended(name);
   return true;
+}
+
+const ServedJob* ClientDesk::find_job(const std::string& name) const {
+  const auto found = jobs_.find(name);
+  return found == jobs_.end() ? nullptr : &found->second.job;
+}
+
+void ClientDesk::tell_of_jobs() {
+  for (const auto& [name, job] : jobs_)
+    if (watcher_) watcher_->job_served(job.job, job.listener.get());
 }
 
 EventLoop::Clock::time_point ClientDesk::tick(EventLoop::Clock::time_point now) {

@@ -22,6 +22,14 @@ struct ServedJob {
   uid_t uid = 0;  ///< whose processes may connect
 };
 
+/// Is told of sockets that a restarted daemon has to serve again.
+class JobWatcher {
+ public:
+  virtual ~JobWatcher() = default;
+  virtual void job_served(const ServedJob& job, int listener) = 0;
+  virtual void job_ended(const std::string& job) = 0;
+};
+
 /// The sockets of jobs and the programs on them. Who a program is is known by the socket through
 /// which it came, and by its user; never by what it says. A program that takes no answers, sends
 /// nonsense or too much is let go; none can make another wait.
@@ -39,6 +47,11 @@ class ClientDesk final : private TicketHost {
   Status serve(const ServedJob& job, Fd listener);
   /// Ends its socket and its clients. False: there is none.
   bool end(const std::string& job);
+  /// Null when none is served by this name.
+  const ServedJob* find_job(const std::string& job) const;
+  void set_watcher(JobWatcher* watcher) { watcher_ = watcher; }
+  /// Tells the watcher of all that are served.
+  void tell_of_jobs();
   std::size_t clients() const { return clients_.size(); }
 
   /// Takes clients again when descriptors had run out; gives the time when to look again.
@@ -81,6 +94,7 @@ class ClientDesk final : private TicketHost {
   EventLoop& loop_;
   MemoryTier& tier_;
   const ModelRegistry& registry_;
+  JobWatcher* watcher_ = nullptr;
   std::map<std::string, Job> jobs_;
   std::map<std::uint64_t, Client> clients_;
   std::map<TicketId, Ticket> tickets_;

@@ -96,9 +96,9 @@ Status ControlDesk::take(const ControlRequest& request, plain::Handle& passed) {
     return Error{ErrorKind::not_found, fmt::format("no socket of job {} is served", name)};
   }
   if (request.op != ControlOp::add) return take_of_model(request);
-  add(std::string(request.tenant, request.tenant_length), name,
-      {std::string(request.path, request.path_length), request.uid},
-      {request.visible, request.visible_length});
+  add(registered(std::string(request.tenant, request.tenant_length), name,
+                 {std::string(request.path, request.path_length), request.uid},
+                 {request.visible, request.visible_length}));
   return {};
 }
 
@@ -127,18 +127,45 @@ Status ControlDesk::take_of_model(const ControlRequest& request) {
   return {};
 }
 
-ModelId ControlDesk::add(const std::string& tenant, const std::string& name, const ModelFrom& from,
-                         std::string_view visible) {
+ModelRegistry::Registered ControlDesk::registered(const std::string& tenant,
+                                                  const std::string& name, const ModelFrom& from,
+                                                  std::string_view visible) {
   ModelRegistry::Registered model;
   model.tenant = registry_.tenant(tenant);
   model.name = name;
   model.from = from;
   for (std::string_view each : split(visible, ','))
     if (!each.empty()) model.visible.insert(std::string(each));
+  return model;
+}
+
+ModelId ControlDesk::add(ModelRegistry::Registered model) {
   const auto added = registry_.add(std::move(model));
   tier_.add_model(added.model);
   if (added.replaced) tier_.retire(*added.replaced);
   return added.model;
+}
+
+ModelId ControlDesk::configure(const std::string& tenant, const std::string& name,
+                               const ModelFrom& from, std::string_view visible) {
+  auto model = registered(tenant, name, from, visible);
+  model.configured = true;
+  if (const auto id = registry_.own(model.tenant, name)) {
+    const auto* before = registry_.get(*id);
+    if (before->from.path == from.path && before->from.uid == from.uid &&
+        before->visible == model.visible)
+      return *id;
+  }
+  return add(std::move(model));
+}
+
+void ControlDesk::forget_all_but(const std::set<ModelId>& configured) {
+  for (const ModelId id : registry_.all()) {
+    const auto* model = registry_.get(id);
+    if (!model->configured || configured.count(id) != 0) continue;
+    registry_.remove(model->tenant, std::string(model->name));
+    tier_.retire(id);
+  }
 }
 
 }  // namespace bellows

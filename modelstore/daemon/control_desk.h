@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "common/plain/handle.h"
@@ -23,9 +24,12 @@ class ControlDesk {
 
   Status listen(Fd listener);
 
-  /// A model that a tenant has, or a new version of it; `visible` as the message has it.
-  ModelId add(const std::string& tenant, const std::string& name, const ModelFrom& from,
-              std::string_view visible);
+  /// A model that is there from the start. One that was there before a restart stays as it is;
+  /// `visible` as the message has it.
+  ModelId configure(const std::string& tenant, const std::string& name, const ModelFrom& from,
+                    std::string_view visible);
+  /// What was there from an earlier start, and is not in `configured`, goes.
+  void forget_all_but(const std::set<ModelId>& configured);
 
  private:
   struct Speaker {
@@ -37,6 +41,9 @@ class ControlDesk {
   void on_message(std::uint64_t number);
   Status take(const modelwire::ControlRequest& request, plain::Handle& passed);
   Status serve(const modelwire::ControlRequest& request, plain::Handle& passed);
+  ModelId add(ModelRegistry::Registered model);
+  ModelRegistry::Registered registered(const std::string& tenant, const std::string& name,
+                                       const ModelFrom& from, std::string_view visible);
   Status take_of_model(const modelwire::ControlRequest& request);
 
   EventLoop& loop_;

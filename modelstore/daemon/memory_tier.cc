@@ -28,6 +28,35 @@ void MemoryTier::add_model(ModelId model) {
   if (const auto* registered = registry_.get(model)) book_.add_model(model, registered->tenant);
 }
 
+void MemoryTier::adopt(ModelId model, ModelMemory memory) {
+  const auto* registered = registry_.get(model);
+  if (const auto sealed = memory.check_sealed(); !sealed || !registered) {
+    say_(sealed ? "a model in memory is registered no more" : sealed.error().text);
+    return;
+  }
+  const std::uint64_t bytes = memory.bytes;
+  take_memory(model, std::move(memory));
+  loads_.check(model, registered->tenant, *memory_.at(model));
+  perform(book_.adopt(model, bytes, now()));
+}
+
+void MemoryTier::take_memory(ModelId model, ModelMemory memory) {
+  const auto twin = std::find_if(memory_.begin(), memory_.end(), [&](const auto& entry) {
+    return entry.second->digest == memory.digest;
+  });
+  memory_[model] =
+      twin != memory_.end() ? twin->second : std::make_shared<ModelMemory>(std::move(memory));
+}
+
+void MemoryTier::tell(ModelId model) {
+  if (watcher_) watcher_->model_changed(model);
+}
+
+const ModelMemory* MemoryTier::memory(ModelId model) const {
+  const auto found = memory_.find(model);
+  return found == memory_.end() ? nullptr : found->second.get();
+}
+
 void MemoryTier::retire(ModelId model) { perform(book_.retire(model, now())); }
 
 void MemoryTier::pin(ModelId model, bool pinned) {
@@ -69,14 +98,12 @@ void MemoryTier::load_sized(ModelId model, std::uint64_t bytes) {
 
 void MemoryTier::load_done(ModelId model, ModelMemory memory) {
   registry_.note_digest(model, memory.digest);
-  const auto twin = std::find_if(memory_.begin(), memory_.end(), [&](const auto& entry) {
-    return entry.second->digest == memory.digest;
-  });
   if (const auto* registered = registry_.get(model))
     say_(fmt::format("loaded {}: {} bytes, digest {}", registered->from.path, memory.bytes,
                      memory.digest.to_string()));
-  memory_[model] =
-      twin != memory_.end() ? twin->second : std::make_shared<ModelMemory>(std::move(memory));
+  take_memory(model, std::move(memory));
+  // Before it is lent: a restarted daemon has to find it.
+  tell(model);
   perform(book_.loaded(model, now()));
 }
 
@@ -87,7 +114,10 @@ void MemoryTier::load_failed(ModelId model, const Error& error) {
 
 void MemoryTier::check_done(ModelId model, const Result<ModelDigest>& digest) {
   const auto found = memory_.find(model);
-  if (found == memory_.end() || (digest && *digest == found->second->digest)) return;
+  if (found == memory_.end()) return;
+  const bool is_right = digest && *digest == found->second->digest;
+  if (is_right)
+    return say_(fmt::format("model {} in memory has its digest still", digest->to_string()));
   say_(digest ? fmt::format("model {} in memory no longer has its digest: nobody gets it any more",
                             found->second->digest.to_string())
               : fmt::format("model {} in memory could not be checked: {}",
@@ -140,6 +170,7 @@ void MemoryTier::start_load(ModelId model) {
 void MemoryTier::give_up_memory(ModelId model) {
   auto memory = std::move(memory_[model]);
   memory_.erase(model);
+  tell(model);
   // Another model has it still, and counts it.
   if (!memory || memory.use_count() > 1 || !freed_->give_up(std::move(*memory), model))
     perform(book_.freed(model, now()));

@@ -34,8 +34,12 @@ class MemoryTier final : private LoadHost {
                                                   ModelRegistry& registry, Say say);
 
   void set_host(TicketHost* tickets) { tickets_ = tickets; }
+  void set_watcher(ModelWatcher* watcher) { watcher_ = watcher; }
   void add_tenant(TenantId tenant, std::uint64_t budget) { book_.add_tenant(tenant, budget); }
   void add_model(ModelId model);
+  /// What was in memory already. It can be had at once, since it is sealed, and its digest is
+  /// computed again meanwhile.
+  void adopt(ModelId model, ModelMemory memory);
   void retire(ModelId model);
   void pin(ModelId model, bool pinned);
   /// busy: it is in use, or on its way.
@@ -46,6 +50,8 @@ class MemoryTier final : private LoadHost {
   void close(TicketId ticket);
 
   const ModelBook& book() const { return book_; }
+  /// Null when it is not in memory.
+  const ModelMemory* memory(ModelId model) const;
   /// Gives the time when to look again.
   Time tick(Time now);
 
@@ -61,6 +67,8 @@ class MemoryTier final : private LoadHost {
   /// Carries decisions out one after another, also those that come up meanwhile.
   void perform(BookDecisions decisions);
   void perform_one(const BookDecision& decision);
+  void take_memory(ModelId model, ModelMemory memory);
+  void tell(ModelId model);
   void start_load(ModelId model);
   void give_up_memory(ModelId model);
   /// Its memory is wrong: whoever asks for it next has it loaded anew.
@@ -71,6 +79,7 @@ class MemoryTier final : private LoadHost {
   ModelRegistry& registry_;
   Say say_;
   TicketHost* tickets_ = nullptr;
+  ModelWatcher* watcher_ = nullptr;
   ModelBook book_;
   Loads loads_;
   std::unique_ptr<FreedMemory> freed_;

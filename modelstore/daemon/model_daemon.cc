@@ -5,9 +5,7 @@
 #include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,28 +15,12 @@
 #include <system_error>
 #include <utility>
 
+#include "modelstore/daemon/listen_at.h"
+
 namespace bellows {
 namespace {
 
 namespace fs = std::filesystem;
-
-/// A socket in a path that no other process can have; who may connect is asked of each that does.
-Result<Fd> listen_at(const std::string& path, mode_t mode) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof address.sun_path)
-    return Error{ErrorKind::invalid, fmt::format("the socket's path is longer than {} bytes: {}",
-                                                 sizeof address.sun_path - 1, path)};
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!fd) return errno_error("make", "a socket");
-  // One that an earlier daemon left: the lock says that it is gone.
-  unlink(path.c_str());
-  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0 ||
-      chmod(path.c_str(), mode) < 0 || listen(fd.get(), 1024) < 0)
-    return errno_error("listen on", path);
-  return fd;
-}
 
 Result<Fd> lock_folder(const std::string& run) {
   if (mkdir(run.c_str(), 0700) < 0 && errno != EEXIST) return errno_error("make", run);
@@ -89,43 +71,55 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   control_ = std::make_unique<ControlDesk>(*loop_, registry_, *tier_, *clients_);
   for (const TenantOption& tenant : options.tenants)
     tier_->add_tenant(registry_.tenant(tenant.name), tenant.budget);
+  link_ = std::make_unique<KeeperLink>(*loop_, options.run + "/keeper", options.keeper, say);
+  kept_ = std::make_unique<KeptState>(*link_, registry_, *tier_, *clients_);
+  if (auto restored = kept_->restore(); !restored) return restored;
   if (auto added = add_models(options); !added) return added;
-  for (const SocketOption& socket : options.sockets) {
-    // Only one user may use it, and the check of the peer says so; a job's root may be another.
-    auto listener = listen_at(socket.path, 0666);
-    if (!listener) return listener.error();
-    const ServedJob job{socket.path, registry_.tenant(socket.tenant), socket.uid};
-    if (auto served = clients_->serve(job, std::move(*listener)); !served) return served;
-  }
+  for (const SocketOption& socket : options.sockets)
+    if (auto served = serve(socket); !served) return served;
   auto control = listen_at(options.run + "/control", 0600);
   return control ? control_->listen(std::move(*control)) : Status(control.error());
 }
 
+Status ModelDaemon::serve(const SocketOption& socket) {
+  // A job's name has no slash.
+  const ServedJob job{socket.path, registry_.tenant(socket.tenant), socket.uid};
+  // Programs may wait in the queue of the one that the keeper had.
+  if (const ServedJob* before = clients_->find_job(job.name)) {
+    if (before->tenant == job.tenant && before->uid == job.uid) return {};
+    clients_->end(job.name);
+  }
+  // Only one user may use it, and the check of the peer says so; a container's root may be another.
+  auto listener = listen_at(socket.path, 0666);
+  return listener ? clients_->serve(job, std::move(*listener)) : Status(listener.error());
+}
+
 Status ModelDaemon::add_models(const ModelDaemonOptions& options) {
+  std::set<ModelId> configured;
   for (const ModelOption& folder : options.folders)
-    if (auto added = add_folder(folder); !added) return added;
+    if (auto added = add_folder(folder, configured); !added) return added;
   for (const ModelOption& model : options.models) {
     if (!modelwire::is_model_name(model.name.data(), model.name.size()))
       return Error{ErrorKind::invalid, fmt::format("no model can have the name {}", model.name)};
-    control_->add(model.tenant, model.name, model.from, model.visible);
+    configured.insert(control_->configure(model.tenant, model.name, model.from, model.visible));
   }
+  control_->forget_all_but(configured);
   return {};
 }
 
-Status ModelDaemon::add_folder(const ModelOption& folder) {
+Status ModelDaemon::add_folder(const ModelOption& folder, std::set<ModelId>& configured) {
   std::error_code failed;
   fs::directory_iterator entry(folder.from.path, failed);
-  if (failed)
-    return Error{ErrorKind::unavailable,
-                 fmt::format("cannot read {}: {}", folder.from.path, failed.message())};
-  for (const fs::directory_iterator end; entry != end; entry.increment(failed)) {
+  for (const fs::directory_iterator end; !failed && entry != end; entry.increment(failed)) {
     const std::string word = name_of(*entry);
     const std::string name = folder.name.empty() ? word : folder.name + "/" + word;
     if (word.empty() || !modelwire::is_model_name(name.data(), name.size())) continue;
-    control_->add(folder.tenant, name, {entry->path(), folder.from.uid}, folder.visible);
-    if (failed) break;
+    configured.insert(
+        control_->configure(folder.tenant, name, {entry->path(), folder.from.uid}, folder.visible));
   }
-  return {};
+  if (!failed) return {};
+  return Error{ErrorKind::unavailable,
+               fmt::format("cannot read {}: {}", folder.from.path, failed.message())};
 }
 
 void ModelDaemon::run(int ends) {

@@ -3,12 +3,15 @@
 
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "modelstore/daemon/client_desk.h"
 #include "modelstore/daemon/control_desk.h"
 #include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/keeper_link.h"
+#include "modelstore/daemon/kept_state.h"
 #include "modelstore/daemon/memory_tier.h"
 #include "modelstore/daemon/model_registry.h"
 
@@ -34,7 +37,8 @@ struct TenantOption {
 };
 
 struct ModelDaemonOptions {
-  std::string run;  ///< the daemon's own folder
+  std::string run;                  ///< the daemon's own folder
+  std::vector<std::string> keeper;  ///< the keeper's program and arguments
   TierLimits limits;
   LoadOptions loads;
   std::vector<TenantOption> tenants;
@@ -56,13 +60,16 @@ class ModelDaemon {
   ModelDaemon() = default;
   Status start(const ModelDaemonOptions& options, const Say& say);
   Status add_models(const ModelDaemonOptions& options);
-  Status add_folder(const ModelOption& folder);
+  Status add_folder(const ModelOption& folder, std::set<ModelId>& configured);
+  Status serve(const SocketOption& socket);
 
   std::unique_ptr<EventLoop> loop_;
   ModelRegistry registry_;
   std::unique_ptr<MemoryTier> tier_;
   std::unique_ptr<ClientDesk> clients_;
   std::unique_ptr<ControlDesk> control_;
+  std::unique_ptr<KeeperLink> link_;
+  std::unique_ptr<KeptState> kept_;
   Fd lock_;
 };
 

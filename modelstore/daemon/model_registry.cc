@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelstore/daemon/model_registry.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace bellows {
@@ -17,11 +18,36 @@ std::optional<TenantId> ModelRegistry::find_tenant(const std::string& name) cons
   return found->second;
 }
 
+std::string ModelRegistry::tenant_name(TenantId tenant) const {
+  for (const auto& [name, id] : tenants_)
+    if (id == tenant) return name;
+  return "";
+}
+
+void ModelRegistry::tell(ModelId model) {
+  if (watcher_) watcher_->model_changed(model);
+}
+
+bool ModelRegistry::restore(ModelId model, Registered registered) {
+  if (own(registered.tenant, registered.name)) return false;
+  if (!models_.emplace(model, std::move(registered)).second) return false;
+  next_ = std::max(next_, model + 1);
+  make_views();
+  return true;
+}
+
+std::vector<ModelId> ModelRegistry::all() const {
+  std::vector<ModelId> ids;
+  for (const auto& [id, model] : models_) ids.push_back(id);
+  return ids;
+}
+
 ModelRegistry::Added ModelRegistry::add(Registered model) {
   const auto replaced = remove(model.tenant, model.name);
   const ModelId id = next_++;
   models_.emplace(id, std::move(model));
   make_views();
+  tell(id);
   return {id, replaced};
 }
 
@@ -30,6 +56,7 @@ std::optional<ModelId> ModelRegistry::remove(TenantId tenant, const std::string&
   if (!id) return std::nullopt;
   models_.erase(*id);
   make_views();
+  tell(*id);
   return id;
 }
 

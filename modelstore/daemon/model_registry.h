@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "modelstore/book/model_book.h"
 #include "modelstore/digest/model_digest.h"
@@ -18,6 +19,13 @@ namespace bellows {
 struct ModelFrom {
   std::string path;
   uid_t uid = 0;  ///< with whose rights
+};
+
+/// Is told of every change that a restarted daemon has to know.
+class ModelWatcher {
+ public:
+  virtual ~ModelWatcher() = default;
+  virtual void model_changed(ModelId model) = 0;
 };
 
 /// Which models there are, and who sees them. Each tenant has a table of its own of what it sees: a
@@ -31,6 +39,7 @@ class ModelRegistry {
     ModelFrom from;
     std::set<std::string> visible;  ///< tenants besides its own; "*": all
     std::optional<ModelDigest> digest;
+    bool configured = false;  ///< from the start; else somebody added it
   };
   struct Added {
     ModelId model;
@@ -40,9 +49,14 @@ class ModelRegistry {
   /// The number of a tenant, which is a new one when it was not known.
   TenantId tenant(const std::string& name);
   std::optional<TenantId> find_tenant(const std::string& name) const;
+  std::string tenant_name(TenantId tenant) const;
+
+  void set_watcher(ModelWatcher* watcher) { watcher_ = watcher; }
 
   /// A name that the tenant has given already gets a new model.
   Added add(Registered model);
+  /// One of before a restart, under its old number. False: there is such a one.
+  bool restore(ModelId model, Registered registered);
   std::optional<ModelId> remove(TenantId tenant, const std::string& name);
   void note_digest(ModelId model, const ModelDigest& digest);
 
@@ -51,6 +65,7 @@ class ModelRegistry {
   std::optional<ModelId> find(TenantId viewer, const ModelDigest& digest) const;
   /// A tenant's own, whoever may see it.
   std::optional<ModelId> own(TenantId tenant, const std::string& name) const;
+  std::vector<ModelId> all() const;
   /// Null when there is none.
   const Registered* get(ModelId model) const;
 
@@ -60,11 +75,13 @@ class ModelRegistry {
     std::map<ModelDigest, ModelId> by_digest;
   };
   void make_views();
+  void tell(ModelId model);
 
   std::map<std::string, TenantId> tenants_;
   std::map<ModelId, Registered> models_;
   std::map<TenantId, View> views_;
   ModelId next_ = 1;
+  ModelWatcher* watcher_ = nullptr;
 };
 
 }  // namespace bellows

@@ -13,6 +13,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <optional>
 #include <string>
@@ -99,13 +101,18 @@ class ModelStore {
     return scratch_.path() + "/" + plain + ".st";
   }
   void option(const std::string& text) { options_.push_back(text); }
+  void forget_options() { options_.clear(); }
 
   void start(const std::string& budget = "1G", const std::string& helpers = HELPERS) {
+    budget_ = budget;
+    helpers_ = helpers;
+    ready_ = said("is ready");
     ChildOptions child;
     child.command = {MODELD,
                      "--run=" + run(),
                      "--budget=" + budget,
                      "--helpers=" + helpers,
+                     "--alone=3",
                      "--socket=" + socket("a") + ",tenant=a",
                      "--socket=" + socket("b") + ",tenant=b"};
     child.command.insert(child.command.end(), options_.begin(), options_.end());
@@ -114,7 +121,7 @@ class ModelStore {
     auto started = Child::start(child);
     cr_assert(started.ok(), "%s", started.error().text.c_str());
     child_.emplace(std::move(*started));
-    cr_assert(says("is ready"), "%s", said_.c_str());
+    cr_assert(eventually([&] { return said("is ready") > ready_; }), "%s", said_.c_str());
   }
   void stop(int signal = SIGKILL) {
     if (!child_) return;
@@ -122,6 +129,24 @@ class ModelStore {
     cr_expect(eventually([&] { return child_->poll_exit().has_value(); }));
     (void)read_more();
     child_.reset();
+  }
+
+  /// Killed, and started with the same options.
+  void restart() {
+    stop();
+    start(budget_, helpers_);
+  }
+  /// 0: it has started none.
+  pid_t keeper() const {
+    std::ifstream children("/proc/" + std::to_string(pid()) + "/task/" + std::to_string(pid()) +
+                           "/children");
+    for (pid_t child = 0; children >> child;) {
+      std::error_code gone;
+      const auto exe =
+          std::filesystem::read_symlink("/proc/" + std::to_string(child) + "/exe", gone);
+      if (exe.filename() == "bellows-model-keeper") return child;
+    }
+    return 0;
   }
 
   /// Waits until its log has this.
@@ -160,6 +185,8 @@ class ModelStore {
   std::vector<std::string> options_;
   std::optional<Child> child_;
   std::string said_;
+  std::string budget_, helpers_;
+  std::size_t ready_ = 0;
 };
 
 /// What a program says that doesn't use the library.

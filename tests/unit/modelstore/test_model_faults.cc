@@ -15,11 +15,27 @@ namespace {
 
 constexpr std::size_t kMega = 1 << 20;
 
+/// A folder with the keeper alone.
+std::string helpers_without_loader(const ModelStore& store) {
+  const std::string folder = store.path() + "/helpers";
+  std::filesystem::create_directory(folder);
+  std::filesystem::create_symlink(HELPERS "/bellows-model-keeper",
+                                  folder + "/bellows-model-keeper");
+  return folder;
+}
+
+/// How many loaders were started.
+std::size_t started(const ModelStore& store) {
+  std::ifstream count(store.path() + "/helpers/count");
+  std::size_t lines = 0;
+  for (std::string line; std::getline(count, line);) ++lines;
+  return lines;
+}
+
 /// A folder with a script in the loader's place. In it, $LOADER is the real one, and $N says how
 /// often it was started before.
 std::string helpers_with(const ModelStore& store, const std::string& script) {
-  const std::string folder = store.path() + "/helpers";
-  std::filesystem::create_directory(folder);
+  const std::string folder = helpers_without_loader(store);
   const std::string path = folder + "/bellows-model-loader";
   std::ofstream(path) << "#!/bin/sh\nLOADER=" HELPERS "/bellows-model-loader\nCOUNT=" << folder
                       << "/count\nN=$(cat $COUNT 2>/dev/null | wc -l)\necho >>$COUNT\n"
@@ -67,13 +83,14 @@ Test(model_faults, a_loader_that_hangs_holds_up_no_other_tenant, .timeout = 60) 
   ModelStore store;
   for (const char* name : {"x1", "x2", "x3"}) store.add(name, "data");
   store.add("m", "data", "tenant=b");
-  // Those of tenant a hang: the first three.
+  // The first two hang, which are tenant a's.
   store.start("1G", helpers_with(store, "[ $N -ge 2 ] || exec sleep 1000\nexec $LOADER"));
   bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
   const std::string socket = store.socket("a");
   config.socket = socket.c_str();
   for (const char* name : {"x1", "x2", "x3"})
     cr_assert_eq(bellows_model_prefetch(name, &config, nullptr), BELLOWS_MODEL_OK);
+  cr_assert(eventually([&] { return started(store) == 2; }));
   cr_expect(store.open("m", "b").ok());
   cr_expect_eq(store.open("x3", "a", 100).code(), BELLOWS_MODEL_ERR_UNAVAILABLE,
                "its own tenant has both loaders at work");
@@ -82,7 +99,7 @@ Test(model_faults, a_loader_that_hangs_holds_up_no_other_tenant, .timeout = 60) 
 Test(model_faults, a_missing_loader_is_an_error, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
-  store.start("1G", store.path());
+  store.start("1G", helpers_without_loader(store));
   const OpenModel model = store.open("m");
   cr_expect(!model.ok() && has(model.error(), "bellows-model-loader"), "%s", model.error().c_str());
 }

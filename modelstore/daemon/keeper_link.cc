@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/keeper_link.h"
+
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/plain/packet.h"
+#include "modelstore/daemon/listen_at.h"
+
+namespace bellows {
+namespace {
+
+constexpr timeval kSlowest = {1, 0};
+
+Error keeper_error(int failure) {
+  return Error{ErrorKind::unavailable,
+               fmt::format("the keeper of models does not answer: {}", std::strerror(failure))};
+}
+
+}  // namespace
+
+Result<std::vector<KeptItem>> KeeperLink::start(std::function<void()> put_all) {
+  put_all_ = std::move(put_all);
+  if (auto connected = connect()) {
+    auto items = get_all();
+    if (items) return items;
+    say_(items.error().text + "; a new one takes its place");
+  }
+  if (auto started = start_keeper(); !started) return started.error();
+  return std::vector<KeptItem>();
+}
+
+Status KeeperLink::connect() {
+  plain::Handle socket;
+  if (const int failure = plain::connect_to(socket_path_.c_str(), &socket))
+    return keeper_error(failure);
+  for (const int option : {SO_SNDTIMEO, SO_RCVTIMEO})
+    if (setsockopt(socket.get(), SOL_SOCKET, option, &kSlowest, sizeof kSlowest) < 0)
+      return errno_error("prepare", socket_path_);
+  socket_.reset(socket.release());
+  // It never speaks by itself: whatever comes is its end.
+  auto watch = loop_.watch(socket_.get(), EPOLLIN, [this](std::uint32_t) { replace(); });
+  if (!watch) return watch.error();
+  watch_ = std::move(*watch);
+  return {};
+}
+
+Status KeeperLink::start_keeper() {
+  watch_.end();
+  socket_.reset();
+  const auto listener = listen_at(socket_path_, 0600);
+  if (!listener) return listener.error();
+  ChildOptions options;
+  options.command = command_;
+  options.in_fd = listener->get();
+  auto child = Child::start(options);
+  if (!child) return child.error();
+  child_.emplace(std::move(*child));
+  return connect();
+}
+
+Result<std::vector<KeptItem>> KeeperLink::get_all() {
+  KeeperMessage message;
+  const iovec part = {&message, sizeof message};
+  if (const int failure = plain::send_packet(socket_.get(), &part, 1, -1, 0))
+    return keeper_error(failure);
+  std::vector<KeptItem> items;
+  for (;;) {
+    plain::Handle fd;
+    std::size_t got = 0;
+    if (const int failure = plain::receive_packet(socket_.get(), &part, 1, &got, &fd, 0))
+      return keeper_error(failure);
+    if (!message.is_sound(got)) return keeper_error(EPROTO);
+    if (message.word == KeeperWord::end) return items;
+    auto record = parse_kept({message.record, message.length});
+    if (record) {
+      items.push_back({message.key, std::move(*record), Fd(fd.release())});
+    } else {
+      say_(record.error().text);
+    }
+  }
+}
+
+void KeeperLink::replace() {
+  say_("the keeper of models has ended; a new one takes its place");
+  if (auto started = start_keeper(); !started) {
+    say_(started.error().text);
+    return;
+  }
+  put_all_();
+}
+
+void KeeperLink::put(std::uint64_t key, const KeptRecord& record, int fd) {
+  const auto text = text_of(record);
+  if (!text) {
+    say_("a model's name, path and tenants are too long to be kept over a restart");
+    return drop(key);
+  }
+  KeeperMessage message;
+  message.word = KeeperWord::put;
+  message.key = key;
+  message.length = static_cast<std::uint32_t>(text->size());
+  std::memcpy(message.record, text->data(), text->size());
+  send(message, fd);
+}
+
+void KeeperLink::drop(std::uint64_t key) {
+  KeeperMessage message;
+  message.word = KeeperWord::drop;
+  message.key = key;
+  send(message, -1);
+}
+
+void KeeperLink::send(const KeeperMessage& message, int fd) {
+  if (!socket_) return;
+  const iovec part = {const_cast<KeeperMessage*>(&message), sizeof message};
+  // The watch sees its end, and a new one gets all.
+  if (const int failure = plain::send_packet(socket_.get(), &part, 1, fd, 0))
+    say_(keeper_error(failure).text);
+}
+
+}  // namespace bellows

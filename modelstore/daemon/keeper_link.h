@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/child.h"
+#include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/kept_record.h"
+#include "modelstore/keeper/keeper_wire.h"
+
+namespace bellows {
+
+/// One thing that the keeper had.
+struct KeptItem {
+  std::uint64_t key = 0;
+  KeptRecord record;
+  Fd fd;  ///< none: the record alone
+};
+
+/// The daemon's line to its keeper. The keeper is this daemon's own and always answers; so this is
+/// the one thing that the daemon waits for, for a second at most. One that died is replaced and
+/// given all anew.
+class KeeperLink {
+ public:
+  using Say = std::function<void(const std::string&)>;
+
+  /// `command`: how to start a keeper.
+  KeeperLink(EventLoop& loop, std::string socket, std::vector<std::string> command, Say say)
+      : loop_(loop),
+        socket_path_(std::move(socket)),
+        command_(std::move(command)),
+        say_(std::move(say)) {}
+
+  /// Finds the keeper, or starts one. `put_all` is called when a new one has to learn all.
+  Result<std::vector<KeptItem>> start(std::function<void()> put_all);
+
+  void put(std::uint64_t key, const KeptRecord& record, int fd);
+  void drop(std::uint64_t key);
+
+ private:
+  Status connect();
+  Status start_keeper();
+  Result<std::vector<KeptItem>> get_all();
+  void replace();
+  void send(const KeeperMessage& message, int fd);
+
+  EventLoop& loop_;
+  std::string socket_path_;
+  std::vector<std::string> command_;
+  Say say_;
+  std::function<void()> put_all_;
+  Fd socket_;
+  EventLoop::Watch watch_;
+  /// Only when this daemon started it. It lives on when the daemon ends.
+  std::optional<Child> child_;
+};
+
+}  // namespace bellows

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/kept_record.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "modelstore/keeper/keeper_wire.h"
+
+namespace bellows {
+namespace {
+
+using nlohmann::json;
+
+json json_of(const KeptModel& kept) {
+  return {{"kind", "model"},
+          {"tenant", kept.tenant},
+          {"name", kept.model.name},
+          {"path", kept.model.from.path},
+          {"uid", kept.model.from.uid},
+          {"visible", kept.model.visible},
+          {"configured", kept.model.configured},
+          {"digest", kept.model.digest ? kept.model.digest->to_string() : ""},
+          {"bytes", kept.bytes},
+          {"catalogue_at", kept.catalogue_at},
+          {"catalogue_bytes", kept.catalogue_bytes}};
+}
+
+json json_of(const KeptJob& kept) {
+  return {{"kind", "job"}, {"tenant", kept.tenant}, {"name", kept.job.name}, {"uid", kept.job.uid}};
+}
+
+KeptRecord record_of(const json& j) {
+  if (j.at("kind") == "job") {
+    KeptJob kept;
+    kept.tenant = j.at("tenant").get<std::string>();
+    kept.job.name = j.at("name").get<std::string>();
+    kept.job.uid = j.at("uid").get<uid_t>();
+    return kept;
+  }
+  KeptModel kept;
+  kept.tenant = j.at("tenant").get<std::string>();
+  kept.model.name = j.at("name").get<std::string>();
+  kept.model.from = {j.at("path").get<std::string>(), j.at("uid").get<uid_t>()};
+  kept.model.visible = j.at("visible").get<std::set<std::string>>();
+  kept.model.configured = j.at("configured").get<bool>();
+  kept.model.digest = ModelDigest::parse(j.at("digest").get<std::string>());
+  kept.bytes = j.at("bytes").get<std::uint64_t>();
+  kept.catalogue_at = j.at("catalogue_at").get<std::uint64_t>();
+  kept.catalogue_bytes = j.at("catalogue_bytes").get<std::uint64_t>();
+  return kept;
+}
+
+}  // namespace
+
+std::optional<std::string> text_of(const KeptRecord& record) {
+  const json j = std::visit([](const auto& kept) { return json_of(kept); }, record);
+  std::string text = j.dump(-1, ' ', false, json::error_handler_t::replace);
+  if (text.size() > KeeperMessage::kMostRecord) return std::nullopt;
+  return text;
+}
+
+// Types are checked by at() and get(): json's exceptions end here.
+Result<KeptRecord> parse_kept(std::string_view text) try {
+  return record_of(json::parse(text));
+} catch (const json::exception& error) {
+  return Error{ErrorKind::corrupt,
+               std::string("what the keeper has is not of this bellows-modeld: ") + error.what()};
+}
+
+}  // namespace bellows

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/kept_state.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace bellows {
+namespace {
+
+/// Keys below are those of models.
+constexpr std::uint64_t kFirstJobKey = std::uint64_t{1} << 63;
+
+}  // namespace
+
+Status KeptState::restore() {
+  next_job_key_ = kFirstJobKey;
+  auto items = link_.start([this] { put_all(); });
+  if (!items) return items.error();
+  for (KeptItem& item : *items)
+    if (auto* model = std::get_if<KeptModel>(&item.record))
+      restore_model(item.key, *model, std::move(item.fd));
+  tier_.set_watcher(this);
+  registry_.set_watcher(this);
+  for (KeptItem& item : *items)
+    if (auto* job = std::get_if<KeptJob>(&item.record))
+      restore_job(item.key, *job, std::move(item.fd));
+  clients_.set_watcher(this);
+  return {};
+}
+
+void KeptState::restore_model(std::uint64_t key, KeptModel& kept, Fd fd) {
+  kept.model.tenant = registry_.tenant(kept.tenant);
+  const auto digest = kept.model.digest;
+  if (!registry_.restore(key, std::move(kept.model))) return link_.drop(key);
+  tier_.add_model(key);
+  if (!fd || !digest) return;
+  ModelMemory memory;
+  memory.reader = std::move(fd);
+  memory.bytes = kept.bytes;
+  memory.catalogue_at = kept.catalogue_at;
+  memory.catalogue_bytes = kept.catalogue_bytes;
+  memory.digest = *digest;
+  tier_.adopt(key, std::move(memory));
+}
+
+void KeptState::restore_job(std::uint64_t key, KeptJob& kept, Fd listener) {
+  kept.job.tenant = registry_.tenant(kept.tenant);
+  next_job_key_ = std::max(next_job_key_, key + 1);
+  if (!listener || !clients_.serve(kept.job, std::move(listener))) return link_.drop(key);
+  job_keys_[kept.job.name] = key;
+}
+
+void KeptState::model_changed(ModelId model) {
+  const auto* registered = registry_.get(model);
+  if (!registered) return link_.drop(model);
+  KeptModel kept;
+  kept.tenant = registry_.tenant_name(registered->tenant);
+  kept.model = *registered;
+  const ModelMemory* memory = tier_.memory(model);
+  if (memory) {
+    kept.bytes = memory->bytes;
+    kept.catalogue_at = memory->catalogue_at;
+    kept.catalogue_bytes = memory->catalogue_bytes;
+  }
+  link_.put(model, kept, memory ? memory->reader.get() : -1);
+}
+
+void KeptState::job_served(const ServedJob& job, int listener) {
+  const auto key = job_keys_.emplace(job.name, next_job_key_);
+  if (key.second) ++next_job_key_;
+  link_.put(key.first->second, KeptJob{registry_.tenant_name(job.tenant), job}, listener);
+}
+
+void KeptState::job_ended(const std::string& job) {
+  const auto found = job_keys_.find(job);
+  if (found == job_keys_.end()) return;
+  link_.drop(found->second);
+  job_keys_.erase(found);
+}
+
+void KeptState::put_all() {
+  for (const ModelId model : registry_.all()) model_changed(model);
+  clients_.tell_of_jobs();
+}
+
+}  // namespace bellows

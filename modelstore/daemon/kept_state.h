@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "modelstore/daemon/client_desk.h"
+#include "modelstore/daemon/keeper_link.h"
+#include "modelstore/daemon/memory_tier.h"
+#include "modelstore/daemon/model_registry.h"
+
+namespace bellows {
+
+/// What of the daemon survives it: tells the keeper of every change, and after a restart puts back
+/// what the keeper has.
+class KeptState final : private ModelWatcher, private JobWatcher {
+ public:
+  KeptState(KeeperLink& link, ModelRegistry& registry, MemoryTier& tier, ClientDesk& clients)
+      : link_(link), registry_(registry), tier_(tier), clients_(clients) {}
+
+  /// Before anything is registered or served. From here on changes are told.
+  Status restore();
+
+ private:
+  void model_changed(ModelId model) override;
+  void job_served(const ServedJob& job, int listener) override;
+  void job_ended(const std::string& job) override;
+
+  void restore_model(std::uint64_t key, KeptModel& kept, Fd memory);
+  void restore_job(std::uint64_t key, KeptJob& kept, Fd listener);
+  void put_all();
+
+  KeeperLink& link_;
+  ModelRegistry& registry_;
+  MemoryTier& tier_;
+  ClientDesk& clients_;
+  std::map<std::string, std::uint64_t> job_keys_;
+  std::uint64_t next_job_key_ = 0;
+};
+
+}  // namespace bellows

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "modelstore/daemon/listen_at.h"
+
+#include <fmt/core.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cstring>
+
+namespace bellows {
+
+Result<Fd> listen_at(const std::string& path, mode_t mode) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Error{ErrorKind::invalid, fmt::format("the socket's path is longer than {} bytes: {}",
+                                                 sizeof address.sun_path - 1, path)};
+  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
+  Fd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd) return errno_error("make", "a socket");
+  // Its folder's lock says that who bound it is gone.
+  unlink(path.c_str());
+  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0 ||
+      chmod(path.c_str(), mode) < 0 || listen(fd.get(), 1024) < 0)
+    return errno_error("listen on", path);
+  return fd;
+}
+
+}  // namespace bellows

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+#include "common/fd.h"
+#include "common/result.h"
+
+namespace bellows {
+
+/// A SOCK_SEQPACKET socket that listens there, in the place of what was there.
+Result<Fd> listen_at(const std::string& path, mode_t mode);
+
+}  // namespace bellows
