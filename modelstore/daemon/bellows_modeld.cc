@@ -97,6 +97,7 @@ struct Texts {
   std::string budget;
   std::string policy = "lru";
   std::string helpers = PKGLIBEXECDIR;
+  bool small_pages = false;
   std::uint64_t ttl = 0;
   double stall = 60;
   double room = 30;
@@ -119,6 +120,7 @@ void add_options(CLI::App& app, Texts& t) {
       ->capture_default_str();
   app.add_option("--ttl", t.ttl, "Seconds after which a model that nobody uses is evicted; 0: none")
       ->capture_default_str();
+  app.add_flag("--small-pages", t.small_pages, "No huge pages, even where the node has enough");
   app.add_option("--stall", t.stall, "Seconds without progress after which a loader is replaced")
       ->capture_default_str();
   app.add_option("--room", t.room, "Seconds that a load waits for memory that was given back")
@@ -140,6 +142,7 @@ ModelDaemonOptions options_of(const Texts& t) {
   options.limits = {bytes_of(t.budget), policy_of(t.policy), std::chrono::seconds(t.ttl)};
   options.keeper = {t.helpers + "/bellows-model-keeper", std::to_string(ms_of(t.alone).count())};
   options.loads.loader = t.helpers + "/bellows-model-loader";
+  options.loads.huge = !t.small_pages;
   options.loads.stall = ms_of(t.stall);
   options.loads.room = ms_of(t.room);
   for (const std::string& text : t.tenants) {

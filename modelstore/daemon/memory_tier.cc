@@ -37,7 +37,7 @@ void MemoryTier::adopt(ModelId model, ModelMemory memory) {
   const std::uint64_t bytes = memory.bytes;
   take_memory(model, std::move(memory));
   loads_.check(model, registered->tenant, *memory_.at(model));
-  perform(book_.adopt(model, bytes, now()));
+  perform(book_.adopt(model, room_for(bytes), now()));
 }
 
 void MemoryTier::take_memory(ModelId model, ModelMemory memory) {
@@ -93,7 +93,7 @@ MemoryTier::Time MemoryTier::tick(Time now) {
 }
 
 void MemoryTier::load_sized(ModelId model, std::uint64_t bytes) {
-  perform(book_.sized(model, bytes, now()));
+  perform(book_.sized(model, room_for(bytes), now()));
 }
 
 void MemoryTier::load_done(ModelId model, ModelMemory memory) {

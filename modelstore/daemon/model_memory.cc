@@ -50,10 +50,14 @@ int make_memfd(unsigned flags) {
 
 }  // namespace
 
+std::uint64_t room_for(std::uint64_t bytes) {
+  return bytes < kHugePage ? bytes : (bytes + kHugePage - 1) / kHugePage * kHugePage;
+}
+
 Result<Fd> make_model_memory(std::uint64_t bytes, bool huge) {
-  huge = huge && bytes >= kHugePage && has_huge_pages(bytes);
+  huge = huge && bytes >= kHugePage && has_huge_pages(room_for(bytes));
   Fd fd(huge ? make_memfd(MFD_HUGETLB | MFD_HUGE_2MB) : make_memfd(0));
-  if (huge) bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  if (huge) bytes = room_for(bytes);
   if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) < 0)
     return Error{ErrorKind::unavailable,
                  fmt::format("cannot make {} bytes of memory: {}", bytes, std::strerror(errno))};

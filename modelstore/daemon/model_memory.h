@@ -13,6 +13,9 @@
 
 namespace bellows {
 
+/// What a model of so many bytes takes at most: in huge pages, or in small ones.
+std::uint64_t room_for(std::uint64_t bytes);
+
 /// Memory for a loader to fill: a memfd that nobody can run, of at least so many bytes, and of huge
 /// pages where `huge` is wanted and the node has enough of them.
 Result<Fd> make_model_memory(std::uint64_t bytes, bool huge);

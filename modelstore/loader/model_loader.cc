@@ -3,6 +3,7 @@
 // they say to each other, on this process's standard input.
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,11 +33,18 @@ class GivenMemory {
   GivenMemory& operator=(const GivenMemory&) = delete;
   ~GivenMemory() { leave(); }
 
+  /// All of it, of which the model takes `bytes`: huge pages can't be unmapped in part.
   Status map(int fd, std::uint64_t bytes, int protection) {
-    void* data = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+    struct stat s;
+    if (fstat(fd, &s) < 0) return errno_error("look at", "the model's memory");
+    if (static_cast<std::uint64_t>(s.st_size) < bytes)
+      return Error{ErrorKind::internal, "bellows-modeld gave its loader too little memory"};
+    bytes_ = static_cast<std::size_t>(s.st_size);
+    void* data = mmap(nullptr, bytes_, protection, MAP_SHARED, fd, 0);
     if (data == MAP_FAILED) return errno_error("map", "the model's memory");
     data_ = static_cast<unsigned char*>(data);
-    bytes_ = bytes;
+    // Where the kernel gives shared memory huge pages to those who ask.
+    (void)madvise(data_, bytes_, MADV_HUGEPAGE);
     return {};
   }
   unsigned char* data() const { return data_; }
@@ -48,7 +56,7 @@ class GivenMemory {
 
  private:
   unsigned char* data_ = nullptr;
-  std::uint64_t bytes_ = 0;
+  std::size_t bytes_ = 0;
 };
 
 /// Waits for the daemon's next message.
