@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/// Measures the model store from a program's side.
+///
+/// usage: model_bench open SOCKET MODEL COUNT   microseconds of each open and close, one a line
+///        model_bench read SOCKET MODEL COUNT   "SECONDS SECONDS": the first read of all data after
+///                                              an open, and a read of as much memory of its own
+///        model_bench hold SOCKET MODEL         opens, says "open", and at each line that it gets
+///                                              reads all and says "read", until there is none
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "modelstore/include/bellows_model.h"
+#include "tests/bench/timed.h"
+
+namespace {
+
+volatile std::uint64_t sink;
+
+/// As fast as one core reads.
+void read_all(const void* data, std::uint64_t bytes) {
+  const auto* words = static_cast<const std::uint64_t*>(data);
+  std::uint64_t sums[8] = {};
+  for (std::uint64_t i = 0; i + 8 <= bytes / 8; i += 8)
+    for (int k = 0; k < 8; ++k) sums[k] += words[i + static_cast<std::uint64_t>(k)];
+  for (std::uint64_t sum : sums) sink = sink + sum;
+}
+
+class Opened {
+ public:
+  Opened(const char* socket, const char* name) {
+    bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
+    config.socket = socket;
+    if (bellows_model_open(name, &config, &model_) == BELLOWS_MODEL_OK &&
+        bellows_model_tensor(model_, 0, &tensor_) == BELLOWS_MODEL_OK)
+      return;
+    std::fprintf(stderr, "%s\n", bellows_model_error(model_));
+    std::exit(1);
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  ~Opened() { bellows_model_close(model_); }
+  const bellows_tensor& tensor() const { return tensor_; }
+  void read() const { read_all(tensor_.data, tensor_.bytes); }
+
+ private:
+  bellows_model_t* model_ = nullptr;
+  bellows_tensor tensor_ = BELLOWS_TENSOR_INIT;
+};
+
+void measure_opens(const char* socket, const char* name, int count) {
+  for (int i = 0; i < count; ++i)
+    std::printf("%.2f\n", 1e6 * timed([&] { const Opened opened(socket, name); }));
+}
+
+void measure_reads(const char* socket, const char* name, int count) {
+  const Opened first(socket, name);
+  const std::vector<char> own(first.tensor().bytes, 1);
+  for (int i = 0; i < count; ++i) {
+    const double lent = timed([&] { Opened(socket, name).read(); });
+    const double resident = timed([&] { read_all(own.data(), own.size()); });
+    std::printf("%.6f %.6f\n", lent, resident);
+  }
+}
+
+void hold(const char* socket, const char* name) {
+  const Opened opened(socket, name);
+  std::puts("open");
+  std::fflush(stdout);
+  char line[64];
+  while (std::fgets(line, sizeof line, stdin)) {
+    opened.read();
+    std::puts("read");
+    std::fflush(stdout);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string mode = argc > 3 ? argv[1] : "";
+  if (mode == "open" && argc == 5) {
+    measure_opens(argv[2], argv[3], std::atoi(argv[4]));
+  } else if (mode == "read" && argc == 5) {
+    measure_reads(argv[2], argv[3], std::atoi(argv[4]));
+  } else if (mode == "hold") {
+    hold(argv[2], argv[3]);
+  } else {
+    std::fputs("usage: model_bench open|read|hold SOCKET MODEL [COUNT]\n", stderr);
+    return 2;
+  }
+  return 0;
+}

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models that a node holds once: opening one that is in memory, reading it, and sixteen processes over it."""
+import contextlib
+import json
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+
+import cluster
+import rows
+
+SMALL = 1 << 20
+LARGE = 1 << 30
+QUICK_LARGE = 64 << 20
+PROCESSES = 16
+OPENS = 400
+READS = 16
+COPIES = 4  # times that sixteen processes read it
+OPEN_GOAL_US = 100
+READ_GOAL = 1.1
+COPIES_GOAL = 1.05
+
+
+def write_model(path, size):
+    """A safetensors file of one tensor."""
+    header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
+    header += b" " * (-len(header) % 8)
+    chunk = os.urandom(1 << 20)
+    with open(path, "wb") as stream:
+        stream.write(struct.pack("<Q", len(header)) + header)
+        for _ in range(size // len(chunk)):
+            stream.write(chunk)
+
+
+class Store:
+    """A bellows-modeld with models of these sizes, by name. Use as a context."""
+
+    def __init__(self, options, models, *more):
+        self.options = options
+        self.more = more
+        self.dir = tempfile.mkdtemp(prefix="bench-models-", dir=options.builddir)
+        self.socket = f"{self.dir}/models.sock"
+        self.daemon = None
+        self.models = models
+
+    def __enter__(self):
+        command = [f"{self.options.builddir}/modelstore/bellows-modeld", f"--run={self.dir}/run",
+                   "--budget=8G", "--alone=1", f"--helpers={self.options.builddir}/modelstore",
+                   f"--socket={self.socket},tenant=bench", *self.more]
+        for name, size in self.models.items():
+            write_model(f"{self.dir}/{name}", size)
+            command.append(f"--model={name}={self.dir}/{name},tenant=bench")
+        # pylint: disable-next=consider-using-with
+        self.daemon = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+        cluster.wait(lambda: os.path.exists(f"{self.dir}/run/control"), 10, "bellows-modeld")
+        return self
+
+    def __exit__(self, *_):
+        self.daemon.terminate()
+        self.daemon.wait(timeout=10)
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+    def command(self, mode, model, *arguments):
+        return [f"{self.options.builddir}/tests/bench/model_bench", mode, self.socket, model,
+                *map(str, arguments)]
+
+    def samples(self, mode, model, count):
+        """Lists of numbers, one of each line; the first opens load it and don't count."""
+        subprocess.run(self.command("open", model, 2), check=True, timeout=300,
+                       stdout=subprocess.DEVNULL)
+        done = subprocess.run(self.command(mode, model, count), check=True, timeout=300,
+                              capture_output=True, text=True)
+        return [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+
+def proportional_bytes(process):
+    """Its memory, of which what it shares with others counts for each in part."""
+    with open(f"/proc/{process.pid}/smaps_rollup", encoding="ascii") as stream:
+        return 1024 * int(re.search(r"^Pss: +(\d+) kB", stream.read(), re.M)[1])
+
+
+def say(process, word):
+    """Tells a process to go on, and waits until it says that it has."""
+    if word == "read":
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    if process.stdout.readline().strip() != word:
+        raise RuntimeError(f"a process did not {word} the model")
+
+
+def copies(store, model, size):
+    """Bytes that processes over one model take more when all have read it, in sizes of the model."""
+    with contextlib.ExitStack() as stack:
+        processes = [stack.enter_context(subprocess.Popen(store.command("hold", model), text=True,
+                                                          stdin=subprocess.PIPE,
+                                                          stdout=subprocess.PIPE))
+                     for _ in range(PROCESSES)]
+        try:
+            for process in processes:
+                say(process, "open")
+            before = sum(map(proportional_bytes, processes))
+            for process in processes:
+                say(process, "read")
+            return (sum(map(proportional_bytes, processes)) - before) / size
+        finally:
+            for process in processes:
+                process.stdin.close()
+
+
+def free_huge_pages():
+    try:
+        with open("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", encoding="ascii") as stream:
+            return int(stream.read())
+    except OSError:
+        return 0
+
+
+def run(options):
+    large = QUICK_LARGE if options.quick else LARGE
+    label = f"{large >> 20}MB"
+    pages = "huge" if free_huge_pages() * (2 << 20) > large + (4 << 20) else "small"
+    with Store(options, {"small": SMALL, "large": large}) as store:
+        small_us = [sample[0] for sample in store.samples("open", "small", options.count(OPENS))]
+        large_us = [sample[0] for sample in store.samples("open", "large", options.count(OPENS))]
+        reads = store.samples("read", "large", options.count(READS))
+    # What the kernel says of a process's memory leaves huge pages out.
+    with Store(options, {"large": large}, "--small-pages") as store:
+        sixteen = [copies(store, "large", large) for _ in range(options.count(COPIES))]
+    own = sorted(own for _, own in reads)[len(reads) // 2]
+    return [
+        rows.row("modelstore.warm_open_us.1MB", small_us, "us", "lower", OPEN_GOAL_US,
+                 note="open, find a tensor and close, of a model in memory"),
+        rows.row(f"modelstore.warm_open_us.{label}", large_us, "us", "lower", OPEN_GOAL_US),
+        rows.row("modelstore.first_read", [lent / own for lent, own in reads], "x", "lower", READ_GOAL,
+                 ("a read of the program's own memory, s", own),
+                 note="open and read all once, against memory of the program that it has read before; "
+                      f"the model is in {pages} pages; huge ones come from vm.nr_hugepages or shmem_enabled"),
+        rows.row("modelstore.copies", sixteen, "x", "lower", COPIES_GOAL,
+                 note=f"memory of {PROCESSES} processes that have read the model, in sizes of the model"),
+    ]
