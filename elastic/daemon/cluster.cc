@@ -56,6 +56,14 @@ bool waits_for_nodes(const SlurmJob& job, std::time_t now) {
 
 std::time_t waits_since(const SlurmJob& job) { return std::max(job.times.submit, job.times.begin); }
 
+/// Empty: it has no contract.
+std::string tenant_of(const SlurmJob& job) {
+  const std::string_view line = Contract::line_in(job.admin_comment);
+  const auto contract =
+      line.empty() ? Result<Contract>(Error{ErrorKind::not_found, ""}) : Contract::parse(line);
+  return contract ? contract->tenant : "";
+}
+
 bool holds_nodes(const SlurmJob& job) {
   return job.state == SlurmState::running || job.state == SlurmState::suspended || job.completing;
 }
@@ -147,8 +155,12 @@ class PoolBuilder {
   /// Of a pool all jobs count that are not its own, also elastic ones of another partition.
   void add_taken(const SlurmJob& job) {
     const auto own = elastic_.find(job.id);
-    for (auto& [key, pool] : pools_)
-      if (own == elastic_.end() || own->second != key) pool.taken += pool.gpus_here(job);
+    const std::string tenant = tenant_of(job);
+    for (auto& [key, pool] : pools_) {
+      if (own != elastic_.end() && own->second == key) continue;
+      pool.taken += pool.gpus_here(job);
+      if (!tenant.empty()) pool.elsewhere[tenant] += job.gpus();
+    }
   }
 
   /// A job may name several partitions, and waits in each of them.

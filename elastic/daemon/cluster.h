@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <ctime>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -47,7 +48,9 @@ struct Pool {
   std::set<std::string> nodes;  ///< those that jobs can start on
   std::uint32_t gpus = 0;       ///< of these nodes
   std::uint32_t taken = 0;      ///< of these, by jobs that are not in this pool
-  std::uint32_t wanted = 0;     ///< by jobs that bellowsd does not resize, and that wait
+  /// GPUs anywhere that tenants hold by jobs that are not in this pool.
+  std::map<std::string, std::uint32_t> elsewhere;
+  std::uint32_t wanted = 0;  ///< by jobs that bellowsd does not resize, and that wait
   /// What each of these wants that has waited long enough, the longest first.
   std::vector<std::uint32_t> due;
   std::vector<PoolJob> jobs;  ///< elastic ones that run or wait to start

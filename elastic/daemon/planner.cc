@@ -223,13 +223,19 @@ class PoolPlanner {
       std::vector<ElasticJob> own;
       for (const Member& member : group.members)
         own.push_back(above_floor(jobs[j++], member.floor));
-      auto curve =
-          TenantCurve::of(std::move(own), std::min(gpus, less(group.terms.limit, group.fixed)));
+      auto curve = TenantCurve::of(
+          std::move(own), std::min(gpus, less(group.terms.limit, group.fixed + elsewhere(name))));
       if (!curve) return curve.error();
       shares.push_back(
           {*std::move(curve), less(group.terms.guarantee, group.fixed), group.terms.weight});
     }
     return shares;
+  }
+
+  /// A tenant's limit is on all of its jobs.
+  std::uint32_t elsewhere(const std::string& tenant) const {
+    const auto found = pool_.elsewhere.find(tenant);
+    return found == pool_.elsewhere.end() ? 0 : found->second;
   }
 
   void take(const Group& group, const TenantDivision& division) {

@@ -10,7 +10,7 @@
 namespace bellows {
 namespace {
 
-/// A connection holds one of them for as long as it is slow, which the timeout limits.
+/// A connection holds one of them until it is done, or has sent nothing for kSlowest.
 constexpr std::size_t kThreads = 32;
 constexpr time_t kSlowest = 2;
 /// Connections that the kernel keeps while all threads are busy; httplib's own five are too few for

@@ -212,6 +212,18 @@ Test(planner, a_limit_holds) {
   cr_expect(world.planned(1) == 3);
 }
 
+Test(planner, a_limit_counts_what_the_tenant_holds_elsewhere) {
+  World world;
+  world.terms.tenants["a"].limit = 5;
+  world.add(1, 2, true, "a");
+  // It has one size only, so bellowsd does not move it.
+  world.add(2, 2, true, "a", "2");
+  world.all_report();
+  cr_expect(world.planned(1) == 3);
+  world.terms.tenants["a"].limit = 8;
+  cr_expect(world.planned(1) == 4);
+}
+
 Test(planner, one_tenants_lies_leave_the_others_share) {
   World world;
   world.add(1, 4, true, "a");
