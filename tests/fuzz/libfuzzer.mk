@@ -4,8 +4,8 @@
 # line that names the sources it needs besides its own.
 
 TARGETS = fuzz_batch_record fuzz_catalogue fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
-	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_wire fuzz_mounts fuzz_policy fuzz_run_machine \
-	fuzz_safetensors
+	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_wire fuzz_mounts fuzz_policy fuzz_remote \
+	fuzz_run_machine fuzz_safetensors
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc
@@ -31,6 +31,8 @@ fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.
 	jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \
 	common/container/options.cc common/container/spec_text.cc
 
+fuzz_remote = common/text.cc modelstore/remote/allow_list.cc modelstore/remote/answer_head.cc \
+	modelstore/remote/remote_url.cc modelstore/remote/server_text.cc
 fuzz_run_machine = $(grammars) tests/unit/launcher/machine_world.cc tests/unit/launcher/stop_ledger.cc \
 	$(patsubst $(TOP)/%,%,$(wildcard $(TOP)/launcher/machine/*.cc)) \
 	checkpoint/protocol/attempt_name.cc checkpoint/protocol/coordinator.cc \
@@ -43,7 +45,7 @@ fuzz_safetensors = common/text.cc modelstore/catalogue/catalogue.cc modelstore/f
 
 CLANG = clang++
 OPTIMIZE = -O1
-packages = fmt yaml-0.1 libxxhash lua5.4-c++
+packages = fmt yaml-0.1 libxxhash lua5.4-c++ libcurl
 sanitize = -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
 flags = -std=c++20 $(OPTIMIZE) -g1 -I$(TOP) $(shell pkg-config --cflags $(packages)) $(sanitize)
 
