@@ -68,6 +68,20 @@ Result<std::string> read_file(const std::string& path, std::size_t limit) {
   }
 }
 
+Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,
+               std::string_view path) {
+  while (bytes > 0) {
+    const ssize_t got = pread(fd, to, bytes, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno_error("read", path);
+    if (got == 0) return Error{ErrorKind::corrupt, fmt::format("{} is truncated", path)};
+    to += got;
+    offset += static_cast<std::uint64_t>(got);
+    bytes -= static_cast<std::uint64_t>(got);
+  }
+  return {};
+}
+
 Status write_all(int fd, std::string_view data, std::string_view path) {
   while (!data.empty()) {
     const ssize_t n = ::write(fd, data.data(), data.size());

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -44,6 +45,10 @@ Status check_owner(int fd, uid_t owner, std::string_view path);
 /// Reads at most `limit` bytes; a longer file is an error (invalid), so that hostile files cost no
 /// memory.
 Result<std::string> read_file(const std::string& path, std::size_t limit);
+
+/// Reads so many bytes. corrupt when the file ends before.
+Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,
+               std::string_view path);
 
 /// Writes all of `data`, through short writes and EINTR.
 Status write_all(int fd, std::string_view data, std::string_view path);

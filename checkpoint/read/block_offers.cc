@@ -8,6 +8,7 @@
 
 #include "checkpoint/system/block_workers.h"
 #include "checkpoint/system/file_read.h"
+#include "common/page_cache.h"
 
 namespace bellows {
 namespace {

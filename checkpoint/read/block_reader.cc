@@ -16,6 +16,7 @@
 #include "checkpoint/system/block_workers.h"
 #include "checkpoint/system/file_read.h"
 #include "common/fd.h"
+#include "common/page_cache.h"
 
 namespace bellows {
 namespace {

@@ -3,13 +3,9 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <vector>
 
 namespace bellows {
 
@@ -34,36 +30,6 @@ Result<Fd> open_shard(const std::string& path, std::uint64_t size) {
   return Error{ErrorKind::corrupt,
                fmt::format("{} is {}: it has {} bytes, {} are expected", path,
                            found < size ? "truncated" : "too long", found, size)};
-}
-
-bool pages_are_cached(void* begin, std::uint64_t bytes) {
-  const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  if (reinterpret_cast<std::uintptr_t>(begin) % page != 0) return false;
-  std::vector<unsigned char> pages((bytes + page - 1) / page);
-  if (mincore(begin, bytes, pages.data()) < 0) return false;
-  return std::all_of(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; });
-}
-
-bool is_cached(int fd, std::uint64_t size) {
-  void* map = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
-  if (map == MAP_FAILED) return false;
-  const bool cached = pages_are_cached(map, size);
-  munmap(map, size);
-  return cached;
-}
-
-Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,
-               const std::string& path) {
-  while (bytes > 0) {
-    const ssize_t got = pread(fd, to, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno_error("read", path);
-    if (got == 0) return Error{ErrorKind::corrupt, path + " is truncated"};
-    to += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::uint64_t>(got);
-  }
-  return {};
 }
 
 }  // namespace bellows

@@ -16,14 +16,4 @@ Error unreadable(const Error& error, const std::string& path);
 /// Opens a shard for reading. corrupt: it is missing, no plain file or not of `size` bytes.
 Result<Fd> open_shard(const std::string& path, std::uint64_t size);
 
-/// Whether the page cache holds all of a mapping of a file; `begin`: of a page.
-bool pages_are_cached(void* begin, std::uint64_t bytes);
-
-/// Whether the page cache holds all of the file.
-bool is_cached(int fd, std::uint64_t size);
-
-/// corrupt when the file ends before.
-Status read_at(int fd, unsigned char* to, std::uint64_t bytes, std::uint64_t offset,
-               const std::string& path);
-
 }  // namespace bellows

@@ -23,7 +23,9 @@ namespace {
 
 constexpr int kDaemon = 0;
 constexpr int kReportMs = 100;
-constexpr unsigned kMostThreads = 8;
+/// Some wait for the disk while others hash.
+constexpr unsigned kThreadsOfCore = 2;
+constexpr unsigned kMostThreads = 16;
 
 /// Memory that the daemon gave, while it is mapped.
 class GivenMemory {
@@ -71,7 +73,8 @@ Status await_message(LoaderMessage* message, plain::Handle* passed) {
 
 /// Tells the daemon how far it is until all is done. unavailable: the daemon is gone.
 Result<ModelDigest> run(Loading& loading) {
-  if (auto started = loading.start(std::min(std::thread::hardware_concurrency(), kMostThreads));
+  if (auto started = loading.start(
+          std::min(kThreadsOfCore * std::thread::hardware_concurrency(), kMostThreads));
       !started)
     return started.error();
   for (;;) {

@@ -8,9 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
+#include "common/page_cache.h"
 #include "modelstore/loader/user_rights.h"
 
 namespace bellows {
@@ -20,20 +22,7 @@ constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kFile = "model.safetensors";
 constexpr std::string_view kIndexEnd = ".index.json";
 
-Status read_whole(int fd, void* to, std::uint64_t bytes, std::uint64_t offset,
-                  const std::string& path) {
-  auto* at = static_cast<unsigned char*>(to);
-  while (bytes > 0) {
-    const ssize_t got = pread(fd, at, bytes, static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return errno_error("read", path);
-    if (got == 0) return Error{ErrorKind::corrupt, path + " became shorter while it was read"};
-    at += got;
-    offset += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::uint64_t>(got);
-  }
-  return {};
-}
+unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
 
 bool is_same(const struct stat& a, const struct stat& b) {
   const auto same_time = [](const timespec& x, const timespec& y) {
@@ -72,23 +61,29 @@ Result<Fd> open_plain_file(const std::string& path, struct stat* s) {
 }  // namespace
 
 Status ModelSource::add_file(const std::string& path) {
-  OpenFile file{path, Fd(), {}};
+  OpenFile file{path, Fd(), Fd(), {}};
   auto fd = open_plain_file(path, &file.stat);
   if (!fd) return fd.error();
   let_a_tick_pass(file.stat);
   if (fstat(fd->get(), &file.stat) < 0) return errno_error("look at", path);
   file.fd = std::move(*fd);
   const auto bytes = static_cast<std::uint64_t>(file.stat.st_size);
-  char begin[kLengthBytes] = {};
+  unsigned char begin[kLengthBytes] = {};
   const auto first = std::min<std::uint64_t>(bytes, kLengthBytes);
-  if (auto read = read_whole(file.fd.get(), begin, first, 0, path); !read) return read;
-  const auto length = header_length({begin, first}, bytes);
+  if (auto read = read_at(file.fd.get(), begin, first, 0, path); !read) return read;
+  const auto length = header_length({reinterpret_cast<const char*>(begin), first}, bytes);
   if (!length) return about(length.error(), path);
   std::string header(*length, '\0');
-  if (auto read = read_whole(file.fd.get(), header.data(), *length, kLengthBytes, path); !read)
+  if (auto read = read_at(file.fd.get(), bytes_of(header), *length, kLengthBytes, path); !read)
     return read;
   auto tensors = parse_header(header, bytes);
   if (!tensors) return about(tensors.error(), path);
+  if (!is_cached(file.fd.get(), bytes))
+    if (auto direct = open_file(path, O_RDONLY | O_DIRECT | O_NONBLOCK | O_NOCTTY)) {
+      struct stat s;
+      // It might be another by now.
+      if (fstat(direct->get(), &s) == 0 && is_same(s, file.stat)) file.direct = std::move(*direct);
+    }
   headers_.push_back({path, bytes, std::move(*tensors)});
   files_.push_back(std::move(file));
   return {};
@@ -101,7 +96,7 @@ Status ModelSource::open_indexed(const std::string& folder, const std::string& p
   if (static_cast<std::uint64_t>(s.st_size) > kMostIndex)
     return Error{ErrorKind::corrupt, fmt::format("{} is longer than {} bytes", path, kMostIndex)};
   std::string text(static_cast<std::size_t>(s.st_size), '\0');
-  if (auto read = read_whole(fd->get(), text.data(), text.size(), 0, path); !read) return read;
+  if (auto read = read_at(fd->get(), bytes_of(text), text.size(), 0, path); !read) return read;
   const auto index = parse_index(text);
   if (!index) return about(index.error(), path);
   for (const std::string& name : index->files)
@@ -138,6 +133,25 @@ Result<ModelSource> ModelSource::open(const std::string& path, uid_t uid) {
   return source;
 }
 
+Status ModelSource::read_file_part(const OpenFile& file, unsigned char* to, std::uint64_t bytes,
+                                   std::uint64_t offset) {
+  // Of files that the layout left whole, blocks lie at pages; see format/README.md.
+  const std::uint64_t head = std::min((kModelPage - offset % kModelPage) % kModelPage, bytes);
+  const bool at_page = reinterpret_cast<std::uintptr_t>(to + head) % kModelPage == 0;
+  const std::uint64_t body = at_page && file.direct ? (bytes - head) / kModelPage * kModelPage : 0;
+  std::uint64_t done = 0;
+  while (done < body) {
+    const ssize_t got = pread(file.direct.get(), to + head + done, body - done,
+                              static_cast<off_t>(offset + head + done));
+    // What it can't or won't read, the page cache reads, or says why not.
+    if (got <= 0 || got % static_cast<ssize_t>(kModelPage) != 0) break;
+    done += static_cast<std::uint64_t>(got);
+  }
+  if (auto read = read_at(file.fd.get(), to, head, offset, file.path); !read) return read;
+  const std::uint64_t rest = head + done;
+  return read_at(file.fd.get(), to + rest, bytes - rest, offset + rest, file.path);
+}
+
 Status ModelSource::read(std::uint64_t begin, unsigned char* to, std::uint64_t bytes) const {
   const std::uint64_t end = begin + bytes;
   const auto& pieces = layout_.pieces;
@@ -148,8 +162,8 @@ Status ModelSource::read(std::uint64_t begin, unsigned char* to, std::uint64_t b
     const std::uint64_t from = std::max(begin, piece->to);
     const std::uint64_t until = std::min(end, piece->to + piece->bytes);
     const OpenFile& file = files_[piece->file];
-    if (auto read = read_whole(file.fd.get(), to + (from - begin), until - from,
-                               piece->from + (from - piece->to), file.path);
+    if (auto read = read_file_part(file, to + (from - begin), until - from,
+                                   piece->from + (from - piece->to));
         !read)
       return read;
   }

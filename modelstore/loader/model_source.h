@@ -32,6 +32,7 @@ class ModelSource {
   struct OpenFile {
     std::string path;
     Fd fd;
+    Fd direct;  ///< past the page cache, where the file system has that and the cache has not all
     struct stat stat;
   };
 
@@ -39,6 +40,8 @@ class ModelSource {
   Status open_indexed(const std::string& folder, const std::string& index);
   /// Opens one and reads its header.
   Status add_file(const std::string& path);
+  static Status read_file_part(const OpenFile& file, unsigned char* to, std::uint64_t bytes,
+                               std::uint64_t offset);
 
   std::vector<OpenFile> files_;
   std::vector<ModelFile> headers_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "common/child.h"
+#include "common/page_cache.h"
 #include "modelstore/catalogue/catalogue.h"
 #include "modelstore/digest/tree_digest.h"
 #include "modelstore/loader/loader_wire.h"
@@ -141,6 +142,30 @@ Test(model_loader, fills_memory_and_leaves_it, .timeout = 60) {
   cr_expect(record.bytes == data.size() && memory.compare(record.offset, record.bytes, data) == 0);
 }
 
+Test(model_loader, reads_past_the_page_cache_what_is_not_there, .timeout = 60) {
+  const ScratchDir scratch;
+  const std::string path = scratch.path() + "/m.safetensors";
+  // Neither begins nor ends at a block, nor at a piece.
+  const std::string data = random_bytes(7 * kLeafBytes + 12345);
+  write_file(path, one_tensor("w", data));
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  cr_assert_eq(fdatasync(file.get()), 0);
+  cr_assert_eq(posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  LoaderProcess loader;
+  loader.load(path);
+  const LoaderMessage sized = loader.next();
+  cr_assert(sized.word == LoaderWord::sized, "%s", sized.to_error().text.c_str());
+  const LoaderMessage done = loader.fill(sized.bytes);
+  cr_assert(done.word == LoaderWord::done, "%s", done.to_error().text.c_str());
+  const std::string memory = loader.memory();
+  catalogue::View view;
+  cr_assert_null(view.open(memory.data() + sized.catalogue_at, sized.catalogue_bytes));
+  cr_expect(memory.compare(view.record(0).offset, data.size(), data) == 0);
+  cr_expect(digest_in(done) == digest_of(memory));
+  if (Fd(open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC)))
+    cr_expect(!is_cached(file.get(), std::filesystem::file_size(path)), "it filled the cache");
+}
+
 Test(model_loader, reads_several_files_under_an_index, .timeout = 60) {
   const ScratchDir scratch;
   const std::string a = random_bytes(3000), b = random_bytes(2 * kLeafBytes);
@@ -202,7 +227,7 @@ Test(model_loader, refuses_a_file_that_changes, .timeout = 60) {
             has(overwritten.to_error().text, "changed while it was read"));
   const auto shorter =
       change([](const std::string& path) { cr_assert_eq(truncate(path.c_str(), kLeafBytes), 0); });
-  cr_expect(shorter.word == LoaderWord::failed && has(shorter.to_error().text, "became shorter"));
+  cr_expect(shorter.word == LoaderWord::failed && has(shorter.to_error().text, "is truncated"));
   const auto replaced = change([](const std::string& path) {
     write_file(path + ".new", "another");
     std::filesystem::rename(path + ".new", path);
