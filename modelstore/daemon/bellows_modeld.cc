@@ -2,6 +2,7 @@
 // bellows-modeld: lends the memory of models to the jobs of a node. See README.md.
 #include <fmt/core.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
@@ -159,6 +160,14 @@ ModelDaemonOptions options_of(const Texts& t) {
   return options;
 }
 
+/// Each model and each program takes one.
+void allow_many_descriptors() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 int run(int argc, char** argv) {
   Texts texts;
   CLI::App app("bellows-modeld: lends the memory of models to the jobs of a node");
@@ -173,6 +182,7 @@ int run(int argc, char** argv) {
   for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
   sigprocmask(SIG_BLOCK, &ends, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  allow_many_descriptors();
   const Fd signals(signalfd(-1, &ends, SFD_CLOEXEC));
   auto daemon = ModelDaemon::make(options_of(texts), say);
   if (!daemon) {

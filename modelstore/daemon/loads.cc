@@ -61,14 +61,19 @@ void Loads::add(Load load) {
   start_queued();
 }
 
+bool Loads::may_start(const Load& load) const {
+  const auto at_work = std::count_if(loads_.begin(), loads_.end(), [&](const auto& entry) {
+    const Load& other = entry.second;
+    return other.phase != Phase::queued && other.checks == load.checks &&
+           (load.checks || other.tenant == load.tenant);
+  });
+  return at_work < (load.checks ? 1 : options_.of_tenant);
+}
+
 void Loads::start_queued() {
-  std::map<TenantId, unsigned> at_work;
-  for (const auto& [key, load] : loads_)
-    if (load.phase != Phase::queued) ++at_work[load.tenant];
   std::vector<std::pair<std::uint64_t, Error>> failed;
   for (auto& [key, load] : loads_) {
-    if (load.phase != Phase::queued || at_work[load.tenant] >= options_.of_tenant) continue;
-    ++at_work[load.tenant];
+    if (load.phase != Phase::queued || !may_start(load)) continue;
     load.phase = load.checks ? Phase::checking : Phase::sizing;
     if (auto started = start_loader(load); !started) failed.emplace_back(key, started.error());
   }
@@ -241,10 +246,14 @@ void Loads::end(std::uint64_t key, const Error& error) {
 }
 
 void Loads::stop(ModelId model) {
-  const auto found = find(model);
-  if (found == loads_.end()) return;
-  let_go(found->second);
-  loads_.erase(found);
+  for (auto entry = loads_.begin(); entry != loads_.end();) {
+    if (entry->second.model == model) {
+      let_go(entry->second);
+      entry = loads_.erase(entry);
+    } else {
+      ++entry;
+    }
+  }
   start_queued();
 }
 

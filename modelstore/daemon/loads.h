@@ -36,7 +36,7 @@ struct LoadOptions {
   std::chrono::milliseconds stall{60000};  ///< without any progress
   std::chrono::milliseconds room{30000};   ///< to wait for the memory
   unsigned attempts = 2;                   ///< loaders that may die over one model
-  unsigned of_tenant = 2;                  ///< loads of one tenant at a time
+  int of_tenant = 2;                       ///< loads of one tenant at a time
   bool huge = true;                        ///< huge pages where there are enough
 };
 
@@ -52,9 +52,9 @@ class Loads {
   void start(ModelId model, TenantId tenant, const ModelFrom& from);
   /// There is room for what load_sized told.
   void fill(ModelId model);
-  /// Without a word to the host.
+  /// Its load and its check, without a word to the host.
   void stop(ModelId model);
-  /// Computes the digest of memory anew.
+  /// Computes the digest of memory anew, one model after another: loads come first.
   void check(ModelId model, TenantId tenant, const ModelMemory& memory);
 
   /// Ends what is overdue, and gives the time when to look again.
@@ -79,6 +79,8 @@ class Loads {
   };
 
   void add(Load load);
+  /// Whether there is a loader for it now.
+  bool may_start(const Load& load) const;
   void start_queued();
   Status start_loader(Load& load);
   Status give_task(Load& load);

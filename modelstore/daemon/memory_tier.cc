@@ -168,6 +168,8 @@ void MemoryTier::start_load(ModelId model) {
 }
 
 void MemoryTier::give_up_memory(ModelId model) {
+  // A check of it would hold it.
+  loads_.stop(model);
   auto memory = std::move(memory_[model]);
   memory_.erase(model);
   tell(model);
