@@ -2,15 +2,22 @@
 /// Measures the model store from a program's side.
 ///
 /// usage: model_bench open SOCKET MODEL COUNT   microseconds of each open and close, one a line
+///        model_bench refused SOCKET MODEL COUNT  likewise, of opens that fail
 ///        model_bench read SOCKET MODEL COUNT   "SECONDS SECONDS": the first read of all data after
 ///                                              an open, and a read of as much memory of its own
+///        model_bench raw FILE                  seconds to read a file past the page cache
 ///        model_bench hold SOCKET MODEL         opens, says "open", and at each line that it gets
 ///                                              reads all and says "read", until there is none
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "modelstore/include/bellows_model.h"
@@ -56,6 +63,22 @@ void measure_opens(const char* socket, const char* name, int count) {
     std::printf("%.2f\n", 1e6 * timed([&] { const Opened opened(socket, name); }));
 }
 
+void measure_refusals(const char* socket, const char* name, int count) {
+  bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
+  config.socket = socket;
+  for (int i = 0; i < count; ++i) {
+    int rc = BELLOWS_MODEL_OK;
+    std::printf("%.2f\n", 1e6 * timed([&] {
+                            bellows_model_t* model = nullptr;
+                            rc = bellows_model_open(name, &config, &model);
+                            bellows_model_close(model);
+                          }));
+    if (rc == BELLOWS_MODEL_ERR_NOT_FOUND) continue;
+    std::fprintf(stderr, "%s can be seen\n", name);
+    std::exit(1);
+  }
+}
+
 void measure_reads(const char* socket, const char* name, int count) {
   const Opened first(socket, name);
   const std::vector<char> own(first.tensor().bytes, 1);
@@ -64,6 +87,29 @@ void measure_reads(const char* socket, const char* name, int count) {
     const double resident = timed([&] { read_all(own.data(), own.size()); });
     std::printf("%.6f %.6f\n", lent, resident);
   }
+}
+
+/// As fast as the disk is: several threads, each with a large piece at a time.
+void read_raw(const char* path) {
+  constexpr std::size_t kPiece = 4 << 20;
+  const int fd = open(path, O_RDONLY | O_DIRECT);
+  if (fd < 0) {
+    std::fprintf(stderr, "%s has no O_DIRECT\n", path);
+    std::exit(3);
+  }
+  std::atomic<off_t> next{0};
+  const auto work = [&] {
+    void* piece = std::aligned_alloc(4096, kPiece);
+    while (pread(fd, piece, kPiece, next.fetch_add(kPiece)) > 0) {
+    }
+    std::free(piece);
+  };
+  std::printf("%.6f\n", timed([&] {
+                std::vector<std::thread> threads;
+                for (int i = 0; i < 4; ++i) threads.emplace_back(work);
+                for (std::thread& thread : threads) thread.join();
+              }));
+  close(fd);
 }
 
 void hold(const char* socket, const char* name) {
@@ -84,12 +130,17 @@ int main(int argc, char** argv) {
   const std::string mode = argc > 3 ? argv[1] : "";
   if (mode == "open" && argc == 5) {
     measure_opens(argv[2], argv[3], std::atoi(argv[4]));
+  } else if (mode == "refused" && argc == 5) {
+    measure_refusals(argv[2], argv[3], std::atoi(argv[4]));
   } else if (mode == "read" && argc == 5) {
     measure_reads(argv[2], argv[3], std::atoi(argv[4]));
+  } else if (argc == 3 && std::string(argv[1]) == "raw") {
+    read_raw(argv[2]);
   } else if (mode == "hold") {
     hold(argv[2], argv[3]);
   } else {
-    std::fputs("usage: model_bench open|read|hold SOCKET MODEL [COUNT]\n", stderr);
+    std::fputs("usage: model_bench open|refused|read|hold SOCKET MODEL [COUNT] | raw FILE\n",
+               stderr);
     return 2;
   }
   return 0;

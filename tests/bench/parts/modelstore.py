@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import socket
+import statistics
 import struct
 import subprocess
 import tempfile
@@ -18,9 +20,12 @@ QUICK_LARGE = 64 << 20
 PROCESSES = 16
 OPENS = 400
 READS = 16
+COLDS = 8
+REFUSALS = 40  # pairs of a hundred each
 COPIES = 4  # times that sixteen processes read it
 OPEN_GOAL_US = 100
 READ_GOAL = 1.1
+COLD_GOAL = 0.9
 COPIES_GOAL = 1.05
 
 
@@ -49,7 +54,8 @@ class Store:
     def __enter__(self):
         command = [f"{self.options.builddir}/modelstore/bellows-modeld", f"--run={self.dir}/run",
                    "--budget=8G", "--alone=1", f"--helpers={self.options.builddir}/modelstore",
-                   f"--socket={self.socket},tenant=bench", *self.more]
+                   f"--socket={self.socket},tenant=bench",
+                   f"--socket={self.dir}/others.sock,tenant=others", *self.more]
         for name, size in self.models.items():
             write_model(f"{self.dir}/{name}", size)
             command.append(f"--model={name}={self.dir}/{name},tenant=bench")
@@ -74,6 +80,47 @@ class Store:
         done = subprocess.run(self.command(mode, model, count), check=True, timeout=300,
                               capture_output=True, text=True)
         return [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+
+
+def evict(store, model):
+    """From memory; what control_wire.h calls a ControlRequest."""
+    tenant, name = b"bench", model.encode()
+    request = struct.pack("<8I64s256s1024s1024s", 1, 7, 0, len(tenant), len(name), 0, 0, 0, tenant, name,
+                          b"", b"")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as control:
+        control.connect(f"{store.dir}/run/control")
+        control.send(request)
+        if struct.unpack_from("<Ii", control.recv(1024))[1] != 0:
+            raise RuntimeError(f"model {model} was not evicted")
+
+
+def cold_pairs(store, model, count):
+    """(bytes a second of a load from the disk until it is lent, of a raw read of the file)."""
+    path = f"{store.dir}/{model}"
+    size = os.path.getsize(path)
+    pairs = []
+    for _ in range(count):
+        evict(store, model)
+        descriptor = os.open(path, os.O_RDONLY)
+        os.fdatasync(descriptor)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(descriptor)
+        raw = subprocess.run([store.command("raw", "")[0], "raw", path], check=True, capture_output=True,
+                             text=True, timeout=300)
+        cold = subprocess.run(store.command("open", model, 1), check=True, capture_output=True, text=True,
+                              timeout=300)
+        pairs.append((size / (float(cold.stdout) / 1e6), size / float(raw.stdout)))
+    return pairs
+
+
+def refused_ratios(store, count):
+    """Of an open of a name that may not be seen to one of a name that is not there."""
+    def median_us(name):
+        command = store.command("refused", name, 100)
+        command[2] = f"{store.dir}/others.sock"
+        done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60)
+        return statistics.median(map(float, done.stdout.split()))
+    return [median_us("small") / median_us("smaller") for _ in range(count)]
 
 
 def proportional_bytes(process):
@@ -126,10 +173,12 @@ def run(options):
         small_us = [sample[0] for sample in store.samples("open", "small", options.count(OPENS))]
         large_us = [sample[0] for sample in store.samples("open", "large", options.count(OPENS))]
         reads = store.samples("read", "large", options.count(READS))
+        refusals = refused_ratios(store, options.count(REFUSALS))
+        colds = cold_pairs(store, "large", options.count(COLDS))
     # What the kernel says of a process's memory leaves huge pages out.
     with Store(options, {"large": large}, "--small-pages") as store:
         sixteen = [copies(store, "large", large) for _ in range(options.count(COPIES))]
-    own = sorted(own for _, own in reads)[len(reads) // 2]
+    own = statistics.median(own for _, own in reads)
     return [
         rows.row("modelstore.warm_open_us.1MB", small_us, "us", "lower", OPEN_GOAL_US,
                  note="open, find a tensor and close, of a model in memory"),
@@ -138,6 +187,11 @@ def run(options):
                  ("a read of the program's own memory, s", own),
                  note="open and read all once, against memory of the program that it has read before; "
                       f"the model is in {pages} pages; huge ones come from vm.nr_hugepages or shmem_enabled"),
+        rows.row("modelstore.cold_vs_raw", [cold / raw for cold, raw in colds], "x", "higher", COLD_GOAL,
+                 ("a raw read, bytes/s", statistics.median(raw for _, raw in colds)),
+                 note="from the disk to lent, with its digest, against a read past the page cache"),
+        rows.row("modelstore.hidden_vs_absent", refusals, "x", "lower", None,
+                 note="an open of a name that the tenant may not see, against one that does not exist"),
         rows.row("modelstore.copies", sixteen, "x", "lower", COPIES_GOAL,
                  note=f"memory of {PROCESSES} processes that have read the model, in sizes of the model"),
     ]
