@@ -103,19 +103,25 @@ class ModelStore {
   void option(const std::string& text) { options_.push_back(text); }
   void forget_options() { options_.clear(); }
 
+  /// How to start one with this budget and these helpers.
+  std::vector<std::string> command() const {
+    std::vector<std::string> words = {MODELD,
+                                      "--run=" + run(),
+                                      "--budget=" + budget_,
+                                      "--helpers=" + helpers_,
+                                      "--alone=" + std::to_string(keeper_alone_s),
+                                      "--socket=" + socket("a") + ",tenant=a",
+                                      "--socket=" + socket("b") + ",tenant=b"};
+    words.insert(words.end(), options_.begin(), options_.end());
+    return words;
+  }
+
   void start(const std::string& budget = "1G", const std::string& helpers = HELPERS) {
     budget_ = budget;
     helpers_ = helpers;
     ready_ = said("is ready");
     ChildOptions child;
-    child.command = {MODELD,
-                     "--run=" + run(),
-                     "--budget=" + budget,
-                     "--helpers=" + helpers,
-                     "--alone=3",
-                     "--socket=" + socket("a") + ",tenant=a",
-                     "--socket=" + socket("b") + ",tenant=b"};
-    child.command.insert(child.command.end(), options_.begin(), options_.end());
+    child.command = command();
     child.pipe_err = true;
     child.death_signal = SIGKILL;
     auto started = Child::start(child);
@@ -161,6 +167,8 @@ class ModelStore {
     return times;
   }
   const std::string& log() { return read_more(); }
+
+  int keeper_alone_s = 3;
 
   std::string run() const { return scratch_.path() + "/run"; }
   std::string socket(const std::string& tenant) const {

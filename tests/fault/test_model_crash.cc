@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// bellows-modeld and its loaders are killed at each of their system calls, and each that gives
+// memory or descriptors fails: no program sees wrong data, nothing is loaded twice, and a daemon
+// that is started again works. The short form takes some of the calls, BELLOWS_LONG=1 all.
+#include <fcntl.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include "tests/fault/trace_support.h"
+#include "tests/unit/modelstore/model_store.h"
+
+using namespace bellows;
+using namespace bellows::model_test;
+using fault_test::Call;
+using fault_test::Tracer;
+using fault_test::Verdict;
+
+namespace {
+
+constexpr const char* kLoader = HELPERS "/bellows-model-loader";
+constexpr std::size_t kBytes = 2'500'000;
+/// How the program ends that uses the traced daemon.
+constexpr int kServed = 0;
+constexpr int kDaemonDied = 7;
+constexpr int kWrongData = 5;
+constexpr int kHangs = 6;
+
+bool is_dead(pid_t process) {
+  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
+  std::string text;
+  std::getline(stat, text);
+  const auto name_end = text.rfind(") ");
+  return name_end == std::string::npos || text[name_end + 2] == 'Z' || text[name_end + 2] == 'X';
+}
+
+/// A store with model "m" in its keeper's hands, and "n", which is yet to be loaded.
+class CrashScene {
+ public:
+  CrashScene() : m_(random_bytes(kBytes)), n_(random_bytes(kBytes, 2)) {
+    store_.keeper_alone_s = 120;
+    store_.add("m", m_);
+    store_.add("n", n_);
+    store_.start();
+    keeper_ = store_.keeper();
+    cr_assert(keeper_ > 0 && store_.open("m").ok());
+    store_.stop();
+  }
+  CrashScene(const CrashScene&) = delete;
+  CrashScene& operator=(const CrashScene&) = delete;
+  ~CrashScene() { kill(keeper_, SIGKILL); }
+
+  /// A daemon that takes m back and loads n, under the eyes of `on_call`.
+  int run(Tracer::Scope scope, const std::function<Verdict(const Call&)>& on_call) {
+    Tracer tracer(scope);
+    int ended = -1;
+    const pid_t daemon = tracer.start([&] { return become_daemon(); });
+    const pid_t program = tracer.start([&] { return use(daemon); });
+    tracer.on_call = on_call;
+    tracer.on_end = [&](pid_t process, int status) {
+      if (process == program && WIFEXITED(status)) ended = WEXITSTATUS(status);
+    };
+    cr_assert(tracer.run(60), "it does not end");
+    return ended;
+  }
+
+  /// A daemon started after that serves both; and n is on the disk only again.
+  void check(const std::string& point, bool keeps_m) {
+    store_.start();
+    const auto loads = [&](const char* name) { return store_.said("loaded " + store_.file(name)); };
+    const std::size_t loads_of_n = loads("n");
+    for (int i = 0; i < 2; ++i) {
+      cr_expect(store_.open("m").data("w") == m_, "m, %s", point.c_str());
+      cr_expect(store_.open("n").data("w") == n_, "n, %s", point.c_str());
+    }
+    cr_expect(loads("n") <= loads_of_n + 1, "%s: n was loaded twice", point.c_str());
+    cr_expect(!keeps_m || loads("m") == 1, "%s: m was loaded again", point.c_str());
+    ControlClient control(store_);
+    cr_expect(
+        eventually([&] { return control.call(modelwire::ControlOp::evict, "a", "n").empty(); }),
+        "%s: n has a user still", point.c_str());
+    store_.stop();
+  }
+
+ private:
+  int become_daemon() {
+    const int null = open("/dev/null", O_RDWR);
+    dup2(null, 2);
+    std::vector<std::string> words = store_.command();
+    std::vector<char*> argv;
+    for (std::string& word : words) argv.push_back(word.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    return 127;
+  }
+
+  /// Opens both as long as the daemon lives, and ends it.
+  int use(pid_t daemon) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(40);
+    for (;;) {
+      const OpenModel m = store_.open("m", "a", 300), n = store_.open("n", "a", 300);
+      if ((m.ok() && m.data("w") != m_) || (n.ok() && n.data("w") != n_)) return kWrongData;
+      if (is_dead(daemon)) return kDaemonDied;
+      if (std::chrono::steady_clock::now() > end) return kHangs;
+      if (!m.ok() || !n.ok()) continue;
+      kill(daemon, SIGTERM);
+      return kServed;
+    }
+  }
+
+  const std::string m_, n_;
+  ModelStore store_;
+  pid_t keeper_ = 0;
+};
+
+/// Which calls of so many are tried: all in the long form, else some from all parts.
+int stride(int calls) {
+  const char* is_long = std::getenv("BELLOWS_LONG");
+  return is_long && *is_long == '1' ? 1 : std::max(1, calls / 12);
+}
+
+/// Does this to one call after another of a program, and checks what is left after each.
+void sweep(const char* program, Tracer::Scope scope, const Verdict& verdict, bool keeps_m) {
+  if (const auto why = Tracer::cannot_run(); !why.empty()) cr_skip_test("%s", why.c_str());
+  CrashScene scene;
+  int calls = 0;
+  cr_assert_eq(scene.run(scope,
+                         [&](const Call& call) -> Verdict {
+                           calls += call.program == program;
+                           return {};
+                         }),
+               kServed);
+  scene.check("unharmed", true);
+  cr_assert_gt(calls, 10);
+  const int step = stride(calls);
+  for (int point = 0; point < calls; point += step) {
+    int seen = 0;
+    std::string name = "not reached";
+    const int ended = scene.run(scope, [&](const Call& call) -> Verdict {
+      if (call.program != program || seen++ != point) return {};
+      name = fault_test::call_name(call.number);
+      return verdict;
+    });
+    const std::string where = "call " + std::to_string(point) + ", " + name;
+    cr_expect(ended == kServed || ended == kDaemonDied, "%s: the program ends with %d",
+              where.c_str(), ended);
+    scene.check(where, keeps_m);
+  }
+}
+
+constexpr Verdict kBefore = {Verdict::What::kill_before, 0, 0};
+constexpr Verdict kAfter = {Verdict::What::kill_after, 0, 0};
+constexpr Verdict kNoMemory = {Verdict::What::fail, ENOMEM, 0};
+constexpr Verdict kNoDescriptor = {Verdict::What::fail, EMFILE, 0};
+
+}  // namespace
+
+Test(model_crash, of_the_daemon_before_a_call, .timeout = 3000) {
+  sweep(MODELD, Tracer::Scope::all_calls, kBefore, true);
+}
+Test(model_crash, of_the_daemon_after_a_call, .timeout = 3000) {
+  sweep(MODELD, Tracer::Scope::all_calls, kAfter, true);
+}
+Test(model_crash, of_a_loader, .timeout = 3000) {
+  sweep(kLoader, Tracer::Scope::all_calls, kAfter, true);
+}
+Test(model_crash, the_daemon_gets_no_memory, .timeout = 3000) {
+  sweep(MODELD, Tracer::Scope::memory, kNoMemory, false);
+}
+Test(model_crash, the_daemon_gets_no_descriptor, .timeout = 3000) {
+  sweep(MODELD, Tracer::Scope::memory, kNoDescriptor, false);
+}
+Test(model_crash, a_loader_gets_no_memory, .timeout = 3000) {
+  sweep(kLoader, Tracer::Scope::memory, kNoMemory, true);
+}
