@@ -32,7 +32,7 @@ tidy() {
   key=$passed/$(echo "$common $(sha256sum "$file")" | sha256sum | cut -c 1-32)
   [ ! -e "$key" ] || return 0
   if clang-tidy --quiet "$file" -- -x c++ -std=c++20 -DHAVE_CONFIG_H -I. -I"$build" -I"$(dirname "$file")" \
-    -Icommon -Icheckpoint/include -isystem "$cuda/include" '-DBELLOWS_BINDIR=""' '-DLIBBELLOWS=""' "${flags[@]}" \
+    -Icommon -Icheckpoint/include -isystem "$cuda/include" '-DBELLOWS_BINDIR=""' '-DLIBBELLOWS=""' '-DPKGLIBEXECDIR=""' "${flags[@]}" \
     > "$passed/out.$2" 2>&1; then
     : > "$key"
     rm -f "$passed/out.$2"
@@ -42,7 +42,7 @@ tidy() {
 # Two at a time.
 # What needs the headers of CUDA and PMIx is looked at where they are.
 wanted() {
-  sources -name '*.cc' | grep -E '^(common|checkpoint|jobsubmit|spank|launcher|examples)/' |
+  sources -name '*.cc' | grep -E '^(common|checkpoint|modelstore|jobsubmit|spank|launcher|examples)/' |
     if [ -n "$pmix" ] && [ -e "$cuda/include/nccl.h" ]; then cat; else grep -v nccl; fi
 }
 mapfile -t files < <(wanted)

@@ -51,7 +51,8 @@ std::string name_of(const fs::directory_entry& entry) {
 
 }  // namespace
 
-Result<std::unique_ptr<ModelDaemon>> ModelDaemon::make(const ModelDaemonOptions& options, Say say) {
+Result<std::unique_ptr<ModelDaemon>> ModelDaemon::make(const ModelDaemonOptions& options,
+                                                       const Say& say) {
   std::unique_ptr<ModelDaemon> daemon(new ModelDaemon);
   if (auto started = daemon->start(options, say); !started) return started.error();
   return daemon;

@@ -52,7 +52,8 @@ class ModelDaemon {
  public:
   using Say = std::function<void(const std::string&)>;
 
-  static Result<std::unique_ptr<ModelDaemon>> make(const ModelDaemonOptions& options, Say say);
+  static Result<std::unique_ptr<ModelDaemon>> make(const ModelDaemonOptions& options,
+                                                   const Say& say);
   /// Until `ends` is readable.
   void run(int ends);
 
