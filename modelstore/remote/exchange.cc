@@ -127,7 +127,8 @@ bool Exchange::judge_version(const FileVersion& version) {
   if (version.etag.empty() && version.last_modified.empty())
     return lie(
         "says neither a strong ETag nor when the file was last changed, so that a change would go "
-        "unnoticed");
+        "unnoticed",
+        "put it onto a server that does");
   if (!was_changed_just_now(reader_.head())) return true;
   verdict_ = failure(
       ErrorKind::unavailable,
@@ -140,12 +141,12 @@ bool Exchange::judge_whole() {
     verdict_ = empty();
     return false;
   }
-  return lie(
-      "sends the whole file where a part was asked for: put it onto a server that knows ranges");
+  return lie("sends the whole file where a part was asked for",
+             "put it onto a server that knows ranges");
 }
 
-bool Exchange::lie(std::string_view what) {
-  verdict_ = failure(ErrorKind::corrupt, fmt::format("the server {}", what));
+bool Exchange::lie(std::string_view what, std::string_view advice) {
+  verdict_ = failure(ErrorKind::corrupt, fmt::format("the server {}: {}", what, advice));
   return false;
 }
 

@@ -40,7 +40,8 @@ class Exchange {
   bool judge_version(const FileVersion& version);
   bool judge_whole();
   /// Notes what is wrong with the answer. Returns false.
-  bool lie(std::string_view what);
+  bool lie(std::string_view what,
+           std::string_view advice = "tell who runs it, or put the file elsewhere");
   bool changed();
 
   RangeAnswer failure(ErrorKind kind, std::string_view what, bool may_pass = false) const;

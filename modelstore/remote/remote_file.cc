@@ -201,7 +201,7 @@ Result<FileVersion> RemoteFile::Source::fetch(std::uint64_t begin, unsigned char
       continue;
     const Error& error = answer.status.error();
     if (tried == 1) return error;
-    return Error{error.kind, fmt::format("{}, after {}", error.text, counted(tried, "attempt"))};
+    return Error{error.kind, fmt::format("{} (tried {})", error.text, counted(tried, "time"))};
   }
 }
 
