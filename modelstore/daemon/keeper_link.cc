@@ -19,7 +19,8 @@ namespace {
 constexpr timeval kSlowest = {1, 0};
 
 Error keeper_error(int failure) {
-  return Error{ErrorKind::unavailable,
+  const bool is_absent = failure == ENOENT || failure == ECONNREFUSED;
+  return Error{is_absent ? ErrorKind::not_found : ErrorKind::unavailable,
                fmt::format("the keeper of models does not answer: {}", std::strerror(failure))};
 }
 
@@ -27,7 +28,10 @@ Error keeper_error(int failure) {
 
 Result<std::vector<KeptItem>> KeeperLink::start(std::function<void()> put_all) {
   put_all_ = std::move(put_all);
-  if (auto connected = connect()) {
+  const auto connected = connect();
+  // Where one may be there, a new one would leave it with all that it has.
+  if (!connected && connected.error().kind != ErrorKind::not_found) return connected.error();
+  if (connected) {
     auto items = get_all();
     if (items) return items;
     say_(items.error().text + "; a new one takes its place");

@@ -42,6 +42,7 @@ class KeeperLink {
   void drop(std::uint64_t key);
 
  private:
+  /// not_found: there is none.
   Status connect();
   Status start_keeper();
   Result<std::vector<KeptItem>> get_all();
