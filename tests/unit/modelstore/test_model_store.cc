@@ -5,6 +5,7 @@
 
 #include <fstream>
 
+#include "tests/unit/modelstore/from_c.h"
 #include "tests/unit/modelstore/model_store.h"
 #include "tests/unit/support/other_user.h"
 
@@ -231,6 +232,16 @@ Test(model_store, says_what_is_wrong_with_a_file, .timeout = 60) {
             bad.error().c_str());
   write_file(path, one_tensor("w", "whole"));
   cr_expect(store.open("m").data("w") == "whole");
+}
+
+Test(model_store, serves_programs_in_c, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "some data");
+  store.start();
+  cr_expect(read_from_c(store.socket("a").c_str(), "m", "some data"));
+  cr_expect(!read_from_c(store.socket("a").c_str(), "m", "other data"));
+  cr_expect(!read_from_c(store.socket("a").c_str(), "absent", "some data"));
+  cr_expect(refuses_nonsense(store.socket("a").c_str()));
 }
 
 Test(model_store, an_absent_daemon_is_an_error_with_a_sentence, .timeout = 60) {
