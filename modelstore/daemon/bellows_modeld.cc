@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // bellows-modeld: lends the memory of models to the jobs of a node. See README.md.
 #include <fmt/core.h>
+#include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -21,7 +23,14 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
-void say(const std::string& text) { fmt::print(stderr, "bellows-modeld: {}\n", text); }
+/// Programs can bring lines about, so nobody waits for who reads them: what finds no room is lost.
+/// A pipe that can be written to has room for PIPE_BUF bytes.
+void say(const std::string& text) {
+  const std::string line =
+      fmt::format("bellows-modeld: {}\n", one_line(text, PIPE_BUF - sizeof "bellows-modeld: \n"));
+  pollfd p = {STDERR_FILENO, POLLOUT, 0};
+  if (poll(&p, 1, 0) == 1) (void)!write(STDERR_FILENO, line.data(), line.size());
+}
 
 struct WrongOption {
   std::string text;

@@ -193,7 +193,7 @@ class ModelStore {
   std::vector<std::string> options_;
   std::optional<Child> child_;
   std::string said_;
-  std::string budget_, helpers_;
+  std::string budget_ = "1G", helpers_ = HELPERS;
   std::size_t ready_ = 0;
 };
 

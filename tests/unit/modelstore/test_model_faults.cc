@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Loaders that die, hang and lie, and programs that are killed at any time.
+#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <filesystem>
@@ -94,6 +95,27 @@ Test(model_faults, a_loader_that_hangs_holds_up_no_other_tenant, .timeout = 60) 
   cr_expect(store.open("m", "b").ok());
   cr_expect_eq(store.open("x3", "a", 100).code(), BELLOWS_MODEL_ERR_UNAVAILABLE,
                "its own tenant has both loaders at work");
+}
+
+Test(model_faults, nobody_reads_what_it_says, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  int full[2];
+  cr_assert_eq(pipe2(full, O_NONBLOCK | O_CLOEXEC), 0);
+  char bytes[4096] = {};
+  while (write(full[1], bytes, sizeof bytes) > 0) {
+  }
+  cr_assert_eq(fcntl(full[1], F_SETFL, 0), 0, "its writers wait");
+  const Fd saved(dup(2));
+  cr_assert_eq(dup2(full[1], 2), 2);
+  ChildOptions options;
+  options.command = store.command();
+  options.death_signal = SIGKILL;
+  auto daemon = Child::start(options);
+  cr_assert_eq(dup2(saved.get(), 2), 2);
+  cr_assert(daemon.ok());
+  cr_assert(eventually([&] { return access((store.run() + "/control").c_str(), F_OK) == 0; }));
+  cr_expect(store.open("m").ok());
 }
 
 Test(model_faults, a_missing_loader_is_an_error, .timeout = 60) {
