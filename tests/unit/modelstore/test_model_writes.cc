@@ -3,6 +3,7 @@
 // user, and as another.
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/ptrace.h>
 #include <sys/sendfile.h>
@@ -138,6 +139,20 @@ Test(model_writes, every_route_fails_for_another_user, .timeout = 60) {
   store.start();
   const Lent lent(store);
   cr_expect(holds_as(kAlice, [&] { return all_routes_fail(lent, false); }));
+}
+
+Test(model_writes, every_route_fails_for_the_root_of_a_container, .timeout = 60) {
+  if (geteuid() != 0) cr_skip_test("only root can be another user");
+  ModelStore store;
+  store.add("m", random_bytes(3000000));
+  store.start();
+  const Lent lent(store);
+  if (!holds_as(kAlice, [] { return unshare(CLONE_NEWUSER) == 0; }))
+    cr_skip_test("users may not make user namespaces here");
+  // Which has all capabilities there.
+  cr_expect(holds_as(kAlice, [&] {
+    return unshare(CLONE_NEWUSER | CLONE_NEWNS) == 0 && all_routes_fail(lent, false);
+  }));
 }
 
 Test(model_writes, a_private_mapping_is_ones_own, .timeout = 60) {
