@@ -223,7 +223,7 @@ void Loads::loader_ended(std::uint64_t key, const std::string& why) {
 void Loads::let_go(Load& load) {
   load.watch.end();
   load.socket.reset();
-  load.writable.reset();
+  if (load.writable) host_.discard(std::move(load.writable));
   if (!load.child) return;
   load.child->signal(SIGKILL);
   dying_.push_back(std::move(*load.child));

@@ -29,6 +29,8 @@ class LoadHost {
   virtual void load_failed(ModelId model, const Error& error) = 0;
   /// Of memory that was in use already: the digest that it has.
   virtual void check_done(ModelId model, const Result<ModelDigest>& digest) = 0;
+  /// Memory of a load that came to nothing, which may take long to close.
+  virtual void discard(Fd memory) = 0;
 };
 
 struct LoadOptions {

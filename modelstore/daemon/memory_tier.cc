@@ -44,8 +44,12 @@ void MemoryTier::take_memory(ModelId model, ModelMemory memory) {
   const auto twin = std::find_if(memory_.begin(), memory_.end(), [&](const auto& entry) {
     return entry.second->digest == memory.digest;
   });
-  memory_[model] =
-      twin != memory_.end() ? twin->second : std::make_shared<ModelMemory>(std::move(memory));
+  if (twin == memory_.end()) {
+    memory_[model] = std::make_shared<ModelMemory>(std::move(memory));
+  } else {
+    freed_->discard(std::move(memory.reader));
+    memory_[model] = std::shared_ptr<ModelMemory>(twin->second);
+  }
 }
 
 void MemoryTier::tell(ModelId model) {
@@ -135,6 +139,8 @@ void MemoryTier::replace(ModelId model) {
   retire(model);
 }
 
+void MemoryTier::discard(Fd memory) { freed_->discard(std::move(memory)); }
+
 void MemoryTier::perform(BookDecisions decisions) {
   to_do_.insert(to_do_.end(), std::make_move_iterator(decisions.begin()),
                 std::make_move_iterator(decisions.end()));
@@ -174,8 +180,8 @@ void MemoryTier::give_up_memory(ModelId model) {
   memory_.erase(model);
   tell(model);
   // Another model has it still, and counts it.
-  if (!memory || memory.use_count() > 1 || !freed_->give_up(std::move(*memory), model))
-    perform(book_.freed(model, now()));
+  if (!memory || memory.use_count() > 1) return perform(book_.freed(model, now()));
+  freed_->give_up(std::move(*memory), model);
 }
 
 void MemoryTier::grant(TicketId ticket) {

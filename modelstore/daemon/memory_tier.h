@@ -63,6 +63,7 @@ class MemoryTier final : private LoadHost {
   void load_done(ModelId model, ModelMemory memory) override;
   void load_failed(ModelId model, const Error& error) override;
   void check_done(ModelId model, const Result<ModelDigest>& digest) override;
+  void discard(Fd memory) override;
 
   /// Carries decisions out one after another, also those that come up meanwhile.
   void perform(BookDecisions decisions);

@@ -92,7 +92,10 @@ Status ModelMemory::check_sealed() const {
 
 Result<std::unique_ptr<FreedMemory>> FreedMemory::make(EventLoop& loop,
                                                        std::function<void(std::uint64_t)> freed) {
-  std::unique_ptr<FreedMemory> made(new FreedMemory(std::move(freed)));
+  std::unique_ptr<FreedMemory> made(new FreedMemory);
+  auto last_close = LastClose::make(loop, std::move(freed));
+  if (!last_close) return last_close.error();
+  made->last_close_ = std::move(*last_close);
   made->inotify_.reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   if (!made->inotify_) return errno_error("make", "an inotify descriptor");
   auto watch = loop.watch(made->inotify_.get(), EPOLLIN,
@@ -102,14 +105,17 @@ Result<std::unique_ptr<FreedMemory>> FreedMemory::make(EventLoop& loop,
   return made;
 }
 
-bool FreedMemory::give_up(ModelMemory memory, std::uint64_t number) {
+void FreedMemory::give_up(ModelMemory memory, std::uint64_t number) {
   // All that was lent is one open file, with or without mappings of it: when the last of them goes,
   // this file is closed. That is an event, be it by our own close just here.
   const int watch =
       inotify_add_watch(inotify_.get(), path_of(memory.reader.get()).c_str(), IN_CLOSE_NOWRITE);
-  if (watch < 0) return false;
-  given_up_[watch] = number;
-  return true;
+  auto path = open_file(path_of(memory.reader.get()), O_PATH);
+  if (watch < 0 || !path) {
+    if (watch >= 0) inotify_rm_watch(inotify_.get(), watch);
+    return last_close_->close(std::move(memory.reader), number);
+  }
+  given_up_[watch] = {number, std::move(*path)};
 }
 
 void FreedMemory::read_events() {
@@ -120,11 +126,11 @@ void FreedMemory::read_events() {
     at += static_cast<ssize_t>(sizeof *event + event->len);
     const auto found = given_up_.find(event->wd);
     if (found == given_up_.end() || !(event->mask & IN_CLOSE_NOWRITE)) continue;
-    const std::uint64_t number = found->second;
+    GivenUp given_up = std::move(found->second);
     given_up_.erase(found);
     // The watch itself holds the memory.
     inotify_rm_watch(inotify_.get(), event->wd);
-    freed_(number);
+    last_close_->close(std::move(given_up.path), given_up.number);
   }
 }
 

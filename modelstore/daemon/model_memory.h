@@ -9,6 +9,7 @@
 #include "common/fd.h"
 #include "common/result.h"
 #include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/last_close.h"
 #include "modelstore/digest/model_digest.h"
 
 namespace bellows {
@@ -43,17 +44,25 @@ class FreedMemory {
   static Result<std::unique_ptr<FreedMemory>> make(EventLoop& loop,
                                                    std::function<void(std::uint64_t)> freed);
 
-  /// Closes it. False: the kernel can't tell, so it counts as free now.
-  bool give_up(ModelMemory memory, std::uint64_t number);
+  /// Closes it. Where the kernel can't tell who has it still, it counts as free then.
+  void give_up(ModelMemory memory, std::uint64_t number);
+  /// Closes memory that nobody waits for.
+  void discard(Fd memory) { last_close_->close(std::move(memory), 0); }
 
  private:
-  explicit FreedMemory(std::function<void(std::uint64_t)> freed) : freed_(std::move(freed)) {}
+  /// What holds the memory until its pages are freed, elsewhere than in the daemon's thread.
+  struct GivenUp {
+    std::uint64_t number = 0;
+    Fd path;
+  };
+
+  FreedMemory() = default;
   void read_events();
 
-  std::function<void(std::uint64_t)> freed_;
+  std::unique_ptr<LastClose> last_close_;
   Fd inotify_;
   EventLoop::Watch watch_;
-  std::map<int, std::uint64_t> given_up_;  ///< by the number of inotify's watch
+  std::map<int, GivenUp> given_up_;  ///< by the number of inotify's watch
 };
 
 }  // namespace bellows
