@@ -94,6 +94,7 @@ Status Loads::start_loader(Load& load) {
   if (!child) return child.error();
   load.child.emplace(std::move(*child));
   ++load.attempts;
+  load.done = 0;
   auto watch = loop_.watch(load.socket.get(), EPOLLIN,
                            [this, key = load.key](std::uint32_t) { on_message(key); });
   if (!watch) return watch.error();
@@ -151,7 +152,7 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
     case LoaderWord::failed:
       return message.to_error();
     case LoaderWord::progress:
-      load.deadline = EventLoop::Clock::now() + options_.stall;
+      take_progress(load, message.bytes);
       return {};
     case LoaderWord::done:
       return load.phase == Phase::filling || load.phase == Phase::checking
@@ -180,6 +181,14 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
   load.deadline = EventLoop::Clock::now() + options_.room;
   host_.load_sized(load.model, message.bytes);
   return {};
+}
+
+void Loads::take_progress(Load& load, std::uint64_t bytes) {
+  const bool at_work = load.phase == Phase::filling || load.phase == Phase::checking;
+  // A loader whose reads hang can still speak.
+  if (!at_work || bytes <= load.done) return;
+  load.done = bytes;
+  load.deadline = EventLoop::Clock::now() + options_.stall;
 }
 
 Status Loads::take_done(Load& load, const LoaderMessage& message) {

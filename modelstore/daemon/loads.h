@@ -77,6 +77,7 @@ class Loads {
     std::optional<Child> child;
     Fd socket;
     EventLoop::Watch watch;
+    std::uint64_t done = 0;  ///< bytes, by its last word
     Time deadline = Time::max();
   };
 
@@ -91,6 +92,8 @@ class Loads {
   /// Of one load; an error ends it.
   Status take(Load& load, const LoaderMessage& message);
   Status take_done(Load& load, const LoaderMessage& message);
+  /// More time, when there are more bytes than before.
+  void take_progress(Load& load, std::uint64_t bytes);
   /// Starts another loader, or gives up.
   void loader_ended(std::uint64_t key, const std::string& why);
   void end(std::uint64_t key, const Error& error);

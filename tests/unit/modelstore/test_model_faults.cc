@@ -7,6 +7,7 @@
 #include <fstream>
 #include <random>
 
+#include "modelstore/loader/loader_wire.h"
 #include "tests/unit/modelstore/model_store.h"
 
 using namespace bellows;
@@ -45,6 +46,10 @@ std::string helpers_with(const ModelStore& store, const std::string& script) {
   return folder;
 }
 
+std::string bytes_of(const LoaderMessage& message) {
+  return {reinterpret_cast<const char*>(&message), sizeof message};
+}
+
 }  // namespace
 
 Test(model_faults, another_loader_takes_over, .timeout = 60) {
@@ -78,6 +83,25 @@ Test(model_faults, a_loader_that_hangs_is_replaced, .timeout = 60) {
   const OpenModel model = dead.open("m");
   cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
   cr_expect(has(model.error(), "made no progress for 0.2 s"), "%s", model.error().c_str());
+}
+
+Test(model_faults, a_loader_that_only_talks_makes_no_progress, .timeout = 60) {
+  ModelStore store({"--stall=0.5"});
+  store.add("m", "data");
+  // It has read one byte, and says so again and again.
+  LoaderMessage message;
+  message.word = LoaderWord::sized;
+  message.bytes = 4096;
+  write_file(store.path() + "/sized", bytes_of(message));
+  message.word = LoaderWord::progress;
+  message.bytes = 1;
+  write_file(store.path() + "/progress", bytes_of(message));
+  store.start("1G", helpers_with(store, "cd " + store.path() +
+                                            "\ncat sized >&0\n"
+                                            "while cat progress >&0; do sleep 0.1; done"));
+  const OpenModel model = store.open("m");
+  cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
+  cr_expect(has(model.error(), "made no progress for 0.5 s"), "%s", model.error().c_str());
 }
 
 Test(model_faults, a_loader_that_hangs_holds_up_no_other_tenant, .timeout = 60) {
