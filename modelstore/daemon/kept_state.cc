@@ -16,10 +16,11 @@ Status KeptState::restore() {
   next_job_key_ = kFirstJobKey;
   auto items = link_.start([this] { put_all(); });
   if (!items) return items.error();
+  // Before the models: what no longer fits is evicted at once, and the keeper has to let go of it.
+  tier_.set_watcher(this);
   for (KeptItem& item : *items)
     if (auto* model = std::get_if<KeptModel>(&item.record))
       restore_model(item.key, *model, std::move(item.fd));
-  tier_.set_watcher(this);
   registry_.set_watcher(this);
   for (KeptItem& item : *items)
     if (auto* job = std::get_if<KeptJob>(&item.record))

@@ -32,7 +32,7 @@ void MemoryTier::adopt(ModelId model, ModelMemory memory) {
   const auto* registered = registry_.get(model);
   if (const auto sealed = memory.check_sealed(); !sealed || !registered) {
     say_(sealed ? "a model in memory is registered no more" : sealed.error().text);
-    return;
+    return tell(model);
   }
   const std::uint64_t bytes = memory.bytes;
   take_memory(model, std::move(memory));

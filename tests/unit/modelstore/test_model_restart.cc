@@ -125,6 +125,19 @@ Test(model_restart, what_was_added_comes_back_and_what_was_configured_is_as_conf
   cr_expect_eq(store.open("removed").code(), BELLOWS_MODEL_ERR_NOT_FOUND);
 }
 
+Test(model_restart, with_less_room_it_frees_what_no_longer_fits, .timeout = 60) {
+  ModelStore store;
+  for (unsigned i = 1; i <= 2; ++i) store.add("m" + std::to_string(i), random_bytes(6 * kMega, i));
+  store.start("20M");
+  cr_assert(store.open("m1").ok() && store.open("m2").ok());
+  store.stop();
+  store.start("10M");
+  for (const char* name : {"m1", "m2"}) {
+    const OpenModel model = store.open(name);
+    cr_expect(model.ok(), "%s", model.error().c_str());
+  }
+}
+
 Test(model_restart, another_keeper_takes_over, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
