@@ -37,8 +37,12 @@ class Keeper {
       const int ready = poll(fds, 2, daemon_.get() < 0 ? alone_ms : -1);
       if (ready == 0) return;
       if (ready < 0) continue;
-      if (fds[1].revents && !take_message()) daemon_.reset(-1);
-      if (fds[0].revents) accept_daemon();
+      // What a daemon said before it was killed counts for the next one.
+      if (fds[1].revents) {
+        if (!take_message()) daemon_.reset(-1);
+      } else if (fds[0].revents) {
+        accept_daemon();
+      }
     }
   }
 
