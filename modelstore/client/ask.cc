@@ -109,7 +109,11 @@ int ask(bellows_model* model, modelwire::Op op, const char* name,
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "waiting for model %s: %s", name,
                        strerror(failure));
   rc = receive_answer(model, reply, passed);
-  if (rc != BELLOWS_MODEL_OK || reply->answer != modelwire::Answer::failed) return rc;
+  if (rc != BELLOWS_MODEL_OK) return rc;
+  if (reply->answer == modelwire::Answer::opened && request.by_digest &&
+      memcmp(reply->digest, request.digest, sizeof reply->digest) != 0)
+    return model->fail(BELLOWS_MODEL_ERR_CORRUPT, "model %s: bellows-modeld gave another", name);
+  if (reply->answer != modelwire::Answer::failed) return rc;
   return model->fail(static_cast<int>(reply->failure), "model %s: %s", name, reply->text);
 }
 

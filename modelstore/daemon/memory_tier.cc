@@ -101,8 +101,16 @@ void MemoryTier::load_sized(ModelId model, std::uint64_t bytes) {
 }
 
 void MemoryTier::load_done(ModelId model, ModelMemory memory) {
+  const auto* registered = registry_.get(model);
+  // Who asks for a digest must get no other bytes, and one version of a name has one digest.
+  if (registered && registered->digest && *registered->digest != memory.digest)
+    return load_failed(
+        model,
+        Error{ErrorKind::corrupt, fmt::format("{} was changed since it was first loaded: put a new "
+                                              "version in another file and add that",
+                                              registered->from.path)});
   registry_.note_digest(model, memory.digest);
-  if (const auto* registered = registry_.get(model))
+  if (registered)
     say_(fmt::format("loaded {}: {} bytes, digest {}", registered->from.path, memory.bytes,
                      memory.digest.to_string()));
   take_memory(model, std::move(memory));

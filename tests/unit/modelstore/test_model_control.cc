@@ -9,20 +9,6 @@ using namespace bellows;
 using namespace bellows::model_test;
 using modelwire::ControlOp;
 
-namespace {
-
-/// A listening socket, as SPANK's prolog would bind it.
-void listen_at(const std::string& path, plain::Handle* out) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
-  out->reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
-  cr_assert_eq(bind(out->get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
-  cr_assert_eq(listen(out->get(), 16), 0);
-}
-
-}  // namespace
-
 Test(model_control, serves_a_job_until_it_ends, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");

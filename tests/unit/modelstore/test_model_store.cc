@@ -40,6 +40,50 @@ Test(model_store, lends_a_model_by_name_and_by_digest, .timeout = 60) {
   cr_expect_eq(store.said("loaded "), 1);
 }
 
+Test(model_store, a_digest_never_gets_other_bytes, .timeout = 60) {
+  ModelStore store;
+  const std::string file = store.add("m", "first");
+  store.start();
+  std::string digest;
+  {
+    const OpenModel model = store.open("m");
+    cr_assert(model.ok(), "%s", model.error().c_str());
+    digest = "sha256:" + model.digest();
+  }
+  write_file(file, one_tensor("w", "other"));
+  ControlClient control(store);
+  cr_assert(
+      eventually([&] { return control.call(modelwire::ControlOp::evict, "a", "m").empty(); }));
+  for (const std::string& name : {digest, std::string("m")}) {
+    const OpenModel changed = store.open(name);
+    cr_expect_eq(changed.code(), BELLOWS_MODEL_ERR_CORRUPT);
+    cr_expect(has(changed.error(), "was changed since"), "%s", changed.error().c_str());
+  }
+  cr_expect(control.add("a", "m", file) == "");
+  cr_expect(store.open("m").data("w") == "other");
+  cr_expect_eq(store.open(digest).code(), BELLOWS_MODEL_ERR_NOT_FOUND);
+}
+
+Test(model_store, the_library_refuses_another_digest, .timeout = 60) {
+  const ScratchDir folder;
+  const std::string path = folder.path() + "/socket";
+  plain::Handle listener;
+  listen_at(path, &listener);
+  const pid_t child = fork_child();
+  if (child == 0) {
+    const OpenModel model(path, "sha256:" + std::string(64, 'a'));
+    _exit(model.code() == BELLOWS_MODEL_ERR_CORRUPT && has(model.error(), "gave another") ? 0 : 1);
+  }
+  const plain::Handle peer(accept(listener.get(), nullptr, nullptr));
+  modelwire::ModelReply reply;
+  reply.answer = modelwire::Answer::opened;
+  reply.handle = 1;
+  cr_assert_eq(write(peer.get(), &reply, sizeof reply), static_cast<ssize_t>(sizeof reply));
+  int status = 1;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_expect_eq(status, 0);
+}
+
 Test(model_store, a_hundred_openers_cause_one_load, .timeout = 100) {
   ModelStore store;
   const std::string data = random_bytes(20 * kMega);
