@@ -7,6 +7,7 @@
 #include <CLI/CLI.hpp>
 #include <array>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <optional>
 #include <string>
@@ -31,7 +32,10 @@ struct Options {
   bool dry_run = false;
 };
 
-void say(const std::string& text) { fmt::print(stderr, "bellowsd: {}\n", text); }
+/// Where the log can't be written, it goes on without.
+void say(const std::string& text) {
+  (void)std::fputs(fmt::format("bellowsd: {}\n", text).c_str(), stderr);
+}
 
 class SystemUsers final : public UserNames {
  public:

@@ -10,6 +10,7 @@
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
 #include <string>
 #include <vector>
 

@@ -296,6 +296,32 @@ Test(model_store, an_absent_daemon_is_an_error_with_a_sentence, .timeout = 60) {
   cr_expect_eq(OpenModel("/nowhere", "sha256:12").code(), BELLOWS_MODEL_ERR_INVALID);
 }
 
+Test(model_store, goes_on_when_its_log_is_full, .timeout = 60) {
+  const ScratchDir folder;
+  const std::string socket = folder.path() + "/socket", file = folder.path() + "/m.st";
+  write_file(file, one_tensor("w", "data"));
+  ChildOptions full;
+  full.command = {"/bin/sh",
+                  "-c",
+                  "exec \"$@\" 2>/dev/full",
+                  "sh",
+                  MODELD,
+                  "--run=" + folder.path() + "/run",
+                  "--budget=1M",
+                  "--alone=1",
+                  "--helpers=" HELPERS,
+                  "--socket=" + socket + ",tenant=a",
+                  "--model=m=" + file + ",tenant=a"};
+  full.death_signal = SIGKILL;
+  auto child = Child::start(full);
+  cr_assert(child.ok());
+  cr_assert(eventually(
+      [&] { return std::filesystem::exists(socket) || child->poll_exit().has_value(); }));
+  const OpenModel model(socket, "m");
+  cr_expect(model.ok(), "%s", model.error().c_str());
+  cr_expect(!child->poll_exit().has_value());
+}
+
 Test(model_store, only_one_daemon_has_a_folder, .timeout = 60) {
   ModelStore store;
   store.start();
