@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <string>
@@ -170,12 +171,15 @@ ModelDaemonOptions options_of(const Texts& t) {
   return options;
 }
 
-/// Each model and each program takes one.
-void allow_many_descriptors() {
+/// Allows as many descriptors as may be, and gives the part of them that is for jobs and their
+/// programs: models, loaders and who administers the daemon must find some too.
+std::size_t allow_descriptors() {
+  constexpr rlim_t kForOthers = 1024;
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return;
+  if (getrlimit(RLIMIT_NOFILE, &limit) < 0) return kForOthers;
   limit.rlim_cur = limit.rlim_max;
   (void)setrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_max - std::min(limit.rlim_max / 2, kForOthers);
 }
 
 int run(int argc, char** argv) {
@@ -192,9 +196,10 @@ int run(int argc, char** argv) {
   for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
   sigprocmask(SIG_BLOCK, &ends, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  allow_many_descriptors();
   const Fd signals(signalfd(-1, &ends, SFD_CLOEXEC));
-  auto daemon = ModelDaemon::make(options_of(texts), say);
+  ModelDaemonOptions options = options_of(texts);
+  options.most_sockets = allow_descriptors();
+  auto daemon = ModelDaemon::make(options, say);
   if (!daemon) {
     say(daemon.error().text);
     return kFailed;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelstore/daemon/client_desk.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -17,7 +16,6 @@
 namespace bellows {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{100};
 
 const Error kNoSuchModel{ErrorKind::not_found, "there is no such model"};
 
@@ -43,33 +41,18 @@ modelwire::Failure failure_of(ErrorKind kind) {
 }  // namespace
 
 Status ClientDesk::serve(const ServedJob& job, Fd listener) {
-  int type = 0, listens = 0;
-  socklen_t size = sizeof type;
-  if (getsockopt(listener.get(), SOL_SOCKET, SO_TYPE, &type, &size) < 0 || type != SOCK_SEQPACKET ||
-      getsockopt(listener.get(), SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 || !listens)
-    return Error{ErrorKind::invalid, "to serve a job takes a SOCK_SEQPACKET socket that listens"};
-  // Where somebody connects and goes again, accept must not wait for the next.
-  fcntl(listener.get(), F_SETFL, fcntl(listener.get(), F_GETFL) | O_NONBLOCK);
+  if (is_full()) return Error{ErrorKind::unavailable, "no more sockets can be served now"};
   const auto [place, is_new] = jobs_.try_emplace(job.name);
   if (!is_new) return Error{ErrorKind::busy, fmt::format("job {} has a socket already", job.name)};
   place->second.job = job;
-  place->second.listener = std::move(listener);
-  auto listens_now = listen(place->second);
-  if (!listens_now) {
+  auto listens = place->second.listener.listen(loop_, std::move(listener),
+                                               [this, name = job.name] { accept_client(name); });
+  if (!listens) {
     jobs_.erase(place);
   } else if (watcher_) {
-    watcher_->job_served(job, place->second.listener.get());
+    watcher_->job_served(job, place->second.listener.fd());
   }
-  return listens_now;
-}
-
-Status ClientDesk::listen(Job& job) {
-  auto watch = loop_.watch(job.listener.get(), EPOLLIN,
-                           [this, name = job.job.name](std::uint32_t) { accept_client(name); });
-  if (!watch) return watch.error();
-  job.watch = std::move(*watch);
-  job.paused = false;
-  return {};
+  return listens;
 }
 
 bool ClientDesk::end(const std::string& name) {
@@ -89,13 +72,12 @@ const ServedJob* ClientDesk::find_job(const std::string& name) const {
 
 void ClientDesk::tell_of_jobs() {
   for (const auto& [name, job] : jobs_)
-    if (watcher_) watcher_->job_served(job.job, job.listener.get());
+    if (watcher_) watcher_->job_served(job.job, job.listener.fd());
 }
 
 EventLoop::Clock::time_point ClientDesk::tick(EventLoop::Clock::time_point now) {
   auto next = EventLoop::Clock::time_point::max();
-  for (auto& [name, job] : jobs_)
-    if (job.paused && !listen(job)) next = now + kPause;
+  for (auto& [name, job] : jobs_) next = std::min(next, job.listener.tick(now));
   return next;
 }
 
@@ -104,21 +86,15 @@ void ClientDesk::accept_client(const std::string& name) {
   if (found == jobs_.end()) return;
   Job& job = found->second;
   Client client;
-  client.socket.reset(accept4(job.listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!client.socket) {
-    // Without a free descriptor the listener stays ready: not to be asked again at once.
-    const bool full = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
-    if (full) job.watch.end();
-    job.paused = full;
-    return;
-  }
+  client.socket = job.listener.accept();
+  if (!client.socket) return;
   ucred who{};
   socklen_t size = sizeof who;
   const bool is_known =
       getsockopt(client.socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 &&
       who.uid == job.job.uid;
   // Nothing is said: what it sent meanwhile would make it miss that.
-  if (!is_known || job.clients.size() >= kMostClients) return;
+  if (!is_known || job.clients.size() >= kMostClients || is_full()) return;
   client.job = name;
   client.tenant = job.job.tenant;
   const std::uint64_t number = next_client_++;

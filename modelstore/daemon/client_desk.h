@@ -11,6 +11,7 @@
 #include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/memory_tier.h"
 #include "modelstore/daemon/model_registry.h"
+#include "modelstore/daemon/packet_listener.h"
 #include "modelstore/wire/model_wire.h"
 
 namespace bellows {
@@ -36,14 +37,17 @@ class JobWatcher {
 class ClientDesk final : private TicketHost {
  public:
   static constexpr std::size_t kMostClients = 1024;  ///< of one job
-  static constexpr std::size_t kMostHandles = 1024;  ///< of one client
+  static constexpr std::size_t kMostHandles = 1024; ///< of one client
 
-  ClientDesk(EventLoop& loop, MemoryTier& tier, const ModelRegistry& registry)
-      : loop_(loop), tier_(tier), registry_(registry) {
+  /// `most_sockets`: of all jobs and clients together.
+  ClientDesk(EventLoop& loop, MemoryTier& tier, const ModelRegistry& registry,
+             std::size_t most_sockets)
+      : loop_(loop), tier_(tier), registry_(registry), most_sockets_(most_sockets) {
     tier_.set_host(this);
   }
 
-  /// Takes clients from a listening socket. busy: a job has the name already.
+  /// Takes clients from a listening socket. busy: a job has the name already; unavailable: there
+  /// are too many.
   Status serve(const ServedJob& job, Fd listener);
   /// Ends its socket and its clients. False: there is none.
   bool end(const std::string& job);
@@ -60,10 +64,8 @@ class ClientDesk final : private TicketHost {
  private:
   struct Job {
     ServedJob job;
-    Fd listener;
-    EventLoop::Watch watch;
+    PacketListener listener;
     std::set<std::uint64_t> clients;
-    bool paused = false;  ///< there were no descriptors left
   };
   struct Client {
     std::string job;
@@ -80,7 +82,7 @@ class ClientDesk final : private TicketHost {
   void granted(TicketId ticket, const ModelMemory& memory) override;
   void refused(TicketId ticket, const Error& error) override;
 
-  Status listen(Job& job);
+  bool is_full() const { return jobs_.size() + clients_.size() >= most_sockets_; }
   void accept_client(const std::string& job);
   void on_message(std::uint64_t number);
   void take(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
@@ -94,6 +96,7 @@ class ClientDesk final : private TicketHost {
   EventLoop& loop_;
   MemoryTier& tier_;
   const ModelRegistry& registry_;
+  std::size_t most_sockets_;
   JobWatcher* watcher_ = nullptr;
   std::map<std::string, Job> jobs_;
   std::map<std::uint64_t, Client> clients_;

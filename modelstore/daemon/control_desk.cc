@@ -44,16 +44,12 @@ ControlReply reply_of(const Status& status) {
 }  // namespace
 
 Status ControlDesk::listen(Fd listener) {
-  listener_ = std::move(listener);
-  auto watch = loop_.watch(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_speaker(); });
-  if (!watch) return watch.error();
-  watch_ = std::move(*watch);
-  return {};
+  return listener_.listen(loop_, std::move(listener), [this] { accept_speaker(); });
 }
 
 void ControlDesk::accept_speaker() {
   Speaker speaker;
-  speaker.socket.reset(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  speaker.socket = listener_.accept();
   if (!speaker.socket || !may_speak(speaker.socket.get()) || speakers_.size() >= kMostSpeakers)
     return;
   const std::uint64_t number = next_++;

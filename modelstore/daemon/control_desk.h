@@ -11,6 +11,7 @@
 #include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/memory_tier.h"
 #include "modelstore/daemon/model_registry.h"
+#include "modelstore/daemon/packet_listener.h"
 #include "modelstore/wire/control_wire.h"
 
 namespace bellows {
@@ -23,6 +24,10 @@ class ControlDesk {
       : loop_(loop), registry_(registry), tier_(tier), clients_(clients) {}
 
   Status listen(Fd listener);
+  /// Gives the time when to look again.
+  EventLoop::Clock::time_point tick(EventLoop::Clock::time_point now) {
+    return listener_.tick(now);
+  }
 
   /// A model that is there from the start. One that was there before a restart stays as it is;
   /// `visible` as the message has it.
@@ -50,8 +55,7 @@ class ControlDesk {
   ModelRegistry& registry_;
   MemoryTier& tier_;
   ClientDesk& clients_;
-  Fd listener_;
-  EventLoop::Watch watch_;
+  PacketListener listener_;
   std::map<std::uint64_t, Speaker> speakers_;
   std::uint64_t next_ = 1;
 };

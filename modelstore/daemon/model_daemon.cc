@@ -68,7 +68,7 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   auto tier = MemoryTier::make(*loop_, options.limits, options.loads, registry_, say);
   if (!tier) return tier.error();
   tier_ = std::move(*tier);
-  clients_ = std::make_unique<ClientDesk>(*loop_, *tier_, registry_);
+  clients_ = std::make_unique<ClientDesk>(*loop_, *tier_, registry_, options.most_sockets);
   control_ = std::make_unique<ControlDesk>(*loop_, registry_, *tier_, *clients_);
   for (const TenantOption& tenant : options.tenants)
     tier_->add_tenant(registry_.tenant(tenant.name), tenant.budget);
@@ -128,8 +128,7 @@ void ModelDaemon::run(int ends) {
   auto watch = loop_->watch(ends, EPOLLIN, [&](std::uint32_t) { ended = true; });
   while (watch && !ended) {
     const auto now = EventLoop::Clock::now();
-    const auto next = tier_->tick(now);
-    loop_->run_once(std::min(next, clients_->tick(now)));
+    loop_->run_once(std::min({tier_->tick(now), clients_->tick(now), control_->tick(now)}));
   }
 }
 

@@ -41,6 +41,7 @@ struct ModelDaemonOptions {
   std::vector<std::string> keeper;  ///< the keeper's program and arguments
   TierLimits limits;
   LoadOptions loads;
+  std::size_t most_sockets = 0;  ///< of jobs and their programs; loaders take others
   std::vector<TenantOption> tenants;
   std::vector<ModelOption> models;
   std::vector<ModelOption> folders;  ///< each thing in it that looks like a model is one

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // bellows-modeld with programs on its sockets.
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <fstream>
+#include <memory>
 
 #include "tests/unit/modelstore/from_c.h"
 #include "tests/unit/modelstore/model_store.h"
@@ -15,6 +17,13 @@ using namespace bellows::model_test;
 namespace {
 
 constexpr std::size_t kMega = 1 << 20;
+
+/// Whether a process works or waits for a processor, rather than for something to happen.
+bool is_at_work(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  return stat.compare(stat.rfind(')'), 3, ") R") == 0;
+}
 
 }  // namespace
 
@@ -241,6 +250,34 @@ Test(model_store, no_program_makes_it_wait, .timeout = 60) {
   cr_expect(said && said->failure == modelwire::Failure::invalid);
   cr_expect(!noise.receive(), "it is let go");
   cr_expect(store.open("m").ok());
+}
+
+Test(model_store, waits_for_descriptors_without_work, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  rlimit before{};
+  cr_assert_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+  before.rlim_cur = 200;
+  cr_assert_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+  store.start();
+  cr_assert(store.open("m").ok());
+  cr_assert_eq(prlimit(store.pid(), RLIMIT_NOFILE, nullptr, &before), 0);
+  cr_expect(before.rlim_cur == before.rlim_max, "it has raised its limit");
+  const rlimit few{4, before.rlim_max};
+  cr_assert_eq(prlimit(store.pid(), RLIMIT_NOFILE, &few, nullptr), 0);
+  RawClient client(store.socket("a"));
+  cr_assert(client.send(RawClient::request(modelwire::Op::open, 1, "m")));
+  ControlClient control(store);
+  int at_work = 0;
+  for (int i = 0; i < 50; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    at_work += is_at_work(store.pid());
+  }
+  cr_expect_lt(at_work, 25);
+  cr_assert_eq(prlimit(store.pid(), RLIMIT_NOFILE, &before, nullptr), 0);
+  const auto reply = client.receive();
+  cr_expect(reply && reply->answer == modelwire::Answer::opened);
+  cr_expect(control.call(modelwire::ControlOp::pin, "a", "m") == "");
 }
 
 Test(model_store, answers_each_handle, .timeout = 60) {
