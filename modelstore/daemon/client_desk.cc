@@ -16,6 +16,8 @@
 namespace bellows {
 namespace {
 
+/// Few answers, which who asks for one thing after another never fills.
+constexpr int kSendBuffer = 4608;
 
 const Error kNoSuchModel{ErrorKind::not_found, "there is no such model"};
 
@@ -95,6 +97,8 @@ void ClientDesk::accept_client(const std::string& name) {
       who.uid == job.job.uid;
   // Nothing is said: what it sent meanwhile would make it miss that.
   if (!is_known || job.clients.size() >= kMostClients || is_full()) return;
+  // Descriptors that nobody has taken yet count for the daemon's user, over all jobs.
+  (void)setsockopt(client.socket.get(), SOL_SOCKET, SO_SNDBUF, &kSendBuffer, sizeof kSendBuffer);
   client.job = name;
   client.tenant = job.job.tenant;
   const std::uint64_t number = next_client_++;

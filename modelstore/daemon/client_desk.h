@@ -36,8 +36,8 @@ class JobWatcher {
 /// nonsense or too much is let go; none can make another wait.
 class ClientDesk final : private TicketHost {
  public:
-  static constexpr std::size_t kMostClients = 1024;  ///< of one job
-  static constexpr std::size_t kMostHandles = 1024; ///< of one client
+  static constexpr std::size_t kMostClients = 256;  ///< of one job
+  static constexpr std::size_t kMostHandles = 64;   ///< of one client
 
   /// `most_sockets`: of all jobs and clients together.
   ClientDesk(EventLoop& loop, MemoryTier& tier, const ModelRegistry& registry,

@@ -252,6 +252,26 @@ Test(model_store, no_program_makes_it_wait, .timeout = 60) {
   cr_expect(store.open("m").ok());
 }
 
+Test(model_store, who_takes_no_descriptors_stops_no_other, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.start();
+  cr_assert(store.open("m").ok());
+  // What is under way counts for the daemon's user, against its limit. Root has none.
+  std::vector<std::unique_ptr<RawClient>> deaf;
+  int lent = 0;
+  for (int i = 0; i < 40; ++i) {
+    deaf.push_back(std::make_unique<RawClient>(store.socket("a")));
+    for (std::uint64_t handle = 0; handle < 60; ++handle)
+      if (!deaf.back()->send(RawClient::request(modelwire::Op::open, handle, "m"))) break;
+  }
+  cr_expect(store.open("m", "a").ok());
+  for (const auto& client : deaf)
+    // That it was let go is told first, and what was sent before comes after that.
+    for (int ends = 0; ends < 2 && client->has_answer();) ++(client->receive() ? lent : ends);
+  cr_expect(lent >= 1 && lent <= 40 * 16, "%d descriptors were under way", lent);
+}
+
 Test(model_store, waits_for_descriptors_without_work, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
