@@ -18,6 +18,9 @@ namespace {
 
 /// Few answers, which who asks for one thing after another never fills.
 constexpr int kSendBuffer = 4608;
+#ifndef SO_PASSRIGHTS
+constexpr int SO_PASSRIGHTS = 83;
+#endif
 
 const Error kNoSuchModel{ErrorKind::not_found, "there is no such model"};
 
@@ -40,6 +43,13 @@ modelwire::Failure failure_of(ErrorKind kind) {
   return modelwire::Failure::unavailable;
 }
 
+/// From those who connect: the last close of what a descriptor refers to may wait for as long as
+/// its sender likes. Kernels before 6.16 don't know it.
+void refuse_descriptors(int listener) {
+  const int no = 0;
+  (void)setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
+}
+
 }  // namespace
 
 Status ClientDesk::serve(const ServedJob& job, Fd listener) {
@@ -47,6 +57,7 @@ Status ClientDesk::serve(const ServedJob& job, Fd listener) {
   const auto [place, is_new] = jobs_.try_emplace(job.name);
   if (!is_new) return Error{ErrorKind::busy, fmt::format("job {} has a socket already", job.name)};
   place->second.job = job;
+  refuse_descriptors(listener.get());
   auto listens = place->second.listener.listen(loop_, std::move(listener),
                                                [this, name = job.name] { accept_client(name); });
   if (!listens) {

@@ -209,6 +209,12 @@ class RawClient {
     return plain::send_packet(socket_.get(), &part, 1, -1, MSG_DONTWAIT) == 0;
   }
   bool send(const modelwire::ModelRequest& request) { return send(&request, sizeof request); }
+  /// With a descriptor. False: errno says why not.
+  bool send_with(const modelwire::ModelRequest& request, int passed) {
+    const iovec part = {const_cast<modelwire::ModelRequest*>(&request), sizeof request};
+    errno = plain::send_packet(socket_.get(), &part, 1, passed, MSG_DONTWAIT);
+    return errno == 0;
+  }
 
   /// Nothing: the daemon has closed the socket.
   std::optional<modelwire::ModelReply> receive(plain::Handle* passed = nullptr) {

@@ -252,6 +252,23 @@ Test(model_store, no_program_makes_it_wait, .timeout = 60) {
   cr_expect(store.open("m").ok());
 }
 
+Test(model_store, takes_no_descriptors, .timeout = 60) {
+  constexpr int kPassRights = 83;
+  const plain::Handle own(::socket(AF_UNIX, SOCK_SEQPACKET, 0));
+  const int no = 0;
+  if (setsockopt(own.get(), SOL_SOCKET, kPassRights, &no, sizeof no) < 0)
+    cr_skip_test("this kernel can't refuse descriptors");
+  ModelStore store;
+  store.add("m", "data");
+  store.start();
+  RawClient client(store.socket("a"));
+  const auto request = RawClient::request(modelwire::Op::open, 1, "m");
+  cr_expect(!client.send_with(request, STDIN_FILENO) && errno == EPERM);
+  cr_assert(client.send(request));
+  const auto reply = client.receive();
+  cr_expect(reply && reply->answer == modelwire::Answer::opened);
+}
+
 Test(model_store, who_takes_no_descriptors_stops_no_other, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
