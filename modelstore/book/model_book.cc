@@ -70,14 +70,16 @@ bool ModelBook::is_idle(const BookModel& model) const {
 }
 
 void ModelBook::evict(ModelId id, BookModel& model, BookDecisions& out) {
-  model.state = State::evicting;
+  const EvictionId eviction = next_eviction_++;
+  evicted_[eviction] = {model.tenant, model.bytes};
   evicting_ += model.bytes;
   tenants_[model.tenant].evicting += model.bytes;
-  out.push_back(decide::Evict{id});
+  model.state = State::absent;
+  model.bytes = 0;
+  out.push_back(decide::Evict{id, eviction});
 }
 
 void ModelBook::want(ModelId id, BookModel& model, Time now, BookDecisions& out) {
-  if (model.state == State::evicting) model.wanted = true;
   if (model.state != State::absent) return;
   model.state = State::sizing;
   model.began = now;
@@ -102,6 +104,7 @@ BookDecisions ModelBook::adopt(ModelId id, std::uint64_t bytes, Time now) {
   reserve(*model);
   model->state = State::resident;
   if (!has_room || model->retired) evict(id, *model, out);
+  forget_retired(id);
   return out;
 }
 
@@ -112,10 +115,6 @@ BookDecisions ModelBook::retire(ModelId id, Time now) {
   model->retired = true;
   model->pinned = false;
   if (is_idle(*model)) evict(id, *model, out);
-  if (model->wanted) {
-    model->wanted = false;
-    refuse_all(*model, Error{ErrorKind::unavailable, "the model was replaced: open it again"}, out);
-  }
   forget_retired(id);
   settle(now, out);
   return out;
@@ -171,6 +170,7 @@ BookDecisions ModelBook::close(TicketId ticket, Time now) {
   --model.holding;
   model.last_used = now;
   if (model.retired && is_idle(model)) evict(id, model, out);
+  forget_retired(id);
   settle(now, out);
   return out;
 }
@@ -198,6 +198,7 @@ BookDecisions ModelBook::loaded(ModelId id, Time now) {
   for (TicketId ticket : model->waiting) out.push_back(decide::Grant{ticket});
   model->waiting.clear();
   if (model->retired && is_idle(*model)) evict(id, *model, out);
+  forget_retired(id);
   settle(now, out);
   return out;
 }
@@ -218,7 +219,6 @@ BookDecisions ModelBook::failed(ModelId id, const Error& error, Time now) {
       break;
     case State::absent:
     case State::resident:
-    case State::evicting:
       return out;
   }
   refuse_all(*model, error, out);
@@ -227,18 +227,16 @@ BookDecisions ModelBook::failed(ModelId id, const Error& error, Time now) {
   return out;
 }
 
-BookDecisions ModelBook::freed(ModelId id, Time now) {
+BookDecisions ModelBook::freed(EvictionId eviction, Time now) {
   BookDecisions out;
-  BookModel* model = find(id);
-  if (!model || model->state != State::evicting) return out;
-  evicting_ -= model->bytes;
-  tenants_[model->tenant].evicting -= model->bytes;
-  release(*model);
-  if (model->wanted) {
-    model->wanted = false;
-    want(id, *model, now, out);
-  }
-  forget_retired(id);
+  const auto found = evicted_.find(eviction);
+  if (found == evicted_.end()) return out;
+  const Evicted gone = found->second;
+  evicted_.erase(found);
+  evicting_ -= gone.bytes;
+  used_ -= gone.bytes;
+  tenants_[gone.tenant].evicting -= gone.bytes;
+  tenants_[gone.tenant].used -= gone.bytes;
   settle(now, out);
   return out;
 }

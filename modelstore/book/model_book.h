@@ -17,6 +17,7 @@ namespace bellows {
 using ModelId = std::uint64_t;
 using TicketId = std::uint64_t;
 using TenantId = std::uint32_t;
+using EvictionId = std::uint64_t;
 
 enum class EvictionPolicy {
   lru,      ///< that was used longest ago
@@ -46,9 +47,11 @@ struct Fill {
 struct Abandon {
   ModelId model;
 };
-/// Lend it to nobody any more, and say `freed` when its memory is free.
+/// Lend this memory of it to nobody any more, and say `freed` when it is free. The model may be
+/// loaded anew before that.
 struct Evict {
   ModelId model;
+  EvictionId eviction;
 };
 /// The ticket has its model.
 struct Grant {
@@ -71,7 +74,7 @@ using BookDecisions = std::vector<BookDecision>;
 class ModelBook {
  public:
   using Time = std::chrono::steady_clock::time_point;
-  enum class State { absent, sizing, waiting, filling, resident, evicting };
+  enum class State { absent, sizing, waiting, filling, resident };
 
   explicit ModelBook(const TierLimits& limits);
 
@@ -96,7 +99,7 @@ class ModelBook {
   BookDecisions sized(ModelId model, std::uint64_t bytes, Time now);
   BookDecisions loaded(ModelId model, Time now);
   BookDecisions failed(ModelId model, const Error& error, Time now);
-  BookDecisions freed(ModelId model, Time now);
+  BookDecisions freed(EvictionId eviction, Time now);
   /// Evicts what has outlived its time to live.
   BookDecisions expire(Time now);
 
@@ -122,11 +125,15 @@ class ModelBook {
     std::uint64_t holding = 0;
     bool pinned = false;
     bool retired = false;
-    bool wanted = false;  ///< while it is evicted: to be loaded again
     std::uint64_t uses = 0;
     Time began{};      ///< to load
     Time last_used{};  ///< granted or closed
     std::chrono::nanoseconds load_time{0};
+  };
+  /// Memory that somebody may have mapped still. It counts, and is no model's.
+  struct Evicted {
+    TenantId tenant = 0;
+    std::uint64_t bytes = 0;
   };
   /// What loads that wait in front of one will take.
   struct Claims {
@@ -162,6 +169,8 @@ class ModelBook {
   std::vector<ModelId> queue_;  ///< loads that wait for room
   std::uint64_t used_ = 0;
   std::uint64_t evicting_ = 0;  ///< of used_
+  std::map<EvictionId, Evicted> evicted_;
+  EvictionId next_eviction_ = 1;
 };
 
 }  // namespace bellows

@@ -16,8 +16,8 @@ Result<std::unique_ptr<MemoryTier>> MemoryTier::make(EventLoop& loop, const Tier
                                                      const LoadOptions& options,
                                                      ModelRegistry& registry, Say say) {
   std::unique_ptr<MemoryTier> tier(new MemoryTier(loop, limits, options, registry, std::move(say)));
-  auto freed = FreedMemory::make(loop, [object = tier.get()](std::uint64_t model) {
-    object->perform(object->book_.freed(model, now()));
+  auto freed = FreedMemory::make(loop, [object = tier.get()](std::uint64_t eviction) {
+    object->perform(object->book_.freed(eviction, now()));
   });
   if (!freed) return freed.error();
   tier->freed_ = std::move(*freed);
@@ -70,8 +70,7 @@ void MemoryTier::pin(ModelId model, bool pinned) {
 
 Status MemoryTier::evict(ModelId model) {
   auto decisions = book_.evict(model);
-  const auto state = book_.state(model);
-  if (state != ModelBook::State::absent && state != ModelBook::State::evicting)
+  if (book_.state(model) != ModelBook::State::absent)
     return Error{ErrorKind::busy, "the model is in use, pinned or on its way"};
   perform(std::move(decisions));
   return {};
@@ -168,7 +167,7 @@ void MemoryTier::perform_one(const BookDecision& decision) {
   if (const auto* abandon = std::get_if<decide::Abandon>(&decision))
     return loads_.stop(abandon->model);
   if (const auto* evict = std::get_if<decide::Evict>(&decision))
-    return give_up_memory(evict->model);
+    return give_up_memory(evict->model, evict->eviction);
   if (const auto* granted = std::get_if<decide::Grant>(&decision)) return grant(granted->ticket);
   const auto& refused = std::get<decide::Refuse>(decision);
   wanted_.erase(refused.ticket);
@@ -181,15 +180,15 @@ void MemoryTier::start_load(ModelId model) {
   perform(book_.failed(model, Error{ErrorKind::not_found, "there is no such model"}, now()));
 }
 
-void MemoryTier::give_up_memory(ModelId model) {
+void MemoryTier::give_up_memory(ModelId model, EvictionId eviction) {
   // A check of it would hold it.
   loads_.stop(model);
   auto memory = std::move(memory_[model]);
   memory_.erase(model);
   tell(model);
   // Another model has it still, and counts it.
-  if (!memory || memory.use_count() > 1) return perform(book_.freed(model, now()));
-  freed_->give_up(std::move(*memory), model);
+  if (!memory || memory.use_count() > 1) return perform(book_.freed(eviction, now()));
+  freed_->give_up(std::move(*memory), eviction);
 }
 
 void MemoryTier::grant(TicketId ticket) {

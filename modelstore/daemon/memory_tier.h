@@ -71,7 +71,7 @@ class MemoryTier final : private LoadHost {
   void take_memory(ModelId model, ModelMemory memory);
   void tell(ModelId model);
   void start_load(ModelId model);
-  void give_up_memory(ModelId model);
+  void give_up_memory(ModelId model, EvictionId eviction);
   /// Its memory is wrong: whoever asks for it next has it loaded anew.
   void replace(ModelId model);
   void grant(TicketId ticket);

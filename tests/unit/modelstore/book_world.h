@@ -56,8 +56,11 @@ class BookWorld {
         return same(book_.failed(id, Error{ErrorKind::io, "a fault"}, at(now_)),
                     slow_.failed(id, now_), "failed");
       case 12:
-      case 13:
-        return same(book_.freed(id, at(now_)), slow_.freed(id, now_), "freed");
+      case 13: {
+        const auto& gone = slow_.gone;
+        const EvictionId eviction = gone.empty() || b % 8 == 0 ? a : gone[a % gone.size()].eviction;
+        return same(book_.freed(eviction, at(now_)), slow_.freed(eviction, now_), "freed");
+      }
       case 14:
         if (b % 4 == 0) return same(book_.evict(id), slow_.evict(id), "evict");
         return same(book_.expire(at(now_)), slow_.expire(now_), "expire");
@@ -154,8 +157,7 @@ class BookWorld {
       for (const SlowBook::Row& r : slow_.rows)
         if (r.id == id && std::count(r.holding.begin(), r.holding.end(), ticket) == 1) {
           holders_[id].insert(ticket);
-          return book_.state(id) == ModelBook::State::resident ||
-                 book_.state(id) == ModelBook::State::evicting;
+          return book_.state(id) == ModelBook::State::resident;
         }
     }
     return false;

@@ -19,9 +19,15 @@ class SlowBook {
     std::string state = "absent";
     std::uint64_t bytes = 0;
     std::vector<TicketId> waiting, holding;
-    bool pinned = false, retired = false, wanted = false;
+    bool pinned = false, retired = false;
     std::uint64_t uses = 0;
     std::int64_t began = 0, last_used = 0, load_time = 0;  ///< ms
+  };
+  /// Memory that is evicted and not yet free.
+  struct Gone {
+    EvictionId eviction;
+    TenantId tenant;
+    std::uint64_t bytes;
   };
   struct Budget {
     TenantId tenant;
@@ -105,12 +111,10 @@ class SlowBook {
     return settled(now);
   }
 
-  std::string freed(ModelId id, std::int64_t now) {
+  std::string freed(EvictionId eviction, std::int64_t now) {
     said_.clear();
-    Row* r = row(id);
-    if (!r || r->state != "evicting") return said_;
-    r->state = "absent";
-    if (std::exchange(r->wanted, false)) want(*r, now);
+    if (std::erase_if(gone, [=](const Gone& g) { return g.eviction == eviction; }) == 0)
+      return said_;
     return settled(now);
   }
 
@@ -121,7 +125,6 @@ class SlowBook {
     r->retired = true;
     r->pinned = false;
     evict_if_idle(*r);
-    if (std::exchange(r->wanted, false)) refuse_waiting(*r);
     return settled(now);
   }
 
@@ -146,6 +149,7 @@ class SlowBook {
   std::uint64_t used(TenantId tenant = 0) const { return sum(tenant, true); }
 
   std::vector<Row> rows;  ///< in the order of their ids
+  std::vector<Gone> gone;
 
  private:
   template <typename T>
@@ -172,14 +176,15 @@ class SlowBook {
   static bool is_idle(const Row& r) {
     return r.state == "resident" && r.holding.empty() && !r.pinned;
   }
-  /// With or without what is being evicted.
-  std::uint64_t sum(TenantId tenant, bool with_evicting) const {
+  /// With or without what is not yet free.
+  std::uint64_t sum(TenantId tenant, bool with_gone) const {
     std::uint64_t bytes = 0;
     for (const Row& r : rows) {
-      const bool counts =
-          r.state == "filling" || r.state == "resident" || (with_evicting && r.state == "evicting");
+      const bool counts = r.state == "filling" || r.state == "resident";
       if (counts && (tenant == 0 || r.tenant == tenant)) bytes += r.bytes;
     }
+    for (const Gone& g : gone)
+      if (with_gone && (tenant == 0 || g.tenant == tenant)) bytes += g.bytes;
     return bytes;
   }
 
@@ -190,7 +195,6 @@ class SlowBook {
     r.last_used = now;
   }
   void want(Row& r, std::int64_t now) {
-    if (r.state == "evicting") r.wanted = true;
     if (r.state != "absent") return;
     r.state = "sizing";
     r.began = now;
@@ -198,7 +202,8 @@ class SlowBook {
   }
   void evict_if_idle(Row& r) {
     if (!is_idle(r)) return;
-    r.state = "evicting";
+    r.state = "absent";
+    gone.push_back({next_eviction_++, r.tenant, r.bytes});
     say("evict", r.id);
   }
   void refuse_waiting(Row& r) {
@@ -230,42 +235,42 @@ class SlowBook {
     return idle;
   }
 
-  /// Whether evicting `gone`, and what is being evicted already, makes room behind `before`.
-  bool is_enough(const Row& wanting, const std::vector<Row*>& gone, const std::vector<Row*>& before,
-                 TenantId tenant) const {
+  /// Whether evicting `chosen`, and what is being evicted already, makes room behind `before`.
+  bool is_enough(const Row& wanting, const std::vector<Row*>& chosen,
+                 const std::vector<Row*>& before, TenantId tenant) const {
     std::uint64_t held = sum(tenant, false) + wanting.bytes;
     for (const Row* r : before)
       if (tenant == 0 || r->tenant == tenant) held += r->bytes;
-    for (const Row* r : gone)
+    for (const Row* r : chosen)
       if (tenant == 0 || r->tenant == tenant) held -= r->bytes;
     return held <= (tenant == 0 ? room_ : budget(tenant));
   }
 
   /// What must go, if that is enough.
   bool plan(const Row& wanting, const std::vector<Row*>& before, std::int64_t now,
-            std::vector<Row*>& gone) {
+            std::vector<Row*>& chosen) {
     const auto idle = candidates(now);
     for (Row* r : idle)
-      if (r->tenant == wanting.tenant && !is_enough(wanting, gone, before, wanting.tenant))
-        gone.push_back(r);
-    if (!is_enough(wanting, gone, before, wanting.tenant)) return false;
+      if (r->tenant == wanting.tenant && !is_enough(wanting, chosen, before, wanting.tenant))
+        chosen.push_back(r);
+    if (!is_enough(wanting, chosen, before, wanting.tenant)) return false;
     for (Row* r : idle)
-      if (!has(gone, r) && !is_enough(wanting, gone, before, 0)) gone.push_back(r);
-    return is_enough(wanting, gone, before, 0);
+      if (!has(chosen, r) && !is_enough(wanting, chosen, before, 0)) chosen.push_back(r);
+    return is_enough(wanting, chosen, before, 0);
   }
 
   std::string settled(std::int64_t now) {
     std::vector<Row*> before;
     for (ModelId id : std::vector<ModelId>(queue_)) {
       Row& r = *row(id);
-      std::vector<Row*> gone;
-      if (r.bytes > room_ || r.bytes > budget(r.tenant) || !plan(r, before, now, gone)) {
+      std::vector<Row*> chosen;
+      if (r.bytes > room_ || r.bytes > budget(r.tenant) || !plan(r, before, now, chosen)) {
         remove(queue_, id);
         say("abandon", id);
         end(r);
         continue;
       }
-      for (Row* each : gone) evict_if_idle(*each);
+      for (Row* each : chosen) evict_if_idle(*each);
       if (used() + r.bytes > room_ || used(r.tenant) + r.bytes > budget(r.tenant)) {
         before.push_back(&r);
         continue;
@@ -282,6 +287,7 @@ class SlowBook {
   std::int64_t time_to_live_;
   std::vector<Budget> budgets_;
   std::vector<ModelId> queue_;
+  EvictionId next_eviction_ = 1;
   std::string said_;
 };
 

@@ -201,6 +201,8 @@ Test(model_store, memory_counts_until_the_last_has_unmapped_it, .timeout = 60) {
   const OpenModel refused = store.open("n");
   cr_expect_eq(refused.code(), BELLOWS_MODEL_ERR_NO_ROOM, "%s", refused.error().c_str());
   cr_expect(has(refused.error(), "still in use by the program that had it"));
+  const OpenModel again = store.open("m");
+  cr_expect_eq(again.code(), BELLOWS_MODEL_ERR_NO_ROOM, "%s", again.error().c_str());
   munmap(map, 2 * kMega);
   cr_expect(eventually([&] { return store.open("n").ok(); }), "%s", store.log().c_str());
 }
