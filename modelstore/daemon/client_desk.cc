@@ -54,18 +54,15 @@ void refuse_descriptors(int listener) {
 
 Status ClientDesk::serve(const ServedJob& job, Fd listener) {
   if (is_full()) return Error{ErrorKind::unavailable, "no more sockets can be served now"};
-  const auto [place, is_new] = jobs_.try_emplace(job.name);
-  if (!is_new) return Error{ErrorKind::busy, fmt::format("job {} has a socket already", job.name)};
-  place->second.job = job;
+  Job served{job, std::make_unique<PacketListener>(), {}};
   refuse_descriptors(listener.get());
-  auto listens = place->second.listener.listen(loop_, std::move(listener),
-                                               [this, name = job.name] { accept_client(name); });
-  if (!listens) {
-    jobs_.erase(place);
-  } else if (watcher_) {
-    watcher_->job_served(job, place->second.listener.fd());
-  }
-  return listens;
+  auto listens = served.listener->listen(loop_, std::move(listener),
+                                         [this, name = job.name] { accept_client(name); });
+  if (!listens) return listens;
+  (void)end(job.name);
+  const Job& placed = jobs_.emplace(job.name, std::move(served)).first->second;
+  if (watcher_) watcher_->job_served(job, placed.listener->fd());
+  return {};
 }
 
 bool ClientDesk::end(const std::string& name) {
@@ -78,6 +75,12 @@ bool ClientDesk::end(const std::string& name) {
   return true;
 }
 
+std::vector<std::string> ClientDesk::jobs() const {
+  std::vector<std::string> names;
+  for (const auto& [name, job] : jobs_) names.push_back(name);
+  return names;
+}
+
 const ServedJob* ClientDesk::find_job(const std::string& name) const {
   const auto found = jobs_.find(name);
   return found == jobs_.end() ? nullptr : &found->second.job;
@@ -85,12 +88,12 @@ const ServedJob* ClientDesk::find_job(const std::string& name) const {
 
 void ClientDesk::tell_of_jobs() {
   for (const auto& [name, job] : jobs_)
-    if (watcher_) watcher_->job_served(job.job, job.listener.fd());
+    if (watcher_) watcher_->job_served(job.job, job.listener->fd());
 }
 
 EventLoop::Clock::time_point ClientDesk::tick(EventLoop::Clock::time_point now) {
   auto next = EventLoop::Clock::time_point::max();
-  for (auto& [name, job] : jobs_) next = std::min(next, job.listener.tick(now));
+  for (auto& [name, job] : jobs_) next = std::min(next, job.listener->tick(now));
   return next;
 }
 
@@ -99,7 +102,7 @@ void ClientDesk::accept_client(const std::string& name) {
   if (found == jobs_.end()) return;
   Job& job = found->second;
   Client client;
-  client.socket = job.listener.accept();
+  client.socket = job.listener->accept();
   if (!client.socket) return;
   ucred who{};
   socklen_t size = sizeof who;

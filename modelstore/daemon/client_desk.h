@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/memory_tier.h"
@@ -46,13 +47,14 @@ class ClientDesk final : private TicketHost {
     tier_.set_host(this);
   }
 
-  /// Takes clients from a listening socket. busy: a job has the name already; unavailable: there
+  /// Takes clients from a listening socket; what was served by this name ends. unavailable: there
   /// are too many.
   Status serve(const ServedJob& job, Fd listener);
   /// Ends its socket and its clients. False: there is none.
   bool end(const std::string& job);
   /// Null when none is served by this name.
   const ServedJob* find_job(const std::string& job) const;
+  std::vector<std::string> jobs() const;
   void set_watcher(JobWatcher* watcher) { watcher_ = watcher; }
   /// Tells the watcher of all that are served.
   void tell_of_jobs();
@@ -64,7 +66,7 @@ class ClientDesk final : private TicketHost {
  private:
   struct Job {
     ServedJob job;
-    PacketListener listener;
+    std::unique_ptr<PacketListener> listener;
     std::set<std::uint64_t> clients;
   };
   struct Client {

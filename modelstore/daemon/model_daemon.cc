@@ -49,6 +49,9 @@ std::string name_of(const fs::directory_entry& entry) {
   return name.substr(0, name.size() - kFileEnd.size());
 }
 
+/// A job's name has no slash.
+bool is_socket_option(const std::string& name) { return name.starts_with('/'); }
+
 }  // namespace
 
 Result<std::unique_ptr<ModelDaemon>> ModelDaemon::make(const ModelDaemonOptions& options,
@@ -76,19 +79,28 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   kept_ = std::make_unique<KeptState>(*link_, registry_, *tier_, *clients_);
   if (auto restored = kept_->restore(); !restored) return restored;
   if (auto added = add_models(options); !added) return added;
+  end_sockets_but(options.sockets);
   for (const SocketOption& socket : options.sockets)
     if (auto served = serve(socket); !served) return served;
   auto control = listen_at(options.run + "/control", 0600);
   return control ? control_->listen(std::move(*control)) : Status(control.error());
 }
 
+void ModelDaemon::end_sockets_but(const std::vector<SocketOption>& sockets) {
+  for (const std::string& name : clients_->jobs()) {
+    const bool stays = std::any_of(sockets.begin(), sockets.end(),
+                                   [&](const SocketOption& s) { return s.path == name; });
+    if (is_socket_option(name) && !stays) clients_->end(name);
+  }
+}
+
 Status ModelDaemon::serve(const SocketOption& socket) {
-  // A job's name has no slash.
+  if (!is_socket_option(socket.path))
+    return Error{ErrorKind::invalid, socket.path + " is not absolute, as a socket's path must be"};
   const ServedJob job{socket.path, registry_.tenant(socket.tenant), socket.uid};
   // Programs may wait in the queue of the one that the keeper had.
   if (const ServedJob* before = clients_->find_job(job.name)) {
     if (before->tenant == job.tenant && before->uid == job.uid) return {};
-    clients_->end(job.name);
   }
   // Only one user may use it, and the check of the peer says so; a container's root may be another.
   auto listener = listen_at(socket.path, 0666);

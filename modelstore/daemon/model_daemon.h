@@ -64,6 +64,8 @@ class ModelDaemon {
   Status add_models(const ModelDaemonOptions& options);
   Status add_folder(const ModelOption& folder, std::set<ModelId>& configured);
   Status serve(const SocketOption& socket);
+  /// Those of earlier options are served no more.
+  void end_sockets_but(const std::vector<SocketOption>& sockets);
 
   std::unique_ptr<EventLoop> loop_;
   ModelRegistry registry_;

@@ -16,7 +16,8 @@ inline constexpr std::size_t kMostVisible = 1023;
 
 enum class ControlOp : std::uint32_t {
   serve = 1,   ///< takes clients of this user from the listening socket that comes along, for this
-               ///< tenant; `name` is that of the job, to end it. Who asks bound it where it likes
+               ///< tenant; `name` is that of the job, to end it or to serve
+               ///< another in its place. Who asks bound it where it likes
   end = 2,     ///< what serve began: the socket and its clients
   add = 3,     ///< `name` is a model of the tenant, in `path`; again: a new version
   remove = 4,  ///< no one gets it any more; who has it keeps it

@@ -138,6 +138,18 @@ Test(model_restart, with_less_room_it_frees_what_no_longer_fits, .timeout = 60) 
   }
 }
 
+Test(model_restart, serves_no_socket_that_is_no_option_any_more, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  const std::string old = store.path() + "/old.sock";
+  store.option("--socket=" + old + ",tenant=a");
+  store.start();
+  cr_expect(OpenModel(old, "m").ok());
+  store.forget_options();
+  store.restart();
+  cr_expect_eq(OpenModel(old, "m", 2000).code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
+}
+
 Test(model_restart, another_keeper_takes_over, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
