@@ -118,7 +118,10 @@ Status Loads::give_task(Load& load) {
 
 void Loads::fill(ModelId model) {
   const auto found = find(model);
-  if (found == loads_.end() || found->second.phase != Phase::waiting) return;
+  if (found == loads_.end()) return;
+  found->second.has_room = true;
+  // Another loader, after one that died, may still be reading the headers.
+  if (found->second.phase != Phase::waiting) return;
   if (auto given = give_memory(found->second); !given) end(found->first, given.error());
 }
 
@@ -175,11 +178,11 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
   load.memory.bytes = message.bytes;
   load.memory.catalogue_at = message.catalogue_at;
   load.memory.catalogue_bytes = message.catalogue_bytes;
-  // Another loader after one that died has the room already.
-  if (again) return give_memory(load);
+  if (load.has_room) return give_memory(load);
   load.phase = Phase::waiting;
   load.deadline = EventLoop::Clock::now() + options_.room;
-  host_.load_sized(load.model, message.bytes);
+  // After one that died, the host knows already.
+  if (!again) host_.load_sized(load.model, message.bytes);
   return {};
 }
 
@@ -217,9 +220,7 @@ void Loads::loader_ended(std::uint64_t key, const std::string& why) {
     if (const auto& exit = load.child->poll_exit()) how = exit->to_string();
   const std::string what = load.checks ? "a model in memory" : load.from.path;
   let_go(load);
-  // One that waits for room has done no work yet that would be lost.
-  const bool starts_over = load.phase == Phase::waiting;
-  if (load.attempts < options_.attempts && !starts_over) {
+  if (load.attempts < options_.attempts) {
     load.phase = load.checks ? Phase::checking : Phase::sizing;
     if (auto started = start_loader(load); !started) end(key, started.error());
     return;

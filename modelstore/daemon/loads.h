@@ -72,7 +72,8 @@ class Loads {
     Phase phase = Phase::queued;
     bool checks = false;
     unsigned attempts = 0;
-    ModelMemory memory;  ///< its sizes, and for a check the memory
+    bool has_room = false;  ///< `fill` was called
+    ModelMemory memory;     ///< its sizes, and for a check the memory
     Fd writable;
     std::optional<Child> child;
     Fd socket;

@@ -142,6 +142,28 @@ Test(model_faults, nobody_reads_what_it_says, .timeout = 60) {
   cr_expect(store.open("m").ok());
 }
 
+Test(model_faults, a_loader_that_dies_while_it_waits_for_room_is_replaced, .timeout = 60) {
+  ModelStore store;
+  store.add("m", random_bytes(6 * kMega));
+  store.add("n", random_bytes(6 * kMega, 2));
+  store.start("10M", helpers_with(store,
+                                  "[ $N -eq 1 ] || exec $LOADER\n"
+                                  "exec 3<&0\n$LOADER <&3 & sleep 0.5\nkill -9 $! $$"));
+  plain::Handle memory;
+  {
+    RawClient client(store.socket("a"));
+    cr_assert(client.send(RawClient::request(modelwire::Op::open, 1, "m")));
+    const auto reply = client.receive(&memory);
+    cr_assert(reply && reply->answer == modelwire::Answer::opened);
+  }
+  RawClient client(store.socket("a"));
+  cr_assert(client.send(RawClient::request(modelwire::Op::open, 1, "n")));
+  cr_assert(eventually([&] { return started(store) == 3 || client.has_answer(); }));
+  memory.reset(-1);
+  const auto reply = client.receive();
+  cr_expect(reply && reply->answer == modelwire::Answer::opened, "%s", reply ? reply->text : "");
+}
+
 Test(model_faults, a_missing_loader_is_an_error, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
