@@ -5,23 +5,26 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <sys/un.h>
 
 namespace bellows::plain {
 
-int connect_to(const char* path, Handle* out) {
+int connect_to(const char* path, Handle* out, int wait_ms) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (strlen(path) >= sizeof address.sun_path) return ENAMETOOLONG;
   memcpy(address.sun_path, path, strlen(path) + 1);
   out->reset(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
   if (out->get() < 0) return errno;
+  const timeval limit = {wait_ms / 1000, wait_ms % 1000 * 1000};
+  if (wait_ms >= 0) (void)setsockopt(out->get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
   int rc;
   do {
     rc = connect(out->get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   } while (rc < 0 && errno == EINTR);
   if (rc == 0) return 0;
-  int error = errno;
+  const int error = wait_ms >= 0 && errno == EAGAIN ? ETIMEDOUT : errno;
   out->reset(-1);
   return error;
 }

@@ -10,8 +10,9 @@
 /// Messages over unix SOCK_SEQPACKET sockets. Each function gives 0 or an errno value.
 namespace bellows::plain {
 
-/// A socket that is connected to a path.
-int connect_to(const char* path, Handle* out);
+/// A socket that is connected to a path. Where the other side has too many that wait, it waits too,
+/// unless for longer than `wait_ms`: ETIMEDOUT. Sends on it have the same limit.
+int connect_to(const char* path, Handle* out, int wait_ms = -1);
 
 /// One message of several parts, with a descriptor unless `passed` is -1. `flags`: MSG_DONTWAIT.
 int send_packet(int socket, const iovec* parts, std::size_t count, int passed, int flags);

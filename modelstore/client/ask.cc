@@ -95,14 +95,15 @@ int ask(bellows_model* model, modelwire::Op op, const char* name,
   const char* path = config.socket           ? config.socket
                      : variable && *variable ? variable
                                              : modelwire::kSocket;
-  int failure = plain::connect_to(path, &model->socket);
+  const int wait_ms = config.wait_ms == 0 ? kTenMinutes : config.wait_ms;
+  int failure = plain::connect_to(path, &model->socket, wait_ms);
   const iovec part = {&request, sizeof request};
   if (failure == 0) failure = plain::send_packet(model->socket.get(), &part, 1, -1, 0);
   if (failure == EPIPE || failure == ECONNRESET) return closed(model);
   if (failure != 0)
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "the model store of this node, %s: %s", path,
                        strerror(failure));
-  failure = await_answer(model->socket.get(), config.wait_ms == 0 ? kTenMinutes : config.wait_ms);
+  failure = await_answer(model->socket.get(), wait_ms);
   if (failure == ETIMEDOUT)
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "model %s was not loaded in time", name);
   if (failure != 0)

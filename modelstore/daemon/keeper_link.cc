@@ -42,7 +42,7 @@ Result<std::vector<KeptItem>> KeeperLink::start(std::function<void()> put_all) {
 
 Status KeeperLink::connect() {
   plain::Handle socket;
-  if (const int failure = plain::connect_to(socket_path_.c_str(), &socket))
+  if (const int failure = plain::connect_to(socket_path_.c_str(), &socket, kSlowest.tv_sec * 1000))
     return keeper_error(failure);
   for (const int option : {SO_SNDTIMEO, SO_RCVTIMEO})
     if (setsockopt(socket.get(), SOL_SOCKET, option, &kSlowest, sizeof kSlowest) < 0)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <list>
 #include <memory>
 
 #include "tests/unit/modelstore/from_c.h"
@@ -396,6 +397,19 @@ Test(model_store, goes_on_when_its_log_is_full, .timeout = 60) {
   const OpenModel model(socket, "m");
   cr_expect(model.ok(), "%s", model.error().c_str());
   cr_expect(!child->poll_exit().has_value());
+}
+
+Test(model_store, a_daemon_that_takes_nobody_is_waited_for_no_longer_than_asked, .timeout = 30) {
+  const ScratchDir folder;
+  const std::string path = folder.path() + "/socket";
+  plain::Handle listener;
+  listen_at(path, &listener);
+  std::list<plain::Handle> queue;
+  while (plain::connect_to(path.c_str(), &queue.emplace_back(), 1) == 0) {
+  }
+  const OpenModel model(path, "m", 100);
+  cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
+  cr_expect(has(model.error(), "timed out"), "%s", model.error().c_str());
 }
 
 Test(model_store, only_one_daemon_has_a_folder, .timeout = 60) {
