@@ -73,7 +73,10 @@ class Words {
   }
   uid_t uid() const {
     const std::string text = value("uid", "");
-    return text.empty() ? geteuid() : static_cast<uid_t>(number_of(text, option_));
+    const std::uint64_t uid = text.empty() ? geteuid() : number_of(text, option_);
+    // The last one means "no user" to the kernel.
+    if (uid >= UINT32_MAX) throw WrongOption{option_ + ": there is no such uid"};
+    return static_cast<uid_t>(uid);
   }
 
  private:

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 
 namespace bellows {
@@ -22,9 +23,13 @@ Result<Fd> listen_at(const std::string& path, mode_t mode) {
   if (!fd) return errno_error("make", "a socket");
   // Its folder's lock says that who bound it is gone.
   unlink(path.c_str());
-  if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0 ||
-      chmod(path.c_str(), mode) < 0 || listen(fd.get(), 1024) < 0)
-    return errno_error("listen on", path);
+  // A chmod would follow a link that the folder's owner puts there meanwhile.
+  const mode_t before = umask(0777 & ~mode);
+  const int bound = bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const int failure = errno;
+  umask(before);
+  errno = failure;
+  if (bound < 0 || listen(fd.get(), 1024) < 0) return errno_error("listen on", path);
   return fd;
 }
 

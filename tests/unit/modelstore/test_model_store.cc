@@ -373,6 +373,34 @@ Test(model_store, an_absent_daemon_is_an_error_with_a_sentence, .timeout = 60) {
   cr_expect_eq(OpenModel("/nowhere", "sha256:12").code(), BELLOWS_MODEL_ERR_INVALID);
 }
 
+Test(model_store, takes_only_users_that_can_be, .timeout = 60) {
+  const ScratchDir folder;
+  for (const char* uid : {"4294967296", "4294967295", "-1", "x"}) {
+    ChildOptions wrong;
+    wrong.command = {MODELD, "--run=" + folder.path() + "/run", "--budget=1M",
+                     std::string("--model=m=/m,tenant=a,uid=") + uid};
+    wrong.pipe_err = true;
+    wrong.death_signal = SIGKILL;
+    auto child = Child::start(wrong);
+    cr_assert(child.ok());
+    cr_assert(eventually([&] {
+      return child->poll_exit().has_value() ||
+             std::filesystem::exists(folder.path() + "/run/keeper");
+    }));
+    cr_expect(child->poll_exit() && child->poll_exit()->code() == 2, "%s", uid);
+  }
+}
+
+Test(model_store, the_sockets_are_for_whom_they_should_be, .timeout = 60) {
+  ModelStore store;
+  store.start();
+  struct stat s;
+  cr_assert_eq(stat(store.socket("a").c_str(), &s), 0);
+  cr_expect_eq(s.st_mode & 07777, 0666);
+  cr_assert_eq(stat((store.run() + "/control").c_str(), &s), 0);
+  cr_expect_eq(s.st_mode & 07777, 0600);
+}
+
 Test(model_store, goes_on_when_its_log_is_full, .timeout = 60) {
   const ScratchDir folder;
   const std::string socket = folder.path() + "/socket", file = folder.path() + "/m.st";
