@@ -12,7 +12,8 @@
 /// prefetch, name      ->   accepted | failed
 /// close handle        ->   (no answer)
 ///
-/// Answers come when they come, each with its handle. The end of the socket closes all.
+/// Answers come when they come, each with its handle. A program that leaves more than a few answers
+/// untaken is let go. The end of the socket closes all.
 namespace bellows::modelwire {
 
 inline constexpr std::uint32_t kVersion = 1;
