@@ -78,6 +78,12 @@ Status ModelSource::add_file(const std::string& path) {
     return read;
   auto tensors = parse_header(header, bytes);
   if (!tensors) return about(tensors.error(), path);
+  // Before all are there: one large header under many names would fill the memory.
+  tensors_ += tensors->size();
+  if (tensors_ > catalogue::kMostTensors)
+    return Error{ErrorKind::corrupt,
+                 fmt::format("{}: with the files before it, the model has more than {} tensors",
+                             path, catalogue::kMostTensors)};
   if (!is_cached(file.fd.get(), bytes))
     if (auto direct = open_file(path, O_RDONLY | O_DIRECT | O_NONBLOCK | O_NOCTTY)) {
       struct stat s;

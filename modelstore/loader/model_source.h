@@ -45,6 +45,7 @@ class ModelSource {
 
   std::vector<OpenFile> files_;
   std::vector<ModelFile> headers_;
+  std::size_t tensors_ = 0;  ///< in all files, also those that the index does not name
   ModelLayout layout_;
 };
 

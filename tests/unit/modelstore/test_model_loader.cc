@@ -189,6 +189,18 @@ Test(model_loader, reads_several_files_under_an_index, .timeout = 60) {
   }
 }
 
+Test(model_loader, counts_the_tensors_of_all_files_together, .timeout = 100) {
+  const ScratchDir scratch;
+  std::string header = "{";
+  for (int i = 0; i < 600000; ++i)
+    header += (i ? "," : "") + entry(std::to_string(i), "U8", "[0]", 0, 0);
+  write_file(scratch.path() + "/1.safetensors", tensor_file(header + "}", ""));
+  std::filesystem::create_symlink("1.safetensors", scratch.path() + "/2.safetensors");
+  write_file(scratch.path() + "/model.safetensors.index.json",
+             R"({"weight_map":{"1":"1.safetensors","2":"2.safetensors"}})");
+  cr_expect(has(refusal(scratch.path(), ErrorKind::corrupt), "with the files before it"));
+}
+
 Test(model_loader, says_what_is_no_model, .timeout = 60) {
   const ScratchDir scratch;
   const std::string path = scratch.path() + "/x";
