@@ -71,18 +71,20 @@ void ModelRegistry::make_views() {
   views_.clear();
   for (const auto& [name, viewer] : tenants_) {
     View& view = views_[viewer];
-    const auto show = [&view](ModelId id, const Registered& model) {
-      view.by_name.emplace(model.name, id);
+    std::set<std::string> twice;
+    for (const auto& [id, model] : models_) {
+      const bool shown = model.visible.count("*") != 0 || model.visible.count(name) != 0;
+      if (model.tenant == viewer || !shown) continue;
+      if (!view.by_name.emplace(model.name, id).second) twice.insert(model.name);
       if (model.digest) view.by_digest.emplace(*model.digest, id);
-    };
-    // Its own come first: nobody can put another in the place of one of these.
-    for (const auto& [id, model] : models_)
-      if (model.tenant == viewer) show(id, model);
-    for (const auto& [other, owner] : tenants_)
-      for (const auto& [id, model] : models_)
-        if (model.tenant == owner && owner != viewer &&
-            (model.visible.count("*") != 0 || model.visible.count(name) != 0))
-          show(id, model);
+    }
+    // Else who shows a model under another's name could put it in the other's place.
+    for (const std::string& each : twice) view.by_name.erase(each);
+    for (const auto& [id, model] : models_) {
+      if (model.tenant != viewer) continue;
+      view.by_name[model.name] = id;
+      if (model.digest) view.by_digest[*model.digest] = id;
+    }
   }
 }
 

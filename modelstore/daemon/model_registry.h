@@ -60,7 +60,8 @@ class ModelRegistry {
   std::optional<ModelId> remove(TenantId tenant, const std::string& name);
   void note_digest(ModelId model, const ModelDigest& digest);
 
-  /// What a tenant sees by this name: its own, else that of the first tenant that shows it one.
+  /// What a tenant sees by this name: its own, else that of the only other tenant that shows it
+  /// one.
   std::optional<ModelId> find(TenantId viewer, const std::string& name) const;
   std::optional<ModelId> find(TenantId viewer, const ModelDigest& digest) const;
   /// A tenant's own, whoever may see it.

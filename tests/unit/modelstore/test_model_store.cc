@@ -145,6 +145,20 @@ Test(model_store, one_cannot_put_a_model_in_the_place_of_anothers, .timeout = 60
   cr_expect(store.open("m", "b").data("w") == "another");
 }
 
+Test(model_store, one_cannot_show_a_model_under_the_name_that_another_shows, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "the real one", "tenant=c,visible=*");
+  store.start();
+  const OpenModel real = store.open("m", "b");
+  cr_expect(real.data("w") == "the real one");
+  write_file(store.file("fake"), one_tensor("w", "another"));
+  ControlClient control(store);
+  cr_expect(control.add("a", "m", store.file("fake"), "*") == "");
+  cr_expect_eq(store.open("m", "b").code(), BELLOWS_MODEL_ERR_NOT_FOUND);
+  cr_expect(store.open("sha256:" + real.digest(), "b").ok());
+  cr_expect(store.open("m", "a").data("w") == "another");
+}
+
 Test(model_store, takes_what_is_in_a_folder, .timeout = 60) {
   ModelStore store;
   const std::string folder = store.path() + "/models";
