@@ -17,6 +17,7 @@ namespace bellows {
 namespace {
 
 constexpr timeval kSlowest = {1, 0};
+constexpr std::chrono::seconds kPause{1};
 
 Error keeper_error(int failure) {
   const bool is_absent = failure == ENOENT || failure == ECONNREFUSED;
@@ -49,7 +50,10 @@ Status KeeperLink::connect() {
       return errno_error("prepare", socket_path_);
   socket_.reset(socket.release());
   // It never speaks by itself: whatever comes is its end.
-  auto watch = loop_.watch(socket_.get(), EPOLLIN, [this](std::uint32_t) { replace(); });
+  auto watch = loop_.watch(socket_.get(), EPOLLIN, [this](std::uint32_t) {
+    say_("the keeper of models has ended; a new one takes its place");
+    let_go();
+  });
   if (!watch) return watch.error();
   watch_ = std::move(*watch);
   return {};
@@ -58,6 +62,7 @@ Status KeeperLink::connect() {
 Status KeeperLink::start_keeper() {
   watch_.end();
   socket_.reset();
+  started_ = EventLoop::Clock::now();
   const auto listener = listen_at(socket_path_, 0600);
   if (!listener) return listener.error();
   ChildOptions options;
@@ -91,13 +96,22 @@ Result<std::vector<KeptItem>> KeeperLink::get_all() {
   }
 }
 
-void KeeperLink::replace() {
-  say_("the keeper of models has ended; a new one takes its place");
+void KeeperLink::let_go() {
+  watch_.end();
+  socket_.reset();
+  start_at_ = started_ + kPause;
+}
+
+KeeperLink::Time KeeperLink::tick(Time now) {
+  if (now < start_at_) return start_at_;
+  start_at_ = Time::max();
   if (auto started = start_keeper(); !started) {
     say_(started.error().text);
-    return;
+    let_go();
+  } else {
+    put_all_();
   }
-  put_all_();
+  return start_at_;
 }
 
 void KeeperLink::put(std::uint64_t key, const KeptRecord& record, int fd) {
@@ -124,9 +138,11 @@ void KeeperLink::drop(std::uint64_t key) {
 void KeeperLink::send(const KeeperMessage& message, int fd) {
   if (!socket_) return;
   const iovec part = {const_cast<KeeperMessage*>(&message), sizeof message};
-  // The watch sees its end, and a new one gets all.
-  if (const int failure = plain::send_packet(socket_.get(), &part, 1, fd, 0))
-    say_(keeper_error(failure).text);
+  const int failure = plain::send_packet(socket_.get(), &part, 1, fd, 0);
+  if (failure == 0) return;
+  // It lacks this now, and to wait for it again and again would stop all. A new one gets all.
+  say_(keeper_error(failure).text + "; a new one takes its place");
+  let_go();
 }
 
 }  // namespace bellows

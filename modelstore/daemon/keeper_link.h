@@ -27,6 +27,7 @@ struct KeptItem {
 class KeeperLink {
  public:
   using Say = std::function<void(const std::string&)>;
+  using Time = EventLoop::Clock::time_point;
 
   /// `command`: how to start a keeper.
   KeeperLink(EventLoop& loop, std::string socket, std::vector<std::string> command, Say say)
@@ -38,6 +39,10 @@ class KeeperLink {
   /// Finds the keeper, or starts one. `put_all` is called when a new one has to learn all.
   Result<std::vector<KeptItem>> start(std::function<void()> put_all);
 
+  /// Starts a keeper where there is none, once a second at most, and gives the time when to look
+  /// again.
+  Time tick(Time now);
+
   void put(std::uint64_t key, const KeptRecord& record, int fd);
   void drop(std::uint64_t key);
 
@@ -46,7 +51,8 @@ class KeeperLink {
   Status connect();
   Status start_keeper();
   Result<std::vector<KeptItem>> get_all();
-  void replace();
+  /// Has another take its place.
+  void let_go();
   void send(const KeeperMessage& message, int fd);
 
   EventLoop& loop_;
@@ -56,6 +62,8 @@ class KeeperLink {
   std::function<void()> put_all_;
   Fd socket_;
   EventLoop::Watch watch_;
+  Time started_{};               ///< the last one, or it was tried
+  Time start_at_ = Time::max();  ///< another
   /// Only when this daemon started it. It lives on when the daemon ends.
   std::optional<Child> child_;
 };

@@ -140,7 +140,8 @@ void ModelDaemon::run(int ends) {
   auto watch = loop_->watch(ends, EPOLLIN, [&](std::uint32_t) { ended = true; });
   while (watch && !ended) {
     const auto now = EventLoop::Clock::now();
-    loop_->run_once(std::min({tier_->tick(now), clients_->tick(now), control_->tick(now)}));
+    loop_->run_once(
+        std::min({tier_->tick(now), clients_->tick(now), control_->tick(now), link_->tick(now)}));
   }
 }
 

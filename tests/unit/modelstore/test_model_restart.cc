@@ -159,7 +159,38 @@ Test(model_restart, another_keeper_takes_over, .timeout = 60) {
   cr_assert(keeper > 0);
   kill(keeper, SIGKILL);
   cr_expect(store.says("a new one takes its place"));
+  cr_assert(eventually([&] { return store.keeper() > 0 && store.keeper() != keeper; }));
+  // What is answered now comes after it was given all.
   cr_expect(store.open("m").ok());
+  store.restart();
+  cr_expect(store.open("m").data("w") == "data");
+  cr_expect_eq(store.said("loaded "), 1);
+}
+
+Test(model_restart, keepers_that_keep_ending_are_replaced_at_leisure, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  const std::string folder = store.path() + "/helpers", script = folder + "/bellows-model-keeper",
+                    broken = store.path() + "/broken";
+  std::filesystem::create_directory(folder);
+  std::filesystem::create_symlink(HELPERS "/bellows-model-loader",
+                                  folder + "/bellows-model-loader");
+  std::ofstream(script) << "#!/bin/sh\n[ -e " << broken << " ] || exec " HELPERS
+                        << "/bellows-model-keeper \"$@\"\n";
+  cr_assert_eq(chmod(script.c_str(), 0755), 0);
+  store.start("1G", folder);
+  cr_assert(store.open("m").ok());
+  const pid_t keeper = store.keeper();
+  cr_assert(keeper > 0);
+  write_file(broken, "");
+  const auto begin = std::chrono::steady_clock::now();
+  kill(keeper, SIGKILL);
+  cr_assert(eventually([&] { return store.said("a new one takes its place") >= 4; }));
+  cr_expect(std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(1900));
+  std::filesystem::remove(broken);
+  cr_assert(eventually([&] { return store.keeper() > 0; }));
+  // What is answered now comes after it was given all.
+  cr_assert(store.open("m").ok());
   store.restart();
   cr_expect(store.open("m").data("w") == "data");
   cr_expect_eq(store.said("loaded "), 1);
