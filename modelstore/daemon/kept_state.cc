@@ -18,6 +18,9 @@ Status KeptState::restore() {
   if (!items) return items.error();
   // Before the models: what no longer fits is evicted at once, and the keeper has to let go of it.
   tier_.set_watcher(this);
+  // The latest first: of two versions of one name it is the one that counts.
+  std::sort(items->begin(), items->end(),
+            [](const KeptItem& a, const KeptItem& b) { return a.key > b.key; });
   for (KeptItem& item : *items)
     if (auto* model = std::get_if<KeptModel>(&item.record))
       restore_model(item.key, *model, std::move(item.fd));

@@ -43,11 +43,14 @@ std::vector<ModelId> ModelRegistry::all() const {
 }
 
 ModelRegistry::Added ModelRegistry::add(Registered model) {
-  const auto replaced = remove(model.tenant, model.name);
+  const auto replaced = own(model.tenant, model.name);
+  if (replaced) models_.erase(*replaced);
   const ModelId id = next_++;
   models_.emplace(id, std::move(model));
   make_views();
+  // Whoever is killed between the two has both, and takes the later one.
   tell(id);
+  if (replaced) tell(*replaced);
   return {id, replaced};
 }
 

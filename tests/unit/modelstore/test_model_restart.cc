@@ -250,6 +250,34 @@ Test(model_restart, memory_with_another_digest_is_given_to_nobody, .timeout = 60
   cr_expect_eq(store.said("loaded "), 2);
 }
 
+Test(model_restart, of_two_versions_the_later_one_counts, .timeout = 60) {
+  ModelStore store;
+  write_file(store.file("v1"), one_tensor("w", "first"));
+  write_file(store.file("v2"), one_tensor("w", "second"));
+  store.start();
+  {
+    ControlClient control(store);
+    cr_assert(control.add("a", "m", store.file("v1")) == "");
+  }
+  store.stop();
+  {
+    // As if it had been killed while it told of the new version.
+    KeeperClient keeper(store);
+    std::uint64_t key = 0;
+    plain::Handle memory;
+    std::string record = keeper.find("m", &key, &memory);
+    const std::string path = store.file("v1");
+    cr_assert(has(record, path));
+    record.replace(record.find(path), path.size(), store.file("v2"));
+    keeper.put(key + 1, record, -1);
+  }
+  for (int i = 0; i < 2; ++i) {
+    store.start();
+    cr_expect(store.open("m").data("w") == "second");
+    store.stop();
+  }
+}
+
 Test(model_restart, records_of_others_are_dropped, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
