@@ -21,6 +21,8 @@ Test(model_control, serves_a_job_until_it_ends, .timeout = 60) {
   cr_expect(has(control.call(serve), "must come along"));
   cr_expect(control.call(serve, listener.get()) == "");
   RawClient early(path);
+  cr_assert(early.send(RawClient::request(modelwire::Op::open, 1, "m")));
+  cr_assert(early.receive().has_value(), "it is no longer in the queue");
   cr_expect(control.call(serve, listener.get()) == "", "it may be served again");
   cr_expect(!early.receive(), "what was served before has ended");
   listener.reset(-1);
