@@ -362,12 +362,18 @@ void Transaction::bring_forward(Member& member, Clock::time_point now) {
   if (job.state != SlurmState::pending || job.completing || now < member.again) return;
   member.again = now + kLookEvery;
   SlurmJobChange change;
+  // A slurmctld that was killed may have forgotten the reservation. It is made again, and would
+  // keep the plan's own job from starting.
+  if (job.reservation != reservation()) change.reservation = reservation();
   // Later, a change that says nothing makes Slurm look at the job.
   if (!member.start_stands)
     change.begin_time = job.times.now + requeue_clock::kSoon;
-  else if (job.times.now < job.times.begin)
+  else if (job.times.now < job.times.begin && !change.reservation)
     return;
-  if (slurm_.change(job, change).ok()) member.start_stands = true;
+  Status changed = slurm_.change(job, change);
+  if (!changed && std::exchange(change.reservation, std::nullopt))
+    changed = slurm_.change(job, change);
+  if (changed.ok()) member.start_stands = true;
 }
 
 void Transaction::clear(Clock::time_point now) {

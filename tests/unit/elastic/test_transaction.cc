@@ -172,6 +172,7 @@ Test(transaction, whenever_bellowsd_dies_every_job_goes_on_within_half_a_minute,
     World world;
     // With bellowsd goes its reservation: one that waits with a higher priority would start then.
     world.cluster.end(9);
+    world.cluster.completes_after = 9;
     int made = 0;
     bool dead = false;
     world.cluster.before_call = [&](const std::string&) {
@@ -265,6 +266,7 @@ Test(transaction, whenever_bellowsd_stands_still_every_job_goes_on, .timeout = 6
   for (int calls = 1; calls < 60; ++calls) {
     World world;
     world.cluster.end(9);
+    world.cluster.completes_after = 9;
     world.stand_still_at(calls, 20);
     cr_expect(world.carry_out(200), "stood still at call %d", calls);
     for (int i = 0; i < 120; ++i) world.step();
@@ -314,4 +316,25 @@ Test(transaction, what_one_reservation_refuses_does_not_keep_the_next_bellowsd_f
   cr_expect(!world.cluster.held.contains("bellows-two"));
   cr_expect(clear_reservations(world.cluster, world.cluster).ok());
   cr_expect(world.cluster.held.empty());
+}
+
+Test(transaction, a_reservation_that_slurmctld_forgot_does_not_keep_its_jobs_from_starting) {
+  for (int change = 1; change <= 3; ++change) {
+    World world;
+    world.cluster.end(9);
+    world.cluster.completes_after = 9;
+    double back = 0;
+    // Killed before it had saved the reservation, and back before bellowsd looks after it.
+    world.cluster.before_call = [&, made = 0](const std::string& call) mutable {
+      if (call == "change" && world.in_bellowsd && ++made == change) {
+        world.cluster.held.clear();
+        back = world.cluster.clock + 3;
+      }
+      world.cluster.silent = world.cluster.clock < back;
+    };
+    cr_assert(world.carry_out(40), "before change %d: %s", change,
+              world.transaction->trouble().c_str());
+    cr_expect(world.runs(1) && world.runs(2), "before change %d", change);
+    cr_expect(world.cluster.held.empty());
+  }
 }
