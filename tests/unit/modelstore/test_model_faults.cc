@@ -142,6 +142,28 @@ Test(model_faults, nobody_reads_what_it_says, .timeout = 60) {
   cr_expect(store.open("m").ok());
 }
 
+Test(model_faults, a_check_that_hangs_holds_up_no_load_and_no_memory, .timeout = 60) {
+  ModelStore store({"--room=3"});
+  store.add("m1", random_bytes(6 * kMega, 1));
+  store.add("m2", random_bytes(6 * kMega, 2));
+  store.add("small", "data");
+  store.add("large", random_bytes(12 * kMega, 3));
+  const std::string hang = store.path() + "/hang", hung = store.path() + "/hung";
+  const std::string helpers = helpers_with(
+      store, "[ -e " + hang + " ] || exec $LOADER\necho >>" + hung + "\nexec sleep 1000");
+  store.start("16M", helpers);
+  cr_assert(store.open("m1").ok() && store.open("m2").ok());
+  store.stop();
+  write_file(hang, "");
+  store.start("16M", helpers);
+  cr_assert(eventually([&] { return std::filesystem::exists(hung); }));
+  std::filesystem::remove(hang);
+  const OpenModel small = store.open("small", "a", 10000);
+  cr_expect(small.ok(), "%s", small.error().c_str());
+  const OpenModel large = store.open("large");
+  cr_expect(large.ok(), "%s", large.error().c_str());
+}
+
 Test(model_faults, a_loader_that_dies_while_it_waits_for_room_is_replaced, .timeout = 60) {
   ModelStore store;
   store.add("m", random_bytes(6 * kMega));
