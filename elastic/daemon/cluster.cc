@@ -22,7 +22,7 @@ std::string asked_type(const SlurmJob& job) {
 }
 
 /// The longest that a road back into the queue puts a start off, and what nodes take to complete.
-constexpr std::time_t kSoon = 30;
+constexpr std::time_t kBackWithin = 30;
 
 bool may_start(const SlurmJob& job, std::time_t now) {
   return job.state == SlurmState::pending && !job.completing && job.priority > 0 &&
@@ -42,7 +42,7 @@ bool waits_for_room(const SlurmJob& job, std::time_t now) {
 
 bool starts_soon(const SlurmJob& job, std::time_t now) {
   return job.state == SlurmState::pending && job.priority > 0 && job.restarts > 0 &&
-         (job.completing || (job.times.begin > now && job.times.begin <= now + kSoon)) &&
+         (job.completing || (job.times.begin > now && job.times.begin <= now + kBackWithin)) &&
          (job.reason == "BeginTime" || wants_only_room(job));
 }
 
@@ -59,8 +59,8 @@ std::time_t waits_since(const SlurmJob& job) { return std::max(job.times.submit,
 /// Empty: it has no contract.
 std::string tenant_of(const SlurmJob& job) {
   const std::string_view line = Contract::line_in(job.admin_comment);
-  const auto contract =
-      line.empty() ? Result<Contract>(Error{ErrorKind::not_found, ""}) : Contract::parse(line);
+  if (line.empty()) return "";
+  const auto contract = Contract::parse(line);
   return contract ? contract->tenant : "";
 }
 
@@ -118,12 +118,12 @@ class PoolBuilder {
     return type;
   }
 
-  Key key_of(const SlurmJob& job) const {
+  Key key_in(const std::string& partition, const SlurmJob& job) const {
     if (!job.nodes.empty())
       if (const auto type = types_.find(job.nodes[0].node); type != types_.end())
-        return {job.partition, type->second};
+        return {partition, type->second};
     const std::string asked = asked_type(job);
-    return {job.partition, asked.empty() ? largest_type(job.partition) : asked};
+    return {partition, asked.empty() ? largest_type(partition) : asked};
   }
 
   void add_elastic(const SlurmJob& job) {
@@ -135,7 +135,7 @@ class PoolBuilder {
     if (runs && job.gpus() == 0) return;
     auto contract = elastic_contract(job);
     if (!contract) return;
-    const Key key = key_of(job);
+    const Key key = key_in(job.partition, job);
     Pool& pool = pools_[key];
     pool.partition = key.first;
     pool.gpu_type = key.second;
@@ -155,25 +155,24 @@ class PoolBuilder {
   /// Of a pool all jobs count that are not its own, also elastic ones of another partition.
   void add_taken(const SlurmJob& job) {
     const auto own = elastic_.find(job.id);
-    const std::string tenant = tenant_of(job);
     for (auto& [key, pool] : pools_) {
       if (own != elastic_.end() && own->second == key) continue;
       pool.taken += pool.gpus_here(job);
-      if (!tenant.empty()) pool.elsewhere[tenant] += job.gpus();
+      if (const std::string tenant = tenant_of(job); !tenant.empty())
+        pool.elsewhere[tenant] += job.gpus();
     }
   }
 
   /// A job may name several partitions, and waits in each of them.
   void add_waiting(const SlurmJob& job) {
-    SlurmJob there = job;
+    const std::uint32_t gpus = job.requested_gpus();
+    const bool is_due =
+        make_room_ && waits_since(job) + static_cast<std::time_t>(*make_room_) <= cluster_.now;
     for (const std::string_view partition : split(job.partition, ',')) {
-      there.partition = partition;
-      const auto pool = pools_.find(key_of(there));
+      const auto pool = pools_.find(key_in(std::string(partition), job));
       if (pool == pools_.end()) continue;
-      const std::uint32_t gpus = job.requested_gpus();
       pool->second.wanted += gpus;
-      if (make_room_ && waits_since(job) + static_cast<std::time_t>(*make_room_) <= cluster_.now)
-        pool->second.due.push_back(gpus);
+      if (is_due) pool->second.due.push_back(gpus);
     }
   }
 
