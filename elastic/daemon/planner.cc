@@ -132,7 +132,7 @@ class PoolPlanner {
     if (runs && line.reason.empty() && here < line.from)
       line.reason = "keeps its size: a node of it is going away or is in another partition's pool";
     if (line.reason.empty())
-      add_member(group, of_pool, notes, line, sizes_of(of_pool, notes));
+      add_member(group, of_pool, notes, line);
     else
       group.fixed += here;
     // While it completes it may hold more than it is to have.
@@ -141,15 +141,15 @@ class PoolPlanner {
     plan_.lines.push_back(std::move(line));
   }
 
-  /// A user's choice counts for a job that waits, too.
-  std::vector<std::uint32_t> sizes_of(const PoolJob& of_pool, const JobNotes& notes) const {
-    const SlurmJob& job = of_pool.job;
-    const bool runs = job.state == SlurmState::running;
-    const std::uint32_t now = runs ? job.gpus() : job.requested_gpus();
-    const bool left_alone = time_ < notes.left_alone_until;
-    if (!runs && (of_pool.starts_by_itself || left_alone || user_wins(notes))) return {now};
+  /// Those that the division may give it. One that waits keeps what its user chose, or what it
+  /// starts with by itself.
+  std::vector<std::uint32_t> sizes_of(const PlanLine& line, const Contract& contract,
+                                      const JobNotes& notes) const {
+    const bool runs = line.runs();
+    const std::uint32_t now = line.to;
+    if (!runs && (line.starts_by_itself || user_wins(notes))) return {now};
     const std::uint32_t most = runs || notes.speed.seen() ? notes.speed.most_to_try(now) : now;
-    std::vector<std::uint32_t> sizes = sizes_up_to(of_pool.contract, most);
+    std::vector<std::uint32_t> sizes = sizes_up_to(contract, most);
     if (time_ < notes.too_many_until)
       std::erase_if(sizes, [&](std::uint32_t gpus) {
         return gpus >= notes.too_many && !(runs && gpus == now);
@@ -161,8 +161,8 @@ class PoolPlanner {
            now_ < notes.user_resized + static_cast<std::time_t>(terms_.user_wins_s);
   }
 
-  void add_member(Group& group, const PoolJob& of_pool, const JobNotes& notes, const PlanLine& line,
-                  const std::vector<std::uint32_t>& sizes) {
+  void add_member(Group& group, const PoolJob& of_pool, const JobNotes& notes,
+                  const PlanLine& line) {
     const SlurmJob& job = of_pool.job;
     Member member;
     member.line = plan_.lines.size();
@@ -171,8 +171,8 @@ class PoolPlanner {
     if (!line.runs())
       member.state.waited_s =
           std::max(0.0, static_cast<double>(now_ - std::max(job.times.submit, job.times.begin)));
-    member.state.sizes =
-        notes.speed.at(sizes, gpus_per_node(pool_), of_pool.contract.batch, line.from);
+    member.state.sizes = notes.speed.at(sizes_of(line, of_pool.contract, notes),
+                                        gpus_per_node(pool_), of_pool.contract.batch, line.from);
     member.may_change_batch = of_pool.contract.batch.has_value();
     if (member.state.sizes.empty()) return;
     if (line.runs()) {
