@@ -79,11 +79,11 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
 
 Result<ReportReply> JobBook::take(const RunReport& report, uid_t uid, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  const auto found = notes_.find(report.job);
-  if (found == notes_.end())
+  JobNotes* const known = find(report.job);
+  if (!known)
     return Error{ErrorKind::not_found,
                  fmt::format("job {} is not one that bellowsd resizes", report.job)};
-  JobNotes& notes = found->second;
+  JobNotes& notes = *known;
   if (notes.uid != uid)
     return Error{ErrorKind::denied,
                  fmt::format("job {} belongs to another user than uid {}", report.job, uid)};
@@ -103,20 +103,25 @@ Result<ReportReply> JobBook::take(const RunReport& report, uid_t uid, Clock::tim
   return reply;
 }
 
+JobNotes* JobBook::find(std::uint32_t job) {
+  const auto found = notes_.find(job);
+  return found == notes_.end() ? nullptr : &found->second;
+}
+
 void JobBook::give_order(std::uint32_t job, const Order& order) {
   const std::lock_guard lock(mutex_);
-  const auto found = notes_.find(job);
-  if (found == notes_.end()) return;
-  found->second.order = order;
+  JobNotes* const notes = find(job);
+  if (!notes) return;
+  notes->order = order;
   // Its launcher may carry it out alone, which is no word of the job's user.
-  found->second.given = order.gpus;
-  found->second.ordered = true;
-  found->second.answer.reset();
+  notes->given = order.gpus;
+  notes->ordered = true;
+  notes->answer.reset();
 }
 
 void JobBook::withdraw_order(std::uint32_t job) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = notes_.find(job); found != notes_.end()) found->second.order.reset();
+  if (JobNotes* const notes = find(job)) notes->order.reset();
 }
 
 std::optional<OrderAnswer> JobBook::answer_of(std::uint32_t job) const {
@@ -136,19 +141,18 @@ void JobBook::note_given(std::uint32_t job, std::uint32_t gpus, bool restarted, 
 
 void JobBook::note_failed(std::uint32_t job, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  const auto found = notes_.find(job);
-  if (found == notes_.end()) return;
-  JobNotes& notes = found->second;
-  notes.failures = std::min(notes.failures + 1, kMostFailures);
-  notes.left_alone_until = now + kFirstPause * (1U << (notes.failures - 1));
+  JobNotes* const notes = find(job);
+  if (!notes) return;
+  notes->failures = std::min(notes->failures + 1, kMostFailures);
+  notes->left_alone_until = now + kFirstPause * (1U << (notes->failures - 1));
 }
 
 void JobBook::note_stuck(std::uint32_t job, std::uint32_t gpus, Clock::time_point now) {
   const std::lock_guard lock(mutex_);
-  const auto found = notes_.find(job);
-  if (found == notes_.end()) return;
-  found->second.too_many = gpus;
-  found->second.too_many_until = now + kStuck;
+  JobNotes* const notes = find(job);
+  if (!notes) return;
+  notes->too_many = gpus;
+  notes->too_many_until = now + kStuck;
 }
 
 std::map<std::uint32_t, JobNotes> JobBook::notes() const {

@@ -68,6 +68,9 @@ class JobBook {
   std::map<std::uint32_t, JobNotes> notes() const;
 
  private:
+  /// Null: no such job. Who asks has the lock.
+  JobNotes* find(std::uint32_t job);
+
   mutable std::mutex mutex_;
   std::map<std::uint32_t, JobNotes> notes_;
   bool updated_ = false;       ///< once at least
