@@ -72,6 +72,13 @@ ino_t inode_of(const ModelStore& store, const std::string& name) {
   return s.st_ino;
 }
 
+/// With one that has been loaded, and that the keeper has therefore.
+void start_with_model(ModelStore& store) {
+  store.add("m", "data");
+  store.start();
+  cr_assert(store.open("m").ok());
+}
+
 }  // namespace
 
 Test(model_restart, takes_its_memory_back, .timeout = 60) {
@@ -94,9 +101,7 @@ Test(model_restart, takes_its_memory_back, .timeout = 60) {
 
 Test(model_restart, who_connects_meanwhile_waits, .timeout = 60) {
   ModelStore store;
-  store.add("m", "data");
-  store.start();
-  cr_assert(store.open("m").ok());
+  start_with_model(store);
   store.stop();
   RawClient early(store.socket("a"));
   cr_assert(early.send(RawClient::request(modelwire::Op::open, 1, "m")));
@@ -152,9 +157,7 @@ Test(model_restart, serves_no_socket_that_is_no_option_any_more, .timeout = 60) 
 
 Test(model_restart, another_keeper_takes_over, .timeout = 60) {
   ModelStore store;
-  store.add("m", "data");
-  store.start();
-  cr_assert(store.open("m").ok());
+  start_with_model(store);
   const pid_t keeper = store.keeper();
   cr_assert(keeper > 0);
   kill(keeper, SIGKILL);
@@ -198,9 +201,7 @@ Test(model_restart, keepers_that_keep_ending_are_replaced_at_leisure, .timeout =
 
 Test(model_restart, a_keeper_alone_ends, .timeout = 60) {
   ModelStore store;
-  store.add("m", "data");
-  store.start();
-  cr_assert(store.open("m").ok());
+  start_with_model(store);
   const pid_t keeper = store.keeper();
   cr_assert(keeper > 0);
   store.stop();
@@ -210,9 +211,7 @@ Test(model_restart, a_keeper_alone_ends, .timeout = 60) {
 
 Test(model_restart, memory_that_is_not_sealed_is_not_taken, .timeout = 60) {
   ModelStore store;
-  store.add("m", "data");
-  store.start();
-  cr_assert(store.open("m").ok());
+  start_with_model(store);
   store.stop();
   {
     KeeperClient keeper(store);
@@ -231,9 +230,7 @@ Test(model_restart, memory_that_is_not_sealed_is_not_taken, .timeout = 60) {
 
 Test(model_restart, memory_with_another_digest_is_given_to_nobody, .timeout = 60) {
   ModelStore store;
-  store.add("m", "data");
-  store.start();
-  cr_assert(store.open("m").ok());
+  start_with_model(store);
   store.stop();
   {
     KeeperClient keeper(store);
