@@ -86,7 +86,10 @@ class PoolBuilder {
     for (auto& [key, pool] : pools_)
       for (const SlurmNode& node : cluster_.nodes) add_node(pool, node, used);
     for (const SlurmJob& job : cluster_.jobs)
-      if (holds_nodes(job)) add_taken(job);
+      if (holds_nodes(job)) {
+        add_held(job);
+        add_taken(job);
+      }
     for (const SlurmJob* job : others_that_wait()) add_waiting(*job);
     std::vector<Pool> pools;
     for (auto& [key, pool] : pools_) pools.push_back(std::move(pool));
@@ -148,8 +151,15 @@ class PoolBuilder {
     if (!node.available || node.gpus == 0 || node.gpu_type != pool.gpu_type) return;
     if (std::find(in.begin(), in.end(), pool.partition) == in.end()) return;
     if (!used.insert(node.name).second) return;
-    pool.nodes.insert(node.name);
+    pool.nodes.emplace(node.name, PoolNode{node.gpus, node.gpus});
     pool.gpus += node.gpus;
+  }
+
+  void add_held(const SlurmJob& job) {
+    for (const NodeShare& share : job.nodes)
+      for (auto& [key, pool] : pools_)
+        if (const auto node = pool.nodes.find(share.node); node != pool.nodes.end())
+          node->second.free -= std::min(node->second.free, share.gpus);
   }
 
   /// Of a pool all jobs count that are not its own, also elastic ones of another partition.

@@ -5,7 +5,6 @@
 #include <ctime>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -41,13 +40,19 @@ struct PoolJob {
   bool starts_by_itself = false;
 };
 
+/// A node of a pool.
+struct PoolNode {
+  std::uint32_t gpus = 0;
+  std::uint32_t free = 0;  ///< of these, that no job holds
+};
+
 /// Equal GPUs that elastic jobs of one partition share with the others there. A value.
 struct Pool {
   std::string partition;
   std::string gpu_type;
-  std::set<std::string> nodes;  ///< those that jobs can start on
-  std::uint32_t gpus = 0;       ///< of these nodes
-  std::uint32_t taken = 0;      ///< of these, by jobs that are not in this pool
+  std::map<std::string, PoolNode> nodes;  ///< those that jobs can start on
+  std::uint32_t gpus = 0;                 ///< of these nodes
+  std::uint32_t taken = 0;                ///< of these, by jobs that are not in this pool
   /// GPUs anywhere that tenants hold by jobs that are not in this pool.
   std::map<std::string, std::uint32_t> elsewhere;
   std::uint32_t wanted = 0;  ///< by jobs that bellowsd does not resize, and that wait

@@ -4,9 +4,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "common/text.h"
+#include "elastic/optimizer/places.h"
 
 namespace bellows {
 namespace {
@@ -76,12 +78,13 @@ class PoolPlanner {
  public:
   PoolPlanner(const Pool& pool, const std::map<std::uint32_t, JobNotes>& notes,
               const PlanTerms& terms, std::time_t now, JobBook::Clock::time_point time)
-      : pool_(pool), notes_(notes), terms_(terms), now_(now), time_(time) {}
+      : pool_(pool), notes_(notes), terms_(terms), now_(now), time_(time) {
+    for (const auto& [name, node] : pool.nodes) node_names_.push_back(name);
+  }
 
   Result<PoolPlan> make() {
     plan_.partition = pool_.partition;
     plan_.gpu_type = pool_.gpu_type;
-    plan_.nodes = pool_.nodes;
     for (const PoolJob* job : in_queue_order()) add(*job);
     plan_.gpus = capacity();
     std::uint32_t fixed = 0;
@@ -89,10 +92,15 @@ class PoolPlanner {
     const std::uint32_t gpus = less(plan_.gpus, fixed);
     auto curves = curves_of(gpus);
     if (!curves) return curves.error();
-    auto division = plan_pool(*curves, gpus, terms_.surplus);
+    std::vector<std::vector<KnownPlace>> places;
+    for (const auto& [name, group] : groups_) places.push_back(places_of(group));
+    const auto division = plan_places(*std::move(curves), places, nodes(), gpus, terms_.surplus);
     if (!division) return division.error();
     std::size_t t = 0;
-    for (const auto& [name, group] : groups_) take(group, (*division)[t++]);
+    for (const auto& [name, group] : groups_) {
+      take(group, division->tenants[t]);
+      note_nodes(group, division->places[t++]);
+    }
     plan_.free = free();
     return std::move(plan_);
   }
@@ -203,6 +211,46 @@ class PoolPlanner {
     return less(ours, std::max(std::min(free, pool_.wanted), due));
   }
 
+  PoolNodes nodes() const {
+    PoolNodes nodes;
+    for (const auto& [name, node] : pool_.nodes) {
+      nodes.gpus.push_back(node.gpus);
+      nodes.free.push_back(node.free);
+    }
+    return nodes;
+  }
+
+  std::optional<std::uint32_t> number_of(const std::string& node) const {
+    const auto found = std::lower_bound(node_names_.begin(), node_names_.end(), node);
+    if (found == node_names_.end() || *found != node) return std::nullopt;
+    return static_cast<std::uint32_t>(found - node_names_.begin());
+  }
+
+  /// Of a tenant's members.
+  std::vector<KnownPlace> places_of(const Group& group) const {
+    std::vector<KnownPlace> places;
+    for (const Member& member : group.members) {
+      const PlanLine& line = plan_.lines[member.line];
+      KnownPlace& place = places.emplace_back(KnownPlace{{}, member.floor, line.starts_by_itself});
+      for (const NodeShare& share : line.job.nodes)
+        if (const auto number = number_of(share.node)) place.held.push_back({*number, share.gpus});
+    }
+    return places;
+  }
+
+  /// Others may go on to start on nodes on which nothing changes.
+  void note_nodes(const Group& group, const std::vector<GpuPlace>& places) {
+    for (std::size_t m = 0; m < group.members.size(); ++m) {
+      const PlanLine& line = plan_.lines[group.members[m].line];
+      if (!line.takes_part()) continue;
+      for (const NodeShare& share : line.job.nodes)
+        if (pool_.nodes.contains(share.node)) plan_.nodes.insert(share.node);
+      for (const PlacedGpus& share : places[m]) plan_.nodes.insert(node_names_[share.node]);
+      // Then it is for Slurm to find it a place.
+      if (places[m].empty()) plan_.nodes.insert(node_names_.begin(), node_names_.end());
+    }
+  }
+
   std::uint32_t free() const {
     std::uint32_t promised = 0;
     for (const PlanLine& line : plan_.lines)
@@ -261,6 +309,7 @@ class PoolPlanner {
   const PlanTerms& terms_;
   std::time_t now_;
   JobBook::Clock::time_point time_;
+  std::vector<std::string> node_names_;  ///< in ascending order
   PoolPlan plan_;
   std::map<std::string, Group> groups_;
   std::uint32_t held_ = 0;
@@ -269,6 +318,8 @@ class PoolPlanner {
 }  // namespace
 
 bool PlanLine::moves() const { return runs() ? to != from : to != 0 && to != job.requested_gpus(); }
+
+bool PlanLine::takes_part() const { return moves() || (!runs() && to > 0 && !starts_by_itself); }
 
 std::string keeps_because(const SlurmJob& job, const JobNotes& notes, const PlanTerms& terms,
                           std::time_t now, JobBook::Clock::time_point time) {

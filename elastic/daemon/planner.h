@@ -47,21 +47,24 @@ struct PlanLine {
   /// Whether something has to be done: a running job changes, or one that waits asks for another
   /// size than it is to have.
   bool moves() const;
+  /// Whether it belongs to the plan, if there is one: it moves, or starts with what it asks for.
+  bool takes_part() const;
 };
 
 struct PoolPlan {
   std::string partition;
   std::string gpu_type;
-  std::set<std::string> nodes;
-  std::uint32_t gpus = 0;  ///< that elastic jobs may hold together
-  std::uint32_t free = 0;  ///< that nobody holds, nor needs who starts by itself
+  std::set<std::string> nodes;  ///< on which something changes
+  std::uint32_t gpus = 0;       ///< that elastic jobs may hold together
+  std::uint32_t free = 0;       ///< that nobody holds, nor needs who starts by itself
   std::vector<PlanLine> lines;
 };
 
-/// Divides a pool among its elastic jobs. One that may not be moved keeps what it has; one that
+/// Divides a pool among its elastic jobs, so that each that changes finds its GPUs on as few nodes
+/// as can be. One that may not be moved keeps what it has; one that
 /// runs is never stopped, so its smallest size is its floor; free GPUs for which others wait are
 /// not handed out, and those of jobs that have waited long enough are taken back. Errors are those
-/// of plan_pool.
+/// of plan_places.
 Result<PoolPlan> plan_gpus(const Pool& pool, const std::map<std::uint32_t, JobNotes>& notes,
                            const PlanTerms& terms, std::time_t now,
                            JobBook::Clock::time_point time);

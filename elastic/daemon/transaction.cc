@@ -43,7 +43,7 @@ Transaction::Transaction(std::string name, const PoolPlan& plan, std::uint32_t f
       users_(users),
       limits_(limits) {
   for (const PlanLine& line : plan.lines)
-    if (line.moves() || (!line.runs() && line.to > 0 && !line.starts_by_itself))
+    if (line.takes_part())
       members_.push_back({.line = line,
                           .order = fmt::format("{}-{}", name_, line.job.id),
                           .asked = line.runs() ? line.from : line.job.requested_gpus()});
@@ -338,8 +338,8 @@ void Transaction::await_starts(Clock::time_point now) {
     if (member.state == MemberState::waiting) bring_forward(member, now);
 }
 
-/// Slurm knows reasons that a plan, which counts GPUs, does not: processors, limits of an account,
-/// a reservation ahead. True: the job waits with the size from before the plan.
+/// Slurm knows reasons that a plan, which knows GPUs and nodes, does not: processors, limits of an
+/// account, a reservation ahead. True: the job waits with the size from before the plan.
 bool Transaction::fall_back(Member& member, Clock::time_point now) {
   const SlurmJob& job = member.line.job;
   add(trouble_, fmt::format("job {} does not start with {} ({})", job.id,

@@ -19,27 +19,39 @@ struct PlacedGpus {
 /// The GPUs of a job; empty: it has none.
 using GpuPlace = std::vector<PlacedGpus>;
 
-/// A pool's nodes, which have equally many GPUs when all are free.
+/// A pool's nodes.
 struct PoolNodes {
-  std::uint32_t gpus_per_node = 0;
-  std::vector<std::uint32_t> free;  ///< GPUs of each node that nobody holds
+  std::vector<std::uint32_t> gpus;  ///< of each node
+  std::vector<std::uint32_t> free;  ///< of these, that nobody holds
+};
+
+/// What is known of a job's place.
+struct KnownPlace {
+  GpuPlace held;
+  std::uint32_t floor = 0;  ///< GPUs that it has beside those that the division gives it
+  /// It starts with what it asks for wherever there is room: no size is struck from it.
+  bool anywhere = false;
 };
 
 struct PlacedPlan {
   std::vector<TenantDivision> tenants;
   std::vector<std::vector<GpuPlace>> places;  ///< of each tenant's jobs
   std::size_t solves = 0;                     ///< 1: all of the best division fitted
+  std::size_t misfits = 0;                    ///< jobs without a place after all solves
 };
 
-/// Divides a pool as plan_pool does, and says where the GPUs are. A job needs its GPUs on as few
-/// nodes as can be: whole nodes, and the rest on one. A job that keeps its size keeps its place;
-/// those that change are placed largest first, each rest on the node that has least room for it. A
-/// size that finds no place is struck from its job, and what is left is divided again, until all
-/// fits; that is not always the best that could be placed. `held`: of each tenant's jobs, as many
-/// GPUs as their `now` says. invalid: it says something else, or something of a node that is not
-/// there; other errors are those of plan_pool.
+/// Divides `gpus` as plan_pool does, and says where they are. A job needs its GPUs on as few nodes
+/// as it would take if all were free. A job that keeps its size keeps its place; those that change
+/// are placed largest first, each rest on the node that has least room for it. A size that finds no
+/// place is struck from its job, and what is left is divided again, until all fits or kMostSolves;
+/// that is not always the best that could be placed. `at`: of each tenant's jobs, with as many GPUs
+/// held as the floor and the job's `now` say, but for one that starts anywhere. invalid: it says
+/// something else, or something of a node that is not there; other errors are those of plan_pool.
 Result<PlacedPlan> plan_places(std::vector<TenantShare> tenants,
-                               const std::vector<std::vector<GpuPlace>>& held,
-                               const PoolNodes& nodes, Surplus surplus);
+                               const std::vector<std::vector<KnownPlace>>& at,
+                               const PoolNodes& nodes, std::uint32_t gpus, Surplus surplus);
+
+/// After that many, jobs may be left without a place: it is for Slurm to find one.
+inline constexpr std::size_t kMostSolves = 32;
 
 }  // namespace bellows

@@ -87,7 +87,8 @@ class Bellowsd : public Scheduler {
   Pool pool_at(double now, const std::vector<const SimulatedJob*>& jobs) {
     Pool pool;
     pool.partition = "simulated";
-    pool.nodes = {nodes_.begin(), nodes_.end()};
+    for (const std::string& node : nodes_)
+      pool.nodes.emplace(node, PoolNode{shape_.gpus_per_node, shape_.gpus_per_node});
     pool.gpus = shape_.gpus();
     for (const SimulatedJob* job : jobs) {
       const Record& record = record_of(*job);
@@ -102,7 +103,10 @@ class Bellowsd : public Scheduler {
       slurm.state = job->gpus() > 0 ? SlurmState::running : SlurmState::pending;
       if (job->gpus() > 0) slurm.times.start = clock_at(record.start_s);
       for (std::size_t n = 0; n < job->held().size(); ++n)
-        if (job->held()[n] > 0) slurm.nodes.push_back({nodes_[n], job->held()[n]});
+        if (job->held()[n] > 0) {
+          slurm.nodes.push_back({nodes_[n], job->held()[n]});
+          pool.nodes[nodes_[n]].free -= job->held()[n];
+        }
       pool.jobs.push_back(std::move(in_pool));
     }
     return pool;
@@ -159,7 +163,7 @@ class Bellowsd : public Scheduler {
     FreeGpus free(shape_);
     std::vector<std::size_t> members;
     for (std::size_t j = 0; j < lines.size(); ++j)
-      if (lines[j].moves() || (!lines[j].runs() && lines[j].to > 0))
+      if (lines[j].takes_part())
         members.push_back(j);
       else
         free.take(places[j]);

@@ -578,3 +578,30 @@ Test(book, a_job_that_is_not_seen_for_a_moment_is_remembered) {
   world.book.update({}, 1100);
   cr_expect(!world.book.notes().contains(1));
 }
+
+Test(planner, a_size_that_finds_no_place_is_not_planned) {
+  World world;
+  world.add(1, 2, true, "a", "2-8").nodes = {{"n1", 2, 2}};
+  for (const std::uint32_t id : {2, 3}) {
+    SlurmJob& plain = world.add(id, 1, true);
+    plain.admin_comment = "";
+    plain.nodes = {{id == 2 ? "n1" : "n2", 1, 1}};
+  }
+  world.all_report();
+  cr_expect(world.planned(1) == 3, "four more are free, and no node has four for it");
+  world.cluster.end(3);
+  cr_expect(world.planned(1) == 4);
+}
+
+Test(planner, only_nodes_on_which_something_changes_are_reserved) {
+  World world;
+  world.cluster.all_nodes.push_back({"n3", {"main"}, 4, "", true});
+  world.add(1, 2, true, "a", "2-4");
+  world.add(2, 4, true, "a", "4-8");
+  world.cluster.all[1].nodes = {{"n1", 2, 2}};
+  world.cluster.all[2].nodes = {{"n2", 4, 4}};
+  world.note();
+  world.report(1, 0.1);
+  const PoolPlan plan = world.plan();
+  cr_expect(plan.nodes == std::set<std::string>{"n1"}, "the silent one keeps what it has");
+}
