@@ -25,6 +25,8 @@ Metrics::Metrics()
       reports(counter(*registry_, "bellowsd_reports_total", "Reports of launchers")),
       refused(counter(*registry_, "bellowsd_refused_calls_total",
                       "Calls that were forged, repeated, malformed or for another user's job")),
+      slow(counter(*registry_, "bellowsd_slow_connections_total",
+                   "Connections that lasted too long and were ended")),
       read_failures(counter(*registry_, "bellowsd_slurm_read_failures_total",
                             "Times that slurmctld did not answer")),
       jobs(gauge(*registry_, "bellowsd_elastic_jobs", "Jobs whose size bellowsd may change")),

@@ -23,6 +23,7 @@ class Metrics {
   prometheus::Counter& moves;     ///< jobs that run with another size
   prometheus::Counter& reports;   ///< of launchers, that were taken
   prometheus::Counter& refused;   ///< calls
+  prometheus::Counter& slow;      ///< connections that lasted too long
   prometheus::Counter& read_failures;
   prometheus::Gauge& jobs;         ///< elastic ones
   prometheus::Gauge& gpus;         ///< that these hold

@@ -7,12 +7,16 @@
 
 #include <utility>
 
+#include "elastic/daemon/connections.h"
+
 namespace bellows {
 namespace {
 
 /// A connection holds one of them until it is done, or has sent nothing for kSlowest.
 constexpr std::size_t kThreads = 32;
 constexpr time_t kSlowest = 2;
+/// From when it was accepted, also while it waits for a thread.
+constexpr std::chrono::seconds kLongest = std::chrono::seconds(10);
 /// Connections that the kernel keeps while all threads are busy; httplib's own five are too few for
 /// launchers that start together.
 constexpr int kBacklog = 1024;
@@ -60,6 +64,19 @@ ControllerServer::ControllerServer(Munge munge, const Parts& parts)
 ControllerServer::~ControllerServer() {
   server_->stop();
   if (thread_.joinable()) thread_.join();
+  {
+    const std::lock_guard lock(ending_mutex_);
+    ends_ = true;
+  }
+  ending_.notify_all();
+  if (slow_ender_.joinable()) slow_ender_.join();
+}
+
+void ControllerServer::end_slow(std::uint16_t port) {
+  Connections connections(port, kLongest);
+  std::unique_lock lock(ending_mutex_);
+  while (!ending_.wait_for(lock, kLongest / 10, [this] { return ends_; }))
+    parts_.metrics.slow.Increment(connections.end_old(Connections::Clock::now()));
 }
 
 void ControllerServer::serve(Call call) {
@@ -93,6 +110,7 @@ Status ControllerServer::listen(const HostPort& at) {
                              at.host, at.port)};
   ::listen(socket_, kBacklog);
   thread_ = std::thread([this] { server_->listen_after_bind(); });
+  slow_ender_ = std::thread([this, at] { end_slow(at.port); });
   // A stop before that would not be noticed.
   while (!server_->is_running()) std::this_thread::yield();
   return {};

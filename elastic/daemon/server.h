@@ -2,7 +2,10 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
+#include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 
@@ -43,6 +46,7 @@ class ControllerServer {
   void serve(Call call);
   /// The JSON to answer.
   Result<std::string> answer(Call call, const Asked& asked);
+  void end_slow(std::uint16_t port);
 
   Munge munge_;
   Parts parts_;
@@ -50,6 +54,10 @@ class ControllerServer {
   std::unique_ptr<httplib::Server> server_;
   int socket_ = -1;  ///< server_'s
   std::thread thread_;
+  std::mutex ending_mutex_;
+  std::condition_variable ending_;
+  bool ends_ = false;
+  std::thread slow_ender_;
 };
 
 }  // namespace bellows

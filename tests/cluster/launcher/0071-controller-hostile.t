@@ -48,6 +48,12 @@ counts=$(call alice many "$report")
 is "$counts" "200:1000" "a thousand launchers at once are all answered"
 diag "a thousand reports at once: $counts"
 ok "after which bellowsd answers" answers
+
+call alice slow "$home/slow" >"$home/ended" &
+poll 60 test -e "$home/slow"
+ok "bellowsd answers beside two hundred connections that send a byte now and then" poll 30 answers
+wait "$!"
+is "$(cat "$home/ended")" 200 "which it ends"
 is "$(job_field "$job" JobState)" RUNNING "the job runs on"
 
 # Its reservations are closed to users.
