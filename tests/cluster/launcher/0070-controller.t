@@ -53,7 +53,7 @@ ok "from where it stopped" poll 60 went_on one
 # When one ends, the other gets its GPUs.
 poll 60 quiet
 before=$(plans)
-let_end two "$two" 50
+let_end two "$two" 200
 poll 60 job_is "$two" COMPLETED
 ok "what a job leaves goes to the other" poll 90 holds "$one" 8 one
 poll 30 plans_past "$before"

@@ -54,7 +54,7 @@ ok "both jobs train" poll 30 trains one "$one"
 ok "no reservation is left" poll 30 no_reservation
 
 # When one ends, the other gets its GPUs; slurmctld is killed as soon as there is a plan for that.
-let_end two "$two" 50
+let_end two "$two" 200
 poll 60 job_is "$two" COMPLETED
 poll 90 has_reservation
 hurts "$one"

@@ -49,7 +49,7 @@ xc --user root kill -KILL "$first"
 ok "the first is killed: the second decides" poll 20 says "$second" 'decides'
 ok "it answers users who ask the first address first" poll 20 answers
 ok "and goes on to resize the job" poll 90 trains_on "$job" 4
-let_end job "$job" 50
+let_end job "$job" 200
 ends_well job "$job" "under both"
 
 start_another "$CLUSTER/log/dry.log" --listen 0.0.0.0:6832 --dry-run
