@@ -274,8 +274,9 @@ class PoolPlanner {
       auto curve = TenantCurve::of(
           std::move(own), std::min(gpus, less(group.terms.limit, group.fixed + elsewhere(name))));
       if (!curve) return curve.error();
-      shares.push_back(
-          {*std::move(curve), less(group.terms.guarantee, group.fixed), group.terms.weight});
+      shares.push_back({*std::move(curve),
+                        less(group.terms.guarantee.of(pool_.gpu_type), group.fixed),
+                        group.terms.weight});
     }
     return shares;
   }

@@ -12,12 +12,13 @@
 #include "elastic/daemon/job_book.h"
 #include "elastic/optimizer/plan.h"
 #include "elastic/policy/objective.h"
+#include "jobsubmit/policy/guarantee.h"
 
 namespace bellows {
 
 /// Of a tenant, where the policy says something about it.
 struct TenantTerms {
-  std::uint32_t guarantee = 0;
+  Guarantee guarantee;
   std::uint32_t limit = UINT32_MAX;
   std::uint32_t weight = 1;
 };

@@ -15,6 +15,7 @@
 #include "common/gpus_range.h"
 #include "common/launch_kind.h"
 #include "common/result.h"
+#include "jobsubmit/policy/guarantee.h"
 
 namespace bellows {
 
@@ -124,9 +125,8 @@ struct Tenant {
   std::vector<FrameworkRule> rules;  ///< the first that matches wins over `gpus`
   Sizing sizing;
   std::optional<Quota> quota;  ///< no account is in the quotas of two tenants
-  /// Of the GPUs that bellowsd divides: what the tenant's jobs get whatever others want, and what
-  /// it counts beside other tenants when the rest is divided.
-  std::uint32_t guarantee = 0;
+  Guarantee guarantee;
+  /// What it counts beside other tenants when bellowsd divides the rest.
   std::uint32_t weight = 1;
 
   bool permits(std::string_view framework, std::string_view version) const;

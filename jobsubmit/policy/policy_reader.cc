@@ -19,7 +19,6 @@ namespace {
 constexpr std::uint32_t kMostSiteFactor = 1000000000;
 constexpr std::uint32_t kLeastInstructions = 1000;
 constexpr std::uint32_t kMostInstructions = 10000000;
-constexpr std::uint32_t kMostGuarantee = 1000000;
 constexpr std::uint32_t kMostWeight = 1000000;
 constexpr std::uint64_t kMostLuaMib = 16;  // slurmctld allocates and frees it for each call
 
@@ -247,7 +246,7 @@ void PolicyReader::rights(const YamlNode& node, Tenant& tenant) {
   if (const YamlNode* wide = node.find("batch_range"))
     tenant.wide_batch = in_.flag(*wide, "batch_range");
   if (const YamlNode* guarantee = node.find("guarantee"))
-    tenant.guarantee = in_.number(*guarantee, "guarantee", 0, kMostGuarantee);
+    tenant.guarantee = read_guarantee(in_, *guarantee);
   if (const YamlNode* weight = node.find("weight"))
     tenant.weight = in_.number(*weight, "weight", 1, kMostWeight);
 }

@@ -38,6 +38,9 @@ GpuLimits read_gpus(ValueReader& in, const Inherited& keys, const GpuLimits& out
 std::optional<Quota> read_quota(ValueReader& in, const YamlNode& node,
                                 const std::vector<std::string>& accounts);
 
+/// A number, or numbers by GPU type.
+Guarantee read_guarantee(ValueReader& in, const YamlNode& node);
+
 Sizing read_sizing(ValueReader& in, const Inherited& keys);
 
 ControllerSettings read_controller(ValueReader& in, const YamlNode& node);

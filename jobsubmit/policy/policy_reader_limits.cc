@@ -224,6 +224,23 @@ GpuLimits read_gpus(ValueReader& in, const Inherited& keys, const GpuLimits& out
   return limits;
 }
 
+Guarantee read_guarantee(ValueReader& in, const YamlNode& node) {
+  Guarantee guarantee;
+  if (node.kind != YamlNode::Kind::mapping) {
+    guarantee.any = in.number(node, "guarantee", 0, kMostQuota);
+    return guarantee;
+  }
+  for (const auto& [key, value] : node.entries) {
+    const std::string type = in.name(key, "a GPU type");
+    const std::uint32_t gpus = in.number(value, "guarantee for " + type, 0, kMostQuota);
+    if (type == "default")
+      guarantee.any = gpus;
+    else
+      guarantee.of_type[type] = gpus;
+  }
+  return guarantee;
+}
+
 std::optional<Quota> read_quota(ValueReader& in, const YamlNode& node,
                                 const std::vector<std::string>& accounts) {
   if (node.is_null() || !in.mapping(node, "quota", {"gpus", "parent"})) return std::nullopt;

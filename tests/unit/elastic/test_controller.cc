@@ -134,12 +134,12 @@ Test(controller, plans_by_what_the_policy_says_of_tenants) {
   policy.controller->share_by_value = true;
   Tenant& tenant = policy.tenants.emplace_back();
   tenant.name = "a";
-  tenant.guarantee = 4;
+  tenant.guarantee.any = 4;
   tenant.weight = 3;
   tenant.quota = Quota{6, ""};
   const PlanTerms terms = plan_terms_of(policy, 7.5);
   const TenantTerms& of_tenant = terms.tenants.at("a");
-  cr_expect(of_tenant.guarantee == 4 && of_tenant.weight == 3 && of_tenant.limit == 6);
+  cr_expect(of_tenant.guarantee.any == 4 && of_tenant.weight == 3 && of_tenant.limit == 6);
   cr_expect(terms.surplus == Surplus::by_value && terms.objective.restart_s == 7.5);
 }
 

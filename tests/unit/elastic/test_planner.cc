@@ -195,8 +195,8 @@ Test(planner, elastic_jobs_make_room_for_one_that_has_waited_long_enough) {
 
 Test(planner, a_guarantee_comes_back_from_who_borrowed_it) {
   World world;
-  world.terms.tenants["b"] = {.guarantee = 6};
-  world.terms.tenants["a"] = {.guarantee = 2};
+  world.terms.tenants["b"] = {.guarantee = {.any = 1, .of_type = {{"", 6}}}};
+  world.terms.tenants["a"] = {.guarantee = {.any = 2, .of_type = {}}};
   world.add(1, 8, true, "a");
   world.add(2, 4, false, "b");
   world.all_report();

@@ -157,7 +157,10 @@ Test(policy_limits, who_resizes, .timeout = 10) {
   cr_expect(only_tenant("gpus: {max: 4}", "gpus: {elastic: auto}").gpus.elastic ==
             Elasticity::automatic);
   const Tenant tenant = only_tenant("guarantee: 4, weight: 2");
-  cr_expect(tenant.guarantee == 4 && tenant.weight == 2);
+  cr_expect(tenant.guarantee.of("a100") == 4 && tenant.weight == 2);
+  const Guarantee typed = only_tenant("guarantee: {a100: 8, default: 2}", "guarantee: 4").guarantee;
+  cr_expect(typed.of("a100") == 8 && typed.of("h100") == 2 && typed.of("") == 2);
+  cr_expect(only_tenant("guarantee: {a100: 8}", "guarantee: 4").guarantee.of("h100") == 0);
 }
 
 Test(policy_limits, the_controller, .timeout = 10) {
