@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <time.h>
 
 #include "common/plain/packet.h"
@@ -12,6 +13,9 @@ namespace bellows::modelclient {
 namespace {
 
 constexpr int kTenMinutes = 600000;
+/// Between two questions how far the model is.
+constexpr std::int64_t kAskMs = 250;
+constexpr std::uint64_t kHandle = 1;
 constexpr char kDigestBegin[] = "sha256:";
 
 int digit(char c) {
@@ -52,12 +56,11 @@ std::int64_t now_ms() {
   return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/// 0, ETIMEDOUT, or another errno value.
-int await_answer(int socket, int wait_ms) {
-  const std::int64_t end = now_ms() + wait_ms;
+/// 0, ETIMEDOUT, or another errno value. `end`: as now_ms has it, -1: none.
+int await_message(int socket, std::int64_t end) {
   for (;;) {
-    const std::int64_t left = wait_ms < 0 ? -1 : end - now_ms();
-    if (wait_ms >= 0 && left < 0) return ETIMEDOUT;
+    const std::int64_t left = end < 0 ? -1 : end - now_ms();
+    if (end >= 0 && left < 0) return ETIMEDOUT;
     pollfd p = {socket, POLLIN, 0};
     const int ready = poll(&p, 1, static_cast<int>(left));
     if (ready > 0) return 0;
@@ -82,13 +85,77 @@ int receive_answer(bellows_model* model, modelwire::ModelReply* reply, plain::Ha
                      "the answer of bellows-modeld makes no sense: %s", wrong);
 }
 
+/// What a program is told that waits.
+class Progress {
+ public:
+  explicit Progress(const bellows_model_config& config) : config_(config) {}
+
+  bool is_wanted() const { return config_.progress; }
+  /// Asks for it, once for each answer. Whoever can't be asked has ended, which the next read
+  /// tells.
+  void ask(int socket) {
+    if (asked_) return;
+    modelwire::ModelRequest request;
+    request.op = modelwire::Op::progress;
+    request.handle = kHandle;
+    const iovec part = {&request, sizeof request};
+    asked_ = plain::send_packet(socket, &part, 1, -1, MSG_DONTWAIT) == 0;
+  }
+  void take(const modelwire::ModelReply& reply) {
+    asked_ = false;
+    done_ = reply.catalogue_at;
+    total_ = reply.memory_bytes;
+  }
+  /// False: the program wants to wait no longer.
+  bool tell() {
+    told_ = true;
+    return config_.progress(config_.argument, done_, total_) == 0;
+  }
+  void tell_end(std::uint64_t total) {
+    if (told_) (void)config_.progress(config_.argument, total, total);
+  }
+
+ private:
+  const bellows_model_config& config_;
+  bool asked_ = false, told_ = false;
+  std::uint64_t done_ = 0, total_ = 0;
+};
+
+/// Waits for an answer that ends the wait.
+int await_answer(bellows_model* model, const char* name, const bellows_model_config& config,
+                 int wait_ms, modelwire::ModelReply* reply, plain::Handle* passed) {
+  const std::int64_t end = wait_ms < 0 ? -1 : now_ms() + wait_ms;
+  Progress progress(config);
+  for (;;) {
+    const std::int64_t soon = now_ms() + kAskMs;
+    const bool slice = progress.is_wanted() && (end < 0 || soon < end);
+    const int failure = await_message(model->socket.get(), slice ? soon : end);
+    if (failure == ETIMEDOUT && slice) {
+      progress.ask(model->socket.get());
+    } else if (failure == ETIMEDOUT) {
+      return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "model %s was not loaded in time", name);
+    } else if (failure != 0) {
+      return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "waiting for model %s: %s", name,
+                         strerror(failure));
+    } else {
+      const int rc = receive_answer(model, reply, passed);
+      if (rc != BELLOWS_MODEL_OK) return rc;
+      if (reply->answer == modelwire::Answer::opened) progress.tell_end(reply->memory_bytes);
+      if (reply->answer != modelwire::Answer::progress) return rc;
+      progress.take(*reply);
+    }
+    if (progress.is_wanted() && !progress.tell())
+      return model->fail(BELLOWS_MODEL_ERR_CANCELLED, "model %s: the wait was given up", name);
+  }
+}
+
 }  // namespace
 
 int ask(bellows_model* model, modelwire::Op op, const char* name,
         const bellows_model_config& config, modelwire::ModelReply* reply, plain::Handle* passed) {
   modelwire::ModelRequest request;
   request.op = op;
-  request.handle = 1;
+  request.handle = kHandle;
   int rc = make_request(model, name, &request);
   if (rc != BELLOWS_MODEL_OK) return rc;
   const char* variable = getenv("BELLOWS_MODEL_SOCKET");
@@ -103,13 +170,7 @@ int ask(bellows_model* model, modelwire::Op op, const char* name,
   if (failure != 0)
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "the model store of this node, %s: %s", path,
                        strerror(failure));
-  failure = await_answer(model->socket.get(), wait_ms);
-  if (failure == ETIMEDOUT)
-    return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "model %s was not loaded in time", name);
-  if (failure != 0)
-    return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "waiting for model %s: %s", name,
-                       strerror(failure));
-  rc = receive_answer(model, reply, passed);
+  rc = await_answer(model, name, config, wait_ms, reply, passed);
   if (rc != BELLOWS_MODEL_OK) return rc;
   if (reply->answer == modelwire::Answer::opened && request.by_digest &&
       memcmp(reply->digest, request.digest, sizeof reply->digest) != 0)

@@ -174,7 +174,23 @@ void ClientDesk::take(std::uint64_t number, Client& client,
       tickets_.erase(ticket);
       return tier_.close(ticket);
     }
+    case modelwire::Op::progress:
+      return tell_progress(number, client, request.handle);
   }
+}
+
+void ClientDesk::tell_progress(std::uint64_t number, const Client& client, std::uint64_t handle) {
+  const auto found = client.tickets.find(handle);
+  if (found == client.tickets.end()) return;
+  // Who has the model by now reads no further answers.
+  const auto progress = tier_.progress(found->second);
+  if (!progress) return;
+  modelwire::ModelReply reply;
+  reply.answer = modelwire::Answer::progress;
+  reply.handle = handle;
+  reply.memory_bytes = progress->total;
+  reply.catalogue_at = progress->done;
+  if (!answer(client, reply)) drop(number);
 }
 
 std::optional<ModelId> ClientDesk::find(TenantId viewer,

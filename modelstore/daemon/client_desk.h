@@ -89,6 +89,7 @@ class ClientDesk final : private TicketHost {
   void on_message(std::uint64_t number);
   void take(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
   void open(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
+  void tell_progress(std::uint64_t number, const Client& client, std::uint64_t handle);
   void drop(std::uint64_t number);
   std::optional<ModelId> find(TenantId viewer, const modelwire::ModelRequest& request) const;
   /// False: the client did not take it.

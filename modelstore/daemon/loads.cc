@@ -36,6 +36,14 @@ std::map<std::uint64_t, Loads::Load>::iterator Loads::find(ModelId model) {
   });
 }
 
+std::optional<LoadProgress> Loads::progress(ModelId model) const {
+  for (const auto& [key, load] : loads_)
+    // What a loader says that went mad is not more than all.
+    if (load.model == model && !load.checks)
+      return LoadProgress{std::min(load.done, load.memory.bytes), load.memory.bytes};
+  return std::nullopt;
+}
+
 void Loads::start(ModelId model, TenantId tenant, const ModelFrom& from) {
   Load load;
   load.model = model;

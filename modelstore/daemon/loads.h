@@ -19,6 +19,12 @@
 
 namespace bellows {
 
+/// How far a load is, in bytes.
+struct LoadProgress {
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;  ///< 0: not known yet
+};
+
 /// What loads come to. Each load ends with one call of done or failed.
 class LoadHost {
  public:
@@ -58,6 +64,9 @@ class Loads {
   void stop(ModelId model);
   /// Computes the digest of memory anew, one model after another: loads come first.
   void check(ModelId model, TenantId tenant, const ModelMemory& memory);
+
+  /// Nothing: it is not being loaded.
+  std::optional<LoadProgress> progress(ModelId model) const;
 
   /// Ends what is overdue, and gives the time when to look again.
   Time tick(Time now);

@@ -88,6 +88,13 @@ void MemoryTier::close(TicketId ticket) {
   perform(book_.close(ticket, now()));
 }
 
+std::optional<LoadProgress> MemoryTier::progress(TicketId ticket) const {
+  const auto wanted = wanted_.find(ticket);
+  if (wanted == wanted_.end() || memory(wanted->second)) return std::nullopt;
+  const auto load = loads_.progress(wanted->second);
+  return load ? load : LoadProgress{};
+}
+
 MemoryTier::Time MemoryTier::tick(Time now) {
   const Time next = loads_.tick(now);
   perform(book_.expire(now));

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "modelstore/book/model_book.h"
@@ -48,6 +49,8 @@ class MemoryTier final : private LoadHost {
   void open(TicketId ticket, ModelId model);
   void prefetch(ModelId model);
   void close(TicketId ticket);
+  /// Of a ticket that waits. Nothing: it does not.
+  std::optional<LoadProgress> progress(TicketId ticket) const;
 
   const ModelBook& book() const { return book_; }
   /// Null when it is not in memory.

@@ -43,7 +43,8 @@ enum bellows_model_result {
   BELLOWS_MODEL_ERR_NO_ROOM = -3,     /* the node has no memory for it, or none now */
   BELLOWS_MODEL_ERR_CORRUPT = -4,     /* the stored model is damaged, or no model */
   BELLOWS_MODEL_ERR_UNAVAILABLE = -5, /* the model store, or what it reads from, does not work */
-  BELLOWS_MODEL_ERR_MEMORY = -6       /* this program is out of memory */
+  BELLOWS_MODEL_ERR_MEMORY = -6,      /* this program is out of memory */
+  BELLOWS_MODEL_ERR_CANCELLED = -7    /* `progress` wanted no more */
 };
 
 /* Those up to 14 have the numbers of enum bellows_dtype. */
@@ -89,10 +90,16 @@ struct bellows_model_config {
   size_t size;        /* sizeof(struct bellows_model_config) */
   const char* socket; /* NULL: BELLOWS_MODEL_SOCKET, else /run/bellows/models.sock */
   int32_t wait_ms;    /* how long a model may take to load; 0: ten minutes, -1: no limit */
+  int32_t unused;     /* padding of older versions: it may have anything */
+  /* Is called a few times a second while a model is loaded, with the bytes that are read and the
+   * bytes that there are, 0 when these are not known yet; not at all when there is nothing to wait
+   * for. Gives 0 to wait on; else opening it fails. NULL: nobody wants to know. */
+  int (*progress)(void* argument, uint64_t done, uint64_t total);
+  void* argument;
 };
 
 #define BELLOWS_MODEL_CONFIG_INIT \
-  { sizeof(struct bellows_model_config), NULL, 0 }
+  { sizeof(struct bellows_model_config), NULL, 0, 0, NULL, NULL }
 
 /* Opens a model by its name, or by its digest: "sha256:" and 64 hexadecimal digits. Waits while it
  * is loaded. config may be NULL. On failure *model is NULL (no memory) or good only for

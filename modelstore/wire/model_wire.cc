@@ -37,6 +37,7 @@ const char* check(const ModelRequest& request, std::size_t size) {
   if (!is_fixed_text(request.name, request.name_length)) return "its name is not of its length";
   switch (request.op) {
     case Op::close:
+    case Op::progress:
       return nullptr;
     case Op::open:
     case Op::prefetch:
@@ -59,6 +60,8 @@ const char* check(const ModelReply& reply, std::size_t size) {
       return nullptr;
     case Answer::opened:
       return check_opened(reply);
+    case Answer::progress:
+      return reply.catalogue_at <= reply.memory_bytes ? nullptr : "it has read more than there is";
     case Answer::failed:
       break;
     default:

@@ -11,6 +11,7 @@
 /// open handle, name   ->   opened handle + the model's memory | failed handle
 /// prefetch, name      ->   accepted | failed
 /// close handle        ->   (no answer)
+/// progress handle     ->   progress handle, while the model is loaded; else no answer
 ///
 /// Answers come when they come, each with its handle. A program that leaves more than a few answers
 /// untaken is let go. The end of the socket closes all.
@@ -23,7 +24,7 @@ inline constexpr std::size_t kDigestBytes = 32;
 /// Where jobs find their socket, unless BELLOWS_MODEL_SOCKET names another.
 inline constexpr const char* kSocket = "/run/bellows/models.sock";
 
-enum class Op : std::uint32_t { open = 1, prefetch = 2, close = 3 };
+enum class Op : std::uint32_t { open = 1, prefetch = 2, close = 3, progress = 4 };
 
 struct ModelRequest {
   std::uint32_t version = kVersion;
@@ -35,7 +36,7 @@ struct ModelRequest {
   char name[kMostName + 1] = {};  ///< zeros behind it
 };
 
-enum class Answer : std::uint32_t { opened = 1, accepted = 2, failed = 3 };
+enum class Answer : std::uint32_t { opened = 1, accepted = 2, failed = 3, progress = 4 };
 
 /// Numbers of enum bellows_model_result.
 enum class Failure : std::int32_t {
@@ -53,8 +54,10 @@ struct ModelReply {
   std::uint64_t handle = 0;
   Failure failure = Failure::none;
   std::uint32_t text_length = 0;
-  std::uint64_t memory_bytes = 0;  ///< opened: of the descriptor that comes along
-  std::uint64_t catalogue_at = 0;  ///< where in it the catalogue begins; the data begin at 0
+  std::uint64_t memory_bytes = 0;  ///< opened: of the descriptor that comes along;
+                                   ///< progress: that the model will take, 0: not known yet
+  std::uint64_t catalogue_at = 0;  ///< where in it the catalogue begins; the data begin at 0;
+                                   ///< progress: so many are read
   std::uint64_t catalogue_bytes = 0;
   std::uint8_t digest[kDigestBytes] = {};
   char text[kMostText + 1] = {};  ///< failed: a sentence; zeros behind it

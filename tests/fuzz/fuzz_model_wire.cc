@@ -43,7 +43,8 @@ void check_request(const std::uint8_t* data, std::size_t size) {
   const auto request = received<ModelRequest>(data, size);
   if (const char* why = check(request, size)) return require(*why != 0);
   const auto name = text_of(request.name, request.name_length);
-  if (request.op != Op::close && request.by_digest == 0) check_name(name);
+  const bool names = request.op == Op::open || request.op == Op::prefetch;
+  if (names && request.by_digest == 0) check_name(name);
 }
 
 void check_reply(const std::uint8_t* data, std::size_t size) {
@@ -53,6 +54,7 @@ void check_reply(const std::uint8_t* data, std::size_t size) {
   require(reply.answer != Answer::failed || (!text.empty() && reply.failure != Failure::none));
   require(reply.answer != Answer::opened ||
           reply.catalogue_at + reply.catalogue_bytes <= reply.memory_bytes);
+  require(reply.answer != Answer::progress || reply.catalogue_at <= reply.memory_bytes);
 }
 
 void check_control(const std::uint8_t* data, std::size_t size) {

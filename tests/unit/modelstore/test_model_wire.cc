@@ -67,7 +67,7 @@ Test(model_wire, takes_whole_requests_only, .timeout = 10) {
   bad.version = 2;
   expect_refused(bad, "another version");
   bad = good;
-  bad.op = static_cast<Op>(4);
+  bad.op = static_cast<Op>(5);
   expect_refused(bad, "unknown");
   bad = good;
   bad.name_length = 256;
@@ -83,9 +83,11 @@ Test(model_wire, takes_whole_requests_only, .timeout = 10) {
   ModelRequest digest;
   digest.by_digest = 1;
   cr_expect_null(check(digest, sizeof digest));
-  ModelRequest close;
-  close.op = Op::close;
-  cr_expect_null(check(close, sizeof close));
+  ModelRequest bare;
+  for (const Op op : {Op::close, Op::progress}) {
+    bare.op = op;
+    cr_expect_null(check(bare, sizeof bare));
+  }
 }
 
 Test(model_wire, a_reply_has_its_catalogue_in_its_memory, .timeout = 10) {
@@ -107,6 +109,16 @@ Test(model_wire, a_reply_has_its_catalogue_in_its_memory, .timeout = 10) {
   bad = good;
   bad.catalogue_at = 1;
   expect_refused(bad, "not in the memory");
+}
+
+Test(model_wire, no_more_is_read_than_there_is, .timeout = 10) {
+  ModelReply reply;
+  reply.answer = Answer::progress;
+  cr_expect_null(check(reply, sizeof reply));
+  reply.memory_bytes = reply.catalogue_at = 5;
+  cr_expect_null(check(reply, sizeof reply));
+  reply.catalogue_at = 6;
+  expect_refused(reply, "more than there is");
 }
 
 Test(model_wire, a_failure_says_why, .timeout = 10) {
