@@ -26,8 +26,8 @@ void Mapping::reset() {
   size_ = 0;
 }
 
-static void* map_shared(int fd, std::size_t bytes, int protection, int flags) {
-  void* data = mmap(nullptr, bytes, protection, MAP_SHARED | flags, fd, 0);
+static void* map_file(int fd, std::size_t bytes, int protection, int flags) {
+  void* data = mmap(nullptr, bytes, protection, flags, fd, 0);
   return data == MAP_FAILED ? nullptr : data;
 }
 
@@ -40,18 +40,25 @@ bool Mapping::map(int fd, std::size_t bytes, int protection) {
     return false;
   }
   // All of it is used at once: one call is several times faster than a fault for each page.
-  data_ = map_shared(fd, bytes, protection, MAP_POPULATE);
+  data_ = map_file(fd, bytes, protection, MAP_SHARED | MAP_POPULATE);
   if (data_) size_ = bytes;
   return data_;
 }
 
-bool Mapping::map_for_reading(int fd) {
+bool Mapping::map_all(int fd, int protection, int flags) {
   reset();
   const off_t size = lseek(fd, 0, SEEK_END);
   if (size <= 0) return false;
-  data_ = map_shared(fd, static_cast<std::size_t>(size), PROT_READ, 0);
+  data_ = map_file(fd, static_cast<std::size_t>(size), protection, flags);
   if (data_) size_ = static_cast<std::size_t>(size);
   return data_;
+}
+
+bool Mapping::map_for_reading(int fd) { return map_all(fd, PROT_READ, MAP_SHARED); }
+
+bool Mapping::map_privately(int fd) {
+  // Few pages are ever copied, so no memory is set aside for all of them.
+  return map_all(fd, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE);
 }
 
 }  // namespace bellows::plain

@@ -21,7 +21,7 @@ class Handle {
   int fd_ = -1;
 };
 
-/// Owns one shared mapping.
+/// Owns one mapping.
 class Mapping {
  public:
   Mapping() = default;
@@ -33,10 +33,14 @@ class Mapping {
   bool map(int fd, std::size_t bytes, int protection);
   /// Likewise, all of it and to be read only; pages come when they are read.
   bool map_for_reading(int fd);
+  /// Likewise, and what is written to it goes into copies of the pages.
+  bool map_privately(int fd);
   unsigned char* data() const { return static_cast<unsigned char*>(data_); }
   std::size_t size() const { return size_; }
 
  private:
+  bool map_all(int fd, int protection, int flags);
+
   void* data_ = nullptr;
   std::size_t size_ = 0;
 };

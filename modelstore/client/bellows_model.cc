@@ -35,6 +35,10 @@ int read_config(bellows_model* model, const bellows_model_config* given,
     return model->fail(BELLOWS_MODEL_ERR_INVALID,
                        "config.size is %zu: begin with BELLOWS_MODEL_CONFIG_INIT", given->size);
   memcpy(config, given, given->size < sizeof *config ? given->size : sizeof *config);
+  if (config->flags & ~BELLOWS_MODEL_WRITABLE)
+    return model->fail(BELLOWS_MODEL_ERR_INVALID,
+                       "config.flags is %x, of which this library knows only %x", config->flags,
+                       BELLOWS_MODEL_WRITABLE);
   return BELLOWS_MODEL_OK;
 }
 
@@ -70,7 +74,7 @@ int bellows_model_open(const char* name, const struct bellows_model_config* give
   bellows::plain::Handle passed;
   if (rc == BELLOWS_MODEL_OK)
     rc = client::ask(model, modelwire::Op::open, name, config, &reply, &passed);
-  if (rc == BELLOWS_MODEL_OK) rc = client::take_memory(model, reply, passed.get());
+  if (rc == BELLOWS_MODEL_OK) rc = client::take_memory(model, reply, passed.get(), config.flags);
   if (rc == BELLOWS_MODEL_OK) return rc;
   model->socket.reset(-1);
   model->memory.reset();

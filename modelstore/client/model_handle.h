@@ -27,7 +27,8 @@ namespace bellows::modelclient {
 int ask(bellows_model* model, modelwire::Op op, const char* name,
         const bellows_model_config& config, modelwire::ModelReply* reply, plain::Handle* passed);
 
-/// Maps what came with the answer.
-int take_memory(bellows_model* model, const modelwire::ModelReply& reply, int fd);
+/// Maps what came with the answer. `flags`: of bellows_model_config.
+int take_memory(bellows_model* model, const modelwire::ModelReply& reply, int fd,
+                std::uint32_t flags);
 
 }  // namespace bellows::modelclient

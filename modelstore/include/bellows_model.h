@@ -85,6 +85,11 @@ struct bellows_tensor {
 #define BELLOWS_TENSOR_INIT \
   { sizeof(struct bellows_tensor), NULL, 0, 0, NULL, 0, NULL }
 
+/* For bellows_model_config.flags: what the program writes to the model's memory is its own, in
+ * copies of the pages that it writes to; it shares the others still. Cast `data` for it. A model
+ * that is in huge pages can't be opened so. */
+#define BELLOWS_MODEL_WRITABLE 1u
+
 /* Begin with BELLOWS_MODEL_CONFIG_INIT, then set what differs. */
 struct bellows_model_config {
   size_t size;        /* sizeof(struct bellows_model_config) */
@@ -96,10 +101,11 @@ struct bellows_model_config {
    * for. Gives 0 to wait on; else opening it fails. NULL: nobody wants to know. */
   int (*progress)(void* argument, uint64_t done, uint64_t total);
   void* argument;
+  uint32_t flags; /* BELLOWS_MODEL_WRITABLE, or 0 */
 };
 
 #define BELLOWS_MODEL_CONFIG_INIT \
-  { sizeof(struct bellows_model_config), NULL, 0, 0, NULL, NULL }
+  { sizeof(struct bellows_model_config), NULL, 0, 0, NULL, NULL, 0 }
 
 /* Opens a model by its name, or by its digest: "sha256:" and 64 hexadecimal digits. Waits while it
  * is loaded. config may be NULL. On failure *model is NULL (no memory) or good only for
