@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <time.h>
 
+#include "common/plain/file_identity.h"
 #include "common/plain/packet.h"
 #include "modelstore/client/model_handle.h"
 
@@ -17,6 +20,7 @@ constexpr int kTenMinutes = 600000;
 constexpr std::int64_t kAskMs = 250;
 constexpr std::uint64_t kHandle = 1;
 constexpr char kDigestBegin[] = "sha256:";
+constexpr char kFileBegin[] = "file:";
 
 int digit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -33,10 +37,36 @@ bool read_digest(const char* text, std::uint8_t* digest) {
   return true;
 }
 
+/// A file that this program may read itself.
+int request_file(bellows_model* model, const char* path, modelwire::ModelRequest* request) {
+  const std::size_t length = strlen(path);
+  if (*path != '/' || length > modelwire::kMostName)
+    return model->fail(BELLOWS_MODEL_ERR_INVALID,
+                       "file %.80s: its path must be absolute and of at "
+                       "most %zu bytes",
+                       path, modelwire::kMostName);
+  const plain::Handle file(open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat s;
+  if (file.get() < 0 || fstat(file.get(), &s) < 0)
+    return model->fail(BELLOWS_MODEL_ERR_NOT_FOUND, "file %s: %s", path, strerror(errno));
+  if (!S_ISREG(s.st_mode))
+    return model->fail(BELLOWS_MODEL_ERR_INVALID, "%s is not a plain file", path);
+  const plain::FileIdentity identity = plain::identity_of(s);
+  static_assert(sizeof request->digest == sizeof identity);
+  request->by = modelwire::By::file;
+  memcpy(request->digest, identity.data(), sizeof identity);
+  request->name_length = static_cast<std::uint32_t>(length);
+  memcpy(request->name, path, length);
+  return BELLOWS_MODEL_OK;
+}
+
 int make_request(bellows_model* model, const char* name, modelwire::ModelRequest* request) {
+  const std::size_t file = sizeof kFileBegin - 1;
+  if (name && strncmp(name, kFileBegin, file) == 0)
+    return request_file(model, name + file, request);
   const std::size_t begin = sizeof kDigestBegin - 1;
   if (name && strncmp(name, kDigestBegin, begin) == 0) {
-    request->by_digest = 1;
+    request->by = modelwire::By::digest;
     if (read_digest(name + begin, request->digest)) return BELLOWS_MODEL_OK;
     return model->fail(BELLOWS_MODEL_ERR_INVALID,
                        "%.80s is no digest: it takes 64 hexadecimal digits", name);
@@ -172,7 +202,7 @@ int ask(bellows_model* model, modelwire::Op op, const char* name,
                        strerror(failure));
   rc = await_answer(model, name, config, wait_ms, reply, passed);
   if (rc != BELLOWS_MODEL_OK) return rc;
-  if (reply->answer == modelwire::Answer::opened && request.by_digest &&
+  if (reply->answer == modelwire::Answer::opened && request.by == modelwire::By::digest &&
       memcmp(reply->digest, request.digest, sizeof reply->digest) != 0)
     return model->fail(BELLOWS_MODEL_ERR_CORRUPT, "model %s: bellows-modeld gave another", name);
   if (reply->answer != modelwire::Answer::failed) return rc;

@@ -195,12 +195,22 @@ void ClientDesk::tell_progress(std::uint64_t number, const Client& client, std::
 
 std::optional<ModelId> ClientDesk::find(TenantId viewer,
                                         const modelwire::ModelRequest& request) const {
-  if (request.by_digest == 0)
+  if (request.by == modelwire::By::name)
     return registry_.find(viewer, std::string(request.name, request.name_length));
+  if (const auto file = file_of(request))
+    return registry_.find(viewer, {request.name, request.name_length}, *file);
   ModelDigest digest;
   static_assert(sizeof request.digest == sizeof digest.bytes);
   std::memcpy(digest.bytes.data(), request.digest, sizeof request.digest);
   return registry_.find(viewer, digest);
+}
+
+std::optional<plain::FileIdentity> ClientDesk::file_of(const modelwire::ModelRequest& request) {
+  if (request.by != modelwire::By::file) return std::nullopt;
+  plain::FileIdentity file;
+  static_assert(sizeof request.digest == sizeof file);
+  std::memcpy(file.data(), request.digest, sizeof file);
+  return file;
 }
 
 void ClientDesk::open(std::uint64_t number, Client& client,
@@ -217,7 +227,7 @@ void ClientDesk::open(std::uint64_t number, Client& client,
   }
   const TicketId ticket = next_ticket_++;
   client.tickets[request.handle] = ticket;
-  tickets_[ticket] = {number, request.handle};
+  tickets_[ticket] = {number, request.handle, *model, file_of(request)};
   tier_.open(ticket, *model);
 }
 
@@ -225,6 +235,12 @@ void ClientDesk::granted(TicketId ticket, const ModelMemory& memory) {
   const auto found = tickets_.find(ticket);
   if (found == tickets_.end()) return;
   const std::uint64_t number = found->second.client;
+  // Only now it is known what was read from its path.
+  if (const auto& file = found->second.file;
+      file && !registry_.has_file(found->second.model, *file)) {
+    refused(ticket, kNoSuchModel);
+    return tier_.close(ticket);
+  }
   modelwire::ModelReply reply;
   reply.answer = modelwire::Answer::opened;
   reply.handle = found->second.handle;

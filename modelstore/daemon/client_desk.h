@@ -79,6 +79,8 @@ class ClientDesk final : private TicketHost {
   struct Ticket {
     std::uint64_t client;
     std::uint64_t handle;
+    ModelId model;
+    std::optional<plain::FileIdentity> file;  ///< of which the model has to be
   };
 
   void granted(TicketId ticket, const ModelMemory& memory) override;
@@ -92,6 +94,7 @@ class ClientDesk final : private TicketHost {
   void tell_progress(std::uint64_t number, const Client& client, std::uint64_t handle);
   void drop(std::uint64_t number);
   std::optional<ModelId> find(TenantId viewer, const modelwire::ModelRequest& request) const;
+  static std::optional<plain::FileIdentity> file_of(const modelwire::ModelRequest& request);
   /// False: the client did not take it.
   static bool answer(const Client& client, const modelwire::ModelReply& reply, int passed = -1);
   static modelwire::ModelReply failure(std::uint64_t handle, const Error& error);

@@ -11,6 +11,13 @@ namespace {
 
 using nlohmann::json;
 
+/// In hexadecimal digits, as digests are.
+json json_of(const std::vector<plain::FileIdentity>& files) {
+  json all = json::array();
+  for (const auto& file : files) all.push_back(ModelDigest{file}.to_string());
+  return all;
+}
+
 json json_of(const KeptModel& kept) {
   return {{"kind", "model"},
           {"tenant", kept.tenant},
@@ -20,6 +27,7 @@ json json_of(const KeptModel& kept) {
           {"visible", kept.model.visible},
           {"configured", kept.model.configured},
           {"digest", kept.model.digest ? kept.model.digest->to_string() : ""},
+          {"files", json_of(kept.model.files)},
           {"bytes", kept.bytes},
           {"catalogue_at", kept.catalogue_at},
           {"catalogue_bytes", kept.catalogue_bytes}};
@@ -44,6 +52,9 @@ KeptRecord record_of(const json& j) {
   kept.model.visible = j.at("visible").get<std::set<std::string>>();
   kept.model.configured = j.at("configured").get<bool>();
   kept.model.digest = ModelDigest::parse(j.at("digest").get<std::string>());
+  for (const json& text : j.at("files"))
+    if (const auto file = ModelDigest::parse(text.get<std::string>()))
+      kept.model.files.push_back(file->bytes);
   kept.bytes = j.at("bytes").get<std::uint64_t>();
   kept.catalogue_at = j.at("catalogue_at").get<std::uint64_t>();
   kept.catalogue_bytes = j.at("catalogue_bytes").get<std::uint64_t>();
@@ -53,8 +64,13 @@ KeptRecord record_of(const json& j) {
 }  // namespace
 
 std::optional<std::string> text_of(const KeptRecord& record) {
-  const json j = std::visit([](const auto& kept) { return json_of(kept); }, record);
+  json j = std::visit([](const auto& kept) { return json_of(kept); }, record);
   std::string text = j.dump(-1, ' ', false, json::error_handler_t::replace);
+  // Without its many files it is found by its name still.
+  if (text.size() > KeeperMessage::kMostRecord && j.contains("files")) {
+    j["files"] = json::array();
+    text = j.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
   if (text.size() > KeeperMessage::kMostRecord) return std::nullopt;
   return text;
 }

@@ -103,6 +103,7 @@ Status Loads::start_loader(Load& load) {
   load.child.emplace(std::move(*child));
   ++load.attempts;
   load.done = 0;
+  load.memory.files.clear();
   auto watch = loop_.watch(load.socket.get(), EPOLLIN,
                            [this, key = load.key](std::uint32_t) { on_message(key); });
   if (!watch) return watch.error();
@@ -169,6 +170,8 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
       return load.phase == Phase::filling || load.phase == Phase::checking
                  ? take_done(load, message)
                  : Status(nonsense);
+    case LoaderWord::files:
+      return load.phase == Phase::sizing ? take_files(load, message) : Status(nonsense);
     case LoaderWord::sized:
       break;
     case LoaderWord::load:
@@ -191,6 +194,20 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
   load.deadline = EventLoop::Clock::now() + options_.room;
   // After one that died, the host knows already.
   if (!again) host_.load_sized(load.model, message.bytes);
+  return {};
+}
+
+Status Loads::take_files(Load& load, const LoaderMessage& message) {
+  constexpr std::size_t kMost = 1024;
+  const std::string_view all = message.text_view();
+  plain::FileIdentity identity;
+  if (all.size() % sizeof identity != 0 ||
+      load.memory.files.size() + all.size() / sizeof identity > kMost)
+    return Error{ErrorKind::internal, "a loader named files that can't be"};
+  for (std::size_t at = 0; at < all.size(); at += sizeof identity) {
+    std::memcpy(identity.data(), all.data() + at, sizeof identity);
+    load.memory.files.push_back(identity);
+  }
   return {};
 }
 

@@ -102,6 +102,7 @@ class Loads {
   /// Of one load; an error ends it.
   Status take(Load& load, const LoaderMessage& message);
   Status take_done(Load& load, const LoaderMessage& message);
+  Status take_files(Load& load, const LoaderMessage& message);
   /// More time, when there are more bytes than before.
   void take_progress(Load& load, std::uint64_t bytes);
   /// Starts another loader, or gives up.

@@ -115,7 +115,7 @@ void MemoryTier::load_done(ModelId model, ModelMemory memory) {
         Error{ErrorKind::corrupt, fmt::format("{} was changed since it was first loaded: put a new "
                                               "version in another file and add that",
                                               registered->from.path)});
-  registry_.note_digest(model, memory.digest);
+  registry_.note_loaded(model, memory.digest, memory.files);
   if (registered)
     say_(fmt::format("loaded {}: {} bytes, digest {}", registered->from.path, memory.bytes,
                      memory.digest.to_string()));
@@ -148,6 +148,7 @@ void MemoryTier::replace(ModelId model) {
   if (registered) {
     auto anew = *registered;
     anew.digest.reset();
+    anew.files.clear();
     add_model(registry_.add(std::move(anew)).model);
   }
   retire(model);

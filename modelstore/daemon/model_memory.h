@@ -5,8 +5,10 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <vector>
 
 #include "common/fd.h"
+#include "common/plain/file_identity.h"
 #include "common/result.h"
 #include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/last_close.h"
@@ -29,6 +31,7 @@ struct ModelMemory {
   std::uint64_t catalogue_at = 0;
   std::uint64_t catalogue_bytes = 0;
   ModelDigest digest;
+  std::vector<plain::FileIdentity> files;  ///< that it was read from
 
   /// Takes what a loader filled. internal: it is still mapped for writing, or too small.
   Status seal(Fd writable);

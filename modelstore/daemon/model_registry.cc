@@ -5,6 +5,25 @@
 #include <utility>
 
 namespace bellows {
+namespace {
+
+std::string_view folder_of(std::string_view path) { return path.substr(0, path.rfind('/')); }
+
+/// By which the path of a part leads to its model: for an index, the folder in which it and all
+/// parts are.
+std::string_view key_of_path(std::string_view path) {
+  while (path.size() > 1 && path.back() == '/') path.remove_suffix(1);
+  return path.ends_with(".index.json") ? folder_of(path) : path;
+}
+
+/// Whether it has such a name as files in the folder of a model. Others that lie there have nobody
+/// wait for the model.
+bool is_part(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return name == "model.safetensors" || name.find("-of-") != std::string_view::npos;
+}
+
+}  // namespace
 
 TenantId ModelRegistry::tenant(const std::string& name) {
   const auto [place, is_new] = tenants_.emplace(name, static_cast<TenantId>(tenants_.size() + 1));
@@ -63,11 +82,22 @@ std::optional<ModelId> ModelRegistry::remove(TenantId tenant, const std::string&
   return id;
 }
 
-void ModelRegistry::note_digest(ModelId model, const ModelDigest& digest) {
+void ModelRegistry::note_loaded(ModelId model, const ModelDigest& digest,
+                                const std::vector<plain::FileIdentity>& files) {
   const auto found = models_.find(model);
-  if (found == models_.end() || found->second.digest == digest) return;
-  found->second.digest = digest;
+  if (found == models_.end()) return;
+  Registered& registered = found->second;
+  if (registered.digest == digest && registered.files == files) return;
+  registered.digest = digest;
+  registered.files = files;
   make_views();
+}
+
+/// What is found by its bytes and files, which cannot be another's.
+void ModelRegistry::show(View& view, ModelId id, const Registered& model) {
+  if (model.digest) view.by_digest[*model.digest] = id;
+  for (const auto& file : model.files) view.by_file[file] = id;
+  view.by_path[std::string(key_of_path(model.from.path))] = id;
 }
 
 void ModelRegistry::make_views() {
@@ -79,14 +109,14 @@ void ModelRegistry::make_views() {
       const bool shown = model.visible.count("*") != 0 || model.visible.count(name) != 0;
       if (model.tenant == viewer || !shown) continue;
       if (!view.by_name.emplace(model.name, id).second) twice.insert(model.name);
-      if (model.digest) view.by_digest.emplace(*model.digest, id);
+      show(view, id, model);
     }
     // Else who shows a model under another's name could put it in the other's place.
     for (const std::string& each : twice) view.by_name.erase(each);
     for (const auto& [id, model] : models_) {
       if (model.tenant != viewer) continue;
       view.by_name[model.name] = id;
-      if (model.digest) view.by_digest[*model.digest] = id;
+      show(view, id, model);
     }
   }
 }
@@ -105,6 +135,28 @@ std::optional<ModelId> ModelRegistry::find(TenantId viewer, const ModelDigest& d
   const auto found = view->second.by_digest.find(digest);
   if (found == view->second.by_digest.end()) return std::nullopt;
   return found->second;
+}
+
+std::optional<ModelId> ModelRegistry::find(TenantId viewer, std::string_view path,
+                                           const plain::FileIdentity& file) const {
+  const auto view = views_.find(viewer);
+  if (view == views_.end()) return std::nullopt;
+  if (const auto found = view->second.by_file.find(file); found != view->second.by_file.end())
+    return found->second;
+  auto found = view->second.by_path.find(path);
+  if (found == view->second.by_path.end() && is_part(path))
+    found = view->second.by_path.find(folder_of(path));
+  // Of one whose files are known, this is none, or it was changed.
+  if (found == view->second.by_path.end() || !models_.at(found->second).files.empty())
+    return std::nullopt;
+  return found->second;
+}
+
+bool ModelRegistry::has_file(ModelId model, const plain::FileIdentity& file) const {
+  const auto found = models_.find(model);
+  if (found == models_.end()) return false;
+  const auto& files = found->second.files;
+  return std::find(files.begin(), files.end(), file) != files.end();
 }
 
 std::optional<ModelId> ModelRegistry::own(TenantId tenant, const std::string& name) const {

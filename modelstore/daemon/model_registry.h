@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/plain/file_identity.h"
 #include "modelstore/book/model_book.h"
 #include "modelstore/digest/model_digest.h"
 
@@ -39,7 +40,8 @@ class ModelRegistry {
     ModelFrom from;
     std::set<std::string> visible;  ///< tenants besides its own; "*": all
     std::optional<ModelDigest> digest;
-    bool configured = false;  ///< from the start; else somebody added it
+    std::vector<plain::FileIdentity> files;  ///< that it was read from, when it last was
+    bool configured = false;                 ///< from the start; else somebody added it
   };
   struct Added {
     ModelId model;
@@ -58,12 +60,18 @@ class ModelRegistry {
   /// One of before a restart, under its old number. False: there is such a one.
   bool restore(ModelId model, Registered registered);
   std::optional<ModelId> remove(TenantId tenant, const std::string& name);
-  void note_digest(ModelId model, const ModelDigest& digest);
+  void note_loaded(ModelId model, const ModelDigest& digest,
+                   const std::vector<plain::FileIdentity>& files);
 
   /// What a tenant sees by this name: its own, else that of the only other tenant that shows it
   /// one.
   std::optional<ModelId> find(TenantId viewer, const std::string& name) const;
   std::optional<ModelId> find(TenantId viewer, const ModelDigest& digest) const;
+  /// What a tenant sees that was read from this file or, of those that were not read yet, might be
+  /// by its path: `has_file` tells when it is.
+  std::optional<ModelId> find(TenantId viewer, std::string_view path,
+                              const plain::FileIdentity& file) const;
+  bool has_file(ModelId model, const plain::FileIdentity& file) const;
   /// A tenant's own, whoever may see it.
   std::optional<ModelId> own(TenantId tenant, const std::string& name) const;
   std::vector<ModelId> all() const;
@@ -74,7 +82,10 @@ class ModelRegistry {
   struct View {
     std::map<std::string, ModelId, std::less<>> by_name;
     std::map<ModelDigest, ModelId> by_digest;
+    std::map<plain::FileIdentity, ModelId> by_file;
+    std::map<std::string, ModelId, std::less<>> by_path;  ///< of its file or its folder
   };
+  static void show(View& view, ModelId id, const Registered& model);
   void make_views();
   void tell(ModelId model);
 

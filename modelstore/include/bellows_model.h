@@ -107,9 +107,11 @@ struct bellows_model_config {
 #define BELLOWS_MODEL_CONFIG_INIT \
   { sizeof(struct bellows_model_config), NULL, 0, 0, NULL, NULL, 0 }
 
-/* Opens a model by its name, or by its digest: "sha256:" and 64 hexadecimal digits. Waits while it
- * is loaded. config may be NULL. On failure *model is NULL (no memory) or good only for
- * bellows_model_error and bellows_model_close. */
+/* Opens a model by its name, by its digest: "sha256:" and 64 hexadecimal digits, or by a file that
+ * it is read from: "file:" and an absolute path. The last finds it only where this program may read
+ * the file, which was not changed since the model was loaded. Waits while it is loaded. config may
+ * be NULL. On failure *model is NULL (no memory) or good only for bellows_model_error and
+ * bellows_model_close. */
 int bellows_model_open(const char* name, const struct bellows_model_config* config,
                        bellows_model_t** model);
 

@@ -30,6 +30,11 @@ void LoaderMessage::set_text(std::string_view from) {
   std::memcpy(text, line.data(), line.size());
 }
 
+void LoaderMessage::set_bytes(std::string_view from) {
+  length = static_cast<std::uint32_t>(std::min(from.size(), kMostText));
+  std::memcpy(text, from.data(), length);
+}
+
 Error LoaderMessage::to_error() const {
   const auto kind = error <= static_cast<std::uint32_t>(ErrorKind::internal)
                         ? static_cast<ErrorKind>(error)
@@ -56,7 +61,7 @@ Status receive_message(int socket, LoaderMessage* message, plain::Handle* passed
   if (failure != 0 && failure != EPROTO) return socket_error(failure);
   const bool whole = failure == 0 && got == sizeof *message &&
                      message->version == LoaderMessage::kVersion &&
-                     message->word >= LoaderWord::load && message->word <= LoaderWord::failed &&
+                     message->word >= LoaderWord::load && message->word <= LoaderWord::files &&
                      message->length <= LoaderMessage::kMostText;
   if (whole) return {};
   return Error{ErrorKind::invalid,

@@ -19,6 +19,7 @@ enum class LoaderWord : std::uint32_t {
   progress = 5,  ///< bytes: so many are done
   done = 6,      ///< digest
   failed = 7,    ///< text: a sentence; error: its ErrorKind
+  files = 8,     ///< before sized: in `text`, identities of files that the model is read from
 };
 
 struct LoaderMessage {
@@ -39,6 +40,8 @@ struct LoaderMessage {
 
   /// Cuts what is too long.
   void set_text(std::string_view text);
+  /// Takes as they are what fits.
+  void set_bytes(std::string_view from);
   std::string_view text_view() const { return {text, length}; }
   /// Of a failed message.
   Error to_error() const;

@@ -96,9 +96,25 @@ Status say_done(const ModelDigest& digest) {
   return send_message(kDaemon, message);
 }
 
+/// So that the daemon finds the model by its files. One of very many is not found so.
+Status say_files(const std::vector<plain::FileIdentity>& files) {
+  constexpr std::size_t kOfMessage = LoaderMessage::kMostText / sizeof(plain::FileIdentity);
+  constexpr std::size_t kMost = 1024;
+  for (std::size_t at = 0; at < files.size() && files.size() <= kMost; at += kOfMessage) {
+    const std::size_t count = std::min(kOfMessage, files.size() - at);
+    LoaderMessage message;
+    message.word = LoaderWord::files;
+    message.set_bytes(
+        {reinterpret_cast<const char*>(files[at].data()), count * sizeof(plain::FileIdentity)});
+    if (auto sent = send_message(kDaemon, message); !sent) return sent;
+  }
+  return {};
+}
+
 Status load(const LoaderMessage& task) {
   const auto source = ModelSource::open(std::string(task.text_view()), task.uid);
   if (!source) return source.error();
+  if (auto said = say_files(source->identities()); !said) return said;
   const ModelLayout& layout = source->layout();
   LoaderMessage message;
   message.word = LoaderWord::sized;

@@ -181,6 +181,12 @@ Status ModelSource::read(std::uint64_t begin, unsigned char* to, std::uint64_t b
   return {};
 }
 
+std::vector<plain::FileIdentity> ModelSource::identities() const {
+  std::vector<plain::FileIdentity> all;
+  for (const OpenFile& file : files_) all.push_back(plain::identity_of(file.stat));
+  return all;
+}
+
 Status ModelSource::check_unchanged() const {
   for (const OpenFile& file : files_) {
     struct stat s;

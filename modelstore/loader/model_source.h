@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/fd.h"
+#include "common/plain/file_identity.h"
 #include "common/result.h"
 #include "modelstore/format/model_layout.h"
 
@@ -25,6 +26,8 @@ class ModelSource {
   /// What lies in memory from `begin` on, in so many bytes of zeros. May be called by several
   /// threads at once.
   Status read(std::uint64_t begin, unsigned char* to, std::uint64_t bytes) const;
+  /// Of its files, in the state in which they are read.
+  std::vector<plain::FileIdentity> identities() const;
   /// corrupt: a file is not what it was when it was opened.
   Status check_unchanged() const;
 

@@ -45,10 +45,17 @@ const char* check(const ModelRequest& request, std::size_t size) {
     default:
       return "it asks for what is unknown";
   }
-  if (request.by_digest > 1) return "it names neither a name nor a digest";
-  if (request.by_digest == 0 && !is_model_name(request.name, request.name_length))
-    return "no model can have this name";
-  return nullptr;
+  switch (request.by) {
+    case By::digest:
+      return nullptr;
+    case By::file:
+      return request.name[0] == '/' ? nullptr : "the path is not absolute";
+    case By::name:
+      break;
+    default:
+      return "it names neither a name nor a digest nor a file";
+  }
+  return is_model_name(request.name, request.name_length) ? nullptr : "no model can have this name";
 }
 
 const char* check(const ModelReply& reply, std::size_t size) {

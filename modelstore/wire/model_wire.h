@@ -26,12 +26,19 @@ inline constexpr const char* kSocket = "/run/bellows/models.sock";
 
 enum class Op : std::uint32_t { open = 1, prefetch = 2, close = 3, progress = 4 };
 
+/// What an open or a prefetch says which model it means by.
+enum class By : std::uint32_t {
+  name = 0,
+  digest = 1,
+  file = 2,  ///< `name` is the path of one of its files, `digest` that file's identity
+};
+
 struct ModelRequest {
   std::uint32_t version = kVersion;
   Op op = Op::open;
-  std::uint64_t handle = 0;       ///< open: any that this socket has not open; close: which
-  std::uint32_t by_digest = 0;    ///< open, prefetch: 1: the digest says which model
-  std::uint32_t name_length = 0;  ///< or else the name
+  std::uint64_t handle = 0;  ///< open: any that this socket has not open; close: which
+  By by = By::name;
+  std::uint32_t name_length = 0;
   std::uint8_t digest[kDigestBytes] = {};
   char name[kMostName + 1] = {};  ///< zeros behind it
 };

@@ -43,8 +43,9 @@ void check_request(const std::uint8_t* data, std::size_t size) {
   const auto request = received<ModelRequest>(data, size);
   if (const char* why = check(request, size)) return require(*why != 0);
   const auto name = text_of(request.name, request.name_length);
-  const bool names = request.op == Op::open || request.op == Op::prefetch;
-  if (names && request.by_digest == 0) check_name(name);
+  if (request.op != Op::open && request.op != Op::prefetch) return;
+  if (request.by == By::name) check_name(name);
+  require(request.by != By::file || name.substr(0, 1) == "/");
 }
 
 void check_reply(const std::uint8_t* data, std::size_t size) {

@@ -76,13 +76,18 @@ Test(model_wire, takes_whole_requests_only, .timeout = 10) {
   bad.name[10] = 'x';
   expect_refused(bad, "not of its length");
   bad = good;
-  bad.by_digest = 2;
+  bad.by = static_cast<By>(3);
   expect_refused(bad, "neither");
+  bad.by = By::file;
+  expect_refused(bad, "not absolute");
   expect_refused(open_request(""), "no model can have this name");
   expect_refused(open_request("../x"), "no model can have this name");
   ModelRequest digest;
-  digest.by_digest = 1;
+  digest.by = By::digest;
   cr_expect_null(check(digest, sizeof digest));
+  ModelRequest file = open_request("/models/a model/x.safetensors");
+  file.by = By::file;
+  cr_expect_null(check(file, sizeof file));
   ModelRequest bare;
   for (const Op op : {Op::close, Op::progress}) {
     bare.op = op;
