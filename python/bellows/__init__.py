@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bellows' checkpoints for Python: see python/README.md and libbellows(3)."""
 
-from . import rates
+from . import models, rates
 from ._lib import Memory
 from .regions import Shard
 from .checkpoint import Checkpoint
@@ -35,5 +35,6 @@ __all__ = [
     "Sampler",
     "Shard",
     "StorageError",
+    "models",
     "rates",
 ]

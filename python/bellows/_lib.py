@@ -4,7 +4,7 @@
 import ctypes
 import os
 from ctypes import POINTER, byref, c_char_p, c_double, c_int, c_int32, c_size_t, c_uint64, c_void_p
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .errors import Error, error_for
 
@@ -74,32 +74,33 @@ _SIGNATURES = {
 }
 
 
-def _candidates() -> List[str]:
-    named = os.environ.get("BELLOWS_LIBRARY")
+def _candidates(variable: str, name: str) -> List[str]:
+    named = os.environ.get(variable)
     if named:
         return [named]
     found = []
     try:
         from ._installed import LIBDIR
 
-        found.append(os.path.join(LIBDIR, "libbellows.so.0"))
+        found.append(os.path.join(LIBDIR, name))
     except ImportError:
         pass  # runs from the sources
-    return [path for path in found if os.path.exists(path)] + ["libbellows.so.0"]
+    return [path for path in found if os.path.exists(path)] + [name]
 
 
-def _load() -> ctypes.CDLL:
-    path = _candidates()[0]
+def load_library(variable: str, name: str, signatures: Dict[str, Tuple]) -> ctypes.CDLL:
+    """The library of this file name, or that which the variable of the environment names."""
+    path = _candidates(variable, name)[0]
     try:
         library = ctypes.CDLL(path)
-        for name, (result, arguments) in _SIGNATURES.items():
-            function = getattr(library, name)
+        for each, (result, arguments) in signatures.items():
+            function = getattr(library, each)
             function.restype = result
             function.argtypes = arguments
     except (OSError, AttributeError) as error:
         raise Error(
-            f"libbellows cannot be used: {error}; install bellows, or name the libbellows.so.0 that "
-            "comes with this package in BELLOWS_LIBRARY"
+            f"{name.split('.')[0]} cannot be used: {error}; install bellows, or name the {name} that "
+            f"comes with this package in {variable}"
         ) from error
     return library
 
@@ -117,7 +118,7 @@ def library() -> ctypes.CDLL:
     """The library, loaded at its first use, so that importing the package needs nothing."""
     global _loaded
     if _loaded is None:
-        _loaded = _load()
+        _loaded = load_library("BELLOWS_LIBRARY", "libbellows.so.0", _SIGNATURES)
     return _loaded
 
 
