@@ -7,6 +7,7 @@ from typing import Callable, Optional
 
 from . import _lib
 from ._lib import TensorInfo
+from .converted import convert
 from .errors import (
     CancelledError,
     CorruptError,
@@ -33,6 +34,7 @@ __all__ = [
     "OutOfMemoryError",
     "TensorInfo",
     "UnavailableError",
+    "convert",
     "open",
     "prefetch",
     "read_file",
