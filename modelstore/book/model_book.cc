@@ -37,6 +37,20 @@ ModelBook::State ModelBook::state(ModelId model) const {
   return found == models_.end() ? State::absent : found->second.state;
 }
 
+ModelUse ModelBook::use(ModelId model) const {
+  const auto found = models_.find(model);
+  if (found == models_.end()) return {};
+  return {found->second.last_used, found->second.uses, found->second.load_time};
+}
+
+void ModelBook::remember(ModelId id, const ModelUse& use) {
+  BookModel* model = find(id);
+  if (!model || model->state != State::resident) return;
+  model->last_used = use.last_used;
+  model->uses = use.uses;
+  model->load_time = use.load_time;
+}
+
 std::uint64_t ModelBook::references(ModelId model) const {
   const auto found = models_.find(model);
   return found == models_.end() ? 0 : found->second.holding;

@@ -69,6 +69,13 @@ using BookDecision = std::variant<decide::Load, decide::Fill, decide::Abandon, d
                                   decide::Grant, decide::Refuse>;
 using BookDecisions = std::vector<BookDecision>;
 
+/// What decides whether a model goes before another.
+struct ModelUse {
+  std::chrono::steady_clock::time_point last_used{};
+  std::uint64_t uses = 0;
+  std::chrono::nanoseconds load_time{0};
+};
+
 /// Decides what a tier does with its room. README.md has the rules. Each event returns what is to
 /// be done, in this order; an event that can't be is ignored.
 class ModelBook {
@@ -104,6 +111,10 @@ class ModelBook {
   BookDecisions expire(Time now);
 
   State state(ModelId model) const;
+  /// Of a model that is there; `remember` is for one that was there before a restart, or whose load
+  /// took another time than the book could see.
+  ModelUse use(ModelId model) const;
+  void remember(ModelId model, const ModelUse& use);
   /// Tickets that hold it.
   std::uint64_t references(ModelId model) const;
   std::uint64_t used() const { return used_; }

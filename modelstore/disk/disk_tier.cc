@@ -149,11 +149,11 @@ Status DiskTier::reserve(const DiskImage& image, bool* is_there) {
   return {};
 }
 
-Status DiskTier::store(const DiskImage& image, const unsigned char* memory) {
+Status DiskTier::store(const DiskImage& image, const unsigned char* memory, const Wrote& wrote) {
   bool is_there = false;
   if (auto reserved = reserve(image, &is_there); !reserved || is_there) return reserved;
   const std::string path = path_of(image.digest);
-  auto written = write_image(image, memory, path + std::string(kPart), path, directory_);
+  auto written = write_image(image, memory, path + std::string(kPart), path, directory_, wrote);
   const std::lock_guard<std::mutex> lock(contents_->mutex);
   if (written)
     contents_->entries[image.digest].is_whole = true;

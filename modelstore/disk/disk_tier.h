@@ -32,7 +32,7 @@ class DiskTier {
   /// Returns when the image is whole and durable, or nothing of it is there. One that is there
   /// already is fine. unavailable: no room in the budget, or on the disk. busy: another thread
   /// stores or removes the same.
-  Status store(const DiskImage& image, const unsigned char* memory);
+  Status store(const DiskImage& image, const unsigned char* memory, const Wrote& wrote = {});
   /// What is open stays readable, and its room is free only when it is closed. not_found: it isn't
   /// there.
   Status remove(const ModelDigest& digest);

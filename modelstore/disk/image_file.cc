@@ -35,7 +35,8 @@ Error write_error(const std::string& path, const DiskImage& image) {
                            path, image.file_bytes())};
 }
 
-bool write_at(int fd, const void* data, std::uint64_t bytes, std::uint64_t offset) {
+bool write_at(int fd, const void* data, std::uint64_t bytes, std::uint64_t offset,
+              const Wrote& wrote) {
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
     const ssize_t written =
@@ -51,6 +52,7 @@ bool write_at(int fd, const void* data, std::uint64_t bytes, std::uint64_t offse
     from += written;
     offset += static_cast<std::uint64_t>(written);
     bytes -= static_cast<std::uint64_t>(written);
+    if (wrote) wrote(offset);
   }
   return true;
 }
@@ -64,14 +66,15 @@ bool reserve(int fd, std::uint64_t bytes) {
   return rc == 0 || errno == EOPNOTSUPP || errno == ENOSYS;
 }
 
-Status fill(int fd, const DiskImage& image, const unsigned char* memory, const std::string& path) {
+Status fill(int fd, const DiskImage& image, const unsigned char* memory, const std::string& path,
+            const Wrote& wrote) {
   const auto trailer = image.trailer();
   if (!trailer) return trailer.error();
   alignas(kDiskBlock) char block[kDiskBlock];
   std::memcpy(block, trailer->data(), sizeof block);
   set_direct(fd, is_aligned(0, memory, image.bytes));
-  if (!reserve(fd, image.file_bytes()) || !write_at(fd, memory, image.bytes, 0) ||
-      !write_at(fd, block, sizeof block, image.bytes))
+  if (!reserve(fd, image.file_bytes()) || !write_at(fd, memory, image.bytes, 0, wrote) ||
+      !write_at(fd, block, sizeof block, image.bytes, wrote))
     return write_error(path, image);
   if (fsync(fd) < 0) return errno_error("make durable", path);
   return {};
@@ -80,10 +83,10 @@ Status fill(int fd, const DiskImage& image, const unsigned char* memory, const s
 }  // namespace
 
 Status write_image(const DiskImage& image, const unsigned char* memory, const std::string& part,
-                   const std::string& path, const std::string& directory) {
+                   const std::string& path, const std::string& directory, const Wrote& wrote) {
   auto fd = open_file(part, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW, 0600);
   if (!fd) return fd.error();
-  auto status = fill(fd->get(), image, memory, part);
+  auto status = fill(fd->get(), image, memory, part, wrote);
   if (status && rename(part.c_str(), path.c_str()) < 0) status = errno_error("rename to", path);
   if (!status) {
     unlink(part.c_str());
@@ -96,26 +99,32 @@ Status write_image(const DiskImage& image, const unsigned char* memory, const st
 }
 
 Result<ImageFile> ImageFile::open(const std::string& path) {
-  ImageFile file;
-  file.path_ = path;
   // O_NONBLOCK: a FIFO in the file's place must not hang its reader.
   auto fd = open_file(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
   if (!fd) return fd.error();
+  return open(std::move(*fd), path);
+}
+
+Result<ImageFile> ImageFile::open(Fd fd, const std::string& path) {
+  ImageFile file;
+  file.path_ = path;
   struct stat s;
-  if (fstat(fd->get(), &s) < 0) return errno_error("look at", path);
+  if (fstat(fd.get(), &s) < 0) return errno_error("look at", path);
   const auto bytes = static_cast<std::uint64_t>(s.st_size);
   if (!S_ISREG(s.st_mode) || bytes <= kDiskBlock)
     return Error{ErrorKind::corrupt, path + " is no whole image of a model"};
   std::string trailer(kDiskBlock, '\0');
-  auto read = file.read_at(fd->get(), bytes - kDiskBlock,
+  auto read = file.read_at(fd.get(), bytes - kDiskBlock,
                            reinterpret_cast<unsigned char*>(trailer.data()), kDiskBlock);
   if (!read) return read.error();
   const auto image = DiskImage::parse(trailer);
   if (!image || image->file_bytes() != bytes)
     return Error{ErrorKind::corrupt, path + " is no whole image of a model"};
   file.image_ = *image;
-  file.file_ = std::move(*fd);
-  file.direct_.reset(::open(path.c_str(), O_RDONLY | O_DIRECT | O_NOFOLLOW | O_CLOEXEC));
+  // The same file, whatever has the name by now.
+  const std::string link = fmt::format("/proc/self/fd/{}", fd.get());
+  file.direct_.reset(::open(link.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC));
+  file.file_ = std::move(fd);
   return file;
 }
 

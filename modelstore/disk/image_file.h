@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "common/fd.h"
@@ -15,6 +16,10 @@ class ImageFile {
  public:
   /// corrupt: the file is no whole image.
   static Result<ImageFile> open(const std::string& path);
+  /// The same of a file that is open for reading. `path`: for errors.
+  static Result<ImageFile> open(Fd file, const std::string& path);
+  /// For another process to read.
+  Fd take_file() && { return std::move(file_); }
 
   const DiskImage& image() const { return image_; }
   /// May be called by several threads at once. What begins and ends at multiples of kDiskBlock, and
@@ -30,9 +35,11 @@ class ImageFile {
   Fd direct_;  ///< none: the file system can't
 };
 
+using Wrote = std::function<void(std::uint64_t bytes)>;
+
 /// Makes `path` hold this image, at once and durably; `part` is where it grows. On failure neither
-/// is there. unavailable: the file system has no room.
+/// is there. `wrote` gets the bytes so far. unavailable: the file system has no room.
 Status write_image(const DiskImage& image, const unsigned char* memory, const std::string& part,
-                   const std::string& path, const std::string& directory);
+                   const std::string& path, const std::string& directory, const Wrote& wrote = {});
 
 }  // namespace bellows
