@@ -5,7 +5,7 @@
 
 TARGETS = fuzz_batch_record fuzz_catalogue fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
 	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_wire fuzz_mounts fuzz_policy fuzz_remote \
-	fuzz_run_machine fuzz_safetensors
+	fuzz_run_machine fuzz_safetensors fuzz_site_settings
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc
@@ -42,10 +42,13 @@ fuzz_run_machine = $(grammars) tests/unit/launcher/machine_world.cc tests/unit/l
 	launcher/slurm/node_watch.cc slurm/gres.cc slurm/job.cc slurm/requeue.cc
 fuzz_safetensors = common/text.cc modelstore/catalogue/catalogue.cc modelstore/format/model_layout.cc \
 	modelstore/format/safetensors.cc modelstore/format/strict_json.cc
+fuzz_site_settings = common/fd.cc common/text.cc modelstore/digest/model_digest.cc modelstore/digest/tree_digest.cc \
+	modelstore/disktier/disk_records.cc modelstore/remote/allow_list.cc modelstore/remote/remote_url.cc \
+	modelstore/remote/site_settings.cc
 
 CLANG = clang++
 OPTIMIZE = -O1
-packages = fmt yaml-0.1 libxxhash lua5.4-c++ libcurl
+packages = fmt yaml-0.1 libxxhash lua5.4-c++ libcrypto libcurl
 sanitize = -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
 flags = -std=c++20 $(OPTIMIZE) -g1 -I$(TOP) $(shell pkg-config --cflags $(packages)) $(sanitize)
 

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "common/plain/handle.h"
+#include "common/result.h"
+#include "modelstore/digest/model_digest.h"
+#include "modelstore/disk/disk_image.h"
+
+namespace bellows {
+
+/// What is said between bellows-modeld and bellows-model-disk.
+enum class DiskWord : std::uint32_t {
+  find = 1,      ///< number; digest: of a model, or of its source where of_source is 1
+  release = 2,   ///< number: what was found is read no more
+  store = 3,     ///< number, the image's fields, load_ms and text: the tenant; with its memory
+  damaged = 4,   ///< digest: its image is not what it should be
+  found = 5,     ///< number, digest; with the image, open for reading
+  none = 6,      ///< number: there is no such image
+  progress = 7,  ///< number, bytes: so many are stored
+  stored = 8,    ///< number; text: the digest
+  failed = 9,    ///< number; text: why it is not stored
+  notice = 10,   ///< text: for the log
+};
+
+struct DiskMessage {
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::size_t kMostText = 511;
+
+  std::uint32_t version = kVersion;
+  DiskWord word = DiskWord::none;
+  std::uint64_t number = 0;  ///< of a find or a store
+  std::uint64_t bytes = 0;
+  std::uint64_t catalogue_at = 0;
+  std::uint64_t catalogue_bytes = 0;
+  std::uint64_t load_ms = 0;  ///< how long its source took
+  std::uint8_t digest[32] = {};
+  std::uint8_t source[32] = {};  ///< store: of where the model came from, and its version
+  std::uint32_t of_source = 0;   ///< find: see there; store: 1: `source` is known
+  std::uint32_t length = 0;
+  char text[kMostText + 1] = {};
+
+  /// Cuts what is too long.
+  void set_text(std::string_view text);
+  std::string_view text_view() const { return {text, length}; }
+  void set_digest(const ModelDigest& of);
+  void set_source(const ModelDigest& of);
+  ModelDigest model() const;
+  ModelDigest from() const;
+  DiskImage image() const { return {model(), bytes, catalogue_at, catalogue_bytes}; }
+};
+
+/// unavailable: the other side is gone, or cannot take it now.
+Status send_message(int socket, const DiskMessage& message, int passed = -1);
+/// unavailable: the other side is gone; invalid: it speaks otherwise. Nothing came: false.
+Result<bool> receive_message(int socket, DiskMessage* message, plain::Handle* passed);
+
+}  // namespace bellows
