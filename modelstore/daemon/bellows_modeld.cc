@@ -18,6 +18,8 @@
 #include "common/text.h"
 #include "config.h"
 #include "modelstore/daemon/model_daemon.h"
+#include "modelstore/loader/loader_wire.h"
+#include "modelstore/loader/model_place.h"
 
 namespace bellows {
 namespace {
@@ -64,6 +66,7 @@ class Words {
     for (std::string_view word : split(option, ',')) words_.emplace_back(word);
   }
   const std::string& what() const { return words_.front(); }
+  bool has(std::string_view key) const { return !value(key, "").empty(); }
   std::string value(std::string_view key, const char* otherwise) const {
     const std::string begin = std::string(key) + "=";
     for (const std::string& word : words_)
@@ -95,7 +98,15 @@ ModelOption model_of(const std::string& option, bool is_folder) {
   // The comma separates the words here.
   std::string visible = words.value("visible", "");
   std::replace(visible.begin(), visible.end(), ':', ',');
-  return {words.value("tenant", nullptr), name, {path, words.uid()}, visible};
+  if (path.size() > LoaderMessage::kMostText) throw WrongOption{"a --model has too long a place"};
+  if (is_remote_place(path) && (is_folder || words.has("uid")))
+    throw WrongOption{option + ": with a URL there is neither a folder nor a uid"};
+  std::optional<ModelDigest> digest;
+  if (const std::string text = words.value("digest", ""); !text.empty()) {
+    digest = ModelDigest::parse(text);
+    if (!digest || is_folder) throw WrongOption{option + ": a digest has 64 hexadecimal digits"};
+  }
+  return {words.value("tenant", nullptr), name, {path, words.uid(), digest}, visible};
 }
 
 EvictionPolicy policy_of(const std::string& text) {
@@ -104,6 +115,18 @@ EvictionPolicy policy_of(const std::string& text) {
   if (text == "largest") return EvictionPolicy::largest;
   if (text == "cost") return EvictionPolicy::cost;
   throw WrongOption{text + " is none of lru, lfu, largest and cost"};
+}
+
+/// "NAME=WHAT"
+std::pair<std::string, std::string> named(const std::string& text, const char* what) {
+  const auto sign = text.find('=');
+  if (sign == std::string::npos) throw WrongOption{fmt::format("{} is not NAME={}", text, what)};
+  return {text.substr(0, sign), text.substr(sign + 1)};
+}
+
+TenantOption tenant_of(const std::string& text) {
+  const auto [name, bytes] = named(text, "BYTES");
+  return {name, bytes_of(bytes)};
 }
 
 /// As they stand on the command line.
@@ -117,6 +140,9 @@ struct Texts {
   double stall = 60;
   double room = 30;
   double alone = 300;
+  std::string remote;
+  std::string disk;
+  std::vector<std::string> disk_tenants;
   std::vector<std::string> tenants, models, folders, sockets;
 };
 
@@ -126,7 +152,7 @@ void add_options(CLI::App& app, Texts& t) {
   app.add_option("--budget", t.budget, "Bytes of memory for models: 64G")->required();
   app.add_option("--tenant", t.tenants, "NAME=BYTES: how much of it a tenant's models may take");
   app.add_option("--model", t.models,
-                 "NAME=PATH,tenant=TENANT[,visible=TENANT:TENANT|*][,uid=UID]");
+                 "NAME=PATH|URL,tenant=TENANT[,visible=TENANT:TENANT|*][,uid=UID][,digest=..]");
   app.add_option("--models", t.folders,
                  "[NAME=]FOLDER,tenant=TENANT[,visible=..][,uid=UID]: all that are in a folder");
   app.add_option("--socket", t.sockets,
@@ -143,12 +169,38 @@ void add_options(CLI::App& app, Texts& t) {
   app.add_option("--alone", t.alone,
                  "Seconds for which models stay in memory without a bellows-modeld")
       ->capture_default_str();
-  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader and bellows-model-keeper")
+  app.add_option("--remote", t.remote,
+                 "The file that says which URLs may be read, and with which keys");
+  app.add_option("--disk", t.disk,
+                 "FOLDER=BYTES[,policy=..][,ttl=SECONDS][,files=yes]: keeps models on a disk, too");
+  app.add_option("--disk-tenant", t.disk_tenants,
+                 "NAME=BYTES: how much of the disk a tenant's models may take");
+  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader, -keeper and -disk")
       ->capture_default_str();
 }
 
 std::chrono::milliseconds ms_of(double seconds) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000));
+}
+
+DiskOption disk_of(const Texts& t, LoadOptions& loads) {
+  DiskOption disk;
+  if (t.disk.empty()) {
+    if (!t.disk_tenants.empty()) throw WrongOption{"--disk-tenant is without a --disk"};
+    return disk;
+  }
+  const Words words(t.disk);
+  const auto [folder, bytes] = named(words.what(), "BYTES");
+  if (!folder.starts_with('/')) throw WrongOption{t.disk + ": the folder's path is not absolute"};
+  const std::string files = words.value("files", "no");
+  if (files != "yes" && files != "no") throw WrongOption{t.disk + ": files is yes or no"};
+  loads.files_too = files == "yes";
+  disk.program = t.helpers + "/bellows-model-disk";
+  disk.directory = folder;
+  disk.limits = {bytes_of(bytes), policy_of(words.value("policy", "lru")),
+                 std::chrono::seconds(number_of(words.value("ttl", "0"), t.disk))};
+  for (const std::string& text : t.disk_tenants) disk.tenants.push_back(tenant_of(text));
+  return disk;
 }
 
 ModelDaemonOptions options_of(const Texts& t) {
@@ -160,11 +212,9 @@ ModelDaemonOptions options_of(const Texts& t) {
   options.loads.huge = !t.small_pages;
   options.loads.stall = ms_of(t.stall);
   options.loads.room = ms_of(t.room);
-  for (const std::string& text : t.tenants) {
-    const auto sign = text.find('=');
-    if (sign == std::string::npos) throw WrongOption{text + " is not NAME=BYTES"};
-    options.tenants.push_back({text.substr(0, sign), bytes_of(text.substr(sign + 1))});
-  }
+  options.loads.remote = t.remote;
+  options.disk = disk_of(t, options.loads);
+  for (const std::string& text : t.tenants) options.tenants.push_back(tenant_of(text));
   for (const std::string& text : t.models) options.models.push_back(model_of(text, false));
   for (const std::string& text : t.folders) options.folders.push_back(model_of(text, true));
   for (const std::string& text : t.sockets) {

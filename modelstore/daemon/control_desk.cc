@@ -93,7 +93,7 @@ Status ControlDesk::take(const ControlRequest& request, plain::Handle& passed) {
   }
   if (request.op != ControlOp::add) return take_of_model(request);
   add(registered(std::string(request.tenant, request.tenant_length), name,
-                 {std::string(request.path, request.path_length), request.uid},
+                 {std::string(request.path, request.path_length), request.uid, {}},
                  {request.visible, request.visible_length}));
   return {};
 }
@@ -130,6 +130,7 @@ ModelRegistry::Registered ControlDesk::registered(const std::string& tenant,
   model.tenant = registry_.tenant(tenant);
   model.name = name;
   model.from = from;
+  model.digest = from.digest;
   for (std::string_view each : split(visible, ','))
     if (!each.empty()) model.visible.insert(std::string(each));
   return model;
@@ -148,9 +149,7 @@ ModelId ControlDesk::configure(const std::string& tenant, const std::string& nam
   model.configured = true;
   if (const auto id = registry_.own(model.tenant, name)) {
     const auto* before = registry_.get(*id);
-    if (before->from.path == from.path && before->from.uid == from.uid &&
-        before->visible == model.visible)
-      return *id;
+    if (before->from == from && before->visible == model.visible) return *id;
   }
   return add(std::move(model));
 }

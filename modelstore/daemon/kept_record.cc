@@ -24,6 +24,7 @@ json json_of(const KeptModel& kept) {
           {"name", kept.model.name},
           {"path", kept.model.from.path},
           {"uid", kept.model.from.uid},
+          {"must_have", kept.model.from.digest ? kept.model.from.digest->to_string() : ""},
           {"visible", kept.model.visible},
           {"configured", kept.model.configured},
           {"digest", kept.model.digest ? kept.model.digest->to_string() : ""},
@@ -48,7 +49,9 @@ KeptRecord record_of(const json& j) {
   KeptModel kept;
   kept.tenant = j.at("tenant").get<std::string>();
   kept.model.name = j.at("name").get<std::string>();
-  kept.model.from = {j.at("path").get<std::string>(), j.at("uid").get<uid_t>()};
+  kept.model.from = {j.at("path").get<std::string>(), j.at("uid").get<uid_t>(),
+                     // An older bellows-modeld wrote none.
+                     ModelDigest::parse(j.value("must_have", ""))};
   kept.model.visible = j.at("visible").get<std::set<std::string>>();
   kept.model.configured = j.at("configured").get<bool>();
   kept.model.digest = ModelDigest::parse(j.at("digest").get<std::string>());

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "modelstore/loader/model_place.h"
+
 namespace bellows {
 namespace {
 
@@ -44,11 +46,18 @@ std::optional<LoadProgress> Loads::progress(ModelId model) const {
   return std::nullopt;
 }
 
-void Loads::start(ModelId model, TenantId tenant, const ModelFrom& from) {
+bool Loads::may_have_image(const ModelFrom& from) const {
+  return disk_ && (options_.files_too || is_remote_place(from.path));
+}
+
+void Loads::start(ModelId model, TenantId tenant, const ModelFrom& from,
+                  const std::optional<ModelDigest>& digest) {
   Load load;
   load.model = model;
   load.tenant = tenant;
   load.from = from;
+  load.digest = digest;
+  load.tries_disk = may_have_image(from);
   add(std::move(load));
 }
 
@@ -82,13 +91,41 @@ void Loads::start_queued() {
   std::vector<std::pair<std::uint64_t, Error>> failed;
   for (auto& [key, load] : loads_) {
     if (load.phase != Phase::queued || !may_start(load)) continue;
-    load.phase = load.checks ? Phase::checking : Phase::sizing;
-    if (auto started = start_loader(load); !started) failed.emplace_back(key, started.error());
+    load.began = EventLoop::Clock::now();
+    if (auto begun = begin(load); !begun) failed.emplace_back(key, begun.error());
   }
   for (const auto& [key, error] : failed) end(key, error);
 }
 
+Status Loads::begin(Load& load) {
+  if (load.tries_disk && load.digest && look_up(load, *load.digest, false)) {
+    load.phase = Phase::looking;
+    return {};
+  }
+  return start_loader(load);
+}
+
+bool Loads::look_up(Load& load, const ModelDigest& digest, bool of_source) {
+  // It always answers, and in time.
+  load.deadline = Time::max();
+  return disk_->find(digest, of_source, [this, key = load.key](std::optional<FoundImage> found) {
+    looked_up(key, std::move(found));
+  });
+}
+
+void Loads::looked_up(std::uint64_t key, std::optional<FoundImage> found) {
+  const auto entry = loads_.find(key);
+  if (entry == loads_.end()) return;
+  Load& load = entry->second;
+  // Its loader may have died meanwhile, and another asks anew.
+  if (load.phase != Phase::looking && load.phase != Phase::asking) return;
+  load.image = std::move(found);
+  auto given = load.phase == Phase::looking ? start_loader(load) : give_image(load);
+  if (!given) end(key, given.error());
+}
+
 Status Loads::start_loader(Load& load) {
+  load.phase = load.checks ? Phase::checking : Phase::sizing;
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
     return errno_error("make", "a socket for a loader");
@@ -96,6 +133,9 @@ Status Loads::start_loader(Load& load) {
   const Fd theirs(ends[1]);
   ChildOptions options;
   options.command = {options_.loader};
+  // The others need no keys.
+  if (!load.checks && !load.image && !options_.remote.empty() && is_remote_place(load.from.path))
+    options.command.push_back(options_.remote);
   options.in_fd = theirs.get();
   options.death_signal = SIGKILL;
   auto child = Child::start(options);
@@ -119,10 +159,44 @@ Status Loads::give_task(Load& load) {
     task.bytes = load.memory.bytes;
     return send_message(load.socket.get(), task, load.memory.reader.get());
   }
+  if (load.image) {
+    task.word = LoaderWord::image;
+    return send_message(load.socket.get(), task, load.image->file.get());
+  }
   task.word = LoaderWord::load;
   task.uid = load.from.uid;
+  task.asks = load.tries_disk ? 1 : 0;
   task.set_text(load.from.path);
   return send_message(load.socket.get(), task);
+}
+
+Status Loads::take_version(Load& load, const LoaderMessage& message) {
+  if (load.phase != Phase::sizing || !load.tries_disk)
+    return Error{ErrorKind::internal, "a loader said what nobody asked for"};
+  load.loaded.source = digest_in(message);
+  if (!look_up(load, *load.loaded.source, true)) return give_image(load);
+  load.phase = Phase::asking;
+  return {};
+}
+
+Status Loads::give_image(Load& load) {
+  load.phase = Phase::sizing;
+  load.deadline = EventLoop::Clock::now() + options_.stall;
+  LoaderMessage message;
+  message.word = load.image ? LoaderWord::image : LoaderWord::go_on;
+  return send_message(load.socket.get(), message, load.image ? load.image->file.get() : -1);
+}
+
+Status Loads::read_source(Load& load, const std::string& why) {
+  host_.notice(
+      fmt::format("the image of {} on the disk, with the digest {}, is removed, and the "
+                  "model read from its source: {}",
+                  shown_place(load.from.path), load.image->digest.to_string(), why));
+  disk_->damaged(load.image->digest);
+  let_go(load);
+  load.tries_disk = false;
+  load.attempts = 0;
+  return start_loader(load);
 }
 
 void Loads::fill(ModelId model) {
@@ -140,6 +214,7 @@ Status Loads::give_memory(Load& load) {
   if (!memory) return memory.error();
   load.writable = std::move(*memory);
   load.phase = Phase::filling;
+  load.done = 0;
   load.deadline = EventLoop::Clock::now() + options_.stall;
   LoaderMessage message;
   message.word = LoaderWord::fill;
@@ -161,8 +236,14 @@ void Loads::on_message(std::uint64_t key) {
 Status Loads::take(Load& load, const LoaderMessage& message) {
   const Error nonsense{ErrorKind::internal, "a loader said what nobody asked for"};
   switch (message.word) {
-    case LoaderWord::failed:
-      return message.to_error();
+    case LoaderWord::failed: {
+      const Error error = message.to_error();
+      const bool of_image =
+          load.image && (error.kind == ErrorKind::corrupt || error.kind == ErrorKind::io);
+      return of_image ? read_source(load, error.text) : Status(error);
+    }
+    case LoaderWord::version:
+      return take_version(load, message);
     case LoaderWord::progress:
       take_progress(load, message.bytes);
       return {};
@@ -173,19 +254,27 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
     case LoaderWord::files:
       return load.phase == Phase::sizing ? take_files(load, message) : Status(nonsense);
     case LoaderWord::sized:
-      break;
+      return take_sized(load, message);
     case LoaderWord::load:
     case LoaderWord::check:
     case LoaderWord::fill:
-      return nonsense;
+    case LoaderWord::image:
+    case LoaderWord::go_on:
+      break;
   }
+  return nonsense;
+}
+
+Status Loads::take_sized(Load& load, const LoaderMessage& message) {
   const bool fits = message.bytes > 0 && message.bytes <= kMostMemory &&
                     message.catalogue_bytes <= message.bytes && message.catalogue_at % 8 == 0 &&
                     message.catalogue_at <= message.bytes - message.catalogue_bytes;
-  if (load.phase != Phase::sizing || !fits) return nonsense;
+  if (load.phase != Phase::sizing || !fits)
+    return Error{ErrorKind::internal, "a loader said what nobody asked for"};
   const bool again = load.memory.bytes > 0;
   if (again && load.memory.bytes != message.bytes)
-    return Error{ErrorKind::corrupt, load.from.path + " was changed while it was read"};
+    return Error{ErrorKind::corrupt,
+                 shown_place(load.from.path) + " was changed while it was read"};
   load.memory.bytes = message.bytes;
   load.memory.catalogue_at = message.catalogue_at;
   load.memory.catalogue_bytes = message.catalogue_bytes;
@@ -212,7 +301,8 @@ Status Loads::take_files(Load& load, const LoaderMessage& message) {
 }
 
 void Loads::take_progress(Load& load, std::uint64_t bytes) {
-  const bool at_work = load.phase == Phase::filling || load.phase == Phase::checking;
+  const bool at_work =
+      load.phase == Phase::sizing || load.phase == Phase::filling || load.phase == Phase::checking;
   // A loader whose reads hang can still speak.
   if (!at_work || bytes <= load.done) return;
   load.done = bytes;
@@ -222,8 +312,15 @@ void Loads::take_progress(Load& load, std::uint64_t bytes) {
 Status Loads::take_done(Load& load, const LoaderMessage& message) {
   const ModelId model = load.model;
   const bool checks = load.checks;
+  // Of all bytes, as they are in memory now.
+  if (load.image && load.image->digest != digest_in(message))
+    return read_source(load, "it does not have its digest");
   ModelMemory memory = std::move(load.memory);
   memory.digest = digest_in(message);
+  LoadedFrom from = load.loaded;
+  from.disk = load.image.has_value();
+  from.took =
+      std::chrono::duration_cast<std::chrono::milliseconds>(EventLoop::Clock::now() - load.began);
   if (!checks) {
     if (auto sealed = memory.seal(std::move(load.writable)); !sealed) return sealed;
   }
@@ -232,7 +329,7 @@ Status Loads::take_done(Load& load, const LoaderMessage& message) {
   if (checks) {
     host_.check_done(model, memory.digest);
   } else {
-    host_.load_done(model, std::move(memory));
+    host_.load_done(model, std::move(memory), from);
   }
   start_queued();
   return {};
@@ -243,10 +340,11 @@ void Loads::loader_ended(std::uint64_t key, const std::string& why) {
   std::string how = why;
   if (load.child)
     if (const auto& exit = load.child->poll_exit()) how = exit->to_string();
-  const std::string what = load.checks ? "a model in memory" : load.from.path;
+  const std::string what = load.checks ? "a model in memory" : shown_place(load.from.path);
+  // The disk may be what it died or hung of.
+  if (load.image) load.tries_disk = false;
   let_go(load);
   if (load.attempts < options_.attempts) {
-    load.phase = load.checks ? Phase::checking : Phase::sizing;
     if (auto started = start_loader(load); !started) end(key, started.error());
     return;
   }
@@ -258,6 +356,7 @@ void Loads::loader_ended(std::uint64_t key, const std::string& why) {
 void Loads::let_go(Load& load) {
   load.watch.end();
   load.socket.reset();
+  load.image.reset();
   if (load.writable) host_.discard(std::move(load.writable));
   if (!load.child) return;
   load.child->signal(SIGKILL);

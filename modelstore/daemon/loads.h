@@ -12,6 +12,7 @@
 
 #include "common/child.h"
 #include "modelstore/book/model_book.h"
+#include "modelstore/daemon/disk_link.h"
 #include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/model_memory.h"
 #include "modelstore/daemon/model_registry.h"
@@ -25,16 +26,25 @@ struct LoadProgress {
   std::uint64_t total = 0;  ///< 0: not known yet
 };
 
+/// Where the bytes of a load came from.
+struct LoadedFrom {
+  bool disk = false;
+  std::optional<ModelDigest> source;  ///< that of its files, where it was asked for
+  std::chrono::milliseconds took{0};
+};
+
 /// What loads come to. Each load ends with one call of done or failed.
 class LoadHost {
  public:
   virtual ~LoadHost() = default;
   /// It waits for `fill`.
   virtual void load_sized(ModelId model, std::uint64_t bytes) = 0;
-  virtual void load_done(ModelId model, ModelMemory memory) = 0;
+  virtual void load_done(ModelId model, ModelMemory memory, const LoadedFrom& from) = 0;
   virtual void load_failed(ModelId model, const Error& error) = 0;
   /// Of memory that was in use already: the digest that it has.
   virtual void check_done(ModelId model, const Result<ModelDigest>& digest) = 0;
+  /// For the log.
+  virtual void notice(const std::string& text) = 0;
   /// Memory of a load that came to nothing, which may take long to close.
   virtual void discard(Fd memory) = 0;
 };
@@ -46,6 +56,8 @@ struct LoadOptions {
   unsigned attempts = 2;                   ///< loaders that may die over one model
   int of_tenant = 2;                       ///< loads of one tenant at a time
   bool huge = true;                        ///< huge pages where there are enough
+  std::string remote;                      ///< SiteSettings' file; "": nothing is read from afar
+  bool files_too = false;                  ///< the disk tier is for models of files, too
 };
 
 /// The loaders that are at work, and what waits for one. Never waits for a process: one that hangs
@@ -54,10 +66,13 @@ class Loads {
  public:
   using Time = EventLoop::Clock::time_point;
 
-  Loads(EventLoop& loop, LoadHost& host, LoadOptions options)
-      : loop_(loop), host_(host), options_(std::move(options)) {}
+  /// `disk`: null where there is no disk tier.
+  Loads(EventLoop& loop, LoadHost& host, LoadOptions options, DiskLink* disk)
+      : loop_(loop), host_(host), options_(std::move(options)), disk_(disk) {}
 
-  void start(ModelId model, TenantId tenant, const ModelFrom& from);
+  /// Of a model whose digest is known, an image on the disk will do.
+  void start(ModelId model, TenantId tenant, const ModelFrom& from,
+             const std::optional<ModelDigest>& digest);
   /// There is room for what load_sized told.
   void fill(ModelId model);
   /// Its load and its check, without a word to the host.
@@ -72,17 +87,22 @@ class Loads {
   Time tick(Time now);
 
  private:
-  enum class Phase { queued, sizing, waiting, filling, checking };
+  enum class Phase { queued, looking, sizing, asking, waiting, filling, checking };
   struct Load {
     std::uint64_t key = 0;
     ModelId model = 0;
     TenantId tenant = 0;
     ModelFrom from;
+    std::optional<ModelDigest> digest;
     Phase phase = Phase::queued;
     bool checks = false;
     unsigned attempts = 0;
     bool has_room = false;  ///< `fill` was called
-    ModelMemory memory;     ///< its sizes, and for a check the memory
+    bool tries_disk = false;
+    std::optional<FoundImage> image;  ///< from which its loader reads
+    LoadedFrom loaded;
+    Time began{};
+    ModelMemory memory;  ///< its sizes, and for a check the memory
     Fd writable;
     std::optional<Child> child;
     Fd socket;
@@ -95,7 +115,20 @@ class Loads {
   /// Whether there is a loader for it now.
   bool may_start(const Load& load) const;
   void start_queued();
+  /// Looks for an image, and starts a loader.
+  Status begin(Load& load);
   Status start_loader(Load& load);
+  /// Whether the disk tier is for such a model.
+  bool may_have_image(const ModelFrom& from) const;
+  /// `looked_up` comes with the answer. False: there is none.
+  bool look_up(Load& load, const ModelDigest& digest, bool of_source);
+  void looked_up(std::uint64_t key, std::optional<FoundImage> found);
+  Status take_version(Load& load, const LoaderMessage& message);
+  /// To the loader that asked.
+  Status give_image(Load& load);
+  Status take_sized(Load& load, const LoaderMessage& message);
+  /// The image is wrong, or `why` its loader says so: it goes, and the source is read.
+  Status read_source(Load& load, const std::string& why);
   Status give_task(Load& load);
   Status give_memory(Load& load);
   void on_message(std::uint64_t key);
@@ -115,6 +148,7 @@ class Loads {
   EventLoop& loop_;
   LoadHost& host_;
   LoadOptions options_;
+  DiskLink* disk_;
   std::map<std::uint64_t, Load> loads_;
   std::uint64_t next_key_ = 1;
   std::list<Child> dying_;

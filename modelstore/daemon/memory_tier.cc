@@ -6,16 +6,39 @@
 #include <algorithm>
 #include <utility>
 
+#include "modelstore/loader/model_place.h"
+
 namespace bellows {
+namespace {
+
+Error wrong_digest(const ModelFrom& from, const ModelDigest& digest) {
+  if (from.digest)
+    return Error{ErrorKind::corrupt,
+                 fmt::format("{} has the digest {}, and must have {}", shown_place(from.path),
+                             digest.to_string(), from.digest->to_string())};
+  return Error{ErrorKind::corrupt,
+               fmt::format("{} was changed since it was first loaded: put a new "
+                           "version in another file and add that",
+                           shown_place(from.path))};
+}
+
+}  // namespace
 
 MemoryTier::MemoryTier(EventLoop& loop, const TierLimits& limits, const LoadOptions& options,
-                       ModelRegistry& registry, Say say)
-    : registry_(registry), say_(std::move(say)), book_(limits), loads_(loop, *this, options) {}
+                       ModelRegistry& registry, DiskLink* disk, Say say)
+    : registry_(registry),
+      disk_(disk),
+      files_too_(options.files_too),
+      say_(std::move(say)),
+      book_(limits),
+      loads_(loop, *this, options, disk) {}
 
 Result<std::unique_ptr<MemoryTier>> MemoryTier::make(EventLoop& loop, const TierLimits& limits,
                                                      const LoadOptions& options,
-                                                     ModelRegistry& registry, Say say) {
-  std::unique_ptr<MemoryTier> tier(new MemoryTier(loop, limits, options, registry, std::move(say)));
+                                                     ModelRegistry& registry, DiskLink* disk,
+                                                     Say say) {
+  std::unique_ptr<MemoryTier> tier(
+      new MemoryTier(loop, limits, options, registry, disk, std::move(say)));
   auto freed = FreedMemory::make(loop, [object = tier.get()](std::uint64_t eviction) {
     object->perform(object->book_.freed(eviction, now()));
   });
@@ -97,6 +120,7 @@ std::optional<LoadProgress> MemoryTier::progress(TicketId ticket) const {
 
 MemoryTier::Time MemoryTier::tick(Time now) {
   const Time next = loads_.tick(now);
+  store_next();
   perform(book_.expire(now));
   const auto expiry = book_.next_expiry();
   return expiry ? std::min(next, *expiry) : next;
@@ -106,23 +130,34 @@ void MemoryTier::load_sized(ModelId model, std::uint64_t bytes) {
   perform(book_.sized(model, room_for(bytes), now()));
 }
 
-void MemoryTier::load_done(ModelId model, ModelMemory memory) {
+void MemoryTier::load_done(ModelId model, ModelMemory memory, const LoadedFrom& from) {
   const auto* registered = registry_.get(model);
   // Who asks for a digest must get no other bytes, and one version of a name has one digest.
   if (registered && registered->digest && *registered->digest != memory.digest)
-    return load_failed(
-        model,
-        Error{ErrorKind::corrupt, fmt::format("{} was changed since it was first loaded: put a new "
-                                              "version in another file and add that",
-                                              registered->from.path)});
+    return load_failed(model, wrong_digest(registered->from, memory.digest));
   registry_.note_loaded(model, memory.digest, memory.files);
   if (registered)
-    say_(fmt::format("loaded {}: {} bytes, digest {}", registered->from.path, memory.bytes,
-                     memory.digest.to_string()));
+    say_(fmt::format("loaded {}: {} bytes, digest {}{}", shown_place(registered->from.path),
+                     memory.bytes, memory.digest.to_string(),
+                     from.disk ? ", from its image on the disk" : ""));
   take_memory(model, std::move(memory));
   // Before it is lent: a restarted daemon has to find it.
   tell(model);
   perform(book_.loaded(model, now()));
+  if (disk_ && registered && !from.disk && (files_too_ || is_remote_place(registered->from.path)))
+    to_store_.emplace_back(model, from);
+}
+
+void MemoryTier::store_next() {
+  while (disk_ && disk_->may_store() && !to_store_.empty()) {
+    const auto [model, from] = std::move(to_store_.front());
+    to_store_.pop_front();
+    const auto* registered = registry_.get(model);
+    const ModelMemory* memory = this->memory(model);
+    // It has been evicted since.
+    if (!registered || !memory) continue;
+    disk_->store({memory, registry_.tenant_name(registered->tenant), from.source, from.took});
+  }
 }
 
 void MemoryTier::load_failed(ModelId model, const Error& error) {
@@ -147,7 +182,7 @@ void MemoryTier::replace(ModelId model) {
   const auto* registered = registry_.get(model);
   if (registered) {
     auto anew = *registered;
-    anew.digest.reset();
+    anew.digest = anew.from.digest;
     anew.files.clear();
     add_model(registry_.add(std::move(anew)).model);
   }
@@ -184,7 +219,8 @@ void MemoryTier::perform_one(const BookDecision& decision) {
 
 void MemoryTier::start_load(ModelId model) {
   const auto* registered = registry_.get(model);
-  if (registered) return loads_.start(model, registered->tenant, registered->from);
+  if (registered)
+    return loads_.start(model, registered->tenant, registered->from, registered->digest);
   perform(book_.failed(model, Error{ErrorKind::not_found, "there is no such model"}, now()));
 }
 

@@ -30,9 +30,10 @@ class MemoryTier final : private LoadHost {
   using Time = EventLoop::Clock::time_point;
   using Say = std::function<void(const std::string&)>;
 
+  /// `disk`: null where there is no disk tier. It outlives this object.
   static Result<std::unique_ptr<MemoryTier>> make(EventLoop& loop, const TierLimits& limits,
                                                   const LoadOptions& options,
-                                                  ModelRegistry& registry, Say say);
+                                                  ModelRegistry& registry, DiskLink* disk, Say say);
 
   void set_host(TicketHost* tickets) { tickets_ = tickets; }
   void set_watcher(ModelWatcher* watcher) { watcher_ = watcher; }
@@ -60,12 +61,13 @@ class MemoryTier final : private LoadHost {
 
  private:
   MemoryTier(EventLoop& loop, const TierLimits& limits, const LoadOptions& options,
-             ModelRegistry& registry, Say say);
+             ModelRegistry& registry, DiskLink* disk, Say say);
 
   void load_sized(ModelId model, std::uint64_t bytes) override;
-  void load_done(ModelId model, ModelMemory memory) override;
+  void load_done(ModelId model, ModelMemory memory, const LoadedFrom& from) override;
   void load_failed(ModelId model, const Error& error) override;
   void check_done(ModelId model, const Result<ModelDigest>& digest) override;
+  void notice(const std::string& text) override { say_(text); }
   void discard(Fd memory) override;
 
   /// Carries decisions out one after another, also those that come up meanwhile.
@@ -74,6 +76,8 @@ class MemoryTier final : private LoadHost {
   void take_memory(ModelId model, ModelMemory memory);
   void tell(ModelId model);
   void start_load(ModelId model);
+  /// Has the next of those stored that came from elsewhere and are in memory still.
+  void store_next();
   void give_up_memory(ModelId model, EvictionId eviction);
   /// Its memory is wrong: whoever asks for it next has it loaded anew.
   void replace(ModelId model);
@@ -81,6 +85,8 @@ class MemoryTier final : private LoadHost {
   static Time now() { return EventLoop::Clock::now(); }
 
   ModelRegistry& registry_;
+  DiskLink* disk_;
+  const bool files_too_;
   Say say_;
   TicketHost* tickets_ = nullptr;
   ModelWatcher* watcher_ = nullptr;
@@ -90,6 +96,7 @@ class MemoryTier final : private LoadHost {
   /// One memory may be several models', when these have the same bytes.
   std::map<ModelId, std::shared_ptr<ModelMemory>> memory_;
   std::map<TicketId, ModelId> wanted_;
+  std::deque<std::pair<ModelId, LoadedFrom>> to_store_;
   std::deque<BookDecision> to_do_;
   bool performing_ = false;
 };

@@ -49,6 +49,16 @@ std::string name_of(const fs::directory_entry& entry) {
   return name.substr(0, name.size() - kFileEnd.size());
 }
 
+std::vector<std::string> disk_command(const DiskOption& disk) {
+  const auto ttl = std::chrono::duration_cast<std::chrono::seconds>(disk.limits.time_to_live);
+  std::vector<std::string> words = {disk.program, disk.directory, std::to_string(disk.limits.bytes),
+                                    std::to_string(static_cast<int>(disk.limits.policy)),
+                                    std::to_string(ttl.count())};
+  for (const TenantOption& tenant : disk.tenants)
+    words.push_back(fmt::format("{}={}", tenant.name, tenant.budget));
+  return words;
+}
+
 /// A job's name has no slash.
 bool is_socket_option(const std::string& name) { return name.starts_with('/'); }
 
@@ -68,7 +78,10 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   auto loop = EventLoop::make();
   if (!loop) return loop.error();
   loop_ = std::move(*loop);
-  auto tier = MemoryTier::make(*loop_, options.limits, options.loads, registry_, say);
+  if (!options.disk.directory.empty())
+    disk_ =
+        std::make_unique<DiskLink>(*loop_, disk_command(options.disk), options.loads.stall, say);
+  auto tier = MemoryTier::make(*loop_, options.limits, options.loads, registry_, disk_.get(), say);
   if (!tier) return tier.error();
   tier_ = std::move(*tier);
   clients_ = std::make_unique<ClientDesk>(*loop_, *tier_, registry_, options.most_sockets);
@@ -127,8 +140,8 @@ Status ModelDaemon::add_folder(const ModelOption& folder, std::set<ModelId>& con
     const std::string word = name_of(*entry);
     const std::string name = folder.name.empty() ? word : folder.name + "/" + word;
     if (word.empty() || !modelwire::is_model_name(name.data(), name.size())) continue;
-    configured.insert(
-        control_->configure(folder.tenant, name, {entry->path(), folder.from.uid}, folder.visible));
+    configured.insert(control_->configure(folder.tenant, name, {entry->path(), folder.from.uid, {}},
+                                          folder.visible));
   }
   if (!failed) return {};
   return Error{ErrorKind::unavailable,
@@ -140,8 +153,10 @@ void ModelDaemon::run(int ends) {
   auto watch = loop_->watch(ends, EPOLLIN, [&](std::uint32_t) { ended = true; });
   while (watch && !ended) {
     const auto now = EventLoop::Clock::now();
-    loop_->run_once(
-        std::min({tier_->tick(now), clients_->tick(now), control_->tick(now), link_->tick(now)}));
+    // First: it answers, and the tier goes on with that.
+    const auto disk = disk_ ? disk_->tick(now) : EventLoop::Clock::time_point::max();
+    loop_->run_once(std::min(
+        {disk, tier_->tick(now), clients_->tick(now), control_->tick(now), link_->tick(now)}));
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "modelstore/daemon/client_desk.h"
 #include "modelstore/daemon/control_desk.h"
+#include "modelstore/daemon/disk_link.h"
 #include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/keeper_link.h"
 #include "modelstore/daemon/kept_state.h"
@@ -36,11 +37,20 @@ struct TenantOption {
   std::uint64_t budget = 0;
 };
 
+/// The disk tier.
+struct DiskOption {
+  std::string program;
+  std::string directory;  ///< "": there is none
+  TierLimits limits;
+  std::vector<TenantOption> tenants;
+};
+
 struct ModelDaemonOptions {
   std::string run;                  ///< the daemon's own folder
   std::vector<std::string> keeper;  ///< the keeper's program and arguments
   TierLimits limits;
   LoadOptions loads;
+  DiskOption disk;
   std::size_t most_sockets = 0;  ///< of jobs and their programs; loaders take others
   std::vector<TenantOption> tenants;
   std::vector<ModelOption> models;
@@ -69,6 +79,7 @@ class ModelDaemon {
 
   std::unique_ptr<EventLoop> loop_;
   ModelRegistry registry_;
+  std::unique_ptr<DiskLink> disk_;
   std::unique_ptr<MemoryTier> tier_;
   std::unique_ptr<ClientDesk> clients_;
   std::unique_ptr<ControlDesk> control_;

@@ -18,8 +18,11 @@ namespace bellows {
 
 /// Where a model is read from.
 struct ModelFrom {
-  std::string path;
-  uid_t uid = 0;  ///< with whose rights
+  std::string path;                                  ///< or a URL
+  uid_t uid = 0;                                     ///< with whose rights a path is opened
+  std::optional<ModelDigest> digest = std::nullopt;  ///< that it must have
+
+  bool operator==(const ModelFrom&) const = default;
 };
 
 /// Is told of every change that a restarted daemon has to know.

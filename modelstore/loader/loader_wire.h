@@ -12,19 +12,23 @@ namespace bellows {
 
 /// What is said between bellows-modeld and one of its loaders.
 enum class LoaderWord : std::uint32_t {
-  load = 1,      ///< text: the path; uid: with whose rights it is opened
+  load = 1,      ///< text: the place; uid: with whose rights a path is opened; asks: 1: `version`
+                 ///< comes before anything else is read, and waits for `image` or `go_on`
   check = 2,     ///< with memory, and bytes
   fill = 3,      ///< with memory of the size that was asked for
   sized = 4,     ///< bytes, catalogue_at, catalogue_bytes
   progress = 5,  ///< bytes: so many are done
   done = 6,      ///< digest
   failed = 7,    ///< text: a sentence; error: its ErrorKind
-  files = 8,     ///< before sized: in `text`, identities of files that the model is read from
+  version = 8,   ///< digest: of what the place has now
+  image = 9,     ///< with an image of the model, open for reading, to read instead of its place
+  go_on = 10,    ///< there is no image
+  files = 11,    ///< before sized: in `text`, identities of files that the model is read from
 };
 
 struct LoaderMessage {
-  static constexpr std::uint32_t kVersion = 1;
-  static constexpr std::size_t kMostText = 1023;
+  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::size_t kMostText = 8191;  ///< so much a URL may have
 
   std::uint32_t version = kVersion;
   LoaderWord word = LoaderWord::failed;
@@ -35,7 +39,7 @@ struct LoaderMessage {
   std::uint32_t uid = 0;
   std::uint32_t error = 0;
   std::uint32_t length = 0;
-  std::uint32_t unused = 0;
+  std::uint32_t asks = 0;
   char text[kMostText + 1] = {};
 
   /// Cuts what is too long.

@@ -13,8 +13,12 @@
 
 namespace bellows {
 
-Loading::Loading(unsigned char* memory, std::uint64_t bytes, ReadPiece read)
-    : memory_(memory), bytes_(bytes), read_(std::move(read)), leaves_(leaf_count(bytes)) {}
+Loading::Loading(unsigned char* memory, std::uint64_t bytes, ReadPiece read, std::uint64_t leaves)
+    : memory_(memory),
+      bytes_(bytes),
+      read_(std::move(read)),
+      leaves_of_piece_(leaves),
+      leaves_(leaf_count(bytes)) {}
 
 Loading::~Loading() {
   next_ = leaves_.size();
@@ -50,33 +54,37 @@ void Loading::work() {
   if (--running_ == 0) eventfd_write(event_.get(), 1);
 }
 
-bool Loading::take_piece(TreeHasher& hasher) {
-  const std::uint64_t leaf = next_++;
-  if (leaf >= leaves_.size()) return false;
-  const std::uint64_t begin = leaf * kLeafBytes;
-  const std::uint64_t bytes = std::min(kLeafBytes, bytes_ - begin);
-  unsigned char* piece = memory_ + begin;
+Status Loading::fill(unsigned char* piece, std::uint64_t begin, std::uint64_t bytes) {
+  if (!read_) return {};
   // Without memory for it, this fails; a write would end the process. Kernels before 5.14 don't
   // know it.
-  if (read_ && madvise(piece, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL) {
-    fail(
-        Error{ErrorKind::unavailable, fmt::format("there is no memory for the model's {} bytes: {}",
-                                                  bytes_, std::strerror(errno))});
+  if (madvise(piece, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL)
+    return Error{ErrorKind::unavailable,
+                 fmt::format("there is no memory for the model's {} bytes: {}", bytes_,
+                             std::strerror(errno))};
+  return read_(begin, piece, bytes);
+}
+
+bool Loading::take_piece(TreeHasher& hasher) {
+  const std::uint64_t first = next_.fetch_add(leaves_of_piece_);
+  if (first >= leaves_.size()) return false;
+  const std::uint64_t begin = first * kLeafBytes;
+  const std::uint64_t end = std::min(begin + leaves_of_piece_ * kLeafBytes, bytes_);
+  if (auto filled = fill(memory_ + begin, begin, end - begin); !filled) {
+    fail(filled.error());
     return false;
   }
-  if (read_) {
-    if (auto read = read_(begin, piece, bytes); !read) {
-      fail(read.error());
+  for (std::uint64_t leaf = first, at = begin; leaf == first || at < end; ++leaf) {
+    const std::uint64_t bytes = std::min(kLeafBytes, end - at);
+    auto digest = hasher.leaf({reinterpret_cast<const char*>(memory_ + at), bytes});
+    if (!digest) {
+      fail(digest.error());
       return false;
     }
+    leaves_[leaf] = *digest;
+    at += bytes;
+    done_ += bytes;
   }
-  auto digest = hasher.leaf({reinterpret_cast<const char*>(piece), bytes});
-  if (!digest) {
-    fail(digest.error());
-    return false;
-  }
-  leaves_[leaf] = *digest;
-  done_ += bytes;
   return true;
 }
 

@@ -21,12 +21,13 @@ using ReadPiece =
     std::function<Status(std::uint64_t begin, unsigned char* to, std::uint64_t bytes)>;
 
 /// Fills memory and computes its digest, with several threads that take a piece of kLeafBytes at a
-/// time: each piece is hashed while the processor's cache has it.
+/// time, so that each is hashed while the processor's cache has it; or several leaves, where each
+/// read costs a journey.
 class Loading {
  public:
   /// `memory` stays the caller's, and valid until this object is gone. Without `read` the memory is
   /// only hashed.
-  Loading(unsigned char* memory, std::uint64_t bytes, ReadPiece read);
+  Loading(unsigned char* memory, std::uint64_t bytes, ReadPiece read, std::uint64_t leaves = 1);
   Loading(const Loading&) = delete;
   Loading& operator=(const Loading&) = delete;
   /// Waits for the threads.
@@ -43,11 +44,13 @@ class Loading {
   void work();
   /// False: it failed, or there is none.
   bool take_piece(TreeHasher& hasher);
+  Status fill(unsigned char* piece, std::uint64_t begin, std::uint64_t bytes);
   void fail(const Error& error);
 
   unsigned char* memory_;
   std::uint64_t bytes_;
   ReadPiece read_;
+  std::uint64_t leaves_of_piece_;
   std::vector<ModelDigest> leaves_;
   std::atomic<std::uint64_t> next_{0};
   std::atomic<std::uint64_t> done_{0};

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // bellows-model-loader: reads one model for bellows-modeld, which starts it. README.md has what
 // they say to each other, on this process's standard input.
+//
+// usage: bellows-model-loader [SETTINGS], the file of SiteSettings for models that lie elsewhere
+#include <fmt/core.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,8 +18,10 @@
 #include <thread>
 #include <utility>
 
+#include "modelstore/disk/image_file.h"
 #include "modelstore/loader/loader_wire.h"
 #include "modelstore/loader/loading.h"
+#include "modelstore/loader/model_place.h"
 #include "modelstore/loader/model_source.h"
 
 namespace bellows {
@@ -26,6 +32,9 @@ constexpr int kReportMs = 100;
 /// Some wait for the disk while others hash.
 constexpr unsigned kThreadsOfCore = 2;
 constexpr unsigned kMostThreads = 16;
+/// From far away, more of them wait, each for more.
+constexpr unsigned kRemoteThreads = 8;
+constexpr std::uint64_t kRemoteLeaves = 4;
 
 /// Memory that the daemon gave, while it is mapped.
 class GivenMemory {
@@ -71,27 +80,32 @@ Status await_message(LoaderMessage* message, plain::Handle* passed) {
   }
 }
 
+void say_progress(std::uint64_t bytes) {
+  LoaderMessage message;
+  message.word = LoaderWord::progress;
+  message.bytes = bytes;
+  (void)send_message(kDaemon, message);
+}
+
 /// Tells the daemon how far it is until all is done. unavailable: the daemon is gone.
-Result<ModelDigest> run(Loading& loading) {
-  if (auto started = loading.start(
-          std::min(kThreadsOfCore * std::thread::hardware_concurrency(), kMostThreads));
-      !started)
-    return started.error();
+Result<ModelDigest> run(Loading& loading, unsigned threads) {
+  if (auto started = loading.start(threads); !started) return started.error();
   for (;;) {
     pollfd fds[] = {{loading.event(), POLLIN, 0}, {kDaemon, 0, 0}};
     (void)poll(fds, 2, kReportMs);
     if (fds[0].revents) return loading.finish();
     if (fds[1].revents) return Error{ErrorKind::unavailable, "bellows-modeld has gone"};
-    LoaderMessage message;
-    message.word = LoaderWord::progress;
-    message.bytes = loading.bytes_done();
-    (void)send_message(kDaemon, message);
+    say_progress(loading.bytes_done());
   }
 }
 
-Status say_done(const ModelDigest& digest) {
+unsigned threads_for_disk() {
+  return std::min(kThreadsOfCore * std::thread::hardware_concurrency(), kMostThreads);
+}
+
+Status say_digest(LoaderWord word, const ModelDigest& digest) {
   LoaderMessage message;
-  message.word = LoaderWord::done;
+  message.word = word;
   std::memcpy(message.digest, digest.bytes.data(), sizeof message.digest);
   return send_message(kDaemon, message);
 }
@@ -111,52 +125,106 @@ Status say_files(const std::vector<plain::FileIdentity>& files) {
   return {};
 }
 
-Status load(const LoaderMessage& task) {
-  const auto source = ModelSource::open(std::string(task.text_view()), task.uid);
-  if (!source) return source.error();
-  if (auto said = say_files(source->identities()); !said) return said;
-  const ModelLayout& layout = source->layout();
+/// A model about to be read, and how.
+struct Reading {
+  std::uint64_t bytes = 0;
+  std::uint64_t catalogue_at = 0;
+  std::uint64_t catalogue_bytes = 0;
+  ReadPiece read;
+  unsigned threads = 1;
+  std::uint64_t leaves = 1;
+};
+
+/// Says how large it is, and fills the memory that the daemon then gives.
+Result<ModelDigest> fill(const Reading& reading) {
   LoaderMessage message;
   message.word = LoaderWord::sized;
-  message.bytes = layout.bytes;
-  message.catalogue_at = layout.catalogue_at;
-  message.catalogue_bytes = layout.catalogue.size();
-  if (auto sent = send_message(kDaemon, message); !sent) return sent;
-
+  message.bytes = reading.bytes;
+  message.catalogue_at = reading.catalogue_at;
+  message.catalogue_bytes = reading.catalogue_bytes;
+  if (auto sent = send_message(kDaemon, message); !sent) return sent.error();
   plain::Handle fd;
-  if (auto received = await_message(&message, &fd); !received) return received;
+  if (auto received = await_message(&message, &fd); !received) return received.error();
   if (message.word != LoaderWord::fill || fd.get() < 0)
     return Error{ErrorKind::internal, "bellows-modeld gave its loader no memory"};
   GivenMemory memory;
-  if (auto mapped = memory.map(fd.get(), layout.bytes, PROT_READ | PROT_WRITE); !mapped)
-    return mapped;
-  Result<ModelDigest> digest = Error{ErrorKind::internal, ""};
-  {
-    Loading loading(memory.data(), layout.bytes,
-                    [&](std::uint64_t begin, unsigned char* to, std::uint64_t bytes) {
-                      return source->read(begin, to, bytes);
-                    });
-    digest = run(loading);
+  if (auto mapped = memory.map(fd.get(), reading.bytes, PROT_READ | PROT_WRITE); !mapped)
+    return mapped.error();
+  Loading loading(memory.data(), reading.bytes, reading.read, reading.leaves);
+  return run(loading, reading.threads);
+}
+
+Status load_image(Fd file) {
+  const auto image = ImageFile::open(std::move(file), "the model's image on the disk");
+  if (!image) return image.error();
+  const DiskImage& is = image->image();
+  const auto digest = fill({is.bytes, is.catalogue_at, is.catalogue_bytes,
+                            [&](std::uint64_t begin, unsigned char* to, std::uint64_t bytes) {
+                              return image->read(begin, to, bytes);
+                            },
+                            threads_for_disk(), 1});
+  return digest ? say_digest(LoaderWord::done, *digest) : Status(digest.error());
+}
+
+Result<ModelSource> open_source(const LoaderMessage& task, const std::string& settings,
+                                const ModelSource::Progress& progress) {
+  const std::string place(task.text_view());
+  if (!is_remote_place(place)) return ModelSource::open(place, task.uid);
+  if (settings.empty())
+    return Error{ErrorKind::denied,
+                 fmt::format("{}: this bellows-modeld reads no models from afar: an administrator "
+                             "starts it with --remote to change that",
+                             shown_place(place))};
+  // The keys are nobody's but this process's: no core file has them, and nobody attaches to it.
+  if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) < 0) return errno_error("protect", "the keys in memory");
+  return ModelSource::open_remote(place, settings, progress);
+}
+
+Status load(const LoaderMessage& task, const std::string& settings) {
+  std::uint64_t steps = 0;
+  const auto progress = [&steps] { say_progress(++steps); };
+  auto source = open_source(task, settings, progress);
+  if (!source) return source.error();
+  if (auto said = say_files(source->identities()); !said) return said;
+  if (task.asks) {
+    const auto version = source->version();
+    if (!version) return version.error();
+    if (auto said = say_digest(LoaderWord::version, *version); !said) return said;
+    LoaderMessage answer;
+    plain::Handle fd;
+    if (auto received = await_message(&answer, &fd); !received) return received;
+    if (answer.word == LoaderWord::image && fd.get() >= 0) return load_image(Fd(fd.release()));
+    if (answer.word != LoaderWord::go_on)
+      return Error{ErrorKind::internal, "bellows-modeld does not say whether there is an image"};
   }
+  if (auto read = source->read_headers(progress); !read) return read;
+  const ModelLayout& layout = source->layout();
+  const bool is_remote = is_remote_place(task.text_view());
+  const auto digest =
+      fill({layout.bytes, layout.catalogue_at, layout.catalogue.size(),
+            [&](std::uint64_t begin, unsigned char* to, std::uint64_t bytes) {
+              return source->read(begin, to, bytes);
+            },
+            is_remote ? kRemoteThreads : threads_for_disk(), is_remote ? kRemoteLeaves : 1});
   if (!digest) return digest.error();
   if (auto unchanged = source->check_unchanged(); !unchanged) return unchanged;
-  memory.leave();
-  return say_done(*digest);
+  return say_digest(LoaderWord::done, *digest);
 }
 
 Status check(const LoaderMessage& task, int fd) {
   GivenMemory memory;
   if (auto mapped = memory.map(fd, task.bytes, PROT_READ); !mapped) return mapped;
   Loading loading(memory.data(), task.bytes, {});
-  const auto digest = run(loading);
-  return digest ? say_done(*digest) : Status(digest.error());
+  const auto digest = run(loading, threads_for_disk());
+  return digest ? say_digest(LoaderWord::done, *digest) : Status(digest.error());
 }
 
-Status serve() {
+Status serve(const std::string& settings) {
   LoaderMessage task;
   plain::Handle fd;
   if (auto received = await_message(&task, &fd); !received) return received;
-  if (task.word == LoaderWord::load) return load(task);
+  if (task.word == LoaderWord::load) return load(task, settings);
+  if (task.word == LoaderWord::image && fd.get() >= 0) return load_image(Fd(fd.release()));
   if (task.word == LoaderWord::check && fd.get() >= 0) return check(task, fd.get());
   return Error{ErrorKind::internal, "bellows-modeld gave its loader no task"};
 }
@@ -173,10 +241,10 @@ int report(const Error& error) {
 }  // namespace
 }  // namespace bellows
 
-int main() {
+int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    const bellows::Status served = bellows::serve();
+    const bellows::Status served = bellows::serve(argc > 1 ? argv[1] : "");
     return served ? 0 : bellows::report(served.error());
   } catch (const std::exception& error) {
     return bellows::report({bellows::ErrorKind::unavailable,

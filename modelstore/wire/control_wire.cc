@@ -25,6 +25,13 @@ bool is_plain_word(const char* text, std::size_t length) {
   return is_model_name(text, length) && !memchr(text, '/', length);
 }
 
+bool is_model_place(const char* text, std::size_t length) {
+  constexpr const char* kBegins[] = {"/", "http://", "https://", "s3://"};
+  for (const char* begin : kBegins)
+    if (length >= strlen(begin) && memcmp(text, begin, strlen(begin)) == 0) return true;
+  return false;
+}
+
 const char* check(const ControlRequest& request, std::size_t size) {
   if (size != sizeof request) return "it has the wrong size";
   if (request.version != kVersion) return "it is of another version";
@@ -41,7 +48,8 @@ const char* check(const ControlRequest& request, std::size_t size) {
     return of_job ? "no job can have this name" : "no model can have this name";
   if (request.op != ControlOp::end && !is_plain_word(request.tenant, request.tenant_length))
     return "no tenant can have this name";
-  if (request.op == ControlOp::add && request.path[0] != '/') return "the path is not absolute";
+  if (request.op == ControlOp::add && !is_model_place(request.path, request.path_length))
+    return "the path is not absolute, and no URL that begins with http://, https:// or s3://";
   if (!is_visible_list(request.visible, request.visible_length))
     return "it does not name tenants with commas between, or * for all";
   return nullptr;

@@ -37,7 +37,7 @@ struct ControlRequest {
   std::uint32_t unused = 0;
   char tenant[kMostTenant + 1] = {};
   char name[kMostName + 1] = {};
-  char path[kMostPath + 1] = {};  ///< add: absolute
+  char path[kMostPath + 1] = {};  ///< add: absolute, or a URL: http://, https:// or s3://
   char visible[kMostVisible + 1] =
       {};  ///< add: tenants besides its own, with "," between; "*": all
 };
@@ -54,6 +54,9 @@ static_assert(sizeof(ControlRequest) == 2400 && sizeof(ControlReply) == 528);
 
 /// Of a tenant or a job: letters, digits, "_", "-" and "."; no "." at its begin.
 bool is_plain_word(const char* text, std::size_t length);
+
+/// Where a model may lie: an absolute path, or a URL as above.
+bool is_model_place(const char* text, std::size_t length);
 
 /// As for the messages of a job's socket.
 const char* check(const ControlRequest& request, std::size_t size);

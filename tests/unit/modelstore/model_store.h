@@ -142,17 +142,23 @@ class ModelStore {
     stop();
     start(budget_, helpers_);
   }
-  /// 0: it has started none.
-  pid_t keeper() const {
+  /// The processes that it has started; of this program only.
+  std::vector<pid_t> helpers(const std::string& program = "") const {
+    std::vector<pid_t> found;
     std::ifstream children("/proc/" + std::to_string(pid()) + "/task/" + std::to_string(pid()) +
                            "/children");
     for (pid_t child = 0; children >> child;) {
       std::error_code gone;
       const auto exe =
           std::filesystem::read_symlink("/proc/" + std::to_string(child) + "/exe", gone);
-      if (exe.filename() == "bellows-model-keeper") return child;
+      if (program.empty() || exe.filename() == program) found.push_back(child);
     }
-    return 0;
+    return found;
+  }
+  /// 0: it has started none.
+  pid_t keeper() const {
+    const auto keepers = helpers("bellows-model-keeper");
+    return keepers.empty() ? 0 : keepers.front();
   }
 
   /// Waits until its log has this.

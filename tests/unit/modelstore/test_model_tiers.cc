@@ -1,0 +1,507 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models that lie elsewhere, and their images on the disk, through bellows-modeld.
+#include <sys/stat.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <set>
+
+#include "tests/unit/modelstore/hostile_server.h"
+#include "tests/unit/modelstore/model_store.h"
+
+using namespace bellows;
+using namespace bellows::model_test;
+using modelwire::ControlOp;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMega = 1 << 20;
+
+/// A server with files, in versions that a test may change.
+class FileServer {
+ public:
+  void put(const std::string& path, const std::string& bytes, const std::string& etag = "\"v1\"") {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    files_[path] = {bytes, etag};
+  }
+  std::string url(const std::string& path) const { return server_.url(path); }
+  /// Bytes that clients were sent.
+  std::uint64_t sent() const { return sent_; }
+  unsigned requests() const { return server_.requests(); }
+  /// From now on, or no longer, what lies behind the first bytes never comes.
+  void stall(bool stalls) { stalls_ = stalls; }
+  bool has_stalled() const { return stalled_; }
+
+ private:
+  struct File {
+    std::string bytes;
+    std::string etag;
+  };
+
+  void serve(const HttpRequest& request, HttpPeer& peer) {
+    File file;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = files_.find(request.path.substr(0, request.path.find('?')));
+      if (found != files_.end()) file = found->second;
+    }
+    if (file.bytes.empty()) {
+      peer.send("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+      return;
+    }
+    peer.send(head_of(request, file.bytes.size(), {{"ETag", file.etag}}));
+    if (stalls_ && request.begin > 1000) {
+      stalled_ = true;
+      return peer.stall();
+    }
+    sent_ += request.end - request.begin;
+    peer.send(std::string_view(file.bytes).substr(request.begin, request.end - request.begin));
+  }
+
+  std::mutex mutex_;
+  std::map<std::string, File> files_;
+  std::atomic<std::uint64_t> sent_{0};
+  std::atomic<bool> stalls_{false}, stalled_{false};
+  HostileServer server_{
+      [this](const HttpRequest& request, HttpPeer& peer) { serve(request, peer); }};
+};
+
+/// A store that may ask the loopback, and has a disk.
+class TieredStore : public ModelStore {
+ public:
+  explicit TieredStore(const std::string& more = "") {
+    settings("address = 127.0.0.1\nslow_seconds = 5\nwhole_seconds = 20\n" + more);
+    option("--remote=" + settings_path());
+  }
+  std::string settings_path() const { return path() + "/remote.conf"; }
+  void settings(const std::string& text, mode_t mode = 0600) {
+    write_file(settings_path(), text);
+    cr_assert_eq(chmod(settings_path().c_str(), mode), 0);
+  }
+  void remote(const std::string& name, const std::string& url,
+              const std::string& more = "tenant=a") {
+    option("--model=" + name + "=" + url + "," + more);
+  }
+  std::string disk() const { return path() + "/disk"; }
+  void with_disk(const std::string& bytes, const std::string& more = "") {
+    option("--disk=" + disk() + "=" + bytes + more);
+  }
+  bool has_image(const std::string& digest) const { return fs::exists(disk() + "/" + digest); }
+  std::size_t images() const {
+    std::size_t count = 0;
+    for (const auto& entry : fs::directory_iterator(disk()))
+      count += entry.path().filename().string().size() == 64;
+    return count;
+  }
+  /// Of all that is there; also of what is being written.
+  std::uint64_t image_bytes() const {
+    std::uint64_t bytes = 0;
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator(disk()))
+      if (entry.path().filename().string().size() >= 64) {
+        const auto size = entry.file_size(gone);
+        if (!gone) bytes += size;
+      }
+    return bytes;
+  }
+  /// Loads it, waits for its image, and has it in memory no more. Its digest.
+  std::string store_image(const std::string& name, const std::string& tenant = "a") {
+    std::string digest;
+    {
+      const OpenModel model = open(name, tenant);
+      cr_assert(model.ok(), "%s", model.error().c_str());
+      digest = model.digest();
+    }
+    cr_assert(says("stored " + digest) && has_image(digest), "%s", log().c_str());
+    evict(name, tenant);
+    return digest;
+  }
+  void evict(const std::string& name, const std::string& tenant = "a") {
+    ControlClient control(*this);
+    cr_assert(eventually([&] { return control.call(ControlOp::evict, tenant, name).empty(); }));
+  }
+  /// As after a boot: what was in memory is no more.
+  void reboot() {
+    const pid_t kept = keeper();
+    stop();
+    kill(kept, SIGKILL);
+    // Until its memory is gone, as its link to the program says.
+    cr_assert(eventually([&] {
+      std::error_code gone;
+      return fs::read_symlink("/proc/" + std::to_string(kept) + "/exe", gone).empty();
+    }));
+    start();
+  }
+};
+
+std::string shard(const std::string& tensor, const std::string& data) {
+  return one_tensor(tensor, data);
+}
+
+void flip_byte(const std::string& path, std::int64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(at);
+  const char byte = static_cast<char>(file.get());
+  file.seekp(at);
+  file.put(static_cast<char>(byte ^ 1));
+}
+
+}  // namespace
+
+Test(model_remote, is_read_from_a_url, .timeout = 60) {
+  FileServer server;
+  const std::string data = random_bytes(9 * kMega + 77);
+  server.put("/m.safetensors", one_tensor("w", data));
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors?signature=s3cret"));
+  store.start();
+  const OpenModel model = store.open("m");
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect(model.data("w") == data);
+  cr_expect(!has(store.log(), "s3cret"), "%s", store.log().c_str());
+  // The same bytes are the same model, wherever they were.
+  ModelStore local;
+  local.add("m", data);
+  local.start();
+  cr_expect(local.open("m").digest() == model.digest());
+}
+
+Test(model_remote, an_index_names_files_beside_it, .timeout = 60) {
+  FileServer server;
+  server.put("/d/model.safetensors.index.json",
+             R"({"weight_map": {"a": "first part.safetensors", "b": "second.safetensors"}})");
+  server.put("/d/first%20part.safetensors", shard("a", "aaaa"));
+  server.put("/d/second.safetensors", shard("b", "bbbbbbbb"));
+  TieredStore store;
+  store.remote("m", server.url("/d/model.safetensors.index.json"));
+  store.remote("q", server.url("/d/model.safetensors.index.json?sig=1"));
+  store.start();
+  const OpenModel model = store.open("m");
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect(model.data("a") == "aaaa" && model.data("b") == "bbbbbbbb");
+  cr_expect(has(store.open("q").error(), "has no query"));
+}
+
+Test(model_remote, is_added_to_a_running_daemon, .timeout = 60) {
+  FileServer server;
+  server.put("/m.safetensors", one_tensor("w", "data"));
+  TieredStore store;
+  store.start();
+  ControlClient control(store);
+  cr_assert_str_eq(control.add("a", "m", server.url("/m.safetensors")).c_str(), "");
+  const OpenModel model = store.open("m");
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect(model.data("w") == "data");
+  cr_expect(has(control.add("a", "x", "ftp://127.0.0.1/x"), "no URL that begins with"));
+}
+
+Test(model_remote, whoever_opens_it_is_told_what_is_wrong, .timeout = 60) {
+  FileServer server;
+  server.put("/m.safetensors", one_tensor("w", "data"));
+  server.put("/junk.safetensors", "this is no safetensors file");
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.remote("none", server.url("/none.safetensors"));
+  store.remote("junk", server.url("/junk.safetensors"));
+  store.remote("signed", "https://user:hunter2@127.0.0.1/m.safetensors?x=s3cret");
+  store.start();
+  cr_expect(has(store.open("none").error(), "404"), "%s", store.open("none").error().c_str());
+  cr_expect_eq(store.open("junk").code(), BELLOWS_MODEL_ERR_CORRUPT);
+  const std::string said = store.open("signed").error();
+  cr_expect(has(said, "leave them out") && !has(said, "s3cret") && !has(said, "hunter2"), "%s",
+            said.c_str());
+  store.settings("host = models.example.org\naddress = 127.0.0.1\n");
+  cr_expect(has(store.open("m").error(), "none that this site lets be asked"));
+  store.settings("secret_key = abc\n");
+  cr_expect(has(store.open("m").error(), "line 1") && !has(store.open("m").error(), "abc"));
+  store.settings("address = 127.0.0.1\n", 0644);
+  cr_expect(has(store.open("m").error(), "nobody else may read"));
+  store.settings("address = 127.0.0.1\n");
+  cr_expect(store.open("m").ok(), "a load reads what the settings are then");
+}
+
+Test(model_remote, is_not_read_unless_the_daemon_was_told_how, .timeout = 60) {
+  FileServer server;
+  server.put("/m.safetensors", one_tensor("w", "data"));
+  ModelStore store;
+  store.option("--model=m=" + server.url("/m.safetensors") + ",tenant=a");
+  store.start();
+  cr_expect(has(store.open("m").error(), "reads no models from afar"));
+  cr_expect_eq(server.requests(), 0);
+}
+
+Test(model_remote, is_read_once_for_a_hundred_who_open_it, .timeout = 60) {
+  FileServer server;
+  const std::string file = one_tensor("w", random_bytes(6 * kMega));
+  server.put("/m.safetensors", file);
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.start();
+  std::atomic<int> right{0};
+  std::vector<std::thread> openers;
+  for (int i = 0; i < 100; ++i) openers.emplace_back([&] { right += store.open("m").ok(); });
+  for (std::thread& opener : openers) opener.join();
+  cr_expect_eq(right, 100);
+  cr_expect(server.sent() < file.size() + 1000, "%llu bytes of %zu were sent",
+            static_cast<unsigned long long>(server.sent()), file.size());
+}
+
+Test(model_remote, a_loader_that_is_killed_in_it_is_replaced, .timeout = 60) {
+  FileServer server;
+  const std::string data = random_bytes(6 * kMega);
+  server.put("/m.safetensors", one_tensor("w", data));
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.start();
+  server.stall(true);
+  std::optional<OpenModel> model;
+  std::thread opener([&] { model.emplace(store.socket("a"), "m"); });
+  cr_expect(eventually([&] { return server.has_stalled(); }));
+  server.stall(false);
+  for (const pid_t loader : store.helpers("bellows-model-loader")) kill(loader, SIGKILL);
+  opener.join();
+  cr_assert(model->ok(), "%s", model->error().c_str());
+  cr_expect(model->data("w") == data);
+}
+
+Test(model_remote, one_that_stalls_is_given_up_while_others_are_served, .timeout = 60) {
+  FileServer server;
+  server.put("/m.safetensors", one_tensor("w", random_bytes(6 * kMega)));
+  TieredStore store;
+  store.option("--stall=1");
+  store.remote("m", server.url("/m.safetensors"));
+  store.add("local", "data");
+  store.start();
+  server.stall(true);
+  std::optional<OpenModel> model;
+  std::thread opener([&] { model.emplace(store.socket("a"), "m"); });
+  cr_expect(eventually([&] { return server.has_stalled(); }));
+  cr_expect(store.open("local", "a", 1000).ok(), "in the middle of it");
+  opener.join();
+  cr_expect_eq(model->code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
+  cr_expect(has(model->error(), "made no progress for 1 s"), "%s", model->error().c_str());
+}
+
+Test(model_tiers, a_cold_open_finds_the_image_by_its_digest, .timeout = 60) {
+  FileServer server;
+  const std::string data = random_bytes(3 * kMega + 5);
+  server.put("/m.safetensors", one_tensor("w", data));
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.with_disk("64M");
+  store.start();
+  const std::string digest = store.store_image("m");
+  const unsigned before = server.requests();
+  const OpenModel model = store.open("m");
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect(model.data("w") == data && model.digest() == digest);
+  cr_expect_eq(server.requests(), before, "the server is not asked for what is known");
+  cr_expect(store.said("from its image on the disk") == 1, "%s", store.log().c_str());
+}
+
+Test(model_tiers, after_a_boot_the_server_is_asked_for_the_version_only, .timeout = 60) {
+  FileServer server;
+  const std::string data = random_bytes(3 * kMega), other = random_bytes(2 * kMega, 2);
+  server.put("/m.safetensors", one_tensor("w", data));
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.with_disk("64M");
+  store.start();
+  store.store_image("m");
+  store.reboot();
+  const unsigned before = server.requests();
+  cr_expect(store.open("m").data("w") == data);
+  cr_expect_eq(server.requests(), before + 1);
+  cr_expect(store.says("from its image on the disk"));
+  // Another version is another model.
+  store.reboot();
+  server.put("/m.safetensors", one_tensor("w", other), "\"v2\"");
+  const OpenModel model = store.open("m");
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect(model.data("w") == other);
+  cr_expect(store.says(std::string("stored ") + model.digest()) && store.images() == 2);
+}
+
+Test(model_tiers, a_digest_that_an_option_gives_is_enough, .timeout = 60) {
+  std::string digest, url;
+  const std::string data = random_bytes(kMega);
+  TieredStore store;
+  store.with_disk("64M");
+  {
+    FileServer server;
+    server.put("/m.safetensors", one_tensor("w", data));
+    url = server.url("/m.safetensors");
+    store.remote("m", url);
+    store.remote("wrong", url, "tenant=a,digest=" + std::string(64, '0'));
+    store.start();
+    digest = store.store_image("m");
+    const OpenModel wrong = store.open("wrong");
+    cr_expect_eq(wrong.code(), BELLOWS_MODEL_ERR_CORRUPT);
+    cr_expect(has(wrong.error(), "and must have 0000"), "%s", wrong.error().c_str());
+  }
+  // The server is gone.
+  store.remote("known", url, "tenant=b,digest=" + digest);
+  store.reboot();
+  const OpenModel model = store.open("known", "b");
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect(model.data("w") == data);
+}
+
+Test(model_tiers, a_damaged_image_is_removed_and_the_source_read_again, .timeout = 60) {
+  FileServer server;
+  const std::string data = random_bytes(3 * kMega);
+  server.put("/m.safetensors", one_tensor("w", data));
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.with_disk("64M");
+  store.start();
+  const std::string digest = store.store_image("m");
+  const std::string path = store.disk() + "/" + digest;
+  // A byte of the model; one of the block behind it; and what is missing at the end.
+  for (int kind = 0; kind < 3; ++kind) {
+    const auto size = static_cast<std::int64_t>(fs::file_size(path));
+    if (kind < 2) flip_byte(path, kind == 0 ? size / 2 : size - 4090);
+    if (kind == 2) fs::resize_file(path, static_cast<std::uintmax_t>(size - 4096));
+    const std::size_t stored = store.said("the disk tier: stored");
+    OpenModel model = store.open("m");
+    cr_assert(model.ok(), "%s", model.error().c_str());
+    cr_expect(model.data("w") == data, "damage %d", kind);
+    cr_assert(eventually([&] { return store.said("the disk tier: stored") > stored; }),
+              "damage %d: %s", kind, store.log().c_str());
+    model.close();
+    store.evict("m");
+  }
+  cr_expect(store.open("m").data("w") == data);
+  cr_expect(store.says("from its image on the disk"), "the new one is right");
+}
+
+Test(model_tiers, the_disk_holds_its_budget_and_what_was_used_last, .timeout = 60) {
+  FileServer server;
+  TieredStore store;
+  std::array<std::string, 4> digests;
+  for (const char* name : {"m0", "m1", "m2", "m3"}) {
+    server.put(std::string("/") + name, one_tensor("w", random_bytes(kMega, name[1])));
+    store.remote(name, server.url(std::string("/") + name));
+  }
+  // For three of them, whatever the catalogues take.
+  store.with_disk("3200K");
+  store.start();
+  for (std::size_t i = 0; i < 3; ++i) digests[i] = store.store_image("m" + std::to_string(i));
+  cr_expect(store.open("m0").ok(), "which is used again");
+  store.evict("m0");
+  store.reboot();
+  std::atomic<bool> ends{false}, exceeded{false};
+  std::thread watcher([&] {
+    while (!ends) exceeded = exceeded || store.image_bytes() > 3200 * 1024;
+  });
+  digests[3] = store.store_image("m3");
+  ends = true;
+  watcher.join();
+  cr_expect(!exceeded);
+  cr_expect(store.has_image(digests[0]) && store.has_image(digests[2]) &&
+                store.has_image(digests[3]) && !store.has_image(digests[1]),
+            "m1 was used longest ago, and that outlives a restart");
+}
+
+Test(model_tiers, a_tenant_has_its_part_of_the_disk, .timeout = 60) {
+  FileServer server;
+  TieredStore store;
+  for (const char* name : {"a1", "a2", "b1"}) {
+    server.put(std::string("/") + name,
+               one_tensor("w", random_bytes(kMega, name[0] * 3u + name[1])));
+    store.remote(name, server.url(std::string("/") + name), std::string("tenant=") + name[0]);
+  }
+  server.put("/a3", one_tensor("w", random_bytes(3 * kMega, 9)));
+  store.remote("a3", server.url("/a3"));
+  store.with_disk("64M");
+  store.option("--disk-tenant=a=1500K");
+  store.start();
+  const std::string b1 = store.store_image("b1", "b"), a1 = store.store_image("a1");
+  const std::string a2 = store.store_image("a2");
+  cr_expect(!store.has_image(a1) && store.has_image(b1), "what a tenant lacks comes from its own");
+  cr_expect(store.open("a3").ok());
+  cr_expect(store.says("is not stored: the model has"), "%s", store.log().c_str());
+  cr_expect(store.has_image(a2) && store.images() == 2, "what can't fit moves nothing");
+  store.reboot();
+  cr_expect(store.open("b1", "b").ok() && store.has_image(a2));
+}
+
+Test(model_tiers, keeps_models_of_files_if_asked_to, .timeout = 60) {
+  TieredStore store;
+  const std::string data = random_bytes(kMega);
+  store.add("m", data);
+  store.with_disk("64M", ",files=yes");
+  store.start();
+  const std::string digest = store.store_image("m");
+  store.reboot();
+  cr_expect(store.open("m").data("w") == data);
+  cr_expect(store.says("from its image on the disk"));
+  store.reboot();
+  write_file(store.file("m"), one_tensor("w", "other"));
+  cr_expect(store.open("m").data("w") == "other", "a changed file has no image");
+
+  TieredStore without;
+  without.add("m", data);
+  without.with_disk("64M");
+  without.start();
+  cr_expect(without.open("m").ok());
+  without.evict("m");
+  cr_expect(without.open("m").ok());
+  cr_expect_eq(without.said("from its image"), 0);
+}
+
+Test(model_tiers, goes_on_without_the_process_that_has_the_disk, .timeout = 60) {
+  FileServer server;
+  const std::string data = random_bytes(kMega);
+  server.put("/m.safetensors", one_tensor("w", data));
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.with_disk("64M");
+  store.start();
+  store.store_image("m");
+  // The list of children may lack one while another ends.
+  const auto disk = [&] {
+    std::vector<pid_t> found;
+    cr_assert(eventually([&] {
+      found = store.helpers("bellows-model-disk");
+      return found.size() == 1;
+    }));
+    return found.front();
+  };
+  // It hangs: whoever opens a model waits for it for a while only, and the next not at all.
+  const pid_t first = disk();
+  kill(first, SIGSTOP);
+  cr_expect(store.open("m").data("w") == data);
+  store.evict("m");
+  const auto begin = std::chrono::steady_clock::now();
+  cr_expect(store.open("m").data("w") == data);
+  cr_expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(4));
+  store.evict("m");
+  // It is killed: another takes its place.
+  kill(first, SIGKILL);
+  cr_assert(eventually([&] { return disk() != first; }));
+  cr_expect(eventually([&] {
+    cr_expect(store.open("m").data("w") == data);
+    store.evict("m");
+    return store.said("from its image") > 0;
+  }));
+}
+
+Test(model_tiers, what_nobody_knows_anything_of_goes_at_the_start, .timeout = 60) {
+  FileServer server;
+  server.put("/m.safetensors", one_tensor("w", random_bytes(kMega)));
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.with_disk("64M");
+  store.start();
+  const std::string digest = store.store_image("m");
+  store.stop();
+  flip_byte(store.disk() + "/records", 80);
+  store.start();
+  cr_expect(store.says("nobody knows whose they are"));
+  cr_expect(eventually([&] { return !store.has_image(digest); }));
+  cr_expect(store.open("m").ok());
+}
