@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelstore/disktier/disk_desk.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <string_view>
+
+#include "common/directory.h"
 
 namespace bellows {
 namespace {
@@ -78,7 +83,18 @@ Result<std::unique_ptr<DiskDesk>> DiskDesk::open(const DiskOptions& options, Sen
   return desk;
 }
 
+void DiskDesk::remove_unfinished_records() const {
+  const std::string begin = records_path_.substr(records_path_.rfind('/') + 1) + ".tmp.";
+  const std::string folder = records_path_.substr(0, records_path_.rfind('/') + 1);
+  const Directory listing = read_directory(Fd(::open(folder.c_str(), O_RDONLY | O_CLOEXEC)));
+  while (const dirent* entry = listing ? readdir(listing.get()) : nullptr)
+    if (std::string_view(entry->d_name).starts_with(begin))
+      (void)unlinkat(dirfd(listing.get()), entry->d_name, 0);
+}
+
 Status DiskDesk::read_records() {
+  // What replace_file leaves when it is killed.
+  remove_unfinished_records();
   const auto text = read_file(records_path_, kMostRecords);
   if (!text) return text.error().kind == ErrorKind::not_found ? Status() : Status(text.error());
   auto records = parse_records(*text);

@@ -56,6 +56,7 @@ class DiskDesk {
   };
 
   DiskDesk(const DiskOptions& options, DiskTier tier, Send send);
+  void remove_unfinished_records() const;
   Status read_records();
   void adopt_all();
   TenantId tenant(const std::string& name);
