@@ -77,6 +77,10 @@ const GpuLimits& Tenant::limits_for(std::string_view framework, std::string_view
   return gpus;
 }
 
+bool SiteModel::is_seen_by(std::string_view viewer) const {
+  return viewer == tenant || for_all || holds(visible, viewer);
+}
+
 void Policy::index() {
   by_account_.clear();
   by_name_.clear();
@@ -110,6 +114,16 @@ const Tenant* Policy::tenant_of(const Submitter& who) const {
 const Tenant* Policy::find_tenant(std::string_view name) const {
   const auto found = by_name_.find(name);
   return found == by_name_.end() ? nullptr : &tenants[found->second];
+}
+
+const SiteModel* Policy::find_model(std::string_view tenant, std::string_view name) const {
+  const SiteModel* shown = nullptr;
+  for (const SiteModel& model : models) {
+    if (model.name != name || !model.is_seen_by(tenant)) continue;
+    if (model.tenant == tenant) return &model;
+    shown = &model;
+  }
+  return shown;
 }
 
 }  // namespace bellows

@@ -160,6 +160,20 @@ struct ControllerSettings {
   std::optional<std::uint32_t> make_room_s = 600;
 };
 
+/// A model that bellows-modeld lends to jobs, on each node.
+struct SiteModel {
+  std::string name;                  ///< one of its tenant's
+  std::string tenant;                ///< whose share of the memory it takes
+  std::string source;                ///< an absolute path of a file or a folder, or a URL
+  std::vector<std::string> visible;  ///< tenants besides its own that see it
+  bool for_all = false;              ///< all tenants see it
+  /// With whose rights it is opened; neither: with those of bellows-modeld.
+  std::optional<std::uint32_t> uid;
+  std::string user;
+
+  bool is_seen_by(std::string_view tenant) const;
+};
+
 /// Who submits, as far as a tenant can be narrowed by it.
 struct Submitter {
   std::string_view account;  ///< lower case; empty: none
@@ -183,6 +197,7 @@ class Policy {
   std::uint32_t resize_site_factor = 0;      ///< 0: a resize leaves the job's priority alone
   LuaSettings lua;
   std::optional<ControllerSettings> controller;  ///< none: the site has no bellowsd
+  std::vector<SiteModel> models;                 ///< in the file's order
   std::string digest;                            ///< of the file's text: 16 hexadecimal digits
   std::vector<std::string> notes;  ///< "FILE:LINE:COLUMN: ..." of what may be a mistake
 
@@ -191,6 +206,10 @@ class Policy {
   /// narrowed to others; else nullptr. Constant time in the number of tenants.
   const Tenant* tenant_of(const Submitter& who) const;
   const Tenant* find_tenant(std::string_view name) const;
+
+  /// What a tenant means by a model's name: its own, or else the one that another tenant shows it.
+  /// nullptr: it sees none of that name, whether or not there is one.
+  const SiteModel* find_model(std::string_view tenant, std::string_view name) const;
 
   /// Whether a tenant stands for the children of its accounts, so that parents matter.
   bool has_children() const { return has_children_; }

@@ -370,7 +370,7 @@ Policy PolicyReader::read(const YamlNode& root) {
   if (!in_.mapping(root, "the policy",
                    {"version", "enabled", "checkpoint_dir", "checkpoint_access",
                     "resize_site_factor", "plain_jobs", "lua", "controller", "frameworks",
-                    "defaults", "tenants", "default_tenant"}))
+                    "defaults", "tenants", "default_tenant", "models"}))
     return policy_;
   version(root);
   switches(root);
@@ -382,6 +382,8 @@ Policy PolicyReader::read(const YamlNode& root) {
     for (const auto& [key, value] : node->entries)
       policy_.tenants.push_back(tenant(in_.name(key, "a tenant's name"), value));
   if (const YamlNode* node = root.find("default_tenant")) default_tenant(*node);
+  if (const YamlNode* node = root.find("models"); node && !node->is_null())
+    policy_.models = read_models(in_, *node, policy_.tenants);
   note_missing_controller(root);
   policy_.index();
   return std::move(policy_);

@@ -45,4 +45,7 @@ Sizing read_sizing(ValueReader& in, const Inherited& keys);
 
 ControllerSettings read_controller(ValueReader& in, const YamlNode& node);
 
+std::vector<SiteModel> read_models(ValueReader& in, const YamlNode& node,
+                                   const std::vector<Tenant>& tenants);
+
 }  // namespace bellows

@@ -70,6 +70,13 @@ void warn_of_base(const std::string& pattern) {
                status.error().text);
 }
 
+void print_model(const SiteModel& model) {
+  std::string seen = model.for_all ? "all tenants" : "tenant " + model.tenant;
+  for (const std::string& tenant : model.visible) seen += ", " + tenant;
+  fmt::print("  model {} of tenant {}: {}; seen by {}\n", model.name, model.tenant, model.source,
+             seen);
+}
+
 int check(const std::string& path) {
   auto policy = read_policy(path, "name a copy of it");
   if (!policy) {
@@ -85,6 +92,7 @@ int check(const std::string& path) {
   if (!policy->enabled) fmt::print("  switched off by enabled: false\n");
   for (const Tenant& tenant : policy->tenants) print_tenant(tenant);
   for (const auto& [name, framework] : policy->frameworks) print_framework(name, framework);
+  for (const SiteModel& model : policy->models) print_model(model);
   warn_of_base(policy->checkpoint_dir);
   if (!policy->lua.path.empty()) fmt::print("  Lua script {}\n", policy->lua.path);
   for (const std::string& note : policy->notes) fmt::print("  note: {}\n", note);

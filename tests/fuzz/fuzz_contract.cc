@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The grammars of --gpus-range, --batch-range, the contract and path patterns: what is taken keeps
-/// its promises and reads back from its own spelling; what is not is an error with a text.
+/// The grammars of --gpus-range, --batch-range, --model, the contract and path patterns: what is
+/// taken keeps its promises and reads back from its own spelling; what is not is an error with a
+/// text.
 
 #include <algorithm>
 #include <cstdint>
@@ -12,6 +13,7 @@
 
 #include "common/contract.h"
 #include "common/gpus_range.h"
+#include "common/model_names.h"
 #include "common/text.h"
 
 namespace {
@@ -44,6 +46,15 @@ void check_batch(std::string_view text) {
   require(again.ok() && *again == *range);
 }
 
+void check_models(std::string_view text) {
+  const auto names = parse_model_names(text);
+  if (!names) return require(!names.error().text.empty());
+  require(!names->empty() && names->size() <= kMostModels);
+  for (const std::string& name : *names) require(is_model_name(name));
+  const std::string list = Contract::join_list(*names);
+  require(list == text && Contract::split_list(list) == *names);
+}
+
 void check_contract(std::string_view text) {
   const auto contract = Contract::parse(text);
   if (!contract) return require(!contract.error().text.empty());
@@ -72,6 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check_gpus(text);
   check_batch(text);
+  check_models(text);
   check_contract(text);
   check_list(text);
   check_path(text);

@@ -47,6 +47,18 @@ void check(const Policy& policy, const Tenant& tenant) {
   }
 }
 
+/// Whoever sees a model means it by its name, unless that tenant has another of that name.
+void check(const Policy& policy, const SiteModel& model) {
+  require(policy.find_tenant(model.tenant) &&
+          policy.find_model(model.tenant, model.name) == &model);
+  require(model.source.size() < 1024 && (model.user.empty() || !model.uid));
+  for (const Tenant& tenant : policy.tenants) {
+    const SiteModel* found = policy.find_model(tenant.name, model.name);
+    require(!found || found->is_seen_by(tenant.name));
+    if (model.is_seen_by(tenant.name)) require(found == &model || found->tenant == tenant.name);
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -60,5 +72,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(policy->default_tenant.empty() || policy->find_tenant(policy->default_tenant));
   for (const auto& [name, framework] : policy->frameworks) check(framework);
   for (const Tenant& tenant : policy->tenants) check(*policy, tenant);
+  for (const SiteModel& model : policy->models) check(*policy, model);
   return 0;
 }

@@ -384,3 +384,22 @@ Test(policy, versions_that_look_like_numbers_are_kept_and_noted, .timeout = 10) 
   const Framework& framework = policy.frameworks.at("f");
   cr_expect(framework.default_version == "2.10" && framework.find("2.1"));
 }
+
+Test(policy, models_are_found_by_who_sees_them, .timeout = 10) {
+  const Policy policy = good(
+      "version: 1\ntenants: {a: , b: , c: }\nmodels:\n"
+      "- {name: m/8b, tenant: a, source: /m, visible: [b], user: alice}\n"
+      "- {name: m/8b, tenant: b, source: /own}\n"
+      "- {name: mine, tenant: a, source: /mine, uid: 7}\n"
+      "- {name: all, tenant: a, source: \"s3://b/all\", visible: [\"*\"]}\n");
+  cr_assert(policy.models.size() == 4);
+  const SiteModel& shown = policy.models[0];
+  cr_expect(shown.source == "/m" && shown.user == "alice" && !shown.uid);
+  cr_expect(policy.models[2].uid == 7u);
+  cr_expect(policy.find_model("a", "m/8b") == &shown);
+  cr_expect(policy.find_model("b", "m/8b") == &policy.models[1], "its own comes first");
+  cr_expect(policy.find_model("b", "mine") == nullptr);
+  cr_expect(policy.find_model("c", "m/8b") == nullptr);
+  cr_expect(policy.find_model("c", "all") == &policy.models[3]);
+  cr_expect(policy.find_model("c", "none") == nullptr);
+}

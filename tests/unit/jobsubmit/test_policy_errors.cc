@@ -59,7 +59,7 @@ Test(policy_errors, keys, .timeout = 10) {
        "2:1: unknown key \"zzzzzzzz\" in the policy; known are version, enabled, checkpoint_dir, "
        "checkpoint_access, resize_site_factor, plain_jobs, lua, controller, frameworks, defaults, "
        "tenants, "
-       "default_tenant"},
+       "default_tenant, models"},
       {"enabled: true\nenabled: true\n", "3:1: key \"enabled\" appears twice"},
       {"lua: {scrip: a}\n", "2:7: unknown key \"scrip\" in lua; did you mean \"script\"?"},
       {"plain_jobs: {defaults: pass}\n",
@@ -400,6 +400,42 @@ Test(policy_errors, slips_in_words, .timeout = 10) {
       {"default_tenant: \"a\n",
        "3:1: found unexpected end of stream while scanning a quoted scalar, which begins in line "
        "2"},
+  };
+  expect(kCases);
+}
+
+Test(policy_errors, models, .timeout = 10) {
+  static const Case kCases[] = {
+      {"models: {m: /m}\n", "2:9: models must be a list, such as [a, b]"},
+      {"models: [m]\n", "2:10: a model must be a mapping of key: value"},
+      {"models: [{name: m, path: /m}]\n",
+       "2:20: unknown key \"path\" in a model; known are name, tenant, source, visible, user, uid"},
+      {"models: [{name: m, tenant: a}]\n", "2:10: a model needs a source"},
+      {"tenants: {a: }\nmodels: [{name: .m, tenant: a, source: /m}]\n",
+       "3:17: a model's name must be words of letters, digits, \"_\", \"-\" and \".\" with \"/\" "
+       "between them, none with \".\" first, and have at most 255 characters"},
+      {"tenants: {a: , b: }\nmodels: [{name: m, tenant: c, source: /m}]\n",
+       "3:28: tenant \"c\" is not one of the tenants a, b"},
+      {"tenants: {a+b: }\nmodels: [{name: m, tenant: a+b, source: /m}]\n",
+       "3:28: tenant a+b cannot have models: for those its name must have at most 63 characters "
+       "and "
+       "no \"+\""},
+      {"tenants: {a: }\nmodels: [{name: m, tenant: a, source: m}]\n",
+       "3:39: source must be an absolute path, or a URL of http://, https:// or s3://"},
+      {"tenants: {a: }\nmodels: [{name: m, tenant: a, source: /m, visible: [b]}]\n",
+       "3:53: visible \"b\" is not one of the tenants a"},
+      {"tenants: {a: }\nmodels: [{name: m, tenant: a, source: /m, visible: [\"*\", a]}]\n",
+       "3:52: visible is \"*\" for all tenants, or names some of them, not both"},
+      {"tenants: {a: }\nmodels: [{name: m, tenant: a, source: /m, uid: 0}]\n",
+       "3:48: uid must be a whole number from 1 to 4294967293"},
+      {"tenants: {a: }\nmodels: [{name: m, tenant: a, source: /m, user: u, uid: 7}]\n",
+       "3:57: a model has a user or a uid, not both"},
+      {"tenants: {a: }\nmodels:\n- {name: m, tenant: a, source: /m}\n"
+       "- {name: m, tenant: a, source: /n}\n",
+       "5:3: tenant a has model m twice"},
+      {"tenants: {a: , b: , c: }\nmodels:\n- {name: m, tenant: a, source: /m, visible: [c]}\n"
+       "- {name: m, tenant: b, source: /n, visible: [\"*\"]}\n",
+       "5:3: tenant c would see two models m: those of a and b"},
   };
   expect(kCases);
 }
