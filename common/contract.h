@@ -56,6 +56,8 @@ struct Contract {
   /// Where bellowsd listens that may change the job's size, see common/controller_address.h; only
   /// there where it may.
   static constexpr const char* kControllerKey = "controller";
+  /// A list of the models of --model, whose memory bellows-modeld lends on the job's nodes.
+  static constexpr const char* kModelsKey = "models";
 
   std::string tenant;
   std::string framework;          ///< NAME, or empty when the job named none

@@ -12,6 +12,7 @@
 #include "common/container/spec_text.h"
 #include "common/contract.h"
 #include "common/gpus_range.h"
+#include "common/model_names.h"
 #include "common/text.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
@@ -55,6 +56,15 @@ int take_batch_range(int, const char* value, int remote) noexcept {
   try {
     const auto range = BatchRange::parse(value == nullptr ? "" : value);
     return report("batch-range", range ? Status() : range.error(), remote);
+  } catch (...) {
+    return -1;
+  }
+}
+
+int take_models(int, const char* value, int remote) noexcept {
+  try {
+    const auto names = parse_model_names(value == nullptr ? "" : value);
+    return report("model", names ? Status() : names.error(), remote);
   } catch (...) {
     return -1;
   }
@@ -132,7 +142,14 @@ void register_options(spank_t spank) {
       1,
       0,
       take_batch_range};
-  std::vector<spank_option> all = {framework, range, batch};
+  spank_option models = {
+      literal("model"),
+      literal("NAME[,NAME...]"),
+      literal("models whose memory the job's nodes lend to its programs (Bellows)"),
+      1,
+      0,
+      take_models};
+  std::vector<spank_option> all = {framework, range, batch, models};
   for (const container::OptionInfo& info : container::options())
     all.push_back({literal(info.name), literal(info.argument), literal(info.help),
                    info.argument == nullptr ? 0 : 1, static_cast<int>(info.option),

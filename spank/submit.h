@@ -5,8 +5,9 @@
 
 namespace bellows::spank {
 
-/// sbatch, salloc and srun: registers --framework, --gpus-range, --batch-range and the --container
-/// options. slurmstepd must register them too, or it would complain of options it does not know.
+/// sbatch, salloc and srun: registers --framework, --gpus-range, --batch-range, --model and the
+/// --container options. slurmstepd must register them too, or it would complain of options it does
+/// not know.
 void register_options(spank_t spank);
 
 /// Inside a job: forgets the options of that job, so that a nested sbatch or srun has only its own.

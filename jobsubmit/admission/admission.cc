@@ -15,8 +15,9 @@ namespace bellows {
 
 namespace {
 
-std::string_view bellows_options(const Request& request) {
-  return request.only_container() ? "--container options" : "--framework and --gpus-range";
+std::string_view bellows_options(const Request& request, const char* other) {
+  if (!request.keeps_gpus()) return other;
+  return request.container ? "--container options" : "--model";
 }
 
 /// Whether a contract fits without one of its extra keys.
@@ -31,22 +32,21 @@ bool job_kind(Review& review) {
     return review.refuse(
         Refusal::option,
         fmt::format("{} is given twice with different values; give it once",
-                    request.container     ? "an option of Bellows"
+                    request.container || request.models ? "an option of Bellows"
                     : request.batch_range ? "--framework, --gpus-range or --batch-range"
                                           : "--framework or --gpus-range"));
   if (request.heterogeneous)
     return review.refuse(
         Refusal::option,
-        fmt::format(
-            "a heterogeneous job cannot have {}; submit its parts as separate jobs",
-            request.only_container() ? "--container options" : "--framework or --gpus-range"));
+        fmt::format("a heterogeneous job cannot have {}; submit its parts as separate jobs",
+                    bellows_options(request, "--framework or --gpus-range")));
   if (request.whole_nodes)
     return review.refuse(
         Refusal::gpus,
         fmt::format("--exclusive and --core-spec give a job all GPUs of its nodes, "
                     "whatever it asks for, so they cannot be combined with {}; leave them out, and "
                     "ask for as many GPUs as the job needs",
-                    bellows_options(request)));
+                    bellows_options(request, "--framework and --gpus-range")));
   return true;
 }
 
@@ -92,6 +92,11 @@ bool fits_contract(Review& review) {
         fmt::format("the --container options are too long for a job contract of {} bytes; "
                     "shorten paths, or mount a directory above several",
                     Contract::kMostBytes));
+  if (review.request.models && small_without(contract, Contract::kModelsKey))
+    return review.refuse(Refusal::option,
+                         fmt::format("the names of --model are too long for a job contract of {} "
+                                     "bytes; ask for fewer models",
+                                     Contract::kMostBytes));
   if (contract.framework.empty())
     return review.refuse(
         Refusal::policy,
@@ -159,6 +164,7 @@ constexpr Rule kRules[] = {
     {"partition and QOS", choose_partition, tell_partition},
     {"time limit", choose_time, tell_time},
     {"batch range", choose_batch_range, tell_batch_range},
+    {"models", choose_models, tell_models},
     {"contract", fill_contract, tell_terms},
 };
 
@@ -184,7 +190,7 @@ Decision decide(const Policy* policy, std::string_view why_not, const Request& r
   decision.message = fmt::format(
       "there is no policy to admit this job by ({}); tell the administrator, or submit it without "
       "{}",
-      why_not, bellows_options(request));
+      why_not, bellows_options(request, "--framework and --gpus-range"));
   return decision;
 }
 

@@ -44,6 +44,7 @@ struct Request : Origin {
   std::optional<std::string> gpus_range;   ///< value of --gpus-range
   std::optional<std::string> batch_range;  ///< value of --batch-range
   std::optional<std::string> container;    ///< all --container options, see container::spec_text
+  std::optional<std::string> models;       ///< value of --model
   bool contradictory = false;              ///< an option came twice with different values
   bool batch = false;                      ///< of sbatch: the only kind that can be resized
   bool heterogeneous = false;
@@ -58,10 +59,12 @@ struct Request : Origin {
   Sizes sizes;
 
   bool wants_bellows() const {
-    return framework || gpus_range || batch_range || container || contradictory;
+    return framework || gpus_range || batch_range || container || models || contradictory;
   }
-  /// Such a job keeps the GPUs it asks for, also when these are none.
-  bool only_container() const { return container && !framework && !gpus_range && !batch_range; }
+  /// Whether it keeps the GPUs it asks for, also when these are none.
+  bool keeps_gpus() const {
+    return (container || models) && !framework && !gpus_range && !batch_range;
+  }
 };
 
 /// What to change in the job. Nothing: leave as it is. An empty text clears the field.

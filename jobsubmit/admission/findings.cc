@@ -151,6 +151,11 @@ void tell_batch_range(const Review& review, Trace& trace) {
     trace.push_back({"batch range", review.decision.contract.batch->to_string()});
 }
 
+void tell_models(const Review& review, Trace& trace) {
+  const auto models = review.decision.contract.extra_value(Contract::kModelsKey);
+  if (!models.empty()) trace.push_back({"models", std::string(models)});
+}
+
 void tell_terms(const Review& review, Trace& trace) {
   const Request& request = review.request;
   const Changes& changes = review.decision.changes;

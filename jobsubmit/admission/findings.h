@@ -17,6 +17,7 @@ void tell_nodes(const Review& review, Trace& trace);
 void tell_partition(const Review& review, Trace& trace);
 void tell_time(const Review& review, Trace& trace);
 void tell_batch_range(const Review& review, Trace& trace);
+void tell_models(const Review& review, Trace& trace);
 void tell_terms(const Review& review, Trace& trace);
 
 }  // namespace bellows

@@ -13,6 +13,9 @@ bool choose_framework(Review& review);
 // container_choice.cc
 bool choose_container(Review& review);
 
+// model_choice.cc
+bool choose_models(Review& review);
+
 // size_choice.cc
 bool choose_range(Review& review);
 bool choose_type(Review& review);

@@ -134,7 +134,7 @@ bool choose_range(Review& review) {
   auto asked = count_gpus(request.sizes);
   if (!asked) return review.refuse(Refusal::gpus, shown(asked.error().text, 512));
   review.asked = *std::move(asked);
-  if (!review.asked && request.only_container() && !request.sizes.tasks_per_gpu) {
+  if (!review.asked && request.keeps_gpus() && !request.sizes.tasks_per_gpu) {
     review.range = GpusRange::none();
     return true;
   }

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "common/model_names.h"
 #include "common/text.h"
 #include "jobsubmit/admission/sentence.h"
 #include "slurm/gres.h"
@@ -23,6 +24,7 @@ std::string misspelled(const Request& request) {
     why = check("--gpus-range", GpusRange::parse(*request.gpus_range));
   if (why.empty() && request.batch_range)
     why = check("--batch-range", BatchRange::parse(*request.batch_range));
+  if (why.empty() && request.models) why = check("--model", parse_model_names(*request.models));
   return why;
 }
 
@@ -82,7 +84,8 @@ Explanation judge(const Policy& policy, const Request& request, Explanation so_f
   if (!request.wants_bellows()) {
     so_far.trace.push_back(
         {"kind of job",
-         "plain: it has none of --framework, --gpus-range, --batch-range and --container options"});
+         "plain: it has none of --framework, --gpus-range, --batch-range, --model and --container "
+         "options"});
     if (auto why = refuse_plain(policy, request))
       return refused(std::move(so_far), Refusal::policy, "plain_jobs", *std::move(why));
     return so_far;

@@ -31,7 +31,10 @@ const Policy& policy() {
       "               per_gpu: {cpus: 2, memory: 1G}}}\n"
       "  w: {gpus: {sizes: whole_nodes, gpus_per_node: 4, max: 32, range: \"4-16:4\"}}\n"
       "  n: {batch_range: false, partitions: [p], framework_limits: {a: {gpus: {max: 3}}}}\n"
-      "  o: {images: [\"/own/*\"], gpus: {sizes: whole_nodes, gpus_per_node: 4, types: [x]}}\n",
+      "  o: {images: [\"/own/*\"], gpus: {sizes: whole_nodes, gpus_per_node: 4, types: [x]}}\n"
+      "models:\n"
+      "  - {name: m, tenant: t, source: /m, visible: [u]}\n"
+      "  - {name: all, tenant: v, source: /all, visible: [\"*\"]}\n",
       "f");
   return policy;
 }
@@ -85,6 +88,14 @@ void check_image(const Contract& contract, const Tenant& tenant) {
   require(contract.image.find("/../") == std::string::npos && !contract.image.ends_with("/.."));
 }
 
+/// Only models that the tenant sees.
+void check_models(const Contract& contract) {
+  for (const std::string& name : Contract::split_list(contract.extra_value(Contract::kModelsKey))) {
+    const SiteModel* model = policy().find_model(contract.tenant, name);
+    require(model && model->is_seen_by(contract.tenant));
+  }
+}
+
 void check_update(const Contract& contract, const Sizes& now, Input& input) {
   Admitted job;
   job.contract = contract;
@@ -121,8 +132,9 @@ void check_rights(const Request& request, const Decision& decision) {
   require(tenant && tenant->accounts.front() == request.account);
   const GpuLimits& limits = tenant->limits_for(contract.framework, contract.framework_version);
   check_image(contract, *tenant);
+  check_models(contract);
   const bool none = contract.gpus.is_none();
-  require(!none || (request.only_container() && !changes.per_job && !changes.tasks));
+  require(!none || (request.keeps_gpus() && !changes.per_job && !changes.tasks));
   for (std::uint32_t gpus : contract.gpus.sizes()) require(none || limits.sizes.contains(gpus));
   require(tenant->wide_batch || !contract.batch);
   const auto nodes = changes.max_nodes ? changes.max_nodes : request.sizes.max_nodes;
@@ -157,6 +169,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   request.qos = input.text();
   request.time_limit = input.number();
   if (input.texts.back().starts_with("c=")) request.container = input.texts.back().substr(2);
+  if (input.texts.back().starts_with("m=")) request.models = input.texts.back().substr(2);
   if (!request.wants_bellows()) return 0;
   const Decision decision = decide(&policy(), "", request);
   require(printable(decision.message) && decision.message.size() < 4096);

@@ -76,6 +76,10 @@ tenants:
   brings: {images: ["/own/*", "/home/*/*.sqsh"], gpus: {max: 4, start: 2, types: [a100]}}
   nodes: {images: ["*"], gpus: {min: 4, max: 16, sizes: whole_nodes, gpus_per_node: 4, max_nodes: 3},
           sizing: {per_gpu: {cpus: 4, memory: 16G}}}
+models:
+  - {name: llama/8b, tenant: vision, source: /m/llama, visible: [speech]}
+  - {name: secret, tenant: lab, source: /m/secret}
+  - {name: digits, tenant: vision, source: /m/digits, visible: ["*"]}
 resize_site_factor: 700
 plain_jobs: {default: pass, partitions: {gpu: refuse}}
 )";
@@ -128,6 +132,7 @@ const std::map<std::string, Taker, std::less<>>& options() {
       {"--framework", [](Request& r, V v) { r.framework = v; }},
       {"--gpus-range", [](Request& r, V v) { r.gpus_range = v; }},
       {"--batch-range", [](Request& r, V v) { r.batch_range = v; }},
+      {"--model", [](Request& r, V v) { r.models = v; }},
       {"--gpus", [](Request& r, V v) { r.sizes.per_job = gres(v); }},
       {"--gpus-per-node", [](Request& r, V v) { r.sizes.per_node = gres(v); }},
       {"--gpus-per-task", [](Request& r, V v) { r.sizes.per_task = gres(v); }},

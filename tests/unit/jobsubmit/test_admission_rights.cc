@@ -183,6 +183,37 @@ const Case kBatchRanges[] = {
     {"-Anarrow --gpus-range=1-2", "narrow gpus=1-2 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
 };
 
+const Case kModels[] = {
+    {"--model=llama/8b", "vision gpus=0 models=llama/8b | requeue"},
+    {"--model=llama/8b,digits --gpus=2",
+     "vision gpus=2 models=llama/8b,digits | tasks=2 cpus=2 requeue"},
+    {"-Aspeech --model=digits,llama/8b --gpus-range=2,4",
+     "speech gpus=2,4 models=digits,llama/8b | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
+    {"--model=secret",
+     "policy: there is no model secret for tenant vision; ask the administrator which models it "
+     "may "
+     "use"},
+    {"--model=absent",
+     "policy: there is no model absent for tenant vision; ask the administrator which models it "
+     "may "
+     "use"},
+    {"-Alab --model=llama/8b",
+     "policy: there is no model llama/8b for tenant lab; ask the administrator which models it may "
+     "use"},
+    {"-Alab --model=secert",
+     "policy: there is no model secert for tenant lab; did you mean \"secret\"?"},
+    {"--model=digits,digits", "option: --model: model digits is named twice"},
+    {"--model=",
+     "option: --model: no model can have the name \"\"; write NAME[,NAME...], such as llama/8b"},
+    {"--model=../x",
+     "option: --model: no model can have the name \"../x\"; write NAME[,NAME...], such as "
+     "llama/8b"},
+    {"--model=digits --exclusive",
+     "gpus: --exclusive and --core-spec give a job all GPUs of its nodes, whatever it asks for, so "
+     "they cannot be combined with --model; leave them out, and ask for as many GPUs as the job "
+     "needs"},
+};
+
 const Case kShares[] = {
     {"-Ashares --gpus-range=1-8",
      "shares gpus=1-8 | job=gres:gpu:1 tasks=1 cpus=1 cpus/gpu=gres:gpu:4 mem/gpu=gres:gpu:20480 "
@@ -304,6 +335,8 @@ Test(admission_cases, frameworks, .timeout = 20) { check(kFrameworks, std::size(
 Test(admission_cases, tenants, .timeout = 20) { check(kTenants, std::size(kTenants)); }
 
 Test(admission_cases, batch_ranges, .timeout = 20) { check(kBatchRanges, std::size(kBatchRanges)); }
+
+Test(admission_cases, models, .timeout = 20) { check(kModels, std::size(kModels)); }
 
 Test(admission_cases, shares, .timeout = 20) { check(kShares, std::size(kShares)); }
 

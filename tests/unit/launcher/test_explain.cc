@@ -74,6 +74,7 @@ std::string told(const Request& request) {
   add(line, "framework", request.framework);
   add(line, "range", request.gpus_range);
   add(line, "batch", request.batch_range);
+  add(line, "models", request.models);
   add(line, "container", request.container);
   if (request.requeue_off) line += " norequeue";
   if (request.whole_nodes) line += " whole";
@@ -226,6 +227,7 @@ Test(explain, terms, .timeout = 10) {
       {"--spread-job", "placed"},
       {"--use-min-nodes", "placed"},
       {"--framework=a:1 --gpus-range 1-4 --batch-range=8-64", "framework=a:1 range=1-4 batch=8-64"},
+      {"--model=a,b/c --model d", "models=d"},
       {"-n1 : -n1", "tasks=1 het"},
       {"--container-image=/i/a.sqsh --container-mounts /a:/b --container-mounts=/c:/d:ro",
        "container=image:/i/a.sqsh,mount:/a:/b,mount:/c:/d:ro"},
@@ -414,6 +416,8 @@ Test(explain, trace_ends_with_the_rule_that_refuses, .timeout = 10) {
       {"--framework=a@b", "spelling"},
       {"--gpus-range=x", "spelling"},
       {"--gpus-range=1 --batch-range=x", "spelling"},
+      {"--model=a,,b", "spelling"},
+      {"--model=none", "models"},
       {"--gpus-range=1 --exclusive", "kind of job"},
       {"--framework=dgits", "framework"},
       {"--container-image=/other/a.sqsh", "container"},

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include "common/model_names.h"
+#include "common/text.h"
+#include "jobsubmit/admission/rules.h"
+#include "jobsubmit/admission/sentence.h"
+
+namespace bellows {
+namespace {
+
+std::vector<std::string> names_seen(const Review& review) {
+  std::vector<std::string> names;
+  for (const SiteModel& model : review.policy.models)
+    if (model.is_seen_by(review.tenant->name)) names.push_back(model.name);
+  return names;
+}
+
+}  // namespace
+
+/// A sentence about a hidden model must not differ from one about a model that does not exist.
+bool choose_models(Review& review) {
+  if (!review.request.models) return true;
+  const auto names = parse_model_names(*review.request.models);
+  if (!names) return review.refuse(Refusal::option, "--model: " + shown(names.error().text, 512));
+  for (const std::string& name : *names) {
+    if (review.policy.find_model(review.tenant->name, name)) continue;
+    const auto seen = names_seen(review);
+    const std::string near = nearest(name, seen);
+    return review.refuse(
+        Refusal::policy,
+        fmt::format("there is no model {} for tenant {}{}", shown(name), review.tenant->name,
+                    near.empty() ? "; ask the administrator which models it may use"
+                                 : fmt::format("; did you mean \"{}\"?", near)));
+  }
+  review.decision.contract.extra.emplace_back(Contract::kModelsKey, Contract::join_list(*names));
+  return true;
+}
+
+}  // namespace bellows
