@@ -197,6 +197,12 @@ int ask(bellows_model* model, modelwire::Op op, const char* name,
   const iovec part = {&request, sizeof request};
   if (failure == 0) failure = plain::send_packet(model->socket.get(), &part, 1, -1, 0);
   if (failure == EPIPE || failure == ECONNRESET) return closed(model);
+  if (failure == ENOENT || failure == ECONNREFUSED)
+    return model->fail(
+        BELLOWS_MODEL_ERR_UNAVAILABLE,
+        "the model store of this node, %s: there is no bellows-modeld that serves it; "
+        "a job needs sbatch --model and a node where bellows-modeld runs",
+        path);
   if (failure != 0)
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "the model store of this node, %s: %s", path,
                        strerror(failure));

@@ -91,6 +91,7 @@ Status ControlDesk::take(const ControlRequest& request, plain::Handle& passed) {
     if (clients_.end(name)) return {};
     return Error{ErrorKind::not_found, fmt::format("no socket of job {} is served", name)};
   }
+  if (request.op == ControlOp::prefetch) return prefetch(request);
   if (request.op != ControlOp::add) return take_of_model(request);
   add(registered(std::string(request.tenant, request.tenant_length), name,
                  {std::string(request.path, request.path_length), request.uid, {}},
@@ -104,6 +105,18 @@ Status ControlDesk::serve(const ControlRequest& request, plain::Handle& passed) 
   const TenantId tenant = registry_.tenant(std::string(request.tenant, request.tenant_length));
   return clients_.serve({std::string(request.name, request.name_length), tenant, request.uid},
                         Fd(passed.release()));
+}
+
+Status ControlDesk::prefetch(const ControlRequest& request) {
+  const std::string tenant_name(request.tenant, request.tenant_length);
+  const std::string name(request.name, request.name_length);
+  const auto tenant = registry_.find_tenant(tenant_name);
+  const auto model = tenant ? registry_.find(*tenant, name) : std::nullopt;
+  if (!model)
+    return Error{ErrorKind::not_found,
+                 fmt::format("tenant {} sees no model {}", tenant_name, name)};
+  tier_.prefetch(*model);
+  return {};
 }
 
 Status ControlDesk::take_of_model(const ControlRequest& request) {

@@ -46,6 +46,7 @@ class ControlDesk {
   void on_message(std::uint64_t number);
   Status take(const modelwire::ControlRequest& request, plain::Handle& passed);
   Status serve(const modelwire::ControlRequest& request, plain::Handle& passed);
+  Status prefetch(const modelwire::ControlRequest& request);
   ModelId add(ModelRegistry::Registered model);
   ModelRegistry::Registered registered(const std::string& tenant, const std::string& name,
                                        const ModelFrom& from, std::string_view visible);

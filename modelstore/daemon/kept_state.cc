@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelstore/daemon/kept_state.h"
 
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 namespace bellows {
@@ -9,6 +14,17 @@ namespace {
 
 /// Keys below are those of models.
 constexpr std::uint64_t kFirstJobKey = std::uint64_t{1} << 63;
+
+/// A job may have ended without a daemon to tell: its socket has lost its name then.
+bool lost_its_name(int listener) {
+  sockaddr_un address{};
+  socklen_t size = sizeof address;
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      address.sun_path[0] != '/')
+    return false;
+  struct stat info {};
+  return lstat(address.sun_path, &info) != 0 && errno == ENOENT;
+}
 
 }  // namespace
 
@@ -50,7 +66,8 @@ void KeptState::restore_model(std::uint64_t key, KeptModel& kept, Fd fd) {
 void KeptState::restore_job(std::uint64_t key, KeptJob& kept, Fd listener) {
   kept.job.tenant = registry_.tenant(kept.tenant);
   next_job_key_ = std::max(next_job_key_, key + 1);
-  if (!listener || !clients_.serve(kept.job, std::move(listener))) return link_.drop(key);
+  if (!listener || lost_its_name(listener.get()) || !clients_.serve(kept.job, std::move(listener)))
+    return link_.drop(key);
   job_keys_[kept.job.name] = key;
 }
 

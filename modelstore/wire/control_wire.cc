@@ -40,7 +40,7 @@ const char* check(const ControlRequest& request, std::size_t size) {
       !is_fixed_text(request.path, request.path_length) ||
       !is_fixed_text(request.visible, request.visible_length))
     return "a text is not of its length";
-  if (request.op < ControlOp::serve || request.op > ControlOp::evict)
+  if (request.op < ControlOp::serve || request.op > ControlOp::prefetch)
     return "it asks for what is unknown";
   const bool of_job = request.op == ControlOp::serve || request.op == ControlOp::end;
   if (of_job ? !is_plain_word(request.name, request.name_length)

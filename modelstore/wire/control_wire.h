@@ -24,6 +24,7 @@ enum class ControlOp : std::uint32_t {
   pin = 5,     ///< keeps it in memory, and loads it
   unpin = 6,
   evict = 7,
+  prefetch = 8,  ///< loads what the tenant sees by this name, and keeps it as long as any other
 };
 
 struct ControlRequest {

@@ -383,7 +383,7 @@ Test(model_store, serves_programs_in_c, .timeout = 60) {
 Test(model_store, an_absent_daemon_is_an_error_with_a_sentence, .timeout = 60) {
   const OpenModel model("/nowhere/models.sock", "m");
   cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
-  cr_expect(has(model.error(), "/nowhere/models.sock: No such file"));
+  cr_expect(has(model.error(), "/nowhere/models.sock: there is no bellows-modeld"));
   cr_expect_eq(OpenModel("/nowhere", "../m").code(), BELLOWS_MODEL_ERR_INVALID);
   cr_expect_eq(OpenModel("/nowhere", "sha256:12").code(), BELLOWS_MODEL_ERR_INVALID);
 }

@@ -142,9 +142,9 @@ Test(model_wire, a_failure_says_why, .timeout = 10) {
 
 Test(control_wire, takes_whole_requests_only, .timeout = 10) {
   for (auto op : {ControlOp::serve, ControlOp::end, ControlOp::add, ControlOp::remove,
-                  ControlOp::pin, ControlOp::unpin, ControlOp::evict})
+                  ControlOp::pin, ControlOp::unpin, ControlOp::evict, ControlOp::prefetch})
     cr_expect_null(check(control_request(op), sizeof(ControlRequest)));
-  expect_refused(control_request(static_cast<ControlOp>(8)), "unknown");
+  expect_refused(control_request(static_cast<ControlOp>(9)), "unknown");
   expect_refused(control_request(ControlOp::add), "wrong size", 100);
   ControlRequest bad = control_request(ControlOp::add);
   bad.path[0] = 'm';
