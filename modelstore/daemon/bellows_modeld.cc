@@ -134,6 +134,7 @@ struct Texts {
   std::string run = "/run/bellows-models";
   std::string budget;
   std::string policy = "lru";
+  std::string site;
   std::string helpers = PKGLIBEXECDIR;
   bool small_pages = false;
   std::uint64_t ttl = 0;
@@ -155,6 +156,8 @@ void add_options(CLI::App& app, Texts& t) {
                  "NAME=PATH|URL,tenant=TENANT[,visible=TENANT:TENANT|*][,uid=UID][,digest=..]");
   app.add_option("--models", t.folders,
                  "[NAME=]FOLDER,tenant=TENANT[,visible=..][,uid=UID]: all that are in a folder");
+  app.add_option("--site", t.site,
+                 "A bellows.yaml whose models are there too; SIGHUP: read it again");
   app.add_option("--socket", t.sockets,
                  "PATH,tenant=TENANT[,uid=UID]: a socket for processes of this user");
   app.add_option("--policy", t.policy, "What is evicted first: lru, lfu, largest, cost")
@@ -206,6 +209,7 @@ DiskOption disk_of(const Texts& t, LoadOptions& loads) {
 ModelDaemonOptions options_of(const Texts& t) {
   ModelDaemonOptions options;
   options.run = t.run;
+  options.site = t.site;
   options.limits = {bytes_of(t.budget), policy_of(t.policy), std::chrono::seconds(t.ttl)};
   options.keeper = {t.helpers + "/bellows-model-keeper", std::to_string(ms_of(t.alone).count())};
   options.loads.loader = t.helpers + "/bellows-model-loader";
@@ -244,12 +248,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   }
-  sigset_t ends;
-  sigemptyset(&ends);
-  for (const int number : {SIGTERM, SIGINT}) sigaddset(&ends, number);
-  sigprocmask(SIG_BLOCK, &ends, nullptr);
+  sigset_t taken;
+  sigemptyset(&taken);
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&taken, number);
+  sigprocmask(SIG_BLOCK, &taken, nullptr);
   signal(SIGPIPE, SIG_IGN);
-  const Fd signals(signalfd(-1, &ends, SFD_CLOEXEC));
+  const Fd signals(signalfd(-1, &taken, SFD_CLOEXEC));
   ModelDaemonOptions options = options_of(texts);
   options.most_sockets = allow_descriptors();
   auto daemon = ModelDaemon::make(options, say);

@@ -5,11 +5,13 @@
 #include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -36,6 +38,8 @@ Result<Fd> lock_folder(const std::string& run) {
     return Error{ErrorKind::busy, fmt::format("another bellows-modeld has {}", run)};
   return lock;
 }
+
+constexpr std::chrono::seconds kFirstSite{5};
 
 constexpr std::string_view kFileEnd = ".safetensors";
 
@@ -91,7 +95,9 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   link_ = std::make_unique<KeeperLink>(*loop_, options.run + "/keeper", options.keeper, say);
   kept_ = std::make_unique<KeptState>(*link_, registry_, *tier_, *clients_);
   if (auto restored = kept_->restore(); !restored) return restored;
+  say_ = say;
   if (auto added = add_models(options); !added) return added;
+  if (auto begun = begin_site(options.site); !begun) return begun;
   end_sockets_but(options.sockets);
   for (const SocketOption& socket : options.sockets)
     if (auto served = serve(socket); !served) return served;
@@ -121,37 +127,68 @@ Status ModelDaemon::serve(const SocketOption& socket) {
 }
 
 Status ModelDaemon::add_models(const ModelDaemonOptions& options) {
-  std::set<ModelId> configured;
   for (const ModelOption& folder : options.folders)
-    if (auto added = add_folder(folder, configured); !added) return added;
+    if (auto added = add_folder(folder); !added) return added;
   for (const ModelOption& model : options.models) {
     if (!modelwire::is_model_name(model.name.data(), model.name.size()))
       return Error{ErrorKind::invalid, fmt::format("no model can have the name {}", model.name)};
-    configured.insert(control_->configure(model.tenant, model.name, model.from, model.visible));
+    of_options_.insert(control_->configure(model.tenant, model.name, model.from, model.visible));
   }
-  control_->forget_all_but(configured);
+  if (options.site.empty()) control_->forget_all_but(of_options_);
   return {};
 }
 
-Status ModelDaemon::add_folder(const ModelOption& folder, std::set<ModelId>& configured) {
+Status ModelDaemon::add_folder(const ModelOption& folder) {
   std::error_code failed;
   fs::directory_iterator entry(folder.from.path, failed);
   for (const fs::directory_iterator end; !failed && entry != end; entry.increment(failed)) {
     const std::string word = name_of(*entry);
     const std::string name = folder.name.empty() ? word : folder.name + "/" + word;
     if (word.empty() || !modelwire::is_model_name(name.data(), name.size())) continue;
-    configured.insert(control_->configure(folder.tenant, name, {entry->path(), folder.from.uid, {}},
-                                          folder.visible));
+    of_options_.insert(control_->configure(folder.tenant, name,
+                                           {entry->path(), folder.from.uid, {}}, folder.visible));
   }
   if (!failed) return {};
   return Error{ErrorKind::unavailable,
                fmt::format("cannot read {}: {}", folder.from.path, failed.message())};
 }
 
-void ModelDaemon::run(int ends) {
-  bool ended = false;
-  auto watch = loop_->watch(ends, EPOLLIN, [&](std::uint32_t) { ended = true; });
-  while (watch && !ended) {
+Status ModelDaemon::begin_site(const std::string& path) {
+  if (path.empty()) return {};
+  auto site = SiteModels::make(*loop_, path, [this](const auto& list) { take_site(list); });
+  if (!site) return site.error();
+  site_ = std::move(*site);
+  site_->read();
+  // So that programs which waited for a restart find the models that are new.
+  site_->wait(kFirstSite);
+  return {};
+}
+
+/// What can't be read changes nothing, at a start too: the models of before are the keeper's.
+void ModelDaemon::take_site(const Result<SiteList>& list) {
+  if (!list) return say_(list.error().text + "; the models stay as they were");
+  std::set<ModelId> configured = of_options_;
+  for (const ModelOption& model : list->models) {
+    const auto tenant = registry_.find_tenant(model.tenant);
+    const auto own = tenant ? registry_.own(*tenant, model.name) : std::nullopt;
+    // An option of the daemon's is for this node, and comes first.
+    if (own && of_options_.count(*own) != 0) continue;
+    configured.insert(control_->configure(model.tenant, model.name, model.from, model.visible));
+  }
+  control_->forget_all_but(configured);
+  for (const std::string& remark : list->remarks) say_(remark);
+}
+
+void ModelDaemon::take_signal(int signals) {
+  signalfd_siginfo info{};
+  if (::read(signals, &info, sizeof info) != sizeof info) return;
+  ended_ = info.ssi_signo != SIGHUP;
+  if (!ended_ && site_) site_->read();
+}
+
+void ModelDaemon::run(int signals) {
+  auto watch = loop_->watch(signals, EPOLLIN, [&](std::uint32_t) { take_signal(signals); });
+  while (watch && !ended_) {
     const auto now = EventLoop::Clock::now();
     // First: it answers, and the tier goes on with that.
     const auto disk = disk_ ? disk_->tick(now) : EventLoop::Clock::time_point::max();

@@ -14,17 +14,11 @@
 #include "modelstore/daemon/keeper_link.h"
 #include "modelstore/daemon/kept_state.h"
 #include "modelstore/daemon/memory_tier.h"
+#include "modelstore/daemon/model_options.h"
 #include "modelstore/daemon/model_registry.h"
+#include "modelstore/daemon/site_models.h"
 
 namespace bellows {
-
-/// A model that is there from the start.
-struct ModelOption {
-  std::string tenant;
-  std::string name;  ///< of a folder: what its models' names begin with, or nothing
-  ModelFrom from;
-  std::string visible;
-};
 
 struct SocketOption {
   std::string path;
@@ -56,6 +50,7 @@ struct ModelDaemonOptions {
   std::vector<ModelOption> models;
   std::vector<ModelOption> folders;  ///< each thing in it that looks like a model is one
   std::vector<SocketOption> sockets;
+  std::string site;  ///< a bellows.yaml whose models are there too; empty: none
 };
 
 /// bellows-modeld: all its parts, and its loop.
@@ -65,14 +60,17 @@ class ModelDaemon {
 
   static Result<std::unique_ptr<ModelDaemon>> make(const ModelDaemonOptions& options,
                                                    const Say& say);
-  /// Until `ends` is readable.
-  void run(int ends);
+  /// Until `signals`, a signalfd, has another than SIGHUP, which has the site's file read again.
+  void run(int signals);
 
  private:
   ModelDaemon() = default;
   Status start(const ModelDaemonOptions& options, const Say& say);
   Status add_models(const ModelDaemonOptions& options);
-  Status add_folder(const ModelOption& folder, std::set<ModelId>& configured);
+  Status add_folder(const ModelOption& folder);
+  Status begin_site(const std::string& path);
+  void take_site(const Result<SiteList>& list);
+  void take_signal(int signals);
   Status serve(const SocketOption& socket);
   /// Those of earlier options are served no more.
   void end_sockets_but(const std::vector<SocketOption>& sockets);
@@ -85,6 +83,10 @@ class ModelDaemon {
   std::unique_ptr<ControlDesk> control_;
   std::unique_ptr<KeeperLink> link_;
   std::unique_ptr<KeptState> kept_;
+  std::unique_ptr<SiteModels> site_;
+  std::set<ModelId> of_options_;
+  Say say_;
+  bool ended_ = false;
   Fd lock_;
 };
 
