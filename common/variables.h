@@ -14,9 +14,9 @@ inline constexpr std::string_view kOptionPrefix = "_SLURM_SPANK_OPTION_bellows_"
 /// promised. The nodes set them, so nobody may submit a job with those of another one. The rest are
 /// the user's own settings.
 inline constexpr const char* kJobVariables[] = {
-    "BELLOWS_CONTRACT",          "BELLOWS_TENANT",     "BELLOWS_FRAMEWORK",
-    "BELLOWS_FRAMEWORK_VERSION", "BELLOWS_GPUS_RANGE", "BELLOWS_CHECKPOINT_DIR",
-    "BELLOWS_RUN_DIR",
+    "BELLOWS_CONTRACT",          "BELLOWS_TENANT",       "BELLOWS_FRAMEWORK",
+    "BELLOWS_FRAMEWORK_VERSION", "BELLOWS_GPUS_RANGE",   "BELLOWS_CHECKPOINT_DIR",
+    "BELLOWS_RUN_DIR",           "BELLOWS_MODEL_SOCKET",
 };
 
 /// How the names of the variables begin that say in what container a step runs, in the order in
@@ -26,6 +26,9 @@ inline constexpr const char* kContainerPrefixes[] = {"BELLOWS_CONTAINER_", "PYXI
 /// In the environment of an attempt's ranks: names the attempt, so that its remaining processes can
 /// be found.
 inline constexpr const char* kAttemptVariable = "BELLOWS_ATTEMPT";
+
+/// Where the job's programs reach bellows-modeld, in a job with models. The library reads it too.
+inline constexpr const char* kModelSocketVariable = "BELLOWS_MODEL_SOCKET";
 
 /// In the environment of ranks: the global batch that the job was ordered to use, and the range of
 /// batches in its contract.

@@ -53,7 +53,7 @@ std::string admitted_line(Contract contract) {
 }
 
 JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
-                           const std::string& user_dir) {
+                           const std::string& user_dir, const std::string& model_socket) {
   auto directory = expand_path(contract.checkpoint_dir, contract.extra_value(kUserKey),
                                contract.extra_value(kAccountKey), std::to_string(job_id));
   JobVariables variables;
@@ -66,6 +66,7 @@ JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
       {"BELLOWS_GPUS_RANGE", contract.gpus.to_string()},
       {"BELLOWS_CHECKPOINT_DIR", directory ? unless_empty(*directory) : std::nullopt},
       {"BELLOWS_RUN_DIR", user_dir},
+      {kModelSocketVariable, unless_empty(model_socket)},
   };
   return variables;
 }

@@ -40,7 +40,7 @@ struct JobVariables {
   Status status;
 };
 JobVariables job_variables(const Contract& contract, std::uint32_t job_id,
-                           const std::string& user_dir);
+                           const std::string& user_dir, const std::string& model_socket = "");
 
 /// The same variables for a job without a contract: all unset.
 std::vector<Change> no_job_variables();

@@ -16,6 +16,8 @@
 #include "common/container/rights.h"
 #include "common/container/spec_text.h"
 #include "common/fd.h"
+#include "common/variables.h"
+#include "modelstore/wire/model_wire.h"
 #include "spank/container/base_view.h"
 #include "spank/container/fence.h"
 #include "spank/container/image_variables.h"
@@ -26,6 +28,7 @@
 #include "spank/epilog.h"
 #include "spank/job_store.h"
 #include "spank/leftovers.h"
+#include "spank/model_socket.h"
 #include "spank/step_environment.h"
 
 /// slurmstepd's own, by Slurm's library; a program of another kind that loads the plugin has none.
@@ -156,6 +159,7 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
     result.pmix_shares_session = ways && ways->find("shmem") != std::string::npos;
   }
   result.libbellows = LIBBELLOWS;
+  result.model_socket = {model_socket_of(*step.contract, result.run_dir), modelwire::kSocket};
   return result;
 }
 
@@ -187,6 +191,8 @@ void move_pmix(spank_t spank, const std::pair<std::string, std::string>& moved) 
 void change_variables(spank_t spank, const Settings& settings, const container::TaskEntry& entry) {
   move_pmix(spank, entry.pmix_moved());
   if (!container::wants_container(step.spec)) return;
+  if (!step.contract->extra_value(Contract::kModelsKey).empty())
+    set_variable(spank, kModelSocketVariable, modelwire::kSocket);
   const auto lookup = [spank](const char* name) { return environment(spank, name); };
   for (const std::string& name : container::dropped_variables(step.spec))
     spank_unsetenv(spank, name.c_str());
@@ -214,6 +220,11 @@ void tell_remarks(spank_t spank, const std::vector<std::string>& remarks) {
   if (remarks.empty() || environment(spank, "SLURM_LOCALID") != "0") return;
   for (const std::string& remark : remarks)
     tell(fmt::format("slurmstepd: bellows: container: {}\n", remark));
+}
+
+void end_models(const Settings& settings, std::uint32_t job) {
+  const Status ended = ModelSocket(settings, job).end();
+  if (!ended.ok()) slurm_error("bellows: job %u: models: %s", job, ended.error().text.c_str());
 }
 
 void tell_phases(const container::Phases& phases) {
@@ -249,10 +260,14 @@ void begin_views(spank_t spank, const Settings& settings,
   pause_at(settings, kLeasing);
   auto lease =
       container::Lease::take(settings.run_dir, step.job, container::JobOwner{step.uid, step.gid});
-  if (lease)
-    step.lease = *std::move(lease);
-  else
+  if (!lease) {
     step.problem = lease.error().text;
+    return;
+  }
+  step.lease = *std::move(lease);
+  // The job may not need it, or only some of the models: a program is told when it opens one.
+  const Status lent = ModelSocket(settings, step.job).lend(step.uid, *step.contract);
+  if (!lent.ok()) slurm_error("bellows: job %u: models: %s", step.job, lent.error().text.c_str());
 }
 
 void open_view(spank_t, const Settings& settings) {
@@ -307,11 +322,12 @@ void begin_epilogs(spank_t spank, const Settings& settings) {
   });
 }
 
-void end_views() {
+void end_views(const Settings& settings) {
   if (!step.lease) return;
-  const auto last = [] {
+  const auto last = [&] {
     const Status ended = end_leftovers(step.cgroups, kEndingLimit);
     if (!ended.ok()) slurm_error("bellows: job %u: %s", step.job, ended.error().text.c_str());
+    end_models(settings, step.job);
   };
   if (const Status status = step.lease->leave(last); !status.ok())
     slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
@@ -319,8 +335,9 @@ void end_views() {
 }
 
 void collect_views(const Settings& settings) {
-  if (const Status status = container::collect_views(settings.run_dir); !status.ok())
-    slurm_error("bellows: %s", status.error().text.c_str());
+  const Status status = container::collect_views(
+      settings.run_dir, [&](std::uint32_t job) { end_models(settings, job); });
+  if (!status.ok()) slurm_error("bellows: %s", status.error().text.c_str());
 }
 
 }  // namespace bellows::spank

@@ -22,7 +22,7 @@ void enter_view(spank_t spank, const Settings& settings) noexcept;
 void begin_epilogs(spank_t spank, const Settings& settings);
 /// exit: the last slurmstepd of a job on this node ends what processes are left of the job, and
 /// removes its views.
-void end_views();
+void end_views(const Settings& settings);
 /// slurmd's start, and each job's prolog: removes what a crash left.
 void collect_views(const Settings& settings);
 

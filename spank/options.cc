@@ -3,6 +3,9 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "common/container/options.h"
 #include "common/text.h"
 #include "common/variables.h"
@@ -50,22 +53,27 @@ Result<FrameworkOption> parse_framework(std::string_view text) {
 }
 
 Settings read_settings(int count, char** arguments, std::vector<std::string>& complaints) {
-  constexpr std::string_view key = "run_dir=";
   Settings settings;
+  const std::pair<std::string_view, std::string*> paths[] = {
+      {"run_dir", &settings.run_dir}, {"model_store", &settings.model_store}};
   for (int i = 0; i < count; ++i) {
     const std::string_view argument = arguments[i];
-    if (!argument.starts_with(key)) {
+    const std::string_view key = argument.substr(0, argument.find('='));
+    const auto path = std::find_if(std::begin(paths), std::end(paths), [&](const auto& one) {
+      return one.first == key && key.size() < argument.size();
+    });
+    if (path == std::end(paths)) {
       if (auto status = container::set_site(settings.site, argument); !status.ok())
         complaints.push_back(fmt::format("plugstack.conf: {}", status.error().text));
       continue;
     }
-    const std::string_view value = argument.substr(key.size());
+    const std::string_view value = argument.substr(key.size() + 1);
     if (value.size() < 2 || value[0] != '/' || value.find("..") != std::string_view::npos)
       complaints.push_back(
-          fmt::format("plugstack.conf: run_dir must be an absolute path, not \"{}\"; {} is used",
-                      value, settings.run_dir));
+          fmt::format("plugstack.conf: {} must be an absolute path, not \"{}\"; {} is used", key,
+                      value, *path->second));
     else
-      settings.run_dir = value;
+      *path->second = value;
   }
   return settings;
 }

@@ -25,6 +25,7 @@ Result<FrameworkOption> parse_framework(std::string_view text);
 /// What the plugin's line in plugstack.conf may set. A value.
 struct Settings {
   std::string run_dir = "/run/bellows";  ///< root's directory for the contracts on this node
+  std::string model_store = "/run/bellows-models/control";  ///< bellows-modeld's own socket
   container::Site site;
 };
 

@@ -15,6 +15,7 @@
 #include "spank/host.h"
 #include "spank/isolation.h"
 #include "spank/job_store.h"
+#include "spank/model_socket.h"
 #include "spank/rescue.h"
 #include "spank/step_environment.h"
 
@@ -167,7 +168,9 @@ void prepare_step(spank_t spank, const Settings& settings) {
     unset_all(spank, kRunVariable);
     return;
   }
-  const JobVariables variables = job_variables(*contract, step->job, store.user_dir(step->job));
+  const std::string user_dir = store.user_dir(step->job);
+  const JobVariables variables =
+      job_variables(*contract, step->job, user_dir, model_socket_of(*contract, user_dir));
   if (!variables.status.ok())
     slurm_error("bellows: job %u: checkpoint directory: %s", step->job,
                 variables.status.error().text.c_str());
@@ -179,7 +182,7 @@ void prepare_step(spank_t spank, const Settings& settings) {
 
 void finish_step(spank_t spank, const Settings& settings) {
   const auto step = identify(spank);
-  if (!step || !step->is_batch()) return end_views();
+  if (!step || !step->is_batch()) return end_views(settings);
   const JobStore store(settings.run_dir);
   if (store.launcher_active(step->job, step->uid)) {
     const auto gpus = store.planned_gpus(step->job, step->uid);
@@ -190,7 +193,7 @@ void finish_step(spank_t spank, const Settings& settings) {
   }
   // This must come last: the last slurmstepd of the job ends every process of the owner in the
   // job's cgroups, including the one that asks slurmctld in the owner's name.
-  end_views();
+  end_views(settings);
 }
 
 }  // namespace bellows::spank

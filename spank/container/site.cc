@@ -106,9 +106,11 @@ Status set_site(Site& site, std::string_view argument) {
   const auto* setting = std::find_if(std::begin(kSettings), std::end(kSettings),
                                      [name](const Setting& s) { return s.name == name; });
   if (equals == std::string_view::npos || setting == std::end(kSettings))
-    return Error{ErrorKind::not_found,
-                 fmt::format("\"{}\" is not a setting of spank_bellows.so; they are run_dir, {}",
-                             argument.substr(0, 64), kSiteSettings)};
+    return Error{
+        ErrorKind::not_found,
+        fmt::format(
+            "\"{}\" is not a setting of spank_bellows.so; they are run_dir, model_store, {}",
+            argument.substr(0, 64), kSiteSettings)};
   return setting->set(site, name, argument.substr(equals + 1));
 }
 

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <functional>
 #include <iterator>
+#include <tuple>
 
 #include "common/container/spec_text.h"
 #include "spank/container/base_view.h"
@@ -23,6 +24,7 @@
 #include "spank/container/own_namespaces.h"
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
+#include "spank/container/user_mounts.h"
 
 namespace bellows::container {
 namespace {
@@ -60,15 +62,6 @@ Status go_to(const std::string& directory) {
 /// Not every node need have it; its file system may be one that does not answer.
 std::string if_there(const std::string& path) {
   return ::access(path.c_str(), R_OK) == 0 ? path : "";
-}
-
-/// What programs of Bellows need of the host, in its own place.
-Status add_own(const std::string& path, bool read_only, std::vector<PlacedMount>& mounts) {
-  if (path.empty()) return {};
-  auto placed = open_bind(path, path, false, read_only, false);
-  if (!placed) return placed.error();
-  mounts.push_back(*std::move(placed));
-  return {};
 }
 
 std::string note_name(const std::string& name) { return name + ":note"; }
@@ -190,8 +183,11 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
   if (!files) return files.error();
   inputs.mounts = *std::move(files);
   // The batch script lies in slurmd's spool directory, which a container does not have.
-  if (auto status = add_own(wanted.script, true, inputs.mounts); !status.ok()) return status;
-  if (auto status = add_own(wanted.run_dir, false, inputs.mounts); !status.ok()) return status;
+  const auto& [socket, socket_target] = wanted.model_socket;
+  for (const auto& [path, target, read_only] : {std::tuple(wanted.script, wanted.script, true),
+                                                {wanted.run_dir, wanted.run_dir, false},
+                                                {if_there(socket), socket_target, false}})
+    if (auto status = add_bind(path, target, read_only, inputs.mounts); !status.ok()) return status;
   const auto dev = open_file("/dev", kRoot);
   if (!dev) return dev.error();
   auto nodes = clone_nodes(dev->get(), gpus_.shown);

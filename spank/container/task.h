@@ -34,6 +34,8 @@ struct TaskRequest {
   bool pmix_shares_session = false;  ///< it has files for the ranks there
   PrologRun prolog;                  ///< to be run on the host, before a container is entered
   std::string run_dir;               ///< where the job's launcher and agents listen; empty: none
+  /// Where bellows-modeld takes clients, on the host and in a container; empty: nowhere.
+  std::pair<std::string, std::string> model_socket;
   std::string libbellows;  ///< the library's path on the host, if it is there; empty: none
 };
 

@@ -196,6 +196,15 @@ Result<PlacedMount> open_bind(const std::string& source, const std::string& targ
   return PlacedMount{target, std::move(*mount), directory, true, source, option_words(flags)};
 }
 
+Status add_bind(const std::string& source, const std::string& target, bool read_only,
+                std::vector<PlacedMount>& mounts) {
+  if (source.empty()) return {};
+  auto placed = open_bind(source, target, false, read_only, false);
+  if (!placed) return placed.error();
+  mounts.push_back(*std::move(placed));
+  return {};
+}
+
 Result<std::vector<PlacedMount>> open_user_mounts(const std::vector<Mount>& mounts) {
   std::vector<PlacedMount> placed;
   for (const auto& mount : mounts) {

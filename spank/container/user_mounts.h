@@ -30,6 +30,10 @@ std::string told(const PlacedMount& placed);
 Result<PlacedMount> open_bind(const std::string& source, const std::string& target, bool recursive,
                               bool read_only, bool no_exec);
 
+/// Adds one of those, of a single file or directory; nothing for an empty source.
+Status add_bind(const std::string& source, const std::string& target, bool read_only,
+                std::vector<PlacedMount>& mounts);
+
 /// In their order. Refused besides: a bind that is not recursive of a directory with mounts below,
 /// since it would show what they hide. Needs CAP_SYS_ADMIN.
 Result<std::vector<PlacedMount>> open_user_mounts(const std::vector<Mount>& mounts);

@@ -247,7 +247,7 @@ Status remove_if_last(int views, const Places& places, int alive,
 
 /// Never by way of a lease: whoever begins beside it would take that for a slurmstepd that lives,
 /// and find nothing made ready.
-Status collect_job(int views, const Places& places) {
+Status collect_job(int views, const Places& places, const std::function<void()>& last) {
   auto directory = open_directory(views, places.name.c_str(), places.path);
   if (!directory)
     return directory.error().kind == ErrorKind::not_found ? Status() : Status(directory.error());
@@ -258,7 +258,7 @@ Status collect_job(int views, const Places& places) {
     ::unlinkat(views, places.name.c_str(), AT_REMOVEDIR);
     return {};
   }
-  return remove_if_last(views, places, alive.get(), {});
+  return remove_if_last(views, places, alive.get(), last);
 }
 
 }  // namespace
@@ -293,7 +293,8 @@ Status Lease::leave(const std::function<void()>& last) {
   return status;
 }
 
-Status collect_views(const std::string& run_dir) {
+Status collect_views(const std::string& run_dir,
+                     const std::function<void(std::uint32_t job)>& last) {
   auto views = open_views(run_dir);
   if (!views) return views.error();
   const Directory dir = read_directory(Fd(::fcntl(views->get(), F_DUPFD_CLOEXEC, 0)));
@@ -304,7 +305,9 @@ Status collect_views(const std::string& run_dir) {
       jobs.push_back(static_cast<std::uint32_t>(*job));
   Status first;
   for (const std::uint32_t job : jobs) {
-    const Status status = collect_job(views->get(), Places(run_dir, job));
+    const Status status = collect_job(views->get(), Places(run_dir, job), [&] {
+      if (last) last(job);
+    });
     if (first.ok()) first = status;
   }
   return first;

@@ -60,8 +60,9 @@ class Lease {
   Fd alive_;
 };
 
-/// Removes the views of each job that has no living slurmstepd.
-Status collect_views(const std::string& run_dir);
+/// Removes the views of each job that has no living slurmstepd, after `last`.
+Status collect_views(const std::string& run_dir,
+                     const std::function<void(std::uint32_t job)>& last = {});
 
 /// A flock, held until destruction. A resource.
 class Lock {

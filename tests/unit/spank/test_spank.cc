@@ -11,6 +11,7 @@
 #include "spank/controller.h"
 #include "spank/environment.h"
 #include "spank/leftovers.h"
+#include "spank/model_socket.h"
 #include "spank/options.h"
 #include "spank/rescue.h"
 #include "tests/unit/spank/spank_support.h"
@@ -48,10 +49,12 @@ Test(spank, every_option_has_its_variables) {
 
 Test(spank, settings_never_fail) {
   std::string good = "run_dir=/var/x", relative = "run_dir=x", dots = "run_dir=/a/../b";
-  std::string other = "debug", empty = "run_dir=";
+  std::string other = "debug", empty = "run_dir=", store = "model_store=/run/x/control";
   std::vector<std::string> complaints;
   char* one[] = {good.data()};
   cr_assert(read_settings(1, one, complaints).run_dir == "/var/x");
+  char* second[] = {store.data()};
+  cr_assert(read_settings(1, second, complaints).model_store == "/run/x/control");
   cr_assert(complaints.empty());
   char* wrong[] = {relative.data(), dots.data(), other.data(), empty.data()};
   cr_assert(read_settings(4, wrong, complaints).run_dir == "/run/bellows");
@@ -71,7 +74,17 @@ Test(spank, variables_of_a_job) {
   cr_assert(map.at("BELLOWS_GPUS_RANGE") == "1-8");
   cr_assert(map.at("BELLOWS_CHECKPOINT_DIR") == "/ck/alice/dept/17");
   cr_assert(map.at("BELLOWS_RUN_DIR") == "/run/bellows/17/user");
-  cr_assert(map.size() == 7);
+  cr_assert(map.at("BELLOWS_MODEL_SOCKET") == "(unset)");
+  cr_assert(map.size() == 8);
+}
+
+Test(spank, only_a_job_with_models_has_a_socket_for_them) {
+  const Contract with = contract_of("bellows/1 tenant=v gpus=2 models=a,b/c");
+  cr_expect(model_socket_of(kContract, "/run/bellows/17/user") == "");
+  const std::string socket = model_socket_of(with, "/run/bellows/17/user");
+  cr_expect(socket == "/run/bellows/17/models.sock");
+  const Map map = as_map(job_variables(with, 17, "/run/bellows/17/user", socket).changes);
+  cr_expect(map.at("BELLOWS_MODEL_SOCKET") == socket);
 }
 
 Test(spank, what_the_contract_leaves_out_is_unset) {
@@ -80,7 +93,7 @@ Test(spank, what_the_contract_leaves_out_is_unset) {
   cr_assert(map.at("BELLOWS_FRAMEWORK_VERSION") == "(unset)");
   cr_assert(map.at("BELLOWS_CHECKPOINT_DIR") == "(unset)");
   const Map none = as_map(no_job_variables());
-  cr_assert(none.size() == 7);
+  cr_assert(none.size() == 8);
   for (const auto& [name, value] : none) cr_expect(value == "(unset)", "%s", name.c_str());
 }
 
