@@ -97,6 +97,9 @@ start_cluster() {
   wait_for_controller 300
   for member in $all; do [[ $member == ctl ]] || start_member "$member"; done
   wait_for_nodes 300
+  if ((modelstore)); then
+    for ((node = 1; node <= nodes; node++)); do start_modeld; done
+  fi
   ((!elastic)) || start_bellowsd
 }
 
@@ -204,6 +207,7 @@ command_start_node() {
   connect_member "n$node"
   start_member "n$node"
   wait_for_daemons "n$node"
+  ((!modelstore)) || start_modeld
 }
 
 command_pause_node() {
@@ -273,6 +277,46 @@ start_bellowsd() {
   poll_for 20 bellowsd_pid >/dev/null || {
     show_log_tail "$dir/log/bellowsd.log"
     die "bellowsd did not start"
+  }
+}
+
+modeld_pid() { in_member "n$node" pgrep --exact bellows-modeld; }
+modeld_is_gone() { ! modeld_pid >/dev/null; }
+
+# Its keeper stays, as it does for systemd.
+command_stop_modeld() {
+  local pid
+  need_node
+  pid=$(modeld_pid) || die "bellows-modeld is not running on n$node"
+  in_member "n$node" kill -s "$signal" "$pid"
+  [[ ${signal#SIG} == @(TERM|KILL|INT) ]] || return 0
+  poll_for 20 modeld_is_gone || die "bellows-modeld did not stop"
+}
+
+command_start_modeld() {
+  need_node
+  ((modelstore)) || die "the cluster was not started with --modelstore"
+  modeld_is_gone || die "bellows-modeld is already running on n$node"
+  start_modeld
+}
+
+modeld_is_ready() { in_member "n$node" test -S /run/bellows-models/control; }
+
+# As etc/bellows-modeld.service has it, with a user that every machine has.
+start_modeld() {
+  local program helpers
+  read -r program helpers < <(modeld_programs)
+  in_member "n$node" install -d -o daemon -g daemon -m 755 /run/bellows-models
+  in_member "n$node" rm -f /run/bellows-models/control
+  # shellcheck disable=SC2016
+  in_member "n$node" /bin/sh -c 'exec setsid setpriv --reuid=daemon --regid=daemon --clear-groups \
+    --inh-caps=-all,+setuid,+setgid --ambient-caps=-all,+setuid,+setgid --bounding-set=-all,+setuid,+setgid \
+    --no-new-privs "$@" &' start env -i PATH=/usr/bin:/bin "${daemon_environment[@]}" "$program" \
+    --budget=256M --small-pages --helpers="$helpers" --site="$dir/etc/bellows.yaml" \
+    </dev/null >>"$dir/log/modeld-n$node.log" 2>&1
+  poll_for 20 modeld_is_ready || {
+    show_log_tail "$dir/log/modeld-n$node.log"
+    die "bellows-modeld did not start on n$node"
   }
 }
 

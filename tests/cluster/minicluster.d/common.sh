@@ -16,7 +16,7 @@ usage_error() {
 # DIR/state/vars holds what all later commands need; it is written once, by up.
 save_state() {
   local name
-  for name in id dir nodes gpus accounting elastic plugins builddir cgroup_version controllers; do
+  for name in id dir nodes gpus accounting elastic modelstore plugins builddir cgroup_version controllers; do
     printf 'MC_%s=%q\n' "$name" "${!name}"
   done >"$dir/state/vars.new"
   printf 'MC_daemon_environment=(%s)\n' "${environment[*]@Q}" >>"$dir/state/vars.new"
@@ -31,7 +31,8 @@ load_state() {
     die "the cluster in $dir was never started completely; remove it with 'minicluster down'"
   # shellcheck source=/dev/null
   . "$dir/state/vars"
-  id=$MC_id nodes=$MC_nodes gpus=$MC_gpus accounting=$MC_accounting elastic=$MC_elastic plugins=$MC_plugins
+  id=$MC_id nodes=$MC_nodes gpus=$MC_gpus accounting=$MC_accounting elastic=$MC_elastic modelstore=$MC_modelstore
+  plugins=$MC_plugins
   builddir=$MC_builddir cgroup_version=$MC_cgroup_version controllers=$MC_controllers
   daemon_environment=("${MC_daemon_environment[@]}")
 }

@@ -10,7 +10,7 @@ find_slurm_plugins() {
   die "Slurm's plugins are in none of the usual places below /usr/lib"
 }
 
-# An installed minicluster has the file "installed", with MC_PREFIX, MC_PLUGINS and MC_PROGRAMS. The
+# An installed minicluster has the file "installed", with MC_PREFIX, MC_PLUGINS, MC_PROGRAMS and MC_HELPERS. The
 # installation stands for a build then, unless another is named.
 if [[ -r $MC_LIB/installed ]]; then
   # shellcheck source=/dev/null
@@ -20,6 +20,10 @@ is_installed() { [[ -n ${MC_PREFIX:-} && $builddir == "$MC_PREFIX" ]]; }
 admission_plugins() { if is_installed; then echo "$MC_PLUGINS"; else echo "$builddir/jobsubmit/.libs"; fi; }
 spank_plugins() { if is_installed; then echo "$MC_PLUGINS"; else echo "$builddir/spank/.libs"; fi; }
 bellowsd_program() { if is_installed; then echo "$MC_PREFIX/sbin/bellowsd"; else echo "$builddir/elastic/bellowsd"; fi; }
+# bellows-modeld, and the folder of the programs that it starts.
+modeld_programs() {
+  if is_installed; then echo "$MC_PREFIX/sbin/bellows-modeld $MC_HELPERS"; else echo "$builddir/modelstore/bellows-modeld $builddir/modelstore"; fi
+}
 programs() { if is_installed; then echo "$MC_PROGRAMS"; else echo "$builddir/launcher"; fi; }
 
 find_builddir() {
@@ -242,7 +246,7 @@ write_configuration() {
     echo "required $(spank_plugins)/spank_bellows.so $(kept_directories) $spank_args" \
       >"$dir/etc/plugstack.conf"
     if [[ -n $bellows_conf ]]; then
-      cp -- "$bellows_conf" "$dir/etc/bellows.yaml"
+      install -m 644 -- "$bellows_conf" "$dir/etc/bellows.yaml"
     else
       default_bellows_conf >"$dir/etc/bellows.yaml"
     fi
