@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plain reader of safetensors files with the interface of the package of this name, for where that
-is not installed: Debian 12 does not have it. tests/cluster/modelstore/0079-hook.t has the real one."""
+is not installed: Debian 12 does not have it. tests/cluster/modelstore/0081-hook.t has the real one."""
 
 from bellows.models.files import read_header
 
