@@ -11,13 +11,9 @@ namespace {
 
 // Of a new measurement beside those before it: a program's speed drifts, and one report is noise.
 constexpr double kWeight = 0.3;
-/// The model is fitted anew when a mean has moved by more.
-constexpr double kNear = 0.02;
 /// Of the time of steps over their mean, while it was measured once.
 constexpr double kFirstSpread = 0.03;
 constexpr double kMostSpread = 10;
-/// Configurations of a job that are remembered. Reports are its user's, and may name any number.
-constexpr std::size_t kMostSeen = 64;
 
 std::uint32_t of_rank(std::uint64_t batch, std::uint32_t gpus) {
   const std::uint64_t samples = (batch + gpus - 1) / gpus;
@@ -43,20 +39,8 @@ void JobSpeed::add(const GpuLayout& layout, std::uint64_t batch, double step_s) 
     note_spread(layout.gpus, 1 / plain_.at(layout.gpus), step_s);
     return plain_.add(layout.gpus, 1 / step_s);
   }
-  const auto known = std::find_if(seen_.begin(), seen_.end(), [&](const Seen& seen) {
-    return seen.layout == layout && seen.local_batch == local;
-  });
-  if (known == seen_.end()) {
-    if (seen_.size() == kMostSeen) seen_.erase(seen_.begin());
-    seen_.push_back({layout, local, step_s});
-    note_spread(layout.gpus, step_s, step_s);
-    is_current_ = false;
-    return;
-  }
-  const double before = known->step_s;
-  note_spread(layout.gpus, before, step_s);
-  known->step_s += kWeight * (step_s - before);
-  if (std::abs(known->step_s - before) > kNear * before) is_current_ = false;
+  const auto before = seen_.add({layout, local, 0, step_s});
+  note_spread(layout.gpus, before.value_or(step_s), step_s);
 }
 
 void JobSpeed::note_spread(std::uint32_t gpus, double foreseen_s, double step_s) {
@@ -81,27 +65,11 @@ std::uint32_t JobSpeed::most_to_try(std::uint32_t now) const {
   return largest > UINT32_MAX / 2 ? UINT32_MAX : 2 * largest;
 }
 
-// Launchers cannot tell computing from the exchange of gradients. With the fewest GPUs the whole
-// step counts as computing, so that what is slower with more of them is their exchange.
-const SpeedRecord& JobSpeed::record() const {
-  if (is_current_) return record_;
-  record_ = SpeedRecord();
-  const auto fewest =
-      std::min_element(seen_.begin(), seen_.end(),
-                       [](const Seen& a, const Seen& b) { return a.layout.gpus < b.layout.gpus; });
-  for (const Seen& seen : seen_) {
-    const bool computes = seen.layout.gpus == fewest->layout.gpus;
-    record_.add({seen.layout, seen.local_batch, computes ? seen.step_s : 0, seen.step_s});
-  }
-  is_current_ = true;
-  return record_;
-}
-
 std::optional<SizeSpeed> JobSpeed::with_batch(const GpuLayout& layout,
                                               const std::optional<BatchRange>& range,
                                               bool is_now) const {
-  const StepTime& model = *record().model();
-  const double excess = record().excess(layout);
+  const StepTime& model = *seen_.record().model();
+  const double excess = seen_.record().excess(layout);
   const std::uint64_t reference = range ? range->max : batch_;
   const auto in_reference = static_cast<double>(reference);
   const GradientNoise noise{1, static_cast<double>(noise_scale_) / in_reference};
@@ -114,8 +82,7 @@ std::optional<SizeSpeed> JobSpeed::with_batch(const GpuLayout& layout,
   };
   if (!range || noise_scale_ == 0 || is_now) return speed(batch_);
   if (layout.gpus > range->max) return std::nullopt;
-  std::uint64_t most_local = 1;
-  for (const Seen& seen : seen_) most_local = std::max<std::uint64_t>(most_local, seen.local_batch);
+  const std::uint64_t most_local = std::max(1U, seen_.most_local());
   const std::uint64_t most = std::clamp(most_local * layout.gpus, range->min, range->max);
   const BatchLimits limits{.submitted = static_cast<std::uint32_t>(reference),
                            .smallest = static_cast<std::uint32_t>(range->min),

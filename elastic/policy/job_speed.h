@@ -9,7 +9,7 @@
 #include "common/contract.h"
 #include "elastic/policy/objective.h"
 #include "elastic/policy/seen_speeds.h"
-#include "elastic/policy/speed_record.h"
+#include "elastic/policy/seen_steps.h"
 
 namespace bellows {
 
@@ -23,7 +23,7 @@ class JobSpeed {
   void note_noise_scale(std::uint64_t samples);
 
   /// Works out now what the next questions need, and keeps it for them.
-  void prepare() const { (void)record().model(); }
+  void prepare() const { (void)seen_.record().model(); }
 
   bool seen() const { return most_gpus_ > 0; }
   bool seen_at(std::uint32_t gpus) const { return spread_.contains(gpus); }
@@ -41,27 +41,17 @@ class JobSpeed {
                             const std::optional<BatchRange>& range, std::uint32_t now) const;
 
  private:
-  struct Seen {
-    GpuLayout layout;
-    std::uint32_t local_batch;
-    double step_s;
-  };
-
-  const SpeedRecord& record() const;
   void note_spread(std::uint32_t gpus, double foreseen_s, double step_s);
   double doubt(std::uint32_t gpus, std::uint32_t now) const;
   std::optional<SizeSpeed> with_batch(const GpuLayout& layout,
                                       const std::optional<BatchRange>& range, bool is_now) const;
 
   SeenSpeeds plain_;  ///< steps in a second, of a program that does not say its batch
-  std::vector<Seen> seen_;
+  SeenSteps seen_;
   std::map<std::uint32_t, double> spread_;  ///< of the steps' times at a size, over their mean
   std::uint64_t batch_ = 0;
   std::uint64_t noise_scale_ = 0;
   std::uint32_t most_gpus_ = 0;
-  // Fitting a model takes a while, and reports come more often than plans.
-  mutable SpeedRecord record_;
-  mutable bool is_current_ = false;
 };
 
 }  // namespace bellows

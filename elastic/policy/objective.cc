@@ -18,6 +18,8 @@ constexpr double kRestartsOfPlan = 3;
 // Below this a job has no restart to fear for: it would never be seen at any other size.
 constexpr double kYoung = 60;  // seconds
 
+// Of a job beside all others, by what is left of them.
+constexpr double kMostByRest = 10;
 // Of a job beside others of its class. A new one must still be seen at several sizes.
 constexpr double kLeastWeight = 0.1;
 constexpr double kMostWeight = 2;
@@ -39,7 +41,9 @@ double rest_after_restart(const JobState& job, const ObjectiveTerms& terms) {
   const double plan_s = std::max(terms.horizon_s, kRestartsOfPlan * terms.restart_s);
   // Restarting tells nothing of how long a job computes.
   const double restarted_s = (job.restarts + 1) * terms.restart_s;
-  const double lasts = std::min(std::max(job.age_s - restarted_s, 0.0) + kYoung, plan_s);
+  const double computes_s =
+      job.left ? *job.left / std::max(1U, job.now) : std::max(job.age_s - restarted_s, 0.0);
+  const double lasts = std::min(computes_s + kYoung, plan_s);
   return lasts / (lasts + terms.restart_s);
 }
 
@@ -66,17 +70,28 @@ Values values_of(const JobState& job, const ObjectiveTerms& terms) {
 void weigh_by_class(std::vector<JobState>& jobs) {
   struct Class {
     double service = 0;
+    double longest = 0;
     int jobs = 0;
   };
   std::map<std::uint32_t, Class> classes;
   for (const JobState& job : jobs) {
-    classes[job.job_class].service += job.service;
-    ++classes[job.job_class].jobs;
+    Class& all = classes[job.job_class];
+    all.service += job.service;
+    all.longest = std::max(all.longest, job.service);
+    ++all.jobs;
   }
+  // A second is less than any job takes.
+  const auto left = [&](const JobState& job) {
+    return std::max(1.0, job.left.value_or(classes[job.job_class].longest));
+  };
+  double sum = 0;
+  for (const JobState& job : jobs) sum += left(job);
   for (JobState& job : jobs) {
     const Class& all = classes[job.job_class];
+    const double mean = sum / static_cast<double>(jobs.size());
+    job.weight = std::min(std::sqrt(mean / left(job)), kMostByRest);
     if (all.service > 0)
-      job.weight = std::clamp(job.service / (all.service / all.jobs), kLeastWeight, kMostWeight);
+      job.weight *= std::clamp(job.service / (all.service / all.jobs), kLeastWeight, kMostWeight);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "elastic/optimizer/tenant_curve.h"
@@ -32,6 +33,8 @@ struct JobState {
   double waited_s = 0;           ///< since it last held GPUs, or since its submission; 0: it runs
   double service = 0;            ///< GPU-seconds that it has held
   std::uint32_t job_class = 0;   ///< jobs that scale alike and have about as much to do
+  /// GPU-seconds that it will still take, so far as jobs of its class that have finished tell.
+  std::optional<double> left = {};
   double weight = 1;  ///< what its speed counts beside the others'; positive, and 20 at most
 };
 
@@ -39,7 +42,8 @@ struct ObjectiveTerms {
   Objective objective = Objective::fair;
   double restart_s = 0;  ///< seconds without progress at every change
   /// A plan is taken to last this many seconds at most, or as long as three restarts, and a job as
-  /// long as it has computed: over that time a restart has to pay off.
+  /// long as is left of it or, where that is not known, as it has computed: over that time a
+  /// restart has to pay off.
   double horizon_s = 300;
   /// With `fair`, a job that has waited so long takes the place of one that has run, be it as fast
   /// as it may. With n jobs of which m fit at their smallest sizes, none waits longer than this
@@ -47,9 +51,12 @@ struct ObjectiveTerms {
   double patience_s = 3600;
 };
 
-/// Weights by the service that jobs have attained: from 0.1 to 2 times the mean of their class. Of
-/// jobs with about as much to do, those that began first end first: one after another they take
-/// less time in the mean than side by side, where all end last. Between classes it changes little.
+/// Weights by which jobs end one after another: in the mean that takes them less time than side by
+/// side, where all end last. Between all jobs by what is left of them, to the power of -1/2: to its
+/// inverse would end the shortest first, and not at all would let each count alike. Of a class of
+/// which no job has finished, jobs are taken to go on for as long as its longest has. Within a
+/// class, where all have about as much to do, by the service that they have attained: from 0.1 to 2
+/// times the mean of their class, so that those that began first end first.
 void weigh_by_class(std::vector<JobState>& jobs);
 
 /// The jobs' values in one fixed point, so that the optimizer's best total is the best division.

@@ -43,15 +43,23 @@ const std::optional<StepTime>& SpeedRecord::model() const {
 }
 
 double SpeedRecord::excess(const GpuLayout& layout) const {
-  if (!model()) return 1;
+  return model() ? excess_over(*model_, layout) : 1;
+}
+
+double SpeedRecord::excess_over(const StepTime& model, const GpuLayout& layout) const {
   double sum = 0;
   int samples = 0;
   for (const StepSample& sample : samples_) {
     if (sample.layout != layout) continue;
-    sum += std::log(sample.step_s / model_->step_s(layout, sample.local_batch, 1));
+    sum += std::log(sample.step_s / model.step_s(layout, sample.local_batch, 1));
     ++samples;
   }
   return samples > 0 ? std::exp(sum / samples) : 1;
+}
+
+bool SpeedRecord::has(const GpuLayout& layout) const {
+  return std::any_of(samples_.begin(), samples_.end(),
+                     [&layout](const StepSample& sample) { return sample.layout == layout; });
 }
 
 }  // namespace bellows

@@ -14,6 +14,10 @@ namespace bellows {
 /// them. A value type.
 class SpeedRecord {
  public:
+  SpeedRecord() = default;
+  /// Of a record in place of one that has had so many models.
+  explicit SpeedRecord(std::uint64_t models) : models_(models) {}
+
   /// Of two samples of one configuration the first is kept; what can't be is left out. Whether the
   /// model may change by it.
   bool add(const StepSample& sample);
@@ -26,6 +30,10 @@ class SpeedRecord {
   /// samples; 1 where there are none. What the model's form can't follow, such as a pair of nodes
   /// with a slow link, is in here.
   double excess(const GpuLayout& layout) const;
+  /// The same over another record's model.
+  double excess_over(const StepTime& model, const GpuLayout& layout) const;
+  /// Whether there is a sample of the layout.
+  bool has(const GpuLayout& layout) const;
   const std::vector<StepSample>& samples() const { return samples_; }
   /// The most GPUs of any sample.
   std::uint32_t most_gpus() const { return most_gpus_; }

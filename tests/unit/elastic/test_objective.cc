@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <vector>
 
@@ -53,11 +54,21 @@ Test(objective, a_restart_has_its_price) {
   cr_expect(divide(jobs, {.restart_s = 250}, 4)[1] == 1, "it has computed for 100 s in all");
 }
 
+Test(objective, a_restart_pays_off_over_what_is_left) {
+  std::vector<JobState> jobs = {scaling(0.7, 4, 2), scaling(0.7, 4, 1)};
+  cr_expect(divide(jobs, {.restart_s = 250}, 4) == (Sizes{2, 2}));
+  jobs[1].left = 100;
+  cr_expect(divide(jobs, {.restart_s = 250}, 4)[1] == 1, "it ends soon");
+  jobs[1].age_s = 0;
+  jobs[1].left = 1e6;
+  cr_expect(divide(jobs, {.restart_s = 250}, 4) == (Sizes{2, 2}), "it is young and has much to do");
+}
+
 Test(objective, of_a_class_the_oldest_goes_first) {
   std::vector<JobState> jobs = {scaling(0.9, 8, 4), scaling(0.9, 8, 4), scaling(0.9, 8, 4)};
   jobs[0].service = 3000;
   jobs[1].service = 1000;
-  jobs[2].service = 50;
+  jobs[2].service = 3000;
   jobs[2].job_class = 1;
   weigh_by_class(jobs);
   cr_expect(jobs[0].weight == 1.5 && jobs[1].weight == 0.5);
@@ -72,6 +83,24 @@ Test(objective, of_a_class_the_oldest_goes_first) {
   jobs[0].weight = 1;
   weigh_by_class(jobs);
   cr_expect(jobs[0].weight == 1, "none has run");
+}
+
+Test(objective, who_has_little_left_goes_first) {
+  std::vector<JobState> jobs = {scaling(0.9, 8, 4), scaling(0.9, 8, 4), scaling(0.9, 8, 4)};
+  for (std::uint32_t j = 0; j < 3; ++j) jobs[j].job_class = j;
+  jobs[0].left = 100;
+  jobs[1].left = 900;
+  jobs[2].service = 2000;
+  weigh_by_class(jobs);
+  cr_expect(std::abs(jobs[0].weight / jobs[1].weight - 3) < 1e-9);
+  cr_expect(jobs[0].weight > 1 && jobs[2].weight < jobs[1].weight,
+            "of a class of which none has finished, it is as long again as its longest");
+  const Sizes sizes = divide(jobs, {}, 12);
+  cr_expect(sizes[0] > sizes[1] && sizes[1] >= sizes[2] && sizes[2] >= 1);
+  jobs[0].left = 1e-9;
+  jobs[1].left = 1e15;
+  weigh_by_class(jobs);
+  cr_expect(jobs[0].weight <= 20, "within what a weight may be");
 }
 
 Test(objective, who_waits_is_not_held_back_by_its_weight) {

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "elastic/policy/job_class.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace bellows {
+namespace {
+
+// Of a new measurement beside those before it.
+constexpr double kWeight = 0.3;
+constexpr std::size_t kMostFinished = 64;
+/// What is left of a job that has had more than any that has finished, in parts of what it has had.
+constexpr double kBeyond = 0.1;
+/// Where a job's steps take more than so many times as long as foreseen from its class, or less
+/// than one part of so many, it is another program.
+constexpr double kUnlike = 1.5;
+
+/// How many times as long as in the class each kind of step of the job takes, as a logarithm.
+std::vector<double> differences(const SpeedRecord& own, const SpeedRecord& of_class) {
+  std::vector<double> all;
+  for (const StepSample& sample : own.samples()) {
+    const double foreseen = of_class.excess(sample.layout) *
+                            of_class.model()->step_s(sample.layout, sample.local_batch, 1);
+    all.push_back(std::log(sample.step_s / foreseen));
+  }
+  return all;
+}
+
+}  // namespace
+
+void JobClass::note_first_noise(const GradientNoise& noise) {
+  if (!first_noise_) {
+    first_noise_ = noise;
+    return;
+  }
+  first_noise_->squared_norm += kWeight * (noise.squared_norm - first_noise_->squared_norm);
+  first_noise_->variance += kWeight * (noise.variance - first_noise_->variance);
+}
+
+void JobClass::note_finished(double service) {
+  if (!std::isfinite(service) || service <= 0) return;
+  if (finished_.size() == kMostFinished) finished_.pop_front();
+  finished_.push_back(service);
+}
+
+std::optional<double> JobClass::service_left(double service) const {
+  if (finished_.empty()) return std::nullopt;
+  double sum = 0;
+  std::size_t longer = 0;
+  for (const double took : finished_) {
+    if (took <= service) continue;
+    sum += took - service;
+    ++longer;
+  }
+  return longer > 0 ? sum / static_cast<double>(longer) : kBeyond * service;
+}
+
+Foresight::Foresight(const SpeedRecord& own, const SpeedRecord* of_class)
+    : own_(&own), record_(&own) {
+  if (!of_class || !of_class->model()) return;
+  double sum = 0;
+  const auto all = differences(own, *of_class);
+  for (const double difference : all) sum += difference;
+  const double mean = all.empty() ? 0 : sum / static_cast<double>(all.size());
+  const bool alike = std::all_of(all.begin(), all.end(), [mean](double difference) {
+    return std::abs(difference - mean) <= std::log(kUnlike);
+  });
+  if (!alike) return;
+  record_ = of_class;
+  scale_ = std::exp(mean);
+}
+
+double Foresight::excess(const GpuLayout& layout) const {
+  if (!by_class()) return own_->excess(layout);
+  return own_->has(layout) ? own_->excess_over(model(), layout) : scale_ * record_->excess(layout);
+}
+
+std::uint32_t Foresight::most_gpus() const {
+  return std::max(own_->most_gpus(), record_->most_gpus());
+}
+
+}  // namespace bellows
