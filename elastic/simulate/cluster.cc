@@ -70,6 +70,7 @@ class Run {
   void arrive() {
     for (; arrived_ < out_.jobs.size() && out_.jobs[arrived_].submission().submit_s <= now_;
          ++arrived_) {
+      out_.jobs[arrived_].join(scheduler_.class_for(out_.jobs[arrived_].application()));
       active_.push_back(arrived_);
       asks_ |= terms_.at_events;
     }

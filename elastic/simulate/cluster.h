@@ -24,6 +24,9 @@ class Scheduler {
  public:
   virtual ~Scheduler() = default;
   virtual BatchRule batch_rule() const = 0;
+  /// What a job that arrives is to know of others like it; null: it learns alone. It must stay
+  /// where it is.
+  virtual const JobClass* class_for(const Application&) { return nullptr; }
   /// The GPUs of each of `jobs`, which are in the order of their submission; they need not fill the
   /// cluster, but must fit into it.
   virtual std::vector<NodeGpus> decide(double now,

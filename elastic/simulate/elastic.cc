@@ -2,7 +2,6 @@
 #include "elastic/simulate/elastic.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 
 #include "elastic/simulate/goodput_table.h"
@@ -18,6 +17,7 @@ class ByOptimizer : public Scheduler {
       : shape_(shape), terms_(terms) {}
 
   std::vector<NodeGpus> decide(double now, const std::vector<const SimulatedJob*>& jobs) override {
+    look_at(now, jobs);
     std::vector<JobState> states;
     std::map<const Application*, std::uint32_t> classes;
     for (const SimulatedJob* job : jobs) {
@@ -37,6 +37,7 @@ class ByOptimizer : public Scheduler {
   }
 
  protected:
+  virtual void look_at(double, const std::vector<const SimulatedJob*>&) {}
   virtual std::uint32_t most_gpus(const SimulatedJob& job) const = 0;
   virtual SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) = 0;
   virtual void weigh(double, const std::vector<const SimulatedJob*>&,
@@ -63,27 +64,71 @@ class Elastic : public ByOptimizer {
   using ByOptimizer::ByOptimizer;
 
   BatchRule batch_rule() const override { return BatchRule::adapted; }
-
- protected:
-  std::uint32_t most_gpus(const SimulatedJob& job) const override {
-    return most_to_explore(job, shape());
+  const JobClass* class_for(const Application& application) override {
+    return &classes_[&application];
   }
 
-  void weigh(double, const std::vector<const SimulatedJob*>&,
+ protected:
+  void look_at(double, const std::vector<const SimulatedJob*>& jobs) override {
+    learn();
+    foresights_.clear();
+    for (const SimulatedJob* job : jobs) {
+      classes_.try_emplace(&job->application());
+      seen_.try_emplace(job);
+      foresights_.emplace(job, job->foresight());
+    }
+  }
+
+  std::uint32_t most_gpus(const SimulatedJob& job) const override {
+    return std::min({std::max(2 * foresights_.at(&job).most_gpus(), 1U), shape().gpus(),
+                     job.application().largest_gpus()});
+  }
+
+  void weigh(double now, const std::vector<const SimulatedJob*>& jobs,
              std::vector<JobState>& states) const override {
+    for (std::size_t j = 0; j < jobs.size(); ++j) states[j].left = left_of(*jobs[j], now);
     weigh_by_class(states);
+  }
+
+  /// GPU-seconds, so far as anything is known of them.
+  virtual std::optional<double> left_of(const SimulatedJob& job, double now) const {
+    return classes_.at(&job.application()).service_left(job.service(now));
   }
 
   SizeSpeed speed(const SimulatedJob& job, std::uint32_t gpus) override {
     const double perfect = gpus;
-    if (!job.noise()) return {gpus, 0, perfect, perfect};
+    const Foresight& foresight = foresights_.at(&job);
+    const auto noise = job.foreseen_noise();
+    if (!foresight.any() || !noise) return {gpus, 0, perfect, perfect};
     const GpuLayout layout = packed_layout(gpus, shape().gpus_per_node);
     const double per_s =
-        tables_[&job].at(job.speed(), *job.noise(), job.application().limits(), layout);
-    return {gpus, 0, per_s, per_s / job.speed().excess(layout)};
+        tables_[&job].at(foresight.record(), *noise, job.application().limits(), layout);
+    return {gpus, 0, per_s, per_s / foresight.excess(layout)};
   }
 
  private:
+  /// What was told of a job to its class.
+  struct Told {
+    std::size_t samples = 0;
+    bool noise = false;
+    bool finished = false;
+  };
+
+  void learn() {
+    for (auto& [job, told] : seen_) {
+      JobClass& own = classes_[&job->application()];
+      const auto& samples = job->speed().samples();
+      for (; told.samples < samples.size(); ++told.samples) own.steps.add(samples[told.samples]);
+      if (!told.noise && job->noise()) own.note_first_noise(*job->noise());
+      told.noise = job->noise().has_value();
+      if (!told.finished && job->is_done()) own.note_finished(job->service(job->finish_s()));
+      told.finished = job->is_done();
+    }
+  }
+
+  std::map<const Application*, JobClass> classes_;
+  std::map<const SimulatedJob*, Told> seen_;
+  std::map<const SimulatedJob*, Foresight> foresights_;
   std::map<const SimulatedJob*, GoodputTable> tables_;
 };
 
@@ -98,17 +143,10 @@ class Informed : public Elastic {
   using Elastic::Elastic;
 
  protected:
-  void weigh(double now, const std::vector<const SimulatedJob*>& jobs,
-             std::vector<JobState>& states) const override {
-    weigh_by_class(states);
-    for (std::size_t j = 0; j < jobs.size(); ++j) {
-      const double left =
-          jobs[j]->progress_after(jobs[j]->application().epochs()) - jobs[j]->progress(now);
-      // In seconds on one GPU with the smallest batch, to compare jobs of different programs. The
-      // power is the best of those that were tried.
-      const double left_s = left * smallest_step_s(jobs[j]->application());
-      states[j].weight *= std::pow(std::max(left_s, 1.0), -0.25);
-    }
+  /// On one GPU with the smallest batch, to compare jobs of different programs.
+  std::optional<double> left_of(const SimulatedJob& job, double now) const override {
+    const double left = job.progress_after(job.application().epochs()) - job.progress(now);
+    return left * smallest_step_s(job.application());
   }
 };
 

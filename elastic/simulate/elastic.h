@@ -9,7 +9,9 @@
 namespace bellows {
 
 /// Our own scheduler: the optimizer and the policy that bellowsd uses. Sizes are powers of 2 inside
-/// a node and whole nodes; a job grows to at most twice the GPUs that it was seen on.
+/// a node and whole nodes; a job grows to at most twice the GPUs that it was seen on, or one of its
+/// class, which are the jobs of its application. What is left of a job is foreseen from the service
+/// of those of its class that have finished.
 std::unique_ptr<Scheduler> make_elastic(const ClusterShape& shape, const ObjectiveTerms& terms);
 
 /// The same, told what is left to do of each job, so that short rests go first. Nothing real knows

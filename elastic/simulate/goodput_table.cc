@@ -6,7 +6,8 @@ namespace bellows {
 double GoodputTable::at(const SpeedRecord& speed, const GradientNoise& noise,
                         const BatchLimits& limits, const GpuLayout& layout) {
   const StepTime& model = *speed.model();
-  if (models_ != speed.models()) known_.clear();
+  if (speed_ != &speed || models_ != speed.models()) known_.clear();
+  speed_ = &speed;
   models_ = speed.models();
   const auto [entry, is_new] = known_.try_emplace({layout.nodes, layout.gpus});
   Known& known = entry->second;

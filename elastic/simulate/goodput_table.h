@@ -26,6 +26,7 @@ class GoodputTable {
   };
 
   std::map<std::pair<std::uint32_t, std::uint32_t>, Known> known_;  ///< by nodes and GPUs
+  const SpeedRecord* speed_ = nullptr;
   std::uint64_t models_ = 0;
 };
 

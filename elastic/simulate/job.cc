@@ -28,11 +28,22 @@ double SimulatedJob::waited_s(double now) const {
   return now - (has_run_ ? held_since_s_ : submission_.submit_s);
 }
 
+Foresight SimulatedJob::foresight() const {
+  return {speed_, class_ ? &class_->steps.record() : nullptr};
+}
+
+std::optional<GradientNoise> SimulatedJob::foreseen_noise() const {
+  if (noise_ || !class_) return noise_;
+  return class_->first_noise();
+}
+
 Batch SimulatedJob::choose_batch() const {
   const BatchLimits& limits = application().limits();
   if (rule_ == BatchRule::fixed) return lay_out(limits, layout_, submission_.batch);
-  if (const auto& model = speed_.model())
-    return best_goodput(possible_batches(*model, limits, layout_), *noise_).batch;
+  const Foresight foresight = this->foresight();
+  const auto noise = foreseen_noise();
+  if (foresight.any() && noise)
+    return best_goodput(possible_batches(foresight.model(), limits, layout_), *noise).batch;
   return lay_out(limits, layout_, limits.smallest);
 }
 

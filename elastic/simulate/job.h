@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "elastic/policy/job_class.h"
 #include "elastic/policy/speed_record.h"
 #include "elastic/simulate/application.h"
 
@@ -73,6 +74,13 @@ class SimulatedJob {
   const SpeedRecord& speed() const { return speed_; }
   const std::optional<GradientNoise>& noise() const { return noise_; }
 
+  /// Where it has seen nothing itself, it knows what its class has; null: it is alone.
+  void join(const JobClass* job_class) { class_ = job_class; }
+  /// How long its steps take by what it and its class have seen.
+  Foresight foresight() const;
+  /// Of its last gradients, or else of the first ones of its class.
+  std::optional<GradientNoise> foreseen_noise() const;
+
   /// When it does something of itself next; infinite while it holds nothing.
   double next_s() const { return next_s_; }
   /// At next_s(): its restart or an epoch is done, and perhaps the job.
@@ -99,6 +107,7 @@ class SimulatedJob {
   double rate_ = 0;  ///< progress in a second; 0 while it restarts
   double next_s_ = kNever;
   std::optional<double> finish_s_;
+  const JobClass* class_ = nullptr;
   SpeedRecord speed_;
   std::optional<GradientNoise> noise_;
 };

@@ -56,6 +56,9 @@ class HeldToRules : public Scheduler {
       : shape_(shape), inner_(std::move(inner)) {}
 
   BatchRule batch_rule() const override { return inner_->batch_rule(); }
+  const JobClass* class_for(const Application& application) override {
+    return inner_->class_for(application);
+  }
 
   std::vector<NodeGpus> decide(double now, const Jobs& jobs) override {
     cr_assert(now >= last_, "time goes back");
@@ -293,6 +296,24 @@ Test(schedulers, each_keeps_to_the_cluster_and_finishes) {
   for (const SchedulerKind& kind : scheduler_kinds())
     for (std::uint32_t seed = 0; seed < 3; ++seed)
       check_workload(kind, random_workload({&scales, &typical, &stuck}, seed));
+}
+
+Test(schedulers, a_job_of_a_class_that_was_seen_need_not_explore) {
+  const SmallProgram program({.inside = 0, .between = 0});
+  const SmallProgram other({.inside = 0, .between = 0});
+  const ClusterShape shape{.nodes = 2, .gpus_per_node = 4};
+  const SimulationTerms terms{.restart_s = 1, .round_s = 5, .at_events = true};
+  const auto restarts = [&](const SmallProgram& second) {
+    const auto scheduler = make_scheduler(*scheduler_kind("elastic"), shape, terms, 1);
+    const Outcome outcome = simulate({{"first", 0, &program.application(), 1, 10},
+                                      {"second", 10000, &second.application(), 1, 10}},
+                                     *scheduler, terms);
+    cr_assert(outcome.jobs[0].finish_s() < 10000);
+    cr_expect(outcome.jobs[0].restarts() >= 2, "the first doubles");
+    return outcome.jobs[1].restarts();
+  };
+  cr_expect(restarts(program) == 0);
+  cr_expect(restarts(other) >= 2, "it is another program's");
 }
 
 Test(schedulers, one_of_no_name_is_refused) {
