@@ -39,6 +39,7 @@ ordered_json shown(const PoolPlan& plan) {
                     {"gpus", line.from},
                     {"planned", line.to},
                     {"batch", line.batch > 0 ? ordered_json(line.batch) : ordered_json(nullptr)},
+                    {"from_class", line.from_class},
                     {"reason", line.reason}});
   return {{"partition", plan.partition},
           {"gpu_type", plan.gpu_type},

@@ -27,11 +27,10 @@ std::uint32_t size_of(const SlurmJob& job) {
   return job.state == SlurmState::pending ? job.requested_gpus() : job.gpus();
 }
 
-void learn(JobNotes& notes, const RunReport& report) {
-  // Slurm knows what the job holds; a report may say anything.
-  if (report.state != RunReport::State::running || report.gpus != notes.size) return;
-  notes.speed.note_noise_scale(report.noise_scale);
-  if (report.step_s > 0) notes.speed.add({report.nodes, report.gpus}, report.batch, report.step_s);
+/// Nothing: it is alone.
+std::optional<ClassKey> class_key_of(const SlurmJob& job) {
+  const auto contract = Contract::parse(Contract::line_in(job.admin_comment));
+  return contract ? class_key(job, *contract) : std::nullopt;
 }
 
 /// An order may have moved the job though its plan was given up: that counts as well.
@@ -53,8 +52,10 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
     // A bellowsd before this one may have caused every restart, and one that is under way.
     const auto [entry, fresh] = notes_.try_emplace(job.id);
     JobNotes& notes = entry->second;
-    if (fresh)
+    if (fresh) {
+      notes.class_key = class_key_of(job);
       notes.moves.assign(job.restarts + (!updated_ && job.state == SlurmState::running), now);
+    }
     notes.uid = job.uid;
     notes.seen = now;
     const bool new_run = notes.restarts != job.restarts;
@@ -73,6 +74,8 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
     while (!notes.moves.empty() && notes.moves.front() + kHour < now) notes.moves.pop_front();
   }
   updated_ = true;
+  now_ = now;
+  classes_.forget_before(now);
   reporting_ = reporting;
   std::erase_if(notes_, [now](const auto& entry) { return entry.second.seen + kRemembered < now; });
 }
@@ -101,6 +104,20 @@ Result<ReportReply> JobBook::take(const RunReport& report, uid_t uid, Clock::tim
   notes.heard = now;
   reply.order = notes.order;
   return reply;
+}
+
+void JobBook::learn(JobNotes& notes, const RunReport& report) {
+  // Slurm knows what the job holds; a report may say anything.
+  if (report.state != RunReport::State::running || report.gpus != notes.size) return;
+  const GpuLayout layout{report.nodes, report.gpus};
+  notes.speed.note_noise_scale(report.noise_scale);
+  if (report.step_s > 0) notes.speed.add(layout, report.batch, report.step_s);
+  if (!notes.class_key || report.step_s <= 0) return;
+  JobClass& of_class = classes_.at(*notes.class_key, now_);
+  of_class.add(layout, report.batch, report.step_s);
+  if (report.noise_scale > 0 && !notes.noise_told)
+    of_class.note_first_noise({1, static_cast<double>(report.noise_scale)});
+  notes.noise_told |= report.noise_scale > 0;
 }
 
 JobNotes* JobBook::find(std::uint32_t job) {
@@ -155,11 +172,27 @@ void JobBook::note_stuck(std::uint32_t job, std::uint32_t gpus, Clock::time_poin
   notes->too_many_until = now + kStuck;
 }
 
+std::shared_ptr<const JobClass> JobBook::copy_of(const ClassKey& key) const {
+  const JobClass* known = classes_.find(key);
+  if (!known) return nullptr;
+  (void)known->steps.record().model();
+  return std::make_shared<const JobClass>(*known);
+}
+
 std::map<std::uint32_t, JobNotes> JobBook::notes() const {
   const std::lock_guard lock(mutex_);
   // What is worked out here need not be in each copy.
   for (const auto& [id, notes] : notes_) notes.speed.prepare();
-  return notes_;
+  auto copies = notes_;
+  // Jobs of a class have one copy of it.
+  std::map<ClassKey, std::shared_ptr<const JobClass>> classes;
+  for (auto& [id, notes] : copies) {
+    if (!notes.class_key) continue;
+    const auto [known, fresh] = classes.try_emplace(*notes.class_key);
+    if (fresh) known->second = copy_of(*notes.class_key);
+    notes.of_class = known->second;
+  }
+  return copies;
 }
 
 }  // namespace bellows

@@ -8,12 +8,14 @@
 #include <ctime>
 #include <deque>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "common/result.h"
+#include "elastic/daemon/class_book.h"
 #include "elastic/policy/job_speed.h"
 #include "elastic/wire/message.h"
 #include "slurm/job.h"
@@ -31,6 +33,9 @@ struct JobNotes {
   std::optional<RunReport> report;
   std::chrono::steady_clock::time_point heard{};
   JobSpeed speed;
+  bool noise_told = false;  ///< its first noise, to its class
+  std::optional<ClassKey> class_key;
+  std::shared_ptr<const JobClass> of_class;  ///< in what notes() gives; null: nothing is known
   std::deque<std::time_t> moves;  ///< restarts that bellowsd caused, or may have, in the last hour
   std::uint32_t size = 0;         ///< last seen; 0: never
   std::uint32_t given = 0;        ///< by bellowsd, last; 0: never
@@ -68,11 +73,16 @@ class JobBook {
   std::map<std::uint32_t, JobNotes> notes() const;
 
  private:
+  /// Also for its class. Who calls it has the lock, as below.
+  void learn(JobNotes& notes, const RunReport& report);
+  std::shared_ptr<const JobClass> copy_of(const ClassKey& key) const;
   /// Null: no such job. Who asks has the lock.
   JobNotes* find(std::uint32_t job);
 
   mutable std::mutex mutex_;
   std::map<std::uint32_t, JobNotes> notes_;
+  ClassBook classes_;
+  std::time_t now_ = 0;        ///< of the last update
   bool updated_ = false;       ///< once at least
   std::size_t reporting_ = 0;  ///< jobs whose launchers have reported
 };

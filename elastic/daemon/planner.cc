@@ -32,6 +32,7 @@ struct Member {
   std::uint32_t floor = 0;
   JobState state;
   bool may_change_batch = false;
+  std::uint32_t class_gpus = 0;  ///< up to which jobs of its class were seen
 
   /// To go on with at that size; 0: as the program has it. What a plan said of another size does
   /// not count for this one, so it is said also when nothing changes.
@@ -156,7 +157,9 @@ class PoolPlanner {
     const bool runs = line.runs();
     const std::uint32_t now = line.to;
     if (!runs && (line.starts_by_itself || user_wins(notes))) return {now};
-    const std::uint32_t most = runs || notes.speed.seen() ? notes.speed.most_to_try(now) : now;
+    const bool seen = notes.speed.seen() || (notes.of_class && notes.of_class->most_gpus() > 0);
+    const std::uint32_t most =
+        runs || seen ? notes.speed.most_to_try(now, notes.of_class.get()) : now;
     std::vector<std::uint32_t> sizes = sizes_up_to(contract, most);
     if (time_ < notes.too_many_until)
       std::erase_if(sizes, [&](std::uint32_t gpus) {
@@ -179,8 +182,10 @@ class PoolPlanner {
     if (!line.runs())
       member.state.waited_s =
           std::max(0.0, static_cast<double>(now_ - std::max(job.times.submit, job.times.begin)));
-    member.state.sizes = notes.speed.at(sizes_of(line, of_pool.contract, notes),
-                                        gpus_per_node(pool_), of_pool.contract.batch, line.from);
+    member.state.sizes =
+        notes.speed.at(sizes_of(line, of_pool.contract, notes), gpus_per_node(pool_),
+                       of_pool.contract.batch, line.from, notes.of_class.get());
+    if (notes.of_class) member.class_gpus = notes.of_class->most_gpus();
     member.may_change_batch = of_pool.contract.batch.has_value();
     if (member.state.sizes.empty()) return;
     if (line.runs()) {
@@ -294,8 +299,16 @@ class PoolPlanner {
       line.to = member.floor + division.jobs[m].gpus;
       line.reason = line.starts_by_itself ? "starts by itself"
                                           : to_string(reason_of(line, division.jobs[m].reason));
+      line.from_class = line.moves() && line.to <= member.class_gpus && !seen_at(line);
+      if (line.from_class) line.reason += ", by the speed of its class there";
       if (line.runs() && line.moves()) line.batch = member.batch_at(line.to);
     }
+  }
+
+  /// The job itself, at the size that it is to have.
+  bool seen_at(const PlanLine& line) const {
+    const auto found = notes_.find(line.job.id);
+    return found != notes_.end() && found->second.speed.seen_at(line.to);
   }
 
   /// The optimizer saw only what lies above the floor.

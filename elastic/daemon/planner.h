@@ -43,6 +43,7 @@ struct PlanLine {
   std::string reason{};           ///< for a person
   std::uint64_t batch = 0;        ///< samples in a step from then on; 0: for the program to say
   bool starts_by_itself = false;  ///< it only needs room
+  bool from_class = false;        ///< its size: only others of its class were seen there
 
   bool runs() const { return from > 0; }
   /// Whether something has to be done: a running job changes, or one that waits asks for another

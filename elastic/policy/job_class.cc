@@ -5,6 +5,9 @@
 #include <cmath>
 #include <vector>
 
+#include "common/contract.h"
+#include "elastic/policy/likeness.h"
+
 namespace bellows {
 namespace {
 
@@ -13,22 +16,26 @@ constexpr double kWeight = 0.3;
 constexpr std::size_t kMostFinished = 64;
 /// What is left of a job that has had more than any that has finished, in parts of what it has had.
 constexpr double kBeyond = 0.1;
-/// Where a job's steps take more than so many times as long as foreseen from its class, or less
-/// than one part of so many, it is another program.
-constexpr double kUnlike = 1.5;
-
-/// How many times as long as in the class each kind of step of the job takes, as a logarithm.
-std::vector<double> differences(const SpeedRecord& own, const SpeedRecord& of_class) {
+/// How many times as long as in the class each kind of step of the job takes.
+std::vector<double> ratios_to(const SpeedRecord& own, const SpeedRecord& of_class) {
   std::vector<double> all;
   for (const StepSample& sample : own.samples()) {
     const double foreseen = of_class.excess(sample.layout) *
                             of_class.model()->step_s(sample.layout, sample.local_batch, 1);
-    all.push_back(std::log(sample.step_s / foreseen));
+    all.push_back(sample.step_s / foreseen);
   }
   return all;
 }
 
 }  // namespace
+
+void JobClass::add(const GpuLayout& layout, std::uint64_t batch, double step_s) {
+  if (layout.gpus == 0 || batch == 0 || batch > BatchRange::kMost) return;
+  const StepSample sample{layout, of_rank(batch, layout.gpus), 0, step_s};
+  if (!check_sample(sample)) return;
+  batch_ = batch;
+  steps.add(sample);
+}
 
 void JobClass::note_first_noise(const GradientNoise& noise) {
   if (!first_noise_) {
@@ -60,16 +67,10 @@ std::optional<double> JobClass::service_left(double service) const {
 Foresight::Foresight(const SpeedRecord& own, const SpeedRecord* of_class)
     : own_(&own), record_(&own) {
   if (!of_class || !of_class->model()) return;
-  double sum = 0;
-  const auto all = differences(own, *of_class);
-  for (const double difference : all) sum += difference;
-  const double mean = all.empty() ? 0 : sum / static_cast<double>(all.size());
-  const bool alike = std::all_of(all.begin(), all.end(), [mean](double difference) {
-    return std::abs(difference - mean) <= std::log(kUnlike);
-  });
-  if (!alike) return;
+  const auto ratio = common_ratio(ratios_to(own, *of_class));
+  if (!ratio) return;
   record_ = of_class;
-  scale_ = std::exp(mean);
+  scale_ = *ratio;
 }
 
 double Foresight::excess(const GpuLayout& layout) const {

@@ -17,6 +17,15 @@ class JobClass {
  public:
   SeenSteps steps;
 
+  /// A launcher's report: steps of `batch` samples took `step_s` seconds each. What cannot be is
+  /// left out, and so is the report of a program that does not say its batch: steps of jobs with
+  /// different batches cannot be compared.
+  void add(const GpuLayout& layout, std::uint64_t batch, double step_s);
+  /// Samples in a step of the job that was heard of last; 0: not known.
+  std::uint64_t batch() const { return batch_; }
+  /// The most GPUs of any job.
+  std::uint32_t most_gpus() const { return steps.most_gpus(); }
+
   /// Of the first gradients of a job.
   void note_first_noise(const GradientNoise& noise);
   const std::optional<GradientNoise>& first_noise() const { return first_noise_; }
@@ -28,6 +37,7 @@ class JobClass {
   std::optional<double> service_left(double service) const;
 
  private:
+  std::uint64_t batch_ = 0;
   std::optional<GradientNoise> first_noise_;
   std::deque<double> finished_;  ///< the last ones
 };

@@ -14,11 +14,8 @@ constexpr double kWeight = 0.3;
 /// Of the time of steps over their mean, while it was measured once.
 constexpr double kFirstSpread = 0.03;
 constexpr double kMostSpread = 10;
-
-std::uint32_t of_rank(std::uint64_t batch, std::uint32_t gpus) {
-  const std::uint64_t samples = (batch + gpus - 1) / gpus;
-  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(samples, 1, UINT32_MAX));
-}
+/// Of a noise scale, in samples: more than any batch, and within a whole number.
+constexpr double kMostNoise = 1e15;
 
 bool is_sensible(const SizeSpeed& speed) {
   return std::isfinite(speed.samples_per_s) && std::isfinite(speed.progress_per_s) &&
@@ -60,30 +57,55 @@ void JobSpeed::note_noise_scale(std::uint64_t samples) {
   if (samples > 0) noise_scale_ = samples;
 }
 
-std::uint32_t JobSpeed::most_to_try(std::uint32_t now) const {
-  const std::uint32_t largest = std::max(now, most_gpus_);
+/// What is known of a job and its class together.
+struct JobSpeed::Known {
+  Foresight steps;
+  std::uint64_t batch;        ///< 0: not known
+  std::uint64_t noise_scale;  ///< likewise
+  std::uint32_t most_local;
+};
+
+JobSpeed::Known JobSpeed::known(const JobClass* of_class) const {
+  Known known{{seen_.record(), of_class ? &of_class->steps.record() : nullptr},
+              batch_,
+              noise_scale_,
+              std::max(1U, seen_.most_local())};
+  if (!of_class) return known;
+  // A program says its batch or does not: of one that has been heard, this is known.
+  if (!seen()) known.batch = of_class->batch();
+  const auto& noise = of_class->first_noise();
+  if (noise_scale_ == 0 && noise)
+    known.noise_scale = static_cast<std::uint64_t>(std::min(noise->variance, kMostNoise));
+  if (known.steps.by_class())
+    known.most_local = std::max(known.most_local, of_class->steps.most_local());
+  return known;
+}
+
+std::uint32_t JobSpeed::most_to_try(std::uint32_t now, const JobClass* of_class) const {
+  std::uint32_t largest = std::max(now, most_gpus_);
+  const Known all = known(of_class);
+  if (all.batch > 0) largest = std::max(largest, all.steps.most_gpus());
   return largest > UINT32_MAX / 2 ? UINT32_MAX : 2 * largest;
 }
 
-std::optional<SizeSpeed> JobSpeed::with_batch(const GpuLayout& layout,
-                                              const std::optional<BatchRange>& range,
-                                              bool is_now) const {
-  const StepTime& model = *seen_.record().model();
-  const double excess = seen_.record().excess(layout);
-  const std::uint64_t reference = range ? range->max : batch_;
+std::optional<SizeSpeed> JobSpeed::with_batch(const Known& known, const GpuLayout& layout,
+                                              const std::optional<BatchRange>& range, bool is_now) {
+  const StepTime& model = known.steps.model();
+  const double excess = known.steps.excess(layout);
+  const std::uint64_t reference = range ? range->max : known.batch;
   const auto in_reference = static_cast<double>(reference);
-  const GradientNoise noise{1, static_cast<double>(noise_scale_) / in_reference};
+  const GradientNoise noise{1, static_cast<double>(known.noise_scale) / in_reference};
   const auto speed = [&](std::uint64_t batch) {
     const double step_s = excess * model.step_s(layout, of_rank(batch, layout.gpus), 1);
     const auto samples = static_cast<double>(batch);
-    const double gain = noise_scale_ > 0 ? step_gain(noise, samples / in_reference) : samples;
+    const double gain = known.noise_scale > 0 ? step_gain(noise, samples / in_reference) : samples;
     return SizeSpeed{layout.gpus, static_cast<std::uint32_t>(batch), samples / step_s,
                      gain / step_s};
   };
-  if (!range || noise_scale_ == 0 || is_now) return speed(batch_);
+  if (!range || known.noise_scale == 0 || is_now) return speed(known.batch);
   if (layout.gpus > range->max) return std::nullopt;
-  const std::uint64_t most_local = std::max(1U, seen_.most_local());
-  const std::uint64_t most = std::clamp(most_local * layout.gpus, range->min, range->max);
+  const std::uint64_t most =
+      std::clamp(std::uint64_t{known.most_local} * layout.gpus, range->min, range->max);
   const BatchLimits limits{.submitted = static_cast<std::uint32_t>(reference),
                            .smallest = static_cast<std::uint32_t>(range->min),
                            .largest = static_cast<std::uint32_t>(most),
@@ -95,14 +117,16 @@ std::optional<SizeSpeed> JobSpeed::with_batch(const GpuLayout& layout,
 
 std::vector<SizeSpeed> JobSpeed::at(const std::vector<std::uint32_t>& sizes,
                                     std::uint32_t gpus_per_node,
-                                    const std::optional<BatchRange>& range,
-                                    std::uint32_t now) const {
+                                    const std::optional<BatchRange>& range, std::uint32_t now,
+                                    const JobClass* of_class) const {
+  const Known all = known(of_class);
   std::vector<SizeSpeed> speeds;
   for (const std::uint32_t gpus : sizes) {
-    if (batch_ == 0) {
+    if (all.batch == 0) {
       const double per_s = plain_.at(gpus);
       speeds.push_back({gpus, 0, per_s, per_s});
-    } else if (auto speed = with_batch(packed_layout(gpus, gpus_per_node), range, gpus == now)) {
+    } else if (auto speed =
+                   with_batch(all, packed_layout(gpus, gpus_per_node), range, gpus == now)) {
       speeds.push_back(*speed);
     }
   }

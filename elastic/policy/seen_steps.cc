@@ -16,6 +16,11 @@ constexpr std::size_t kMostSeen = 64;
 
 }  // namespace
 
+std::uint32_t of_rank(std::uint64_t batch, std::uint32_t gpus) {
+  const std::uint64_t samples = (batch + gpus - 1) / gpus;
+  return static_cast<std::uint32_t>(std::clamp<std::uint64_t>(samples, 1, UINT32_MAX));
+}
+
 std::optional<double> SeenSteps::add(const StepSample& sample) {
   if (!check_sample(sample)) return std::nullopt;
   const auto known = std::find_if(seen_.begin(), seen_.end(), [&](const StepSample& seen) {
@@ -38,6 +43,12 @@ std::optional<double> SeenSteps::add(const StepSample& sample) {
 std::uint32_t SeenSteps::most_local() const {
   std::uint32_t most = 0;
   for (const StepSample& seen : seen_) most = std::max(most, seen.local_batch);
+  return most;
+}
+
+std::uint32_t SeenSteps::most_gpus() const {
+  std::uint32_t most = 0;
+  for (const StepSample& seen : seen_) most = std::max(most, seen.layout.gpus);
   return most;
 }
 
