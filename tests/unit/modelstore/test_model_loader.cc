@@ -17,6 +17,7 @@
 
 #include "common/child.h"
 #include "common/page_cache.h"
+#include "common/plain/file_identity.h"
 #include "modelstore/catalogue/catalogue.h"
 #include "modelstore/digest/tree_digest.h"
 #include "modelstore/loader/loader_wire.h"
@@ -56,7 +57,7 @@ class LoaderProcess {
     cr_assert(send_message(socket_.get(), message).ok());
   }
 
-  /// What comes next but progress.
+  /// What comes next but progress and the identities of files, which `files` gets.
   LoaderMessage next() {
     LoaderMessage message;
     do {
@@ -64,7 +65,8 @@ class LoaderProcess {
       cr_assert_eq(poll(&p, 1, kLimitMs), 1, "the loader says nothing");
       const auto received = receive_message(socket_.get(), &message, nullptr);
       cr_assert(received.ok(), "%s", received.error().text.c_str());
-    } while (message.word == LoaderWord::progress);
+      if (message.word == LoaderWord::files) files += message.text_view();
+    } while (message.word == LoaderWord::progress || message.word == LoaderWord::files);
     return message;
   }
 
@@ -88,11 +90,20 @@ class LoaderProcess {
   int socket() const { return socket_.get(); }
   pid_t pid() const { return child_->pid(); }
 
+  std::string files;
+
  private:
   Fd socket_;
   Fd memory_;
   std::optional<Child> child_;
 };
+
+std::string identity_of(const std::string& path) {
+  struct stat s;
+  cr_assert_eq(stat(path.c_str(), &s), 0);
+  const auto identity = plain::identity_of(s);
+  return {reinterpret_cast<const char*>(identity.data()), identity.size()};
+}
 
 ModelDigest digest_of(const std::string& bytes) {
   auto hasher = TreeHasher::make();
@@ -179,6 +190,10 @@ Test(model_loader, reads_several_files_under_an_index, .timeout = 60) {
     loader.load(path);
     const LoaderMessage sized = loader.next();
     cr_assert(sized.word == LoaderWord::sized, "%s", sized.to_error().text.c_str());
+    cr_expect(loader.files == identity_of(scratch.path() + "/1.safetensors") +
+                                  identity_of(scratch.path() + "/2.safetensors") ||
+              loader.files == identity_of(scratch.path() + "/2.safetensors") +
+                                  identity_of(scratch.path() + "/1.safetensors"));
     cr_assert(loader.fill(sized.bytes).word == LoaderWord::done);
     const std::string memory = loader.memory();
     catalogue::View view;

@@ -59,6 +59,9 @@ class StoreTestCase(TestCase):
         self.addCleanup(self.log.close)
         self.daemon = subprocess.Popen(
             [
+                # Whatever ends the test.
+                "setpriv",
+                "--pdeathsig=KILL",
                 os.path.join(BUILD, "modelstore/bellows-modeld"),
                 f"--run={self.path('run')}",
                 "--budget=64M",
@@ -68,6 +71,7 @@ class StoreTestCase(TestCase):
                 f"--socket={self.path('socket')},tenant=a",
                 *self.options,
             ],
+            stdout=subprocess.DEVNULL,
             stderr=self.log,
         )
         self.eventually(lambda: "is ready" in self.said())

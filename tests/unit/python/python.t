@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 240
+# deadline: 360
 # The Python package, with the agent of this build; what needs numpy or PyTorch is skipped without it.
+# python.t PATTERN runs the files of that name only.
 top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../../.." && pwd)}
 build=${BELLOWS_BUILDDIR:-$top/build}
 export BELLOWS_LIBRARY=$build/checkpoint/.libs/libbellows.so.0
@@ -11,4 +12,4 @@ export PYTHONPATH=$top/python PYTHONDONTWRITEBYTECODE=1 OMP_NUM_THREADS=1
 unset BELLOWS_MODEL_SOCKET BELLOWS_MODELS BELLOWS_MODELS_MAP BELLOWS_SOCKET BELLOWS_CHECKPOINT_DIR BELLOWS_RANK BELLOWS_WORLD_SIZE
 cd "$top/tests/unit/python" || exit 1
 # Debian's own: another python3 earlier in PATH lacks its packages.
-exec "${PYTHON:-/usr/bin/python3}" tap.py
+exec "${PYTHON:-/usr/bin/python3}" tap.py "$@"
