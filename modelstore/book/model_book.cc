@@ -144,6 +144,11 @@ void ModelBook::pin(ModelId id, bool pinned) {
   if (BookModel* model = find(id); model && !model->retired) model->pinned = pinned;
 }
 
+bool ModelBook::is_pinned(ModelId id) const {
+  const auto found = models_.find(id);
+  return found != models_.end() && found->second.pinned;
+}
+
 BookDecisions ModelBook::open(TicketId ticket, ModelId id, Time now) {
   BookDecisions out;
   BookModel* model = find(id);

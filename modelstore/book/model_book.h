@@ -97,6 +97,7 @@ class ModelBook {
   BookDecisions evict(ModelId model);
   /// Whether it stays though nobody uses it.
   void pin(ModelId model, bool pinned);
+  bool is_pinned(ModelId model) const;
 
   BookDecisions open(TicketId ticket, ModelId model, Time now);
   BookDecisions prefetch(ModelId model, Time now);

@@ -27,6 +27,7 @@ json json_of(const KeptModel& kept) {
           {"must_have", kept.model.from.digest ? kept.model.from.digest->to_string() : ""},
           {"visible", kept.model.visible},
           {"configured", kept.model.configured},
+          {"pinned", kept.pinned},
           {"digest", kept.model.digest ? kept.model.digest->to_string() : ""},
           {"files", json_of(kept.model.files)},
           {"bytes", kept.bytes},
@@ -54,6 +55,7 @@ KeptRecord record_of(const json& j) {
                      ModelDigest::parse(j.value("must_have", ""))};
   kept.model.visible = j.at("visible").get<std::set<std::string>>();
   kept.model.configured = j.at("configured").get<bool>();
+  kept.pinned = j.value("pinned", false);
   kept.model.digest = ModelDigest::parse(j.at("digest").get<std::string>());
   for (const json& text : j.at("files"))
     if (const auto file = ModelDigest::parse(text.get<std::string>()))

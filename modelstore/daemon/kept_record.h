@@ -17,6 +17,7 @@ namespace bellows {
 struct KeptModel {
   std::string tenant;
   ModelRegistry::Registered model;
+  bool pinned = false;
   std::uint64_t bytes = 0;  ///< 0: it is not in memory
   std::uint64_t catalogue_at = 0;
   std::uint64_t catalogue_bytes = 0;

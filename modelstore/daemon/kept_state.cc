@@ -51,9 +51,10 @@ Status KeptState::restore() {
 void KeptState::restore_model(std::uint64_t key, KeptModel& kept, Fd fd) {
   kept.model.tenant = registry_.tenant(kept.tenant);
   const auto digest = kept.model.digest;
+  const bool pinned = kept.pinned;
   if (!registry_.restore(key, std::move(kept.model))) return link_.drop(key);
   tier_.add_model(key);
-  if (!fd || !digest) return;
+  if (!fd || !digest) return pinned ? tier_.pin(key, true) : void();
   ModelMemory memory;
   memory.reader = std::move(fd);
   memory.bytes = kept.bytes;
@@ -61,6 +62,7 @@ void KeptState::restore_model(std::uint64_t key, KeptModel& kept, Fd fd) {
   memory.catalogue_bytes = kept.catalogue_bytes;
   memory.digest = *digest;
   tier_.adopt(key, std::move(memory));
+  if (pinned) tier_.pin(key, true);
 }
 
 void KeptState::restore_job(std::uint64_t key, KeptJob& kept, Fd listener) {
@@ -77,6 +79,7 @@ void KeptState::model_changed(ModelId model) {
   KeptModel kept;
   kept.tenant = registry_.tenant_name(registered->tenant);
   kept.model = *registered;
+  kept.pinned = tier_.book().is_pinned(model);
   const ModelMemory* memory = tier_.memory(model);
   if (memory) {
     kept.bytes = memory->bytes;

@@ -88,6 +88,7 @@ void MemoryTier::retire(ModelId model) { perform(book_.retire(model, now())); }
 
 void MemoryTier::pin(ModelId model, bool pinned) {
   book_.pin(model, pinned);
+  tell(model);
   if (pinned) prefetch(model);
 }
 
@@ -144,7 +145,12 @@ void MemoryTier::load_done(ModelId model, ModelMemory memory, const LoadedFrom& 
   // Before it is lent: a restarted daemon has to find it.
   tell(model);
   perform(book_.loaded(model, now()));
-  if (disk_ && registered && !from.disk && (files_too_ || is_remote_place(registered->from.path)))
+  if (!from.disk) want_image(model, from);
+}
+
+void MemoryTier::want_image(ModelId model, const LoadedFrom& from) {
+  const auto* registered = registry_.get(model);
+  if (disk_ && registered && (files_too_ || is_remote_place(registered->from.path)))
     to_store_.emplace_back(model, from);
 }
 
@@ -169,8 +175,11 @@ void MemoryTier::check_done(ModelId model, const Result<ModelDigest>& digest) {
   const auto found = memory_.find(model);
   if (found == memory_.end()) return;
   const bool is_right = digest && *digest == found->second->digest;
-  if (is_right)
+  if (is_right) {
+    // The daemon before may have ended while it was stored.
+    want_image(model, {});
     return say_(fmt::format("model {} in memory has its digest still", digest->to_string()));
+  }
   say_(digest ? fmt::format("model {} in memory no longer has its digest: nobody gets it any more",
                             found->second->digest.to_string())
               : fmt::format("model {} in memory could not be checked: {}",

@@ -76,6 +76,8 @@ class MemoryTier final : private LoadHost {
   void take_memory(ModelId model, ModelMemory memory);
   void tell(ModelId model);
   void start_load(ModelId model);
+  /// Has it stored when its turn comes, if the disk tier is for such models.
+  void want_image(ModelId model, const LoadedFrom& from);
   /// Has the next of those stored that came from elsewhere and are in memory still.
   void store_next();
   void give_up_memory(ModelId model, EvictionId eviction);

@@ -99,6 +99,26 @@ Test(model_restart, takes_its_memory_back, .timeout = 60) {
   cr_expect_eq(store.said("loaded "), 1);
 }
 
+Test(model_restart, what_is_pinned_stays_so, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.add("n", "more");
+  store.start();
+  {
+    ControlClient control(store);
+    for (const char* name : {"m", "n"})
+      cr_assert_str_eq(control.call(modelwire::ControlOp::pin, "a", name).c_str(), "");
+    cr_assert_str_eq(control.call(modelwire::ControlOp::unpin, "a", "n").c_str(), "");
+  }
+  cr_assert(store.open("m").ok() && store.open("n").ok());
+  store.restart();
+  ControlClient control(store);
+  cr_expect(has(control.call(modelwire::ControlOp::evict, "a", "m"), "pinned"));
+  cr_expect(
+      eventually([&] { return control.call(modelwire::ControlOp::evict, "a", "n").empty(); }));
+  cr_expect(store.said("loaded " + store.file("m")) == 1);
+}
+
 Test(model_restart, who_connects_meanwhile_waits, .timeout = 60) {
   ModelStore store;
   start_with_model(store);
