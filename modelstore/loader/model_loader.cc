@@ -18,7 +18,9 @@
 #include <thread>
 #include <utility>
 
+#include "modelstore/digest/tree_digest.h"
 #include "modelstore/disk/image_file.h"
+#include "modelstore/loader/confine.h"
 #include "modelstore/loader/loader_wire.h"
 #include "modelstore/loader/loading.h"
 #include "modelstore/loader/model_place.h"
@@ -157,6 +159,7 @@ Result<ModelDigest> fill(const Reading& reading) {
 Status load_image(Fd file) {
   const auto image = ImageFile::open(std::move(file), "the model's image on the disk");
   if (!image) return image.error();
+  if (auto given_up = give_up(GivenUp::files); !given_up) return given_up;
   const DiskImage& is = image->image();
   const auto digest = fill({is.bytes, is.catalogue_at, is.catalogue_bytes,
                             [&](std::uint64_t begin, unsigned char* to, std::uint64_t bytes) {
@@ -197,9 +200,11 @@ Status load(const LoaderMessage& task, const std::string& settings) {
     if (answer.word != LoaderWord::go_on)
       return Error{ErrorKind::internal, "bellows-modeld does not say whether there is an image"};
   }
+  const bool is_remote = is_remote_place(task.text_view());
+  if (!is_remote)
+    if (auto given_up = give_up(GivenUp::files); !given_up) return given_up;
   if (auto read = source->read_headers(progress); !read) return read;
   const ModelLayout& layout = source->layout();
-  const bool is_remote = is_remote_place(task.text_view());
   const auto digest =
       fill({layout.bytes, layout.catalogue_at, layout.catalogue.size(),
             [&](std::uint64_t begin, unsigned char* to, std::uint64_t bytes) {
@@ -220,6 +225,8 @@ Status check(const LoaderMessage& task, int fd) {
 }
 
 Status serve(const std::string& settings) {
+  // OpenSSL reads files when it is first used, and later it can't.
+  if (auto hasher = TreeHasher::make(); !hasher) return hasher.error();
   LoaderMessage task;
   plain::Handle fd;
   if (auto received = await_message(&task, &fd); !received) return received;

@@ -13,6 +13,7 @@
 
 #include "common/fd.h"
 #include "modelstore/digest/tree_digest.h"
+#include "modelstore/loader/confine.h"
 #include "modelstore/loader/local_file.h"
 #include "modelstore/loader/remote_source.h"
 #include "modelstore/loader/user_rights.h"
@@ -85,6 +86,8 @@ Result<ModelSource> ModelSource::open(const std::string& path, uid_t uid) {
   ModelSource source;
   auto rights = UserRights::take(uid);
   if (!rights) return rights.error();
+  // Not before: the user's groups may come from a directory service.
+  if (auto given_up = give_up(GivenUp::network); !given_up) return given_up.error();
   if (auto opened = source.open_folder(path, LocalFile::open); !opened) return opened.error();
   return source;
 }
@@ -93,6 +96,8 @@ Result<ModelSource> ModelSource::open_remote(const std::string& url, const std::
                                              const Progress& progress) {
   const auto site = SiteSettings::read(settings);
   if (!site) return site.error();
+  if (auto given_up = give_up(GivenUp::programs); !given_up) return given_up.error();
+  if (auto dropped = drop_capabilities(); !dropped) return dropped.error();
   ModelSource source;
   const OpenFile open = [&](const std::string& at) { return open_remote_source(at, *site); };
   const bool indexed = is_index(std::string_view(url).substr(0, url.find_first_of("?#")));

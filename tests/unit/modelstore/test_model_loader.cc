@@ -6,11 +6,13 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "common/plain/file_identity.h"
 #include "modelstore/catalogue/catalogue.h"
 #include "modelstore/digest/tree_digest.h"
+#include "modelstore/loader/confine.h"
 #include "modelstore/loader/loader_wire.h"
 #include "tests/unit/modelstore/model_files.h"
 #include "tests/unit/support/scratch_dir.h"
@@ -117,6 +120,14 @@ ModelDigest digest_in(const LoaderMessage& message) {
   ModelDigest digest;
   std::memcpy(digest.bytes.data(), message.digest, sizeof message.digest);
   return digest;
+}
+
+/// A line of what /proc says of a process.
+std::string status_line(pid_t pid, const std::string& begin) {
+  std::ifstream status("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(begin)) return line;
+  return "";
 }
 
 /// What is said of a path that is no model.
@@ -302,4 +313,37 @@ Test(model_loader, ends_when_its_daemon_does_not_speak_its_language, .timeout = 
   cr_assert(send_message(loader.socket(), task).ok());
   const LoaderMessage said = loader.next();
   cr_expect(said.word == LoaderWord::failed && has(said.to_error().text, "different versions"));
+}
+
+Test(model_loader, has_given_up_what_parsing_does_not_need, .timeout = 60) {
+  const ScratchDir scratch;
+  const std::string path = scratch.path() + "/m.safetensors";
+  write_file(path, one_tensor("w", "data"));
+  LoaderProcess loader;
+  loader.load(path);
+  cr_assert(loader.next().word == LoaderWord::sized);
+  cr_expect(status_line(loader.pid(), "NoNewPrivs") == "NoNewPrivs:\t1");
+  cr_expect(status_line(loader.pid(), "Seccomp:") == "Seccomp:\t2");
+  for (const std::string set : {"CapEff", "CapPrm", "CapInh"})
+    cr_expect(status_line(loader.pid(), set) == set + ":\t0000000000000000", "%s", set.c_str());
+}
+
+Test(model_loader, what_is_given_up_is_gone, .timeout = 60) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto refused = [](long result) { return result == -1 && errno == EPERM; };
+    int wrong = 0;
+    wrong |= give_up(GivenUp::network) ? 0 : 1;
+    wrong |= refused(socket(AF_INET, SOCK_STREAM, 0)) ? 0 : 2;
+    wrong |= refused(execl("/bin/true", "true", nullptr)) ? 0 : 4;
+    wrong |= open("/dev/null", O_RDONLY) >= 0 ? 0 : 8;
+    wrong |= give_up(GivenUp::files) ? 0 : 16;
+    wrong |= refused(open("/dev/null", O_RDONLY)) ? 0 : 32;
+    wrong |=
+        mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED ? 0 : 64;
+    _exit(wrong);
+  }
+  int status = 0;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", WEXITSTATUS(status));
 }
