@@ -33,6 +33,8 @@ class FileServer {
   unsigned requests() const { return server_.requests(); }
   /// From now on, or no longer, what lies behind the first bytes never comes.
   void stall(bool stalls) { stalls_ = stalls; }
+  /// From now on, no answer comes until it no longer holds them.
+  void hold(bool holds) { holds_ = holds; }
   bool has_stalled() const { return stalled_; }
 
  private:
@@ -42,6 +44,7 @@ class FileServer {
   };
 
   void serve(const HttpRequest& request, HttpPeer& peer) {
+    (void)eventually([&] { return !holds_; });
     File file;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -64,7 +67,7 @@ class FileServer {
   std::mutex mutex_;
   std::map<std::string, File> files_;
   std::atomic<std::uint64_t> sent_{0};
-  std::atomic<bool> stalls_{false}, stalled_{false};
+  std::atomic<bool> stalls_{false}, stalled_{false}, holds_{false};
   HostileServer server_{
       [this](const HttpRequest& request, HttpPeer& peer) { serve(request, peer); }};
 };
@@ -240,11 +243,24 @@ Test(model_remote, is_read_once_for_a_hundred_who_open_it, .timeout = 60) {
   TieredStore store;
   store.remote("m", server.url("/m.safetensors"));
   store.start();
-  std::atomic<int> right{0};
-  std::vector<std::thread> openers;
-  for (int i = 0; i < 100; ++i) openers.emplace_back([&] { right += store.open("m").ok(); });
-  for (std::thread& opener : openers) opener.join();
-  cr_expect_eq(right, 100);
+  server.hold(true);
+  std::vector<std::unique_ptr<RawClient>> openers;
+  for (int i = 0; i < 100; ++i) {
+    openers.push_back(std::make_unique<RawClient>(store.socket("a")));
+    RawClient& opener = *openers.back();
+    cr_assert(opener.send(RawClient::request(modelwire::Op::open, 1, "m")));
+    // Its answer comes at once, and after the open was taken.
+    cr_assert(opener.send(RawClient::request(modelwire::Op::prefetch, 2, "m")));
+    const auto accepted = opener.receive();
+    cr_assert(accepted && accepted->answer == modelwire::Answer::accepted);
+  }
+  server.hold(false);
+  for (const auto& opener : openers) {
+    const auto opened = opener->receive();
+    cr_assert(opened && opened->answer == modelwire::Answer::opened);
+  }
+  // The version, the header's length, the header, and two pieces.
+  cr_expect_eq(server.requests(), 5);
   cr_expect(server.sent() < file.size() + 1000, "%llu bytes of %zu were sent",
             static_cast<unsigned long long>(server.sent()), file.size());
 }
