@@ -11,6 +11,9 @@
 namespace bellows {
 namespace {
 
+/// A model whose bytes are wrong is read at most that often.
+constexpr std::chrono::seconds kBroken{1};
+
 Error wrong_digest(const ModelFrom& from, const ModelDigest& digest) {
   if (from.digest)
     return Error{ErrorKind::corrupt,
@@ -84,7 +87,10 @@ const ModelMemory* MemoryTier::memory(ModelId model) const {
   return found == memory_.end() ? nullptr : found->second.get();
 }
 
-void MemoryTier::retire(ModelId model) { perform(book_.retire(model, now())); }
+void MemoryTier::retire(ModelId model) {
+  broken_.erase(model);
+  perform(book_.retire(model, now()));
+}
 
 void MemoryTier::pin(ModelId model, bool pinned) {
   book_.pin(model, pinned);
@@ -100,12 +106,26 @@ Status MemoryTier::evict(ModelId model) {
   return {};
 }
 
+const Error* MemoryTier::broken(ModelId model) {
+  const auto found = broken_.find(model);
+  if (found == broken_.end()) return nullptr;
+  if (now() < found->second.second) return &found->second.first;
+  broken_.erase(found);
+  return nullptr;
+}
+
 void MemoryTier::open(TicketId ticket, ModelId model) {
+  if (const Error* error = broken(model)) {
+    if (tickets_) tickets_->refused(ticket, Error(*error));
+    return;
+  }
   wanted_[ticket] = model;
   perform(book_.open(ticket, model, now()));
 }
 
-void MemoryTier::prefetch(ModelId model) { perform(book_.prefetch(model, now())); }
+void MemoryTier::prefetch(ModelId model) {
+  if (!broken(model)) perform(book_.prefetch(model, now()));
+}
 
 void MemoryTier::close(TicketId ticket) {
   wanted_.erase(ticket);
@@ -168,6 +188,8 @@ void MemoryTier::store_next() {
 
 void MemoryTier::load_failed(ModelId model, const Error& error) {
   say_(error.text);
+  if (error.kind == ErrorKind::corrupt)
+    broken_.insert_or_assign(model, std::pair(error, now() + kBroken));
   perform(book_.failed(model, error, now()));
 }
 

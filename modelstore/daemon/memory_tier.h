@@ -76,6 +76,9 @@ class MemoryTier final : private LoadHost {
   void take_memory(ModelId model, ModelMemory memory);
   void tell(ModelId model);
   void start_load(ModelId model);
+  /// What was wrong with a model's bytes a moment ago: it is not read again and again. Null:
+  /// nothing.
+  const Error* broken(ModelId model);
   /// Has it stored when its turn comes, if the disk tier is for such models.
   void want_image(ModelId model, const LoadedFrom& from);
   /// Has the next of those stored that came from elsewhere and are in memory still.
@@ -98,6 +101,7 @@ class MemoryTier final : private LoadHost {
   /// One memory may be several models', when these have the same bytes.
   std::map<ModelId, std::shared_ptr<ModelMemory>> memory_;
   std::map<TicketId, ModelId> wanted_;
+  std::map<ModelId, std::pair<Error, Time>> broken_;  ///< until when
   std::deque<std::pair<ModelId, LoadedFrom>> to_store_;
   std::deque<BookDecision> to_do_;
   bool performing_ = false;

@@ -72,6 +72,22 @@ Test(model_faults, who_waits_is_told_when_loaders_keep_dying, .timeout = 60) {
             "%s", model.error().c_str());
 }
 
+Test(model_faults, a_broken_model_is_read_once_a_second, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  write_file(store.file("m"), "this is no model");
+  store.start("1G", helpers_with(store, "exec $LOADER"));
+  const auto begin = std::chrono::steady_clock::now();
+  int opens = 0;
+  for (; opens < 200; ++opens) cr_assert_eq(store.open("m").code(), BELLOWS_MODEL_ERR_CORRUPT);
+  const auto seconds =
+      std::chrono::duration_cast<std::chrono::seconds>(std::chrono::steady_clock::now() - begin);
+  cr_expect(started(store) <= static_cast<std::size_t>(seconds.count()) + 2, "%zu loaders",
+            started(store));
+  write_file(store.file("m"), one_tensor("w", "data"));
+  cr_expect(eventually([&] { return store.open("m").ok(); }), "it is whole now");
+}
+
 Test(model_faults, a_loader_that_hangs_is_replaced, .timeout = 60) {
   ModelStore store({"--stall=0.3"});
   store.add("m", "data");

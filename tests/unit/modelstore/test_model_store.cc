@@ -367,7 +367,7 @@ Test(model_store, says_what_is_wrong_with_a_file, .timeout = 60) {
   cr_expect(has(bad.error(), path) && has(bad.error(), "the header is not valid"), "%s",
             bad.error().c_str());
   write_file(path, one_tensor("w", "whole"));
-  cr_expect(store.open("m").data("w") == "whole");
+  cr_expect(eventually([&] { return store.open("m").data("w") == "whole"; }));
 }
 
 Test(model_store, serves_programs_in_c, .timeout = 60) {
