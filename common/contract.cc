@@ -89,6 +89,10 @@ Status take(Contract& contract, std::string_view key, std::string value) {
     auto range = BatchRange::parse(value);
     if (!range) return range.error();
     contract.batch = *range;
+  } else if (key == "class") {
+    auto name = parse_job_class(value);
+    if (!name) return name.error();
+    contract.job_class = *std::move(name);
   } else {
     contract.extra.emplace_back(key, std::move(value));
   }
@@ -115,6 +119,19 @@ Result<BatchRange> BatchRange::parse(std::string_view text) {
 }
 
 std::string BatchRange::to_string() const { return fmt::format("{}-{}", min, max); }
+
+Result<std::string> parse_job_class(std::string_view text) {
+  constexpr std::size_t kLongest = 64;
+  const bool plain = std::all_of(text.begin(), text.end(), [](char c) {
+    return is_alphanumeric(c) || std::string_view("._+-").find(c) != std::string_view::npos;
+  });
+  if (!text.empty() && text.size() <= kLongest && plain && is_alphanumeric(text.front()))
+    return std::string(text);
+  return Error{ErrorKind::invalid,
+               fmt::format("job class \"{}\": write at most {} letters, digits and ._+- that begin "
+                           "with a letter or digit, such as resnet50",
+                           text.substr(0, kLongest), kLongest)};
+}
 
 Result<Contract> Contract::parse(std::string_view line) {
   if (line.size() > kMostBytes) return bad_contract("longer than 4096 bytes");
@@ -162,6 +179,7 @@ std::string Contract::to_string() const {
   if (!checkpoint_dir.empty()) add("ckpt", checkpoint_dir);
   if (!image.empty()) add("image", image);
   if (batch) add("batch", batch->to_string());
+  if (!job_class.empty()) add("class", job_class);
   for (const auto& [key, value] : extra) add(key, value);
   return line;
 }

@@ -28,6 +28,10 @@ struct BatchRange {
   bool operator==(const BatchRange&) const = default;
 };
 
+/// The value of --job-class: 1 to 64 letters, digits and ._+- that begin with a letter or digit.
+/// invalid: says what is wrong with it.
+Result<std::string> parse_job_class(std::string_view text);
+
 /// The job contract: what admission promised a job, fixed at submit.
 ///
 /// One versioned line, `bellows/1 tenant=vision framework=digits:1.0 gpus=1-8 ckpt=/shared/%25u`.
@@ -66,6 +70,7 @@ struct Contract {
   std::string checkpoint_dir;       ///< pattern with %u, %a and %j; empty: the launcher's default
   std::string image;                ///< the framework's container image; empty: none
   std::optional<BatchRange> batch;  ///< of --batch-range
+  std::string job_class;            ///< of --job-class; empty: none
   /// The keys above, and those of a newer minor version, kept as they were, in order.
   std::vector<std::pair<std::string, std::string>> extra;
 

@@ -70,6 +70,15 @@ int take_models(int, const char* value, int remote) noexcept {
   }
 }
 
+int take_job_class(int, const char* value, int remote) noexcept {
+  try {
+    const auto name = parse_job_class(value == nullptr ? "" : value);
+    return report("job-class", name ? Status() : name.error(), remote);
+  } catch (...) {
+    return -1;
+  }
+}
+
 /// What the --container options of this command say. Slurm's callbacks are plain functions without
 /// a context of ours, so it must live in this file; there is one command in a process.
 struct ContainerOptions {
@@ -149,7 +158,14 @@ void register_options(spank_t spank) {
       1,
       0,
       take_models};
-  std::vector<spank_option> all = {framework, range, batch, models};
+  spank_option job_class = {
+      literal("job-class"),
+      literal("NAME"),
+      literal("jobs of yours with the same name train alike, and learn from one another (Bellows)"),
+      1,
+      0,
+      take_job_class};
+  std::vector<spank_option> all = {framework, range, batch, job_class, models};
   for (const container::OptionInfo& info : container::options())
     all.push_back({literal(info.name), literal(info.argument), literal(info.help),
                    info.argument == nullptr ? 0 : 1, static_cast<int>(info.option),

@@ -5,7 +5,8 @@
 
 namespace bellows::spank {
 
-/// sbatch, salloc and srun: registers --framework, --gpus-range, --batch-range, --model and the
+/// sbatch, salloc and srun: registers --framework, --gpus-range, --batch-range, --job-class,
+/// --model and the
 /// --container options. slurmstepd must register them too, or it would complain of options it does
 /// not know.
 void register_options(spank_t spank);

@@ -17,12 +17,15 @@ bool is_no_name(std::string_view name) {
 }  // namespace
 
 std::optional<ClassKey> class_key(const SlurmJob& job, const Contract& contract) {
-  if (job.name.size() > kLongestName || is_no_name(job.name)) return std::nullopt;
+  const bool is_said = !contract.job_class.empty();
+  const std::string& name = is_said ? contract.job_class : job.name;
+  if (name.size() > kLongestName || (!is_said && is_no_name(name))) return std::nullopt;
   return ClassKey{.uid = job.uid,
                   .tenant = contract.tenant,
                   .partition = job.partition,
                   .framework = contract.framework + ":" + contract.framework_version,
-                  .name = job.name};
+                  .name = name,
+                  .is_said = is_said};
 }
 
 const JobClass* ClassBook::find(const ClassKey& key) const {

@@ -15,14 +15,15 @@
 
 namespace bellows {
 
-/// Which jobs are of one class: those that one user submits for one tenant, partition and framework
-/// under the same name. What others say never counts. A value.
+/// Which jobs are of one class: those that one user submits for one tenant and partition with the
+/// same --job-class or, without one, under the same name. What others say never counts. A value.
 struct ClassKey {
   uid_t uid = 0;
   std::string tenant{};
   std::string partition{};
   std::string framework{};  ///< NAME:VERSION
   std::string name{};
+  bool is_said = false;  ///< by --job-class
 
   auto operator<=>(const ClassKey&) const = default;
 };

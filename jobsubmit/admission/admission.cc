@@ -33,6 +33,7 @@ bool job_kind(Review& review) {
         Refusal::option,
         fmt::format("{} is given twice with different values; give it once",
                     request.container || request.models ? "an option of Bellows"
+                    : request.job_class ? "--framework, --gpus-range, --batch-range or --job-class"
                     : request.batch_range ? "--framework, --gpus-range or --batch-range"
                                           : "--framework or --gpus-range"));
   if (request.heterogeneous)
@@ -71,6 +72,14 @@ bool choose_batch_range(Review& review) {
         Refusal::policy,
         fmt::format("tenant {} may not use --batch-range; leave it out", review.tenant->name));
   review.decision.contract.batch = *range;
+  return true;
+}
+
+bool choose_job_class(Review& review) {
+  if (!review.request.job_class) return true;
+  auto name = parse_job_class(*review.request.job_class);
+  if (!name) return review.refuse(Refusal::option, shown(name.error().text, 512));
+  review.decision.contract.job_class = *std::move(name);
   return true;
 }
 
@@ -165,6 +174,7 @@ constexpr Rule kRules[] = {
     {"time limit", choose_time, tell_time},
     {"batch range", choose_batch_range, tell_batch_range},
     {"models", choose_models, tell_models},
+    {"job class", choose_job_class, tell_job_class},
     {"contract", fill_contract, tell_terms},
 };
 

@@ -43,6 +43,7 @@ struct Request : Origin {
   std::optional<std::string> framework;    ///< value of --framework
   std::optional<std::string> gpus_range;   ///< value of --gpus-range
   std::optional<std::string> batch_range;  ///< value of --batch-range
+  std::optional<std::string> job_class;    ///< value of --job-class
   std::optional<std::string> container;    ///< all --container options, see container::spec_text
   std::optional<std::string> models;       ///< value of --model
   bool contradictory = false;              ///< an option came twice with different values
@@ -59,11 +60,12 @@ struct Request : Origin {
   Sizes sizes;
 
   bool wants_bellows() const {
-    return framework || gpus_range || batch_range || container || models || contradictory;
+    return framework || gpus_range || batch_range || job_class || container || models ||
+           contradictory;
   }
   /// Whether it keeps the GPUs it asks for, also when these are none.
   bool keeps_gpus() const {
-    return (container || models) && !framework && !gpus_range && !batch_range;
+    return (container || models) && !framework && !gpus_range && !batch_range && !job_class;
   }
 };
 

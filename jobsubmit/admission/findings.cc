@@ -156,6 +156,11 @@ void tell_models(const Review& review, Trace& trace) {
   if (!models.empty()) trace.push_back({"models", std::string(models)});
 }
 
+void tell_job_class(const Review& review, Trace& trace) {
+  const std::string& name = review.decision.contract.job_class;
+  if (!name.empty()) trace.push_back({"job class", name});
+}
+
 void tell_terms(const Review& review, Trace& trace) {
   const Request& request = review.request;
   const Changes& changes = review.decision.changes;

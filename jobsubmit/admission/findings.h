@@ -18,6 +18,7 @@ void tell_partition(const Review& review, Trace& trace);
 void tell_time(const Review& review, Trace& trace);
 void tell_batch_range(const Review& review, Trace& trace);
 void tell_models(const Review& review, Trace& trace);
+void tell_job_class(const Review& review, Trace& trace);
 void tell_terms(const Review& review, Trace& trace);
 
 }  // namespace bellows

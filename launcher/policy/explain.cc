@@ -25,6 +25,8 @@ std::string misspelled(const Request& request) {
   if (why.empty() && request.batch_range)
     why = check("--batch-range", BatchRange::parse(*request.batch_range));
   if (why.empty() && request.models) why = check("--model", parse_model_names(*request.models));
+  if (why.empty() && request.job_class)
+    why = check("--job-class", parse_job_class(*request.job_class));
   return why;
 }
 
@@ -84,8 +86,8 @@ Explanation judge(const Policy& policy, const Request& request, Explanation so_f
   if (!request.wants_bellows()) {
     so_far.trace.push_back(
         {"kind of job",
-         "plain: it has none of --framework, --gpus-range, --batch-range, --model and --container "
-         "options"});
+         "plain: it has none of --framework, --gpus-range, --batch-range, --job-class, --model and "
+         "--container options"});
     if (auto why = refuse_plain(policy, request))
       return refused(std::move(so_far), Refusal::policy, "plain_jobs", *std::move(why));
     return so_far;

@@ -113,6 +113,8 @@ constexpr SbatchOption kOptions[] = {
     {"gres", 0, kRequired, "SBATCH_GRES",
      [](Said& s, View v) { return s.gres = spell_gres(v), true; }},
     {"hint", 0, kRequired, "SBATCH_HINT", take_hint},
+    {"job-class", 0, kRequired, nullptr,
+     [](Said& s, View v) { return s.request.job_class = v, true; }},
     {"mem", 0, kRequired, "SBATCH_MEM_PER_NODE", take_memory},
     {"mem-per-cpu", 0, kRequired, "SBATCH_MEM_PER_CPU", take_memory},
     {"mem-per-gpu", 0, kRequired, "SBATCH_MEM_PER_GPU", take_memory},

@@ -95,6 +95,7 @@ void add_options(std::vector<Trait>& traits) {
       {"gpus_range", "1-1048576:2"},
       {"batch_range", "1-1048576"},
       {"batch_range", repeated("1-", most)},
+      {"job_class", repeated("x", most)},
       {"container", repeated("mount:/a:/b,", most)},
       {"container", repeated("mount:/a/../b:/b,", most)},
       {"container", repeated("env:A,", most)},

@@ -32,7 +32,7 @@ FRAMEWORKS = ["plain", "digits", "pytorch", "pytorch:2.1", "pytorch:2.0", "pytor
 IMAGES = ["/images/a.sqsh", "/images/b"]
 CONTAINERS = ["image:/images/a.sqsh", "image:/etc/a.sqsh", "image:/images/../etc/a.sqsh", "image:/", "verbose",
               "mount:/data:/data:ro", "image:/images/b,verbose", "image:", "nothing:1", "", "image"]
-NAMES = ["framework", "gpus_range", "batch_range", "container"]
+NAMES = ["framework", "gpus_range", "batch_range", "job_class", "container"]
 FORMS = ["tres_per_job", "tres_per_node", "tres_per_socket", "tres_per_task"]
 ZEROS = [f"{GRES}gpu:{count}" for count in ("0", "0", "0k", "a100:0", "v100:0M")]
 COUNTS = ["0", "0", "0k", "0G", "1", "1", "2", "2", "3", "4", "4", "8", "1k", "1K", "2k", "1kb", "1KiB", "1kB",

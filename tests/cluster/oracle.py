@@ -228,7 +228,8 @@ def asked(fields):
         if bare.startswith(OPTIONS) and "=" in bare:
             name, _, text = bare.removeprefix(OPTIONS).partition("=")
             options.setdefault(name, set()).add(text)
-    return {name: options[name] for name in ("framework", "gpus_range", "batch_range", "container")
+    return {name: options[name] for name in ("framework", "gpus_range", "batch_range", "job_class",
+                                              "container")
             if name in options}
 
 

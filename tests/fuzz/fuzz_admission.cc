@@ -168,6 +168,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   request.partition = input.text().value_or("");
   request.qos = input.text();
   request.time_limit = input.number();
+  if (input.texts.back().starts_with("j=")) request.job_class = input.texts.back().substr(2);
   if (input.texts.back().starts_with("c=")) request.container = input.texts.back().substr(2);
   if (input.texts.back().starts_with("m=")) request.models = input.texts.back().substr(2);
   if (!request.wants_bellows()) return 0;

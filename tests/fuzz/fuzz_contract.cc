@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The grammars of --gpus-range, --batch-range, --model, the contract and path patterns: what is
-/// taken keeps its promises and reads back from its own spelling; what is not is an error with a
+/// The grammars of --gpus-range, --batch-range, --job-class, --model, the contract and path
+/// patterns: what is taken keeps its promises and reads back from its own spelling; what is not is
+/// an error with a
 /// text.
 
 #include <algorithm>
@@ -55,6 +56,12 @@ void check_models(std::string_view text) {
   require(list == text && Contract::split_list(list) == *names);
 }
 
+void check_class(std::string_view text) {
+  const auto name = parse_job_class(text);
+  if (!name) return require(!name.error().text.empty());
+  require(*name == text && !name->empty() && name->size() <= 64);
+}
+
 void check_contract(std::string_view text) {
   const auto contract = Contract::parse(text);
   if (!contract) return require(!contract.error().text.empty());
@@ -84,6 +91,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_gpus(text);
   check_batch(text);
   check_models(text);
+  check_class(text);
   check_contract(text);
   check_list(text);
   check_path(text);

@@ -63,13 +63,15 @@ std::size_t times(const Texts& entries, std::string_view option) {
 void check_options(const job_desc_msg_t& job, const Texts& entries) {
   const Request request = read_request(job);
   const std::size_t counts[] = {times(entries, "framework"), times(entries, "gpus_range"),
-                                times(entries, "batch_range"), times(entries, "model")};
+                                times(entries, "batch_range"), times(entries, "job_class"),
+                                times(entries, "model")};
   require(!request.framework || counts[0] > 0);
   require(!request.gpus_range || counts[1] > 0);
   require(!request.batch_range || counts[2] > 0);
-  require(!request.models || counts[3] > 0);
+  require(!request.job_class || counts[3] > 0);
+  require(!request.models || counts[4] > 0);
   // An entry without "=" has no value, so it contradicts nothing.
-  require(!request.contradictory || *std::max_element(counts, counts + 4) > 1);
+  require(!request.contradictory || *std::max_element(std::begin(counts), std::end(counts)) > 1);
 }
 
 Decision decision_for(const Texts& texts) {

@@ -76,6 +76,8 @@ agree "a size for each task" "gpus=4 " -A vision --framework=digits -N2 --gpus-p
 agree "tasks for each GPU" "gpus=2 " -A vision --framework=digits -n4 --ntasks-per-gpu=2 --wrap true
 agree "a deprecated version" "framework=pytorch:1.8 " -A vision --framework=pytorch:1.8 --wrap true
 agree "batch sizes" "batch=" -A vision --gpus-range=1-4 --batch-range=8-64 --wrap true
+agree "a class" "class=bert-base" -A vision --gpus-range=1-4 --job-class=bert-base --wrap true
+agree "a misspelled class" '^--job-class: ' -A vision --gpus-range=1-4 --job-class=a/b --wrap true
 agree "a tenant by its group" "tenant=members" -A speech --framework=digits --wrap true
 agree "a job without Bellows" '^$' -A vision -n2 --wrap true
 agree "a script over the line" "gpus=2,4 " --gpus-range=2-4:2 job.sh

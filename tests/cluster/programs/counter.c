@@ -4,13 +4,13 @@
  * brings back is held against that. Rank 0 writes a log of starts and the end, with their times.
  *
  *   counter --steps N --sleep-us U --save-every K --rows R --log FILE [--exit STATUS] [--async]
- *           [--die-at STEP] [--keep-going] [--eat MIB] [--until FILE] [--work-us U]
+ *           [--die-at STEP] [--keep-going] [--eat MIB] [--until FILE] [--work-us U] [--batch B]
  *
  * A step takes U of --sleep-us on every rank, and of --work-us what all ranks share.
  * With --until it counts to the number in the file, once that is there. With --async it goes on
  * while it saves; with --die-at it kills itself once, right after the save of that step has
  * returned; with --keep-going a save that fails does not end it; with --eat the first run takes so
- * much memory after its first save.
+ * much memory after its first save. With --batch it says that a step has so many samples.
  */
 #include <bellows.h>
 #include <getopt.h>
@@ -27,7 +27,7 @@ struct options {
   uint64_t steps, sleep_us, save_every, rows;
   const char *log, *until;
   int exit_status, async, keep_going;
-  uint64_t die_at, eat, work_us;
+  uint64_t die_at, eat, work_us, batch;
 };
 
 static struct options parse(int argc, char** argv) {
@@ -43,8 +43,9 @@ static struct options parse(int argc, char** argv) {
                                         {"eat", required_argument, 0, 'm'},
                                         {"until", required_argument, 0, 't'},
                                         {"work-us", required_argument, 0, 'w'},
+                                        {"batch", required_argument, 0, 'b'},
                                         {0, 0, 0, 0}};
-  struct options o = {1000, 10000, 50, 64, NULL, NULL, 0, 0, 0, 0, 0, 0};
+  struct options o = {1000, 10000, 50, 64, NULL, NULL, 0, 0, 0, 0, 0, 0, 0};
   for (int c; (c = getopt_long(argc, argv, "", names, NULL)) != -1;) {
     switch (c) {
       case 's':
@@ -67,6 +68,9 @@ static struct options parse(int argc, char** argv) {
         break;
       case 'a':
         o.async = 1;
+        break;
+      case 'b':
+        o.batch = strtoull(optarg, NULL, 10);
         break;
       case 'd':
         o.die_at = strtoull(optarg, NULL, 10);
@@ -136,11 +140,12 @@ int main(int argc, char** argv) {
   uint64_t first = o.rows * (uint64_t)rank / (uint64_t)world;
   uint64_t rows = o.rows * ((uint64_t)rank + 1) / (uint64_t)world - first;
   uint64_t* data = calloc(rows ? rows : 1, sizeof *data);
-  uint64_t counter = 0, step = 0, one = 1;
+  uint64_t counter = 0, step = 0, one = 1, batch;
   if (!data) return 1;
   if (bellows_register(b, "counter", BELLOWS_U64, 1, &one, BELLOWS_REPLICATED, 0, 0, &counter) ||
       bellows_register(b, "rows", BELLOWS_U64, 1, &o.rows, BELLOWS_SHARDED, first, rows, data))
     die(b, "register");
+  if (o.batch && bellows_batch(b, o.batch, &batch) != BELLOWS_OK) die(b, "batch");
   int restored = bellows_restore(b, &step);
   if (restored < 0) die(b, "restore");
   const uint64_t begin = step;

@@ -140,6 +140,21 @@ Test(classes, other_users_tenants_and_names_are_other_classes) {
   cr_expect(world.planned(elsewhere) == 8, "and the same is the same");
 }
 
+Test(classes, one_that_is_said_counts_whatever_the_names) {
+  World world;
+  const auto said = [&world](const std::string& name, const std::string& job_class) -> SlurmJob& {
+    SlurmJob& job = world.add(1000, "a", name);
+    job.admin_comment += " class=" + job_class;
+    return job;
+  };
+  world.run_everywhere(said("lr-0.1", "bert"));
+  cr_expect(world.planned(said("lr-0.2", "bert")) == 8);
+  cr_expect(world.planned(said("lr-0.1", "gpt")) == 4);
+  cr_expect(world.planned(world.add(1000, "a", "bert")) == 4, "a name is none that was said");
+  world.run_everywhere(said("wrap", "resnet"));
+  cr_expect(world.planned(said("", "resnet")) == 8);
+}
+
 Test(classes, programs_that_do_not_say_their_batch_learn_alone) {
   World world;
   world.run_everywhere(world.add(1000, "a", "train"), 0);

@@ -53,6 +53,20 @@ Test(contract, image_and_batch_range, .timeout = 10) {
     cr_expect(not Contract::parse(std::string("bellows/1 tenant=t gpus=1 ") + bad), "%s", bad);
 }
 
+Test(contract, job_class, .timeout = 10) {
+  const auto contract = Contract::parse("bellows/1 tenant=t gpus=1-8 class=bert-base new=1");
+  cr_assert(contract.ok());
+  cr_expect(contract->job_class == "bert-base" && contract->extra_value("class").empty());
+  cr_expect(read_back(*contract) == *contract);
+  cr_expect(Contract::parse("bellows/1 tenant=t gpus=1")->job_class.empty());
+  cr_expect(parse_job_class(std::string(64, 'x')).ok());
+  for (const std::string& bad : {std::string(), std::string("-a"), std::string("a b"),
+                                 std::string("a/b"), std::string(65, 'x'), std::string("\xc3\xa9")})
+    cr_expect(!parse_job_class(bad).ok(), "%s", bad.c_str());
+  for (const char* bad : {"class=", "class=a%20b", "class=.a", "class=a class=a"})
+    cr_expect(not Contract::parse(std::string("bellows/1 tenant=t gpus=1 ") + bad), "%s", bad);
+}
+
 Test(contract, lists_read_back_whatever_is_in_them, .timeout = 10) {
   using List = std::vector<std::string>;
   for (const List& list :

@@ -180,6 +180,12 @@ const Case kBatchRanges[] = {
      "policy: tenant narrow may not use --batch-range; leave it out"},
     {"-Anarrow --batch-range=x",
      "option: batch range \"x\": it has no \"-\"; write MIN-MAX, such as 256-4096"},
+    {"--gpus-range=1-8 --job-class=Bert-base_2.1+x",
+     "vision gpus=1-8 class=Bert-base_2.1+x | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
+    {"--job-class=a/b",
+     "option: job class \"a/b\": write at most 64 letters, digits and ._+- that begin with a "
+     "letter "
+     "or digit, such as resnet50"},
     {"-Anarrow --gpus-range=1-2", "narrow gpus=1-2 | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
 };
 

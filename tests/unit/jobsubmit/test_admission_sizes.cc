@@ -203,6 +203,10 @@ const Case kTexts[] = {
     {"--batch-range=1-8 twice",
      "option: --framework, --gpus-range or --batch-range is given twice with different values; "
      "give it once"},
+    {"--job-class=a twice",
+     "option: --framework, --gpus-range, --batch-range or --job-class is given twice with "
+     "different "
+     "values; give it once"},
 };
 
 // A field whose count is 0 is none for Slurm; the others count all the same.

@@ -134,6 +134,14 @@ Test(job_submit, batch_range_is_an_option_too, .timeout = 20) {
   cr_expect(text(job->admin_comment) == "bellows/1 tenant=vision gpus=2 ckpt=/c/%25j batch=64-512");
 }
 
+Test(job_submit, job_class_is_an_option_too, .timeout = 20) {
+  Plugin plugin(kPolicy);
+  Job job = elastic_job();
+  fill(job->spank_job_env, job->spank_job_env_size, {"_SLURM_SPANK_OPTION_bellows_job_class=bert"});
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
+  cr_expect(text(job->admin_comment) == "bellows/1 tenant=vision gpus=2 ckpt=/c/%25j class=bert");
+}
+
 Test(job_submit, the_kill_switch_lets_everything_pass, .timeout = 20) {
   Plugin plugin("enabled: false\nplain_jobs: refuse\n" + policy_with(""));
   Job job = elastic_job();

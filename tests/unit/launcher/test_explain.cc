@@ -75,6 +75,7 @@ std::string told(const Request& request) {
   add(line, "range", request.gpus_range);
   add(line, "batch", request.batch_range);
   add(line, "models", request.models);
+  add(line, "class", request.job_class);
   add(line, "container", request.container);
   if (request.requeue_off) line += " norequeue";
   if (request.whole_nodes) line += " whole";
@@ -228,6 +229,7 @@ Test(explain, terms, .timeout = 10) {
       {"--use-min-nodes", "placed"},
       {"--framework=a:1 --gpus-range 1-4 --batch-range=8-64", "framework=a:1 range=1-4 batch=8-64"},
       {"--model=a,b/c --model d", "models=d"},
+      {"--job-class=bert-base", "class=bert-base"},
       {"-n1 : -n1", "tasks=1 het"},
       {"--container-image=/i/a.sqsh --container-mounts /a:/b --container-mounts=/c:/d:ro",
        "container=image:/i/a.sqsh,mount:/a:/b,mount:/c:/d:ro"},
@@ -418,6 +420,7 @@ Test(explain, trace_ends_with_the_rule_that_refuses, .timeout = 10) {
       {"--gpus-range=1 --batch-range=x", "spelling"},
       {"--model=a,,b", "spelling"},
       {"--model=none", "models"},
+      {"--gpus-range=1 --job-class=a/b", "spelling"},
       {"--gpus-range=1 --exclusive", "kind of job"},
       {"--framework=dgits", "framework"},
       {"--container-image=/other/a.sqsh", "container"},
