@@ -32,6 +32,19 @@ ModelBook::BookModel* ModelBook::find(ModelId model) {
   return found == models_.end() ? nullptr : &found->second;
 }
 
+BookRoom ModelBook::room_of(TenantId tenant) const {
+  const auto found = tenants_.find(tenant);
+  if (found == tenants_.end()) return {limits_.bytes, 0, 0};
+  return {found->second.budget, found->second.used, found->second.evicting};
+}
+
+BookEntry ModelBook::entry(ModelId model) const {
+  const auto found = models_.find(model);
+  if (found == models_.end()) return {};
+  const BookModel& of = found->second;
+  return {of.bytes, of.waiting.size(), of.pinned, of.trouble};
+}
+
 ModelBook::State ModelBook::state(ModelId model) const {
   const auto found = models_.find(model);
   return found == models_.end() ? State::absent : found->second.state;
@@ -97,10 +110,12 @@ void ModelBook::want(ModelId id, BookModel& model, Time now, BookDecisions& out)
   if (model.state != State::absent) return;
   model.state = State::sizing;
   model.began = now;
+  model.trouble.reset();
   out.push_back(decide::Load{id});
 }
 
 void ModelBook::refuse_all(BookModel& model, const Error& error, BookDecisions& out) {
+  model.trouble = error;
   for (TicketId ticket : model.waiting) {
     tickets_.erase(ticket);
     out.push_back(decide::Refuse{ticket, error});

@@ -76,6 +76,21 @@ struct ModelUse {
   std::chrono::nanoseconds load_time{0};
 };
 
+/// How much there is for models, in bytes.
+struct BookRoom {
+  std::uint64_t budget = 0;
+  std::uint64_t used = 0;
+  std::uint64_t evicting = 0;  ///< of used
+};
+
+/// What else there is to say of a model.
+struct BookEntry {
+  std::uint64_t bytes = 0;    ///< that it takes; 0: not known yet
+  std::uint64_t waiting = 0;  ///< tickets
+  bool pinned = false;
+  std::optional<Error> trouble;  ///< of its last load, until the next begins
+};
+
 /// Decides what a tier does with its room. README.md has the rules. Each event returns what is to
 /// be done, in this order; an event that can't be is ignored.
 class ModelBook {
@@ -120,6 +135,9 @@ class ModelBook {
   std::uint64_t references(ModelId model) const;
   std::uint64_t used() const { return used_; }
   std::uint64_t used_by(TenantId tenant) const;
+  BookRoom room() const { return {limits_.bytes, used_, evicting_}; }
+  BookRoom room_of(TenantId tenant) const;
+  BookEntry entry(ModelId model) const;
   /// When `expire` has something to do at the earliest.
   std::optional<Time> next_expiry() const;
 
@@ -141,6 +159,7 @@ class ModelBook {
     Time began{};      ///< to load
     Time last_used{};  ///< granted or closed
     std::chrono::nanoseconds load_time{0};
+    std::optional<Error> trouble;  ///< of the last load
   };
   /// Memory that somebody may have mapped still. It counts, and is no model's.
   struct Evicted {
@@ -160,6 +179,7 @@ class ModelBook {
   void release(BookModel& model);
   void want(ModelId id, BookModel& model, Time now, BookDecisions& out);
   void evict(ModelId id, BookModel& model, BookDecisions& out);
+  /// Its load came to nothing.
   void refuse_all(BookModel& model, const Error& error, BookDecisions& out);
   /// Goes on with every load for which there is room, makes room, or refuses.
   void settle(Time now, BookDecisions& out);

@@ -28,26 +28,17 @@ bool put(char (&field)[kBytes], std::uint32_t& length, const std::string& text) 
   return true;
 }
 
-Result<ControlRequest> request_of(ControlOp op, const std::string& tenant,
-                                  const std::string& name) {
+Result<ControlRequest> request_of(ControlOp op, const std::string& tenant, const std::string& name,
+                                  const std::string& path = "", const std::string& visible = "") {
   ControlRequest request;
   request.op = op;
   const bool fits = put(request.tenant, request.tenant_length, tenant) &&
-                    put(request.name, request.name_length, name);
+                    put(request.name, request.name_length, name) &&
+                    put(request.path, request.path_length, path) &&
+                    put(request.visible, request.visible_length, visible);
   const char* wrong = fits ? modelwire::check(request, sizeof request) : "a name is too long";
   if (!wrong) return request;
   return Error{ErrorKind::invalid, fmt::format("bellows-modeld cannot be asked this: {}", wrong)};
-}
-
-ErrorKind kind_of(modelwire::Failure failure) {
-  switch (failure) {
-    case modelwire::Failure::not_found:
-      return ErrorKind::not_found;
-    case modelwire::Failure::invalid:
-      return ErrorKind::invalid;
-    default:
-      return ErrorKind::unavailable;
-  }
 }
 
 Error unavailable(std::string_view what, int failure) {
@@ -55,6 +46,17 @@ Error unavailable(std::string_view what, int failure) {
                failure == ETIMEDOUT || failure == EAGAIN
                    ? fmt::format("bellows-modeld: {}: no answer in time", what)
                    : fmt::format("bellows-modeld: {}: {}", what, std::strerror(failure))};
+}
+
+Error nonsense(const char* wrong) {
+  return Error{ErrorKind::unavailable,
+               fmt::format("the answer of bellows-modeld makes no sense: {}", wrong)};
+}
+
+Status status_of(const ControlReply& reply, std::size_t got) {
+  if (const char* wrong = modelwire::check(reply, got)) return nonsense(wrong);
+  if (reply.failure == modelwire::Failure::none) return {};
+  return Error{kind_of(reply.failure), std::string(reply.text, reply.text_length)};
 }
 
 int ms_until(ControlClient::Clock::time_point deadline) {
@@ -65,6 +67,21 @@ int ms_until(ControlClient::Clock::time_point deadline) {
 }
 
 }  // namespace
+
+ErrorKind kind_of(modelwire::Failure failure) {
+  switch (failure) {
+    case modelwire::Failure::not_found:
+      return ErrorKind::not_found;
+    case modelwire::Failure::invalid:
+      return ErrorKind::invalid;
+    case modelwire::Failure::no_room:
+      return ErrorKind::busy;
+    case modelwire::Failure::corrupt:
+      return ErrorKind::corrupt;
+    default:
+      return ErrorKind::unavailable;
+  }
+}
 
 Result<ControlClient> ControlClient::connect(const std::string& path, Clock::time_point deadline,
                                              std::chrono::milliseconds restart) {
@@ -78,7 +95,8 @@ Result<ControlClient> ControlClient::connect(const std::string& path, Clock::tim
   }
 }
 
-Status ControlClient::ask(const ControlRequest& request, int passed) {
+Result<std::size_t> ControlClient::exchange(const ControlRequest& request, int passed, void* answer,
+                                            std::size_t most) {
   const iovec part = {const_cast<ControlRequest*>(&request), sizeof request};
   int failure = plain::send_packet(socket_.get(), &part, 1, passed, 0);
   if (failure != 0) return unavailable("asking", failure);
@@ -88,16 +106,36 @@ Status ControlClient::ask(const ControlRequest& request, int passed) {
     ready = poll(&p, 1, ms_until(deadline_));
   } while (ready < 0 && errno == EINTR);
   if (ready <= 0) return unavailable("waiting for its answer", ready == 0 ? ETIMEDOUT : errno);
-  ControlReply reply;
-  const iovec into = {&reply, sizeof reply};
+  const iovec into = {answer, most};
   std::size_t got = 0;
   failure = plain::receive_packet(socket_.get(), &into, 1, &got, nullptr, 0);
   if (failure != 0) return unavailable("reading its answer", failure);
-  if (const char* wrong = modelwire::check(reply, got))
-    return Error{ErrorKind::unavailable,
-                 fmt::format("the answer of bellows-modeld makes no sense: {}", wrong)};
-  if (reply.failure == modelwire::Failure::none) return {};
-  return Error{kind_of(reply.failure), std::string(reply.text, reply.text_length)};
+  return got;
+}
+
+Status ControlClient::ask(const ControlRequest& request, int passed) {
+  ControlReply reply;
+  const auto got = exchange(request, passed, &reply, sizeof reply);
+  return got ? status_of(reply, *got) : Status(got.error());
+}
+
+template <typename Line>
+Result<std::optional<Line>> ControlClient::ask_line(const ControlRequest& request) {
+  // Which of the two comes, its size tells.
+  static_assert(sizeof(Line) != sizeof(ControlReply));
+  unsigned char bytes[std::max(sizeof(Line), sizeof(ControlReply))];
+  const auto got = exchange(request, -1, bytes, sizeof bytes);
+  if (!got) return got.error();
+  if (*got == sizeof(ControlReply)) {
+    ControlReply reply;
+    std::memcpy(static_cast<void*>(&reply), bytes, sizeof reply);
+    if (Status status = status_of(reply, *got); !status) return status.error();
+    return std::optional<Line>();
+  }
+  Line line;
+  std::memcpy(static_cast<void*>(&line), bytes, std::min(*got, sizeof line));
+  if (const char* wrong = modelwire::check(line, *got)) return nonsense(wrong);
+  return std::optional<Line>(line);
 }
 
 Status ControlClient::serve(const std::string& job, const std::string& tenant, uid_t uid,
@@ -116,6 +154,53 @@ Status ControlClient::end(const std::string& job) {
 Status ControlClient::prefetch(const std::string& tenant, const std::string& model) {
   const auto request = request_of(ControlOp::prefetch, tenant, model);
   return request ? ask(*request) : Status(request.error());
+}
+
+Status ControlClient::add(const std::string& tenant, const std::string& model,
+                          const std::string& place, uid_t uid, const std::string& visible) {
+  auto request = request_of(ControlOp::add, tenant, model, place, visible);
+  if (!request) return request.error();
+  request->uid = uid;
+  return ask(*request);
+}
+
+Status ControlClient::change(ControlOp op, const std::string& tenant, const std::string& model) {
+  const auto request = request_of(op, tenant, model);
+  return request ? ask(*request) : Status(request.error());
+}
+
+Result<std::optional<modelwire::ModelLine>> ControlClient::model_after(const std::string& tenant,
+                                                                       const std::string& model) {
+  const auto request = request_of(ControlOp::list, tenant, model);
+  if (!request) return request.error();
+  return ask_line<modelwire::ModelLine>(*request);
+}
+
+Result<modelwire::ModelLine> ControlClient::model(const std::string& tenant,
+                                                  const std::string& model) {
+  const auto request = request_of(ControlOp::show, tenant, model);
+  if (!request) return request.error();
+  auto line = ask_line<modelwire::ModelLine>(*request);
+  if (!line) return line.error();
+  if (!*line) return nonsense("it says nothing");
+  return **line;
+}
+
+Result<modelwire::StoreLine> ControlClient::store(const std::string& tenant_before) {
+  const auto request = request_of(ControlOp::status, tenant_before, "");
+  if (!request) return request.error();
+  auto line = ask_line<modelwire::StoreLine>(*request);
+  if (!line) return line.error();
+  if (!*line) return nonsense("it says nothing");
+  return **line;
+}
+
+Result<std::optional<modelwire::HolderLine>> ControlClient::holder_after(const std::string& tenant,
+                                                                         const std::string& model,
+                                                                         const std::string& job) {
+  const auto request = request_of(ControlOp::holders, tenant, model, job);
+  if (!request) return request.error();
+  return ask_line<modelwire::HolderLine>(*request);
 }
 
 }  // namespace bellows

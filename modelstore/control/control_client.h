@@ -4,14 +4,19 @@
 #include <sys/types.h>
 
 #include <chrono>
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "common/fd.h"
 #include "common/result.h"
+#include "modelstore/wire/control_lines.h"
 #include "modelstore/wire/control_wire.h"
 
 namespace bellows {
+
+ErrorKind kind_of(modelwire::Failure failure);
 
 /// A connection to bellows-modeld's own socket, for root and the daemon's user. All that is asked
 /// through it has one deadline together. A resource.
@@ -34,10 +39,36 @@ class ControlClient {
   /// no such model.
   Status prefetch(const std::string& tenant, const std::string& model);
 
+  /// Gives the tenant a model of this name, which is read from a path with the rights of `uid`, or
+  /// from a URL. `visible`: other tenants that see it, with "," between, or "*".
+  Status add(const std::string& tenant, const std::string& model, const std::string& place,
+             uid_t uid, const std::string& visible);
+  /// Remove, pin, unpin or evict a model of the tenant's. not_found: it has none of this name;
+  /// busy: it is in use.
+  Status change(modelwire::ControlOp op, const std::string& tenant, const std::string& model);
+
+  /// The model behind this one, by tenant and name; of "" and "" the first. Nothing: there is none.
+  Result<std::optional<modelwire::ModelLine>> model_after(const std::string& tenant,
+                                                          const std::string& model);
+  /// A model of the tenant's. not_found: it has none of this name.
+  Result<modelwire::ModelLine> model(const std::string& tenant, const std::string& model);
+  /// All that the daemon has, and the tenant behind this one.
+  Result<modelwire::StoreLine> store(const std::string& tenant_before);
+  /// Who has a model of the tenant's, behind this job. Nothing: no other. not_found: no such model.
+  Result<std::optional<modelwire::HolderLine>> holder_after(const std::string& tenant,
+                                                            const std::string& model,
+                                                            const std::string& job);
+
  private:
   ControlClient(Fd socket, Clock::time_point deadline)
       : socket_(std::move(socket)), deadline_(deadline) {}
   Status ask(const modelwire::ControlRequest& request, int passed = -1);
+  /// Nothing but a ControlReply without a failure came.
+  template <typename Line>
+  Result<std::optional<Line>> ask_line(const modelwire::ControlRequest& request);
+  /// The bytes of the answer, of `most` at most.
+  Result<std::size_t> exchange(const modelwire::ControlRequest& request, int passed, void* answer,
+                               std::size_t most);
 
   Fd socket_;
   Clock::time_point deadline_;

@@ -12,6 +12,7 @@
 
 #include "common/plain/packet.h"
 #include "common/text.h"
+#include "modelstore/daemon/failure_of.h"
 
 namespace bellows {
 namespace {
@@ -23,25 +24,6 @@ constexpr int SO_PASSRIGHTS = 83;
 #endif
 
 const Error kNoSuchModel{ErrorKind::not_found, "there is no such model"};
-
-modelwire::Failure failure_of(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::invalid:
-      return modelwire::Failure::invalid;
-    case ErrorKind::not_found:
-      return modelwire::Failure::not_found;
-    case ErrorKind::busy:
-      return modelwire::Failure::no_room;
-    case ErrorKind::corrupt:
-      return modelwire::Failure::corrupt;
-    case ErrorKind::denied:
-    case ErrorKind::unavailable:
-    case ErrorKind::io:
-    case ErrorKind::internal:
-      break;
-  }
-  return modelwire::Failure::unavailable;
-}
 
 /// From those who connect: the last close of what a descriptor refers to may wait for as long as
 /// its sender likes. Kernels before 6.16 don't know it.
@@ -79,6 +61,13 @@ std::vector<std::string> ClientDesk::jobs() const {
   std::vector<std::string> names;
   for (const auto& [name, job] : jobs_) names.push_back(name);
   return names;
+}
+
+std::map<std::string, std::uint64_t> ClientDesk::holders(ModelId model) const {
+  std::map<std::string, std::uint64_t> counts;
+  for (const auto& [ticket, of] : tickets_)
+    if (of.model == model) ++counts[clients_.at(of.client).job];
+  return counts;
 }
 
 const ServedJob* ClientDesk::find_job(const std::string& name) const {

@@ -59,6 +59,8 @@ class ClientDesk final : private TicketHost {
   /// Tells the watcher of all that are served.
   void tell_of_jobs();
   std::size_t clients() const { return clients_.size(); }
+  /// How often each job's programs have this model open, or wait for it.
+  std::map<std::string, std::uint64_t> holders(ModelId model) const;
 
   /// Takes clients again when descriptors had run out; gives the time when to look again.
   EventLoop::Clock::time_point tick(EventLoop::Clock::time_point now);

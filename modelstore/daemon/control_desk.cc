@@ -12,6 +12,7 @@
 
 #include "common/plain/packet.h"
 #include "common/text.h"
+#include "modelstore/daemon/failure_of.h"
 
 namespace bellows {
 namespace {
@@ -32,13 +33,23 @@ bool may_speak(int socket) {
 ControlReply reply_of(const Status& status) {
   ControlReply reply;
   if (status) return reply;
-  reply.failure = status.error().kind == ErrorKind::not_found ? modelwire::Failure::not_found
-                  : status.error().kind == ErrorKind::invalid ? modelwire::Failure::invalid
-                                                              : modelwire::Failure::unavailable;
+  reply.failure = failure_of(status.error().kind);
   const std::string text = one_line(status.error().text, modelwire::kMostText);
   std::memcpy(reply.text, text.data(), text.size());
   reply.text_length = static_cast<std::uint32_t>(text.size());
   return reply;
+}
+
+template <typename Message>
+bool send(int socket, const Message& message) {
+  const iovec part = {const_cast<Message*>(&message), sizeof message};
+  return plain::send_packet(socket, &part, 1, -1, MSG_DONTWAIT) == 0;
+}
+
+/// Of a table, or its end.
+template <typename Line>
+bool send_line(int socket, const std::optional<Line>& line) {
+  return line ? send(socket, *line) : send(socket, ControlReply{});
 }
 
 }  // namespace
@@ -76,12 +87,32 @@ void ControlDesk::on_message(std::uint64_t number) {
     return;
   }
   const char* why = modelwire::check(request, bytes);
-  const ControlReply reply =
-      reply_of(why ? Status(Error{ErrorKind::invalid,
-                                  fmt::format("this is no request to bellows-modeld: {}", why)})
-                   : take(request, passed));
-  const iovec part = {const_cast<ControlReply*>(&reply), sizeof reply};
-  if (plain::send_packet(socket, &part, 1, -1, MSG_DONTWAIT) != 0) speakers_.erase(number);
+  const bool sent =
+      why ? send(socket,
+                 reply_of(Error{ErrorKind::invalid,
+                                fmt::format("this is no request to bellows-modeld: {}", why)}))
+          : answer(socket, request, passed);
+  if (!sent) speakers_.erase(number);
+}
+
+bool ControlDesk::answer(int socket, const ControlRequest& request, plain::Handle& passed) {
+  const std::string tenant(request.tenant, request.tenant_length);
+  const std::string name(request.name, request.name_length);
+  switch (request.op) {
+    case ControlOp::list:
+      return send_line(socket, report_.model_after(tenant, name));
+    case ControlOp::status:
+      return send(socket, report_.store(tenant));
+    case ControlOp::show:
+    case ControlOp::holders: {
+      const auto model = own(request);
+      if (!model) return send(socket, reply_of(model.error()));
+      if (request.op == ControlOp::show) return send(socket, report_.line_of(*model));
+      return send_line(socket, report_.holder_after(*model, {request.path, request.path_length}));
+    }
+    default:
+      return send(socket, reply_of(take(request, passed)));
+  }
 }
 
 Status ControlDesk::take(const ControlRequest& request, plain::Handle& passed) {
@@ -119,16 +150,22 @@ Status ControlDesk::prefetch(const ControlRequest& request) {
   return {};
 }
 
-Status ControlDesk::take_of_model(const ControlRequest& request) {
+Result<ModelId> ControlDesk::own(const ControlRequest& request) const {
   const std::string tenant_name(request.tenant, request.tenant_length);
   const std::string name(request.name, request.name_length);
   const auto tenant = registry_.find_tenant(tenant_name);
   const auto model = tenant ? registry_.own(*tenant, name) : std::nullopt;
-  if (!model)
-    return Error{ErrorKind::not_found, fmt::format("tenant {} has no model {}", tenant_name, name)};
+  if (model) return *model;
+  return Error{ErrorKind::not_found, fmt::format("tenant {} has no model {}", tenant_name, name)};
+}
+
+Status ControlDesk::take_of_model(const ControlRequest& request) {
+  const auto model = own(request);
+  if (!model) return model.error();
   if (request.op == ControlOp::evict) return tier_.evict(*model);
   if (request.op == ControlOp::remove) {
-    registry_.remove(*tenant, name);
+    const auto* registered = registry_.get(*model);
+    registry_.remove(registered->tenant, std::string(registered->name));
     tier_.retire(*model);
   } else {
     tier_.pin(*model, request.op == ControlOp::pin);

@@ -8,6 +8,7 @@
 
 #include "common/plain/handle.h"
 #include "modelstore/daemon/client_desk.h"
+#include "modelstore/daemon/control_report.h"
 #include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/memory_tier.h"
 #include "modelstore/daemon/model_registry.h"
@@ -21,7 +22,11 @@ namespace bellows {
 class ControlDesk {
  public:
   ControlDesk(EventLoop& loop, ModelRegistry& registry, MemoryTier& tier, ClientDesk& clients)
-      : loop_(loop), registry_(registry), tier_(tier), clients_(clients) {}
+      : loop_(loop),
+        registry_(registry),
+        tier_(tier),
+        clients_(clients),
+        report_(registry, tier, clients) {}
 
   Status listen(Fd listener);
   /// Gives the time when to look again.
@@ -44,6 +49,10 @@ class ControlDesk {
 
   void accept_speaker();
   void on_message(std::uint64_t number);
+  /// False: the speaker is gone, or takes nothing.
+  bool answer(int socket, const modelwire::ControlRequest& request, plain::Handle& passed);
+  /// The tenant's own model.
+  Result<ModelId> own(const modelwire::ControlRequest& request) const;
   Status take(const modelwire::ControlRequest& request, plain::Handle& passed);
   Status serve(const modelwire::ControlRequest& request, plain::Handle& passed);
   Status prefetch(const modelwire::ControlRequest& request);
@@ -56,6 +65,7 @@ class ControlDesk {
   ModelRegistry& registry_;
   MemoryTier& tier_;
   ClientDesk& clients_;
+  ControlReport report_;
   PacketListener listener_;
   std::map<std::uint64_t, Speaker> speakers_;
   std::uint64_t next_ = 1;

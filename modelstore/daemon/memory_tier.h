@@ -52,6 +52,7 @@ class MemoryTier final : private LoadHost {
   void close(TicketId ticket);
   /// Of a ticket that waits. Nothing: it does not.
   std::optional<LoadProgress> progress(TicketId ticket) const;
+  std::optional<LoadProgress> progress_of(ModelId model) const { return loads_.progress(model); }
 
   const ModelBook& book() const { return book_; }
   /// Null when it is not in memory.

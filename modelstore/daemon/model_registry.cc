@@ -43,6 +43,27 @@ std::string ModelRegistry::tenant_name(TenantId tenant) const {
   return "";
 }
 
+std::optional<TenantId> ModelRegistry::tenant_after(const std::string& name) const {
+  const auto next = tenants_.upper_bound(name);
+  if (next == tenants_.end()) return std::nullopt;
+  return next->second;
+}
+
+std::optional<ModelId> ModelRegistry::after(const std::string& tenant,
+                                            const std::string& name) const {
+  const auto first_of = [this](TenantId owner, const std::string& behind) {
+    std::optional<ModelId> best;
+    for (const auto& [id, model] : models_) {
+      if (model.tenant != owner || model.name <= behind) continue;
+      if (!best || model.name < models_.at(*best).name) best = id;
+    }
+    return best;
+  };
+  for (auto owner = tenants_.lower_bound(tenant); owner != tenants_.end(); ++owner)
+    if (const auto id = first_of(owner->second, owner->first == tenant ? name : "")) return id;
+  return std::nullopt;
+}
+
 void ModelRegistry::tell(ModelId model) {
   if (watcher_) watcher_->model_changed(model);
 }

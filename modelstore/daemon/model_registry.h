@@ -55,6 +55,8 @@ class ModelRegistry {
   TenantId tenant(const std::string& name);
   std::optional<TenantId> find_tenant(const std::string& name) const;
   std::string tenant_name(TenantId tenant) const;
+  /// The one whose name is the next behind this.
+  std::optional<TenantId> tenant_after(const std::string& name) const;
 
   void set_watcher(ModelWatcher* watcher) { watcher_ = watcher; }
 
@@ -78,6 +80,8 @@ class ModelRegistry {
   /// A tenant's own, whoever may see it.
   std::optional<ModelId> own(TenantId tenant, const std::string& name) const;
   std::vector<ModelId> all() const;
+  /// The next behind this one, by the names of tenants and models.
+  std::optional<ModelId> after(const std::string& tenant, const std::string& name) const;
   /// Null when there is none.
   const Registered* get(ModelId model) const;
 

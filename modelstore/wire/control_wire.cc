@@ -8,15 +8,20 @@
 namespace bellows::modelwire {
 namespace {
 
-bool is_visible_list(const char* text, std::size_t length) {
-  if (length == 0 || (length == 1 && *text == '*')) return true;
-  std::size_t begin = 0;
-  for (std::size_t i = 0; i <= length; ++i) {
-    if (i < length && text[i] != ',') continue;
-    if (i - begin > kMostTenant || !is_plain_word(text + begin, i - begin)) return false;
-    begin = i + 1;
-  }
-  return true;
+const char* check_names(const ControlRequest& request) {
+  const bool of_job = request.op == ControlOp::serve || request.op == ControlOp::end;
+  const bool lists = request.op == ControlOp::list || request.op == ControlOp::status;
+  // A list begins at no name.
+  const bool needs_name = request.op != ControlOp::status && !(lists && request.name_length == 0);
+  const bool needs_tenant =
+      request.op != ControlOp::end && !(lists && request.name_length + request.tenant_length == 0);
+  if (of_job && !is_plain_word(request.name, request.name_length))
+    return "no job can have this name";
+  if (!of_job && needs_name && !is_model_name(request.name, request.name_length))
+    return "no model can have this name";
+  if (needs_tenant && !is_plain_word(request.tenant, request.tenant_length))
+    return "no tenant can have this name";
+  return nullptr;
 }
 
 }  // namespace
@@ -32,6 +37,21 @@ bool is_model_place(const char* text, std::size_t length) {
   return false;
 }
 
+bool is_served_name(const char* text, std::size_t length) {
+  return length > 0 && (*text == '/' || is_plain_word(text, length));
+}
+
+bool is_visible_list(const char* text, std::size_t length) {
+  if (length == 0 || (length == 1 && *text == '*')) return true;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i <= length; ++i) {
+    if (i < length && text[i] != ',') continue;
+    if (i - begin > kMostTenant || !is_plain_word(text + begin, i - begin)) return false;
+    begin = i + 1;
+  }
+  return true;
+}
+
 const char* check(const ControlRequest& request, std::size_t size) {
   if (size != sizeof request) return "it has the wrong size";
   if (request.version != kVersion) return "it is of another version";
@@ -40,16 +60,14 @@ const char* check(const ControlRequest& request, std::size_t size) {
       !is_fixed_text(request.path, request.path_length) ||
       !is_fixed_text(request.visible, request.visible_length))
     return "a text is not of its length";
-  if (request.op < ControlOp::serve || request.op > ControlOp::prefetch)
+  if (request.op < ControlOp::serve || request.op > ControlOp::show)
     return "it asks for what is unknown";
-  const bool of_job = request.op == ControlOp::serve || request.op == ControlOp::end;
-  if (of_job ? !is_plain_word(request.name, request.name_length)
-             : !is_model_name(request.name, request.name_length))
-    return of_job ? "no job can have this name" : "no model can have this name";
-  if (request.op != ControlOp::end && !is_plain_word(request.tenant, request.tenant_length))
-    return "no tenant can have this name";
+  if (const char* wrong = check_names(request)) return wrong;
   if (request.op == ControlOp::add && !is_model_place(request.path, request.path_length))
     return "the path is not absolute, and no URL that begins with http://, https:// or s3://";
+  if (request.op == ControlOp::holders && request.path_length > 0 &&
+      !is_served_name(request.path, request.path_length))
+    return "no job can have this name";
   if (!is_visible_list(request.visible, request.visible_length))
     return "it does not name tenants with commas between, or * for all";
   return nullptr;

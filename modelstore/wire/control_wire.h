@@ -25,6 +25,12 @@ enum class ControlOp : std::uint32_t {
   unpin = 6,
   evict = 7,
   prefetch = 8,  ///< loads what the tenant sees by this name, and keeps it as long as any other
+  list = 9,      ///< the model behind this one, by tenant and name; neither: the first. Answered
+                 ///< with a ModelLine
+  status = 10,   ///< all, and the tenant behind this one. Answered with a StoreLine
+  holders = 11,  ///< of a model of the tenant's: the job behind the one in `path`. Answered with a
+                 ///< HolderLine
+  show = 12,     ///< a model of the tenant's. Answered with a ModelLine
 };
 
 struct ControlRequest {
@@ -38,11 +44,13 @@ struct ControlRequest {
   std::uint32_t unused = 0;
   char tenant[kMostTenant + 1] = {};
   char name[kMostName + 1] = {};
-  char path[kMostPath + 1] = {};  ///< add: absolute, or a URL: http://, https:// or s3://
+  char path[kMostPath + 1] = {};  ///< add: absolute, or a URL: http://, https:// or s3://;
+                                  ///< holders: a job, or nothing
   char visible[kMostVisible + 1] =
       {};  ///< add: tenants besides its own, with "," between; "*": all
 };
 
+/// What is asked for is done; or the end of a list; or a failure, of any request.
 struct ControlReply {
   std::uint32_t version = kVersion;
   Failure failure = Failure::none;
@@ -58,6 +66,12 @@ bool is_plain_word(const char* text, std::size_t length);
 
 /// Where a model may lie: an absolute path, or a URL as above.
 bool is_model_place(const char* text, std::size_t length);
+
+/// A job's name, or the path of a socket.
+bool is_served_name(const char* text, std::size_t length);
+
+/// Whether it is nothing, "*", or tenants with "," between.
+bool is_visible_list(const char* text, std::size_t length);
 
 /// As for the messages of a job's socket.
 const char* check(const ControlRequest& request, std::size_t size);

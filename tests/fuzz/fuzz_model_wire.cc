@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "modelstore/wire/control_lines.h"
 #include "modelstore/wire/control_wire.h"
 
 namespace {
@@ -61,11 +62,40 @@ void check_reply(const std::uint8_t* data, std::size_t size) {
 void check_control(const std::uint8_t* data, std::size_t size) {
   const auto request = received<ControlRequest>(data, size);
   if (const char* why = check(request, size)) return require(*why != 0);
-  check_name(text_of(request.name, request.name_length));
-  (void)text_of(request.tenant, request.tenant_length);
+  const auto name = text_of(request.name, request.name_length);
+  const auto tenant = text_of(request.tenant, request.tenant_length);
+  const bool begins = request.op == ControlOp::list || request.op == ControlOp::status;
+  if (!begins) check_name(name);
+  if (request.op == ControlOp::list && !name.empty()) check_name(name);
+  require(request.op != ControlOp::list || name.empty() || !tenant.empty());
+  require(request.op == ControlOp::end || tenant.find('/') == std::string_view::npos);
   (void)text_of(request.visible, request.visible_length);
   const auto path = text_of(request.path, request.path_length);
-  require(request.op != ControlOp::add || path.substr(0, 1) == "/");
+  require(request.op != ControlOp::add || path.substr(0, 1) == "/" ||
+          path.find("://") != std::string_view::npos);
+}
+
+/// What a command shows that root runs.
+void check_lines(const std::uint8_t* data, std::size_t size) {
+  const auto model = received<ModelLine>(data, size);
+  if (!check(model, size)) {
+    check_name(text_of(model.name, model.name_length));
+    check_name(text_of(model.tenant, model.tenant_length));
+    (void)text_of(model.source, model.source_length);
+    (void)text_of(model.visible, model.visible_length);
+    require(text_of(model.text, model.text_length).empty() == (model.failure == Failure::none));
+    require(model.read_bytes <= model.bytes);
+  }
+  const auto store = received<StoreLine>(data, size);
+  if (!check(store, size)) {
+    (void)text_of(store.tenant, store.tenant_length);
+    require(store.evicting <= store.used && store.tenant_evicting <= store.tenant_used);
+  }
+  const auto holder = received<HolderLine>(data, size);
+  if (!check(holder, size)) {
+    check_name(text_of(holder.tenant, holder.tenant_length));
+    require(!text_of(holder.job, holder.job_length).empty());
+  }
 }
 
 }  // namespace
@@ -74,6 +104,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_request(data, size);
   check_reply(data, size);
   check_control(data, size);
+  check_lines(data, size);
   const auto reply = received<ControlReply>(data, size);
   if (!check(reply, size)) (void)text_of(reply.text, reply.text_length);
   return 0;

@@ -22,7 +22,7 @@ fuzz_index = checkpoint/format/array_part.cc checkpoint/wire/block_hash.cc check
 fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_model_book = modelstore/book/model_book.cc
-fuzz_model_wire = modelstore/wire/control_wire.cc modelstore/wire/model_wire.cc
+fuzz_model_wire = modelstore/wire/control_lines.cc modelstore/wire/control_wire.cc modelstore/wire/model_wire.cc
 fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \
 	common/container/rights.cc common/container/spec_text.cc
 fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.cc jobsubmit/policy/policy_reader.cc \

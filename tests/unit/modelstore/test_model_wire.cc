@@ -3,9 +3,11 @@
 #include <criterion/criterion.h>
 
 #include <cstring>
+#include <functional>
 #include <string>
 #include <string_view>
 
+#include "modelstore/wire/control_lines.h"
 #include "modelstore/wire/control_wire.h"
 #include "tests/unit/support/text_support.h"
 
@@ -142,9 +144,10 @@ Test(model_wire, a_failure_says_why, .timeout = 10) {
 
 Test(control_wire, takes_whole_requests_only, .timeout = 10) {
   for (auto op : {ControlOp::serve, ControlOp::end, ControlOp::add, ControlOp::remove,
-                  ControlOp::pin, ControlOp::unpin, ControlOp::evict, ControlOp::prefetch})
+                  ControlOp::pin, ControlOp::unpin, ControlOp::evict, ControlOp::prefetch,
+                  ControlOp::list, ControlOp::status, ControlOp::holders, ControlOp::show})
     cr_expect_null(check(control_request(op), sizeof(ControlRequest)));
-  expect_refused(control_request(static_cast<ControlOp>(9)), "unknown");
+  expect_refused(control_request(static_cast<ControlOp>(13)), "unknown");
   expect_refused(control_request(ControlOp::add), "wrong size", 100);
   ControlRequest bad = control_request(ControlOp::add);
   bad.path[0] = 'm';
@@ -167,4 +170,100 @@ Test(control_wire, visible_names_tenants_or_all, .timeout = 10) {
     cr_expect_null(check(with(good), sizeof(ControlRequest)), "%s", good);
   for (const char* bad : {",", "a,", ",a", "a,,b", "a,*", "**", "a b", "a/b"})
     expect_refused(with(bad), "tenants with commas");
+}
+
+Test(control_wire, a_list_begins_at_no_name, .timeout = 10) {
+  ControlRequest bare;
+  for (const auto op : {ControlOp::list, ControlOp::status}) {
+    bare.op = op;
+    cr_expect_null(check(bare, sizeof bare));
+    ControlRequest of_tenant = bare;
+    put(of_tenant.tenant, of_tenant.tenant_length, "vision");
+    cr_expect_null(check(of_tenant, sizeof of_tenant));
+    put(of_tenant.tenant, of_tenant.tenant_length, "vi/ion");
+    expect_refused(of_tenant, "no tenant");
+  }
+  ControlRequest nobodys;
+  nobodys.op = ControlOp::list;
+  put(nobodys.name, nobodys.name_length, "resnet");
+  expect_refused(nobodys, "no tenant");
+  for (const auto op : {ControlOp::show, ControlOp::holders, ControlOp::pin}) {
+    bare.op = op;
+    expect_refused(bare, "no model");
+  }
+  ControlRequest holders = control_request(ControlOp::holders);
+  cr_expect_null(check(holders, sizeof holders), "the path of a socket");
+  put(holders.path, holders.path_length, "../models/resn");
+  expect_refused(holders, "no job");
+}
+
+namespace {
+
+ModelLine model_line() {
+  ModelLine line;
+  put(line.tenant, line.tenant_length, "vision");
+  put(line.name, line.name_length, "resnet/50");
+  put(line.source, line.source_length, "/models/resnet");
+  put(line.visible, line.visible_length, "speech,robots");
+  line.bytes = 8;
+  return line;
+}
+
+}  // namespace
+
+Test(control_wire, a_line_of_a_model_is_whole, .timeout = 10) {
+  const ModelLine good = model_line();
+  cr_expect_null(check(good, sizeof good));
+  expect_refused(good, "wrong size", sizeof good - 1);
+  const auto with = [&](const std::function<void(ModelLine&)>& change) {
+    ModelLine line = good;
+    change(line);
+    return line;
+  };
+  expect_refused(with([](auto& line) { line.version = 2; }), "another version");
+  expect_refused(with([](auto& line) { line.text[5] = 'x'; }), "not of its length");
+  expect_refused(with([](auto& line) { line.source_length = 1024; }), "not of its length");
+  expect_refused(with([](auto& line) { line.name[0] = '/'; }), "no model");
+  expect_refused(with([](auto& line) { line.tenant[0] = ' '; }), "no model");
+  expect_refused(with([](auto& line) { line.visible[0] = ','; }), "tenants with commas");
+  expect_refused(with([](auto& line) { line.place = static_cast<Place>(3); }), "unknown");
+  expect_refused(with([](auto& line) { line.flags = 16; }), "unknown");
+  expect_refused(with([](auto& line) { line.read_bytes = 9; }), "more than there is");
+  expect_refused(with([](auto& line) { line.failure = Failure::corrupt; }), "does not say why");
+  expect_refused(with([](auto& line) { put(line.text, line.text_length, "it is damaged"); }),
+                 "does not say why");
+  expect_refused(with([](auto& line) { line.digest[31] = 1; }), "a digest that is none");
+  cr_expect_null(check(with([](auto& line) {
+                         line.digest[31] = 1;
+                         line.flags = ModelLine::kHasDigest;
+                       }),
+                       sizeof good));
+}
+
+Test(control_wire, lines_of_tenants_and_holders_are_whole, .timeout = 10) {
+  StoreLine store;
+  cr_expect_null(check(store, sizeof store), "no tenant is behind the last");
+  store.evicting = 1;
+  expect_refused(store, "more than there is");
+  store.used = 1;
+  cr_expect_null(check(store, sizeof store));
+  store.tenant_evicting = 1;
+  expect_refused(store, "more than there is");
+  store.tenant_evicting = 0;
+  put(store.tenant, store.tenant_length, "a b");
+  expect_refused(store, "no tenant");
+  expect_refused(store, "wrong size", 3);
+
+  HolderLine holder;
+  expect_refused(holder, "no tenant");
+  put(holder.tenant, holder.tenant_length, "vision");
+  expect_refused(holder, "no job");
+  for (const char* job : {"17", "17_3", "/run/a b.sock"}) {
+    holder = HolderLine{};
+    put(holder.tenant, holder.tenant_length, "vision");
+    put(holder.job, holder.job_length, job);
+    cr_expect_null(check(holder, sizeof holder), "%s", job);
+  }
+  holder.job[0] = '.';
+  expect_refused(holder, "no job");
 }
