@@ -9,7 +9,7 @@ enum ExitStatus : int {
   kFailed = 1,       ///< it was tried and failed; the message says what state things are in
   kUsage = 2,        ///< the command line is wrong; nothing was done
   kRefused = 3,      ///< a rule, a right or the job's state forbids it; nothing was changed
-  kUnreachable = 4,  ///< slurmctld or the job's launcher does not answer; nothing was changed
+  kUnreachable = 4,  ///< slurmctld or another daemon does not answer; nothing was changed
   kTimedOut = 5,     ///< under way, but not done within the time limit
   kInterrupted = 130,
 };

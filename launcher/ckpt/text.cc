@@ -13,19 +13,6 @@
 
 namespace bellows {
 
-std::string size_text(std::uint64_t bytes) {
-  if (bytes < 1024) return fmt::format("{} bytes", bytes);
-  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-  double size = static_cast<double>(bytes) / 1024;
-  std::size_t unit = 0;
-  // 1023.95 would be shown as 1024.0.
-  while (size >= 1023.95 && unit < 5) {
-    size /= 1024;
-    ++unit;
-  }
-  return fmt::format("{:.1f} {}", size, kUnits[unit]);
-}
-
 std::string time_text(double seconds_since_1970) {
   // A clock that shows a year beyond 9999 was wrong.
   if (!(seconds_since_1970 >= 0 && seconds_since_1970 < 253402300800.0)) return "?";

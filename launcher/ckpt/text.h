@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "common/result.h"
+#include "launcher/base/size_text.h"
 #include "launcher/slurm/accounts.h"
 
 namespace bellows {
-
-/// "512 bytes", "1.5 GiB".
-std::string size_text(std::uint64_t bytes);
 
 /// Local time, "2026-11-22 05:00:00"; "?" when the number is not a time.
 std::string time_text(double seconds_since_1970);

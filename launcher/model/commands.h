@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "modelstore/wire/control_wire.h"
+
+namespace bellows {
+
+/// What the subcommands of `bellows model` are told.
+struct ModelOptions {
+  std::string run = "/run/bellows-models";  ///< the daemon's own folder
+  std::string tenant;                       ///< whose model; empty: there is only one of its name
+  std::string name;
+  std::string place;  ///< add: a path or a URL
+  std::string visible;
+  std::string uid;              ///< add: with whose rights; empty: the daemon's own
+  std::uint32_t seconds = 600;  ///< prefetch: to wait
+  bool begin_only = false;      ///< prefetch: don't wait
+  bool json = false;
+};
+
+/// Each does one subcommand, after it reported everything; the exit status.
+int model_list(const ModelOptions& options);
+int model_show(const ModelOptions& options);
+int model_add(const ModelOptions& options);
+int model_prefetch(const ModelOptions& options);
+/// remove, pin, unpin and evict.
+int model_change(const ModelOptions& options, const char* command, modelwire::ControlOp op);
+
+}  // namespace bellows

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "common/text.h"
+#include "launcher/base/exit_status.h"
+#include "launcher/base/size_text.h"
+#include "launcher/base/table.h"
+#include "launcher/base/terminal.h"
+#include "launcher/model/commands.h"
+#include "launcher/model/node_store.h"
+
+namespace bellows {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* word_of(modelwire::Place place) {
+  return place == modelwire::Place::memory    ? "memory"
+         : place == modelwire::Place::loading ? "loading"
+                                              : "absent";
+}
+
+Json json_of(const StoredModel& model) {
+  Json json = {{"tenant", model.tenant},
+               {"name", model.name},
+               {"state", word_of(model.place)},
+               {"source", model.source},
+               {"visible", model.visible},
+               {"digest", nullptr},
+               {"bytes", model.bytes},
+               {"read_bytes", model.read_bytes},
+               {"references", model.references},
+               {"waiting", model.waiting},
+               {"uses", model.uses},
+               {"idle_s", nullptr},
+               {"pinned", model.pinned},
+               {"configured", model.configured},
+               {"trouble", nullptr}};
+  if (!model.digest.empty()) json["digest"] = model.digest;
+  if (model.idle) json["idle_s"] = static_cast<double>(model.idle->count()) / 1000;
+  if (model.trouble) json["trouble"] = model.trouble->text;
+  return json;
+}
+
+Json json_of(const StoreTenant& tenant) {
+  Json json = {{"budget", tenant.budget}, {"used", tenant.used}, {"evicting", tenant.evicting}};
+  if (!tenant.name.empty()) json["tenant"] = tenant.name;
+  return json;
+}
+
+void print_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+std::string ago(const StoredModel& model) {
+  if (!model.idle) return "-";
+  if (model.references > 0) return "now";
+  const auto s = model.idle->count() / 1000;
+  if (s < 120) return fmt::format("{} s ago", s);
+  if (s < 7200) return fmt::format("{} min ago", s / 60);
+  return s < 172800 ? fmt::format("{} h ago", s / 3600) : fmt::format("{} days ago", s / 86400);
+}
+
+std::string room_text(const StoreTenant& room) {
+  std::string text = fmt::format("{} of {} are used", size_text(room.used), size_text(room.budget));
+  if (room.evicting > 0)
+    text += fmt::format(", {} of them until they are freed", size_text(room.evicting));
+  return text;
+}
+
+void print_store(const StoreView& store, const std::string& tenant) {
+  Table table({{"NAME"},
+               {"TENANT"},
+               {"STATE"},
+               {"SIZE", true},
+               {"USERS", true, 0, 1},
+               {"USED", false, 0, 2},
+               {"FROM"}});
+  for (const StoredModel& model : store.models)
+    if (tenant.empty() || model.tenant == tenant)
+      table.add({model.name, model.tenant, state_text(model),
+                 model.bytes > 0 ? size_text(model.bytes) : "-",
+                 std::to_string(model.references + model.waiting), ago(model),
+                 one_line(model.source)});
+  fmt::print("{}\n", table.text(terminal_width(STDOUT_FILENO)));
+  fmt::print("memory for models: {}; {} with {}\n", room_text(store.all),
+             counted(store.jobs, "socket"), counted(store.programs, "program"));
+  for (const StoreTenant& each : store.tenants)
+    if (tenant.empty() || each.name == tenant)
+      fmt::print("tenant {}: {}\n", each.name, room_text(each));
+}
+
+void print_model(const StoredModel& model, const std::string& holders) {
+  const auto line = [](const char* key, const std::string& value) {
+    if (!value.empty()) fmt::print("{:<11}{}\n", key, one_line(value));
+  };
+  line("model", model.name);
+  line("tenant", model.tenant);
+  line("from", model.source);
+  line("visible", model.visible + (model.more_visible ? ", ..." : ""));
+  line("state", state_text(model));
+  line("trouble", model.trouble ? model.trouble->text : "");
+  line("size", model.bytes > 0 ? size_text(model.bytes) : "");
+  line("digest", model.digest);
+  line("opened", counted(model.uses, "time"));
+  line("used", ago(model));
+  line("users", holders);
+}
+
+}  // namespace
+
+int model_list(const ModelOptions& options) {
+  auto daemon = connect_to_store(options.run);
+  if (!daemon) return model_failed("list", daemon.error());
+  const auto store = read_store(*daemon);
+  if (!store) return model_failed("list", store.error());
+  if (!options.json) {
+    print_store(*store, options.tenant);
+    return kOk;
+  }
+  Json json = json_of(store->all);
+  json.update({{"jobs", store->jobs}, {"programs", store->programs}});
+  json["tenants"] = Json::array();
+  json["models"] = Json::array();
+  for (const StoreTenant& tenant : store->tenants)
+    if (options.tenant.empty() || tenant.name == options.tenant)
+      json["tenants"].push_back(json_of(tenant));
+  for (const StoredModel& model : store->models)
+    if (options.tenant.empty() || model.tenant == options.tenant)
+      json["models"].push_back(json_of(model));
+  print_json(json);
+  return kOk;
+}
+
+int model_show(const ModelOptions& options) {
+  auto daemon = connect_to_store(options.run);
+  if (!daemon) return model_failed("show", daemon.error());
+  const auto model = find_model(*daemon, options.tenant, options.name);
+  if (!model) return model_failed("show", model.error());
+  if (!options.json) {
+    print_model(*model, holders_text(*daemon, *model));
+    return kOk;
+  }
+  const auto holders = read_holders(*daemon, model->tenant, model->name);
+  if (!holders) return model_failed("show", holders.error());
+  Json json = json_of(*model);
+  json["holders"] = Json::array();
+  for (const ModelHolder& holder : *holders)
+    json["holders"].push_back({{"job", holder.job},
+                               {"tenant", holder.tenant},
+                               {"uid", holder.uid},
+                               {"count", holder.count}});
+  print_json(json);
+  return kOk;
+}
+
+}  // namespace bellows

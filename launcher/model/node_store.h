@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "common/result.h"
+#include "modelstore/control/control_client.h"
+#include "modelstore/control/store_view.h"
+
+namespace bellows {
+
+/// A connection to the bellows-modeld of this node; all that is asked through it has 10 seconds.
+/// unavailable: there is none, or it does not answer; denied: this user may not ask.
+Result<ControlClient> connect_to_store(const std::string& run);
+
+/// The model of this name. `tenant` empty: not_found if there is none, invalid if several tenants
+/// have one.
+Result<StoredModel> find_model(ControlClient& daemon, const std::string& tenant,
+                               const std::string& name);
+
+/// "in memory, pinned", "loading, 35 %", "absent; its last load failed"
+std::string state_text(const StoredModel& model);
+/// "job 17 of tenant a has it open twice"; empty: nobody has it.
+std::string holders_text(ControlClient& daemon, const StoredModel& model);
+
+/// Prints "bellows model WHAT: SENTENCE" on standard error; the exit status that goes with it.
+int model_failed(const char* what, const Error& error);
+
+}  // namespace bellows

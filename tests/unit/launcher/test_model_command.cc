@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// `bellows model`, as it is run on a node with a bellows-modeld.
+#include <nlohmann/json.hpp>
+
+#include "launcher/base/exit_status.h"
+#include "launcher/base/program_output.h"
+#include "tests/unit/modelstore/model_store.h"
+#include "tests/unit/support/other_user.h"
+
+using namespace bellows;
+using namespace bellows::model_test;
+using nlohmann::json;
+
+namespace {
+
+struct Ran {
+  int status = -1;
+  std::string out, err;
+};
+
+Ran model(const ModelStore& store, std::vector<std::string> words) {
+  words.insert(words.begin(), {BELLOWS, "model"});
+  words.push_back("--run=" + store.run());
+  auto output = output_of(words, std::chrono::seconds(40), 16 << 20);
+  if (!output) return {-1, "", output.error().text};
+  return {output->exit.code(), output->out, output->err};
+}
+
+void expect_done(const Ran& ran, const std::string& text) {
+  cr_expect(ran.status == kOk && has(ran.out, text), "%d: %s%s", ran.status, ran.out.c_str(),
+            ran.err.c_str());
+}
+
+void expect_failed(const Ran& ran, int status, const std::string& text) {
+  cr_expect(ran.status == status && has(ran.err, text), "%d: %s%s", ran.status, ran.out.c_str(),
+            ran.err.c_str());
+}
+
+json shown(const ModelStore& store, std::vector<std::string> words) {
+  words.push_back("--json");
+  const Ran ran = model(store, words);
+  cr_assert_eq(ran.status, kOk, "%s", ran.err.c_str());
+  return json::parse(ran.out);
+}
+
+}  // namespace
+
+Test(model_command, shows_what_there_is_and_who_has_it, .timeout = 60) {
+  ModelStore store;
+  store.add("m", random_bytes(6 << 20), "tenant=a,visible=b:c");
+  store.add("org/n", "data", "tenant=b");
+  store.option("--tenant=b=5M");
+  store.start("10M");
+  const json fresh = shown(store, {"show", "m"});
+  cr_expect(fresh["state"] == "absent" && fresh["idle_s"].is_null() && fresh["digest"].is_null());
+  const OpenModel mine = store.open("m"), again = store.open("m"), others = store.open("m", "b");
+  cr_assert(mine.ok() && again.ok() && others.ok());
+  const json all = shown(store, {"list"});
+  cr_expect(all["budget"] == 10 << 20 && all["used"] >= 6 << 20 && all["programs"] == 3);
+  cr_assert(all["models"].size() == 2 && all["tenants"].size() == 2, "%s", all.dump().c_str());
+  const json& m = all["models"][0];
+  cr_expect(m["name"] == "m" && m["tenant"] == "a" && m["visible"] == "b,c" &&
+            m["state"] == "memory" && m["references"] == 3 && m["uses"] == 3 &&
+            m["source"] == store.file("m") && m["digest"] == mine.digest() &&
+            m["configured"] == true);
+  cr_expect(all["models"][1]["name"] == "org/n" && all["models"][1]["state"] == "absent");
+  cr_expect(all["tenants"][1]["tenant"] == "b" && all["tenants"][1]["budget"] == 5 << 20 &&
+            all["tenants"][1]["used"] == 0);
+  cr_expect_eq(shown(store, {"list", "--tenant=b"})["models"].size(), 1);
+  const json holders = shown(store, {"show", "m"})["holders"];
+  cr_assert_eq(holders.size(), 2, "%s", holders.dump().c_str());
+  cr_expect(holders[0]["job"] == store.socket("a") && holders[0]["count"] == 2 &&
+            holders[0]["uid"] == geteuid() && holders[0]["tenant"] == "a");
+  expect_done(model(store, {"show", "m"}), "a.sock of tenant a has it twice");
+  expect_done(model(store, {"list"}), "memory for models: 8.0 MiB of 10.0 MiB are used");
+}
+
+Test(model_command, more_models_than_an_answer_has_come_in_order, .timeout = 60) {
+  ModelStore store;
+  for (int i = 0; i < 40; ++i)
+    store.add("m" + std::to_string(i), "data", i % 2 == 0 ? "tenant=a" : "tenant=z");
+  store.start();
+  std::vector<std::pair<std::string, std::string>> names;
+  const json all = shown(store, {"list"});
+  for (const json& each : all["models"]) names.emplace_back(each["tenant"], each["name"]);
+  cr_expect_eq(names.size(), 40);
+  cr_expect(std::is_sorted(names.begin(), names.end()));
+}
+
+Test(model_command, adds_loads_pins_evicts_and_removes, .timeout = 60) {
+  ModelStore store;
+  store.start();
+  write_file(store.file("m"), one_tensor("w", "data"));
+  expect_done(model(store, {"add", "m", store.file("m"), "--tenant=a", "--visible=b"}), "added m");
+  cr_expect(shown(store, {"show", "m"})["configured"] == false);
+  expect_done(model(store, {"prefetch", "m"}), "m of tenant a is in memory");
+  cr_expect(store.open("m", "b").ok());
+  expect_done(model(store, {"pin", "m"}), "stays in memory");
+  cr_expect(shown(store, {"show", "m"})["pinned"] == true);
+  expect_failed(model(store, {"evict", "m"}), kRefused, "'bellows model unpin m' first");
+  expect_done(model(store, {"unpin", "m"}), "may be evicted");
+  {
+    const OpenModel open = store.open("m");
+    expect_failed(model(store, {"evict", "m"}), kRefused, "a.sock of tenant a has it once");
+  }
+  cr_assert(eventually([&] { return model(store, {"evict", "m"}).status == kOk; }));
+  cr_expect(shown(store, {"show", "m"})["state"] == "absent");
+  expect_done(model(store, {"remove", "m"}), "removed m");
+  expect_failed(model(store, {"show", "m"}), kFailed, "there is no model m on this node");
+  expect_failed(model(store, {"pin", "m", "--tenant=a"}), kFailed, "tenant a has no model m");
+}
+
+Test(model_command, says_who_has_the_room, .timeout = 60) {
+  ModelStore store;
+  store.add("m", random_bytes(6 << 20));
+  store.add("n", random_bytes(6 << 20, 2));
+  store.start("10M");
+  expect_done(model(store, {"pin", "m"}), "stays in memory");
+  const OpenModel open = store.open("m");
+  const Ran ran = model(store, {"prefetch", "n"});
+  expect_failed(ran, kRefused, "there is no room");
+  cr_expect(has(ran.err, "m of tenant a, 8.0 MiB: programs at ") &&
+                has(ran.err, "has it once, and it is pinned"),
+            "%s", ran.err.c_str());
+  cr_expect(has(shown(store, {"show", "n"})["trouble"], "there is no room"));
+}
+
+Test(model_command, says_why_a_model_cannot_be_read, .timeout = 60) {
+  ModelStore store;
+  store.start();
+  write_file(store.file("m"), "no model");
+  expect_done(model(store, {"add", "m", store.file("m"), "--tenant=a"}), "added");
+  expect_failed(model(store, {"prefetch", "m"}), kFailed, store.file("m"));
+  write_file(store.file("n"), one_tensor("w", "data"));
+  for (const char* tenant : {"a", "b"})
+    expect_done(model(store, {"add", "n", store.file("n"), std::string("--tenant=") + tenant}),
+                "added");
+  expect_failed(model(store, {"show", "n"}), kUsage, "a, b each have a model n");
+  expect_done(model(store, {"show", "n", "--tenant=b"}), "tenant     b");
+  expect_failed(model(store, {"add", "../n", "/n", "--tenant=b"}), kUsage, "no model can have");
+  expect_failed(model(store, {"add", "n", "http://h/n", "--tenant=b", "--uid=3"}), kUsage, "URL");
+  expect_failed(model(store, {"add", "n", "/n", "--tenant=b", "--uid=4294967295"}), kUsage,
+                "is no uid");
+}
+
+Test(model_command, says_that_no_daemon_answers, .timeout = 60) {
+  ModelStore store;
+  expect_failed(model(store, {"list"}), kUnreachable, "systemctl start bellows-modeld");
+  store.start();
+  expect_done(model(store, {"list"}), "memory for models");
+  store.stop();
+  expect_failed(model(store, {"list"}), kUnreachable, "systemctl start bellows-modeld");
+}
+
+Test(model_command, is_for_root_and_the_daemon_only, .timeout = 60) {
+  if (geteuid() != 0) cr_skip_test("only root can be another user");
+  ModelStore store;
+  store.start();
+  cr_expect(holds_as(kAlice, [&] {
+    const Ran ran = model(store, {"list"});
+    return ran.status == kRefused && has(ran.err, "is for root and the user of bellows-modeld");
+  }));
+}
