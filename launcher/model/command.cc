@@ -74,6 +74,16 @@ void add_prefetch(CommandLine& model) {
       .show_default();
 }
 
+void add_verify(CommandLine& model) {
+  auto options = std::make_shared<ModelOptions>();
+  auto command = add_of_model(model, "verify", "Read a model's memory and check its digest",
+                              options, model_verify);
+  command.add_option("--timeout", options->seconds, "Seconds to wait at most")
+      .value_name("SECONDS")
+      .between(1, 86400)
+      .show_default();
+}
+
 void add_changes(CommandLine& model) {
   const auto add_change = [&](const char* name, ControlOp op, const char* help) {
     auto options = std::make_shared<ModelOptions>();
@@ -96,6 +106,7 @@ void add_model_command(CommandLine& program) {
   add_readers(model);
   add_add(model);
   add_prefetch(model);
+  add_verify(model);
   add_changes(model);
 }
 

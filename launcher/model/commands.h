@@ -16,7 +16,7 @@ struct ModelOptions {
   std::string place;  ///< add: a path or a URL
   std::string visible;
   std::string uid;              ///< add: with whose rights; empty: the daemon's own
-  std::uint32_t seconds = 600;  ///< prefetch: to wait
+  std::uint32_t seconds = 600;  ///< prefetch, verify: to wait
   bool begin_only = false;      ///< prefetch: don't wait
   bool json = false;
 };
@@ -25,6 +25,7 @@ struct ModelOptions {
 int model_list(const ModelOptions& options);
 int model_show(const ModelOptions& options);
 int model_add(const ModelOptions& options);
+int model_verify(const ModelOptions& options);
 int model_prefetch(const ModelOptions& options);
 /// remove, pin, unpin and evict.
 int model_change(const ModelOptions& options, const char* command, modelwire::ControlOp op);

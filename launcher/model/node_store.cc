@@ -18,8 +18,6 @@
 namespace bellows {
 namespace {
 
-constexpr std::chrono::seconds kLimit{10};
-
 Error no_daemon(const std::string& socket, const std::string& why) {
   return Error{ErrorKind::unavailable,
                fmt::format("no bellows-modeld answers on this node: {}: {}; 'systemctl start "
@@ -38,13 +36,13 @@ std::string times(std::uint64_t count) {
 
 }  // namespace
 
-Result<ControlClient> connect_to_store(const std::string& run) {
+Result<ControlClient> connect_to_store(const std::string& run, std::chrono::seconds limit) {
   const std::string socket = run + "/control";
   struct stat s;
   if (stat(socket.c_str(), &s) < 0)
     return errno == EACCES ? denied(socket) : no_daemon(socket, std::strerror(errno));
   if (geteuid() != 0 && geteuid() != s.st_uid) return denied(socket);
-  auto daemon = ControlClient::connect(socket, ControlClient::Clock::now() + kLimit);
+  auto daemon = ControlClient::connect(socket, ControlClient::Clock::now() + limit);
   if (!daemon) return no_daemon(socket, daemon.error().text);
   return daemon;
 }

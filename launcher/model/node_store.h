@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <string>
 
 #include "common/result.h"
@@ -9,9 +10,10 @@
 
 namespace bellows {
 
-/// A connection to the bellows-modeld of this node; all that is asked through it has 10 seconds.
+/// A connection to the bellows-modeld of this node; all that is asked through it has so long.
 /// unavailable: there is none, or it does not answer; denied: this user may not ask.
-Result<ControlClient> connect_to_store(const std::string& run);
+Result<ControlClient> connect_to_store(const std::string& run,
+                                       std::chrono::seconds limit = std::chrono::seconds(10));
 
 /// The model of this name. `tenant` empty: not_found if there is none, invalid if several tenants
 /// have one.

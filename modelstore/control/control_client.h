@@ -47,6 +47,13 @@ class ControlClient {
   /// busy: it is in use.
   Status change(modelwire::ControlOp op, const std::string& tenant, const std::string& model);
 
+  /// Has the digest of a model in memory computed anew. not_found: there is no such model; busy: it
+  /// is not in memory, or was evicted meanwhile; corrupt: it had another digest, and nobody gets it
+  /// any more.
+  Status verify(const std::string& tenant, const std::string& model) {
+    return change(modelwire::ControlOp::verify, tenant, model);
+  }
+
   /// The model behind this one, by tenant and name; of "" and "" the first. Nothing: there is none.
   Result<std::optional<modelwire::ModelLine>> model_after(const std::string& tenant,
                                                           const std::string& model);

@@ -64,11 +64,32 @@ void ControlDesk::accept_speaker() {
   if (!speaker.socket || !may_speak(speaker.socket.get()) || speakers_.size() >= kMostSpeakers)
     return;
   const std::uint64_t number = next_++;
+  if (watch(number, speaker)) speakers_.emplace(number, std::move(speaker));
+}
+
+bool ControlDesk::watch(std::uint64_t number, Speaker& speaker) {
   auto watch = loop_.watch(speaker.socket.get(), EPOLLIN,
                            [this, number](std::uint32_t) { on_message(number); });
-  if (!watch) return;
+  if (!watch) return false;
   speaker.watch = std::move(*watch);
-  speakers_.emplace(number, std::move(speaker));
+  return true;
+}
+
+void ControlDesk::verify(std::uint64_t number, const ControlRequest& request) {
+  // Answers come in the order of requests. This one may come before the tier returns.
+  speakers_.at(number).watch.end();
+  const auto model = own(request);
+  const Status begun =
+      model ? tier_.verify(*model, [this, number](const Status& s) { verified(number, s); })
+            : Status(model.error());
+  if (!begun) verified(number, begun);
+}
+
+void ControlDesk::verified(std::uint64_t number, const Status& status) {
+  const auto found = speakers_.find(number);
+  if (found == speakers_.end()) return;
+  if (!send(found->second.socket.get(), reply_of(status)) || !watch(number, found->second))
+    speakers_.erase(found);
 }
 
 void ControlDesk::on_message(std::uint64_t number) {
@@ -87,6 +108,7 @@ void ControlDesk::on_message(std::uint64_t number) {
     return;
   }
   const char* why = modelwire::check(request, bytes);
+  if (!why && request.op == ControlOp::verify) return verify(number, request);
   const bool sent =
       why ? send(socket,
                  reply_of(Error{ErrorKind::invalid,

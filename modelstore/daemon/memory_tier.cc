@@ -193,19 +193,46 @@ void MemoryTier::load_failed(ModelId model, const Error& error) {
   perform(book_.failed(model, error, now()));
 }
 
+Status MemoryTier::verify(ModelId model, Verified done) {
+  const auto* registered = registry_.get(model);
+  const auto found = memory_.find(model);
+  if (!registered || found == memory_.end() || book_.state(model) != ModelBook::State::resident)
+    return Error{ErrorKind::busy, "the model is not in memory"};
+  auto& waiting = verifying_[model];
+  waiting.push_back(std::move(done));
+  if (waiting.size() == 1) loads_.check(model, registered->tenant, *found->second);
+  return {};
+}
+
+void MemoryTier::tell_verified(ModelId model, const Status& status) {
+  const auto found = verifying_.find(model);
+  if (found == verifying_.end()) return;
+  const auto waiting = std::move(found->second);
+  verifying_.erase(found);
+  for (const Verified& done : waiting) done(status);
+}
+
 void MemoryTier::check_done(ModelId model, const Result<ModelDigest>& digest) {
   const auto found = memory_.find(model);
   if (found == memory_.end()) return;
+  const std::string right = found->second->digest.to_string();
   const bool is_right = digest && *digest == found->second->digest;
   if (is_right) {
     // The daemon before may have ended while it was stored.
     want_image(model, {});
-    return say_(fmt::format("model {} in memory has its digest still", digest->to_string()));
+    say_(fmt::format("model {} in memory has its digest still", right));
+    return tell_verified(model, {});
   }
-  say_(digest ? fmt::format("model {} in memory no longer has its digest: nobody gets it any more",
-                            found->second->digest.to_string())
-              : fmt::format("model {} in memory could not be checked: {}",
-                            found->second->digest.to_string(), digest.error().text));
+  const Error wrong =
+      digest ? Error{ErrorKind::corrupt,
+                     fmt::format("model {} in memory no longer has its digest: nobody gets it any "
+                                 "more",
+                                 right)}
+             : Error{ErrorKind::unavailable, fmt::format("model {} in memory could not be checked: "
+                                                         "{}",
+                                                         right, digest.error().text)};
+  say_(wrong.text);
+  tell_verified(model, wrong);
   if (digest) replace(model);
 }
 
@@ -258,6 +285,7 @@ void MemoryTier::start_load(ModelId model) {
 void MemoryTier::give_up_memory(ModelId model, EvictionId eviction) {
   // A check of it would hold it.
   loads_.stop(model);
+  tell_verified(model, Error{ErrorKind::busy, "the model was evicted before it was verified"});
   auto memory = std::move(memory_[model]);
   memory_.erase(model);
   tell(model);

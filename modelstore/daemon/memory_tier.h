@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "modelstore/book/model_book.h"
 #include "modelstore/daemon/loads.h"
@@ -46,6 +48,12 @@ class MemoryTier final : private LoadHost {
   void pin(ModelId model, bool pinned);
   /// busy: it is in use, or on its way.
   Status evict(ModelId model);
+
+  /// Computes the digest of its memory anew. An error: it is not in memory; else `done` is called
+  /// once, and later. Its error corrupt: the digest is another now, and nobody gets this memory any
+  /// more; busy: it was evicted meanwhile.
+  using Verified = std::function<void(const Status&)>;
+  Status verify(ModelId model, Verified done);
 
   void open(TicketId ticket, ModelId model);
   void prefetch(ModelId model);
@@ -87,6 +95,7 @@ class MemoryTier final : private LoadHost {
   void give_up_memory(ModelId model, EvictionId eviction);
   /// Its memory is wrong: whoever asks for it next has it loaded anew.
   void replace(ModelId model);
+  void tell_verified(ModelId model, const Status& status);
   void grant(TicketId ticket);
   static Time now() { return EventLoop::Clock::now(); }
 
@@ -104,6 +113,7 @@ class MemoryTier final : private LoadHost {
   std::map<TicketId, ModelId> wanted_;
   std::map<ModelId, std::pair<Error, Time>> broken_;  ///< until when
   std::deque<std::pair<ModelId, LoadedFrom>> to_store_;
+  std::map<ModelId, std::vector<Verified>> verifying_;
   std::deque<BookDecision> to_do_;
   bool performing_ = false;
 };

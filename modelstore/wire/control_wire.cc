@@ -60,7 +60,7 @@ const char* check(const ControlRequest& request, std::size_t size) {
       !is_fixed_text(request.path, request.path_length) ||
       !is_fixed_text(request.visible, request.visible_length))
     return "a text is not of its length";
-  if (request.op < ControlOp::serve || request.op > ControlOp::show)
+  if (request.op < ControlOp::serve || request.op > ControlOp::verify)
     return "it asks for what is unknown";
   if (const char* wrong = check_names(request)) return wrong;
   if (request.op == ControlOp::add && !is_model_place(request.path, request.path_length))

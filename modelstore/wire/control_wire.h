@@ -31,6 +31,8 @@ enum class ControlOp : std::uint32_t {
   holders = 11,  ///< of a model of the tenant's: the job behind the one in `path`. Answered with a
                  ///< HolderLine
   show = 12,     ///< a model of the tenant's. Answered with a ModelLine
+  verify = 13,   ///< computes the digest of a model of the tenant's, which is in memory, anew. The
+                 ///< answer comes when that is done, and no other request is taken before
 };
 
 struct ControlRequest {

@@ -95,6 +95,7 @@ Test(model_command, adds_loads_pins_evicts_and_removes, .timeout = 60) {
   cr_expect(shown(store, {"show", "m"})["configured"] == false);
   expect_done(model(store, {"prefetch", "m"}), "m of tenant a is in memory");
   cr_expect(store.open("m", "b").ok());
+  expect_done(model(store, {"verify", "m"}), "m of tenant a has its digest in memory");
   expect_done(model(store, {"pin", "m"}), "stays in memory");
   cr_expect(shown(store, {"show", "m"})["pinned"] == true);
   expect_failed(model(store, {"evict", "m"}), kRefused, "'bellows model unpin m' first");
@@ -105,6 +106,7 @@ Test(model_command, adds_loads_pins_evicts_and_removes, .timeout = 60) {
   }
   cr_assert(eventually([&] { return model(store, {"evict", "m"}).status == kOk; }));
   cr_expect(shown(store, {"show", "m"})["state"] == "absent");
+  expect_failed(model(store, {"verify", "m"}), kRefused, "is not in memory");
   expect_done(model(store, {"remove", "m"}), "removed m");
   expect_failed(model(store, {"show", "m"}), kFailed, "there is no model m on this node");
   expect_failed(model(store, {"pin", "m", "--tenant=a"}), kFailed, "tenant a has no model m");

@@ -301,3 +301,50 @@ Test(model_faults, descriptors_and_memory_stay_as_they_are, .timeout = 200) {
   // A model has 256 pages, and nobody maps one here.
   cr_expect_lt(resident_pages(), pages + 200);
 }
+
+Test(model_faults, memory_that_is_found_wrong_is_given_to_nobody, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  LoaderMessage wrong;
+  wrong.word = LoaderWord::done;
+  write_file(store.path() + "/done", bytes_of(wrong));
+  store.start("1G", helpers_with(store, "[ $N -eq 1 ] || exec $LOADER\ncat " + store.path() +
+                                            "/done >&0\nsleep 60"));
+  const OpenModel before = store.open("m");
+  ControlClient control(store);
+  cr_expect(has(control.call(modelwire::ControlOp::verify, "a", "m"), "no longer has its digest"));
+  const OpenModel after = store.open("m");
+  cr_expect(before.data("w") == "data" && after.data("w") == "data");
+  cr_expect_eq(store.said("loaded "), 2);
+  cr_expect(control.call(modelwire::ControlOp::verify, "a", "m") == "");
+}
+
+Test(model_faults, a_model_that_is_being_verified_can_be_evicted, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.start("1G", helpers_with(store, "[ $N -eq 0 ] && exec $LOADER\nexec sleep 60"));
+  cr_assert(store.open("m").ok());
+  std::string said;
+  std::thread verifies([&] {
+    ControlClient control(store);
+    said = control.call(modelwire::ControlOp::verify, "a", "m");
+  });
+  const bool begun = eventually([&] { return started(store) == 2; });
+  ControlClient control(store);
+  cr_expect(control.call(modelwire::ControlOp::evict, "a", "m") == "");
+  verifies.join();
+  cr_expect(begun && has(said, "was evicted before"), "%s", said.c_str());
+  cr_expect(has(control.call(modelwire::ControlOp::verify, "a", "m"), "is not in memory"));
+}
+
+Test(model_faults, a_verify_without_a_loader_says_so, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.start("1G", helpers_with(store, "exec $LOADER"));
+  cr_assert(store.open("m").ok());
+  std::filesystem::remove(store.path() + "/helpers/bellows-model-loader");
+  ControlClient control(store);
+  for (int i = 0; i < 2; ++i)
+    cr_expect(has(control.call(modelwire::ControlOp::verify, "a", "m"), "could not be checked"));
+  cr_expect(store.open("m").ok(), "it is in memory still");
+}

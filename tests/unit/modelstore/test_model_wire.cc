@@ -143,11 +143,12 @@ Test(model_wire, a_failure_says_why, .timeout = 10) {
 }
 
 Test(control_wire, takes_whole_requests_only, .timeout = 10) {
-  for (auto op : {ControlOp::serve, ControlOp::end, ControlOp::add, ControlOp::remove,
-                  ControlOp::pin, ControlOp::unpin, ControlOp::evict, ControlOp::prefetch,
-                  ControlOp::list, ControlOp::status, ControlOp::holders, ControlOp::show})
+  for (auto op :
+       {ControlOp::serve, ControlOp::end, ControlOp::add, ControlOp::remove, ControlOp::pin,
+        ControlOp::unpin, ControlOp::evict, ControlOp::prefetch, ControlOp::list, ControlOp::status,
+        ControlOp::holders, ControlOp::show, ControlOp::verify})
     cr_expect_null(check(control_request(op), sizeof(ControlRequest)));
-  expect_refused(control_request(static_cast<ControlOp>(13)), "unknown");
+  expect_refused(control_request(static_cast<ControlOp>(14)), "unknown");
   expect_refused(control_request(ControlOp::add), "wrong size", 100);
   ControlRequest bad = control_request(ControlOp::add);
   bad.path[0] = 'm';
@@ -187,7 +188,7 @@ Test(control_wire, a_list_begins_at_no_name, .timeout = 10) {
   nobodys.op = ControlOp::list;
   put(nobodys.name, nobodys.name_length, "resnet");
   expect_refused(nobodys, "no tenant");
-  for (const auto op : {ControlOp::show, ControlOp::holders, ControlOp::pin}) {
+  for (const auto op : {ControlOp::show, ControlOp::verify, ControlOp::holders, ControlOp::pin}) {
     bare.op = op;
     expect_refused(bare, "no model");
   }
