@@ -41,6 +41,16 @@ void add_readers(CommandLine& model) {
   list.add_flag("--json", options->json, "Print JSON");
 
   options = std::make_shared<ModelOptions>();
+  auto top =
+      add(model, "top", "Show the models again and again, those in use first", options, model_top);
+  top.add_option("--tenant", options->tenant, "Only this tenant's");
+  top.add_option("--interval", options->interval, "Seconds between two looks")
+      .value_name("SECONDS")
+      .between(1, 3600)
+      .show_default();
+  top.add_flag("--once", options->once, "Look once");
+
+  options = std::make_shared<ModelOptions>();
   auto show = add_of_model(model, "show", "Show a model, and who uses it", options, model_show);
   show.add_flag("--json", options->json, "Print JSON");
 }

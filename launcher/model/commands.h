@@ -18,11 +18,15 @@ struct ModelOptions {
   std::string uid;              ///< add: with whose rights; empty: the daemon's own
   std::uint32_t seconds = 600;  ///< prefetch, verify: to wait
   bool begin_only = false;      ///< prefetch: don't wait
+  std::uint32_t interval = 2;   ///< top: seconds between tables
+  bool once = false;            ///< top
   bool json = false;
 };
 
 /// Each does one subcommand, after it reported everything; the exit status.
 int model_list(const ModelOptions& options);
+/// list again and again, unless once.
+int model_top(const ModelOptions& options);
 int model_show(const ModelOptions& options);
 int model_add(const ModelOptions& options);
 int model_verify(const ModelOptions& options);

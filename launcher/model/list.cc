@@ -2,8 +2,13 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <thread>
+#include <tuple>
+#include <vector>
 
 #include "common/text.h"
 #include "launcher/base/exit_status.h"
@@ -72,7 +77,7 @@ std::string room_text(const StoreTenant& room) {
   return text;
 }
 
-void print_store(const StoreView& store, const std::string& tenant) {
+std::string text_of(const StoreView& store, const std::string& tenant) {
   Table table({{"NAME"},
                {"TENANT"},
                {"STATE"},
@@ -86,12 +91,31 @@ void print_store(const StoreView& store, const std::string& tenant) {
                  model.bytes > 0 ? size_text(model.bytes) : "-",
                  std::to_string(model.references + model.waiting), ago(model),
                  one_line(model.source)});
-  fmt::print("{}\n", table.text(terminal_width(STDOUT_FILENO)));
-  fmt::print("memory for models: {}; {} with {}\n", room_text(store.all),
-             counted(store.jobs, "socket"), counted(store.programs, "program"));
+  std::string text = fmt::format("{}\nmemory for models: {}; {} with {}\n",
+                                 table.text(terminal_width(STDOUT_FILENO)), room_text(store.all),
+                                 counted(store.jobs, "socket"), counted(store.programs, "program"));
   for (const StoreTenant& each : store.tenants)
     if (tenant.empty() || each.name == tenant)
-      fmt::print("tenant {}: {}\n", each.name, room_text(each));
+      text += fmt::format("tenant {}: {}\n", each.name, room_text(each));
+  return text;
+}
+
+/// What is used most comes first.
+void sort_by_use(std::vector<StoredModel>& models) {
+  const auto rank = [](const StoredModel& model) {
+    return std::tuple(model.references + model.waiting, model.bytes, model.uses);
+  };
+  std::stable_sort(models.begin(), models.end(),
+                   [&](const auto& a, const auto& b) { return rank(a) > rank(b); });
+}
+
+Result<std::string> top_text(const ModelOptions& options) {
+  auto daemon = connect_to_store(options.run);
+  if (!daemon) return daemon.error();
+  auto store = read_store(*daemon);
+  if (!store) return store.error();
+  sort_by_use(store->models);
+  return text_of(*store, options.tenant);
 }
 
 void print_model(const StoredModel& model, const std::string& holders) {
@@ -119,7 +143,7 @@ int model_list(const ModelOptions& options) {
   const auto store = read_store(*daemon);
   if (!store) return model_failed("list", store.error());
   if (!options.json) {
-    print_store(*store, options.tenant);
+    fmt::print("{}", text_of(*store, options.tenant));
     return kOk;
   }
   Json json = json_of(store->all);
@@ -134,6 +158,23 @@ int model_list(const ModelOptions& options) {
       json["models"].push_back(json_of(model));
   print_json(json);
   return kOk;
+}
+
+int model_top(const ModelOptions& options) {
+  const auto first = top_text(options);
+  if (!first) return model_failed("top", first.error());
+  if (options.once) {
+    fmt::print("{}", *first);
+    return kOk;
+  }
+  // A terminal shows each table in the place of the one before.
+  const char* before = isatty(STDOUT_FILENO) == 1 ? "\033[H\033[2J" : "";
+  for (auto text = first;; text = top_text(options)) {
+    // bellows-modeld may be starting again.
+    fmt::print("{}{}\n", before, text ? *text : one_line(text.error().text) + "\n");
+    if (std::fflush(stdout) != 0) return kFailed;
+    std::this_thread::sleep_for(std::chrono::seconds(options.interval));
+  }
 }
 
 int model_show(const ModelOptions& options) {

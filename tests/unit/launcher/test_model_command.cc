@@ -87,6 +87,33 @@ Test(model_command, more_models_than_an_answer_has_come_in_order, .timeout = 60)
   cr_expect(std::is_sorted(names.begin(), names.end()));
 }
 
+Test(model_command, top_repeats_itself, .timeout = 60) {
+  ModelStore store;
+  store.add("l", "data");
+  store.add("m", "data");
+  store.start();
+  const OpenModel open = store.open("m");
+  const Ran once = model(store, {"top", "--once"});
+  expect_done(once, "memory for models");
+  cr_expect(once.out.find("\nm ") < once.out.find("\nl "), "%s", once.out.c_str());
+  ChildOptions options;
+  options.command = {BELLOWS, "model", "top", "--interval=1", "--run=" + store.run()};
+  options.pipe_out = true;
+  options.death_signal = SIGKILL;
+  auto top = Child::start(options);
+  cr_assert(top.ok());
+  std::string said;
+  const auto tables = [&] {
+    char chunk[4096];
+    ssize_t got;
+    while ((got = read(top->out(), chunk, sizeof chunk)) > 0)
+      said.append(chunk, static_cast<std::size_t>(got));
+    return said.find("NAME", said.find("NAME") + 1) != std::string::npos;
+  };
+  cr_expect(eventually(tables), "%s", said.c_str());
+  kill(top->pid(), SIGKILL);
+}
+
 Test(model_command, adds_loads_pins_evicts_and_removes, .timeout = 60) {
   ModelStore store;
   store.start();
