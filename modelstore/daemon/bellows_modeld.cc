@@ -141,6 +141,7 @@ struct Texts {
   double stall = 60;
   double room = 30;
   double alone = 300;
+  std::string metrics;
   std::string remote;
   std::string disk;
   std::vector<std::string> disk_tenants;
@@ -178,6 +179,8 @@ void add_options(CLI::App& app, Texts& t) {
                  "FOLDER=BYTES[,policy=..][,ttl=SECONDS][,files=yes]: keeps models on a disk, too");
   app.add_option("--disk-tenant", t.disk_tenants,
                  "NAME=BYTES: how much of the disk a tenant's models may take");
+  app.add_option("--metrics", t.metrics,
+                 "A file for Prometheus' node_exporter, written every 15 seconds: *.prom");
   app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader, -keeper and -disk")
       ->capture_default_str();
 }
@@ -210,6 +213,9 @@ ModelDaemonOptions options_of(const Texts& t) {
   ModelDaemonOptions options;
   options.run = t.run;
   options.site = t.site;
+  if (!t.metrics.empty() && !t.metrics.starts_with('/'))
+    throw WrongOption{t.metrics + ": the path of the metrics is not absolute"};
+  options.metrics = t.metrics;
   options.limits = {bytes_of(t.budget), policy_of(t.policy), std::chrono::seconds(t.ttl)};
   options.keeper = {t.helpers + "/bellows-model-keeper", std::to_string(ms_of(t.alone).count())};
   options.loads.loader = t.helpers + "/bellows-model-loader";

@@ -120,6 +120,8 @@ void MemoryTier::open(TicketId ticket, ModelId model) {
     return;
   }
   wanted_[ticket] = model;
+  ++counts_.opens;
+  if (book_.state(model) == ModelBook::State::resident) ++counts_.hits;
   perform(book_.open(ticket, model, now()));
 }
 
@@ -156,6 +158,7 @@ void MemoryTier::load_done(ModelId model, ModelMemory memory, const LoadedFrom& 
   // Who asks for a digest must get no other bytes, and one version of a name has one digest.
   if (registered && registered->digest && *registered->digest != memory.digest)
     return load_failed(model, wrong_digest(registered->from, memory.digest));
+  ++(from.disk ? counts_.disk_loads : counts_.loads);
   registry_.note_loaded(model, memory.digest, memory.files);
   if (registered)
     say_(fmt::format("loaded {}: {} bytes, digest {}{}", shown_place(registered->from.path),
@@ -190,6 +193,7 @@ void MemoryTier::load_failed(ModelId model, const Error& error) {
   say_(error.text);
   if (error.kind == ErrorKind::corrupt)
     broken_.insert_or_assign(model, std::pair(error, now() + kBroken));
+  ++(error.kind == ErrorKind::busy ? counts_.no_room : counts_.failed);
   perform(book_.failed(model, error, now()));
 }
 
@@ -265,8 +269,10 @@ void MemoryTier::perform(BookDecisions decisions) {
 void MemoryTier::perform_one(const BookDecision& decision) {
   if (const auto* load = std::get_if<decide::Load>(&decision)) return start_load(load->model);
   if (const auto* fill = std::get_if<decide::Fill>(&decision)) return loads_.fill(fill->model);
-  if (const auto* abandon = std::get_if<decide::Abandon>(&decision))
+  if (const auto* abandon = std::get_if<decide::Abandon>(&decision)) {
+    ++counts_.no_room;
     return loads_.stop(abandon->model);
+  }
   if (const auto* evict = std::get_if<decide::Evict>(&decision))
     return give_up_memory(evict->model, evict->eviction);
   if (const auto* granted = std::get_if<decide::Grant>(&decision)) return grant(granted->ticket);
@@ -283,6 +289,7 @@ void MemoryTier::start_load(ModelId model) {
 }
 
 void MemoryTier::give_up_memory(ModelId model, EvictionId eviction) {
+  ++counts_.evictions;
   // A check of it would hold it.
   loads_.stop(model);
   tell_verified(model, Error{ErrorKind::busy, "the model was evicted before it was verified"});

@@ -26,6 +26,17 @@ class TicketHost {
   virtual void refused(TicketId ticket, const Error& error) = 0;
 };
 
+/// What happened since the daemon began.
+struct TierCounts {
+  std::uint64_t loads = 0;       ///< from their sources
+  std::uint64_t disk_loads = 0;  ///< from images on the disk
+  std::uint64_t failed = 0;      ///< for other reasons than room
+  std::uint64_t no_room = 0;     ///< loads that were refused
+  std::uint64_t opens = 0;
+  std::uint64_t hits = 0;       ///< opens of what was in memory
+  std::uint64_t evictions = 0;  ///< also of what was removed
+};
+
 /// The memory of the node as a tier: carries out what its book decides.
 class MemoryTier final : private LoadHost {
  public:
@@ -63,6 +74,7 @@ class MemoryTier final : private LoadHost {
   std::optional<LoadProgress> progress_of(ModelId model) const { return loads_.progress(model); }
 
   const ModelBook& book() const { return book_; }
+  const TierCounts& counts() const { return counts_; }
   /// Null when it is not in memory.
   const ModelMemory* memory(ModelId model) const;
   /// Gives the time when to look again.
@@ -106,6 +118,7 @@ class MemoryTier final : private LoadHost {
   TicketHost* tickets_ = nullptr;
   ModelWatcher* watcher_ = nullptr;
   ModelBook book_;
+  TierCounts counts_;
   Loads loads_;
   std::unique_ptr<FreedMemory> freed_;
   /// One memory may be several models', when these have the same bytes.

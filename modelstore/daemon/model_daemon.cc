@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "modelstore/daemon/listen_at.h"
+#include "modelstore/daemon/store_metrics.h"
 
 namespace bellows {
 namespace {
@@ -98,6 +99,7 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   say_ = say;
   if (auto added = add_models(options); !added) return added;
   if (auto begun = begin_site(options.site); !begun) return begun;
+  if (auto begun = begin_metrics(options.metrics); !begun) return begun;
   end_sockets_but(options.sockets);
   for (const SocketOption& socket : options.sockets)
     if (auto served = serve(socket); !served) return served;
@@ -164,6 +166,15 @@ Status ModelDaemon::begin_site(const std::string& path) {
   return {};
 }
 
+Status ModelDaemon::begin_metrics(const std::string& path) {
+  if (path.empty()) return {};
+  auto file = MetricsFile::make(
+      *loop_, path, [this] { return metrics_text(registry_, *tier_, *clients_); }, say_);
+  if (!file) return file.error();
+  metrics_ = std::move(*file);
+  return {};
+}
+
 /// What can't be read changes nothing, at a start too: the models of before are the keeper's.
 void ModelDaemon::take_site(const Result<SiteList>& list) {
   if (!list) return say_(list.error().text + "; the models stay as they were");
@@ -192,8 +203,9 @@ void ModelDaemon::run(int signals) {
     const auto now = EventLoop::Clock::now();
     // First: it answers, and the tier goes on with that.
     const auto disk = disk_ ? disk_->tick(now) : EventLoop::Clock::time_point::max();
-    loop_->run_once(std::min(
-        {disk, tier_->tick(now), clients_->tick(now), control_->tick(now), link_->tick(now)}));
+    const auto metrics = metrics_ ? metrics_->tick(now) : EventLoop::Clock::time_point::max();
+    loop_->run_once(std::min({disk, metrics, tier_->tick(now), clients_->tick(now),
+                              control_->tick(now), link_->tick(now)}));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "modelstore/daemon/keeper_link.h"
 #include "modelstore/daemon/kept_state.h"
 #include "modelstore/daemon/memory_tier.h"
+#include "modelstore/daemon/metrics_file.h"
 #include "modelstore/daemon/model_options.h"
 #include "modelstore/daemon/model_registry.h"
 #include "modelstore/daemon/site_models.h"
@@ -50,7 +51,8 @@ struct ModelDaemonOptions {
   std::vector<ModelOption> models;
   std::vector<ModelOption> folders;  ///< each thing in it that looks like a model is one
   std::vector<SocketOption> sockets;
-  std::string site;  ///< a bellows.yaml whose models are there too; empty: none
+  std::string site;     ///< a bellows.yaml whose models are there too; empty: none
+  std::string metrics;  ///< MetricsFile's; empty: none
 };
 
 /// bellows-modeld: all its parts, and its loop.
@@ -69,6 +71,7 @@ class ModelDaemon {
   Status add_models(const ModelDaemonOptions& options);
   Status add_folder(const ModelOption& folder);
   Status begin_site(const std::string& path);
+  Status begin_metrics(const std::string& path);
   void take_site(const Result<SiteList>& list);
   void take_signal(int signals);
   Status serve(const SocketOption& socket);
@@ -84,6 +87,7 @@ class ModelDaemon {
   std::unique_ptr<KeeperLink> link_;
   std::unique_ptr<KeptState> kept_;
   std::unique_ptr<SiteModels> site_;
+  std::unique_ptr<MetricsFile> metrics_;
   std::set<ModelId> of_options_;
   Say say_;
   bool ended_ = false;

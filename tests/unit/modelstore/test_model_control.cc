@@ -9,6 +9,15 @@ using namespace bellows;
 using namespace bellows::model_test;
 using modelwire::ControlOp;
 
+namespace {
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
 Test(model_control, serves_a_job_until_it_ends, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
@@ -106,5 +115,45 @@ Test(model_control, survives_nonsense, .timeout = 60) {
   cr_expect(has(control.call(bad), "the path is not absolute"));
   bad.op = static_cast<ControlOp>(99);
   cr_expect(has(control.call(bad), "asks for what is unknown"));
+  cr_expect(store.open("m").ok());
+}
+
+Test(model_control, writes_metrics_for_prometheus, .timeout = 60) {
+  ModelStore store;
+  store.add("m", random_bytes(6 << 20));
+  store.add("n", random_bytes(6 << 20, 2), "tenant=b");
+  store.add("broken", "data");
+  write_file(store.file("broken"), "no model");
+  store.option("--tenant=b=9M");
+  const std::string file = store.path() + "/models.prom";
+  store.option("--metrics=" + file);
+  store.start("10M");
+  const auto line = [&](const std::string& text) {
+    return has("\n" + read_file(file), "\nbellows_modeld_" + text + "\n");
+  };
+  cr_assert(eventually([&] { return line("opens_total 0"); }), "it is written at once");
+  {
+    const OpenModel first = store.open("m"), second = store.open("m");
+    cr_assert(first.ok() && second.ok());
+    cr_expect_eq(store.open("n", "b").code(), BELLOWS_MODEL_ERR_NO_ROOM);
+    cr_expect_eq(store.open("broken").code(), BELLOWS_MODEL_ERR_CORRUPT);
+    cr_assert(eventually([&] { return line("opens_total 4"); }), "%s", read_file(file).c_str());
+  }
+  for (const char* each :
+       {"hits_total 1", "loads_total{from=\"source\"} 1", "loads_total{from=\"disk\"} 0",
+        "load_failures_total 1", "room_refusals_total 1", "evictions_total 0",
+        "budget_bytes{tier=\"memory\"} 10485760", "used_bytes{tier=\"memory\"} 8388608",
+        "tenant_budget_bytes{tier=\"memory\",tenant=\"b\"} 9437184",
+        "tenant_used_bytes{tier=\"memory\",tenant=\"a\"} 8388608", "models{state=\"memory\"} 1",
+        "models{state=\"absent\"} 2", "sockets 2", "programs 2"})
+    cr_expect(line(each), "%s is not in %s", each, read_file(file).c_str());
+}
+
+Test(model_control, metrics_that_cannot_be_written_stop_nobody, .timeout = 60) {
+  ModelStore store;
+  store.add("m", "data");
+  store.option("--metrics=" + store.path() + "/absent/models.prom");
+  store.start();
+  cr_expect(store.says("the metrics: "));
   cr_expect(store.open("m").ok());
 }
