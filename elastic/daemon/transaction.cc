@@ -345,12 +345,12 @@ bool Transaction::fall_back(Member& member, Clock::time_point now) {
   add(trouble_, fmt::format("job {} does not start with {} ({})", job.id,
                             counted(member.line.to, "GPU"), job.reason));
   book_.note_failed(job.id, now);
+  book_.note_stuck(job.id, member.line.to, now);
   if (std::exchange(member.fell_back, true) || member.line.to <= member.asked) return false;
   SlurmJobChange change;
   change.gpus = member.asked;
   change.begin_time = job.times.now + requeue_clock::kSoon;
   if (!slurm_.change(job, change)) return false;
-  book_.note_stuck(job.id, member.line.to, now);
   book_.note_given(job.id, member.asked, false, job.times.now);
   member.line.to = member.asked;
   return true;
@@ -381,7 +381,8 @@ void Transaction::clear(Clock::time_point now) {
   for (const Member& member : members_) {
     const auto found = slurm_.job(member.line.job.id);
     if (!found && found.error().kind != ErrorKind::not_found) clear = false;
-    if (!found || found->reservation != reservation()) continue;
+    // Of one that has finished Slurm changes nothing, and lets its reservation be deleted.
+    if (!found || found->finished() || found->reservation != reservation()) continue;
     SlurmJobChange change;
     change.reservation = "";
     if (!slurm_.change(*found, change)) clear = false;

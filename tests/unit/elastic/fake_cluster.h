@@ -133,6 +133,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   Status change(const SlurmJob& wanted, const SlurmJobChange& change) override {
     if (!answers("change")) return no_answer();
     SlurmJob& job = all[wanted.id];
+    if (job.finished()) return Error{ErrorKind::invalid, "Job has already finished"};
     if (change.gpus || change.begin_time)
       if (job.state != SlurmState::pending) return Error{ErrorKind::invalid, "no longer pending"};
     if (change.reservation && !change.reservation->empty() && !held.contains(*change.reservation))

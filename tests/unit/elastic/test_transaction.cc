@@ -293,6 +293,28 @@ Test(transaction, a_size_that_slurm_does_not_start_is_given_up) {
   cr_expect(world.book.notes().at(2).too_many == 4, "it is not tried again");
 }
 
+Test(transaction, no_size_that_slurm_does_not_start_is_tried_again) {
+  World world;
+  world.cluster.most_of_a_job = 0;
+  cr_assert(world.carry_out(300));
+  const auto notes = world.book.notes();
+  cr_expect(notes.at(1).too_many == 3, "it was to shrink to that");
+  cr_expect(notes.at(2).too_many == 2, "neither the new size nor the old one");
+  cr_expect(notes.at(3).too_many == 1);
+}
+
+Test(transaction, a_job_that_has_ended_does_not_keep_the_plan_open) {
+  World world;
+  for (int steps = 0; steps < 1000 && !(world.runs(1) && world.held(1) == 3); ++steps) {
+    world.step();
+    world.advance();
+  }
+  cr_assert(!world.cluster.all[1].reservation.empty());
+  world.cluster.end(1);
+  cr_assert(world.carry_out(8), "Slurm changes nothing of it any more");
+  cr_expect(world.cluster.held.empty());
+}
+
 Test(transaction, with_whom_a_plan_fails_is_left_alone_for_a_while) {
   World world;
   world.launchers.silent.insert(1);
