@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/daemon/connections.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
-#include <filesystem>
 #include <optional>
 #include <utility>
-
-#include "common/fd.h"
 
 namespace bellows {
 namespace {
@@ -36,25 +35,35 @@ bool listens(const Fd& socket) {
 
 }  // namespace
 
+Connections::Connections(std::uint16_t port, Clock::duration longest)
+    : port_(port),
+      longest_(longest),
+      descriptors_(opendir("/proc/self/fd")),
+      nothing_(open("/dev/null", O_RDONLY | O_CLOEXEC)),
+      copy_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
 // Another thread may close a descriptor at any time and get the number for something else: only
 // what a copy of it was found to be may be ended.
 int Connections::end_old(Clock::time_point now) {
+  if (!descriptors_ || !nothing_ || !copy_) return 0;
   std::map<ino_t, Clock::time_point> seen;
   int ended = 0;
-  std::error_code error;
-  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
-       !error && entry != end; entry.increment(error)) {
-    const Fd copy(fcntl(std::atoi(entry->path().filename().c_str()), F_DUPFD_CLOEXEC, 0));
+  rewinddir(descriptors_.get());
+  while (const dirent* entry = readdir(descriptors_.get())) {
     struct stat status = {};
-    if (!copy || fstat(copy.get(), &status) != 0 || !S_ISSOCK(status.st_mode)) continue;
-    if (port_of(copy) != port_ || listens(copy)) continue;
+    if (dup3(std::atoi(entry->d_name), copy_.get(), O_CLOEXEC) < 0 ||
+        fstat(copy_.get(), &status) != 0 || !S_ISSOCK(status.st_mode) || port_of(copy_) != port_ ||
+        listens(copy_))
+      continue;
     const auto known = seen_.find(status.st_ino);
     const auto since = known == seen_.end() ? now : known->second;
     // The server closes it in its own time, and it is not to be counted again.
-    const bool is_old = now - since > longest_ && shutdown(copy.get(), SHUT_RDWR) == 0;
+    const bool is_old = now - since > longest_ && shutdown(copy_.get(), SHUT_RDWR) == 0;
     seen[status.st_ino] = is_old ? Clock::time_point::max() : since;
     ended += is_old;
   }
+  // Else the last one would stay open.
+  (void)dup3(nothing_.get(), copy_.get(), O_CLOEXEC);
   seen_ = std::move(seen);
   return ended;
 }

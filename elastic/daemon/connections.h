@@ -7,6 +7,9 @@
 #include <cstdint>
 #include <map>
 
+#include "common/directory.h"
+#include "common/fd.h"
+
 namespace bellows {
 
 /// Ends connections to a port of this process that last too long. The limits of a server's library
@@ -16,7 +19,7 @@ class Connections {
  public:
   using Clock = std::chrono::steady_clock;
 
-  Connections(std::uint16_t port, Clock::duration longest) : port_(port), longest_(longest) {}
+  Connections(std::uint16_t port, Clock::duration longest);
 
   /// To be called several times in `longest`. How many it ended.
   int end_old(Clock::time_point now);
@@ -24,6 +27,10 @@ class Connections {
  private:
   std::uint16_t port_;
   Clock::duration longest_;
+  // Opened at the begin: who opens many connections leaves no descriptor for what ends them.
+  Directory descriptors_;
+  Fd nothing_;
+  Fd copy_;
   std::map<ino_t, Clock::time_point> seen_;  ///< by the socket's inode
 };
 
