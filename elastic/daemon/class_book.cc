@@ -16,13 +16,15 @@ bool is_no_name(std::string_view name) {
 
 }  // namespace
 
-std::optional<ClassKey> class_key(const SlurmJob& job, const Contract& contract) {
+std::optional<ClassKey> class_key(const SlurmJob& job, const Contract& contract,
+                                  const std::string& gpu_type) {
   const bool is_said = !contract.job_class.empty();
   const std::string& name = is_said ? contract.job_class : job.name;
   if (name.size() > kLongestName || (!is_said && is_no_name(name))) return std::nullopt;
   return ClassKey{.uid = job.uid,
                   .tenant = contract.tenant,
                   .partition = job.partition,
+                  .gpu_type = gpu_type,
                   .framework = contract.framework + ":" + contract.framework_version,
                   .name = name,
                   .is_said = is_said};

@@ -15,12 +15,14 @@
 
 namespace bellows {
 
-/// Which jobs are of one class: those that one user submits for one tenant and partition with the
-/// same --job-class or, without one, under the same name. What others say never counts. A value.
+/// Which jobs are of one class: those that one user submits for one tenant, partition and type of
+/// GPUs with the same --job-class or, without one, under the same name. What others say never
+/// counts. A value.
 struct ClassKey {
   uid_t uid = 0;
   std::string tenant{};
   std::string partition{};
+  std::string gpu_type{};
   std::string framework{};  ///< NAME:VERSION
   std::string name{};
   bool is_said = false;  ///< by --job-class
@@ -29,7 +31,8 @@ struct ClassKey {
 };
 
 /// Nothing of a job that has no name of its own, or an overlong one.
-std::optional<ClassKey> class_key(const SlurmJob& job, const Contract& contract);
+std::optional<ClassKey> class_key(const SlurmJob& job, const Contract& contract,
+                                  const std::string& gpu_type);
 
 /// What bellowsd knows of classes: as many as fit, of each user and in all, those of which it heard
 /// last. A value type.

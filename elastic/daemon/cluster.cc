@@ -151,7 +151,7 @@ class PoolBuilder {
     if (!node.available || node.gpus == 0 || node.gpu_type != pool.gpu_type) return;
     if (std::find(in.begin(), in.end(), pool.partition) == in.end()) return;
     if (!used.insert(node.name).second) return;
-    pool.nodes.emplace(node.name, PoolNode{node.gpus, node.gpus});
+    pool.nodes.emplace(node.name, node.gpus);
     pool.gpus += node.gpus;
   }
 
@@ -159,7 +159,7 @@ class PoolBuilder {
     for (const NodeShare& share : job.nodes)
       for (auto& [key, pool] : pools_)
         if (const auto node = pool.nodes.find(share.node); node != pool.nodes.end())
-          node->second.free -= std::min(node->second.free, share.gpus);
+          node->second -= std::min(node->second, share.gpus);
   }
 
   /// Of a pool all jobs count that are not its own, also elastic ones of another partition.
@@ -211,6 +211,24 @@ Result<ClusterState> read_cluster(Slurm& slurm, SlurmPlaces& places) {
   ClusterState cluster{*std::move(jobs), *std::move(nodes), 0};
   for (const SlurmJob& job : cluster.jobs) cluster.now = std::max(cluster.now, job.times.now);
   return cluster;
+}
+
+NodeTypes gpu_types(const std::vector<SlurmNode>& nodes) {
+  NodeTypes types;
+  for (const SlurmNode& node : nodes)
+    if (node.gpus > 0) types[node.name] = node.gpu_type;
+  return types;
+}
+
+std::string gpu_type_of(const SlurmJob& job, const NodeTypes& types) {
+  if (!job.nodes.empty())
+    if (const auto node = types.find(job.nodes[0].node); node != types.end()) return node->second;
+  const std::string asked = asked_type(job);
+  if (!asked.empty() || types.empty()) return asked;
+  const std::string& first = types.begin()->second;
+  const bool all = std::all_of(types.begin(), types.end(),
+                               [&](const auto& entry) { return entry.second == first; });
+  return all ? first : "";
 }
 
 std::optional<Contract> elastic_contract(const SlurmJob& job) {

@@ -27,6 +27,12 @@ struct ClusterState {
 
 Result<ClusterState> read_cluster(Slurm& slurm, SlurmPlaces& places);
 
+/// The GPU type of nodes, by their names.
+using NodeTypes = std::map<std::string, std::string>;
+NodeTypes gpu_types(const std::vector<SlurmNode>& nodes);
+/// The type of GPUs that a job holds, or will hold as far as can be said; else empty.
+std::string gpu_type_of(const SlurmJob& job, const NodeTypes& types);
+
 /// The contract of a job whose size bellowsd may change; nothing of another. A job with a
 /// reservation of its own is left alone.
 std::optional<Contract> elastic_contract(const SlurmJob& job);
@@ -40,19 +46,14 @@ struct PoolJob {
   bool starts_by_itself = false;
 };
 
-/// A node of a pool.
-struct PoolNode {
-  std::uint32_t gpus = 0;
-  std::uint32_t free = 0;  ///< of these, that no job holds
-};
-
 /// Equal GPUs that elastic jobs of one partition share with the others there. A value.
 struct Pool {
   std::string partition;
   std::string gpu_type;
-  std::map<std::string, PoolNode> nodes;  ///< those that jobs can start on
-  std::uint32_t gpus = 0;                 ///< of these nodes
-  std::uint32_t taken = 0;                ///< of these, by jobs that are not in this pool
+  /// Those that jobs can start on, with their GPUs that no job holds.
+  std::map<std::string, std::uint32_t> nodes;
+  std::uint32_t gpus = 0;   ///< of these nodes
+  std::uint32_t taken = 0;  ///< of these, by jobs that are not in this pool
   /// GPUs anywhere that tenants hold by jobs that are not in this pool.
   std::map<std::string, std::uint32_t> elsewhere;
   std::uint32_t wanted = 0;  ///< by jobs that bellowsd does not resize, and that wait

@@ -114,7 +114,7 @@ void Controller::look(const Policy& policy, Clock::time_point now) {
 void Controller::note(const std::vector<SlurmJob>& elastic) {
   std::uint32_t gpus = 0;
   for (const SlurmJob& job : elastic) gpus += job.gpus();
-  parts_.book.update(elastic, cluster_.now);
+  parts_.book.update(elastic, cluster_.now, gpu_types(cluster_.nodes));
   parts_.metrics.jobs.Set(static_cast<double>(elastic.size()));
   parts_.metrics.gpus.Set(gpus);
 }

@@ -28,9 +28,9 @@ std::uint32_t size_of(const SlurmJob& job) {
 }
 
 /// Nothing: it is alone.
-std::optional<ClassKey> class_key_of(const SlurmJob& job) {
+std::optional<ClassKey> class_key_of(const SlurmJob& job, const NodeTypes& types) {
   const auto contract = Contract::parse(Contract::line_in(job.admin_comment));
-  return contract ? class_key(job, *contract) : std::nullopt;
+  return contract ? class_key(job, *contract, gpu_type_of(job, types)) : std::nullopt;
 }
 
 /// An order may have moved the job though its plan was given up: that counts as well.
@@ -45,23 +45,25 @@ void begin_run(JobNotes& notes, std::time_t now) {
 
 }  // namespace
 
-void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now) {
+void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now,
+                     const NodeTypes& types) {
   const std::lock_guard lock(mutex_);
   std::size_t reporting = 0;
   for (const SlurmJob& job : elastic) {
     // A bellowsd before this one may have caused every restart, and one that is under way.
     const auto [entry, fresh] = notes_.try_emplace(job.id);
     JobNotes& notes = entry->second;
-    if (fresh) {
-      notes.class_key = class_key_of(job);
+    if (fresh)
       notes.moves.assign(job.restarts + (!updated_ && job.state == SlurmState::running), now);
-    }
     notes.uid = job.uid;
     notes.seen = now;
     const bool new_run = notes.restarts != job.restarts;
     if (new_run) begin_run(notes, now);
     notes.restarts = job.restarts;
-    notes.has_run |= job.state == SlurmState::running;
+    const bool begins = job.state == SlurmState::running && !notes.has_run;
+    notes.has_run |= begins;
+    // Until it runs, neither its partition nor the type of its GPUs need be known.
+    if (fresh || begins) notes.class_key = class_key_of(job, types);
     const std::uint32_t size = size_of(job);
     if (size != 0) {
       // A run that lost a node goes on with less, which is nobody's choice.

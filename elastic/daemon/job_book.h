@@ -16,6 +16,7 @@
 
 #include "common/result.h"
 #include "elastic/daemon/class_book.h"
+#include "elastic/daemon/cluster.h"
 #include "elastic/policy/job_speed.h"
 #include "elastic/wire/message.h"
 #include "slurm/job.h"
@@ -53,8 +54,8 @@ class JobBook {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Takes over which jobs there are; forgets the others.
-  void update(const std::vector<SlurmJob>& elastic, std::time_t now);
+  /// Takes over which jobs there are, on nodes with which GPUs; forgets the others.
+  void update(const std::vector<SlurmJob>& elastic, std::time_t now, const NodeTypes& types = {});
 
   /// not_found: no such elastic job; denied: it is another user's, or an earlier run of it.
   Result<ReportReply> take(const RunReport& report, uid_t uid, Clock::time_point now);

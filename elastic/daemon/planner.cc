@@ -32,7 +32,6 @@ struct Member {
   std::uint32_t floor = 0;
   JobState state;
   bool may_change_batch = false;
-  std::uint32_t class_gpus = 0;  ///< up to which jobs of its class were seen
 
   /// To go on with at that size; 0: as the program has it. What a plan said of another size does
   /// not count for this one, so it is said also when nothing changes.
@@ -102,7 +101,7 @@ class PoolPlanner {
       take(group, division->tenants[t]);
       note_nodes(group, division->places[t++]);
     }
-    plan_.free = free();
+    plan_.free = std::min(free(), free_where_it_changes());
     return std::move(plan_);
   }
 
@@ -185,7 +184,6 @@ class PoolPlanner {
     member.state.sizes =
         notes.speed.at(sizes_of(line, of_pool.contract, notes), gpus_per_node(pool_),
                        of_pool.contract.batch, line.from, notes.of_class.get());
-    if (notes.of_class) member.class_gpus = notes.of_class->most_gpus();
     member.may_change_batch = of_pool.contract.batch.has_value();
     if (member.state.sizes.empty()) return;
     if (line.runs()) {
@@ -218,10 +216,7 @@ class PoolPlanner {
 
   PoolNodes nodes() const {
     PoolNodes nodes;
-    for (const auto& [name, node] : pool_.nodes) {
-      nodes.gpus.push_back(node.gpus);
-      nodes.free.push_back(node.free);
-    }
+    for (const auto& [name, free] : pool_.nodes) nodes.free.push_back(free);
     return nodes;
   }
 
@@ -252,8 +247,16 @@ class PoolPlanner {
         if (pool_.nodes.contains(share.node)) plan_.nodes.insert(share.node);
       for (const PlacedGpus& share : places[m]) plan_.nodes.insert(node_names_[share.node]);
       // Then it is for Slurm to find it a place.
-      if (places[m].empty()) plan_.nodes.insert(node_names_.begin(), node_names_.end());
+      if (places[m].empty() || !line.job.asked.required_nodes.empty())
+        plan_.nodes.insert(node_names_.begin(), node_names_.end());
     }
+  }
+
+  /// Elsewhere others may start at any time.
+  std::uint32_t free_where_it_changes() const {
+    std::uint32_t free = 0;
+    for (const std::string& node : plan_.nodes) free += pool_.nodes.at(node);
+    return free;
   }
 
   std::uint32_t free() const {
@@ -299,16 +302,17 @@ class PoolPlanner {
       line.to = member.floor + division.jobs[m].gpus;
       line.reason = line.starts_by_itself ? "starts by itself"
                                           : to_string(reason_of(line, division.jobs[m].reason));
-      line.from_class = line.moves() && line.to <= member.class_gpus && !seen_at(line);
+      line.from_class = line.moves() && is_by_class(line);
       if (line.from_class) line.reason += ", by the speed of its class there";
       if (line.runs() && line.moves()) line.batch = member.batch_at(line.to);
     }
   }
 
-  /// The job itself, at the size that it is to have.
-  bool seen_at(const PlanLine& line) const {
+  bool is_by_class(const PlanLine& line) const {
     const auto found = notes_.find(line.job.id);
-    return found != notes_.end() && found->second.speed.seen_at(line.to);
+    if (found == notes_.end() || !found->second.of_class) return false;
+    return found->second.speed.is_by_class_at(packed_layout(line.to, gpus_per_node(pool_)),
+                                              *found->second.of_class);
   }
 
   /// The optimizer saw only what lies above the floor.

@@ -58,7 +58,8 @@ struct PoolPlan {
   std::string gpu_type;
   std::set<std::string> nodes;  ///< on which something changes
   std::uint32_t gpus = 0;       ///< that elastic jobs may hold together
-  std::uint32_t free = 0;       ///< that nobody holds, nor needs who starts by itself
+  std::uint32_t free =
+      0;  ///< where something changes, that nobody holds, nor needs who starts by itself
   std::vector<PlanLine> lines;
 };
 

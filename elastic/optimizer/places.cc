@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -20,17 +22,14 @@ struct JobAt {
 /// The room on nodes while jobs are placed on them.
 class Room {
  public:
-  explicit Room(const PoolNodes& nodes) : sizes_(nodes.gpus), free_(nodes.free) {
-    std::sort(sizes_.begin(), sizes_.end(), std::greater<>());
-  }
+  explicit Room(std::vector<std::uint32_t> free) : free_(std::move(free)) {}
 
   void give_back(const GpuPlace& place) {
     for (const PlacedGpus& share : place) free_[share.node] += share.gpus;
   }
 
-  /// On as few nodes as there may be at most, or nothing.
-  std::optional<GpuPlace> take(std::uint32_t gpus, bool anywhere) {
-    const std::size_t most = anywhere ? free_.size() : nodes_for(gpus);
+  /// On so many nodes at most, or nothing.
+  std::optional<GpuPlace> take(std::uint32_t gpus, std::size_t most) {
     GpuPlace place;
     std::uint32_t left = gpus;
     while (left > 0 && place.size() < most) {
@@ -47,15 +46,6 @@ class Room {
   }
 
  private:
-  std::size_t nodes_for(std::uint32_t gpus) const {
-    std::uint64_t sum = 0;
-    for (std::size_t n = 0; n < sizes_.size(); ++n) {
-      sum += sizes_[n];
-      if (sum >= gpus) return n + 1;
-    }
-    return sizes_.size();
-  }
-
   /// The node with the least room of those that have enough, else the one with most.
   std::uint32_t best_for(std::uint32_t gpus) const {
     std::uint32_t best = 0;
@@ -68,11 +58,31 @@ class Room {
     return best;
   }
 
-  std::vector<std::uint32_t> sizes_;  ///< of nodes, the largest first
   std::vector<std::uint32_t> free_;
 };
 
 using Places = std::vector<std::vector<KnownPlace>>;
+
+/// How many nodes a size needs, by the room that there is for all of these jobs together: what
+/// others hold cannot be had.
+class NodesNeeded {
+ public:
+  NodesNeeded(const Places& at, const PoolNodes& nodes) : sums_(nodes.free) {
+    for (const auto& of_tenant : at)
+      for (const KnownPlace& place : of_tenant)
+        for (const PlacedGpus& share : place.held) sums_[share.node] += share.gpus;
+    std::sort(sums_.begin(), sums_.end(), std::greater<>());
+    std::partial_sum(sums_.begin(), sums_.end(), sums_.begin());
+  }
+
+  std::size_t of(std::uint32_t gpus) const {
+    const auto enough = std::lower_bound(sums_.begin(), sums_.end(), gpus);
+    return std::min(sums_.size(), static_cast<std::size_t>(enough - sums_.begin()) + 1);
+  }
+
+ private:
+  std::vector<std::uint32_t> sums_;  ///< of the nodes with most room
+};
 
 std::uint32_t gpus_of(const GpuPlace& place) {
   std::uint32_t sum = 0;
@@ -84,8 +94,8 @@ Status check(const std::vector<TenantShare>& tenants, const Places& at, const Po
   const auto wrong = [](std::size_t tenant, std::size_t job, const char* what) {
     return Error{ErrorKind::invalid, fmt::format("job {} of tenant {}: {}", job, tenant, what)};
   };
-  if (nodes.gpus.size() != nodes.free.size() || at.size() != tenants.size())
-    return Error{ErrorKind::invalid, "nodes or tenants of which not all is said"};
+  if (at.size() != tenants.size())
+    return Error{ErrorKind::invalid, "tenants of which no places are said"};
   for (std::size_t t = 0; t < tenants.size(); ++t) {
     const auto& jobs = tenants[t].curve.jobs();
     if (at[t].size() != jobs.size()) return wrong(t, jobs.size(), "there is no such place");
@@ -121,15 +131,22 @@ std::vector<JobAt> take_up(const Places& at, Room& room, PlacedPlan& plan) {
   return changing;
 }
 
+/// Whether it takes its GPUs wherever they are: there is nothing to strike them for.
+bool is_anywhere(const KnownPlace& place, const ElasticJob& job, std::uint32_t gpus) {
+  const bool is_least = !job.sizes.empty() && gpus == job.sizes.front().gpus;
+  return place.anywhere || (place.floor > 0 && gpus == place.floor) ||
+         (place.floor == 0 && job.now == 0 && is_least);
+}
+
 /// Places for what `plan.tenants` says; those that find none.
-std::vector<JobAt> place(const Places& at, const PoolNodes& nodes, PlacedPlan& plan) {
-  Room room(nodes);
+std::vector<JobAt> place(const std::vector<TenantShare>& tenants, const Places& at,
+                         const PoolNodes& nodes, const NodesNeeded& needed, PlacedPlan& plan) {
+  Room room(nodes.free);
   std::vector<JobAt> misfits;
   for (const JobAt& job : take_up(at, room, plan)) {
     const KnownPlace& now = at[job.tenant][job.job];
-    // There is nothing below the floor to strike it for.
-    const bool anywhere = now.anywhere || job.gpus == now.floor;
-    if (auto found = room.take(job.gpus, anywhere))
+    const bool anywhere = is_anywhere(now, tenants[job.tenant].curve.jobs()[job.job], job.gpus);
+    if (auto found = room.take(job.gpus, anywhere ? nodes.free.size() : needed.of(job.gpus)))
       plan.places[job.tenant][job.job] = *std::move(found);
     else if (!anywhere)
       misfits.push_back(job);
@@ -139,11 +156,16 @@ std::vector<JobAt> place(const Places& at, const PoolNodes& nodes, PlacedPlan& p
 
 Status strike(const std::vector<JobAt>& misfits, const Places& at,
               std::vector<TenantShare>& tenants) {
+  std::map<std::size_t, std::vector<ElasticJob>> changed;
   for (const JobAt& misfit : misfits) {
-    TenantCurve& curve = tenants[misfit.tenant].curve;
-    auto jobs = curve.jobs();
+    const auto jobs = changed.try_emplace(misfit.tenant, tenants[misfit.tenant].curve.jobs()).first;
     const std::uint32_t struck = misfit.gpus - at[misfit.tenant][misfit.job].floor;
-    std::erase_if(jobs[misfit.job].sizes, [&](const JobSize& size) { return size.gpus == struck; });
+    std::erase_if(jobs->second[misfit.job].sizes,
+                  [&](const JobSize& size) { return size.gpus == struck; });
+  }
+  // A curve takes a while: one for each tenant.
+  for (auto& [tenant, jobs] : changed) {
+    TenantCurve& curve = tenants[tenant].curve;
     auto without = TenantCurve::of(std::move(jobs), curve.most());
     if (!without) return without.error();
     curve = *std::move(without);
@@ -158,13 +180,14 @@ Result<PlacedPlan> plan_places(std::vector<TenantShare> tenants,
                                const PoolNodes& nodes, std::uint32_t gpus, Surplus surplus) {
   if (auto status = check(tenants, at, nodes); !status) return status.error();
   PlacedPlan plan;
+  const NodesNeeded needed(at, nodes);
   // It ends: each time at least one size is struck, and a job that keeps its size has its place.
   for (;;) {
     auto divided = plan_pool(tenants, gpus, surplus);
     if (!divided) return divided.error();
     plan.tenants = *std::move(divided);
     ++plan.solves;
-    const auto misfits = place(at, nodes, plan);
+    const auto misfits = place(tenants, at, nodes, needed, plan);
     plan.misfits = misfits.size();
     if (misfits.empty() || plan.solves == kMostSolves) return plan;
     if (auto status = strike(misfits, at, tenants); !status) return status.error();

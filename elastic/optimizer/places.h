@@ -21,8 +21,7 @@ using GpuPlace = std::vector<PlacedGpus>;
 
 /// A pool's nodes.
 struct PoolNodes {
-  std::vector<std::uint32_t> gpus;  ///< of each node
-  std::vector<std::uint32_t> free;  ///< of these, that nobody holds
+  std::vector<std::uint32_t> free;  ///< GPUs of each that nobody holds
 };
 
 /// What is known of a job's place.
@@ -41,17 +40,19 @@ struct PlacedPlan {
 };
 
 /// Divides `gpus` as plan_pool does, and says where they are. A job needs its GPUs on as few nodes
-/// as it would take if all were free. A job that keeps its size keeps its place; those that change
-/// are placed largest first, each rest on the node that has least room for it. A size that finds no
-/// place is struck from its job, and what is left is divided again, until all fits or kMostSolves;
-/// that is not always the best that could be placed. `at`: of each tenant's jobs, with as many GPUs
-/// held as the floor and the job's `now` say, but for one that starts anywhere. invalid: it says
-/// something else, or something of a node that is not there; other errors are those of plan_pool.
+/// as it would take if none of these jobs held any. A job that keeps its size keeps its place;
+/// those that change are placed largest first, each rest on the node that has least room for it. A
+/// size that finds no place is struck from its job, and what is left is divided again, until all
+/// fits or kMostSolves; that is not always the best that could be placed. The smallest size of a
+/// job that does not run is not struck, but placed wherever there is room: it would wait for ever.
+/// `at`: of each tenant's jobs, with as many GPUs held as the floor and the job's `now` say, but
+/// for one that starts anywhere. invalid: it says something else, or something of a node that is
+/// not there; other errors are those of plan_pool.
 Result<PlacedPlan> plan_places(std::vector<TenantShare> tenants,
                                const std::vector<std::vector<KnownPlace>>& at,
                                const PoolNodes& nodes, std::uint32_t gpus, Surplus surplus);
 
 /// After that many, jobs may be left without a place: it is for Slurm to find one.
-inline constexpr std::size_t kMostSolves = 32;
+inline constexpr std::size_t kMostSolves = 8;
 
 }  // namespace bellows

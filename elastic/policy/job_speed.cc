@@ -71,14 +71,22 @@ JobSpeed::Known JobSpeed::known(const JobClass* of_class) const {
               noise_scale_,
               std::max(1U, seen_.most_local())};
   if (!of_class) return known;
-  // A program says its batch or does not: of one that has been heard, this is known.
-  if (!seen()) known.batch = of_class->batch();
-  const auto& noise = of_class->first_noise();
-  if (noise_scale_ == 0 && noise)
+  // Jobs of one name may be of different programs: of one that has been heard, only what it said
+  // itself decides which batches its memory holds, and whether it is to change its batch.
+  if (seen()) return known;
+  known.batch = of_class->batch();
+  if (const auto& noise = of_class->first_noise())
     known.noise_scale = static_cast<std::uint64_t>(std::min(noise->variance, kMostNoise));
-  if (known.steps.by_class())
-    known.most_local = std::max(known.most_local, of_class->steps.most_local());
+  known.most_local = std::max(known.most_local, of_class->steps.most_local());
   return known;
+}
+
+bool JobSpeed::is_by_class_at(const GpuLayout& layout, const JobClass& of_class) const {
+  const Known all = known(&of_class);
+  const auto& samples = of_class.steps.record().samples();
+  return !seen_at(layout.gpus) && all.batch > 0 && all.steps.by_class() &&
+         std::any_of(samples.begin(), samples.end(),
+                     [&](const StepSample& sample) { return sample.layout == layout; });
 }
 
 std::uint32_t JobSpeed::most_to_try(std::uint32_t now, const JobClass* of_class) const {

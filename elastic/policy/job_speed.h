@@ -35,13 +35,16 @@ class JobSpeed {
 
   /// The speed at each of `sizes`, in ascending order of GPUs, packed onto nodes. With a range of
   /// batches and a noise scale each size but `now` has the batch that makes most progress there:
-  /// no rank then has more samples than one has had before, whose memory may not hold them. A size
+  /// no rank then has more samples than one of this job has had before, or of its class if nothing
+  /// was seen of the job: a GPU's memory may not hold them. A size
   /// for which the range has no batch is left out. One that was seen is taken to be slower by the
   /// larger spread of what was seen there and at `now`, so that a job does not follow chance to and
   /// fro. Where the job has measured nothing itself, its class's measurements count.
   std::vector<SizeSpeed> at(const std::vector<std::uint32_t>& sizes, std::uint32_t gpus_per_node,
                             const std::optional<BatchRange>& range, std::uint32_t now,
                             const JobClass* of_class = nullptr) const;
+  /// Whether that follows from what others of its class took there.
+  bool is_by_class_at(const GpuLayout& layout, const JobClass& of_class) const;
 
  private:
   void note_spread(std::uint32_t gpus, double foreseen_s, double step_s);

@@ -87,8 +87,7 @@ class Bellowsd : public Scheduler {
   Pool pool_at(double now, const std::vector<const SimulatedJob*>& jobs) {
     Pool pool;
     pool.partition = "simulated";
-    for (const std::string& node : nodes_)
-      pool.nodes.emplace(node, PoolNode{shape_.gpus_per_node, shape_.gpus_per_node});
+    for (const std::string& node : nodes_) pool.nodes.emplace(node, shape_.gpus_per_node);
     pool.gpus = shape_.gpus();
     for (const SimulatedJob* job : jobs) {
       const Record& record = record_of(*job);
@@ -105,7 +104,7 @@ class Bellowsd : public Scheduler {
       for (std::size_t n = 0; n < job->held().size(); ++n)
         if (job->held()[n] > 0) {
           slurm.nodes.push_back({nodes_[n], job->held()[n]});
-          pool.nodes[nodes_[n]].free -= job->held()[n];
+          pool.nodes[nodes_[n]] -= job->held()[n];
         }
       pool.jobs.push_back(std::move(in_pool));
     }

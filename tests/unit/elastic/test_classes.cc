@@ -142,10 +142,8 @@ Test(classes, other_users_tenants_and_names_are_other_classes) {
 
 Test(classes, one_that_is_said_counts_whatever_the_names) {
   World world;
-  const auto said = [&world](const std::string& name, const std::string& job_class) -> SlurmJob& {
-    SlurmJob& job = world.add(1000, "a", name);
-    job.admin_comment += " class=" + job_class;
-    return job;
+  const auto said = [&world](const char* name, const std::string& job_class) -> SlurmJob& {
+    return world.add(1000, "a", name, " class=" + job_class);
   };
   world.run_everywhere(said("lr-0.1", "bert"));
   cr_expect(world.planned(said("lr-0.2", "bert")) == 8);
@@ -153,6 +151,43 @@ Test(classes, one_that_is_said_counts_whatever_the_names) {
   cr_expect(world.planned(world.add(1000, "a", "bert")) == 4, "a name is none that was said");
   world.run_everywhere(said("wrap", "resnet"));
   cr_expect(world.planned(said("", "resnet")) == 8);
+}
+
+Test(classes, nothing_of_another_program_decides_on_a_jobs_batch) {
+  World world;
+  SlurmJob& small = world.add(1000, "a", "train.sh");
+  world.run_everywhere(small, 1024);
+  for (const bool noise : {false, true}) {
+    SlurmJob& large = world.add(1000, "a", "train.sh");
+    large.admin_comment += " batch=16-1024";
+    RunReport report;
+    report.job = large.id;
+    report.restarts = large.restarts;
+    report.state = RunReport::State::running;
+    report.gpus = large.gpus();
+    report.nodes = 1;
+    report.step_s = 0.5;
+    report.batch = 32;
+    report.noise_scale = noise ? 1 << 20 : 0;
+    cr_assert(world.book.take(report, large.uid, world.time).ok());
+    const PlanLine line = world.line(large);
+    cr_expect(line.to > 2);
+    cr_expect(line.batch == (noise ? 16 * line.to : 32), "%lu at %u",
+              static_cast<unsigned long>(line.batch), line.to);
+  }
+}
+
+Test(classes, gpus_of_different_types_are_different_classes) {
+  World world;
+  const NodeTypes types = {{"n1", "a100"}, {"n2", "v100"}};
+  SlurmJob& job = world.add(1000, "a", "train");
+  const auto key_on = [&](const std::string& node) {
+    job.nodes = {{node, 2, 2}};
+    return class_key(job, Contract(), gpu_type_of(job, types));
+  };
+  cr_expect(key_on("n1") != key_on("n2"));
+  job.nodes.clear();
+  cr_expect(gpu_type_of(job, types).empty() && gpu_type_of(job, {{"n1", "a100"}}) == "a100");
 }
 
 Test(classes, programs_that_do_not_say_their_batch_learn_alone) {
@@ -168,8 +203,8 @@ Test(classes, jobs_without_a_name_have_nothing_in_common) {
     cr_expect(world.planned(world.add(1000, "a", name)) == 4, "\"%s\"", name);
   }
   const std::string longest(128, 'x');
-  cr_expect(class_key(world.add(1000, "a", longest), Contract()).has_value());
-  cr_expect(!class_key(world.add(1000, "a", longest + "x"), Contract()).has_value());
+  cr_expect(class_key(world.add(1000, "a", longest), Contract(), "").has_value());
+  cr_expect(!class_key(world.add(1000, "a", longest + "x"), Contract(), "").has_value());
 }
 
 Test(classes, a_user_with_many_names_pushes_out_only_own_ones) {

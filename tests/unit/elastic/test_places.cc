@@ -27,7 +27,7 @@ constexpr std::uint32_t kEach = 4;
 struct Pool {
   std::vector<ElasticJob> jobs;
   std::vector<GpuPlace> held;
-  PoolNodes nodes{Free(kNodes, kEach), Free(kNodes, kEach)};
+  PoolNodes nodes{Free(kNodes, kEach)};
 };
 
 /// Some jobs hold GPUs of one node each, and others than those of the pool hold some as well.
@@ -53,14 +53,30 @@ Pool random_pool(Dice& dice) {
   return pool;
 }
 
-bool can_place(Free free, std::vector<std::uint32_t> sizes);
+/// With how many nodes a size would do if none of the pool's jobs held any.
+std::size_t nodes_for(const Pool& pool, std::uint32_t gpus) {
+  Free room = pool.nodes.free;
+  for (const GpuPlace& place : pool.held)
+    for (const PlacedGpus& share : place) room[share.node] += share.gpus;
+  std::sort(room.begin(), room.end(), std::greater<>());
+  std::size_t nodes = 0;
+  for (std::uint32_t sum = 0; nodes < kNodes && sum < gpus; ++nodes) sum += room[nodes];
+  return nodes;
+}
+
+struct ToPlace {
+  std::uint32_t gpus;
+  std::size_t nodes;  ///< at most
+};
+
+bool can_place(const Free& free, std::vector<ToPlace> sizes);
 
 /// Whether the last of them fits with `left` on `most` nodes from `node` on, and then the others.
-bool can_place_last(Free free, std::vector<std::uint32_t> sizes, std::uint32_t left,
-                    std::uint32_t node, std::uint32_t most) {
+bool can_place_last(const Free& free, std::vector<ToPlace> sizes, std::uint32_t left,
+                    std::uint32_t node, std::size_t most) {
   if (left == 0) {
     sizes.pop_back();
-    return can_place(std::move(free), std::move(sizes));
+    return can_place(free, std::move(sizes));
   }
   if (most == 0) return false;
   for (std::uint32_t n = node; n < kNodes; ++n)
@@ -72,18 +88,18 @@ bool can_place_last(Free free, std::vector<std::uint32_t> sizes, std::uint32_t l
   return false;
 }
 
-/// Whether all fit, each on as few nodes as it would take if all were free.
-bool can_place(Free free, std::vector<std::uint32_t> sizes) {
+/// Whether all fit.
+bool can_place(const Free& free, std::vector<ToPlace> sizes) {
   if (sizes.empty()) return true;
-  const std::uint32_t gpus = sizes.back();
-  return can_place_last(std::move(free), std::move(sizes), gpus, 0, (gpus + kEach - 1) / kEach);
+  const ToPlace last = sizes.back();
+  return can_place_last(free, std::move(sizes), last.gpus, 0, last.nodes);
 }
 
 /// The best that can be placed where jobs that keep their size keep their place.
 std::int64_t brute_value(const Pool& pool) {
   std::int64_t best = INT64_MIN;
-  const std::function<void(std::size_t, std::int64_t, Free, std::vector<std::uint32_t>)> go =
-      [&](std::size_t j, std::int64_t value, Free free, std::vector<std::uint32_t> to_place) {
+  const std::function<void(std::size_t, std::int64_t, Free, std::vector<ToPlace>)> go =
+      [&](std::size_t j, std::int64_t value, const Free& free, std::vector<ToPlace> to_place) {
         if (j == pool.jobs.size()) {
           if (value > best && can_place(free, to_place)) best = value;
           return;
@@ -94,7 +110,8 @@ std::int64_t brute_value(const Pool& pool) {
           auto more = to_place;
           if (gpus != job.now) {
             for (const PlacedGpus& share : pool.held[j]) left[share.node] += share.gpus;
-            if (gpus > 0) more.push_back(gpus);
+            const bool starts_least = job.now == 0 && gpus == job.sizes[0].gpus;
+            if (gpus > 0) more.push_back({gpus, starts_least ? kNodes : nodes_for(pool, gpus)});
           }
           go(j + 1, value + worth(job, gpus, worth_of_it), left, more);
         };
@@ -117,7 +134,9 @@ std::string wrong_with(const Pool& pool, const PlacedPlan& plan) {
       sum += share.gpus;
     }
     if (sum != gpus) return "a place has not as many GPUs as the job";
-    if (gpus != pool.jobs[j].now && place.size() != (gpus + kEach - 1) / kEach)
+    const ElasticJob& job = pool.jobs[j];
+    const bool starts_least = job.now == 0 && gpus > 0 && gpus == job.sizes[0].gpus;
+    if (gpus != job.now && !starts_least && place.size() > nodes_for(pool, gpus))
       return "a job is spread over more nodes than it needs";
     if (gpus == pool.jobs[j].now && gpus > 0 && place[0].node != pool.held[j][0].node)
       return "a job that keeps its size moves";
@@ -151,15 +170,18 @@ ElasticJob of_size(std::uint32_t gpus, std::int32_t value, std::uint32_t now = 0
 Test(places, come_near_to_brute_force) {
   const char* said = std::getenv("ELASTIC_INSTANCES");
   const int instances = said ? std::atoi(said) : 3000;
-  int best = 0, solved_again = 0;
+  int best = 0, solved_again = 0, unplaced = 0;
   double lost = 0;
   for (int seed = 0; seed < instances; ++seed) {
     Dice dice(static_cast<std::uint32_t>(seed));
     const Pool pool = random_pool(dice);
     const auto placed = plan(pool);
     cr_assert(placed.ok(), "seed %d: %s", seed, placed.error().text.c_str());
-    cr_assert(placed->misfits == 0, "seed %d: %zu after %zu", seed, placed->misfits,
-              placed->solves);
+    if (placed->misfits > 0) {
+      cr_assert(placed->solves == kMostSolves);
+      ++unplaced;
+      continue;
+    }
     const std::string wrong = wrong_with(pool, *placed);
     cr_assert(wrong.empty(), "seed %d: %s", seed, wrong.c_str());
     const std::int64_t wanted = brute_value(pool);
@@ -172,6 +194,7 @@ Test(places, come_near_to_brute_force) {
   // Criterion shows it with --verbose.
   cr_log_info("%d instances: %d solved again, %d the best, %.2f %% of the value lost in the mean",
               instances, solved_again, best, 100 * lost / instances);
+  cr_expect(unplaced * 100 <= instances, "%d of %d", unplaced, instances);
   cr_expect(solved_again * 20 > instances, "the instances are such that counts are not places");
   cr_expect(best * 100 >= instances * 80, "%d of %d", best, instances);
   cr_expect(lost <= 0.02 * instances, "%g of %d", lost, instances);
@@ -209,30 +232,39 @@ Test(places, are_refused_where_they_are_wrong) {
   cr_expect(has(plan(pool).error().text, "not in the pool"));
   pool.held = {};
   cr_expect(has(plan(pool).error().text, "no such place"));
-  pool.nodes.gpus.clear();
-  cr_expect(has(plan(pool).error().text, "not all is said"));
 }
 
 Test(places, are_on_few_nodes_not_on_whole_ones) {
   Pool pool;
-  pool.jobs = {of_size(6, 100)};
+  pool.jobs = {of_size(1, 50)};
+  pool.jobs[0].sizes.push_back({6, 0, 100});
   pool.held = {{}};
   pool.nodes.free = {3, 1, 3};
   const auto placed = plan(pool);
   cr_assert(placed.ok());
   cr_expect(placed->solves == 1 && placed->places[0][0].size() == 2);
-  pool.nodes.free = {2, 2, 2};
-  cr_expect(plan(pool)->tenants[0].jobs[0].gpus == 0, "it would be on three");
 }
 
-Test(places, of_nodes_with_different_numbers_of_gpus) {
+Test(places, that_others_hold_for_good_do_not_count) {
   Pool pool;
-  pool.jobs = {of_size(10, 100)};
-  pool.held = {{}};
-  pool.nodes = {{4, 8, 2}, {4, 8, 2}};
-  cr_expect(plan(pool)->places[0][0].size() == 2);
-  pool.nodes.free = {4, 4, 2};
-  cr_expect(plan(pool)->places[0][0].empty());
+  pool.jobs = {of_size(1, 10, 1)};
+  pool.jobs[0].sizes.push_back({4, 0, 100});
+  pool.held = {{{0, 1}}};
+  // Each node has three for these jobs.
+  pool.nodes.free = {2, 3, 3};
+  const auto placed = plan(pool);
+  cr_assert(placed.ok());
+  cr_expect(placed->tenants[0].jobs[0].gpus == 4 && placed->places[0][0].size() == 2);
+}
+
+Test(places, of_a_job_that_waits_are_anywhere_for_its_smallest_size) {
+  Pool pool;
+  pool.jobs = {of_size(2, 100, 2), of_size(2, 100, 2), of_size(4, 90)};
+  pool.held = {{{0, 2}}, {{1, 2}}, {}};
+  pool.nodes.free = {2, 2, 0};
+  const auto placed = plan(pool);
+  cr_assert(placed.ok() && placed->misfits == 0);
+  cr_expect(placed->tenants[0].jobs[2].gpus == 4 && placed->places[0][2].size() == 2);
 }
 
 Test(places, are_anywhere_for_one_that_starts_by_itself) {
@@ -253,10 +285,9 @@ Test(places, count_what_a_job_has_below_the_division) {
   pool.jobs = {{.sizes = {{1, 0, 50}, {3, 0, 200}}, .now = 1}};
   std::vector<TenantShare> tenants;
   tenants.push_back({*TenantCurve::of(pool.jobs, 4)});
-  pool.nodes.free = {1, 1, 0};
+  pool.nodes.free = {2, 1, 0};
   const auto placed =
       plan_places(std::move(tenants), {{{{{0, 2}}, 1}}}, pool.nodes, 3, Surplus::by_value);
   cr_assert(placed.ok());
-  cr_expect(placed->solves == 2, "no node has four");
-  cr_expect(placed->tenants[0].jobs[0].gpus == 1 && placed->places[0][0].size() == 1);
+  cr_expect(placed->tenants[0].jobs[0].gpus == 3 && placed->places[0][0].size() == 1);
 }
