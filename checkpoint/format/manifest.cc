@@ -133,16 +133,22 @@ std::string index_name(std::uint32_t rank, std::uint32_t world) {
 Result<ShardIndex> read_index(const std::string& step_dir, const Manifest& manifest,
                               const ShardFile& shard) {
   const std::string path = fmt::format("{}/{}", step_dir, shard.index);
-  const auto corrupt = [&](const std::string& why) {
-    return Error{ErrorKind::corrupt, fmt::format("{}: {}", path, why)};
-  };
   auto fd = open_shard(path, shard.index_size);
   if (!fd) return fd.error();
-  if (shard.index_size > kMostIndexBytes) return corrupt("it is too long for an index");
+  if (shard.index_size > kMostIndexBytes)
+    return Error{ErrorKind::corrupt, path + ": it is too long for an index"};
   std::string text(shard.index_size, 0);
   auto status =
       read_at(fd->get(), reinterpret_cast<unsigned char*>(text.data()), text.size(), 0, path);
   if (!status) return status.error();
+  return parse_index(path, text, manifest, shard);
+}
+
+Result<ShardIndex> parse_index(const std::string& path, std::string_view text,
+                               const Manifest& manifest, const ShardFile& shard) {
+  const auto corrupt = [&](const std::string& why) {
+    return Error{ErrorKind::corrupt, fmt::format("{}: {}", path, why)};
+  };
   if (digest_of(text) != shard.index_xxh3) {
     return corrupt("it is damaged: the manifest has another digest for it");
   }

@@ -66,4 +66,8 @@ Result<Manifest> read_manifest(const std::string& step_dir);
 Result<ShardIndex> read_index(const std::string& step_dir, const Manifest& manifest,
                               const ShardFile& shard);
 
+/// The same of an index whose text was read before; its path is for the sentence.
+Result<ShardIndex> parse_index(const std::string& path, std::string_view text,
+                               const Manifest& manifest, const ShardFile& shard);
+
 }  // namespace bellows

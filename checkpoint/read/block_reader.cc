@@ -158,11 +158,16 @@ class BlockReader {
     return true;
   }
 
+  Status read_bytes(std::size_t number, std::uint64_t begin, std::uint64_t bytes,
+                    unsigned char* to) {
+    if (files_[number].read) return files_[number].read(to, bytes, begin);
+    auto shard = open(number);
+    return shard ? (*shard)->read(to, bytes, begin) : Status(shard.error());
+  }
+
   Status read_file(const Item& item, std::uint64_t begin, std::uint64_t bytes, unsigned char* to) {
     const FilePlan& file = files_[item.file];
-    auto shard = open(item.file);
-    if (!shard) return shard.error();
-    if (auto status = (*shard)->read(to, bytes, begin); !status) return status;
+    if (auto status = read_bytes(item.file, begin, bytes, to); !status) return status;
     if (hash_of(to, bytes) != file.index->digests[item.block]) {
       return Error{ErrorKind::corrupt,
                    fmt::format("{} is damaged: the bytes from {} to {} do not match their digest",

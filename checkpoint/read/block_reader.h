@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,11 @@
 
 namespace bellows {
 
+/// Reads so many bytes of a file, for several threads at once. `to` is a page's begin, or where the
+/// bytes are wanted.
+using ReadFile =
+    std::function<Status(unsigned char* to, std::uint64_t bytes, std::uint64_t offset)>;
+
 /// What is to be read of one shard file.
 struct FilePlan {
   std::string path;
@@ -23,6 +29,7 @@ struct FilePlan {
   bool all = false;  ///< verify every block, whether anything is copied from it or not
   std::shared_ptr<const ShardCopy> copy{};  ///< where the file lies in memory too; may be none
   std::vector<bool> offered{};              ///< blocks that the rank reads itself; empty: none
+  ReadFile read{};                          ///< reads it, where its path is not to be opened
 };
 
 /// Bytes of blocks, by where they were read.

@@ -36,14 +36,22 @@ std::string text_of(const ArrayPart& part) {
 
 Result<std::shared_ptr<const StepReader>> StepReader::open(const std::string& step_dir,
                                                            const Manifest& manifest) {
-  auto reader = std::make_shared<StepReader>();
-  reader->step_dir_ = step_dir;
-  reader->manifest_ = manifest;
+  std::vector<ShardIndex> shards;
   for (const ShardFile& shard : manifest.shards) {
     auto index = read_index(step_dir, manifest, shard);
     if (!index) return index.error();
-    reader->shards_.push_back(std::move(*index));
+    shards.push_back(std::move(*index));
   }
+  return of(step_dir, manifest, std::move(shards));
+}
+
+std::shared_ptr<const StepReader> StepReader::of(const std::string& step_dir,
+                                                 const Manifest& manifest,
+                                                 std::vector<ShardIndex> shards) {
+  auto reader = std::make_shared<StepReader>();
+  reader->step_dir_ = step_dir;
+  reader->manifest_ = manifest;
+  reader->shards_ = std::move(shards);
   for (const ShardIndex& shard : reader->shards_) {
     for (const StoredPart& stored : shard.arrays) {
       reader->arrays_[stored.part.name].pieces.push_back({shard.rank, &stored});
@@ -55,7 +63,7 @@ Result<std::shared_ptr<const StepReader>> StepReader::open(const std::string& st
       return a.stored->part.array.first < b.stored->part.array.first;
     });
   }
-  return std::shared_ptr<const StepReader>(std::move(reader));
+  return reader;
 }
 
 Status StepReader::check_array(const std::string& name, const Named& named) const {
@@ -168,6 +176,7 @@ Result<std::vector<std::size_t>> StepReader::read(const Wanted& wanted) const {
     const bool same = copy != wanted.copies.end() && copy->second->step == manifest_.step &&
                       copy->second->file == manifest_.shards[rank];
     if (same) files[rank].copy = copy->second;
+    if (!wanted.files.empty()) files[rank].read = wanted.files[rank];
   }
   for (std::size_t i = 0; i < wanted.parts.size(); ++i) {
     auto planned = plan(wanted, i, &files);
@@ -178,7 +187,8 @@ Result<std::vector<std::size_t>> StepReader::read(const Wanted& wanted) const {
     offer_blocks(&files, wanted.data, wanted.offers, wanted.count);
     if (auto status = reserve_rest(wanted); !status) return status.error();
   }
-  if (auto status = read_blocks(files, {}, wanted.count); !status) return status.error();
+  if (auto status = read_blocks(files, wanted.progress, wanted.count); !status)
+    return status.error();
   return kept;
 }
 

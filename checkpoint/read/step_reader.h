@@ -10,6 +10,7 @@
 #include "checkpoint/format/index.h"
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/read/block_offers.h"
+#include "checkpoint/read/block_reader.h"
 #include "common/result.h"
 
 namespace bellows {
@@ -24,6 +25,8 @@ struct Wanted {
   ReadCount* count = nullptr;
   BlockOffers* offers = nullptr;   ///< gets what the rank can read itself, rather than data
   SharedMemory* memory = nullptr;  ///< with offers: what data is in, without pages yet
+  std::vector<ReadFile> files{};   ///< by rank: how to read shards that are open; empty: by path
+  Progress progress{};
 };
 
 /// The arrays of one step, read for any number of ranks. Immutable once open: safe for several
@@ -34,6 +37,10 @@ class StepReader {
   /// verified before.
   static Result<std::shared_ptr<const StepReader>> open(const std::string& step_dir,
                                                         const Manifest& manifest);
+
+  /// The same of indexes that were read before, by rank, one for each of the manifest's shards.
+  static std::shared_ptr<const StepReader> of(const std::string& step_dir, const Manifest& manifest,
+                                              std::vector<ShardIndex> shards);
 
   /// Whether every array is whole: all of its axis in exactly one shard, types agreeing, and none
   /// left to a rank that does not know it. invalid: says which array and what of it.
