@@ -141,8 +141,10 @@ template <Store kStore>
   for (std::size_t i = 0; i < stripes; ++i) {
     const unsigned char *at = from + i * kStripe, *key = kSecret + i % kStripes * 8;
     _mm_prefetch(reinterpret_cast<const char*>(at) + kAhead, _MM_HINT_T0);
-    add_half<kStore>(low, at, key, to + i * kStripe);
-    add_half<kStore>(high, at + 32, key + 32, to + i * kStripe + 32);
+    // Without a store, `to` is null, which nothing may be added to.
+    unsigned char* into = kStore == Store::none ? to : to + i * kStripe;
+    add_half<kStore>(low, at, key, into);
+    add_half<kStore>(high, at + 32, key + 32, kStore == Store::none ? into : into + 32);
     if (i % kStripes != kStripes - 1) continue;
     scramble_half(low, kScrambling);
     scramble_half(high, kScrambling + 32);
