@@ -15,6 +15,9 @@ using catalogue::element_bits;
 
 /// Of tensors that lie by themselves.
 constexpr std::uint64_t kApart = 64;
+/// Where there is no file whose order they keep, one of so many bytes begins at a page, so that a
+/// disk can write to it directly.
+constexpr std::uint64_t kLarge = 65536;
 
 Error not_valid(const std::string& why) {
   return Error{ErrorKind::corrupt, "the model is not valid: " + why};
@@ -22,6 +25,11 @@ Error not_valid(const std::string& why) {
 
 constexpr std::uint64_t rounded_up(std::uint64_t n, std::uint64_t to) {
   return (n + to - 1) / to * to;
+}
+
+Status check_size(std::uint64_t bytes) {
+  if (bytes <= catalogue::kMostBytes) return {};
+  return not_valid(fmt::format("its data have more than {} bytes", catalogue::kMostBytes));
 }
 
 std::uint64_t alignment(const FileTensor& t) {
@@ -58,8 +66,7 @@ class ModelPlacer {
         add_tensor(number, t, at);
       }
     }
-    if (end_ <= catalogue::kMostBytes) return {};
-    return not_valid(fmt::format("its data have more than {} bytes", catalogue::kMostBytes));
+    return check_size(end_);
   }
 
   std::vector<ModelPiece>& pieces() { return pieces_; }
@@ -143,6 +150,19 @@ Status check_names(const std::vector<PlacedTensor>& sorted,
   return {};
 }
 
+Result<ModelLayout> lay_out_catalogue(std::vector<PlacedTensor>& tensors, std::uint64_t end,
+                                      const std::optional<TensorIndex>& index) {
+  std::sort(tensors.begin(), tensors.end(), [](const PlacedTensor& a, const PlacedTensor& b) {
+    return a.tensor->name < b.tensor->name;
+  });
+  if (auto checked = check_names(tensors, index); !checked) return checked.error();
+  ModelLayout layout;
+  layout.catalogue = write_catalogue(tensors, end);
+  layout.catalogue_at = rounded_up(end, kModelPage);
+  layout.bytes = rounded_up(layout.catalogue_at + layout.catalogue.size(), kModelPage);
+  return layout;
+}
+
 }  // namespace
 
 Result<ModelLayout> lay_out_model(const std::vector<ModelFile>& files,
@@ -151,17 +171,23 @@ Result<ModelLayout> lay_out_model(const std::vector<ModelFile>& files,
   for (std::size_t i = 0; i < files.size(); ++i)
     if (auto added = placer.add(static_cast<std::uint32_t>(i), files[i]); !added)
       return added.error();
-  auto& tensors = placer.tensors();
-  std::sort(tensors.begin(), tensors.end(), [](const PlacedTensor& a, const PlacedTensor& b) {
-    return a.tensor->name < b.tensor->name;
-  });
-  if (auto checked = check_names(tensors, index); !checked) return checked.error();
-  ModelLayout layout;
-  layout.pieces = std::move(placer.pieces());
-  layout.catalogue = write_catalogue(tensors, placer.end());
-  layout.catalogue_at = rounded_up(placer.end(), kModelPage);
-  layout.bytes = rounded_up(layout.catalogue_at + layout.catalogue.size(), kModelPage);
+  auto layout = lay_out_catalogue(placer.tensors(), placer.end(), index);
+  if (layout) layout->pieces = std::move(placer.pieces());
   return layout;
+}
+
+Result<ModelLayout> lay_out_tensors(std::vector<FileTensor>* tensors) {
+  std::sort(tensors->begin(), tensors->end(),
+            [](const FileTensor& a, const FileTensor& b) { return a.name < b.name; });
+  std::vector<PlacedTensor> placed;
+  std::uint64_t end = 0;
+  for (FileTensor& t : *tensors) {
+    t.offset = rounded_up(end, t.bytes >= kLarge ? kModelPage : kApart);
+    end = t.offset + t.bytes;
+    if (auto checked = check_size(end); !checked) return checked.error();
+    placed.push_back({&t, t.offset});
+  }
+  return lay_out_catalogue(placed, end, {});
 }
 
 }  // namespace bellows

@@ -42,4 +42,9 @@ inline constexpr std::uint64_t kModelPage = 4096;
 Result<ModelLayout> lay_out_model(const std::vector<ModelFile>& files,
                                   const std::optional<TensorIndex>& index);
 
+/// Of tensors that are put together in memory: each lies by itself there, in the order of their
+/// names, which becomes that of `tensors`; `offset` is set to where, and there are no pieces.
+/// corrupt: a name appears twice, or the model is too large.
+Result<ModelLayout> lay_out_tensors(std::vector<FileTensor>* tensors);
+
 }  // namespace bellows

@@ -13,6 +13,14 @@
 
 namespace bellows {
 
+Status get_pages(unsigned char* memory, std::uint64_t bytes, std::uint64_t all) {
+  // Kernels before 5.14 don't know it.
+  if (madvise(memory, bytes, MADV_POPULATE_WRITE) == 0 || errno == EINVAL) return {};
+  return Error{
+      ErrorKind::unavailable,
+      fmt::format("there is no memory for the model's {} bytes: {}", all, std::strerror(errno))};
+}
+
 Loading::Loading(unsigned char* memory, std::uint64_t bytes, ReadPiece read, std::uint64_t leaves)
     : memory_(memory),
       bytes_(bytes),
@@ -56,12 +64,7 @@ void Loading::work() {
 
 Status Loading::fill(unsigned char* piece, std::uint64_t begin, std::uint64_t bytes) {
   if (!read_) return {};
-  // Without memory for it, this fails; a write would end the process. Kernels before 5.14 don't
-  // know it.
-  if (madvise(piece, bytes, MADV_POPULATE_WRITE) < 0 && errno != EINVAL)
-    return Error{ErrorKind::unavailable,
-                 fmt::format("there is no memory for the model's {} bytes: {}", bytes_,
-                             std::strerror(errno))};
+  if (auto got = get_pages(piece, bytes, bytes_); !got) return got;
   return read_(begin, piece, bytes);
 }
 

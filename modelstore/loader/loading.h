@@ -20,6 +20,10 @@ namespace bellows {
 using ReadPiece =
     std::function<Status(std::uint64_t begin, unsigned char* to, std::uint64_t bytes)>;
 
+/// Gets the memory's pages, part of a model of `all` bytes. unavailable: there are none; without
+/// this, a write would end the process.
+Status get_pages(unsigned char* memory, std::uint64_t bytes, std::uint64_t all);
+
 /// Fills memory and computes its digest, with several threads that take a piece of kLeafBytes at a
 /// time, so that each is hashed while the processor's cache has it; or several leaves, where each
 /// read costs a journey.

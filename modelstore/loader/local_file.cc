@@ -89,6 +89,11 @@ Status LocalFile::check_unchanged() const {
   struct stat s;
   if (fstat(fd_.get(), &s) < 0) return errno_error("look at", path_);
   if (is_same(s, stat_)) return {};
+  if (s.st_nlink == 0)
+    return Error{ErrorKind::corrupt,
+                 path_ +
+                     " was removed while it was read: the model has to stay until it is read. "
+                     "A checkpoint step with a name does: see \"bellows ckpt name\""};
   return Error{ErrorKind::corrupt,
                path_ + " was changed while it was read: open the model again when it is complete"};
 }

@@ -11,13 +11,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <exception>
+#include <functional>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "checkpoint/system/block_workers.h"
 #include "modelstore/digest/tree_digest.h"
 #include "modelstore/disk/image_file.h"
 #include "modelstore/loader/confine.h"
@@ -89,15 +92,17 @@ void say_progress(std::uint64_t bytes) {
   (void)send_message(kDaemon, message);
 }
 
-/// Tells the daemon how far it is until all is done. unavailable: the daemon is gone.
-Result<ModelDigest> run(Loading& loading, unsigned threads) {
+/// Tells the daemon how far it is until all is done: the last of so many passes, and `before` it.
+/// unavailable: the daemon is gone.
+Result<ModelDigest> run(Loading& loading, unsigned threads, std::uint64_t passes = 1,
+                        std::uint64_t before = 0) {
   if (auto started = loading.start(threads); !started) return started.error();
   for (;;) {
     pollfd fds[] = {{loading.event(), POLLIN, 0}, {kDaemon, 0, 0}};
     (void)poll(fds, 2, kReportMs);
     if (fds[0].revents) return loading.finish();
     if (fds[1].revents) return Error{ErrorKind::unavailable, "bellows-modeld has gone"};
-    say_progress(loading.bytes_done());
+    say_progress(before + loading.bytes_done() / passes);
   }
 }
 
@@ -135,7 +140,47 @@ struct Reading {
   ReadPiece read;
   unsigned threads = 1;
   std::uint64_t leaves = 1;
+  /// All at once, where a piece of memory is not one of a file; instead of read.
+  std::function<Status(unsigned char* memory, const Progress& progress)> read_all{};
 };
+
+/// Of what is read at once: its pages, its bytes, and then its digest.
+constexpr std::uint64_t kPasses = 3;
+
+/// Says how far two of the passes are. Called by several threads.
+class PassProgress {
+ public:
+  explicit PassProgress(std::uint64_t bytes) : most_(2 * bytes) {}
+  /// What is read may be more than what is wanted of it.
+  void add(std::uint64_t bytes) {
+    constexpr std::uint64_t kSaid = 32 << 20;
+    const std::uint64_t before = done_.fetch_add(bytes);
+    if (before / kSaid == (before + bytes) / kSaid) return;
+    say_progress(std::min(before + bytes, most_) / kPasses);
+    pollfd daemon = {kDaemon, 0, 0};
+    // Nobody wants the model any more, and nobody else stops the other threads.
+    if (poll(&daemon, 1, 0) == 1) _exit(1);
+  }
+
+ private:
+  const std::uint64_t most_;
+  std::atomic<std::uint64_t> done_{0};
+};
+
+/// To memory that is hashed afterwards.
+Status read_all(const Reading& reading, unsigned char* memory) {
+  constexpr std::uint64_t kPiece = 4 << 20;
+  PassProgress progress(reading.bytes);
+  const auto pages = [&](std::uint64_t number, unsigned char*) {
+    const std::uint64_t begin = number * kPiece;
+    const std::uint64_t bytes = std::min(kPiece, reading.bytes - begin);
+    progress.add(bytes);
+    return get_pages(memory + begin, bytes, reading.bytes);
+  };
+  const std::uint64_t pieces = (reading.bytes + kPiece - 1) / kPiece;
+  if (auto got = work_on_blocks(pieces, 1, "getting memory", pages); !got) return got;
+  return reading.read_all(memory, [&](std::uint64_t bytes) { progress.add(bytes); });
+}
 
 /// Says how large it is, and fills the memory that the daemon then gives.
 Result<ModelDigest> fill(const Reading& reading) {
@@ -152,8 +197,11 @@ Result<ModelDigest> fill(const Reading& reading) {
   GivenMemory memory;
   if (auto mapped = memory.map(fd.get(), reading.bytes, PROT_READ | PROT_WRITE); !mapped)
     return mapped.error();
+  if (reading.read_all)
+    if (auto read = read_all(reading, memory.data()); !read) return read.error();
   Loading loading(memory.data(), reading.bytes, reading.read, reading.leaves);
-  return run(loading, reading.threads);
+  if (!reading.read_all) return run(loading, reading.threads);
+  return run(loading, reading.threads, kPasses, reading.bytes / kPasses * (kPasses - 1));
 }
 
 Status load_image(Fd file) {
@@ -205,12 +253,21 @@ Status load(const LoaderMessage& task, const std::string& settings) {
     if (auto given_up = give_up(GivenUp::files); !given_up) return given_up;
   if (auto read = source->read_headers(progress); !read) return read;
   const ModelLayout& layout = source->layout();
-  const auto digest =
-      fill({layout.bytes, layout.catalogue_at, layout.catalogue.size(),
-            [&](std::uint64_t begin, unsigned char* to, std::uint64_t bytes) {
-              return source->read(begin, to, bytes);
-            },
-            is_remote ? kRemoteThreads : threads_for_disk(), is_remote ? kRemoteLeaves : 1});
+  Reading reading = {layout.bytes,
+                     layout.catalogue_at,
+                     layout.catalogue.size(),
+                     [&](std::uint64_t begin, unsigned char* to, std::uint64_t bytes) {
+                       return source->read(begin, to, bytes);
+                     },
+                     is_remote ? kRemoteThreads : threads_for_disk(),
+                     is_remote ? kRemoteLeaves : 1};
+  if (source->is_put_together()) {
+    reading.read = {};
+    reading.read_all = [&](unsigned char* memory, const Progress& read) {
+      return source->fill(memory, read);
+    };
+  }
+  const auto digest = fill(reading);
   if (!digest) return digest.error();
   if (auto unchanged = source->check_unchanged(); !unchanged) return unchanged;
   return say_digest(LoaderWord::done, *digest);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,7 @@ namespace {
 
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr const char* kFile = "model.safetensors";
+constexpr const char* kManifest = "manifest.json";
 constexpr std::string_view kIndexEnd = ".index.json";
 
 unsigned char* bytes_of(std::string& text) { return reinterpret_cast<unsigned char*>(text.data()); }
@@ -33,6 +35,26 @@ bool is_index(std::string_view place) {
 
 Error about(const Error& error, const std::string& name) {
   return Error{error.kind, fmt::format("{}: {}", name, error.text)};
+}
+
+bool is_there(const std::string& path) { return access(path.c_str(), F_OK) == 0; }
+
+/// All of a file that is to be parsed. corrupt: it is longer.
+Result<std::string> read_text(const SourceFile& file, std::uint64_t most) {
+  const std::uint64_t size = file.size();
+  if (size > most)
+    return Error{ErrorKind::corrupt, fmt::format("{} is longer than {} bytes", file.name(), most)};
+  std::string text(static_cast<std::size_t>(size), '\0');
+  if (auto read = file.read(bytes_of(text), size, 0); !read) return read.error();
+  return text;
+}
+
+/// Of a file that the manifest names.
+Error about_step(const Error& error) {
+  if (error.kind != ErrorKind::not_found) return error;
+  return Error{error.kind, error.text +
+                               ": the checkpoint step is damaged, or is being removed. A step with "
+                               "a name stays: see \"bellows ckpt name\""};
 }
 
 Result<std::string> beside(const std::string& index, const std::string& name) {
@@ -53,14 +75,10 @@ Status ModelSource::open_indexed(const std::string& place, const OpenFile& open,
   auto file = open(place);
   if (!file) return file.error();
   index_file_ = std::move(*file);
-  const std::string& name = index_file_->name();
-  const std::uint64_t size = index_file_->size();
-  if (size > kMostIndex)
-    return Error{ErrorKind::corrupt, fmt::format("{} is longer than {} bytes", name, kMostIndex)};
-  std::string text(static_cast<std::size_t>(size), '\0');
-  if (auto read = index_file_->read(bytes_of(text), size, 0); !read) return read;
-  auto index = parse_index(text);
-  if (!index) return about(index.error(), name);
+  const auto text = read_text(*index_file_, kMostIndex);
+  if (!text) return text.error();
+  auto index = parse_index(*text);
+  if (!index) return about(index.error(), index_file_->name());
   index_ = std::move(*index);
   for (const std::string& each : index_->files) {
     const auto at = sibling(place, each);
@@ -71,6 +89,36 @@ Status ModelSource::open_indexed(const std::string& place, const OpenFile& open,
   return {};
 }
 
+Status ModelSource::open_shard_of(const ShardFile& shard, const OpenFile& open) {
+  if (auto opened = open_one(checkpoint_->path_of(shard.file), open); !opened) return opened;
+  const SourceFile& file = *files_.back();
+  if (file.size() != shard.size)
+    return Error{ErrorKind::corrupt, fmt::format("{} has {} bytes, and its manifest says {}",
+                                                 file.name(), file.size(), shard.size)};
+  auto index = open(checkpoint_->path_of(shard.index));
+  if (!index) return index.error();
+  auto text = read_text(**index, kMostIndex);
+  return text ? checkpoint_->add_index(std::move(*text)) : Status(text.error());
+}
+
+Status ModelSource::open_checkpoint(const std::string& folder, const OpenFile& open) {
+  // A link to the step may lead to another one before all is opened.
+  const std::unique_ptr<char, decltype(&std::free)> real(realpath(folder.c_str(), nullptr),
+                                                         std::free);
+  if (!real) return errno_error("look at", folder);
+  auto file = open(std::string(real.get()) + "/" + kManifest);
+  if (!file) return file.error();
+  index_file_ = std::move(*file);
+  const auto text = read_text(*index_file_, kMostIndex);
+  if (!text) return text.error();
+  auto checkpoint = CheckpointModel::parse_manifest(real.get(), *text);
+  if (!checkpoint) return checkpoint.error();
+  checkpoint_ = std::move(*checkpoint);
+  for (const ShardFile& shard : checkpoint_->shards())
+    if (auto opened = open_shard_of(shard, open); !opened) return about_step(opened.error());
+  return {};
+}
+
 Status ModelSource::open_folder(const std::string& path, const OpenFile& open) {
   struct stat s;
   if (stat(path.c_str(), &s) < 0) return errno_error("look at", path);
@@ -78,6 +126,8 @@ Status ModelSource::open_folder(const std::string& path, const OpenFile& open) {
   if (S_ISDIR(s.st_mode)) {
     const std::string index = path + "/" + kIndex;
     place = access(index.c_str(), F_OK) == 0 || errno != ENOENT ? index : path + "/" + kFile;
+    if (place != index && !is_there(place) && is_there(path + "/" + kManifest))
+      return open_checkpoint(path, open);
   }
   return is_index(place) ? open_indexed(place, open, beside, [] {}) : open_one(place, open);
 }
@@ -138,6 +188,12 @@ Status ModelSource::read_header(const SourceFile& file) {
 }
 
 Status ModelSource::read_headers(const Progress& progress) {
+  if (checkpoint_) {
+    auto layout = checkpoint_->read_indexes(progress);
+    if (!layout) return layout.error();
+    layout_ = std::move(*layout);
+    return {};
+  }
   for (const auto& file : files_) {
     if (auto read = read_header(*file); !read) return read;
     progress();
@@ -145,6 +201,17 @@ Status ModelSource::read_headers(const Progress& progress) {
   auto layout = lay_out_model(headers_, index_);
   if (!layout) return about(layout.error(), index_file_ ? index_file_->name() : files_[0]->name());
   layout_ = std::move(*layout);
+  return {};
+}
+
+Status ModelSource::fill(unsigned char* memory, const bellows::Progress& progress) const {
+  std::vector<ReadFile> files;
+  for (const auto& file : files_)
+    files.push_back([&file](unsigned char* to, std::uint64_t bytes, std::uint64_t offset) {
+      return file->read(to, bytes, offset);
+    });
+  if (auto filled = checkpoint_->fill(files, memory, progress); !filled) return filled;
+  std::memcpy(memory + layout_.catalogue_at, layout_.catalogue.data(), layout_.catalogue.size());
   return {};
 }
 

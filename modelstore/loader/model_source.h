@@ -15,6 +15,7 @@
 #include "modelstore/digest/model_digest.h"
 #include "modelstore/format/model_layout.h"
 #include "modelstore/format/safetensors.h"
+#include "modelstore/loader/checkpoint_model.h"
 #include "modelstore/loader/source_file.h"
 
 namespace bellows {
@@ -28,8 +29,9 @@ class ModelSource {
   /// Is called with every file.
   using Progress = std::function<void()>;
 
-  /// `path`: a safetensors file, an index of such files, or a folder with either under its usual
-  /// name. Opens them with this user's rights. Errors name the file.
+  /// `path`: a safetensors file, an index of such files, a folder with either under its usual name,
+  /// or the folder of a committed step of a checkpoint. Opens them with this user's rights. Errors
+  /// name the file.
   static Result<ModelSource> open(const std::string& path, uid_t uid);
   /// Of a file or an index that lies elsewhere, by its URL. `settings`: of whom to ask, and how;
   /// see SiteSettings. Its keys stay in memory until this object is gone.
@@ -42,6 +44,11 @@ class ModelSource {
   Status read_headers(const Progress& progress);
 
   const ModelLayout& layout() const { return layout_; }
+  /// Whether its data can't be read from the front to the back: fill(), rather than read().
+  bool is_put_together() const { return checkpoint_.has_value(); }
+  /// All of it, to memory that has pages, which are zero. Calls progress with the bytes that it has
+  /// read since, by several threads.
+  Status fill(unsigned char* memory, const bellows::Progress& progress) const;
   /// What lies in memory from `begin` on, in so many bytes of zeros. May be called by several
   /// threads at once.
   Status read(std::uint64_t begin, unsigned char* to, std::uint64_t bytes) const;
@@ -54,6 +61,8 @@ class ModelSource {
   Status open_folder(const std::string& path, const OpenFile& open);
   Status open_indexed(const std::string& place, const OpenFile& open, const Sibling& sibling,
                       const Progress& progress);
+  Status open_checkpoint(const std::string& folder, const OpenFile& open);
+  Status open_shard_of(const ShardFile& shard, const OpenFile& open);
   Status open_one(const std::string& place, const OpenFile& open);
   Status read_header(const SourceFile& file);
 
@@ -61,6 +70,7 @@ class ModelSource {
   std::unique_ptr<SourceFile> index_file_;
   std::optional<TensorIndex> index_;
   std::vector<ModelFile> headers_;
+  std::optional<CheckpointModel> checkpoint_;  ///< its manifest is the index, its shards the files
   std::size_t tensors_ = 0;  ///< in all files, also those that the index does not name
   ModelLayout layout_;
 };

@@ -3,13 +3,21 @@
 # directory: make -f TOP/tests/fuzz/libfuzzer.mk TOP=TOP. A new target is added to TARGETS, with a
 # line that names the sources it needs besides its own.
 
-TARGETS = fuzz_batch_record fuzz_catalogue fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
+TARGETS = fuzz_batch_record fuzz_catalogue fuzz_checkpoint_model fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
 	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_wire fuzz_mounts fuzz_policy fuzz_remote \
 	fuzz_run_machine fuzz_safetensors fuzz_site_settings
 
 grammars = common/contract.cc common/gpus_range.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc
 fuzz_catalogue = modelstore/catalogue/catalogue.cc
+fuzz_checkpoint_model = checkpoint/format/array_part.cc checkpoint/format/digest.cc checkpoint/format/index.cc \
+	checkpoint/format/manifest.cc checkpoint/format/shard_copy.cc checkpoint/read/block_offers.cc \
+	checkpoint/read/block_reader.cc checkpoint/read/copy_plan.cc checkpoint/read/step_reader.cc \
+	checkpoint/system/block_workers.cc checkpoint/system/file_piece.cc checkpoint/system/file_read.cc \
+	checkpoint/system/memory_bin.cc checkpoint/system/memory_reserve.cc checkpoint/system/shared_memory.cc \
+	checkpoint/wire/block_hash.cc \
+	common/fd.cc common/page_cache.cc common/text.cc modelstore/catalogue/catalogue.cc \
+	modelstore/format/model_layout.cc modelstore/loader/checkpoint_model.cc
 fuzz_contract = $(grammars)
 fuzz_controller_messages = common/controller_address.cc common/text.cc elastic/wire/message.cc
 fuzz_csv = common/fd.cc common/text.cc elastic/simulate/csv.cc

@@ -24,6 +24,7 @@
 #include "modelstore/digest/tree_digest.h"
 #include "modelstore/loader/confine.h"
 #include "modelstore/loader/loader_wire.h"
+#include "tests/unit/modelstore/loader_process.h"
 #include "tests/unit/modelstore/model_files.h"
 #include "tests/unit/support/scratch_dir.h"
 #include "tests/unit/support/text_support.h"
@@ -33,73 +34,7 @@ using namespace bellows::model_test;
 
 namespace {
 
-constexpr int kLimitMs = 20000;
 constexpr uid_t kNobody = 65534;
-
-/// A loader, and what a daemon does with it.
-class LoaderProcess {
- public:
-  LoaderProcess() {
-    int ends[2];
-    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
-    socket_.reset(ends[0]);
-    Fd theirs(ends[1]);
-    ChildOptions options;
-    options.command = {LOADER};
-    options.in_fd = theirs.get();
-    auto child = Child::start(options);
-    cr_assert(child.ok(), "%s", child.error().text.c_str());
-    child_.emplace(std::move(*child));
-  }
-
-  void load(const std::string& path, uid_t uid = geteuid()) {
-    LoaderMessage message;
-    message.word = LoaderWord::load;
-    message.uid = uid;
-    message.set_text(path);
-    cr_assert(send_message(socket_.get(), message).ok());
-  }
-
-  /// What comes next but progress and the identities of files, which `files` gets.
-  LoaderMessage next() {
-    LoaderMessage message;
-    do {
-      pollfd p = {socket_.get(), POLLIN, 0};
-      cr_assert_eq(poll(&p, 1, kLimitMs), 1, "the loader says nothing");
-      const auto received = receive_message(socket_.get(), &message, nullptr);
-      cr_assert(received.ok(), "%s", received.error().text.c_str());
-      if (message.word == LoaderWord::files) files += message.text_view();
-    } while (message.word == LoaderWord::progress || message.word == LoaderWord::files);
-    return message;
-  }
-
-  LoaderMessage fill(std::uint64_t bytes) {
-    memory_.reset(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    cr_assert_eq(ftruncate(memory_.get(), static_cast<off_t>(bytes)), 0);
-    LoaderMessage message;
-    message.word = LoaderWord::fill;
-    cr_assert(send_message(socket_.get(), message, memory_.get()).ok());
-    return next();
-  }
-
-  std::string memory() const {
-    std::string bytes(static_cast<std::size_t>(lseek(memory_.get(), 0, SEEK_END)), '\0');
-    cr_assert_eq(pread(memory_.get(), bytes.data(), bytes.size(), 0),
-                 static_cast<ssize_t>(bytes.size()));
-    return bytes;
-  }
-
-  int fd() const { return memory_.get(); }
-  int socket() const { return socket_.get(); }
-  pid_t pid() const { return child_->pid(); }
-
-  std::string files;
-
- private:
-  Fd socket_;
-  Fd memory_;
-  std::optional<Child> child_;
-};
 
 std::string identity_of(const std::string& path) {
   struct stat s;
@@ -108,36 +43,12 @@ std::string identity_of(const std::string& path) {
   return {reinterpret_cast<const char*>(identity.data()), identity.size()};
 }
 
-ModelDigest digest_of(const std::string& bytes) {
-  auto hasher = TreeHasher::make();
-  std::vector<ModelDigest> leaves;
-  for (std::uint64_t i = 0; i < leaf_count(bytes.size()); ++i)
-    leaves.push_back(*hasher->leaf(std::string_view(bytes).substr(i * kLeafBytes, kLeafBytes)));
-  return *hasher->root(leaves, bytes.size());
-}
-
-ModelDigest digest_in(const LoaderMessage& message) {
-  ModelDigest digest;
-  std::memcpy(digest.bytes.data(), message.digest, sizeof message.digest);
-  return digest;
-}
-
 /// A line of what /proc says of a process.
 std::string status_line(pid_t pid, const std::string& begin) {
   std::ifstream status("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(status, line);)
     if (line.starts_with(begin)) return line;
   return "";
-}
-
-/// What is said of a path that is no model.
-std::string refusal(const std::string& path, ErrorKind kind, uid_t uid = geteuid()) {
-  LoaderProcess loader;
-  loader.load(path, uid);
-  const LoaderMessage message = loader.next();
-  cr_assert(message.word == LoaderWord::failed, "%s was taken", path.c_str());
-  cr_expect(message.to_error().kind == kind, "%s", message.to_error().text.c_str());
-  return message.to_error().text;
 }
 
 }  // namespace
