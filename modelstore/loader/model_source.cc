@@ -33,6 +33,8 @@ bool is_index(std::string_view place) {
   return place.size() > kIndexEnd.size() && place.ends_with(kIndexEnd);
 }
 
+bool is_hdf5(std::string_view place) { return place.ends_with(".h5") || place.ends_with(".hdf5"); }
+
 Error about(const Error& error, const std::string& name) {
   return Error{error.kind, fmt::format("{}: {}", name, error.text)};
 }
@@ -129,6 +131,7 @@ Status ModelSource::open_folder(const std::string& path, const OpenFile& open) {
     if (place != index && !is_there(place) && is_there(path + "/" + kManifest))
       return open_checkpoint(path, open);
   }
+  is_hdf5_ = is_hdf5(place);
   return is_index(place) ? open_indexed(place, open, beside, [] {}) : open_one(place, open);
 }
 
@@ -187,6 +190,16 @@ Status ModelSource::read_header(const SourceFile& file) {
   return {};
 }
 
+Status ModelSource::read_datasets() {
+  auto model = Hdf5Model::open(*files_[0]);
+  if (!model) return model.error();
+  hdf5_.emplace(std::move(*model));
+  auto layout = hdf5_->lay_out();
+  if (!layout) return layout.error();
+  layout_ = std::move(*layout);
+  return {};
+}
+
 Status ModelSource::read_headers(const Progress& progress) {
   if (checkpoint_) {
     auto layout = checkpoint_->read_indexes(progress);
@@ -194,6 +207,7 @@ Status ModelSource::read_headers(const Progress& progress) {
     layout_ = std::move(*layout);
     return {};
   }
+  if (is_hdf5_) return read_datasets();
   for (const auto& file : files_) {
     if (auto read = read_header(*file); !read) return read;
     progress();
@@ -210,7 +224,9 @@ Status ModelSource::fill(unsigned char* memory, const bellows::Progress& progres
     files.push_back([&file](unsigned char* to, std::uint64_t bytes, std::uint64_t offset) {
       return file->read(to, bytes, offset);
     });
-  if (auto filled = checkpoint_->fill(files, memory, progress); !filled) return filled;
+  const Status filled =
+      hdf5_ ? hdf5_->fill(memory, progress) : checkpoint_->fill(files, memory, progress);
+  if (!filled) return filled;
   std::memcpy(memory + layout_.catalogue_at, layout_.catalogue.data(), layout_.catalogue.size());
   return {};
 }

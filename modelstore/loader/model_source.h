@@ -16,6 +16,7 @@
 #include "modelstore/format/model_layout.h"
 #include "modelstore/format/safetensors.h"
 #include "modelstore/loader/checkpoint_model.h"
+#include "modelstore/loader/hdf5_model.h"
 #include "modelstore/loader/source_file.h"
 
 namespace bellows {
@@ -29,9 +30,9 @@ class ModelSource {
   /// Is called with every file.
   using Progress = std::function<void()>;
 
-  /// `path`: a safetensors file, an index of such files, a folder with either under its usual name,
-  /// or the folder of a committed step of a checkpoint. Opens them with this user's rights. Errors
-  /// name the file.
+  /// `path`: a safetensors or HDF5 file, an index of such files, a folder with either under its
+  /// usual name, or the folder of a committed step of a checkpoint. Opens them with this user's
+  /// rights. Errors name the file.
   static Result<ModelSource> open(const std::string& path, uid_t uid);
   /// Of a file or an index that lies elsewhere, by its URL. `settings`: of whom to ask, and how;
   /// see SiteSettings. Its keys stay in memory until this object is gone.
@@ -45,7 +46,7 @@ class ModelSource {
 
   const ModelLayout& layout() const { return layout_; }
   /// Whether its data can't be read from the front to the back: fill(), rather than read().
-  bool is_put_together() const { return checkpoint_.has_value(); }
+  bool is_put_together() const { return checkpoint_ || hdf5_; }
   /// All of it, to memory that has pages, which are zero. Calls progress with the bytes that it has
   /// read since, by several threads.
   Status fill(unsigned char* memory, const bellows::Progress& progress) const;
@@ -65,13 +66,16 @@ class ModelSource {
   Status open_shard_of(const ShardFile& shard, const OpenFile& open);
   Status open_one(const std::string& place, const OpenFile& open);
   Status read_header(const SourceFile& file);
+  Status read_datasets();
 
   std::vector<std::unique_ptr<SourceFile>> files_;
   std::unique_ptr<SourceFile> index_file_;
   std::optional<TensorIndex> index_;
   std::vector<ModelFile> headers_;
   std::optional<CheckpointModel> checkpoint_;  ///< its manifest is the index, its shards the files
-  std::size_t tensors_ = 0;  ///< in all files, also those that the index does not name
+  bool is_hdf5_ = false;
+  std::optional<Hdf5Model> hdf5_;  ///< after the file that it reads
+  std::size_t tensors_ = 0;        ///< in all files, also those that the index does not name
   ModelLayout layout_;
 };
 
