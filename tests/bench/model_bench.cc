@@ -5,17 +5,22 @@
 ///        model_bench refused SOCKET MODEL COUNT  likewise, of opens that fail
 ///        model_bench read SOCKET MODEL COUNT   "SECONDS SECONDS": the first read of all data after
 ///                                              an open, and a read of as much memory of its own
+///        model_bench first SOCKET MODEL FILE COUNT
+///                                              "SECONDS SECONDS": open and a read of all data, and
+///                                              read(2) of the file and a read of that memory
 ///        model_bench raw FILE                  seconds to read a file past the page cache
 ///        model_bench hold SOCKET MODEL         opens, says "open", and at each line that it gets
 ///                                              reads all and says "read", until there is none
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -51,7 +56,12 @@ class Opened {
   Opened& operator=(const Opened&) = delete;
   ~Opened() { bellows_model_close(model_); }
   const bellows_tensor& tensor() const { return tensor_; }
-  void read() const { read_all(tensor_.data, tensor_.bytes); }
+  void read() const {
+    bellows_tensor tensor = BELLOWS_TENSOR_INIT;
+    for (std::uint64_t i = 0; i < bellows_model_count(model_); ++i)
+      if (bellows_model_tensor(model_, i, &tensor) == BELLOWS_MODEL_OK)
+        read_all(tensor.data, tensor.bytes);
+  }
 
  private:
   bellows_model_t* model_ = nullptr;
@@ -86,6 +96,37 @@ void measure_reads(const char* socket, const char* name, int count) {
     const double lent = timed([&] { Opened(socket, name).read(); });
     const double resident = timed([&] { read_all(own.data(), own.size()); });
     std::printf("%.6f %.6f\n", lent, resident);
+  }
+}
+
+void read_file(const char* path) {
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat status {};
+  if (fd < 0 || fstat(fd, &status) != 0) {
+    std::fprintf(stderr, "%s cannot be opened\n", path);
+    std::exit(1);
+  }
+  const auto size = static_cast<std::size_t>(status.st_size);
+  // A vector would write zeros first.
+  const std::unique_ptr<char[]> own(new char[size]);
+  for (std::size_t at = 0; at < size;) {
+    const ssize_t got = read(fd, own.get() + at, size - at);
+    if (got <= 0) {
+      std::fprintf(stderr, "%s cannot be read\n", path);
+      std::exit(1);
+    }
+    at += static_cast<std::size_t>(got);
+  }
+  close(fd);
+  read_all(own.get(), size);
+}
+
+void measure_first(const char* socket, const char* name, const char* path, int count) {
+  const Opened loaded(socket, name);
+  for (int i = 0; i < count; ++i) {
+    const double lent = timed([&] { Opened(socket, name).read(); });
+    const double own = timed([&] { read_file(path); });
+    std::printf("%.6f %.6f\n", lent, own);
   }
 }
 
@@ -134,13 +175,17 @@ int main(int argc, char** argv) {
     measure_refusals(argv[2], argv[3], std::atoi(argv[4]));
   } else if (mode == "read" && argc == 5) {
     measure_reads(argv[2], argv[3], std::atoi(argv[4]));
+  } else if (mode == "first" && argc == 6) {
+    measure_first(argv[2], argv[3], argv[4], std::atoi(argv[5]));
   } else if (argc == 3 && std::string(argv[1]) == "raw") {
     read_raw(argv[2]);
   } else if (mode == "hold") {
     hold(argv[2], argv[3]);
   } else {
-    std::fputs("usage: model_bench open|refused|read|hold SOCKET MODEL [COUNT] | raw FILE\n",
-               stderr);
+    std::fputs(
+        "usage: model_bench open|refused|read|hold SOCKET MODEL [COUNT] | first SOCKET MODEL FILE "
+        "COUNT | raw FILE\n",
+        stderr);
     return 2;
   }
   return 0;

@@ -6,6 +6,7 @@ import re
 import statistics
 import subprocess
 
+import modelstore_inference
 import rows
 from modelstore_place import QUICK_LARGE, Store, drop_cache, evict, raw_seconds
 
@@ -119,4 +120,5 @@ def run(options):
                  note="an open of a name that the tenant may not see, against one that does not exist"),
         rows.row("modelstore.copies", sixteen, "x", "lower", COPIES_GOAL,
                  note=f"memory of {PROCESSES} processes that have read the model, in sizes of the model"),
+        *modelstore_inference.run(options),
     ]

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bellows-modeld with models for a benchmark, files that the page cache has or has not."""
+"""A bellows-modeld with models for a benchmark, files that the page cache has or has not, and programs of
+torch that ask."""
 import json
 import os
 import shutil
@@ -10,7 +11,10 @@ import tempfile
 
 import cluster
 
+PYTHON = "/usr/bin/python3"  # Debian's own: another one in PATH lacks its packages
+HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 QUICK_LARGE = 64 << 20
+GIGABYTE = 1 << 30
 
 
 def write_model(path, size):
@@ -101,3 +105,76 @@ def raw_seconds(store, path):
     done = subprocess.run([store.command("raw", "")[0], "raw", path], check=True, capture_output=True,
                           text=True, timeout=300)
     return float(done.stdout)
+
+
+def available_memory():
+    with open("/proc/meminfo", encoding="ascii") as stream:
+        return next(1024 * int(line.split()[1]) for line in stream if line.startswith("MemAvailable:"))
+
+
+def large_size(options):
+    """(bytes of the large model, why it is not 4 GB). There is one in the store, one in a program, and two
+    files of it in the page cache, lest the other side pay for the disk."""
+    if options.quick:
+        return QUICK_LARGE, "only a few samples are taken"
+    memory, disk = available_memory(), shutil.disk_usage(options.builddir).free
+    if memory < 17 * GIGABYTE:
+        return GIGABYTE, f"it needs 17 GB of free memory, and there are {memory / GIGABYTE:.1f}"
+    if disk < 14 * GIGABYTE:
+        return GIGABYTE, f"it needs 14 GB in {options.builddir}, and there are {disk / GIGABYTE:.1f}"
+    return 4 * GIGABYTE, None
+
+
+class Asker:
+    """A program of answer.py that waits for lines. Use as a context."""
+
+    def __init__(self, options, store, what, **environment):
+        self.process = subprocess.Popen(  # pylint: disable=consider-using-with
+            command_of("serve", what), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={**environment_of(options, store), **environment})
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+    def tell(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+
+    def heard(self):
+        line = self.process.stdout.readline()
+        if not line.endswith("\n"):
+            raise RuntimeError("a program that asks models has ended")
+        return [float(word) for word in line.split()]
+
+    def ask(self, line):
+        self.tell(line)
+        return self.heard()
+
+
+def command_of(mode, what, *arguments):
+    return [PYTHON, f"{HERE}/answer.py", mode, json.dumps(what), *arguments]
+
+
+def environment_of(options, store=None):
+    socket_of = {"BELLOWS_MODEL_SOCKET": store.socket} if store else {}
+    return {**os.environ, **socket_of, "PYTHONDONTWRITEBYTECODE": "1",
+            "PYTHONPATH": f"{os.path.dirname(os.path.dirname(HERE))}/python",
+            "BELLOWS_MODEL_LIBRARY": f"{options.builddir}/modelstore/.libs/libbellows_model.so.0"}
+
+
+def made_network(options, directory, name, size):
+    """A network's files, as answer.py is told of them."""
+    what = {"network": name, "size": size, "store": name, "pt": f"{directory}/{name}.pt",
+            "safetensors": f"{directory}/{name}.safetensors"}
+    subprocess.run(command_of("make", what), check=True, timeout=300, env=environment_of(options))
+    return what
+
+
+def why_no_torch():
+    """None: there is torch."""
+    done = subprocess.run([PYTHON, "-c", "import torch"], check=False, capture_output=True, timeout=120)
+    return None if done.returncode == 0 else f"{PYTHON} has no torch: python3-torch"
