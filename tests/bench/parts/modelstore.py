@@ -6,6 +6,7 @@ import re
 import statistics
 import subprocess
 
+import modelstore_cold
 import modelstore_inference
 import rows
 from modelstore_place import QUICK_LARGE, Store, drop_cache, evict, raw_seconds
@@ -121,4 +122,5 @@ def run(options):
         rows.row("modelstore.copies", sixteen, "x", "lower", COPIES_GOAL,
                  note=f"memory of {PROCESSES} processes that have read the model, in sizes of the model"),
         *modelstore_inference.run(options),
+        *modelstore_cold.run(options),
     ]
