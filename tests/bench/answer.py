@@ -4,8 +4,8 @@
 
 WHAT is JSON: network, size (networks.network), store (the model's name), pt and safetensors (paths).
 `make` writes the two files. `once` says when it has the first output. `serve` answers each line with one
-of numbers: "ask HOW": seconds until the first output, and of a second one; "load HOW": seconds until it
-has the tensors; "rate HOW SECONDS": how many first outputs in a second, one after another.
+of numbers: "ask HOW": seconds until the first output and, with the store, of a second one; "load HOW":
+seconds until it has the tensors; "rate HOW SECONDS": first outputs in a second, one after another.
 
 HOW is where the weights come from: see LOADS. Each way puts them into a network without memory, so that
 none pays for values that are thrown away.
@@ -103,6 +103,8 @@ def ask(what, how):
     module = filled(what, how)
     output(module, what)
     first = time.monotonic()
+    if how != "store":
+        return (first - begin,)
     output(module, what)
     return first - begin, time.monotonic() - first
 

@@ -12,8 +12,8 @@ from modelstore_place import (GIGABYTE, QUICK_LARGE, Asker, Store, drop_cache, e
                               why_no_torch)
 
 PEERS = {"torch_load": "torch.load", "read": "a plain reader of safetensors"}
-LOADS = 6
-IMAGES = 8
+LOADS = 4
+IMAGES = 6
 LOAD_GOAL = 1
 DISK_GOAL = 0.9
 

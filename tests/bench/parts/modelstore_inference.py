@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 
+import cluster
 import rows
 from modelstore_place import Asker, Store, command_of, environment_of, large_size, made_network, why_no_torch
 
@@ -18,12 +19,12 @@ PAPER = {"alexnet": 24, "vgg19": 24, "resnet50": 24, "large": 210}
 PAPER_RATE = 8
 THIN = 8  # of quick networks
 STARTS = 3
-QUESTIONS = {"alexnet": 12, "vgg19": 6, "resnet50": 12, "large": 4}
+QUESTIONS = {"alexnet": 8, "vgg19": 5, "resnet50": 8, "large": 3}
 READS = 6
 OPENS = 400
 OPEN_GOAL_US = 100
 PROCESSES = (1, 4, 16)
-WINDOWS = 4
+WINDOWS = 3
 WINDOW_S = 2
 WARM_4GB = "modelstore.warm_open_us.4096MB"
 
@@ -140,6 +141,7 @@ def run(options):
             for what in networks:
                 large = what["network"] == "large"
                 label = f"mlp_{size >> 20}MB" if large else what["network"]
+                cluster.note(f"{label}: first outputs")
                 result += network_rows(options, store, what, label)
                 if what["network"] == "resnet50":
                     result += throughput_rows(options, store, what)
