@@ -13,6 +13,9 @@ from types import ModuleType
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple
 
 _STALL_S = 60.0
+#: For so long after a stall only what is in memory is asked for, with a wait of so long.
+_AFTER_STALL_S = 300.0
+_SHORT_MS = 250
 
 
 def _say(path: Any, why: Optional[Exception]) -> None:
@@ -28,15 +31,30 @@ class _Elsewhere(Exception):
 class _Patience:
     """A store that makes no progress must not hold up a program that can read the file itself."""
 
+    #: When one was noticed in this process, which else would wait as long for each of its files.
+    _stalled: Optional[float] = None
+
     def __init__(self) -> None:
         self._last: Tuple[int, int] = (0, 0)
         self._since = time.monotonic()
+
+    @classmethod
+    def wait_ms(cls) -> int:
+        """For how long an open may wait: 0 is as long as there is progress."""
+        stalled = cls._stalled
+        recent = stalled is not None and time.monotonic() - stalled < _AFTER_STALL_S
+        return _SHORT_MS if recent else 0
+
+    @classmethod
+    def answered(cls) -> None:
+        cls._stalled = None
 
     def __call__(self, done: int, total: int) -> None:
         now = time.monotonic()
         if (done, total) != self._last:
             self._last, self._since = (done, total), now
         elif now - self._since > _STALL_S:
+            _Patience._stalled = now
             raise _Elsewhere(f"the model store made no progress for {_STALL_S:.0f} s")
 
 
@@ -81,7 +99,10 @@ def _find(path: str, dtype_of: Callable[[str], Any]) -> Tuple[Any, Any]:
     lent = None
     for name in dict.fromkeys((path, os.path.realpath(path))):
         try:
-            lent = lent or _lib.open_model(f"file:{name}", None, 0, True, _Patience())
+            lent = lent or _lib.open_model(
+                f"file:{name}", None, _Patience.wait_ms(), True, _Patience()
+            )
+            _Patience.answered()
         except NotFoundError as error:
             missing = error
     if lent is None:

@@ -9,7 +9,9 @@ import os
 import sys
 from importlib import _bootstrap, _bootstrap_external  # importlib.util would cost 5 ms
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_HERE = os.path.dirname(os.path.realpath(__file__))
+#: Where this file was run already: another copy in the path would else find this one again.
+_bellows_places = {_HERE, *globals().get("_bellows_places", ())}
 
 
 def _install():
@@ -22,11 +24,12 @@ def _install():
 
 
 def _run_next():
-    others = [path for path in sys.path if os.path.abspath(path) != _HERE]
+    others = [path for path in sys.path if os.path.realpath(path) not in _bellows_places]
     spec = _bootstrap_external.PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
         return
     sys.modules["sitecustomize"] = module = _bootstrap.module_from_spec(spec)
+    module._bellows_places = _bellows_places
     spec.loader.exec_module(module)
 
 

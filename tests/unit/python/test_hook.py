@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
+import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -128,6 +130,44 @@ print(any(type(f).__name__ == "_Finder" for f in sys.meta_path))
                 ["-c", text], BELLOWS_MODELS=value, PYTHONPATH=os.pathsep.join(places)
             )
             self.assertEqual(out, f"sitecustomize {self.path('other/sitecustomize.py')}\n")
+
+    def test_twice_in_path(self):
+        """a link to the folder and a copy of it change nothing, and another sitecustomize is run"""
+        site = os.path.join(PACKAGE, "bellows/site")
+        os.symlink(site, self.path("link"))
+        shutil.copytree(site, self.path("copy"))
+        os.mkdir(self.path("other"))
+        with open(self.path("other/sitecustomize.py"), "w", encoding="ascii") as file:
+            file.write("import sys\nsys.other = getattr(sys, 'other', 0) + 1\n")
+        for first, second in (("link", site), (site, "link"), ("copy", site), (site, "copy")):
+            places = [self.path(first), self.path(second), self.path("other"), PLAIN]
+            out, err = self.run_program(
+                ["-c", "import sys; print(sys.other)"],
+                BELLOWS_MODELS="on", PYTHONPATH=os.pathsep.join(places),
+            )
+            self.assertEqual((out, err), ("1\n", ""))
+
+    def test_hanging_store(self):
+        """a store that hangs is waited for once, and asked again shortly for the files after that"""
+        self.start_store()
+        text = """
+import sys, time
+from bellows.models import hook
+import safetensors.torch as s
+hook._STALL_S = 1
+for name in ("a", "half", "a"):
+    begin = time.monotonic()
+    s.load_file(f"{sys.argv[1]}/{name}.safetensors")
+    print(time.monotonic() - begin)
+"""
+        self.daemon.send_signal(signal.SIGSTOP)
+        try:
+            out, _ = self.run_program(["-c", text], self.dir, BELLOWS_MODELS="on")
+        finally:
+            self.daemon.send_signal(signal.SIGCONT)
+        first, *others = (float(line) for line in out.split())
+        self.assertGreater(first, 1)
+        self.assertLess(max(others), 0.9)
 
     def test_alone_in_path(self):
         """the folder of sitecustomize alone is enough, and brings no other packages"""
