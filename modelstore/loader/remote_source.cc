@@ -21,9 +21,8 @@ class RemoteSource final : public SourceFile {
   std::uint64_t size() const override { return file_.size(); }
   std::string version() const override {
     const FileVersion& version = file_.version();
-    // A query, such as a signature, may differ each time.
-    return fmt::format("{}\n{}\n{}\n{}", shown_place(url_), version.size, version.etag,
-                       version.last_modified);
+    // All of the URL: what people are shown of it may be that of other files, too.
+    return fmt::format("{}\n{}\n{}\n{}", url_, version.size, version.etag, version.last_modified);
   }
   Status read(unsigned char* to, std::uint64_t bytes, std::uint64_t offset) const override {
     return file_.read(offset, to, bytes);

@@ -18,7 +18,8 @@ class SourceFile {
   /// Fit for people.
   virtual const std::string& name() const = 0;
   virtual std::uint64_t size() const = 0;
-  /// Another text when the file has changed.
+  /// Another text when the file has changed, and for each other file. It may hold secrets: only its
+  /// digest leaves the process.
   virtual std::string version() const = 0;
   /// Of a file of this machine.
   virtual std::optional<plain::FileIdentity> identity() const { return std::nullopt; }

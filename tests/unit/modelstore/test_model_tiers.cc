@@ -48,7 +48,9 @@ class FileServer {
     File file;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = files_.find(request.path.substr(0, request.path.find('?')));
+      auto found = files_.find(request.path);
+      if (found == files_.end())
+        found = files_.find(request.path.substr(0, request.path.find('?')));
       if (found != files_.end()) file = found->second;
     }
     if (file.bytes.empty()) {
@@ -339,6 +341,34 @@ Test(model_tiers, after_a_boot_the_server_is_asked_for_the_version_only, .timeou
   cr_assert(model.ok(), "%s", model.error().c_str());
   cr_expect(model.data("w") == other);
   cr_expect(store.says(std::string("stored ") + model.digest()) && store.images() == 2);
+}
+
+Test(model_tiers, places_that_look_alike_have_images_of_their_own, .timeout = 60) {
+  FileServer server;
+  TieredStore store;
+  const std::array<std::string, 4> paths = {"/get?model=A", "/get?model=B", "/llama@v1/x",
+                                            "/other@v1/x"};
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    // Of one size and one entity tag.
+    server.put(paths[i], one_tensor("w", random_bytes(kMega, static_cast<unsigned>(i + 1))));
+    store.remote("m" + std::to_string(i), server.url(paths[i]), i % 2 ? "tenant=b" : "tenant=a");
+  }
+  store.with_disk("64M");
+  store.start();
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const std::string tenant = i % 2 ? "b" : "a", name = "m" + std::to_string(i);
+    const OpenModel model = store.open(name, tenant);
+    cr_assert(model.ok(), "%s", model.error().c_str());
+    cr_expect(model.data("w") == random_bytes(kMega, static_cast<unsigned>(i + 1)), "%s",
+              paths[i].c_str());
+    cr_assert(store.says(std::string("stored ") + model.digest()), "%s", store.log().c_str());
+  }
+  cr_expect_eq(store.images(), paths.size());
+  // After a boot each is found again.
+  store.reboot();
+  for (std::size_t i = 0; i < paths.size(); ++i)
+    cr_expect(store.open("m" + std::to_string(i), i % 2 ? "b" : "a").ok());
+  cr_expect_eq(store.said("from its image on the disk"), paths.size());
 }
 
 Test(model_tiers, a_digest_that_an_option_gives_is_enough, .timeout = 60) {
