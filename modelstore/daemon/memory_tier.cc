@@ -159,7 +159,9 @@ void MemoryTier::load_done(ModelId model, ModelMemory memory, const LoadedFrom& 
   if (registered && registered->digest && *registered->digest != memory.digest)
     return load_failed(model, wrong_digest(registered->from, memory.digest));
   ++(from.disk ? counts_.disk_loads : counts_.loads);
-  registry_.note_loaded(model, memory.digest, memory.files);
+  // An image that was found by its digest names no files: they are those of before.
+  const bool keeps_files = registered && from.disk && memory.files.empty();
+  registry_.note_loaded(model, memory.digest, keeps_files ? registered->files : memory.files);
   if (registered)
     say_(fmt::format("loaded {}: {} bytes, digest {}{}", shown_place(registered->from.path),
                      memory.bytes, memory.digest.to_string(),

@@ -499,6 +499,20 @@ Test(model_tiers, keeps_models_of_files_if_asked_to, .timeout = 60) {
   cr_expect_eq(without.said("from its image"), 0);
 }
 
+Test(model_tiers, a_model_from_its_image_is_found_by_its_file_still, .timeout = 60) {
+  TieredStore store;
+  const std::string data = random_bytes(kMega);
+  const std::string file = store.add("m", data);
+  store.with_disk("64M", ",files=yes");
+  store.start();
+  store.store_image("m");
+  cr_expect(store.open("m").ok());
+  cr_assert(store.says("from its image on the disk"), "%s", store.log().c_str());
+  const OpenModel model = store.open("file:" + file);
+  cr_assert(model.ok(), "%s", model.error().c_str());
+  cr_expect(model.data("w") == data);
+}
+
 Test(model_tiers, goes_on_without_the_process_that_has_the_disk, .timeout = 60) {
   FileServer server;
   const std::string data = random_bytes(kMega);
