@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelstore/loader/confine.h"
 
+#include <fcntl.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
@@ -12,6 +13,7 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <iterator>
 #include <vector>
 
 #include "common/fd.h"
@@ -30,12 +32,51 @@ constexpr unsigned kArchitecture = 0;
 /// Calls of other tables, such as x32's, begin here.
 constexpr unsigned kOtherTables = 0x40000000;
 
+constexpr int kWritable = O_WRONLY | O_RDWR | O_CREAT | O_TRUNC;
+
+/// By which other processes are reached. Of those that may be meant for the process itself, see
+/// allow_itself.
+constexpr unsigned kOfProcesses[] = {
+    SYS_process_vm_readv,
+    SYS_process_vm_writev,
+    SYS_process_madvise,
+    SYS_tkill,
+    SYS_rt_sigqueueinfo,
+    SYS_rt_tgsigqueueinfo,
+    SYS_pidfd_open,
+    SYS_pidfd_send_signal,
+    SYS_pidfd_getfd,
+    SYS_setpriority,
+    SYS_sched_setscheduler,
+    SYS_sched_setparam,
+    SYS_sched_setaffinity,
+    SYS_sched_setattr,
+    SYS_ioprio_set,
+    SYS_move_pages,
+    SYS_migrate_pages,
+#ifndef __SANITIZE_ADDRESS__
+    // At its end, a leak checker looks at the process as a debugger does.
+    SYS_ptrace,
+#endif
+};
+
+/// By which folders change, or files that are named or open for reading.
+constexpr unsigned kOfFolders[] = {
+    SYS_truncate,  SYS_unlinkat,    SYS_renameat,     SYS_renameat2,    SYS_linkat,
+    SYS_symlinkat, SYS_mkdirat,     SYS_mknodat,      SYS_fchmod,       SYS_fchmodat,
+    SYS_fchown,    SYS_fchownat,    SYS_utimensat,    SYS_setxattr,     SYS_lsetxattr,
+    SYS_fsetxattr, SYS_removexattr, SYS_lremovexattr, SYS_fremovexattr, SYS_openat2,
+#ifdef __x86_64__
+    SYS_unlink,    SYS_rename,      SYS_link,         SYS_symlink,      SYS_mkdir,
+    SYS_rmdir,     SYS_mknod,       SYS_chmod,        SYS_chown,        SYS_lchown,
+    SYS_utime,     SYS_utimes,      SYS_futimesat,    SYS_creat,
+#endif
+};
+
 std::vector<unsigned> refused_calls(GivenUp what) {
   std::vector<unsigned> calls = {
       SYS_execve,
       SYS_execveat,
-      SYS_process_vm_readv,
-      SYS_process_vm_writev,
       SYS_bpf,
       SYS_keyctl,
       SYS_add_key,
@@ -46,36 +87,19 @@ std::vector<unsigned> refused_calls(GivenUp what) {
       SYS_mount,
       SYS_unshare,
       SYS_setns,
-      SYS_pidfd_getfd,
       SYS_open_by_handle_at,
-      SYS_unlinkat,
-      SYS_renameat2,
-      SYS_linkat,
-      SYS_symlinkat,
-      SYS_mkdirat,
-      SYS_fchmodat,
-      SYS_fchownat,
-#ifndef __SANITIZE_ADDRESS__
-      // At its end, a leak checker looks at the process as a debugger does.
-      SYS_ptrace,
-#endif
 #ifdef __x86_64__
-      SYS_unlink,
-      SYS_rename,
-      SYS_link,
-      SYS_symlink,
-      SYS_mkdir,
-      SYS_chmod,
-      SYS_chown,
       SYS_fork,
       SYS_vfork,
 #endif
   };
+  calls.insert(calls.end(), std::begin(kOfProcesses), std::end(kOfProcesses));
+  calls.insert(calls.end(), std::begin(kOfFolders), std::end(kOfFolders));
   if (what >= GivenUp::network) calls.insert(calls.end(), {SYS_socket, SYS_connect, SYS_bind});
   if (what >= GivenUp::files) {
-    calls.insert(calls.end(), {SYS_openat, SYS_openat2, SYS_setgroups, SYS_setfsuid, SYS_setfsgid});
+    calls.insert(calls.end(), {SYS_openat, SYS_setgroups, SYS_setfsuid, SYS_setfsgid});
 #ifdef __x86_64__
-    calls.insert(calls.end(), {SYS_open, SYS_creat});
+    calls.push_back(SYS_open);
 #endif
   }
   return calls;
@@ -85,21 +109,51 @@ sock_filter load_word(std::size_t offset) {
   return BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<unsigned>(offset));
 }
 
+/// Lower half: the kernel looks at no more of an int.
+std::size_t argument(unsigned number) {
+  return offsetof(seccomp_data, args) + number * sizeof(__u64);
+}
+
+const sock_filter kRefuse = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+const sock_filter kAllow = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+
+/// For this process only, by its number or, where that means itself, 0: of kill it is the group of
+/// processes, which has the daemon in it. A process that aborts signals itself.
+void allow_itself(std::vector<sock_filter>& filter, unsigned call, bool by_zero) {
+  const auto self = static_cast<unsigned>(getpid());
+  filter.insert(filter.end(),
+                {BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 5), load_word(argument(0)),
+                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, self, 1, 0),
+                 BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, by_zero ? 0 : self, 0, 1), kAllow, kRefuse});
+}
+
+void allow_reading(std::vector<sock_filter>& filter, unsigned call, unsigned flags) {
+  filter.insert(filter.end(),
+                {BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 4), load_word(argument(flags)),
+                 BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kWritable, 1, 0), kAllow, kRefuse});
+}
+
 std::vector<sock_filter> filter_of(GivenUp what) {
-  const sock_filter refuse = BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
   std::vector<sock_filter> filter = {
       load_word(offsetof(seccomp_data, arch)),
       BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 1, 0),
-      refuse,
+      kRefuse,
       load_word(offsetof(seccomp_data, nr)),
       BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, kOtherTables, 0, 1),
-      refuse,
+      kRefuse,
   };
   for (const unsigned call : refused_calls(what)) {
     filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1));
-    filter.push_back(refuse);
+    filter.push_back(kRefuse);
   }
-  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  allow_itself(filter, SYS_kill, false);
+  allow_itself(filter, SYS_tgkill, false);
+  allow_itself(filter, SYS_prlimit64, true);
+  allow_reading(filter, SYS_openat, 2);
+#ifdef __x86_64__
+  allow_reading(filter, SYS_open, 1);
+#endif
+  filter.push_back(kAllow);
   return filter;
 }
 

@@ -8,7 +8,8 @@ namespace bellows {
 /// What a loader gives up before it parses what somebody else wrote. For good, and for all threads
 /// that it starts later; there must be one.
 enum class GivenUp {
-  programs,  ///< to start programs, get rights by them, touch other processes, write to files
+  programs,  ///< to start programs, get rights by them, reach other processes, and open files for
+             ///< writing or change them by their names
   network,   ///< and to make sockets
   files,     ///< and all capabilities, and to open files
 };

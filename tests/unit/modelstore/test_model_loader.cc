@@ -4,12 +4,16 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -240,21 +244,43 @@ Test(model_loader, has_given_up_what_parsing_does_not_need, .timeout = 60) {
 }
 
 Test(model_loader, what_is_given_up_is_gone, .timeout = 60) {
+  const ScratchDir scratch;
+  const std::string file = scratch.path() + "/file", other = scratch.path() + "/other";
+  write_file(file, "data");
   const pid_t child = fork();
   if (child == 0) {
     const auto refused = [](long result) { return result == -1 && errno == EPERM; };
-    int wrong = 0;
-    wrong |= give_up(GivenUp::network) ? 0 : 1;
-    wrong |= refused(socket(AF_INET, SOCK_STREAM, 0)) ? 0 : 2;
-    wrong |= refused(execl("/bin/true", "true", nullptr)) ? 0 : 4;
-    wrong |= open("/dev/null", O_RDONLY) >= 0 ? 0 : 8;
-    wrong |= give_up(GivenUp::files) ? 0 : 16;
-    wrong |= refused(open("/dev/null", O_RDONLY)) ? 0 : 32;
-    wrong |=
-        mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED ? 0 : 64;
-    _exit(wrong);
+    int number = 0;
+    const auto expect = [&number](bool holds) {
+      if (++number; !holds) _exit(number);
+    };
+    expect(give_up(GivenUp::network).ok());
+    expect(refused(socket(AF_INET, SOCK_STREAM, 0)));
+    expect(refused(execl("/bin/true", "true", nullptr)));
+    expect(open("/dev/null", O_RDONLY) >= 0);
+    expect(refused(open(file.c_str(), O_WRONLY)));
+    expect(refused(open(other.c_str(), O_RDONLY | O_CREAT, 0600)));
+    expect(refused(truncate(file.c_str(), 0)));
+    expect(refused(renameat(AT_FDCWD, file.c_str(), AT_FDCWD, other.c_str())));
+    expect(refused(rmdir(scratch.path().c_str())));
+    expect(refused(mkdir(other.c_str(), 0700)));
+    expect(refused(lchown(file.c_str(), geteuid(), getegid())));
+    expect(refused(kill(getppid(), 0)));
+    // The daemon is in the group of its loaders.
+    expect(refused(kill(0, 0)));
+    expect(kill(getpid(), 0) == 0);
+    expect(refused(syscall(SYS_tgkill, getppid(), getppid(), 0)));
+    expect(refused(syscall(SYS_pidfd_open, getppid(), 0)));
+    rlimit limit{};
+    expect(refused(prlimit(getppid(), RLIMIT_NOFILE, nullptr, &limit)));
+    expect(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    expect(give_up(GivenUp::files).ok());
+    expect(refused(open("/dev/null", O_RDONLY)));
+    expect(mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED);
+    abort();
   }
   int status = 0;
   cr_assert_eq(waitpid(child, &status, 0), child);
-  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%d", WEXITSTATUS(status));
+  cr_expect(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT, "number %d fails",
+            WEXITSTATUS(status));
 }
