@@ -81,6 +81,7 @@ std::string ModelSocket::path() const {
 
 Status ModelSocket::lend(uid_t uid, const Contract& contract) const {
   if (contract.extra_value(Contract::kModelsKey).empty() || is_served(path())) return {};
+  const auto begun = ControlClient::Clock::now();
   const auto views = container::JobViews::open(settings_.run_dir, job_);
   if (!views) return views.error();
   const auto lock = views->lock(kLimit);
@@ -88,8 +89,7 @@ Status ModelSocket::lend(uid_t uid, const Contract& contract) const {
   if (is_served(path())) return {};
   if (is_young(waited_path()))
     return Error{ErrorKind::unavailable, "another step has just waited for bellows-modeld in vain"};
-  const auto begun = ControlClient::Clock::now();
-  const Status status = serve(uid, contract);
+  const Status status = serve(uid, contract, begun + kLimit);
   // A program that finds no socket is told so at once; one that finds a dead one may wait.
   if (status.ok() || status.error().kind == ErrorKind::not_found) return status;
   ::unlink(path().c_str());
@@ -98,8 +98,8 @@ Status ModelSocket::lend(uid_t uid, const Contract& contract) const {
   return noted.ok() ? status : noted;
 }
 
-Status ModelSocket::serve(uid_t uid, const Contract& contract) const {
-  const auto deadline = ControlClient::Clock::now() + kLimit;
+Status ModelSocket::serve(uid_t uid, const Contract& contract,
+                          ControlClient::Clock::time_point deadline) const {
   auto modeld = ControlClient::connect(settings_.model_store, deadline);
   if (!modeld) return modeld.error();
   const auto socket = bind_for(path(), uid);
@@ -110,16 +110,26 @@ Status ModelSocket::serve(uid_t uid, const Contract& contract) const {
   for (const std::string& model :
        Contract::split_list(contract.extra_value(Contract::kModelsKey))) {
     Status begun = modeld->prefetch(contract.tenant, model);
-    if (first.ok() && !begun.ok()) first = Error{ErrorKind::not_found, begun.error().text};
+    if (begun.ok()) continue;
+    const ErrorKind kind = begun.error().kind;
+    // It hangs or has ended: the next question would wait in vain, too.
+    if (kind != ErrorKind::not_found && kind != ErrorKind::invalid) return begun;
+    if (first.ok()) first = Error{ErrorKind::not_found, begun.error().text};
   }
   return first;
 }
 
 Status ModelSocket::end() const {
-  struct stat info {};
-  if (::lstat(path().c_str(), &info) != 0) return {};
-  // First, so that a bellows-modeld that is restarted meanwhile sees that the job has ended.
-  if (::unlink(path().c_str()) != 0 && errno != ENOENT) return errno_error("remove", path());
+  bool was_lent = false;
+  // A bellows-modeld that hung takes the socket when it goes on, although it has no name any more.
+  // First, so that one that is restarted meanwhile sees that the job has ended.
+  for (const std::string& each : {path(), waited_path()}) {
+    if (::unlink(each.c_str()) == 0)
+      was_lent = true;
+    else if (errno != ENOENT && errno != ENOTDIR)
+      return errno_error("remove", each);
+  }
+  if (!was_lent) return {};
   auto modeld = ControlClient::connect(settings_.model_store, ControlClient::Clock::now() + kLimit);
   if (!modeld) return modeld.error();
   const Status ended = modeld->end(std::to_string(job_));

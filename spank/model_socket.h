@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -21,16 +22,18 @@ class ModelSocket {
 
   std::string path() const;
   /// Has bellows-modeld serve the socket and begin to load the contract's models, unless a step
-  /// before has. Takes a second at most; after a step that has waited in vain, others do not wait
-  /// for a while. Needs a Lease of the job's. unavailable: there is no
-  /// socket then. not_found: the job can't have one of the models, and may have the others.
+  /// before has. Takes a second at most, also where another step has its lock; after a step that
+  /// has waited in vain, others do not wait for a while. Needs a Lease of the job's. unavailable:
+  /// there is no socket then. not_found: the job can't have one of the models, and may have the
+  /// others.
   Status lend(uid_t uid, const Contract& contract) const;
   /// After the job's last process on the node. The socket is gone afterwards in any case; the error
   /// is that of telling bellows-modeld.
   Status end() const;
 
  private:
-  Status serve(uid_t uid, const Contract& contract) const;
+  Status serve(uid_t uid, const Contract& contract,
+               std::chrono::steady_clock::time_point deadline) const;
   std::string waited_path() const;
 
   const Settings& settings_;

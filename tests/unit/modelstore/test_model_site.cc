@@ -3,6 +3,7 @@
 #include "common/fd.h"
 #include "common/model_names.h"
 #include "modelstore/control/control_client.h"
+#include "spank/model_socket.h"
 #include "tests/unit/modelstore/model_store.h"
 
 using namespace bellows;
@@ -113,6 +114,41 @@ Test(model_site, a_socket_without_a_name_is_not_served_after_a_restart, .timeout
   auto client = client_of(store);
   cr_expect(client.end("1").error().kind == ErrorKind::not_found);
   cr_expect(client.end("2").ok());
+}
+
+Test(model_site, a_job_that_a_hanging_daemon_took_late_ends_with_it, .timeout = 60) {
+  ModelStore store;
+  store.start();
+  spank::Settings settings;
+  settings.run_dir = store.path() + "/jobs";
+  settings.model_store = store.run() + "/control";
+  std::filesystem::create_directories(settings.run_dir + "/17");
+  const spank::ModelSocket socket(settings, 17);
+  // What a prolog does, and leaves when it has waited in vain.
+  const auto lend_in_vain = [&] {
+    kill(store.pid(), SIGSTOP);
+    auto client = bellows::ControlClient::connect(settings.model_store,
+                                                  bellows::ControlClient::Clock::now() + 300ms);
+    cr_assert(client.ok());
+    plain::Handle listener;
+    listen_at(socket.path(), &listener);
+    cr_assert(client->serve("17", "a", geteuid(), listener.get()).error().kind ==
+              ErrorKind::unavailable);
+    unlink(socket.path().c_str());
+    write_file(settings.run_dir + "/17/models.waited", "");
+  };
+  lend_in_vain();
+  kill(store.pid(), SIGCONT);
+  const Status ended = socket.end();
+  cr_expect(ended.ok(), "%s", ended.ok() ? "" : ended.error().text.c_str());
+  auto client = client_of(store);
+  cr_expect(client.end("17").error().kind == ErrorKind::not_found, "it is served for ever");
+  // The job may also end before the daemon goes on.
+  lend_in_vain();
+  cr_expect(socket.end().error().kind == ErrorKind::unavailable);
+  kill(store.pid(), SIGCONT);
+  cr_expect(client.end("17").error().kind == ErrorKind::not_found, "it is served for ever");
+  cr_expect(socket.end().ok(), "what is ended is ended");
 }
 
 Test(model_site, its_list_is_read_again_on_sighup, .timeout = 60) {
