@@ -243,14 +243,17 @@ void MemoryTier::check_done(ModelId model, const Result<ModelDigest>& digest) {
 }
 
 void MemoryTier::replace(ModelId model) {
-  const auto* registered = registry_.get(model);
-  if (registered) {
+  const bool pinned = book_.is_pinned(model);
+  std::optional<ModelId> successor;
+  if (const auto* registered = registry_.get(model)) {
     auto anew = *registered;
     anew.digest = anew.from.digest;
     anew.files.clear();
-    add_model(registry_.add(std::move(anew)).model);
+    successor = registry_.add(std::move(anew)).model;
+    add_model(*successor);
   }
   retire(model);
+  if (successor && pinned) pin(*successor, true);
 }
 
 void MemoryTier::discard(Fd memory) { freed_->discard(std::move(memory)); }

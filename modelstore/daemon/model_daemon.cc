@@ -134,10 +134,20 @@ Status ModelDaemon::add_models(const ModelDaemonOptions& options) {
   for (const ModelOption& model : options.models) {
     if (!modelwire::is_model_name(model.name.data(), model.name.size()))
       return Error{ErrorKind::invalid, fmt::format("no model can have the name {}", model.name)};
-    of_options_.insert(control_->configure(model.tenant, model.name, model.from, model.visible));
+    (void)control_->configure(model.tenant, model.name, model.from, model.visible);
+    of_options_.emplace(model.tenant, model.name);
   }
-  if (options.site.empty()) control_->forget_all_but(of_options_);
+  if (options.site.empty()) control_->forget_all_but(models_of_options());
   return {};
+}
+
+std::set<ModelId> ModelDaemon::models_of_options() const {
+  std::set<ModelId> models;
+  for (const auto& [tenant, name] : of_options_) {
+    const auto number = registry_.find_tenant(tenant);
+    if (const auto own = number ? registry_.own(*number, name) : std::nullopt) models.insert(*own);
+  }
+  return models;
 }
 
 Status ModelDaemon::add_folder(const ModelOption& folder) {
@@ -147,8 +157,9 @@ Status ModelDaemon::add_folder(const ModelOption& folder) {
     const std::string word = name_of(*entry);
     const std::string name = folder.name.empty() ? word : folder.name + "/" + word;
     if (word.empty() || !modelwire::is_model_name(name.data(), name.size())) continue;
-    of_options_.insert(control_->configure(folder.tenant, name,
-                                           {entry->path(), folder.from.uid, {}}, folder.visible));
+    (void)control_->configure(folder.tenant, name, {entry->path(), folder.from.uid, {}},
+                              folder.visible);
+    of_options_.emplace(folder.tenant, name);
   }
   if (!failed) return {};
   return Error{ErrorKind::unavailable,
@@ -178,12 +189,10 @@ Status ModelDaemon::begin_metrics(const std::string& path) {
 /// What can't be read changes nothing, at a start too: the models of before are the keeper's.
 void ModelDaemon::take_site(const Result<SiteList>& list) {
   if (!list) return say_(list.error().text + "; the models stay as they were");
-  std::set<ModelId> configured = of_options_;
+  std::set<ModelId> configured = models_of_options();
   for (const ModelOption& model : list->models) {
-    const auto tenant = registry_.find_tenant(model.tenant);
-    const auto own = tenant ? registry_.own(*tenant, model.name) : std::nullopt;
     // An option of the daemon's is for this node, and comes first.
-    if (own && of_options_.count(*own) != 0) continue;
+    if (of_options_.count({model.tenant, model.name}) != 0) continue;
     configured.insert(control_->configure(model.tenant, model.name, model.from, model.visible));
   }
   control_->forget_all_but(configured);

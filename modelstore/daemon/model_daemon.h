@@ -5,6 +5,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "modelstore/daemon/client_desk.h"
@@ -73,6 +74,7 @@ class ModelDaemon {
   Status begin_site(const std::string& path);
   Status begin_metrics(const std::string& path);
   void take_site(const Result<SiteList>& list);
+  std::set<ModelId> models_of_options() const;
   void take_signal(int signals);
   Status serve(const SocketOption& socket);
   /// Those of earlier options are served no more.
@@ -88,7 +90,8 @@ class ModelDaemon {
   std::unique_ptr<KeptState> kept_;
   std::unique_ptr<SiteModels> site_;
   std::unique_ptr<MetricsFile> metrics_;
-  std::set<ModelId> of_options_;
+  /// Of tenants, by their names: a number is another one's once a model's memory was wrong.
+  std::set<std::pair<std::string, std::string>> of_options_;
   Say say_;
   bool ended_ = false;
   Fd lock_;

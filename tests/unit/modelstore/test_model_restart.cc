@@ -267,6 +267,38 @@ Test(model_restart, memory_with_another_digest_is_given_to_nobody, .timeout = 60
   cr_expect_eq(store.said("loaded "), 2);
 }
 
+Test(model_restart, a_model_whose_memory_was_wrong_stays_what_it_was, .timeout = 60) {
+  ModelStore store;
+  const std::string site = store.path() + "/site.yaml";
+  const auto write_site = [&](const std::string& name) {
+    write_file(site, "version: 1\ntenants: {a: }\nmodels:\n- {name: " + name +
+                         ", tenant: a, source: " + store.file("m") + "}\n");
+  };
+  write_site("before");
+  store.option("--site=" + site);
+  start_with_model(store);
+  cr_assert_str_eq(ControlClient(store).call(modelwire::ControlOp::pin, "a", "m").c_str(), "");
+  store.stop();
+  {
+    KeeperClient keeper(store);
+    std::uint64_t key = 0;
+    plain::Handle memory;
+    std::string record = keeper.find("m", &key, &memory);
+    const auto digest = record.find("\"digest\":\"") + 10;
+    record[digest] = record[digest] == '0' ? '1' : '0';
+    keeper.put(key, record, memory.get());
+  }
+  store.start();
+  cr_assert(store.says("no longer has its digest"));
+  cr_expect(eventually([&] { return store.said("loaded ") == 2; }), "it was pinned");
+  cr_expect(has(ControlClient(store).call(modelwire::ControlOp::evict, "a", "m"), "pinned"));
+  // It is one of the options still.
+  write_site("after");
+  kill(store.pid(), SIGHUP);
+  cr_assert(eventually([&] { return store.open("after").ok(); }));
+  cr_expect(store.open("m").data("w") == "data");
+}
+
 Test(model_restart, of_two_versions_the_later_one_counts, .timeout = 60) {
   ModelStore store;
   write_file(store.file("v1"), one_tensor("w", "first"));
