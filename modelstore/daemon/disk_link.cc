@@ -171,7 +171,7 @@ void DiskLink::let_go(const std::string& why) {
   for (auto& [number, question] : questions) question.answer(std::nullopt);
 }
 
-DiskLink::Time DiskLink::tick(Time now) {
+void DiskLink::tick(Time now) {
   dying_.remove_if([](Child& child) { return child.poll_exit().has_value(); });
   if (socket_ && (broken_ || (storing_ && now >= store_deadline_)))
     let_go("the disk makes no progress: bellows-model-disk is replaced");
@@ -190,6 +190,9 @@ DiskLink::Time DiskLink::tick(Time now) {
   }
   silent_ = silent_ || !late.empty();
   for (const Answer& answer : late) answer(std::nullopt);
+}
+
+DiskLink::Time DiskLink::next(Time now) const {
   Time next = !socket_ ? start_at_ : broken_ ? now : Time::max();
   if (storing_) next = std::min(next, store_deadline_);
   if (!dying_.empty()) next = std::min(next, now + kReap);

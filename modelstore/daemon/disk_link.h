@@ -73,9 +73,10 @@ class DiskLink {
   bool may_store() const { return socket_ && !storing_; }
   void store(const ToStore& what);
 
-  /// Starts the process where there is none, once a second at most; ends what is overdue. Gives the
-  /// time when to look again.
-  Time tick(Time now);
+  /// Starts the process where there is none, once a second at most; ends what is overdue.
+  void tick(Time now);
+  /// When to look again.
+  Time next(Time now) const;
 
  private:
   friend class DiskLease;

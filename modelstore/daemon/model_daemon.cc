@@ -95,6 +95,8 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
     tier_->add_tenant(registry_.tenant(tenant.name), tenant.budget);
   link_ = std::make_unique<KeeperLink>(*loop_, options.run + "/keeper", options.keeper, say);
   kept_ = std::make_unique<KeptState>(*link_, registry_, *tier_, *clients_);
+  // What is pinned is loaded at once, from its image if there is one.
+  if (disk_) disk_->tick(EventLoop::Clock::now());
   if (auto restored = kept_->restore(); !restored) return restored;
   say_ = say;
   if (auto added = add_models(options); !added) return added;
@@ -211,10 +213,12 @@ void ModelDaemon::run(int signals) {
   while (watch && !ended_) {
     const auto now = EventLoop::Clock::now();
     // First: it answers, and the tier goes on with that.
-    const auto disk = disk_ ? disk_->tick(now) : EventLoop::Clock::time_point::max();
+    if (disk_) disk_->tick(now);
     const auto metrics = metrics_ ? metrics_->tick(now) : EventLoop::Clock::time_point::max();
-    loop_->run_once(std::min({disk, metrics, tier_->tick(now), clients_->tick(now),
-                              control_->tick(now), link_->tick(now)}));
+    const auto next = std::min(
+        {metrics, tier_->tick(now), clients_->tick(now), control_->tick(now), link_->tick(now)});
+    // Last: the tier has asked the disk for more.
+    loop_->run_once(disk_ ? std::min(next, disk_->next(now)) : next);
   }
 }
 

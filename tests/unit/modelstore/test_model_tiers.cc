@@ -550,6 +550,31 @@ Test(model_tiers, goes_on_without_the_process_that_has_the_disk, .timeout = 60) 
   }));
 }
 
+Test(model_tiers, what_is_pinned_comes_from_its_image_after_a_restart, .timeout = 60) {
+  FileServer server;
+  server.put("/m.safetensors", one_tensor("w", random_bytes(kMega)));
+  TieredStore store;
+  store.remote("m", server.url("/m.safetensors"));
+  store.with_disk("64M");
+  store.start();
+  store.store_image("m");
+  // The daemon is killed while what it has just pinned is not there yet.
+  std::vector<pid_t> disk;
+  cr_assert(eventually([&] {
+    disk = store.helpers("bellows-model-disk");
+    return disk.size() == 1;
+  }));
+  kill(disk.front(), SIGSTOP);
+  cr_assert_str_eq(ControlClient(store).call(ControlOp::pin, "a", "m").c_str(), "");
+  store.stop();
+  kill(disk.front(), SIGKILL);
+  const unsigned before = server.requests();
+  store.start();
+  cr_assert(store.says("loaded "), "%s", store.log().c_str());
+  cr_assert(store.says("from its image on the disk"), "%s", store.log().c_str());
+  cr_expect_eq(server.requests(), before);
+}
+
 Test(model_tiers, what_nobody_knows_anything_of_goes_at_the_start, .timeout = 60) {
   FileServer server;
   server.put("/m.safetensors", one_tensor("w", random_bytes(kMega)));
