@@ -108,17 +108,20 @@ Status Loads::begin(Load& load) {
 bool Loads::look_up(Load& load, const ModelDigest& digest, bool of_source) {
   // It always answers, and in time.
   load.deadline = Time::max();
-  return disk_->find(digest, of_source, [this, key = load.key](std::optional<FoundImage> found) {
-    looked_up(key, std::move(found));
-  });
+  return disk_->find(
+      digest, of_source,
+      [this, key = load.key, question = ++load.questions](std::optional<FoundImage> found) {
+        looked_up(key, question, std::move(found));
+      });
 }
 
-void Loads::looked_up(std::uint64_t key, std::optional<FoundImage> found) {
+void Loads::looked_up(std::uint64_t key, std::uint64_t question, std::optional<FoundImage> found) {
   const auto entry = loads_.find(key);
   if (entry == loads_.end()) return;
   Load& load = entry->second;
   // Its loader may have died meanwhile, and another asks anew.
-  if (load.phase != Phase::looking && load.phase != Phase::asking) return;
+  if (question != load.questions || (load.phase != Phase::looking && load.phase != Phase::asking))
+    return;
   load.image = std::move(found);
   auto given = load.phase == Phase::looking ? start_loader(load) : give_image(load);
   if (!given) end(key, given.error());
@@ -143,6 +146,7 @@ Status Loads::start_loader(Load& load) {
   load.child.emplace(std::move(*child));
   ++load.attempts;
   load.done = 0;
+  load.has_version = false;
   load.memory.files.clear();
   auto watch = loop_.watch(load.socket.get(), EPOLLIN,
                            [this, key = load.key](std::uint32_t) { on_message(key); });
@@ -171,8 +175,9 @@ Status Loads::give_task(Load& load) {
 }
 
 Status Loads::take_version(Load& load, const LoaderMessage& message) {
-  if (load.phase != Phase::sizing || !load.tries_disk)
+  if (load.phase != Phase::sizing || !load.tries_disk || load.has_version)
     return Error{ErrorKind::internal, "a loader said what nobody asked for"};
+  load.has_version = true;
   load.loaded.source = digest_in(message);
   if (!look_up(load, *load.loaded.source, true)) return give_image(load);
   load.phase = Phase::asking;

@@ -99,6 +99,8 @@ class Loads {
     unsigned attempts = 0;
     bool has_room = false;  ///< `fill` was called
     bool tries_disk = false;
+    bool has_version = false;         ///< its loader said which one the source has
+    std::uint64_t questions = 0;      ///< that the disk was asked for it: the last one counts
     std::optional<FoundImage> image;  ///< from which its loader reads
     LoadedFrom loaded;
     Time began{};
@@ -122,7 +124,7 @@ class Loads {
   bool may_have_image(const ModelFrom& from) const;
   /// `looked_up` comes with the answer. False: there is none.
   bool look_up(Load& load, const ModelDigest& digest, bool of_source);
-  void looked_up(std::uint64_t key, std::optional<FoundImage> found);
+  void looked_up(std::uint64_t key, std::uint64_t question, std::optional<FoundImage> found);
   Status take_version(Load& load, const LoaderMessage& message);
   /// To the loader that asked.
   Status give_image(Load& load);

@@ -156,8 +156,10 @@ void MemoryTier::load_sized(ModelId model, std::uint64_t bytes) {
 void MemoryTier::load_done(ModelId model, ModelMemory memory, const LoadedFrom& from) {
   const auto* registered = registry_.get(model);
   // Who asks for a digest must get no other bytes, and one version of a name has one digest.
-  if (registered && registered->digest && *registered->digest != memory.digest)
+  if (registered && registered->digest && *registered->digest != memory.digest) {
+    freed_->discard(std::move(memory.reader));
     return load_failed(model, wrong_digest(registered->from, memory.digest));
+  }
   ++(from.disk ? counts_.disk_loads : counts_.loads);
   // An image that was found by its digest names no files: they are those of before.
   const bool keeps_files = registered && from.disk && memory.files.empty();
