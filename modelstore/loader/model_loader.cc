@@ -85,6 +85,14 @@ Status await_message(LoaderMessage* message, plain::Handle* passed) {
   }
 }
 
+/// Once the daemon has room for it: what it has not read yet of the progress must not keep it from
+/// what the load cannot go on without.
+Status tell(const LoaderMessage& message) {
+  pollfd daemon = {kDaemon, POLLOUT, 0};
+  (void)poll(&daemon, 1, -1);
+  return send_message(kDaemon, message);
+}
+
 void say_progress(std::uint64_t bytes) {
   LoaderMessage message;
   message.word = LoaderWord::progress;
@@ -114,7 +122,7 @@ Status say_digest(LoaderWord word, const ModelDigest& digest) {
   LoaderMessage message;
   message.word = word;
   std::memcpy(message.digest, digest.bytes.data(), sizeof message.digest);
-  return send_message(kDaemon, message);
+  return tell(message);
 }
 
 /// So that the daemon finds the model by its files. One of very many is not found so.
@@ -127,7 +135,7 @@ Status say_files(const std::vector<plain::FileIdentity>& files) {
     message.word = LoaderWord::files;
     message.set_bytes(
         {reinterpret_cast<const char*>(files[at].data()), count * sizeof(plain::FileIdentity)});
-    if (auto sent = send_message(kDaemon, message); !sent) return sent;
+    if (auto sent = tell(message); !sent) return sent;
   }
   return {};
 }
@@ -189,7 +197,7 @@ Result<ModelDigest> fill(const Reading& reading) {
   message.bytes = reading.bytes;
   message.catalogue_at = reading.catalogue_at;
   message.catalogue_bytes = reading.catalogue_bytes;
-  if (auto sent = send_message(kDaemon, message); !sent) return sent.error();
+  if (auto sent = tell(message); !sent) return sent.error();
   plain::Handle fd;
   if (auto received = await_message(&message, &fd); !received) return received.error();
   if (message.word != LoaderWord::fill || fd.get() < 0)
@@ -298,7 +306,7 @@ int report(const Error& error) {
   message.word = LoaderWord::failed;
   message.error = static_cast<std::uint32_t>(error.kind);
   message.set_text(error.text);
-  (void)send_message(kDaemon, message);
+  (void)tell(message);
   return 1;
 }
 

@@ -108,7 +108,12 @@ class DeskScene {
   std::uint64_t file_bytes() const {
     std::uint64_t bytes = 0;
     for (const std::string& name : names_in(options_.directory))
-      if (name.size() >= 64) bytes += std::filesystem::file_size(options_.directory + "/" + name);
+      if (name.size() >= 64) {
+        // One that is removed meanwhile has no size.
+        std::error_code gone;
+        const auto size = std::filesystem::file_size(options_.directory + "/" + name, gone);
+        if (!gone) bytes += size;
+      }
     return bytes;
   }
   DiskDesk& desk() { return *desk_; }
