@@ -7,7 +7,7 @@ TARGETS = fuzz_batch_record fuzz_catalogue fuzz_checkpoint_model fuzz_contract f
 	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_wire fuzz_mounts fuzz_policy fuzz_remote \
 	fuzz_run_machine fuzz_safetensors fuzz_site_settings
 
-grammars = common/contract.cc common/gpus_range.cc common/text.cc
+grammars = common/contract.cc common/gpus_range.cc common/model_names.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc
 fuzz_catalogue = modelstore/catalogue/catalogue.cc
 fuzz_checkpoint_model = checkpoint/format/array_part.cc checkpoint/format/digest.cc checkpoint/format/index.cc \
@@ -36,7 +36,7 @@ fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/opt
 fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.cc jobsubmit/policy/policy_reader.cc \
 	jobsubmit/policy/policy_reader_controller.cc common/controller_address.cc \
 	jobsubmit/policy/policy_reader_frameworks.cc jobsubmit/policy/policy_reader_limits.cc \
-	jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \
+	jobsubmit/policy/policy_reader_models.cc jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \
 	common/container/options.cc common/container/spec_text.cc
 
 fuzz_remote = common/text.cc modelstore/remote/allow_list.cc modelstore/remote/answer_head.cc \
