@@ -35,17 +35,6 @@ class RemoteSource final : public SourceFile {
   std::string url_;
 };
 
-std::string escaped_name(std::string_view name) {
-  std::string escaped;
-  for (const char c : name) {
-    if (is_alphanumeric(c) || std::string_view("-._~").find(c) != std::string_view::npos)
-      escaped += c;
-    else
-      escaped += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return escaped;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<SourceFile>> open_remote_source(const std::string& text,
@@ -64,7 +53,7 @@ Result<std::string> sibling_url(const std::string& url, const std::string& name)
                  fmt::format("{}: the URL of an index has no query, since its model's files lie "
                              "beside it: leave it out",
                              shown_place(url))};
-  return url.substr(0, url.rfind('/') + 1) + (is_s3 ? name : escaped_name(name));
+  return url.substr(0, url.rfind('/') + 1) + (is_s3 ? name : percent_escaped(name, "-._~"));
 }
 
 }  // namespace bellows

@@ -82,18 +82,6 @@ Result<RemoteUrl> parse_http(std::string_view text) {
   return take_apart(url.get(), text);
 }
 
-/// As S3 signs paths: everything but letters, digits, "-._~" and the slashes.
-std::string escaped_key(std::string_view key) {
-  std::string escaped;
-  for (const char c : key) {
-    if (is_alphanumeric(c) || std::string_view("-._~/").find(c) != std::string_view::npos)
-      escaped += c;
-    else
-      escaped += fmt::format("%{:02X}", static_cast<unsigned char>(c));
-  }
-  return escaped;
-}
-
 bool is_bucket(std::string_view name) {
   return name.size() >= 3 && name.size() <= 63 && name.find("..") == std::string_view::npos &&
          std::all_of(name.begin(), name.end(),
@@ -129,7 +117,7 @@ Result<RemoteUrl> parse_s3(std::string_view text, std::string_view rest, const S
   if (!base) return base.error();
   if (base->url.find('?') != std::string::npos)
     return refused(endpoint, "the address of an S3 service has no query: leave it out");
-  auto url = parse_http(fmt::format("{}/{}/{}", endpoint, bucket, escaped_key(key)));
+  auto url = parse_http(fmt::format("{}/{}/{}", endpoint, bucket, percent_escaped(key, "-._~/")));
   if (!url) return url.error();
   url->is_s3 = true;
   url->shown = fmt::format("{} at {}", one_line(text, kMostShown), base->origin);
@@ -164,6 +152,17 @@ Result<RemoteUrl> RemoteUrl::redirected(const std::string& location) const {
                     "that URL itself if that is what you want",
                     shown, target->shown)};
   return target;
+}
+
+std::string percent_escaped(std::string_view text, std::string_view kept) {
+  std::string escaped;
+  for (const char c : text) {
+    if (is_alphanumeric(c) || kept.find(c) != std::string_view::npos)
+      escaped += c;
+    else
+      escaped += fmt::format("%{:02X}", static_cast<unsigned char>(c));
+  }
+  return escaped;
 }
 
 }  // namespace bellows

@@ -24,4 +24,8 @@ struct RemoteUrl {
   Result<RemoteUrl> redirected(const std::string& location) const;
 };
 
+/// Everything but letters, digits and `kept` as a URL has it escaped. With "-._~/" that is how S3
+/// signs paths.
+std::string percent_escaped(std::string_view text, std::string_view kept);
+
 }  // namespace bellows
