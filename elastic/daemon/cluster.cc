@@ -21,6 +21,14 @@ std::string asked_type(const SlurmJob& job) {
   return parts.size() == 3 ? std::string(parts[1]) : "";
 }
 
+/// Nothing: it holds none, and asks for GPUs of any type.
+std::optional<std::string> held_or_asked_type(const SlurmJob& job, const NodeTypes& types) {
+  if (!job.nodes.empty())
+    if (const auto type = types.find(job.nodes[0].node); type != types.end()) return type->second;
+  std::string asked = asked_type(job);
+  return asked.empty() ? std::nullopt : std::optional(std::move(asked));
+}
+
 /// The longest that a road back into the queue puts a start off, and what nodes take to complete.
 constexpr std::time_t kBackWithin = 30;
 
@@ -122,11 +130,8 @@ class PoolBuilder {
   }
 
   Key key_in(const std::string& partition, const SlurmJob& job) const {
-    if (!job.nodes.empty())
-      if (const auto type = types_.find(job.nodes[0].node); type != types_.end())
-        return {partition, type->second};
-    const std::string asked = asked_type(job);
-    return {partition, asked.empty() ? largest_type(partition) : asked};
+    const auto type = held_or_asked_type(job, types_);
+    return {partition, type ? *type : largest_type(partition)};
   }
 
   void add_elastic(const SlurmJob& job) {
@@ -188,7 +193,7 @@ class PoolBuilder {
 
   const ClusterState& cluster_;
   std::optional<std::uint32_t> make_room_;
-  std::map<std::string, std::string> types_;  ///< of nodes
+  NodeTypes types_;
   std::map<Key, std::uint32_t> gpus_;
   std::map<Key, Pool> pools_;
   std::map<std::uint32_t, Key> elastic_;  ///< the pools of elastic jobs
@@ -221,10 +226,8 @@ NodeTypes gpu_types(const std::vector<SlurmNode>& nodes) {
 }
 
 std::string gpu_type_of(const SlurmJob& job, const NodeTypes& types) {
-  if (!job.nodes.empty())
-    if (const auto node = types.find(job.nodes[0].node); node != types.end()) return node->second;
-  const std::string asked = asked_type(job);
-  if (!asked.empty() || types.empty()) return asked;
+  if (const auto type = held_or_asked_type(job, types)) return *type;
+  if (types.empty()) return "";
   const std::string& first = types.begin()->second;
   const bool all = std::all_of(types.begin(), types.end(),
                                [&](const auto& entry) { return entry.second == first; });

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "common/contract.h"
-#include "elastic/policy/likeness.h"
 
 namespace bellows {
 namespace {
@@ -16,6 +15,20 @@ constexpr double kWeight = 0.3;
 constexpr std::size_t kMostFinished = 64;
 /// What is left of a job that has had more than any that has finished, in parts of what it has had.
 constexpr double kBeyond = 0.1;
+
+/// How many times one thing is another, from the ratios wherever both are known: their geometric
+/// mean, or 1 where there are none. Nothing: a ratio is another than the mean by more than a factor
+/// of 1.5, so the two are not alike.
+std::optional<double> common_ratio(const std::vector<double>& ratios) {
+  const double unlike = std::log(1.5);
+  double mean = 0;
+  for (const double ratio : ratios) mean += std::log(ratio) / static_cast<double>(ratios.size());
+  const bool alike = std::all_of(ratios.begin(), ratios.end(), [&](double ratio) {
+    return std::abs(std::log(ratio) - mean) <= unlike;
+  });
+  return alike ? std::optional(std::exp(mean)) : std::nullopt;
+}
+
 /// How many times as long as in the class each kind of step of the job takes.
 std::vector<double> ratios_to(const SpeedRecord& own, const SpeedRecord& of_class) {
   std::vector<double> all;
