@@ -7,12 +7,14 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
 #include <vector>
 
+#include "elastic/optimizer/places.h"
 #include "elastic/optimizer/plan.h"
 #include "tests/bench/timed.h"
 
@@ -24,6 +26,7 @@ constexpr std::uint32_t kGpus = 10000;
 constexpr std::uint32_t kTenants = 10;
 constexpr std::uint32_t kLimit = 2 * kGpus / kTenants;
 constexpr std::uint32_t kLargestJob = 64;
+constexpr std::uint32_t kGpusOfNode = 4;
 
 using Jobs = std::vector<ElasticJob>;
 
@@ -66,6 +69,37 @@ double whole(const std::vector<Jobs>& tenants, Kernel kernel) {
          });
 }
 
+// The next GPUs in a row of nodes that have not been given.
+GpuPlace next_place(std::uint32_t gpus, std::uint32_t& given) {
+  GpuPlace place;
+  for (const std::uint32_t end = given + gpus; given < end;) {
+    const std::uint32_t here = std::min(kGpusOfNode - given % kGpusOfNode, end - given);
+    place.push_back({given / kGpusOfNode, here});
+    given += here;
+  }
+  return place;
+}
+
+// The whole of it, and where the GPUs are. Jobs that would hold what is not there hold nothing.
+double placed(std::vector<Jobs> tenants) {
+  std::vector<std::vector<KnownPlace>> at;
+  std::uint32_t given = 0;
+  for (Jobs& jobs : tenants) {
+    auto& of_tenant = at.emplace_back();
+    for (ElasticJob& job : jobs) {
+      if (given + job.now > kGpus) job.now = 0;
+      of_tenant.push_back({next_place(job.now, given)});
+    }
+  }
+  PoolNodes nodes{std::vector<std::uint32_t>(kGpus / kGpusOfNode, kGpusOfNode)};
+  for (std::uint32_t gpu = 0; gpu < given; ++gpu) --nodes.free[gpu / kGpusOfNode];
+  return 1000 * timed([&] {
+           std::vector<TenantShare> shares;
+           for (const Jobs& jobs : tenants) shares.push_back(share_of(jobs, fastest_kernel()));
+           if (!plan_places(std::move(shares), at, nodes, kGpus, Surplus::by_weight)) std::exit(1);
+         });
+}
+
 // One job comes, ends or turns out to be faster or slower: its tenant's curve is made again.
 std::vector<double> changes(std::mt19937& random, std::vector<Jobs> tenants, int count) {
   std::vector<TenantShare> shares;
@@ -103,14 +137,17 @@ int main(int argc, char** argv) {
   }
   std::mt19937 random(1);
   const auto thousand = random_tenants(random, 1000), many = random_tenants(random, 10000);
-  std::vector<double> fast, scalar, ten_thousand;
+  std::vector<double> fast, scalar, ten_thousand, places;
   for (int i = 0; i < repeats; ++i) {
     fast.push_back(whole(thousand, fastest_kernel()));
     scalar.push_back(whole(thousand, Kernel::scalar));
     ten_thousand.push_back(whole(many, fastest_kernel()));
+    places.push_back(placed(thousand));
   }
   const auto replans = changes(random, thousand, 50 * repeats);
-  fmt::print("{{\"optimize\": [{}], \"scalar\": [{}], \"ten_thousand\": [{}], \"replan\": [{}]}}\n",
-             fmt::join(fast, ", "), fmt::join(scalar, ", "), fmt::join(ten_thousand, ", "),
-             fmt::join(replans, ", "));
+  fmt::print(
+      "{{\"optimize\": [{}], \"scalar\": [{}], \"ten_thousand\": [{}], \"places\": [{}], "
+      "\"replan\": [{}]}}\n",
+      fmt::join(fast, ", "), fmt::join(scalar, ", "), fmt::join(ten_thousand, ", "),
+      fmt::join(places, ", "), fmt::join(replans, ", "));
 }
