@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kThreads = 32;
 constexpr time_t kSlowest = 2;
 /// From when it was accepted, also while it waits for a thread.
-constexpr std::chrono::seconds kLongest = std::chrono::seconds(5);
+constexpr std::chrono::milliseconds kLongest = std::chrono::seconds(5);
 /// Connections that the kernel keeps while all threads are busy; httplib's own five are too few for
 /// launchers that start together.
 constexpr int kBacklog = 1024;

@@ -7,10 +7,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <ctime>
+#include <thread>
 #include <vector>
 
 #include "common/fd.h"
 #include "elastic/daemon/connections.h"
+#include "elastic/daemon/server.h"
 
 using namespace bellows;
 using namespace std::chrono_literals;
@@ -78,4 +81,17 @@ Test(connections, end_where_no_descriptor_is_left, .timeout = 10) {
   const Connections::Clock::time_point start{1000s};
   cr_expect(connections.end_old(start) == 0);
   cr_expect(connections.end_old(start + 6s) == 1 && world.ended());
+}
+
+Test(connections, nothing_is_done_while_nobody_connects) {
+  JobBook book;
+  PlanBoard board;
+  Metrics metrics;
+  ControllerServer server(Munge(""), {book, board, metrics});
+  const World world;  // whose port is taken
+  std::uint16_t port = world.port;
+  while (!server.listen({"127.0.0.1", ++port})) cr_assert(port < world.port + 100);
+  const std::clock_t before = std::clock();
+  std::this_thread::sleep_for(400ms);
+  cr_assert(std::clock() - before < CLOCKS_PER_SEC / 5);
 }
