@@ -167,7 +167,8 @@ ElasticJob of_size(std::uint32_t gpus, std::int32_t value, std::uint32_t now = 0
 
 }  // namespace
 
-Test(places, come_near_to_brute_force) {
+// The long form needs the longer limit.
+Test(places, come_near_to_brute_force, .timeout = 3600) {
   const char* said = std::getenv("ELASTIC_INSTANCES");
   const int instances = said ? std::atoi(said) : 3000;
   int best = 0, solved_again = 0, unplaced = 0;
