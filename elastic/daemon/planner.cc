@@ -157,8 +157,11 @@ class PoolPlanner {
     const std::uint32_t now = line.to;
     if (!runs && (line.starts_by_itself || user_wins(notes))) return {now};
     const bool seen = notes.speed.seen() || (notes.of_class && notes.of_class->most_gpus() > 0);
+    // A stop would have to wait for its save: it may give GPUs to others, but nothing is won by
+    // moving it for its own sake before the save is complete.
+    const bool saves = runs && notes.report && notes.report->saving;
     const std::uint32_t most =
-        runs || seen ? notes.speed.most_to_try(now, notes.of_class.get()) : now;
+        !saves && (runs || seen) ? notes.speed.most_to_try(now, notes.of_class.get()) : now;
     std::vector<std::uint32_t> sizes = sizes_up_to(contract, most);
     if (time_ < notes.too_many_until)
       std::erase_if(sizes, [&](std::uint32_t gpus) {

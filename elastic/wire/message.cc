@@ -105,6 +105,7 @@ Result<RunReport> parse_report(std::string_view text) {
   report.step_s = in.seconds("step_s", kLongestStep);
   report.batch = in.whole("batch", BatchRange::kMost);
   report.noise_scale = in.whole("noise_scale", kMostSamples);
+  report.saving = in.flag("saving");
   const std::string state = in.text("state");
   std::size_t s = 0;
   while (s < kStates.size() && state != kStates[s]) ++s;
@@ -131,7 +132,8 @@ std::string to_json(const RunReport& report) {
               {"step", report.step},
               {"step_s", report.step_s},
               {"batch", report.batch},
-              {"noise_scale", report.noise_scale}};
+              {"noise_scale", report.noise_scale},
+              {"saving", report.saving}};
   if (const auto& answer = report.answer) {
     out["answer"] = {{"order", answer->order}, {"committed", answer->committed}};
     if (answer->step) out["answer"]["step"] = *answer->step;

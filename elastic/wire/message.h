@@ -46,6 +46,7 @@ struct RunReport {
   double step_s = 0;                  ///< a step's time, a mean over the last ones; 0: not known
   std::uint64_t batch = 0;            ///< samples in a step of the whole job; 0: not known
   std::uint64_t noise_scale = 0;      ///< of the gradient, in samples; 0: not known
+  bool saving = false;                ///< a checkpoint has begun, and is not complete
   std::optional<OrderAnswer> answer;  ///< to the last order, in each report until the run ends
 };
 

@@ -23,6 +23,7 @@ class OpenSaves {
   /// True: it is the step's first part.
   bool begin(std::uint64_t step) { return steps_.insert(step).second; }
   void end(std::uint64_t step) { steps_.erase(step); }
+  bool any() const { return !steps_.empty(); }
   /// An agent has written something.
   void note_news(Clock::time_point now) { last_news_ = now; }
 

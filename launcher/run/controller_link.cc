@@ -70,6 +70,7 @@ RunReport ControllerLink::report_of(const RunMachine& machine) {
   report.step_s = steps_.take();
   report.batch = run.progress.batch;
   report.noise_scale = run.progress.noise_scale;
+  report.saving = run.saves.any();
   const bool running = std::holds_alternative<state::Running>(machine.state());
   if (run.stop)
     report.state = RunReport::State::stopping;

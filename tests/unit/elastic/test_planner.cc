@@ -104,6 +104,26 @@ Test(planner, a_job_alone_explores_by_doubling) {
   cr_expect(world.reason(1) == "grows");
 }
 
+Test(planner, a_job_that_saves_does_not_grow_before_the_save_is_complete) {
+  World world;
+  world.add(1, 4, true, "a", "2-8");
+  world.all_report();
+  const auto say_saving = [&](bool saving) {
+    RunReport report = running(world.cluster.all[1]);
+    report.saving = saving;
+    cr_assert(world.book.take(report, world.cluster.all[1].uid, world.time).ok());
+  };
+  say_saving(true);
+  cr_expect(world.planned(1) == 4);
+  say_saving(false);
+  cr_expect(world.planned(1) == 8);
+  // Others' GPUs are not its own for as long as it says that it saves.
+  say_saving(true);
+  world.add(2, 6, false, "a", "6-7");
+  world.note();
+  cr_expect(world.planned(1) == 2);
+}
+
 Test(planner, a_job_that_was_seen_not_to_scale_keeps_its_size) {
   World world;
   world.add(1, 2, true);

@@ -33,12 +33,14 @@ Test(messages, a_report_reads_back) {
   report.step_s = 0.25;
   report.batch = 1024;
   report.noise_scale = 70000;
+  report.saving = true;
   report.answer = OrderAnswer{"plan-17", false, 12, "its ranks are still starting"};
   const auto back = parse_report(to_json(report));
   cr_assert(back.ok());
   cr_expect(back->job == 17 && back->restarts == 2 && back->gpus == 4 && back->nodes == 2);
   cr_expect(back->state == RunReport::State::stopping && back->step == 12345);
-  cr_expect(back->step_s == 0.25 && back->batch == 1024 && back->noise_scale == 70000);
+  cr_expect(back->step_s == 0.25 && back->batch == 1024 && back->noise_scale == 70000 &&
+            back->saving);
   cr_expect(back->answer->order == "plan-17" && !back->answer->committed);
   cr_expect(back->answer->step == 12u && back->answer->why == "its ranks are still starting");
 }
@@ -49,8 +51,9 @@ Test(messages, nonsense_is_refused) {
   for (const char* rest :
        {R"("step_s":-1})", R"("step_s":1e300})", R"("step_s":"fast"})", R"("gpus":-4})",
         R"("gpus":4.5})", R"("gpus":99999999})", R"("step":18446744073709551615})",
-        R"("batch":1e99})", R"("noise_scale":-1})", R"("noise_scale":1099511627777})",
-        R"("answer":[]})", R"("answer":{"order":7}})", R"("step_s":NaN})"})
+        R"("batch":1e99})", R"("noise_scale":-1})", R"("saving":1})",
+        R"("noise_scale":1099511627777})", R"("answer":[]})", R"("answer":{"order":7}})",
+        R"("step_s":NaN})"})
     cr_expect(!parse_report(head + rest).ok(), "%s", rest);
   for (const char* text : {"", "[]", "{}", "nonsense", R"({"job":0,"state":"running"})",
                            R"({"job":1,"state":"flying"})"})
