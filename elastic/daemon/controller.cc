@@ -97,7 +97,10 @@ void Controller::look(const Policy& policy, Clock::time_point now) {
   looked_ = now;
   std::vector<SlurmJob> elastic;
   for (const SlurmJob& job : cluster_.jobs)
-    if (!job.finished() && elastic_contract(job)) elastic.push_back(job);
+    if (job.state == SlurmState::completed)
+      parts_.book.note_completed(job.id);
+    else if (!job.finished() && elastic_contract(job))
+      elastic.push_back(job);
   note(elastic);
   if (!cleaned_ && !dry_) {
     const Status cleared = clear_reservations(parts_.slurm, parts_.places);

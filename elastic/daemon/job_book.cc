@@ -57,6 +57,10 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now,
       notes.moves.assign(job.restarts + (!updated_ && job.state == SlurmState::running), now);
     notes.uid = job.uid;
     notes.seen = now;
+    notes.completed = false;
+    const std::uint32_t held = job.state == SlurmState::running ? job.gpus() : 0;
+    if (fresh) notes.service.begin(held, job.times.start);
+    notes.service.note(held, now);
     const bool new_run = notes.restarts != job.restarts;
     if (new_run) begin_run(notes, now);
     notes.restarts = job.restarts;
@@ -77,9 +81,24 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now,
   }
   updated_ = true;
   now_ = now;
-  classes_.forget_before(now);
   reporting_ = reporting;
-  std::erase_if(notes_, [now](const auto& entry) { return entry.second.seen + kRemembered < now; });
+  forget_before(now);
+}
+
+void JobBook::note_completed(std::uint32_t job) {
+  const std::lock_guard lock(mutex_);
+  if (JobNotes* const notes = find(job)) notes->completed = true;
+}
+
+void JobBook::forget_before(std::time_t now) {
+  std::erase_if(notes_, [&](const auto& entry) {
+    const JobNotes& notes = entry.second;
+    if (notes.seen + kRemembered >= now) return false;
+    if (notes.completed && notes.class_key)
+      classes_.at(*notes.class_key, now).note_finished(notes.service.gpu_seconds());
+    return true;
+  });
+  classes_.forget_before(now);
 }
 
 Result<ReportReply> JobBook::take(const RunReport& report, uid_t uid, Clock::time_point now) {

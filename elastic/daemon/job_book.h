@@ -17,6 +17,7 @@
 #include "common/result.h"
 #include "elastic/daemon/class_book.h"
 #include "elastic/daemon/cluster.h"
+#include "elastic/daemon/held_service.h"
 #include "elastic/policy/job_speed.h"
 #include "elastic/wire/message.h"
 #include "slurm/job.h"
@@ -34,6 +35,8 @@ struct JobNotes {
   std::optional<RunReport> report;
   std::chrono::steady_clock::time_point heard{};
   JobSpeed speed;
+  HeldService service;
+  bool completed = false;   ///< when Slurm last showed it
   bool noise_told = false;  ///< its first noise, to its class
   std::optional<ClassKey> class_key;
   std::shared_ptr<const JobClass> of_class;  ///< in what notes() gives; null: nothing is known
@@ -56,6 +59,8 @@ class JobBook {
 
   /// Takes over which jobs there are, on nodes with which GPUs; forgets the others.
   void update(const std::vector<SlurmJob>& elastic, std::time_t now, const NodeTypes& types = {});
+  /// It has ended of itself, unless an update shows it once more.
+  void note_completed(std::uint32_t job);
 
   /// not_found: no such elastic job; denied: it is another user's, or an earlier run of it.
   Result<ReportReply> take(const RunReport& report, uid_t uid, Clock::time_point now);
@@ -76,6 +81,7 @@ class JobBook {
  private:
   /// Also for its class. Who calls it has the lock, as below.
   void learn(JobNotes& notes, const RunReport& report);
+  void forget_before(std::time_t now);
   std::shared_ptr<const JobClass> copy_of(const ClassKey& key) const;
   /// Null: no such job. Who asks has the lock.
   JobNotes* find(std::uint32_t job);

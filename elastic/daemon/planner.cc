@@ -181,6 +181,9 @@ class PoolPlanner {
     member.line = plan_.lines.size();
     member.state.now = line.from;
     member.state.age_s = static_cast<double>(now_ - job.times.submit);
+    member.state.restarts = job.restarts;
+    if (notes.of_class)
+      member.state.left = notes.of_class->service_left(notes.service.gpu_seconds());
     if (!line.runs())
       member.state.waited_s =
           std::max(0.0, static_cast<double>(now_ - std::max(job.times.submit, job.times.begin)));

@@ -94,8 +94,12 @@ class Bellowsd : public Scheduler {
       PoolJob in_pool;
       in_pool.contract.tenant = job->submission().tenant;
       in_pool.contract.gpus = sizes_of(*job);
+      in_pool.contract.framework = "simulated";
+      in_pool.contract.framework_version = "1";
       SlurmJob& slurm = in_pool.job;
       slurm.id = record.id;
+      slurm.name = job->application().name();
+      slurm.admin_comment = in_pool.contract.to_string();
       slurm.restarts = job->restarts();
       slurm.asked.tres_per_job = spell_gpus(record.asked);
       slurm.times = {.submit = clock_at(record.queued_s), .now = clock_at(now)};
@@ -115,6 +119,8 @@ class Bellowsd : public Scheduler {
   void report(double now, const std::vector<const SimulatedJob*>& jobs, const Pool& pool) {
     std::vector<SlurmJob> all;
     for (const PoolJob& job : pool.jobs) all.push_back(job.job);
+    for (const auto& [job, record] : records_)
+      if (job->is_done()) book_.note_completed(record.id);
     book_.update(all, clock_at(now));
     for (std::size_t j = 0; j < jobs.size(); ++j) {
       if (jobs[j]->gpus() == 0) continue;
@@ -123,6 +129,7 @@ class Bellowsd : public Scheduler {
       report.restarts = all[j].restarts;
       report.gpus = jobs[j]->gpus();
       report.nodes = static_cast<std::uint32_t>(all[j].nodes.size());
+      report.batch = jobs[j]->submission().batch;
       if (jobs[j]->rate() > 0) report.state = RunReport::State::running;
       report.step = jobs[j]->rate() > 0 ? 1 : 0;
       const double computes_s = record_of(*jobs[j]).start_s + start_s();

@@ -227,3 +227,64 @@ Test(classes, are_bounded_and_forgotten) {
   book.forget_before(4990 + ClassBook::kRemembered);
   cr_expect(book.size() == 10);
 }
+
+namespace {
+
+/// Jobs of this name take so many GPU-seconds, and scale perfectly.
+void let_one_finish(World& world, const char* name, int gpu_seconds, bool completed = true) {
+  SlurmJob& job = world.add(1000, "a", name);
+  world.run_everywhere(job);
+  job.state = SlurmState::running;
+  job.nodes = {{"n1", 8, 8}};
+  world.note();
+  world.cluster.clock += gpu_seconds / 8.0;
+  world.note();
+  world.end(job);
+  if (completed) world.book.note_completed(job.id);
+  world.cluster.clock += 61;
+  world.note();
+}
+
+/// What a job alone is to have that was submitted long ago and holds half of the GPUs.
+std::uint32_t planned_alone(World& world, const char* name) {
+  world.terms.objective.restart_s = 100;
+  SlurmJob& job = world.add(1000, "a", name);
+  job.nodes = {{"n1", 4, 4}};
+  job.times.submit -= 100000;
+  world.book.note_given(job.id, 4, false, 1000);
+  world.note();
+  world.report(job, 0.25);
+  return world.line(job).to;
+}
+
+}  // namespace
+
+Test(classes, a_job_of_which_little_is_left_is_not_restarted) {
+  World world;
+  let_one_finish(world, "short", 80);
+  let_one_finish(world, "long", 400000);
+  cr_expect(planned_alone(world, "short") == 4);
+  cr_expect(planned_alone(world, "long") == 8);
+}
+
+Test(classes, a_job_that_was_cancelled_tells_nothing_of_what_others_take) {
+  World world;
+  let_one_finish(world, "short", 80, false);
+  cr_expect(planned_alone(world, "short") == 8);
+}
+
+Test(classes, what_a_job_has_held_is_counted) {
+  World world;
+  SlurmJob& job = world.add(1000, "a", "train");  // 100 s ago, with 2 GPUs
+  world.cluster.clock += 50;
+  world.note();
+  job.nodes = {{"n1", 4, 4}, {"n2", 4, 4}};
+  world.note();
+  world.cluster.clock += 10;
+  job.state = SlurmState::pending;
+  job.nodes.clear();
+  world.note();
+  world.cluster.clock += 30;
+  world.note();
+  cr_expect(world.book.notes().at(job.id).service.gpu_seconds() == 2 * 150 + 8 * 10);
+}
