@@ -49,7 +49,12 @@ class Kill(Fault):
     def do(self, cluster, job, random):
         if self.number == signal.SIGSTOP and not job.kind.tells_steps:
             raise CannotNow("nobody would notice")
-        found = [pid for pid, name, arguments in cluster.processes(job.id)
+        processes = cluster.processes(job.id)
+        # A launcher that has yet to write down that it is there takes the job with it, and bellowsd may have
+        # moved the job just now.
+        if not any(name in job.kind.processes for _, name, _ in processes):
+            raise CannotNow("no ranks")
+        found = [pid for pid, name, arguments in processes
                  if (name in job.kind.processes if self.pattern is None
                      else name == "bellows" and re.search(self.pattern, arguments))]
         if not found:
