@@ -128,6 +128,8 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   job.configuring = info.job_state & JOB_CONFIGURING;
   if (job.state == SlurmState::pending) job.reason = reason_of(info);
   job.nodes = shares_of(info);
+  // slurmctld names these alone then.
+  if (job.completing) job.not_done = hosts_in(info.nodes);
   job.batch_host = text_of(info.batch_host);
   job.asked.required_nodes = hosts_in(info.req_nodes);
   job.cpus = count_or_zero(info.num_cpus);
@@ -149,7 +151,7 @@ SlurmJob job_of(slurm_job_info_t& info, std::time_t now) {
   job.times.preempt = info.preempt_time;
   job.qos = text_of(info.qos);
   job.reservation = text_of(info.resv_name);
-  job.work_dir = text_of(info.work_dir);
+  job.asked.work_dir = text_of(info.work_dir);
   job.exit_status = info.exit_code;
   job.output = output_of(info);
   job.kind.batch = info.batch_flag;

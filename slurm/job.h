@@ -57,6 +57,7 @@ struct SlurmRequest {
   std::string tres{};           ///< in all, as Slurm works it out: "cpu=4,node=1,gres/gpu=4"
   std::string cpus_per_tres{};  ///< CPUs for each GPU, e.g. "gres:gpu:2"
   std::uint32_t min_nodes = 0;
+  std::string work_dir{};
 };
 
 /// By slurmctld's clock; 0: there is none.
@@ -91,17 +92,17 @@ struct SlurmJob {
   SlurmRequest asked;
   SlurmTimes times;
   SlurmState state = SlurmState::unknown;
-  bool completing = false;       ///< Slurm still cleans up the last run
-  bool configuring = false;      ///< nodes are booting or their Prolog runs
-  std::string reason;            ///< why it waits, in Slurm's word; empty when it runs
-  std::vector<NodeShare> nodes;  ///< in the order of ranks; empty while pending
+  bool completing = false;            ///< Slurm still cleans up the last run
+  bool configuring = false;           ///< nodes are booting or their Prolog runs
+  std::string reason;                 ///< why it waits, in Slurm's word; empty when it runs
+  std::vector<NodeShare> nodes;       ///< in the order of ranks; empty while pending
+  std::vector<std::string> not_done;  ///< nodes that the last run still has, while it completes
   std::string batch_host;
   std::uint32_t cpus = 0;
   std::uint32_t restarts = 0;
   std::uint32_t priority = 0;  ///< 0: held
   std::string admin_comment;
-  std::string reservation;  ///< that it is to run in; empty: none
-  std::string work_dir;
+  std::string reservation;        ///< that it is to run in; empty: none
   std::string output;             ///< where the batch script's output goes
   std::uint32_t exit_status = 0;  ///< of the batch script, as wait(2) gives it
 

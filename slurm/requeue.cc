@@ -80,7 +80,7 @@ std::chrono::seconds stock_requeue_delay(std::string_view auth_info) {
 
 QueuedJob queued_job(const SlurmJob& job) {
   return {job.state,       job.completing,  job.priority == 0, job.restarts, job.requested_gpus(),
-          job.times.start, job.times.begin, job.times.now};
+          job.times.start, job.times.begin, job.times.now,     job.not_done};
 }
 
 std::time_t start_of_run(const SlurmJob& job) { return job.configuring ? 0 : job.times.start; }
@@ -149,9 +149,17 @@ bool RequeueRoad::is_newer_run(const QueuedJob& job) const {
   return job.restarts > *next_.restarts || (next_.started != 0 && job.start > next_.started);
 }
 
+// A party that lives on a node keeps Slurm from being done with it, unless Slurm has set it down.
+bool RequeueRoad::lost_a_node(const QueuedJob& job) const {
+  const bool awaited =
+      std::find(job.not_done.begin(), job.not_done.end(), next_.node) != job.not_done.end();
+  return next_.lost_node || (!next_.node.empty() && !awaited);
+}
+
 int RequeueRoad::delay() const {
   const Manner& manner = manner_of(party_);
   if (goal_ == RoadEnd::forgotten) return manner.start_forgotten;
+  if (lost_node_) return std::max(manner.start, requeue_clock::kAfterLostNode);
   return manner.start * static_cast<int>(goal_ == RoadEnd::moved ? next_.later : 1);
 }
 
@@ -160,7 +168,9 @@ SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
   // By the clock after the requeue, which may have taken long. Without a start time Slurm makes the
   // job wait for the life of a credential.
   const Manner& manner = manner_of(party_);
-  const int ahead = goal_ == RoadEnd::forgotten ? manner.needs_ahead_forgotten : manner.needs_ahead;
+  const int ahead = goal_ == RoadEnd::forgotten ? manner.needs_ahead_forgotten
+                    : lost_node_                ? requeue_clock::kAfterLostNode / 2
+                                                : manner.needs_ahead;
   // Somebody who holds it sets the start time with its release.
   if (!job.held && (goal_ == RoadEnd::moved || job.begin <= job.now + ahead))
     change.begin_time = job.now + delay();
@@ -179,6 +189,7 @@ SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
 void RequeueRoad::found_waiting(const QueuedJob& job, Clock::time_point now) {
   const bool forgotten = next_.restarts && run_was_forgotten(job, *next_.restarts);
   goal_ = granted_ ? RoadEnd::moved : forgotten ? RoadEnd::forgotten : RoadEnd::found;
+  lost_node_ = goal_ == RoadEnd::found && lost_a_node(job);
   change_ = missing(job);
   if (!change_.begin_time && !change_.gpus && !change_.held && !change_.reservation)
     return end(goal_);

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "common/result.h"
 #include "slurm/compat.h"
@@ -38,6 +39,11 @@ inline constexpr int kWhileCompleting = 5;
 /// until then.
 inline constexpr int kKilledStepsLinger = 7;
 inline constexpr int kAfterKilledLauncher = 10;
+/// A node that was set down does not keep the job from starting again, but may only have been slow
+/// or cut off. When it returns, slurmd ends what it has of the job, for which it takes until the
+/// launcher there and its steps are done, 10 s were seen; a start on it before that is refused as a
+/// duplicate: Slurm then drains the node and holds the job.
+inline constexpr int kAfterLostNode = 20;
 /// slurmctld lost the record of a run that still exists. Within 6 s of its start it makes every
 /// node register and ends what they still run of the job; the launcher of that run waits for 10.
 inline constexpr int kForgottenRunClears = 10;
@@ -64,10 +70,11 @@ struct QueuedJob {
   bool completing = false;
   bool held = false;
   std::uint32_t restarts = 0;
-  std::uint32_t asked_gpus = 0;  ///< 0: not known
-  std::time_t start = 0;         ///< running: when the run began
-  std::time_t begin = 0;         ///< pending: it is not started before
-  std::time_t now = 0;           ///< slurmctld's clock
+  std::uint32_t asked_gpus = 0;         ///< 0: not known
+  std::time_t start = 0;                ///< running: when the run began
+  std::time_t begin = 0;                ///< pending: it is not started before
+  std::time_t now = 0;                  ///< slurmctld's clock
+  std::vector<std::string> not_done{};  ///< completing: nodes for which slurmctld waits
 };
 QueuedJob queued_job(const SlurmJob& job);
 
@@ -91,6 +98,8 @@ struct NextRun {
   bool hold = false;
   std::string reservation{};  ///< to run in; empty: as before
   std::uint32_t later = 1;    ///< factor on the usual delay of its start
+  std::string node{};         ///< of the run, on which this party is; empty: outside of it
+  bool lost_node = false;     ///< a node of the run is known to be lost
 };
 
 /// How the road ended.
@@ -147,6 +156,8 @@ class RequeueRoad {
   void found_waiting(const QueuedJob& job, Clock::time_point now);
   void found_running(const QueuedJob& job, Clock::time_point now);
   bool is_newer_run(const QueuedJob& job) const;
+  /// Whether Slurm has given up a node on which something of the run may still be alive.
+  bool lost_a_node(const QueuedJob& job) const;
   SlurmJobChange missing(const QueuedJob& job) const;
   int delay() const;
   void end(RoadEnd how, std::string text = {}, SlurmState state = SlurmState::unknown);
@@ -157,6 +168,7 @@ class RequeueRoad {
   Step step_ = Look{};
   Phase phase_ = Phase::requeueing;
   RoadEnd goal_ = RoadEnd::moved;             ///< what it is once the change is made
+  bool lost_node_ = false;                    ///< another requeued the job since it lost a node
   std::optional<Clock::time_point> granted_;  ///< when Slurm said that it requeues the job
   RequeueKind kind_ = RequeueKind::running;
   SlurmJobChange change_;

@@ -22,6 +22,8 @@ State take_road(Run& run) {
   if (run.stop) next.gpus = run.stop->size_alone(run.layout.gpus());
   next.hold = run.stop && run.stop->hold;
   next.later = run.doubts.later;
+  next.node = run.job.batch_host;
+  next.lost_node = !run.failure.lost_node().empty() || !run.agents.lost_node.empty();
   run.act(action::WalkRoad{next});
   return state::Requeueing{};
 }

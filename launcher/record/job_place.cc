@@ -18,7 +18,7 @@ SlurmJob job_of(const SlurmRun& run) {
   job.id = run.job;
   job.account = run.account;
   job.admin_comment = run.admin_comment;
-  job.work_dir = run.work_dir;
+  job.asked.work_dir = run.work_dir;
   std::array<char, 16384> buffer;
   passwd entry;
   passwd* found = nullptr;

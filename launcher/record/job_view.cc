@@ -36,7 +36,7 @@ Result<std::string> checkpoint_dir_of(const SlurmJob& job,
   if (contract && !contract->checkpoint_dir.empty())
     return expand_path(contract->checkpoint_dir, user_name(job.uid), job.account,
                        std::to_string(job.id));
-  return fmt::format("{}/bellows-{}", job.work_dir, job.id);
+  return fmt::format("{}/bellows-{}", job.asked.work_dir, job.id);
 }
 
 namespace {

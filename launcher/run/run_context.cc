@@ -50,7 +50,7 @@ Result<StorePlace> usual_place(const RunContext& context, const SlurmJob& job) {
   auto dir = checkpoint_dir_of(job, context.contract);
   if (!dir) return dir.error();
   if (context.contract && !context.contract->checkpoint_dir.empty()) return place_of(context, *dir);
-  return StorePlace(*dir, job.work_dir);
+  return StorePlace(*dir, job.asked.work_dir);
 }
 
 Result<StorePlace> choose_place(const RunContext& context, const SlurmJob& job) {

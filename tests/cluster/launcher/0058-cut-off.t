@@ -1,8 +1,9 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 240
+# deadline: 360
 # A node that is cut off from slurmctld but not from the file system, under a program that saves by itself:
-# the job's next run has the checkpoints to itself, and says itself when it has finished.
+# the job's next run has the checkpoints to itself, and says itself when it has finished. One that returns as soon as it
+# is set down, while it still ends the job's last run, gets the next.
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/cluster/jobs.sh
@@ -36,4 +37,21 @@ is "$(job_field "$id" JobState)" RUNNING "it runs"
 mc heal-node "${batch#n}"
 xc scancel "$id"
 poll 40 job_is "$id" CANCELLED
+
+node_is() { [[ $(xc --user root sinfo --noheader --nodes="$1" --format=%T) == "$2" ]]; }
+poll 60 node_is "n${batch#n}" idle || bail "the node does not return"
+other=n$((3 - ${batch#n}))
+xc --user root scontrol update nodename="$other" state=drain reason=test
+id=$(submit -- --framework=plain --gpus-range=1-8 --gpus=2 --job-name=back --output="$home/back.out" \
+  --open-mode=append own.sh)
+poll 60 has_starts own 4 || bail "the job does not start: $(out_of back | tail -n 5)"
+mc cut-node "${batch#n}"
+is_requeued() { [[ $(job_field "$id" Restarts) == 1 ]]; }
+ok "the job loses its node" poll 90 is_requeued
+mc heal-node "${batch#n}"
+ok "and starts again on it" poll 60 has_starts own 5
+ok "which Slurm does not drain" node_is "n${batch#n}" mixed
+xc scancel "$id"
+poll 40 job_is "$id" CANCELLED
+xc --user root scontrol update nodename="$other" state=resume
 done_testing

@@ -48,7 +48,7 @@ class SteerWorld {
     contract.gpus = GpusRange::between(1, 8);
     slurm.record.admin_comment = contract.to_string();
     slurm.record.uid = getuid();
-    slurm.record.work_dir = "/nonexistent";
+    slurm.record.asked.work_dir = "/nonexistent";
     slurm.before_look = [this] { pass(0.01); };
   }
   SteerWorld(const SteerWorld&) = delete;

@@ -358,7 +358,7 @@ Test(lost_halt, is_over_when_somebody_steers_the_job) {
   SlurmJob job;
   job.id = 7;
   job.restarts = 1;
-  job.work_dir = dir.path();
+  job.asked.work_dir = dir.path();
   const std::string checkpoints = dir.path() + "/bellows-7";
   cr_expect(record_halt_of_waiting(job).ok() && record_resume(job, 4).ok());
   cr_assert(mkdir(checkpoints.c_str(), 0700) == 0, "none of them made it");

@@ -62,7 +62,7 @@ Test(halt, holds_a_waiting_job_and_writes_it_down) {
   SteerWorld world;
   world.slurm.full = true;
   world.slurm.record.state = SlurmState::pending;
-  world.slurm.record.work_dir = dir.path();
+  world.slurm.record.asked.work_dir = dir.path();
   const std::string store = dir.path() + "/bellows-7";
   cr_assert(mkdir(store.c_str(), 0700) == 0);
   Halt sequence(world.steering(), kJob, false);

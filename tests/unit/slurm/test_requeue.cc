@@ -298,6 +298,40 @@ Test(requeue, another_size_than_the_old_one_is_somebodys_later_wish) {
   cr_expect(slurm.record.requested_gpus() == 8);
 }
 
+Test(requeue, a_node_that_was_set_down_has_time_to_end_what_it_has_of_the_job) {
+  struct Case {
+    const char* what;
+    std::vector<std::string> not_done;
+    bool lost_node;
+    std::time_t begin;  // that another has set
+    std::time_t expected;
+  };
+  const Case cases[] = {
+      {"the launcher's own node, while another completes", {"n2"}, false, 0, 1020},
+      {"the only node", {}, false, 0, 1020},
+      {"a node that the launcher knows to be lost", {"n1"}, true, 0, 1020},
+      {"set down, and bellowsd was faster", {}, false, 1010, 1020},
+      {"set down, and Slurm's own delay is long enough", {}, false, 1121, 1121},
+      {"requeued by an operator", {"n1", "n2"}, false, 0, 1005},
+  };
+  for (const Case& is : cases) {
+    FakeSlurm slurm;
+    slurm.record.state = SlurmState::pending;
+    slurm.record.restarts = 1;
+    slurm.record.completing = !is.not_done.empty();
+    slurm.record.not_done = is.not_done;
+    slurm.record.times.begin = is.begin;
+    slurm.wait_until_done(1e9);
+    slurm.full = true;
+    NextRun next = to(4);
+    next.node = "n1";
+    next.lost_node = is.lost_node;
+    cr_expect(walk_alone(slurm, Party::launcher, next).end == RoadEnd::found, "%s", is.what);
+    cr_expect(slurm.record.times.begin == is.expected, "%s: %ld", is.what,
+              static_cast<long>(slurm.record.times.begin));
+  }
+}
+
 Test(requeue, a_hold_by_somebody_else_stays) {
   FakeSlurm slurm;
   slurm.record.state = SlurmState::pending;
