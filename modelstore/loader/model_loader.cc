@@ -4,10 +4,12 @@
 //
 // usage: bellows-model-loader [SETTINGS], the file of SiteSettings for models that lie elsewhere
 #include <fmt/core.h>
+#include <linux/magic.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -74,6 +76,12 @@ class GivenMemory {
   unsigned char* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
+
+/// Huge ones can't be written to, only mapped.
+bool has_small_pages(int fd) {
+  struct statfs s;
+  return fstatfs(fd, &s) == 0 && s.f_type == TMPFS_MAGIC;
+}
 
 /// Waits for the daemon's next message.
 Status await_message(LoaderMessage* message, plain::Handle* passed) {
@@ -202,6 +210,10 @@ Result<ModelDigest> fill(const Reading& reading) {
   if (auto received = await_message(&message, &fd); !received) return received.error();
   if (message.word != LoaderWord::fill || fd.get() < 0)
     return Error{ErrorKind::internal, "bellows-modeld gave its loader no memory"};
+  if (!reading.read_all && has_small_pages(fd.get())) {
+    Loading loading(fd.get(), reading.bytes, reading.read, reading.leaves);
+    return run(loading, reading.threads);
+  }
   GivenMemory memory;
   if (auto mapped = memory.map(fd.get(), reading.bytes, PROT_READ | PROT_WRITE); !mapped)
     return mapped.error();

@@ -233,6 +233,10 @@ Status ModelSource::fill(unsigned char* memory, const bellows::Progress& progres
 
 Status ModelSource::read(std::uint64_t begin, unsigned char* to, std::uint64_t bytes) const {
   const std::uint64_t end = begin + bytes;
+  std::uint64_t at = begin;
+  const auto zero_until = [&](std::uint64_t until) {
+    std::memset(to + (at - begin), 0, until - at);
+  };
   const auto& pieces = layout_.pieces;
   auto piece = std::partition_point(pieces.begin(), pieces.end(), [begin](const ModelPiece& p) {
     return p.to + p.bytes <= begin;
@@ -240,11 +244,14 @@ Status ModelSource::read(std::uint64_t begin, unsigned char* to, std::uint64_t b
   for (; piece != pieces.end() && piece->to < end; ++piece) {
     const std::uint64_t from = std::max(begin, piece->to);
     const std::uint64_t until = std::min(end, piece->to + piece->bytes);
+    zero_until(from);
+    at = until;
     if (auto read = files_[piece->file]->read(to + (from - begin), until - from,
                                               piece->from + (from - piece->to));
         !read)
       return read;
   }
+  zero_until(end);
   const std::uint64_t catalogue_end = layout_.catalogue_at + layout_.catalogue.size();
   const std::uint64_t from = std::max(begin, layout_.catalogue_at);
   if (from < std::min(end, catalogue_end))

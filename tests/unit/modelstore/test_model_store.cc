@@ -4,7 +4,9 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <fstream>
+#include <iterator>
 #include <list>
 #include <memory>
 
@@ -238,6 +240,23 @@ Test(model_store, equal_bytes_have_one_memory, .timeout = 60) {
     return s.st_ino;
   };
   cr_expect_eq(inode_of("m", "a"), inode_of("same", "b"));
+}
+
+Test(model_store, nothing_lies_where_nothing_belongs, .timeout = 60) {
+  ModelStore store;
+  // So many pieces that each thread of the loader reads several through the same buffer.
+  store.add("m", random_bytes(64 * kMega));
+  store.start();
+  RawClient client(store.socket("a"));
+  plain::Handle memory;
+  cr_assert(client.send(RawClient::request(modelwire::Op::open, 1, "m")));
+  cr_assert(client.receive(&memory).has_value());
+  struct stat s;
+  cr_assert_eq(fstat(memory.get(), &s), 0);
+  // Behind the catalogue.
+  char tail[64];
+  cr_assert_eq(pread(memory.get(), tail, sizeof tail, s.st_size - sizeof tail), sizeof tail);
+  cr_expect(std::all_of(std::begin(tail), std::end(tail), [](char byte) { return byte == 0; }));
 }
 
 Test(model_store, refuses_other_users, .timeout = 60) {
