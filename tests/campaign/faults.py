@@ -15,6 +15,9 @@ from slurm_job import gpus_of, nodes_of
 from work import PATIENCE
 
 CALL_LIMIT = 120 * PATIENCE  # seconds, of a command of minicluster
+# Seconds until a rank computes. One that is stopped before that hangs until the launcher's limit for a start, for which
+# no campaign waits; bellowsd may have moved the job since it was seen to train.
+SETTLED = 5 * PATIENCE
 
 
 class CannotNow(Exception):
@@ -40,6 +43,16 @@ class Fault:
         raise NotImplementedError
 
 
+def age_of(pid):
+    """Seconds since a process began."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stream:
+            began = int(stream.read().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+    except (FileNotFoundError, ProcessLookupError) as error:
+        raise CannotNow("no such process") from error
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - began
+
+
 class Kill(Fault):
     """A signal to one process of a job."""
 
@@ -60,6 +73,8 @@ class Kill(Fault):
         if not found:
             raise CannotNow("no such process")
         victim = random.choice(found)
+        if self.number == signal.SIGSTOP and age_of(victim) < SETTLED:
+            raise CannotNow("it has just started")
         with contextlib.suppress(ProcessLookupError):
             os.kill(victim, self.number)
             # What a program does after its training is for nobody but itself to know.
