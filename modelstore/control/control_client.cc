@@ -2,14 +2,9 @@
 #include "modelstore/control/control_client.h"
 
 #include <fmt/core.h>
-#include <poll.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstring>
-#include <thread>
-
-#include "common/plain/packet.h"
 
 namespace bellows {
 namespace {
@@ -17,8 +12,6 @@ namespace {
 using modelwire::ControlOp;
 using modelwire::ControlReply;
 using modelwire::ControlRequest;
-
-constexpr std::chrono::milliseconds kBetweenTries{20};
 
 template <std::size_t kBytes>
 bool put(char (&field)[kBytes], std::uint32_t& length, const std::string& text) {
@@ -41,76 +34,24 @@ Result<ControlRequest> request_of(ControlOp op, const std::string& tenant, const
   return Error{ErrorKind::invalid, fmt::format("bellows-modeld cannot be asked this: {}", wrong)};
 }
 
-Error unavailable(std::string_view what, int failure) {
-  return Error{ErrorKind::unavailable,
-               failure == ETIMEDOUT || failure == EAGAIN
-                   ? fmt::format("bellows-modeld: {}: no answer in time", what)
-                   : fmt::format("bellows-modeld: {}: {}", what, std::strerror(failure))};
-}
-
-Error nonsense(const char* wrong) {
-  return Error{ErrorKind::unavailable,
-               fmt::format("the answer of bellows-modeld makes no sense: {}", wrong)};
-}
-
 Status status_of(const ControlReply& reply, std::size_t got) {
-  if (const char* wrong = modelwire::check(reply, got)) return nonsense(wrong);
+  if (const char* wrong = modelwire::check(reply, got)) return store_nonsense(wrong);
   if (reply.failure == modelwire::Failure::none) return {};
   return Error{kind_of(reply.failure), std::string(reply.text, reply.text_length)};
 }
 
-int ms_until(ControlClient::Clock::time_point deadline) {
-  const auto left =
-      std::chrono::duration_cast<std::chrono::milliseconds>(deadline - ControlClient::Clock::now());
-  // A socket's limit of 0 is none.
-  return static_cast<int>(std::max<std::int64_t>(left.count(), 1));
-}
-
 }  // namespace
-
-ErrorKind kind_of(modelwire::Failure failure) {
-  switch (failure) {
-    case modelwire::Failure::not_found:
-      return ErrorKind::not_found;
-    case modelwire::Failure::invalid:
-      return ErrorKind::invalid;
-    case modelwire::Failure::no_room:
-      return ErrorKind::busy;
-    case modelwire::Failure::corrupt:
-      return ErrorKind::corrupt;
-    default:
-      return ErrorKind::unavailable;
-  }
-}
 
 Result<ControlClient> ControlClient::connect(const std::string& path, Clock::time_point deadline,
                                              std::chrono::milliseconds restart) {
-  const auto last_try = std::min(deadline, Clock::now() + restart);
-  for (;;) {
-    plain::Handle socket;
-    const int failure = plain::connect_to(path.c_str(), &socket, ms_until(deadline));
-    if (failure == 0) return ControlClient(Fd(socket.release()), deadline);
-    if (failure != ECONNREFUSED || Clock::now() > last_try) return unavailable(path, failure);
-    std::this_thread::sleep_for(kBetweenTries);
-  }
+  auto socket = connect_to_modeld(path, deadline, restart);
+  if (!socket) return socket.error();
+  return ControlClient(std::move(*socket), deadline);
 }
 
 Result<std::size_t> ControlClient::exchange(const ControlRequest& request, int passed, void* answer,
                                             std::size_t most) {
-  const iovec part = {const_cast<ControlRequest*>(&request), sizeof request};
-  int failure = plain::send_packet(socket_.get(), &part, 1, passed, 0);
-  if (failure != 0) return unavailable("asking", failure);
-  int ready;
-  do {
-    pollfd p = {socket_.get(), POLLIN, 0};
-    ready = poll(&p, 1, ms_until(deadline_));
-  } while (ready < 0 && errno == EINTR);
-  if (ready <= 0) return unavailable("waiting for its answer", ready == 0 ? ETIMEDOUT : errno);
-  const iovec into = {answer, most};
-  std::size_t got = 0;
-  failure = plain::receive_packet(socket_.get(), &into, 1, &got, nullptr, 0);
-  if (failure != 0) return unavailable("reading its answer", failure);
-  return got;
+  return ask_packet(socket_.get(), &request, sizeof request, passed, answer, most, deadline_);
 }
 
 Status ControlClient::ask(const ControlRequest& request, int passed) {
@@ -134,7 +75,7 @@ Result<std::optional<Line>> ControlClient::ask_line(const ControlRequest& reques
   }
   Line line;
   std::memcpy(static_cast<void*>(&line), bytes, std::min(*got, sizeof line));
-  if (const char* wrong = modelwire::check(line, *got)) return nonsense(wrong);
+  if (const char* wrong = modelwire::check(line, *got)) return store_nonsense(wrong);
   return std::optional<Line>(line);
 }
 
@@ -182,7 +123,7 @@ Result<modelwire::ModelLine> ControlClient::model(const std::string& tenant,
   if (!request) return request.error();
   auto line = ask_line<modelwire::ModelLine>(*request);
   if (!line) return line.error();
-  if (!*line) return nonsense("it says nothing");
+  if (!*line) return store_nonsense("it says nothing");
   return **line;
 }
 
@@ -191,7 +132,7 @@ Result<modelwire::StoreLine> ControlClient::store(const std::string& tenant_befo
   if (!request) return request.error();
   auto line = ask_line<modelwire::StoreLine>(*request);
   if (!line) return line.error();
-  if (!*line) return nonsense("it says nothing");
+  if (!*line) return store_nonsense("it says nothing");
   return **line;
 }
 

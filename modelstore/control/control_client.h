@@ -11,12 +11,11 @@
 
 #include "common/fd.h"
 #include "common/result.h"
+#include "modelstore/control/packet_question.h"
 #include "modelstore/wire/control_lines.h"
 #include "modelstore/wire/control_wire.h"
 
 namespace bellows {
-
-ErrorKind kind_of(modelwire::Failure failure);
 
 /// A connection to bellows-modeld's own socket, for root and the daemon's user. All that is asked
 /// through it has one deadline together. A resource.
@@ -24,7 +23,7 @@ ErrorKind kind_of(modelwire::Failure failure);
 /// Errors: unavailable when the daemon is not there, hangs or ended; else as the daemon says.
 class ControlClient {
  public:
-  using Clock = std::chrono::steady_clock;
+  using Clock = StoreClock;
 
   /// Waits for so long for a daemon that is just being restarted, whose socket is there already.
   static Result<ControlClient> connect(

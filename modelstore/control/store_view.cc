@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelstore/control/store_view.h"
 
-#include <fmt/core.h>
-
 #include <utility>
 
 namespace bellows {
@@ -17,9 +15,7 @@ Error endless() { return Error{ErrorKind::unavailable, "the answers of bellows-m
 
 std::string digest_of(const ModelLine& line) {
   if ((line.flags & ModelLine::kHasDigest) == 0) return "";
-  std::string text;
-  for (const std::uint8_t byte : line.digest) text += fmt::format("{:02x}", byte);
-  return text;
+  return digest_text(line.digest);
 }
 
 StoredModel model_of(const ModelLine& line) {
