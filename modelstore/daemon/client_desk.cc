@@ -13,6 +13,7 @@
 #include "common/plain/packet.h"
 #include "common/text.h"
 #include "modelstore/daemon/failure_of.h"
+#include "modelstore/daemon/model_entry.h"
 
 namespace bellows {
 namespace {
@@ -165,7 +166,31 @@ void ClientDesk::take(std::uint64_t number, Client& client,
     }
     case modelwire::Op::progress:
       return tell_progress(number, client, request.handle);
+    case modelwire::Op::list:
+    case modelwire::Op::show:
+      return tell_of_model(number, client, request);
   }
+}
+
+void ClientDesk::tell_of_model(std::uint64_t number, const Client& client,
+                               const modelwire::ModelRequest& request) {
+  const bool lists = request.op == modelwire::Op::list;
+  const std::string name(request.name, request.name_length);
+  const auto model =
+      lists ? registry_.seen_after(client.tenant, name) : registry_.find(client.tenant, name);
+  if (model) {
+    modelwire::ModelEntry entry = entry_of(registry_, tier_, *model, client.tenant);
+    entry.handle = request.handle;
+    if (!answer(client, entry)) drop(number);
+    return;
+  }
+  modelwire::ModelReply reply = failure(request.handle, kNoSuchModel);
+  if (lists) {
+    reply = {};
+    reply.answer = modelwire::Answer::accepted;
+    reply.handle = request.handle;
+  }
+  if (!answer(client, reply)) drop(number);
 }
 
 void ClientDesk::tell_progress(std::uint64_t number, const Client& client, std::uint64_t handle) {
@@ -262,8 +287,9 @@ void ClientDesk::drop(std::uint64_t number) {
   for (const auto& [handle, ticket] : client.tickets) tier_.close(ticket);
 }
 
-bool ClientDesk::answer(const Client& client, const modelwire::ModelReply& reply, int passed) {
-  const iovec part = {const_cast<modelwire::ModelReply*>(&reply), sizeof reply};
+template <typename Message>
+bool ClientDesk::answer(const Client& client, const Message& message, int passed) {
+  const iovec part = {const_cast<Message*>(&message), sizeof message};
   return plain::send_packet(client.socket.get(), &part, 1, passed, MSG_DONTWAIT) == 0;
 }
 

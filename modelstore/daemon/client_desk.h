@@ -94,11 +94,14 @@ class ClientDesk final : private TicketHost {
   void take(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
   void open(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
   void tell_progress(std::uint64_t number, const Client& client, std::uint64_t handle);
+  void tell_of_model(std::uint64_t number, const Client& client,
+                     const modelwire::ModelRequest& request);
   void drop(std::uint64_t number);
   std::optional<ModelId> find(TenantId viewer, const modelwire::ModelRequest& request) const;
   static std::optional<plain::FileIdentity> file_of(const modelwire::ModelRequest& request);
   /// False: the client did not take it.
-  static bool answer(const Client& client, const modelwire::ModelReply& reply, int passed = -1);
+  template <typename Message>
+  static bool answer(const Client& client, const Message& message, int passed = -1);
   static modelwire::ModelReply failure(std::uint64_t handle, const Error& error);
 
   EventLoop& loop_;

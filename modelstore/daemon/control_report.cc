@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "common/text.h"
-#include "modelstore/daemon/failure_of.h"
+#include "modelstore/daemon/model_entry.h"
 #include "modelstore/loader/model_place.h"
 
 namespace bellows {
@@ -13,20 +13,7 @@ namespace {
 
 using modelwire::HolderLine;
 using modelwire::ModelLine;
-using modelwire::Place;
 using modelwire::StoreLine;
-
-/// Cuts what is too long.
-template <std::size_t kBytes>
-void put(char (&field)[kBytes], std::uint32_t& length, std::string_view text) {
-  length = static_cast<std::uint32_t>(std::min(text.size(), kBytes - 1));
-  std::memcpy(field, text.data(), length);
-}
-
-Place place_of(ModelBook::State state) {
-  if (state == ModelBook::State::absent) return Place::absent;
-  return state == ModelBook::State::resident ? Place::memory : Place::loading;
-}
 
 /// As many whole names as there is room for.
 void put_visible(ModelLine& line, const std::set<std::string>& visible) {
@@ -57,11 +44,8 @@ ModelLine ControlReport::line_of(ModelId id) const {
   const ModelRegistry::Registered& model = *registry_.get(id);
   const ModelBook& book = tier_.book();
   ModelLine line;
-  line.place = place_of(book.state(id));
   const BookEntry entry = book.entry(id);
-  line.bytes = entry.bytes;
-  if (const auto progress = tier_.progress_of(id)) line.read_bytes = progress->done;
-  line.read_bytes = std::min(line.read_bytes, line.bytes);
+  put_state(line, registry_, tier_, id);
   line.references = book.references(id);
   line.waiting = entry.waiting;
   const ModelUse use = book.use(id);
@@ -69,15 +53,6 @@ ModelLine ControlReport::line_of(ModelId id) const {
   if (use.last_used != ModelBook::Time{}) line.idle_ms = ms_since(use.last_used);
   if (entry.pinned) line.flags |= ModelLine::kPinned;
   if (model.configured) line.flags |= ModelLine::kConfigured;
-  if (model.digest) {
-    line.flags |= ModelLine::kHasDigest;
-    std::memcpy(line.digest, model.digest->bytes.data(), sizeof line.digest);
-  }
-  if (const auto& trouble = entry.trouble) {
-    const std::string text = one_line(trouble->text, modelwire::kMostText);
-    line.failure = failure_of(trouble->kind);
-    put(line.text, line.text_length, text.empty() ? "it says nothing" : text);
-  }
   put(line.tenant, line.tenant_length, registry_.tenant_name(model.tenant));
   put(line.name, line.name_length, model.name);
   put(line.source, line.source_length,

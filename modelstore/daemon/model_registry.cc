@@ -150,6 +150,14 @@ std::optional<ModelId> ModelRegistry::find(TenantId viewer, const std::string& n
   return found->second;
 }
 
+std::optional<ModelId> ModelRegistry::seen_after(TenantId viewer, const std::string& name) const {
+  const auto view = views_.find(viewer);
+  if (view == views_.end()) return std::nullopt;
+  const auto next = view->second.by_name.upper_bound(name);
+  if (next == view->second.by_name.end()) return std::nullopt;
+  return next->second;
+}
+
 std::optional<ModelId> ModelRegistry::find(TenantId viewer, const ModelDigest& digest) const {
   const auto view = views_.find(viewer);
   if (view == views_.end()) return std::nullopt;

@@ -72,6 +72,8 @@ class ModelRegistry {
   /// one.
   std::optional<ModelId> find(TenantId viewer, const std::string& name) const;
   std::optional<ModelId> find(TenantId viewer, const ModelDigest& digest) const;
+  /// The next that the tenant sees behind this name.
+  std::optional<ModelId> seen_after(TenantId viewer, const std::string& name) const;
   /// What a tenant sees that was read from this file or, of those that were not read yet, might be
   /// by its path: `has_file` tells when it is.
   std::optional<ModelId> find(TenantId viewer, std::string_view path,

@@ -10,12 +10,6 @@
 /// Where a table ends, a ControlReply without a failure comes instead.
 namespace bellows::modelwire {
 
-enum class Place : std::uint32_t {
-  absent = 0,
-  loading = 1,
-  memory = 2,
-};
-
 struct ModelLine {
   static constexpr std::uint32_t kPinned = 1;
   static constexpr std::uint32_t kHasDigest = 2;

@@ -39,12 +39,18 @@ const char* check(const ModelRequest& request, std::size_t size) {
     case Op::close:
     case Op::progress:
       return nullptr;
+    case Op::list:
+      if (request.name_length == 0) return nullptr;
+      break;
     case Op::open:
     case Op::prefetch:
+    case Op::show:
       break;
     default:
       return "it asks for what is unknown";
   }
+  const bool by_name_only = request.op == Op::list || request.op == Op::show;
+  if (by_name_only && request.by != By::name) return "it does not name a model";
   switch (request.by) {
     case By::digest:
       return nullptr;
@@ -77,6 +83,27 @@ const char* check(const ModelReply& reply, std::size_t size) {
   const auto failure = static_cast<std::int32_t>(reply.failure);
   const bool known = failure < 0 && failure >= static_cast<std::int32_t>(Failure::unavailable);
   return known && reply.text_length > 0 ? nullptr : "it does not say why";
+}
+
+const char* check(const ModelEntry& entry, std::size_t size) {
+  if (size != sizeof entry) return "it has the wrong size";
+  if (entry.version != kVersion) return "it is of another version";
+  if (!is_fixed_text(entry.name, entry.name_length) ||
+      !is_fixed_text(entry.text, entry.text_length))
+    return "a text is not of its length";
+  if (!is_model_name(entry.name, entry.name_length)) return "no model can have this name";
+  if (entry.answer != Answer::entry || entry.place > Place::memory ||
+      (entry.flags & ~ModelEntry::kAllFlags) != 0)
+    return "it says what is unknown";
+  if (entry.read_bytes > entry.bytes) return "it has read more than there is";
+  const bool failed = entry.failure != Failure::none;
+  if (entry.failure > Failure::none || entry.failure < Failure::unavailable ||
+      failed != (entry.text_length > 0))
+    return "it does not say why";
+  if ((entry.flags & ModelEntry::kHasDigest) != 0) return nullptr;
+  for (const std::uint8_t byte : entry.digest)
+    if (byte != 0) return "it has a digest that is none";
+  return nullptr;
 }
 
 }  // namespace bellows::modelwire

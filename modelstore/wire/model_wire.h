@@ -12,6 +12,10 @@
 /// prefetch, name      ->   accepted | failed
 /// close handle        ->   (no answer)
 /// progress handle     ->   progress handle, while the model is loaded; else no answer
+/// list, name          ->   entry: the model behind this one, of those that the job sees |
+/// accepted:
+///                          there is no other
+/// show, name          ->   entry | failed
 ///
 /// Answers come when they come, each with its handle. A program that leaves more than a few answers
 /// untaken is let go. The end of the socket closes all.
@@ -24,9 +28,16 @@ inline constexpr std::size_t kDigestBytes = 32;
 /// Where jobs find their socket, unless BELLOWS_MODEL_SOCKET names another.
 inline constexpr const char* kSocket = "/run/bellows/models.sock";
 
-enum class Op : std::uint32_t { open = 1, prefetch = 2, close = 3, progress = 4 };
+enum class Op : std::uint32_t {
+  open = 1,
+  prefetch = 2,
+  close = 3,
+  progress = 4,
+  list = 5,  ///< no name: the first
+  show = 6,
+};
 
-/// What an open or a prefetch says which model it means by.
+/// What a request says which model it means by; list and show: by its name.
 enum class By : std::uint32_t {
   name = 0,
   digest = 1,
@@ -43,7 +54,7 @@ struct ModelRequest {
   char name[kMostName + 1] = {};  ///< zeros behind it
 };
 
-enum class Answer : std::uint32_t { opened = 1, accepted = 2, failed = 3, progress = 4 };
+enum class Answer : std::uint32_t { opened = 1, accepted = 2, failed = 3, progress = 4, entry = 5 };
 
 /// Numbers of enum bellows_model_result.
 enum class Failure : std::int32_t {
@@ -70,7 +81,37 @@ struct ModelReply {
   char text[kMostText + 1] = {};  ///< failed: a sentence; zeros behind it
 };
 
+enum class Place : std::uint32_t {
+  absent = 0,
+  loading = 1,
+  memory = 2,
+};
+
+/// A model that the job sees. It says nothing that its programs could not find out by opening the
+/// model: neither whose it is nor who else has it.
+struct ModelEntry {
+  static constexpr std::uint32_t kOwn = 1;  ///< the tenant's; else another shows it one
+  static constexpr std::uint32_t kHasDigest = 2;
+  static constexpr std::uint32_t kAllFlags = 3;
+
+  std::uint32_t version = kVersion;
+  Answer answer = Answer::entry;
+  std::uint64_t handle = 0;
+  Place place = Place::absent;
+  std::uint32_t flags = 0;
+  Failure failure = Failure::none;  ///< of the last load
+  std::uint32_t name_length = 0;
+  std::uint32_t text_length = 0;
+  std::uint32_t unused = 0;
+  std::uint64_t bytes = 0;       ///< that it takes; 0: not known
+  std::uint64_t read_bytes = 0;  ///< loading: of them
+  std::uint8_t digest[kDigestBytes] = {};
+  char name[kMostName + 1] = {};
+  char text[kMostText + 1] = {};  ///< why the last load failed
+};
+
 static_assert(sizeof(ModelRequest) == 312 && sizeof(ModelReply) == 592);
+static_assert(sizeof(ModelEntry) == 856);
 
 /// Whether a model may have such a name: words of letters, digits, "_", "-" and ".", with "/"
 /// between them; no word begins with ".".
@@ -80,5 +121,6 @@ bool is_model_name(const char* name, std::size_t length);
 /// shorter may version and handle be looked at.
 const char* check(const ModelRequest& request, std::size_t size);
 const char* check(const ModelReply& reply, std::size_t size);
+const char* check(const ModelEntry& entry, std::size_t size);
 
 }  // namespace bellows::modelwire

@@ -44,6 +44,10 @@ void check_request(const std::uint8_t* data, std::size_t size) {
   const auto request = received<ModelRequest>(data, size);
   if (const char* why = check(request, size)) return require(*why != 0);
   const auto name = text_of(request.name, request.name_length);
+  if (request.op == Op::list || request.op == Op::show) {
+    require(request.by == By::name);
+    return name.empty() ? require(request.op == Op::list) : check_name(name);
+  }
   if (request.op != Op::open && request.op != Op::prefetch) return;
   if (request.by == By::name) check_name(name);
   require(request.by != By::file || name.substr(0, 1) == "/");
@@ -57,6 +61,14 @@ void check_reply(const std::uint8_t* data, std::size_t size) {
   require(reply.answer != Answer::opened ||
           reply.catalogue_at + reply.catalogue_bytes <= reply.memory_bytes);
   require(reply.answer != Answer::progress || reply.catalogue_at <= reply.memory_bytes);
+}
+
+void check_entry(const std::uint8_t* data, std::size_t size) {
+  const auto entry = received<ModelEntry>(data, size);
+  if (const char* why = check(entry, size)) return require(*why != 0);
+  check_name(text_of(entry.name, entry.name_length));
+  require(text_of(entry.text, entry.text_length).empty() == (entry.failure == Failure::none));
+  require(entry.read_bytes <= entry.bytes && entry.place <= Place::memory);
 }
 
 void check_control(const std::uint8_t* data, std::size_t size) {
@@ -103,6 +115,7 @@ void check_lines(const std::uint8_t* data, std::size_t size) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   check_request(data, size);
   check_reply(data, size);
+  check_entry(data, size);
   check_control(data, size);
   check_lines(data, size);
   const auto reply = received<ControlReply>(data, size);

@@ -69,7 +69,7 @@ Test(model_wire, takes_whole_requests_only, .timeout = 10) {
   bad.version = 2;
   expect_refused(bad, "another version");
   bad = good;
-  bad.op = static_cast<Op>(5);
+  bad.op = static_cast<Op>(7);
   expect_refused(bad, "unknown");
   bad = good;
   bad.name_length = 256;
@@ -91,10 +91,58 @@ Test(model_wire, takes_whole_requests_only, .timeout = 10) {
   file.by = By::file;
   cr_expect_null(check(file, sizeof file));
   ModelRequest bare;
-  for (const Op op : {Op::close, Op::progress}) {
+  for (const Op op : {Op::list, Op::show}) {
+    ModelRequest looks = good;
+    looks.op = op;
+    cr_expect_null(check(looks, sizeof looks));
+    looks.by = By::digest;
+    expect_refused(looks, "does not name a model");
+  }
+  bare.op = Op::show;
+  expect_refused(bare, "no model can have this name");
+  for (const Op op : {Op::close, Op::progress, Op::list}) {
     bare.op = op;
     cr_expect_null(check(bare, sizeof bare));
   }
+}
+
+Test(model_wire, an_entry_says_one_thing, .timeout = 10) {
+  ModelEntry good;
+  put(good.name, good.name_length, "resnet");
+  good.bytes = 10;
+  good.read_bytes = 10;
+  cr_expect_null(check(good, sizeof good));
+  expect_refused(good, "wrong size", sizeof good - 1);
+  ModelEntry bad = good;
+  bad.version = 2;
+  expect_refused(bad, "another version");
+  bad = good;
+  bad.read_bytes = 11;
+  expect_refused(bad, "read more");
+  bad = good;
+  bad.digest[3] = 1;
+  expect_refused(bad, "digest that is none");
+  bad.flags = ModelEntry::kHasDigest;
+  cr_expect_null(check(bad, sizeof bad));
+  bad.flags = 4;
+  expect_refused(bad, "unknown");
+  bad = good;
+  bad.answer = Answer::failed;
+  expect_refused(bad, "unknown");
+  bad = good;
+  bad.place = static_cast<Place>(3);
+  expect_refused(bad, "unknown");
+  bad = good;
+  bad.failure = Failure::corrupt;
+  expect_refused(bad, "does not say why");
+  put(bad.text, bad.text_length, "it is damaged");
+  cr_expect_null(check(bad, sizeof bad));
+  bad.failure = static_cast<Failure>(-6);
+  expect_refused(bad, "does not say why");
+  bad = good;
+  bad.name[6] = '/';
+  bad.name_length = 7;
+  expect_refused(bad, "no model can have this name");
 }
 
 Test(model_wire, a_reply_has_its_catalogue_in_its_memory, .timeout = 10) {
