@@ -27,7 +27,7 @@ Result<uid_t> reader_of(const ModelOptions& options) {
     return static_cast<uid_t>(*uid);
   }
   struct stat s;
-  if (stat((options.run + "/control").c_str(), &s) < 0)
+  if (stat(control_socket(options.run).c_str(), &s) < 0)
     return Error{ErrorKind::unavailable, "bellows-modeld has ended"};
   return s.st_uid;
 }

@@ -15,9 +15,10 @@ using Options = std::shared_ptr<ModelOptions>;
 CommandLine add(CommandLine& model, const char* name, const char* help, const Options& options,
                 const std::function<int(const ModelOptions&)>& run) {
   CommandLine command = model.add_command(name, help);
-  command.add_option("--run", options->run, "The own folder of bellows-modeld")
-      .value_name("FOLDER")
-      .show_default();
+  command
+      .add_option("--run", options->run,
+                  "The own folder of bellows-modeld (default: /run/bellows-models)")
+      .value_name("FOLDER");
   command.run([=] { return run(*options); });
   return command;
 }

@@ -10,8 +10,8 @@ namespace bellows {
 
 /// What the subcommands of `bellows model` are told.
 struct ModelOptions {
-  std::string run = "/run/bellows-models";  ///< the daemon's own folder
-  std::string tenant;                       ///< whose model; empty: there is only one of its name
+  std::string run;     ///< the daemon's own folder; empty: in a job its socket, else kRunFolder
+  std::string tenant;  ///< whose model; empty: there is only one of its name
   std::string name;
   std::string place;  ///< add: a path or a URL
   std::string visible;
@@ -22,6 +22,10 @@ struct ModelOptions {
   bool once = false;            ///< top
   bool json = false;
 };
+
+/// list and show in a job, through its socket.
+int job_model_list(const ModelOptions& options, const std::string& socket);
+int job_model_show(const ModelOptions& options, const std::string& socket);
 
 /// Each does one subcommand, after it reported everything; the exit status.
 int model_list(const ModelOptions& options);

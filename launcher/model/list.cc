@@ -23,16 +23,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* word_of(modelwire::Place place) {
-  return place == modelwire::Place::memory    ? "memory"
-         : place == modelwire::Place::loading ? "loading"
-                                              : "absent";
-}
-
 Json json_of(const StoredModel& model) {
   Json json = {{"tenant", model.tenant},
                {"name", model.name},
-               {"state", word_of(model.place)},
+               {"state", place_word(model.place)},
                {"source", model.source},
                {"visible", model.visible},
                {"digest", nullptr},
@@ -138,6 +132,8 @@ void print_model(const StoredModel& model, const std::string& holders) {
 }  // namespace
 
 int model_list(const ModelOptions& options) {
+  if (const std::string socket = job_socket(options.run); !socket.empty())
+    return job_model_list(options, socket);
   auto daemon = connect_to_store(options.run);
   if (!daemon) return model_failed("list", daemon.error());
   const auto store = read_store(*daemon);
@@ -178,6 +174,8 @@ int model_top(const ModelOptions& options) {
 }
 
 int model_show(const ModelOptions& options) {
+  if (const std::string socket = job_socket(options.run); !socket.empty())
+    return job_model_show(options, socket);
   auto daemon = connect_to_store(options.run);
   if (!daemon) return model_failed("show", daemon.error());
   const auto model = find_model(*daemon, options.tenant, options.name);

@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -36,8 +37,20 @@ std::string times(std::uint64_t count) {
 
 }  // namespace
 
+std::string job_socket(const std::string& run) {
+  if (!run.empty()) return "";
+  if (const char* socket = std::getenv("BELLOWS_MODEL_SOCKET"); socket && *socket) return socket;
+  struct stat s;
+  const bool is_there = stat(modelwire::kSocket, &s) == 0 && S_ISSOCK(s.st_mode);
+  return is_there ? modelwire::kSocket : "";
+}
+
+std::string control_socket(const std::string& run) {
+  return (run.empty() ? std::string(kRunFolder) : run) + "/control";
+}
+
 Result<ControlClient> connect_to_store(const std::string& run, std::chrono::seconds limit) {
-  const std::string socket = run + "/control";
+  const std::string socket = control_socket(run);
   struct stat s;
   if (stat(socket.c_str(), &s) < 0)
     return errno == EACCES ? denied(socket) : no_daemon(socket, std::strerror(errno));
@@ -71,14 +84,22 @@ Result<StoredModel> find_model(ControlClient& daemon, const std::string& tenant,
   return *found;
 }
 
+const char* place_word(modelwire::Place place) {
+  return place == modelwire::Place::memory    ? "memory"
+         : place == modelwire::Place::loading ? "loading"
+                                              : "absent";
+}
+
+std::string place_text(modelwire::Place place, std::uint64_t read_bytes, std::uint64_t bytes) {
+  if (place == modelwire::Place::memory) return "in memory";
+  if (place == modelwire::Place::absent) return "absent";
+  if (bytes == 0) return "loading";
+  return fmt::format("loading, {} %", static_cast<int>(100.0 * static_cast<double>(read_bytes) /
+                                                       static_cast<double>(bytes)));
+}
+
 std::string state_text(const StoredModel& model) {
-  std::string text = model.place == modelwire::Place::memory ? "in memory" : "absent";
-  if (model.place == modelwire::Place::loading)
-    text = model.bytes == 0
-               ? "loading"
-               : fmt::format("loading, {} %",
-                             static_cast<int>(100.0 * static_cast<double>(model.read_bytes) /
-                                              static_cast<double>(model.bytes)));
+  std::string text = place_text(model.place, model.read_bytes, model.bytes);
   if (model.pinned) text += ", pinned";
   if (model.trouble) text += "; its last load failed";
   return text;

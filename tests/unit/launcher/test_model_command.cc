@@ -43,7 +43,71 @@ json shown(const ModelStore& store, std::vector<std::string> words) {
   return json::parse(ran.out);
 }
 
+/// As a program of the job with this socket.
+Ran in_job(const ModelStore& store, const std::string& tenant, std::vector<std::string> words) {
+  words.insert(words.begin(),
+               {"env", "BELLOWS_MODEL_SOCKET=" + store.socket(tenant), BELLOWS, "model"});
+  auto output = output_of(words, std::chrono::seconds(40), 16 << 20);
+  if (!output) return {-1, "", output.error().text};
+  return {output->exit.code(), output->out, output->err};
+}
+
+json seen(const ModelStore& store, const std::string& tenant, std::vector<std::string> words) {
+  words.push_back("--json");
+  const Ran ran = in_job(store, tenant, words);
+  cr_assert_eq(ran.status, kOk, "%s", ran.err.c_str());
+  return json::parse(ran.out);
+}
+
 }  // namespace
+
+Test(model_command, a_job_sees_what_its_tenant_sees, .timeout = 60) {
+  ModelStore store;
+  store.add("b/own", random_bytes(3 << 20), "tenant=b");
+  store.add("secret", "s");
+  store.add("shown", "t", "tenant=a,visible=b");
+  store.add("broken", "u", "tenant=b");
+  write_file(store.file("broken"), "no model");
+  store.start();
+  const OpenModel held = store.open("b/own", "b"), others = store.open("secret");
+  cr_assert(held.ok() && others.ok());
+  cr_expect_eq(store.open("broken", "b").code(), BELLOWS_MODEL_ERR_CORRUPT);
+  const json all = seen(store, "b", {"list"})["models"];
+  cr_assert_eq(all.size(), 3, "%s", all.dump().c_str());
+  cr_expect(all[0]["name"] == "b/own" && all[0]["state"] == "memory" && all[0]["own"] == true &&
+            all[0]["bytes"] >= 3 << 20 && all[0]["digest"] == held.digest());
+  cr_expect(all[1]["name"] == "broken" && all[1]["state"] == "absent" &&
+            all[1]["trouble"].is_string());
+  cr_expect(all[2]["name"] == "shown" && all[2]["own"] == false && all[2]["digest"].is_null());
+  // Whose it is and who else has it, a job is not told.
+  for (const json& model : all)
+    for (const char* key : {"tenant", "source", "references", "uses", "idle_s", "holders"})
+      cr_expect(!model.contains(key), "%s", key);
+  cr_expect(seen(store, "b", {"show", "shown"}) == all[2]);
+  expect_done(in_job(store, "b", {"list"}), "b/own  own tenant in memory");
+  expect_done(in_job(store, "b", {"show", "b/own"}), "in memory");
+}
+
+Test(model_command, hidden_from_a_job_and_absent_are_one, .timeout = 60) {
+  ModelStore store;
+  store.add("secret", "s");
+  store.start();
+  cr_assert(store.open("secret").ok());
+  const Ran hidden = in_job(store, "b", {"show", "secret"});
+  const Ran absent = in_job(store, "b", {"show", "absent"});
+  expect_failed(hidden, kFailed, "bellows model show: model secret: there is no such model");
+  expect_failed(absent, kFailed, "bellows model show: model absent: there is no such model");
+  cr_expect(seen(store, "b", {"list"})["models"].empty());
+  cr_expect_eq(seen(store, "a", {"list"})["models"].size(), 1);
+}
+
+Test(model_command, a_job_is_told_why_it_gets_no_answer, .timeout = 60) {
+  ModelStore store;
+  store.start();
+  expect_failed(in_job(store, "b", {"list", "--tenant=a"}), kUsage, "its own tenant only");
+  expect_failed(in_job(store, "c", {"list"}), kUnreachable, "c.sock: No such file");
+  expect_done(in_job(store, "c", {"list", "--run=" + store.run()}), "memory for models");
+}
 
 Test(model_command, shows_what_there_is_and_who_has_it, .timeout = 60) {
   ModelStore store;
