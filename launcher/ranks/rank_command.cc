@@ -9,6 +9,7 @@
 
 #include "common/text.h"
 #include "common/variables.h"
+#include "launcher/slurm/step_environment.h"
 
 namespace bellows {
 namespace {

@@ -10,6 +10,7 @@
 #include "common/variables.h"
 #include "launcher/ranks/rank_command.h"
 #include "launcher/ranks/rank_processes.h"
+#include "launcher/slurm/step_environment.h"
 
 namespace bellows {
 namespace {

@@ -9,8 +9,7 @@
 
 #include "common/child.h"
 #include "launcher/base/line_buffer.h"
-#include "launcher/ranks/rank_layout.h"
-#include "launcher/slurm/accounts.h"
+#include "launcher/slurm/step_environment.h"
 
 namespace bellows {
 namespace {

@@ -18,6 +18,7 @@
 #include "launcher/record/event_log.h"
 #include "launcher/record/job_view.h"
 #include "launcher/run/agent_link.h"
+#include "launcher/slurm/step_environment.h"
 #include "slurm/compat.h"
 #include "slurm/gres.h"
 #include "tests/unit/support/scratch_dir.h"

@@ -10,6 +10,7 @@
 #include "common/fd.h"
 #include "common/local_address.h"
 #include "launcher/ranks/rank_command.h"
+#include "launcher/slurm/step_environment.h"
 
 using namespace bellows;
 
