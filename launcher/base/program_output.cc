@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <utility>
 
 namespace bellows {
 namespace {
@@ -31,10 +32,13 @@ bool drain(int fd, std::string& text, std::size_t most_bytes) {
 }  // namespace
 
 Result<ProgramOutput> output_of(const std::vector<std::string>& command,
-                                std::chrono::milliseconds limit, std::size_t most_bytes) {
+                                std::chrono::milliseconds limit, std::size_t most_bytes,
+                                std::vector<std::string> environment) {
   ChildOptions options;
   options.command = command;
-  for (char** variable = environ; *variable; ++variable) options.environment.push_back(*variable);
+  options.environment = std::move(environment);
+  if (options.environment.empty())
+    for (char** variable = environ; *variable; ++variable) options.environment.push_back(*variable);
   options.pipe_out = options.pipe_err = true;
   auto child = Child::start(options);
   if (!child) return child.error();

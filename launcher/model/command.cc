@@ -85,6 +85,13 @@ void add_prefetch(CommandLine& model) {
       .show_default();
 }
 
+void add_progress(CommandLine& model) {
+  auto options = std::make_shared<ModelOptions>();
+  auto command = add(model, "progress", "In a job: print how far its node is that loads models",
+                     options, model_progress);
+  command.add_option("NAME", options->names, "The models").required();
+}
+
 void add_verify(CommandLine& model) {
   auto options = std::make_shared<ModelOptions>();
   auto command = add_of_model(model, "verify", "Read a model's memory and check its digest",
@@ -117,6 +124,7 @@ void add_model_command(CommandLine& program) {
   add_readers(model);
   add_add(model);
   add_prefetch(model);
+  add_progress(model);
   add_verify(model);
   add_changes(model);
 }

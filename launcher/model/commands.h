@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "modelstore/wire/control_wire.h"
 
@@ -13,7 +14,8 @@ struct ModelOptions {
   std::string run;     ///< the daemon's own folder; empty: in a job its socket, else kRunFolder
   std::string tenant;  ///< whose model; empty: there is only one of its name
   std::string name;
-  std::string place;  ///< add: a path or a URL
+  std::vector<std::string> names;  ///< progress: of which models
+  std::string place;               ///< add: a path or a URL
   std::string visible;
   std::string uid;              ///< add: with whose rights; empty: the daemon's own
   std::uint32_t seconds = 600;  ///< prefetch, verify: to wait
@@ -34,6 +36,8 @@ int model_top(const ModelOptions& options);
 int model_show(const ModelOptions& options);
 int model_add(const ModelOptions& options);
 int model_verify(const ModelOptions& options);
+/// One line, NODE READ BYTES, while one of them is loaded.
+int model_progress(const ModelOptions& options);
 int model_prefetch(const ModelOptions& options);
 /// remove, pin, unpin and evict.
 int model_change(const ModelOptions& options, const char* command, modelwire::ControlOp op);

@@ -3,8 +3,10 @@
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pwd.h>
 
+#include <algorithm>
 #include <array>
 
 #include "common/child.h"
@@ -66,7 +68,22 @@ std::string time_until(std::time_t then, std::time_t now) {
 
 }  // namespace
 
+bool JobView::may_be_loading() const {
+  if (!contract || contract->extra_value(Contract::kModelsKey).empty() || job.nodes.empty())
+    return false;
+  const std::string state = state_without_models();
+  const bool begins = state == "DEPLOYING" || state == "RUNNING" || state == "PROCESSING";
+  if (job.state != SlurmState::running || job.configuring || !begins) return false;
+  return std::none_of(events.begin(), events.end(), [this](const JobEvent& event) {
+    return event.restart == job.restarts && event.note == EventNote::committed;
+  });
+}
+
 std::string JobView::state() const {
+  return !loading.empty() && may_be_loading() ? "DOWNLOADING" : state_without_models();
+}
+
+std::string JobView::state_without_models() const {
   const JobEvent* last = last_event();
   switch (job.state) {
     case SlurmState::pending:
@@ -121,6 +138,13 @@ std::string JobView::last_words() const {
   const JobEvent* last = last_event();
   if (job.state == SlurmState::pending) return wait();
   if (job.state == SlurmState::suspended) return "suspended";
+  if (state() == "DOWNLOADING") {
+    std::vector<std::string> parts;
+    for (const NodeModels& node : loading)
+      parts.push_back(
+          fmt::format("{} on {}", progress_text(node.read_bytes, node.bytes), node.node));
+    return fmt::format("its models are being loaded: {}", fmt::join(parts, ", "));
+  }
   // That of an older run may say the same by chance.
   const bool of_this_run = last && last->restart == job.restarts;
   const bool begins = !job.finished() && of_this_run && is_submission(*last);

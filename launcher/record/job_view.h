@@ -8,6 +8,7 @@
 #include "common/contract.h"
 #include "common/result.h"
 #include "launcher/record/event_log.h"
+#include "launcher/record/model_progress.h"
 #include "slurm/interface.h"
 
 namespace bellows {
@@ -18,17 +19,23 @@ struct JobView {
   std::optional<Contract> contract;  ///< none: the job asked for nothing of Bellows
   std::string checkpoint_dir;        ///< empty when it cannot be worked out
   std::vector<JobEvent> events;      ///< the last ones, oldest first; empty when unreadable
+  std::vector<NodeModels> loading;   ///< nodes that load models which the job named
 
-  /// The state in Bellows' words: QUEUED, DEPLOYING, RUNNING (no launcher has begun), PROCESSING,
-  /// CHECKPOINTING, RESIZING, STORING, COMPLETED, FAILED, HALTED or CANCELLED. Slurm's record wins
-  /// over the events.
+  /// The state in Bellows' words: QUEUED, DEPLOYING, RUNNING (no launcher has begun), DOWNLOADING,
+  /// PROCESSING, CHECKPOINTING, RESIZING, STORING, COMPLETED, FAILED, HALTED or CANCELLED. Slurm's
+  /// record wins over the events.
   std::string state() const;
   /// Why it is in that state, or what it did last, for a person: never at odds with the state.
   std::string last_words() const;
+  /// Whether its nodes may be loading models: it names some, runs, and has not stored a step in
+  /// this run, which it does only with its models.
+  bool may_be_loading() const;
   std::optional<std::uint64_t> step() const;
   const JobEvent* last_event() const { return events.empty() ? nullptr : &events.back(); }
 
  private:
+  /// `state` but for `loading`.
+  std::string state_without_models() const;
   std::string wait() const;
   std::string end() const;
 };

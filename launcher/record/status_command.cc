@@ -16,6 +16,7 @@
 #include "launcher/record/cluster_status.h"
 #include "launcher/record/history.h"
 #include "launcher/record/job_view.h"
+#include "launcher/record/model_query.h"
 #include "slurm/client.h"
 
 namespace bellows {
@@ -75,6 +76,10 @@ nlohmann::ordered_json json_of(const JobView& view) {
   };
   if (view.job.state == SlurmState::pending && view.job.times.start > view.job.times.now)
     out["waits_until"] = view.job.times.start;
+  out["loading"] = nlohmann::ordered_json::array();
+  for (const NodeModels& node : view.loading)
+    out["loading"].push_back(
+        {{"node", node.node}, {"read_bytes", node.read_bytes}, {"bytes", node.bytes}});
   out["range"] = nullptr;
   out["step"] = nullptr;
   out["last_event"] = nullptr;
@@ -160,7 +165,10 @@ int show(const StatusOptions& options) {
       fmt::print(stderr, "bellows status: {}\n", job.error().text);
       return exit_status_of(job.error());
     }
-    views.push_back(view_of(*job, options.checkpoint_dir, kEventsForHistory));
+    JobView& view = views.emplace_back(view_of(*job, options.checkpoint_dir, kEventsForHistory));
+    // Only its own user's steps may look at the nodes.
+    if (view.may_be_loading() && job->uid == getuid())
+      view.loading = ask_model_progress(*job, *view.contract);
   } else {
     auto jobs = slurm.jobs();
     if (!jobs) {

@@ -4,11 +4,12 @@
 # line that names the sources it needs besides its own.
 
 TARGETS = fuzz_batch_record fuzz_catalogue fuzz_checkpoint_model fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
-	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_wire fuzz_mounts fuzz_policy fuzz_remote \
+	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_progress fuzz_model_wire fuzz_mounts fuzz_policy fuzz_remote \
 	fuzz_run_machine fuzz_safetensors fuzz_site_settings
 
 grammars = common/contract.cc common/gpus_range.cc common/model_names.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc
+fuzz_model_progress = $(grammars) launcher/base/size_text.cc launcher/record/model_progress.cc
 fuzz_catalogue = modelstore/catalogue/catalogue.cc
 fuzz_checkpoint_model = checkpoint/format/array_part.cc checkpoint/format/digest.cc checkpoint/format/index.cc \
 	checkpoint/format/manifest.cc checkpoint/format/shard_copy.cc checkpoint/read/block_offers.cc \

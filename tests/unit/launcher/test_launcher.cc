@@ -335,6 +335,39 @@ Test(job_view, takes_the_state_from_slurm_first) {
   cr_expect(view.state() == "FAILED");
 }
 
+Test(job_view, shows_that_models_are_loaded) {
+  JobView view = view_in(SlurmState::running);
+  view.loading = {{"n1", 12 << 20, 100 << 20}, {"n2", 1 << 20, 0}};
+  cr_expect(view.state() == "RUNNING" && !view.may_be_loading(), "it named none");
+  view.contract->extra.emplace_back(Contract::kModelsKey, "llama");
+  view.job.nodes = {NodeShare{}};
+  says(view, "DOWNLOADING", "being loaded: 12.0 MiB of 100.0 MiB on n1, 1.0 MiB on n2");
+  view.events.push_back(event_of(0, 1, "PROCESSING", ""));
+  says(view, "DOWNLOADING", "on n1");
+  view.events.push_back(event_of(0, 1, "CHECKPOINTING", "saves"));
+  says(view, "CHECKPOINTING", "saves");
+  view.events.back() = event_of(0, 1, "PROCESSING", "committed step 10");
+  view.events.back().note = EventNote::committed;
+  says(view, "PROCESSING", "committed step 10");
+  view.job.restarts = 1;
+  cr_expect(view.may_be_loading(), "a new run loads them anew");
+  view.job.configuring = true;
+  cr_expect(!view.may_be_loading());
+  view.job.configuring = false;
+  view.job.state = SlurmState::pending;
+  cr_expect(!view.may_be_loading() && view.state() == "QUEUED");
+}
+
+Test(job_view, takes_of_nodes_only_what_they_can_say) {
+  const std::set<std::string> nodes = {"n1", "n2"};
+  const auto said = parse_model_progress("srun: x\nn1 5 10\nn1 6 10\nn3 1 2\nn2 3 0\n", nodes);
+  cr_assert_eq(said.size(), 2);
+  cr_expect(said[0].node == "n1" && said[0].read_bytes == 5 && said[0].bytes == 10);
+  cr_expect(said[1].node == "n2" && said[1].read_bytes == 3 && said[1].bytes == 0);
+  for (const char* bad : {"n1 11 10", "n1 -1 10", "n1 1", "n1 1 2 3", "n1  2", ""})
+    cr_expect(parse_model_progress(bad, nodes).empty(), "%s", bad);
+}
+
 Test(job_view, says_nothing_that_the_state_contradicts) {
   JobView view = view_in(SlurmState::running);
   says(view, "RUNNING", "no 'bellows run' has started");
