@@ -115,7 +115,7 @@ bool fits_contract(Review& review) {
   return review.refuse(
       Refusal::policy,
       fmt::format("what bellows.yaml says about framework {} does not fit into a job contract of "
-                  "{} bytes; ask the administrator to shorten its mounts and prefix",
+                  "{} bytes; ask the administrator to shorten its mounts, models and prefix",
                   contract.framework, Contract::kMostBytes));
 }
 

@@ -153,7 +153,10 @@ void tell_batch_range(const Review& review, Trace& trace) {
 
 void tell_models(const Review& review, Trace& trace) {
   const auto models = review.decision.contract.extra_value(Contract::kModelsKey);
-  if (!models.empty()) trace.push_back({"models", std::string(models)});
+  if (models.empty()) return;
+  const bool own = review.request.models.has_value();
+  trace.push_back({"models", fmt::format("{}{}", models,
+                                         own ? "" : ", the framework's for jobs that name none")});
 }
 
 void tell_job_class(const Review& review, Trace& trace) {

@@ -16,11 +16,23 @@ std::vector<std::string> names_seen(const Review& review) {
   return names;
 }
 
+/// Those of the job's framework that its tenant sees: it asked for none, so it lacks none.
+void take_default_models(Review& review) {
+  Contract& contract = review.decision.contract;
+  const auto framework = review.policy.frameworks.find(contract.framework);
+  if (framework == review.policy.frameworks.end()) return;
+  const FrameworkVersion* version = framework->second.find(contract.framework_version);
+  std::vector<std::string> names;
+  for (const std::string& name : version ? version->models : std::vector<std::string>())
+    if (review.policy.find_model(review.tenant->name, name)) names.push_back(name);
+  if (!names.empty()) contract.extra.emplace_back(Contract::kModelsKey, Contract::join_list(names));
+}
+
 }  // namespace
 
 /// A sentence about a hidden model must not differ from one about a model that does not exist.
 bool choose_models(Review& review) {
-  if (!review.request.models) return true;
+  if (!review.request.models) return take_default_models(review), true;
   const auto names = parse_model_names(*review.request.models);
   if (!names) return review.refuse(Refusal::option, "--model: " + shown(names.error().text, 512));
   for (const std::string& name : *names) {

@@ -38,6 +38,7 @@ struct FrameworkVersion {
   std::string image;                       ///< empty: none
   std::map<std::string, std::string> env;  ///< set in batch jobs where the user did not set them
   std::vector<std::string> mounts;         ///< SOURCE:TARGET[:ro]
+  std::vector<std::string> models;         ///< of jobs that name none, where their tenant sees them
   std::string prefix;                      ///< put before the program's command; empty: nothing
   std::vector<LaunchKind> launch;          ///< the kinds it supports; empty: all
   LifeCycle state = LifeCycle::supported;

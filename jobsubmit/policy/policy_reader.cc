@@ -41,6 +41,7 @@ class PolicyReader {
   void frameworks(const YamlNode& node);
   void defaults(const YamlNode& node);
   void default_tenant(const YamlNode& node);
+  void check_framework_models(const YamlNode& root);
   void note_missing_controller(const YamlNode& root);
 
   Tenant tenant(const std::string& name, const YamlNode& node);
@@ -366,6 +367,18 @@ void PolicyReader::switches(const YamlNode& root) {
     policy_.controller = read_controller(in_, *node);
 }
 
+/// A name that no tenant has is a typing error; who sees a model is another matter.
+void PolicyReader::check_framework_models(const YamlNode& root) {
+  for (const auto& [name, framework] : policy_.frameworks)
+    for (const FrameworkVersion& version : framework.versions)
+      for (const std::string& model : version.models)
+        if (std::none_of(policy_.models.begin(), policy_.models.end(),
+                         [&](const SiteModel& each) { return each.name == model; }))
+          return in_.fail(*root.find("frameworks"),
+                          fmt::format("framework {} names the model {}, which is not one of models",
+                                      name, model));
+}
+
 Policy PolicyReader::read(const YamlNode& root) {
   if (!in_.mapping(root, "the policy",
                    {"version", "enabled", "checkpoint_dir", "checkpoint_access",
@@ -384,6 +397,7 @@ Policy PolicyReader::read(const YamlNode& root) {
   if (const YamlNode* node = root.find("default_tenant")) default_tenant(*node);
   if (const YamlNode* node = root.find("models"); node && !node->is_null())
     policy_.models = read_models(in_, *node, policy_.tenants);
+  check_framework_models(root);
   note_missing_controller(root);
   policy_.index();
   return std::move(policy_);

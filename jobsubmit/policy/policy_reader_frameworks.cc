@@ -5,6 +5,7 @@
 #include <set>
 
 #include "common/container/mount_grammar.h"
+#include "common/model_names.h"
 #include "common/text.h"
 #include "jobsubmit/policy/policy_reader.h"
 
@@ -42,6 +43,17 @@ std::vector<std::string> read_mounts(ValueReader& in, const YamlNode& node) {
   return mounts;
 }
 
+std::vector<std::string> read_model_names(ValueReader& in, const YamlNode& node) {
+  std::vector<std::string> names = in.texts(node, "models", "a model's name");
+  if (names.size() > kMostModels)
+    in.fail(node, fmt::format("a job may have at most {} models", kMostModels));
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!is_model_name(names[i]))
+      in.fail(node.items[i],
+              fmt::format("no model can have the name \"{}\"", names[i].substr(0, kMostName)));
+  return names;
+}
+
 std::vector<LaunchKind> read_launch(ValueReader& in, const YamlNode& node) {
   std::vector<LaunchKind> kinds;
   for (const YamlNode* item : in.list(node, "launch")) {
@@ -62,6 +74,7 @@ void read_inherited(ValueReader& in, const YamlNode& node, FrameworkVersion& ver
         image->is_null() ? "" : container::normal_path(in.absolute_path(*image, "image"), "");
   if (const YamlNode* env = node.find("env")) read_env(in, *env, version.env);
   if (const YamlNode* mounts = node.find("mounts")) version.mounts = read_mounts(in, *mounts);
+  if (const YamlNode* models = node.find("models")) version.models = read_model_names(in, *models);
   if (const YamlNode* prefix = node.find("prefix"))
     version.prefix = prefix->is_null() ? "" : in.short_text(*prefix, "prefix");
   if (const YamlNode* launch = node.find("launch")) version.launch = read_launch(in, *launch);
@@ -73,7 +86,8 @@ FrameworkVersion read_version(ValueReader& in, const YamlNode& key, const YamlNo
   version.version = in.name(key, "a version");
   if (node.is_null()) return version;
   const std::string what = fmt::format("version {}", version.version);
-  if (!in.mapping(node, what, {"image", "env", "mounts", "prefix", "launch", "state", "hint"}))
+  if (!in.mapping(node, what,
+                  {"image", "env", "mounts", "models", "prefix", "launch", "state", "hint"}))
     return version;
   read_inherited(in, node, version);
   if (const YamlNode* state = node.find("state")) {
@@ -163,7 +177,7 @@ Framework read_framework(ValueReader& in, const std::string& name, const YamlNod
                               name, name, node.scalar.substr(0, kMostName)));
   const bool given = !node.is_null() && in.mapping(node, fmt::format("framework {}", name),
                                                    {"versions", "default", "image", "env", "mounts",
-                                                    "prefix", "launch"});
+                                                    "models", "prefix", "launch"});
   if (given) {
     read_inherited(in, node, base);
     if (const YamlNode* versions = node.find("versions"))

@@ -38,6 +38,7 @@ frameworks:
     versions:
       "1": {state: removed, hint: use plain}
       "2": {}
+  served: {models: [llama/8b, secret, digits], versions: {"1": , "2": {models: [digits]}, "3": {models: []}}}
 tenants:
   vision: {gpus: {max: 8, start: 2}}
   speech: {frameworks: [digits], gpus: {min: 2, max: 8, step: 2}}

@@ -102,7 +102,7 @@ Test(contract, what_does_not_fit_is_refused, .timeout = 10) {
   cr_expect(told(with_prefix(5000, "1-8")) ==
             "policy: what bellows.yaml says about framework long does not fit into a job contract "
             "of 4096 "
-            "bytes; ask the administrator to shorten its mounts and prefix");
+            "bytes; ask the administrator to shorten its mounts, models and prefix");
   std::string ascending = "1,2";
   for (int i = 4; ascending.size() < 1000; i += 1 + i % 3) ascending += "," + std::to_string(i);
   cr_expect(told(with_prefix(3500, ascending.c_str())) ==

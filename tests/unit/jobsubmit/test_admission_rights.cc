@@ -41,12 +41,14 @@ const Case kFrameworks[] = {
     {"--framework=pytroch",
      "option: framework \"pytroch\" is not known here; did you mean \"pytorch\"?"},
     {"--framework=",
-     "option: framework \"\" is not known here; known are digits, gone, jax, plain, pytorch"},
+     "option: framework \"\" is not known here; known are digits, gone, jax, plain, pytorch, "
+     "served"},
     {"--framework=:2",
-     "option: framework \"\" is not known here; known are digits, gone, jax, plain, pytorch"},
+     "option: framework \"\" is not known here; known are digits, gone, jax, plain, pytorch, "
+     "served"},
     {"--framework=nothinglikeit",
      "option: framework \"nothinglikeit\" is not known here; known are digits, gone, jax, plain, "
-     "pytorch"},
+     "pytorch, served"},
     {"--framework=jax",
      "vision framework=jax:0.4 gpus=2 prefix=apptainer%20run launch=mpi,plain "
      "mounts=/data:/data:ro,/a%252Cb:/c | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
@@ -195,6 +197,17 @@ const Case kModels[] = {
      "vision gpus=2 models=llama/8b,digits | tasks=2 cpus=2 requeue"},
     {"-Aspeech --model=digits,llama/8b --gpus-range=2,4",
      "speech gpus=2,4 models=digits,llama/8b | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
+    {"--framework=served",
+     "vision framework=served:1 gpus=2 models=llama/8b,digits | job=gres:gpu:2 tasks=2 cpus=2 "
+     "requeue"},
+    {"--framework=served:2",
+     "vision framework=served:2 gpus=2 models=digits | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
+    {"--framework=served:3",
+     "vision framework=served:3 gpus=2 | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
+    {"--framework=served --model=digits",
+     "vision framework=served:1 gpus=2 models=digits | job=gres:gpu:2 tasks=2 cpus=2 requeue"},
+    {"-Alab --framework=served",
+     "lab framework=served:1 gpus=1 models=secret,digits | job=gres:gpu:1 tasks=1 cpus=1 requeue"},
     {"--model=secret",
      "policy: there is no model secret for tenant vision; ask the administrator which models it "
      "may "

@@ -385,6 +385,18 @@ Test(policy, versions_that_look_like_numbers_are_kept_and_noted, .timeout = 10) 
   cr_expect(framework.default_version == "2.10" && framework.find("2.1"));
 }
 
+Test(policy, a_framework_has_models_for_jobs_that_name_none, .timeout = 10) {
+  const Policy policy = good(
+      "version: 1\nframeworks:\n  f: {models: [m/8b, n], versions: {\"1\": , \"2\": {models: "
+      "[n]}}}\n"
+      "  g: {versions: [\"1\"]}\ntenants: {a: , b: }\nmodels:\n"
+      "- {name: m/8b, tenant: a, source: /m}\n- {name: n, tenant: b, source: /n}\n");
+  const Framework& framework = policy.frameworks.at("f");
+  cr_expect(framework.find("1")->models == std::vector<std::string>({"m/8b", "n"}));
+  cr_expect(framework.find("2")->models == std::vector<std::string>({"n"}), "its own replace them");
+  cr_expect(policy.frameworks.at("g").find("1")->models.empty());
+}
+
 Test(policy, models_are_found_by_who_sees_them, .timeout = 10) {
   const Policy policy = good(
       "version: 1\ntenants: {a: , b: , c: }\nmodels:\n"

@@ -406,6 +406,11 @@ Test(policy_errors, slips_in_words, .timeout = 10) {
 
 Test(policy_errors, models, .timeout = 10) {
   static const Case kCases[] = {
+      {"frameworks: {f: {models: [m]}}\n",
+       "2:13: framework f names the model m, which is not one of models"},
+      {"frameworks: {f: {models: [../m]}}\n", "2:27: no model can have the name \"../m\""},
+      {"frameworks: {f: {models: [m, m]}}\n", "2:30: \"m\" appears twice"},
+      {"frameworks: {f: {models: m}}\n", "2:26: models must be a list, such as [a, b]"},
       {"models: {m: /m}\n", "2:9: models must be a list, such as [a, b]"},
       {"models: [m]\n", "2:10: a model must be a mapping of key: value"},
       {"models: [{name: m, path: /m}]\n",
