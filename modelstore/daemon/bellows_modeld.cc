@@ -18,6 +18,7 @@
 #include "common/text.h"
 #include "config.h"
 #include "modelstore/daemon/model_daemon.h"
+#include "modelstore/daemon/model_folder.h"
 #include "modelstore/loader/loader_wire.h"
 #include "modelstore/loader/model_place.h"
 
@@ -226,12 +227,23 @@ ModelDaemonOptions options_of(const Texts& t) {
   options.disk = disk_of(t, options.loads);
   for (const std::string& text : t.tenants) options.tenants.push_back(tenant_of(text));
   for (const std::string& text : t.models) options.models.push_back(model_of(text, false));
-  for (const std::string& text : t.folders) options.folders.push_back(model_of(text, true));
   for (const std::string& text : t.sockets) {
     const Words words(text);
     options.sockets.push_back({words.what(), words.value("tenant", nullptr), words.uid()});
   }
   return options;
+}
+
+/// Before the daemon has threads. Its own options of the same name come first.
+Status add_folders(const std::vector<std::string>& folders, ModelDaemonOptions& options) {
+  std::vector<ModelOption> models;
+  for (const std::string& text : folders) {
+    const auto found = models_in_folder(model_of(text, true), options.loads.stall);
+    if (!found) return found.error();
+    models.insert(models.end(), found->begin(), found->end());
+  }
+  options.models.insert(options.models.begin(), models.begin(), models.end());
+  return {};
 }
 
 /// Allows as many descriptors as may be, and gives the part of them that is for jobs and their
@@ -262,6 +274,10 @@ int run(int argc, char** argv) {
   const Fd signals(signalfd(-1, &taken, SFD_CLOEXEC));
   ModelDaemonOptions options = options_of(texts);
   options.most_sockets = allow_descriptors();
+  if (Status added = add_folders(texts.folders, options); !added) {
+    say(added.error().text);
+    return kFailed;
+  }
   auto daemon = ModelDaemon::make(options, say);
   if (!daemon) {
     say(daemon.error().text);

@@ -13,8 +13,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "modelstore/daemon/listen_at.h"
@@ -22,8 +20,6 @@
 
 namespace bellows {
 namespace {
-
-namespace fs = std::filesystem;
 
 Result<Fd> lock_folder(const std::string& run) {
   if (mkdir(run.c_str(), 0700) < 0 && errno != EEXIST) return errno_error("make", run);
@@ -41,18 +37,6 @@ Result<Fd> lock_folder(const std::string& run) {
 }
 
 constexpr std::chrono::seconds kFirstSite{5};
-
-constexpr std::string_view kFileEnd = ".safetensors";
-
-/// What the models of a folder are called; nothing for what is none. Whether it really is one, the
-/// loader sees.
-std::string name_of(const fs::directory_entry& entry) {
-  std::error_code failed;
-  const std::string name = entry.path().filename();
-  if (entry.is_directory(failed)) return name;
-  if (!name.ends_with(kFileEnd)) return "";
-  return name.substr(0, name.size() - kFileEnd.size());
-}
 
 std::vector<std::string> disk_command(const DiskOption& disk) {
   const auto ttl = std::chrono::duration_cast<std::chrono::seconds>(disk.limits.time_to_live);
@@ -131,8 +115,6 @@ Status ModelDaemon::serve(const SocketOption& socket) {
 }
 
 Status ModelDaemon::add_models(const ModelDaemonOptions& options) {
-  for (const ModelOption& folder : options.folders)
-    if (auto added = add_folder(folder); !added) return added;
   for (const ModelOption& model : options.models) {
     if (!modelwire::is_model_name(model.name.data(), model.name.size()))
       return Error{ErrorKind::invalid, fmt::format("no model can have the name {}", model.name)};
@@ -150,22 +132,6 @@ std::set<ModelId> ModelDaemon::models_of_options() const {
     if (const auto own = number ? registry_.own(*number, name) : std::nullopt) models.insert(*own);
   }
   return models;
-}
-
-Status ModelDaemon::add_folder(const ModelOption& folder) {
-  std::error_code failed;
-  fs::directory_iterator entry(folder.from.path, failed);
-  for (const fs::directory_iterator end; !failed && entry != end; entry.increment(failed)) {
-    const std::string word = name_of(*entry);
-    const std::string name = folder.name.empty() ? word : folder.name + "/" + word;
-    if (word.empty() || !modelwire::is_model_name(name.data(), name.size())) continue;
-    (void)control_->configure(folder.tenant, name, {entry->path(), folder.from.uid, {}},
-                              folder.visible);
-    of_options_.emplace(folder.tenant, name);
-  }
-  if (!failed) return {};
-  return Error{ErrorKind::unavailable,
-               fmt::format("cannot read {}: {}", folder.from.path, failed.message())};
 }
 
 Status ModelDaemon::begin_site(const std::string& path) {

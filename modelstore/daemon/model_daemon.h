@@ -50,7 +50,6 @@ struct ModelDaemonOptions {
   std::size_t most_sockets = 0;  ///< of jobs and their programs; loaders take others
   std::vector<TenantOption> tenants;
   std::vector<ModelOption> models;
-  std::vector<ModelOption> folders;  ///< each thing in it that looks like a model is one
   std::vector<SocketOption> sockets;
   std::string site;     ///< a bellows.yaml whose models are there too; empty: none
   std::string metrics;  ///< MetricsFile's; empty: none
@@ -70,7 +69,6 @@ class ModelDaemon {
   ModelDaemon() = default;
   Status start(const ModelDaemonOptions& options, const Say& say);
   Status add_models(const ModelDaemonOptions& options);
-  Status add_folder(const ModelOption& folder);
   Status begin_site(const std::string& path);
   Status begin_metrics(const std::string& path);
   void take_site(const Result<SiteList>& list);

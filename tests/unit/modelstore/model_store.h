@@ -129,6 +129,20 @@ class ModelStore {
     child_.emplace(std::move(*started));
     cr_assert(eventually([&] { return said("is ready") > ready_; }), "%s", said_.c_str());
   }
+  /// One that refuses to start; why.
+  std::string start_in_vain() const {
+    ChildOptions options;
+    options.command = command();
+    options.pipe_err = true;
+    options.death_signal = SIGKILL;
+    auto child = Child::start(options);
+    cr_assert(child.ok(), "%s", child.error().text.c_str());
+    cr_assert(eventually([&] { return child->poll_exit().has_value(); }));
+    cr_expect(!child->poll_exit()->ok());
+    char said[4096];
+    const ssize_t got = read(child->err(), said, sizeof said);
+    return {said, got > 0 ? static_cast<std::size_t>(got) : 0};
+  }
   void stop(int signal = SIGKILL) {
     if (!child_) return;
     kill(child_->pid(), signal);

@@ -176,6 +176,32 @@ Test(model_store, takes_what_is_in_a_folder, .timeout = 60) {
   cr_expect_eq(store.open("team/README").code(), BELLOWS_MODEL_ERR_NOT_FOUND);
 }
 
+Test(model_store, reads_a_folder_with_the_rights_of_its_user, .timeout = 60) {
+  if (geteuid() != 0) cr_skip_test("only root can take another user's rights");
+  constexpr uid_t kNobody = 65534;
+  ModelStore store;
+  cr_assert_eq(chmod(store.path().c_str(), 0755), 0);
+  const std::string folder = store.path() + "/models", roots = store.path() + "/roots";
+  for (const std::string& each : {folder, roots, roots + "/deep"})
+    cr_assert_eq(mkdir(each.c_str(), 0700), 0);
+  write_file(folder + "/one.safetensors", one_tensor("w", "1"));
+  write_file(roots + "/deep/model.safetensors", one_tensor("w", "2"));
+  cr_assert_eq(symlink((roots + "/deep").c_str(), (folder + "/deep").c_str()), 0);
+  store.option("--models=" + folder + ",tenant=a,uid=" + std::to_string(kNobody));
+  const std::string refused = store.start_in_vain();
+  cr_expect(has(refused, "cannot read " + folder + ": Permission"), "%s", refused.c_str());
+  for (const std::string& each : {folder, folder + "/one.safetensors"})
+    cr_assert_eq(chown(each.c_str(), kNobody, 0), 0);
+  store.start();
+  cr_expect(store.open("one").data("w") == "1");
+  cr_expect_eq(store.open("deep").code(), BELLOWS_MODEL_ERR_NOT_FOUND,
+               "a link to what it can't see");
+  store.stop();
+  store.option("--models=" + folder + ",tenant=a,uid=54321");
+  const std::string unknown = store.start_in_vain();
+  cr_expect(has(unknown, "no user 54321"), "%s", unknown.c_str());
+}
+
 Test(model_store, a_killed_programs_references_return, .timeout = 60) {
   ModelStore store;
   store.add("m", random_bytes(6 * kMega));
