@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 #include <tuple>
 #include <vector>
@@ -71,6 +72,20 @@ std::string room_text(const StoreTenant& room) {
   return text;
 }
 
+std::string disk_text(const StoreDisk& disk) {
+  return fmt::format("{} in {} of {}{}", counted(disk.images, "image"), size_text(disk.used),
+                     size_text(disk.budget),
+                     disk.answers ? "" : ", as it was before the disk ceased to answer");
+}
+
+Json json_of(const std::optional<StoreDisk>& disk) {
+  if (!disk) return nullptr;
+  return {{"budget", disk->budget},
+          {"used", disk->used},
+          {"images", disk->images},
+          {"answers", disk->answers}};
+}
+
 std::string text_of(const StoreView& store, const std::string& tenant) {
   Table table({{"NAME"},
                {"TENANT"},
@@ -88,6 +103,7 @@ std::string text_of(const StoreView& store, const std::string& tenant) {
   std::string text = fmt::format("{}\nmemory for models: {}; {} with {}\n",
                                  table.text(terminal_width(STDOUT_FILENO)), room_text(store.all),
                                  counted(store.jobs, "socket"), counted(store.programs, "program"));
+  if (store.disk) text += fmt::format("disk for models: {}\n", disk_text(*store.disk));
   for (const StoreTenant& each : store.tenants)
     if (tenant.empty() || each.name == tenant)
       text += fmt::format("tenant {}: {}\n", each.name, room_text(each));
@@ -112,7 +128,8 @@ Result<std::string> top_text(const ModelOptions& options) {
   return text_of(*store, options.tenant);
 }
 
-void print_model(const StoredModel& model, const std::string& holders) {
+void print_model(const StoredModel& model, const std::string& holders,
+                 const std::optional<StoreDisk>& disk) {
   const auto line = [](const char* key, const std::string& value) {
     if (!value.empty()) fmt::print("{:<11}{}\n", key, one_line(value));
   };
@@ -127,6 +144,7 @@ void print_model(const StoredModel& model, const std::string& holders) {
   line("opened", counted(model.uses, "time"));
   line("used", ago(model));
   line("users", holders);
+  line("disk", disk ? disk_text(*disk) : "");
 }
 
 }  // namespace
@@ -144,6 +162,7 @@ int model_list(const ModelOptions& options) {
   }
   Json json = json_of(store->all);
   json.update({{"jobs", store->jobs}, {"programs", store->programs}});
+  json["disk"] = json_of(store->disk);
   json["tenants"] = Json::array();
   json["models"] = Json::array();
   for (const StoreTenant& tenant : store->tenants)
@@ -180,13 +199,16 @@ int model_show(const ModelOptions& options) {
   if (!daemon) return model_failed("show", daemon.error());
   const auto model = find_model(*daemon, options.tenant, options.name);
   if (!model) return model_failed("show", model.error());
+  const auto disk = read_disk(*daemon);
+  if (!disk) return model_failed("show", disk.error());
   if (!options.json) {
-    print_model(*model, holders_text(*daemon, *model));
+    print_model(*model, holders_text(*daemon, *model), *disk);
     return kOk;
   }
   const auto holders = read_holders(*daemon, model->tenant, model->name);
   if (!holders) return model_failed("show", holders.error());
   Json json = json_of(*model);
+  json["disk"] = json_of(*disk);
   json["holders"] = Json::array();
   for (const ModelHolder& holder : *holders)
     json["holders"].push_back({{"job", holder.job},

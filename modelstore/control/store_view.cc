@@ -41,6 +41,12 @@ StoredModel model_of(const ModelLine& line) {
   return model;
 }
 
+std::optional<StoreDisk> disk_of(const modelwire::StoreLine& line) {
+  if (line.disk == modelwire::Disk::none) return std::nullopt;
+  return StoreDisk{line.disk_budget, line.disk_used, line.disk_images,
+                   line.disk == modelwire::Disk::answers};
+}
+
 Status read_tenants(ControlClient& daemon, StoreView& view) {
   std::string before;
   while (view.tenants.size() < kMostLines) {
@@ -49,6 +55,7 @@ Status read_tenants(ControlClient& daemon, StoreView& view) {
     view.all = {"", line->budget, line->used, line->evicting};
     view.jobs = line->jobs;
     view.programs = line->programs;
+    view.disk = disk_of(*line);
     if (line->tenant_length == 0) return {};
     before.assign(line->tenant, line->tenant_length);
     view.tenants.push_back({before, line->tenant_budget, line->tenant_used, line->tenant_evicting});
@@ -71,6 +78,12 @@ Result<StoreView> read_store(ControlClient& daemon) {
     name = view.models.back().name;
   }
   return endless();
+}
+
+Result<std::optional<StoreDisk>> read_disk(ControlClient& daemon) {
+  const auto line = daemon.store("");
+  if (!line) return line.error();
+  return disk_of(*line);
 }
 
 Result<StoredModel> read_model(ControlClient& daemon, const std::string& tenant,

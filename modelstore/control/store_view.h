@@ -40,6 +40,14 @@ struct StoreTenant {
   std::uint64_t evicting = 0;  ///< of used
 };
 
+/// The tier on a disk.
+struct StoreDisk {
+  std::uint64_t budget = 0;  ///< bytes
+  std::uint64_t used = 0;    ///< bytes
+  std::uint64_t images = 0;
+  bool answers = false;  ///< else the rest is of when it last did
+};
+
 /// Who has a model open, or waits for it.
 struct ModelHolder {
   std::string job;  ///< or the path of a socket
@@ -52,6 +60,7 @@ struct StoreView {
   StoreTenant all;  ///< without a name
   std::uint64_t jobs = 0;
   std::uint64_t programs = 0;
+  std::optional<StoreDisk> disk;  ///< nothing: there is none
   std::vector<StoreTenant> tenants;
   std::vector<StoredModel> models;
 };
@@ -59,6 +68,8 @@ struct StoreView {
 /// Each reads a whole table; what changes meanwhile is there as it was before or after.
 /// Errors: as ControlClient's.
 Result<StoreView> read_store(ControlClient& daemon);
+/// Nothing: there is none.
+Result<std::optional<StoreDisk>> read_disk(ControlClient& daemon);
 Result<StoredModel> read_model(ControlClient& daemon, const std::string& tenant,
                                const std::string& model);
 Result<std::vector<ModelHolder>> read_holders(ControlClient& daemon, const std::string& tenant,

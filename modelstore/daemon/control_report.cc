@@ -77,6 +77,12 @@ StoreLine ControlReport::store(const std::string& tenant) const {
   line.models = registry_.all().size();
   line.jobs = clients_.jobs().size();
   line.programs = clients_.clients();
+  if (const auto disk = tier_.disk()) {
+    line.disk = disk->answers ? modelwire::Disk::answers : modelwire::Disk::silent;
+    line.disk_budget = disk->budget;
+    line.disk_used = disk->used;
+    line.disk_images = disk->images;
+  }
   const auto next = registry_.tenant_after(tenant);
   if (!next) return line;
   const BookRoom own = tier_.book().room_of(*next);

@@ -135,6 +135,11 @@ void DiskLink::take(const DiskMessage& message, plain::Handle& passed) {
       say_("the disk tier: stored " + std::string(message.text_view()));
       if (of_store) storing_.reset();
       return;
+    case DiskWord::held:
+      held_.images = message.number;
+      held_.used = message.bytes;
+      counted_ = true;
+      return;
     case DiskWord::notice:
       return complain(std::string(message.text_view()));
     default:
@@ -159,7 +164,7 @@ void DiskLink::let_go(const std::string& why) {
   watch_.end();
   socket_.reset();
   storing_.reset();
-  broken_ = silent_ = false;
+  broken_ = silent_ = counted_ = false;
   start_at_ = EventLoop::Clock::now() + kStartPause;
   if (child_) {
     child_->signal(SIGKILL);

@@ -20,6 +20,14 @@ namespace bellows {
 
 class DiskLink;
 
+/// What the disk holds.
+struct DiskHeld {
+  std::uint64_t budget = 0;  ///< in bytes
+  std::uint64_t used = 0;    ///< of it, by images and one that is being stored
+  std::uint64_t images = 0;
+  bool answers = false;  ///< else these are of when it last did
+};
+
 /// An image that is being read: while this lives, it is not evicted.
 class DiskLease {
  public:
@@ -58,10 +66,13 @@ class DiskLink {
   using Time = EventLoop::Clock::time_point;
   using Answer = std::function<void(std::optional<FoundImage>)>;
 
-  /// `command`: how to start the process. `stall`: for how long a store may make no progress.
-  DiskLink(EventLoop& loop, std::vector<std::string> command, std::chrono::milliseconds stall,
-           Say say)
-      : loop_(loop), command_(std::move(command)), stall_(stall), say_(std::move(say)) {}
+  /// `command`: how to start the process, which has `budget` bytes. `stall`: for how long a store
+  /// may make no progress.
+  DiskLink(EventLoop& loop, std::vector<std::string> command, std::uint64_t budget,
+           std::chrono::milliseconds stall, Say say)
+      : loop_(loop), command_(std::move(command)), stall_(stall), say_(std::move(say)) {
+    held_.budget = budget;
+  }
   DiskLink(const DiskLink&) = delete;
   DiskLink& operator=(const DiskLink&) = delete;
 
@@ -72,6 +83,12 @@ class DiskLink {
   void damaged(const ModelDigest& digest);
   bool may_store() const { return socket_ && !storing_; }
   void store(const ToStore& what);
+
+  DiskHeld held() const {
+    DiskHeld held = held_;
+    held.answers = socket_ && counted_ && !broken_ && !silent_;
+    return held;
+  }
 
   /// Starts the process where there is none, once a second at most; ends what is overdue.
   void tick(Time now);
@@ -107,6 +124,8 @@ class DiskLink {
   std::string complaint_;  ///< the last: it is not said again and again
   std::map<std::uint64_t, Question> questions_;
   std::uint64_t next_number_ = 1;
+  DiskHeld held_;
+  bool counted_ = false;  ///< by the process that there is now
   std::optional<std::uint64_t> storing_;
   Time store_deadline_{};
   bool broken_ = false;

@@ -75,6 +75,10 @@ class MemoryTier final : private LoadHost {
 
   const ModelBook& book() const { return book_; }
   const TierCounts& counts() const { return counts_; }
+  /// Nothing: there is no disk tier.
+  std::optional<DiskHeld> disk() const {
+    return disk_ ? std::optional(disk_->held()) : std::nullopt;
+  }
   /// Null when it is not in memory.
   const ModelMemory* memory(ModelId model) const;
   /// Gives the time when to look again.

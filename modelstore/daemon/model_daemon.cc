@@ -68,8 +68,8 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   if (!loop) return loop.error();
   loop_ = std::move(*loop);
   if (!options.disk.directory.empty())
-    disk_ =
-        std::make_unique<DiskLink>(*loop_, disk_command(options.disk), options.loads.stall, say);
+    disk_ = std::make_unique<DiskLink>(*loop_, disk_command(options.disk),
+                                       options.disk.limits.bytes, options.loads.stall, say);
   auto tier = MemoryTier::make(*loop_, options.limits, options.loads, registry_, disk_.get(), say);
   if (!tier) return tier.error();
   tier_ = std::move(*tier);

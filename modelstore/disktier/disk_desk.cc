@@ -321,8 +321,19 @@ DiskWorker::Work DiskDesk::records_writer() {
   };
 }
 
+void DiskDesk::tell_held() {
+  const std::uint64_t images = records_.size(), bytes = book_.room().used;
+  if (images == told_images_ && bytes == told_bytes_) return;
+  DiskMessage message;
+  message.word = DiskWord::held;
+  message.number = told_images_ = images;
+  message.bytes = told_bytes_ = bytes;
+  send_(message, -1);
+}
+
 DiskDesk::Time DiskDesk::tick(Time at) {
   perform(book_.expire(at));
+  tell_held();
   if (changed_ && !writing_ && !store_ && at >= write_at_) {
     writing_ = true;
     worker_->add(records_writer(), [this](const Status& written) {

@@ -71,6 +71,8 @@ class DiskDesk {
   void write_image();
   void image_written(const Status& written);
   void remove(ModelId model, EvictionId eviction);
+  /// The daemon, when there are more or fewer than before; at first in any case.
+  void tell_held();
   void note_use(const ModelDigest& digest);
   /// The work of writing them down; what they are is taken now.
   DiskWorker::Work records_writer();
@@ -90,6 +92,7 @@ class DiskDesk {
   std::optional<Store> store_;  ///< one at a time
   std::shared_ptr<std::atomic<std::uint64_t>> wrote_;
   std::uint64_t told_ = 0;
+  std::uint64_t told_images_ = UINT64_MAX, told_bytes_ = 0;
   bool changed_ = false;  ///< since the records were written
   bool writing_ = false;
   Time write_at_{};

@@ -60,7 +60,7 @@ Result<bool> receive_message(int socket, DiskMessage* message, plain::Handle* pa
   if (failure != 0 && failure != EPROTO) return socket_error(failure);
   const bool whole = failure == 0 && got == sizeof *message &&
                      message->version == DiskMessage::kVersion && message->word >= DiskWord::find &&
-                     message->word <= DiskWord::notice && message->length <= DiskMessage::kMostText;
+                     message->word <= DiskWord::held && message->length <= DiskMessage::kMostText;
   if (whole) return true;
   return Error{ErrorKind::invalid,
                "bellows-modeld and bellows-model-disk are of different versions: restart "

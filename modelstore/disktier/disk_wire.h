@@ -24,6 +24,7 @@ enum class DiskWord : std::uint32_t {
   stored = 8,    ///< number; text: the digest
   failed = 9,    ///< number; text: why it is not stored
   notice = 10,   ///< text: for the log
+  held = 11,     ///< number: of images, also of one being stored; bytes: that they take
 };
 
 struct DiskMessage {

@@ -50,6 +50,9 @@ const char* check(const StoreLine& line, std::size_t size) {
   if (!is_fixed_text(line.tenant, line.tenant_length)) return "a text is not of its length";
   if (line.tenant_length > 0 && !is_plain_word(line.tenant, line.tenant_length))
     return "no tenant can have this name";
+  if (line.disk > Disk::silent) return "it says what is unknown";
+  if (line.disk == Disk::none && (line.disk_budget | line.disk_used | line.disk_images) != 0)
+    return "it tells of a disk that there is not";
   return line.evicting <= line.used && line.tenant_evicting <= line.tenant_used
              ? nullptr
              : "it evicts more than there is";

@@ -42,19 +42,30 @@ struct ModelLine {
   char text[kMostText + 1] = {};  ///< why the last load failed
 };
 
-/// In bytes, but for the last three of the first block.
+enum class Disk : std::uint32_t {
+  none = 0,
+  answers = 1,
+  silent = 2,  ///< what is told of it is of when it last answered
+};
+
+/// In bytes, but for those that say otherwise.
 struct StoreLine {
   std::uint32_t version = kVersion;
   std::uint32_t tenant_length = 0;  ///< 0: there are no more
   std::uint64_t budget = 0;
   std::uint64_t used = 0;      ///< with what is on its way in, and out
   std::uint64_t evicting = 0;  ///< of `used`: on its way out
-  std::uint64_t models = 0;
-  std::uint64_t jobs = 0;      ///< whose sockets are served
-  std::uint64_t programs = 0;  ///< that are connected
+  std::uint64_t models = 0;    ///< a number
+  std::uint64_t jobs = 0;      ///< whose sockets are served: a number
+  std::uint64_t programs = 0;  ///< that are connected: a number
   std::uint64_t tenant_budget = 0;
   std::uint64_t tenant_used = 0;
   std::uint64_t tenant_evicting = 0;
+  Disk disk = Disk::none;
+  std::uint32_t unused = 0;
+  std::uint64_t disk_budget = 0;
+  std::uint64_t disk_used = 0;
+  std::uint64_t disk_images = 0;  ///< a number
   char tenant[kMostTenant + 1] = {};
 };
 
@@ -68,7 +79,7 @@ struct HolderLine {
   char job[kMostPath + 1] = {};  ///< or the path of a socket
 };
 
-static_assert(sizeof(ModelLine) == 3000 && sizeof(StoreLine) == 144 && sizeof(HolderLine) == 1112);
+static_assert(sizeof(ModelLine) == 3000 && sizeof(StoreLine) == 176 && sizeof(HolderLine) == 1112);
 
 const char* check(const ModelLine& line, std::size_t size);
 const char* check(const StoreLine& line, std::size_t size);

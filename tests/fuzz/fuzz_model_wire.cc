@@ -102,6 +102,7 @@ void check_lines(const std::uint8_t* data, std::size_t size) {
   if (!check(store, size)) {
     (void)text_of(store.tenant, store.tenant_length);
     require(store.evicting <= store.used && store.tenant_evicting <= store.tenant_used);
+    require(store.disk != Disk::none || store.disk_images == 0);
   }
   const auto holder = received<HolderLine>(data, size);
   if (!check(holder, size)) {

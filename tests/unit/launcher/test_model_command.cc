@@ -61,6 +61,34 @@ json seen(const ModelStore& store, const std::string& tenant, std::vector<std::s
 
 }  // namespace
 
+Test(model_command, tells_what_the_disk_holds, .timeout = 60) {
+  ModelStore store;
+  store.add("m", random_bytes(3 << 20));
+  store.start();
+  cr_expect(shown(store, {"list"})["disk"].is_null() &&
+            shown(store, {"show", "m"})["disk"].is_null());
+  store.stop();
+  store.option("--disk=" + store.path() + "/disk=20M,files=yes");
+  store.start();
+  cr_assert(eventually([&] { return shown(store, {"list"})["disk"]["answers"] == true; }));
+  cr_expect(shown(store, {"list"})["disk"]["images"] == 0);
+  cr_assert(store.open("m").ok() && store.says("the disk tier: stored"));
+  const json disk = shown(store, {"list"})["disk"];
+  cr_expect(disk["images"] == 1 && disk["budget"] == 20 << 20 && disk["used"] > 3 << 20 &&
+                disk["used"] < 4 << 20,
+            "%s", disk.dump().c_str());
+  cr_expect(shown(store, {"show", "m"})["disk"] == disk);
+  expect_done(model(store, {"top", "--once"}), "disk for models: 1 image in 3.0 MiB of 20.0 MiB\n");
+  expect_done(model(store, {"show", "m"}), "disk       1 image in 3.0 MiB of 20.0 MiB");
+  // Without its process, and with a new one.
+  const auto helpers = store.helpers("bellows-model-disk");
+  cr_assert_eq(helpers.size(), 1);
+  kill(helpers[0], SIGKILL);
+  cr_assert(eventually([&] { return shown(store, {"list"})["disk"]["answers"] == false; }));
+  expect_done(model(store, {"list"}), "1 image in 3.0 MiB of 20.0 MiB, as it was before the disk");
+  cr_expect(eventually([&] { return shown(store, {"list"})["disk"] == disk; }));
+}
+
 Test(model_command, a_job_sees_what_its_tenant_sees, .timeout = 60) {
   ModelStore store;
   store.add("b/own", random_bytes(3 << 20), "tenant=b");

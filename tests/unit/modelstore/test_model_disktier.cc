@@ -105,6 +105,14 @@ class DeskScene {
       return told.message.text_view().find(text) != std::string_view::npos;
     });
   }
+  /// Images and bytes, as the daemon was told last since it was opened.
+  std::pair<std::uint64_t, std::uint64_t> held() {
+    desk_->tick(std::chrono::steady_clock::now());
+    std::pair<std::uint64_t, std::uint64_t> last{0, 0};
+    for (const Told& told : answers_)
+      if (told.message.word == DiskWord::held) last = {told.message.number, told.message.bytes};
+    return last;
+  }
   std::uint64_t file_bytes() const {
     std::uint64_t bytes = 0;
     for (const std::string& name : names_in(options_.directory))
@@ -133,7 +141,8 @@ class DeskScene {
   DiskMessage await(std::uint64_t number) {
     for (int waits = 0; waits < 100; ++waits) {
       for (const Told& told : answers_)
-        if (told.message.number == number && told.message.word != DiskWord::progress)
+        if (told.message.number == number && told.message.word != DiskWord::progress &&
+            told.message.word != DiskWord::held)
           return told.message;
       pollfd p = {desk_->event(), POLLIN, 0};
       if (poll(&p, 1, 200) == 1) desk_->on_event();
@@ -165,6 +174,22 @@ Test(model_disktier, what_is_read_stays_until_it_is_released, .timeout = 60) {
   scene.release(reading);
   cr_expect_str_eq(scene.store(b).c_str(), "");
   cr_expect(!scene.has(a) && scene.has(b));
+}
+
+Test(model_disktier, tells_how_many_images_there_are, .timeout = 60) {
+  DeskScene scene(16 << 20);
+  const ImageMemory first(10, 1), second(10, 2);
+  scene.open();
+  cr_expect(scene.held() == std::pair(std::uint64_t{0}, std::uint64_t{0}));
+  cr_assert_eq(scene.store(first), "");
+  cr_assert_eq(scene.store(second), "");
+  scene.settle();
+  cr_expect(scene.held() == std::pair(std::uint64_t{2}, scene.file_bytes()));
+  scene.damaged(first.image().digest);
+  scene.settle();
+  cr_expect(scene.held() == std::pair(std::uint64_t{1}, scene.file_bytes()));
+  scene.reopen();
+  cr_expect(scene.held() == std::pair(std::uint64_t{1}, scene.file_bytes()));
 }
 
 Test(model_disktier, a_source_leads_to_what_was_read_from_it, .timeout = 60) {

@@ -302,6 +302,13 @@ Test(control_wire, lines_of_tenants_and_holders_are_whole, .timeout = 10) {
   put(store.tenant, store.tenant_length, "a b");
   expect_refused(store, "no tenant");
   expect_refused(store, "wrong size", 3);
+  store = {};
+  store.disk_images = 1;
+  expect_refused(store, "a disk that there is not");
+  store.disk = Disk::silent;
+  cr_expect_null(check(store, sizeof store));
+  store.disk = static_cast<Disk>(3);
+  expect_refused(store, "unknown");
 
   HolderLine holder;
   expect_refused(holder, "no tenant");
