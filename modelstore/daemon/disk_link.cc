@@ -63,12 +63,14 @@ bool DiskLink::send(const DiskMessage& message, int passed) {
   return false;
 }
 
-bool DiskLink::find(const ModelDigest& digest, bool of_source, Answer answer) {
+bool DiskLink::find(const ModelDigest& digest, bool of_source, const std::string& tenant,
+                    Answer answer) {
   DiskMessage message;
   message.word = DiskWord::find;
   message.number = next_number_++;
   message.of_source = of_source ? 1 : 0;
   message.set_digest(digest);
+  message.set_text(tenant);
   if (silent_ || !send(message)) return false;
   questions_[message.number] = {std::move(answer), EventLoop::Clock::now() + kFind};
   return true;

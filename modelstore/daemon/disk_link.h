@@ -76,9 +76,9 @@ class DiskLink {
   DiskLink(const DiskLink&) = delete;
   DiskLink& operator=(const DiskLink&) = delete;
 
-  /// By a model's digest, or by that of its source. False: nobody can say now; else `answer` is
-  /// called once, and later.
-  bool find(const ModelDigest& digest, bool of_source, Answer answer);
+  /// An image that this tenant has stored, by a model's digest, or by that of its source. False:
+  /// nobody can say now; else `answer` is called once, and later.
+  bool find(const ModelDigest& digest, bool of_source, const std::string& tenant, Answer answer);
   /// Its bytes are not those of its digest.
   void damaged(const ModelDigest& digest);
   bool may_store() const { return socket_ && !storing_; }

@@ -50,11 +50,12 @@ bool Loads::may_have_image(const ModelFrom& from) const {
   return disk_ && (options_.files_too || is_remote_place(from.path));
 }
 
-void Loads::start(ModelId model, TenantId tenant, const ModelFrom& from,
-                  const std::optional<ModelDigest>& digest) {
+void Loads::start(ModelId model, TenantId tenant, const std::string& tenant_name,
+                  const ModelFrom& from, const std::optional<ModelDigest>& digest) {
   Load load;
   load.model = model;
   load.tenant = tenant;
+  load.tenant_name = tenant_name;
   load.from = from;
   load.digest = digest;
   load.tries_disk = may_have_image(from);
@@ -109,7 +110,7 @@ bool Loads::look_up(Load& load, const ModelDigest& digest, bool of_source) {
   // It always answers, and in time.
   load.deadline = Time::max();
   return disk_->find(
-      digest, of_source,
+      digest, of_source, load.tenant_name,
       [this, key = load.key, question = ++load.questions](std::optional<FoundImage> found) {
         looked_up(key, question, std::move(found));
       });

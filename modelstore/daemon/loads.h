@@ -71,7 +71,7 @@ class Loads {
       : loop_(loop), host_(host), options_(std::move(options)), disk_(disk) {}
 
   /// Of a model whose digest is known, an image on the disk will do.
-  void start(ModelId model, TenantId tenant, const ModelFrom& from,
+  void start(ModelId model, TenantId tenant, const std::string& tenant_name, const ModelFrom& from,
              const std::optional<ModelDigest>& digest);
   /// There is room for what load_sized told.
   void fill(ModelId model);
@@ -92,6 +92,7 @@ class Loads {
     std::uint64_t key = 0;
     ModelId model = 0;
     TenantId tenant = 0;
+    std::string tenant_name;
     ModelFrom from;
     std::optional<ModelDigest> digest;
     Phase phase = Phase::queued;

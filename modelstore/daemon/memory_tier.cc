@@ -67,8 +67,12 @@ void MemoryTier::adopt(ModelId model, ModelMemory memory) {
 }
 
 void MemoryTier::take_memory(ModelId model, ModelMemory memory) {
+  const auto* registered = registry_.get(model);
+  // Another tenant's would tell that the other has these bytes: by its inode and times.
   const auto twin = std::find_if(memory_.begin(), memory_.end(), [&](const auto& entry) {
-    return entry.second->digest == memory.digest;
+    const auto* other = registry_.get(entry.first);
+    return registered && other && other->tenant == registered->tenant &&
+           entry.second->digest == memory.digest;
   });
   if (twin == memory_.end()) {
     memory_[model] = std::make_shared<ModelMemory>(std::move(memory));
@@ -291,7 +295,8 @@ void MemoryTier::perform_one(const BookDecision& decision) {
 void MemoryTier::start_load(ModelId model) {
   const auto* registered = registry_.get(model);
   if (registered)
-    return loads_.start(model, registered->tenant, registered->from, registered->digest);
+    return loads_.start(model, registered->tenant, registry_.tenant_name(registered->tenant),
+                        registered->from, registered->digest);
   perform(book_.failed(model, Error{ErrorKind::not_found, "there is no such model"}, now()));
 }
 

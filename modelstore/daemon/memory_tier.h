@@ -125,7 +125,7 @@ class MemoryTier final : private LoadHost {
   TierCounts counts_;
   Loads loads_;
   std::unique_ptr<FreedMemory> freed_;
-  /// One memory may be several models', when these have the same bytes.
+  /// One memory may be several models', when these are one tenant's and have the same bytes.
   std::map<ModelId, std::shared_ptr<ModelMemory>> memory_;
   std::map<TicketId, ModelId> wanted_;
   std::map<ModelId, std::pair<Error, Time>> broken_;  ///< until when

@@ -108,29 +108,29 @@ Status DiskDesk::read_records() {
 }
 
 void DiskDesk::adopt_all() {
-  std::vector<DiskImage> images = tier_.images();
+  const std::vector<DiskImage> images = tier_.images();
   DiskRecords known;
   known.swap(records_);
-  const auto last_used = [&](const DiskImage& image) {
-    const auto found = known.find(image.digest);
-    return found == known.end() ? INT64_MIN : found->second.last_used_ms;
-  };
+  std::vector<std::pair<ImageOf, std::uint64_t>> owned;  // and bytes
+  for (const DiskImage& image : images) {
+    auto of = known.lower_bound({image.digest, ""});
+    if (of == known.end() || of->first.digest != image.digest) remove_file(image.digest);
+    for (; of != known.end() && of->first.digest == image.digest; ++of) {
+      owned.emplace_back(of->first, image.file_bytes());
+      // All at first: the file stays when one of its tenants loses it.
+      records_.insert(*of);
+    }
+  }
   // What does not fit any more is what was used longest ago.
-  std::stable_sort(images.begin(), images.end(), [&](const DiskImage& a, const DiskImage& b) {
-    return last_used(a) > last_used(b);
+  std::stable_sort(owned.begin(), owned.end(), [&](const auto& a, const auto& b) {
+    return known.at(a.first).last_used_ms > known.at(b.first).last_used_ms;
   });
   const std::int64_t today = today_ms();
-  for (const DiskImage& image : images) {
-    const auto found = known.find(image.digest);
-    if (found == known.end()) {
-      worker_->add([this, digest = image.digest] { return tier_.remove(digest); },
-                   [](const Status&) {});
-      continue;
-    }
-    const DiskRecord& record = records_[image.digest] = found->second;
-    const ModelId model = model_of(image.digest);
-    book_.add_model(model, tenant(record.tenant));
-    auto decisions = book_.adopt(model, image.file_bytes(), now());
+  for (const auto& [image, bytes] : owned) {
+    const DiskRecord& record = known.at(image);
+    const ModelId model = model_of(image);
+    book_.add_model(model, tenant(image.tenant));
+    auto decisions = book_.adopt(model, bytes, now());
     // A clock may be set back.
     const milliseconds age(std::clamp<std::int64_t>(today - record.last_used_ms, 0, kMostAge));
     book_.remember(model, {now() - age, record.uses, milliseconds(record.load_ms)});
@@ -143,17 +143,24 @@ TenantId DiskDesk::tenant(const std::string& name) {
   return tenants_.emplace(name, static_cast<TenantId>(tenants_.size() + 1)).first->second;
 }
 
-ModelId DiskDesk::model_of(const ModelDigest& digest) {
-  const auto [place, is_new] = models_.emplace(digest, next_model_);
-  if (is_new) digests_[next_model_++] = digest;
+ModelId DiskDesk::model_of(const ImageOf& image) {
+  const auto [place, is_new] = models_.emplace(image, next_model_);
+  if (is_new) images_[next_model_++] = image;
   return place->second;
 }
 
-std::optional<ModelDigest> DiskDesk::find_source(const ModelDigest& source) const {
-  for (const auto& [digest, record] : records_)
-    if (std::find(record.sources.begin(), record.sources.end(), source) != record.sources.end())
-      return digest;
+std::optional<ModelDigest> DiskDesk::find_source(const ModelDigest& source,
+                                                 const std::string& tenant) const {
+  for (const auto& [image, record] : records_)
+    if (image.tenant == tenant &&
+        std::find(record.sources.begin(), record.sources.end(), source) != record.sources.end())
+      return image.digest;
   return std::nullopt;
+}
+
+bool DiskDesk::is_anyones(const ModelDigest& digest) const {
+  const auto first = records_.lower_bound({digest, ""});
+  return first != records_.end() && first->first.digest == digest;
 }
 
 void DiskDesk::reply(DiskWord word, std::uint64_t number, const std::string& text) {
@@ -180,8 +187,10 @@ void DiskDesk::take(const DiskMessage& message, Fd passed) {
 }
 
 void DiskDesk::find(const DiskMessage& message) {
-  const auto digest = message.of_source ? find_source(message.model()) : message.model();
-  const auto model = digest ? models_.find(*digest) : models_.end();
+  // Another tenant's image would tell, by its speed, that the other has these bytes.
+  const std::string tenant(message.text_view());
+  const auto digest = message.of_source ? find_source(message.model(), tenant) : message.model();
+  const auto model = digest ? models_.find({*digest, tenant}) : models_.end();
   if (model == models_.end() || book_.state(model->second) != ModelBook::State::resident)
     return reply(DiskWord::none, message.number);
   auto image = tier_.open_image(*digest);
@@ -193,7 +202,7 @@ void DiskDesk::find(const DiskMessage& message) {
   }
   // From here on it stays, until it is released.
   perform(book_.open(message.number, model->second, now()));
-  note_use(*digest);
+  note_use({*digest, tenant});
   DiskMessage found;
   found.word = DiskWord::found;
   found.number = message.number;
@@ -202,10 +211,10 @@ void DiskDesk::find(const DiskMessage& message) {
   send_(found, file.get());
 }
 
-void DiskDesk::note_use(const ModelDigest& digest) {
-  DiskRecord& record = records_[digest];
+void DiskDesk::note_use(const ImageOf& image) {
+  DiskRecord& record = records_[image];
   record.last_used_ms = today_ms();
-  const ModelUse use = book_.use(models_.at(digest));
+  const ModelUse use = book_.use(models_.at(image));
   record.uses = use.uses;
   changed_ = true;
 }
@@ -214,16 +223,16 @@ void DiskDesk::store(const DiskMessage& message, Fd memory) {
   const DiskImage image = message.image();
   if (store_ || !memory || !image.trailer())
     return reply(DiskWord::failed, message.number, "one image is stored at a time");
-  const std::string tenant_name(message.text_view());
-  const ModelId model = model_of(image.digest);
+  const ImageOf owned{image.digest, std::string(message.text_view())};
+  const ModelId model = model_of(owned);
   if (book_.state(model) == ModelBook::State::absent) {
-    book_.add_model(model, tenant(tenant_name));
-    records_[image.digest] = {tenant_name, today_ms(), 0, message.load_ms, {}};
+    book_.add_model(model, tenant(owned.tenant));
+    records_[owned] = {today_ms(), 0, message.load_ms, {}};
   }
-  if (message.of_source) records_[image.digest].add_source(message.from());
+  if (message.of_source) records_[owned].add_source(message.from());
   changed_ = true;
-  store_ =
-      Store{message.number, model, image, message.load_ms, std::make_shared<Fd>(std::move(memory))};
+  store_ = Store{message.number, model,           owned.tenant,
+                 image,          message.load_ms, std::make_shared<Fd>(std::move(memory))};
   // Whoever stores it waits for it as if to read it: so it is known what became of it.
   perform(book_.open(message.number, model, now()));
   perform(book_.sized(model, image.file_bytes(), now()));
@@ -245,7 +254,9 @@ void DiskDesk::perform_one(const BookDecision& decision) {
   const Store ended = std::move(*store_);
   store_.reset();
   if (const auto* refused = std::get_if<decide::Refuse>(&decision)) {
-    records_.erase(ended.image.digest);
+    records_.erase({ended.image.digest, ended.tenant});
+    // The tenant that had it may have lost it meanwhile.
+    if (!is_anyones(ended.image.digest)) remove_file(ended.image.digest);
     return reply(DiskWord::failed, ended.number, refused->error.text);
   }
   reply(DiskWord::stored, ended.number, ended.image.digest.to_string());
@@ -279,15 +290,17 @@ void DiskDesk::image_written(const Status& written) {
 }
 
 void DiskDesk::remove(ModelId model, EvictionId eviction) {
-  const auto digest = digests_.find(model);
-  // One that was damaged went before.
-  if (digest == digests_.end())
+  const auto image = images_.find(model);
+  if (image != images_.end()) {
+    records_.erase(image->second);
+    changed_ = true;
+  }
+  // One that was damaged went before, and one that is another tenant's too stays for that.
+  if (image == images_.end() || is_anyones(image->second.digest))
     return worker_->add([] { return Status(); },
                         [this, eviction](const Status&) { perform(book_.freed(eviction, now())); });
-  records_.erase(digest->second);
-  changed_ = true;
   worker_->add(
-      [this, gone = digest->second]() -> Status {
+      [this, gone = image->second.digest]() -> Status {
         auto removed = tier_.remove(gone);
         return !removed && removed.error().kind == ErrorKind::not_found ? Status() : removed;
       },
@@ -299,18 +312,30 @@ void DiskDesk::remove(ModelId model, EvictionId eviction) {
 }
 
 void DiskDesk::drop_damaged(const ModelDigest& digest) {
-  const auto found = models_.find(digest);
-  if (found == models_.end() || book_.state(found->second) != ModelBook::State::resident) return;
-  const ModelId model = found->second;
-  models_.erase(found);
-  digests_.erase(model);
-  records_.erase(digest);
+  std::vector<ModelId> gone;
+  for (auto found = models_.lower_bound({digest, ""});
+       found != models_.end() && found->first.digest == digest;) {
+    if (book_.state(found->second) != ModelBook::State::resident) {
+      ++found;
+      continue;
+    }
+    gone.push_back(found->second);
+    images_.erase(found->second);
+    records_.erase(found->first);
+    found = models_.erase(found);
+  }
+  if (gone.empty()) return;
   changed_ = true;
+  remove_file(digest);
+  for (const ModelId model : gone) perform(book_.retire(model, now()));
+}
+
+void DiskDesk::remove_file(const ModelDigest& digest) {
   worker_->add([this, digest] { return tier_.remove(digest); },
                [this](const Status& removed) {
-                 if (!removed) say(removed.error().text);
+                 const bool is_gone = removed || removed.error().kind == ErrorKind::not_found;
+                 if (!is_gone) say(removed.error().text);
                });
-  perform(book_.retire(model, now()));
 }
 
 DiskWorker::Work DiskDesk::records_writer() {

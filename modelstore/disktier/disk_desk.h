@@ -50,6 +50,7 @@ class DiskDesk {
   struct Store {
     std::uint64_t number = 0;
     ModelId model = 0;
+    std::string tenant;
     DiskImage image;
     std::uint64_t load_ms = 0;
     std::shared_ptr<Fd> memory;
@@ -60,8 +61,11 @@ class DiskDesk {
   Status read_records();
   void adopt_all();
   TenantId tenant(const std::string& name);
-  ModelId model_of(const ModelDigest& digest);
-  std::optional<ModelDigest> find_source(const ModelDigest& source) const;
+  ModelId model_of(const ImageOf& image);
+  /// The tenant's image that was read from there.
+  std::optional<ModelDigest> find_source(const ModelDigest& source,
+                                         const std::string& tenant) const;
+  bool is_anyones(const ModelDigest& digest) const;
 
   void find(const DiskMessage& message);
   void store(const DiskMessage& message, Fd memory);
@@ -73,7 +77,8 @@ class DiskDesk {
   void remove(ModelId model, EvictionId eviction);
   /// The daemon, when there are more or fewer than before; at first in any case.
   void tell_held();
-  void note_use(const ModelDigest& digest);
+  void remove_file(const ModelDigest& digest);
+  void note_use(const ImageOf& image);
   /// The work of writing them down; what they are is taken now.
   DiskWorker::Work records_writer();
   void reply(DiskWord word, std::uint64_t number, const std::string& text = "");
@@ -86,8 +91,8 @@ class DiskDesk {
   ModelBook book_;
   DiskRecords records_;
   std::map<std::string, TenantId> tenants_;
-  std::map<ModelDigest, ModelId> models_;
-  std::map<ModelId, ModelDigest> digests_;
+  std::map<ImageOf, ModelId> models_;
+  std::map<ModelId, ImageOf> images_;
   ModelId next_model_ = 1;
   std::optional<Store> store_;  ///< one at a time
   std::shared_ptr<std::atomic<std::uint64_t>> wrote_;

@@ -28,7 +28,6 @@ Error wrong(const std::string& why) {
 
 DiskRecord record_of(const json& j, bool* right) {
   DiskRecord record;
-  record.tenant = j.at("tenant").get<std::string>();
   record.last_used_ms = j.at("last_used").get<std::int64_t>();
   record.uses = j.at("uses").get<std::uint64_t>();
   record.load_ms = j.at("load_ms").get<std::uint64_t>();
@@ -50,14 +49,13 @@ void DiskRecord::add_source(const ModelDigest& source) {
 
 Result<std::string> text_of(const DiskRecords& records) {
   json all = json::object();
-  for (const auto& [digest, record] : records) {
+  for (const auto& [image, record] : records) {
     std::vector<std::string> sources;
     for (const ModelDigest& source : record.sources) sources.push_back(source.to_string());
-    all[digest.to_string()] = {{"tenant", record.tenant},
-                               {"last_used", record.last_used_ms},
-                               {"uses", record.uses},
-                               {"load_ms", record.load_ms},
-                               {"sources", sources}};
+    all[image.digest.to_string()][image.tenant] = {{"last_used", record.last_used_ms},
+                                                   {"uses", record.uses},
+                                                   {"load_ms", record.load_ms},
+                                                   {"sources", sources}};
   }
   const std::string text = all.dump(-1, ' ', false, json::error_handler_t::replace);
   auto check = check_of(text);
@@ -77,8 +75,10 @@ Result<DiskRecords> parse_records(std::string_view text) try {
   bool right = all.is_object();
   for (const auto& [name, j] : all.items()) {
     const auto digest = ModelDigest::parse(name);
-    right = right && digest;
-    if (right) records[*digest] = record_of(j, &right);
+    right = right && digest && j.is_object();
+    if (!right) return wrong("one of them is damaged");
+    for (const auto& [tenant, record] : j.items())
+      records[{*digest, tenant}] = record_of(record, &right);
     if (!right) return wrong("one of them is damaged");
   }
   if (!right) return wrong("they are no object");

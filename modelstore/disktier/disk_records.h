@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -12,11 +13,18 @@
 
 namespace bellows {
 
-/// What is known of an image besides what its file says.
+/// An image is of each tenant that has stored it, as if the others had not; its file is one.
+struct ImageOf {
+  ModelDigest digest;
+  std::string tenant;
+
+  auto operator<=>(const ImageOf&) const = default;
+};
+
+/// What is known of a tenant's image besides what its file says.
 struct DiskRecord {
   static constexpr std::size_t kMostSources = 16;
 
-  std::string tenant;             ///< for which its bytes count
   std::int64_t last_used_ms = 0;  ///< since 1970
   std::uint64_t uses = 0;
   std::uint64_t load_ms = 0;         ///< how long its source took
@@ -28,7 +36,7 @@ struct DiskRecord {
   void add_source(const ModelDigest& source);
 };
 
-using DiskRecords = std::map<ModelDigest, DiskRecord>;
+using DiskRecords = std::map<ImageOf, DiskRecord>;
 
 /// As text, which begins with its own digest.
 Result<std::string> text_of(const DiskRecords& records);

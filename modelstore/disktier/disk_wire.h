@@ -14,7 +14,8 @@ namespace bellows {
 
 /// What is said between bellows-modeld and bellows-model-disk.
 enum class DiskWord : std::uint32_t {
-  find = 1,      ///< number; digest: of a model, or of its source where of_source is 1
+  find = 1,      ///< number; text: the tenant; digest: of a model, or of its source where
+                 ///< of_source is 1
   release = 2,   ///< number: what was found is read no more
   store = 3,     ///< number, the image's fields, load_ms and text: the tenant; with its memory
   damaged = 4,   ///< digest: its image is not what it should be

@@ -201,9 +201,11 @@ test_s3() {
   daemon_down
   settings 's3_endpoint = http://127.0.0.1:9000' "s3_access_key = $access" "s3_secret_key = ${secret}x"
   daemon_up --disk="$dir/disk=100M" --model=m=s3://models/big/model.safetensors.index.json,tenant=a \
-    --model="k=s3://models/big/model.safetensors.index.json,tenant=b,digest=$digest"
+    --model="k=s3://models/big/model.safetensors.index.json,tenant=a,digest=$digest" \
+    --model="others=s3://models/big/model.safetensors.index.json,tenant=b,digest=$digest"
   like "$(open_model "$dir/a.sock" m)" "403 \(SignatureDoesNotMatch" "a wrong key is told, without the key"
-  is "$(open_model "$dir/b.sock" k)" "$digest" "with its digest given, nobody is asked"
+  is "$(open_model "$dir/a.sock" k)" "$digest" "with its digest given, nobody is asked"
+  like "$(open_model "$dir/b.sock" others)" "403 \(SignatureDoesNotMatch" "but another tenant's image is not found"
   daemon_down
 }
 

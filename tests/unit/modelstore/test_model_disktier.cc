@@ -70,12 +70,14 @@ class DeskScene {
     return answer.word == DiskWord::stored ? "" : std::string(answer.text_view());
   }
   /// The number of what was found; 0: nothing.
-  std::uint64_t find(const ModelDigest& digest, bool of_source = false) {
+  std::uint64_t find(const ModelDigest& digest, bool of_source = false,
+                     const std::string& tenant = "a") {
     DiskMessage message;
     message.word = DiskWord::find;
     message.number = next_++;
     message.of_source = of_source ? 1 : 0;
     message.set_digest(digest);
+    message.set_text(tenant);
     desk_->take(message, Fd());
     return await(message.number).word == DiskWord::found ? message.number : 0;
   }
@@ -200,10 +202,54 @@ Test(model_disktier, a_source_leads_to_what_was_read_from_it, .timeout = 60) {
   cr_assert(scene.store(a, "a", &first).empty() && scene.store(a, "b", &second).empty());
   cr_assert(scene.store(b, "a", &other).empty());
   scene.reopen();
-  for (const ModelDigest* source : {&first, &second, &other})
-    cr_expect_neq(scene.find(*source, true), 0);
+  for (const ModelDigest* source : {&first, &other}) cr_expect_neq(scene.find(*source, true), 0);
+  cr_expect_neq(scene.find(second, true, "b"), 0);
   cr_expect_eq(scene.find(ModelDigest{{4}}, true), 0);
   cr_expect_eq(scene.find(first, false), 0, "a source is no model");
+}
+
+Test(model_disktier, what_a_tenant_has_not_stored_it_does_not_find, .timeout = 60) {
+  DeskScene scene(100 * kBlock);
+  const ImageMemory x(5, 1), y(5, 2);
+  const ModelDigest digest = x.image().digest, source{{1}};
+  scene.budget_of("a", 7 * kBlock);
+  scene.open();
+  cr_assert(scene.store(x, "a", &source).empty());
+  cr_expect_eq(scene.find(digest, false, "b"), 0);
+  cr_expect_eq(scene.find(source, true, "b"), 0);
+  cr_assert(scene.store(x, "b", &source).empty());
+  for (const char* tenant : {"a", "b"}) {
+    const auto by_digest = scene.find(digest, false, tenant);
+    const auto by_source = scene.find(source, true, tenant);
+    cr_expect(by_digest != 0 && by_source != 0, "%s", tenant);
+    scene.release(by_digest);
+    scene.release(by_source);
+  }
+  // It leaves one tenant's part of the disk, and stays in the other's.
+  cr_assert(scene.store(y, "a").empty());
+  for (int opened = 0; opened < 2; ++opened) {
+    cr_expect(scene.has(x) && scene.find(digest, false, "a") == 0);
+    const auto others = scene.find(digest, false, "b");
+    cr_expect_neq(others, 0);
+    scene.release(others);
+    scene.reopen();
+  }
+  // Damage is everyone's.
+  cr_assert(scene.store(x, "a").empty());
+  scene.damaged(digest);
+  scene.settle();
+  cr_expect(!scene.has(x) && scene.find(digest, false, "a") + scene.find(digest, false, "b") == 0);
+}
+
+Test(model_disktier, each_tenant_pays_for_what_both_have, .timeout = 60) {
+  DeskScene scene(100 * kBlock);
+  const ImageMemory x(5, 1);
+  scene.budget_of("b", 3 * kBlock);
+  scene.open();
+  cr_assert(scene.store(x, "a").empty());
+  cr_expect(has(scene.store(x, "b"), "its tenant's budget"), "though the file is there");
+  cr_expect(scene.has(x) && scene.find(x.image().digest, false, "b") == 0);
+  cr_expect_neq(scene.find(x.image().digest), 0);
 }
 
 Test(model_disktier, a_damaged_image_goes_while_it_is_read, .timeout = 60) {
@@ -321,8 +367,9 @@ Test(model_disktier, budgets_hold_whatever_happens, .timeout = 60) {
 
 Test(disk_records, read_back_what_was_written_and_nothing_else, .timeout = 20) {
   DiskRecords records;
-  records[ModelDigest{{1}}] = {"team", 1'700'000'000'123, 7, 4500, {ModelDigest{{9}}}};
-  records[ModelDigest{{2}}] = {"", 0, 0, 0, {}};
+  records[{ModelDigest{{1}}, "team"}] = {1'700'000'000'123, 7, 4500, {ModelDigest{{9}}}};
+  records[{ModelDigest{{1}}, "other"}] = {1, 2, 3, {}};
+  records[{ModelDigest{{2}}, ""}] = {0, 0, 0, {}};
   const auto text = text_of(records);
   cr_assert(text.ok());
   const auto back = parse_records(*text);

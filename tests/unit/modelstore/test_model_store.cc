@@ -250,11 +250,12 @@ Test(model_store, memory_counts_until_the_last_has_unmapped_it, .timeout = 60) {
   cr_expect(eventually([&] { return store.open("n").ok(); }), "%s", store.log().c_str());
 }
 
-Test(model_store, equal_bytes_have_one_memory, .timeout = 60) {
+Test(model_store, equal_bytes_of_a_tenant_have_one_memory_and_no_other_sees_it, .timeout = 60) {
   ModelStore store;
   const std::string data = random_bytes(kMega);
   store.add("m", data);
-  store.add("same", data, "tenant=b");
+  store.add("same", data);
+  store.add("others", data, "tenant=b");
   store.start();
   const auto inode_of = [&](const std::string& name, const std::string& tenant) {
     RawClient client(store.socket(tenant));
@@ -265,7 +266,14 @@ Test(model_store, equal_bytes_have_one_memory, .timeout = 60) {
     cr_assert_eq(fstat(memory.get(), &s), 0);
     return s.st_ino;
   };
-  cr_expect_eq(inode_of("m", "a"), inode_of("same", "b"));
+  const auto inode = inode_of("m", "a");
+  cr_expect_eq(inode_of("same", "a"), inode);
+  // By the inode of what it is lent, and its times, a tenant could tell that another has these
+  // bytes.
+  cr_expect_neq(inode_of("others", "b"), inode);
+  store.restart();
+  cr_expect_eq(inode_of("same", "a"), inode_of("m", "a"));
+  cr_expect_neq(inode_of("others", "b"), inode_of("m", "a"));
 }
 
 Test(model_store, nothing_lies_where_nothing_belongs, .timeout = 60) {

@@ -389,11 +389,41 @@ Test(model_tiers, a_digest_that_an_option_gives_is_enough, .timeout = 60) {
     cr_expect(has(wrong.error(), "and must have 0000"), "%s", wrong.error().c_str());
   }
   // The server is gone.
-  store.remote("known", url, "tenant=b,digest=" + digest);
+  store.remote("known", url, "tenant=a,digest=" + digest);
   store.reboot();
-  const OpenModel model = store.open("known", "b");
+  const OpenModel model = store.open("known");
   cr_assert(model.ok(), "%s", model.error().c_str());
   cr_expect(model.data("w") == data);
+}
+
+Test(model_tiers, one_tenants_image_is_no_others, .timeout = 60) {
+  FileServer server;
+  const std::string data = random_bytes(3 * kMega);
+  server.put("/m.safetensors", one_tensor("w", data));
+  TieredStore store;
+  const std::string url = server.url("/m.safetensors");
+  store.remote("of-a", url);
+  store.with_disk("64M");
+  store.start();
+  const unsigned none = server.requests();
+  const std::string digest = store.store_image("of-a");
+  const unsigned first = server.requests() - none;
+  // The same place, and the same bytes by their digest: what the other has makes neither faster.
+  store.remote("of-b", url, "tenant=b");
+  store.remote("known", url, "tenant=b,digest=" + digest);
+  store.reboot();
+  for (const std::string name : {"of-b", "known"}) {
+    const unsigned before = server.requests();
+    cr_expect(store.open(name, "b").data("w") == data);
+    if (name == "of-b") {
+      cr_expect_eq(server.requests(), before + first, "as if nobody had it");
+      cr_assert(eventually([&] { return store.said("the disk tier: stored") == 2; }));
+    } else {
+      cr_expect_eq(server.requests(), before, "its own image it finds");
+    }
+  }
+  cr_expect_eq(store.images(), 1, "there is one file of them");
+  cr_expect(store.said("from its image on the disk") == 1, "%s", store.log().c_str());
 }
 
 Test(model_tiers, a_damaged_image_is_removed_and_the_source_read_again, .timeout = 60) {
