@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "tests/fault/trace_support.h"
 #include "tests/unit/modelstore/model_store.h"
@@ -29,6 +32,8 @@ constexpr int kDaemonDied = 7;
 constexpr int kWrongData = 5;
 constexpr int kHangs = 6;
 constexpr int kDoesNotEnd = 8;
+constexpr int kLeaks = 9;
+constexpr int kNoSentence = 10;
 
 bool is_dead(pid_t process) {
   std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
@@ -36,6 +41,19 @@ bool is_dead(pid_t process) {
   std::getline(stat, text);
   const auto name_end = text.rfind(") ");
   return name_end == std::string::npos || text[name_end + 2] == 'Z' || text[name_end + 2] == 'X';
+}
+
+/// How many descriptors of a process are memory of a model.
+std::size_t memories(pid_t process) {
+  std::size_t count = 0;
+  std::error_code gone;
+  const std::string folder = "/proc/" + std::to_string(process) + "/fd";
+  for (std::filesystem::directory_iterator fd(folder, gone), end; !gone && fd != end;
+       fd.increment(gone)) {
+    std::error_code closed;
+    count += has(std::filesystem::read_symlink(fd->path(), closed).string(), "memfd:bellows-model");
+  }
+  return count;
 }
 
 /// A store with model "m" in its keeper's hands, and "n", which is yet to be loaded.
@@ -68,6 +86,14 @@ class CrashScene {
         if (process == daemon) kill(keeper, SIGKILL);
     };
     return tracer.run(40) ? ended : kDoesNotEnd;
+  }
+
+  /// All that programs were told since it was asked last.
+  std::string errors() const {
+    std::ifstream file(errors_file());
+    std::string text{std::istreambuf_iterator<char>(file), {}};
+    std::filesystem::remove(errors_file());
+    return text;
   }
 
   /// A daemon started after that serves both; and n is on the disk only again.
@@ -105,14 +131,25 @@ class CrashScene {
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(15);
     for (;;) {
       const OpenModel m = store_.open("m", "a", 300), n = store_.open("n", "a", 300);
+      for (const OpenModel* each : {&m, &n})
+        if (!each->ok() && !note(each->error())) return kNoSentence;
       if ((m.ok() && m.data("w") != m_) || (n.ok() && n.data("w") != n_)) return kWrongData;
       if (is_dead(daemon)) return kDaemonDied;
       const bool hangs = std::chrono::steady_clock::now() > end;
       if (!hangs && (!m.ok() || !n.ok())) continue;
+      // What a load had that failed is gone, too.
+      const bool leaks = !hangs && !eventually([&] { return memories(daemon) <= 2; });
       kill(daemon, SIGTERM);
-      return hangs ? kHangs : kServed;
+      return hangs ? kHangs : leaks ? kLeaks : kServed;
     }
   }
+
+  /// What a program is told of a model that it does not get. False: it is no sentence.
+  bool note(const std::string& told) const {
+    std::ofstream(errors_file(), std::ios::app) << told << '\n';
+    return told.find(' ') != std::string::npos;
+  }
+  std::string errors_file() const { return store_.path() + "/errors"; }
 
   const std::string m_, n_;
   ModelStore store_;
@@ -126,7 +163,9 @@ int stride(int calls) {
 }
 
 /// Calls that Linux never fails, or whose error means nothing: a descriptor is closed all the same.
-bool can_fail(const Call& call) {
+bool can_fail(const Call& call, const Verdict& verdict) {
+  // Written to are events and sockets only, which need no room.
+  if (verdict.error == ENOSPC && call.number == SYS_write) return false;
   return call.number != SYS_geteuid && call.number != SYS_getpid && call.number != SYS_getppid &&
          call.number != SYS_close;
 }
@@ -138,7 +177,7 @@ void sweep(const char* program, Tracer::Scope scope, const Verdict& verdict, boo
   int calls = 0;
   cr_assert_eq(scene.run(scope,
                          [&](const Call& call) -> Verdict {
-                           calls += call.program == program && can_fail(call);
+                           calls += call.program == program && can_fail(call, verdict);
                            return {};
                          }),
                kServed);
@@ -149,7 +188,7 @@ void sweep(const char* program, Tracer::Scope scope, const Verdict& verdict, boo
     int seen = 0;
     std::string name = "not reached";
     const int ended = scene.run(scope, [&](const Call& call) -> Verdict {
-      if (call.program != program || !can_fail(call) || seen++ != point) return {};
+      if (call.program != program || !can_fail(call, verdict) || seen++ != point) return {};
       name = fault_test::call_name(call.number);
       return verdict;
     });
@@ -164,6 +203,7 @@ constexpr Verdict kBefore = {Verdict::What::kill_before, 0, 0};
 constexpr Verdict kAfter = {Verdict::What::kill_after, 0, 0};
 constexpr Verdict kNoMemory = {Verdict::What::fail, ENOMEM, 0};
 constexpr Verdict kBroken = {Verdict::What::fail, EIO, 0};
+constexpr Verdict kNoSpace = {Verdict::What::fail, ENOSPC, 0};
 constexpr Verdict kNoDescriptor = {Verdict::What::fail, EMFILE, 0};
 
 }  // namespace
@@ -186,6 +226,42 @@ Test(model_crash, the_daemon_gets_no_descriptor, .timeout = 3000) {
 Test(model_crash, a_loader_gets_no_memory, .timeout = 3000) {
   sweep(kLoader, Tracer::Scope::memory, kNoMemory, true);
 }
+Test(model_crash, the_daemon_gets_no_room, .timeout = 3000) {
+  sweep(MODELD, Tracer::Scope::memory, kNoSpace, false);
+}
+Test(model_crash, a_loader_gets_no_room, .timeout = 3000) {
+  sweep(kLoader, Tracer::Scope::memory, kNoSpace, true);
+}
+
+/// The call with which a model's memory is made, or a loader fills it, fails once.
+Test(model_crash, who_gets_no_model_for_lack_of_memory_is_told_so, .timeout = 600) {
+  if (const auto why = Tracer::cannot_run(); !why.empty()) cr_skip_test("%s", why.c_str());
+  struct Lack {
+    const char* program;
+    std::uint64_t call;
+    const char* says;
+  };
+  constexpr Lack kLacks[] = {{MODELD, SYS_memfd_create, "bytes of memory: "},
+                             {MODELD, SYS_ftruncate, "bytes of memory: "},
+                             {kLoader, SYS_pwrite64, "there is no memory for the model's "}};
+  CrashScene scene;
+  for (const Lack& lack : kLacks)
+    for (const int error : {ENOMEM, ENOSPC}) {
+      bool hit = false;
+      const int ended = scene.run(Tracer::Scope::all_calls, [&](const Call& call) -> Verdict {
+        if (hit || call.program != lack.program || call.number != lack.call) return {};
+        hit = true;
+        return {Verdict::What::fail, error, 0};
+      });
+      const std::string told = scene.errors();
+      cr_expect(hit && ended == kServed, "%s, %d: the program ends with %d", lack.says, error,
+                ended);
+      cr_expect(has(told, lack.says) && has(told, std::strerror(error)), "%s, %d: %s", lack.says,
+                error, told.c_str());
+      scene.check(lack.says, true);
+    }
+}
+
 Test(model_crash, calls_of_a_loader_fail, .timeout = 3000) {
   sweep(kLoader, Tracer::Scope::all_calls, kBroken, true);
 }
