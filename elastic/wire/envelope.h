@@ -6,8 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "common/munge/munge.h"
 #include "elastic/wire/message.h"
-#include "elastic/wire/munge.h"
 
 namespace bellows {
 

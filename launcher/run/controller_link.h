@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "common/controller_address.h"
+#include "common/munge/munge.h"
 #include "elastic/wire/message.h"
-#include "elastic/wire/munge.h"
 #include "launcher/base/side_question.h"
 #include "launcher/machine/input.h"
 #include "launcher/machine/machine.h"

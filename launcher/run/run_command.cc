@@ -9,7 +9,7 @@
 #include <memory>
 #include <thread>
 
-#include "elastic/wire/munge.h"
+#include "common/munge/munge.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"
 #include "launcher/cli/commands.h"

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "common/controller_address.h"
+#include "common/munge/munge.h"
 #include "elastic/policy/seen_speeds.h"
 #include "elastic/wire/message.h"
-#include "elastic/wire/munge.h"
 
 using namespace bellows;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "elastic/wire/munge.h"
+#include "common/munge/munge.h"
 
 #include <fmt/core.h>
 #include <munge.h>
