@@ -4,7 +4,8 @@
 # line that names the sources it needs besides its own.
 
 TARGETS = fuzz_batch_record fuzz_catalogue fuzz_checkpoint_model fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
-	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_progress fuzz_model_wire fuzz_mounts fuzz_policy fuzz_remote \
+	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_progress fuzz_model_wire fuzz_mounts fuzz_peer_words \
+	fuzz_policy fuzz_remote \
 	fuzz_run_machine fuzz_safetensors fuzz_site_settings
 
 grammars = common/contract.cc common/gpus_range.cc common/model_names.cc common/text.cc
@@ -34,6 +35,9 @@ fuzz_model_book = modelstore/book/model_book.cc
 fuzz_model_wire = modelstore/wire/control_lines.cc modelstore/wire/control_wire.cc modelstore/wire/model_wire.cc
 fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \
 	common/container/rights.cc common/container/spec_text.cc
+fuzz_peer_words = common/model_names.cc common/munge/munge.cc common/text.cc modelstore/digest/model_digest.cc \
+	modelstore/digest/tree_digest.cc modelstore/peerwire/peer_frame.cc modelstore/peerwire/peer_letter.cc \
+	modelstore/peerwire/peer_nodes.cc
 fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.cc jobsubmit/policy/policy_reader.cc \
 	jobsubmit/policy/policy_reader_controller.cc common/controller_address.cc \
 	jobsubmit/policy/policy_reader_frameworks.cc jobsubmit/policy/policy_reader_limits.cc \
@@ -57,7 +61,7 @@ fuzz_site_settings = common/fd.cc common/text.cc modelstore/digest/model_digest.
 
 CLANG = clang++
 OPTIMIZE = -O1
-packages = fmt yaml-0.1 libxxhash lua5.4-c++ libcrypto libcurl
+packages = fmt yaml-0.1 libxxhash lua5.4-c++ libcrypto libcurl munge
 sanitize = -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined
 flags = -std=c++20 $(OPTIMIZE) -g1 -I$(TOP) $(shell pkg-config --cflags $(packages)) $(sanitize)
 

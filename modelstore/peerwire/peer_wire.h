@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "common/plain/handle.h"
+#include "common/result.h"
+#include "modelstore/digest/model_digest.h"
+
+namespace bellows {
+
+/// What is said between bellows-modeld and its bellows-model-peer.
+enum class PeerOp : std::uint32_t {
+  ask = 1,       ///< number, text: a PeerQuestion, whose credential was right
+  done = 2,      ///< number: what was lent is read no more, or not wanted
+  how_far = 3,   ///< number
+  notice = 4,    ///< text: for the log
+  lent = 5,      ///< number, digest, bytes, catalogue: with the memory, open for reading
+  none = 6,      ///< number, text: why
+  progress = 7,  ///< number, bytes: it is on its way, and so far
+};
+
+struct PeerMessage {
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::size_t kMostText = 1023;
+
+  std::uint32_t version = kVersion;
+  PeerOp op = PeerOp::none;
+  std::uint64_t number = 0;
+  std::uint64_t bytes = 0;
+  std::uint64_t catalogue_at = 0;
+  std::uint64_t catalogue_bytes = 0;
+  std::uint8_t digest[32] = {};
+  std::uint32_t unused = 0;
+  std::uint32_t length = 0;
+  char text[kMostText + 1] = {};
+
+  /// Cuts what is too long.
+  void set_text(std::string_view text);
+  std::string_view text_view() const { return {text, length}; }
+  void set_digest(const ModelDigest& of);
+  ModelDigest model() const;
+};
+
+/// unavailable: the other side is gone, or cannot take it now.
+Status send_message(int socket, const PeerMessage& message, int passed = -1);
+/// unavailable: the other side is gone; invalid: it speaks otherwise. Nothing came: false.
+Result<bool> receive_message(int socket, PeerMessage* message, plain::Handle* passed);
+
+}  // namespace bellows
