@@ -146,6 +146,10 @@ struct Texts {
   std::string remote;
   std::string disk;
   std::vector<std::string> disk_tenants;
+  std::vector<std::string> peers;
+  std::string peer_name;
+  std::uint64_t peer_port = 6831;
+  std::string munge_socket;
   std::vector<std::string> tenants, models, folders, sockets;
 };
 
@@ -180,9 +184,14 @@ void add_options(CLI::App& app, Texts& t) {
                  "FOLDER=BYTES[,policy=..][,ttl=SECONDS][,files=yes]: keeps models on a disk, too");
   app.add_option("--disk-tenant", t.disk_tenants,
                  "NAME=BYTES: how much of the disk a tenant's models may take");
+  app.add_option("--peers", t.peers,
+                 "The nodes that ask one another before a server: n[1-100], or NAME=HOST[:PORT]");
+  app.add_option("--peer-name", t.peer_name, "This node's name among them, if not the host's");
+  app.add_option("--peer-port", t.peer_port, "The port by which they do")->capture_default_str();
+  app.add_option("--munge-socket", t.munge_socket, "munged's socket, if not the usual one");
   app.add_option("--metrics", t.metrics,
                  "A file for Prometheus' node_exporter, written every 15 seconds: *.prom");
-  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader, -keeper and -disk")
+  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader, -keeper, -disk and -peer")
       ->capture_default_str();
 }
 
@@ -210,6 +219,34 @@ DiskOption disk_of(const Texts& t, LoadOptions& loads) {
   return disk;
 }
 
+/// Up to its first dot, as Slurm has it.
+std::string host_name() {
+  char name[HOST_NAME_MAX + 1] = {};
+  if (gethostname(name, sizeof name - 1) < 0) return "";
+  return std::string(name).substr(0, std::string_view(name).find('.'));
+}
+
+PeerOption peers_of(const Texts& t) {
+  PeerOption peers;
+  if (t.peers.empty()) return peers;
+  if (t.peer_port == 0 || t.peer_port > UINT16_MAX) throw WrongOption{"--peer-port is no port"};
+  std::string list;
+  for (const std::string& each : t.peers) list += (list.empty() ? "" : ",") + each;
+  auto nodes = parse_peer_nodes(list, static_cast<std::uint16_t>(t.peer_port));
+  if (!nodes) throw WrongOption{"--peers: " + nodes.error().text};
+  peers.nodes = std::move(*nodes);
+  peers.self = t.peer_name.empty() ? host_name() : t.peer_name;
+  peers.munge_socket = t.munge_socket;
+  peers.program = t.helpers + "/bellows-model-peer";
+  if (std::none_of(peers.nodes.begin(), peers.nodes.end(),
+                   [&](const PeerNode& node) { return node.name == peers.self; }))
+    throw WrongOption{
+        fmt::format("--peers does not have this node, {}: name it there, or say with "
+                    "--peer-name what it is called there",
+                    peers.self)};
+  return peers;
+}
+
 ModelDaemonOptions options_of(const Texts& t) {
   ModelDaemonOptions options;
   options.run = t.run;
@@ -225,6 +262,7 @@ ModelDaemonOptions options_of(const Texts& t) {
   options.loads.room = ms_of(t.room);
   options.loads.remote = t.remote;
   options.disk = disk_of(t, options.loads);
+  options.peers = peers_of(t);
   for (const std::string& text : t.tenants) options.tenants.push_back(tenant_of(text));
   for (const std::string& text : t.models) options.models.push_back(model_of(text, false));
   for (const std::string& text : t.sockets) {

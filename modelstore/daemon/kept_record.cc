@@ -29,6 +29,7 @@ json json_of(const KeptModel& kept) {
           {"configured", kept.model.configured},
           {"pinned", kept.pinned},
           {"digest", kept.model.digest ? kept.model.digest->to_string() : ""},
+          {"source", kept.model.source ? kept.model.source->to_string() : ""},
           {"files", json_of(kept.model.files)},
           {"bytes", kept.bytes},
           {"catalogue_at", kept.catalogue_at},
@@ -57,6 +58,7 @@ KeptRecord record_of(const json& j) {
   kept.model.configured = j.at("configured").get<bool>();
   kept.pinned = j.value("pinned", false);
   kept.model.digest = ModelDigest::parse(j.at("digest").get<std::string>());
+  kept.model.source = ModelDigest::parse(j.value("source", ""));
   for (const json& text : j.at("files"))
     if (const auto file = ModelDigest::parse(text.get<std::string>()))
       kept.model.files.push_back(file->bytes);

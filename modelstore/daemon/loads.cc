@@ -50,15 +50,19 @@ bool Loads::may_have_image(const ModelFrom& from) const {
   return disk_ && (options_.files_too || is_remote_place(from.path));
 }
 
-void Loads::start(ModelId model, TenantId tenant, const std::string& tenant_name,
-                  const ModelFrom& from, const std::optional<ModelDigest>& digest) {
+void Loads::start(ModelId model, const ModelRegistry::Registered& registered,
+                  const std::string& tenant) {
   Load load;
   load.model = model;
-  load.tenant = tenant;
-  load.tenant_name = tenant_name;
-  load.from = from;
-  load.digest = digest;
-  load.tries_disk = may_have_image(from);
+  load.tenant = registered.tenant;
+  load.tenant_name = tenant;
+  load.from = registered.from;
+  load.digest = registered.digest;
+  load.of_peers.tenant = tenant;
+  load.of_peers.name = registered.name;
+  load.tries_disk = may_have_image(load.from);
+  // Other nodes have the same models from the start, and no others.
+  load.of_peers.tries = peers_ && registered.configured && is_remote_place(load.from.path);
   add(std::move(load));
 }
 
@@ -124,7 +128,7 @@ void Loads::looked_up(std::uint64_t key, std::uint64_t question, std::optional<F
   if (question != load.questions || (load.phase != Phase::looking && load.phase != Phase::asking))
     return;
   load.image = std::move(found);
-  auto given = load.phase == Phase::looking ? start_loader(load) : give_image(load);
+  auto given = load.phase == Phase::looking ? start_loader(load) : give_way(load);
   if (!given) end(key, given.error());
 }
 
@@ -148,6 +152,7 @@ Status Loads::start_loader(Load& load) {
   ++load.attempts;
   load.done = 0;
   load.has_version = false;
+  load.loaded.peer.clear();
   load.memory.files.clear();
   auto watch = loop_.watch(load.socket.get(), EPOLLIN,
                            [this, key = load.key](std::uint32_t) { on_message(key); });
@@ -170,26 +175,45 @@ Status Loads::give_task(Load& load) {
   }
   task.word = LoaderWord::load;
   task.uid = load.from.uid;
-  task.asks = load.tries_disk ? 1 : 0;
+  task.asks = load.tries_disk || load.of_peers.tries ? 1 : 0;
   task.set_text(load.from.path);
   return send_message(load.socket.get(), task);
 }
 
 Status Loads::take_version(Load& load, const LoaderMessage& message) {
-  if (load.phase != Phase::sizing || !load.tries_disk || load.has_version)
+  const bool asked = load.tries_disk || load.of_peers.tries;
+  if (load.phase != Phase::sizing || !asked || load.has_version)
     return Error{ErrorKind::internal, "a loader said what nobody asked for"};
   load.has_version = true;
   load.loaded.source = digest_in(message);
-  if (!look_up(load, *load.loaded.source, true)) return give_image(load);
+  if (!load.tries_disk || !look_up(load, *load.loaded.source, true)) return give_way(load);
   load.phase = Phase::asking;
   return {};
 }
 
-Status Loads::give_image(Load& load) {
+std::string Loads::peers_task(const Load& load) const {
+  PeersTask task;
+  task.nodes = peers_->whom_to_ask(*load.loaded.source, EventLoop::Clock::now());
+  if (task.nodes.empty()) return "";
+  task.self = peers_->option().self;
+  task.munge_socket = peers_->option().munge_socket;
+  // Before the loader is taken for one that hangs.
+  task.patience_ms = static_cast<std::uint64_t>(options_.stall.count()) / 2;
+  task.tenant = load.of_peers.tenant;
+  task.model = load.of_peers.name;
+  task.digest = load.digest;
+  return task.to_text();
+}
+
+Status Loads::give_way(Load& load) {
   load.phase = Phase::sizing;
   load.deadline = EventLoop::Clock::now() + options_.stall;
   LoaderMessage message;
   message.word = load.image ? LoaderWord::image : LoaderWord::go_on;
+  if (!load.image && load.of_peers.tries) {
+    message.set_bytes(peers_task(load));
+    if (message.length > 0) message.word = LoaderWord::peers;
+  }
   return send_message(load.socket.get(), message, load.image ? load.image->file.get() : -1);
 }
 
@@ -203,6 +227,34 @@ Status Loads::read_source(Load& load, const std::string& why) {
   load.tries_disk = false;
   load.attempts = 0;
   return start_loader(load);
+}
+
+void Loads::note_failed_peer(Load& load, const std::string& why) {
+  constexpr unsigned kMost = 3;
+  peers_->failed(load.loaded.peer, *load.loaded.source, why, EventLoop::Clock::now());
+  if (++load.of_peers.failed >= kMost) load.of_peers.tries = false;
+}
+
+Status Loads::leave_peer(Load& load, const std::string& why) {
+  note_failed_peer(load, why);
+  let_go(load);
+  load.attempts = 0;
+  return start_loader(load);
+}
+
+void Loads::take_lost(const LoaderMessage& message) {
+  const std::string text(message.text_view());
+  const auto line = text.find('\n');
+  if (peers_ && line != std::string::npos)
+    peers_->lost(text.substr(0, line), text.substr(line + 1), EventLoop::Clock::now());
+}
+
+Status Loads::tell_where(const Load& load, const std::string& node) {
+  const PeerNode* found = peers_ ? peers_->find(node) : nullptr;
+  LoaderMessage message;
+  message.word = LoaderWord::peer_at;
+  if (found) message.set_text(fmt::format("{} {}", found->host, found->port));
+  return send_message(load.socket.get(), message);
 }
 
 void Loads::fill(ModelId model) {
@@ -246,6 +298,9 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
       const Error error = message.to_error();
       const bool of_image =
           load.image && (error.kind == ErrorKind::corrupt || error.kind == ErrorKind::io);
+      const bool of_peer = !load.loaded.peer.empty() &&
+                           (error.kind == ErrorKind::corrupt || error.kind == ErrorKind::io);
+      if (of_peer) return leave_peer(load, error.text);
       return of_image ? read_source(load, error.text) : Status(error);
     }
     case LoaderWord::version:
@@ -261,6 +316,12 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
       return load.phase == Phase::sizing ? take_files(load, message) : Status(nonsense);
     case LoaderWord::sized:
       return take_sized(load, message);
+    case LoaderWord::peer_lost:
+      take_lost(message);
+      return {};
+    case LoaderWord::peer_at:
+      return tell_where(load, std::string(message.text_view()));
+    case LoaderWord::peers:
     case LoaderWord::load:
     case LoaderWord::check:
     case LoaderWord::fill:
@@ -278,9 +339,18 @@ Status Loads::take_sized(Load& load, const LoaderMessage& message) {
   if (load.phase != Phase::sizing || !fits)
     return Error{ErrorKind::internal, "a loader said what nobody asked for"};
   const bool again = load.memory.bytes > 0;
+  // What was reserved is another's word. Whoever opens it next has the source read.
+  if (again && load.memory.bytes != message.bytes && load.of_peers.sized)
+    return Error{ErrorKind::unavailable,
+                 fmt::format("{}: another node gave it a wrong size, and is not asked for it any "
+                             "more: try again",
+                             shown_place(load.from.path))};
   if (again && load.memory.bytes != message.bytes)
     return Error{ErrorKind::corrupt,
                  shown_place(load.from.path) + " was changed while it was read"};
+  if (load.of_peers.tries && load.has_version && !load.image)
+    load.loaded.peer = message.text_view();
+  load.of_peers.sized = (!again || load.of_peers.sized) && !load.loaded.peer.empty();
   load.memory.bytes = message.bytes;
   load.memory.catalogue_at = message.catalogue_at;
   load.memory.catalogue_bytes = message.catalogue_bytes;
@@ -325,6 +395,7 @@ Status Loads::take_done(Load& load, const LoaderMessage& message) {
   memory.digest = digest_in(message);
   LoadedFrom from = load.loaded;
   from.disk = load.image.has_value();
+  if (!from.peer.empty()) peers_->worked(from.peer);
   from.took =
       std::chrono::duration_cast<std::chrono::milliseconds>(EventLoop::Clock::now() - load.began);
   if (!checks) {
@@ -349,6 +420,7 @@ void Loads::loader_ended(std::uint64_t key, const std::string& why) {
   const std::string what = load.checks ? "a model in memory" : shown_place(load.from.path);
   // The disk may be what it died or hung of.
   if (load.image) load.tries_disk = false;
+  if (!load.loaded.peer.empty()) note_failed_peer(load, "the loader that read from it " + how);
   let_go(load);
   if (load.attempts < options_.attempts) {
     if (auto started = start_loader(load); !started) end(key, started.error());
@@ -388,7 +460,11 @@ void Loads::end(std::uint64_t key, const Error& error) {
 void Loads::stop(ModelId model) {
   for (auto entry = loads_.begin(); entry != loads_.end();) {
     if (entry->second.model == model) {
-      let_go(entry->second);
+      Load& load = entry->second;
+      // The next one who wants it has its source asked how large it is.
+      if (load.phase == Phase::waiting && load.of_peers.sized)
+        note_failed_peer(load, "there was no room for a model of the size that it told");
+      let_go(load);
       entry = loads_.erase(entry);
     } else {
       ++entry;

@@ -16,6 +16,7 @@
 #include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/model_memory.h"
 #include "modelstore/daemon/model_registry.h"
+#include "modelstore/daemon/peer_book.h"
 #include "modelstore/loader/loader_wire.h"
 
 namespace bellows {
@@ -29,6 +30,7 @@ struct LoadProgress {
 /// Where the bytes of a load came from.
 struct LoadedFrom {
   bool disk = false;
+  std::string peer;                   ///< the node that gave it; "": none did
   std::optional<ModelDigest> source;  ///< that of its files, where it was asked for
   std::chrono::milliseconds took{0};
 };
@@ -66,13 +68,12 @@ class Loads {
  public:
   using Time = EventLoop::Clock::time_point;
 
-  /// `disk`: null where there is no disk tier.
-  Loads(EventLoop& loop, LoadHost& host, LoadOptions options, DiskLink* disk)
-      : loop_(loop), host_(host), options_(std::move(options)), disk_(disk) {}
+  /// `disk`: null where there is no disk tier; `peers`: where no nodes are asked.
+  Loads(EventLoop& loop, LoadHost& host, LoadOptions options, DiskLink* disk, PeerBook* peers)
+      : loop_(loop), host_(host), options_(std::move(options)), disk_(disk), peers_(peers) {}
 
   /// Of a model whose digest is known, an image on the disk will do.
-  void start(ModelId model, TenantId tenant, const std::string& tenant_name, const ModelFrom& from,
-             const std::optional<ModelDigest>& digest);
+  void start(ModelId model, const ModelRegistry::Registered& registered, const std::string& tenant);
   /// There is room for what load_sized told.
   void fill(ModelId model);
   /// Its load and its check, without a word to the host.
@@ -88,6 +89,13 @@ class Loads {
 
  private:
   enum class Phase { queued, looking, sizing, asking, waiting, filling, checking };
+  /// Of a model that other nodes may have.
+  struct OfPeers {
+    std::string tenant, name;  ///< as they know it
+    bool tries = false;
+    unsigned failed = 0;
+    bool sized = false;  ///< a node said how large it is, and nobody else
+  };
   struct Load {
     std::uint64_t key = 0;
     ModelId model = 0;
@@ -100,6 +108,7 @@ class Loads {
     unsigned attempts = 0;
     bool has_room = false;  ///< `fill` was called
     bool tries_disk = false;
+    OfPeers of_peers;
     bool has_version = false;         ///< its loader said which one the source has
     std::uint64_t questions = 0;      ///< that the disk was asked for it: the last one counts
     std::optional<FoundImage> image;  ///< from which its loader reads
@@ -127,8 +136,15 @@ class Loads {
   bool look_up(Load& load, const ModelDigest& digest, bool of_source);
   void looked_up(std::uint64_t key, std::uint64_t question, std::optional<FoundImage> found);
   Status take_version(Load& load, const LoaderMessage& message);
-  /// To the loader that asked.
-  Status give_image(Load& load);
+  /// To the loader that asked: the image, the nodes that may have it, or neither.
+  Status give_way(Load& load);
+  std::string peers_task(const Load& load) const;
+  Status tell_where(const Load& load, const std::string& node);
+  void take_lost(const LoaderMessage& message);
+  /// What a node gave is wrong, or came no further: it isn't asked again, and another loader
+  /// starts.
+  Status leave_peer(Load& load, const std::string& why);
+  void note_failed_peer(Load& load, const std::string& why);
   Status take_sized(Load& load, const LoaderMessage& message);
   /// The image is wrong, or `why` its loader says so: it goes, and the source is read.
   Status read_source(Load& load, const std::string& why);
@@ -152,6 +168,7 @@ class Loads {
   LoadHost& host_;
   LoadOptions options_;
   DiskLink* disk_;
+  PeerBook* peers_;
   std::map<std::uint64_t, Load> loads_;
   std::uint64_t next_key_ = 1;
   std::list<Child> dying_;

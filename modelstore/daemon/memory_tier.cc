@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "modelstore/loader/model_place.h"
@@ -28,20 +29,20 @@ Error wrong_digest(const ModelFrom& from, const ModelDigest& digest) {
 }  // namespace
 
 MemoryTier::MemoryTier(EventLoop& loop, const TierLimits& limits, const LoadOptions& options,
-                       ModelRegistry& registry, DiskLink* disk, Say say)
+                       ModelRegistry& registry, DiskLink* disk, PeerBook* peers, Say say)
     : registry_(registry),
       disk_(disk),
       files_too_(options.files_too),
       say_(std::move(say)),
       book_(limits),
-      loads_(loop, *this, options, disk) {}
+      loads_(loop, *this, options, disk, peers) {}
 
 Result<std::unique_ptr<MemoryTier>> MemoryTier::make(EventLoop& loop, const TierLimits& limits,
                                                      const LoadOptions& options,
                                                      ModelRegistry& registry, DiskLink* disk,
-                                                     Say say) {
+                                                     PeerBook* peers, Say say) {
   std::unique_ptr<MemoryTier> tier(
-      new MemoryTier(loop, limits, options, registry, disk, std::move(say)));
+      new MemoryTier(loop, limits, options, registry, disk, peers, std::move(say)));
   auto freed = FreedMemory::make(loop, [object = tier.get()](std::uint64_t eviction) {
     object->perform(object->book_.freed(eviction, now()));
   });
@@ -120,7 +121,7 @@ const Error* MemoryTier::broken(ModelId model) {
 
 void MemoryTier::open(TicketId ticket, ModelId model) {
   if (const Error* error = broken(model)) {
-    if (tickets_) tickets_->refused(ticket, Error(*error));
+    if (auto* host = host_of(ticket)) host->refused(ticket, Error(*error));
     return;
   }
   wanted_[ticket] = model;
@@ -164,14 +165,18 @@ void MemoryTier::load_done(ModelId model, ModelMemory memory, const LoadedFrom& 
     freed_->discard(std::move(memory.reader));
     return load_failed(model, wrong_digest(registered->from, memory.digest));
   }
-  ++(from.disk ? counts_.disk_loads : counts_.loads);
+  ++(from.disk ? counts_.disk_loads : from.peer.empty() ? counts_.loads : counts_.peer_loads);
   // An image that was found by its digest names no files: they are those of before.
   const bool keeps_files = registered && from.disk && memory.files.empty();
-  registry_.note_loaded(model, memory.digest, keeps_files ? registered->files : memory.files);
+  registry_.note_loaded(model, memory.digest, keeps_files ? registered->files : memory.files,
+                        from.source);
   if (registered)
-    say_(fmt::format("loaded {}: {} bytes, digest {}{}", shown_place(registered->from.path),
+    say_(fmt::format("loaded {}: {} bytes, digest {}{}{}", shown_place(registered->from.path),
                      memory.bytes, memory.digest.to_string(),
-                     from.disk ? ", from its image on the disk" : ""));
+                     from.disk           ? ", from its image on the disk"
+                     : from.peer.empty() ? ""
+                                         : ", from node ",
+                     from.peer));
   take_memory(model, std::move(memory));
   // Before it is lent: a restarted daemon has to find it.
   tell(model);
@@ -255,6 +260,7 @@ void MemoryTier::replace(ModelId model) {
     auto anew = *registered;
     anew.digest = anew.from.digest;
     anew.files.clear();
+    anew.source.reset();
     successor = registry_.add(std::move(anew)).model;
     add_model(*successor);
   }
@@ -289,14 +295,13 @@ void MemoryTier::perform_one(const BookDecision& decision) {
   if (const auto* granted = std::get_if<decide::Grant>(&decision)) return grant(granted->ticket);
   const auto& refused = std::get<decide::Refuse>(decision);
   wanted_.erase(refused.ticket);
-  if (tickets_) tickets_->refused(refused.ticket, refused.error);
+  if (auto* host = host_of(refused.ticket)) host->refused(refused.ticket, refused.error);
 }
 
 void MemoryTier::start_load(ModelId model) {
   const auto* registered = registry_.get(model);
   if (registered)
-    return loads_.start(model, registered->tenant, registry_.tenant_name(registered->tenant),
-                        registered->from, registered->digest);
+    return loads_.start(model, *registered, registry_.tenant_name(registered->tenant));
   perform(book_.failed(model, Error{ErrorKind::not_found, "there is no such model"}, now()));
 }
 
@@ -313,12 +318,18 @@ void MemoryTier::give_up_memory(ModelId model, EvictionId eviction) {
   freed_->give_up(std::move(*memory), eviction);
 }
 
+TicketHost* MemoryTier::host_of(TicketId ticket) const {
+  const auto behind = hosts_.upper_bound(ticket);
+  return behind == hosts_.begin() ? nullptr : std::prev(behind)->second;
+}
+
 void MemoryTier::grant(TicketId ticket) {
   const auto wanted = wanted_.find(ticket);
   // It was closed between the decision and now.
   if (wanted == wanted_.end()) return;
   const auto memory = memory_.find(wanted->second);
-  if (tickets_ && memory != memory_.end()) tickets_->granted(ticket, *memory->second);
+  auto* host = host_of(ticket);
+  if (host && memory != memory_.end()) host->granted(ticket, *memory->second);
 }
 
 }  // namespace bellows

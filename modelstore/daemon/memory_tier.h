@@ -30,6 +30,7 @@ class TicketHost {
 struct TierCounts {
   std::uint64_t loads = 0;       ///< from their sources
   std::uint64_t disk_loads = 0;  ///< from images on the disk
+  std::uint64_t peer_loads = 0;  ///< from other nodes
   std::uint64_t failed = 0;      ///< for other reasons than room
   std::uint64_t no_room = 0;     ///< loads that were refused
   std::uint64_t opens = 0;
@@ -43,12 +44,18 @@ class MemoryTier final : private LoadHost {
   using Time = EventLoop::Clock::time_point;
   using Say = std::function<void(const std::string&)>;
 
-  /// `disk`: null where there is no disk tier. It outlives this object.
+  /// Tickets of other nodes: from this number on.
+  static constexpr TicketId kOfPeers = TicketId{1} << 62;
+
+  /// `disk`: null where there is no disk tier; `peers`: where no nodes are asked. Both outlive this
+  /// object.
   static Result<std::unique_ptr<MemoryTier>> make(EventLoop& loop, const TierLimits& limits,
                                                   const LoadOptions& options,
-                                                  ModelRegistry& registry, DiskLink* disk, Say say);
+                                                  ModelRegistry& registry, DiskLink* disk,
+                                                  PeerBook* peers, Say say);
 
-  void set_host(TicketHost* tickets) { tickets_ = tickets; }
+  /// Of tickets from this number on, up to that of the next host.
+  void set_host(TicketHost* tickets, TicketId first = 0) { hosts_[first] = tickets; }
   void set_watcher(ModelWatcher* watcher) { watcher_ = watcher; }
   void add_tenant(TenantId tenant, std::uint64_t budget) { book_.add_tenant(tenant, budget); }
   void add_model(ModelId model);
@@ -86,7 +93,7 @@ class MemoryTier final : private LoadHost {
 
  private:
   MemoryTier(EventLoop& loop, const TierLimits& limits, const LoadOptions& options,
-             ModelRegistry& registry, DiskLink* disk, Say say);
+             ModelRegistry& registry, DiskLink* disk, PeerBook* peers, Say say);
 
   void load_sized(ModelId model, std::uint64_t bytes) override;
   void load_done(ModelId model, ModelMemory memory, const LoadedFrom& from) override;
@@ -113,13 +120,15 @@ class MemoryTier final : private LoadHost {
   void replace(ModelId model);
   void tell_verified(ModelId model, const Status& status);
   void grant(TicketId ticket);
+  /// Null: there is none.
+  TicketHost* host_of(TicketId ticket) const;
   static Time now() { return EventLoop::Clock::now(); }
 
   ModelRegistry& registry_;
   DiskLink* disk_;
   const bool files_too_;
   Say say_;
-  TicketHost* tickets_ = nullptr;
+  std::map<TicketId, TicketHost*> hosts_;  ///< by the first of their tickets
   ModelWatcher* watcher_ = nullptr;
   ModelBook book_;
   TierCounts counts_;

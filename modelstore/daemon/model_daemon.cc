@@ -48,6 +48,13 @@ std::vector<std::string> disk_command(const DiskOption& disk) {
   return words;
 }
 
+std::vector<std::string> peer_command(const PeerOption& peers, std::chrono::milliseconds slow) {
+  const auto self = std::find_if(peers.nodes.begin(), peers.nodes.end(),
+                                 [&](const PeerNode& node) { return node.name == peers.self; });
+  return {peers.program, peers.self, std::to_string(self->port), std::to_string(slow.count()),
+          peers.munge_socket};
+}
+
 /// A job's name has no slash.
 bool is_socket_option(const std::string& name) { return name.starts_with('/'); }
 
@@ -70,9 +77,14 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   if (!options.disk.directory.empty())
     disk_ = std::make_unique<DiskLink>(*loop_, disk_command(options.disk),
                                        options.disk.limits.bytes, options.loads.stall, say);
-  auto tier = MemoryTier::make(*loop_, options.limits, options.loads, registry_, disk_.get(), say);
+  if (!options.peers.nodes.empty()) peers_ = std::make_unique<PeerBook>(options.peers, say);
+  auto tier = MemoryTier::make(*loop_, options.limits, options.loads, registry_, disk_.get(),
+                               peers_.get(), say);
   if (!tier) return tier.error();
   tier_ = std::move(*tier);
+  if (peers_)
+    peer_link_ = std::make_unique<PeerLink>(*loop_, *tier_, registry_,
+                                            peer_command(options.peers, options.loads.stall), say);
   clients_ = std::make_unique<ClientDesk>(*loop_, *tier_, registry_, options.most_sockets);
   control_ = std::make_unique<ControlDesk>(*loop_, registry_, *tier_, *clients_);
   for (const TenantOption& tenant : options.tenants)
@@ -180,11 +192,14 @@ void ModelDaemon::run(int signals) {
     const auto now = EventLoop::Clock::now();
     // First: it answers, and the tier goes on with that.
     if (disk_) disk_->tick(now);
+    if (peer_link_) peer_link_->tick(now);
     const auto metrics = metrics_ ? metrics_->tick(now) : EventLoop::Clock::time_point::max();
     const auto next = std::min(
         {metrics, tier_->tick(now), clients_->tick(now), control_->tick(now), link_->tick(now)});
     // Last: the tier has asked the disk for more.
-    loop_->run_once(disk_ ? std::min(next, disk_->next(now)) : next);
+    const auto disk = disk_ ? disk_->next(now) : EventLoop::Clock::time_point::max();
+    const auto peers = peer_link_ ? peer_link_->next(now) : EventLoop::Clock::time_point::max();
+    loop_->run_once(std::min({next, disk, peers}));
   }
 }
 

@@ -18,6 +18,8 @@
 #include "modelstore/daemon/metrics_file.h"
 #include "modelstore/daemon/model_options.h"
 #include "modelstore/daemon/model_registry.h"
+#include "modelstore/daemon/peer_book.h"
+#include "modelstore/daemon/peer_link.h"
 #include "modelstore/daemon/site_models.h"
 
 namespace bellows {
@@ -47,6 +49,7 @@ struct ModelDaemonOptions {
   TierLimits limits;
   LoadOptions loads;
   DiskOption disk;
+  PeerOption peers;
   std::size_t most_sockets = 0;  ///< of jobs and their programs; loaders take others
   std::vector<TenantOption> tenants;
   std::vector<ModelOption> models;
@@ -81,7 +84,9 @@ class ModelDaemon {
   std::unique_ptr<EventLoop> loop_;
   ModelRegistry registry_;
   std::unique_ptr<DiskLink> disk_;
+  std::unique_ptr<PeerBook> peers_;
   std::unique_ptr<MemoryTier> tier_;
+  std::unique_ptr<PeerLink> peer_link_;
   std::unique_ptr<ClientDesk> clients_;
   std::unique_ptr<ControlDesk> control_;
   std::unique_ptr<KeeperLink> link_;

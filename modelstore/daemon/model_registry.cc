@@ -104,10 +104,13 @@ std::optional<ModelId> ModelRegistry::remove(TenantId tenant, const std::string&
 }
 
 void ModelRegistry::note_loaded(ModelId model, const ModelDigest& digest,
-                                const std::vector<plain::FileIdentity>& files) {
+                                const std::vector<plain::FileIdentity>& files,
+                                const std::optional<ModelDigest>& source) {
   const auto found = models_.find(model);
   if (found == models_.end()) return;
   Registered& registered = found->second;
+  // An image that was found by its digest says nothing of where it came from.
+  if (source) registered.source = source;
   if (registered.digest == digest && registered.files == files) return;
   registered.digest = digest;
   registered.files = files;

@@ -43,6 +43,7 @@ class ModelRegistry {
     ModelFrom from;
     std::set<std::string> visible;  ///< tenants besides its own; "*": all
     std::optional<ModelDigest> digest;
+    std::optional<ModelDigest> source;  ///< of where the digest was read from, and which version
     std::vector<plain::FileIdentity> files;  ///< that it was read from, when it last was
     bool configured = false;                 ///< from the start; else somebody added it
   };
@@ -66,7 +67,8 @@ class ModelRegistry {
   bool restore(ModelId model, Registered registered);
   std::optional<ModelId> remove(TenantId tenant, const std::string& name);
   void note_loaded(ModelId model, const ModelDigest& digest,
-                   const std::vector<plain::FileIdentity>& files);
+                   const std::vector<plain::FileIdentity>& files,
+                   const std::optional<ModelDigest>& source);
 
   /// What a tenant sees by this name: its own, else that of the only other tenant that shows it
   /// one.

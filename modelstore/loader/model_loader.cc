@@ -23,6 +23,7 @@
 #include <utility>
 
 #include "checkpoint/system/block_workers.h"
+#include "common/text.h"
 #include "modelstore/digest/tree_digest.h"
 #include "modelstore/disk/image_file.h"
 #include "modelstore/loader/confine.h"
@@ -30,6 +31,7 @@
 #include "modelstore/loader/loading.h"
 #include "modelstore/loader/model_place.h"
 #include "modelstore/loader/model_source.h"
+#include "modelstore/loader/peer_connection.h"
 
 namespace bellows {
 namespace {
@@ -158,6 +160,7 @@ struct Reading {
   std::uint64_t leaves = 1;
   /// All at once, where a piece of memory is not one of a file; instead of read.
   std::function<Status(unsigned char* memory, const Progress& progress)> read_all{};
+  std::string peer{};  ///< the node that gives it
 };
 
 /// Of what is read at once: its pages, its bytes, and then its digest.
@@ -205,6 +208,7 @@ Result<ModelDigest> fill(const Reading& reading) {
   message.bytes = reading.bytes;
   message.catalogue_at = reading.catalogue_at;
   message.catalogue_bytes = reading.catalogue_bytes;
+  message.set_text(reading.peer);
   if (auto sent = tell(message); !sent) return sent.error();
   plain::Handle fd;
   if (auto received = await_message(&message, &fd); !received) return received.error();
@@ -237,6 +241,99 @@ Status load_image(Fd file) {
   return digest ? say_digest(LoaderWord::done, *digest) : Status(digest.error());
 }
 
+void say_lost(const std::string& node, const Error& why) {
+  LoaderMessage message;
+  message.word = LoaderWord::peer_lost;
+  message.set_bytes(node + "\n" + why.text);
+  (void)tell(message);
+}
+
+/// As the daemon knows it. not_found: it is none of its nodes.
+Result<PeerNode> node_called(const std::string& name) {
+  LoaderMessage message;
+  message.word = LoaderWord::peer_at;
+  message.set_text(name);
+  if (auto told = tell(message); !told) return told.error();
+  plain::Handle fd;
+  if (auto received = await_message(&message, &fd); !received) return received.error();
+  const auto words = split(message.text_view(), ' ');
+  const std::uint64_t port = words.size() == 2 ? parse_uint(words[1]).value_or(0) : 0;
+  if (message.word != LoaderWord::peer_at || port == 0 || port > UINT16_MAX)
+    return Error{ErrorKind::not_found, "another node names it, and --peers does not"};
+  return PeerNode{name, std::string(words[0]), static_cast<std::uint16_t>(port)};
+}
+
+/// What one node, or one that it names, has to offer. Nothing: neither has the model.
+std::optional<std::pair<std::string, PeerOffer>> offer_of(PeerNode node, PeerMode mode,
+                                                          const PeerCall& call) {
+  constexpr int kMostSteps = 8;
+  for (int step = 0; step < kMostSteps; ++step) {
+    auto offer = ask_peer(node, mode, call);
+    if (!offer) {
+      say_lost(node.name, offer.error());
+      return std::nullopt;
+    }
+    if (offer->answer.word == PeerWord::have) return std::pair(node.name, std::move(*offer));
+    if (offer->answer.word == PeerWord::none) return std::nullopt;
+    auto next = node_called(offer->answer.text);
+    if (!next) {
+      say_lost(offer->answer.text, next.error());
+      return std::nullopt;
+    }
+    node = std::move(*next);
+    mode = PeerMode::loading;
+    call.progress();
+  }
+  return std::nullopt;
+}
+
+Status take_offer(const std::string& node, PeerOffer offer) {
+  const PeerAnswer& answer = offer.answer;
+  PeerStream stream(offer.connection);
+  const auto digest = fill({answer.bytes,
+                            answer.catalogue_at,
+                            answer.catalogue_bytes,
+                            [&](std::uint64_t begin, unsigned char* to, std::uint64_t bytes) {
+                              return stream.read(begin, to, bytes);
+                            },
+                            threads_for_disk(),
+                            1,
+                            {},
+                            node});
+  if (!digest) return digest.error();
+  // Nobody seals the bytes themselves.
+  if (*digest != answer.digest)
+    return Error{ErrorKind::corrupt, "what it sent does not have the digest that it told"};
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  (void)offer.connection.send(frame_of(PeerFrame::got, ""), deadline);
+  return say_digest(LoaderWord::done, *digest);
+}
+
+/// False: none of the nodes has it.
+Result<bool> load_from_peers(const LoaderMessage& message, const ModelDigest& source,
+                             const ModelSource::Progress& progress) {
+  const auto task = PeersTask::parse(message.text_view());
+  if (!task) return task.error();
+  PeerCall call;
+  call.munge = Munge(task->munge_socket);
+  call.patience = std::chrono::milliseconds(task->patience_ms);
+  call.progress = progress;
+  call.question.from = task->self;
+  call.question.tenant = task->tenant;
+  call.question.model = task->model;
+  call.question.source = source;
+  call.question.digest = task->digest;
+  for (const auto& [mode, node] : task->nodes) {
+    progress();
+    auto offer = offer_of(node, mode, call);
+    if (!offer) continue;
+    if (auto taken = take_offer(offer->first, std::move(offer->second)); !taken)
+      return taken.error();
+    return true;
+  }
+  return false;
+}
+
 Result<ModelSource> open_source(const LoaderMessage& task, const std::string& settings,
                                 const ModelSource::Progress& progress) {
   const std::string place(task.text_view());
@@ -265,7 +362,11 @@ Status load(const LoaderMessage& task, const std::string& settings) {
     plain::Handle fd;
     if (auto received = await_message(&answer, &fd); !received) return received;
     if (answer.word == LoaderWord::image && fd.get() >= 0) return load_image(Fd(fd.release()));
-    if (answer.word != LoaderWord::go_on)
+    if (answer.word == LoaderWord::peers) {
+      const auto loaded = load_from_peers(answer, *version, progress);
+      if (!loaded) return loaded.error();
+      if (*loaded) return {};
+    } else if (answer.word != LoaderWord::go_on)
       return Error{ErrorKind::internal, "bellows-modeld does not say whether there is an image"};
   }
   const bool is_remote = is_remote_place(task.text_view());

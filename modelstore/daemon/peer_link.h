@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/child.h"
+#include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/memory_tier.h"
+#include "modelstore/daemon/model_registry.h"
+#include "modelstore/peerwire/peer_letter.h"
+#include "modelstore/peerwire/peer_wire.h"
+
+namespace bellows {
+
+/// The daemon's line to bellows-model-peer, which lends other nodes what they ask for: models that
+/// were configured and come from afar, by their names. Never waits; a process that ends or hangs is
+/// replaced, and what it had borrowed is given back.
+class PeerLink final : private TicketHost {
+ public:
+  using Say = std::function<void(const std::string&)>;
+  using Time = EventLoop::Clock::time_point;
+
+  /// `command`: how to start the process.
+  PeerLink(EventLoop& loop, MemoryTier& tier, const ModelRegistry& registry,
+           std::vector<std::string> command, Say say)
+      : loop_(loop),
+        tier_(tier),
+        registry_(registry),
+        command_(std::move(command)),
+        say_(std::move(say)) {
+    tier_.set_host(this, MemoryTier::kOfPeers);
+  }
+  PeerLink(const PeerLink&) = delete;
+  PeerLink& operator=(const PeerLink&) = delete;
+
+  /// Starts the process where there is none, once a second at most.
+  void tick(Time now);
+  /// When to look again.
+  Time next(Time now) const;
+
+ private:
+  struct Asked {
+    std::uint64_t number = 0;  ///< of the process's question
+    ModelId model = 0;
+    PeerQuestion question;
+    bool granted = false;
+  };
+
+  void granted(TicketId ticket, const ModelMemory& memory) override;
+  void refused(TicketId ticket, const Error& error) override;
+
+  Status start_process();
+  void on_message();
+  void take(const PeerMessage& message);
+  void ask(const PeerMessage& message);
+  void done(std::uint64_t number);
+  void tell_progress(std::uint64_t number);
+  void refuse(std::uint64_t number, const std::string& why);
+  /// Whether the model is what the question is for, now that it is known.
+  bool is_asked_for(const PeerQuestion& question, ModelId model, const ModelDigest& digest) const;
+  std::map<TicketId, Asked>::iterator find(std::uint64_t number);
+  void send(const PeerMessage& message, int passed = -1);
+  /// Has another take its place.
+  void let_go(const std::string& why);
+  void complain(const std::string& text);
+
+  EventLoop& loop_;
+  MemoryTier& tier_;
+  const ModelRegistry& registry_;
+  std::vector<std::string> command_;
+  Say say_;
+  Fd socket_;
+  EventLoop::Watch watch_;
+  std::optional<Child> child_;
+  std::list<Child> dying_;
+  Time start_at_{};
+  std::string complaint_;  ///< the last: it is not said again and again
+  std::map<TicketId, Asked> asked_;
+  TicketId next_ticket_ = MemoryTier::kOfPeers;
+  bool broken_ = false;
+};
+
+}  // namespace bellows
