@@ -100,9 +100,12 @@ std::string text_of(const StoreView& store, const std::string& tenant) {
                  model.bytes > 0 ? size_text(model.bytes) : "-",
                  std::to_string(model.references + model.waiting), ago(model),
                  one_line(model.source)});
-  std::string text = fmt::format("{}\nmemory for models: {}; {} with {}\n",
-                                 table.text(terminal_width(STDOUT_FILENO)), room_text(store.all),
-                                 counted(store.jobs, "socket"), counted(store.programs, "program"));
+  std::string text = fmt::format(
+      "{}\nmemory for models: {}; {} with {}\n"
+      "loaded: {} from their sources, {} from the disk, {} from other nodes\n",
+      table.text(terminal_width(STDOUT_FILENO)), room_text(store.all),
+      counted(store.jobs, "socket"), counted(store.programs, "program"), store.loads,
+      store.disk_loads, store.peer_loads);
   if (store.disk) text += fmt::format("disk for models: {}\n", disk_text(*store.disk));
   for (const StoreTenant& each : store.tenants)
     if (tenant.empty() || each.name == tenant)
@@ -161,7 +164,11 @@ int model_list(const ModelOptions& options) {
     return kOk;
   }
   Json json = json_of(store->all);
-  json.update({{"jobs", store->jobs}, {"programs", store->programs}});
+  json.update(
+      {{"jobs", store->jobs},
+       {"programs", store->programs},
+       {"loads",
+        {{"source", store->loads}, {"disk", store->disk_loads}, {"node", store->peer_loads}}}});
   json["disk"] = json_of(store->disk);
   json["tenants"] = Json::array();
   json["models"] = Json::array();

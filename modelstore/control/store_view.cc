@@ -56,6 +56,9 @@ Status read_tenants(ControlClient& daemon, StoreView& view) {
     view.jobs = line->jobs;
     view.programs = line->programs;
     view.disk = disk_of(*line);
+    view.loads = line->loads;
+    view.disk_loads = line->disk_loads;
+    view.peer_loads = line->peer_loads;
     if (line->tenant_length == 0) return {};
     before.assign(line->tenant, line->tenant_length);
     view.tenants.push_back({before, line->tenant_budget, line->tenant_used, line->tenant_evicting});

@@ -83,6 +83,9 @@ StoreLine ControlReport::store(const std::string& tenant) const {
     line.disk_used = disk->used;
     line.disk_images = disk->images;
   }
+  line.loads = tier_.counts().loads;
+  line.disk_loads = tier_.counts().disk_loads;
+  line.peer_loads = tier_.counts().peer_loads;
   const auto next = registry_.tenant_after(tenant);
   if (!next) return line;
   const BookRoom own = tier_.book().room_of(*next);

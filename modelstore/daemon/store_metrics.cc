@@ -89,6 +89,7 @@ std::string metrics_text(const ModelRegistry& registry, const MemoryTier& tier,
   out.begin("loads_total", "counter", "Models that were loaded, by where they were read");
   out.add(counts.loads, "from=\"source\"");
   out.add(counts.disk_loads, "from=\"disk\"");
+  out.add(counts.peer_loads, "from=\"node\"");
   out.add_counter("load_failures_total", "Loads that failed, except for lack of room",
                   counts.failed);
   out.add_counter("room_refusals_total", "Loads that were refused for lack of room",

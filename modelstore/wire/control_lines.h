@@ -48,16 +48,20 @@ enum class Disk : std::uint32_t {
   silent = 2,  ///< what is told of it is of when it last answered
 };
 
-/// In bytes, but for those that say otherwise.
+/// In bytes, but for what counts models, jobs, programs, loads and images.
 struct StoreLine {
   std::uint32_t version = kVersion;
   std::uint32_t tenant_length = 0;  ///< 0: there are no more
   std::uint64_t budget = 0;
   std::uint64_t used = 0;      ///< with what is on its way in, and out
   std::uint64_t evicting = 0;  ///< of `used`: on its way out
-  std::uint64_t models = 0;    ///< a number
-  std::uint64_t jobs = 0;      ///< whose sockets are served: a number
-  std::uint64_t programs = 0;  ///< that are connected: a number
+  std::uint64_t models = 0;
+  std::uint64_t jobs = 0;      ///< whose sockets are served
+  std::uint64_t programs = 0;  ///< that are connected
+  /// Models that were loaded since the daemon began, by where they came from.
+  std::uint64_t loads = 0;
+  std::uint64_t disk_loads = 0;
+  std::uint64_t peer_loads = 0;
   std::uint64_t tenant_budget = 0;
   std::uint64_t tenant_used = 0;
   std::uint64_t tenant_evicting = 0;
@@ -65,7 +69,7 @@ struct StoreLine {
   std::uint32_t unused = 0;
   std::uint64_t disk_budget = 0;
   std::uint64_t disk_used = 0;
-  std::uint64_t disk_images = 0;  ///< a number
+  std::uint64_t disk_images = 0;
   char tenant[kMostTenant + 1] = {};
 };
 
@@ -79,7 +83,7 @@ struct HolderLine {
   char job[kMostPath + 1] = {};  ///< or the path of a socket
 };
 
-static_assert(sizeof(ModelLine) == 3000 && sizeof(StoreLine) == 176 && sizeof(HolderLine) == 1112);
+static_assert(sizeof(ModelLine) == 3000 && sizeof(StoreLine) == 200 && sizeof(HolderLine) == 1112);
 
 const char* check(const ModelLine& line, std::size_t size);
 const char* check(const StoreLine& line, std::size_t size);

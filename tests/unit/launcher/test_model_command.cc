@@ -165,6 +165,8 @@ Test(model_command, shows_what_there_is_and_who_has_it, .timeout = 60) {
             holders[0]["uid"] == geteuid() && holders[0]["tenant"] == "a");
   expect_done(model(store, {"show", "m"}), "a.sock of tenant a has it twice");
   expect_done(model(store, {"list"}), "memory for models: 8.0 MiB of 10.0 MiB are used");
+  expect_done(model(store, {"list"}),
+              "loaded: 1 from their sources, 0 from the disk, 0 from other");
 }
 
 Test(model_command, more_models_than_an_answer_has_come_in_order, .timeout = 60) {

@@ -141,8 +141,9 @@ Test(model_control, writes_metrics_for_prometheus, .timeout = 60) {
   }
   for (const char* each :
        {"hits_total 1", "loads_total{from=\"source\"} 1", "loads_total{from=\"disk\"} 0",
-        "load_failures_total 1", "room_refusals_total 1", "evictions_total 0",
-        "budget_bytes{tier=\"memory\"} 10485760", "used_bytes{tier=\"memory\"} 8388608",
+        "loads_total{from=\"node\"} 0", "load_failures_total 1", "room_refusals_total 1",
+        "evictions_total 0", "budget_bytes{tier=\"memory\"} 10485760",
+        "used_bytes{tier=\"memory\"} 8388608",
         "tenant_budget_bytes{tier=\"memory\",tenant=\"b\"} 9437184",
         "tenant_used_bytes{tier=\"memory\",tenant=\"a\"} 8388608", "models{state=\"memory\"} 1",
         "models{state=\"absent\"} 2", "sockets 2", "programs 2"})
