@@ -314,6 +314,7 @@ start_modeld() {
     --inh-caps=-all,+setuid,+setgid --ambient-caps=-all,+setuid,+setgid --bounding-set=-all,+setuid,+setgid \
     --no-new-privs "$@" &' start env -i PATH=/usr/bin:/bin "${daemon_environment[@]}" "$program" \
     --budget=256M --small-pages --helpers="$helpers" --site="$dir/etc/bellows.yaml" "${remote[@]}" \
+    --peers="n[1-$nodes]" --peer-name="n$node" --munge-socket="$dir/run/munge.socket" \
     </dev/null >>"$dir/log/modeld-n$node.log" 2>&1
   poll_for 20 modeld_is_ready || {
     show_log_tail "$dir/log/modeld-n$node.log"
