@@ -149,6 +149,7 @@ struct Texts {
   std::vector<std::string> peers;
   std::string peer_name;
   std::uint64_t peer_port = 6831;
+  double peer_wait = 1;
   std::string munge_socket;
   std::vector<std::string> tenants, models, folders, sockets;
 };
@@ -188,6 +189,9 @@ void add_options(CLI::App& app, Texts& t) {
                  "The nodes that ask one another before a server: n[1-100], or NAME=HOST[:PORT]");
   app.add_option("--peer-name", t.peer_name, "This node's name among them, if not the host's");
   app.add_option("--peer-port", t.peer_port, "The port by which they do")->capture_default_str();
+  app.add_option("--peer-wait", t.peer_wait,
+                 "Seconds after which a node that says nothing is passed over")
+      ->capture_default_str();
   app.add_option("--munge-socket", t.munge_socket, "munged's socket, if not the usual one");
   app.add_option("--metrics", t.metrics,
                  "A file for Prometheus' node_exporter, written every 15 seconds: *.prom");
@@ -237,6 +241,7 @@ PeerOption peers_of(const Texts& t) {
   peers.nodes = std::move(*nodes);
   peers.self = t.peer_name.empty() ? host_name() : t.peer_name;
   peers.munge_socket = t.munge_socket;
+  peers.first = ms_of(t.peer_wait);
   peers.program = t.helpers + "/bellows-model-peer";
   if (std::none_of(peers.nodes.begin(), peers.nodes.end(),
                    [&](const PeerNode& node) { return node.name == peers.self; }))

@@ -197,6 +197,7 @@ std::string Loads::peers_task(const Load& load) const {
   if (task.nodes.empty()) return "";
   task.self = peers_->option().self;
   task.munge_socket = peers_->option().munge_socket;
+  task.first_ms = static_cast<std::uint64_t>(peers_->option().first.count());
   // Before the loader is taken for one that hangs.
   task.patience_ms = static_cast<std::uint64_t>(options_.stall.count()) / 2;
   task.tenant = load.of_peers.tenant;

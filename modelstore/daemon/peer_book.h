@@ -19,10 +19,11 @@ namespace bellows {
 
 /// Where nodes ask one another, and how this one does.
 struct PeerOption {
-  std::string program;          ///< "": they don't
-  std::vector<PeerNode> nodes;  ///< with this one
-  std::string self;             ///< this node's name
-  std::string munge_socket;     ///< "": the usual one
+  std::string program;                    ///< "": they don't
+  std::vector<PeerNode> nodes;            ///< with this one
+  std::string self;                       ///< this node's name
+  std::string munge_socket;               ///< "": the usual one
+  std::chrono::milliseconds first{1000};  ///< for a node's first word
 };
 
 /// Which nodes to ask for what, and which of them were of no use lately.

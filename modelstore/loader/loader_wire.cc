@@ -43,25 +43,26 @@ Error LoaderMessage::to_error() const {
 }
 
 std::string PeersTask::to_text() const {
-  std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", self, munge_socket, patience_ms, tenant,
-                                 model, digest ? digest->to_string() : "");
+  std::string text = fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}", self, munge_socket, first_ms,
+                                 patience_ms, tenant, model, digest ? digest->to_string() : "");
   for (const auto& [mode, node] : nodes)
     text += fmt::format("\n{} {} {} {}", static_cast<int>(mode), node.name, node.host, node.port);
   return text;
 }
 
 Result<PeersTask> PeersTask::parse(std::string_view text) {
-  constexpr std::size_t kFirst = 6;
+  constexpr std::size_t kFirst = 7;
   const Error nonsense{ErrorKind::internal, "bellows-modeld names nodes in no way that there is"};
   const auto lines = split(text, '\n');
   if (lines.size() < kFirst) return nonsense;
   PeersTask task;
   task.self = lines[0];
   task.munge_socket = lines[1];
-  task.patience_ms = parse_uint(lines[2]).value_or(0);
-  task.tenant = lines[3];
-  task.model = lines[4];
-  task.digest = ModelDigest::parse(lines[5]);
+  task.first_ms = parse_uint(lines[2]).value_or(0);
+  task.patience_ms = parse_uint(lines[3]).value_or(0);
+  task.tenant = lines[4];
+  task.model = lines[5];
+  task.digest = ModelDigest::parse(lines[6]);
   for (std::size_t i = kFirst; i < lines.size(); ++i) {
     const auto words = split(lines[i], ' ');
     const auto mode = parse_uint(words[0]);

@@ -62,9 +62,10 @@ struct LoaderMessage {
 
 /// Whom a loader asks before it reads a model from afar, and how.
 struct PeersTask {
-  std::string self;          ///< this node
-  std::string munge_socket;  ///< "": the usual one
-  std::uint64_t patience_ms = 0;
+  std::string self;               ///< this node
+  std::string munge_socket;       ///< "": the usual one
+  std::uint64_t first_ms = 0;     ///< for a node's first word
+  std::uint64_t patience_ms = 0;  ///< without any progress over there
   std::string tenant;
   std::string model;                  ///< its name
   std::optional<ModelDigest> digest;  ///< where it is known

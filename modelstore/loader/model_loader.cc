@@ -316,6 +316,7 @@ Result<bool> load_from_peers(const LoaderMessage& message, const ModelDigest& so
   if (!task) return task.error();
   PeerCall call;
   call.munge = Munge(task->munge_socket);
+  call.first = std::chrono::milliseconds(task->first_ms);
   call.patience = std::chrono::milliseconds(task->patience_ms);
   call.progress = progress;
   call.question.from = task->self;

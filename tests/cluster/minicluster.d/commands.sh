@@ -304,17 +304,17 @@ modeld_is_ready() { in_member "n$node" test -S /run/bellows-models/control; }
 
 # As etc/bellows-modeld.service has it, with a user that every machine has.
 start_modeld() {
-  local program helpers remote=()
+  local program helpers
   read -r program helpers < <(modeld_programs)
-  [[ ! -e $dir/etc/models-remote.conf ]] || remote=(--remote="$dir/etc/models-remote.conf")
   in_member "n$node" install -d -o daemon -g daemon -m 755 /run/bellows-models
   in_member "n$node" rm -f /run/bellows-models/control
   # shellcheck disable=SC2016
   in_member "n$node" /bin/sh -c 'exec setsid setpriv --reuid=daemon --regid=daemon --clear-groups \
     --inh-caps=-all,+setuid,+setgid --ambient-caps=-all,+setuid,+setgid --bounding-set=-all,+setuid,+setgid \
     --no-new-privs "$@" &' start env -i PATH=/usr/bin:/bin "${daemon_environment[@]}" "$program" \
-    --budget=256M --small-pages --helpers="$helpers" --site="$dir/etc/bellows.yaml" "${remote[@]}" \
-    --peers="n[1-$nodes]" --peer-name="n$node" --munge-socket="$dir/run/munge.socket" \
+    --budget=256M --small-pages --helpers="$helpers" --site="$dir/etc/bellows.yaml" \
+    --remote="$dir/etc/models-remote.conf" --peers="n[1-$nodes]" --peer-name="n$node" --peer-wait=5 \
+    --munge-socket="$dir/run/munge.socket" \
     </dev/null >>"$dir/log/modeld-n$node.log" 2>&1
   poll_for 20 modeld_is_ready || {
     show_log_tail "$dir/log/modeld-n$node.log"

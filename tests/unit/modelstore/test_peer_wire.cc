@@ -170,15 +170,17 @@ Test(peer_frames, come_whole_or_not_at_all) {
 Test(peers_task, reads_back) {
   PeersTask task;
   task.self = "n3";
+  task.first_ms = 1000;
   task.patience_ms = 500;
   task.tenant = "vision";
   task.model = "m";
   task.nodes = {{PeerMode::load, {"n1", "10.0.0.1", 6831}}, {PeerMode::have, {"n2", "::1", 7}}};
   const auto back = PeersTask::parse(task.to_text());
   cr_assert(back.ok());
-  cr_expect(back->self == "n3" && back->munge_socket.empty() && back->patience_ms == 500);
+  cr_expect(back->self == "n3" && back->munge_socket.empty() && back->patience_ms == 500 &&
+            back->first_ms == 1000);
   cr_expect(back->tenant == "vision" && back->model == "m" && !back->digest);
   cr_expect(back->nodes == task.nodes);
-  for (const char* wrong : {"", "a\nb", "a\n\n1\nt\nm\n\n0 n1 h", "a\n\n1\nt\nm\n\n9 n1 h 1"})
+  for (const char* wrong : {"", "a\nb", "a\n\n1\n1\nt\nm\n\n0 n1 h", "a\n\n1\n1\nt\nm\n\n9 n1 h 1"})
     cr_expect(!PeersTask::parse(wrong).ok(), "%s", wrong);
 }

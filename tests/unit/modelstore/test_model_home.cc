@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// A node that others ask for models, and whoever else reaches its port.
+#include <fstream>
+#include <future>
+
+#include "tests/unit/modelstore/peer_support.h"
+#include "tests/unit/support/other_user.h"
+
+using namespace bellows;
+using namespace bellows::model_test;
+using modelwire::ControlOp;
+
+namespace {
+
+/// A number that the kernel has of a process.
+std::uint64_t status_of(pid_t process, const std::string& key) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  std::string word;
+  while (status >> word && word != key) {
+  }
+  std::uint64_t value = UINT64_MAX;
+  status >> (key.starts_with("Cap") ? std::hex : std::dec) >> value;
+  return value;
+}
+
+/// One node that has a model, and whoever asks it.
+struct Home {
+  explicit Home(const std::string& more = "--stall=60", std::size_t bytes = 3 * kMega)
+      : nodes(2, 1) {
+    data = random_bytes(bytes);
+    file = one_tensor("w", data);
+    server.put("/m.safetensors", file);
+    nodes.remote("m", server.url("/m.safetensors"));
+    nodes.each(more);
+    nodes.start();
+    source = source_at(server.url("/m.safetensors"), file.size());
+  }
+  PeerCall call(const std::string& name = "m") const { return nodes.call(name, source); }
+  Result<PeerOffer> ask(PeerMode mode, const PeerCall& call) const {
+    return ask_peer(nodes.node(0), mode, call);
+  }
+  PeerQuestion question() const {
+    PeerQuestion question = call().question;
+    question.number = *new_peer_number();
+    question.to = "n1";
+    return question;
+  }
+  /// What comes back for these bytes, until the home closes; "" for nothing.
+  std::string reply(const std::string& bytes, int limit = 10) const {
+    auto connection = PeerConnection::open(nodes.node(0), in(5));
+    cr_assert(connection.ok());
+    (void)connection->send(bytes, in(5));
+    std::string all(4096, '\0');
+    const auto got =
+        connection->read_some(reinterpret_cast<unsigned char*>(all.data()), all.size(), in(limit));
+    cr_expect(got || !has(got.error().text, "less than"), "it is still open");
+    return got ? all.substr(0, *got) : "";
+  }
+
+  FileServer server;
+  Nodes nodes;
+  std::string data, file;
+  ModelDigest source;
+};
+
+}  // namespace
+
+Test(model_home, gives_what_it_has_and_nothing_else, .timeout = 120) {
+  Home home;
+  const std::string local = home.nodes[0].add("local", "data");
+  home.nodes[0].restart();
+  home.nodes.await(0);
+  const auto none = [&](PeerMode mode, const PeerCall& call) {
+    const auto offer = home.ask(mode, call);
+    return offer && offer->answer.word == PeerWord::none;
+  };
+  cr_expect(none(PeerMode::have, home.call()) && none(PeerMode::loading, home.call()));
+  cr_expect_eq(home.server.requests(), 0,
+               "nobody may have it loaded by a question for what is there");
+  // By its digest or by its source.
+  const OpenModel model = home.nodes[0].open("m");
+  cr_expect(home.nodes[0].open("local").ok());
+  auto offer = home.ask(PeerMode::have, home.call());
+  cr_assert(offer.ok() && offer->answer.word == PeerWord::have);
+  cr_expect(offer->answer.digest.to_string() == model.digest());
+  cr_expect(digest_of(bytes_of(*offer)) == offer->answer.digest);
+  auto other = home.call();
+  other.question.source.bytes[0] ^= 1;
+  cr_expect(none(PeerMode::have, other));
+  other.question.digest = offer->answer.digest;
+  cr_expect(home.ask(PeerMode::have, other)->answer.word == PeerWord::have);
+  other.question.digest->bytes[3] ^= 1;
+  cr_expect(none(PeerMode::have, other));
+  // What it does not know, a file of its own, what somebody added, and another tenant's.
+  ControlClient control(home.nodes[0]);
+  cr_assert_str_eq(control.add("a", "added", home.server.url("/m.safetensors")).c_str(), "");
+  cr_expect(home.nodes[0].open("added").ok());
+  for (const char* name : {"absent", "local", "added"})
+    cr_expect(none(PeerMode::load, home.call(name)), "%s", name);
+  auto of_b = home.call();
+  of_b.question.tenant = "b";
+  cr_expect(none(PeerMode::load, of_b));
+}
+
+Test(model_home, believes_no_wrong_credential, .timeout = 120) {
+  Home home;
+  const OpenModel model = home.nodes[0].open("m");
+  const Munge munge = home.nodes.munged().munge();
+  const auto framed = [&](const Result<std::string>& sealed) {
+    cr_assert(sealed.ok());
+    return frame_of(PeerFrame::question, *sealed);
+  };
+  const std::string good = framed(seal(munge, home.question()));
+  cr_expect(home.reply(good).starts_with("A"));
+  cr_expect_str_empty(home.reply(good).c_str(), "it was used before");
+  auto elsewhere = home.question();
+  elsewhere.to = "n2";
+  cr_expect_str_empty(home.reply(framed(seal(munge, elsewhere))).c_str(), "for another node");
+  std::string forged = framed(seal(munge, home.question()));
+  forged[forged.size() / 2] ^= 1;
+  cr_expect_str_empty(home.reply(forged).c_str(), "changed on its way");
+  const auto text = text_of(home.question());
+  const auto old = munge.seal(text, geteuid(), seconds(1));
+  cr_assert(eventually([began = Clock::now()] { return Clock::now() - began > seconds(3); }));
+  cr_expect_str_empty(home.reply(framed(old)).c_str(), "too old");
+  for (const std::string& nonsense :
+       {std::string("GET /m HTTP/1.1\r\n\r\n"), frame_of(PeerFrame::question, "nonsense"),
+        framed(munge.seal("nonsense", geteuid(), seconds(60))), std::string("Q\xff\xff\xff\xff"),
+        frame_of(PeerFrame::got, ""), good + good})
+    cr_expect_str_empty(home.reply(nonsense).c_str());
+  // Nobody waits for ever for who says nothing.
+  cr_expect_str_empty(home.reply("Q").c_str());
+}
+
+Test(model_home, believes_no_other_user, .timeout = 120) {
+  if (geteuid() != 0) cr_skip_test("needs root, to be another user");
+  Home home;
+  const OpenModel model = home.nodes[0].open("m");
+  const Munge munge = home.nodes.munged().munge();
+  const std::string text = text_of(home.question());
+  const uid_t reader = geteuid();
+  cr_expect(holds_as(kAlice, [&] {
+    const auto sealed = munge.seal(text, reader, seconds(60));
+    return sealed && home.reply(frame_of(PeerFrame::question, *sealed)).empty();
+  }));
+  cr_expect(home.nodes[0].says("uid 64001 asked"), "%s", home.nodes[0].log().c_str());
+}
+
+Test(model_home, is_not_crowded_out_by_strangers, .timeout = 120) {
+  Home home;
+  const OpenModel model = home.nodes[0].open("m");
+  std::vector<PeerConnection> strangers;
+  for (int i = 0; i < 600; ++i) {
+    auto stranger = PeerConnection::open(home.nodes.node(0), in(5));
+    cr_assert(stranger.ok(), "%d: %s", i, stranger.error().text.c_str());
+    strangers.push_back(std::move(*stranger));
+  }
+  for (int i = 0; i < 20; ++i) cr_expect(home.ask(PeerMode::have, home.call()).ok());
+}
+
+Test(model_home, lets_go_who_takes_nothing, .timeout = 120) {
+  Home home("--stall=2", 40 * kMega);
+  const OpenModel model = home.nodes[0].open("m");
+  std::vector<Result<PeerOffer>> slow;
+  for (int i = 0; i < 4; ++i) slow.push_back(home.ask(PeerMode::have, home.call()));
+  for (const auto& each : slow) cr_assert(each.ok() && each->answer.word == PeerWord::have);
+  // The fifth waits for one of them.
+  auto offer = home.ask(PeerMode::have, home.call());
+  cr_assert(offer.ok(), "%s", offer.error().text.c_str());
+  cr_expect(digest_of(bytes_of(*offer)) == offer->answer.digest);
+  for (auto& each : slow) cr_expect(bytes_of(*each).empty(), "it was let go");
+}
+
+Test(model_home, serves_a_hundred_with_one_read, .timeout = 120) {
+  Home home("--stall=60", 2 * kMega);
+  // Who is a better home would not have it loaded here.
+  std::vector<std::string> names;
+  for (int i = 0; names.size() < 100; ++i)
+    if (const std::string name = "c" + std::to_string(i); *is_better_home(home.source, "n1", name))
+      names.push_back(name);
+  home.server.hold(true);
+  std::atomic<unsigned> got{0}, sent_on{0}, failed{0};
+  std::vector<std::thread> threads;
+  for (const std::string& name : names)
+    threads.emplace_back([&, name] {
+      PeerCall call = home.call();
+      call.question.from = name;
+      auto offer = home.ask(PeerMode::load, call);
+      if (!offer || offer->answer.word == PeerWord::none) {
+        ++failed;
+        std::fprintf(stderr, "%s: %s\n", name.c_str(),
+                     offer ? offer->answer.text.c_str() : offer.error().text.c_str());
+      } else if (offer->answer.word == PeerWord::other) {
+        ++sent_on;
+      } else if (digest_of(bytes_of(*offer)) == offer->answer.digest) {
+        ++got;
+        (void)offer->connection.send(frame_of(PeerFrame::got, ""), in(5));
+      }
+    });
+  cr_assert(eventually([&] { return home.server.requests() > 0; }));
+  home.server.hold(false);
+  for (auto& thread : threads) thread.join();
+  cr_expect(failed == 0 && got + sent_on == 100, "%u got it, %u were sent on, %u failed",
+            got.load(), sent_on.load(), failed.load());
+  cr_expect(got >= 4 && sent_on >= 50, "%u got it, %u were sent on", got.load(), sent_on.load());
+  cr_expect(home.server.sent() <= home.file.size() + 10);
+  const pid_t process = home.nodes[0].helpers("bellows-model-peer").at(0);
+  cr_expect(status_of(process, "RssAnon:") < 20000, "kB: %lu", status_of(process, "RssAnon:"));
+  // One ticket was for all of them, and is given back.
+  ControlClient control(home.nodes[0]);
+  cr_expect(eventually([&] { return control.call(ControlOp::evict, "a", "m").empty(); }));
+}
+
+Test(model_home, answers_in_a_process_without_rights, .timeout = 120) {
+  Home home;
+  const OpenModel model = home.nodes[0].open("m");
+  const pid_t process = home.nodes[0].helpers("bellows-model-peer").at(0);
+  cr_expect_eq(status_of(process, "CapEff:"), 0);
+  cr_expect_eq(status_of(process, "CapPrm:"), 0);
+  cr_expect_eq(status_of(process, "Seccomp:"), 2);
+  // One that dies is replaced, and what it had borrowed is given back.
+  auto offer = home.ask(PeerMode::have, home.call());
+  cr_assert(offer.ok());
+  kill(process, SIGKILL);
+  cr_expect(home.nodes[0].says("bellows-model-peer has ended"));
+  cr_expect(eventually([&] { return home.ask(PeerMode::have, home.call()).ok(); }));
+}
+
+Test(model_home, that_is_killed_in_the_middle_is_done_without, .timeout = 120) {
+  FileServer server;
+  const std::string data = random_bytes(9 * kMega);
+  server.put("/m.safetensors", one_tensor("w", data));
+  Nodes nodes(2);
+  nodes.remote("m", server.url("/m.safetensors"));
+  nodes.start();
+  const auto source = source_at(server.url("/m.safetensors"), one_tensor("w", data).size());
+  const unsigned home = *is_better_home(source, "n1", "n2") ? 0 : 1;
+  // It waits for its server for ever.
+  server.stall(true);
+  auto first = std::async(std::launch::async, [&] {
+    const OpenModel model = nodes[1 - home].open("m", "a", 40000);
+    return model.ok() && model.data("w") == data;
+  });
+  cr_assert(eventually([&] { return server.has_stalled(); }));
+  nodes[home].stop();
+  server.stall(false);
+  cr_expect(first.get(), "%s", nodes[1 - home].log().c_str());
+  cr_expect(nodes[1 - home].said("closed the connection") == 1, "%s",
+            nodes[1 - home].log().c_str());
+}
