@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/client/cuda.h"
 
-#include "checkpoint/client/symbols.h"
+#include "common/plain/symbols.h"
 
 namespace bellows::client {
 namespace {
@@ -46,7 +46,7 @@ void Cuda::look() {
   static_assert(sizeof kNames / sizeof kNames[0] == kFunctions);
   void* found[kFunctions] = {};
   // PyTorch's wheels have it as libcudart-d0da41ae.so.11.0.
-  if (loaded() || !find_loaded("libcudart", kNames, kFunctions, found)) return;
+  if (loaded() || !plain::find_loaded("libcudart", kNames, kFunctions, found)) return;
   for (int i = 0; i < kFunctions; ++i) functions_[i] = found[i];
 }
 

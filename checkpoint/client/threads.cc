@@ -5,7 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 
-#include "checkpoint/client/symbols.h"
+#include "common/plain/symbols.h"
 
 namespace bellows::client {
 namespace {
@@ -35,7 +35,8 @@ struct Threads {
 #else
     const char* const names[] = {"pthread_create", "pthread_join"};
     void* found[2] = {};
-    if (!find_loaded("libpthread.so", names, 2, found) && !find_loaded("libc.so", names, 2, found))
+    if (!plain::find_loaded("libpthread.so", names, 2, found) &&
+        !plain::find_loaded("libc.so", names, 2, found))
       return;
     create = reinterpret_cast<decltype(create)>(found[0]);
     join = reinterpret_cast<decltype(join)>(found[1]);

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-namespace bellows::client {
+namespace bellows::plain {
 
 /// Finds functions of a shared library that this process has loaded already, by the beginning of
 /// its file name ("libcudart.so"). False when it isn't loaded or lacks one of the names. Not by
@@ -11,4 +11,4 @@ namespace bellows::client {
 /// with older ones too can't name them.
 bool find_loaded(const char* library, const char* const* names, std::size_t count, void** found);
 
-}  // namespace bellows::client
+}  // namespace bellows::plain

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/client/symbols.h"
+#include "common/plain/symbols.h"
 
 #include <elf.h>
 #include <link.h>
@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace bellows::client {
+namespace bellows::plain {
 namespace {
 
 /// What the dynamic section of a loaded library says about its symbols.
@@ -98,4 +98,4 @@ bool find_loaded(const char* library, const char* const* names, std::size_t coun
   return dl_iterate_phdr(look_at, &search) == 1;
 }
 
-}  // namespace bellows::client
+}  // namespace bellows::plain
