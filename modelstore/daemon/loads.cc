@@ -328,6 +328,7 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
     case LoaderWord::fill:
     case LoaderWord::image:
     case LoaderWord::go_on:
+    case LoaderWord::copy:
       break;
   }
   return nonsense;

@@ -95,7 +95,7 @@ Status receive_message(int socket, LoaderMessage* message, plain::Handle* passed
   if (failure != 0 && failure != EPROTO) return socket_error(failure);
   const bool whole = failure == 0 && got == sizeof *message &&
                      message->version == LoaderMessage::kVersion &&
-                     message->word >= LoaderWord::load && message->word <= LoaderWord::peer_lost &&
+                     message->word >= LoaderWord::load && message->word <= LoaderWord::copy &&
                      message->length <= LoaderMessage::kMostText;
   if (whole) return {};
   return Error{ErrorKind::invalid,

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// bellows-model-gpu: copies one model to a GPU for bellows-modeld, which starts it. README.md has
+// what they say to each other, on this process's standard input.
+//
+// usage: bellows-model-gpu LIBRARY, the driver's: libcuda.so.1
+#include <fmt/core.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "modelstore/gpu/gpu_slab.h"
+#include "modelstore/loader/confine.h"
+#include "modelstore/loader/loader_wire.h"
+
+namespace bellows {
+namespace {
+
+constexpr int kDaemon = 0;
+/// Between two words of how far it is.
+constexpr std::uint64_t kSaid = 64 << 20;
+
+Status await_message(LoaderWord word, LoaderMessage* message, plain::Handle* memory) {
+  do {
+    pollfd daemon = {kDaemon, POLLIN, 0};
+    (void)poll(&daemon, 1, -1);
+    if (auto received = receive_message(kDaemon, message, memory); !received) return received;
+  } while (message->word == LoaderWord::progress);
+  if (message->word == word && memory->get() >= 0) return {};
+  return Error{ErrorKind::internal, "bellows-modeld gave bellows-model-gpu no task"};
+}
+
+/// Once the daemon has room for it.
+Status tell(const LoaderMessage& message, int passed = -1) {
+  pollfd daemon = {kDaemon, POLLOUT, 0};
+  (void)poll(&daemon, 1, -1);
+  return send_message(kDaemon, message, passed);
+}
+
+void say_progress(std::uint64_t bytes) {
+  LoaderMessage message;
+  message.word = LoaderWord::progress;
+  message.bytes = bytes;
+  (void)send_message(kDaemon, message);
+}
+
+/// As far as the driver allows.
+Status confine() {
+  const rlimit nothing = {0, 0};
+  if (setrlimit(RLIMIT_CORE, &nothing) < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+    return errno_error("limit", "bellows-model-gpu");
+  return drop_capabilities();
+}
+
+/// A model, and where it is to go.
+struct Task {
+  LoaderMessage message;
+  plain::Handle fd;
+  plain::Handle catalogue;
+  plain::Mapping memory;
+
+  Status take() {
+    if (auto got = await_message(LoaderWord::copy, &message, &fd); !got) return got;
+    LoaderMessage fill;
+    if (auto got = await_message(LoaderWord::fill, &fill, &catalogue); !got) return got;
+    if (!memory.map_for_reading(fd.get())) return errno_error("map", "the model's memory");
+    const bool fits = message.bytes <= memory.size() && message.catalogue_bytes <= message.bytes &&
+                      message.catalogue_at <= message.bytes - message.catalogue_bytes;
+    return fits ? Status() : Status(Error{ErrorKind::internal, "the model's memory is too small"});
+  }
+  Status write_catalogue() const {
+    const auto* begin = reinterpret_cast<const char*>(memory.data() + message.catalogue_at);
+    return write_all(catalogue.get(), {begin, message.catalogue_bytes}, "the model's catalogue");
+  }
+};
+
+Status copy(const Gpu& gpu, const Task& task) {
+  const cuda::Current current(gpu.driver(), gpu.context());
+  if (current.error() != cuda::kSuccess) return gpu.error("use its context", current.error());
+  const std::uint64_t bytes = task.message.bytes;
+  auto slab = GpuSlab::make(gpu, bytes);
+  if (!slab) return slab.error();
+  // Two passes: there, and back.
+  std::atomic<std::uint64_t> done{0};
+  const auto progress = [&done](std::uint64_t more) {
+    const std::uint64_t before = done.fetch_add(more);
+    if (before / kSaid != (before + more) / kSaid) say_progress((before + more) / 2);
+  };
+  if (auto filled = (*slab)->fill(task.memory.data(), bytes, progress); !filled) return filled;
+  const auto digest = (*slab)->digest(bytes, progress);
+  if (!digest) return digest.error();
+  if (std::memcmp(digest->bytes.data(), task.message.digest, sizeof task.message.digest) != 0)
+    return Error{ErrorKind::unavailable,
+                 fmt::format("GPU {} gave other bytes back than it was given: it may be broken",
+                             task.message.text_view())};
+  if (auto written = task.write_catalogue(); !written) return written;
+  const auto descriptor = (*slab)->to_descriptor();
+  if (!descriptor) return descriptor.error();
+  LoaderMessage message;
+  message.word = LoaderWord::done;
+  message.bytes = (*slab)->size();
+  return tell(message, descriptor->get());
+}
+
+Status serve(const std::string& library) {
+  if (auto confined = confine(); !confined) return confined;
+  Task task;
+  if (auto taken = task.take(); !taken) return taken;
+  const auto gpu = Gpu::open(library, std::string(task.message.text_view()));
+  return gpu ? copy(**gpu, task) : Status(gpu.error());
+}
+
+int report(const Error& error) {
+  LoaderMessage message;
+  message.word = LoaderWord::failed;
+  message.error = static_cast<std::uint32_t>(error.kind);
+  message.set_text(error.text);
+  (void)tell(message);
+  return 1;
+}
+
+}  // namespace
+}  // namespace bellows
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    const bellows::Status served = bellows::serve(argc > 1 ? argv[1] : "libcuda.so.1");
+    return served ? 0 : bellows::report(served.error());
+  } catch (const std::exception& error) {
+    return bellows::report(
+        {bellows::ErrorKind::unavailable,
+         std::string("bellows-model-gpu ran out of something: ") + error.what()});
+  }
+}
