@@ -4,17 +4,20 @@
 #include <string.h>
 
 #include "modelstore/wire/fixed_text.h"
+#include "modelstore/wire/gpu_address.h"
 
 namespace bellows::modelwire {
 namespace {
 
 const char* check_names(const ControlRequest& request) {
-  const bool of_job = request.op == ControlOp::serve || request.op == ControlOp::end;
+  const bool of_job = request.op == ControlOp::serve || request.op == ControlOp::end ||
+                      request.op == ControlOp::gpus;
   const bool lists = request.op == ControlOp::list || request.op == ControlOp::status;
   // A list begins at no name.
   const bool needs_name = request.op != ControlOp::status && !(lists && request.name_length == 0);
-  const bool needs_tenant =
-      request.op != ControlOp::end && !(lists && request.name_length + request.tenant_length == 0);
+  const bool needs_tenant = request.op != ControlOp::end && request.op != ControlOp::gpus &&
+                            request.op != ControlOp::prefetch_on_gpus &&
+                            !(lists && request.name_length + request.tenant_length == 0);
   if (of_job && !is_plain_word(request.name, request.name_length))
     return "no job can have this name";
   if (!of_job && needs_name && !is_model_name(request.name, request.name_length))
@@ -60,11 +63,17 @@ const char* check(const ControlRequest& request, std::size_t size) {
       !is_fixed_text(request.path, request.path_length) ||
       !is_fixed_text(request.visible, request.visible_length))
     return "a text is not of its length";
-  if (request.op < ControlOp::serve || request.op > ControlOp::verify)
+  if (request.op < ControlOp::serve || request.op > ControlOp::prefetch_on_gpus)
     return "it asks for what is unknown";
   if (const char* wrong = check_names(request)) return wrong;
   if (request.op == ControlOp::add && !is_model_place(request.path, request.path_length))
     return "the path is not absolute, and no URL that begins with http://, https:// or s3://";
+  if (request.op == ControlOp::gpus &&
+      (request.path_length == 0 || !is_gpu_list(request.path, request.path_length)))
+    return "it does not name GPUs by their PCI addresses with commas between";
+  if (request.op == ControlOp::prefetch_on_gpus &&
+      !is_served_name(request.path, request.path_length))
+    return "no job can have this name";
   if (request.op == ControlOp::holders && request.path_length > 0 &&
       !is_served_name(request.path, request.path_length))
     return "no job can have this name";

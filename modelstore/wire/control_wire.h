@@ -18,7 +18,8 @@ enum class ControlOp : std::uint32_t {
   serve = 1,   ///< takes clients of this user from the listening socket that comes along, for this
                ///< tenant; `name` is that of the job, to end it or to serve
                ///< another in its place. Who asks bound it where it likes
-  end = 2,     ///< what serve began: the socket and its clients
+  end = 2,     ///< what serve began: the socket, its clients, and its memory on GPUs, which is free
+               ///< when the answer comes; until then no other request is taken
   add = 3,     ///< `name` is a model of the tenant, in `path`; again: a new version
   remove = 4,  ///< no one gets it any more; who has it keeps it
   pin = 5,     ///< keeps it in memory, and loads it
@@ -33,6 +34,9 @@ enum class ControlOp : std::uint32_t {
   show = 12,     ///< a model of the tenant's. Answered with a ModelLine
   verify = 13,   ///< computes the digest of a model of the tenant's, which is in memory, anew. The
                  ///< answer comes when that is done, and no other request is taken before
+  gpus = 14,  ///< the job may have models on its GPUs in `path`, too: their PCI addresses, with ","
+              ///< between
+  prefetch_on_gpus = 15,  ///< what the job in `path` sees by this name, on all GPUs that it may
 };
 
 struct ControlRequest {

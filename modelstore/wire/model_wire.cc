@@ -35,6 +35,7 @@ const char* check(const ModelRequest& request, std::size_t size) {
   if (size != sizeof request) return "it has the wrong size";
   if (request.version != kVersion) return "it is of another version";
   if (!is_fixed_text(request.name, request.name_length)) return "its name is not of its length";
+  if (request.gpu != kNoGpu && request.gpu > kLastGpu) return "no GPU can have this address";
   switch (request.op) {
     case Op::close:
     case Op::progress:
@@ -72,6 +73,7 @@ const char* check(const ModelReply& reply, std::size_t size) {
     case Answer::accepted:
       return nullptr;
     case Answer::opened:
+    case Answer::catalogue:
       return check_opened(reply);
     case Answer::progress:
       return reply.catalogue_at <= reply.memory_bytes ? nullptr : "it has read more than there is";

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "modelstore/wire/gpu_address.h"
+
 /// A job's socket. Program and daemon are on one machine, in versions that may differ, so every
 /// message names the version, and its first 16 bytes have the same meaning in all.
 ///
 /// program                  daemon
 /// open handle, name   ->   opened handle + the model's memory | failed handle
+///  on a GPU           ->   catalogue handle + memory with that; opened handle + the GPU's memory
 /// prefetch, name      ->   accepted | failed
 /// close handle        ->   (no answer)
 /// progress handle     ->   progress handle, while the model is loaded; else no answer
@@ -52,9 +55,17 @@ struct ModelRequest {
   std::uint32_t name_length = 0;
   std::uint8_t digest[kDigestBytes] = {};
   char name[kMostName + 1] = {};  ///< zeros behind it
+  std::uint64_t gpu = kNoGpu;     ///< where it is opened, by its PCI address; else in memory
 };
 
-enum class Answer : std::uint32_t { opened = 1, accepted = 2, failed = 3, progress = 4, entry = 5 };
+enum class Answer : std::uint32_t {
+  opened = 1,
+  accepted = 2,
+  failed = 3,
+  progress = 4,
+  entry = 5,
+  catalogue = 6,  ///< comes before `opened` of a model on a GPU
+};
 
 /// Numbers of enum bellows_model_result.
 enum class Failure : std::int32_t {
@@ -72,9 +83,10 @@ struct ModelReply {
   std::uint64_t handle = 0;
   Failure failure = Failure::none;
   std::uint32_t text_length = 0;
-  std::uint64_t memory_bytes = 0;  ///< opened: of the descriptor that comes along;
-                                   ///< progress: that the model will take, 0: not known yet
+  std::uint64_t memory_bytes = 0;  ///< opened: of the descriptor that comes along, of a GPU's the
+                                   ///< whole; progress: that the model will take, 0: not known yet
   std::uint64_t catalogue_at = 0;  ///< where in it the catalogue begins; the data begin at 0;
+                                   ///< catalogue: 0, and its memory has nothing else;
                                    ///< progress: so many are read
   std::uint64_t catalogue_bytes = 0;
   std::uint8_t digest[kDigestBytes] = {};
@@ -110,7 +122,7 @@ struct ModelEntry {
   char text[kMostText + 1] = {};  ///< why the last load failed
 };
 
-static_assert(sizeof(ModelRequest) == 312 && sizeof(ModelReply) == 592);
+static_assert(sizeof(ModelRequest) == 320 && sizeof(ModelReply) == 592);
 static_assert(sizeof(ModelEntry) == 856);
 
 /// Whether a model may have such a name: words of letters, digits, "_", "-" and ".", with "/"

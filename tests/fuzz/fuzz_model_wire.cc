@@ -35,6 +35,15 @@ std::string_view text_of(const char (&field)[kBytes], std::size_t length) {
   return {field, length};
 }
 
+/// Whoever writes an address anew means the same GPU.
+void check_gpu(std::string_view text) {
+  std::uint64_t gpu = 0, again = 0;
+  require(read_gpu(text.data(), text.size(), &gpu) && gpu <= kLastGpu);
+  char written[kGpuText];
+  write_gpu(gpu, written);
+  require(read_gpu(written, std::strlen(written), &again) && again == gpu);
+}
+
 void check_name(std::string_view name) {
   require(!name.empty() && name.front() != '/' && name.back() != '/');
   require(name.front() != '.' && name.find("/.") == std::string_view::npos);
@@ -51,6 +60,7 @@ void check_request(const std::uint8_t* data, std::size_t size) {
   if (request.op != Op::open && request.op != Op::prefetch) return;
   if (request.by == By::name) check_name(name);
   require(request.by != By::file || name.substr(0, 1) == "/");
+  require(request.gpu == kNoGpu || request.gpu <= kLastGpu);
 }
 
 void check_reply(const std::uint8_t* data, std::size_t size) {
@@ -58,7 +68,7 @@ void check_reply(const std::uint8_t* data, std::size_t size) {
   if (const char* why = check(reply, size)) return require(*why != 0);
   const auto text = text_of(reply.text, reply.text_length);
   require(reply.answer != Answer::failed || (!text.empty() && reply.failure != Failure::none));
-  require(reply.answer != Answer::opened ||
+  require((reply.answer != Answer::opened && reply.answer != Answer::catalogue) ||
           reply.catalogue_at + reply.catalogue_bytes <= reply.memory_bytes);
   require(reply.answer != Answer::progress || reply.catalogue_at <= reply.memory_bytes);
 }
@@ -80,9 +90,11 @@ void check_control(const std::uint8_t* data, std::size_t size) {
   if (!begins) check_name(name);
   if (request.op == ControlOp::list && !name.empty()) check_name(name);
   require(request.op != ControlOp::list || name.empty() || !tenant.empty());
-  require(request.op == ControlOp::end || tenant.find('/') == std::string_view::npos);
+  require(request.op == ControlOp::end || request.op == ControlOp::gpus ||
+          request.op == ControlOp::prefetch_on_gpus || tenant.find('/') == std::string_view::npos);
   (void)text_of(request.visible, request.visible_length);
   const auto path = text_of(request.path, request.path_length);
+  if (request.op == ControlOp::gpus) check_gpu(path.substr(0, path.find(',')));
   require(request.op != ControlOp::add || path.substr(0, 1) == "/" ||
           path.find("://") != std::string_view::npos);
 }

@@ -196,7 +196,7 @@ Test(control_wire, takes_whole_requests_only, .timeout = 10) {
         ControlOp::unpin, ControlOp::evict, ControlOp::prefetch, ControlOp::list, ControlOp::status,
         ControlOp::holders, ControlOp::show, ControlOp::verify})
     cr_expect_null(check(control_request(op), sizeof(ControlRequest)));
-  expect_refused(control_request(static_cast<ControlOp>(14)), "unknown");
+  expect_refused(control_request(static_cast<ControlOp>(16)), "unknown");
   expect_refused(control_request(ControlOp::add), "wrong size", 100);
   ControlRequest bad = control_request(ControlOp::add);
   bad.path[0] = 'm';
@@ -322,4 +322,46 @@ Test(control_wire, lines_of_tenants_and_holders_are_whole, .timeout = 10) {
   }
   holder.job[0] = '.';
   expect_refused(holder, "no job");
+}
+
+Test(gpu_address, is_read_as_tools_write_it, .timeout = 10) {
+  const auto read = [](const std::string& text) {
+    std::uint64_t gpu = kNoGpu;
+    if (!read_gpu(text.data(), text.size(), &gpu)) return std::string("none");
+    char again[kGpuText];
+    write_gpu(gpu, again);
+    return std::string(again);
+  };
+  cr_expect(read("0000:3b:00.0") == "0000:3b:00.0");
+  cr_expect(read("00000000:3B:00.0") == "0000:3b:00.0");
+  cr_expect(read("3B:1f.7") == "0000:3b:1f.7");
+  cr_expect(read("abcd1234:FF:1F.7") == "abcd1234:ff:1f.7");
+  for (const char* wrong :
+       {"", ":", "0", "0000:3b:00", "0000:3b:20.0", "0000:3b:00.8", "0000:3b:00.0 ", "0000-3b:00.0",
+        "123456789:3b:00.0", "0000:3bb:00.0", "x:3b:00.0", "0000:3b:00.", "GPU-3b"})
+    cr_expect(read(wrong) == "none", "%s", wrong);
+  cr_expect(is_gpu_list("", 0) && is_gpu_list("0000:3b:00.0,86:00.0", 20));
+  cr_expect(!is_gpu_list(",", 1) && !is_gpu_list("3b:00.0,", 8));
+}
+
+Test(gpu_address, a_message_has_one_that_can_be, .timeout = 10) {
+  ModelRequest open;
+  open.name[0] = 'm';
+  open.name_length = 1;
+  open.gpu = 0x3b00;
+  cr_expect_null(check(open, sizeof open));
+  open.gpu = kLastGpu + 1;
+  expect_refused(open, "no GPU");
+  ControlRequest request;
+  request.op = ControlOp::gpus;
+  put(request.name, request.name_length, "17");
+  expect_refused(request, "PCI addresses");
+  put(request.path, request.path_length, "3b:00.0,86:00.0");
+  cr_expect_null(check(request, sizeof request));
+  put(request.name, request.name_length, "a/b");
+  expect_refused(request, "no job");
+  request.op = ControlOp::prefetch_on_gpus;
+  expect_refused(request, "no job");
+  put(request.path, request.path_length, std::string(15, '1').c_str());
+  cr_expect_null(check(request, sizeof request));
 }
