@@ -135,6 +135,22 @@ void KeeperLink::drop(std::uint64_t key) {
   send(message, -1);
 }
 
+Status KeeperLink::sync() {
+  KeeperMessage message;
+  message.word = KeeperWord::sync;
+  send(message, -1);
+  if (!socket_) return Error{ErrorKind::unavailable, "there is no keeper of models to ask"};
+  const iovec part = {&message, sizeof message};
+  std::size_t got = 0;
+  int failure = plain::receive_packet(socket_.get(), &part, 1, &got, nullptr, 0);
+  if (failure == 0 && (!message.is_sound(got) || message.word != KeeperWord::end)) failure = EPROTO;
+  if (failure == 0) return {};
+  const Error error = keeper_error(failure);
+  say_(error.text + "; a new one takes its place");
+  let_go();
+  return error;
+}
+
 void KeeperLink::send(const KeeperMessage& message, int fd) {
   if (!socket_) return;
   const iovec part = {const_cast<KeeperMessage*>(&message), sizeof message};

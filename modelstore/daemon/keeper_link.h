@@ -45,6 +45,9 @@ class KeeperLink {
 
   void put(std::uint64_t key, const KeptRecord& record, int fd);
   void drop(std::uint64_t key);
+  /// Waits until the keeper has done all that it was told: what it dropped is closed. unavailable:
+  /// it does not answer.
+  Status sync();
 
  private:
   /// not_found: there is none.

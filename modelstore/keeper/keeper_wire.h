@@ -10,7 +10,8 @@ namespace bellows {
 /// get                       ->   item key, record [+ descriptor], for each; then end
 /// put key, record [+ descr] ->   (no answer) what it had under the key is dropped
 /// drop key                  ->   (no answer)
-enum class KeeperWord : std::uint32_t { get = 1, put = 2, drop = 3, item = 4, end = 5 };
+/// sync                      ->   end: all that came before is done
+enum class KeeperWord : std::uint32_t { get = 1, put = 2, drop = 3, item = 4, end = 5, sync = 6 };
 
 struct KeeperMessage {
   static constexpr std::uint32_t kVersion = 1;
@@ -25,7 +26,7 @@ struct KeeperMessage {
 
   bool is_sound(std::size_t size) const {
     return size == sizeof *this && version == kVersion && word >= KeeperWord::get &&
-           word <= KeeperWord::end && length <= kMostRecord;
+           word <= KeeperWord::sync && length <= kMostRecord;
   }
 };
 

@@ -79,6 +79,8 @@ class Keeper {
         kept.fd.reset(fd.release());
         return true;
       }
+      case KeeperWord::sync:
+        return send_end();
       case KeeperWord::item:
       case KeeperWord::end:
         break;
@@ -91,6 +93,10 @@ class Keeper {
       kept.message.word = KeeperWord::item;
       if (!send(kept.message, kept.fd.get())) return false;
     }
+    return send_end();
+  }
+
+  bool send_end() {
     KeeperMessage end;
     end.word = KeeperWord::end;
     return send(end, -1);
