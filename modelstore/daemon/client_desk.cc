@@ -242,7 +242,7 @@ void ClientDesk::open(std::uint64_t number, Client& client,
   const TicketId ticket = next_ticket_++;
   client.tickets[request.handle] = ticket;
   tickets_[ticket] = {number, request.handle, *model, file_of(request)};
-  tier_.open(ticket, *model);
+  tier_.open(ticket, *model, *this);
 }
 
 void ClientDesk::granted(TicketId ticket, const ModelMemory& memory) {

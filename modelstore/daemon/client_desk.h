@@ -43,9 +43,7 @@ class ClientDesk final : private TicketHost {
   /// `most_sockets`: of all jobs and clients together.
   ClientDesk(EventLoop& loop, MemoryTier& tier, const ModelRegistry& registry,
              std::size_t most_sockets)
-      : loop_(loop), tier_(tier), registry_(registry), most_sockets_(most_sockets) {
-    tier_.set_host(this);
-  }
+      : loop_(loop), tier_(tier), registry_(registry), most_sockets_(most_sockets) {}
 
   /// Takes clients from a listening socket; what was served by this name ends. unavailable: there
   /// are too many.

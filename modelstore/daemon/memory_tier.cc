@@ -119,12 +119,9 @@ const Error* MemoryTier::broken(ModelId model) {
   return nullptr;
 }
 
-void MemoryTier::open(TicketId ticket, ModelId model) {
-  if (const Error* error = broken(model)) {
-    if (auto* host = host_of(ticket)) host->refused(ticket, Error(*error));
-    return;
-  }
-  wanted_[ticket] = model;
+void MemoryTier::open(TicketId ticket, ModelId model, TicketHost& host) {
+  if (const Error* error = broken(model)) return host.refused(ticket, Error(*error));
+  wanted_[ticket] = {model, &host};
   ++counts_.opens;
   if (book_.state(model) == ModelBook::State::resident) ++counts_.hits;
   perform(book_.open(ticket, model, now()));
@@ -141,8 +138,8 @@ void MemoryTier::close(TicketId ticket) {
 
 std::optional<LoadProgress> MemoryTier::progress(TicketId ticket) const {
   const auto wanted = wanted_.find(ticket);
-  if (wanted == wanted_.end() || memory(wanted->second)) return std::nullopt;
-  const auto load = loads_.progress(wanted->second);
+  if (wanted == wanted_.end() || memory(wanted->second.first)) return std::nullopt;
+  const auto load = loads_.progress(wanted->second.first);
   return load ? load : LoadProgress{};
 }
 
@@ -294,8 +291,8 @@ void MemoryTier::perform_one(const BookDecision& decision) {
     return give_up_memory(evict->model, evict->eviction);
   if (const auto* granted = std::get_if<decide::Grant>(&decision)) return grant(granted->ticket);
   const auto& refused = std::get<decide::Refuse>(decision);
-  wanted_.erase(refused.ticket);
-  if (auto* host = host_of(refused.ticket)) host->refused(refused.ticket, refused.error);
+  const auto wanted = wanted_.extract(refused.ticket);
+  if (!wanted.empty()) wanted.mapped().second->refused(refused.ticket, refused.error);
 }
 
 void MemoryTier::start_load(ModelId model) {
@@ -318,18 +315,13 @@ void MemoryTier::give_up_memory(ModelId model, EvictionId eviction) {
   freed_->give_up(std::move(*memory), eviction);
 }
 
-TicketHost* MemoryTier::host_of(TicketId ticket) const {
-  const auto behind = hosts_.upper_bound(ticket);
-  return behind == hosts_.begin() ? nullptr : std::prev(behind)->second;
-}
-
 void MemoryTier::grant(TicketId ticket) {
   const auto wanted = wanted_.find(ticket);
   // It was closed between the decision and now.
   if (wanted == wanted_.end()) return;
-  const auto memory = memory_.find(wanted->second);
-  auto* host = host_of(ticket);
-  if (host && memory != memory_.end()) host->granted(ticket, *memory->second);
+  const auto [model, host] = wanted->second;
+  const auto memory = memory_.find(model);
+  if (memory != memory_.end()) host->granted(ticket, *memory->second);
 }
 
 }  // namespace bellows

@@ -44,9 +44,6 @@ class MemoryTier final : private LoadHost {
   using Time = EventLoop::Clock::time_point;
   using Say = std::function<void(const std::string&)>;
 
-  /// Tickets of other nodes: from this number on.
-  static constexpr TicketId kOfPeers = TicketId{1} << 62;
-
   /// `disk`: null where there is no disk tier; `peers`: where no nodes are asked. Both outlive this
   /// object.
   static Result<std::unique_ptr<MemoryTier>> make(EventLoop& loop, const TierLimits& limits,
@@ -54,8 +51,6 @@ class MemoryTier final : private LoadHost {
                                                   ModelRegistry& registry, DiskLink* disk,
                                                   PeerBook* peers, Say say);
 
-  /// Of tickets from this number on, up to that of the next host.
-  void set_host(TicketHost* tickets, TicketId first = 0) { hosts_[first] = tickets; }
   void set_watcher(ModelWatcher* watcher) { watcher_ = watcher; }
   void add_tenant(TenantId tenant, std::uint64_t budget) { book_.add_tenant(tenant, budget); }
   void add_model(ModelId model);
@@ -73,7 +68,8 @@ class MemoryTier final : private LoadHost {
   using Verified = std::function<void(const Status&)>;
   Status verify(ModelId model, Verified done);
 
-  void open(TicketId ticket, ModelId model);
+  /// `host` outlives the ticket.
+  void open(TicketId ticket, ModelId model, TicketHost& host);
   void prefetch(ModelId model);
   void close(TicketId ticket);
   /// Of a ticket that waits. Nothing: it does not.
@@ -120,15 +116,12 @@ class MemoryTier final : private LoadHost {
   void replace(ModelId model);
   void tell_verified(ModelId model, const Status& status);
   void grant(TicketId ticket);
-  /// Null: there is none.
-  TicketHost* host_of(TicketId ticket) const;
   static Time now() { return EventLoop::Clock::now(); }
 
   ModelRegistry& registry_;
   DiskLink* disk_;
   const bool files_too_;
   Say say_;
-  std::map<TicketId, TicketHost*> hosts_;  ///< by the first of their tickets
   ModelWatcher* watcher_ = nullptr;
   ModelBook book_;
   TierCounts counts_;
@@ -136,7 +129,7 @@ class MemoryTier final : private LoadHost {
   std::unique_ptr<FreedMemory> freed_;
   /// One memory may be several models', when these are one tenant's and have the same bytes.
   std::map<ModelId, std::shared_ptr<ModelMemory>> memory_;
-  std::map<TicketId, ModelId> wanted_;
+  std::map<TicketId, std::pair<ModelId, TicketHost*>> wanted_;
   std::map<ModelId, std::pair<Error, Time>> broken_;  ///< until when
   std::deque<std::pair<ModelId, LoadedFrom>> to_store_;
   std::map<ModelId, std::vector<Verified>> verifying_;

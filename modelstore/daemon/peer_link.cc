@@ -113,7 +113,7 @@ void PeerLink::ask(const PeerMessage& message) {
   if (!resident && !may_wait) return refuse(message.number, kNotHere);
   const TicketId ticket = next_ticket_++;
   asked_[ticket] = {message.number, *model, std::move(*question), false};
-  tier_.open(ticket, *model);
+  tier_.open(ticket, *model, *this);
   tell_progress(message.number);
 }
 

@@ -34,9 +34,7 @@ class PeerLink final : private TicketHost {
         tier_(tier),
         registry_(registry),
         command_(std::move(command)),
-        say_(std::move(say)) {
-    tier_.set_host(this, MemoryTier::kOfPeers);
-  }
+        say_(std::move(say)) {}
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
 
@@ -83,7 +81,7 @@ class PeerLink final : private TicketHost {
   Time start_at_{};
   std::string complaint_;  ///< the last: it is not said again and again
   std::map<TicketId, Asked> asked_;
-  TicketId next_ticket_ = MemoryTier::kOfPeers;
+  TicketId next_ticket_ = TicketId{1} << 62;  ///< no program's, and no copy's on a GPU
   bool broken_ = false;
 };
 
