@@ -153,7 +153,8 @@ class Progress {
 
 /// Waits for an answer that ends the wait.
 int await_answer(bellows_model* model, const char* name, const bellows_model_config& config,
-                 int wait_ms, modelwire::ModelReply* reply, plain::Handle* passed) {
+                 int wait_ms, Received* received) {
+  modelwire::ModelReply* reply = &received->reply;
   const std::int64_t end = wait_ms < 0 ? -1 : now_ms() + wait_ms;
   Progress progress(config);
   for (;;) {
@@ -168,8 +169,13 @@ int await_answer(bellows_model* model, const char* name, const bellows_model_con
       return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "waiting for model %s: %s", name,
                          strerror(failure));
     } else {
-      const int rc = receive_answer(model, reply, passed);
+      const int rc = receive_answer(model, reply, &received->memory);
       if (rc != BELLOWS_MODEL_OK) return rc;
+      if (reply->answer == modelwire::Answer::catalogue) {
+        received->catalogue_reply = *reply;
+        received->catalogue.reset(received->memory.release());
+        continue;
+      }
       if (reply->answer == modelwire::Answer::opened) progress.tell_end(reply->memory_bytes);
       if (reply->answer != modelwire::Answer::progress) return rc;
       progress.take(*reply);
@@ -182,9 +188,11 @@ int await_answer(bellows_model* model, const char* name, const bellows_model_con
 }  // namespace
 
 int ask(bellows_model* model, modelwire::Op op, const char* name,
-        const bellows_model_config& config, modelwire::ModelReply* reply, plain::Handle* passed) {
+        const bellows_model_config& config, std::uint64_t gpu, Received* received) {
+  const modelwire::ModelReply* reply = &received->reply;
   modelwire::ModelRequest request;
   request.op = op;
+  request.gpu = gpu;
   request.handle = kHandle;
   int rc = make_request(model, name, &request);
   if (rc != BELLOWS_MODEL_OK) return rc;
@@ -206,7 +214,7 @@ int ask(bellows_model* model, modelwire::Op op, const char* name,
   if (failure != 0)
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "the model store of this node, %s: %s", path,
                        strerror(failure));
-  rc = await_answer(model, name, config, wait_ms, reply, passed);
+  rc = await_answer(model, name, config, wait_ms, received);
   if (rc != BELLOWS_MODEL_OK) return rc;
   if (reply->answer == modelwire::Answer::opened && request.by == modelwire::By::digest &&
       memcmp(reply->digest, request.digest, sizeof reply->digest) != 0)

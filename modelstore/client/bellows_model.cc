@@ -35,11 +35,20 @@ int read_config(bellows_model* model, const bellows_model_config* given,
     return model->fail(BELLOWS_MODEL_ERR_INVALID,
                        "config.size is %zu: begin with BELLOWS_MODEL_CONFIG_INIT", given->size);
   memcpy(config, given, given->size < sizeof *config ? given->size : sizeof *config);
-  if (config->flags & ~BELLOWS_MODEL_WRITABLE)
+  constexpr unsigned kFlags = BELLOWS_MODEL_WRITABLE | BELLOWS_MODEL_ON_GPU;
+  if (config->flags & ~kFlags)
     return model->fail(BELLOWS_MODEL_ERR_INVALID,
                        "config.flags is %x, of which this library knows only %x", config->flags,
-                       BELLOWS_MODEL_WRITABLE);
+                       kFlags);
+  if (config->flags == kFlags)
+    return model->fail(BELLOWS_MODEL_ERR_INVALID, "a model on a GPU can only be read");
   return BELLOWS_MODEL_OK;
+}
+
+/// Where the model is to be opened: the request's.
+int find_gpu(bellows_model* model, const bellows_model_config& config, std::uint64_t* gpu) {
+  if (!(config.flags & BELLOWS_MODEL_ON_GPU)) return BELLOWS_MODEL_OK;
+  return model->gpu.find(model, config.device, gpu);
 }
 
 void fill(const bellows_model_t* model, std::uint32_t index, bellows_tensor* out) {
@@ -51,7 +60,9 @@ void fill(const bellows_model_t* model, std::uint32_t index, bellows_tensor* out
   tensor.ndims = static_cast<std::int32_t>(record.dims);
   tensor.shape = record.shape;
   tensor.bytes = record.bytes;
-  tensor.data = model->memory.data() + record.offset;
+  tensor.data = model->gpu.is_mapped()
+                    ? reinterpret_cast<const void*>(model->gpu.memory() + record.offset)
+                    : model->memory.data() + record.offset;
   memcpy(out, &tensor, out->size < sizeof tensor ? out->size : sizeof tensor);
 }
 
@@ -70,12 +81,16 @@ int bellows_model_open(const char* name, const struct bellows_model_config* give
   if (!model) return BELLOWS_MODEL_ERR_MEMORY;
   bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
   int rc = read_config(model, given, &config);
-  modelwire::ModelReply reply;
-  bellows::plain::Handle passed;
+  std::uint64_t gpu = modelwire::kNoGpu;
+  client::Received received;
+  if (rc == BELLOWS_MODEL_OK) rc = find_gpu(model, config, &gpu);
   if (rc == BELLOWS_MODEL_OK)
-    rc = client::ask(model, modelwire::Op::open, name, config, &reply, &passed);
-  if (rc == BELLOWS_MODEL_OK) rc = client::take_memory(model, reply, passed.get(), config.flags);
+    rc = client::ask(model, modelwire::Op::open, name, config, gpu, &received);
+  if (rc == BELLOWS_MODEL_OK)
+    rc = gpu == modelwire::kNoGpu ? client::take_memory(model, received, config.flags)
+                                  : client::take_gpu_memory(model, received);
   if (rc == BELLOWS_MODEL_OK) return rc;
+  model->gpu.reset();
   model->socket.reset(-1);
   model->memory.reset();
   model->view = {};
@@ -89,9 +104,11 @@ int bellows_model_prefetch(const char* name, const struct bellows_model_config* 
   if (!model) return BELLOWS_MODEL_ERR_MEMORY;
   bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
   int rc = read_config(model, given, &config);
-  modelwire::ModelReply reply;
+  std::uint64_t gpu = modelwire::kNoGpu;
+  client::Received received;
+  if (rc == BELLOWS_MODEL_OK) rc = find_gpu(model, config, &gpu);
   if (rc == BELLOWS_MODEL_OK)
-    rc = client::ask(model, modelwire::Op::prefetch, name, config, &reply, nullptr);
+    rc = client::ask(model, modelwire::Op::prefetch, name, config, gpu, &received);
   model->socket.reset(-1);
   if (rc != BELLOWS_MODEL_OK && failed) {
     *failed = model;
@@ -132,6 +149,7 @@ const char* bellows_model_error(const bellows_model_t* model) {
 void bellows_model_close(bellows_model_t* model) {
   if (!model) return;
   // The memory goes before the reference to it.
+  model->gpu.reset();
   model->memory.reset();
   model->~bellows_model();
   free(model);

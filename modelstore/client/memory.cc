@@ -27,15 +27,11 @@ bool is_huge(int fd) {
   return fstatfs(fd, &s) == 0 && s.f_type == HUGETLBFS_MAGIC;
 }
 
-}  // namespace
-
-int take_memory(bellows_model* model, const modelwire::ModelReply& reply, int fd,
-                std::uint32_t flags) {
+int map_sealed(bellows_model* model, const modelwire::ModelReply& reply, int fd, bool writable) {
   const int seals = fd < 0 ? -1 : fcntl(fd, F_GET_SEALS);
-  if (reply.answer != modelwire::Answer::opened || seals < 0 || (seals & kSeals) != kSeals)
+  if (seals < 0 || (seals & kSeals) != kSeals)
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE,
                        "bellows-modeld gave no memory, or such that could change");
-  const bool writable = (flags & BELLOWS_MODEL_WRITABLE) != 0;
   if (writable && is_huge(fd))
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE,
                        "this node has the model in huge pages, which can only be read: "
@@ -45,14 +41,41 @@ int take_memory(bellows_model* model, const modelwire::ModelReply& reply, int fd
                        static_cast<unsigned long long>(reply.memory_bytes), strerror(errno));
   if (model->memory.size() < reply.memory_bytes)
     return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "the model's memory is too small");
-  const char* wrong =
-      model->view.open(model->memory.data() + reply.catalogue_at, reply.catalogue_bytes);
-  if (!wrong && model->view.data_bytes() > reply.catalogue_at)
-    wrong = "its data and its catalogue overlap";
-  if (wrong)
-    return model->fail(BELLOWS_MODEL_ERR_CORRUPT, "the model's catalogue is not valid: %s", wrong);
-  write_digest(reply.digest, model->digest);
   return BELLOWS_MODEL_OK;
+}
+
+/// `at`: in what is mapped. `most`: bytes of data that there may be.
+int open_catalogue(bellows_model* model, std::uint64_t at, std::uint64_t bytes,
+                   std::uint64_t most) {
+  const char* wrong = model->view.open(model->memory.data() + at, bytes);
+  if (!wrong && model->view.data_bytes() > most) wrong = "its data and its catalogue overlap";
+  if (!wrong) return BELLOWS_MODEL_OK;
+  return model->fail(BELLOWS_MODEL_ERR_CORRUPT, "the model's catalogue is not valid: %s", wrong);
+}
+
+}  // namespace
+
+int take_memory(bellows_model* model, const Received& received, std::uint32_t flags) {
+  const modelwire::ModelReply& reply = received.reply;
+  const int fd = reply.answer == modelwire::Answer::opened ? received.memory.get() : -1;
+  int rc = map_sealed(model, reply, fd, (flags & BELLOWS_MODEL_WRITABLE) != 0);
+  if (rc == BELLOWS_MODEL_OK)
+    rc = open_catalogue(model, reply.catalogue_at, reply.catalogue_bytes, reply.catalogue_at);
+  if (rc == BELLOWS_MODEL_OK) write_digest(reply.digest, model->digest);
+  return rc;
+}
+
+int take_gpu_memory(bellows_model* model, const Received& received) {
+  const modelwire::ModelReply& reply = received.reply;
+  const modelwire::ModelReply& about = received.catalogue_reply;
+  if (reply.answer != modelwire::Answer::opened || received.memory.get() < 0)
+    return model->fail(BELLOWS_MODEL_ERR_UNAVAILABLE, "bellows-modeld gave no memory of the GPU");
+  int rc = map_sealed(model, about, received.catalogue.get(), false);
+  if (rc == BELLOWS_MODEL_OK)
+    rc = open_catalogue(model, about.catalogue_at, about.catalogue_bytes, reply.catalogue_at);
+  if (rc == BELLOWS_MODEL_OK) rc = model->gpu.take(model, reply, received.memory.get());
+  if (rc == BELLOWS_MODEL_OK) write_digest(reply.digest, model->digest);
+  return rc;
 }
 
 }  // namespace bellows::modelclient

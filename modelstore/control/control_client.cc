@@ -97,6 +97,18 @@ Status ControlClient::prefetch(const std::string& tenant, const std::string& mod
   return request ? ask(*request) : Status(request.error());
 }
 
+Status ControlClient::add_gpus(const std::string& job, const std::vector<std::string>& gpus) {
+  std::string list;
+  for (const std::string& gpu : gpus) list += (list.empty() ? "" : ",") + gpu;
+  const auto request = request_of(ControlOp::gpus, "", job, list);
+  return request ? ask(*request) : Status(request.error());
+}
+
+Status ControlClient::prefetch_on_gpus(const std::string& job, const std::string& model) {
+  const auto request = request_of(ControlOp::prefetch_on_gpus, "", model, job);
+  return request ? ask(*request) : Status(request.error());
+}
+
 Status ControlClient::add(const std::string& tenant, const std::string& model,
                           const std::string& place, uid_t uid, const std::string& visible) {
   auto request = request_of(ControlOp::add, tenant, model, place, visible);

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/fd.h"
 #include "common/result.h"
@@ -37,6 +38,13 @@ class ControlClient {
   /// Begins to load what the tenant sees by this name, unless it is in memory. not_found: it sees
   /// no such model.
   Status prefetch(const std::string& tenant, const std::string& model);
+
+  /// Has models on these GPUs of the job, too, by their PCI addresses. not_found: nothing of this
+  /// name is served.
+  Status add_gpus(const std::string& job, const std::vector<std::string>& gpus);
+  /// Begins to put what the job sees by this name on all its GPUs. not_found: it sees no such
+  /// model; unavailable: models are on no GPU of this node.
+  Status prefetch_on_gpus(const std::string& job, const std::string& model);
 
   /// Gives the tenant a model of this name, which is read from a path with the rights of `uid`, or
   /// from a URL. `visible`: other tenants that see it, with "," between, or "*".

@@ -21,6 +21,7 @@
 #include "modelstore/daemon/model_folder.h"
 #include "modelstore/loader/loader_wire.h"
 #include "modelstore/loader/model_place.h"
+#include "modelstore/wire/gpu_address.h"
 
 namespace bellows {
 namespace {
@@ -151,6 +152,8 @@ struct Texts {
   std::uint64_t peer_port = 6831;
   double peer_wait = 1;
   std::string munge_socket;
+  std::string gpu_memory;
+  std::string gpu_driver = "libcuda.so.1";
   std::vector<std::string> tenants, models, folders, sockets;
 };
 
@@ -166,7 +169,8 @@ void add_options(CLI::App& app, Texts& t) {
   app.add_option("--site", t.site,
                  "A bellows.yaml whose models are there too; SIGHUP: read it again");
   app.add_option("--socket", t.sockets,
-                 "PATH,tenant=TENANT[,uid=UID]: a socket for processes of this user");
+                 "PATH,tenant=TENANT[,uid=UID][,gpus=ADDRESS+ADDRESS..]: a socket for processes "
+                 "of this user");
   app.add_option("--policy", t.policy, "What is evicted first: lru, lfu, largest, cost")
       ->capture_default_str();
   app.add_option("--ttl", t.ttl, "Seconds after which a model that nobody uses is evicted; 0: none")
@@ -193,9 +197,13 @@ void add_options(CLI::App& app, Texts& t) {
                  "Seconds after which a node that says nothing is passed over")
       ->capture_default_str();
   app.add_option("--munge-socket", t.munge_socket, "munged's socket, if not the usual one");
+  app.add_option("--gpu-memory", t.gpu_memory,
+                 "Bytes of each GPU for models of a job that has it; none by default");
+  app.add_option("--gpu-driver", t.gpu_driver, "The library of NVIDIA's driver")
+      ->capture_default_str();
   app.add_option("--metrics", t.metrics,
                  "A file for Prometheus' node_exporter, written every 15 seconds: *.prom");
-  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader, -keeper, -disk and -peer")
+  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader, -keeper, -disk, -peer and -gpu")
       ->capture_default_str();
 }
 
@@ -252,6 +260,29 @@ PeerOption peers_of(const Texts& t) {
   return peers;
 }
 
+GpuOption gpu_of(const Texts& t) {
+  GpuOption gpu;
+  if (!t.gpu_memory.empty()) gpu.limits.bytes = bytes_of(t.gpu_memory);
+  gpu.limits.policy = policy_of(t.policy);
+  gpu.limits.time_to_live = std::chrono::seconds(t.ttl);
+  gpu.copies = {t.helpers + "/bellows-model-gpu", t.gpu_driver, ms_of(t.stall)};
+  return gpu;
+}
+
+std::set<std::uint64_t> gpus_of(const Words& words, const std::string& option) {
+  std::set<std::uint64_t> gpus;
+  const std::string text = words.value("gpus", "");
+  if (text.empty()) return gpus;
+  for (std::string_view address : split(text, '+')) {
+    std::uint64_t gpu = 0;
+    if (!modelwire::read_gpu(address.data(), address.size(), &gpu))
+      throw WrongOption{
+          fmt::format("{}: {} is no address of a GPU, such as 0000:3b:00.0", option, address)};
+    gpus.insert(gpu);
+  }
+  return gpus;
+}
+
 ModelDaemonOptions options_of(const Texts& t) {
   ModelDaemonOptions options;
   options.run = t.run;
@@ -268,11 +299,13 @@ ModelDaemonOptions options_of(const Texts& t) {
   options.loads.remote = t.remote;
   options.disk = disk_of(t, options.loads);
   options.peers = peers_of(t);
+  options.gpu = gpu_of(t);
   for (const std::string& text : t.tenants) options.tenants.push_back(tenant_of(text));
   for (const std::string& text : t.models) options.models.push_back(model_of(text, false));
   for (const std::string& text : t.sockets) {
     const Words words(text);
-    options.sockets.push_back({words.what(), words.value("tenant", nullptr), words.uid()});
+    options.sockets.push_back(
+        {words.what(), words.value("tenant", nullptr), words.uid(), gpus_of(words, text)});
   }
   return options;
 }

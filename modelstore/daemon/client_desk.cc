@@ -25,6 +25,13 @@ constexpr int SO_PASSRIGHTS = 83;
 #endif
 
 const Error kNoSuchModel{ErrorKind::not_found, "there is no such model"};
+const Error kNoSuchGpu{
+    ErrorKind::not_found,
+    "models are not for this job on this GPU: a job needs sbatch --model-on=gpu, "
+    "and the GPU"};
+const Error kNoGpuTier{ErrorKind::unavailable,
+                       "this node has no models on GPUs: an administrator starts bellows-modeld "
+                       "with --gpu-memory to change that"};
 
 /// From those who connect: the last close of what a descriptor refers to may wait for as long as
 /// its sender likes. Kernels before 6.16 don't know it.
@@ -48,14 +55,46 @@ Status ClientDesk::serve(const ServedJob& job, Fd listener) {
   return {};
 }
 
-bool ClientDesk::end(const std::string& name) {
+bool ClientDesk::end(const std::string& job, const GpuTier::Ended& done) {
+  const std::string name = job;
   const auto found = jobs_.find(name);
   if (found == jobs_.end()) return false;
   const std::set<std::uint64_t> clients = found->second.clients;
   for (const std::uint64_t client : clients) drop(client);
   jobs_.erase(name);
   if (watcher_) watcher_->job_ended(name);
+  if (gpus_)
+    gpus_->end(name, done);
+  else if (done)
+    done({});
   return true;
+}
+
+Status ClientDesk::add_gpus(const std::string& job, const std::set<std::uint64_t>& gpus) {
+  const auto found = jobs_.find(job);
+  if (found == jobs_.end())
+    return Error{ErrorKind::not_found, fmt::format("no socket of job {} is served", job)};
+  found->second.job.gpus.insert(gpus.begin(), gpus.end());
+  if (watcher_) watcher_->job_served(found->second.job, found->second.listener->fd());
+  return {};
+}
+
+Status ClientDesk::prefetch_on_gpus(const std::string& job, const std::string& model) {
+  if (!gpus_) return kNoGpuTier;
+  const ServedJob* served = find_job(job);
+  const auto found = served ? registry_.find(served->tenant, model) : std::nullopt;
+  if (!found)
+    return Error{ErrorKind::not_found, fmt::format("job {} sees no model {}", job, model)};
+  for (const std::uint64_t gpu : served->gpus) gpus_->prefetch({job, gpu}, *found);
+  return {};
+}
+
+Result<std::optional<GpuPlace>> ClientDesk::place_of(const Client& client,
+                                                     const modelwire::ModelRequest& request) const {
+  if (request.gpu == modelwire::kNoGpu) return std::optional<GpuPlace>();
+  if (!gpus_) return kNoGpuTier;
+  if (jobs_.at(client.job).job.gpus.count(request.gpu) == 0) return kNoSuchGpu;
+  return std::optional<GpuPlace>({client.job, request.gpu});
 }
 
 std::vector<std::string> ClientDesk::jobs() const {
@@ -144,25 +183,15 @@ void ClientDesk::take(std::uint64_t number, Client& client,
   switch (request.op) {
     case modelwire::Op::open:
       return open(number, client, request);
-    case modelwire::Op::prefetch: {
-      const auto model = find(client.tenant, request);
-      modelwire::ModelReply reply = failure(request.handle, kNoSuchModel);
-      if (model) {
-        reply = {};
-        reply.answer = modelwire::Answer::accepted;
-        reply.handle = request.handle;
-      }
-      if (!answer(client, reply)) return drop(number);
-      if (model) tier_.prefetch(*model);
-      return;
-    }
+    case modelwire::Op::prefetch:
+      return prefetch(number, client, request);
     case modelwire::Op::close: {
       const auto found = client.tickets.find(request.handle);
       if (found == client.tickets.end()) return;
       const TicketId ticket = found->second;
       client.tickets.erase(found);
-      tickets_.erase(ticket);
-      return tier_.close(ticket);
+      const auto of = tickets_.extract(ticket);
+      return close(ticket, of.mapped().on_gpu);
     }
     case modelwire::Op::progress:
       return tell_progress(number, client, request.handle);
@@ -193,11 +222,33 @@ void ClientDesk::tell_of_model(std::uint64_t number, const Client& client,
   if (!answer(client, reply)) drop(number);
 }
 
+void ClientDesk::prefetch(std::uint64_t number, const Client& client,
+                          const modelwire::ModelRequest& request) {
+  const auto model = find(client.tenant, request);
+  const auto place = place_of(client, request);
+  modelwire::ModelReply reply;
+  reply.answer = modelwire::Answer::accepted;
+  reply.handle = request.handle;
+  if (!model || !place) reply = failure(request.handle, model ? place.error() : kNoSuchModel);
+  const std::optional<GpuPlace> on = place ? *place : std::nullopt;
+  if (!answer(client, reply)) return drop(number);
+  if (model && on) gpus_->prefetch(*on, *model);
+  if (model && place && !on) tier_.prefetch(*model);
+}
+
+void ClientDesk::close(TicketId ticket, bool on_gpu) {
+  if (on_gpu)
+    gpus_->close(ticket);
+  else
+    tier_.close(ticket);
+}
+
 void ClientDesk::tell_progress(std::uint64_t number, const Client& client, std::uint64_t handle) {
   const auto found = client.tickets.find(handle);
   if (found == client.tickets.end()) return;
   // Who has the model by now reads no further answers.
-  const auto progress = tier_.progress(found->second);
+  const auto progress = tickets_.at(found->second).on_gpu ? gpus_->progress(found->second)
+                                                          : tier_.progress(found->second);
   if (!progress) return;
   modelwire::ModelReply reply;
   reply.answer = modelwire::Answer::progress;
@@ -231,33 +282,62 @@ void ClientDesk::open(std::uint64_t number, Client& client,
                       const modelwire::ModelRequest& request) {
   const bool taken = client.tickets.count(request.handle) != 0;
   const auto model = find(client.tenant, request);
-  if (taken || client.tickets.size() >= kMostHandles || !model) {
-    const Error why = taken ? Error{ErrorKind::invalid, "this handle is open already"}
-                      : model
-                          ? Error{ErrorKind::unavailable, "this program has too many models open"}
-                          : kNoSuchModel;
+  const auto place = place_of(client, request);
+  if (taken || client.tickets.size() >= kMostHandles || !model || !place) {
+    const Error why = taken    ? Error{ErrorKind::invalid, "this handle is open already"}
+                      : !model ? kNoSuchModel
+                      : !place
+                          ? place.error()
+                          : Error{ErrorKind::unavailable, "this program has too many models open"};
     if (!answer(client, failure(request.handle, why))) drop(number);
     return;
   }
   const TicketId ticket = next_ticket_++;
   client.tickets[request.handle] = ticket;
-  tickets_[ticket] = {number, request.handle, *model, file_of(request)};
-  tier_.open(ticket, *model, *this);
+  tickets_[ticket] = {number, request.handle, *model, file_of(request), place->has_value()};
+  if (*place)
+    gpus_->open(ticket, **place, *model);
+  else
+    tier_.open(ticket, *model, *this);
+}
+
+const ClientDesk::Ticket* ClientDesk::take_grant(TicketId ticket) {
+  const auto found = tickets_.find(ticket);
+  if (found == tickets_.end()) return nullptr;
+  const Ticket& of = found->second;
+  // Only now it is known what was read from its path.
+  if (!of.file || registry_.has_file(of.model, *of.file)) return &of;
+  const bool on_gpu = of.on_gpu;
+  refused(ticket, kNoSuchModel);
+  close(ticket, on_gpu);
+  return nullptr;
+}
+
+void ClientDesk::granted(TicketId ticket, const GpuCopy& copy) {
+  const Ticket* of = take_grant(ticket);
+  if (!of) return;
+  const std::uint64_t number = of->client;
+  modelwire::ModelReply reply;
+  reply.answer = modelwire::Answer::catalogue;
+  reply.handle = of->handle;
+  reply.memory_bytes = copy.catalogue.bytes;
+  reply.catalogue_bytes = copy.catalogue.catalogue_bytes;
+  std::memcpy(reply.digest, copy.digest.bytes.data(), sizeof reply.digest);
+  const Client& client = clients_.at(number);
+  if (!answer(client, reply, copy.catalogue.reader.get())) return drop(number);
+  reply.answer = modelwire::Answer::opened;
+  reply.memory_bytes = copy.bytes;
+  reply.catalogue_at = copy.catalogue_at;
+  if (!answer(client, reply, copy.memory.get())) drop(number);
 }
 
 void ClientDesk::granted(TicketId ticket, const ModelMemory& memory) {
-  const auto found = tickets_.find(ticket);
-  if (found == tickets_.end()) return;
-  const std::uint64_t number = found->second.client;
-  // Only now it is known what was read from its path.
-  if (const auto& file = found->second.file;
-      file && !registry_.has_file(found->second.model, *file)) {
-    refused(ticket, kNoSuchModel);
-    return tier_.close(ticket);
-  }
+  const Ticket* of = take_grant(ticket);
+  if (!of) return;
+  const std::uint64_t number = of->client;
   modelwire::ModelReply reply;
   reply.answer = modelwire::Answer::opened;
-  reply.handle = found->second.handle;
+  reply.handle = of->handle;
   reply.memory_bytes = memory.bytes;
   reply.catalogue_at = memory.catalogue_at;
   reply.catalogue_bytes = memory.catalogue_bytes;
@@ -283,8 +363,10 @@ void ClientDesk::drop(std::uint64_t number) {
   clients_.erase(found);
   if (const auto job = jobs_.find(client.job); job != jobs_.end())
     job->second.clients.erase(number);
-  for (const auto& [handle, ticket] : client.tickets) tickets_.erase(ticket);
-  for (const auto& [handle, ticket] : client.tickets) tier_.close(ticket);
+  std::map<TicketId, bool> on_gpu;
+  for (const auto& [handle, ticket] : client.tickets)
+    on_gpu[ticket] = tickets_.extract(ticket).mapped().on_gpu;
+  for (const auto& [ticket, is_on_gpu] : on_gpu) close(ticket, is_on_gpu);
 }
 
 template <typename Message>

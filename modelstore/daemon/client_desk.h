@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/gpu_tier.h"
 #include "modelstore/daemon/memory_tier.h"
 #include "modelstore/daemon/model_registry.h"
 #include "modelstore/daemon/packet_listener.h"
@@ -21,7 +22,8 @@ namespace bellows {
 struct ServedJob {
   std::string name;  ///< by which it is ended
   TenantId tenant = 0;
-  uid_t uid = 0;  ///< whose processes may connect
+  uid_t uid = 0;                   ///< whose processes may connect
+  std::set<std::uint64_t> gpus{};  ///< on which they may open models
 };
 
 /// Is told of sockets that a restarted daemon has to serve again.
@@ -35,21 +37,29 @@ class JobWatcher {
 /// The sockets of jobs and the programs on them. Who a program is is known by the socket through
 /// which it came, and by its user; never by what it says. A program that takes no answers, sends
 /// nonsense or too much is let go; none can make another wait.
-class ClientDesk final : private TicketHost {
+class ClientDesk final : private TicketHost, private GpuTicketHost {
  public:
   static constexpr std::size_t kMostClients = 256;  ///< of one job
   static constexpr std::size_t kMostHandles = 64;   ///< of one client
 
-  /// `most_sockets`: of all jobs and clients together.
-  ClientDesk(EventLoop& loop, MemoryTier& tier, const ModelRegistry& registry,
+  /// `gpus`: null where models are not on GPUs. `most_sockets`: of all jobs and clients together.
+  ClientDesk(EventLoop& loop, MemoryTier& tier, GpuTier* gpus, const ModelRegistry& registry,
              std::size_t most_sockets)
-      : loop_(loop), tier_(tier), registry_(registry), most_sockets_(most_sockets) {}
+      : loop_(loop), tier_(tier), gpus_(gpus), registry_(registry), most_sockets_(most_sockets) {
+    if (gpus_) gpus_->set_host(this);
+  }
 
   /// Takes clients from a listening socket; what was served by this name ends. unavailable: there
   /// are too many.
   Status serve(const ServedJob& job, Fd listener);
-  /// Ends its socket and its clients. False: there is none.
-  bool end(const std::string& job);
+  /// Ends its socket and its clients, and gives back its memory on GPUs: `done` is called once,
+  /// with GpuTier's answer. False: there is none, and `done` is not called.
+  bool end(const std::string& job, const GpuTier::Ended& done = {});
+  /// Has models on these GPUs for the job, too. not_found: there is no such job.
+  Status add_gpus(const std::string& job, const std::set<std::uint64_t>& gpus);
+  /// Begins to put what the job sees by this name on all of its GPUs. not_found: there is no such
+  /// job or model; unavailable: models are not on GPUs.
+  Status prefetch_on_gpus(const std::string& job, const std::string& model);
   /// Null when none is served by this name.
   const ServedJob* find_job(const std::string& job) const;
   std::vector<std::string> jobs() const;
@@ -81,9 +91,11 @@ class ClientDesk final : private TicketHost {
     std::uint64_t handle;
     ModelId model;
     std::optional<plain::FileIdentity> file;  ///< of which the model has to be
+    bool on_gpu = false;
   };
 
   void granted(TicketId ticket, const ModelMemory& memory) override;
+  void granted(TicketId ticket, const GpuCopy& copy) override;
   void refused(TicketId ticket, const Error& error) override;
 
   bool is_full() const { return jobs_.size() + clients_.size() >= most_sockets_; }
@@ -91,10 +103,17 @@ class ClientDesk final : private TicketHost {
   void on_message(std::uint64_t number);
   void take(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
   void open(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
+  void prefetch(std::uint64_t number, const Client& client, const modelwire::ModelRequest& request);
   void tell_progress(std::uint64_t number, const Client& client, std::uint64_t handle);
   void tell_of_model(std::uint64_t number, const Client& client,
                      const modelwire::ModelRequest& request);
   void drop(std::uint64_t number);
+  /// The ticket's, when it may have the model after all; null: it is over.
+  const Ticket* take_grant(TicketId ticket);
+  void close(TicketId ticket, bool on_gpu);
+  /// The job's GPU; null: it is for memory. not_found: the job has no such GPU.
+  Result<std::optional<GpuPlace>> place_of(const Client& client,
+                                           const modelwire::ModelRequest& request) const;
   std::optional<ModelId> find(TenantId viewer, const modelwire::ModelRequest& request) const;
   static std::optional<plain::FileIdentity> file_of(const modelwire::ModelRequest& request);
   /// False: the client did not take it.
@@ -104,6 +123,7 @@ class ClientDesk final : private TicketHost {
 
   EventLoop& loop_;
   MemoryTier& tier_;
+  GpuTier* gpus_;
   const ModelRegistry& registry_;
   std::size_t most_sockets_;
   JobWatcher* watcher_ = nullptr;

@@ -13,6 +13,7 @@
 #include "common/plain/packet.h"
 #include "common/text.h"
 #include "modelstore/daemon/failure_of.h"
+#include "modelstore/wire/gpu_address.h"
 
 namespace bellows {
 namespace {
@@ -44,6 +45,15 @@ template <typename Message>
 bool send(int socket, const Message& message) {
   const iovec part = {const_cast<Message*>(&message), sizeof message};
   return plain::send_packet(socket, &part, 1, -1, MSG_DONTWAIT) == 0;
+}
+
+std::set<std::uint64_t> gpus_of(std::string_view list) {
+  std::set<std::uint64_t> gpus;
+  for (std::string_view address : split(list, ',')) {
+    std::uint64_t gpu = 0;
+    if (modelwire::read_gpu(address.data(), address.size(), &gpu)) gpus.insert(gpu);
+  }
+  return gpus;
 }
 
 /// Of a table, or its end.
@@ -80,12 +90,20 @@ void ControlDesk::verify(std::uint64_t number, const ControlRequest& request) {
   speakers_.at(number).watch.end();
   const auto model = own(request);
   const Status begun =
-      model ? tier_.verify(*model, [this, number](const Status& s) { verified(number, s); })
+      model ? tier_.verify(*model, [this, number](const Status& s) { answer_late(number, s); })
             : Status(model.error());
-  if (!begun) verified(number, begun);
+  if (!begun) answer_late(number, begun);
 }
 
-void ControlDesk::verified(std::uint64_t number, const Status& status) {
+void ControlDesk::end(std::uint64_t number, const ControlRequest& request) {
+  speakers_.at(number).watch.end();
+  const std::string name(request.name, request.name_length);
+  if (!clients_.end(name, [this, number](const Status& s) { answer_late(number, s); }))
+    answer_late(number,
+                Error{ErrorKind::not_found, fmt::format("no socket of job {} is served", name)});
+}
+
+void ControlDesk::answer_late(std::uint64_t number, const Status& status) {
   const auto found = speakers_.find(number);
   if (found == speakers_.end()) return;
   if (!send(found->second.socket.get(), reply_of(status)) || !watch(number, found->second))
@@ -109,6 +127,7 @@ void ControlDesk::on_message(std::uint64_t number) {
   }
   const char* why = modelwire::check(request, bytes);
   if (!why && request.op == ControlOp::verify) return verify(number, request);
+  if (!why && request.op == ControlOp::end) return end(number, request);
   const bool sent =
       why ? send(socket,
                  reply_of(Error{ErrorKind::invalid,
@@ -140,11 +159,11 @@ bool ControlDesk::answer(int socket, const ControlRequest& request, plain::Handl
 Status ControlDesk::take(const ControlRequest& request, plain::Handle& passed) {
   const std::string name(request.name, request.name_length);
   if (request.op == ControlOp::serve) return serve(request, passed);
-  if (request.op == ControlOp::end) {
-    if (clients_.end(name)) return {};
-    return Error{ErrorKind::not_found, fmt::format("no socket of job {} is served", name)};
-  }
   if (request.op == ControlOp::prefetch) return prefetch(request);
+  if (request.op == ControlOp::gpus)
+    return clients_.add_gpus(name, gpus_of({request.path, request.path_length}));
+  if (request.op == ControlOp::prefetch_on_gpus)
+    return clients_.prefetch_on_gpus({request.path, request.path_length}, name);
   if (request.op != ControlOp::add) return take_of_model(request);
   add(registered(std::string(request.tenant, request.tenant_length), name,
                  {std::string(request.path, request.path_length), request.uid, {}},

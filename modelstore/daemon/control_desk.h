@@ -52,7 +52,8 @@ class ControlDesk {
   bool watch(std::uint64_t number, Speaker& speaker);
   /// Its answer comes later; until then nothing is taken from this speaker.
   void verify(std::uint64_t number, const modelwire::ControlRequest& request);
-  void verified(std::uint64_t number, const Status& status);
+  void end(std::uint64_t number, const modelwire::ControlRequest& request);
+  void answer_late(std::uint64_t number, const Status& status);
   /// False: the speaker is gone, or takes nothing.
   bool answer(int socket, const modelwire::ControlRequest& request, plain::Handle& passed);
   /// The tenant's own model.

@@ -37,7 +37,33 @@ json json_of(const KeptModel& kept) {
 }
 
 json json_of(const KeptJob& kept) {
-  return {{"kind", "job"}, {"tenant", kept.tenant}, {"name", kept.job.name}, {"uid", kept.job.uid}};
+  return {{"kind", "job"},
+          {"tenant", kept.tenant},
+          {"name", kept.job.name},
+          {"uid", kept.job.uid},
+          {"gpus", kept.job.gpus}};
+}
+
+json json_of(const KeptCopy& kept) {
+  return {{"kind", kept.is_catalogue ? "catalogue" : "copy"},
+          {"job", kept.place.job},
+          {"gpu", kept.place.gpu},
+          {"model", kept.model},
+          {"bytes", kept.bytes},
+          {"catalogue_at", kept.catalogue_at},
+          {"digest", kept.digest.to_string()}};
+}
+
+KeptCopy copy_of(const json& j, bool is_catalogue) {
+  KeptCopy kept;
+  kept.place = {j.at("job").get<std::string>(), j.at("gpu").get<std::uint64_t>()};
+  kept.model = j.at("model").get<ModelId>();
+  kept.is_catalogue = is_catalogue;
+  kept.bytes = j.at("bytes").get<std::uint64_t>();
+  kept.catalogue_at = j.at("catalogue_at").get<std::uint64_t>();
+  // One that is none fits no model.
+  kept.digest = ModelDigest::parse(j.at("digest").get<std::string>()).value_or(ModelDigest());
+  return kept;
 }
 
 KeptRecord record_of(const json& j) {
@@ -46,8 +72,11 @@ KeptRecord record_of(const json& j) {
     kept.tenant = j.at("tenant").get<std::string>();
     kept.job.name = j.at("name").get<std::string>();
     kept.job.uid = j.at("uid").get<uid_t>();
+    kept.job.gpus = j.value("gpus", std::set<std::uint64_t>());
     return kept;
   }
+  if (j.at("kind") == "copy" || j.at("kind") == "catalogue")
+    return copy_of(j, j.at("kind") == "catalogue");
   KeptModel kept;
   kept.tenant = j.at("tenant").get<std::string>();
   kept.model.name = j.at("name").get<std::string>();

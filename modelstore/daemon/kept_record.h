@@ -29,7 +29,17 @@ struct KeptJob {
   ServedJob job;
 };
 
-using KeptRecord = std::variant<KeptModel, KeptJob>;
+/// Of a model on a job's GPU: with the GPU's memory, or with its catalogue's.
+struct KeptCopy {
+  GpuPlace place;
+  ModelId model = 0;
+  bool is_catalogue = false;
+  std::uint64_t bytes = 0;  ///< of what comes along
+  std::uint64_t catalogue_at = 0;
+  ModelDigest digest;
+};
+
+using KeptRecord = std::variant<KeptModel, KeptJob, KeptCopy>;
 
 /// As text, of at most KeeperMessage::kMostRecord bytes. Nothing: it would be longer.
 std::optional<std::string> text_of(const KeptRecord& record);

@@ -13,6 +13,7 @@ namespace bellows {
 namespace {
 
 /// Keys below are those of models.
+constexpr std::uint64_t kFirstCopyKey = std::uint64_t{1} << 62;
 constexpr std::uint64_t kFirstJobKey = std::uint64_t{1} << 63;
 
 /// A job may have ended without a daemon to tell: its socket has lost its name then.
@@ -45,7 +46,67 @@ Status KeptState::restore() {
     if (auto* job = std::get_if<KeptJob>(&item.record))
       restore_job(item.key, *job, std::move(item.fd));
   clients_.set_watcher(this);
+  next_copy_key_ = kFirstCopyKey;
+  // As for the models.
+  if (gpus_) gpus_->set_watcher(this);
+  restore_copies(*items);
   return {};
+}
+
+void KeptState::restore_copies(std::vector<KeptItem>& items) {
+  std::map<std::uint64_t, Fd> catalogues;
+  // By falling keys: a copy's catalogue comes before it.
+  for (KeptItem& item : items) {
+    const auto* kept = std::get_if<KeptCopy>(&item.record);
+    if (!kept) continue;
+    next_copy_key_ = std::max(next_copy_key_, (item.key | 1) + 1);
+    if (kept->is_catalogue) {
+      catalogues[item.key] = std::move(item.fd);
+    } else if (restore_copy(item.key, *kept, std::move(item.fd),
+                            std::move(catalogues[item.key + 1]))) {
+      catalogues.erase(item.key + 1);
+    } else {
+      link_.drop(item.key);
+    }
+  }
+  for (const auto& [key, fd] : catalogues) link_.drop(key);
+}
+
+bool KeptState::restore_copy(std::uint64_t key, const KeptCopy& kept, Fd memory, Fd catalogue) {
+  const ServedJob* job = clients_.find_job(kept.place.job);
+  const auto* model = registry_.get(kept.model);
+  if (!gpus_ || !job || job->gpus.count(kept.place.gpu) == 0 || !model || !memory || !catalogue ||
+      model->digest != kept.digest)
+    return false;
+  GpuCopy copy;
+  copy.memory = std::move(memory);
+  copy.bytes = kept.bytes;
+  copy.catalogue_at = kept.catalogue_at;
+  copy.digest = kept.digest;
+  struct stat s {};
+  if (fstat(catalogue.get(), &s) != 0) return false;
+  copy.catalogue.reader = std::move(catalogue);
+  copy.catalogue.bytes = copy.catalogue.catalogue_bytes = static_cast<std::uint64_t>(s.st_size);
+  if (!copy.catalogue.check_sealed()) return false;
+  copy_keys_[{kept.place, kept.model}] = key;
+  gpus_->adopt(kept.place, kept.model, std::move(copy));
+  return true;
+}
+
+void KeptState::copy_changed(const GpuPlace& place, ModelId model, const GpuCopy* copy) {
+  const auto found = copy_keys_.try_emplace({place, model}, next_copy_key_).first;
+  const std::uint64_t key = found->second;
+  if (!copy) {
+    copy_keys_.erase(found);
+    link_.drop(key + 1);
+    return link_.drop(key);
+  }
+  next_copy_key_ = std::max(next_copy_key_, key + 2);
+  KeptCopy kept{place, model, false, copy->bytes, copy->catalogue_at, copy->digest};
+  link_.put(key, kept, copy->memory.get());
+  kept.is_catalogue = true;
+  kept.bytes = copy->catalogue.bytes;
+  link_.put(key + 1, kept, copy->catalogue.reader.get());
 }
 
 void KeptState::restore_model(std::uint64_t key, KeptModel& kept, Fd fd) {
@@ -105,6 +166,7 @@ void KeptState::job_ended(const std::string& job) {
 void KeptState::put_all() {
   for (const ModelId model : registry_.all()) model_changed(model);
   clients_.tell_of_jobs();
+  if (gpus_) gpus_->tell_of_copies();
 }
 
 }  // namespace bellows

@@ -71,6 +71,7 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   auto lock = lock_folder(options.run);
   if (!lock) return lock.error();
   lock_ = std::move(*lock);
+  say_ = say;
   auto loop = EventLoop::make();
   if (!loop) return loop.error();
   loop_ = std::move(*loop);
@@ -85,16 +86,17 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   if (peers_)
     peer_link_ = std::make_unique<PeerLink>(*loop_, *tier_, registry_,
                                             peer_command(options.peers, options.loads.stall), say);
-  clients_ = std::make_unique<ClientDesk>(*loop_, *tier_, registry_, options.most_sockets);
+  if (auto begun = begin_gpus(options); !begun) return begun;
+  clients_ =
+      std::make_unique<ClientDesk>(*loop_, *tier_, gpus_.get(), registry_, options.most_sockets);
   control_ = std::make_unique<ControlDesk>(*loop_, registry_, *tier_, *clients_);
   for (const TenantOption& tenant : options.tenants)
     tier_->add_tenant(registry_.tenant(tenant.name), tenant.budget);
   link_ = std::make_unique<KeeperLink>(*loop_, options.run + "/keeper", options.keeper, say);
-  kept_ = std::make_unique<KeptState>(*link_, registry_, *tier_, *clients_);
+  kept_ = std::make_unique<KeptState>(*link_, registry_, *tier_, *clients_, gpus_.get());
   // What is pinned is loaded at once, from its image if there is one.
   if (disk_) disk_->tick(EventLoop::Clock::now());
   if (auto restored = kept_->restore(); !restored) return restored;
-  say_ = say;
   if (auto added = add_models(options); !added) return added;
   if (auto begun = begin_site(options.site); !begun) return begun;
   if (auto begun = begin_metrics(options.metrics); !begun) return begun;
@@ -103,6 +105,15 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
     if (auto served = serve(socket); !served) return served;
   auto control = listen_at(options.run + "/control", 0600);
   return control ? control_->listen(std::move(*control)) : Status(control.error());
+}
+
+Status ModelDaemon::begin_gpus(const ModelDaemonOptions& options) {
+  if (options.gpu.limits.bytes == 0) return {};
+  auto gpus = GpuTier::make(*loop_, options.gpu.limits, options.gpu.copies, options.loads.room,
+                            *tier_, registry_, say_);
+  if (!gpus) return gpus.error();
+  gpus_ = std::move(*gpus);
+  return {};
 }
 
 void ModelDaemon::end_sockets_but(const std::vector<SocketOption>& sockets) {
@@ -116,10 +127,11 @@ void ModelDaemon::end_sockets_but(const std::vector<SocketOption>& sockets) {
 Status ModelDaemon::serve(const SocketOption& socket) {
   if (!is_socket_option(socket.path))
     return Error{ErrorKind::invalid, socket.path + " is not absolute, as a socket's path must be"};
-  const ServedJob job{socket.path, registry_.tenant(socket.tenant), socket.uid};
+  const ServedJob job{socket.path, registry_.tenant(socket.tenant), socket.uid, socket.gpus};
   // Programs may wait in the queue of the one that the keeper had.
   if (const ServedJob* before = clients_->find_job(job.name)) {
-    if (before->tenant == job.tenant && before->uid == job.uid) return {};
+    if (before->tenant == job.tenant && before->uid == job.uid && before->gpus == job.gpus)
+      return {};
   }
   // Only one user may use it, and the check of the peer says so; a container's root may be another.
   auto listener = listen_at(socket.path, 0666);
@@ -194,8 +206,9 @@ void ModelDaemon::run(int signals) {
     if (disk_) disk_->tick(now);
     if (peer_link_) peer_link_->tick(now);
     const auto metrics = metrics_ ? metrics_->tick(now) : EventLoop::Clock::time_point::max();
-    const auto next = std::min(
-        {metrics, tier_->tick(now), clients_->tick(now), control_->tick(now), link_->tick(now)});
+    const auto gpus = gpus_ ? gpus_->tick(now) : EventLoop::Clock::time_point::max();
+    const auto next = std::min({metrics, gpus, tier_->tick(now), clients_->tick(now),
+                                control_->tick(now), link_->tick(now)});
     // Last: the tier has asked the disk for more.
     const auto disk = disk_ ? disk_->next(now) : EventLoop::Clock::time_point::max();
     const auto peers = peer_link_ ? peer_link_->next(now) : EventLoop::Clock::time_point::max();

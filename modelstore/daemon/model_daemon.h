@@ -12,6 +12,7 @@
 #include "modelstore/daemon/control_desk.h"
 #include "modelstore/daemon/disk_link.h"
 #include "modelstore/daemon/event_loop.h"
+#include "modelstore/daemon/gpu_tier.h"
 #include "modelstore/daemon/keeper_link.h"
 #include "modelstore/daemon/kept_state.h"
 #include "modelstore/daemon/memory_tier.h"
@@ -28,6 +29,7 @@ struct SocketOption {
   std::string path;
   std::string tenant;
   uid_t uid = 0;
+  std::set<std::uint64_t> gpus{};
 };
 
 struct TenantOption {
@@ -43,6 +45,12 @@ struct DiskOption {
   std::vector<TenantOption> tenants;
 };
 
+/// The tier of GPUs.
+struct GpuOption {
+  TierLimits limits;  ///< of a job on a GPU; bytes 0: there is none
+  GpuCopyOptions copies;
+};
+
 struct ModelDaemonOptions {
   std::string run;                  ///< the daemon's own folder
   std::vector<std::string> keeper;  ///< the keeper's program and arguments
@@ -50,6 +58,7 @@ struct ModelDaemonOptions {
   LoadOptions loads;
   DiskOption disk;
   PeerOption peers;
+  GpuOption gpu;
   std::size_t most_sockets = 0;  ///< of jobs and their programs; loaders take others
   std::vector<TenantOption> tenants;
   std::vector<ModelOption> models;
@@ -71,6 +80,7 @@ class ModelDaemon {
  private:
   ModelDaemon() = default;
   Status start(const ModelDaemonOptions& options, const Say& say);
+  Status begin_gpus(const ModelDaemonOptions& options);
   Status add_models(const ModelDaemonOptions& options);
   Status begin_site(const std::string& path);
   Status begin_metrics(const std::string& path);
@@ -87,6 +97,7 @@ class ModelDaemon {
   std::unique_ptr<PeerBook> peers_;
   std::unique_ptr<MemoryTier> tier_;
   std::unique_ptr<PeerLink> peer_link_;
+  std::unique_ptr<GpuTier> gpus_;
   std::unique_ptr<ClientDesk> clients_;
   std::unique_ptr<ControlDesk> control_;
   std::unique_ptr<KeeperLink> link_;

@@ -40,7 +40,7 @@ enum bellows_model_result {
   BELLOWS_MODEL_OK = 0,
   BELLOWS_MODEL_ERR_INVALID = -1,     /* an argument is wrong */
   BELLOWS_MODEL_ERR_NOT_FOUND = -2,   /* there is no such model, or none that this job may see */
-  BELLOWS_MODEL_ERR_NO_ROOM = -3,     /* the node has no memory for it, or none now */
+  BELLOWS_MODEL_ERR_NO_ROOM = -3,     /* the node or the GPU has no memory for it, or none now */
   BELLOWS_MODEL_ERR_CORRUPT = -4,     /* the stored model is damaged, or no model */
   BELLOWS_MODEL_ERR_UNAVAILABLE = -5, /* the model store, or what it reads from, does not work */
   BELLOWS_MODEL_ERR_MEMORY = -6,      /* this program is out of memory */
@@ -79,7 +79,8 @@ struct bellows_tensor {
   int32_t ndims;
   const uint64_t* shape;
   uint64_t bytes;
-  const void* data; /* in C order, little-endian, at a multiple of its element's size */
+  const void* data; /* in C order, little-endian, at a multiple of its element's size; on a GPU a
+                       pointer of CUDA's, which only the GPU can follow */
 };
 
 #define BELLOWS_TENSOR_INIT \
@@ -89,6 +90,12 @@ struct bellows_tensor {
  * copies of the pages that it writes to; it shares the others still. Cast `data` for it. A model
  * that is in huge pages can't be opened so. */
 #define BELLOWS_MODEL_WRITABLE 1u
+/* The model is opened in the memory of GPU config.device, in this program's primary context of
+ * CUDA's. The program must have loaded libcuda.so.1, as its first call of CUDA does, and its job
+ * must have asked for models on its GPUs (sbatch --model-on=gpu). All programs of the job share
+ * one copy, which this one maps to be read only; bellows_model_close waits for what it has the GPU
+ * do. */
+#define BELLOWS_MODEL_ON_GPU 2u
 
 /* Begin with BELLOWS_MODEL_CONFIG_INIT, then set what differs. */
 struct bellows_model_config {
@@ -101,11 +108,12 @@ struct bellows_model_config {
    * for. Gives 0 to wait on; else opening it fails. NULL: nobody wants to know. */
   int (*progress)(void* argument, uint64_t done, uint64_t total);
   void* argument;
-  uint32_t flags; /* BELLOWS_MODEL_WRITABLE, or 0 */
+  uint32_t flags; /* BELLOWS_MODEL_WRITABLE or BELLOWS_MODEL_ON_GPU, or 0 */
+  int32_t device; /* with BELLOWS_MODEL_ON_GPU: which GPU, by CUDA's number in this program */
 };
 
 #define BELLOWS_MODEL_CONFIG_INIT \
-  { sizeof(struct bellows_model_config), NULL, 0, 0, NULL, NULL, 0 }
+  { sizeof(struct bellows_model_config), NULL, 0, 0, NULL, NULL, 0, 0 }
 
 /* Opens a model by its name, by its digest: "sha256:" and 64 hexadecimal digits, or by a file that
  * it is read from: "file:" and an absolute path. The last finds it only where this program may read

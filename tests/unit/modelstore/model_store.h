@@ -53,10 +53,14 @@ inline pid_t fork_child() {
 /// A model that a program has open.
 class OpenModel {
  public:
-  OpenModel(const std::string& socket, const std::string& name, int wait_ms = 20000) {
+  /// `device`: of CUDA; -1: in memory.
+  OpenModel(const std::string& socket, const std::string& name, int wait_ms = 20000,
+            int device = -1) {
     bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
     config.socket = socket.c_str();
     config.wait_ms = wait_ms;
+    config.flags = device < 0 ? 0 : BELLOWS_MODEL_ON_GPU;
+    config.device = device;
     code_ = bellows_model_open(name.c_str(), &config, &model_);
   }
   OpenModel(OpenModel&& other) noexcept
@@ -110,7 +114,7 @@ class ModelStore {
                                       "--budget=" + budget_,
                                       "--helpers=" + helpers_,
                                       "--alone=" + std::to_string(keeper_alone_s),
-                                      "--socket=" + socket("a") + ",tenant=a",
+                                      "--socket=" + socket("a") + ",tenant=a,gpus=" + gpus_of_a,
                                       "--socket=" + socket("b") + ",tenant=b"};
     words.insert(words.end(), options_.begin(), options_.end());
     return words;
@@ -189,6 +193,7 @@ class ModelStore {
   const std::string& log() { return read_more(); }
 
   int keeper_alone_s = 3;
+  std::string gpus_of_a;
 
   std::string run() const { return scratch_.path() + "/run"; }
   std::string socket(const std::string& tenant) const {
@@ -309,6 +314,15 @@ class ControlClient {
   std::string call(modelwire::ControlOp op, const std::string& tenant, const std::string& name) {
     return call(request(op, tenant, name));
   }
+  /// Has a job served on this socket, and on these GPUs.
+  std::string serve(const std::string& job, const std::string& tenant, int listener,
+                    const std::string& gpus) {
+    const std::string error = call(request(modelwire::ControlOp::serve, tenant, job), listener);
+    auto added = request(modelwire::ControlOp::gpus, "", job);
+    added.path_length = put(added.path, gpus);
+    return error.empty() ? call(added) : error;
+  }
+  std::string end(const std::string& job) { return call(modelwire::ControlOp::end, "", job); }
   std::string add(const std::string& tenant, const std::string& name, const std::string& path,
                   const std::string& visible = "") {
     auto added = request(modelwire::ControlOp::add, tenant, name);

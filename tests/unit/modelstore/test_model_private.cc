@@ -83,7 +83,7 @@ Test(model_private, huge_pages_are_refused, .timeout = 60) {
 }
 
 Test(model_private, unknown_flags_are_refused, .timeout = 60) {
-  const PrivateModel model("/nowhere", 2);
+  const PrivateModel model("/nowhere", 4);
   cr_expect_eq(model.code, BELLOWS_MODEL_ERR_INVALID);
-  cr_expect(has(bellows_model_error(model.model), "config.flags is 2"));
+  cr_expect(has(bellows_model_error(model.model), "config.flags is 4"));
 }

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <dlfcn.h>
+#include <sys/stat.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "tests/unit/modelstore/model_store.h"
+
+namespace bellows::model_test {
+
+inline constexpr std::size_t kMega = 1 << 20;
+/// What the driver gives at least.
+inline constexpr std::uint64_t kSlab = 2 * kMega;
+inline constexpr const char* kFirstGpu = "0000:3b:00.0";
+inline constexpr const char* kSecondGpu = "0000:86:00.0";
+
+/// The driver of tests/gpu/fake_driver.c, with two GPUs.
+class FakeGpu {
+ public:
+  explicit FakeGpu(const std::string& options = "") {
+    const std::string command = std::string(COMPILER) + " -shared -fPIC -DGPUS=2 " + options +
+                                " -o " + library() + " " FAKE_DRIVER;
+    cr_assert_eq(std::system(command.c_str()), 0);
+  }
+
+  std::string library() const { return scratch_.path() + "/libcuda.so.1"; }
+  /// What is wrong with the driver for bellows-model-gpu from now on.
+  void set_faults(const std::string& lines) {
+    write_file(scratch_.path() + "/bellows-model-gpu.faults", lines);
+  }
+  /// As a program's first call of CUDA does.
+  void load() const {
+    cr_assert(dlopen(library().c_str(), RTLD_NOW | RTLD_GLOBAL), "%s", dlerror());
+  }
+  /// Memory of all GPUs that any process has, by inode.
+  std::map<ino_t, std::uint64_t> allocations() const {
+    std::map<ino_t, std::uint64_t> found;
+    const std::string tag = "." + std::filesystem::path(scratch_.path()).filename().string();
+    std::error_code gone;
+    for (const auto& process : std::filesystem::directory_iterator("/proc", gone)) {
+      const std::filesystem::path fds = process.path() / "fd";
+      for (std::filesystem::directory_iterator fd(fds, gone), end; !gone && fd != end;
+           fd.increment(gone)) {
+        const std::string link = std::filesystem::read_symlink(fd->path(), gone);
+        struct stat s;
+        if (link.starts_with("/memfd:gpu") && has(link, tag) && stat(fd->path().c_str(), &s) == 0)
+          found[s.st_ino] = static_cast<std::uint64_t>(s.st_size);
+      }
+      gone.clear();
+    }
+    return found;
+  }
+  std::uint64_t used() const {
+    std::uint64_t bytes = 0;
+    for (const auto& [inode, size] : allocations()) bytes += size;
+    return bytes;
+  }
+
+ private:
+  ScratchDir scratch_;
+};
+
+/// A bellows-modeld for which GPUs have memory for models. Tenant a has both of them.
+class GpuStore : public ModelStore {
+ public:
+  explicit GpuStore(const FakeGpu& gpu, const std::string& memory = "64M") {
+    option("--gpu-driver=" + gpu.library());
+    option("--gpu-memory=" + memory);
+    gpus_of_a = std::string(kFirstGpu) + "+" + kSecondGpu;
+  }
+
+  OpenModel open_on(int device, const std::string& name, const std::string& tenant = "a") {
+    return {socket(tenant), name, 20000, device};
+  }
+};
+
+/// A job that SPANK has served.
+class ServedJob {
+ public:
+  ServedJob(const ModelStore& store, const std::string& name, const std::string& tenant,
+            const std::string& gpus)
+      : name_(name), path_(store.path() + "/" + name + ".sock") {
+    listen_at(path_, &listener_);
+    const std::string refused = ControlClient(store).serve(name, tenant, listener_.get(), gpus);
+    cr_assert_str_eq(refused.c_str(), "");
+  }
+
+  const std::string& socket() const { return path_; }
+  OpenModel open_on(int device, const std::string& name) const {
+    return {path_, name, 20000, device};
+  }
+  /// "" or the error.
+  std::string end(const ModelStore& store) {
+    unlink(path_.c_str());
+    return ControlClient(store).end(name_);
+  }
+
+ private:
+  std::string name_, path_;
+  plain::Handle listener_;
+};
+
+}  // namespace bellows::model_test

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+// Drivers and GPUs that fail in every way: a program gets an error with a sentence, the model can
+// be had in memory still, and nothing of it stays on the GPU.
+#include "tests/unit/modelstore/fake_gpu.h"
+
+using namespace bellows;
+using namespace bellows::model_test;
+
+namespace {
+
+/// Has each call of bellows-model-gpu to the driver go wrong, one in each copy. Gives the number of
+/// calls.
+int fail_each_call(FakeGpu& gpu, GpuStore& store, const std::string& fault, const std::string& code,
+                   const std::function<void(const OpenModel&)>& check) {
+  for (int call = 1;; ++call) {
+    cr_assert_lt(call, 100);
+    gpu.set_faults(fault + " " + std::to_string(call) + code + "\n");
+    const OpenModel model = store.open_on(0, "m");
+    if (model.ok()) return call - 1;
+    check(model);
+    cr_assert(store.open("m").ok(), "the model is in memory after fault %d", call);
+    cr_assert(eventually([&] { return gpu.used() == 0; }), "after fault %d", call);
+    cr_assert(eventually([&] { return store.helpers("bellows-model-gpu").empty(); }));
+  }
+}
+
+struct Faulty {
+  Faulty() : store(gpu) {
+    store.add("m", random_bytes(kMega));
+    store.option("--stall=0.4");
+    store.start();
+    gpu.load();
+  }
+  FakeGpu gpu;
+  GpuStore store;
+};
+
+}  // namespace
+
+Test(model_gpu_faults, every_call_that_fails_is_an_error, .timeout = 120) {
+  Faulty faulty;
+  const int calls = fail_each_call(faulty.gpu, faulty.store, "fail", " 999", [](const auto& model) {
+    cr_assert_eq(model.code(), BELLOWS_MODEL_ERR_UNAVAILABLE, "%s", model.error().c_str());
+    cr_assert(has(model.error(), "GPU 0000:3b:00.0") && has(model.error(), "CUDA_ERROR"), "%s",
+              model.error().c_str());
+  });
+  cr_expect_gt(calls, 14, "%d", calls);
+}
+
+Test(model_gpu_faults, no_call_that_lacks_memory_does_harm, .timeout = 120) {
+  Faulty faulty;
+  int without_room = 0;
+  (void)fail_each_call(faulty.gpu, faulty.store, "fail", " 2", [&](const auto& model) {
+    without_room += model.code() == BELLOWS_MODEL_ERR_NO_ROOM;
+    cr_assert(has(model.error(), "GPU 0000:3b:00.0"), "%s", model.error().c_str());
+  });
+  cr_expect_geq(without_room, 3, "of making memory, and of mapping it");
+}
+
+Test(model_gpu_faults, a_process_may_die_in_any_call, .timeout = 120) {
+  Faulty faulty;
+  const int calls = fail_each_call(faulty.gpu, faulty.store, "die", "", [](const auto& model) {
+    cr_assert(model.code() == BELLOWS_MODEL_ERR_UNAVAILABLE &&
+                  has(model.error(), "could not be copied to GPU"),
+              "%s", model.error().c_str());
+  });
+  cr_expect_gt(calls, 14, "%d", calls);
+}
+
+Test(model_gpu_faults, a_driver_may_hang_in_any_call, .timeout = 120) {
+  Faulty faulty;
+  const int calls = fail_each_call(faulty.gpu, faulty.store, "hang", "", [](const auto& model) {
+    cr_assert(model.code() == BELLOWS_MODEL_ERR_UNAVAILABLE &&
+                  has(model.error(), "made no progress for 0.4 s"),
+              "%s", model.error().c_str());
+  });
+  cr_expect_gt(calls, 14, "%d", calls);
+}
+
+Test(model_gpu_faults, a_gpu_with_too_little_memory_says_how_much_is_free, .timeout = 60) {
+  FakeGpu gpu;
+  GpuStore store(gpu);
+  store.add("m", random_bytes(3 * kMega));
+  store.add("small", "data");
+  store.start();
+  gpu.load();
+  gpu.set_faults("limit 3000000\n");
+  const OpenModel model = store.open_on(0, "m");
+  cr_expect_eq(model.code(), BELLOWS_MODEL_ERR_NO_ROOM);
+  cr_expect(has(model.error(), "3000000 of its 3000000 are free"), "%s", model.error().c_str());
+  cr_expect(store.open_on(0, "small").ok() && gpu.used() == kSlab);
+}
+
+Test(model_gpu_faults, a_gpu_that_forgets_a_byte_lends_nothing, .timeout = 60) {
+  FakeGpu gpu("-DFORGETS");
+  GpuStore store(gpu);
+  store.add("m", random_bytes(3 * kMega));
+  store.start();
+  gpu.load();
+  const OpenModel model = store.open_on(0, "m");
+  cr_expect(model.code() == BELLOWS_MODEL_ERR_UNAVAILABLE && has(model.error(), "gave other bytes"),
+            "%s", model.error().c_str());
+  cr_expect(store.open("m").ok());
+}
+
+Test(model_gpu_faults, one_gpu_that_hangs_stops_no_other, .timeout = 60) {
+  FakeGpu gpu;
+  GpuStore store(gpu);
+  store.add("m", random_bytes(kMega));
+  store.start();
+  gpu.load();
+  gpu.set_faults("hang 5\n");
+  ServedJob job(store, "12", "a", kFirstGpu);
+  const OpenModel waits(job.socket(), "m", 300, 0);
+  cr_expect(has(waits.error(), "not loaded in time"), "%s", waits.error().c_str());
+  gpu.set_faults("");
+  cr_expect(store.open_on(1, "m").ok());
+  // Nor does it keep the job from ending, and with that the process.
+  cr_expect_str_eq(job.end(store).c_str(), "");
+  cr_expect(eventually([&] { return store.helpers("bellows-model-gpu").empty(); }));
+  cr_expect_eq(gpu.used(), kSlab);
+}
+
+Test(model_gpu_faults, a_job_that_ends_amid_a_copy_leaves_nothing, .timeout = 60) {
+  FakeGpu gpu;
+  GpuStore store(gpu);
+  store.add("m", random_bytes(kMega));
+  store.start();
+  gpu.load();
+  // With memory made, mapped and full.
+  for (const char* fault : {"hang 10\n", "hang 16\n"}) {
+    gpu.set_faults(fault);
+    ServedJob job(store, "12", "a", kFirstGpu);
+    const OpenModel waits(job.socket(), "m", 100, 0);
+    cr_expect(eventually([&] { return gpu.used() == kSlab; }));
+    cr_expect_str_eq(job.end(store).c_str(), "");
+    cr_expect_eq(gpu.used(), 0);
+    cr_expect_str_eq(ControlClient(store).call(modelwire::ControlOp::evict, "a", "m").c_str(), "");
+  }
+}
