@@ -62,6 +62,9 @@ struct Contract {
   static constexpr const char* kControllerKey = "controller";
   /// A list of the models of --model, whose memory bellows-modeld lends on the job's nodes.
   static constexpr const char* kModelsKey = "models";
+  /// Where they are lent besides memory: kOnGpu, or not there.
+  static constexpr const char* kModelOnKey = "model_on";
+  static constexpr const char* kOnGpu = "gpu";
 
   std::string tenant;
   std::string framework;          ///< NAME, or empty when the job named none

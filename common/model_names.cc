@@ -44,4 +44,10 @@ Result<std::vector<std::string>> parse_model_names(std::string_view text) {
   return names;
 }
 
+Result<bool> parse_model_on(std::string_view text) {
+  if (text == "gpu" || text == "memory") return text == "gpu";
+  return Error{ErrorKind::invalid,
+               fmt::format("models can be on gpu or in memory, not on \"{}\"", one_line(text, 64))};
+}
+
 }  // namespace bellows

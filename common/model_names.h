@@ -19,4 +19,7 @@ bool is_model_name(std::string_view name);
 /// The value of --model: NAME[,NAME...], each once. invalid: says which part is wrong.
 Result<std::vector<std::string>> parse_model_names(std::string_view text);
 
+/// The value of --model-on, "gpu" or "memory": whether it is on GPUs, too.
+Result<bool> parse_model_on(std::string_view text);
+
 }  // namespace bellows

@@ -4,13 +4,12 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <iterator>
 #include <map>
-#include <system_error>
 
 #include "common/fd.h"
 #include "common/text.h"
+#include "spank/gpu_addresses.h"
 
 namespace bellows::spank {
 namespace {
@@ -49,18 +48,6 @@ std::vector<Cpus> units_of(const NodeCpus& node, const Cpus& cpus, unsigned rank
   units.clear();
   for (const unsigned cpu : cpus) units.push_back({cpu});
   return units;
-}
-
-std::optional<unsigned> minor_of(const std::string& information) {
-  const auto text = read_file(information, kMostBytes);
-  if (!text) return std::nullopt;
-  constexpr std::string_view key = "Device Minor:";
-  for (const std::string_view line : split(*text, '\n')) {
-    if (!line.starts_with(key)) continue;
-    const auto number = parse_uint(trim(line.substr(key.size())));
-    if (number && *number <= UINT16_MAX) return static_cast<unsigned>(*number);
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -103,14 +90,9 @@ std::optional<Cpus> cpus_near_gpu(const NodeCpus& node, unsigned ranks, unsigned
 
 std::vector<Cpus> cpus_near_gpus(const std::string& root, const std::set<unsigned>& minors) {
   std::map<std::string, Cpus> by_place;  // PCI addresses have a fixed width
-  std::error_code error;
-  std::filesystem::directory_iterator gpus(root + "/proc/driver/nvidia/gpus", error);
-  for (; !error && gpus != std::filesystem::directory_iterator(); gpus.increment(error)) {
-    const std::string place = gpus->path().filename();
-    const auto minor = minor_of(gpus->path() / "information");
-    if (!minor || !minors.contains(*minor)) continue;
-    by_place[place] = read_cpus(root + "/sys/bus/pci/devices/" + place + "/local_cpulist");
-  }
+  for (const auto& [minor, place] : gpu_addresses(root))
+    if (minors.contains(minor))
+      by_place[place] = read_cpus(root + "/sys/bus/pci/devices/" + place + "/local_cpulist");
   std::vector<Cpus> near;
   if (by_place.size() != minors.size()) return near;
   for (auto& [place, cpus] : by_place) near.push_back(std::move(cpus));

@@ -20,12 +20,14 @@
 #include "modelstore/wire/model_wire.h"
 #include "spank/container/base_view.h"
 #include "spank/container/fence.h"
+#include "spank/container/gpu_nodes.h"
 #include "spank/container/image_variables.h"
 #include "spank/container/phases.h"
 #include "spank/container/task.h"
 #include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
 #include "spank/epilog.h"
+#include "spank/gpu_addresses.h"
 #include "spank/job_store.h"
 #include "spank/leftovers.h"
 #include "spank/model_socket.h"
@@ -227,6 +229,23 @@ void end_models(const Settings& settings, std::uint32_t job) {
   if (!ended.ok()) slurm_error("bellows: job %u: models: %s", job, ended.error().text.c_str());
 }
 
+/// Of the task. Only what the fence leaves it is the job's: where there is none, that is not known.
+void lend_on_gpus(spank_t spank, const Settings& settings) {
+  const Contract& contract = *step.contract;
+  if (contract.extra_value(Contract::kModelOnKey) != Contract::kOnGpu) return;
+  const auto given =
+      container::gpus_given(environment(spank, "SLURM_GPUS_ON_NODE"), contract.gpus.max());
+  const auto nodes = container::find_gpu_nodes("/");
+  if (!given || !nodes || !container::check_fence(*nodes, *given)) return;
+  const auto addresses = gpu_addresses("");
+  std::vector<std::string> gpus;
+  for (const unsigned minor : open_gpus())
+    if (const auto found = addresses.find(minor); found != addresses.end())
+      gpus.push_back(found->second);
+  const Status lent = ModelSocket(settings, step.job).lend_on_gpus(gpus, contract);
+  if (!lent.ok()) slurm_error("bellows: job %u: models: %s", step.job, lent.error().text.c_str());
+}
+
 void tell_phases(const container::Phases& phases) {
   std::string text;
   for (const auto& note : phases.notes())
@@ -270,8 +289,9 @@ void begin_views(spank_t spank, const Settings& settings,
   if (!lent.ok()) slurm_error("bellows: job %u: models: %s", step.job, lent.error().text.c_str());
 }
 
-void open_view(spank_t, const Settings& settings) {
+void open_view(spank_t spank, const Settings& settings) {
   if (!step.contract || !step.problem.empty()) return;
+  lend_on_gpus(spank, settings);
   pause_at(settings, kOpening);
   auto entry =
       container::TaskEntry::open(settings.run_dir, step.job,

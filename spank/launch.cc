@@ -11,8 +11,8 @@
 
 #include "common/contract.h"
 #include "common/text.h"
-#include "spank/container/gpu_nodes.h"
 #include "spank/cpu_binding.h"
+#include "spank/gpu_addresses.h"
 #include "spank/rank_variables.h"
 #include "spank/step_environment.h"
 
@@ -64,17 +64,6 @@ std::optional<Cpus> widest() {
   for (unsigned cpu = 0; cpu < CPU_SETSIZE; ++cpu) all.insert(cpu);
   if (!set_affinity(all)) return std::nullopt;
   return affinity();
-}
-
-std::set<unsigned> open_gpus() {
-  std::set<unsigned> minors;
-  const auto nodes = container::find_gpu_nodes("/");
-  if (!nodes) return minors;
-  for (const container::GpuNode& node : *nodes)
-    if (node.kind == container::GpuNode::Kind::gpu &&
-        node.access == container::DeviceAccess::allowed)
-      minors.insert(node.minor);
-  return minors;
 }
 
 std::uint64_t number(spank_t spank, const char* name) {

@@ -93,9 +93,13 @@ Status ModelSocket::lend(uid_t uid, const Contract& contract) const {
   // A program that finds no socket is told so at once; one that finds a dead one may wait.
   if (status.ok() || status.error().kind == ErrorKind::not_found) return status;
   ::unlink(path().c_str());
-  if (ControlClient::Clock::now() - begun < kLimit / 2) return status;
-  const Status noted = replace_file(waited_path(), "", 0600);
-  return noted.ok() ? status : noted;
+  return noted(begun, status);
+}
+
+Status ModelSocket::noted(ControlClient::Clock::time_point begun, const Status& status) const {
+  if (status.ok() || ControlClient::Clock::now() - begun < kLimit / 2) return status;
+  const Status kept = replace_file(waited_path(), "", 0600);
+  return kept.ok() ? status : kept;
 }
 
 Status ModelSocket::serve(uid_t uid, const Contract& contract,
@@ -115,6 +119,35 @@ Status ModelSocket::serve(uid_t uid, const Contract& contract,
     // It hangs or has ended: the next question would wait in vain, too.
     if (kind != ErrorKind::not_found && kind != ErrorKind::invalid) return begun;
     if (first.ok()) first = Error{ErrorKind::not_found, begun.error().text};
+  }
+  return first;
+}
+
+Status ModelSocket::lend_on_gpus(const std::vector<std::string>& gpus,
+                                 const Contract& contract) const {
+  if (gpus.empty()) return {};
+  const auto begun = ControlClient::Clock::now();
+  const auto views = container::JobViews::open(settings_.run_dir, job_);
+  if (!views) return views.error();
+  // The tasks of a step come all at once, and bellows-modeld has so many speakers only.
+  const auto lock = views->lock(kLimit);
+  if (!lock) return lock.error();
+  if (is_young(waited_path())) return {};
+  return noted(begun, put_on_gpus(gpus, contract, begun + kLimit));
+}
+
+Status ModelSocket::put_on_gpus(const std::vector<std::string>& gpus, const Contract& contract,
+                                ControlClient::Clock::time_point deadline) const {
+  auto modeld = ControlClient::connect(settings_.model_store, deadline);
+  if (!modeld) return modeld.error();
+  const std::string job = std::to_string(job_);
+  Status first = modeld->add_gpus(job, gpus);
+  if (!first.ok()) return first;
+  for (const std::string& model :
+       Contract::split_list(contract.extra_value(Contract::kModelsKey))) {
+    Status begun = modeld->prefetch_on_gpus(job, model);
+    if (first.ok()) first = std::move(begun);
+    if (!first.ok() && first.error().kind != ErrorKind::not_found) break;
   }
   return first;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/contract.h"
 #include "common/result.h"
@@ -27,6 +28,9 @@ class ModelSocket {
   /// there is no socket then. not_found: the job can't have one of the models, and may have the
   /// others.
   Status lend(uid_t uid, const Contract& contract) const;
+  /// Tells bellows-modeld of GPUs that the job has, by their PCI addresses, and has it put the
+  /// contract's models there. Takes a second at most. Errors as of lend.
+  Status lend_on_gpus(const std::vector<std::string>& gpus, const Contract& contract) const;
   /// After the job's last process on the node. The socket is gone afterwards in any case; the error
   /// is that of telling bellows-modeld.
   Status end() const;
@@ -34,6 +38,10 @@ class ModelSocket {
  private:
   Status serve(uid_t uid, const Contract& contract,
                std::chrono::steady_clock::time_point deadline) const;
+  Status put_on_gpus(const std::vector<std::string>& gpus, const Contract& contract,
+                     std::chrono::steady_clock::time_point deadline) const;
+  /// Has others not wait when this one has waited in vain.
+  Status noted(std::chrono::steady_clock::time_point begun, const Status& status) const;
   std::string waited_path() const;
 
   const Settings& settings_;

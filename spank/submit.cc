@@ -70,6 +70,15 @@ int take_models(int, const char* value, int remote) noexcept {
   }
 }
 
+int take_model_on(int, const char* value, int remote) noexcept {
+  try {
+    const auto on_gpu = parse_model_on(value == nullptr ? "" : value);
+    return report("model-on", on_gpu ? Status() : on_gpu.error(), remote);
+  } catch (...) {
+    return -1;
+  }
+}
+
 int take_job_class(int, const char* value, int remote) noexcept {
   try {
     const auto name = parse_job_class(value == nullptr ? "" : value);
@@ -119,6 +128,11 @@ int take_container(int which, const char* value, int remote) noexcept {
 // Slurm's structure has char* members that it only copies.
 char* literal(const char* text) { return const_cast<char*>(text); }
 
+spank_option with_value(const char* name, const char* value, const char* help,
+                        spank_opt_cb_f take) {
+  return {literal(name), literal(value), literal(help), 1, 0, take};
+}
+
 std::optional<std::uint32_t> outer_job() {
   const auto id = environment("SLURM_JOB_ID");
   if (!id) return std::nullopt;
@@ -130,42 +144,26 @@ std::optional<std::uint32_t> outer_job() {
 }  // namespace
 
 void register_options(spank_t spank) {
-  spank_option framework = {
-      literal("framework"),
-      literal("NAME[:VERSION]"),
-      literal("deep-learning framework of an elastic job, such as pytorch:2.1 (Bellows)"),
-      1,
-      0,
-      take_framework};
-  spank_option range = {
-      literal("gpus-range"),
-      literal("RANGE"),
-      literal("numbers of GPUs the job may run with: N, MIN-MAX, MIN-MAX:STEP or A,B,C (Bellows)"),
-      1,
-      0,
-      take_gpus_range};
-  spank_option batch = {
-      literal("batch-range"),
-      literal("MIN-MAX"),
-      literal("global batch sizes the program may use as its number of GPUs changes (Bellows)"),
-      1,
-      0,
-      take_batch_range};
-  spank_option models = {
-      literal("model"),
-      literal("NAME[,NAME...]"),
-      literal("models whose memory the job's nodes lend to its programs (Bellows)"),
-      1,
-      0,
-      take_models};
-  spank_option job_class = {
-      literal("job-class"),
-      literal("NAME"),
-      literal("jobs of yours with the same name train alike, and learn from one another (Bellows)"),
-      1,
-      0,
-      take_job_class};
-  std::vector<spank_option> all = {framework, range, batch, job_class, models};
+  std::vector<spank_option> all = {
+      with_value("framework", "NAME[:VERSION]",
+                 "deep-learning framework of an elastic job, such as pytorch:2.1 (Bellows)",
+                 take_framework),
+      with_value(
+          "gpus-range", "RANGE",
+          "numbers of GPUs the job may run with: N, MIN-MAX, MIN-MAX:STEP or A,B,C (Bellows)",
+          take_gpus_range),
+      with_value("batch-range", "MIN-MAX",
+                 "global batch sizes the program may use as its number of GPUs changes (Bellows)",
+                 take_batch_range),
+      with_value(
+          "job-class", "NAME",
+          "jobs of yours with the same name train alike, and learn from one another (Bellows)",
+          take_job_class),
+      with_value("model", "NAME[,NAME...]",
+                 "models whose memory the job's nodes lend to its programs (Bellows)", take_models),
+      with_value("model-on", "gpu|memory",
+                 "where the models are lent: gpu puts them on the job's GPUs, too (Bellows)",
+                 take_model_on)};
   for (const container::OptionInfo& info : container::options())
     all.push_back({literal(info.name), literal(info.argument), literal(info.help),
                    info.argument == nullptr ? 0 : 1, static_cast<int>(info.option),

@@ -46,6 +46,7 @@ struct Request : Origin {
   std::optional<std::string> job_class;    ///< value of --job-class
   std::optional<std::string> container;    ///< all --container options, see container::spec_text
   std::optional<std::string> models;       ///< value of --model
+  std::optional<std::string> model_on;     ///< value of --model-on
   bool contradictory = false;              ///< an option came twice with different values
   bool batch = false;                      ///< of sbatch: the only kind that can be resized
   bool heterogeneous = false;
@@ -60,12 +61,13 @@ struct Request : Origin {
   Sizes sizes;
 
   bool wants_bellows() const {
-    return framework || gpus_range || batch_range || job_class || container || models ||
+    return framework || gpus_range || batch_range || job_class || container || models || model_on ||
            contradictory;
   }
   /// Whether it keeps the GPUs it asks for, also when these are none.
   bool keeps_gpus() const {
-    return (container || models) && !framework && !gpus_range && !batch_range && !job_class;
+    return (container || models || model_on) && !framework && !gpus_range && !batch_range &&
+           !job_class;
   }
 };
 

@@ -155,8 +155,11 @@ void tell_models(const Review& review, Trace& trace) {
   const auto models = review.decision.contract.extra_value(Contract::kModelsKey);
   if (models.empty()) return;
   const bool own = review.request.models.has_value();
-  trace.push_back({"models", fmt::format("{}{}", models,
-                                         own ? "" : ", the framework's for jobs that name none")});
+  const bool on_gpu =
+      review.decision.contract.extra_value(Contract::kModelOnKey) == Contract::kOnGpu;
+  trace.push_back({"models", fmt::format("{}{}{}", models,
+                                         own ? "" : ", the framework's for jobs that name none",
+                                         on_gpu ? ", also on the job's GPUs" : "")});
 }
 
 void tell_job_class(const Review& review, Trace& trace) {

@@ -28,11 +28,30 @@ void take_default_models(Review& review) {
   if (!names.empty()) contract.extra.emplace_back(Contract::kModelsKey, Contract::join_list(names));
 }
 
+/// The contract's, of --model-on.
+bool choose_place(Review& review) {
+  if (!review.request.model_on) return true;
+  const auto on_gpu = parse_model_on(*review.request.model_on);
+  if (!on_gpu)
+    return review.refuse(Refusal::option, "--model-on: " + shown(on_gpu.error().text, 512));
+  if (!*on_gpu) return true;
+  if (review.decision.contract.extra_value(Contract::kModelsKey).empty())
+    return review.refuse(Refusal::option, "--model-on=gpu needs --model, which names models");
+  if (review.size == 0)
+    return review.refuse(Refusal::option,
+                         "--model-on=gpu needs GPUs, and the job asks for none: see --gpus");
+  review.decision.contract.extra.emplace_back(Contract::kModelOnKey, Contract::kOnGpu);
+  return true;
+}
+
 }  // namespace
 
 /// A sentence about a hidden model must not differ from one about a model that does not exist.
 bool choose_models(Review& review) {
-  if (!review.request.models) return take_default_models(review), true;
+  if (!review.request.models) {
+    take_default_models(review);
+    return choose_place(review);
+  }
   const auto names = parse_model_names(*review.request.models);
   if (!names) return review.refuse(Refusal::option, "--model: " + shown(names.error().text, 512));
   for (const std::string& name : *names) {
@@ -46,7 +65,7 @@ bool choose_models(Review& review) {
                                  : fmt::format("; did you mean \"{}\"?", near)));
   }
   review.decision.contract.extra.emplace_back(Contract::kModelsKey, Contract::join_list(*names));
-  return true;
+  return choose_place(review);
 }
 
 }  // namespace bellows

@@ -221,6 +221,7 @@ Request read_request(const job_desc_msg_t& desc) {
     if (name_of(entry) == "gpus_range") take(request.gpus_range, entry);
     if (name_of(entry) == "batch_range") take(request.batch_range, entry);
     if (name_of(entry) == "model") take(request.models, entry);
+    if (name_of(entry) == "model_on") take(request.model_on, entry);
     if (name_of(entry) == "job_class") take(request.job_class, entry);
     // The one text in which the plugin passes on all of them; the single options are not read.
     if (name_of(entry) == "container") take(request.container, entry);

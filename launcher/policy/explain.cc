@@ -25,6 +25,7 @@ std::string misspelled(const Request& request) {
   if (why.empty() && request.batch_range)
     why = check("--batch-range", BatchRange::parse(*request.batch_range));
   if (why.empty() && request.models) why = check("--model", parse_model_names(*request.models));
+  if (why.empty() && request.model_on) why = check("--model-on", parse_model_on(*request.model_on));
   if (why.empty() && request.job_class)
     why = check("--job-class", parse_job_class(*request.job_class));
   return why;

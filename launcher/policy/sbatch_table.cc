@@ -120,6 +120,8 @@ constexpr SbatchOption kOptions[] = {
     {"mem-per-gpu", 0, kRequired, "SBATCH_MEM_PER_GPU", take_memory},
     {"mincpus", 0, kRequired, nullptr, take_mincpus},
     {"model", 0, kRequired, nullptr, [](Said& s, View v) { return s.request.models = v, true; }},
+    {"model-on", 0, kRequired, nullptr,
+     [](Said& s, View v) { return s.request.model_on = v, true; }},
     {"no-requeue", 0, kNone, "SBATCH_NO_REQUEUE",
      [](Said& s, View) { return s.request.requeue_off = true; }},
     {"nodelist", 'w', kRequired, nullptr,

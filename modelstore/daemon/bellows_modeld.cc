@@ -203,7 +203,8 @@ void add_options(CLI::App& app, Texts& t) {
       ->capture_default_str();
   app.add_option("--metrics", t.metrics,
                  "A file for Prometheus' node_exporter, written every 15 seconds: *.prom");
-  app.add_option("--helpers", t.helpers, "Folder of bellows-model-loader, -keeper, -disk, -peer and -gpu")
+  app.add_option("--helpers", t.helpers,
+                 "Folder of bellows-model-loader, -keeper, -disk, -peer and -gpu")
       ->capture_default_str();
 }
 

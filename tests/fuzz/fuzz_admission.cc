@@ -88,8 +88,10 @@ void check_image(const Contract& contract, const Tenant& tenant) {
   require(contract.image.find("/../") == std::string::npos && !contract.image.ends_with("/.."));
 }
 
-/// Only models that the tenant sees.
+/// Only models that the tenant sees, and on GPUs only what is named.
 void check_models(const Contract& contract) {
+  require(contract.extra_value(Contract::kModelOnKey).empty() ||
+          !contract.extra_value(Contract::kModelsKey).empty());
   for (const std::string& name : Contract::split_list(contract.extra_value(Contract::kModelsKey))) {
     const SiteModel* model = policy().find_model(contract.tenant, name);
     require(model && model->is_seen_by(contract.tenant));
@@ -171,6 +173,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (input.texts.back().starts_with("j=")) request.job_class = input.texts.back().substr(2);
   if (input.texts.back().starts_with("c=")) request.container = input.texts.back().substr(2);
   if (input.texts.back().starts_with("m=")) request.models = input.texts.back().substr(2);
+  if (request.models && request.models->ends_with("@gpu")) request.model_on = "gpu";
+  if (request.model_on) request.models->resize(request.models->size() - 4);
   if (!request.wants_bellows()) return 0;
   const Decision decision = decide(&policy(), "", request);
   require(printable(decision.message) && decision.message.size() < 4096);

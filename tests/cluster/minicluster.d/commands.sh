@@ -303,8 +303,10 @@ command_start_modeld() {
 modeld_is_ready() { in_member "n$node" test -S /run/bellows-models/control; }
 
 # As etc/bellows-modeld.service has it, with a user that every machine has.
+# etc/modeld.args has more arguments, one on each line.
 start_modeld() {
-  local program helpers
+  local program helpers more=()
+  [[ ! -e $dir/etc/modeld.args ]] || mapfile -t more <"$dir/etc/modeld.args"
   read -r program helpers < <(modeld_programs)
   in_member "n$node" install -d -o daemon -g daemon -m 755 /run/bellows-models
   in_member "n$node" rm -f /run/bellows-models/control
@@ -314,7 +316,7 @@ start_modeld() {
     --no-new-privs "$@" &' start env -i PATH=/usr/bin:/bin "${daemon_environment[@]}" "$program" \
     --budget=256M --small-pages --helpers="$helpers" --site="$dir/etc/bellows.yaml" \
     --remote="$dir/etc/models-remote.conf" --peers="n[1-$nodes]" --peer-name="n$node" --peer-wait=5 \
-    --munge-socket="$dir/run/munge.socket" \
+    --munge-socket="$dir/run/munge.socket" "${more[@]}" \
     </dev/null >>"$dir/log/modeld-n$node.log" 2>&1
   poll_for 20 modeld_is_ready || {
     show_log_tail "$dir/log/modeld-n$node.log"

@@ -75,6 +75,7 @@ std::string told(const Request& request) {
   add(line, "range", request.gpus_range);
   add(line, "batch", request.batch_range);
   add(line, "models", request.models);
+  add(line, "on", request.model_on);
   add(line, "class", request.job_class);
   add(line, "container", request.container);
   if (request.requeue_off) line += " norequeue";
