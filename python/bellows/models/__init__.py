@@ -3,7 +3,9 @@
 
 import math
 import os
-from typing import Callable, Optional
+import re
+import sys
+from typing import Any, Callable, Optional
 
 from . import _lib
 from ._lib import TensorInfo
@@ -50,9 +52,23 @@ def _wait_ms(wait: Optional[float]) -> int:
     return min(max(1, int(wait * 1000)), 2**31 - 1)
 
 
+def _gpu_of(device: Any) -> Optional[int]:
+    """CUDA's number of a device as torch writes it; None: it is no GPU."""
+    text = str(device)
+    if device is None or text == "cpu":
+        return None
+    if text == "cuda":
+        return sys.modules["torch"].cuda.current_device() if "torch" in sys.modules else 0
+    number = re.fullmatch(r"cuda:(\d{1,4})", text)
+    if number is None:
+        raise InvalidError(f'device is {text!r}: it is "cpu", "cuda" or "cuda:N"')
+    return int(number[1])
+
+
 def open(
     name: str,
     *,
+    device: Any = None,
     writable: bool = False,
     framework: Optional[str] = None,
     wait: Optional[float] = None,
@@ -62,15 +78,18 @@ def open(
     """Opens a model of the node's model store by its name, by "sha256:" and its digest, or by
     "file:" and the absolute path of a file that it is read from.
 
-    Its memory is shared by all who have it open, and can only be read. If `writable`, this program
+    Its memory is shared by all who have it open, and can only be read. `device` is "cuda:N" where
+    the tensors are to be in the memory of a GPU, in the one copy of all programs of the job; the
+    job needs sbatch --model-on=gpu. If `writable`, this program
     may write to it: it gets its own copy of each page that it writes to. `framework` is "numpy" or
     "torch" and says what model[name] gives; by default tensors if the program has imported torch.
     `wait` is how many seconds the model may take to load, ten minutes by default. Meanwhile
     `progress` is called, a few times a second, with the bytes that are read and the bytes that
     there are (0: not known yet); what it raises ends the wait. Errors are subclasses of ModelError.
     """
-    lent = _lib.open_model(os.fspath(name), socket, _wait_ms(wait), writable, progress)
-    return Model(name, lent, writable, framework)
+    gpu = _gpu_of(device)
+    lent = _lib.open_model(os.fspath(name), socket, _wait_ms(wait), writable, progress, gpu)
+    return Model(name, lent, writable, framework, gpu)
 
 
 def prefetch(name: str, *, socket: Optional[str] = None) -> None:

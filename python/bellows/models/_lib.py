@@ -12,6 +12,7 @@ from .._lib import load_library
 from .errors import UnavailableError, error_for
 
 WRITABLE = 1
+ON_GPU = 2
 #: How long a model that is in memory takes at most.
 _SOON_MS = 250
 
@@ -54,6 +55,7 @@ class Config(ctypes.Structure):
         ("progress", _Progress),
         ("argument", c_void_p),
         ("flags", c_uint32),
+        ("device", c_int32),
     ]
 
 
@@ -182,8 +184,16 @@ class _WatchedCall(_Call):
         self.ended.set()
 
 
-def _config(socket: Optional[bytes], wait_ms: int, flags: int) -> Config:
-    return Config(ctypes.sizeof(Config), socket, wait_ms, 0, _Progress(), None, flags)
+def _config(socket: Optional[bytes], wait_ms: int, flags: int, device: int = 0) -> Config:
+    return Config(ctypes.sizeof(Config), socket, wait_ms, 0, _Progress(), None, flags, device)
+
+
+def _load_driver() -> None:
+    """As the first call of CUDA does. Without a driver the library says what is wrong."""
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        pass
 
 
 def _failure(code: int, handle: c_void_p) -> Exception:
@@ -218,25 +228,30 @@ def open_model(
     wait_ms: int,
     writable: bool,
     progress: Optional[Callable[[int, int], None]],
+    gpu: Optional[int] = None,
 ) -> Lent:
-    """Opens a model. The callable gets the bytes that are read and all bytes, in this thread."""
+    """Opens a model, on a GPU by CUDA's number or in memory. The callable gets the bytes that are
+    read and all bytes, in this thread."""
     encoded = name.encode(errors="surrogateescape")
     if b"\0" in encoded:
         raise error_for(-1, f"no model can have the name {name!r}")
     path = None if socket is None else socket.encode(errors="surrogateescape")
-    flags = WRITABLE if writable else 0
+    flags = (WRITABLE if writable else 0) | (0 if gpu is None else ON_GPU)
+    if gpu is not None:
+        _load_driver()
+    device = gpu or 0
     # What is in memory needs no thread. In this one no signal is looked at meanwhile, and an
     # exception of its handler would be lost in a callback.
     soon = _SOON_MS if wait_ms <= 0 else min(_SOON_MS, wait_ms)
     begin = time.monotonic()
-    call = _Call(encoded, _config(path, soon, flags))
+    call = _Call(encoded, _config(path, soon, flags, device))
     call.run()
     in_time = time.monotonic() - begin < soon / 1000
     if call.code != UnavailableError.code or in_time or soon == wait_ms:
         return Lent(call.taken())
     library().bellows_model_close(call.handle)
     left = wait_ms - soon if wait_ms > 0 else wait_ms
-    watched = _WatchedCall(encoded, _config(path, left, flags))
+    watched = _WatchedCall(encoded, _config(path, left, flags, device))
     _run_watched(watched, progress)
     return Lent(watched.taken())
 

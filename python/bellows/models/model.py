@@ -2,7 +2,7 @@
 """A model that is open: its tensors where they lie in the memory that the node's programs share."""
 
 import sys
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ._lib import Lent, TensorInfo
 from .errors import InvalidError, NotFoundError
@@ -21,6 +21,23 @@ _NUMPY = {
     "U64": "uint64",
     "BOOL": "bool",
     "C64": "complex64",
+}
+
+#: As arrays of GPUs are described. What is not here goes by its bytes.
+_GPU = {
+    "F16": "<f2",
+    "F32": "<f4",
+    "F64": "<f8",
+    "I8": "|i1",
+    "I16": "<i2",
+    "I32": "<i4",
+    "I64": "<i8",
+    "U8": "|u1",
+    "U16": "<u2",
+    "U32": "<u4",
+    "U64": "<u8",
+    "BOOL": "|b1",
+    "C64": "<c8",
 }
 
 #: Some of them only newer versions of torch have.
@@ -47,6 +64,20 @@ def torch_dtype(dtype: str) -> Optional[Any]:
     return getattr(torch, _TORCH[dtype], None) if dtype in _TORCH else None
 
 
+class GpuArray:
+    """Memory of a GPU for cupy, numba and torch.as_tensor, which stays as long as this object."""
+
+    def __init__(self, lent: Lent, address: int, typestr: str, shape: Tuple[int, ...]) -> None:
+        self._lent = lent
+        # It can be read and nothing else, but torch takes no array that says so.
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "data": (address, False),
+            "version": 3,
+        }
+
+
 class Model(Mapping[str, Any]):
     """The tensors of a model by their names, without a copy.
 
@@ -54,11 +85,19 @@ class Model(Mapping[str, Any]):
     processes that were forked. Several threads may use one model.
     """
 
-    def __init__(self, name: str, lent: Lent, writable: bool, framework: Optional[str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        lent: Lent,
+        writable: bool,
+        framework: Optional[str],
+        gpu: Optional[int] = None,
+    ) -> None:
         if framework not in (None, "numpy", "torch"):
             raise InvalidError(f'framework is {framework!r}: it is "numpy" or "torch"')
         self.name = name
         self.writable = writable  #: what is written is this program's own, page by page
+        self.gpu = gpu  #: whose memory it is in, by CUDA's number; None: the node's
         self.digest = lent.digest  #: 64 hexadecimal digits, those of the same model everywhere
         self._lent: Optional[Lent] = lent
         self._framework = framework
@@ -96,6 +135,11 @@ class Model(Mapping[str, Any]):
         import numpy
 
         lent, info = self._open(), self.info(name)
+        if self.gpu is not None:
+            raise InvalidError(
+                f"model {self.name} is on GPU {self.gpu}, where numpy reads nothing: "
+                "take tensor() or gpu_array()"
+            )
         dtype = numpy_dtype(info.dtype)
         if dtype is None:
             raise InvalidError(
@@ -109,6 +153,17 @@ class Model(Mapping[str, Any]):
         memory = memory if self.writable else memory.toreadonly()
         return numpy.frombuffer(memory, dtype).reshape(info.shape)
 
+    def gpu_array(self, name: str) -> GpuArray:
+        """A tensor of a model on a GPU, by __cuda_array_interface__. Types that this does not know,
+        such as BF16, are given as bytes. A write to it is an error of CUDA's, which ends all that
+        the program does there."""
+        lent, info = self._open(), self.info(name)
+        if self.gpu is None:
+            raise InvalidError(f"model {self.name} is on no GPU: open it with a device")
+        typestr = _GPU.get(info.dtype)
+        shape = (info.bytes,) if typestr is None else info.shape
+        return GpuArray(lent, info.address, typestr or "|u1", shape)
+
     def tensor(self, name: str) -> Any:
         """A tensor of torch, which has none that can only be read: a write to it ends the program,
         unless the model is writable."""
@@ -121,8 +176,13 @@ class Model(Mapping[str, Any]):
                 f"tensor {name} of model {self.name} is of type {info.dtype}, which torch "
                 f"{torch.__version__} does not have"
             )
+        device = "cpu" if self.gpu is None else f"cuda:{self.gpu}"
         if info.bytes == 0:
-            return torch.empty(info.shape, dtype=dtype, device="cpu")
+            return torch.empty(info.shape, dtype=dtype, device=device)
+        if self.gpu is not None:
+            # Torch takes not all types by this way, and all by their bytes.
+            array = GpuArray(lent, info.address, "|u1", (info.bytes,))
+            return torch.as_tensor(array, device=device).view(dtype).reshape(info.shape)
         # torch takes a buffer of ctypes for writable, so it has nothing to warn of.
         return torch.frombuffer(lent.buffer(info), dtype=dtype).reshape(info.shape)
 

@@ -26,6 +26,7 @@ class StoreTestCase(TestCase):
         super().setUp()
         self.options = []
         self.daemon = None
+        self.socket_words = ""  #: more of its option
         before = dict(os.environ)
         os.environ["BELLOWS_MODEL_SOCKET"] = self.path("socket")
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
@@ -68,7 +69,7 @@ class StoreTestCase(TestCase):
                 "--alone=1",
                 "--small-pages",
                 f"--helpers={helpers}",
-                f"--socket={self.path('socket')},tenant=a",
+                f"--socket={self.path('socket')},tenant=a{self.socket_words}",
                 *self.options,
             ],
             stdout=subprocess.DEVNULL,

@@ -2,6 +2,8 @@
 import os
 import signal
 import struct
+import subprocess
+import textwrap
 import threading
 import time
 import unittest
@@ -252,3 +254,70 @@ class Files(TestCase):
         os.mkfifo(path)
         with self.assertRaises(models.InvalidError):
             bellows.models.files.read_header(path)
+class OnGpu(StoreTestCase):
+    """With the driver of tests/gpu/fake_driver.c, whose GPU is memory that a program can read."""
+
+    def setUp(self):
+        super().setUp()
+        self.add("m", TENSORS)
+        source = os.path.join(os.path.dirname(__file__), "../../gpu/fake_driver.c")
+        library = self.path("libcuda.so.1")
+        subprocess.run(["gcc", "-shared", "-fPIC", "-o", library, source], check=True)
+        self.options += [f"--gpu-driver={library}", "--gpu-memory=16M"]
+
+    def run_on_gpu(self, text):
+        return self.program(
+            f"""
+import ctypes
+from bellows import models
+{textwrap.dedent(text)}
+""",
+            LD_LIBRARY_PATH=self.dir,
+        )
+
+    def test_arrays(self):
+        """a model on a GPU gives arrays that lie there, as long as they are in use"""
+        self.socket_words = ",gpus=0000:3b:00.0"
+        self.start_store()
+        out, err = self.run_on_gpu(
+            """
+            model = models.open("m", device="cuda:0")
+            about = model.gpu_array("w").__cuda_array_interface__
+            print(about["shape"], about["typestr"], about["version"], model.gpu, len(model))
+            part = model.gpu_array("b")
+            print(model.gpu_array("h").__cuda_array_interface__["typestr"], model.info("h").dtype)
+            model.close()
+            address = part.__cuda_array_interface__["data"][0]
+            print(list((ctypes.c_int64 * 2).from_address(address)))
+            """
+        )
+        self.assertEqual((out, err), ("(2, 3) <f4 3 0 6\n|u1 BF16\n[7, 8]", ""))
+        self.assertEqual(self.said().count("copied "), 1)
+
+    def test_refusals(self):
+        """what a model on a GPU can't be is said"""
+        self.socket_words = ",gpus=0000:86:00.0"
+        self.start_store()
+        out, err = self.run_on_gpu(
+            """
+            for device, more in (("cuda", {}), ("cuda:7", {}), ("cuda:0", {"writable": True}),
+                                 ("tpu", {})):
+                try:
+                    models.open("m", device=device, **more)
+                except models.ModelError as error:
+                    print(type(error).__name__, error)
+            """
+        )
+        lines = out.splitlines()
+        self.assertEqual(err, "")
+        self.assertRegex(lines[0], "^NotFoundError .* not for this job on this GPU")
+        self.assertRegex(lines[1], "^InvalidError .* no GPU 7")
+        self.assertRegex(lines[2], "^InvalidError .* can only be read")
+        self.assertRegex(lines[3], '^InvalidError device is .tpu.: it is "cpu"')
+        with models.open("m", device="cpu", framework="numpy") as model:
+            with self.assertRaisesRegex(models.InvalidError, "is on no GPU"):
+                model.gpu_array("w")
+        with self.assertRaisesRegex(models.UnavailableError, "has not loaded libcuda.so.1"):
+            models.open("m", device="cuda:0")
+
+
