@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -123,7 +124,7 @@ void GpuTier::perform_one(const GpuPlace& place, const BookDecision& decision) {
 /// First it has to be in memory, and stays there until it is copied.
 void GpuTier::begin(const GpuPlace& place, ModelId model) {
   const TicketId source = next_source_++;
-  making_[source] = {place, model, now(), Time::max()};
+  making_[source] = {place, model, now(), Time::max(), 0};
   memory_.open(source, model, *this);
 }
 
@@ -166,7 +167,34 @@ void GpuTier::copy_done(std::uint64_t source, GpuCopy copy) {
 
 void GpuTier::copy_failed(std::uint64_t source, const Error& error) {
   say_(error.text);
-  fail(source, error);
+  if (error.kind != ErrorKind::busy || !make_way(source)) fail(source, error);
+}
+
+bool GpuTier::make_way(TicketId source) {
+  Making& made = making_.at(source);
+  Shelf& of = shelves_.at(made.place);
+  std::optional<ModelId> oldest;
+  for (const auto& [model, copy] : of.copies)
+    if (of.book.references(model) == 0 &&
+        (!oldest || of.book.use(model).last_used < of.book.use(*oldest).last_used))
+      oldest = model;
+  if (!oldest) return false;
+  made.after = next_close_;
+  made.deadline = now() + room_;
+  perform(made.place, of.book.evict(*oldest));
+  return next_close_ > made.after;
+}
+
+void GpuTier::copy_again(std::uint64_t closed) {
+  std::vector<std::pair<GpuPlace, ModelId>> ready;
+  for (auto& [source, made] : making_)
+    if (made.after == closed) {
+      made.after = 0;
+      ready.emplace_back(made.place, made.model);
+    }
+  // Else the driver would not have it yet.
+  if (!ready.empty() && watcher_) (void)watcher_->copies_gone();
+  for (const auto& [place, model] : ready) copy(place, model);
 }
 
 void GpuTier::fail(TicketId source, const Error& error) {
@@ -213,6 +241,7 @@ void GpuTier::closed(std::uint64_t number) {
   closing_.erase(found);
   if (const auto of = shelves_.find(place); of != shelves_.end() && eviction != 0)
     perform(place, of->second.book.freed(eviction, now()));
+  copy_again(number);
   finish_endings(now());
 }
 

@@ -79,6 +79,7 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
     ModelId model = 0;
     Time began{};
     Time deadline = Time::max();  ///< of its wait for room
+    std::uint64_t after = 0;      ///< it is copied again when this has been closed; 0: it isn't
   };
   struct Ending {
     std::string job;
@@ -105,6 +106,10 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   TicketId source_of(const GpuPlace& place, ModelId model) const;
   void forget(TicketId source);
   void fail(TicketId source, const Error& error);
+  /// The driver has less than the budget: evicts the copy that was used longest ago, for another
+  /// try. False: all are lent.
+  bool make_way(TicketId source);
+  void copy_again(std::uint64_t closed);
   /// Closes it elsewhere than in the daemon's thread; `eviction` 0: no book waits for it.
   void give_up(const GpuPlace& place, ModelId model, GpuCopy copy, EvictionId eviction);
   void closed(std::uint64_t number);

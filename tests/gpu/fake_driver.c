@@ -8,7 +8,7 @@
  *   fail N CODE    its Nth call gives this error, counted from 1
  *   hang N         its Nth call never returns
  *   die N          its Nth call kills it
- *   limit BYTES    so much memory each GPU has, counted over all processes
+ *   limit BYTES    so much memory each GPU has, for all processes together
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -22,6 +22,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -118,40 +119,40 @@ static int enter(void) {
     if (code) return code;    \
   } while (0)
 
-/* What the memfds of a GPU are called. */
-static void name_of(int device, char* name, size_t bytes) {
-  const char* slash = strrchr(folder(), '/');
-  snprintf(name, bytes, "gpu%d.%s", device, slash ? slash + 1 : "");
+/* Memory of a GPU, which is gone with its last descriptor and mapping. Under a limit it is a file
+ * beside the library, which is locked as long: so others, who may not look into its holders, can
+ * count it. */
+static int make_memory(int device, int counted) {
+  char name[1200];
+  if (!counted) {
+    const char* slash = strrchr(folder(), '/');
+    snprintf(name, sizeof name, "gpu%d.%s", device, slash ? slash + 1 : "");
+    return memfd_create(name, MFD_CLOEXEC);
+  }
+  snprintf(name, sizeof name, "%s/gpu%d.XXXXXX", folder(), device);
+  const int fd = mkostemp(name, O_CLOEXEC);
+  if (fd >= 0) flock(fd, LOCK_EX);
+  return fd;
 }
 
-/* What all processes have of a GPU. Each allocation counts once. */
+/* What all processes have of a GPU, under a limit. */
 static long long used(int device) {
-  char name[300], wanted[320];
-  ino_t seen[kMost];
-  size_t count = 0;
+  char begin[16];
   long long bytes = 0;
-  name_of(device, name, sizeof name);
-  const int length = snprintf(wanted, sizeof wanted, "/memfd:%s ", name);
-  DIR* processes = opendir("/proc");
-  for (struct dirent* process; processes && (process = readdir(processes));) {
-    char path[300];
-    snprintf(path, sizeof path, "/proc/%.20s/fd", process->d_name);
-    DIR* fds = strspn(process->d_name, "0123456789") ? opendir(path) : NULL;
-    for (struct dirent* entry; fds && (entry = readdir(fds));) {
-      char link[512];
-      struct stat s;
-      const ssize_t got = readlinkat(dirfd(fds), entry->d_name, link, sizeof link - 1);
-      if (got < length || strncmp(link, wanted, (size_t)length) != 0) continue;
-      size_t i = 0;
-      if (fstatat(dirfd(fds), entry->d_name, &s, 0) != 0) continue;
-      while (i < count && seen[i] != s.st_ino) ++i;
-      if (i < count || count == kMost) continue;
-      seen[count++] = s.st_ino;
+  const int length = snprintf(begin, sizeof begin, "gpu%d.", device);
+  DIR* files = opendir(folder());
+  for (struct dirent* entry; files && (entry = readdir(files));) {
+    struct stat s;
+    if (strncmp(entry->d_name, begin, (size_t)length) != 0) continue;
+    const int fd = openat(dirfd(files), entry->d_name, O_RDWR | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+      unlinkat(dirfd(files), entry->d_name, 0);
+    else if (fstat(fd, &s) == 0)
       bytes += s.st_size;
-    }
-    if (fds) closedir(fds);
+    close(fd);
   }
-  if (processes) closedir(processes);
+  if (files) closedir(files);
   return bytes;
 }
 
@@ -290,15 +291,13 @@ static int take(int fd, uint64_t* allocation) {
 }
 int cuMemCreate(uint64_t* allocation, size_t bytes, const struct properties* wanted,
                 uint64_t flags) {
-  char name[300];
   ENTER;
   if (bytes % kUnit || flags || wanted->type != 1 || wanted->handle_types != 1 ||
       wanted->location.type != 1)
     return kInvalidValue;
   const long long limit = fault("limit", 0);
   if (limit && used(wanted->location.id) + (long long)bytes > limit) return kOutOfMemory;
-  name_of(wanted->location.id, name, sizeof name);
-  const int fd = memfd_create(name, MFD_CLOEXEC);
+  const int fd = make_memory(wanted->location.id, limit != 0);
   if (fd < 0 || ftruncate(fd, (off_t)bytes) != 0) return kOutOfMemory;
   pthread_mutex_lock(&mutex);
   const int code = take(fd, allocation);

@@ -49,7 +49,10 @@ class FakeGpu {
            fd.increment(gone)) {
         const std::string link = std::filesystem::read_symlink(fd->path(), gone);
         struct stat s;
-        if (link.starts_with("/memfd:gpu") && has(link, tag) && stat(fd->path().c_str(), &s) == 0)
+        const bool is_memory = link.starts_with("/memfd:gpu")
+                                   ? has(link, tag)
+                                   : link.starts_with(scratch_.path() + "/gpu");
+        if (is_memory && stat(fd->path().c_str(), &s) == 0)
           found[s.st_ino] = static_cast<std::uint64_t>(s.st_size);
       }
       gone.clear();

@@ -91,6 +91,26 @@ Test(model_gpu_faults, a_gpu_with_too_little_memory_says_how_much_is_free, .time
   cr_expect(store.open_on(0, "small").ok() && gpu.used() == kSlab);
 }
 
+Test(model_gpu_faults, idle_copies_make_way_where_the_driver_has_less_than_the_budget,
+     .timeout = 60) {
+  FakeGpu gpu;
+  GpuStore store(gpu);
+  for (const char* name : {"m1", "m2", "m3", "m4"}) store.add(name, random_bytes(kMega));
+  store.start();
+  gpu.load();
+  gpu.set_faults("limit " + std::to_string(2 * kSlab) + "\n");
+  OpenModel first = store.open_on(0, "m1");
+  cr_assert(first.ok() && store.open_on(0, "m2").ok());
+  const OpenModel third = store.open_on(0, "m3");
+  cr_expect(third.ok(), "%s", third.error().c_str());
+  cr_expect_eq(gpu.used(), 2 * kSlab);
+  const OpenModel fourth = store.open_on(0, "m4");
+  cr_expect_eq(fourth.code(), BELLOWS_MODEL_ERR_NO_ROOM, "both are lent");
+  cr_expect(first.data("w") == random_bytes(kMega));
+  first.close();
+  cr_expect(store.open_on(0, "m4").ok() && gpu.used() == 2 * kSlab);
+}
+
 Test(model_gpu_faults, a_gpu_that_forgets_a_byte_lends_nothing, .timeout = 60) {
   FakeGpu gpu("-DFORGETS");
   GpuStore store(gpu);
