@@ -58,7 +58,6 @@ void Loads::start(ModelId model, const ModelRegistry::Registered& registered,
   load.tenant_name = tenant;
   load.from = registered.from;
   load.digest = registered.digest;
-  load.of_peers.tenant = tenant;
   load.of_peers.name = registered.name;
   load.tries_disk = may_have_image(load.from);
   // Other nodes have the same models from the start, and no others.
@@ -200,7 +199,7 @@ std::string Loads::peers_task(const Load& load) const {
   task.first_ms = static_cast<std::uint64_t>(peers_->option().first.count());
   // Before the loader is taken for one that hangs.
   task.patience_ms = static_cast<std::uint64_t>(options_.stall.count()) / 2;
-  task.tenant = load.of_peers.tenant;
+  task.tenant = load.tenant_name;
   task.model = load.of_peers.name;
   task.digest = load.digest;
   return task.to_text();

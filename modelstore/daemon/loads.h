@@ -91,7 +91,7 @@ class Loads {
   enum class Phase { queued, looking, sizing, asking, waiting, filling, checking };
   /// Of a model that other nodes may have.
   struct OfPeers {
-    std::string tenant, name;  ///< as they know it
+    std::string name;  ///< as they know it, of the tenant
     bool tries = false;
     unsigned failed = 0;
     bool sized = false;  ///< a node said how large it is, and nobody else

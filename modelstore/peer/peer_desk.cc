@@ -316,9 +316,9 @@ void PeerDesk::tell_progress() {
 void PeerDesk::tick(Time now) {
   for (auto caller = callers_.begin(); caller != callers_.end();) {
     const auto here = caller++;
-    const bool unheard = here->order && here->state == State::waiting && !here->order->lent &&
-                         !here->order->on_its_way && here->order->asked + kDaemon <= now;
-    if (here->deadline <= now || unheard) let_go(here);
+    const bool is_unanswered = here->order && here->state == State::waiting && !here->order->lent &&
+                               !here->order->on_its_way && here->order->asked + kDaemon <= now;
+    if (here->deadline <= now || is_unanswered) let_go(here);
   }
   if (now < tell_at_) return;
   tell_at_ = now + kTell;
