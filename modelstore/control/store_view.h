@@ -60,7 +60,7 @@ struct StoreView {
   StoreTenant all;  ///< without a name
   std::uint64_t jobs = 0;
   std::uint64_t programs = 0;
-  std::optional<StoreDisk> disk;  ///< nothing: there is none
+  std::optional<StoreDisk> disk;                            ///< nothing: there is none
   std::uint64_t loads = 0, disk_loads = 0, peer_loads = 0;  ///< since the daemon began
   std::vector<StoreTenant> tenants;
   std::vector<StoredModel> models;

@@ -33,9 +33,9 @@ enum class LoaderWord : std::uint32_t {
   peers = 12,      ///< there is no image, but these nodes may have the model: `text` is a PeersTask
   peer_at = 13,    ///< text: a node; and back: "HOST PORT", or nothing
   peer_lost = 14,  ///< text: a node, and on the next line why it is not asked
-  copy = 15,       ///< to bellows-model-gpu: with sealed memory, its bytes, catalogue and digest; text:
-                   ///< the PCI address of the GPU. Followed by `fill` with memory for the
-                   ///< catalogue alone; answered by `done` with the GPU's memory, and its bytes
+  copy = 15,  ///< to bellows-model-gpu: with sealed memory, its bytes, catalogue and digest; text:
+              ///< the PCI address of the GPU. Followed by `fill` with memory for the
+              ///< catalogue alone; answered by `done` with the GPU's memory, and its bytes
 };
 
 struct LoaderMessage {
