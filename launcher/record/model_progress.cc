@@ -30,7 +30,7 @@ std::vector<NodeModels> parse_model_progress(std::string_view text,
 }
 
 std::string progress_text(std::uint64_t read_bytes, std::uint64_t bytes) {
-  if (bytes == 0) return size_text(read_bytes);
+  if (bytes == 0) return read_bytes == 0 ? "nothing yet" : size_text(read_bytes);
   return fmt::format("{} of {}", size_text(read_bytes), size_text(bytes));
 }
 
