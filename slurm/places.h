@@ -17,6 +17,7 @@ struct SlurmNode {
   std::uint32_t gpus = 0;
   std::string gpu_type;    ///< empty: none is configured, or there are several
   bool available = false;  ///< jobs can start on it: up, not drained, not in maintenance
+  bool lost = false;       ///< set down, or does not answer
 };
 
 /// A reservation for whole nodes that starts at once. It keeps jobs of others from starting on the

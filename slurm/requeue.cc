@@ -150,16 +150,20 @@ bool RequeueRoad::is_newer_run(const QueuedJob& job) const {
 }
 
 // A party that lives on a node keeps Slurm from being done with it, unless Slurm has set it down.
-bool RequeueRoad::lost_a_node(const QueuedJob& job) const {
-  const bool awaited =
-      std::find(job.not_done.begin(), job.not_done.end(), next_.node) != job.not_done.end();
-  return next_.lost_node || (!next_.node.empty() && !awaited);
+bool RequeueRoad::lost_its_node(const QueuedJob& job) const {
+  return !next_.node.empty() &&
+         std::find(job.not_done.begin(), job.not_done.end(), next_.node) == job.not_done.end();
+}
+
+// slurmctld, which the party hears, can start jobs on the party's node by now.
+int RequeueRoad::after_lost_node() const {
+  return lost_own_node_ ? requeue_clock::kAfterReturnedNode : requeue_clock::kAfterLostNode;
 }
 
 int RequeueRoad::delay() const {
   const Manner& manner = manner_of(party_);
   if (goal_ == RoadEnd::forgotten) return manner.start_forgotten;
-  if (lost_node_) return std::max(manner.start, requeue_clock::kAfterLostNode);
+  if (lost_node_) return std::max(manner.start, after_lost_node());
   return manner.start * static_cast<int>(goal_ == RoadEnd::moved ? next_.later : 1);
 }
 
@@ -169,7 +173,7 @@ SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
   // job wait for the life of a credential.
   const Manner& manner = manner_of(party_);
   const int ahead = goal_ == RoadEnd::forgotten ? manner.needs_ahead_forgotten
-                    : lost_node_                ? requeue_clock::kAfterLostNode / 2
+                    : lost_node_                ? after_lost_node() / 2
                                                 : manner.needs_ahead;
   // Somebody who holds it sets the start time with its release.
   if (!job.held && (goal_ == RoadEnd::moved || job.begin <= job.now + ahead))
@@ -189,7 +193,8 @@ SlurmJobChange RequeueRoad::missing(const QueuedJob& job) const {
 void RequeueRoad::found_waiting(const QueuedJob& job, Clock::time_point now) {
   const bool forgotten = next_.restarts && run_was_forgotten(job, *next_.restarts);
   goal_ = granted_ ? RoadEnd::moved : forgotten ? RoadEnd::forgotten : RoadEnd::found;
-  lost_node_ = goal_ == RoadEnd::found && lost_a_node(job);
+  lost_own_node_ = goal_ == RoadEnd::found && lost_its_node(job);
+  lost_node_ = lost_own_node_ || (goal_ == RoadEnd::found && next_.lost_node);
   change_ = missing(job);
   if (!change_.begin_time && !change_.gpus && !change_.held && !change_.reservation)
     return end(goal_);

@@ -40,10 +40,12 @@ inline constexpr int kWhileCompleting = 5;
 inline constexpr int kKilledStepsLinger = 7;
 inline constexpr int kAfterKilledLauncher = 10;
 /// A node that was set down does not keep the job from starting again, but may only have been slow
-/// or cut off. When it returns, slurmd ends what it has of the job, for which it takes until the
-/// launcher there and its steps are done, 10 s were seen; a start on it before that is refused as a
-/// duplicate: Slurm then drains the node and holds the job.
+/// or cut off. When it returns, slurmd ends what it has of the job; a start on it before that is
+/// refused as a duplicate: Slurm then drains the node and holds the job. It takes until the
+/// launcher there and its steps are done: 10 s, and 60 s more for a step that could not tell
+/// slurmctld that it had ended, since slurmstepd tries only each minute.
 inline constexpr int kAfterLostNode = 20;
+inline constexpr int kAfterReturnedNode = 75;
 /// slurmctld lost the record of a run that still exists. Within 6 s of its start it makes every
 /// node register and ends what they still run of the job; the launcher of that run waits for 10.
 inline constexpr int kForgottenRunClears = 10;
@@ -156,8 +158,9 @@ class RequeueRoad {
   void found_waiting(const QueuedJob& job, Clock::time_point now);
   void found_running(const QueuedJob& job, Clock::time_point now);
   bool is_newer_run(const QueuedJob& job) const;
-  /// Whether Slurm has given up a node on which something of the run may still be alive.
-  bool lost_a_node(const QueuedJob& job) const;
+  /// Whether Slurm has given up the node on which the party is.
+  bool lost_its_node(const QueuedJob& job) const;
+  int after_lost_node() const;
   SlurmJobChange missing(const QueuedJob& job) const;
   int delay() const;
   void end(RoadEnd how, std::string text = {}, SlurmState state = SlurmState::unknown);
@@ -169,6 +172,7 @@ class RequeueRoad {
   Phase phase_ = Phase::requeueing;
   RoadEnd goal_ = RoadEnd::moved;             ///< what it is once the change is made
   bool lost_node_ = false;                    ///< another requeued the job since it lost a node
+  bool lost_own_node_ = false;                ///< that was the party's
   std::optional<Clock::time_point> granted_;  ///< when Slurm said that it requeues the job
   RequeueKind kind_ = RequeueKind::running;
   SlurmJobChange change_;

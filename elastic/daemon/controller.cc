@@ -110,7 +110,7 @@ void Controller::look(const Policy& policy, Clock::time_point now) {
     if (!cleaned_) return;
   }
   if (!dry_ && policy.enabled)
-    start_times_.mend(parts_.slurm, cluster_.jobs, parts_.book.notes(), cluster_.now, now);
+    start_times_.mend(parts_.slurm, cluster_, parts_.book.notes(), now);
   plan(policy, now);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "elastic/daemon/start_times.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "slurm/requeue.h"
@@ -23,29 +24,61 @@ bool is_forgotten(const SlurmJob& job, const JobNotes& notes, std::time_t now,
 
 }  // namespace
 
-void StartTimes::mend(Slurm& slurm, std::vector<SlurmJob>& jobs,
-                      const std::map<std::uint32_t, JobNotes>& notes, std::time_t now,
+void StartTimes::mend(Slurm& slurm, ClusterState& cluster,
+                      const std::map<std::uint32_t, JobNotes>& notes,
                       JobBook::Clock::time_point time) {
+  std::set<std::string> lost;
+  for (const SlurmNode& node : cluster.nodes)
+    if (node.lost) lost.insert(node.name);
   std::map<std::uint32_t, Sight> seen;
-  for (SlurmJob& job : jobs) {
+  for (SlurmJob& job : cluster.jobs) {
     const auto of_job = notes.find(job.id);
     if (of_job == notes.end()) continue;
-    const bool waits = job.state == SlurmState::pending && !job.completing;
-    Sight& sight = seen[job.id] = {now, job.restarts, waits};
+    Sight& sight = seen[job.id] = look(job, cluster.now, lost);
     SlurmJobChange change;
-    if (waits && is_forgotten(job, of_job->second, now, time))
-      change.begin_time = now + requeue_clock::kAfterForgottenRun;
-    else if (waits && is_put_off(job, now))
-      // A node that was set down may only have been slow, and ends what is left of the run.
-      change.begin_time = now + requeue_clock::kAfterKilledLauncher;
-    else
-      continue;
+    change.begin_time = start_of(job, of_job->second, sight, lost, time);
+    if (!change.begin_time) continue;
     if (slurm.change(job, change).ok())
       job.times.begin = *change.begin_time;
     else if (const auto before = seen_.find(job.id); before != seen_.end())
       sight = before->second;
   }
   seen_ = std::move(seen);
+}
+
+StartTimes::Sight StartTimes::look(const SlurmJob& job, std::time_t now,
+                                   const std::set<std::string>& lost) const {
+  Sight sight{now, job.restarts, job.state == SlurmState::pending && !job.completing, now, {}, {}};
+  if (job.state == SlurmState::running) {
+    for (const NodeShare& share : job.nodes) sight.nodes.push_back(share.node);
+  } else if (const auto before = seen_.find(job.id); before != seen_.end()) {
+    sight.ran = before->second.ran;
+    sight.nodes = before->second.nodes;
+    sight.lost = before->second.lost;
+  }
+  for (const std::string& node : sight.nodes)
+    if (lost.contains(node)) sight.lost.insert(node);
+  return sight;
+}
+
+std::optional<std::time_t> StartTimes::start_of(const SlurmJob& job, const JobNotes& notes,
+                                                Sight& sight, const std::set<std::string>& lost,
+                                                JobBook::Clock::time_point time) const {
+  const std::time_t now = sight.at;
+  if (!sight.waits) return std::nullopt;
+  if (is_forgotten(job, notes, now, time)) return now + requeue_clock::kAfterForgottenRun;
+  const std::time_t cleared = now + requeue_clock::kAfterReturnedNode;
+  const bool returned =
+      std::any_of(sight.lost.begin(), sight.lost.end(),
+                  [&lost](const std::string& node) { return !lost.contains(node); });
+  // Later it has been up for long, or was booted.
+  if (returned && now <= sight.ran + delay_) {
+    sight.lost.clear();
+    if (job.times.begin < cleared || is_put_off(job, now)) return cleared;
+    return std::nullopt;
+  }
+  return is_put_off(job, now) ? std::optional(now + requeue_clock::kAfterKilledLauncher)
+                              : std::nullopt;
 }
 
 /// Only Slurm sets a start so that its delay counts from the moment at which the job was done.

@@ -6,8 +6,11 @@
 #include <ctime>
 #include <map>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
+#include "elastic/daemon/cluster.h"
 #include "elastic/daemon/job_book.h"
 #include "slurm/interface.h"
 
@@ -20,17 +23,16 @@ namespace bellows {
 /// been killed, or a node may take longer than it foresaw. A start time that a user sets stands.
 ///
 /// Too early: a slurmctld that was killed within seconds of a start takes the run for one that
-/// never began. If it starts the job before the nodes have ended that run, Slurm drains a node.
+/// never began, and a node that was cut off may return before the next start. If the job starts
+/// before its nodes have ended the last run, Slurm drains a node and holds the job.
 class StartTimes {
  public:
   /// `stock_delay`: stock_requeue_delay() of the cluster.
   explicit StartTimes(std::chrono::seconds stock_delay) : delay_(stock_delay.count()) {}
 
-  /// To be called with what slurmctld said at `now`, by its clock, and what launchers said until
-  /// `time`. Only jobs with notes are mended, also in `jobs`. What fails is tried again at the next
-  /// call.
-  void mend(Slurm& slurm, std::vector<SlurmJob>& jobs,
-            const std::map<std::uint32_t, JobNotes>& notes, std::time_t now,
+  /// To be called with what slurmctld said, and what launchers said until `time`. Only jobs with
+  /// notes are mended, also in `cluster`. What fails is tried again at the next call.
+  void mend(Slurm& slurm, ClusterState& cluster, const std::map<std::uint32_t, JobNotes>& notes,
             JobBook::Clock::time_point time);
 
  private:
@@ -39,8 +41,16 @@ class StartTimes {
     std::time_t at = 0;
     std::uint32_t restarts = 0;
     bool waits = false;
+    std::time_t ran = 0;             ///< last
+    std::vector<std::string> nodes;  ///< of its last run
+    std::set<std::string> lost;      ///< of these: were so when it ended, or since
   };
 
+  Sight look(const SlurmJob& job, std::time_t now, const std::set<std::string>& lost) const;
+  /// By slurmctld's clock; nothing: as it is.
+  std::optional<std::time_t> start_of(const SlurmJob& job, const JobNotes& notes, Sight& sight,
+                                      const std::set<std::string>& lost,
+                                      JobBook::Clock::time_point time) const;
   bool is_put_off(const SlurmJob& job, std::time_t now) const;
 
   std::time_t delay_;

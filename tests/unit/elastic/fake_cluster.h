@@ -64,6 +64,15 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   }
   /// It dies with all that runs on it.
   void lose(const std::string& node) { set_down_at_[node] = clock + notices_after; }
+  /// It was only cut off.
+  void return_node(const std::string& name) {
+    set_down_at_.erase(name);
+    for (SlurmNode& node : all_nodes)
+      if (node.name == name) {
+        node.available = true;
+        node.lost = false;
+      }
+  }
   bool is_lost(const std::string& node) const { return set_down_at_.contains(node); }
   bool has_lost_node(const SlurmJob& job) const {
     return std::any_of(job.nodes.begin(), job.nodes.end(),
@@ -200,6 +209,7 @@ class FakeCluster final : public Slurm, public SlurmPlaces {
   }
   void set_down(SlurmNode& node) {
     if (!std::exchange(node.available, false)) return;
+    node.lost = true;
     for (auto& [id, job] : all)
       if (job.state == SlurmState::running && has_lost_node(job)) back_into_queue(job);
   }

@@ -156,6 +156,27 @@ Test(controller, a_start_that_slurm_has_put_off_is_brought_forward) {
   cr_expect(job.state == SlurmState::running);
 }
 
+Test(controller, a_node_that_returns_may_end_what_it_has_first) {
+  World world;
+  world.policy.enabled = true;
+  world.policy.controller->dwell_s = 600;
+  SlurmJob& job = world.cluster.all[1];
+  world.run(1);
+  cr_assert(job.nodes.size() == 1 && job.nodes[0].node == "n1");
+  world.cluster.lose("n1");
+  world.run(14);
+  cr_assert(job.state == SlurmState::pending);
+  cr_expect(job.times.begin <= world.cluster.clock + 10, "it is to start on the other node");
+  const double then = world.cluster.clock;
+  world.cluster.return_node("n1");
+  world.run(2);
+  cr_expect(job.times.begin >= then + 75 && job.times.begin <= then + 77);
+  world.run(70);
+  cr_expect(job.state == SlurmState::pending && job.times.begin <= then + 77, "it was told once");
+  world.run(10);
+  cr_expect(job.state == SlurmState::running);
+}
+
 Test(controller, a_start_time_that_a_user_sets_stands) {
   for (const std::time_t ahead : {60, 300}) {
     World world;

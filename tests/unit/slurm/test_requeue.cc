@@ -307,10 +307,10 @@ Test(requeue, a_node_that_was_set_down_has_time_to_end_what_it_has_of_the_job) {
     std::time_t expected;
   };
   const Case cases[] = {
-      {"the launcher's own node, while another completes", {"n2"}, false, 0, 1020},
-      {"the only node", {}, false, 0, 1020},
+      {"the launcher's own node, while another completes", {"n2"}, false, 0, 1075},
+      {"the only node", {}, false, 0, 1075},
       {"a node that the launcher knows to be lost", {"n1"}, true, 0, 1020},
-      {"set down, and bellowsd was faster", {}, false, 1010, 1020},
+      {"set down, and bellowsd was faster", {}, false, 1010, 1075},
       {"set down, and Slurm's own delay is long enough", {}, false, 1121, 1121},
       {"requeued by an operator", {"n1", "n2"}, false, 0, 1005},
   };
