@@ -18,6 +18,7 @@ struct SlurmNode {
   std::string gpu_type;    ///< empty: none is configured, or there are several
   bool available = false;  ///< jobs can start on it: up, not drained, not in maintenance
   bool lost = false;       ///< set down, or does not answer
+  std::time_t booted = 0;  ///< 0: not known
 };
 
 /// A reservation for whole nodes that starts at once. It keeps jobs of others from starting on the

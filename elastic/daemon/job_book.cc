@@ -59,7 +59,7 @@ void JobBook::update(const std::vector<SlurmJob>& elastic, std::time_t now,
     notes.seen = now;
     notes.completed = false;
     const std::uint32_t held = job.state == SlurmState::running ? job.gpus() : 0;
-    if (fresh) notes.service.begin(held, job.times.start);
+    if (fresh) notes.service.begin(held, job.times.start, job.restarts == 0);
     notes.service.note(held, now);
     const bool new_run = notes.restarts != job.restarts;
     if (new_run) begin_run(notes, now);
@@ -94,7 +94,7 @@ void JobBook::forget_before(std::time_t now) {
   std::erase_if(notes_, [&](const auto& entry) {
     const JobNotes& notes = entry.second;
     if (notes.seen + kRemembered >= now) return false;
-    if (notes.completed && notes.class_key)
+    if (notes.completed && notes.class_key && notes.service.is_whole())
       classes_.at(*notes.class_key, now).note_finished(notes.service.gpu_seconds());
     return true;
   });
@@ -121,6 +121,7 @@ Result<ReportReply> JobBook::take(const RunReport& report, uid_t uid, Clock::tim
     notes.answer = report.answer;
     notes.order.reset();
   }
+  if (!report.saving || !notes.report || !notes.report->saving) notes.saves_since = now;
   notes.report = report;
   notes.heard = now;
   reply.order = notes.order;

@@ -34,6 +34,7 @@ struct JobNotes {
   bool counted = false;        ///< what becomes of the order is in `moves`
   std::optional<RunReport> report;
   std::chrono::steady_clock::time_point heard{};
+  std::chrono::steady_clock::time_point saves_since{};  ///< where the report says that it saves
   JobSpeed speed;
   HeldService service;
   bool completed = false;   ///< when Slurm last showed it

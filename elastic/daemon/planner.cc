@@ -18,6 +18,9 @@ using namespace std::chrono_literals;
 /// A launcher that says nothing for so long would not hear an order either.
 constexpr auto kSilent = 15s;
 
+/// One that saves for so long does so always, or has a save of which nothing will come.
+constexpr auto kLongestSave = 60s;
+
 /// Jobs that wait and take part in a division.
 constexpr std::size_t kMostWaiting = 500;
 
@@ -159,7 +162,8 @@ class PoolPlanner {
     const bool seen = notes.speed.seen() || (notes.of_class && notes.of_class->most_gpus() > 0);
     // A stop would have to wait for its save: it may give GPUs to others, but nothing is won by
     // moving it for its own sake before the save is complete.
-    const bool saves = runs && notes.report && notes.report->saving;
+    const bool saves =
+        runs && notes.report && notes.report->saving && time_ - notes.saves_since < kLongestSave;
     const std::uint32_t most =
         !saves && (runs || seen) ? notes.speed.most_to_try(now, notes.of_class.get()) : now;
     std::vector<std::uint32_t> sizes = sizes_up_to(contract, most);

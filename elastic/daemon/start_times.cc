@@ -27,16 +27,16 @@ bool is_forgotten(const SlurmJob& job, const JobNotes& notes, std::time_t now,
 void StartTimes::mend(Slurm& slurm, ClusterState& cluster,
                       const std::map<std::uint32_t, JobNotes>& notes,
                       JobBook::Clock::time_point time) {
-  std::set<std::string> lost;
+  Answering answering;
   for (const SlurmNode& node : cluster.nodes)
-    if (node.lost) lost.insert(node.name);
+    if (!node.lost) answering[node.name] = node.booted;
   std::map<std::uint32_t, Sight> seen;
   for (SlurmJob& job : cluster.jobs) {
     const auto of_job = notes.find(job.id);
     if (of_job == notes.end()) continue;
-    Sight& sight = seen[job.id] = look(job, cluster.now, lost);
+    Sight& sight = seen[job.id] = look(job, cluster.now, answering);
     SlurmJobChange change;
-    change.begin_time = start_of(job, of_job->second, sight, lost, time);
+    change.begin_time = start_of(job, of_job->second, sight, answering, time);
     if (!change.begin_time) continue;
     if (slurm.change(job, change).ok())
       job.times.begin = *change.begin_time;
@@ -47,7 +47,7 @@ void StartTimes::mend(Slurm& slurm, ClusterState& cluster,
 }
 
 StartTimes::Sight StartTimes::look(const SlurmJob& job, std::time_t now,
-                                   const std::set<std::string>& lost) const {
+                                   const Answering& answering) const {
   Sight sight{now, job.restarts, job.state == SlurmState::pending && !job.completing, now, {}, {}};
   if (job.state == SlurmState::running) {
     for (const NodeShare& share : job.nodes) sight.nodes.push_back(share.node);
@@ -57,21 +57,24 @@ StartTimes::Sight StartTimes::look(const SlurmJob& job, std::time_t now,
     sight.lost = before->second.lost;
   }
   for (const std::string& node : sight.nodes)
-    if (lost.contains(node)) sight.lost.insert(node);
+    if (!answering.contains(node)) sight.lost.insert(node);
   return sight;
 }
 
 std::optional<std::time_t> StartTimes::start_of(const SlurmJob& job, const JobNotes& notes,
-                                                Sight& sight, const std::set<std::string>& lost,
+                                                Sight& sight, const Answering& answering,
                                                 JobBook::Clock::time_point time) const {
   const std::time_t now = sight.at;
   if (!sight.waits) return std::nullopt;
   if (is_forgotten(job, notes, now, time)) return now + requeue_clock::kAfterForgottenRun;
   const std::time_t cleared = now + requeue_clock::kAfterReturnedNode;
-  const bool returned =
-      std::any_of(sight.lost.begin(), sight.lost.end(),
-                  [&lost](const std::string& node) { return !lost.contains(node); });
-  // Later it has been up for long, or was booted.
+  // One that was booted has nothing to end.
+  const auto may_run_it = [&](const std::string& node) {
+    const auto found = answering.find(node);
+    return found != answering.end() && found->second <= sight.ran;
+  };
+  const bool returned = std::any_of(sight.lost.begin(), sight.lost.end(), may_run_it);
+  // Later it has been up for long.
   if (returned && now <= sight.ran + delay_) {
     sight.lost.clear();
     if (job.times.begin < cleared || is_put_off(job, now)) return cleared;

@@ -46,10 +46,13 @@ class StartTimes {
     std::set<std::string> lost;      ///< of these: were so when it ended, or since
   };
 
-  Sight look(const SlurmJob& job, std::time_t now, const std::set<std::string>& lost) const;
+  /// Nodes, and when they were booted.
+  using Answering = std::map<std::string, std::time_t>;
+
+  Sight look(const SlurmJob& job, std::time_t now, const Answering& answering) const;
   /// By slurmctld's clock; nothing: as it is.
   std::optional<std::time_t> start_of(const SlurmJob& job, const JobNotes& notes, Sight& sight,
-                                      const std::set<std::string>& lost,
+                                      const Answering& answering,
                                       JobBook::Clock::time_point time) const;
   bool is_put_off(const SlurmJob& job, std::time_t now) const;
 

@@ -273,6 +273,23 @@ Test(classes, a_job_that_was_cancelled_tells_nothing_of_what_others_take) {
   cr_expect(planned_alone(world, "short") == 8);
 }
 
+Test(classes, a_job_whose_first_runs_nobody_saw_tells_nothing_either) {
+  World world;
+  SlurmJob& job = world.cluster.add(++world.last, 2, true, contract("a", ""));
+  job.uid = 1000;
+  job.name = "short";
+  job.restarts = 2;
+  world.note();
+  world.end(job);
+  world.book.note_completed(job.id);
+  world.cluster.clock += 61;
+  world.note();
+  cr_expect(!world.book.notes().contains(job.id));
+  SlurmJob& next = world.add(1000, "a", "short");
+  const auto known = world.book.notes().at(next.id).of_class;
+  cr_expect(!known || !known->service_left(0));
+}
+
 Test(classes, what_a_job_has_held_is_counted) {
   World world;
   SlurmJob& job = world.add(1000, "a", "train");  // 100 s ago, with 2 GPUs

@@ -177,6 +177,21 @@ Test(controller, a_node_that_returns_may_end_what_it_has_first) {
   cr_expect(job.state == SlurmState::running);
 }
 
+Test(controller, a_node_that_was_booted_has_nothing_to_end) {
+  World world;
+  world.policy.controller->dwell_s = 600;
+  SlurmJob& job = world.cluster.all[1];
+  world.run(1);
+  world.cluster.lose("n1");
+  world.run(14);
+  cr_assert(job.state == SlurmState::pending);
+  for (SlurmNode& node : world.cluster.all_nodes)
+    node.booted = static_cast<std::time_t>(world.cluster.clock);
+  world.cluster.return_node("n1");
+  world.run(12);
+  cr_expect(job.state == SlurmState::running);
+}
+
 Test(controller, a_start_time_that_a_user_sets_stands) {
   for (const std::time_t ahead : {60, 300}) {
     World world;

@@ -117,6 +117,11 @@ Test(planner, a_job_that_saves_does_not_grow_before_the_save_is_complete) {
   cr_expect(world.planned(1) == 4);
   say_saving(false);
   cr_expect(world.planned(1) == 8);
+  say_saving(true);
+  world.time += std::chrono::seconds(61);
+  say_saving(true);
+  cr_expect(world.planned(1) == 8, "not for ever");
+  say_saving(false);
   // Others' GPUs are not its own for as long as it says that it saves.
   say_saving(true);
   world.add(2, 6, false, "a", "6-7");
