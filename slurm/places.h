@@ -17,7 +17,8 @@ struct SlurmNode {
   std::uint32_t gpus = 0;
   std::string gpu_type;    ///< empty: none is configured, or there are several
   bool available = false;  ///< jobs can start on it: up, not drained, not in maintenance
-  bool lost = false;       ///< set down, or does not answer
+  bool lost = false;       ///< set down
+  bool silent = false;  ///< does not answer, or has yet to answer a slurmctld that began just now
   std::time_t booted = 0;  ///< 0: not known
 };
 

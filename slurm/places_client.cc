@@ -67,8 +67,8 @@ SlurmNode node_of(const node_info_t& info) {
   node.gpu_type = gpu_type_of(gres);
   node.available = is_available(info.node_state);
   node.booted = info.boot_time;
-  node.lost = (info.node_state & NODE_STATE_BASE) == NODE_STATE_DOWN ||
-              (info.node_state & NODE_STATE_NO_RESPOND) != 0;
+  node.lost = (info.node_state & NODE_STATE_BASE) == NODE_STATE_DOWN;
+  node.silent = (info.node_state & NODE_STATE_NO_RESPOND) != 0;
   return node;
 }
 

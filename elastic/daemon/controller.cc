@@ -109,8 +109,7 @@ void Controller::look(const Policy& policy, Clock::time_point now) {
     cleaned_ = cleared.ok() || cleared.error().kind != ErrorKind::unavailable;
     if (!cleaned_) return;
   }
-  if (!dry_ && policy.enabled)
-    start_times_.mend(parts_.slurm, cluster_, parts_.book.notes(), now);
+  if (!dry_ && policy.enabled) start_times_.mend(parts_.slurm, cluster_, parts_.book.notes(), now);
   plan(policy, now);
 }
 

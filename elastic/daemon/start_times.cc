@@ -11,6 +11,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
+/// A node that says nothing for so long may have been set down and be back between two looks.
+constexpr std::time_t kSilent = 10;
+
 /// Launchers report more often.
 constexpr auto kAlive = 5s;
 
@@ -27,9 +30,16 @@ bool is_forgotten(const SlurmJob& job, const JobNotes& notes, std::time_t now,
 void StartTimes::mend(Slurm& slurm, ClusterState& cluster,
                       const std::map<std::uint32_t, JobNotes>& notes,
                       JobBook::Clock::time_point time) {
+  std::map<std::string, std::time_t> silent;
   Answering answering;
-  for (const SlurmNode& node : cluster.nodes)
-    if (!node.lost) answering[node.name] = node.booted;
+  for (const SlurmNode& node : cluster.nodes) {
+    const auto before = silent_since_.find(node.name);
+    const std::time_t since = before == silent_since_.end() ? cluster.now : before->second;
+    if (node.silent) silent[node.name] = since;
+    const bool is_lost = node.lost || (node.silent && cluster.now - since >= kSilent);
+    if (!is_lost) answering[node.name] = node.booted;
+  }
+  silent_since_ = std::move(silent);
   std::map<std::uint32_t, Sight> seen;
   for (SlurmJob& job : cluster.jobs) {
     const auto of_job = notes.find(job.id);

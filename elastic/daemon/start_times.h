@@ -58,6 +58,7 @@ class StartTimes {
 
   std::time_t delay_;
   std::map<std::uint32_t, Sight> seen_;
+  std::map<std::string, std::time_t> silent_since_;  ///< of nodes
 };
 
 }  // namespace bellows

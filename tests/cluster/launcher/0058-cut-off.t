@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 360
+# deadline: 480
 # A node that is cut off from slurmctld but not from the file system, under a program that saves by itself:
 # the job's next run has the checkpoints to itself, and says itself when it has finished. One that returns as soon as it
 # is set down, while it still ends the job's last run, gets the next.
@@ -49,7 +49,7 @@ mc cut-node "${batch#n}"
 is_requeued() { [[ $(job_field "$id" Restarts) == 1 ]]; }
 ok "the job loses its node" poll 90 is_requeued
 mc heal-node "${batch#n}"
-ok "and starts again on it" poll 60 has_starts own 5
+ok "and starts again on it" poll 120 has_starts own 5
 ok "which Slurm does not drain" node_is "n${batch#n}" mixed
 xc scancel "$id"
 poll 40 job_is "$id" CANCELLED

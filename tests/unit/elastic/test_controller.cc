@@ -177,6 +177,32 @@ Test(controller, a_node_that_returns_may_end_what_it_has_first) {
   cr_expect(job.state == SlurmState::running);
 }
 
+Test(controller, a_slurmctld_that_has_yet_to_hear_the_nodes_has_lost_none) {
+  World world;
+  SlurmJob& job = world.cluster.all[1];
+  world.run(1);
+  cr_assert(world.cluster.requeue(1).ok());
+  for (SlurmNode& node : world.cluster.all_nodes) node.silent = true;
+  world.run(3);
+  for (SlurmNode& node : world.cluster.all_nodes) node.silent = false;
+  world.run(10);
+  cr_expect(job.state == SlurmState::running);
+}
+
+Test(controller, a_node_that_was_silent_for_long_counts_as_lost) {
+  World world;
+  SlurmJob& job = world.cluster.all[1];
+  world.policy.controller->dwell_s = 600;
+  for (SlurmNode& node : world.cluster.all_nodes) node.silent = true;
+  world.run(12);
+  cr_assert(world.cluster.requeue(1).ok());
+  for (SlurmNode& node : world.cluster.all_nodes) node.silent = false;
+  world.run(60);
+  cr_expect(job.state == SlurmState::pending);
+  world.run(30);
+  cr_expect(job.state == SlurmState::running);
+}
+
 Test(controller, a_node_that_was_booted_has_nothing_to_end) {
   World world;
   world.policy.controller->dwell_s = 600;
