@@ -192,8 +192,6 @@ void GpuTier::copy_again(std::uint64_t closed) {
       made.after = 0;
       ready.emplace_back(made.place, made.model);
     }
-  // Else the driver would not have it yet.
-  if (!ready.empty() && watcher_) (void)watcher_->copies_gone();
   for (const auto& [place, model] : ready) copy(place, model);
 }
 
@@ -229,15 +227,25 @@ void GpuTier::grant(const GpuPlace& place, TicketId ticket) {
 
 void GpuTier::give_up(const GpuPlace& place, ModelId model, GpuCopy copy, EvictionId eviction) {
   if (watcher_) watcher_->copy_changed(place, model, nullptr);
+  discard(place, std::move(copy.memory), eviction);
+}
+
+void GpuTier::discard(const GpuPlace& place, Fd memory, EvictionId eviction) {
   const std::uint64_t number = next_close_++;
-  closing_[number] = {place, eviction};
-  last_close_->close(std::move(copy.memory), number);
+  closing_[number] = {place, eviction, std::move(memory)};
+  watcher_ ? watcher_->when_dropped([this, number] { close_memory(number); })
+           : close_memory(number);
+}
+
+void GpuTier::close_memory(std::uint64_t number) {
+  last_close_->close(std::move(closing_.at(number).memory), number);
 }
 
 void GpuTier::closed(std::uint64_t number) {
   const auto found = closing_.find(number);
   if (found == closing_.end()) return;
-  const auto [place, eviction] = found->second;
+  const GpuPlace place = found->second.place;
+  const EvictionId eviction = found->second.eviction;
   closing_.erase(found);
   if (const auto of = shelves_.find(place); of != shelves_.end() && eviction != 0)
     perform(place, of->second.book.freed(eviction, now()));
@@ -251,23 +259,18 @@ void GpuTier::end(const std::string& job, Ended done) {
     if (made.place.job == job) sources.push_back(source);
   for (const TicketId source : sources) forget(source);
   std::erase_if(wanted_, [&](const auto& entry) { return entry.second.first.job == job; });
-  bool had_any = false;
   for (auto of = shelves_.begin(); of != shelves_.end();) {
     if (of->first.job != job) {
       ++of;
       continue;
     }
-    had_any = true;
     const auto shelf = shelves_.extract(of++);
     for (auto& [model, copy] : shelf.mapped().copies)
       give_up(shelf.key(), model, std::move(copy), 0);
   }
   // Their book is gone, and the next may give the same numbers.
   for (auto& [number, closing] : closing_)
-    if (closing.first.job == job) closing.second = 0;
-  Status gone;
-  if (had_any && watcher_) gone = watcher_->copies_gone();
-  if (!gone.ok() && done) return done(gone);
+    if (closing.place.job == job) closing.eviction = 0;
   if (done) endings_.push_back({job, std::move(done), now() + kEnd});
   finish_endings(now());
 }
@@ -275,7 +278,7 @@ void GpuTier::end(const std::string& job, Ended done) {
 bool GpuTier::is_free(const std::string& job) const {
   return !copies_.is_at_work(job) &&
          std::none_of(closing_.begin(), closing_.end(),
-                      [&](const auto& entry) { return entry.second.first.job == job; });
+                      [&](const auto& entry) { return entry.second.place.job == job; });
 }
 
 void GpuTier::finish_endings(Time now) {

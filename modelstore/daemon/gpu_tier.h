@@ -31,8 +31,8 @@ class GpuWatcher {
   virtual ~GpuWatcher() = default;
   /// Null: it is there no more.
   virtual void copy_changed(const GpuPlace& place, ModelId model, const GpuCopy* copy) = 0;
-  /// Waits until nobody else has what is there no more.
-  virtual Status copies_gone() = 0;
+  /// Calls `done` once nobody else has what is there no more.
+  virtual void when_dropped(std::function<void()> done) = 0;
 };
 
 /// The memory of GPUs as a tier. Each GPU of each job has a book of its own, from the job's begin
@@ -59,6 +59,8 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   std::optional<LoadProgress> progress(TicketId ticket) const;
   /// What was there before a restart.
   void adopt(const GpuPlace& place, ModelId model, GpuCopy copy);
+  /// Gives back memory that the watcher has been told to drop. `eviction` 0: no book waits for it.
+  void discard(const GpuPlace& place, Fd memory, EvictionId eviction = 0);
   /// Gives back all that the job has, and calls `done` once: when it is free, or with unavailable
   /// when that takes too long.
   void end(const std::string& job, Ended done);
@@ -80,6 +82,13 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
     Time began{};
     Time deadline = Time::max();  ///< of its wait for room
     std::uint64_t after = 0;      ///< it is copied again when this has been closed; 0: it isn't
+  };
+  /// Memory that is given back. It is open here for as long as anybody else has it whom this daemon
+  /// may have to wait for: who closes it last may hang in the driver.
+  struct Closing {
+    GpuPlace place;
+    EvictionId eviction = 0;
+    Fd memory;
   };
   struct Ending {
     std::string job;
@@ -110,8 +119,9 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   /// try. False: all are lent.
   bool make_way(TicketId source);
   void copy_again(std::uint64_t closed);
-  /// Closes it elsewhere than in the daemon's thread; `eviction` 0: no book waits for it.
   void give_up(const GpuPlace& place, ModelId model, GpuCopy copy, EvictionId eviction);
+  /// Closes it elsewhere than in the daemon's thread.
+  void close_memory(std::uint64_t number);
   void closed(std::uint64_t number);
   bool is_free(const std::string& job) const;
   void finish_endings(Time now);
@@ -129,7 +139,7 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   std::map<GpuPlace, Shelf> shelves_;
   std::map<TicketId, std::pair<GpuPlace, ModelId>> wanted_;
   std::map<TicketId, Making> making_;  ///< by the ticket that it has in memory meanwhile
-  std::map<std::uint64_t, std::pair<GpuPlace, EvictionId>> closing_;
+  std::map<std::uint64_t, Closing> closing_;
   std::list<Ending> endings_;
   std::deque<std::pair<GpuPlace, BookDecision>> to_do_;
   bool performing_ = false;

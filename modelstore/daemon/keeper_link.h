@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <list>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,13 +23,14 @@ struct KeptItem {
   Fd fd;  ///< none: the record alone
 };
 
-/// The daemon's line to its keeper. The keeper is this daemon's own and always answers; so this is
-/// the one thing that the daemon waits for, for a second at most. One that died is replaced and
-/// given all anew.
+/// The daemon's line to its keeper. The keeper is this daemon's own and always takes what it is
+/// told; so this is the one thing that the daemon waits for, for a second at most. One that died is
+/// replaced and given all anew; one that is stuck is killed, and never waited for.
 class KeeperLink {
  public:
   using Say = std::function<void(const std::string&)>;
   using Time = EventLoop::Clock::time_point;
+  using Done = std::function<void()>;
 
   /// `command`: how to start a keeper.
   KeeperLink(EventLoop& loop, std::string socket, std::vector<std::string> command, Say say)
@@ -45,17 +48,20 @@ class KeeperLink {
 
   void put(std::uint64_t key, const KeptRecord& record, int fd);
   void drop(std::uint64_t key);
-  /// Waits until the keeper has done all that it was told: what it dropped is closed. unavailable:
-  /// it does not answer.
-  Status sync();
+  /// Calls `done` once no keeper has what was dropped before: this one says so, and those before it
+  /// have ended.
+  void when_dropped(Done done);
 
  private:
   /// not_found: there is none.
   Status connect();
   Status start_keeper();
   Result<std::vector<KeptItem>> get_all();
+  void on_answer();
+  void call_answered();
   /// Has another take its place.
   void let_go();
+  void kill_keeper();
   void send(const KeeperMessage& message, int fd);
 
   EventLoop& loop_;
@@ -69,6 +75,13 @@ class KeeperLink {
   Time start_at_ = Time::max();  ///< another
   /// Only when this daemon started it. It lives on when the daemon ends.
   std::optional<Child> child_;
+  Fd adopted_;  ///< a pidfd of the one that was there before this daemon
+  std::deque<Done> asked_;
+  Time answer_by_ = Time::max();
+  std::vector<Done> answered_;  ///< these wait for those that are dying
+  /// Killed, but a driver in which one hangs may not let it go.
+  std::list<Child> dying_;
+  std::list<Fd> dying_adopted_;
 };
 
 }  // namespace bellows

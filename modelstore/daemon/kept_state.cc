@@ -62,24 +62,23 @@ void KeptState::restore_copies(std::vector<KeptItem>& items) {
     next_copy_key_ = std::max(next_copy_key_, (item.key | 1) + 1);
     if (kept->is_catalogue) {
       catalogues[item.key] = std::move(item.fd);
-    } else if (restore_copy(item.key, *kept, std::move(item.fd),
-                            std::move(catalogues[item.key + 1]))) {
+    } else if (restore_copy(item.key, *kept, item.fd, std::move(catalogues[item.key + 1]))) {
       catalogues.erase(item.key + 1);
     } else {
       link_.drop(item.key);
+      if (gpus_) gpus_->discard(kept->place, std::move(item.fd));
     }
   }
   for (const auto& [key, fd] : catalogues) link_.drop(key);
 }
 
-bool KeptState::restore_copy(std::uint64_t key, const KeptCopy& kept, Fd memory, Fd catalogue) {
+bool KeptState::restore_copy(std::uint64_t key, const KeptCopy& kept, Fd& memory, Fd catalogue) {
   const ServedJob* job = clients_.find_job(kept.place.job);
   const auto* model = registry_.get(kept.model);
   if (!gpus_ || !job || job->gpus.count(kept.place.gpu) == 0 || !model || !memory || !catalogue ||
       model->digest != kept.digest)
     return false;
   GpuCopy copy;
-  copy.memory = std::move(memory);
   copy.bytes = kept.bytes;
   copy.catalogue_at = kept.catalogue_at;
   copy.digest = kept.digest;
@@ -88,6 +87,7 @@ bool KeptState::restore_copy(std::uint64_t key, const KeptCopy& kept, Fd memory,
   copy.catalogue.reader = std::move(catalogue);
   copy.catalogue.bytes = copy.catalogue.catalogue_bytes = static_cast<std::uint64_t>(s.st_size);
   if (!copy.catalogue.check_sealed()) return false;
+  copy.memory = std::move(memory);
   copy_keys_[{kept.place, kept.model}] = key;
   gpus_->adopt(kept.place, kept.model, std::move(copy));
   return true;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -31,14 +32,14 @@ class KeptState final : private ModelWatcher, private JobWatcher, private GpuWat
   void job_served(const ServedJob& job, int listener) override;
   void job_ended(const std::string& job) override;
   void copy_changed(const GpuPlace& place, ModelId model, const GpuCopy* copy) override;
-  Status copies_gone() override { return link_.sync(); }
+  void when_dropped(std::function<void()> done) override { link_.when_dropped(std::move(done)); }
 
   void restore_model(std::uint64_t key, KeptModel& kept, Fd memory);
   void restore_job(std::uint64_t key, KeptJob& kept, Fd listener);
   /// Those of jobs that are served still; the keeper lets go of the others.
   void restore_copies(std::vector<KeptItem>& items);
-  /// False: nobody may have it.
-  bool restore_copy(std::uint64_t key, const KeptCopy& kept, Fd memory, Fd catalogue);
+  /// False: nobody may have it, and it stays where it was.
+  bool restore_copy(std::uint64_t key, const KeptCopy& kept, Fd& memory, Fd catalogue);
   void put_all();
 
   KeeperLink& link_;

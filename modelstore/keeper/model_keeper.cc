@@ -19,6 +19,7 @@ namespace bellows {
 namespace {
 
 constexpr int kListener = 0;
+constexpr int kQueue = 1024;
 constexpr int kDefaultAloneMs = 300000;
 /// To take one message, of which the daemon has room for many.
 constexpr timeval kSlowest = {5, 0};
@@ -126,6 +127,8 @@ int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
   signal(SIGHUP, SIG_IGN);
   bellows::allow_many_descriptors();
+  // Again: from now on who connects is told this process, and not the one that bound the socket.
+  (void)listen(bellows::kListener, bellows::kQueue);
   bellows::Keeper().run(argc > 1 ? atoi(argv[1]) : bellows::kDefaultAloneMs);
   return 0;
 }

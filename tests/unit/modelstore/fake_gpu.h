@@ -41,23 +41,15 @@ class FakeGpu {
   /// Memory of all GPUs that any process has, by inode.
   std::map<ino_t, std::uint64_t> allocations() const {
     std::map<ino_t, std::uint64_t> found;
-    const std::string tag = "." + std::filesystem::path(scratch_.path()).filename().string();
     std::error_code gone;
-    for (const auto& process : std::filesystem::directory_iterator("/proc", gone)) {
-      const std::filesystem::path fds = process.path() / "fd";
-      for (std::filesystem::directory_iterator fd(fds, gone), end; !gone && fd != end;
-           fd.increment(gone)) {
-        const std::string link = std::filesystem::read_symlink(fd->path(), gone);
-        struct stat s;
-        const bool is_memory = link.starts_with("/memfd:gpu")
-                                   ? has(link, tag)
-                                   : link.starts_with(scratch_.path() + "/gpu");
-        if (is_memory && stat(fd->path().c_str(), &s) == 0)
-          found[s.st_ino] = static_cast<std::uint64_t>(s.st_size);
-      }
-      gone.clear();
-    }
+    for (const auto& process : std::filesystem::directory_iterator("/proc", gone))
+      add_allocations(process.path(), &found);
     return found;
+  }
+  bool is_held_by(pid_t process) const {
+    std::map<ino_t, std::uint64_t> found;
+    add_allocations("/proc/" + std::to_string(process), &found);
+    return !found.empty();
   }
   std::uint64_t used() const {
     std::uint64_t bytes = 0;
@@ -66,6 +58,22 @@ class FakeGpu {
   }
 
  private:
+  void add_allocations(const std::filesystem::path& process,
+                       std::map<ino_t, std::uint64_t>* found) const {
+    const std::string tag = "." + std::filesystem::path(scratch_.path()).filename().string();
+    std::error_code gone;
+    for (std::filesystem::directory_iterator fd(process / "fd", gone), end; !gone && fd != end;
+         fd.increment(gone)) {
+      const std::string link = std::filesystem::read_symlink(fd->path(), gone);
+      struct stat s;
+      const bool is_memory = link.starts_with("/memfd:gpu")
+                                 ? has(link, tag)
+                                 : link.starts_with(scratch_.path() + "/gpu");
+      if (is_memory && stat(fd->path().c_str(), &s) == 0)
+        (*found)[s.st_ino] = static_cast<std::uint64_t>(s.st_size);
+    }
+  }
+
   ScratchDir scratch_;
 };
 

@@ -158,3 +158,30 @@ Test(model_gpu_faults, a_job_that_ends_amid_a_copy_leaves_nothing, .timeout = 60
     cr_expect_str_eq(ControlClient(store).call(modelwire::ControlOp::evict, "a", "m").c_str(), "");
   }
 }
+
+Test(model_gpu_faults, a_keeper_that_is_stuck_never_closes_last_and_is_replaced, .timeout = 60) {
+  FakeGpu gpu;
+  GpuStore store(gpu);
+  store.add("m", random_bytes(kMega));
+  store.start();
+  gpu.load();
+  // The daemon's own child, and one that it has found.
+  for (const bool is_found : {false, true}) {
+    const pid_t keeper = store.keeper();
+    cr_assert_gt(keeper, 0);
+    if (is_found) store.restart();
+    ServedJob job(store, "12", "a", kFirstGpu);
+    cr_assert(job.open_on(0, "m").ok());
+    cr_assert(eventually([&] { return gpu.is_held_by(keeper); }));
+    kill(keeper, SIGSTOP);
+    (void)job.end(store);
+    cr_expect(eventually([&] {
+      const bool is_here = gpu.is_held_by(store.pid());
+      cr_assert(is_here || !gpu.is_held_by(keeper), "only the keeper has it");
+      return !is_here;
+    }));
+    cr_expect(eventually([&] { return gpu.used() == 0; }));
+    cr_expect(eventually([&] { return store.keeper() != 0 && store.keeper() != keeper; }));
+    cr_expect(store.open("m").ok() && store.said("loaded ") == 1);
+  }
+}
