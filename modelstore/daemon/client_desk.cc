@@ -13,6 +13,7 @@
 #include "common/plain/packet.h"
 #include "common/text.h"
 #include "modelstore/daemon/failure_of.h"
+#include "modelstore/daemon/listen_at.h"
 #include "modelstore/daemon/model_entry.h"
 
 namespace bellows {
@@ -20,6 +21,8 @@ namespace {
 
 /// Few answers, which who asks for one thing after another never fills.
 constexpr int kSendBuffer = 4608;
+/// For the end of a job of which nobody could tell.
+constexpr std::chrono::seconds kLook{3};
 #ifndef SO_PASSRIGHTS
 constexpr int SO_PASSRIGHTS = 83;
 #endif
@@ -121,9 +124,22 @@ void ClientDesk::tell_of_jobs() {
 }
 
 EventLoop::Clock::time_point ClientDesk::tick(EventLoop::Clock::time_point now) {
-  auto next = EventLoop::Clock::time_point::max();
+  if (look_at_ <= now) {
+    end_nameless();
+    look_at_ = now + kLook;
+  }
+  auto next = jobs_.empty() ? EventLoop::Clock::time_point::max() : look_at_;
   for (auto& [name, job] : jobs_) next = std::min(next, job.listener->tick(now));
   return next;
+}
+
+/// Who ends a job takes its socket's name away first, and may find no daemon to tell: one that is
+/// starting looks here as soon as it can be told.
+void ClientDesk::end_nameless() {
+  std::vector<std::string> ended;
+  for (const auto& [name, job] : jobs_)
+    if (lost_its_name(job.listener->fd())) ended.push_back(name);
+  for (const std::string& name : ended) end(name);
 }
 
 void ClientDesk::accept_client(const std::string& name) {

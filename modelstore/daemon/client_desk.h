@@ -70,7 +70,8 @@ class ClientDesk final : private TicketHost, private GpuTicketHost {
   /// How often each job's programs have this model open, or wait for it.
   std::map<std::string, std::uint64_t> holders(ModelId model) const;
 
-  /// Takes clients again when descriptors had run out; gives the time when to look again.
+  /// Takes clients again when descriptors had run out, and ends jobs whose sockets have lost their
+  /// names; gives the time when to look again.
   EventLoop::Clock::time_point tick(EventLoop::Clock::time_point now);
 
  private:
@@ -98,6 +99,7 @@ class ClientDesk final : private TicketHost, private GpuTicketHost {
   void granted(TicketId ticket, const GpuCopy& copy) override;
   void refused(TicketId ticket, const Error& error) override;
 
+  void end_nameless();
   bool is_full() const { return jobs_.size() + clients_.size() >= most_sockets_; }
   void accept_client(const std::string& job);
   void on_message(std::uint64_t number);
@@ -130,6 +132,7 @@ class ClientDesk final : private TicketHost, private GpuTicketHost {
   std::map<std::string, Job> jobs_;
   std::map<std::uint64_t, Client> clients_;
   std::map<TicketId, Ticket> tickets_;
+  EventLoop::Clock::time_point look_at_{};  ///< the names of sockets
   std::uint64_t next_client_ = 1;
   TicketId next_ticket_ = 1;
 };

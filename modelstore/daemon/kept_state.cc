@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "modelstore/daemon/kept_state.h"
 
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <utility>
+
+#include "modelstore/daemon/listen_at.h"
 
 namespace bellows {
 namespace {
@@ -15,17 +14,6 @@ namespace {
 /// Keys below are those of models.
 constexpr std::uint64_t kFirstCopyKey = std::uint64_t{1} << 62;
 constexpr std::uint64_t kFirstJobKey = std::uint64_t{1} << 63;
-
-/// A job may have ended without a daemon to tell: its socket has lost its name then.
-bool lost_its_name(int listener) {
-  sockaddr_un address{};
-  socklen_t size = sizeof address;
-  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
-      address.sun_path[0] != '/')
-    return false;
-  struct stat info {};
-  return lstat(address.sun_path, &info) != 0 && errno == ENOENT;
-}
 
 }  // namespace
 

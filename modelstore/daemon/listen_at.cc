@@ -33,4 +33,14 @@ Result<Fd> listen_at(const std::string& path, mode_t mode) {
   return fd;
 }
 
+bool lost_its_name(int listener) {
+  sockaddr_un address{};
+  socklen_t size = sizeof address;
+  if (getsockname(listener, reinterpret_cast<sockaddr*>(&address), &size) != 0 ||
+      address.sun_path[0] != '/')
+    return false;
+  struct stat info {};
+  return lstat(address.sun_path, &info) != 0 && errno == ENOENT;
+}
+
 }  // namespace bellows

@@ -163,6 +163,19 @@ Test(model_gpu, outlives_the_daemon_as_long_as_the_job, .timeout = 60) {
   cr_expect(ended.open_on(1, "m").code() == BELLOWS_MODEL_ERR_UNAVAILABLE);
 }
 
+Test(model_gpu, is_free_after_a_job_whose_end_nobody_could_tell, .timeout = 60) {
+  const FakeGpu gpu;
+  GpuStore store(gpu);
+  store.add("m", "data");
+  store.start();
+  gpu.load();
+  const ServedJob job(store, "12", "a", kFirstGpu), other(store, "13", "a", kSecondGpu);
+  cr_assert(job.open_on(0, "m").ok() && other.open_on(1, "m").ok());
+  unlink(job.socket().c_str());
+  cr_expect(eventually([&] { return gpu.allocations().size() == 1; }));
+  cr_expect(other.open_on(1, "m").ok() && store.said("copied ") == 2);
+}
+
 Test(model_gpu, a_new_version_leaves_no_copy_of_the_old, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
