@@ -38,10 +38,11 @@ Result<std::unique_ptr<GpuTier>> GpuTier::make(EventLoop& loop, const TierLimits
                                                const ModelRegistry& registry, Say say) {
   std::unique_ptr<GpuTier> tier(
       new GpuTier(loop, limits, options, room, memory, registry, std::move(say)));
-  auto closes = LastClose::make(
-      loop, [object = tier.get()](std::uint64_t number) { object->closed(number); });
+  auto closes = GpuCloses::make(loop, options.program, [object = tier.get()](std::uint64_t number) {
+    object->closed(number);
+  });
   if (!closes) return closes.error();
-  tier->last_close_ = std::move(*closes);
+  tier->closes_ = std::move(*closes);
   return tier;
 }
 
@@ -238,7 +239,7 @@ void GpuTier::discard(const GpuPlace& place, Fd memory, EvictionId eviction) {
 }
 
 void GpuTier::close_memory(std::uint64_t number) {
-  last_close_->close(std::move(closing_.at(number).memory), number);
+  closes_->close(std::move(closing_.at(number).memory), number);
 }
 
 void GpuTier::closed(std::uint64_t number) {

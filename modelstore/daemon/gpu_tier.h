@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "modelstore/book/model_book.h"
+#include "modelstore/daemon/gpu_closes.h"
 #include "modelstore/daemon/gpu_copies.h"
-#include "modelstore/daemon/last_close.h"
 #include "modelstore/daemon/memory_tier.h"
 
 namespace bellows {
@@ -135,7 +135,7 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   GpuTicketHost* host_ = nullptr;
   GpuWatcher* watcher_ = nullptr;
   GpuCopies copies_;
-  std::unique_ptr<LastClose> last_close_;
+  std::unique_ptr<GpuCloses> closes_;
   std::map<GpuPlace, Shelf> shelves_;
   std::map<TicketId, std::pair<GpuPlace, ModelId>> wanted_;
   std::map<TicketId, Making> making_;  ///< by the ticket that it has in memory meanwhile

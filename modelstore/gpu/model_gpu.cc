@@ -3,10 +3,12 @@
 // what they say to each other, on this process's standard input.
 //
 // usage: bellows-model-gpu LIBRARY, the driver's: libcuda.so.1
+//        bellows-model-gpu --close, with memory of a GPU as standard input
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
@@ -115,6 +117,14 @@ Status serve(const std::string& library) {
   return gpu ? copy(**gpu, task) : Status(gpu.error());
 }
 
+/// Has its standard input closed by its end, when the daemon has closed the same: that may hang in
+/// the driver.
+int close_last() {
+  pollfd daemon = {STDOUT_FILENO, 0, 0};
+  while (daemon.revents == 0) (void)poll(&daemon, 1, -1);
+  return 0;
+}
+
 int report(const Error& error) {
   LoaderMessage message;
   message.word = LoaderWord::failed;
@@ -129,6 +139,7 @@ int report(const Error& error) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
+  if (argc > 1 && std::strcmp(argv[1], "--close") == 0) return bellows::close_last();
   try {
     const bellows::Status served = bellows::serve(argc > 1 ? argv[1] : "libcuda.so.1");
     return served ? 0 : bellows::report(served.error());

@@ -185,3 +185,29 @@ Test(model_gpu_faults, a_keeper_that_is_stuck_never_closes_last_and_is_replaced,
     cr_expect(store.open("m").ok() && store.said("loaded ") == 1);
   }
 }
+
+Test(model_gpu_faults, a_close_that_hangs_keeps_nothing_else, .timeout = 60) {
+  FakeGpu gpu;
+  GpuStore store(gpu);
+  store.add("m", random_bytes(kMega));
+  // The first close does not come to an end.
+  const std::string helpers = store.path() + "/helpers", program = helpers + "/bellows-model-gpu";
+  std::filesystem::create_directory(helpers);
+  for (const char* name : {"bellows-model-loader", "bellows-model-keeper"})
+    std::filesystem::create_symlink(std::string(HELPERS "/") + name, helpers + "/" + name);
+  write_file(program, "#!/bin/sh\n[ \"$1\" = --close ] && /bin/mkdir " + helpers +
+                          "/stuck && exec /bin/sleep 60\nexec " HELPERS
+                          "/bellows-model-gpu \"$@\"\n");
+  std::filesystem::permissions(program, std::filesystem::perms::owner_all);
+  store.start("1G", helpers);
+  gpu.load();
+  ServedJob stuck(store, "12", "a", kFirstGpu), other(store, "13", "a", kSecondGpu);
+  cr_assert(stuck.open_on(0, "m").ok() && other.open_on(1, "m").ok());
+  const std::string refused = stuck.end(store);
+  cr_expect(has(refused, "not free yet"), "%s", refused.c_str());
+  cr_expect_str_eq(other.end(store).c_str(), "");
+  cr_expect_eq(gpu.used(), kSlab);
+  cr_expect(!gpu.is_held_by(store.pid()), "nothing of it keeps the daemon from ending");
+  store.restart();
+  cr_expect(store.open_on(0, "m").ok());
+}
