@@ -266,7 +266,7 @@ GpuOption gpu_of(const Texts& t) {
   if (!t.gpu_memory.empty()) gpu.limits.bytes = bytes_of(t.gpu_memory);
   gpu.limits.policy = policy_of(t.policy);
   gpu.limits.time_to_live = std::chrono::seconds(t.ttl);
-  gpu.copies = {t.helpers + "/bellows-model-gpu", t.gpu_driver, ms_of(t.stall)};
+  gpu.copies = {t.helpers + "/bellows-model-gpu", t.run + "/mps", t.gpu_driver, ms_of(t.stall)};
   return gpu;
 }
 

@@ -67,6 +67,8 @@ Status GpuCopies::begin(std::uint64_t key, Copy& copy) {
   copy.catalogue = std::move(*catalogue);
   ChildOptions options;
   options.command = {options_.program, options_.library};
+  // Else libcuda.so.1 looks for the server of MPS in /tmp, where any user may have put one.
+  options.environment = {"CUDA_MPS_PIPE_DIRECTORY=" + options_.empty_folder};
   options.in_fd = theirs.get();
   options.death_signal = SIGKILL;
   auto child = Child::start(options);

@@ -52,6 +52,7 @@ class GpuCopyHost {
 
 struct GpuCopyOptions {
   std::string program;                     ///< bellows-model-gpu
+  std::string empty_folder;                ///< only this user can write to it
   std::string library = "libcuda.so.1";    ///< the driver's
   std::chrono::milliseconds stall{60000};  ///< without any progress
 };

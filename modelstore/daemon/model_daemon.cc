@@ -109,6 +109,8 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
 
 Status ModelDaemon::begin_gpus(const ModelDaemonOptions& options) {
   if (options.gpu.limits.bytes == 0) return {};
+  const std::string& folder = options.gpu.copies.empty_folder;
+  if (mkdir(folder.c_str(), 0700) < 0 && errno != EEXIST) return errno_error("make", folder);
   auto gpus = GpuTier::make(*loop_, options.gpu.limits, options.gpu.copies, options.loads.room,
                             *tier_, registry_, say_);
   if (!gpus) return gpus.error();

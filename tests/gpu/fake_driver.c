@@ -4,7 +4,10 @@
  * happen when somebody waits for it, as late as real ones may.
  *
  * Compiled with FORGETS, copies lose their last byte; with GPUS, there are so many GPUs, up to
- * four. In the file PROGRAM.faults beside the library lines say what is wrong for that program:
+ * four. With MPS, a path, it fails where a server of MPS waits in that
+ * folder, or in the one that the environment names.
+ *
+ * In the file PROGRAM.faults beside the library lines say what is wrong for that program:
  *   fail N CODE    its Nth call gives this error, counted from 1
  *   hang N         its Nth call never returns
  *   die N          its Nth call kills it
@@ -37,6 +40,7 @@ enum {
   kInvalidDevice = 101,
   kInvalidContext = 201,
   kIllegalAddress = 700,
+  kNoConnection = 805,
   kMost = 256,
   kUnit = 2 << 20,
 };
@@ -195,6 +199,12 @@ static int copy_later(void* to, const void* from, size_t bytes, struct stream* s
 
 int cuInit(unsigned flags) {
   ENTER;
+#ifdef MPS
+  char server[1200];
+  const char* pipes = getenv("CUDA_MPS_PIPE_DIRECTORY");
+  snprintf(server, sizeof server, "%s/control", pipes ? pipes : MPS);
+  if (access(server, F_OK) == 0) return kNoConnection;
+#endif
   return (int)flags;
 }
 int cuGetErrorName(int error, const char** name) {

@@ -211,3 +211,17 @@ Test(model_gpu_faults, a_close_that_hangs_keeps_nothing_else, .timeout = 60) {
   store.restart();
   cr_expect(store.open_on(0, "m").ok());
 }
+
+Test(model_gpu_faults, no_user_can_offer_a_server_of_mps, .timeout = 60) {
+  const ScratchDir anybodys;
+  write_file(anybodys.path() + "/control", "");
+  FakeGpu gpu("-DMPS='\"" + anybodys.path() + "\"'");
+  GpuStore store(gpu);
+  store.add("m", "data");
+  store.start();
+  gpu.load();
+  setenv("CUDA_MPS_PIPE_DIRECTORY", "/nonexistent", 1);
+  const OpenModel model = store.open_on(0, "m");
+  cr_expect(model.ok(), "%s", model.error().c_str());
+  cr_expect(std::filesystem::is_empty(store.run() + "/mps"));
+}
