@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/gpu_addresses.h"
 
+#include <fmt/core.h>
+
 #include <filesystem>
 #include <optional>
 #include <system_error>
@@ -26,6 +28,16 @@ std::optional<unsigned> minor_of(const std::string& information) {
   return std::nullopt;
 }
 
+/// The driver shows each instance of a GPU as a folder "giN".
+bool is_divided(const std::string& root, unsigned minor) {
+  std::error_code error;
+  std::filesystem::directory_iterator parts(
+      fmt::format("{}/proc/driver/nvidia/capabilities/gpu{}/mig", root, minor), error);
+  for (; !error && parts != std::filesystem::directory_iterator(); parts.increment(error))
+    if (parts->path().filename().string().starts_with("gi")) return true;
+  return false;
+}
+
 }  // namespace
 
 std::map<unsigned, std::string> gpu_addresses(const std::string& root) {
@@ -36,6 +48,12 @@ std::map<unsigned, std::string> gpu_addresses(const std::string& root) {
     if (const auto minor = minor_of(gpus->path() / "information"))
       addresses[*minor] = gpus->path().filename();
   return addresses;
+}
+
+std::map<unsigned, std::string> whole_gpus(const std::string& root) {
+  auto gpus = gpu_addresses(root);
+  std::erase_if(gpus, [&](const auto& gpu) { return is_divided(root, gpu.first); });
+  return gpus;
 }
 
 std::set<unsigned> open_gpus() {

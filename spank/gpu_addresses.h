@@ -11,6 +11,9 @@ namespace bellows::spank {
 /// device nodes, as ROOT/proc/driver/nvidia/gpus has them. Nothing without a driver.
 std::map<unsigned, std::string> gpu_addresses(const std::string& root);
 
+/// Those of GPUs that are not divided: parts of one (MIG) share its address, and belong to others.
+std::map<unsigned, std::string> whole_gpus(const std::string& root);
+
 /// The minor numbers of GPUs that the kernel lets this process open.
 std::set<unsigned> open_gpus();
 

@@ -237,7 +237,7 @@ void lend_on_gpus(spank_t spank, const Settings& settings) {
       container::gpus_given(environment(spank, "SLURM_GPUS_ON_NODE"), contract.gpus.max());
   const auto nodes = container::find_gpu_nodes("/");
   if (!given || !nodes || !container::check_fence(*nodes, *given)) return;
-  const auto addresses = gpu_addresses("");
+  const auto addresses = whole_gpus("");
   std::vector<std::string> gpus;
   for (const unsigned minor : open_gpus())
     if (const auto found = addresses.find(minor); found != addresses.end())

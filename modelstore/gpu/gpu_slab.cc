@@ -5,6 +5,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <mutex>
@@ -145,6 +146,9 @@ Status Gpu::start() {
   if (code == cuda::kInvalidDevice || code == cuda::kNoDevice)
     return Error{ErrorKind::not_found, fmt::format("the driver has no GPU {}", address_)};
   if (code != cuda::kSuccess) return error("find it", code);
+  if (is_part())
+    return Error{ErrorKind::invalid,
+                 fmt::format("GPU {} is divided (MIG): it can't have models", address_)};
   int can_export = 0;
   if (const int failed = driver_.get_attribute(&can_export, cuda::kCanExportDescriptors, device_))
     return error("ask for its abilities", failed);
@@ -154,6 +158,17 @@ Status Gpu::start() {
   if (const int failed = driver_.retain_context(&context_, device_))
     return error("make a context", failed);
   return {};
+}
+
+/// The second function, which CUDA has since 11.4, gives the identity of the part where the first
+/// one gives that of the GPU.
+bool Gpu::is_part() const {
+  using GetIdentity = int (*)(void* out, cuda::Device device);
+  const auto of_gpu = reinterpret_cast<GetIdentity>(dlsym(library_, "cuDeviceGetUuid"));
+  const auto of_part = reinterpret_cast<GetIdentity>(dlsym(library_, "cuDeviceGetUuid_v2"));
+  std::array<unsigned char, 16> gpu{}, part{};
+  return of_gpu && of_part && of_gpu(gpu.data(), device_) == cuda::kSuccess &&
+         of_part(part.data(), device_) == cuda::kSuccess && gpu != part;
 }
 
 Gpu::~Gpu() {

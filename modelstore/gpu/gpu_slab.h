@@ -17,7 +17,7 @@ namespace bellows {
 class Gpu {
  public:
   /// `address`: of the PCI bus. unavailable: there is no driver, or it does not work; not_found:
-  /// it has no such GPU; invalid: the GPU cannot export memory as a descriptor.
+  /// it has no such GPU; invalid: the GPU cannot export memory as a descriptor, or is divided.
   static Result<std::unique_ptr<Gpu>> open(const std::string& library, const std::string& address);
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
@@ -34,6 +34,7 @@ class Gpu {
  private:
   Gpu() = default;
   Status start();
+  bool is_part() const;
 
   std::string address_;
   void* library_ = nullptr;

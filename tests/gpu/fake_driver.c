@@ -4,7 +4,7 @@
  * happen when somebody waits for it, as late as real ones may.
  *
  * Compiled with FORGETS, copies lose their last byte; with GPUS, there are so many GPUs, up to
- * four. With MPS, a path, it fails where a server of MPS waits in that
+ * four; with MIG, they are divided. With MPS, a path, it fails where a server of MPS waits in that
  * folder, or in the one that the environment names.
  *
  * In the file PROGRAM.faults beside the library lines say what is wrong for that program:
@@ -233,6 +233,17 @@ int cuDeviceGetByPCIBusId(int* device, const char* address) {
 int cuDeviceGetPCIBusId(char* address, int bytes, int device) {
   ENTER;
   snprintf(address, (size_t)bytes, "%s", kAddresses[device]);
+  return 0;
+}
+int cuDeviceGetUuid(void* out, int device) {
+  memset(out, device, 16);
+  return 0;
+}
+int cuDeviceGetUuid_v2(void* out, int device) {
+#ifdef MIG
+  device += GPUS;
+#endif
+  memset(out, device, 16);
   return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int device) {

@@ -225,3 +225,15 @@ Test(model_gpu_faults, no_user_can_offer_a_server_of_mps, .timeout = 60) {
   cr_expect(model.ok(), "%s", model.error().c_str());
   cr_expect(std::filesystem::is_empty(store.run() + "/mps"));
 }
+
+Test(model_gpu_faults, a_gpu_that_is_divided_has_no_models, .timeout = 60) {
+  FakeGpu gpu("-DMIG");
+  GpuStore store(gpu);
+  store.add("m", "data");
+  store.start();
+  gpu.load();
+  const OpenModel refused = store.open_on(0, "m");
+  cr_expect(has(refused.error(), "GPU 0000:3b:00.0 is divided (MIG)"), "%s",
+            refused.error().c_str());
+  cr_expect(store.open("m").ok() && gpu.used() == 0);
+}

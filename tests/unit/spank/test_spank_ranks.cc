@@ -7,6 +7,7 @@
 #include <string>
 
 #include "spank/cpu_binding.h"
+#include "spank/gpu_addresses.h"
 #include "spank/rank_variables.h"
 #include "tests/unit/spank/spank_support.h"
 #include "tests/unit/support/scratch_dir.h"
@@ -209,4 +210,17 @@ Test(ranks, find_their_gpus_on_the_bus) {
   write(root + "/sys/devices/system/cpu/cpu0/topology/thread_siblings_list", "0,4\n");
   write(root + "/sys/devices/system/cpu/cpu1/topology/thread_siblings_list", "1,5\n");
   cr_expect(by_core(root, cpus("0-1,4")) == std::vector<Cpus>({cpus("0,4"), cpus("1")}));
+}
+
+Test(ranks, know_gpus_that_are_divided) {
+  ScratchDir scratch;
+  const std::string driver = scratch.path() + "/proc/driver/nvidia";
+  write(driver + "/gpus/0000:1b:00.0/information", "Device Minor: \t 0\n");
+  write(driver + "/gpus/0000:5d:00.0/information", "Device Minor: \t 1\n");
+  write(driver + "/gpus/0000:9d:00.0/information", "Device Minor: \t 10\n");
+  write(driver + "/capabilities/gpu0/mig/monitor", "");
+  write(driver + "/capabilities/gpu1/mig/gi1/access", "");
+  const std::map<unsigned, std::string> whole = {{0, "0000:1b:00.0"}, {10, "0000:9d:00.0"}};
+  cr_expect(whole_gpus(scratch.path()) == whole);
+  cr_expect_eq(gpu_addresses(scratch.path()).size(), 3);
 }
