@@ -197,7 +197,7 @@ class Model(Mapping[str, Any]):
     def load_into(self, module: Any, strict: bool = True) -> None:
         """Gives the parameters of a torch module the model's memory, and copies its buffers.
 
-        A module in training writes to its buffers, and its optimizer to its parameters: where the
+        With a model on a GPU, all of a module that is on no GPU yet is there afterwards. A module in training writes to its buffers, and its optimizer to its parameters: where the
         model is not writable, parameters require no gradients from then on, so that no optimizer
         touches them. MismatchError names what is missing or has another shape and, if `strict`,
         what the module has no place for; then nothing was changed.

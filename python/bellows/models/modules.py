@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Models in torch modules. Imported only where the program uses torch."""
 
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple
+from typing import TYPE_CHECKING, Any, Dict, Iterator, List, NamedTuple, Tuple
 
 import torch
 
@@ -78,12 +78,31 @@ def _filled(parameter: Any, tensor: Any, writable: bool) -> Any:
     return parameter
 
 
+def _copied(buffer: Any, tensor: Any) -> Any:
+    """A buffer of its own, with the parameters: where the model is, or on the module's GPU."""
+    has_gpu = buffer.device.type not in ("cpu", "meta")
+    return tensor.to(buffer.device if has_gpu else tensor.device, copy=True)
+
+
+def _move_others(module: Any, device: Any) -> None:
+    """Buffers that no state dict has follow the model to its GPU."""
+    # With the buffer, so that its id stays its own.
+    moved: Dict[int, Tuple[Any, Any]] = {}
+    for owner in module.modules():
+        for name in owner._non_persistent_buffers_set:
+            buffer = owner._buffers.get(name)
+            if buffer is None or buffer.device.type != "cpu":
+                continue
+            owner._buffers[name] = moved.setdefault(id(buffer), (buffer, buffer.to(device)))[1]
+
+
 def load_into(model: "Model", module: Any, strict: bool) -> None:
     """As Model.load_into has it."""
     # The list keeps all of them, so that an id stays that of one.
     places = list(_places(module))
     sources = _sources(model, places, strict)
     filled: Dict[int, Any] = {}
+    device = torch.device("cpu")
     with torch.no_grad():
         for place in places:
             number = id(place.tensor)
@@ -92,10 +111,10 @@ def load_into(model: "Model", module: Any, strict: bool) -> None:
                 filled[number] = (
                     _filled(place.tensor, tensor, model.writable)
                     if place.is_parameter
-                    else tensor.to(
-                        "cpu" if place.tensor.device.type == "meta" else place.tensor.device,
-                        copy=True,
-                    )
+                    else _copied(place.tensor, tensor)
                 )
+                device = tensor.device
             own = place.owner._parameters if place.is_parameter else place.owner._buffers
             own[place.own_name] = filled[number]
+        if device.type != "cpu":
+            _move_others(module, device)

@@ -10,6 +10,7 @@ from test_models import TENSORS
 NO_TORCH = missing("torch", "numpy")
 if not NO_TORCH:
     import torch
+    from bellows.models.modules import load_into
     from torch import nn
 
 
@@ -109,6 +110,28 @@ class Torch(StoreTestCase):
         self.assertIs(net.head.weight, net.embedding.weight)
         for name, tensor in state.items():
             self.assertTrue(torch.equal(net.state_dict()[name], tensor), name)
+
+    def test_buffers_of_a_gpu(self):
+        """buffers are where the model is, those too that it does not have"""
+
+        class Elsewhere(dict):
+            """A model that is not in this machine's memory. No GPU is needed to tell."""
+
+            name, writable = "m", False
+
+            def info(self, name):
+                return self[name]
+
+            def tensor(self, name):
+                return self[name].to("meta")
+
+        for start in "cpu", "meta":
+            net = nn.BatchNorm1d(8, affine=False)
+            model = Elsewhere(net.state_dict())
+            net.to(start)
+            net.register_buffer("cache", torch.zeros(3), persistent=False)
+            load_into(model, net, strict=True)
+            self.assertEqual({b.device.type for b in net.buffers()}, {"meta"}, start)
 
     def test_mismatch(self):
         """what is missing or has another shape is named, and nothing is changed"""
