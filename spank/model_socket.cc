@@ -8,6 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -24,6 +25,8 @@ namespace {
 constexpr std::chrono::milliseconds kLimit{900};
 /// The extern step and the first one must not wait one after the other.
 constexpr std::time_t kAfterWaiting = 10;
+/// Long enough for a bellows-modeld that goes on again.
+constexpr std::chrono::milliseconds kLittle{100};
 constexpr int kQueue = 1024;
 
 Result<sockaddr_un> address_of(const std::string& path) {
@@ -81,7 +84,7 @@ std::string ModelSocket::path() const {
 
 Status ModelSocket::lend(uid_t uid, const Contract& contract) const {
   if (contract.extra_value(Contract::kModelsKey).empty() || is_served(path())) return {};
-  const auto begun = ControlClient::Clock::now();
+  const auto deadline = ControlClient::Clock::now() + kLimit;
   const auto views = container::JobViews::open(settings_.run_dir, job_);
   if (!views) return views.error();
   const auto lock = views->lock(kLimit);
@@ -89,7 +92,9 @@ Status ModelSocket::lend(uid_t uid, const Contract& contract) const {
   if (is_served(path())) return {};
   if (is_young(waited_path()))
     return Error{ErrorKind::unavailable, "another step has just waited for bellows-modeld in vain"};
-  const Status status = serve(uid, contract, begun + kLimit);
+  // Who had the lock before is not bellows-modeld's fault.
+  const auto begun = ControlClient::Clock::now();
+  const Status status = serve(uid, contract, deadline);
   // A program that finds no socket is told so at once; one that finds a dead one may wait.
   if (status.ok() || status.error().kind == ErrorKind::not_found) return status;
   ::unlink(path().c_str());
@@ -97,7 +102,8 @@ Status ModelSocket::lend(uid_t uid, const Contract& contract) const {
 }
 
 Status ModelSocket::noted(ControlClient::Clock::time_point begun, const Status& status) const {
-  if (status.ok() || ControlClient::Clock::now() - begun < kLimit / 2) return status;
+  const bool answered = status.ok() || status.error().kind != ErrorKind::unavailable;
+  if (answered || ControlClient::Clock::now() - begun < kLimit / 2) return status;
   const Status kept = replace_file(waited_path(), "", 0600);
   return kept.ok() ? status : kept;
 }
@@ -126,14 +132,16 @@ Status ModelSocket::serve(uid_t uid, const Contract& contract,
 Status ModelSocket::lend_on_gpus(const std::vector<std::string>& gpus,
                                  const Contract& contract) const {
   if (gpus.empty()) return {};
-  const auto begun = ControlClient::Clock::now();
+  const auto deadline = ControlClient::Clock::now() + kLimit;
   const auto views = container::JobViews::open(settings_.run_dir, job_);
   if (!views) return views.error();
   // The tasks of a step come all at once, and bellows-modeld has so many speakers only.
   const auto lock = views->lock(kLimit);
   if (!lock) return lock.error();
-  if (is_young(waited_path())) return {};
-  return noted(begun, put_on_gpus(gpus, contract, begun + kLimit));
+  const auto begun = ControlClient::Clock::now();
+  // Nobody asks for this task's GPUs again.
+  if (is_young(waited_path())) return put_on_gpus(gpus, contract, begun + kLittle);
+  return noted(begun, put_on_gpus(gpus, contract, std::max(deadline, begun + kLittle)));
 }
 
 Status ModelSocket::put_on_gpus(const std::vector<std::string>& gpus, const Contract& contract,

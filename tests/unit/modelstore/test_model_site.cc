@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What SPANK asks of bellows-modeld through its client, and a site's list of models.
+#include <sched.h>
+#include <sys/mount.h>
+
+#include "common/contract.h"
 #include "common/fd.h"
 #include "common/model_names.h"
 #include "modelstore/control/control_client.h"
+#include "spank/container/views.h"
 #include "spank/model_socket.h"
 #include "tests/unit/modelstore/model_store.h"
 
@@ -149,6 +154,31 @@ Test(model_site, a_job_that_a_hanging_daemon_took_late_ends_with_it, .timeout = 
   kill(store.pid(), SIGCONT);
   cr_expect(client.end("17").error().kind == ErrorKind::not_found, "it is served for ever");
   cr_expect(socket.end().ok(), "what is ended is ended");
+}
+
+Test(model_site, a_task_that_comes_after_one_that_waited_in_vain_tells_of_its_gpus, .timeout = 60) {
+  if (::geteuid() != 0 || ::unshare(CLONE_NEWNS) != 0 ||
+      ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+    cr_skip_test("this needs root, who makes mounts of a job");
+  ModelStore store;
+  store.start();
+  spank::Settings settings;
+  settings.run_dir = store.path() + "/jobs";
+  settings.model_store = store.run() + "/control";
+  std::filesystem::create_directories(settings.run_dir + "/17");
+  const auto lease = container::Lease::take(settings.run_dir, 17, container::JobOwner{0, 0});
+  cr_assert(lease.ok(), "%s", lease.ok() ? "" : lease.error().text.c_str());
+  plain::Handle listener;
+  listen_at(settings.run_dir + "/17/models.sock", &listener);
+  cr_assert(client_of(store).serve("17", "a", geteuid(), listener.get()).ok());
+  write_file(settings.run_dir + "/17/models.waited", "");
+  Contract contract;
+  contract.extra = {{Contract::kModelsKey, "m"}};
+  const spank::ModelSocket socket(settings, 17);
+  const Status told = socket.lend_on_gpus({"0000:3b:00.0"}, contract);
+  cr_expect(!told.ok() && has(told.error().text, "--gpu-memory"), "bellows-modeld was asked");
+  for (const char* mounted : {"/17/user", "/views"})
+    cr_expect_eq(::umount2((settings.run_dir + mounted).c_str(), MNT_DETACH), 0);
 }
 
 Test(model_site, its_list_is_read_again_on_sighup, .timeout = 60) {
