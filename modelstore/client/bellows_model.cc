@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <atomic>
 #include <new>
 
 #include "modelstore/client/model_handle.h"
@@ -66,6 +67,23 @@ void fill(const bellows_model_t* model, std::uint32_t index, bellows_tensor* out
   memcpy(out, &tensor, out->size < sizeof tensor ? out->size : sizeof tensor);
 }
 
+/// What the program has closed, and its GPU may read still. Without a lock, which a fork could
+/// leave locked for ever.
+std::atomic<bellows_model*> kept{nullptr};
+
+void end(bellows_model* model) {
+  if (!model->gpu.reset()) {
+    model->next_kept = kept.load();
+    while (!kept.compare_exchange_weak(model->next_kept, model)) {
+    }
+    return;
+  }
+  // The memory goes before the reference to it.
+  model->memory.reset();
+  model->~bellows_model();
+  free(model);
+}
+
 bool can_fill(const bellows_model_t* model, const bellows_tensor* tensor) {
   return model && tensor && tensor->size >= sizeof(size_t);
 }
@@ -90,7 +108,7 @@ int bellows_model_open(const char* name, const struct bellows_model_config* give
     rc = gpu == modelwire::kNoGpu ? client::take_memory(model, received, config.flags)
                                   : client::take_gpu_memory(model, received);
   if (rc == BELLOWS_MODEL_OK) return rc;
-  model->gpu.reset();
+  (void)model->gpu.reset();
   model->socket.reset(-1);
   model->memory.reset();
   model->view = {};
@@ -148,11 +166,13 @@ const char* bellows_model_error(const bellows_model_t* model) {
 
 void bellows_model_close(bellows_model_t* model) {
   if (!model) return;
-  // The memory goes before the reference to it.
-  model->gpu.reset();
-  model->memory.reset();
-  model->~bellows_model();
-  free(model);
+  bellows_model* before = kept.exchange(nullptr);
+  end(model);
+  while (before) {
+    bellows_model* next = before->next_kept;
+    end(before);
+    before = next;
+  }
 }
 
 }  // extern "C"

@@ -53,22 +53,24 @@ int GpuMemory::take(bellows_model* model, const modelwire::ModelReply& reply, in
   return error == cuda::kSuccess ? BELLOWS_MODEL_OK : fail(model, "map the model's memory", error);
 }
 
-void GpuMemory::reset() {
-  if (!context_) return;
+bool GpuMemory::reset() {
+  if (!context_) return true;
   if (process_ != getpid()) {
     mapping_.forget();
     context_ = nullptr;
-    return;
+    return true;
   }
   {
     const cuda::Current current(driver_, context_);
     // What a kernel reads that runs still must not go away. At a program's end the driver may have
     // ended before: it has given all back then.
-    if (is_mapped() && current.error() == cuda::kSuccess) (void)driver_.synchronize();
+    if (is_mapped() && current.error() == cuda::kSuccess && driver_.synchronize() != cuda::kSuccess)
+      return false;
     mapping_.reset();
   }
   (void)driver_.release_context(device_);
   context_ = nullptr;
+  return true;
 }
 
 }  // namespace bellows::modelclient

@@ -17,14 +17,15 @@ class GpuMemory {
   GpuMemory() = default;
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
-  ~GpuMemory() { reset(); }
+  ~GpuMemory() { (void)reset(); }
 
   /// `ordinal`: CUDA's number of the GPU in this program. `address`: as in gpu_address.h.
   int find(bellows_model* model, int ordinal, std::uint64_t* address);
   /// Maps what came with the answer, to be read only.
   int take(bellows_model* model, const modelwire::ModelReply& reply, int fd);
-  /// Waits for the program's work on the GPU, which may still read the model.
-  void reset();
+  /// Waits for the program's work on the GPU, which may still read the model. False: the driver
+  /// can't wait now, as while a graph is captured, and all stays as it was.
+  bool reset();
   bool is_mapped() const { return mapping_.memory() != 0; }
   cuda::DeviceMemory memory() const { return mapping_.memory(); }
 

@@ -18,6 +18,7 @@ struct bellows_model {
   bellows::plain::Mapping memory;  ///< of a model on a GPU: with its catalogue alone
   bellows::modelclient::GpuMemory gpu;
   bellows::catalogue::View view;
+  bellows_model* next_kept = nullptr;
 
   /// Returns `code`, so that callers can `return model->fail(code, ...)`.
   int fail(int code, const char* format, ...) __attribute__((format(printf, 3, 4)));

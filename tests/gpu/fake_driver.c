@@ -12,6 +12,7 @@
  *   hang N         its Nth call never returns
  *   die N          its Nth call kills it
  *   limit BYTES    so much memory each GPU has, for all processes together
+ *   busy 1         it can't wait for its GPUs, as while a graph is captured
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -41,6 +42,7 @@ enum {
   kInvalidContext = 201,
   kIllegalAddress = 700,
   kNoConnection = 805,
+  kCaptures = 900,
   kMost = 256,
   kUnit = 2 << 20,
 };
@@ -272,7 +274,10 @@ int cuCtxPopCurrent_v2(void** context) {
   *context = NULL;
   return contexts-- > 0 ? 0 : kInvalidContext;
 }
-int cuCtxSynchronize(void) { return contexts > 0 ? 0 : kInvalidContext; }
+int cuCtxSynchronize(void) {
+  if (contexts <= 0) return kInvalidContext;
+  return fault("busy", 0) ? kCaptures : 0;
+}
 
 int cuMemAlloc_v2(uint64_t* memory, size_t bytes) {
   *memory = (uint64_t)(uintptr_t)calloc(1, bytes);

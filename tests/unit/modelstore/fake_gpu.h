@@ -2,6 +2,7 @@
 #pragma once
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <sys/stat.h>
 
 #include <cstdint>
@@ -33,6 +34,10 @@ class FakeGpu {
   /// What is wrong with the driver for bellows-model-gpu from now on.
   void set_faults(const std::string& lines) {
     write_file(scratch_.path() + "/bellows-model-gpu.faults", lines);
+  }
+  /// And for this program.
+  void set_own_faults(const std::string& lines) const {
+    write_file(scratch_.path() + "/" + program_invocation_short_name + ".faults", lines);
   }
   /// As a program's first call of CUDA does.
   void load() const {

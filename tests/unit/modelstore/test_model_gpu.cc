@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models in the memory of GPUs, which a driver plays that is not real.
+#include <sys/mman.h>
+
 #include "tests/unit/modelstore/fake_gpu.h"
 
 using namespace bellows;
@@ -239,16 +241,39 @@ Test(model_gpu, a_forked_process_leaves_it_alone, .timeout = 60) {
   OpenModel model = store.open_on(0, "m");
   cr_assert(model.ok());
   // No call of the driver would come back there.
-  write_file(std::filesystem::path(gpu.library()).parent_path() / "test_model_gpu.faults",
-             "hang 1\nhang 2\nhang 3\nhang 4\nhang 5\nhang 6\nhang 7\nhang 8\nhang 9\n"
-             "hang 10\nhang 11\nhang 12\nhang 13\nhang 14\nhang 15\nhang 16\n");
+  std::string hangs;
+  for (int call = 1; call < 40; ++call) hangs += "hang " + std::to_string(call) + "\n";
+  gpu.set_own_faults(hangs);
   cr_expect_eq(exit_of([&] {
                  alarm(10);
                  model.close();
                  return true;
                }),
                0);
+  gpu.set_own_faults("");
   cr_expect(model.data("w") == "data");
+}
+
+Test(model_gpu, stays_mapped_until_the_driver_can_wait, .timeout = 60) {
+  const FakeGpu gpu;
+  GpuStore store(gpu);
+  store.add("m", "data");
+  store.start();
+  gpu.load();
+  OpenModel model = store.open_on(0, "m");
+  bellows_tensor tensor = BELLOWS_TENSOR_INIT;
+  cr_assert_eq(bellows_model_find(model.get(), "w", &tensor), BELLOWS_MODEL_OK);
+  gpu.set_own_faults("busy 1\n");
+  model.close();
+  cr_expect(std::memcmp(tensor.data, "data", 4) == 0);
+  store.open_on(0, "m").close();
+  cr_expect(std::memcmp(tensor.data, "data", 4) == 0, "the driver can't wait still");
+  gpu.set_own_faults("");
+  store.open_on(0, "m").close();
+  const auto page = reinterpret_cast<std::uintptr_t>(tensor.data) / 4096 * 4096;
+  cr_expect_eq(msync(reinterpret_cast<void*>(page), 4096, MS_ASYNC), -1, "it is mapped for ever");
+  ServedJob other(store, "12", "a", kFirstGpu);
+  cr_expect(other.open_on(0, "m").ok());
 }
 
 Test(model_gpu, is_never_opened_to_be_written, .timeout = 60) {
