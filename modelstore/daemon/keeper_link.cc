@@ -61,6 +61,8 @@ Result<std::vector<KeptItem>> KeeperLink::start(std::function<void()> put_all) {
   if (connected) {
     adopted_ = find_keeper(socket_.get(), command_.front());
     auto items = get_all();
+    // One that can't say what it has dropped is of no use, and is replaced.
+    if (items) when_dropped([] {});
     if (items) return items;
     say_(items.error().text + "; a new one takes its place");
     let_go();

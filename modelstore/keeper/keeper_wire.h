@@ -14,7 +14,7 @@ namespace bellows {
 enum class KeeperWord : std::uint32_t { get = 1, put = 2, drop = 3, item = 4, end = 5, sync = 6 };
 
 struct KeeperMessage {
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMostRecord = 3072;
 
   std::uint32_t version = kVersion;

@@ -190,6 +190,38 @@ Test(model_restart, another_keeper_takes_over, .timeout = 60) {
   cr_expect_eq(store.said("loaded "), 1);
 }
 
+Test(model_restart, a_keeper_that_speaks_otherwise_is_replaced, .timeout = 60) {
+  // It understands nothing; or what it has, and nothing else.
+  for (const bool answers : {false, true}) {
+    ModelStore store;
+    start_with_model(store);
+    const pid_t own = store.keeper();
+    store.stop();
+    kill(own, SIGKILL);
+    unlink((store.run() + "/keeper").c_str());
+    plain::Handle listener;
+    listen_at(store.run() + "/keeper", &listener);
+    const pid_t other = fork_child();
+    if (other == 0) {
+      plain::Handle daemon(accept(listener.get(), nullptr, nullptr));
+      KeeperMessage message;
+      const iovec part = {&message, sizeof message};
+      std::size_t got = 0;
+      plain::receive_packet(daemon.get(), &part, 1, &got, nullptr, 0);
+      message.word = KeeperWord::end;
+      if (answers) plain::send_packet(daemon.get(), &part, 1, -1, 0);
+      if (!answers) daemon.reset(-1);
+      for (;;) pause();
+    }
+    store.start();
+    cr_expect(store.says("a new one takes its place"));
+    cr_expect(eventually([&] { return store.keeper() > 0; }));
+    cr_expect(store.open("m").ok());
+    kill(other, SIGKILL);
+    waitpid(other, nullptr, 0);
+  }
+}
+
 Test(model_restart, keepers_that_keep_ending_are_replaced_at_leisure, .timeout = 60) {
   ModelStore store;
   store.add("m", "data");
