@@ -303,13 +303,14 @@ void PeerDesk::tell_progress() {
     if (caller.order->on_its_way || caller.order->lent)
       caller.out = wait_frame(caller.order->far + caller.order->sent);
   }
+  // A daemon that is stopped is not asked again and again.
+  if (!to_tell_.empty()) return;
   for (auto& [key, order] : orders_) {
     if (order.lent || !order.on_its_way) continue;
     PeerMessage message;
     message.op = PeerOp::how_far;
     message.number = order.number;
-    // A daemon that is stopped is not asked again and again.
-    if (to_tell_.empty()) tell(message);
+    tell(message);
   }
 }
 

@@ -23,6 +23,15 @@ std::uint64_t status_of(pid_t process, const std::string& key) {
   return value;
 }
 
+/// Names of nodes for which the first has a model loaded: it does not for a better home.
+std::vector<std::string> nodes_behind(const ModelDigest& source, std::size_t count) {
+  std::vector<std::string> names;
+  for (int i = 0; names.size() < count; ++i)
+    if (const std::string name = "c" + std::to_string(i); *is_better_home(source, "n1", name))
+      names.push_back(name);
+  return names;
+}
+
 /// One node that has a model, and whoever asks it.
 struct Home {
   explicit Home(const std::string& more = "--stall=60", std::size_t bytes = 3 * kMega)
@@ -173,11 +182,7 @@ Test(model_home, lets_go_who_takes_nothing, .timeout = 120) {
 
 Test(model_home, serves_a_hundred_with_one_read, .timeout = 120) {
   Home home("--stall=60", 2 * kMega);
-  // Who is a better home would not have it loaded here.
-  std::vector<std::string> names;
-  for (int i = 0; names.size() < 100; ++i)
-    if (const std::string name = "c" + std::to_string(i); *is_better_home(home.source, "n1", name))
-      names.push_back(name);
+  const std::vector<std::string> names = nodes_behind(home.source, 100);
   home.server.hold(true);
   std::atomic<unsigned> got{0}, sent_on{0}, failed{0};
   std::vector<std::thread> threads;
@@ -209,6 +214,36 @@ Test(model_home, serves_a_hundred_with_one_read, .timeout = 120) {
   // One ticket was for all of them, and is given back.
   ControlClient control(home.nodes[0]);
   cr_expect(eventually([&] { return control.call(ControlOp::evict, "a", "m").empty(); }));
+}
+
+Test(model_home, tells_how_far_each_of_its_models_is, .timeout = 120) {
+  FileServer server;
+  Nodes nodes(2, 1);
+  std::vector<PeerCall> calls;
+  for (const char* name : {"m0", "m1"}) {
+    const std::string path = std::string("/") + name;
+    const std::string file = one_tensor("w", random_bytes(20 * kMega));
+    server.put(path, file);
+    nodes.remote(name, server.url(path));
+    calls.push_back(nodes.call(name, source_at(server.url(path), file.size())));
+  }
+  nodes.start();
+  // Of both there are the first pieces, and nothing behind them for now.
+  server.stall(true);
+  std::vector<std::future<bool>> asked;
+  std::atomic<unsigned> got_on[2] = {0, 0};
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    // The first word says how far it is, and the others that it got further.
+    calls[i].progress = [&got_on, i] { ++got_on[i]; };
+    calls[i].question.from = nodes_behind(calls[i].question.source, 1).front();
+    asked.push_back(std::async(std::launch::async, [&, i] {
+      return ask_peer(nodes.node(0), PeerMode::load, calls[i]).ok();
+    }));
+  }
+  cr_expect(eventually([&] { return got_on[0] > 1 && got_on[1] > 1; }), "%u and %u",
+            got_on[0].load(), got_on[1].load());
+  nodes[0].stop();
+  for (auto& each : asked) cr_expect(!each.get());
 }
 
 Test(model_home, answers_in_a_process_without_rights, .timeout = 120) {
