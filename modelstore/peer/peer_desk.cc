@@ -136,9 +136,10 @@ bool PeerDesk::take_question(Caller& caller, const std::string& sealed) {
 
 PeerDesk::Order* PeerDesk::order_for(const PeerQuestion& question) {
   const Key key{question.mode, question.tenant, question.model, question.source, question.digest};
-  const auto found = orders_.find(key);
-  if (found != orders_.end()) return &found->second;
-  Order& order = orders_[key];
+  for (Order& order : orders_)
+    if (!order.refused && order.key == key) return &order;
+  Order& order = orders_.emplace_back();
+  order.key = key;
   order.number = next_order_++;
   order.asked = now();
   PeerMessage message;
@@ -240,23 +241,24 @@ void PeerDesk::end_order(Order* order) {
   message.op = PeerOp::done;
   message.number = order->number;
   // Its mapping is gone when the daemon hears of it.
-  std::erase_if(orders_, [&](const auto& entry) { return &entry.second == order; });
+  orders_.remove_if([&](const Order& each) { return &each == order; });
   tell(message);
 }
 
 PeerDesk::Order* PeerDesk::find_order(std::uint64_t number) {
-  for (auto& [key, order] : orders_)
+  for (Order& order : orders_)
     if (order.number == number) return &order;
   return nullptr;
 }
 
 void PeerDesk::refuse_all(Order* order, const std::string& why) {
   // Each is let go once it has its answer, and the last one ends the order.
+  order->refused = true;
   for (Caller* caller : waiting_for(order)) answer(*caller, PeerWord::none, why);
 }
 
 void PeerDesk::take_lent(Order* order, const PeerMessage& message, plain::Handle& passed) {
-  if (order->lent) return;
+  if (order->lent || order->refused) return;
   auto memory = LentMemory::map(passed.get(), message.bytes);
   if (!memory) return refuse_all(order, memory.error().text);
   PeerAnswer lent;
@@ -305,8 +307,8 @@ void PeerDesk::tell_progress() {
   }
   // A daemon that is stopped is not asked again and again.
   if (!to_tell_.empty()) return;
-  for (auto& [key, order] : orders_) {
-    if (order.lent || !order.on_its_way) continue;
+  for (const Order& order : orders_) {
+    if (order.lent || order.refused || !order.on_its_way) continue;
     PeerMessage message;
     message.op = PeerOp::how_far;
     message.number = order.number;

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <list>
-#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -57,9 +56,13 @@ class PeerDesk {
     Time deadline;
   };
   using Callers = std::list<Caller>;
+  using Key =
+      std::tuple<PeerMode, std::string, std::string, ModelDigest, std::optional<ModelDigest>>;
   /// What callers who ask the same wait for.
   struct Order {
+    Key key;
     std::uint64_t number = 0;
+    bool refused = false;     ///< it lasts until all have their answer: who comes now has another
     bool on_its_way = false;  ///< the daemon said so
     std::uint64_t far = 0;
     std::uint64_t sent = 0;  ///< to all callers
@@ -67,8 +70,6 @@ class PeerDesk {
     std::optional<LentMemory> memory;
     Time asked;
   };
-  using Key =
-      std::tuple<PeerMode, std::string, std::string, ModelDigest, std::optional<ModelDigest>>;
 
   static Time now() { return std::chrono::steady_clock::now(); }
   void accept_caller();
@@ -112,7 +113,7 @@ class PeerDesk {
   Munge munge_;
   std::chrono::milliseconds slow_;
   Callers callers_;
-  std::map<Key, Order> orders_;
+  std::list<Order> orders_;
   std::uint64_t next_order_ = 1;
   std::deque<PeerMessage> to_tell_;
   Time tell_at_{};

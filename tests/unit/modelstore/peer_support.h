@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <atomic>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -13,6 +14,7 @@
 
 #include "modelstore/digest/tree_digest.h"
 #include "modelstore/loader/peer_connection.h"
+#include "modelstore/peerwire/peer_wire.h"
 #include "tests/unit/modelstore/tiered_store.h"
 
 namespace bellows::model_test {
@@ -134,6 +136,68 @@ class Nodes {
   Munged munged_;
   std::vector<PeerNode> nodes_;
   std::vector<std::unique_ptr<TieredStore>> stores_;
+};
+
+/// A bellows-model-peer whose daemon is the test, as the node n1.
+class PeerProcess {
+ public:
+  explicit PeerProcess(const Munged& munged) : node_{"n1", "127.0.0.1", free_port()} {
+    int ends[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    socket_.reset(ends[0]);
+    const Fd theirs(ends[1]);
+    ChildOptions options;
+    options.command = {std::string(HELPERS) + "/bellows-model-peer", node_.name,
+                       std::to_string(node_.port), "60000", munged.socket()};
+    options.in_fd = theirs.get();
+    options.death_signal = SIGKILL;
+    auto child = Child::start(options);
+    cr_assert(child.ok(), "%s", child.error().text.c_str());
+    child_.emplace(std::move(*child));
+  }
+  PeerConnection connect() const {
+    std::optional<PeerConnection> connection;
+    cr_assert(eventually([&] {
+      auto opened = PeerConnection::open(node_, in(5));
+      if (opened) connection.emplace(std::move(*opened));
+      return opened.ok();
+    }));
+    return std::move(*connection);
+  }
+  /// What it asks the daemon, or tells it.
+  PeerMessage next(PeerOp wanted) const {
+    PeerMessage message;
+    do {
+      pollfd p = {socket_.get(), POLLIN, 0};
+      cr_assert_eq(poll(&p, 1, 20000), 1, "it asks nothing");
+      const auto got = receive_message(socket_.get(), &message, nullptr);
+      cr_assert(got.ok(), "%s", got.error().text.c_str());
+    } while (message.op != wanted);
+    return message;
+  }
+  void tell(PeerOp op, std::uint64_t number, const std::string& text = "", int passed = -1) const {
+    PeerMessage message;
+    message.op = op;
+    message.number = number;
+    message.bytes = kMega;
+    message.set_text(text);
+    cr_assert(send_message(socket_.get(), message, passed).ok());
+  }
+  /// Does nothing until it goes on, and then finds all that came meanwhile.
+  void stop() {
+    kill(child_->pid(), SIGSTOP);
+    cr_assert(eventually([&] {
+      std::ifstream stat("/proc/" + std::to_string(child_->pid()) + "/stat");
+      std::string number, name, state;
+      return stat >> number >> name >> state && state == "T";
+    }));
+  }
+  void go_on() { kill(child_->pid(), SIGCONT); }
+
+ private:
+  PeerNode node_;
+  Fd socket_;
+  std::optional<Child> child_;
 };
 
 /// As a loader says it of one file.

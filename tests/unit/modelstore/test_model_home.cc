@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A node that others ask for models, and whoever else reaches its port.
+#include <sys/mman.h>
+
 #include <fstream>
 #include <future>
 
@@ -244,6 +246,47 @@ Test(model_home, tells_how_far_each_of_its_models_is, .timeout = 120) {
             got_on[0].load(), got_on[1].load());
   nodes[0].stop();
   for (auto& each : asked) cr_expect(!each.get());
+}
+
+Test(model_home, asks_anew_after_a_refusal, .timeout = 60) {
+  const Munged munged;
+  for (const bool lends_nonsense : {false, true}) {
+    PeerProcess process(munged);
+    const auto ask = [&](PeerConnection& connection) {
+      PeerQuestion question;
+      question.number = *new_peer_number();
+      question.to = "n1";
+      question.from = "n2";
+      question.tenant = "a";
+      question.model = "m";
+      const auto sealed = seal(munged.munge(), question);
+      cr_assert(connection.send(frame_of(PeerFrame::question, *sealed), in(5)).ok());
+      return question;
+    };
+    const auto told = [&](PeerConnection& connection, const PeerQuestion& question) {
+      auto letter = connection.receive(in(10));
+      while (letter && letter->kind == PeerFrame::wait) letter = connection.receive(in(10));
+      cr_assert(letter.ok(), "%s", letter.error().text.c_str());
+      return open_peer_answer(munged.munge(), letter->text, question)->text;
+    };
+    // It takes the second connection before the first one's question.
+    PeerConnection late = process.connect(), early = process.connect();
+    const PeerQuestion first = ask(early);
+    const auto number = process.next(PeerOp::ask).number;
+    process.tell(PeerOp::progress, number);
+    // The refusal and the second question come at once.
+    process.stop();
+    const Fd memory(memfd_create("not sealed", MFD_CLOEXEC));
+    process.tell(lends_nonsense ? PeerOp::lent : PeerOp::none, number, "not now",
+                 lends_nonsense ? memory.get() : -1);
+    const PeerQuestion second = ask(late);
+    process.go_on();
+    cr_expect(has(told(early, first), lends_nonsense ? "is not sealed" : "not now"));
+    const auto again = process.next(PeerOp::ask).number;
+    cr_expect_neq(again, number);
+    process.tell(PeerOp::none, again, "nor now");
+    cr_expect_str_eq(told(late, second).c_str(), "nor now");
+  }
 }
 
 Test(model_home, answers_in_a_process_without_rights, .timeout = 120) {
