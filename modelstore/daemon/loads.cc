@@ -190,21 +190,6 @@ Status Loads::take_version(Load& load, const LoaderMessage& message) {
   return {};
 }
 
-std::string Loads::peers_task(const Load& load) const {
-  PeersTask task;
-  task.nodes = peers_->whom_to_ask(*load.loaded.source, EventLoop::Clock::now());
-  if (task.nodes.empty()) return "";
-  task.self = peers_->option().self;
-  task.munge_socket = peers_->option().munge_socket;
-  task.first_ms = static_cast<std::uint64_t>(peers_->option().first.count());
-  // Before the loader is taken for one that hangs.
-  task.patience_ms = static_cast<std::uint64_t>(options_.stall.count()) / 2;
-  task.tenant = load.tenant_name;
-  task.model = load.of_peers.name;
-  task.digest = load.digest;
-  return task.to_text();
-}
-
 Status Loads::give_way(Load& load) {
   load.phase = Phase::sizing;
   load.deadline = EventLoop::Clock::now() + options_.stall;
@@ -227,34 +212,6 @@ Status Loads::read_source(Load& load, const std::string& why) {
   load.tries_disk = false;
   load.attempts = 0;
   return start_loader(load);
-}
-
-void Loads::note_failed_peer(Load& load, const std::string& why) {
-  constexpr unsigned kMost = 3;
-  peers_->failed(load.loaded.peer, *load.loaded.source, why, EventLoop::Clock::now());
-  if (++load.of_peers.failed >= kMost) load.of_peers.tries = false;
-}
-
-Status Loads::leave_peer(Load& load, const std::string& why) {
-  note_failed_peer(load, why);
-  let_go(load);
-  load.attempts = 0;
-  return start_loader(load);
-}
-
-void Loads::take_lost(const LoaderMessage& message) {
-  const std::string text(message.text_view());
-  const auto line = text.find('\n');
-  if (peers_ && line != std::string::npos)
-    peers_->lost(text.substr(0, line), text.substr(line + 1), EventLoop::Clock::now());
-}
-
-Status Loads::tell_where(const Load& load, const std::string& node) {
-  const PeerNode* found = peers_ ? peers_->find(node) : nullptr;
-  LoaderMessage message;
-  message.word = LoaderWord::peer_at;
-  if (found) message.set_text(fmt::format("{} {}", found->host, found->port));
-  return send_message(load.socket.get(), message);
 }
 
 void Loads::fill(ModelId model) {
