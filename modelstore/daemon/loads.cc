@@ -354,6 +354,8 @@ Status Loads::take_done(Load& load, const LoaderMessage& message) {
   LoadedFrom from = load.loaded;
   from.disk = load.image.has_value();
   if (!from.peer.empty()) peers_->worked(from.peer);
+  // It was asked by the digest, and may have read another version than the source has now.
+  if (!from.peer.empty() && load.digest) from.source.reset();
   from.took =
       std::chrono::duration_cast<std::chrono::milliseconds>(EventLoop::Clock::now() - load.began);
   if (!checks) {

@@ -31,7 +31,7 @@ struct LoadProgress {
 struct LoadedFrom {
   bool disk = false;
   std::string peer;                   ///< the node that gave it; "": none did
-  std::optional<ModelDigest> source;  ///< that of its files, where it was asked for
+  std::optional<ModelDigest> source;  ///< that of its files, where these were read
   std::chrono::milliseconds took{0};
 };
 

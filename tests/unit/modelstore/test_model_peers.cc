@@ -66,6 +66,30 @@ Test(model_peers, pass_over_a_home_that_is_gone, .timeout = 120) {
   cr_expect(server.sent() <= 6 * (file.size() + 10), "%lu", server.sent());
 }
 
+Test(model_peers, give_no_older_version_for_a_new_one, .timeout = 120) {
+  FileServer server;
+  const std::string old = one_tensor("w", random_bytes(3 * kMega));
+  server.put("/m.safetensors", old);
+  Nodes nodes(2);
+  nodes.remote("m", server.url("/m.safetensors"));
+  nodes.start();
+  const std::string digest = nodes[0].open("m").digest();
+  cr_expect(nodes[1].open("m").digest() == digest);
+  server.put("/m.safetensors", one_tensor("w", random_bytes(3 * kMega)), "\"v2\"");
+  // This one knows the digest, and is given the old version by it.
+  const auto before = nodes[1].said(", from node n1");
+  nodes[1].evict("m");
+  cr_expect(nodes[1].open("m").digest() == digest);
+  cr_expect_eq(nodes[1].said(", from node n1"), before + 1, "%s", nodes[1].log().c_str());
+  const auto version = [&](const char* etag) {
+    return nodes.call("m", source_at(server.url("/m.safetensors"), old.size(), etag));
+  };
+  const auto offer = ask_peer(nodes.node(1), PeerMode::have, version("\"v2\""));
+  cr_expect(offer.ok() && offer->answer.word == PeerWord::none);
+  cr_expect(ask_peer(nodes.node(1), PeerMode::have, version("\"v1\""))->answer.word ==
+            PeerWord::have);
+}
+
 namespace {
 
 /// Answers as a node, however the test wants.
