@@ -274,7 +274,7 @@ Status Loads::take(Load& load, const LoaderMessage& message) {
     case LoaderWord::sized:
       return take_sized(load, message);
     case LoaderWord::peer_lost:
-      take_lost(message);
+      take_lost(load, message);
       return {};
     case LoaderWord::peer_at:
       return tell_where(load, std::string(message.text_view()));

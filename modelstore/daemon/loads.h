@@ -140,7 +140,7 @@ class Loads {
   Status give_way(Load& load);
   std::string peers_task(const Load& load) const;
   Status tell_where(const Load& load, const std::string& node);
-  void take_lost(const LoaderMessage& message);
+  void take_lost(const Load& load, const LoaderMessage& message);
   /// What a node gave is wrong, or came no further: it isn't asked again, and another loader
   /// starts.
   Status leave_peer(Load& load, const std::string& why);

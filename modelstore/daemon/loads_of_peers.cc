@@ -34,11 +34,16 @@ Status Loads::leave_peer(Load& load, const std::string& why) {
   return start_loader(load);
 }
 
-void Loads::take_lost(const LoaderMessage& message) {
+void Loads::take_lost(const Load& load, const LoaderMessage& message) {
   const std::string text(message.text_view());
   const auto line = text.find('\n');
-  if (peers_ && line != std::string::npos)
-    peers_->lost(text.substr(0, line), text.substr(line + 1), EventLoop::Clock::now());
+  if (!peers_ || !load.has_version || line == std::string::npos) return;
+  const std::string node = text.substr(0, line), why = text.substr(line + 1);
+  const auto now = EventLoop::Clock::now();
+  if (message.error == static_cast<std::uint32_t>(ErrorKind::corrupt))
+    peers_->failed(node, *load.loaded.source, why, now);
+  else
+    peers_->lost(node, why, now);
 }
 
 Status Loads::tell_where(const Load& load, const std::string& node) {

@@ -241,9 +241,11 @@ Status load_image(Fd file) {
   return digest ? say_digest(LoaderWord::done, *digest) : Status(digest.error());
 }
 
+/// `why` corrupt: it isn't asked for this model any more; else not for anything.
 void say_lost(const std::string& node, const Error& why) {
   LoaderMessage message;
   message.word = LoaderWord::peer_lost;
+  message.error = static_cast<std::uint32_t>(why.kind);
   message.set_bytes(node + "\n" + why.text);
   (void)tell(message);
 }
@@ -271,6 +273,12 @@ std::optional<std::pair<std::string, PeerOffer>> offer_of(PeerNode node, PeerMod
     auto offer = ask_peer(node, mode, call);
     if (!offer) {
       say_lost(node.name, offer.error());
+      return std::nullopt;
+    }
+    const auto& wanted = call.question.digest;
+    // Before room is made for it.
+    if (offer->answer.word == PeerWord::have && wanted && offer->answer.digest != *wanted) {
+      say_lost(node.name, {ErrorKind::corrupt, "it has another digest than was asked for"});
       return std::nullopt;
     }
     if (offer->answer.word == PeerWord::have) return std::pair(node.name, std::move(*offer));

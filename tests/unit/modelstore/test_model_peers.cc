@@ -156,18 +156,20 @@ std::string answer_frame(const Munge& munge, const PeerQuestion& question, PeerA
 
 /// A server with a model, a node that asks a node that lies, and what is right.
 struct Lies {
-  explicit Lies(const std::string& more = "--stall=60", const std::string& wait = "10")
+  explicit Lies(const std::string& more = "--stall=60", const std::string& wait = "10",
+                bool knows_digest = false)
       : nodes(2, 1, wait) {
     data = random_bytes(3 * kMega);
     file = one_tensor("w", data);
     server.put("/m.safetensors", file);
-    nodes.remote("m", server.url("/m.safetensors"));
     nodes.each(more);
     // As it lies in memory, and its digest.
     TieredStore plain;
     plain.remote("m", server.url("/m.safetensors"));
     plain.start();
     right.digest = *ModelDigest::parse(plain.open("m").digest());
+    nodes.remote("m", server.url("/m.safetensors"),
+                 "tenant=a" + (knows_digest ? ",digest=" + right.digest.to_string() : ""));
   }
   void lie(FakeNode::Handler handler) {
     fake = std::make_unique<FakeNode>(nodes.node(1), nodes.munged().munge(), std::move(handler));
@@ -221,6 +223,21 @@ Test(model_peers, that_lie_about_bytes_are_left, .timeout = 120) {
   const unsigned asked = lies.fake->asked();
   cr_expect(lies.nodes[0].open("m").data("w") == lies.data);
   cr_expect_eq(lies.fake->asked(), asked);
+}
+
+Test(model_peers, that_have_another_digest_than_is_known_are_left, .timeout = 120) {
+  Lies lies("--stall=60", "10", true);
+  lies.lie([&](HttpPeer& caller, const PeerQuestion& question) {
+    // All fits, but it is another model.
+    PeerAnswer offer = lies.offer();
+    const std::string other(offer.bytes, 'x');
+    offer.digest = digest_of(other);
+    caller.send(answer_frame(lies.munge(), question, offer));
+    caller.send(other);
+    caller.stall();
+  });
+  cr_expect(lies.nodes[0].open("m").data("w") == lies.data, "%s", lies.nodes[0].log().c_str());
+  lies.expect_right_bytes("it has another digest than was asked for");
 }
 
 Test(model_peers, that_reset_or_end_in_the_middle_are_left, .timeout = 120) {
