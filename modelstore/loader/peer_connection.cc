@@ -148,13 +148,17 @@ Result<PeerOffer> ask_peer(const PeerNode& node, PeerMode mode, const PeerCall& 
   question.number = std::move(*number);
   question.to = node.name;
   question.mode = mode;
-  const auto sealed = seal(call.munge, question);
-  if (!sealed) return sealed.error();
-  // After that: who says nothing at first is let go when many come.
   const auto began = Clock::now();
   auto connection = PeerConnection::open(node, began + call.first);
   if (!connection) return connection.error();
   auto deadline = Clock::now() + call.first;
+  auto hello = connection->receive(deadline);
+  if (!hello) return hello.error();
+  if (hello->kind != PeerFrame::hello)
+    return Error{ErrorKind::denied, "it says what nobody asked for"};
+  question.challenge = std::move(hello->text);
+  const auto sealed = seal(call.munge, question);
+  if (!sealed) return sealed.error();
   if (auto sent = connection->send(frame_of(PeerFrame::question, *sealed), deadline); !sent)
     return sent.error();
   std::optional<std::uint64_t> far;

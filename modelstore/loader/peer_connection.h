@@ -42,7 +42,7 @@ class PeerConnection {
 /// How one node asks others for a model.
 struct PeerCall {
   Munge munge{""};
-  PeerQuestion question;                       ///< without its number and addressee
+  PeerQuestion question;                       ///< without its numbers and addressee
   std::chrono::milliseconds first{1000};       ///< for the first word
   std::chrono::milliseconds patience{30000};   ///< without any progress over there
   std::chrono::milliseconds longest{1800000};  ///< for all of the wait

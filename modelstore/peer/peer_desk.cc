@@ -79,6 +79,10 @@ void PeerDesk::accept_caller() {
   Caller caller;
   caller.socket = std::move(socket);
   caller.address = address_of(address, length);
+  auto challenge = new_peer_number();
+  if (!challenge) return complain(challenge.error().text);
+  caller.challenge = std::move(*challenge);
+  caller.out = frame_of(PeerFrame::hello, caller.challenge);
   caller.deadline = now() + kQuestion;
   callers_.push_back(std::move(caller));
 }
@@ -112,7 +116,7 @@ bool PeerDesk::take(Caller& caller) {
 }
 
 bool PeerDesk::take_question(Caller& caller, const std::string& sealed) {
-  auto question = open_peer_question(munge_, sealed, self_);
+  auto question = open_peer_question(munge_, sealed, self_, caller.challenge);
   if (!question) {
     complain(fmt::format("a question from {} is not answered: {}", caller.address,
                          question.error().text));

@@ -46,6 +46,7 @@ class PeerDesk {
   struct Caller {
     Fd socket;
     std::string address;
+    std::string challenge;
     State state = State::reading;
     std::string in;
     std::string out;

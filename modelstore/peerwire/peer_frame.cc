@@ -5,6 +5,7 @@ namespace bellows {
 namespace {
 
 constexpr std::size_t kHead = 5;
+constexpr std::size_t kHello = 32;
 constexpr std::size_t kWait = 8;
 
 std::string big_endian(std::uint64_t number, std::size_t bytes) {
@@ -21,6 +22,8 @@ std::uint64_t number_in(std::string_view text) {
 
 bool is_possible(char kind, std::uint64_t length) {
   switch (static_cast<PeerFrame>(kind)) {
+    case PeerFrame::hello:
+      return length == kHello;
     case PeerFrame::question:
     case PeerFrame::answer:
       return length <= kMostFrame;

@@ -13,6 +13,7 @@ namespace bellows {
 
 /// What a frame between two nodes has.
 enum class PeerFrame : char {
+  hello = 'H',     ///< a number, which a question by this connection must have
   question = 'Q',  ///< a credential
   wait = 'W',      ///< eight bytes, the most significant first: how far the model is
   answer = 'A',    ///< a credential

@@ -16,8 +16,8 @@ namespace {
 
 // Clocks of a cluster that munge works on differ by less.
 constexpr std::chrono::seconds kLife{60};
-constexpr std::string_view kQuestion = "bellows-model-peer/1 question";
-constexpr std::string_view kAnswer = "bellows-model-peer/1 answer";
+constexpr std::string_view kQuestion = "bellows-model-peer/2 question";
+constexpr std::string_view kAnswer = "bellows-model-peer/2 answer";
 constexpr std::string_view kModes[] = {"load", "loading", "have"};
 constexpr std::string_view kWords[] = {"have", "other", "none"};
 constexpr std::size_t kMostTenant = 63;
@@ -89,9 +89,10 @@ bool is_number(std::string_view text) {
 
 std::string text_of(const PeerQuestion& q) {
   return fmt::format(
-      "{}\nnumber {}\nto {}\nfrom {}\nmode {}\ntenant {}\nmodel {}\nsource {}\ndigest {}\n",
-      kQuestion, q.number, q.to, q.from, kModes[static_cast<std::size_t>(q.mode)], q.tenant,
-      q.model, q.source.to_string(), q.digest ? q.digest->to_string() : "-");
+      "{}\nnumber {}\nchallenge {}\nto {}\nfrom {}\nmode {}\ntenant {}\nmodel {}\nsource {}\n"
+      "digest {}\n",
+      kQuestion, q.number, q.challenge, q.to, q.from, kModes[static_cast<std::size_t>(q.mode)],
+      q.tenant, q.model, q.source.to_string(), q.digest ? q.digest->to_string() : "-");
 }
 
 std::string text_of(const PeerAnswer& a) {
@@ -107,6 +108,7 @@ Result<PeerQuestion> parse_peer_question(std::string_view text) {
   PeerQuestion q;
   lines.head(kQuestion);
   q.number = lines.value("number");
+  q.challenge = lines.value("challenge");
   q.to = lines.value("to");
   q.from = lines.value("from");
   q.mode = static_cast<PeerMode>(lines.word("mode", kModes));
@@ -114,8 +116,9 @@ Result<PeerQuestion> parse_peer_question(std::string_view text) {
   q.model = lines.value("model");
   const auto source = lines.digest("source");
   q.digest = lines.digest("digest");
-  lines.require(is_number(q.number) && is_peer_name(q.to) && is_peer_name(q.from) &&
-                is_plain(q.tenant, kMostTenant) && is_model_name(q.model) && source);
+  lines.require(is_number(q.number) && is_number(q.challenge) && is_peer_name(q.to) &&
+                is_peer_name(q.from) && is_plain(q.tenant, kMostTenant) && is_model_name(q.model) &&
+                source);
   if (!lines.good()) return no_letter();
   q.source = *source;
   return q;
@@ -160,7 +163,7 @@ Result<std::string> seal(const Munge& munge, const PeerAnswer& answer) {
 }
 
 Result<PeerQuestion> open_peer_question(const Munge& munge, const std::string& sealed,
-                                        std::string_view self) {
+                                        std::string_view self, std::string_view challenge) {
   const auto opened = munge.open(sealed);
   if (!opened) return opened.error();
   if (opened->uid != geteuid())
@@ -170,6 +173,9 @@ Result<PeerQuestion> open_peer_question(const Munge& munge, const std::string& s
   auto question = parse_peer_question(opened->text);
   if (question && question->to != self)
     return Error{ErrorKind::denied, "a question was for the node " + question->to};
+  // Whoever had this port before may have been sent it.
+  if (question && question->challenge != challenge)
+    return Error{ErrorKind::denied, "a question was for another connection"};
   return question;
 }
 

@@ -23,7 +23,8 @@ enum class PeerMode {
 
 /// What one node asks another. A value.
 struct PeerQuestion {
-  std::string number;  ///< 32 hexadecimal digits, no others'
+  std::string number;     ///< 32 hexadecimal digits, no others'
+  std::string challenge;  ///< the number of the connection by which it comes
   std::string to;      ///< the node that is asked, by its name
   std::string from;    ///< the node that asks
   PeerMode mode = PeerMode::have;
@@ -65,10 +66,10 @@ Result<std::string> new_peer_number();
 /// For this process's user only. Errors as those of Munge.
 Result<std::string> seal(const Munge& munge, const PeerQuestion& question);
 Result<std::string> seal(const Munge& munge, const PeerAnswer& answer);
-/// denied: it was not sealed by this process's user as a question to the node `self`, or was opened
-/// before.
+/// denied: it was not sealed by this process's user as a question to the node `self`, for the
+/// connection of this number, or was opened before.
 Result<PeerQuestion> open_peer_question(const Munge& munge, const std::string& sealed,
-                                        std::string_view self);
+                                        std::string_view self, std::string_view challenge);
 /// denied: it was not sealed by this process's user as the answer to this question.
 Result<PeerAnswer> open_peer_answer(const Munge& munge, const std::string& sealed,
                                     const PeerQuestion& question);

@@ -104,10 +104,11 @@ ok "of a node that is away it is said" grep -q "node n4 is asked for no models" 
 as_alice() { # NODE
   xc --node "$1" python3 - "$1" "$CLUSTER/run/munge.socket" << 'PY'
 import socket, struct, subprocess, sys
-question = ("bellows-model-peer/1 question\nnumber %s\nto n%s\nfrom n9\nmode load\ntenant vision\nmodel one\n"
-            "source %s\ndigest -\n" % ("0" * 32, sys.argv[1], "0" * 64))
-sealed = subprocess.run(["munge", "-S", sys.argv[2], "-s", question, "-u", "daemon"], stdout=subprocess.PIPE).stdout.strip()
 call = socket.create_connection(("127.0.0.1", 6831), 10)
+challenge = call.recv(37, socket.MSG_WAITALL)[5:].decode()
+question = ("bellows-model-peer/2 question\nnumber %s\nchallenge %s\nto n%s\nfrom n9\nmode load\ntenant vision\n"
+            "model one\nsource %s\ndigest -\n" % ("0" * 32, challenge, sys.argv[1], "0" * 64))
+sealed = subprocess.run(["munge", "-S", sys.argv[2], "-s", question, "-u", "daemon"], stdout=subprocess.PIPE).stdout.strip()
 call.sendall(b"Q" + struct.pack(">I", len(sealed)) + sealed)
 try:
     got = len(call.recv(100))

@@ -138,6 +138,14 @@ class Nodes {
   std::vector<std::unique_ptr<TieredStore>> stores_;
 };
 
+/// Of a connection that was just made.
+inline std::string challenge_of(PeerConnection& connection) {
+  const auto hello = connection.receive(in(10));
+  cr_assert(hello.ok(), "%s", hello.error().text.c_str());
+  cr_assert(hello->kind == PeerFrame::hello);
+  return hello->text;
+}
+
 /// A bellows-model-peer whose daemon is the test, as the node n1.
 class PeerProcess {
  public:
@@ -155,13 +163,15 @@ class PeerProcess {
     cr_assert(child.ok(), "%s", child.error().text.c_str());
     child_.emplace(std::move(*child));
   }
-  PeerConnection connect() const {
+  /// The challenge goes to `question`.
+  PeerConnection connect(PeerQuestion& question) const {
     std::optional<PeerConnection> connection;
     cr_assert(eventually([&] {
       auto opened = PeerConnection::open(node_, in(5));
       if (opened) connection.emplace(std::move(*opened));
       return opened.ok();
     }));
+    question.challenge = challenge_of(*connection);
     return std::move(*connection);
   }
   /// What it asks the daemon, or tells it.

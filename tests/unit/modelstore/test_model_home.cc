@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <fstream>
+#include <functional>
 #include <future>
 
 #include "tests/unit/modelstore/peer_support.h"
@@ -50,20 +51,26 @@ struct Home {
   Result<PeerOffer> ask(PeerMode mode, const PeerCall& call) const {
     return ask_peer(nodes.node(0), mode, call);
   }
-  PeerQuestion question() const {
+  /// For a connection with this challenge.
+  PeerQuestion question(const std::string& challenge) const {
     PeerQuestion question = call().question;
     question.number = *new_peer_number();
+    question.challenge = challenge;
     question.to = "n1";
     return question;
   }
   /// What comes back for these bytes, until the home closes; "" for nothing.
-  std::string reply(const std::string& bytes, int limit = 10) const {
+  std::string reply(const std::string& bytes) const {
+    return reply_to([&](const std::string&) { return bytes; });
+  }
+  /// The same for bytes that depend on the challenge.
+  std::string reply_to(const std::function<std::string(const std::string&)>& bytes) const {
     auto connection = PeerConnection::open(nodes.node(0), in(5));
     cr_assert(connection.ok());
-    (void)connection->send(bytes, in(5));
+    (void)connection->send(bytes(challenge_of(*connection)), in(5));
     std::string all(4096, '\0');
     const auto got =
-        connection->read_some(reinterpret_cast<unsigned char*>(all.data()), all.size(), in(limit));
+        connection->read_some(reinterpret_cast<unsigned char*>(all.data()), all.size(), in(10));
     cr_expect(got || !has(got.error().text, "less than"), "it is still open");
     return got ? all.substr(0, *got) : "";
   }
@@ -121,23 +128,40 @@ Test(model_home, believes_no_wrong_credential, .timeout = 120) {
     cr_assert(sealed.ok());
     return frame_of(PeerFrame::question, *sealed);
   };
-  const std::string good = framed(seal(munge, home.question()));
-  cr_expect(home.reply(good).starts_with("A"));
-  cr_expect_str_empty(home.reply(good).c_str(), "it was used before");
-  auto elsewhere = home.question();
-  elsewhere.to = "n2";
-  cr_expect_str_empty(home.reply(framed(seal(munge, elsewhere))).c_str(), "for another node");
-  std::string forged = framed(seal(munge, home.question()));
-  forged[forged.size() / 2] ^= 1;
-  cr_expect_str_empty(home.reply(forged).c_str(), "changed on its way");
-  const auto text = text_of(home.question());
-  const auto old = munge.seal(text, geteuid(), seconds(1));
-  cr_assert(eventually([began = Clock::now()] { return Clock::now() - began > seconds(3); }));
-  cr_expect_str_empty(home.reply(framed(old)).c_str(), "too old");
+  std::string good;
+  const auto reply = home.reply_to([&](const std::string& challenge) {
+    good = *seal(munge, home.question(challenge));
+    return framed(good);
+  });
+  cr_expect(reply.starts_with("A"));
+  cr_expect(!munge.open(good).ok(), "it was used before");
+  cr_expect_str_empty(home.reply_to([&](const std::string& challenge) {
+                            auto elsewhere = home.question(challenge);
+                            elsewhere.to = "n2";
+                            return framed(seal(munge, elsewhere));
+                          })
+                          .c_str(),
+                      "for another node");
+  cr_expect_str_empty(home.reply_to([&](const std::string& challenge) {
+                            std::string forged = framed(seal(munge, home.question(challenge)));
+                            forged[forged.size() / 2] ^= 1;
+                            return forged;
+                          })
+                          .c_str(),
+                      "changed on its way");
+  // As whoever had the port before was sent it, and nobody has used it.
+  std::string before;
+  cr_expect_str_empty(home.reply_to([&](const std::string& challenge) {
+                            before = challenge;
+                            return std::string("nonsense");
+                          })
+                          .c_str());
+  cr_expect_str_empty(home.reply(framed(seal(munge, home.question(before)))).c_str(),
+                      "for another connection");
   for (const std::string& nonsense :
        {std::string("GET /m HTTP/1.1\r\n\r\n"), frame_of(PeerFrame::question, "nonsense"),
         framed(munge.seal("nonsense", geteuid(), seconds(60))), std::string("Q\xff\xff\xff\xff"),
-        frame_of(PeerFrame::got, ""), good + good})
+        frame_of(PeerFrame::got, ""), framed(good) + framed(good)})
     cr_expect_str_empty(home.reply(nonsense).c_str());
   // Nobody waits for ever for who says nothing.
   cr_expect_str_empty(home.reply("Q").c_str());
@@ -148,11 +172,14 @@ Test(model_home, believes_no_other_user, .timeout = 120) {
   Home home;
   const OpenModel model = home.nodes[0].open("m");
   const Munge munge = home.nodes.munged().munge();
-  const std::string text = text_of(home.question());
   const uid_t reader = geteuid();
   cr_expect(holds_as(kAlice, [&] {
-    const auto sealed = munge.seal(text, reader, seconds(60));
-    return sealed && home.reply(frame_of(PeerFrame::question, *sealed)).empty();
+    return home
+        .reply_to([&](const std::string& challenge) {
+          const auto sealed = munge.seal(text_of(home.question(challenge)), reader, seconds(60));
+          return sealed ? frame_of(PeerFrame::question, *sealed) : "";
+        })
+        .empty();
   }));
   cr_expect(home.nodes[0].says("uid 64001 asked"), "%s", home.nodes[0].log().c_str());
 }
@@ -252,8 +279,7 @@ Test(model_home, asks_anew_after_a_refusal, .timeout = 60) {
   const Munged munged;
   for (const bool lends_nonsense : {false, true}) {
     PeerProcess process(munged);
-    const auto ask = [&](PeerConnection& connection) {
-      PeerQuestion question;
+    const auto ask = [&](PeerConnection& connection, PeerQuestion& question) {
       question.number = *new_peer_number();
       question.to = "n1";
       question.from = "n2";
@@ -261,7 +287,6 @@ Test(model_home, asks_anew_after_a_refusal, .timeout = 60) {
       question.model = "m";
       const auto sealed = seal(munged.munge(), question);
       cr_assert(connection.send(frame_of(PeerFrame::question, *sealed), in(5)).ok());
-      return question;
     };
     const auto told = [&](PeerConnection& connection, const PeerQuestion& question) {
       auto letter = connection.receive(in(10));
@@ -269,9 +294,9 @@ Test(model_home, asks_anew_after_a_refusal, .timeout = 60) {
       cr_assert(letter.ok(), "%s", letter.error().text.c_str());
       return open_peer_answer(munged.munge(), letter->text, question)->text;
     };
-    // It takes the second connection before the first one's question.
-    PeerConnection late = process.connect(), early = process.connect();
-    const PeerQuestion first = ask(early);
+    PeerQuestion first, second;
+    PeerConnection early = process.connect(first), late = process.connect(second);
+    ask(early, first);
     const auto number = process.next(PeerOp::ask).number;
     process.tell(PeerOp::progress, number);
     // The refusal and the second question come at once.
@@ -279,7 +304,7 @@ Test(model_home, asks_anew_after_a_refusal, .timeout = 60) {
     const Fd memory(memfd_create("not sealed", MFD_CLOEXEC));
     process.tell(lends_nonsense ? PeerOp::lent : PeerOp::none, number, "not now",
                  lends_nonsense ? memory.get() : -1);
-    const PeerQuestion second = ask(late);
+    ask(late, second);
     process.go_on();
     cr_expect(has(told(early, first), lends_nonsense ? "is not sealed" : "not now"));
     const auto again = process.next(PeerOp::ask).number;

@@ -124,6 +124,9 @@ class FakeNode {
     for (;;) {
       Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
       if (!socket) return;
+      const std::string challenge = *new_peer_number();
+      const std::string hello = frame_of(PeerFrame::hello, challenge);
+      (void)::send(socket.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
       std::string bytes;
       char chunk[4096];
       ssize_t got = 0;
@@ -132,7 +135,7 @@ class FakeNode {
         bytes.append(chunk, static_cast<std::size_t>(got));
         letter = *take_frame(bytes);
       }
-      const auto question = letter ? open_peer_question(munge_, letter->text, name_)
+      const auto question = letter ? open_peer_question(munge_, letter->text, name_, challenge)
                                    : Result<PeerQuestion>(Error{ErrorKind::io, ""});
       HttpPeer caller(std::move(socket), nullptr);
       if (!question) continue;

@@ -33,6 +33,7 @@ std::vector<PeerNode> nodes_in(const std::string& list) {
 PeerQuestion some_question() {
   PeerQuestion q;
   q.number = std::string(32, 'a');
+  q.challenge = std::string(32, 'c');
   q.to = "n1";
   q.from = "n2";
   q.mode = PeerMode::load;
@@ -131,7 +132,8 @@ Test(peer_letters, of_another_kind_are_refused) {
                                                         {"model llama/1b", "model ../x"},
                                                         {"model llama/1b", "model "},
                                                         {"from n2", "to n2"},
-                                                        {"number a", "number A"}})
+                                                        {"number a", "number A"},
+                                                        {"challenge c", "challenge "}})
     cr_expect(!parse_peer_question(with(q, what, instead)).ok(), "%s", instead.c_str());
   for (const auto& [what, instead] : std::vector<std::pair<std::string, std::string>>{
            {"\nbytes 8192", "\nbytes 0"},
@@ -160,7 +162,7 @@ Test(peer_frames, come_whole_or_not_at_all) {
   cr_expect(came.empty() && letters[2].kind == PeerFrame::got);
   for (const std::string& wrong :
        {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("Q\xff\xff\xff\xff"),
-        std::string("W\0\0\0\x09", 5), std::string("G\0\0\0\x01", 5),
+        std::string("W\0\0\0\x09", 5), std::string("H\0\0\0\x08", 5), std::string("G\0\0\0\x01", 5),
         std::string("Q\0\0\x40\x01", 5)}) {
     std::string text = wrong;
     cr_expect(!take_frame(text).ok());
