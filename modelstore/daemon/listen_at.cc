@@ -2,6 +2,7 @@
 #include "modelstore/daemon/listen_at.h"
 
 #include <fmt/core.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -41,6 +42,27 @@ bool lost_its_name(int listener) {
     return false;
   struct stat info {};
   return lstat(address.sun_path, &info) != 0 && errno == ENOENT;
+}
+
+Result<Fd> listen_on(std::uint16_t port) {
+  const Error failed{ErrorKind::unavailable,
+                     fmt::format("cannot listen on port {}: does something else?", port)};
+  Fd listener(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const bool is_six = static_cast<bool>(listener);
+  if (!is_six) listener.reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int yes = 1, no = 0;
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  sockaddr_in6 six{};
+  six.sin6_family = AF_INET6;
+  six.sin6_port = htons(port);
+  sockaddr_in four{};
+  four.sin_family = AF_INET;
+  four.sin_port = htons(port);
+  if (is_six) setsockopt(listener.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+  const int bound = is_six ? bind(listener.get(), reinterpret_cast<sockaddr*>(&six), sizeof six)
+                           : bind(listener.get(), reinterpret_cast<sockaddr*>(&four), sizeof four);
+  if (bound < 0 || listen(listener.get(), 1024) < 0) return failed;
+  return listener;
 }
 
 }  // namespace bellows

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <cstdint>
 #include <string>
 
 #include "common/fd.h"
@@ -16,5 +17,9 @@ Result<Fd> listen_at(const std::string& path, mode_t mode);
 /// Whether what a listening socket was bound to is there no more: its job may have ended without a
 /// daemon to tell.
 bool lost_its_name(int listener);
+
+/// A TCP socket on all of this machine's addresses; of IPv4 only where there is no IPv6.
+/// unavailable: the port is taken.
+Result<Fd> listen_on(std::uint16_t port);
 
 }  // namespace bellows

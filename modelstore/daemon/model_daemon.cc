@@ -49,10 +49,7 @@ std::vector<std::string> disk_command(const DiskOption& disk) {
 }
 
 std::vector<std::string> peer_command(const PeerOption& peers, std::chrono::milliseconds slow) {
-  const auto self = std::find_if(peers.nodes.begin(), peers.nodes.end(),
-                                 [&](const PeerNode& node) { return node.name == peers.self; });
-  return {peers.program, peers.self, std::to_string(self->port), std::to_string(slow.count()),
-          peers.munge_socket};
+  return {peers.program, peers.self, std::to_string(slow.count()), peers.munge_socket};
 }
 
 /// A job's name has no slash.
@@ -85,7 +82,8 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   tier_ = std::move(*tier);
   if (peers_)
     peer_link_ = std::make_unique<PeerLink>(*loop_, *tier_, registry_,
-                                            peer_command(options.peers, options.loads.stall), say);
+                                            peer_command(options.peers, options.loads.stall),
+                                            peers_->find(options.peers.self)->port, say);
   if (auto begun = begin_gpus(options); !begun) return begun;
   clients_ =
       std::make_unique<ClientDesk>(*loop_, *tier_, gpus_.get(), registry_, options.most_sockets);

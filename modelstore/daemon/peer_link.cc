@@ -9,6 +9,7 @@
 #include <csignal>
 #include <utility>
 
+#include "modelstore/daemon/listen_at.h"
 #include "modelstore/loader/model_place.h"
 
 namespace bellows {
@@ -21,6 +22,11 @@ constexpr const char* kNotHere = "there is no such model here";
 }  // namespace
 
 Status PeerLink::start_process() {
+  if (!listener_) {
+    auto listener = listen_on(port_);
+    if (!listener) return listener.error();
+    listener_ = std::move(*listener);
+  }
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
     return errno_error("make", "a socket for bellows-model-peer");
@@ -32,6 +38,9 @@ Status PeerLink::start_process() {
   options.death_signal = SIGKILL;
   auto child = Child::start(options);
   if (!child) return child.error();
+  PeerMessage message;
+  message.op = PeerOp::listen;
+  if (auto sent = send_message(ours.get(), message, listener_.get()); !sent) return sent;
   child_.emplace(std::move(*child));
   auto watch = loop_.watch(ours.get(), EPOLLIN, [this](std::uint32_t) { on_message(); });
   if (!watch) return watch.error();
@@ -74,6 +83,7 @@ void PeerLink::take(const PeerMessage& message) {
     case PeerOp::lent:
     case PeerOp::none:
     case PeerOp::progress:
+    case PeerOp::listen:
       break;
   }
   let_go("bellows-model-peer said what nobody asked for");

@@ -27,13 +27,14 @@ class PeerLink final : private TicketHost {
   using Say = std::function<void(const std::string&)>;
   using Time = EventLoop::Clock::time_point;
 
-  /// `command`: how to start the process.
+  /// `command`: how to start the process, which gets the socket that listens on `port`.
   PeerLink(EventLoop& loop, MemoryTier& tier, const ModelRegistry& registry,
-           std::vector<std::string> command, Say say)
+           std::vector<std::string> command, std::uint16_t port, Say say)
       : loop_(loop),
         tier_(tier),
         registry_(registry),
         command_(std::move(command)),
+        port_(port),
         say_(std::move(say)) {}
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
@@ -73,6 +74,10 @@ class PeerLink final : private TicketHost {
   MemoryTier& tier_;
   const ModelRegistry& registry_;
   std::vector<std::string> command_;
+  std::uint16_t port_;
+  /// Nothing is taken from it here. While there is no process, who connects waits, and no program
+  /// of a job gets the port.
+  Fd listener_;
   Say say_;
   Fd socket_;
   EventLoop::Watch watch_;

@@ -51,7 +51,7 @@ Result<bool> receive_message(int socket, PeerMessage* message, plain::Handle* pa
   if (failure != 0 && failure != EPROTO) return socket_error(failure);
   const bool whole = failure == 0 && got == sizeof *message &&
                      message->version == PeerMessage::kVersion && message->op >= PeerOp::ask &&
-                     message->op <= PeerOp::progress && message->length <= PeerMessage::kMostText;
+                     message->op <= PeerOp::listen && message->length <= PeerMessage::kMostText;
   if (whole) return true;
   return Error{ErrorKind::invalid,
                "bellows-modeld and bellows-model-peer are of different versions: restart "

@@ -20,10 +20,11 @@ enum class PeerOp : std::uint32_t {
   lent = 5,      ///< number, digest, bytes, catalogue: with the memory, open for reading
   none = 6,      ///< number, text: why
   progress = 7,  ///< number, bytes: it is on its way, and so far
+  listen = 8,    ///< with the socket that other nodes connect to; before anything else
 };
 
 struct PeerMessage {
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMostText = 1023;
 
   std::uint32_t version = kVersion;

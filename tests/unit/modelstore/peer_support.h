@@ -155,13 +155,20 @@ class PeerProcess {
     socket_.reset(ends[0]);
     const Fd theirs(ends[1]);
     ChildOptions options;
-    options.command = {std::string(HELPERS) + "/bellows-model-peer", node_.name,
-                       std::to_string(node_.port), "60000", munged.socket()};
+    options.command = {std::string(HELPERS) + "/bellows-model-peer", node_.name, "60000",
+                       munged.socket()};
     options.in_fd = theirs.get();
     options.death_signal = SIGKILL;
     auto child = Child::start(options);
     cr_assert(child.ok(), "%s", child.error().text.c_str());
     child_.emplace(std::move(*child));
+    const Fd listener(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(node_.port);
+    cr_assert_eq(bind(listener.get(), reinterpret_cast<sockaddr*>(&address), sizeof address), 0);
+    cr_assert_eq(listen(listener.get(), 16), 0);
+    tell(PeerOp::listen, 0, "", listener.get());
   }
   /// The challenge goes to `question`.
   PeerConnection connect(PeerQuestion& question) const {
