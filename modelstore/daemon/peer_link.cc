@@ -16,6 +16,7 @@ namespace bellows {
 namespace {
 
 constexpr std::chrono::seconds kStartPause{1};
+constexpr std::chrono::seconds kLongestPause{30};
 constexpr std::chrono::milliseconds kReap{100};
 constexpr const char* kNotHere = "there is no such model here";
 
@@ -172,12 +173,20 @@ void PeerLink::refused(TicketId ticket, const Error& error) {
   asked_.erase(found);
 }
 
+void PeerLink::start_later(Time now) {
+  start_at_ = now + pause_;
+  pause_ = std::min<std::chrono::seconds>(2 * pause_, kLongestPause);
+}
+
 void PeerLink::let_go(const std::string& why) {
-  complain(why);
+  const Time now = EventLoop::Clock::now();
+  if (now - started_ >= kLongestPause) pause_ = kStartPause;
+  // What keeps ending has said why itself.
+  if (pause_ == kStartPause) complain(why);
   watch_.end();
   socket_.reset();
   broken_ = false;
-  start_at_ = EventLoop::Clock::now() + kStartPause;
+  start_later(now);
   if (child_) {
     child_->signal(SIGKILL);
     dying_.push_back(std::move(*child_));
@@ -191,8 +200,11 @@ void PeerLink::tick(Time now) {
   dying_.remove_if([](Child& child) { return child.poll_exit().has_value(); });
   if (socket_ && broken_) let_go("bellows-model-peer takes nothing: it is replaced");
   if (socket_ || now < start_at_) return;
-  start_at_ = now + kStartPause;
-  if (auto started = start_process(); !started) complain(started.error().text);
+  started_ = now;
+  if (auto started = start_process(); !started) {
+    complain(started.error().text);
+    start_later(now);
+  }
 }
 
 PeerLink::Time PeerLink::next(Time now) const {

@@ -39,7 +39,8 @@ class PeerLink final : private TicketHost {
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
 
-  /// Starts the process where there is none, once a second at most.
+  /// Starts the process where there is none: a second after it ended, and later each time that it
+  /// does not stay.
   void tick(Time now);
   /// When to look again.
   Time next(Time now) const;
@@ -66,6 +67,7 @@ class PeerLink final : private TicketHost {
   bool is_asked_for(const PeerQuestion& question, ModelId model, const ModelDigest& digest) const;
   std::map<TicketId, Asked>::iterator find(std::uint64_t number);
   void send(const PeerMessage& message, int passed = -1);
+  void start_later(Time now);
   /// Has another take its place.
   void let_go(const std::string& why);
   void complain(const std::string& text);
@@ -83,8 +85,9 @@ class PeerLink final : private TicketHost {
   EventLoop::Watch watch_;
   std::optional<Child> child_;
   std::list<Child> dying_;
-  Time start_at_{};
-  std::string complaint_;  ///< the last: it is not said again and again
+  Time start_at_{}, started_{};
+  std::chrono::seconds pause_{1};  ///< before the next start
+  std::string complaint_;          ///< the last: it is not said again and again
   std::map<TicketId, Asked> asked_;
   TicketId next_ticket_ = TicketId{1} << 62;  ///< no program's, and no copy's on a GPU
   bool broken_ = false;

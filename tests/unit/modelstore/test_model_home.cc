@@ -2,6 +2,7 @@
 // A node that others ask for models, and whoever else reaches its port.
 #include <sys/mman.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <future>
@@ -328,6 +329,27 @@ Test(model_home, answers_in_a_process_without_rights, .timeout = 120) {
   cr_expect(home.nodes[0].says("bellows-model-peer has ended"));
   // Its port is nobody else's meanwhile, and who connects gets its answer from the next one.
   cr_expect(home.ask(PeerMode::have, home.call()).ok());
+}
+
+Test(model_home, does_not_start_what_ends_again_and_again, .timeout = 60) {
+  Nodes nodes(2, 1);
+  const std::string helpers = nodes[0].path() + "/helpers", starts = nodes[0].path() + "/starts";
+  std::filesystem::create_directory(helpers);
+  for (const char* name : {"bellows-model-loader", "bellows-model-keeper"})
+    std::filesystem::create_symlink(std::string(HELPERS) + "/" + name, helpers + "/" + name);
+  const std::string broken = helpers + "/bellows-model-peer";
+  write_file(broken, "#!/bin/sh\necho >> " + starts + "\n");
+  cr_assert_eq(chmod(broken.c_str(), 0755), 0);
+  const auto began = Clock::now();
+  nodes[0].start("1G", helpers);
+  cr_expect(eventually([&] {
+    std::error_code gone;
+    const auto count = std::filesystem::file_size(starts, gone);
+    return !gone && count >= 4;
+  }));
+  // After 1, 2 and 4 seconds.
+  cr_expect(Clock::now() - began > seconds(6));
+  cr_expect_eq(nodes[0].said("has ended"), 1, "%s", nodes[0].log().c_str());
 }
 
 Test(model_home, that_is_killed_in_the_middle_is_done_without, .timeout = 120) {
