@@ -111,6 +111,8 @@ Status PeerConnection::send(std::string_view bytes, Time deadline) {
 
 Result<PeerLetter> PeerConnection::receive(Time deadline) {
   for (;;) {
+    // Who sends without an end is late, too.
+    if (Clock::now() > deadline) return Error{ErrorKind::unavailable, "it does not answer"};
     auto letter = take_frame(in_);
     if (!letter) return letter.error();
     if (*letter) return std::move(**letter);
@@ -141,6 +143,35 @@ Result<std::size_t> PeerConnection::read_some(unsigned char* to, std::uint64_t m
   }
 }
 
+namespace {
+
+/// The last answer to a question that was sent, from which `began` counts.
+Result<PeerAnswer> await_answer(PeerConnection& connection, const PeerQuestion& question,
+                                const PeerCall& call, Clock::time_point began) {
+  auto deadline = Clock::now() + call.first;
+  std::optional<std::uint64_t> far;
+  for (;;) {
+    auto letter = connection.receive(deadline);
+    if (!letter) return letter.error();
+    if (letter->kind == PeerFrame::answer) {
+      auto answer = open_peer_answer(call.munge, letter->text, question);
+      if (!answer || answer->word != PeerWord::wait) return answer;
+    }
+    const bool waits = letter->kind == PeerFrame::answer;
+    // Anybody can send what is not sealed, so it counts only behind a word that is.
+    if (waits ? far.has_value() : letter->kind != PeerFrame::wait || !far)
+      return Error{ErrorKind::denied, "it says what nobody asked for"};
+    const std::uint64_t now_far = waits ? 0 : far_of(letter->text);
+    if (waits || now_far > far.value_or(0)) {
+      far = now_far;
+      deadline = std::min(Clock::now() + call.patience, began + call.longest);
+      call.progress();
+    }
+  }
+}
+
+}  // namespace
+
 Result<PeerOffer> ask_peer(const PeerNode& node, PeerMode mode, const PeerCall& call) {
   PeerQuestion question = call.question;
   auto number = new_peer_number();
@@ -149,9 +180,9 @@ Result<PeerOffer> ask_peer(const PeerNode& node, PeerMode mode, const PeerCall& 
   question.to = node.name;
   question.mode = mode;
   const auto began = Clock::now();
-  auto connection = PeerConnection::open(node, began + call.first);
+  const auto deadline = began + call.first;
+  auto connection = PeerConnection::open(node, deadline);
   if (!connection) return connection.error();
-  auto deadline = Clock::now() + call.first;
   auto hello = connection->receive(deadline);
   if (!hello) return hello.error();
   if (hello->kind != PeerFrame::hello)
@@ -161,24 +192,9 @@ Result<PeerOffer> ask_peer(const PeerNode& node, PeerMode mode, const PeerCall& 
   if (!sealed) return sealed.error();
   if (auto sent = connection->send(frame_of(PeerFrame::question, *sealed), deadline); !sent)
     return sent.error();
-  std::optional<std::uint64_t> far;
-  for (;;) {
-    auto letter = connection->receive(deadline);
-    if (!letter) return letter.error();
-    if (letter->kind == PeerFrame::answer) {
-      auto answer = open_peer_answer(call.munge, letter->text, question);
-      if (!answer) return answer.error();
-      return PeerOffer{std::move(*answer), std::move(*connection)};
-    }
-    if (letter->kind != PeerFrame::wait)
-      return Error{ErrorKind::denied, "it says what nobody asked for"};
-    const std::uint64_t now_far = far_of(letter->text);
-    if (!far || now_far > *far) {
-      far = now_far;
-      deadline = std::min(Clock::now() + call.patience, began + call.longest);
-      call.progress();
-    }
-  }
+  auto answer = await_answer(*connection, question, call, began);
+  if (!answer) return answer.error();
+  return PeerOffer{std::move(*answer), std::move(*connection)};
 }
 
 Status PeerStream::read_now(unsigned char* to, std::uint64_t bytes) {

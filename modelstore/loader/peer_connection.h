@@ -43,7 +43,7 @@ class PeerConnection {
 struct PeerCall {
   Munge munge{""};
   PeerQuestion question;                       ///< without its numbers and addressee
-  std::chrono::milliseconds first{1000};       ///< for the first word
+  std::chrono::milliseconds first{1000};       ///< for the first sealed word
   std::chrono::milliseconds patience{30000};   ///< without any progress over there
   std::chrono::milliseconds longest{1800000};  ///< for all of the wait
   std::function<void()> progress;

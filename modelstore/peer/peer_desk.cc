@@ -157,19 +157,33 @@ PeerDesk::Order* PeerDesk::order_for(const PeerQuestion& question) {
 void PeerDesk::answer(Caller& caller, PeerWord word, const std::string& text) {
   PeerAnswer answer;
   if (word == PeerWord::have) answer = *caller.order->lent;
-  answer.number = caller.question.number;
   answer.word = word;
   answer.text = text;
-  caller.state = word == PeerWord::have ? State::sending : State::ending;
-  caller.deadline = now() + (word == PeerWord::have ? slow_ : milliseconds(kQuestion));
+  // Without an answer it ends too, and the caller goes another way.
+  const bool gives = say_sealed(caller, std::move(answer)) && word == PeerWord::have;
+  caller.state = gives ? State::sending : State::ending;
+  caller.deadline = now() + (gives ? slow_ : milliseconds(kQuestion));
+}
+
+bool PeerDesk::say_sealed(Caller& caller, PeerAnswer answer) {
+  answer.number = caller.question.number;
   const auto sealed = seal(munge_, answer);
-  if (sealed) {
+  if (sealed)
     caller.out += frame_of(PeerFrame::answer, *sealed);
-  } else {
-    // It ends without an answer, and the caller goes another way.
-    caller.state = State::ending;
+  else
     complain(sealed.error().text);
+  return sealed.ok();
+}
+
+void PeerDesk::tell_to_wait(Caller& caller) {
+  if (!caller.told_to_wait) {
+    PeerAnswer answer;
+    answer.word = PeerWord::wait;
+    caller.told_to_wait = say_sealed(caller, std::move(answer));
+    if (!caller.told_to_wait) return;
   }
+  // What others get is progress for those who wait for them.
+  caller.out += wait_frame(caller.order->far + caller.order->sent);
 }
 
 std::size_t PeerDesk::getting(const Order* order) const {
@@ -305,9 +319,7 @@ void PeerDesk::tell_all() {
 void PeerDesk::tell_progress() {
   for (Caller& caller : callers_) {
     if (caller.state != State::waiting || !caller.out.empty()) continue;
-    // What others get is progress for those who wait for them.
-    if (caller.order->on_its_way || caller.order->lent)
-      caller.out = wait_frame(caller.order->far + caller.order->sent);
+    if (caller.order->on_its_way || caller.order->lent) tell_to_wait(caller);
   }
   // A daemon that is stopped is not asked again and again.
   if (!to_tell_.empty()) return;

@@ -50,6 +50,7 @@ class PeerDesk {
     State state = State::reading;
     std::string in;
     std::string out;
+    bool told_to_wait = false;  ///< by a sealed answer
     PeerQuestion question;
     Order* order = nullptr;
     std::uint64_t sent = 0;  ///< of the model
@@ -87,6 +88,9 @@ class PeerDesk {
   void end_order(Order* order);
   Order* order_for(const PeerQuestion& question);
   void answer(Caller& caller, PeerWord word, const std::string& text);
+  /// False: munged seals nothing now.
+  bool say_sealed(Caller& caller, PeerAnswer answer);
+  void tell_to_wait(Caller& caller);
   /// Has those who wait for an order get it, as many as may at once.
   void start_sending(Order* order);
   /// Names a node that has a model to a part of those who wait.

@@ -19,7 +19,7 @@ constexpr std::chrono::seconds kLife{60};
 constexpr std::string_view kQuestion = "bellows-model-peer/2 question";
 constexpr std::string_view kAnswer = "bellows-model-peer/2 answer";
 constexpr std::string_view kModes[] = {"load", "loading", "have"};
-constexpr std::string_view kWords[] = {"have", "other", "none"};
+constexpr std::string_view kWords[] = {"have", "other", "none", "wait"};
 constexpr std::size_t kMostTenant = 63;
 constexpr std::size_t kMostText = 511;
 constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 57;

@@ -25,8 +25,8 @@ enum class PeerMode {
 struct PeerQuestion {
   std::string number;     ///< 32 hexadecimal digits, no others'
   std::string challenge;  ///< the number of the connection by which it comes
-  std::string to;      ///< the node that is asked, by its name
-  std::string from;    ///< the node that asks
+  std::string to;         ///< the node that is asked, by its name
+  std::string from;       ///< the node that asks
   PeerMode mode = PeerMode::have;
   std::string tenant;
   std::string model;                  ///< its name
@@ -40,6 +40,7 @@ enum class PeerWord {
   have,   ///< the bytes follow
   other,  ///< `text` is the name of a node that has it
   none,   ///< `text` says why
+  wait,   ///< another answer comes later: from here on, frames that say how far it is count
 };
 
 struct PeerAnswer {

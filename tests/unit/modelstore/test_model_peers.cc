@@ -280,10 +280,25 @@ Test(model_peers, that_say_nothing_are_passed_over, .timeout = 120) {
 Test(model_peers, that_make_no_progress_are_left, .timeout = 120) {
   Lies lies("--stall=4");
   std::atomic<bool> ends{false};
-  lies.lie([&](HttpPeer& caller, const PeerQuestion&) {
+  lies.lie([&](HttpPeer& caller, const PeerQuestion& question) {
+    PeerAnswer waits;
+    waits.word = PeerWord::wait;
+    caller.send(answer_frame(lies.munge(), question, waits));
     while (!ends && caller.send(wait_frame(7))) caller.pause(100);
   });
   lies.expect_right_bytes("it does not answer");
+  ends = true;
+}
+
+Test(model_peers, that_have_sealed_no_word_cannot_make_others_wait, .timeout = 120) {
+  Lies lies;
+  std::atomic<bool> ends{false};
+  lies.lie([&](HttpPeer& caller, const PeerQuestion&) {
+    for (unsigned far = 1; !ends && caller.send(wait_frame(far)); ++far) caller.pause(100);
+  });
+  const auto began = Clock::now();
+  lies.expect_right_bytes("it says what nobody asked for");
+  cr_expect(Clock::now() - began < seconds(9));
   ends = true;
 }
 
