@@ -42,7 +42,8 @@ std::optional<LoadProgress> Loads::progress(ModelId model) const {
   for (const auto& [key, load] : loads_)
     // What a loader says that went mad is not more than all.
     if (load.model == model && !load.checks)
-      return LoadProgress{std::min(load.done, load.memory.bytes), load.memory.bytes};
+      return LoadProgress{std::min(load.done, load.memory.bytes), load.memory.bytes,
+                          load.phase == Phase::filling};
   return std::nullopt;
 }
 

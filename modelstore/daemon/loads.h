@@ -25,6 +25,7 @@ namespace bellows {
 struct LoadProgress {
   std::uint64_t done = 0;
   std::uint64_t total = 0;  ///< 0: not known yet
+  bool reads = false;       ///< else it waits, or is looked for, which has deadlines of its own
 };
 
 /// Where the bytes of a load came from.

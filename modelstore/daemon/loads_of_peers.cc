@@ -40,8 +40,11 @@ void Loads::take_lost(const Load& load, const LoaderMessage& message) {
   if (!peers_ || !load.has_version || line == std::string::npos) return;
   const std::string node = text.substr(0, line), why = text.substr(line + 1);
   const auto now = EventLoop::Clock::now();
-  if (message.error == static_cast<std::uint32_t>(ErrorKind::corrupt))
+  const ErrorKind kind = message.to_error().kind;
+  if (kind == ErrorKind::corrupt)
     peers_->failed(node, *load.loaded.source, why, now);
+  else if (kind == ErrorKind::busy)
+    peers_->late(node, *load.loaded.source, why, now);
   else
     peers_->lost(node, why, now);
 }

@@ -66,4 +66,12 @@ void PeerBook::failed(const std::string& name, const ModelDigest& source, const 
   say(name, fmt::format("node {} is not asked for a model that it gave: {}", name, one_line(why)));
 }
 
+void PeerBook::late(const std::string& name, const ModelDigest& source, const std::string& why,
+                    Time now) {
+  if (!find(name)) return;
+  failed_[{name, source}] = now + kLost;
+  say(name, fmt::format("node {} is not asked for a model for {} s: {}", name, kLost.count(),
+                        one_line(why)));
+}
+
 }  // namespace bellows

@@ -45,6 +45,9 @@ class PeerBook {
   void lost(const std::string& name, const std::string& why, Time now);
   /// What it gave from this source was wrong, or came no further: it isn't asked for that.
   void failed(const std::string& name, const ModelDigest& source, const std::string& why, Time now);
+  /// It is alive, but did not come to an end with what is from this source: it isn't asked for that
+  /// for a while.
+  void late(const std::string& name, const ModelDigest& source, const std::string& why, Time now);
   void worked(const std::string& name) { said_.erase(name); }
 
  private:

@@ -123,7 +123,7 @@ void PeerLink::ask(const PeerMessage& message) {
                         (question->mode == PeerMode::loading && state != ModelBook::State::absent);
   if (!resident && !may_wait) return refuse(message.number, kNotHere);
   const TicketId ticket = next_ticket_++;
-  asked_[ticket] = {message.number, *model, std::move(*question), false};
+  asked_[ticket] = {message.number, *model, std::move(*question)};
   tier_.open(ticket, *model, *this);
   tell_progress(message.number);
 }
@@ -134,7 +134,11 @@ void PeerLink::tell_progress(std::uint64_t number) {
   PeerMessage message;
   message.op = PeerOp::progress;
   message.number = number;
-  if (const auto progress = tier_.progress(found->first)) message.bytes = progress->done;
+  // What is queued, looked for or waits for room reads nothing, and its turn comes all the same.
+  const auto progress = tier_.progress(found->first);
+  if (!progress || !progress->reads || progress->done != found->second.read) ++found->second.signs;
+  if (progress) found->second.read = progress->done;
+  message.bytes = found->second.signs;
   send(message);
 }
 

@@ -51,6 +51,8 @@ class PeerLink final : private TicketHost {
     ModelId model = 0;
     PeerQuestion question;
     bool granted = false;
+    std::uint64_t read = 0;   ///< bytes of it, when it was last asked
+    std::uint64_t signs = 0;  ///< that its load gets on
   };
 
   void granted(TicketId ticket, const ModelMemory& memory) override;

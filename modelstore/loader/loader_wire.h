@@ -32,8 +32,8 @@ enum class LoaderWord : std::uint32_t {
   files = 11,      ///< before sized: in `text`, identities of files that the model is read from
   peers = 12,      ///< there is no image, but these nodes may have the model: `text` is a PeersTask
   peer_at = 13,    ///< text: a node; and back: "HOST PORT", or nothing
-  peer_lost = 14,  ///< text: a node, and on the next line why it is not asked; error: corrupt if
-                   ///< that is for this model only
+  peer_lost = 14,  ///< text: a node, and on the next line why it is not asked; error: corrupt
+                   ///< or busy if that is for this model only
   copy = 15,  ///< to bellows-model-gpu: with sealed memory, its bytes, catalogue and digest; text:
               ///< the PCI address of the GPU. Followed by `fill` with memory for the
               ///< catalogue alone; answered by `done` with the GPU's memory, and its bytes

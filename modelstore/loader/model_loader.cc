@@ -241,7 +241,7 @@ Status load_image(Fd file) {
   return digest ? say_digest(LoaderWord::done, *digest) : Status(digest.error());
 }
 
-/// `why` corrupt: it isn't asked for this model any more; else not for anything.
+/// `why` corrupt or busy: it isn't asked for this model; else not for anything.
 void say_lost(const std::string& node, const Error& why) {
   LoaderMessage message;
   message.word = LoaderWord::peer_lost;

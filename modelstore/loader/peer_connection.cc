@@ -152,7 +152,8 @@ Result<PeerAnswer> await_answer(PeerConnection& connection, const PeerQuestion& 
   std::optional<std::uint64_t> far;
   for (;;) {
     auto letter = connection.receive(deadline);
-    if (!letter) return letter.error();
+    if (!letter)
+      return Error{far ? ErrorKind::busy : letter.error().kind, std::move(letter.error().text)};
     if (letter->kind == PeerFrame::answer) {
       auto answer = open_peer_answer(call.munge, letter->text, question);
       if (!answer || answer->word != PeerWord::wait) return answer;

@@ -55,7 +55,8 @@ struct PeerOffer {
 };
 
 /// Waits while the node has the model loaded, or gives it to others. unavailable: it does not
-/// answer, or makes no progress; denied: what answers is no bellows-model-peer of this cluster.
+/// answer; busy: it did, and is late with this model; denied: what answers is no bellows-model-peer
+/// of this cluster.
 Result<PeerOffer> ask_peer(const PeerNode& node, PeerMode mode, const PeerCall& call);
 
 /// A model's bytes as they come from a peer, for several threads that hash them: who wants the next

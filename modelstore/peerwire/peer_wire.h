@@ -19,7 +19,7 @@ enum class PeerOp : std::uint32_t {
   notice = 4,    ///< text: for the log
   lent = 5,      ///< number, digest, bytes, catalogue: with the memory, open for reading
   none = 6,      ///< number, text: why
-  progress = 7,  ///< number, bytes: it is on its way, and so far
+  progress = 7,  ///< number, bytes: it is on its way; more, if it has got on since
   listen = 8,    ///< with the socket that other nodes connect to; before anything else
 };
 

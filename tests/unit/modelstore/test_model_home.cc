@@ -276,6 +276,39 @@ Test(model_home, tells_how_far_each_of_its_models_is, .timeout = 120) {
   for (auto& each : asked) cr_expect(!each.get());
 }
 
+Test(model_home, is_waited_for_while_it_has_not_begun, .timeout = 120) {
+  FileServer server;
+  Nodes nodes(2, 1);
+  std::vector<PeerCall> calls;
+  for (const char* name : {"m0", "m1", "m2"}) {
+    const std::string path = std::string("/") + name;
+    const std::string file = one_tensor("w", random_bytes(kMega));
+    server.put(path, file);
+    nodes.remote(name, server.url(path));
+    calls.push_back(nodes.call(name, source_at(server.url(path), file.size())));
+  }
+  nodes.start();
+  // Two are looked for, and the third has no loader yet.
+  server.hold(true);
+  std::atomic<unsigned> signs[3] = {0, 0, 0};
+  std::vector<std::future<bool>> asked;
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    calls[i].patience = seconds(2);
+    calls[i].progress = [&signs, i] { ++signs[i]; };
+    calls[i].question.from = nodes_behind(calls[i].question.source, 1).front();
+    asked.push_back(std::async(std::launch::async, [&, i] {
+      const auto offer = ask_peer(nodes.node(0), PeerMode::load, calls[i]);
+      return offer && offer->answer.word == PeerWord::have;
+    }));
+  }
+  const auto began = Clock::now();
+  cr_expect(eventually([&] {
+    return Clock::now() - began > seconds(3) && signs[0] > 9 && signs[1] > 9 && signs[2] > 9;
+  }));
+  server.hold(false);
+  for (std::size_t i = 0; i < asked.size(); ++i) cr_expect(asked[i].get(), "%zu", i);
+}
+
 Test(model_home, asks_anew_after_a_refusal, .timeout = 60) {
   const Munged munged;
   for (const bool lends_nonsense : {false, true}) {
