@@ -243,6 +243,13 @@ PeerOption peers_of(const Texts& t) {
   PeerOption peers;
   if (t.peers.empty()) return peers;
   if (t.peer_port == 0 || t.peer_port > UINT16_MAX) throw WrongOption{"--peer-port is no port"};
+  // Within it one node connects and another speaks; a loader that says nothing for longer is
+  // replaced.
+  if (ms_of(t.peer_wait).count() < 1 || t.peer_wait >= t.stall / 2)
+    throw WrongOption{
+        fmt::format("--peer-wait is {} s: it must be more than none, and less than half of "
+                    "--stall, {} s",
+                    t.peer_wait, t.stall)};
   std::string list;
   for (const std::string& each : t.peers) list += (list.empty() ? "" : ",") + each;
   auto nodes = parse_peer_nodes(list, static_cast<std::uint16_t>(t.peer_port));

@@ -38,8 +38,9 @@ std::vector<std::string> nodes_behind(const ModelDigest& source, std::size_t cou
 
 /// One node that has a model, and whoever asks it.
 struct Home {
-  explicit Home(const std::string& more = "--stall=60", std::size_t bytes = 3 * kMega)
-      : nodes(2, 1) {
+  explicit Home(const std::string& more = "--stall=60", std::size_t bytes = 3 * kMega,
+                const std::string& wait = "10")
+      : nodes(2, 1, wait) {
     data = random_bytes(bytes);
     file = one_tensor("w", data);
     server.put("/m.safetensors", file);
@@ -198,7 +199,7 @@ Test(model_home, is_not_crowded_out_by_strangers, .timeout = 120) {
 }
 
 Test(model_home, lets_go_who_takes_nothing, .timeout = 120) {
-  Home home("--stall=2", 40 * kMega);
+  Home home("--stall=2", 40 * kMega, "0.9");
   const OpenModel model = home.nodes[0].open("m");
   std::vector<Result<PeerOffer>> slow;
   for (int i = 0; i < 4; ++i) slow.push_back(home.ask(PeerMode::have, home.call()));
@@ -366,6 +367,14 @@ Test(model_home, answers_in_a_process_without_rights, .timeout = 120) {
   cr_expect(home.nodes[0].says("bellows-model-peer has ended"));
   // Its port is nobody else's meanwhile, and who connects gets its answer from the next one.
   cr_expect(home.ask(PeerMode::have, home.call()).ok());
+}
+
+Test(model_home, takes_no_wait_that_cannot_be, .timeout = 60) {
+  for (const char* wait : {"0", "-1", "0.0001", "2", "100"}) {
+    Nodes nodes(2, 1, wait);
+    nodes.option(0, "--stall=4");
+    cr_expect(has(nodes[0].start_in_vain(), "--peer-wait"), "%s", wait);
+  }
 }
 
 Test(model_home, does_not_start_what_ends_again_and_again, .timeout = 60) {

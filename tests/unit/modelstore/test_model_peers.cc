@@ -278,7 +278,7 @@ Test(model_peers, that_say_nothing_are_passed_over, .timeout = 120) {
 }
 
 Test(model_peers, that_make_no_progress_are_left, .timeout = 120) {
-  Lies lies("--stall=4");
+  Lies lies("--stall=4", "1.9");
   std::atomic<bool> ends{false};
   lies.lie([&](HttpPeer& caller, const PeerQuestion& question) {
     PeerAnswer waits;
