@@ -240,7 +240,10 @@ ModelId ControlDesk::configure(const std::string& tenant, const std::string& nam
   model.configured = true;
   if (const auto id = registry_.own(model.tenant, name)) {
     const auto* before = registry_.get(*id);
-    if (before->from == from && before->visible == model.visible) return *id;
+    if (before->from == from && before->visible == model.visible) {
+      registry_.note_configured(*id);
+      return *id;
+    }
   }
   return add(std::move(model));
 }

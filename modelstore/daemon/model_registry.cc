@@ -103,6 +103,13 @@ std::optional<ModelId> ModelRegistry::remove(TenantId tenant, const std::string&
   return id;
 }
 
+void ModelRegistry::note_configured(ModelId model) {
+  const auto found = models_.find(model);
+  if (found == models_.end() || found->second.configured) return;
+  found->second.configured = true;
+  tell(model);
+}
+
 void ModelRegistry::note_loaded(ModelId model, const ModelDigest& digest,
                                 const std::vector<plain::FileIdentity>& files,
                                 const std::optional<ModelDigest>& source) {

@@ -66,6 +66,8 @@ class ModelRegistry {
   /// One of before a restart, under its old number. False: there is such a one.
   bool restore(ModelId model, Registered registered);
   std::optional<ModelId> remove(TenantId tenant, const std::string& name);
+  /// What somebody had added is there from now on as if from the start.
+  void note_configured(ModelId model);
   void note_loaded(ModelId model, const ModelDigest& digest,
                    const std::vector<plain::FileIdentity>& files,
                    const std::optional<ModelDigest>& source);

@@ -122,6 +122,25 @@ Test(model_home, gives_what_it_has_and_nothing_else, .timeout = 120) {
   cr_expect(none(PeerMode::load, of_b));
 }
 
+Test(model_home, gives_what_was_added_and_then_configured, .timeout = 120) {
+  Home home;
+  const std::string url = home.server.url("/m.safetensors");
+  TieredStore& node = home.nodes[0];
+  ControlClient(node).add("a", "added", url);
+  auto call = home.call("added");
+  call.question.digest = ModelDigest::parse(node.open("added").digest());
+  // It is the same model, in memory still, and of the list from here on.
+  home.nodes.remote("added", url);
+  node.restart();
+  home.nodes.await(0);
+  const auto offer = home.ask(PeerMode::have, call);
+  cr_expect(offer.ok() && offer->answer.word == PeerWord::have, "%s", node.log().c_str());
+  // Also for the next daemon, which forgets what its list has no more.
+  node.forget_options();
+  node.restart();
+  cr_expect(!node.open("added").ok());
+}
+
 Test(model_home, believes_no_wrong_credential, .timeout = 120) {
   Home home;
   const OpenModel model = home.nodes[0].open("m");
