@@ -318,16 +318,22 @@ ModelDaemonOptions options_of(const Texts& t) {
   return options;
 }
 
-/// Before the daemon has threads. Its own options of the same name come first.
-Status add_folders(const std::vector<std::string>& folders, ModelDaemonOptions& options) {
+/// Before the daemon has threads. Its own options of the same name come first. One bad folder keeps
+/// nobody from the other models.
+void add_folders(const std::vector<std::string>& folders, ModelDaemonOptions& options) {
   std::vector<ModelOption> models;
   for (const std::string& text : folders) {
     const auto found = models_in_folder(model_of(text, true), options.loads.stall);
-    if (!found) return found.error();
-    models.insert(models.end(), found->begin(), found->end());
+    if (!found) {
+      say(found.error().text + ": none of its models are there until bellows-modeld starts again");
+      continue;
+    }
+    if (found->has_more)
+      say(fmt::format("{} has more than {} models: those behind are left out", text,
+                      kMostOfFolder));
+    models.insert(models.end(), found->models.begin(), found->models.end());
   }
   options.models.insert(options.models.begin(), models.begin(), models.end());
-  return {};
 }
 
 /// Allows as many descriptors as may be, and gives the part of them that is for jobs and their
@@ -358,10 +364,7 @@ int run(int argc, char** argv) {
   const Fd signals(signalfd(-1, &taken, SFD_CLOEXEC));
   ModelDaemonOptions options = options_of(texts);
   options.most_sockets = allow_descriptors();
-  if (Status added = add_folders(texts.folders, options); !added) {
-    say(added.error().text);
-    return kFailed;
-  }
+  add_folders(texts.folders, options);
   auto daemon = ModelDaemon::make(options, say);
   if (!daemon) {
     say(daemon.error().text);

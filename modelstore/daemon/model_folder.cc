@@ -13,9 +13,12 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <optional>
+#include <set>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "common/fd.h"
 #include "common/text.h"
@@ -47,13 +50,19 @@ std::string name_of(const fs::directory_entry& entry) {
 Result<std::string> look(const std::string& path, uid_t uid) {
   const auto rights = UserRights::take(uid);
   if (!rights) return rights.error();
-  std::string text;
+  // The first by their names, and one that says that there are more: each time the same.
+  std::set<std::pair<std::string, std::string>> found;
   std::error_code failed;
   fs::directory_iterator entry(path, failed);
-  for (const fs::directory_iterator end; !failed && entry != end; entry.increment(failed))
-    if (const std::string name = name_of(*entry); !name.empty())
-      text += name + '\0' + entry->path().filename().string() + '\0';
+  for (const fs::directory_iterator end; !failed && entry != end; entry.increment(failed)) {
+    const std::string name = name_of(*entry);
+    if (modelwire::is_model_name(name.data(), name.size()))
+      found.emplace(name, entry->path().filename());
+    if (found.size() > kMostOfFolder + 1) found.erase(std::prev(found.end()));
+  }
   if (failed) return Error{ErrorKind::unavailable, failed.message()};
+  std::string text;
+  for (const auto& [name, file] : found) text += name + '\0' + file + '\0';
   return text;
 }
 
@@ -84,25 +93,25 @@ std::optional<std::string> read_all(int fd, Clock::time_point deadline) {
   return std::nullopt;
 }
 
-std::vector<ModelOption> options_of(const std::string& text, const ModelOption& folder) {
-  std::vector<ModelOption> options;
+FolderModels options_of(const std::string& text, const ModelOption& folder) {
+  FolderModels found;
   const auto words = split(text, '\0');
-  for (std::size_t i = 0; i + 1 < words.size(); i += 2) {
+  found.has_more = words.size() / 2 > kMostOfFolder;
+  for (std::size_t i = 0; i + 1 < words.size() && i / 2 < kMostOfFolder; i += 2) {
     const std::string word(words[i]), file(words[i + 1]);
     const std::string name = folder.name.empty() ? word : folder.name + "/" + word;
     if (!modelwire::is_model_name(name.data(), name.size())) continue;
-    options.push_back({folder.tenant,
-                       name,
-                       {fs::path(folder.from.path) / file, folder.from.uid, {}},
-                       folder.visible});
+    found.models.push_back({folder.tenant,
+                            name,
+                            {fs::path(folder.from.path) / file, folder.from.uid, {}},
+                            folder.visible});
   }
-  return options;
+  return found;
 }
 
 }  // namespace
 
-Result<std::vector<ModelOption>> models_in_folder(const ModelOption& folder,
-                                                  std::chrono::milliseconds limit) {
+Result<FolderModels> models_in_folder(const ModelOption& folder, std::chrono::milliseconds limit) {
   const std::string& path = folder.from.path;
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) < 0) return errno_error("make a pipe for", path);

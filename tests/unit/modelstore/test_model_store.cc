@@ -188,8 +188,13 @@ Test(model_store, reads_a_folder_with_the_rights_of_its_user, .timeout = 60) {
   write_file(roots + "/deep/model.safetensors", one_tensor("w", "2"));
   cr_assert_eq(symlink((roots + "/deep").c_str(), (folder + "/deep").c_str()), 0);
   store.option("--models=" + folder + ",tenant=a,uid=" + std::to_string(kNobody));
-  const std::string refused = store.start_in_vain();
-  cr_expect(has(refused, "cannot read " + folder + ": Permission"), "%s", refused.c_str());
+  // It is left out, and the daemon starts.
+  store.add("other", "3");
+  store.start();
+  cr_expect(store.says("cannot read " + folder + ": Permission"), "%s", store.log().c_str());
+  cr_expect_eq(store.open("one").code(), BELLOWS_MODEL_ERR_NOT_FOUND);
+  cr_expect(store.open("other").data("w") == "3");
+  store.stop();
   for (const std::string& each : {folder, folder + "/one.safetensors"})
     cr_assert_eq(chown(each.c_str(), kNobody, 0), 0);
   store.start();
@@ -198,8 +203,24 @@ Test(model_store, reads_a_folder_with_the_rights_of_its_user, .timeout = 60) {
                "a link to what it can't see");
   store.stop();
   store.option("--models=" + folder + ",tenant=a,uid=54321");
-  const std::string unknown = store.start_in_vain();
-  cr_expect(has(unknown, "no user 54321"), "%s", unknown.c_str());
+  store.start();
+  cr_expect(store.says("no user 54321"), "%s", store.log().c_str());
+  cr_expect(store.open("one").ok());
+}
+
+Test(model_store, takes_no_more_of_a_folder_than_it_may, .timeout = 60) {
+  ModelStore store;
+  const std::string folder = store.path() + "/models";
+  cr_assert_eq(mkdir(folder.c_str(), 0700), 0);
+  for (int i = 0; i < 4097; ++i)
+    cr_assert_eq(mkdir((folder + "/m" + std::to_string(10000 + i)).c_str(), 0700), 0);
+  for (const char* name : {"m10000", "m14095", "m14096"})
+    write_file(folder + "/" + name + "/model.safetensors", one_tensor("w", "1"));
+  store.option("--models=" + folder + ",tenant=a");
+  store.start();
+  cr_expect(store.says("more than 4096 models"), "%s", store.log().c_str());
+  cr_expect(store.open("m10000").ok() && store.open("m14095").ok());
+  cr_expect_eq(store.open("m14096").code(), BELLOWS_MODEL_ERR_NOT_FOUND);
 }
 
 Test(model_store, a_killed_programs_references_return, .timeout = 60) {
