@@ -225,9 +225,11 @@ Status PeerStream::read(std::uint64_t begin, unsigned char* to, std::uint64_t by
     const auto limit = kWindow + seconds(1);
     if (moved_.wait_for(lock, limit) == std::cv_status::timeout && at_ == before) failed_ = true;
   }
-  if (failed_) return Error{ErrorKind::io, "its bytes came no further"};
+  // All say the same, since the first that does is believed.
+  if (failed_) return Error{ErrorKind::io, why_};
   const Status status = read_now(to, bytes);
   failed_ = !status;
+  if (failed_) why_ = status.error().text;
   at_ += bytes;
   moved_.notify_all();
   return status;

@@ -75,6 +75,7 @@ class PeerStream {
   std::condition_variable moved_;
   std::uint64_t at_ = 0;
   bool failed_ = false;
+  std::string why_ = "its bytes came no further";
   /// Of the present window: what came in it, and for how long it was waited for.
   std::uint64_t came_ = 0;
   std::chrono::steady_clock::duration waited_{0};
