@@ -608,10 +608,9 @@ Test(planner, a_size_that_finds_no_place_is_not_planned) {
   World world;
   world.add(1, 2, true, "a", "1-2").nodes = {{"n1", 2, 2}};
   world.add(2, 2, true, "a", "1-2").nodes = {{"n2", 2, 2}};
-  world.add(3, 1, true, "a", "1-4").nodes = {{"n1", 1, 1}};
+  world.add(3, 2, true, "a", "1-4").nodes = {{"n1", 2, 2}};
   world.all_report();
-  // It was seen to scale: three GPUs are free, one of them beside it.
-  world.book.note_given(3, 1, false, 1000);
+  // Two are free, on the other node.
   cr_expect(world.planned(3) == 2 && world.planned(1) == 2 && world.planned(2) == 2);
 }
 
@@ -630,12 +629,9 @@ Test(planner, what_others_keep_from_jobs_does_not_count_for_how_few_nodes_they_n
 Test(planner, only_nodes_on_which_something_changes_are_reserved) {
   World world;
   world.cluster.all_nodes.push_back({"n3", {"main"}, 4, "", true});
-  world.add(1, 2, true, "a", "2-4");
-  world.add(2, 4, true, "a", "4-8");
-  world.cluster.all[1].nodes = {{"n1", 2, 2}};
-  world.cluster.all[2].nodes = {{"n2", 4, 4}};
-  world.note();
-  world.report(1, 0.1);
-  const PoolPlan plan = world.plan();
-  cr_expect(plan.nodes == std::set<std::string>{"n1"}, "the silent one keeps what it has");
+  world.add(1, 2, true, "a", "2-4").nodes = {{"n1", 2, 2}};
+  world.add(2, 4, true, "a", "2-4").nodes = {{"n2", 4, 4}};
+  world.all_report();
+  cr_expect(world.planned(1) == 4 && world.planned(2) == 4);
+  cr_expect(world.plan().nodes == std::set<std::string>{"n1"}, "the other keeps what it has");
 }
