@@ -93,5 +93,6 @@ Test(connections, nothing_is_done_while_nobody_connects) {
   while (!server.listen({"127.0.0.1", ++port})) cr_assert(port < world.port + 100);
   const std::clock_t before = std::clock();
   std::this_thread::sleep_for(400ms);
-  cr_assert(std::clock() - before < CLOCKS_PER_SEC / 5);
+  // Far less than what it would get on a machine with much else to do.
+  cr_assert(std::clock() - before < CLOCKS_PER_SEC / 50);
 }
