@@ -3,10 +3,11 @@
 
 #include <fmt/core.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <csignal>
+
+#include "modelstore/daemon/helper_process.h"
 
 namespace bellows {
 namespace {
@@ -31,20 +32,14 @@ void DiskLease::end() {
 }
 
 Status DiskLink::start_process() {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return errno_error("make", "a socket for bellows-model-disk");
-  Fd ours(ends[0]);
-  const Fd theirs(ends[1]);
   ChildOptions options;
   options.command = command_;
-  options.in_fd = theirs.get();
-  auto child = Child::start(options);
-  if (!child) return child.error();
-  child_.emplace(std::move(*child));
-  auto watch = loop_.watch(ours.get(), EPOLLIN, [this](std::uint32_t) { on_message(); });
+  auto helper = start_helper(options, "bellows-model-disk");
+  if (!helper) return helper.error();
+  child_.emplace(std::move(helper->child));
+  auto watch = loop_.watch(helper->socket.get(), EPOLLIN, [this](std::uint32_t) { on_message(); });
   if (!watch) return watch.error();
-  socket_ = std::move(ours);
+  socket_ = std::move(helper->socket);
   watch_ = std::move(*watch);
   return {};
 }

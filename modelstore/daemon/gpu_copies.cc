@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <csignal>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "modelstore/daemon/helper_process.h"
 #include "modelstore/wire/gpu_address.h"
 
 namespace bellows {
@@ -57,11 +57,6 @@ void GpuCopies::start_queued() {
 }
 
 Status GpuCopies::begin(std::uint64_t key, Copy& copy) {
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return errno_error("make", "a socket for bellows-model-gpu");
-  copy.socket.reset(ends[0]);
-  const Fd theirs(ends[1]);
   auto catalogue = make_model_memory(copy.memory.catalogue_bytes, false);
   if (!catalogue) return catalogue.error();
   copy.catalogue = std::move(*catalogue);
@@ -69,11 +64,11 @@ Status GpuCopies::begin(std::uint64_t key, Copy& copy) {
   options.command = {options_.program, options_.library};
   // Else libcuda.so.1 looks for the server of MPS in /tmp, where any user may have put one.
   options.environment = {"CUDA_MPS_PIPE_DIRECTORY=" + options_.empty_folder};
-  options.in_fd = theirs.get();
   options.death_signal = SIGKILL;
-  auto child = Child::start(options);
-  if (!child) return child.error();
-  copy.child.emplace(std::move(*child));
+  auto helper = start_helper(options, "bellows-model-gpu");
+  if (!helper) return helper.error();
+  copy.socket = std::move(helper->socket);
+  copy.child.emplace(std::move(helper->child));
   auto watch =
       loop_.watch(copy.socket.get(), EPOLLIN, [this, key](std::uint32_t) { on_message(key); });
   if (!watch) return watch.error();

@@ -4,13 +4,13 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <csignal>
 #include <cstring>
 #include <utility>
 
+#include "modelstore/daemon/helper_process.h"
 #include "modelstore/loader/model_place.h"
 
 namespace bellows {
@@ -134,21 +134,16 @@ void Loads::looked_up(std::uint64_t key, std::uint64_t question, std::optional<F
 
 Status Loads::start_loader(Load& load) {
   load.phase = load.checks ? Phase::checking : Phase::sizing;
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return errno_error("make", "a socket for a loader");
-  load.socket.reset(ends[0]);
-  const Fd theirs(ends[1]);
   ChildOptions options;
   options.command = {options_.loader};
   // The others need no keys.
   if (!load.checks && !load.image && !options_.remote.empty() && is_remote_place(load.from.path))
     options.command.push_back(options_.remote);
-  options.in_fd = theirs.get();
   options.death_signal = SIGKILL;
-  auto child = Child::start(options);
-  if (!child) return child.error();
-  load.child.emplace(std::move(*child));
+  auto helper = start_helper(options, "a loader");
+  if (!helper) return helper.error();
+  load.socket = std::move(helper->socket);
+  load.child.emplace(std::move(helper->child));
   ++load.attempts;
   load.done = 0;
   load.has_version = false;

@@ -3,12 +3,12 @@
 
 #include <fmt/core.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <csignal>
 #include <utility>
 
+#include "modelstore/daemon/helper_process.h"
 #include "modelstore/daemon/listen_at.h"
 #include "modelstore/loader/model_place.h"
 
@@ -28,24 +28,18 @@ Status PeerLink::start_process() {
     if (!listener) return listener.error();
     listener_ = std::move(*listener);
   }
-  int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0)
-    return errno_error("make", "a socket for bellows-model-peer");
-  Fd ours(ends[0]);
-  const Fd theirs(ends[1]);
   ChildOptions options;
   options.command = command_;
-  options.in_fd = theirs.get();
   options.death_signal = SIGKILL;
-  auto child = Child::start(options);
-  if (!child) return child.error();
+  auto helper = start_helper(options, "bellows-model-peer");
+  if (!helper) return helper.error();
   PeerMessage message;
   message.op = PeerOp::listen;
-  if (auto sent = send_message(ours.get(), message, listener_.get()); !sent) return sent;
-  child_.emplace(std::move(*child));
-  auto watch = loop_.watch(ours.get(), EPOLLIN, [this](std::uint32_t) { on_message(); });
+  if (auto sent = send_message(helper->socket.get(), message, listener_.get()); !sent) return sent;
+  child_.emplace(std::move(helper->child));
+  auto watch = loop_.watch(helper->socket.get(), EPOLLIN, [this](std::uint32_t) { on_message(); });
   if (!watch) return watch.error();
-  socket_ = std::move(ours);
+  socket_ = std::move(helper->socket);
   watch_ = std::move(*watch);
   return {};
 }
