@@ -98,7 +98,9 @@ Status Loading::fill(unsigned char* piece, std::uint64_t begin, std::uint64_t by
   return read_(begin, piece, bytes);
 }
 
-Status Loading::write(const unsigned char* piece, std::uint64_t begin, std::uint64_t bytes) const {
+Status Loading::write(const unsigned char* piece, std::uint64_t begin, std::uint64_t bytes) {
+  // The kernel lets in one writer of a file at a time, and the others spin.
+  const std::lock_guard<std::mutex> lock(write_mutex_);
   while (bytes > 0) {
     const ssize_t written = pwrite(memory_fd_, piece, bytes, static_cast<off_t>(begin));
     if (written < 0 && errno == EINTR) continue;

@@ -70,7 +70,7 @@ class Loading {
   /// False: it failed, or there is none.
   bool take_piece(TreeHasher& hasher, const PieceBuffer& buffer);
   Status fill(unsigned char* piece, std::uint64_t begin, std::uint64_t bytes);
-  Status write(const unsigned char* piece, std::uint64_t begin, std::uint64_t bytes) const;
+  Status write(const unsigned char* piece, std::uint64_t begin, std::uint64_t bytes);
   void fail(const Error& error);
 
   unsigned char* memory_ = nullptr;
@@ -82,6 +82,7 @@ class Loading {
   std::atomic<std::uint64_t> next_{0};
   std::atomic<std::uint64_t> done_{0};
   std::atomic<unsigned> running_{0};
+  std::mutex write_mutex_;
   std::mutex mutex_;
   std::optional<Error> error_;
   Fd event_;
