@@ -59,7 +59,7 @@ void GpuCopies::start_queued() {
 Status GpuCopies::begin(std::uint64_t key, Copy& copy) {
   auto catalogue = make_model_memory(copy.memory.catalogue_bytes, false);
   if (!catalogue) return catalogue.error();
-  copy.catalogue = std::move(*catalogue);
+  copy.catalogue = std::move(catalogue->fd);
   ChildOptions options;
   options.command = {options_.program, options_.library};
   // Else libcuda.so.1 looks for the server of MPS in /tmp, where any user may have put one.

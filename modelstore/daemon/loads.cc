@@ -223,12 +223,13 @@ Status Loads::give_memory(Load& load) {
   // After huge pages that could not be had after all, small ones.
   auto memory = make_model_memory(load.memory.bytes, options_.huge && load.attempts == 1);
   if (!memory) return memory.error();
-  load.writable = std::move(*memory);
+  load.writable = std::move(memory->fd);
   load.phase = Phase::filling;
   load.done = 0;
   load.deadline = EventLoop::Clock::now() + options_.stall;
   LoaderMessage message;
   message.word = LoaderWord::fill;
+  message.asks = memory->huge ? 1 : 0;
   return send_message(load.socket.get(), message, load.writable.get());
 }
 

@@ -41,6 +41,13 @@ bool has_huge_pages(std::uint64_t bytes) {
   return pages[0] >= pages[1] && (pages[0] - pages[1]) * kHugePage >= bytes;
 }
 
+/// Where the kernel gives shared memory huge pages, at least to those who ask.
+bool makes_huge_pages() {
+  const auto text = read_file("/sys/kernel/mm/transparent_hugepage/shmem_enabled", 128);
+  return text && text->find("[never]") == std::string::npos &&
+         text->find("[deny]") == std::string::npos;
+}
+
 int make_memfd(unsigned flags) {
   flags |= MFD_CLOEXEC | MFD_ALLOW_SEALING;
   const int fd = memfd_create("bellows-model", flags | MFD_NOEXEC_SEAL);
@@ -54,14 +61,17 @@ std::uint64_t room_for(std::uint64_t bytes) {
   return bytes < kHugePage ? bytes : (bytes + kHugePage - 1) / kHugePage * kHugePage;
 }
 
-Result<Fd> make_model_memory(std::uint64_t bytes, bool huge) {
-  huge = huge && bytes >= kHugePage && has_huge_pages(room_for(bytes));
-  Fd fd(huge ? make_memfd(MFD_HUGETLB | MFD_HUGE_2MB) : make_memfd(0));
-  if (huge) bytes = room_for(bytes);
-  if (!fd || ftruncate(fd.get(), static_cast<off_t>(bytes)) < 0)
+Result<WritableMemory> make_model_memory(std::uint64_t bytes, bool huge) {
+  huge = huge && bytes >= kHugePage;
+  const bool reserved = huge && has_huge_pages(room_for(bytes));
+  WritableMemory memory;
+  memory.fd.reset(reserved ? make_memfd(MFD_HUGETLB | MFD_HUGE_2MB) : make_memfd(0));
+  memory.huge = reserved || (huge && makes_huge_pages());
+  if (reserved) bytes = room_for(bytes);
+  if (!memory.fd || ftruncate(memory.fd.get(), static_cast<off_t>(bytes)) < 0)
     return Error{ErrorKind::unavailable,
                  fmt::format("cannot make {} bytes of memory: {}", bytes, std::strerror(errno))};
-  return fd;
+  return memory;
 }
 
 Status ModelMemory::seal(Fd writable) {

@@ -19,9 +19,14 @@ namespace bellows {
 /// What a model of so many bytes takes at most: in huge pages, or in small ones.
 std::uint64_t room_for(std::uint64_t bytes);
 
-/// Memory for a loader to fill: a memfd that nobody can run, of at least so many bytes, and of huge
-/// pages where `huge` is wanted and the node has enough of them.
-Result<Fd> make_model_memory(std::uint64_t bytes, bool huge);
+/// Memory for a loader to fill.
+struct WritableMemory {
+  Fd fd;              ///< a memfd that nobody can run, of at least so many bytes
+  bool huge = false;  ///< its pages are huge, or are made so where it is mapped and there are some
+};
+
+/// With huge pages where they are wanted and the node has enough of them.
+Result<WritableMemory> make_model_memory(std::uint64_t bytes, bool huge);
 
 /// A model that can be lent: sealed, so that nobody can write to it or change its size, not even
 /// its owner, and a descriptor that is open for reading only. The daemon never maps it.

@@ -21,7 +21,7 @@ enum class LoaderWord : std::uint32_t {
   load = 1,   ///< text: the place; uid: with whose rights a path is opened; asks: 1: `version`
               ///< comes before anything else is read, and waits for `image` or `go_on`
   check = 2,  ///< with memory, and bytes
-  fill = 3,   ///< with memory of the size that was asked for
+  fill = 3,   ///< with memory of the size that was asked for; asks: 1: its pages may be huge
   sized = 4,  ///< bytes, catalogue_at, catalogue_bytes; text: the node that gives them, if one does
   progress = 5,    ///< bytes: so many are done
   done = 6,        ///< digest
@@ -40,7 +40,7 @@ enum class LoaderWord : std::uint32_t {
 };
 
 struct LoaderMessage {
-  static constexpr std::uint32_t kVersion = 3;
+  static constexpr std::uint32_t kVersion = 4;
   static constexpr std::size_t kMostText = 8191;  ///< so much a URL may have
 
   std::uint32_t version = kVersion;

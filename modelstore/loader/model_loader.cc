@@ -4,12 +4,10 @@
 //
 // usage: bellows-model-loader [SETTINGS], the file of SiteSettings for models that lie elsewhere
 #include <fmt/core.h>
-#include <linux/magic.h>
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +42,8 @@ constexpr unsigned kMostThreads = 16;
 /// From far away, more of them wait, each for more.
 constexpr unsigned kRemoteThreads = 8;
 constexpr std::uint64_t kRemoteLeaves = 4;
+/// Of a huge page, so that no two threads get the same one.
+constexpr std::uint64_t kHugeLeaves = 2;
 
 /// Memory that the daemon gave, while it is mapped.
 class GivenMemory {
@@ -54,7 +54,7 @@ class GivenMemory {
   ~GivenMemory() { leave(); }
 
   /// All of it, of which the model takes `bytes`: huge pages can't be unmapped in part.
-  Status map(int fd, std::uint64_t bytes, int protection) {
+  Status map(int fd, std::uint64_t bytes, int protection, bool huge = false) {
     struct stat s;
     if (fstat(fd, &s) < 0) return errno_error("look at", "the model's memory");
     if (static_cast<std::uint64_t>(s.st_size) < bytes)
@@ -64,7 +64,7 @@ class GivenMemory {
     if (data == MAP_FAILED) return errno_error("map", "the model's memory");
     data_ = static_cast<unsigned char*>(data);
     // Where the kernel gives shared memory huge pages to those who ask.
-    (void)madvise(data_, bytes_, MADV_HUGEPAGE);
+    if (huge) (void)madvise(data_, bytes_, MADV_HUGEPAGE);
     return {};
   }
   unsigned char* data() const { return data_; }
@@ -78,12 +78,6 @@ class GivenMemory {
   unsigned char* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
-
-/// Huge ones can't be written to, only mapped.
-bool has_small_pages(int fd) {
-  struct statfs s;
-  return fstatfs(fd, &s) == 0 && s.f_type == TMPFS_MAGIC;
-}
 
 /// Waits for the daemon's next message.
 Status await_message(LoaderMessage* message, plain::Handle* passed) {
@@ -214,16 +208,19 @@ Result<ModelDigest> fill(const Reading& reading) {
   if (auto received = await_message(&message, &fd); !received) return received.error();
   if (message.word != LoaderWord::fill || fd.get() < 0)
     return Error{ErrorKind::internal, "bellows-modeld gave its loader no memory"};
-  if (!reading.read_all && has_small_pages(fd.get())) {
+  const bool huge = message.asks != 0;
+  // Only what is mapped gets huge pages.
+  if (!reading.read_all && !huge) {
     Loading loading(fd.get(), reading.bytes, reading.read, reading.leaves);
     return run(loading, reading.threads);
   }
   GivenMemory memory;
-  if (auto mapped = memory.map(fd.get(), reading.bytes, PROT_READ | PROT_WRITE); !mapped)
+  if (auto mapped = memory.map(fd.get(), reading.bytes, PROT_READ | PROT_WRITE, huge); !mapped)
     return mapped.error();
   if (reading.read_all)
     if (auto read = read_all(reading, memory.data()); !read) return read.error();
-  Loading loading(memory.data(), reading.bytes, reading.read, reading.leaves);
+  const std::uint64_t leaves = huge ? std::max(reading.leaves, kHugeLeaves) : reading.leaves;
+  Loading loading(memory.data(), reading.bytes, reading.read, leaves);
   if (!reading.read_all) return run(loading, reading.threads);
   return run(loading, reading.threads, kPasses, reading.bytes / kPasses * (kPasses - 1));
 }
