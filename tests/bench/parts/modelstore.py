@@ -9,13 +9,14 @@ import subprocess
 import modelstore_cold
 import modelstore_inference
 import rows
-from modelstore_place import QUICK_LARGE, Store, drop_cache, evict, raw_seconds
+from modelstore_place import (QUICK_LARGE, SharedHugePages, Store, drop_cache, evict, large_size, raw_seconds,
+                              why_no_huge_pages)
 
 SMALL = 1 << 20
 LARGE = 1 << 30
 PROCESSES = 16
 OPENS = 400
-READS = 16
+READS = 8
 COLDS = 8
 REFUSALS = 40  # pairs of a hundred each
 COPIES = 4  # times that sixteen processes read it
@@ -84,43 +85,54 @@ def copies(store, model, size):
                 process.stdin.close()
 
 
-def free_huge_pages():
-    try:
-        with open("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", encoding="ascii") as stream:
-            return int(stream.read())
-    except OSError:
-        return 0
+def rows_of_pages(options, pages, size):
+    """Of reads of a model of so many bytes, and of loads of one that is smaller, in pages of one kind."""
+    more = ["--small-pages"] if pages == "small" else []
+    with Store(options, {"large": size}, *more) as store:
+        reads = store.samples("read", "large", options.count(READS))
+    with Store(options, {"large": min(size, LARGE)}, *more) as store:
+        colds = cold_pairs(store, "large", options.count(COLDS))
+    return [
+        rows.row(f"modelstore.first_read.{pages}_pages", [lent / own for lent, own in reads], "x", "lower", READ_GOAL,
+                 ("a read of the program's own memory, s", statistics.median(own for _, own in reads)),
+                 note=f"open and read all {size >> 20} MB once, against memory of the program that it has read before"),
+        rows.row(f"modelstore.cold_vs_raw.{pages}_pages", [cold / raw for cold, raw in colds], "x", "higher", COLD_GOAL,
+                 ("a raw read, bytes/s", statistics.median(raw for _, raw in colds)),
+                 note="from the disk to lent, with its digest, against a read past the page cache: "
+                      f"{statistics.median(cold for cold, _ in colds) / 1e9:.2f} GB/s"),
+    ]
+
+
+def page_rows(options):
+    size = large_size(options)[0]
+    result = rows_of_pages(options, "small", size)
+    why = why_no_huge_pages()
+    if why:
+        left_out = ("modelstore.first_read.huge_pages", "modelstore.cold_vs_raw.huge_pages")
+        return [*result, *(rows.left_out(name, why) for name in left_out)]
+    with SharedHugePages():
+        return [*result, *rows_of_pages(options, "huge", size)]
 
 
 def run(options):
     large = QUICK_LARGE if options.quick else LARGE
     label = f"{large >> 20}MB"
-    pages = "huge" if free_huge_pages() * (2 << 20) > large + (4 << 20) else "small"
     with Store(options, {"small": SMALL, "large": large}) as store:
         small_us = [sample[0] for sample in store.samples("open", "small", options.count(OPENS))]
         large_us = [sample[0] for sample in store.samples("open", "large", options.count(OPENS))]
-        reads = store.samples("read", "large", options.count(READS))
         refusals = refused_ratios(store, options.count(REFUSALS))
-        colds = cold_pairs(store, "large", options.count(COLDS))
     # What the kernel says of a process's memory leaves huge pages out.
     with Store(options, {"large": large}, "--small-pages") as store:
         sixteen = [copies(store, "large", large) for _ in range(options.count(COPIES))]
-    own = statistics.median(own for _, own in reads)
     return [
         rows.row("modelstore.warm_open_us.1MB", small_us, "us", "lower", OPEN_GOAL_US,
                  note="open, find a tensor and close, of a model in memory"),
         rows.row(f"modelstore.warm_open_us.{label}", large_us, "us", "lower", OPEN_GOAL_US),
-        rows.row("modelstore.first_read", [lent / own for lent, own in reads], "x", "lower", READ_GOAL,
-                 ("a read of the program's own memory, s", own),
-                 note="open and read all once, against memory of the program that it has read before; "
-                      f"the model is in {pages} pages; huge ones come from vm.nr_hugepages or shmem_enabled"),
-        rows.row("modelstore.cold_vs_raw", [cold / raw for cold, raw in colds], "x", "higher", COLD_GOAL,
-                 ("a raw read, bytes/s", statistics.median(raw for _, raw in colds)),
-                 note="from the disk to lent, with its digest, against a read past the page cache"),
         rows.row("modelstore.hidden_vs_absent", refusals, "x", "lower", None,
                  note="an open of a name that the tenant may not see, against one that does not exist"),
         rows.row("modelstore.copies", sixteen, "x", "lower", COPIES_GOAL,
                  note=f"memory of {PROCESSES} processes that have read the model, in sizes of the model"),
+        *page_rows(options),
         *modelstore_inference.run(options),
         *modelstore_cold.run(options),
     ]

@@ -8,8 +8,8 @@ import tempfile
 
 import cluster
 import rows
-from modelstore_place import (GIGABYTE, QUICK_LARGE, Asker, Store, drop_cache, evict, made_network, raw_seconds,
-                              why_no_torch)
+from modelstore_place import (GIGABYTE, QUICK_LARGE, Asker, SharedHugePages, Store, drop_cache, evict, made_network,
+                              raw_seconds, why_no_huge_pages, why_no_torch)
 
 PEERS = {"torch_load": "torch.load", "read": "a plain reader of safetensors"}
 LOADS = 4
@@ -35,26 +35,37 @@ def load_round(store, asker, what, cached):
     return seconds
 
 
-def load_rows(options, size):
-    why = why_no_torch()
-    if why:
-        return [rows.left_out("modelstore.cold_vs_load", why)]
+def rows_of_loads(options, pages, size):
     result = []
+    more = ["--small-pages"] if pages == "small" else []
     with tempfile.TemporaryDirectory(prefix="bench-networks-", dir=options.builddir) as directory:
         what = made_network(options, directory, "large", size)
-        with Store(options, {what["store"]: what["safetensors"]}) as store, Asker(options, store, what) as asker:
+        with Store(options, {what["store"]: what["safetensors"]}, *more) as store, Asker(options, store, what) as asker:
             asker.ask("load store")
             for state in ("dropped", "cached"):
                 rounds = [load_round(store, asker, what, state == "cached") for _ in range(options.count(LOADS))]
                 ours = statistics.median(each["store"] for each in rounds)
                 for peer, says in PEERS.items():
                     result.append(rows.row(
-                        f"modelstore.cold_vs_load.{state}.{peer}", [each[peer] / each["store"] for each in rounds],
-                        "x", "higher", LOAD_GOAL, (f"{says}, s", statistics.median(each[peer] for each in rounds)),
+                        f"modelstore.cold_vs_load.{pages}_pages.{state}.{peer}",
+                        [each[peer] / each["store"] for each in rounds], "x", "higher", LOAD_GOAL,
+                        (f"{says}, s", statistics.median(each[peer] for each in rounds)),
                         note=f"until a program has the tensors of {size >> 20} MB, which are in no memory; the file "
                              f"is {'in' if state == 'cached' else 'not in'} the page cache: {ours:.3f} s with the "
                              "store, with its digest" if peer == "torch_load" else None))
     return result
+
+
+def load_rows(options, size):
+    why = why_no_torch()
+    if why:
+        return [rows.left_out("modelstore.cold_vs_load", why)]
+    result = rows_of_loads(options, "small", size)
+    why = why_no_huge_pages()
+    if why:
+        return [*result, rows.left_out("modelstore.cold_vs_load.huge_pages", why)]
+    with SharedHugePages():
+        return [*result, *rows_of_loads(options, "huge", size)]
 
 
 def image_in(directory):

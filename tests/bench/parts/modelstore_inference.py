@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """From a question to the first output of a network: with the model store, and with what programs do today.
 
-A row's value is their time as a multiple of ours. The store has the network in memory, and the page cache has
-their files: this is what they can do best. networks.py says what the networks are.
+A row's value is their time as a multiple of ours. The store has the network in memory, in huge pages where this
+program can have the kernel make them, and the page cache has their files: this is what they can do best. networks.py
+says what the networks are.
 """
 import contextlib
 import statistics
@@ -12,7 +13,8 @@ import time
 
 import cluster
 import rows
-from modelstore_place import Asker, Store, command_of, environment_of, large_size, made_network, why_no_torch
+from modelstore_place import (Asker, SharedHugePages, Store, command_of, environment_of, large_size, made_network,
+                              why_no_huge_pages, why_no_torch)
 
 PEERS = {"torch_load": "torch.load", "read": "a plain reader of safetensors", "map": "a private map of the file"}
 PAPER = {"alexnet": 24, "vgg19": 24, "resnet50": 24, "large": 210}
@@ -136,7 +138,8 @@ def run(options):
     with tempfile.TemporaryDirectory(prefix="bench-networks-", dir=options.builddir) as directory:
         thin = THIN if options.quick else 1
         networks = [made_network(options, directory, name, size if name == "large" else thin) for name in PAPER]
-        with Store(options, {each["store"]: each["safetensors"] for each in networks}) as store:
+        pages = contextlib.nullcontext() if why_no_huge_pages() else SharedHugePages()
+        with pages, Store(options, {each["store"]: each["safetensors"] for each in networks}) as store:
             result = []
             for what in networks:
                 large = what["network"] == "large"

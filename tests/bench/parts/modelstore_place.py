@@ -3,6 +3,7 @@
 torch that ask."""
 import json
 import os
+import re
 import shutil
 import socket
 import struct
@@ -15,6 +16,38 @@ PYTHON = "/usr/bin/python3"  # Debian's own: another one in PATH lacks its packa
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 QUICK_LARGE = 64 << 20
 GIGABYTE = 1 << 30
+
+
+SHARED_HUGE_PAGES = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
+
+
+class SharedHugePages:
+    """The kernel gives shared memory huge pages where a program asks for them, as bellows-modeld.service has it.
+    The setting is put back. Use as a context."""
+
+    def __init__(self):
+        with open(SHARED_HUGE_PAGES, encoding="ascii") as stream:
+            self.before = re.search(r"\[(\w+)\]", stream.read())[1]
+
+    def __enter__(self):
+        self.set("advise")
+
+    def __exit__(self, *_):
+        self.set(self.before)
+
+    @staticmethod
+    def set(word):
+        with open(SHARED_HUGE_PAGES, "w", encoding="ascii") as stream:
+            stream.write(word)
+
+
+def why_no_huge_pages():
+    """None: this program can have the kernel make them."""
+    try:
+        with SharedHugePages():
+            return None
+    except OSError as error:
+        return str(error)
 
 
 def write_model(path, size):
