@@ -45,6 +45,12 @@ BookEntry ModelBook::entry(ModelId model) const {
   return {of.bytes, of.waiting.size(), of.pinned, of.trouble};
 }
 
+std::vector<ModelId> ModelBook::models() const {
+  std::vector<ModelId> ids;
+  for (const auto& [id, model] : models_) ids.push_back(id);
+  return ids;
+}
+
 ModelBook::State ModelBook::state(ModelId model) const {
   const auto found = models_.find(model);
   return found == models_.end() ? State::absent : found->second.state;
@@ -157,11 +163,6 @@ BookDecisions ModelBook::evict(ModelId id) {
 
 void ModelBook::pin(ModelId id, bool pinned) {
   if (BookModel* model = find(id); model && !model->retired) model->pinned = pinned;
-}
-
-bool ModelBook::is_pinned(ModelId id) const {
-  const auto found = models_.find(id);
-  return found != models_.end() && found->second.pinned;
 }
 
 BookDecisions ModelBook::open(TicketId ticket, ModelId id, Time now) {

@@ -112,7 +112,6 @@ class ModelBook {
   BookDecisions evict(ModelId model);
   /// Whether it stays though nobody uses it.
   void pin(ModelId model, bool pinned);
-  bool is_pinned(ModelId model) const;
 
   BookDecisions open(TicketId ticket, ModelId model, Time now);
   BookDecisions prefetch(ModelId model, Time now);
@@ -126,6 +125,8 @@ class ModelBook {
   /// Evicts what has outlived its time to live.
   BookDecisions expire(Time now);
 
+  /// All that were ever wanted, and are not forgotten.
+  std::vector<ModelId> models() const;
   State state(ModelId model) const;
   /// Of a model that is there; `remember` is for one that was there before a restart, or whose load
   /// took another time than the book could see.

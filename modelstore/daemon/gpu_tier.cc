@@ -93,6 +93,32 @@ void GpuTier::tell_of_copies() {
       if (watcher_) watcher_->copy_changed(place, model, &copy);
 }
 
+BookRoom GpuTier::room(const GpuPlace& place) const {
+  const auto of = shelves_.find(place);
+  return of == shelves_.end() ? BookRoom{limits_.bytes, 0, 0} : of->second.book.room();
+}
+
+std::vector<GpuModel> GpuTier::models_on(const GpuPlace& place) const {
+  std::vector<GpuModel> models;
+  const auto of = shelves_.find(place);
+  if (of == shelves_.end()) return models;
+  const ModelBook& book = of->second.book;
+  for (const ModelId id : book.models()) {
+    GpuModel model{id, book.state(id), book.entry(id), 0, book.references(id)};
+    if (model.state == ModelBook::State::absent && !model.entry.trouble) continue;
+    if (const auto copied = copies_.progress(source_of(place, id))) model.copied = copied->done;
+    models.push_back(std::move(model));
+  }
+  return models;
+}
+
+std::map<GpuPlace, std::uint64_t> GpuTier::left_behind() const {
+  std::map<GpuPlace, std::uint64_t> bytes;
+  for (const auto& [number, closing] : closing_)
+    if (closing.eviction == 0) bytes[closing.place] += closing.bytes;
+  return bytes;
+}
+
 void GpuTier::perform(const GpuPlace& place, BookDecisions decisions) {
   for (BookDecision& decision : decisions) to_do_.emplace_back(place, std::move(decision));
   if (performing_) return;
@@ -228,12 +254,12 @@ void GpuTier::grant(const GpuPlace& place, TicketId ticket) {
 
 void GpuTier::give_up(const GpuPlace& place, ModelId model, GpuCopy copy, EvictionId eviction) {
   if (watcher_) watcher_->copy_changed(place, model, nullptr);
-  discard(place, std::move(copy.memory), eviction);
+  discard(place, std::move(copy.memory), copy.bytes, eviction);
 }
 
-void GpuTier::discard(const GpuPlace& place, Fd memory, EvictionId eviction) {
+void GpuTier::discard(const GpuPlace& place, Fd memory, std::uint64_t bytes, EvictionId eviction) {
   const std::uint64_t number = next_close_++;
-  closing_[number] = {place, eviction, std::move(memory)};
+  closing_[number] = {place, eviction, std::move(memory), bytes};
   watcher_ ? watcher_->when_dropped([this, number] { close_memory(number); })
            : close_memory(number);
 }

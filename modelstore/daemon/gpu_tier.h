@@ -6,9 +6,11 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "modelstore/book/model_book.h"
 #include "modelstore/daemon/gpu_closes.h"
@@ -23,6 +25,15 @@ class GpuTicketHost {
   virtual ~GpuTicketHost() = default;
   virtual void granted(TicketId ticket, const GpuCopy& copy) = 0;
   virtual void refused(TicketId ticket, const Error& error) = 0;
+};
+
+/// A model that is on a GPU, on its way there, or failed to get there.
+struct GpuModel {
+  ModelId model = 0;
+  ModelBook::State state = ModelBook::State::absent;
+  BookEntry entry;
+  std::uint64_t copied = 0;  ///< bytes, while it is loaded
+  std::uint64_t references = 0;
 };
 
 /// Is told of every change that a restarted daemon has to know.
@@ -60,12 +71,19 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   /// What was there before a restart.
   void adopt(const GpuPlace& place, ModelId model, GpuCopy copy);
   /// Gives back memory that the watcher has been told to drop. `eviction` 0: no book waits for it.
-  void discard(const GpuPlace& place, Fd memory, EvictionId eviction = 0);
+  void discard(const GpuPlace& place, Fd memory, std::uint64_t bytes, EvictionId eviction = 0);
   /// Gives back all that the job has, and calls `done` once: when it is free, or with unavailable
   /// when that takes too long.
   void end(const std::string& job, Ended done);
   /// Tells the watcher of all that is there.
   void tell_of_copies();
+
+  /// Of the models of a job that is served.
+  BookRoom room(const GpuPlace& place) const;
+  std::vector<GpuModel> models_on(const GpuPlace& place) const;
+  /// Bytes that jobs had which have ended, and that are not free yet.
+  std::map<GpuPlace, std::uint64_t> left_behind() const;
+
   /// Gives the time when to look again.
   Time tick(Time now);
 
@@ -87,8 +105,9 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   /// may have to wait for: who closes it last may hang in the driver.
   struct Closing {
     GpuPlace place;
-    EvictionId eviction = 0;
+    EvictionId eviction = 0;  ///< 0: of a job that has ended
     Fd memory;
+    std::uint64_t bytes = 0;
   };
   struct Ending {
     std::string job;

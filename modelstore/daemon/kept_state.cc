@@ -54,7 +54,7 @@ void KeptState::restore_copies(std::vector<KeptItem>& items) {
       catalogues.erase(item.key + 1);
     } else {
       link_.drop(item.key);
-      if (gpus_) gpus_->discard(kept->place, std::move(item.fd));
+      if (gpus_) gpus_->discard(kept->place, std::move(item.fd), kept->bytes);
     }
   }
   for (const auto& [key, fd] : catalogues) link_.drop(key);
@@ -128,7 +128,7 @@ void KeptState::model_changed(ModelId model) {
   KeptModel kept;
   kept.tenant = registry_.tenant_name(registered->tenant);
   kept.model = *registered;
-  kept.pinned = tier_.book().is_pinned(model);
+  kept.pinned = tier_.book().entry(model).pinned;
   const ModelMemory* memory = tier_.memory(model);
   if (memory) {
     kept.bytes = memory->bytes;

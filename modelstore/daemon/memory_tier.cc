@@ -251,7 +251,7 @@ void MemoryTier::check_done(ModelId model, const Result<ModelDigest>& digest) {
 }
 
 void MemoryTier::replace(ModelId model) {
-  const bool pinned = book_.is_pinned(model);
+  const bool pinned = book_.entry(model).pinned;
   std::optional<ModelId> successor;
   if (const auto* registered = registry_.get(model)) {
     auto anew = *registered;
