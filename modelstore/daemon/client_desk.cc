@@ -13,6 +13,7 @@
 #include "common/plain/packet.h"
 #include "common/text.h"
 #include "modelstore/daemon/failure_of.h"
+#include "modelstore/daemon/gpu_report.h"
 #include "modelstore/daemon/listen_at.h"
 #include "modelstore/daemon/model_entry.h"
 
@@ -41,6 +42,13 @@ const Error kNoGpuTier{ErrorKind::unavailable,
 void refuse_descriptors(int listener) {
   const int no = 0;
   (void)setsockopt(listener, SOL_SOCKET, SO_PASSRIGHTS, &no, sizeof no);
+}
+
+modelwire::ModelReply end_of_table(std::uint64_t handle) {
+  modelwire::ModelReply reply;
+  reply.answer = modelwire::Answer::accepted;
+  reply.handle = handle;
+  return reply;
 }
 
 }  // namespace
@@ -214,7 +222,19 @@ void ClientDesk::take(std::uint64_t number, Client& client,
     case modelwire::Op::list:
     case modelwire::Op::show:
       return tell_of_model(number, client, request);
+    case modelwire::Op::on_gpus:
+      return tell_of_gpu(number, client, request);
   }
+}
+
+void ClientDesk::tell_of_gpu(std::uint64_t number, const Client& client,
+                             const modelwire::ModelRequest& request) {
+  const ServedJob& job = jobs_.at(client.job).job;
+  const std::string name(request.name, request.name_length);
+  auto entry = gpus_ ? gpu_entry_after(registry_, *gpus_, job, request.gpu, name) : std::nullopt;
+  if (entry) entry->handle = request.handle;
+  if (!(entry ? answer(client, *entry) : answer(client, end_of_table(request.handle))))
+    drop(number);
 }
 
 void ClientDesk::tell_of_model(std::uint64_t number, const Client& client,
@@ -229,12 +249,8 @@ void ClientDesk::tell_of_model(std::uint64_t number, const Client& client,
     if (!answer(client, entry)) drop(number);
     return;
   }
-  modelwire::ModelReply reply = failure(request.handle, kNoSuchModel);
-  if (lists) {
-    reply = {};
-    reply.answer = modelwire::Answer::accepted;
-    reply.handle = request.handle;
-  }
+  const modelwire::ModelReply reply =
+      lists ? end_of_table(request.handle) : failure(request.handle, kNoSuchModel);
   if (!answer(client, reply)) drop(number);
 }
 

@@ -106,6 +106,8 @@ class ClientDesk final : private TicketHost, private GpuTicketHost {
   void take(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
   void open(std::uint64_t number, Client& client, const modelwire::ModelRequest& request);
   void prefetch(std::uint64_t number, const Client& client, const modelwire::ModelRequest& request);
+  void tell_of_gpu(std::uint64_t number, const Client& client,
+                   const modelwire::ModelRequest& request);
   void tell_progress(std::uint64_t number, const Client& client, std::uint64_t handle);
   void tell_of_model(std::uint64_t number, const Client& client,
                      const modelwire::ModelRequest& request);

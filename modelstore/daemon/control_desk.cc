@@ -56,6 +56,16 @@ std::set<std::uint64_t> gpus_of(std::string_view list) {
   return gpus;
 }
 
+GpuCursor cursor_of(const ControlRequest& request) {
+  GpuCursor cursor;
+  std::uint64_t gpu = 0;
+  if (modelwire::read_gpu(request.visible, request.visible_length, &gpu))
+    cursor.place = GpuPlace{{request.path, request.path_length}, gpu};
+  cursor.tenant.assign(request.tenant, request.tenant_length);
+  cursor.name.assign(request.name, request.name_length);
+  return cursor;
+}
+
 /// Of a table, or its end.
 template <typename Line>
 bool send_line(int socket, const std::optional<Line>& line) {
@@ -144,6 +154,8 @@ bool ControlDesk::answer(int socket, const ControlRequest& request, plain::Handl
       return send_line(socket, report_.model_after(tenant, name));
     case ControlOp::status:
       return send(socket, report_.store(tenant));
+    case ControlOp::on_gpus:
+      return send_line(socket, report_.gpu_after(cursor_of(request)));
     case ControlOp::show:
     case ControlOp::holders: {
       const auto model = own(request);

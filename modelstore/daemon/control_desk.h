@@ -21,12 +21,14 @@ namespace bellows {
 /// else, and who takes no answers is let go.
 class ControlDesk {
  public:
-  ControlDesk(EventLoop& loop, ModelRegistry& registry, MemoryTier& tier, ClientDesk& clients)
+  /// `gpus`: null where models are not on GPUs.
+  ControlDesk(EventLoop& loop, ModelRegistry& registry, MemoryTier& tier, const GpuTier* gpus,
+              ClientDesk& clients)
       : loop_(loop),
         registry_(registry),
         tier_(tier),
         clients_(clients),
-        report_(registry, tier, clients) {}
+        report_(registry, tier, gpus, clients) {}
 
   Status listen(Fd listener);
   /// Gives the time when to look again.

@@ -87,7 +87,7 @@ Status ModelDaemon::start(const ModelDaemonOptions& options, const Say& say) {
   if (auto begun = begin_gpus(options); !begun) return begun;
   clients_ =
       std::make_unique<ClientDesk>(*loop_, *tier_, gpus_.get(), registry_, options.most_sockets);
-  control_ = std::make_unique<ControlDesk>(*loop_, registry_, *tier_, *clients_);
+  control_ = std::make_unique<ControlDesk>(*loop_, registry_, *tier_, gpus_.get(), *clients_);
   for (const TenantOption& tenant : options.tenants)
     tier_->add_tenant(registry_.tenant(tenant.name), tenant.budget);
   link_ = std::make_unique<KeeperLink>(*loop_, options.run + "/keeper", options.keeper, say);

@@ -27,6 +27,24 @@ const char* check_names(const ControlRequest& request) {
   return nullptr;
 }
 
+/// The line of a GPU: nothing, the GPU of a job, or that with a model.
+const char* check_gpu_line(const ControlRequest& request) {
+  std::uint64_t gpu;
+  const bool has_gpu = request.path_length > 0 && request.visible_length > 0;
+  if (!has_gpu &&
+      request.path_length + request.visible_length + request.name_length + request.tenant_length ==
+          0)
+    return nullptr;
+  if (!has_gpu || !is_served_name(request.path, request.path_length) ||
+      !read_gpu(request.visible, request.visible_length, &gpu))
+    return "it does not name the GPU of a job";
+  if (request.name_length + request.tenant_length == 0) return nullptr;
+  return is_model_name(request.name, request.name_length) &&
+                 is_plain_word(request.tenant, request.tenant_length)
+             ? nullptr
+             : "no model can have this name";
+}
+
 }  // namespace
 
 bool is_plain_word(const char* text, std::size_t length) {
@@ -63,8 +81,9 @@ const char* check(const ControlRequest& request, std::size_t size) {
       !is_fixed_text(request.path, request.path_length) ||
       !is_fixed_text(request.visible, request.visible_length))
     return "a text is not of its length";
-  if (request.op < ControlOp::serve || request.op > ControlOp::prefetch_on_gpus)
+  if (request.op < ControlOp::serve || request.op > ControlOp::on_gpus)
     return "it asks for what is unknown";
+  if (request.op == ControlOp::on_gpus) return check_gpu_line(request);
   if (const char* wrong = check_names(request)) return wrong;
   if (request.op == ControlOp::add && !is_model_place(request.path, request.path_length))
     return "the path is not absolute, and no URL that begins with http://, https:// or s3://";

@@ -37,6 +37,9 @@ enum class ControlOp : std::uint32_t {
   gpus = 14,  ///< the job may have models on its GPUs in `path`, too: their PCI addresses, with ","
               ///< between
   prefetch_on_gpus = 15,  ///< what the job in `path` sees by this name, on all GPUs that it may
+  on_gpus = 16,  ///< the model behind this one of the tenant's on the GPU in `visible` of the job
+                 ///< in `path`; no model: the GPU's first; no job: the first GPU. Answered with a
+                 ///< GpuLine
 };
 
 struct ControlRequest {
@@ -51,9 +54,9 @@ struct ControlRequest {
   char tenant[kMostTenant + 1] = {};
   char name[kMostName + 1] = {};
   char path[kMostPath + 1] = {};  ///< add: absolute, or a URL: http://, https:// or s3://;
-                                  ///< holders: a job, or nothing
+                                  ///< holders, on_gpus: a job, or nothing
   char visible[kMostVisible + 1] =
-      {};  ///< add: tenants besides its own, with "," between; "*": all
+      {};  ///< add: tenants besides its own, with "," between; "*": all; on_gpus: a GPU
 };
 
 /// What is asked for is done; or the end of a list; or a failure, of any request.

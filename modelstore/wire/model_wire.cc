@@ -43,6 +43,11 @@ const char* check(const ModelRequest& request, std::size_t size) {
     case Op::list:
       if (request.name_length == 0) return nullptr;
       break;
+    case Op::on_gpus:
+      if (request.by != By::name || (request.name_length > 0 && request.gpu == kNoGpu))
+        return "it does not name a model on a GPU";
+      if (request.name_length == 0) return nullptr;
+      break;
     case Op::open:
     case Op::prefetch:
     case Op::show:

@@ -19,6 +19,8 @@
 /// accepted:
 ///                          there is no other
 /// show, name          ->   entry | failed
+/// on_gpus, gpu, name  ->   gpu: the line behind this one, of the job's GPUs (gpu_lines.h) |
+/// accepted
 ///
 /// Answers come when they come, each with its handle. A program that leaves more than a few answers
 /// untaken is let go. The end of the socket closes all.
@@ -38,9 +40,11 @@ enum class Op : std::uint32_t {
   progress = 4,
   list = 5,  ///< no name: the first
   show = 6,
+  on_gpus =
+      7,  ///< the model behind this one on `gpu`; no name: the GPU's first; no GPU: the first GPU
 };
 
-/// What a request says which model it means by; list and show: by its name.
+/// What a request says which model it means by; list, show and on_gpus: by its name.
 enum class By : std::uint32_t {
   name = 0,
   digest = 1,
@@ -65,6 +69,7 @@ enum class Answer : std::uint32_t {
   progress = 4,
   entry = 5,
   catalogue = 6,  ///< comes before `opened` of a model on a GPU
+  gpu = 7,
 };
 
 /// Numbers of enum bellows_model_result.

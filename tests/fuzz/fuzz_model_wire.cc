@@ -12,6 +12,7 @@
 
 #include "modelstore/wire/control_lines.h"
 #include "modelstore/wire/control_wire.h"
+#include "modelstore/wire/gpu_lines.h"
 
 namespace {
 
@@ -57,6 +58,10 @@ void check_request(const std::uint8_t* data, std::size_t size) {
     require(request.by == By::name);
     return name.empty() ? require(request.op == Op::list) : check_name(name);
   }
+  if (request.op == Op::on_gpus) {
+    require(request.gpu != kNoGpu || name.empty());
+    return name.empty() ? void() : check_name(name);
+  }
   if (request.op != Op::open && request.op != Op::prefetch) return;
   if (request.by == By::name) check_name(name);
   require(request.by != By::file || name.substr(0, 1) == "/");
@@ -81,11 +86,20 @@ void check_entry(const std::uint8_t* data, std::size_t size) {
   require(entry.read_bytes <= entry.bytes && entry.place <= Place::memory);
 }
 
+void check_gpu_request(const ControlRequest& request) {
+  const auto job = text_of(request.path, request.path_length);
+  const auto gpu = text_of(request.visible, request.visible_length);
+  require(job.empty() == gpu.empty() && (request.name_length == 0) == (request.tenant_length == 0));
+  if (!job.empty()) return check_gpu(gpu);
+  require(request.name_length == 0);
+}
+
 void check_control(const std::uint8_t* data, std::size_t size) {
   const auto request = received<ControlRequest>(data, size);
   if (const char* why = check(request, size)) return require(*why != 0);
   const auto name = text_of(request.name, request.name_length);
   const auto tenant = text_of(request.tenant, request.tenant_length);
+  if (request.op == ControlOp::on_gpus) return check_gpu_request(request);
   const bool begins = request.op == ControlOp::list || request.op == ControlOp::status;
   if (!begins) check_name(name);
   if (request.op == ControlOp::list && !name.empty()) check_name(name);
@@ -123,6 +137,27 @@ void check_lines(const std::uint8_t* data, std::size_t size) {
   }
 }
 
+template <typename Line>
+void check_gpu_model(const Line& line) {
+  const auto name = text_of(line.name, line.name_length);
+  require((line.state == OnGpu::none) == name.empty() && line.state <= OnGpu::lent);
+  if (!name.empty()) check_name(name);
+  require(text_of(line.text, line.text_length).empty() == (line.failure == Failure::none));
+  require(line.gpu <= kLastGpu && line.evicting <= line.used && line.copied_bytes <= line.bytes);
+  require((line.references > 0) == (line.state == OnGpu::lent));
+}
+
+void check_gpu_lines(const std::uint8_t* data, std::size_t size) {
+  const auto entry = received<GpuEntry>(data, size);
+  if (!check(entry, size)) check_gpu_model(entry);
+  const auto line = received<GpuLine>(data, size);
+  if (check(line, size)) return;
+  check_gpu_model(line);
+  require(!text_of(line.job, line.job_length).empty());
+  (void)text_of(line.job_tenant, line.job_tenant_length);
+  require(text_of(line.tenant, line.tenant_length).empty() == (line.state == OnGpu::none));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -131,6 +166,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_entry(data, size);
   check_control(data, size);
   check_lines(data, size);
+  check_gpu_lines(data, size);
   const auto reply = received<ControlReply>(data, size);
   if (!check(reply, size)) (void)text_of(reply.text, reply.text_length);
   return 0;

@@ -9,6 +9,7 @@
 
 #include "modelstore/wire/control_lines.h"
 #include "modelstore/wire/control_wire.h"
+#include "modelstore/wire/gpu_lines.h"
 #include "tests/unit/support/text_support.h"
 
 using namespace bellows;
@@ -69,7 +70,7 @@ Test(model_wire, takes_whole_requests_only, .timeout = 10) {
   bad.version = 2;
   expect_refused(bad, "another version");
   bad = good;
-  bad.op = static_cast<Op>(7);
+  bad.op = static_cast<Op>(8);
   expect_refused(bad, "unknown");
   bad = good;
   bad.name_length = 256;
@@ -196,7 +197,7 @@ Test(control_wire, takes_whole_requests_only, .timeout = 10) {
         ControlOp::unpin, ControlOp::evict, ControlOp::prefetch, ControlOp::list, ControlOp::status,
         ControlOp::holders, ControlOp::show, ControlOp::verify})
     cr_expect_null(check(control_request(op), sizeof(ControlRequest)));
-  expect_refused(control_request(static_cast<ControlOp>(16)), "unknown");
+  expect_refused(control_request(static_cast<ControlOp>(17)), "unknown");
   expect_refused(control_request(ControlOp::add), "wrong size", 100);
   ControlRequest bad = control_request(ControlOp::add);
   bad.path[0] = 'm';
@@ -322,6 +323,108 @@ Test(control_wire, lines_of_tenants_and_holders_are_whole, .timeout = 10) {
   }
   holder.job[0] = '.';
   expect_refused(holder, "no job");
+}
+
+namespace {
+
+/// What lines of both sockets must not say. `line`: of a model.
+template <typename Line>
+void expect_whole_lines_only(const Line& line) {
+  cr_expect_null(check(line, sizeof line));
+  expect_refused(line, "wrong size", sizeof line - 1);
+  const auto with = [&](const std::function<void(Line&)>& change) {
+    Line changed = line;
+    change(changed);
+    return changed;
+  };
+  expect_refused(with([](auto& l) { l.version = 2; }), "another version");
+  expect_refused(with([](auto& l) { l.text[5] = 'x'; }), "not of its length");
+  expect_refused(with([](auto& l) { l.name[0] = '/'; }), "no model");
+  expect_refused(with([](auto& l) { l.gpu = kLastGpu + 1; }), "no GPU");
+  expect_refused(with([](auto& l) { l.state = static_cast<OnGpu>(5); }), "unknown");
+  expect_refused(with([](auto& l) { l.evicting = l.used + 1; }), "more than there is");
+  expect_refused(with([](auto& l) { l.copied_bytes = l.bytes + 1; }), "more than there is");
+  expect_refused(with([](auto& l) { l.failure = Failure::corrupt; }), "does not say why");
+  expect_refused(with([](auto& l) { put(l.text, l.text_length, "it broke"); }), "does not say why");
+  expect_refused(with([](auto& l) { l.references = 0; }), "lent to nobody");
+  expect_refused(with([](auto& l) { l.state = OnGpu::idle; }), "somebody has");
+  expect_refused(with([](auto& l) { l.state = OnGpu::none; }), "");
+  cr_expect_null(check(with([](auto& l) {
+                         l.state = OnGpu::absent;
+                         l.references = 0;
+                         l.failure = Failure::no_room;
+                         put(l.text, l.text_length, "it is full");
+                       }),
+                       sizeof line));
+}
+
+template <typename Line>
+Line lent_line() {
+  Line line;
+  line.state = OnGpu::lent;
+  line.bytes = line.used = 8;
+  line.references = 1;
+  put(line.name, line.name_length, "resnet/50");
+  return line;
+}
+
+}  // namespace
+
+Test(gpu_lines, are_whole, .timeout = 10) {
+  expect_whole_lines_only(lent_line<GpuEntry>());
+  GpuEntry entry;
+  cr_expect_null(check(entry, sizeof entry), "of a GPU without models");
+  entry.bytes = 1;
+  expect_refused(entry, "a model that there is not");
+  entry = {};
+  entry.answer = Answer::entry;
+  expect_refused(entry, "unknown");
+
+  GpuLine line = lent_line<GpuLine>();
+  expect_refused(line, "no job");
+  put(line.job, line.job_length, "17");
+  expect_refused(line, "no tenant");
+  put(line.tenant, line.tenant_length, "vision");
+  expect_whole_lines_only(line);
+  put(line.job_tenant, line.job_tenant_length, "spe/ch");
+  expect_refused(line, "no tenant");
+  GpuLine bare;
+  put(bare.job, bare.job_length, "/run/a.sock");
+  cr_expect_null(check(bare, sizeof bare), "of a job that has ended");
+  put(bare.tenant, bare.tenant_length, "vision");
+  expect_refused(bare, "no tenant");
+}
+
+Test(gpu_lines, are_asked_for_by_the_line_before, .timeout = 10) {
+  ModelRequest request;
+  request.op = Op::on_gpus;
+  cr_expect_null(check(request, sizeof request), "the first");
+  put(request.name, request.name_length, "resnet/50");
+  expect_refused(request, "a model on a GPU");
+  request.gpu = 3;
+  cr_expect_null(check(request, sizeof request));
+  request.by = By::digest;
+  expect_refused(request, "a model on a GPU");
+  request.by = By::name;
+  request.name[0] = '/';
+  expect_refused(request, "no model");
+
+  ControlRequest control;
+  control.op = ControlOp::on_gpus;
+  cr_expect_null(check(control, sizeof control), "the first");
+  put(control.path, control.path_length, "17");
+  expect_refused(control, "the GPU of a job");
+  put(control.visible, control.visible_length, "0000:3b:00.0");
+  cr_expect_null(check(control, sizeof control), "behind a GPU");
+  put(control.tenant, control.tenant_length, "vision");
+  expect_refused(control, "no model");
+  put(control.name, control.name_length, "resnet/50");
+  cr_expect_null(check(control, sizeof control), "behind a model");
+  control.visible[0] = 'x';
+  expect_refused(control, "the GPU of a job");
+  control.visible[0] = '0';
+  control.path[0] = '.';
+  expect_refused(control, "the GPU of a job");
 }
 
 Test(gpu_address, is_read_as_tools_write_it, .timeout = 10) {
