@@ -156,4 +156,13 @@ Result<std::optional<modelwire::HolderLine>> ControlClient::holder_after(const s
   return ask_line<modelwire::HolderLine>(*request);
 }
 
+Result<std::optional<modelwire::GpuLine>> ControlClient::gpu_after(const std::string& job,
+                                                                   const std::string& gpu,
+                                                                   const std::string& tenant,
+                                                                   const std::string& model) {
+  const auto request = request_of(ControlOp::on_gpus, tenant, model, job, gpu);
+  if (!request) return request.error();
+  return ask_line<modelwire::GpuLine>(*request);
+}
+
 }  // namespace bellows

@@ -15,6 +15,7 @@
 #include "modelstore/control/packet_question.h"
 #include "modelstore/wire/control_lines.h"
 #include "modelstore/wire/control_wire.h"
+#include "modelstore/wire/gpu_lines.h"
 
 namespace bellows {
 
@@ -68,6 +69,12 @@ class ControlClient {
   Result<modelwire::ModelLine> model(const std::string& tenant, const std::string& model);
   /// All that the daemon has, and the tenant behind this one.
   Result<modelwire::StoreLine> store(const std::string& tenant_before);
+  /// The line behind this one, of the GPUs of jobs: of a GPU, which has no tenant and no model, or
+  /// of a model there. All "": the first. Nothing: there is no other.
+  Result<std::optional<modelwire::GpuLine>> gpu_after(const std::string& job,
+                                                      const std::string& gpu,
+                                                      const std::string& tenant,
+                                                      const std::string& model);
   /// Who has a model of the tenant's, behind this job. Nothing: no other. not_found: no such model.
   Result<std::optional<modelwire::HolderLine>> holder_after(const std::string& tenant,
                                                             const std::string& model,

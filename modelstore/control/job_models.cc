@@ -13,7 +13,9 @@ using modelwire::ModelEntry;
 using modelwire::ModelReply;
 
 /// A daemon that never comes to an end is none.
-constexpr std::size_t kMostModels = 1000000;
+constexpr std::size_t kMostLines = 1000000;
+
+Error endless() { return Error{ErrorKind::unavailable, "the answers of bellows-modeld never end"}; }
 
 SeenModel model_of(const ModelEntry& entry) {
   SeenModel model;
@@ -28,10 +30,11 @@ SeenModel model_of(const ModelEntry& entry) {
   return model;
 }
 
-Result<std::optional<SeenModel>> end_of(const ModelReply& reply, std::size_t got) {
+/// Nothing: that was the last.
+Status end_of(const ModelReply& reply, std::size_t got) {
   if (const char* wrong = modelwire::check(reply, got)) return store_nonsense(wrong);
-  if (reply.answer == modelwire::Answer::accepted) return std::optional<SeenModel>();
-  if (reply.answer != modelwire::Answer::failed) return store_nonsense("it is no model");
+  if (reply.answer == modelwire::Answer::accepted) return {};
+  if (reply.answer != modelwire::Answer::failed) return store_nonsense("it is no line of a table");
   return Error{kind_of(reply.failure), std::string(reply.text, reply.text_length)};
 }
 
@@ -44,9 +47,12 @@ Result<JobModels> JobModels::connect(const std::string& path, StoreClock::time_p
   return JobModels(std::move(*socket), deadline);
 }
 
-Result<std::optional<SeenModel>> JobModels::ask(modelwire::Op op, const std::string& name) {
+template <typename Line>
+Result<std::optional<Line>> JobModels::ask(modelwire::Op op, const std::string& name,
+                                           std::uint64_t gpu) {
   modelwire::ModelRequest request;
   request.op = op;
+  request.gpu = gpu;
   if (name.size() > modelwire::kMostName)
     return Error{ErrorKind::invalid, "no model can have so long a name"};
   request.name_length = static_cast<std::uint32_t>(name.size());
@@ -54,38 +60,54 @@ Result<std::optional<SeenModel>> JobModels::ask(modelwire::Op op, const std::str
   if (const char* wrong = modelwire::check(request, sizeof request))
     return Error{ErrorKind::invalid, wrong};
   // Which of the two comes, its size tells.
-  static_assert(sizeof(ModelEntry) > sizeof(ModelReply));
-  ModelEntry entry;
+  static_assert(sizeof(Line) > sizeof(ModelReply));
+  Line line;
   const auto got =
-      ask_packet(socket_.get(), &request, sizeof request, -1, &entry, sizeof entry, deadline_);
+      ask_packet(socket_.get(), &request, sizeof request, -1, &line, sizeof line, deadline_);
   if (!got) return got.error();
   if (*got == sizeof(ModelReply)) {
     ModelReply reply;
-    std::memcpy(static_cast<void*>(&reply), static_cast<const void*>(&entry), sizeof reply);
-    return end_of(reply, *got);
+    std::memcpy(static_cast<void*>(&reply), static_cast<const void*>(&line), sizeof reply);
+    if (Status ended = end_of(reply, *got); !ended) return ended.error();
+    return std::optional<Line>();
   }
-  if (const char* wrong = modelwire::check(entry, *got)) return store_nonsense(wrong);
-  return std::optional<SeenModel>(model_of(entry));
+  if (const char* wrong = modelwire::check(line, *got)) return store_nonsense(wrong);
+  return std::optional<Line>(line);
 }
 
 Result<std::vector<SeenModel>> JobModels::list() {
   std::vector<SeenModel> models;
   std::string before;
-  while (models.size() < kMostModels) {
-    auto model = ask(modelwire::Op::list, before);
+  while (models.size() < kMostLines) {
+    const auto model = ask<ModelEntry>(modelwire::Op::list, before);
     if (!model) return model.error();
     if (!*model) return models;
-    before = (*model)->name;
-    models.push_back(std::move(**model));
+    models.push_back(model_of(**model));
+    before = models.back().name;
   }
-  return Error{ErrorKind::unavailable, "the answers of bellows-modeld never end"};
+  return endless();
 }
 
 Result<SeenModel> JobModels::show(const std::string& name) {
-  auto model = ask(modelwire::Op::show, name);
+  const auto model = ask<ModelEntry>(modelwire::Op::show, name);
   if (!model) return model.error();
   if (!*model) return store_nonsense("it says nothing");
-  return std::move(**model);
+  return model_of(**model);
+}
+
+Result<std::vector<GpuForModels>> JobModels::gpus() {
+  std::vector<GpuForModels> gpus;
+  std::string before;
+  std::uint64_t gpu = modelwire::kNoGpu;
+  for (std::size_t lines = 0; lines < kMostLines; ++lines) {
+    const auto line = ask<modelwire::GpuEntry>(modelwire::Op::on_gpus, before, gpu);
+    if (!line) return line.error();
+    if (!*line) return gpus;
+    if (Status taken = take_line(gpus, **line); !taken) return taken.error();
+    gpu = (*line)->gpu;
+    before.assign((*line)->name, (*line)->name_length);
+  }
+  return endless();
 }
 
 }  // namespace bellows

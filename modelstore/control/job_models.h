@@ -11,6 +11,7 @@
 
 #include "common/fd.h"
 #include "common/result.h"
+#include "modelstore/control/gpu_view.h"
 #include "modelstore/control/packet_question.h"
 #include "modelstore/wire/model_wire.h"
 
@@ -41,12 +42,16 @@ class JobModels {
   Result<std::vector<SeenModel>> list();
   /// not_found: the job sees no model of this name, whether there is one or not.
   Result<SeenModel> show(const std::string& name);
+  /// The job's GPUs, by their addresses, and the models there that it sees by their names.
+  Result<std::vector<GpuForModels>> gpus();
 
  private:
   JobModels(Fd socket, StoreClock::time_point deadline)
       : socket_(std::move(socket)), deadline_(deadline) {}
   /// Nothing: there is no other.
-  Result<std::optional<SeenModel>> ask(modelwire::Op op, const std::string& name);
+  template <typename Line>
+  Result<std::optional<Line>> ask(modelwire::Op op, const std::string& name,
+                                  std::uint64_t gpu = modelwire::kNoGpu);
 
   Fd socket_;
   StoreClock::time_point deadline_;

@@ -83,6 +83,22 @@ Result<StoreView> read_store(ControlClient& daemon) {
   return endless();
 }
 
+Result<std::vector<GpuForModels>> read_gpus(ControlClient& daemon) {
+  std::vector<GpuForModels> gpus;
+  std::string job, gpu, tenant, name;
+  for (std::size_t lines = 0; lines < kMostLines; ++lines) {
+    const auto line = daemon.gpu_after(job, gpu, tenant, name);
+    if (!line) return line.error();
+    if (!*line) return gpus;
+    if (Status taken = take_line(gpus, **line); !taken) return taken.error();
+    job = gpus.back().job;
+    gpu = gpus.back().address;
+    tenant.assign((*line)->tenant, (*line)->tenant_length);
+    name.assign((*line)->name, (*line)->name_length);
+  }
+  return endless();
+}
+
 Result<std::optional<StoreDisk>> read_disk(ControlClient& daemon) {
   const auto line = daemon.store("");
   if (!line) return line.error();

@@ -11,6 +11,7 @@
 
 #include "common/result.h"
 #include "modelstore/control/control_client.h"
+#include "modelstore/control/gpu_view.h"
 
 namespace bellows {
 
@@ -69,6 +70,8 @@ struct StoreView {
 /// Each reads a whole table; what changes meanwhile is there as it was before or after.
 /// Errors: as ControlClient's.
 Result<StoreView> read_store(ControlClient& daemon);
+/// By jobs, addresses, and the tenants and names of models.
+Result<std::vector<GpuForModels>> read_gpus(ControlClient& daemon);
 /// Nothing: there is none.
 Result<std::optional<StoreDisk>> read_disk(ControlClient& daemon);
 Result<StoredModel> read_model(ControlClient& daemon, const std::string& tenant,
