@@ -12,6 +12,7 @@
 #include "launcher/base/table.h"
 #include "launcher/base/terminal.h"
 #include "launcher/model/commands.h"
+#include "launcher/model/gpu_list.h"
 #include "launcher/model/node_store.h"
 #include "modelstore/control/job_models.h"
 
@@ -60,16 +61,19 @@ int job_model_list(const ModelOptions& options, const std::string& socket) {
   if (!store) return model_failed("list", store.error());
   const auto models = store->list();
   if (!models) return model_failed("list", models.error());
+  const auto gpus = store->gpus();
+  if (!gpus) return model_failed("list", gpus.error());
   if (options.json) {
     Json json = {{"models", Json::array()}};
     for (const SeenModel& model : *models) json["models"].push_back(json_of(model));
+    json["gpus"] = gpu_json(*gpus, true);
     print_json(json);
     return kOk;
   }
   Table table({{"NAME"}, {"OF"}, {"STATE"}, {"SIZE", true}});
   for (const SeenModel& model : *models)
     table.add({model.name, model.own ? "own tenant" : "another", state_of(model), size_of(model)});
-  fmt::print("{}", table.text(terminal_width(STDOUT_FILENO)));
+  fmt::print("{}{}", table.text(terminal_width(STDOUT_FILENO)), gpu_text(*gpus, true));
   return kOk;
 }
 
@@ -80,8 +84,12 @@ int job_model_show(const ModelOptions& options, const std::string& socket) {
   if (!model)
     return model_failed("show", Error{model.error().kind, fmt::format("model {}: {}", options.name,
                                                                       model.error().text)});
+  const auto gpus = store->gpus();
+  if (!gpus) return model_failed("show", gpus.error());
   if (options.json) {
-    print_json(json_of(*model));
+    Json json = json_of(*model);
+    json["gpus"] = copies_json(*gpus, "", model->name);
+    print_json(json);
     return kOk;
   }
   fmt::print("{:<11}{}\n{:<11}{}\n{:<11}{}\n", "model", model->name, "of",
@@ -89,6 +97,8 @@ int job_model_show(const ModelOptions& options, const std::string& socket) {
   if (model->trouble) fmt::print("{:<11}{}\n", "trouble", one_line(model->trouble->text));
   if (model->bytes > 0) fmt::print("{:<11}{}\n", "size", size_text(model->bytes));
   if (!model->digest.empty()) fmt::print("{:<11}{}\n", "digest", model->digest);
+  for (const std::string& copy : copy_texts(*gpus, "", model->name))
+    fmt::print("{:<11}{}\n", "on GPU", one_line(copy));
   return kOk;
 }
 

@@ -17,6 +17,7 @@
 #include "launcher/base/table.h"
 #include "launcher/base/terminal.h"
 #include "launcher/model/commands.h"
+#include "launcher/model/gpu_list.h"
 #include "launcher/model/node_store.h"
 
 namespace bellows {
@@ -86,7 +87,8 @@ Json json_of(const std::optional<StoreDisk>& disk) {
           {"answers", disk->answers}};
 }
 
-std::string text_of(const StoreView& store, const std::string& tenant) {
+std::string text_of(const StoreView& store, const std::vector<GpuForModels>& gpus,
+                    const std::string& tenant) {
   Table table({{"NAME"},
                {"TENANT"},
                {"STATE"},
@@ -110,7 +112,7 @@ std::string text_of(const StoreView& store, const std::string& tenant) {
   for (const StoreTenant& each : store.tenants)
     if (tenant.empty() || each.name == tenant)
       text += fmt::format("tenant {}: {}\n", each.name, room_text(each));
-  return text;
+  return text + gpu_text(gpus_of(gpus, tenant), false);
 }
 
 /// What is used most comes first.
@@ -127,12 +129,14 @@ Result<std::string> top_text(const ModelOptions& options) {
   if (!daemon) return daemon.error();
   auto store = read_store(*daemon);
   if (!store) return store.error();
+  const auto gpus = read_gpus(*daemon);
+  if (!gpus) return gpus.error();
   sort_by_use(store->models);
-  return text_of(*store, options.tenant);
+  return text_of(*store, *gpus, options.tenant);
 }
 
 void print_model(const StoredModel& model, const std::string& holders,
-                 const std::optional<StoreDisk>& disk) {
+                 const std::optional<StoreDisk>& disk, const std::vector<GpuForModels>& gpus) {
   const auto line = [](const char* key, const std::string& value) {
     if (!value.empty()) fmt::print("{:<11}{}\n", key, one_line(value));
   };
@@ -148,6 +152,7 @@ void print_model(const StoredModel& model, const std::string& holders,
   line("used", ago(model));
   line("users", holders);
   line("disk", disk ? disk_text(*disk) : "");
+  for (const std::string& copy : copy_texts(gpus, model.tenant, model.name)) line("on GPU", copy);
 }
 
 }  // namespace
@@ -159,8 +164,10 @@ int model_list(const ModelOptions& options) {
   if (!daemon) return model_failed("list", daemon.error());
   const auto store = read_store(*daemon);
   if (!store) return model_failed("list", store.error());
+  const auto gpus = read_gpus(*daemon);
+  if (!gpus) return model_failed("list", gpus.error());
   if (!options.json) {
-    fmt::print("{}", text_of(*store, options.tenant));
+    fmt::print("{}", text_of(*store, *gpus, options.tenant));
     return kOk;
   }
   Json json = json_of(store->all);
@@ -178,6 +185,7 @@ int model_list(const ModelOptions& options) {
   for (const StoredModel& model : store->models)
     if (options.tenant.empty() || model.tenant == options.tenant)
       json["models"].push_back(json_of(model));
+  json["gpus"] = gpu_json(gpus_of(*gpus, options.tenant), false);
   print_json(json);
   return kOk;
 }
@@ -208,14 +216,17 @@ int model_show(const ModelOptions& options) {
   if (!model) return model_failed("show", model.error());
   const auto disk = read_disk(*daemon);
   if (!disk) return model_failed("show", disk.error());
+  const auto gpus = read_gpus(*daemon);
+  if (!gpus) return model_failed("show", gpus.error());
   if (!options.json) {
-    print_model(*model, holders_text(*daemon, *model), *disk);
+    print_model(*model, holders_text(*daemon, *model), *disk, *gpus);
     return kOk;
   }
   const auto holders = read_holders(*daemon, model->tenant, model->name);
   if (!holders) return model_failed("show", holders.error());
   Json json = json_of(*model);
   json["disk"] = json_of(*disk);
+  json["gpus"] = copies_json(*gpus, model->tenant, model->name);
   json["holders"] = Json::array();
   for (const ModelHolder& holder : *holders)
     json["holders"].push_back({{"job", holder.job},

@@ -89,6 +89,7 @@ before=$(copies)
 cat >"$home/two.sh" <<S
 #!/bin/bash
 $on_gpus
+bellows model list --json >seen.json
 srun --quiet --mpi=none -n2 --gpus-per-task=1 sh -c "$on_gpus"
 touch done
 while [[ ! -e go ]]; do sleep 0.05; done
@@ -98,6 +99,14 @@ poll 60 test -e "$home/done"
 is "$(said two.out | sort | uniq -c | sed 's/^ *//')" "6 llama: w 3000" \
   "a job of two GPUs has them on both, for its script and each task"
 is "$(($(copies) - before))" 2 "in one copy on each"
+on_gpus_of() { # PYTHON-EXPRESSION-OF-A-GPU
+  python3 -c "import json, sys; print([$1 for g in json.load(sys.stdin)['gpus']])"
+}
+is "$(on_gpus_of '(g["gpu"], g["used"], [m["name"] for m in g["models"]], "job" in g)' <"$home/seen.json")" \
+  "[('0000:3b:00.0', 2097152, ['llama'], False), ('0000:86:00.0', 2097152, ['llama'], False)]" \
+  "a job sees its own copies alone"
+is "$(on_node bellows model list --json | on_gpus_of '(g["job"], g["tenant"], g["left"], len(g["models"]))')" \
+  "[('$id', 'vision', 65011712, 1), ('$id', 'vision', 65011712, 1)]" "and an administrator whose they are"
 
 ### Another tenant, and the end of the job.
 before=$(copies)
