@@ -126,6 +126,12 @@ const ServedJob* ClientDesk::find_job(const std::string& name) const {
   return found == jobs_.end() ? nullptr : &found->second.job;
 }
 
+std::optional<TenantId> ClientDesk::tenant_of(const std::string& name) const {
+  const ServedJob* job = find_job(name);
+  if (!job) return std::nullopt;
+  return job->tenant;
+}
+
 void ClientDesk::tell_of_jobs() {
   for (const auto& [name, job] : jobs_)
     if (watcher_) watcher_->job_served(job.job, job.listener->fd());

@@ -98,6 +98,7 @@ class ClientDesk final : private TicketHost, private GpuTicketHost {
   void granted(TicketId ticket, const ModelMemory& memory) override;
   void granted(TicketId ticket, const GpuCopy& copy) override;
   void refused(TicketId ticket, const Error& error) override;
+  std::optional<TenantId> tenant_of(const std::string& job) const override;
 
   void end_nameless();
   bool is_full() const { return jobs_.size() + clients_.size() >= most_sockets_; }

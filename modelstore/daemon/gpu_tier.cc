@@ -119,6 +119,11 @@ std::map<GpuPlace, std::uint64_t> GpuTier::left_behind() const {
   return bytes;
 }
 
+void GpuTier::count(const GpuPlace& place, std::uint64_t GpuCounts::*what) {
+  const auto tenant = host_ ? host_->tenant_of(place.job) : std::nullopt;
+  if (tenant) ++(counts_[*tenant].*what);
+}
+
 void GpuTier::perform(const GpuPlace& place, BookDecisions decisions) {
   for (BookDecision& decision : decisions) to_do_.emplace_back(place, std::move(decision));
   if (performing_) return;
@@ -135,8 +140,10 @@ void GpuTier::perform(const GpuPlace& place, BookDecisions decisions) {
 void GpuTier::perform_one(const GpuPlace& place, const BookDecision& decision) {
   if (const auto* load = std::get_if<decide::Load>(&decision)) return begin(place, load->model);
   if (const auto* fill = std::get_if<decide::Fill>(&decision)) return copy(place, fill->model);
-  if (const auto* abandon = std::get_if<decide::Abandon>(&decision))
+  if (const auto* abandon = std::get_if<decide::Abandon>(&decision)) {
+    count(place, &GpuCounts::no_room);
     return forget(source_of(place, abandon->model));
+  }
   if (const auto* evict = std::get_if<decide::Evict>(&decision)) {
     auto taken = shelves_.at(place).copies.extract(evict->model);
     if (!taken.empty()) give_up(place, evict->model, std::move(taken.mapped()), evict->eviction);
@@ -189,6 +196,7 @@ void GpuTier::copy_done(std::uint64_t source, GpuCopy copy) {
   const GpuCopy& placed = of.copies[made.model] = std::move(copy);
   // Before it is lent: a restarted daemon has to find it.
   if (watcher_) watcher_->copy_changed(made.place, made.model, &placed);
+  count(made.place, &GpuCounts::loads);
   perform(made.place, of.book.loaded(made.model, now()));
 }
 
@@ -227,6 +235,7 @@ void GpuTier::fail(TicketId source, const Error& error) {
   if (found == making_.end()) return;
   const Making failed = found->second;
   forget(source);
+  count(failed.place, error.kind == ErrorKind::busy ? &GpuCounts::no_room : &GpuCounts::failed);
   perform(failed.place, shelves_.at(failed.place).book.failed(failed.model, error, now()));
 }
 

@@ -25,6 +25,8 @@ class GpuTicketHost {
   virtual ~GpuTicketHost() = default;
   virtual void granted(TicketId ticket, const GpuCopy& copy) = 0;
   virtual void refused(TicketId ticket, const Error& error) = 0;
+  /// Whose the job is. Nothing: it has ended.
+  virtual std::optional<TenantId> tenant_of(const std::string& job) const = 0;
 };
 
 /// A model that is on a GPU, on its way there, or failed to get there.
@@ -34,6 +36,13 @@ struct GpuModel {
   BookEntry entry;
   std::uint64_t copied = 0;  ///< bytes, while it is loaded
   std::uint64_t references = 0;
+};
+
+/// Since the daemon began.
+struct GpuCounts {
+  std::uint64_t loads = 0;
+  std::uint64_t failed = 0;  ///< except for lack of room
+  std::uint64_t no_room = 0;
 };
 
 /// Is told of every change that a restarted daemon has to know.
@@ -83,6 +92,8 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   std::vector<GpuModel> models_on(const GpuPlace& place) const;
   /// Bytes that jobs had which have ended, and that are not free yet.
   std::map<GpuPlace, std::uint64_t> left_behind() const;
+  /// By the tenants of jobs.
+  const std::map<TenantId, GpuCounts>& counts() const { return counts_; }
 
   /// Gives the time when to look again.
   Time tick(Time now);
@@ -143,6 +154,7 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   void close_memory(std::uint64_t number);
   void closed(std::uint64_t number);
   bool is_free(const std::string& job) const;
+  void count(const GpuPlace& place, std::uint64_t GpuCounts::*what);
   void finish_endings(Time now);
   static Time now() { return EventLoop::Clock::now(); }
 
@@ -160,6 +172,7 @@ class GpuTier final : private TicketHost, private GpuCopyHost {
   std::map<TicketId, Making> making_;  ///< by the ticket that it has in memory meanwhile
   std::map<std::uint64_t, Closing> closing_;
   std::list<Ending> endings_;
+  std::map<TenantId, GpuCounts> counts_;
   std::deque<std::pair<GpuPlace, BookDecision>> to_do_;
   bool performing_ = false;
   TicketId next_source_ = std::uint64_t{1} << 63;  ///< no program's

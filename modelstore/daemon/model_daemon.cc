@@ -172,7 +172,8 @@ Status ModelDaemon::begin_site(const std::string& path) {
 Status ModelDaemon::begin_metrics(const std::string& path) {
   if (path.empty()) return {};
   auto file = MetricsFile::make(
-      *loop_, path, [this] { return metrics_text(registry_, *tier_, *clients_); }, say_);
+      *loop_, path, [this] { return metrics_text(registry_, *tier_, gpus_.get(), *clients_); },
+      say_);
   if (!file) return file.error();
   metrics_ = std::move(*file);
   return {};

@@ -276,6 +276,48 @@ Test(model_gpu, stays_mapped_until_the_driver_can_wait, .timeout = 60) {
   cr_expect(other.open_on(0, "m").ok());
 }
 
+Test(model_gpu, is_counted_by_tenants_of_jobs, .timeout = 120) {
+  FakeGpu gpu;
+  GpuStore store(gpu, "4M");
+  store.gpus_of_a = "";
+  store.add("m", random_bytes(kMega), "tenant=a,visible=b");
+  store.add("large", random_bytes(6 * kMega));
+  const std::string file = store.path() + "/models.prom";
+  store.option("--metrics=" + file);
+  store.start();
+  gpu.load();
+  ServedJob of_a(store, "12", "a", std::string(kFirstGpu) + "," + kSecondGpu);
+  ServedJob of_b(store, "13", "b", kFirstGpu);
+  const OpenModel held = of_a.open_on(0, "m");
+  cr_assert(held.ok() && of_a.open_on(1, "m").ok() && of_b.open_on(0, "m").ok());
+  cr_expect_eq(of_a.open_on(0, "large").code(), BELLOWS_MODEL_ERR_NO_ROOM);
+  gpu.set_faults("fail 1 999\n");
+  ServedJob ended(store, "14", "b", kSecondGpu);
+  cr_expect_eq(ended.open_on(1, "m").code(), BELLOWS_MODEL_ERR_UNAVAILABLE);
+  cr_assert_str_eq(ended.end(store).c_str(), "");
+  const auto metrics = [&] {
+    std::ifstream in(file);
+    return "\n" + std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const auto line = [&](const std::string& text) {
+    return has(metrics(), "\nbellows_modeld_" + text + "\n");
+  };
+  // It is written every 15 s.
+  const auto written = [&] { return line("gpu_load_failures_total{tenant=\"b\"} 1"); };
+  cr_assert(eventually(written), "%s", metrics().c_str());
+  for (const char* each :
+       {"gpu_loads_total{tenant=\"a\"} 2", "gpu_loads_total{tenant=\"b\"} 1",
+        "gpu_load_failures_total{tenant=\"a\"} 0", "gpu_room_refusals_total{tenant=\"a\"} 1",
+        "gpu_room_refusals_total{tenant=\"b\"} 0", "budget_bytes{tier=\"gpu\"} 12582912",
+        "used_bytes{tier=\"gpu\"} 6291456", "evicting_bytes{tier=\"gpu\"} 0",
+        "tenant_budget_bytes{tier=\"gpu\",tenant=\"a\"} 8388608",
+        "tenant_used_bytes{tier=\"gpu\",tenant=\"b\"} 2097152",
+        "gpu_copies{state=\"lent\",tenant=\"a\"} 1", "gpu_copies{state=\"idle\",tenant=\"a\"} 1",
+        "gpu_copies{state=\"idle\",tenant=\"b\"} 1",
+        "gpu_copies{state=\"loading\",tenant=\"b\"} 0"})
+    cr_expect(line(each), "%s is not in %s", each, metrics().c_str());
+}
+
 Test(model_gpu, is_never_opened_to_be_written, .timeout = 60) {
   bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
   config.flags = BELLOWS_MODEL_ON_GPU | BELLOWS_MODEL_WRITABLE;
