@@ -18,6 +18,8 @@ namespace bellows {
 namespace {
 
 constexpr std::chrono::milliseconds kReap{20};
+/// Of one GPU: a process that ends takes some time.
+constexpr std::ptrdiff_t kMostDying = 2;
 
 std::string text_of(std::uint64_t gpu) {
   char text[modelwire::kGpuText];
@@ -43,15 +45,28 @@ void GpuCopies::start(std::uint64_t key, const GpuPlace& place, const ModelMemor
   start_queued();
 }
 
+bool GpuCopies::is_busy(std::uint64_t gpu) const {
+  return std::any_of(copies_.begin(), copies_.end(), [gpu](const auto& entry) {
+    return entry.second.child && entry.second.place.gpu == gpu;
+  });
+}
+
+bool GpuCopies::is_stuck(std::uint64_t gpu) const {
+  return std::count_if(dying_.begin(), dying_.end(),
+                       [gpu](const Dying& dying) { return dying.place.gpu == gpu; }) >= kMostDying;
+}
+
 void GpuCopies::start_queued() {
   std::vector<std::pair<std::uint64_t, Error>> failed;
   for (auto& [key, copy] : copies_) {
-    const bool waits =
-        std::any_of(copies_.begin(), copies_.end(), [gpu = copy.place.gpu](const auto& entry) {
-          return entry.second.child && entry.second.place.gpu == gpu;
-        });
-    if (copy.child || waits) continue;
-    if (auto begun = begin(key, copy); !begun) failed.emplace_back(key, begun.error());
+    if (copy.child) continue;
+    if (is_busy(copy.place.gpu)) {
+      copy.deadline = Time::max();
+    } else if (is_stuck(copy.place.gpu)) {
+      if (copy.deadline == Time::max()) copy.deadline = EventLoop::Clock::now() + options_.stall;
+    } else if (auto begun = begin(key, copy); !begun) {
+      failed.emplace_back(key, begun.error());
+    }
   }
   for (const auto& [key, error] : failed) end(key, error);
 }
@@ -145,7 +160,7 @@ void GpuCopies::let_go(Copy& copy) {
   copy.socket.reset();
   if (!copy.child) return;
   copy.child->signal(SIGKILL);
-  dying_.emplace_back(copy.place.job, std::move(*copy.child));
+  dying_.push_back({copy.place, std::move(*copy.child)});
   copy.child.reset();
 }
 
@@ -175,26 +190,30 @@ std::optional<LoadProgress> GpuCopies::progress(std::uint64_t key) const {
 
 bool GpuCopies::is_at_work(const std::string& job) const {
   return std::any_of(dying_.begin(), dying_.end(),
-                     [&](const auto& entry) { return entry.first == job; }) ||
+                     [&](const Dying& dying) { return dying.place.job == job; }) ||
          std::any_of(copies_.begin(), copies_.end(), [&](const auto& entry) {
            return entry.second.place.job == job && entry.second.child;
          });
+}
+
+Error GpuCopies::stalled(const Copy& copy) const {
+  const char* why = copy.child ? "the driver made no progress"
+                               : "processes that were killed have not ended there";
+  return Error{
+      ErrorKind::unavailable,
+      fmt::format("the model could not be copied to {}: {} for {} s", copy.place.to_string(), why,
+                  std::chrono::duration<double>(options_.stall).count())};
 }
 
 GpuCopies::Time GpuCopies::tick(Time now) {
   std::vector<std::uint64_t> overdue;
   for (const auto& [key, copy] : copies_)
     if (copy.deadline <= now) overdue.push_back(key);
-  for (const std::uint64_t key : overdue) {
-    const auto found = copies_.find(key);
-    if (found == copies_.end()) continue;
-    end(key, Error{ErrorKind::unavailable,
-                   fmt::format("the model could not be copied to {}: the driver made no progress "
-                               "for {} s",
-                               found->second.place.to_string(),
-                               std::chrono::duration<double>(options_.stall).count())});
-  }
-  dying_.remove_if([](auto& entry) { return entry.second.poll_exit().has_value(); });
+  for (const std::uint64_t key : overdue)
+    if (const auto found = copies_.find(key); found != copies_.end())
+      end(key, stalled(found->second));
+  if (dying_.remove_if([](Dying& dying) { return dying.child.poll_exit().has_value(); }) > 0)
+    start_queued();
   Time next = dying_.empty() ? Time::max() : now + kReap;
   for (const auto& [key, copy] : copies_) next = std::min(next, copy.deadline);
   return next;

@@ -7,7 +7,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "common/child.h"
 #include "modelstore/daemon/event_loop.h"
@@ -58,7 +57,8 @@ struct GpuCopyOptions {
 };
 
 /// The processes that copy models to GPUs, one for each GPU at a time. Never waits for one: what
-/// hangs in a driver may not even end when it is killed.
+/// hangs in a driver may not even end when it is killed. No further ones are started for a GPU that
+/// has some of these: each keeps what it has.
 class GpuCopies {
  public:
   using Time = EventLoop::Clock::time_point;
@@ -89,7 +89,15 @@ class GpuCopies {
     Time deadline = Time::max();
   };
 
+  /// A process that was killed, and has not ended yet.
+  struct Dying {
+    GpuPlace place;
+    Child child;
+  };
+
   void start_queued();
+  bool is_busy(std::uint64_t gpu) const;
+  bool is_stuck(std::uint64_t gpu) const;
   Status begin(std::uint64_t key, Copy& copy);
   Status give_task(Copy& copy);
   void on_message(std::uint64_t key);
@@ -97,12 +105,13 @@ class GpuCopies {
   void let_go(Copy& copy);
   void end(std::uint64_t key, const Error& error);
   Error ended(Copy& copy) const;
+  Error stalled(const Copy& copy) const;
 
   EventLoop& loop_;
   GpuCopyHost& host_;
   const GpuCopyOptions options_;
   std::map<std::uint64_t, Copy> copies_;
-  std::list<std::pair<std::string, Child>> dying_;  ///< with their jobs
+  std::list<Dying> dying_;
 };
 
 }  // namespace bellows

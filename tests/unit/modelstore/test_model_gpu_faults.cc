@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Drivers and GPUs that fail in every way: a program gets an error with a sentence, the model can
 // be had in memory still, and nothing of it stays on the GPU.
+#include <sys/ptrace.h>
+
 #include "tests/unit/modelstore/fake_gpu.h"
 
 using namespace bellows;
@@ -22,6 +24,18 @@ int fail_each_call(FakeGpu& gpu, GpuStore& store, const std::string& fault, cons
     cr_assert(eventually([&] { return gpu.used() == 0; }), "after fault %d", call);
     cr_assert(eventually([&] { return store.helpers("bellows-model-gpu").empty(); }));
   }
+}
+
+/// The answer to a program that opens a model on the first GPU.
+modelwire::ModelReply answer_to_open(RawClient& program) {
+  const auto reply = program.receive();
+  cr_assert(reply.has_value());
+  return *reply;
+}
+
+bool begin_to_open(RawClient& program, const char* gpu) {
+  auto request = RawClient::request(modelwire::Op::open, 1, "m");
+  return modelwire::read_gpu(gpu, std::strlen(gpu), &request.gpu) && program.send(request);
 }
 
 struct Faulty {
@@ -139,6 +153,41 @@ Test(model_gpu_faults, one_gpu_that_hangs_stops_no_other, .timeout = 60) {
   cr_expect_str_eq(job.end(store).c_str(), "");
   cr_expect(eventually([&] { return store.helpers("bellows-model-gpu").empty(); }));
   cr_expect_eq(gpu.used(), kSlab);
+}
+
+Test(model_gpu_faults, processes_that_do_not_end_are_few, .timeout = 60) {
+  FakeGpu gpu;
+  GpuStore store(gpu);
+  store.add("m", random_bytes(kMega));
+  store.option("--stall=2");
+  store.start();
+  gpu.load();
+  gpu.set_faults("hang 5\n");
+  std::vector<pid_t> held;
+  for (int i = 0; i < 2; ++i) {
+    RawClient program(store.socket("a"));
+    cr_assert(begin_to_open(program, kFirstGpu));
+    cr_assert(eventually([&] { return store.helpers("bellows-model-gpu").size() == 1; }));
+    held.push_back(store.helpers("bellows-model-gpu").front());
+    // Whom this test traces the daemon can't collect, as one that hangs in the kernel.
+    if (ptrace(PTRACE_SEIZE, held.back(), nullptr, nullptr) != 0)
+      cr_skip_test("this user can't trace others");
+    cr_expect(has(answer_to_open(program).text, "made no progress for 2 s"));
+  }
+  gpu.set_faults("");
+  {
+    RawClient program(store.socket("a"));
+    cr_assert(begin_to_open(program, kFirstGpu));
+    const modelwire::ModelReply refused = answer_to_open(program);
+    cr_expect(has(refused.text, "processes that were killed have not ended there for 2 s"), "%s",
+              refused.text);
+    cr_expect(store.open_on(1, "m").ok() && store.open("m").ok());
+  }
+  RawClient waits(store.socket("a"));
+  cr_assert(begin_to_open(waits, kFirstGpu));
+  cr_assert_eq(waitpid(held.front(), nullptr, __WALL), held.front());
+  cr_expect_eq(answer_to_open(waits).answer, modelwire::Answer::catalogue, "it goes on with one");
+  cr_assert_eq(waitpid(held.back(), nullptr, __WALL), held.back());
 }
 
 Test(model_gpu_faults, a_job_that_ends_amid_a_copy_leaves_nothing, .timeout = 60) {
