@@ -42,7 +42,7 @@ tidy() {
 # Two at a time.
 # What needs the headers of CUDA and PMIx is looked at where they are.
 wanted() {
-  sources -name '*.cc' | grep -E '^(common|checkpoint|modelstore|jobsubmit|spank|launcher|examples)/' |
+  sources -name '*.cc' | grep -E '^(common|checkpoint|modelstore|paramserver|jobsubmit|spank|launcher|examples)/' |
     if [ -n "$pmix" ] && [ -e "$cuda/include/nccl.h" ]; then cat; else grep -v nccl; fi
 }
 mapfile -t files < <(wanted)
