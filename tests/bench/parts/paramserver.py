@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How fast the parameter server's rules compute new weights: against moving as many bytes, in one thread."""
+import json
+import statistics
+import subprocess
+
+import rows
+
+KIB = 64 << 10
+REPEATS = 24
+GOAL = 1.25
+# Bytes of arrays that are read and written for each byte of the weights.
+MOVED = {"sgd": 3, "momentum": 5, "adagrad": 5, "adam": 7, "rmsprop": 5}
+# Where stores past the cache begin to pay: this much is written.
+STORES = {"sgd": (2 << 10, 16 << 10), "adam": (1 << 10, 8 << 10)}
+
+
+def measured(options, what, rule, gradient, kib, repeats):
+    done = subprocess.run([f"{options.builddir}/tests/bench/rule_bench", what, rule, gradient, str(kib), str(repeats)],
+                          check=True, capture_output=True, text=True, timeout=600)
+    return json.loads(done.stdout)
+
+
+def limit_row(options, rule, gradient):
+    took = measured(options, "limit", rule, gradient, KIB, options.count(REPEATS))
+    moved = statistics.median(took["move"])
+    name = f"paramserver.vs_limit.{rule}" + ("" if gradient == "f32" else f".{gradient}")
+    parts = MOVED[rule] - (0 if gradient == "f32" else 0.5)
+    return rows.row(name, [rule_s / move_s for rule_s, move_s in zip(took["rule"], took["move"])], "x", "lower", GOAL,
+                    ("a move of as many bytes, s", moved),
+                    note=f"{KIB >> 10} MiB of weights, {parts:g} bytes moved for each of theirs, "
+                         f"{parts * KIB * 1024 / moved / 1e9:.1f} GB/s")
+
+
+def stores_row(options, rule, kib):
+    took = measured(options, "stores", rule, "f32", kib, options.count(64))
+    return rows.row(f"paramserver.past_cache.{rule}.{kib >> 10}MB",
+                    [past / through for past, through in zip(took["past"], took["through"])], "x", "lower",
+                    note="a rule and a reading of the new weights, with stores past the cache against ordinary ones: "
+                         "rule.h's kPastCache should lie between what is above 1 and what is below"
+                    if (rule, kib) == ("sgd", STORES["sgd"][0]) else None)
+
+
+def run(options):
+    return [*(limit_row(options, rule, "f32") for rule in MOVED),
+            *(limit_row(options, rule, gradient) for rule in ("sgd", "adam") for gradient in ("bf16", "f16")),
+            *(stores_row(options, rule, kib) for rule, sizes in STORES.items() for kib in sizes)]
