@@ -1,0 +1,58 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 900
+# The protocol of the parameter server holds in every state of its models, and each deliberate fault in it is found.
+top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
+# shellcheck source=tests/lib/static.sh
+. "$top/tests/lib/static.sh"
+model=$top/paramserver/model
+
+# Of a run that is as it should be only the line of its size is printed, as a comment.
+# holds NAME ARGUMENTS
+holds() {
+  local name=$1 said status
+  shift
+  said=$("$model/check" "$@" 2>&1)
+  status=$?
+  { [ "$status" -eq 0 ] || printf '%s\n' "$said"; } | point "$name"
+  [ "$status" -ne 0 ] || printf '# %s\n' "$said"
+}
+
+# breaks FAULT MODEL ARGUMENTS
+breaks() {
+  local fault=$1 said status
+  shift
+  said=$("$model/check" -q "$@" "-DFAULT_$fault" 2>&1)
+  status=$?
+  { [ "$status" -eq 1 ] || printf 'status %d: %s\n' "$status" "$said"; } | point "$1: $fault has a counterexample"
+}
+
+holds "pushes of two learners to two shards" paramserver -DPUSH -DLEARNERS=2 -DSHARDS=2
+holds "pushes of one among any number, to three shards" paramserver -DPUSH -DOTHERS -DLEARNERS=1 -DSHARDS=3
+holds "pushes among hostile learners" paramserver -DPUSH -DOTHERS -DHOSTILE -DLEARNERS=1 -DSHARDS=2
+holds "sequences over their whole range" paramserver -DPUSH -DWHOLE_RANGE -DLEARNERS=2 -DSHARDS=1
+holds "pulls of two hostile learners" paramserver -DPULL -DHOSTILE -DLEARNERS=2 -DSHARDS=1
+holds "pulls of one among any number" paramserver -DPULL -DOTHERS -DHOSTILE -DLEARNERS=1 -DSHARDS=1
+holds "pushes and pulls together" paramserver -DPUSH -DPULL -DOTHERS -DHOSTILE -DLEARNERS=1 -DSHARDS=1
+holds "no push waits for who has stopped" paramserver -DLIVE -DPUSH -DOTHERS -DLEARNERS=1 -DSHARDS=2
+holds "no push of two waits for who has stopped" paramserver -DLIVE -DPUSH -DLEARNERS=2 -DSHARDS=1
+holds "no pull waits for who has stopped" paramserver -DLIVE -DPULL -DOTHERS -DLEARNERS=1 -DSHARDS=1
+
+one=(-DOTHERS -DLEARNERS=1 -DSHARDS=1)
+for fault in PUBLISH_RELAXED FLIP_FIRST INCARNATION REUSE WAIT_UNCHECKED DROP_EARLY; do
+  breaks "$fault" paramserver -DPUSH "${one[@]}"
+done
+breaks FENCE_FORGOTTEN paramserver -DPUSH -DHOSTILE "${one[@]}"
+breaks SERVER_WAITS paramserver -DLIVE -DPUSH "${one[@]}"
+for fault in PIN_UNCHECKED PIN_RELAXED FLIP_RELAXED WEIGHTS_LATE FEW_BUFFERS; do
+  breaks "$fault" paramserver -DPULL -DLEARNERS=1 -DSHARDS=1
+done
+breaks SERVER_WAITS paramserver -DLIVE -DPULL -DLEARNERS=1 -DSHARDS=1
+
+{
+  "$model/check" -m 300 paramserver -DPUSH > /dev/null 2>&1
+  [ $? -eq 2 ] || echo "check decides without the memory for it"
+  "$model/check" -d 100 paramserver -DPULL > /dev/null 2>&1
+  [ $? -eq 2 ] || echo "check decides without the depth for it"
+} | point "what was not explored is not called proven"
+finish
