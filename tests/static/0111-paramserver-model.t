@@ -37,6 +37,8 @@ holds "pushes and pulls together" paramserver -DPUSH -DPULL -DOTHERS -DHOSTILE -
 holds "no push waits for who has stopped" paramserver -DLIVE -DPUSH -DOTHERS -DLEARNERS=1 -DSHARDS=2
 holds "no push of two waits for who has stopped" paramserver -DLIVE -DPUSH -DLEARNERS=2 -DSHARDS=1
 holds "no pull waits for who has stopped" paramserver -DLIVE -DPULL -DOTHERS -DLEARNERS=1 -DSHARDS=1
+holds "who sleeps is woken" wake -DLEARNERS=2 -DWINDOW=2
+holds "who sleeps is woken, in step" wake -DLEARNERS=2 -DWINDOW=1
 
 one=(-DOTHERS -DLEARNERS=1 -DSHARDS=1)
 for fault in PUBLISH_RELAXED FLIP_FIRST INCARNATION REUSE WAIT_UNCHECKED DROP_EARLY; do
@@ -48,11 +50,14 @@ for fault in PIN_UNCHECKED PIN_RELAXED FLIP_RELAXED WEIGHTS_LATE FEW_BUFFERS; do
   breaks "$fault" paramserver -DPULL -DLEARNERS=1 -DSHARDS=1
 done
 breaks SERVER_WAITS paramserver -DLIVE -DPULL -DLEARNERS=1 -DSHARDS=1
+for fault in PUBLISH_UNFENCED FLIP_UNFENCED BELL_FORGETS CURRENT_UNCHECKED SLEEP_UNCHECKED START_SILENT; do
+  breaks "$fault" wake -DLEARNERS=1 -DWINDOW=1
+done
 
 {
   "$model/check" -m 300 paramserver -DPUSH > /dev/null 2>&1
   [ $? -eq 2 ] || echo "check decides without the memory for it"
-  "$model/check" -d 100 paramserver -DPULL > /dev/null 2>&1
+  "$model/check" -d 100 wake > /dev/null 2>&1
   [ $? -eq 2 ] || echo "check decides without the depth for it"
 } | point "what was not explored is not called proven"
 finish
