@@ -37,6 +37,7 @@ holds "pushes and pulls together" paramserver -DPUSH -DPULL -DOTHERS -DHOSTILE -
 holds "no push waits for who has stopped" paramserver -DLIVE -DPUSH -DOTHERS -DLEARNERS=1 -DSHARDS=2
 holds "no push of two waits for who has stopped" paramserver -DLIVE -DPUSH -DLEARNERS=2 -DSHARDS=1
 holds "no pull waits for who has stopped" paramserver -DLIVE -DPULL -DOTHERS -DLEARNERS=1 -DSHARDS=1
+holds "a cut through two shards" cut -DLEARNERS=2 -DSHARDS=2 -DGRADIENTS=2
 holds "who sleeps is woken" wake -DLEARNERS=2 -DWINDOW=2
 holds "who sleeps is woken, in step" wake -DLEARNERS=2 -DWINDOW=1
 
@@ -50,12 +51,15 @@ for fault in PIN_UNCHECKED PIN_RELAXED FLIP_RELAXED WEIGHTS_LATE FEW_BUFFERS; do
   breaks "$fault" paramserver -DPULL -DLEARNERS=1 -DSHARDS=1
 done
 breaks SERVER_WAITS paramserver -DLIVE -DPULL -DLEARNERS=1 -DSHARDS=1
+for fault in NOT_HELD TWO_STATES; do
+  breaks "$fault" cut -DGRADIENTS=2
+done
 for fault in PUBLISH_UNFENCED FLIP_UNFENCED BELL_FORGETS CURRENT_UNCHECKED SLEEP_UNCHECKED START_SILENT; do
   breaks "$fault" wake -DLEARNERS=1 -DWINDOW=1
 done
 
 {
-  "$model/check" -m 300 paramserver -DPUSH > /dev/null 2>&1
+  "$model/check" -m 300 cut > /dev/null 2>&1
   [ $? -eq 2 ] || echo "check decides without the memory for it"
   "$model/check" -d 100 wake > /dev/null 2>&1
   [ $? -eq 2 ] || echo "check decides without the depth for it"
