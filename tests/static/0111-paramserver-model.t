@@ -58,7 +58,17 @@ for fault in PUBLISH_UNFENCED FLIP_UNFENCED BELL_FORGETS CURRENT_UNCHECKED SLEEP
   breaks "$fault" wake -DLEARNERS=1 -DWINDOW=1
 done
 
+# A walk takes every step that the README names, and a seed always gives the same one.
+walk=$("$model/trace" -c 30 1 6000 2>&1)
 {
+  steps() { sed 's/^server \(.*\)/server \1/; s/^\(learner\|shard\) [0-9]* \([a-z-]*\).*/\1 \2/; /^#/d' | sort -u; }
+  diff <(sed -n 's/^| `\(\(learner\|shard\) N \([a-z-]*\)\|server [a-z]*\).*/\1/p' "$model/README.md" | sed 's/ N / /' | grep -v ' fence$' | sort -u) \
+    <(steps <<< "$walk")
+  [ "$walk" = "$("$model/trace" -c 30 1 6000)" ] || echo "two walks of one seed differ"
+} | point "walks take every step, and the same ones for one seed"
+{
+  "$model/trace" 1 2>/dev/null
+  [ $? -eq 2 ] || echo "trace takes a seed without a number of steps"
   "$model/check" -m 300 cut > /dev/null 2>&1
   [ $? -eq 2 ] || echo "check decides without the memory for it"
   "$model/check" -d 100 wake > /dev/null 2>&1
