@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The protocol of the parameter server, one atomic step for each access to shared memory. README.md says how it is
- * checked.
+ * checked, PROOF.md what that shows and what it leaves out.
  *
  * Sizes: LEARNERS and SHARDS (1 to 3), SEQ (the modulus of sequences: a power of two, 4 or more).
  * Parts: PUSH, PULL, or both. HOSTILE: learners may write any number into `published` and any pin.
