@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 900
 # The protocol of the parameter server holds in every state of its models, and each deliberate fault in it is found.
+# The long form explores larger ones.
 top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 # shellcheck source=tests/lib/static.sh
 . "$top/tests/lib/static.sh"
@@ -40,6 +41,16 @@ holds "no pull waits for who has stopped" paramserver -DLIVE -DPULL -DOTHERS -DL
 holds "a cut through two shards" cut -DLEARNERS=2 -DSHARDS=2 -DGRADIENTS=2
 holds "who sleeps is woken" wake -DLEARNERS=2 -DWINDOW=2
 holds "who sleeps is woken, in step" wake -DLEARNERS=2 -DWINDOW=1
+if [ -n "${BELLOWS_LONG-}" ]; then
+  large=(-c -m 4000)
+  holds "pushes of two hostile learners" "${large[@]}" paramserver -DPUSH -DHOSTILE -DLEARNERS=2 -DSHARDS=1
+  holds "no push waits for hostile learners" "${large[@]}" paramserver -DLIVE -DPUSH -DHOSTILE -DOTHERS -DLEARNERS=1 \
+    -DSHARDS=2
+  holds "no pull of two waits for who has stopped" "${large[@]}" paramserver -DLIVE -DPULL -DLEARNERS=2 -DSHARDS=1
+  holds "a longer way to a cut" "${large[@]}" cut -DLEARNERS=2 -DSHARDS=2 -DCRASHES=2
+  holds "who sleeps is woken, of three" wake -DLEARNERS=3 -DWINDOW=2
+  holds "who sleeps is woken, of three in step" wake -DLEARNERS=3 -DWINDOW=1
+fi
 
 one=(-DOTHERS -DLEARNERS=1 -DSHARDS=1)
 for fault in PUBLISH_RELAXED FLIP_FIRST INCARNATION REUSE WAIT_UNCHECKED DROP_EARLY; do
