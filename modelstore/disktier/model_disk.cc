@@ -8,18 +8,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
-#include <exception>
 #include <string>
 #include <thread>
 
 #include "common/text.h"
 #include "modelstore/disktier/disk_desk.h"
+#include "modelstore/helper/helper_main.h"
 
 namespace bellows {
 namespace {
 
-constexpr int kDaemon = 0;
 constexpr std::chrono::seconds kOther{4};
 constexpr std::chrono::milliseconds kTryAgain{20};
 
@@ -71,8 +69,11 @@ Result<std::unique_ptr<DiskDesk>> open_desk(const DiskOptions& options) {
   }
 }
 
-Status serve(const DiskOptions& options) {
-  auto desk = open_desk(options);
+Status serve(int argc, char** argv) {
+  const auto options = options_of(argc, argv);
+  if (!options)
+    return Error{ErrorKind::invalid, "bellows-model-disk got options that make no sense"};
+  auto desk = open_desk(*options);
   if (!desk) return desk.error();
   for (;;) {
     const auto now = std::chrono::steady_clock::now();
@@ -89,25 +90,17 @@ Status serve(const DiskOptions& options) {
   _exit(0);
 }
 
-int report(const std::string& text) {
+void report(const Error& error) {
   DiskMessage message;
   message.word = DiskWord::notice;
-  message.set_text(text);
+  message.set_text(error.text);
   send(message, -1);
-  return 1;
 }
 
 }  // namespace
 }  // namespace bellows
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);
-  try {
-    const auto options = bellows::options_of(argc, argv);
-    if (!options) return bellows::report("bellows-model-disk got options that make no sense");
-    const bellows::Status served = bellows::serve(*options);
-    return served ? 0 : bellows::report(served.error().text);
-  } catch (const std::exception& error) {
-    return bellows::report(std::string("bellows-model-disk ran out of something: ") + error.what());
-  }
+  return bellows::helper_main(
+      "bellows-model-disk", [&] { return bellows::serve(argc, argv); }, bellows::report);
 }

@@ -11,19 +11,17 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
 #include <cstring>
-#include <exception>
 #include <string>
 
 #include "modelstore/gpu/gpu_slab.h"
+#include "modelstore/helper/helper_main.h"
 #include "modelstore/loader/confine.h"
 #include "modelstore/loader/loader_wire.h"
 
 namespace bellows {
 namespace {
 
-constexpr int kDaemon = 0;
 /// Between two words of how far it is.
 constexpr std::uint64_t kSaid = 64 << 20;
 
@@ -125,27 +123,20 @@ int close_last() {
   return 0;
 }
 
-int report(const Error& error) {
+void report(const Error& error) {
   LoaderMessage message;
   message.word = LoaderWord::failed;
   message.error = static_cast<std::uint32_t>(error.kind);
   message.set_text(error.text);
   (void)tell(message);
-  return 1;
 }
 
 }  // namespace
 }  // namespace bellows
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);
   if (argc > 1 && std::strcmp(argv[1], "--close") == 0) return bellows::close_last();
-  try {
-    const bellows::Status served = bellows::serve(argc > 1 ? argv[1] : "libcuda.so.1");
-    return served ? 0 : bellows::report(served.error());
-  } catch (const std::exception& error) {
-    return bellows::report(
-        {bellows::ErrorKind::unavailable,
-         std::string("bellows-model-gpu ran out of something: ") + error.what()});
-  }
+  return bellows::helper_main(
+      "bellows-model-gpu", [&] { return bellows::serve(argc > 1 ? argv[1] : "libcuda.so.1"); },
+      bellows::report);
 }

@@ -12,9 +12,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <csignal>
 #include <cstring>
-#include <exception>
 #include <functional>
 #include <string>
 #include <thread>
@@ -24,6 +22,7 @@
 #include "common/text.h"
 #include "modelstore/digest/tree_digest.h"
 #include "modelstore/disk/image_file.h"
+#include "modelstore/helper/helper_main.h"
 #include "modelstore/loader/confine.h"
 #include "modelstore/loader/loader_wire.h"
 #include "modelstore/loader/loading.h"
@@ -34,7 +33,6 @@
 namespace bellows {
 namespace {
 
-constexpr int kDaemon = 0;
 constexpr int kReportMs = 100;
 /// Some wait for the disk while others hash.
 constexpr unsigned kThreadsOfCore = 2;
@@ -420,25 +418,18 @@ Status serve(const std::string& settings) {
   return Error{ErrorKind::internal, "bellows-modeld gave its loader no task"};
 }
 
-int report(const Error& error) {
+void report(const Error& error) {
   LoaderMessage message;
   message.word = LoaderWord::failed;
   message.error = static_cast<std::uint32_t>(error.kind);
   message.set_text(error.text);
   (void)tell(message);
-  return 1;
 }
 
 }  // namespace
 }  // namespace bellows
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);
-  try {
-    const bellows::Status served = bellows::serve(argc > 1 ? argv[1] : "");
-    return served ? 0 : bellows::report(served.error());
-  } catch (const std::exception& error) {
-    return bellows::report({bellows::ErrorKind::unavailable,
-                            std::string("the loader ran out of something: ") + error.what()});
-  }
+  return bellows::helper_main(
+      "the loader", [&] { return bellows::serve(argc > 1 ? argv[1] : ""); }, bellows::report);
 }

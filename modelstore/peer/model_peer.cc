@@ -6,19 +6,17 @@
 #include <fmt/core.h>
 #include <poll.h>
 
-#include <csignal>
-#include <exception>
 #include <string>
 
 #include "common/text.h"
 #include "modelstore/digest/tree_digest.h"
+#include "modelstore/helper/helper_main.h"
 #include "modelstore/loader/confine.h"
 #include "modelstore/peer/peer_desk.h"
 
 namespace bellows {
 namespace {
 
-constexpr int kDaemon = 0;
 constexpr int kPatienceMs = 10000;
 
 /// What the daemon listens by, and keeps listening by while another process takes this one's place.
@@ -49,23 +47,17 @@ Status serve(int argc, char** argv) {
   return {};
 }
 
-int report(const std::string& text) {
+void report(const Error& error) {
   PeerMessage message;
   message.op = PeerOp::notice;
-  message.set_text(text);
+  message.set_text(error.text);
   (void)send_message(kDaemon, message);
-  return 1;
 }
 
 }  // namespace
 }  // namespace bellows
 
 int main(int argc, char** argv) {
-  std::signal(SIGPIPE, SIG_IGN);
-  try {
-    const bellows::Status served = bellows::serve(argc, argv);
-    return served ? 0 : bellows::report(served.error().text);
-  } catch (const std::exception& error) {
-    return bellows::report(std::string("bellows-model-peer ran out of something: ") + error.what());
-  }
+  return bellows::helper_main(
+      "bellows-model-peer", [&] { return bellows::serve(argc, argv); }, bellows::report);
 }
