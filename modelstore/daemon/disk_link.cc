@@ -64,7 +64,7 @@ bool DiskLink::find(const ModelDigest& digest, bool of_source, const std::string
   message.word = DiskWord::find;
   message.number = next_number_++;
   message.of_source = of_source ? 1 : 0;
-  message.set_digest(digest);
+  message.digest = digest;
   message.set_text(tenant);
   if (silent_ || !send(message)) return false;
   questions_[message.number] = {std::move(answer), EventLoop::Clock::now() + kFind};
@@ -74,7 +74,7 @@ bool DiskLink::find(const ModelDigest& digest, bool of_source, const std::string
 void DiskLink::damaged(const ModelDigest& digest) {
   DiskMessage message;
   message.word = DiskWord::damaged;
-  message.set_digest(digest);
+  message.digest = digest;
   (void)send(message);
 }
 
@@ -93,9 +93,9 @@ void DiskLink::store(const ToStore& what) {
   message.catalogue_at = what.memory->catalogue_at;
   message.catalogue_bytes = what.memory->catalogue_bytes;
   message.load_ms = static_cast<std::uint64_t>(what.load_time.count());
-  message.set_digest(what.memory->digest);
+  message.digest = what.memory->digest;
   message.of_source = what.source ? 1 : 0;
-  if (what.source) message.set_source(*what.source);
+  if (what.source) message.source = *what.source;
   message.set_text(what.tenant);
   if (!send(message, what.memory->reader.get())) return;
   storing_ = message.number;
@@ -153,7 +153,7 @@ void DiskLink::take_found(const DiskMessage& message, plain::Handle& passed) {
   const Answer answer = std::move(question->second.answer);
   questions_.erase(question);
   if (!found) return answer(std::nullopt);
-  answer(FoundImage{Fd(passed.release()), message.model(), std::move(lease)});
+  answer(FoundImage{Fd(passed.release()), message.digest, std::move(lease)});
 }
 
 void DiskLink::let_go(const std::string& why) {

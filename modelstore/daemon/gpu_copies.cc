@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -98,7 +97,7 @@ Status GpuCopies::give_task(Copy& copy) {
   task.bytes = copy.memory.bytes;
   task.catalogue_at = copy.memory.catalogue_at;
   task.catalogue_bytes = copy.memory.catalogue_bytes;
-  std::memcpy(task.digest, copy.memory.digest.bytes.data(), sizeof task.digest);
+  task.digest = copy.memory.digest;
   task.set_text(text_of(copy.place.gpu));
   if (auto sent = send_message(copy.socket.get(), task, copy.memory.reader.get()); !sent)
     return sent;
@@ -111,10 +110,12 @@ void GpuCopies::on_message(std::uint64_t key) {
   Copy& copy = copies_.at(key);
   LoaderMessage message;
   plain::Handle passed;
-  if (auto received = receive_message(copy.socket.get(), &message, &passed); !received) {
+  const auto received = receive_message(copy.socket.get(), &message, &passed);
+  if (!received) {
     const bool gone = received.error().kind == ErrorKind::unavailable;
     return end(key, gone ? ended(copy) : received.error());
   }
+  if (!*received) return;
   if (message.word == LoaderWord::failed) return end(key, message.to_error());
   if (message.word == LoaderWord::done) {
     auto taken = take_done(key, message.bytes, Fd(passed.release()));
@@ -122,8 +123,8 @@ void GpuCopies::on_message(std::uint64_t key) {
   }
   if (message.word != LoaderWord::progress)
     return end(key, Error{ErrorKind::internal, "bellows-model-gpu said what nobody asked for"});
-  // Nothing came, or a process whose driver hangs speaks still.
-  if (message.bytes == UINT64_MAX || message.bytes <= copy.done) return;
+  // A process whose driver hangs speaks still.
+  if (message.bytes <= copy.done) return;
   copy.done = message.bytes;
   copy.deadline = EventLoop::Clock::now() + options_.stall;
 }

@@ -19,17 +19,6 @@ namespace {
 constexpr std::chrono::milliseconds kReap{100};
 constexpr std::uint64_t kMostMemory = std::uint64_t{1} << 57;
 
-bool is_nothing(const LoaderMessage& message) {
-  return message.word == LoaderWord::progress && message.bytes == UINT64_MAX;
-}
-
-ModelDigest digest_in(const LoaderMessage& message) {
-  ModelDigest digest;
-  static_assert(sizeof message.digest == sizeof digest.bytes);
-  std::memcpy(digest.bytes.data(), message.digest, sizeof message.digest);
-  return digest;
-}
-
 }  // namespace
 
 std::map<std::uint64_t, Loads::Load>::iterator Loads::find(ModelId model) {
@@ -180,7 +169,7 @@ Status Loads::take_version(Load& load, const LoaderMessage& message) {
   if (load.phase != Phase::sizing || !asked || load.has_version)
     return Error{ErrorKind::internal, "a loader said what nobody asked for"};
   load.has_version = true;
-  load.loaded.source = digest_in(message);
+  load.loaded.source = message.digest;
   if (!load.tries_disk || !look_up(load, *load.loaded.source, true)) return give_way(load);
   load.phase = Phase::asking;
   return {};
@@ -237,11 +226,12 @@ void Loads::on_message(std::uint64_t key) {
   const auto found = loads_.find(key);
   if (found == loads_.end()) return;
   LoaderMessage message;
-  if (auto received = receive_message(found->second.socket.get(), &message, nullptr); !received) {
+  const auto received = receive_message(found->second.socket.get(), &message, nullptr);
+  if (!received) {
     const bool gone = received.error().kind == ErrorKind::unavailable;
     return gone ? loader_ended(key, "ended before it was done") : end(key, received.error());
   }
-  if (is_nothing(message)) return;
+  if (!*received) return;
   if (auto taken = take(found->second, message); !taken) end(key, taken.error());
 }
 
@@ -344,10 +334,10 @@ Status Loads::take_done(Load& load, const LoaderMessage& message) {
   const ModelId model = load.model;
   const bool checks = load.checks;
   // Of all bytes, as they are in memory now.
-  if (load.image && load.image->digest != digest_in(message))
+  if (load.image && load.image->digest != message.digest)
     return read_source(load, "it does not have its digest");
   ModelMemory memory = std::move(load.memory);
-  memory.digest = digest_in(message);
+  memory.digest = message.digest;
   LoadedFrom from = load.loaded;
   from.disk = load.image.has_value();
   if (!from.peer.empty()) peers_->worked(from.peer);

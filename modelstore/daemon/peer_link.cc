@@ -162,7 +162,7 @@ void PeerLink::granted(TicketId ticket, const ModelMemory& memory) {
   message.bytes = memory.bytes;
   message.catalogue_at = memory.catalogue_at;
   message.catalogue_bytes = memory.catalogue_bytes;
-  message.set_digest(memory.digest);
+  message.digest = memory.digest;
   send(message, memory.reader.get());
 }
 

@@ -180,7 +180,7 @@ void DiskDesk::take(const DiskMessage& message, Fd passed) {
     case DiskWord::store:
       return store(message, std::move(passed));
     case DiskWord::damaged:
-      return drop_damaged(message.model());
+      return drop_damaged(message.digest);
     default:
       return say("bellows-modeld said what makes no sense to bellows-model-disk");
   }
@@ -189,7 +189,7 @@ void DiskDesk::take(const DiskMessage& message, Fd passed) {
 void DiskDesk::find(const DiskMessage& message) {
   // Another tenant's image would tell, by its speed, that the other has these bytes.
   const std::string tenant(message.text_view());
-  const auto digest = message.of_source ? find_source(message.model(), tenant) : message.model();
+  const auto digest = message.of_source ? find_source(message.digest, tenant) : message.digest;
   const auto model = digest ? models_.find({*digest, tenant}) : models_.end();
   if (model == models_.end() || book_.state(model->second) != ModelBook::State::resident)
     return reply(DiskWord::none, message.number);
@@ -206,7 +206,7 @@ void DiskDesk::find(const DiskMessage& message) {
   DiskMessage found;
   found.word = DiskWord::found;
   found.number = message.number;
-  found.set_digest(*digest);
+  found.digest = *digest;
   const Fd file = std::move(*image).take_file();
   send_(found, file.get());
 }
@@ -229,7 +229,7 @@ void DiskDesk::store(const DiskMessage& message, Fd memory) {
     book_.add_model(model, tenant(owned.tenant));
     records_[owned] = {today_ms(), 0, message.load_ms, {}};
   }
-  if (message.of_source) records_[owned].add_source(message.from());
+  if (message.of_source) records_[owned].add_source(message.source);
   changed_ = true;
   store_ = Store{message.number, model,           owned.tenant,
                  image,          message.load_ms, std::make_shared<Fd>(std::move(memory))};

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include "common/plain/handle.h"
-#include "common/result.h"
+#include "common/text.h"
 #include "modelstore/digest/model_digest.h"
 #include "modelstore/disk/disk_image.h"
+#include "modelstore/helper/helper_message.h"
 
 namespace bellows {
 
@@ -29,6 +29,7 @@ enum class DiskWord : std::uint32_t {
 };
 
 struct DiskMessage {
+  static constexpr const char* kProcess = "bellows-model-disk";
   static constexpr std::uint32_t kVersion = 1;
   static constexpr std::size_t kMostText = 511;
 
@@ -39,25 +40,22 @@ struct DiskMessage {
   std::uint64_t catalogue_at = 0;
   std::uint64_t catalogue_bytes = 0;
   std::uint64_t load_ms = 0;  ///< how long its source took
-  std::uint8_t digest[32] = {};
-  std::uint8_t source[32] = {};  ///< store: of where the model came from, and its version
-  std::uint32_t of_source = 0;   ///< find: see there; store: 1: `source` is known
+  ModelDigest digest;
+  ModelDigest source;           ///< store: of where the model came from, and its version
+  std::uint32_t of_source = 0;  ///< find: see there; store: 1: `source` is known
   std::uint32_t length = 0;
   char text[kMostText + 1] = {};
 
   /// Cuts what is too long.
-  void set_text(std::string_view text);
+  void set_text(std::string_view from) {
+    length = put_text(text, kMostText, one_line(from, kMostText));
+  }
   std::string_view text_view() const { return {text, length}; }
-  void set_digest(const ModelDigest& of);
-  void set_source(const ModelDigest& of);
-  ModelDigest model() const;
-  ModelDigest from() const;
-  DiskImage image() const { return {model(), bytes, catalogue_at, catalogue_bytes}; }
+  DiskImage image() const { return {digest, bytes, catalogue_at, catalogue_bytes}; }
+  bool is_sound() const {
+    return version == kVersion && word >= DiskWord::find && word <= DiskWord::held &&
+           length <= kMostText;
+  }
 };
-
-/// unavailable: the other side is gone, or cannot take it now.
-Status send_message(int socket, const DiskMessage& message, int passed = -1);
-/// unavailable: the other side is gone; invalid: it speaks otherwise. Nothing came: false.
-Result<bool> receive_message(int socket, DiskMessage* message, plain::Handle* passed);
 
 }  // namespace bellows

@@ -17,7 +17,7 @@
 #include "modelstore/gpu/gpu_slab.h"
 #include "modelstore/helper/helper_main.h"
 #include "modelstore/loader/confine.h"
-#include "modelstore/loader/loader_wire.h"
+#include "modelstore/loader/daemon_line.h"
 
 namespace bellows {
 namespace {
@@ -25,28 +25,10 @@ namespace {
 /// Between two words of how far it is.
 constexpr std::uint64_t kSaid = 64 << 20;
 
-Status await_message(LoaderWord word, LoaderMessage* message, plain::Handle* memory) {
-  do {
-    pollfd daemon = {kDaemon, POLLIN, 0};
-    (void)poll(&daemon, 1, -1);
-    if (auto received = receive_message(kDaemon, message, memory); !received) return received;
-  } while (message->word == LoaderWord::progress);
+Status await_memory(LoaderWord word, LoaderMessage* message, plain::Handle* memory) {
+  if (auto received = await_message(message, memory); !received) return received;
   if (message->word == word && memory->get() >= 0) return {};
   return Error{ErrorKind::internal, "bellows-modeld gave bellows-model-gpu no task"};
-}
-
-/// Once the daemon has room for it.
-Status tell(const LoaderMessage& message, int passed = -1) {
-  pollfd daemon = {kDaemon, POLLOUT, 0};
-  (void)poll(&daemon, 1, -1);
-  return send_message(kDaemon, message, passed);
-}
-
-void say_progress(std::uint64_t bytes) {
-  LoaderMessage message;
-  message.word = LoaderWord::progress;
-  message.bytes = bytes;
-  (void)send_message(kDaemon, message);
 }
 
 /// As far as the driver allows.
@@ -65,9 +47,9 @@ struct Task {
   plain::Mapping memory;
 
   Status take() {
-    if (auto got = await_message(LoaderWord::copy, &message, &fd); !got) return got;
+    if (auto got = await_memory(LoaderWord::copy, &message, &fd); !got) return got;
     LoaderMessage fill;
-    if (auto got = await_message(LoaderWord::fill, &fill, &catalogue); !got) return got;
+    if (auto got = await_memory(LoaderWord::fill, &fill, &catalogue); !got) return got;
     if (!memory.map_for_reading(fd.get())) return errno_error("map", "the model's memory");
     const bool fits = message.bytes <= memory.size() && message.catalogue_bytes <= message.bytes &&
                       message.catalogue_at <= message.bytes - message.catalogue_bytes;
@@ -94,7 +76,7 @@ Status copy(const Gpu& gpu, const Task& task) {
   if (auto filled = (*slab)->fill(task.memory.data(), bytes, progress); !filled) return filled;
   const auto digest = (*slab)->digest(bytes, progress);
   if (!digest) return digest.error();
-  if (std::memcmp(digest->bytes.data(), task.message.digest, sizeof task.message.digest) != 0)
+  if (*digest != task.message.digest)
     return Error{ErrorKind::unavailable,
                  fmt::format("GPU {} gave other bytes back than it was given: it may be broken",
                              task.message.text_view())};
@@ -123,14 +105,6 @@ int close_last() {
   return 0;
 }
 
-void report(const Error& error) {
-  LoaderMessage message;
-  message.word = LoaderWord::failed;
-  message.error = static_cast<std::uint32_t>(error.kind);
-  message.set_text(error.text);
-  (void)tell(message);
-}
-
 }  // namespace
 }  // namespace bellows
 
@@ -138,5 +112,5 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::strcmp(argv[1], "--close") == 0) return bellows::close_last();
   return bellows::helper_main(
       "bellows-model-gpu", [&] { return bellows::serve(argc > 1 ? argv[1] : "libcuda.so.1"); },
-      bellows::report);
+      bellows::say_failed);
 }

@@ -9,8 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "common/plain/handle.h"
 #include "common/result.h"
+#include "common/text.h"
+#include "modelstore/digest/model_digest.h"
+#include "modelstore/helper/helper_message.h"
 #include "modelstore/peerwire/peer_letter.h"
 #include "modelstore/peerwire/peer_nodes.h"
 
@@ -40,6 +42,7 @@ enum class LoaderWord : std::uint32_t {
 };
 
 struct LoaderMessage {
+  static constexpr const char* kProcess = "its loader";
   static constexpr std::uint32_t kVersion = 4;
   static constexpr std::size_t kMostText = 8191;  ///< so much a URL may have
 
@@ -48,7 +51,7 @@ struct LoaderMessage {
   std::uint64_t bytes = 0;
   std::uint64_t catalogue_at = 0;
   std::uint64_t catalogue_bytes = 0;
-  std::uint8_t digest[32] = {};
+  ModelDigest digest;
   std::uint32_t uid = 0;
   std::uint32_t error = 0;
   std::uint32_t length = 0;
@@ -56,12 +59,16 @@ struct LoaderMessage {
   char text[kMostText + 1] = {};
 
   /// Cuts what is too long.
-  void set_text(std::string_view text);
+  void set_text(std::string_view from) { set_bytes(one_line(from, kMostText)); }
   /// Takes as they are what fits.
-  void set_bytes(std::string_view from);
+  void set_bytes(std::string_view from) { length = put_text(text, kMostText, from); }
   std::string_view text_view() const { return {text, length}; }
   /// Of a failed message.
   Error to_error() const;
+  bool is_sound() const {
+    return version == kVersion && word >= LoaderWord::load && word <= LoaderWord::copy &&
+           length <= kMostText;
+  }
 };
 
 /// Whom a loader asks before it reads a model from afar, and how.
@@ -79,11 +86,5 @@ struct PeersTask {
   /// internal: to_text does not give such a text.
   static Result<PeersTask> parse(std::string_view text);
 };
-
-/// unavailable: the other side is gone, or cannot take it now.
-Status send_message(int socket, const LoaderMessage& message, int passed = -1);
-/// unavailable: the other side is gone; invalid: it speaks otherwise. What it says is only as long
-/// as it says, and of a kind that exists. Nothing came: `word` is progress and `bytes` UINT64_MAX.
-Status receive_message(int socket, LoaderMessage* message, plain::Handle* passed);
 
 }  // namespace bellows

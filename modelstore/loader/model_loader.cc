@@ -12,7 +12,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <thread>
@@ -24,6 +23,7 @@
 #include "modelstore/disk/image_file.h"
 #include "modelstore/helper/helper_main.h"
 #include "modelstore/loader/confine.h"
+#include "modelstore/loader/daemon_line.h"
 #include "modelstore/loader/loader_wire.h"
 #include "modelstore/loader/loading.h"
 #include "modelstore/loader/model_place.h"
@@ -77,31 +77,6 @@ class GivenMemory {
   std::size_t bytes_ = 0;
 };
 
-/// Waits for the daemon's next message.
-Status await_message(LoaderMessage* message, plain::Handle* passed) {
-  for (;;) {
-    pollfd daemon = {kDaemon, POLLIN, 0};
-    (void)poll(&daemon, 1, -1);
-    auto received = receive_message(kDaemon, message, passed);
-    if (!received || message->word != LoaderWord::progress) return received;
-  }
-}
-
-/// Once the daemon has room for it: what it has not read yet of the progress must not keep it from
-/// what the load cannot go on without.
-Status tell(const LoaderMessage& message) {
-  pollfd daemon = {kDaemon, POLLOUT, 0};
-  (void)poll(&daemon, 1, -1);
-  return send_message(kDaemon, message);
-}
-
-void say_progress(std::uint64_t bytes) {
-  LoaderMessage message;
-  message.word = LoaderWord::progress;
-  message.bytes = bytes;
-  (void)send_message(kDaemon, message);
-}
-
 /// Tells the daemon how far it is until all is done: the last of so many passes, and `before` it.
 /// unavailable: the daemon is gone.
 Result<ModelDigest> run(Loading& loading, unsigned threads, std::uint64_t passes = 1,
@@ -123,7 +98,7 @@ unsigned threads_for_disk() {
 Status say_digest(LoaderWord word, const ModelDigest& digest) {
   LoaderMessage message;
   message.word = word;
-  std::memcpy(message.digest, digest.bytes.data(), sizeof message.digest);
+  message.digest = digest;
   return tell(message);
 }
 
@@ -418,18 +393,10 @@ Status serve(const std::string& settings) {
   return Error{ErrorKind::internal, "bellows-modeld gave its loader no task"};
 }
 
-void report(const Error& error) {
-  LoaderMessage message;
-  message.word = LoaderWord::failed;
-  message.error = static_cast<std::uint32_t>(error.kind);
-  message.set_text(error.text);
-  (void)tell(message);
-}
-
 }  // namespace
 }  // namespace bellows
 
 int main(int argc, char** argv) {
   return bellows::helper_main(
-      "the loader", [&] { return bellows::serve(argc > 1 ? argv[1] : ""); }, bellows::report);
+      "the loader", [&] { return bellows::serve(argc > 1 ? argv[1] : ""); }, bellows::say_failed);
 }

@@ -280,7 +280,7 @@ void PeerDesk::take_lent(Order* order, const PeerMessage& message, plain::Handle
   auto memory = LentMemory::map(passed.get(), message.bytes);
   if (!memory) return refuse_all(order, memory.error().text);
   PeerAnswer lent;
-  lent.digest = message.model();
+  lent.digest = message.digest;
   lent.bytes = message.bytes;
   lent.catalogue_at = message.catalogue_at;
   lent.catalogue_bytes = message.catalogue_bytes;

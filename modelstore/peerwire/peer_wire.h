@@ -5,9 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "common/plain/handle.h"
-#include "common/result.h"
 #include "modelstore/digest/model_digest.h"
+#include "modelstore/helper/helper_message.h"
 
 namespace bellows {
 
@@ -24,6 +23,7 @@ enum class PeerOp : std::uint32_t {
 };
 
 struct PeerMessage {
+  static constexpr const char* kProcess = "bellows-model-peer";
   static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMostText = 1023;
 
@@ -33,21 +33,17 @@ struct PeerMessage {
   std::uint64_t bytes = 0;
   std::uint64_t catalogue_at = 0;
   std::uint64_t catalogue_bytes = 0;
-  std::uint8_t digest[32] = {};
+  ModelDigest digest;
   std::uint32_t unused = 0;
   std::uint32_t length = 0;
   char text[kMostText + 1] = {};
 
   /// Cuts what is too long.
-  void set_text(std::string_view text);
+  void set_text(std::string_view from) { length = put_text(text, kMostText, from); }
   std::string_view text_view() const { return {text, length}; }
-  void set_digest(const ModelDigest& of);
-  ModelDigest model() const;
+  bool is_sound() const {
+    return version == kVersion && op >= PeerOp::ask && op <= PeerOp::listen && length <= kMostText;
+  }
 };
-
-/// unavailable: the other side is gone, or cannot take it now.
-Status send_message(int socket, const PeerMessage& message, int passed = -1);
-/// unavailable: the other side is gone; invalid: it speaks otherwise. Nothing came: false.
-Result<bool> receive_message(int socket, PeerMessage* message, plain::Handle* passed);
 
 }  // namespace bellows

@@ -7,7 +7,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -46,15 +45,16 @@ class LoaderProcess {
 
   /// What comes next but progress and the identities of files, which `files` gets.
   LoaderMessage next() {
-    LoaderMessage message;
-    do {
+    for (;;) {
       pollfd p = {socket_.get(), POLLIN, 0};
       cr_assert_eq(poll(&p, 1, kLimitMs), 1, "the loader says nothing");
+      LoaderMessage message;
       const auto received = receive_message(socket_.get(), &message, nullptr);
       cr_assert(received.ok(), "%s", received.error().text.c_str());
-      if (message.word == LoaderWord::files) files += message.text_view();
-    } while (message.word == LoaderWord::progress || message.word == LoaderWord::files);
-    return message;
+      if (!*received || message.word == LoaderWord::progress) continue;
+      if (message.word != LoaderWord::files) return message;
+      files += message.text_view();
+    }
   }
 
   LoaderMessage fill(std::uint64_t bytes) {
@@ -91,12 +91,6 @@ inline ModelDigest digest_of(const std::string& bytes) {
   for (std::uint64_t i = 0; i < leaf_count(bytes.size()); ++i)
     leaves.push_back(*hasher->leaf(std::string_view(bytes).substr(i * kLeafBytes, kLeafBytes)));
   return *hasher->root(leaves, bytes.size());
-}
-
-inline ModelDigest digest_in(const LoaderMessage& message) {
-  ModelDigest digest;
-  std::memcpy(digest.bytes.data(), message.digest, sizeof message.digest);
-  return digest;
 }
 
 /// What is said of a path that is no model.

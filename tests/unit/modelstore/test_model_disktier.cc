@@ -58,10 +58,10 @@ class DeskScene {
     message.bytes = memory.image().bytes;
     message.catalogue_at = memory.image().catalogue_at;
     message.catalogue_bytes = memory.image().catalogue_bytes;
-    message.set_digest(memory.image().digest);
+    message.digest = memory.image().digest;
     message.set_text(tenant);
     message.of_source = source ? 1 : 0;
-    if (source) message.set_source(*source);
+    if (source) message.source = *source;
     Fd fd(memfd_create("test", MFD_CLOEXEC));
     cr_assert_eq(write(fd.get(), memory.data(), message.bytes),
                  static_cast<ssize_t>(message.bytes));
@@ -76,7 +76,7 @@ class DeskScene {
     message.word = DiskWord::find;
     message.number = next_++;
     message.of_source = of_source ? 1 : 0;
-    message.set_digest(digest);
+    message.digest = digest;
     message.set_text(tenant);
     desk_->take(message, Fd());
     return await(message.number).word == DiskWord::found ? message.number : 0;
@@ -90,7 +90,7 @@ class DeskScene {
   void damaged(const ModelDigest& digest) {
     DiskMessage message;
     message.word = DiskWord::damaged;
-    message.set_digest(digest);
+    message.digest = digest;
     desk_->take(message, Fd());
   }
 

@@ -71,7 +71,7 @@ Test(model_loader, fills_memory_and_leaves_it, .timeout = 60) {
   // Nobody has it mapped for writing any more.
   cr_expect_eq(fcntl(loader.fd(), F_ADD_SEALS, F_SEAL_WRITE), 0);
   const std::string memory = loader.memory();
-  cr_expect(digest_in(done) == digest_of(memory));
+  cr_expect(done.digest == digest_of(memory));
   catalogue::View view;
   cr_assert_null(view.open(memory.data() + sized.catalogue_at, sized.catalogue_bytes));
   cr_assert_eq(view.find("w", 1), 0);
@@ -98,7 +98,7 @@ Test(model_loader, reads_past_the_page_cache_what_is_not_there, .timeout = 60) {
   catalogue::View view;
   cr_assert_null(view.open(memory.data() + sized.catalogue_at, sized.catalogue_bytes));
   cr_expect(memory.compare(view.record(0).offset, data.size(), data) == 0);
-  cr_expect(digest_in(done) == digest_of(memory));
+  cr_expect(done.digest == digest_of(memory));
   if (Fd(open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC)))
     cr_expect(!is_cached(file.get(), std::filesystem::file_size(path)), "it filled the cache");
 }
@@ -218,7 +218,7 @@ Test(model_loader, finds_the_digest_of_sealed_memory, .timeout = 60) {
   task.bytes = bytes.size();
   cr_assert(send_message(loader.socket(), task, memory.get()).ok());
   const LoaderMessage done = loader.next();
-  cr_expect(done.word == LoaderWord::done && digest_in(done) == digest_of(bytes));
+  cr_expect(done.word == LoaderWord::done && done.digest == digest_of(bytes));
 }
 
 Test(model_loader, ends_when_its_daemon_does_not_speak_its_language, .timeout = 60) {
