@@ -87,7 +87,7 @@ struct Changes {
   std::optional<std::uint16_t> signal_lead;   ///< seconds: USR1 to the batch script
   std::optional<std::string> partition;
   std::optional<std::string> qos;
-  Placement placement = Placement::any;
+  PlacementStrategy placement = PlacementStrategy::any;
 };
 
 struct Decision {

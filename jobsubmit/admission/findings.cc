@@ -183,9 +183,9 @@ void tell_terms(const Review& review, Trace& trace) {
   if (changes.signal_lead)
     trace.push_back({"signal", fmt::format("USR1 to the batch script {} s before the time limit",
                                            *changes.signal_lead)});
-  if (changes.placement != Placement::any)
-    trace.push_back(
-        {"placement", changes.placement == Placement::pack ? "on few nodes" : "on many nodes"});
+  if (changes.placement != PlacementStrategy::any)
+    trace.push_back({"placement", changes.placement == PlacementStrategy::pack ? "on few nodes"
+                                                                               : "on many nodes"});
   if (changes.site_factor)
     trace.push_back({"priority", fmt::format("raised by {}", *changes.site_factor)});
   trace.push_back({"requeue", review.decision.requeue

@@ -102,7 +102,8 @@ void choose_shares(Review& review) {
 void choose_signal(Review& review) {
   const Request& request = review.request;
   const Sizing& sizing = review.tenant->sizing;
-  review.decision.changes.placement = request.placement_said ? Placement::any : sizing.placement;
+  review.decision.changes.placement =
+      request.placement_said ? PlacementStrategy::any : sizing.placement;
   if (sizing.signal_lead_s == 0 || !request.batch || request.signal_said) return;
   const std::uint64_t minutes =
       request.time_limit.value_or(review.decision.changes.time_limit.value_or(kUnlimited));

@@ -24,7 +24,7 @@ enum class LifeCycle {
   deprecated,  ///< admitted, with a warning
   removed      ///< refused, with the hint
 };
-enum class Placement {
+enum class PlacementStrategy {
   any,
   pack,   ///< as few nodes as hold the GPUs
   spread  ///< as many nodes as Slurm has free
@@ -84,7 +84,7 @@ struct Sizing {
   std::uint32_t time_default_min = 0;    ///< minutes; 0: leave to Slurm
   std::uint32_t time_max_min = 0;        ///< minutes; 0: no limit
   std::uint32_t signal_lead_s = 0;       ///< USR1 to the batch script so long before the time limit
-  Placement placement = Placement::any;
+  PlacementStrategy placement = PlacementStrategy::any;
   std::string partition;                 ///< for jobs that name none
   std::string qos;                       ///< the same
   std::vector<std::string> partitions;   ///< fnmatch patterns of those it may use; empty: any

@@ -276,7 +276,8 @@ Sizing read_sizing(ValueReader& in, const Inherited& keys) {
   if (const YamlNode* node = keys.find("signal_lead"))
     sizing.signal_lead_s = in.number(*node, "signal_lead", 0, kMostLead);
   if (const YamlNode* node = keys.find("placement")) {
-    constexpr Placement kPlacements[] = {Placement::any, Placement::pack, Placement::spread};
+    constexpr PlacementStrategy kPlacements[] = {PlacementStrategy::any, PlacementStrategy::pack,
+                                                 PlacementStrategy::spread};
     sizing.placement = kPlacements[in.choice(*node, "placement", {"any", "pack", "spread"})];
   }
   read_pair(in, keys, "partition", "partitions", sizing.partition, sizing.partitions);

@@ -308,8 +308,8 @@ void apply_terms(job_desc_msg_t& desc, const Changes& changes) {
     desc.warn_time = *changes.signal_lead;
     desc.warn_flags = KILL_JOB_BATCH;
   }
-  if (changes.placement == Placement::pack) desc.bitflags |= USE_MIN_NODES;
-  if (changes.placement == Placement::spread) desc.bitflags |= SPREAD_JOB;
+  if (changes.placement == PlacementStrategy::pack) desc.bitflags |= USE_MIN_NODES;
+  if (changes.placement == PlacementStrategy::spread) desc.bitflags |= SPREAD_JOB;
 }
 
 }  // namespace

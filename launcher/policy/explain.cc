@@ -163,8 +163,8 @@ std::vector<std::string> changed_options(const Decision& decision) {
   if (changes.signal_lead) options.add("--signal", fmt::format("B:USR1@{}", *changes.signal_lead));
   options.add("--partition", changes.partition);
   options.add("--qos", changes.qos);
-  if (changes.placement == Placement::pack) options.add("--use-min-nodes");
-  if (changes.placement == Placement::spread) options.add("--spread-job");
+  if (changes.placement == PlacementStrategy::pack) options.add("--use-min-nodes");
+  if (changes.placement == PlacementStrategy::spread) options.add("--spread-job");
   if (decision.requeue) options.add("--requeue");
   if (changes.site_factor) options.add(fmt::format("priority +{}", *changes.site_factor));
   return options.list_;

@@ -210,8 +210,8 @@ std::string told(const Changes& changes) {
   line.add("partition", changes.partition);
   line.add("qos", changes.qos);
   line.add("factor", changes.site_factor);
-  if (changes.placement == Placement::pack) line.add("pack");
-  if (changes.placement == Placement::spread) line.add("spread");
+  if (changes.placement == PlacementStrategy::pack) line.add("pack");
+  if (changes.placement == PlacementStrategy::spread) line.add("spread");
   return line.text();
 }
 

@@ -61,7 +61,7 @@ Test(policy, a_file_of_the_first_release_means_the_same, .timeout = 10) {
   cr_expect(vision->gpus.sizes.to_string() == "2-8:2");
   cr_expect(vision->wide_batch && !vision->children && !vision->suspended && !vision->narrowed());
   cr_expect(vision->gpus.shrink_below_start && !vision->gpus.range && vision->gpus.types.empty());
-  cr_expect(vision->sizing.by_type.empty() && vision->sizing.placement == Placement::any);
+  cr_expect(vision->sizing.by_type.empty() && vision->sizing.placement == PlacementStrategy::any);
   cr_expect(policy.resize_site_factor == 500);
 }
 

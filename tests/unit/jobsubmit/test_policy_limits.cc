@@ -135,11 +135,11 @@ Test(policy_limits, sizing_merges_key_by_key, .timeout = 10) {
           .sizing;
   cr_expect(sizing.share("")->cpus == 4);
   cr_expect(sizing.time_max_min == 60 && sizing.time_default_min == 0, "time is one key");
-  cr_expect(sizing.signal_lead_s == 120 && sizing.placement == Placement::spread);
+  cr_expect(sizing.signal_lead_s == 120 && sizing.placement == PlacementStrategy::spread);
   cr_expect(sizing.partition == "gpu" && sizing.partitions.size() == 1);
   cr_expect(sizing.qos == "high" && sizing.qos_allowed.size() == 2 && sizing.site_factor == 7);
   const char* const defaults = "sizing: {placement: pack, partition: gpu}";
-  cr_expect(only_tenant("", defaults).sizing.placement == Placement::pack);
+  cr_expect(only_tenant("", defaults).sizing.placement == PlacementStrategy::pack);
   cr_expect(only_tenant("sizing: {partition: }", defaults).sizing.partition.empty());
 }
 
