@@ -35,7 +35,7 @@ int guarded(const char* what, const Call& call) noexcept {
 
 BELLOWS_EXPORT int init() noexcept {
   return guarded("init", [] {
-    plugin = std::make_unique<bellows::AdmissionPlugin>(bellows::policy_path());
+    plugin = std::make_unique<bellows::AdmissionPlugin>();
     return SLURM_SUCCESS;
   });
 }

@@ -8,7 +8,6 @@
 #include <array>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -16,6 +15,7 @@
 #include "elastic/daemon/leadership.h"
 #include "elastic/daemon/policy_source.h"
 #include "elastic/daemon/server.h"
+#include "slurm/conf_path.h"
 #include "slurm/places_client.h"
 
 namespace bellows {
@@ -47,13 +47,6 @@ class SystemUsers final : public UserNames {
     return found ? found->pw_name : "";
   }
 };
-
-std::string default_config() {
-  if (const char* path = std::getenv("BELLOWS_CONF"); path && *path) return path;
-  const char* conf = std::getenv("SLURM_CONF");
-  const std::string of_slurm = conf && *conf ? conf : "/etc/slurm/slurm.conf";
-  return of_slurm.substr(0, of_slurm.rfind('/') + 1) + "bellows.yaml";
-}
 
 /// Signals are taken by sigtimedwait, the loop's pause.
 sigset_t block_signals() {
@@ -142,7 +135,7 @@ class Daemon {
 };
 
 int run(int argc, char** argv) {
-  Options options{.config = default_config(), .listen = {}, .lock = {}};
+  Options options{.config = default_policy_path(), .listen = {}, .lock = {}};
   CLI::App app("bellowsd: changes the sizes of elastic jobs on Slurm");
   app.set_version_flag("--version", "bellowsd " PACKAGE_VERSION);
   app.add_option("--config", options.config, "bellows.yaml")->capture_default_str();

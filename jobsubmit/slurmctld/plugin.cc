@@ -7,7 +7,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <vector>
 
 #include "common/text.h"
@@ -187,15 +186,6 @@ std::unique_ptr<Peers> peers_of_slurmctld() {
 }
 
 }  // namespace
-
-std::string policy_path() {
-  if (const char* path = std::getenv("BELLOWS_CONF"); path && *path) return path;
-  if (!slurm_get_extra_conf_path) return "/etc/slurm/bellows.yaml";
-  char* path = slurm_get_extra_conf_path("bellows.yaml");
-  std::string copy = path ? path : "";
-  slurm_xfree(reinterpret_cast<void**>(&path));
-  return copy;
-}
 
 AdmissionPlugin::AdmissionPlugin(const std::string& policy_path)
     : watcher_(policy_path, kPeriod, report, JobFields::table(), std::chrono::minutes(5),

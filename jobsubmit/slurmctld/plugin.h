@@ -8,6 +8,7 @@
 #include "jobsubmit/slurmctld/site_rules.h"
 #include "jobsubmit/slurmctld/watcher.h"
 #include "slurm/compat.h"
+#include "slurm/conf_path.h"
 
 namespace bellows {
 
@@ -15,7 +16,7 @@ namespace bellows {
 /// do what, and how a refusal reaches the user. One object from init to fini.
 class AdmissionPlugin {
  public:
-  explicit AdmissionPlugin(const std::string& policy_path);
+  explicit AdmissionPlugin(const std::string& policy_path = default_policy_path());
 
   /// SLURM_SUCCESS or a Slurm error number; *err_msg (Slurm's heap) then holds the sentence. After
   /// success it may hold a note. `err_msg` may be null where this Slurm has none.
@@ -34,8 +35,5 @@ class AdmissionPlugin {
   PolicyWatcher watcher_;
   SiteRules rules_;
 };
-
-/// $BELLOWS_CONF of slurmctld, else bellows.yaml beside slurm.conf.
-std::string policy_path();
 
 }  // namespace bellows

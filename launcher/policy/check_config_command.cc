@@ -15,6 +15,7 @@
 #include "launcher/cli/commands.h"
 #include "launcher/policy/policy_file.h"
 #include "launcher/policy/rehearsal.h"
+#include "slurm/conf_path.h"
 
 namespace bellows {
 namespace {

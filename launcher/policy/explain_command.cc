@@ -20,6 +20,7 @@
 #include "launcher/policy/explain.h"
 #include "launcher/policy/policy_file.h"
 #include "launcher/policy/sbatch_job.h"
+#include "slurm/conf_path.h"
 
 namespace bellows {
 namespace {

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdlib>
 #include <vector>
 
 #include "common/fd.h"
 #include "launcher/slurm/conf.h"
+#include "slurm/conf_path.h"
 
 namespace bellows {
 namespace {
@@ -26,11 +26,6 @@ std::string controllers() {
 }
 
 }  // namespace
-
-std::string default_policy_path() {
-  if (const char* path = std::getenv("BELLOWS_CONF"); path && *path) return path;
-  return beside(slurm_conf_path(), "bellows.yaml");
-}
 
 Result<Policy> read_policy(const std::string& path, const std::string& else_do) {
   const auto text = read_file(path, kMostPolicyBytes);

@@ -8,10 +8,6 @@
 
 namespace bellows {
 
-/// Where slurmctld's plugin finds its policy if it has this environment: what BELLOWS_CONF names,
-/// else bellows.yaml beside the slurm.conf of Slurm's own commands.
-std::string default_policy_path();
-
 /// Reads a policy. Of a default one that is not there, as on every machine but the controllers, the
 /// error says where it is; `else_do` is what can be done here, the end of a sentence.
 Result<Policy> read_policy(const std::string& path, const std::string& else_do);

@@ -17,6 +17,7 @@
 #include "launcher/policy/policy_file.h"
 #include "launcher/policy/tenant_plan.h"
 #include "launcher/slurm/accounts.h"
+#include "slurm/conf_path.h"
 
 namespace bellows {
 namespace {

@@ -14,6 +14,7 @@
 #include "launcher/setup/setup_plan.h"
 #include "slurm/client.h"
 #include "slurm/compat.h"
+#include "slurm/conf_path.h"
 
 namespace bellows {
 namespace {

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "common/text.h"
+#include "slurm/conf_path.h"
 
 namespace bellows {
 namespace {

@@ -5,22 +5,18 @@
 #include <glob.h>
 #include <slurm/slurm.h>
 #include <strings.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <optional>
 
 #include "common/text.h"
-#include "slurm/compat.h"
+#include "slurm/conf_path.h"
 
 namespace bellows {
 namespace {
 
 constexpr std::size_t kMostDepth = 16;
-/// Where slurmd keeps what it got from slurmctld, for the commands on its node.
-constexpr const char* kFetchedConf = "/run/slurm/conf/slurm.conf";
 
 bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 
@@ -235,19 +231,6 @@ Result<std::vector<PlugstackLine>> read_plugstack(const std::string& path, const
   std::vector<PlugstackLine> lines;
   if (auto status = read_plugstack_from(path, read, 0, lines); !status) return status.error();
   return lines;
-}
-
-std::string slurm_conf_path() {
-  if (const char* path = std::getenv("SLURM_CONF")) return path;
-  char* built_for = slurm_get_extra_conf_path ? slurm_get_extra_conf_path("slurm.conf") : nullptr;
-  const std::string path = built_for ? built_for : "/etc/slurm/slurm.conf";
-  slurm_xfree(reinterpret_cast<void**>(&built_for));
-  return access(path.c_str(), F_OK) != 0 && access(kFetchedConf, F_OK) == 0 ? kFetchedConf : path;
-}
-
-std::string beside(const std::string& path, const std::string& name) {
-  const auto slash = path.rfind('/');
-  return (slash == std::string::npos ? "" : path.substr(0, slash + 1)) + name;
 }
 
 }  // namespace bellows

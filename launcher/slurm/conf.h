@@ -71,11 +71,4 @@ struct PlugstackLine {
 /// as for Slurm.
 Result<std::vector<PlugstackLine>> read_plugstack(const std::string& path, const ReadText& read);
 
-/// The slurm.conf that Slurm's own commands use here: what SLURM_CONF names, else the one that
-/// Slurm was built for, else the one that slurmd got from slurmctld.
-std::string slurm_conf_path();
-
-/// The file of this name beside another.
-std::string beside(const std::string& path, const std::string& name);
-
 }  // namespace bellows
