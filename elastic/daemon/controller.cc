@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "elastic/policy/smoothing.h"
+
 namespace bellows {
 namespace {
 
@@ -22,8 +24,6 @@ constexpr std::chrono::seconds kLongestPause = 5min;
 /// Launchers find a new bellowsd within this: what one has not said yet is no reason to leave its
 /// job out.
 constexpr auto kFirstReports = 10s;
-/// Of a new measurement beside those before it.
-constexpr double kWeight = 0.3;
 
 std::string random_name() {
   std::uint64_t random = 0;
@@ -195,7 +195,7 @@ void Controller::count() {
   if (!transaction_->trouble().empty()) metrics.troubled.Increment();
   if (const auto took = transaction_->took()) {
     metrics.last_plan_s.Set(took->count());
-    restart_s_ = restart_s_ ? *restart_s_ + kWeight * (took->count() - *restart_s_) : took->count();
+    restart_s_ = restart_s_ ? smoothed(*restart_s_, took->count()) : took->count();
     say_(fmt::format("plan {}: all sizes run after {:.1f} s", transaction_->name(), took->count()));
   }
   if (!transaction_->trouble().empty())

@@ -6,12 +6,11 @@
 #include <vector>
 
 #include "common/contract.h"
+#include "elastic/policy/smoothing.h"
 
 namespace bellows {
 namespace {
 
-// Of a new measurement beside those before it.
-constexpr double kWeight = 0.3;
 constexpr std::size_t kMostFinished = 64;
 /// What is left of a job that has had more than any that has finished, in parts of what it has had.
 constexpr double kBeyond = 0.1;
@@ -55,8 +54,8 @@ void JobClass::note_first_noise(const GradientNoise& noise) {
     first_noise_ = noise;
     return;
   }
-  first_noise_->squared_norm += kWeight * (noise.squared_norm - first_noise_->squared_norm);
-  first_noise_->variance += kWeight * (noise.variance - first_noise_->variance);
+  first_noise_->squared_norm = smoothed(first_noise_->squared_norm, noise.squared_norm);
+  first_noise_->variance = smoothed(first_noise_->variance, noise.variance);
 }
 
 void JobClass::note_finished(double service) {

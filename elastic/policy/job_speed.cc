@@ -5,12 +5,11 @@
 #include <cmath>
 
 #include "elastic/policy/goodput.h"
+#include "elastic/policy/smoothing.h"
 
 namespace bellows {
 namespace {
 
-// Of a new measurement beside those before it: a program's speed drifts, and one report is noise.
-constexpr double kWeight = 0.3;
 /// Of the time of steps over their mean, while it was measured once.
 constexpr double kFirstSpread = 0.03;
 constexpr double kMostSpread = 10;
@@ -43,7 +42,7 @@ void JobSpeed::add(const GpuLayout& layout, std::uint64_t batch, double step_s) 
 void JobSpeed::note_spread(std::uint32_t gpus, double foreseen_s, double step_s) {
   const auto [spread, fresh] = spread_.emplace(gpus, kFirstSpread);
   const double off = std::min(std::abs(step_s / foreseen_s - 1), kMostSpread);
-  if (!fresh) spread->second += kWeight * (off - spread->second);
+  if (!fresh) spread->second = smoothed(spread->second, off);
 }
 
 double JobSpeed::doubt(std::uint32_t gpus, std::uint32_t now) const {

@@ -6,11 +6,10 @@
 #include <iterator>
 #include <utility>
 
+#include "elastic/policy/smoothing.h"
+
 namespace bellows {
 namespace {
-
-// Of a new measurement beside those before it: a program's speed drifts, and one report is noise.
-constexpr double kWeight = 0.3;
 
 using Seen = std::pair<const std::uint32_t, double>;
 
@@ -24,7 +23,7 @@ double exponent(const Seen& from, const Seen& to) {
 void SeenSpeeds::add(std::uint32_t gpus, double per_s) {
   if (gpus == 0 || !std::isfinite(per_s) || per_s <= 0) return;
   const auto [at, fresh] = seen_.emplace(gpus, per_s);
-  if (!fresh) at->second += kWeight * (per_s - at->second);
+  if (!fresh) at->second = smoothed(at->second, per_s);
 }
 
 double SeenSpeeds::at(std::uint32_t gpus) const {

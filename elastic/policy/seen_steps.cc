@@ -5,11 +5,11 @@
 #include <cmath>
 #include <cstddef>
 
+#include "elastic/policy/smoothing.h"
+
 namespace bellows {
 namespace {
 
-// Of a new measurement beside those before it: a program's speed drifts, and one report is noise.
-constexpr double kWeight = 0.3;
 /// The model is fitted anew when a mean has moved by more.
 constexpr double kNear = 0.02;
 constexpr std::size_t kMostSeen = 64;
@@ -33,9 +33,8 @@ std::optional<double> SeenSteps::add(const StepSample& sample) {
     return std::nullopt;
   }
   const double before = known->step_s;
-  known->step_s += kWeight * (sample.step_s - before);
-  known->compute_s =
-      std::min(known->step_s, known->compute_s + kWeight * (sample.compute_s - known->compute_s));
+  known->step_s = smoothed(before, sample.step_s);
+  known->compute_s = std::min(known->step_s, smoothed(known->compute_s, sample.compute_s));
   if (std::abs(known->step_s - before) > kNear * before) is_current_ = false;
   return before;
 }
