@@ -5,8 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "elastic/daemon/planner.h"
-#include "tests/unit/elastic/fake_cluster.h"
+#include "tests/unit/elastic/planner_world.h"
 
 using namespace bellows;
 
@@ -37,11 +36,7 @@ struct World {
   }
 
   void report(const SlurmJob& job, double step_s, std::uint64_t batch = 64) {
-    RunReport report;
-    report.job = job.id;
-    report.restarts = job.restarts;
-    report.state = RunReport::State::running;
-    report.gpus = job.gpus();
+    RunReport report = planner_test::running(job);
     report.nodes = job.gpus() > 4 ? 2 : 1;
     report.step_s = step_s;
     report.batch = batch;
@@ -160,12 +155,7 @@ Test(classes, nothing_of_another_program_decides_on_a_jobs_batch) {
   for (const bool noise : {false, true}) {
     SlurmJob& large = world.add(1000, "a", "train.sh");
     large.admin_comment += " batch=16-1024";
-    RunReport report;
-    report.job = large.id;
-    report.restarts = large.restarts;
-    report.state = RunReport::State::running;
-    report.gpus = large.gpus();
-    report.nodes = 1;
+    RunReport report = planner_test::running(large);
     report.step_s = 0.5;
     report.batch = 32;
     report.noise_scale = noise ? 1 << 20 : 0;

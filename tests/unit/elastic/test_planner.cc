@@ -1,100 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <criterion/criterion.h>
-
+#include <set>
 #include <string>
 
-#include "elastic/daemon/planner.h"
-#include "tests/unit/elastic/fake_cluster.h"
+#include "tests/unit/elastic/planner_world.h"
 
 using namespace bellows;
-
-namespace {
-
-using Clock = JobBook::Clock;
-
-std::string contract(const std::string& tenant, const std::string& gpus) {
-  return "bellows/1 tenant=" + tenant + " framework=digits:1.0 gpus=" + gpus +
-         " ckpt=/c controller=@ctl:6830";
-}
-
-/// Of a launcher whose ranks compute.
-RunReport running(const SlurmJob& job) {
-  RunReport report;
-  report.job = job.id;
-  report.restarts = job.restarts;
-  report.state = RunReport::State::running;
-  report.gpus = job.gpus();
-  report.nodes = 1;
-  return report;
-}
-
-/// A cluster of two nodes with 4 GPUs each, whose launchers all report.
-struct World {
-  FakeCluster cluster{2, 4};
-  JobBook book;
-  PlanTerms terms;
-  Clock::time_point time{std::chrono::seconds(1000)};
-  std::optional<std::uint32_t> make_room = 600;
-
-  World() { terms.objective.restart_s = 2; }
-
-  SlurmJob& add(std::uint32_t id, std::uint32_t gpus, bool runs, const std::string& tenant = "a",
-                const std::string& range = "1-8") {
-    return cluster.add(id, gpus, runs, contract(tenant, range));
-  }
-
-  void report(std::uint32_t id, double step_s, std::uint64_t batch = 0, std::uint64_t noise = 0) {
-    const SlurmJob& job = cluster.all[id];
-    RunReport report = running(job);
-    report.step_s = step_s;
-    report.batch = batch;
-    report.noise_scale = noise;
-    cr_assert(book.take(report, job.uid, time).ok());
-  }
-
-  void note() {
-    std::vector<SlurmJob> elastic;
-    for (const auto& [id, job] : cluster.all)
-      if (elastic_contract(job)) elastic.push_back(job);
-    book.update(elastic, static_cast<std::time_t>(cluster.clock));
-  }
-
-  void all_report() {
-    note();
-    for (const auto& [id, job] : cluster.all)
-      if (job.state == SlurmState::running && elastic_contract(job)) report(id, 0.1);
-  }
-
-  std::vector<Pool> pools() {
-    auto state = read_cluster(cluster, cluster);
-    cr_assert(state.ok());
-    return pools_of(*state, make_room);
-  }
-
-  PoolPlan plan() {
-    const auto pools = this->pools();
-    cr_assert(pools.size() == 1, "%zu pools", pools.size());
-    auto plan =
-        plan_gpus(pools[0], book.notes(), terms, static_cast<std::time_t>(cluster.clock), time);
-    cr_assert(plan.ok());
-    return *plan;
-  }
-
-  std::uint32_t planned(std::uint32_t id) {
-    const PoolPlan plan = this->plan();
-    for (const PlanLine& line : plan.lines)
-      if (line.job.id == id) return line.to;
-    return UINT32_MAX;
-  }
-  std::string reason(std::uint32_t id) {
-    const PoolPlan plan = this->plan();
-    for (const PlanLine& line : plan.lines)
-      if (line.job.id == id) return line.reason;
-    return "no line";
-  }
-};
-
-}  // namespace
+using namespace bellows::planner_test;
 
 Test(planner, a_job_alone_explores_by_doubling) {
   World world;
@@ -474,35 +385,6 @@ Test(planner, only_jobs_with_a_controller_in_their_contract_are_elastic) {
   cr_expect(!elastic_contract(job).has_value());
 }
 
-Test(book, only_the_owner_of_a_job_speaks_for_it) {
-  World world;
-  const SlurmJob& job = world.add(1, 2, true);
-  world.note();
-  RunReport report;
-  report.job = 1;
-  const auto foreign = world.book.take(report, job.uid + 1, world.time);
-  cr_assert(!foreign.ok());
-  cr_expect(foreign.error().kind == ErrorKind::denied);
-  report.job = 99;
-  cr_expect(world.book.take(report, job.uid, world.time).error().kind == ErrorKind::not_found);
-}
-
-Test(book, a_new_bellowsd_counts_what_another_may_have_done) {
-  World world;
-  world.add(1, 2, true).restarts = 4;
-  world.add(2, 2, false);
-  world.note();
-  cr_expect(world.book.notes().at(1).moves.size() == 5, "the job may have got an order as well");
-  cr_expect(world.book.notes().at(2).moves.empty());
-  // One that comes later was seen by no other.
-  world.add(3, 2, true);
-  world.note();
-  cr_expect(world.book.notes().at(3).moves.empty());
-  world.cluster.clock += 3700;
-  world.note();
-  cr_expect(world.book.notes().at(1).moves.empty());
-}
-
 Test(planner, a_job_that_counts_steps_is_not_moved_before_they_are_timed) {
   World world;
   const SlurmJob& job = world.add(1, 2, true);
@@ -515,93 +397,6 @@ Test(planner, a_job_that_counts_steps_is_not_moved_before_they_are_timed) {
   report.step_s = 0.1;
   cr_assert(world.book.take(report, job.uid, world.time).ok());
   cr_expect(world.planned(1) == 4);
-}
-
-Test(book, nothing_is_learned_of_a_size_that_the_job_does_not_have) {
-  World world;
-  const SlurmJob& job = world.add(1, 2, true);
-  world.note();
-  RunReport report = running(job);
-  report.gpus = 4;
-  report.step_s = 0.1;
-  cr_expect(world.book.take(report, job.uid, world.time).ok());
-  cr_expect(!world.book.notes().at(1).speed.seen());
-  report.gpus = 2;
-  cr_expect(world.book.take(report, job.uid, world.time).ok());
-  cr_expect(world.book.notes().at(1).speed.seen());
-}
-
-Test(book, a_size_that_a_launcher_took_alone_is_not_its_users) {
-  World world;
-  SlurmJob& job = world.add(1, 4, true);
-  world.note();
-  world.book.give_order(1, {"p-1", 2, 0});
-  world.book.withdraw_order(1);
-  job.nodes = {{"n1", 2, 2}};
-  ++job.restarts;
-  world.note();
-  cr_expect(world.book.notes().at(1).user_resized == 0);
-  job.nodes = {{"n1", 3, 3}};
-  world.note();
-  cr_expect(world.book.notes().at(1).user_resized != 0);
-}
-
-Test(book, an_order_is_for_one_run_and_ends_with_its_answer) {
-  World world;
-  const SlurmJob& job = world.add(1, 2, true);
-  world.note();
-  world.book.give_order(1, {"p-1", 4, 0});
-  RunReport report;
-  report.job = 1;
-  report.restarts = 3;
-  cr_expect(!world.book.take(report, job.uid, world.time)->order);
-  report.restarts = job.restarts;
-  cr_expect(world.book.take(report, job.uid, world.time)->order->id == "p-1");
-  report.answer = OrderAnswer{"p-0", true, std::nullopt, ""};
-  cr_expect(world.book.take(report, job.uid, world.time)->order.has_value());
-  report.answer = OrderAnswer{"p-1", true, std::nullopt, ""};
-  cr_expect(!world.book.take(report, job.uid, world.time)->order);
-  cr_expect(world.book.answer_of(1)->committed);
-}
-
-Test(book, an_order_that_was_withdrawn_too_late_counts_as_a_move) {
-  World world;
-  world.note();
-  SlurmJob& job = world.add(1, 2, true);
-  world.note();
-  world.book.give_order(1, {"x", 4, 0});
-  world.book.withdraw_order(1);
-  ++job.restarts;
-  world.note();
-  cr_expect(world.book.notes().at(1).moves.size() == 1);
-  world.book.give_order(1, {"y", 4, 0});
-  world.book.note_given(1, 4, true, 1000);
-  ++job.restarts;
-  world.note();
-  cr_expect(world.book.notes().at(1).moves.size() == 2, "once");
-  ++job.restarts;
-  world.note();
-  cr_expect(world.book.notes().at(1).moves.size() == 2, "a fault is no move");
-}
-
-Test(book, a_run_that_lost_a_node_is_no_choice_of_its_user) {
-  World world;
-  SlurmJob& job = world.add(1, 6, true);
-  world.note();
-  job.nodes = {{"n1", 4, 4}};
-  world.note();
-  cr_expect(world.book.notes().at(1).user_resized == 0);
-}
-
-Test(book, a_job_that_is_not_seen_for_a_moment_is_remembered) {
-  World world;
-  SlurmJob& job = world.add(1, 2, true);
-  world.all_report();
-  job.state = SlurmState::timeout;
-  world.book.update({}, 1001);
-  cr_expect(world.book.notes().contains(1));
-  world.book.update({}, 1100);
-  cr_expect(!world.book.notes().contains(1));
 }
 
 Test(planner, a_size_that_finds_no_place_is_not_planned) {
