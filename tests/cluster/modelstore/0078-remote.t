@@ -11,6 +11,8 @@
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/cluster/modelstore/small_ceph.sh
 . "$TAP_HOME/modelstore/small_ceph.sh"
+# shellcheck source=tests/cluster/modelstore/small_nginx.sh
+. "$TAP_HOME/modelstore/small_nginx.sh"
 
 program=${BELLOWS_BUILDDIR:-$TAP_HOME/../../build}/tests/cluster/programs/remote_read
 dir=$(mktemp -d "${BELLOWS_TESTDIR:-/srv}/bellows-remote-XXXXXX")
@@ -42,43 +44,15 @@ www=$dir/www
 mkdir "$www"
 head -c 20000003 /dev/urandom > "$www/m.bin"
 
-start_nginx() {
-  nginx -p "$dir" -c "$dir/nginx.conf" -e stderr > "$dir/nginx.log" 2>&1 &
-  nginx=$!
-  poll 10 curl --silent --output /dev/null http://127.0.0.1:8080/
-}
-
 prepare_nginx() {
-  openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=test -addext subjectAltName=IP:127.0.0.1 \
-    -keyout "$dir/key.pem" -out "$dir/ca.pem" 2> /dev/null
   touch "$www/empty"
   echo secret > "$www/forbidden"
-  # One process, so that a kill ends it.
-  cat > "$dir/nginx.conf" <<END
-daemon off;
-master_process off;
-user root;
-pid $dir/nginx.pid;
-events {}
-http {
-  access_log $dir/access;
-  client_body_temp_path $dir; proxy_temp_path $dir; fastcgi_temp_path $dir; uwsgi_temp_path $dir; scgi_temp_path $dir;
-  gzip on;
-  gzip_types *;
-  types {}
-  server {
-    listen 127.0.0.1:8080;
-    listen 127.0.0.1:8443 ssl;
-    ssl_certificate $dir/ca.pem;
-    ssl_certificate_key $dir/key.pem;
-    root $www;
+  configure_nginx "$dir" "access_log $dir/access; gzip on; gzip_types *;" << END
     location /slow/ { alias $www/; limit_rate 2m; }
     location /whole/ { alias $www/; max_ranges 0; }
     location /forbidden { deny all; }
     location /moved/ { return 302 https://127.0.0.1:8443/m.bin; }
     location /down/ { return 302 http://127.0.0.1:8080/m.bin; }
-  }
-}
 END
 }
 
@@ -97,7 +71,7 @@ begin_slow_read() {
 test_nginx() {
   local url=http://127.0.0.1:8080
   prepare_nginx
-  start_nginx || {
+  start_nginx "$dir" || {
     fail "nginx starts" "$(tail "$dir/nginx.log")"
     return
   }
@@ -116,7 +90,7 @@ test_nginx() {
   begin_slow_read
   kill -KILL "$nginx"
   wait "$nginx" 2> /dev/null
-  start_nginx
+  start_nginx "$dir"
   wait "$slow"
   like "$? $(cat "$dir/slow")" "^0 $(stat -c %s "$www/m.bin") " "a server that dies and comes back meanwhile loses nothing"
   begin_slow_read

@@ -12,6 +12,8 @@
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/cluster/modelstore/small_ceph.sh
 . "$TAP_HOME/modelstore/small_ceph.sh"
+# shellcheck source=tests/cluster/modelstore/small_nginx.sh
+. "$TAP_HOME/modelstore/small_nginx.sh"
 
 build=${BELLOWS_BUILDDIR:-$TAP_HOME/../../build}
 program=$build/tests/cluster/programs/model_open
@@ -51,32 +53,11 @@ cp "$www/small.safetensors" "$dir/local.safetensors"
 touch -d '10 seconds ago' "$www"/*
 
 nginx_up() {
-  openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=test -addext subjectAltName=IP:127.0.0.1 \
-    -keyout "$dir/key.pem" -out "$dir/ca.pem" 2> /dev/null
-  cat > "$dir/nginx.conf" << END
-daemon off;
-master_process off;
-user root;
-pid $dir/nginx.pid;
-events {}
-http {
-  log_format sent '\$request_uri \$status \$body_bytes_sent';
-  access_log $dir/access sent;
-  client_body_temp_path $dir; proxy_temp_path $dir; fastcgi_temp_path $dir; uwsgi_temp_path $dir; scgi_temp_path $dir;
-  types {}
-  server {
-    listen 127.0.0.1:8080;
-    listen 127.0.0.1:8443 ssl;
-    ssl_certificate $dir/ca.pem;
-    ssl_certificate_key $dir/key.pem;
-    root $www;
+  configure_nginx "$dir" "log_format sent '\$request_uri \$status \$body_bytes_sent'; access_log $dir/access sent;" << END
     location /slow/ { alias $www/; limit_rate 500k; }
     location /stalls/ { alias $www/; limit_rate 10; limit_rate_after 200; }
-  }
-}
 END
-  nginx -p "$dir" -c "$dir/nginx.conf" -e stderr > "$dir/nginx.log" 2>&1 &
-  poll 10 curl --silent --output /dev/null http://127.0.0.1:8080/
+  start_nginx "$dir"
 }
 sent_bytes() { awk -v uri="$1" '$1 == uri { sum += $3 } END { print sum + 0 }' "$dir/access"; } # URI
 

@@ -7,49 +7,27 @@
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/cluster/images.sh
 . "$TAP_HOME/images.sh"
+# shellcheck source=tests/cluster/modelstore/models.sh
+. "$TAP_HOME/modelstore/models.sh"
 
-build=${BELLOWS_BUILDDIR:-$(realpath "$TAP_HOME/../..")/build}
-borrow=$build/tests/cluster/programs/borrow
-[[ -x $borrow ]] || skip_all "$borrow is not built"
-conf=$(mktemp)
-trap 'rm -f "$conf"; tap_end' EXIT
-cat >"$conf" <<'YAML'
-version: 1
-frameworks:
-  plain:
-tenants:
-  vision:
-    accounts: [vision]
-  speech:
-default_tenant: vision
-models:
+models_up --nodes=2 --gpus=2 <<'YAML'
   - {name: llama, tenant: vision, source: /shared/models/llama.safetensors, user: alice}
   - {name: shown/1b, tenant: vision, source: /shared/models/shown.safetensors, visible: [speech], user: alice}
   - {name: secret, tenant: speech, source: /shared/models/secret.safetensors, user: carol}
 YAML
-cluster_up --nodes=2 --gpus=2 --modelstore --bellows-conf "$conf"
-home=$CLUSTER/shared/home/alice
-chmod 755 "$home" "$CLUSTER/shared/home/carol"
 allow_images ""
 
-# A file of one tensor, w, of 1000 bytes of this value, that only its user may read.
-write_model() { # FILE USER VALUE
-  python3 - "$1" "$3" <<'PY'
-import json, struct, sys
-header = json.dumps({"w": {"dtype": "U8", "shape": [1000], "data_offsets": [0, 1000]}}).encode()
-with open(sys.argv[1], "wb") as file:
-    file.write(struct.pack("<Q", len(header)) + header + bytes([int(sys.argv[2])]) * 1000)
-PY
-  chown "$(awk -F: -v user="$2" '$1 == user { print $3 }' "$CLUSTER/etc/passwd")" "$1"
-  chmod 600 "$1"
+# A model that only its user may read.
+write_model_of() { # USER FILE VALUE
+  write_model "$2" 1000 "$3"
+  chown "$(awk -F: -v user="$1" '$1 == user { print $3 }' "$CLUSTER/etc/passwd")" "$2"
+  chmod 600 "$2"
 }
 mkdir "$CLUSTER/shared/models"
-write_model "$CLUSTER/shared/models/llama.safetensors" alice 3
-write_model "$CLUSTER/shared/models/shown.safetensors" alice 5
-write_model "$CLUSTER/shared/models/secret.safetensors" carol 7
+write_model_of alice "$CLUSTER/shared/models/llama.safetensors" 3
+write_model_of alice "$CLUSTER/shared/models/shown.safetensors" 5
+write_model_of carol "$CLUSTER/shared/models/secret.safetensors" 7
 
-run() { xc srun --quiet --mpi=none "$@" 2>&1; }
-as_carol() { xc --user carol srun --quiet --mpi=none -A speech "$@" 2>&1; }
 root_on() { # NODE COMMAND...
   local node=$1
   shift
@@ -59,11 +37,6 @@ socket_of() { echo "/run/bellows/$1/models.sock"; } # JOB
 has_socket() { root_on "$1" test -S "$(socket_of "$2")"; } # NODE JOB
 has_no_socket() { root_on "$1" test ! -e "$(socket_of "$2")"; }
 evict() { root_on "$1" "$TAP_HOME/modelstore/control.py" evict "$2" "$3" 2>&1; } # NODE TENANT MODEL
-said() { cat "$home/$1" 2>/dev/null; } # FILE
-says() { grep -q "$2" "$home/$1" 2>/dev/null; } # FILE REGEX
-refusal() { # OPTION-OF-SBATCH...
-  if xc sbatch --parsable "$@" --wrap true 2>&1; then echo "was accepted"; fi
-}
 
 ### Admission.
 like "$(refusal --model=llama,)" '--model: no model can have the name ""' "a wrong name fails at the prompt"

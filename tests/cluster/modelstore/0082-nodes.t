@@ -5,39 +5,21 @@
 # after a restart of a node, and without a node that is away.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/modelstore/models.sh
+. "$TAP_HOME/modelstore/models.sh"
 
-build=${BELLOWS_BUILDDIR:-$(realpath "$TAP_HOME/../..")/build}
-borrow=$build/tests/cluster/programs/borrow
-[[ -x $borrow ]] || skip_all "$borrow is not built"
 command -v nginx > /dev/null || skip_all "nginx is not installed"
-conf=$(mktemp)
-trap 'rm -f "$conf"; tap_end' EXIT
 models=(one two three four five six seven eight)
-{
-  printf '%s\n' 'version: 1' 'frameworks:' '  plain:' 'tenants:' '  vision:' '    accounts: [vision]' \
-    'default_tenant: vision' 'models:'
-  for model in "${models[@]}"; do
-    echo "  - {name: $model, tenant: vision, source: \"http://ctl:8080/$model.safetensors\"}"
-  done
-} > "$conf"
-cluster_up --nodes=4 --gpus=1 --modelstore --bellows-conf "$conf"
+models_up --nodes=4 --gpus=1 < <(for model in "${models[@]}"; do
+  echo "  - {name: $model, tenant: vision, source: \"http://ctl:8080/$model.safetensors\"}"
+done)
 www=$CLUSTER/shared/www
 access=$CLUSTER/log/access
 mkdir "$www"
 bytes=9000000
 
-# A file of one tensor, w, of so many bytes of this value.
-write_model() { # FILE VALUE
-  python3 - "$1" "$2" "$bytes" << 'PY'
-import json, struct, sys
-size = int(sys.argv[3])
-header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
-with open(sys.argv[1], "wb") as file:
-    file.write(struct.pack("<Q", len(header)) + header + bytes([int(sys.argv[2])]) * size)
-PY
-}
 value=0
-for model in "${models[@]}"; do write_model "$www/$model.safetensors" $((++value)); done
+for model in "${models[@]}"; do write_model "$www/$model.safetensors" "$bytes" $((++value)); done
 touch -d '10 seconds ago' "$www"/*
 cat > "$CLUSTER/etc/nginx.conf" << END
 user root;
@@ -58,7 +40,6 @@ chmod 600 "$CLUSTER/etc/models-remote.conf"
 xc --user root nginx -c "$CLUSTER/etc/nginx.conf" -e "$CLUSTER/log/nginx.log" < /dev/null > /dev/null 2>&1
 poll 20 xc --node 1 curl --silent --fail --output /dev/null --range 0-0 http://ctl:8080/one.safetensors
 
-run() { xc srun --quiet --mpi=none "$@" 2>&1; }
 sent_of() { awk -v uri="/$1.safetensors" '$2 == uri { sum += $4 } END { print sum + 0 }' "$access"; } # MODEL
 # What all nodes' questions for the version take besides, a byte each.
 size_of() { echo $(($(stat -c %s "$www/$1.safetensors") + 1000)); } # MODEL

@@ -5,36 +5,14 @@
 # task tells of, what is left after a job, and what a killed bellows-modeld forgets.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/modelstore/models.sh
+. "$TAP_HOME/modelstore/models.sh"
 
-build=${BELLOWS_BUILDDIR:-$(realpath "$TAP_HOME/../..")/build}
-borrow=$build/tests/cluster/programs/borrow
-[[ -x $borrow ]] || skip_all "$borrow is not built"
 [[ ! -e /proc/driver/nvidia ]] || skip_all "there is a real driver here"
-conf=$(mktemp)
-trap 'rm -f "$conf"; tap_end' EXIT
-cat >"$conf" <<'YAML'
-version: 1
-frameworks:
-  plain:
-tenants:
-  vision:
-    accounts: [vision]
-  speech:
-default_tenant: vision
-models:
+models_up --nodes=1 --gpus=2 <<'YAML'
   - {name: llama, tenant: vision, source: /shared/models/llama.safetensors, visible: [speech], user: alice}
 YAML
-cluster_up --nodes=1 --gpus=2 --modelstore --bellows-conf "$conf"
-home=$CLUSTER/shared/home/alice
-chmod 755 "$home" "$CLUSTER/shared/home/carol"
-run() { xc srun --quiet --mpi=none "$@" 2>&1; }
-as_carol() { xc --user carol srun --quiet --mpi=none -A speech "$@" 2>&1; }
 on_node() { xc --user root --node 1 "$@"; }
-said() { cat "$home/$1" 2>/dev/null; } # FILE
-says() { grep -q "$2" "$home/$1" 2>/dev/null; } # FILE REGEX
-refusal() { # OPTION-OF-SBATCH...
-  if xc sbatch --parsable "$@" --wrap true 2>&1; then echo "was accepted"; fi
-}
 
 # Any number of GPUs, whose memory processes share as memfds of these names.
 driver=$CLUSTER/shared/driver/libcuda.so.1
@@ -45,12 +23,7 @@ no_gpu_memory() { [[ $(gpu_memory) == 0 ]]; }
 copies() { grep -c "modeld: copied " "$CLUSTER/log/modeld-n1.log"; }
 has_copies() { [[ $(copies) == "$1" ]]; } # NUMBER
 
-python3 - "$CLUSTER/shared/models/llama.safetensors" <<'PY'
-import json, struct, sys
-header = json.dumps({"w": {"dtype": "U8", "shape": [1000], "data_offsets": [0, 1000]}}).encode()
-with open(sys.argv[1], "wb") as file:
-    file.write(struct.pack("<Q", len(header)) + header + bytes([3]) * 1000)
-PY
+write_model "$CLUSTER/shared/models/llama.safetensors" 1000 3
 # The kernel has this folder everywhere, and a driver makes the rest in it.
 on_node sh -c 'mount -t tmpfs tmpfs /proc/driver
   minor=0

@@ -5,39 +5,19 @@
 # that its tenant sees.
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/modelstore/models.sh
+. "$TAP_HOME/modelstore/models.sh"
 
-build=${BELLOWS_BUILDDIR:-$(realpath "$TAP_HOME/../..")/build}
-borrow=$build/tests/cluster/programs/borrow
-[[ -x $borrow ]] || skip_all "$borrow is not built"
 command -v nginx >/dev/null || skip_all "nginx is not installed"
-conf=$(mktemp)
-trap 'rm -f "$conf"; tap_end' EXIT
-cat >"$conf" <<'YAML'
-version: 1
-frameworks:
-  plain:
-tenants:
-  vision:
-    accounts: [vision]
-  speech:
-default_tenant: vision
-models:
+models_up --nodes=2 --gpus=2 <<'YAML'
   - {name: llama, tenant: vision, source: "http://n1:8080/llama.safetensors"}
   - {name: other, tenant: vision, source: "http://n1:8080/other.safetensors"}
   - {name: secret, tenant: speech, source: "http://n1:8080/secret.safetensors"}
 YAML
-cluster_up --nodes=2 --gpus=2 --modelstore --bellows-conf "$conf"
-home=$CLUSTER/shared/home/alice
 www=$CLUSTER/shared/www
 bytes=60000000
 mkdir "$www"
-python3 - "$www/llama.safetensors" "$bytes" <<'PY'
-import json, struct, sys
-size = int(sys.argv[2])
-header = json.dumps({"w": {"dtype": "U8", "shape": [size], "data_offsets": [0, size]}}).encode()
-with open(sys.argv[1], "wb") as file:
-    file.write(struct.pack("<Q", len(header)) + header + bytes([1]) * size)
-PY
+write_model "$www/llama.safetensors" "$bytes" 1
 touch -d '10 seconds ago' "$www/llama.safetensors"
 
 # In the member n1, with which it ends.
