@@ -85,15 +85,25 @@ class FakeGpu {
 /// A bellows-modeld for which GPUs have memory for models. Tenant a has both of them.
 class GpuStore : public ModelStore {
  public:
-  explicit GpuStore(const FakeGpu& gpu, const std::string& memory = "64M") {
+  explicit GpuStore(const FakeGpu& gpu, const std::string& memory = "64M") : gpu_(gpu) {
     option("--gpu-driver=" + gpu.library());
     option("--gpu-memory=" + memory);
     gpus_of_a = std::string(kFirstGpu) + "+" + kSecondGpu;
   }
 
+  /// Starts with one model, m, of these bytes, and loads the driver into this process.
+  void lend(const std::string& data, const std::string& words = "tenant=a") {
+    add("m", data, words);
+    start();
+    gpu_.load();
+  }
+
   OpenModel open_on(int device, const std::string& name, const std::string& tenant = "a") {
     return {socket(tenant), name, 20000, device};
   }
+
+ private:
+  const FakeGpu& gpu_;
 };
 
 /// A job that SPANK has served.

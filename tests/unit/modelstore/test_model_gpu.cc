@@ -24,9 +24,7 @@ Test(model_gpu, lends_one_copy_to_all, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
   const std::string data = random_bytes(5 * kMega + 12345);
-  store.add("m", data);
-  store.start();
-  gpu.load();
+  store.lend(data);
   OpenModel model = store.open_on(0, "m");
   cr_assert(model.ok(), "%s", model.error().c_str());
   cr_expect(model.data("w") == data);
@@ -47,9 +45,7 @@ Test(model_gpu, is_for_the_jobs_gpus_only, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
   store.gpus_of_a = kSecondGpu;
-  store.add("m", "data", "tenant=a,visible=b");
-  store.start();
-  gpu.load();
+  store.lend("data", "tenant=a,visible=b");
   for (const OpenModel& refused : {store.open_on(0, "m"), store.open_on(1, "m", "b")}) {
     cr_expect_eq(refused.code(), BELLOWS_MODEL_ERR_NOT_FOUND);
     cr_expect(has(refused.error(), "not for this job on this GPU"), "%s", refused.error().c_str());
@@ -107,9 +103,7 @@ Test(model_gpu, keeps_to_its_budget_and_never_evicts_what_is_lent, .timeout = 60
 Test(model_gpu, is_free_before_the_end_of_the_job_is_answered, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", random_bytes(3 * kMega));
-  store.start();
-  gpu.load();
+  store.lend(random_bytes(3 * kMega));
   for (int i = 0; i < 5; ++i) {
     ServedJob job(store, "12", "a", std::string(kFirstGpu) + "," + kSecondGpu);
     cr_assert(job.open_on(0, "m").ok() && job.open_on(1, "m").ok());
@@ -123,9 +117,7 @@ Test(model_gpu, is_free_before_the_end_of_the_job_is_answered, .timeout = 60) {
 Test(model_gpu, a_copy_never_changes_its_tenant, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", random_bytes(kMega), "tenant=a,visible=b");
-  store.start();
-  gpu.load();
+  store.lend(random_bytes(kMega), "tenant=a,visible=b");
   ServedJob of_a(store, "1", "a", kFirstGpu), of_b(store, "2", "b", kFirstGpu);
   cr_assert(of_a.open_on(0, "m").ok());
   const auto before = gpu.allocations();
@@ -148,9 +140,7 @@ Test(model_gpu, outlives_the_daemon_as_long_as_the_job, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
   const std::string data = random_bytes(3 * kMega);
-  store.add("m", data);
-  store.start();
-  gpu.load();
+  store.lend(data);
   ServedJob job(store, "12", "a", kFirstGpu), ended(store, "13", "a", kSecondGpu);
   const OpenModel reader = job.open_on(0, "m");
   cr_assert(reader.ok() && ended.open_on(1, "m").ok());
@@ -168,9 +158,7 @@ Test(model_gpu, outlives_the_daemon_as_long_as_the_job, .timeout = 60) {
 Test(model_gpu, is_free_after_a_job_whose_end_nobody_could_tell, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", "data");
-  store.start();
-  gpu.load();
+  store.lend("data");
   const ServedJob job(store, "12", "a", kFirstGpu), other(store, "13", "a", kSecondGpu);
   cr_assert(job.open_on(0, "m").ok() && other.open_on(1, "m").ok());
   unlink(job.socket().c_str());
@@ -181,9 +169,7 @@ Test(model_gpu, is_free_after_a_job_whose_end_nobody_could_tell, .timeout = 60) 
 Test(model_gpu, a_new_version_leaves_no_copy_of_the_old, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", "first");
-  store.start();
-  gpu.load();
+  store.lend("first");
   OpenModel old = store.open_on(0, "m");
   cr_assert(old.ok());
   write_file(store.path() + "/new.st", one_tensor("w", "second"));
@@ -196,9 +182,7 @@ Test(model_gpu, a_new_version_leaves_no_copy_of_the_old, .timeout = 60) {
 Test(model_gpu, a_prefetch_goes_to_all_gpus_of_the_job, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", "data");
-  store.start();
-  gpu.load();
+  store.lend("data");
   const ServedJob job(store, "12", "a", std::string(kFirstGpu) + "," + kSecondGpu);
   ControlClient control(store);
   auto request = control.request(modelwire::ControlOp::prefetch_on_gpus, "", "m");
@@ -212,9 +196,7 @@ Test(model_gpu, a_prefetch_goes_to_all_gpus_of_the_job, .timeout = 60) {
 Test(model_gpu, a_program_cannot_write_through_its_pointer, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", "data");
-  store.start();
-  gpu.load();
+  store.lend("data");
   const OpenModel model = store.open_on(0, "m");
   cr_assert(model.ok());
   bellows_tensor tensor = BELLOWS_TENSOR_INIT;
@@ -235,9 +217,7 @@ Test(model_gpu, a_program_cannot_write_through_its_pointer, .timeout = 60) {
 Test(model_gpu, a_forked_process_leaves_it_alone, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", "data");
-  store.start();
-  gpu.load();
+  store.lend("data");
   OpenModel model = store.open_on(0, "m");
   cr_assert(model.ok());
   // No call of the driver would come back there.
@@ -257,9 +237,7 @@ Test(model_gpu, a_forked_process_leaves_it_alone, .timeout = 60) {
 Test(model_gpu, stays_mapped_until_the_driver_can_wait, .timeout = 60) {
   const FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", "data");
-  store.start();
-  gpu.load();
+  store.lend("data");
   OpenModel model = store.open_on(0, "m");
   bellows_tensor tensor = BELLOWS_TENSOR_INIT;
   cr_assert_eq(bellows_model_find(model.get(), "w", &tensor), BELLOWS_MODEL_OK);

@@ -40,10 +40,8 @@ bool begin_to_open(RawClient& program, const char* gpu) {
 
 struct Faulty {
   Faulty() : store(gpu) {
-    store.add("m", random_bytes(kMega));
     store.option("--stall=0.4");
-    store.start();
-    gpu.load();
+    store.lend(random_bytes(kMega));
   }
   FakeGpu gpu;
   GpuStore store;
@@ -128,9 +126,7 @@ Test(model_gpu_faults, idle_copies_make_way_where_the_driver_has_less_than_the_b
 Test(model_gpu_faults, a_gpu_that_forgets_a_byte_lends_nothing, .timeout = 60) {
   FakeGpu gpu("-DFORGETS");
   GpuStore store(gpu);
-  store.add("m", random_bytes(3 * kMega));
-  store.start();
-  gpu.load();
+  store.lend(random_bytes(3 * kMega));
   const OpenModel model = store.open_on(0, "m");
   cr_expect(model.code() == BELLOWS_MODEL_ERR_UNAVAILABLE && has(model.error(), "gave other bytes"),
             "%s", model.error().c_str());
@@ -140,9 +136,7 @@ Test(model_gpu_faults, a_gpu_that_forgets_a_byte_lends_nothing, .timeout = 60) {
 Test(model_gpu_faults, one_gpu_that_hangs_stops_no_other, .timeout = 60) {
   FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", random_bytes(kMega));
-  store.start();
-  gpu.load();
+  store.lend(random_bytes(kMega));
   gpu.set_faults("hang 5\n");
   ServedJob job(store, "12", "a", kFirstGpu);
   const OpenModel waits(job.socket(), "m", 300, 0);
@@ -194,9 +188,7 @@ Test(model_gpu_faults, processes_that_do_not_end_are_few, .timeout = 60) {
 Test(model_gpu_faults, a_job_that_ends_amid_a_copy_leaves_nothing, .timeout = 60) {
   FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", random_bytes(kMega));
-  store.start();
-  gpu.load();
+  store.lend(random_bytes(kMega));
   // With memory made, mapped and full.
   for (const char* fault : {"hang 10\n", "hang 16\n"}) {
     gpu.set_faults(fault);
@@ -212,9 +204,7 @@ Test(model_gpu_faults, a_job_that_ends_amid_a_copy_leaves_nothing, .timeout = 60
 Test(model_gpu_faults, a_keeper_that_is_stuck_never_closes_last_and_is_replaced, .timeout = 60) {
   FakeGpu gpu;
   GpuStore store(gpu);
-  store.add("m", random_bytes(kMega));
-  store.start();
-  gpu.load();
+  store.lend(random_bytes(kMega));
   // The daemon's own child, and one that it has found.
   for (const bool is_found : {false, true}) {
     const pid_t keeper = store.keeper();
@@ -268,9 +258,7 @@ Test(model_gpu_faults, no_user_can_offer_a_server_of_mps, .timeout = 60) {
   write_file(anybodys.path() + "/control", "");
   FakeGpu gpu("-DMPS='\"" + anybodys.path() + "\"'");
   GpuStore store(gpu);
-  store.add("m", "data");
-  store.start();
-  gpu.load();
+  store.lend("data");
   setenv("CUDA_MPS_PIPE_DIRECTORY", "/nonexistent", 1);
   const OpenModel model = store.open_on(0, "m");
   cr_expect(model.ok(), "%s", model.error().c_str());
@@ -280,9 +268,7 @@ Test(model_gpu_faults, no_user_can_offer_a_server_of_mps, .timeout = 60) {
 Test(model_gpu_faults, a_gpu_that_is_divided_has_no_models, .timeout = 60) {
   FakeGpu gpu("-DMIG");
   GpuStore store(gpu);
-  store.add("m", "data");
-  store.start();
-  gpu.load();
+  store.lend("data");
   const OpenModel refused = store.open_on(0, "m");
   cr_expect(has(refused.error(), "GPU 0000:3b:00.0 is divided (MIG)"), "%s",
             refused.error().c_str());
