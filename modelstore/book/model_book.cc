@@ -7,35 +7,21 @@
 #include <tuple>
 
 namespace bellows {
-namespace {
 
-/// Sums of a few sizes fit signed numbers.
-constexpr std::uint64_t kMostRoom = std::uint64_t{1} << 60;
-
-}  // namespace
-
-ModelBook::ModelBook(const TierLimits& limits) : limits_(limits) {
-  limits_.bytes = std::min(limits_.bytes, kMostRoom);
-}
+ModelBook::ModelBook(const TierLimits& limits) : limits_(limits), ledger_(limits.bytes) {}
 
 void ModelBook::add_tenant(TenantId tenant, std::uint64_t budget) {
-  tenants_[tenant].budget = std::min(budget, kMostRoom);
+  ledger_.set_budget(tenant, budget);
 }
 
 void ModelBook::add_model(ModelId model, TenantId tenant) {
-  tenants_.try_emplace(tenant, BookTenant{limits_.bytes, 0, 0});
+  ledger_.add_tenant(tenant);
   models_.try_emplace(model).first->second.tenant = tenant;
 }
 
 ModelBook::BookModel* ModelBook::find(ModelId model) {
   const auto found = models_.find(model);
   return found == models_.end() ? nullptr : &found->second;
-}
-
-BookRoom ModelBook::room_of(TenantId tenant) const {
-  const auto found = tenants_.find(tenant);
-  if (found == tenants_.end()) return {limits_.bytes, 0, 0};
-  return {found->second.budget, found->second.used, found->second.evicting};
 }
 
 BookEntry ModelBook::entry(ModelId model) const {
@@ -75,27 +61,10 @@ std::uint64_t ModelBook::references(ModelId model) const {
   return found == models_.end() ? 0 : found->second.holding;
 }
 
-std::uint64_t ModelBook::used_by(TenantId tenant) const {
-  const auto found = tenants_.find(tenant);
-  return found == tenants_.end() ? 0 : found->second.used;
-}
-
 void ModelBook::forget_retired(ModelId id) {
   const auto found = models_.find(id);
   if (found != models_.end() && found->second.retired && found->second.state == State::absent)
     models_.erase(found);
-}
-
-void ModelBook::reserve(BookModel& model) {
-  used_ += model.bytes;
-  tenants_[model.tenant].used += model.bytes;
-}
-
-void ModelBook::release(BookModel& model) {
-  used_ -= model.bytes;
-  tenants_[model.tenant].used -= model.bytes;
-  model.state = State::absent;
-  model.bytes = 0;
 }
 
 bool ModelBook::is_idle(const BookModel& model) const {
@@ -103,13 +72,9 @@ bool ModelBook::is_idle(const BookModel& model) const {
 }
 
 void ModelBook::evict(ModelId id, BookModel& model, BookDecisions& out) {
-  const EvictionId eviction = next_eviction_++;
-  evicted_[eviction] = {model.tenant, model.bytes};
-  evicting_ += model.bytes;
-  tenants_[model.tenant].evicting += model.bytes;
+  out.push_back(decide::Evict{id, ledger_.evict(model.tenant, model.bytes)});
   model.state = State::absent;
   model.bytes = 0;
-  out.push_back(decide::Evict{id, eviction});
 }
 
 void ModelBook::want(ModelId id, BookModel& model, Time now, BookDecisions& out) {
@@ -135,8 +100,8 @@ BookDecisions ModelBook::adopt(ModelId id, std::uint64_t bytes, Time now) {
   if (!model || model->state != State::absent) return out;
   model->bytes = bytes;
   model->last_used = now;
-  const bool has_room = fits(*model);
-  reserve(*model);
+  const bool has_room = ledger_.fits(model->tenant, bytes);
+  ledger_.reserve(model->tenant, bytes);
   model->state = State::resident;
   if (!has_room || model->retired) evict(id, *model, out);
   forget_retired(id);
@@ -244,18 +209,18 @@ BookDecisions ModelBook::failed(ModelId id, const Error& error, Time now) {
   if (!model) return out;
   switch (model->state) {
     case State::filling:
-      release(*model);
+      ledger_.release(model->tenant, model->bytes);
       break;
     case State::sizing:
     case State::waiting:
       queue_.erase(std::remove(queue_.begin(), queue_.end(), id), queue_.end());
-      model->state = State::absent;
-      model->bytes = 0;
       break;
     case State::absent:
     case State::resident:
       return out;
   }
+  model->state = State::absent;
+  model->bytes = 0;
   refuse_all(*model, error, out);
   forget_retired(id);
   settle(now, out);
@@ -264,15 +229,7 @@ BookDecisions ModelBook::failed(ModelId id, const Error& error, Time now) {
 
 BookDecisions ModelBook::freed(EvictionId eviction, Time now) {
   BookDecisions out;
-  const auto found = evicted_.find(eviction);
-  if (found == evicted_.end()) return out;
-  const Evicted gone = found->second;
-  evicted_.erase(found);
-  evicting_ -= gone.bytes;
-  used_ -= gone.bytes;
-  tenants_[gone.tenant].evicting -= gone.bytes;
-  tenants_[gone.tenant].used -= gone.bytes;
-  settle(now, out);
+  if (ledger_.free(eviction)) settle(now, out);
   return out;
 }
 
@@ -314,22 +271,12 @@ bool ModelBook::goes_first(ModelId a, ModelId b, Time now) const {
   return by_age;
 }
 
-bool ModelBook::fits(const BookModel& model) const {
-  const BookTenant& tenant = tenants_.at(model.tenant);
-  return used_ <= limits_.bytes && model.bytes <= limits_.bytes - used_ &&
-         tenant.used <= tenant.budget && model.bytes <= tenant.budget - tenant.used;
-}
-
 std::optional<std::vector<ModelId>> ModelBook::victims(const BookModel& model, const Claims& before,
                                                        Time now) const {
-  const BookTenant& tenant = tenants_.at(model.tenant);
   const auto claimed = before.of.find(model.tenant);
-  // Bytes that will be missing when all is freed that is being evicted.
-  auto missing = static_cast<std::int64_t>(used_ + before.all + model.bytes) -
-                 static_cast<std::int64_t>(evicting_ + limits_.bytes);
-  auto own_missing = static_cast<std::int64_t>(tenant.used + model.bytes +
-                                               (claimed == before.of.end() ? 0 : claimed->second)) -
-                     static_cast<std::int64_t>(tenant.evicting + tenant.budget);
+  const std::uint64_t own_before = claimed == before.of.end() ? 0 : claimed->second;
+  std::int64_t missing = room().missing(before.all + model.bytes);
+  std::int64_t own_missing = room_of(model.tenant).missing(own_before + model.bytes);
   std::vector<ModelId> idle, chosen;
   for (const auto& [id, other] : models_)
     if (is_idle(other)) idle.push_back(id);
@@ -352,12 +299,8 @@ std::optional<std::vector<ModelId>> ModelBook::victims(const BookModel& model, c
   return chosen;
 }
 
-bool ModelBook::could_fit(const BookModel& model) const {
-  return model.bytes <= limits_.bytes && model.bytes <= tenants_.at(model.tenant).budget;
-}
-
 Error ModelBook::no_room(const BookModel& model) const {
-  const BookTenant& tenant = tenants_.at(model.tenant);
+  const BookRoom tenant = room_of(model.tenant);
   std::uint64_t own_idle = 0;
   for (const auto& [id, other] : models_)
     if (is_idle(other) && other.tenant == model.tenant) own_idle += other.bytes;
@@ -365,10 +308,10 @@ Error ModelBook::no_room(const BookModel& model) const {
     return Error{ErrorKind::busy,
                  fmt::format("the model has {} bytes, and its tenant's budget here is {}",
                              model.bytes, tenant.budget)};
-  if (model.bytes > limits_.bytes)
+  if (model.bytes > room().budget)
     return Error{ErrorKind::busy, fmt::format("the model has {} bytes, and this node has room "
                                               "for {} bytes of models",
-                                              model.bytes, limits_.bytes)};
+                                              model.bytes, room().budget)};
   if (tenant.used - tenant.evicting - own_idle + model.bytes > tenant.budget)
     return Error{ErrorKind::busy,
                  fmt::format("there is no room for the model's {} bytes: others of its tenant that "
@@ -386,7 +329,8 @@ void ModelBook::settle(Time now, BookDecisions& out) {
   for (std::size_t i = 0; i < queue_.size(); ++i) {
     const ModelId id = queue_[i];
     BookModel& model = models_.at(id);
-    const auto chosen = could_fit(model) ? victims(model, claims, now) : std::nullopt;
+    const bool could_fit = ledger_.could_fit(model.tenant, model.bytes);
+    const auto chosen = could_fit ? victims(model, claims, now) : std::nullopt;
     if (!chosen) {
       const Error error = no_room(model);
       model.state = State::absent;
@@ -397,8 +341,8 @@ void ModelBook::settle(Time now, BookDecisions& out) {
       continue;
     }
     for (ModelId victim : *chosen) evict(victim, models_.at(victim), out);
-    if (fits(model)) {
-      reserve(model);
+    if (ledger_.fits(model.tenant, model.bytes)) {
+      ledger_.reserve(model.tenant, model.bytes);
       model.state = State::filling;
       out.push_back(decide::Fill{id});
       continue;

@@ -11,13 +11,12 @@
 #include <vector>
 
 #include "common/result.h"
+#include "modelstore/book/room_ledger.h"
 
 namespace bellows {
 
 using ModelId = std::uint64_t;
 using TicketId = std::uint64_t;
-using TenantId = std::uint32_t;
-using EvictionId = std::uint64_t;
 
 enum class EvictionPolicy {
   lru,      ///< that was used longest ago
@@ -76,13 +75,6 @@ struct ModelUse {
   std::chrono::nanoseconds load_time{0};
 };
 
-/// How much there is for models, in bytes.
-struct BookRoom {
-  std::uint64_t budget = 0;
-  std::uint64_t used = 0;
-  std::uint64_t evicting = 0;  ///< of used
-};
-
 /// What else there is to say of a model.
 struct BookEntry {
   std::uint64_t bytes = 0;    ///< that it takes; 0: not known yet
@@ -134,20 +126,13 @@ class ModelBook {
   void remember(ModelId model, const ModelUse& use);
   /// Tickets that hold it.
   std::uint64_t references(ModelId model) const;
-  std::uint64_t used() const { return used_; }
-  std::uint64_t used_by(TenantId tenant) const;
-  BookRoom room() const { return {limits_.bytes, used_, evicting_}; }
-  BookRoom room_of(TenantId tenant) const;
+  BookRoom room() const { return ledger_.room(); }
+  BookRoom room_of(TenantId tenant) const { return ledger_.room_of(tenant); }
   BookEntry entry(ModelId model) const;
   /// When `expire` has something to do at the earliest.
   std::optional<Time> next_expiry() const;
 
  private:
-  struct BookTenant {
-    std::uint64_t budget = 0;
-    std::uint64_t used = 0;
-    std::uint64_t evicting = 0;  ///< of used
-  };
   struct BookModel {
     TenantId tenant = 0;
     State state = State::absent;
@@ -162,11 +147,6 @@ class ModelBook {
     std::chrono::nanoseconds load_time{0};
     std::optional<Error> trouble;  ///< of the last load
   };
-  /// Memory that somebody may have mapped still. It counts, and is no model's.
-  struct Evicted {
-    TenantId tenant = 0;
-    std::uint64_t bytes = 0;
-  };
   /// What loads that wait in front of one will take.
   struct Claims {
     std::uint64_t all = 0;
@@ -176,34 +156,25 @@ class ModelBook {
   bool is_idle(const BookModel& model) const;
   /// Whether `a` is evicted before `b`.
   bool goes_first(ModelId a, ModelId b, Time now) const;
-  void reserve(BookModel& model);
-  void release(BookModel& model);
   void want(ModelId id, BookModel& model, Time now, BookDecisions& out);
   void evict(ModelId id, BookModel& model, BookDecisions& out);
   /// Its load came to nothing.
   void refuse_all(BookModel& model, const Error& error, BookDecisions& out);
   /// Goes on with every load for which there is room, makes room, or refuses.
   void settle(Time now, BookDecisions& out);
-  bool fits(const BookModel& model) const;
   /// The models to evict so that there will be room; nothing: these would not be enough.
   std::optional<std::vector<ModelId>> victims(const BookModel& model, const Claims& before,
                                               Time now) const;
   Error no_room(const BookModel& model) const;
-  /// Whether it could if there were nothing else.
-  bool could_fit(const BookModel& model) const;
   BookModel* find(ModelId model);
   /// Of a retired model nothing is known once it is gone.
   void forget_retired(ModelId id);
 
   TierLimits limits_;
-  std::map<TenantId, BookTenant> tenants_;
+  RoomLedger ledger_;
   std::map<ModelId, BookModel> models_;
   std::map<TicketId, ModelId> tickets_;
   std::vector<ModelId> queue_;  ///< loads that wait for room
-  std::uint64_t used_ = 0;
-  std::uint64_t evicting_ = 0;  ///< of used_
-  std::map<EvictionId, Evicted> evicted_;
-  EvictionId next_eviction_ = 1;
 };
 
 }  // namespace bellows

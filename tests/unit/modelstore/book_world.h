@@ -126,9 +126,10 @@ class BookWorld {
       if (!keeps_promises(decision)) return broken("after " + event + ": " + text);
     }
     for (TenantId tenant : {1, 2, 3})
-      if (book_.used_by(tenant) > budget(tenant) || book_.used_by(tenant) != slow_.used(tenant))
+      if (book_.room_of(tenant).used > budget(tenant) ||
+          book_.room_of(tenant).used != slow_.used(tenant))
         return broken("after " + event + ": a tenant's budget");
-    if (book_.used() > kRoom || book_.used() != slow_.used())
+    if (book_.room().used > kRoom || book_.room().used != slow_.used())
       return broken("after " + event + ": the tier's room");
     std::erase_if(loading_, [&](ModelId id) {
       const auto state = book_.state(id);

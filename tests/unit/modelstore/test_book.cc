@@ -71,7 +71,7 @@ Test(model_book, loads_once_for_all_who_wait, .timeout = 10) {
   EXPECT(t.sized(1, 60), "fill 1");
   EXPECT(t.open(3, 1), "");
   EXPECT(t.close(2), "");
-  cr_expect(t.book.used() == 60 && t.book.references(1) == 0);
+  cr_expect(t.book.room().used == 60 && t.book.references(1) == 0);
   EXPECT(t.loaded(1), "grant 1, grant 3");
   EXPECT(t.open(4, 1), "grant 4");
   cr_expect(t.book.references(1) == 3);
@@ -85,7 +85,7 @@ Test(model_book, gives_all_who_wait_the_error, .timeout = 10) {
   const auto out = t.book.failed(1, Error{ErrorKind::io, "the disk"}, at(0));
   EXPECT(out, "refuse 1, refuse 2");
   cr_expect(error_of(out).text == "the disk");
-  cr_expect(t.book.used() == 0 && t.book.state(1) == ModelBook::State::absent);
+  cr_expect(t.book.room().used == 0 && t.book.state(1) == ModelBook::State::absent);
   EXPECT(t.open(3, 1), "load 1");
 }
 
@@ -117,12 +117,12 @@ Test(model_book, goes_on_only_when_the_room_is_free, .timeout = 10) {
   t.have(1, 80);
   EXPECT(t.open(1, 2), "load 2");
   EXPECT(t.sized(2, 50), "evict 1");
-  cr_expect(t.book.used() == 80 && t.book.state(2) == ModelBook::State::waiting);
+  cr_expect(t.book.room().used == 80 && t.book.state(2) == ModelBook::State::waiting);
   // What is small enough for the room that there is need not wait.
   EXPECT(t.open(2, 3), "load 3");
   EXPECT(t.sized(3, 20), "fill 3");
   EXPECT(t.freed(1), "fill 2");
-  cr_expect(t.book.used() == 70);
+  cr_expect(t.book.room().used == 70);
 }
 
 Test(model_book, never_evicts_what_is_lent_or_pinned, .timeout = 10) {
@@ -149,7 +149,7 @@ Test(model_book, keeps_tenants_within_their_budgets, .timeout = 10) {
   t.have(1, 30);
   (void)t.open(1, 2);
   EXPECT(t.sized(2, 30), "evict 1");
-  cr_expect(t.book.used_by(1) == 30 && t.book.state(2) == ModelBook::State::waiting,
+  cr_expect(t.book.room_of(1).used == 30 && t.book.state(2) == ModelBook::State::waiting,
             "the tier has room, the budget has not");
   EXPECT(t.freed(1), "fill 2");
   EXPECT(t.loaded(2), "grant 1");
@@ -177,16 +177,16 @@ Test(model_book, loads_again_what_somebody_has_mapped_still, .timeout = 10) {
   cr_expect(!t.book.next_expiry());
   EXPECT(t.open(1, 1, 1001), "load 1");
   EXPECT(t.sized(1, 80, 1002), "");
-  cr_expect(t.book.used() == 80, "it waits for the memory that it had");
+  cr_expect(t.book.room().used == 80, "it waits for the memory that it had");
   EXPECT(t.freed(1, 1003), "fill 1");
   EXPECT(t.loaded(1, 1004), "grant 1");
   EXPECT(t.close(1, 1005), "");
   EXPECT(t.book.evict(1), "evict 1");
   EXPECT(t.open(1, 1, 1006), "load 1");
   EXPECT(t.sized(1, 20, 1007), "fill 1");
-  cr_expect(t.book.used() == 100, "both count");
+  cr_expect(t.book.room().used == 100, "both count");
   EXPECT(t.freed(2, 1008), "");
-  cr_expect(t.book.used() == 20);
+  cr_expect(t.book.room().used == 20);
 }
 
 Test(model_book, use_puts_off_the_end_of_life, .timeout = 10) {
@@ -209,7 +209,7 @@ Test(model_book, a_retired_model_goes_with_its_last_user, .timeout = 10) {
   cr_expect(error_of(out).kind == ErrorKind::not_found);
   EXPECT(t.close(1), "evict 1");
   EXPECT(t.freed(1), "");
-  cr_expect(t.book.used() == 0);
+  cr_expect(t.book.room().used == 0);
   EXPECT(t.open(3, 1), "refuse 3");
 }
 
@@ -217,16 +217,16 @@ Test(model_book, a_retired_models_memory_counts_until_it_is_free, .timeout = 10)
   Tier t;
   t.have(1, 10);
   EXPECT(t.book.retire(1, at(0)), "evict 1");
-  cr_expect(t.book.used() == 10 && t.book.used_by(1) == 10);
+  cr_expect(t.book.room().used == 10 && t.book.room_of(1).used == 10);
   EXPECT(t.freed(1), "");
-  cr_expect(t.book.used() == 0 && t.book.used_by(1) == 0);
+  cr_expect(t.book.room().used == 0 && t.book.room_of(1).used == 0);
 }
 
 Test(model_book, takes_back_what_is_in_memory, .timeout = 10) {
   Tier t;
   EXPECT(t.book.adopt(1, 60, at(0)), "");
   EXPECT(t.book.adopt(2, 60, at(0)), "evict 2");
-  cr_expect(t.book.used() == 120, "it is there, whatever the limit");
+  cr_expect(t.book.room().used == 120, "it is there, whatever the limit");
   EXPECT(t.open(1, 1), "grant 1");
   EXPECT(t.open(2, 2), "load 2");
   EXPECT(t.sized(2, 30), "");
@@ -246,5 +246,5 @@ Test(model_book, ignores_what_cannot_be, .timeout = 10) {
   EXPECT(t.loaded(1), "");
   (void)t.sized(1, 5);
   EXPECT(t.sized(1, 50), "");
-  cr_expect(t.book.used() == 5);
+  cr_expect(t.book.room().used == 5);
 }
