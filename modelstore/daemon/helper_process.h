@@ -12,6 +12,9 @@ namespace bellows {
 struct HelperProcess {
   Child child;
   Fd socket;
+  /// While this end is open here, a message to a process that has ended already is no error; once
+  /// it is closed, `socket` says that it has.
+  Fd theirs;
 };
 
 /// `name`: of the process, for an error. `options.in_fd` is set here.
