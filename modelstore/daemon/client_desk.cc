@@ -10,11 +10,11 @@
 #include <cstring>
 #include <utility>
 
+#include "common/listen_at.h"
 #include "common/plain/packet.h"
 #include "common/text.h"
 #include "modelstore/daemon/failure_of.h"
 #include "modelstore/daemon/gpu_report.h"
-#include "modelstore/daemon/listen_at.h"
 #include "modelstore/daemon/model_entry.h"
 
 namespace bellows {

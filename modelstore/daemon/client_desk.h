@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "modelstore/daemon/event_loop.h"
+#include "common/event_loop.h"
 #include "modelstore/daemon/gpu_tier.h"
 #include "modelstore/daemon/memory_tier.h"
 #include "modelstore/daemon/model_registry.h"

@@ -6,10 +6,10 @@
 #include <set>
 #include <string>
 
+#include "common/event_loop.h"
 #include "common/plain/handle.h"
 #include "modelstore/daemon/client_desk.h"
 #include "modelstore/daemon/control_report.h"
-#include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/memory_tier.h"
 #include "modelstore/daemon/model_registry.h"
 #include "modelstore/daemon/packet_listener.h"

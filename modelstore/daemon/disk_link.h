@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "common/child.h"
-#include "modelstore/daemon/event_loop.h"
+#include "common/event_loop.h"
 #include "modelstore/daemon/model_memory.h"
 #include "modelstore/disktier/disk_wire.h"
 

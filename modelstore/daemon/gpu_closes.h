@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "common/child.h"
-#include "modelstore/daemon/event_loop.h"
+#include "common/event_loop.h"
 #include "modelstore/daemon/last_close.h"
 
 namespace bellows {

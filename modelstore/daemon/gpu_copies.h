@@ -9,7 +9,7 @@
 #include <string>
 
 #include "common/child.h"
-#include "modelstore/daemon/event_loop.h"
+#include "common/event_loop.h"
 #include "modelstore/daemon/loads.h"
 #include "modelstore/daemon/model_memory.h"
 #include "modelstore/loader/loader_wire.h"

@@ -16,8 +16,8 @@
 #include <iterator>
 #include <utility>
 
+#include "common/listen_at.h"
 #include "common/plain/packet.h"
-#include "modelstore/daemon/listen_at.h"
 
 namespace bellows {
 namespace {

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "common/child.h"
-#include "modelstore/daemon/event_loop.h"
+#include "common/event_loop.h"
+#include "common/keeper/keeper_wire.h"
 #include "modelstore/daemon/kept_record.h"
-#include "modelstore/keeper/keeper_wire.h"
 
 namespace bellows {
 

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "modelstore/keeper/keeper_wire.h"
+#include "common/keeper/keeper_wire.h"
 
 namespace bellows {
 namespace {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "modelstore/daemon/listen_at.h"
+#include "common/listen_at.h"
 
 namespace bellows {
 namespace {

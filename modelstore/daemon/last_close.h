@@ -10,9 +10,9 @@
 #include <thread>
 #include <vector>
 
+#include "common/event_loop.h"
 #include "common/fd.h"
 #include "common/result.h"
-#include "modelstore/daemon/event_loop.h"
 
 namespace bellows {
 

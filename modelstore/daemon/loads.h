@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "common/child.h"
+#include "common/event_loop.h"
 #include "modelstore/book/model_book.h"
 #include "modelstore/daemon/disk_link.h"
-#include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/model_memory.h"
 #include "modelstore/daemon/model_registry.h"
 #include "modelstore/daemon/peer_book.h"

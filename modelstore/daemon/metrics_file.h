@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "modelstore/daemon/event_loop.h"
+#include "common/event_loop.h"
 #include "modelstore/disktier/disk_worker.h"
 
 namespace bellows {

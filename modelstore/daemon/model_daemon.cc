@@ -15,7 +15,7 @@
 #include <cstring>
 #include <utility>
 
-#include "modelstore/daemon/listen_at.h"
+#include "common/listen_at.h"
 #include "modelstore/daemon/store_metrics.h"
 
 namespace bellows {

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "common/event_loop.h"
 #include "modelstore/daemon/client_desk.h"
 #include "modelstore/daemon/control_desk.h"
 #include "modelstore/daemon/disk_link.h"
-#include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/gpu_tier.h"
 #include "modelstore/daemon/keeper_link.h"
 #include "modelstore/daemon/kept_state.h"

@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
+#include "common/event_loop.h"
 #include "common/fd.h"
 #include "common/plain/file_identity.h"
 #include "common/result.h"
-#include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/last_close.h"
 #include "modelstore/digest/model_digest.h"
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "common/event_loop.h"
 #include "common/fd.h"
 #include "common/result.h"
-#include "modelstore/daemon/event_loop.h"
 
 namespace bellows {
 

@@ -8,8 +8,8 @@
 #include <csignal>
 #include <utility>
 
+#include "common/listen_at.h"
 #include "modelstore/daemon/helper_process.h"
-#include "modelstore/daemon/listen_at.h"
 #include "modelstore/loader/model_place.h"
 
 namespace bellows {

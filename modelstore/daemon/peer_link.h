@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "common/child.h"
-#include "modelstore/daemon/event_loop.h"
+#include "common/event_loop.h"
 #include "modelstore/daemon/memory_tier.h"
 #include "modelstore/daemon/model_registry.h"
 #include "modelstore/peerwire/peer_letter.h"

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "common/event_loop.h"
 #include "common/result.h"
-#include "modelstore/daemon/event_loop.h"
 #include "modelstore/daemon/model_options.h"
 
 namespace bellows {

@@ -10,10 +10,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#include <map>
-
-#include "common/plain/packet.h"
-#include "modelstore/keeper/keeper_wire.h"
+#include "common/keeper/kept.h"
 
 namespace bellows {
 namespace {
@@ -23,12 +20,6 @@ constexpr int kQueue = 1024;
 constexpr int kDefaultAloneMs = 300000;
 /// To take one message, of which the daemon has room for many.
 constexpr timeval kSlowest = {5, 0};
-constexpr std::size_t kMostKept = 65536;
-
-struct Kept {
-  KeeperMessage message;
-  plain::Handle fd;
-};
 
 class Keeper {
  public:
@@ -40,7 +31,7 @@ class Keeper {
       if (ready < 0) continue;
       // What a daemon said before it was killed counts for the next one.
       if (fds[1].revents) {
-        if (!take_message()) daemon_.reset(-1);
+        if (!kept_.serve(daemon_.get())) daemon_.reset(-1);
       } else if (fds[0].revents) {
         accept_daemon();
       }
@@ -59,57 +50,8 @@ class Keeper {
     daemon_.reset(peer.release());
   }
 
-  /// False: the daemon is gone, or speaks otherwise.
-  bool take_message() {
-    KeeperMessage message;
-    plain::Handle fd;
-    const iovec part = {&message, sizeof message};
-    std::size_t got = 0;
-    if (plain::receive_packet(daemon_.get(), &part, 1, &got, &fd, MSG_DONTWAIT) != 0) return false;
-    if (!message.is_sound(got)) return false;
-    switch (message.word) {
-      case KeeperWord::get:
-        return give_all();
-      case KeeperWord::drop:
-        kept_.erase(message.key);
-        return true;
-      case KeeperWord::put: {
-        if (kept_.size() >= kMostKept && kept_.count(message.key) == 0) return false;
-        Kept& kept = kept_[message.key];
-        kept.message = message;
-        kept.fd.reset(fd.release());
-        return true;
-      }
-      case KeeperWord::sync:
-        return send_end();
-      case KeeperWord::item:
-      case KeeperWord::end:
-        break;
-    }
-    return false;
-  }
-
-  bool give_all() {
-    for (auto& [key, kept] : kept_) {
-      kept.message.word = KeeperWord::item;
-      if (!send(kept.message, kept.fd.get())) return false;
-    }
-    return send_end();
-  }
-
-  bool send_end() {
-    KeeperMessage end;
-    end.word = KeeperWord::end;
-    return send(end, -1);
-  }
-
-  bool send(const KeeperMessage& message, int fd) {
-    const iovec part = {const_cast<KeeperMessage*>(&message), sizeof message};
-    return plain::send_packet(daemon_.get(), &part, 1, fd, 0) == 0;
-  }
-
   plain::Handle daemon_;
-  std::map<std::uint64_t, Kept> kept_;
+  KeptDescriptors kept_;
 };
 
 void allow_many_descriptors() {

@@ -6,7 +6,7 @@
 
 #include <random>
 
-#include "modelstore/keeper/keeper_wire.h"
+#include "common/keeper/keeper_wire.h"
 #include "tests/unit/modelstore/model_store.h"
 
 using namespace bellows;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "modelstore/daemon/event_loop.h"
+#include "common/event_loop.h"
 
 #include <sys/epoll.h>
 

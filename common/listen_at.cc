@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "modelstore/daemon/listen_at.h"
+#include "common/listen_at.h"
 
 #include <fmt/core.h>
 #include <netinet/in.h>
