@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paramserver/client/learner.h"
+
+#include <errno.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+namespace bellows::ps {
+namespace {
+
+/// Longer than a small update takes; shorter than to sleep and to be woken.
+constexpr std::int64_t kSpin = 20'000;
+/// Should a wake be lost with the server that owed it.
+constexpr std::int64_t kLongestSleep = 100'000'000;
+
+std::int64_t now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * std::int64_t{1'000'000'000} + t.tv_nsec;
+}
+
+void pause_processor() { __builtin_ia32_pause(); }
+
+}  // namespace
+
+bool Learner::attach(const Grant& grant, int control, int weights, int slot, plain::Handle& bell) {
+  const Geometry& geometry = grant.geometry;
+  if (!geometry.is_valid() || grant.who.learner >= geometry.learners) {
+    errno = EINVAL;
+    return false;
+  }
+  if (!control_.map(control, ControlView::bytes(geometry), PROT_READ)) return false;
+  control_view_ = ControlView(control_.data(), geometry);
+  const std::uint64_t bytes = ArrayView::bytes(control_view_, geometry.buffers());
+  if (!weights_.map(weights, bytes, PROT_READ)) return false;
+  weights_view_ = ArrayView(weights_.data(), control_view_, geometry.buffers());
+  if (!slot_.map(slot, SlotView::bytes(geometry), PROT_READ | PROT_WRITE)) return false;
+  slot_view_ = SlotView(slot_.data(), geometry);
+  bell_.reset(bell.release());
+  sequence_ = grant.who.base;
+  steps_ = LearnerSteps(control_view_, slot_view_, grant.who);
+  return true;
+}
+
+unsigned char* Learner::gradient(int wait_ms) {
+  // The one before the last must not be read any more.
+  return wait_for(sequence_ - 1, wait_ms) ? slot_view_.payload(sequence_ + 1, 0) : nullptr;
+}
+
+void Learner::push(float scale) {
+  ++sequence_;
+  slot_view_.header().scale[sequence_ % 2] = scale;
+  steps_.publish(sequence_);
+  const std::uint64_t one = 1;
+  // It may be full, of wakes that nobody has waited for; then the server is awake.
+  if (steps_.must_wake()) (void)!write(bell_.get(), &one, sizeof one);
+}
+
+const float* Learner::pull(std::uint32_t shard) {
+  for (;;) {
+    const Current current = steps_.load(shard);
+    steps_.pin(shard, current);
+    if (steps_.is_current(shard, current)) return weights_view_.buffer(shard, current.buffer);
+  }
+}
+
+std::uint64_t Learner::pulled_version(std::uint32_t shard) const {
+  return Current::of(slot_view_.pin(shard).load(std::memory_order_relaxed)).version;
+}
+
+void Learner::leave() { slot_view_.header().left.store(1); }
+
+bool Learner::drain(int wait_ms) { return wait_for(sequence_, wait_ms); }
+
+/// True: all shards have it. Otherwise where to wait.
+bool Learner::is_applied(std::uint32_t sequence, std::uint32_t* shard, Current* seen) const {
+  for (std::uint32_t s = 0; s < geometry().shards; ++s)
+    for (;;) {
+      const Current loaded = steps_.load(s);
+      const auto is = steps_.see(s, loaded, sequence);
+      if (is == LearnerSteps::Seen::applied) break;
+      if (is == LearnerSteps::Seen::again) continue;
+      *shard = s;
+      *seen = loaded;
+      return false;
+    }
+  return true;
+}
+
+bool Learner::wait_for(std::uint32_t sequence, int wait_ms) {
+  std::uint32_t shard;
+  Current seen;
+  if (is_applied(sequence, &shard, &seen)) return true;
+  const std::int64_t begin = now();
+  const std::int64_t end = wait_ms < 0 ? INT64_MAX : begin + wait_ms * std::int64_t{1'000'000};
+  for (;;) {
+    const std::int64_t at = now();
+    if (at - begin >= kSpin && !sleep_for(sequence, end - at)) return false;
+    if (at - begin < kSpin) pause_processor();
+    if (is_applied(sequence, &shard, &seen)) return true;
+  }
+}
+
+/// False: there is no time left.
+bool Learner::sleep_for(std::uint32_t sequence, std::int64_t nanoseconds) {
+  if (nanoseconds <= 0) return false;
+  Half& waiting = slot_view_.header().waiting;
+  waiting.store(1, std::memory_order_seq_cst);
+  std::uint32_t shard;
+  Current seen;
+  // Again: what was applied before the server could see that it waits, nobody wakes it for.
+  if (!is_applied(sequence, &shard, &seen)) {
+    const std::int64_t wait = nanoseconds < kLongestSleep ? nanoseconds : kLongestSleep;
+    const timespec time = {wait / 1'000'000'000, wait % 1'000'000'000};
+    // The memory is mapped for reading only, which is enough to wait.
+    syscall(SYS_futex, control_view_.shard(shard).sleepers_word(), FUTEX_WAIT,
+            static_cast<std::uint32_t>(seen.word()), &time, nullptr, 0);
+  }
+  waiting.store(0, std::memory_order_relaxed);
+  return true;
+}
+
+}  // namespace bellows::ps

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "common/plain/handle.h"
+#include "paramserver/protocol/learner_steps.h"
+
+namespace bellows::ps {
+
+/// What a server gives to a learner that joins.
+struct Grant {
+  Geometry geometry;
+  Identity who;
+};
+
+/// A learner's side of the memory: pushes and pulls, without sockets. One thread at a time.
+class Learner {
+ public:
+  /// Maps what the descriptors name; false (errno set): it cannot. `bell`: an eventfd that wakes
+  /// the server.
+  bool attach(const Grant& grant, int control, int weights, int slot, plain::Handle& bell);
+
+  const Geometry& geometry() const { return control_view_.geometry(); }
+  const ShardWords& shard(std::uint32_t shard) const { return control_view_.shard(shard); }
+
+  /// Where the next gradient belongs, all of it, once no shard reads what was there. Null: that
+  /// took longer than `wait_ms`; -1 waits for ever.
+  unsigned char* gradient(int wait_ms);
+  /// It is complete.
+  void push(float scale);
+  /// The newest weights of a shard. They stay as they are until the next pull of it.
+  const float* pull(std::uint32_t shard);
+  std::uint64_t pulled_version(std::uint32_t shard) const;
+  /// Waits until all that was pushed is applied. False: that took longer.
+  bool drain(int wait_ms);
+  /// Nothing more comes.
+  void leave();
+  std::uint32_t sequence() const { return sequence_; }
+
+ private:
+  bool is_applied(std::uint32_t sequence, std::uint32_t* shard, Current* seen) const;
+  bool wait_for(std::uint32_t sequence, int wait_ms);
+  bool sleep_for(std::uint32_t sequence, std::int64_t nanoseconds);
+
+  plain::Mapping control_;
+  plain::Mapping weights_;
+  plain::Mapping slot_;
+  plain::Handle bell_;
+  ControlView control_view_;
+  SlotView slot_view_;
+  ArrayView weights_view_;
+  LearnerSteps steps_;
+  std::uint32_t sequence_ = 0;
+};
+
+}  // namespace bellows::ps

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paramserver/protocol/shard_steps.h"
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstring>
+#include <utility>
+
+namespace bellows::ps {
+
+ShardSteps::ShardSteps(const ControlView& control, const ArrayView& weights,
+                       const ArrayView& states, std::uint32_t shard, ApplyRule rule)
+    : control_(control),
+      weights_(weights),
+      states_(states),
+      shard_(shard),
+      rule_(std::move(rule)) {}
+
+Current ShardSteps::current() const {
+  return Current::of(control_.shard(shard_).current.load(std::memory_order_relaxed));
+}
+
+std::uint32_t ShardSteps::applied(const Member& member) const {
+  return applied_in(control_.record(shard_, current().buffer, member.who.learner), member.who);
+}
+
+void ShardSteps::fence(const Member& member) const {
+  control_.fenced(member.who.learner).store(member.who.incarnation, std::memory_order_seq_cst);
+}
+
+ShardSteps::Found ShardSteps::look(const Member& member) const {
+  if (control_.fenced(member.who.learner).load(std::memory_order_relaxed) == member.who.incarnation)
+    return Found::fenced;
+  const std::uint32_t published =
+      member.last ? *member.last : member.slot.header().published.load(std::memory_order_seq_cst);
+  const std::int32_t ahead = distance(published, applied(member));
+  if (ahead == 0) return Found::nothing;
+  // There are two payloads.
+  return ahead == 1 || ahead == 2 ? Found::gradient : Found::nonsense;
+}
+
+void ShardSteps::read_pin(const Member& member) {
+  // Who has ended reads nothing any more.
+  if (member.last) return;
+  pinned_.push_back(Current::of(member.slot.pin(shard_).load(std::memory_order_seq_cst)).buffer);
+}
+
+std::uint32_t ShardSteps::choose() const {
+  const auto is_taken = [&](std::uint32_t buffer) {
+    return buffer == current().buffer || buffer == kept_ ||
+           std::find(pinned_.begin(), pinned_.end(), buffer) != pinned_.end();
+  };
+  // There is one: a learner has one pin. The lowest was written to last, and may still be in the
+  // cache.
+  std::uint32_t buffer = 0;
+  while (is_taken(buffer)) ++buffer;
+  return buffer;
+}
+
+void ShardSteps::apply(std::uint32_t buffer, std::span<const Member* const> from) const {
+  const Current old = current();
+  const ShardWords& words = control_.shard(shard_);
+  std::vector<const void*> gradients;
+  std::vector<float> scales;
+  for (const Member* member : from) {
+    const std::uint32_t sequence = next(*member);
+    gradients.push_back(member->slot.payload(sequence, words.begin));
+    scales.push_back(member->slot.header().scale[sequence % 2]);
+  }
+  ShardUpdate update;
+  update.version = old.version + 1;
+  update.elements = words.count;
+  update.weights = weights_.buffer(shard_, old.buffer);
+  update.new_weights = weights_.buffer(shard_, buffer);
+  for (std::uint32_t i = 0; i < control_.geometry().states; ++i) {
+    update.state[i] = states_.buffer(shard_, 2 * i + old.version % 2);
+    update.new_state[i] = states_.buffer(shard_, 2 * i + update.version % 2);
+  }
+  update.gradients = gradients;
+  update.scales = scales;
+  rule_(update);
+}
+
+void ShardSteps::record(std::uint32_t buffer, std::span<const Member* const> from) const {
+  const std::uint32_t old = current().buffer;
+  const auto copy = [](auto& to, const auto& value) {
+    to.store(value.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  };
+  for (std::uint32_t l = 0; l < control_.geometry().learners; ++l) {
+    const LearnerRecord& before = control_.record(shard_, old, l);
+    LearnerRecord& after = control_.record(shard_, buffer, l);
+    copy(after.incarnation, before.incarnation);
+    copy(after.applied, before.applied);
+    copy(after.total, before.total);
+  }
+  for (const Member* member : from) {
+    LearnerRecord& record = control_.record(shard_, buffer, member->who.learner);
+    record.applied.store(next(*member), std::memory_order_relaxed);
+    record.incarnation.store(member->who.incarnation, std::memory_order_relaxed);
+    record.total.fetch_add(1, std::memory_order_relaxed);
+  }
+}
+
+void ShardSteps::flip(std::uint32_t buffer) const {
+  const Current next = {current().version + 1, buffer};
+  control_.shard(shard_).current.store(next.word(), std::memory_order_seq_cst);
+}
+
+// Sequentially consistent, as the flip: either the learner sees the flip before it sleeps, or it is
+// seen that it waits.
+bool ShardSteps::must_wake(std::span<const Member* const> from) const {
+  for (const Member* member : from)
+    if (member->slot.header().waiting.load(std::memory_order_seq_cst) != 0) return true;
+  return false;
+}
+
+void ShardSteps::wake() const {
+  syscall(SYS_futex, control_.shard(shard_).sleepers_word(), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+          0);
+}
+
+}  // namespace bellows::ps

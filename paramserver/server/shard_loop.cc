@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paramserver/server/shard_loop.h"
+
+#include <utility>
+#include <vector>
+
+namespace bellows::ps {
+
+ShardLoop::ShardLoop(ShardSteps steps, Mode mode, Fence fence)
+    : steps_(std::move(steps)), mode_(mode), fence_(std::move(fence)) {}
+
+unsigned ShardLoop::turn(std::span<const Member> members, std::uint64_t limit) {
+  std::vector<const Member*> found;
+  std::size_t expected = 0;
+  unsigned updates = 0;
+  for (const Member& member : members) {
+    if (steps_.current().version >= limit) return updates;
+    const auto seen = steps_.look(member);
+    if (seen == ShardSteps::Found::nonsense) {
+      // First, so that a server that ends now leaves no doubt.
+      steps_.fence(member);
+      fence_(member);
+    }
+    if (seen == ShardSteps::Found::nonsense || seen == ShardSteps::Found::fenced) continue;
+    // One that has ended, and of which all is applied, is not waited for.
+    if (!member.last || seen == ShardSteps::Found::gradient) ++expected;
+    if (seen != ShardSteps::Found::gradient) continue;
+    found.push_back(&member);
+    if (mode_ != Mode::asynchronous) continue;
+    update(members, found);
+    found.clear();
+    ++updates;
+  }
+  if (mode_ == Mode::asynchronous || found.empty() || found.size() < expected) return updates;
+  const auto gradients = static_cast<unsigned>(found.size());
+  update(members, found);
+  return gradients;
+}
+
+void ShardLoop::update(std::span<const Member> members, std::span<const Member* const> from) {
+  steps_.begin_choice();
+  for (const Member& member : members) steps_.read_pin(member);
+  const std::uint32_t buffer = steps_.choose();
+  steps_.apply(buffer, from);
+  steps_.record(buffer, from);
+  steps_.flip(buffer);
+  if (steps_.must_wake(from)) steps_.wake();
+}
+
+}  // namespace bellows::ps

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <span>
+
+#include "paramserver/protocol/shard_steps.h"
+
+namespace bellows::ps {
+
+enum class Mode : std::uint32_t {
+  asynchronous = 0,  ///< a learner's gradient is applied when it is there
+  synchronous = 1    ///< when those of all learners are, summed in their order
+};
+
+/// What the thread of a shard does again and again.
+class ShardLoop {
+ public:
+  /// Is told of a learner whose sequence makes no sense, and takes it out of the members. It waits
+  /// for nobody.
+  using Fence = std::function<void(const Member&)>;
+
+  ShardLoop(ShardSteps steps, Mode mode, Fence fence);
+
+  static constexpr std::uint64_t kNoLimit = UINT64_MAX;
+
+  /// Applies at most one gradient of each member, and none beyond a version. How many.
+  unsigned turn(std::span<const Member> members, std::uint64_t limit = kNoLimit);
+  ShardSteps& steps() { return steps_; }
+
+ private:
+  void update(std::span<const Member> members, std::span<const Member* const> from);
+
+  ShardSteps steps_;
+  Mode mode_;
+  Fence fence_;
+};
+
+}  // namespace bellows::ps

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each gradient is applied once, whoever pushes and reads at the same time.
+#include <criterion/criterion.h>
+
+#include <thread>
+
+#include "tests/unit/paramserver/ps_world.h"
+
+using namespace bellows;
+using namespace bellows::ps_test;
+
+namespace {
+
+void push_all(World& world, std::uint32_t learners, std::uint32_t count) {
+  std::vector<std::thread> threads;
+  for (std::uint32_t l = 0; l < learners; ++l)
+    threads.emplace_back([&world, l, count] {
+      Learner learner;
+      world.attach(l, &learner);
+      for (std::uint32_t q = 0; q < count; ++q) {
+        push_mark(learner, l);
+        for (std::uint32_t s = 0; s < world.geometry().shards; ++s) learner.pull(s);
+      }
+      cr_assert(learner.drain(20000));
+    });
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace
+
+Test(ps_ledger, each_gradient_is_applied_once, .timeout = 60) {
+  World world(2, {128, 64});
+  world.join(0, 1, 0);
+  world.join(1, 1, 0);
+  world.start();
+  push_all(world, 2, 20000);
+  world.expect_sums({{0, 0, 20000}, {1, 0, 20000}});
+}
+
+Test(ps_ledger, also_where_sequences_wrap, .timeout = 60) {
+  World world(2, {64, 64});
+  const std::uint32_t base = 0xffff'ff00;
+  world.join(0, 1, base);
+  world.join(1, 1, base);
+  world.start();
+  push_all(world, 2, 1000);
+  world.expect_sums({{0, base, 1000}, {1, base, 1000}});
+}
+
+Test(ps_ledger, learners_in_step_are_summed_together, .timeout = 60) {
+  World world(2, {128, 64}, Mode::synchronous);
+  world.join(0, 1, 0);
+  world.join(1, 1, 0);
+  world.start();
+  push_all(world, 2, 2000);
+  world.expect_sums({{0, 0, 2000}, {1, 0, 2000}});
+  const auto current = Current::of(world.control().shard(0).current.load());
+  cr_expect_eq(current.version, 2000);
+}
