@@ -55,5 +55,11 @@ model=$build/modelstore/.libs/libbellows_model.so
   exports_all "$model" bellows_model_open bellows_model_tensor bellows_model_find bellows_model_close
 } 2>&1 | point "libbellows_model.so exports its interface and no more"
 needs_only "$model" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows_model.so needs only the C library"
+learner=$build/paramserver/.libs/libbellows_ps.so
+{
+  exports_only "$learner" 'bellows_ps_[a-z_]+|BELLOWS_PS_[0-9.]+'
+  exports_all "$learner" bellows_ps_join bellows_ps_begin bellows_ps_push bellows_ps_pull bellows_ps_leave
+} 2>&1 | point "libbellows_ps.so exports its interface and no more"
+needs_only "$learner" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows_ps.so needs only the C library"
 needs_only "$library" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows.so needs only the C library"
 finish

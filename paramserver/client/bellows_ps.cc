@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paramserver/include/bellows_ps.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <new>
+
+#include "common/plain/packet.h"
+#include "paramserver/client/learner.h"
+#include "paramserver/wire/ps_wire.h"
+
+using namespace bellows;
+using ps::PsMessage;
+using ps::PsWord;
+
+namespace {
+
+/// Where a tensor lies.
+struct Place {
+  std::uint32_t shard;
+  std::uint64_t at;  ///< in elements, from the shard's first
+};
+
+/// What malloc gave.
+template <typename T>
+class Array {
+ public:
+  Array() = default;
+  Array(const Array&) = delete;
+  Array& operator=(const Array&) = delete;
+  ~Array() { free(data_); }
+  bool make(std::size_t count) {
+    data_ = static_cast<T*>(calloc(count, sizeof(T)));
+    return data_;
+  }
+  T& operator[](std::size_t i) const { return data_[i]; }
+
+ private:
+  T* data_ = nullptr;
+};
+
+}  // namespace
+
+struct bellows_ps {
+  char error[PsMessage::kMostText + 1] = "";
+  char path[sizeof(sockaddr_un::sun_path)] = "";
+  plain::Handle socket;
+  ps::Learner learner;
+  std::uint32_t number = 0;
+  int wait_ms = -1;
+  std::size_t tensors = 0;
+  Array<Place> places;
+  Array<const float*> weights;  ///< of each shard
+  bool pulled = false;
+  unsigned char* gradient = nullptr;
+  std::uint64_t updates = 0;
+
+  /// Returns `code`, so that callers can `return ps->fail(code, ...)`.
+  int fail(int code, const char* format, ...) __attribute__((format(printf, 3, 4)));
+};
+
+int bellows_ps::fail(int code, const char* format, ...) {
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(error, sizeof error, format, arguments);
+  va_end(arguments);
+  return code;
+}
+
+namespace {
+
+int gone(bellows_ps* ps) { return ps->fail(BELLOWS_PS_ERR_UNAVAILABLE, "bellows-ps has ended"); }
+
+int send(bellows_ps* ps, const PsMessage& message, int passed) {
+  const iovec part = {const_cast<PsMessage*>(&message), sizeof message};
+  const int error = plain::send_packet(ps->socket.get(), &part, 1, passed, 0);
+  return error == 0 ? BELLOWS_PS_OK : gone(ps);
+}
+
+int refused(bellows_ps* ps, const PsMessage& message) {
+  const int code = message.refusal == ps::PsRefusal::full          ? BELLOWS_PS_ERR_FULL
+                   : message.refusal == ps::PsRefusal::unavailable ? BELLOWS_PS_ERR_UNAVAILABLE
+                                                                   : BELLOWS_PS_ERR_INVALID;
+  return ps->fail(code, "%.*s", static_cast<int>(message.length), message.text);
+}
+
+/// The next message, and its descriptor.
+int receive(bellows_ps* ps, PsMessage* message, plain::Handle* passed) {
+  pollfd fds = {ps->socket.get(), POLLIN, 0};
+  const int ready = poll(&fds, 1, ps->wait_ms);
+  if (ready == 0)
+    return ps->fail(BELLOWS_PS_ERR_TIMEOUT, "bellows-ps does not answer within %d ms", ps->wait_ms);
+  const iovec part = {message, sizeof *message};
+  std::size_t got = 0;
+  if (plain::receive_packet(ps->socket.get(), &part, 1, &got, passed, 0) != 0) return gone(ps);
+  if (!message->is_sound(got))
+    return ps->fail(BELLOWS_PS_ERR_UNAVAILABLE,
+                    "bellows-ps and this library are of different releases");
+  return message->word == PsWord::refused ? refused(ps, *message) : BELLOWS_PS_OK;
+}
+
+std::uint64_t padded(std::uint64_t count) {
+  return (count + ps::kAlignElements - 1) / ps::kAlignElements * ps::kAlignElements;
+}
+
+/// A memfd of all that is written to it.
+class Memory {
+ public:
+  Memory() : fd_(memfd_create("bellows-ps-join", MFD_CLOEXEC)) {}
+  bool add(const void* data, std::size_t bytes) {
+    const char* from = static_cast<const char*>(data);
+    while (bytes > 0) {
+      const ssize_t written = pwrite(fd_.get(), from, bytes, static_cast<off_t>(size_));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      from += written;
+      size_ += static_cast<std::uint64_t>(written);
+      bytes -= static_cast<std::size_t>(written);
+    }
+    return true;
+  }
+  bool pad_to(std::uint64_t bytes) {
+    size_ = bytes;
+    return ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0;
+  }
+  std::uint64_t size() const { return size_; }
+  int fd() const { return fd_.get(); }
+
+ private:
+  plain::Handle fd_;
+  std::uint64_t size_ = 0;
+};
+
+int no_memory(bellows_ps* ps) {
+  return ps->fail(BELLOWS_PS_ERR_MEMORY, "there is no memory: %s", strerror(errno));
+}
+
+int send_initial(bellows_ps* ps, const std::uint64_t* counts, const float* const* initial) {
+  Memory all;
+  for (std::size_t i = 0; i < ps->tensors; ++i) {
+    const std::uint64_t end = all.size() + padded(counts[i]) * sizeof(float);
+    if (!all.add(initial[i], counts[i] * sizeof(float)) || !all.pad_to(end)) return no_memory(ps);
+  }
+  PsMessage message;
+  message.word = PsWord::initial;
+  return send(ps, message, all.fd());
+}
+
+/// Of tensors one after another; each lies in one shard.
+int find_places(bellows_ps* ps, const std::uint64_t* counts) {
+  const std::uint32_t shards = ps->learner.geometry().shards;
+  if (!ps->places.make(ps->tensors) || !ps->weights.make(shards)) return no_memory(ps);
+  std::uint64_t at = 0;
+  std::uint32_t shard = 0;
+  for (std::size_t i = 0; i < ps->tensors; at += padded(counts[i]), ++i) {
+    while (shard < shards && at >= ps->learner.shard(shard).begin + ps->learner.shard(shard).count)
+      ++shard;
+    if (shard == shards)
+      return ps->fail(BELLOWS_PS_ERR_UNAVAILABLE, "bellows-ps has fewer parameters than there are");
+    ps->places[i] = {shard, at - ps->learner.shard(shard).begin};
+  }
+  return BELLOWS_PS_OK;
+}
+
+int take_grant(bellows_ps* ps, const PsMessage& granted, const plain::Handle& control,
+               const std::uint64_t* counts) {
+  plain::Handle others[3];
+  for (plain::Handle& each : others) {
+    PsMessage more;
+    if (const int rc = receive(ps, &more, &each); rc != BELLOWS_PS_OK) return rc;
+    if (more.word != PsWord::more || each.get() < 0) return gone(ps);
+  }
+  const ps::Grant grant = {granted.geometry, {granted.learner, granted.incarnation, granted.base}};
+  if (!ps->learner.attach(grant, control.get(), others[0].get(), others[1].get(), others[2]))
+    return no_memory(ps);
+  ps->number = granted.learner;
+  return find_places(ps, counts);
+}
+
+PsMessage join_of(const bellows_ps_config& config, std::size_t tensors) {
+  PsMessage message;
+  message.word = PsWord::join;
+  message.tensors = tensors;
+  ps::RuleTerms& terms = message.terms;
+  terms.rule = static_cast<std::uint32_t>(config.rule);
+  terms.gradient_type = static_cast<std::uint32_t>(config.gradient_type);
+  terms.rate = config.rate;
+  terms.beta1 = config.beta1;
+  terms.beta2 = config.beta2;
+  terms.epsilon = config.epsilon;
+  terms.weight_decay = config.weight_decay;
+  terms.clip_value = config.clip_value;
+  terms.initial_state = config.initial_state;
+  terms.nesterov = config.nesterov != 0;
+  terms.decoupled = config.decoupled != 0;
+  return message;
+}
+
+int connect(bellows_ps* ps, const bellows_ps_config& config) {
+  const char* path = config.socket ? config.socket : getenv("BELLOWS_PS_SOCKET");
+  if (!path)
+    return ps->fail(BELLOWS_PS_ERR_UNAVAILABLE,
+                    "there is no parameter server: neither a socket was given nor is "
+                    "BELLOWS_PS_SOCKET set");
+  if (strlen(path) >= sizeof ps->path)
+    return ps->fail(BELLOWS_PS_ERR_INVALID, "the socket's path has more than %zu bytes",
+                    sizeof ps->path - 1);
+  strcpy(ps->path, path);
+  const int error = plain::connect_to(path, &ps->socket, config.wait_ms);
+  if (error == 0) return BELLOWS_PS_OK;
+  return ps->fail(BELLOWS_PS_ERR_UNAVAILABLE, "bellows-ps at %.200s: %s", path, strerror(error));
+}
+
+int join(bellows_ps* ps, const bellows_ps_config& config, const std::uint64_t* counts,
+         const float* const* initial) {
+  if (ps->tensors == 0 || ps->tensors > PsMessage::kMostTensors || !counts || !initial)
+    return ps->fail(BELLOWS_PS_ERR_INVALID, "there must be 1 to %llu tensors, and their values",
+                    static_cast<unsigned long long>(PsMessage::kMostTensors));
+  if (const int rc = connect(ps, config); rc != BELLOWS_PS_OK) return rc;
+  Memory sizes;
+  if (!sizes.add(counts, ps->tensors * sizeof counts[0])) return no_memory(ps);
+  if (const int rc = send(ps, join_of(config, ps->tensors), sizes.fd()); rc != BELLOWS_PS_OK)
+    return rc;
+  PsMessage answer;
+  plain::Handle control;
+  if (const int rc = receive(ps, &answer, &control); rc != BELLOWS_PS_OK) return rc;
+  if (answer.word == PsWord::initial) {
+    if (const int rc = send_initial(ps, counts, initial); rc != BELLOWS_PS_OK) return rc;
+    if (const int rc = receive(ps, &answer, &control); rc != BELLOWS_PS_OK) return rc;
+  }
+  if (answer.word != PsWord::granted || control.get() < 0) return gone(ps);
+  return take_grant(ps, answer, control, counts);
+}
+
+/// Whether the server has put this learner out; the error says why.
+bool is_put_out(bellows_ps* ps) {
+  PsMessage message;
+  const iovec part = {&message, sizeof message};
+  std::size_t got = 0;
+  const int error = plain::receive_packet(ps->socket.get(), &part, 1, &got, nullptr, MSG_DONTWAIT);
+  if (error != 0 || !message.is_sound(got) || message.word != PsWord::refused) return false;
+  ps->fail(0, "this learner %.*s", static_cast<int>(message.length), message.text);
+  return true;
+}
+
+/// A server that was killed is followed by another, on the same socket. Whether there is one.
+bool has_server(bellows_ps* ps) {
+  plain::Handle probe;
+  const int error = plain::connect_to(ps->path, &probe, 0);
+  return error != ECONNREFUSED && error != ENOENT;
+}
+
+/// Waits for what `done` looks at, at most a part of a second at a time.
+template <typename Done>
+int wait(bellows_ps* ps, Done done) {
+  constexpr int kLook = 500;
+  for (int waited = 0;; waited = ps->wait_ms < 0 ? 0 : waited + kLook) {
+    const int left = ps->wait_ms < 0 ? INT_MAX : ps->wait_ms - waited;
+    if (done(left < kLook ? left : kLook)) return BELLOWS_PS_OK;
+    if (is_put_out(ps)) return BELLOWS_PS_ERR_UNAVAILABLE;
+    if (left <= kLook)
+      return ps->fail(BELLOWS_PS_ERR_TIMEOUT, "bellows-ps applies nothing for %d ms", ps->wait_ms);
+    if (plain::hung_up(ps->socket.get()) && !has_server(ps)) return gone(ps);
+  }
+}
+
+}  // namespace
+
+int bellows_ps_join(const bellows_ps_config* config, const uint64_t* counts,
+                    const float* const* initial, size_t tensors, bellows_ps_t** out) {
+  *out = static_cast<bellows_ps*>(calloc(1, sizeof(bellows_ps)));
+  if (!*out) return BELLOWS_PS_ERR_MEMORY;
+  auto* const ps = new (static_cast<void*>(*out)) bellows_ps;
+  bellows_ps_config whole = BELLOWS_PS_CONFIG_INIT;
+  if (config) memcpy(&whole, config, config->size < sizeof whole ? config->size : sizeof whole);
+  ps->wait_ms = whole.wait_ms;
+  ps->tensors = tensors;
+  return join(ps, whole, counts, initial);
+}
+
+uint32_t bellows_ps_learner(const bellows_ps_t* ps) { return ps->number; }
+
+int bellows_ps_pull(bellows_ps_t* ps) {
+  ps->updates = 0;
+  for (std::uint32_t s = 0; s < ps->learner.geometry().shards; ++s) {
+    ps->weights[s] = ps->learner.pull(s);
+    const std::uint64_t version = ps->learner.pulled_version(s);
+    if (version > ps->updates) ps->updates = version;
+  }
+  ps->pulled = true;
+  return BELLOWS_PS_OK;
+}
+
+const float* bellows_ps_weights(const bellows_ps_t* ps, size_t tensor) {
+  if (!ps->pulled || tensor >= ps->tensors) return nullptr;
+  return ps->weights[ps->places[tensor].shard] + ps->places[tensor].at;
+}
+
+uint64_t bellows_ps_updates(const bellows_ps_t* ps) { return ps->updates; }
+
+int bellows_ps_begin(bellows_ps_t* ps) {
+  return wait(ps, [ps](int wait_ms) { return (ps->gradient = ps->learner.gradient(wait_ms)); });
+}
+
+void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor) {
+  if (!ps->gradient || tensor >= ps->tensors) return nullptr;
+  const Place& place = ps->places[tensor];
+  const std::uint64_t element = ps->learner.shard(place.shard).begin + place.at;
+  return ps->gradient + element * ps->learner.geometry().gradient_bytes;
+}
+
+int bellows_ps_push(bellows_ps_t* ps, float scale) {
+  if (!ps->gradient)
+    return ps->fail(BELLOWS_PS_ERR_INVALID, "there is no gradient to push: bellows_ps_begin first");
+  ps->gradient = nullptr;
+  ps->learner.push(scale);
+  return BELLOWS_PS_OK;
+}
+
+int bellows_ps_drain(bellows_ps_t* ps) {
+  return wait(ps, [ps](int wait_ms) { return ps->learner.drain(wait_ms); });
+}
+
+const char* bellows_ps_error(const bellows_ps_t* ps) {
+  return ps ? ps->error : "there is no memory for a handle";
+}
+
+int bellows_ps_leave(bellows_ps_t* ps) {
+  if (!ps) return BELLOWS_PS_OK;
+  int rc = BELLOWS_PS_OK;
+  if (ps->socket.get() >= 0 && ps->learner.geometry().learners > 0) {
+    rc = bellows_ps_drain(ps);
+    ps->learner.leave();
+    PsMessage message;
+    message.word = PsWord::leave;
+    // Its end would say the same, a little later.
+    if (rc == BELLOWS_PS_OK && send(ps, message, -1) == BELLOWS_PS_OK)
+      (void)receive(ps, &message, nullptr);
+  }
+  ps->~bellows_ps();
+  free(ps);
+  return rc;
+}

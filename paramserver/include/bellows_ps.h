@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* libbellows_ps: learners of one node that share their parameters by way of bellows-ps.
+ *
+ *     struct bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+ *     config.rule = BELLOWS_PS_SGD;
+ *     config.rate = 0.01;
+ *     if (bellows_ps_join(&config, counts, initial, tensors, &ps) != BELLOWS_PS_OK) ...
+ *     for (...) {
+ *       bellows_ps_pull(ps);                     weights(i) are the newest, until the next pull
+ *       bellows_ps_begin(ps);                    gradient(i) may be written to
+ *       compute(bellows_ps_weights(ps, i), bellows_ps_gradient(ps, i));
+ *       bellows_ps_push(ps, 1);
+ *     }
+ *     bellows_ps_leave(ps);
+ *
+ * Weights are read and gradients are written where they lie: nothing is copied. Each gradient that
+ * was pushed is applied once, also when this program or bellows-ps is killed. A learner waits for
+ * bellows-ps only, never for another learner, unless bellows-ps runs with --mode=sync.
+ *
+ * Functions that return an int give BELLOWS_PS_OK (0) or a negative BELLOWS_PS_ERR_ code;
+ * bellows_ps_error then holds one sentence. A handle is used by one thread at a time.
+ */
+#ifndef BELLOWS_PS_H
+#define BELLOWS_PS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+#ifdef __GNUC__
+#pragma GCC visibility push(default)
+#endif
+
+typedef struct bellows_ps bellows_ps_t;
+
+enum bellows_ps_result {
+  BELLOWS_PS_OK = 0,
+  BELLOWS_PS_ERR_INVALID = -1,     /* an argument is wrong, or other learners have another model */
+  BELLOWS_PS_ERR_UNAVAILABLE = -2, /* there is no bellows-ps, or it has ended for good */
+  BELLOWS_PS_ERR_FULL = -3,        /* there are as many learners as it takes */
+  BELLOWS_PS_ERR_MEMORY = -4,      /* out of memory */
+  BELLOWS_PS_ERR_TIMEOUT = -5      /* longer than wait_ms */
+};
+
+/* As torch.optim has them. */
+enum bellows_ps_rule {
+  BELLOWS_PS_SGD = 0,
+  BELLOWS_PS_MOMENTUM = 1,
+  BELLOWS_PS_ADAGRAD = 2,
+  BELLOWS_PS_ADAM = 3,
+  BELLOWS_PS_RMSPROP = 4
+};
+
+enum bellows_ps_type { BELLOWS_PS_F32 = 0, BELLOWS_PS_BF16 = 1, BELLOWS_PS_F16 = 2 };
+
+/* Begin with BELLOWS_PS_CONFIG_INIT, then set what differs. All learners give the same rule and
+ * terms. */
+struct bellows_ps_config {
+  size_t size;           /* sizeof(struct bellows_ps_config) */
+  const char* socket;    /* NULL: BELLOWS_PS_SOCKET of the environment */
+  int32_t wait_ms;       /* how long one call may wait for bellows-ps; -1: for ever */
+  int32_t rule;          /* enum bellows_ps_rule */
+  int32_t gradient_type; /* enum bellows_ps_type */
+  int32_t nesterov;      /* 1: Nesterov's momentum */
+  int32_t decoupled;     /* 1: weight decay as AdamW has it */
+  double rate;
+  double beta1; /* momentum; Adam's first */
+  double beta2; /* Adam's second; RMSprop's alpha */
+  double epsilon;
+  double weight_decay;
+  double clip_value;    /* each element of a gradient lies between this and its negative; 0: any */
+  double initial_state; /* Adagrad's initial sum of squares */
+};
+
+#define BELLOWS_PS_CONFIG_INIT                                                                    \
+  {                                                                                               \
+    sizeof(struct bellows_ps_config), NULL, 60000, BELLOWS_PS_SGD, BELLOWS_PS_F32, 0, 0, 0.01, 0, \
+        0, 1e-8, 0, 0, 0                                                                          \
+  }
+
+/* Joins the learners, with tensors of so many float32 elements each. The first learner's `initial`
+ * (one pointer for each tensor) are the weights to begin with; those of others are not read. On
+ * failure *out is NULL (no memory) or a handle that is good only for bellows_ps_error and
+ * bellows_ps_leave. */
+int bellows_ps_join(const struct bellows_ps_config* config, const uint64_t* counts,
+                    const float* const* initial, size_t tensors, bellows_ps_t** out);
+
+/* This learner's number, from 0 on; unique among those that take part. */
+uint32_t bellows_ps_learner(const bellows_ps_t* ps);
+
+/* Makes the newest weights those that bellows_ps_weights gives. What it gave before may change from
+ * now on. */
+int bellows_ps_pull(bellows_ps_t* ps);
+/* A tensor's weights; NULL before the first pull. Reading is all that is possible. */
+const float* bellows_ps_weights(const bellows_ps_t* ps, size_t tensor);
+/* How many updates the weights have had: of the part of the parameters that has had the most. */
+uint64_t bellows_ps_updates(const bellows_ps_t* ps);
+
+/* Makes room for the next gradient: waits until the one before the last is applied. */
+int bellows_ps_begin(bellows_ps_t* ps);
+/* Where the gradient of a tensor belongs, of elements of gradient_type; all of it has to be
+ * written, since anything may be there. NULL before bellows_ps_begin. */
+void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor);
+/* The gradient is complete; it is multiplied with `scale` when it is applied. With --mode=sync all
+ * learners give the same scale, and the mean is applied. */
+int bellows_ps_push(bellows_ps_t* ps, float scale);
+/* Waits until all that was pushed is applied. */
+int bellows_ps_drain(bellows_ps_t* ps);
+
+/* The sentence of the last failure; "" if there was none. */
+const char* bellows_ps_error(const bellows_ps_t* ps);
+
+/* Leaves, once all that was pushed is applied, and frees the handle; NULL does nothing. */
+int bellows_ps_leave(bellows_ps_t* ps);
+
+#ifdef __GNUC__
+#pragma GCC visibility pop
+#endif
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "common/result.h"
+#include "paramserver/protocol/shard_steps.h"
+#include "paramserver/wire/ps_wire.h"
+
+namespace bellows::ps {
+
+/// invalid: no optimizer has such terms.
+Status check_terms(const RuleTerms& terms);
+/// Of terms that are checked.
+std::uint32_t gradient_bytes(const RuleTerms& terms);
+std::uint32_t states_of(const RuleTerms& terms);
+float initial_state(const RuleTerms& terms);
+ApplyRule apply_rule(const RuleTerms& terms);
+
+}  // namespace bellows::ps

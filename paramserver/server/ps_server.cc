@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paramserver/server/ps_server.h"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "common/plain/packet.h"
+#include "paramserver/rule/rule.h"
+#include "paramserver/server/apply_rule.h"
+#include "paramserver/server/tensors.h"
+
+namespace bellows::ps {
+namespace {
+
+constexpr std::size_t kMostPeers = 1024;
+constexpr std::chrono::milliseconds kSettle{5};
+/// To see who left while there was no server to tell.
+constexpr std::chrono::seconds kLook{1};
+
+int send(const Fd& socket, const PsMessage& message, int passed = -1) {
+  const iovec part = {const_cast<PsMessage*>(&message), sizeof message};
+  return plain::send_packet(socket.get(), &part, 1, passed, MSG_DONTWAIT);
+}
+
+PsMessage message_of(PsWord word, const std::string& text = "") {
+  PsMessage message;
+  message.word = word;
+  message.length = static_cast<std::uint32_t>(std::min(text.size(), PsMessage::kMostText));
+  std::memcpy(message.text, text.data(), message.length);
+  return message;
+}
+
+/// The numbers that a learner's memfd has, which it may change while they are read.
+Result<std::vector<std::uint64_t>> read_counts(const Fd& fd, std::uint64_t count) {
+  std::vector<std::uint64_t> counts(count);
+  auto read = read_at(fd.get(), reinterpret_cast<unsigned char*>(counts.data()),
+                      count * sizeof counts[0], 0, "the sizes of tensors");
+  if (!read) return read.error();
+  return counts;
+}
+
+Result<Fd> memory_with(const std::vector<std::uint64_t>& counts) {
+  Fd fd(memfd_create("bellows-ps-tensors", MFD_CLOEXEC));
+  if (!fd) return errno_error("make", "memory for the sizes of tensors");
+  auto written = write_all(
+      fd.get(), {reinterpret_cast<const char*>(counts.data()), counts.size() * sizeof counts[0]},
+      "the sizes of tensors");
+  if (!written) return written.error();
+  return fd;
+}
+
+/// The process at the other end. denied: it is another user's.
+Result<Fd> process_of(const Fd& socket) {
+  ucred who = {};
+  socklen_t size = sizeof who;
+  if (getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &size) < 0)
+    return errno_error("see", "who a learner is");
+  if (who.uid != geteuid() && who.uid != 0)
+    return Error{ErrorKind::denied, "this parameter server is another user's"};
+  Fd process(static_cast<int>(syscall(SYS_pidfd_open, who.pid, 0)));
+  // The number may be another process's by now, unless this one still holds the socket.
+  if (!process || plain::hung_up(socket.get()))
+    return Error{ErrorKind::unavailable, "the learner has ended"};
+  return process;
+}
+
+}  // namespace
+
+PsServer::PsServer(EventLoop& loop, SeatKeeper keeper, const ServerOptions& options, Say say)
+    : loop_(loop), options_(options), say_(std::move(say)), keeper_(std::move(keeper)) {}
+
+PsServer::~PsServer() { threads_.clear(); }
+
+Result<std::unique_ptr<PsServer>> PsServer::make(EventLoop& loop, Fd listener, SeatKeeper keeper,
+                                                 const ServerOptions& options, Say say) {
+  std::unique_ptr<PsServer> made(new PsServer(loop, std::move(keeper), options, std::move(say)));
+  PsServer* const server = made.get();
+  server->fence_bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!server->fence_bell_) return errno_error("make", "an eventfd");
+  auto fences = loop.watch(server->fence_bell_.get(), EPOLLIN,
+                           [server](std::uint32_t) { server->on_fenced(); });
+  if (!fences) return fences.error();
+  server->fence_watch_ = std::move(*fences);
+  auto left = server->keeper_.get();
+  if (!left) return left.error();
+  if (*left)
+    if (auto adopted = server->adopt(std::move(**left)); !adopted) return adopted.error();
+  server->listener_ = std::move(listener);
+  auto watch = loop.watch(server->listener_.get(), EPOLLIN,
+                          [server](std::uint32_t) { server->accept_peer(); });
+  if (!watch) return watch.error();
+  server->listener_watch_ = std::move(*watch);
+  return made;
+}
+
+Status PsServer::adopt(Inheritance left) {
+  auto counts = read_counts(left.tensors, left.tensor_count);
+  if (!counts) return counts.error();
+  auto memory = ServerMemory::adopt(std::move(left.files));
+  if (!memory) return memory.error();
+  memory_.emplace(std::move(*memory));
+  tensors_ = std::move(*counts);
+  counts_ = std::move(left.tensors);
+  if (auto begun = begin(left.terms); !begun) return begun;
+  std::vector<Seat> seats;
+  for (auto& kept : left.seats) {
+    auto slot = SlotMemory::adopt(std::move(kept.slot), memory_->control().geometry());
+    if (!slot) return slot.error();
+    Seat seat;
+    Member& member = seat.joined.member;
+    member.who = kept.who;
+    seat.joined.slot = std::make_shared<const SlotMemory>(std::move(*slot));
+    member.slot = seat.joined.slot->view();
+    seat.joined.bell = std::make_shared<const Fd>(std::move(kept.bell));
+    seat.process = std::make_shared<const Fd>(std::move(kept.process));
+    watch_process(member.who.learner, *seat.process);
+    seats.push_back(std::move(seat));
+  }
+  say_(fmt::format("goes on with {} learners", seats.size()));
+  seats_->adopt(std::move(seats));
+  // The server that ended may have owed a wake.
+  for (std::uint32_t s = 0; s < memory_->control().geometry().shards; ++s) shard_steps(s).wake();
+  return {};
+}
+
+ShardSteps PsServer::shard_steps(std::uint32_t shard) const {
+  return {memory_->control(), memory_->weights(), memory_->states(), shard, apply_rule(terms_)};
+}
+
+/// Starts a thread for each shard of the memory.
+Status PsServer::begin(const RuleTerms& terms) {
+  terms_ = terms;
+  const ControlView& control = memory_->control();
+  seats_.emplace(control, options_.first_sequence);
+  std::vector<const ShardThread*> threads;
+  for (std::uint32_t s = 0; s < control.geometry().shards; ++s) {
+    ShardLoop loop(shard_steps(s), options_.mode, [this](const Member& member) {
+      const std::lock_guard lock(fence_mutex_);
+      to_fence_.push_back(member.who.learner);
+      eventfd_write(fence_bell_.get(), 1);
+    });
+    threads_.push_back(
+        std::make_unique<ShardThread>(control, s, std::move(loop), seats_->members()));
+    if (auto started = threads_.back()->start(); !started) return started;
+    threads.push_back(threads_.back().get());
+  }
+  seats_->watch(std::move(threads));
+  return {};
+}
+
+void PsServer::accept_peer() {
+  Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket || peers_.size() >= kMostPeers) return;
+  const std::uint64_t key = next_peer_++;
+  auto watch = loop_.watch(socket.get(), EPOLLIN, [this, key](std::uint32_t) { on_message(key); });
+  if (!watch) return say_(watch.error().text);
+  Peer& peer = peers_[key];
+  peer.socket = std::move(socket);
+  peer.watch = std::move(*watch);
+}
+
+void PsServer::on_message(std::uint64_t key) {
+  const auto found = peers_.find(key);
+  if (found == peers_.end()) return;
+  PsMessage message;
+  plain::Handle passed;
+  const iovec part = {&message, sizeof message};
+  std::size_t got = 0;
+  const int error =
+      plain::receive_packet(found->second.socket.get(), &part, 1, &got, &passed, MSG_DONTWAIT);
+  if (error == EAGAIN) return;
+  // A learner's end is its process's, and not that of its socket.
+  if (error != 0 || !message.is_sound(got)) {
+    peers_.erase(found);
+    return;
+  }
+  take(key, found->second, message, Fd(passed.release()));
+}
+
+void PsServer::take(std::uint64_t key, Peer& peer, const PsMessage& message, Fd passed) {
+  Status done;
+  if (message.word == PsWord::join && !peer.learner)
+    done = join(peer, message, std::move(passed));
+  else if (message.word == PsWord::initial && peer.join)
+    done = take_initial(peer, std::move(passed));
+  else if (message.word == PsWord::leave && peer.learner) {
+    peer.leaves = true;
+    end(*peer.learner);
+  } else {
+    done = Error{ErrorKind::invalid, "a learner said what nobody asked for"};
+  }
+  if (done) return;
+  refuse(peer, done.error());
+  peers_.erase(key);
+}
+
+Status PsServer::join(Peer& peer, const PsMessage& message, Fd counts) {
+  if (!counts) return Error{ErrorKind::invalid, "a learner did not say which tensors it has"};
+  if (memory_) {
+    if (auto agreed = agree(message, counts); !agreed) return agreed;
+    return seat(peer);
+  }
+  if (auto sound = check_terms(message.terms); !sound) return sound;
+  peer.join = message;
+  peer.counts = std::move(counts);
+  send(peer.socket, message_of(PsWord::initial));
+  return {};
+}
+
+Status PsServer::agree(const PsMessage& message, const Fd& counts) const {
+  const auto theirs = read_counts(counts, message.tensors);
+  if (!theirs) return theirs.error();
+  if (*theirs != tensors_)
+    return Error{ErrorKind::invalid,
+                 fmt::format("a learner has {} tensors of other sizes than the first had, {}: all "
+                             "learners must have the same model",
+                             theirs->size(), tensors_.size())};
+  if (message.terms == terms_) return {};
+  return Error{ErrorKind::invalid,
+               "a learner asks for another optimizer, or other terms of it, than the first did"};
+}
+
+Status PsServer::take_initial(Peer& peer, Fd weights) {
+  // Another one may have been first.
+  if (memory_) {
+    if (auto agreed = agree(*peer.join, peer.counts); !agreed) return agreed;
+    return seat(peer);
+  }
+  auto counts = read_counts(peer.counts, peer.join->tensors);
+  if (!counts) return counts.error();
+  const auto layout = lay_out_tensors(*counts, options_.threads);
+  if (!layout) return layout.error();
+  Geometry geometry;
+  geometry.learners = options_.learners;
+  geometry.gradient_bytes = gradient_bytes(peer.join->terms);
+  geometry.states = states_of(peer.join->terms);
+  auto memory = ServerMemory::make(geometry, layout->shards);
+  if (!memory) return memory.error();
+  std::uint64_t at = 0;
+  for (std::uint32_t s = 0; s < layout->shards.size(); ++s) {
+    const std::uint64_t bytes = layout->shards[s] * sizeof(float);
+    auto* const to = reinterpret_cast<unsigned char*>(memory->weights().buffer(s, 0));
+    if (auto read = read_at(weights.get(), to, bytes, at, "a learner's weights"); !read)
+      return read;
+    for (std::uint32_t i = 0; i < memory->control().geometry().states; ++i)
+      std::fill_n(memory->states().buffer(s, 2 * i), layout->shards[s],
+                  initial_state(peer.join->terms));
+    at += bytes;
+  }
+  auto kept_counts = memory_with(*counts);
+  if (!kept_counts) return kept_counts.error();
+  memory_.emplace(std::move(*memory));
+  tensors_ = std::move(*counts);
+  counts_ = std::move(*kept_counts);
+  const auto kept =
+      keeper_.put_memory(memory_->files(), counts_, tensors_.size(), peer.join->terms);
+  if (!kept) return kept;
+  if (auto begun = begin(peer.join->terms); !begun) return begun;
+  return seat(peer);
+}
+
+Status PsServer::seat(Peer& peer) {
+  auto process = process_of(peer.socket);
+  if (!process) return process.error();
+  auto made = seats_->make(std::move(*process));
+  if (!made) return made.error();
+  const std::uint32_t learner = made->joined.member.who.learner;
+  // Before the learner knows of it: a server that ends then leaves a seat whose learner never
+  // pushes, and which its end gives back.
+  if (auto kept = keeper_.put_seat(*made); !kept) return kept;
+  peer.join.reset();
+  peer.learner = learner;
+  if (auto granted = grant(peer, *made); !granted) {
+    (void)keeper_.drop_seat(learner);
+    peer.learner.reset();
+    return granted;
+  }
+  watch_process(learner, *made->process);
+  say_(fmt::format("learner {} joins", learner));
+  seats_->add(std::move(*made), options_.mode == Mode::synchronous);
+  return {};
+}
+
+Status PsServer::grant(const Peer& peer, const Seat& seat) const {
+  const auto read_only = [](const Fd& fd) {
+    return open_file(fmt::format("/proc/self/fd/{}", fd.get()), O_RDONLY);
+  };
+  auto control = read_only(memory_->files().control);
+  if (!control) return control.error();
+  auto weights = read_only(memory_->files().weights);
+  if (!weights) return weights.error();
+  PsMessage message = message_of(PsWord::granted);
+  const Identity& who = seat.joined.member.who;
+  message.geometry = memory_->control().geometry();
+  message.learner = who.learner;
+  message.incarnation = who.incarnation;
+  message.base = who.base;
+  const PsMessage more = message_of(PsWord::more);
+  if (send(peer.socket, message, control->get()) == 0 &&
+      send(peer.socket, more, weights->get()) == 0 &&
+      send(peer.socket, more, seat.joined.slot->file().get()) == 0 &&
+      send(peer.socket, more, seat.joined.bell->get()) == 0)
+    return {};
+  return Error{ErrorKind::unavailable, "a learner has ended before it had a seat"};
+}
+
+void PsServer::refuse(Peer& peer, const Error& error) const {
+  say_("refuses a learner: " + error.text);
+  PsMessage message = message_of(PsWord::refused, error.text);
+  if (error.kind == ErrorKind::busy) message.refusal = PsRefusal::full;
+  if (error.kind == ErrorKind::unavailable) message.refusal = PsRefusal::unavailable;
+  send(peer.socket, message);
+}
+
+void PsServer::watch_process(std::uint32_t learner, const Fd& process) {
+  auto watch =
+      loop_.watch(process.get(), EPOLLIN, [this, learner](std::uint32_t) { end(learner); });
+  if (watch) processes_[learner] = std::move(*watch);
+}
+
+void PsServer::end(std::uint32_t learner) {
+  processes_.erase(learner);
+  if (seats_) seats_->end(learner);
+}
+
+void PsServer::on_fenced() {
+  eventfd_t count = 0;
+  (void)eventfd_read(fence_bell_.get(), &count);
+  std::vector<std::uint32_t> all;
+  {
+    const std::lock_guard lock(fence_mutex_);
+    all.swap(to_fence_);
+  }
+  for (const std::uint32_t learner : all) seats_->fence(learner);
+}
+
+void PsServer::let_go(std::uint32_t learner, const std::string& why) {
+  processes_.erase(learner);
+  (void)keeper_.drop_seat(learner);
+  say_(fmt::format("learner {} {}", learner, why));
+  std::erase_if(peers_, [&](const auto& entry) {
+    const Peer& peer = entry.second;
+    if (peer.learner != learner) return false;
+    send(peer.socket, peer.leaves ? message_of(PsWord::left) : message_of(PsWord::refused, why));
+    return true;
+  });
+}
+
+EventLoop::Clock::time_point PsServer::settle() {
+  const auto now = EventLoop::Clock::now();
+  if (!seats_) return now + kLook;
+  for (const std::uint32_t learner : seats_->left()) end(learner);
+  const auto gone = seats_->settle();
+  for (const std::uint32_t learner : seats_->take_fenced())
+    let_go(learner, "is put out: what it says that it published makes no sense");
+  for (const std::uint32_t learner : gone) let_go(learner, "has ended");
+  const auto& all = seats_->all();
+  const bool ends = std::any_of(all.begin(), all.end(), [](const auto& entry) {
+    return entry.second.joined.member.last.has_value();
+  });
+  return now + (ends ? std::chrono::steady_clock::duration(kSettle) : kLook);
+}
+
+}  // namespace bellows::ps

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/event_loop.h"
+#include "common/plain/handle.h"
+#include "paramserver/server/kept_seats.h"
+#include "paramserver/server/seats.h"
+
+namespace bellows::ps {
+
+struct ServerOptions {
+  std::uint32_t learners = 8;  ///< at most so many at the same time
+  std::uint32_t threads = 1;   ///< shards, if there are as many tensors
+  Mode mode = Mode::asynchronous;
+  std::uint32_t first_sequence = 0;  ///< the one before each learner's first
+};
+
+/// bellows-ps: lets learners in and out, and has a thread for each shard. The first learner says
+/// which tensors there are, how they begin and what is done with gradients; the others must agree.
+class PsServer {
+ public:
+  using Say = std::function<void(const std::string&)>;
+
+  /// `listener`: of SOCK_SEQPACKET, and without blocking.
+  static Result<std::unique_ptr<PsServer>> make(EventLoop& loop, Fd listener, SeatKeeper keeper,
+                                                const ServerOptions& options, Say say);
+  ~PsServer();
+
+  /// To be called after each turn of the loop, and at least when it says.
+  EventLoop::Clock::time_point settle();
+
+ private:
+  /// Somebody on a socket, before it is granted a seat and after.
+  struct Peer {
+    Fd socket;
+    EventLoop::Watch watch;
+    std::optional<std::uint32_t> learner{};
+    std::optional<PsMessage> join{};  ///< whose initial weights are wanted
+    Fd counts{};
+    bool leaves = false;
+  };
+
+  PsServer(EventLoop& loop, SeatKeeper keeper, const ServerOptions& options, Say say);
+  Status adopt(Inheritance left);
+  ShardSteps shard_steps(std::uint32_t shard) const;
+  Status begin(const RuleTerms& terms);
+  void accept_peer();
+  void on_message(std::uint64_t key);
+  void take(std::uint64_t key, Peer& peer, const PsMessage& message, Fd passed);
+  Status join(Peer& peer, const PsMessage& message, Fd counts);
+  Status take_initial(Peer& peer, Fd weights);
+  Status agree(const PsMessage& message, const Fd& counts) const;
+  Status seat(Peer& peer);
+  Status grant(const Peer& peer, const Seat& seat) const;
+  void refuse(Peer& peer, const Error& error) const;
+  void watch_process(std::uint32_t learner, const Fd& process);
+  void end(std::uint32_t learner);
+  void on_fenced();
+  void let_go(std::uint32_t learner, const std::string& why);
+
+  EventLoop& loop_;
+  ServerOptions options_;
+  Say say_;
+  Fd listener_;
+  EventLoop::Watch listener_watch_;
+  SeatKeeper keeper_;
+  std::map<std::uint64_t, Peer> peers_;
+  std::uint64_t next_peer_ = 1;
+  std::map<std::uint32_t, EventLoop::Watch> processes_;
+
+  std::optional<ServerMemory> memory_;
+  RuleTerms terms_;
+  Fd counts_;
+  std::vector<std::uint64_t> tensors_;
+  std::optional<Seats> seats_;
+  Fd fence_bell_;
+  EventLoop::Watch fence_watch_;
+  std::mutex fence_mutex_;
+  std::vector<std::uint32_t> to_fence_;
+  /// After what they use.
+  std::vector<std::unique_ptr<ShardThread>> threads_;
+};
+
+}  // namespace bellows::ps

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paramserver/server/seats.h"
+
+#include <fmt/core.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "paramserver/protocol/learner_steps.h"
+
+namespace bellows::ps {
+
+Seats::Seats(const ControlView& control, std::uint32_t first_sequence)
+    : control_(control), first_sequence_(first_sequence) {}
+
+Result<Seat> Seats::make(Fd process) const {
+  std::uint32_t learner = 0;
+  while (seats_.count(learner) != 0) ++learner;
+  if (learner >= control_.geometry().learners)
+    return Error{ErrorKind::busy,
+                 fmt::format("there are {} learners already, as many as bellows-ps takes: start it "
+                             "with more --learners",
+                             seats_.size())};
+  auto slot = SlotMemory::make(control_.geometry(), first_sequence_);
+  if (!slot) return slot.error();
+  auto bell = std::make_shared<const Fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!*bell) return errno_error("make", "an eventfd");
+  Seat seat;
+  Member& member = seat.joined.member;
+  // Of one that never pushed anything, no record tells.
+  member.who = {learner, std::max(1u, control_.fenced(learner).load() + 1), first_sequence_};
+  for (std::uint32_t s = 0; s < control_.geometry().shards; ++s) {
+    const auto current = Current::of(control_.shard(s).current);
+    const std::uint32_t last = control_.record(s, current.buffer, learner).incarnation;
+    member.who.incarnation = std::max(member.who.incarnation, last + 1);
+  }
+  seat.joined.slot = std::make_shared<const SlotMemory>(std::move(*slot));
+  member.slot = seat.joined.slot->view();
+  seat.joined.bell = std::move(bell);
+  seat.process = std::make_shared<const Fd>(std::move(process));
+  return seat;
+}
+
+void Seats::publish(std::uint64_t limit) {
+  std::vector<Joined> joined;
+  for (const auto& [learner, seat] : seats_) joined.push_back(seat.joined);
+  members_.set(std::move(joined), limit);
+}
+
+// A turn waits for nobody, and a thread that sleeps looks again after some milliseconds.
+void Seats::wait_for_turns() const {
+  const std::uint64_t generation = members_.generation();
+  for (const ShardThread* thread : threads_)
+    while (thread->generation() < generation)
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+/// Stops all shards at the same step, and says which: whatever one of them has applied, the others
+/// can.
+std::uint64_t Seats::align_steps() {
+  publish(0);
+  wait_for_turns();
+  const std::uint32_t shards = control_.geometry().shards;
+  const auto version = [&](std::uint32_t s) {
+    return Current::of(control_.shard(s).current.load()).version;
+  };
+  std::uint64_t most = 0;
+  for (std::uint32_t s = 0; s < shards; ++s) most = std::max(most, version(s));
+  publish(most);
+  for (std::uint32_t s = 0; s < shards; ++s)
+    while (version(s) < most) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (take_out_unsound()) publish(most);
+    }
+  return most;
+}
+
+void Seats::add(Seat seat, bool in_step) {
+  if (in_step) align_steps();
+  const std::uint32_t learner = seat.joined.member.who.learner;
+  seats_[learner] = std::move(seat);
+  publish();
+}
+
+void Seats::adopt(std::vector<Seat> seats) {
+  for (Seat& seat : seats) {
+    const Identity& who = seat.joined.member.who;
+    if (control_.fenced(who.learner).load() == who.incarnation)
+      fenced_.push_back(who.learner);
+    else
+      seats_[who.learner] = std::move(seat);
+  }
+  publish();
+}
+
+std::vector<std::uint32_t> Seats::left() const {
+  std::vector<std::uint32_t> all;
+  for (const auto& [learner, seat] : seats_) {
+    const Member& member = seat.joined.member;
+    if (!member.last && member.slot.header().left.load() != 0) all.push_back(learner);
+  }
+  return all;
+}
+
+void Seats::end(std::uint32_t learner) {
+  const auto found = seats_.find(learner);
+  if (found == seats_.end() || found->second.joined.member.last) return;
+  Member& member = found->second.joined.member;
+  member.last = member.slot.header().published.load();
+  publish();
+}
+
+/// What a shard has applied of a member. Another thread may be at work: what is read of a version
+/// counts if that still is the current one.
+std::uint32_t Seats::applied(const Member& member, std::uint32_t shard) const {
+  const Word& current = control_.shard(shard).current;
+  for (;;) {
+    const std::uint64_t word = current.load();
+    const std::uint32_t applied = applied_in(
+        control_.record(shard, Current::of(word).buffer, member.who.learner), member.who);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (current.load() == word) return applied;
+  }
+}
+
+bool Seats::is_applied(const Member& member, std::uint32_t sequence) const {
+  for (std::uint32_t s = 0; s < control_.geometry().shards; ++s)
+    if (applied(member, s) != sequence) return false;
+  return true;
+}
+
+/// A learner can take back what it has published, when some shards have applied it and others have
+/// not; these would wait for it.
+bool Seats::is_sound(const Member& member) const {
+  for (std::uint32_t s = 0; s < control_.geometry().shards; ++s) {
+    const std::uint32_t applied = this->applied(member, s);
+    // Afterwards: meanwhile it may have gone on.
+    const std::uint32_t published =
+        member.last ? *member.last : member.slot.header().published.load();
+    if (distance(published, applied) < 0) return false;
+  }
+  return true;
+}
+
+bool Seats::take_out_unsound() {
+  return std::erase_if(seats_, [this](const auto& entry) {
+           const Member& member = entry.second.joined.member;
+           if (is_sound(member)) return false;
+           control_.fenced(entry.first).store(member.who.incarnation);
+           fenced_.push_back(entry.first);
+           return true;
+         }) > 0;
+}
+
+std::vector<std::uint32_t> Seats::take_fenced() { return std::exchange(fenced_, {}); }
+
+std::vector<std::uint32_t> Seats::settle() {
+  std::vector<std::uint32_t> gone;
+  if (take_out_unsound()) publish();
+  for (const auto& [learner, seat] : seats_) {
+    const auto& last = seat.joined.member.last;
+    if (last && is_applied(seat.joined.member, *last)) gone.push_back(learner);
+  }
+  if (gone.empty()) return gone;
+  for (const std::uint32_t learner : gone) seats_.erase(learner);
+  publish();
+  // Whoever gets the place next is told of its own gradients only.
+  wait_for_turns();
+  return gone;
+}
+
+void Seats::fence(std::uint32_t learner) {
+  if (seats_.erase(learner) == 0) return;
+  fenced_.push_back(learner);
+  publish();
+  wait_for_turns();
+}
+
+}  // namespace bellows::ps

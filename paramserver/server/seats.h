@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "common/fd.h"
+#include "paramserver/server/shard_thread.h"
+
+namespace bellows::ps {
+
+/// A learner's place, from its join until all that it published is applied.
+struct Seat {
+  Joined joined;
+  std::shared_ptr<const Fd> process;  ///< a pidfd
+};
+
+/// Which learners there are. It changes what the shards' threads see, and waits for them only as
+/// long as a turn takes.
+class Seats {
+ public:
+  /// All of the shards' threads must run while seats change.
+  Seats(const ControlView& control, std::uint32_t first_sequence);
+
+  Members& members() { return members_; }
+  void watch(std::vector<const ShardThread*> threads) { threads_ = std::move(threads); }
+
+  /// A place for a new learner, which nobody sees yet. busy: there is none.
+  Result<Seat> make(Fd process) const;
+  /// From here on it takes part. In step with others, from a step that no shard has begun.
+  void add(Seat seat, bool in_step);
+  /// After a restart: as the server before had them.
+  void adopt(std::vector<Seat> seats);
+  /// Those that say that they have left, and have not ended yet.
+  std::vector<std::uint32_t> left() const;
+  /// Only what it has published by now counts.
+  void end(std::uint32_t learner);
+  /// Takes out who has ended, and of whom all is applied. Who they were.
+  std::vector<std::uint32_t> settle();
+  /// Takes out one whose sequence makes no sense.
+  void fence(std::uint32_t learner);
+  /// Who was taken out so, since the last call.
+  std::vector<std::uint32_t> take_fenced();
+
+  const std::map<std::uint32_t, Seat>& all() const { return seats_; }
+
+ private:
+  void publish(std::uint64_t limit = ShardLoop::kNoLimit);
+  void wait_for_turns() const;
+  std::uint64_t align_steps();
+  std::uint32_t applied(const Member& member, std::uint32_t shard) const;
+  bool is_applied(const Member& member, std::uint32_t sequence) const;
+  bool is_sound(const Member& member) const;
+  bool take_out_unsound();
+
+  ControlView control_;
+  std::uint32_t first_sequence_;
+  std::map<std::uint32_t, Seat> seats_;
+  Members members_;
+  std::vector<const ShardThread*> threads_;
+  std::vector<std::uint32_t> fenced_;
+};
+
+}  // namespace bellows::ps

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paramserver/server/tensors.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "paramserver/memory/layout.h"
+
+namespace bellows::ps {
+
+Result<TensorLayout> lay_out_tensors(const std::vector<std::uint64_t>& counts,
+                                     std::uint32_t shards) {
+  TensorLayout layout;
+  std::uint64_t end = 0;
+  for (const std::uint64_t count : counts) {
+    if (count == 0 || count > kMostElements || end > kMostElements)
+      return Error{ErrorKind::invalid, fmt::format("a tensor of {} elements: there may be 1 to {}",
+                                                   count, kMostElements)};
+    layout.begins.push_back(end);
+    end += (count + kAlignElements - 1) / kAlignElements * kAlignElements;
+  }
+  if (counts.empty() || end > kMostElements)
+    return Error{
+        ErrorKind::invalid,
+        fmt::format("{} tensors of {} elements together: there must be some, of at most {}",
+                    counts.size(), end, kMostElements)};
+  std::uint64_t begin = 0;
+  for (std::size_t i = 1; i <= counts.size(); ++i) {
+    const std::uint64_t at = i < counts.size() ? layout.begins[i] : end;
+    const std::uint64_t left = std::max<std::uint64_t>(shards, 1) - layout.shards.size();
+    // What is left is divided evenly among the shards that are left.
+    if (i < counts.size() && (left == 1 || (at - begin) * left < end - begin)) continue;
+    layout.shards.push_back(at - begin);
+    begin = at;
+  }
+  return layout;
+}
+
+}  // namespace bellows::ps

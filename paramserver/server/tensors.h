@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "common/result.h"
+
+namespace bellows::ps {
+
+/// How tensors lie in shards: one after another, each at a multiple of kAlignElements.
+struct TensorLayout {
+  std::vector<std::uint64_t> begins;  ///< of each tensor, in elements
+  std::vector<std::uint64_t> shards;  ///< elements of each shard
+};
+
+/// Of tensors of so many elements in at most so many shards of about the same size, none of which
+/// divides a tensor. invalid: there are none, or they are too large.
+Result<TensorLayout> lay_out_tensors(const std::vector<std::uint64_t>& counts,
+                                     std::uint32_t shards);
+
+}  // namespace bellows::ps

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "paramserver/memory/layout.h"
+
+namespace bellows::ps {
+
+/// learner                            server
+/// join [+ counts of tensors]    ->   granted + control, more + weights, more + slot, more + bell
+///                                    or: initial: the memory is new; its weights are wanted
+/// initial [+ the weights]       ->   granted ...
+///                                    or: refused: a sentence
+/// leave                         ->   left, once all that was published is applied
+enum class PsWord : std::uint32_t {
+  join = 1,
+  initial = 2,
+  granted = 3,
+  more = 4,
+  refused = 5,
+  leave = 6,
+  left = 7
+};
+
+enum class PsRefusal : std::uint32_t { invalid = 0, full = 1, unavailable = 2 };
+
+/// What is done with gradients. All learners say the same.
+struct RuleTerms {
+  std::uint32_t rule = 0;           ///< a Rule of ../rule/
+  std::uint32_t gradient_type = 0;  ///< a GradientType of ../rule/
+  double rate = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double weight_decay = 0;
+  double clip_value = 0;     ///< 0: no clipping
+  double initial_state = 0;  ///< Adagrad's sum of squares
+  std::uint32_t nesterov = 0;
+  std::uint32_t decoupled = 0;  ///< weight decay as AdamW has it
+
+  bool operator==(const RuleTerms&) const = default;
+};
+
+struct PsMessage {
+  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::size_t kMostText = 1023;
+  static constexpr std::uint64_t kMostTensors = 1 << 20;
+
+  std::uint32_t version = kVersion;
+  PsWord word = PsWord::refused;
+  std::uint64_t tensors = 0;  ///< of a join: so many 64-bit numbers of elements, in the memfd
+  RuleTerms terms;            ///< of a join
+  Geometry geometry;          ///< of what is granted
+  std::uint32_t learner = 0;
+  std::uint32_t incarnation = 0;
+  std::uint32_t base = 0;
+  PsRefusal refusal = PsRefusal::invalid;  ///< of what is refused
+  std::uint32_t length = 0;
+  char text[kMostText + 1] = {};
+
+  bool is_sound(std::size_t size) const {
+    return size == sizeof *this && version == kVersion && word >= PsWord::join &&
+           word <= PsWord::left && length <= kMostText && tensors <= kMostTensors;
+  }
+};
+
+}  // namespace bellows::ps

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+// bellows-ps and learners, each a process: what they are told, and who may be killed.
+#include <criterion/criterion.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/child.h"
+#include "paramserver/include/bellows_ps.h"
+#include "tests/unit/support/scratch_dir.h"
+
+using namespace bellows;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr std::uint64_t kElements = 192;
+/// What a learner that is put out or finds no server must not wait for.
+constexpr int kWaitMs = 20000;
+
+bool eventually(const std::function<bool()>& holds) {
+  const auto end = std::chrono::steady_clock::now() + milliseconds(kWaitMs);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(milliseconds(2));
+  }
+  return true;
+}
+
+/// A small whole number: sums of a million of them are exact in a float.
+float mark(std::uint32_t learner, std::uint32_t number, std::uint64_t element) {
+  std::uint64_t x = (std::uint64_t{learner} << 32 | number) * 0x9e37'79b9'7f4a'7c15 + element;
+  x = (x ^ x >> 29) * 0xbf58'476d'1ce4'e5b9;
+  return static_cast<float>(x >> 61);
+}
+
+class Server {
+ public:
+  explicit Server(std::vector<std::string> options = {}) {
+    ChildOptions child;
+    child.command = {BELLOWS_PS, "--socket=" + socket()};
+    child.command.insert(child.command.end(), options.begin(), options.end());
+    child.death_signal = SIGKILL;
+    auto started = Child::start(child);
+    cr_assert(started.ok());
+    child_.emplace(std::move(*started));
+    setenv("BELLOWS_PS_SOCKET", socket().c_str(), 1);
+    cr_assert(eventually([&] { return access(socket().c_str(), F_OK) == 0; }));
+  }
+
+  std::string socket() const { return scratch_.path() + "/ps"; }
+  pid_t pid() const { return child_->pid(); }
+  /// The process that has the threads; 0: there is none now.
+  pid_t worker() const {
+    const std::string id = std::to_string(pid());
+    std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+    pid_t child = 0;
+    file >> child;
+    return child;
+  }
+  void kill_parent() { child_.reset(); }
+
+ private:
+  ScratchDir scratch_;
+  std::optional<Child> child_;
+};
+
+/// Three tensors; the rate is 1, so that weights become minus the sum of all gradients.
+class OpenLearner {
+ public:
+  explicit OpenLearner(std::vector<std::uint64_t> counts = {64, 100, 28}, double rate = 1) {
+    bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+    config.rate = rate;
+    config.wait_ms = kWaitMs;
+    std::uint64_t most = 0;
+    for (const std::uint64_t count : counts) most = std::max(most, count);
+    const std::vector<float> zeroes(most);
+    const std::vector<const float*> initial(counts.size(), zeroes.data());
+    counts_ = counts;
+    code = bellows_ps_join(&config, counts.data(), initial.data(), counts.size(), &ps);
+  }
+  OpenLearner(const OpenLearner&) = delete;
+  OpenLearner& operator=(const OpenLearner&) = delete;
+  ~OpenLearner() { leave(); }
+  int leave() { return bellows_ps_leave(std::exchange(ps, nullptr)); }
+  std::string error() const { return bellows_ps_error(ps); }
+
+  int push(std::uint32_t learner, std::uint32_t number) {
+    if (const int rc = bellows_ps_begin(ps); rc != BELLOWS_PS_OK) return rc;
+    std::uint64_t element = 0;
+    for (std::size_t t = 0; t < counts_.size(); ++t)
+      for (std::uint64_t i = 0; i < counts_[t]; ++i)
+        static_cast<float*>(bellows_ps_gradient(ps, t))[i] = mark(learner, number, element++);
+    return bellows_ps_push(ps, 1);
+  }
+  std::vector<float> pull() {
+    cr_assert_eq(bellows_ps_pull(ps), BELLOWS_PS_OK);
+    std::vector<float> all;
+    for (std::size_t t = 0; t < counts_.size(); ++t) {
+      const float* data = bellows_ps_weights(ps, t);
+      all.insert(all.end(), data, data + counts_[t]);
+    }
+    return all;
+  }
+
+  bellows_ps_t* ps = nullptr;
+  int code;
+
+ private:
+  std::vector<std::uint64_t> counts_;
+};
+
+/// How many gradients each learner's process has pushed, also of those that are killed.
+class Counters {
+ public:
+  Counters()
+      : counts_(static_cast<std::atomic<std::uint32_t>*>(
+            mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  Counters(const Counters&) = delete;
+  Counters& operator=(const Counters&) = delete;
+  ~Counters() { munmap(counts_, 4096); }
+  std::atomic<std::uint32_t>& operator[](std::size_t i) { return counts_[i]; }
+
+ private:
+  std::atomic<std::uint32_t>* counts_;
+};
+
+/// A process that pushes so many gradients.
+pid_t start_learner(std::uint32_t learner, std::uint32_t count, Counters& counters) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(60);
+  OpenLearner open;
+  if (open.code != BELLOWS_PS_OK) _exit(1);
+  for (std::uint32_t q = 0; q < count; ++q) {
+    if (open.push(learner, q) != BELLOWS_PS_OK) _exit(2);
+    ++counters[learner];
+    if (bellows_ps_pull(open.ps) != BELLOWS_PS_OK) _exit(3);
+  }
+  _exit(open.leave() == BELLOWS_PS_OK ? 0 : 4);
+}
+
+int exit_code(pid_t child) {
+  int status = 0;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// That the weights are what these many of each learner's gradients give.
+bool is_sum(const std::vector<float>& weights, const std::vector<std::uint32_t>& pushed) {
+  for (std::uint64_t i = 0; i < weights.size(); ++i) {
+    float sum = 0;
+    for (std::uint32_t l = 0; l < pushed.size(); ++l)
+      for (std::uint32_t q = 0; q < pushed[l]; ++q) sum -= mark(l, q, i);
+    if (weights[i] != sum) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Test(ps_server, learners_of_two_processes_share_their_weights, .timeout = 60) {
+  const Server server({"--threads=2"});
+  Counters counters;
+  OpenLearner reader;
+  cr_assert_eq(reader.code, BELLOWS_PS_OK, "%s", reader.error().c_str());
+  const pid_t one = start_learner(0, 1000, counters), two = start_learner(1, 1000, counters);
+  cr_expect_eq(exit_code(one), 0);
+  cr_expect_eq(exit_code(two), 0);
+  cr_expect(is_sum(reader.pull(), {1000, 1000}));
+  cr_expect_eq(bellows_ps_updates(reader.ps), 2000);
+}
+
+Test(ps_server, a_killed_server_loses_and_doubles_nothing, .timeout = 120) {
+  const Server server({"--threads=2", "--first-sequence=4294967000"});
+  Counters counters;
+  OpenLearner reader;
+  const std::uint32_t count = 4000;
+  const pid_t children[] = {start_learner(0, count, counters), start_learner(1, count, counters)};
+  pid_t last = 0;
+  for (int kills = 0; kills < 8; ++kills) {
+    const std::uint32_t before = counters[0] + counters[1];
+    cr_assert(eventually([&] {
+      return counters[0] + counters[1] > before + 50 && server.worker() != 0 &&
+             server.worker() != last;
+    }));
+    last = server.worker();
+    kill(last, SIGKILL);
+  }
+  for (const pid_t child : children) cr_expect_eq(exit_code(child), 0);
+  cr_expect(is_sum(reader.pull(), {count, count}));
+}
+
+Test(ps_server, a_killed_learners_gradients_count_once, .timeout = 120) {
+  const Server server({"--threads=2", "--learners=3"});
+  Counters counters;
+  OpenLearner reader;
+  const pid_t victim = start_learner(0, 1'000'000, counters);
+  const pid_t other = start_learner(1, 3000, counters);
+  cr_assert(eventually([&] { return counters[0] > 500; }));
+  kill(victim, SIGKILL);
+  cr_expect_eq(exit_code(victim), -1);
+  cr_expect_eq(exit_code(other), 0);
+  // Its seat is free for another, which means that all of its gradients are applied.
+  const pid_t next = start_learner(2, 10, counters);
+  cr_expect_eq(exit_code(next), 0);
+  const auto weights = reader.pull();
+  const std::uint32_t pushed = counters[0];
+  cr_expect(is_sum(weights, {pushed, 3000, 10}) || is_sum(weights, {pushed + 1, 3000, 10}));
+}
+
+Test(ps_server, learners_in_step_get_the_mean, .timeout = 60) {
+  const Server server({"--threads=2", "--mode=sync"});
+  Counters counters;
+  {
+    // Nobody begins before all are there.
+    OpenLearner first, second;
+    cr_assert(first.code == BELLOWS_PS_OK && second.code == BELLOWS_PS_OK);
+    for (std::uint32_t q = 0; q < 100; ++q) {
+      cr_assert_eq(first.push(0, q), BELLOWS_PS_OK);
+      cr_assert_eq(second.push(1, q), BELLOWS_PS_OK);
+    }
+    cr_assert_eq(bellows_ps_drain(first.ps), BELLOWS_PS_OK);
+    const auto weights = first.pull();
+    for (std::uint64_t i = 0; i < weights.size(); ++i) {
+      float expected = 0;
+      for (std::uint32_t q = 0; q < 100; ++q) expected -= (mark(0, q, i) + mark(1, q, i)) / 2;
+      cr_assert_eq(weights[i], expected);
+    }
+    cr_expect_eq(bellows_ps_updates(first.ps), 100);
+  }
+}
+
+Test(ps_server, says_why_a_learner_is_refused, .timeout = 60) {
+  const Server server({"--learners=1"});
+  OpenLearner first;
+  cr_assert_eq(first.code, BELLOWS_PS_OK);
+  const OpenLearner second;
+  cr_expect_eq(second.code, BELLOWS_PS_ERR_FULL);
+  cr_expect(second.error().find("--learners") != std::string::npos, "%s", second.error().c_str());
+  const OpenLearner other_model({64});
+  cr_expect_eq(other_model.code, BELLOWS_PS_ERR_INVALID);
+  cr_expect(other_model.error().find("same model") != std::string::npos);
+  const OpenLearner other_terms({64, 100, 28}, 0.5);
+  cr_expect_eq(other_terms.code, BELLOWS_PS_ERR_INVALID);
+  cr_expect(other_terms.error().find("optimizer") != std::string::npos);
+  cr_expect_eq(first.leave(), BELLOWS_PS_OK);
+  const OpenLearner third;
+  cr_expect_eq(third.code, BELLOWS_PS_OK);
+}
+
+Test(ps_server, that_has_ended_for_good_is_not_waited_for, .timeout = 60) {
+  Server server;
+  OpenLearner learner;
+  cr_assert_eq(learner.code, BELLOWS_PS_OK);
+  server.kill_parent();
+  cr_expect(eventually([&] { return learner.push(0, 0) != BELLOWS_PS_OK; }));
+  cr_expect(learner.error().find("has ended") != std::string::npos, "%s", learner.error().c_str());
+}
+
+Test(ps_server, without_one_a_learner_says_so, .timeout = 60) {
+  setenv("BELLOWS_PS_SOCKET", "/nowhere/ps", 1);
+  const OpenLearner learner;
+  cr_expect_eq(learner.code, BELLOWS_PS_ERR_UNAVAILABLE);
+  cr_expect(learner.error().find("/nowhere/ps") != std::string::npos);
+}
