@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How fast the parameter server's rules compute new weights: against moving as many bytes, in one thread."""
+"""How fast the parameter server's rules compute new weights, against moving as many bytes, in one thread; and how
+long a learner waits for an update, beside others that do as much."""
 import json
 import statistics
 import subprocess
 
+import paramserver_peers
 import rows
 
 KIB = 64 << 10
@@ -44,4 +46,5 @@ def stores_row(options, rule, kib):
 def run(options):
     return [*(limit_row(options, rule, "f32") for rule in MOVED),
             *(limit_row(options, rule, gradient) for rule in ("sgd", "adam") for gradient in ("bf16", "f16")),
-            *(stores_row(options, rule, kib) for rule, sizes in STORES.items() for kib in sizes)]
+            *(stores_row(options, rule, kib) for rule, sizes in STORES.items() for kib in sizes),
+            *paramserver_peers.run(options)]
