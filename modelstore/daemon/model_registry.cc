@@ -27,7 +27,7 @@ bool is_part(std::string_view path) {
 
 TenantId ModelRegistry::tenant(const std::string& name) {
   const auto [place, is_new] = tenants_.emplace(name, static_cast<TenantId>(tenants_.size() + 1));
-  if (is_new) make_views();
+  if (is_new) views_.reset();
   return place->second;
 }
 
@@ -52,12 +52,9 @@ std::optional<TenantId> ModelRegistry::tenant_after(const std::string& name) con
 std::optional<ModelId> ModelRegistry::after(const std::string& tenant,
                                             const std::string& name) const {
   const auto first_of = [this](TenantId owner, const std::string& behind) {
-    std::optional<ModelId> best;
-    for (const auto& [id, model] : models_) {
-      if (model.tenant != owner || model.name <= behind) continue;
-      if (!best || model.name < models_.at(*best).name) best = id;
-    }
-    return best;
+    const auto next = own_.upper_bound({owner, behind});
+    const bool is_its = next != own_.end() && next->first.first == owner;
+    return is_its ? std::optional<ModelId>(next->second) : std::nullopt;
   };
   for (auto owner = tenants_.lower_bound(tenant); owner != tenants_.end(); ++owner)
     if (const auto id = first_of(owner->second, owner->first == tenant ? name : "")) return id;
@@ -69,10 +66,12 @@ void ModelRegistry::tell(ModelId model) {
 }
 
 bool ModelRegistry::restore(ModelId model, Registered registered) {
-  if (own(registered.tenant, registered.name)) return false;
-  if (!models_.emplace(model, std::move(registered)).second) return false;
+  const std::pair key(registered.tenant, registered.name);
+  if (own_.count(key) != 0 || models_.count(model) != 0) return false;
+  own_[key] = model;
+  models_[model] = std::move(registered);
   next_ = std::max(next_, model + 1);
-  make_views();
+  views_.reset();
   return true;
 }
 
@@ -86,8 +85,9 @@ ModelRegistry::Added ModelRegistry::add(Registered model) {
   const auto replaced = own(model.tenant, model.name);
   if (replaced) models_.erase(*replaced);
   const ModelId id = next_++;
+  own_[{model.tenant, model.name}] = id;
   models_.emplace(id, std::move(model));
-  make_views();
+  views_.reset();
   // Whoever is killed between the two has both, and takes the later one.
   tell(id);
   if (replaced) tell(*replaced);
@@ -97,8 +97,9 @@ ModelRegistry::Added ModelRegistry::add(Registered model) {
 std::optional<ModelId> ModelRegistry::remove(TenantId tenant, const std::string& name) {
   const auto id = own(tenant, name);
   if (!id) return std::nullopt;
+  own_.erase({tenant, name});
   models_.erase(*id);
-  make_views();
+  views_.reset();
   tell(*id);
   return id;
 }
@@ -121,7 +122,7 @@ void ModelRegistry::note_loaded(ModelId model, const ModelDigest& digest,
   if (registered.digest == digest && registered.files == files) return;
   registered.digest = digest;
   registered.files = files;
-  make_views();
+  views_.reset();
 }
 
 /// What is found by its bytes and files, which cannot be another's.
@@ -131,10 +132,10 @@ void ModelRegistry::show(View& view, ModelId id, const Registered& model) {
   view.by_path[std::string(key_of_path(model.from.path))] = id;
 }
 
-void ModelRegistry::make_views() {
-  views_.clear();
+ModelRegistry::Views ModelRegistry::make_views() const {
+  Views views;
   for (const auto& [name, viewer] : tenants_) {
-    View& view = views_[viewer];
+    View& view = views[viewer];
     std::set<std::string> twice;
     for (const auto& [id, model] : models_) {
       const bool shown = model.visible.count("*") != 0 || model.visible.count(name) != 0;
@@ -150,44 +151,49 @@ void ModelRegistry::make_views() {
       show(view, id, model);
     }
   }
+  return views;
+}
+
+const ModelRegistry::View* ModelRegistry::view_of(TenantId viewer) const {
+  if (!views_) views_ = make_views();
+  const auto found = views_->find(viewer);
+  return found == views_->end() ? nullptr : &found->second;
 }
 
 std::optional<ModelId> ModelRegistry::find(TenantId viewer, const std::string& name) const {
-  const auto view = views_.find(viewer);
-  if (view == views_.end()) return std::nullopt;
-  const auto found = view->second.by_name.find(name);
-  if (found == view->second.by_name.end()) return std::nullopt;
+  const View* const view = view_of(viewer);
+  if (!view) return std::nullopt;
+  const auto found = view->by_name.find(name);
+  if (found == view->by_name.end()) return std::nullopt;
   return found->second;
 }
 
 std::optional<ModelId> ModelRegistry::seen_after(TenantId viewer, const std::string& name) const {
-  const auto view = views_.find(viewer);
-  if (view == views_.end()) return std::nullopt;
-  const auto next = view->second.by_name.upper_bound(name);
-  if (next == view->second.by_name.end()) return std::nullopt;
+  const View* const view = view_of(viewer);
+  if (!view) return std::nullopt;
+  const auto next = view->by_name.upper_bound(name);
+  if (next == view->by_name.end()) return std::nullopt;
   return next->second;
 }
 
 std::optional<ModelId> ModelRegistry::find(TenantId viewer, const ModelDigest& digest) const {
-  const auto view = views_.find(viewer);
-  if (view == views_.end()) return std::nullopt;
-  const auto found = view->second.by_digest.find(digest);
-  if (found == view->second.by_digest.end()) return std::nullopt;
+  const View* const view = view_of(viewer);
+  if (!view) return std::nullopt;
+  const auto found = view->by_digest.find(digest);
+  if (found == view->by_digest.end()) return std::nullopt;
   return found->second;
 }
 
 std::optional<ModelId> ModelRegistry::find(TenantId viewer, std::string_view path,
                                            const plain::FileIdentity& file) const {
-  const auto view = views_.find(viewer);
-  if (view == views_.end()) return std::nullopt;
-  if (const auto found = view->second.by_file.find(file); found != view->second.by_file.end())
+  const View* const view = view_of(viewer);
+  if (!view) return std::nullopt;
+  if (const auto found = view->by_file.find(file); found != view->by_file.end())
     return found->second;
-  auto found = view->second.by_path.find(path);
-  if (found == view->second.by_path.end() && is_part(path))
-    found = view->second.by_path.find(folder_of(path));
+  auto found = view->by_path.find(path);
+  if (found == view->by_path.end() && is_part(path)) found = view->by_path.find(folder_of(path));
   // Of one whose files are known, this is none, or it was changed.
-  if (found == view->second.by_path.end() || !models_.at(found->second).files.empty())
-    return std::nullopt;
+  if (found == view->by_path.end() || !models_.at(found->second).files.empty()) return std::nullopt;
   return found->second;
 }
 
@@ -199,9 +205,8 @@ bool ModelRegistry::has_file(ModelId model, const plain::FileIdentity& file) con
 }
 
 std::optional<ModelId> ModelRegistry::own(TenantId tenant, const std::string& name) const {
-  for (const auto& [id, model] : models_)
-    if (model.tenant == tenant && model.name == name) return id;
-  return std::nullopt;
+  const auto found = own_.find({tenant, name});
+  return found == own_.end() ? std::nullopt : std::optional<ModelId>(found->second);
 }
 
 const ModelRegistry::Registered* ModelRegistry::get(ModelId model) const {

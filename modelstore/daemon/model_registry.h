@@ -98,13 +98,18 @@ class ModelRegistry {
     std::map<plain::FileIdentity, ModelId> by_file;
     std::map<std::string, ModelId, std::less<>> by_path;  ///< of its file or its folder
   };
+  using Views = std::map<TenantId, View>;
+
   static void show(View& view, ModelId id, const Registered& model);
-  void make_views();
+  Views make_views() const;
+  const View* view_of(TenantId viewer) const;
   void tell(ModelId model);
 
   std::map<std::string, TenantId> tenants_;
   std::map<ModelId, Registered> models_;
-  std::map<TenantId, View> views_;
+  std::map<std::pair<TenantId, std::string>, ModelId> own_;
+  /// Made when somebody looks: a folder adds thousands, each of which would change all.
+  mutable std::optional<Views> views_;
   ModelId next_ = 1;
   ModelWatcher* watcher_ = nullptr;
 };
