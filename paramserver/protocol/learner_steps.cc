@@ -4,8 +4,8 @@
 namespace bellows::ps {
 
 std::uint32_t applied_in(const LearnerRecord& record, const Identity& who) {
-  return record.incarnation.load(std::memory_order_relaxed) == who.incarnation
-             ? record.applied.load(std::memory_order_relaxed)
+  return record.incarnation.load(std::memory_order_acquire) == who.incarnation
+             ? record.applied.load(std::memory_order_acquire)
              : who.base;
 }
 
@@ -19,7 +19,6 @@ LearnerSteps::Seen LearnerSteps::see(std::uint32_t shard, Current loaded,
                                      std::uint32_t sequence) const {
   const std::uint32_t applied =
       applied_in(control_.record(shard, loaded.buffer, who_.learner), who_);
-  std::atomic_thread_fence(std::memory_order_acquire);
   if (!is_current(shard, loaded)) return Seen::again;
   return distance(applied, sequence) >= 0 ? Seen::applied : Seen::missing;
 }

@@ -85,10 +85,12 @@ void ShardSteps::apply(std::uint32_t buffer, std::span<const Member* const> from
   rule_(update);
 }
 
+// Each with release, as applied_in loads with acquire: who sees an entry of a buffer that is used
+// again also sees that the version it loaded is no longer the current one.
 void ShardSteps::record(std::uint32_t buffer, std::span<const Member* const> from) const {
   const std::uint32_t old = current().buffer;
   const auto copy = [](auto& to, const auto& value) {
-    to.store(value.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    to.store(value.load(std::memory_order_relaxed), std::memory_order_release);
   };
   for (std::uint32_t l = 0; l < control_.geometry().learners; ++l) {
     const LearnerRecord& before = control_.record(shard_, old, l);
@@ -99,9 +101,9 @@ void ShardSteps::record(std::uint32_t buffer, std::span<const Member* const> fro
   }
   for (const Member* member : from) {
     LearnerRecord& record = control_.record(shard_, buffer, member->who.learner);
-    record.applied.store(next(*member), std::memory_order_relaxed);
-    record.incarnation.store(member->who.incarnation, std::memory_order_relaxed);
-    record.total.fetch_add(1, std::memory_order_relaxed);
+    record.applied.store(next(*member), std::memory_order_release);
+    record.incarnation.store(member->who.incarnation, std::memory_order_release);
+    record.total.fetch_add(1, std::memory_order_release);
   }
 }
 

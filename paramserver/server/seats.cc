@@ -120,7 +120,6 @@ std::uint32_t Seats::applied(const Member& member, std::uint32_t shard) const {
     const std::uint64_t word = current.load();
     const std::uint32_t applied = applied_in(
         control_.record(shard, Current::of(word).buffer, member.who.learner), member.who);
-    std::atomic_thread_fence(std::memory_order_acquire);
     if (current.load() == word) return applied;
   }
 }
