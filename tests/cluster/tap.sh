@@ -115,7 +115,7 @@ unlike() { # GOT EXTENDED-REGEX NAME
 seconds() { echo "$(($1 * ${BELLOWS_PATIENCE:-1}))"; } # N
 
 # Runs the command again and again until it succeeds, for at most SECONDS (times BELLOWS_PATIENCE).
-# One that takes long takes the processor from what it waits for: it comes after a longer pause.
+# To ask takes the processor from what is waited for: a question that takes long comes after a longer pause.
 poll() { # SECONDS COMMAND...
   local begin now=${EPOCHREALTIME/[.,]/} end pause
   end=$((now + $(seconds "$1") * 1000000))
@@ -123,8 +123,8 @@ poll() { # SECONDS COMMAND...
   while begin=${EPOCHREALTIME/[.,]/}; ! "$@" >/dev/null 2>&1; do
     now=${EPOCHREALTIME/[.,]/}
     ((now < end)) || return 1
-    pause=$((3 * (now - begin)))
-    ((pause > 50000)) || pause=50000
+    pause=$((6 * (now - begin)))
+    ((pause > 100000)) || pause=100000
     ((pause < 500000)) || pause=500000
     printf -v pause '0.%06d' "$pause"
     sleep "$pause"

@@ -128,22 +128,26 @@ command_down() {
   ((!purge)) || rm -rf -- "$dir"
 }
 
-user_field() { # USER FIELD-NUMBER
-  awk -F: -v user="$1" -v field="$2" '$1 == user { print $field; exit }' "$dir/etc/passwd"
+# Sets `fields` to those of a user's line in the cluster's passwd. Tests run exec all the time: a
+# program for each field would take as long as many a command.
+find_user() { # USER
+  while IFS=: read -r -a fields; do
+    [[ ${fields[0]} != "$1" ]] || return 0
+  done <"$dir/etc/passwd"
+  die "the cluster has no user '$1'"
 }
 
 command_exec() {
-  local member=ctl home shell path wrapper=()
+  local member=ctl home path fields=() wrapper=()
   load_state
   if [[ -n $node ]]; then
     check_node_number
     member=n$node
   fi
   user=${user:-alice}
-  home=$(user_field "$user" 6)
-  [[ -n $home ]] || die "the cluster has no user '$user'"
+  find_user "$user"
+  home=${fields[5]}
   [[ $user != root ]] || home=$dir/shared/home/root
-  shell=$(user_field "$user" 7)
   path=/usr/local/bin:/usr/bin:/bin
   [[ $user != root ]] || path=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
   [[ -z $builddir ]] || path=$(programs):$path
@@ -155,9 +159,9 @@ command_exec() {
   # Open MPI's ranks spin while they wait. Where the nodes' CPUs are one machine's, that takes the
   # processor from the rank waited for, unless they yield it.
   # shellcheck disable=SC2016
-  exec_in_member "$member" setpriv --reuid="$user" --regid="$(user_field "$user" 4)" --init-groups \
+  exec_in_member "$member" setpriv --reuid="$user" --regid="${fields[3]}" --init-groups \
     --pdeathsig=KILL env -i PATH="$path" SLURM_CONF="$dir/etc/slurm.conf" USER="$user" \
-    LOGNAME="$user" HOME="$home" SHELL="$shell" LANG="${LANG:-C.UTF-8}" TERM="${TERM:-dumb}" \
+    LOGNAME="$user" HOME="$home" SHELL="${fields[6]:-}" LANG="${LANG:-C.UTF-8}" TERM="${TERM:-dumb}" \
     OMPI_MCA_mpi_yield_when_idle=1 \
     "${environment[@]}" /bin/sh -c 'cd -- "$HOME" && exec "$@"' exec "${wrapper[@]}" "${arguments[@]}"
 }
