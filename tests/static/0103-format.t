@@ -16,8 +16,9 @@ check_format() {
   said=$(clang-format --dry-run -Werror "${files[@]}" 2>&1)
   status=$?
   for file in "${files[@]}"; do
-    awk -v file="$file:" 'index($0, file) == 1 {lines = 3} lines-- > 0' <<< "$said" | head -n 8 |
-      point "clang-format $file"
+    if [[ $said == *"$file:"* ]]; then
+      awk -v file="$file:" 'index($0, file) == 1 {lines = 3} lines-- > 0' <<< "$said" | head -n 8
+    fi | point "clang-format $file"
   done
   { [ "$status" -eq 0 ] || grep -q ': error: ' <<< "$said" || echo "$said"; } | point "clang-format read every file"
 }
