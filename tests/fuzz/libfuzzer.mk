@@ -5,8 +5,12 @@
 
 TARGETS = fuzz_batch_record fuzz_catalogue fuzz_checkpoint_model fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
 	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_progress fuzz_model_wire fuzz_mounts fuzz_peer_words \
-	fuzz_policy fuzz_remote \
-	fuzz_run_machine fuzz_safetensors fuzz_site_settings
+	fuzz_policy fuzz_remote fuzz_safetensors fuzz_site_settings
+# To compile this one takes as long as all the others, and three seconds are 60 runs of it, of which
+# driver.cc makes 50,000.
+ifneq ($(LONG),)
+TARGETS += fuzz_run_machine
+endif
 
 grammars = common/contract.cc common/gpus_range.cc common/model_names.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc

@@ -31,9 +31,10 @@ fuzz() {
   tail -n 50 "$1.log"
 }
 
-{ nice make -s -j2 -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" OPTIMIZE=$optimize || echo "make failed"; } 2>&1 |
+make_targets() { nice make -s -j2 -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" OPTIMIZE=$optimize LONG="${BELLOWS_LONG-}" "$@"; }
+{ make_targets || echo "make failed"; } 2>&1 |
   point "the targets compile"
-for target in $(make -s -f "$top/tests/fuzz/libfuzzer.mk" TOP="$top" list); do
+for target in $(make_targets list); do
   fuzz "$target" | point "$target: $runs runs or $seconds s"
 done
 finish
