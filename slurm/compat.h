@@ -13,6 +13,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "slurm/releases.h"
+
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 2, 0)
 /// From 23.02 on job_modify can say why it refuses.
 #define BELLOWS_JOB_MODIFY_ARGUMENTS \
@@ -75,18 +77,6 @@ extern std::uint16_t accounting_enforce [[gnu::weak]];
 }  // extern "C"
 
 namespace bellows {
-
-/// With --distribution=arbitrary, srun counts the nodes in --nodelist and refuses --nodes. Before,
-/// it takes the number of the job's nodes from its environment.
-inline constexpr bool kSrunCountsNodes = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0);
-
-/// slurmd knows each run of a job by an id of its own, its SLUID, which a requeue renews; before, a
-/// requeued job is the same to it.
-inline constexpr bool kRunsHaveIds = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0);
-
-/// slurmctld marks a job that it gives a grace time, and requeues it at the next end of its script,
-/// however that ends; a requeue by others meanwhile leaves the mark to a later run.
-inline constexpr bool kRemembersGrace = SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0);
 
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 11, 0)
 inline slurm_step_id_t step_named(std::uint32_t job, std::uint32_t step) {

@@ -1,23 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <slurm/slurm.h>
-#include <slurm/slurm_version.h>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-/// What comes before the name of a GRES where Slurm lists TRES, as in TresPerJob. It must be the
-/// right one: 22.05 takes the other in an update and changes nothing, and 23.11 refuses the other.
-#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(23, 11, 0)
-#define BELLOWS_GRES "gres/"
-/// What Slurm looks for, anywhere in such a list, to find the next GRES.
-#define BELLOWS_GRES_MARK "gres"
-#else
-#define BELLOWS_GRES "gres:"
-#define BELLOWS_GRES_MARK "gres:"
-#endif
+#include "slurm/releases.h"
 
 namespace bellows {
 

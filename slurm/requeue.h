@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/result.h"
-#include "slurm/compat.h"
 #include "slurm/interface.h"
+#include "slurm/releases.h"
 
 namespace bellows {
 

@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "slurm/compat.h"
+#include "slurm/releases.h"
 
 namespace bellows {
 namespace {

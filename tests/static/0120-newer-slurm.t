@@ -45,12 +45,13 @@ compiles() {
   g++ -std=c++20 -x c++ -I"$1" -I. -I"$build" "${flags[@]}" '-DBELLOWS_BINDIR=""' '-DSLURM_PLUGIN_DIR=""' '-DLIBBELLOWS=""' "${@:3}" "$2"
 }
 
-# The sources that include Slurm's headers, however indirectly, as the build has noted.
+# The sources that include Slurm's headers, however indirectly, as the build has noted. Those that include just
+# the number of the release (slurm/releases.h) know nothing else of Slurm.
 users_of_slurm() {
   local folder source
   for folder in slurm jobsubmit spank spank/container launcher; do
     find "$build/$folder" -path '*/.deps/*.P*o' -exec awk 'FNR == 1 {source = ""} source == "" && match($0, /[^ ]+\.cc( |$)/) {source = substr($0, RSTART, RLENGTH)}
-        index($0, "/include/slurm/") {print source; nextfile}' {} + | sort -u | while read -r source; do
+        /\/include\/slurm\/(slurm|slurm_errno|slurmdb|spank)\.h/ {print source; nextfile}' {} + | sort -u | while read -r source; do
       # The tests compile some of them again, from folders of their own.
       [ ! -e "$build/$folder/$source" ] || realpath --relative-to="$top" "$build/$folder/$source"
     done
