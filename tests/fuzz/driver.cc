@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdint>
 #include <cstdio>
@@ -19,13 +20,11 @@
 
 #include "common/text.h"
 
-#ifndef RUNS
-#define RUNS 20000
-#endif
-
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size);
 /// A target may tell at the end how far its inputs came; false: not far enough to show anything.
 extern "C" __attribute__((weak)) bool fuzz_target_came_far();
+/// A target may want another number of mutations.
+extern "C" __attribute__((weak)) std::uint64_t fuzz_target_runs();
 
 namespace {
 
@@ -67,6 +66,13 @@ void mutate(std::string& text, const std::vector<std::string>& seeds, Random& ra
   if (text.size() > 65536) text.resize(65536);
 }
 
+/// The seeds of this target. libtool may run a program under its name with "lt-" before it.
+std::filesystem::path corpus() {
+  std::string name = program_invocation_short_name;
+  if (name.starts_with("lt-")) name.erase(0, 3);
+  return std::filesystem::path(CORPUS) / name;
+}
+
 /// The input at hand when a target aborts, for the message and for a replay.
 std::string current;
 
@@ -88,7 +94,8 @@ void keep_crash(int) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  std::uint64_t runs = RUNS;
+  const std::uint64_t usual = fuzz_target_runs ? fuzz_target_runs() : 20000;
+  std::uint64_t runs = usual;
   std::uint64_t seed = 1;
   bool replay = false;
   std::signal(SIGABRT, keep_crash);
@@ -106,10 +113,10 @@ int main(int argc, char** argv) {
   }
   if (replay) return 0;
   std::vector<std::string> seeds;
-  for (const auto& entry : std::filesystem::directory_iterator(CORPUS))
+  for (const auto& entry : std::filesystem::directory_iterator(corpus()))
     seeds.push_back(read(entry.path()));
   if (seeds.empty()) {
-    std::fputs("no seeds in " CORPUS "\n", stderr);
+    std::fprintf(stderr, "no seeds in %s\n", corpus().c_str());
     return 2;
   }
   for (const std::string& text : seeds) run(text);
@@ -122,7 +129,7 @@ int main(int argc, char** argv) {
   }
   std::printf("%zu seeds and %llu mutations\n", seeds.size(),
               static_cast<unsigned long long>(runs));
-  if (fuzz_target_came_far && !fuzz_target_came_far() && runs >= RUNS) {
+  if (fuzz_target_came_far && !fuzz_target_came_far() && runs >= usual) {
     std::fputs("the inputs no longer reach what this target is for\n", stderr);
     return 1;
   }
