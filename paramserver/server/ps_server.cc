@@ -26,6 +26,8 @@ namespace {
 
 constexpr std::size_t kMostPeers = 1024;
 constexpr std::chrono::milliseconds kSettle{5};
+/// For who connects to say that it joins, and the first one to send its weights.
+constexpr std::chrono::seconds kToJoin{60};
 /// To see who left while there was no server to tell.
 constexpr std::chrono::seconds kLook{1};
 
@@ -40,6 +42,12 @@ PsMessage message_of(PsWord word, const std::string& text = "") {
   message.length = static_cast<std::uint32_t>(std::min(text.size(), PsMessage::kMostText));
   std::memcpy(message.text, text.data(), message.length);
   return message;
+}
+
+/// invalid: reading it might wait for somebody, as for a file system that a learner serves.
+Status check_memory(const Fd& fd) {
+  if (fd && fcntl(fd.get(), F_GET_SEALS) >= 0) return {};
+  return Error{ErrorKind::invalid, "a learner gave something other than memory"};
 }
 
 /// The numbers that a learner's memfd has, which it may change while they are read.
@@ -169,6 +177,7 @@ void PsServer::accept_peer() {
   Peer& peer = peers_[key];
   peer.socket = std::move(socket);
   peer.watch = std::move(*watch);
+  peer.until = EventLoop::Clock::now() + kToJoin;
 }
 
 void PsServer::on_message(std::uint64_t key) {
@@ -207,7 +216,7 @@ void PsServer::take(std::uint64_t key, Peer& peer, const PsMessage& message, Fd 
 }
 
 Status PsServer::join(Peer& peer, const PsMessage& message, Fd counts) {
-  if (!counts) return Error{ErrorKind::invalid, "a learner did not say which tensors it has"};
+  if (auto memory = check_memory(counts); !memory) return memory;
   if (memory_) {
     if (auto agreed = agree(message, counts); !agreed) return agreed;
     return seat(peer);
@@ -233,6 +242,7 @@ Status PsServer::agree(const PsMessage& message, const Fd& counts) const {
 }
 
 Status PsServer::take_initial(Peer& peer, Fd weights) {
+  if (auto memory = check_memory(weights); !memory) return memory;
   // Another one may have been first.
   if (memory_) {
     if (auto agreed = agree(*peer.join, peer.counts); !agreed) return agreed;
@@ -360,6 +370,9 @@ void PsServer::let_go(std::uint32_t learner, const std::string& why) {
 
 EventLoop::Clock::time_point PsServer::settle() {
   const auto now = EventLoop::Clock::now();
+  std::erase_if(peers_, [now](const auto& entry) {
+    return !entry.second.learner && entry.second.until < now;
+  });
   if (!seats_) return now + kLook;
   for (const std::uint32_t learner : seats_->left()) end(learner);
   const auto gone = seats_->settle();

@@ -46,6 +46,7 @@ class PsServer {
     std::optional<PsMessage> join{};  ///< whose initial weights are wanted
     Fd counts{};
     bool leaves = false;
+    EventLoop::Clock::time_point until{};  ///< for who has no seat yet
   };
 
   PsServer(EventLoop& loop, SeatKeeper keeper, const ServerOptions& options, Say say);
