@@ -4,9 +4,6 @@
 import os
 import signal
 import subprocess
-import sys
-import textwrap
-import time
 
 from support import SECONDS, TestCase, missing
 
@@ -16,7 +13,6 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 BUILD = os.environ.get("BELLOWS_BUILDDIR") or os.path.join(HERE, "../../../build")
 #: What has safetensors where it is not installed.
 PLAIN = os.path.join(HERE, "plain") if missing("safetensors") else ""
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(bellows.__file__)))
 
 
 class StoreTestCase(TestCase):
@@ -31,9 +27,6 @@ class StoreTestCase(TestCase):
         os.environ["BELLOWS_MODEL_SOCKET"] = self.path("socket")
         self.addCleanup(lambda: (os.environ.clear(), os.environ.update(before)))
         self.addCleanup(self.stop_store)
-
-    def path(self, name):
-        return os.path.join(self.dir, name)
 
     def write(self, name, tensors, metadata=None):
         """A safetensors file; `tensors` are (name, type, shape, bytes)."""
@@ -81,30 +74,11 @@ class StoreTestCase(TestCase):
         self.log.seek(0)
         return self.log.read()
 
-    def eventually(self, holds):
-        deadline = time.monotonic() + SECONDS
-        while not holds():
-            self.assertLess(time.monotonic(), deadline)
-            time.sleep(0.005)
-
     def stop_store(self):
         """Its keeper leaves after a second without it."""
         if self.daemon is not None:
             self.daemon.send_signal(signal.SIGKILL)
             self.daemon.wait(timeout=SECONDS)
-
-    def program(self, text, *arguments, status=0, **environment):
-        """Runs a Python program; what it printed, and what it said besides."""
-        done = subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(text), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            cwd=self.dir,
-            env={**os.environ, "PYTHONPATH": PACKAGE, **environment},
-        )
-        self.assertEqual(done.returncode, status, done.stderr)
-        return done.stdout.strip(), done.stderr
 
 
 def mapped_models():

@@ -13,6 +13,7 @@ import unittest
 import bellows
 
 LONG = bool(os.environ.get("BELLOWS_LONG"))
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(bellows.__file__)))
 SECONDS = 40 * int(os.environ.get("BELLOWS_PATIENCE", "1"))
 
 
@@ -25,6 +26,28 @@ class TestCase(unittest.TestCase):
 
     def checkpoint(self, **more):
         return bellows.Checkpoint(dir=os.path.join(self.dir, "ckpt"), **more)
+
+    def path(self, name):
+        return os.path.join(self.dir, name)
+
+    def eventually(self, holds):
+        deadline = time.monotonic() + SECONDS
+        while not holds():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.005)
+
+    def program(self, text, *arguments, status=0, **environment):
+        """Runs a Python program; what it printed, and what it said besides."""
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(text), *arguments],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            cwd=self.dir,
+            env={**os.environ, "PYTHONPATH": PACKAGE, **environment},
+        )
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stdout.strip(), done.stderr
 
     def ranks(self, world, program, *arguments):
         """Runs a Python program as so many ranks; what each printed, in their order.

@@ -3,7 +3,8 @@ import os
 import unittest
 
 from bellows import models
-from model_support import PACKAGE, PLAIN, StoreTestCase
+from model_support import PLAIN, StoreTestCase
+from support import PACKAGE
 from test_models_torch import NO_TORCH, Net
 
 if not NO_TORCH:

@@ -8,8 +8,8 @@ import sys
 import unittest
 
 import hook_files
-from model_support import PACKAGE, PLAIN, StoreTestCase
-from support import SECONDS, missing
+from model_support import PLAIN, StoreTestCase
+from support import PACKAGE, SECONDS, missing
 
 NO_TORCH = missing("torch", "numpy")
 HERE = os.path.dirname(os.path.abspath(__file__))
