@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bellows' checkpoints for Python: see python/README.md and libbellows(3)."""
 
-from . import models, rates
+from . import models, ps, rates
 from ._lib import Memory
 from .regions import Shard
 from .checkpoint import Checkpoint
@@ -36,5 +36,6 @@ __all__ = [
     "Shard",
     "StorageError",
     "models",
+    "ps",
     "rates",
 ]

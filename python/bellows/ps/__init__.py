@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learners of one node that train one set of weights by bellows-ps: see python/README.md."""
+
+from typing import TYPE_CHECKING, Any
+
+from .errors import (
+    FullError,
+    InvalidError,
+    OutOfMemoryError,
+    ParamServerError,
+    TimeoutError,
+    UnavailableError,
+)
+
+if TYPE_CHECKING:
+    from .optimizer import Optimizer
+
+__all__ = [
+    "FullError",
+    "InvalidError",
+    "Optimizer",
+    "OutOfMemoryError",
+    "ParamServerError",
+    "TimeoutError",
+    "UnavailableError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # It imports torch, which a program that only imports bellows may lack.
+    if name != "Optimizer":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .optimizer import Optimizer
+
+    return Optimizer

@@ -1,0 +1,292 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The optimizer of a learner. Imported only where the program uses torch."""
+
+import math
+import os
+import warnings
+import weakref
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
+
+import torch
+
+from . import _lib
+from .errors import InvalidError, ParamServerError
+from .rules import config_of
+
+
+def _wait_ms(wait: float) -> int:
+    if math.isinf(wait) and wait > 0:
+        return -1
+    return min(max(0, int(wait * 1000)), 2**31 - 1)
+
+
+def _checked(params: Iterable[Any]) -> List[torch.nn.Parameter]:
+    """Each once, without those that are never trained."""
+    every = list(params)
+    if any(isinstance(each, dict) for each in every):
+        raise InvalidError(
+            "there are groups of parameters: bellows-ps has one optimizer for all of them"
+        )
+    chosen: Dict[int, Any] = {}
+    places: Dict[int, int] = {}
+    for number, p in enumerate(every):
+        if not isinstance(p, torch.Tensor):
+            raise InvalidError(f"parameter {number} is a {type(p).__name__} and no tensor")
+        if id(p) in chosen or not p.requires_grad or p.numel() == 0:
+            continue
+        if not p.is_leaf:
+            raise InvalidError(f"parameter {number} is computed from others (it is no leaf)")
+        if p.device.type != "cpu" or p.dtype != torch.float32 or p.layout != torch.strided:
+            raise InvalidError(
+                f"parameter {number} is {p.dtype} on {p.device}: bellows-ps has weights of float32 "
+                "in the memory of the node"
+            )
+        same = places.setdefault(p.data_ptr(), number)
+        if same != number:
+            raise InvalidError(
+                f"parameters {same} and {number} have the same memory and are two objects: with "
+                "bellows-ps each would get its own; use one Parameter in both places"
+            )
+        chosen[id(p)] = p
+    if not chosen:
+        raise InvalidError("there is no parameter that requires a gradient")
+    return list(chosen.values())
+
+
+def _view(learner: _lib.Learner, address: int, shape: torch.Size, dtype: Any) -> torch.Tensor:
+    size = shape.numel() * torch.finfo(dtype).bits // 8
+    # torch takes a buffer of ctypes for writable, so it has nothing to warn of.
+    return torch.frombuffer(learner.buffer(address, size), dtype=dtype).reshape(shape)
+
+
+class Optimizer:
+    """Trains parameters that all learners of a bellows-ps have in common, in a loop as it is with
+    torch.optim: zero_grad, backward, step.
+
+    The first learner's parameters are the weights to begin with; all learners name the same
+    parameters, in the same order, and the same terms. From here on the parameters' data are memory
+    of the parameter server, in C order, which can only be read: a program that writes to them, as
+    load_state_dict or an Embedding with max_norm do, ends with SIGSEGV. With `copy`, each step
+    copies the weights to the parameters' own memory instead.
+
+    step() takes the gradients away: p.grad is None from then until zero_grad or backward makes
+    another. Parameters that require no gradient are left alone; one that requires one and has none
+    counts as having zeros.
+
+    `rule` is "sgd", "momentum", "adagrad", "adam", "adamw" or "rmsprop", and lr, momentum, betas,
+    alpha, eps, weight_decay, nesterov and initial_accumulator_value mean what they do in torch,
+    with its defaults. `clip_value` is the largest magnitude that an element of a gradient keeps.
+    `gradient_type` is what gradients are sent as. `socket` is that of bellows-ps, by default
+    BELLOWS_PS_SOCKET of the environment; `wait` is how many seconds one call may wait for it, or
+    math.inf. With `overlap`, step() does not wait until its gradient is applied, so that the next
+    weights may lack it.
+
+    One thread at a time may use it, in the process that made it. Errors are ParamServerErrors.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Optional[float] = None,
+        rule: str = "sgd",
+        *,
+        momentum: Optional[float] = None,
+        betas: Optional[Tuple[float, float]] = None,
+        alpha: Optional[float] = None,
+        eps: Optional[float] = None,
+        weight_decay: Optional[float] = None,
+        nesterov: Optional[bool] = None,
+        initial_accumulator_value: Optional[float] = None,
+        clip_value: Optional[float] = None,
+        gradient_type: str = "float32",
+        copy: bool = False,
+        overlap: bool = False,
+        socket: Optional[str] = None,
+        wait: float = 60.0,
+    ) -> None:
+        self._learner: Optional[_lib.Learner] = None
+        given = {
+            "lr": lr,
+            "momentum": momentum,
+            "betas": betas,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "nesterov": nesterov,
+            "initial_accumulator_value": initial_accumulator_value,
+        }
+        kind = str(gradient_type).rpartition(".")[2]
+        config = config_of(rule, kind, clip_value, given)
+        config.socket = None if socket is None else os.fsencode(socket)
+        config.wait_ms = _wait_ms(wait)
+        self._params = _checked(params)
+        self._copy = copy
+        self._overlap = overlap
+        self._pid = os.getpid()
+        # Kept until the library has read them.
+        initial = [p.detach().contiguous() for p in self._params]
+        learner = _lib.Learner(
+            config, [p.numel() for p in self._params], [t.data_ptr() for t in initial]
+        )
+        self._gradient_type = getattr(torch, kind)
+        #: Tensors by their addresses, of which there are few, that come again and again.
+        self._weights: Dict[int, torch.Tensor] = {}
+        self._payloads: Dict[int, List[torch.Tensor]] = {}
+        self._places: Optional[List[torch.Tensor]] = None  #: where the next gradients belong
+        self._learner = learner
+        self.pull()
+
+    def __enter__(self) -> "Optimizer":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        try:
+            self.close()
+        except ParamServerError:
+            # The first error is the one to show.
+            if kind is None:
+                raise
+
+    def _open(self) -> _lib.Learner:
+        if self._learner is None:
+            raise InvalidError("the optimizer is closed")
+        if os.getpid() != self._pid:
+            raise InvalidError("this process was forked from a learner: it needs its own optimizer")
+        return self._learner
+
+    @property
+    def closed(self) -> bool:
+        return self._learner is None
+
+    @property
+    def learner(self) -> int:
+        """This learner's number, from 0 on; unique among those that take part."""
+        return self._open().number
+
+    @property
+    def updates(self) -> int:
+        """How many updates the weights that were pulled have had, of all learners together."""
+        return self._open().updates
+
+    def _begin(self) -> List[torch.Tensor]:
+        """Where the next gradients belong, once the one before the last is applied."""
+        if self._places is None:
+            learner = self._open()
+            learner.begin()
+            first = learner.gradient(0)
+            if first not in self._payloads:
+                self._payloads[first] = [
+                    _view(learner, learner.gradient(i), p.shape, self._gradient_type)
+                    for i, p in enumerate(self._params)
+                ]
+            self._places = self._payloads[first]
+        return self._places
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """Sets gradients to zero, in the memory that step() hands over, so that backward adds to
+        them there and nothing is copied; or to None, so that step() copies what backward made."""
+        self._open()
+        if set_to_none or self._gradient_type != torch.float32:
+            for p in self._params:
+                p.grad = None
+            return
+        for p, place in zip(self._params, self._begin()):
+            if p.is_contiguous():
+                place.zero_()
+                # Another tensor of the same memory: p.grad.data = ... leaves `place` as it is.
+                p.grad = place.detach()
+            else:
+                # With `copy`: autograd wants a gradient to lie as its parameter does.
+                p.grad = None
+
+    def step(self, closure: Optional[Callable[[], Any]] = None, *, scale: float = 1.0) -> Any:
+        """Hands the gradients over, multiplied with `scale` when they are applied, waits until they
+        are (unless `overlap`), and pulls. `closure` may compute them; what it returns is returned.
+
+        TimeoutError, UnavailableError: the gradients are handed over all the same if p.grad is None
+        afterwards, and count once.
+        """
+        learner = self._open()
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._fill(self._begin())
+        # The server reads it from now on.
+        self._places = None
+        for p in self._params:
+            p.grad = None
+        learner.push(scale)
+        if not self._overlap:
+            learner.drain()
+        self.pull()
+        return loss
+
+    def _fill(self, places: List[torch.Tensor]) -> None:
+        with torch.no_grad():
+            for p, place in zip(self._params, places):
+                grad = p.grad
+                if grad is None:
+                    place.zero_()
+                elif grad.is_sparse:
+                    place.copy_(grad.to_dense())
+                elif grad.data_ptr() != place.data_ptr() or not grad.is_contiguous():
+                    place.copy_(grad)
+
+    def pull(self) -> None:
+        """Gives the parameters the newest weights, as step() does at its end."""
+        learner = self._open()
+        learner.pull()
+        with torch.no_grad():
+            for i, p in enumerate(self._params):
+                address = learner.weights(i)
+                view = self._weights.get(address)
+                if view is None:
+                    view = _view(learner, address, p.shape, torch.float32)
+                    self._weights[address] = view
+                if self._copy:
+                    p.copy_(view)
+                else:
+                    p.data = view
+
+    def drain(self) -> None:
+        """Waits until all gradients that were handed over are applied."""
+        self._open().drain()
+
+    def close(self) -> None:
+        """Leaves, once all that was handed over is applied. The parameters get copies of the newest
+        weights, in memory of their own.
+
+        Other tensors of the weights, such as those of a state_dict(), keep this learner's place
+        until they are gone: a RuntimeWarning says so.
+        """
+        if self._learner is None:
+            return
+        learner = self._open()
+        try:
+            learner.drain()
+            self.pull()
+        finally:
+            self._forget()
+        still = weakref.ref(learner)
+        del learner
+        if still() is not None:
+            warnings.warn(
+                "tensors of the weights, or their gradients, are still in use: this learner leaves "
+                "when they are gone; clone what is to stay",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+    def _forget(self) -> None:
+        """Lets go of all memory of the store."""
+        for p in self._params:
+            p.grad = None
+            if not self._copy:
+                p.data = p.data.clone()
+        self._weights, self._payloads, self._places = {}, {}, None
+        self._learner = None
+
+    def __repr__(self) -> str:
+        state = "closed" if self.closed else f"learner {self.learner}"
+        return f"<bellows.ps optimizer of {len(self._params)} parameters, {state}>"
