@@ -35,9 +35,9 @@ fuzz_index = checkpoint/format/array_part.cc checkpoint/wire/block_hash.cc check
 	checkpoint/system/memory_reserve.cc
 fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc
 fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
-fuzz_model_book = modelstore/book/model_book.cc
+fuzz_model_book = modelstore/book/model_book.cc modelstore/book/room_ledger.cc
 fuzz_model_wire = modelstore/wire/control_lines.cc modelstore/wire/control_wire.cc modelstore/wire/gpu_address.cc \
-	modelstore/wire/model_wire.cc
+	modelstore/wire/gpu_lines.cc modelstore/wire/model_wire.cc
 fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \
 	common/container/rights.cc common/container/spec_text.cc
 fuzz_peer_words = common/model_names.cc common/munge/munge.cc common/text.cc modelstore/digest/model_digest.cc \
