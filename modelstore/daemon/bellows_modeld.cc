@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bellows-modeld: lends the memory of models to the jobs of a node. See README.md.
 #include <fmt/core.h>
-#include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -15,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "common/say_line.h"
 #include "common/text.h"
 #include "config.h"
 #include "modelstore/daemon/model_daemon.h"
@@ -29,14 +28,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 
-/// Programs can bring lines about, so nobody waits for who reads them: what finds no room is lost.
-/// A pipe that can be written to has room for PIPE_BUF bytes.
-void say(const std::string& text) {
-  const std::string line =
-      fmt::format("bellows-modeld: {}\n", one_line(text, PIPE_BUF - sizeof "bellows-modeld: \n"));
-  pollfd p = {STDERR_FILENO, POLLOUT, 0};
-  if (poll(&p, 1, 0) == 1) (void)!write(STDERR_FILENO, line.data(), line.size());
-}
+void say(const std::string& text) { say_line("bellows-modeld", text); }
 
 struct WrongOption {
   std::string text;
