@@ -106,7 +106,9 @@ std::vector<GpuModel> GpuTier::models_on(const GpuPlace& place) const {
   for (const ModelId id : book.models()) {
     GpuModel model{id, book.state(id), book.entry(id), 0, book.references(id)};
     if (model.state == ModelBook::State::absent && !model.entry.trouble) continue;
-    if (const auto copied = copies_.progress(source_of(place, id))) model.copied = copied->done;
+    // To look for one among all that are on their way takes long where there are many.
+    if (model.state == ModelBook::State::filling)
+      if (const auto copied = copies_.progress(source_of(place, id))) model.copied = copied->done;
     models.push_back(std::move(model));
   }
   return models;

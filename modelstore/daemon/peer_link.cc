@@ -19,7 +19,6 @@ constexpr std::chrono::seconds kStartPause{1};
 constexpr std::chrono::seconds kLongestPause{30};
 constexpr std::chrono::milliseconds kReap{100};
 constexpr const char* kNotHere = "there is no such model here";
-constexpr const char* kEnded = "bellows-model-peer has ended";
 
 }  // namespace
 
@@ -36,8 +35,7 @@ Status PeerLink::start_process() {
   if (!helper) return helper.error();
   PeerMessage message;
   message.op = PeerOp::listen;
-  if (!send_message(helper->socket.get(), message, listener_.get()))
-    return Error{ErrorKind::unavailable, kEnded};
+  if (auto sent = send_message(helper->socket.get(), message, listener_.get()); !sent) return sent;
   child_.emplace(std::move(helper->child));
   auto watch = loop_.watch(helper->socket.get(), EPOLLIN, [this](std::uint32_t) { on_message(); });
   if (!watch) return watch.error();
@@ -62,7 +60,7 @@ void PeerLink::on_message() {
   const auto received = receive_message(socket_.get(), &message, nullptr);
   if (!received) {
     const bool gone = received.error().kind == ErrorKind::unavailable;
-    return let_go(gone ? kEnded : received.error().text);
+    return let_go(gone ? "bellows-model-peer has ended" : received.error().text);
   }
   if (*received) take(message);
 }
