@@ -16,7 +16,7 @@ sources() {
 point() {
   local said=''
   # Without a process: there are thousands of points, and most have nothing to say.
-  IFS= read -r -d '' said || true
+  ! IFS= read -r -d '' said || said="it has a zero byte: $said"
   while [[ $said == *$'\n' ]]; do said=${said%$'\n'}; done
   points=$((points + 1))
   if [ -z "$said" ]; then

@@ -33,8 +33,8 @@ expect count "$(count 124 'ok 1 - a\n')" "1 1 0 it did not end within 9 s" | poi
 expect count "$(count 139 '')" "0 1 0 it printed no plan (exit status 139)" | point "no plan is a failure"
 expect count "$(count 0 '1..0 # SKIP no GPU\n')" "0 0 1 " | point "a skipped file is counted"
 
-diff <("$top/runtests" --unit --list | sed -n 's|^tests/unit/[a-z]*/\(test_[a-z_]*\)\.cc$|\1|p' | sort) \
-  <(sed -n '/^check_PROGRAMS +=/,/End of check_PROGRAMS/s|^\t\(test_[a-z_]*\) .*|\1|p' "$top/tests/unit/Makefile.am" | sort) |
+diff <("$top/runtests" --unit --list | sed -n 's|^tests/unit/[a-z]*/\(test_[a-z0-9_]*\)\.cc$|\1|p' | sort) \
+  <(sed -n '/^check_PROGRAMS +=/,/End of check_PROGRAMS/s|^\t\(test_[a-z0-9_]*\) .*|\1|p' "$top/tests/unit/Makefile.am" | sort) |
   point "every program of unit tests is run"
 
 long=1
