@@ -32,6 +32,15 @@ static void* map_file(int fd, std::size_t bytes, int protection, int flags) {
 }
 
 bool Mapping::map(int fd, std::size_t bytes, int protection) {
+  // All of it is used at once: one call is several times faster than a fault for each page.
+  return map_part(fd, bytes, protection, MAP_SHARED | MAP_POPULATE);
+}
+
+bool Mapping::map_lazily(int fd, std::size_t bytes, int protection) {
+  return map_part(fd, bytes, protection, MAP_SHARED);
+}
+
+bool Mapping::map_part(int fd, std::size_t bytes, int protection, int flags) {
   reset();
   off_t size = lseek(fd, 0, SEEK_END);
   if (size < 0) return false;
@@ -39,8 +48,7 @@ bool Mapping::map(int fd, std::size_t bytes, int protection) {
     errno = EPROTO;
     return false;
   }
-  // All of it is used at once: one call is several times faster than a fault for each page.
-  data_ = map_file(fd, bytes, protection, MAP_SHARED | MAP_POPULATE);
+  data_ = map_file(fd, bytes, protection, flags);
   if (data_) size_ = bytes;
   return data_;
 }

@@ -31,6 +31,8 @@ class Mapping {
   void reset();
   /// Maps `bytes` of the memfd; false (errno set) when that fails or the memfd is smaller.
   bool map(int fd, std::size_t bytes, int protection);
+  /// Likewise; pages come when they are read or written.
+  bool map_lazily(int fd, std::size_t bytes, int protection);
   /// Likewise, all of it and to be read only; pages come when they are read.
   bool map_for_reading(int fd);
   /// Likewise, and what is written to it goes into copies of the pages.
@@ -39,6 +41,7 @@ class Mapping {
   std::size_t size() const { return size_; }
 
  private:
+  bool map_part(int fd, std::size_t bytes, int protection, int flags);
   bool map_all(int fd, int protection, int flags);
 
   void* data_ = nullptr;

@@ -25,6 +25,9 @@ using ps::PsWord;
 
 namespace {
 
+constexpr int kTries = 20;
+constexpr useconds_t kPauseUs = 50'000;
+
 /// Where a tensor lies.
 struct Place {
   std::uint32_t shard;
@@ -40,6 +43,7 @@ class Array {
   Array& operator=(const Array&) = delete;
   ~Array() { free(data_); }
   bool make(std::size_t count) {
+    free(data_);
     data_ = static_cast<T*>(calloc(count, sizeof(T)));
     return data_;
   }
@@ -97,7 +101,10 @@ int refused(bellows_ps* ps, const PsMessage& message) {
 /// The next message, and its descriptor.
 int receive(bellows_ps* ps, PsMessage* message, plain::Handle* passed) {
   pollfd fds = {ps->socket.get(), POLLIN, 0};
-  const int ready = poll(&fds, 1, ps->wait_ms);
+  int ready;
+  do {
+    ready = poll(&fds, 1, ps->wait_ms);
+  } while (ready < 0 && errno == EINTR);
   if (ready == 0)
     return ps->fail(BELLOWS_PS_ERR_TIMEOUT, "bellows-ps does not answer within %d ms", ps->wait_ms);
   const iovec part = {message, sizeof *message};
@@ -216,7 +223,7 @@ int connect(bellows_ps* ps, const bellows_ps_config& config) {
     return ps->fail(BELLOWS_PS_ERR_INVALID, "the socket's path has more than %zu bytes",
                     sizeof ps->path - 1);
   strcpy(ps->path, path);
-  const int error = plain::connect_to(path, &ps->socket, config.wait_ms);
+  const int error = plain::connect_to(path, &ps->socket, config.wait_ms == 0 ? 1 : config.wait_ms);
   if (error == 0) return BELLOWS_PS_OK;
   return ps->fail(BELLOWS_PS_ERR_UNAVAILABLE, "bellows-ps at %.200s: %s", path, strerror(error));
 }
@@ -242,21 +249,17 @@ int join(bellows_ps* ps, const bellows_ps_config& config, const std::uint64_t* c
   return take_grant(ps, answer, control, counts);
 }
 
-/// Whether the server has put this learner out; the error says why.
-bool is_put_out(bellows_ps* ps) {
-  PsMessage message;
-  const iovec part = {&message, sizeof message};
-  std::size_t got = 0;
-  const int error = plain::receive_packet(ps->socket.get(), &part, 1, &got, nullptr, MSG_DONTWAIT);
-  if (error != 0 || !message.is_sound(got) || message.word != PsWord::refused) return false;
-  ps->fail(0, "this learner %.*s", static_cast<int>(message.length), message.text);
-  return true;
+int put_out(bellows_ps* ps) {
+  return ps->fail(
+      BELLOWS_PS_ERR_UNAVAILABLE,
+      "bellows-ps has put this learner out: what it said that it published made no sense");
 }
 
 /// A server that was killed is followed by another, on the same socket. Whether there is one.
 bool has_server(bellows_ps* ps) {
   plain::Handle probe;
-  const int error = plain::connect_to(ps->path, &probe, 0);
+  // Not 0, which sets no limit.
+  const int error = plain::connect_to(ps->path, &probe, 1);
   return error != ECONNREFUSED && error != ENOENT;
 }
 
@@ -267,7 +270,7 @@ int wait(bellows_ps* ps, Done done) {
   for (int waited = 0;; waited = ps->wait_ms < 0 ? 0 : waited + kLook) {
     const int left = ps->wait_ms < 0 ? INT_MAX : ps->wait_ms - waited;
     if (done(left < kLook ? left : kLook)) return BELLOWS_PS_OK;
-    if (is_put_out(ps)) return BELLOWS_PS_ERR_UNAVAILABLE;
+    if (ps->learner.is_fenced()) return put_out(ps);
     if (left <= kLook)
       return ps->fail(BELLOWS_PS_ERR_TIMEOUT, "bellows-ps applies nothing for %d ms", ps->wait_ms);
     if (plain::hung_up(ps->socket.get()) && !has_server(ps)) return gone(ps);
@@ -285,12 +288,20 @@ int bellows_ps_join(const bellows_ps_config* config, const uint64_t* counts,
   if (config) memcpy(&whole, config, config->size < sizeof whole ? config->size : sizeof whole);
   ps->wait_ms = whole.wait_ms;
   ps->tensors = tensors;
-  return join(ps, whole, counts, initial);
+  int rc = join(ps, whole, counts, initial);
+  // A server that is killed meanwhile is followed by another.
+  for (int i = 0; i < kTries && rc == BELLOWS_PS_ERR_UNAVAILABLE && *ps->path && has_server(ps);
+       ++i) {
+    usleep(kPauseUs);
+    rc = join(ps, whole, counts, initial);
+  }
+  return rc;
 }
 
 uint32_t bellows_ps_learner(const bellows_ps_t* ps) { return ps->number; }
 
 int bellows_ps_pull(bellows_ps_t* ps) {
+  if (ps->learner.is_fenced()) return put_out(ps);
   ps->updates = 0;
   for (std::uint32_t s = 0; s < ps->learner.geometry().shards; ++s) {
     ps->weights[s] = ps->learner.pull(s);
@@ -338,6 +349,7 @@ const char* bellows_ps_error(const bellows_ps_t* ps) {
 int bellows_ps_leave(bellows_ps_t* ps) {
   if (!ps) return BELLOWS_PS_OK;
   int rc = BELLOWS_PS_OK;
+  // Of one that could not be mapped there is nothing.
   if (ps->socket.get() >= 0 && ps->learner.geometry().learners > 0) {
     rc = bellows_ps_drain(ps);
     ps->learner.leave();

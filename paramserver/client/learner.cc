@@ -33,15 +33,21 @@ bool Learner::attach(const Grant& grant, int control, int weights, int slot, pla
     return false;
   }
   if (!control_.map(control, ControlView::bytes(geometry), PROT_READ)) return false;
-  control_view_ = ControlView(control_.data(), geometry);
-  const std::uint64_t bytes = ArrayView::bytes(control_view_, geometry.buffers());
-  if (!weights_.map(weights, bytes, PROT_READ)) return false;
+  const ControlView view(control_.data(), geometry);
+  const std::uint64_t slot_bytes = SlotView::bytes(geometry);
+  if (!weights_.map_lazily(weights, ArrayView::bytes(view, geometry.buffers()), PROT_READ) ||
+      !slot_.map_lazily(slot, slot_bytes, PROT_READ | PROT_WRITE))
+    return false;
+  // A process that the learner forks would write into its gradients.
+  (void)madvise(slot_.data(), slot_bytes, MADV_DONTFORK);
+  control_view_ = view;
   weights_view_ = ArrayView(weights_.data(), control_view_, geometry.buffers());
-  if (!slot_.map(slot, SlotView::bytes(geometry), PROT_READ | PROT_WRITE)) return false;
   slot_view_ = SlotView(slot_.data(), geometry);
   bell_.reset(bell.release());
   sequence_ = grant.who.base;
   steps_ = LearnerSteps(control_view_, slot_view_, grant.who);
+  who_ = grant.who;
+  slot_view_.header().attached.store(1);
   return true;
 }
 
@@ -69,6 +75,10 @@ const float* Learner::pull(std::uint32_t shard) {
 
 std::uint64_t Learner::pulled_version(std::uint32_t shard) const {
   return Current::of(slot_view_.pin(shard).load(std::memory_order_relaxed)).version;
+}
+
+bool Learner::is_fenced() const {
+  return control_view_.fenced(who_.learner).load(std::memory_order_relaxed) == who_.incarnation;
 }
 
 void Learner::leave() { slot_view_.header().left.store(1); }

@@ -34,6 +34,8 @@ class Learner {
   std::uint64_t pulled_version(std::uint32_t shard) const;
   /// Waits until all that was pushed is applied. False: that took longer.
   bool drain(int wait_ms);
+  /// Whether nothing of it is applied any more, and what it reads may change.
+  bool is_fenced() const;
   /// Nothing more comes.
   void leave();
   std::uint32_t sequence() const { return sequence_; }
@@ -51,6 +53,7 @@ class Learner {
   SlotView slot_view_;
   ArrayView weights_view_;
   LearnerSteps steps_;
+  Identity who_;
   std::uint32_t sequence_ = 0;
 };
 

@@ -84,6 +84,7 @@ struct SlotHeader {
   Half published;  ///< the last sequence whose payload is complete
   Half waiting;    ///< 1: the learner sleeps until something is applied
   float scale[2];  ///< what the gradient of each payload is multiplied with
+  Half attached;   ///< 1: it has mapped all
   Half left;       ///< 1: it has left, though its process may go on
 };
 

@@ -27,7 +27,8 @@ Result<Fd> make_memory(const char* name, std::uint64_t bytes) {
 }
 
 Status map(plain::Mapping& mapping, const Fd& fd, std::uint64_t bytes, int protection) {
-  if (mapping.map(fd.get(), bytes, protection)) return {};
+  // What is never written to takes no room.
+  if (mapping.map_lazily(fd.get(), bytes, protection)) return {};
   return Error{ErrorKind::unavailable, fmt::format("cannot map {} bytes of shared memory: {}",
                                                    bytes, std::strerror(errno))};
 }
