@@ -112,6 +112,17 @@ void ShardSteps::flip(std::uint32_t buffer) const {
   control_.shard(shard_).current.store(next.word(), std::memory_order_seq_cst);
 }
 
+void ShardSteps::skip_to(std::uint64_t version) const {
+  const Current old = current();
+  for (std::uint32_t i = 0; i < control_.geometry().states; ++i)
+    if (old.version % 2 != version % 2)
+      std::memcpy(states_.buffer(shard_, 2 * i + version % 2),
+                  states_.buffer(shard_, 2 * i + old.version % 2),
+                  control_.shard(shard_).count * sizeof(float));
+  const Current next = {version, old.buffer};
+  control_.shard(shard_).current.store(next.word(), std::memory_order_seq_cst);
+}
+
 // Sequentially consistent, as the flip: either the learner sees the flip before it sleeps, or it is
 // seen that it waits.
 bool ShardSteps::must_wake(std::span<const Member* const> from) const {

@@ -67,6 +67,9 @@ class ShardSteps {
   /// Wakes all who wait for the shard.
   void wake() const;
 
+  /// The current weights become those of a later version, too.
+  void skip_to(std::uint64_t version) const;
+
   Current current() const;
   /// Keeps a buffer as it is for whoever saves it.
   void keep(std::optional<std::uint32_t> buffer) { kept_ = buffer; }

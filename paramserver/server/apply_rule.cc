@@ -63,7 +63,7 @@ ApplyRule apply_rule(const RuleTerms& from) {
   return [apply, from](const ShardUpdate& update) {
     Terms terms = terms_of(from);
     terms.step = update.version;
-    // A mean of those that are summed, each as its learner scaled it.
+    // The mean. Learners in step with one another all give the same scale.
     terms.scale =
         static_cast<double>(update.scales[0]) / static_cast<double>(update.gradients.size());
     Arrays arrays;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -20,6 +21,8 @@
 #include "common/event_loop.h"
 #include "common/keeper/kept.h"
 #include "common/listen_at.h"
+#include "common/plain/packet.h"
+#include "common/say_line.h"
 #include "paramserver/server/ps_server.h"
 
 namespace bellows::ps {
@@ -31,7 +34,7 @@ constexpr int kWrongUsage = 2;
 constexpr int kMostEnds = 10;
 constexpr std::chrono::minutes kEndsIn{1};
 
-void say(const std::string& text) { fmt::print(stderr, "bellows-ps: {}\n", text); }
+void say(const std::string& text) { say_line("bellows-ps", text); }
 
 struct Texts {
   std::string socket;
@@ -97,6 +100,8 @@ class Parent {
         if (!start()) return kFailed;
       } else if (fds[1].revents) {
         kill(child_, SIGTERM);
+        // It may wait for an answer, which does not come any more.
+        keeper_.reset();
         return std::max(wait_for_child(), 0);
       }
     }
@@ -113,6 +118,8 @@ class Parent {
     if (child_ > 0) return true;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     keeper_.reset();
+    // It asks for what it wants of this.
+    kept_ = KeptDescriptors();
     _exit(serve(std::move(listener_), std::move(other), options_, signals_));
   }
   static bool failed(const char* what) {
@@ -159,6 +166,15 @@ int run(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &taken, nullptr);
   signal(SIGPIPE, SIG_IGN);
   const Fd signals(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (plain::Handle other; plain::connect_to(texts.socket.c_str(), &other, 1) == 0) {
+    say(texts.socket + ": another bellows-ps has this socket; give another --socket");
+    return kFailed;
+  }
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
+  }
   auto listener = listen_at(texts.socket, 0600);
   if (!listener) {
     say(listener.error().text);

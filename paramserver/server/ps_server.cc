@@ -133,11 +133,11 @@ Status PsServer::adopt(Inheritance left) {
     member.slot = seat.joined.slot->view();
     seat.joined.bell = std::make_shared<const Fd>(std::move(kept.bell));
     seat.process = std::make_shared<const Fd>(std::move(kept.process));
-    watch_process(member.who.learner, *seat.process);
+    watch_process(member.who.learner, seat.process);
     seats.push_back(std::move(seat));
   }
   say_(fmt::format("goes on with {} learners", seats.size()));
-  seats_->adopt(std::move(seats));
+  seats_->adopt(std::move(seats), options_.mode == Mode::synchronous);
   // The server that ended may have owed a wake.
   for (std::uint32_t s = 0; s < memory_->control().geometry().shards; ++s) shard_steps(s).wake();
   return {};
@@ -151,12 +151,14 @@ ShardSteps PsServer::shard_steps(std::uint32_t shard) const {
 Status PsServer::begin(const RuleTerms& terms) {
   terms_ = terms;
   const ControlView& control = memory_->control();
-  seats_.emplace(control, options_.first_sequence);
+  seats_.emplace(control, options_.first_sequence, [this](std::uint32_t s, std::uint64_t version) {
+    shard_steps(s).skip_to(version);
+  });
   std::vector<const ShardThread*> threads;
   for (std::uint32_t s = 0; s < control.geometry().shards; ++s) {
     ShardLoop loop(shard_steps(s), options_.mode, [this](const Member& member) {
       const std::lock_guard lock(fence_mutex_);
-      to_fence_.push_back(member.who.learner);
+      to_fence_.push_back(member.who);
       eventfd_write(fence_bell_.get(), 1);
     });
     threads_.push_back(
@@ -170,7 +172,13 @@ Status PsServer::begin(const RuleTerms& terms) {
 
 void PsServer::accept_peer() {
   Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  if (!socket || peers_.size() >= kMostPeers) return;
+  if (!socket || peers_.size() >= kMostPeers) {
+    // Who has said nothing for the longest makes room.
+    const auto idle = std::find_if(peers_.begin(), peers_.end(),
+                                   [](const auto& entry) { return !entry.second.learner; });
+    if (errno != EAGAIN && idle != peers_.end()) peers_.erase(idle);
+    if (!socket) return;
+  }
   const std::uint64_t key = next_peer_++;
   auto watch = loop_.watch(socket.get(), EPOLLIN, [this, key](std::uint32_t) { on_message(key); });
   if (!watch) return say_(watch.error().text);
@@ -190,8 +198,9 @@ void PsServer::on_message(std::uint64_t key) {
   const int error =
       plain::receive_packet(found->second.socket.get(), &part, 1, &got, &passed, MSG_DONTWAIT);
   if (error == EAGAIN) return;
-  // A learner's end is its process's, and not that of its socket.
+  // Who leaves says so; this one has ended, become another program, or lost its handle.
   if (error != 0 || !message.is_sound(got)) {
+    if (found->second.learner) end(*found->second.learner);
     peers_.erase(found);
     return;
   }
@@ -274,11 +283,15 @@ Status PsServer::take_initial(Peer& peer, Fd weights) {
   memory_.emplace(std::move(*memory));
   tensors_ = std::move(*counts);
   counts_ = std::move(*kept_counts);
-  const auto kept =
-      keeper_.put_memory(memory_->files(), counts_, tensors_.size(), peer.join->terms);
-  if (!kept) return kept;
-  if (auto begun = begin(peer.join->terms); !begun) return begun;
-  return seat(peer);
+  auto begun = begin(peer.join->terms);
+  if (begun)
+    begun = keeper_.put_memory(memory_->files(), counts_, tensors_.size(), peer.join->terms);
+  if (begun) return seat(peer);
+  // The next one may be luckier.
+  threads_.clear();
+  seats_.reset();
+  memory_.reset();
+  return begun;
 }
 
 Status PsServer::seat(Peer& peer) {
@@ -292,14 +305,15 @@ Status PsServer::seat(Peer& peer) {
   if (auto kept = keeper_.put_seat(*made); !kept) return kept;
   peer.join.reset();
   peer.learner = learner;
-  if (auto granted = grant(peer, *made); !granted) {
-    (void)keeper_.drop_seat(learner);
-    peer.learner.reset();
-    return granted;
-  }
-  watch_process(learner, *made->process);
-  say_(fmt::format("learner {} joins", learner));
+  const Seat granted = *made;
+  watch_process(learner, granted.process);
   seats_->add(std::move(*made), options_.mode == Mode::synchronous);
+  // Only now: it reads weights as soon as it has the memory.
+  if (auto done = grant(peer, granted); !done) {
+    end(learner);
+    return done;
+  }
+  say_(fmt::format("learner {} joins", learner));
   return {};
 }
 
@@ -334,10 +348,10 @@ void PsServer::refuse(Peer& peer, const Error& error) const {
   send(peer.socket, message);
 }
 
-void PsServer::watch_process(std::uint32_t learner, const Fd& process) {
+void PsServer::watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process) {
   auto watch =
-      loop_.watch(process.get(), EPOLLIN, [this, learner](std::uint32_t) { end(learner); });
-  if (watch) processes_[learner] = std::move(*watch);
+      loop_.watch(process->get(), EPOLLIN, [this, learner](std::uint32_t) { end(learner); });
+  if (watch) processes_[learner] = {std::move(process), std::move(*watch)};
 }
 
 void PsServer::end(std::uint32_t learner) {
@@ -348,12 +362,18 @@ void PsServer::end(std::uint32_t learner) {
 void PsServer::on_fenced() {
   eventfd_t count = 0;
   (void)eventfd_read(fence_bell_.get(), &count);
-  std::vector<std::uint32_t> all;
+  std::vector<Identity> all;
   {
     const std::lock_guard lock(fence_mutex_);
     all.swap(to_fence_);
   }
-  for (const std::uint32_t learner : all) seats_->fence(learner);
+  for (const Identity& who : all) seats_->fence(who);
+  let_fenced_go();
+}
+
+void PsServer::let_fenced_go() {
+  for (const std::uint32_t learner : seats_->take_fenced())
+    let_go(learner, "is put out: what it says that it published makes no sense");
 }
 
 void PsServer::let_go(std::uint32_t learner, const std::string& why) {
@@ -376,8 +396,7 @@ EventLoop::Clock::time_point PsServer::settle() {
   if (!seats_) return now + kLook;
   for (const std::uint32_t learner : seats_->left()) end(learner);
   const auto gone = seats_->settle();
-  for (const std::uint32_t learner : seats_->take_fenced())
-    let_go(learner, "is put out: what it says that it published makes no sense");
+  let_fenced_go();
   for (const std::uint32_t learner : gone) let_go(learner, "has ended");
   const auto& all = seats_->all();
   const bool ends = std::any_of(all.begin(), all.end(), [](const auto& entry) {

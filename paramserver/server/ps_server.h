@@ -62,9 +62,10 @@ class PsServer {
   Status seat(Peer& peer);
   Status grant(const Peer& peer, const Seat& seat) const;
   void refuse(Peer& peer, const Error& error) const;
-  void watch_process(std::uint32_t learner, const Fd& process);
+  void watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process);
   void end(std::uint32_t learner);
   void on_fenced();
+  void let_fenced_go();
   void let_go(std::uint32_t learner, const std::string& why);
 
   EventLoop& loop_;
@@ -75,7 +76,12 @@ class PsServer {
   SeatKeeper keeper_;
   std::map<std::uint64_t, Peer> peers_;
   std::uint64_t next_peer_ = 1;
-  std::map<std::uint32_t, EventLoop::Watch> processes_;
+  /// A watch ends before its descriptor is closed.
+  struct Process {
+    std::shared_ptr<const Fd> fd;
+    EventLoop::Watch watch;
+  };
+  std::map<std::uint32_t, Process> processes_;
 
   std::optional<ServerMemory> memory_;
   RuleTerms terms_;
@@ -85,7 +91,7 @@ class PsServer {
   Fd fence_bell_;
   EventLoop::Watch fence_watch_;
   std::mutex fence_mutex_;
-  std::vector<std::uint32_t> to_fence_;
+  std::vector<Identity> to_fence_;
   /// After what they use.
   std::vector<std::unique_ptr<ShardThread>> threads_;
 };

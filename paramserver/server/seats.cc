@@ -5,19 +5,32 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <thread>
 #include <utility>
 
 #include "paramserver/protocol/learner_steps.h"
 
 namespace bellows::ps {
+namespace {
 
-Seats::Seats(const ControlView& control, std::uint32_t first_sequence)
-    : control_(control), first_sequence_(first_sequence) {}
+/// Longer than any update takes that others have been able to do.
+constexpr std::chrono::seconds kAlign{10};
+/// From a grant until the learner has mapped all.
+constexpr std::chrono::seconds kAttach{10};
+
+}  // namespace
+
+Seats::Seats(const ControlView& control, std::uint32_t first_sequence, Skip skip)
+    : control_(control), first_sequence_(first_sequence), skip_(std::move(skip)) {}
 
 Result<Seat> Seats::make(Fd process) const {
   std::uint32_t learner = 0;
-  while (seats_.count(learner) != 0) ++learner;
+  const auto is_taken = [this](std::uint32_t number) {
+    return seats_.count(number) != 0 ||
+           std::find(fenced_.begin(), fenced_.end(), number) != fenced_.end();
+  };
+  while (is_taken(learner)) ++learner;
   if (learner >= control_.geometry().learners)
     return Error{ErrorKind::busy,
                  fmt::format("there are {} learners already, as many as bellows-ps takes: start it "
@@ -57,49 +70,79 @@ void Seats::wait_for_turns() const {
       std::this_thread::sleep_for(std::chrono::microseconds(50));
 }
 
-/// Stops all shards at the same step, and says which: whatever one of them has applied, the others
-/// can.
-std::uint64_t Seats::align_steps() {
+/// Stops all shards at the same step: whatever one of them has applied, the others can, unless a
+/// learner took back what it had published.
+void Seats::align_steps() {
   publish(0);
   wait_for_turns();
   const std::uint32_t shards = control_.geometry().shards;
-  const auto version = [&](std::uint32_t s) {
+  const auto version = [this](std::uint32_t s) {
     return Current::of(control_.shard(s).current.load()).version;
   };
   std::uint64_t most = 0;
   for (std::uint32_t s = 0; s < shards; ++s) most = std::max(most, version(s));
+  const auto behind = [&](std::uint64_t wanted) {
+    for (std::uint32_t s = 0; s < shards; ++s)
+      if (version(s) < wanted) return true;
+    return false;
+  };
   publish(most);
+  const auto deadline = Clock::now() + kAlign;
+  while (behind(most) && Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (take_out_unsound()) publish(most);
+  }
+  publish(0);
+  wait_for_turns();
+  // Shards that lack what a learner took back: their weights stay as they are.
   for (std::uint32_t s = 0; s < shards; ++s)
-    while (version(s) < most) {
-      std::this_thread::sleep_for(std::chrono::microseconds(50));
-      if (take_out_unsound()) publish(most);
-    }
-  return most;
+    if (version(s) < most) skip_(s, most);
 }
 
 void Seats::add(Seat seat, bool in_step) {
   if (in_step) align_steps();
   const std::uint32_t learner = seat.joined.member.who.learner;
+  seat.since = Clock::now();
   seats_[learner] = std::move(seat);
   publish();
+  // Else a shard would not look at what the learner reads when it chooses a buffer.
+  wait_for_turns();
 }
 
-void Seats::adopt(std::vector<Seat> seats) {
+bool Seats::has_begun(const Member& member) const {
+  for (std::uint32_t s = 0; s < control_.geometry().shards; ++s) {
+    const auto current = Current::of(control_.shard(s).current.load());
+    if (control_.record(s, current.buffer, member.who.learner).incarnation.load() ==
+        member.who.incarnation)
+      return true;
+  }
+  return false;
+}
+
+// In step with others a learner of which no shard has anything may have been about to be added.
+void Seats::adopt(std::vector<Seat> seats, bool in_step) {
+  std::vector<Seat> begin;
   for (Seat& seat : seats) {
-    const Identity& who = seat.joined.member.who;
+    const Identity who = seat.joined.member.who;
+    seat.since = Clock::now();
     if (control_.fenced(who.learner).load() == who.incarnation)
       fenced_.push_back(who.learner);
+    else if (in_step && !has_begun(seat.joined.member))
+      begin.push_back(std::move(seat));
     else
       seats_[who.learner] = std::move(seat);
   }
   publish();
+  for (Seat& seat : begin) add(std::move(seat), true);
 }
 
 std::vector<std::uint32_t> Seats::left() const {
   std::vector<std::uint32_t> all;
   for (const auto& [learner, seat] : seats_) {
     const Member& member = seat.joined.member;
-    if (!member.last && member.slot.header().left.load() != 0) all.push_back(learner);
+    const SlotHeader& header = member.slot.header();
+    const bool never_came = header.attached.load() == 0 && Clock::now() - seat.since > kAttach;
+    if (!member.last && (never_came || header.left.load() != 0)) all.push_back(learner);
   }
   return all;
 }
@@ -170,9 +213,12 @@ std::vector<std::uint32_t> Seats::settle() {
   return gone;
 }
 
-void Seats::fence(std::uint32_t learner) {
-  if (seats_.erase(learner) == 0) return;
-  fenced_.push_back(learner);
+void Seats::fence(const Identity& who) {
+  const auto found = seats_.find(who.learner);
+  if (found == seats_.end() || found->second.joined.member.who.incarnation != who.incarnation)
+    return;
+  seats_.erase(found);
+  fenced_.push_back(who.learner);
   publish();
   wait_for_turns();
 }

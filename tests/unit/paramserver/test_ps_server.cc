@@ -71,6 +71,7 @@ class Server {
     return child;
   }
   void kill_parent() { child_.reset(); }
+  bool has_ended() { return child_->poll_exit().has_value(); }
 
  private:
   ScratchDir scratch_;
@@ -276,4 +277,77 @@ Test(ps_server, without_one_a_learner_says_so, .timeout = 60) {
   const OpenLearner learner;
   cr_expect_eq(learner.code, BELLOWS_PS_ERR_UNAVAILABLE);
   cr_expect(learner.error().find("/nowhere/ps") != std::string::npos);
+}
+
+Test(ps_server, who_joins_while_others_push_reads_whole_weights, .timeout = 120) {
+  const Server server({"--learners=3"});
+  const std::vector<std::uint64_t> counts = {4096};
+  const auto push_ones = [&](std::uint32_t count) {
+    const pid_t child = fork();
+    if (child != 0) return child;
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(100);
+    OpenLearner learner(counts);
+    for (std::uint32_t q = 0; q < count; ++q) {
+      if (bellows_ps_begin(learner.ps) != BELLOWS_PS_OK) _exit(1);
+      std::fill_n(static_cast<float*>(bellows_ps_gradient(learner.ps, 0)), counts[0], 1.0F);
+      if (bellows_ps_push(learner.ps, 1) != BELLOWS_PS_OK) _exit(2);
+    }
+    _exit(learner.leave() == BELLOWS_PS_OK ? 0 : 3);
+  };
+  const pid_t pushers[] = {push_ones(100'000'000), push_ones(100'000'000)};
+  for (int joins = 0; joins < 60; ++joins) {
+    OpenLearner reader(counts);
+    cr_assert_eq(reader.code, BELLOWS_PS_OK, "%s", reader.error().c_str());
+    // The first pull of one of which a shard could not know yet.
+    const auto weights = reader.pull();
+    for (int looks = 0; looks < 20; ++looks)
+      for (const float weight : weights) cr_assert_eq(weight, weights[0]);
+    const float* held = bellows_ps_weights(reader.ps, 0);
+    for (std::uint64_t i = 0; i < counts[0]; ++i) cr_assert_eq(held[i], weights[0]);
+  }
+  for (const pid_t pusher : pushers) kill(pusher, SIGKILL);
+  for (const pid_t pusher : pushers) cr_expect_eq(exit_code(pusher), -1);
+}
+
+Test(ps_server, ends_when_told_whatever_it_does, .timeout = 120) {
+  for (int i = 0; i < 10; ++i) {
+    Server server;
+    Counters counters;
+    const pid_t learner = start_learner(0, 1'000'000, counters);
+    cr_assert(eventually([&] { return counters[0] > 10; }));
+    kill(learner, SIGKILL);
+    cr_expect_eq(exit_code(learner), -1);
+    // Somewhere in what it does about that.
+    std::this_thread::sleep_for(milliseconds(3 * i));
+    kill(server.pid(), SIGTERM);
+    cr_assert(eventually([&] { return server.has_ended(); }));
+  }
+}
+
+Test(ps_server, a_second_one_leaves_the_first_its_socket, .timeout = 60) {
+  const Server server;
+  ChildOptions options;
+  options.command = {BELLOWS_PS, "--socket=" + server.socket()};
+  auto second = Child::start(options);
+  cr_assert(second.ok());
+  cr_assert(eventually([&] { return second->poll_exit().has_value(); }));
+  cr_expect(!second->poll_exit()->ok());
+  const OpenLearner learner;
+  cr_expect_eq(learner.code, BELLOWS_PS_OK);
+}
+
+Test(ps_server, a_learner_that_became_another_program_gives_its_place_back, .timeout = 60) {
+  const Server server({"--learners=1"});
+  const pid_t child = fork();
+  if (child == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const OpenLearner learner;
+    execl("/bin/sleep", "sleep", "50", nullptr);
+    _exit(1);
+  }
+  cr_expect(eventually([] { return OpenLearner().code == BELLOWS_PS_ERR_FULL; }));
+  cr_expect(eventually([] { return OpenLearner().code == BELLOWS_PS_OK; }));
+  kill(child, SIGKILL);
+  cr_expect_eq(exit_code(child), -1);
 }
