@@ -5,6 +5,7 @@ import multiprocessing
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 from support import PACKAGE, SECONDS, TestCase
 
@@ -45,6 +46,12 @@ class Server:
         self._process.kill()
         self._process.wait(timeout=SECONDS)
         self._log.close()
+
+
+def is_stopped(pid):
+    """Whether all threads of a process have stopped, which takes them a moment."""
+    threads = Path(f"/proc/{pid}/task").glob("*/stat")
+    return all(stat.read_text().rpartition(")")[2].split()[0] == "T" for stat in threads)
 
 
 def server_of(pid):

@@ -9,7 +9,7 @@ import unittest
 import warnings
 
 from bellows import ps
-from ps_support import BUILD, ENVIRONMENT, Server, ServerTestCase, in_processes, server_of
+from ps_support import BUILD, ENVIRONMENT, Server, ServerTestCase, in_processes, is_stopped, server_of
 from support import PACKAGE, SECONDS, missing
 
 NO_TORCH = missing("torch", "numpy")
@@ -429,6 +429,7 @@ class Errors(ServerTestCase):
         weight = nn.Parameter(torch.zeros(3))
         with ps.Optimizer([weight], lr=1, wait=0.1) as optimizer:
             os.kill(server_of(server.pid), signal.SIGSTOP)
+            self.eventually(lambda: is_stopped(server_of(server.pid)))
             weight.sum().backward()
             with self.assertRaisesRegex(ps.TimeoutError, "applies nothing for 100 ms"):
                 optimizer.step()
