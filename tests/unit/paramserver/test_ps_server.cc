@@ -339,14 +339,19 @@ Test(ps_server, a_second_one_leaves_the_first_its_socket, .timeout = 60) {
 
 Test(ps_server, a_learner_that_became_another_program_gives_its_place_back, .timeout = 60) {
   const Server server({"--learners=1"});
+  Counters joined, goes;
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     const OpenLearner learner;
+    joined[0] = learner.code == BELLOWS_PS_OK;
+    while (goes[0] == 0) std::this_thread::sleep_for(milliseconds(1));
     execl("/bin/sleep", "sleep", "50", nullptr);
     _exit(1);
   }
-  cr_expect(eventually([] { return OpenLearner().code == BELLOWS_PS_ERR_FULL; }));
+  cr_assert(eventually([&] { return joined[0] == 1; }));
+  cr_expect_eq(OpenLearner().code, BELLOWS_PS_ERR_FULL);
+  goes[0] = 1;
   cr_expect(eventually([] { return OpenLearner().code == BELLOWS_PS_OK; }));
   kill(child, SIGKILL);
   cr_expect_eq(exit_code(child), -1);
