@@ -12,6 +12,7 @@
 //                                          out, with two buffers in turn so that who is ahead need
 //                                          not wait a third time
 #include <fmt/core.h>
+#include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -46,15 +47,24 @@ void* shared(std::size_t bytes) {
   return memory;
 }
 
-/// Waits as long as it takes, which is little, without giving the processor away while it is
-/// little.
+/// Between two looks at a word. Not for ever without giving the processor away: there may be more
+/// processes than processors.
+void rest(unsigned looks) {
+  if (looks % 1024 == 1023)
+    sched_yield();
+  else
+    __builtin_ia32_pause();
+}
+
 void wait_for(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
-  for (unsigned i = 0; word.load(std::memory_order_acquire) != value; ++i) {
-    if (i % 1024 == 1023)
-      usleep(0);
-    else
-      __builtin_ia32_pause();
-  }
+  for (unsigned i = 0; word.load(std::memory_order_acquire) != value; ++i) rest(i);
+}
+
+/// Until it is this number or a later one.
+void wait_past(const std::atomic<std::uint32_t>& word, std::uint32_t value) {
+  for (unsigned i = 0; static_cast<std::int32_t>(word.load(std::memory_order_acquire) - value) < 0;
+       ++i)
+    rest(i);
 }
 
 void print(const std::vector<double>& all) {
@@ -157,20 +167,14 @@ void allreduce(std::size_t floats, int count, unsigned learners) {
         std::memcpy(of_turn + rank * floats, own.data(), floats * sizeof(float));
         flags->in[rank].word.store(turn, std::memory_order_release);
         // Nobody is two turns ahead: that takes all of this turn's parts.
-        for (unsigned l = 0; l < learners; ++l)
-          while (static_cast<std::int32_t>(flags->in[l].word.load(std::memory_order_acquire) -
-                                           turn) < 0)
-            __builtin_ia32_pause();
+        for (unsigned l = 0; l < learners; ++l) wait_past(flags->in[l].word, turn);
         for (std::size_t k = begin; k < end; ++k) {
           float s = of_turn[k];
           for (unsigned l = 1; l < learners; ++l) s += of_turn[l * floats + k];
           sum[k] = s;
         }
         flags->out[rank].word.store(turn, std::memory_order_release);
-        for (unsigned l = 0; l < learners; ++l)
-          while (static_cast<std::int32_t>(flags->out[l].word.load(std::memory_order_acquire) -
-                                           turn) < 0)
-            __builtin_ia32_pause();
+        for (unsigned l = 0; l < learners; ++l) wait_past(flags->out[l].word, turn);
         std::memcpy(own.data(), sum, floats * sizeof(float));
       }));
     if (rank == 0) print(all);
