@@ -26,8 +26,8 @@ struct Geometry {
   std::uint32_t states = 0;          ///< float32 arrays beside the weights: 0, 1 or 2
   std::uint64_t elements = 0;        ///< of all shards
 
-  /// One for each learner that reads, one for the saver, the current one, and one to write to.
-  std::uint32_t buffers() const { return learners + 3; }
+  /// One for each learner that reads, the current one, and one to write to.
+  std::uint32_t buffers() const { return learners + 2; }
   bool is_valid() const;
 };
 
@@ -53,7 +53,6 @@ static_assert(Half::is_always_lock_free && sizeof(Half) == 4);
 struct ControlHeader {
   std::uint64_t magic;
   std::uint32_t layout;
-  std::uint32_t mode;
   Geometry geometry;
 };
 

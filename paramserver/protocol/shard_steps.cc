@@ -51,7 +51,7 @@ void ShardSteps::read_pin(const Member& member) {
 
 std::uint32_t ShardSteps::choose() const {
   const auto is_taken = [&](std::uint32_t buffer) {
-    return buffer == current().buffer || buffer == kept_ ||
+    return buffer == current().buffer ||
            std::find(pinned_.begin(), pinned_.end(), buffer) != pinned_.end();
   };
   // There is one: a learner has one pin. The lowest was written to last, and may still be in the

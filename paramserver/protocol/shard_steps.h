@@ -71,8 +71,6 @@ class ShardSteps {
   void skip_to(std::uint64_t version) const;
 
   Current current() const;
-  /// Keeps a buffer as it is for whoever saves it.
-  void keep(std::optional<std::uint32_t> buffer) { kept_ = buffer; }
 
  private:
   ControlView control_;
@@ -80,7 +78,6 @@ class ShardSteps {
   ArrayView states_;
   std::uint32_t shard_;
   ApplyRule rule_;
-  std::optional<std::uint32_t> kept_;
   std::vector<std::uint32_t> pinned_;
 };
 
