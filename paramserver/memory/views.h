@@ -21,6 +21,10 @@ class ControlView {
   const Geometry& geometry() const { return geometry_; }
   ControlHeader& header() const { return at<ControlHeader>(0); }
   ShardWords& shard(std::uint32_t shard) const;
+  /// Sequentially consistent.
+  Current current(std::uint32_t shard) const {
+    return Current::of(this->shard(shard).current.load());
+  }
   /// The incarnation of a learner of which nothing is applied any more: what it said made no sense.
   Half& fenced(std::uint32_t learner) const;
   LearnerRecord& record(std::uint32_t shard, std::uint32_t buffer, std::uint32_t learner) const;

@@ -9,9 +9,7 @@ std::uint32_t applied_in(const LearnerRecord& record, const Identity& who) {
              : who.base;
 }
 
-Current LearnerSteps::load(std::uint32_t shard) const {
-  return Current::of(control_.shard(shard).current.load(std::memory_order_seq_cst));
-}
+Current LearnerSteps::load(std::uint32_t shard) const { return control_.current(shard); }
 
 // The record of a version that is no longer current may be half of an update that comes to nothing,
 // if the server is killed. The learner would write over a payload that the next one applies.
@@ -42,7 +40,7 @@ void LearnerSteps::pin(std::uint32_t shard, Current loaded) const {
 }
 
 bool LearnerSteps::is_current(std::uint32_t shard, Current pinned) const {
-  return control_.shard(shard).current.load(std::memory_order_seq_cst) == pinned.word();
+  return control_.current(shard) == pinned;
 }
 
 }  // namespace bellows::ps

@@ -45,7 +45,7 @@ Result<Seat> Seats::make(Fd process) const {
   // Of one that never pushed anything, no record tells.
   member.who = {learner, std::max(1u, control_.fenced(learner).load() + 1), first_sequence_};
   for (std::uint32_t s = 0; s < control_.geometry().shards; ++s) {
-    const auto current = Current::of(control_.shard(s).current);
+    const Current current = control_.current(s);
     const std::uint32_t last = control_.record(s, current.buffer, learner).incarnation;
     member.who.incarnation = std::max(member.who.incarnation, last + 1);
   }
@@ -76,9 +76,7 @@ void Seats::align_steps() {
   publish(0);
   wait_for_turns();
   const std::uint32_t shards = control_.geometry().shards;
-  const auto version = [this](std::uint32_t s) {
-    return Current::of(control_.shard(s).current.load()).version;
-  };
+  const auto version = [this](std::uint32_t s) { return control_.current(s).version; };
   std::uint64_t most = 0;
   for (std::uint32_t s = 0; s < shards; ++s) most = std::max(most, version(s));
   const auto behind = [&](std::uint64_t wanted) {
@@ -111,7 +109,7 @@ void Seats::add(Seat seat, bool in_step) {
 
 bool Seats::has_begun(const Member& member) const {
   for (std::uint32_t s = 0; s < control_.geometry().shards; ++s) {
-    const auto current = Current::of(control_.shard(s).current.load());
+    const Current current = control_.current(s);
     if (control_.record(s, current.buffer, member.who.learner).incarnation.load() ==
         member.who.incarnation)
       return true;
@@ -158,12 +156,11 @@ void Seats::end(std::uint32_t learner) {
 /// What a shard has applied of a member. Another thread may be at work: what is read of a version
 /// counts if that still is the current one.
 std::uint32_t Seats::applied(const Member& member, std::uint32_t shard) const {
-  const Word& current = control_.shard(shard).current;
   for (;;) {
-    const std::uint64_t word = current.load();
-    const std::uint32_t applied = applied_in(
-        control_.record(shard, Current::of(word).buffer, member.who.learner), member.who);
-    if (current.load() == word) return applied;
+    const Current current = control_.current(shard);
+    const std::uint32_t applied =
+        applied_in(control_.record(shard, current.buffer, member.who.learner), member.who);
+    if (control_.current(shard) == current) return applied;
   }
 }
 

@@ -109,8 +109,7 @@ Result<ServerMemory> ServerMemory::adopt(MemoryFiles files) {
     return not_whole();
   memory.control_view_ = ControlView(memory.control_->data(), geometry);
   for (std::uint32_t shard = 0; shard < geometry.shards; ++shard)
-    if (Current::of(memory.control_view_.shard(shard).current).buffer >= geometry.buffers())
-      return not_whole();
+    if (memory.control_view_.current(shard).buffer >= geometry.buffers()) return not_whole();
   if (auto mapped = memory.map_arrays(); !mapped) return mapped.error();
   return memory;
 }

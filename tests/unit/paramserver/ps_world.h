@@ -6,20 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 #include <vector>
 
 #include "paramserver/client/learner.h"
 #include "paramserver/server/server_memory.h"
 #include "paramserver/server/shard_thread.h"
+#include "tests/unit/paramserver/ps_support.h"
 
 namespace bellows::ps_test {
 
@@ -32,19 +30,8 @@ inline void require(bool holds, const char* otherwise) {
   std::abort();
 }
 
-inline bool eventually(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return true;
-}
-
-/// One number for each gradient's element, so that a sum of some of them tells which they are.
 inline std::uint32_t mark(std::uint32_t learner, std::uint32_t sequence, std::uint64_t element) {
-  std::uint64_t x = (std::uint64_t{learner} << 32 | sequence) * 0x9e37'79b9'7f4a'7c15 + element;
-  x = (x ^ x >> 29) * 0xbf58'476d'1ce4'e5b9;
+  const std::uint64_t x = mark_bits(learner, sequence, element);
   return static_cast<std::uint32_t>(x >> 32 ^ x);
 }
 
@@ -183,7 +170,7 @@ class World {
 
   /// The current weights of a shard, as whole numbers.
   std::vector<std::uint32_t> sums(std::uint32_t shard) const {
-    const auto current = Current::of(control().shard(shard).current.load());
+    const Current current = control().current(shard);
     const float* data = memory_->weights().buffer(shard, current.buffer);
     std::vector<std::uint32_t> all(control().shard(shard).count);
     std::memcpy(all.data(), data, all.size() * sizeof all[0]);

@@ -54,6 +54,6 @@ Test(ps_ledger, learners_in_step_are_summed_together, .timeout = 60) {
   world.start();
   push_all(world, 2, 2000);
   world.expect_sums({{0, 0, 2000}, {1, 0, 2000}});
-  const auto current = Current::of(world.control().shard(0).current.load());
+  const Current current = world.control().current(0);
   cr_expect_eq(current.version, 2000);
 }

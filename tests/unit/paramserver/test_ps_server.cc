@@ -19,9 +19,11 @@
 
 #include "common/child.h"
 #include "paramserver/include/bellows_ps.h"
+#include "tests/unit/paramserver/ps_support.h"
 #include "tests/unit/support/scratch_dir.h"
 
 using namespace bellows;
+using namespace bellows::ps_test;
 using std::chrono::milliseconds;
 
 namespace {
@@ -30,20 +32,9 @@ constexpr std::uint64_t kElements = 192;
 /// What a learner that is put out or finds no server must not wait for.
 constexpr int kWaitMs = 20000;
 
-bool eventually(const std::function<bool()>& holds) {
-  const auto end = std::chrono::steady_clock::now() + milliseconds(kWaitMs);
-  while (!holds()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(milliseconds(2));
-  }
-  return true;
-}
-
 /// A small whole number: sums of a million of them are exact in a float.
 float mark(std::uint32_t learner, std::uint32_t number, std::uint64_t element) {
-  std::uint64_t x = (std::uint64_t{learner} << 32 | number) * 0x9e37'79b9'7f4a'7c15 + element;
-  x = (x ^ x >> 29) * 0xbf58'476d'1ce4'e5b9;
-  return static_cast<float>(x >> 61);
+  return static_cast<float>(mark_bits(learner, number, element) >> 61);
 }
 
 class Server {
