@@ -8,13 +8,15 @@
 namespace bellows::ps {
 
 inline constexpr std::uint64_t kMagic = 0x3152'4553'5053'4c42;  // "BLSPSER1"
-inline constexpr std::uint32_t kLayout = 1;
+inline constexpr std::uint32_t kLayout = 2;
 inline constexpr std::uint32_t kMostLearners = 256;
 inline constexpr std::uint32_t kMostShards = 256;
 inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
 /// Tensors and shards begin at multiples of so many elements, so that vectors are aligned.
 inline constexpr std::uint64_t kAlignElements = 64;
 inline constexpr std::uint64_t kPage = 4096;
+/// Of each of a shard's states: the current one, the one to write to, and one for a saver to read.
+inline constexpr std::uint32_t kStateCopies = 3;
 /// Two cache lines: the processor fetches them in pairs.
 inline constexpr std::size_t kApart = 128;
 
@@ -26,8 +28,8 @@ struct Geometry {
   std::uint32_t states = 0;          ///< float32 arrays beside the weights: 0, 1 or 2
   std::uint64_t elements = 0;        ///< of all shards
 
-  /// One for each learner that reads, the current one, and one to write to.
-  std::uint32_t buffers() const { return learners + 2; }
+  /// One for each learner that reads, one for a saver, the current one, and one to write to.
+  std::uint32_t buffers() const { return learners + 3; }
   bool is_valid() const;
 };
 
@@ -67,6 +69,11 @@ struct ShardWords {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
     return reinterpret_cast<std::uint32_t*>(&current);
   }
+};
+
+/// What belongs to one version of one shard, beside its learners.
+struct VersionRecord {
+  Half state;  ///< which copy of the states
 };
 
 /// What one version of one shard contains of a learner. What a server wrote that ended before the

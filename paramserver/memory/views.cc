@@ -16,8 +16,11 @@ std::uint64_t records_at(const Geometry& g) {
   return rounded(fences_at(g) + g.learners * sizeof(Half), kApart);
 }
 
+/// Behind the record of the version.
+std::uint64_t learners_at() { return rounded(sizeof(VersionRecord), alignof(LearnerRecord)); }
+
 std::uint64_t record_stride(const Geometry& g) {
-  return rounded(g.learners * sizeof(LearnerRecord), kApart);
+  return rounded(learners_at() + g.learners * sizeof(LearnerRecord), kApart);
 }
 
 std::uint64_t pins_at() { return rounded(sizeof(SlotHeader), kApart); }
@@ -54,10 +57,18 @@ Half& ControlView::fenced(std::uint32_t learner) const {
   return at<Half>(fences_at(geometry_) + learner * sizeof(Half));
 }
 
+std::uint64_t ControlView::record_at(std::uint32_t shard, std::uint32_t buffer) const {
+  const std::uint64_t number = std::uint64_t{shard} * geometry_.buffers() + buffer;
+  return records_at(geometry_) + number * record_stride(geometry_);
+}
+
+VersionRecord& ControlView::record(std::uint32_t shard, std::uint32_t buffer) const {
+  return at<VersionRecord>(record_at(shard, buffer));
+}
+
 LearnerRecord& ControlView::record(std::uint32_t shard, std::uint32_t buffer,
                                    std::uint32_t learner) const {
-  const std::uint64_t number = std::uint64_t{shard} * geometry_.buffers() + buffer;
-  return at<LearnerRecord>(records_at(geometry_) + number * record_stride(geometry_) +
+  return at<LearnerRecord>(record_at(shard, buffer) + learners_at() +
                            learner * sizeof(LearnerRecord));
 }
 

@@ -27,6 +27,7 @@ class ControlView {
   }
   /// The incarnation of a learner of which nothing is applied any more: what it said made no sense.
   Half& fenced(std::uint32_t learner) const;
+  VersionRecord& record(std::uint32_t shard, std::uint32_t buffer) const;
   LearnerRecord& record(std::uint32_t shard, std::uint32_t buffer, std::uint32_t learner) const;
 
  private:
@@ -34,6 +35,7 @@ class ControlView {
   T& at(std::uint64_t offset) const {
     return *reinterpret_cast<T*>(memory_ + offset);
   }
+  std::uint64_t record_at(std::uint32_t shard, std::uint32_t buffer) const;
 
   unsigned char* memory_ = nullptr;
   Geometry geometry_;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstring>
 #include <utility>
 
 namespace bellows::ps {
@@ -32,9 +31,13 @@ void ShardSteps::fence(const Member& member) const {
   control_.fenced(member.who.learner).store(member.who.incarnation, std::memory_order_seq_cst);
 }
 
+bool ShardSteps::is_fenced(const Member& member) const {
+  return control_.fenced(member.who.learner).load(std::memory_order_relaxed) ==
+         member.who.incarnation;
+}
+
 ShardSteps::Found ShardSteps::look(const Member& member) const {
-  if (control_.fenced(member.who.learner).load(std::memory_order_relaxed) == member.who.incarnation)
-    return Found::fenced;
+  if (is_fenced(member)) return Found::fenced;
   const std::uint32_t published =
       member.last ? *member.last : member.slot.header().published.load(std::memory_order_seq_cst);
   const std::int32_t ahead = distance(published, applied(member));
@@ -51,7 +54,7 @@ void ShardSteps::read_pin(const Member& member) {
 
 std::uint32_t ShardSteps::choose() const {
   const auto is_taken = [&](std::uint32_t buffer) {
-    return buffer == current().buffer ||
+    return buffer == current().buffer || buffer == saved_.buffer ||
            std::find(pinned_.begin(), pinned_.end(), buffer) != pinned_.end();
   };
   // There is one: a learner has one pin. The lowest was written to last, and may still be in the
@@ -59,6 +62,18 @@ std::uint32_t ShardSteps::choose() const {
   std::uint32_t buffer = 0;
   while (is_taken(buffer)) ++buffer;
   return buffer;
+}
+
+std::uint32_t ShardSteps::state_of(std::uint32_t buffer) const {
+  return control_.record(shard_, buffer).state.load(std::memory_order_relaxed);
+}
+
+std::uint32_t ShardSteps::free_state() const {
+  const std::uint32_t used = state_of(current().buffer);
+  const std::uint32_t saved = saved_.buffer == Current::kNoBuffer ? used : state_of(saved_.buffer);
+  std::uint32_t copy = 0;
+  while (copy == used || copy == saved) ++copy;
+  return copy;
 }
 
 void ShardSteps::apply(std::uint32_t buffer, std::span<const Member* const> from) const {
@@ -76,9 +91,10 @@ void ShardSteps::apply(std::uint32_t buffer, std::span<const Member* const> from
   update.elements = words.count;
   update.weights = weights_.buffer(shard_, old.buffer);
   update.new_weights = weights_.buffer(shard_, buffer);
+  const std::uint32_t from_state = state_of(old.buffer), to_state = free_state();
   for (std::uint32_t i = 0; i < control_.geometry().states; ++i) {
-    update.state[i] = states_.buffer(shard_, 2 * i + old.version % 2);
-    update.new_state[i] = states_.buffer(shard_, 2 * i + update.version % 2);
+    update.state[i] = states_.buffer(shard_, kStateCopies * i + from_state);
+    update.new_state[i] = states_.buffer(shard_, kStateCopies * i + to_state);
   }
   update.gradients = gradients;
   update.scales = scales;
@@ -92,6 +108,7 @@ void ShardSteps::record(std::uint32_t buffer, std::span<const Member* const> fro
   const auto copy = [](auto& to, const auto& value) {
     to.store(value.load(std::memory_order_relaxed), std::memory_order_release);
   };
+  control_.record(shard_, buffer).state.store(free_state(), std::memory_order_relaxed);
   for (std::uint32_t l = 0; l < control_.geometry().learners; ++l) {
     const LearnerRecord& before = control_.record(shard_, old, l);
     LearnerRecord& after = control_.record(shard_, buffer, l);
@@ -113,13 +130,7 @@ void ShardSteps::flip(std::uint32_t buffer) const {
 }
 
 void ShardSteps::skip_to(std::uint64_t version) const {
-  const Current old = current();
-  for (std::uint32_t i = 0; i < control_.geometry().states; ++i)
-    if (old.version % 2 != version % 2)
-      std::memcpy(states_.buffer(shard_, 2 * i + version % 2),
-                  states_.buffer(shard_, 2 * i + old.version % 2),
-                  control_.shard(shard_).count * sizeof(float));
-  const Current next = {version, old.buffer};
+  const Current next = {version, current().buffer};
   control_.shard(shard_).current.store(next.word(), std::memory_order_seq_cst);
 }
 

@@ -38,14 +38,15 @@ using ApplyRule = std::function<void(const ShardUpdate&)>;
 /// matters. Nobody else writes to the shard. Whatever a learner writes to its slot is read once.
 class ShardSteps {
  public:
-  /// `states` has two copies for each of the geometry's states: those of a version are `version %
-  /// 2`, and of a second state 2 + that.
+  /// `states` has kStateCopies for each of the geometry's states; the record of a version says
+  /// which is its own.
   ShardSteps(const ControlView& control, const ArrayView& weights, const ArrayView& states,
              std::uint32_t shard, ApplyRule rule);
 
   enum class Found { nothing, gradient, nonsense, fenced };
   /// Whether the member has published the sequence that follows what the shard has of it.
   Found look(const Member& member) const;
+  bool is_fenced(const Member& member) const;
   /// From here on nothing of the member is applied, by no shard and no server.
   void fence(const Member& member) const;
   /// The sequence that follows.
@@ -70,14 +71,23 @@ class ShardSteps {
   /// The current weights become those of a later version, too.
   void skip_to(std::uint64_t version) const;
 
+  /// From here on the current version stays as it is, weights, states and record, for a saver to
+  /// read, until unpin or the next pin.
+  Current pin() { return saved_ = current(); }
+  void unpin() { saved_ = Current{0, Current::kNoBuffer}; }
+
   Current current() const;
 
  private:
+  std::uint32_t state_of(std::uint32_t buffer) const;
+  std::uint32_t free_state() const;
+
   ControlView control_;
   ArrayView weights_;
   ArrayView states_;
   std::uint32_t shard_;
   ApplyRule rule_;
+  Current saved_{0, Current::kNoBuffer};
   std::vector<std::uint32_t> pinned_;
 };
 

@@ -274,7 +274,7 @@ Status PsServer::take_initial(Peer& peer, Fd weights) {
     if (auto read = read_at(weights.get(), to, bytes, at, "a learner's weights"); !read)
       return read;
     for (std::uint32_t i = 0; i < memory->control().geometry().states; ++i)
-      std::fill_n(memory->states().buffer(s, 2 * i), layout->shards[s],
+      std::fill_n(memory->states().buffer(s, kStateCopies * i), layout->shards[s],
                   initial_state(peer.join->terms));
     at += bytes;
   }

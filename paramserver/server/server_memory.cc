@@ -35,8 +35,7 @@ Status map(plain::Mapping& mapping, const Fd& fd, std::uint64_t bytes, int prote
 
 constexpr int kWritable = PROT_READ | PROT_WRITE;
 
-/// Two of each.
-std::uint32_t state_copies(const Geometry& geometry) { return 2 * geometry.states; }
+std::uint32_t state_copies(const Geometry& geometry) { return kStateCopies * geometry.states; }
 
 std::uint64_t sum(const std::vector<std::uint64_t>& counts) {
   std::uint64_t all = 0;
@@ -108,8 +107,12 @@ Result<ServerMemory> ServerMemory::adopt(MemoryFiles files) {
       ControlView::bytes(geometry) != bytes)
     return not_whole();
   memory.control_view_ = ControlView(memory.control_->data(), geometry);
-  for (std::uint32_t shard = 0; shard < geometry.shards; ++shard)
-    if (memory.control_view_.current(shard).buffer >= geometry.buffers()) return not_whole();
+  for (std::uint32_t shard = 0; shard < geometry.shards; ++shard) {
+    const std::uint32_t buffer = memory.control_view_.current(shard).buffer;
+    if (buffer >= geometry.buffers() ||
+        memory.control_view_.record(shard, buffer).state.load() >= kStateCopies)
+      return not_whole();
+  }
   if (auto mapped = memory.map_arrays(); !mapped) return mapped.error();
   return memory;
 }
