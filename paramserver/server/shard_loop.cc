@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "paramserver/server/shard_loop.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 namespace bellows::ps {
 
-ShardLoop::ShardLoop(ShardSteps steps, Mode mode, Fence fence)
-    : steps_(std::move(steps)), mode_(mode), fence_(std::move(fence)) {}
+ShardLoop::ShardLoop(ShardSteps steps, Mode mode, Fence fence, std::optional<ShardCut> cut)
+    : steps_(std::move(steps)), mode_(mode), fence_(std::move(fence)), cut_(cut) {}
 
-unsigned ShardLoop::turn(std::span<const Member> members, std::uint64_t limit) {
+unsigned ShardLoop::turn(std::span<const Member> members, std::uint64_t limit,
+                         std::uint64_t generation) {
+  if (cut_) cut_->look(steps_, members, generation);
   std::vector<const Member*> found;
   std::size_t expected = 0;
   unsigned updates = 0;
@@ -27,11 +30,16 @@ unsigned ShardLoop::turn(std::span<const Member> members, std::uint64_t limit) {
     if (seen != ShardSteps::Found::gradient) continue;
     found.push_back(&member);
     if (mode_ != Mode::asynchronous) continue;
-    update(members, found);
+    if (allows(member)) {
+      update(members, found);
+      ++updates;
+    }
     found.clear();
-    ++updates;
   }
   if (mode_ == Mode::asynchronous || found.empty() || found.size() < expected) return updates;
+  // Of a step all shards apply all gradients.
+  if (std::none_of(found.begin(), found.end(), [this](const auto* one) { return allows(*one); }))
+    return updates;
   const auto gradients = static_cast<unsigned>(found.size());
   update(members, found);
   return gradients;

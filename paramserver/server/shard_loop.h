@@ -2,9 +2,10 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <span>
 
-#include "paramserver/protocol/shard_steps.h"
+#include "paramserver/server/cut.h"
 
 namespace bellows::ps {
 
@@ -20,20 +21,25 @@ class ShardLoop {
   /// for nobody.
   using Fence = std::function<void(const Member&)>;
 
-  ShardLoop(ShardSteps steps, Mode mode, Fence fence);
+  /// Without `cut` nobody saves.
+  ShardLoop(ShardSteps steps, Mode mode, Fence fence, std::optional<ShardCut> cut = std::nullopt);
 
   static constexpr std::uint64_t kNoLimit = UINT64_MAX;
 
   /// Applies at most one gradient of each member, and none beyond a version. How many.
-  unsigned turn(std::span<const Member> members, std::uint64_t limit = kNoLimit);
+  /// `generation`: of the members.
+  unsigned turn(std::span<const Member> members, std::uint64_t limit = kNoLimit,
+                std::uint64_t generation = 0);
   ShardSteps& steps() { return steps_; }
 
  private:
+  bool allows(const Member& member) const { return !cut_ || cut_->allows(steps_, member); }
   void update(std::span<const Member> members, std::span<const Member* const> from);
 
   ShardSteps steps_;
   Mode mode_;
   Fence fence_;
+  std::optional<ShardCut> cut_;
 };
 
 }  // namespace bellows::ps

@@ -33,8 +33,12 @@ std::pair<std::vector<Joined>, std::uint64_t> Members::get() const {
 }
 
 ShardThread::ShardThread(const ControlView& control, std::uint32_t shard, ShardLoop loop,
-                         const Members& members)
-    : control_(control), shard_(shard), loop_(std::move(loop)), members_(members) {}
+                         const Members& members, const Fd* cut_bell)
+    : control_(control),
+      shard_(shard),
+      loop_(std::move(loop)),
+      members_(members),
+      cut_bell_(cut_bell) {}
 
 ShardThread::~ShardThread() {
   ends_ = true;
@@ -48,6 +52,9 @@ Status ShardThread::start() {
   epoll_event event = {EPOLLIN, {}};
   if (!epoll_ || !end_bell_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, end_bell_.get(), &event) < 0)
     return errno_error("make", "what wakes a shard's thread");
+  epoll_event edge = {EPOLLIN | EPOLLET, {}};
+  if (cut_bell_ && epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, cut_bell_->get(), &edge) < 0)
+    return errno_error("watch", "what a saver rings");
   try {
     thread_ = std::thread([this] { run(); });
   } catch (const std::system_error& error) {
@@ -77,7 +84,7 @@ void ShardThread::run() {
   auto last = Clock::now();
   while (!ends_) {
     take_members();
-    if (loop_.turn(plain_, limit_) > 0)
+    if (loop_.turn(plain_, limit_, generation_) > 0)
       last = Clock::now();
     else if (Clock::now() - last > kSpin)
       sleep();
@@ -91,7 +98,8 @@ void ShardThread::sleep() {
   asleep.store(1, std::memory_order_seq_cst);
   // Who published before it could see that is found now.
   epoll_event event;
-  if (loop_.turn(plain_, limit_) == 0) epoll_wait(epoll_.get(), &event, 1, kLongestSleepMs);
+  if (loop_.turn(plain_, limit_, generation_) == 0)
+    epoll_wait(epoll_.get(), &event, 1, kLongestSleepMs);
   asleep.store(0, std::memory_order_relaxed);
 }
 

@@ -40,8 +40,9 @@ class Members {
 /// One shard's thread. Ends with this object.
 class ShardThread {
  public:
+  /// `cut_bell`: rung when a saver wants something; null: there is none.
   ShardThread(const ControlView& control, std::uint32_t shard, ShardLoop loop,
-              const Members& members);
+              const Members& members, const Fd* cut_bell = nullptr);
   ShardThread(const ShardThread&) = delete;
   ShardThread& operator=(const ShardThread&) = delete;
   ~ShardThread();
@@ -59,6 +60,7 @@ class ShardThread {
   std::uint32_t shard_;
   ShardLoop loop_;
   const Members& members_;
+  const Fd* cut_bell_;
   std::vector<Joined> joined_;
   std::vector<Member> plain_;
   std::uint64_t limit_ = ShardLoop::kNoLimit;

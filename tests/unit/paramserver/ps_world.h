@@ -35,14 +35,18 @@ inline std::uint32_t mark(std::uint32_t learner, std::uint32_t sequence, std::ui
   return static_cast<std::uint32_t>(x >> 32 ^ x);
 }
 
-/// A rule of whole numbers: sums of any order are equal, and none is lost in rounding.
+/// A rule of whole numbers: sums of any order are equal, and none is lost in rounding. The state is
+/// the same sum.
 inline void add_marks(const ShardUpdate& update) {
-  const auto* old = reinterpret_cast<const std::uint32_t*>(update.weights);
-  auto* fresh = reinterpret_cast<std::uint32_t*>(update.new_weights);
-  std::memcpy(fresh, old, update.elements * sizeof *fresh);
-  for (const void* gradient : update.gradients)
-    for (std::uint64_t i = 0; i < update.elements; ++i)
-      fresh[i] += static_cast<const std::uint32_t*>(gradient)[i];
+  const std::pair<const float*, float*> arrays[] = {{update.weights, update.new_weights},
+                                                    {update.state[0], update.new_state[0]}};
+  for (const auto& [old, made] : arrays) {
+    auto* fresh = reinterpret_cast<std::uint32_t*>(made);
+    std::memcpy(fresh, old, update.elements * sizeof *fresh);
+    for (const void* gradient : update.gradients)
+      for (std::uint64_t i = 0; i < update.elements; ++i)
+        fresh[i] += static_cast<const std::uint32_t*>(gradient)[i];
+  }
 }
 
 /// A server in threads of this process, and slots for learners anywhere.
@@ -53,6 +57,10 @@ class World {
       : mode_(mode) {
     Geometry geometry;
     geometry.learners = learners;
+    geometry.states = 1;
+    auto cut = Cut::make(static_cast<std::uint32_t>(counts.size()));
+    require(cut.ok(), "no cut");
+    cut_ = std::move(*cut);
     auto made = ServerMemory::make(geometry, counts);
     require(made.ok(), made ? "" : made.error().text.c_str());
     memory_.emplace(std::move(*made));
@@ -96,6 +104,7 @@ class World {
     MemoryFiles files;
     files.control.reset(dup(memory_->files().control.get()));
     files.weights.reset(dup(memory_->files().weights.get()));
+    files.states.reset(dup(memory_->files().states.get()));
     auto adopted = ServerMemory::adopt(std::move(files));
     require(adopted.ok(), adopted ? "" : adopted.error().text.c_str());
     memory_.emplace(std::move(*adopted));
@@ -123,7 +132,8 @@ class World {
         fenced_.push_back(member.who.learner);
       };
       threads_.push_back(std::make_unique<ShardThread>(
-          control(), s, ShardLoop(steps(s), mode_, std::move(fence)), members_));
+          control(), s, ShardLoop(steps(s), mode_, std::move(fence), ShardCut(*cut_, s)), members_,
+          &cut_->bell()));
       require(threads_.back()->start().ok(), "no thread");
     }
   }
@@ -147,6 +157,8 @@ class World {
     return fenced_;
   }
   const ArrayView& weights() const { return memory_->weights(); }
+  const ArrayView& states() const { return memory_->states(); }
+  Cut& cut() { return *cut_; }
   const Geometry& geometry() const { return memory_->control().geometry(); }
   const ControlView& control() const { return memory_->control(); }
   struct Pushed {
@@ -197,6 +209,7 @@ class World {
   Mode mode_;
   std::vector<std::unique_ptr<plain::Mapping>> hostile_;
   std::optional<ServerMemory> memory_;
+  std::unique_ptr<Cut> cut_;
   std::vector<Joined> joined_;
   Members members_;
   std::vector<std::unique_ptr<ShardThread>> threads_;

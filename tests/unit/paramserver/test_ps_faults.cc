@@ -11,31 +11,32 @@ using namespace bellows::ps_test;
 
 namespace {
 
-enum class Cut { choose, half, apply, record, flip, none };
+enum class Break { choose, half, apply, record, flip, none };
 
 /// One update of one shard, of which a server that is killed does only the first steps.
-void update_until(const World& world, std::uint32_t shard, const Member& member, Cut cut) {
+void update_until(const World& world, std::uint32_t shard, const Member& member, Break point) {
   const Member* const from[] = {&member};
   ShardSteps steps = world.steps(shard);
   for (const Member& each : world.plain_members()) steps.read_pin(each);
   const std::uint32_t buffer = steps.choose();
-  if (cut == Cut::choose) return;
-  if (cut == Cut::half) {
+  if (point == Break::choose) return;
+  if (point == Break::half) {
     float* data = world.weights().buffer(shard, buffer);
     std::memset(data, 0xa5, world.control().shard(shard).count * sizeof *data / 2);
     return;
   }
   steps.apply(buffer, from);
-  if (cut == Cut::apply) return;
+  if (point == Break::apply) return;
   steps.record(buffer, from);
-  if (cut == Cut::record) return;
+  if (point == Break::record) return;
   steps.flip(buffer);
 }
 
 }  // namespace
 
 Test(ps_faults, a_server_killed_after_any_step_loses_and_doubles_nothing, .timeout = 60) {
-  for (const Cut cut : {Cut::choose, Cut::half, Cut::apply, Cut::record, Cut::flip, Cut::none}) {
+  for (const Break point :
+       {Break::choose, Break::half, Break::apply, Break::record, Break::flip, Break::none}) {
     World world(2, {64, 64});
     world.join(0, 1, 7);
     world.join(1, 1, 7);
@@ -46,13 +47,13 @@ Test(ps_faults, a_server_killed_after_any_step_loses_and_doubles_nothing, .timeo
       push_mark(learners[l], l);
     }
     const auto members = world.plain_members();
-    update_until(world, 0, members[0], Cut::none);
-    update_until(world, 0, members[1], cut);
+    update_until(world, 0, members[0], Break::none);
+    update_until(world, 0, members[1], point);
     world.restart();
     world.start();
     for (std::uint32_t l = 0; l < 2; ++l) {
       push_mark(learners[l], l);
-      cr_expect(learners[l].drain(20000), "after step %d", static_cast<int>(cut));
+      cr_expect(learners[l].drain(20000), "after step %d", static_cast<int>(point));
     }
     world.stop();
     world.expect_sums({{0, 7, 3}, {1, 7, 3}});
@@ -69,9 +70,9 @@ Test(ps_faults, a_learner_is_not_told_what_is_not_sure, .timeout = 60) {
   push_mark(learner, 0);
   push_mark(learner, 0);
   cr_expect_null(learner.gradient(0));
-  update_until(world, 0, world.plain_members()[0], Cut::record);
+  update_until(world, 0, world.plain_members()[0], Break::record);
   cr_expect_null(learner.gradient(0));
-  update_until(world, 0, world.plain_members()[0], Cut::flip);
+  update_until(world, 0, world.plain_members()[0], Break::flip);
   cr_expect_not_null(learner.gradient(0));
 }
 
