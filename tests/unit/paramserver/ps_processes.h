@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <criterion/criterion.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/child.h"
+#include "common/plain/packet.h"
+#include "paramserver/include/bellows_ps.h"
+#include "tests/unit/paramserver/ps_support.h"
+#include "tests/unit/support/scratch_dir.h"
+
+// bellows-ps and learners, each a process. BELLOWS_PS is the program.
+namespace bellows::ps_test {
+
+/// What a learner that is put out or finds no server must not wait for.
+inline constexpr int kWaitMs = 20000;
+
+/// A small whole number: sums of a million of them are exact in a float.
+inline float mark(std::uint32_t learner, std::uint32_t number, std::uint64_t element) {
+  return static_cast<float>(mark_bits(learner, number, element) >> 61);
+}
+
+class Server {
+ public:
+  explicit Server(std::vector<std::string> options = {}) {
+    ChildOptions child;
+    child.command = {BELLOWS_PS, "--socket=" + socket()};
+    child.command.insert(child.command.end(), options.begin(), options.end());
+    child.death_signal = SIGKILL;
+    for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
+    auto started = Child::start(child);
+    cr_assert(started.ok());
+    child_.emplace(std::move(*started));
+    setenv("BELLOWS_PS_SOCKET", socket().c_str(), 1);
+    // Its name is there before it listens.
+    cr_assert(eventually([&] {
+      plain::Handle probe;
+      return plain::connect_to(socket().c_str(), &probe, 1) == 0;
+    }));
+  }
+
+  std::string socket() const { return scratch_.path() + "/ps"; }
+  pid_t pid() const { return child_->pid(); }
+  /// The process that has the threads; 0: there is none now.
+  pid_t worker() const {
+    const std::string id = std::to_string(pid());
+    std::ifstream file("/proc/" + id + "/task/" + id + "/children");
+    pid_t child = 0;
+    file >> child;
+    return child;
+  }
+  void kill_parent() { child_.reset(); }
+  /// To the process that was started alone, as an administrator's kill.
+  void signal(int number) const { kill(pid(), number); }
+  /// Its exit code, once it has ended by itself; -1: that takes too long.
+  int wait_for_end() {
+    return eventually([this] { return has_ended(); }) ? child_->poll_exit()->code() : -1;
+  }
+  bool has_ended() { return child_->poll_exit().has_value(); }
+
+ private:
+  ScratchDir scratch_;
+  std::optional<Child> child_;
+};
+
+/// Three tensors; the rate is 1, so that weights become minus the sum of all gradients.
+class OpenLearner {
+ public:
+  explicit OpenLearner(std::vector<std::uint64_t> counts = {64, 100, 28}, double rate = 1)
+      : OpenLearner(std::move(counts), sgd(rate)) {}
+  OpenLearner(std::vector<std::uint64_t> counts, bellows_ps_config config) {
+    config.wait_ms = kWaitMs;
+    std::uint64_t most = 0;
+    for (const std::uint64_t count : counts) most = std::max(most, count);
+    const std::vector<float> zeroes(most);
+    const std::vector<const float*> initial(counts.size(), zeroes.data());
+    counts_ = counts;
+    code = bellows_ps_join(&config, counts.data(), initial.data(), counts.size(), &ps);
+  }
+  OpenLearner(const OpenLearner&) = delete;
+  OpenLearner& operator=(const OpenLearner&) = delete;
+  ~OpenLearner() { leave(); }
+  int leave() { return bellows_ps_leave(std::exchange(ps, nullptr)); }
+  std::string error() const { return bellows_ps_error(ps); }
+
+  int push(std::uint32_t learner, std::uint32_t number) {
+    if (const int rc = bellows_ps_begin(ps); rc != BELLOWS_PS_OK) return rc;
+    std::uint64_t element = 0;
+    for (std::size_t t = 0; t < counts_.size(); ++t)
+      for (std::uint64_t i = 0; i < counts_[t]; ++i)
+        static_cast<float*>(bellows_ps_gradient(ps, t))[i] = mark(learner, number, element++);
+    return bellows_ps_push(ps, 1);
+  }
+  std::vector<float> pull() {
+    cr_assert_eq(bellows_ps_pull(ps), BELLOWS_PS_OK);
+    std::vector<float> all;
+    for (std::size_t t = 0; t < counts_.size(); ++t) {
+      const float* data = bellows_ps_weights(ps, t);
+      all.insert(all.end(), data, data + counts_[t]);
+    }
+    return all;
+  }
+
+  bellows_ps_t* ps = nullptr;
+  int code;
+
+ private:
+  static bellows_ps_config sgd(double rate) {
+    bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+    config.rate = rate;
+    return config;
+  }
+
+  std::vector<std::uint64_t> counts_;
+};
+
+/// How many gradients each learner's process has pushed, also of those that are killed.
+class Counters {
+ public:
+  Counters()
+      : counts_(static_cast<std::atomic<std::uint32_t>*>(
+            mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+  Counters(const Counters&) = delete;
+  Counters& operator=(const Counters&) = delete;
+  ~Counters() { munmap(counts_, 4096); }
+  std::atomic<std::uint32_t>& operator[](std::size_t i) { return counts_[i]; }
+
+ private:
+  std::atomic<std::uint32_t>* counts_;
+};
+
+/// A process that pushes so many gradients.
+inline pid_t start_learner(std::uint32_t learner, std::uint32_t count, Counters& counters) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  alarm(60);
+  OpenLearner open;
+  if (open.code != BELLOWS_PS_OK) _exit(1);
+  for (std::uint32_t q = 0; q < count; ++q) {
+    if (open.push(learner, q) != BELLOWS_PS_OK) _exit(2);
+    ++counters[learner];
+    if (bellows_ps_pull(open.ps) != BELLOWS_PS_OK) _exit(3);
+  }
+  _exit(open.leave() == BELLOWS_PS_OK ? 0 : 4);
+}
+
+inline int exit_code(pid_t child) {
+  int status = 0;
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// That the weights are what these many of each learner's gradients give.
+inline bool is_sum(const std::vector<float>& weights, const std::vector<std::uint32_t>& pushed) {
+  for (std::uint64_t i = 0; i < weights.size(); ++i) {
+    float sum = 0;
+    for (std::uint32_t l = 0; l < pushed.size(); ++l)
+      for (std::uint32_t q = 0; q < pushed[l]; ++q) sum -= mark(l, q, i);
+    if (weights[i] != sum) return false;
+  }
+  return true;
+}
+
+}  // namespace bellows::ps_test
