@@ -56,6 +56,27 @@ std::uint32_t states_of(const RuleTerms& terms) {
   return states_of(rule_of(terms), terms_of(terms));
 }
 
+std::vector<std::string> state_names(const RuleTerms& terms) {
+  std::vector<std::string> names;
+  switch (rule_of(terms)) {
+    case Rule::sgd:
+      break;
+    case Rule::momentum:
+      names = {"momentum_buffer"};
+      break;
+    case Rule::adagrad:
+      names = {"sum"};
+      break;
+    case Rule::adam:
+      names = {"exp_avg", "exp_avg_sq"};
+      break;
+    case Rule::rmsprop:
+      names = {"square_avg", "momentum_buffer"};
+  }
+  names.resize(states_of(terms));
+  return names;
+}
+
 float initial_state(const RuleTerms& terms) { return static_cast<float>(terms.initial_state); }
 
 ApplyRule apply_rule(const RuleTerms& from) {

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "common/result.h"
 #include "paramserver/protocol/shard_steps.h"
@@ -14,6 +16,8 @@ Status check_terms(const RuleTerms& terms);
 /// Of terms that are checked.
 std::uint32_t gradient_bytes(const RuleTerms& terms);
 std::uint32_t states_of(const RuleTerms& terms);
+/// What torch.optim calls each of its states.
+std::vector<std::string> state_names(const RuleTerms& terms);
 float initial_state(const RuleTerms& terms);
 ApplyRule apply_rule(const RuleTerms& terms);
 

@@ -30,6 +30,8 @@ namespace {
 
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
+/// As a shell says it of who was killed by a signal, to which it is added.
+constexpr int kKilled = 128;
 /// A server that fails so often in a minute will go on failing.
 constexpr int kMostEnds = 10;
 constexpr std::chrono::minutes kEndsIn{1};
@@ -39,6 +41,8 @@ void say(const std::string& text) { say_line("bellows-ps", text); }
 struct Texts {
   std::string socket;
   std::string mode = "async";
+  std::string checkpoint_dir;
+  std::uint32_t checkpoint_every = 60;
   ServerOptions server;
 };
 
@@ -56,12 +60,45 @@ void add_options(CLI::App& app, Texts& t) {
                  "once, summed in their order")
       ->check(CLI::IsMember({"async", "sync"}))
       ->capture_default_str();
+  app.add_option("--checkpoint-dir", t.checkpoint_dir,
+                 "Where the training is saved, and where it goes on from (under bellows run: the "
+                 "job's)");
+  app.add_option("--checkpoint-every", t.checkpoint_every,
+                 "Seconds between two checkpoints; 0: only at the end")
+      ->check(CLI::Range(0u, 86400u * 30))
+      ->capture_default_str();
   app.add_option("--first-sequence", t.server.first_sequence,
                  "The number before each learner's first gradient, for tests")
       ->group("");
 }
 
-int serve(Fd listener, Fd keeper, const ServerOptions& options, int signals) {
+/// In a job Slurm's signals are announcements, which libbellows takes in a thread of the server.
+Fd server_signals() {
+  sigset_t taken;
+  sigemptyset(&taken);
+  sigaddset(&taken, SIGUSR2);
+  if (!is_in_job())
+    for (const int number : {SIGTERM, SIGINT}) sigaddset(&taken, number);
+  return Fd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+/// SIGUSR2: all learners have ended, or are about to. Else it is to end, as soon as all is saved; a
+/// second time at once.
+void take_signal(int signals, PsServer& server, bool& ends) {
+  signalfd_siginfo info;
+  while (read(signals, &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGUSR2) {
+      server.finish();
+    } else {
+      // The saver may wait for its agent; the kernel lets go of all that is held.
+      if (std::exchange(ends, true)) _exit(kFailed);
+      server.stop();
+    }
+  }
+}
+
+int serve(Fd listener, Fd keeper, const ServerOptions& options) {
+  const Fd signals = server_signals();
   auto loop = EventLoop::make();
   auto server = loop ? PsServer::make(**loop, std::move(listener), SeatKeeper(std::move(keeper)),
                                       options, say)
@@ -71,14 +108,15 @@ int serve(Fd listener, Fd keeper, const ServerOptions& options, int signals) {
     return kFailed;
   }
   bool ends = false;
-  auto watch = (*loop)->watch(signals, POLLIN, [&](std::uint32_t) { ends = true; });
+  auto watch = (*loop)->watch(signals.get(), POLLIN,
+                              [&](std::uint32_t) { take_signal(signals.get(), **server, ends); });
   if (!watch) {
     say(watch.error().text);
     return kFailed;
   }
   say("is ready");
-  while (!ends) (*loop)->run_once((*server)->settle());
-  return 0;
+  while (!(*server)->over()) (*loop)->run_once((*server)->settle());
+  return (*server)->over() == Saver::End::failed ? kFailed : 0;
 }
 
 /// Keeps the memory and starts a server again when it is killed.
@@ -94,15 +132,12 @@ class Parent {
       if (poll(fds, 2, -1) < 0) continue;
       if (fds[0].revents && !kept_.serve(keeper_.get())) {
         const int code = wait_for_child();
-        if (code >= 0) return code;
+        if (code < kKilled || ends_now_) return code;
         if (too_many_ends()) return kFailed;
         say("the server was killed; another goes on with its memory");
         if (!start()) return kFailed;
       } else if (fds[1].revents) {
-        kill(child_, SIGTERM);
-        // It may wait for an answer, which does not come any more.
-        keeper_.reset();
-        return std::max(wait_for_child(), 0);
+        pass_signal();
       }
     }
   }
@@ -120,17 +155,24 @@ class Parent {
     keeper_.reset();
     // It asks for what it wants of this.
     kept_ = KeptDescriptors();
-    _exit(serve(std::move(listener_), std::move(other), options_, signals_));
+    _exit(serve(std::move(listener_), std::move(other), options_));
+  }
+  void pass_signal() {
+    signalfd_siginfo info;
+    if (read(signals_, &info, sizeof info) != sizeof info) return;
+    const int number = static_cast<int>(info.ssi_signo);
+    if (number != SIGUSR2) ends_now_ = true;
+    kill(child_, number);
   }
   static bool failed(const char* what) {
     say(errno_error("make", std::string("a ") + what).text);
     return false;
   }
-  /// Its exit code; -1: it was killed.
+  /// Its exit code, or kKilled + a signal.
   int wait_for_child() const {
     int status = 0;
-    if (waitpid(child_, &status, 0) != child_ || !WIFEXITED(status)) return -1;
-    return WEXITSTATUS(status);
+    if (waitpid(child_, &status, 0) != child_) return kFailed;
+    return WIFSIGNALED(status) ? kKilled + WTERMSIG(status) : WEXITSTATUS(status);
   }
   bool too_many_ends() {
     const auto now = EventLoop::Clock::now();
@@ -147,6 +189,7 @@ class Parent {
   KeptDescriptors kept_;
   Fd keeper_;
   pid_t child_ = -1;
+  bool ends_now_ = false;
   std::vector<EventLoop::Clock::time_point> ends_;
 };
 
@@ -160,10 +203,16 @@ int run(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   }
   texts.server.mode = texts.mode == "sync" ? Mode::synchronous : Mode::asynchronous;
+  if (is_in_job() || !texts.checkpoint_dir.empty())
+    texts.server.save =
+        SaverOptions{texts.checkpoint_dir, std::chrono::seconds(texts.checkpoint_every)};
   sigset_t taken;
   sigemptyset(&taken);
-  for (const int number : {SIGTERM, SIGINT}) sigaddset(&taken, number);
-  sigprocmask(SIG_BLOCK, &taken, nullptr);
+  for (const int number : {SIGTERM, SIGINT, SIGUSR2}) sigaddset(&taken, number);
+  sigset_t blocked = taken;
+  // To all of a step it is an announcement, for the server alone.
+  sigaddset(&blocked, SIGUSR1);
+  sigprocmask(SIG_BLOCK, &blocked, nullptr);
   signal(SIGPIPE, SIG_IGN);
   const Fd signals(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
   if (plain::Handle other; plain::connect_to(texts.socket.c_str(), &other, 1) == 0) {

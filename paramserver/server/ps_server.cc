@@ -89,7 +89,10 @@ Result<Fd> process_of(const Fd& socket) {
 PsServer::PsServer(EventLoop& loop, SeatKeeper keeper, const ServerOptions& options, Say say)
     : loop_(loop), options_(options), say_(std::move(say)), keeper_(std::move(keeper)) {}
 
-PsServer::~PsServer() { threads_.clear(); }
+PsServer::~PsServer() {
+  saver_.reset();
+  threads_.clear();
+}
 
 Result<std::unique_ptr<PsServer>> PsServer::make(EventLoop& loop, Fd listener, SeatKeeper keeper,
                                                  const ServerOptions& options, Say say) {
@@ -101,6 +104,8 @@ Result<std::unique_ptr<PsServer>> PsServer::make(EventLoop& loop, Fd listener, S
                            [server](std::uint32_t) { server->on_fenced(); });
   if (!fences) return fences.error();
   server->fence_watch_ = std::move(*fences);
+  if (options.save)
+    if (auto saver = server->start_saver(); !saver) return saver.error();
   auto left = server->keeper_.get();
   if (!left) return left.error();
   if (*left)
@@ -113,6 +118,28 @@ Result<std::unique_ptr<PsServer>> PsServer::make(EventLoop& loop, Fd listener, S
   return made;
 }
 
+Status PsServer::start_saver() {
+  auto saver = Saver::start(*options_.save, say_);
+  if (!saver) return saver.error();
+  saver_ = std::move(*saver);
+  auto watch = loop_.watch(saver_->bell().get(), EPOLLIN | EPOLLET,
+                           [this](std::uint32_t) { over_ = saver_->end(); });
+  if (!watch) return watch.error();
+  saver_watch_ = std::move(*watch);
+  return {};
+}
+
+/// What there is to save, of the memory as it is.
+Saved PsServer::saved() const {
+  Saved saved;
+  saved.memory = &*memory_;
+  saved.counts = tensors_;
+  // It was laid out so when the memory was made.
+  saved.layout = *lay_out_tensors(tensors_, options_.threads);
+  saved.states = state_names(terms_);
+  return saved;
+}
+
 Status PsServer::adopt(Inheritance left) {
   auto counts = read_counts(left.tensors, left.tensor_count);
   if (!counts) return counts.error();
@@ -122,6 +149,7 @@ Status PsServer::adopt(Inheritance left) {
   tensors_ = std::move(*counts);
   counts_ = std::move(left.tensors);
   if (auto begun = begin(left.terms); !begun) return begun;
+  if (saver_) saver_->save(saved(), cut_.get());
   std::vector<Seat> seats;
   for (auto& kept : left.seats) {
     auto slot = SlotMemory::adopt(std::move(kept.slot), memory_->control().geometry());
@@ -151,18 +179,22 @@ ShardSteps PsServer::shard_steps(std::uint32_t shard) const {
 Status PsServer::begin(const RuleTerms& terms) {
   terms_ = terms;
   const ControlView& control = memory_->control();
+  auto cut = Cut::make(control.geometry().shards);
+  if (!cut) return cut.error();
+  cut_ = std::move(*cut);
   seats_.emplace(control, options_.first_sequence, [this](std::uint32_t s, std::uint64_t version) {
     shard_steps(s).skip_to(version);
   });
   std::vector<const ShardThread*> threads;
   for (std::uint32_t s = 0; s < control.geometry().shards; ++s) {
-    ShardLoop loop(shard_steps(s), options_.mode, [this](const Member& member) {
+    ShardLoop::Fence fence = [this](const Member& member) {
       const std::lock_guard lock(fence_mutex_);
       to_fence_.push_back(member.who);
       eventfd_write(fence_bell_.get(), 1);
-    });
-    threads_.push_back(
-        std::make_unique<ShardThread>(control, s, std::move(loop), seats_->members()));
+    };
+    ShardLoop loop(shard_steps(s), options_.mode, std::move(fence), ShardCut(*cut_, s));
+    threads_.push_back(std::make_unique<ShardThread>(control, s, std::move(loop), seats_->members(),
+                                                     &cut_->bell()));
     if (auto started = threads_.back()->start(); !started) return started;
     threads.push_back(threads_.back().get());
   }
@@ -231,6 +263,18 @@ Status PsServer::join(Peer& peer, const PsMessage& message, Fd counts) {
     return seat(peer);
   }
   if (auto sound = check_terms(message.terms); !sound) return sound;
+  if (finishes_ || over_)
+    return Error{ErrorKind::unavailable, "this parameter server is about to end"};
+  if (saver_) {
+    if (auto made = make_memory(message, counts); !made) return made;
+    const auto restored = restore();
+    if (restored && *restored) {
+      if (auto begun = begin_training(message.terms); !begun) return begun;
+      return seat(peer);
+    }
+    memory_.reset();
+    if (!restored) return restored.error();
+  }
   peer.join = message;
   peer.counts = std::move(counts);
   send(peer.socket, message_of(PsWord::initial));
@@ -257,36 +301,61 @@ Status PsServer::take_initial(Peer& peer, Fd weights) {
     if (auto agreed = agree(*peer.join, peer.counts); !agreed) return agreed;
     return seat(peer);
   }
-  auto counts = read_counts(peer.counts, peer.join->tensors);
+  if (auto made = make_memory(*peer.join, peer.counts); !made) return made;
+  std::uint64_t at = 0;
+  for (std::uint32_t s = 0; s < memory_->control().geometry().shards; ++s) {
+    const std::uint64_t bytes = memory_->control().shard(s).count * sizeof(float);
+    auto* const to = reinterpret_cast<unsigned char*>(memory_->weights().buffer(s, 0));
+    if (auto read = read_at(weights.get(), to, bytes, at, "a learner's weights"); !read) {
+      memory_.reset();
+      return read;
+    }
+    at += bytes;
+  }
+  if (auto begun = begin_training(peer.join->terms); !begun) return begun;
+  return seat(peer);
+}
+
+/// New memory for the tensors that a learner names: what a rule's state is at first, and no
+/// weights.
+Status PsServer::make_memory(const PsMessage& join, const Fd& their_counts) {
+  auto counts = read_counts(their_counts, join.tensors);
   if (!counts) return counts.error();
   const auto layout = lay_out_tensors(*counts, options_.threads);
   if (!layout) return layout.error();
   Geometry geometry;
   geometry.learners = options_.learners;
-  geometry.gradient_bytes = gradient_bytes(peer.join->terms);
-  geometry.states = states_of(peer.join->terms);
+  geometry.gradient_bytes = gradient_bytes(join.terms);
+  geometry.states = states_of(join.terms);
   auto memory = ServerMemory::make(geometry, layout->shards);
   if (!memory) return memory.error();
-  std::uint64_t at = 0;
-  for (std::uint32_t s = 0; s < layout->shards.size(); ++s) {
-    const std::uint64_t bytes = layout->shards[s] * sizeof(float);
-    auto* const to = reinterpret_cast<unsigned char*>(memory->weights().buffer(s, 0));
-    if (auto read = read_at(weights.get(), to, bytes, at, "a learner's weights"); !read)
-      return read;
+  for (std::uint32_t s = 0; s < layout->shards.size(); ++s)
     for (std::uint32_t i = 0; i < memory->control().geometry().states; ++i)
       std::fill_n(memory->states().buffer(s, kStateCopies * i), layout->shards[s],
-                  initial_state(peer.join->terms));
-    at += bytes;
-  }
+                  initial_state(join.terms));
   auto kept_counts = memory_with(*counts);
   if (!kept_counts) return kept_counts.error();
   memory_.emplace(std::move(*memory));
   tensors_ = std::move(*counts);
   counts_ = std::move(*kept_counts);
-  auto begun = begin(peer.join->terms);
-  if (begun)
-    begun = keeper_.put_memory(memory_->files(), counts_, tensors_.size(), peer.join->terms);
-  if (begun) return seat(peer);
+  terms_ = join.terms;
+  return {};
+}
+
+/// False: there is no checkpoint.
+Result<bool> PsServer::restore() {
+  const auto step = saver_->restore(saved());
+  if (!step) return step.error();
+  if (*step) say_(fmt::format("goes on from the checkpoint of update {}", **step));
+  return step->has_value();
+}
+
+/// From memory that has its first weights.
+Status PsServer::begin_training(const RuleTerms& terms) {
+  auto begun = begin(terms);
+  if (begun) begun = keeper_.put_memory(memory_->files(), counts_, tensors_.size(), terms);
+  if (begun && saver_) saver_->save(saved(), cut_.get());
+  if (begun) return begun;
   // The next one may be luckier.
   threads_.clear();
   seats_.reset();
@@ -388,8 +457,23 @@ void PsServer::let_go(std::uint32_t learner, const std::string& why) {
   });
 }
 
+void PsServer::finish() { finishes_ = true; }
+
+void PsServer::stop() {
+  if (saver_)
+    saver_->finish(Saver::End::stopped);
+  else
+    over_ = Saver::End::stopped;
+}
+
 EventLoop::Clock::time_point PsServer::settle() {
   const auto now = EventLoop::Clock::now();
+  if (finishes_ && !over_ && (!seats_ || seats_->all().empty())) {
+    if (saver_)
+      saver_->finish(Saver::End::finished);
+    else
+      over_ = Saver::End::finished;
+  }
   std::erase_if(peers_, [now](const auto& entry) {
     return !entry.second.learner && entry.second.until < now;
   });

@@ -12,6 +12,7 @@
 #include "common/event_loop.h"
 #include "common/plain/handle.h"
 #include "paramserver/server/kept_seats.h"
+#include "paramserver/server/saver.h"
 #include "paramserver/server/seats.h"
 
 namespace bellows::ps {
@@ -21,6 +22,7 @@ struct ServerOptions {
   std::uint32_t threads = 1;   ///< shards, if there are as many tensors
   Mode mode = Mode::asynchronous;
   std::uint32_t first_sequence = 0;  ///< the one before each learner's first
+  std::optional<SaverOptions> save{};
 };
 
 /// bellows-ps: lets learners in and out, and has a thread for each shard. The first learner says
@@ -36,6 +38,13 @@ class PsServer {
 
   /// To be called after each turn of the loop, and at least when it says.
   EventLoop::Clock::time_point settle();
+  /// No learner comes any more: the training is complete when those that are there have ended.
+  void finish();
+  /// Saves the training, for a later server to go on from, and ends. Learners get nothing applied
+  /// any more.
+  void stop();
+  /// How it ended, once it has: with all saved, or for a job that goes on elsewhere.
+  std::optional<Saver::End> over() const { return over_; }
 
  private:
   /// Somebody on a socket, before it is granted a seat and after.
@@ -53,10 +62,15 @@ class PsServer {
   Status adopt(Inheritance left);
   ShardSteps shard_steps(std::uint32_t shard) const;
   Status begin(const RuleTerms& terms);
+  Status start_saver();
+  Saved saved() const;
   void accept_peer();
   void on_message(std::uint64_t key);
   void take(std::uint64_t key, Peer& peer, const PsMessage& message, Fd passed);
   Status join(Peer& peer, const PsMessage& message, Fd counts);
+  Status make_memory(const PsMessage& join, const Fd& counts);
+  Result<bool> restore();
+  Status begin_training(const RuleTerms& terms);
   Status take_initial(Peer& peer, Fd weights);
   Status agree(const PsMessage& message, const Fd& counts) const;
   Status seat(Peer& peer);
@@ -92,8 +106,13 @@ class PsServer {
   EventLoop::Watch fence_watch_;
   std::mutex fence_mutex_;
   std::vector<Identity> to_fence_;
+  std::unique_ptr<Cut> cut_;
+  bool finishes_ = false;
+  std::optional<Saver::End> over_;
   /// After what they use.
   std::vector<std::unique_ptr<ShardThread>> threads_;
+  EventLoop::Watch saver_watch_;
+  std::unique_ptr<Saver> saver_;
 };
 
 }  // namespace bellows::ps

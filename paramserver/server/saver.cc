@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "paramserver/server/saver.h"
+
+#include <fmt/core.h>
+#include <sys/eventfd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+namespace bellows::ps {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// How often the agent is told of the progress, and asked whether to stop.
+constexpr std::chrono::milliseconds kLook{20};
+/// Longer than any two updates take.
+constexpr std::chrono::seconds kCut{60};
+constexpr std::chrono::seconds kJoinAgain{5};
+
+/// The thread that may take what Slurm sends to all of a step: libbellows holds it back while the
+/// launcher decides.
+void take_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGUSR1}) sigaddset(&set, number);
+  pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+}  // namespace
+
+bool is_in_job() {
+  const char* const socket = std::getenv("BELLOWS_SOCKET");
+  return socket && *socket;
+}
+
+Saver::Saver(const SaverOptions& options, PsCheckpoint checkpoint, Say say)
+    : options_(options),
+      say_(std::move(say)),
+      checkpoint_(std::move(checkpoint)),
+      saved_at_(Clock::now()) {}
+
+Result<std::unique_ptr<Saver>> Saver::start(const SaverOptions& options, Say say) {
+  auto checkpoint = PsCheckpoint::join(options.dir);
+  if (!checkpoint) return checkpoint.error();
+  std::unique_ptr<Saver> saver(new Saver(options, std::move(*checkpoint), std::move(say)));
+  saver->bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!saver->bell_) return errno_error("make", "an eventfd");
+  try {
+    saver->thread_ = std::thread([made = saver.get()] { made->run(); });
+  } catch (const std::system_error& error) {
+    return Error{ErrorKind::unavailable, std::string("cannot start a thread: ") + error.what()};
+  }
+  return saver;
+}
+
+Saver::~Saver() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+    news_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<std::optional<std::uint64_t>> Saver::restore(const Saved& saved) {
+  const std::lock_guard lock(mutex_);
+  auto step = checkpoint_.restore(saved);
+  if (step && *step) saved_step_ = **step;
+  return step;
+}
+
+void Saver::save(Saved saved, Cut* cut) {
+  const std::lock_guard lock(mutex_);
+  saved_ = std::move(saved);
+  cut_ = cut;
+  saved_at_ = Clock::now();
+}
+
+void Saver::finish(End end) {
+  const std::lock_guard lock(mutex_);
+  wanted_ = end;
+  news_.notify_all();
+}
+
+std::optional<Saver::End> Saver::end() const {
+  const std::lock_guard lock(mutex_);
+  return end_;
+}
+
+void Saver::run() {
+  if (is_in_job()) take_signals();
+  std::unique_lock lock(mutex_);
+  while (!ends_ && !end_) {
+    look();
+    if (!ends_ && !end_ && !wanted_)
+      news_.wait_for(lock, joined_ ? Clock::duration(kLook) : Clock::duration(kJoinAgain));
+  }
+}
+
+/// How many updates the training has had.
+std::uint64_t Saver::step() const {
+  std::uint64_t step = 0;
+  if (!saved_) return step;
+  const ControlView& control = saved_->memory->control();
+  for (std::uint32_t s = 0; s < control.geometry().shards; ++s)
+    step = std::max(step, control.current(s).version);
+  return step;
+}
+
+bool Saver::is_due(std::uint64_t step) const {
+  return saved_ && step > saved_step_ && options_.every.count() > 0 &&
+         Clock::now() - saved_at_ >= options_.every;
+}
+
+void Saver::look() {
+  if (!joined_) {
+    // Nothing can be saved.
+    if (wanted_) return end_with(End::failed);
+    auto again = PsCheckpoint::join(options_.dir);
+    if (!again) return;
+    checkpoint_ = std::move(*again);
+    joined_ = true;
+    say_("has an agent again, and saves");
+  }
+  const std::uint64_t step = this->step();
+  const auto stop = checkpoint_.should_stop(step);
+  if (!stop) return agent_is_gone(stop.error());
+  if (*stop && !wanted_) wanted_ = End::stopped;
+  if (wanted_) {
+    if (saved_) say_save(save_cut(true));
+    if (auto left = checkpoint_.leave(*wanted_ == End::finished); !left) say_save(left);
+    return end_with(*wanted_);
+  }
+  if (!is_due(step)) return;
+  const Status saved = save_cut(false);
+  saved_at_ = Clock::now();
+  if (saved || saved.error().kind != ErrorKind::unavailable) return say_save(saved);
+  agent_is_gone(saved.error());
+}
+
+/// Saves one version of all shards. After the last one they apply nothing any more.
+Status Saver::save_cut(bool last) {
+  cut_->begin(last ? Cut::Then::holds : Cut::Then::goes_on);
+  const auto pins = cut_->wait(Clock::now() + kCut);
+  Status saved;
+  std::uint64_t step = saved_step_;
+  if (!pins) {
+    saved = Error{ErrorKind::busy,
+                  fmt::format("the shards have not come to one version in {} s", kCut.count())};
+  } else {
+    for (const Current& pin : *pins) step = std::max(step, pin.version);
+    const bool is_saved = last ? checkpoint_.has_saved(step) : step <= saved_step_;
+    if (!is_saved) saved = checkpoint_.save(*saved_, *pins, step, last);
+  }
+  if (!last) cut_->end();
+  if (saved) saved_step_ = step;
+  return saved;
+}
+
+void Saver::say_save(const Status& saved) {
+  if (!saved) say_("cannot save the training: " + saved.error().text);
+  if (saved && save_failed_)
+    say_(fmt::format("has saved the training again, at update {}", saved_step_));
+  save_failed_ = !saved;
+}
+
+void Saver::end_with(End end) {
+  if (end == End::finished) say_(fmt::format("has finished at update {}", saved_step_));
+  if (end == End::stopped)
+    say_(fmt::format("stops at update {}, to go on from there", saved_step_));
+  end_ = end;
+  eventfd_write(bell_.get(), 1);
+}
+
+// A job's launcher starts all again. By itself a server keeps the only copy of the training.
+void Saver::agent_is_gone(const Error& error) {
+  say_("has no agent to save the training: " + error.text);
+  if (is_in_job() || error.kind == ErrorKind::denied) return end_with(End::failed);
+  joined_ = false;
+}
+
+}  // namespace bellows::ps
