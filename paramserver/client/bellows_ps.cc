@@ -16,6 +16,7 @@
 #include <new>
 
 #include "common/plain/packet.h"
+#include "paramserver/client/clip.h"
 #include "paramserver/client/learner.h"
 #include "paramserver/wire/ps_wire.h"
 
@@ -66,6 +67,9 @@ struct bellows_ps {
   Array<Place> places;
   Array<const float*> weights;  ///< of each shard
   bool pulled = false;
+  double clip_norm = 0;
+  Array<ps::GradientPart> parts;  ///< of each tensor; where, as bellows_ps_push finds them
+  ps::ElementType type = ps::ElementType::f32;
   unsigned char* gradient = nullptr;
   std::uint64_t updates = 0;
 
@@ -166,7 +170,8 @@ int send_initial(bellows_ps* ps, const std::uint64_t* counts, const float* const
 /// Of tensors one after another; each lies in one shard.
 int find_places(bellows_ps* ps, const std::uint64_t* counts) {
   const std::uint32_t shards = ps->learner.geometry().shards;
-  if (!ps->places.make(ps->tensors) || !ps->weights.make(shards)) return no_memory(ps);
+  if (!ps->places.make(ps->tensors) || !ps->weights.make(shards) || !ps->parts.make(ps->tensors))
+    return no_memory(ps);
   std::uint64_t at = 0;
   std::uint32_t shard = 0;
   for (std::size_t i = 0; i < ps->tensors; at += padded(counts[i]), ++i) {
@@ -175,6 +180,7 @@ int find_places(bellows_ps* ps, const std::uint64_t* counts) {
     if (shard == shards)
       return ps->fail(BELLOWS_PS_ERR_UNAVAILABLE, "bellows-ps has fewer parameters than there are");
     ps->places[i] = {shard, at - ps->learner.shard(shard).begin};
+    ps->parts[i].count = counts[i];
   }
   return BELLOWS_PS_OK;
 }
@@ -194,6 +200,16 @@ int take_grant(bellows_ps* ps, const PsMessage& granted, const plain::Handle& co
   return find_places(ps, counts);
 }
 
+void set_groups(const bellows_ps_config& config, ps::RuleTerms* terms) {
+  if (config.groups == 0) {
+    terms->group[0] = {config.rate, config.weight_decay};
+    return;
+  }
+  terms->groups = config.groups;
+  for (std::uint32_t g = 0; g < config.groups && g < ps::RuleTerms::kMostGroups; ++g)
+    terms->group[g] = {config.group[g].rate, config.group[g].weight_decay};
+}
+
 PsMessage join_of(const bellows_ps_config& config, std::size_t tensors) {
   PsMessage message;
   message.word = PsWord::join;
@@ -201,16 +217,31 @@ PsMessage join_of(const bellows_ps_config& config, std::size_t tensors) {
   ps::RuleTerms& terms = message.terms;
   terms.rule = static_cast<std::uint32_t>(config.rule);
   terms.gradient_type = static_cast<std::uint32_t>(config.gradient_type);
-  terms.rate = config.rate;
   terms.beta1 = config.beta1;
   terms.beta2 = config.beta2;
   terms.epsilon = config.epsilon;
-  terms.weight_decay = config.weight_decay;
   terms.clip_value = config.clip_value;
   terms.initial_state = config.initial_state;
   terms.nesterov = config.nesterov != 0;
   terms.decoupled = config.decoupled != 0;
+  set_groups(config, &terms);
+  terms.schedule.shape = static_cast<std::uint32_t>(config.schedule);
+  terms.schedule.warm_up = config.warm_up;
+  terms.schedule.period = config.period;
+  terms.schedule.factor = config.factor;
+  terms.schedule.lowest = config.lowest;
   return message;
+}
+
+bool add_tensors(const bellows_ps_config& config, const std::uint64_t* counts, std::size_t tensors,
+                 Memory* to) {
+  Array<ps::TensorSpec> all;
+  if (!all.make(tensors)) return false;
+  for (std::size_t i = 0; i < tensors; ++i) {
+    all[i].count = counts[i];
+    all[i].group = config.groups > 0 && config.group_of ? config.group_of[i] : 0;
+  }
+  return to->add(&all[0], tensors * sizeof all[0]);
 }
 
 int connect(bellows_ps* ps, const bellows_ps_config& config) {
@@ -233,9 +264,15 @@ int join(bellows_ps* ps, const bellows_ps_config& config, const std::uint64_t* c
   if (ps->tensors == 0 || ps->tensors > PsMessage::kMostTensors || !counts || !initial)
     return ps->fail(BELLOWS_PS_ERR_INVALID, "there must be 1 to %llu tensors, and their values",
                     static_cast<unsigned long long>(PsMessage::kMostTensors));
+  if (config.groups > 0 && !config.group)
+    return ps->fail(BELLOWS_PS_ERR_INVALID, "there are %u groups, and `group` is NULL",
+                    config.groups);
+  if (!(config.clip_norm >= 0))
+    return ps->fail(BELLOWS_PS_ERR_INVALID, "clip_norm is %g: it is a number of at least 0",
+                    config.clip_norm);
   if (const int rc = connect(ps, config); rc != BELLOWS_PS_OK) return rc;
   Memory sizes;
-  if (!sizes.add(counts, ps->tensors * sizeof counts[0])) return no_memory(ps);
+  if (!add_tensors(config, counts, ps->tensors, &sizes)) return no_memory(ps);
   if (const int rc = send(ps, join_of(config, ps->tensors), sizes.fd()); rc != BELLOWS_PS_OK)
     return rc;
   PsMessage answer;
@@ -285,9 +322,14 @@ int bellows_ps_join(const bellows_ps_config* config, const uint64_t* counts,
   if (!*out) return BELLOWS_PS_ERR_MEMORY;
   auto* const ps = new (static_cast<void*>(*out)) bellows_ps;
   bellows_ps_config whole = BELLOWS_PS_CONFIG_INIT;
+  if (config && config->size < sizeof config->size)
+    return ps->fail(BELLOWS_PS_ERR_INVALID, "config.size is %zu: begin with BELLOWS_PS_CONFIG_INIT",
+                    config->size);
   if (config) memcpy(&whole, config, config->size < sizeof whole ? config->size : sizeof whole);
   ps->wait_ms = whole.wait_ms;
   ps->tensors = tensors;
+  ps->clip_norm = whole.clip_norm;
+  ps->type = static_cast<ps::ElementType>(whole.gradient_type);
   int rc = join(ps, whole, counts, initial);
   // A server that is killed meanwhile is followed by another.
   for (int i = 0; i < kTries && rc == BELLOWS_PS_ERR_UNAVAILABLE && *ps->path && has_server(ps);
@@ -333,6 +375,11 @@ void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor) {
 int bellows_ps_push(bellows_ps_t* ps, float scale) {
   if (!ps->gradient)
     return ps->fail(BELLOWS_PS_ERR_INVALID, "there is no gradient to push: bellows_ps_begin first");
+  if (ps->clip_norm > 0) {
+    for (std::size_t i = 0; i < ps->tensors; ++i)
+      ps->parts[i].data = static_cast<unsigned char*>(bellows_ps_gradient(ps, i));
+    ps::clip_norm(&ps->parts[0], ps->tensors, ps->type, ps->clip_norm);
+  }
   ps->gradient = nullptr;
   ps->learner.push(scale);
   return BELLOWS_PS_OK;

@@ -55,6 +55,20 @@ enum bellows_ps_rule {
 
 enum bellows_ps_type { BELLOWS_PS_F32 = 0, BELLOWS_PS_BF16 = 1, BELLOWS_PS_F16 = 2 };
 
+/* How the rates change with the number of updates n, of which the first is 1. */
+enum bellows_ps_schedule {
+  BELLOWS_PS_CONSTANT = 0,
+  BELLOWS_PS_STEP = 1,  /* rate * factor^floor(n / period), as torch's StepLR */
+  BELLOWS_PS_COSINE = 2 /* half a wave from rate to lowest in `period` updates, as torch's
+                           CosineAnnealingLR; lowest from then on */
+};
+
+/* Tensors with a rate and weight decay of their own. */
+struct bellows_ps_group {
+  double rate;
+  double weight_decay;
+};
+
 /* Begin with BELLOWS_PS_CONFIG_INIT, then set what differs. All learners give the same rule and
  * terms. */
 struct bellows_ps_config {
@@ -72,12 +86,23 @@ struct bellows_ps_config {
   double weight_decay;
   double clip_value;    /* each element of a gradient lies between this and its negative; 0: any */
   double initial_state; /* Adagrad's initial sum of squares */
+
+  int32_t schedule;                     /* enum bellows_ps_schedule */
+  uint32_t groups;                      /* 0: all tensors have the rate and weight decay above */
+  const struct bellows_ps_group* group; /* so many */
+  const uint32_t* group_of;             /* of each tensor; NULL: 0 */
+  uint64_t warm_up;                     /* updates in which the rates rise from 0, in a line */
+  uint64_t period;                      /* of the schedule, in updates after that */
+  double factor;                        /* of a step */
+  double lowest;                        /* rate of a cosine */
+  double clip_norm; /* bellows_ps_push multiplies the gradient so that its Euclidean norm over all
+                       tensors is at most this, as torch's clip_grad_norm_; 0: any */
 };
 
 #define BELLOWS_PS_CONFIG_INIT                                                                    \
   {                                                                                               \
     sizeof(struct bellows_ps_config), NULL, 60000, BELLOWS_PS_SGD, BELLOWS_PS_F32, 0, 0, 0.01, 0, \
-        0, 1e-8, 0, 0, 0                                                                          \
+        0, 1e-8, 0, 0, 0, BELLOWS_PS_CONSTANT, 0, NULL, NULL, 0, 1, 1, 0, 0                       \
   }
 
 /* Joins the learners, with tensors of so many float32 elements each. The first learner's `initial`

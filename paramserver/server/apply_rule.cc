@@ -4,20 +4,30 @@
 #include <fmt/core.h>
 
 #include <cmath>
-#include <memory>
+#include <utility>
 
 #include "paramserver/rule/rule.h"
+#include "paramserver/rule/schedule.h"
 
 namespace bellows::ps {
 namespace {
 
-Terms terms_of(const RuleTerms& from) {
+/// Of a group, at an update.
+Terms terms_of(const RuleTerms& from, std::uint32_t group, std::uint64_t update) {
+  RateSchedule schedule;
+  schedule.shape = static_cast<RateShape>(from.schedule.shape);
+  schedule.rate = from.group[group].rate;
+  schedule.warm_up = from.schedule.warm_up;
+  schedule.period = from.schedule.period;
+  schedule.factor = from.schedule.factor;
+  schedule.lowest = from.schedule.lowest;
   Terms terms;
-  terms.rate = from.rate;
+  terms.rate = rate_of(schedule, update);
+  terms.step = update;
   terms.beta1 = from.beta1;
   terms.beta2 = from.beta2;
   terms.epsilon = from.epsilon;
-  terms.weight_decay = from.weight_decay;
+  terms.weight_decay = from.group[group].weight_decay;
   terms.decoupled = from.decoupled != 0;
   terms.nesterov = from.nesterov != 0;
   terms.clip_value = from.clip_value;
@@ -33,16 +43,27 @@ GradientType type_of(const RuleTerms& terms) {
 }  // namespace
 
 Status check_terms(const RuleTerms& terms) {
-  const double numbers[] = {terms.rate,         terms.beta1,      terms.beta2,        terms.epsilon,
-                            terms.weight_decay, terms.clip_value, terms.initial_state};
+  if (terms.groups < 1 || terms.groups > RuleTerms::kMostGroups)
+    return Error{ErrorKind::invalid, fmt::format("{} groups of tensors: there may be 1 to {}",
+                                                 terms.groups, RuleTerms::kMostGroups)};
+  std::vector<double> numbers = {terms.beta1,          terms.beta2,         terms.epsilon,
+                                 terms.clip_value,     terms.initial_state, terms.schedule.factor,
+                                 terms.schedule.lowest};
+  for (std::uint32_t g = 0; g < terms.groups; ++g) {
+    numbers.push_back(terms.group[g].rate);
+    numbers.push_back(terms.group[g].weight_decay);
+  }
   for (const double number : numbers)
     if (!std::isfinite(number) || number < 0)
       return Error{
           ErrorKind::invalid,
           fmt::format("a term of an optimizer is {}: it must be a number of at least 0", number)};
   if (terms.rule > static_cast<std::uint32_t>(Rule::rmsprop) ||
-      terms.gradient_type > static_cast<std::uint32_t>(GradientType::f16))
-    return Error{ErrorKind::invalid, "there is no such optimizer, or type of gradients"};
+      terms.gradient_type > static_cast<std::uint32_t>(GradientType::f16) ||
+      terms.schedule.shape > static_cast<std::uint32_t>(RateShape::cosine))
+    return Error{ErrorKind::invalid, "there is no such optimizer, schedule or type of gradients"};
+  if (terms.schedule.period < 1)
+    return Error{ErrorKind::invalid, "a schedule's period is 0: it is at least 1 update"};
   if (terms.beta1 < 1 && terms.beta2 < 1) return {};
   return Error{ErrorKind::invalid,
                fmt::format("betas of {} and {}: they must be below 1", terms.beta1, terms.beta2)};
@@ -53,7 +74,7 @@ std::uint32_t gradient_bytes(const RuleTerms& terms) {
 }
 
 std::uint32_t states_of(const RuleTerms& terms) {
-  return states_of(rule_of(terms), terms_of(terms));
+  return states_of(rule_of(terms), terms_of(terms, 0, 1));
 }
 
 std::vector<std::string> state_names(const RuleTerms& terms) {
@@ -79,24 +100,29 @@ std::vector<std::string> state_names(const RuleTerms& terms) {
 
 float initial_state(const RuleTerms& terms) { return static_cast<float>(terms.initial_state); }
 
-ApplyRule apply_rule(const RuleTerms& from) {
+ApplyRule apply_rule(const RuleTerms& from, std::vector<GroupRange> ranges) {
   const Apply apply = choose(rule_of(from), type_of(from));
-  return [apply, from](const ShardUpdate& update) {
-    Terms terms = terms_of(from);
-    terms.step = update.version;
-    // The mean. Learners in step with one another all give the same scale.
-    terms.scale =
-        static_cast<double>(update.scales[0]) / static_cast<double>(update.gradients.size());
-    Arrays arrays;
-    arrays.weights = update.weights;
-    arrays.gradients = update.gradients.data();
-    arrays.count = static_cast<unsigned>(update.gradients.size());
-    arrays.new_weights = update.new_weights;
-    for (int i = 0; i < 2; ++i) {
-      arrays.state[i] = update.state[i];
-      arrays.new_state[i] = update.new_state[i];
+  return [apply, from, ranges = std::move(ranges)](const ShardUpdate& update) {
+    std::vector<const void*> gradients(update.gradients.size());
+    for (const GroupRange& range : ranges) {
+      Terms terms = terms_of(from, range.group, update.version);
+      // The mean. Learners in step with one another all give the same scale.
+      terms.scale =
+          static_cast<double>(update.scales[0]) / static_cast<double>(update.gradients.size());
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        gradients[i] = static_cast<const unsigned char*>(update.gradients[i]) +
+                       range.begin * gradient_bytes(from);
+      Arrays arrays;
+      arrays.weights = update.weights + range.begin;
+      arrays.gradients = gradients.data();
+      arrays.count = static_cast<unsigned>(gradients.size());
+      arrays.new_weights = update.new_weights + range.begin;
+      for (std::uint32_t i = 0; i < states_of(from); ++i) {
+        arrays.state[i] = update.state[i] + range.begin;
+        arrays.new_state[i] = update.new_state[i] + range.begin;
+      }
+      apply(factors_of(rule_of(from), terms), arrays, range.count);
     }
-    apply(factors_of(rule_of(from), terms), arrays, update.elements);
   };
 }
 

@@ -7,6 +7,7 @@
 
 #include "common/result.h"
 #include "paramserver/protocol/shard_steps.h"
+#include "paramserver/server/tensors.h"
 #include "paramserver/wire/ps_wire.h"
 
 namespace bellows::ps {
@@ -19,6 +20,7 @@ std::uint32_t states_of(const RuleTerms& terms);
 /// What torch.optim calls each of its states.
 std::vector<std::string> state_names(const RuleTerms& terms);
 float initial_state(const RuleTerms& terms);
-ApplyRule apply_rule(const RuleTerms& terms);
+/// `ranges`: of the shard to which it is applied.
+ApplyRule apply_rule(const RuleTerms& terms, std::vector<GroupRange> ranges);
 
 }  // namespace bellows::ps

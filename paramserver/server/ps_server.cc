@@ -50,16 +50,25 @@ Status check_memory(const Fd& fd) {
   return Error{ErrorKind::invalid, "a learner gave something other than memory"};
 }
 
-/// The numbers that a learner's memfd has, which it may change while they are read.
-Result<std::vector<std::uint64_t>> read_counts(const Fd& fd, std::uint64_t count) {
-  std::vector<std::uint64_t> counts(count);
-  auto read = read_at(fd.get(), reinterpret_cast<unsigned char*>(counts.data()),
-                      count * sizeof counts[0], 0, "the sizes of tensors");
+/// What a learner's memfd has, which it may change while it is read.
+Result<std::vector<TensorSpec>> read_tensors(const Fd& fd, std::uint64_t count) {
+  std::vector<TensorSpec> tensors(count);
+  auto read = read_at(fd.get(), reinterpret_cast<unsigned char*>(tensors.data()),
+                      count * sizeof tensors[0], 0, "the sizes of tensors");
   if (!read) return read.error();
-  return counts;
+  return tensors;
 }
 
-Result<Fd> memory_with(const std::vector<std::uint64_t>& counts) {
+/// invalid: a tensor is in a group that there is not.
+Status check_groups(const std::vector<TensorSpec>& tensors, const RuleTerms& terms) {
+  for (const TensorSpec& tensor : tensors)
+    if (tensor.group >= terms.groups)
+      return Error{ErrorKind::invalid, fmt::format("a tensor is in group {}, and there are {}",
+                                                   tensor.group, terms.groups)};
+  return {};
+}
+
+Result<Fd> memory_with(const std::vector<TensorSpec>& counts) {
   Fd fd(memfd_create("bellows-ps-tensors", MFD_CLOEXEC));
   if (!fd) return errno_error("make", "memory for the sizes of tensors");
   auto written = write_all(
@@ -133,19 +142,25 @@ Status PsServer::start_saver() {
 Saved PsServer::saved() const {
   Saved saved;
   saved.memory = &*memory_;
-  saved.counts = tensors_;
-  // It was laid out so when the memory was made.
-  saved.layout = *lay_out_tensors(tensors_, options_.threads);
+  saved.counts = counts_of(tensors_);
+  saved.layout = layout_;
   saved.states = state_names(terms_);
   return saved;
 }
 
 Status PsServer::adopt(Inheritance left) {
-  auto counts = read_counts(left.tensors, left.tensor_count);
+  auto counts = read_tensors(left.tensors, left.tensor_count);
   if (!counts) return counts.error();
   auto memory = ServerMemory::adopt(std::move(left.files));
   if (!memory) return memory.error();
   memory_.emplace(std::move(*memory));
+  if (auto terms = check_terms(left.terms); !terms) return terms;
+  if (auto groups = check_groups(*counts, left.terms); !groups) return groups;
+  auto layout = lay_out_tensors(counts_of(*counts), options_.threads);
+  if (!layout) return layout.error();
+  if (layout->shards.size() != memory_->control().geometry().shards)
+    return Error{ErrorKind::corrupt, "the parameter server that ended had other shards"};
+  layout_ = std::move(*layout);
   tensors_ = std::move(*counts);
   counts_ = std::move(left.tensors);
   if (auto begun = begin(left.terms); !begun) return begun;
@@ -172,7 +187,8 @@ Status PsServer::adopt(Inheritance left) {
 }
 
 ShardSteps PsServer::shard_steps(std::uint32_t shard) const {
-  return {memory_->control(), memory_->weights(), memory_->states(), shard, apply_rule(terms_)};
+  return {memory_->control(), memory_->weights(), memory_->states(), shard,
+          apply_rule(terms_, ranges_of(tensors_, layout_, shard))};
 }
 
 /// Starts a thread for each shard of the memory.
@@ -282,13 +298,15 @@ Status PsServer::join(Peer& peer, const PsMessage& message, Fd counts) {
 }
 
 Status PsServer::agree(const PsMessage& message, const Fd& counts) const {
-  const auto theirs = read_counts(counts, message.tensors);
+  const auto theirs = read_tensors(counts, message.tensors);
   if (!theirs) return theirs.error();
   if (*theirs != tensors_)
-    return Error{ErrorKind::invalid,
-                 fmt::format("a learner has {} tensors of other sizes than the first had, {}: all "
-                             "learners must have the same model",
-                             theirs->size(), tensors_.size())};
+    return Error{
+        ErrorKind::invalid,
+        fmt::format(
+            "a learner has {} tensors of other sizes, or in other groups, than the first had, "
+            "{}: all learners must have the same model",
+            theirs->size(), tensors_.size())};
   if (message.terms == terms_) return {};
   return Error{ErrorKind::invalid,
                "a learner asks for another optimizer, or other terms of it, than the first did"};
@@ -319,9 +337,10 @@ Status PsServer::take_initial(Peer& peer, Fd weights) {
 /// New memory for the tensors that a learner names: what a rule's state is at first, and no
 /// weights.
 Status PsServer::make_memory(const PsMessage& join, const Fd& their_counts) {
-  auto counts = read_counts(their_counts, join.tensors);
+  auto counts = read_tensors(their_counts, join.tensors);
   if (!counts) return counts.error();
-  const auto layout = lay_out_tensors(*counts, options_.threads);
+  if (auto checked = check_groups(*counts, join.terms); !checked) return checked;
+  auto layout = lay_out_tensors(counts_of(*counts), options_.threads);
   if (!layout) return layout.error();
   Geometry geometry;
   geometry.learners = options_.learners;
@@ -337,6 +356,7 @@ Status PsServer::make_memory(const PsMessage& join, const Fd& their_counts) {
   if (!kept_counts) return kept_counts.error();
   memory_.emplace(std::move(*memory));
   tensors_ = std::move(*counts);
+  layout_ = std::move(*layout);
   counts_ = std::move(*kept_counts);
   terms_ = join.terms;
   return {};

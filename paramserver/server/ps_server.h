@@ -100,7 +100,8 @@ class PsServer {
   std::optional<ServerMemory> memory_;
   RuleTerms terms_;
   Fd counts_;
-  std::vector<std::uint64_t> tensors_;
+  std::vector<TensorSpec> tensors_;
+  TensorLayout layout_;
   std::optional<Seats> seats_;
   Fd fence_bell_;
   EventLoop::Watch fence_watch_;

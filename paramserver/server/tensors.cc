@@ -9,6 +9,31 @@
 
 namespace bellows::ps {
 
+std::vector<std::uint64_t> counts_of(const std::vector<TensorSpec>& tensors) {
+  std::vector<std::uint64_t> counts;
+  for (const TensorSpec& tensor : tensors) counts.push_back(tensor.count);
+  return counts;
+}
+
+std::vector<GroupRange> ranges_of(const std::vector<TensorSpec>& tensors,
+                                  const TensorLayout& layout, std::uint32_t shard) {
+  std::uint64_t begin = 0;
+  for (std::uint32_t s = 0; s < shard; ++s) begin += layout.shards[s];
+  const std::uint64_t end = begin + layout.shards[shard];
+  std::vector<GroupRange> ranges;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const std::uint64_t at = layout.begins[i];
+    if (at < begin || at >= end) continue;
+    // With the room up to the next one.
+    const std::uint64_t next = i + 1 < tensors.size() ? std::min(layout.begins[i + 1], end) : end;
+    if (!ranges.empty() && ranges.back().group == tensors[i].group)
+      ranges.back().count += next - at;
+    else
+      ranges.push_back({at - begin, next - at, tensors[i].group});
+  }
+  return ranges;
+}
+
 Result<TensorLayout> lay_out_tensors(const std::vector<std::uint64_t>& counts,
                                      std::uint32_t shards) {
   TensorLayout layout;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/result.h"
+#include "paramserver/wire/ps_wire.h"
 
 namespace bellows::ps {
 
@@ -14,6 +15,19 @@ struct TensorLayout {
   std::vector<std::uint64_t> begins;  ///< of each tensor, in elements
   std::vector<std::uint64_t> shards;  ///< elements of each shard
 };
+
+std::vector<std::uint64_t> counts_of(const std::vector<TensorSpec>& tensors);
+
+/// A part of a shard, of tensors of one group.
+struct GroupRange {
+  std::uint64_t begin = 0;  ///< in elements, from the shard's first
+  std::uint64_t count = 0;
+  std::uint32_t group = 0;
+};
+
+/// What a shard is made of, one after another and without a gap.
+std::vector<GroupRange> ranges_of(const std::vector<TensorSpec>& tensors,
+                                  const TensorLayout& layout, std::uint32_t shard);
 
 /// Of tensors of so many elements in at most so many shards of about the same size, none of which
 /// divides a tensor. invalid: there are none, or they are too large.

@@ -9,7 +9,7 @@
 namespace bellows::ps {
 
 /// learner                            server
-/// join [+ counts of tensors]    ->   granted + control, more + weights, more + slot, more + bell
+/// join [+ TensorSpecs]          ->   granted + control, more + weights, more + slot, more + bell
 ///                                    or: initial: the memory is new; its weights are wanted
 /// initial [+ the weights]       ->   granted ...
 ///                                    or: refused: a sentence
@@ -26,15 +26,46 @@ enum class PsWord : std::uint32_t {
 
 enum class PsRefusal : std::uint32_t { invalid = 0, full = 1, unavailable = 2 };
 
+/// One tensor, as a join names it: so many of these in its memfd.
+struct TensorSpec {
+  std::uint64_t count = 0;  ///< of elements
+  std::uint32_t group = 0;
+  std::uint32_t unused = 0;
+
+  bool operator==(const TensorSpec&) const = default;
+};
+
+/// What differs between groups of tensors.
+struct GroupTerms {
+  double rate = 0;
+  double weight_decay = 0;
+
+  bool operator==(const GroupTerms&) const = default;
+};
+
+/// How the rates change with the number of updates: a RateSchedule of ../rule/, but for the rate.
+struct ScheduleTerms {
+  std::uint32_t shape = 0;  ///< a RateShape
+  std::uint64_t warm_up = 0;
+  std::uint64_t period = 1;
+  double factor = 1;
+  double lowest = 0;
+
+  bool operator==(const ScheduleTerms&) const = default;
+};
+
 /// What is done with gradients. All learners say the same.
 struct RuleTerms {
+  static constexpr std::uint32_t kMostGroups = 64;
+
   std::uint32_t rule = 0;           ///< a Rule of ../rule/
   std::uint32_t gradient_type = 0;  ///< a GradientType of ../rule/
-  double rate = 0;
+  std::uint32_t groups = 1;
+  GroupTerms group[kMostGroups];
+  ScheduleTerms schedule;
   double beta1 = 0;
   double beta2 = 0;
   double epsilon = 0;
-  double weight_decay = 0;
   double clip_value = 0;     ///< 0: no clipping
   double initial_state = 0;  ///< Adagrad's sum of squares
   std::uint32_t nesterov = 0;
@@ -44,13 +75,13 @@ struct RuleTerms {
 };
 
 struct PsMessage {
-  static constexpr std::uint32_t kVersion = 1;
+  static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMostText = 1023;
   static constexpr std::uint64_t kMostTensors = 1 << 20;
 
   std::uint32_t version = kVersion;
   PsWord word = PsWord::refused;
-  std::uint64_t tensors = 0;  ///< of a join: so many 64-bit numbers of elements, in the memfd
+  std::uint64_t tensors = 0;  ///< of a join: so many TensorSpecs in the memfd
   RuleTerms terms;            ///< of a join
   Geometry geometry;          ///< of what is granted
   std::uint32_t learner = 0;

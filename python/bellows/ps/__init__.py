@@ -11,16 +11,19 @@ from .errors import (
     TimeoutError,
     UnavailableError,
 )
+from .groups import CosineSchedule, StepSchedule
 
 if TYPE_CHECKING:
     from .optimizer import Optimizer
 
 __all__ = [
+    "CosineSchedule",
     "FullError",
     "InvalidError",
     "Optimizer",
     "OutOfMemoryError",
     "ParamServerError",
+    "StepSchedule",
     "TimeoutError",
     "UnavailableError",
 ]

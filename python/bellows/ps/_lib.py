@@ -13,8 +13,17 @@ from .errors import error_for
 # enum bellows_ps_rule
 SGD, MOMENTUM, ADAGRAD, ADAM, RMSPROP = range(5)
 
+# enum bellows_ps_schedule
+CONSTANT, STEP, COSINE = range(3)
+
 #: enum bellows_ps_type, by torch's names.
 GRADIENT_TYPES = {"float32": 0, "bfloat16": 1, "float16": 2}
+
+
+class Group(ctypes.Structure):
+    """struct bellows_ps_group"""
+
+    _fields_ = [("rate", c_double), ("weight_decay", c_double)]
 
 
 class Config(ctypes.Structure):
@@ -35,6 +44,15 @@ class Config(ctypes.Structure):
         ("weight_decay", c_double),
         ("clip_value", c_double),
         ("initial_state", c_double),
+        ("schedule", c_int32),
+        ("groups", c_uint32),
+        ("group", POINTER(Group)),
+        ("group_of", POINTER(c_uint32)),
+        ("warm_up", c_uint64),
+        ("period", c_uint64),
+        ("factor", c_double),
+        ("lowest", c_double),
+        ("clip_norm", c_double),
     ]
 
 

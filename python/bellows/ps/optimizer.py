@@ -11,7 +11,8 @@ import torch
 
 from . import _lib
 from .errors import InvalidError, ParamServerError
-from .rules import config_of
+from .groups import Schedule, grouped, set_groups, set_schedule
+from .rules import config_of, rates_of
 
 
 def _wait_ms(wait: float) -> int:
@@ -22,14 +23,9 @@ def _wait_ms(wait: float) -> int:
 
 def _checked(params: Iterable[Any]) -> List[torch.nn.Parameter]:
     """Each once, without those that are never trained."""
-    every = list(params)
-    if any(isinstance(each, dict) for each in every):
-        raise InvalidError(
-            "there are groups of parameters: bellows-ps has one optimizer for all of them"
-        )
     chosen: Dict[int, Any] = {}
     places: Dict[int, int] = {}
-    for number, p in enumerate(every):
+    for number, p in enumerate(params):
         if not isinstance(p, torch.Tensor):
             raise InvalidError(f"parameter {number} is a {type(p).__name__} and no tensor")
         if id(p) in chosen or not p.requires_grad or p.numel() == 0:
@@ -75,7 +71,11 @@ class Optimizer:
 
     `rule` is "sgd", "momentum", "adagrad", "adam", "adamw" or "rmsprop", and lr, momentum, betas,
     alpha, eps, weight_decay, nesterov and initial_accumulator_value mean what they do in torch,
-    with its defaults. `clip_value` is the largest magnitude that an element of a gradient keeps.
+    with its defaults. As with torch, `params` may be groups: dictionaries with the key "params", and
+    "lr" and "weight_decay" of their own. `schedule` is a StepSchedule or CosineSchedule, before
+    which the rates rise from 0 in a line for `warm_up` updates; updates are those of all learners.
+    `clip_value` is the largest magnitude that an element of a gradient keeps, and `clip_norm` the
+    largest Euclidean norm of all gradients of a step together.
     `gradient_type` is what gradients are sent as. `socket` is that of bellows-ps, by default
     BELLOWS_PS_SOCKET of the environment; `wait` is how many seconds one call may wait for it, or
     math.inf. With `overlap`, step() does not wait until its gradient is applied, so that the next
@@ -98,6 +98,9 @@ class Optimizer:
         nesterov: Optional[bool] = None,
         initial_accumulator_value: Optional[float] = None,
         clip_value: Optional[float] = None,
+        clip_norm: Optional[float] = None,
+        schedule: Optional[Schedule] = None,
+        warm_up: int = 0,
         gradient_type: str = "float32",
         copy: bool = False,
         overlap: bool = False,
@@ -116,10 +119,18 @@ class Optimizer:
             "initial_accumulator_value": initial_accumulator_value,
         }
         kind = str(gradient_type).rpartition(".")[2]
-        config = config_of(rule, kind, clip_value, given)
+        group = grouped(params)
+        rates = rates_of(rule, given, group.terms)
+        if rates and lr is None:
+            # Each group has one.
+            given["lr"] = rates[0][0]
+        config = config_of(rule, kind, clip_value, clip_norm, given)
+        set_schedule(config, schedule, warm_up)
         config.socket = None if socket is None else os.fsencode(socket)
         config.wait_ms = _wait_ms(wait)
-        self._params = _checked(params)
+        self._params = _checked(group.params)
+        number_of = dict(zip(map(id, reversed(group.params)), reversed(group.groups)))
+        set_groups(config, rates, [number_of[id(p)] for p in self._params] if rates else [])
         self._copy = copy
         self._overlap = overlap
         self._pid = os.getpid()

@@ -2,7 +2,7 @@
 """Optimizers by the names and terms that torch has for them, as the library takes them."""
 
 import math
-from typing import Any, Dict, NamedTuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 from . import _lib
 from .errors import InvalidError
@@ -53,7 +53,20 @@ def _check(name: str, value: Any) -> float:
     return number
 
 
-def config_of(rule: str, gradient_type: str, clip_value: Any, given: Dict[str, Any]) -> _lib.Config:
+def rates_of(
+    rule: str, given: Dict[str, Any], groups: List[Dict[str, Any]]
+) -> List[Tuple[float, float]]:
+    """Learning rate and weight decay of each group: its own, or those of `given`."""
+    rates = []
+    for own in groups:
+        terms = _with_defaults(rule, {**given, **own})
+        rates.append((_check("lr", terms["lr"]), _check("weight_decay", terms["weight_decay"])))
+    return rates
+
+
+def config_of(
+    rule: str, gradient_type: str, clip_value: Any, clip_norm: Any, given: Dict[str, Any]
+) -> _lib.Config:
     """The library's terms; those of `given` that are None have torch's defaults.
 
     InvalidError: there is no such rule or type, or the rule has no such term.
@@ -72,6 +85,7 @@ def config_of(rule: str, gradient_type: str, clip_value: Any, given: Dict[str, A
         weight_decay=_check("weight_decay", terms["weight_decay"]),
         epsilon=_check("eps", terms.get("eps", 0)),
         clip_value=0 if clip_value is None else _check("clip_value", clip_value),
+        clip_norm=0 if clip_norm is None else _check("clip_norm", clip_norm),
         initial_state=_check(
             "initial_accumulator_value", terms.get("initial_accumulator_value", 0)
         ),

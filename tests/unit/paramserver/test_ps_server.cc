@@ -83,6 +83,32 @@ Test(ps_server, learners_in_step_get_the_mean, .timeout = 60) {
   }
 }
 
+Test(ps_server, clips_gradients_of_each_type_by_their_norm, .timeout = 60) {
+  // 3 as each type has it.
+  const std::pair<int, std::vector<unsigned char>> threes[] = {{BELLOWS_PS_F32, {0, 0, 0x40, 0x40}},
+                                                               {BELLOWS_PS_BF16, {0x40, 0x40}},
+                                                               {BELLOWS_PS_F16, {0, 0x42}}};
+  for (const auto& [type, three] : threes) {
+    const Server server;
+    bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+    config.rate = 1;
+    config.gradient_type = type;
+    config.clip_norm = 2;
+    OpenLearner learner({36, 64}, config);
+    cr_assert_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
+    cr_assert_eq(bellows_ps_begin(learner.ps), BELLOWS_PS_OK);
+    for (const std::size_t t : {0, 1})
+      for (std::size_t i = 0; i < (t ? 64 : 36) * three.size(); ++i)
+        static_cast<unsigned char*>(bellows_ps_gradient(learner.ps, t))[i] =
+            three[i % three.size()];
+    cr_assert_eq(bellows_ps_push(learner.ps, 1), BELLOWS_PS_OK);
+    cr_assert_eq(bellows_ps_drain(learner.ps), BELLOWS_PS_OK);
+    // Of 100 elements the norm was 30.
+    for (const float weight : learner.pull())
+      cr_expect(weight < -0.199 && weight > -0.201, "type %d: %g", type, weight);
+  }
+}
+
 Test(ps_server, says_why_a_learner_is_refused, .timeout = 60) {
   const Server server({"--learners=1"});
   OpenLearner first;

@@ -27,6 +27,36 @@ from ps_network import difference, loss_of, network, train
 """
 
 
+#: What torch does with groups, schedulers and the norm of gradients.
+GROUPS = """
+from torch.optim.lr_scheduler import CosineAnnealingLR, LambdaLR, StepLR
+
+def groups(net):
+    first, *others = net.parameters()
+    return [{"params": first, "lr": 0.3}, {"params": others, "weight_decay": 0.1}]
+
+def params(of):
+    return of if isinstance(of, list) else of.parameters()
+
+def warm_up(n):
+    return min(1, (n + 1) / 20)
+
+def train_with(net, optimizer, scheduler, clip_norm):
+    for step in range(50):
+        optimizer.zero_grad()
+        loss_of(net, step).backward()
+        if clip_norm:
+            torch.nn.utils.clip_grad_norm_(net.parameters(), clip_norm)
+        optimizer.step()
+        if scheduler:
+            scheduler.step()
+
+def is_close(net, other, exact):
+    pairs = zip(net.parameters(), other.parameters())
+    return all(torch.equal(a, b) if exact else torch.allclose(a, b, rtol=1e-5, atol=1e-6) for a, b in pairs)
+"""
+
+
 class WithoutTorch(ServerTestCase):
     def test_import(self):
         """bellows.ps can be imported where there is no torch"""
@@ -76,6 +106,39 @@ print("{rule} {name} {terms}", *difference(one, other))
         out, _ = self.program(text, **ENVIRONMENT)
         said = [f"{rule} {name} {terms} 0 0" for rule, name, terms in rules]
         self.assertEqual(out.splitlines(), said)
+
+    def test_groups(self):
+        """groups, schedules and clipping by norm do what they do in torch"""
+        # What torch computes otherwise is equal but for rounding.
+        cases = {
+            "groups": ("groups(one)", "groups(other)", "lr=0.1", "None", True),
+            "step": ("one", "other", "schedule=ps.StepSchedule(7, 0.5)", "StepLR(o, 7, 0.5)", True),
+            "cosine": (
+                "one",
+                "other",
+                "schedule=ps.CosineSchedule(60, 0.01)",
+                "CosineAnnealingLR(o, 60, 0.01)",
+                False,
+            ),
+            "warm_up": ("one", "other", "warm_up=20", "LambdaLR(o, warm_up)", False),
+            "clip_norm": ("one", "other", "clip_norm=0.3", "None", False),
+        }
+        text = BEGIN + GROUPS
+        for name, (ours, theirs, terms, scheduler, exact) in cases.items():
+            server = Server(self, name, "--threads=2")
+            self.addCleanup(server.close)
+            text += f"""
+one, other = network(), network()
+o = torch.optim.SGD(params({theirs}), lr=0.1)
+train_with(other, o, {scheduler}, 0.3 if "{name}" == "clip_norm" else None)
+with ps.Optimizer(params({ours}), socket="{server.socket}", lr=0.1, {terms}) as optimizer:
+    train(one, optimizer, 50)
+plain = network()
+train(plain, torch.optim.SGD(plain.parameters(), lr=0.1), 50)
+print("{name}", is_close(one, other, {exact}), is_close(plain, other, {exact}))
+""".replace("lr=0.1, lr=0.1", "lr=0.1")
+        out, _ = self.program(text, **ENVIRONMENT)
+        self.assertEqual(out.splitlines(), [f"{name} True False" for name in cases])
 
     def test_kills(self):
         """a server that is killed, again and again, is not noticed"""
@@ -387,7 +450,12 @@ class Errors(ServerTestCase):
         self.refused(wrong, "nesterov needs a momentum", nesterov=True)
         self.refused(wrong, "no parameter", params=[])
         self.refused(wrong, "no parameter", params=[torch.zeros(3)])
-        self.refused(wrong, "groups of parameters", params=[{"params": []}])
+        self.refused(wrong, "no parameter", params=[{"params": []}])
+        self.refused(wrong, "group 0 is no dictionary", params=[{"lr": 1}])
+        self.refused(wrong, "group 0 has betas", params=[{"params": [], "betas": (0, 0)}])
+        self.refused(wrong, "period is 0", schedule=ps.StepSchedule(0))
+        self.refused(wrong, "no StepSchedule", schedule="cosine")
+        self.refused(wrong, "clip_norm is -1", clip_norm=-1)
         self.refused(wrong, "parameter 0 is a int", params=[3])
         p = nn.Parameter(torch.zeros(3))
         self.refused(wrong, "parameter 1 is computed", params=[p, p * 2])
