@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "common/device_lists.h"
 #include "common/local_address.h"
 #include "common/text.h"
 
@@ -14,10 +15,6 @@ namespace bellows::spank {
 namespace {
 
 constexpr std::size_t kMostAddress = 255;
-
-/// As Slurm sets them for a step, where each rank can see all the GPUs of its node.
-constexpr const char* kDeviceLists[] = {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-                                        "GPU_DEVICE_ORDINAL", "ZE_AFFINITY_MASK"};
 
 bool has_entries(const std::string& directory) {
   std::error_code error;
