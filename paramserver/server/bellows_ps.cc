@@ -1,41 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 // bellows-ps: a parameter server for the learners of one node. See ../README.md.
-#include <fmt/core.h>
 #include <poll.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
-#include <cstdio>
 #include <exception>
+#include <optional>
 #include <string>
 #include <utility>
 
 #include "config.h"
 
 #include "common/event_loop.h"
-#include "common/keeper/kept.h"
 #include "common/listen_at.h"
-#include "common/plain/packet.h"
 #include "common/say_line.h"
+#include "paramserver/server/learner_guard.h"
+#include "paramserver/server/parent.h"
 #include "paramserver/server/ps_server.h"
+#include "paramserver/server/socket_place.h"
 
 namespace bellows::ps {
 namespace {
 
-constexpr int kFailed = 1;
+constexpr int kFailed = Parent::kFailed;
 constexpr int kWrongUsage = 2;
-/// As a shell says it of who was killed by a signal, to which it is added.
-constexpr int kKilled = 128;
-/// A server that fails so often in a minute will go on failing.
-constexpr int kMostEnds = 10;
-constexpr std::chrono::minutes kEndsIn{1};
-
 void say(const std::string& text) { say_line("bellows-ps", text); }
 
 struct Texts {
@@ -44,14 +36,17 @@ struct Texts {
   std::string checkpoint_dir;
   std::uint32_t checkpoint_every = 60;
   ServerOptions server;
+  LearnerOptions learners;
 };
 
 void add_options(CLI::App& app, Texts& t) {
   app.set_version_flag("--version", "bellows-ps " PACKAGE_VERSION);
-  app.add_option("--socket", t.socket, "Where learners connect")->required();
-  app.add_option("--learners", t.server.learners, "At most so many at the same time")
-      ->check(CLI::Range(1u, kMostLearners))
-      ->capture_default_str();
+  app.add_option("--socket", t.socket,
+                 "Where learners connect; with COMMAND by default in a new directory");
+  app.add_option("--learners", t.learners.learners,
+                 "At most so many at the same time, by default 8; with COMMAND so many are "
+                 "started, by default one for each GPU")
+      ->check(CLI::Range(1u, kMostLearners));
   app.add_option("--threads", t.server.threads, "Threads, each with a part of the parameters")
       ->check(CLI::Range(1u, kMostShards))
       ->capture_default_str();
@@ -67,38 +62,50 @@ void add_options(CLI::App& app, Texts& t) {
                  "Seconds between two checkpoints; 0: only at the end")
       ->check(CLI::Range(0u, 86400u * 30))
       ->capture_default_str();
+  app.add_option("--restarts", t.learners.restarts,
+                 "How often in a row a learner is started again that fails before an update")
+      ->check(CLI::Range(0u, 1000u))
+      ->capture_default_str();
+  app.add_option("COMMAND", t.learners.command, "The program of each learner, and arguments");
+  app.positionals_at_end();
   app.add_option("--first-sequence", t.server.first_sequence,
                  "The number before each learner's first gradient, for tests")
       ->group("");
 }
 
-/// In a job Slurm's signals are announcements, which libbellows takes in a thread of the server.
-Fd server_signals() {
-  sigset_t taken;
-  sigemptyset(&taken);
-  sigaddset(&taken, SIGUSR2);
-  if (!is_in_job())
-    for (const int number : {SIGTERM, SIGINT}) sigaddset(&taken, number);
-  return Fd(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
+/// To read signals from that are blocked.
+Fd signals_of(const std::vector<int>& numbers) {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : numbers) sigaddset(&set, number);
+  return Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-/// SIGUSR2: all learners have ended, or are about to. Else it is to end, as soon as all is saved; a
-/// second time at once.
-void take_signal(int signals, PsServer& server, bool& ends) {
+/// What a server obeys. A terminal's SIGINT comes to all; this one waits for its parent. In a job
+/// Slurm's SIGTERM is an announcement, which libbellows takes in a thread of the server.
+std::vector<int> server_signals() {
+  std::vector<int> numbers = {Parent::kFinish, Parent::stop_signal()};
+  if (!is_in_job()) numbers.push_back(SIGTERM);
+  return numbers;
+}
+
+/// A second time: at once.
+void take_signal(const Fd& signals, PsServer& server, bool& stops) {
   signalfd_siginfo info;
-  while (read(signals, &info, sizeof info) == sizeof info) {
-    if (info.ssi_signo == SIGUSR2) {
+  while (read(signals.get(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == Parent::kFinish) {
       server.finish();
-    } else {
-      // The saver may wait for its agent; the kernel lets go of all that is held.
-      if (std::exchange(ends, true)) _exit(kFailed);
-      server.stop();
+      continue;
     }
+    // The saver may wait for its agent; the kernel lets go of all that is held.
+    if (std::exchange(stops, true)) _exit(kFailed);
+    server.stop();
   }
 }
 
+/// The process of the server.
 int serve(Fd listener, Fd keeper, const ServerOptions& options) {
-  const Fd signals = server_signals();
+  const Fd signals = signals_of(server_signals());
   auto loop = EventLoop::make();
   auto server = loop ? PsServer::make(**loop, std::move(listener), SeatKeeper(std::move(keeper)),
                                       options, say)
@@ -107,9 +114,9 @@ int serve(Fd listener, Fd keeper, const ServerOptions& options) {
     say(server.error().text);
     return kFailed;
   }
-  bool ends = false;
+  bool stops = false;
   auto watch = (*loop)->watch(signals.get(), POLLIN,
-                              [&](std::uint32_t) { take_signal(signals.get(), **server, ends); });
+                              [&](std::uint32_t) { take_signal(signals, **server, stops); });
   if (!watch) {
     say(watch.error().text);
     return kFailed;
@@ -119,79 +126,58 @@ int serve(Fd listener, Fd keeper, const ServerOptions& options) {
   return (*server)->over() == Saver::End::failed ? kFailed : 0;
 }
 
-/// Keeps the memory and starts a server again when it is killed.
-class Parent {
- public:
-  Parent(Fd listener, const ServerOptions& options, int signals)
-      : listener_(std::move(listener)), options_(options), signals_(signals) {}
+/// The number of learners, by what was given.
+void count_learners(Texts& t, bool given) {
+  const bool starts = !t.learners.command.empty();
+  if (!given) {
+    const std::uint32_t gpus = gpus_in(environ);
+    t.learners.learners = starts ? std::clamp(gpus, 1u, kMostLearners) : t.server.learners;
+  }
+  t.server.learners = t.learners.learners;
+}
 
-  int run() {
-    if (!start()) return kFailed;
-    for (;;) {
-      pollfd fds[] = {{keeper_.get(), POLLIN, 0}, {signals_, POLLIN, 0}};
-      if (poll(fds, 2, -1) < 0) continue;
-      if (fds[0].revents && !kept_.serve(keeper_.get())) {
-        const int code = wait_for_child();
-        if (code < kKilled || ends_now_) return code;
-        if (too_many_ends()) return kFailed;
-        say("the server was killed; another goes on with its memory");
-        if (!start()) return kFailed;
-      } else if (fds[1].revents) {
-        pass_signal();
-      }
-    }
+void prepare_process() {
+  sigset_t taken;
+  sigemptyset(&taken);
+  // SIGUSR1 to all of a step is an announcement, for libbellows alone.
+  for (const int number : {SIGTERM, SIGINT, SIGUSR1, Parent::kFinish, Parent::stop_signal()})
+    sigaddset(&taken, number);
+  sigprocmask(SIG_BLOCK, &taken, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    (void)setrlimit(RLIMIT_NOFILE, &limit);
   }
+}
 
- private:
-  bool start() {
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) < 0) return failed("socket");
-    keeper_.reset(ends[0]);
-    Fd other(ends[1]);
-    child_ = fork();
-    if (child_ < 0) return failed("process");
-    if (child_ > 0) return true;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    keeper_.reset();
-    // It asks for what it wants of this.
-    kept_ = KeptDescriptors();
-    _exit(serve(std::move(listener_), std::move(other), options_));
+/// The exit status.
+Result<int> run_parent(Texts& texts) {
+  auto place = SocketPlace::make(texts.socket);
+  if (!place) return place.error();
+  auto loop = EventLoop::make();
+  if (!loop) return loop.error();
+  std::optional<LearnerBoard> board;
+  std::optional<LearnerGuard> guard;
+  if (!texts.learners.command.empty()) {
+    auto made = LearnerBoard::make();
+    if (!made) return made.error();
+    board.emplace(std::move(*made));
+    auto started = LearnerGuard::start(*board, place->path(), place->directory());
+    if (!started) return started.error();
+    guard.emplace(std::move(*started));
+    texts.server.trained = [&board](pid_t group) { board->note(group); };
+    texts.learners.socket = place->path();
   }
-  void pass_signal() {
-    signalfd_siginfo info;
-    if (read(signals_, &info, sizeof info) != sizeof info) return;
-    const int number = static_cast<int>(info.ssi_signo);
-    if (number != SIGUSR2) ends_now_ = true;
-    kill(child_, number);
-  }
-  static bool failed(const char* what) {
-    say(errno_error("make", std::string("a ") + what).text);
-    return false;
-  }
-  /// Its exit code, or kKilled + a signal.
-  int wait_for_child() const {
-    int status = 0;
-    if (waitpid(child_, &status, 0) != child_) return kFailed;
-    return WIFSIGNALED(status) ? kKilled + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-  bool too_many_ends() {
-    const auto now = EventLoop::Clock::now();
-    std::erase_if(ends_, [now](auto at) { return now - at > kEndsIn; });
-    ends_.push_back(now);
-    if (ends_.size() < kMostEnds) return false;
-    say(fmt::format("gives up: the server was killed {} times in a minute", kMostEnds));
-    return true;
-  }
-
-  Fd listener_;
-  ServerOptions options_;
-  int signals_;
-  KeptDescriptors kept_;
-  Fd keeper_;
-  pid_t child_ = -1;
-  bool ends_now_ = false;
-  std::vector<EventLoop::Clock::time_point> ends_;
-};
+  auto listener = listen_at(place->path(), 0600);
+  if (!listener) return listener.error();
+  const Fd signals = signals_of({SIGTERM, SIGINT, Parent::kFinish});
+  Parent parent(
+      **loop, signals, is_in_job(),
+      [&](Fd keeper) { return serve(std::move(*listener), std::move(keeper), texts.server); }, say);
+  if (board) parent.set_learners(std::move(texts.learners), *board);
+  return parent.run();
+}
 
 int run(int argc, char** argv) {
   Texts texts;
@@ -199,6 +185,8 @@ int run(int argc, char** argv) {
   add_options(app, texts);
   try {
     app.parse(argc, argv);
+    if (texts.socket.empty() && texts.learners.command.empty())
+      throw CLI::RequiredError("--socket or COMMAND");
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   }
@@ -206,32 +194,12 @@ int run(int argc, char** argv) {
   if (is_in_job() || !texts.checkpoint_dir.empty())
     texts.server.save =
         SaverOptions{texts.checkpoint_dir, std::chrono::seconds(texts.checkpoint_every)};
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int number : {SIGTERM, SIGINT, SIGUSR2}) sigaddset(&taken, number);
-  sigset_t blocked = taken;
-  // To all of a step it is an announcement, for the server alone.
-  sigaddset(&blocked, SIGUSR1);
-  sigprocmask(SIG_BLOCK, &blocked, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  const Fd signals(signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (plain::Handle other; plain::connect_to(texts.socket.c_str(), &other, 1) == 0) {
-    say(texts.socket + ": another bellows-ps has this socket; give another --socket");
-    return kFailed;
-  }
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
-    limit.rlim_cur = limit.rlim_max;
-    (void)setrlimit(RLIMIT_NOFILE, &limit);
-  }
-  auto listener = listen_at(texts.socket, 0600);
-  if (!listener) {
-    say(listener.error().text);
-    return kFailed;
-  }
-  const int code = Parent(std::move(*listener), texts.server, signals.get()).run();
-  unlink(texts.socket.c_str());
-  return code;
+  count_learners(texts, app.count("--learners") > 0);
+  prepare_process();
+  const auto code = run_parent(texts);
+  if (code) return *code;
+  say(code.error().text);
+  return kFailed;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "common/plain/packet.h"
+#include "common/text.h"
 #include "paramserver/rule/rule.h"
 #include "paramserver/server/apply_rule.h"
 #include "paramserver/server/tensors.h"
@@ -28,6 +29,7 @@ constexpr std::size_t kMostPeers = 1024;
 constexpr std::chrono::milliseconds kSettle{5};
 /// For who connects to say that it joins, and the first one to send its weights.
 constexpr std::chrono::seconds kToJoin{60};
+constexpr std::size_t kMostInfo = 4096;
 /// To see who left while there was no server to tell.
 constexpr std::chrono::seconds kLook{1};
 
@@ -76,6 +78,17 @@ Result<Fd> memory_with(const std::vector<TensorSpec>& counts) {
       "the sizes of tensors");
   if (!written) return written.error();
   return fd;
+}
+
+/// -1: it has ended.
+pid_t group_of(const Fd& process) {
+  auto info = read_file(fmt::format("/proc/self/fdinfo/{}", process.get()), kMostInfo);
+  if (!info) return -1;
+  for (const std::string_view line : split(*info, '\n'))
+    if (line.substr(0, 4) == "Pid:")
+      if (const auto pid = parse_uint(trim(line.substr(4))))
+        return getpgid(static_cast<pid_t>(*pid));
+  return -1;
 }
 
 /// The process at the other end. denied: it is another user's.
@@ -440,11 +453,17 @@ void PsServer::refuse(Peer& peer, const Error& error) const {
 void PsServer::watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process) {
   auto watch =
       loop_.watch(process->get(), EPOLLIN, [this, learner](std::uint32_t) { end(learner); });
-  if (watch) processes_[learner] = {std::move(process), std::move(*watch)};
+  if (!watch) return;
+  const pid_t group = group_of(*process);
+  processes_[learner] = {std::move(process), std::move(*watch), group};
 }
 
 void PsServer::end(std::uint32_t learner) {
-  processes_.erase(learner);
+  const auto process = processes_.find(learner);
+  if (process != processes_.end()) {
+    if (seats_->has_trained(learner)) options_.trained(process->second.group);
+    processes_.erase(process);
+  }
   if (seats_) seats_->end(learner);
 }
 

@@ -23,6 +23,8 @@ struct ServerOptions {
   Mode mode = Mode::asynchronous;
   std::uint32_t first_sequence = 0;  ///< the one before each learner's first
   std::optional<SaverOptions> save{};
+  /// Called when a learner ends of which a gradient was applied, with its process group.
+  std::function<void(pid_t)> trained = [](pid_t) {};
 };
 
 /// bellows-ps: lets learners in and out, and has a thread for each shard. The first learner says
@@ -94,6 +96,7 @@ class PsServer {
   struct Process {
     std::shared_ptr<const Fd> fd;
     EventLoop::Watch watch;
+    pid_t group = -1;
   };
   std::map<std::uint32_t, Process> processes_;
 

@@ -117,6 +117,11 @@ bool Seats::has_begun(const Member& member) const {
   return false;
 }
 
+bool Seats::has_trained(std::uint32_t learner) const {
+  const auto found = seats_.find(learner);
+  return found != seats_.end() && has_begun(found->second.joined.member);
+}
+
 // In step with others a learner of which no shard has anything may have been about to be added.
 void Seats::adopt(std::vector<Seat> seats, bool in_step) {
   std::vector<Seat> begin;

@@ -43,6 +43,8 @@ class Seats {
   void adopt(std::vector<Seat> seats, bool in_step);
   /// Those that have left, or never came, and are not ended yet.
   std::vector<std::uint32_t> left() const;
+  /// Whether a gradient of it was applied.
+  bool has_trained(std::uint32_t learner) const;
   /// Only what it has published by now counts.
   void end(std::uint32_t learner);
   /// Takes out who has ended, and of whom all is applied. Who they were.

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/mman.h>
+#include <sys/types.h>
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "common/fd.h"
+#include "paramserver/memory/layout.h"
+
+namespace bellows::ps {
+
+/// What the processes of bellows-ps tell one another of the learners that it has started. In memory
+/// that those share which are forked afterwards.
+class LearnerBoard {
+ public:
+  struct Place {
+    std::atomic<pid_t> group{0};            ///< the process group of the learner; 0: it has none
+    std::atomic<pid_t> last{0};             ///< of the one that was started last
+    std::atomic<std::uint32_t> trained{0};  ///< 1: a gradient of that one was applied
+  };
+
+  static Result<LearnerBoard> make() {
+    void* const memory =
+        mmap(nullptr, sizeof(Places), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return errno_error("make", "memory for the states of learners");
+    return LearnerBoard(new (memory) Places);
+  }
+
+  Place& operator[](std::uint32_t learner) const { return (*places_)[learner]; }
+  /// A gradient of a process of this group was applied.
+  void note(pid_t group) const {
+    for (Place& place : *places_)
+      if (group > 0 && place.last == group) place.trained = 1;
+  }
+
+ private:
+  using Places = std::array<Place, kMostLearners>;
+  struct Unmap {
+    void operator()(Places* places) const { munmap(places, sizeof *places); }
+  };
+  explicit LearnerBoard(Places* places) : places_(places) {}
+  std::unique_ptr<Places, Unmap> places_;
+};
+
+}  // namespace bellows::ps

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// bellows-ps with learners that it starts: who is started again, who ends with whom, what is left.
+#include <criterion/criterion.h>
+#include <fmt/core.h>
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/child.h"
+#include "paramserver/server/learner_processes.h"
+#include "tests/unit/paramserver/ps_support.h"
+#include "tests/unit/support/scratch_dir.h"
+
+using namespace bellows;
+using namespace bellows::ps_test;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// bellows-ps with a command, in which DIR stands for a directory, and with its output in files.
+class Run {
+ public:
+  Run(const Words& options, const Words& command) {
+    ChildOptions child;
+    child.command = {"sh", "-c", fmt::format("exec \"$@\" >{0}/out 2>{0}/err", dir()), "sh",
+                     BELLOWS_PS};
+    child.command.insert(child.command.end(), options.begin(), options.end());
+    child.command.emplace_back("--");
+    for (const std::string& word : command) child.command.push_back(word == "DIR" ? dir() : word);
+    child.environment = {"PATH=/usr/bin:/bin", "TMPDIR=" + dir()};
+    auto started = Child::start(child);
+    cr_assert(started.ok());
+    child_.emplace(std::move(*started));
+  }
+
+  std::string dir() const { return scratch_.path(); }
+  std::string out() const { return text_of(dir() + "/out"); }
+  std::string err() const { return text_of(dir() + "/err"); }
+  bool says(const std::string& text) const {
+    return (out() + err()).find(text) != std::string::npos;
+  }
+  void signal(int number) const { kill(child_->pid(), number); }
+  void kill_group() { child_->signal(SIGKILL); }
+  /// As a shell has it; -1: it has not ended.
+  int status() {
+    return eventually([&] { return child_->poll_exit().has_value(); }) ? child_->poll_exit()->code()
+                                                                       : -1;
+  }
+  /// The process that has the threads; 0: there is none now.
+  pid_t server() const {
+    std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", child_->pid()));
+    for (pid_t pid = 0; file >> pid;)
+      if (text_of(fmt::format("/proc/{}/comm", pid)) == "bellows-ps\n") return pid;
+    return 0;
+  }
+  /// No socket, and no process that has this run's directory in its environment.
+  bool nothing_left() const {
+    for (const auto& entry : std::filesystem::directory_iterator(dir()))
+      if (entry.path().filename().string().starts_with("bellows-ps-")) return false;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc"))
+      if (text_of(entry.path().string() + "/environ").find("TMPDIR=" + dir()) != std::string::npos)
+        return false;
+    return true;
+  }
+
+ private:
+  ScratchDir scratch_;
+  std::optional<Child> child_;
+};
+
+Words ledger(Words more) {
+  more.insert(more.begin(), {PS_LEDGER, "DIR"});
+  return more;
+}
+
+std::vector<std::string> environment_of(std::vector<const char*> variables, std::uint32_t learner) {
+  variables.push_back(nullptr);
+  return ps::learner_environment(variables.data(), {{}, "/s", 4, 3}, learner);
+}
+
+bool has(const std::vector<std::string>& all, const std::string& wanted) {
+  return std::find(all.begin(), all.end(), wanted) != all.end();
+}
+
+}  // namespace
+
+Test(ps_learners, each_have_a_device_of_their_own) {
+  const auto second = environment_of({"CUDA_VISIBLE_DEVICES=3,5", "A=b", "BELLOWS_SOCKET=/a",
+                                      "BELLOWS_PS_LEARNER=9", "BELLOWS_PS_OTHER=1"},
+                                     1);
+  for (const char* wanted : {"CUDA_VISIBLE_DEVICES=5", "A=b", "BELLOWS_PS_SOCKET=/s",
+                             "BELLOWS_PS_LEARNER=1", "BELLOWS_PS_LEARNERS=4", "BELLOWS_PS_OTHER=1"})
+    cr_expect(has(second, wanted), "%s", wanted);
+  cr_expect_not(has(second, "BELLOWS_SOCKET=/a"));
+  cr_expect_not(has(second, "BELLOWS_PS_LEARNER=9"));
+  // More learners than devices share them.
+  cr_expect(has(environment_of({"CUDA_VISIBLE_DEVICES=3,5"}, 2), "CUDA_VISIBLE_DEVICES=3"));
+  cr_expect(has(environment_of({"CUDA_VISIBLE_DEVICES="}, 2), "CUDA_VISIBLE_DEVICES="));
+  cr_expect(has(environment_of({"OMP_NUM_THREADS=7"}, 0), "OMP_NUM_THREADS=7"));
+  const char* const three[] = {"X=1,2", "CUDA_VISIBLE_DEVICES=0,1,2", nullptr};
+  const char* const none[] = {"CUDA_VISIBLE_DEVICES=", nullptr};
+  cr_expect_eq(ps::gpus_in(three), 3);
+  cr_expect_eq(ps::gpus_in(none), 0);
+}
+
+Test(ps_learners, all_end_and_then_the_server, .timeout = 60) {
+  Run run({"--learners=3", "--threads=2"}, ledger({"200"}));
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  for (const char* line : {"[learner 0] learner 0 of 3, life 1, device none\n",
+                           "[learner 2] learner 2 of 3, life 1, device none\n",
+                           "[learner 0] ledger exact: 3 learners in 3 lives, 600 gradients, 0 in"})
+    cr_expect(run.says(line), "%s", run.out().c_str());
+  cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
+Test(ps_learners, one_that_is_killed_comes_back, .timeout = 60) {
+  Run run({"--learners=2"}, ledger({"400", "--kill", "1", "100"}));
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  cr_expect(run.says("learner 1 was killed by signal 9 (Killed); it is started again"));
+  cr_expect(run.says("ledger exact: 2 learners in 3 lives, 800 gradients, 1 in doubt"), "%s",
+            run.out().c_str());
+}
+
+Test(ps_learners, updates_give_one_that_fails_new_tries, .timeout = 60) {
+  Run run({"--learners=2", "--restarts=1"},
+          ledger({"80", "--pause", "1000", "--mortal", "1", "30"}));
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  cr_expect(run.says("ledger exact: 2 learners in 4 lives"), "%s", run.out().c_str());
+}
+
+Test(ps_learners, one_that_always_fails_ends_all, .timeout = 60) {
+  Run run({"--learners=2", "--restarts=1"}, ledger({"100000", "--pause", "1000", "--fail", "1"}));
+  cr_expect_eq(run.status(), 3);
+  cr_expect(run.says("gives up: learner 1 exited with status 3; it failed 2 times in a row without "
+                     "an update between\n"),
+            "%s", run.err().c_str());
+  cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
+Test(ps_learners, that_cannot_be_started_are_named, .timeout = 60) {
+  Run run({}, {"no-such-program"});
+  cr_expect_eq(run.status(), 127);
+  cr_expect(run.says("gives up: learner 0 cannot run no-such-program: No such file"), "%s",
+            run.err().c_str());
+}
+
+Test(ps_learners, go_on_when_the_server_is_killed, .timeout = 60) {
+  Run run({"--learners=2", "--threads=2"}, ledger({"1000", "--pause", "1000"}));
+  cr_assert(eventually([&] { return run.says("learner 1 joins"); }), "%s", run.err().c_str());
+  for (int i = 0; i < 3; ++i) {
+    const pid_t server = run.server();
+    cr_assert_gt(server, 0);
+    kill(server, SIGKILL);
+    cr_assert(eventually([&] { return run.server() != 0 && run.server() != server; }));
+  }
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  cr_expect(run.says("ledger exact: 2 learners in 2 lives, 2000 gradients, 0 in doubt"), "%s",
+            (run.out() + run.err()).c_str());
+}
+
+Test(ps_learners, nothing_is_left_of_a_killed_one, .timeout = 60) {
+  Run run({"--learners=2"}, {"sh", "-c", "sleep 1000 & echo is here; wait"});
+  cr_assert(eventually([&] { return run.says("[learner 1] is here"); }), "%s", run.err().c_str());
+  cr_assert_not(run.nothing_left());
+  run.kill_group();
+  cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
+Test(ps_learners, end_when_it_is_told, .timeout = 60) {
+  Run run({"--learners=2"}, {"sh", "-c",
+                             "[ $BELLOWS_PS_LEARNER = 0 ] && trap '' TERM; echo is here; "
+                             "while :; do sleep 0.1; done"});
+  cr_assert(eventually([&] { return run.says("[learner 0] is here"); }), "%s", run.err().c_str());
+  run.signal(SIGTERM);
+  // Learners that were not done must not look so.
+  cr_expect_eq(run.status(), 128 + SIGTERM);
+  cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
+Test(ps_learners, long_lines_and_the_last_one_are_labelled, .timeout = 60) {
+  Run run({}, {"sh", "-c", "head -c 10000 /dev/zero | tr '\\0' x; echo; printf end; echo e >&2"});
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  const std::string out = run.out();
+  cr_expect_eq(std::count(out.begin(), out.end(), 'x'), 10000);
+  cr_expect(run.says("[learner 0] end\n"), "%s", out.c_str());
+  cr_expect(run.says("[learner 0] e\n"));
+}
