@@ -11,44 +11,9 @@ import time
 
 import torch
 from bellows import ps
-from torch import nn
 
-from sections import WORDS, packages, words
-
-
-class Samples:
-    """Lists of words, and a number for each one's section."""
-
-    def __init__(self, all_of_them, sections):
-        self.words = [torch.tensor(words(description)) for description, _ in all_of_them]
-        self.sections = torch.tensor([sections.index(section) for _, section in all_of_them])
-
-    def batches(self, size, order):
-        """Words of `size` samples one after another, where each begins, and their sections."""
-        for chosen in order.split(size):
-            lists = [self.words[i] for i in chosen]
-            begins = torch.tensor([0] + [len(each) for each in lists[:-1]]).cumsum(0)
-            yield torch.cat(lists), begins, self.sections[chosen]
-
-
-class Net(nn.Module):
-    def __init__(self, sections):
-        super().__init__()
-        self.words = nn.EmbeddingBag(WORDS, 32)
-        self.sections = nn.Linear(32, sections)
-
-    def forward(self, text, begins):
-        return self.sections(self.words(text, begins))
-
-
-def right(net, samples):
-    """How many of them."""
-    with torch.no_grad():
-        every = torch.arange(len(samples.sections))
-        return sum(
-            int((net(text, begins).argmax(1) == sections).sum())
-            for text, begins, sections in samples.batches(1000, every)
-        )
+from network import Net, Samples, right, train
+from sections import packages
 
 
 def optimizer_for(net, rate):
@@ -56,18 +21,6 @@ def optimizer_for(net, rate):
         # The server applies a gradient while the next is computed.
         return ps.Optimizer(net.parameters(), lr=rate, rule="adam", overlap=True)
     return torch.optim.Adam(net.parameters(), lr=rate)
-
-
-def train(net, optimizer, samples, batch, epochs):
-    """The samples in a second."""
-    begin = time.monotonic()
-    for _ in range(epochs):
-        order = torch.randperm(len(samples.sections))
-        for text, begins, sections in samples.batches(batch, order):
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(net(text, begins), sections).backward()
-            optimizer.step()
-    return epochs * len(samples.sections) / (time.monotonic() - begin)
 
 
 def main():
@@ -83,14 +36,18 @@ def main():
     torch.manual_seed(part)
     every = packages()
     every = every[:: max(1, len(every) // (options.samples or len(every)))]
-    sections = sorted({section for _, section in every})
+    sections = sorted({package.section for package in every})
     # The same tenth in every learner, which none trains with.
     held_out = every[::10]
     mine = [each for i, each in enumerate(every) if i % 10 and i // 10 % parts == part]
+    mine, held_out = Samples(mine, sections), Samples(held_out, sections)
     net = Net(len(sections))
     optimizer = optimizer_for(net, options.rate)
-    speed = train(net, optimizer, Samples(mine, sections), options.batch, options.epochs)
-    count = right(net, Samples(held_out, sections))
+    begin = time.monotonic()
+    for _ in range(options.epochs):
+        train(net, optimizer, mine.batches(options.batch, torch.randperm(len(mine))))
+    speed = options.epochs * len(mine) / (time.monotonic() - begin)
+    count = right(net, held_out)
     print(
         f"learner {part}: {speed:.0f} samples a second; "
         f"{100 * count / len(held_out):.1f} of 100 held-out packages are right"
