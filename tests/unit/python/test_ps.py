@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import os
-import re
-import shutil
 import signal
-import subprocess
 import sys
 import unittest
 import warnings
 
 from bellows import ps
-from ps_support import BUILD, ENVIRONMENT, Server, ServerTestCase, in_processes, is_stopped, server_of
-from support import PACKAGE, SECONDS, missing
+from ps_support import ENVIRONMENT, Server, ServerTestCase, in_processes, is_stopped, server_of
+from support import missing
 
 NO_TORCH = missing("torch", "numpy")
 if not NO_TORCH:
@@ -515,30 +512,3 @@ class Errors(ServerTestCase):
         except TimeoutError:
             return False
         return True
-
-
-@unittest.skipIf(NO_TORCH, NO_TORCH)
-class Example(ServerTestCase):
-    @unittest.skipUnless(shutil.which("apt-cache"), "there is no apt-cache")
-    def test_sections(self):
-        """examples/paramserver learns, in two processes"""
-        names = subprocess.run(["apt-cache", "pkgnames"], capture_output=True, timeout=SECONDS)
-        if len(names.stdout.split()) < 30000:
-            self.skipTest("apt has no lists of packages")
-        done = subprocess.run(
-            [os.path.join(PACKAGE, "../examples/paramserver/train.sh"), "--samples", "4000"],
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            env={
-                **os.environ,
-                "PATH": f"{BUILD}/paramserver:{os.environ['PATH']}",
-                "PYTHON": sys.executable,
-                "LEARNERS": "2",
-            },
-        )
-        self.assertEqual(done.returncode, 0, done.stderr)
-        said = re.findall(r"; ([0-9.]+) of 100 held-out packages", done.stdout)
-        self.assertEqual(len(said), 2, done.stdout)
-        # The most frequent section is a tenth.
-        self.assertGreater(max(map(float, said)), 20)
