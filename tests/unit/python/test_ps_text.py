@@ -8,6 +8,7 @@ import statistics
 import subprocess
 import sys
 import unittest
+import xml.etree.ElementTree
 
 from ps_support import BUILD, ENVIRONMENT, ServerTestCase
 from support import PACKAGE, SECONDS, missing
@@ -101,23 +102,43 @@ print(difference(alone, network(learned[0][3]))[0] > 0, *(difference(net, alone)
 class Texts(ServerTestCase):
     def test_sections(self):
         """examples/paramserver learns, in two processes"""
-        done = self.example("train.sh", "--samples", "4000", LEARNERS="2")
+        done = self.example("bash", "train.sh", "--samples", "4000")
         said = re.findall(r"; ([0-9.]+) of 100 held-out packages", done.stdout)
         self.assertEqual(len(said), 2, done.stdout)
         # The most frequent section is a tenth.
         self.assertGreater(max(map(float, said)), 20)
 
-    def example(self, program, *options, **environment):
+    def test_customers(self):
+        """networks of customers are trained with small batches and large ones, and compared"""
+        files = {"--json": self.path("json"), "--plot": self.path("plot")}
+        options = [option for pair in files.items() for option in pair]
+        batches = ["--customers", "1", "--epochs", "5", "--batches", "2", "64"]
+        done = self.example(sys.executable, "customers.py", *batches, *options)
+        self.assertEqual(len(done.stdout.splitlines()), 3, done.stdout)
+        with open(files["--json"], encoding="utf-8") as file:
+            said = json.load(file)
+        small, large = said["results"]
+        self.assertEqual((small["batch"], large["batch"]), (2, 64))
+        self.assertGreaterEqual(small["updates"], 5 * small["samples"] // 2)
+        # It has one update for 32.
+        self.assertGreater(small["fitted"], large["fitted"])
+        self.assertEqual([row["batch"] for row in said["batches"]], [2, 64])
+        plot = xml.etree.ElementTree.parse(files["--plot"]).getroot()
+        lines = plot.findall("{http://www.w3.org/2000/svg}polyline")
+        self.assertEqual([len(line.get("points").split()) for line in lines], [2, 2, 2])
+
+    def example(self, *command):
         done = subprocess.run(
-            [os.path.join(EXAMPLE, program), *options],
+            command,
             capture_output=True,
             text=True,
             timeout=SECONDS,
+            cwd=EXAMPLE,
             env={
                 **os.environ,
                 "PATH": f"{BUILD}/paramserver:{os.environ['PATH']}",
                 "PYTHON": sys.executable,
-                **environment,
+                "LEARNERS": "2",
             },
         )
         self.assertEqual(done.returncode, 0, done.stderr)
