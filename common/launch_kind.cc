@@ -11,6 +11,8 @@ std::string_view launch_kind_name(LaunchKind kind) {
       return "nccl";
     case LaunchKind::torch:
       return "torch";
+    case LaunchKind::ps:
+      return "ps";
     case LaunchKind::plain:
       break;
   }

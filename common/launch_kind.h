@@ -12,11 +12,12 @@ enum class LaunchKind {
   mpi,    ///< PMIx
   nccl,   ///< PMIx, and the environment of NCCL
   torch,  ///< what torchrun sets, and the environment of NCCL and Gloo
-  plain   ///< nothing: each rank has a GPU to itself
+  plain,  ///< nothing: each rank has a GPU to itself
+  ps      ///< one rank, bellows-ps, which has all GPUs and starts a learner for each
 };
 
 inline constexpr std::array kLaunchKinds = {LaunchKind::mpi, LaunchKind::nccl, LaunchKind::torch,
-                                            LaunchKind::plain};
+                                            LaunchKind::plain, LaunchKind::ps};
 
 /// As bellows.yaml and --kind write it.
 std::string_view launch_kind_name(LaunchKind kind);

@@ -58,7 +58,7 @@ std::vector<LaunchKind> read_launch(ValueReader& in, const YamlNode& node) {
   std::vector<LaunchKind> kinds;
   for (const YamlNode* item : in.list(node, "launch")) {
     const LaunchKind kind =
-        kLaunchKinds[in.choice(*item, "a launch kind", {"mpi", "nccl", "torch", "plain"})];
+        kLaunchKinds[in.choice(*item, "a launch kind", {"mpi", "nccl", "torch", "plain", "ps"})];
     if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end())
       in.fail(*item, fmt::format("launch kind {} appears twice", item->scalar));
     kinds.push_back(kind);

@@ -72,7 +72,7 @@ State job_over(Run& run, const SlurmJob& job) {
 // sbatch --no-kill: a lost node leaves a smaller job. True: the job may continue at that size.
 bool take_layout_of(Run& run, const SlurmJob& job) {
   if (job.nodes == run.job.nodes) return true;
-  auto layout = RankLayout::of(job);
+  auto layout = run.layout.again(job);
   if (!layout) return false;
   std::vector<NodeShare> lost;
   std::vector<std::string> names;

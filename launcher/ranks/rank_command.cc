@@ -76,6 +76,26 @@ std::vector<std::string> batch_variables(const std::optional<Contract>& contract
   return variables;
 }
 
+std::vector<std::string> param_server_command(const ParamServerOptions& options,
+                                              const RankLayout& layout,
+                                              const std::vector<std::string>& learner) {
+  std::vector<std::string> words = {"bellows-ps", fmt::format("--learners={}", layout.trainers())};
+  if (options.threads != 0) words.push_back(fmt::format("--threads={}", options.threads));
+  if (!options.mode.empty()) words.push_back("--mode=" + options.mode);
+  words.emplace_back("--");
+  words.insert(words.end(), learner.begin(), learner.end());
+  return words;
+}
+
+void add_to_path(std::vector<std::string>& environment, const std::string& directory) {
+  for (std::string& entry : environment)
+    if (entry.starts_with("PATH=")) {
+      entry += (entry == "PATH=" ? "" : ":") + directory;
+      return;
+    }
+  environment.push_back("PATH=" + directory);
+}
+
 std::vector<std::string> RankCommand::words(const std::string& step_name,
                                             const std::vector<std::string>& program) const {
   std::vector<std::string> words = {"srun",
@@ -86,7 +106,8 @@ std::vector<std::string> RankCommand::words(const std::string& step_name,
                                     "--label",
                                     "--job-name=" + step_name};
   for (std::string& option : layout_.rank_options()) words.push_back(std::move(option));
-  if (cpu_bind_ != kBindNear) words.push_back("--cpu-bind=" + cpu_bind_);
+  // The server and the learners share the rank's CPUs.
+  if (!near()) words.push_back("--cpu-bind=" + (cpu_bind_ == kBindNear ? "none" : cpu_bind_));
   words.insert(words.end(), program.begin(), program.end());
   return words;
 }
@@ -100,7 +121,7 @@ std::vector<std::string> RankCommand::environment(
   };
   set("BELLOWS_SOCKET", agent_socket);
   set(kLaunchVariable, launch_kind_name(kind_));
-  if (cpu_bind_ == kBindNear) set(kBindVariable, kBindNear);
+  if (near()) set(kBindVariable, kBindNear);
   if (rendezvous) {
     set(kMasterAddrVariable, rendezvous->address);
     set(kMasterPortVariable, std::to_string(rendezvous->port));

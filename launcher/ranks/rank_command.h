@@ -32,6 +32,22 @@ std::vector<std::string> framework_command(const std::optional<Contract>& contra
 std::vector<std::string> batch_variables(const std::optional<Contract>& contract,
                                          std::optional<std::uint64_t> ordered);
 
+/// How the parameter server is to be; empty and 0: as it is by default.
+struct ParamServerOptions {
+  std::uint32_t threads = 0;
+  std::string mode;
+
+  bool any() const { return threads != 0 || !mode.empty(); }
+};
+
+/// The program of the one rank of kind ps: bellows-ps, which starts a learner for each GPU.
+std::vector<std::string> param_server_command(const ParamServerOptions& options,
+                                              const RankLayout& layout,
+                                              const std::vector<std::string>& learner);
+
+/// In a container there is another place for the programs of Bellows, which PATH has too.
+void add_to_path(std::vector<std::string>& environment, const std::string& directory);
+
 /// What the name of each step of ranks begins with.
 inline constexpr const char* kRanksStep = "bellows-ranks-";
 
@@ -50,6 +66,8 @@ class RankCommand {
                                        const std::optional<Rendezvous>& rendezvous) const;
 
  private:
+  bool near() const { return cpu_bind_ == kBindNear && kind_ != LaunchKind::ps; }
+
   LaunchKind kind_;
   std::string cpu_bind_;
   const RankLayout& layout_;

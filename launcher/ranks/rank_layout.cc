@@ -39,6 +39,26 @@ Result<RankLayout> RankLayout::of(const SlurmJob& job) {
     if (share.cpus < share.gpus * job.asked.cpus_per_task) layout.crowded_ = true;
     layout.shares_.push_back(share);
   }
+  layout.trainers_ = layout.world_;
+  return layout;
+}
+
+Result<RankLayout> RankLayout::one_of(const SlurmJob& job) {
+  auto layout = of(job);
+  if (!layout) return layout;
+  if (job.nodes.size() > 1)
+    return Error{
+        ErrorKind::denied,
+        fmt::format("job {} has {} nodes, and the learners of a parameter server share the "
+                    "memory of one: submit it with --nodes=1",
+                    job.id, job.nodes.size())};
+  NodeShare& share = layout->shares_.front();
+  share.gpus = 1;
+  layout->one_ = true;
+  layout->crowded_ = false;
+  layout->cpus_per_task_ = share.cpus;
+  layout->world_ = 1;
+  layout->ranks_[share.node] = {0};
   return layout;
 }
 
@@ -58,8 +78,8 @@ std::vector<std::string> RankLayout::rank_options() const {
                                       fmt::format("--nodelist={}", fmt::join(places, ","))};
   if (!kSrunCountsNodes) options.push_back(fmt::format("--nodes={}", shares_.size()));
   // A step asks for as many GPUs as its job did at first, which are more than a job has that lost a
-  // node.
-  if (lost_gpus_) options.push_back(fmt::format("--gpus={}", gpus_));
+  // node. What the job asked for each task is less than what one rank shall have.
+  if (lost_gpus_ || (one_ && gpus_ > 0)) options.push_back(fmt::format("--gpus={}", gpus_));
   if (crowded_)
     options.push_back("--overcommit");
   else if (cpus_per_task_ > 1)

@@ -12,14 +12,20 @@
 namespace bellows {
 
 /// Which rank runs where: one for each GPU the job really holds, in the order of the nodes. A job
-/// without GPUs gets one rank for each task.
+/// without GPUs gets one rank for each task. Or there is one rank, which has all of them.
 class RankLayout {
  public:
   /// invalid: the job holds nothing a rank could use.
   static Result<RankLayout> of(const SlurmJob& job);
+  /// The one rank of a job with one node. denied: it has more.
+  static Result<RankLayout> one_of(const SlurmJob& job);
+  /// That of the kind of layout that this is, for what the job holds now.
+  Result<RankLayout> again(const SlurmJob& job) const { return one_ ? one_of(job) : of(job); }
 
   std::uint32_t world() const { return world_; }
   std::uint32_t gpus() const { return gpus_; }
+  /// Processes that train: the ranks, or what the one rank starts.
+  std::uint32_t trainers() const { return trainers_; }
   /// Nodes that have ranks, in rank order. The first one's agent commits.
   std::vector<std::string> nodes() const;
   const std::map<std::string, std::vector<std::uint32_t>>& ranks() const { return ranks_; }
@@ -37,7 +43,9 @@ class RankLayout {
   std::map<std::string, std::vector<std::uint32_t>> ranks_;
   std::uint32_t world_ = 0;
   std::uint32_t gpus_ = 0;
+  std::uint32_t trainers_ = 0;
   std::uint32_t cpus_per_task_ = 1;
+  bool one_ = false;
   bool crowded_ = false;
   bool lost_gpus_ = false;  ///< it has fewer than it asked for
 };

@@ -89,6 +89,19 @@ std::optional<ControllerPlace> controller_of(const SlurmClient& slurm, const Run
                          munge_socket_of(slurm.auth_info())};
 }
 
+Status check_server_options(LaunchKind kind, const RunOptions& options) {
+  if (kind != LaunchKind::ps && options.server.any())
+    return Error{ErrorKind::denied,
+                 fmt::format("--ps-threads and --ps-mode are for --kind=ps, and this job has kind "
+                             "{}: leave them out, or give that",
+                             launch_kind_name(kind))};
+  if (kind == LaunchKind::ps && options.own.signal != 0)
+    return Error{ErrorKind::denied,
+                 "--checkpoint-signal is sent to ranks, and with --kind=ps the rank is the "
+                 "parameter server: leave it out"};
+  return {};
+}
+
 int supervise(const RunOptions& options, std::uint32_t id) {
   SlurmClient slurm;
   auto job = wait_for_job(slurm, id);
@@ -100,12 +113,16 @@ int supervise(const RunOptions& options, std::uint32_t id) {
         *job,
         "this needs a batch job with a single component, since only such a job can be requeued",
         kRefused);
-  auto layout = RankLayout::of(*job);
-  if (!layout) return refuse(*job, layout.error().text, kFailed);
   auto context = prepare(options, *job);
   if (!context)
     return refuse(*job, context.error().text,
                   context.error().kind == ErrorKind::denied ? kRefused : kFailed);
+  if (Status fits = check_server_options(context->launch, options); !fits)
+    return refuse(*job, fits.error().text, kRefused);
+  auto layout = context->launch == LaunchKind::ps ? RankLayout::one_of(*job) : RankLayout::of(*job);
+  if (!layout)
+    return refuse(*job, layout.error().text,
+                  layout.error().kind == ErrorKind::denied ? kRefused : kFailed);
   if (needs_pmix(context->launch) && !slurm.has_plugin("mpi_pmix"))
     return refuse(
         *job,
@@ -128,10 +145,21 @@ int supervise(const RunOptions& options, std::uint32_t id) {
 void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>& options) {
   command
       .add_option("--kind", options->kind,
-                  "How ranks are started: mpi, nccl, torch or plain (default: the framework's)")
-      .value_name("mpi|nccl|torch|plain")
+                  "How ranks are started: mpi, nccl, torch, plain or ps (default: the framework's)")
+      .value_name("mpi|nccl|torch|plain|ps")
       .check([](const std::string& kind) {
-        return parse_launch_kind(kind) ? "" : "'" + kind + "' is not mpi, nccl, torch or plain";
+        return parse_launch_kind(kind) ? "" : "'" + kind + "' is not mpi, nccl, torch, plain or ps";
+      });
+  command
+      .add_option("--ps-threads", options->server.threads,
+                  "With kind ps: threads of the parameter server (default: 1)")
+      .between(1, 256);
+  command
+      .add_option("--ps-mode", options->server.mode,
+                  "With kind ps: async applies each gradient by itself, sync their mean")
+      .value_name("async|sync")
+      .check([](const std::string& mode) {
+        return mode == "async" || mode == "sync" ? "" : "'" + mode + "' is neither async nor sync";
       });
   command
       .add_option("--cpu-bind", options->cpu_bind,

@@ -13,6 +13,7 @@
 #include "common/launch_kind.h"
 #include "common/result.h"
 #include "launcher/machine/own_checkpoint.h"
+#include "launcher/ranks/rank_command.h"
 #include "launcher/record/batch_record.h"
 #include "slurm/interface.h"
 
@@ -29,6 +30,7 @@ struct RunOptions {
   std::uint32_t hang_floor = 300;   ///< seconds without progress before a hang is called; 0: never
   std::string kind;                 ///< empty: the framework's first, else mpi
   std::string cpu_bind = "near";    ///< near: the plugin's choice; else srun's
+  ParamServerOptions server;        ///< of kind ps
   OwnCheckpoint own;
   std::string checkpoint_signal;     ///< as it was given
   std::uint32_t stopped_status = 0;  ///< 0: none was given

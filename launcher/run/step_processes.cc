@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <filesystem>
 #include <thread>
 #include <utility>
 
@@ -157,8 +158,13 @@ std::vector<Input> StepProcesses::act(const action::DropAgents&) {
 std::vector<Input> StepProcesses::act(const action::StartRanks& start) {
   ChildOptions child;
   const RankCommand command{context_.launch, context_.options.cpu_bind, start.layout};
-  child.command = command.words(start.step_name, context_.options.command);
+  const bool served = context_.launch == LaunchKind::ps;
+  child.command = command.words(
+      start.step_name,
+      served ? param_server_command(context_.options.server, start.layout, context_.options.command)
+             : context_.options.command);
   child.environment = command.environment(environ, context_.agent_socket(), start.rendezvous);
+  if (served) add_to_path(child.environment, std::filesystem::path(context_.program).parent_path());
   child.environment.push_back(std::string(kAttemptVariable) + "=" +
                               context_.run.attempt(start.attempt));
   child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_.path());

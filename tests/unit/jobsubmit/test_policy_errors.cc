@@ -175,7 +175,7 @@ Test(policy_errors, frameworks, .timeout = 10) {
       {"frameworks: {f: {mounts: [\"/a:/b\", \"/a:/b:rx\"]}}\n",
        "2:36: mount \"/a:/b:rx\" must be SOURCE:TARGET or SOURCE:TARGET:ro, with absolute paths"},
       {"frameworks: {f: {launch: [slurm]}}\n",
-       "2:27: a launch kind must be mpi, nccl, torch or plain"},
+       "2:27: a launch kind must be mpi, nccl, torch, plain or ps"},
       {"frameworks: {f: {launch: [mpi, mpi]}}\n", "2:32: launch kind mpi appears twice"},
       {"frameworks: {f: {launch: []}}\n",
        "2:26: launch is empty; leave it out to allow all of them"},

@@ -194,6 +194,30 @@ Test(rank_layout, names_the_gpus_that_are_left) {
   cr_expect(!has(RankLayout::of(job)->rank_options(), "--gpus=3"));
 }
 
+Test(rank_layout, gives_all_of_a_node_to_one_rank) {
+  SlurmJob job = job_with({{"n1", 3, 6}});
+  job.asked.cpus_per_task = 4;
+  auto layout = RankLayout::one_of(job);
+  cr_assert(layout.ok());
+  cr_expect(layout->world() == 1 && layout->gpus() == 3 && layout->trainers() == 3);
+  cr_expect(layout->ranks().at("n1") == std::vector<std::uint32_t>({0}));
+  auto options = layout->rank_options();
+  for (const char* wanted : {"--ntasks=1", "--nodelist=n1", "--gpus=3", "--cpus-per-task=6"})
+    cr_expect(has(options, wanted), "%s", wanted);
+  cr_expect(!layout->crowded() && !has(options, "--overcommit"));
+  job.nodes = {{"n1", 2, 6}};
+  cr_expect(layout->again(job)->world() == 1 && layout->again(job)->trainers() == 2);
+  job.nodes = {{"n1", 0, 6}};
+  layout = RankLayout::one_of(job);
+  cr_expect(layout->world() == 1 && layout->trainers() == 3);
+  cr_expect(!has(layout->rank_options(), "--gpus=0"));
+  job.nodes = {{"n1", 1, 1}, {"n2", 1, 1}};
+  layout = RankLayout::one_of(job);
+  cr_assert(!layout.ok());
+  cr_expect(layout.error().kind == ErrorKind::denied &&
+            layout.error().text.find("--nodes=1") != std::string::npos);
+}
+
 Test(rank_layout, gives_tasks_to_a_job_without_gpus) {
   auto layout = RankLayout::of(job_with({{"n1", 0, 2}, {"n2", 0, 2}}));
   cr_assert(layout.ok());

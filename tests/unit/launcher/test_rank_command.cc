@@ -104,6 +104,28 @@ Test(rank_command, starts_each_kind_with_what_it_needs) {
       has(RankCommand(LaunchKind::plain, "near", layout).words("ranks", program), "--mpi=none"));
 }
 
+Test(rank_command, starts_a_server_with_all_cpus_for_kind_ps) {
+  SlurmJob job;
+  job.nodes = {{"n1", 2, 4}};
+  const RankLayout layout = *RankLayout::one_of(job);
+  const Words plain = param_server_command({}, layout, {"./train", "--x"});
+  cr_expect(plain == Words({"bellows-ps", "--learners=2", "--", "./train", "--x"}));
+  const Words told = param_server_command({3, "sync"}, layout, {"./train"});
+  cr_expect(told ==
+            Words({"bellows-ps", "--learners=2", "--threads=3", "--mode=sync", "--", "./train"}));
+  const RankCommand command(LaunchKind::ps, "near", layout);
+  const Words words = command.words("ranks", plain);
+  cr_expect(has(words, "--mpi=none") && has(words, "--cpu-bind=none") && has(words, "--gpus=2"));
+  const char* const script[] = {"PATH=/a:/b", nullptr};
+  Words environment = command.environment(script, "/s", {});
+  cr_expect(has(environment, "BELLOWS_LAUNCH=ps") && !any_begins(environment, "BELLOWS_CPU_BIND"));
+  add_to_path(environment, "/c");
+  cr_expect(has(environment, "PATH=/a:/b:/c"));
+  Words none;
+  add_to_path(none, "/c");
+  cr_expect(none == Words({"PATH=/c"}));
+}
+
 Test(rank_command, leaves_the_binding_to_the_plugin_or_to_srun) {
   const RankLayout layout = layout_of(8);
   const char* script[] = {"BELLOWS_CPU_BIND=near", nullptr};

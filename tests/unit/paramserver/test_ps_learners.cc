@@ -165,6 +165,7 @@ Test(ps_learners, go_on_when_the_server_is_killed, .timeout = 60) {
     cr_assert(eventually([&] { return run.server() != 0 && run.server() != server; }));
   }
   cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  cr_expect(run.says("the server was killed; another goes on with its memory\n"));
   cr_expect(run.says("ledger exact: 2 learners in 2 lives, 2000 gradients, 0 in doubt"), "%s",
             (run.out() + run.err()).c_str());
 }

@@ -1,0 +1,104 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 240
+# Jobs of kind ps, whose learners push a gradient for each element of the weights: all run, one of
+# whatever there is is killed, and in the end each gradient was applied once.
+# shellcheck source=tests/cluster/tap.sh disable=SC2016
+. "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/images.sh
+. "$TAP_HOME/images.sh"
+# shellcheck source=tests/cluster/jobs.sh
+. "$TAP_HOME/jobs.sh"
+
+ledger=$build/tests/cluster/programs/ps_ledger
+[[ -x $ledger ]] || skip_all "$ledger is not built"
+container_cluster_up "" --nodes=2 --gpus=4
+home=$CLUSTER/shared/home/alice
+shm=$(ls /dev/shm)
+
+# A job with a ledger of its own for each attempt: learn NAME "OPTIONS OF bellows run" "OPTIONS OF sbatch" COUNT OPTION...
+learn() {
+  local name=$1 how=$2 asked=$3
+  shift 3
+  cat >"$home/$name.sh" <<S
+#!/bin/bash
+exec bellows run --kind=ps $how -- sh -c 'mkdir -p "\$0/\$BELLOWS_ATTEMPT" && exec $ledger "\$0/\$BELLOWS_ATTEMPT" $*' $home/$name
+S
+  # shellcheck disable=SC2086
+  submit -- --framework=digits --gpus-range=1-4 --nodes=1 --job-name="$name" --output="$home/$name.out" $asked "$name.sh"
+}
+trains() { (($(out_of "$1" | grep -c ': learner [0-9] joins') >= $2)); } # NAME LEARNERS
+is_exact() { # NAME JOB REGEX WHAT
+  poll 60 job_is "$2" '(COMPLETED|FAILED)'
+  like "$(job_field "$2" JobState) $(out_of "$1" | grep -o 'ledger .*')" "^COMPLETED ledger exact: $3" "$4" ||
+    diag "$(out_of "$1" | tail -n 20)"
+}
+# The server is a child of the process that starts it again.
+server_of() { # JOB
+  local pid stat parents
+  parents=" $(pids_of "$1" bellows-ps . | xargs) "
+  for pid in $parents; do
+    read -r stat 2>/dev/null <"/proc/$pid/stat" || continue
+    stat=${stat##*) ? }
+    [[ $parents != *" ${stat%% *} "* ]] || echo "$pid"
+  done
+}
+nobody_left() { [[ -z $(pids_of "$1" 'ps_ledger|bellows-ps|ps-guard' .) ]]; } # JOB
+
+# Two jobs on one node.
+first=$(learn first --ps-threads=2 --gpus=3 2000)
+second=$(learn second "" --gpus=1 500 --pause 1000)
+is_exact first "$first" "3 learners in 3 lives, 6000 gradients, 0 in doubt" "one learner for each GPU, in one rank"
+is_exact second "$second" "1 learners in 1 lives, 500 gradients, 0 in doubt" "and another job at the same time"
+is "$(out_of first | sed -n 's/.*life 1, device //p' | sort -u | grep -cx '[0-9]*')" 3 "each has a GPU to itself" ||
+  diag "$(out_of first)"
+like "$(out_of first)" '\[learner 2\] learner 2 of 3, life 1' "their output says whose it is"
+
+# Faults that the step itself repairs.
+id=$(learn learner "" --gpus=2 2500 --pause 1000)
+poll 30 trains learner 2 || bail "the job does not train: $(out_of learner)"
+kill -KILL "$(pids_of "$id" ps_ledger . | tail -n 1)"
+is_exact learner "$id" "2 learners in 3 lives, 5000 gradients" "kill -9 of a learner: it is started again"
+like "$(out_of learner)" 'learner [01] was killed by signal 9 \(Killed\); it is started again' "with a sentence"
+id=$(learn server "" --gpus=2 2500 --pause 1000)
+poll 30 trains server 2 || bail "the job does not train: $(out_of server)"
+kill -KILL "$(server_of "$id")"
+is_exact server "$id" "2 learners in 2 lives, 5000 gradients, 0 in doubt" "kill -9 of the server: all go on"
+like "$(out_of server)" 'the server was killed; another goes on with its memory' "with a sentence"
+
+# Faults after which the learners are started again: they have no checkpoints.
+again() { # NAME WHAT REGEX-OF-CAUSE COMM REGEX
+  local id
+  id=$(learn "$1" "" --gpus=2 2500 --pause 1000)
+  poll 30 trains "$1" 2 || bail "the job does not train: $(out_of "$1")"
+  kill_one "$id" "$4" "$5" || fail "$2" "the fault could not be done"
+  is_exact "$1" "$id" "2 learners in 2 lives, 5000 gradients, 0 in doubt" "$2: all are started again"
+  like "$(events_of "$id")" "$3" "$2: the history says so"
+  ok "$2: nobody is left" poll 10 nobody_left "$id"
+}
+again rank "kill -9 of bellows-ps" 'rank 0 on n[12] was killed by signal 9' bellows-ps .
+again agent "kill -9 of the agent" 'the agent on n[12] was killed by signal 9' bellows 'bellows agent'
+again launcher "kill -9 of the launcher" '"cause":"requeued"' bellows 'bellows run'
+
+# A learner that cannot go on.
+id=$(learn failing --max-restarts=0 --gpus=2 100000 --pause 1000 --fail 1)
+poll 60 job_is "$id" FAILED
+like "$(out_of failing)" 'gives up: learner 1 exited with status 3; it failed 4 times in a row' "a learner that always fails ends all"
+is "$(job_field "$id" ExitCode)" "3:0" "with its status"
+ok "and leaves nobody" poll 10 nobody_left "$id"
+id=$(learn cancelled "" --gpus=2 100000 --pause 1000)
+poll 30 trains cancelled 2 || bail "the job does not train: $(out_of cancelled)"
+xc scancel "$id"
+ok "scancel leaves nobody" poll 20 nobody_left "$id"
+
+# What is refused.
+id=$(learn wide "" "--gpus=2 --nodes=2" 10)
+poll 40 job_is "$id" FAILED
+like "$(job_field "$id" ExitCode) $(out_of wide)" '^3:0 .*has 2 nodes, and .*submit it with --nodes=1' "more than one node is refused"
+printf '#!/bin/bash\nexec bellows run --kind=plain --ps-threads=2 -- true\n' >"$home/plain.sh"
+id=$(submit -- --gpus-range=1 --output="$home/plain.out" plain.sh)
+poll 40 job_is "$id" FAILED
+like "$(out_of plain)" 'ps-threads and --ps-mode are for --kind=ps' "options of kind ps are refused with another"
+
+is "$(ls /dev/shm)" "$shm" "nothing is left in /dev/shm"
+done_testing
