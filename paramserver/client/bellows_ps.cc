@@ -193,7 +193,10 @@ int take_grant(bellows_ps* ps, const PsMessage& granted, const plain::Handle& co
     if (const int rc = receive(ps, &more, &each); rc != BELLOWS_PS_OK) return rc;
     if (more.word != PsWord::more || each.get() < 0) return gone(ps);
   }
-  const ps::Grant grant = {granted.geometry, {granted.learner, granted.incarnation, granted.base}};
+  const ps::Grant grant = {granted.geometry,
+                           {granted.learner, granted.incarnation, granted.base},
+                           granted.clock,
+                           granted.lead};
   if (!ps->learner.attach(grant, control.get(), others[0].get(), others[1].get(), others[2]))
     return no_memory(ps);
   ps->number = granted.learner;
@@ -344,6 +347,16 @@ uint32_t bellows_ps_learner(const bellows_ps_t* ps) { return ps->number; }
 
 int bellows_ps_pull(bellows_ps_t* ps) {
   if (ps->learner.is_fenced()) return put_out(ps);
+  std::uint32_t slowest = 0;
+  const int rc = wait(ps, [&](int wait_ms) {
+    const ps::Learner::Others others = ps->learner.wait_for_others(wait_ms);
+    slowest = others.slowest;
+    return others.come;
+  });
+  if (rc == BELLOWS_PS_ERR_TIMEOUT)
+    return ps->fail(rc, "learner %u is too far behind this one, and has pushed nothing for %d ms",
+                    slowest, ps->wait_ms);
+  if (rc != BELLOWS_PS_OK) return rc;
   ps->updates = 0;
   for (std::uint32_t s = 0; s < ps->learner.geometry().shards; ++s) {
     ps->weights[s] = ps->learner.pull(s);

@@ -47,6 +47,8 @@ bool Learner::attach(const Grant& grant, int control, int weights, int slot, pla
   sequence_ = grant.who.base;
   steps_ = LearnerSteps(control_view_, slot_view_, grant.who);
   who_ = grant.who;
+  clock_ = grant.clock;
+  lead_ = grant.lead;
   slot_view_.header().attached.store(1);
   return true;
 }
@@ -58,6 +60,7 @@ unsigned char* Learner::gradient(int wait_ms) {
 
 void Learner::push(float scale) {
   ++sequence_;
+  ++clock_;
   slot_view_.header().scale[sequence_ % 2] = scale;
   steps_.publish(sequence_);
   const std::uint64_t one = 1;
@@ -75,6 +78,38 @@ const float* Learner::pull(std::uint32_t shard) {
 
 std::uint64_t Learner::pulled_version(std::uint32_t shard) const {
   return Current::of(slot_view_.pin(shard).load(std::memory_order_relaxed)).version;
+}
+
+/// Where to wait for a learner that is too far behind; null: none is.
+std::uint32_t* Learner::too_slow(Slowest* slowest) const {
+  for (std::uint32_t s = 0; s < geometry().shards; ++s) {
+    ShardWords& words = control_view_.shard(s);
+    *slowest = Slowest::of(words.slowest.load(std::memory_order_seq_cst));
+    if (slowest->learner != Slowest::kNobody && clock_ > slowest->clock + lead_)
+      return words.slowest_word();
+  }
+  return nullptr;
+}
+
+// The slowest of all is ahead of nobody, so there is always one that does not wait here.
+Learner::Others Learner::wait_for_others(int wait_ms) {
+  Slowest slowest;
+  if (lead_ == UINT32_MAX || !too_slow(&slowest)) return {};
+  const std::int64_t end = wait_ms < 0 ? INT64_MAX : now() + wait_ms * std::int64_t{1'000'000};
+  Half& waiting = slot_view_.header().waiting;
+  bool come = false;
+  for (std::int64_t left = end - now(); left > 0; left = end - now()) {
+    waiting.store(1, std::memory_order_seq_cst);
+    std::uint32_t* const word = too_slow(&slowest);
+    if ((come = !word)) break;
+    const std::int64_t wait = left < kLongestSleep ? left : kLongestSleep;
+    const timespec time = {wait / 1'000'000'000, wait % 1'000'000'000};
+    syscall(SYS_futex, word, FUTEX_WAIT, static_cast<std::uint32_t>(slowest.word()), &time, nullptr,
+            0);
+    if (is_fenced()) break;
+  }
+  waiting.store(0, std::memory_order_relaxed);
+  return {come, slowest.learner};
 }
 
 bool Learner::is_fenced() const {

@@ -12,6 +12,8 @@ namespace bellows::ps {
 struct Grant {
   Geometry geometry;
   Identity who;
+  std::uint64_t clock = 0;
+  std::uint32_t lead = UINT32_MAX;  ///< see PsMessage
 };
 
 /// A learner's side of the memory: pushes and pulls, without sockets. One thread at a time.
@@ -29,6 +31,12 @@ class Learner {
   unsigned char* gradient(int wait_ms);
   /// It is complete.
   void push(float scale);
+  struct Others {
+    bool come = true;           ///< false: that took longer
+    std::uint32_t slowest = 0;  ///< the learner that is too far behind
+  };
+  /// Waits until this one is no further ahead of the slowest than it may be.
+  Others wait_for_others(int wait_ms);
   /// The newest weights of a shard. They stay as they are until the next pull of it.
   const float* pull(std::uint32_t shard);
   std::uint64_t pulled_version(std::uint32_t shard) const;
@@ -44,6 +52,7 @@ class Learner {
   bool is_applied(std::uint32_t sequence, std::uint32_t* shard, Current* seen) const;
   bool wait_for(std::uint32_t sequence, int wait_ms);
   bool sleep_for(std::uint32_t sequence, std::int64_t nanoseconds);
+  std::uint32_t* too_slow(Slowest* slowest) const;
 
   plain::Mapping control_;
   plain::Mapping weights_;
@@ -55,6 +64,8 @@ class Learner {
   LearnerSteps steps_;
   Identity who_;
   std::uint32_t sequence_ = 0;
+  std::uint64_t clock_ = 0;
+  std::uint32_t lead_ = UINT32_MAX;
 };
 
 }  // namespace bellows::ps

@@ -58,17 +58,32 @@ struct ControlHeader {
   Geometry geometry;
 };
 
+/// The learner of which a shard has applied the fewest gradients, by its clock.
+struct Slowest {
+  std::uint64_t clock = 0;  ///< of 48 bits
+  std::uint32_t learner = kNobody;
+
+  static constexpr std::uint32_t kNobody = 0xffff;
+  static Slowest of(std::uint64_t word) {
+    return {word >> 16, static_cast<std::uint32_t>(word & 0xffff)};
+  }
+  std::uint64_t word() const { return clock << 16 | learner; }
+};
+
 struct ShardWords {
   std::uint64_t begin;  ///< its first element
   std::uint64_t count;
   alignas(kApart) Word current;
-  alignas(kApart) Half asleep;  ///< 1: its thread waits to be woken
+  alignas(kApart) Word slowest;  ///< a Slowest
+  alignas(kApart) Half asleep;   ///< 1: its thread waits to be woken
 
   /// For a futex: the half of `current` with the low bits of the version, which each flip changes.
   std::uint32_t* sleepers_word() {
     static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
     return reinterpret_cast<std::uint32_t*>(&current);
   }
+  /// For a futex: the low bits of the clock, and the learner.
+  std::uint32_t* slowest_word() { return reinterpret_cast<std::uint32_t*>(&slowest); }
 };
 
 /// What belongs to one version of one shard, beside its learners.

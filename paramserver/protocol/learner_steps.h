@@ -17,6 +17,9 @@ struct Identity {
   std::uint32_t learner = 0;
   std::uint32_t incarnation = 0;
   std::uint32_t base = 0;  ///< the sequence before its first
+  /// What its place's total is more than its clock. A clock counts a learner's gradients, from that
+  /// of the slowest when it joined.
+  std::uint64_t before = 0;
 };
 
 /// The last sequence that a record says is applied.

@@ -129,6 +129,27 @@ void ShardSteps::flip(std::uint32_t buffer) const {
   control_.shard(shard_).current.store(next.word(), std::memory_order_seq_cst);
 }
 
+// Sequentially consistent, as a learner's look after it has said that it waits.
+void ShardSteps::tell_slowest(std::span<const Member> members) const {
+  const std::uint32_t buffer = current().buffer;
+  Slowest slowest{UINT64_MAX >> 16, Slowest::kNobody};
+  for (const Member& member : members) {
+    if (member.last || is_fenced(member)) continue;
+    const LearnerRecord& record = control_.record(shard_, buffer, member.who.learner);
+    const std::uint64_t clock = record.total.load(std::memory_order_relaxed) - member.who.before;
+    if (clock < slowest.clock) slowest = {clock, member.who.learner};
+  }
+  Word& word = control_.shard(shard_).slowest;
+  if (word.load(std::memory_order_relaxed) == slowest.word()) return;
+  word.store(slowest.word(), std::memory_order_seq_cst);
+  bool waits = false;
+  for (const Member& member : members)
+    waits = waits || member.slot.header().waiting.load(std::memory_order_seq_cst) != 0;
+  if (waits)
+    syscall(SYS_futex, control_.shard(shard_).slowest_word(), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+            0);
+}
+
 void ShardSteps::skip_to(std::uint64_t version) const {
   const Current next = {version, current().buffer};
   control_.shard(shard_).current.store(next.word(), std::memory_order_seq_cst);

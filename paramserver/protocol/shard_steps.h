@@ -68,6 +68,10 @@ class ShardSteps {
   /// Wakes all who wait for the shard.
   void wake() const;
 
+  /// Says which of the members has the fewest gradients, and wakes those who wait for it. Members
+  /// that have ended hold up nobody.
+  void tell_slowest(std::span<const Member> members) const;
+
   /// The current weights become those of a later version, too.
   void skip_to(std::uint64_t version) const;
 

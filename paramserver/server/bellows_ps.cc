@@ -50,10 +50,15 @@ void add_options(CLI::App& app, Texts& t) {
   app.add_option("--threads", t.server.threads, "Threads, each with a part of the parameters")
       ->check(CLI::Range(1u, kMostShards))
       ->capture_default_str();
-  app.add_option("--mode", t.mode,
-                 "async: each gradient is applied when it comes; sync: those of all learners at "
-                 "once, summed in their order")
-      ->check(CLI::IsMember({"async", "sync"}))
+  app.add_option(
+         "--mode", t.mode,
+         "async: each gradient is applied when it comes; bounded: so, and a learner waits "
+         "that is too far ahead; sync: those of all learners at once, summed in their order")
+      ->check(CLI::IsMember({"async", "bounded", "sync"}))
+      ->capture_default_str();
+  app.add_option("--staleness", t.server.staleness,
+                 "With --mode=bounded: how many gradients a learner may be ahead of the slowest")
+      ->check(CLI::Range(0u, 1u << 30))
       ->capture_default_str();
   app.add_option("--checkpoint-dir", t.checkpoint_dir,
                  "Where the training is saved, and where it goes on from (under bellows run: the "
@@ -190,7 +195,9 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : kWrongUsage;
   }
-  texts.server.mode = texts.mode == "sync" ? Mode::synchronous : Mode::asynchronous;
+  texts.server.mode = texts.mode == "sync"      ? Mode::synchronous
+                      : texts.mode == "bounded" ? Mode::bounded
+                                                : Mode::asynchronous;
   if (is_in_job() || !texts.checkpoint_dir.empty())
     texts.server.save =
         SaverOptions{texts.checkpoint_dir, std::chrono::seconds(texts.checkpoint_every)};

@@ -248,6 +248,8 @@ Status PsServer::grant(const Peer& peer, const Seat& seat) const {
   message.learner = who.learner;
   message.incarnation = who.incarnation;
   message.base = who.base;
+  message.clock = seats_->clock_of(who);
+  if (options_.mode == Mode::bounded) message.lead = options_.staleness;
   const PsMessage more = message_of(PsWord::more);
   if (send(peer.socket, message, control->get()) == 0 &&
       send(peer.socket, more, weights->get()) == 0 &&

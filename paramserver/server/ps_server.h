@@ -21,6 +21,7 @@ struct ServerOptions {
   std::uint32_t learners = 8;  ///< at most so many at the same time
   std::uint32_t threads = 1;   ///< shards, if there are as many tensors
   Mode mode = Mode::asynchronous;
+  std::uint32_t staleness = 8;       ///< in mode bounded: how far one may be ahead of the slowest
   std::uint32_t first_sequence = 0;  ///< the one before each learner's first
   std::optional<SaverOptions> save{};
   /// Called when a learner ends of which a gradient was applied, with its process group.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 #include <utility>
 
@@ -43,7 +44,8 @@ Result<Seat> Seats::make(Fd process) const {
   Seat seat;
   Member& member = seat.joined.member;
   // Of one that never pushed anything, no record tells.
-  member.who = {learner, std::max(1u, control_.fenced(learner).load() + 1), first_sequence_};
+  member.who = {learner, std::max(1u, control_.fenced(learner).load() + 1), first_sequence_,
+                total(0, learner) - slowest_clock()};
   for (std::uint32_t s = 0; s < control_.geometry().shards; ++s) {
     const Current current = control_.current(s);
     const std::uint32_t last = control_.record(s, current.buffer, learner).incarnation;
@@ -54,6 +56,26 @@ Result<Seat> Seats::make(Fd process) const {
   seat.joined.bell = std::move(bell);
   seat.process = std::make_shared<const Fd>(std::move(process));
   return seat;
+}
+
+std::uint64_t Seats::total(std::uint32_t shard, std::uint32_t learner) const {
+  for (;;) {
+    const Current current = control_.current(shard);
+    const std::uint64_t total = control_.record(shard, current.buffer, learner).total.load();
+    if (control_.current(shard) == current) return total;
+  }
+}
+
+/// Of the first member, 0.
+std::uint64_t Seats::slowest_clock() const {
+  std::optional<std::uint64_t> slowest;
+  for (const auto& [learner, seat] : seats_) {
+    const Member& member = seat.joined.member;
+    if (member.last) continue;
+    const std::uint64_t clock = clock_of(member.who);
+    slowest = std::min(slowest.value_or(clock), clock);
+  }
+  return slowest.value_or(0);
 }
 
 void Seats::publish(std::uint64_t limit) {

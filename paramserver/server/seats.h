@@ -39,6 +39,8 @@ class Seats {
   /// When this returns, it takes part, and every shard knows what it reads. In step with others,
   /// from a step that no shard has begun.
   void add(Seat seat, bool in_step);
+  /// How many gradients a learner has had applied, from what the slowest had when it joined.
+  std::uint64_t clock_of(const Identity& who) const { return total(0, who.learner) - who.before; }
   /// After a restart: those of the server before.
   void adopt(std::vector<Seat> seats, bool in_step);
   /// Those that have left, or never came, and are not ended yet.
@@ -61,6 +63,8 @@ class Seats {
   void wait_for_turns() const;
   void align_steps();
   bool has_begun(const Member& member) const;
+  std::uint64_t total(std::uint32_t shard, std::uint32_t learner) const;
+  std::uint64_t slowest_clock() const;
   std::uint32_t applied(const Member& member, std::uint32_t shard) const;
   bool is_applied(const Member& member, std::uint32_t sequence) const;
   bool is_sound(const Member& member) const;

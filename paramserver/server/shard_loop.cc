@@ -29,14 +29,14 @@ unsigned ShardLoop::turn(std::span<const Member> members, std::uint64_t limit,
     if (!member.last || seen == ShardSteps::Found::gradient) ++expected;
     if (seen != ShardSteps::Found::gradient) continue;
     found.push_back(&member);
-    if (mode_ != Mode::asynchronous) continue;
+    if (mode_ == Mode::synchronous) continue;
     if (allows(member)) {
       update(members, found);
       ++updates;
     }
     found.clear();
   }
-  if (mode_ == Mode::asynchronous || found.empty() || found.size() < expected) return updates;
+  if (mode_ != Mode::synchronous || found.empty() || found.size() < expected) return updates;
   // Of a step all shards apply all gradients.
   if (std::none_of(found.begin(), found.end(), [this](const auto* one) { return allows(*one); }))
     return updates;
@@ -53,6 +53,7 @@ void ShardLoop::update(std::span<const Member> members, std::span<const Member* 
   steps_.record(buffer, from);
   steps_.flip(buffer);
   if (steps_.must_wake(from)) steps_.wake();
+  tell_slowest(members);
 }
 
 }  // namespace bellows::ps

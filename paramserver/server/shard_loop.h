@@ -11,7 +11,8 @@ namespace bellows::ps {
 
 enum class Mode : std::uint32_t {
   asynchronous = 0,  ///< a learner's gradient is applied when it is there
-  synchronous = 1    ///< when those of all learners are, summed in their order
+  synchronous = 1,   ///< when those of all learners are, summed in their order
+  bounded = 2        ///< as asynchronous; learners wait who are too far ahead of the slowest
 };
 
 /// What the thread of a shard does again and again.
@@ -31,6 +32,10 @@ class ShardLoop {
   unsigned turn(std::span<const Member> members, std::uint64_t limit = kNoLimit,
                 std::uint64_t generation = 0);
   ShardSteps& steps() { return steps_; }
+  /// To be called when the members have changed.
+  void tell_slowest(std::span<const Member> members) const {
+    if (mode_ == Mode::bounded) steps_.tell_slowest(members);
+  }
 
  private:
   bool allows(const Member& member) const { return !cut_ || cut_->allows(steps_, member); }

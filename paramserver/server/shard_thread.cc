@@ -77,6 +77,7 @@ void ShardThread::take_members() {
     epoll_event event = {EPOLLIN | EPOLLET, {}};
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, joined.bell->get(), &event);
   }
+  loop_.tell_slowest(plain_);
   generation_ = generation;
 }
 

@@ -77,6 +77,7 @@ struct RuleTerms {
 struct PsMessage {
   static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMostText = 1023;
+  static constexpr std::uint32_t kAnyLead = UINT32_MAX;
   static constexpr std::uint64_t kMostTensors = 1 << 20;
 
   std::uint32_t version = kVersion;
@@ -87,6 +88,8 @@ struct PsMessage {
   std::uint32_t learner = 0;
   std::uint32_t incarnation = 0;
   std::uint32_t base = 0;
+  std::uint64_t clock = 0;                 ///< of the learner that is granted a seat
+  std::uint32_t lead = kAnyLead;           ///< how far it may be ahead of the slowest, by its clock
   PsRefusal refusal = PsRefusal::invalid;  ///< of what is refused
   std::uint32_t length = 0;
   char text[kMostText + 1] = {};

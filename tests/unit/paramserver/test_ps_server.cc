@@ -83,6 +83,39 @@ Test(ps_server, learners_in_step_get_the_mean, .timeout = 60) {
   }
 }
 
+Test(ps_server, a_learner_waits_for_the_slowest_when_told_to, .timeout = 60) {
+  const Server server({"--mode=bounded", "--staleness=3", "--threads=2"});
+  bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+  config.rate = 1;
+  config.wait_ms = 300;
+  OpenLearner fast({64, 64}, config);
+  cr_assert_eq(fast.code, BELLOWS_PS_OK);
+  const auto step = [](OpenLearner& learner) {
+    const int rc = bellows_ps_pull(learner.ps);
+    return rc == BELLOWS_PS_OK ? learner.push(0, 0) : rc;
+  };
+  // Alone it waits for nobody.
+  for (int i = 0; i < 20; ++i) cr_assert_eq(step(fast), BELLOWS_PS_OK, "%s", fast.error().c_str());
+  std::optional<OpenLearner> slow;
+  slow.emplace(std::vector<std::uint64_t>{64, 64}, config);
+  cr_assert_eq(slow->code, BELLOWS_PS_OK);
+  int ahead = 0;
+  while (step(fast) == BELLOWS_PS_OK) ++ahead;
+  cr_expect_eq(ahead, 4);
+  cr_expect_neq(fast.error().find("learner 1 is too far behind"), std::string::npos, "%s",
+                fast.error().c_str());
+  for (int i = 0; i < 3; ++i) {
+    cr_expect_eq(step(*slow), BELLOWS_PS_OK);
+    cr_expect_eq(bellows_ps_drain(slow->ps), BELLOWS_PS_OK);
+    cr_expect_eq(step(fast), BELLOWS_PS_OK);
+  }
+  cr_expect_eq(step(fast), BELLOWS_PS_ERR_TIMEOUT);
+  // Who is behind waits for nobody, and who has ended holds up nobody.
+  cr_expect_eq(step(*slow), BELLOWS_PS_OK);
+  slow.reset();
+  for (int i = 0; i < 20; ++i) cr_expect_eq(step(fast), BELLOWS_PS_OK, "%s", fast.error().c_str());
+}
+
 Test(ps_server, clips_gradients_of_each_type_by_their_norm, .timeout = 60) {
   // 3 as each type has it.
   const std::pair<int, std::vector<unsigned char>> threes[] = {{BELLOWS_PS_F32, {0, 0, 0x40, 0x40}},
