@@ -118,6 +118,8 @@ void Parent::on_signal() {
   if (number == kFinish) return end_server(kFinish);
   if (in_job_) {
     announced_ = true;
+    // Slurm may have sent it to this process alone.
+    if (server_ > 0) kill(server_, number);
     if (learners_) learners_->end();
     return;
   }
