@@ -36,8 +36,15 @@ std::vector<std::string> batch_variables(const std::optional<Contract>& contract
 struct ParamServerOptions {
   std::uint32_t threads = 0;
   std::string mode;
+  std::uint32_t staleness = kStaleness;
+  std::uint32_t checkpoint_every = kCheckpointEvery;  ///< seconds; 0: only when the job stops
 
-  bool any() const { return threads != 0 || !mode.empty(); }
+  static constexpr std::uint32_t kStaleness = 8;
+  static constexpr std::uint32_t kCheckpointEvery = 60;
+  bool any() const {
+    return threads != 0 || !mode.empty() || staleness != kStaleness ||
+           checkpoint_every != kCheckpointEvery;
+  }
 };
 
 /// The program of the one rank of kind ps: bellows-ps, which starts a learner for each GPU.

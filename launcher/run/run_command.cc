@@ -92,8 +92,8 @@ std::optional<ControllerPlace> controller_of(const SlurmClient& slurm, const Run
 Status check_server_options(LaunchKind kind, const RunOptions& options) {
   if (kind != LaunchKind::ps && options.server.any())
     return Error{ErrorKind::denied,
-                 fmt::format("--ps-threads and --ps-mode are for --kind=ps, and this job has kind "
-                             "{}: leave them out, or give that",
+                 fmt::format("--ps-threads and the other options --ps-... are for --kind=ps, and "
+                             "this job has kind {}: leave them out, or give that",
                              launch_kind_name(kind))};
   if (kind == LaunchKind::ps && options.own.signal != 0)
     return Error{ErrorKind::denied,
@@ -155,12 +155,26 @@ void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>&
                   "With kind ps: threads of the parameter server (default: 1)")
       .between(1, 256);
   command
+      .add_option("--ps-checkpoint-every", options->server.checkpoint_every,
+                  "With kind ps: seconds between two checkpoints; 0: only when the job stops")
+      .show_default()
+      .between(0, 86400);
+  command
       .add_option("--ps-mode", options->server.mode,
-                  "With kind ps: async applies each gradient by itself, sync their mean")
-      .value_name("async|sync")
+                  "With kind ps: async applies each gradient by itself, bounded so that learners "
+                  "wait for the slowest, sync their mean")
+      .value_name("async|bounded|sync")
       .check([](const std::string& mode) {
-        return mode == "async" || mode == "sync" ? "" : "'" + mode + "' is neither async nor sync";
+        return mode == "async" || mode == "bounded" || mode == "sync"
+                   ? ""
+                   : "'" + mode + "' is not async, bounded or sync";
       });
+  command
+      .add_option(
+          "--ps-staleness", options->server.staleness,
+          "With --ps-mode=bounded: how many gradients a learner may be ahead of the slowest")
+      .show_default()
+      .between(0, 1 << 30);
   command
       .add_option("--cpu-bind", options->cpu_bind,
                   "CPUs of a rank: near its GPU, none, or what srun's --cpu-bind accepts")

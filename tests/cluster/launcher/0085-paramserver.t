@@ -98,7 +98,7 @@ like "$(job_field "$id" ExitCode) $(out_of wide)" '^3:0 .*has 2 nodes, and .*sub
 printf '#!/bin/bash\nexec bellows run --kind=plain --ps-threads=2 -- true\n' >"$home/plain.sh"
 id=$(submit -- --gpus-range=1 --output="$home/plain.out" plain.sh)
 poll 40 job_is "$id" FAILED
-like "$(out_of plain)" 'ps-threads and --ps-mode are for --kind=ps' "options of kind ps are refused with another"
+like "$(out_of plain)" 'ps-threads and .* are for --kind=ps' "options of kind ps are refused with another"
 
 is "$(ls /dev/shm)" "$shm" "nothing is left in /dev/shm"
 done_testing
