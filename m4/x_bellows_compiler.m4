@@ -36,4 +36,19 @@ AC_DEFUN([X_BELLOWS_SANITIZER], [
   ])
   AC_SUBST([SANITIZER_FLAGS])
   AM_CONDITIONAL([SANITIZER], [test "x$enable_sanitizer" != xno])
+  # Sanitizers are shared libraries.
+  STATIC_LDFLAGS=
+  AS_IF([test "x$enable_sanitizer" = xno], [
+    AC_MSG_CHECKING([whether $CXX links static programs])
+    AC_LANG_PUSH([C++])
+    saved_LDFLAGS=$LDFLAGS
+    LDFLAGS="$LDFLAGS -static"
+    AC_LINK_IFELSE([AC_LANG_PROGRAM([[#include <string>]], [[std::string text("x"); return text.size() != 1;]])],
+      [STATIC_LDFLAGS='-all-static -L.'])
+    LDFLAGS=$saved_LDFLAGS
+    AC_LANG_POP([C++])
+    AS_IF([test -n "$STATIC_LDFLAGS"], [AC_MSG_RESULT([yes])], [AC_MSG_RESULT([no])])
+  ])
+  AC_SUBST([STATIC_LDFLAGS])
+  AM_CONDITIONAL([STATIC_PROGRAMS], [test -n "$STATIC_LDFLAGS"])
 ])

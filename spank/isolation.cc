@@ -160,7 +160,9 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
     const auto ways = environment(spank, "PMIX_GDS_MODULE");
     result.pmix_shares_session = ways && ways->find("shmem") != std::string::npos;
   }
-  result.libbellows = LIBBELLOWS;
+  result.own = {{BELLOWS_LIBDIR "/libbellows.so.0", "libbellows.so.0"},
+                {BELLOWS_LIBDIR "/libbellows_ps.so.0", "libbellows_ps.so.0"},
+                {BELLOWS_BINDIR "/bellows-ps", "bin/bellows-ps"}};
   result.model_socket = {model_socket_of(*step.contract, result.run_dir), modelwire::kSocket};
   return result;
 }

@@ -79,11 +79,12 @@ class Planner {
  public:
   Planner(int root, DriverPlan& plan) : root_(root), plan_(plan) {}
 
-  Status add_own(const std::string& libbellows) {
-    const auto real = find(libbellows, S_IFREG);
-    if (!real) return Error{ErrorKind::not_found, libbellows + " is not there: install Bellows"};
-    add(DriverFile::Kind::file, *real, "libbellows.so.0");
-    add(DriverFile::Kind::link, "libbellows.so.0", "libbellows.so");
+  Status add_own(const OwnFile& own) {
+    const auto real = find(own.source, S_IFREG);
+    if (!real) return Error{ErrorKind::not_found, own.source + " is not there: install Bellows"};
+    add(DriverFile::Kind::file, *real, own.target);
+    if (own.target.ends_with(".so.0"))
+      add(DriverFile::Kind::link, own.target, own.target.substr(0, own.target.size() - 2));
     return {};
   }
 
@@ -247,12 +248,11 @@ std::optional<std::string> driver_version(std::string_view text) {
   return std::nullopt;
 }
 
-Result<DriverPlan> plan_driver_files(int root, const std::string& libbellows, Machine machine) {
+Result<DriverPlan> plan_driver_files(int root, const std::vector<OwnFile>& own, Machine machine) {
   DriverPlan plan;
   Planner planner(root, plan);
-  if (!libbellows.empty()) {
-    if (auto status = planner.add_own(libbellows); !status) return status.error();
-  }
+  for (const OwnFile& file : own)
+    if (auto status = planner.add_own(file); !status) return status.error();
   auto text = read_in_root(root, "/proc/driver/nvidia/version", kLongestVersion);
   if (!text) return text.error();
   if (!*text) return plan;

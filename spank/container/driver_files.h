@@ -41,15 +41,20 @@ struct DriverFile {
   bool operator==(const DriverFile&) const = default;
 };
 
+/// A file of Bellows, which a container has beside the driver's.
+struct OwnFile {
+  std::string source;  ///< its path on the host
+  std::string target;  ///< below kDriverDirectory; of "libx.so.0", there is also "libx.so"
+};
+
 struct DriverPlan {
   std::string version;             ///< of the running module, "550.54.15"; empty: no driver
   std::vector<DriverFile> files;   ///< a directory before what is in it
   std::vector<std::string> notes;  ///< what is odd about the host, for --container-verbose
 };
 
-/// `root` is the host's, `libbellows` the library's path in it, or empty. A host without a driver
-/// has libbellows alone.
-Result<DriverPlan> plan_driver_files(int root, const std::string& libbellows, Machine machine);
+/// `root` is the host's, and has `own`. A host without a driver has those alone.
+Result<DriverPlan> plan_driver_files(int root, const std::vector<OwnFile>& own, Machine machine);
 
 /// The same, ready to be put in a container: kDriverDirectory, then the places. `scratch` (O_PATH)
 /// is a directory of the caller's mount namespace, where it is put together; something remains

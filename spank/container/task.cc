@@ -176,7 +176,9 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
     if (!*fd) return fd->error();
   inputs.scratch = scratch->get();
   if (auto status = cover_host_proc(); !status.ok()) return status;
-  const auto plan = plan_driver_files(host->get(), if_there(wanted.libbellows), this_machine());
+  std::vector<OwnFile> own_files = wanted.own;
+  std::erase_if(own_files, [](const OwnFile& file) { return if_there(file.source).empty(); });
+  const auto plan = plan_driver_files(host->get(), own_files, this_machine());
   if (!plan) return plan.error();
   for (const std::string& note : plan->notes) phases.note(note);
   auto files = open_driver_files(*plan, host->get(), driver->get());

@@ -11,6 +11,7 @@
 #include "common/fd.h"
 #include "common/result.h"
 #include "spank/container/accounts.h"
+#include "spank/container/driver_files.h"
 #include "spank/container/gpu_view.h"
 #include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
@@ -36,7 +37,7 @@ struct TaskRequest {
   std::string run_dir;               ///< where the job's launcher and agents listen; empty: none
   /// Where bellows-modeld takes clients, on the host and in a container; empty: nowhere.
   std::pair<std::string, std::string> model_socket;
-  std::string libbellows;  ///< the library's path on the host, if it is there; empty: none
+  std::vector<OwnFile> own;  ///< of Bellows on the host; what is not there is left out
 };
 
 /// One task's way into its job's view of the node: opened by root, in task_init_privileged, and

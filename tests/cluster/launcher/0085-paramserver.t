@@ -54,6 +54,31 @@ is "$(out_of first | sed -n 's/.*life 1, device //p' | sort -u | grep -cx '[0-9]
   diag "$(out_of first)"
 like "$(out_of first)" '\[learner 2\] learner 2 of 3, life 1' "their output says whose it is"
 
+# In a container of libc and a shell: bellows-ps and the library come from where the node has them installed.
+prefix=$(sed -n 's/^prefix = //p' "$build/Makefile")
+small=$images/small
+cp -a "$images/busybox" "$small"
+mkdir -p "$CLUSTER/shared/bin" "$CLUSTER/shared/lib"
+for path in $(ldd "$ledger" | grep -o '/[^ ]*/\(libc\.so\|ld-linux\)[^ ]*'); do
+  mkdir -p "$small${path%/*}" && cp -L "$path" "$small$path"
+done
+cp "$ledger" "$small/bin/"
+cp "$build/paramserver/bellows-ps" "$CLUSTER/shared/bin/"
+cp -L "$build/paramserver/.libs/libbellows_ps.so.0" "$CLUSTER/shared/lib/"
+if [[ -d $prefix/bin && -d $prefix/lib ]]; then
+  for folder in bin lib; do
+    for node in 1 2; do xc --node $node --user root mount --bind "$CLUSTER/shared/$folder" "$prefix/$folder"; done
+  done
+  printf '#!/bin/bash\nPATH=%s:/usr/bin:/bin\nexec bellows run --kind=ps -- ps_ledger /tmp 500\n' "$build/launcher" >"$home/boxed.sh"
+  id=$(submit -- --framework=digits --gpus-range=2 --nodes=1 --container-image="$small" --output="$home/boxed.out" boxed.sh)
+  is_exact boxed "$id" "2 learners in 2 lives, 1000 gradients, 0 in doubt" "a container that has nothing of Bellows"
+  for folder in bin lib; do
+    for node in 1 2; do xc --node $node --user root umount "$prefix/$folder"; done
+  done
+else
+  skip "a container that has nothing of Bellows" "there is no $prefix/bin"
+fi
+
 # Faults that the step itself repairs.
 id=$(learn learner "" --gpus=2 2500 --pause 1000)
 poll 30 trains learner 2 || bail "the job does not train: $(out_of learner)"

@@ -61,13 +61,15 @@ class Host {
 
   DriverPlan plan(const std::string& libbellows = "") const {
     const Fd fd = path_of(root);
-    auto plan = plan_driver_files(fd.get(), libbellows, Machine::x86_64);
+    std::vector<OwnFile> own;
+    if (!libbellows.empty()) own = {{libbellows, "libbellows.so.0"}};
+    auto plan = plan_driver_files(fd.get(), own, Machine::x86_64);
     cr_assert(plan.ok(), "%s", plan.ok() ? "" : plan.error().text.c_str());
     return *std::move(plan);
   }
   std::string error() const {
     const Fd fd = path_of(root);
-    auto plan = plan_driver_files(fd.get(), "", Machine::x86_64);
+    auto plan = plan_driver_files(fd.get(), {}, Machine::x86_64);
     return plan ? "" : plan.error().text;
   }
 
@@ -267,6 +269,12 @@ Test(driver_files, no_driver) {
   host.link("/usr/lib/libbellows.so.0", "libbellows.so.0.0.0");
   expect_text(describe(host.plan("/usr/lib/libbellows.so.0")),
               "libbellows.so.0 = /usr/lib/libbellows.so.0.0.0\nlibbellows.so -> libbellows.so.0\n");
+  host.file("/usr/bin/bellows-ps");
+  const Fd root = path_of(host.root);
+  auto programs =
+      plan_driver_files(root.get(), {{"/usr/bin/bellows-ps", "bin/bellows-ps"}}, Machine::x86_64);
+  cr_assert(programs.ok());
+  expect_text(describe(*programs), "bin/bellows-ps = /usr/bin/bellows-ps\n");
 }
 
 Test(driver_files, a_cache_that_names_what_is_gone) {
@@ -292,7 +300,8 @@ Test(driver_files, errors) {
   cr_expect(host.error().find("/etc/ld.so.cache: not in the format") == 0, "%s",
             host.error().c_str());
   const Fd root = path_of(host.root);
-  auto plan = plan_driver_files(root.get(), "/usr/lib/libbellows.so.0", Machine::x86_64);
+  auto plan = plan_driver_files(root.get(), {{"/usr/lib/libbellows.so.0", "libbellows.so.0"}},
+                                Machine::x86_64);
   cr_assert(!plan.ok());
   expect_text(plan.error().text, "/usr/lib/libbellows.so.0 is not there: install Bellows");
 }
