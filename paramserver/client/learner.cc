@@ -62,6 +62,8 @@ void Learner::push(float scale) {
   ++sequence_;
   ++clock_;
   slot_view_.header().scale[sequence_ % 2] = scale;
+  for (std::uint32_t s = 0; s < geometry().shards; ++s)
+    slot_view_.pulled(sequence_, s).store(pulled_version(s), std::memory_order_relaxed);
   steps_.publish(sequence_);
   const std::uint64_t one = 1;
   // It may be full, of wakes that nobody has waited for; then the server is awake.

@@ -76,6 +76,11 @@ struct ShardWords {
   alignas(kApart) Word current;
   alignas(kApart) Word slowest;  ///< a Slowest
   alignas(kApart) Half asleep;   ///< 1: its thread waits to be woken
+  /// How old the weights were of which gradients were computed: for people, and after a kill of the
+  /// server one may count twice or not.
+  alignas(kApart) Word gradients;
+  Word staleness;       ///< the sum, in versions
+  Word most_staleness;  ///< of one
 
   /// For a futex: the half of `current` with the low bits of the version, which each flip changes.
   std::uint32_t* sleepers_word() {
@@ -100,7 +105,8 @@ struct LearnerRecord {
   Word total;    ///< gradients of all incarnations
 };
 
-/// The first bytes of a slot, followed by a pin for each shard. Written by its learner only.
+/// The first bytes of a slot, followed by a pin for each shard, and for each of the two gradients
+/// the version of each shard that it was computed of. Written by its learner only.
 struct SlotHeader {
   Half published;  ///< the last sequence whose payload is complete
   Half waiting;    ///< 1: the learner sleeps until something is applied

@@ -26,7 +26,7 @@ std::uint64_t record_stride(const Geometry& g) {
 std::uint64_t pins_at() { return rounded(sizeof(SlotHeader), kApart); }
 
 std::uint64_t payloads_at(const Geometry& g) {
-  return rounded(pins_at() + g.shards * sizeof(Word), kPage);
+  return rounded(pins_at() + 3 * g.shards * sizeof(Word), kPage);
 }
 
 std::uint64_t payload_stride(const Geometry& g) {
@@ -76,6 +76,10 @@ std::uint64_t SlotView::bytes(const Geometry& g) { return payloads_at(g) + 2 * p
 
 Word& SlotView::pin(std::uint32_t shard) const {
   return *reinterpret_cast<Word*>(memory_ + pins_at() + shard * sizeof(Word));
+}
+
+Word& SlotView::pulled(std::uint32_t sequence, std::uint32_t shard) const {
+  return pin((1 + sequence % 2) * geometry_.shards + shard);
 }
 
 unsigned char* SlotView::payload(std::uint32_t sequence, std::uint64_t element) const {

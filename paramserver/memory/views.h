@@ -53,6 +53,8 @@ class SlotView {
   SlotHeader& header() const { return *reinterpret_cast<SlotHeader*>(memory_); }
   /// The Current that the learner reads.
   Word& pin(std::uint32_t shard) const;
+  /// The version that the gradient of a sequence was computed of.
+  Word& pulled(std::uint32_t sequence, std::uint32_t shard) const;
   /// The gradient of a sequence, from an element on.
   unsigned char* payload(std::uint32_t sequence, std::uint64_t element) const;
 

@@ -101,6 +101,26 @@ void ShardSteps::apply(std::uint32_t buffer, std::span<const Member* const> from
   rule_(update);
 }
 
+// What a learner says of it is read once, and believed as far as it can be.
+void ShardSteps::count(std::span<const Member* const> from) const {
+  ShardWords& words = control_.shard(shard_);
+  const std::uint64_t version = current().version;
+  std::uint64_t sum = 0, most = words.most_staleness.load(std::memory_order_relaxed);
+  for (const Member* member : from) {
+    const std::uint64_t pulled =
+        member->slot.pulled(next(*member), shard_).load(std::memory_order_relaxed);
+    const std::uint64_t staleness = version - std::min(pulled, version);
+    sum += staleness;
+    most = std::max(most, staleness);
+  }
+  const auto set = [](Word& word, std::uint64_t value) {
+    word.store(value, std::memory_order_relaxed);
+  };
+  set(words.staleness, words.staleness.load(std::memory_order_relaxed) + sum);
+  set(words.gradients, words.gradients.load(std::memory_order_relaxed) + from.size());
+  set(words.most_staleness, most);
+}
+
 // Each with release, as applied_in loads with acquire: who sees an entry of a buffer that is used
 // again also sees that the version it loaded is no longer the current one.
 void ShardSteps::record(std::uint32_t buffer, std::span<const Member* const> from) const {

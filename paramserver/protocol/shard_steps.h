@@ -59,6 +59,8 @@ class ShardSteps {
   std::uint32_t choose() const;
   /// The gradients that follow, one of each of these members, which look found.
   void apply(std::uint32_t buffer, std::span<const Member* const> from) const;
+  /// How stale they are.
+  void count(std::span<const Member* const> from) const;
   /// That the buffer has them.
   void record(std::uint32_t buffer, std::span<const Member* const> from) const;
   /// The buffer's version becomes the current one.

@@ -156,6 +156,10 @@ void PsServer::take(std::uint64_t key, Peer& peer, const PsMessage& message, Fd 
   else if (message.word == PsWord::leave && peer.learner) {
     peer.leaves = true;
     end(*peer.learner);
+  } else if (message.word == PsWord::report && !peer.learner && !peer.join) {
+    PsMessage answer = message_of(PsWord::report);
+    answer.report = report();
+    send(peer.socket, answer);
   } else {
     done = Error{ErrorKind::invalid, "a learner said what nobody asked for"};
   }
@@ -232,6 +236,22 @@ Status PsServer::seat(Peer& peer) {
   }
   say_(fmt::format("learner {} joins", learner));
   return {};
+}
+
+PsReport PsServer::report() const {
+  PsReport report;
+  if (!seats_) return report;
+  report.learners = seats_->all().size();
+  const ControlView& control = memory_->control();
+  for (std::uint32_t s = 0; s < control.geometry().shards; ++s) {
+    const ShardWords& words = control.shard(s);
+    report.updates = std::max(report.updates, control.current(s).version);
+    report.gradients += words.gradients.load(std::memory_order_relaxed);
+    report.staleness += words.staleness.load(std::memory_order_relaxed);
+    report.most_staleness =
+        std::max(report.most_staleness, words.most_staleness.load(std::memory_order_relaxed));
+  }
+  return report;
 }
 
 Status PsServer::grant(const Peer& peer, const Seat& seat) const {

@@ -77,6 +77,7 @@ class PsServer {
   Status take_initial(Peer& peer, Fd weights);
   Status agree(const PsMessage& message, const Fd& counts) const;
   Status seat(Peer& peer);
+  PsReport report() const;
   Status grant(const Peer& peer, const Seat& seat) const;
   void refuse(Peer& peer, const Error& error) const;
   void watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process);

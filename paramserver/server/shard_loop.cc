@@ -50,6 +50,7 @@ void ShardLoop::update(std::span<const Member> members, std::span<const Member* 
   for (const Member& member : members) steps_.read_pin(member);
   const std::uint32_t buffer = steps_.choose();
   steps_.apply(buffer, from);
+  steps_.count(from);
   steps_.record(buffer, from);
   steps_.flip(buffer);
   if (steps_.must_wake(from)) steps_.wake();

@@ -14,6 +14,7 @@ namespace bellows::ps {
 /// initial [+ the weights]       ->   granted ...
 ///                                    or: refused: a sentence
 /// leave                         ->   left, once all that was published is applied
+/// report                        ->   report: how the training goes. Of anybody
 enum class PsWord : std::uint32_t {
   join = 1,
   initial = 2,
@@ -21,7 +22,8 @@ enum class PsWord : std::uint32_t {
   more = 4,
   refused = 5,
   leave = 6,
-  left = 7
+  left = 7,
+  report = 8
 };
 
 enum class PsRefusal : std::uint32_t { invalid = 0, full = 1, unavailable = 2 };
@@ -74,6 +76,15 @@ struct RuleTerms {
   bool operator==(const RuleTerms&) const = default;
 };
 
+/// How the training goes, since its beginning.
+struct PsReport {
+  std::uint64_t learners = 0;   ///< that take part now
+  std::uint64_t updates = 0;    ///< of the part of the parameters that has had the most
+  std::uint64_t gradients = 0;  ///< of all parts
+  std::uint64_t staleness = 0;  ///< the sum over them, in versions
+  std::uint64_t most_staleness = 0;
+};
+
 struct PsMessage {
   static constexpr std::uint32_t kVersion = 2;
   static constexpr std::size_t kMostText = 1023;
@@ -91,12 +102,13 @@ struct PsMessage {
   std::uint64_t clock = 0;                 ///< of the learner that is granted a seat
   std::uint32_t lead = kAnyLead;           ///< how far it may be ahead of the slowest, by its clock
   PsRefusal refusal = PsRefusal::invalid;  ///< of what is refused
+  PsReport report;
   std::uint32_t length = 0;
   char text[kMostText + 1] = {};
 
   bool is_sound(std::size_t size) const {
     return size == sizeof *this && version == kVersion && word >= PsWord::join &&
-           word <= PsWord::left && length <= kMostText && tensors <= kMostTensors;
+           word <= PsWord::report && length <= kMostText && tensors <= kMostTensors;
   }
 };
 

@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "common/child.h"
+#include "common/plain/packet.h"
 #include "paramserver/server/learner_processes.h"
+#include "paramserver/wire/ps_wire.h"
 #include "tests/unit/paramserver/ps_support.h"
 #include "tests/unit/support/scratch_dir.h"
 
@@ -22,6 +24,8 @@ using namespace bellows::ps_test;
 namespace {
 
 using Words = std::vector<std::string>;
+
+constexpr int kWaitMs = 20000;
 
 std::string text_of(const std::string& path) {
   std::ifstream file(path);
@@ -35,9 +39,9 @@ class Run {
     ChildOptions child;
     child.command = {"sh", "-c", fmt::format("exec \"$@\" >{0}/out 2>{0}/err", dir()), "sh",
                      BELLOWS_PS};
-    child.command.insert(child.command.end(), options.begin(), options.end());
+    for (const std::string& option : options) child.command.push_back(with_dir(option));
     child.command.emplace_back("--");
-    for (const std::string& word : command) child.command.push_back(word == "DIR" ? dir() : word);
+    for (const std::string& word : command) child.command.push_back(with_dir(word));
     child.environment = {"PATH=/usr/bin:/bin", "TMPDIR=" + dir()};
     auto started = Child::start(child);
     cr_assert(started.ok());
@@ -47,6 +51,11 @@ class Run {
   std::string dir() const { return scratch_.path(); }
   std::string out() const { return text_of(dir() + "/out"); }
   std::string err() const { return text_of(dir() + "/err"); }
+  /// With the directory in the place of DIR.
+  std::string with_dir(std::string text) const {
+    const auto at = text.find("DIR");
+    return at == std::string::npos ? text : text.replace(at, 3, dir());
+  }
   bool says(const std::string& text) const {
     return (out() + err()).find(text) != std::string::npos;
   }
@@ -78,6 +87,20 @@ class Run {
   ScratchDir scratch_;
   std::optional<Child> child_;
 };
+
+std::optional<ps::PsReport> report_of(const std::string& path) {
+  plain::Handle socket;
+  ps::PsMessage message;
+  message.word = ps::PsWord::report;
+  const iovec part = {&message, sizeof message};
+  std::size_t got = 0;
+  if (plain::connect_to(path.c_str(), &socket, kWaitMs) != 0 ||
+      plain::send_packet(socket.get(), &part, 1, -1, 0) != 0 ||
+      plain::receive_packet(socket.get(), &part, 1, &got, nullptr, 0) != 0 ||
+      !message.is_sound(got) || message.word != ps::PsWord::report)
+    return std::nullopt;
+  return message.report;
+}
 
 Words ledger(Words more) {
   more.insert(more.begin(), {PS_LEDGER, "DIR"});
@@ -122,6 +145,23 @@ Test(ps_learners, all_end_and_then_the_server, .timeout = 60) {
                            "[learner 0] ledger exact: 3 learners in 3 lives, 600 gradients, 0 in"})
     cr_expect(run.says(line), "%s", run.out().c_str());
   cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
+Test(ps_learners, may_be_asked_for, .timeout = 60) {
+  Run run({"--learners=2", "--socket=DIR/s"}, ledger({"400", "--pause", "1000"}));
+  const std::string path = run.dir() + "/s";
+  ps::PsReport seen;
+  cr_expect(eventually([&] {
+              const auto report = report_of(path);
+              if (report) seen = *report;
+              return seen.learners == 2 && seen.updates > 100;
+            }),
+            "%s", run.err().c_str());
+  // Two tensors, and one thread.
+  cr_expect_geq(seen.gradients, seen.updates);
+  cr_expect_leq(seen.most_staleness, seen.updates);
+  cr_expect_leq(seen.staleness, seen.gradients * seen.most_staleness);
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
 }
 
 Test(ps_learners, one_that_is_killed_comes_back, .timeout = 60) {
