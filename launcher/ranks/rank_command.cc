@@ -77,9 +77,10 @@ std::vector<std::string> batch_variables(const std::optional<Contract>& contract
 }
 
 std::vector<std::string> param_server_command(const ParamServerOptions& options,
-                                              const RankLayout& layout,
+                                              const std::string& socket, const RankLayout& layout,
                                               const std::vector<std::string>& learner) {
-  std::vector<std::string> words = {"bellows-ps", fmt::format("--learners={}", layout.trainers())};
+  std::vector<std::string> words = {"bellows-ps", "--socket=" + socket,
+                                    fmt::format("--learners={}", layout.trainers())};
   if (options.threads != 0) words.push_back(fmt::format("--threads={}", options.threads));
   if (options.staleness != ParamServerOptions::kStaleness)
     words.push_back(fmt::format("--staleness={}", options.staleness));

@@ -49,7 +49,7 @@ struct ParamServerOptions {
 
 /// The program of the one rank of kind ps: bellows-ps, which starts a learner for each GPU.
 std::vector<std::string> param_server_command(const ParamServerOptions& options,
-                                              const RankLayout& layout,
+                                              const std::string& socket, const RankLayout& layout,
                                               const std::vector<std::string>& learner);
 
 /// In a container there is another place for the programs of Bellows, which PATH has too.

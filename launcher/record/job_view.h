@@ -9,6 +9,7 @@
 #include "common/result.h"
 #include "launcher/record/event_log.h"
 #include "launcher/record/model_progress.h"
+#include "launcher/record/server_record.h"
 #include "slurm/interface.h"
 
 namespace bellows {
@@ -16,10 +17,11 @@ namespace bellows {
 /// A job as `bellows status` shows it: Slurm's record, the contract and the last events together.
 struct JobView {
   SlurmJob job;
-  std::optional<Contract> contract;  ///< none: the job asked for nothing of Bellows
-  std::string checkpoint_dir;        ///< empty when it cannot be worked out
-  std::vector<JobEvent> events;      ///< the last ones, oldest first; empty when unreadable
-  std::vector<NodeModels> loading;   ///< nodes that load models which the job named
+  std::optional<Contract> contract;    ///< none: the job asked for nothing of Bellows
+  std::string checkpoint_dir;          ///< empty when it cannot be worked out
+  std::vector<JobEvent> events;        ///< the last ones, oldest first; empty when unreadable
+  std::vector<NodeModels> loading;     ///< nodes that load models which the job named
+  std::optional<ServerRecord> server;  ///< of kind ps; none: nothing is known of now
 
   /// The state in Bellows' words: QUEUED, DEPLOYING, RUNNING (no launcher has begun), DOWNLOADING,
   /// PROCESSING, CHECKPOINTING, RESIZING, STORING, COMPLETED, FAILED, HALTED or CANCELLED. Slurm's

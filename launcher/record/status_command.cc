@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -26,6 +27,8 @@ constexpr std::size_t kEventsForLast = 64;
 /// Most of them are saves, which are shown as one line.
 constexpr std::size_t kEventsForHistory = 4096;
 constexpr std::size_t kMostEventsShown = 40;
+/// In seconds: the launcher writes one each three.
+constexpr double kRecordGoodFor = 30;
 
 struct StatusOptions {
   std::string job;
@@ -49,6 +52,10 @@ JobView view_of(const SlurmJob& job, const std::string& checkpoint_dir, std::siz
   }
   if (auto last = read_events(view.checkpoint_dir, job.id, events); last.ok())
     view.events = std::move(*last);
+  if (job.state == SlurmState::running) view.server = ServerRecord::read(view.checkpoint_dir);
+  if (view.server && (view.server->job != job.id || view.server->restart != job.restarts ||
+                      std::abs(wall_clock() - view.server->time) > kRecordGoodFor))
+    view.server.reset();
   return view;
 }
 
@@ -87,6 +94,13 @@ nlohmann::ordered_json json_of(const JobView& view) {
   if (view.contract) out["tenant"] = view.contract->tenant;
   if (view.contract) out["framework"] = view.contract->framework;
   if (auto step = view.step()) out["step"] = *step;
+  out["parameter_server"] = nullptr;
+  if (const auto& server = view.server)
+    out["parameter_server"] = {{"learners", server->learners},
+                               {"updates", server->updates},
+                               {"updates_per_second", server->updates_per_second},
+                               {"staleness", server->staleness},
+                               {"most_staleness", server->most_staleness}};
   if (const JobEvent* last = view.last_event())
     out["last_event"] = nlohmann::ordered_json::parse(last->to_json());
   return out;
@@ -129,6 +143,7 @@ void print_one(const JobView& view, std::size_t width) {
   print_below("  ", view.last_words(), width);
   for (const NodeShare& share : holds_nodes(view.job) ? view.job.nodes : std::vector<NodeShare>())
     print_below("  ", fmt::format("node {}: {}", share.node, counted(share.gpus, "GPU")), width);
+  if (view.server) print_below("  ", "parameter server: " + view.server->to_string(), width);
   print_below("  ", "checkpoints: " + view.checkpoint_dir, width);
   const std::vector<JobEvent> events = collapse_saves(view.events);
   const std::size_t left_out = events.size() - std::min(events.size(), kMostEventsShown);

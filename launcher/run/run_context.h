@@ -60,6 +60,7 @@ struct RunContext {
   std::optional<ControllerPlace> controller;  ///< none: bellowsd may not change the job's size
 
   std::string agent_socket() const { return run_dir + "/agent.sock"; }
+  std::string server_socket() const { return run_dir + "/ps.sock"; }
   std::string control_socket() const { return run_dir + "/run.sock"; }
 };
 

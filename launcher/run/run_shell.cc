@@ -97,6 +97,9 @@ Status RunShell::open_resources() {
   if (!output) return output.error();
   output_.emplace(std::move(*output));
   processes_.emplace(context_, finished_, *output_, restart_);
+  if (context_.launch == LaunchKind::ps)
+    server_watch_.emplace(ServerWatch::Place{context_.server_socket(), context_.checkpoint_dir,
+                                             context_.access, context_.job_id, restart_});
   if (context_.controller)
     controller_.emplace(context_.controller->address, context_.controller->slurm_user,
                         Munge(context_.controller->munge_socket));

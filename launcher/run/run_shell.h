@@ -17,6 +17,7 @@
 #include "launcher/run/controller_link.h"
 #include "launcher/run/inquiries.h"
 #include "launcher/run/run_context.h"
+#include "launcher/run/server_watch.h"
 #include "launcher/run/step_processes.h"
 #include "slurm/interface.h"
 
@@ -69,6 +70,7 @@ class RunShell {
   std::optional<ControlServer> control_;
   std::optional<StepProcesses> processes_;
   std::optional<ControllerLink> controller_;
+  std::optional<ServerWatch> server_watch_;
   Fd signals_;
   Clock::time_point last_loop_{};
   std::deque<Input> inbox_;

@@ -159,10 +159,11 @@ std::vector<Input> StepProcesses::act(const action::StartRanks& start) {
   ChildOptions child;
   const RankCommand command{context_.launch, context_.options.cpu_bind, start.layout};
   const bool served = context_.launch == LaunchKind::ps;
-  child.command = command.words(
-      start.step_name,
-      served ? param_server_command(context_.options.server, start.layout, context_.options.command)
-             : context_.options.command);
+  child.command =
+      command.words(start.step_name,
+                    served ? param_server_command(context_.options.server, context_.server_socket(),
+                                                  start.layout, context_.options.command)
+                           : context_.options.command);
   child.environment = command.environment(environ, context_.agent_socket(), start.rendezvous);
   if (served) add_to_path(child.environment, std::filesystem::path(context_.program).parent_path());
   child.environment.push_back(std::string(kAttemptVariable) + "=" +

@@ -113,6 +113,9 @@ is "$(job_field "$id" ExitCode)" "3:0" "with its status"
 ok "and leaves nobody" poll 10 nobody_left "$id"
 id=$(learn cancelled "" --gpus=2 100000 --pause 1000)
 poll 30 trains cancelled 2 || bail "the job does not train: $(out_of cancelled)"
+shown() { xc bellows status "$id" | grep -qE 'parameter server: 2 learners, [1-9][0-9]* updates/s, staleness [0-9.]+ \(at most [0-9]+\)'; }
+ok "bellows status shows how the training goes" poll 20 shown || diag "$(xc bellows status "$id")"
+like "$(xc bellows status --json "$id" | tr -d ' \n')" '"parameter_server":\{"learners":2,"updates":[1-9]' "also as JSON"
 xc scancel "$id"
 ok "scancel leaves nobody" poll 20 nobody_left "$id"
 

@@ -108,11 +108,11 @@ Test(rank_command, starts_a_server_with_all_cpus_for_kind_ps) {
   SlurmJob job;
   job.nodes = {{"n1", 2, 4}};
   const RankLayout layout = *RankLayout::one_of(job);
-  const Words plain = param_server_command({}, layout, {"./train", "--x"});
-  cr_expect(plain == Words({"bellows-ps", "--learners=2", "--", "./train", "--x"}));
-  const Words told = param_server_command({3, "sync"}, layout, {"./train"});
-  cr_expect(told ==
-            Words({"bellows-ps", "--learners=2", "--threads=3", "--mode=sync", "--", "./train"}));
+  const Words plain = param_server_command({}, "/s", layout, {"./train", "--x"});
+  cr_expect(plain == Words({"bellows-ps", "--socket=/s", "--learners=2", "--", "./train", "--x"}));
+  const Words told = param_server_command({3, "sync"}, "/s", layout, {"./train"});
+  cr_expect(told == Words({"bellows-ps", "--socket=/s", "--learners=2", "--threads=3",
+                           "--mode=sync", "--", "./train"}));
   const RankCommand command(LaunchKind::ps, "near", layout);
   const Words words = command.words("ranks", plain);
   cr_expect(has(words, "--mpi=none") && has(words, "--cpu-bind=none") && has(words, "--gpus=2"));
