@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <optional>
 #include <string>
@@ -156,6 +157,14 @@ void prepare_process() {
   }
 }
 
+/// Under another name until it listens, so that who finds the socket can connect.
+Result<Fd> listen_ready(const std::string& path) {
+  const std::string unready = path + ".new";
+  auto listener = listen_at(unready, 0600);
+  if (listener && rename(unready.c_str(), path.c_str()) != 0) return errno_error("rename", unready);
+  return listener;
+}
+
 /// The exit status.
 Result<int> run_parent(Texts& texts) {
   auto place = SocketPlace::make(texts.socket);
@@ -174,7 +183,7 @@ Result<int> run_parent(Texts& texts) {
     texts.server.trained = [&board](pid_t group) { board->note(group); };
     texts.learners.socket = place->path();
   }
-  auto listener = listen_at(place->path(), 0600);
+  auto listener = listen_ready(place->path());
   if (!listener) return listener.error();
   const Fd signals = signals_of({SIGTERM, SIGINT, Parent::kFinish});
   Parent parent(
