@@ -10,9 +10,12 @@
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -35,10 +38,13 @@ inline float mark(std::uint32_t learner, std::uint32_t number, std::uint64_t ele
 
 class Server {
  public:
-  explicit Server(std::vector<std::string> options = {}) {
+  /// `environment`: beside that of the test.
+  explicit Server(std::vector<std::string> options = {}, const char* program = BELLOWS_PS,
+                  std::vector<std::string> environment = {}) {
     ChildOptions child;
-    child.command = {BELLOWS_PS, "--socket=" + socket()};
+    child.command = {program, "--socket=" + socket()};
     child.command.insert(child.command.end(), options.begin(), options.end());
+    child.environment = std::move(environment);
     child.death_signal = SIGKILL;
     for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
     auto started = Child::start(child);
@@ -132,21 +138,25 @@ class Counters {
  public:
   Counters()
       : counts_(static_cast<std::atomic<std::uint32_t>*>(
-            mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
+            mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0))) {}
   Counters(const Counters&) = delete;
   Counters& operator=(const Counters&) = delete;
-  ~Counters() { munmap(counts_, 4096); }
+  ~Counters() { munmap(counts_, kBytes); }
   std::atomic<std::uint32_t>& operator[](std::size_t i) { return counts_[i]; }
 
  private:
+  static constexpr std::size_t kBytes = 4096;
   std::atomic<std::uint32_t>* counts_;
 };
 
-/// A process that pushes so many gradients.
-inline pid_t start_learner(std::uint32_t learner, std::uint32_t count, Counters& counters) {
+/// A process that pushes so many gradients. It does `first` before it joins.
+inline pid_t start_learner(
+    std::uint32_t learner, std::uint32_t count, Counters& counters,
+    const std::function<void()>& first = [] {}) {
   const pid_t child = fork();
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  first();
   alarm(60);
   OpenLearner open;
   if (open.code != BELLOWS_PS_OK) _exit(1);
@@ -173,6 +183,18 @@ inline bool is_sum(const std::vector<float>& weights, const std::vector<std::uin
     if (weights[i] != sum) return false;
   }
   return true;
+}
+
+/// Slots of learners of which a process has descriptors.
+inline int slots_of(pid_t process) {
+  int count = 0;
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd", ignored))
+    if (std::filesystem::read_symlink(entry, ignored).string().find("bellows-ps-slot") !=
+        std::string::npos)
+      ++count;
+  return count;
 }
 
 }  // namespace bellows::ps_test
