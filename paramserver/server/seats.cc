@@ -19,6 +19,8 @@ namespace {
 constexpr std::chrono::seconds kAlign{10};
 /// From a grant until the learner has mapped all.
 constexpr std::chrono::seconds kAttach{10};
+/// The same if the server has ended meanwhile: what it was about to send never comes.
+constexpr std::chrono::seconds kAttachAfterEnd{1};
 
 }  // namespace
 
@@ -122,7 +124,7 @@ void Seats::align_steps() {
 void Seats::add(Seat seat, bool in_step) {
   if (in_step) align_steps();
   const std::uint32_t learner = seat.joined.member.who.learner;
-  seat.since = Clock::now();
+  if (seat.since == Clock::time_point()) seat.since = Clock::now();
   seats_[learner] = std::move(seat);
   publish();
   // Else a shard would not look at what the learner reads when it chooses a buffer.
@@ -149,7 +151,7 @@ void Seats::adopt(std::vector<Seat> seats, bool in_step) {
   std::vector<Seat> begin;
   for (Seat& seat : seats) {
     const Identity who = seat.joined.member.who;
-    seat.since = Clock::now();
+    seat.since = Clock::now() - (kAttach - kAttachAfterEnd);
     if (control_.fenced(who.learner).load() == who.incarnation)
       fenced_.push_back(who.learner);
     else if (in_step && !has_begun(seat.joined.member))
@@ -176,7 +178,11 @@ void Seats::end(std::uint32_t learner) {
   const auto found = seats_.find(learner);
   if (found == seats_.end() || found->second.joined.member.last) return;
   Member& member = found->second.joined.member;
-  member.last = member.slot.header().published.load();
+  const SlotHeader& header = member.slot.header();
+  member.last = header.published.load();
+  // One that has not mapped its memory yet may only be late, and has to see that it is out.
+  if (header.attached.load() == 0 && *member.last == member.who.base)
+    control_.fenced(learner).store(member.who.incarnation);
   publish();
 }
 

@@ -128,6 +128,20 @@ void run_learner(const Trial& trial) {
   expect_clean_end(server, trial);
 }
 
+/// A learner that stands still from the grant of its seat until that is another's is told so.
+void run_late() {
+  const Trial trial("enter 1 _ZN7bellows2ps7Learner6attachERKNS0_5GrantEiiiRNS_5plain6HandleE",
+                    Act::pause);
+  const Server server({"--learners=1"}, WITH_POINTS);
+  Counters counters;
+  const pid_t late = start_learner(0, 10, counters, [&] { trial.arm(); });
+  cr_assert(eventually([&] { return trial.is_stopped(); }));
+  cr_expect(eventually([&] { return OpenLearner().code == BELLOWS_PS_OK; }));
+  trial.go_on();
+  // Its first pull says so.
+  cr_expect_eq(exit_code(late), 3);
+}
+
 /// A process that says nonsense, and waits until it is put out.
 pid_t start_hostile() {
   const pid_t child = fork();
@@ -294,6 +308,8 @@ Test(ps_points, of_a_learner, .timeout = 3600) {
              std::filesystem::read_symlink("/proc/self/exe").string());
   try_all(run_learner, points, 20);
 }
+
+Test(ps_points, of_a_learner_whose_seat_is_given_to_another, .timeout = 60) { run_late(); }
 
 Test(ps_points, of_the_server, .timeout = 3600) {
   const Trial notes, in_step;
