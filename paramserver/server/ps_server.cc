@@ -112,11 +112,12 @@ Result<std::unique_ptr<PsServer>> PsServer::make(EventLoop& loop, Fd listener, S
 
 void PsServer::accept_peer() {
   Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket && errno == EAGAIN) return;
   if (!socket || peers_.size() >= kMostPeers) {
     // Who has said nothing for the longest makes room.
     const auto idle = std::find_if(peers_.begin(), peers_.end(),
                                    [](const auto& entry) { return !entry.second.learner; });
-    if (errno != EAGAIN && idle != peers_.end()) peers_.erase(idle);
+    if (idle != peers_.end()) peers_.erase(idle);
     if (!socket) return;
   }
   const std::uint64_t key = next_peer_++;
