@@ -9,6 +9,7 @@
 
 #include "common/keeper/keeper_wire.h"
 #include "common/plain/packet.h"
+#include "paramserver/server/apply_rule.h"
 
 namespace bellows::ps {
 namespace {
@@ -59,7 +60,7 @@ void take_item(const KeeperMessage& message, Fd fd, Inheritance* left,
     return;
   }
   const auto record = record_of<Identity>(message);
-  if (!record) return;
+  if (!record || record->learner != (message.key - kSeats) / kPartsOfSeat) return;
   Inheritance::KeptSeat& seat = (*seats)[record->learner];
   seat.who = *record;
   Fd* const places[] = {&seat.slot, &seat.bell, &seat.process};
@@ -109,6 +110,9 @@ Result<std::optional<Inheritance>> SeatKeeper::get() {
   }
   if (!left.files.control || !left.files.weights || !left.tensors)
     return std::optional<Inheritance>();
+  if (left.tensor_count > PsMessage::kMostTensors || !check_terms(left.terms))
+    return Error{ErrorKind::corrupt,
+                 "what the parameter server that ended has left makes no sense"};
   // A seat of which a part is missing was never granted.
   for (auto& [learner, seat] : seats)
     if (seat.slot && seat.bell && seat.process) left.seats.push_back(std::move(seat));

@@ -33,6 +33,13 @@ Status check_groups(const std::vector<TensorSpec>& tensors, const RuleTerms& ter
   return {};
 }
 
+bool are_same(const TensorLayout& layout, const ControlView& control) {
+  if (layout.shards.size() != control.geometry().shards) return false;
+  for (std::uint32_t s = 0; s < control.geometry().shards; ++s)
+    if (layout.shards[s] != control.shard(s).count) return false;
+  return true;
+}
+
 Result<Fd> memory_with(const std::vector<TensorSpec>& counts) {
   Fd fd(memfd_create("bellows-ps-tensors", MFD_CLOEXEC));
   if (!fd) return errno_error("make", "memory for the sizes of tensors");
@@ -71,12 +78,17 @@ Status PsServer::adopt(Inheritance left) {
   if (!counts) return counts.error();
   auto memory = ServerMemory::adopt(std::move(left.files));
   if (!memory) return memory.error();
+  const Geometry& geometry = memory->control().geometry();
+  if (geometry.states != states_of(left.terms) ||
+      geometry.gradient_bytes != gradient_bytes(left.terms) ||
+      std::any_of(left.seats.begin(), left.seats.end(),
+                  [&](const auto& seat) { return seat.who.learner >= geometry.learners; }))
+    return Error{ErrorKind::corrupt, "the memory that was kept is not of the same learners"};
   memory_.emplace(std::move(*memory));
-  if (auto terms = check_terms(left.terms); !terms) return terms;
   if (auto groups = check_groups(*counts, left.terms); !groups) return groups;
   auto layout = lay_out_tensors(counts_of(*counts), options_.threads);
   if (!layout) return layout.error();
-  if (layout->shards.size() != memory_->control().geometry().shards)
+  if (!are_same(*layout, memory_->control()))
     return Error{ErrorKind::corrupt, "the parameter server that ended had other shards"};
   layout_ = std::move(*layout);
   tensors_ = std::move(*counts);

@@ -94,11 +94,11 @@ Result<ServerMemory> ServerMemory::make(Geometry geometry,
 Result<ServerMemory> ServerMemory::adopt(MemoryFiles files) {
   ServerMemory memory;
   memory.files_ = std::move(files);
-  struct stat s;
-  if (fstat(memory.files_.control.get(), &s) < 0 ||
-      static_cast<std::uint64_t>(s.st_size) < sizeof(ControlHeader))
+  struct stat info;
+  if (fstat(memory.files_.control.get(), &info) < 0 ||
+      static_cast<std::uint64_t>(info.st_size) < sizeof(ControlHeader))
     return not_whole();
-  const auto bytes = static_cast<std::uint64_t>(s.st_size);
+  const auto bytes = static_cast<std::uint64_t>(info.st_size);
   if (auto mapped = map(*memory.control_, memory.files_.control, bytes, kWritable); !mapped)
     return mapped.error();
   const auto& header = *reinterpret_cast<const ControlHeader*>(memory.control_->data());
@@ -107,12 +107,17 @@ Result<ServerMemory> ServerMemory::adopt(MemoryFiles files) {
       ControlView::bytes(geometry) != bytes)
     return not_whole();
   memory.control_view_ = ControlView(memory.control_->data(), geometry);
-  for (std::uint32_t shard = 0; shard < geometry.shards; ++shard) {
-    const std::uint32_t buffer = memory.control_view_.current(shard).buffer;
-    if (buffer >= geometry.buffers() ||
-        memory.control_view_.record(shard, buffer).state.load() >= kStateCopies)
+  std::uint64_t begin = 0;
+  for (std::uint32_t s = 0; s < geometry.shards; ++s) {
+    const ShardWords& shard = memory.control_view_.shard(s);
+    const std::uint32_t buffer = memory.control_view_.current(s).buffer;
+    if (shard.begin != begin || shard.count > geometry.elements - begin ||
+        buffer >= geometry.buffers() ||
+        memory.control_view_.record(s, buffer).state.load() >= kStateCopies)
       return not_whole();
+    begin += shard.count;
   }
+  if (begin != geometry.elements) return not_whole();
   if (auto mapped = memory.map_arrays(); !mapped) return mapped.error();
   return memory;
 }

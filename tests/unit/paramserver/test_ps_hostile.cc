@@ -116,7 +116,7 @@ void send(const Fd& socket, const void* data, std::size_t bytes, int passed) {
   (void)plain::send_packet(socket.get(), &part, 1, passed, MSG_DONTWAIT);
 }
 
-constexpr std::uint64_t kCounts[] = {64, 100, 28};
+constexpr ps::TensorSpec kCounts[] = {{64}, {100}, {28}};
 
 int memory_of(const void* data, std::size_t bytes) {
   const int fd = memfd_create("hostile", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -151,7 +151,7 @@ PsMessage join_message() {
   PsMessage message;
   message.word = PsWord::join;
   message.tensors = std::size(kCounts);
-  message.terms.rate = 1;
+  message.terms.group[0].rate = 1;
   message.terms.epsilon = 1e-8;
   return message;
 }
@@ -174,7 +174,7 @@ PsMessage random_message(Random& random) {
   const int changing = memory_of(kCounts, sizeof kCounts);
   std::thread([changing] {
     for (Random other(3);;) {
-      const std::uint64_t size = other() % 3 == 0 ? kCounts[0] : other();
+      const std::uint64_t size = other() % 3 == 0 ? kCounts[0].count : other();
       if (pwrite(changing, &size, sizeof size, 0) < 0 ||
           ftruncate(changing, static_cast<off_t>(other() % 32)) < 0)
         std::abort();
