@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // PsServer's side of the memory: what is trained, from where it begins, and who saves it.
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -41,12 +42,16 @@ bool are_same(const TensorLayout& layout, const ControlView& control) {
 }
 
 Result<Fd> memory_with(const std::vector<TensorSpec>& counts) {
-  Fd fd(memfd_create("bellows-ps-tensors", MFD_CLOEXEC));
+  Fd fd(memfd_create("bellows-ps-tensors", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd) return errno_error("make", "memory for the sizes of tensors");
   auto written = write_all(
       fd.get(), {reinterpret_cast<const char*>(counts.data()), counts.size() * sizeof counts[0]},
       "the sizes of tensors");
   if (!written) return written.error();
+  // The next server reads them.
+  constexpr int kSeals = F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+  if (fcntl(fd.get(), F_ADD_SEALS, kSeals) < 0)
+    return errno_error("seal", "memory for the sizes of tensors");
   return fd;
 }
 

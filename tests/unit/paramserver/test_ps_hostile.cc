@@ -101,6 +101,25 @@ constexpr std::size_t kAttached = offsetof(ps::SlotHeader, attached);
   for (;;) pause();
 }
 
+pid_t the_server;
+
+/// All memory that bellows-ps has, by way of /proc: a mapping that got smaller would end who reads.
+[[noreturn]] void shrink_and_seal() {
+  const OpenLearner open;
+  for (;;)
+    for (const auto& entry :
+         std::filesystem::directory_iterator(fmt::format("/proc/{}/fd", the_server))) {
+      std::error_code ignored;
+      if (std::filesystem::read_symlink(entry, ignored).string().find("bellows-ps-") ==
+          std::string::npos)
+        continue;
+      auto memory = open_file(entry.path().string(), O_RDWR);
+      if (memory && (ftruncate(memory->get(), 0) == 0 ||
+                     fcntl(memory->get(), F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0))
+        kill(the_server, SIGKILL);
+    }
+}
+
 [[noreturn]] void join_again_and_again() {
   for (;;) OpenLearner();
 }
@@ -258,6 +277,7 @@ void expect_no_harm(const char* what, void (*hostile)(), bool is_put_out = false
   OpenLearner reader;
   cr_assert_eq(reader.code, BELLOWS_PS_OK, "%s", reader.error().c_str());
   const pid_t worker = server.worker();
+  the_server = server.pid();
   const pid_t good = start_learner(0, 1'000'000'000, counters);
   cr_assert(eventually([&] { return counters[0] > 10; }));
   const double alone = pace(counters[0]);
@@ -301,6 +321,7 @@ Test(ps_hostile, writes_to_its_slot, .timeout = 120) {
   expect_no_harm("random bytes, but nothing published", scribble_without_publishing);
   expect_no_harm("takes back what it published", take_back_what_was_published, true);
   expect_no_harm("says that it has left, and stays", leave_and_stay);
+  expect_no_harm("makes memory smaller, and seals it", shrink_and_seal);
 }
 
 Test(ps_hostile, sends_anything, .timeout = 120) {
