@@ -203,7 +203,7 @@ void start_and_end(unsigned kind) {
 }  // namespace
 
 Test(ps_chaos, each_gradient_counts_once_whatever_happens, .timeout = 3600) {
-  const std::uint64_t rounds = is_long() ? 20 : 2;
+  const std::uint64_t rounds = is_long() ? 20 : 4;
   const std::uint32_t updates = is_long() ? 50'000 : 20'000;
   for (std::uint64_t seed = 1; seed <= rounds; ++seed) Round(seed, updates).run();
   std::fprintf(stderr, "%s\n",
