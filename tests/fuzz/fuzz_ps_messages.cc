@@ -23,7 +23,7 @@ using namespace bellows::ps;
 
 namespace {
 
-constexpr TensorSpec kCounts[] = {64, 100};
+constexpr TensorSpec kCounts[] = {{64}, {100}};
 constexpr std::size_t kClients = 4;
 unsigned grants, refusals;
 

@@ -91,20 +91,6 @@ kill -KILL "$(server_of "$id")"
 is_exact server "$id" "2 learners in 2 lives, 5000 gradients, 0 in doubt" "kill -9 of the server: all go on"
 like "$(out_of server)" 'the server was killed; another goes on with its memory' "with a sentence"
 
-# Faults after which the learners are started again: they have no checkpoints.
-again() { # NAME WHAT REGEX-OF-CAUSE COMM REGEX
-  local id
-  id=$(learn "$1" "" --gpus=2 2500 --pause 1000)
-  poll 30 trains "$1" 2 || bail "the job does not train: $(out_of "$1")"
-  kill_one "$id" "$4" "$5" || fail "$2" "the fault could not be done"
-  is_exact "$1" "$id" "2 learners in 2 lives, 5000 gradients, 0 in doubt" "$2: all are started again"
-  like "$(events_of "$id")" "$3" "$2: the history says so"
-  ok "$2: nobody is left" poll 10 nobody_left "$id"
-}
-again rank "kill -9 of bellows-ps" 'rank 0 on n[12] was killed by signal 9' bellows-ps .
-again agent "kill -9 of the agent" 'the agent on n[12] was killed by signal 9' bellows 'bellows agent'
-again launcher "kill -9 of the launcher" '"cause":"requeued"' bellows 'bellows run'
-
 # A learner that cannot go on.
 id=$(learn failing --max-restarts=0 --gpus=2 100000 --pause 1000 --fail 1)
 poll 60 job_is "$id" FAILED

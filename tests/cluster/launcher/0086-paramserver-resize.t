@@ -69,9 +69,9 @@ is_exact preempted "$id" 4 "and each gradient is there once"
 poll 20 job_is "$urgent" COMPLETED
 
 # What dies without a word goes on from the last checkpoint.
-dies() { # NAME WHAT COMMAND...
-  local name=$1 what=$2 id
-  shift 2
+dies() { # NAME WHAT REGEX-OF-CAUSE COMMAND...
+  local name=$1 what=$2 cause=$3 id
+  shift 3
   id=$(learn "$name" 2000 --ps-checkpoint-every=1 --gpus=2 --nodelist=n2)
   poll 30 has_begun "$name" 2
   poll 20 commits_past "$id" 0
@@ -79,13 +79,15 @@ dies() { # NAME WHAT COMMAND...
   poll 90 has_begun "$name" 4
   like "$(out_of "$name")" 'goes on from the checkpoint of update [1-9]' "$what: it goes on from a checkpoint"
   is_exact "$name" "$id" 2 "$what: each gradient is there once"
+  like "$(events_of "$id")" "$cause" "$what: the history says so"
+  ok "$what: nobody is left" poll 10 nobody_left "$id"
 }
 kills() { kill_one "$3" "$1" "$2"; }
 loses_node() { mc kill-node 2 && mc start-node 2; }
-dies rank "kill -9 of bellows-ps" kills bellows-ps .
-dies agent "kill -9 of the agent" kills bellows 'bellows agent'
-dies launcher "kill -9 of the launcher" kills bellows 'bellows run'
-dies node "a killed node" loses_node
+dies rank "kill -9 of bellows-ps" 'rank 0 on n2 was killed by signal 9' kills bellows-ps .
+dies agent "kill -9 of the agent" 'the agent on n2 was killed by signal 9' kills bellows 'bellows agent'
+dies launcher "kill -9 of the launcher" '"cause":"requeued"' kills bellows 'bellows run'
+dies node "a killed node" 'requeued|node n2 was lost' loses_node
 
 is "$(ls /dev/shm)" "$shm" "nothing is left in /dev/shm"
 done_testing

@@ -14,6 +14,7 @@
 #include <set>
 #include <thread>
 
+#include "paramserver/wire/ps_wire.h"
 #include "tests/unit/paramserver/points.h"
 #include "tests/unit/paramserver/ps_processes.h"
 
@@ -92,16 +93,16 @@ class Trial {
 };
 
 /// That it ends as told, and nothing of it is left.
-void expect_clean_end(Server& server, const Trial& trial) {
+void expect_clean_end(Server& server, const Trial& trial, int signal = SIGTERM) {
   const pid_t worker = server.worker();
-  kill(server.pid(), SIGTERM);
+  kill(server.pid(), signal);
   cr_expect(eventually([&] { return server.has_ended(); }), "%s", trial.text().c_str());
   cr_expect_neq(kill(worker, 0), 0, "%s", trial.text().c_str());
   cr_expect_neq(access(server.socket().c_str(), F_OK), 0, "%s", trial.text().c_str());
 }
 
 void run_learner(const Trial& trial) {
-  Server server({"--threads=2", "--learners=3", kFirst});
+  Server server({"--threads=2", "--learners=3", "--mode=bounded", "--staleness=1000", kFirst});
   Counters counters;
   const std::uint32_t count = 40, others = 60;
   const pid_t victim = start_learner(0, count, counters, [&] { trial.arm(); });
@@ -177,8 +178,22 @@ class Follower {
   std::jthread thread_;
 };
 
+/// Whatever comes of it: the server may be killed meanwhile.
+void ask_for_report(const Server& server) {
+  plain::Handle socket;
+  ps::PsMessage message;
+  message.word = ps::PsWord::report;
+  iovec part = {&message, sizeof message};
+  if (plain::connect_to(server.socket().c_str(), &socket, 1000) != 0 ||
+      plain::send_packet(socket.get(), &part, 1, -1, 0) != 0)
+    return;
+  std::size_t got = 0;
+  (void)plain::receive_packet(socket.get(), &part, 1, &got, nullptr, 0);
+}
+
 void run_server(const Trial& trial) {
-  Server server({"--threads=2", "--learners=6", kFirst}, WITH_POINTS, trial.environment());
+  Server server({"--threads=2", "--learners=6", "--mode=bounded", "--staleness=1000", kFirst},
+                WITH_POINTS, trial.environment());
   const Follower follower(trial);
   Counters counters;
   OpenLearner reader;
@@ -195,8 +210,9 @@ void run_server(const Trial& trial) {
   for (const pid_t child : more) cr_expect_eq(exit_code(child), 0, "%s", trial.text().c_str());
   cr_expect(eventually([&] { return slots_of(server.pid()) == 1; }), "%s", trial.text().c_str());
   cr_expect(is_sum(reader.pull(), {count, count, late}), "%s", trial.text().c_str());
+  ask_for_report(server);
   reader.leave();
-  expect_clean_end(server, trial);
+  expect_clean_end(server, trial, SIGUSR2);
 }
 
 using Scenario = void (*)(const Trial&);
