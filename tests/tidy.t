@@ -32,7 +32,7 @@ tidy() {
   key=$passed/$(echo "$common $(sha256sum "$file")" | sha256sum | cut -c 1-32)
   [ ! -e "$key" ] || return 0
   if clang-tidy --quiet "$file" -- -x c++ -std=c++20 -DHAVE_CONFIG_H -I. -I"$build" -I"$(dirname "$file")" \
-    -Icommon -Icheckpoint/include -isystem "$cuda/include" '-DBELLOWS_BINDIR=""' '-DLIBBELLOWS=""' '-DPKGLIBEXECDIR=""' "${flags[@]}" \
+    -Icommon -Icheckpoint/include -isystem "$cuda/include" '-DBELLOWS_BINDIR=""' '-DBELLOWS_LIBDIR=""' '-DPKGLIBEXECDIR=""' "${flags[@]}" \
     > "$passed/out.$2" 2>&1; then
     : > "$key"
     rm -f "$passed/out.$2"

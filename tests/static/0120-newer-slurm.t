@@ -42,7 +42,7 @@ version_of() { sed -n 's/^#define SLURM_VERSION_NUMBER *//p' "$1/slurm/slurm_ver
 read -r -a flags < <(pkg-config --cflags fmt hdf5-serial yaml-0.1 libxxhash lua5.4-c++ | tr '\n' ' ')
 # compiles INCLUDES FILE ARGUMENTS...
 compiles() {
-  g++ -std=c++20 -x c++ -I"$1" -I. -I"$build" "${flags[@]}" '-DBELLOWS_BINDIR=""' '-DSLURM_PLUGIN_DIR=""' '-DLIBBELLOWS=""' "${@:3}" "$2"
+  g++ -std=c++20 -x c++ -I"$1" -I. -I"$build" "${flags[@]}" '-DBELLOWS_BINDIR=""' '-DSLURM_PLUGIN_DIR=""' '-DBELLOWS_LIBDIR=""' "${@:3}" "$2"
 }
 
 # The sources that include Slurm's headers, however indirectly, as the build has noted. Those that include just
