@@ -16,6 +16,8 @@ using nlohmann::json;
 
 constexpr std::size_t kMostBytes = 4096;
 constexpr const char* kName = "/server.json";
+/// In seconds: the launcher writes one each three.
+constexpr double kGoodFor = 30;
 
 Status read_number(const json& record, const char* key, std::uint64_t most, std::uint64_t& out) {
   const auto found = record.find(key);
@@ -35,6 +37,10 @@ Status read_measure(const json& record, const char* key, double& out) {
 }
 
 }  // namespace
+
+bool ServerRecord::tells_of(std::uint32_t job_id, std::uint32_t restarts, double now) const {
+  return job == job_id && restart == restarts && std::abs(now - time) <= kGoodFor;
+}
 
 std::string ServerRecord::to_json() const {
   return json{{"time", time},           {"job", job},

@@ -24,6 +24,9 @@ struct ServerRecord {
 
   bool operator==(const ServerRecord&) const = default;
 
+  /// Whether it is of this run of the job, and not older than thirty seconds. `now`: as `time`.
+  bool tells_of(std::uint32_t job_id, std::uint32_t restarts, double now) const;
+
   std::string to_json() const;
   /// corrupt: says what is wrong with the text.
   static Result<ServerRecord> parse(std::string_view text);

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <tuple>
@@ -27,8 +26,6 @@ constexpr std::size_t kEventsForLast = 64;
 /// Most of them are saves, which are shown as one line.
 constexpr std::size_t kEventsForHistory = 4096;
 constexpr std::size_t kMostEventsShown = 40;
-/// In seconds: the launcher writes one each three.
-constexpr double kRecordGoodFor = 30;
 
 struct StatusOptions {
   std::string job;
@@ -53,8 +50,7 @@ JobView view_of(const SlurmJob& job, const std::string& checkpoint_dir, std::siz
   if (auto last = read_events(view.checkpoint_dir, job.id, events); last.ok())
     view.events = std::move(*last);
   if (job.state == SlurmState::running) view.server = ServerRecord::read(view.checkpoint_dir);
-  if (view.server && (view.server->job != job.id || view.server->restart != job.restarts ||
-                      std::abs(wall_clock() - view.server->time) > kRecordGoodFor))
+  if (view.server && !view.server->tells_of(job.id, job.restarts, wall_clock()))
     view.server.reset();
   return view;
 }

@@ -34,6 +34,14 @@ Test(server_record, comes_back_as_it_was_written) {
   cr_expect(shown == "2 learners, 812 updates/s, staleness 0.8 (at most 3)", "%s", shown.c_str());
 }
 
+Test(server_record, tells_of_this_run_for_a_while) {
+  const ServerRecord record = sample();
+  cr_expect(record.tells_of(7, 1, record.time + 29) && record.tells_of(7, 1, record.time - 1));
+  cr_expect(!record.tells_of(8, 1, record.time));
+  cr_expect(!record.tells_of(7, 2, record.time));
+  cr_expect(!record.tells_of(7, 1, record.time + 31));
+}
+
 Test(server_record, takes_nothing_that_is_none) {
   const ScratchDir dir;
   const std::string good = sample().to_json();
