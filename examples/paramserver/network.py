@@ -45,8 +45,12 @@ def right(net, samples):
         )
 
 
+def train_once(net, optimizer, text, sections):
+    optimizer.zero_grad()
+    nn.functional.cross_entropy(net(text), sections).backward()
+    optimizer.step()
+
+
 def train(net, optimizer, batches):
     for text, sections in batches:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(net(text), sections).backward()
-        optimizer.step()
+        train_once(net, optimizer, text, sections)

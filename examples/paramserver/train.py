@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Learns to tell the section of a package by its description, together with other processes.
 
-One learner of four is `train.py --part 0/4`, with the socket of a bellows-ps in BELLOWS_PS_SOCKET.
-Without that it trains alone, with torch's own optimizer.
+`bellows-ps --learners=4 -- python3 train.py` starts four of it, and `bellows run --kind=ps --
+python3 train.py` one for each GPU of a job. By itself it trains alone, with torch's own optimizer.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import time
 import torch
 from bellows import ps
 
-from network import Net, Samples, right, train
+from network import Net, Samples, right, train_once
 from sections import packages
 
 
@@ -23,17 +23,34 @@ def optimizer_for(net, rate):
     return torch.optim.Adam(net.parameters(), lr=rate)
 
 
+def fit(net, optimizer, samples, batch, updates):
+    """Trains until there have been so many updates, of all learners: also of those before a job was
+    resized or a learner was killed. How many this one has made."""
+    steps = 0
+
+    def done():
+        return optimizer.updates if isinstance(optimizer, ps.Optimizer) else steps
+
+    # Who comes later draws other samples.
+    torch.manual_seed(os.getpid())
+    while True:
+        for text, sections in samples.batches(batch, torch.randperm(len(samples))):
+            if done() >= updates:
+                return steps
+            train_once(net, optimizer, text, sections)
+            steps += 1
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--part", default="0/1", help="which learner this is, and of how many")
     parser.add_argument("--batch", type=int, default=8)
     parser.add_argument("--epochs", type=int, default=2)
     parser.add_argument("--rate", type=float, default=0.002)
     parser.add_argument("--samples", type=int, help="so many packages; all by default")
     options = parser.parse_args()
-    part, parts = map(int, options.part.split("/"))
+    part = int(os.environ.get("BELLOWS_PS_LEARNER", "0"))
+    parts = int(os.environ.get("BELLOWS_PS_LEARNERS", "1"))
     torch.set_num_threads(1)
-    torch.manual_seed(part)
     every = packages()
     every = every[:: max(1, len(every) // (options.samples or len(every)))]
     sections = sorted({package.section for package in every})
@@ -43,10 +60,10 @@ def main():
     mine, held_out = Samples(mine, sections), Samples(held_out, sections)
     net = Net(len(sections))
     optimizer = optimizer_for(net, options.rate)
+    updates = options.epochs * (len(every) - len(held_out)) // options.batch
     begin = time.monotonic()
-    for _ in range(options.epochs):
-        train(net, optimizer, mine.batches(options.batch, torch.randperm(len(mine))))
-    speed = options.epochs * len(mine) / (time.monotonic() - begin)
+    steps = fit(net, optimizer, mine, options.batch, updates)
+    speed = steps * options.batch / (time.monotonic() - begin)
     count = right(net, held_out)
     print(
         f"learner {part}: {speed:.0f} samples a second; "

@@ -101,12 +101,23 @@ print(difference(alone, network(learned[0][3]))[0] > 0, *(difference(net, alone)
 @unittest.skipIf(NO_TEXTS, NO_TEXTS)
 class Texts(ServerTestCase):
     def test_sections(self):
-        """examples/paramserver learns, in two processes"""
-        done = self.example("bash", "train.sh", "--samples", "4000")
-        said = re.findall(r"; ([0-9.]+) of 100 held-out packages", done.stdout)
-        self.assertEqual(len(said), 2, done.stdout)
+        """examples/paramserver learns in two processes, and goes on in three"""
+        said = self.learn(2, "--epochs", "1")[0]
+        self.assertEqual(len(said), 2)
         # The most frequent section is a tenth.
+        self.assertGreater(max(map(float, said)), 15)
+        said, log = self.learn(3, "--epochs", "2")
+        self.assertEqual(len(said), 3)
         self.assertGreater(max(map(float, said)), 20)
+        # 3600 samples in batches of 8; each learner may make one update more.
+        self.assertRegex(log, "goes on from the checkpoint of update 45[0-9]")
+
+    def learn(self, learners, *options):
+        """What each learner knows in the end, of 100; and what the server said."""
+        server = ["bellows-ps", f"--learners={learners}", "--checkpoint-dir", self.path("saved")]
+        program = [sys.executable, "train.py", "--samples", "4000", *options]
+        done = self.example(*server, "--", *program)
+        return re.findall(r"; ([0-9.]+) of 100 held-out packages", done.stdout), done.stderr
 
     def test_customers(self):
         """networks of customers are trained with small batches and large ones, and compared"""
@@ -137,8 +148,7 @@ class Texts(ServerTestCase):
             env={
                 **os.environ,
                 "PATH": f"{BUILD}/paramserver:{os.environ['PATH']}",
-                "PYTHON": sys.executable,
-                "LEARNERS": "2",
+                "XDG_RUNTIME_DIR": self.dir,
             },
         )
         self.assertEqual(done.returncode, 0, done.stderr)
