@@ -40,6 +40,7 @@ bool Learner::attach(const Grant& grant, int control, int weights, int slot, pla
     return false;
   // A process that the learner forks would write into its gradients.
   (void)madvise(slot_.data(), slot_bytes, MADV_DONTFORK);
+  if (slot_bytes >= kHugeFrom) (void)madvise(slot_.data(), slot_bytes, MADV_HUGEPAGE);
   control_view_ = view;
   weights_view_ = ArrayView(weights_.data(), control_view_, geometry.buffers());
   slot_view_ = SlotView(slot_.data(), geometry);

@@ -15,6 +15,8 @@ inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
 /// Tensors and shards begin at multiples of so many elements, so that vectors are aligned.
 inline constexpr std::uint64_t kAlignElements = 64;
 inline constexpr std::uint64_t kPage = 4096;
+/// Memory of so many bytes is asked for in huge pages; less might take much more room in them.
+inline constexpr std::uint64_t kHugeFrom = std::uint64_t{64} << 20;
 /// Of each of a shard's states: the current one, the one to write to, and one for a saver to read.
 inline constexpr std::uint32_t kStateCopies = 3;
 /// Two cache lines: the processor fetches them in pairs.

@@ -28,7 +28,11 @@ Result<Fd> make_memory(const char* name, std::uint64_t bytes) {
 
 Status map(plain::Mapping& mapping, const Fd& fd, std::uint64_t bytes, int protection) {
   // What is never written to takes no room.
-  if (mapping.map_lazily(fd.get(), bytes, protection)) return {};
+  if (mapping.map_lazily(fd.get(), bytes, protection)) {
+    // Where the kernel gives shared memory huge pages to those who ask; else small ones do.
+    if (bytes >= kHugeFrom) (void)madvise(mapping.data(), bytes, MADV_HUGEPAGE);
+    return {};
+  }
   return Error{ErrorKind::unavailable, fmt::format("cannot map {} bytes of shared memory: {}",
                                                    bytes, std::strerror(errno))};
 }
