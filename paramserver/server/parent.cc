@@ -21,6 +21,9 @@ namespace {
 constexpr int kMostEnds = 10;
 constexpr std::chrono::minutes kEndsIn{1};
 constexpr std::chrono::seconds kLook{10};
+/// From Slurm's SIGTERM until the server of a job that is to stop knows it: more than the launcher
+/// has for its answer.
+constexpr std::chrono::seconds kStopWithin{5};
 
 }  // namespace
 
@@ -44,15 +47,22 @@ int Parent::run() {
   if (!start_server()) return kFailed;
   // The server goes last: what learners have pushed counts.
   while (server_ > 0 || (learners_ && !learners_->are_gone())) {
-    auto until = EventLoop::Clock::now() + kLook;
+    auto until = std::min(EventLoop::Clock::now() + kLook, pass_on_at_);
     if (learners_) {
-      until = learners_->settle();
+      until = std::min(learners_->settle(), pass_on_at_);
       look_at_learners();
     }
     if (server_ > 0 || (learners_ && !learners_->are_gone())) loop_.run_once(until);
+    if (EventLoop::Clock::now() >= pass_on_at_) pass_on();
   }
   if (learners_) learners_->close();
   return code_.value_or(kFailed);
+}
+
+/// Slurm may have sent SIGTERM to this process alone. The server ends now, unless it has to save.
+void Parent::pass_on() {
+  pass_on_at_ = EventLoop::Clock::time_point::max();
+  if (server_ > 0) kill(server_, SIGTERM);
 }
 
 bool Parent::failed(const char* what) const {
@@ -118,8 +128,7 @@ void Parent::on_signal() {
   if (number == kFinish) return end_server(kFinish);
   if (in_job_) {
     announced_ = true;
-    // Slurm may have sent it to this process alone.
-    if (server_ > 0) kill(server_, number);
+    pass_on_at_ = EventLoop::Clock::now() + kStopWithin;
     if (learners_) learners_->end();
     return;
   }

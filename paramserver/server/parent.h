@@ -45,6 +45,7 @@ class Parent {
   void on_keeper();
   void on_server_end(int code);
   void on_signal();
+  void pass_on();
   void look_at_learners();
   void end_server(int signal);
   int wait_for_server() const;
@@ -62,6 +63,7 @@ class Parent {
   pid_t server_ = -1;
   int told_ = 0;            ///< the signal with which the server was told to end
   bool announced_ = false;  ///< Slurm's SIGTERM has come
+  EventLoop::Clock::time_point pass_on_at_ = EventLoop::Clock::time_point::max();
   std::vector<EventLoop::Clock::time_point> ends_;
   std::optional<LearnerProcesses> learners_;
   std::optional<int> code_;  ///< what comes of it, once all have ended
