@@ -51,8 +51,8 @@ complete_words() {
 is "$(complete_words bellows res)" "resize resume" "commands are completed"
 is "$(complete_words bellows ckpt l)" "list" "and those below them"
 is "$(complete_words bellows resize --ti)" "--timeout" "and options"
-is "$(complete_words bellows run --kind "")" "mpi nccl torch plain" "and the values of an option that has a few"
-is "$(complete_words bellows run --kind =)" "mpi nccl torch plain" "also after ="
+is "$(complete_words bellows run --kind "")" "mpi nccl torch plain ps" "and the values of an option that has a few"
+is "$(complete_words bellows run --kind =)" "mpi nccl torch plain ps" "also after ="
 is "$(complete_words bellows run --kind = t)" "torch" "which begin with what was typed"
 is "$(complete_words bellows logs "")" "$id" "and job ids"
 
