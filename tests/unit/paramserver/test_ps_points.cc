@@ -97,7 +97,8 @@ void expect_clean_end(Server& server, const Trial& trial, int signal = SIGTERM) 
   const pid_t worker = server.worker();
   kill(server.pid(), signal);
   cr_expect(eventually([&] { return server.has_ended(); }), "%s", trial.text().c_str());
-  cr_expect_neq(kill(worker, 0), 0, "%s", trial.text().c_str());
+  // Of one that is to follow, the number is not known yet.
+  cr_expect(worker == 0 || kill(worker, 0) != 0, "%s", trial.text().c_str());
   cr_expect_neq(access(server.socket().c_str(), F_OK), 0, "%s", trial.text().c_str());
 }
 
@@ -335,11 +336,11 @@ Test(ps_points, of_the_server, .timeout = 3600) {
   auto all = in_step.noted();
   all.insert(points.begin(), points.end());
   expect_all(all, {"ShardSteps", "ShardLoop", "Seats", "SeatKeeper", "PsServer"}, WITH_POINTS);
-  try_all(run_server, points, 30);
+  try_all(run_server, points, 90);
 }
 
 Test(ps_points, of_the_server_with_learners_in_step, .timeout = 3600) {
   const Trial notes;
   run_in_step(notes);
-  try_all(run_in_step, notes.noted(), 60);
+  try_all(run_in_step, notes.noted(), 180);
 }
