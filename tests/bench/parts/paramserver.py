@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """How fast the parameter server's rules compute new weights, against moving as many bytes, in one thread; and how
-long a learner waits for an update, beside others that do as much."""
+long a learner waits for an update, beside others that do as much; and a training, beside another way and plain SGD."""
 import json
 import statistics
 import subprocess
 
 import paramserver_peers
+import paramserver_training
 import rows
 
 KIB = 64 << 10
@@ -47,4 +48,4 @@ def run(options):
     return [*(limit_row(options, rule, "f32") for rule in MOVED),
             *(limit_row(options, rule, gradient) for rule in ("sgd", "adam") for gradient in ("bf16", "f16")),
             *(stores_row(options, rule, kib) for rule, sizes in STORES.items() for kib in sizes),
-            *paramserver_peers.run(options)]
+            *paramserver_peers.run(options), *paramserver_training.run(options)]

@@ -4,6 +4,7 @@ applied, the new weights pulled), beside what else does as much on one node: a n
 DeepSpeed's scheme on CPUs, Open MPI's and gloo's. These need two processes at least; a server and a learner are two."""
 import contextlib
 import os
+import pathlib
 import shutil
 import statistics
 import subprocess
@@ -28,12 +29,13 @@ def updates(kib):
 @contextlib.contextmanager
 def server(options):
     with tempfile.TemporaryDirectory(prefix="bench-ps-") as directory:
-        path = f"{directory}/ps"
-        with open(f"{directory}/log", "wb") as log:
+        path, said = f"{directory}/ps", pathlib.Path(f"{directory}/log")
+        with open(said, "wb") as log:
             process = subprocess.Popen(  # pylint: disable=consider-using-with
                 [f"{options.builddir}/paramserver/bellows-ps", f"--socket={path}"], stderr=log)
         try:
-            cluster.wait(lambda: os.path.exists(path), 10, "bellows-ps")
+            # The socket is there a moment before anyone listens.
+            cluster.wait(lambda: "is ready" in said.read_text(encoding="utf-8"), 10, "bellows-ps")
             yield {**os.environ, "BELLOWS_PS_SOCKET": path}
         finally:
             process.terminate()
