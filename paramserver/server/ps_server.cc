@@ -343,22 +343,27 @@ void PsServer::stop() {
     over_ = Saver::End::stopped;
 }
 
+/// Whether there is nothing left to do.
+bool PsServer::finish_if_all_are_gone() {
+  if (!finishes_ || over_ || (seats_ && !seats_->all().empty())) return over_.has_value();
+  if (saver_)
+    saver_->finish(Saver::End::finished);
+  else
+    over_ = Saver::End::finished;
+  return over_.has_value();
+}
+
 EventLoop::Clock::time_point PsServer::settle() {
   const auto now = EventLoop::Clock::now();
-  if (finishes_ && !over_ && (!seats_ || seats_->all().empty())) {
-    if (saver_)
-      saver_->finish(Saver::End::finished);
-    else
-      over_ = Saver::End::finished;
-  }
   std::erase_if(peers_, [now](const auto& entry) {
     return !entry.second.learner && entry.second.until < now;
   });
-  if (!seats_) return now + kLook;
+  if (!seats_) return finish_if_all_are_gone() ? now : now + kLook;
   for (const std::uint32_t learner : seats_->left()) end(learner);
   const auto gone = seats_->settle();
   let_fenced_go();
   for (const std::uint32_t learner : gone) let_go(learner, "has ended");
+  if (finish_if_all_are_gone()) return now;
   const auto& all = seats_->all();
   const bool ends = std::any_of(all.begin(), all.end(), [](const auto& entry) {
     return entry.second.joined.member.last.has_value();

@@ -84,6 +84,7 @@ class PsServer {
   void end(std::uint32_t learner);
   void on_fenced();
   void let_fenced_go();
+  bool finish_if_all_are_gone();
   void let_go(std::uint32_t learner, const std::string& why);
 
   EventLoop& loop_;
