@@ -7,6 +7,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <exception>
@@ -36,6 +37,7 @@ struct Texts {
   std::string mode = "async";
   std::string checkpoint_dir;
   std::uint32_t checkpoint_every = 60;
+  std::uint32_t checkpoint_every_ms = 0;
   ServerOptions server;
   LearnerOptions learners;
 };
@@ -76,6 +78,9 @@ void add_options(CLI::App& app, Texts& t) {
   app.positionals_at_end();
   app.add_option("--first-sequence", t.server.first_sequence,
                  "The number before each learner's first gradient, for tests")
+      ->group("");
+  app.add_option("--checkpoint-every-ms", t.checkpoint_every_ms,
+                 "As --checkpoint-every, in milliseconds, for tests")
       ->group("");
 }
 
@@ -207,9 +212,10 @@ int run(int argc, char** argv) {
   texts.server.mode = texts.mode == "sync"      ? Mode::synchronous
                       : texts.mode == "bounded" ? Mode::bounded
                                                 : Mode::asynchronous;
+  std::chrono::milliseconds every = std::chrono::seconds(texts.checkpoint_every);
+  if (texts.checkpoint_every_ms > 0) every = std::chrono::milliseconds(texts.checkpoint_every_ms);
   if (is_in_job() || !texts.checkpoint_dir.empty())
-    texts.server.save =
-        SaverOptions{texts.checkpoint_dir, std::chrono::seconds(texts.checkpoint_every)};
+    texts.server.save = SaverOptions{texts.checkpoint_dir, every};
   count_learners(texts, app.count("--learners") > 0);
   prepare_process();
   const auto code = run_parent(texts);

@@ -108,7 +108,8 @@ void Parent::on_keeper() {
   on_signal();
   if (code >= 0) return on_server_end(code);
   if (announced_) return on_server_end(128 + SIGTERM);
-  if (told_ == stop_signal() || too_many_ends()) return on_server_end(kFailed);
+  // Also while it stops: what it has not saved yet is in the memory alone.
+  if (too_many_ends()) return on_server_end(kFailed);
   say_("the server was killed; another goes on with its memory");
   if (!start_server()) return on_server_end(kFailed);
   if (told_ != 0) kill(server_, told_);

@@ -19,8 +19,8 @@
 namespace bellows::ps {
 
 struct SaverOptions {
-  std::string dir;                 ///< empty: the job's
-  std::chrono::seconds every{60};  ///< 0: only when the job is to stop, and at the end
+  std::string dir;                         ///< empty: the job's
+  std::chrono::milliseconds every{60000};  ///< 0: only when the job is to stop, and at the end
 };
 
 /// Whether this process is a rank that `bellows run` has started.

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "checkpoint/include/bellows.h"
 #include "tests/unit/checkpoint/library_support.h"
 #include "tests/unit/paramserver/ps_processes.h"
+#include "tests/unit/paramserver/ps_stored.h"
 
 using namespace bellows;
 using namespace bellows::ps_test;
@@ -15,8 +15,6 @@ using checkpoint_test::Place;
 using ps_test::eventually;
 
 namespace {
-
-constexpr std::uint64_t kCounts[] = {64, 100, 28};
 
 std::vector<std::string> options(const Place& place, const std::vector<std::string>& more = {}) {
   std::vector<std::string> all = {"--checkpoint-dir=" + place.checkpoints()};
@@ -32,44 +30,6 @@ std::uint64_t newest_name(const Place& place) {
     if (name.starts_with("step-"))
       newest = std::max<std::uint64_t>(newest, std::strtoull(name.c_str() + 5, nullptr, 10));
   return newest;
-}
-
-/// What the newest checkpoint has: weights, and how many gradients of each learner's place.
-struct Stored {
-  std::uint64_t step = 0;
-  std::vector<std::uint32_t> gradients;
-  std::vector<float> weights;
-};
-
-std::optional<Stored> read_newest() {
-  bellows_t* b = nullptr;
-  // The agent of the server before may still be leaving.
-  cr_assert(eventually([&] {
-    bellows_finalize(b, 0);
-    return bellows_init(nullptr, &b) == BELLOWS_OK;
-  }));
-  std::vector<std::uint64_t> gradients(256);
-  std::vector<float> parts[3];
-  const std::uint64_t places = gradients.size();
-  cr_assert_eq(bellows_register(b, "gradients", BELLOWS_U64, 1, &places, BELLOWS_VALUE, 0, places,
-                                gradients.data()),
-               BELLOWS_OK);
-  for (int i = 0; i < 3; ++i) {
-    parts[i].resize(kCounts[i]);
-    const std::string name = "weights/" + std::to_string(i);
-    cr_assert_eq(bellows_register(b, name.c_str(), BELLOWS_F32, 1, &kCounts[i], BELLOWS_REPLICATED,
-                                  0, kCounts[i], parts[i].data()),
-                 BELLOWS_OK);
-  }
-  Stored stored;
-  const int code = bellows_restore(b, &stored.step);
-  cr_assert_geq(code, 0, "%s", bellows_error(b));
-  bellows_finalize(b, 0);
-  if (code == BELLOWS_NO_CHECKPOINT) return std::nullopt;
-  stored.gradients.assign(gradients.begin(), gradients.end());
-  for (const auto& part : parts)
-    stored.weights.insert(stored.weights.end(), part.begin(), part.end());
-  return stored;
 }
 
 /// Learner 0 pushes so many, and leaves when all are applied.
@@ -211,6 +171,41 @@ Test(ps_saver, a_killed_server_saves_on_with_another, .timeout = 120) {
   cr_assert(stored);
   cr_expect_eq(stored->step, 120);
   cr_expect(is_sum(stored->weights, {120}));
+}
+
+namespace {
+
+std::string status_line(pid_t process, const std::string& begin) {
+  std::ifstream status("/proc/" + std::to_string(process) + "/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with(begin)) return line;
+  return "";
+}
+
+}  // namespace
+
+// What it was told to save is in the memory that its parent keeps.
+Test(ps_saver, one_that_is_killed_while_it_stops_is_followed_by_another, .timeout = 120) {
+  const Place place;
+  Server server(options(place));
+  OpenLearner learner;
+  cr_assert_eq(learner.code, BELLOWS_PS_OK);
+  push_some(learner, 0, 20);
+  const pid_t worker = server.worker();
+  cr_assert_gt(worker, 0);
+  kill(worker, SIGSTOP);
+  cr_assert(
+      eventually([&] { return status_line(worker, "State:").find('T') != std::string::npos; }));
+  server.signal(SIGTERM);
+  cr_assert(eventually([&] {
+    return status_line(worker, "ShdPnd:").find_first_of("123456789abcdef", 7) != std::string::npos;
+  }));
+  kill(worker, SIGKILL);
+  cr_expect_eq(server.wait_for_end(), 0);
+  const auto stored = read_newest();
+  cr_assert(stored);
+  cr_expect_eq(stored->step, 20);
+  cr_expect(is_sum(stored->weights, {20}));
 }
 
 Test(ps_saver, goes_on_when_its_agent_is_killed, .timeout = 120) {

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <criterion/criterion.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/include/bellows.h"
+#include "checkpoint/store/store.h"
+#include "tests/unit/paramserver/ps_support.h"
+
+namespace bellows::ps_test {
+
+/// Of the tensors of an OpenLearner.
+inline constexpr std::uint64_t kCounts[] = {64, 100, 28};
+
+/// The newest step that is committed; 0: there is none.
+inline std::uint64_t newest_committed(const std::string& dir) {
+  const auto steps = list_steps(dir);
+  return steps && !steps->empty() ? steps->back() : 0;
+}
+
+/// What the newest checkpoint has: weights, and how many gradients of each learner's place.
+struct Stored {
+  std::uint64_t step = 0;
+  std::vector<std::uint32_t> gradients;
+  std::vector<float> weights;
+};
+
+inline std::optional<Stored> read_newest() {
+  bellows_t* b = nullptr;
+  // The agent of the server before may still be leaving.
+  cr_assert(eventually([&] {
+    bellows_finalize(b, 0);
+    return bellows_init(nullptr, &b) == BELLOWS_OK;
+  }));
+  std::vector<std::uint64_t> gradients(256);
+  std::vector<float> parts[3];
+  const std::uint64_t places = gradients.size();
+  cr_assert_eq(bellows_register(b, "gradients", BELLOWS_U64, 1, &places, BELLOWS_VALUE, 0, places,
+                                gradients.data()),
+               BELLOWS_OK);
+  for (int i = 0; i < 3; ++i) {
+    parts[i].resize(kCounts[i]);
+    const std::string name = "weights/" + std::to_string(i);
+    cr_assert_eq(bellows_register(b, name.c_str(), BELLOWS_F32, 1, &kCounts[i], BELLOWS_REPLICATED,
+                                  0, kCounts[i], parts[i].data()),
+                 BELLOWS_OK);
+  }
+  Stored stored;
+  const int code = bellows_restore(b, &stored.step);
+  cr_assert_geq(code, 0, "%s", bellows_error(b));
+  bellows_finalize(b, 0);
+  if (code == BELLOWS_NO_CHECKPOINT) return std::nullopt;
+  stored.gradients.assign(gradients.begin(), gradients.end());
+  for (const auto& part : parts)
+    stored.weights.insert(stored.weights.end(), part.begin(), part.end());
+  return stored;
+}
+
+}  // namespace bellows::ps_test
