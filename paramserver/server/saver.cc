@@ -131,9 +131,11 @@ void Saver::look() {
   if (!stop) return agent_is_gone(stop.error());
   if (*stop && !wanted_) wanted_ = End::stopped;
   if (wanted_) {
-    if (saved_) say_save(save_cut(true));
-    if (auto left = checkpoint_.leave(*wanted_ == End::finished); !left) say_save(left);
-    return end_with(*wanted_);
+    const Status saved = saved_ ? save_cut(true) : Status();
+    say_save(saved);
+    const auto left = checkpoint_.leave(saved && *wanted_ == End::finished);
+    if (!left) say_save(left);
+    return end_with(saved ? *wanted_ : End::failed);
   }
   if (!is_due(step)) return;
   const Status saved = save_cut(false);
@@ -181,6 +183,8 @@ void Saver::agent_is_gone(const Error& error) {
   say_("has no agent to save the training: " + error.text);
   if (is_in_job() || error.kind == ErrorKind::denied) return end_with(End::failed);
   joined_ = false;
+  // What it was given last may be lost with it.
+  saved_step_ = 0;
 }
 
 }  // namespace bellows::ps

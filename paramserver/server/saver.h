@@ -34,7 +34,7 @@ class Saver {
   enum class End {
     stopped,   ///< it is saved, and to go on later
     finished,  ///< it is saved, and complete
-    failed     ///< the agent is gone
+    failed     ///< it is not saved
   };
 
   /// unavailable: there is no agent.

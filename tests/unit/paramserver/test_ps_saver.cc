@@ -214,7 +214,7 @@ Test(ps_saver, goes_on_when_its_agent_is_killed, .timeout = 120) {
   OpenLearner learner;
   cr_assert_eq(learner.code, BELLOWS_PS_OK);
   push_some(learner, 0, 20);
-  cr_assert(eventually([&] { return place.agent() > 0; }));
+  cr_assert(eventually([&] { return newest_committed(place.checkpoints()) == 20; }));
   const pid_t agent = place.agent();
   kill(agent, SIGKILL);
   push_some(learner, 20, 20);
