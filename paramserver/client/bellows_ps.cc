@@ -388,6 +388,7 @@ void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor) {
 int bellows_ps_push(bellows_ps_t* ps, float scale) {
   if (!ps->gradient)
     return ps->fail(BELLOWS_PS_ERR_INVALID, "there is no gradient to push: bellows_ps_begin first");
+  if (ps->learner.is_fenced()) return put_out(ps);
   if (ps->clip_norm > 0) {
     for (std::size_t i = 0; i < ps->tensors; ++i)
       ps->parts[i].data = static_cast<unsigned char*>(bellows_ps_gradient(ps, i));

@@ -15,7 +15,7 @@
  *
  * Weights are read and gradients are written where they lie: nothing is copied. Each gradient that
  * was pushed is applied once, also when this program or bellows-ps is killed. A learner waits for
- * bellows-ps only, never for another learner, unless bellows-ps runs with --mode=sync.
+ * bellows-ps only, never for another learner, unless that runs with --mode=sync or bounded.
  *
  * Functions that return an int give BELLOWS_PS_OK (0) or a negative BELLOWS_PS_ERR_ code;
  * bellows_ps_error then holds one sentence. A handle is used by one thread at a time.

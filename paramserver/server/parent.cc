@@ -76,10 +76,13 @@ bool Parent::start_server() {
   keeper_watch_.end();
   keeper_.reset(ends[0]);
   Fd other(ends[1]);
+  const pid_t parent = getpid();
   server_ = fork();
   if (server_ < 0) return failed("process");
   if (server_ == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    // It may have been killed before that.
+    if (getppid() != parent) _exit(kFailed);
     keeper_.reset();
     // It asks for what it wants of this.
     kept_ = KeptDescriptors();
@@ -126,8 +129,12 @@ void Parent::on_signal() {
   signalfd_siginfo info;
   if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
   const int number = static_cast<int>(info.ssi_signo);
-  if (number == kFinish) return end_server(kFinish);
-  if (in_job_) {
+  if (number == kFinish) {
+    // Of those that this has started, it sees the end itself.
+    if (!learners_) end_server(kFinish);
+    return;
+  }
+  if (in_job_ && number == SIGTERM) {
     announced_ = true;
     pass_on_at_ = EventLoop::Clock::now() + kStopWithin;
     if (learners_) learners_->end();
@@ -137,6 +144,9 @@ void Parent::on_signal() {
     code_ = 0;
     return end_server(stop_signal());
   }
+  // Whoever asks again does not want to wait for them.
+  if (signalled_) end_server(stop_signal());
+  signalled_ = true;
   // Learners that were not done must not look as if they were.
   if (!code_) code_ = 128 + number;
   learners_->end();

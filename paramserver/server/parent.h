@@ -63,6 +63,7 @@ class Parent {
   pid_t server_ = -1;
   int told_ = 0;            ///< the signal with which the server was told to end
   bool announced_ = false;  ///< Slurm's SIGTERM has come
+  bool signalled_ = false;  ///< another has, to end all
   EventLoop::Clock::time_point pass_on_at_ = EventLoop::Clock::time_point::max();
   std::vector<EventLoop::Clock::time_point> ends_;
   std::optional<LearnerProcesses> learners_;

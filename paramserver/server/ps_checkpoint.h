@@ -33,6 +33,8 @@ class PsCheckpoint {
   /// Fills memory that is new. The step; nothing: there is no checkpoint. invalid: it is of another
   /// model.
   Result<std::optional<std::uint64_t>> restore(const Saved& saved);
+  /// Lets go of memory that is about to go.
+  void forget();
   /// What the shards have pinned, as a step. When this returns, nothing of it is read any more;
   /// `durable`: it is committed.
   Status save(const Saved& saved, const std::vector<Current>& pins, std::uint64_t step,
@@ -51,7 +53,6 @@ class PsCheckpoint {
 
   PsCheckpoint() = default;
   Status name_arrays(const Saved& saved, const std::vector<Current>& pins);
-  void forget();
   Status name(const std::string& name, int dtype, std::uint64_t count, int layout, void* data);
   Status status_of(int code) const;
 

@@ -150,7 +150,10 @@ void PsServer::on_message(std::uint64_t key) {
 
 void PsServer::take(std::uint64_t key, Peer& peer, const PsMessage& message, Fd passed) {
   Status done;
-  if (message.word == PsWord::join && !peer.learner)
+  const bool comes = message.word == PsWord::join || message.word == PsWord::initial;
+  if (comes && (finishes_ || stops_))
+    done = Error{ErrorKind::unavailable, "this parameter server is about to end"};
+  else if (message.word == PsWord::join && !peer.learner)
     done = join(peer, message, std::move(passed));
   else if (message.word == PsWord::initial && peer.join)
     done = take_initial(peer, std::move(passed));
@@ -176,8 +179,6 @@ Status PsServer::join(Peer& peer, const PsMessage& message, Fd counts) {
     return seat(peer);
   }
   if (auto sound = check_terms(message.terms); !sound) return sound;
-  if (finishes_ || over_)
-    return Error{ErrorKind::unavailable, "this parameter server is about to end"};
   if (saver_) {
     if (auto made = make_memory(message, counts); !made) return made;
     const auto restored = restore();
@@ -337,6 +338,7 @@ void PsServer::let_go(std::uint32_t learner, const std::string& why) {
 void PsServer::finish() { finishes_ = true; }
 
 void PsServer::stop() {
+  stops_ = true;
   if (saver_)
     saver_->finish(Saver::End::stopped);
   else

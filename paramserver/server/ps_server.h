@@ -115,6 +115,7 @@ class PsServer {
   std::vector<Identity> to_fence_;
   std::unique_ptr<Cut> cut_;
   bool finishes_ = false;
+  bool stops_ = false;
   std::optional<Saver::End> over_;
   /// After what they use.
   std::vector<std::unique_ptr<ShardThread>> threads_;

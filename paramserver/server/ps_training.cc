@@ -99,7 +99,6 @@ Status PsServer::adopt(Inheritance left) {
   tensors_ = std::move(*counts);
   counts_ = std::move(left.tensors);
   if (auto begun = begin(left.terms); !begun) return begun;
-  if (saver_) saver_->save(saved(), cut_.get());
   std::vector<Seat> seats;
   for (auto& kept : left.seats) {
     auto slot = SlotMemory::adopt(std::move(kept.slot), memory_->control().geometry());
@@ -116,6 +115,8 @@ Status PsServer::adopt(Inheritance left) {
   }
   say_(fmt::format("goes on with {} learners", seats.size()));
   seats_->adopt(std::move(seats), options_.mode == Mode::synchronous);
+  // Only now: shards that know of no members would take any versions for one cut.
+  if (saver_) saver_->save(saved(), cut_.get());
   // The server that ended may have owed a wake.
   for (std::uint32_t s = 0; s < memory_->control().geometry().shards; ++s) shard_steps(s).wake();
   return {};
@@ -182,7 +183,8 @@ Status PsServer::make_memory(const PsMessage& join, const Fd& their_counts) {
   geometry.states = states_of(join.terms);
   auto memory = ServerMemory::make(geometry, layout->shards);
   if (!memory) return memory.error();
-  for (std::uint32_t s = 0; s < layout->shards.size(); ++s)
+  // What is zero need not be written, and takes no room until then.
+  for (std::uint32_t s = 0; initial_state(join.terms) != 0 && s < layout->shards.size(); ++s)
     for (std::uint32_t i = 0; i < memory->control().geometry().states; ++i)
       std::fill_n(memory->states().buffer(s, kStateCopies * i), layout->shards[s],
                   initial_state(join.terms));
@@ -211,6 +213,7 @@ Status PsServer::begin_training(const RuleTerms& terms) {
   if (begun && saver_) saver_->save(saved(), cut_.get());
   if (begun) return begun;
   // The next one may be luckier.
+  if (saver_) saver_->forget();
   threads_.clear();
   seats_.reset();
   memory_.reset();

@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kLook{20};
 /// Longer than any two updates take.
 constexpr std::chrono::seconds kCut{60};
-constexpr std::chrono::seconds kJoinAgain{5};
+constexpr std::chrono::milliseconds kJoinAgain{5000};
 
 /// The thread that may take what Slurm sends to all of a step: libbellows holds it back while the
 /// launcher decides.
@@ -59,7 +59,7 @@ Result<std::unique_ptr<Saver>> Saver::start(const SaverOptions& options, Say say
 
 Saver::~Saver() {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(wish_mutex_);
     ends_ = true;
     news_.notify_all();
   }
@@ -73,6 +73,11 @@ Result<std::optional<std::uint64_t>> Saver::restore(const Saved& saved) {
   return step;
 }
 
+void Saver::forget() {
+  const std::lock_guard lock(mutex_);
+  checkpoint_.forget();
+}
+
 void Saver::save(Saved saved, Cut* cut) {
   const std::lock_guard lock(mutex_);
   saved_ = std::move(saved);
@@ -81,23 +86,29 @@ void Saver::save(Saved saved, Cut* cut) {
 }
 
 void Saver::finish(End end) {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(wish_mutex_);
   wanted_ = end;
   news_.notify_all();
 }
 
 std::optional<Saver::End> Saver::end() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(wish_mutex_);
   return end_;
+}
+
+std::optional<Saver::End> Saver::wanted() const {
+  const std::lock_guard lock(wish_mutex_);
+  return wanted_;
 }
 
 void Saver::run() {
   if (is_in_job()) take_signals();
-  std::unique_lock lock(mutex_);
+  std::unique_lock wish(wish_mutex_);
   while (!ends_ && !end_) {
-    look();
-    if (!ends_ && !end_ && !wanted_)
-      news_.wait_for(lock, joined_ ? Clock::duration(kLook) : Clock::duration(kJoinAgain));
+    wish.unlock();
+    const auto pause = look();
+    wish.lock();
+    if (!ends_ && !end_ && !wanted_) news_.wait_for(wish, pause);
   }
 }
 
@@ -116,10 +127,18 @@ bool Saver::is_due(std::uint64_t step) const {
          Clock::now() - saved_at_ >= options_.every;
 }
 
-void Saver::look() {
+/// When to look again.
+std::chrono::milliseconds Saver::look() {
+  const std::lock_guard lock(mutex_);
+  look_at_agent();
+  return joined_ ? kLook : kJoinAgain;
+}
+
+void Saver::look_at_agent() {
+  auto wanted = this->wanted();
   if (!joined_) {
     // Nothing can be saved.
-    if (wanted_) return end_with(End::failed);
+    if (wanted) return end_with(End::failed);
     auto again = PsCheckpoint::join(options_.dir);
     if (!again) return;
     checkpoint_ = std::move(*again);
@@ -129,13 +148,13 @@ void Saver::look() {
   const std::uint64_t step = this->step();
   const auto stop = checkpoint_.should_stop(step);
   if (!stop) return agent_is_gone(stop.error());
-  if (*stop && !wanted_) wanted_ = End::stopped;
-  if (wanted_) {
+  if (*stop && !wanted) wanted = End::stopped;
+  if (wanted) {
     const Status saved = saved_ ? save_cut(true) : Status();
     say_save(saved);
-    const auto left = checkpoint_.leave(saved && *wanted_ == End::finished);
+    const auto left = checkpoint_.leave(saved && *wanted == End::finished);
     if (!left) say_save(left);
-    return end_with(saved ? *wanted_ : End::failed);
+    return end_with(saved ? *wanted : End::failed);
   }
   if (!is_due(step)) return;
   const Status saved = save_cut(false);
@@ -174,7 +193,10 @@ void Saver::end_with(End end) {
   if (end == End::finished) say_(fmt::format("has finished at update {}", saved_step_));
   if (end == End::stopped)
     say_(fmt::format("stops at update {}, to go on from there", saved_step_));
-  end_ = end;
+  {
+    const std::lock_guard lock(wish_mutex_);
+    end_ = end;
+  }
   eventfd_write(bell_.get(), 1);
 }
 

@@ -46,6 +46,8 @@ class Saver {
 
   /// Before `save`. See PsCheckpoint.
   Result<std::optional<std::uint64_t>> restore(const Saved& saved);
+  /// What was restored is about to go.
+  void forget();
   /// From here on there is something to save. What both point to must outlive this.
   void save(Saved saved, Cut* cut);
   /// Saves what is there then, and ends so: stopped or finished. Nothing is applied any more.
@@ -57,7 +59,9 @@ class Saver {
  private:
   Saver(const SaverOptions& options, PsCheckpoint checkpoint, Say say);
   void run();
-  void look();
+  std::chrono::milliseconds look();
+  void look_at_agent();
+  std::optional<End> wanted() const;
   std::uint64_t step() const;
   bool is_due(std::uint64_t step) const;
   Status save_cut(bool last);
@@ -68,8 +72,14 @@ class Saver {
   const SaverOptions options_;
   const Say say_;
   Fd bell_;
-  mutable std::mutex mutex_;  ///< of all below
+  /// Of what is asked of the thread; nobody waits long for it.
+  mutable std::mutex wish_mutex_;
   std::condition_variable news_;
+  std::optional<End> wanted_;
+  std::optional<End> end_;
+  bool ends_ = false;
+  /// Of all below: the thread has it while it waits for the agent, or for the shards.
+  std::mutex mutex_;
   PsCheckpoint checkpoint_;
   std::optional<Saved> saved_;
   Cut* cut_ = nullptr;
@@ -77,9 +87,6 @@ class Saver {
   std::chrono::steady_clock::time_point saved_at_;
   bool save_failed_ = false;
   bool joined_ = true;
-  std::optional<End> wanted_;
-  bool ends_ = false;
-  std::optional<End> end_;
   std::thread thread_;
 };
 

@@ -47,7 +47,7 @@ Result<Seat> Seats::make(Fd process) const {
   Member& member = seat.joined.member;
   // Of one that never pushed anything, no record tells.
   member.who = {learner, std::max(1u, control_.fenced(learner).load() + 1), first_sequence_,
-                total(0, learner) - slowest_clock()};
+                least_total(learner) - slowest_clock()};
   for (std::uint32_t s = 0; s < control_.geometry().shards; ++s) {
     const Current current = control_.current(s);
     const std::uint32_t last = control_.record(s, current.buffer, learner).incarnation;
@@ -66,6 +66,15 @@ std::uint64_t Seats::total(std::uint32_t shard, std::uint32_t learner) const {
     const std::uint64_t total = control_.record(shard, current.buffer, learner).total.load();
     if (control_.current(shard) == current) return total;
   }
+}
+
+// Where a learner took back what it had published, and was put out, shards have had different
+// numbers of it: no shard may think that the next in its place has had fewer than it has.
+std::uint64_t Seats::least_total(std::uint32_t learner) const {
+  std::uint64_t least = total(0, learner);
+  for (std::uint32_t s = 1; s < control_.geometry().shards; ++s)
+    least = std::min(least, total(s, learner));
+  return least;
 }
 
 /// Of the first member, 0.
@@ -160,6 +169,7 @@ void Seats::adopt(std::vector<Seat> seats, bool in_step) {
       seats_[who.learner] = std::move(seat);
   }
   publish();
+  wait_for_turns();
   for (Seat& seat : begin) add(std::move(seat), true);
 }
 

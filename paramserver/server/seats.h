@@ -20,14 +20,13 @@ struct Seat {
   std::chrono::steady_clock::time_point since{};
 };
 
-/// Which learners there are. It changes what the shards' threads see, and waits for them only as
-/// long as a turn takes.
+/// Which learners there are. It changes what the shards' threads see, all of which must run then,
+/// and waits for them only as long as a turn takes.
 class Seats {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// All of the shards' threads must run while seats change.
-  /// `skip`: has a shard, whose thread does nothing meanwhile, be at a version without an update.
+  /// Has a shard, whose thread does nothing meanwhile, be at a version without an update.
   using Skip = std::function<void(std::uint32_t shard, std::uint64_t version)>;
   Seats(const ControlView& control, std::uint32_t first_sequence, Skip skip);
 
@@ -40,7 +39,9 @@ class Seats {
   /// from a step that no shard has begun.
   void add(Seat seat, bool in_step);
   /// How many gradients a learner has had applied, from what the slowest had when it joined.
-  std::uint64_t clock_of(const Identity& who) const { return total(0, who.learner) - who.before; }
+  std::uint64_t clock_of(const Identity& who) const {
+    return least_total(who.learner) - who.before;
+  }
   /// After a restart: those of the server before.
   void adopt(std::vector<Seat> seats, bool in_step);
   /// Those that have left, or never came, and are not ended yet.
@@ -64,6 +65,7 @@ class Seats {
   void align_steps();
   bool has_begun(const Member& member) const;
   std::uint64_t total(std::uint32_t shard, std::uint32_t learner) const;
+  std::uint64_t least_total(std::uint32_t learner) const;
   std::uint64_t slowest_clock() const;
   std::uint32_t applied(const Member& member, std::uint32_t shard) const;
   bool is_applied(const Member& member, std::uint32_t sequence) const;
