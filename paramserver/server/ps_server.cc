@@ -151,7 +151,7 @@ void PsServer::on_message(std::uint64_t key) {
 void PsServer::take(std::uint64_t key, Peer& peer, const PsMessage& message, Fd passed) {
   Status done;
   const bool comes = message.word == PsWord::join || message.word == PsWord::initial;
-  if (comes && (finishes_ || stops_))
+  if (comes && ending_ != Ending::none)
     done = Error{ErrorKind::unavailable, "this parameter server is about to end"};
   else if (message.word == PsWord::join && !peer.learner)
     done = join(peer, message, std::move(passed));
@@ -335,10 +335,12 @@ void PsServer::let_go(std::uint32_t learner, const std::string& why) {
   });
 }
 
-void PsServer::finish() { finishes_ = true; }
+void PsServer::finish() {
+  if (ending_ == Ending::none) ending_ = Ending::finishes;
+}
 
 void PsServer::stop() {
-  stops_ = true;
+  ending_ = Ending::stops;
   if (saver_)
     saver_->finish(Saver::End::stopped);
   else
@@ -347,7 +349,8 @@ void PsServer::stop() {
 
 /// Whether there is nothing left to do.
 bool PsServer::finish_if_all_are_gone() {
-  if (!finishes_ || over_ || (seats_ && !seats_->all().empty())) return over_.has_value();
+  if (ending_ != Ending::finishes || over_ || (seats_ && !seats_->all().empty()))
+    return over_.has_value();
   if (saver_)
     saver_->finish(Saver::End::finished);
   else

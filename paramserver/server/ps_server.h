@@ -114,8 +114,8 @@ class PsServer {
   std::mutex fence_mutex_;
   std::vector<Identity> to_fence_;
   std::unique_ptr<Cut> cut_;
-  bool finishes_ = false;
-  bool stops_ = false;
+  enum class Ending { none, finishes, stops };
+  Ending ending_ = Ending::none;
   std::optional<Saver::End> over_;
   /// After what they use.
   std::vector<std::unique_ptr<ShardThread>> threads_;

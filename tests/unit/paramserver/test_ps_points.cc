@@ -71,8 +71,8 @@ void run_late() {
   cr_assert(eventually([&] { return trial.is_stopped(); }));
   cr_expect(eventually([&] { return OpenLearner().code == BELLOWS_PS_OK; }));
   trial.go_on();
-  // Its first pull says so.
-  cr_expect_eq(exit_code(late), 3);
+  // Its first push says so.
+  cr_expect_eq(exit_code(late), 2);
 }
 
 /// A process that says nonsense, and waits until it is put out.
