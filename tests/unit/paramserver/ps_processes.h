@@ -88,7 +88,6 @@ class OpenLearner {
   explicit OpenLearner(std::vector<std::uint64_t> counts = {64, 100, 28}, double rate = 1)
       : OpenLearner(std::move(counts), sgd(rate)) {}
   OpenLearner(std::vector<std::uint64_t> counts, bellows_ps_config config) {
-    config.wait_ms = kWaitMs;
     std::uint64_t most = 0;
     for (const std::uint64_t count : counts) most = std::max(most, count);
     const std::vector<float> zeroes(most);
@@ -127,6 +126,7 @@ class OpenLearner {
   static bellows_ps_config sgd(double rate) {
     bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
     config.rate = rate;
+    config.wait_ms = kWaitMs;
     return config;
   }
 

@@ -96,6 +96,7 @@ Test(ps_server, a_learner_waits_for_the_slowest_when_told_to, .timeout = 60) {
   };
   // Alone it waits for nobody.
   for (int i = 0; i < 20; ++i) cr_assert_eq(step(fast), BELLOWS_PS_OK, "%s", fast.error().c_str());
+  cr_assert_eq(bellows_ps_drain(fast.ps), BELLOWS_PS_OK);
   std::optional<OpenLearner> slow;
   slow.emplace(std::vector<std::uint64_t>{64, 64}, config);
   cr_assert_eq(slow->code, BELLOWS_PS_OK);
