@@ -2,8 +2,8 @@
 // kill -9, SIGSTOP and SIGCONT, and SIGSTOP and kill -9 of a learner and of bellows-ps wherever a
 // function of theirs is called or returns, so at each step of the protocol, of joins, of leaves and
 // of what a server does that takes over. The functions are those that a run is seen to call, so a
-// new one is a new point. BELLOWS_LONG=1 does everything everywhere; otherwise it is kill -9 at the
-// steps of the protocol, and something somewhere.
+// new one is a new point. BELLOWS_LONG=1 does everything everywhere; otherwise it is kill -9 at a
+// third of the steps of the protocol, and something somewhere.
 #include <criterion/criterion.h>
 #include <fmt/core.h>
 
