@@ -153,7 +153,9 @@ inline bool matters(const std::string& point) {
 /// Without BELLOWS_LONG=1, at one of three steps of the protocol, and one of so many other points.
 inline void try_all(Scenario scenario, const std::set<std::string>& points, int some) {
   int number = 0, missed = 0;
-  for (const std::string& point : points)
+  for (const std::string& point : points) {
+    // Whoever starts the server calls it first, before anybody can connect.
+    if (point.find("is_in_job") != std::string::npos) continue;
     for (const Act act : {Act::kill, Act::pause, Act::stop}) {
       ++number;
       const bool step = matters(point) && act == Act::kill && number / 3 % 3 == 0;
@@ -166,6 +168,7 @@ inline void try_all(Scenario scenario, const std::set<std::string>& points, int 
         std::fprintf(stderr, "not reached: %s\n", trial.text().c_str());
       }
     }
+  }
   std::fprintf(stderr, "%zu points, %d not reached\n", points.size(), missed);
 }
 
