@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A libcuda.so.1 whose GPUs are memory of the machine, for tests without a GPU. An allocation is a
  * memfd, which the GPU's addresses map as they are allowed to be accessed; copies of a stream
- * happen when somebody waits for it, as late as real ones may.
+ * happen when somebody waits for it, or for an event in it, as late as real ones may.
  *
  * Compiled with FORGETS, copies lose their last byte; with GPUS, there are so many GPUs, up to
  * four; with MIG, they are divided. With MPS, a path, it fails where a server of MPS waits in that
@@ -12,6 +12,7 @@
  *   hang N         its Nth call never returns
  *   die N          its Nth call kills it
  *   limit BYTES    so much memory each GPU has, for all processes together
+ *   writable 1     it page-locks no memory that is to be read only
  *   busy 1         it can't wait for its GPUs, as while a graph is captured
  */
 #define _GNU_SOURCE
@@ -40,7 +41,11 @@ enum {
   kOutOfMemory = 2,
   kInvalidDevice = 101,
   kInvalidContext = 201,
+  kInvalidHandle = 400,
   kIllegalAddress = 700,
+  kAlreadyLocked = 712,
+  kNotLocked = 713,
+  kNotSupported = 801,
   kNoConnection = 805,
   kCaptures = 900,
   kMost = 256,
@@ -67,21 +72,38 @@ struct range {
   size_t bytes, mapped;
   int fd, access;
 };
+struct stream;
+struct event {
+  void* context;
+  struct stream* stream;
+  uint64_t number; /* complete when so many copies of the stream are */
+};
 struct copy {
   void* to;
   const void* from;
   size_t bytes;
+  struct event after; /* of another stream; then it copies nothing */
   struct copy* next;
 };
 struct stream {
+  void* context;
   struct copy* first;
+  uint64_t asked, done;
+};
+struct piece {
+  char* begin;
+  size_t bytes;
+  unsigned flags;
 };
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static int calls;
 static int allocations[kMost];
 static struct range ranges[kMost];
+static struct piece locked[kMost];
+static struct stream default_stream;
 static _Thread_local int contexts;
+static _Thread_local void* stack[16];
 
 static const char* folder(void) {
   static char path[1024];
@@ -188,15 +210,40 @@ static int copy(void* to, const void* from, size_t bytes) {
   return 0;
 }
 
-static int copy_later(void* to, const void* from, size_t bytes, struct stream* stream) {
-  ENTER;
+static void* current_context(void) { return contexts > 0 ? stack[contexts - 1] : NULL; }
+
+static struct stream* stream_of(void* stream) { return stream ? stream : &default_stream; }
+
+static int add_to(struct stream* stream, struct copy what) {
   struct copy* last = calloc(1, sizeof *last);
-  if (!stream || !last || contexts == 0) return kInvalidContext;
-  *last = (struct copy){to, from, bytes, NULL};
+  if (!last || contexts == 0) return kInvalidContext;
+  *last = what;
   struct copy** end = &stream->first;
   while (*end) end = &(*end)->next;
   *end = last;
+  ++stream->asked;
   return 0;
+}
+
+static int copy_later(void* to, const void* from, size_t bytes, void* stream) {
+  ENTER;
+  return add_to(stream_of(stream), (struct copy){.to = to, .from = from, .bytes = bytes});
+}
+
+/* Completes so many of its copies, counted from the first one ever. */
+static int complete(struct stream* stream, uint64_t number) {
+  int code = 0;
+  while (stream->done < number) {
+    struct copy* first = stream->first;
+    stream->first = first->next;
+    ++stream->done;
+    if (first->after.stream)
+      code = complete(first->after.stream, first->after.number);
+    else if (!code)
+      code = copy(first->to, first->from, first->bytes);
+    free(first);
+  }
+  return code;
 }
 
 int cuInit(unsigned flags) {
@@ -266,8 +313,8 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
 int cuCtxSetCurrent(void* context) { return context == NULL; }
 int cuCtxPushCurrent_v2(void* context) {
   ENTER;
-  if (!context) return kInvalidContext;
-  ++contexts;
+  if (!context || contexts == (int)(sizeof stack / sizeof *stack)) return kInvalidContext;
+  stack[contexts++] = context;
   return 0;
 }
 int cuCtxPopCurrent_v2(void** context) {
@@ -408,19 +455,25 @@ int cuMemFreeHost(void* memory) {
 }
 int cuStreamCreate(void** stream, unsigned flags) {
   ENTER;
-  *stream = calloc(1, sizeof(struct stream));
+  struct stream* made = calloc(1, sizeof *made);
+  if (made) made->context = current_context();
+  *stream = made;
   return flags != 1;
+}
+int cuStreamGetCtx(void* stream, void** context) {
+  ENTER;
+  *context = stream ? ((struct stream*)stream)->context : current_context();
+  return *context ? 0 : kInvalidContext;
 }
 int cuStreamSynchronize(void* stream) {
   ENTER;
-  struct stream* s = stream;
-  int code = 0;
-  for (struct copy* first; (first = s->first);) {
-    if (!code) code = copy(first->to, first->from, first->bytes);
-    s->first = first->next;
-    free(first);
-  }
-  return code;
+  struct stream* s = stream_of(stream);
+  return complete(s, s->asked);
+}
+int cuStreamWaitEvent(void* stream, void* event, unsigned flags) {
+  ENTER;
+  return flags ? kInvalidValue
+               : add_to(stream_of(stream), (struct copy){.after = *(struct event*)event});
 }
 int cuStreamDestroy_v2(void* stream) {
   free(stream);
@@ -432,3 +485,72 @@ int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stre
 int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   return copy_later(to, (const void*)(uintptr_t)from, bytes, stream);
 }
+
+int cuEventCreate(void** event, unsigned flags) {
+  (void)flags;
+  ENTER;
+  struct event* made = calloc(1, sizeof *made);
+  if (!made || contexts == 0) return kInvalidContext;
+  made->context = current_context();
+  *event = made;
+  return 0;
+}
+int cuEventDestroy_v2(void* event) {
+  free(event);
+  return 0;
+}
+int cuEventRecord(void* event, void* stream) {
+  ENTER;
+  struct event* e = event;
+  if (stream && e->context != ((struct stream*)stream)->context) return kInvalidHandle;
+  e->stream = stream_of(stream);
+  e->number = e->stream->asked;
+  return 0;
+}
+int cuEventSynchronize(void* event) {
+  ENTER;
+  const struct event* e = event;
+  return e->stream ? complete(e->stream, e->number) : 0;
+}
+
+int cuMemHostRegister_v2(void* memory, size_t bytes, unsigned flags) {
+  ENTER;
+  if (contexts == 0) return kInvalidContext;
+  if (flags & 8 && fault("writable", 0)) return kNotSupported;
+  char* begin = memory;
+  struct piece* unused = NULL;
+  for (int i = 0; i < kMost; ++i) {
+    if (begin < locked[i].begin + locked[i].bytes && locked[i].begin < begin + bytes)
+      return kAlreadyLocked;
+    if (!locked[i].begin) unused = &locked[i];
+  }
+  if (!unused) return kOutOfMemory;
+  *unused = (struct piece){begin, bytes, flags};
+  return 0;
+}
+int cuMemHostUnregister(void* memory) {
+  if (contexts == 0) return kInvalidContext;
+  for (int i = 0; i < kMost; ++i) {
+    if (!memory || locked[i].begin != memory) continue;
+    /* Memory that is not mapped any more can't be unlocked. */
+    if (msync(memory, locked[i].bytes, MS_ASYNC) != 0) return kInvalidValue;
+    locked[i] = (struct piece){NULL, 0, 0};
+    return 0;
+  }
+  return kNotLocked;
+}
+
+/* For tests: what of the memory there is locked, in bytes, and how; of NULL, of all. */
+size_t fake_locked(const void* memory, unsigned* flags) {
+  const char* at = memory;
+  size_t bytes = 0;
+  *flags = 0;
+  for (int i = 0; i < kMost; ++i) {
+    if (at && (at < locked[i].begin || at >= locked[i].begin + locked[i].bytes)) continue;
+    bytes += locked[i].bytes;
+    *flags |= locked[i].flags;
+  }
+  return bytes;
+}
+/* For tests: how many calls there were. */
+int fake_calls(void) { return __atomic_load_n(&calls, __ATOMIC_SEQ_CST); }

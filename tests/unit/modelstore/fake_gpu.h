@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <dlfcn.h>
-#include <errno.h>
 #include <sys/stat.h>
 
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <string>
 
 #include "tests/unit/modelstore/model_store.h"
+#include "tests/unit/support/fake_driver.h"
 
 namespace bellows::model_test {
 
@@ -21,28 +19,13 @@ inline constexpr std::uint64_t kSlab = 2 * kMega;
 inline constexpr const char* kFirstGpu = "0000:3b:00.0";
 inline constexpr const char* kSecondGpu = "0000:86:00.0";
 
-/// The driver of tests/gpu/fake_driver.c, with two GPUs.
-class FakeGpu {
+/// The driver, and the memory of GPUs that processes have from it.
+class FakeGpu : public FakeDriver {
  public:
-  explicit FakeGpu(const std::string& options = "") {
-    const std::string command = std::string(COMPILER) + " -shared -fPIC -DGPUS=2 " + options +
-                                " -o " + library() + " " FAKE_DRIVER;
-    cr_assert_eq(std::system(command.c_str()), 0);
-  }
+  using FakeDriver::FakeDriver;
 
-  std::string library() const { return scratch_.path() + "/libcuda.so.1"; }
   /// What is wrong with the driver for bellows-model-gpu from now on.
-  void set_faults(const std::string& lines) {
-    write_file(scratch_.path() + "/bellows-model-gpu.faults", lines);
-  }
-  /// And for this program.
-  void set_own_faults(const std::string& lines) const {
-    write_file(scratch_.path() + "/" + program_invocation_short_name + ".faults", lines);
-  }
-  /// As a program's first call of CUDA does.
-  void load() const {
-    cr_assert(dlopen(library().c_str(), RTLD_NOW | RTLD_GLOBAL), "%s", dlerror());
-  }
+  void set_faults(const std::string& lines) { set_faults_of("bellows-model-gpu", lines); }
   /// Memory of all GPUs that any process has, by inode.
   std::map<ino_t, std::uint64_t> allocations() const {
     std::map<ino_t, std::uint64_t> found;
@@ -65,21 +48,18 @@ class FakeGpu {
  private:
   void add_allocations(const std::filesystem::path& process,
                        std::map<ino_t, std::uint64_t>* found) const {
-    const std::string tag = "." + std::filesystem::path(scratch_.path()).filename().string();
+    const std::string tag = "." + std::filesystem::path(directory()).filename().string();
     std::error_code gone;
     for (std::filesystem::directory_iterator fd(process / "fd", gone), end; !gone && fd != end;
          fd.increment(gone)) {
       const std::string link = std::filesystem::read_symlink(fd->path(), gone);
       struct stat s;
-      const bool is_memory = link.starts_with("/memfd:gpu")
-                                 ? has(link, tag)
-                                 : link.starts_with(scratch_.path() + "/gpu");
+      const bool is_memory =
+          link.starts_with("/memfd:gpu") ? has(link, tag) : link.starts_with(directory() + "/gpu");
       if (is_memory && stat(fd->path().c_str(), &s) == 0)
         (*found)[s.st_ino] = static_cast<std::uint64_t>(s.st_size);
     }
   }
-
-  ScratchDir scratch_;
 };
 
 /// A bellows-modeld for which GPUs have memory for models. Tenant a has both of them.
