@@ -16,7 +16,9 @@
 #include <new>
 
 #include "common/plain/packet.h"
+#include "paramserver/client/array.h"
 #include "paramserver/client/clip.h"
+#include "paramserver/client/device_side.h"
 #include "paramserver/client/learner.h"
 #include "paramserver/wire/ps_wire.h"
 
@@ -26,6 +28,8 @@ using ps::PsWord;
 
 namespace {
 
+using ps::Array;
+
 constexpr int kTries = 20;
 constexpr useconds_t kPauseUs = 50'000;
 
@@ -33,25 +37,6 @@ constexpr useconds_t kPauseUs = 50'000;
 struct Place {
   std::uint32_t shard;
   std::uint64_t at;  ///< in elements, from the shard's first
-};
-
-/// What malloc gave.
-template <typename T>
-class Array {
- public:
-  Array() = default;
-  Array(const Array&) = delete;
-  Array& operator=(const Array&) = delete;
-  ~Array() { free(data_); }
-  bool make(std::size_t count) {
-    free(data_);
-    data_ = static_cast<T*>(calloc(count, sizeof(T)));
-    return data_;
-  }
-  T& operator[](std::size_t i) const { return data_[i]; }
-
- private:
-  T* data_ = nullptr;
 };
 
 }  // namespace
@@ -72,6 +57,9 @@ struct bellows_ps {
   ps::ElementType type = ps::ElementType::f32;
   unsigned char* gradient = nullptr;
   std::uint64_t updates = 0;
+
+  ps::DeviceSide device;  ///< behind `learner`, so that it ends first
+  bool spoilt = false;    ///< a copy of this gradient has failed
 
   /// Returns `code`, so that callers can `return ps->fail(code, ...)`.
   int fail(int code, const char* format, ...) __attribute__((format(printf, 3, 4)));
@@ -303,6 +291,16 @@ bool has_server(bellows_ps* ps) {
   return error != ECONNREFUSED && error != ENOENT;
 }
 
+int device_failed(bellows_ps* ps, const ps::DeviceError& error) {
+  if (error.code == ps::DeviceSide::kNoMemory) return no_memory(ps);
+  if (error.code == ps::DeviceSide::kNotLoaded)
+    return ps->fail(BELLOWS_PS_ERR_DEVICE,
+                    "this program has not loaded libcuda.so.1, the driver of NVIDIA's, or one that "
+                    "is too old: its first call of CUDA loads it");
+  return ps->fail(BELLOWS_PS_ERR_DEVICE, "CUDA cannot %s: %s", error.what,
+                  ps->device.error_name(error.code));
+}
+
 /// Waits for what `done` looks at, at most a part of a second at a time.
 template <typename Done>
 int wait(bellows_ps* ps, Done done) {
@@ -331,6 +329,7 @@ int bellows_ps_join(const bellows_ps_config* config, const uint64_t* counts,
   if (config) memcpy(&whole, config, config->size < sizeof whole ? config->size : sizeof whole);
   ps->wait_ms = whole.wait_ms;
   ps->tensors = tensors;
+  ps->device.set_tensors(tensors);
   ps->clip_norm = whole.clip_norm;
   ps->type = static_cast<ps::ElementType>(whole.gradient_type);
   int rc = join(ps, whole, counts, initial);
@@ -347,6 +346,8 @@ uint32_t bellows_ps_learner(const bellows_ps_t* ps) { return ps->number; }
 
 int bellows_ps_pull(bellows_ps_t* ps) {
   if (ps->learner.is_fenced()) return put_out(ps);
+  // From here on the server may write to what they read.
+  if (const ps::DeviceError error = ps->device.await_weights()) return device_failed(ps, error);
   std::uint32_t slowest = 0;
   const int rc = wait(ps, [&](int wait_ms) {
     const ps::Learner::Others others = ps->learner.wait_for_others(wait_ms);
@@ -374,7 +375,21 @@ const float* bellows_ps_weights(const bellows_ps_t* ps, size_t tensor) {
 
 uint64_t bellows_ps_updates(const bellows_ps_t* ps) { return ps->updates; }
 
+int bellows_ps_weights_to_device(bellows_ps_t* ps, size_t tensor, void* to, void* stream) {
+  const float* const from = bellows_ps_weights(ps, tensor);
+  if (!from)
+    return ps->fail(BELLOWS_PS_ERR_INVALID, "there is no tensor %zu, or no pull yet", tensor);
+  const std::uint32_t shard = ps->places[tensor].shard;
+  const ps::DeviceError error =
+      ps->device.copy_weights(ps->learner, tensor, shard, ps->weights[shard], from, to,
+                              ps->parts[tensor].count * sizeof(float), stream);
+  return error ? device_failed(ps, error) : BELLOWS_PS_OK;
+}
+
+const char* bellows_ps_unpinned(const bellows_ps_t* ps) { return ps->device.unpinned(); }
+
 int bellows_ps_begin(bellows_ps_t* ps) {
+  ps->spoilt = false;
   return wait(ps, [ps](int wait_ms) { return (ps->gradient = ps->learner.gradient(wait_ms)); });
 }
 
@@ -385,9 +400,31 @@ void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor) {
   return ps->gradient + element * ps->learner.geometry().gradient_bytes;
 }
 
+int bellows_ps_gradient_from_device(bellows_ps_t* ps, size_t tensor, const void* from,
+                                    void* stream) {
+  void* const to = bellows_ps_gradient(ps, tensor);
+  if (!to)
+    return ps->fail(BELLOWS_PS_ERR_INVALID,
+                    "there is no tensor %zu, or no gradient to write to: bellows_ps_begin first",
+                    tensor);
+  const std::uint64_t bytes = ps->parts[tensor].count * ps->learner.geometry().gradient_bytes;
+  const ps::DeviceError error =
+      ps->device.copy_gradient(ps->learner, tensor, to, from, bytes, stream);
+  if (!error) return BELLOWS_PS_OK;
+  ps->spoilt = true;
+  return device_failed(ps, error);
+}
+
 int bellows_ps_push(bellows_ps_t* ps, float scale) {
   if (!ps->gradient)
     return ps->fail(BELLOWS_PS_ERR_INVALID, "there is no gradient to push: bellows_ps_begin first");
+  if (ps->spoilt)
+    return ps->fail(BELLOWS_PS_ERR_DEVICE,
+                    "a copy of this gradient has failed: bellows_ps_begin, and write all of it");
+  if (const ps::DeviceError error = ps->device.await_gradients()) {
+    ps->spoilt = true;
+    return device_failed(ps, error);
+  }
   if (ps->learner.is_fenced()) return put_out(ps);
   if (ps->clip_norm > 0) {
     for (std::size_t i = 0; i < ps->tensors; ++i)
@@ -410,6 +447,7 @@ const char* bellows_ps_error(const bellows_ps_t* ps) {
 int bellows_ps_leave(bellows_ps_t* ps) {
   if (!ps) return BELLOWS_PS_OK;
   int rc = BELLOWS_PS_OK;
+  const ps::DeviceError copied = ps->device.await_weights();
   // Of one that could not be mapped there is nothing.
   if (ps->socket.get() >= 0 && ps->learner.geometry().learners > 0) {
     rc = bellows_ps_drain(ps);
@@ -422,5 +460,5 @@ int bellows_ps_leave(bellows_ps_t* ps) {
   }
   ps->~bellows_ps();
   free(ps);
-  return rc;
+  return rc == BELLOWS_PS_OK && copied ? BELLOWS_PS_ERR_DEVICE : rc;
 }

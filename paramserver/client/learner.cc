@@ -83,6 +83,10 @@ std::uint64_t Learner::pulled_version(std::uint32_t shard) const {
   return Current::of(slot_view_.pin(shard).load(std::memory_order_relaxed)).version;
 }
 
+std::uint32_t Learner::pulled_buffer(std::uint32_t shard) const {
+  return Current::of(slot_view_.pin(shard).load(std::memory_order_relaxed)).buffer;
+}
+
 /// Where to wait for a learner that is too far behind; null: none is.
 std::uint32_t* Learner::too_slow(Slowest* slowest) const {
   for (std::uint32_t s = 0; s < geometry().shards; ++s) {

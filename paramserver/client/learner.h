@@ -40,6 +40,8 @@ class Learner {
   /// The newest weights of a shard. They stay as they are until the next pull of it.
   const float* pull(std::uint32_t shard);
   std::uint64_t pulled_version(std::uint32_t shard) const;
+  /// Which of Geometry::buffers() its weights are in.
+  std::uint32_t pulled_buffer(std::uint32_t shard) const;
   /// Waits until all that was pushed is applied. False: that took longer.
   bool drain(int wait_ms);
   /// Whether nothing of it is applied any more, and what it reads may change.
@@ -47,6 +49,8 @@ class Learner {
   /// Nothing more comes.
   void leave();
   std::uint32_t sequence() const { return sequence_; }
+  /// The memory that both gradients are in.
+  const plain::Mapping& slot() const { return slot_; }
 
  private:
   bool is_applied(std::uint32_t sequence, std::uint32_t* shard, Current* seen) const;

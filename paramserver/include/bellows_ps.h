@@ -41,7 +41,8 @@ enum bellows_ps_result {
   BELLOWS_PS_ERR_UNAVAILABLE = -2, /* there is no bellows-ps, or it has ended for good */
   BELLOWS_PS_ERR_FULL = -3,        /* there are as many learners as it takes */
   BELLOWS_PS_ERR_MEMORY = -4,      /* out of memory */
-  BELLOWS_PS_ERR_TIMEOUT = -5      /* longer than wait_ms */
+  BELLOWS_PS_ERR_TIMEOUT = -5,     /* longer than wait_ms */
+  BELLOWS_PS_ERR_DEVICE = -6       /* CUDA refuses or fails; the sentence has its error */
 };
 
 /* As torch.optim has them. */
@@ -133,6 +134,24 @@ void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor);
 int bellows_ps_push(bellows_ps_t* ps, float scale);
 /* Waits until all that was pushed is applied. */
 int bellows_ps_drain(bellows_ps_t* ps);
+
+/* Learners on NVIDIA's GPUs. These ask for copies between a device's memory and that of bellows-ps,
+ * in the order of `stream` (a cudaStream_t or CUstream; NULL is the default stream of the current
+ * context), and do not wait for them. The program must have loaded libcuda.so.1, as its first call
+ * of CUDA does. The first copies page-lock (pin) the memory that they use: that of both gradients,
+ * and of weights each buffer when it is copied the first time. */
+
+/* A tensor's gradient, of elements of gradient_type, from a device to where it belongs. `from`
+ * stays as it is until the copy is complete. bellows_ps_push waits for the copies of its gradient,
+ * however long the device takes. After an error it refuses this gradient, until the tensor's was
+ * copied again, or bellows_ps_begin was called. */
+int bellows_ps_gradient_from_device(bellows_ps_t* ps, size_t tensor, const void* from,
+                                    void* stream);
+/* A tensor's weights, of float32, to a device. bellows_ps_pull and bellows_ps_leave wait for it. */
+int bellows_ps_weights_to_device(bellows_ps_t* ps, size_t tensor, void* to, void* stream);
+/* Why copies are slower than they could be: one sentence, where CUDA refused to page-lock memory;
+ * "" otherwise. */
+const char* bellows_ps_unpinned(const bellows_ps_t* ps);
 
 /* The sentence of the last failure; "" if there was none. */
 const char* bellows_ps_error(const bellows_ps_t* ps);
