@@ -102,7 +102,9 @@ float initial_state(const RuleTerms& terms) { return static_cast<float>(terms.in
 
 ApplyRule apply_rule(const RuleTerms& from, std::vector<GroupRange> ranges) {
   const Apply apply = choose(rule_of(from), type_of(from));
-  return [apply, from, ranges = std::move(ranges)](const ShardUpdate& update) {
+  const std::uint32_t states = states_of(from);
+  const std::uint32_t element = gradient_bytes(from);
+  return [apply, from, states, element, ranges = std::move(ranges)](const ShardUpdate& update) {
     std::vector<const void*> gradients(update.gradients.size());
     for (const GroupRange& range : ranges) {
       Terms terms = terms_of(from, range.group, update.version);
@@ -110,14 +112,14 @@ ApplyRule apply_rule(const RuleTerms& from, std::vector<GroupRange> ranges) {
       terms.scale =
           static_cast<double>(update.scales[0]) / static_cast<double>(update.gradients.size());
       for (std::size_t i = 0; i < gradients.size(); ++i)
-        gradients[i] = static_cast<const unsigned char*>(update.gradients[i]) +
-                       range.begin * gradient_bytes(from);
+        gradients[i] =
+            static_cast<const unsigned char*>(update.gradients[i]) + range.begin * element;
       Arrays arrays;
       arrays.weights = update.weights + range.begin;
       arrays.gradients = gradients.data();
       arrays.count = static_cast<unsigned>(gradients.size());
       arrays.new_weights = update.new_weights + range.begin;
-      for (std::uint32_t i = 0; i < states_of(from); ++i) {
+      for (std::uint32_t i = 0; i < states; ++i) {
         arrays.state[i] = update.state[i] + range.begin;
         arrays.new_state[i] = update.new_state[i] + range.begin;
       }
