@@ -3,7 +3,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
 #include <chrono>
 #include <thread>
 #include <utility>
@@ -57,7 +56,7 @@ Result<PsCheckpoint> PsCheckpoint::join(const std::string& dir) {
 
 Status PsCheckpoint::name(const std::string& name, int dtype, std::uint64_t count, int layout,
                           void* data) {
-  if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(name);
+  names_.insert(name);
   return status_of(
       bellows_register(handle_.get(), name.c_str(), dtype, 1, &count, layout, 0, count, data));
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,7 +58,7 @@ class PsCheckpoint {
   Status status_of(int code) const;
 
   std::unique_ptr<bellows_t, Leave> handle_;
-  std::vector<std::string> names_;     ///< of what is registered
+  std::set<std::string> names_;        ///< of what is registered
   std::vector<std::uint64_t> totals_;  ///< gradients of each learner's place
   std::uint64_t updates_ = 0;
 };
