@@ -183,7 +183,7 @@ Status PsServer::join(Peer& peer, const PsMessage& message, Fd counts) {
     if (auto made = make_memory(message, counts); !made) return made;
     const auto restored = restore();
     if (restored && *restored) {
-      if (auto begun = begin_training(message.terms); !begun) return begun;
+      if (auto begun = begin_training(); !begun) return begun;
       return seat(peer);
     }
     memory_.reset();
@@ -213,7 +213,7 @@ Status PsServer::take_initial(Peer& peer, Fd weights) {
     }
     at += bytes;
   }
-  if (auto begun = begin_training(peer.join->terms); !begun) return begun;
+  if (auto begun = begin_training(); !begun) return begun;
   return seat(peer);
 }
 
@@ -341,20 +341,22 @@ void PsServer::finish() {
 
 void PsServer::stop() {
   ending_ = Ending::stops;
+  end_as(Saver::End::stopped);
+}
+
+/// Once all is saved, if there is somebody to save it.
+void PsServer::end_as(Saver::End end) {
   if (saver_)
-    saver_->finish(Saver::End::stopped);
+    saver_->finish(end);
   else
-    over_ = Saver::End::stopped;
+    over_ = end;
 }
 
 /// Whether there is nothing left to do.
 bool PsServer::finish_if_all_are_gone() {
   if (ending_ != Ending::finishes || over_ || (seats_ && !seats_->all().empty()))
     return over_.has_value();
-  if (saver_)
-    saver_->finish(Saver::End::finished);
-  else
-    over_ = Saver::End::finished;
+  end_as(Saver::End::finished);
   return over_.has_value();
 }
 

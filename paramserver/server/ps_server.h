@@ -64,7 +64,7 @@ class PsServer {
   PsServer(EventLoop& loop, SeatKeeper keeper, const ServerOptions& options, Say say);
   Status adopt(Inheritance left);
   ShardSteps shard_steps(std::uint32_t shard) const;
-  Status begin(const RuleTerms& terms);
+  Status begin();
   Status start_saver();
   Saved saved() const;
   void accept_peer();
@@ -73,7 +73,7 @@ class PsServer {
   Status join(Peer& peer, const PsMessage& message, Fd counts);
   Status make_memory(const PsMessage& join, const Fd& counts);
   Result<bool> restore();
-  Status begin_training(const RuleTerms& terms);
+  Status begin_training();
   Status take_initial(Peer& peer, Fd weights);
   Status agree(const PsMessage& message, const Fd& counts) const;
   Status seat(Peer& peer);
@@ -84,6 +84,7 @@ class PsServer {
   void end(std::uint32_t learner);
   void on_fenced();
   void let_fenced_go();
+  void end_as(Saver::End end);
   bool finish_if_all_are_gone();
   void let_go(std::uint32_t learner, const std::string& why);
 

@@ -98,7 +98,8 @@ Status PsServer::adopt(Inheritance left) {
   layout_ = std::move(*layout);
   tensors_ = std::move(*counts);
   counts_ = std::move(left.tensors);
-  if (auto begun = begin(left.terms); !begun) return begun;
+  terms_ = left.terms;
+  if (auto begun = begin(); !begun) return begun;
   std::vector<Seat> seats;
   for (auto& kept : left.seats) {
     auto slot = SlotMemory::adopt(std::move(kept.slot), memory_->control().geometry());
@@ -128,8 +129,7 @@ ShardSteps PsServer::shard_steps(std::uint32_t shard) const {
 }
 
 /// Starts a thread for each shard of the memory.
-Status PsServer::begin(const RuleTerms& terms) {
-  terms_ = terms;
+Status PsServer::begin() {
   const ControlView& control = memory_->control();
   auto cut = Cut::make(control.geometry().shards);
   if (!cut) return cut.error();
@@ -207,9 +207,9 @@ Result<bool> PsServer::restore() {
 }
 
 /// From memory that has its first weights.
-Status PsServer::begin_training(const RuleTerms& terms) {
-  auto begun = begin(terms);
-  if (begun) begun = keeper_.put_memory(memory_->files(), counts_, tensors_.size(), terms);
+Status PsServer::begin_training() {
+  auto begun = begin();
+  if (begun) begun = keeper_.put_memory(memory_->files(), counts_, tensors_.size(), terms_);
   if (begun && saver_) saver_->save(saved(), cut_.get());
   if (begun) return begun;
   // The next one may be luckier.
