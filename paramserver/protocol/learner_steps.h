@@ -20,6 +20,11 @@ struct Identity {
   /// What its place's total is more than its clock. A clock counts a learner's gradients, from that
   /// of the slowest when it joined.
   std::uint64_t before = 0;
+
+  /// Whether they are one learner's, from one join on.
+  bool is_of(const Identity& other) const {
+    return learner == other.learner && incarnation == other.incarnation;
+  }
 };
 
 /// The last sequence that a record says is applied.

@@ -57,11 +57,9 @@ void Cut::report(std::uint64_t cut, std::span<const AppliedOf> applied, std::uin
   if (now_.cut != cut || now_.phase != Phase::asking) return;
   target_.generation = std::max(target_.generation, generation);
   for (const AppliedOf& mine : applied) {
-    const auto same = std::find_if(target_.applied.begin(), target_.applied.end(),
-                                   [&mine](const AppliedOf& other) {
-                                     return other.who.learner == mine.who.learner &&
-                                            other.who.incarnation == mine.who.incarnation;
-                                   });
+    const auto same =
+        std::find_if(target_.applied.begin(), target_.applied.end(),
+                     [&mine](const AppliedOf& other) { return other.who.is_of(mine.who); });
     if (same == target_.applied.end())
       target_.applied.push_back(mine);
     else if (distance(mine.applied, same->applied) > 0)
@@ -122,9 +120,7 @@ void ShardCut::turn_to(const Cut::Now& now, ShardSteps& steps, std::span<const M
 bool ShardCut::is_short(const ShardSteps& steps, const Member& member) const {
   if (steps.is_fenced(member)) return false;
   for (const AppliedOf& wanted : target_.applied)
-    if (wanted.who.learner == member.who.learner &&
-        wanted.who.incarnation == member.who.incarnation)
-      return distance(wanted.applied, steps.applied(member)) > 0;
+    if (wanted.who.is_of(member.who)) return distance(wanted.applied, steps.applied(member)) > 0;
   return false;
 }
 

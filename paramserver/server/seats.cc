@@ -22,6 +22,18 @@ constexpr std::chrono::seconds kAttach{10};
 /// The same if the server has ended meanwhile: what it was about to send never comes.
 constexpr std::chrono::seconds kAttachAfterEnd{1};
 
+/// What `read` makes of a learner's record in the current version of a shard, whose thread may be
+/// at work: what is read of a version counts if that still is the current one.
+template <typename Read>
+auto read_current(const ControlView& control, std::uint32_t shard, std::uint32_t learner,
+                  Read read) {
+  for (;;) {
+    const Current current = control.current(shard);
+    const auto value = read(control.record(shard, current.buffer, learner));
+    if (control.current(shard) == current) return value;
+  }
+}
+
 }  // namespace
 
 Seats::Seats(const ControlView& control, std::uint32_t first_sequence, Skip skip)
@@ -61,11 +73,8 @@ Result<Seat> Seats::make(Fd process) const {
 }
 
 std::uint64_t Seats::total(std::uint32_t shard, std::uint32_t learner) const {
-  for (;;) {
-    const Current current = control_.current(shard);
-    const std::uint64_t total = control_.record(shard, current.buffer, learner).total.load();
-    if (control_.current(shard) == current) return total;
-  }
+  return read_current(control_, shard, learner,
+                      [](const LearnerRecord& record) { return record.total.load(); });
 }
 
 // Where a learner took back what it had published, and was put out, shards have had different
@@ -196,15 +205,11 @@ void Seats::end(std::uint32_t learner) {
   publish();
 }
 
-/// What a shard has applied of a member. Another thread may be at work: what is read of a version
-/// counts if that still is the current one.
+/// What a shard has applied of a member.
 std::uint32_t Seats::applied(const Member& member, std::uint32_t shard) const {
-  for (;;) {
-    const Current current = control_.current(shard);
-    const std::uint32_t applied =
-        applied_in(control_.record(shard, current.buffer, member.who.learner), member.who);
-    if (control_.current(shard) == current) return applied;
-  }
+  return read_current(control_, shard, member.who.learner, [&member](const LearnerRecord& record) {
+    return applied_in(record, member.who);
+  });
 }
 
 bool Seats::is_applied(const Member& member, std::uint32_t sequence) const {
@@ -255,8 +260,7 @@ std::vector<std::uint32_t> Seats::settle() {
 
 void Seats::fence(const Identity& who) {
   const auto found = seats_.find(who.learner);
-  if (found == seats_.end() || found->second.joined.member.who.incarnation != who.incarnation)
-    return;
+  if (found == seats_.end() || !found->second.joined.member.who.is_of(who)) return;
   seats_.erase(found);
   fenced_.push_back(who.learner);
   publish();
