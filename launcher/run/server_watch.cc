@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run/server_watch.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <chrono>
 #include <optional>
 #include <utility>
 
-#include "common/plain/packet.h"
 #include "launcher/base/detached_work.h"
 #include "launcher/record/event_log.h"
 #include "launcher/record/server_record.h"
-#include "paramserver/wire/ps_wire.h"
+#include "paramserver/wire/ps_report.h"
 
 namespace bellows {
 namespace {
@@ -22,23 +18,6 @@ using namespace std::chrono_literals;
 constexpr auto kEvery = 3s;
 /// It has much to do, but this takes no time.
 constexpr int kAnswerWithinMs = 2000;
-
-std::optional<ps::PsReport> ask(const std::string& path) {
-  plain::Handle socket;
-  ps::PsMessage message;
-  message.word = ps::PsWord::report;
-  const iovec part = {&message, sizeof message};
-  std::size_t got = 0;
-  if (plain::connect_to(path.c_str(), &socket, kAnswerWithinMs) != 0 ||
-      plain::send_packet(socket.get(), &part, 1, -1, MSG_DONTWAIT) != 0)
-    return std::nullopt;
-  pollfd answer = {socket.get(), POLLIN, 0};
-  if (poll(&answer, 1, kAnswerWithinMs) != 1 ||
-      plain::receive_packet(socket.get(), &part, 1, &got, nullptr, MSG_DONTWAIT) != 0 ||
-      !message.is_sound(got) || message.word != ps::PsWord::report)
-    return std::nullopt;
-  return message.report;
-}
 
 }  // namespace
 
@@ -77,7 +56,7 @@ void ServerWatch::Shared::run() {
   std::unique_lock lock(mutex);
   while (!changed.wait_for(lock, kEvery, [this] { return closing; })) {
     lock.unlock();
-    const auto report = ask(place.socket);
+    const auto report = ps::ask_for_report(place.socket.c_str(), kAnswerWithinMs);
     const double now = wall_clock();
     if (report) (void)record_of(*report, now).write(place.checkpoint_dir, place.access).ok();
     last = report;

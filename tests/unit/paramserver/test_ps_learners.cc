@@ -12,9 +12,8 @@
 #include <vector>
 
 #include "common/child.h"
-#include "common/plain/packet.h"
 #include "paramserver/server/learner_processes.h"
-#include "paramserver/wire/ps_wire.h"
+#include "paramserver/wire/ps_report.h"
 #include "tests/unit/paramserver/ps_support.h"
 #include "tests/unit/support/scratch_dir.h"
 
@@ -88,20 +87,6 @@ class Run {
   std::optional<Child> child_;
 };
 
-std::optional<ps::PsReport> report_of(const std::string& path) {
-  plain::Handle socket;
-  ps::PsMessage message;
-  message.word = ps::PsWord::report;
-  const iovec part = {&message, sizeof message};
-  std::size_t got = 0;
-  if (plain::connect_to(path.c_str(), &socket, kWaitMs) != 0 ||
-      plain::send_packet(socket.get(), &part, 1, -1, 0) != 0 ||
-      plain::receive_packet(socket.get(), &part, 1, &got, nullptr, 0) != 0 ||
-      !message.is_sound(got) || message.word != ps::PsWord::report)
-    return std::nullopt;
-  return message.report;
-}
-
 Words ledger(Words more) {
   more.insert(more.begin(), {PS_LEDGER, "DIR"});
   return more;
@@ -152,7 +137,7 @@ Test(ps_learners, may_be_asked_for, .timeout = 60) {
   const std::string path = run.dir() + "/s";
   ps::PsReport seen;
   cr_expect(eventually([&] {
-              const auto report = report_of(path);
+              const auto report = ps::ask_for_report(path.c_str(), kWaitMs);
               if (report) seen = *report;
               return seen.learners == 2 && seen.updates > 100;
             }),

@@ -10,7 +10,7 @@
 #include <chrono>
 #include <thread>
 
-#include "paramserver/wire/ps_wire.h"
+#include "paramserver/wire/ps_report.h"
 #include "tests/unit/paramserver/ps_processes.h"
 #include "tests/unit/paramserver/ps_trial.h"
 
@@ -93,19 +93,6 @@ pid_t start_hostile() {
   _exit(open.error().find("put this learner out") != std::string::npos ? 0 : 1);
 }
 
-/// Whatever comes of it: the server may be killed meanwhile.
-void ask_for_report(const Server& server) {
-  plain::Handle socket;
-  ps::PsMessage message;
-  message.word = ps::PsWord::report;
-  iovec part = {&message, sizeof message};
-  if (plain::connect_to(server.socket().c_str(), &socket, 1000) != 0 ||
-      plain::send_packet(socket.get(), &part, 1, -1, 0) != 0)
-    return;
-  std::size_t got = 0;
-  (void)plain::receive_packet(socket.get(), &part, 1, &got, nullptr, 0);
-}
-
 void run_server(const Trial& trial) {
   Server server({"--threads=2", "--learners=6", "--mode=bounded", "--staleness=1000", kFirst},
                 WITH_POINTS, trial.environment());
@@ -125,7 +112,8 @@ void run_server(const Trial& trial) {
   for (const pid_t child : more) cr_expect_eq(exit_code(child), 0, "%s", trial.text().c_str());
   cr_expect(eventually([&] { return slots_of(server.pid()) == 1; }), "%s", trial.text().c_str());
   cr_expect(is_sum(reader.pull(), {count, count, late}), "%s", trial.text().c_str());
-  ask_for_report(server);
+  // Whatever comes of it: the server may be killed meanwhile.
+  (void)ps::ask_for_report(server.socket().c_str(), 1000);
   reader.leave();
   expect_clean_end(server, trial, SIGUSR2);
 }
