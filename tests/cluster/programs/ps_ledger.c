@@ -19,10 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "paramserver/include/bellows_ps.h"
+#include "tests/cluster/programs/ps_program.h"
 
 enum { kMostDoubts = 64, kTensors = 2, kWaitSeconds = 120, kWrong = 1, kUsage = 2, kFails = 3 };
 
@@ -45,22 +44,6 @@ struct task {
   uint32_t mortal;  /* 0: no */
 };
 
-static void die(const char* what, const char* why) {
-  fprintf(stderr, "ps_ledger: %s: %s\n", what, why);
-  exit(kWrong);
-}
-
-static void pause_for(long us) {
-  const struct timespec time = {us / 1000000, us % 1000000 * 1000};
-  nanosleep(&time, NULL);
-}
-
-static uint32_t number_in(const char* name) {
-  const char* text = getenv(name);
-  if (!text) die(name, "is not set");
-  return (uint32_t)strtoul(text, NULL, 10);
-}
-
 static struct journal* open_journal(const struct task* task, uint32_t learner) {
   char path[4096];
   snprintf(path, sizeof path, "%s/ledger-%u", task->directory, learner);
@@ -76,15 +59,7 @@ static struct journal* open_journal(const struct task* task, uint32_t learner) {
 static bellows_ps_t* join(const struct task* task) {
   const uint64_t elements = (uint64_t)task->learners * task->count;
   const uint64_t counts[kTensors] = {elements, elements};
-  float* const zeroes = calloc(elements, sizeof *zeroes);
-  const float* const initial[kTensors] = {zeroes, zeroes};
-  struct bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
-  config.rate = 1;
-  bellows_ps_t* ps = NULL;
-  if (bellows_ps_join(&config, counts, initial, kTensors, &ps) != BELLOWS_PS_OK)
-    die("join", ps ? bellows_ps_error(ps) : "out of memory");
-  free(zeroes);
-  return ps;
+  return join_with(counts, kTensors);
 }
 
 static void push(bellows_ps_t* ps, const struct task* task, struct journal* journal,

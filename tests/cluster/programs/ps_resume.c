@@ -12,40 +12,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
-#include "paramserver/include/bellows_ps.h"
+#include "tests/cluster/programs/ps_program.h"
 
 enum { kTensors = 3, kWaitSeconds = 200 };
 
-static void die(const char* what, const char* why) {
-  fprintf(stderr, "ps_resume: %s: %s\n", what, why);
-  exit(1);
-}
-
-static void pause_for(long us) {
-  const struct timespec time = {us / 1000000, us % 1000000 * 1000};
-  nanosleep(&time, NULL);
-}
-
-static uint32_t number_in(const char* name) {
-  const char* const text = getenv(name);
-  if (!text) die(name, "is not set");
-  return (uint32_t)strtoul(text, NULL, 10);
-}
-
 static bellows_ps_t* join(uint64_t count) {
   const uint64_t counts[kTensors] = {count, count, count};
-  float* const zeroes = calloc(count, sizeof *zeroes);
-  const float* const initial[kTensors] = {zeroes, zeroes, zeroes};
-  struct bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
-  config.rate = 1;
-  bellows_ps_t* ps = NULL;
-  if (bellows_ps_join(&config, counts, initial, kTensors, &ps) != BELLOWS_PS_OK)
-    die("join", ps ? bellows_ps_error(ps) : "out of memory");
-  free(zeroes);
-  return ps;
+  return join_with(counts, kTensors);
 }
 
 /* How many gradients the weights have; each at most once, in all tensors alike. */

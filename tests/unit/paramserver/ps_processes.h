@@ -168,6 +168,14 @@ inline pid_t start_learner(
   _exit(open.leave() == BELLOWS_PS_OK ? 0 : 4);
 }
 
+/// Learner 0 pushes so many, and waits until all are applied. How many it has pushed then.
+inline std::uint32_t push_some(OpenLearner& learner, std::uint32_t from, std::uint32_t count) {
+  for (std::uint32_t q = from; q < from + count; ++q)
+    cr_assert_eq(learner.push(0, q), BELLOWS_PS_OK, "%s", learner.error().c_str());
+  cr_assert_eq(bellows_ps_drain(learner.ps), BELLOWS_PS_OK);
+  return from + count;
+}
+
 inline int exit_code(pid_t child) {
   int status = 0;
   cr_assert_eq(waitpid(child, &status, 0), child);

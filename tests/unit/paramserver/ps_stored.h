@@ -10,7 +10,8 @@
 
 #include "checkpoint/include/bellows.h"
 #include "checkpoint/store/store.h"
-#include "tests/unit/paramserver/ps_support.h"
+#include "tests/unit/checkpoint/library_support.h"
+#include "tests/unit/paramserver/ps_processes.h"
 
 namespace bellows::ps_test {
 
@@ -59,6 +60,20 @@ inline std::optional<Stored> read_newest() {
   for (const auto& part : parts)
     stored.weights.insert(stored.weights.end(), part.begin(), part.end());
   return stored;
+}
+
+/// That the server ends at this signal, and what it has saved then are so many gradients of learner
+/// 0, each once.
+inline void expect_saves(const checkpoint_test::Place& place, Server& server, int signal,
+                         std::uint32_t pushed) {
+  server.signal(signal);
+  cr_expect_eq(server.wait_for_end(), 0);
+  cr_assert(ps_test::eventually([&] { return !place.agent_lives(); }));
+  const auto stored = read_newest();
+  cr_assert(stored);
+  cr_expect_eq(stored->step, pushed);
+  cr_expect_eq(stored->gradients[0], pushed);
+  cr_expect(is_sum(stored->weights, {pushed}));
 }
 
 }  // namespace bellows::ps_test

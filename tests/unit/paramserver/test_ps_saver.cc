@@ -32,13 +32,6 @@ std::uint64_t newest_name(const Place& place) {
   return newest;
 }
 
-/// Learner 0 pushes so many, and leaves when all are applied.
-void push_some(OpenLearner& learner, std::uint32_t from, std::uint32_t count) {
-  for (std::uint32_t q = from; q < from + count; ++q)
-    cr_assert_eq(learner.push(0, q), BELLOWS_PS_OK, "%s", learner.error().c_str());
-  cr_assert_eq(bellows_ps_drain(learner.ps), BELLOWS_PS_OK);
-}
-
 }  // namespace
 
 Test(ps_saver, goes_on_where_it_was_stopped_with_other_threads_and_learners, .timeout = 120) {
@@ -49,14 +42,8 @@ Test(ps_saver, goes_on_where_it_was_stopped_with_other_threads_and_learners, .ti
     cr_assert_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
     push_some(learner, 0, 100);
     // With its learner there.
-    server.signal(SIGTERM);
-    cr_expect_eq(server.wait_for_end(), 0);
+    expect_saves(place, server, SIGTERM, 100);
   }
-  const auto stored = read_newest();
-  cr_assert(stored);
-  cr_expect_eq(stored->step, 100);
-  cr_expect_eq(stored->gradients[0], 100);
-  cr_expect(is_sum(stored->weights, {100}));
   Server server(options(place, {"--threads=3", "--learners=5"}));
   OpenLearner learner;
   cr_assert_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
@@ -161,19 +148,13 @@ Test(ps_saver, a_killed_server_saves_on_with_another, .timeout = 120) {
   cr_assert_eq(learner.code, BELLOWS_PS_OK);
   std::uint32_t pushed = 0;
   for (int i = 0; i < 5; ++i) {
-    push_some(learner, pushed, 20);
-    pushed += 20;
+    pushed = push_some(learner, pushed, 20);
     const pid_t worker = server.worker();
     kill(worker, SIGKILL);
     cr_assert(eventually([&] { return server.worker() != 0 && server.worker() != worker; }));
   }
   push_some(learner, pushed, 20);
-  server.signal(SIGTERM);
-  cr_expect_eq(server.wait_for_end(), 0);
-  const auto stored = read_newest();
-  cr_assert(stored);
-  cr_expect_eq(stored->step, 120);
-  cr_expect(is_sum(stored->weights, {120}));
+  expect_saves(place, server, SIGTERM, 120);
 }
 
 namespace {
@@ -223,11 +204,7 @@ Test(ps_saver, goes_on_when_its_agent_is_killed, .timeout = 120) {
   push_some(learner, 20, 20);
   cr_assert(eventually([&] { return place.agent() > 0 && place.agent() != agent; }));
   push_some(learner, 40, 20);
-  server.signal(SIGTERM);
-  cr_expect_eq(server.wait_for_end(), 0);
-  const auto stored = read_newest();
-  cr_assert(stored);
-  cr_expect(is_sum(stored->weights, {60}));
+  expect_saves(place, server, SIGTERM, 60);
 }
 
 namespace {

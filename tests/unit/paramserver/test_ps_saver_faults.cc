@@ -67,12 +67,6 @@ class SmallDisk {
   std::string dir_;
 };
 
-void push_some(OpenLearner& learner, std::uint32_t& pushed, std::uint32_t count) {
-  for (std::uint32_t i = 0; i < count; ++i)
-    cr_assert_eq(learner.push(0, pushed++), BELLOWS_PS_OK, "%s", learner.error().c_str());
-  cr_assert_eq(bellows_ps_drain(learner.ps), BELLOWS_PS_OK);
-}
-
 }  // namespace
 
 Test(ps_saver, goes_on_with_a_full_disk_and_saves_once_there_is_room, .timeout = 120) {
@@ -82,12 +76,11 @@ Test(ps_saver, goes_on_with_a_full_disk_and_saves_once_there_is_room, .timeout =
   Server server({"--checkpoint-dir=" + place.checkpoints(), "--checkpoint-every-ms=20"});
   OpenLearner learner;
   cr_assert_eq(learner.code, BELLOWS_PS_OK);
-  std::uint32_t pushed = 0;
-  push_some(learner, pushed, 10);
+  std::uint32_t pushed = push_some(learner, 0, 10);
   cr_assert(eventually([&] { return newest_committed(place.checkpoints()) == 10; }));
   disk.fill();
   const auto has_failed = [&] {
-    push_some(learner, pushed, 1);
+    pushed = push_some(learner, pushed, 1);
     // The agent may say first that there is no space for its own files.
     return said.has("bellows-ps: cannot save the training: ");
   };
@@ -96,18 +89,12 @@ Test(ps_saver, goes_on_with_a_full_disk_and_saves_once_there_is_room, .timeout =
   cr_expect_not(said.has("has saved the training again"), "%s", said.text().c_str());
   disk.make_room();
   const auto is_saved = [&] {
-    push_some(learner, pushed, 1);
+    pushed = push_some(learner, pushed, 1);
     return newest_committed(place.checkpoints()) > 10 && said.has("has saved the training again");
   };
   cr_assert(eventually(is_saved), "%s", said.text().c_str());
-  push_some(learner, pushed, 10);
-  server.signal(SIGTERM);
-  cr_expect_eq(server.wait_for_end(), 0);
-  cr_assert(eventually([&] { return !place.agent_lives(); }));
-  const auto stored = read_newest();
-  cr_assert(stored);
-  cr_expect_eq(stored->step, pushed);
-  cr_expect(is_sum(stored->weights, {pushed}));
+  pushed = push_some(learner, pushed, 10);
+  expect_saves(place, server, SIGTERM, pushed);
 }
 
 Test(ps_saver, says_that_it_could_not_save_at_its_end, .timeout = 120) {
@@ -119,8 +106,7 @@ Test(ps_saver, says_that_it_could_not_save_at_its_end, .timeout = 120) {
     OpenLearner learner;
     cr_assert_eq(learner.code, BELLOWS_PS_OK);
     disk.fill();
-    std::uint32_t pushed = 0;
-    push_some(learner, pushed, 10);
+    push_some(learner, 0, 10);
     if (signal == SIGUSR2) learner.leave();
     server.signal(signal);
     cr_expect_eq(server.wait_for_end(), 1, "%s", said.text().c_str());
@@ -137,8 +123,7 @@ Test(ps_saver, a_second_one_with_the_same_directory_is_refused, .timeout = 120) 
   Server first({"--checkpoint-dir=" + place.checkpoints()});
   OpenLearner learner;
   cr_assert_eq(learner.code, BELLOWS_PS_OK);
-  std::uint32_t pushed = 0;
-  push_some(learner, pushed, 10);
+  std::uint32_t pushed = push_some(learner, 0, 10);
   const std::size_t before = said.text().size();
   {
     Server second({"--checkpoint-dir=" + place.checkpoints()});
@@ -146,11 +131,6 @@ Test(ps_saver, a_second_one_with_the_same_directory_is_refused, .timeout = 120) 
   }
   cr_expect(said.has("bellows-ps: ", before), "it says nothing");
   cr_expect(said.has(place.checkpoints(), before), "%s", said.text().substr(before).c_str());
-  push_some(learner, pushed, 10);
-  first.signal(SIGTERM);
-  cr_expect_eq(first.wait_for_end(), 0);
-  cr_assert(eventually([&] { return !place.agent_lives(); }));
-  const auto stored = read_newest();
-  cr_assert(stored);
-  cr_expect(is_sum(stored->weights, {pushed}));
+  pushed = push_some(learner, pushed, 10);
+  expect_saves(place, first, SIGTERM, pushed);
 }
