@@ -69,21 +69,17 @@ def store(path, part, rows):
     os.replace(path + ".new", path)
 
 
-def table(rows):
-    """The rows as text."""
-    lines = []
-    width = max(36, *(len(r["name"]) for r in rows))
-    for r in rows:
-        if "left_out" in r:
-            lines.append(f"{r['name']:<{width}}   left out: {r['left_out']}")
-            continue
-        line = f"{r['name']:<{width}} {r['value']:>10g} {r['unit']:<6} {r['low']:g} to {r['high']:g}"
-        if "goal" in r:
-            verdict = {True: "met", False: "missed", None: "too noisy to tell"}[r["met"]]
-            line += f"   goal {r['goal']:g}: {verdict}"
-        if "baseline" in r:
-            line += f"   ({r['baseline']['name']}: {r['baseline']['value']:g})"
-        lines.append(line)
-        if "note" in r:
-            lines.append(f"  {r['note']}")
-    return "\n".join(lines)
+def text(r):
+    """A row for people."""
+    width = 44
+    if "left_out" in r:
+        return f"{r['name']:<{width}}   left out: {r['left_out']}"
+    line = f"{r['name']:<{width}} {r['value']:>10g} {r['unit']:<6} {r['low']:g} to {r['high']:g}"
+    if "goal" in r:
+        verdict = {True: "met", False: "missed", None: "too noisy to tell"}[r["met"]]
+        line += f"   goal {r['goal']:g}: {verdict}"
+    if "baseline" in r:
+        line += f"   ({r['baseline']['name']}: {r['baseline']['value']:g})"
+    if "note" in r:
+        line += f"\n  {r['note']}"
+    return line

@@ -45,7 +45,8 @@ def stores_row(options, rule, kib):
 
 
 def run(options):
-    return [*(limit_row(options, rule, "f32") for rule in MOVED),
-            *(limit_row(options, rule, gradient) for rule in ("sgd", "adam") for gradient in ("bf16", "f16")),
-            *(stores_row(options, rule, kib) for rule, sizes in STORES.items() for kib in sizes),
-            *paramserver_peers.run(options), *paramserver_training.run(options)]
+    yield from (limit_row(options, rule, "f32") for rule in MOVED)
+    yield from (limit_row(options, rule, gradient) for rule in ("sgd", "adam") for gradient in ("bf16", "f16"))
+    yield from (stores_row(options, rule, kib) for rule, sizes in STORES.items() for kib in sizes)
+    yield from paramserver_peers.run(options)
+    yield from paramserver_training.run(options)

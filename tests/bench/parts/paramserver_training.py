@@ -103,6 +103,9 @@ def convergence_rows(options):
 def run(options):
     why = missing()
     if why:
-        return [rows.left_out(name, why) for name in NAMES]
-    return [row for batch in BATCHES for learners in LEARNERS for row in training_rows(options, batch, learners)
-            ] + convergence_rows(options)
+        yield from (rows.left_out(name, why) for name in NAMES)
+        return
+    for batch in BATCHES:
+        for learners in LEARNERS:
+            yield from training_rows(options, batch, learners)
+    yield from convergence_rows(options)
