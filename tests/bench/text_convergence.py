@@ -3,9 +3,10 @@
 """Accuracy of examples/paramserver at a mini-batch of 1, of learners that don't wait for each other and of plain SGD:
 text_convergence.py SEED LEARNERS SAMPLES EPOCHS, with the socket of a new bellows-ps in BELLOWS_PS_SOCKET.
 
-Both use the same samples as often, and begin with the same weights. It prints a JSON object: "serial" and "async", the
-percentages of held-out samples that are right, and "stale": for each gradient, how many updates by others came between
-the weights that it was computed with and those that contain it: at least its staleness.
+Both use the same samples as often, begin with the same weights, and have rates that fall to 0 in the same way: where
+they stay as they are, the last few updates decide more than who made them. It prints a JSON object: "serial" and
+"async", the percentages of held-out samples that are right, and "stale": for each gradient, how many updates by others
+came between the weights that it was computed with and those that contain it: at least its staleness.
 """
 import json
 import multiprocessing
@@ -19,7 +20,7 @@ from bellows import ps  # pylint: disable=wrong-import-position
 from network import Net, Samples, right, train  # pylint: disable=wrong-import-position
 from sections import packages  # pylint: disable=wrong-import-position
 
-RATE = 0.01
+RATE = 0.02  # at first; it falls in half a wave of a cosine
 
 
 class Watched:
@@ -41,14 +42,35 @@ def orders(samples, seed, epochs):
     return [torch.randperm(len(samples), generator=generator) for _ in range(epochs)]
 
 
+class Falling:
+    """An optimizer of torch with the schedule that the parameter server has."""
+
+    def __init__(self, optimizer, updates):
+        self.optimizer = optimizer
+        self.schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, updates)
+        self.zero_grad = optimizer.zero_grad
+
+    def step(self):
+        self.optimizer.step()
+        self.schedule.step()
+
+
+def updates_of(orders_of_epochs):
+    return sum(map(len, orders_of_epochs))
+
+
 def serial(net, samples, orders_of_epochs):
-    optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
+    optimizer = Falling(torch.optim.SGD(net.parameters(), lr=RATE), updates_of(orders_of_epochs))
     for order in orders_of_epochs:
         train(net, optimizer, samples.batches(1, order))
 
 
-def learn(net, samples, orders_of_epochs, sender):
-    with ps.Optimizer(net.parameters(), lr=RATE) as optimizer:
+def optimizer_of(net, updates):
+    return ps.Optimizer(net.parameters(), lr=RATE, schedule=ps.CosineSchedule(updates))
+
+
+def learn(net, samples, orders_of_epochs, updates, sender):
+    with optimizer_of(net, updates) as optimizer:
         watched = Watched(optimizer)
         for order in orders_of_epochs:
             train(net, watched, samples.batches(1, order))
@@ -62,7 +84,7 @@ def in_parallel(make_net, samples, orders_of_epochs, learners):
     for part in range(learners):
         receiver, sender = fork.Pipe(duplex=False)
         mine = [order[part::learners] for order in orders_of_epochs]
-        process = fork.Process(target=learn, args=(make_net(), samples, mine, sender), daemon=True)
+        process = fork.Process(target=learn, args=(make_net(), samples, mine, updates_of(orders_of_epochs), sender), daemon=True)
         process.start()
         sender.close()
         started.append((process, receiver))
@@ -90,7 +112,7 @@ def main(seed, learners, count, epochs):
 
     # First those that are forked: a process that has computed gradients has threads that would be missing.
     net = make_net()
-    with ps.Optimizer(net.parameters(), lr=RATE) as optimizer:
+    with optimizer_of(net, updates_of(orders_of_epochs)) as optimizer:
         stale = in_parallel(make_net, samples, orders_of_epochs, learners)
         optimizer.pull()
         result = {"async": accuracy(net), "stale": stale}
