@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """An update of all parameters by way of the parameter server (a gradient that is already in its slot pushed and
 applied, the new weights pulled), beside what else does as much on one node: a naive shared memory, the allreduce of
-DeepSpeed's scheme on CPUs, Open MPI's and gloo's. These need two processes at least; a server and a learner are two."""
+DeepSpeed's scheme on CPUs, Open MPI's, gloo's and ps-lite. These need two processes at least; a server and a learner are two."""
 import contextlib
 import os
 import pathlib
 import shutil
+import socket
 import statistics
 import subprocess
 import tempfile
@@ -15,7 +16,7 @@ import rows
 
 KIB = (4, 64, 1024, 16384, 65536, 262144)
 LEARNERS = (1, 2, 4)
-ROUNDS = 20
+ROUNDS = 12
 SMALL_GOAL_US = 5.6  # what the naive one takes at most on an idle machine
 PYTHON = "/usr/bin/python3"
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -88,40 +89,76 @@ def gloo(_options, kib, learners):
                 other.wait(timeout=300)
 
 
-def peers():
+def ps_lite(options, kib, learners):
+    """A scheduler, a server and workers, each a process, as ps-lite has them."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = {**os.environ, "DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port),
+                   "DMLC_NODE_HOST": "127.0.0.1", "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": str(learners)}
+    command = [f"{options.builddir}/tests/bench/ps_lite", str(kib), str(updates(kib))]
+    processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**environment, "DMLC_ROLE": role})
+                 for role in ["scheduler", "server"] + ["worker"] * learners]
+    try:
+        said = [process.communicate(timeout=300)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    # Which of the workers is the first, ps-lite decides.
+    return median_us("".join(said))
+
+
+def has_ps_lite(options):
+    """Whether PS_LITE is the folder of ps-lite's source, in which it is built."""
+    source = os.environ.get("PS_LITE")
+    if not source:
+        return False
+    top = pathlib.Path(HERE).parents[1]
+    subprocess.run(["g++", "-std=c++20", "-O2", f"-I{top}", f"-I{source}/include", f"{HERE}/ps_lite.cc",
+                    f"{source}/build/libps.a", "-lzmq", "-lprotobuf", "-pthread", "-o",
+                    f"{options.builddir}/tests/bench/ps_lite"], check=True, timeout=300)
+    return True
+
+
+def peers(options):
     found = {"naive": of_program("naive"), "allreduce": of_program("allreduce")}
     if shutil.which("mpirun"):
         found["openmpi"] = openmpi
     if subprocess.run([PYTHON, "-c", "import torch"], check=False, capture_output=True, timeout=120).returncode == 0:
         found["gloo"] = gloo
+    if has_ps_lite(options):
+        found["ps-lite"] = ps_lite
     return found
 
 
 def rounds_for(options, kib, peer):
-    """gloo starts an interpreter with torch, and large arrays take long."""
-    return options.count(6 if peer == "gloo" or kib > 65536 else ROUNDS)
+    """gloo starts an interpreter with torch, processes of ps-lite look for one another, and large arrays take long."""
+    return options.count(4 if peer in ("gloo", "ps-lite") or kib > 65536 else ROUNDS)
+
+
+def compared(options, ways, kib, learners):
+    """The rows of one size, and so many learners."""
+    label = f"{kib}KiB.{learners}"
+    mine, theirs = [], {peer: [] for peer in ways}
+    for i in range(rounds_for(options, kib, "")):
+        mine.append(ours(options, kib, learners))
+        for peer, measure in ways.items():
+            if i < rounds_for(options, kib, peer):
+                theirs[peer].append(measure(options, kib, learners))
+    small = kib == KIB[0] and learners == 1
+    yield rows.row(f"paramserver.update_us.{label}", mine, "us", "lower", SMALL_GOAL_US if small else None,
+                   note="a gradient in its slot pushed and applied, new weights pulled, by each of "
+                        f"{learners} learners with one server thread")
+    for peer, figures in theirs.items():
+        goal = 1 if learners == 1 and kib >= 64 and peer == "openmpi" else None
+        yield rows.row(f"paramserver.vs_{peer}.{label}", [their / own for their, own in zip(figures, mine)], "x",
+                       "higher", goal, (f"{peer}, us", statistics.median(figures)))
 
 
 def run(options):
-    result = []
-    ways = peers()
+    ways = peers(options)
     for learners in LEARNERS:
         for kib in KIB if learners == 1 else KIB[::2]:
-            label = f"{kib}KiB.{learners}"
-            mine, theirs = [], {peer: [] for peer in ways}
-            for i in range(rounds_for(options, kib, "")):
-                mine.append(ours(options, kib, learners))
-                for peer, measure in ways.items():
-                    if i < rounds_for(options, kib, peer):
-                        theirs[peer].append(measure(options, kib, learners))
-            small = kib == KIB[0] and learners == 1
-            result.append(rows.row(f"paramserver.update_us.{label}", mine, "us", "lower",
-                                   SMALL_GOAL_US if small else None,
-                                   note="a gradient in its slot pushed and applied, new weights pulled, by each of "
-                                        f"{learners} learners with one server thread"))
-            for peer, figures in theirs.items():
-                goal = 1 if learners == 1 and kib >= 64 and peer == "openmpi" else None
-                pairs = zip(figures, mine)
-                result.append(rows.row(f"paramserver.vs_{peer}.{label}", [their / own for their, own in pairs], "x",
-                                       "higher", goal, (f"{peer}, us", statistics.median(figures))))
-    return result + [rows.left_out("paramserver.vs_ps-lite", "ps-lite has to be built by whoever has its source")]
+            yield from compared(options, ways, kib, learners)
+    if "ps-lite" not in ways:
+        yield rows.left_out("paramserver.vs_ps-lite", "PS_LITE does not say where its source is, built to build/libps.a")
