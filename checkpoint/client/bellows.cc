@@ -176,6 +176,20 @@ int bellows_should_stop(bellows_t* b, uint64_t step) {
   return wait_at_gate(b, step);
 }
 
+int bellows_stop_ahead(bellows_t* b, uint64_t* step) {
+  int rc = client::check_connected(b);
+  if (rc == BELLOWS_OK && !step) {
+    rc = b->error.set(BELLOWS_ERR_INVALID, "bellows_stop_ahead needs a pointer for the step");
+  }
+  if (rc == BELLOWS_OK) rc = client::take_news(b);
+  if (rc == BELLOWS_OK && client::hung_up(b->socket.get())) rc = client::lost(b, EPIPE);
+  if (rc != BELLOWS_OK) return rc;
+  const std::uint64_t gate = b->page()->gate.load();
+  if (gate == wire::kNoStep) return 0;
+  *step = gate;
+  return 1;
+}
+
 int bellows_batch(bellows_t* b, uint64_t own, uint64_t* batch) {
   if (!b) return BELLOWS_ERR_INVALID;
   b->error.clear();

@@ -168,6 +168,13 @@ int bellows_saved_step(bellows_t* b, uint64_t* step);
  * decided; then it waits until every rank's answer is the same. Steps never go backwards. */
 int bellows_should_stop(bellows_t* b, uint64_t step);
 
+/* Asks without waiting, at the cost of a system call, whether a stop is being decided: 1, and *step
+ * is the least step at which bellows_should_stop takes part in that; 0: none is. For a program of
+ * one rank that may come to no further step by itself, as a server does while it is asked for
+ * nothing: it can stop at any time, if it counts that step as its next. BELLOWS_ERR_AGENT: its
+ * agent has ended. */
+int bellows_stop_ahead(bellows_t* b, uint64_t* step);
+
 /* The number of samples in a step over all ranks, the same on every rank and until this program
  * ends: the batch that the job was last ordered to use (bellows resize --batch), else `own`, with
  * which the program would train if nobody had ordered anything. Sets *batch. BELLOWS_ERR_INVALID:

@@ -185,6 +185,11 @@ class Checkpoint {
   /// The gradient's noise scale, from which bellowsd finds how large a batch pays off.
   void noise_scale(double samples) { check(bellows_noise_scale(handle_, samples)); }
   bool should_stop(std::uint64_t step) { return check(bellows_should_stop(handle_, step)) == 1; }
+  /// The step to count on to, when a stop is being decided and no other step may come.
+  std::optional<std::uint64_t> stop_ahead() {
+    std::uint64_t step = 0;
+    return check(bellows_stop_ahead(handle_, &step)) == 1 ? std::optional(step) : std::nullopt;
+  }
   Memory memory() {
     Memory out;
     check(bellows_memory(handle_, &out.needed, &out.available));

@@ -69,6 +69,8 @@ Test(job_agent, a_stop_that_a_rank_may_have_passed_is_refused, .timeout = 60) {
   JobAgentThread agent(scratch.path(), "n1");
   agent.tell(hello_for(scratch.path() + "/ck", 1, {{"n1", {0}}}));
   bellows_t* b = join(agent, 0, 1);
+  std::uint64_t ahead = 7;
+  cr_expect(bellows_stop_ahead(b, &ahead) == 0 && ahead == 7);
   cr_expect(bellows_should_stop(b, 10) == 0);
   agent.tell(command::SetGate{10});
   auto gated = agent.await<event::Gated>();
@@ -79,8 +81,12 @@ Test(job_agent, a_stop_that_a_rank_may_have_passed_is_refused, .timeout = 60) {
   agent.tell(command::SetGate{12});
   agent.tell(command::SetStop{12});
   cr_assert(agent.await<event::StopSet>().has_value());
+  cr_expect(bellows_stop_ahead(b, &ahead) == 1 && ahead == 12);
   cr_expect(bellows_should_stop(b, 11) == 0);
   cr_expect(bellows_should_stop(b, 12) == 1);
+  cr_expect(bellows_stop_ahead(b, nullptr) == BELLOWS_ERR_INVALID);
+  agent.end();
+  cr_expect(bellows_stop_ahead(b, &ahead) == BELLOWS_ERR_AGENT);
   bellows_finalize(b, 0);
 }
 

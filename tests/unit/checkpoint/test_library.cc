@@ -49,7 +49,7 @@ Test(library, exports_its_functions_alone, .timeout = 30) {
       {"BELLOWS_0.2",
        {"error_step", "memory", "permutation", "register_array", "save_async", "saved_step",
         "unregister", "wait"}},
-      {"BELLOWS_0.3", {"batch", "noise_scale"}}};
+      {"BELLOWS_0.3", {"batch", "noise_scale", "stop_ahead"}}};
   std::set<std::string> wanted, found;
   for (const auto& [version, names] : versions) {
     wanted.insert(version);
@@ -104,6 +104,8 @@ Test(library, bad_arguments_are_sentences, .timeout = 60) {
   cr_expect(has(bellows_error(b), "rank 2 of 2"), "%s", bellows_error(b));
   cr_expect(bellows_save(b, 1) == BELLOWS_ERR_AGENT);
   cr_expect(bellows_should_stop(b, 1) == BELLOWS_ERR_AGENT);
+  std::uint64_t ahead = 0;
+  cr_expect(bellows_stop_ahead(b, &ahead) == BELLOWS_ERR_AGENT);
   bellows_finalize(b, 0);
   setenv("BELLOWS_RANK", "two", 1);
   cr_expect(bellows_init(nullptr, &b) == BELLOWS_ERR_INVALID);

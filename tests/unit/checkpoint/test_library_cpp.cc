@@ -68,6 +68,7 @@ Test(library_cpp, saves_and_restores_every_layout, .timeout = 60) {
     checkpoint.wait();
     cr_expect(checkpoint.saved_step() == 3u);
     cr_expect(!checkpoint.should_stop(4));
+    cr_expect(!checkpoint.stop_ahead());
     const Checkpoint::Memory memory = checkpoint.memory();
     cr_expect(memory.needed > 0 && memory.needed <= memory.available);
     checkpoint.leave();
