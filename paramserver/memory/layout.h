@@ -58,6 +58,7 @@ struct ControlHeader {
   std::uint64_t magic;
   std::uint32_t layout;
   Geometry geometry;
+  Word idle_steps;  ///< by which checkpoints are named, beside the updates: see Saver
 };
 
 /// The learner of which a shard has applied the fewest gradients, by its clock.

@@ -107,6 +107,7 @@ Result<std::optional<std::uint64_t>> PsCheckpoint::restore(const Saved& saved) {
       control.record(s, 0, l).total.store(totals_[l]);
     control.shard(s).current.store(Current{updates_, 0}.word());
   }
+  control.header().idle_steps = step - std::min(step, updates_);
   return std::optional<std::uint64_t>(step);
 }
 
@@ -117,7 +118,8 @@ Status PsCheckpoint::save(const Saved& saved, const std::vector<Current>& pins, 
   totals_.resize(kMostLearners);
   for (std::uint32_t l = 0; l < control.geometry().learners; ++l)
     totals_[l] = control.record(0, pins[0].buffer, l).total.load();
-  updates_ = step;
+  updates_ = 0;
+  for (const Current& pin : pins) updates_ = std::max(updates_, pin.version);
   if (auto named = name_arrays(saved, pins); !named) return named;
   return status_of(durable ? bellows_save(handle_.get(), step)
                            : bellows_save_async(handle_.get(), step));
@@ -127,6 +129,13 @@ bool PsCheckpoint::has_saved(std::uint64_t step) {
   std::uint64_t saved = 0;
   (void)bellows_wait(handle_.get());
   return bellows_saved_step(handle_.get(), &saved) == BELLOWS_OK && saved == step;
+}
+
+Result<std::optional<std::uint64_t>> PsCheckpoint::stop_ahead() {
+  std::uint64_t step = 0;
+  const int answer = bellows_stop_ahead(handle_.get(), &step);
+  if (auto done = status_of(answer); !done) return done.error();
+  return answer == 1 ? std::optional(step) : std::nullopt;
 }
 
 Result<bool> PsCheckpoint::should_stop(std::uint64_t step) {

@@ -25,7 +25,8 @@ struct Saved {
 
 /// The parameter server as the single rank of libbellows: an array for each tensor and each of its
 /// states, so that the checkpoint can be read with any number of threads, and how many gradients of
-/// each learner it contains. One thread at a time.
+/// each learner it contains. A step is the number of updates and the idle ones. One thread at a
+/// time.
 class PsCheckpoint {
  public:
   /// Joins the agent of the job, or one for the directory `dir`.
@@ -36,12 +37,14 @@ class PsCheckpoint {
   Result<std::optional<std::uint64_t>> restore(const Saved& saved);
   /// Lets go of memory that is about to go.
   void forget();
-  /// What the shards have pinned, as a step. When this returns, nothing of it is read any more;
+  /// What the shards have pinned, as this step. When this returns, nothing of it is read any more;
   /// `durable`: it is committed.
   Status save(const Saved& saved, const std::vector<Current>& pins, std::uint64_t step,
               bool durable);
   /// Whether the step is committed. Waits for saves that are under way.
   bool has_saved(std::uint64_t step);
+  /// The least step that is to be asked about for a stop that is being decided; nothing: none is.
+  Result<std::optional<std::uint64_t>> stop_ahead();
   /// Says how far the training is. Whether it is to be saved and to stop.
   Result<bool> should_stop(std::uint64_t step);
   /// Leaves the agent, once all is stored. `finished`: the training is complete.

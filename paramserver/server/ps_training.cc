@@ -202,7 +202,9 @@ Status PsServer::make_memory(const PsMessage& join, const Fd& their_counts) {
 Result<bool> PsServer::restore() {
   const auto step = saver_->restore(saved());
   if (!step) return step.error();
-  if (*step) say_(fmt::format("goes on from the checkpoint of update {}", **step));
+  if (*step)
+    say_(fmt::format("goes on from the checkpoint of update {}",
+                     memory_->control().current(0).version));
   return step->has_value();
 }
 

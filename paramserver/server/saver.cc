@@ -20,6 +20,8 @@ constexpr std::chrono::milliseconds kLook{20};
 /// Longer than any two updates take.
 constexpr std::chrono::seconds kCut{60};
 constexpr std::chrono::milliseconds kJoinAgain{5000};
+/// So long a stop waits for the update of its step.
+constexpr std::chrono::milliseconds kQuiet{500};
 
 /// The thread that may take what Slurm sends to all of a step: libbellows holds it back while the
 /// launcher decides.
@@ -41,7 +43,8 @@ Saver::Saver(const SaverOptions& options, PsCheckpoint checkpoint, Say say)
     : options_(options),
       say_(std::move(say)),
       checkpoint_(std::move(checkpoint)),
-      saved_at_(Clock::now()) {}
+      saved_at_(Clock::now()),
+      quiet_since_(Clock::now()) {}
 
 Result<std::unique_ptr<Saver>> Saver::start(const SaverOptions& options, Say say) {
   auto checkpoint = PsCheckpoint::join(options.dir);
@@ -112,14 +115,29 @@ void Saver::run() {
   }
 }
 
-/// How many updates the training has had.
-std::uint64_t Saver::step() const {
-  std::uint64_t step = 0;
-  if (!saved_) return step;
+/// How many the training has had.
+std::uint64_t Saver::updates() const {
+  std::uint64_t updates = 0;
+  if (!saved_) return updates;
   const ControlView& control = saved_->memory->control();
   for (std::uint32_t s = 0; s < control.geometry().shards; ++s)
-    step = std::max(step, control.current(s).version);
-  return step;
+    updates = std::max(updates, control.current(s).version);
+  return updates;
+}
+
+std::uint64_t Saver::idle_steps() const {
+  return saved_ ? saved_->memory->control().header().idle_steps.load() : 0;
+}
+
+/// The step to ask about. A stop is at one that is yet to come, and learners that push nothing, as
+/// when they have ended before the server, must not keep the job from it.
+std::uint64_t Saver::next_step(std::optional<std::uint64_t> ahead) {
+  const std::uint64_t updates = this->updates();
+  const std::uint64_t step = updates + idle_steps();
+  if (updates != std::exchange(quiet_at_, updates)) quiet_since_ = Clock::now();
+  if (!ahead || *ahead <= step || Clock::now() - quiet_since_ < kQuiet) return step;
+  if (saved_) saved_->memory->control().header().idle_steps += *ahead - step;
+  return *ahead;
 }
 
 bool Saver::is_due(std::uint64_t step) const {
@@ -145,7 +163,9 @@ void Saver::look_at_agent() {
     joined_ = true;
     say_("has an agent again, and saves");
   }
-  const std::uint64_t step = this->step();
+  const auto ahead = checkpoint_.stop_ahead();
+  if (!ahead) return agent_is_gone(ahead.error());
+  const std::uint64_t step = next_step(*ahead);
   const auto stop = checkpoint_.should_stop(step);
   if (!stop) return agent_is_gone(stop.error());
   if (*stop && !wanted) wanted = End::stopped;
@@ -173,7 +193,7 @@ Status Saver::save_cut(bool last) {
     saved = Error{ErrorKind::busy,
                   fmt::format("the shards have not come to one version in {} s", kCut.count())};
   } else {
-    for (const Current& pin : *pins) step = std::max(step, pin.version);
+    for (const Current& pin : *pins) step = std::max(step, pin.version + idle_steps());
     const bool is_saved = last ? checkpoint_.has_saved(step) : step <= saved_step_;
     if (!is_saved) saved = checkpoint_.save(*saved_, *pins, step, last);
   }
@@ -185,14 +205,15 @@ Status Saver::save_cut(bool last) {
 void Saver::say_save(const Status& saved) {
   if (!saved) say_("cannot save the training: " + saved.error().text);
   if (saved && save_failed_)
-    say_(fmt::format("has saved the training again, at update {}", saved_step_));
+    say_(fmt::format("has saved the training again, at update {}", saved_step_ - idle_steps()));
   save_failed_ = !saved;
 }
 
 void Saver::end_with(End end) {
-  if (end == End::finished) say_(fmt::format("has finished at update {}", saved_step_));
+  if (end == End::finished)
+    say_(fmt::format("has finished at update {}", saved_step_ - idle_steps()));
   if (end == End::stopped)
-    say_(fmt::format("stops at update {}, to go on from there", saved_step_));
+    say_(fmt::format("stops at update {}, to go on from there", saved_step_ - idle_steps()));
   {
     const std::lock_guard lock(wish_mutex_);
     end_ = end;

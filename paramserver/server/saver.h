@@ -27,7 +27,8 @@ struct SaverOptions {
 bool is_in_job();
 
 /// Saves the training now and then, when the job is to stop, and at its end, from a thread of its
-/// own: it may wait for the agent. Gradients are applied meanwhile.
+/// own: it may wait for the agent. Gradients are applied meanwhile. The step of a checkpoint is the
+/// number of updates, and further by one or a few for each stop that came while there were none.
 class Saver {
  public:
   using Say = std::function<void(const std::string&)>;
@@ -62,7 +63,9 @@ class Saver {
   std::chrono::milliseconds look();
   void look_at_agent();
   std::optional<End> wanted() const;
-  std::uint64_t step() const;
+  std::uint64_t updates() const;
+  std::uint64_t idle_steps() const;
+  std::uint64_t next_step(std::optional<std::uint64_t> ahead);
   bool is_due(std::uint64_t step) const;
   Status save_cut(bool last);
   void say_save(const Status& saved);
@@ -85,6 +88,8 @@ class Saver {
   Cut* cut_ = nullptr;
   std::uint64_t saved_step_ = 0;
   std::chrono::steady_clock::time_point saved_at_;
+  std::uint64_t quiet_at_ = 0;  ///< updates, when last seen
+  std::chrono::steady_clock::time_point quiet_since_;
   bool save_failed_ = false;
   bool joined_ = true;
   std::thread thread_;

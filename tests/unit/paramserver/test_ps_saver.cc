@@ -76,6 +76,43 @@ Test(ps_saver, stores_whatever_a_learner_was_told_is_applied, .timeout = 120) {
   cr_expect(is_sum(stored->weights, {stored->gradients[0]}));
 }
 
+// As when its learners have ended, or wait for one another.
+Test(ps_saver, stops_where_it_is_told_although_no_update_comes, .timeout = 120) {
+  const Place place;
+  {
+    Server server(options(place, {"--checkpoint-every-ms=1"}));
+    OpenLearner learner;
+    cr_assert_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
+    push_some(learner, 0, 20);
+    // The agent knows of them, so that the stop is after that.
+    cr_assert(eventually([&] { return newest_committed(place.checkpoints()) == 20; }));
+    kill(place.agent(), SIGUSR1);
+    cr_expect_eq(server.wait_for_end(), 0);
+  }
+  const auto first = read_newest();
+  cr_assert(first);
+  cr_expect_gt(first->step, 20);
+  cr_expect(is_sum(first->weights, {20}));
+  // Later steps are later ones, whoever counts them.
+  Server server(options(place));
+  OpenLearner learner;
+  cr_assert_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
+  cr_expect(is_sum(learner.pull(), {20}));
+  cr_expect_eq(bellows_ps_updates(learner.ps), 20);
+  push_some(learner, 20, 1);
+  const pid_t worker = server.worker();
+  kill(worker, SIGKILL);
+  cr_assert(eventually([&] { return server.worker() != 0 && server.worker() != worker; }));
+  push_some(learner, 21, 1);
+  server.signal(SIGTERM);
+  cr_expect_eq(server.wait_for_end(), 0);
+  const auto second = read_newest();
+  cr_assert(second);
+  cr_expect_eq(second->step, first->step + 2);
+  cr_expect_eq(second->gradients[0], 22);
+  cr_expect(is_sum(second->weights, {22}));
+}
+
 Test(ps_saver, all_that_was_applied_is_there_when_it_has_finished, .timeout = 120) {
   const Place place;
   Server server(options(place));
