@@ -45,14 +45,15 @@ int Parent::run() {
     return kFailed;
   }
   if (!start_server()) return kFailed;
-  // The server goes last: what learners have pushed counts.
-  while (server_ > 0 || (learners_ && !learners_->are_gone())) {
-    auto until = std::min(EventLoop::Clock::now() + kLook, pass_on_at_);
+  for (;;) {
+    auto until = EventLoop::Clock::now() + kLook;
     if (learners_) {
-      until = std::min(learners_->settle(), pass_on_at_);
+      until = learners_->settle();
       look_at_learners();
     }
-    if (server_ > 0 || (learners_ && !learners_->are_gone())) loop_.run_once(until);
+    // The server goes last: what learners have pushed counts.
+    if (server_ <= 0 && (!learners_ || learners_->are_gone())) break;
+    loop_.run_once(std::min(until, pass_on_at_));
     if (EventLoop::Clock::now() >= pass_on_at_) pass_on();
   }
   if (learners_) learners_->close();
