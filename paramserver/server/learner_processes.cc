@@ -142,7 +142,7 @@ void LearnerProcesses::on_end(One& one) {
   for (auto& output : one.output) output->finish();
   one.child.reset();
   one.finished = exit.ok();
-  if (exit.ok() || ends_) return;
+  if (exit.ok() || !starts_) return;
   one.last = exit.to_string();
   one.code = exit.code();
   const auto pause = pause_after(one.failures);
@@ -174,7 +174,7 @@ LearnerProcesses::Clock::time_point LearnerProcesses::settle() {
   auto next = std::min(now + Clock::duration(kLook), kill_at_);
   for (const auto& one : all_) {
     on_end(*one);
-    if (!one->child && !one->finished && !ends_ && !failure_) {
+    if (!one->child && !one->finished && starts_ && !failure_) {
       if (one->again <= now) look_again(*one);
       if (!one->child) next = std::min(next, one->again);
     }
@@ -200,6 +200,7 @@ bool LearnerProcesses::are_gone() const {
 void LearnerProcesses::end() {
   if (ends_) return;
   ends_ = true;
+  start_none();
   kill_at_ = Clock::now() + kToEnd;
   for (const auto& one : all_)
     if (one->child) one->child->signal(SIGTERM);

@@ -44,7 +44,9 @@ class LearnerProcesses {
   /// What a learner failed with that is not started any more: the status of a shell.
   const std::optional<int>& failure() const { return failure_; }
 
-  /// SIGTERM, and 5 seconds later SIGKILL. None is started any more.
+  /// None is started any more, and how one ends does not count.
+  void start_none() { starts_ = false; }
+  /// Also SIGTERM, and 5 seconds later SIGKILL.
   void end();
   bool are_gone() const;
   /// Passes on what they have written, but takes no longer than 3 seconds.
@@ -75,6 +77,7 @@ class LearnerProcesses {
   Say say_;
   std::vector<std::unique_ptr<One>> all_;
   std::optional<int> failure_;
+  bool starts_ = true;
   bool ends_ = false;
   Clock::time_point kill_at_ = Clock::time_point::max();
 };

@@ -21,8 +21,9 @@ namespace {
 constexpr int kMostEnds = 10;
 constexpr std::chrono::minutes kEndsIn{1};
 constexpr std::chrono::seconds kLook{10};
-/// From Slurm's SIGTERM until the server of a job that is to stop knows it: more than the launcher
-/// has for its answer.
+/// From Slurm's SIGTERM until the server of a job knows it: more than the launcher has for its
+/// answer, which comes by way of the agent. That may be told later, and where it has ended, as with
+/// scancel, the server sees that at once.
 constexpr std::chrono::seconds kStopWithin{5};
 
 }  // namespace
@@ -137,8 +138,9 @@ void Parent::on_signal() {
   }
   if (in_job_ && number == SIGTERM) {
     announced_ = true;
-    pass_on_at_ = EventLoop::Clock::now() + kStopWithin;
-    if (learners_) learners_->end();
+    pass_on_at_ = std::min(pass_on_at_, EventLoop::Clock::now() + kStopWithin);
+    // They train until the server has saved, but may have got the signal too.
+    if (learners_) learners_->start_none();
     return;
   }
   if (!learners_) {
