@@ -3,6 +3,11 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <utility>
+
 namespace bellows::ps {
 
 Result<RowList> RowList::of(std::span<const std::uint64_t> claimed, std::uint64_t matrix_rows) {
@@ -24,13 +29,41 @@ Result<RowList> RowList::of(std::span<const std::uint64_t> claimed, std::uint64_
   return list;
 }
 
-void apply_rows(Apply apply, const Factors& factors, GradientType type, const Arrays& matrix,
-                const RowList& list, std::size_t width) {
+RowList RowList::united(std::span<const RowList> lists) {
+  RowList all;
+  for (const RowList& list : lists) {
+    std::vector<std::uint64_t> both;
+    std::set_union(all.rows_.begin(), all.rows_.end(), list.rows_.begin(), list.rows_.end(),
+                   std::back_inserter(both));
+    all.rows_ = std::move(both);
+  }
+  return all;
+}
+
+Factors row_factors_of(Rule rule, const Terms& terms) {
+  Terms sparse = terms;
+  if (rule == Rule::adam)
+    sparse.epsilon /= std::sqrt(1 - std::pow(terms.beta2, static_cast<double>(terms.step)));
+  return factors_of(rule, sparse);
+}
+
+RowList apply_rows(Apply apply, const Factors& factors, GradientType type, const Arrays& matrix,
+                   std::span<const RowList> lists, std::size_t width) {
   const std::size_t row_bytes = width * (type == GradientType::f32 ? 4 : 2);
-  std::vector<const void*> gradients(matrix.gradients, matrix.gradients + matrix.count);
+  std::vector<std::size_t> done(lists.size());
+  std::vector<const void*> gradients;
   Arrays row = matrix;
-  row.gradients = gradients.data();
-  for (const std::uint64_t number : list.rows()) {
+  RowList changed = RowList::united(lists);
+  for (const std::uint64_t number : changed.rows()) {
+    gradients.clear();
+    for (std::size_t i = 0; i < lists.size(); ++i) {
+      const auto rows = lists[i].rows();
+      if (done[i] == rows.size() || rows[done[i]] != number) continue;
+      gradients.push_back(static_cast<const std::byte*>(matrix.gradients[i]) +
+                          done[i]++ * row_bytes);
+    }
+    row.gradients = gradients.data();
+    row.count = static_cast<unsigned>(gradients.size());
     const std::size_t at = number * width;
     row.weights = matrix.weights + at;
     row.new_weights = matrix.new_weights + at;
@@ -39,9 +72,8 @@ void apply_rows(Apply apply, const Factors& factors, GradientType type, const Ar
       if (matrix.new_state[i]) row.new_state[i] = matrix.new_state[i] + at;
     }
     apply(factors, row, width);
-    for (const void*& gradient : gradients)
-      gradient = static_cast<const std::byte*>(gradient) + row_bytes;
   }
+  return changed;
 }
 
 }  // namespace bellows::ps

@@ -16,6 +16,8 @@ class RowList {
   /// A copy of what somebody claims, who may change it at any time, held against the matrix. The
   /// rows must ascend, as torch's coalesce() leaves them. Fails with ErrorKind::invalid.
   static Result<RowList> of(std::span<const std::uint64_t> claimed, std::uint64_t matrix_rows);
+  /// The rows that any of them has.
+  static RowList united(std::span<const RowList> lists);
 
   std::span<const std::uint64_t> rows() const { return rows_; }
 
@@ -23,12 +25,16 @@ class RowList {
   std::vector<std::uint64_t> rows_;
 };
 
+/// As factors_of, for apply_rows: SparseAdam adds epsilon to a root that is not yet corrected for
+/// its bias.
+Factors row_factors_of(Rule rule, const Terms& terms);
+
 /// Applies a rule to some rows of a matrix and leaves the others of the new arrays as they are.
-/// Weights and state have all rows of `width` elements; gradients have the listed rows only, one
-/// after another. This is what torch's SGD and Adagrad do with a sparse gradient, and what
-/// SparseAdam does but for where it adds epsilon: rows that are not listed keep their state and do
-/// not decay.
-void apply_rows(Apply apply, const Factors& factors, GradientType type, const Arrays& matrix,
-                const RowList& list, std::size_t width);
+/// Weights and state have all rows of `width` elements; each gradient has the rows of its list, one
+/// after another. A row that several have is summed in their order. This is what torch's SGD,
+/// Adagrad and SparseAdam do with a sparse gradient: rows that are in no list keep their state.
+/// The rows that have changed.
+RowList apply_rows(Apply apply, const Factors& factors, GradientType type, const Arrays& matrix,
+                   std::span<const RowList> lists, std::size_t width);
 
 }  // namespace bellows::ps

@@ -2,6 +2,7 @@
 // Rules for some rows of a matrix, and learning rates that change.
 #include <criterion/criterion.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <string>
@@ -39,6 +40,12 @@ std::string refusal(const std::vector<std::uint64_t>& claimed) {
   return list ? "" : list.error().text;
 }
 
+RowList list_of(const std::vector<std::uint64_t>& rows) {
+  auto list = RowList::of(rows, kRows);
+  cr_assert(list.ok());
+  return *list;
+}
+
 bool holds(const std::string& text, const char* part) {
   return text.find(part) != std::string::npos;
 }
@@ -46,8 +53,7 @@ bool holds(const std::string& text, const char* part) {
 }  // namespace
 
 Test(rule_rows, change_and_no_others) {
-  const auto list = RowList::of(std::vector<std::uint64_t>{0, 3, 4, 8}, kRows);
-  cr_assert(list.ok());
+  const std::vector<RowList> lists(2, list_of({0, 3, 4, 8}));
   for (const auto type : {GradientType::f32, GradientType::bf16}) {
     // Of the listed rows one after another, two of them to be summed; bf16's 1.5 and 0.5.
     const std::vector<float> wide(4 * kWidth, 1.5), wide_too(4 * kWidth, 0.5);
@@ -67,7 +73,7 @@ Test(rule_rows, change_and_no_others) {
     arrays = old.to(some);
     arrays.count = 2;
     arrays.gradients = gradients;
-    apply_rows(choose(Rule::adam, type), factors, type, arrays, *list, kWidth);
+    apply_rows(choose(Rule::adam, type), factors, type, arrays, lists, kWidth);
     for (std::size_t i = 0; i < kRows * kWidth; ++i) {
       const std::size_t row = i / kWidth;
       const bool listed = row == 0 || row == 3 || row == 4 || row == 8;
@@ -80,7 +86,7 @@ Test(rule_rows, change_and_no_others) {
 }
 
 Test(rule_rows, take_each_row_of_their_own_gradient) {
-  const auto list = RowList::of(std::vector<std::uint64_t>{2, 7}, kRows);
+  const RowList list = list_of({2, 7});
   std::vector<float> gradient(2 * kWidth, 1);
   for (std::size_t i = kWidth; i < 2 * kWidth; ++i) gradient[i] = 2;
   Matrix old, made;
@@ -88,10 +94,40 @@ Test(rule_rows, take_each_row_of_their_own_gradient) {
   Arrays arrays = old.to(made);
   arrays.gradients = gradients;
   apply_rows(choose(Rule::sgd, GradientType::f32), factors_of(Rule::sgd, {.rate = 1}),
-             GradientType::f32, arrays, *list, kWidth);
+             GradientType::f32, arrays, {&list, 1}, kWidth);
   cr_expect(made.weights[2 * kWidth] == old.weights[2 * kWidth] - 1);
   cr_expect(made.weights[8 * kWidth - 1] == old.weights[8 * kWidth - 1] - 2);
   cr_expect(made.weights[8 * kWidth] == old.weights[8 * kWidth]);
+}
+
+Test(rule_rows, that_several_have_are_summed_in_their_order) {
+  const std::vector<RowList> lists{list_of({1, 5}), list_of({5}), list_of({0, 5, 8})};
+  // Of which the sum depends on the order: 2^24 + 1 is no float, and 2^24 + 2 is one.
+  std::vector<float> first(2 * kWidth, 1), third(3 * kWidth, 0x1p24F);
+  const void* gradients[] = {first.data(), first.data(), third.data()};
+  Matrix old, made;
+  std::fill(old.weights.begin(), old.weights.end(), -1.0F);
+  made = old;
+  Arrays arrays = old.to(made);
+  arrays.gradients = gradients;
+  arrays.count = 3;
+  const RowList changed =
+      apply_rows(choose(Rule::sgd, GradientType::f32), factors_of(Rule::sgd, {.rate = -1}),
+                 GradientType::f32, arrays, lists, kWidth);
+  const std::vector<std::uint64_t> rows(changed.rows().begin(), changed.rows().end());
+  cr_expect(rows == std::vector<std::uint64_t>({0, 1, 5, 8}));
+  const float wanted[kRows] = {0x1p24F - 1, 0, -1, -1, -1, 0x1p24F, -1, -1, 0x1p24F - 1};
+  for (std::size_t i = 0; i < kRows * kWidth; ++i)
+    cr_expect(made.weights[i] == wanted[i / kWidth], "element %zu: %a", i, made.weights[i]);
+}
+
+Test(rule_rows, have_the_epsilon_of_sparse_adam) {
+  const Terms terms{.rate = 0.1, .beta1 = 0.9, .beta2 = 0.99, .epsilon = 0.5, .step = 3};
+  const Factors dense = factors_of(Rule::adam, terms), rows = row_factors_of(Rule::adam, terms);
+  // root(t) / correction + epsilon / correction, as torch has root(t) + epsilon over it.
+  cr_expect_float_eq(rows.epsilon * rows.root, 0.5F, 1e-7F);
+  cr_expect(rows.rate == dense.rate && rows.root == dense.root);
+  cr_expect(row_factors_of(Rule::adagrad, terms).epsilon == 0.5F);
 }
 
 Test(rule_rows, are_refused_outside_the_matrix_or_twice) {
