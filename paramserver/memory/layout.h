@@ -8,7 +8,7 @@
 namespace bellows::ps {
 
 inline constexpr std::uint64_t kMagic = 0x3152'4553'5053'4c42;  // "BLSPSER1"
-inline constexpr std::uint32_t kLayout = 2;
+inline constexpr std::uint32_t kLayout = 3;
 inline constexpr std::uint32_t kMostLearners = 256;
 inline constexpr std::uint32_t kMostShards = 256;
 inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 40;
@@ -29,6 +29,7 @@ struct Geometry {
   std::uint32_t gradient_bytes = 4;  ///< of one element: 4, or 2 for bfloat16 and float16
   std::uint32_t states = 0;          ///< float32 arrays beside the weights: 0, 1 or 2
   std::uint64_t elements = 0;        ///< of all shards
+  std::uint64_t row_words = 0;       ///< in which a gradient names rows, of all tensors
 
   /// One for each learner that reads, one for a saver, the current one, and one to write to.
   std::uint32_t buffers() const { return learners + 3; }
@@ -109,7 +110,9 @@ struct LearnerRecord {
 };
 
 /// The first bytes of a slot, followed by a pin for each shard, and for each of the two gradients
-/// the version of each shard that it was computed of. Written by its learner only.
+/// the version of each shard that it was computed of; then both gradients; then of each of them,
+/// for each tensor whose gradients name rows, how many it names, and room for as many as there are.
+/// Written by its learner only.
 struct SlotHeader {
   Half published;  ///< the last sequence whose payload is complete
   Half waiting;    ///< 1: the learner sleeps until something is applied

@@ -33,6 +33,12 @@ std::uint64_t payload_stride(const Geometry& g) {
   return rounded(g.elements * g.gradient_bytes, kPage);
 }
 
+std::uint64_t rows_at(const Geometry& g) { return payloads_at(g) + 2 * payload_stride(g); }
+
+std::uint64_t rows_stride(const Geometry& g) {
+  return rounded(g.row_words * sizeof(std::uint64_t), kPage);
+}
+
 std::uint64_t array_stride(const ShardWords& shard) {
   return rounded(shard.count * sizeof(float), kPage);
 }
@@ -42,7 +48,9 @@ std::uint64_t array_stride(const ShardWords& shard) {
 bool Geometry::is_valid() const {
   return learners >= 1 && learners <= kMostLearners && shards >= 1 && shards <= kMostShards &&
          (gradient_bytes == 2 || gradient_bytes == 4) && states <= 2 && elements >= 1 &&
-         elements <= kMostElements;
+         elements <= kMostElements &&
+         // For a tensor a number, and as many as it has rows: at most two words an element.
+         row_words <= 2 * elements;
 }
 
 std::uint64_t ControlView::bytes(const Geometry& g) {
@@ -72,7 +80,7 @@ LearnerRecord& ControlView::record(std::uint32_t shard, std::uint32_t buffer,
                            learner * sizeof(LearnerRecord));
 }
 
-std::uint64_t SlotView::bytes(const Geometry& g) { return payloads_at(g) + 2 * payload_stride(g); }
+std::uint64_t SlotView::bytes(const Geometry& g) { return rows_at(g) + 2 * rows_stride(g); }
 
 Word& SlotView::pin(std::uint32_t shard) const {
   return *reinterpret_cast<Word*>(memory_ + pins_at() + shard * sizeof(Word));
@@ -85,6 +93,12 @@ Word& SlotView::pulled(std::uint32_t sequence, std::uint32_t shard) const {
 unsigned char* SlotView::payload(std::uint32_t sequence, std::uint64_t element) const {
   return memory_ + payloads_at(geometry_) + (sequence % 2) * payload_stride(geometry_) +
          element * geometry_.gradient_bytes;
+}
+
+std::uint64_t* SlotView::rows(std::uint32_t sequence, std::uint64_t word) const {
+  return reinterpret_cast<std::uint64_t*>(memory_ + rows_at(geometry_) +
+                                          (sequence % 2) * rows_stride(geometry_)) +
+         word;
 }
 
 std::uint64_t ArrayView::bytes(const ControlView& control, std::uint32_t copies) {

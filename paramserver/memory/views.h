@@ -57,6 +57,8 @@ class SlotView {
   Word& pulled(std::uint32_t sequence, std::uint32_t shard) const;
   /// The gradient of a sequence, from an element on.
   unsigned char* payload(std::uint32_t sequence, std::uint64_t element) const;
+  /// What the gradient of a sequence says of rows, from one of Geometry::row_words on.
+  std::uint64_t* rows(std::uint32_t sequence, std::uint64_t word) const;
 
  private:
   unsigned char* memory_ = nullptr;

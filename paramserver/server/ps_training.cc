@@ -25,12 +25,26 @@ Result<std::vector<TensorSpec>> read_tensors(const Fd& fd, std::uint64_t count) 
   return tensors;
 }
 
-/// invalid: a tensor is in a group that there is not.
-Status check_groups(const std::vector<TensorSpec>& tensors, const RuleTerms& terms) {
-  for (const TensorSpec& tensor : tensors)
+/// invalid: a tensor is in a group that there is not, or has rows that it cannot have.
+Status check_tensors(const std::vector<TensorSpec>& tensors, const RuleTerms& terms) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const TensorSpec& tensor = tensors[i];
     if (tensor.group >= terms.groups)
       return Error{ErrorKind::invalid, fmt::format("a tensor is in group {}, and there are {}",
                                                    tensor.group, terms.groups)};
+    if (tensor.width == 0) continue;
+    if (tensor.count % tensor.width != 0)
+      return Error{ErrorKind::invalid, fmt::format("tensor {} has {} elements, which are no rows "
+                                                   "of {}",
+                                                   i, tensor.count, tensor.width)};
+    // Of rows that are in no gradient, torch decays none, and refuses for that reason.
+    if (terms.group[tensor.group].weight_decay != 0)
+      return Error{
+          ErrorKind::invalid,
+          fmt::format("tensor {} has gradients of some rows and a weight decay of {}, which "
+                      "do not go together: put it into a group that has none",
+                      i, terms.group[tensor.group].weight_decay)};
+  }
   return {};
 }
 
@@ -90,10 +104,11 @@ Status PsServer::adopt(Inheritance left) {
                   [&](const auto& seat) { return seat.who.learner >= geometry.learners; }))
     return Error{ErrorKind::corrupt, "the memory that was kept is not of the same learners"};
   memory_.emplace(std::move(*memory));
-  if (auto groups = check_groups(*counts, left.terms); !groups) return groups;
+  if (auto sound = check_tensors(*counts, left.terms); !sound) return sound;
   auto layout = lay_out_tensors(counts_of(*counts), options_.threads);
   if (!layout) return layout.error();
-  if (!are_same(*layout, memory_->control()))
+  if (!are_same(*layout, memory_->control()) ||
+      memory_->control().geometry().row_words != row_words_of(*counts))
     return Error{ErrorKind::corrupt, "the parameter server that ended had other shards"};
   layout_ = std::move(*layout);
   tensors_ = std::move(*counts);
@@ -158,12 +173,10 @@ Status PsServer::agree(const PsMessage& message, const Fd& counts) const {
   const auto theirs = read_tensors(counts, message.tensors);
   if (!theirs) return theirs.error();
   if (*theirs != tensors_)
-    return Error{
-        ErrorKind::invalid,
-        fmt::format(
-            "a learner has {} tensors of other sizes, or in other groups, than the first had, "
-            "{}: all learners must have the same model",
-            theirs->size(), tensors_.size())};
+    return Error{ErrorKind::invalid, fmt::format("a learner has {} tensors of other sizes or rows, "
+                                                 "or in other groups, than the first had, "
+                                                 "{}: all learners must have the same model",
+                                                 theirs->size(), tensors_.size())};
   if (message.terms == terms_) return {};
   return Error{ErrorKind::invalid,
                "a learner asks for another optimizer, or other terms of it, than the first did"};
@@ -174,13 +187,14 @@ Status PsServer::agree(const PsMessage& message, const Fd& counts) const {
 Status PsServer::make_memory(const PsMessage& join, const Fd& their_counts) {
   auto counts = read_tensors(their_counts, join.tensors);
   if (!counts) return counts.error();
-  if (auto checked = check_groups(*counts, join.terms); !checked) return checked;
+  if (auto sound = check_tensors(*counts, join.terms); !sound) return sound;
   auto layout = lay_out_tensors(counts_of(*counts), options_.threads);
   if (!layout) return layout.error();
   Geometry geometry;
   geometry.learners = options_.learners;
   geometry.gradient_bytes = gradient_bytes(join.terms);
   geometry.states = states_of(join.terms);
+  geometry.row_words = row_words_of(*counts);
   auto memory = ServerMemory::make(geometry, layout->shards);
   if (!memory) return memory.error();
   // What is zero need not be written, and takes no room until then.

@@ -15,21 +15,33 @@ std::vector<std::uint64_t> counts_of(const std::vector<TensorSpec>& tensors) {
   return counts;
 }
 
+std::uint64_t row_words_of(const std::vector<TensorSpec>& tensors) {
+  std::uint64_t words = 0;
+  for (const TensorSpec& tensor : tensors) words += tensor.row_words();
+  return words;
+}
+
 std::vector<GroupRange> ranges_of(const std::vector<TensorSpec>& tensors,
                                   const TensorLayout& layout, std::uint32_t shard) {
   std::uint64_t begin = 0;
   for (std::uint32_t s = 0; s < shard; ++s) begin += layout.shards[s];
   const std::uint64_t end = begin + layout.shards[shard];
   std::vector<GroupRange> ranges;
-  for (std::size_t i = 0; i < tensors.size(); ++i) {
+  std::uint64_t rows_at = 0;
+  for (std::size_t i = 0; i < tensors.size(); rows_at += tensors[i].row_words(), ++i) {
+    const TensorSpec& tensor = tensors[i];
     const std::uint64_t at = layout.begins[i];
     if (at < begin || at >= end) continue;
+    if (tensor.width > 0) {
+      ranges.push_back({at - begin, tensor.count, tensor.group, tensor.width, rows_at});
+      continue;
+    }
     // With the room up to the next one.
     const std::uint64_t next = i + 1 < tensors.size() ? std::min(layout.begins[i + 1], end) : end;
-    if (!ranges.empty() && ranges.back().group == tensors[i].group)
+    if (!ranges.empty() && ranges.back().width == 0 && ranges.back().group == tensor.group)
       ranges.back().count += next - at;
     else
-      ranges.push_back({at - begin, next - at, tensors[i].group});
+      ranges.push_back({at - begin, next - at, tensor.group});
   }
   return ranges;
 }

@@ -31,8 +31,14 @@ enum class PsRefusal : std::uint32_t { invalid = 0, full = 1, unavailable = 2 };
 /// One tensor, as a join names it: so many of these in its memfd.
 struct TensorSpec {
   std::uint64_t count = 0;  ///< of elements
+  std::uint64_t width =
+      0;  ///< of a row, and gradients name the rows that they have; 0: they do not
   std::uint32_t group = 0;
   std::uint32_t unused = 0;
+
+  std::uint64_t rows() const { return width == 0 ? 0 : count / width; }
+  /// Of a gradient's: how many rows it has, and room for their numbers. Tensors' follow each other.
+  std::uint64_t row_words() const { return width == 0 ? 0 : 1 + rows(); }
 
   bool operator==(const TensorSpec&) const = default;
 };
@@ -86,7 +92,7 @@ struct PsReport {
 };
 
 struct PsMessage {
-  static constexpr std::uint32_t kVersion = 2;
+  static constexpr std::uint32_t kVersion = 3;
   static constexpr std::size_t kMostText = 1023;
   static constexpr std::uint32_t kAnyLead = UINT32_MAX;
   static constexpr std::uint64_t kMostTensors = 1 << 20;

@@ -23,7 +23,7 @@ using namespace bellows::ps;
 
 namespace {
 
-constexpr TensorSpec kCounts[] = {{64}, {100}};
+constexpr TensorSpec kCounts[] = {{64}, {100, 10}};
 constexpr std::size_t kClients = 4;
 unsigned grants, refusals;
 
@@ -68,7 +68,7 @@ Fd descriptor(Input& input) {
     case 2:
       return *open_file("/dev/zero", O_RDONLY);
     case 3: {
-      const auto counts = input.bytes(16);
+      const auto counts = input.bytes(sizeof(TensorSpec));
       return memory(counts.data(), counts.size(), input.byte());
     }
     case 4: {
@@ -129,6 +129,7 @@ class World {
   struct Client {
     Fd socket;
     std::vector<Fd> passed;
+    Geometry geometry;
   };
 
   void connect(Client& client) {
@@ -157,10 +158,13 @@ class World {
     send(client, &message, input.byte() % 4 != 0 ? sizeof message : input.byte() * 8u,
          descriptor(input));
   }
-  /// Into the header of its slot, and the pins.
+  /// Into the header of its slot and the pins, or what its gradients say of rows.
   void scribble(const Client& client, Input& input) {
     const auto bytes = input.bytes(1 + input.byte() % 16);
-    const off_t at = input.byte() % 160;
+    const std::uint8_t where = input.byte();
+    // Both lists are the last pages.
+    const off_t lists = static_cast<off_t>(SlotView::bytes(client.geometry) - 2 * kPage);
+    const off_t at = where < 160 ? where : lists + (where % 2) * off_t{kPage} + where % 64 / 2;
     // Of what it was given, only the slot can be written to.
     for (const Fd& fd : client.passed) (void)!pwrite(fd.get(), bytes.data(), bytes.size(), at);
   }
@@ -175,7 +179,10 @@ class World {
         return;
       require(message.is_sound(got));
       require(message.word != PsWord::refused || message.length > 0);
-      if (message.word == PsWord::granted) ++grants;
+      if (message.word == PsWord::granted) {
+        ++grants;
+        client.geometry = message.geometry;
+      }
       if (message.word == PsWord::refused) ++refusals;
       // The last is a bell, and no write to that is wanted.
       if (passed.get() >= 0 && client.passed.size() < 3)
