@@ -76,29 +76,36 @@ std::uint32_t ShardSteps::free_state() const {
   return copy;
 }
 
-void ShardSteps::apply(std::uint32_t buffer, std::span<const Member* const> from) const {
+std::optional<Nonsense> ShardSteps::apply(std::uint32_t buffer,
+                                          std::span<const Member* const> from) const {
   const Current old = current();
   const ShardWords& words = control_.shard(shard_);
   std::vector<const void*> gradients;
   std::vector<float> scales;
+  std::vector<const std::uint64_t*> rows;
   for (const Member* member : from) {
     const std::uint32_t sequence = next(*member);
     gradients.push_back(member->slot.payload(sequence, words.begin));
     scales.push_back(member->slot.header().scale[sequence % 2]);
+    rows.push_back(member->slot.rows(sequence, 0));
   }
   ShardUpdate update;
   update.version = old.version + 1;
   update.elements = words.count;
   update.weights = weights_.buffer(shard_, old.buffer);
   update.new_weights = weights_.buffer(shard_, buffer);
-  const std::uint32_t from_state = state_of(old.buffer), to_state = free_state();
+  update.from_buffer = old.buffer;
+  update.to_buffer = buffer;
+  update.from_state = state_of(old.buffer);
+  update.to_state = free_state();
   for (std::uint32_t i = 0; i < control_.geometry().states; ++i) {
-    update.state[i] = states_.buffer(shard_, kStateCopies * i + from_state);
-    update.new_state[i] = states_.buffer(shard_, kStateCopies * i + to_state);
+    update.state[i] = states_.buffer(shard_, kStateCopies * i + update.from_state);
+    update.new_state[i] = states_.buffer(shard_, kStateCopies * i + update.to_state);
   }
   update.gradients = gradients;
   update.scales = scales;
-  rule_(update);
+  update.rows = rows;
+  return rule_(update);
 }
 
 // What a learner says of it is read once, and believed as far as it can be.

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "paramserver/memory/views.h"
@@ -30,9 +31,21 @@ struct ShardUpdate {
   float* new_state[2] = {};
   std::span<const void* const> gradients;  ///< in the order of learners
   std::span<const float> scales;           ///< of each of them
+  /// What each of them says of rows, which may change at any time. See SlotView.
+  std::span<const std::uint64_t* const> rows;
+  // Where the arrays are: of the weights' buffers, and of the states' copies.
+  std::uint32_t from_buffer = 0, to_buffer = 0;
+  std::uint32_t from_state = 0, to_state = 0;
 };
 
-using ApplyRule = std::function<void(const ShardUpdate&)>;
+/// A gradient that cannot be applied, because its learner has written nonsense.
+struct Nonsense {
+  std::size_t gradient = 0;  ///< which of the update's
+  std::string why;
+};
+
+/// After nonsense nothing is written.
+using ApplyRule = std::function<std::optional<Nonsense>(const ShardUpdate&)>;
 
 /// What the server does to one shard, one step at a time; ../model/PROOF.md says why the order
 /// matters. Nobody else writes to the shard. Whatever a learner writes to its slot is read once.
@@ -57,8 +70,9 @@ class ShardSteps {
   void begin_choice() { pinned_.clear(); }
   void read_pin(const Member& member);
   std::uint32_t choose() const;
-  /// The gradients that follow, one of each of these members, which look found.
-  void apply(std::uint32_t buffer, std::span<const Member* const> from) const;
+  /// The gradients that follow, one of each of these members, which look found. Nonsense: the
+  /// buffer is as it was.
+  std::optional<Nonsense> apply(std::uint32_t buffer, std::span<const Member* const> from) const;
   /// How stale they are.
   void count(std::span<const Member* const> from) const;
   /// That the buffer has them.

@@ -8,6 +8,7 @@
 
 #include "paramserver/rule/rule.h"
 #include "paramserver/rule/schedule.h"
+#include "paramserver/server/shard_rows.h"
 
 namespace bellows::ps {
 namespace {
@@ -39,6 +40,66 @@ Rule rule_of(const RuleTerms& terms) { return static_cast<Rule>(terms.rule); }
 GradientType type_of(const RuleTerms& terms) {
   return static_cast<GradientType>(terms.gradient_type);
 }
+
+/// A rule, and what it has to remember of a shard.
+class ShardRule {
+ public:
+  ShardRule(const RuleTerms& terms, std::vector<GroupRange> ranges)
+      : terms_(terms),
+        apply_(choose(rule_of(terms), type_of(terms))),
+        states_(states_of(terms)),
+        element_(gradient_bytes(terms)),
+        ranges_(std::move(ranges)),
+        rows_(ranges_) {}
+
+  std::optional<Nonsense> operator()(const ShardUpdate& update) {
+    if (auto nonsense = rows_.read(update)) return nonsense;
+    rows_.bring_forward(update, states_);
+    std::size_t matrix = 0;
+    std::vector<const void*> gradients;
+    for (const GroupRange& range : ranges_) {
+      Terms terms = terms_of(terms_, range.group, update.version);
+      // The mean. Learners in step with one another all give the same scale.
+      terms.scale =
+          static_cast<double>(update.scales[0]) / static_cast<double>(update.gradients.size());
+      const Arrays arrays = arrays_of(update, range, &gradients);
+      if (range.width == 0) {
+        apply_(factors_of(rule_of(terms_), terms), arrays, range.count);
+        continue;
+      }
+      RowList changed = apply_rows(apply_, row_factors_of(rule_of(terms_), terms), type_of(terms_),
+                                   arrays, rows_.lists(matrix), range.width);
+      rows_.add(matrix++, update.version, std::move(changed));
+    }
+    return std::nullopt;
+  }
+
+ private:
+  /// `gradients`: room for where they begin.
+  Arrays arrays_of(const ShardUpdate& update, const GroupRange& range,
+                   std::vector<const void*>* gradients) const {
+    gradients->clear();
+    for (const void* gradient : update.gradients)
+      gradients->push_back(static_cast<const unsigned char*>(gradient) + range.begin * element_);
+    Arrays arrays;
+    arrays.weights = update.weights + range.begin;
+    arrays.gradients = gradients->data();
+    arrays.count = static_cast<unsigned>(gradients->size());
+    arrays.new_weights = update.new_weights + range.begin;
+    for (std::uint32_t i = 0; i < states_; ++i) {
+      arrays.state[i] = update.state[i] + range.begin;
+      arrays.new_state[i] = update.new_state[i] + range.begin;
+    }
+    return arrays;
+  }
+
+  RuleTerms terms_;
+  Apply apply_;
+  std::uint32_t states_;
+  std::uint32_t element_;
+  std::vector<GroupRange> ranges_;
+  ShardRows rows_;
+};
 
 }  // namespace
 
@@ -100,32 +161,8 @@ std::vector<std::string> state_names(const RuleTerms& terms) {
 
 float initial_state(const RuleTerms& terms) { return static_cast<float>(terms.initial_state); }
 
-ApplyRule apply_rule(const RuleTerms& from, std::vector<GroupRange> ranges) {
-  const Apply apply = choose(rule_of(from), type_of(from));
-  const std::uint32_t states = states_of(from);
-  const std::uint32_t element = gradient_bytes(from);
-  return [apply, from, states, element, ranges = std::move(ranges)](const ShardUpdate& update) {
-    std::vector<const void*> gradients(update.gradients.size());
-    for (const GroupRange& range : ranges) {
-      Terms terms = terms_of(from, range.group, update.version);
-      // The mean. Learners in step with one another all give the same scale.
-      terms.scale =
-          static_cast<double>(update.scales[0]) / static_cast<double>(update.gradients.size());
-      for (std::size_t i = 0; i < gradients.size(); ++i)
-        gradients[i] =
-            static_cast<const unsigned char*>(update.gradients[i]) + range.begin * element;
-      Arrays arrays;
-      arrays.weights = update.weights + range.begin;
-      arrays.gradients = gradients.data();
-      arrays.count = static_cast<unsigned>(gradients.size());
-      arrays.new_weights = update.new_weights + range.begin;
-      for (std::uint32_t i = 0; i < states; ++i) {
-        arrays.state[i] = update.state[i] + range.begin;
-        arrays.new_state[i] = update.new_state[i] + range.begin;
-      }
-      apply(factors_of(rule_of(from), terms), arrays, range.count);
-    }
-  };
+ApplyRule apply_rule(const RuleTerms& terms, std::vector<GroupRange> ranges) {
+  return ShardRule(terms, std::move(ranges));
 }
 
 }  // namespace bellows::ps

@@ -309,18 +309,27 @@ void PsServer::end(std::uint32_t learner) {
 void PsServer::on_fenced() {
   eventfd_t count = 0;
   (void)eventfd_read(fence_bell_.get(), &count);
-  std::vector<Identity> all;
+  std::vector<std::pair<Identity, std::string>> all;
   {
     const std::lock_guard lock(fence_mutex_);
     all.swap(to_fence_);
   }
-  for (const Identity& who : all) seats_->fence(who);
-  let_fenced_go();
+  std::map<std::uint32_t, std::string> nonsense;
+  for (auto& [who, why] : all) {
+    nonsense[who.learner] = std::move(why);
+    seats_->fence(who);
+  }
+  let_fenced_go(nonsense);
 }
 
-void PsServer::let_fenced_go() {
-  for (const std::uint32_t learner : seats_->take_fenced())
-    let_go(learner, "is put out: what it says that it published makes no sense");
+/// `nonsense`: what they have written, where a shard has said it.
+void PsServer::let_fenced_go(const std::map<std::uint32_t, std::string>& nonsense) {
+  for (const std::uint32_t learner : seats_->take_fenced()) {
+    const auto why = nonsense.find(learner);
+    let_go(learner, "is put out: " + (why != nonsense.end()
+                                          ? why->second
+                                          : "what it says that it published makes no sense"));
+  }
 }
 
 void PsServer::let_go(std::uint32_t learner, const std::string& why) {

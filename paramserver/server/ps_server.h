@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/event_loop.h"
@@ -83,7 +84,7 @@ class PsServer {
   void watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process);
   void end(std::uint32_t learner);
   void on_fenced();
-  void let_fenced_go();
+  void let_fenced_go(const std::map<std::uint32_t, std::string>& nonsense = {});
   void end_as(Saver::End end);
   bool finish_if_all_are_gone();
   void let_go(std::uint32_t learner, const std::string& why);
@@ -113,7 +114,7 @@ class PsServer {
   Fd fence_bell_;
   EventLoop::Watch fence_watch_;
   std::mutex fence_mutex_;
-  std::vector<Identity> to_fence_;
+  std::vector<std::pair<Identity, std::string>> to_fence_;
   std::unique_ptr<Cut> cut_;
   enum class Ending { none, finishes, stops };
   Ending ending_ = Ending::none;

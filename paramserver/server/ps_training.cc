@@ -154,9 +154,9 @@ Status PsServer::begin() {
   });
   std::vector<const ShardThread*> threads;
   for (std::uint32_t s = 0; s < control.geometry().shards; ++s) {
-    ShardLoop::Fence fence = [this](const Member& member) {
+    ShardLoop::Fence fence = [this](const Member& member, const std::string& why) {
       const std::lock_guard lock(fence_mutex_);
-      to_fence_.push_back(member.who);
+      to_fence_.emplace_back(member.who, why);
       eventfd_write(fence_bell_.get(), 1);
     };
     ShardLoop loop(shard_steps(s), options_.mode, std::move(fence), ShardCut(*cut_, s));

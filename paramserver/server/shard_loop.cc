@@ -19,42 +19,45 @@ unsigned ShardLoop::turn(std::span<const Member> members, std::uint64_t limit,
   for (const Member& member : members) {
     if (steps_.current().version >= limit) return updates;
     const auto seen = steps_.look(member);
-    if (seen == ShardSteps::Found::nonsense) {
-      // First, so that a server that ends now leaves no doubt.
-      steps_.fence(member);
-      fence_(member);
-    }
+    if (seen == ShardSteps::Found::nonsense)
+      fence(member, "what it says that it published makes no sense");
     if (seen == ShardSteps::Found::nonsense || seen == ShardSteps::Found::fenced) continue;
     // One that has ended, and of which all is applied, is not waited for.
     if (!member.last || seen == ShardSteps::Found::gradient) ++expected;
     if (seen != ShardSteps::Found::gradient) continue;
     found.push_back(&member);
     if (mode_ == Mode::synchronous) continue;
-    if (allows(member)) {
-      update(members, found);
-      ++updates;
-    }
+    if (allows(member)) updates += update(members, found);
     found.clear();
   }
   if (mode_ != Mode::synchronous || found.empty() || found.size() < expected) return updates;
   // Of a step all shards apply all gradients.
   if (std::none_of(found.begin(), found.end(), [this](const auto* one) { return allows(*one); }))
     return updates;
-  const auto gradients = static_cast<unsigned>(found.size());
-  update(members, found);
-  return gradients;
+  return update(members, found);
 }
 
-void ShardLoop::update(std::span<const Member> members, std::span<const Member* const> from) {
+void ShardLoop::fence(const Member& member, const std::string& why) const {
+  // First, so that a server that ends now leaves no doubt.
+  steps_.fence(member);
+  fence_(member, why);
+}
+
+/// How many gradients it has applied: none if one of them makes no sense.
+unsigned ShardLoop::update(std::span<const Member> members, std::span<const Member* const> from) {
   steps_.begin_choice();
   for (const Member& member : members) steps_.read_pin(member);
   const std::uint32_t buffer = steps_.choose();
-  steps_.apply(buffer, from);
+  if (const auto nonsense = steps_.apply(buffer, from)) {
+    fence(*from[nonsense->gradient], nonsense->why);
+    return 0;
+  }
   steps_.count(from);
   steps_.record(buffer, from);
   steps_.flip(buffer);
   if (steps_.must_wake(from)) steps_.wake();
   tell_slowest(members);
+  return static_cast<unsigned>(from.size());
 }
 
 }  // namespace bellows::ps

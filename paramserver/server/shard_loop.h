@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 
 #include "paramserver/server/cut.h"
 
@@ -18,9 +19,9 @@ enum class Mode : std::uint32_t {
 /// What the thread of a shard does again and again.
 class ShardLoop {
  public:
-  /// Is told of a learner whose sequence makes no sense, and takes it out of the members. It waits
-  /// for nobody.
-  using Fence = std::function<void(const Member&)>;
+  /// Is told of a learner that has written nonsense, and which, and takes it out of the members. It
+  /// waits for nobody.
+  using Fence = std::function<void(const Member&, const std::string& why)>;
 
   /// Without `cut` nobody saves.
   ShardLoop(ShardSteps steps, Mode mode, Fence fence, std::optional<ShardCut> cut = std::nullopt);
@@ -39,7 +40,8 @@ class ShardLoop {
 
  private:
   bool allows(const Member& member) const { return !cut_ || cut_->allows(steps_, member); }
-  void update(std::span<const Member> members, std::span<const Member* const> from);
+  void fence(const Member& member, const std::string& why) const;
+  unsigned update(std::span<const Member> members, std::span<const Member* const> from);
 
   ShardSteps steps_;
   Mode mode_;

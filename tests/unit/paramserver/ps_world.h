@@ -37,7 +37,7 @@ inline std::uint32_t mark(std::uint32_t learner, std::uint32_t sequence, std::ui
 
 /// A rule of whole numbers: sums of any order are equal, and none is lost in rounding. The state is
 /// the same sum.
-inline void add_marks(const ShardUpdate& update) {
+inline std::optional<Nonsense> add_marks(const ShardUpdate& update) {
   const std::pair<const float*, float*> arrays[] = {{update.weights, update.new_weights},
                                                     {update.state[0], update.new_state[0]}};
   for (const auto& [old, made] : arrays) {
@@ -47,6 +47,7 @@ inline void add_marks(const ShardUpdate& update) {
       for (std::uint64_t i = 0; i < update.elements; ++i)
         fresh[i] += static_cast<const std::uint32_t*>(gradient)[i];
   }
+  return std::nullopt;
 }
 
 /// A server in threads of this process, and slots for learners anywhere.
@@ -127,7 +128,7 @@ class World {
 
   void start() {
     for (std::uint32_t s = 0; s < geometry().shards; ++s) {
-      ShardLoop::Fence fence = [this](const Member& member) {
+      ShardLoop::Fence fence = [this](const Member& member, const std::string&) {
         const std::lock_guard lock(mutex_);
         fenced_.push_back(member.who.learner);
       };
