@@ -19,6 +19,7 @@
 #include "paramserver/client/array.h"
 #include "paramserver/client/clip.h"
 #include "paramserver/client/device_side.h"
+#include "paramserver/client/join_memory.h"
 #include "paramserver/client/learner.h"
 #include "paramserver/wire/ps_wire.h"
 
@@ -36,7 +37,8 @@ constexpr useconds_t kPauseUs = 50'000;
 /// Where a tensor lies.
 struct Place {
   std::uint32_t shard;
-  std::uint64_t at;  ///< in elements, from the shard's first
+  std::uint64_t at;       ///< in elements, from the shard's first
+  std::uint64_t rows_at;  ///< what its gradients say of rows
 };
 
 }  // namespace
@@ -49,11 +51,12 @@ struct bellows_ps {
   std::uint32_t number = 0;
   int wait_ms = -1;
   std::size_t tensors = 0;
+  Array<ps::TensorSpec> specs;
   Array<Place> places;
   Array<const float*> weights;  ///< of each shard
   bool pulled = false;
   double clip_norm = 0;
-  Array<ps::GradientPart> parts;  ///< of each tensor; where, as bellows_ps_push finds them
+  Array<ps::GradientPart> parts;  ///< of each tensor, as bellows_ps_push finds them
   ps::ElementType type = ps::ElementType::f32;
   unsigned char* gradient = nullptr;
   std::uint64_t updates = 0;
@@ -112,40 +115,12 @@ std::uint64_t padded(std::uint64_t count) {
   return (count + ps::kAlignElements - 1) / ps::kAlignElements * ps::kAlignElements;
 }
 
-/// A memfd of all that is written to it.
-class Memory {
- public:
-  Memory() : fd_(memfd_create("bellows-ps-join", MFD_CLOEXEC)) {}
-  bool add(const void* data, std::size_t bytes) {
-    const char* from = static_cast<const char*>(data);
-    while (bytes > 0) {
-      const ssize_t written = pwrite(fd_.get(), from, bytes, static_cast<off_t>(size_));
-      if (written < 0 && errno == EINTR) continue;
-      if (written <= 0) return false;
-      from += written;
-      size_ += static_cast<std::uint64_t>(written);
-      bytes -= static_cast<std::size_t>(written);
-    }
-    return true;
-  }
-  bool pad_to(std::uint64_t bytes) {
-    size_ = bytes;
-    return ftruncate(fd_.get(), static_cast<off_t>(bytes)) == 0;
-  }
-  std::uint64_t size() const { return size_; }
-  int fd() const { return fd_.get(); }
-
- private:
-  plain::Handle fd_;
-  std::uint64_t size_ = 0;
-};
-
 int no_memory(bellows_ps* ps) {
   return ps->fail(BELLOWS_PS_ERR_MEMORY, "there is no memory: %s", strerror(errno));
 }
 
 int send_initial(bellows_ps* ps, const std::uint64_t* counts, const float* const* initial) {
-  Memory all;
+  ps::JoinMemory all;
   for (std::size_t i = 0; i < ps->tensors; ++i) {
     const std::uint64_t end = all.size() + padded(counts[i]) * sizeof(float);
     if (!all.add(initial[i], counts[i] * sizeof(float)) || !all.pad_to(end)) return no_memory(ps);
@@ -156,25 +131,25 @@ int send_initial(bellows_ps* ps, const std::uint64_t* counts, const float* const
 }
 
 /// Of tensors one after another; each lies in one shard.
-int find_places(bellows_ps* ps, const std::uint64_t* counts) {
+int find_places(bellows_ps* ps) {
   const std::uint32_t shards = ps->learner.geometry().shards;
   if (!ps->places.make(ps->tensors) || !ps->weights.make(shards) || !ps->parts.make(ps->tensors))
     return no_memory(ps);
-  std::uint64_t at = 0;
+  std::uint64_t at = 0, rows_at = 0;
   std::uint32_t shard = 0;
-  for (std::size_t i = 0; i < ps->tensors; at += padded(counts[i]), ++i) {
+  for (std::size_t i = 0; i < ps->tensors; ++i) {
     while (shard < shards && at >= ps->learner.shard(shard).begin + ps->learner.shard(shard).count)
       ++shard;
     if (shard == shards)
       return ps->fail(BELLOWS_PS_ERR_UNAVAILABLE, "bellows-ps has fewer parameters than there are");
-    ps->places[i] = {shard, at - ps->learner.shard(shard).begin};
-    ps->parts[i].count = counts[i];
+    ps->places[i] = {shard, at - ps->learner.shard(shard).begin, rows_at};
+    at += padded(ps->specs[i].count);
+    rows_at += ps->specs[i].row_words();
   }
   return BELLOWS_PS_OK;
 }
 
-int take_grant(bellows_ps* ps, const PsMessage& granted, const plain::Handle& control,
-               const std::uint64_t* counts) {
+int take_grant(bellows_ps* ps, const PsMessage& granted, const plain::Handle& control) {
   plain::Handle others[3];
   for (plain::Handle& each : others) {
     PsMessage more;
@@ -188,7 +163,7 @@ int take_grant(bellows_ps* ps, const PsMessage& granted, const plain::Handle& co
   if (!ps->learner.attach(grant, control.get(), others[0].get(), others[1].get(), others[2]))
     return no_memory(ps);
   ps->number = granted.learner;
-  return find_places(ps, counts);
+  return find_places(ps);
 }
 
 void set_groups(const bellows_ps_config& config, ps::RuleTerms* terms) {
@@ -224,15 +199,15 @@ PsMessage join_of(const bellows_ps_config& config, std::size_t tensors) {
   return message;
 }
 
-bool add_tensors(const bellows_ps_config& config, const std::uint64_t* counts, std::size_t tensors,
-                 Memory* to) {
-  Array<ps::TensorSpec> all;
-  if (!all.make(tensors)) return false;
-  for (std::size_t i = 0; i < tensors; ++i) {
-    all[i].count = counts[i];
-    all[i].group = config.groups > 0 && config.group_of ? config.group_of[i] : 0;
+bool describe_tensors(bellows_ps* ps, const bellows_ps_config& config,
+                      const std::uint64_t* counts) {
+  if (!ps->specs.make(ps->tensors)) return false;
+  for (std::size_t i = 0; i < ps->tensors; ++i) {
+    ps->specs[i].count = counts[i];
+    ps->specs[i].width = config.width ? config.width[i] : 0;
+    ps->specs[i].group = config.groups > 0 && config.group_of ? config.group_of[i] : 0;
   }
-  return to->add(&all[0], tensors * sizeof all[0]);
+  return true;
 }
 
 int connect(bellows_ps* ps, const bellows_ps_config& config) {
@@ -262,8 +237,10 @@ int join(bellows_ps* ps, const bellows_ps_config& config, const std::uint64_t* c
     return ps->fail(BELLOWS_PS_ERR_INVALID, "clip_norm is %g: it is a number of at least 0",
                     config.clip_norm);
   if (const int rc = connect(ps, config); rc != BELLOWS_PS_OK) return rc;
-  Memory sizes;
-  if (!add_tensors(config, counts, ps->tensors, &sizes)) return no_memory(ps);
+  ps::JoinMemory sizes;
+  if (!describe_tensors(ps, config, counts) ||
+      !sizes.add(&ps->specs[0], ps->tensors * sizeof ps->specs[0]))
+    return no_memory(ps);
   if (const int rc = send(ps, join_of(config, ps->tensors), sizes.fd()); rc != BELLOWS_PS_OK)
     return rc;
   PsMessage answer;
@@ -274,7 +251,7 @@ int join(bellows_ps* ps, const bellows_ps_config& config, const std::uint64_t* c
     if (const int rc = receive(ps, &answer, &control); rc != BELLOWS_PS_OK) return rc;
   }
   if (answer.word != PsWord::granted || control.get() < 0) return gone(ps);
-  return take_grant(ps, answer, control, counts);
+  return take_grant(ps, answer, control);
 }
 
 int put_out(bellows_ps* ps) {
@@ -301,6 +278,34 @@ int device_failed(bellows_ps* ps, const ps::DeviceError& error) {
                   ps->device.error_name(error.code));
 }
 
+/// Of a program whose header may be an older one, or a newer one.
+int take_config(bellows_ps* ps, const bellows_ps_config* from, bellows_ps_config* config) {
+  if (!from) return BELLOWS_PS_OK;
+  constexpr std::size_t kMostSize = 4096;
+  if (from->size < sizeof from->size || from->size > kMostSize)
+    return ps->fail(BELLOWS_PS_ERR_INVALID, "config.size is %zu: begin with BELLOWS_PS_CONFIG_INIT",
+                    from->size);
+  for (std::size_t i = sizeof *config; i < from->size; ++i)
+    if (reinterpret_cast<const unsigned char*>(from)[i] != 0)
+      return ps->fail(BELLOWS_PS_ERR_INVALID,
+                      "config has %zu bytes, of which this library knows %zu, and others are set: "
+                      "the program needs a newer libbellows_ps",
+                      from->size, sizeof *config);
+  memcpy(config, from, from->size < sizeof *config ? from->size : sizeof *config);
+  return BELLOWS_PS_OK;
+}
+
+/// What the next gradient says of a tensor's rows; see SlotView.
+std::uint64_t* rows_of(const bellows_ps* ps, std::size_t tensor) {
+  return ps->learner.rows(ps->places[tensor].rows_at);
+}
+
+/// That the next gradient has of a tensor.
+std::uint64_t elements_of(const bellows_ps* ps, std::size_t tensor) {
+  const ps::TensorSpec& spec = ps->specs[tensor];
+  return spec.width == 0 ? spec.count : *rows_of(ps, tensor) * spec.width;
+}
+
 /// Waits for what `done` looks at, at most a part of a second at a time.
 template <typename Done>
 int wait(bellows_ps* ps, Done done) {
@@ -323,10 +328,7 @@ int bellows_ps_join(const bellows_ps_config* config, const uint64_t* counts,
   if (!*out) return BELLOWS_PS_ERR_MEMORY;
   auto* const ps = new (static_cast<void*>(*out)) bellows_ps;
   bellows_ps_config whole = BELLOWS_PS_CONFIG_INIT;
-  if (config && config->size < sizeof config->size)
-    return ps->fail(BELLOWS_PS_ERR_INVALID, "config.size is %zu: begin with BELLOWS_PS_CONFIG_INIT",
-                    config->size);
-  if (config) memcpy(&whole, config, config->size < sizeof whole ? config->size : sizeof whole);
+  if (const int rc = take_config(ps, config, &whole); rc != BELLOWS_PS_OK) return rc;
   ps->wait_ms = whole.wait_ms;
   ps->tensors = tensors;
   ps->device.set_tensors(tensors);
@@ -382,7 +384,7 @@ int bellows_ps_weights_to_device(bellows_ps_t* ps, size_t tensor, void* to, void
   const std::uint32_t shard = ps->places[tensor].shard;
   const ps::DeviceError error =
       ps->device.copy_weights(ps->learner, tensor, shard, ps->weights[shard], from, to,
-                              ps->parts[tensor].count * sizeof(float), stream);
+                              ps->specs[tensor].count * sizeof(float), stream);
   return error ? device_failed(ps, error) : BELLOWS_PS_OK;
 }
 
@@ -390,7 +392,12 @@ const char* bellows_ps_unpinned(const bellows_ps_t* ps) { return ps->device.unpi
 
 int bellows_ps_begin(bellows_ps_t* ps) {
   ps->spoilt = false;
-  return wait(ps, [ps](int wait_ms) { return (ps->gradient = ps->learner.gradient(wait_ms)); });
+  const int rc =
+      wait(ps, [ps](int wait_ms) { return (ps->gradient = ps->learner.gradient(wait_ms)); });
+  if (rc != BELLOWS_PS_OK) return rc;
+  for (std::size_t i = 0; i < ps->tensors; ++i)
+    if (ps->specs[i].width > 0) *rows_of(ps, i) = 0;
+  return BELLOWS_PS_OK;
 }
 
 void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor) {
@@ -400,6 +407,27 @@ void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor) {
   return ps->gradient + element * ps->learner.geometry().gradient_bytes;
 }
 
+int bellows_ps_gradient_rows(bellows_ps_t* ps, size_t tensor, const uint64_t* rows, size_t count) {
+  if (!bellows_ps_gradient(ps, tensor) || ps->specs[tensor].width == 0)
+    return ps->fail(BELLOWS_PS_ERR_INVALID,
+                    "there is no tensor %zu with a width in the configuration, or no gradient to "
+                    "write to: bellows_ps_begin first",
+                    tensor);
+  const std::uint64_t all = ps->specs[tensor].rows();
+  for (std::size_t i = 0; i < count; ++i)
+    if (rows[i] >= all || (i > 0 && rows[i] <= rows[i - 1]))
+      return ps->fail(BELLOWS_PS_ERR_INVALID,
+                      "entry %zu of the rows of tensor %zu is %llu: they ascend, each once, below "
+                      "%llu",
+                      i, tensor, static_cast<unsigned long long>(rows[i]),
+                      static_cast<unsigned long long>(all));
+  std::uint64_t* const to = rows_of(ps, tensor);
+  // Without one, `rows` may be NULL.
+  if (count > 0) memcpy(to + 1, rows, count * sizeof *rows);
+  *to = count;
+  return BELLOWS_PS_OK;
+}
+
 int bellows_ps_gradient_from_device(bellows_ps_t* ps, size_t tensor, const void* from,
                                     void* stream) {
   void* const to = bellows_ps_gradient(ps, tensor);
@@ -407,7 +435,8 @@ int bellows_ps_gradient_from_device(bellows_ps_t* ps, size_t tensor, const void*
     return ps->fail(BELLOWS_PS_ERR_INVALID,
                     "there is no tensor %zu, or no gradient to write to: bellows_ps_begin first",
                     tensor);
-  const std::uint64_t bytes = ps->parts[tensor].count * ps->learner.geometry().gradient_bytes;
+  const std::uint64_t bytes = elements_of(ps, tensor) * ps->learner.geometry().gradient_bytes;
+  if (bytes == 0) return BELLOWS_PS_OK;
   const ps::DeviceError error =
       ps->device.copy_gradient(ps->learner, tensor, to, from, bytes, stream);
   if (!error) return BELLOWS_PS_OK;
@@ -428,7 +457,7 @@ int bellows_ps_push(bellows_ps_t* ps, float scale) {
   if (ps->learner.is_fenced()) return put_out(ps);
   if (ps->clip_norm > 0) {
     for (std::size_t i = 0; i < ps->tensors; ++i)
-      ps->parts[i].data = static_cast<unsigned char*>(bellows_ps_gradient(ps, i));
+      ps->parts[i] = {static_cast<unsigned char*>(bellows_ps_gradient(ps, i)), elements_of(ps, i)};
     ps::clip_norm(&ps->parts[0], ps->tensors, ps->type, ps->clip_norm);
   }
   ps->gradient = nullptr;

@@ -29,6 +29,8 @@ class Learner {
   /// Where the next gradient belongs, all of it, once no shard reads what was there. Null: that
   /// took longer than `wait_ms`; -1 waits for ever.
   unsigned char* gradient(int wait_ms);
+  /// What that gradient says of rows; see SlotView.
+  std::uint64_t* rows(std::uint64_t word) const { return slot_view_.rows(sequence_ + 1, word); }
   /// It is complete.
   void push(float scale);
   struct Others {

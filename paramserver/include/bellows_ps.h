@@ -98,12 +98,16 @@ struct bellows_ps_config {
   double lowest;                        /* rate of a cosine */
   double clip_norm; /* bellows_ps_push multiplies the gradient so that its Euclidean norm over all
                        tensors is at most this, as torch's clip_grad_norm_; 0: any */
+
+  const uint64_t* width; /* of each tensor: 0; or the elements of a row, if its gradients have some
+                            rows only, which bellows_ps_gradient_rows names. Such a tensor has no
+                            weight decay. NULL: 0 for all */
 };
 
 #define BELLOWS_PS_CONFIG_INIT                                                                    \
   {                                                                                               \
     sizeof(struct bellows_ps_config), NULL, 60000, BELLOWS_PS_SGD, BELLOWS_PS_F32, 0, 0, 0.01, 0, \
-        0, 1e-8, 0, 0, 0, BELLOWS_PS_CONSTANT, 0, NULL, NULL, 0, 1, 1, 0, 0                       \
+        0, 1e-8, 0, 0, 0, BELLOWS_PS_CONSTANT, 0, NULL, NULL, 0, 1, 1, 0, 0, NULL                 \
   }
 
 /* Joins the learners, with tensors of so many float32 elements each. The first learner's `initial`
@@ -129,6 +133,10 @@ int bellows_ps_begin(bellows_ps_t* ps);
 /* Where the gradient of a tensor belongs, of elements of gradient_type; all of it has to be
  * written, since anything may be there. NULL before bellows_ps_begin. */
 void* bellows_ps_gradient(const bellows_ps_t* ps, size_t tensor);
+/* Names the rows that the gradient of a tensor with a width has: `count` numbers below the tensor's
+ * rows, which ascend, each once. They are copied. Their elements, count * width, are then all of
+ * its gradient, one row after another. After bellows_ps_begin it has none. */
+int bellows_ps_gradient_rows(bellows_ps_t* ps, size_t tensor, const uint64_t* rows, size_t count);
 /* The gradient is complete; it is multiplied with `scale` when it is applied. With --mode=sync all
  * learners give the same scale, and the mean is applied. */
 int bellows_ps_push(bellows_ps_t* ps, float scale);
@@ -141,9 +149,9 @@ int bellows_ps_drain(bellows_ps_t* ps);
  * of CUDA does. The first copies page-lock (pin) the memory that they use: that of both gradients,
  * and of weights each buffer when it is copied the first time. */
 
-/* A tensor's gradient, of elements of gradient_type, from a device to where it belongs. `from`
- * stays as it is until the copy is complete. bellows_ps_push waits for the copies of its gradient,
- * however long the device takes. After an error it refuses this gradient, until the tensor's was
+/* A tensor's gradient, of elements of gradient_type, from a device to where it belongs; of one with
+ * a width, the rows that were named before. `from` stays as it is until the copy is complete.
+ * bellows_ps_push waits for the copies of its gradient, however long the device takes. After an error it refuses this gradient, until the tensor's was
  * copied again, or bellows_ps_begin was called. */
 int bellows_ps_gradient_from_device(bellows_ps_t* ps, size_t tensor, const void* from,
                                     void* stream);

@@ -13,6 +13,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <system_error>
@@ -31,8 +32,19 @@ namespace bellows::ps_test {
 /// What a learner that is put out or finds no server must not wait for.
 inline constexpr int kWaitMs = 20000;
 
-/// A small whole number: sums of a million of them are exact in a float.
+/// The tensors of an OpenLearner, but for tests that have their own.
+inline constexpr std::uint64_t kTensors[] = {64, 100, 28};
+/// Not 0: the second of them has rows of so many elements, and its gradients have every third row.
+inline std::uint64_t row_width = 0;
+
+/// Whether a gradient has a row of the second tensor.
+inline bool has_row(std::uint32_t number, std::uint64_t row) { return (number + row) % 3 == 0; }
+
+/// A small whole number: sums of a million of them are exact in a float. Zero where the gradient
+/// has no such row.
 inline float mark(std::uint32_t learner, std::uint32_t number, std::uint64_t element) {
+  const std::uint64_t at = element - kTensors[0];
+  if (row_width > 0 && at < kTensors[1] && !has_row(number, at / row_width)) return 0;
   return static_cast<float>(mark_bits(learner, number, element) >> 61);
 }
 
@@ -85,7 +97,9 @@ class Server {
 /// Three tensors; the rate is 1, so that weights become minus the sum of all gradients.
 class OpenLearner {
  public:
-  explicit OpenLearner(std::vector<std::uint64_t> counts = {64, 100, 28}, double rate = 1)
+  explicit OpenLearner(std::vector<std::uint64_t> counts = {std::begin(kTensors),
+                                                            std::end(kTensors)},
+                       double rate = 1)
       : OpenLearner(std::move(counts), sgd(rate)) {}
   OpenLearner(std::vector<std::uint64_t> counts, bellows_ps_config config) {
     std::uint64_t most = 0;
@@ -104,9 +118,20 @@ class OpenLearner {
   int push(std::uint32_t learner, std::uint32_t number) {
     if (const int rc = bellows_ps_begin(ps); rc != BELLOWS_PS_OK) return rc;
     std::uint64_t element = 0;
-    for (std::size_t t = 0; t < counts_.size(); ++t)
-      for (std::uint64_t i = 0; i < counts_[t]; ++i)
-        static_cast<float*>(bellows_ps_gradient(ps, t))[i] = mark(learner, number, element++);
+    for (std::size_t t = 0; t < counts_.size(); ++t) {
+      auto* to = static_cast<float*>(bellows_ps_gradient(ps, t));
+      const bool names_rows = t == 1 && row_width > 0;
+      const std::uint64_t width = names_rows ? row_width : counts_[t];
+      std::vector<std::uint64_t> rows;
+      for (std::uint64_t row = 0; row < counts_[t] / width; ++row, element += width) {
+        if (names_rows && !has_row(number, row)) continue;
+        rows.push_back(row);
+        for (std::uint64_t i = 0; i < width; ++i) *to++ = mark(learner, number, element + i);
+      }
+      if (!names_rows) continue;
+      if (const int rc = bellows_ps_gradient_rows(ps, t, rows.data(), rows.size()); rc < 0)
+        return rc;
+    }
     return bellows_ps_push(ps, 1);
   }
   std::vector<float> pull() {
@@ -127,6 +152,9 @@ class OpenLearner {
     bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
     config.rate = rate;
     config.wait_ms = kWaitMs;
+    static std::uint64_t widths[3];
+    widths[1] = row_width;
+    if (row_width > 0) config.width = widths;
     return config;
   }
 

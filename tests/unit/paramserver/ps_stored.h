@@ -15,9 +15,6 @@
 
 namespace bellows::ps_test {
 
-/// Of the tensors of an OpenLearner.
-inline constexpr std::uint64_t kCounts[] = {64, 100, 28};
-
 /// The newest step that is committed; 0: there is none.
 inline std::uint64_t newest_committed(const std::string& dir) {
   const auto steps = list_steps(dir);
@@ -45,10 +42,10 @@ inline std::optional<Stored> read_newest() {
                                 gradients.data()),
                BELLOWS_OK);
   for (int i = 0; i < 3; ++i) {
-    parts[i].resize(kCounts[i]);
+    parts[i].resize(kTensors[i]);
     const std::string name = "weights/" + std::to_string(i);
-    cr_assert_eq(bellows_register(b, name.c_str(), BELLOWS_F32, 1, &kCounts[i], BELLOWS_REPLICATED,
-                                  0, kCounts[i], parts[i].data()),
+    cr_assert_eq(bellows_register(b, name.c_str(), BELLOWS_F32, 1, &kTensors[i], BELLOWS_REPLICATED,
+                                  0, kTensors[i], parts[i].data()),
                  BELLOWS_OK);
   }
   Stored stored;

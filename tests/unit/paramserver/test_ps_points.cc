@@ -34,6 +34,7 @@ void expect_clean_end(Server& server, const Trial& trial, int signal = SIGTERM) 
 }
 
 void run_learner(const Trial& trial) {
+  row_width = 10;
   Server server({"--threads=2", "--learners=3", "--mode=bounded", "--staleness=1000", kFirst});
   Counters counters;
   const std::uint32_t count = 40, others = 60;
@@ -94,6 +95,7 @@ pid_t start_hostile() {
 }
 
 void run_server(const Trial& trial) {
+  row_width = 10;
   Server server({"--threads=2", "--learners=6", "--mode=bounded", "--staleness=1000", kFirst},
                 WITH_POINTS, trial.environment());
   const Follower follower(trial);
@@ -137,6 +139,7 @@ pid_t start_in_step(std::uint32_t learner, std::uint32_t count, Counters& counte
 
 /// Learners in step, one of which joins while the other is at work.
 void run_in_step(const Trial& trial) {
+  row_width = 0;
   Server server({"--threads=2", "--learners=6", "--mode=sync", kFirst}, WITH_POINTS,
                 trial.environment());
   const Follower follower(trial);
