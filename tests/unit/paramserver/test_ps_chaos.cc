@@ -32,22 +32,33 @@ bool is_long() {
   return said && *said == '1';
 }
 
+/// The second tensor has rows of one element.
+bellows_ps_config with_rows() {
+  static constexpr std::uint64_t kWidths[] = {0, 1};
+  bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+  config.rate = 1;
+  config.wait_ms = kWaitMs;
+  config.width = kWidths;
+  return config;
+}
+
 /// A process that takes part once. Its gradients are its marks, and in a tensor of their own the
-/// number 1 at its place: that one counts how many were applied, the marks say which.
+/// number 1 at its place, which is a row: that one counts how many were applied, the marks say
+/// which.
 pid_t start_life(std::uint32_t life, std::uint32_t count, Counters& counters) {
   const pid_t child = fork();
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   alarm(120);
-  OpenLearner open({kMarks, kLives});
+  OpenLearner open({kMarks, kLives}, with_rows());
   if (open.code != BELLOWS_PS_OK) _exit(1);
   for (std::uint32_t q = 0; q < count; ++q) {
     if (bellows_ps_begin(open.ps) != BELLOWS_PS_OK) _exit(2);
     auto* const marks = static_cast<float*>(bellows_ps_gradient(open.ps, 0));
     for (std::uint64_t i = 0; i < kMarks; ++i) marks[i] = mark(life, q, i);
-    auto* const counts = static_cast<float*>(bellows_ps_gradient(open.ps, 1));
-    std::fill_n(counts, kLives, 0.0F);
-    counts[life] = 1;
+    const std::uint64_t row = life;
+    if (bellows_ps_gradient_rows(open.ps, 1, &row, 1) != BELLOWS_PS_OK) _exit(2);
+    *static_cast<float*>(bellows_ps_gradient(open.ps, 1)) = 1;
     if (bellows_ps_push(open.ps, 1) != BELLOWS_PS_OK) _exit(3);
     ++counters[life];
     if (q % 3 == 0 && bellows_ps_pull(open.ps) != BELLOWS_PS_OK) _exit(4);
@@ -61,7 +72,7 @@ class Round {
   Round(std::uint64_t seed, std::uint32_t updates) : random_(seed), updates_(updates) {}
 
   void run() {
-    OpenLearner reader({kMarks, kLives});
+    OpenLearner reader({kMarks, kLives}, with_rows());
     cr_assert_eq(reader.code, BELLOWS_PS_OK, "%s", reader.error().c_str());
     const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(100);
     while (pushed() < updates_ && std::chrono::steady_clock::now() < end) {

@@ -31,14 +31,20 @@ namespace {
 
 constexpr unsigned kShards = 2;
 
-/// The slot of this process's learner.
-unsigned char* my_slot() {
+/// The slot of this process's learner: where it begins and ends.
+std::pair<unsigned char*, unsigned char*> my_slot_range() {
   std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);)
-    if (line.find("bellows-ps-slot") != std::string::npos)
-      return reinterpret_cast<unsigned char*>(std::stoull(line, nullptr, 16));
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("bellows-ps-slot") == std::string::npos) continue;
+    const auto address = [&line](std::size_t at) {
+      return reinterpret_cast<unsigned char*>(std::stoull(line.substr(at), nullptr, 16));
+    };
+    return {address(0), address(line.find('-') + 1)};
+  }
   std::abort();
 }
+
+unsigned char* my_slot() { return my_slot_range().first; }
 
 template <typename T>
 void write_word(unsigned char* at, T value) {
@@ -91,6 +97,38 @@ constexpr std::size_t kAttached = offsetof(ps::SlotHeader, attached);
     for (;;)
       for (unsigned i = 0; i < 2; ++i) write_word<std::uint32_t>(slot, first + i);
   }).detach();
+  wait_to_be_put_out(open);
+}
+
+/// What both gradients say of rows are the last pages.
+unsigned char* my_rows() { return my_slot_range().second - 2 * ps::kPage; }
+
+[[noreturn]] void name_more_rows_than_there_are() {
+  OpenLearner open;
+  (void)bellows_ps_begin(open.ps);
+  for (const std::size_t list : {0, 1})
+    write_word(my_rows() + list * ps::kPage, std::uint64_t{1} << 50);
+  (void)bellows_ps_push(open.ps, 1);
+  wait_to_be_put_out(open);
+}
+
+/// Of gradients of zero, while they are published and read.
+[[noreturn]] void name_any_rows() {
+  OpenLearner open;
+  unsigned char* const lists = my_rows();
+  std::thread([lists] {
+    for (Random random(4);;)
+      for (unsigned char* const list : {lists, lists + ps::kPage}) {
+        const std::uint64_t counts[] = {random() % 11, random() % 1000, random()};
+        for (std::size_t i = 0; i <= kTensors[1] / row_width; ++i)
+          write_word<std::uint64_t>(list + 8 * i, i == 0 ? counts[random() % 3] : random() % 11);
+      }
+  }).detach();
+  while (bellows_ps_begin(open.ps) == BELLOWS_PS_OK) {
+    for (std::size_t t = 0; t < std::size(kTensors); ++t)
+      std::memset(bellows_ps_gradient(open.ps, t), 0, kTensors[t] * sizeof(float));
+    if (bellows_ps_push(open.ps, 1) != BELLOWS_PS_OK) break;
+  }
   wait_to_be_put_out(open);
 }
 
@@ -322,6 +360,12 @@ Test(ps_hostile, writes_to_its_slot, .timeout = 120) {
   expect_no_harm("takes back what it published", take_back_what_was_published, true);
   expect_no_harm("says that it has left, and stays", leave_and_stay);
   expect_no_harm("makes memory smaller, and seals it", shrink_and_seal);
+}
+
+Test(ps_hostile, names_any_rows, .timeout = 120) {
+  row_width = 10;
+  expect_no_harm("any rows", name_any_rows, true);
+  expect_no_harm("more rows than there are", name_more_rows_than_there_are, true);
 }
 
 Test(ps_hostile, sends_anything, .timeout = 120) {
