@@ -123,6 +123,36 @@ Test(ps_gpu, gradients_are_complete_before_they_are_pushed, .timeout = 60) {
   cr_expect(is_sum(one.pull(), {50, 50}));
 }
 
+Test(ps_gpu, of_a_tensor_with_rows_those_are_copied_that_were_named, .timeout = 60) {
+  row_width = 10;
+  const Server server;
+  const FakeDriver driver;
+  void* const stream = make_stream(driver);
+  OpenLearner learner;
+  cr_assert_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
+  // No more than there is.
+  const std::vector<float> device(2 * row_width, 3);
+  const std::uint64_t rows[] = {1, 9};
+  cr_assert_eq(bellows_ps_begin(learner.ps), BELLOWS_PS_OK);
+  for (const std::size_t t : {0, 2})
+    std::fill_n(static_cast<float*>(bellows_ps_gradient(learner.ps, t)), kCounts[t], 0.0F);
+  auto* const place = static_cast<float*>(bellows_ps_gradient(learner.ps, 1));
+  place[2 * row_width] = kUntouched;
+  cr_assert_eq(bellows_ps_gradient_from_device(learner.ps, 1, nullptr, stream), BELLOWS_PS_OK,
+               "of no rows: %s", learner.error().c_str());
+  cr_assert_eq(bellows_ps_gradient_rows(learner.ps, 1, rows, 2), BELLOWS_PS_OK);
+  cr_assert_eq(bellows_ps_gradient_from_device(learner.ps, 1, device.data(), stream), BELLOWS_PS_OK,
+               "%s", learner.error().c_str());
+  cr_assert_eq(bellows_ps_push(learner.ps, 1), BELLOWS_PS_OK);
+  cr_assert_eq(bellows_ps_drain(learner.ps), BELLOWS_PS_OK);
+  cr_expect_eq(place[2 * row_width], kUntouched);
+  const std::vector<float> weights = learner.pull();
+  for (std::uint64_t i = 0; i < weights.size(); ++i) {
+    const std::uint64_t row = (i - kCounts[0]) / row_width;
+    cr_expect_eq(weights[i], row == 1 || row == 9 ? -3 : 0, "element %d", static_cast<int>(i));
+  }
+}
+
 Test(ps_gpu, the_last_copy_of_a_gradient_counts, .timeout = 60) {
   const Server server;
   const FakeDriver driver;

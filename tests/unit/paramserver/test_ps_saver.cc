@@ -135,6 +135,7 @@ Test(ps_saver, all_that_was_applied_is_there_when_it_has_finished, .timeout = 12
 
 // All of it is killed at some moment, again and again: what is stored is one state of the training.
 Test(ps_saver, the_checkpoint_and_its_counts_agree_after_a_kill_of_all, .timeout = 240) {
+  row_width = 10;
   const Place place;
   Counters counters;
   std::uint64_t newest = 0;
@@ -179,6 +180,7 @@ Test(ps_saver, the_checkpoint_and_its_counts_agree_after_a_kill_of_all, .timeout
 }
 
 Test(ps_saver, a_killed_server_saves_on_with_another, .timeout = 120) {
+  row_width = 10;
   const Place place;
   Server server(options(place, {"--checkpoint-every=1"}));
   OpenLearner learner;
@@ -257,14 +259,22 @@ bellows_ps_config adam() {
 
 /// So many steps of Adam, with gradients of their own, from whatever the directory has; then it
 /// stops.
+/// The second tensor's gradients have some rows.
 std::vector<float> train_on(const Place& place, std::uint32_t first, std::uint32_t count) {
+  constexpr std::uint64_t kWidths[] = {0, 8};
+  bellows_ps_config config = adam();
+  config.width = kWidths;
   Server server(options(place));
-  OpenLearner learner({64}, adam());
+  OpenLearner learner({64, 800}, config);
   cr_assert_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
   for (std::uint32_t q = first; q < first + count; ++q) {
     cr_assert_eq(bellows_ps_begin(learner.ps), BELLOWS_PS_OK);
     auto* gradient = static_cast<float*>(bellows_ps_gradient(learner.ps, 0));
     for (std::uint64_t i = 0; i < 64; ++i) gradient[i] = mark(0, q, i) / 3 - 1;
+    const std::uint64_t rows[] = {q % 3, 10 + q % 5, 99};
+    cr_assert_eq(bellows_ps_gradient_rows(learner.ps, 1, rows, std::size(rows)), BELLOWS_PS_OK);
+    gradient = static_cast<float*>(bellows_ps_gradient(learner.ps, 1));
+    for (std::uint64_t i = 0; i < 24; ++i) gradient[i] = mark(0, q, 64 + i) / 7 - 1;
     cr_assert_eq(bellows_ps_push(learner.ps, 1), BELLOWS_PS_OK);
   }
   cr_assert_eq(bellows_ps_drain(learner.ps), BELLOWS_PS_OK);
