@@ -3,6 +3,7 @@
 // pulled. Prints the microseconds of each, one a line, of the first of several learners.
 //
 //   ps_bench ours KIB COUNT                with the parameter server of BELLOWS_PS_SOCKET
+//   ps_bench rows KIB COUNT ROWS           of so many rows of a matrix, of 64 elements each
 //   ps_bench naive KIB COUNT LEARNERS      a shared memory into which each learner copies its
 //   gradient, a process that
 //                                          adds it to the weights in place, and a copy of the
@@ -71,25 +72,40 @@ void print(const std::vector<double>& all) {
   for (std::size_t i = kWarm; i < all.size(); ++i) fmt::print("{:.3f}\n", all[i] * 1e6);
 }
 
-void ours(std::size_t floats, int count) {
+constexpr std::uint64_t kWidth = 64;
+
+void begin(bellows_ps_t* ps, const std::vector<std::uint64_t>& rows) {
+  if (bellows_ps_begin(ps) != BELLOWS_PS_OK ||
+      (!rows.empty() && bellows_ps_gradient_rows(ps, 0, rows.data(), rows.size()) != BELLOWS_PS_OK))
+    fail(bellows_ps_error(ps));
+}
+
+/// Without rows, of all that there is.
+void ours(std::size_t floats, int count, unsigned number_of_rows) {
   const std::vector<float> zeroes(floats);
   const float* initial = zeroes.data();
   const std::uint64_t elements = floats;
   bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+  if (number_of_rows > 0) config.width = &kWidth;
+  std::vector<std::uint64_t> rows;
+  for (unsigned i = 0; i < number_of_rows; ++i)
+    rows.push_back(floats / kWidth / number_of_rows * i);
   bellows_ps_t* ps = nullptr;
   if (bellows_ps_join(&config, &elements, &initial, 1, &ps) != BELLOWS_PS_OK)
     fail(bellows_ps_error(ps));
   // Both payloads, as a program that trains has written them before.
   for (int i = 0; i < 2; ++i) {
-    if (bellows_ps_begin(ps) != BELLOWS_PS_OK) fail(bellows_ps_error(ps));
-    std::memset(bellows_ps_gradient(ps, 0), 0, floats * sizeof(float));
+    begin(ps, rows);
+    std::memset(bellows_ps_gradient(ps, 0), 0,
+                sizeof(float) * (rows.empty() ? floats : rows.size() * kWidth));
     bellows_ps_push(ps, 1);
   }
   std::vector<double> all;
   for (int i = 0; i < count + kWarm; ++i)
     all.push_back(timed([&] {
-      if (bellows_ps_begin(ps) != BELLOWS_PS_OK || bellows_ps_push(ps, 1) != BELLOWS_PS_OK ||
-          bellows_ps_drain(ps) != BELLOWS_PS_OK || bellows_ps_pull(ps) != BELLOWS_PS_OK)
+      begin(ps, rows);
+      if (bellows_ps_push(ps, 1) != BELLOWS_PS_OK || bellows_ps_drain(ps) != BELLOWS_PS_OK ||
+          bellows_ps_pull(ps) != BELLOWS_PS_OK)
         fail(bellows_ps_error(ps));
     }));
   print(all);
@@ -186,14 +202,17 @@ void allreduce(std::size_t floats, int count, unsigned learners) {
 int main(int argc, char** argv) {
   const std::string how = argc > 1 ? argv[1] : "";
   if (argc < 4 || (argc < 5 && how != "ours"))
-    fail("usage: ps_bench ours|naive|allreduce KIB COUNT [LEARNERS]");
+    fail("usage: ps_bench ours|rows|naive|allreduce KIB COUNT [ROWS|LEARNERS]");
   const std::size_t floats = std::strtoull(argv[2], nullptr, 10) * 256;
   const int count = std::atoi(argv[3]);
-  const unsigned learners = argc > 4 ? static_cast<unsigned>(std::atoi(argv[4])) : 1;
-  if (floats == 0 || count < 1 || learners < 1 || learners > kMost)
+  // Of learners, or of rows.
+  const unsigned number = argc > 4 ? static_cast<unsigned>(std::atoi(argv[4])) : 1;
+  const bool with_rows = how == "rows" && number <= floats / kWidth;
+  if (floats == 0 || count < 1 || number < 1 || (number > kMost && !with_rows))
     fail("there is nothing to measure");
-  if (how == "ours") ours(floats, count);
-  if (how == "naive") naive(floats, count, learners);
-  if (how == "allreduce") allreduce(floats, count, learners);
+  if (how == "ours") ours(floats, count, 0);
+  if (with_rows) ours(floats, count, number);
+  if (how == "naive") naive(floats, count, number);
+  if (how == "allreduce") allreduce(floats, count, number);
   return 0;
 }

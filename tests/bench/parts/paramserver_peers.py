@@ -17,6 +17,7 @@ import rows
 KIB = (4, 64, 1024, 16384, 65536, 262144)
 LEARNERS = (1, 2, 4)
 ROUNDS = 12
+ROWS, ROWS_KIB, ROWS_GOAL = 64, 65536, 50
 SMALL_GOAL_US = 5.6  # what the naive one takes at most on an idle machine
 PYTHON = "/usr/bin/python3"
 HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
@@ -155,7 +156,21 @@ def compared(options, ways, kib, learners):
                        "higher", goal, (f"{peer}, us", statistics.median(figures)))
 
 
+def rows_row(options):
+    """An update of a few rows of a matrix, as of an embedding, against one of all of it."""
+    whole, some = [], []
+    for _ in range(options.count(ROUNDS)):
+        whole.append(ours(options, ROWS_KIB, 1))
+        with server(options) as environment:
+            some.append(run_one([f"{options.builddir}/tests/bench/ps_bench", "rows", str(ROWS_KIB), "500", str(ROWS)],
+                                environment))
+    return rows.row(f"paramserver.rows_vs_whole.{ROWS_KIB}KiB", [all_us / some_us for all_us, some_us in zip(whole, some)],
+                    "x", "higher", ROWS_GOAL, ("an update of all rows, us", statistics.median(whole)),
+                    note=f"an update of {ROWS} rows of 256 bytes takes {statistics.median(some):.1f} us")
+
+
 def run(options):
+    yield rows_row(options)
     ways = peers(options)
     for learners in LEARNERS:
         for kib in KIB if learners == 1 else KIB[::2]:
