@@ -53,6 +53,7 @@ class Config(ctypes.Structure):
         ("factor", c_double),
         ("lowest", c_double),
         ("clip_norm", c_double),
+        ("width", POINTER(c_uint64)),
     ]
 
 
@@ -67,6 +68,7 @@ _SIGNATURES = {
     "bellows_ps_updates": (c_uint64, [c_void_p]),
     "bellows_ps_begin": (c_int, [c_void_p]),
     "bellows_ps_gradient": (c_void_p, [c_void_p, c_size_t]),
+    "bellows_ps_gradient_rows": (c_int, [c_void_p, c_size_t, c_void_p, c_size_t]),
     "bellows_ps_push": (c_int, [c_void_p, c_float]),
     "bellows_ps_drain": (c_int, [c_void_p]),
     "bellows_ps_error": (c_char_p, [c_void_p]),
@@ -145,6 +147,10 @@ class Learner:
     def gradient(self, tensor: int) -> int:
         """The address of a tensor's gradient, after begin."""
         return self._library.bellows_ps_gradient(self._handle, tensor)
+
+    def gradient_rows(self, tensor: int, rows: Optional[int], count: int) -> None:
+        """Names the rows of a tensor's gradient: so many c_uint64 at an address."""
+        self._check(self._library.bellows_ps_gradient_rows(self._handle, tensor, rows, count))
 
     def buffer(self, address: int, size: int) -> ctypes.Array:
         """The memory there, which stays as long as the buffer does."""

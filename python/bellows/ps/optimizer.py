@@ -13,6 +13,7 @@ from . import _lib
 from .errors import InvalidError, ParamServerError
 from .groups import Schedule, grouped, set_groups, set_schedule
 from .rules import config_of, rates_of
+from .sparse import put_rows, set_widths, widths_of
 
 
 def _wait_ms(wait: float) -> int:
@@ -76,6 +77,9 @@ class Optimizer:
     which the rates rise from 0 in a line for `warm_up` updates; updates are those of all learners.
     `clip_value` is the largest magnitude that an element of a gradient keeps, and `clip_norm` the
     largest Euclidean norm of all gradients of a step together.
+    `sparse` are those of the parameters that have sparse gradients, as Embedding(sparse=True) makes
+    them: a step updates the rows that these name, as SGD, Adagrad and SparseAdam of torch do, and
+    costs no more.
     `gradient_type` is what gradients are sent as. `socket` is that of bellows-ps, by default
     BELLOWS_PS_SOCKET of the environment; `wait` is how many seconds one call may wait for it, or
     math.inf. With `overlap`, step() does not wait until its gradient is applied, so that the next
@@ -101,6 +105,7 @@ class Optimizer:
         clip_norm: Optional[float] = None,
         schedule: Optional[Schedule] = None,
         warm_up: int = 0,
+        sparse: Iterable[Any] = (),
         gradient_type: str = "float32",
         copy: bool = False,
         overlap: bool = False,
@@ -131,6 +136,9 @@ class Optimizer:
         self._params = _checked(group.params)
         number_of = dict(zip(map(id, reversed(group.params)), reversed(group.groups)))
         set_groups(config, rates, [number_of[id(p)] for p in self._params] if rates else [])
+        #: Of the rows of `sparse`, in the order of the parameters; 0 for others.
+        self._widths = widths_of(self._params, sparse)
+        set_widths(config, self._widths)
         self._copy = copy
         self._overlap = overlap
         self._pid = os.getpid()
@@ -201,13 +209,14 @@ class Optimizer:
             for p in self._params:
                 p.grad = None
             return
-        for p, place in zip(self._params, self._begin()):
-            if p.is_contiguous():
+        for p, place, width in zip(self._params, self._begin(), self._widths):
+            if p.is_contiguous() and not width:
                 place.zero_()
                 # Another tensor of the same memory: p.grad.data = ... leaves `place` as it is.
                 p.grad = place.detach()
             else:
-                # With `copy`: autograd wants a gradient to lie as its parameter does.
+                # With `copy`, autograd wants a gradient to lie as its parameter does. A sparse one
+                # has memory of its own.
                 p.grad = None
 
     def step(self, closure: Optional[Callable[[], Any]] = None, *, scale: float = 1.0) -> Any:
@@ -235,9 +244,11 @@ class Optimizer:
 
     def _fill(self, places: List[torch.Tensor]) -> None:
         with torch.no_grad():
-            for p, place in zip(self._params, places):
+            for number, (p, place) in enumerate(zip(self._params, places)):
                 grad = p.grad
-                if grad is None:
+                if self._widths[number]:
+                    put_rows(self._open(), number, place, grad)
+                elif grad is None:
                     place.zero_()
                 elif grad.is_sparse:
                     place.copy_(grad.to_dense())

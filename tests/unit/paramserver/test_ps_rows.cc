@@ -25,7 +25,7 @@ bellows_ps_config config_of(int rule) {
   bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
   config.rule = rule;
   config.rate = rule == BELLOWS_PS_SGD ? 1 : 0.1;
-  config.epsilon = 1e-3;
+  config.epsilon = 0.05;
   if (rule == BELLOWS_PS_ADAM || rule == BELLOWS_PS_MOMENTUM) config.beta1 = 0.9;
   if (rule == BELLOWS_PS_ADAM || rule == BELLOWS_PS_RMSPROP) config.beta2 = 0.99;
   config.width = kWidths;
