@@ -4,6 +4,7 @@
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    DeviceError,
     FullError,
     InvalidError,
     OutOfMemoryError,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CosineSchedule",
+    "DeviceError",
     "FullError",
     "InvalidError",
     "Optimizer",

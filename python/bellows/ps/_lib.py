@@ -71,6 +71,9 @@ _SIGNATURES = {
     "bellows_ps_gradient_rows": (c_int, [c_void_p, c_size_t, c_void_p, c_size_t]),
     "bellows_ps_push": (c_int, [c_void_p, c_float]),
     "bellows_ps_drain": (c_int, [c_void_p]),
+    "bellows_ps_gradient_from_device": (c_int, [c_void_p, c_size_t, c_void_p, c_void_p]),
+    "bellows_ps_weights_to_device": (c_int, [c_void_p, c_size_t, c_void_p, c_void_p]),
+    "bellows_ps_unpinned": (c_char_p, [c_void_p]),
     "bellows_ps_error": (c_char_p, [c_void_p]),
     "bellows_ps_leave": (c_int, [c_void_p]),
 }
@@ -151,6 +154,23 @@ class Learner:
     def gradient_rows(self, tensor: int, rows: Optional[int], count: int) -> None:
         """Names the rows of a tensor's gradient: so many c_uint64 at an address."""
         self._check(self._library.bellows_ps_gradient_rows(self._handle, tensor, rows, count))
+
+    def gradient_from_device(self, tensor: int, address: int, stream: int) -> None:
+        """Asks for the copy of a tensor's gradient from there, in a cudaStream_t."""
+        self._check(
+            self._library.bellows_ps_gradient_from_device(self._handle, tensor, address, stream)
+        )
+
+    def weights_to_device(self, tensor: int, address: int, stream: int) -> None:
+        """Asks for the copy of a tensor's weights to there, in a cudaStream_t."""
+        self._check(
+            self._library.bellows_ps_weights_to_device(self._handle, tensor, address, stream)
+        )
+
+    @property
+    def unpinned(self) -> str:
+        """Why copies are slower than they could be; "" otherwise."""
+        return self._library.bellows_ps_unpinned(self._handle).decode(errors="replace")
 
     def buffer(self, address: int, size: int) -> ctypes.Array:
         """The memory there, which stays as long as the buffer does."""

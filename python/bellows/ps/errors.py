@@ -40,9 +40,22 @@ class TimeoutError(ParamServerError, builtins.TimeoutError):
     code = -5
 
 
+class DeviceError(ParamServerError):
+    """CUDA refuses or fails; the text has its error."""
+
+    code = -6
+
+
 _BY_CODE = {
     kind.code: kind
-    for kind in (InvalidError, UnavailableError, FullError, OutOfMemoryError, TimeoutError)
+    for kind in (
+        InvalidError,
+        UnavailableError,
+        FullError,
+        OutOfMemoryError,
+        TimeoutError,
+        DeviceError,
+    )
 }
 
 

@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 import torch
 
 from . import _lib
+from .device import CHANGES_ARE_SEEN, Cuda, DeviceParams
 from .errors import InvalidError, ParamServerError
 from .groups import Schedule, grouped, set_groups, set_schedule
 from .rules import config_of, rates_of
@@ -33,10 +34,11 @@ def _checked(params: Iterable[Any]) -> List[torch.nn.Parameter]:
             continue
         if not p.is_leaf:
             raise InvalidError(f"parameter {number} is computed from others (it is no leaf)")
-        if p.device.type != "cpu" or p.dtype != torch.float32 or p.layout != torch.strided:
+        where = p.device.type in ("cpu", "cuda")
+        if not where or p.dtype != torch.float32 or p.layout != torch.strided:
             raise InvalidError(
-                f"parameter {number} is {p.dtype} on {p.device}: bellows-ps has weights of float32 "
-                "in the memory of the node"
+                f"parameter {number} is {p.dtype} on {p.device}: bellows-ps trains weights of "
+                "float32, in the memory of the node or of GPUs of NVIDIA's"
             )
         same = places.setdefault(p.data_ptr(), number)
         if same != number:
@@ -66,6 +68,13 @@ class Optimizer:
     load_state_dict or an Embedding with max_norm do, ends with SIGSEGV. With `copy`, each step
     copies the weights to the parameters' own memory instead.
 
+    Parameters on GPUs of NVIDIA's keep their memory too. Their gradients are copied to the memory
+    of the parameter server, and the weights back to them, in streams of their own; with `early`,
+    while backward goes on. What changes a gradient between backward and step() counts if it changes
+    the tensor's version, as torch's functions do; **changes by way of `.data`, numpy or other
+    libraries' kernels do not, and are lost** unless `early` is False. By default it is True where
+    torch is 2.1 or later: clip_grad_value_ of older ones uses `.data`.
+
     step() takes the gradients away: p.grad is None from then until zero_grad or backward makes
     another. Parameters that require no gradient are left alone; one that requires one and has none
     counts as having zeros.
@@ -88,6 +97,8 @@ class Optimizer:
     One thread at a time may use it, in the process that made it. Errors are ParamServerErrors.
     """
 
+    _cuda = Cuda()
+
     def __init__(
         self,
         params: Iterable[Any],
@@ -109,6 +120,7 @@ class Optimizer:
         gradient_type: str = "float32",
         copy: bool = False,
         overlap: bool = False,
+        early: Optional[bool] = None,
         socket: Optional[str] = None,
         wait: float = 60.0,
     ) -> None:
@@ -143,7 +155,7 @@ class Optimizer:
         self._overlap = overlap
         self._pid = os.getpid()
         # Kept until the library has read them.
-        initial = [p.detach().contiguous() for p in self._params]
+        initial = [p.detach().cpu().contiguous() for p in self._params]
         learner = _lib.Learner(
             config, [p.numel() for p in self._params], [t.data_ptr() for t in initial]
         )
@@ -152,8 +164,16 @@ class Optimizer:
         self._weights: Dict[int, torch.Tensor] = {}
         self._payloads: Dict[int, List[torch.Tensor]] = {}
         self._places: Optional[List[torch.Tensor]] = None  #: where the next gradients belong
+        self._device = DeviceParams(
+            self._cuda,
+            self._params,
+            self._gradient_type,
+            CHANGES_ARE_SEEN if early is None else early,
+            [bool(width) for width in self._widths],
+        )
         self._learner = learner
         self.pull()
+        self._begin_early()
 
     def __enter__(self) -> "Optimizer":
         return self
@@ -183,6 +203,12 @@ class Optimizer:
         return self._open().number
 
     @property
+    def unpinned(self) -> str:
+        """Why copies between GPUs and the memory of bellows-ps are slower than they could be: a
+        sentence where CUDA refused to page-lock memory; "" otherwise."""
+        return self._open().unpinned
+
+    @property
     def updates(self) -> int:
         """How many updates the weights that were pulled have had, of all learners together."""
         return self._open().updates
@@ -199,7 +225,14 @@ class Optimizer:
                     for i, p in enumerate(self._params)
                 ]
             self._places = self._payloads[first]
+            self._device.begin(learner)
         return self._places
+
+    def _begin_early(self) -> None:
+        """For parameters on GPUs: their hooks find a place, and never wait for one. At the end of a
+        step, what this waits for was handed over a whole step ago, or is applied already."""
+        if self._device:
+            self._begin()
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """Sets gradients to zero, in the memory that step() hands over, so that backward adds to
@@ -209,8 +242,11 @@ class Optimizer:
             for p in self._params:
                 p.grad = None
             return
-        for p, place, width in zip(self._params, self._begin(), self._widths):
-            if p.is_contiguous() and not width:
+        for i, (p, place) in enumerate(zip(self._params, self._begin())):
+            if i in self._device:
+                # Backward makes another, which costs less than to add to zeros.
+                p.grad = None
+            elif p.is_contiguous() and not self._widths[i]:
                 place.zero_()
                 # Another tensor of the same memory: p.grad.data = ... leaves `place` as it is.
                 p.grad = place.detach()
@@ -224,30 +260,37 @@ class Optimizer:
         are (unless `overlap`), and pulls. `closure` may compute them; what it returns is returned.
 
         TimeoutError, UnavailableError: the gradients are handed over all the same if p.grad is None
-        afterwards, and count once.
+        afterwards, and count once. DeviceError: they are not if p.grad is not None, and the next
+        step() copies all of them again.
         """
         learner = self._open()
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        self._fill(self._begin())
-        # The server reads it from now on.
+        places = self._begin()
+        # Handed over, the server reads it; after an error of CUDA's, it has to be begun again.
         self._places = None
+        self._fill(places)
+        self._device.fill(learner)
+        learner.push(scale)
+        self._device.end()
         for p in self._params:
             p.grad = None
-        learner.push(scale)
         if not self._overlap:
             learner.drain()
         self.pull()
+        self._begin_early()
         return loss
 
     def _fill(self, places: List[torch.Tensor]) -> None:
         with torch.no_grad():
-            for number, (p, place) in enumerate(zip(self._params, places)):
+            for i, (p, place) in enumerate(zip(self._params, places)):
                 grad = p.grad
-                if self._widths[number]:
-                    put_rows(self._open(), number, place, grad)
+                if self._widths[i]:
+                    put_rows(self._open(), i, place, grad)
+                elif i in self._device:
+                    continue
                 elif grad is None:
                     place.zero_()
                 elif grad.is_sparse:
@@ -261,6 +304,8 @@ class Optimizer:
         learner.pull()
         with torch.no_grad():
             for i, p in enumerate(self._params):
+                if i in self._device:
+                    continue
                 address = learner.weights(i)
                 view = self._weights.get(address)
                 if view is None:
@@ -270,6 +315,7 @@ class Optimizer:
                     p.copy_(view)
                 else:
                     p.data = view
+        self._device.take_weights(learner)
 
     def drain(self) -> None:
         """Waits until all gradients that were handed over are applied."""
@@ -302,10 +348,11 @@ class Optimizer:
 
     def _forget(self) -> None:
         """Lets go of all memory of the store."""
-        for p in self._params:
+        for i, p in enumerate(self._params):
             p.grad = None
-            if not self._copy:
+            if not self._copy and i not in self._device:
                 p.data = p.data.clone()
+        self._device.close()
         self._weights, self._payloads, self._places = {}, {}, None
         self._learner = None
 

@@ -41,7 +41,7 @@ def put_rows(learner: _lib.Learner, number: int, place: torch.Tensor, grad: Any)
         )
     # Rows ascend, and those that came several times are summed.
     grad = grad.coalesce()
-    rows = grad.indices().reshape(-1).contiguous()
+    rows = grad.indices().reshape(-1).cpu().contiguous()
     learner.gradient_rows(number, rows.data_ptr(), rows.numel())
     values = grad.values()
     place.view(-1)[: values.numel()].copy_(values.reshape(-1))
