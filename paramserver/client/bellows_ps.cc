@@ -363,7 +363,7 @@ int bellows_ps_pull(bellows_ps_t* ps) {
   ps->updates = 0;
   for (std::uint32_t s = 0; s < ps->learner.geometry().shards; ++s) {
     ps->weights[s] = ps->learner.pull(s);
-    const std::uint64_t version = ps->learner.pulled_version(s);
+    const std::uint64_t version = ps->learner.pulled(s).version;
     if (version > ps->updates) ps->updates = version;
   }
   ps->pulled = true;

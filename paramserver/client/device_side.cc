@@ -42,7 +42,7 @@ DeviceError DeviceSide::copy_weights(const Learner& learner, std::size_t tensor,
   return weights_.begin(tensor, stream, [&](void* context) {
     // Only buffers that the server has filled: locking the others would give them pages.
     const std::size_t piece =
-        1 + std::size_t{shard} * learner.geometry().buffers() + learner.pulled_buffer(shard);
+        1 + std::size_t{shard} * learner.geometry().buffers() + learner.pulled(shard).buffer;
     // The driver takes no memory of const, and does not write to this.
     lock(piece, context, const_cast<float*>(all), learner.shard(shard).count * sizeof(float),
          CudaDriver::kLockReadOnly);

@@ -24,6 +24,14 @@ std::int64_t now() {
 
 void pause_processor() { __builtin_ia32_pause(); }
 
+/// Until the word is another than `seen`, or so long. The memory is mapped for reading only, which
+/// is enough.
+void sleep_on(std::uint32_t* word, std::uint64_t seen, std::int64_t nanoseconds) {
+  const std::int64_t wait = nanoseconds < kLongestSleep ? nanoseconds : kLongestSleep;
+  const timespec time = {wait / 1'000'000'000, wait % 1'000'000'000};
+  syscall(SYS_futex, word, FUTEX_WAIT, static_cast<std::uint32_t>(seen), &time, nullptr, 0);
+}
+
 }  // namespace
 
 bool Learner::attach(const Grant& grant, int control, int weights, int slot, plain::Handle& bell) {
@@ -64,7 +72,7 @@ void Learner::push(float scale) {
   ++clock_;
   slot_view_.header().scale[sequence_ % 2] = scale;
   for (std::uint32_t s = 0; s < geometry().shards; ++s)
-    slot_view_.pulled(sequence_, s).store(pulled_version(s), std::memory_order_relaxed);
+    slot_view_.pulled(sequence_, s).store(pulled(s).version, std::memory_order_relaxed);
   steps_.publish(sequence_);
   const std::uint64_t one = 1;
   // It may be full, of wakes that nobody has waited for; then the server is awake.
@@ -79,12 +87,8 @@ const float* Learner::pull(std::uint32_t shard) {
   }
 }
 
-std::uint64_t Learner::pulled_version(std::uint32_t shard) const {
-  return Current::of(slot_view_.pin(shard).load(std::memory_order_relaxed)).version;
-}
-
-std::uint32_t Learner::pulled_buffer(std::uint32_t shard) const {
-  return Current::of(slot_view_.pin(shard).load(std::memory_order_relaxed)).buffer;
+Current Learner::pulled(std::uint32_t shard) const {
+  return Current::of(slot_view_.pin(shard).load(std::memory_order_relaxed));
 }
 
 /// Where to wait for a learner that is too far behind; null: none is.
@@ -109,10 +113,7 @@ Learner::Others Learner::wait_for_others(int wait_ms) {
     waiting.store(1, std::memory_order_seq_cst);
     std::uint32_t* const word = too_slow(&slowest);
     if ((come = !word)) break;
-    const std::int64_t wait = left < kLongestSleep ? left : kLongestSleep;
-    const timespec time = {wait / 1'000'000'000, wait % 1'000'000'000};
-    syscall(SYS_futex, word, FUTEX_WAIT, static_cast<std::uint32_t>(slowest.word()), &time, nullptr,
-            0);
+    sleep_on(word, slowest.word(), left);
     if (is_fenced()) break;
   }
   waiting.store(0, std::memory_order_relaxed);
@@ -164,13 +165,8 @@ bool Learner::sleep_for(std::uint32_t sequence, std::int64_t nanoseconds) {
   std::uint32_t shard;
   Current seen;
   // Again: what was applied before the server could see that it waits, nobody wakes it for.
-  if (!is_applied(sequence, &shard, &seen)) {
-    const std::int64_t wait = nanoseconds < kLongestSleep ? nanoseconds : kLongestSleep;
-    const timespec time = {wait / 1'000'000'000, wait % 1'000'000'000};
-    // The memory is mapped for reading only, which is enough to wait.
-    syscall(SYS_futex, control_view_.shard(shard).sleepers_word(), FUTEX_WAIT,
-            static_cast<std::uint32_t>(seen.word()), &time, nullptr, 0);
-  }
+  if (!is_applied(sequence, &shard, &seen))
+    sleep_on(control_view_.shard(shard).sleepers_word(), seen.word(), nanoseconds);
   waiting.store(0, std::memory_order_relaxed);
   return true;
 }

@@ -41,9 +41,8 @@ class Learner {
   Others wait_for_others(int wait_ms);
   /// The newest weights of a shard. They stay as they are until the next pull of it.
   const float* pull(std::uint32_t shard);
-  std::uint64_t pulled_version(std::uint32_t shard) const;
-  /// Which of Geometry::buffers() its weights are in.
-  std::uint32_t pulled_buffer(std::uint32_t shard) const;
+  /// What was pulled of it.
+  Current pulled(std::uint32_t shard) const;
   /// Waits until all that was pushed is applied. False: that took longer.
   bool drain(int wait_ms);
   /// Whether nothing of it is applied any more, and what it reads may change.

@@ -10,6 +10,17 @@
 #include <utility>
 
 namespace bellows::ps {
+namespace {
+
+bool waits(const Member& member) {
+  return member.slot.header().waiting.load(std::memory_order_seq_cst) != 0;
+}
+
+void wake_all(std::uint32_t* word) {
+  syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+}  // namespace
 
 ShardSteps::ShardSteps(const ControlView& control, const ArrayView& weights,
                        const ArrayView& states, std::uint32_t shard, ApplyRule rule)
@@ -169,12 +180,8 @@ void ShardSteps::tell_slowest(std::span<const Member> members) const {
   Word& word = control_.shard(shard_).slowest;
   if (word.load(std::memory_order_relaxed) == slowest.word()) return;
   word.store(slowest.word(), std::memory_order_seq_cst);
-  bool waits = false;
-  for (const Member& member : members)
-    waits = waits || member.slot.header().waiting.load(std::memory_order_seq_cst) != 0;
-  if (waits)
-    syscall(SYS_futex, control_.shard(shard_).slowest_word(), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
-            0);
+  if (std::any_of(members.begin(), members.end(), waits))
+    wake_all(control_.shard(shard_).slowest_word());
 }
 
 void ShardSteps::skip_to(std::uint64_t version) const {
@@ -185,14 +192,9 @@ void ShardSteps::skip_to(std::uint64_t version) const {
 // Sequentially consistent, as the flip: either the learner sees the flip before it sleeps, or it is
 // seen that it waits.
 bool ShardSteps::must_wake(std::span<const Member* const> from) const {
-  for (const Member* member : from)
-    if (member->slot.header().waiting.load(std::memory_order_seq_cst) != 0) return true;
-  return false;
+  return std::any_of(from.begin(), from.end(), [](const Member* each) { return waits(*each); });
 }
 
-void ShardSteps::wake() const {
-  syscall(SYS_futex, control_.shard(shard_).sleepers_word(), FUTEX_WAKE, INT_MAX, nullptr, nullptr,
-          0);
-}
+void ShardSteps::wake() const { wake_all(control_.shard(shard_).sleepers_word()); }
 
 }  // namespace bellows::ps
