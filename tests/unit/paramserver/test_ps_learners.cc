@@ -6,8 +6,8 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -27,8 +27,10 @@ using Words = std::vector<std::string>;
 constexpr int kWaitMs = 20000;
 
 std::string text_of(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  // A file of a process that ends meanwhile gives an error, which an iterator would throw.
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  return text.str();
 }
 
 /// bellows-ps with a command, in which DIR stands for a directory, and with its output in files.
