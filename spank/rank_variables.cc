@@ -78,12 +78,16 @@ void add_fabric(std::vector<Change>& changes, LaunchKind kind, const RankPlace& 
 }
 
 void add_own_gpu(std::vector<Change>& changes, const RankPlace& place, const Lookup& lookup) {
+  const auto names_any = [&](const char* list) { return !lookup(list).value_or("").empty(); };
+  const bool cuda = names_any("CUDA_VISIBLE_DEVICES"), rocr = names_any("ROCR_VISIBLE_DEVICES");
   for (const char* name : kDeviceLists) {
     const auto all = lookup(name);
-    if (!all) continue;
+    const DeviceShare share = device_share(name, cuda, rocr);
+    if (!all || share == DeviceShare::whole) continue;
     const auto devices = split(*all, ',');
     if (devices.size() == place.local_world && place.local_rank < devices.size())
-      changes.push_back({name, std::string(devices[place.local_rank])});
+      changes.push_back(
+          {name, share == DeviceShare::first ? "0" : std::string(devices[place.local_rank])});
   }
 }
 

@@ -44,6 +44,22 @@ std::vector<std::string_view> devices_of(std::string_view entry) {
   return split(entry.substr(begin), ',');
 }
 
+std::vector<std::string_view> devices_in(const char* const* environment, std::string_view list) {
+  for (; *environment; ++environment)
+    if (name_of(*environment) == list) return devices_of(*environment);
+  return {};
+}
+
+/// NAME=VALUE of a list of devices, for one of the learners.
+std::string own_devices(std::string_view entry, std::uint32_t learner, bool cuda, bool rocr) {
+  const auto devices = devices_of(entry);
+  const DeviceShare share = device_share(name_of(entry), cuda, rocr);
+  if (devices.empty() || share == DeviceShare::whole) return std::string(entry);
+  return fmt::format(
+      "{}={}", name_of(entry),
+      share == DeviceShare::first ? std::string_view("0") : devices[learner % devices.size()]);
+}
+
 std::uint32_t processors() {
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
@@ -58,10 +74,9 @@ std::chrono::seconds pause_after(std::uint32_t failures) {
 }  // namespace
 
 std::uint32_t gpus_in(const char* const* environment) {
-  for (; *environment; ++environment)
-    if (is_device_list(name_of(*environment)))
-      if (const auto devices = devices_of(*environment); !devices.empty())
-        return static_cast<std::uint32_t>(devices.size());
+  for (const char* list : kDeviceLists)
+    if (const auto devices = devices_in(environment, list); !devices.empty())
+      return static_cast<std::uint32_t>(devices.size());
   return 0;
 }
 
@@ -69,6 +84,8 @@ std::vector<std::string> learner_environment(const char* const* environment,
                                              const LearnerOptions& options, std::uint32_t learner) {
   std::vector<std::string> made;
   bool threads = false;
+  const bool cuda = !devices_in(environment, "CUDA_VISIBLE_DEVICES").empty();
+  const bool rocr = !devices_in(environment, "ROCR_VISIBLE_DEVICES").empty();
   for (; *environment; ++environment) {
     const std::string_view entry = *environment;
     const std::string_view name = name_of(entry);
@@ -76,11 +93,10 @@ std::vector<std::string> learner_environment(const char* const* environment,
     if (name == "BELLOWS_SOCKET") continue;
     if (name == kSocket || name == kLearner || name == kLearners) continue;
     threads |= name == kThreads;
-    const auto devices = is_device_list(name) ? devices_of(entry) : std::vector<std::string_view>();
-    if (devices.empty())
-      made.emplace_back(entry);
+    if (is_device_list(name))
+      made.push_back(own_devices(entry, learner, cuda, rocr));
     else
-      made.push_back(fmt::format("{}={}", name, devices[learner % devices.size()]));
+      made.emplace_back(entry);
   }
   made.push_back(fmt::format("{}={}", kSocket, options.socket));
   made.push_back(fmt::format("{}={}", kLearner, learner));

@@ -24,7 +24,7 @@ struct LearnerOptions {
 /// How many learners an environment has GPUs for; 0: it names none.
 std::uint32_t gpus_in(const char* const* environment);
 
-/// NAME=VALUE: what a learner gets. Of the lists of devices one entry is its own.
+/// NAME=VALUE: what a learner gets. Of the lists of devices it sees one device.
 std::vector<std::string> learner_environment(const char* const* environment,
                                              const LearnerOptions& options, std::uint32_t learner);
 

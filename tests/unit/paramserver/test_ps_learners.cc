@@ -118,10 +118,27 @@ Test(ps_learners, each_have_a_device_of_their_own) {
   cr_expect(has(environment_of({"CUDA_VISIBLE_DEVICES=3,5"}, 2), "CUDA_VISIBLE_DEVICES=3"));
   cr_expect(has(environment_of({"CUDA_VISIBLE_DEVICES="}, 2), "CUDA_VISIBLE_DEVICES="));
   cr_expect(has(environment_of({"OMP_NUM_THREADS=7"}, 0), "OMP_NUM_THREADS=7"));
-  const char* const three[] = {"X=1,2", "CUDA_VISIBLE_DEVICES=0,1,2", nullptr};
+  const char* const three[] = {"X=1,2", "GPU_DEVICE_ORDINAL=0", "CUDA_VISIBLE_DEVICES=0,1,2",
+                               nullptr};
   const char* const none[] = {"CUDA_VISIBLE_DEVICES=", nullptr};
   cr_expect_eq(ps::gpus_in(three), 3);
   cr_expect_eq(ps::gpus_in(none), 0);
+}
+
+// On GPUs of AMD's the numbers of one list count what another leaves: 1 of 1 would be none.
+Test(ps_learners, see_one_device_where_there_are_several_lists) {
+  const auto all = environment_of({"ZE_AFFINITY_MASK=4,5", "ROCR_VISIBLE_DEVICES=0,1",
+                                   "GPU_DEVICE_ORDINAL=0,1", "CUDA_VISIBLE_DEVICES=0,1"},
+                                  1);
+  for (const char* wanted : {"CUDA_VISIBLE_DEVICES=1", "ROCR_VISIBLE_DEVICES=0,1",
+                             "GPU_DEVICE_ORDINAL=0,1", "ZE_AFFINITY_MASK=5"})
+    cr_expect(has(all, wanted), "%s", wanted);
+  const auto of_amd = environment_of(
+      {"GPU_DEVICE_ORDINAL=0,1", "ROCR_VISIBLE_DEVICES=2,3", "CUDA_VISIBLE_DEVICES="}, 1);
+  for (const char* wanted :
+       {"ROCR_VISIBLE_DEVICES=3", "GPU_DEVICE_ORDINAL=0", "CUDA_VISIBLE_DEVICES="})
+    cr_expect(has(of_amd, wanted), "%s", wanted);
+  cr_expect(has(environment_of({"GPU_DEVICE_ORDINAL=0,1"}, 1), "GPU_DEVICE_ORDINAL=1"));
 }
 
 Test(ps_learners, all_end_and_then_the_server, .timeout = 60) {

@@ -128,6 +128,13 @@ Test(ranks, plain_gets_its_own_gpu) {
   cr_expect(as_map(rank_variables(LaunchKind::plain, kPlace, {}, lookup_in(environment))) ==
             Map({{"CUDA_VISIBLE_DEVICES", "5"}}));
   cr_expect(rank_variables(LaunchKind::mpi, kPlace, {}, lookup_in(environment)).empty());
+  // Lists of which one counts what another leaves.
+  const Map all = {{"CUDA_VISIBLE_DEVICES", "0,1"}, {"ROCR_VISIBLE_DEVICES", "0,1"}};
+  cr_expect(as_map(rank_variables(LaunchKind::plain, kPlace, {}, lookup_in(all))) ==
+            Map({{"CUDA_VISIBLE_DEVICES", "1"}}));
+  const Map of_amd = {{"ROCR_VISIBLE_DEVICES", "0,1"}, {"GPU_DEVICE_ORDINAL", "0,1"}};
+  cr_expect(as_map(rank_variables(LaunchKind::plain, kPlace, {}, lookup_in(of_amd))) ==
+            Map({{"ROCR_VISIBLE_DEVICES", "1"}, {"GPU_DEVICE_ORDINAL", "0"}}));
 }
 
 Test(ranks, infiniband_counts_where_the_task_can_open_it) {
