@@ -36,7 +36,7 @@ points() { # OPTION...
   jq -r '.[] | "\(.point) \(.result)"' "$bare/root/folder/results.json"
 }
 
-is "$(points | xargs)" "driver skipped cuda skipped checkpoint skipped model skipped cluster ok fence ok fence.none ok container ok container.driver skipped requeue skipped" \
+is "$(points | xargs)" "driver skipped cuda skipped checkpoint skipped model skipped paramserver skipped cluster ok fence ok fence.none ok container ok container.driver skipped requeue skipped" \
   "without a driver there is a cluster, its fence and a container"
 fake_driver
 is "$(points --only cuda | xargs)" "cuda ok" "a driver that the machine's linker knows is found"
@@ -45,8 +45,11 @@ is "$status" 0 "which is success"
 like "$(jq -r '.[].text' "$bare/root/folder/results.json")" "^1 GPU, no real GPU 0, 64 MiB copied" "and says so"
 is "$(points --only model | xargs)" "model ok model.write ok" "with it the model store lends memory of the GPU"
 diag "$(jq -c '.[] | .figures' "$bare/root/folder/results.json" | xargs)"
+is "$(points --only paramserver | xargs)" "paramserver ok" "a learner has the GPU's gradients applied, and the weights there"
+like "$(jq -c '.[].figures' "$bare/root/folder/results.json")" '"paramserver.gpu_gradient":{"ratio"' "and compares its copies"
 fake_driver -DFORGETS
 is "$(points --only model | xargs)" "model failed model.write failed" "and none where the GPU loses a byte"
+is "$(points --only paramserver | xargs)" "paramserver failed" "nor is a learner's weight right there"
 points --only cuda > "$scratch/log/forgets"
 is "$status $(xargs < "$scratch/log/forgets")" "1 cuda failed" "one that loses a byte is not"
 is "$(find "$bare/tmp" -mindepth 1)" "" "nothing is left"
