@@ -5,6 +5,7 @@ import json
 import statistics
 import subprocess
 
+import checkpoint
 import paramserver_peers
 import paramserver_training
 import rows
@@ -44,9 +45,26 @@ def stores_row(options, rule, kib):
                     if (rule, kib) == ("sgd", STORES["sgd"][0]) else None)
 
 
+def gpu_rows(options):
+    """Copies from and to a GPU, which ps_probe also compares byte by byte."""
+    with paramserver_peers.server(options) as environment:
+        done = subprocess.run([f"{options.builddir}/tests/gpu/ps_probe", environment["BELLOWS_PS_SOCKET"], "256",
+                               str(options.count(16))], check=False, capture_output=True, text=True, timeout=600)
+    if done.returncode == checkpoint.SKIPPED:
+        return [rows.left_out("paramserver.gpu", done.stderr.strip())]
+    if done.returncode != 0:
+        raise RuntimeError(f"ps_probe: {done.stderr}")
+    pairs = [json.loads(line) for line in done.stdout.splitlines()]
+    note = done.stderr.strip() or "256 MiB of float32 in 8 tensors"
+    return [checkpoint.against(pairs, kind, f"paramserver.{kind}_vs_memcpy", "lower", None,
+                               "a copy by the driver to or from its own pinned memory, s", note=note)
+            for kind in ("gpu_gradient", "gpu_weights")]
+
+
 def run(options):
     yield from (limit_row(options, rule, "f32") for rule in MOVED)
     yield from (limit_row(options, rule, gradient) for rule in ("sgd", "adam") for gradient in ("bf16", "f16"))
     yield from (stores_row(options, rule, kib) for rule, sizes in STORES.items() for kib in sizes)
+    yield from gpu_rows(options)
     yield from paramserver_peers.run(options)
     yield from paramserver_training.run(options)
