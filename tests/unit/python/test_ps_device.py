@@ -2,13 +2,16 @@
 import contextlib
 import os
 import signal
+import subprocess
+import sys
+import threading
 import unittest
 import warnings
 from unittest import mock
 
 from bellows import ps
 from ps_support import Server, ServerTestCase, is_stopped, server_of
-from support import missing
+from support import SECONDS, missing
 
 NO_TORCH = missing("torch", "numpy")
 if not NO_TORCH:
@@ -298,7 +301,7 @@ class OnDevices(ServerTestCase):
         """backward does not wait for a server that is behind"""
         server = self.serve()
         weight = ones(3)
-        optimizer, cuda = self.optimizer([weight], overlap=True, wait=0.2)
+        optimizer, cuda = self.optimizer([weight], overlap=True, wait=0.5)
         with optimizer:
             os.kill(server_of(server.pid), signal.SIGSTOP)
             self.eventually(lambda: is_stopped(server_of(server.pid)))
@@ -314,7 +317,7 @@ class OnDevices(ServerTestCase):
             os.kill(server_of(server.pid), signal.SIGCONT)
             self.eventually(lambda: self.took(optimizer.drain))
             optimizer.step()
-            optimizer.drain()
+            self.eventually(lambda: self.took(optimizer.drain))
             optimizer.pull()
             self.check(cuda, weight, [-3] * 3)
 
@@ -368,6 +371,44 @@ class OnDevices(ServerTestCase):
                 self.check(cuda, other, [-call] * 4)
             self.assertEqual(optimizer.updates, 79)
         self.assertTrue(all(number > 3 for number in errors.values()), errors)
+
+    def test_threads(self):
+        """hooks of several GPUs, each in a thread of its own, use the learner one after another"""
+        self.serve()
+        params = [ones(3), ones(4)]
+        inside, together = [], []
+        copy = _lib.Learner.gradient_from_device
+
+        def slow(learner, tensor, *more):
+            inside.append(tensor)
+            together.append(len(inside))
+            # As long as the other may need to come here too.
+            threading.Event().wait(0.1)
+            copy(learner, tensor, *more)
+            inside.remove(tensor)
+
+        optimizer, cuda = self.optimizer(params)
+        with optimizer, mock.patch.object(_lib.Learner, "gradient_from_device", slow):
+            threads = [threading.Thread(target=p.sum().backward) for p in params]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join(SECONDS)
+            optimizer.step()
+            self.assertEqual(together, [1, 1])
+            for p in params:
+                self.check(cuda, p, [-1] * len(p))
+
+    def test_real(self):
+        """what tries this on a real GPU says why it cannot, without one"""
+        if torch.cuda.is_available():
+            self.skipTest("there is a GPU: start tests/gpu/ps_torch.py")
+        program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../gpu/ps_torch.py")
+        done = subprocess.run(
+            [sys.executable, program], capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        self.assertEqual((done.returncode, done.stdout), (77, ""), done.stderr)
+        self.assertIn("has no CUDA, or no GPU", done.stderr)
 
     def test_unpinned(self):
         """memory that cannot be page-locked is used all the same, and the optimizer says so"""
