@@ -247,6 +247,22 @@ class OnDevices(ServerTestCase):
             for number, p in enumerate(params):
                 self.check(cuda, p, [[-number - 1] * 20] * 50)
 
+    def test_rows(self):
+        """of a gradient with some rows these are handed over, and all weights come back"""
+        self.serve()
+        table, other = ones(50, 20), ones(3)
+        optimizer, cuda = self.optimizer([table, other], sparse=[table])
+        with optimizer:
+            for _ in range(2):
+                rows = torch.ones(2, 20)
+                table.grad = torch.sparse_coo_tensor([[3, 7]], rows, (50, 20))
+                other.grad = torch.ones(3)
+                optimizer.step()
+            self.assertEqual(self.copies(), [1, 1])
+            self.check(cuda, other, [-2] * 3)
+            expected = [[-2.0 if row in (3, 7) else 0.0] * 20 for row in range(50)]
+            self.check(cuda, table, expected)
+
     def test_kinds(self):
         """parameters of both memories, tied, transposed and frozen ones"""
         self.serve()
