@@ -307,6 +307,7 @@ class StandaloneAgent {
               options.gate_limit_ms, [this](const Event& e) { events_.push_back(e.body); }) {}
 
   int run(int signals) {
+    loop_.serve_one_program();
     begin();
     const auto born = Clock::now();
     while (true) {
@@ -317,7 +318,6 @@ class StandaloneAgent {
       check_all_here();
       if (loop_.any_left()) {
         // The next program must start its own agent: this one's ranks are on their way out.
-        loop_.close_door();
         name_.remove();
         if (loop_.idle()) return 0;
       }

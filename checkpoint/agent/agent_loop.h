@@ -41,8 +41,8 @@ class AgentLoop {
   /// Whether a rank was ever accepted, and how many sockets and jobs there are now.
   bool had_ranks() const { return had_ranks_; }
   bool idle() const { return parts_.links.empty() && parts_.jobs.count() == 0; }
-  /// Accept no rank any more: a new program needs a new agent.
-  void close_door() { door_closed_ = true; }
+  /// Accepts no rank any more once one has left: a new program needs a new agent.
+  void serve_one_program() { one_program_ = true; }
   bool any_left() const { return farewell_.any_left(); }
 
  private:
@@ -84,7 +84,7 @@ class AgentLoop {
   RestoreDesk restores_{parts_, farewell_};
   std::chrono::milliseconds gate_limit_;
   bool had_ranks_ = false;
-  bool door_closed_ = false;
+  bool one_program_ = false;
   std::optional<std::chrono::steady_clock::time_point> announced_;  ///< last
 };
 

@@ -10,6 +10,7 @@
 #include "checkpoint/agent/agent_loop.h"
 #include "checkpoint/agent/save_shell.h"
 #include "checkpoint/include/bellows.h"
+#include "common/plain/packet.h"
 
 namespace bellows {
 namespace {
@@ -146,7 +147,11 @@ void AgentLoop::let_in(RankLink& link) {
   const Session& session = *parts_.session;
   link.parked_hello = false;
   link.rank = link.hello.rank;
-  if (door_closed_) {
+  // Its successor may be looked at first, and would get what was there before the end.
+  parts_.links.each_joined([this](RankLink& other) {
+    if (plain::hung_up(other.socket.get())) read_rank(other);
+  });
+  if (one_program_ && farewell_.any_left()) {
     link.fail(BELLOWS_ERR_BUSY, "the program that used this directory is still leaving", true);
     return farewell_.hang_up(link);
   }

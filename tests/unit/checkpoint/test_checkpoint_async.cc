@@ -6,10 +6,13 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "checkpoint/include/bellows.h"
 #include "checkpoint/store/store.h"
+#include "checkpoint/wire/wire.h"
+#include "common/plain/packet.h"
 #include "tests/unit/checkpoint/rank_support.h"
 
 using namespace bellows;
@@ -43,6 +46,14 @@ std::size_t descriptors_of(pid_t pid) {
   std::size_t n = 0;
   while (dir && readdir(dir.get())) ++n;
   return n;
+}
+
+bool is_stopped(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/status");
+  for (std::string line; std::getline(in, line);) {
+    if (line.starts_with("State:")) return line.find('T') != std::string::npos;
+  }
+  return false;
 }
 
 std::uint64_t resident_kb(pid_t pid) {
@@ -126,6 +137,43 @@ Test(async, all_ranks_killed_right_after_lose_nothing, .timeout = 60) {
   cr_expect(eventually([&] { return !place.agent_lives(); }));
   auto newest = newest_step(place.checkpoints());
   cr_expect(newest.ok() && newest->step == 6u && newest->skipped.empty());
+}
+
+// It may have come before the end of the other, as when both have one parent that was killed: what
+// that one gave last is not committed yet.
+Test(async, a_program_that_follows_a_killed_one_waits_until_its_agent_has_gone, .timeout = 60) {
+  Place place;
+  const std::string joined = place.scratch.path() + "/joined";
+  const pid_t first = start_rank(0, 1, [&](int, bellows_t*) {
+    std::ofstream(joined) << "yes";
+    return pause();
+  });
+  cr_assert(eventually([&] { return access(joined.c_str(), F_OK) == 0 && place.agent() > 0; }));
+  const pid_t agent = place.agent();
+  const std::size_t descriptors = descriptors_of(agent);
+  plain::Handle second;
+  cr_assert_eq(plain::connect_to(place.socket().c_str(), &second), 0);
+  cr_assert(eventually([&] { return descriptors_of(agent) > descriptors; }));
+  kill(agent, SIGSTOP);
+  cr_assert(eventually([&] { return is_stopped(agent); }));
+  const std::string directory = std::filesystem::canonical(place.checkpoints());
+  wire::Head head;
+  head.op = wire::Op::hello;
+  wire::Hello hello = {0, 1};
+  head.length = static_cast<std::uint32_t>(sizeof hello + directory.size());
+  const iovec asked[] = {{&head, sizeof head},
+                         {&hello, sizeof hello},
+                         {const_cast<char*>(directory.data()), directory.size()}};
+  cr_assert_eq(plain::send_packet(second.get(), asked, 3, -1, 0), 0);
+  kill(first, SIGKILL);
+  cr_assert_eq(await_rank(first), 200 + SIGKILL);
+  kill(agent, SIGCONT);
+  char text[wire::kMostMessage];
+  const iovec answer[] = {{&head, sizeof head}, {text, sizeof text}};
+  std::size_t got = 0;
+  cr_assert_eq(plain::receive_packet(second.get(), answer, 2, &got, nullptr, 0), 0);
+  cr_expect(head.op == wire::Op::failed && head.value == wire::Failure::try_again, "%u",
+            static_cast<unsigned>(head.op));
 }
 
 // With both buffers in use the third save waits; it is not left out, and none is overwritten.
