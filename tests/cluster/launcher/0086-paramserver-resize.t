@@ -57,21 +57,24 @@ ok "and one to 1" resized 1 6
 is_exact sizes "$id" 1 "each gradient is there once after both"
 ok "and nobody is left" poll 10 nobody_left "$id"
 
-# A preemption with a grace time: Slurm's SIGTERM comes to the server and to all learners. Only in the long form: beside
-# other tests the launcher has been seen to order no stop, for a reason that is not known.
-preemption() {
-  local id urgent saved
-  id=$(learn preempted 2000 --ps-checkpoint-every=0 --gpus=4 --partition=low --nodelist=n1)
-  poll 30 has_begun preempted 4
-  poll 10 grep -q '"event":"PROCESSING"' "$(checkpoints "$id")/events.jsonl"
-  urgent=$(submit -- --partition=high --gpus=4 --nodelist=n1 --wrap='sleep 3')
-  poll 60 has_begun preempted 8
-  saved=$(out_of preempted | sed -n 's/.*goes on from the checkpoint of update \([0-9]*\).*/\1/p' | tail -n 1)
-  ok "a preempted job saves first, and goes on from there" test "${saved:-0}" -gt 0
-  is_exact preempted "$id" 4 "and each gradient is there once"
-  poll 20 job_is "$urgent" COMPLETED
-}
-[[ -z ${BELLOWS_LONG-} ]] || preemption
+# A preemption with a grace time, which Slurm announces to bellows-ps: the learners train on until it has saved.
+id=$(learn preempted 2000 --ps-checkpoint-every=0 --gpus=4 --partition=low --nodelist=n1)
+poll 30 has_begun preempted 4
+poll 10 grep -q '"event":"PROCESSING"' "$(checkpoints "$id")/events.jsonl"
+urgent=$(submit -- --partition=high --gpus=4 --nodelist=n1 --wrap='sleep 3')
+poll 60 has_begun preempted 8
+saved=$(out_of preempted | sed -n 's/.*goes on from the checkpoint of update \([0-9]*\).*/\1/p' | tail -n 1)
+ok "a preempted job saves first, and goes on from there" test "${saved:-0}" -gt 0
+is_exact preempted "$id" 4 "and each gradient is there once"
+poll 20 job_is "$urgent" COMPLETED
+
+# One whose learners push nothing: their last gradients wait for let_all_end.
+id=$(learn idle 40 --ps-checkpoint-every=0 --gpus=2)
+poll 30 has_begun idle 2
+is_idle() { xc bellows status --json "$id" | tr -d ' \n' | grep -q '"updates":38,'; }
+poll 30 is_idle || diag "$(xc bellows status --json "$id")"
+ok "a job in which no update comes is resized" xc bellows resize --timeout 60 "$id" 1
+is_exact idle "$id" 1 "and each gradient is there once"
 
 # What dies without a word goes on from the last checkpoint.
 dies() { # NAME WHAT REGEX-OF-CAUSE COMMAND...
