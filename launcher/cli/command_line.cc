@@ -16,8 +16,8 @@ namespace bellows {
 namespace {
 
 /// An option for a number. The parser's own conversion does not say what was wrong with which text.
-template <typename Number>
-CLI::Option* add_number(CLI::App* app, const std::string& name, Number& value,
+template <typename Number, typename Value>
+CLI::Option* add_number(CLI::App* app, const std::string& name, Value& value,
                         const std::string& text) {
   CLI::Option* option = app->add_option(name, value, text);
   option->check([](const std::string& given) {
@@ -91,12 +91,17 @@ CommandOption CommandLine::add_option(const std::string& name, std::string& valu
 
 CommandOption CommandLine::add_option(const std::string& name, std::uint32_t& value,
                                       const std::string& text) {
-  return CommandOption(add_number(app_, name, value, text));
+  return CommandOption(add_number<std::uint32_t>(app_, name, value, text));
 }
 
 CommandOption CommandLine::add_option(const std::string& name, std::uint64_t& value,
                                       const std::string& text) {
-  return CommandOption(add_number(app_, name, value, text));
+  return CommandOption(add_number<std::uint64_t>(app_, name, value, text));
+}
+
+CommandOption CommandLine::add_option(const std::string& name, std::optional<std::uint32_t>& value,
+                                      const std::string& text) {
+  return CommandOption(add_number<std::uint32_t>(app_, name, value, text));
 }
 
 CommandOption CommandLine::add_option(const std::string& name, std::vector<std::string>& values,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,6 +49,9 @@ class CommandLine {
   CommandOption add_option(const std::string& name, std::string& value, const std::string& text);
   CommandOption add_option(const std::string& name, std::uint32_t& value, const std::string& text);
   CommandOption add_option(const std::string& name, std::uint64_t& value, const std::string& text);
+  /// Nothing: it was not given.
+  CommandOption add_option(const std::string& name, std::optional<std::uint32_t>& value,
+                           const std::string& text);
   CommandOption add_option(const std::string& name, std::vector<std::string>& values,
                            const std::string& text);
   CommandOption add_option(const std::string& name, std::set<std::string>& values,

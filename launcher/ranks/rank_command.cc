@@ -81,11 +81,10 @@ std::vector<std::string> param_server_command(const ParamServerOptions& options,
                                               const std::vector<std::string>& learner) {
   std::vector<std::string> words = {"bellows-ps", "--socket=" + socket,
                                     fmt::format("--learners={}", layout.trainers())};
-  if (options.threads != 0) words.push_back(fmt::format("--threads={}", options.threads));
-  if (options.staleness != ParamServerOptions::kStaleness)
-    words.push_back(fmt::format("--staleness={}", options.staleness));
-  if (options.checkpoint_every != ParamServerOptions::kCheckpointEvery)
-    words.push_back(fmt::format("--checkpoint-every={}", options.checkpoint_every));
+  if (options.threads) words.push_back(fmt::format("--threads={}", *options.threads));
+  if (options.staleness) words.push_back(fmt::format("--staleness={}", *options.staleness));
+  if (options.checkpoint_every)
+    words.push_back(fmt::format("--checkpoint-every={}", *options.checkpoint_every));
   if (!options.mode.empty()) words.push_back("--mode=" + options.mode);
   words.emplace_back("--");
   words.insert(words.end(), learner.begin(), learner.end());

@@ -32,19 +32,14 @@ std::vector<std::string> framework_command(const std::optional<Contract>& contra
 std::vector<std::string> batch_variables(const std::optional<Contract>& contract,
                                          std::optional<std::uint64_t> ordered);
 
-/// How the parameter server is to be; empty and 0: as it is by default.
+/// How the parameter server is to be, as far as that was given.
 struct ParamServerOptions {
-  std::uint32_t threads = 0;
-  std::string mode;
-  std::uint32_t staleness = kStaleness;
-  std::uint32_t checkpoint_every = kCheckpointEvery;  ///< seconds; 0: only when the job stops
+  std::optional<std::uint32_t> threads{};
+  std::string mode{};
+  std::optional<std::uint32_t> staleness{};
+  std::optional<std::uint32_t> checkpoint_every{};  ///< seconds; 0: only when the job stops
 
-  static constexpr std::uint32_t kStaleness = 8;
-  static constexpr std::uint32_t kCheckpointEvery = 60;
-  bool any() const {
-    return threads != 0 || !mode.empty() || staleness != kStaleness ||
-           checkpoint_every != kCheckpointEvery;
-  }
+  bool any() const { return threads || !mode.empty() || staleness || checkpoint_every; }
 };
 
 /// The program of the one rank of kind ps: bellows-ps, which starts a learner for each GPU.
@@ -52,7 +47,8 @@ std::vector<std::string> param_server_command(const ParamServerOptions& options,
                                               const std::string& socket, const RankLayout& layout,
                                               const std::vector<std::string>& learner);
 
-/// In a container there is another place for the programs of Bellows, which PATH has too.
+/// In a container there is another place for the programs of Bellows, which PATH has too. Last:
+/// learners must find what they found before, and a bellows-ps of the job's own is used first.
 void add_to_path(std::vector<std::string>& environment, const std::string& directory);
 
 /// What the name of each step of ranks begins with.

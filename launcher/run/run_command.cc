@@ -156,8 +156,8 @@ void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>&
       .between(1, 256);
   command
       .add_option("--ps-checkpoint-every", options->server.checkpoint_every,
-                  "With kind ps: seconds between two checkpoints; 0: only when the job stops")
-      .show_default()
+                  "With kind ps: seconds between two checkpoints; 0: only when the job stops "
+                  "(default: 60)")
       .between(0, 86400);
   command
       .add_option("--ps-mode", options->server.mode,
@@ -172,8 +172,8 @@ void add_launch_options(CommandLine& command, const std::shared_ptr<RunOptions>&
   command
       .add_option(
           "--ps-staleness", options->server.staleness,
-          "With --ps-mode=bounded: how many gradients a learner may be ahead of the slowest")
-      .show_default()
+          "With --ps-mode=bounded: how many gradients a learner may be ahead of the slowest "
+          "(default: 8)")
       .between(0, 1 << 30);
   command
       .add_option("--cpu-bind", options->cpu_bind,

@@ -109,7 +109,7 @@ ok "scancel leaves nobody" poll 20 nobody_left "$id"
 id=$(learn wide "" "--gpus=2 --nodes=2" 10)
 poll 40 job_is "$id" FAILED
 like "$(job_field "$id" ExitCode) $(out_of wide)" '^3:0 .*has 2 nodes, and .*submit it with --nodes=1' "more than one node is refused"
-printf '#!/bin/bash\nexec bellows run --kind=plain --ps-threads=2 -- true\n' >"$home/plain.sh"
+printf '#!/bin/bash\nexec bellows run --kind=plain --ps-staleness=8 -- true\n' >"$home/plain.sh"
 id=$(submit -- --gpus-range=1 --output="$home/plain.out" plain.sh)
 poll 40 job_is "$id" FAILED
 like "$(out_of plain)" 'ps-threads and .* are for --kind=ps' "options of kind ps are refused with another"

@@ -110,9 +110,10 @@ Test(rank_command, starts_a_server_with_all_cpus_for_kind_ps) {
   const RankLayout layout = *RankLayout::one_of(job);
   const Words plain = param_server_command({}, "/s", layout, {"./train", "--x"});
   cr_expect(plain == Words({"bellows-ps", "--socket=/s", "--learners=2", "--", "./train", "--x"}));
-  const Words told = param_server_command({3, "sync"}, "/s", layout, {"./train"});
-  cr_expect(told == Words({"bellows-ps", "--socket=/s", "--learners=2", "--threads=3",
-                           "--mode=sync", "--", "./train"}));
+  const Words told = param_server_command({3, "sync", 8, 60}, "/s", layout, {"./train"});
+  cr_expect(told ==
+            Words({"bellows-ps", "--socket=/s", "--learners=2", "--threads=3", "--staleness=8",
+                   "--checkpoint-every=60", "--mode=sync", "--", "./train"}));
   const RankCommand command(LaunchKind::ps, "near", layout);
   const Words words = command.words("ranks", plain);
   cr_expect(has(words, "--mpi=none") && has(words, "--cpu-bind=none") && has(words, "--gpus=2"));
