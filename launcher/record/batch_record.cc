@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "common/fd.h"
+#include "launcher/record/json_number.h"
 
 namespace bellows {
 namespace {
@@ -18,11 +19,8 @@ constexpr std::size_t kMostBytes = 4096;
 
 Result<std::uint64_t> number_in(const json& record, const char* key, const char* what,
                                 std::uint64_t most) {
-  const auto number = record.find(key);
-  if (number == record.end() || !number->is_number_unsigned())
-    return Error{ErrorKind::corrupt, fmt::format("its \"{}\" is not a whole number", key)};
-  const auto value = number->get<std::uint64_t>();
-  if (value >= 1 && value <= most) return value;
+  auto number = whole_number_in(record, key);
+  if (!number || (*number >= 1 && *number <= most)) return number;
   return Error{ErrorKind::corrupt, fmt::format("its {} is not from 1 to {}", what, most)};
 }
 

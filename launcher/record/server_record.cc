@@ -8,6 +8,7 @@
 
 #include "common/fd.h"
 #include "common/text.h"
+#include "launcher/record/json_number.h"
 
 namespace bellows {
 namespace {
@@ -18,20 +19,24 @@ constexpr std::size_t kMostBytes = 4096;
 constexpr const char* kName = "/server.json";
 /// In seconds: the launcher writes one each three.
 constexpr double kGoodFor = 30;
+/// Larger ones would fill lines of digits.
+constexpr double kMostMeasure = 1e15;
 
 Status read_number(const json& record, const char* key, std::uint64_t most, std::uint64_t& out) {
-  const auto found = record.find(key);
-  if (found == record.end() || !found->is_number_unsigned() || found->get<std::uint64_t>() > most)
-    return Error{ErrorKind::corrupt, fmt::format("its \"{}\" is not a whole number", key)};
-  out = found->get<std::uint64_t>();
+  const auto number = whole_number_in(record, key);
+  if (!number) return number.error();
+  if (*number > most)
+    return Error{ErrorKind::corrupt, fmt::format("its \"{}\" is larger than {}", key, most)};
+  out = *number;
   return {};
 }
 
 Status read_measure(const json& record, const char* key, double& out) {
   const auto found = record.find(key);
   if (found == record.end() || !found->is_number() || !(found->get<double>() >= 0) ||
-      !std::isfinite(found->get<double>()))
-    return Error{ErrorKind::corrupt, fmt::format("its \"{}\" is not a number from 0 on", key)};
+      !(found->get<double>() <= kMostMeasure))
+    return Error{ErrorKind::corrupt,
+                 fmt::format("its \"{}\" is not a number from 0 to {:.0e}", key, kMostMeasure)};
   out = found->get<double>();
   return {};
 }
