@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -51,14 +50,19 @@ Status check_memory(const Fd& fd) {
 }
 
 /// -1: it has ended.
-pid_t group_of(const Fd& process) {
+pid_t pid_of(const Fd& process) {
   auto info = read_file(fmt::format("/proc/self/fdinfo/{}", process.get()), kMostInfo);
   if (!info) return -1;
   for (const std::string_view line : split(*info, '\n'))
     if (line.substr(0, 4) == "Pid:")
-      if (const auto pid = parse_uint(trim(line.substr(4))))
-        return getpgid(static_cast<pid_t>(*pid));
+      if (const auto pid = parse_uint(trim(line.substr(4)))) return static_cast<pid_t>(*pid);
   return -1;
+}
+
+/// -1: it has ended.
+pid_t group_of(const Fd& process) {
+  const pid_t pid = pid_of(process);
+  return pid < 0 ? -1 : getpgid(pid);
 }
 
 /// The process at the other end. denied: it is another user's.
@@ -90,9 +94,8 @@ Result<std::unique_ptr<PsServer>> PsServer::make(EventLoop& loop, Fd listener, S
                                                  const ServerOptions& options, Say say) {
   std::unique_ptr<PsServer> made(new PsServer(loop, std::move(keeper), options, std::move(say)));
   PsServer* const server = made.get();
-  server->fence_bell_.reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!server->fence_bell_) return errno_error("make", "an eventfd");
-  auto fences = loop.watch(server->fence_bell_.get(), EPOLLIN,
+  if (auto opened = server->to_fence_.open(); !opened) return opened.error();
+  auto fences = loop.watch(server->to_fence_.bell().get(), EPOLLIN,
                            [server](std::uint32_t) { server->on_fenced(); });
   if (!fences) return fences.error();
   server->fence_watch_ = std::move(*fences);
@@ -307,15 +310,8 @@ void PsServer::end(std::uint32_t learner) {
 }
 
 void PsServer::on_fenced() {
-  eventfd_t count = 0;
-  (void)eventfd_read(fence_bell_.get(), &count);
-  std::vector<std::pair<Identity, std::string>> all;
-  {
-    const std::lock_guard lock(fence_mutex_);
-    all.swap(to_fence_);
-  }
   std::map<std::uint32_t, std::string> nonsense;
-  for (auto& [who, why] : all) {
+  for (auto& [who, why] : to_fence_.take()) {
     nonsense[who.learner] = std::move(why);
     seats_->fence(who);
   }

@@ -4,14 +4,13 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "common/event_loop.h"
 #include "common/plain/handle.h"
+#include "paramserver/server/fence_queue.h"
 #include "paramserver/server/kept_seats.h"
 #include "paramserver/server/saver.h"
 #include "paramserver/server/seats.h"
@@ -111,10 +110,8 @@ class PsServer {
   std::vector<TensorSpec> tensors_;
   TensorLayout layout_;
   std::optional<Seats> seats_;
-  Fd fence_bell_;
+  FenceQueue to_fence_;
   EventLoop::Watch fence_watch_;
-  std::mutex fence_mutex_;
-  std::vector<std::pair<Identity, std::string>> to_fence_;
   std::unique_ptr<Cut> cut_;
   enum class Ending { none, finishes, stops };
   Ending ending_ = Ending::none;

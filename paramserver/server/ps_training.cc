@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -155,9 +154,7 @@ Status PsServer::begin() {
   std::vector<const ShardThread*> threads;
   for (std::uint32_t s = 0; s < control.geometry().shards; ++s) {
     ShardLoop::Fence fence = [this](const Member& member, const std::string& why) {
-      const std::lock_guard lock(fence_mutex_);
-      to_fence_.emplace_back(member.who, why);
-      eventfd_write(fence_bell_.get(), 1);
+      to_fence_.add(member.who, why);
     };
     ShardLoop loop(shard_steps(s), options_.mode, std::move(fence), ShardCut(*cut_, s));
     threads_.push_back(std::make_unique<ShardThread>(control, s, std::move(loop), seats_->members(),
