@@ -306,6 +306,16 @@ std::uint64_t elements_of(const bellows_ps* ps, std::size_t tensor) {
   return spec.width == 0 ? spec.count : *rows_of(ps, tensor) * spec.width;
 }
 
+int timed_out(bellows_ps* ps) {
+  const std::uint32_t missing = ps->learner.missing();
+  if (missing == ps::Slowest::kNobody || missing == ps->number)
+    return ps->fail(BELLOWS_PS_ERR_TIMEOUT, "bellows-ps applies nothing for %d ms", ps->wait_ms);
+  return ps->fail(BELLOWS_PS_ERR_TIMEOUT,
+                  "bellows-ps applies nothing for %d ms: it waits for learner %u, with which this "
+                  "one is in step",
+                  ps->wait_ms, missing);
+}
+
 /// Waits for what `done` looks at, at most a part of a second at a time.
 template <typename Done>
 int wait(bellows_ps* ps, Done done) {
@@ -314,8 +324,7 @@ int wait(bellows_ps* ps, Done done) {
     const int left = ps->wait_ms < 0 ? INT_MAX : ps->wait_ms - waited;
     if (done(left < kLook ? left : kLook)) return BELLOWS_PS_OK;
     if (ps->learner.is_fenced()) return put_out(ps);
-    if (left <= kLook)
-      return ps->fail(BELLOWS_PS_ERR_TIMEOUT, "bellows-ps applies nothing for %d ms", ps->wait_ms);
+    if (left <= kLook) return timed_out(ps);
     if (plain::hung_up(ps->socket.get()) && !has_server(ps)) return gone(ps);
   }
 }

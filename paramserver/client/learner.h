@@ -43,6 +43,11 @@ class Learner {
   const float* pull(std::uint32_t shard);
   /// What was pulled of it.
   Current pulled(std::uint32_t shard) const;
+  /// In synchronous mode: for whom all wait; Slowest::kNobody: for nobody, or it is another mode.
+  std::uint32_t missing() const {
+    const Slowest word = Slowest::of(control_view_.shard(0).slowest.load());
+    return lead_ == UINT32_MAX ? word.learner : Slowest::kNobody;
+  }
   /// Waits until all that was pushed is applied. False: that took longer.
   bool drain(int wait_ms);
   /// Whether nothing of it is applied any more, and what it reads may change.

@@ -62,9 +62,10 @@ struct ControlHeader {
   Word idle_steps;  ///< by which checkpoints are named, beside the updates: see Saver
 };
 
-/// The learner of which a shard has applied the fewest gradients, by its clock.
+/// The learner of which a shard has applied the fewest gradients, by its clock. In synchronous mode
+/// the one for which it waits with the others' gradients, since a version.
 struct Slowest {
-  std::uint64_t clock = 0;  ///< of 48 bits
+  std::uint64_t clock = 0;  ///< or version; of 48 bits
   std::uint32_t learner = kNobody;
 
   static constexpr std::uint32_t kNobody = 0xffff;

@@ -184,6 +184,14 @@ void ShardSteps::tell_slowest(std::span<const Member> members) const {
     wake_all(control_.shard(shard_).slowest_word());
 }
 
+// For people: nobody sleeps on it.
+void ShardSteps::tell_missing(const Member* member) const {
+  const Slowest missing = member ? Slowest{current().version, member->who.learner} : Slowest{};
+  Word& word = control_.shard(shard_).slowest;
+  if (word.load(std::memory_order_relaxed) != missing.word())
+    word.store(missing.word(), std::memory_order_relaxed);
+}
+
 void ShardSteps::skip_to(std::uint64_t version) const {
   const Current next = {version, current().buffer};
   control_.shard(shard_).current.store(next.word(), std::memory_order_seq_cst);

@@ -87,6 +87,8 @@ class ShardSteps {
   /// Says which of the members has the fewest gradients, and wakes those who wait for it. Members
   /// that have ended hold up nobody.
   void tell_slowest(std::span<const Member> members) const;
+  /// Says for which member a step waits; null: for none.
+  void tell_missing(const Member* member) const;
 
   /// The current weights become those of a later version, too.
   void skip_to(std::uint64_t version) const;

@@ -365,6 +365,19 @@ bool PsServer::finish_if_all_are_gone() {
   return over_.has_value();
 }
 
+// All shards wait for the same one.
+void PsServer::look_at_step(EventLoop::Clock::time_point now) {
+  if (options_.mode != Mode::synchronous) return;
+  const auto missing = Slowest::of(memory_->control().shard(0).slowest.load());
+  const auto stall = step_watch_.look(missing, now);
+  if (!stall) return;
+  const auto process = processes_.find(stall->learner);
+  const pid_t pid = process == processes_.end() ? -1 : pid_of(*process->second.fd);
+  say_(fmt::format("learner {}{} has pushed nothing for {} s, and the others wait for it",
+                   stall->learner, pid < 0 ? "" : fmt::format(" (process {})", pid),
+                   stall->lasts.count()));
+}
+
 EventLoop::Clock::time_point PsServer::settle() {
   const auto now = EventLoop::Clock::now();
   std::erase_if(peers_, [now](const auto& entry) {
@@ -376,6 +389,7 @@ EventLoop::Clock::time_point PsServer::settle() {
   let_fenced_go();
   for (const std::uint32_t learner : gone) let_go(learner, "has ended");
   if (finish_if_all_are_gone()) return now;
+  look_at_step(now);
   const auto& all = seats_->all();
   const bool ends = std::any_of(all.begin(), all.end(), [](const auto& entry) {
     return entry.second.joined.member.last.has_value();

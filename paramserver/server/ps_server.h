@@ -14,6 +14,7 @@
 #include "paramserver/server/kept_seats.h"
 #include "paramserver/server/saver.h"
 #include "paramserver/server/seats.h"
+#include "paramserver/server/step_watch.h"
 
 namespace bellows::ps {
 
@@ -85,6 +86,7 @@ class PsServer {
   void on_fenced();
   void let_fenced_go(const std::map<std::uint32_t, std::string>& nonsense = {});
   void end_as(Saver::End end);
+  void look_at_step(EventLoop::Clock::time_point now);
   bool finish_if_all_are_gone();
   void let_go(std::uint32_t learner, const std::string& why);
 
@@ -112,6 +114,7 @@ class PsServer {
   std::optional<Seats> seats_;
   FenceQueue to_fence_;
   EventLoop::Watch fence_watch_;
+  StepWatch step_watch_;
   std::unique_ptr<Cut> cut_;
   enum class Ending { none, finishes, stops };
   Ending ending_ = Ending::none;

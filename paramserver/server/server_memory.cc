@@ -75,6 +75,7 @@ Result<ServerMemory> ServerMemory::make(Geometry geometry,
   for (std::uint32_t s = 0; s < geometry.shards; ++s) {
     memory.control_view_.shard(s).begin = begin;
     memory.control_view_.shard(s).count = counts[s];
+    memory.control_view_.shard(s).slowest = Slowest{}.word();
     begin += counts[s];
   }
   auto weights =

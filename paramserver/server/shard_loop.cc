@@ -14,7 +14,7 @@ unsigned ShardLoop::turn(std::span<const Member> members, std::uint64_t limit,
                          std::uint64_t generation) {
   if (cut_) cut_->look(steps_, members, generation);
   std::vector<const Member*> found;
-  std::size_t expected = 0;
+  const Member* missing = nullptr;
   unsigned updates = 0;
   for (const Member& member : members) {
     if (steps_.current().version >= limit) return updates;
@@ -23,14 +23,16 @@ unsigned ShardLoop::turn(std::span<const Member> members, std::uint64_t limit,
       fence(member, "what it says that it published makes no sense");
     if (seen == ShardSteps::Found::nonsense || seen == ShardSteps::Found::fenced) continue;
     // One that has ended, and of which all is applied, is not waited for.
-    if (!member.last || seen == ShardSteps::Found::gradient) ++expected;
+    if (!member.last && seen != ShardSteps::Found::gradient) missing = &member;
     if (seen != ShardSteps::Found::gradient) continue;
     found.push_back(&member);
     if (mode_ == Mode::synchronous) continue;
     if (allows(member)) updates += update(members, found);
     found.clear();
   }
-  if (mode_ != Mode::synchronous || found.empty() || found.size() < expected) return updates;
+  if (mode_ != Mode::synchronous || found.empty()) return updates;
+  steps_.tell_missing(missing);
+  if (missing) return updates;
   // Of a step all shards apply all gradients.
   if (std::none_of(found.begin(), found.end(), [this](const auto* one) { return allows(*one); }))
     return updates;

@@ -36,6 +36,7 @@ class ShardLoop {
   /// To be called when the members have changed.
   void tell_slowest(std::span<const Member> members) const {
     if (mode_ == Mode::bounded) steps_.tell_slowest(members);
+    if (mode_ == Mode::synchronous) steps_.tell_missing(nullptr);
   }
 
  private:

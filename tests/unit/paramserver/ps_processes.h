@@ -2,6 +2,7 @@
 #pragma once
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -47,6 +48,28 @@ inline float mark(std::uint32_t learner, std::uint32_t number, std::uint64_t ele
   if (row_width > 0 && at < kTensors[1] && !has_row(number, at / row_width)) return 0;
   return static_cast<float>(mark_bits(learner, number, element) >> 61);
 }
+
+/// Takes what this process and those that it starts say on standard error from here on.
+class Said {
+ public:
+  Said() {
+    const int fd = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    cr_assert(fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
+    close(fd);
+  }
+  std::string text() const {
+    std::ifstream file(path_);
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  /// After so many characters.
+  bool has(const std::string& words, std::size_t from = 0) const {
+    return text().find(words, from) != std::string::npos;
+  }
+
+ private:
+  ScratchDir scratch_;
+  std::string path_ = scratch_.path() + "/said";
+};
 
 class Server {
  public:

@@ -4,9 +4,6 @@
 #include <sched.h>
 #include <sys/mount.h>
 
-#include <fstream>
-#include <sstream>
-
 #include "tests/unit/checkpoint/library_support.h"
 #include "tests/unit/paramserver/ps_processes.h"
 #include "tests/unit/paramserver/ps_stored.h"
@@ -17,30 +14,6 @@ using checkpoint_test::Place;
 using ps_test::eventually;
 
 namespace {
-
-/// Takes what this process and those that it starts say on standard error from here on.
-class Said {
- public:
-  Said() {
-    const int fd = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-    cr_assert(fd >= 0 && dup2(fd, STDERR_FILENO) >= 0);
-    close(fd);
-  }
-  std::string text() const {
-    std::ifstream file(path_);
-    std::ostringstream all;
-    all << file.rdbuf();
-    return all.str();
-  }
-  /// After so many characters.
-  bool has(const std::string& words, std::size_t from = 0) const {
-    return text().find(words, from) != std::string::npos;
-  }
-
- private:
-  ScratchDir scratch_;
-  std::string path_ = scratch_.path() + "/said";
-};
 
 /// The checkpoints' directory as a file system of 1 MB, which can be filled. This process's alone.
 class SmallDisk {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "paramserver/server/step_watch.h"
 #include "tests/unit/paramserver/ps_processes.h"
 
 using namespace bellows;
@@ -81,6 +82,54 @@ Test(ps_server, learners_in_step_get_the_mean, .timeout = 60) {
     }
     cr_expect_eq(bellows_ps_updates(first.ps), 100);
   }
+}
+
+Test(ps_server, learners_in_step_are_told_for_whom_they_wait, .timeout = 60) {
+  const Said said;
+  const Server server({"--threads=2", "--mode=sync"});
+  bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+  config.rate = 1;
+  config.wait_ms = 300;
+  OpenLearner first({64, 64}, config);
+  cr_assert_eq(first.code, BELLOWS_PS_OK);
+  Counters counters;
+  const pid_t other = fork();
+  if (other == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    alarm(60);
+    OpenLearner second({64, 64}, config);
+    if (second.code != BELLOWS_PS_OK) _exit(1);
+    counters[1] = 1;
+    raise(SIGSTOP);
+    _exit(second.push(1, 0) == BELLOWS_PS_OK ? 0 : 2);
+  }
+  cr_assert(eventually([&] { return counters[1] == 1; }));
+  cr_assert_eq(first.push(0, 0), BELLOWS_PS_OK);
+  cr_expect_eq(bellows_ps_drain(first.ps), BELLOWS_PS_ERR_TIMEOUT);
+  cr_expect(first.error().find("it waits for learner 1, with which") != std::string::npos, "%s",
+            first.error().c_str());
+  const std::string named = "learner 1 (process " + std::to_string(other) + ") has pushed nothing";
+  cr_expect(eventually([&] { return said.has(named); }), "%s", said.text().c_str());
+  kill(other, SIGCONT);
+  cr_expect_eq(bellows_ps_drain(first.ps), BELLOWS_PS_OK, "%s", first.error().c_str());
+  cr_expect_eq(exit_code(other), 0);
+}
+
+// A step that takes long is told of once, and the next only if it takes twice as long.
+Test(ps_server, a_long_step_is_told_of_once) {
+  using std::chrono::seconds;
+  ps::StepWatch watch;
+  const ps::StepWatch::Clock::time_point begin{};
+  const ps::Slowest one{7, 1}, other{9, 2};
+  const auto stall = [&](const ps::Slowest& missing, int at) {
+    return watch.look(missing, begin + seconds(at)).has_value();
+  };
+  cr_expect_not(stall(ps::Slowest{}, 0) || stall(ps::Slowest{}, 100), "nobody is waited for");
+  cr_expect_not(stall(one, 101) || stall(one, 105));
+  cr_expect(stall(one, 106));
+  cr_expect_not(stall(one, 107));
+  cr_expect_not(stall(other, 108) || stall(other, 117), "another step is as long as that was");
+  cr_expect(stall(other, 118));
 }
 
 Test(ps_server, a_learner_waits_for_the_slowest_when_told_to, .timeout = 60) {
