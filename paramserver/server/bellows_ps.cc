@@ -185,6 +185,7 @@ Result<int> run_parent(Texts& texts) {
     auto started = LearnerGuard::start(*board, place->path(), place->directory());
     if (!started) return started.error();
     guard.emplace(std::move(*started));
+    texts.server.one_each = true;
     texts.server.trained = [&board](pid_t group) { board->note(group); };
     texts.learners.socket = place->path();
   }

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -63,6 +64,11 @@ pid_t pid_of(const Fd& process) {
 pid_t group_of(const Fd& process) {
   const pid_t pid = pid_of(process);
   return pid < 0 ? -1 : getpgid(pid);
+}
+
+bool has_ended(const Fd& process) {
+  pollfd ended = {process.get(), POLLIN, 0};
+  return poll(&ended, 1, 0) > 0;
 }
 
 /// The process at the other end. denied: it is another user's.
@@ -223,6 +229,7 @@ Status PsServer::take_initial(Peer& peer, Fd weights) {
 Status PsServer::seat(Peer& peer) {
   auto process = process_of(peer.socket);
   if (!process) return process.error();
+  if (auto checked = check_group(*process); !checked) return checked;
   auto made = seats_->make(std::move(*process));
   if (!made) return made.error();
   const std::uint32_t learner = made->joined.member.who.learner;
@@ -240,6 +247,19 @@ Status PsServer::seat(Peer& peer) {
     return done;
   }
   say_(fmt::format("learner {} joins", learner));
+  return {};
+}
+
+/// There is a place for each learner, and one that joined again and again would have those of all.
+Status PsServer::check_group(const Fd& process) const {
+  const pid_t group = options_.one_each ? group_of(process) : -1;
+  if (group <= 0) return {};
+  for (const auto& [learner, other] : processes_)
+    if (other.group == group && !has_ended(*other.fd))
+      return Error{ErrorKind::invalid,
+                   fmt::format("its process group has joined already, as learner {}: each learner "
+                               "that bellows-ps starts may join once, and again after it has left",
+                               learner)};
   return {};
 }
 
@@ -284,8 +304,9 @@ Status PsServer::grant(const Peer& peer, const Seat& seat) const {
   return Error{ErrorKind::unavailable, "a learner has ended before it had a seat"};
 }
 
-void PsServer::refuse(Peer& peer, const Error& error) const {
-  say_("refuses a learner: " + error.text);
+void PsServer::refuse(Peer& peer, const Error& error) {
+  const std::string line = refusals_.line(error.text, EventLoop::Clock::now());
+  if (!line.empty()) say_(line);
   PsMessage message = message_of(PsWord::refused, error.text);
   if (error.kind == ErrorKind::busy) message.refusal = PsRefusal::full;
   if (error.kind == ErrorKind::unavailable) message.refusal = PsRefusal::unavailable;

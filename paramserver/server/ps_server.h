@@ -12,6 +12,7 @@
 #include "common/plain/handle.h"
 #include "paramserver/server/fence_queue.h"
 #include "paramserver/server/kept_seats.h"
+#include "paramserver/server/refusal_lines.h"
 #include "paramserver/server/saver.h"
 #include "paramserver/server/seats.h"
 #include "paramserver/server/step_watch.h"
@@ -25,6 +26,7 @@ struct ServerOptions {
   std::uint32_t staleness = 8;       ///< in mode bounded: how far one may be ahead of the slowest
   std::uint32_t first_sequence = 0;  ///< the one before each learner's first
   std::optional<SaverOptions> save{};
+  bool one_each = false;  ///< a process group has one place: bellows-ps has started the learners
   /// Called when a learner ends of which a gradient was applied, with its process group.
   std::function<void(pid_t)> trained = [](pid_t) {};
 };
@@ -80,7 +82,8 @@ class PsServer {
   Status seat(Peer& peer);
   PsReport report() const;
   Status grant(const Peer& peer, const Seat& seat) const;
-  void refuse(Peer& peer, const Error& error) const;
+  Status check_group(const Fd& process) const;
+  void refuse(Peer& peer, const Error& error);
   void watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process);
   void end(std::uint32_t learner);
   void on_fenced();
@@ -97,6 +100,7 @@ class PsServer {
   EventLoop::Watch listener_watch_;
   SeatKeeper keeper_;
   std::map<std::uint64_t, Peer> peers_;
+  RefusalLines refusals_;
   std::uint64_t next_peer_ = 1;
   /// A watch ends before its descriptor is closed.
   struct Process {

@@ -4,11 +4,12 @@
  * of the learner, and the check, what was pushed.
  *
  *     ps_ledger DIRECTORY COUNT [--pause MICROSECONDS] [--kill LEARNER NUMBER]
- *         [--mortal LEARNER NUMBER] [--fail LEARNER]
+ *         [--mortal LEARNER NUMBER] [--fail LEARNER] [--again NUMBER]
  *
  * --kill: the learner is killed right after it has pushed its gradient of this number, in its first
  * life. --mortal: in each life, after so many gradients. --fail: it always ends with 3 before it
- * joins. Learner 0 waits for the others and checks.
+ * joins. --again: once it has joined, so many times more, which must be refused. Learner 0 waits
+ * for the others and checks.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -42,6 +43,7 @@ struct task {
   long pause_us;
   uint32_t kill_at; /* 0: never */
   uint32_t mortal;  /* 0: no */
+  uint32_t again;   /* how often it tries to join once more */
 };
 
 static struct journal* open_journal(const struct task* task, uint32_t learner) {
@@ -56,10 +58,25 @@ static struct journal* open_journal(const struct task* task, uint32_t learner) {
   return memory;
 }
 
-static bellows_ps_t* join(const struct task* task) {
+static int try_join(const struct task* task, bellows_ps_t** ps) {
   const uint64_t elements = (uint64_t)task->learners * task->count;
   const uint64_t counts[kTensors] = {elements, elements};
-  return join_with(counts, kTensors);
+  return try_join_with(counts, kTensors, ps);
+}
+
+static bellows_ps_t* join(const struct task* task) {
+  bellows_ps_t* ps = NULL;
+  if (try_join(task, &ps) != BELLOWS_PS_OK) die_of(ps, "join");
+  return ps;
+}
+
+static void join_again(const struct task* task) {
+  bellows_ps_t* ps = NULL;
+  for (uint32_t i = 0; i < task->again; ++i) {
+    if (try_join(task, &ps) == BELLOWS_PS_OK) die("join", "it has joined twice");
+    if (i == 0) printf("a second time: %s\n", bellows_ps_error(ps));
+    bellows_ps_leave(ps);
+  }
 }
 
 static void push(bellows_ps_t* ps, const struct task* task, struct journal* journal,
@@ -133,6 +150,7 @@ static int train(const struct task* task) {
          device ? device : "none");
   fflush(stdout);
   bellows_ps_t* const ps = join(task);
+  join_again(task);
   for (uint32_t number = begun; number < task->count; ++number) {
     push(ps, task, journal, number);
     if (task->mortal > 0 && number + 1 - begun >= task->mortal) raise(SIGKILL);
@@ -151,13 +169,15 @@ static int train(const struct task* task) {
 
 int main(int argc, char** argv) {
   if (argc < 3) return kUsage;
-  struct task task = {argv[1], (uint32_t)strtoul(argv[2], NULL, 10), 0, 0, 0, 0, 0};
+  struct task task = {argv[1], (uint32_t)strtoul(argv[2], NULL, 10), 0, 0, 0, 0, 0, 0};
   task.learner = number_in("BELLOWS_PS_LEARNER");
   task.learners = number_in("BELLOWS_PS_LEARNERS");
   for (int i = 3; i + 1 < argc; i += 2) {
     const uint32_t value = (uint32_t)strtoul(argv[i + 1], NULL, 10);
     if (strcmp(argv[i], "--pause") == 0) {
       task.pause_us = value;
+    } else if (strcmp(argv[i], "--again") == 0) {
+      task.again = value;
     } else if (strcmp(argv[i], "--fail") == 0) {
       if (value == task.learner) return kFails;
     } else if (i + 2 < argc &&

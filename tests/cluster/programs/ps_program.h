@@ -28,8 +28,12 @@ static inline uint32_t number_in(const char* name) {
   return (uint32_t)strtoul(text, NULL, 10);
 }
 
+static inline void die_of(const bellows_ps_t* ps, const char* what) {
+  die(what, ps ? bellows_ps_error(ps) : "out of memory");
+}
+
 /* With tensors of so many elements each, all of them 0, and a rate of 1. */
-static inline bellows_ps_t* join_with(const uint64_t* counts, size_t tensors) {
+static inline int try_join_with(const uint64_t* counts, size_t tensors, bellows_ps_t** ps) {
   const float* initial[8] = {NULL};
   uint64_t most = 0;
   for (size_t t = 0; t < tensors; ++t)
@@ -38,10 +42,14 @@ static inline bellows_ps_t* join_with(const uint64_t* counts, size_t tensors) {
   for (size_t t = 0; t < tensors; ++t) initial[t] = zeroes;
   struct bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
   config.rate = 1;
-  bellows_ps_t* ps = NULL;
-  if (bellows_ps_join(&config, counts, initial, tensors, &ps) != BELLOWS_PS_OK)
-    die("join", ps ? bellows_ps_error(ps) : "out of memory");
+  const int code = bellows_ps_join(&config, counts, initial, tensors, ps);
   free(zeroes);
+  return code;
+}
+
+static inline bellows_ps_t* join_with(const uint64_t* counts, size_t tensors) {
+  bellows_ps_t* ps = NULL;
+  if (try_join_with(counts, tensors, &ps) != BELLOWS_PS_OK) die_of(ps, "join");
   return ps;
 }
 

@@ -13,6 +13,7 @@
 
 #include "common/child.h"
 #include "paramserver/server/learner_processes.h"
+#include "paramserver/server/refusal_lines.h"
 #include "paramserver/wire/ps_report.h"
 #include "tests/unit/paramserver/ps_support.h"
 #include "tests/unit/support/scratch_dir.h"
@@ -166,6 +167,35 @@ Test(ps_learners, may_be_asked_for, .timeout = 60) {
   cr_expect_leq(seen.most_staleness, seen.updates);
   cr_expect_leq(seen.staleness, seen.gradients * seen.most_staleness);
   cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+}
+
+// Else one that joins again and again would have the places of all.
+Test(ps_learners, have_one_place_each, .timeout = 60) {
+  Run run({"--learners=2"}, ledger({"100", "--again", "40"}));
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  for (const char* line : {"a second time: its process group has joined already, as learner ",
+                           "ledger exact: 2 learners in 2 lives, 200 gradients, 0 in doubt"})
+    cr_expect(run.says(line), "%s", (run.out() + run.err()).c_str());
+  // 80 were refused.
+  const std::string err = run.err();
+  std::size_t lines = 0;
+  for (std::size_t at = 0; (at = err.find("refuses a learner", at)) != std::string::npos; ++at)
+    ++lines;
+  cr_expect_eq(lines, ps::RefusalLines::kMost, "%s", err.c_str());
+}
+
+Test(ps_learners, who_are_refused_are_told_of_for_a_while) {
+  ps::RefusalLines refusals;
+  auto now = ps::RefusalLines::Clock::now();
+  cr_expect_eq(refusals.line("why", now), "refuses a learner: why");
+  for (std::uint32_t i = 2; i < ps::RefusalLines::kMost; ++i)
+    cr_expect_eq(refusals.line("why", now), "refuses a learner: why");
+  cr_expect_eq(refusals.line("why", now),
+               "refuses a learner: why; it says no more of them for a minute");
+  for (int i = 0; i < 3; ++i) cr_expect_eq(refusals.line("why", now), "");
+  now += std::chrono::seconds(61);
+  cr_expect_eq(refusals.line("other", now),
+               "refuses a learner: other; before that, 3 more that it did not say");
 }
 
 Test(ps_learners, one_that_is_killed_comes_back, .timeout = 60) {
