@@ -20,6 +20,7 @@
 #include "common/event_loop.h"
 #include "common/listen_at.h"
 #include "common/say_line.h"
+#include "paramserver/server/learner_descendants.h"
 #include "paramserver/server/learner_guard.h"
 #include "paramserver/server/parent.h"
 #include "paramserver/server/ps_server.h"
@@ -196,7 +197,9 @@ Result<int> run_parent(Texts& texts) {
       **loop, signals, is_in_job(),
       [&](Fd keeper) { return serve(std::move(*listener), std::move(keeper), texts.server); }, say);
   if (board) parent.set_learners(std::move(texts.learners), *board);
-  return parent.run();
+  const int code = parent.run();
+  if (board) kill_learners_of(place->path());
+  return code;
 }
 
 int run(int argc, char** argv) {

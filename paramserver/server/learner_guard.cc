@@ -11,6 +11,8 @@
 #include <csignal>
 #include <utility>
 
+#include "paramserver/server/learner_descendants.h"
+
 namespace bellows::ps {
 namespace {
 
@@ -27,6 +29,7 @@ namespace {
   }
   for (std::uint32_t l = 0; l < kMostLearners; ++l)
     if (const pid_t group = board[l].group; group > 0) kill(-group, SIGKILL);
+  kill_learners_of(socket);
   unlink(socket.c_str());
   if (!directory.empty()) rmdir(directory.c_str());
   _exit(0);

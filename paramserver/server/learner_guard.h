@@ -9,8 +9,9 @@
 
 namespace bellows::ps {
 
-/// A process that kills the groups of all learners, and removes the socket and its directory, when
-/// the process that made it is killed: a learner's own children would not end with that.
+/// A process that kills all learners and what they have started, and removes the socket and its
+/// directory, when the process that made it is killed: a learner's own children would not end with
+/// that.
 class LearnerGuard {
  public:
   /// `directory`: empty: the socket's is not removed.

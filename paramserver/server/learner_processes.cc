@@ -27,8 +27,6 @@ constexpr std::chrono::milliseconds kOutputAgain{20};
 /// As a shell says it of a program that is not there.
 constexpr int kNotFound = 127;
 constexpr const char* kThreads = "OMP_NUM_THREADS";
-constexpr std::string_view kSocket = "BELLOWS_PS_SOCKET";
-constexpr std::string_view kLearner = "BELLOWS_PS_LEARNER";
 constexpr std::string_view kLearners = "BELLOWS_PS_LEARNERS";
 
 std::string_view name_of(std::string_view entry) { return entry.substr(0, entry.find('=')); }
@@ -91,15 +89,15 @@ std::vector<std::string> learner_environment(const char* const* environment,
     const std::string_view name = name_of(entry);
     // The agent's: this step has one rank, which is the server.
     if (name == "BELLOWS_SOCKET") continue;
-    if (name == kSocket || name == kLearner || name == kLearners) continue;
+    if (name == kSocketVariable || name == kLearnerVariable || name == kLearners) continue;
     threads |= name == kThreads;
     if (is_device_list(name))
       made.push_back(own_devices(entry, learner, cuda, rocr));
     else
       made.emplace_back(entry);
   }
-  made.push_back(fmt::format("{}={}", kSocket, options.socket));
-  made.push_back(fmt::format("{}={}", kLearner, learner));
+  made.push_back(fmt::format("{}={}", kSocketVariable, options.socket));
+  made.push_back(fmt::format("{}={}", kLearnerVariable, learner));
   made.push_back(fmt::format("{}={}", kLearners, options.learners));
   // Without it each learner starts a thread for each processor.
   if (!threads)

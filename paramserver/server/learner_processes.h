@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/child.h"
@@ -13,6 +14,10 @@
 #include "paramserver/server/learner_output.h"
 
 namespace bellows::ps {
+
+/// Of the environment of each learner.
+inline constexpr std::string_view kSocketVariable = "BELLOWS_PS_SOCKET";
+inline constexpr std::string_view kLearnerVariable = "BELLOWS_PS_LEARNER";
 
 struct LearnerOptions {
   std::vector<std::string> command;

@@ -252,6 +252,28 @@ Test(ps_learners, nothing_is_left_of_a_killed_one, .timeout = 60) {
   cr_expect(eventually([&] { return run.nothing_left(); }));
 }
 
+namespace {
+
+/// A learner that leaves a daemon.
+const Words kDaemon = {"sh", "-c", "setsid -f sleep 1000; echo is here; exec sleep 1000"};
+
+}  // namespace
+
+Test(ps_learners, what_has_left_their_groups_ends_with_them, .timeout = 60) {
+  Run run({}, kDaemon);
+  cr_assert(eventually([&] { return run.says("[learner 0] is here"); }), "%s", run.err().c_str());
+  run.signal(SIGTERM);
+  cr_expect_eq(run.status(), 128 + SIGTERM);
+  cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
+Test(ps_learners, what_has_left_their_groups_ends_with_a_killed_one, .timeout = 60) {
+  Run run({}, kDaemon);
+  cr_assert(eventually([&] { return run.says("[learner 0] is here"); }), "%s", run.err().c_str());
+  run.kill_group();
+  cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
 Test(ps_learners, end_when_it_is_told, .timeout = 60) {
   Run run({"--learners=2"}, {"sh", "-c",
                              "[ $BELLOWS_PS_LEARNER = 0 ] && trap '' TERM; echo is here; "
