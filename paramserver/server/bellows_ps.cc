@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -164,9 +165,11 @@ void prepare_process() {
 }
 
 /// Under another name until it listens, so that who finds the socket can connect.
-Result<Fd> listen_ready(const std::string& path) {
+Result<Fd> listen_ready(const std::string& path, const std::optional<LearnerBoard>& board) {
   const std::string unready = path + ".new";
   auto listener = listen_at(unready, 0600);
+  struct stat info;
+  if (board && listener && lstat(unready.c_str(), &info) == 0) board->socket() = info.st_ino;
   if (listener && rename(unready.c_str(), path.c_str()) != 0) return errno_error("rename", unready);
   return listener;
 }
@@ -190,7 +193,7 @@ Result<int> run_parent(Texts& texts) {
     texts.server.trained = [&board](pid_t group) { board->note(group); };
     texts.learners.socket = place->path();
   }
-  auto listener = listen_ready(place->path());
+  auto listener = listen_ready(place->path(), board);
   if (!listener) return listener.error();
   const Fd signals = signals_of({SIGTERM, SIGINT, Parent::kFinish});
   Parent parent(

@@ -26,25 +26,30 @@ class LearnerBoard {
 
   static Result<LearnerBoard> make() {
     void* const memory =
-        mmap(nullptr, sizeof(Places), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+        mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return errno_error("make", "memory for the states of learners");
-    return LearnerBoard(new (memory) Places);
+    return LearnerBoard(new (memory) Memory);
   }
 
-  Place& operator[](std::uint32_t learner) const { return (*places_)[learner]; }
+  Place& operator[](std::uint32_t learner) const { return memory_->places[learner]; }
+  /// The inode of the socket, once there is one.
+  std::atomic<ino_t>& socket() const { return memory_->socket; }
   /// A gradient of a process of this group was applied.
   void note(pid_t group) const {
-    for (Place& place : *places_)
+    for (Place& place : memory_->places)
       if (group > 0 && place.last == group) place.trained = 1;
   }
 
  private:
-  using Places = std::array<Place, kMostLearners>;
-  struct Unmap {
-    void operator()(Places* places) const { munmap(places, sizeof *places); }
+  struct Memory {
+    std::array<Place, kMostLearners> places;
+    std::atomic<ino_t> socket{0};
   };
-  explicit LearnerBoard(Places* places) : places_(places) {}
-  std::unique_ptr<Places, Unmap> places_;
+  struct Unmap {
+    void operator()(Memory* memory) const { munmap(memory, sizeof *memory); }
+  };
+  explicit LearnerBoard(Memory* memory) : memory_(memory) {}
+  std::unique_ptr<Memory, Unmap> memory_;
 };
 
 }  // namespace bellows::ps

@@ -3,6 +3,7 @@
 
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,7 +31,9 @@ namespace {
   for (std::uint32_t l = 0; l < kMostLearners; ++l)
     if (const pid_t group = board[l].group; group > 0) kill(-group, SIGKILL);
   kill_learners_of(socket);
-  unlink(socket.c_str());
+  // Another one may be there by now, with a socket of its own in this place.
+  struct stat info;
+  if (lstat(socket.c_str(), &info) == 0 && info.st_ino == board.socket()) unlink(socket.c_str());
   if (!directory.empty()) rmdir(directory.c_str());
   _exit(0);
 }

@@ -69,10 +69,11 @@ class Run {
                                                                        : -1;
   }
   /// The process that has the threads; 0: there is none now.
-  pid_t server() const {
+  pid_t server() const { return child("bellows-ps"); }
+  pid_t child(const std::string& name) const {
     std::ifstream file(fmt::format("/proc/{0}/task/{0}/children", child_->pid()));
     for (pid_t pid = 0; file >> pid;)
-      if (text_of(fmt::format("/proc/{}/comm", pid)) == "bellows-ps\n") return pid;
+      if (text_of(fmt::format("/proc/{}/comm", pid)) == name + "\n") return pid;
     return 0;
   }
   /// No socket, and no process that has this run's directory in its environment.
@@ -272,6 +273,29 @@ Test(ps_learners, what_has_left_their_groups_ends_with_a_killed_one, .timeout = 
   cr_assert(eventually([&] { return run.says("[learner 0] is here"); }), "%s", run.err().c_str());
   run.kill_group();
   cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
+// The guard of the one that was killed may be late.
+Test(ps_learners, another_one_keeps_its_socket_in_the_same_place, .timeout = 60) {
+  std::optional<Run> first(std::in_place, Words{"--socket=DIR/s"}, Words{"sleep", "1000"});
+  const std::string path = first->dir() + "/s";
+  cr_assert(eventually([&] { return first->says("is ready"); }), "%s", first->err().c_str());
+  const pid_t guard = first->child("ps-guard");
+  cr_assert_gt(guard, 0);
+  kill(guard, SIGSTOP);
+  first->kill_group();
+  // Its server ends a moment later.
+  cr_assert(eventually([&] {
+    plain::Handle probe;
+    return plain::connect_to(path.c_str(), &probe, 1) != 0;
+  }));
+  Run second({"--socket=" + path}, {"sleep", "1000"});
+  cr_assert(eventually([&] { return second.says("is ready"); }), "%s", second.err().c_str());
+  kill(guard, SIGCONT);
+  cr_assert(eventually([&] { return kill(guard, 0) != 0; }));
+  cr_expect(ps::ask_for_report(path.c_str(), kWaitMs).has_value());
+  second.signal(SIGTERM);
+  cr_expect_eq(second.status(), 128 + SIGTERM);
 }
 
 Test(ps_learners, end_when_it_is_told, .timeout = 60) {
