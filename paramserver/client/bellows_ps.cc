@@ -20,6 +20,7 @@
 #include "paramserver/client/clip.h"
 #include "paramserver/client/device_side.h"
 #include "paramserver/client/join_memory.h"
+#include "paramserver/client/join_message.h"
 #include "paramserver/client/learner.h"
 #include "paramserver/wire/ps_wire.h"
 
@@ -166,39 +167,6 @@ int take_grant(bellows_ps* ps, const PsMessage& granted, const plain::Handle& co
   return find_places(ps);
 }
 
-void set_groups(const bellows_ps_config& config, ps::RuleTerms* terms) {
-  if (config.groups == 0) {
-    terms->group[0] = {config.rate, config.weight_decay};
-    return;
-  }
-  terms->groups = config.groups;
-  for (std::uint32_t g = 0; g < config.groups && g < ps::RuleTerms::kMostGroups; ++g)
-    terms->group[g] = {config.group[g].rate, config.group[g].weight_decay};
-}
-
-PsMessage join_of(const bellows_ps_config& config, std::size_t tensors) {
-  PsMessage message;
-  message.word = PsWord::join;
-  message.tensors = tensors;
-  ps::RuleTerms& terms = message.terms;
-  terms.rule = static_cast<std::uint32_t>(config.rule);
-  terms.gradient_type = static_cast<std::uint32_t>(config.gradient_type);
-  terms.beta1 = config.beta1;
-  terms.beta2 = config.beta2;
-  terms.epsilon = config.epsilon;
-  terms.clip_value = config.clip_value;
-  terms.initial_state = config.initial_state;
-  terms.nesterov = config.nesterov != 0;
-  terms.decoupled = config.decoupled != 0;
-  set_groups(config, &terms);
-  terms.schedule.shape = static_cast<std::uint32_t>(config.schedule);
-  terms.schedule.warm_up = config.warm_up;
-  terms.schedule.period = config.period;
-  terms.schedule.factor = config.factor;
-  terms.schedule.lowest = config.lowest;
-  return message;
-}
-
 bool describe_tensors(bellows_ps* ps, const bellows_ps_config& config,
                       const std::uint64_t* counts) {
   if (!ps->specs.make(ps->tensors)) return false;
@@ -241,7 +209,7 @@ int join(bellows_ps* ps, const bellows_ps_config& config, const std::uint64_t* c
   if (!describe_tensors(ps, config, counts) ||
       !sizes.add(&ps->specs[0], ps->tensors * sizeof ps->specs[0]))
     return no_memory(ps);
-  if (const int rc = send(ps, join_of(config, ps->tensors), sizes.fd()); rc != BELLOWS_PS_OK)
+  if (const int rc = send(ps, ps::join_of(config, ps->tensors), sizes.fd()); rc != BELLOWS_PS_OK)
     return rc;
   PsMessage answer;
   plain::Handle control;
