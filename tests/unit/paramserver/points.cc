@@ -64,6 +64,10 @@ void note(void* function, int side) {
   close(fd);
 }
 
+void wait_until_mark_is_gone() {
+  for (int ms = 0; ms < 60'000 && access(mark, F_OK) == 0; ++ms) usleep(1000);
+}
+
 void come_by(void* function, int side) {
   if (is_inside) return;
   is_inside = true;
@@ -75,7 +79,8 @@ void come_by(void* function, int side) {
       dprintf(fd, "%d\n", getpid());
       close(fd);
       // To this thread, so that it stops here and not a little later.
-      syscall(SYS_tgkill, getpid(), gettid(), chosen_signal);
+      if (chosen_signal != 0) syscall(SYS_tgkill, getpid(), gettid(), chosen_signal);
+      if (chosen_signal == 0) wait_until_mark_is_gone();
     }
   }
   is_inside = false;

@@ -3,7 +3,9 @@
 
 #include <criterion/criterion.h>
 #include <fmt/core.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -21,27 +23,32 @@
 // What is done to a process at a point, which is where a function of it is called or returns.
 namespace bellows::ps_test {
 
-enum class Act { none, kill, pause, stop };
+enum class Act { none, kill, pause, stop, hold };
 inline constexpr const char* kActs[] = {"nothing", "kill -9", "SIGSTOP and SIGCONT",
-                                        "SIGSTOP and kill -9"};
+                                        "SIGSTOP and kill -9", "one thread waits"};
 
 inline bool is_long() {
   const char* said = std::getenv("BELLOWS_LONG");
   return said && *said == '1';
 }
 
-/// One run in which something happens at a point; or at none, when points are noted.
+/// One run in which something happens at a point; or at none. Where no process is stopped or
+/// killed, points are noted.
 class Trial {
  public:
   explicit Trial(std::string point = "", Act act = Act::none)
       : point_(std::move(point)), act_(act) {}
 
   std::vector<std::string> environment() const {
-    if (act_ == Act::none) return {"BELLOWS_POINTS=" + file("points")};
+    std::vector<std::string> all;
+    if (act_ == Act::none || act_ == Act::hold) all.push_back("BELLOWS_POINTS=" + file("points"));
+    if (act_ == Act::none) return all;
     const std::size_t number = point_.rfind(' ');
-    return {fmt::format("BELLOWS_POINT={} {} {}", point_.substr(0, number),
-                        act_ == Act::kill ? SIGKILL : SIGSTOP, point_.substr(number + 1)),
-            "BELLOWS_POINT_MARK=" + file("mark")};
+    const int signal = act_ == Act::kill ? SIGKILL : act_ == Act::hold ? 0 : SIGSTOP;
+    all.push_back(fmt::format("BELLOWS_POINT={} {} {}", point_.substr(0, number), signal,
+                              point_.substr(number + 1)));
+    all.push_back("BELLOWS_POINT_MARK=" + file("mark"));
+    return all;
   }
   /// In a process that was forked.
   void arm() const {
@@ -57,6 +64,13 @@ class Trial {
     for (std::string line; std::getline(lines, line);) all.insert(line);
     return all;
   }
+  /// In how many processes.
+  std::ptrdiff_t times(const std::string& point) const {
+    std::ifstream lines(file("points"));
+    std::vector<std::string> all;
+    for (std::string line; std::getline(lines, line);) all.push_back(line);
+    return std::count(all.begin(), all.end(), point);
+  }
   bool is_reached() const { return victim() != 0; }
   bool is_stopped() const {
     std::ifstream status(fmt::format("/proc/{}/stat", victim()));
@@ -64,8 +78,9 @@ class Trial {
     status >> number >> name >> state;
     return state == "T";
   }
-  /// What comes after the SIGSTOP.
+  /// What comes after the SIGSTOP, or the wait.
   void go_on() const {
+    if (act_ == Act::hold) unlink(file("mark").c_str());
     const pid_t process = victim();
     if (process != 0 && act_ == Act::pause) ::kill(process, SIGCONT);
     if (process != 0 && act_ == Act::stop) ::kill(process, SIGKILL);

@@ -166,6 +166,32 @@ Test(ps_points, of_the_server_that_saves, .timeout = 3600) {
   if (is_long()) try_all(run_without_agent, more, 1);
 }
 
+// A cut would be of whatever version each shard happens to have.
+Test(ps_points, no_save_begins_before_the_shards_of_a_new_server_know_the_learners,
+     .timeout = 120) {
+  const Place place;
+  const Trial trial("enter 1 _ZN7bellows2ps5Seats5adoptESt6vectorINS0_4SeatESaIS3_EEb", Act::hold);
+  Server server(options(place), WITH_POINTS, trial.environment());
+  Pushers pushers;
+  const std::string begun = "enter 1 _ZN7bellows2ps3Cut5beginENS1_4ThenE";
+  const std::string looked = "enter 20 _ZN7bellows2ps5Saver4lookEv";
+  pid_t worker = 0;
+  cr_assert(eventually([&] {
+    worker = server.worker();
+    return trial.times(begun) == 1 && trial.times(looked) == 1 && worker != 0;
+  }));
+  kill(worker, SIGKILL);
+  // The next one's saver has had time for many saves.
+  cr_assert(eventually([&] { return trial.is_reached() && trial.times(looked) == 2; }));
+  cr_expect_eq(trial.times(begun), 1);
+  trial.go_on();
+  cr_assert(eventually([&] { return trial.times(begun) == 2; }));
+  pushers.stop();
+  server.signal(SIGTERM);
+  cr_expect_eq(server.wait_for_end(), 0);
+  expect_stored(place, trial, 1, pushers.pushed());
+}
+
 Test(ps_points, of_bellows_ps_that_saves, .timeout = 3600) {
   const Trial notes;
   run_saving(notes);
