@@ -5,8 +5,12 @@
  * learner stay readable until every shard has applied them, and the buffer of a pinned version is not written to. What
  * is added is the state beside the weights (momentum, variance), of which STATES lie in memory for each shard.
  *
+ * A server may be killed at any step. Of the next one each shard comes to know the members at a time of its own, and until
+ * then sees none: it has nothing to apply, to report or to wait for.
+ *
  * FAULT_NOT_HELD: a shard goes on to apply between its report and the target. FAULT_TWO_STATES: the state of version v
- * always lies in state[v % 2].
+ * always lies in state[v % 2]. FAULT_CUT_EARLY: a cut begins before all shards know the members. FAULT_CUT_KEPT: a
+ * server that takes over goes on with the cut of the one before.
  */
 #ifndef LEARNERS
 #define LEARNERS 2
@@ -54,6 +58,8 @@ Vector applied[SHARDS];
 Vector target;         /* while it asks, the largest of what was reported */
 Vector at_pin[SHARDS]; /* ghost: what the pinned version has applied */
 byte mode[SHARDS];
+bit knows[SHARDS];     /* the members, of the server that runs */
+bit told;              /* one of the reports was of members */
 byte cutter;
 byte current[SHARDS];  /* the state of the current version */
 byte to[SHARDS] = NONE;    /* the state that is written to */
@@ -68,9 +74,16 @@ hidden byte j;
 #if SHARDS == 2
 #define ROOM_IN_ALL(l) (ROOM(0, l) && ROOM(1, l))
 #define ALL(m) (mode[0] == m && mode[1] == m)
+#define ALL_KNOW (knows[0] && knows[1])
 #else
 #define ROOM_IN_ALL(l) (ROOM(0, l) && ROOM(1, l) && ROOM(2, l))
 #define ALL(m) (mode[0] == m && mode[1] == m && mode[2] == m)
+#define ALL_KNOW (knows[0] && knows[1] && knows[2])
+#endif
+#ifdef FAULT_CUT_EARLY
+#define MAY_CUT true
+#else
+#define MAY_CUT ALL_KNOW
 #endif
 
 active [LEARNERS] proctype Learners() {
@@ -83,17 +96,19 @@ end:
 
 #define SHORT(s, l) (!fenced[l] && applied[s].of_learner[l] < target.of_learner[l])
 #if LEARNERS == 2
-#define LEVELLED(s) (!SHORT(s, 0) && !SHORT(s, 1))
+#define ANY_SHORT(s) (SHORT(s, 0) || SHORT(s, 1))
 #else
-#define LEVELLED(s) (!SHORT(s, 0) && !SHORT(s, 1) && !SHORT(s, 2))
+#define ANY_SHORT(s) (SHORT(s, 0) || SHORT(s, 1) || SHORT(s, 2))
 #endif
+/* Who may be in the target and is not known yet is waited for. */
+#define LEVELLED(s) (knows[s] -> !ANY_SHORT(s) : !told)
 #ifdef FAULT_NOT_HELD
 #define MAY_APPLY(s, l) (mode[s] != LEVEL || SHORT(s, l))
 #else
 #define MAY_APPLY(s, l) (mode[s] != HELD && (mode[s] != LEVEL || SHORT(s, l)))
 #endif
 #define TAKE(l, i) \
-  :: d_step { to[s] == NONE && !fenced[l] && MAY_APPLY(s, l) && applied[s].of_learner[l] < published[l] && \
+  :: d_step { to[s] == NONE && knows[s] && !fenced[l] && MAY_APPLY(s, l) && applied[s].of_learner[l] < published[l] && \
       SPARE(s, i) -> \
       assert(i != saved[s]); /* a saver reads it */ \
       to[s] = i; \
@@ -120,11 +135,13 @@ end:
       to[s] = NONE;
       whose[s] = 0
     }
+  :: d_step { !knows[s] -> knows[s] = 1 }
   /* Between two updates. The report and the hold are one: under the cutter's lock. */
   :: d_step { to[s] == NONE && cutter == ASKING && mode[s] == FREE ->
+      told = told || knows[s];
       for (k : 0 .. LEARNERS - 1) {
         if
-        :: applied[s].of_learner[k] > target.of_learner[k] ->
+        :: knows[s] && applied[s].of_learner[k] > target.of_learner[k] ->
           target.of_learner[k] = applied[s].of_learner[k]
         :: else
         fi
@@ -140,20 +157,22 @@ end:
   od
 }
 
+inline leave_cut(s) {
+  mode[s] = FREE;
+  saved[s] = NONE;
+  for (j : 0 .. LEARNERS - 1) { at_pin[s].of_learner[j] = 0 }
+}
+
 inline end_cut() {
-  for (k : 0 .. SHARDS - 1) {
-    mode[k] = FREE;
-    saved[k] = NONE;
-    for (j : 0 .. LEARNERS - 1) { at_pin[k].of_learner[j] = 0 }
-  }
   for (j : 0 .. LEARNERS - 1) { target.of_learner[j] = 0 }
+  told = 0;
   cutter = NO_CUT
 }
 
 active proctype Server() {
 end:
   do
-  :: d_step { cutter == NO_CUT && cuts > 0 -> cuts--; cutter = ASKING }
+  :: d_step { cutter == NO_CUT && cuts > 0 && MAY_CUT -> cuts--; cutter = ASKING }
   :: d_step { cutter == ASKING && ALL(HELD) -> cutter = AIMED }
   :: d_step { cutter == AIMED && ALL(PINNED) ->
       for (k : 1 .. SHARDS - 1) {
@@ -161,12 +180,20 @@ end:
           assert(fenced[j] || at_pin[k].of_learner[j] == at_pin[0].of_learner[j]) /* one cut through all shards */
         }
       }
+      for (k : 0 .. SHARDS - 1) { leave_cut(k) }
       end_cut()
     }
-  /* All threads end: the cut is lost, and so is what was not flipped. */
+  /* All threads end, and a new server starts from the memory: the cut is lost, and so is what was not flipped. */
   :: d_step { crashes > 0 ->
-      for (k : 0 .. SHARDS - 1) { to[k] = NONE; whose[k] = 0 }
+      for (k : 0 .. SHARDS - 1) {
+        to[k] = NONE;
+        whose[k] = 0;
+        knows[k] = 0;
+        leave_cut(k)
+      }
+#ifndef FAULT_CUT_KEPT
       end_cut();
+#endif
       crashes--
     }
   :: d_step { !fenced[0] -> fenced[0] = 1 }
