@@ -7,6 +7,7 @@
  * Parts: PUSH, PULL, or both. HOSTILE: learners may write any number into `published` and any pin.
  * OTHERS: any number of other learners, of which is left that a shard may have something of theirs to apply.
  * LIVE: learners may stop for ever, crashes end at some time, and what makes progress is marked.
+ * AT_REST, of PUSH alone: where no shard can move, nobody waits for anybody.
  * TRACE: one printed line for each step; stores are visible at once; CRASHES crashes at most.
  * FAULT_*: deliberate faults, each described where it acts.
  */
@@ -153,13 +154,35 @@ byte luck = 9;
 #define me learner[l]
 #define my shard[s]
 
-#ifdef FAULT_REUSE /* a payload is written to without waiting */
-#define WAITED(l) true
+#if SHARDS == 1
+#define IN_ALL(what, l) what(0, l)
+#elif SHARDS == 2
+#define IN_ALL(what, l) (what(0, l) && what(1, l))
 #else
-#define WAITED(l) (AHEAD(learner[l].next, shard[learner[l].at].record[learner[l].held].applied[l]) <= 2)
+#define IN_ALL(what, l) (what(0, l) && what(1, l) && what(2, l))
+#endif
+#if LEARNERS == 1
+#define OF_ALL(what) what(0)
+#elif LEARNERS == 2
+#define OF_ALL(what) (what(0) && what(1))
+#else
+#define OF_ALL(what) (what(0) && what(1) && what(2))
 #endif
 
-#define LOADED(l, s, b) (learner[l].pc == WAIT && learner[l].at == s && learner[l].held == b)
+#ifdef FAULT_REUSE /* a payload is written to without waiting */
+#define ENOUGH(l, s, b) true
+#else
+#define ENOUGH(l, s, b) (AHEAD(learner[l].next, shard[s].record[b].applied[l]) <= 2)
+#endif
+#define ENOUGH_NOW(s, l) ENOUGH(l, s, shard[s].current)
+#define WAITED(l) ENOUGH(l, learner[l].at, learner[l].held)
+
+#ifdef FAULT_WAIT_UNCHECKED
+#define BELIEVES(l) true
+#else
+#define BELIEVES(l) !learner[l].moved
+#endif
+#define LOADED(l, s, b) (learner[l].pc == WAIT && learner[l].at == s && learner[l].held == b && BELIEVES(l))
 #if LEARNERS == 1
 #define LOADED_BY_OTHERS(s, b)
 #elif LEARNERS == 2
@@ -217,7 +240,10 @@ end:
       was_buffer = me.held;
       if
       :: UNSURE(l) -> printf("learner %d wait %d again\n", l, me.at); me.pc = LOAD
-      :: else -> printf("learner %d wait %d done\n", l, me.at); next_shard(l, LOAD, WRITE)
+      :: else ->
+        assert(ENOUGH(l, me.at, shard[me.at].current));
+        printf("learner %d wait %d done\n", l, me.at);
+        next_shard(l, LOAD, WRITE)
       fi;
       me.held = 0;
       me.moved = 0;
@@ -368,7 +394,10 @@ inline becomes_current(s, b) {
   for (k : 0 .. LEARNERS - 1) {
     if
     :: learner[k].at == s && (learner[k].pc == WAIT || learner[k].pc == PIN || learner[k].pc == CHECK) ->
-      learner[k].moved = 1
+      learner[k].moved = 1;
+#ifndef FAULT_WAIT_UNCHECKED
+      learner[k].held = (learner[k].pc == WAIT -> 0 : learner[k].held) /* exact: that record is not read any more */
+#endif
     :: else
     fi
   }
@@ -382,7 +411,7 @@ inline renumber(l) {
 #if defined(PUSH) && !defined(WHOLE_RANGE) && !defined(TRACE)
   if
   :: l < LEARNERS && shard[0].chain[l] >= 2 ->
-    LESS(learner[l].next);
+    learner[l].next = (learner[l].pc == DEAD || learner[l].pc == BAD -> 0 : (learner[l].next + SEQ - 2) % SEQ);
     LESS(learner[l].published);
     LESS(learner[l].payload[0]);
     LESS(learner[l].payload[1]);
@@ -598,14 +627,10 @@ inline clear_learner(l) {
 #else
 #define DRAINED(s, l) (DUE(s, l) == 0)
 #endif
-#ifndef PUSH
-#define DROPPABLE(l) true
-#elif SHARDS == 1
-#define DROPPABLE(l) (learner[l].fenced || DRAINED(0, l))
-#elif SHARDS == 2
-#define DROPPABLE(l) (learner[l].fenced || (DRAINED(0, l) && DRAINED(1, l)))
+#ifdef PUSH
+#define DROPPABLE(l) (learner[l].fenced || IN_ALL(DRAINED, l))
 #else
-#define DROPPABLE(l) (learner[l].fenced || (DRAINED(0, l) && DRAINED(1, l) && DRAINED(2, l)))
+#define DROPPABLE(l) true
 #endif
 
 /* The slot of the dead is dropped, and a new incarnation has a new one. */
@@ -737,7 +762,18 @@ end:
   od
 }
 
-#ifdef LIVE
+#ifdef AT_REST
+#define STANDS(s, l) (!enabled(LEARNERS + s))
+#define IS_SEEN(l) (!learner[l].late_payload && !learner[l].late_publish)
+#define IS_APPLIED(s, l) (DUE(s, l) == 0)
+#define CAN_MOVE(l) (enabled(l) || (learner[l].pc == DEAD && DROPPABLE(l)))
+#define IS_WELL(l) (learner[l].fenced || (IN_ALL(IS_APPLIED, l) && (CAN_MOVE(l) || learner[l].pc == BAD)))
+never { /* whoever takes no step any more, all others come to rest only with everything applied, and can go on */
+  do
+  :: assert(!IN_ALL(STANDS, 0) || !OF_ALL(IS_SEEN) || OF_ALL(IS_WELL))
+  od
+}
+#elif defined(LIVE)
 never { /* at some time the last step that makes progress is over, though steps go on */
   do
   :: true

@@ -28,7 +28,7 @@ breaks() {
   { [ "$status" -eq 1 ] || printf 'status %d: %s\n' "$status" "$said"; } | point "$1: $fault has a counterexample"
 }
 
-holds "pushes of two learners to two shards" paramserver -DPUSH -DLEARNERS=2 -DSHARDS=2
+holds "pushes of two learners to two shards" paramserver -DPUSH -DAT_REST -DLEARNERS=2 -DSHARDS=2
 holds "pushes of one among any number, to three shards" paramserver -DPUSH -DOTHERS -DLEARNERS=1 -DSHARDS=3
 holds "pushes among hostile learners" paramserver -DPUSH -DOTHERS -DHOSTILE -DLEARNERS=1 -DSHARDS=2
 holds "sequences over their whole range" paramserver -DPUSH -DWHOLE_RANGE -DLEARNERS=2 -DSHARDS=1
@@ -58,6 +58,7 @@ for fault in PUBLISH_RELAXED FLIP_FIRST INCARNATION REUSE WAIT_UNCHECKED DROP_EA
 done
 breaks FENCE_FORGOTTEN paramserver -DPUSH -DHOSTILE "${one[@]}"
 breaks SERVER_WAITS paramserver -DLIVE -DPUSH "${one[@]}"
+breaks SERVER_WAITS paramserver -DPUSH -DAT_REST -DLEARNERS=1 -DSHARDS=1
 for fault in PIN_UNCHECKED PIN_RELAXED FLIP_RELAXED WEIGHTS_LATE FEW_BUFFERS; do
   breaks "$fault" paramserver -DPULL -DLEARNERS=1 -DSHARDS=1
 done
