@@ -45,12 +45,16 @@ void push_ones(const std::string& socket, unsigned count) {
   bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
   config.socket = socket.c_str();
   config.rate = 1;
+  // The second has four rows.
+  constexpr std::uint64_t kWidths[] = {0, 16}, kRows[] = {0, 1, 2, 3};
+  config.width = kWidths;
   bellows_ps_t* ps;
   require(bellows_ps_join(&config, kCounts, initial, 2, &ps) == 0, "no seat");
   for (unsigned q = 0; q < count; ++q) {
     require(bellows_ps_begin(ps) == 0, "no room for a gradient");
     for (std::size_t t = 0; t < 2; ++t)
       std::fill_n(static_cast<float*>(bellows_ps_gradient(ps, t)), 64, 1.0F);
+    require(bellows_ps_gradient_rows(ps, 1, kRows, 4) == 0, "no rows");
     require(bellows_ps_push(ps, 1) == 0 && bellows_ps_pull(ps) == 0, "no push, or no pull");
   }
   require(bellows_ps_drain(ps) == 0 && bellows_ps_pull(ps) == 0, "not all is applied");

@@ -126,6 +126,18 @@ void expect_weights(OpenLearner& learner, const Reference& reference, const char
   }
 }
 
+/// The sentence with which it is refused.
+std::string refusal_of(bellows_ps_config config, const std::uint64_t* widths) {
+  config.width = widths;
+  const OpenLearner learner(kSizes, config);
+  cr_expect_eq(learner.code, BELLOWS_PS_ERR_INVALID);
+  return learner.error();
+}
+
+bool says(const std::string& text, const char* part) {
+  return text.find(part) != std::string::npos;
+}
+
 }  // namespace
 
 Test(ps_rows, are_updated_as_torch_does, .timeout = 120) {
@@ -194,6 +206,10 @@ Test(ps_rows, reach_buffers_whose_server_was_killed, .timeout = 120) {
     }
   }
   expect_weights(learner, reference, "at the end");
+  // It knows the widths, too.
+  const std::uint64_t other[] = {0, kWidth / 2, 0};
+  const std::string differs = refusal_of(config, other);
+  cr_expect(says(differs, "tensors of other sizes or rows"), "%s", differs.c_str());
 }
 
 Test(ps_rows, of_learners_whose_server_is_killed_count_once, .timeout = 120) {
@@ -275,22 +291,6 @@ Test(ps_rows, of_half_the_bits_are_clipped_by_their_norm, .timeout = 60) {
   push({});
   cr_expect_float_eq(bellows_ps_weights(learner.ps, 1)[3 * kWidth], -1.0 / 6, 1e-3);
 }
-
-namespace {
-
-/// The sentence with which it is refused.
-std::string refusal_of(bellows_ps_config config, const std::uint64_t* widths) {
-  config.width = widths;
-  const OpenLearner learner(kSizes, config);
-  cr_expect_eq(learner.code, BELLOWS_PS_ERR_INVALID);
-  return learner.error();
-}
-
-bool says(const std::string& text, const char* part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
 
 Test(ps_rows, that_make_no_sense_are_refused, .timeout = 60) {
   const Server server;
