@@ -126,8 +126,9 @@ class DeviceParams:
     def __contains__(self, number: int) -> bool:
         return number in self._params
 
-    def __bool__(self) -> bool:
-        return bool(self._params)
+    @property
+    def copies_early(self) -> bool:
+        return bool(self._hooks)
 
     def begin(self, learner: _lib.Learner) -> None:
         """The learner has begun a gradient: from here on copies may be made."""

@@ -229,14 +229,15 @@ class Optimizer:
         return self._places
 
     def _begin_early(self) -> None:
-        """For parameters on GPUs: their hooks find a place, and never wait for one. At the end of a
+        """So that hooks of parameters on GPUs find a place, and never wait for one. At the end of a
         step, what this waits for was handed over a whole step ago, or is applied already."""
-        if self._device:
+        if self._device.copies_early:
             self._begin()
 
     def zero_grad(self, set_to_none: bool = False) -> None:
         """Sets gradients to zero, in the memory that step() hands over, so that backward adds to
-        them there and nothing is copied; or to None, so that step() copies what backward made."""
+        them there and nothing is copied; or to None, so that step() copies what backward made.
+        Those on GPUs become None either way."""
         self._open()
         if set_to_none or self._gradient_type != torch.float32:
             for p in self._params:
