@@ -5,8 +5,8 @@
  * learner stay readable until every shard has applied them, and the buffer of a pinned version is not written to. What
  * is added is the state beside the weights (momentum, variance), of which STATES lie in memory for each shard.
  *
- * A server may be killed at any step. Of the next one each shard comes to know the members at a time of its own, and until
- * then sees none: it has nothing to apply, to report or to wait for.
+ * A server may be killed at any step. Of the next one each shard comes to know the members at a time of its own, and
+ * until then sees none: it has nothing to apply, to report or to wait for.
  *
  * FAULT_NOT_HELD: a shard goes on to apply between its report and the target. FAULT_TWO_STATES: the state of version v
  * always lies in state[v % 2]. FAULT_CUT_EARLY: a cut begins before all shards know the members. FAULT_CUT_KEPT: a

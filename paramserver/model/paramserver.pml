@@ -6,7 +6,9 @@
  * Sizes: LEARNERS and SHARDS (1 to 3), SEQ (the modulus of sequences: a power of two, 4 or more).
  * Parts: PUSH, PULL, or both. HOSTILE: learners may write any number into `published` and any pin.
  * OTHERS: any number of other learners, of which is left that a shard may have something of theirs to apply.
- * LIVE: learners may stop for ever, crashes end at some time, and what makes progress is marked.
+ * ONE_FINE, of PUSH alone: of learners and shards other than the first some steps are one; PROOF.md says why that is
+ * enough.
+ * LIVE: learners may stop for ever, crashes end at some time, and what makes progress is marked. CYCLES: only the mark.
  * AT_REST, of PUSH alone: where no shard can move, nobody waits for anybody.
  * TRACE: one printed line for each step; stores are visible at once; CRASHES crashes at most.
  * FAULT_*: deliberate faults, each described where it acts.
@@ -126,16 +128,21 @@ Shard shard[SHARDS];
 Learner learner[LEARNERS];
 hidden byte was_shard;
 hidden byte was_buffer;
+hidden byte is_buffer;
 hidden byte was_learner;
 hidden byte k;
 hidden byte j;
 
-#if defined(LIVE)
-bit calm; /* no crash any more */
+#if defined(LIVE) || defined(CYCLES)
 bit tick; /* the last step made progress, or was a crash */
 #define PROGRESS(yes) tick = yes
-#define MAY_CRASH !calm
 #define CRASHED tick = 1
+#ifdef LIVE
+bit calm; /* no crash any more */
+#define MAY_CRASH !calm
+#else
+#define MAY_CRASH true
+#endif
 #elif defined(TRACE)
 #ifndef CRASHES
 #define CRASHES 3
@@ -177,6 +184,17 @@ byte luck = 9;
 #define ENOUGH_NOW(s, l) ENOUGH(l, s, shard[s].current)
 #define WAITED(l) ENOUGH(l, learner[l].at, learner[l].held)
 
+/* Whose waits and payload are explored, for which shards, and whose records. */
+#ifdef ONE_FINE
+#define FINE_SHARDS 1
+#define IS_FINE(l) (l == 0)
+#define MAY_WRITE(l) (learner[l].pc == (IS_FINE(l) -> WRITE : IDLE) && IN_ALL(ENOUGH_NOW, l))
+#else
+#define FINE_SHARDS SHARDS
+#define IS_FINE(l) true
+#define MAY_WRITE(l) (learner[l].pc == WRITE)
+#endif
+
 #ifdef FAULT_WAIT_UNCHECKED
 #define BELIEVES(l) true
 #else
@@ -213,11 +231,11 @@ inline forget_record(s, b) {
 
 /* ---- A learner ---- */
 
-inline next_shard(l, again, then) {
+inline next_shard(l, shards, again, then) {
   learner[l].at++;
   learner[l].pc = again;
   if
-  :: learner[l].at == SHARDS -> learner[l].at = 0; learner[l].pc = then
+  :: learner[l].at == shards -> learner[l].at = 0; learner[l].pc = then
   :: else
   fi
 }
@@ -227,7 +245,7 @@ active [LEARNERS] proctype Learners() {
 end:
   do
 #ifdef PUSH
-  :: d_step { (me.pc == IDLE || me.pc == LOAD) ->
+  :: d_step { IS_FINE(l) && (me.pc == IDLE || me.pc == LOAD) ->
       printf("learner %d load %d %d\n", l, me.at, shard[me.at].current);
       me.held = shard[me.at].current;
       me.moved = 0;
@@ -243,17 +261,21 @@ end:
       :: else ->
         assert(ENOUGH(l, me.at, shard[me.at].current));
         printf("learner %d wait %d done\n", l, me.at);
-        next_shard(l, LOAD, WRITE)
+        next_shard(l, FINE_SHARDS, LOAD, WRITE)
       fi;
       me.held = 0;
       me.moved = 0;
       forget_record(was_shard, was_buffer);
       PROGRESS(0)
     }
-  :: d_step { me.pc == WRITE && !me.late_payload ->
+  :: d_step { MAY_WRITE(l) && !me.late_payload ->
       printf("learner %d write %d\n", l, me.next);
-      me.payload[me.next % 2] = (LATE -> TORN : me.next);
-      me.late_payload = LATE;
+      if
+      :: IS_FINE(l) ->
+        me.payload[me.next % 2] = (LATE -> TORN : me.next);
+        me.late_payload = LATE
+      :: else
+      fi;
       me.pc = PUBLISH;
       PROGRESS(0)
     }
@@ -294,7 +316,7 @@ end:
         assert(!((shard[me.at].late || shard[me.at].pc == RECORD) && shard[me.at].to == me.held)); /* is whole */
         printf("learner %d check %d held\n", l, me.at);
         me.reading[me.at] = 1;
-        next_shard(l, PULL_LOAD, IDLE);
+        next_shard(l, SHARDS, PULL_LOAD, IDLE);
         PROGRESS(1)
       fi;
 #ifndef FAULT_PIN_RELAXED
@@ -354,7 +376,11 @@ end:
 #else
 #define FROM my.current
 #define SAVE_FROM skip
+#ifdef ONE_FINE
+#define AFTER_APPLY (s < FINE_SHARDS -> RECORD : FLIP)
+#else
 #define AFTER_APPLY RECORD
+#endif
 #define AFTER_RECORD FLIP
 #define AFTER_FLIP LOOK
 #endif
@@ -367,7 +393,7 @@ end:
 
 /* The payload that is read is the gradient that is to be applied. */
 #define INTACT(s) \
-  (!shard[s].mine || learner[shard[s].whose].spoiled || \
+  (!shard[s].mine || !IS_FINE(shard[s].whose) || learner[shard[s].whose].spoiled || \
    learner[shard[s].whose].payload[shard[s].seq % 2] == shard[s].seq)
 #define A(s, l) shard[s].record[shard[s].current].applied[l]
 #define DUE(s, l) AHEAD(learner[l].published, A(s, l))
@@ -387,14 +413,34 @@ inline forget(s) {
   forget_record(s, was_buffer)
 }
 
+/* Exact, and saves states: buffers are alike. So the current one is always called 0, and has exchanged names with the
+ * one before. */
+#if (defined(ONE_FINE) && !defined(FAULT_WAIT_UNCHECKED)) || \
+    (defined(PULL) && !defined(PUSH) && !defined(FAULT_FLIP_RELAXED))
+#define RENAME(n) n = (n == is_buffer -> 0 : (n == 0 -> is_buffer : n))
+#else
+#define RENAME(n) skip
+#endif
+
 /* Whoever has loaded `current` sees another word now. */
 inline becomes_current(s, b) {
+  is_buffer = b;
   was_buffer = shard[s].current;
   shard[s].current = b;
+  RENAME(shard[s].current);
+  RENAME(shard[s].to);
+  RENAME(was_buffer);
   for (k : 0 .. LEARNERS - 1) {
+#ifdef PULL
+    RENAME(learner[k].pin[s]);
+#endif
+#ifdef ONE_FINE
+    shard[s].record[shard[s].current].applied[k] = shard[s].record[is_buffer].applied[k];
+#endif
     if
     :: learner[k].at == s && (learner[k].pc == WAIT || learner[k].pc == PIN || learner[k].pc == CHECK) ->
       learner[k].moved = 1;
+      RENAME(learner[k].held);
 #ifndef FAULT_WAIT_UNCHECKED
       learner[k].held = (learner[k].pc == WAIT -> 0 : learner[k].held) /* exact: that record is not read any more */
 #endif
@@ -405,19 +451,21 @@ inline becomes_current(s, b) {
 }
 
 /* Exact, and saves states: only differences of sequences count, and the last bit, which chooses a payload. So two is
- * taken from all numbers of a learner when shard 0 has applied two more. */
-#define LESS(n) n = (n < SEQ -> (n + SEQ - 2) % SEQ : n)
+ * taken from all numbers of a learner when shard 0 has applied two more; one, where there is no payload. */
+#define PERIOD(l) (IS_FINE(l) -> 2 : 1)
+#define LESS(n) n = (n < SEQ -> (n + SEQ - PERIOD(l)) % SEQ : n)
 inline renumber(l) {
 #if defined(PUSH) && !defined(WHOLE_RANGE) && !defined(TRACE)
   if
-  :: l < LEARNERS && shard[0].chain[l] >= 2 ->
-    learner[l].next = (learner[l].pc == DEAD || learner[l].pc == BAD -> 0 : (learner[l].next + SEQ - 2) % SEQ);
+  :: l < LEARNERS && shard[0].chain[l] >= PERIOD(l) ->
+    learner[l].next = (learner[l].pc == DEAD || learner[l].pc == BAD -> 0 : (learner[l].next + SEQ - PERIOD(l)) % SEQ);
     LESS(learner[l].published);
     LESS(learner[l].payload[0]);
     LESS(learner[l].payload[1]);
     for (k : 0 .. SHARDS - 1) {
       LESS(shard[k].chain[l]);
-      shard[k].seq = (shard[k].pc != LOOK && shard[k].whose == l -> (shard[k].seq + SEQ - 2) % SEQ : shard[k].seq);
+      shard[k].seq = (shard[k].pc != LOOK && shard[k].whose == l ->
+        (shard[k].seq + SEQ - PERIOD(l)) % SEQ : shard[k].seq);
       for (was_buffer : 0 .. BUFFERS - 1) {
         LESS(shard[k].record[was_buffer].applied[l]);
         forget_record(k, was_buffer)
@@ -480,6 +528,21 @@ inline renumber(l) {
       my.pc = APPLY; \
       PROGRESS(0) \
     }
+
+inline write_record(s) {
+  printf("shard %d record %d\n", s, my.to);
+#ifdef PUSH
+  /* The payload did not change while it was read. */
+  assert(INTACT(s));
+  for (k : 0 .. LEARNERS - 1) {
+    my.record[my.to].applied[k] = my.record[FROM].applied[k]
+  }
+  if
+  :: my.whose < LEARNERS -> my.record[my.to].applied[my.whose] = my.seq
+  :: else
+  fi
+#endif
+}
 
 active [SHARDS] proctype Shards() {
   byte s = _pid - LEARNERS;
@@ -544,22 +607,17 @@ end:
     }
 #endif
   :: d_step { my.pc == RECORD ->
-      printf("shard %d record %d\n", s, my.to);
-#ifdef PUSH
-      /* The payload did not change while it was read. */
-      assert(INTACT(s));
-      for (k : 0 .. LEARNERS - 1) {
-        my.record[my.to].applied[k] = my.record[FROM].applied[k]
-      }
-      if
-      :: my.whose < LEARNERS -> my.record[my.to].applied[my.whose] = my.seq
-      :: else
-      fi;
-#endif
+      write_record(s);
       my.pc = AFTER_RECORD;
       PROGRESS(0)
     }
   :: d_step { my.pc == FLIP && FLIP_READY ->
+#ifdef ONE_FINE
+      if
+      :: s >= FINE_SHARDS -> write_record(s)
+      :: else
+      fi;
+#endif
       printf("shard %d flip %d\n", s, my.to);
 #ifdef FAULT_FLIP_RELAXED
       my.late_flip = 1;
@@ -687,8 +745,12 @@ inline spoil(l, n) {
       join(l); \
       CRASHED_JOIN \
     }
-#ifdef LIVE
+#if defined(LIVE) || defined(CYCLES)
 #define CRASHED_JOIN tick = 1
+#else
+#define CRASHED_JOIN skip
+#endif
+#ifdef LIVE
 #define STOP(l) \
   :: d_step { learner[l].pc < STOPPED -> \
       learner[l].pc = STOPPED; \
@@ -698,7 +760,6 @@ inline spoil(l, n) {
       tick = 1 \
     }
 #else
-#define CRASHED_JOIN skip
 #define STOP(l)
 #endif
 #ifdef HOSTILE
@@ -773,7 +834,7 @@ never { /* whoever takes no step any more, all others come to rest only with eve
   :: assert(!IN_ALL(STANDS, 0) || !OF_ALL(IS_SEEN) || OF_ALL(IS_WELL))
   od
 }
-#elif defined(LIVE)
+#elif defined(LIVE) || defined(CYCLES)
 never { /* at some time the last step that makes progress is over, though steps go on */
   do
   :: true

@@ -25,7 +25,7 @@ breaks() {
   shift
   said=$("$model/check" -q "$@" "-DFAULT_$fault" 2>&1)
   status=$?
-  { [ "$status" -eq 1 ] || printf 'status %d: %s\n' "$status" "$said"; } | point "$1: $fault has a counterexample"
+  { [ "$status" -eq 1 ] || printf 'status %d: %s\n' "$status" "$said"; } | point "$fault has a counterexample in $*"
 }
 
 holds "pushes of two learners to two shards" paramserver -DPUSH -DAT_REST -DLEARNERS=2 -DSHARDS=2
@@ -48,6 +48,9 @@ if [ -n "${BELLOWS_LONG-}" ]; then
     -DSHARDS=2
   holds "no pull of two waits for who has stopped" "${large[@]}" paramserver -DLIVE -DPULL -DLEARNERS=2 -DSHARDS=1
   holds "a longer way to a cut" "${large[@]}" cut -DLEARNERS=2 -DSHARDS=2 -DCRASHES=2
+  three=(-d 20000000 paramserver -DPUSH -DONE_FINE -DLEARNERS=3 -DSHARDS=2)
+  holds "pushes of three learners to two shards" -m 6000 "${three[@]}" -DAT_REST
+  holds "three learners and two shards always make progress" -m 12000 "${three[@]}" -DCYCLES
   holds "who sleeps is woken, of three" wake -DLEARNERS=3 -DWINDOW=2
   holds "who sleeps is woken, of three in step" wake -DLEARNERS=3 -DWINDOW=1
 fi
@@ -59,10 +62,15 @@ done
 breaks FENCE_FORGOTTEN paramserver -DPUSH -DHOSTILE "${one[@]}"
 breaks SERVER_WAITS paramserver -DLIVE -DPUSH "${one[@]}"
 breaks SERVER_WAITS paramserver -DPUSH -DAT_REST -DLEARNERS=1 -DSHARDS=1
+two=(-DONE_FINE -DAT_REST -DLEARNERS=2 -DSHARDS=2)
+for fault in PUBLISH_RELAXED INCARNATION REUSE WAIT_UNCHECKED DROP_EARLY SERVER_WAITS; do
+  breaks "$fault" paramserver -DPUSH "${two[@]}"
+done
 for fault in PIN_UNCHECKED PIN_RELAXED FLIP_RELAXED WEIGHTS_LATE FEW_BUFFERS; do
   breaks "$fault" paramserver -DPULL -DLEARNERS=1 -DSHARDS=1
 done
 breaks SERVER_WAITS paramserver -DLIVE -DPULL -DLEARNERS=1 -DSHARDS=1
+breaks SERVER_WAITS paramserver -DCYCLES -DPULL -DLEARNERS=1 -DSHARDS=1
 for fault in NOT_HELD TWO_STATES CUT_EARLY CUT_KEPT; do
   breaks "$fault" cut -DGRADIENTS=2
 done
