@@ -701,7 +701,7 @@ inline join(l) {
     /* Records still say what was applied of an earlier incarnation, and whoever compares incarnations reads 0. */
     for (j : 0 .. BUFFERS - 1) { shard[k].record[j].applied[l] = 0 }
     shard[k].mine = (shard[k].whose == l -> 0 : shard[k].mine);
-    shard[k].seq = (shard[k].mine -> shard[k].seq : 0); /* of an earlier incarnation: its entry will read as 0 */
+    shard[k].seq = (shard[k].whose == l -> 0 : shard[k].seq); /* of an earlier incarnation: its entry will read as 0 */
 #endif
     shard[k].chain[l] = 0;
   }
