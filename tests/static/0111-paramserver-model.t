@@ -44,6 +44,8 @@ holds "who sleeps is woken, in step" wake -DLEARNERS=2 -DWINDOW=1
 if [ -n "${BELLOWS_LONG-}" ]; then
   large=(-c -m 4000)
   holds "pushes of two hostile learners" "${large[@]}" paramserver -DPUSH -DHOSTILE -DLEARNERS=2 -DSHARDS=1
+  holds "pushes of two hostile learners to two shards" -m 4000 -d 10000000 paramserver -DPUSH -DONE_FINE -DHOSTILE \
+    -DAT_REST -DLEARNERS=2 -DSHARDS=2
   holds "no push waits for hostile learners" "${large[@]}" paramserver -DLIVE -DPUSH -DHOSTILE -DOTHERS -DLEARNERS=1 \
     -DSHARDS=2
   holds "no pull of two waits for who has stopped" "${large[@]}" paramserver -DLIVE -DPULL -DLEARNERS=2 -DSHARDS=1
@@ -51,6 +53,12 @@ if [ -n "${BELLOWS_LONG-}" ]; then
   three=(-d 20000000 paramserver -DPUSH -DONE_FINE -DLEARNERS=3 -DSHARDS=2)
   holds "pushes of three learners to two shards" -m 6000 "${three[@]}" -DAT_REST
   holds "three learners and two shards always make progress" -m 12000 "${three[@]}" -DCYCLES
+  holds "pushes of three learners to one shard, all step by step" -m 6000 -d 20000000 paramserver -DPUSH -DAT_REST \
+    -DLEARNERS=3 -DSHARDS=1
+  pulls=(-m 4000 -d 12000000 paramserver -DPULL -DLEARNERS=3 -DSHARDS=1)
+  holds "pulls of three hostile learners" "${pulls[@]}" -DHOSTILE
+  holds "pulls of three learners always make progress" "${pulls[@]}" -DCYCLES
+  holds "a cut through two shards of three learners" -m 6000 cut -DLEARNERS=3 -DSHARDS=2 -DGRADIENTS=2
   holds "who sleeps is woken, of three" wake -DLEARNERS=3 -DWINDOW=2
   holds "who sleeps is woken, of three in step" wake -DLEARNERS=3 -DWINDOW=1
 fi
