@@ -212,7 +212,8 @@ inline pid_t start_learner(
   OpenLearner open;
   if (open.code != BELLOWS_PS_OK) _exit(1);
   for (std::uint32_t q = 0; q < count; ++q) {
-    if (open.push(learner, q) != BELLOWS_PS_OK) _exit(2);
+    const int pushed = open.push(learner, q);
+    if (pushed != BELLOWS_PS_OK) _exit(pushed == BELLOWS_PS_ERR_TIMEOUT ? 5 : 2);
     ++counters[learner];
     if (bellows_ps_pull(open.ps) != BELLOWS_PS_OK) _exit(3);
   }

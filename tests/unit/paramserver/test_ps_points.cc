@@ -72,7 +72,7 @@ void run_late() {
   cr_assert(eventually([&] { return trial.is_stopped(); }));
   cr_expect(eventually([&] { return OpenLearner().code == BELLOWS_PS_OK; }));
   trial.go_on();
-  // Its first push says so.
+  // A push says so, and does not wait in vain.
   cr_expect_eq(exit_code(late), 2);
 }
 
