@@ -33,6 +33,13 @@ struct MemoryRecord {
   std::uint64_t tensor_count;
 };
 
+/// In a record. Each second one is of the number of tensors, which has few of so many bytes.
+std::size_t place(std::uint16_t number) {
+  constexpr std::size_t kCount = offsetof(MemoryRecord, tensor_count);
+  const std::size_t half = number / 2;
+  return number % 2 ? kCount + half % sizeof(std::uint64_t) : half % sizeof(MemoryRecord);
+}
+
 /// A keeper's answer to `get` as it should be: memory of two shards, and two learners.
 class Kept {
  public:
@@ -77,7 +84,7 @@ class Kept {
         item.message.length = more % (KeeperMessage::kMostRecord + 2);
         break;
       case 2:
-        item.message.record[at % sizeof(MemoryRecord)] = static_cast<char>(change[3]);
+        item.message.record[place(more)] = static_cast<char>(change[2]);
         break;
       case 3:
         item.fd.reset(at % 2 ? dup(items_[change[3] % items_.size()].fd.get()) : -1);

@@ -49,9 +49,11 @@ Test(ps_ledger, staleness_is_what_came_between_pull_and_update, .timeout = 60) {
   world.start();
   for (int i = 0; i < 3; ++i) push_mark(fast, 0);
   cr_assert(fast.drain(20000));
+  world.stop();
   push_mark(slow, 1);
-  // Too late to be of what was pushed.
+  // Too late to be of what was pushed, and before that is applied.
   slow.pull(0);
+  world.start();
   cr_assert(slow.drain(20000));
   world.stop();
   const ShardWords& words = world.control().shard(0);
