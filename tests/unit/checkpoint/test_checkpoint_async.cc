@@ -48,6 +48,16 @@ std::size_t descriptors_of(pid_t pid) {
   return n;
 }
 
+/// Others than files, which an agent has open for moments only.
+std::size_t sockets_of(pid_t pid) {
+  std::size_t n = 0;
+  std::error_code failed, ignored;
+  for (std::filesystem::directory_iterator at("/proc/" + std::to_string(pid) + "/fd", failed), end;
+       !failed && at != end; at.increment(failed))
+    if (std::filesystem::read_symlink(at->path(), ignored).string().starts_with("socket:")) ++n;
+  return n;
+}
+
 bool is_stopped(pid_t pid) {
   std::ifstream in("/proc/" + std::to_string(pid) + "/status");
   for (std::string line; std::getline(in, line);) {
@@ -150,10 +160,10 @@ Test(async, a_program_that_follows_a_killed_one_waits_until_its_agent_has_gone, 
   });
   cr_assert(eventually([&] { return access(joined.c_str(), F_OK) == 0 && place.agent() > 0; }));
   const pid_t agent = place.agent();
-  const std::size_t descriptors = descriptors_of(agent);
+  const std::size_t sockets = sockets_of(agent);
   plain::Handle second;
   cr_assert_eq(plain::connect_to(place.socket().c_str(), &second), 0);
-  cr_assert(eventually([&] { return descriptors_of(agent) > descriptors; }));
+  cr_assert(eventually([&] { return sockets_of(agent) > sockets; }));
   kill(agent, SIGSTOP);
   cr_assert(eventually([&] { return is_stopped(agent); }));
   const std::string directory = std::filesystem::canonical(place.checkpoints());
