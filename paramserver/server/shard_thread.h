@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -54,6 +55,7 @@ class ShardThread {
  private:
   void run();
   void take_members();
+  void rest(std::chrono::steady_clock::duration idle);
   void sleep();
 
   ControlView control_;
@@ -64,6 +66,8 @@ class ShardThread {
   std::vector<Joined> joined_;
   std::vector<Member> plain_;
   std::uint64_t limit_ = ShardLoop::kNoLimit;
+  const std::uint32_t processors_;
+  std::chrono::microseconds spin_{0};  ///< without a gradient, before it sleeps
   Fd epoll_;
   Fd end_bell_;
   std::atomic<bool> ends_{false};
