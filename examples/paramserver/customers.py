@@ -62,12 +62,12 @@ def customers():
 def optimizer_for(net, batch, options):
     rate = options.rate * (batch if options.scale else 1)
     # The server applies a gradient while the next is computed.
-    return ps.Optimizer(net.parameters(), lr=rate, overlap=True)
+    return ps.Optimizer(net.parameters(), lr=rate, sparse=[net.words.weight], overlap=True)
 
 
 def learn(customer, batch, part, options):
     """One learner: its part of the samples, which is another one in each epoch."""
-    net = Net(customer.sections)
+    net = Net(customer.sections, sparse=True)
     with optimizer_for(net, batch, options) as optimizer:
         for epoch in range(options.epochs):
             generator = torch.Generator().manual_seed(epoch)
@@ -105,7 +105,7 @@ def percent(net, samples):
 def trained(customer, batch, options):
     """What became of one customer's network."""
     torch.manual_seed(options.seed)
-    net = Net(customer.sections)
+    net = Net(customer.sections, sparse=True)
     fork = multiprocessing.get_context("fork")
     with server(options.learners + 1):
         # A learner too, that only looks: the first to join says how the weights begin.

@@ -25,9 +25,11 @@ class Samples:
 
 
 class Net(nn.Module):
-    def __init__(self, sections):
+    """With `sparse` the gradient of `words` has rows for the words that were read, and no others."""
+
+    def __init__(self, sections, sparse=False):
         super().__init__()
-        self.words = nn.Embedding(WORDS, 32, padding_idx=0)
+        self.words = nn.Embedding(WORDS, 32, padding_idx=0, sparse=sparse)
         self.phrases = nn.Conv1d(32, 64, 3, padding=1)
         self.sections = nn.Linear(64, sections)
 

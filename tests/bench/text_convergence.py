@@ -66,7 +66,7 @@ def serial(net, samples, orders_of_epochs):
 
 
 def optimizer_of(net, updates):
-    return ps.Optimizer(net.parameters(), lr=RATE, schedule=ps.CosineSchedule(updates))
+    return ps.Optimizer(net.parameters(), lr=RATE, schedule=ps.CosineSchedule(updates), sparse=[net.words.weight])
 
 
 def learn(net, samples, orders_of_epochs, updates, sender):
@@ -105,7 +105,7 @@ def main(seed, learners, count, epochs):
 
     def make_net():
         torch.manual_seed(seed)
-        return Net(len(sections))
+        return Net(len(sections), sparse=True)
 
     def accuracy(net):
         return 100 * right(net, held_out) / len(held_out)
