@@ -51,7 +51,7 @@ void work(std::size_t floats, int count) {
 
 int main(int argc, char** argv) {
   if (argc != 3) return 2;
-  ps::Start(0);
+  ps::StartAsync(0);
   ps::SArray<float> weights;
   if (ps::IsServer()) {
     auto* const server = new ps::KVServer<float>(0);
@@ -60,6 +60,8 @@ int main(int argc, char** argv) {
                    ps::KVServer<float>* self) { update(meta, data, self, weights); });
     ps::RegisterExitCallback([server] { delete server; });
   }
+  // Start() has this barrier before a server can say what it does with requests.
+  ps::Postoffice::Get()->Barrier(0, ps::kWorkerGroup + ps::kServerGroup + ps::kScheduler);
   if (ps::IsWorker()) work(std::strtoull(argv[1], nullptr, 10) * 256, std::atoi(argv[2]));
   ps::Finalize(0, true);
   return 0;

@@ -101,7 +101,7 @@ def ps_lite(options, kib, learners):
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**environment, "DMLC_ROLE": role})
                  for role in ["scheduler", "server"] + ["worker"] * learners]
     try:
-        said = [process.communicate(timeout=300)[0] for process in processes]
+        said = [process.communicate(timeout=100)[0] for process in processes]
     finally:
         for process in processes:
             process.kill()
@@ -140,17 +140,24 @@ def rounds_for(options, kib, peer):
 def compared(options, ways, kib, learners):
     """The rows of one size, and so many learners."""
     label = f"{kib}KiB.{learners}"
-    mine, theirs = [], {peer: [] for peer in ways}
+    mine, theirs, failed = [], {peer: [] for peer in ways}, {}
     for i in range(rounds_for(options, kib, "")):
         mine.append(ours(options, kib, learners))
         for peer, measure in ways.items():
-            if i < rounds_for(options, kib, peer):
-                theirs[peer].append(measure(options, kib, learners))
+            if i < rounds_for(options, kib, peer) and peer not in failed:
+                try:
+                    theirs[peer].append(measure(options, kib, learners))
+                except (subprocess.SubprocessError, statistics.StatisticsError) as error:
+                    failed[peer] = error
     small = kib == KIB[0] and learners == 1
     yield rows.row(f"paramserver.update_us.{label}", mine, "us", "lower", SMALL_GOAL_US if small else None,
                    note="a gradient in its slot pushed and applied, new weights pulled, by each of "
                         f"{learners} learners with one server thread")
+    for peer, error in failed.items():
+        yield rows.left_out(f"paramserver.vs_{peer}.{label}", error)
     for peer, figures in theirs.items():
+        if peer in failed:
+            continue
         goal = 1 if learners == 1 and kib >= 64 and peer == "openmpi" else None
         yield rows.row(f"paramserver.vs_{peer}.{label}", [their / own for their, own in zip(figures, mine)], "x",
                        "higher", goal, (f"{peer}, us", statistics.median(figures)))
