@@ -165,12 +165,16 @@ void prepare_process() {
 }
 
 /// Under another name until it listens, so that who finds the socket can connect.
-Result<Fd> listen_ready(const std::string& path, const std::optional<LearnerBoard>& board) {
-  const std::string unready = path + ".new";
+Result<Fd> listen_ready(SocketPlace& place, const std::optional<LearnerBoard>& board) {
+  const std::string unready = SocketPlace::unready(place.path());
   auto listener = listen_at(unready, 0600);
   struct stat info;
-  if (board && listener && lstat(unready.c_str(), &info) == 0) board->socket() = info.st_ino;
-  if (listener && rename(unready.c_str(), path.c_str()) != 0) return errno_error("rename", unready);
+  if (listener && lstat(unready.c_str(), &info) == 0) {
+    place.note(info.st_ino);
+    if (board) board->socket() = info.st_ino;
+  }
+  if (listener && rename(unready.c_str(), place.path().c_str()) != 0)
+    return errno_error("rename", unready);
   return listener;
 }
 
@@ -193,7 +197,7 @@ Result<int> run_parent(Texts& texts) {
     texts.server.trained = [&board](pid_t group) { board->note(group); };
     texts.learners.socket = place->path();
   }
-  auto listener = listen_ready(place->path(), board);
+  auto listener = listen_ready(*place, board);
   if (!listener) return listener.error();
   const Fd signals = signals_of({SIGTERM, SIGINT, Parent::kFinish});
   Parent parent(

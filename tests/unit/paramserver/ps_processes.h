@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -243,6 +244,13 @@ inline bool is_sum(const std::vector<float>& weights, const std::vector<std::uin
     if (weights[i] != sum) return false;
   }
   return true;
+}
+
+inline void allow_many_descriptors() {
+  rlimit limit{};
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = limit.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 /// Slots of learners of which a process has descriptors.

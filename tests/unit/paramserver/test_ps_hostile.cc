@@ -4,7 +4,6 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <chrono>
@@ -264,13 +263,6 @@ void ask_without_reading(const Fd& socket) {
   const iovec part = {const_cast<PsMessage*>(&message), sizeof message};
   for (int i = 0; i < 1000; ++i)
     cr_assert_eq(plain::send_packet(socket.get(), &part, 1, counts.get(), 0), 0);
-}
-
-void allow_many_descriptors() {
-  rlimit limit{};
-  getrlimit(RLIMIT_NOFILE, &limit);
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 [[noreturn]] void flood_with_connections() {

@@ -271,16 +271,72 @@ Test(ps_server, ends_when_told_whatever_it_does, .timeout = 120) {
   }
 }
 
-Test(ps_server, a_second_one_leaves_the_first_its_socket, .timeout = 60) {
-  const Server server;
+namespace {
+
+void expect_that_another_refuses(const std::string& socket) {
   ChildOptions options;
-  options.command = {BELLOWS_PS, "--socket=" + server.socket()};
+  options.command = {BELLOWS_PS, "--socket=" + socket};
+  options.death_signal = SIGKILL;
   auto second = Child::start(options);
   cr_assert(second.ok());
-  cr_assert(eventually([&] { return second->poll_exit().has_value(); }));
+  cr_assert(eventually([&] { return second->poll_exit().has_value(); }), "it takes %s",
+            socket.c_str());
   cr_expect(!second->poll_exit()->ok());
+}
+
+}  // namespace
+
+Test(ps_server, a_second_one_leaves_the_first_its_socket, .timeout = 60) {
+  const Server server;
+  expect_that_another_refuses(server.socket());
   const OpenLearner learner;
   cr_expect_eq(learner.code, BELLOWS_PS_OK);
+}
+
+Test(ps_server, a_second_one_leaves_the_first_its_socket_where_many_wait, .timeout = 60) {
+  allow_many_descriptors();
+  const Server server;
+  kill(server.worker(), SIGSTOP);
+  std::vector<plain::Handle> waiting(3000);
+  std::size_t count = 0;
+  while (count < waiting.size() &&
+         plain::connect_to(server.socket().c_str(), &waiting[count], 1) == 0)
+    ++count;
+  cr_assert_lt(count, waiting.size(), "all have room");
+  expect_that_another_refuses(server.socket());
+  waiting.clear();
+  kill(server.worker(), SIGCONT);
+  const OpenLearner learner;
+  cr_expect_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
+}
+
+Test(ps_server, leaves_files_that_are_no_sockets, .timeout = 60) {
+  const ScratchDir scratch;
+  const std::string socket = scratch.path() + "/ps";
+  for (const char* const name : {"ps", "ps.new"}) {
+    const std::string path = scratch.path() + "/" + name;
+    std::ofstream(path) << "data";
+    expect_that_another_refuses(socket);
+    std::string left;
+    std::ifstream(path) >> left;
+    cr_expect_eq(left, "data", "%s has gone", name);
+    std::filesystem::remove(path);
+  }
+}
+
+Test(ps_server, leaves_another_its_socket_when_it_ends, .timeout = 60) {
+  Server server;
+  ChildOptions options;
+  options.command = {BELLOWS_PS, "--socket=" + server.socket()};
+  options.death_signal = SIGKILL;
+  std::filesystem::remove(server.socket());
+  auto other = Child::start(options);
+  cr_assert(other.ok());
+  cr_assert(eventually([&] { return std::filesystem::exists(server.socket()); }));
+  server.signal(SIGTERM);
+  cr_assert_neq(server.wait_for_end(), -1);
+  const OpenLearner learner;
+  cr_expect_eq(learner.code, BELLOWS_PS_OK, "%s", learner.error().c_str());
 }
 
 Test(ps_server, a_learner_that_became_another_program_gives_its_place_back, .timeout = 60) {
