@@ -336,11 +336,6 @@ void PsServer::on_fenced() {
     nonsense[who.learner] = std::move(why);
     seats_->fence(who);
   }
-  let_fenced_go(nonsense);
-}
-
-/// `nonsense`: what they have written, where a shard has said it.
-void PsServer::let_fenced_go(const std::map<std::uint32_t, std::string>& nonsense) {
   for (const std::uint32_t learner : seats_->take_fenced()) {
     const auto why = nonsense.find(learner);
     let_go(learner, "is put out: " + (why != nonsense.end()
@@ -407,7 +402,7 @@ EventLoop::Clock::time_point PsServer::settle() {
   if (!seats_) return finish_if_all_are_gone() ? now : now + kLook;
   for (const std::uint32_t learner : seats_->left()) end(learner);
   const auto gone = seats_->settle();
-  let_fenced_go();
+  on_fenced();
   for (const std::uint32_t learner : gone) let_go(learner, "has ended");
   if (finish_if_all_are_gone()) return now;
   look_at_step(now);

@@ -87,7 +87,6 @@ class PsServer {
   void watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process);
   void end(std::uint32_t learner);
   void on_fenced();
-  void let_fenced_go(const std::map<std::uint32_t, std::string>& nonsense = {});
   void end_as(Saver::End end);
   void look_at_step(EventLoop::Clock::time_point now);
   bool finish_if_all_are_gone();

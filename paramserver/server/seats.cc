@@ -113,7 +113,7 @@ void Seats::wait_for_turns() const {
 }
 
 /// Stops all shards at the same step: whatever one of them has applied, the others can, unless a
-/// learner took back what it had published.
+/// learner took back what it had published, or is fenced.
 void Seats::align_steps() {
   publish(0);
   wait_for_turns();
@@ -128,13 +128,15 @@ void Seats::align_steps() {
   };
   publish(most);
   const auto deadline = Clock::now() + kAlign;
-  while (behind(most) && Clock::now() < deadline) {
+  while (behind(most) && has_unapplied() && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
-    if (take_out_unsound()) publish(most);
+    // Of who is fenced, no shard applies what another one has.
+    if (take_out([this](const Member& member) { return is_fenced(member) || !is_sound(member); }))
+      publish(most);
   }
   publish(0);
   wait_for_turns();
-  // Shards that lack what a learner took back: their weights stay as they are.
+  // Shards that lack what was taken back, or was fenced: their weights stay as they are.
   for (std::uint32_t s = 0; s < shards; ++s)
     if (version(s) < most) skip_(s, most);
 }
@@ -170,7 +172,7 @@ void Seats::adopt(std::vector<Seat> seats, bool in_step) {
   for (Seat& seat : seats) {
     const Identity who = seat.joined.member.who;
     seat.since = Clock::now() - (kAttach - kAttachAfterEnd);
-    if (control_.fenced(who.learner).load() == who.incarnation)
+    if (is_fenced(seat.joined.member))
       fenced_.push_back(who.learner);
     else if (in_step && !has_begun(seat.joined.member))
       begin.push_back(std::move(seat));
@@ -231,10 +233,22 @@ bool Seats::is_sound(const Member& member) const {
   return true;
 }
 
-bool Seats::take_out_unsound() {
-  return std::erase_if(seats_, [this](const auto& entry) {
+bool Seats::is_fenced(const Member& member) const {
+  return control_.fenced(member.who.learner).load() == member.who.incarnation;
+}
+
+/// Whether there is something for a shard to apply.
+bool Seats::has_unapplied() const {
+  return std::any_of(seats_.begin(), seats_.end(), [this](const auto& entry) {
+    const Member& member = entry.second.joined.member;
+    return !is_applied(member, member.last.value_or(member.slot.header().published.load()));
+  });
+}
+
+bool Seats::take_out(const std::function<bool(const Member&)>& is_bad) {
+  return std::erase_if(seats_, [&](const auto& entry) {
            const Member& member = entry.second.joined.member;
-           if (is_sound(member)) return false;
+           if (!is_bad(member)) return false;
            control_.fenced(entry.first).store(member.who.incarnation);
            fenced_.push_back(entry.first);
            return true;
@@ -245,7 +259,7 @@ std::vector<std::uint32_t> Seats::take_fenced() { return std::exchange(fenced_, 
 
 std::vector<std::uint32_t> Seats::settle() {
   std::vector<std::uint32_t> gone;
-  if (take_out_unsound()) publish();
+  if (take_out([this](const Member& member) { return !is_sound(member); })) publish();
   for (const auto& [learner, seat] : seats_) {
     const auto& last = seat.joined.member.last;
     if (last && is_applied(seat.joined.member, *last)) gone.push_back(learner);

@@ -70,7 +70,9 @@ class Seats {
   std::uint32_t applied(const Member& member, std::uint32_t shard) const;
   bool is_applied(const Member& member, std::uint32_t sequence) const;
   bool is_sound(const Member& member) const;
-  bool take_out_unsound();
+  bool is_fenced(const Member& member) const;
+  bool has_unapplied() const;
+  bool take_out(const std::function<bool(const Member&)>& is_bad);
 
   ControlView control_;
   std::uint32_t first_sequence_;

@@ -2,8 +2,11 @@
 // A server that is killed between any two steps of an update, and learners that end.
 #include <criterion/criterion.h>
 
+#include <chrono>
 #include <thread>
+#include <utility>
 
+#include "paramserver/server/seats.h"
 #include "tests/unit/paramserver/ps_world.h"
 
 using namespace bellows;
@@ -146,4 +149,29 @@ Test(ps_faults, what_a_learner_published_before_its_end_counts_and_nothing_after
   cr_expect(second.drain(20000));
   world.stop();
   world.expect_sums({{0, 0, 2}, {0, 100, 3}});
+}
+
+// One shard has applied what the other finds makes no sense.
+Test(ps_faults, a_join_does_not_wait_for_one_that_a_shard_has_fenced, .timeout = 60) {
+  World world(2, {64, 64});
+  Seats seats(world.control(), 0, [&world](std::uint32_t shard, std::uint64_t version) {
+    world.steps(shard).skip_to(version);
+  });
+  world.join(0, 1, 0);
+  Seat bad;
+  bad.joined = world.find(0);
+  const Member member = bad.joined.member;
+  seats.add(std::move(bad), true);
+  world.slot_of(0).published = 1;
+  update_until(world, 0, member, Break::none);
+  world.slot_of(0).published = 101;
+  world.steps(1).fence(member);
+  auto next = seats.make(Fd());
+  cr_assert(next.ok());
+  const auto from = std::chrono::steady_clock::now();
+  seats.add(std::move(*next), true);
+  cr_expect(std::chrono::steady_clock::now() - from < std::chrono::seconds(5));
+  cr_expect_eq(seats.take_fenced(), std::vector<std::uint32_t>{0});
+  cr_expect(seats.all().size() == 1 && seats.all().count(1) == 1);
+  cr_expect_eq(world.control().current(1).version, world.control().current(0).version);
 }
