@@ -6,15 +6,23 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <new>
 #include <utility>
 
 namespace bellows::ps {
+namespace {
 
-Result<RowList> RowList::of(std::span<const std::uint64_t> claimed, std::uint64_t matrix_rows) {
+/// Entries for which a list has room at first.
+constexpr std::size_t kFirstRoom = 1 << 16;
+
+}  // namespace
+
+// Entry by entry: a list of nonsense ends at once, however long it says that it is.
+Result<RowList> RowList::of(std::span<const std::uint64_t> claimed, std::uint64_t matrix_rows) try {
   RowList list;
-  list.rows_.assign(claimed.begin(), claimed.end());
-  for (std::size_t i = 0; i < list.rows_.size(); ++i) {
-    const std::uint64_t row = list.rows_[i];
+  list.rows_.reserve(std::min(claimed.size(), kFirstRoom));
+  for (std::size_t i = 0; i < claimed.size(); ++i) {
+    const std::uint64_t row = __atomic_load_n(&claimed[i], __ATOMIC_RELAXED);
     if (row >= matrix_rows)
       return Error{ErrorKind::invalid,
                    fmt::format("entry {} of the gradient's rows is {}, but the matrix has {} rows; "
@@ -25,8 +33,13 @@ Result<RowList> RowList::of(std::span<const std::uint64_t> claimed, std::uint64_
                    fmt::format("entry {} of the gradient's rows is {}, after {}; sort the rows and "
                                "sum those that are equal, as torch's coalesce() does",
                                i, row, list.rows_[i - 1])};
+    list.rows_.push_back(row);
   }
   return list;
+} catch (const std::bad_alloc&) {
+  return Error{ErrorKind::unavailable,
+               fmt::format("there is no memory to copy {} rows of a gradient; push fewer of them",
+                           claimed.size())};
 }
 
 RowList RowList::united(std::span<const RowList> lists) {

@@ -14,7 +14,8 @@ namespace bellows::ps {
 class RowList {
  public:
   /// A copy of what somebody claims, who may change it at any time, held against the matrix. The
-  /// rows must ascend, as torch's coalesce() leaves them. Fails with ErrorKind::invalid.
+  /// rows must ascend, as torch's coalesce() leaves them. invalid: they make no sense. unavailable:
+  /// there is no memory for so many.
   static Result<RowList> of(std::span<const std::uint64_t> claimed, std::uint64_t matrix_rows);
   /// The rows that any of them has.
   static RowList united(std::span<const RowList> lists);

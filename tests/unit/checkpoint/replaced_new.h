@@ -24,5 +24,6 @@ void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept try {
 } catch (const std::bad_alloc&) {
   return nullptr;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+// Where one is inlined, gcc warns that the other half is not the one that belongs to it.
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }

@@ -5,14 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "paramserver/rule/rows.h"
 #include "paramserver/rule/schedule.h"
+#include "tests/unit/checkpoint/replaced_new.h"
 
 using namespace bellows;
 using namespace bellows::ps;
+
+static std::size_t most = SIZE_MAX;
+
+void* allocate(std::size_t bytes) { return bytes <= most ? std::malloc(bytes) : nullptr; }
 
 namespace {
 
@@ -144,6 +150,26 @@ Test(rule_rows, are_copied_before_they_are_checked) {
   const auto list = RowList::of(claimed, kRows);
   claimed[1] = 1000;
   cr_expect(list->rows()[1] == 2);
+}
+
+Test(rule_rows, of_which_none_makes_sense_take_no_memory) {
+  const std::vector<std::uint64_t> claimed(1 << 20, kRows);
+  most = std::size_t{1} << 20;
+  const auto list = RowList::of(claimed, kRows);
+  most = SIZE_MAX;
+  cr_assert_not(list.ok());
+  cr_expect(holds(list.error().text, "entry 0"), "%s", list.error().text.c_str());
+}
+
+Test(rule_rows, that_do_not_fit_are_an_error) {
+  std::vector<std::uint64_t> claimed(1 << 20);
+  for (std::size_t i = 0; i < claimed.size(); ++i) claimed[i] = i;
+  most = std::size_t{1} << 20;
+  const auto list = RowList::of(claimed, claimed.size());
+  most = SIZE_MAX;
+  cr_assert_not(list.ok());
+  cr_expect(holds(list.error().text, "no memory to copy 1048576 rows"), "%s",
+            list.error().text.c_str());
 }
 
 Test(rule_schedule, rises_in_a_line) {
