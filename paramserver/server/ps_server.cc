@@ -89,7 +89,11 @@ Result<Fd> process_of(const Fd& socket) {
 }  // namespace
 
 PsServer::PsServer(EventLoop& loop, SeatKeeper keeper, const ServerOptions& options, Say say)
-    : loop_(loop), options_(options), say_(std::move(say)), keeper_(std::move(keeper)) {}
+    : loop_(loop),
+      options_(options),
+      say_(std::move(say)),
+      keeper_(std::move(keeper)),
+      lines_(options.learners) {}
 
 PsServer::~PsServer() {
   saver_.reset();
@@ -246,7 +250,7 @@ Status PsServer::seat(Peer& peer) {
     end(learner);
     return done;
   }
-  say_(fmt::format("learner {} joins", learner));
+  say(LearnerLines::Kind::join, fmt::format("learner {} joins", learner));
   return {};
 }
 
@@ -305,8 +309,7 @@ Status PsServer::grant(const Peer& peer, const Seat& seat) const {
 }
 
 void PsServer::refuse(Peer& peer, const Error& error) {
-  const std::string line = refusals_.line(error.text, EventLoop::Clock::now());
-  if (!line.empty()) say_(line);
+  say(LearnerLines::Kind::refusal, "refuses a learner: " + error.text);
   PsMessage message = message_of(PsWord::refused, error.text);
   if (error.kind == ErrorKind::busy) message.refusal = PsRefusal::full;
   if (error.kind == ErrorKind::unavailable) message.refusal = PsRefusal::unavailable;
@@ -338,16 +341,22 @@ void PsServer::on_fenced() {
   }
   for (const std::uint32_t learner : seats_->take_fenced()) {
     const auto why = nonsense.find(learner);
-    let_go(learner, "is put out: " + (why != nonsense.end()
-                                          ? why->second
-                                          : "what it says that it published makes no sense"));
+    let_go(
+        learner, LearnerLines::Kind::put_out,
+        "is put out: " + (why != nonsense.end() ? why->second
+                                                : "what it says that it published makes no sense"));
   }
 }
 
-void PsServer::let_go(std::uint32_t learner, const std::string& why) {
+void PsServer::say(LearnerLines::Kind kind, const std::string& text) {
+  const std::string line = lines_.line(kind, text, EventLoop::Clock::now());
+  if (!line.empty()) say_(line);
+}
+
+void PsServer::let_go(std::uint32_t learner, LearnerLines::Kind kind, const std::string& why) {
   processes_.erase(learner);
   (void)keeper_.drop_seat(learner);
-  say_(fmt::format("learner {} {}", learner, why));
+  say(kind, fmt::format("learner {} {}", learner, why));
   std::erase_if(peers_, [&](const auto& entry) {
     const Peer& peer = entry.second;
     if (peer.learner != learner) return false;
@@ -403,7 +412,7 @@ EventLoop::Clock::time_point PsServer::settle() {
   for (const std::uint32_t learner : seats_->left()) end(learner);
   const auto gone = seats_->settle();
   on_fenced();
-  for (const std::uint32_t learner : gone) let_go(learner, "has ended");
+  for (const std::uint32_t learner : gone) let_go(learner, LearnerLines::Kind::end, "has ended");
   if (finish_if_all_are_gone()) return now;
   look_at_step(now);
   const auto& all = seats_->all();

@@ -12,7 +12,7 @@
 #include "common/plain/handle.h"
 #include "paramserver/server/fence_queue.h"
 #include "paramserver/server/kept_seats.h"
-#include "paramserver/server/refusal_lines.h"
+#include "paramserver/server/learner_lines.h"
 #include "paramserver/server/saver.h"
 #include "paramserver/server/seats.h"
 #include "paramserver/server/step_watch.h"
@@ -90,7 +90,8 @@ class PsServer {
   void end_as(Saver::End end);
   void look_at_step(EventLoop::Clock::time_point now);
   bool finish_if_all_are_gone();
-  void let_go(std::uint32_t learner, const std::string& why);
+  void let_go(std::uint32_t learner, LearnerLines::Kind kind, const std::string& why);
+  void say(LearnerLines::Kind kind, const std::string& text);
 
   EventLoop& loop_;
   ServerOptions options_;
@@ -99,7 +100,7 @@ class PsServer {
   EventLoop::Watch listener_watch_;
   SeatKeeper keeper_;
   std::map<std::uint64_t, Peer> peers_;
-  RefusalLines refusals_;
+  LearnerLines lines_;
   std::uint64_t next_peer_ = 1;
   /// A watch ends before its descriptor is closed.
   struct Process {

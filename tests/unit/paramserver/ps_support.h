@@ -2,8 +2,10 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <thread>
 
 namespace bellows::ps_test {
@@ -15,6 +17,13 @@ inline bool eventually(const std::function<bool()>& holds) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return true;
+}
+
+/// How often words are in a text.
+inline std::size_t count_of(const std::string& words, const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find(words, at)) != std::string::npos; ++at) ++count;
+  return count;
 }
 
 /// One number for each gradient's element, so that a sum of some of them tells which they are.

@@ -370,6 +370,24 @@ Test(ps_hostile, comes_again_and_again, .timeout = 120) {
   expect_no_harm("floods the socket", flood_with_connections);
 }
 
+Test(ps_hostile, fills_no_log, .timeout = 60) {
+  const Said said;
+  const Server server;
+  const auto say_nonsense = [] {
+    OpenLearner open;
+    const auto published = reinterpret_cast<std::atomic<std::uint32_t>*>(my_slot());
+    published->store(published->load() + 100);
+    while (bellows_ps_pull(open.ps) == BELLOWS_PS_OK) std::this_thread::yield();
+  };
+  for (int i = 0; i < 30; ++i) {
+    cr_assert_eq(OpenLearner().code, BELLOWS_PS_OK);
+    say_nonsense();
+  }
+  const std::string text = said.text();
+  for (const char* const words : {" joins", " has ended", " is put out"})
+    cr_expect_eq(count_of(words, text), 10, "%zu lines of%s", count_of(words, text), words);
+}
+
 Test(ps_hostile, who_asks_without_reading_makes_no_room_for_a_flood, .timeout = 60) {
   allow_many_descriptors();
   const Server server;

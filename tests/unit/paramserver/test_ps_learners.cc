@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "common/child.h"
+#include "paramserver/server/learner_lines.h"
 #include "paramserver/server/learner_processes.h"
-#include "paramserver/server/refusal_lines.h"
 #include "paramserver/wire/ps_report.h"
 #include "tests/unit/paramserver/ps_support.h"
 #include "tests/unit/support/scratch_dir.h"
@@ -179,24 +179,31 @@ Test(ps_learners, have_one_place_each, .timeout = 60) {
     cr_expect(run.says(line), "%s", (run.out() + run.err()).c_str());
   // 80 were refused.
   const std::string err = run.err();
-  std::size_t lines = 0;
-  for (std::size_t at = 0; (at = err.find("refuses a learner", at)) != std::string::npos; ++at)
-    ++lines;
-  cr_expect_eq(lines, ps::RefusalLines::kMost, "%s", err.c_str());
+  const std::size_t lines = count_of("refuses a learner", err);
+  cr_expect_eq(lines, ps::LearnerLines::kMost, "%s", err.c_str());
 }
 
-Test(ps_learners, who_are_refused_are_told_of_for_a_while) {
-  ps::RefusalLines refusals;
-  auto now = ps::RefusalLines::Clock::now();
-  cr_expect_eq(refusals.line("why", now), "refuses a learner: why");
-  for (std::uint32_t i = 2; i < ps::RefusalLines::kMost; ++i)
-    cr_expect_eq(refusals.line("why", now), "refuses a learner: why");
-  cr_expect_eq(refusals.line("why", now),
-               "refuses a learner: why; it says no more of them for a minute");
-  for (int i = 0; i < 3; ++i) cr_expect_eq(refusals.line("why", now), "");
+Test(ps_learners, lines_of_each_kind_are_said_for_a_while) {
+  using Kind = ps::LearnerLines::Kind;
+  ps::LearnerLines lines(3);
+  auto now = ps::LearnerLines::Clock::now();
+  for (const Kind kind : {Kind::join, Kind::end, Kind::put_out, Kind::refusal}) {
+    for (std::uint32_t i = 1; i < ps::LearnerLines::kMost; ++i)
+      cr_expect_eq(lines.line(kind, "text", now), "text");
+    cr_expect_eq(lines.line(kind, "text", now), "text; it says no more of this kind for a minute");
+    for (int i = 0; i < 3; ++i) cr_expect_eq(lines.line(kind, "text", now), "");
+  }
   now += std::chrono::seconds(61);
-  cr_expect_eq(refusals.line("other", now),
-               "refuses a learner: other; before that, 3 more that it did not say");
+  cr_expect_eq(lines.line(Kind::end, "other", now),
+               "other; before that, 3 more that it did not say");
+}
+
+Test(ps_learners, all_are_told_of_that_join_at_first) {
+  ps::LearnerLines lines(40);
+  const auto now = ps::LearnerLines::Clock::now();
+  for (int i = 0; i < 40; ++i)
+    cr_expect(!lines.line(ps::LearnerLines::Kind::join, "joins", now).empty());
+  cr_expect_eq(lines.line(ps::LearnerLines::Kind::join, "joins", now), "");
 }
 
 Test(ps_learners, one_that_is_killed_comes_back, .timeout = 60) {
