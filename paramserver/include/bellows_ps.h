@@ -152,8 +152,7 @@ int bellows_ps_drain(bellows_ps_t* ps);
 /* A tensor's gradient, of elements of gradient_type, from a device to where it belongs; of one with
  * a width, the rows that were named before. `from` stays as it is until the copy is complete.
  * bellows_ps_push waits for the copies of its gradient, however long the device takes. After an
- * error it refuses this gradient, until the tensor's was copied again, or bellows_ps_begin was
- * called. */
+ * error it refuses this gradient until bellows_ps_begin was called. */
 int bellows_ps_gradient_from_device(bellows_ps_t* ps, size_t tensor, const void* from,
                                     void* stream);
 /* A tensor's weights, of float32, to a device. bellows_ps_pull and bellows_ps_leave wait for it. */
