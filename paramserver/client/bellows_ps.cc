@@ -250,7 +250,8 @@ int device_failed(bellows_ps* ps, const ps::DeviceError& error) {
 int take_config(bellows_ps* ps, const bellows_ps_config* from, bellows_ps_config* config) {
   if (!from) return BELLOWS_PS_OK;
   constexpr std::size_t kMostSize = 4096;
-  if (from->size < sizeof from->size || from->size > kMostSize)
+  // No header had one that ends within a pointer or a number.
+  if (from->size < sizeof from->size || from->size > kMostSize || from->size % alignof(*from) != 0)
     return ps->fail(BELLOWS_PS_ERR_INVALID, "config.size is %zu: begin with BELLOWS_PS_CONFIG_INIT",
                     from->size);
   for (std::size_t i = sizeof *config; i < from->size; ++i)

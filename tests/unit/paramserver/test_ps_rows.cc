@@ -374,7 +374,9 @@ Test(ps_rows, are_for_programs_that_know_of_them, .timeout = 60) {
   later.unknown = 1;
   cr_expect_eq(join(&sentence), BELLOWS_PS_ERR_INVALID);
   cr_expect(says(sentence, "the program needs a newer libbellows_ps"), "%s", sentence.c_str());
-  later.known.size = 1 << 20;
-  cr_expect_eq(join(&sentence), BELLOWS_PS_ERR_INVALID);
-  cr_expect(says(sentence, "begin with BELLOWS_PS_CONFIG_INIT"), "%s", sentence.c_str());
+  for (const std::size_t size : {std::size_t{1} << 20, offsetof(bellows_ps_config, width) + 4}) {
+    later.known.size = size;
+    cr_expect_eq(join(&sentence), BELLOWS_PS_ERR_INVALID, "of %zu bytes", size);
+    cr_expect(says(sentence, "begin with BELLOWS_PS_CONFIG_INIT"), "%s", sentence.c_str());
+  }
 }
