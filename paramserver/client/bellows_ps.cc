@@ -167,15 +167,20 @@ int take_grant(bellows_ps* ps, const PsMessage& granted, const plain::Handle& co
   return find_places(ps);
 }
 
-bool describe_tensors(bellows_ps* ps, const bellows_ps_config& config,
-                      const std::uint64_t* counts) {
-  if (!ps->specs.make(ps->tensors)) return false;
+int describe_tensors(bellows_ps* ps, const bellows_ps_config& config, const std::uint64_t* counts) {
+  if (!ps->specs.make(ps->tensors)) return no_memory(ps);
   for (std::size_t i = 0; i < ps->tensors; ++i) {
+    // Also so that none of their bytes overflow.
+    if (counts[i] == 0 || counts[i] > ps::kMostElements)
+      return ps->fail(BELLOWS_PS_ERR_INVALID,
+                      "tensor %zu has %llu elements: there may be 1 to %llu", i,
+                      static_cast<unsigned long long>(counts[i]),
+                      static_cast<unsigned long long>(ps::kMostElements));
     ps->specs[i].count = counts[i];
     ps->specs[i].width = config.width ? config.width[i] : 0;
     ps->specs[i].group = config.groups > 0 && config.group_of ? config.group_of[i] : 0;
   }
-  return true;
+  return BELLOWS_PS_OK;
 }
 
 int connect(bellows_ps* ps, const bellows_ps_config& config) {
@@ -204,11 +209,10 @@ int join(bellows_ps* ps, const bellows_ps_config& config, const std::uint64_t* c
   if (!(config.clip_norm >= 0))
     return ps->fail(BELLOWS_PS_ERR_INVALID, "clip_norm is %g: it is a number of at least 0",
                     config.clip_norm);
+  if (const int rc = describe_tensors(ps, config, counts); rc != BELLOWS_PS_OK) return rc;
   if (const int rc = connect(ps, config); rc != BELLOWS_PS_OK) return rc;
   ps::JoinMemory sizes;
-  if (!describe_tensors(ps, config, counts) ||
-      !sizes.add(&ps->specs[0], ps->tensors * sizeof ps->specs[0]))
-    return no_memory(ps);
+  if (!sizes.add(&ps->specs[0], ps->tensors * sizeof ps->specs[0])) return no_memory(ps);
   if (const int rc = send(ps, ps::join_of(config, ps->tensors), sizes.fd()); rc != BELLOWS_PS_OK)
     return rc;
   PsMessage answer;

@@ -209,6 +209,23 @@ Test(ps_server, says_why_a_learner_is_refused, .timeout = 60) {
   cr_expect_eq(third.code, BELLOWS_PS_OK);
 }
 
+Test(ps_server, a_tensor_that_nobody_can_have_is_named, .timeout = 60) {
+  const Server server;
+  bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+  const float weight = 0;
+  const float* const initial[] = {&weight, &weight};
+  for (const std::uint64_t count : {std::uint64_t{0}, std::uint64_t{1} << 61, UINT64_MAX}) {
+    const std::uint64_t counts[] = {1, count};
+    bellows_ps_t* ps = nullptr;
+    cr_expect_eq(bellows_ps_join(&config, counts, initial, 2, &ps), BELLOWS_PS_ERR_INVALID);
+    const std::string sentence = bellows_ps_error(ps);
+    cr_expect(sentence.find("tensor 1 has " + std::to_string(count) + " elements: there may be") !=
+                  std::string::npos,
+              "%s", sentence.c_str());
+    bellows_ps_leave(ps);
+  }
+}
+
 Test(ps_server, that_has_ended_for_good_is_not_waited_for, .timeout = 60) {
   Server server;
   OpenLearner learner;
