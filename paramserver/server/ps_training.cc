@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 
 #include "paramserver/server/apply_rule.h"
@@ -45,6 +46,28 @@ Status check_tensors(const std::vector<TensorSpec>& tensors, const RuleTerms& te
                       i, terms.group[tensor.group].weight_decay)};
   }
   return {};
+}
+
+/// The first difference between a learner's tensors and those of the first learner; empty: none.
+std::string difference_of(const std::vector<TensorSpec>& theirs,
+                          const std::vector<TensorSpec>& firsts) {
+  if (theirs.size() != firsts.size())
+    return fmt::format("a learner has {} tensors, and the first has {}", theirs.size(),
+                       firsts.size());
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    const TensorSpec &its = theirs[i], &first = firsts[i];
+    if (its.count != first.count)
+      return fmt::format("tensor {} of a learner has {} elements, and that of the first {}", i,
+                         its.count, first.count);
+    if (its.width != first.width)
+      return fmt::format(
+          "tensor {} of a learner has a width of {}, and that of the first one of {}", i, its.width,
+          first.width);
+    if (its.group != first.group)
+      return fmt::format("tensor {} of a learner is in group {}, and that of the first in group {}",
+                         i, its.group, first.group);
+  }
+  return "";
 }
 
 bool are_same(const TensorLayout& layout, const ControlView& control) {
@@ -169,11 +192,8 @@ Status PsServer::begin() {
 Status PsServer::agree(const PsMessage& message, const Fd& counts) const {
   const auto theirs = read_tensors(counts, message.tensors);
   if (!theirs) return theirs.error();
-  if (*theirs != tensors_)
-    return Error{ErrorKind::invalid, fmt::format("a learner has {} tensors of other sizes or rows, "
-                                                 "or in other groups, than the first had, "
-                                                 "{}: all learners must have the same model",
-                                                 theirs->size(), tensors_.size())};
+  if (const std::string differs = difference_of(*theirs, tensors_); !differs.empty())
+    return Error{ErrorKind::invalid, differs + ": all learners must have the same model"};
   if (message.terms == terms_) return {};
   return Error{ErrorKind::invalid,
                "a learner asks for another optimizer, or other terms of it, than the first did"};

@@ -200,7 +200,24 @@ Test(ps_server, says_why_a_learner_is_refused, .timeout = 60) {
   cr_expect(second.error().find("--learners") != std::string::npos, "%s", second.error().c_str());
   const OpenLearner other_model({64});
   cr_expect_eq(other_model.code, BELLOWS_PS_ERR_INVALID);
-  cr_expect(other_model.error().find("same model") != std::string::npos);
+  cr_expect(other_model.error().find("a learner has 1 tensors, and the first has 3: all learners "
+                                     "must have the same model") != std::string::npos,
+            "%s", other_model.error().c_str());
+  const OpenLearner other_size({64, 100, 29});
+  cr_expect(other_size.error().find("tensor 2 of a learner has 29 elements, and that of the first "
+                                    "28: all") != std::string::npos,
+            "%s", other_size.error().c_str());
+  bellows_ps_config config = BELLOWS_PS_CONFIG_INIT;
+  const bellows_ps_group groups[] = {{1, 0}, {1, 0}};
+  const std::uint32_t group_of[] = {0, 1, 0};
+  config.groups = 2;
+  config.group = groups;
+  config.group_of = group_of;
+  const OpenLearner other_group({64, 100, 28}, config);
+  cr_expect(
+      other_group.error().find("tensor 1 of a learner is in group 1, and that of the first in "
+                               "group 0: all") != std::string::npos,
+      "%s", other_group.error().c_str());
   const OpenLearner other_terms({64, 100, 28}, 0.5);
   cr_expect_eq(other_terms.code, BELLOWS_PS_ERR_INVALID);
   cr_expect(other_terms.error().find("optimizer") != std::string::npos);
