@@ -81,8 +81,8 @@ class Optimizer:
 
     `rule` is "sgd", "momentum", "adagrad", "adam", "adamw" or "rmsprop", and lr, momentum, betas,
     alpha, eps, weight_decay, nesterov and initial_accumulator_value mean what they do in torch,
-    with its defaults. As with torch, `params` may be groups: dictionaries with the key "params", and
-    "lr" and "weight_decay" of their own. `schedule` is a StepSchedule or CosineSchedule, before
+    with its defaults. As with torch, `params` may be groups: dictionaries with the key "params",
+    and "lr" and "weight_decay" of their own. `schedule` is a StepSchedule or CosineSchedule, before
     which the rates rise from 0 in a line for `warm_up` updates; updates are those of all learners.
     `clip_value` is the largest magnitude that an element of a gradient keeps, and `clip_norm` the
     largest Euclidean norm of all gradients of a step together.

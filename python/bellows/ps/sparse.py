@@ -15,7 +15,9 @@ def widths_of(params: List[torch.Tensor], sparse: Iterable[Any]) -> List[int]:
     widths = [0] * len(params)
     for number, p in enumerate([sparse] if isinstance(sparse, torch.Tensor) else sparse):
         if id(p) not in places:
-            raise InvalidError(f"tensor {number} of `sparse` is none of the parameters that are trained")
+            raise InvalidError(
+                f"tensor {number} of `sparse` is none of the parameters that are trained"
+            )
         if p.dim() == 0:
             raise InvalidError(f"tensor {number} of `sparse` is a single number: it has no rows")
         widths[places[id(p)]] = p.numel() // p.shape[0]
@@ -36,8 +38,8 @@ def put_rows(learner: _lib.Learner, number: int, place: torch.Tensor, grad: Any)
     if not grad.is_sparse or grad.sparse_dim() != 1:
         kind = f"is sparse in {grad.sparse_dim()} dimensions" if grad.is_sparse else "is dense"
         raise InvalidError(
-            f"parameter {number} is one of `sparse`, and its gradient {kind}: Embedding(sparse=True) "
-            "makes gradients of rows"
+            f"parameter {number} is one of `sparse`, and its gradient {kind}: "
+            "Embedding(sparse=True) makes gradients of rows"
         )
     # Rows ascend, and those that came several times are summed.
     grad = grad.coalesce()
