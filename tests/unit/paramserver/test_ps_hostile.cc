@@ -355,9 +355,13 @@ Test(ps_hostile, writes_to_its_slot, .timeout = 120) {
 }
 
 Test(ps_hostile, names_any_rows, .timeout = 120) {
+  const Said said;
   row_width = 10;
   expect_no_harm("any rows", name_any_rows, true);
   expect_no_harm("more rows than there are", name_more_rows_than_there_are, true);
+  // Before any of them is read.
+  cr_expect(said.has("a gradient has 1125899906842624 rows, but the matrix has 10 of them"), "%s",
+            said.text().c_str());
 }
 
 Test(ps_hostile, sends_anything, .timeout = 120) {
