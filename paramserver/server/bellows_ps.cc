@@ -185,17 +185,22 @@ Result<int> run_parent(Texts& texts) {
   auto loop = EventLoop::make();
   if (!loop) return loop.error();
   std::optional<LearnerBoard> board;
+  std::optional<LearnerRun> run;
   std::optional<LearnerGuard> guard;
   if (!texts.learners.command.empty()) {
     auto made = LearnerBoard::make();
     if (!made) return made.error();
     board.emplace(std::move(*made));
-    auto started = LearnerGuard::start(*board, place->path(), place->directory());
+    auto named = LearnerRun::make();
+    if (!named) return named.error();
+    run.emplace(std::move(*named));
+    auto started = LearnerGuard::start(*board, *run, place->path(), place->directory());
     if (!started) return started.error();
     guard.emplace(std::move(*started));
     texts.server.one_each = true;
     texts.server.trained = [&board](pid_t group) { board->note(group); };
     texts.learners.socket = place->path();
+    texts.learners.run = run->token();
   }
   auto listener = listen_ready(*place, board);
   if (!listener) return listener.error();
@@ -205,7 +210,7 @@ Result<int> run_parent(Texts& texts) {
       [&](Fd keeper) { return serve(std::move(*listener), std::move(keeper), texts.server); }, say);
   if (board) parent.set_learners(std::move(texts.learners), *board);
   const int code = parent.run();
-  if (board) kill_learners_of(place->path());
+  if (run) run->kill_all();
   return code;
 }
 

@@ -2,16 +2,20 @@
 #include "paramserver/server/learner_descendants.h"
 
 #include <dirent.h>
+#include <fmt/core.h>
+#include <sys/random.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
-#include <string_view>
+#include <optional>
+#include <vector>
 
 #include "common/fd.h"
 #include "common/text.h"
-#include "paramserver/server/learner_processes.h"
 
 namespace bellows::ps {
 namespace {
@@ -19,41 +23,54 @@ namespace {
 constexpr std::size_t kMostEnvironment = 8 << 20;
 constexpr int kLooks = 50;
 constexpr useconds_t kPauseUs = 20'000;
+constexpr const char* kJob = "SLURM_JOB_ID";
 
-bool is_of(const std::string& environment, const std::string& socket) {
-  const auto variables = split(environment, '\0');
-  const auto has = [&](const auto& wanted) {
-    return std::any_of(variables.begin(), variables.end(), wanted);
-  };
-  const std::string ours = std::string(kSocketVariable) + "=" + socket;
-  // Others may know the socket, too.
-  return has([&](std::string_view variable) { return variable == ours; }) &&
-         has([](std::string_view variable) {
-           return variable.substr(0, variable.find('=')) == kLearnerVariable;
-         });
-}
-
-/// How many there were.
-int kill_all(const std::string& socket) {
-  int found = 0;
-  const std::unique_ptr<DIR, int (*)(DIR*)> all(opendir("/proc"), closedir);
-  while (const dirent* const entry = all ? readdir(all.get()) : nullptr) {
-    const auto pid = parse_uint(entry->d_name);
-    if (!pid || static_cast<pid_t>(*pid) == getpid()) continue;
-    const std::string path = std::string("/proc/") + entry->d_name + "/environ";
-    const auto environment = read_file(path, kMostEnvironment);
-    if (!environment || !is_of(*environment, socket)) continue;
-    ++found;
-    kill(static_cast<pid_t>(*pid), SIGKILL);
-  }
-  return found;
+std::optional<std::string_view> variable(const std::vector<std::string_view>& environment,
+                                         std::string_view name) {
+  for (const std::string_view entry : environment)
+    if (entry.substr(0, entry.find('=')) == name && entry.size() > name.size())
+      return entry.substr(name.size() + 1);
+  return std::nullopt;
 }
 
 }  // namespace
 
+Result<LearnerRun> LearnerRun::make() {
+  std::uint64_t random = 0;
+  if (getrandom(&random, sizeof random, 0) != sizeof random)
+    return errno_error("get", "random numbers");
+  const char* const job = std::getenv(kJob);
+  return LearnerRun(fmt::format("{:016x}", random), job ? job : "");
+}
+
+// A job that a learner submits gets the learner's environment, and a number of its own.
+bool LearnerRun::has(const std::string& environment) const {
+  const auto variables = split(environment, '\0');
+  return variable(variables, kVariable) == token_ &&
+         variable(variables, kJob).value_or(job_) == job_;
+}
+
+/// How many there were.
+int LearnerRun::kill_once() const {
+  int found = 0;
+  const std::unique_ptr<DIR, int (*)(DIR*)> all(opendir("/proc"), closedir);
+  while (const dirent* const entry = all ? readdir(all.get()) : nullptr) {
+    const auto pid = parse_uint(entry->d_name);
+    if (!pid) continue;
+    // Before the look, so that the signal can reach no other process of this number.
+    const Fd process(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(*pid), 0)));
+    if (!process) continue;
+    const auto environment = read_file(fmt::format("/proc/{}/environ", *pid), kMostEnvironment);
+    if (!environment || !has(*environment)) continue;
+    ++found;
+    syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
+  }
+  return found;
+}
+
 // One of them may start another meanwhile. Of those that are dead, the environment is empty.
-void kill_learners_of(const std::string& socket) {
-  for (int i = 0; i < kLooks && kill_all(socket) > 0; ++i) usleep(kPauseUs);
+void LearnerRun::kill_all() const {
+  for (int i = 0; i < kLooks && kill_once() > 0; ++i) usleep(kPauseUs);
 }
 
 }  // namespace bellows::ps

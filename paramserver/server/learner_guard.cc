@@ -12,13 +12,11 @@
 #include <csignal>
 #include <utility>
 
-#include "paramserver/server/learner_descendants.h"
-
 namespace bellows::ps {
 namespace {
 
-[[noreturn]] void guard(const Fd& parent, const LearnerBoard& board, const std::string& socket,
-                        const std::string& directory) {
+[[noreturn]] void guard(const Fd& parent, const LearnerBoard& board, const LearnerRun& run,
+                        const std::string& socket, const std::string& directory) {
   // What ends the parent in good order is its business, and a kill of its group must not end this.
   setpgid(0, 0);
   prctl(PR_SET_NAME, "ps-guard");
@@ -30,7 +28,7 @@ namespace {
   }
   for (std::uint32_t l = 0; l < kMostLearners; ++l)
     if (const pid_t group = board[l].group; group > 0) kill(-group, SIGKILL);
-  kill_learners_of(socket);
+  run.kill_all();
   // Another one may be there by now, with a socket of its own in this place.
   struct stat info;
   if (lstat(socket.c_str(), &info) == 0 && info.st_ino == board.socket()) unlink(socket.c_str());
@@ -40,13 +38,13 @@ namespace {
 
 }  // namespace
 
-Result<LearnerGuard> LearnerGuard::start(const LearnerBoard& board, const std::string& socket,
-                                         const std::string& directory) {
+Result<LearnerGuard> LearnerGuard::start(const LearnerBoard& board, const LearnerRun& run,
+                                         const std::string& socket, const std::string& directory) {
   const Fd parent(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0)));
   if (!parent) return errno_error("watch", "bellows-ps itself");
   const pid_t pid = fork();
   if (pid < 0) return errno_error("make", "a process");
-  if (pid == 0) guard(parent, board, socket, directory);
+  if (pid == 0) guard(parent, board, run, socket, directory);
   return LearnerGuard(pid);
 }
 

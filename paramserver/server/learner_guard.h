@@ -6,6 +6,7 @@
 #include <string>
 
 #include "paramserver/server/learner_board.h"
+#include "paramserver/server/learner_descendants.h"
 
 namespace bellows::ps {
 
@@ -15,8 +16,8 @@ namespace bellows::ps {
 class LearnerGuard {
  public:
   /// `directory`: empty: the socket's is not removed.
-  static Result<LearnerGuard> start(const LearnerBoard& board, const std::string& socket,
-                                    const std::string& directory);
+  static Result<LearnerGuard> start(const LearnerBoard& board, const LearnerRun& run,
+                                    const std::string& socket, const std::string& directory);
   LearnerGuard(LearnerGuard&& other) noexcept;
   LearnerGuard& operator=(LearnerGuard&&) = delete;
   /// Ends it, and leaves the rest as it is.

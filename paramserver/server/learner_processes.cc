@@ -15,6 +15,7 @@
 #include "common/device_lists.h"
 #include "common/plain/processors.h"
 #include "common/text.h"
+#include "paramserver/server/learner_descendants.h"
 
 namespace bellows::ps {
 namespace {
@@ -83,7 +84,9 @@ std::vector<std::string> learner_environment(const char* const* environment,
     const std::string_view name = name_of(entry);
     // The agent's: this step has one rank, which is the server.
     if (name == "BELLOWS_SOCKET") continue;
-    if (name == kSocketVariable || name == kLearnerVariable || name == kLearners) continue;
+    if (name == kSocketVariable || name == kLearnerVariable || name == kLearners ||
+        name == LearnerRun::kVariable)
+      continue;
     threads |= name == kThreads;
     if (is_device_list(name))
       made.push_back(own_devices(entry, learner, cuda, rocr));
@@ -93,6 +96,7 @@ std::vector<std::string> learner_environment(const char* const* environment,
   made.push_back(fmt::format("{}={}", kSocketVariable, options.socket));
   made.push_back(fmt::format("{}={}", kLearnerVariable, learner));
   made.push_back(fmt::format("{}={}", kLearners, options.learners));
+  made.push_back(fmt::format("{}={}", LearnerRun::kVariable, options.run));
   // Without it each learner starts a thread for each processor.
   if (!threads)
     made.push_back(

@@ -24,6 +24,7 @@ struct LearnerOptions {
   std::string socket;
   std::uint32_t learners = 1;
   std::uint32_t restarts = 3;  ///< of each learner, in a row without an update
+  std::string run{};           ///< LearnerRun::token
 };
 
 /// How many learners an environment has GPUs for; 0: it names none.

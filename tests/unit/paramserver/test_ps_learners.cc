@@ -296,13 +296,31 @@ Test(ps_learners, another_one_keeps_its_socket_in_the_same_place, .timeout = 60)
     plain::Handle probe;
     return plain::connect_to(path.c_str(), &probe, 1) != 0;
   }));
-  Run second({"--socket=" + path}, {"sleep", "1000"});
-  cr_assert(eventually([&] { return second.says("is ready"); }), "%s", second.err().c_str());
+  Run second(
+      {"--socket=" + path},
+      {"sh", "-c", "trap 'echo is told; exit' TERM; echo is here; while :; do sleep 0.1; done"});
+  cr_assert(eventually([&] { return second.says("is here"); }), "%s", second.err().c_str());
   kill(guard, SIGCONT);
   cr_assert(eventually([&] { return kill(guard, 0) != 0; }));
   cr_expect(ps::ask_for_report(path.c_str(), kWaitMs).has_value());
   second.signal(SIGTERM);
   cr_expect_eq(second.status(), 128 + SIGTERM);
+  // Nor has it killed the learner.
+  cr_expect(second.says("is told") && !second.says("started again"), "%s",
+            (second.out() + second.err()).c_str());
+}
+
+// As sbatch has it, a job has the environment of who has submitted it.
+Test(ps_learners, what_is_of_another_job_lives_on, .timeout = 60) {
+  Run run({}, {"sh", "-c",
+               "SLURM_JOB_ID=7 setsid -f sh -c 'echo $$ >$TMPDIR/pid; exec sleep 1000'; "
+               "until [ -s $TMPDIR/pid ]; do sleep 0.05; done"});
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  cr_expect_not(run.nothing_left());
+  std::ifstream file(run.dir() + "/pid");
+  pid_t pid = 0;
+  cr_assert(file >> pid && kill(pid, SIGKILL) == 0);
+  cr_expect(eventually([&] { return run.nothing_left(); }));
 }
 
 Test(ps_learners, end_when_it_is_told, .timeout = 60) {
