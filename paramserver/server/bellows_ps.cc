@@ -200,7 +200,7 @@ Result<int> run_parent(Texts& texts) {
     texts.server.one_each = true;
     texts.server.trained = [&board](pid_t group) { board->note(group); };
     texts.learners.socket = place->path();
-    texts.learners.run = run->token();
+    texts.learners.run = run;
   }
   auto listener = listen_ready(*place, board);
   if (!listener) return listener.error();

@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdint>
 #include <cstdlib>
@@ -25,6 +26,7 @@ constexpr int kLooks = 50;
 constexpr useconds_t kPauseUs = 20'000;
 constexpr const char* kJob = "SLURM_JOB_ID";
 
+/// Of an environment.
 std::optional<std::string_view> variable(const std::vector<std::string_view>& environment,
                                          std::string_view name) {
   for (const std::string_view entry : environment)
@@ -44,14 +46,13 @@ Result<LearnerRun> LearnerRun::make() {
 }
 
 // A job that a learner submits gets the learner's environment, and a number of its own.
-bool LearnerRun::has(const std::string& environment) const {
-  const auto variables = split(environment, '\0');
-  return variable(variables, kVariable) == token_ &&
-         variable(variables, kJob).value_or(job_) == job_;
+bool LearnerRun::has(const Variables& environment) const {
+  return variable(environment, kVariable) == token_ &&
+         variable(environment, kJob).value_or(job_) == job_;
 }
 
 /// How many there were.
-int LearnerRun::kill_once() const {
+int LearnerRun::kill_once(const Wanted& wanted) const {
   int found = 0;
   const std::unique_ptr<DIR, int (*)(DIR*)> all(opendir("/proc"), closedir);
   while (const dirent* const entry = all ? readdir(all.get()) : nullptr) {
@@ -61,7 +62,9 @@ int LearnerRun::kill_once() const {
     const Fd process(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(*pid), 0)));
     if (!process) continue;
     const auto environment = read_file(fmt::format("/proc/{}/environ", *pid), kMostEnvironment);
-    if (!environment || !has(*environment)) continue;
+    if (!environment) continue;
+    const auto variables = split(*environment, '\0');
+    if (!has(variables) || !wanted(variables)) continue;
     ++found;
     syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
   }
@@ -69,8 +72,19 @@ int LearnerRun::kill_once() const {
 }
 
 // One of them may start another meanwhile. Of those that are dead, the environment is empty.
+void LearnerRun::kill_until_none_is_left(const Wanted& wanted) const {
+  for (int i = 0; i < kLooks && kill_once(wanted) > 0; ++i) usleep(kPauseUs);
+}
+
 void LearnerRun::kill_all() const {
-  for (int i = 0; i < kLooks && kill_once() > 0; ++i) usleep(kPauseUs);
+  kill_until_none_is_left([](const Variables&) { return true; });
+}
+
+void LearnerRun::kill_all_of(const std::vector<std::uint32_t>& learners) const {
+  kill_until_none_is_left([&](const Variables& environment) {
+    const auto number = parse_uint(variable(environment, kLearnerVariable).value_or(""));
+    return number && std::find(learners.begin(), learners.end(), *number) != learners.end();
+  });
 }
 
 }  // namespace bellows::ps

@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "common/result.h"
 
 namespace bellows::ps {
+
+/// Of the environment of each learner.
+inline constexpr std::string_view kLearnerVariable = "BELLOWS_PS_LEARNER";
 
 /// By what a bellows-ps knows the processes of its learners, also those that have left the process
 /// groups: their environment names it, and no other job. Not known is a process that was started
@@ -24,11 +30,16 @@ class LearnerRun {
   const std::string& token() const { return token_; }
   /// Kills all of its processes. Takes no longer than a second.
   void kill_all() const;
+  /// The same of some learners.
+  void kill_all_of(const std::vector<std::uint32_t>& learners) const;
 
  private:
   LearnerRun(std::string token, std::string job) : token_(std::move(token)), job_(std::move(job)) {}
-  bool has(const std::string& environment) const;
-  int kill_once() const;
+  using Variables = std::vector<std::string_view>;
+  using Wanted = std::function<bool(const Variables&)>;
+  bool has(const Variables& environment) const;
+  int kill_once(const Wanted& wanted) const;
+  void kill_until_none_is_left(const Wanted& wanted) const;
 
   std::string token_;
   std::string job_;

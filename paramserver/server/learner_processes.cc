@@ -15,7 +15,6 @@
 #include "common/device_lists.h"
 #include "common/plain/processors.h"
 #include "common/text.h"
-#include "paramserver/server/learner_descendants.h"
 
 namespace bellows::ps {
 namespace {
@@ -96,7 +95,8 @@ std::vector<std::string> learner_environment(const char* const* environment,
   made.push_back(fmt::format("{}={}", kSocketVariable, options.socket));
   made.push_back(fmt::format("{}={}", kLearnerVariable, learner));
   made.push_back(fmt::format("{}={}", kLearners, options.learners));
-  made.push_back(fmt::format("{}={}", LearnerRun::kVariable, options.run));
+  if (options.run)
+    made.push_back(fmt::format("{}={}", LearnerRun::kVariable, options.run->token()));
   // Without it each learner starts a thread for each processor.
   if (!threads)
     made.push_back(
@@ -148,6 +148,7 @@ void LearnerProcesses::on_end(One& one) {
       info.si_pid == 0)
     return;
   one.child->signal(SIGKILL);
+  ended_.push_back(one.number);
   board_[one.number].group = 0;
   const ChildExit exit = one.child->poll_exit().value_or(ChildExit{});
   one.watch.end();
@@ -160,6 +161,12 @@ void LearnerProcesses::on_end(One& one) {
   one.code = exit.code();
   const auto pause = pause_after(one.failures);
   one.again = Clock::now() + pause;
+}
+
+/// Also what has left their groups: it may have their places, of which each has one.
+void LearnerProcesses::end_descendants() {
+  if (options_.run && !ended_.empty()) options_.run->kill_all_of(ended_);
+  ended_.clear();
 }
 
 /// Of one that has failed: another try, unless it had enough of them.
@@ -185,8 +192,9 @@ void LearnerProcesses::give_up(const One& one, const std::string& text) {
 LearnerProcesses::Clock::time_point LearnerProcesses::settle() {
   const auto now = Clock::now();
   auto next = std::min(now + Clock::duration(kLook), kill_at_);
+  for (const auto& one : all_) on_end(*one);
+  end_descendants();
   for (const auto& one : all_) {
-    on_end(*one);
     if (!one->child && !one->finished && starts_ && !failure_) {
       if (one->again <= now) look_again(*one);
       if (!one->child) next = std::min(next, one->again);

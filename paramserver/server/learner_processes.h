@@ -11,20 +11,20 @@
 #include "common/child.h"
 #include "common/event_loop.h"
 #include "paramserver/server/learner_board.h"
+#include "paramserver/server/learner_descendants.h"
 #include "paramserver/server/learner_output.h"
 
 namespace bellows::ps {
 
 /// Of the environment of each learner.
 inline constexpr std::string_view kSocketVariable = "BELLOWS_PS_SOCKET";
-inline constexpr std::string_view kLearnerVariable = "BELLOWS_PS_LEARNER";
 
 struct LearnerOptions {
   std::vector<std::string> command;
   std::string socket;
   std::uint32_t learners = 1;
-  std::uint32_t restarts = 3;  ///< of each learner, in a row without an update
-  std::string run{};           ///< LearnerRun::token
+  std::uint32_t restarts = 3;       ///< of each learner, in a row without an update
+  std::optional<LearnerRun> run{};  ///< what their processes are known by
 };
 
 /// How many learners an environment has GPUs for; 0: it names none.
@@ -35,7 +35,7 @@ std::vector<std::string> learner_environment(const char* const* environment,
                                              const LearnerOptions& options, std::uint32_t learner);
 
 /// The learners that bellows-ps starts, each in a process group of its own. One that fails is
-/// started again, without the others.
+/// started again, without the others, when nothing that it has started is left.
 class LearnerProcesses {
  public:
   using Clock = EventLoop::Clock;
@@ -74,6 +74,7 @@ class LearnerProcesses {
 
   void start(One& one);
   void on_end(One& one);
+  void end_descendants();
   void look_again(One& one);
   void give_up(const One& one, const std::string& text);
 
@@ -82,6 +83,7 @@ class LearnerProcesses {
   const LearnerBoard& board_;
   Say say_;
   std::vector<std::unique_ptr<One>> all_;
+  std::vector<std::uint32_t> ended_;  ///< what they have started may be left
   std::optional<int> failure_;
   bool starts_ = true;
   bool ends_ = false;

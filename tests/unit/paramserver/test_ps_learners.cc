@@ -282,6 +282,16 @@ Test(ps_learners, what_has_left_their_groups_ends_with_a_killed_one, .timeout = 
   cr_expect(eventually([&] { return run.nothing_left(); }));
 }
 
+Test(ps_learners, what_has_left_its_group_ends_before_it_is_started_again, .timeout = 60) {
+  Run run({},
+          {"sh", "-c",
+           "if [ -e $TMPDIR/pid ]; then ! grep -qs . /proc/$(cat $TMPDIR/pid)/environ; exit; fi; "
+           "setsid -f sh -c 'echo $$ >$TMPDIR/new; mv $TMPDIR/new $TMPDIR/pid; exec sleep 1000'; "
+           "until [ -e $TMPDIR/pid ]; do sleep 0.05; done; exit 3"});
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  cr_expect(run.says("learner 0 exited with status 3; it is started again"));
+}
+
 // The guard of the one that was killed may be late.
 Test(ps_learners, another_one_keeps_its_socket_in_the_same_place, .timeout = 60) {
   std::optional<Run> first(std::in_place, Words{"--socket=DIR/s"}, Words{"sleep", "1000"});
