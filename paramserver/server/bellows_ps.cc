@@ -26,6 +26,7 @@
 #include "paramserver/server/parent.h"
 #include "paramserver/server/ps_server.h"
 #include "paramserver/server/socket_place.h"
+#include "paramserver/server/started_learners.h"
 
 namespace bellows::ps {
 namespace {
@@ -186,6 +187,7 @@ Result<int> run_parent(Texts& texts) {
   if (!loop) return loop.error();
   std::optional<LearnerBoard> board;
   std::optional<LearnerRun> run;
+  std::optional<StartedLearners> started_learners;
   std::optional<LearnerGuard> guard;
   if (!texts.learners.command.empty()) {
     auto made = LearnerBoard::make();
@@ -197,8 +199,8 @@ Result<int> run_parent(Texts& texts) {
     auto started = LearnerGuard::start(*board, *run, place->path(), place->directory());
     if (!started) return started.error();
     guard.emplace(std::move(*started));
-    texts.server.one_each = true;
-    texts.server.trained = [&board](pid_t group) { board->note(group); };
+    started_learners.emplace(*board, *run);
+    texts.server.started = &*started_learners;
     texts.learners.socket = place->path();
     texts.learners.run = run;
   }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "common/fd.h"
 #include "paramserver/memory/layout.h"
@@ -20,8 +21,7 @@ class LearnerBoard {
  public:
   struct Place {
     std::atomic<pid_t> group{0};            ///< the process group of the learner; 0: it has none
-    std::atomic<pid_t> last{0};             ///< of the one that was started last
-    std::atomic<std::uint32_t> trained{0};  ///< 1: a gradient of that one was applied
+    std::atomic<std::uint32_t> trained{0};  ///< 1: a gradient of it was applied
   };
 
   static Result<LearnerBoard> make() {
@@ -34,10 +34,11 @@ class LearnerBoard {
   Place& operator[](std::uint32_t learner) const { return memory_->places[learner]; }
   /// The inode of the socket, once there is one.
   std::atomic<ino_t>& socket() const { return memory_->socket; }
-  /// A gradient of a process of this group was applied.
-  void note(pid_t group) const {
-    for (Place& place : memory_->places)
-      if (group > 0 && place.last == group) place.trained = 1;
+  /// The learner with this process group.
+  std::optional<std::uint32_t> learner_of(pid_t group) const {
+    for (std::uint32_t l = 0; l < kMostLearners; ++l)
+      if (group > 0 && memory_->places[l].group == group) return l;
+    return std::nullopt;
   }
 
  private:

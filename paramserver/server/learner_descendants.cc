@@ -17,6 +17,7 @@
 
 #include "common/fd.h"
 #include "common/text.h"
+#include "paramserver/memory/layout.h"
 
 namespace bellows::ps {
 namespace {
@@ -26,13 +27,22 @@ constexpr int kLooks = 50;
 constexpr useconds_t kPauseUs = 20'000;
 constexpr const char* kJob = "SLURM_JOB_ID";
 
-/// Of an environment.
+/// None: it may not be read, or the process has ended.
+std::string environment_of(std::uint64_t process) {
+  auto text = read_file(fmt::format("/proc/{}/environ", process), kMostEnvironment);
+  return text ? std::move(*text) : std::string();
+}
+
 std::optional<std::string_view> variable(const std::vector<std::string_view>& environment,
                                          std::string_view name) {
   for (const std::string_view entry : environment)
     if (entry.substr(0, entry.find('=')) == name && entry.size() > name.size())
       return entry.substr(name.size() + 1);
   return std::nullopt;
+}
+
+std::optional<std::uint64_t> learner_in(const std::vector<std::string_view>& environment) {
+  return parse_uint(variable(environment, kLearnerVariable).value_or(""));
 }
 
 }  // namespace
@@ -51,6 +61,15 @@ bool LearnerRun::has(const Variables& environment) const {
          variable(environment, kJob).value_or(job_) == job_;
 }
 
+std::optional<std::uint32_t> LearnerRun::learner_of(pid_t process) const {
+  const std::string environment = environment_of(static_cast<std::uint64_t>(process));
+  const auto variables = split(environment, '\0');
+  if (!has(variables)) return std::nullopt;
+  const auto number = learner_in(variables);
+  if (!number || *number >= kMostLearners) return std::nullopt;
+  return static_cast<std::uint32_t>(*number);
+}
+
 /// How many there were.
 int LearnerRun::kill_once(const Wanted& wanted) const {
   int found = 0;
@@ -61,9 +80,8 @@ int LearnerRun::kill_once(const Wanted& wanted) const {
     // Before the look, so that the signal can reach no other process of this number.
     const Fd process(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(*pid), 0)));
     if (!process) continue;
-    const auto environment = read_file(fmt::format("/proc/{}/environ", *pid), kMostEnvironment);
-    if (!environment) continue;
-    const auto variables = split(*environment, '\0');
+    const std::string environment = environment_of(*pid);
+    const auto variables = split(environment, '\0');
     if (!has(variables) || !wanted(variables)) continue;
     ++found;
     syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0);
@@ -82,7 +100,7 @@ void LearnerRun::kill_all() const {
 
 void LearnerRun::kill_all_of(const std::vector<std::uint32_t>& learners) const {
   kill_until_none_is_left([&](const Variables& environment) {
-    const auto number = parse_uint(variable(environment, kLearnerVariable).value_or(""));
+    const auto number = learner_in(environment);
     return number && std::find(learners.begin(), learners.end(), *number) != learners.end();
   });
 }

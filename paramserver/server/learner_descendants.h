@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +31,9 @@ class LearnerRun {
 
   /// What no other has.
   const std::string& token() const { return token_; }
+  /// The number of the learner that a process is, or was started by. Nothing: of none of these, or
+  /// it has ended.
+  std::optional<std::uint32_t> learner_of(pid_t process) const;
   /// Kills all of its processes. Takes no longer than a second.
   void kill_all() const;
   /// The same of some learners.

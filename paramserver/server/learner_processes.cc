@@ -127,7 +127,7 @@ void LearnerProcesses::start(One& one) {
   one.child.emplace(std::move(*child));
   LearnerBoard::Place& place = board_[one.number];
   place.trained = 0;
-  place.group = place.last = one.child->pid();
+  place.group = one.child->pid();
   const std::string label = fmt::format("[learner {}] ", one.number);
   one.output.push_back(
       std::make_unique<LearnerOutput>(loop_, one.child->take_out(), STDOUT_FILENO, label));

@@ -60,12 +60,6 @@ pid_t pid_of(const Fd& process) {
   return -1;
 }
 
-/// -1: it has ended.
-pid_t group_of(const Fd& process) {
-  const pid_t pid = pid_of(process);
-  return pid < 0 ? -1 : getpgid(pid);
-}
-
 bool has_ended(const Fd& process) {
   pollfd ended = {process.get(), POLLIN, 0};
   return poll(&ended, 1, 0) > 0;
@@ -233,7 +227,7 @@ Status PsServer::take_initial(Peer& peer, Fd weights) {
 Status PsServer::seat(Peer& peer) {
   auto process = process_of(peer.socket);
   if (!process) return process.error();
-  if (auto checked = check_group(*process); !checked) return checked;
+  if (auto checked = check_place(*process); !checked) return checked;
   auto made = seats_->make(std::move(*process));
   if (!made) return made.error();
   const std::uint32_t learner = made->joined.member.who.learner;
@@ -254,15 +248,20 @@ Status PsServer::seat(Peer& peer) {
   return {};
 }
 
+std::optional<std::uint32_t> PsServer::started_of(const Fd& process) const {
+  return options_.started ? options_.started->learner_of(pid_of(process)) : std::nullopt;
+}
+
 /// There is a place for each learner, and one that joined again and again would have those of all.
-Status PsServer::check_group(const Fd& process) const {
-  const pid_t group = options_.one_each ? group_of(process) : -1;
-  if (group <= 0) return {};
+Status PsServer::check_place(const Fd& process) const {
+  const auto started = started_of(process);
+  if (!started) return {};
   for (const auto& [learner, other] : processes_)
-    if (other.group == group && !has_ended(*other.fd))
+    if (other.started == started && !has_ended(*other.fd))
       return Error{ErrorKind::invalid,
-                   fmt::format("its process group has joined already, as learner {}: each learner "
-                               "that bellows-ps starts may join once, and again after it has left",
+                   fmt::format("it has joined already, or what it has started, as learner {}: each "
+                               "learner that bellows-ps starts may join once, and again after it "
+                               "has left",
                                learner)};
   return {};
 }
@@ -320,14 +319,15 @@ void PsServer::watch_process(std::uint32_t learner, std::shared_ptr<const Fd> pr
   auto watch =
       loop_.watch(process->get(), EPOLLIN, [this, learner](std::uint32_t) { end(learner); });
   if (!watch) return;
-  const pid_t group = group_of(*process);
-  processes_[learner] = {std::move(process), std::move(*watch), group};
+  const auto started = started_of(*process);
+  processes_[learner] = {std::move(process), std::move(*watch), started};
 }
 
 void PsServer::end(std::uint32_t learner) {
   const auto process = processes_.find(learner);
   if (process != processes_.end()) {
-    if (seats_->has_trained(learner)) options_.trained(process->second.group);
+    const auto started = process->second.started;
+    if (seats_->has_trained(learner) && started) options_.started->note_trained(*started);
     processes_.erase(process);
   }
   if (seats_) seats_->end(learner);

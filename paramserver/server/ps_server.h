@@ -15,6 +15,7 @@
 #include "paramserver/server/learner_lines.h"
 #include "paramserver/server/saver.h"
 #include "paramserver/server/seats.h"
+#include "paramserver/server/started_learners.h"
 #include "paramserver/server/step_watch.h"
 
 namespace bellows::ps {
@@ -26,9 +27,8 @@ struct ServerOptions {
   std::uint32_t staleness = 8;       ///< in mode bounded: how far one may be ahead of the slowest
   std::uint32_t first_sequence = 0;  ///< the one before each learner's first
   std::optional<SaverOptions> save{};
-  bool one_each = false;  ///< a process group has one place: bellows-ps has started the learners
-  /// Called when a learner ends of which a gradient was applied, with its process group.
-  std::function<void(pid_t)> trained = [](pid_t) {};
+  /// By bellows-ps: there is a place for each of these. Null: it has started none.
+  const StartedLearners* started = nullptr;
 };
 
 /// bellows-ps: lets learners in and out, and has a thread for each shard. The first learner says
@@ -82,7 +82,8 @@ class PsServer {
   Status seat(Peer& peer);
   PsReport report() const;
   Status grant(const Peer& peer, const Seat& seat) const;
-  Status check_group(const Fd& process) const;
+  std::optional<std::uint32_t> started_of(const Fd& process) const;
+  Status check_place(const Fd& process) const;
   void refuse(Peer& peer, const Error& error);
   void watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process);
   void end(std::uint32_t learner);
@@ -106,7 +107,7 @@ class PsServer {
   struct Process {
     std::shared_ptr<const Fd> fd;
     EventLoop::Watch watch;
-    pid_t group = -1;
+    std::optional<std::uint32_t> started;  ///< the number of the learner that it is of
   };
   std::map<std::uint32_t, Process> processes_;
 

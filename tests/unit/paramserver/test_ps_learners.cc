@@ -174,8 +174,9 @@ Test(ps_learners, may_be_asked_for, .timeout = 60) {
 Test(ps_learners, have_one_place_each, .timeout = 60) {
   Run run({"--learners=2"}, ledger({"100", "--again", "40"}));
   cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
-  for (const char* line : {"a second time: its process group has joined already, as learner ",
-                           "ledger exact: 2 learners in 2 lives, 200 gradients, 0 in doubt"})
+  for (const char* line :
+       {"a second time: it has joined already, or what it has started, as learner ",
+        "ledger exact: 2 learners in 2 lives, 200 gradients, 0 in doubt"})
     cr_expect(run.says(line), "%s", (run.out() + run.err()).c_str());
   // 80 were refused.
   const std::string err = run.err();
@@ -217,6 +218,15 @@ Test(ps_learners, one_that_is_killed_comes_back, .timeout = 60) {
 Test(ps_learners, updates_give_one_that_fails_new_tries, .timeout = 60) {
   Run run({"--learners=2", "--restarts=1"},
           ledger({"80", "--pause", "1000", "--mortal", "1", "30"}));
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  cr_expect(run.says("ledger exact: 2 learners in 4 lives"), "%s", run.out().c_str());
+}
+
+// As timeout(1) has them.
+Test(ps_learners, updates_of_other_groups_count, .timeout = 60) {
+  Words command = ledger({"80", "--pause", "1000", "--mortal", "1", "30"});
+  command.insert(command.begin(), {"sh", "-c", "timeout 50 \"$@\"; exit $?", "sh"});
+  Run run({"--learners=2", "--restarts=1"}, command);
   cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
   cr_expect(run.says("ledger exact: 2 learners in 4 lives"), "%s", run.out().c_str());
 }
