@@ -22,6 +22,7 @@ class LearnerBoard {
   struct Place {
     std::atomic<pid_t> group{0};            ///< the process group of the learner; 0: it has none
     std::atomic<std::uint32_t> trained{0};  ///< 1: a gradient of it was applied
+    std::atomic<std::uint32_t> done{0};     ///< 1: it needs no place any more
   };
 
   static Result<LearnerBoard> make() {

@@ -156,6 +156,7 @@ void LearnerProcesses::on_end(One& one) {
   for (auto& output : one.output) output->finish();
   one.child.reset();
   one.finished = exit.ok();
+  if (one.finished) board_[one.number].done = 1;
   if (exit.ok() || !starts_) return;
   one.last = exit.to_string();
   one.code = exit.code();

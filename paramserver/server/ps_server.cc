@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 #include <utility>
 
 #include "common/plain/packet.h"
@@ -254,16 +255,29 @@ std::optional<std::uint32_t> PsServer::started_of(const Fd& process) const {
 
 /// There is a place for each learner, and one that joined again and again would have those of all.
 Status PsServer::check_place(const Fd& process) const {
+  if (!options_.started) return {};
   const auto started = started_of(process);
-  if (!started) return {};
-  for (const auto& [learner, other] : processes_)
-    if (other.started == started && !has_ended(*other.fd))
+  std::set<std::uint32_t> here;
+  for (const auto& [learner, other] : processes_) {
+    if (!other.started || has_ended(*other.fd)) continue;
+    here.insert(*other.started);
+    if (other.started == started)
       return Error{ErrorKind::invalid,
                    fmt::format("it has joined already, or what it has started, as learner {}: each "
                                "learner that bellows-ps starts may join once, and again after it "
                                "has left",
                                learner)};
-  return {};
+  }
+  if (started) return {};
+  std::size_t expected = 0;
+  for (std::uint32_t l = 0; l < options_.learners; ++l)
+    if (!options_.started->is_done(l) && here.count(l) == 0) ++expected;
+  if (seats_->all().size() + expected < options_.learners) return {};
+  return Error{
+      ErrorKind::busy,
+      fmt::format("the places left are for learners that bellows-ps has started, and it is "
+                  "none by its environment: pass on {}, {} and SLURM_JOB_ID to it",
+                  LearnerRun::kVariable, kLearnerVariable)};
 }
 
 PsReport PsServer::report() const {

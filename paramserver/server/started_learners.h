@@ -22,6 +22,7 @@ class StartedLearners {
     const auto learner = board_.learner_of(getpgid(process));
     return learner ? learner : run_.learner_of(process);
   }
+  bool is_done(std::uint32_t learner) const { return board_[learner].done != 0; }
   /// A gradient of its was applied.
   void note_trained(std::uint32_t learner) const { board_[learner].trained = 1; }
 

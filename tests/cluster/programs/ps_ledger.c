@@ -5,10 +5,12 @@
  *
  *     ps_ledger DIRECTORY COUNT [--pause MICROSECONDS] [--kill LEARNER NUMBER]
  *         [--mortal LEARNER NUMBER] [--fail LEARNER] [--again NUMBER]
+ *         [--apart NUMBER]
  *
  * --kill: the learner is killed right after it has pushed its gradient of this number, in its first
  * life. --mortal: in each life, after so many gradients. --fail: it always ends with 3 before it
- * joins. --again: once it has joined, so many times more, which must be refused. Learner 0 waits
+ * joins. --again: once it has joined, so many times more, which must be refused. --apart: the same,
+ * from processes in groups of their own. Learner 0 waits
  * for the others and checks.
  */
 #include <fcntl.h>
@@ -20,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/cluster/programs/ps_program.h"
@@ -44,6 +47,7 @@ struct task {
   uint32_t kill_at; /* 0: never */
   uint32_t mortal;  /* 0: no */
   uint32_t again;   /* how often it tries to join once more */
+  uint32_t apart;   /* how often others do that */
 };
 
 static struct journal* open_journal(const struct task* task, uint32_t learner) {
@@ -76,6 +80,21 @@ static void join_again(const struct task* task) {
     if (try_join(task, &ps) == BELLOWS_PS_OK) die("join", "it has joined twice");
     if (i == 0) printf("a second time: %s\n", bellows_ps_error(ps));
     bellows_ps_leave(ps);
+  }
+}
+
+static void join_apart(const struct task* task) {
+  for (uint32_t i = 0; i < task->apart; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      setpgid(0, 0);
+      bellows_ps_t* ps = NULL;
+      if (try_join(task, &ps) == BELLOWS_PS_OK) _exit(1);
+      dprintf(STDOUT_FILENO, "from another group: %s\n", bellows_ps_error(ps));
+      _exit(0);
+    }
+    int status = 1;
+    if (waitpid(child, &status, 0) != child || status != 0) die("join", "its child has joined");
   }
 }
 
@@ -151,6 +170,7 @@ static int train(const struct task* task) {
   fflush(stdout);
   bellows_ps_t* const ps = join(task);
   join_again(task);
+  join_apart(task);
   for (uint32_t number = begun; number < task->count; ++number) {
     push(ps, task, journal, number);
     if (task->mortal > 0 && number + 1 - begun >= task->mortal) raise(SIGKILL);
@@ -169,7 +189,7 @@ static int train(const struct task* task) {
 
 int main(int argc, char** argv) {
   if (argc < 3) return kUsage;
-  struct task task = {argv[1], (uint32_t)strtoul(argv[2], NULL, 10), 0, 0, 0, 0, 0, 0};
+  struct task task = {argv[1], (uint32_t)strtoul(argv[2], NULL, 10), 0, 0, 0, 0, 0, 0, 0};
   task.learner = number_in("BELLOWS_PS_LEARNER");
   task.learners = number_in("BELLOWS_PS_LEARNERS");
   for (int i = 3; i + 1 < argc; i += 2) {
@@ -178,6 +198,8 @@ int main(int argc, char** argv) {
       task.pause_us = value;
     } else if (strcmp(argv[i], "--again") == 0) {
       task.again = value;
+    } else if (strcmp(argv[i], "--apart") == 0) {
+      task.apart = value;
     } else if (strcmp(argv[i], "--fail") == 0) {
       if (value == task.learner) return kFails;
     } else if (i + 2 < argc &&

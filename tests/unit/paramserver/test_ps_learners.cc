@@ -184,6 +184,46 @@ Test(ps_learners, have_one_place_each, .timeout = 60) {
   cr_expect_eq(lines, ps::LearnerLines::kMost, "%s", err.c_str());
 }
 
+namespace {
+
+/// A ledger whose learner 1 begins when there is a file `go`, or the output has these words.
+Words late_ledger(const std::string& words, Words more) {
+  Words command = ledger(std::move(more));
+  command.insert(command.begin(),
+                 {"sh", "-c",
+                  fmt::format("[ $BELLOWS_PS_LEARNER = 0 ] || until [ -e $TMPDIR/go ] || "
+                              "grep -q '{}' $TMPDIR/out; do sleep 0.05; done; exec \"$@\"",
+                              words),
+                  "sh"});
+  return command;
+}
+
+}  // namespace
+
+Test(ps_learners, have_one_place_each_whatever_their_groups, .timeout = 60) {
+  Run run({"--learners=2"}, late_ledger("from another", {"100", "--apart", "2"}));
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  for (const char* line : {"from another group: it has joined already, or what it has started",
+                           "ledger exact: 2 learners in 2 lives, 200 gradients, 0 in doubt"})
+    cr_expect(run.says(line), "%s", (run.out() + run.err()).c_str());
+}
+
+Test(ps_learners, find_their_places_whoever_else_comes, .timeout = 60) {
+  Run run({"--learners=2", "--socket=DIR/s"}, late_ledger("never said", {"100"}));
+  cr_assert(eventually([&] { return run.says("learner 0 joins"); }), "%s", run.err().c_str());
+  ChildOptions other;
+  other.command = {PS_LEDGER, run.dir(), "100"};
+  other.environment = {"BELLOWS_PS_SOCKET=" + run.dir() + "/s", "BELLOWS_PS_LEARNER=1",
+                       "BELLOWS_PS_LEARNERS=2"};
+  auto child = Child::start(other);
+  cr_assert(child.ok() && eventually([&] { return child->poll_exit().has_value(); }));
+  cr_expect_eq(child->poll_exit()->code(), 1);
+  cr_expect(run.says("refuses a learner: the places left are for learners that bellows-ps has"),
+            "%s", run.err().c_str());
+  std::ofstream(run.dir() + "/go") << "go";
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+}
+
 Test(ps_learners, lines_of_each_kind_are_said_for_a_while) {
   using Kind = ps::LearnerLines::Kind;
   ps::LearnerLines lines(3);
