@@ -29,6 +29,7 @@ constexpr std::chrono::milliseconds kSettle{5};
 /// For who connects to say that it joins, and the first one to send its weights.
 constexpr std::chrono::seconds kToJoin{60};
 constexpr std::size_t kMostInfo = 4096;
+constexpr std::size_t kMostMaps = 64 << 20;
 /// To see who left while there was no server to tell.
 constexpr std::chrono::seconds kLook{1};
 
@@ -59,6 +60,14 @@ pid_t pid_of(const Fd& process) {
     if (line.substr(0, 4) == "Pid:")
       if (const auto pid = parse_uint(trim(line.substr(4)))) return static_cast<pid_t>(*pid);
   return -1;
+}
+
+/// Whether a process has memory mapped that is in a file, as far as can be seen.
+bool has_mapped(pid_t process, const Fd& file) {
+  struct stat info;
+  if (fstat(file.get(), &info) != 0) return true;
+  const auto maps = read_file(fmt::format("/proc/{}/maps", process), kMostMaps);
+  return !maps || maps->find(fmt::format(" {} ", info.st_ino)) != std::string::npos;
 }
 
 bool has_ended(const Fd& process) {
@@ -230,6 +239,9 @@ Status PsServer::seat(Peer& peer) {
   if (!process) return process.error();
   if (auto checked = check_place(*process); !checked) return checked;
   auto made = seats_->make(std::move(*process));
+  if (!made && made.error().kind == ErrorKind::busy && is_about_to_end())
+    return Error{ErrorKind::unavailable,
+                 "a place is free only when what its learner has pushed is applied"};
   if (!made) return made.error();
   const std::uint32_t learner = made->joined.member.who.learner;
   // Before the learner knows of it: a server that ends then leaves a seat whose learner never
@@ -253,20 +265,34 @@ std::optional<std::uint32_t> PsServer::started_of(const Fd& process) const {
   return options_.started ? options_.started->learner_of(pid_of(process)) : std::nullopt;
 }
 
+/// Whether this is the process of a learner in another program, which has lost that seat. While its
+/// server lives, the end of its socket says so.
+bool PsServer::became_another(std::uint32_t learner, const Fd& process) const {
+  const auto seat = seats_->all().find(learner);
+  return seat != seats_->all().end() && pid_of(process) == pid_of(*seat->second.process) &&
+         std::none_of(peers_.begin(), peers_.end(),
+                      [&](const auto& entry) { return entry.second.learner == learner; }) &&
+         !has_mapped(pid_of(process), seat->second.joined.slot->file());
+}
+
 /// There is a place for each learner, and one that joined again and again would have those of all.
-Status PsServer::check_place(const Fd& process) const {
+Status PsServer::check_place(const Fd& process) {
   if (!options_.started) return {};
   const auto started = started_of(process);
   std::set<std::uint32_t> here;
   for (const auto& [learner, other] : processes_) {
     if (!other.started || has_ended(*other.fd)) continue;
     here.insert(*other.started);
-    if (other.started == started)
-      return Error{ErrorKind::invalid,
-                   fmt::format("it has joined already, or what it has started, as learner {}: each "
-                               "learner that bellows-ps starts may join once, and again after it "
-                               "has left",
-                               learner)};
+    if (other.started != started) continue;
+    if (became_another(learner, process)) {
+      end(learner);
+      break;
+    }
+    return Error{ErrorKind::invalid,
+                 fmt::format("it has joined already, or what it has started, as learner {}: each "
+                             "learner that bellows-ps starts may join once, and again after it "
+                             "has left",
+                             learner)};
   }
   if (started) return {};
   std::size_t expected = 0;
@@ -278,6 +304,13 @@ Status PsServer::check_place(const Fd& process) const {
       fmt::format("the places left are for learners that bellows-ps has started, and it is "
                   "none by its environment: pass on {}, {} and SLURM_JOB_ID to it",
                   LearnerRun::kVariable, kLearnerVariable)};
+}
+
+/// Whether some learner is.
+bool PsServer::is_about_to_end() const {
+  const auto& all = seats_->all();
+  return std::any_of(all.begin(), all.end(),
+                     [](const auto& entry) { return entry.second.joined.member.last.has_value(); });
 }
 
 PsReport PsServer::report() const {
@@ -429,11 +462,7 @@ EventLoop::Clock::time_point PsServer::settle() {
   for (const std::uint32_t learner : gone) let_go(learner, LearnerLines::Kind::end, "has ended");
   if (finish_if_all_are_gone()) return now;
   look_at_step(now);
-  const auto& all = seats_->all();
-  const bool ends = std::any_of(all.begin(), all.end(), [](const auto& entry) {
-    return entry.second.joined.member.last.has_value();
-  });
-  return now + (ends ? std::chrono::steady_clock::duration(kSettle) : kLook);
+  return now + (is_about_to_end() ? std::chrono::steady_clock::duration(kSettle) : kLook);
 }
 
 }  // namespace bellows::ps

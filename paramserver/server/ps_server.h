@@ -83,7 +83,9 @@ class PsServer {
   PsReport report() const;
   Status grant(const Peer& peer, const Seat& seat) const;
   std::optional<std::uint32_t> started_of(const Fd& process) const;
-  Status check_place(const Fd& process) const;
+  bool became_another(std::uint32_t learner, const Fd& process) const;
+  Status check_place(const Fd& process);
+  bool is_about_to_end() const;
   void refuse(Peer& peer, const Error& error);
   void watch_process(std::uint32_t learner, std::shared_ptr<const Fd> process);
   void end(std::uint32_t learner);

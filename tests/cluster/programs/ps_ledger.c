@@ -5,12 +5,14 @@
  *
  *     ps_ledger DIRECTORY COUNT [--pause MICROSECONDS] [--kill LEARNER NUMBER]
  *         [--mortal LEARNER NUMBER] [--fail LEARNER] [--again NUMBER]
- *         [--apart NUMBER]
+ *         [--apart NUMBER] [--exec LEARNER NUMBER]
  *
  * --kill: the learner is killed right after it has pushed its gradient of this number, in its first
  * life. --mortal: in each life, after so many gradients. --fail: it always ends with 3 before it
  * joins. --again: once it has joined, so many times more, which must be refused. --apart: the same,
- * from processes in groups of their own. Learner 0 waits
+ * from processes in groups of their own. --exec: after
+ * so many gradients in its first life, and once there is a file DIRECTORY/go, the learner becomes
+ * another program, which is this one again. Learner 0 waits
  * for the others and checks.
  */
 #include <fcntl.h>
@@ -48,6 +50,8 @@ struct task {
   uint32_t mortal;  /* 0: no */
   uint32_t again;   /* how often it tries to join once more */
   uint32_t apart;   /* how often others do that */
+  uint32_t exec_at; /* 0: never */
+  char** arguments;
 };
 
 static struct journal* open_journal(const struct task* task, uint32_t learner) {
@@ -96,6 +100,17 @@ static void join_apart(const struct task* task) {
     int status = 1;
     if (waitpid(child, &status, 0) != child || status != 0) die("join", "its child has joined");
   }
+}
+
+static void become_another(const struct task* task) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s/go", task->directory);
+  for (int i = 0; access(path, F_OK) != 0; ++i) {
+    if (i >= kWaitSeconds * 100) die(path, "does not come");
+    pause_for(10000);
+  }
+  execv("/proc/self/exe", task->arguments);
+  die("exec", "is not possible");
 }
 
 static void push(bellows_ps_t* ps, const struct task* task, struct journal* journal,
@@ -174,6 +189,7 @@ static int train(const struct task* task) {
   for (uint32_t number = begun; number < task->count; ++number) {
     push(ps, task, journal, number);
     if (task->mortal > 0 && number + 1 - begun >= task->mortal) raise(SIGKILL);
+    if (number + 1 == task->exec_at && life == 1) become_another(task);
     if (task->pause_us > 0) pause_for(task->pause_us);
   }
   if (bellows_ps_drain(ps) != BELLOWS_PS_OK) die("drain", bellows_ps_error(ps));
@@ -189,7 +205,7 @@ static int train(const struct task* task) {
 
 int main(int argc, char** argv) {
   if (argc < 3) return kUsage;
-  struct task task = {argv[1], (uint32_t)strtoul(argv[2], NULL, 10), 0, 0, 0, 0, 0, 0, 0};
+  struct task task = {argv[1], (uint32_t)strtoul(argv[2], NULL, 10), 0, 0, 0, 0, 0, 0, 0, 0, argv};
   task.learner = number_in("BELLOWS_PS_LEARNER");
   task.learners = number_in("BELLOWS_PS_LEARNERS");
   for (int i = 3; i + 1 < argc; i += 2) {
@@ -203,8 +219,11 @@ int main(int argc, char** argv) {
     } else if (strcmp(argv[i], "--fail") == 0) {
       if (value == task.learner) return kFails;
     } else if (i + 2 < argc &&
-               (strcmp(argv[i], "--kill") == 0 || strcmp(argv[i], "--mortal") == 0)) {
-      uint32_t* const at = argv[i][2] == 'k' ? &task.kill_at : &task.mortal;
+               (strcmp(argv[i], "--kill") == 0 || strcmp(argv[i], "--mortal") == 0 ||
+                strcmp(argv[i], "--exec") == 0)) {
+      uint32_t* const at = argv[i][2] == 'k'   ? &task.kill_at
+                           : argv[i][2] == 'm' ? &task.mortal
+                                               : &task.exec_at;
       if (value == task.learner) *at = (uint32_t)strtoul(argv[i + 2], NULL, 10);
       ++i;
     } else {

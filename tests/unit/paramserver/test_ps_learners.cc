@@ -302,6 +302,20 @@ Test(ps_learners, go_on_when_the_server_is_killed, .timeout = 60) {
             (run.out() + run.err()).c_str());
 }
 
+// No socket tells the next server of it.
+Test(ps_learners, may_become_another_program_after_the_server_was_killed, .timeout = 60) {
+  Run run({"--learners=2", "--restarts=0"},
+          ledger({"200", "--pause", "1000", "--exec", "1", "50"}));
+  cr_assert(eventually([&] { return run.says("learner 1 joins"); }), "%s", run.err().c_str());
+  kill(run.server(), SIGKILL);
+  cr_assert(eventually([&] { return run.says("goes on with 2 learners"); }), "%s",
+            run.err().c_str());
+  std::ofstream(run.dir() + "/go") << "go";
+  cr_expect_eq(run.status(), 0, "%s", run.err().c_str());
+  cr_expect(run.says("ledger exact: 2 learners in 3 lives, 400 gradients, 0 in doubt"), "%s",
+            (run.out() + run.err()).c_str());
+}
+
 Test(ps_learners, nothing_is_left_of_a_killed_one, .timeout = 60) {
   Run run({"--learners=2"}, {"sh", "-c", "sleep 1000 & echo is here; wait"});
   cr_assert(eventually([&] { return run.says("[learner 1] is here"); }), "%s", run.err().c_str());
