@@ -212,7 +212,7 @@ Result<int> run_parent(Texts& texts) {
       [&](Fd keeper) { return serve(std::move(*listener), std::move(keeper), texts.server); }, say);
   if (board) parent.set_learners(std::move(texts.learners), *board);
   const int code = parent.run();
-  if (run) run->kill_all();
+  if (run) run->kill_all(LearnerRun::kAtEnd);
   return code;
 }
 

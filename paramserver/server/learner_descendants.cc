@@ -23,7 +23,6 @@ namespace bellows::ps {
 namespace {
 
 constexpr std::size_t kMostEnvironment = 8 << 20;
-constexpr int kLooks = 50;
 constexpr useconds_t kPauseUs = 20'000;
 constexpr const char* kJob = "SLURM_JOB_ID";
 
@@ -71,12 +70,13 @@ std::optional<std::uint32_t> LearnerRun::learner_of(pid_t process) const {
 }
 
 /// How many there were.
-int LearnerRun::kill_once(const Wanted& wanted) const {
+int LearnerRun::kill_once(const Wanted& wanted, Clock::time_point until) const {
   int found = 0;
   const std::unique_ptr<DIR, int (*)(DIR*)> all(opendir("/proc"), closedir);
   while (const dirent* const entry = all ? readdir(all.get()) : nullptr) {
     const auto pid = parse_uint(entry->d_name);
     if (!pid) continue;
+    if (Clock::now() >= until) break;
     // Before the look, so that the signal can reach no other process of this number.
     const Fd process(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(*pid), 0)));
     if (!process) continue;
@@ -90,19 +90,21 @@ int LearnerRun::kill_once(const Wanted& wanted) const {
 }
 
 // One of them may start another meanwhile. Of those that are dead, the environment is empty.
-void LearnerRun::kill_until_none_is_left(const Wanted& wanted) const {
-  for (int i = 0; i < kLooks && kill_once(wanted) > 0; ++i) usleep(kPauseUs);
+void LearnerRun::kill_until_none_is_left(const Wanted& wanted, Limit within) const {
+  const auto until = Clock::now() + within;
+  while (kill_once(wanted, until) > 0 && Clock::now() < until) usleep(kPauseUs);
 }
 
-void LearnerRun::kill_all() const {
-  kill_until_none_is_left([](const Variables&) { return true; });
+void LearnerRun::kill_all(Limit within) const {
+  kill_until_none_is_left([](const Variables&) { return true; }, within);
 }
 
-void LearnerRun::kill_all_of(const std::vector<std::uint32_t>& learners) const {
-  kill_until_none_is_left([&](const Variables& environment) {
+void LearnerRun::kill_all_of(const std::vector<std::uint32_t>& learners, Limit within) const {
+  const auto is_of = [&](const Variables& environment) {
     const auto number = learner_in(environment);
     return number && std::find(learners.begin(), learners.end(), *number) != learners.end();
-  });
+  };
+  kill_until_none_is_left(is_of, within);
 }
 
 }  // namespace bellows::ps

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -34,18 +35,24 @@ class LearnerRun {
   /// The number of the learner that a process is, or was started by. Nothing: of none of these, or
   /// it has ended.
   std::optional<std::uint32_t> learner_of(pid_t process) const;
-  /// Kills all of its processes. Takes no longer than a second.
-  void kill_all() const;
+  using Limit = std::chrono::milliseconds;
+  /// Enough for a node with very many processes, where nobody waits for this one.
+  static constexpr Limit kAtEnd{5000};
+  static constexpr Limit kBetween{1000};
+  /// Kills all of its processes, until there are none or the time is over. It is late only by the
+  /// time for which the kernel has it wait for one process's environment.
+  void kill_all(Limit within) const;
   /// The same of some learners.
-  void kill_all_of(const std::vector<std::uint32_t>& learners) const;
+  void kill_all_of(const std::vector<std::uint32_t>& learners, Limit within) const;
 
  private:
   LearnerRun(std::string token, std::string job) : token_(std::move(token)), job_(std::move(job)) {}
   using Variables = std::vector<std::string_view>;
   using Wanted = std::function<bool(const Variables&)>;
   bool has(const Variables& environment) const;
-  int kill_once(const Wanted& wanted) const;
-  void kill_until_none_is_left(const Wanted& wanted) const;
+  using Clock = std::chrono::steady_clock;
+  int kill_once(const Wanted& wanted, Clock::time_point until) const;
+  void kill_until_none_is_left(const Wanted& wanted, Limit within) const;
 
   std::string token_;
   std::string job_;

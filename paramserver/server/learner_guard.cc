@@ -28,7 +28,7 @@ namespace {
   }
   for (std::uint32_t l = 0; l < kMostLearners; ++l)
     if (const pid_t group = board[l].group; group > 0) kill(-group, SIGKILL);
-  run.kill_all();
+  run.kill_all(LearnerRun::kAtEnd);
   // Another one may be there by now, with a socket of its own in this place.
   struct stat info;
   if (lstat(socket.c_str(), &info) == 0 && info.st_ino == board.socket()) unlink(socket.c_str());

@@ -166,7 +166,7 @@ void LearnerProcesses::on_end(One& one) {
 
 /// Also what has left their groups: it may have their places, of which each has one.
 void LearnerProcesses::end_descendants() {
-  if (options_.run && !ended_.empty()) options_.run->kill_all_of(ended_);
+  if (options_.run && !ended_.empty()) options_.run->kill_all_of(ended_, LearnerRun::kBetween);
   ended_.clear();
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/child.h"
+#include "paramserver/server/learner_descendants.h"
 #include "paramserver/server/learner_lines.h"
 #include "paramserver/server/learner_processes.h"
 #include "paramserver/wire/ps_report.h"
@@ -344,6 +345,25 @@ Test(ps_learners, what_has_left_their_groups_ends_with_a_killed_one, .timeout = 
   cr_assert(eventually([&] { return run.says("[learner 0] is here"); }), "%s", run.err().c_str());
   run.kill_group();
   cr_expect(eventually([&] { return run.nothing_left(); }));
+}
+
+Test(ps_learners, what_has_left_is_looked_for_no_longer_than_said) {
+  const auto run = ps::LearnerRun::make();
+  cr_assert(run.ok());
+  ChildOptions options;
+  options.command = {"sleep", "1000"};
+  options.environment = {"PATH=/usr/bin:/bin", "BELLOWS_PS_RUN=" + run->token(),
+                         "BELLOWS_PS_LEARNER=3"};
+  auto child = Child::start(options);
+  cr_assert(child.ok());
+  cr_expect_eq(run->learner_of(child->pid()), 3);
+  const auto ends = [&] { return child->poll_exit().has_value(); };
+  run->kill_all(ps::LearnerRun::Limit(0));
+  run->kill_all_of({0, 2}, kWaitMs * ps::LearnerRun::Limit(1));
+  cr_expect_eq(run->learner_of(child->pid()), 3);
+  cr_expect_not(ends());
+  run->kill_all_of({2, 3}, kWaitMs * ps::LearnerRun::Limit(1));
+  cr_expect(eventually(ends));
 }
 
 Test(ps_learners, what_has_left_its_group_ends_before_it_is_started_again, .timeout = 60) {
