@@ -10,10 +10,9 @@
  * --kill: the learner is killed right after it has pushed its gradient of this number, in its first
  * life. --mortal: in each life, after so many gradients. --fail: it always ends with 3 before it
  * joins. --again: once it has joined, so many times more, which must be refused. --apart: the same,
- * from processes in groups of their own. --exec: after
- * so many gradients in its first life, and once there is a file DIRECTORY/go, the learner becomes
- * another program, which is this one again. Learner 0 waits
- * for the others and checks.
+ * from processes in groups of their own. --exec: after so many gradients in its first life, and
+ * once there is a file DIRECTORY/go, the learner becomes another program, which is this one again;
+ * before that it does what --again says once more. Learner 0 waits for the others and checks.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -109,6 +108,7 @@ static void become_another(const struct task* task) {
     if (i >= kWaitSeconds * 100) die(path, "does not come");
     pause_for(10000);
   }
+  join_again(task);
   execv("/proc/self/exe", task->arguments);
   die("exec", "is not possible");
 }

@@ -306,7 +306,7 @@ Test(ps_learners, go_on_when_the_server_is_killed, .timeout = 60) {
 // No socket tells the next server of it.
 Test(ps_learners, may_become_another_program_after_the_server_was_killed, .timeout = 60) {
   Run run({"--learners=2", "--restarts=0"},
-          ledger({"200", "--pause", "1000", "--exec", "1", "50"}));
+          ledger({"200", "--pause", "1000", "--again", "1", "--exec", "1", "50"}));
   cr_assert(eventually([&] { return run.says("learner 1 joins"); }), "%s", run.err().c_str());
   kill(run.server(), SIGKILL);
   cr_assert(eventually([&] { return run.says("goes on with 2 learners"); }), "%s",
