@@ -128,7 +128,7 @@ void Seats::align_steps() {
   };
   publish(most);
   const auto deadline = Clock::now() + kAlign;
-  while (behind(most) && has_unapplied() && Clock::now() < deadline) {
+  while (has_unapplied() && behind(most) && Clock::now() < deadline) {
     std::this_thread::sleep_for(std::chrono::microseconds(50));
     // Of who is fenced, no shard applies what another one has.
     if (take_out([this](const Member& member) { return is_fenced(member) || !is_sound(member); }))

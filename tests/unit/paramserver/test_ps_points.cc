@@ -94,6 +94,11 @@ pid_t start_hostile() {
   _exit(open.error().find("put this learner out") != std::string::npos ? 0 : 1);
 }
 
+void expect_end(pid_t child, int code, const Trial& trial) {
+  const int ended = exit_code(child);
+  cr_expect_eq(ended, code, "%s: it ends with %d", trial.text().c_str(), ended);
+}
+
 void run_server(const Trial& trial) {
   row_width = 10;
   Server server({"--threads=2", "--learners=6", "--mode=bounded", "--staleness=1000", kFirst},
@@ -110,8 +115,8 @@ void run_server(const Trial& trial) {
   // Another takes over.
   kill(server.worker(), SIGKILL);
   const pid_t more[] = {start_learner(2, late, counters), start_hostile()};
-  for (const pid_t child : learners) cr_expect_eq(exit_code(child), 0, "%s", trial.text().c_str());
-  for (const pid_t child : more) cr_expect_eq(exit_code(child), 0, "%s", trial.text().c_str());
+  for (const pid_t child : {learners[0], learners[1], more[0], more[1]})
+    expect_end(child, 0, trial);
   cr_expect(eventually([&] { return slots_of(server.pid()) == 1; }), "%s", trial.text().c_str());
   cr_expect(is_sum(reader.pull(), {count, count, late}), "%s", trial.text().c_str());
   // Whatever comes of it: the server may be killed meanwhile.
