@@ -113,9 +113,12 @@ Result<std::optional<Inheritance>> SeatKeeper::get() {
   if (left.tensor_count > PsMessage::kMostTensors || !check_terms(left.terms))
     return Error{ErrorKind::corrupt,
                  "what the parameter server that ended has left makes no sense"};
-  // A seat of which a part is missing was never granted.
+  // A seat of which a part is missing was never granted, or is given back. Nobody else drops it.
   for (auto& [learner, seat] : seats)
-    if (seat.slot && seat.bell && seat.process) left.seats.push_back(std::move(seat));
+    if (seat.slot && seat.bell && seat.process)
+      left.seats.push_back(std::move(seat));
+    else if (auto dropped = drop_seat(learner); !dropped)
+      return dropped.error();
   return std::optional<Inheritance>(std::move(left));
 }
 

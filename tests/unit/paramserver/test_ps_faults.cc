@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // A server that is killed between any two steps of an update, and learners that end.
 #include <criterion/criterion.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 
 #include <chrono>
 #include <thread>
 #include <utility>
 
+#include "common/keeper/kept.h"
+#include "common/plain/packet.h"
+#include "paramserver/server/kept_seats.h"
 #include "paramserver/server/seats.h"
 #include "tests/unit/paramserver/ps_world.h"
 
@@ -174,4 +180,76 @@ Test(ps_faults, a_join_does_not_wait_for_one_that_a_shard_has_fenced, .timeout =
   cr_expect_eq(seats.take_fenced(), std::vector<std::uint32_t>{0});
   cr_expect(seats.all().size() == 1 && seats.all().count(1) == 1);
   cr_expect_eq(world.control().current(1).version, world.control().current(0).version);
+}
+
+namespace {
+
+/// The process that keeps descriptors for servers, as a thread.
+class KeeperThread {
+ public:
+  KeeperThread() {
+    int ends[2];
+    cr_assert_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends), 0);
+    mine_.reset(ends[0]);
+    owner.reset(ends[1]);
+    thread_ = std::thread([this] {
+      KeptDescriptors kept;
+      pollfd ready = {mine_.get(), POLLIN, 0};
+      while (poll(&ready, 1, -1) == 1 && kept.serve(mine_.get())) continue;
+    });
+  }
+  ~KeeperThread() {
+    shutdown(owner.get(), SHUT_RDWR);
+    thread_.join();
+  }
+  void send(const KeeperMessage& message, int fd) const {
+    const iovec part = {const_cast<KeeperMessage*>(&message), sizeof message};
+    cr_assert_eq(plain::send_packet(owner.get(), &part, 1, fd, 0), 0);
+  }
+  std::vector<std::uint64_t> keys() const {
+    send({}, -1);
+    std::vector<std::uint64_t> all;
+    for (;;) {
+      KeeperMessage message;
+      const iovec part = {&message, sizeof message};
+      std::size_t got = 0;
+      cr_assert_eq(plain::receive_packet(owner.get(), &part, 1, &got, nullptr, 0), 0);
+      if (message.word == KeeperWord::end) return all;
+      all.push_back(message.key);
+    }
+  }
+
+  Fd owner;
+
+ private:
+  Fd mine_;
+  std::thread thread_;
+};
+
+}  // namespace
+
+// Of a server that was killed while it handed a seat over, or took it back.
+Test(ps_faults, a_part_of_a_seat_is_dropped, .timeout = 60) {
+  const KeeperThread keeper;
+  ps::SeatKeeper seats(Fd(dup(keeper.owner.get())));
+  Geometry geometry;
+  geometry.learners = 2;
+  const auto memory = ServerMemory::make(geometry, {64});
+  cr_assert(memory.ok());
+  const ps::TensorSpec tensor{64};
+  const Fd tensors(memfd_create("test", MFD_CLOEXEC));
+  cr_assert_eq(write(tensors.get(), &tensor, sizeof tensor), ssize_t{sizeof tensor});
+  cr_assert(seats.put_memory(memory->files(), tensors, 1, {}).ok());
+  const auto whole = keeper.keys();
+  const Identity who = {1, 1, 0};
+  KeeperMessage part;
+  part.word = KeeperWord::put;
+  part.key = 20;
+  part.length = sizeof who;
+  std::memcpy(part.record, &who, sizeof who);
+  keeper.send(part, tensors.get());
+  const auto left = seats.get();
+  cr_assert(left.ok() && *left);
+  cr_expect((*left)->seats.empty());
+  cr_expect(keeper.keys() == whole);
 }
