@@ -8,7 +8,6 @@
 
 #include "checkpoint/client/arrays.h"
 #include "checkpoint/client/threads.h"
-#include "common/plain/processors.h"
 
 namespace bellows::client {
 namespace {
@@ -165,7 +164,7 @@ class Taking {
   Taking(bellows_t* b, const Given& given) : b_(b), given_(given) {}
 
   bool run() {
-    int helpers = static_cast<int>(plain::processors()) - 1;
+    int helpers = processors() - 1;
     for (std::size_t i = 0; i < given_.sources; ++i) {
       if (given_.kinds[i] != wire::Source::memory) {
         helpers = kMostHelpers;

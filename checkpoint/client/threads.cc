@@ -2,6 +2,7 @@
 #include "checkpoint/client/threads.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include "common/plain/symbols.h"
@@ -44,6 +45,11 @@ struct Threads {
 };
 
 }  // namespace
+
+int processors() {
+  cpu_set_t set;
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
 
 void run_side_by_side(void (*work)(void*), void* argument, int helpers) {
   Work shared = {work, argument};

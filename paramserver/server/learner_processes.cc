@@ -2,6 +2,7 @@
 #include "paramserver/server/learner_processes.h"
 
 #include <fmt/core.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -13,7 +14,6 @@
 #include <utility>
 
 #include "common/device_lists.h"
-#include "common/plain/processors.h"
 #include "common/text.h"
 
 namespace bellows::ps {
@@ -58,6 +58,12 @@ std::string own_devices(std::string_view entry, std::uint32_t learner, bool cuda
       share == DeviceShare::first ? std::string_view("0") : devices[learner % devices.size()]);
 }
 
+std::uint32_t processors() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return static_cast<std::uint32_t>(CPU_COUNT(&set));
+}
+
 /// At least as long as the server takes to note that what a learner pushed was applied.
 std::chrono::seconds pause_after(std::uint32_t failures) {
   return std::chrono::seconds(std::min(1u << std::min(failures, 5u), 30u));
@@ -99,8 +105,7 @@ std::vector<std::string> learner_environment(const char* const* environment,
     made.push_back(fmt::format("{}={}", LearnerRun::kVariable, options.run->token()));
   // Without it each learner starts a thread for each processor.
   if (!threads)
-    made.push_back(
-        fmt::format("{}={}", kThreads, std::max(plain::processors() / options.learners, 1u)));
+    made.push_back(fmt::format("{}={}", kThreads, std::max(processors() / options.learners, 1u)));
   return made;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "paramserver/server/shard_thread.h"
 
-#include <sched.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -10,18 +9,12 @@
 #include <tuple>
 #include <utility>
 
-#include "common/plain/processors.h"
-
 namespace bellows::ps {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 /// As long as it takes to sleep and to be woken.
 constexpr std::chrono::microseconds kSpin{50};
-/// Where learners and shards have a processor each, the next gradient of a small batch is worth
-/// waiting for: a learner that finds the server awake wakes nobody, which takes it a system call
-/// and, in a virtual machine, an exit from it.
-constexpr std::chrono::microseconds kLongSpin{1000};
 /// Members that change ring no bell.
 constexpr int kLongestSleepMs = 20;
 
@@ -45,8 +38,7 @@ ShardThread::ShardThread(const ControlView& control, std::uint32_t shard, ShardL
       shard_(shard),
       loop_(std::move(loop)),
       members_(members),
-      cut_bell_(cut_bell),
-      processors_(plain::processors()) {}
+      cut_bell_(cut_bell) {}
 
 ShardThread::~ShardThread() {
   ends_ = true;
@@ -86,8 +78,6 @@ void ShardThread::take_members() {
     epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, joined.bell->get(), &event);
   }
   loop_.tell_slowest(plain_);
-  const bool has_room = joined_.size() + control_.geometry().shards <= processors_;
-  spin_ = has_room ? kLongSpin : kSpin;
   generation_ = generation;
 }
 
@@ -97,20 +87,11 @@ void ShardThread::run() {
     take_members();
     if (loop_.turn(plain_, limit_, generation_) > 0)
       last = Clock::now();
+    else if (Clock::now() - last > kSpin)
+      sleep();
     else
-      rest(Clock::now() - last);
+      __builtin_ia32_pause();
   }
-}
-
-/// `idle`: since its last gradient.
-void ShardThread::rest(Clock::duration idle) {
-  if (idle > spin_)
-    sleep();
-  else if (idle > kSpin)
-    // Where the kernel has put a learner on the same processor, that one goes first.
-    sched_yield();
-  else
-    __builtin_ia32_pause();
 }
 
 void ShardThread::sleep() {

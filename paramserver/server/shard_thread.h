@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -55,7 +54,6 @@ class ShardThread {
  private:
   void run();
   void take_members();
-  void rest(std::chrono::steady_clock::duration idle);
   void sleep();
 
   ControlView control_;
@@ -66,8 +64,6 @@ class ShardThread {
   std::vector<Joined> joined_;
   std::vector<Member> plain_;
   std::uint64_t limit_ = ShardLoop::kNoLimit;
-  const std::uint32_t processors_;
-  std::chrono::microseconds spin_{0};  ///< without a gradient, before it sleeps
   Fd epoll_;
   Fd end_bell_;
   std::atomic<bool> ends_{false};
