@@ -9,44 +9,20 @@
  *
  * Exits with 77 and a sentence where there is no driver or no GPU. */
 #include <bellows_model.h>
-#include <dlfcn.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { kNone = 77, kChunk = 16 << 20 };
+#define PROBE "model_probe"
+#include "tests/gpu/probe.h"
 
-typedef int Call();
-static void* library;
+enum { kChunk = 16 << 20 };
 
 struct access {
   int type, id, flags;
 };
-
-static void end(int status, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fprintf(stderr, "model_probe: ");
-  vfprintf(stderr, format, arguments);
-  fprintf(stderr, "\n");
-  va_end(arguments);
-  exit(status);
-}
-
-static Call* function(const char* name) {
-  Call* found = (Call*)dlsym(library, name);
-  if (!found) end(1, "the driver has no %s", name);
-  return found;
-}
-
-#define CHECK(name, ...)                                            \
-  do {                                                              \
-    int code = function(name)(__VA_ARGS__);                         \
-    if (code) end(1, "%s gives the driver's error %d", name, code); \
-  } while (0)
 
 static double now_ms(void) {
   struct timespec now;
@@ -80,20 +56,6 @@ static void make(const char* path, uint64_t bytes) {
   if (ferror(file) || fclose(file) != 0) end(1, "cannot write %s", path);
 }
 
-/* A context on the first GPU. */
-static void begin(void) {
-  int count = 0, device = 0;
-  void* context = NULL;
-  library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-  if (!library) end(kNone, "%s", dlerror());
-  if (function("cuInit")(0u) != 0) end(kNone, "the driver has no GPU for this process");
-  CHECK("cuDeviceGetCount", &count);
-  if (count == 0) end(kNone, "the driver has no GPU for this process");
-  CHECK("cuDeviceGet", &device, 0);
-  CHECK("cuDevicePrimaryCtxRetain", &context, device);
-  CHECK("cuCtxPushCurrent_v2", context);
-}
-
 static double open_model(const char* socket, const char* name, struct bellows_tensor* tensor) {
   struct bellows_model_config config = BELLOWS_MODEL_CONFIG_INIT;
   bellows_model_t* model = NULL;
@@ -120,7 +82,7 @@ static double use(uint64_t from, uint64_t bytes) {
 static void read_all(const char* socket, const char* name) {
   struct bellows_tensor tensor = BELLOWS_TENSOR_INIT;
   const double begun = now_ms();
-  begin();
+  open_gpu();
   const double context = now_ms() - begun;
   const double first = open_model(socket, name, &tensor);
   const uint64_t memory = (uint64_t)(uintptr_t)tensor.data;
@@ -144,7 +106,7 @@ static void read_all(const char* socket, const char* name) {
 static void write_through(const char* socket, const char* name) {
   struct bellows_tensor tensor = BELLOWS_TENSOR_INIT;
   char byte = 1;
-  begin();
+  open_gpu();
   open_model(socket, name, &tensor);
   const uint64_t memory = (uint64_t)(uintptr_t)tensor.data;
   const int copied = function("cuMemcpyHtoD_v2")(memory, &byte, (size_t)1);
@@ -161,7 +123,7 @@ static void write_through(const char* socket, const char* name) {
 int main(int argc, char** argv) {
   char address[32] = "";
   if (argc == 2 && strcmp(argv[1], "address") == 0) {
-    begin();
+    open_gpu();
     CHECK("cuDeviceGetPCIBusId", address, (int)sizeof address, 0);
     puts(address);
   } else if (argc == 4 && strcmp(argv[1], "make") == 0) {

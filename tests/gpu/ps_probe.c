@@ -8,18 +8,16 @@
  *
  * Exits with 77 and a sentence where there is no driver or no GPU. */
 #include <bellows_ps.h>
-#include <dlfcn.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { kNone = 77, kTensors = 8 };
+#define PROBE "ps_probe"
+#include "tests/gpu/probe.h"
 
-typedef int Call();
-static void* library;
+enum { kTensors = 8 };
 
 struct side {
   bellows_ps_t* ps;
@@ -28,28 +26,6 @@ struct side {
   void *compute, *copies, *computed;
   float *host, *plain; /* of all tensors; the second is the driver's memory */
 };
-
-static void end(int status, const char* format, ...) {
-  va_list arguments;
-  va_start(arguments, format);
-  fprintf(stderr, "ps_probe: ");
-  vfprintf(stderr, format, arguments);
-  fprintf(stderr, "\n");
-  va_end(arguments);
-  exit(status);
-}
-
-static Call* function(const char* name) {
-  Call* found = (Call*)dlsym(library, name);
-  if (!found) end(1, "the driver has no %s", name);
-  return found;
-}
-
-#define CHECK(name, ...)                                            \
-  do {                                                              \
-    int code = function(name)(__VA_ARGS__);                         \
-    if (code) end(1, "%s gives the driver's error %d", name, code); \
-  } while (0)
 
 #define OK(call)                                                        \
   do {                                                                  \
@@ -68,16 +44,7 @@ static float gradient_at(size_t element, int round) {
 }
 
 static void begin(struct side* s, size_t bytes) {
-  int count = 0, device = 0;
-  void* context = NULL;
-  library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
-  if (!library) end(kNone, "%s", dlerror());
-  if (function("cuInit")(0u) != 0) end(kNone, "the driver has no GPU for this process");
-  CHECK("cuDeviceGetCount", &count);
-  if (count == 0) end(kNone, "the driver has no GPU for this process");
-  CHECK("cuDeviceGet", &device, 0);
-  CHECK("cuDevicePrimaryCtxRetain", &context, device);
-  CHECK("cuCtxPushCurrent_v2", context);
+  open_gpu();
   CHECK("cuStreamCreate", &s->compute, 1u);
   CHECK("cuStreamCreate", &s->copies, 1u);
   CHECK("cuEventCreate", &s->computed, 2u);
