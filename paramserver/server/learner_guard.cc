@@ -3,7 +3,6 @@
 
 #include <poll.h>
 #include <sys/prctl.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -11,6 +10,8 @@
 #include <cerrno>
 #include <csignal>
 #include <utility>
+
+#include "paramserver/server/socket_place.h"
 
 namespace bellows::ps {
 namespace {
@@ -29,9 +30,7 @@ namespace {
   for (std::uint32_t l = 0; l < kMostLearners; ++l)
     if (const pid_t group = board[l].group; group > 0) kill(-group, SIGKILL);
   run.kill_all(LearnerRun::kAtEnd);
-  // Another one may be there by now, with a socket of its own in this place.
-  struct stat info;
-  if (lstat(socket.c_str(), &info) == 0 && info.st_ino == board.socket()) unlink(socket.c_str());
+  SocketPlace::remove(socket, board.socket());
   if (!directory.empty()) rmdir(directory.c_str());
   _exit(0);
 }

@@ -39,6 +39,11 @@ Status check_free(const std::string& path) {
 
 }  // namespace
 
+void SocketPlace::remove(const std::string& path, ino_t inode) {
+  struct stat info;
+  if (lstat(path.c_str(), &info) == 0 && info.st_ino == inode) unlink(path.c_str());
+}
+
 Result<SocketPlace> SocketPlace::make(const std::string& path) {
   if (!path.empty()) {
     if (auto is_free = check_free(path); !is_free) return is_free.error();
@@ -59,8 +64,7 @@ SocketPlace::SocketPlace(SocketPlace&& other) noexcept
       inode_(other.inode_) {}
 
 SocketPlace::~SocketPlace() {
-  struct stat info;
-  if (inode_ && lstat(path_.c_str(), &info) == 0 && info.st_ino == *inode_) unlink(path_.c_str());
+  if (inode_) remove(path_, *inode_);
   if (!directory_.empty()) rmdir(directory_.c_str());
 }
 

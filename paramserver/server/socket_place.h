@@ -23,6 +23,8 @@ class SocketPlace {
   const std::string& path() const { return path_; }
   /// Where the socket is until it listens.
   static std::string unready(const std::string& path) { return path + ".new"; }
+  /// Removes a socket, unless another one is in its place by now.
+  static void remove(const std::string& path, ino_t inode);
   /// The socket that was made there.
   void note(ino_t inode) { inode_ = inode; }
   /// The directory that was made for it; empty: none was.
