@@ -38,6 +38,14 @@ AC_DEFUN([X_BELLOWS_LUA], [
     [AC_MSG_ERROR([Lua 5.4, built as C++, was not found: install liblua5.4-dev])])
 ])
 
+# The compiler of protobuf's files, and its plugin for services in C++.
+AC_DEFUN([X_BELLOWS_PROTOC], [
+  AC_PATH_PROG([PROTOC], [protoc])
+  AC_PATH_PROG([GRPC_CPP_PLUGIN], [grpc_cpp_plugin])
+  AS_IF([test -z "$PROTOC" || test -z "$GRPC_CPP_PLUGIN"],
+    [AC_MSG_ERROR([protoc or grpc_cpp_plugin was not found: install protobuf-compiler-grpc])])
+])
+
 AC_DEFUN([X_BELLOWS_MPI], [
   PKG_CHECK_MODULES([MPI], [ompi-c], [have_mpi=yes], [have_mpi=no])
   AM_CONDITIONAL([HAVE_MPI], [test "x$have_mpi" = xyes])

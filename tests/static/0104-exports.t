@@ -61,5 +61,11 @@ learner=$build/paramserver/.libs/libbellows_ps.so
   exports_all "$learner" bellows_ps_join bellows_ps_begin bellows_ps_push bellows_ps_pull bellows_ps_leave
 } 2>&1 | point "libbellows_ps.so exports its interface and no more"
 needs_only "$learner" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows_ps.so needs only the C library"
+pool=$build/pool/.libs/libbellows_pool.so
+{
+  exports_only "$pool" 'bellows_pool_[a-z_]+|BELLOWS_POOL_[0-9.]+'
+  exports_all "$pool" bellows_pool_metric bellows_pool_vote bellows_pool_ready bellows_pool_watch
+} 2>&1 | point "libbellows_pool.so exports its interface and no more"
+needs_only "$pool" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows_pool.so needs only the C library"
 needs_only "$library" 'libc\.so\.6|ld-linux-x86-64\.so\.2' | point "libbellows.so needs only the C library"
 finish
