@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/member/agent.h"
+
+#include <fmt/core.h>
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+namespace bellows::pool {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{1000};
+/// While the program starts: a pool that waits for it pays for each of them.
+constexpr std::chrono::milliseconds kLookForPort{100};
+/// The keeper and the network are not to be flooded by one who says much.
+constexpr std::chrono::milliseconds kBetweenReports{50};
+/// Until all callers know that a member is leaving whose program is not told itself.
+constexpr std::chrono::seconds kCallersKnow{2};
+constexpr std::chrono::seconds kAfterTerm{5};
+
+/// Later agents of a job have larger ones.
+std::uint64_t new_incarnation() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(
+      std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+
+bool takes_connections(std::uint16_t port) {
+  const Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return socket &&
+         connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+std::vector<std::string> program_environment(const std::string& socket) {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry; ++entry)
+    if (!std::string_view(*entry).starts_with("BELLOWS_POOL_SOCKET="))
+      environment.emplace_back(*entry);
+  environment.push_back("BELLOWS_POOL_SOCKET=" + socket);
+  return environment;
+}
+
+}  // namespace
+
+MemberAgent::MemberAgent(EventLoop& loop, const Fd& signals, MemberOptions options, Say say)
+    : loop_(loop),
+      signals_(signals),
+      options_(std::move(options)),
+      say_(std::move(say)),
+      incarnation_(new_incarnation()),
+      usage_(Usage::of_job()) {}
+
+Status MemberAgent::start(const PoolKey& key, const std::string& folder) {
+  const std::string socket = folder + "/member";
+  auto lines = ProgramLines::open(loop_, notes_, socket);
+  if (!lines) return lines.error();
+  lines_ = std::move(*lines);
+  auto keeper = KeeperLine::open(options_.pool_dir, key);
+  if (!keeper) return keeper.error();
+  keeper_ = std::move(*keeper);
+  auto bell = loop_.watch(keeper_->bell().get(), EPOLLIN, [this](std::uint32_t) { on_bell(); });
+  if (!bell) return bell.error();
+  bell_watch_ = std::move(*bell);
+  auto signal = loop_.watch(signals_.get(), EPOLLIN, [this](std::uint32_t) { on_signal(); });
+  if (!signal) return signal.error();
+  signal_watch_ = std::move(*signal);
+  auto program = Child::start({.command = options_.command,
+                               .environment = program_environment(socket),
+                               .death_signal = SIGKILL});
+  if (!program) return program.error();
+  program_ = std::move(*program);
+  return {};
+}
+
+void MemberAgent::on_signal() {
+  signalfd_siginfo info;
+  if (read(signals_.get(), &info, sizeof info) != sizeof info) return;
+  if (info.ssi_signo != SIGCHLD) drain(options_.drain, "Slurm ends the job");
+}
+
+void MemberAgent::on_bell() {
+  std::uint64_t rings = 0;
+  (void)!read(keeper_->bell().get(), &rings, sizeof rings);
+  if (const auto trouble = keeper_->take_trouble(); trouble && *trouble != trouble_)
+    say_("has no keeper: " + (trouble_ = *trouble));
+  const auto order = keeper_->take_order();
+  if (!order) return;
+  trouble_.clear();
+  lines_->tell_size(order->size());
+  if (order->drain())
+    drain(std::chrono::seconds(order->drain_seconds()), "the pool does not need it any more");
+}
+
+/// The program ends by itself if it listens to its agent; any other is told by a signal, once no
+/// caller sends it anything.
+void MemberAgent::drain(std::chrono::seconds within, const char* why) {
+  if (std::exchange(draining_, true)) return;
+  notes_.has_news = true;
+  say_(fmt::format("drains within {} s: {}", within.count(), why));
+  const auto now = Clock::now();
+  lines_->tell_drain(static_cast<std::uint32_t>(within.count()));
+  term_at_ = now + (lines_->watched() ? within : std::min(within, kCallersKnow));
+  kill_at_ = now + within + kAfterTerm;
+}
+
+void MemberAgent::drive_end(Clock::time_point now) {
+  if (now >= term_at_) {
+    term_at_ = Clock::time_point::max();
+    program_->signal(SIGTERM);
+  }
+  if (now >= kill_at_) {
+    kill_at_ = Clock::time_point::max();
+    say_("kills the program, which has not ended in time");
+    program_->signal(SIGKILL);
+  }
+}
+
+void MemberAgent::look_at_port() {
+  if (options_.port == 0 || notes_.ready || !takes_connections(options_.port)) return;
+  notes_.port = options_.port;
+  notes_.ready = notes_.has_news = true;
+}
+
+void MemberAgent::look(Clock::time_point now) {
+  look_at_port();
+  if (now < look_at_) return;
+  look_at_ = now + kLook;
+  usage_.look(program_->pid(), now);
+  if (const auto cpu = usage_.cpu()) (void)notes_.note("cpu", *cpu, now);
+  if (const auto memory = usage_.memory()) (void)notes_.note("memory", *memory, now);
+}
+
+Report MemberAgent::report(Clock::time_point now) const {
+  Report report;
+  report.set_job(options_.job);
+  report.set_incarnation(incarnation_);
+  report.set_node(options_.host);
+  if (notes_.port != 0) report.set_address(fmt::format("{}:{}", options_.host, notes_.port));
+  report.set_ready(notes_.ready);
+  report.set_draining(draining_);
+  report.set_vote(notes_.vote);
+  report.set_vote_sequence(notes_.vote_sequence);
+  for (const auto& [name, noted] : notes_.metrics) {
+    const auto age = std::chrono::duration_cast<std::chrono::milliseconds>(now - noted.at);
+    if (age > std::chrono::hours(1)) continue;
+    Metric* const metric = report.add_metric();
+    metric->set_name(name);
+    metric->set_value(noted.value);
+    metric->set_age_ms(static_cast<std::uint32_t>(age.count()));
+  }
+  return report;
+}
+
+MemberAgent::Clock::time_point MemberAgent::next_turn(Clock::time_point now) const {
+  const bool awaits_port = options_.port != 0 && !notes_.ready;
+  auto next = now + (awaits_port ? kLookForPort : kLook);
+  if (notes_.has_news) next = std::min(next, send_at_);
+  return std::min({next, look_at_, term_at_, kill_at_});
+}
+
+int MemberAgent::run() {
+  while (!program_->poll_exit()) {
+    const auto now = Clock::now();
+    drive_end(now);
+    look(now);
+    // Each second at least: a keeper that was away is found again by that.
+    if (now >= send_at_ + kLook || (notes_.has_news && now >= send_at_)) {
+      notes_.has_news = false;
+      send_at_ = now + kBetweenReports;
+      keeper_->send(report(now));
+    }
+    loop_.run_once(next_turn(Clock::now()));
+  }
+  const ChildExit& exit = *program_->poll_exit();
+  if (!exit.ok()) say_("the program " + exit.to_string());
+  return exit.code();
+}
+
+}  // namespace bellows::pool

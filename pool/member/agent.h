@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/child.h"
+#include "common/event_loop.h"
+#include "common/fd.h"
+#include "common/result.h"
+#include "pool/member/keeper_line.h"
+#include "pool/member/member_notes.h"
+#include "pool/member/program_lines.h"
+#include "pool/member/usage.h"
+
+namespace bellows::pool {
+
+struct MemberOptions {
+  std::vector<std::string> command;
+  std::string pool_dir;
+  std::string host;                ///< by which callers reach this node
+  std::uint32_t job = 0;           ///< Slurm's
+  std::uint16_t port = 0;          ///< at which the program will take calls; 0: it says so itself
+  std::chrono::seconds drain{30};  ///< where Slurm ends the job, and the keeper has not said
+};
+
+/// The process beside a member's program: starts it, tells the keeper how it is, and ends it when
+/// the pool does not want it any more.
+class MemberAgent {
+ public:
+  using Clock = EventLoop::Clock;
+  using Say = std::function<void(const std::string&)>;
+
+  /// `signals`: a signalfd of SIGTERM, SIGINT and SIGCHLD. `folder`: for the socket.
+  MemberAgent(EventLoop& loop, const Fd& signals, MemberOptions options, Say say);
+  MemberAgent(const MemberAgent&) = delete;
+  MemberAgent& operator=(const MemberAgent&) = delete;
+
+  Status start(const PoolKey& key, const std::string& folder);
+  /// Until the program has ended. Its exit code, as a shell has it.
+  int run();
+
+ private:
+  void on_signal();
+  void on_bell();
+  void drain(std::chrono::seconds within, const char* why);
+  void drive_end(Clock::time_point now);
+  void look(Clock::time_point now);
+  void look_at_port();
+  Report report(Clock::time_point now) const;
+  Clock::time_point next_turn(Clock::time_point now) const;
+
+  EventLoop& loop_;
+  const Fd& signals_;
+  const MemberOptions options_;
+  const Say say_;
+  const std::uint64_t incarnation_;
+  MemberNotes notes_;
+  Usage usage_;
+  std::unique_ptr<ProgramLines> lines_;
+  std::unique_ptr<KeeperLine> keeper_;
+  EventLoop::Watch signal_watch_;
+  EventLoop::Watch bell_watch_;
+  std::optional<Child> program_;
+  std::string trouble_;
+  Clock::time_point look_at_;
+  Clock::time_point send_at_;
+  bool draining_ = false;
+  Clock::time_point term_at_ = Clock::time_point::max();
+  Clock::time_point kill_at_ = Clock::time_point::max();
+};
+
+}  // namespace bellows::pool

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/member/member_command.h"
+
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "common/say_line.h"
+#include "launcher/base/exit_status.h"
+#include "launcher/base/job_paths.h"
+#include "pool/member/agent.h"
+
+namespace bellows::pool {
+namespace {
+
+struct Options {
+  std::vector<std::string> command;
+  std::optional<std::uint32_t> port;
+  std::uint32_t drain = 25;
+  std::string host;
+};
+
+void say(const std::string& text) { say_line("bellows pool member", text); }
+
+/// A folder for the socket, which goes with its owner.
+class SocketFolder {
+ public:
+  SocketFolder() {
+    const char* const dir = std::getenv("TMPDIR");
+    path_ = std::string(dir && *dir ? dir : "/tmp") + "/bellows-pool-XXXXXX";
+    if (!mkdtemp(path_.data())) path_.clear();
+  }
+  SocketFolder(const SocketFolder&) = delete;
+  SocketFolder& operator=(const SocketFolder&) = delete;
+  ~SocketFolder() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+}
+
+Fd open_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int number : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, number);
+  sigprocmask(SIG_BLOCK, &set, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return Fd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+int failed(const std::string& text) {
+  say(text);
+  return kFailed;
+}
+
+int run(const Options& options) {
+  const char* const dir = std::getenv("BELLOWS_POOL");
+  const auto job = job_id_from_environment();
+  if (!dir || !*dir || !job) {
+    say("this is no member of a pool: it belongs into the batch script that is given to `bellows "
+        "pool create`");
+    return kUsage;
+  }
+  const auto key = read_key(dir);
+  if (!key) return failed(key.error().text);
+  // Before gRPC has threads, which would take the signals.
+  const Fd signals = open_signals();
+  auto loop = EventLoop::make();
+  if (!loop || !signals) return failed("can't make an epoll or a signalfd");
+  const SocketFolder folder;
+  if (folder.path().empty()) return failed(errno_error("make", "a folder for a socket").text);
+  MemberAgent agent(**loop, signals,
+                    {.command = options.command,
+                     .pool_dir = dir,
+                     .host = options.host.empty() ? host_name() : options.host,
+                     .job = *job,
+                     .port = static_cast<std::uint16_t>(options.port.value_or(0)),
+                     .drain = std::chrono::seconds(options.drain)},
+                    say);
+  if (const Status started = agent.start(*key, folder.path()); !started)
+    return failed(started.error().text);
+  return agent.run();
+}
+
+}  // namespace
+
+void add_member_command(CommandLine& pool) {
+  CommandLine command = pool.add_command(
+      "member", "In a pool's batch script: run the program of a member, and its agent");
+  const auto options = std::make_shared<Options>();
+  command
+      .add_option(
+          "--port", options->port,
+          "The program takes calls at this port, and is ready once it does (default: it says "
+          "so itself)")
+      .value_name("PORT")
+      .between(1, 65535);
+  command
+      .add_option("--drain", options->drain,
+                  "Seconds that the program has to end when Slurm ends the job; less than KillWait")
+      .value_name("SECONDS")
+      .show_default();
+  command.add_option("--host", options->host,
+                     "The name by which callers reach this node (default: its host name)");
+  command.add_option("CMD", options->command, "The program, behind --").required();
+  command.positionals_at_end();
+  command.run([options] { return run(*options); });
+}
+
+}  // namespace bellows::pool

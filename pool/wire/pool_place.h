@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+
+namespace bellows::pool {
+
+/// Where the keeper of a pool listens. A value.
+struct KeeperPlace {
+  std::string host;
+  std::uint16_t port = 0;
+  std::uint32_t job = 0;  ///< 0: it is in none
+
+  std::string address() const;
+};
+
+/// The directory of all of a user's pools: $BELLOWS_POOLS, or ~/.bellows/pools. invalid: there is
+/// neither a variable nor a home.
+Result<std::string> pools_dir();
+/// The directory of one. invalid: no pool can have such a name; not_found: there is none.
+Result<std::string> find_pool(const std::string& name);
+/// The names of all of a user's pools, in their order.
+Result<std::vector<std::string>> pool_names();
+/// Letters, digits, "-" and "_"; at most 40, since a job of Slurm's is named after it. What is
+/// wrong with the name, or nothing.
+std::string pool_name_complaint(const std::string& name);
+
+/// not_found: no keeper has started yet; corrupt: the file is not what a keeper writes.
+Result<KeeperPlace> read_keeper(const std::string& dir);
+Status write_keeper(const std::string& dir, const KeeperPlace& place);
+
+}  // namespace bellows::pool
