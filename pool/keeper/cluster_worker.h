@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "pool/keeper/cluster.h"
+#include "pool/keeper/member_book.h"
+
+namespace bellows::pool {
+
+/// What came of what Slurm was asked. A value.
+struct ClusterNews {
+  std::vector<std::uint32_t> submitted;
+  std::optional<std::vector<SlurmJob>> jobs;  ///< a list that was asked for after all of that
+  std::optional<std::string> trouble;         ///< why the last question failed
+};
+
+/// Asks Slurm from a thread of its own, since slurmctld may take a minute to answer. Submits,
+/// cancels and lists again and again.
+class ClusterWorker {
+ public:
+  using Tell = std::function<void(ClusterNews)>;
+
+  /// `cluster` must outlive it. `tell` is called by the thread.
+  ClusterWorker(Cluster& cluster, Tell tell);
+  ClusterWorker(const ClusterWorker&) = delete;
+  ClusterWorker& operator=(const ClusterWorker&) = delete;
+  /// Waits for the question that is under way.
+  ~ClusterWorker();
+
+  /// So many more than those that were told of, in the place of what was wanted before. Who calls
+  /// this must not be told meanwhile.
+  void want(std::uint32_t submissions);
+  void cancel(std::uint32_t job);
+
+ private:
+  void run();
+  bool wait();
+  void cancel_all(ClusterNews& news);
+  void submit_all(ClusterNews& news);
+
+  Cluster& cluster_;
+  const Tell tell_;
+  mutable std::mutex mutex_;
+  std::condition_variable news_;
+  std::uint32_t wanted_ = 0;
+  bool submits_ = false;
+  std::deque<std::uint32_t> cancels_;
+  bool ends_ = false;
+  Clock::time_point list_at_;    ///< of the thread
+  Clock::time_point submit_at_;  ///< of the thread; after a refusal it is later
+  std::thread thread_;
+};
+
+}  // namespace bellows::pool

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "pool/keeper/cluster_worker.h"
+#include "pool/keeper/desk.h"
+#include "pool/keeper/size_choice.h"
+#include "pool/keeper/step_plan.h"
+#include "pool/wire/pool_settings.h"
+
+namespace bellows::pool {
+
+/// Holds a pool at its size: asks Slurm for members, drains those that are to go, and tells callers
+/// who takes calls. What it has to know of the past it asks Slurm, so it may be killed at any time.
+class PoolKeeper final : private DeskKeeper {
+ public:
+  using Say = std::function<void(const std::string&)>;
+
+  /// `dir` is the pool's, `job` the keeper's own; `cluster` must outlive it.
+  PoolKeeper(std::string dir, PoolSettings settings, PoolOrders orders, std::uint32_t job,
+             Cluster& cluster, Say say);
+  PoolKeeper(const PoolKeeper&) = delete;
+  PoolKeeper& operator=(const PoolKeeper&) = delete;
+  ~PoolKeeper() override;
+
+  /// Listens, and says where in the pool's directory.
+  Status open(const PoolKey& key, const std::string& host);
+  /// One turn, at least each second. True: the pool has ended.
+  bool turn(Clock::time_point now);
+  /// Until there is news, or for that long.
+  void wait(std::chrono::milliseconds most);
+
+ private:
+  bool report(const MemberReport& report) override;
+  void left(std::uint32_t job, std::uint64_t incarnation) override;
+  Pool show() override;
+  Result<Pool> change(const ChangeRequest& request) override;
+
+  void take(const ClusterNews& news);
+  StepPlan plan_locked(Clock::time_point now);
+  bool settled_locked(Clock::time_point now) const;
+  void take_trouble(const ClusterNews& news);
+  void carry_out(const StepPlan& plan);
+  void tell_all(Clock::time_point now);
+  Pool show_locked() const;
+  std::shared_ptr<const Members> members_locked() const;
+  Status order(const PoolOrders& orders);
+  Status drain_one(std::uint32_t job);
+  Status carry_out_change(const ChangeRequest& request);
+
+  const std::string dir_;
+  const PoolSettings settings_;
+  const std::uint32_t job_;
+  const Say say_;
+  std::mutex mutex_;  ///< of all below but the last two
+  std::condition_variable news_;
+  bool has_news_ = false;
+  MemberBook book_;
+  SizeChoice size_;
+  bool knows_members_ = false;  ///< Slurm has listed them since this keeper began
+  Clock::time_point settles_by_;
+  PoolOrders orders_;
+  std::uint64_t told_version_ = 0;
+  Clock::time_point told_at_;
+  std::string submit_trouble_;
+  std::string list_trouble_;
+  std::unique_ptr<ClusterWorker> worker_;
+  std::unique_ptr<Desk> desk_;
+};
+
+}  // namespace bellows::pool

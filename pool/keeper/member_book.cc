@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/keeper/member_book.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace bellows::pool {
+
+void MemberBook::enter(MemberEntry& member, Phase phase, Clock::time_point now) {
+  if (member.phase == phase) return;
+  member.phase = phase;
+  member.phase_since = now;
+  ++version_;
+  if (phase != Phase::ready || member.ready_at) return;
+  member.ready_at = now;
+  start_times_.push_back(std::chrono::duration<double>(now - member.submitted).count());
+}
+
+void MemberBook::submitted(std::uint32_t job, Clock::time_point now) {
+  const auto [place, is_new] = members_.try_emplace(job);
+  // A list may have been faster than sbatch.
+  if (!is_new) return;
+  place->second.job = job;
+  place->second.submitted = place->second.phase_since = now;
+  ++version_;
+}
+
+bool MemberBook::reported(const MemberReport& report, Clock::time_point now) {
+  const auto place = members_.find(report.job);
+  if (place == members_.end() || place->second.phase == Phase::ended) return false;
+  MemberEntry& member = place->second;
+  // A job that was requeued has a new agent, and the old one's last words may come after it.
+  if (member.report && report.incarnation < member.report->incarnation) return false;
+  if (member.report && (member.report->address != report.address ||
+                        member.report->incarnation != report.incarnation))
+    ++version_;
+  member.report = report;
+  member.reported = now;
+  member.attended = true;
+  if (report.draining)
+    enter(member, Phase::draining, now);
+  else if (member.phase != Phase::draining)
+    enter(member, report.ready ? Phase::ready : Phase::starting, now);
+  return true;
+}
+
+void MemberBook::left(std::uint32_t job, std::uint64_t incarnation) {
+  const auto place = members_.find(job);
+  if (place == members_.end() || !place->second.report) return;
+  if (place->second.report->incarnation == incarnation) place->second.attended = false;
+}
+
+void MemberBook::take_job(const SlurmJob& job, Clock::time_point now) {
+  submitted(job.id, now);
+  MemberEntry& member = members_.at(job.id);
+  member.listed = true;
+  member.reason = job.reason;
+  if (member.phase == Phase::ended) return;
+  if (job.finished()) {
+    enter(member, Phase::ended, now);
+  } else if (job.state == SlurmState::pending && member.phase != Phase::pending) {
+    // Slurm has put it back into its queue.
+    member.report.reset();
+    member.attended = false;
+    if (member.phase != Phase::draining) enter(member, Phase::pending, now);
+  } else if (job.state == SlurmState::running && member.phase == Phase::pending) {
+    enter(member, Phase::starting, now);
+  }
+}
+
+void MemberBook::listed(const std::vector<SlurmJob>& jobs, Clock::time_point now) {
+  for (const SlurmJob& job : jobs) take_job(job, now);
+  end_unlisted(jobs, now);
+}
+
+/// Slurm forgets a job some minutes after its end; one that has just been submitted is not on a
+/// list that was asked for before.
+void MemberBook::end_unlisted(const std::vector<SlurmJob>& jobs, Clock::time_point now) {
+  for (auto place = members_.begin(); place != members_.end();) {
+    MemberEntry& member = place->second;
+    const bool is_there = std::any_of(jobs.begin(), jobs.end(),
+                                      [&](const SlurmJob& job) { return job.id == member.job; });
+    const bool is_gone = !is_there && (member.listed || now - member.submitted > kUnlisted);
+    if (is_gone && member.phase == Phase::ended) {
+      place = members_.erase(place);
+      continue;
+    }
+    if (is_gone) enter(member, Phase::ended, now);
+    ++place;
+  }
+}
+
+void MemberBook::tick(Clock::time_point now) {
+  for (auto& [job, member] : members_)
+    if (member.phase == Phase::ready && !member.attended && now - member.reported > kAway)
+      enter(member, Phase::starting, now);
+}
+
+void MemberBook::drain(std::uint32_t job, Clock::time_point by, Clock::time_point now) {
+  const auto place = members_.find(job);
+  if (place == members_.end() || place->second.phase == Phase::ended) return;
+  if (!place->second.drain_by) place->second.drain_by = by;
+  enter(place->second, Phase::draining, now);
+}
+
+void MemberBook::cancelled(std::uint32_t job) {
+  const auto place = members_.find(job);
+  if (place != members_.end()) place->second.cancelled = true;
+}
+
+std::uint32_t MemberBook::count(Phase phase) const {
+  return static_cast<std::uint32_t>(
+      std::count_if(members_.begin(), members_.end(),
+                    [phase](const auto& entry) { return entry.second.phase == phase; }));
+}
+
+std::uint32_t MemberBook::staying() const {
+  return count(Phase::pending) + count(Phase::starting) + count(Phase::ready);
+}
+
+std::vector<double> MemberBook::take_start_times() { return std::exchange(start_times_, {}); }
+
+}  // namespace bellows::pool

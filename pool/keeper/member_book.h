@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "slurm/job.h"
+
+namespace bellows::pool {
+
+using Clock = std::chrono::steady_clock;
+
+/// In the order of MemberState in pool.proto.
+enum class Phase { pending, starting, ready, draining, ended };
+
+/// What the agent of a member says of it. A value.
+struct MemberReport {
+  std::uint32_t job = 0;
+  std::uint64_t incarnation = 0;
+  std::string address;
+  std::string node;
+  bool ready = false;
+  bool draining = false;
+  std::map<std::string, double> metrics;
+  std::int32_t vote = 0;
+  std::uint32_t vote_sequence = 0;
+};
+
+/// A member as its keeper knows it.
+struct MemberEntry {
+  std::uint32_t job = 0;
+  Phase phase = Phase::pending;
+  Clock::time_point submitted;
+  Clock::time_point phase_since;
+  std::optional<Clock::time_point> ready_at;  ///< the first time
+  std::optional<MemberReport> report;         ///< the newest
+  Clock::time_point reported;
+  bool attended = false;              ///< its agent's connection stands
+  bool listed = false;                ///< Slurm has been seen to have the job
+  std::optional<std::string> reason;  ///< why Slurm has it wait
+  std::optional<Clock::time_point> drain_by{};
+  bool cancelled = false;  ///< Slurm was asked to end it
+};
+
+/// The members of a pool. Slurm says which there are, their agents say how they are. A value.
+class MemberBook {
+ public:
+  /// How long a member's agent may be away before callers are told to leave it alone.
+  static constexpr std::chrono::seconds kAway{3};
+  /// How long Slurm may not know of a job that it has taken.
+  static constexpr std::chrono::seconds kUnlisted{10};
+
+  void submitted(std::uint32_t job, Clock::time_point now);
+  /// False: there is no such member, as far as is known; Slurm decides who is one, not who says so.
+  bool reported(const MemberReport& report, Clock::time_point now);
+  /// The connection of this incarnation's agent is gone.
+  void left(std::uint32_t job, std::uint64_t incarnation);
+  /// All jobs of the pool that Slurm knows, also those of a keeper before this one.
+  void listed(const std::vector<SlurmJob>& jobs, Clock::time_point now);
+  /// What follows from time alone.
+  void tick(Clock::time_point now);
+
+  /// From now on it gets no calls, and has to be done by then.
+  void drain(std::uint32_t job, Clock::time_point by, Clock::time_point now);
+  void cancelled(std::uint32_t job);
+
+  const std::map<std::uint32_t, MemberEntry>& members() const { return members_; }
+  /// Those that are to stay, in any of these states.
+  std::uint32_t count(Phase phase) const;
+  std::uint32_t staying() const;
+  /// Grows with each change that callers should know of.
+  std::uint64_t version() const { return version_; }
+  /// Seconds from submission to readiness of members that became ready, once each.
+  std::vector<double> take_start_times();
+
+ private:
+  void enter(MemberEntry& member, Phase phase, Clock::time_point now);
+  void end_unlisted(const std::vector<SlurmJob>& jobs, Clock::time_point now);
+  void take_job(const SlurmJob& job, Clock::time_point now);
+
+  std::map<std::uint32_t, MemberEntry> members_;
+  std::vector<double> start_times_;
+  std::uint64_t version_ = 1;
+};
+
+}  // namespace bellows::pool

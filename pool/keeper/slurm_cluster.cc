@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/keeper/slurm_cluster.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "common/text.h"
+#include "launcher/base/program_output.h"
+#include "pool/keeper/job_names.h"
+
+namespace bellows::pool {
+namespace {
+
+/// Longer than slurmctld takes under load, by sbatch's own MessageTimeout.
+constexpr std::chrono::seconds kSubmitsWithin{60};
+constexpr std::size_t kMostBytes = 64 * 1024;
+constexpr std::size_t kMostShown = 400;
+
+/// That of the keeper without what its own job has of Slurm and Bellows: a member is a job of its
+/// own, and SBATCH_ and SLURM_ variables would be options of sbatch.
+std::vector<std::string> member_environment(const std::string& dir) {
+  std::vector<std::string> kept;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text(*entry);
+    const bool is_ours = text.starts_with("SLURM_CONF=") || text.starts_with("BELLOWS_POOLS=");
+    const bool is_of_job = text.starts_with("SLURM") || text.starts_with("SBATCH_") ||
+                           text.starts_with("SRUN_") || text.starts_with("BELLOWS_") ||
+                           text.starts_with("SPANK_") || text.starts_with("PMI") ||
+                           text.starts_with("CUDA_VISIBLE_DEVICES=") || text.starts_with("TMPDIR=");
+    if (is_ours || !is_of_job) kept.emplace_back(text);
+  }
+  kept.push_back("BELLOWS_POOL=" + dir);
+  return kept;
+}
+
+Error failure_of(const ProgramOutput& output, std::string_view what) {
+  const std::string said = one_line(trim(output.err), kMostShown);
+  return Error{ErrorKind::unavailable,
+               fmt::format("{}: {}", what, said.empty() ? output.exit.to_string() : said)};
+}
+
+}  // namespace
+
+SlurmCluster::SlurmCluster(std::string pool, std::string dir)
+    : pool_(std::move(pool)), dir_(std::move(dir)), environment_(member_environment(dir_)) {}
+
+Result<std::uint32_t> SlurmCluster::submit() {
+  const std::vector<std::string> command = {"sbatch",
+                                            "--parsable",
+                                            "--no-requeue",
+                                            "--job-name=" + member_job_name(pool_),
+                                            "--output=" + dir_ + "/log/%j.out",
+                                            dir_ + "/member.sbatch"};
+  const auto output = output_of(command, kSubmitsWithin, kMostBytes, environment_);
+  if (!output) return output.error();
+  if (!output->exit.ok()) return failure_of(*output, "sbatch refuses a member");
+  // With --clusters there is a name behind it.
+  const auto job = parse_uint(split(trim(output->out), ';')[0]);
+  if (!job || *job > UINT32_MAX)
+    return Error{ErrorKind::internal, "sbatch did not name the job: " + one_line(output->out, 80)};
+  return static_cast<std::uint32_t>(*job);
+}
+
+Status SlurmCluster::cancel(std::uint32_t job) {
+  const auto output = output_of({"scancel", std::to_string(job)}, kSubmitsWithin, kMostBytes);
+  if (!output) return output.error();
+  if (!output->exit.ok()) return failure_of(*output, "scancel");
+  return {};
+}
+
+Result<std::vector<SlurmJob>> SlurmCluster::members() {
+  auto jobs = slurm_.jobs();
+  if (!jobs) return jobs.error();
+  std::vector<SlurmJob> members;
+  for (SlurmJob& job : *jobs)
+    if (job.uid == getuid() && job.name == member_job_name(pool_))
+      members.push_back(std::move(job));
+  return members;
+}
+
+}  // namespace bellows::pool

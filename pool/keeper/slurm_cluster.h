@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "pool/keeper/cluster.h"
+#include "slurm/client.h"
+
+namespace bellows::pool {
+
+/// Slurm through sbatch, so that #SBATCH lines and options of plugins are read as ever, scancel and
+/// libslurm.
+class SlurmCluster final : public Cluster {
+ public:
+  /// `dir`: the pool's, which has its batch script.
+  SlurmCluster(std::string pool, std::string dir);
+
+  Result<std::uint32_t> submit() override;
+  Status cancel(std::uint32_t job) override;
+  Result<std::vector<SlurmJob>> members() override;
+
+ private:
+  const std::string pool_;
+  const std::string dir_;
+  const std::vector<std::string> environment_;
+  SlurmClient slurm_;
+};
+
+}  // namespace bellows::pool

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/keeper/step_plan.h"
+
+#include <algorithm>
+
+namespace bellows::pool {
+namespace {
+
+/// What the agent needs to kill a program that does not end, and Slurm to see it.
+constexpr std::chrono::seconds kAfterDrain{15};
+
+void drain_ready(const MemberBook& book, const std::vector<std::uint32_t>& drain_first,
+                 std::uint32_t surplus, StepPlan& plan) {
+  for (const std::uint32_t job : drain_first) {
+    if (plan.drain.size() >= surplus) return;
+    const auto place = book.members().find(job);
+    if (place != book.members().end() && place->second.phase == Phase::ready)
+      plan.drain.push_back(job);
+  }
+}
+
+/// The last ones that were submitted are the furthest from being of use.
+void cancel_beginners(const MemberBook& book, std::uint32_t surplus, StepPlan& plan) {
+  std::vector<const MemberEntry*> beginners;
+  for (const auto& [job, member] : book.members())
+    if (member.phase == Phase::pending || member.phase == Phase::starting)
+      beginners.push_back(&member);
+  std::sort(beginners.begin(), beginners.end(), [](const auto* a, const auto* b) {
+    return std::pair(a->submitted, a->job) > std::pair(b->submitted, b->job);
+  });
+  for (const MemberEntry* member : beginners) {
+    if (surplus-- == 0) return;
+    if (!member->cancelled) plan.cancel.push_back(member->job);
+  }
+}
+
+}  // namespace
+
+StepPlan plan_steps(const MemberBook& book, std::uint32_t wanted, std::uint32_t max,
+                    const std::vector<std::uint32_t>& drain_first, Clock::time_point now) {
+  StepPlan plan;
+  for (const auto& [job, member] : book.members())
+    if (member.phase == Phase::draining && member.drain_by && !member.cancelled &&
+        now > *member.drain_by + kAfterDrain)
+      plan.cancel.push_back(job);
+  const std::uint32_t staying = book.staying();
+  if (staying < wanted) plan.submit = wanted - staying;
+  if (staying > wanted) drain_ready(book, drain_first, staying - wanted, plan);
+  const auto left = staying - static_cast<std::uint32_t>(plan.drain.size());
+  if (left > max) cancel_beginners(book, left - max, plan);
+  return plan;
+}
+
+}  // namespace bellows::pool

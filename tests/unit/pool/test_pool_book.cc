@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who a pool's members are, and what is asked of Slurm for its size.
+#include <criterion/criterion.h>
+
+#include "pool/keeper/step_plan.h"
+
+using namespace bellows;
+using namespace bellows::pool;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr Clock::time_point kStart{1h};
+
+SlurmJob job_of(std::uint32_t id, SlurmState state) {
+  SlurmJob job;
+  job.id = id;
+  job.state = state;
+  return job;
+}
+
+MemberReport ready_report(std::uint32_t job, std::uint64_t incarnation = 1) {
+  MemberReport report;
+  report.job = job;
+  report.incarnation = incarnation;
+  report.address = "n1:8000";
+  report.ready = true;
+  return report;
+}
+
+/// A book with so many members that are ready, 1 and up.
+MemberBook ready_book(std::uint32_t members) {
+  MemberBook book;
+  for (std::uint32_t job = 1; job <= members; ++job) {
+    book.submitted(job, kStart);
+    cr_assert(book.reported(ready_report(job), kStart + 2s));
+  }
+  return book;
+}
+
+Phase phase_of(const MemberBook& book, std::uint32_t job) { return book.members().at(job).phase; }
+
+}  // namespace
+
+Test(pool_book, a_member_is_pending_starting_ready_and_its_start_is_timed_once) {
+  MemberBook book;
+  book.submitted(7, kStart);
+  cr_expect(phase_of(book, 7) == Phase::pending);
+  book.listed({job_of(7, SlurmState::running)}, kStart + 1s);
+  cr_expect(phase_of(book, 7) == Phase::starting);
+  cr_expect(book.reported(ready_report(7), kStart + 3s));
+  cr_expect(phase_of(book, 7) == Phase::ready);
+  auto report = ready_report(7);
+  report.ready = false;
+  cr_expect(book.reported(report, kStart + 4s));
+  cr_expect(phase_of(book, 7) == Phase::starting);
+  cr_expect(book.reported(ready_report(7), kStart + 5s));
+  const auto times = book.take_start_times();
+  cr_assert_eq(times.size(), 1);
+  cr_expect_float_eq(times[0], 3, 1e-9);
+  cr_expect(book.take_start_times().empty());
+}
+
+Test(pool_book, nobody_is_a_member_by_saying_so) {
+  MemberBook book;
+  cr_expect_not(book.reported(ready_report(9), kStart));
+  cr_expect(book.members().empty());
+}
+
+Test(pool_book, what_a_predecessor_submitted_is_known_from_slurm) {
+  MemberBook book;
+  book.listed({job_of(3, SlurmState::running), job_of(4, SlurmState::pending)}, kStart);
+  cr_expect_eq(book.staying(), 2);
+  cr_expect(book.reported(ready_report(3), kStart));
+  cr_expect_eq(book.count(Phase::ready), 1);
+}
+
+Test(pool_book, a_job_that_slurm_does_not_list_yet_is_not_lost) {
+  MemberBook book;
+  book.submitted(7, kStart);
+  book.listed({}, kStart + 5s);
+  cr_expect_eq(book.staying(), 1);
+  book.listed({}, kStart + 11s);
+  cr_expect_eq(book.staying(), 0);
+}
+
+Test(pool_book, a_job_that_ended_or_went_is_no_member_any_more) {
+  MemberBook book = ready_book(2);
+  book.listed({job_of(1, SlurmState::failed), job_of(2, SlurmState::running)}, kStart + 3s);
+  cr_expect(phase_of(book, 1) == Phase::ended);
+  cr_expect_not(book.reported(ready_report(1), kStart + 4s), "its agent's last words");
+  book.listed({job_of(1, SlurmState::failed)}, kStart + 5s);
+  cr_expect(phase_of(book, 2) == Phase::ended);
+  book.listed({}, kStart + 6s);
+  cr_expect(book.members().empty());
+}
+
+Test(pool_book, a_job_that_slurm_requeued_takes_no_calls) {
+  MemberBook book = ready_book(1);
+  book.listed({job_of(1, SlurmState::pending)}, kStart + 3s);
+  cr_expect(phase_of(book, 1) == Phase::pending);
+  cr_expect_not(book.members().at(1).report.has_value());
+}
+
+Test(pool_book, an_older_incarnation_changes_nothing) {
+  MemberBook book = ready_book(1);
+  auto report = ready_report(1, 5);
+  report.address = "n2:1";
+  cr_expect(book.reported(report, kStart + 3s));
+  cr_expect_not(book.reported(ready_report(1, 4), kStart + 4s));
+  cr_expect_eq(book.members().at(1).report->address, "n2:1");
+  book.left(1, 4);
+  cr_expect(book.members().at(1).attended);
+  book.left(1, 5);
+  cr_expect_not(book.members().at(1).attended);
+}
+
+Test(pool_book, one_whose_agent_is_away_for_long_takes_no_calls_until_it_is_back) {
+  MemberBook book = ready_book(1);
+  book.left(1, 1);
+  book.tick(kStart + 4s);
+  cr_expect(phase_of(book, 1) == Phase::ready);
+  book.tick(kStart + 6s);
+  cr_expect(phase_of(book, 1) == Phase::starting);
+  cr_expect(book.reported(ready_report(1), kStart + 9s));
+  cr_expect(phase_of(book, 1) == Phase::ready);
+  cr_expect_eq(book.take_start_times().size(), 1);
+}
+
+Test(pool_book, callers_are_told_of_changes_only) {
+  MemberBook book = ready_book(1);
+  const auto version = book.version();
+  cr_expect(book.reported(ready_report(1), kStart + 3s));
+  cr_expect_eq(book.version(), version);
+  auto report = ready_report(1);
+  report.address = "n1:9";
+  cr_expect(book.reported(report, kStart + 3s));
+  cr_expect_gt(book.version(), version);
+}
+
+Test(pool_steps, what_lacks_is_submitted) {
+  const auto plan = plan_steps(ready_book(2), 5, 8, {}, kStart);
+  cr_expect_eq(plan.submit, 3);
+  cr_expect(plan.drain.empty() && plan.cancel.empty());
+}
+
+Test(pool_steps, surplus_is_drained_in_the_order_given) {
+  const auto plan = plan_steps(ready_book(4), 2, 8, {3, 1, 4, 2}, kStart);
+  cr_expect_eq(plan.submit, 0);
+  cr_expect(plan.drain == std::vector<std::uint32_t>({3, 1}));
+  cr_expect(plan.cancel.empty());
+}
+
+Test(pool_steps, a_member_is_never_cancelled_before_it_was_ready) {
+  MemberBook book = ready_book(1);
+  book.submitted(2, kStart);
+  book.submitted(3, kStart);
+  const auto plan = plan_steps(book, 1, 8, {3, 2, 1}, kStart);
+  cr_expect(plan.cancel.empty());
+  cr_expect(plan.drain == std::vector<std::uint32_t>({1}), "the only one that works");
+}
+
+Test(pool_steps, above_the_most_also_those_go_that_never_began_the_youngest_first) {
+  MemberBook book = ready_book(1);
+  for (std::uint32_t job = 2; job <= 5; ++job) book.submitted(job, kStart + 1s * job);
+  const auto plan = plan_steps(book, 3, 3, {}, kStart);
+  cr_expect(plan.cancel == std::vector<std::uint32_t>({5, 4}));
+  book.cancelled(5);
+  cr_expect(plan_steps(book, 3, 3, {}, kStart).cancel == std::vector<std::uint32_t>({4}));
+}
+
+Test(pool_steps, one_that_does_not_end_in_its_time_is_cancelled_once) {
+  MemberBook book = ready_book(1);
+  book.drain(1, kStart + 30s, kStart);
+  cr_expect_eq(plan_steps(book, 0, 8, {}, kStart + 40s).cancel.size(), 0);
+  cr_expect_eq(plan_steps(book, 0, 8, {}, kStart + 46s).cancel.size(), 1);
+  book.cancelled(1);
+  cr_expect_eq(plan_steps(book, 0, 8, {}, kStart + 50s).cancel.size(), 0);
+}
+
+Test(pool_steps, one_that_drains_is_replaced) {
+  MemberBook book = ready_book(2);
+  book.drain(1, kStart + 30s, kStart);
+  cr_expect_eq(plan_steps(book, 2, 8, {}, kStart).submit, 1);
+}

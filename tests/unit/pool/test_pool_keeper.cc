@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: Apache-2.0
+// A keeper with members that speak gRPC to it, and a Slurm that is a fake.
+#include <criterion/criterion.h>
+#include <grpcpp/create_channel.h>
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include "pool/command/keeper_client.h"
+#include "pool/keeper/keeper.h"
+#include "pool/member/keeper_line.h"
+#include "pool/wire/pool_place.h"
+#include "tests/unit/support/scratch_dir.h"
+
+using namespace bellows;
+using namespace bellows::pool;
+using namespace std::chrono_literals;
+
+namespace {
+
+/// A Slurm whose jobs run at once, and end when they are cancelled.
+class FakeCluster final : public Cluster {
+ public:
+  Result<std::uint32_t> submit() override {
+    const std::lock_guard lock(mutex_);
+    if (refuses_) return Error{ErrorKind::unavailable, "sbatch: not today"};
+    SlurmJob job;
+    job.id = ++last_;
+    job.state = SlurmState::running;
+    jobs_[job.id] = job;
+    return job.id;
+  }
+  Status cancel(std::uint32_t job) override {
+    end(job);
+    return {};
+  }
+  Result<std::vector<SlurmJob>> members() override {
+    const std::lock_guard lock(mutex_);
+    if (away_) return Error{ErrorKind::unavailable, "slurmctld is away"};
+    std::vector<SlurmJob> all;
+    for (const auto& [id, job] : jobs_) all.push_back(job);
+    return all;
+  }
+
+  void end(std::uint32_t job) {
+    const std::lock_guard lock(mutex_);
+    jobs_.at(job).state = SlurmState::completed;
+  }
+  void set_away(bool away) {
+    const std::lock_guard lock(mutex_);
+    away_ = away;
+  }
+  void set_refuses(bool refuses) {
+    const std::lock_guard lock(mutex_);
+    refuses_ = refuses;
+  }
+  std::uint32_t running() {
+    const std::lock_guard lock(mutex_);
+    std::uint32_t count = 0;
+    for (const auto& [id, job] : jobs_) count += job.state == SlurmState::running ? 1 : 0;
+    return count;
+  }
+  std::uint32_t submitted() {
+    const std::lock_guard lock(mutex_);
+    return last_;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::uint32_t, SlurmJob> jobs_;
+  std::uint32_t last_ = 0;
+  bool away_ = false;
+  bool refuses_ = false;
+};
+
+template <typename Condition>
+bool eventually(Condition condition, std::chrono::milliseconds limit = 10s) {
+  const auto end = Clock::now() + limit;
+  while (!condition() && Clock::now() < end) std::this_thread::sleep_for(10ms);
+  return condition();
+}
+
+/// A pool's directory, and a keeper that turns in a thread.
+class World {
+ public:
+  World() {
+    key = *make_key();
+    cr_assert(replace_file(dir() + "/key.pem", key.key, 0600).ok());
+    cr_assert(replace_file(dir() + "/cert.pem", key.certificate, 0600).ok());
+  }
+  ~World() { stop(); }
+
+  std::string dir() const { return dir_.path(); }
+  void start() {
+    const auto orders = read_orders(dir());
+    cr_assert(orders);
+    keeper_ = std::make_unique<PoolKeeper>(dir(), settings, *orders, 1, cluster,
+                                           [](const std::string&) {});
+    cr_assert(keeper_->open(key, "127.0.0.1").ok());
+    stops_ = false;
+    turning_ = std::thread([this] {
+      while (!stops_ && !(ended = keeper_->turn(Clock::now()))) keeper_->wait(50ms);
+    });
+  }
+  void stop() {
+    stops_ = true;
+    if (turning_.joinable()) turning_.join();
+    keeper_.reset();
+  }
+  Pool pool() {
+    const auto pool = ask_pool(dir());
+    cr_assert(pool, "%s", pool ? "" : pool.error().text.c_str());
+    return *pool;
+  }
+  std::uint32_t count(MemberState state) {
+    std::uint32_t members = 0;
+    const Pool asked = pool();
+    for (const Member& member : asked.member()) members += member.state() == state ? 1 : 0;
+    return members;
+  }
+  Result<Pool> scale(std::uint32_t size) {
+    ChangeRequest request;
+    request.set_scale(size);
+    return change_pool(dir(), request);
+  }
+
+  PoolSettings settings{.name = "web", .min = 1, .max = 4};
+  PoolKey key;
+  FakeCluster cluster;
+  std::atomic<bool> ended = false;
+
+ private:
+  ScratchDir dir_;
+  std::unique_ptr<PoolKeeper> keeper_;
+  std::thread turning_;
+  std::atomic<bool> stops_ = false;
+};
+
+Report ready_report(std::uint32_t job) {
+  Report report;
+  report.set_job(job);
+  report.set_incarnation(1);
+  report.set_address("127.0.0.1:" + std::to_string(job));
+  report.set_ready(true);
+  return report;
+}
+
+/// The agent of a member, in a thread of its own: it says that it is ready until it is told to
+/// drain, and ends its job then.
+class FakeMember {
+ public:
+  FakeMember(World& world, std::uint32_t job) : world_(world), job_(job) {
+    thread_ = std::thread([this] { run(); });
+  }
+  ~FakeMember() {
+    stops_ = true;
+    thread_.join();
+  }
+  std::atomic<bool> drained = false;
+
+ private:
+  void run() {
+    const auto line = std::move(*KeeperLine::open(world_.dir(), world_.key));
+    while (!stops_) {
+      line->send(ready_report(job_));
+      std::this_thread::sleep_for(50ms);
+      const auto order = line->take_order();
+      if (!order || !order->drain()) continue;
+      drained = true;
+      world_.cluster.end(job_);
+      return;
+    }
+  }
+
+  World& world_;
+  const std::uint32_t job_;
+  std::atomic<bool> stops_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+Test(pool_keeper, has_its_least_size_and_what_a_person_sets, .timeout = 60) {
+  World world;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  const FakeMember first(world, 1);
+  cr_assert(eventually([&] { return world.count(READY) == 1; }));
+  cr_assert(world.scale(3));
+  cr_assert(eventually([&] { return world.cluster.running() == 3; }));
+  cr_expect_eq(world.cluster.submitted(), 3, "and never more");
+  const auto refused = world.scale(5);
+  cr_assert_not(refused);
+  cr_expect(refused.error().kind == ErrorKind::invalid);
+}
+
+Test(pool_keeper, drains_before_it_ends_and_cancels_nobody_who_begins, .timeout = 60) {
+  World world;
+  world.settings.min = 3;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 3; }));
+  const FakeMember first(world, 1), second(world, 2), third(world, 3);
+  cr_assert(eventually([&] { return world.count(READY) == 3; }));
+  ChangeRequest request;
+  request.set_drain_job(2);
+  cr_assert(change_pool(world.dir(), request));
+  cr_assert(eventually([&] { return second.drained.load(); }));
+  cr_expect_not(first.drained || third.drained);
+  cr_assert(eventually([&] { return world.cluster.submitted() == 4; }), "another one in its place");
+}
+
+Test(pool_keeper, one_that_was_started_again_submits_nothing_twice, .timeout = 60) {
+  World world;
+  world.settings.min = 2;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  const FakeMember first(world, 1), second(world, 2);
+  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  cr_assert(world.scale(3));
+  cr_assert(eventually([&] { return world.cluster.running() == 3; }));
+  for (int i = 0; i < 3; ++i) {
+    world.stop();
+    world.start();
+    cr_assert(eventually([&] { return world.count(READY) == 2; }));
+    cr_expect_eq(world.pool().wanted(), 3, "what a person has set is not forgotten");
+  }
+  cr_expect_eq(world.cluster.submitted(), 3);
+  cr_expect_not(first.drained || second.drained);
+}
+
+Test(pool_keeper, does_nothing_while_slurm_gives_no_answer, .timeout = 60) {
+  World world;
+  world.cluster.set_away(true);
+  world.start();
+  cr_assert(eventually([&] { return !world.pool().trouble().empty(); }));
+  cr_expect_eq(world.cluster.submitted(), 0);
+  world.cluster.set_away(false);
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  cr_expect(eventually([&] { return world.pool().trouble().empty(); }));
+}
+
+Test(pool_keeper, says_why_slurm_refuses_a_member, .timeout = 60) {
+  World world;
+  world.cluster.set_refuses(true);
+  world.start();
+  cr_assert(eventually([&] { return world.pool().trouble() == "sbatch: not today"; }));
+  world.cluster.set_refuses(false);
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  cr_expect(eventually([&] { return world.pool().trouble().empty(); }));
+}
+
+Test(pool_keeper, ends_when_all_have_drained, .timeout = 60) {
+  World world;
+  world.settings.min = 2;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  const FakeMember first(world, 1), second(world, 2);
+  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  ChangeRequest request;
+  request.set_end(true);
+  cr_assert(change_pool(world.dir(), request));
+  cr_assert(eventually([&] { return world.ended.load(); }));
+  cr_expect(first.drained && second.drained);
+  cr_expect_eq(world.cluster.running(), 0);
+}
+
+Test(pool_keeper, who_has_another_key_or_none_is_refused, .timeout = 60) {
+  World world;
+  world.start();
+  const auto place = read_keeper(world.dir());
+  cr_assert(place);
+  const auto code_with = [&](const std::shared_ptr<grpc::Channel>& channel) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + 3s);
+    Pool pool;
+    return Keeper::NewStub(channel)->Show(&context, ShowRequest(), &pool).error_code();
+  };
+  cr_expect_eq(code_with(open_channel(place->address(), world.key)), grpc::StatusCode::OK);
+  cr_expect_neq(code_with(open_channel(place->address(), *make_key())), grpc::StatusCode::OK);
+  // It knows the certificate, which is no secret, and not the key.
+  const grpc::SslCredentialsOptions options{
+      .pem_root_certs = world.key.certificate, .pem_private_key = {}, .pem_cert_chain = {}};
+  grpc::ChannelArguments arguments;
+  arguments.SetSslTargetNameOverride("bellows-pool");
+  cr_expect_neq(code_with(grpc::CreateCustomChannel(place->address(), grpc::SslCredentials(options),
+                                                    arguments)),
+                grpc::StatusCode::OK);
+}
+
+Test(pool_keeper, a_member_that_slurm_does_not_know_is_none, .timeout = 60) {
+  World world;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  const FakeMember forged(world, 4711);
+  cr_expect_not(eventually([&] { return world.count(READY) > 0; }, 1s));
+}
+
+Test(pool_keeper, callers_see_members_come_and_go, .timeout = 60) {
+  World world;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  const auto stub = Keeper::NewStub(open_channel(read_keeper(world.dir())->address(), world.key));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + 20s);
+  const auto reader = stub->Watch(&context, WatchRequest());
+  const FakeMember first(world, 1);
+  Members members;
+  while (reader->Read(&members) && members.member_size() == 0) {
+  }
+  cr_assert_eq(members.member_size(), 1);
+  cr_expect_eq(members.member(0).address(), "127.0.0.1:1");
+  cr_expect_eq(members.member(0).state(), READY);
+  ChangeRequest request;
+  request.set_drain_job(1);
+  cr_assert(change_pool(world.dir(), request));
+  while (reader->Read(&members) && members.member_size() == 1 &&
+         members.member(0).state() == READY) {
+  }
+  cr_expect(members.member_size() == 0 || members.member(0).state() == DRAINING);
+}
