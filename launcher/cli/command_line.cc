@@ -134,6 +134,14 @@ void CommandLine::run(std::function<int()> body) {
   });
 }
 
+void CommandLine::run_with_all(std::function<int(const std::vector<std::string>&)> body) {
+  app_->set_help_flag();
+  app_->prefix_command();
+  app_->callback([body = std::move(body), app = app_, status = exit_status_] {
+    *status = body(app->remaining());
+  });
+}
+
 int run_command_line(const ProgramText& text, const std::function<void(CommandLine&)>& add_commands,
                      int argc, char** argv) {
   CLI::App app(text.description, text.name);

@@ -64,6 +64,9 @@ class CommandLine {
   std::string bash_completion() const;
   /// `body` is called when this command was given, and returns the program's exit status.
   void run(std::function<int()> body);
+  /// Likewise, for a command that is a program of its own: all that stands behind its name is given
+  /// to `body` as it is, --help too.
+  void run_with_all(std::function<int(const std::vector<std::string>&)> body);
 
  private:
   CLI::App* app_;

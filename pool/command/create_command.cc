@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+
+#include "common/fd.h"
+#include "common/text.h"
+#include "launcher/base/exit_status.h"
+#include "launcher/base/job_paths.h"
+#include "launcher/base/program_output.h"
+#include "pool/command/commands.h"
+#include "pool/keeper/job_names.h"
+#include "pool/wire/channel.h"
+#include "pool/wire/pool_place.h"
+#include "pool/wire/pool_settings.h"
+
+namespace bellows::pool {
+namespace {
+
+/// Slurm's own limit of a batch script, max_script_size.
+constexpr std::size_t kMostScript = 4 << 20;
+constexpr std::size_t kMostOutput = 64 * 1024;
+constexpr std::chrono::seconds kSubmitsWithin{60};
+
+struct Options {
+  std::string name;
+  std::string script;
+  std::uint32_t min = 1;
+  std::uint32_t max = 1;
+  std::uint32_t burst = 60;
+  std::uint32_t drain = 30;
+  std::vector<std::string> keeper_options;
+};
+
+/// The pool's directory while it is made: what fails leaves nothing.
+class NewDirectory {
+ public:
+  explicit NewDirectory(const std::string& pools) : path_(pools + "/.new-XXXXXX") {
+    if (!mkdtemp(path_.data())) path_.clear();
+  }
+  NewDirectory(const NewDirectory&) = delete;
+  NewDirectory& operator=(const NewDirectory&) = delete;
+  ~NewDirectory() {
+    std::error_code ignored;
+    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+  /// busy: there is something with that name.
+  Status become(const std::string& path) {
+    if (rename(path_.c_str(), path.c_str()) != 0) {
+      if (errno == EEXIST || errno == ENOTEMPTY || errno == ENOTDIR)
+        return Error{ErrorKind::busy, path +
+                                          " is there already: delete that pool, or give this one "
+                                          "another name"};
+      return errno_error("make", path);
+    }
+    path_ = path;
+    return {};
+  }
+  void keep() { path_.clear(); }
+
+ private:
+  std::string path_;
+};
+
+Status fill(const std::string& dir, const PoolSettings& settings, const std::string& script) {
+  const auto text = read_file(script, kMostScript);
+  if (!text) return text.error();
+  if (!text->starts_with("#!"))
+    return Error{ErrorKind::invalid, script + " is no batch script: it does not begin with #!"};
+  const auto key = make_key();
+  if (!key) return key.error();
+  if (mkdir((dir + "/log").c_str(), 0700) != 0) return errno_error("make", dir + "/log");
+  for (const auto& [name, content] :
+       {std::pair<const char*, const std::string&>("key.pem", key->key),
+        {"cert.pem", key->certificate},
+        {"member.sbatch", *text}})
+    if (const Status written = replace_file(dir + "/" + name, content, 0600); !written)
+      return written;
+  return write_settings(dir, settings);
+}
+
+std::string quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+/// A job that `bellows run` brings back, whatever it loses.
+Result<std::string> submit_keeper(const Options& options, const std::string& dir) {
+  const std::string program = own_program();
+  const std::string bellows = std::filesystem::path(program).parent_path() / "bellows";
+  std::vector<std::string> command = {"sbatch",
+                                      "--parsable",
+                                      "--requeue",
+                                      "--job-name=" + keeper_job_name(options.name),
+                                      "--output=" + dir + "/log/keeper.out",
+                                      "--open-mode=append",
+                                      "--ntasks=1",
+                                      "--container-mount-home"};
+  command.insert(command.end(), options.keeper_options.begin(), options.keeper_options.end());
+  command.push_back(fmt::format("--wrap=exec {} run -- {} keeper {}",
+                                quoted(access(bellows.c_str(), X_OK) == 0 ? bellows : "bellows"),
+                                quoted(program), options.name));
+  const auto output = output_of(command, kSubmitsWithin, kMostOutput);
+  if (!output) return output.error();
+  if (!output->exit.ok())
+    return Error{ErrorKind::denied,
+                 "Slurm refuses the pool's keeper: " + one_line(trim(output->err), 400)};
+  return one_line(split(trim(output->out), ';')[0], 40);
+}
+
+Status create(const Options& options, std::string& job) {
+  const PoolSettings settings{.name = options.name,
+                              .min = options.min,
+                              .max = options.max,
+                              .burst_interval = std::chrono::seconds(options.burst),
+                              .drain = std::chrono::seconds(options.drain)};
+  if (const std::string complaint = settings_complaint(settings); !complaint.empty())
+    return Error{ErrorKind::invalid, complaint};
+  const auto pools = pools_dir();
+  if (!pools) return pools.error();
+  std::error_code failure;
+  std::filesystem::create_directories(*pools, failure);
+  NewDirectory dir(*pools);
+  if (dir.path().empty()) return errno_error("make a folder in", *pools);
+  if (const Status filled = fill(dir.path(), settings, options.script); !filled) return filled;
+  const std::string path = *pools + "/" + options.name;
+  if (const Status made = dir.become(path); !made) return made;
+  const auto submitted = submit_keeper(options, path);
+  if (!submitted) return submitted.error();
+  job = *submitted;
+  dir.keep();
+  return {};
+}
+
+int run(const Options& options) {
+  std::string job;
+  if (const Status created = create(options, job); !created) return fail(created.error());
+  fmt::print("pool {}: its keeper is job {}\n", options.name, job);
+  return kOk;
+}
+
+}  // namespace
+
+void add_create_command(CommandLine& pool) {
+  CommandLine command = pool.add_command(
+      "create", "Make a pool: jobs with one batch script, as many as its load needs");
+  const auto options = std::make_shared<Options>();
+  command.add_option("NAME", options->name, "The pool's name")
+      .check(pool_name_complaint)
+      .required();
+  command
+      .add_option("SCRIPT", options->script,
+                  "The batch script of each member. It ends with `exec bellows pool member -- CMD`")
+      .required();
+  command.add_option("--min", options->min, "The least number of members")
+      .value_name("N")
+      .show_default();
+  command.add_option("--max", options->max, "The most")
+      .value_name("N")
+      .between(1, 10'000)
+      .show_default();
+  command
+      .add_option("--burst-interval", options->burst,
+                  "Seconds from one change of size by thresholds to the next")
+      .value_name("SECONDS")
+      .show_default();
+  command
+      .add_option("--drain", options->drain,
+                  "Seconds that a member has to end its calls before it is killed")
+      .value_name("SECONDS")
+      .between(1, 86'400)
+      .show_default();
+  command
+      .add_option(
+          "--keeper-option", options->keeper_options,
+          "An option of sbatch for the keeper's job, such as --partition=cpu; may be repeated")
+      .value_name("OPTION")
+      .one_value_each();
+  command.run([options] { return run(*options); });
+}
+
+}  // namespace bellows::pool
