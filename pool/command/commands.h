@@ -8,6 +8,7 @@ namespace bellows::pool {
 
 /// Each adds commands to `bellows pool`.
 void add_create_command(CommandLine& pool);
+void add_start_command(CommandLine& pool);
 void add_show_commands(CommandLine& pool);
 void add_change_commands(CommandLine& pool);
 void add_delete_command(CommandLine& pool);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -9,12 +8,9 @@
 #include <memory>
 
 #include "common/fd.h"
-#include "common/text.h"
 #include "launcher/base/exit_status.h"
-#include "launcher/base/job_paths.h"
-#include "launcher/base/program_output.h"
 #include "pool/command/commands.h"
-#include "pool/keeper/job_names.h"
+#include "pool/command/keeper_job.h"
 #include "pool/wire/channel.h"
 #include "pool/wire/pool_place.h"
 #include "pool/wire/pool_settings.h"
@@ -24,8 +20,6 @@ namespace {
 
 /// Slurm's own limit of a batch script, max_script_size.
 constexpr std::size_t kMostScript = 4 << 20;
-constexpr std::size_t kMostOutput = 64 * 1024;
-constexpr std::chrono::seconds kSubmitsWithin{60};
 
 struct Options {
   std::string name;
@@ -34,6 +28,7 @@ struct Options {
   std::uint32_t max = 1;
   std::uint32_t burst = 60;
   std::uint32_t drain = 30;
+  std::optional<std::uint32_t> http;
   std::vector<std::string> keeper_options;
 };
 
@@ -85,42 +80,14 @@ Status fill(const std::string& dir, const PoolSettings& settings, const std::str
   return write_settings(dir, settings);
 }
 
-std::string quoted(const std::string& text) {
-  std::string quoted = "'";
-  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-/// A job that `bellows run` brings back, whatever it loses.
-Result<std::string> submit_keeper(const Options& options, const std::string& dir) {
-  const std::string program = own_program();
-  const std::string bellows = std::filesystem::path(program).parent_path() / "bellows";
-  std::vector<std::string> command = {"sbatch",
-                                      "--parsable",
-                                      "--requeue",
-                                      "--job-name=" + keeper_job_name(options.name),
-                                      "--output=" + dir + "/log/keeper.out",
-                                      "--open-mode=append",
-                                      "--ntasks=1",
-                                      "--container-mount-home"};
-  command.insert(command.end(), options.keeper_options.begin(), options.keeper_options.end());
-  command.push_back(fmt::format("--wrap=exec {} run -- {} keeper {}",
-                                quoted(access(bellows.c_str(), X_OK) == 0 ? bellows : "bellows"),
-                                quoted(program), options.name));
-  const auto output = output_of(command, kSubmitsWithin, kMostOutput);
-  if (!output) return output.error();
-  if (!output->exit.ok())
-    return Error{ErrorKind::denied,
-                 "Slurm refuses the pool's keeper: " + one_line(trim(output->err), 400)};
-  return one_line(split(trim(output->out), ';')[0], 40);
-}
-
 Status create(const Options& options, std::string& job) {
   const PoolSettings settings{.name = options.name,
                               .min = options.min,
                               .max = options.max,
                               .burst_interval = std::chrono::seconds(options.burst),
-                              .drain = std::chrono::seconds(options.drain)};
+                              .drain = std::chrono::seconds(options.drain),
+                              .http_port = static_cast<std::uint16_t>(options.http.value_or(0)),
+                              .keeper_options = options.keeper_options};
   if (const std::string complaint = settings_complaint(settings); !complaint.empty())
     return Error{ErrorKind::invalid, complaint};
   const auto pools = pools_dir();
@@ -132,7 +99,7 @@ Status create(const Options& options, std::string& job) {
   if (const Status filled = fill(dir.path(), settings, options.script); !filled) return filled;
   const std::string path = *pools + "/" + options.name;
   if (const Status made = dir.become(path); !made) return made;
-  const auto submitted = submit_keeper(options, path);
+  const auto submitted = submit_keeper(settings, path);
   if (!submitted) return submitted.error();
   job = *submitted;
   dir.keep();
@@ -177,6 +144,11 @@ void add_create_command(CommandLine& pool) {
       .value_name("SECONDS")
       .between(1, 86'400)
       .show_default();
+  command
+      .add_option("--http", options->http,
+                  "Take HTTP requests at this port of the keeper's node, and pass them to members")
+      .value_name("PORT")
+      .between(1, 65'535);
   command
       .add_option(
           "--keeper-option", options->keeper_options,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +11,7 @@
 #include "launcher/base/program_output.h"
 #include "pool/command/commands.h"
 #include "pool/command/keeper_client.h"
-#include "pool/keeper/job_names.h"
+#include "pool/command/keeper_job.h"
 #include "pool/wire/pool_place.h"
 #include "slurm/client.h"
 
@@ -28,19 +27,6 @@ struct Options {
   std::uint32_t timeout = 120;
   bool force = false;
 };
-
-/// Jobs of the pool that have not ended, of its keeper and its members.
-Result<std::vector<std::uint32_t>> jobs_of(const std::string& pool) {
-  SlurmClient slurm;
-  const auto jobs = slurm.jobs();
-  if (!jobs) return jobs.error();
-  std::vector<std::uint32_t> left;
-  for (const SlurmJob& job : *jobs)
-    if (job.uid == getuid() && !job.finished() &&
-        (job.name == keeper_job_name(pool) || job.name == member_job_name(pool)))
-      left.push_back(job.id);
-  return left;
-}
 
 Status cancel(const std::vector<std::uint32_t>& jobs) {
   if (jobs.empty()) return {};
@@ -60,15 +46,17 @@ Status order_end(const Options& options, const std::string& dir) {
     return Error{ErrorKind::unavailable,
                  pool.error().text + "; --force cancels the pool's jobs without draining them"};
   }
-  const auto jobs = jobs_of(options.name);
+  const auto jobs = jobs_of_pool(options.name, PoolJobs::all);
   return jobs ? cancel(*jobs) : Status(jobs.error());
 }
 
 Status wait_for_end(const Options& options) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout);
   for (;;) {
-    const auto jobs = jobs_of(options.name);
+    const auto jobs = jobs_of_pool(options.name, PoolJobs::all);
     if (jobs && jobs->empty()) return {};
+    // Until it is gone, the keeper replaces members that are cancelled.
+    if (jobs && options.force) (void)cancel(*jobs);
     if (std::chrono::steady_clock::now() > until)
       return jobs ? Error{ErrorKind::busy,
                           fmt::format("pool {} still has {} jobs after {} s; it goes on ending: "
@@ -85,7 +73,7 @@ int run(const Options& options) {
   if (const Status usable = SlurmClient::usable(); !usable) return fail(usable.error());
   if (const Status ordered = order_end(options, *dir); !ordered) {
     // It may have ended already, and only its directory is left.
-    const auto jobs = jobs_of(options.name);
+    const auto jobs = jobs_of_pool(options.name, PoolJobs::all);
     if (!jobs || !jobs->empty()) return fail(ordered.error());
   }
   if (const Status ended = wait_for_end(options); !ended) {

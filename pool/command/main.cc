@@ -14,6 +14,7 @@ namespace {
 
 void add_commands(bellows::CommandLine& program) {
   bellows::pool::add_create_command(program);
+  bellows::pool::add_start_command(program);
   bellows::pool::add_show_commands(program);
   bellows::pool::add_change_commands(program);
   bellows::pool::add_delete_command(program);

@@ -27,6 +27,7 @@ struct Options {
   std::string name;
   bool json = false;
   bool once = false;
+  bool proxy = false;
   std::uint32_t interval = 2;
 };
 
@@ -81,6 +82,7 @@ Json json_of(const Pool& pool) {
           {"why", pool.why()},
           {"scaled_to", pool.scaled_to() == 0 ? Json() : Json(pool.scaled_to())},
           {"ending", pool.ending()},
+          {"proxy", pool.proxy().empty() ? Json() : Json(pool.proxy())},
           {"trouble", pool.trouble().empty() ? Json() : Json(pool.trouble())},
           {"members", members}};
 }
@@ -96,6 +98,7 @@ void print_text(const Pool& pool) {
   fmt::print("pool {}: {} ready of {} wanted ({} to {}), keeper is job {}\n", pool.name(),
              count(pool, READY), pool.wanted(), pool.min(), pool.max(), pool.keeper_job());
   fmt::print("why: {}\n", one_line(pool.why()));
+  if (!pool.proxy().empty()) fmt::print("http://{}\n", one_line(pool.proxy()));
   if (!pool.trouble().empty()) fmt::print("trouble: {}\n", one_line(pool.trouble()));
   Table table({{"JOB"}, {"STATE"}, {"NODE"}, {"ADDRESS"}, {"METRICS"}});
   for (const Member& member : pool.member())
@@ -183,9 +186,13 @@ int top(const Options& options) {
 int endpoint(const Options& options) {
   const auto pool = ask(options.name);
   if (!pool) return fail(pool.error());
+  if (options.proxy && pool->proxy().empty())
+    return fail({ErrorKind::invalid, "pool " + options.name + " was made without --http"});
   Json addresses = Json::array();
+  if (options.proxy) addresses.push_back(pool->proxy());
   for (const Member& member : pool->member())
-    if (member.state() == READY && !member.address().empty()) addresses.push_back(member.address());
+    if (!options.proxy && member.state() == READY && !member.address().empty())
+      addresses.push_back(member.address());
   if (options.json) {
     // What Prometheus reads as a file of its service discovery.
     print(Json::array({{{"targets", addresses}, {"labels", {{"pool", options.name}}}}}));
@@ -222,11 +229,12 @@ void add_show_commands(CommandLine& pool) {
   add_of_pool(pool, "explain", "Say why a pool has its size", options, explain)
       .add_flag("--json", options->json, "Print JSON");
   options = std::make_shared<Options>();
-  add_of_pool(pool, "endpoint", "Print the addresses of the members that take calls", options,
-              endpoint)
-      .add_flag("--json", options->json, "Print them as Prometheus reads them");
+  CommandLine command = add_of_pool(
+      pool, "endpoint", "Print the addresses of the members that take calls", options, endpoint);
+  command.add_flag("--json", options->json, "Print them as Prometheus reads them");
+  command.add_flag("--proxy", options->proxy, "Print that of the pool's HAProxy instead");
   options = std::make_shared<Options>();
-  CommandLine command = add_of_pool(pool, "top", "Show a pool again and again", options, top);
+  command = add_of_pool(pool, "top", "Show a pool again and again", options, top);
   command.add_option("--interval", options->interval, "Seconds between two looks")
       .value_name("SECONDS")
       .between(1, 3600)

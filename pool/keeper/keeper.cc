@@ -159,6 +159,8 @@ void PoolKeeper::tell_all(Clock::time_point now) {
   std::map<std::uint32_t, Order> orders;
   {
     const std::lock_guard lock(mutex_);
+    // Those that it does not know yet take calls.
+    if (!settled_locked(now)) return;
     if (book_.version() == told_version_ && now - told_at_ < kTellEach) return;
     told_version_ = book_.version();
     told_at_ = now;
@@ -174,6 +176,7 @@ void PoolKeeper::tell_all(Clock::time_point now) {
     }
   }
   desk_->publish(members);
+  if (proxy_ && !proxy_(*members)) told_version_ = 0;
   for (const auto& [job, order] : orders) desk_->tell(job, order);
 }
 
@@ -198,6 +201,7 @@ Pool PoolKeeper::show_locked() const {
   pool.set_why(wish.why);
   pool.set_ending(orders_.ends);
   pool.set_scaled_to(orders_.size);
+  pool.set_proxy(proxy_address_);
   pool.set_trouble(submit_trouble_.empty() ? list_trouble_ : submit_trouble_);
   for (const auto& [job, entry] : book_.members()) {
     Member* const member = pool.add_member();

@@ -21,6 +21,8 @@ namespace bellows::pool {
 class PoolKeeper final : private DeskKeeper {
  public:
   using Say = std::function<void(const std::string&)>;
+  /// Told of the members whenever callers are. False: it is to be told again.
+  using Tell = std::function<bool(const Members&)>;
 
   /// `dir` is the pool's, `job` the keeper's own; `cluster` must outlive it.
   PoolKeeper(std::string dir, PoolSettings settings, PoolOrders orders, std::uint32_t job,
@@ -29,6 +31,11 @@ class PoolKeeper final : private DeskKeeper {
   PoolKeeper& operator=(const PoolKeeper&) = delete;
   ~PoolKeeper() override;
 
+  /// Before the first turn.
+  void set_proxy(std::string address, Tell tell) {
+    proxy_address_ = std::move(address);
+    proxy_ = std::move(tell);
+  }
   /// Listens, and says where in the pool's directory.
   Status open(const PoolKey& key, const std::string& host);
   /// One turn, at least each second. True: the pool has ended.
@@ -58,6 +65,8 @@ class PoolKeeper final : private DeskKeeper {
   const PoolSettings settings_;
   const std::uint32_t job_;
   const Say say_;
+  Tell proxy_;
+  std::string proxy_address_;
   std::mutex mutex_;  ///< of all below but the last two
   std::condition_variable news_;
   bool has_news_ = false;

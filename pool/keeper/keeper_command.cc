@@ -1,25 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/keeper/keeper_command.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <memory>
 
+#include "common/listen_at.h"
 #include "common/say_line.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"
 #include "pool/keeper/keeper.h"
+#include "pool/keeper/proxy_members.h"
 #include "pool/keeper/slurm_cluster.h"
+#include "pool/keeper/supervisor.h"
+#include "pool/proxy/proxy_config.h"
+#include "pool/proxy/proxy_link.h"
+#include "pool/wire/node_place.h"
 #include "pool/wire/pool_place.h"
 
 namespace bellows::pool {
 namespace {
 
 constexpr std::chrono::milliseconds kTurn{500};
+/// Members that drain are in a slot beside those that come in their place.
+constexpr std::uint32_t kProxySlots = 2;
 
 /// Set by a signal; nothing else may be done in its handler.
 volatile std::sig_atomic_t stop_signal = 0;
@@ -31,11 +37,6 @@ void say(const std::string& text) { say_line("bellows pool keeper", text); }
 int failed(const std::string& text) {
   say(text);
   return kFailed;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
 /// Whoever is stopped is to come back, so only the end of the pool is success.
@@ -51,23 +52,87 @@ int keep(PoolKeeper& keeper) {
   return 128 + stop_signal;
 }
 
+/// What is read once, before there are two processes.
+struct Start {
+  std::string dir;
+  PoolKey key;
+  PoolSettings settings;
+  ProxyOptions proxy;
+  std::string proxy_config;
+};
+
+int work(const Start& start) {
+  const auto orders = read_orders(start.dir);
+  if (!orders) return failed(orders.error().text);
+  for (const int number : {SIGTERM, SIGINT}) signal(number, note_signal);
+  SlurmCluster cluster(start.settings.name, start.dir);
+  PoolKeeper keeper(start.dir, start.settings, *orders, job_id_from_environment().value_or(0),
+                    cluster, say);
+  ProxyMembers names;
+  ProxyLink proxy(start.proxy, start.proxy_config, start.settings.max * kProxySlots);
+  std::string trouble;
+  if (start.settings.http_port != 0)
+    keeper.set_proxy(fmt::format("{}:{}", own_host_name(), start.settings.http_port),
+                     [&](const Members& members) {
+                       const Status set = proxy.set(names.of(members));
+                       if (!set && set.error().text != trouble) say(set.error().text);
+                       trouble = set ? "" : set.error().text;
+                       return set.ok();
+                     });
+  if (const Status open = keeper.open(start.key, own_host_name()); !open)
+    return failed(open.error().text);
+  say("keeps pool " + start.settings.name);
+  return keep(keeper);
+}
+
+/// Debian has it in a folder that is not in the users' PATH.
+std::string proxy_program() {
+  constexpr const char* kUsual = "/usr/sbin/haproxy";
+  return access(kUsual, X_OK) == 0 ? kUsual : "haproxy";
+}
+
+/// HAProxy beside the keeper. Its requests come by a socket that outlives it.
+Result<Fd> prepare_proxy(const SocketFolder& folder, Start& start, SupervisorOptions& options) {
+  auto listener = listen_on(start.settings.http_port);
+  if (!listener) return listener.error();
+  start.proxy.runtime_socket = folder.path() + "/haproxy";
+  start.proxy_config = folder.path() + "/haproxy.cfg";
+  const ProxyLink proxy(start.proxy, start.proxy_config, start.settings.max * kProxySlots);
+  if (const Status written = proxy.begin(); !written) return written.error();
+  // What it says of each change goes to a file of its own, and not beyond what one start says.
+  options.proxy = {"sh",
+                   "-c",
+                   "exec \"$0\" -db -f \"$1\" 2>\"$2\"",
+                   proxy_program(),
+                   start.proxy_config,
+                   start.dir + "/log/haproxy.out"};
+  options.proxy_in = listener->get();
+  return std::move(*listener);
+}
+
 int run(const std::string& name) {
+  Start start;
   const auto dir = find_pool(name);
   if (!dir) return failed(dir.error().text);
-  const auto key = read_key(*dir);
-  const auto settings = read_settings(*dir);
+  start.dir = *dir;
+  auto key = read_key(*dir);
   if (!key) return failed(key.error().text);
+  start.key = std::move(*key);
+  auto settings = read_settings(*dir);
   if (!settings) return failed(settings.error().text);
-  const auto orders = read_orders(*dir);
-  if (!orders) return failed(orders.error().text);
+  start.settings = std::move(*settings);
   if (const Status usable = SlurmClient::usable(); !usable) return failed(usable.error().text);
-  for (const int number : {SIGTERM, SIGINT}) signal(number, note_signal);
   signal(SIGPIPE, SIG_IGN);
-  SlurmCluster cluster(name, *dir);
-  PoolKeeper keeper(*dir, *settings, *orders, job_id_from_environment().value_or(0), cluster, say);
-  if (const Status open = keeper.open(*key, host_name()); !open) return failed(open.error().text);
-  say("keeps pool " + name);
-  return keep(keeper);
+  const SocketFolder folder;
+  if (folder.path().empty()) return failed(errno_error("make", "a folder for sockets").text);
+  SupervisorOptions options{.work = [&start] { return work(start); }, .proxy = {}, .say = say};
+  Fd listener;
+  if (start.settings.http_port != 0) {
+    auto prepared = prepare_proxy(folder, start, options);
+    if (!prepared) return failed(prepared.error().text);
+    listener = std::move(*prepared);
+  }
+  return Supervisor(std::move(options)).run();
 }
 
 }  // namespace

@@ -4,16 +4,15 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 
 #include "common/say_line.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"
 #include "pool/member/agent.h"
+#include "pool/wire/node_place.h"
 
 namespace bellows::pool {
 namespace {
@@ -26,31 +25,6 @@ struct Options {
 };
 
 void say(const std::string& text) { say_line("bellows pool member", text); }
-
-/// A folder for the socket, which goes with its owner.
-class SocketFolder {
- public:
-  SocketFolder() {
-    const char* const dir = std::getenv("TMPDIR");
-    path_ = std::string(dir && *dir ? dir : "/tmp") + "/bellows-pool-XXXXXX";
-    if (!mkdtemp(path_.data())) path_.clear();
-  }
-  SocketFolder(const SocketFolder&) = delete;
-  SocketFolder& operator=(const SocketFolder&) = delete;
-  ~SocketFolder() {
-    std::error_code ignored;
-    if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
-}
 
 Fd open_signals() {
   sigset_t set;
@@ -85,7 +59,7 @@ int run(const Options& options) {
   MemberAgent agent(**loop, signals,
                     {.command = options.command,
                      .pool_dir = dir,
-                     .host = options.host.empty() ? host_name() : options.host,
+                     .host = options.host.empty() ? own_host_name() : options.host,
                      .job = *job,
                      .port = static_cast<std::uint16_t>(options.port.value_or(0)),
                      .drain = std::chrono::seconds(options.drain)},

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -54,11 +55,18 @@ Result<PoolSettings> read_settings(const std::string& dir) {
   if (!min || !max || !burst || !drain || *min > kMostMembers || *max > kMostMembers ||
       *burst > kLongestSeconds || *drain > kLongestSeconds)
     return corrupt;
+  const auto port = number(json, "http_port");
+  const auto options = json.find("keeper_options");
+  if (!port || *port > UINT16_MAX || options == json.end() || !options->is_array() ||
+      !std::all_of(options->begin(), options->end(), [](const auto& o) { return o.is_string(); }))
+    return corrupt;
   PoolSettings settings{.name = json["name"].get<std::string>(),
                         .min = static_cast<std::uint32_t>(*min),
                         .max = static_cast<std::uint32_t>(*max),
                         .burst_interval = std::chrono::seconds(*burst),
-                        .drain = std::chrono::seconds(*drain)};
+                        .drain = std::chrono::seconds(*drain),
+                        .http_port = static_cast<std::uint16_t>(*port),
+                        .keeper_options = options->get<std::vector<std::string>>()};
   if (!settings_complaint(settings).empty()) return corrupt;
   return settings;
 }
@@ -68,7 +76,9 @@ Status write_settings(const std::string& dir, const PoolSettings& settings) {
                                {"min", settings.min},
                                {"max", settings.max},
                                {"burst_seconds", settings.burst_interval.count()},
-                               {"drain_seconds", settings.drain.count()}};
+                               {"drain_seconds", settings.drain.count()},
+                               {"http_port", settings.http_port},
+                               {"keeper_options", settings.keeper_options}};
   return replace_file(settings_file(dir), json.dump(2) + "\n", 0600);
 }
 

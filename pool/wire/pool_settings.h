@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "common/result.h"
 
@@ -16,6 +17,8 @@ struct PoolSettings {
   std::uint32_t max = 1;
   std::chrono::seconds burst_interval{60};  ///< from one change of size by thresholds to the next
   std::chrono::seconds drain{30};           ///< that a member has to end its calls
+  std::uint16_t http_port = 0;  ///< at which the keeper's HAProxy takes requests; 0: there is none
+  std::vector<std::string> keeper_options{};  ///< of sbatch
 };
 
 /// corrupt: the file is not what `bellows pool create` writes.

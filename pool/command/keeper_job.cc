@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/command/keeper_job.h"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+
+#include "common/text.h"
+#include "launcher/base/job_paths.h"
+#include "launcher/base/program_output.h"
+#include "pool/keeper/job_names.h"
+#include "slurm/client.h"
+
+namespace bellows::pool {
+namespace {
+
+constexpr std::size_t kMostOutput = 64 * 1024;
+constexpr std::chrono::seconds kSubmitsWithin{60};
+
+std::string quoted(const std::string& text) {
+  std::string quoted = "'";
+  for (const char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+}  // namespace
+
+Result<std::string> submit_keeper(const PoolSettings& settings, const std::string& dir) {
+  const std::string program = own_program();
+  const std::string bellows = std::filesystem::path(program).parent_path() / "bellows";
+  std::vector<std::string> command = {"sbatch",
+                                      "--parsable",
+                                      "--requeue",
+                                      "--job-name=" + keeper_job_name(settings.name),
+                                      "--output=" + dir + "/log/keeper.out",
+                                      "--open-mode=append",
+                                      "--ntasks=1",
+                                      "--container-mount-home"};
+  command.insert(command.end(), settings.keeper_options.begin(), settings.keeper_options.end());
+  command.push_back(fmt::format("--wrap=exec {} run -- {} keeper {}",
+                                quoted(access(bellows.c_str(), X_OK) == 0 ? bellows : "bellows"),
+                                quoted(program), settings.name));
+  const auto output = output_of(command, kSubmitsWithin, kMostOutput);
+  if (!output) return output.error();
+  if (!output->exit.ok())
+    return Error{ErrorKind::denied,
+                 "Slurm refuses the pool's keeper: " + one_line(trim(output->err), 400)};
+  return one_line(split(trim(output->out), ';')[0], 40);
+}
+
+Result<std::vector<std::uint32_t>> jobs_of_pool(const std::string& pool, PoolJobs which) {
+  SlurmClient slurm;
+  const auto jobs = slurm.jobs();
+  if (!jobs) return jobs.error();
+  std::vector<std::uint32_t> left;
+  for (const SlurmJob& job : *jobs) {
+    const bool is_its = job.name == keeper_job_name(pool) ||
+                        (which == PoolJobs::all && job.name == member_job_name(pool));
+    if (job.uid == getuid() && !job.finished() && is_its) left.push_back(job.id);
+  }
+  return left;
+}
+
+}  // namespace bellows::pool

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+namespace bellows::pool {
+
+/// A folder of this node for sockets, in $TMPDIR or /tmp. It goes with its owner.
+class SocketFolder {
+ public:
+  SocketFolder();
+  SocketFolder(const SocketFolder&) = delete;
+  SocketFolder& operator=(const SocketFolder&) = delete;
+  ~SocketFolder();
+  /// Empty: it could not be made, and errno says why.
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+/// The name of this node, as others can look it up.
+std::string own_host_name();
+
+}  // namespace bellows::pool
