@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fields that members of a pool share, in a real etcd."""
+
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+import unittest
+
+from etcd_support import NO_ETCD, Servers, eventually, make_key
+from support import missing
+
+SKIP = NO_ETCD or missing("msgpack")
+if not SKIP:
+    from bellows.pool import (
+        InvalidError,
+        LockLost,
+        MayHaveRun,
+        Shared,
+        Unavailable,
+    )
+    from bellows.pool.gateway import Gateway, Lost
+
+
+@unittest.skipIf(SKIP, SKIP)
+class Fields(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.dir = tempfile.mkdtemp(prefix="bellows-test-")
+        cls.addClassCleanup(shutil.rmtree, cls.dir)
+        cls.servers = Servers(cls.dir)
+        cls.addClassCleanup(cls.servers.close)
+        Shared("wait", cls.dir, timeout=30).get("until it answers")
+
+    def shared(self, **more):
+        shared = Shared(self.id(), self.dir, **more)
+        self.addCleanup(shared.close)
+        return shared
+
+    def losing(self, shared, lost):
+        """Lets the answers to so many transactions be lost after `meanwhile` has run."""
+        gateway, ask_once = shared._gateway, shared._gateway.ask_once
+        left = [lost]
+
+        def losing(path, body, timeout):
+            answer = ask_once(path, body, timeout)
+            if path == "/v3/kv/txn" and left[0]:
+                left[0] -= 1
+                self.meanwhile()
+                raise Lost("by the test")
+            return answer
+
+        gateway.ask_once = losing
+
+    def meanwhile(self):
+        pass
+
+    def test_values(self):
+        """fields are read and written as attributes and items, with every kind of value"""
+        shared, other = self.shared(), self.shared()
+        self.assertIsNone(shared.nothing)
+        for value in (0, True, -1.5, "grün", b"\0\xff", [1, [2]], {"a": {1: None}}, 2**63, "", []):
+            shared.field = value
+            self.assertEqual(other["field"], value)
+            self.assertIs(type(other.field), type(value))
+        shared["a/b c"] = (1, 2)
+        self.assertEqual(other["a/b c"], [1, 2])
+        self.assertIsNone(Shared(type("Other", (), {}), self.dir).field)
+
+    def test_changes(self):
+        """compare_and_set, update and add by several threads and clients lose nothing"""
+        first, second = self.shared(), self.shared()
+        self.assertTrue(first.compare_and_set("x", None, 1))
+        self.assertFalse(second.compare_and_set("x", None, 2))
+        self.assertFalse(second.compare_and_set("x", True, 2))
+        self.assertTrue(second.compare_and_set("x", 1, 2))
+        self.assertEqual(first.update("x", lambda x: x * 10), 20)
+        self.assertEqual(first.add("n", 5), 5)
+
+        def work(shared):
+            for _ in range(20):
+                shared.add("n")
+                shared.update("list", lambda now: (now or []) + [1])
+
+        threads = [threading.Thread(target=work, args=(s,)) for s in (first, second) * 2]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(40)
+        self.assertEqual(first.n, 85)
+        self.assertEqual(len(second.list), 80)
+
+    def test_refused(self):
+        """what can't be stored, or is no number, is refused and changes nothing"""
+        shared = self.shared()
+        shared.x = "text"
+        for call in (
+            lambda: shared.set("x", object()),
+            lambda: shared.set("x", 2**64),
+            lambda: shared.set("x", b"0" * (1 << 20)),
+            lambda: shared.add("x"),
+            lambda: shared.set("", 1),
+            lambda: Shared("a/b", self.dir),
+            lambda: Shared("", self.dir),
+        ):
+            with self.assertRaises(InvalidError):
+                call()
+        with self.assertRaises(AttributeError):
+            shared.get = 1
+        self.assertEqual(shared.x, "text")
+        shared.x = b"0" * ((1 << 20) - 100)
+        self.assertEqual(len(shared.x), (1 << 20) - 100)
+
+    def test_lost_answer(self):
+        """a change whose answer is lost is done once, and known to be done"""
+        shared = self.shared()
+        shared.n = 1
+        self.losing(shared, 1)
+        self.assertEqual(shared.add("n"), 2)
+        self.losing(shared, 2)
+        self.assertTrue(shared.compare_and_set("n", 2, 3))
+        self.losing(shared, 1)
+        shared.n = 9
+        self.assertEqual(self.shared().n, 9)
+
+    def test_lost_and_overwritten(self):
+        """that holds though others have changed the field since, and so does the opposite"""
+        shared, other = self.shared(), self.shared()
+        for changes in (1, 2, 40):
+            shared.n = 1
+            self.meanwhile = lambda: [other.set("n", 5 + i) for i in range(changes)]
+            self.losing(shared, 1)
+            self.assertTrue(shared.compare_and_set("n", 1, 2))
+            self.assertEqual(shared.n, 4 + changes)
+        gateway = shared._gateway
+        ask_once = type(gateway).ask_once
+
+        def never_done(path, body, timeout):
+            gateway.ask_once = lambda *args: ask_once(gateway, *args)
+            for i in range(30):
+                other.n = i
+            raise Lost("by the test, before it arrived")
+
+        shared.n = 1
+        shared.compare_and_set("n", -1, 0)
+        now = shared._read("n", shared._deadline(None))
+        gateway.ask_once = never_done
+        done, now = shared._swap("n", now, 77, None, shared._deadline(None))
+        self.assertFalse(done)
+        self.assertEqual(now.value, 29)
+
+    def test_not_known(self):
+        """without any answer a change may have been done, and without a connection it was not"""
+        shared = self.shared(timeout=0.5)
+        shared.n = 1
+        self.losing(shared, 10**6)
+        with self.assertRaises(MayHaveRun):
+            shared.n = 2
+        self.assertEqual(shared.n, 2)
+        with tempfile.TemporaryDirectory() as pool:
+            with self.assertRaises(Unavailable):
+                Shared("x", pool)
+            make_key(pool)
+            with self.assertRaises(Unavailable):
+                Shared("x", pool, timeout=0.2).x = 1
+            # Another pool's key: neither side trusts the other.
+            shutil.copy(os.path.join(self.dir, "shared.json"), pool)
+            with self.assertRaises(Unavailable):
+                Shared("x", pool, timeout=0.5).x = 1
+
+    def test_watch(self):
+        """a watch gives every value in order, also across the end of its connection"""
+        shared, seen = self.shared(), []
+        ready = threading.Event()
+
+        def look():
+            for value in self.shared().watch("x", timeout=20):
+                seen.append(value)
+                ready.set()
+                if value == 300:
+                    return
+
+        thread = threading.Thread(target=look)
+        thread.start()
+        self.assertTrue(ready.wait(20))
+        for value in range(1, 301):
+            shared.x = value
+            if value == 150:
+                victim = self.servers.clients.index(int(shared._gateway.endpoint().split(":")[1]))
+                self.servers.kill(victim)
+            if value == 200:
+                self.servers.start()
+        thread.join(40)
+        self.assertEqual(seen, [None] + list(range(1, 301)))
+        self.assertEqual(list(shared.watch("x", timeout=0.3)), [300])
+
+    def test_lock(self):
+        """a lock has one holder, its token grows, and a change with it fails once it is lost"""
+        one, two = self.shared(), self.shared()
+        first, second = one.lock("l", ttl=2), two.lock("l", ttl=2)
+        with first:
+            self.assertTrue(first.held)
+            self.assertFalse(second.acquire(timeout=0.3))
+            one.set("x", 1, lock=first)
+            waiter = threading.Thread(target=second.acquire)
+            waiter.start()
+            time.sleep(2.5)  # longer than its lease, which is kept
+            self.assertTrue(first.held)
+            self.assertFalse(second.held)
+        waiter.join(20)
+        self.assertTrue(second.held)
+        self.assertGreater(second.token, first.token)
+        with self.assertRaises(LockLost):
+            one.set("x", 2, lock=first)
+        # As after a pause of this process.
+        second._stop.set()
+        self.assertTrue(first.acquire(timeout=20))
+        with self.assertRaises(LockLost):
+            two.set("x", 3, lock=second)
+        self.assertFalse(second.held)
+        one.set("x", 4, lock=first)
+        self.assertEqual(one.x, 4)
+        second.release()
+        first.release()
