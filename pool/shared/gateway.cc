@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/shared/gateway.h"
+
+#include <curl/curl.h>
+
+#include <nlohmann/json.hpp>
+
+#include "common/text.h"
+
+namespace bellows::pool {
+namespace {
+
+using nlohmann::json;
+using Kind = GatewayReply::Kind;
+
+constexpr std::size_t kMostAnswer = 4 << 20;
+constexpr std::size_t kMostShown = 300;
+/// What etcd answers where something certainly was not done: INVALID_ARGUMENT, NOT_FOUND,
+/// RESOURCE_EXHAUSTED, FAILED_PRECONDITION, OUT_OF_RANGE, UNIMPLEMENTED.
+constexpr int kRefusals[] = {3, 5, 8, 9, 11, 12};
+
+struct Answer {
+  std::string text;
+  bool too_long = false;
+};
+
+std::size_t take(char* data, std::size_t, std::size_t count, void* to) {
+  auto& answer = *static_cast<Answer*>(to);
+  answer.too_long = answer.text.size() + count > kMostAnswer;
+  if (answer.too_long) return 0;
+  answer.text.append(data, count);
+  return count;
+}
+
+GatewayReply judge(long status, const std::string& text) {
+  const auto answer = json::parse(text, nullptr, false);
+  if (!answer.is_object()) return {.kind = Kind::lost, .text = "the answer is not JSON"};
+  if (status == 200) return {.kind = Kind::done, .text = text};
+  const auto code = answer.find("code");
+  const auto error = answer.find("error");
+  GatewayReply reply{.kind = Kind::lost, .text = "HTTP status " + std::to_string(status)};
+  if (error != answer.end() && error->is_string())
+    reply.text = one_line(error->get<std::string>(), kMostShown);
+  if (code == answer.end() || !code->is_number_integer()) return reply;
+  reply.code = code->get<int>();
+  if (std::find(std::begin(kRefusals), std::end(kRefusals), reply.code) != std::end(kRefusals))
+    reply.kind = Kind::refused;
+  return reply;
+}
+
+}  // namespace
+
+struct Gateway::Handle {
+  CURL* curl = curl_easy_init();
+  Handle() = default;
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+  ~Handle() { curl_easy_cleanup(curl); }
+};
+
+Gateway::Gateway(std::string pool) : pool_(std::move(pool)), handle_(new Handle) {}
+Gateway::Gateway(Gateway&&) noexcept = default;
+Gateway& Gateway::operator=(Gateway&&) noexcept = default;
+Gateway::~Gateway() = default;
+
+GatewayReply Gateway::post(const std::string& endpoint, const std::string& path,
+                           const std::string& body, std::chrono::milliseconds limit) {
+  CURL* const curl = handle_->curl;
+  if (!curl) return {.kind = Kind::not_sent, .text = "libcurl can't be used"};
+  const auto colon = endpoint.rfind(':');
+  if (colon == std::string::npos) return {.kind = Kind::not_sent, .text = endpoint + ": no port"};
+  // The certificate is for one name, wherever a server runs. Connections are kept by this name,
+  // with the port as it is there: another place with the same port must be another name to curl.
+  const std::string port = endpoint.substr(colon + 1);
+  const std::string url = "https://bellows-pool:" + port + path;
+  using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+  const std::string to = "bellows-pool:" + port + ":" + endpoint;
+  const List there(curl_slist_append(nullptr, to.c_str()), curl_slist_free_all);
+  const List headers(curl_slist_append(nullptr, "Content-Type: application/json"),
+                     curl_slist_free_all);
+  const std::string key = pool_ + "/key.pem";
+  const std::string certificate = pool_ + "/cert.pem";
+  Answer answer;
+  curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+  curl_easy_setopt(curl, CURLOPT_PROXY, "");
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "https");
+  curl_easy_setopt(curl, CURLOPT_URL, url.c_str());
+  curl_easy_setopt(curl, CURLOPT_CONNECT_TO, there.get());
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(curl, CURLOPT_CAINFO, certificate.c_str());
+  curl_easy_setopt(curl, CURLOPT_CAPATH, nullptr);
+  curl_easy_setopt(curl, CURLOPT_SSLCERT, certificate.c_str());
+  curl_easy_setopt(curl, CURLOPT_SSLKEY, key.c_str());
+  curl_easy_setopt(curl, CURLOPT_POST, 1L);
+  curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.data());
+  curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+  curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(std::max<long>(1, limit.count())));
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &take);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+  const CURLcode result = curl_easy_perform(curl);
+  long status = 0;
+  long sent = 0;
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &status);
+  curl_easy_getinfo(curl, CURLINFO_REQUEST_SIZE, &sent);
+  if (result == CURLE_OK) return judge(status, answer.text);
+  const std::string why =
+      endpoint + ": " + (answer.too_long ? "the answer is too long" : curl_easy_strerror(result));
+  return {.kind = sent ? Kind::lost : Kind::not_sent, .text = why};
+}
+
+}  // namespace bellows::pool
