@@ -202,6 +202,10 @@ class Gateway:
                     raise Unavailable(f"the pool's etcd can't be reached: {error}") from error
             except Lost as error:
                 lost = error
+            except PoolError as error:
+                if not lost:
+                    raise
+                raise MayHaveRun(f"an answer was lost ({lost}), and then: {error}") from error
             if deadline.passed():
                 raise MayHaveRun(f"the pool's etcd gives no answer: {lost}") from lost
             time.sleep(deadline.least(_PAUSE))

@@ -3,25 +3,27 @@
 
 import os
 import shutil
-import signal
+import subprocess
 import tempfile
 import threading
 import time
 import unittest
 
-from etcd_support import NO_ETCD, Servers, eventually, make_key
+from etcd_support import NO_ETCD, Servers, make_key
 from support import missing
 
+CLIENT = os.path.join(os.environ.get("BELLOWS_BUILDDIR", ""), "tests/unit/shared_client")
 SKIP = NO_ETCD or missing("msgpack")
 if not SKIP:
     from bellows.pool import (
+        FullError,
         InvalidError,
         LockLost,
         MayHaveRun,
         Shared,
         Unavailable,
     )
-    from bellows.pool.gateway import Gateway, Lost
+    from bellows.pool.gateway import Lost
 
 
 @unittest.skipIf(SKIP, SKIP)
@@ -159,6 +161,22 @@ class Fields(unittest.TestCase):
         with self.assertRaises(MayHaveRun):
             shared.n = 2
         self.assertEqual(shared.n, 2)
+        # What is refused now may have been done before.
+        ask_once, left = type(shared._gateway).ask_once, [1]
+
+        def lost_then_full(path, body, timeout):
+            if path != "/v3/kv/txn":
+                return ask_once(shared._gateway, path, body, timeout)
+            if not left:
+                raise FullError("by the test")
+            left.pop()
+            raise Lost("by the test")
+
+        shared._gateway.ask_once = lost_then_full
+        with self.assertRaises(MayHaveRun):
+            shared.n = 3
+        with self.assertRaises(FullError):
+            shared.n = 3
         with tempfile.TemporaryDirectory() as pool:
             with self.assertRaises(Unavailable):
                 Shared("x", pool)
@@ -195,6 +213,22 @@ class Fields(unittest.TestCase):
         thread.join(40)
         self.assertEqual(seen, [None] + list(range(1, 301)))
         self.assertEqual(list(shared.watch("x", timeout=0.3)), [300])
+
+    @unittest.skipUnless(os.access(CLIENT, os.X_OK), "no client in C++")
+    def test_cplusplus(self):
+        """clients in C++ have the same fields, values and errors"""
+        shared = self.shared()
+        shared.text, shared.n = "text", 2**62
+        lines = ["read n", "read never", "read text", "add text 1", "add n -1", "cas new null 5",
+                 "cas new null 6", "cas new 5 -7", "write n 3", "add n 4"]
+        done = subprocess.run([CLIENT, self.dir, self.id(), "10000"], input="\n".join(lines),
+                              capture_output=True, text=True, timeout=40)
+        wrong = "failed {} of the pool has a value of another type".format("text")
+        wanted = [f"ok {2**62}", "ok null", wrong, wrong, f"ok {2**62 - 1}", "ok 1", "ok 0", "ok 1",
+                  "ok 1", "ok 7"]
+        self.assertEqual(done.stdout.splitlines(), wanted, done.stderr)
+        self.assertEqual((shared.text, shared.n, shared.new), ("text", 7, -7))
+        self.assertEqual(shared.add("n"), 8)
 
     def test_lock(self):
         """a lock has one holder, its token grows, and a change with it fails once it is lost"""

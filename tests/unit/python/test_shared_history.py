@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -24,7 +25,8 @@ if not SKIP:
     from bellows.pool.gateway import Gateway
 
 OPERATIONS = int(os.environ.get("BELLOWS_OPERATIONS", 100_000 if LONG else 3000))
-CLIENTS = 6
+CLIENTS = 6  # half of them in C++
+PROGRAM = os.path.join(os.environ.get("BELLOWS_BUILDDIR", ""), "tests/unit/shared_client")
 KEYS_AT_ONCE, USES = 4, 150  # then other keys: each has few operations of unknown outcome
 
 
@@ -35,7 +37,11 @@ class Client(threading.Thread):
         super().__init__(daemon=True)
         self.number, self.counter, self.faults = number, counter, faults
         # Half of them are impatient, so that there are operations of unknown outcome.
-        self.shared = Shared("history", pool, timeout=6.0 if number % 2 else 0.3)
+        timeout = 6.0 if number % 2 else 0.3
+        if number >= CLIENTS // 2 and os.access(PROGRAM, os.X_OK):
+            self.shared = Program(pool, timeout)
+        else:
+            self.shared = Shared("history", pool, timeout=timeout)
         self.rng = random.Random(seed * 100 + number)
         self.history, self.failed, self.unknown = [], 0, 0
         self.seen = {}
@@ -79,6 +85,41 @@ class Client(threading.Thread):
         if kind == "cas":
             result = args[1] if result else None
         self.seen[key] = result
+
+
+class Program:
+    """The fields as the client in C++ has them."""
+
+    def __init__(self, pool, timeout):
+        command = [PROGRAM, pool, "history", str(int(timeout * 1000))]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+
+    def ask(self, kind, *words):
+        words = ["null" if word is None else str(word) for word in words]
+        self.process.stdin.write(" ".join([kind, *words]) + "\n")
+        answer = self.process.stdout.readline().split()
+        if answer[:1] != ["ok"]:
+            raise MayHaveRun("") if answer == ["unknown"] else Unavailable(" ".join(answer))
+        return None if answer[1] == "null" else int(answer[1])
+
+    def get(self, key):
+        return self.ask("read", key)
+
+    def set(self, key, value):
+        self.ask("write", key, value)
+
+    def compare_and_set(self, key, old, new):
+        return bool(self.ask("cas", key, old, new))
+
+    def add(self, key):
+        return self.ask("add", key, 1)
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.stdout.close()
+        self.process.wait(timeout=30)
 
 
 class Faults(threading.Thread):
@@ -148,6 +189,8 @@ class History(unittest.TestCase):
             client.join(6000 if LONG else 50)
         faults.over.set()
         faults.join(50)
+        for client in clients:
+            client.shared.close()
         self.assertFalse(any(thread.is_alive() for thread in [*clients, faults]))
         self.assertIsNone(faults.error)
         history = [operation for client in clients for operation in client.history]
@@ -155,7 +198,8 @@ class History(unittest.TestCase):
         between = time.monotonic()
         violation = check(history)
         print(
-            f"# {len(history)} operations and {failed} that were not done, {unknown} of unknown "
+            f"# {sum(isinstance(c.shared, Program) for c in clients)} clients in C++; "
+            f"{len(history)} operations and {failed} that were not done, {unknown} of unknown "
             f"outcome, in {between - begin:.0f} s; {faults.counts}; "
             f"checked in {time.monotonic() - between:.1f} s",
             flush=True,
