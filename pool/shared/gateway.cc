@@ -3,6 +3,9 @@
 
 #include <curl/curl.h>
 
+#include <algorithm>
+#include <csignal>
+#include <ctime>
 #include <nlohmann/json.hpp>
 
 #include "common/text.h"
@@ -48,6 +51,30 @@ GatewayReply judge(long status, const std::string& text) {
   return reply;
 }
 
+/// A connection that the other side has closed must not end the program, whose signals are its own.
+class NoSigpipe {
+ public:
+  NoSigpipe() {
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    sigemptyset(&pipe_);
+    sigaddset(&pipe_, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe_, &before_);
+  }
+  NoSigpipe(const NoSigpipe&) = delete;
+  NoSigpipe& operator=(const NoSigpipe&) = delete;
+  ~NoSigpipe() {
+    const timespec now{};
+    if (!was_pending_) sigtimedwait(&pipe_, nullptr, &now);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+
+ private:
+  sigset_t pipe_, before_;
+  bool was_pending_ = false;
+};
+
 }  // namespace
 
 struct Gateway::Handle {
@@ -69,8 +96,7 @@ GatewayReply Gateway::post(const std::string& endpoint, const std::string& path,
   if (!curl) return {.kind = Kind::not_sent, .text = "libcurl can't be used"};
   const auto colon = endpoint.rfind(':');
   if (colon == std::string::npos) return {.kind = Kind::not_sent, .text = endpoint + ": no port"};
-  // The certificate is for one name, wherever a server runs. Connections are kept by this name,
-  // with the port as it is there: another place with the same port must be another name to curl.
+  // The certificate is for one name, wherever a server runs.
   const std::string port = endpoint.substr(colon + 1);
   const std::string url = "https://bellows-pool:" + port + path;
   using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
@@ -97,6 +123,7 @@ GatewayReply Gateway::post(const std::string& endpoint, const std::string& path,
   curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(std::max<long>(1, limit.count())));
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &take);
   curl_easy_setopt(curl, CURLOPT_WRITEDATA, &answer);
+  const NoSigpipe no_sigpipe;
   const CURLcode result = curl_easy_perform(curl);
   long status = 0;
   long sent = 0;

@@ -51,28 +51,32 @@ class Shared {
     return std::move(*found);
   }
   template <typename T>
-  FieldResult<bool> set(const std::string& field, const T& value) {
-    return fields_.set(field, packed(value));
+  FieldResult<bool> set(const std::string& field, const T& value, const FieldLock* lock = nullptr) {
+    return fields_.set(field, packed(value), lock);
   }
   /// Writes `to` if the value is `from` (std::optional<int>() and the like: never written).
   template <typename T, typename U>
-  FieldResult<bool> compare_and_set(const std::string& field, const T& from, const U& to) {
+  FieldResult<bool> compare_and_set(const std::string& field, const T& from, const U& to,
+                                    const FieldLock* lock = nullptr) {
     const Packed old = packed(from);
-    return fields_.change(field, [&](const Packed& now) {
+    const auto change = [&](const Packed& now) {
       return now == old ? std::optional(packed(to)) : std::nullopt;
-    });
+    };
+    return fields_.change(field, change, lock);
   }
   /// Replaces a value by function(value), which may be called several times, and returns that.
   template <typename T, typename F>
-  FieldResult<T> update(const std::string& field, const F& function) {
+  FieldResult<T> update(const std::string& field, const F& function,
+                        const FieldLock* lock = nullptr) {
     std::optional<T> last;
-    const auto done = fields_.change(field, [&](const Packed& now) -> std::optional<Packed> {
+    const auto change = [&](const Packed& now) -> std::optional<Packed> {
       const auto value = unpacked<std::optional<T>>(now);
       last.reset();
       if (!value) return std::nullopt;
       last = function(*value);
       return packed(*last);
-    });
+    };
+    const auto done = fields_.change(field, change, lock);
     if (!done) return done.error();
     if (!last) return other_type(field);
     return std::move(*last);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <iostream>
+#include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 
@@ -13,6 +15,7 @@
 namespace {
 
 using bellows::pool::FieldError;
+using bellows::pool::FieldLock;
 using bellows::pool::Shared;
 using Number = std::optional<std::int64_t>;
 
@@ -31,13 +34,29 @@ std::string said(const T& result) {
     return "ok " + std::to_string(*result);
 }
 
-std::string answer(Shared& shared, const std::string& line) {
+struct Client {
+  std::string pool, name;
+  Shared shared;
+  std::map<std::string, std::unique_ptr<FieldLock>> locks;
+
+  std::string answer(const std::string& line);
+};
+
+std::string Client::answer(const std::string& line) {
   std::istringstream words(line);
   std::string kind, key, one, two;
   words >> kind >> key >> one >> two;
   if (kind == "read") return said(shared.get<std::int64_t>(key));
   if (kind == "write") return said(shared.set(key, std::stoll(one)));
   if (kind == "cas") return said(shared.compare_and_set(key, number(one), number(two)));
+  if (kind == "lock") {
+    locks[key] = std::make_unique<FieldLock>(pool, name, key, std::chrono::seconds(2));
+    return said(locks[key]->acquire(std::chrono::milliseconds(std::stol(one))));
+  }
+  if (kind == "unlock") return "ok " + std::to_string(locks.erase(key));
+  if (kind == "held") return "ok " + std::to_string(locks.at(key)->is_held());
+  if (kind == "token") return "ok " + std::to_string(locks.at(key)->token());
+  if (kind == "write-locked") return said(shared.set(key, std::stoll(one), locks.at(two).get()));
   if (kind == "add") return said(shared.add<std::int64_t>(key, std::stoll(one)));
   return "failed there is no such operation";
 }
@@ -46,7 +65,10 @@ std::string answer(Shared& shared, const std::string& line) {
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  Shared shared(argv[1], argv[2], std::chrono::milliseconds(std::stol(argv[3])));
+  Client client{argv[1],
+                argv[2],
+                Shared(argv[1], argv[2], std::chrono::milliseconds(std::stol(argv[3]))),
+                {}};
   for (std::string line; std::getline(std::cin, line);)
-    std::cout << answer(shared, line) << std::endl;
+    std::cout << client.answer(line) << std::endl;
 }

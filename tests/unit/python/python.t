@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# deadline: 360
+# deadline: 480
 # The Python package, with the agent of this build; what needs numpy or PyTorch is skipped without it.
 # python.t PATTERN runs the files of that name only.
 top=${BELLOWS_SRCDIR:-$(cd "$(dirname "$0")/../../.." && pwd)}

@@ -3,6 +3,7 @@
 
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -229,6 +230,43 @@ class Fields(unittest.TestCase):
         self.assertEqual(done.stdout.splitlines(), wanted, done.stderr)
         self.assertEqual((shared.text, shared.n, shared.new), ("text", 7, -7))
         self.assertEqual(shared.add("n"), 8)
+
+    @unittest.skipUnless(os.access(CLIENT, os.X_OK), "no client in C++")
+    def test_cplusplus_lock(self):
+        """a lock is one for clients in C++ and in Python, and is lost and given back alike"""
+        client = subprocess.Popen([CLIENT, self.dir, self.id(), "10000"], text=True, bufsize=1,
+                                  stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self.addCleanup(client.wait, 30)
+        self.addCleanup(client.stdout.close)
+        self.addCleanup(client.stdin.close)
+        self.addCleanup(client.send_signal, signal.SIGCONT)
+
+        def ask(line):
+            client.stdin.write(line + "\n")
+            return client.stdout.readline().strip()
+
+        shared = self.shared()
+        lock = shared.lock("l", ttl=2)
+        self.assertEqual(ask("lock l 0"), "ok 1")
+        self.assertEqual(ask("write-locked x 1 l"), "ok 1")
+        self.assertFalse(lock.acquire(timeout=2.5))  # longer than its lease, which is kept
+        self.assertEqual(ask("held l"), "ok 1")
+        token = int(ask("token l").split()[1])
+        client.send_signal(signal.SIGSTOP)
+        self.assertTrue(lock.acquire(timeout=20))
+        client.send_signal(signal.SIGCONT)
+        self.assertGreater(lock.token, token)
+        self.assertEqual(ask("held l"), "ok 0")
+        self.assertTrue(ask("write-locked x 2 l").startswith("failed the lock is not held"))
+        self.assertEqual(shared.x, 1)
+        self.assertEqual(ask("lock other 0"), "ok 1")
+        self.assertEqual(ask("unlock l"), "ok 1")
+        self.assertEqual(ask("lock l 100"), "ok 0")
+        lock.release()
+        self.assertEqual(ask("lock l 100"), "ok 1")
+        self.assertEqual(ask("unlock l"), "ok 1")
+        self.assertTrue(lock.acquire(timeout=1))
+        lock.release()
 
     def test_lock(self):
         """a lock has one holder, its token grows, and a change with it fails once it is lost"""
