@@ -35,6 +35,22 @@ std::size_t take(char* data, std::size_t, std::size_t count, void* to) {
   return count;
 }
 
+/// Given piece by piece, and once only: libcurl would send it again by itself when a connection
+/// that it has used before ends without an answer, and a change might be done twice.
+struct Body {
+  const std::string& text;
+  std::size_t given = 0;
+};
+
+std::size_t give(char* to, std::size_t size, std::size_t count, void* from) {
+  auto& body = *static_cast<Body*>(from);
+  const std::size_t now = body.text.copy(to, size * count, body.given);
+  body.given += now;
+  return now;
+}
+
+int refuse_to_rewind(void*, curl_off_t, int) { return CURL_SEEKFUNC_FAIL; }
+
 GatewayReply judge(long status, const std::string& text) {
   const auto answer = json::parse(text, nullptr, false);
   if (!answer.is_object()) return {.kind = Kind::lost, .text = "the answer is not JSON"};
@@ -102,10 +118,11 @@ GatewayReply Gateway::post(const std::string& endpoint, const std::string& path,
   using List = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
   const std::string to = "bellows-pool:" + port + ":" + endpoint;
   const List there(curl_slist_append(nullptr, to.c_str()), curl_slist_free_all);
-  const List headers(curl_slist_append(nullptr, "Content-Type: application/json"),
-                     curl_slist_free_all);
+  // Without a wait for leave to send the body.
+  List headers(curl_slist_append(nullptr, "Expect:"), curl_slist_free_all);
   const std::string key = pool_ + "/key.pem";
   const std::string certificate = pool_ + "/cert.pem";
+  Body given{body};
   Answer answer;
   curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(curl, CURLOPT_PROXY, "");
@@ -118,7 +135,10 @@ GatewayReply Gateway::post(const std::string& endpoint, const std::string& path,
   curl_easy_setopt(curl, CURLOPT_SSLCERT, certificate.c_str());
   curl_easy_setopt(curl, CURLOPT_SSLKEY, key.c_str());
   curl_easy_setopt(curl, CURLOPT_POST, 1L);
-  curl_easy_setopt(curl, CURLOPT_POSTFIELDS, body.data());
+  curl_easy_setopt(curl, CURLOPT_READFUNCTION, &give);
+  curl_easy_setopt(curl, CURLOPT_READDATA, &given);
+  curl_easy_setopt(curl, CURLOPT_SEEKFUNCTION, &refuse_to_rewind);
+  curl_easy_setopt(curl, CURLOPT_SEEKDATA, &given);
   curl_easy_setopt(curl, CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
   curl_easy_setopt(curl, CURLOPT_TIMEOUT_MS, static_cast<long>(std::max<long>(1, limit.count())));
   curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, &take);

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fields that members of a pool share, in a real etcd."""
 
+import http.server
+import json
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -24,7 +27,42 @@ if not SKIP:
         Shared,
         Unavailable,
     )
-    from bellows.pool.gateway import Lost
+    from bellows.pool.gateway import Deadline, Gateway, Lost
+
+
+class Forgetful(http.server.ThreadingHTTPServer):
+    """A server of etcd's gateway that asks the real one, and then ends `lose` connections on which
+    there were changes without an answer."""
+
+    daemon_threads = True
+
+    def __init__(self, pool):
+        super().__init__(("127.0.0.1", 0), ForgetfulHandler)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(os.path.join(pool, "cert.pem"), os.path.join(pool, "key.pem"))
+        self.socket = context.wrap_socket(self.socket, server_side=True)
+        self.gateway, self.lose, self.meanwhile = Gateway(pool), 0, lambda: None
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class ForgetfulHandler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        answer = json.dumps(self.server.gateway.ask(self.path, body, Deadline(20))).encode()
+        if self.path == "/v3/kv/txn" and self.server.lose:
+            self.server.lose -= 1
+            self.server.meanwhile()
+            self.close_connection = True
+            return
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
 
 
 @unittest.skipIf(SKIP, SKIP)
@@ -230,6 +268,39 @@ class Fields(unittest.TestCase):
         self.assertEqual(done.stdout.splitlines(), wanted, done.stderr)
         self.assertEqual((shared.text, shared.n, shared.new), ("text", 7, -7))
         self.assertEqual(shared.add("n"), 8)
+
+    @unittest.skipUnless(os.access(CLIENT, os.X_OK), "no client in C++")
+    def test_cplusplus_lost_answer(self):
+        """in C++ too a change whose answer is lost is done once, and known to be done or not"""
+        server = Forgetful(self.dir)
+        self.addCleanup(server.server_close)
+        self.addCleanup(server.shutdown)
+        pool = tempfile.mkdtemp(prefix="bellows-test-")
+        self.addCleanup(shutil.rmtree, pool)
+        for name in ("key.pem", "cert.pem"):
+            shutil.copy(os.path.join(self.dir, name), pool)
+        with open(os.path.join(pool, "shared.json"), "w", encoding="utf-8") as file:
+            json.dump({"endpoints": [f"127.0.0.1:{server.server_address[1]}"]}, file)
+        shared = self.shared()
+
+        def ask(line, milliseconds=20000, lose=1, meanwhile=lambda: None):
+            server.lose, server.meanwhile = lose, meanwhile
+            done = subprocess.run([CLIENT, pool, self.id(), str(milliseconds)], input=line,
+                                  capture_output=True, text=True, timeout=40)
+            return done.stdout.strip()
+
+        self.assertEqual(ask("add n 1"), "ok 1")
+        self.assertEqual(ask("add n 1", lose=3), "ok 2")
+        self.assertEqual(ask("cas n 2 5"), "ok 1")
+        self.assertEqual(shared.n, 5)
+        # Others have changed it since, once or often.
+        for times in (1, 40):
+            shared.n = 5
+            done = ask("add n 1", meanwhile=lambda: [shared.add("n", 10) for _ in range(times)])
+            self.assertEqual((done, shared.n), ("ok 6", 6 + 10 * times))
+        shared.n = 0
+        self.assertEqual(ask("add n 1", milliseconds=300, lose=10**6), "unknown")
+        self.assertEqual(shared.n, 1)
 
     @unittest.skipUnless(os.access(CLIENT, os.X_OK), "no client in C++")
     def test_cplusplus_lock(self):
