@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bellows' checkpoints for Python: see python/README.md and libbellows(3)."""
 
-from . import models, ps, rates
+from . import models, pool, ps, rates
 from ._lib import Memory
 from .regions import Shard
 from .checkpoint import Checkpoint
@@ -36,6 +36,7 @@ __all__ = [
     "Shard",
     "StorageError",
     "models",
+    "pool",
     "ps",
     "rates",
 ]
