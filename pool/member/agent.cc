@@ -41,12 +41,16 @@ bool takes_connections(std::uint16_t port) {
          connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
-std::vector<std::string> program_environment(const std::string& socket) {
+/// A program that serves callers by itself refuses those that mean another one.
+std::vector<std::string> program_environment(const std::string& socket, std::uint64_t incarnation) {
   std::vector<std::string> environment;
-  for (char** entry = environ; *entry; ++entry)
-    if (!std::string_view(*entry).starts_with("BELLOWS_POOL_SOCKET="))
-      environment.emplace_back(*entry);
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with("BELLOWS_POOL_SOCKET=") && !text.starts_with("BELLOWS_POOL_INCARNATION="))
+      environment.emplace_back(text);
+  }
   environment.push_back("BELLOWS_POOL_SOCKET=" + socket);
+  environment.push_back("BELLOWS_POOL_INCARNATION=" + std::to_string(incarnation));
   return environment;
 }
 
@@ -75,7 +79,7 @@ Status MemberAgent::start(const PoolKey& key, const std::string& folder) {
   if (!signal) return signal.error();
   signal_watch_ = std::move(*signal);
   auto program = Child::start({.command = options_.command,
-                               .environment = program_environment(socket),
+                               .environment = program_environment(socket, incarnation_),
                                .death_signal = SIGKILL});
   if (!program) return program.error();
   program_ = std::move(*program);

@@ -3,7 +3,6 @@
 
 import math
 import os
-import random
 import select
 import signal
 import socket
@@ -23,8 +22,8 @@ from .service import Service
 _TICK_S = 1.0
 # Callers that have not heard yet that a member drains are told when they ask; then they are quiet.
 _QUIET_S = 1.0
-# From Slurm's SIGTERM to its SIGKILL are mostly 30 s (KillWait), from the agent's 5 s.
-_TERMINATED_S = 4
+# From SIGTERM to SIGKILL Slurm lets 30 s pass (KillWait). The agent sends it when the time to drain is over.
+_TERMINATED_S = 25
 
 
 class ElasticObject:
@@ -75,7 +74,12 @@ class Serving:
     def __init__(self, target: ElasticObject, port: int, threads: int, limit: int) -> None:
         self._target = target
         self._service = Service(
-            target, methods_of(type(target), ElasticObject), _own_incarnation(), threads, limit
+            target,
+            methods_of(type(target), ElasticObject),
+            # What the agent is to the keeper; a program that has no agent answers everybody.
+            os.environ.get("BELLOWS_POOL_INCARNATION", ""),
+            threads,
+            limit,
         )
         # An Event's lock could be held by the very thread that a signal interrupts.
         self._told = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -146,8 +150,3 @@ class Serving:
             f"bellows.pool: {self._service.calls} calls are ended, since the time to drain is over",
             file=sys.stderr,
         )
-
-
-def _own_incarnation() -> int:
-    given = os.environ.get("BELLOWS_POOL_INCARNATION", "")
-    return int(given) if given.isdecimal() else random.getrandbits(63)

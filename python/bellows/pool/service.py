@@ -47,12 +47,12 @@ class Service(grpc.GenericRpcHandler):
     """
 
     def __init__(
-        self, target: Any, methods: Dict[str, Method], incarnation: int, threads: int, limit: int
+        self, target: Any, methods: Dict[str, Method], incarnation: str, threads: int, limit: int
     ) -> None:
         self._description = described(methods)
         self._bound = {name: getattr(target, name) for name in methods}
         self._methods = methods
-        self._incarnation = str(incarnation)
+        self._incarnation = incarnation
         self._limit = limit
         self.threads = _Threads(threads)
         # Refusals don't wait behind calls.
@@ -87,7 +87,7 @@ class Service(grpc.GenericRpcHandler):
         if self.draining:
             return self._drained
         for key, value in details.invocation_metadata:
-            if key == wire.INCARNATION and value != self._incarnation:
+            if key == wire.INCARNATION and value != self._incarnation != "":
                 return self._successor
         return handler if self.threads.calls < self._limit else self._full
 

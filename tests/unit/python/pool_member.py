@@ -93,4 +93,5 @@ class Index(pool.ElasticObject):
 
 
 if __name__ == "__main__":
-    Index().serve(threads=int(os.environ.get("THREADS", "16")), limit=int(os.environ.get("LIMIT", "0")) or None)
+    limit = int(os.environ.get("LIMIT", "0")) or None
+    Index().serve(threads=int(os.environ.get("THREADS", "16")), limit=limit)

@@ -21,7 +21,8 @@ def make_key(directory):
     """The key of a new pool, as `bellows pool create` makes it."""
     os.makedirs(directory, mode=0o700)
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "30"]
+        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
+        + ["-nodes", "-days", "30"]
         + ["-subj", "/CN=bellows-pool", "-addext", "subjectAltName=DNS:bellows-pool"]
         + ["-keyout", f"{directory}/key.pem", "-out", f"{directory}/cert.pem"],
         check=True,
@@ -65,7 +66,7 @@ class Keeper(grpc.GenericRpcHandler):
         port = self._server.add_secure_port("127.0.0.1:0", place.server_credentials(self._directory))
         self._server.start()
         with open(f"{self._directory}/keeper.new", "w", encoding="utf-8") as file:
-            file.write(f'{{"host": "127.0.0.1", "port": {port}}}')
+            file.write(f'{{"host": "127.0.0.1", "port": {port}, "job": 1}}')
         os.rename(f"{self._directory}/keeper.new", f"{self._directory}/keeper.json")
 
     def service(self, details):
