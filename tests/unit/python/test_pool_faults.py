@@ -103,7 +103,8 @@ class Faults(PoolTestCase):
         """a call to a member that hangs ends at its deadline, and others are not held up"""
         started = self.members(2)
         with pool.connect(self.pool) as index:
-            index.who()
+            answered = set()
+            self.eventually(lambda: answered.add(index.who()) or len(answered) == 2)
             started[0].process.send_signal(signal.SIGSTOP)
             begin = time.monotonic()
             with ThreadPoolExecutor(8) as threads:
@@ -183,6 +184,8 @@ class Faults(PoolTestCase):
                     old.agent.order("drain 20")
                     self.keeper.say(old.as_member(), *listed)
                 self.assertEqual(old.wait(), 0)
+                # It was asked no more, long before its time was over.
+                self.assertEqual(old.said(), "")
                 self.keeper.say(*listed)
 
         ended = self.under_load(during)
