@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pool/policy/decider.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+namespace bellows::pool {
+namespace {
+
+using Kind = Reason::Kind;
+
+/// Sums of decimals are not exact: 0.1 + 0.2 is not to start a member.
+constexpr double kSlack = 1e-9;
+constexpr double kMostMembers = 1e6;
+
+std::uint32_t whole_members(double needed) {
+  return static_cast<std::uint32_t>(std::clamp(std::ceil(needed - kSlack), 0.0, kMostMembers));
+}
+
+/// What members say of a metric, in members.
+struct Said {
+  std::vector<double> known;
+  double value = 0;  ///< sum, in the metric's own unit
+  std::uint32_t missing = 0;
+
+  double sum() const {
+    double sum = 0;
+    for (const double one : known) sum += one;
+    return sum;
+  }
+};
+
+/// The highest and the lowest may be a lie, so the ones beside them bound what they count for. Of
+/// two nobody can say which is right.
+void bound_extremes(std::vector<double>& known, double limit) {
+  if (known.size() < 3) return;
+  std::sort(known.begin(), known.end());
+  known.front() = std::max(known.front(), known[1] - limit);
+  known.back() = std::min(known.back(), known[known.size() - 2] + limit);
+}
+
+Said what_members_say(const std::string& metric, double per_member, SignalBook::Time now,
+                      const SignalBook& signals, const std::vector<PoolMember>& ready,
+                      const PoolPolicy& policy) {
+  Said said;
+  for (const PoolMember& member : ready) {
+    const auto value = signals.get(member.id, metric, now, policy.stale);
+    if (!value) {
+      ++said.missing;
+      continue;
+    }
+    said.known.push_back(*value / per_member);
+    said.value += *value;
+  }
+  bound_extremes(said.known, policy.vote_limit);
+  return said;
+}
+
+std::vector<PoolMember> ready_of(const std::vector<PoolMember>& members) {
+  std::vector<PoolMember> ready;
+  for (const PoolMember& member : members)
+    if (member.state == PoolMember::State::ready) ready.push_back(member);
+  return ready;
+}
+
+/// The newest first: the least is lost with it, such as what it has in its caches. Those that
+/// aren't ready yet only go above max; a ready one only when enough others are ready.
+std::vector<std::string> to_drain(std::vector<PoolMember> members, std::uint32_t wanted,
+                                  std::uint32_t max) {
+  std::erase_if(members, [](const auto& m) { return m.state == PoolMember::State::draining; });
+  std::sort(members.begin(), members.end(), [](const PoolMember& a, const PoolMember& b) {
+    return std::tie(a.since, a.id) > std::tie(b.since, b.id);
+  });
+  std::size_t above = members.size() > max ? members.size() - max : 0;
+  std::size_t ready = ready_of(members).size();
+  std::vector<std::string> drain;
+  for (const PoolMember& member : members) {
+    if (member.state != PoolMember::State::unready || above == 0) continue;
+    drain.push_back(member.id);
+    --above;
+  }
+  for (const PoolMember& member : members) {
+    if (member.state != PoolMember::State::ready || ready <= wanted) continue;
+    drain.push_back(member.id);
+    --ready;
+  }
+  return drain;
+}
+
+}  // namespace
+
+std::string explain(const Decision& decision) {
+  const Reason& why = decision.reason;
+  switch (why.kind) {
+    case Kind::steady:
+      return fmt::format("{} members are enough", decision.wanted);
+    case Kind::target:
+      return fmt::format("{} of {:g} needs {:.2f} members", why.metric, why.value, why.needed);
+    case Kind::threshold:
+      return fmt::format("{} of {:.2f} needs {:.2f} members", why.metric, why.value, why.needed);
+    case Kind::vote:
+      return fmt::format("members voted for {:+}", why.votes);
+    case Kind::stabilising:
+      return fmt::format("{:.2f} members would be enough, but not yet for {} s", why.needed,
+                         why.window.count());
+    case Kind::panic:
+      return fmt::format("{:.2f} members would be enough, but the load has just jumped",
+                         why.needed);
+    case Kind::missing_data:
+      return fmt::format("no members are taken away, since {} of them don't say how they are",
+                         why.missing);
+    case Kind::bounds:
+      return fmt::format("{:.2f} members are needed, and the limits of the pool allow {} now",
+                         why.needed, decision.wanted);
+  }
+  return "";
+}
+
+Decider::Need Decider::need_of_targets(Time now, const SignalBook& signals,
+                                       const std::vector<PoolMember>& ready) const {
+  Need need;
+  std::uint32_t missing = 0;
+  for (const TargetRule& rule : policy_.targets) {
+    const Said said = what_members_say(rule.metric, rule.per_member, now, signals, ready, policy_);
+    const double known = static_cast<double>(said.known.size());
+    const bool mean = rule.of == TargetRule::Of::mean;
+    missing = std::max(missing, said.missing);
+    if (mean && said.known.empty()) continue;
+    // A member that says nothing needs what it has: itself.
+    const double members = mean ? said.sum() / known : said.sum() + said.missing;
+    if (members <= need.members && need.reason.kind == Kind::target) continue;
+    need.members = members;
+    need.reason = {.kind = Kind::target,
+                   .metric = rule.metric,
+                   .value = mean ? said.value / known : said.value,
+                   .needed = members};
+  }
+  need.reason.missing = missing;
+  return need;
+}
+
+std::optional<Decider::Need> Decider::need_of_thresholds(
+    Time now, const SignalBook& signals, const std::vector<PoolMember>& ready) const {
+  std::optional<Need> most;
+  std::uint32_t missing = 0;
+  for (const ThresholdRule& rule : policy_.thresholds) {
+    const double middle = (rule.up + rule.down) / 2;
+    const Said said = what_members_say(rule.metric, middle, now, signals, ready, policy_);
+    missing = std::max(missing, said.missing);
+    if (said.known.empty()) continue;
+    Need need{.members = said.sum() + said.missing, .reason = {}};
+    const double mean = said.sum() * middle / static_cast<double>(said.known.size());
+    need.reason = {.kind = Kind::threshold, .metric = rule.metric, .value = mean};
+    if (mean > rule.up) need.members = std::max<double>(need.members, wanted_);
+    if (mean <= rule.up && mean >= rule.down) need.members = wanted_;
+    need.reason.needed = need.members;
+    if (!most || need.members > most->members) most = need;
+  }
+  if (most) most->reason.missing = missing;
+  return most;
+}
+
+std::optional<std::int64_t> Decider::count_votes(SignalBook& signals,
+                                                 const std::vector<PoolMember>& ready) const {
+  const auto votes = signals.take_votes();
+  const std::int64_t limit = policy_.vote_limit;
+  std::optional<std::int64_t> count;
+  for (const PoolMember& member : ready) {
+    const auto found = votes.find(member.id);
+    if (found == votes.end()) continue;
+    const std::int64_t vote = std::clamp<std::int64_t>(found->second, -limit, limit);
+    if (policy_.votes == PoolPolicy::Votes::largest)
+      count = count ? std::max(*count, vote) : vote;
+    else
+      count = count.value_or(0) + vote;
+  }
+  return count;
+}
+
+std::uint32_t Decider::grown(double needed, Reason& reason) const {
+  const std::uint32_t asked = whole_members(needed);
+  std::uint32_t allowed = std::max(policy_.max, policy_.min);
+  // A sudden load is no time for small steps.
+  if (policy_.step_up > 0 && !panic_until_) allowed = std::min(allowed, wanted_ + policy_.step_up);
+  if (asked > allowed) reason.kind = Kind::bounds;
+  return std::min(asked, allowed);
+}
+
+std::uint32_t Decider::shrunk(Time now, double needed, std::size_t ready, const StartTimes& started,
+                              Reason& reason) {
+  auto window = policy_.stabilisation;
+  if (const auto p95 = started.p95())
+    window = std::max(window, std::chrono::ceil<std::chrono::seconds>(*p95));
+  while (!needs_.empty() && now - needs_.front().first > window) needs_.pop_front();
+  const std::uint32_t asked =
+      std::max(whole_members(needs_.empty() ? needed : needs_.front().second), policy_.min);
+  reason.window = window;
+  if (whole_members(needed) >= wanted_) return wanted_;
+  if (wanted_ <= policy_.min) {
+    reason.kind = Kind::bounds;
+    return wanted_;
+  }
+  if (reason.missing > 0 || ready == 0) {
+    reason.kind = Kind::missing_data;
+    return wanted_;
+  }
+  if (panic_until_) {
+    reason.kind = Kind::panic;
+    return wanted_;
+  }
+  if (now - *first_ < window || asked >= wanted_) {
+    reason.kind = Kind::stabilising;
+    return wanted_;
+  }
+  if (policy_.step_down == 0 || wanted_ - asked <= policy_.step_down) return asked;
+  reason.kind = Kind::bounds;
+  return wanted_ - policy_.step_down;
+}
+
+Decider::Need Decider::choose(Time now, const SignalBook& signals,
+                              const std::vector<PoolMember>& ready,
+                              std::optional<std::int64_t> votes) const {
+  Need need = need_of_targets(now, signals, ready);
+  std::optional<Need> other;
+  if (votes) {
+    other.emplace();
+    other->members = std::max<double>(0, wanted_ + static_cast<double>(*votes));
+    other->reason.kind = Kind::vote;
+    other->reason.votes = *votes;
+  } else {
+    other = need_of_thresholds(now, signals, ready);
+  }
+  if (!other && policy_.targets.empty()) need.members = wanted_;
+  if (!other) return need;
+  other->reason.needed = other->members;
+  other->reason.missing = std::max(other->reason.missing, need.reason.missing);
+  if (policy_.targets.empty() || other->members > need.members) return *other;
+  need.reason.missing = other->reason.missing;
+  return need;
+}
+
+Decision Decider::decide(Time now, SignalBook& signals, const StartTimes& started,
+                         const std::vector<PoolMember>& members) {
+  const std::vector<PoolMember> ready = ready_of(members);
+  if (!first_) {
+    // A keeper that begins again finds the members of the last one.
+    first_ = now;
+    const auto gone = std::count_if(members.begin(), members.end(), [](const auto& m) {
+      return m.state == PoolMember::State::draining;
+    });
+    wanted_ =
+        std::clamp(static_cast<std::uint32_t>(members.size() - gone), policy_.min, policy_.max);
+  }
+  if (panic_until_ && now >= *panic_until_) panic_until_.reset();
+
+  const auto votes = count_votes(signals, ready);
+  if (votes) changed_by_threshold_ = now;
+  const bool rests = changed_by_threshold_ && now - *changed_by_threshold_ < policy_.burst_interval;
+  const Need need = choose(now, signals, ready, votes);
+  const bool by_threshold = need.reason.kind == Kind::threshold;
+
+  while (!needs_.empty() && needs_.back().second <= need.members) needs_.pop_back();
+  needs_.emplace_back(now, need.members);
+  if (!ready.empty() && need.members >= 2 * static_cast<double>(ready.size()))
+    panic_until_ = now + policy_.panic_window;
+
+  Decision decision{.wanted = wanted_, .drain = {}, .reason = need.reason};
+  const bool more = whole_members(need.members) > wanted_;
+  if (need.reason.kind == Kind::vote && !more)
+    // A vote is a decision, not a measurement that might be a dip.
+    decision.wanted = std::max(whole_members(need.members), policy_.min);
+  else if (!by_threshold || !rests)
+    decision.wanted = more ? grown(need.members, decision.reason)
+                           : shrunk(now, need.members, ready.size(), started, decision.reason);
+  if (decision.wanted == wanted_ && whole_members(need.members) == wanted_)
+    decision.reason.kind = decision.reason.missing > 0 ? Kind::missing_data : Kind::steady;
+  if (by_threshold && decision.wanted != wanted_) changed_by_threshold_ = now;
+  wanted_ = decision.wanted;
+  decision.drain = to_drain(members, wanted_, policy_.max);
+  return decision;
+}
+
+}  // namespace bellows::pool

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "pool/policy/pool_policy.h"
+#include "pool/policy/signal_book.h"
+#include "pool/policy/start_times.h"
+
+namespace bellows::pool {
+
+/// A member as the decider sees it; one that has ended is none.
+struct PoolMember {
+  enum class State { unready, ready, draining };
+
+  std::string id;
+  State state = State::unready;
+  SignalBook::Time since;  ///< of its submission
+};
+
+/// Why a pool has the size that it has.
+struct Reason {
+  enum class Kind {
+    steady,        ///< nothing asks for another size
+    target,        ///< a target needs it
+    threshold,     ///< a utilisation is above or below its threshold
+    vote,          ///< members voted
+    stabilising,   ///< fewer would be enough, but not for long enough yet
+    panic,         ///< fewer would be enough, but the load has just jumped
+    missing_data,  ///< fewer would be enough by what is known, and not all is known
+    bounds,        ///< min, max or the members of one decision limit it
+  };
+
+  Kind kind = Kind::steady;
+  std::string metric;              ///< of a target or threshold
+  double value = 0;                ///< of that: sum or mean of what is known
+  double needed = 0;               ///< members, before limits
+  std::int64_t votes = 0;          ///< members more or fewer
+  std::uint32_t missing = 0;       ///< ready members of which something isn't known
+  std::chrono::seconds window{0};  ///< of the stabilisation
+};
+
+struct Decision {
+  std::uint32_t wanted = 0;
+  std::vector<std::string> drain;  ///< in this order, all of them now
+  Reason reason;
+};
+
+/// The reason in a sentence.
+std::string explain(const Decision& decision);
+
+/// Decides how many members a pool wants. To be asked each second; deterministic: time is an
+/// argument.
+///
+/// What one lying member can do: its metric counts for at most vote_limit members more than the
+/// highest of the others, and at most vote_limit fewer than the lowest; its vote for vote_limit
+/// in each burst interval; all within the limits of a decision, min and max.
+class Decider {
+ public:
+  using Time = SignalBook::Time;
+
+  explicit Decider(PoolPolicy policy) : policy_(std::move(policy)), wanted_(policy_.min) {}
+
+  /// Takes the votes out of `signals`. `started`: from measured members.
+  Decision decide(Time now, SignalBook& signals, const StartTimes& started,
+                  const std::vector<PoolMember>& members);
+
+ private:
+  /// What is asked for, before limits.
+  struct Need {
+    double members = 0;
+    Reason reason;
+  };
+
+  Need need_of_targets(Time now, const SignalBook& signals,
+                       const std::vector<PoolMember>& ready) const;
+  std::optional<Need> need_of_thresholds(Time now, const SignalBook& signals,
+                                         const std::vector<PoolMember>& ready) const;
+  std::optional<std::int64_t> count_votes(SignalBook& signals,
+                                          const std::vector<PoolMember>& ready) const;
+  /// The larger of what targets need and what votes, or else thresholds, ask for.
+  Need choose(Time now, const SignalBook& signals, const std::vector<PoolMember>& ready,
+              std::optional<std::int64_t> votes) const;
+  std::uint32_t grown(double needed, Reason& reason) const;
+  std::uint32_t shrunk(Time now, double needed, std::size_t ready, const StartTimes& started,
+                       Reason& reason);
+
+  PoolPolicy policy_;
+  std::uint32_t wanted_;
+  std::optional<Time> panic_until_;
+  std::optional<Time> changed_by_threshold_;
+  std::optional<Time> first_;                  ///< decision
+  std::deque<std::pair<Time, double>> needs_;  ///< falling: the largest of the window comes first
+};
+
+}  // namespace bellows::pool
