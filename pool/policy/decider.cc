@@ -192,8 +192,8 @@ std::uint32_t Decider::grown(double needed, Reason& reason) const {
 std::uint32_t Decider::shrunk(Time now, double needed, std::size_t ready, const StartTimes& started,
                               Reason& reason) {
   auto window = policy_.stabilisation;
-  if (const auto p95 = started.p95())
-    window = std::max(window, std::chrono::ceil<std::chrono::seconds>(*p95));
+  if (const auto start = started.median())
+    window = std::max(window, std::chrono::ceil<std::chrono::seconds>(*start));
   while (!needs_.empty() && now - needs_.front().first > window) needs_.pop_front();
   const std::uint32_t asked =
       std::max(whole_members(needs_.empty() ? needed : needs_.front().second), policy_.min);
