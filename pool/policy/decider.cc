@@ -10,7 +10,7 @@
 namespace bellows::pool {
 namespace {
 
-using Kind = Reason::Kind;
+using Kind = SizeReason::Kind;
 
 /// Sums of decimals are not exact: 0.1 + 0.2 is not to start a member.
 constexpr double kSlack = 1e-9;
@@ -92,8 +92,8 @@ std::vector<std::string> to_drain(std::vector<PoolMember> members, std::uint32_t
 
 }  // namespace
 
-std::string explain(const Decision& decision) {
-  const Reason& why = decision.reason;
+std::string explain(const SizeDecision& decision) {
+  const SizeReason& why = decision.reason;
   switch (why.kind) {
     case Kind::steady:
       return fmt::format("{} members are enough", decision.wanted);
@@ -180,7 +180,7 @@ std::optional<std::int64_t> Decider::count_votes(SignalBook& signals,
   return count;
 }
 
-std::uint32_t Decider::grown(double needed, Reason& reason) const {
+std::uint32_t Decider::grown(double needed, SizeReason& reason) const {
   const std::uint32_t asked = whole_members(needed);
   std::uint32_t allowed = std::max(policy_.max, policy_.min);
   // A sudden load is no time for small steps.
@@ -189,8 +189,8 @@ std::uint32_t Decider::grown(double needed, Reason& reason) const {
   return std::min(asked, allowed);
 }
 
-std::uint32_t Decider::shrunk(Time now, double needed, std::size_t ready, const StartTimes& started,
-                              Reason& reason) {
+std::uint32_t Decider::shrunk(Time now, double needed, std::size_t ready,
+                              const MemberStarts& started, SizeReason& reason) {
   auto window = policy_.stabilisation;
   if (const auto start = started.median())
     window = std::max(window, std::chrono::ceil<std::chrono::seconds>(*start));
@@ -242,8 +242,8 @@ Decider::Need Decider::choose(Time now, const SignalBook& signals,
   return need;
 }
 
-Decision Decider::decide(Time now, SignalBook& signals, const StartTimes& started,
-                         const std::vector<PoolMember>& members) {
+SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& started,
+                             const std::vector<PoolMember>& members) {
   const std::vector<PoolMember> ready = ready_of(members);
   if (!first_) {
     // A keeper that begins again finds the members of the last one.
@@ -267,7 +267,7 @@ Decision Decider::decide(Time now, SignalBook& signals, const StartTimes& starte
   if (!ready.empty() && need.members >= 2 * static_cast<double>(ready.size()))
     panic_until_ = now + policy_.panic_window;
 
-  Decision decision{.wanted = wanted_, .drain = {}, .reason = need.reason};
+  SizeDecision decision{.wanted = wanted_, .drain = {}, .reason = need.reason};
   const bool more = whole_members(need.members) > wanted_;
   if (need.reason.kind == Kind::vote && !more)
     // A vote is a decision, not a measurement that might be a dip.

@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "pool/policy/member_starts.h"
 #include "pool/policy/pool_policy.h"
 #include "pool/policy/signal_book.h"
-#include "pool/policy/start_times.h"
 
 namespace bellows::pool {
 
@@ -25,7 +25,7 @@ struct PoolMember {
 };
 
 /// Why a pool has the size that it has.
-struct Reason {
+struct SizeReason {
   enum class Kind {
     steady,        ///< nothing asks for another size
     target,        ///< a target needs it
@@ -46,14 +46,14 @@ struct Reason {
   std::chrono::seconds window{0};  ///< of the stabilisation
 };
 
-struct Decision {
+struct SizeDecision {
   std::uint32_t wanted = 0;
   std::vector<std::string> drain;  ///< in this order, all of them now
-  Reason reason;
+  SizeReason reason;
 };
 
 /// The reason in a sentence.
-std::string explain(const Decision& decision);
+std::string explain(const SizeDecision& decision);
 
 /// Decides how many members a pool wants. To be asked each second; deterministic: time is an
 /// argument.
@@ -68,14 +68,14 @@ class Decider {
   explicit Decider(PoolPolicy policy) : policy_(std::move(policy)), wanted_(policy_.min) {}
 
   /// Takes the votes out of `signals`. `started`: from measured members.
-  Decision decide(Time now, SignalBook& signals, const StartTimes& started,
-                  const std::vector<PoolMember>& members);
+  SizeDecision decide(Time now, SignalBook& signals, const MemberStarts& started,
+                      const std::vector<PoolMember>& members);
 
  private:
   /// What is asked for, before limits.
   struct Need {
     double members = 0;
-    Reason reason;
+    SizeReason reason;
   };
 
   Need need_of_targets(Time now, const SignalBook& signals,
@@ -87,9 +87,9 @@ class Decider {
   /// The larger of what targets need and what votes, or else thresholds, ask for.
   Need choose(Time now, const SignalBook& signals, const std::vector<PoolMember>& ready,
               std::optional<std::int64_t> votes) const;
-  std::uint32_t grown(double needed, Reason& reason) const;
-  std::uint32_t shrunk(Time now, double needed, std::size_t ready, const StartTimes& started,
-                       Reason& reason);
+  std::uint32_t grown(double needed, SizeReason& reason) const;
+  std::uint32_t shrunk(Time now, double needed, std::size_t ready, const MemberStarts& started,
+                       SizeReason& reason);
 
   PoolPolicy policy_;
   std::uint32_t wanted_;

@@ -50,7 +50,7 @@ class Bellows : public Autoscaler {
 
   PoolChoice decide(const PoolView& view) override {
     const SignalBook::Time now{std::chrono::seconds(view.second)};
-    for (const double took : view.started_in) started_.add(StartTimes::Seconds(took));
+    for (const double took : view.started_in) started_.add(MemberStarts::Seconds(took));
     std::vector<PoolMember> members;
     const double ready = std::max(1.0, ready_of(view));
     for (const auto& member : view.members) {
@@ -61,7 +61,7 @@ class Bellows : public Autoscaler {
       (void)signals_.put(id, "offered", view.offered / ready, now);
       (void)signals_.put(id, "waiting", view.waiting / ready, now);
     }
-    const Decision decision = decider_.decide(now, signals_, started_, members);
+    const SizeDecision decision = decider_.decide(now, signals_, started_, members);
     PoolChoice choice{.wanted = decision.wanted, .chooses = true, .drain = {}};
     for (const std::string& id : decision.drain) {
       choice.drain.push_back(static_cast<std::uint32_t>(std::stoul(id)));
@@ -92,7 +92,7 @@ class Bellows : public Autoscaler {
 
   Decider decider_;
   SignalBook signals_;
-  StartTimes started_;
+  MemberStarts started_;
 };
 
 /// By calls in progress or waiting, or by the rate of calls, as its user chooses.

@@ -11,7 +11,7 @@
 using namespace bellows::pool;
 using std::chrono::seconds;
 using State = PoolMember::State;
-using Kind = Reason::Kind;
+using Kind = SizeReason::Kind;
 
 namespace {
 
@@ -23,7 +23,7 @@ SignalBook::Time at(int second) { return kBegin + seconds(second); }
 struct World {
   PoolPolicy policy;
   SignalBook signals;
-  StartTimes started;
+  MemberStarts started;
   std::vector<PoolMember> members;
 
   World() {
@@ -105,11 +105,11 @@ Test(signal_book, takes_one_vote_in_an_interval, .timeout = 10) {
   cr_assert(book.vote("m", 1, 3, at(61), seconds(60)));
 }
 
-Test(start_times, keeps_the_last, .timeout = 10) {
-  StartTimes started;
+Test(member_starts, keeps_the_last, .timeout = 10) {
+  MemberStarts started;
   cr_assert_not(started.median().has_value());
-  for (int i = 0; i < 100; ++i) started.add(StartTimes::Seconds(1000));
-  for (int i = 1; i <= 64; ++i) started.add(StartTimes::Seconds(i));
+  for (int i = 0; i < 100; ++i) started.add(MemberStarts::Seconds(1000));
+  for (int i = 1; i <= 64; ++i) started.add(MemberStarts::Seconds(i));
   cr_assert_eq(started.median()->count(), 32);
   cr_assert_eq(started.p95()->count(), 61);
 }
@@ -133,10 +133,10 @@ Test(decider, grows_at_once_and_shrinks_after_the_window, .timeout = 10) {
 
 Test(decider, waits_for_a_start_time_before_it_shrinks, .timeout = 10) {
   World world;
-  world.started.add(StartTimes::Seconds(99.5));
+  world.started.add(MemberStarts::Seconds(99.5));
   Decider decider(world.policy);
   world.with(8);
-  Decision decision;
+  SizeDecision decision;
   for (int second = 0; second <= 100; ++second) {
     world.all_say(5, second);
     decision = decider.decide(at(second), world.signals, world.started, world.members);
@@ -163,7 +163,7 @@ Test(decider, takes_a_stale_metric_for_missing, .timeout = 10) {
   World world;
   Decider decider(world.policy);
   world.with(4).all_say(1, 0);
-  Decision decision;
+  SizeDecision decision;
   for (int second = 0; second < 100; ++second)
     decision = decider.decide(at(second), world.signals, world.started, world.members);
   cr_assert_eq(decision.wanted, 4);
@@ -247,7 +247,7 @@ Test(decider, bounds_a_liar, .timeout = 10) {
     World world;
     Decider decider(world.policy);
     world.with(10);
-    Decision decision;
+    SizeDecision decision;
     for (int second = 0; second < 100; ++second) {
       world.all_say(10, second);
       (void)world.signals.put("m4", "calls", lie, at(second));
@@ -269,7 +269,7 @@ Test(decider, keeps_what_the_last_keeper_had, .timeout = 10) {
 Test(decider, explains_every_kind, .timeout = 10) {
   for (const Kind kind : {Kind::steady, Kind::target, Kind::threshold, Kind::vote,
                           Kind::stabilising, Kind::panic, Kind::missing_data, Kind::bounds}) {
-    Decision decision;
+    SizeDecision decision;
     decision.reason.kind = kind;
     cr_assert_gt(explain(decision).size(), 10);
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "pool/policy/start_times.h"
+#include "pool/policy/member_starts.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,13 +7,13 @@
 
 namespace bellows::pool {
 
-void StartTimes::add(Seconds took) {
+void MemberStarts::add(Seconds took) {
   if (!(took.count() >= 0)) return;
   took_.push_back(took);
   if (took_.size() > kKept) took_.pop_front();
 }
 
-std::optional<StartTimes::Seconds> StartTimes::part(double part) const {
+std::optional<MemberStarts::Seconds> MemberStarts::part(double part) const {
   if (took_.empty()) return std::nullopt;
   std::vector<Seconds> ordered(took_.begin(), took_.end());
   std::sort(ordered.begin(), ordered.end());

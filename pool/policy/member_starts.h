@@ -9,7 +9,7 @@
 namespace bellows::pool {
 
 /// How long members took from their submission until they were ready. A value.
-class StartTimes {
+class MemberStarts {
  public:
   using Seconds = std::chrono::duration<double>;
   static constexpr std::size_t kKept = 64;
