@@ -6,11 +6,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "common/fd.h"
 #include "launcher/base/exit_status.h"
 #include "pool/command/commands.h"
 #include "pool/command/keeper_job.h"
+#include "pool/policy/pool_policy.h"
 #include "pool/wire/channel.h"
 #include "pool/wire/pool_place.h"
 #include "pool/wire/pool_settings.h"
@@ -20,13 +22,15 @@ namespace {
 
 /// Slurm's own limit of a batch script, max_script_size.
 constexpr std::size_t kMostScript = 4 << 20;
+constexpr std::size_t kMostPolicy = 64 * 1024;
 
 struct Options {
   std::string name;
   std::string script;
-  std::uint32_t min = 1;
-  std::uint32_t max = 1;
-  std::uint32_t burst = 60;
+  std::string policy;
+  std::optional<std::uint32_t> min;
+  std::optional<std::uint32_t> max;
+  std::optional<std::uint32_t> burst;
   std::uint32_t drain = 30;
   std::optional<std::uint32_t> http;
   std::vector<std::string> keeper_options;
@@ -63,7 +67,8 @@ class NewDirectory {
   std::string path_;
 };
 
-Status fill(const std::string& dir, const PoolSettings& settings, const std::string& script) {
+Status fill(const std::string& dir, const PoolSettings& settings, const std::string& script,
+            const std::string& policy) {
   const auto text = read_file(script, kMostScript);
   if (!text) return text.error();
   if (!text->starts_with("#!"))
@@ -77,17 +82,38 @@ Status fill(const std::string& dir, const PoolSettings& settings, const std::str
         {"member.sbatch", *text}})
     if (const Status written = replace_file(dir + "/" + name, content, 0600); !written)
       return written;
+  if (!policy.empty())
+    if (const Status written = replace_file(dir + "/policy.yaml", policy, 0600); !written)
+      return written;
   return write_settings(dir, settings);
 }
 
+/// What the options say, and otherwise the policy; its text is for the pool's directory.
+Result<PoolSettings> settings_of(const Options& options, std::string& policy_text) {
+  PoolPolicy policy;
+  if (!options.policy.empty()) {
+    auto text = read_file(options.policy, kMostPolicy);
+    if (!text) return text.error();
+    const auto read = read_pool_policy(*text, options.policy);
+    if (!read) return read.error();
+    policy = *read;
+    policy_text = std::move(*text);
+  }
+  return PoolSettings{.name = options.name,
+                      .min = options.min.value_or(policy.min),
+                      .max = options.max.value_or(policy.max),
+                      .burst_interval = options.burst ? std::chrono::seconds(*options.burst)
+                                                      : policy.burst_interval,
+                      .drain = std::chrono::seconds(options.drain),
+                      .http_port = static_cast<std::uint16_t>(options.http.value_or(0)),
+                      .keeper_options = options.keeper_options};
+}
+
 Status create(const Options& options, std::string& job) {
-  const PoolSettings settings{.name = options.name,
-                              .min = options.min,
-                              .max = options.max,
-                              .burst_interval = std::chrono::seconds(options.burst),
-                              .drain = std::chrono::seconds(options.drain),
-                              .http_port = static_cast<std::uint16_t>(options.http.value_or(0)),
-                              .keeper_options = options.keeper_options};
+  std::string policy;
+  const auto read = settings_of(options, policy);
+  if (!read) return read.error();
+  const PoolSettings& settings = *read;
   if (const std::string complaint = settings_complaint(settings); !complaint.empty())
     return Error{ErrorKind::invalid, complaint};
   const auto pools = pools_dir();
@@ -96,7 +122,8 @@ Status create(const Options& options, std::string& job) {
   std::filesystem::create_directories(*pools, failure);
   NewDirectory dir(*pools);
   if (dir.path().empty()) return errno_error("make a folder in", *pools);
-  if (const Status filled = fill(dir.path(), settings, options.script); !filled) return filled;
+  if (const Status filled = fill(dir.path(), settings, options.script, policy); !filled)
+    return filled;
   const std::string path = *pools + "/" + options.name;
   if (const Status made = dir.become(path); !made) return made;
   const auto submitted = submit_keeper(settings, path);
@@ -126,18 +153,23 @@ void add_create_command(CommandLine& pool) {
       .add_option("SCRIPT", options->script,
                   "The batch script of each member. It ends with `exec bellows pool member -- CMD`")
       .required();
-  command.add_option("--min", options->min, "The least number of members")
-      .value_name("N")
-      .show_default();
-  command.add_option("--max", options->max, "The most")
-      .value_name("N")
-      .between(1, 10'000)
-      .show_default();
   command
-      .add_option("--burst-interval", options->burst,
-                  "Seconds from one change of size by thresholds to the next")
-      .value_name("SECONDS")
-      .show_default();
+      .add_option("--policy", options->policy,
+                  "A file that says by which metrics the pool has which size: bellows-pool(1)")
+      .value_name("FILE");
+  command
+      .add_option("--min", options->min,
+                  "The least number of members (default: the policy's, or 1)")
+      .value_name("N");
+  command.add_option("--max", options->max, "The most (default: the policy's, or 1)")
+      .value_name("N")
+      .between(1, 10'000);
+  command
+      .add_option(
+          "--burst-interval", options->burst,
+          "Seconds from one change of size by thresholds to the next (default: the policy's, "
+          "or 60)")
+      .value_name("SECONDS");
   command
       .add_option("--drain", options->drain,
                   "Seconds that a member has to end its calls before it is killed")

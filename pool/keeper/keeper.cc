@@ -38,15 +38,26 @@ Member message_of(const MemberEntry& entry) {
   return member;
 }
 
+/// Their ages are those in the report, and what has passed since.
+void add_metrics(const MemberReport& report, Clock::duration since, Member& member) {
+  for (const auto& [name, reported] : report.metrics) {
+    const auto age = reported.age + std::chrono::duration_cast<std::chrono::milliseconds>(since);
+    Metric* const metric = member.add_metric();
+    metric->set_name(name);
+    metric->set_value(reported.value);
+    metric->set_age_ms(static_cast<std::uint32_t>(age.count()));
+  }
+}
+
 }  // namespace
 
-PoolKeeper::PoolKeeper(std::string dir, PoolSettings settings, PoolOrders orders, std::uint32_t job,
-                       Cluster& cluster, Say say)
+PoolKeeper::PoolKeeper(std::string dir, PoolSettings settings, PoolPolicy policy, PoolOrders orders,
+                       std::uint32_t job, Cluster& cluster, Say say)
     : dir_(std::move(dir)),
       settings_(std::move(settings)),
       job_(job),
       say_(std::move(say)),
-      size_(settings_),
+      size_(std::move(policy)),
       orders_(orders),
       worker_(std::make_unique<ClusterWorker>(cluster,
                                               [this](const ClusterNews& news) { take(news); })) {}
@@ -87,7 +98,9 @@ void PoolKeeper::take(const ClusterNews& news) {
 bool PoolKeeper::report(const MemberReport& report) {
   const std::lock_guard lock(mutex_);
   const std::uint64_t version = book_.version();
-  const bool is_member = book_.reported(report, Clock::now());
+  const auto now = Clock::now();
+  const bool is_member = book_.reported(report, now);
+  if (is_member) size_.take(report, now);
   if (book_.version() == version) return is_member;
   has_news_ = true;
   news_.notify_all();
@@ -120,9 +133,9 @@ StepPlan PoolKeeper::plan_locked(Clock::time_point now) {
   // The keeper before this one, or the member itself, has begun that.
   for (const auto& [job, member] : book_.members())
     if (member.phase == Phase::draining) book_.drain(job, now + settings_.drain, now);
-  const Wish wish = size_.wish(book_, orders_, now);
+  wish_ = size_.wish(book_, orders_, now);
   StepPlan plan =
-      plan_steps(book_, wish.wanted, orders_.ends ? 0 : settings_.max, wish.drain_first, now);
+      plan_steps(book_, wish_.wanted, orders_.ends ? 0 : settings_.max, wish_.drain_first, now);
   for (const std::uint32_t job : plan.drain) book_.drain(job, now + settings_.drain, now);
   for (const std::uint32_t job : plan.cancel) book_.cancelled(job);
   // Under this lock: a job that is being submitted is either in the book or known to be under way.
@@ -195,10 +208,8 @@ Pool PoolKeeper::show_locked() const {
   pool.set_keeper_job(job_);
   pool.set_min(settings_.min);
   pool.set_max(settings_.max);
-  SizeChoice size = size_;
-  const Wish wish = size.wish(book_, orders_, Clock::now());
-  pool.set_wanted(wish.wanted);
-  pool.set_why(wish.why);
+  pool.set_wanted(wish_.wanted);
+  pool.set_why(wish_.why);
   pool.set_ending(orders_.ends);
   pool.set_scaled_to(orders_.size);
   pool.set_proxy(proxy_address_);
@@ -206,15 +217,7 @@ Pool PoolKeeper::show_locked() const {
   for (const auto& [job, entry] : book_.members()) {
     Member* const member = pool.add_member();
     *member = message_of(entry);
-    if (!entry.report) continue;
-    const auto age =
-        std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - entry.reported);
-    for (const auto& [name, value] : entry.report->metrics) {
-      Metric* const metric = member->add_metric();
-      metric->set_name(name);
-      metric->set_value(value);
-      metric->set_age_ms(static_cast<std::uint32_t>(age.count()));
-    }
+    if (entry.report) add_metrics(*entry.report, Clock::now() - entry.reported, *member);
   }
   return pool;
 }
@@ -256,6 +259,8 @@ Result<Pool> PoolKeeper::change(const ChangeRequest& request) {
   if (request.change_case() == ChangeRequest::CHANGE_NOT_SET)
     return Error{ErrorKind::invalid, "the request names no change"};
   if (const Status done = carry_out_change(request); !done) return done.error();
+  // Who asked is told what comes of it.
+  wish_ = size_.wish(book_, orders_, Clock::now());
   has_news_ = true;
   news_.notify_all();
   return show_locked();

@@ -25,8 +25,8 @@ class PoolKeeper final : private DeskKeeper {
   using Tell = std::function<bool(const Members&)>;
 
   /// `dir` is the pool's, `job` the keeper's own; `cluster` must outlive it.
-  PoolKeeper(std::string dir, PoolSettings settings, PoolOrders orders, std::uint32_t job,
-             Cluster& cluster, Say say);
+  PoolKeeper(std::string dir, PoolSettings settings, PoolPolicy policy, PoolOrders orders,
+             std::uint32_t job, Cluster& cluster, Say say);
   PoolKeeper(const PoolKeeper&) = delete;
   PoolKeeper& operator=(const PoolKeeper&) = delete;
   ~PoolKeeper() override;
@@ -72,6 +72,7 @@ class PoolKeeper final : private DeskKeeper {
   bool has_news_ = false;
   MemberBook book_;
   SizeChoice size_;
+  Wish wish_;
   bool knows_members_ = false;  ///< Slurm has listed them since this keeper began
   Clock::time_point settles_by_;
   PoolOrders orders_;

@@ -65,9 +65,11 @@ int work(const Start& start) {
   const auto orders = read_orders(start.dir);
   if (!orders) return failed(orders.error().text);
   for (const int number : {SIGTERM, SIGINT}) signal(number, note_signal);
+  auto policy = read_policy(start.dir, start.settings);
+  if (!policy) return failed(policy.error().text);
   SlurmCluster cluster(start.settings.name, start.dir);
-  PoolKeeper keeper(start.dir, start.settings, *orders, job_id_from_environment().value_or(0),
-                    cluster, say);
+  PoolKeeper keeper(start.dir, start.settings, std::move(*policy), *orders,
+                    job_id_from_environment().value_or(0), cluster, say);
   ProxyMembers names;
   ProxyLink proxy(start.proxy, start.proxy_config, start.settings.max * kProxySlots);
   std::string trouble;

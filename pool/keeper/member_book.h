@@ -17,6 +17,12 @@ using Clock = std::chrono::steady_clock;
 /// In the order of MemberState in pool.proto.
 enum class Phase { pending, starting, ready, draining, ended };
 
+/// A figure, and how old it was when it was reported.
+struct ReportedMetric {
+  double value = 0;
+  std::chrono::milliseconds age{0};
+};
+
 /// What the agent of a member says of it. A value.
 struct MemberReport {
   std::uint32_t job = 0;
@@ -25,7 +31,7 @@ struct MemberReport {
   std::string node;
   bool ready = false;
   bool draining = false;
-  std::map<std::string, double> metrics;
+  std::map<std::string, ReportedMetric> metrics;
   std::int32_t vote = 0;
   std::uint32_t vote_sequence = 0;
 };

@@ -26,7 +26,7 @@ std::optional<MemberReport> taken(const Report& report) {
                      .vote_sequence = report.vote_sequence()};
   for (const Metric& metric : report.metric())
     if (metric.name().size() <= kLongestText && std::isfinite(metric.value()))
-      taken.metrics[metric.name()] = metric.value();
+      taken.metrics[metric.name()] = {metric.value(), std::chrono::milliseconds(metric.age_ms())};
   return taken;
 }
 

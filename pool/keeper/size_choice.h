@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "pool/keeper/member_book.h"
+#include "pool/policy/decider.h"
 #include "pool/wire/pool_settings.h"
 
 namespace bellows::pool {
@@ -17,14 +18,26 @@ struct Wish {
   std::vector<std::uint32_t> drain_first;  ///< jobs
 };
 
-/// Decides a pool's size: what a person has set, else the policy. A value.
+/// The policy of the pool in `dir`: policy.yaml, if it was made with one, within the settings.
+Result<PoolPolicy> read_policy(const std::string& dir, const PoolSettings& settings);
+
+/// Decides a pool's size: what a person has set, else the policy by what members say. A value.
 class SizeChoice {
  public:
-  explicit SizeChoice(const PoolSettings& settings) : settings_(settings) {}
-  Wish wish(const MemberBook& book, const PoolOrders& orders, Clock::time_point now);
+  explicit SizeChoice(PoolPolicy policy) : policy_(policy), decider_(std::move(policy)) {}
+  /// Of a member of the book.
+  void take(const MemberReport& report, Clock::time_point now);
+  /// At least each second. Takes from the book how long members took to start.
+  Wish wish(MemberBook& book, const PoolOrders& orders, Clock::time_point now);
 
  private:
-  PoolSettings settings_;
+  void forget_the_ended(const MemberBook& book);
+
+  PoolPolicy policy_;
+  Decider decider_;
+  SignalBook signals_;
+  MemberStarts starts_;
+  std::vector<std::string> known_;  ///< of the signals
 };
 
 }  // namespace bellows::pool

@@ -45,7 +45,9 @@ StepPlan plan_steps(const MemberBook& book, std::uint32_t wanted, std::uint32_t 
       plan.cancel.push_back(job);
   const std::uint32_t staying = book.staying();
   if (staying < wanted) plan.submit = wanted - staying;
-  if (staying > wanted) drain_ready(book, drain_first, staying - wanted, plan);
+  // Those that begin do no work yet, so a ready one goes when enough others are ready.
+  const std::uint32_t ready = book.count(Phase::ready);
+  if (ready > wanted) drain_ready(book, drain_first, ready - wanted, plan);
   const auto left = staying - static_cast<std::uint32_t>(plan.drain.size());
   if (left > max) cancel_beginners(book, left - max, plan);
   return plan;

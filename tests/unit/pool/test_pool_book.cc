@@ -157,7 +157,7 @@ Test(pool_steps, a_member_is_never_cancelled_before_it_was_ready) {
   book.submitted(3, kStart);
   const auto plan = plan_steps(book, 1, 8, {3, 2, 1}, kStart);
   cr_expect(plan.cancel.empty());
-  cr_expect(plan.drain == std::vector<std::uint32_t>({1}), "the only one that works");
+  cr_expect(plan.drain.empty(), "it is the only one that works");
 }
 
 Test(pool_steps, above_the_most_also_those_go_that_never_began_the_youngest_first) {

@@ -95,7 +95,9 @@ class World {
   void start() {
     const auto orders = read_orders(dir());
     cr_assert(orders);
-    keeper_ = std::make_unique<PoolKeeper>(dir(), settings, *orders, 1, cluster,
+    auto policy = read_policy(dir(), settings);
+    cr_assert(policy);
+    keeper_ = std::make_unique<PoolKeeper>(dir(), settings, std::move(*policy), *orders, 1, cluster,
                                            [](const std::string&) {});
     cr_assert(keeper_->open(key, "127.0.0.1").ok());
     stops_ = false;
@@ -137,12 +139,16 @@ class World {
   std::atomic<bool> stops_ = false;
 };
 
-Report ready_report(std::uint32_t job) {
+/// `load`: a metric that it has beside.
+Report ready_report(std::uint32_t job, double load = 0) {
   Report report;
   report.set_job(job);
   report.set_incarnation(1);
   report.set_address("127.0.0.1:" + std::to_string(job));
   report.set_ready(true);
+  Metric* const metric = report.add_metric();
+  metric->set_name("load");
+  metric->set_value(load);
   return report;
 }
 
@@ -158,12 +164,13 @@ class FakeMember {
     thread_.join();
   }
   std::atomic<bool> drained = false;
+  std::atomic<double> load = 0;
 
  private:
   void run() {
     const auto line = std::move(*KeeperLine::open(world_.dir(), world_.key));
     while (!stops_) {
-      line->send(ready_report(job_));
+      line->send(ready_report(job_, load));
       std::this_thread::sleep_for(50ms);
       const auto order = line->take_order();
       if (!order || !order->drain()) continue;
@@ -318,4 +325,28 @@ Test(pool_keeper, callers_see_members_come_and_go, .timeout = 60) {
          members.member(0).state() == READY) {
   }
   cr_expect(members.member_size() == 0 || members.member(0).state() == DRAINING);
+}
+
+Test(pool_keeper, has_the_size_that_its_policy_finds_in_metrics, .timeout = 60) {
+  World world;
+  world.settings.max = 3;
+  cr_assert(replace_file(world.dir() + "/policy.yaml",
+                         "max: 9\nstabilisation: 1\npanic_window: 0\n"
+                         "targets: [{metric: load, per_member: 10}]\n",
+                         0600)
+                .ok());
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  FakeMember first(world, 1);
+  first.load = 20;
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  FakeMember second(world, 2);
+  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  first.load = 500;
+  cr_assert(eventually([&] { return world.cluster.running() == 3; }), "and not beyond its most");
+  FakeMember third(world, 3);
+  cr_assert(eventually([&] { return world.count(READY) == 3; }));
+  first.load = 1;
+  cr_assert(eventually([&] { return third.drained && second.drained; }), "the youngest go");
+  cr_expect_not(first.drained);
 }
