@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+/// pool.yaml as an attacker would write it: every text gives a policy that keeps what its types
+/// promise, or an error with a place.
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "pool/policy/pool_policy.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto policy = bellows::pool::read_pool_policy(text, "pool.yaml");
+  if (!policy) {
+    require(policy.error().text.starts_with("pool.yaml:"));
+    return 0;
+  }
+  require(policy->min <= policy->max && policy->max > 0 && policy->max <= 10'000);
+  for (const auto& rule : policy->targets)
+    require(!rule.metric.empty() && std::isfinite(rule.per_member) && rule.per_member > 0);
+  for (const auto& rule : policy->thresholds)
+    require(rule.down > 0 && rule.down < rule.up && rule.up <= 1);
+  return 0;
+}
