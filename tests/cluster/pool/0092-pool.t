@@ -5,6 +5,8 @@
 # is replaced, while a caller that goes from one member to the next always gets an answer.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/pool/pool.sh
+. "$TAP_HOME/pool/pool.sh"
 # shellcheck source=tests/cluster/jobs.sh
 . "$TAP_HOME/jobs.sh"
 
@@ -24,7 +26,7 @@ S
 pool() { xc bellows pool "$@"; }
 ready() { [[ $(pool show web --json | jq .ready) == "$1" ]]; }
 member() { pool show web --json | jq ".members[$1].$2" -r; } # INDEX FIELD
-keeper_pid() { pgrep -f 'bellows-pool keeper web$' | tail -n 1; }
+keeper_pid() { pool_pids 'bellows-pool keeper web$' | tail -n 1; }
 members_running() { ask_slurm squeue --noheader --states=R --name=web.member --format=%i | wc -l; }
 are_running() { [[ $(members_running) == "$1" ]]; }
 
@@ -117,6 +119,6 @@ ok "the pool is deleted" pool delete web
 is "$(ls -A "$pools")" "" "with its directory"
 poll 20 eval '[[ -z $(ask_slurm squeue --noheader) ]]'
 is "$(ask_slurm squeue --noheader)" "" "and all of its jobs"
-is "$(pgrep -f 'bellows-pool (member|keeper)')" "" "nobody is left"
+is "$(pool_pids 'bellows-pool (member|keeper)')" "" "nobody is left"
 is "$(find /tmp "$CLUSTER"/run -name 'bellows-pool-*' 2>/dev/null)" "" "and no socket"
 done_testing

@@ -5,6 +5,8 @@
 # member to eight and back behind HAProxy while a load generator calls it. No call fails.
 # shellcheck source=tests/cluster/tap.sh
 . "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/pool/pool.sh
+. "$TAP_HOME/pool/pool.sh"
 
 build=${BELLOWS_BUILDDIR:-$(dirname "$(dirname "$TAP_HOME")")/build}
 [[ -x $build/pool/bellows-pool ]] || skip_all "bellows-pool is not built"
@@ -34,7 +36,7 @@ ok "to eight" poll 60 ready 8
 is "$(pool endpoint digits | wc -l)" 8 "each with an address of its own"
 ok "it shrinks" pool scale digits 1
 ok "to one" poll 30 running 1
-kill -9 "$(pgrep -f 'bellows-pool keeper digits$' | tail -n 1)"
+kill -9 "$(pool_pids 'bellows-pool keeper digits$' | tail -n 1)"
 ok "a killed keeper is there again at once" poll 10 ready 1
 is "$(ask_slurm scontrol -o show job "$(pool show digits --json | jq .keeper_job)" | grep -o 'Restarts=[0-9]*')" Restarts=0 \
   "without the queue"
@@ -44,8 +46,8 @@ is "$(sed -n '/Status code/,/^$/p' "$home/load.txt" | grep -o '\[[0-9]*\]')" "[2
 unlike "$(<"$home/load.txt")" "Error distribution" "and none was lost"
 
 # Between two requests: those under way in a HAProxy are lost with it.
-kill -9 "$(pgrep -x haproxy | tail -n 1)"
+kill -9 "$(pool_pids '^/?[a-z/]*haproxy -db' | tail -n 1)"
 is "$(xc curl -sS --max-time 10 -o /dev/null -w '%{http_code}' "http://$at/17")" 200 "a killed HAProxy makes callers wait"
 ok "the pool is deleted" pool delete digits
-is "$(pgrep -f 'bellows-pool (member|keeper)|serve.py|haproxy -db')" "" "and leaves nobody"
+is "$(pool_pids 'bellows-pool (member|keeper)|serve.py|haproxy -db')" "" "and leaves nobody"
 done_testing
