@@ -63,7 +63,7 @@ class Faults(PoolTestCase):
         for method in ("count", "count_again"):
             started = self.members(2)
             with pool.connect(self.pool) as index:
-                stream = getattr(index, method)(1000, 0.05)
+                stream = getattr(index, method)(100, 0.05)
                 self.assertEqual([next(stream), next(stream)], [0, 1])
                 (busy,) = [one for one in started if self.runs_call(one)]
                 busy.kill()
