@@ -56,7 +56,7 @@ struct Value {
 };
 
 /// How a call ended.
-enum class Outcome {
+enum class CallOutcome {
   raised,        ///< the method threw; `type` and `traceback` are those of the exception
   refused,       ///< the member has no such method, or it takes other arguments: it has not run
   unavailable,   ///< no member took it in time: it has not run
@@ -66,7 +66,7 @@ enum class Outcome {
 };
 
 struct Failure {
-  Outcome outcome;
+  CallOutcome outcome;
   std::string text;  ///< for a person: what, where
   std::string type;
   std::string traceback;
@@ -252,7 +252,7 @@ Answer<Result> Stub::converted(Answer<Value> answer) {
   typename Answer<Result>::Held held{};
   if constexpr (!std::is_void_v<Result>)
     if (!from_value(*answer, &held))
-      return Failure{Outcome::mistyped, "the answer is of another type", {}, {}};
+      return Failure{CallOutcome::mistyped, "the answer is of another type", {}, {}};
   return held;
 }
 
@@ -281,7 +281,7 @@ void Server::add_typed(std::string name, std::function<Result(Args...)> function
                                        const Sink<Value>&) -> Answer<Value> {
         std::tuple<std::decay_t<Args>...> args;
         if (!detail::take(from, &args, std::index_sequence_for<Args...>()))
-          return Failure{Outcome::raised, "the method takes other arguments", "TypeError", {}};
+          return Failure{CallOutcome::raised, "the method takes other arguments", "TypeError", {}};
         if constexpr (std::is_void_v<Result>) {
           std::apply(function, std::move(args));
           return Value{};
@@ -302,7 +302,7 @@ void Server::add_typed_stream(std::string name, std::function<void(ToItem, Args.
                                        const Sink<Value>& sink) -> Answer<Value> {
         std::tuple<std::decay_t<Args>...> args;
         if (!detail::take(from, &args, std::index_sequence_for<Args...>()))
-          return Failure{Outcome::raised, "the method takes other arguments", "TypeError", {}};
+          return Failure{CallOutcome::raised, "the method takes other arguments", "TypeError", {}};
         const Sink<Item> typed = [&sink](const Item& item) { return sink(to_value(item)); };
         std::apply([&](auto&&... all) { function(typed, std::move(all)...); }, std::move(args));
         return Value{};

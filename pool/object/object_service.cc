@@ -24,7 +24,7 @@ Status refuse(grpc::ServerContext& context, StatusCode code, const std::string& 
 /// What a method threw, for its caller.
 Answer<Value> guarded(const Served& method, const Value::List& args, const Sink<Value>& sink) {
   const auto raised = [](const char* type, const std::exception& error) {
-    return Failure{Outcome::raised, error.what(), type, {}};
+    return Failure{CallOutcome::raised, error.what(), type, {}};
   };
   try {
     return method.work(args, sink);
@@ -37,7 +37,7 @@ Answer<Value> guarded(const Served& method, const Value::List& args, const Sink<
   } catch (const std::exception& error) {
     return raised("RuntimeError", error);
   } catch (...) {
-    return Failure{Outcome::raised, "something that is no std::exception", "RuntimeError", {}};
+    return Failure{CallOutcome::raised, "something that is no std::exception", "RuntimeError", {}};
   }
 }
 
@@ -45,7 +45,7 @@ std::string checked(Answer<Value> answer) {
   std::string bytes = pack_answer(std::move(answer));
   if (bytes.size() <= kLargest) return bytes;
   return pack_answer(
-      Failure{Outcome::raised,
+      Failure{CallOutcome::raised,
               fmt::format("{} bytes can't be sent, {} are the most", bytes.size(), kLargest),
               "ValueError",
               {}});

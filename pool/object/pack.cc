@@ -153,7 +153,7 @@ std::string pack_request(std::string_view method, const Value::List& args) {
   return std::move(buffer.bytes);
 }
 
-std::optional<Request> unpack_request(std::string_view bytes) {
+std::optional<CallBody> unpack_request(std::string_view bytes) {
   auto value = unpack(bytes);
   auto* const list = value ? std::get_if<Value::List>(&value->held) : nullptr;
   if (!list || list->size() != 3) return std::nullopt;
@@ -161,7 +161,7 @@ std::optional<Request> unpack_request(std::string_view bytes) {
   auto* const args = std::get_if<Value::List>(&(*list)[1].held);
   auto* const named = std::get_if<Value::Map>(&(*list)[2].held);
   if (!method || !args || !named) return std::nullopt;
-  return Request{
+  return CallBody{
       .method = std::move(*method), .args = std::move(*args), .names_args = !named->empty()};
 }
 
@@ -184,8 +184,8 @@ Answer<Value> unpack_answer(std::string_view bytes) {
     return std::move((*list)[1]);
   if (list && list->size() == 4 && (*list)[0] == Value{std::int64_t{1}} && text_at(*list, 1) &&
       text_at(*list, 2) && text_at(*list, 3))
-    return Failure{Outcome::raised, *text_at(*list, 2), *text_at(*list, 1), *text_at(*list, 3)};
-  return Failure{Outcome::may_have_run, "the member's answer can't be read", {}, {}};
+    return Failure{CallOutcome::raised, *text_at(*list, 2), *text_at(*list, 1), *text_at(*list, 3)};
+  return Failure{CallOutcome::may_have_run, "the member's answer can't be read", {}, {}};
 }
 
 }  // namespace bellows::pool

@@ -22,13 +22,13 @@ std::optional<Value> unpack(std::string_view bytes);
 
 /// [method, args, {}]
 std::string pack_request(std::string_view method, const Value::List& args);
-struct Request {
+struct CallBody {
   std::string method;
   Value::List args;
   bool names_args = false;  ///< it has named ones besides, which no method in C++ takes
 };
 /// nullopt: it is no call.
-std::optional<Request> unpack_request(std::string_view bytes);
+std::optional<CallBody> unpack_request(std::string_view bytes);
 
 /// [0, value], or [1, type, text, traceback] for a Failure.
 std::string pack_answer(Answer<Value> answer);

@@ -23,7 +23,7 @@ Sending::Sending(Targets& targets, std::string_view name, Method method, std::st
       timeout_(timeout),
       deadline_(Clock::now() + timeout) {}
 
-Failure Sending::failure(Outcome outcome, const std::string& what) const {
+Failure Sending::failure(CallOutcome outcome, const std::string& what) const {
   return {outcome, fmt::format("{}: {}", name_, what), {}, {}};
 }
 
@@ -33,8 +33,8 @@ std::optional<Failure> Sending::next() {
     const std::string why = refusal_.empty() ? targets_.trouble() : refusal_;
     const double seconds = std::chrono::duration<double>(timeout_).count();
     if (may_have_run_)
-      return failure(Outcome::timed_out, fmt::format("no answer in {:g} s: {}", seconds, why));
-    return failure(Outcome::unavailable,
+      return failure(CallOutcome::timed_out, fmt::format("no answer in {:g} s: {}", seconds, why));
+    return failure(CallOutcome::unavailable,
                    fmt::format("no member of the pool took it in {:g} s: {}", seconds, why));
   }
   context_ = std::make_unique<grpc::ClientContext>();
@@ -51,7 +51,7 @@ std::optional<Failure> Sending::failed(const grpc::Status& status, bool begun) {
   refusal_ = fmt::format("{}: {}", at, status.error_message());
   if (code == grpc::StatusCode::DEADLINE_EXCEEDED) {
     targets_.give(*target_, Targets::End::other);
-    return failure(Outcome::timed_out,
+    return failure(CallOutcome::timed_out,
                    fmt::format("{} did not answer in {:g} s", at,
                                std::chrono::duration<double>(timeout_).count()));
   }
@@ -61,7 +61,7 @@ std::optional<Failure> Sending::failed(const grpc::Status& status, bool begun) {
     targets_.give(*target_, gone      ? Targets::End::gone
                             : refused ? Targets::End::other
                                       : Targets::End::full);
-    if (refused) return failure(Outcome::refused, refusal_);
+    if (refused) return failure(CallOutcome::refused, refusal_);
     return std::nullopt;
   }
   targets_.give(*target_, Targets::End::lost);
@@ -70,7 +70,7 @@ std::optional<Failure> Sending::failed(const grpc::Status& status, bool begun) {
   may_have_run_ = true;
   const bool lost = code == grpc::StatusCode::UNAVAILABLE || code == grpc::StatusCode::CANCELLED;
   if (lost && method_.idempotent && !begun) return std::nullopt;
-  return failure(Outcome::may_have_run, fmt::format("the member was lost at {}", refusal_));
+  return failure(CallOutcome::may_have_run, fmt::format("the member was lost at {}", refusal_));
 }
 
 }  // namespace bellows::pool

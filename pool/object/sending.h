@@ -40,7 +40,7 @@ class Sending {
   std::optional<Failure> failed(const grpc::Status& status, bool begun = false);
 
  private:
-  Failure failure(Outcome outcome, const std::string& what) const;
+  Failure failure(CallOutcome outcome, const std::string& what) const;
 
   Targets& targets_;
   const std::string name_;

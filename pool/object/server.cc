@@ -65,7 +65,9 @@ class TermSignal {
   struct sigaction before_ {};
 };
 
-Failure unavailable(std::string text) { return {Outcome::unavailable, std::move(text), {}, {}}; }
+Failure unavailable(std::string text) {
+  return {CallOutcome::unavailable, std::move(text), {}, {}};
+}
 
 }  // namespace
 

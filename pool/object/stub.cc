@@ -19,7 +19,9 @@ namespace {
 
 using grpc::internal::RpcMethod;
 
-Failure unavailable(std::string text) { return {Outcome::unavailable, std::move(text), {}, {}}; }
+Failure unavailable(std::string text) {
+  return {CallOutcome::unavailable, std::move(text), {}, {}};
+}
 
 std::string new_id() {
   std::random_device random;
@@ -86,15 +88,17 @@ Answer<Method> Caller::method(std::string_view name, std::chrono::milliseconds t
   }
   const auto found = methods->find(name);
   if (found != methods->end()) return found->second;
-  return Failure{
-      Outcome::refused, fmt::format("the members have no method {}", name), "AttributeError", {}};
+  return Failure{CallOutcome::refused,
+                 fmt::format("the members have no method {}", name),
+                 "AttributeError",
+                 {}};
 }
 
 Answer<Value> Caller::call(std::string_view name, Method method, const Value::List& args,
                            std::chrono::milliseconds timeout) {
   const std::string body = pack_request(name, args);
   if (body.size() > kLargest)
-    return Failure{Outcome::refused,
+    return Failure{CallOutcome::refused,
                    fmt::format("{} bytes can't be sent, {} are the most", body.size(), kLargest),
                    "ValueError",
                    {}};
@@ -187,7 +191,7 @@ bool CalledStream::next(Value* item) {
 bool next_value(CalledStream& stream, Value* item) { return stream.next(item); }
 const Failure* failure_of(const CalledStream& stream) { return stream.failure(); }
 void mistyped(CalledStream& stream) {
-  stream.fail({Outcome::mistyped, "an item is of another type", {}, {}});
+  stream.fail({CallOutcome::mistyped, "an item is of another type", {}, {}});
 }
 
 Answer<Stub> Stub::connect(const std::string& pool, std::chrono::milliseconds timeout) {

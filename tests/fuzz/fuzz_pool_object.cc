@@ -48,7 +48,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const auto answer = unpack_answer(bytes);
   if (!answer)
-    require(answer.failure().outcome == Outcome::raised ||
-            answer.failure().outcome == Outcome::may_have_run);
+    require(answer.failure().outcome == CallOutcome::raised ||
+            answer.failure().outcome == CallOutcome::may_have_run);
   return 0;
 }

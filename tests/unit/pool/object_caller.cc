@@ -17,7 +17,7 @@ using namespace bellows::pool;
 
 namespace {
 
-const char* word(Outcome outcome) {
+const char* word(CallOutcome outcome) {
   constexpr const char* kWords[] = {"raised",       "refused",   "unavailable",
                                     "may_have_run", "timed_out", "mistyped"};
   return kWords[static_cast<int>(outcome)];

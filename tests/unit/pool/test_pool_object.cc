@@ -91,12 +91,12 @@ Test(pool_object, answers_have_their_form) {
   const auto value = unpack_answer(pack_answer(to_value(7)));
   cr_assert(value && *value == to_value(7));
   const auto raised =
-      unpack_answer(pack_answer(Failure{Outcome::raised, "too far", "Known", "line 1"}));
-  cr_assert(!raised && raised.failure().outcome == Outcome::raised);
+      unpack_answer(pack_answer(Failure{CallOutcome::raised, "too far", "Known", "line 1"}));
+  cr_assert(!raised && raised.failure().outcome == CallOutcome::raised);
   cr_assert(raised.failure().type == "Known" && raised.failure().traceback == "line 1");
   for (const Value& wrong : {Value{}, Value{Value::List{to_value(2), to_value(1)}},
                              Value{Value::List{to_value(1), to_value("a")}}}) {
     const auto answer = unpack_answer(pack(wrong));
-    cr_assert(!answer && answer.failure().outcome == Outcome::may_have_run);
+    cr_assert(!answer && answer.failure().outcome == CallOutcome::may_have_run);
   }
 }
