@@ -2,7 +2,6 @@
 """The members that a caller knows, with a channel to each, and which of them is called next."""
 
 import math
-import operator
 import random
 import threading
 import time
@@ -21,7 +20,8 @@ _LONGEST_AGAIN_S = 2.0
 _PROBE_S = 5.0
 _NEVER = math.inf
 
-_outstanding = operator.attrgetter("outstanding")
+# A thread may have chosen a member just before it left.
+_LEFT_S = 2.0
 
 
 class Target:
@@ -33,7 +33,10 @@ class Target:
         self._channel = open_channel(member.address, credentials)
         self.call = self._channel.unary_unary(wire.CALL)
         self.stream = self._channel.unary_stream(wire.STREAM)
-        self.outstanding = 0
+        # An item for each call: appending and popping need no lock of ours, which threads that lose
+        # the interpreter's while they hold it would make all others wait for.
+        self.running: List[None] = []
+        self.left_at = 0.0
         # Whether it has answered anything since it was last lost.
         self.reached = False
         # Reached, and nothing has gone wrong since.
@@ -103,11 +106,13 @@ class Targets:
                 return
             known = {target.member[:3]: target for target in self._ready}
             new = [Target(ready[key], self._credentials) for key in ready.keys() - known.keys()]
-            self._leaving += [known[key] for key in known.keys() - ready.keys()]
-            self._ready = [known[key] for key in known.keys() & ready.keys()] + new
-            gone = [target for target in self._leaving if not target.outstanding]
-            self._leaving = [target for target in self._leaving if target.outstanding]
             now = time.monotonic()
+            for key in known.keys() - ready.keys():
+                known[key].left_at = now
+                self._leaving.append(known[key])
+            self._ready = [known[key] for key in known.keys() & ready.keys()] + new
+            gone = [one for one in self._leaving if not one.running and now - one.left_at > _LEFT_S]
+            self._leaving = [one for one in self._leaving if one not in gone]
             lost = [target for target in self._ready if not target.reached and target.not_before <= now]
             self._changed.notify_all()
         for target in gone:
@@ -135,32 +140,34 @@ class Targets:
             return None
         first = int(random.random() * count)
         second = (first + 1 + int(random.random() * (count - 1))) % count
-        better = min(ready[first], ready[second], key=_outstanding)
+        better, other = ready[first], ready[second]
+        if len(other.running) < len(better.running):
+            better = other
         if better.well:
             return better
         now = time.monotonic()
         usable = [target for target in ready if target.not_before <= now]
         random.shuffle(usable)
-        return min(usable, key=lambda target: (not target.reached, target.outstanding), default=None)
+        return min(usable, key=lambda target: (not target.reached, len(target.running)), default=None)
 
     def take(self, deadline: float) -> Optional[Target]:
         """A member to call, which counts as one more call of it. None: there was none until then."""
-        with self._lock:
-            while True:
-                target = self._better()
-                if target is not None:
-                    target.outstanding += 1
-                    return target
-                left = deadline - time.monotonic()
-                if left <= 0 or self._closed:
-                    return None
+        target = self._better()
+        while target is None:
+            left = deadline - time.monotonic()
+            if left <= 0 or self._closed:
+                return None
+            with self._lock:
                 # Those that may be asked again come without a notice.
                 self._changed.wait(min(left, 0.05))
+            target = self._better()
+        target.running.append(None)
+        return target
 
-    def give(self, target: Target) -> None:
+    @staticmethod
+    def give(target: Target) -> None:
         """The call of `take` is over."""
-        with self._lock:
-            target.outstanding -= 1
+        target.running.pop()
 
     def close(self) -> None:
         with self._lock:

@@ -250,8 +250,11 @@ class Calls(PoolTestCase):
         """calls of many threads go to all members, and slow calls to those that are free"""
         self.members(3)
         with pool.connect(self.pool) as index, ThreadPoolExecutor(6) as threads:
-            pids = set(threads.map(lambda _: index.who(), range(100)))
-            self.assertEqual(len(pids), 3)
+            answered = set()
+            self.eventually(
+                lambda: answered.update(threads.map(lambda _: index.who(), range(20)))
+                or len(answered) == 3
+            )
             held = [threads.submit(index.slow, 0.5) for _ in range(3)]
             self.assertGreaterEqual(len({one.result() for one in held}), 2)
 
