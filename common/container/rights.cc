@@ -77,7 +77,10 @@ bool permits_image(const std::vector<std::string>& patterns, std::string_view im
 
 Result<Spec> effective_spec(const Contract* contract, const Spec& step) {
   if (contract == nullptr) {
-    if (step == Spec()) return Spec();
+    // Such a step runs on the host in any case.
+    Spec host;
+    host.image = kHostImage;
+    if (step == Spec() || step == host) return Spec();
     return Error{ErrorKind::denied,
                  "a step of this job cannot have --container options, since the job was submitted "
                  "without any; submit it with --container-image or --framework, and srun inside it "

@@ -17,7 +17,7 @@ bool permits_image(const std::vector<std::string>& patterns, std::string_view im
 
 /// What a step gets: what the job's contract says, and over it, key by key, what the step's own
 /// options say. The framework's mounts and variables are there whatever a step says; they come
-/// first. Without a contract (null) a step gets nothing.
+/// first. Without a contract (null) a step gets nothing, and may say so with kHostImage.
 /// denied: a sentence for the user, who may not have this image, or asks without a contract.
 /// corrupt: the contract can't be read.
 Result<Spec> effective_spec(const Contract* contract, const Spec& step);

@@ -38,6 +38,13 @@ like "$(out_of uneven)" 'did not use libbellows' "a program without libbellows i
 like "$(out_of uneven)" 'not the batch script itself' "and so is a script without exec"
 xc scancel "$plain"
 
+# A job that has nothing of Bellows but the command.
+id=$(submit -- --output="$home/bare.out" --wrap "exec bellows run -- sh -c 'echo it runs'")
+poll 40 job_is "$id" COMPLETED
+is "$(job_field "$id" JobState)" COMPLETED "bellows run needs no contract"
+like "$(out_of bare)" 'it runs' "for a program without GPUs"
+unlike "$(job_field "$id" AdminComment)" bellows/1 "and the job has none"
+
 # A program that always fails, and says why on its standard error.
 id=$(submit_counter failing --gpus=1 --export=ALL,RUN_OPTIONS=--max-restarts=1 -- --exit 7)
 poll 40 job_is "$id" FAILED

@@ -396,6 +396,11 @@ struct RightsCase {
 
 const RightsCase kRights[] = {
     {nullptr, "", ""},
+    {nullptr, "image:/", ""},
+    {nullptr, "image:/,verbose",
+     "! a step of this job cannot have --container options, since the job was submitted without "
+     "any; submit it with --container-image or --framework, and srun inside it may then have its "
+     "own"},
     {nullptr, "image:/i",
      "! a step of this job cannot have --container options, since the job was submitted without "
      "any; submit it with --container-image or --framework, and srun inside it may then have its "
