@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "common/fd.h"
+#include "common/pool_option.h"
 #include "launcher/base/exit_status.h"
 #include "pool/command/commands.h"
 #include "pool/command/keeper_job.h"

@@ -4,19 +4,18 @@
 #include <fmt/core.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "common/directory.h"
 #include "common/fd.h"
+#include "common/pool_option.h"
 #include "common/text.h"
 
 namespace bellows::pool {
 namespace {
 
-constexpr std::size_t kLongestName = 40;
 constexpr std::size_t kMostBytes = 4096;
 
 std::string keeper_file(const std::string& dir) { return dir + "/keeper.json"; }
@@ -36,18 +35,6 @@ Result<std::string> pools_dir() {
     return std::string(home) + "/.bellows/pools";
   return Error{ErrorKind::invalid,
                "it is not known where your pools are: set HOME, or BELLOWS_POOLS to their folder"};
-}
-
-std::string pool_name_complaint(const std::string& name) {
-  const bool is_name =
-      !name.empty() && name[0] != '-' && std::all_of(name.begin(), name.end(), [](char c) {
-        return is_alphanumeric(c) || c == '-' || c == '_';
-      });
-  if (!is_name)
-    return "the name of a pool has letters, digits, \"-\" and \"_\": " + one_line(name, 60);
-  if (name.size() > kLongestName)
-    return fmt::format("the name of a pool has at most {} characters", kLongestName);
-  return "";
 }
 
 Result<std::string> find_pool(const std::string& name) {

@@ -25,9 +25,6 @@ Result<std::string> pools_dir();
 Result<std::string> find_pool(const std::string& name);
 /// The names of all of a user's pools, in their order.
 Result<std::vector<std::string>> pool_names();
-/// Letters, digits, "-" and "_"; at most 40, since a job of Slurm's is named after it. What is
-/// wrong with the name, or nothing.
-std::string pool_name_complaint(const std::string& name);
 
 /// not_found: no keeper has started yet; corrupt: the file is not what a keeper writes.
 Result<KeeperPlace> read_keeper(const std::string& dir);

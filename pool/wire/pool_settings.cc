@@ -8,14 +8,13 @@
 #include <optional>
 
 #include "common/fd.h"
-#include "pool/wire/pool_place.h"
+#include "common/pool_option.h"
 
 namespace bellows::pool {
 namespace {
 
 constexpr std::size_t kMostBytes = 64 * 1024;
 /// More than a keeper has been tried with.
-constexpr std::uint32_t kMostMembers = 10'000;
 constexpr std::uint64_t kLongestSeconds = 7 * 24 * 3600;
 
 std::string settings_file(const std::string& dir) { return dir + "/pool.json"; }
@@ -33,8 +32,8 @@ std::optional<std::uint64_t> number(const nlohmann::json& json, const char* key)
 std::string settings_complaint(const PoolSettings& settings) {
   if (std::string complaint = pool_name_complaint(settings.name); !complaint.empty())
     return complaint;
-  if (settings.max == 0 || settings.max > kMostMembers)
-    return fmt::format("a pool has from 1 to {} members at most, not {}", kMostMembers,
+  if (settings.max == 0 || settings.max > kMostPoolMembers)
+    return fmt::format("a pool has from 1 to {} members at most, not {}", kMostPoolMembers,
                        settings.max);
   if (settings.min > settings.max)
     return fmt::format("the least number of members, {}, is above the most, {}", settings.min,
@@ -52,7 +51,7 @@ Result<PoolSettings> read_settings(const std::string& dir) {
   if (!json.is_object() || !json.contains("name") || !json["name"].is_string()) return corrupt;
   const auto min = number(json, "min"), max = number(json, "max");
   const auto burst = number(json, "burst_seconds"), drain = number(json, "drain_seconds");
-  if (!min || !max || !burst || !drain || *min > kMostMembers || *max > kMostMembers ||
+  if (!min || !max || !burst || !drain || *min > kMostPoolMembers || *max > kMostPoolMembers ||
       *burst > kLongestSeconds || *drain > kLongestSeconds)
     return corrupt;
   const auto port = number(json, "http_port");
@@ -88,7 +87,7 @@ Result<PoolOrders> read_orders(const std::string& dir) {
   if (!text) return text.error();
   const auto json = nlohmann::json::parse(*text, nullptr, false);
   const auto size = json.is_object() ? number(json, "size") : std::nullopt;
-  if (!size || *size > kMostMembers || !json.contains("ends") || !json["ends"].is_boolean())
+  if (!size || *size > kMostPoolMembers || !json.contains("ends") || !json["ends"].is_boolean())
     return Error{ErrorKind::corrupt, orders_file(dir) +
                                          " is not what a keeper writes; without it "
                                          "the policy decides again"};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-/// The grammars of --gpus-range, --batch-range, --job-class, --model, the contract and path
+/// The grammars of --gpus-range, --batch-range, --job-class, --model, --pool, the contract and path
 /// patterns: what is taken keeps its promises and reads back from its own spelling; what is not is
-/// an error with a
-/// text.
+/// an error with a text.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,6 +14,7 @@
 #include "common/contract.h"
 #include "common/gpus_range.h"
 #include "common/model_names.h"
+#include "common/pool_option.h"
 #include "common/text.h"
 
 namespace {
@@ -56,6 +56,16 @@ void check_models(std::string_view text) {
   require(list == text && Contract::split_list(list) == *names);
 }
 
+void check_pool(std::string_view text) {
+  const auto pool = PoolOption::parse(text);
+  if (!pool) return require(!pool.error().text.empty());
+  require(pool_name_complaint(pool->name).empty() && text.starts_with(pool->name));
+  require(pool->min <= pool->max && pool->max <= kMostPoolMembers);
+  require(pool->is_keeper() == (text.find(':') != std::string_view::npos));
+  const auto again = PoolOption::parse(pool->to_string());
+  require(again.ok() && *again == *pool);
+}
+
 void check_class(std::string_view text) {
   const auto name = parse_job_class(text);
   if (!name) return require(!name.error().text.empty());
@@ -92,6 +102,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_batch(text);
   check_models(text);
   check_class(text);
+  check_pool(text);
   check_contract(text);
   check_list(text);
   check_path(text);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
 
+#include "common/pool_option.h"
 #include "tests/unit/jobsubmit/admission_support.h"
 
 using namespace bellows;
@@ -65,6 +66,37 @@ Test(contract, job_class, .timeout = 10) {
     cr_expect(!parse_job_class(bad).ok(), "%s", bad.c_str());
   for (const char* bad : {"class=", "class=a%20b", "class=.a", "class=a class=a"})
     cr_expect(not Contract::parse(std::string("bellows/1 tenant=t gpus=1 ") + bad), "%s", bad);
+}
+
+Test(contract, pools, .timeout = 10) {
+  const auto member = PoolOption::parse("web_1-x");
+  cr_assert(member.ok() && member->name == "web_1-x" && !member->is_keeper());
+  const auto keeper = PoolOption::parse("web:0-010");
+  cr_assert(keeper.ok() && keeper->is_keeper());
+  cr_expect(keeper->min == 0 && keeper->max == 10 && keeper->to_string() == "web:0-10");
+  cr_expect(PoolOption::parse("web:10000-10000").ok());
+  cr_expect(PoolOption::parse(std::string(40, 'x')).ok());
+  for (const std::string& bad : {std::string(),
+                                 std::string(":1-2"),
+                                 std::string("-a"),
+                                 std::string("a b"),
+                                 std::string("a/b"),
+                                 std::string("a;b"),
+                                 std::string("a\nb"),
+                                 std::string("\xc3\xa9"),
+                                 std::string(41, 'x'),
+                                 std::string("a:"),
+                                 std::string("a:1"),
+                                 std::string("a:1-"),
+                                 std::string("a:-1"),
+                                 std::string("a:2-1"),
+                                 std::string("a:0-0"),
+                                 std::string("a:1-10001"),
+                                 std::string("a:1-2-3"),
+                                 std::string("a:1-2:3"),
+                                 std::string("a:1-99999999999999999999"),
+                                 std::string("a: 1-2")})
+    cr_expect(!PoolOption::parse(bad).ok(), "%s", bad.c_str());
 }
 
 Test(contract, lists_read_back_whatever_is_in_them, .timeout = 10) {
