@@ -66,6 +66,9 @@ struct Contract {
   static constexpr const char* kModelOnKey = "model_on";
   static constexpr const char* kOnGpu = "gpu";
 
+  /// The job's pool, see common/pool_option.h.
+  static constexpr const char* kPoolKey = "pool";
+
   std::string tenant;
   std::string framework;          ///< NAME, or empty when the job named none
   std::string framework_version;  ///< empty when the framework has no versions

@@ -86,13 +86,10 @@ std::string option_variable(std::string_view option) {
 
 const std::vector<std::string>& option_variables() {
   static const std::vector<std::string> names = [] {
-    std::vector<std::string> bare = {option_variable("framework"),
-                                     option_variable("gpus-range"),
-                                     option_variable("batch-range"),
-                                     option_variable("job-class"),
-                                     option_variable("model"),
-                                     option_variable("model-on"),
-                                     kContainerVariable};
+    std::vector<std::string> bare = {option_variable("framework"),   option_variable("gpus-range"),
+                                     option_variable("batch-range"), option_variable("job-class"),
+                                     option_variable("model"),       option_variable("model-on"),
+                                     option_variable("pool"),        kContainerVariable};
     for (const container::OptionInfo& option : container::options())
       bare.push_back(option_variable(option.name));
     std::vector<std::string> all = bare;

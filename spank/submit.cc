@@ -13,6 +13,7 @@
 #include "common/contract.h"
 #include "common/gpus_range.h"
 #include "common/model_names.h"
+#include "common/pool_option.h"
 #include "common/text.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
@@ -74,6 +75,15 @@ int take_model_on(int, const char* value, int remote) noexcept {
   try {
     const auto on_gpu = parse_model_on(value == nullptr ? "" : value);
     return report("model-on", on_gpu ? Status() : on_gpu.error(), remote);
+  } catch (...) {
+    return -1;
+  }
+}
+
+int take_pool(int, const char* value, int remote) noexcept {
+  try {
+    const auto pool = PoolOption::parse(value == nullptr ? "" : value);
+    return report("pool", pool ? Status() : pool.error(), remote);
   } catch (...) {
     return -1;
   }
@@ -163,7 +173,10 @@ void register_options(spank_t spank) {
                  "models whose memory the job's nodes lend to its programs (Bellows)", take_models),
       with_value("model-on", "gpu|memory",
                  "where the models are lent: gpu puts them on the job's GPUs, too (Bellows)",
-                 take_model_on)};
+                 take_model_on),
+      with_value("pool", "NAME[:MIN-MAX]",
+                 "elastic pool the job is a member of; with a range, it is the keeper (Bellows)",
+                 take_pool)};
   for (const container::OptionInfo& info : container::options())
     all.push_back({literal(info.name), literal(info.argument), literal(info.help),
                    info.argument == nullptr ? 0 : 1, static_cast<int>(info.option),

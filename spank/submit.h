@@ -6,9 +6,8 @@
 namespace bellows::spank {
 
 /// sbatch, salloc and srun: registers --framework, --gpus-range, --batch-range, --job-class,
-/// --model and the
-/// --container options. slurmstepd must register them too, or it would complain of options it does
-/// not know.
+/// --model, --model-on, --pool and the --container options. slurmstepd must register them too, or
+/// it would complain of options it does not know.
 void register_options(spank_t spank);
 
 /// Inside a job: forgets the options of that job, so that a nested sbatch or srun has only its own.

@@ -17,7 +17,7 @@ namespace {
 
 std::string_view bellows_options(const Request& request, const char* other) {
   if (!request.keeps_gpus()) return other;
-  return request.container ? "--container options" : "--model";
+  return request.container ? "--container options" : request.pool ? "--pool" : "--model";
 }
 
 /// Whether a contract fits without one of its extra keys.
@@ -32,7 +32,7 @@ bool job_kind(Review& review) {
     return review.refuse(
         Refusal::option,
         fmt::format("{} is given twice with different values; give it once",
-                    request.container || request.models ? "an option of Bellows"
+                    request.container || request.models || request.pool ? "an option of Bellows"
                     : request.job_class ? "--framework, --gpus-range, --batch-range or --job-class"
                     : request.batch_range ? "--framework, --gpus-range or --batch-range"
                                           : "--framework or --gpus-range"));
@@ -166,6 +166,7 @@ constexpr Rule kRules[] = {
     {"tenant", find_tenant, tell_tenant},
     {"framework", choose_framework, tell_framework},
     {"container", choose_container, tell_container},
+    {"pool", choose_pool, tell_pool},
     {"range", choose_range, tell_range},
     {"GPU type", choose_type, tell_type},
     {"first size", choose_size, tell_size},

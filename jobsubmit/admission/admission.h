@@ -47,9 +47,11 @@ struct Request : Origin {
   std::optional<std::string> container;    ///< all --container options, see container::spec_text
   std::optional<std::string> models;       ///< value of --model
   std::optional<std::string> model_on;     ///< value of --model-on
+  std::optional<std::string> pool;         ///< value of --pool
   bool contradictory = false;              ///< an option came twice with different values
   bool batch = false;                      ///< of sbatch: the only kind that can be resized
   bool heterogeneous = false;
+  bool array = false;        ///< --array
   bool requeue_off = false;  ///< --no-requeue
   bool whole_nodes = false;  ///< --exclusive or --core-spec: Slurm adds all GPUs of the nodes
   bool cpus_said = false;    ///< the user said how many CPUs, in whatever way
@@ -62,11 +64,11 @@ struct Request : Origin {
 
   bool wants_bellows() const {
     return framework || gpus_range || batch_range || job_class || container || models || model_on ||
-           contradictory;
+           pool || contradictory;
   }
   /// Whether it keeps the GPUs it asks for, also when these are none.
   bool keeps_gpus() const {
-    return (container || models || model_on) && !framework && !gpus_range && !batch_range &&
+    return (container || models || model_on || pool) && !framework && !gpus_range && !batch_range &&
            !job_class;
   }
 };

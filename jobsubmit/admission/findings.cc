@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "common/pool_option.h"
 #include "common/text.h"
 #include "jobsubmit/admission/sentence.h"
 #include "jobsubmit/admission/tenant_choice.h"
@@ -66,10 +67,22 @@ void tell_container(const Review& review, Trace& trace) {
   trace.push_back({"container", std::move(found)});
 }
 
+void tell_pool(const Review& review, Trace& trace) {
+  if (!review.request.pool) return;
+  const auto pool = PoolOption::parse(review.decision.contract.extra_value(Contract::kPoolKey));
+  if (!pool) return;
+  trace.push_back({"pool", pool->is_keeper()
+                               ? fmt::format("the keeper of {}, with {} to {} members", pool->name,
+                                             pool->min, pool->max)
+                               : fmt::format("a member of {}", pool->name)});
+}
+
 void tell_range(const Review& review, Trace& trace) {
   const GpuLimits& most = *review.limits;
   if (review.range.is_none()) {
-    trace.push_back({"range", "no GPUs: the job asks for none, and for a container"});
+    trace.push_back({"range", review.request.pool
+                                  ? "no GPUs: the job asks for none"
+                                  : "no GPUs: the job asks for none, and for a container"});
     return;
   }
   std::string limits = fmt::format("{} may have {}", review.jobs_of_tenant(),

@@ -10,6 +10,7 @@ namespace bellows {
 void tell_tenant(const Review& review, Trace& trace);
 void tell_framework(const Review& review, Trace& trace);
 void tell_container(const Review& review, Trace& trace);
+void tell_pool(const Review& review, Trace& trace);
 void tell_range(const Review& review, Trace& trace);
 void tell_type(const Review& review, Trace& trace);
 void tell_size(const Review& review, Trace& trace);

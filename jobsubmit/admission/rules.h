@@ -16,6 +16,9 @@ bool choose_container(Review& review);
 // model_choice.cc
 bool choose_models(Review& review);
 
+// pool_choice.cc
+bool choose_pool(Review& review);
+
 // size_choice.cc
 bool choose_range(Review& review);
 bool choose_type(Review& review);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "common/pool_option.h"
 #include "common/text.h"
 #include "jobsubmit/admission/admission.h"
 #include "jobsubmit/admission/sentence.h"
@@ -170,6 +171,11 @@ bool UpdateReview::keeps_shares() {
 }
 
 bool UpdateReview::keeps_requeueing() {
+  const auto pool = PoolOption::parse(job_.contract.extra_value(Contract::kPoolKey));
+  if (update_.requeue_off && pool.ok() && pool->is_keeper())
+    return refuse(Refusal::option,
+                  "the keeper of a pool is requeued when it loses its node, so requeueing stays "
+                  "on");
   if (!update_.requeue_off || !elastic()) return true;
   return refuse(Refusal::option, fmt::format("the job was admitted for {} and is resized by "
                                              "requeueing it, so requeueing stays on",

@@ -222,6 +222,7 @@ Request read_request(const job_desc_msg_t& desc) {
     if (name_of(entry) == "batch_range") take(request.batch_range, entry);
     if (name_of(entry) == "model") take(request.models, entry);
     if (name_of(entry) == "model_on") take(request.model_on, entry);
+    if (name_of(entry) == "pool") take(request.pool, entry);
     if (name_of(entry) == "job_class") take(request.job_class, entry);
     // The one text in which the plugin passes on all of them; the single options are not read.
     if (name_of(entry) == "container") take(request.container, entry);
@@ -230,6 +231,7 @@ Request read_request(const job_desc_msg_t& desc) {
   const bool cron = (desc.bitflags & CRON_JOB) != 0;
   request.batch = desc.script != nullptr && !cron;
   request.heterogeneous = desc.het_job_offset != NO_VAL && !cron;
+  request.array = said(desc.array_inx);
   request.requeue_off = desc.requeue == 0;
   request.whole_nodes = desc.shared == JOB_SHARED_NONE || desc.core_spec != NO_VAL16;
   request.sizes = read_sizes(desc);

@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include "common/model_names.h"
+#include "common/pool_option.h"
 #include "common/text.h"
 #include "jobsubmit/admission/sentence.h"
 #include "slurm/gres.h"
@@ -26,6 +27,7 @@ std::string misspelled(const Request& request) {
     why = check("--batch-range", BatchRange::parse(*request.batch_range));
   if (why.empty() && request.models) why = check("--model", parse_model_names(*request.models));
   if (why.empty() && request.model_on) why = check("--model-on", parse_model_on(*request.model_on));
+  if (why.empty() && request.pool) why = check("--pool", PoolOption::parse(*request.pool));
   if (why.empty() && request.job_class)
     why = check("--job-class", parse_job_class(*request.job_class));
   return why;
@@ -87,8 +89,8 @@ Explanation judge(const Policy& policy, const Request& request, Explanation so_f
   if (!request.wants_bellows()) {
     so_far.trace.push_back(
         {"kind of job",
-         "plain: it has none of --framework, --gpus-range, --batch-range, --job-class, --model and "
-         "--container options"});
+         "plain: it has none of --framework, --gpus-range, --batch-range, --job-class, --model, "
+         "--pool and --container options"});
     if (auto why = refuse_plain(policy, request))
       return refused(std::move(so_far), Refusal::policy, "plain_jobs", *std::move(why));
     return so_far;

@@ -78,6 +78,11 @@ bool take_for_rules(Said& said, View value) {
   return true;
 }
 
+bool take_array(Said& said, View value) {
+  said.request.array = !value.empty();
+  return take_for_rules<kArray>(said, value);
+}
+
 bool take_placement(Said& said, View) { return said.request.placement_said = true; }
 
 constexpr auto kNone = SbatchOption::none;
@@ -138,6 +143,7 @@ constexpr SbatchOption kOptions[] = {
     {"oversubscribe", 's', kNone, nullptr, [](Said& s, View) { return s.exclusive = false, true; }},
     {"partition", 'p', kRequired, "SBATCH_PARTITION",
      [](Said& s, View v) { return s.request.partition = v, true; }},
+    {"pool", 0, kRequired, nullptr, [](Said& s, View v) { return s.request.pool = v, true; }},
     {"qos", 'q', kRequired, "SBATCH_QOS", [](Said& s, View v) { return s.request.qos = v, true; }},
     {"requeue", 0, kNone, "SBATCH_REQUEUE",
      [](Said& s, View) { return s.request.requeue_off = false, true; }},
@@ -162,7 +168,7 @@ constexpr SbatchOption kOptions[] = {
     {"wrap", 0, kRequired, nullptr, [](Said& s, View) { return s.wrapped = true; }},
 
     // These only a site's rules can see.
-    {"array", 'a', kRequired, "SBATCH_ARRAY_INX", take_for_rules<kArray>},
+    {"array", 'a', kRequired, "SBATCH_ARRAY_INX", take_array},
     {"comment", 0, kRequired, nullptr, take_for_rules<kComment>},
     {"constraint", 'C', kRequired, "SBATCH_CONSTRAINT", take_for_rules<kConstraint>},
     {"job-name", 'J', kRequired, "SBATCH_JOB_NAME", take_for_rules<kJobName>},

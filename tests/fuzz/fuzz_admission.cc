@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a client may put into a job: NUL-separated texts for the options, the account, the GPU
-/// fields and the numbers; and, if it begins with "c=", a last one for the container. Whatever is
+/// fields and the numbers; and, if it begins with "c=" or "p=", a last one for the container or the pool. Whatever is
 /// admitted must be within the tenant's limits, also after an update, and its contract must read
 /// back.
 
@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 
+#include "common/pool_option.h"
 #include "common/text.h"
 #include "jobsubmit/admission/admission.h"
 
@@ -98,6 +99,16 @@ void check_models(const Contract& contract) {
   }
 }
 
+/// A keeper has no GPUs and comes back.
+void check_pool(const Request& request, const Decision& decision) {
+  const std::string_view text = decision.contract.extra_value(Contract::kPoolKey);
+  require(text.empty() == !request.pool);
+  if (!request.pool) return;
+  const auto pool = PoolOption::parse(text);
+  require(pool.ok());
+  require(!pool->is_keeper() || (decision.contract.gpus.is_none() && decision.requeue));
+}
+
 void check_update(const Contract& contract, const Sizes& now, Input& input) {
   Admitted job;
   job.contract = contract;
@@ -135,6 +146,7 @@ void check_rights(const Request& request, const Decision& decision) {
   const GpuLimits& limits = tenant->limits_for(contract.framework, contract.framework_version);
   check_image(contract, *tenant);
   check_models(contract);
+  check_pool(request, decision);
   const bool none = contract.gpus.is_none();
   require(!none || (request.keeps_gpus() && !changes.per_job && !changes.tasks));
   for (std::uint32_t gpus : contract.gpus.sizes()) require(none || limits.sizes.contains(gpus));
@@ -175,6 +187,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (input.texts.back().starts_with("m=")) request.models = input.texts.back().substr(2);
   if (request.models && request.models->ends_with("@gpu")) request.model_on = "gpu";
   if (request.model_on) request.models->resize(request.models->size() - 4);
+  if (input.texts.back().starts_with("p=")) request.pool = input.texts.back().substr(2);
   if (!request.wants_bellows()) return 0;
   const Decision decision = decide(&policy(), "", request);
   require(printable(decision.message) && decision.message.size() < 4096);

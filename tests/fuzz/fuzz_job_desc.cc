@@ -64,13 +64,15 @@ void check_options(const job_desc_msg_t& job, const Texts& entries) {
   const Request request = read_request(job);
   const std::size_t counts[] = {times(entries, "framework"),   times(entries, "gpus_range"),
                                 times(entries, "batch_range"), times(entries, "job_class"),
-                                times(entries, "model"),       times(entries, "model_on")};
+                                times(entries, "model"),       times(entries, "model_on"),
+                                times(entries, "pool")};
   require(!request.framework || counts[0] > 0);
   require(!request.gpus_range || counts[1] > 0);
   require(!request.batch_range || counts[2] > 0);
   require(!request.job_class || counts[3] > 0);
   require(!request.models || counts[4] > 0);
   require(!request.model_on || counts[5] > 0);
+  require(!request.pool || counts[6] > 0);
   // An entry without "=" has no value, so it contradicts nothing.
   require(!request.contradictory || *std::max_element(std::begin(counts), std::end(counts)) > 1);
 }

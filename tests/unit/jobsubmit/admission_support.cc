@@ -135,6 +135,8 @@ const std::map<std::string, Taker, std::less<>>& options() {
       {"--batch-range", [](Request& r, V v) { r.batch_range = v; }},
       {"--model", [](Request& r, V v) { r.models = v; }},
       {"--model-on", [](Request& r, V v) { r.model_on = v; }},
+      {"--pool", [](Request& r, V v) { r.pool = v; }},
+      {"array", [](Request& r, V) { r.array = true; }},
       {"--job-class", [](Request& r, V v) { r.job_class = v; }},
       {"--gpus", [](Request& r, V v) { r.sizes.per_job = gres(v); }},
       {"--gpus-per-node", [](Request& r, V v) { r.sizes.per_node = gres(v); }},

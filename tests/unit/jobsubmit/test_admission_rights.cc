@@ -241,6 +241,57 @@ const Case kModels[] = {
      "needs"},
 };
 
+const Case kPools[] = {
+    {"--pool=web:1-8", "vision gpus=0 pool=web:1-8 | requeue"},
+    {"--pool=web:01-8 -n1", "vision gpus=0 pool=web:1-8 | requeue"},
+    {"-Awhole --pool=web:1-8", "whole gpus=0 pool=web:1-8 | maxnodes=3 requeue"},
+    {"-Aranged --pool=web:1-8", "ranged gpus=0 pool=web:1-8 | requeue"},
+    {"--pool=web", "vision gpus=0 pool=web | requeue"},
+    {"--pool=web --no-requeue", "vision gpus=0 pool=web |"},
+    {"--pool=web salloc", "vision gpus=0 pool=web |"},
+    {"--pool=web --gpus=1 --no-requeue", "vision gpus=1 pool=web | tasks=1 cpus=1"},
+    {"--pool=web --gpus=32",
+     "policy: --gpus=32, but a job of tenant vision may have 1-8 GPUs; ask for sizes among these"},
+    {"--pool=web --framework=digits --gpus=2 --no-requeue",
+     "vision framework=digits:1.0 gpus=2 pool=web | tasks=2 cpus=2"},
+    {"--pool=web:1-8 --gpus=1",
+     "gpus: --pool=web:1-8 is for the keeper of a pool, which has no GPUs; leave out --gpus=1"},
+    {"--pool=web:1-8 --gres=gpu:a100:1",
+     "gpus: --pool=web:1-8 is for the keeper of a pool, which has no GPUs; leave out "
+     "--gpus-per-node=a100:1 on 1 node"},
+    {"--pool=web:1-8 --ntasks-per-gpu=1",
+     "gpus: --pool=web:1-8 is for the keeper of a pool, which has no GPUs; leave out "
+     "--ntasks-per-gpu"},
+    {"--pool=web:1-8 --framework=digits",
+     "option: --pool=web:1-8 is for the keeper of a pool, which has no GPUs; leave out "
+     "--framework, --gpus-range, --batch-range and --job-class"},
+    {"--pool=web:1-8 --gpus-range=1-2",
+     "option: --pool=web:1-8 is for the keeper of a pool, which has no GPUs; leave out "
+     "--framework, --gpus-range, --batch-range and --job-class"},
+    {"--pool=web:1-8 salloc",
+     "option: --pool=web:1-8 is for the keeper of a pool, which is requeued when it loses its "
+     "node; submit it with sbatch"},
+    {"--pool=web:1-8 --no-requeue",
+     "option: --no-requeue contradicts --pool=web:1-8: the keeper of a pool is requeued when it "
+     "loses its node; leave out --no-requeue"},
+    {"--pool=web array",
+     "option: a job array cannot have --pool, which is for one job; leave out --array"},
+    {"--pool=web:1-8 array",
+     "option: a job array cannot have --pool, which is for one job; leave out --array"},
+    {"--pool=web het",
+     "option: a heterogeneous job cannot have --pool; submit its parts as separate jobs"},
+    {"--pool=", "option: --pool: the name of a pool has letters, digits, \"-\" and \"_\": "},
+    {"--pool=../x",
+     "option: --pool: the name of a pool has letters, digits, \"-\" and \"_\": ../x"},
+    {"--pool=web:8-1",
+     "option: --pool: \"8-1\" is no range of members; write NAME:MIN-MAX, such as web:1-8, with "
+     "at most 10000"},
+    {"--pool=web --exclusive",
+     "gpus: --exclusive and --core-spec give a job all GPUs of its nodes, whatever it asks for, so "
+     "they cannot be combined with --pool; leave them out, and ask for as many GPUs as the job "
+     "needs"},
+};
+
 const Case kShares[] = {
     {"-Ashares --gpus-range=1-8",
      "shares gpus=1-8 | job=gres:gpu:1 tasks=1 cpus=1 cpus/gpu=gres:gpu:4 mem/gpu=gres:gpu:20480 "
@@ -364,6 +415,8 @@ Test(admission_cases, tenants, .timeout = 20) { check(kTenants, std::size(kTenan
 Test(admission_cases, batch_ranges, .timeout = 20) { check(kBatchRanges, std::size(kBatchRanges)); }
 
 Test(admission_cases, models, .timeout = 20) { check(kModels, std::size(kModels)); }
+
+Test(admission_cases, pools, .timeout = 20) { check(kPools, std::size(kPools)); }
 
 Test(admission_cases, shares, .timeout = 20) { check(kShares, std::size(kShares)); }
 

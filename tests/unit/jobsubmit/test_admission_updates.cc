@@ -209,6 +209,12 @@ const UpdateCase kRights[] = {
      "option: the job was admitted for 1-8 GPUs and is resized by requeueing it, so requeueing "
      "stays on"},
     {"tenant=vision gpus=2", "--gpus=2 -n2", "--no-requeue", ""},
+    {"tenant=vision gpus=0 pool=web", "", "--no-requeue", ""},
+    {"tenant=vision gpus=0 pool=web:1-8", "", "--no-requeue",
+     "option: the keeper of a pool is requeued when it loses its node, so requeueing stays on"},
+    {"tenant=vision gpus=0 pool=web:1-8", "", "--gpus=1",
+     "policy: the job was admitted without GPUs, and an update cannot give it any; cancel it and "
+     "submit it again"},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "cpus/gpu=gres:gpu:4", ""},
     {"tenant=vision gpus=1-8", "--gpus=2 -n2", "cpus/gpu=gres:gpu:64",
      "policy: the CPUs and the memory for each GPU of an admitted job cannot be changed; cancel it "

@@ -134,6 +134,19 @@ Test(job_submit, batch_range_is_an_option_too, .timeout = 20) {
   cr_expect(text(job->admin_comment) == "bellows/1 tenant=vision gpus=2 ckpt=/c/%25j batch=64-512");
 }
 
+Test(job_submit, pool_is_an_option_too, .timeout = 20) {
+  Plugin plugin(kPolicy);
+  Job job = elastic_job();
+  fill(job->spank_job_env, job->spank_job_env_size, {"_SLURM_SPANK_OPTION_bellows_pool=web"});
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
+  cr_expect(text(job->admin_comment) == "bellows/1 tenant=vision gpus=0 ckpt=/c/%25j pool=web");
+  Job array = elastic_job();
+  fill(array->spank_job_env, array->spank_job_env_size, {"_SLURM_SPANK_OPTION_bellows_pool=web"});
+  array->array_inx = copy("1-2");
+  cr_expect(plugin.submit(array.get()) != SLURM_SUCCESS);
+  cr_expect(plugin.message().find("--array") != std::string::npos, "%s", plugin.message().c_str());
+}
+
 Test(job_submit, job_class_is_an_option_too, .timeout = 20) {
   Plugin plugin(kPolicy);
   Job job = elastic_job();

@@ -76,6 +76,8 @@ std::string told(const Request& request) {
   add(line, "batch", request.batch_range);
   add(line, "models", request.models);
   add(line, "on", request.model_on);
+  add(line, "pool", request.pool);
+  if (request.array) line += " array";
   add(line, "class", request.job_class);
   add(line, "container", request.container);
   if (request.requeue_off) line += " norequeue";
@@ -231,6 +233,7 @@ Test(explain, terms, .timeout = 10) {
       {"--framework=a:1 --gpus-range 1-4 --batch-range=8-64", "framework=a:1 range=1-4 batch=8-64"},
       {"--model=a,b/c --model d", "models=d"},
       {"--job-class=bert-base", "class=bert-base"},
+      {"--pool=web:1-8 --array=1-2", "pool=web:1-8 array"},
       {"-n1 : -n1", "tasks=1 het"},
       {"--container-image=/i/a.sqsh --container-mounts /a:/b --container-mounts=/c:/d:ro",
        "container=image:/i/a.sqsh,mount:/a:/b,mount:/c:/d:ro"},
@@ -422,6 +425,7 @@ Test(explain, trace_ends_with_the_rule_that_refuses, .timeout = 10) {
       {"--model=a,,b", "spelling"},
       {"--model=none", "models"},
       {"--gpus-range=1 --job-class=a/b", "spelling"},
+      {"--pool=a/b", "spelling"},
       {"--gpus-range=1 --exclusive", "kind of job"},
       {"--framework=dgits", "framework"},
       {"--container-image=/other/a.sqsh", "container"},

@@ -39,12 +39,12 @@ Test(spank, every_option_has_its_variables) {
   };
   cr_expect(option_variable("gpus-range") == "_SLURM_SPANK_OPTION_bellows_gpus_range");
   for (const char* option :
-       {"framework", "gpus_range", "batch_range", "job_class", "model", "model_on", "container",
-        "container_image", "no_container_mount_home", "container_entrypoint_log"}) {
+       {"framework", "gpus_range", "batch_range", "job_class", "model", "model_on", "pool",
+        "container", "container_image", "no_container_mount_home", "container_entrypoint_log"}) {
     const std::string bare = std::string("_SLURM_SPANK_OPTION_bellows_") + option;
     cr_expect(has(bare) && has("SLURM_SPANK_" + bare), "%s", option);
   }
-  cr_expect(names.size() == 2 * (7 + container::kOptionCount));
+  cr_expect(names.size() == 2 * (8 + container::kOptionCount));
 }
 
 Test(spank, settings_never_fail) {
