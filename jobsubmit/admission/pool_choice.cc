@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include "common/pool_option.h"
+#include "common/text.h"
 #include "jobsubmit/admission/rules.h"
 #include "jobsubmit/admission/sentence.h"
 
@@ -46,7 +47,17 @@ bool choose_pool(Review& review) {
   if (review.request.array)
     return review.refuse(Refusal::option,
                          "a job array cannot have --pool, which is for one job; leave out --array");
+  const Tenant& tenant = *review.tenant;
+  if (tenant.pool_members == 0)
+    return review.refuse(Refusal::policy, fmt::format("tenant {} may have no pools; leave out "
+                                                      "--pool",
+                                                      tenant.name));
   const std::string option = "--pool=" + pool->to_string();
+  if (pool->max > tenant.pool_members)
+    return review.refuse(
+        Refusal::policy,
+        fmt::format("{} is for {}, but a pool of tenant {} may have {} at most; ask for no more",
+                    option, counted(pool->max, "member"), tenant.name, tenant.pool_members));
   if (pool->is_keeper() && !check_keeper(review, option)) return false;
   review.decision.contract.extra.emplace_back(Contract::kPoolKey, pool->to_string());
   return true;

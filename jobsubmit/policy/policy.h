@@ -14,6 +14,7 @@
 #include "common/controller_address.h"
 #include "common/gpus_range.h"
 #include "common/launch_kind.h"
+#include "common/pool_option.h"
 #include "common/result.h"
 #include "jobsubmit/policy/guarantee.h"
 
@@ -122,6 +123,7 @@ struct Tenant {
   std::vector<std::string> frameworks;   ///< fnmatch patterns on NAME or NAME:VERSION
   std::vector<std::string> images;       ///< fnmatch patterns of own images; empty: none
   bool wide_batch = true;                ///< whether --batch-range may be given
+  std::uint32_t pool_members = kMostPoolMembers;  ///< the most of one pool; 0: it has no pools
   GpuLimits gpus;
   std::vector<FrameworkRule> rules;  ///< the first that matches wins over `gpus`
   Sizing sizing;

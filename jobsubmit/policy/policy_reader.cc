@@ -246,6 +246,7 @@ void PolicyReader::rights(const YamlNode& node, Tenant& tenant) {
   if (const YamlNode* images = node.find("images")) tenant.images = image_patterns(*images);
   if (const YamlNode* wide = node.find("batch_range"))
     tenant.wide_batch = in_.flag(*wide, "batch_range");
+  if (const YamlNode* pools = node.find("pools")) tenant.pool_members = read_pools(in_, *pools);
   if (const YamlNode* guarantee = node.find("guarantee"))
     tenant.guarantee = read_guarantee(in_, *guarantee);
   if (const YamlNode* weight = node.find("weight"))
@@ -296,10 +297,10 @@ void PolicyReader::limits(const YamlNode* node, Tenant& tenant) {
 }
 
 void PolicyReader::defaults(const YamlNode& node) {
-  if (!in_.mapping(
-          node, "defaults",
-          {"children", "users", "groups", "partitions", "suspended", "frameworks",
-           "framework_limits", "images", "batch_range", "gpus", "sizing", "guarantee", "weight"}))
+  if (!in_.mapping(node, "defaults",
+                   {"children", "users", "groups", "partitions", "suspended", "frameworks",
+                    "framework_limits", "images", "batch_range", "pools", "gpus", "sizing",
+                    "guarantee", "weight"}))
     return;
   defaults_node_ = &node;
   rights(node, defaults_);
@@ -313,8 +314,8 @@ Tenant PolicyReader::tenant(const std::string& name, const YamlNode& node) {
   if (!node.is_null()) {
     if (!in_.mapping(node, fmt::format("tenant {}", name),
                      {"accounts", "children", "users", "groups", "partitions", "suspended",
-                      "frameworks", "framework_limits", "images", "batch_range", "gpus", "sizing",
-                      "quota", "guarantee", "weight"}))
+                      "frameworks", "framework_limits", "images", "batch_range", "pools", "gpus",
+                      "sizing", "quota", "guarantee", "weight"}))
       return tenant;
     rights(node, tenant);
     narrowing(node, tenant);

@@ -38,6 +38,8 @@ GpuLimits read_gpus(ValueReader& in, const Inherited& keys, const GpuLimits& out
 std::optional<Quota> read_quota(ValueReader& in, const YamlNode& node,
                                 const std::vector<std::string>& accounts);
 
+/// The most members of one pool.
+std::uint32_t read_pools(ValueReader& in, const YamlNode& node);
 /// A number, or numbers by GPU type.
 Guarantee read_guarantee(ValueReader& in, const YamlNode& node);
 

@@ -224,6 +224,12 @@ GpuLimits read_gpus(ValueReader& in, const Inherited& keys, const GpuLimits& out
   return limits;
 }
 
+std::uint32_t read_pools(ValueReader& in, const YamlNode& node) {
+  if (!in.mapping(node, "pools", {"members"})) return 0;
+  const YamlNode* members = node.find("members");
+  return members ? in.number(*members, "members", 0, kMostPoolMembers) : kMostPoolMembers;
+}
+
 Guarantee read_guarantee(ValueReader& in, const YamlNode& node) {
   Guarantee guarantee;
   if (node.kind != YamlNode::Kind::mapping) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// What a client may put into a job: NUL-separated texts for the options, the account, the GPU
-/// fields and the numbers; and, if it begins with "c=" or "p=", a last one for the container or the pool. Whatever is
-/// admitted must be within the tenant's limits, also after an update, and its contract must read
-/// back.
+/// fields and the numbers; and, if it begins with "c=" or "p=", a last one for the container or the
+/// pool. Whatever is admitted must be within the tenant's limits, also after an update, and its
+/// contract must read back.
 
 #include <algorithm>
 #include <cstddef>
@@ -25,12 +25,14 @@ const Policy& policy() {
       "checkpoint_dir: /c/%u/%a/%j\n"
       "frameworks: {a: {versions: [\"1\", \"2\"]}, b: }\n"
       "tenants:\n"
-      "  t: {frameworks: [\"a:1\", b], gpus: {min: 2, max: 64, step: 2, start: 4}}\n"
+      "  t: {frameworks: [\"a:1\", b], gpus: {min: 2, max: 64, step: 2, start: 4},\n"
+      "      pools: {members: 4}}\n"
       "  u: \n"
       "  v: {gpus: {types: [x, y], max_nodes: 3, shrink_below_start: false, start: 2},\n"
       "      sizing: {time: {max: 60}, partitions: [\"p*\"], qos_allowed: [q], signal_lead: 9,\n"
       "               per_gpu: {cpus: 2, memory: 1G}}}\n"
-      "  w: {gpus: {sizes: whole_nodes, gpus_per_node: 4, max: 32, range: \"4-16:4\"}}\n"
+      "  w: {gpus: {sizes: whole_nodes, gpus_per_node: 4, max: 32, range: \"4-16:4\"},\n"
+      "      pools: {members: 0}}\n"
       "  n: {batch_range: false, partitions: [p], framework_limits: {a: {gpus: {max: 3}}}}\n"
       "  o: {images: [\"/own/*\"], gpus: {sizes: whole_nodes, gpus_per_node: 4, types: [x]}}\n"
       "models:\n"
@@ -99,13 +101,13 @@ void check_models(const Contract& contract) {
   }
 }
 
-/// A keeper has no GPUs and comes back.
-void check_pool(const Request& request, const Decision& decision) {
+/// A keeper has no GPUs and comes back, and its pool has no more members than the tenant's may.
+void check_pool(const Request& request, const Tenant& tenant, const Decision& decision) {
   const std::string_view text = decision.contract.extra_value(Contract::kPoolKey);
   require(text.empty() == !request.pool);
   if (!request.pool) return;
   const auto pool = PoolOption::parse(text);
-  require(pool.ok());
+  require(pool.ok() && tenant.pool_members > 0 && pool->max <= tenant.pool_members);
   require(!pool->is_keeper() || (decision.contract.gpus.is_none() && decision.requeue));
 }
 
@@ -146,7 +148,7 @@ void check_rights(const Request& request, const Decision& decision) {
   const GpuLimits& limits = tenant->limits_for(contract.framework, contract.framework_version);
   check_image(contract, *tenant);
   check_models(contract);
-  check_pool(request, decision);
+  check_pool(request, *tenant, decision);
   const bool none = contract.gpus.is_none();
   require(!none || (request.keeps_gpus() && !changes.per_job && !changes.tasks));
   for (std::uint32_t gpus : contract.gpus.sizes()) require(none || limits.sizes.contains(gpus));

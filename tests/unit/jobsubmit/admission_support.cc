@@ -58,6 +58,8 @@ tenants:
   two: {gpus: {max: 64, max_nodes: 2}}
   whole: {gpus: {min: 4, max: 16, sizes: whole_nodes, gpus_per_node: 4, max_nodes: 3}}
   narrow: {batch_range: false}
+  served: {pools: {members: 4}}
+  lonely: {pools: {members: 0}}
   shares: {sizing: {per_gpu: {cpus: 4, memory: 16G, snapshot: 4G}}}
   kinds: {sizing: {per_gpu: {default: {cpus: 2}, a100: {cpus: 8, memory: 1G}}}}
   timed: {sizing: {time: {default: "4:00:00", max: 2-00:00:00}}}

@@ -280,6 +280,13 @@ const Case kPools[] = {
      "option: a job array cannot have --pool, which is for one job; leave out --array"},
     {"--pool=web het",
      "option: a heterogeneous job cannot have --pool; submit its parts as separate jobs"},
+    {"-Aserved --pool=web:0-4", "served gpus=0 pool=web:0-4 | requeue"},
+    {"-Aserved --pool=web:0-5",
+     "policy: --pool=web:0-5 is for 5 members, but a pool of tenant served may have 4 at most; ask "
+     "for no more"},
+    {"-Aserved --pool=web", "served gpus=0 pool=web | requeue"},
+    {"-Alonely --pool=web:0-1", "policy: tenant lonely may have no pools; leave out --pool"},
+    {"-Alonely --pool=web", "policy: tenant lonely may have no pools; leave out --pool"},
     {"--pool=", "option: --pool: the name of a pool has letters, digits, \"-\" and \"_\": "},
     {"--pool=../x",
      "option: --pool: the name of a pool has letters, digits, \"-\" and \"_\": ../x"},

@@ -263,18 +263,22 @@ frameworks:
 Test(policy, a_tenants_keys_replace_the_defaults, .timeout = 10) {
   const char* const defaults =
       "children: true, users: [alice], groups: [cv], partitions: [gpu], suspended: moving, "
-      "frameworks: [g], images: [\"/i/*\"], batch_range: false";
+      "frameworks: [g], images: [\"/i/*\"], batch_range: false, pools: {members: 4}";
   const Tenant same = only_tenant("", defaults);
   cr_expect(same.children && same.narrowed() && !same.wide_batch);
+  cr_expect(same.pool_members == 4);
   cr_expect(same.users.size() == 1 && same.groups.size() == 1 && same.partitions.size() == 1);
   cr_expect(same.suspended == "moving" && same.images.size() == 1);
   cr_expect(same.permits("g", "") && !same.permits("f", "1"));
   const Tenant other = only_tenant(
       "children: false, users: [bob, carol], suspended: , frameworks: [f], images: [], "
-      "batch_range: true",
+      "batch_range: true, pools: {}",
       defaults);
   cr_expect(!other.children && other.users.size() == 2 && !other.suspended);
   cr_expect(other.images.empty() && other.wide_batch && other.permits("f", "1"));
+  cr_expect(other.pool_members == kMostPoolMembers);
+  cr_expect(only_tenant("").pool_members == kMostPoolMembers);
+  cr_expect(only_tenant("pools: {members: 0}").pool_members == 0);
   cr_expect(only_tenant("suspended: over budget").suspended == "over budget");
   cr_expect(only_tenant("suspended: \"no\"").suspended == "no");
 }

@@ -71,7 +71,7 @@ Test(policy_errors, keys, .timeout = 10) {
       {"defaults: {gpu: {}}\n", "2:12: unknown key \"gpu\" in defaults; did you mean \"gpus\"?"},
       {"defaults: {accounts: [a]}\n",
        "2:12: unknown key \"accounts\" in defaults; known are children, users, groups, partitions, "
-       "suspended, frameworks, framework_limits, images, batch_range, gpus, sizing, "
+       "suspended, frameworks, framework_limits, images, batch_range, pools, gpus, sizing, "
        "guarantee, weight"},
       {"tenants: {a: {gpus: {mx: 4}}}\n",
        "2:22: unknown key \"mx\" in gpus; did you mean \"max\"?"},
@@ -218,6 +218,11 @@ Test(policy_errors, tenants, .timeout = 10) {
       {"frameworks: {f: {mounts: [\"/a:/b/..\"]}}\n",
        "2:27: mount \"/a:/b/..\": the target is the container's root, which is the image's place"},
       {"tenants: {a: {batch_range: off}}\n", "2:28: batch_range must be false or true"},
+      {"tenants: {a: {pools: }}\n", "2:21: pools must be a mapping of key: value"},
+      {"tenants: {a: {pools: {member: 1}}}\n",
+       "2:23: unknown key \"member\" in pools; did you mean \"members\"?"},
+      {"tenants: {a: {pools: {members: 10001}}}\n",
+       "2:32: members must be a whole number from 0 to 10000"},
       {"frameworks: {digits: }\ntenants: {a: {frameworks: [digts]}}\n",
        "3:28: \"digts\" does not match any framework of this file; did you mean \"digits\"?"},
       {"frameworks: {f: {versions: [\"1\"]}}\ntenants: {a: {frameworks: [\"f:2*\"]}}\n",
@@ -303,7 +308,7 @@ Test(policy_errors, quota, .timeout = 10) {
   static const Case kCases[] = {
       {"defaults: {quota: {gpus: 1}}\n",
        "2:12: unknown key \"quota\" in defaults; known are children, users, groups, partitions, "
-       "suspended, frameworks, framework_limits, images, batch_range, gpus, sizing, "
+       "suspended, frameworks, framework_limits, images, batch_range, pools, gpus, sizing, "
        "guarantee, weight"},
       {"tenants: {a: {quota: 8}}\n", "2:22: quota must be a mapping of key: value"},
       {"tenants: {a: {quota: {gpu: 8}}}\n",
