@@ -10,6 +10,10 @@ namespace bellows {
 /// Slurm makes it of the plugin's name.
 inline constexpr std::string_view kOptionPrefix = "_SLURM_SPANK_OPTION_bellows_";
 
+/// What Slurm puts before the names of spank_job_env in a process's environment. sbatch takes an
+/// option from such a variable, too.
+inline constexpr const char* kExported = "SLURM_SPANK_";
+
 /// Of the BELLOWS_ variables in a job's environment, those that say whose job it is and what it was
 /// promised. The nodes set them, so nobody may submit a job with those of another one. The rest are
 /// the user's own settings.

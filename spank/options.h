@@ -39,8 +39,6 @@ Settings read_settings(int count, char** arguments, std::vector<std::string>& co
 inline constexpr const char* kContainerVariable = "_SLURM_SPANK_OPTION_bellows_container";
 /// From srun to its step's slurmstepd, the same. srun --export=NONE keeps names that begin so.
 inline constexpr const char* kStepVariable = "SLURM_BELLOWS_CONTAINER";
-/// What Slurm puts before the names of spank_job_env in a process's environment.
-inline constexpr const char* kExported = "SLURM_SPANK_";
 
 /// "_SLURM_SPANK_OPTION_bellows_gpus_range" for "gpus-range".
 std::string option_variable(std::string_view option);

@@ -10,6 +10,7 @@
 
 #include "common/contract.h"
 #include "common/text.h"
+#include "common/variables.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
 #include "spank/host.h"

@@ -15,6 +15,7 @@
 #include "common/model_names.h"
 #include "common/pool_option.h"
 #include "common/text.h"
+#include "common/variables.h"
 #include "spank/controller.h"
 #include "spank/environment.h"
 #include "spank/job_store.h"

@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 
 #include "common/text.h"
 #include "launcher/base/job_paths.h"
 #include "launcher/base/program_output.h"
+#include "pool/keeper/job_environment.h"
 #include "pool/keeper/job_names.h"
 #include "slurm/client.h"
 
@@ -25,6 +27,18 @@ std::string quoted(const std::string& text) {
   return quoted + "'";
 }
 
+/// Inside a job sbatch would not take the pool from a variable, since it could be that job's.
+std::vector<std::string> keeper_environment(const PoolSettings& settings) {
+  std::vector<std::string> environment;
+  if (std::getenv("SLURM_JOB_ID"))
+    environment = environment_outside_jobs();
+  else
+    for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  environment.push_back(
+      pool_variable({.name = settings.name, .min = settings.min, .max = settings.max}));
+  return environment;
+}
+
 }  // namespace
 
 Result<std::string> submit_keeper(const PoolSettings& settings, const std::string& dir) {
@@ -36,13 +50,12 @@ Result<std::string> submit_keeper(const PoolSettings& settings, const std::strin
                                       "--job-name=" + keeper_job_name(settings.name),
                                       "--output=" + dir + "/log/keeper.out",
                                       "--open-mode=append",
-                                      "--ntasks=1",
-                                      "--container-mount-home"};
+                                      "--ntasks=1"};
   command.insert(command.end(), settings.keeper_options.begin(), settings.keeper_options.end());
   command.push_back(fmt::format("--wrap=exec {} run -- {} keeper {}",
                                 quoted(access(bellows.c_str(), X_OK) == 0 ? bellows : "bellows"),
                                 quoted(program), settings.name));
-  const auto output = output_of(command, kSubmitsWithin, kMostOutput);
+  const auto output = output_of(command, kSubmitsWithin, kMostOutput, keeper_environment(settings));
   if (!output) return output.error();
   if (!output->exit.ok())
     return Error{ErrorKind::denied,

@@ -8,6 +8,7 @@
 
 #include "common/text.h"
 #include "launcher/base/program_output.h"
+#include "pool/keeper/job_environment.h"
 #include "pool/keeper/job_names.h"
 
 namespace bellows::pool {
@@ -18,21 +19,11 @@ constexpr std::chrono::seconds kSubmitsWithin{60};
 constexpr std::size_t kMostBytes = 64 * 1024;
 constexpr std::size_t kMostShown = 400;
 
-/// That of the keeper without what its own job has of Slurm and Bellows: a member is a job of its
-/// own, and SBATCH_ and SLURM_ variables would be options of sbatch.
-std::vector<std::string> member_environment(const std::string& dir) {
-  std::vector<std::string> kept;
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string_view text(*entry);
-    const bool is_ours = text.starts_with("SLURM_CONF=") || text.starts_with("BELLOWS_POOLS=");
-    const bool is_of_job = text.starts_with("SLURM") || text.starts_with("SBATCH_") ||
-                           text.starts_with("SRUN_") || text.starts_with("BELLOWS_") ||
-                           text.starts_with("SPANK_") || text.starts_with("PMI") ||
-                           text.starts_with("CUDA_VISIBLE_DEVICES=") || text.starts_with("TMPDIR=");
-    if (is_ours || !is_of_job) kept.emplace_back(text);
-  }
-  kept.push_back("BELLOWS_POOL=" + dir);
-  return kept;
+std::vector<std::string> member_environment(const std::string& pool, const std::string& dir) {
+  std::vector<std::string> environment = environment_outside_jobs();
+  environment.push_back(pool_variable({.name = pool}));
+  environment.push_back("BELLOWS_POOL=" + dir);
+  return environment;
 }
 
 Error failure_of(const ProgramOutput& output, std::string_view what) {
@@ -44,7 +35,7 @@ Error failure_of(const ProgramOutput& output, std::string_view what) {
 }  // namespace
 
 SlurmCluster::SlurmCluster(std::string pool, std::string dir)
-    : pool_(std::move(pool)), dir_(std::move(dir)), environment_(member_environment(dir_)) {}
+    : pool_(std::move(pool)), dir_(std::move(dir)), environment_(member_environment(pool_, dir_)) {}
 
 Result<std::uint32_t> SlurmCluster::submit() {
   const std::vector<std::string> command = {"sbatch",

@@ -36,9 +36,27 @@ exits "and a least size above the most" 1 pool create web --min 3 --max 2 "$home
 is "$(ls -A "$pools" 2>/dev/null)" "" "which leaves nothing"
 exits "one that is not there cannot be shown" 1 pool show web
 
+sed -i 's/^    accounts: .vision.$/&\n    pools: {members: 5}/' "$CLUSTER/etc/bellows.yaml"
+limited() { xc sbatch --test-only --pool=big:1-6 --wrap true 2>&1 | grep -q 'at most'; }
+ok "the tenant's pools are limited" poll 30 limited
+exits "a larger one is refused" 3 pool create big --max 6 "$home/web.sbatch"
+like "$(pool create big --max 6 "$home/web.sbatch" 2>&1)" \
+  "refuses the pool's keeper: .*--pool=big:1-6 is for 6 members, but a pool of tenant vision may have 5 at most" \
+  "with a sentence that names the limit"
+like "$(pool create big --keeper-option=--gpus=1 "$home/web.sbatch" 2>&1)" \
+  "--pool=big:1-1 is for the keeper of a pool, which has no GPUs; leave out --gpus=1" "so is a keeper with GPUs"
+is "$(ls -A "$pools" 2>/dev/null)" "" "which leaves nothing"
+
 ok "a pool is made" pool create web --min 1 --max 5 "$home/web.sbatch"
 ok "and has a member that takes calls" poll 30 ready 1
 exits "there is one of a name" 3 pool create web "$home/web.sbatch"
+keeper_job=$(pool show web --json | jq .keeper_job)
+like "$(ask_slurm scontrol --oneliner show job "$keeper_job")" \
+  "AdminComment=bellows/1 tenant=vision gpus=0 [^;]*pool=web:1-5" "the keeper's contract has the pool's range"
+like "$(ask_slurm scontrol --oneliner show job "$(member 0 job)")" \
+  "AdminComment=bellows/1 tenant=vision gpus=0 [^;]*pool=web( |$)" "and that of a member its name"
+like "$(xc scontrol update job="$keeper_job" requeue=0 2>&1; job_field "$keeper_job" Requeue)" \
+  "1$" "nobody switches off that the keeper is requeued"
 is "$(stat -c %a "$pools/web/key.pem")" 600 "only its owner can read the key"
 exits "nobody else sees it" 1 xc --user bob bellows pool show web
 like "$(xc curl -s "http://$(pool endpoint web)/")" "Directory listing" "the member answers"
