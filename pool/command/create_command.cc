@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -10,11 +11,14 @@
 
 #include "common/fd.h"
 #include "common/pool_option.h"
+#include "common/text.h"
 #include "launcher/base/exit_status.h"
+#include "launcher/base/program_output.h"
 #include "pool/command/commands.h"
 #include "pool/command/keeper_job.h"
 #include "pool/policy/pool_policy.h"
 #include "pool/wire/channel.h"
+#include "pool/wire/node_place.h"
 #include "pool/wire/pool_place.h"
 #include "pool/wire/pool_settings.h"
 
@@ -24,6 +28,8 @@ namespace {
 /// Slurm's own limit of a batch script, max_script_size.
 constexpr std::size_t kMostScript = 4 << 20;
 constexpr std::size_t kMostPolicy = 64 * 1024;
+constexpr std::size_t kMostOutput = 64 * 1024;
+constexpr std::chrono::seconds kMakesWithin{30};
 
 struct Options {
   std::string name;
@@ -34,6 +40,7 @@ struct Options {
   std::optional<std::uint32_t> burst;
   std::uint32_t drain = 30;
   std::optional<std::uint32_t> http;
+  std::optional<std::uint32_t> shared;
   std::vector<std::string> keeper_options;
 };
 
@@ -110,6 +117,16 @@ Result<PoolSettings> settings_of(const Options& options, std::string& policy_tex
                       .keeper_options = options.keeper_options};
 }
 
+Status make_shared_fields(const std::string& dir, std::uint32_t servers) {
+  const auto output =
+      output_of({helper_program("bellows-pool-shared"), "--make", std::to_string(servers), dir},
+                kMakesWithin, kMostOutput);
+  if (!output) return output.error();
+  if (output->exit.ok()) return {};
+  return Error{ErrorKind::io,
+               "can't prepare the shared fields: " + one_line(trim(output->err), 400)};
+}
+
 Status create(const Options& options, std::string& job) {
   std::string policy;
   const auto read = settings_of(options, policy);
@@ -127,6 +144,8 @@ Status create(const Options& options, std::string& job) {
     return filled;
   const std::string path = *pools + "/" + options.name;
   if (const Status made = dir.become(path); !made) return made;
+  if (options.shared)
+    if (const Status made = make_shared_fields(path, *options.shared); !made) return made;
   const auto submitted = submit_keeper(settings, path);
   if (!submitted) return submitted.error();
   job = *submitted;
@@ -182,6 +201,15 @@ void add_create_command(CommandLine& pool) {
                   "Take HTTP requests at this port of the keeper's node, and pass them to members")
       .value_name("PORT")
       .between(1, 65'535);
+  command
+      .add_option(
+          "--shared", options->shared,
+          "Have fields that members share, on so many servers of etcd: 1, or 3 of a pool with "
+          "two members or more")
+      .value_name("SERVERS")
+      .check([](const std::string& given) {
+        return given == "1" || given == "3" ? "" : "it is 1 or 3";
+      });
   command
       .add_option(
           "--keeper-option", options->keeper_options,

@@ -102,13 +102,13 @@ Result<Fd> prepare_proxy(const SocketFolder& folder, Start& start, SupervisorOpt
   const ProxyLink proxy(start.proxy, start.proxy_config, start.settings.max * kProxySlots);
   if (const Status written = proxy.begin(); !written) return written.error();
   // What it says of each change goes to a file of its own, and not beyond what one start says.
-  options.proxy = {"sh",
-                   "-c",
-                   "exec \"$0\" -db -f \"$1\" 2>\"$2\"",
-                   proxy_program(),
-                   start.proxy_config,
-                   start.dir + "/log/haproxy.out"};
-  options.proxy_in = listener->get();
+  const std::vector<std::string> command = {"sh",
+                                            "-c",
+                                            "exec \"$0\" -db -f \"$1\" 2>\"$2\"",
+                                            proxy_program(),
+                                            start.proxy_config,
+                                            start.dir + "/log/haproxy.out"};
+  options.helpers.push_back({"HAProxy", command, listener->get()});
   return std::move(*listener);
 }
 
@@ -127,13 +127,17 @@ int run(const std::string& name) {
   signal(SIGPIPE, SIG_IGN);
   const SocketFolder folder;
   if (folder.path().empty()) return failed(errno_error("make", "a folder for sockets").text);
-  SupervisorOptions options{.work = [&start] { return work(start); }, .proxy = {}, .say = say};
+  SupervisorOptions options{.work = [&start] { return work(start); }, .helpers = {}, .say = say};
   Fd listener;
   if (start.settings.http_port != 0) {
     auto prepared = prepare_proxy(folder, start, options);
     if (!prepared) return failed(prepared.error().text);
     listener = std::move(*prepared);
   }
+  if (access((start.dir + "/shared").c_str(), F_OK) == 0)
+    options.helpers.push_back(
+        {"the server of the shared fields",
+         {helper_program("bellows-pool-shared"), start.dir, own_host_name()}});
   return Supervisor(std::move(options)).run();
 }
 

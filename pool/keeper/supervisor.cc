@@ -19,8 +19,9 @@ constexpr int kFailed = 1;
 constexpr std::size_t kMostDeaths = 10;
 constexpr std::chrono::minutes kDeathsIn{1};
 constexpr timespec kLook{0, 200'000'000};
-/// A proxy that can't start is not started a hundred times a second.
-constexpr std::chrono::milliseconds kProxyAgain{500};
+/// A helper that can't start is not started a hundred times a second.
+constexpr std::chrono::milliseconds kHelperAgain{500};
+constexpr std::chrono::seconds kHelpersEndWithin{3};
 /// From a signal until all of them are killed.
 constexpr int kStopLooks = 25;
 
@@ -39,7 +40,11 @@ std::vector<std::string> own_environment() {
 
 }  // namespace
 
+Supervisor::Supervisor(SupervisorOptions options)
+    : options_(std::move(options)), helpers_(options_.helpers.size()) {}
+
 Supervisor::~Supervisor() {
+  end_helpers();
   if (work_ <= 0) return;
   kill(work_, SIGKILL);
   while (waitpid(work_, nullptr, 0) < 0 && errno == EINTR) {
@@ -59,16 +64,24 @@ bool Supervisor::start_work() {
   _exit(options_.work());
 }
 
-bool Supervisor::start_proxy() {
-  if (options_.proxy.empty()) return true;
-  proxy_at_ = Clock::now() + kProxyAgain;
-  auto proxy = Child::start({.command = options_.proxy,
+void Supervisor::start_helper(std::size_t number) {
+  const Helper& helper = options_.helpers[number];
+  helpers_[number].next = Clock::now() + kHelperAgain;
+  auto child = Child::start({.command = helper.command,
                              .environment = own_environment(),
-                             .in_fd = options_.proxy_in,
+                             .in_fd = helper.in_fd,
                              .death_signal = SIGKILL});
-  if (proxy) proxy_ = std::move(*proxy);
-  if (!proxy) options_.say(proxy.error().text);
-  return proxy.ok();
+  if (child) helpers_[number].child = std::move(*child);
+  if (!child) options_.say(child.error().text);
+}
+
+void Supervisor::end_helpers() {
+  const auto until = Clock::now() + kHelpersEndWithin;
+  for (Running& running : helpers_)
+    if (running.child) running.child->signal(SIGTERM);
+  for (Running& running : helpers_)
+    while (running.child && !running.child->poll_exit() && Clock::now() < until) usleep(10'000);
+  helpers_.clear();
 }
 
 bool Supervisor::too_many_deaths() {
@@ -79,11 +92,14 @@ bool Supervisor::too_many_deaths() {
 }
 
 std::optional<int> Supervisor::look() {
-  if (proxy_ && proxy_->poll_exit()) {
-    options_.say("HAProxy " + proxy_->poll_exit()->to_string());
-    proxy_.reset();
+  for (std::size_t i = 0; i < helpers_.size(); ++i) {
+    std::optional<Child>& child = helpers_[i].child;
+    if (child && child->poll_exit()) {
+      options_.say(options_.helpers[i].name + " " + child->poll_exit()->to_string());
+      child.reset();
+    }
+    if (!child && Clock::now() >= helpers_[i].next) start_helper(i);
   }
-  if (!proxy_ && Clock::now() >= proxy_at_) (void)start_proxy();
   int status = 0;
   const pid_t ended = waitpid(work_, &status, WNOHANG);
   if (ended != work_) return std::nullopt;
@@ -97,7 +113,11 @@ std::optional<int> Supervisor::look() {
 int Supervisor::run() {
   const sigset_t set = watched_signals();
   sigprocmask(SIG_BLOCK, &set, nullptr);
-  if (!start_proxy() || !start_work()) return kFailed;
+  for (std::size_t i = 0; i < helpers_.size(); ++i) {
+    start_helper(i);
+    if (!helpers_[i].child) return kFailed;
+  }
+  if (!start_work()) return kFailed;
   int stopped = 0, looks = 0;
   for (;;) {
     const int signal = sigtimedwait(&set, nullptr, &kLook);

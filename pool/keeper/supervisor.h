@@ -15,21 +15,27 @@
 
 namespace bellows::pool {
 
+/// A program beside a keeper's work.
+struct Helper {
+  std::string name;
+  std::vector<std::string> command;
+  int in_fd = -1;  ///< becomes its standard input; the caller's
+};
+
 struct SupervisorOptions {
-  std::function<int()> work;       ///< runs in a process of its own; its result is the exit code
-  std::vector<std::string> proxy;  ///< a command beside it; empty: none
-  int proxy_in = -1;               ///< becomes the command's standard input; the caller's
+  std::function<int()> work;  ///< runs in a process of its own; its result is the exit code
+  std::vector<Helper> helpers;
   std::function<void(const std::string&)> say;
 };
 
 /// The process above a keeper: starts it again at once when it is killed, without the queue, and
-/// keeps the proxy, which goes on meanwhile. It has no threads and no gRPC.
+/// its helpers, which go on meanwhile. It has no threads and no gRPC.
 class Supervisor {
  public:
-  explicit Supervisor(SupervisorOptions options) : options_(std::move(options)) {}
+  explicit Supervisor(SupervisorOptions options);
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
-  /// Kills what still runs.
+  /// Ends what still runs: helpers have a few seconds for it.
   ~Supervisor();
 
   /// Until the work has ended by itself, or a signal ends all: its exit code.
@@ -38,16 +44,21 @@ class Supervisor {
  private:
   using Clock = std::chrono::steady_clock;
 
+  struct Running {
+    std::optional<Child> child;
+    Clock::time_point next;  ///< not to be started before
+  };
+
   bool start_work();
-  bool start_proxy();
+  void start_helper(std::size_t number);
+  void end_helpers();
   /// Nothing: it goes on.
   std::optional<int> look();
   bool too_many_deaths();
 
   const SupervisorOptions options_;
   pid_t work_ = -1;
-  std::optional<Child> proxy_;
-  Clock::time_point proxy_at_;
+  std::vector<Running> helpers_;  ///< in the order of the options
   std::vector<Clock::time_point> deaths_;
 };
 

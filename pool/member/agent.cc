@@ -12,6 +12,8 @@
 #include <csignal>
 #include <utility>
 
+#include "pool/wire/node_place.h"
+
 namespace bellows::pool {
 namespace {
 
@@ -23,6 +25,8 @@ constexpr std::chrono::milliseconds kBetweenReports{50};
 /// Until all callers know that a member is leaving whose program is not told itself.
 constexpr std::chrono::seconds kCallersKnow{2};
 constexpr std::chrono::seconds kAfterTerm{5};
+constexpr std::chrono::seconds kSharedAgain{2};
+constexpr std::chrono::seconds kSharedEndsWithin{3};
 
 /// Later agents of a job have larger ones.
 std::uint64_t new_incarnation() {
@@ -41,14 +45,19 @@ bool takes_connections(std::uint16_t port) {
          connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
 }
 
+std::vector<std::string> own_environment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  return environment;
+}
+
 /// A program that serves callers by itself refuses those that mean another one.
 std::vector<std::string> program_environment(const std::string& socket, std::uint64_t incarnation) {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string_view text = *entry;
-    if (!text.starts_with("BELLOWS_POOL_SOCKET=") && !text.starts_with("BELLOWS_POOL_INCARNATION="))
-      environment.emplace_back(text);
-  }
+  std::vector<std::string> environment = own_environment();
+  std::erase_if(environment, [](std::string_view entry) {
+    return entry.starts_with("BELLOWS_POOL_SOCKET=") ||
+           entry.starts_with("BELLOWS_POOL_INCARNATION=");
+  });
   environment.push_back("BELLOWS_POOL_SOCKET=" + socket);
   environment.push_back("BELLOWS_POOL_INCARNATION=" + std::to_string(incarnation));
   return environment;
@@ -144,6 +153,30 @@ void MemberAgent::look(Clock::time_point now) {
   if (const auto memory = usage_.memory()) (void)notes_.note("memory", *memory, now);
 }
 
+/// A pool with shared fields has a program for them in each job, of which so many serve as the pool
+/// has servers.
+void MemberAgent::keep_shared(Clock::time_point now) {
+  if (shared_ && shared_->poll_exit()) {
+    say_("the server of the shared fields " + shared_->poll_exit()->to_string());
+    shared_.reset();
+  }
+  if (shared_ || now < shared_at_) return;
+  shared_at_ = now + kSharedAgain;
+  if (access((options_.pool_dir + "/shared").c_str(), F_OK) != 0) return;
+  auto child = Child::start(
+      {.command = {helper_program("bellows-pool-shared"), options_.pool_dir, options_.host},
+       .environment = own_environment(),
+       .death_signal = SIGKILL});
+  if (child) shared_ = std::move(*child);
+  if (!child) say_(child.error().text);
+}
+
+void MemberAgent::end_shared() {
+  const auto until = Clock::now() + kSharedEndsWithin;
+  if (shared_) shared_->signal(SIGTERM);
+  while (shared_ && !shared_->poll_exit() && Clock::now() < until) usleep(10'000);
+}
+
 Report MemberAgent::report(Clock::time_point now) const {
   Report report;
   report.set_job(options_.job);
@@ -177,6 +210,7 @@ int MemberAgent::run() {
     const auto now = Clock::now();
     drive_end(now);
     look(now);
+    keep_shared(now);
     // Each second at least: a keeper that was away is found again by that.
     if (now >= send_at_ + kLook || (notes_.has_news && now >= send_at_)) {
       notes_.has_news = false;
@@ -185,6 +219,7 @@ int MemberAgent::run() {
     }
     loop_.run_once(next_turn(Clock::now()));
   }
+  end_shared();
   const ChildExit& exit = *program_->poll_exit();
   if (!exit.ok()) say_("the program " + exit.to_string());
   return exit.code();

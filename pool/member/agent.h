@@ -51,6 +51,8 @@ class MemberAgent {
   void drain(std::chrono::seconds within, const char* why);
   void drive_end(Clock::time_point now);
   void look(Clock::time_point now);
+  void keep_shared(Clock::time_point now);
+  void end_shared();
   void look_at_port();
   Report report(Clock::time_point now) const;
   Clock::time_point next_turn(Clock::time_point now) const;
@@ -67,6 +69,8 @@ class MemberAgent {
   EventLoop::Watch signal_watch_;
   EventLoop::Watch bell_watch_;
   std::optional<Child> program_;
+  std::optional<Child> shared_;  ///< a server of the pool's fields, or its spare
+  Clock::time_point shared_at_;
   std::string trouble_;
   Clock::time_point look_at_;
   Clock::time_point send_at_;

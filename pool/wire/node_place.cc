@@ -21,6 +21,14 @@ SocketFolder::~SocketFolder() {
   if (!path_.empty()) std::filesystem::remove_all(path_, ignored);
 }
 
+std::string helper_program(const std::string& name) {
+  std::error_code failure;
+  const auto own = std::filesystem::read_symlink("/proc/self/exe", failure);
+  const std::string beside = own.parent_path() / name;
+  return !failure && access(beside.c_str(), X_OK) == 0 ? beside
+                                                       : std::string(PKGLIBEXECDIR "/") + name;
+}
+
 std::string own_host_name() {
   std::array<char, 256> name{};
   return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";

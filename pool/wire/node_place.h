@@ -19,6 +19,10 @@ class SocketFolder {
   std::string path_;
 };
 
+/// The path of a program that bellows-pool starts: beside this one as built, else where it is
+/// installed.
+std::string helper_program(const std::string& name);
+
 /// The name of this node, as others can look it up.
 std::string own_host_name();
 

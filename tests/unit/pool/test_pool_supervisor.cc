@@ -35,7 +35,7 @@ class Supervised {
     };
     SupervisorOptions options{
         .work = tell,
-        .proxy = {"sh", "-c", "echo $$ >>" + dir_.path() + "/proxy; exec sleep 100"},
+        .helpers = {{"proxy", {"sh", "-c", "echo $$ >>" + dir_.path() + "/proxy; exec sleep 100"}}},
         .say = [](const std::string&) {}};
     _exit(Supervisor(std::move(options)).run());
   }
