@@ -133,6 +133,19 @@ wait "$caller"
 like "$(cat "$home/calls")" "^[0-9]+ calls, 0 failed$" "no caller was left without an answer"
 diag "$(cat "$home/calls")"
 
+# What the job around a sbatch has of Bellows is not the pool's.
+cat >"$home/inside.sh" <<'S'
+#!/bin/bash
+bellows pool create inner --max 2 web.sbatch
+S
+id=$(submit -- --framework=plain --gpus=1 --output="$home/inside.out" inside.sh)
+poll 30 job_is "$id" COMPLETED
+inner() { [[ $(pool show inner --json | jq .ready) == 1 ]]; }
+ok "a pool can be made inside a job" poll 30 inner
+like "$(ask_slurm scontrol --oneliner show job "$(pool show inner --json | jq .keeper_job)")" \
+  "AdminComment=bellows/1 tenant=vision gpus=0 [^;]*pool=inner:1-2" "its keeper has a contract of its own"
+ok "and it is deleted" pool delete inner
+
 ok "the pool is deleted" pool delete web
 is "$(ls -A "$pools")" "" "with its directory"
 poll 20 eval '[[ -z $(ask_slurm squeue --noheader) ]]'
