@@ -160,6 +160,18 @@ Test(planner, a_limit_counts_what_the_tenant_holds_elsewhere) {
   cr_expect(world.planned(1) == 4);
 }
 
+Test(planner, the_gpus_of_a_pools_members_are_taken) {
+  World world;
+  world.add(1, 4, true, "a");
+  world.all_report();
+  cr_expect(world.planned(1) == 8);
+  world.cluster.add(2, 3, true, "bellows/1 tenant=a gpus=3 ckpt=/c pool=web");
+  cr_expect(world.planned(1) == 5);
+  cr_expect(world.planned(2) == UINT32_MAX);
+  world.terms.tenants["a"].limit = 7;
+  cr_expect(world.planned(1) == 4);
+}
+
 Test(planner, one_tenants_lies_leave_the_others_share) {
   World world;
   world.add(1, 4, true, "a");
