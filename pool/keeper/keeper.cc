@@ -58,6 +58,9 @@ PoolKeeper::PoolKeeper(std::string dir, PoolSettings settings, PoolPolicy policy
       job_(job),
       say_(std::move(say)),
       size_(std::move(policy)),
+      wish_{.wanted = orders.size > 0 ? orders.size : settings_.min,
+            .why = "the keeper has just begun, and asks which members there are",
+            .drain_first = {}},
       orders_(orders),
       worker_(std::make_unique<ClusterWorker>(cluster,
                                               [this](const ClusterNews& news) { take(news); })) {}

@@ -96,7 +96,9 @@ std::string explain(const SizeDecision& decision) {
   const SizeReason& why = decision.reason;
   switch (why.kind) {
     case Kind::steady:
-      return fmt::format("{} members are enough", decision.wanted);
+      if (why.metric.empty()) return fmt::format("{} members are enough", decision.wanted);
+      return fmt::format("{} of {:g} needs {:.2f} members, which it has", why.metric, why.value,
+                         why.needed);
     case Kind::target:
       return fmt::format("{} of {:g} needs {:.2f} members", why.metric, why.value, why.needed);
     case Kind::threshold:

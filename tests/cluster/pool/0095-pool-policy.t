@@ -21,7 +21,7 @@ from bellows.pool import agent
 
 agent.listen(1)
 agent.ready()
-voted = ""
+voted = "0"
 while True:
     with open("load") as file:
         load = file.read().strip()

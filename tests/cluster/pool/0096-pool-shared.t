@@ -50,7 +50,10 @@ kill -9 "$(pool_pids 'bellows-pool keeper kept$' | head -n 1)"
 is "$(python 'shared.add("count", 1)')" 5 "nor is a killed keeper"
 ok "which comes back" poll 60 ready 2
 
-ask_slurm scancel --user alice
+# The keeper first: it would replace the others.
+xc scancel --name kept.keeper
+poll 30 eval '[[ -z $(ask_slurm squeue --noheader --name=kept.keeper) ]]'
+xc scancel --user alice
 ok "all of its jobs are ended" poll 60 eval '[[ -z $(etcds) && -z $(ask_slurm squeue --noheader) ]]'
 ok "the pool is started again" pool start kept
 ok "and has members" poll 60 ready 2

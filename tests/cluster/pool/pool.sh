@@ -7,6 +7,6 @@ pool_pids() {
   local pid
   for pid in $(pgrep -f -- "$1"); do
     # shellcheck disable=SC2153
-    ! grep -qsaF -- "$CLUSTER" "/proc/$pid/environ" || echo "$pid"
+    ! grep -qsaF -- "$CLUSTER" "/proc/$pid/environ" "/proc/$pid/cmdline" || echo "$pid"
   done
 }
