@@ -40,10 +40,11 @@ struct PoolPolicy {
   std::chrono::seconds stale{15};           ///< a metric that is older is missing
   std::chrono::seconds panic_window{
       6};  ///< without shrinking, from when twice the members are needed
-  std::chrono::seconds stabilisation{60};  ///< for which fewer must be enough before it shrinks
-  std::uint32_t step_up = 0;               ///< members more in one decision at most; 0: any number
-  std::uint32_t step_down = 0;             ///< fewer
-  std::uint32_t vote_limit = 1;            ///< what one member's word counts for, in members
+  std::chrono::seconds stabilisation{
+      0};  ///< for which fewer must be enough before it shrinks; the median start time at least
+  std::uint32_t step_up = 0;     ///< members more in one decision at most; 0: any number
+  std::uint32_t step_down = 0;   ///< fewer
+  std::uint32_t vote_limit = 1;  ///< what one member's word counts for, in members
   Votes votes = Votes::sum;
   std::vector<TargetRule> targets;
   std::vector<ThresholdRule> thresholds;

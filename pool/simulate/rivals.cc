@@ -75,8 +75,6 @@ class Bellows : public Autoscaler {
     PoolPolicy policy;
     policy.min = service.min;
     policy.max = service.max;
-    // As long as a member takes to start, which is measured.
-    policy.stabilisation = std::chrono::seconds(0);
     // What waits is to be done in ten seconds. It isn't load: with as many members as calls at
     // once, most would start when they are no longer needed.
     const double in_ten_seconds = 10 * service.target / service.call_s;
