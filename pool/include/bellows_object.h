@@ -48,12 +48,20 @@ struct Extension {
 /// Anything that a call or an answer may hold. Numbers that fit are std::int64_t.
 struct Value {
   using List = std::vector<Value>;
-  using Map = std::vector<std::pair<Value, Value>>;
+  struct Entry;
+  using Map = std::vector<Entry>;
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes, List,
                Map, Extension>
       held;
-  bool operator==(const Value&) const = default;
+  bool operator==(const Value& other) const;
 };
+/// Not a std::pair: clang would need it complete while Value is not.
+struct Value::Entry {
+  Value first;
+  Value second;
+  bool operator==(const Entry& other) const = default;
+};
+inline bool Value::operator==(const Value& other) const { return held == other.held; }
 
 /// How a call ended.
 enum class CallOutcome {
@@ -398,7 +406,7 @@ template <typename T>
 struct Convert<std::map<std::string, T>> {
   static Value::Map to(const std::map<std::string, T>& from) {
     Value::Map map;
-    for (const auto& [key, one] : from) map.emplace_back(Value{key}, to_value(one));
+    for (const auto& [key, one] : from) map.push_back({Value{key}, to_value(one)});
     return map;
   }
   static bool from(const Value& from, std::map<std::string, T>* into) {

@@ -162,10 +162,10 @@ Status ObjectService::stream(grpc::ServerContext& context, const ByteBuffer& req
 Answer<Value> ObjectService::description() const {
   Value::Map all;
   for (const auto& [name, method] : methods_)
-    all.emplace_back(Value{name},
-                     Value{Value::Map{{Value{std::string("idempotent")}, Value{method.idempotent}},
-                                      {Value{std::string("stream")}, Value{method.streams}},
-                                      {Value{std::string("timeout_s")}, Value{0.0}}}});
+    all.push_back(
+        {Value{name}, Value{Value::Map{{Value{std::string("idempotent")}, Value{method.idempotent}},
+                                       {Value{std::string("stream")}, Value{method.streams}},
+                                       {Value{std::string("timeout_s")}, Value{0.0}}}}});
   return Value{std::move(all)};
 }
 

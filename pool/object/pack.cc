@@ -91,7 +91,8 @@ class Builder : public msgpack::null_visitor {
     if (auto* const list = std::get_if<Value::List>(&open_.back()->held))
       return &list->emplace_back(std::move(value));
     auto& map = std::get<Value::Map>(open_.back()->held);
-    if (is_key_) return &map.emplace_back(std::move(value), Value()).first;
+    if (is_key_) map.push_back({std::move(value), Value()});
+    if (is_key_) return &map.back().first;
     return &(map.back().second = std::move(value));
   }
   bool put(Value value) {

@@ -12,7 +12,7 @@ ifneq ($(LONG),)
 TARGETS += fuzz_run_machine
 endif
 
-grammars = common/contract.cc common/gpus_range.cc common/model_names.cc common/text.cc
+grammars = common/contract.cc common/gpus_range.cc common/model_names.cc common/pool_option.cc common/text.cc
 fuzz_batch_record = $(grammars) common/fd.cc launcher/record/batch_record.cc
 fuzz_model_progress = $(grammars) launcher/base/size_text.cc launcher/record/model_progress.cc
 fuzz_catalogue = modelstore/catalogue/catalogue.cc
