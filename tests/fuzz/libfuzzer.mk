@@ -5,7 +5,7 @@
 
 TARGETS = fuzz_batch_record fuzz_catalogue fuzz_checkpoint_model fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
 	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_progress fuzz_model_wire fuzz_mounts fuzz_peer_words \
-	fuzz_policy fuzz_pool_object fuzz_remote fuzz_safetensors fuzz_site_settings
+	fuzz_policy fuzz_pool_metrics fuzz_pool_object fuzz_remote fuzz_safetensors fuzz_site_settings
 # To compile this one takes as long as all the others, and three seconds are 60 runs of it, of which
 # driver.cc makes 50,000.
 ifneq ($(LONG),)
@@ -48,6 +48,7 @@ fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.
 	jobsubmit/policy/policy_reader_frameworks.cc jobsubmit/policy/policy_reader_limits.cc \
 	jobsubmit/policy/policy_reader_models.cc jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \
 	common/container/options.cc common/container/spec_text.cc
+fuzz_pool_metrics = common/text.cc pool/member/prometheus_text.cc
 fuzz_pool_object = pool/object/pack.cc
 fuzz_remote = common/text.cc modelstore/remote/allow_list.cc modelstore/remote/answer_head.cc \
 	modelstore/remote/remote_url.cc modelstore/remote/server_text.cc
