@@ -92,7 +92,33 @@ Status MemberAgent::start(const PoolKey& key, const std::string& folder) {
                                .death_signal = SIGKILL});
   if (!program) return program.error();
   program_ = std::move(*program);
+  return start_scraper();
+}
+
+/// After the program, which must not have the descriptors of libcurl.
+Status MemberAgent::start_scraper() {
+  if (options_.scrape_url.empty()) return {};
+  auto scraper = Scraper::start(options_.scrape_url, options_.scrape_names);
+  if (!scraper) return scraper.error();
+  scraper_ = std::move(*scraper);
+  auto watch = loop_.watch(scraper_->bell().get(), EPOLLIN, [this](std::uint32_t) { on_scrape(); });
+  if (!watch) return watch.error();
+  scrape_watch_ = std::move(*watch);
   return {};
+}
+
+void MemberAgent::on_scrape() {
+  std::uint64_t rings = 0;
+  (void)!read(scraper_->bell().get(), &rings, sizeof rings);
+  // A program that only starts can't answer yet.
+  if (const auto trouble = scraper_->take_trouble();
+      trouble && notes_.ready && *trouble != scrape_trouble_)
+    say_("has no metrics: " + (scrape_trouble_ = *trouble));
+  const auto scrape = scraper_->take_scrape();
+  if (!scrape) return;
+  scrape_trouble_.clear();
+  scrape_notes_.take(*scrape, notes_);
+  notes_.has_news = true;
 }
 
 void MemberAgent::on_signal() {

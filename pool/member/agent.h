@@ -16,6 +16,7 @@
 #include "pool/member/keeper_line.h"
 #include "pool/member/member_notes.h"
 #include "pool/member/program_lines.h"
+#include "pool/member/scraper.h"
 #include "pool/member/usage.h"
 
 namespace bellows::pool {
@@ -26,6 +27,8 @@ struct MemberOptions {
   std::string host;                ///< by which callers reach this node
   std::uint32_t job = 0;           ///< Slurm's
   std::uint16_t port = 0;          ///< at which the program will take calls; 0: it says so itself
+  std::string scrape_url;          ///< of the program's metrics; empty: it is not asked
+  MetricNames scrape_names;        ///< those to keep
   std::chrono::seconds drain{30};  ///< where Slurm ends the job, and the keeper has not said
 };
 
@@ -48,6 +51,8 @@ class MemberAgent {
  private:
   void on_signal();
   void on_bell();
+  Status start_scraper();
+  void on_scrape();
   void drain(std::chrono::seconds within, const char* why);
   void drive_end(Clock::time_point now);
   void look(Clock::time_point now);
@@ -72,6 +77,10 @@ class MemberAgent {
   std::optional<Child> shared_;  ///< a server of the pool's fields, or its spare
   Clock::time_point shared_at_;
   std::string trouble_;
+  ScrapeNotes scrape_notes_;
+  std::unique_ptr<Scraper> scraper_;
+  EventLoop::Watch scrape_watch_;
+  std::string scrape_trouble_;
   Clock::time_point look_at_;
   Clock::time_point send_at_;
   bool draining_ = false;

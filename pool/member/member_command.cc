@@ -8,20 +8,25 @@
 #include <cstdlib>
 #include <memory>
 
+#include "common/fd.h"
 #include "common/say_line.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"
 #include "pool/member/agent.h"
+#include "pool/policy/pool_policy.h"
 #include "pool/wire/node_place.h"
 
 namespace bellows::pool {
 namespace {
+
+constexpr std::size_t kMostPolicy = 64 * 1024;
 
 struct Options {
   std::vector<std::string> command;
   std::optional<std::uint32_t> port;
   std::uint32_t drain = 25;
   std::string host;
+  std::string scrape;
 };
 
 void say(const std::string& text) { say_line("bellows pool member", text); }
@@ -40,6 +45,19 @@ int failed(const std::string& text) {
   return kFailed;
 }
 
+/// Those that the pool's policy has a target for: a pool without a policy needs none.
+Result<MetricNames> read_scrape_names(const std::string& dir) {
+  const std::string path = dir + "/policy.yaml";
+  const auto text = read_file(path, kMostPolicy);
+  if (!text && text.error().kind == ErrorKind::not_found) return MetricNames();
+  if (!text) return text.error();
+  const auto policy = read_pool_policy(*text, path);
+  if (!policy) return policy.error();
+  MetricNames targets;
+  for (const TargetRule& rule : policy->targets) targets.insert(rule.metric);
+  return names_to_scrape(targets);
+}
+
 int run(const Options& options) {
   const char* const dir = std::getenv("BELLOWS_POOL");
   const auto job = job_id_from_environment();
@@ -50,6 +68,10 @@ int run(const Options& options) {
   }
   const auto key = read_key(dir);
   if (!key) return failed(key.error().text);
+  auto names = options.scrape.empty() ? MetricNames() : read_scrape_names(dir);
+  if (!names) return failed(names.error().text);
+  if (!options.scrape.empty() && names->empty())
+    say("the pool's policy has no target for a metric of the program, so --scrape does nothing");
   // Before gRPC has threads, which would take the signals.
   const Fd signals = open_signals();
   auto loop = EventLoop::make();
@@ -62,6 +84,8 @@ int run(const Options& options) {
                      .host = options.host.empty() ? own_host_name() : options.host,
                      .job = *job,
                      .port = static_cast<std::uint16_t>(options.port.value_or(0)),
+                     .scrape_url = names->empty() ? "" : options.scrape,
+                     .scrape_names = std::move(*names),
                      .drain = std::chrono::seconds(options.drain)},
                     say);
   if (const Status started = agent.start(*key, folder.path()); !started)
@@ -89,6 +113,12 @@ void add_member_command(CommandLine& pool) {
       .show_default();
   command.add_option("--host", options->host,
                      "The name by which callers reach this node (default: its host name)");
+  command
+      .add_option("--scrape", options->scrape,
+                  "Where on this node the program tells its metrics in Prometheus' text form; "
+                  "those that the pool's policy names are taken each second")
+      .value_name("URL")
+      .check(scrape_url_complaint);
   command.add_option("CMD", options->command, "The program, behind --").required();
   command.positionals_at_end();
   command.run([options] { return run(*options); });

@@ -1,12 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 // Metrics in Prometheus' text form: what vLLM and Triton say, and what nobody should.
 #include <criterion/criterion.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cmath>
+#include <functional>
+#include <thread>
 
+#include "common/fd.h"
 #include "pool/member/prometheus_text.h"
+#include "pool/member/scrape_notes.h"
+#include "pool/member/scraper.h"
 
+using namespace bellows;
 using namespace bellows::pool;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -51,6 +63,110 @@ nv_inference_queue_summary_us{model="resnet50",version="1",quantile="0.9"} NaN
 nv_inference_queue_summary_us_count{model="resnet50",version="1"} 161
 nv_inference_queue_summary_us_sum{model="resnet50",version="1"} 19376
 )";
+
+constexpr std::chrono::steady_clock::time_point kThen{1h};
+constexpr std::chrono::system_clock::time_point kWall{400'000h};
+
+/// So many seconds after the first one.
+Scrape scrape_of(const std::string& text, const MetricNames& names, int seconds = 0) {
+  return {read_prometheus_text(text, names), kThen + std::chrono::seconds(seconds),
+          kWall + std::chrono::seconds(seconds)};
+}
+
+/// A program that answers one request after the other, as a test says.
+class Program {
+ public:
+  /// What is sent to a socket; it is closed then. True: there is more, so call it again.
+  using Answer = std::function<bool(int socket)>;
+
+  explicit Program(Answer answer) : answer_(std::move(answer)) {
+    socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    cr_assert_eq(bind(socket_.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
+    cr_assert_eq(listen(socket_.get(), 8), 0);
+    getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&address), &size);
+    url = "http://127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "/metrics";
+    thread_ = std::thread([this] { serve(); });
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    ends_ = true;
+    thread_.join();
+  }
+
+  std::string url;
+
+ private:
+  static bool readable(int fd) {
+    pollfd poll{fd, POLLIN, 0};
+    return ::poll(&poll, 1, 20) > 0;
+  }
+
+  void serve() {
+    while (!ends_) {
+      if (!readable(socket_.get())) continue;
+      const Fd caller(accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      std::string request;
+      char bytes[4096];
+      while (!ends_ && !request.ends_with("\r\n\r\n")) {
+        if (!readable(caller.get())) continue;
+        const ssize_t count = recv(caller.get(), bytes, sizeof bytes, 0);
+        if (count <= 0) break;
+        request.append(bytes, static_cast<std::size_t>(count));
+      }
+      while (!ends_ && answer_(caller.get())) {
+      }
+    }
+  }
+
+  const Answer answer_;
+  Fd socket_;
+  std::atomic<bool> ends_ = false;
+  std::thread thread_;
+};
+
+bool send_text(int socket, const std::string& text) {
+  (void)!send(socket, text.data(), text.size(), MSG_NOSIGNAL);
+  return false;
+}
+
+std::string http(const std::string& status, const std::string& body) {
+  return "HTTP/1.1 " + status +
+         "\r\nConnection: close\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" +
+         body;
+}
+
+/// Until the scraper has something, or for ten seconds.
+void await(const Scraper& scraper) {
+  pollfd poll{scraper.bell().get(), POLLIN, 0};
+  cr_assert_eq(::poll(&poll, 1, 10'000), 1, "the scraper says nothing");
+  std::uint64_t rings = 0;
+  cr_assert_eq(read(scraper.bell().get(), &rings, sizeof rings), sizeof rings);
+}
+
+std::unique_ptr<Scraper> start(const Program& program) {
+  auto scraper = Scraper::start(program.url, {"a"});
+  cr_assert(scraper.ok());
+  return std::move(*scraper);
+}
+
+/// How the scraper says that it has got nothing.
+std::string trouble_with(const Program::Answer& answer) {
+  const Program program(answer);
+  const auto scraper = start(program);
+  await(*scraper);
+  cr_expect_not(scraper->take_scrape().has_value());
+  return scraper->take_trouble().value_or("none");
+}
+
+void expect_trouble(const Program::Answer& answer, const std::string& words) {
+  const std::string trouble = trouble_with(answer);
+  cr_expect_neq(trouble.find(words), std::string::npos, "%s", trouble.c_str());
+}
 
 }  // namespace
 
@@ -146,4 +262,137 @@ Test(prometheus_text, limits_are_kept) {
   const auto read = read_prometheus_text(many + "b 1\n", {"a"});
   cr_expect(read.too_many && read.metrics.empty());
   cr_expect(read_prometheus_text(std::string(4 << 20, '{'), {"a"}).metrics.empty());
+}
+
+Test(scrape_notes, figures_are_noted_and_counters_as_rates) {
+  MemberNotes notes;
+  ScrapeNotes scrapes;
+  const MetricNames names = names_to_scrape(
+      {"vllm:num_requests_running", "vllm:generation_tokens_total.rate", "cpu", "gpu", "memory"});
+  cr_assert(names == MetricNames({"vllm:generation_tokens_total", "vllm:num_requests_running"}));
+  scrapes.take(scrape_of(kVllm, names), notes);
+  cr_assert_eq(notes.metrics.size(), 1, "one look tells no rate");
+  cr_expect(notes.metrics.at("vllm:num_requests_running").value == 11);
+  cr_expect(notes.metrics.at("vllm:num_requests_running").at == kThen);
+  const std::string total = "vllm:generation_tokens_total";
+  scrapes.take(scrape_of(total + " 27653\n", names, 2), notes);
+  cr_expect(notes.metrics.at(total + ".rate").value == 100);
+  cr_expect(notes.metrics.at(total + ".rate").at == kThen + 2s);
+  cr_expect(notes.metrics.at("vllm:num_requests_running").at == kThen, "it is not there any more");
+  scrapes.take(scrape_of(total + " 8\n", names, 3), notes);
+  cr_expect(notes.metrics.at(total + ".rate").at == kThen + 2s, "it was started again");
+  scrapes.take(scrape_of(total + " 28\n", names, 4), notes);
+  cr_expect(notes.metrics.at(total + ".rate").value == 20);
+  cr_expect_eq(notes.metrics.size(), 2);
+}
+
+Test(scrape_notes, what_is_not_whole_is_not_noted_and_what_is_old_stays_so) {
+  MemberNotes notes;
+  ScrapeNotes scrapes;
+  scrapes.take(scrape_of("a 5\n", {"a"}), notes);
+  for (const char* text : {"a 6\na{ 7\n", "a 6", "a NaN\n", "a +Inf\n", "", "a 1\na -Inf\n"})
+    scrapes.take(scrape_of(text, {"a"}, 9), notes);
+  cr_assert_eq(notes.metrics.size(), 1);
+  cr_expect(notes.metrics.at("a").value == 5 && notes.metrics.at("a").at == kThen);
+  const auto wall = std::chrono::duration_cast<std::chrono::milliseconds>(kWall.time_since_epoch());
+  const auto said = [&](std::chrono::milliseconds age) {
+    scrapes.take(scrape_of("a 6 " + std::to_string((wall - age).count()) + "\n", {"a"}), notes);
+    return kThen - notes.metrics.at("a").at;
+  };
+  cr_expect(said(40s) == 40s, "a program passes on what it was told 40 seconds ago");
+  cr_expect(said(-40s) == 0s, "no figure is from the future");
+  cr_expect(said(wall) == 24h);
+  const std::string same = "b_total 1 " + std::to_string(wall.count()) + "\n";
+  scrapes.take(scrape_of(same, {"b_total"}), notes);
+  scrapes.take(scrape_of(same, {"b_total"}, 1), notes);
+  cr_expect_not(notes.metrics.contains("b_total.rate"), "the same sample twice tells no rate");
+}
+
+Test(scraper, a_program_is_asked_again_and_again, .timeout = 60) {
+  std::atomic<int> asked = 0;
+  const Program program([&](int socket) {
+    return send_text(socket, http("200 OK", "a " + std::to_string(++asked) + "\nb 1\n"));
+  });
+  const auto scraper = start(program);
+  for (int i = 1; i <= 2; ++i) {
+    await(*scraper);
+    const auto scrape = scraper->take_scrape();
+    cr_assert(scrape);
+    cr_expect_eq(scrape->text.metrics.size(), 1);
+    cr_expect_eq(scrape->text.metrics.at("a").value, i);
+    cr_expect_not(scraper->take_scrape().has_value(), "an answer is taken once");
+    cr_expect_not(scraper->take_trouble().has_value());
+  }
+}
+
+Test(scraper, what_is_no_success_is_not_used, .timeout = 60) {
+  const auto sends = [](const std::string& text) {
+    return [text](int socket) { return send_text(socket, text); };
+  };
+  expect_trouble(sends(http("500 Broken", "a 1\n")), "HTTP status 500");
+  expect_trouble(sends("HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\n"
+                       "Content-Length: 4\r\n\r\na 1\n"),
+                 "HTTP status 302");
+  expect_trouble(sends("HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na 1\n"), "metrics: ");
+  expect_trouble(sends("a 1\n"), "metrics: ");
+  expect_trouble(sends(""), "metrics: ");
+}
+
+Test(scraper, after_a_failure_the_last_figure_ages, .timeout = 60) {
+  std::atomic<int> asked = 0;
+  const Program program([&](int socket) {
+    return send_text(socket, http(++asked == 1 ? "200 OK" : "503 Busy", "a 1\n"));
+  });
+  const auto scraper = start(program);
+  MemberNotes notes;
+  ScrapeNotes scrapes;
+  const auto began = std::chrono::steady_clock::now();
+  while (asked < 3 && std::chrono::steady_clock::now() < began + 20s) {
+    await(*scraper);
+    if (const auto scrape = scraper->take_scrape()) scrapes.take(*scrape, notes);
+  }
+  cr_assert_geq(asked, 3);
+  cr_assert(notes.metrics.contains("a"));
+  cr_expect(notes.metrics.at("a").at < began + 1s);
+}
+
+Test(scraper, a_program_that_hangs_keeps_nobody_waiting, .timeout = 60) {
+  expect_trouble([](int) { return usleep(10'000) == 0; }, "metrics: ");
+  const Program program([](int) { return usleep(10'000) == 0; });
+  auto scraper = start(program);
+  usleep(200'000);
+  const auto began = std::chrono::steady_clock::now();
+  cr_expect_not(scraper->take_scrape().has_value());
+  scraper.reset();
+  cr_expect(std::chrono::steady_clock::now() < began + 1s, "it ends without an answer");
+}
+
+Test(scraper, an_answer_without_end_is_given_up, .timeout = 60) {
+  const std::string block(64 << 10, '\n');
+  bool begun = false;
+  const auto fast = [&](int socket) {
+    if (!begun) send_text(socket, "HTTP/1.1 200 OK\r\n\r\na 1\n");
+    begun = true;
+    pollfd poll{socket, POLLOUT, 0};
+    ::poll(&poll, 1, 20);
+    const ssize_t sent = send(socket, block.data(), block.size(), MSG_NOSIGNAL);
+    return sent >= 0 || errno == EAGAIN;
+  };
+  expect_trouble(fast, "more than 4194304 bytes");
+  const auto slow = [](int socket) {
+    usleep(10'000);
+    return send(socket, "X", 1, MSG_NOSIGNAL) > 0;
+  };
+  expect_trouble(slow, "metrics: ");
+}
+
+Test(scraper, only_programs_of_this_node_are_asked) {
+  for (const char* url :
+       {"http://127.0.0.1:8000/metrics", "http://localhost:1/", "http://[::1]:9/m"})
+    cr_expect_eq(scrape_url_complaint(url), "", "%s", url);
+  for (const char* url :
+       {"", "metrics", "127.0.0.1:8000", "https://127.0.0.1/", "file:///etc/passwd",
+        "http://10.0.0.1/", "http://127.0.0.1.example.org/", "http://a@127.0.0.1/",
+        "http://a:b@localhost/", "http://127.0.0.1@example.org/", "http://"})
+    cr_expect_neq(scrape_url_complaint(url), "", "%s", url);
 }
