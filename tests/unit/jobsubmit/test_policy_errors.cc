@@ -218,7 +218,7 @@ Test(policy_errors, tenants, .timeout = 10) {
       {"frameworks: {f: {mounts: [\"/a:/b/..\"]}}\n",
        "2:27: mount \"/a:/b/..\": the target is the container's root, which is the image's place"},
       {"tenants: {a: {batch_range: off}}\n", "2:28: batch_range must be false or true"},
-      {"tenants: {a: {pools: }}\n", "2:21: pools must be a mapping of key: value"},
+      {"tenants: {a: {pools: }}\n", "2:22: pools must be a mapping of key: value"},
       {"tenants: {a: {pools: {member: 1}}}\n",
        "2:23: unknown key \"member\" in pools; did you mean \"members\"?"},
       {"tenants: {a: {pools: {members: 10001}}}\n",
