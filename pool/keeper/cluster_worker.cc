@@ -56,7 +56,7 @@ void ClusterWorker::cancel_all(ClusterNews& news) {
     cancels_.pop_front();
     lock.unlock();
     const Status done = cluster_.cancel(job);
-    if (!done) news.trouble = done.error().text;
+    if (!done) news.cancel_trouble = done.error().text;
     lock.lock();
   }
 }
@@ -70,11 +70,11 @@ void ClusterWorker::submit_all(ClusterNews& news) {
     const auto job = cluster_.submit();
     if (job) news.submitted.push_back(*job);
     if (!job) {
-      news.trouble = job.error().text;
+      news.submit_trouble = job.error().text;
       submit_at_ = Clock::now() + kAfterRefusal;
     }
     // Before it counts as not under way.
-    if (job) tell_({.submitted = std::exchange(news.submitted, {}), .jobs = {}, .trouble = {}});
+    if (job) tell_({.submitted = std::exchange(news.submitted, {}), .jobs = {}});
     lock.lock();
     submits_ = false;
   }
@@ -88,7 +88,7 @@ void ClusterWorker::run() {
     if (Clock::now() >= list_at_) {
       auto jobs = cluster_.members();
       if (jobs) news.jobs = std::move(*jobs);
-      if (!jobs) news.trouble = jobs.error().text;
+      if (!jobs) news.list_trouble = jobs.error().text;
       list_at_ = Clock::now() + kListEach;
     }
     tell_(std::move(news));

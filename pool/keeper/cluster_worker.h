@@ -18,8 +18,10 @@ namespace bellows::pool {
 /// What came of what Slurm was asked. A value.
 struct ClusterNews {
   std::vector<std::uint32_t> submitted;
-  std::optional<std::vector<SlurmJob>> jobs;  ///< a list that was asked for after all of that
-  std::optional<std::string> trouble;         ///< why the last question failed
+  std::optional<std::vector<SlurmJob>> jobs;    ///< a list that was asked for after all of that
+  std::optional<std::string> submit_trouble{};  ///< why the last one failed
+  std::optional<std::string> cancel_trouble{};
+  std::optional<std::string> list_trouble{};
 };
 
 /// Asks Slurm from a thread of its own, since slurmctld may take a minute to answer. Submits,

@@ -78,13 +78,27 @@ Status PoolKeeper::open(const PoolKey& key, const std::string& host) {
   return write_keeper(dir_, {.host = host, .port = desk_->port(), .job = job_});
 }
 
+/// What goes well takes away the trouble of its own kind only.
 void PoolKeeper::take_trouble(const ClusterNews& news) {
-  std::string& trouble = news.jobs ? submit_trouble_ : list_trouble_;
+  const auto take_one = [this](std::string& trouble, const std::optional<std::string>& now) {
+    if (!now || *now == trouble) return;
+    trouble = *now;
+    say_(trouble);
+  };
   if (!news.submitted.empty()) submit_trouble_.clear();
   if (news.jobs) list_trouble_.clear();
-  if (!news.trouble || *news.trouble == trouble) return;
-  trouble = *news.trouble;
-  say_(trouble);
+  take_one(submit_trouble_, news.submit_trouble);
+  take_one(list_trouble_, news.list_trouble);
+  if (news.cancel_trouble) say_(*news.cancel_trouble);
+}
+
+/// For people; empty: there is none.
+std::string PoolKeeper::trouble_locked() const {
+  if (!list_trouble_.empty()) return list_trouble_;
+  if (!submit_trouble_.empty()) return submit_trouble_;
+  if (book_.fruitless() < MemberBook::kFruitless) return "";
+  return fmt::format("{} members have ended before they were ready; their output is in {}/log",
+                     book_.fruitless(), dir_);
 }
 
 void PoolKeeper::take(const ClusterNews& news) {
@@ -140,7 +154,7 @@ StepPlan PoolKeeper::plan_locked(Clock::time_point now) {
   StepPlan plan =
       plan_steps(book_, wish_.wanted, orders_.ends ? 0 : settings_.max, wish_.drain_first, now);
   for (const std::uint32_t job : plan.drain) book_.drain(job, now + settings_.drain, now);
-  for (const std::uint32_t job : plan.cancel) book_.cancelled(job);
+  for (const std::uint32_t job : plan.cancel) book_.cancelled(job, now);
   // Under this lock: a job that is being submitted is either in the book or known to be under way.
   worker_->want(plan.submit);
   return plan;
@@ -216,7 +230,7 @@ Pool PoolKeeper::show_locked() const {
   pool.set_ending(orders_.ends);
   pool.set_scaled_to(orders_.size);
   pool.set_proxy(proxy_address_);
-  pool.set_trouble(submit_trouble_.empty() ? list_trouble_ : submit_trouble_);
+  pool.set_trouble(trouble_locked());
   for (const auto& [job, entry] : book_.members()) {
     Member* const member = pool.add_member();
     *member = message_of(entry);

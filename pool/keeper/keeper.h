@@ -53,6 +53,7 @@ class PoolKeeper final : private DeskKeeper {
   StepPlan plan_locked(Clock::time_point now);
   bool settled_locked(Clock::time_point now) const;
   void take_trouble(const ClusterNews& news);
+  std::string trouble_locked() const;
   void carry_out(const StepPlan& plan);
   void tell_all(Clock::time_point now);
   Pool show_locked() const;

@@ -11,9 +11,20 @@ void MemberBook::enter(MemberEntry& member, Phase phase, Clock::time_point now) 
   member.phase = phase;
   member.phase_since = now;
   ++version_;
+  if (phase == Phase::ended && !member.ready_at && !member.cancelled) pause_after_fruitless(now);
   if (phase != Phase::ready || member.ready_at) return;
   member.ready_at = now;
-  start_times_.push_back(std::chrono::duration<double>(now - member.submitted).count());
+  fruitless_ = 0;
+  may_submit_at_ = {};
+  if (!member.adopted)
+    start_times_.push_back(std::chrono::duration<double>(now - member.submitted).count());
+}
+
+/// A script that fails at once must not have slurmctld run it again and again.
+void MemberBook::pause_after_fruitless(Clock::time_point now) {
+  if (++fruitless_ < kFruitless) return;
+  const auto doubled = std::chrono::seconds(1) * (1U << std::min(fruitless_ - kFruitless, 10U));
+  may_submit_at_ = now + std::min<std::chrono::seconds>(doubled, kLongestPause);
 }
 
 void MemberBook::submitted(std::uint32_t job, Clock::time_point now) {
@@ -51,14 +62,22 @@ void MemberBook::left(std::uint32_t job, std::uint64_t incarnation) {
 }
 
 void MemberBook::take_job(const SlurmJob& job, Clock::time_point now) {
+  const bool is_new = !members_.contains(job.id);
   submitted(job.id, now);
   MemberEntry& member = members_.at(job.id);
+  member.adopted |= is_new;
   member.listed = true;
   member.reason = job.reason;
-  if (member.phase == Phase::ended) return;
   if (job.finished()) {
     enter(member, Phase::ended, now);
-  } else if (job.state == SlurmState::pending && member.phase != Phase::pending) {
+    return;
+  }
+  // An administrator may have requeued it.
+  if (member.phase == Phase::ended) {
+    member.report.reset();
+    enter(member, Phase::pending, now);
+  }
+  if (job.state == SlurmState::pending && member.phase != Phase::pending) {
     // Slurm has put it back into its queue.
     member.report.reset();
     member.attended = false;
@@ -91,9 +110,13 @@ void MemberBook::end_unlisted(const std::vector<SlurmJob>& jobs, Clock::time_poi
 }
 
 void MemberBook::tick(Clock::time_point now) {
-  for (auto& [job, member] : members_)
-    if (member.phase == Phase::ready && !member.attended && now - member.reported > kAway)
-      enter(member, Phase::starting, now);
+  for (auto& [job, member] : members_) {
+    if (member.attended || !member.report) continue;
+    const auto silent = now - member.reported;
+    if (member.phase == Phase::ready && silent > kAway) enter(member, Phase::starting, now);
+    // Its job runs, and nobody answers for it: there is nobody to be told to drain either.
+    if (member.phase == Phase::starting && member.ready_at && silent > kLost) drain(job, now, now);
+  }
 }
 
 void MemberBook::drain(std::uint32_t job, Clock::time_point by, Clock::time_point now) {
@@ -103,9 +126,9 @@ void MemberBook::drain(std::uint32_t job, Clock::time_point by, Clock::time_poin
   enter(place->second, Phase::draining, now);
 }
 
-void MemberBook::cancelled(std::uint32_t job) {
+void MemberBook::cancelled(std::uint32_t job, Clock::time_point now) {
   const auto place = members_.find(job);
-  if (place != members_.end()) place->second.cancelled = true;
+  if (place != members_.end()) place->second.cancelled = now;
 }
 
 std::uint32_t MemberBook::count(Phase phase) const {

@@ -49,7 +49,8 @@ struct MemberEntry {
   bool listed = false;                ///< Slurm has been seen to have the job
   std::optional<std::string> reason;  ///< why Slurm has it wait
   std::optional<Clock::time_point> drain_by{};
-  bool cancelled = false;  ///< Slurm was asked to end it
+  std::optional<Clock::time_point> cancelled{};  ///< when Slurm was last asked to end it
+  bool adopted = false;  ///< a keeper before this one submitted it, nobody knows when
 };
 
 /// The members of a pool. Slurm says which there are, their agents say how they are. A value.
@@ -57,6 +58,11 @@ class MemberBook {
  public:
   /// How long a member's agent may be away before callers are told to leave it alone.
   static constexpr std::chrono::seconds kAway{3};
+  /// How long a member that has worked may be silent before it is replaced.
+  static constexpr std::chrono::seconds kLost{60};
+  /// How many members may end before they were ready until the keeper pauses.
+  static constexpr std::uint32_t kFruitless = 3;
+  static constexpr std::chrono::seconds kLongestPause{300};
   /// How long Slurm may not know of a job that it has taken.
   static constexpr std::chrono::seconds kUnlisted{10};
 
@@ -72,7 +78,7 @@ class MemberBook {
 
   /// From now on it gets no calls, and has to be done by then.
   void drain(std::uint32_t job, Clock::time_point by, Clock::time_point now);
-  void cancelled(std::uint32_t job);
+  void cancelled(std::uint32_t job, Clock::time_point now);
 
   const std::map<std::uint32_t, MemberEntry>& members() const { return members_; }
   /// Those that are to stay, in any of these states.
@@ -80,16 +86,24 @@ class MemberBook {
   std::uint32_t staying() const;
   /// Grows with each change that callers should know of.
   std::uint64_t version() const { return version_; }
+  /// When the next member may be submitted: later and later while members end before they were
+  /// ready, one after another.
+  Clock::time_point may_submit_at() const { return may_submit_at_; }
+  /// How many have, one after another.
+  std::uint32_t fruitless() const { return fruitless_; }
   /// Seconds from submission to readiness of members that became ready, once each.
   std::vector<double> take_start_times();
 
  private:
   void enter(MemberEntry& member, Phase phase, Clock::time_point now);
+  void pause_after_fruitless(Clock::time_point now);
   void end_unlisted(const std::vector<SlurmJob>& jobs, Clock::time_point now);
   void take_job(const SlurmJob& job, Clock::time_point now);
 
   std::map<std::uint32_t, MemberEntry> members_;
   std::vector<double> start_times_;
+  std::uint32_t fruitless_ = 0;
+  Clock::time_point may_submit_at_;
   std::uint64_t version_ = 1;
 };
 

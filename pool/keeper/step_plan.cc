@@ -8,6 +8,12 @@ namespace {
 
 /// What the agent needs to kill a program that does not end, and Slurm to see it.
 constexpr std::chrono::seconds kAfterDrain{15};
+/// scancel may not have reached slurmctld.
+constexpr std::chrono::seconds kCancelAgain{10};
+
+bool may_cancel(const MemberEntry& member, Clock::time_point now) {
+  return !member.cancelled || now - *member.cancelled > kCancelAgain;
+}
 
 void drain_ready(const MemberBook& book, const std::vector<std::uint32_t>& drain_first,
                  std::uint32_t surplus, StepPlan& plan) {
@@ -20,7 +26,8 @@ void drain_ready(const MemberBook& book, const std::vector<std::uint32_t>& drain
 }
 
 /// The last ones that were submitted are the furthest from being of use.
-void cancel_beginners(const MemberBook& book, std::uint32_t surplus, StepPlan& plan) {
+void cancel_beginners(const MemberBook& book, std::uint32_t surplus, Clock::time_point now,
+                      StepPlan& plan) {
   std::vector<const MemberEntry*> beginners;
   for (const auto& [job, member] : book.members())
     if (member.phase == Phase::pending || member.phase == Phase::starting)
@@ -30,7 +37,7 @@ void cancel_beginners(const MemberBook& book, std::uint32_t surplus, StepPlan& p
   });
   for (const MemberEntry* member : beginners) {
     if (surplus-- == 0) return;
-    if (!member->cancelled) plan.cancel.push_back(member->job);
+    if (may_cancel(*member, now)) plan.cancel.push_back(member->job);
   }
 }
 
@@ -40,16 +47,18 @@ StepPlan plan_steps(const MemberBook& book, std::uint32_t wanted, std::uint32_t 
                     const std::vector<std::uint32_t>& drain_first, Clock::time_point now) {
   StepPlan plan;
   for (const auto& [job, member] : book.members())
-    if (member.phase == Phase::draining && member.drain_by && !member.cancelled &&
-        now > *member.drain_by + kAfterDrain)
+    if (member.phase == Phase::draining && member.drain_by &&
+        now > *member.drain_by + kAfterDrain && may_cancel(member, now))
       plan.cancel.push_back(job);
   const std::uint32_t staying = book.staying();
-  if (staying < wanted) plan.submit = wanted - staying;
+  if (staying < wanted && now >= book.may_submit_at()) plan.submit = wanted - staying;
+  // One at a time shows whether the script works again.
+  if (book.fruitless() >= MemberBook::kFruitless) plan.submit = std::min(plan.submit, 1U);
   // Those that begin do no work yet, so a ready one goes when enough others are ready.
   const std::uint32_t ready = book.count(Phase::ready);
   if (ready > wanted) drain_ready(book, drain_first, ready - wanted, plan);
   const auto left = staying - static_cast<std::uint32_t>(plan.drain.size());
-  if (left > max) cancel_beginners(book, left - max, plan);
+  if (left > max) cancel_beginners(book, left - max, now, plan);
   return plan;
 }
 

@@ -165,21 +165,68 @@ Test(pool_steps, above_the_most_also_those_go_that_never_began_the_youngest_firs
   for (std::uint32_t job = 2; job <= 5; ++job) book.submitted(job, kStart + 1s * job);
   const auto plan = plan_steps(book, 3, 3, {}, kStart);
   cr_expect(plan.cancel == std::vector<std::uint32_t>({5, 4}));
-  book.cancelled(5);
+  book.cancelled(5, kStart);
   cr_expect(plan_steps(book, 3, 3, {}, kStart).cancel == std::vector<std::uint32_t>({4}));
 }
 
-Test(pool_steps, one_that_does_not_end_in_its_time_is_cancelled_once) {
+Test(pool_steps, one_that_does_not_end_in_its_time_is_cancelled_until_it_does) {
   MemberBook book = ready_book(1);
   book.drain(1, kStart + 30s, kStart);
   cr_expect_eq(plan_steps(book, 0, 8, {}, kStart + 40s).cancel.size(), 0);
   cr_expect_eq(plan_steps(book, 0, 8, {}, kStart + 46s).cancel.size(), 1);
-  book.cancelled(1);
+  book.cancelled(1, kStart + 46s);
   cr_expect_eq(plan_steps(book, 0, 8, {}, kStart + 50s).cancel.size(), 0);
+  cr_expect_eq(plan_steps(book, 0, 8, {}, kStart + 57s).cancel.size(), 1,
+               "scancel may have failed");
 }
 
 Test(pool_steps, one_that_drains_is_replaced) {
   MemberBook book = ready_book(2);
   book.drain(1, kStart + 30s, kStart);
   cr_expect_eq(plan_steps(book, 2, 8, {}, kStart).submit, 1);
+}
+
+Test(pool_steps, a_script_that_fails_at_once_is_not_run_again_and_again) {
+  MemberBook book;
+  Clock::time_point now = kStart;
+  std::uint32_t submitted = 0;
+  for (int second = 0; second < 600; ++second, now += 1s) {
+    const std::uint32_t submit = plan_steps(book, 4, 8, {}, now).submit;
+    std::vector<SlurmJob> jobs;
+    for (std::uint32_t i = 0; i < submit; ++i) {
+      book.submitted(++submitted, now);
+      jobs.push_back(job_of(submitted, SlurmState::failed));
+    }
+    book.listed(jobs, now);
+  }
+  cr_expect_leq(submitted, 20, "%u", submitted);
+  book.submitted(1000, now);
+  cr_assert(book.reported(ready_report(1000), now));
+  cr_expect_eq(plan_steps(book, 4, 8, {}, now).submit, 3, "one that works ends the pause");
+}
+
+Test(pool_book, a_member_that_is_silent_for_long_is_replaced) {
+  MemberBook book = ready_book(2);
+  book.left(1, 1);
+  for (auto now = kStart; now < kStart + 70s; now += 1s) book.tick(now);
+  cr_expect(phase_of(book, 1) == Phase::draining);
+  cr_expect(phase_of(book, 2) == Phase::ready, "its connection stands");
+  cr_expect_eq(plan_steps(book, 2, 8, {}, kStart + 70s).submit, 1);
+  cr_expect_eq(plan_steps(book, 2, 8, {}, kStart + 90s).cancel.size(), 1);
+}
+
+Test(pool_book, a_job_that_runs_again_is_a_member_again) {
+  MemberBook book = ready_book(1);
+  book.listed({job_of(1, SlurmState::failed)}, kStart + 3s);
+  book.listed({job_of(1, SlurmState::running)}, kStart + 4s);
+  cr_expect_eq(book.staying(), 1);
+  cr_expect(book.reported(ready_report(1, 2), kStart + 5s));
+  cr_expect(phase_of(book, 1) == Phase::ready);
+}
+
+Test(pool_book, the_start_of_a_member_that_was_there_before_is_not_timed) {
+  MemberBook book;
+  book.listed({job_of(3, SlurmState::running)}, kStart);
+  cr_expect(book.reported(ready_report(3), kStart + 1s));
+  cr_expect(book.take_start_times().empty());
 }
