@@ -47,11 +47,19 @@ void MemberLine::finish(const grpc::Status& status) {
   if (!std::exchange(finished_, true)) Finish(status);
 }
 
+/// As whom it has begun: what it leaves behind is found by that.
+bool MemberLine::is_the_same(const MemberReport& report) const {
+  const std::lock_guard lock(mutex_);
+  return job_ == 0 || (job_ == report.job && incarnation_ == report.incarnation);
+}
+
 void MemberLine::OnReadDone(bool ok) {
   if (!ok) return finish(grpc::Status::OK);
   const auto report = taken(report_);
   if (!report)
     return finish({grpc::StatusCode::INVALID_ARGUMENT, "the report of this member is too large"});
+  if (!is_the_same(*report))
+    return finish({grpc::StatusCode::INVALID_ARGUMENT, "a connection is that of one member"});
   if (!keeper_.report(*report))
     return finish({grpc::StatusCode::NOT_FOUND, "Slurm has no such member of this pool yet"});
   {

@@ -27,6 +27,7 @@ class MemberLine final : public grpc::ServerBidiReactor<Report, Order> {
   void OnDone() override;
 
  private:
+  bool is_the_same(const MemberReport& report) const;
   void finish(const grpc::Status& status);
   void write_next();
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/wire/pool_place.h"
 
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstdlib>
@@ -23,6 +25,12 @@ std::string keeper_file(const std::string& dir) { return dir + "/keeper.json"; }
 bool is_directory(const std::string& path) {
   struct stat info {};
   return stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+/// What lies there is run as this user, so nobody else may have put it there.
+Status check_own(const std::string& path) {
+  const auto fd = open_file(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
+  return fd ? check_owner(fd->get(), geteuid(), path) : Status(fd.error());
 }
 
 }  // namespace
@@ -47,6 +55,7 @@ Result<std::string> find_pool(const std::string& name) {
     return Error{ErrorKind::not_found,
                  fmt::format("there is no pool {} in {}; `bellows pool list` shows those there are",
                              name, *dir)};
+  if (const Status own = check_own(path); !own) return own.error();
   return path;
 }
 

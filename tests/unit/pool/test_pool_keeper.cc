@@ -2,6 +2,8 @@
 // A keeper with members that speak gRPC to it, and a Slurm that is a fake.
 #include <criterion/criterion.h>
 #include <grpcpp/create_channel.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <mutex>
@@ -349,4 +351,39 @@ Test(pool_keeper, has_the_size_that_its_policy_finds_in_metrics, .timeout = 60) 
   first.load = 1;
   cr_assert(eventually([&] { return third.drained && second.drained; }), "the youngest go");
   cr_expect_not(first.drained);
+}
+
+Test(pool_keeper, a_connection_is_that_of_one_member, .timeout = 60) {
+  World world;
+  world.settings.min = 2;
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  const auto stub = Keeper::NewStub(open_channel(read_keeper(world.dir())->address(), world.key));
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + 20s);
+  const auto line = stub->Attend(&context);
+  cr_assert(line->Write(ready_report(1)));
+  cr_assert(eventually([&] { return world.count(READY) == 1; }));
+  Report other = ready_report(2);
+  (void)line->Write(other);
+  Order order;
+  while (line->Read(&order)) {
+  }
+  cr_expect_eq(line->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  cr_expect_leq(world.count(READY), 1);
+}
+
+Test(pool_place, a_pool_of_somebody_else_is_refused) {
+  const ScratchDir pools;
+  setenv("BELLOWS_POOLS", pools.path().c_str(), 1);
+  cr_assert_eq(mkdir((pools.path() + "/web").c_str(), 0700), 0);
+  cr_expect(find_pool("web").ok());
+  cr_assert_eq(chmod((pools.path() + "/web").c_str(), 0777), 0);
+  cr_assert_not(find_pool("web"));
+  cr_expect(find_pool("web").error().kind == ErrorKind::denied);
+  cr_assert_eq(chmod((pools.path() + "/web").c_str(), 0700), 0);
+  if (geteuid() == 0) {
+    cr_assert_eq(chown((pools.path() + "/web").c_str(), 65534, 65534), 0);
+    cr_expect_not(find_pool("web"));
+  }
 }
