@@ -47,6 +47,7 @@ Result<std::string> submit_keeper(const PoolSettings& settings, const std::strin
   std::vector<std::string> command = {"sbatch",
                                       "--parsable",
                                       "--requeue",
+                                      "--dependency=singleton",
                                       "--job-name=" + keeper_job_name(settings.name),
                                       "--output=" + dir + "/log/keeper.out",
                                       "--open-mode=append",

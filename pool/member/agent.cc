@@ -143,10 +143,15 @@ void MemberAgent::on_bell() {
 /// The program ends by itself if it listens to its agent; any other is told by a signal, once no
 /// caller sends it anything.
 void MemberAgent::drain(std::chrono::seconds within, const char* why) {
-  if (std::exchange(draining_, true)) return;
+  const auto now = Clock::now();
+  if (std::exchange(draining_, true)) {
+    // Slurm may give less time than the pool.
+    term_at_ = std::min(term_at_, now + within);
+    kill_at_ = std::min(kill_at_, now + within + kAfterTerm);
+    return;
+  }
   notes_.has_news = true;
   say_(fmt::format("drains within {} s: {}", within.count(), why));
-  const auto now = Clock::now();
   lines_->tell_drain(static_cast<std::uint32_t>(within.count()));
   term_at_ = now + (lines_->watched() ? within : std::min(within, kCallersKnow));
   kill_at_ = now + within + kAfterTerm;

@@ -24,7 +24,7 @@ struct TargetRule {
 
 /// A mean utilisation between `down` and `up`, of 1.
 struct ThresholdRule {
-  std::string metric;  ///< cpu, memory or gpu
+  std::string metric;  ///< cpu or memory
   double up = 0.8;
   double down = 0.5;
 };

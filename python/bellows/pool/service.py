@@ -127,7 +127,7 @@ class Service(grpc.GenericRpcHandler):
         call.enter(context)
         try:
             value = function(*args, **kwargs)
-        except Exception as error:
+        except BaseException as error:  # sys.exit() too: nobody else would answer.
             return wire.pack_failure(error)
         finally:
             call.enter(None)

@@ -273,7 +273,7 @@ class Calls(PoolTestCase):
         self.assertEqual([line.split()[0] for line in member.agent.lines[:3]], ["listen", "watch", "ready"])
         with pool.connect(self.pool) as index:
             index.stretch()
-        self.assertIn("metric stretched 2.5", member.agent.lines)
+        self.eventually(lambda: "metric stretched 2.5" in member.agent.lines)
         self.eventually(lambda: "vote -2" in member.agent.lines)
         self.eventually(lambda: "metric bellows_calls 0.0" in member.agent.lines)
 
