@@ -106,7 +106,7 @@ is "$(ask_slurm squeue --noheader --name=web.member --format=%i | sort | xargs)"
   "with the members that were there"
 like "$(pool explain web)" "scale. has set 2" "and knows what was ordered"
 
-mc stop-ctld --signal KILL
+kill_ctld
 kill -9 "$(pids_of "$(member 0 job)" python3 http.server | head -n 1)"
 ok "without slurmctld the other member takes calls" poll 20 ready 1
 mc start-ctld

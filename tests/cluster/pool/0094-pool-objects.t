@@ -50,7 +50,7 @@ ok "and one whose agent was killed" poll 40 is_replaced "$victim"
 kill -9 "$(pool_pids 'bellows-pool keeper index$' | tail -n 1)"
 ok "a killed keeper comes back" poll 15 ready 3
 ok "and calls run" goes_on
-mc stop-ctld --signal KILL
+kill_ctld
 ok "also without slurmctld" goes_on
 mc start-ctld
 ok "a member can be drained" pool drain index "$(job_of 0)"
