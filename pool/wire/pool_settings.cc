@@ -14,7 +14,6 @@ namespace bellows::pool {
 namespace {
 
 constexpr std::size_t kMostBytes = 64 * 1024;
-/// More than a keeper has been tried with.
 constexpr std::uint64_t kLongestSeconds = 7 * 24 * 3600;
 
 std::string settings_file(const std::string& dir) { return dir + "/pool.json"; }
