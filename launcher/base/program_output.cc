@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "common/own_process.h"
+
 namespace bellows {
 namespace {
 
@@ -36,9 +38,7 @@ Result<ProgramOutput> output_of(const std::vector<std::string>& command,
                                 std::vector<std::string> environment) {
   ChildOptions options;
   options.command = command;
-  options.environment = std::move(environment);
-  if (options.environment.empty())
-    for (char** variable = environ; *variable; ++variable) options.environment.push_back(*variable);
+  options.environment = environment.empty() ? own_environment() : std::move(environment);
   options.pipe_out = options.pipe_err = true;
   auto child = Child::start(options);
   if (!child) return child.error();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -8,6 +7,7 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "common/own_process.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/model/commands.h"
 #include "launcher/model/node_store.h"
@@ -21,8 +21,7 @@ constexpr std::chrono::seconds kLimit{3};
 /// As Slurm calls it.
 std::string node_name() {
   if (const char* name = std::getenv("SLURMD_NODENAME"); name && *name) return name;
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
+  return own_host_name();
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include "common/own_process.h"
 #include "common/variables.h"
 #include "launcher/ranks/rank_command.h"
 #include "launcher/ranks/rank_processes.h"
@@ -207,7 +208,7 @@ std::vector<Input> StepProcesses::act(const action::KillRanksHere& kill) {
 std::vector<Input> StepProcesses::act(const action::StartOwnCommand& start) {
   ChildOptions child;
   child.command = {"sh", "-c", start.command};
-  for (char** variable = environ; *variable; ++variable) child.environment.push_back(*variable);
+  child.environment = own_environment();
   child.death_signal = SIGTERM;
   auto command = Child::start(child);
   if (!command) return {input::OwnCommandEnded{kNotStarted}};

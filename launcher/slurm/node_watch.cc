@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 
+#include "common/own_process.h"
 #include "common/text.h"
 #include "slurm/gres.h"
 
@@ -74,8 +75,7 @@ void NodeWatch::ask(const std::vector<std::string>& nodes, Clock::time_point now
   ChildOptions options;
   options.command = {"scontrol", "--oneliner", "--detail", "show", "node"};
   if (!nodes.empty()) options.command.push_back(fmt::format("{}", fmt::join(nodes, ",")));
-  for (char** variable = environ; *variable; ++variable)
-    options.environment.emplace_back(*variable);
+  options.environment = own_environment();
   options.pipe_out = options.pipe_err = true;
   child_.reset();
   text_.clear();

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "common/own_process.h"
 #include "common/text.h"
 #include "launcher/base/job_paths.h"
 #include "launcher/base/program_output.h"
@@ -29,11 +30,8 @@ std::string quoted(const std::string& text) {
 
 /// Inside a job sbatch would not take the pool from a variable, since it could be that job's.
 std::vector<std::string> keeper_environment(const PoolSettings& settings) {
-  std::vector<std::string> environment;
-  if (std::getenv("SLURM_JOB_ID"))
-    environment = environment_outside_jobs();
-  else
-    for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
+  std::vector<std::string> environment =
+      std::getenv("SLURM_JOB_ID") ? environment_outside_jobs() : own_environment();
   environment.push_back(
       pool_variable({.name = settings.name, .min = settings.min, .max = settings.max}));
   return environment;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/keeper/job_environment.h"
 
-#include <unistd.h>
-
 #include <string_view>
 
+#include "common/own_process.h"
 #include "common/variables.h"
 
 namespace bellows::pool {
@@ -14,17 +13,16 @@ std::string pool_variable(const PoolOption& pool) {
 }
 
 std::vector<std::string> environment_outside_jobs() {
-  std::vector<std::string> kept;
-  for (char** entry = environ; *entry; ++entry) {
-    const std::string_view text(*entry);
+  std::vector<std::string> environment = own_environment();
+  std::erase_if(environment, [](std::string_view text) {
     const bool is_ours = text.starts_with("SLURM_CONF=") || text.starts_with("BELLOWS_POOLS=");
     const bool is_of_job = text.starts_with("SLURM") || text.starts_with("SBATCH_") ||
                            text.starts_with("SRUN_") || text.starts_with("BELLOWS_") ||
                            text.starts_with("SPANK_") || text.starts_with("PMI") ||
                            text.starts_with("CUDA_VISIBLE_DEVICES=") || text.starts_with("TMPDIR=");
-    if (is_ours || !is_of_job) kept.emplace_back(text);
-  }
-  return kept;
+    return is_of_job && !is_ours;
+  });
+  return environment;
 }
 
 }  // namespace bellows::pool

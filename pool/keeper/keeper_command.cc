@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "common/listen_at.h"
+#include "common/own_process.h"
 #include "common/say_line.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"

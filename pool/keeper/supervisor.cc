@@ -11,6 +11,8 @@
 #include <cstring>
 #include <utility>
 
+#include "common/own_process.h"
+
 namespace bellows::pool {
 namespace {
 
@@ -30,12 +32,6 @@ sigset_t watched_signals() {
   sigemptyset(&set);
   for (const int number : {SIGTERM, SIGINT, SIGCHLD}) sigaddset(&set, number);
   return set;
-}
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  return environment;
 }
 
 }  // namespace

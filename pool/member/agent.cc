@@ -12,6 +12,7 @@
 #include <csignal>
 #include <utility>
 
+#include "common/own_process.h"
 #include "pool/wire/node_place.h"
 
 namespace bellows::pool {
@@ -43,12 +44,6 @@ bool takes_connections(std::uint16_t port) {
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   return socket &&
          connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
-}
-
-std::vector<std::string> own_environment() {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
-  return environment;
 }
 
 /// A program that serves callers by itself refuses those that mean another one.

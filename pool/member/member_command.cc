@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "common/fd.h"
+#include "common/own_process.h"
 #include "common/say_line.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 
+#include "common/own_process.h"
 #include "pool/shared/server.h"
 
 /// bellows-pool-shared: a server of a pool's etcd, started by the keeper and by members.
@@ -25,11 +23,6 @@ constexpr timespec kTick{.tv_sec = 0, .tv_nsec = 500'000'000};
 
 void say(const std::string& text) {
   std::fprintf(stderr, "bellows-pool-shared: %s\n", text.c_str());
-}
-
-std::string this_host() {
-  std::array<char, HOST_NAME_MAX + 1> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
 /// Whether a signal ended the wait.
@@ -80,7 +73,7 @@ int main(int argc, char** argv) {
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   bellows::pool::SharedServerOptions options;
   options.pool = argv[1];
-  options.host = argc >= 3 ? argv[2] : this_host();
+  options.host = argc >= 3 ? argv[2] : bellows::own_host_name();
   if (argc == 4) options.snapshot_each = std::chrono::seconds(std::strtoul(argv[3], nullptr, 10));
   options.say = say;
   return serve(options, signals);

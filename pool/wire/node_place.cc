@@ -3,7 +3,6 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
@@ -27,11 +26,6 @@ std::string helper_program(const std::string& name) {
   const std::string beside = own.parent_path() / name;
   return !failure && access(beside.c_str(), X_OK) == 0 ? beside
                                                        : std::string(PKGLIBEXECDIR "/") + name;
-}
-
-std::string own_host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "localhost";
 }
 
 }  // namespace bellows::pool

@@ -23,7 +23,4 @@ class SocketFolder {
 /// installed.
 std::string helper_program(const std::string& name);
 
-/// The name of this node, as others can look it up.
-std::string own_host_name();
-
 }  // namespace bellows::pool
