@@ -60,7 +60,8 @@ std::string gpu_type_of(std::string_view gres) {
 SlurmNode node_of(const node_info_t& info) {
   SlurmNode node;
   node.name = text_of(info.name);
-  for (std::string_view partition : split(text_of(info.partitions), ','))
+  const std::string partitions = text_of(info.partitions);
+  for (std::string_view partition : split(partitions, ','))
     if (!partition.empty()) node.partitions.emplace_back(partition);
   const std::string gres = text_of(info.gres);
   node.gpus = gpus_in_gres(gres);
