@@ -117,6 +117,9 @@ ok "no reservation is left" poll 60 no_reservation
 printf '#!/bin/bash\nsleep 1000\n' >"$home/alone.sh"
 five=$(submit -- --framework=digits --gpus-range=1-8 --gpus=2 alone.sh)
 poll 30 job_is "$five" RUNNING
+# bellowsd only sees to what it has seen run.
+is_known() { [[ -n $(planned "$five") ]]; }
+poll 30 is_known
 requeued=$(now_us)
 xc scontrol requeue "$five"
 runs_anew() { [[ $(restarts_of "$five") == 1 ]] && job_is "$five" RUNNING; }
