@@ -68,7 +68,10 @@ int slurm_spank_job_prolog(spank_t spank, int ac, char** av) {
 int slurm_spank_init_post_opt(spank_t spank, int ac, char** av) {
   return guarded("init_post_opt", [&] {
     const spank_context_t context = spank_context();
-    if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) hand_on_container(spank);
+    if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) {
+      end_if_wrong();
+      hand_on_container(spank);
+    }
     if (context == S_CTX_REMOTE) prepare_step(spank, settings(ac, av));
   });
 }

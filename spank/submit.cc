@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "spank/submit.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "common/container/options.h"
@@ -29,11 +33,30 @@ std::optional<std::string> environment(const std::string& name) {
   return value;
 }
 
+/// What is wrong with the options of this command; empty: nothing so far. Slurm's callbacks are
+/// plain functions without a context of ours, so it must live in this file; there is one command in
+/// a process.
+std::string& problem() {
+  static std::string text;
+  return text;
+}
+
+/// Slurm adds "Invalid --OPTION argument: (null)" to the sentence of a callback that fails.
+/// Therefore it succeeds, and end_if_wrong() ends the command; but scrontab never comes to that.
+int complain(std::string_view what, const Status& status) {
+  if (status.ok()) return 0;
+  std::string text = fmt::format("bellows: {}: {}", what, status.error().text);
+  if (std::string_view(program_invocation_short_name) == "scrontab") {
+    slurm_error("%s", text.c_str());
+    return -1;
+  }
+  if (problem().empty()) problem() = std::move(text);
+  return 0;
+}
+
 /// In slurmstepd (`remote`) a value means nothing: only the stored contract counts there.
 int report(const char* option, const Status& status, int remote) {
-  if (status.ok() || remote != 0) return 0;
-  slurm_error("bellows: --%s: %s", option, status.error().text.c_str());
-  return -1;
+  return remote != 0 ? 0 : complain(fmt::format("--{}", option), status);
 }
 
 int take_framework(int, const char* value, int remote) noexcept {
@@ -99,8 +122,7 @@ int take_job_class(int, const char* value, int remote) noexcept {
   }
 }
 
-/// What the --container options of this command say. Slurm's callbacks are plain functions without
-/// a context of ours, so it must live in this file; there is one command in a process.
+/// What the --container options of this command say; here for the same reason as problem().
 struct ContainerOptions {
   container::Collector collector{container::place_of_process()};
   std::vector<container::Setting> settings;
@@ -124,12 +146,8 @@ int take_container(int which, const char* value, int remote) noexcept {
     const container::OptionInfo& info = container::options()[static_cast<std::size_t>(which)];
     const std::string_view text = value == nullptr ? "" : value;
     container::Collector& collector = container_options().collector;
-    if (const container::Setting* setting = setting_of(info.option, text)) {
-      const Status status = collector.take(*setting);
-      if (!status.ok())
-        slurm_error("bellows: %s: %s", setting->variable.c_str(), status.error().text.c_str());
-      return status.ok() ? 0 : -1;
-    }
+    if (const container::Setting* setting = setting_of(info.option, text))
+      return complain(setting->variable, collector.take(*setting));
     return report(info.name, collector.take(info.option, info.argument ? text : ""), remote);
   } catch (...) {
     return -1;
@@ -194,6 +212,14 @@ void export_variables() {
   for (const container::Setting& setting : options.settings)
     ::setenv((kExported + option_variable(container::info_of(setting.option).name)).c_str(),
              (setting.variable + "=" + setting.value).c_str(), 1);
+}
+
+void end_if_wrong() {
+  if (problem().empty()) return;
+  slurm_error("%s", problem().c_str());
+  const auto status = parse_uint(environment("SLURM_EXIT_ERROR").value_or(""));
+  // An error that is returned has two more lines of Slurm's, and none if the plugin is optional.
+  ::_exit(status && *status > 0 && *status < 256 ? static_cast<int>(*status) : 1);
 }
 
 void hand_on_container(spank_t spank) {

@@ -14,9 +14,12 @@ void register_options(spank_t spank);
 void forget_outer_job();
 
 /// Puts what BELLOWS_CONTAINER_ and PYXIS_CONTAINER_ variables say where Slurm looks for options
-/// before it reads the command line: it ends a command whose variable is wrong, which no callback
-/// of an `optional` plugin can.
+/// before it reads the command line.
 void export_variables();
+
+/// After all options were read: ends the command if one of them, or such a variable, is wrong, with
+/// our sentence alone and the status that Slurm itself would end with.
+void end_if_wrong();
 
 /// After all options were read: passes on what the --container options say together, to slurmctld
 /// and, in srun, to the step.

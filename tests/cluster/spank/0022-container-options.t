@@ -60,8 +60,8 @@ for command in sbatch salloc srun; do
     --container-name=../x --container-image= --container-entrypoint --container-entrypoint-log; do
     status=0
     output=$(xc "$command" "$wrong" "$home/true.sh" 2>&1) || status=$?
-    like "$status:$output" "^[1-9][0-9]*:.*error: bellows: --(no-)?container-[a-z-]+: .+" \
-      "$command refuses $wrong with a sentence"
+    like "$status:$output" "^[1-9][0-9]*:$command: error: bellows: --(no-)?container-[a-z-]+: [^"$'\n'"]+$" \
+      "$command refuses $wrong with a sentence, which is all that it says"
   done
   status=0
   output=$(xc "$command" --container-writable --container-readonly "$home/true.sh" 2>&1) || status=$?
