@@ -69,6 +69,12 @@ struct Contract {
   /// The job's pool, see common/pool_option.h.
   static constexpr const char* kPoolKey = "pool";
 
+  /// Of a plain job, which uses nothing of Bellows: the contract is only for containers that its
+  /// steps may ask for, and for the rest there is none. It has a variable of its own in
+  /// spank_job_env, so that nobody takes it for a whole one, and is not in AdminComment.
+  static constexpr const char* kPlainKey = "plain";
+  static constexpr const char* kPlainVariable = "BELLOWS_PLAIN_CONTRACT";
+
   std::string tenant;
   std::string framework;          ///< NAME, or empty when the job named none
   std::string framework_version;  ///< empty when the framework has no versions
@@ -85,6 +91,7 @@ struct Contract {
   std::string to_string() const;
   /// The value of one of `extra`, or "".
   std::string_view extra_value(std::string_view key) const;
+  bool is_plain() const { return !extra_value(kPlainKey).empty(); }
 
   /// AdminComment holds the line first and then, after a word that no line has, what others keep
   /// there. line_in: "" if there is no line.

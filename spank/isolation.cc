@@ -49,6 +49,7 @@ struct Step {
   uid_t uid = 0;
   gid_t gid = 0;
   bool begun = false;
+  bool plain = false;  ///< the job is one, with a contract for containers or without any
   std::optional<container::Lease> lease;
   std::optional<Contract> contract;
   container::Spec spec;
@@ -138,9 +139,9 @@ container::PrologRun take_prolog(spank_t spank, const Settings& settings) {
 
 container::TaskRequest wanted(spank_t spank, const Settings& settings) {
   container::TaskRequest result;
-  result.run_dir = JobStore(settings.run_dir).user_dir(step.job);
   result.spec = step.spec;
   result.step = step.id;
+  result.plain_job = step.plain;
   result.prolog = take_prolog(spank, settings);
   result.cwd = working_directory();
   result.account = step.account;
@@ -148,7 +149,8 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
   if (::ttyname_r(STDIN_FILENO, terminal.data(), terminal.size()) == 0)
     result.console = terminal.data();
   const auto gpus = environment(spank, "SLURM_GPUS_ON_NODE");
-  const auto given = container::gpus_given(gpus, step.contract->gpus.max());
+  const auto given = container::gpus_given(
+      gpus, step.plain ? std::nullopt : std::optional(step.contract->gpus.max()));
   if (!given) refuse("counting the GPUs", given.error().text);
   result.gpus = *given;
   result.script = batch_script(spank);
@@ -160,6 +162,8 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
     const auto ways = environment(spank, "PMIX_GDS_MODULE");
     result.pmix_shares_session = ways && ways->find("shmem") != std::string::npos;
   }
+  if (step.plain) return result;
+  result.run_dir = JobStore(settings.run_dir).user_dir(step.job);
   result.own = {{BELLOWS_LIBDIR "/libbellows.so.0", "libbellows.so.0"},
                 {BELLOWS_LIBDIR "/libbellows_ps.so.0", "libbellows_ps.so.0"},
                 {BELLOWS_BINDIR "/bellows-ps", "bin/bellows-ps"}};
@@ -258,6 +262,19 @@ void tell_phases(const container::Phases& phases) {
   tell(text);
 }
 
+/// Of a plain job, all but containers is as Slurm has it. While the job is on the node, it keeps
+/// those that have a name.
+void stand_by(const Settings& settings) {
+  step.contract.reset();
+  if (step.id != SLURM_EXTERN_CONT && step.id != SLURM_BATCH_SCRIPT) return;
+  auto lease =
+      container::Lease::take(settings.run_dir, step.job, container::JobOwner{step.uid, step.gid});
+  if (lease)
+    step.lease = *std::move(lease);
+  else
+    slurm_error("bellows: job %u: %s", step.job, lease.error().text.c_str());
+}
+
 }  // namespace
 
 void begin_views(spank_t spank, const Settings& settings,
@@ -273,11 +290,13 @@ void begin_views(spank_t spank, const Settings& settings,
     return;
   }
   step.contract = *contract;
+  step.plain = !step.contract || step.contract->is_plain();
   if (const Status status = choose_spec(spank, settings); !status.ok()) {
     step.problem = status.error().text;
     return;
   }
   if (!step.contract) return;
+  if (step.plain && !container::wants_container(step.spec)) return stand_by(settings);
   pause_at(settings, kLeasing);
   auto lease =
       container::Lease::take(settings.run_dir, step.job, container::JobOwner{step.uid, step.gid});
@@ -333,9 +352,8 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
 void begin_epilogs(spank_t spank, const Settings& settings) {
   if (const auto lines = read_file("/proc/self/cgroup", kMostCgroups))
     step.cgroups = job_cgroups(step.job, *lines);
-  const bool plain = step.begun && step.problem.empty() && !step.contract;
   std::uint32_t tasks = 0;
-  if (plain || step.id == SLURM_EXTERN_CONT ||
+  if ((step.begun && step.plain) || step.id == SLURM_EXTERN_CONT ||
       spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS)
     return;
   take_epilogs(tasks, [run_dir = settings.run_dir]() -> Status {
@@ -347,6 +365,7 @@ void begin_epilogs(spank_t spank, const Settings& settings) {
 void end_views(const Settings& settings) {
   if (!step.lease) return;
   const auto last = [&] {
+    if (step.plain) return;
     const Status ended = end_leftovers(step.cgroups, kEndingLimit);
     if (!ended.ok()) slurm_error("bellows: job %u: %s", step.job, ended.error().text.c_str());
     end_models(settings, step.job);

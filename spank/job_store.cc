@@ -122,12 +122,20 @@ Status JobStore::prepare_user_dir(int job_fd, std::uint32_t job) const {
 }
 
 Status JobStore::store(std::uint32_t job, uid_t uid, const Contract& contract) const {
+  Contract kept = contract;
+  kept.extra.emplace_back(kUidKey, std::to_string(uid));
+  if (kept.is_plain()) return store_plain(job, kept);
   auto directory = open_job_dir(job, true);
   if (!directory) return directory.error();
   if (auto status = prepare_user_dir(directory->get(), job); !status.ok()) return status;
-  Contract kept = contract;
-  kept.extra.emplace_back(kUidKey, std::to_string(uid));
   return replace_file(fmt::format("{}/{}", job_dir(job), kContract), kept.to_string() + "\n", 0644);
+}
+
+/// Plain jobs may be many and short: a file is made and forgotten at less cost than a directory.
+Status JobStore::store_plain(std::uint32_t job, const Contract& contract) const {
+  const auto base = open_run_dir(true);
+  if (!base) return base.error();
+  return replace_file(job_dir(job), contract.to_string() + "\n", 0644);
 }
 
 Status JobStore::store_none(std::uint32_t job) const {
@@ -151,7 +159,15 @@ Result<std::optional<Contract>> JobStore::load(std::uint32_t job, uid_t uid) con
   struct stat info {};
   if (::fstatat(base->get(), std::to_string(job).c_str(), &info, AT_SYMLINK_NOFOLLOW) != 0)
     return errno_error("look at", job_dir(job));
-  if (S_ISREG(info.st_mode)) return std::optional<Contract>();
+  if (S_ISREG(info.st_mode) && info.st_size == 0) return std::optional<Contract>();
+  if (S_ISREG(info.st_mode)) {
+    const Fd fd(::openat(base->get(), std::to_string(job).c_str(),
+                         O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+    if (!fd) return errno_error("open", job_dir(job));
+    auto contract = read_contract(job_dir(job), fd.get(), uid);
+    if (!contract || (*contract)->is_plain()) return contract;
+    return Error{ErrorKind::corrupt, job_dir(job) + " has a contract that belongs in a directory"};
+  }
   auto directory = open_job_dir(job, false);
   if (!directory) return directory.error();
   const std::string path = fmt::format("{}/{}", job_dir(job), kContract);
@@ -161,7 +177,12 @@ Result<std::optional<Contract>> JobStore::load(std::uint32_t job, uid_t uid) con
     if (errno == ENOENT) return Error{ErrorKind::corrupt, path + " is missing"};
     return errno_error("open", path);
   }
-  if (auto status = check_owner(fd.get(), owner_, path); !status.ok()) return status.error();
+  return read_contract(path, fd.get(), uid);
+}
+
+Result<std::optional<Contract>> JobStore::read_contract(const std::string& path, int fd,
+                                                        uid_t uid) const {
+  if (auto status = check_owner(fd, owner_, path); !status.ok()) return status.error();
   auto text = read_file(path, Contract::kMostBytes + 1);
   if (!text) return text.error();
   auto contract = Contract::parse(*text);
@@ -240,7 +261,15 @@ void JobStore::forget_none(std::int64_t seconds, std::size_t most) const {
   const auto jobs = aged(S_IFREG, seconds, most);
   const auto base = open_run_dir(false);
   if (!base) return;
-  for (const std::uint32_t job : jobs) ::unlinkat(base->get(), std::to_string(job).c_str(), 0);
+  for (const std::uint32_t job : jobs) {
+    const std::string name = std::to_string(job);
+    // The containers of a job that lives must not lose their contract; it must not keep its place
+    // before all that can go.
+    if (::faccessat(base->get(), ("views/" + name).c_str(), F_OK, 0) == 0)
+      ::utimensat(base->get(), name.c_str(), nullptr, AT_SYMLINK_NOFOLLOW);
+    else
+      ::unlinkat(base->get(), name.c_str(), 0);
+  }
 }
 
 std::vector<std::uint32_t> JobStore::aged(mode_t type, std::int64_t seconds,

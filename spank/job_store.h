@@ -20,8 +20,9 @@ namespace bellows::spank {
 ///   user/     the job owner's own directory, 0700, for the launcher's sockets, marker and plan:
 ///             a small file system that container::Lease mounts there while the job is on the node
 ///
-/// For a job without a contract RUN_DIR/JOBID is an empty file. A job with neither has lost what
-/// was kept: whoever takes it for one without a contract runs it unisolated.
+/// For a job without a contract RUN_DIR/JOBID is an empty file, and for a plain job, which has one
+/// for its containers alone, a file with that. A job with neither has lost what was kept: whoever
+/// takes it for one without a contract runs it unisolated.
 ///
 /// Only `owner` (root, except in tests) may write outside user/; a directory or file that others
 /// could have written is refused (denied). user/ is hostile: nothing in it is opened, and links
@@ -63,7 +64,7 @@ class JobStore {
 
   /// Jobs whose directory was not touched for `seconds`, oldest first, at most `most`.
   std::vector<std::uint32_t> older_than(std::int64_t seconds, std::size_t most) const;
-  /// Removes such notes of jobs without a contract.
+  /// Removes such notes of jobs without a directory that have no living slurmstepd here.
   void forget_none(std::int64_t seconds, std::size_t most) const;
   /// Makes older_than() skip the job for a while.
   void touch(std::uint32_t job) const;
@@ -73,6 +74,8 @@ class JobStore {
   Result<Fd> open_run_dir(bool create) const;
   Result<Fd> open_job_dir(std::uint32_t job, bool create) const;
   Result<Fd> open_user_dir(std::uint32_t job, uid_t uid) const;
+  Status store_plain(std::uint32_t job, const Contract& contract) const;
+  Result<std::optional<Contract>> read_contract(const std::string& path, int fd, uid_t uid) const;
   Status prepare_user_dir(int job_fd, std::uint32_t job) const;
   std::vector<std::uint32_t> aged(mode_t type, std::int64_t seconds, std::size_t most) const;
 

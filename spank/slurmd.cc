@@ -33,6 +33,7 @@ std::string variable(const char* name) {
 /// What the prolog's environment says, with the user and account added that slurmctld vouches for.
 Result<std::optional<Contract>> sent_contract() {
   std::string line = variable("SPANK_BELLOWS_CONTRACT");
+  if (line.empty()) line = variable("SPANK_BELLOWS_PLAIN_CONTRACT");
   if (line.empty()) return std::optional<Contract>();
   auto contract = Contract::parse(line);
   if (!contract) return contract.error();
@@ -49,7 +50,7 @@ bool may_replace(const PrologJob& job, const std::optional<Contract>& sent) {
   const auto view = read_promise(job.id);
   if (!view) return false;
   const auto line = Contract::line_in(view->admin_comment);
-  if (line.empty()) return !sent;
+  if (line.empty()) return !sent || sent->is_plain();
   const auto promised = Contract::parse(line);
   if (!promised) return false;
   return sent && admitted_line(*promised) == admitted_line(*sent);

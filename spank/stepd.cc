@@ -59,6 +59,8 @@ Result<std::optional<Contract>> trusted_contract(const JobStore& store, const St
   return contract;
 }
 
+bool is_plain(const std::optional<Contract>& contract) { return !contract || contract->is_plain(); }
+
 /// Slurm may skip the prolog when a job comes back to a node, so a node that lost its /run since
 /// has no contract; nor has one whose file system was full. Then slurmctld says what was promised.
 Result<std::optional<Contract>> remade_contract(const JobStore& store, const Step& step) {
@@ -160,10 +162,10 @@ void prepare_step(spank_t spank, const Settings& settings) {
   if (step->id == SLURM_EXTERN_CONT) return begin_views(spank, settings, stored);
   const bool boxed = step->is_batch() && wants_container(spank);
   for (const std::string& name : option_variables()) unset_all(spank, name);
-  if (boxed && stored && !*stored) stored = no_container_promised();
+  if (boxed && stored && is_plain(*stored)) stored = no_container_promised();
   begin_views(spank, settings, stored);
   const std::optional<Contract> contract = stored ? *stored : std::nullopt;
-  if (!contract) {
+  if (is_plain(contract)) {
     change_environment(spank, no_job_variables());
     unset_all(spank, kSizeVariable);
     unset_all(spank, kRunVariable);
@@ -189,7 +191,7 @@ void finish_step(spank_t spank, const Settings& settings) {
     const auto gpus = store.planned_gpus(step->job, step->uid);
     const auto contract = trusted_contract(store, *step);
     // The views have to end in any case.
-    if (contract && *contract)
+    if (contract && !is_plain(*contract))
       guarded("rescue", [&] { bring_back(spank, store, *step, **contract, gpus); });
   }
   // This must come last: the last slurmstepd of the job ends every process of the owner in the

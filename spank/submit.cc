@@ -259,7 +259,7 @@ void correct_size_for_srun(const Settings& settings) {
   const auto step = parse_uint(environment("SLURM_STEP_ID").value_or(""));
   if (!job || (step && *step <= SLURM_MAX_NORMAL_STEP_ID)) return;
   const auto contract = JobStore(settings.run_dir).load(*job, ::getuid());
-  if (!contract || !contract->has_value()) return;
+  if (!contract || !contract->has_value() || (*contract)->is_plain()) return;
   const auto view = read_job(*job);
   if (!view || !view->running) return;
   // The batch step has corrected this size already; what differs now, the script has set itself.

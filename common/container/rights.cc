@@ -81,10 +81,12 @@ Result<Spec> effective_spec(const Contract* contract, const Spec& step) {
     Spec host;
     host.image = kHostImage;
     if (step == Spec() || step == host) return Spec();
-    return Error{ErrorKind::denied,
-                 "a step of this job cannot have --container options, since the job was submitted "
-                 "without any; submit it with --container-image or --framework, and srun inside it "
-                 "may then have its own"};
+    return Error{
+        ErrorKind::denied,
+        "a step of this job cannot have --container options, since the job was submitted "
+        "without any and slurmctld granted it none, as for a tenant that may bring no images; "
+        "submit it with --container-image or --framework, and srun inside it may then have "
+        "its own"};
   }
   auto promised = promised_spec(*contract);
   if (!promised) return promised.error();

@@ -112,6 +112,9 @@ Decision decide(const Policy* policy, std::string_view why_not, const Request& r
 /// the user. Nothing: it passes.
 std::optional<std::string> refuse_plain(const Policy& policy, const Origin& origin);
 
+/// By which the steps of such a job may have containers. Nothing: its tenant may bring no images.
+std::optional<Contract> plain_contract(const Policy& policy, const Origin& origin);
+
 /// A job that has a contract, as slurmctld knows it.
 struct Admitted {
   Contract contract;

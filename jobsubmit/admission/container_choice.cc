@@ -8,6 +8,7 @@
 #include "common/container/spec_text.h"
 #include "jobsubmit/admission/rules.h"
 #include "jobsubmit/admission/sentence.h"
+#include "jobsubmit/admission/tenant_choice.h"
 
 namespace bellows {
 namespace {
@@ -65,6 +66,19 @@ bool choose_container(Review& review) {
   add(Contract::kImagesKey, Contract::join_list(review.tenant->images));
   add(Contract::kContainerKey, std::move(options));
   return true;
+}
+
+std::optional<Contract> plain_contract(const Policy& policy, const Origin& origin) {
+  if (!policy.has_images()) return std::nullopt;
+  const Tenant* tenant = choose_tenant(policy, origin).tenant;
+  if (!tenant || tenant->suspended || tenant->images.empty()) return std::nullopt;
+  Contract contract;
+  contract.tenant = tenant->name;
+  contract.gpus = GpusRange::none();
+  contract.extra = {{Contract::kImagesKey, Contract::join_list(tenant->images)},
+                    {Contract::kPlainKey, "yes"}};
+  if (contract.to_string().size() > Contract::kMostBytes) return std::nullopt;
+  return contract;
 }
 
 }  // namespace bellows

@@ -84,11 +84,12 @@ bool SiteModel::is_seen_by(std::string_view viewer) const {
 void Policy::index() {
   by_account_.clear();
   by_name_.clear();
-  has_children_ = has_partitions_ = false;
+  has_children_ = has_partitions_ = has_images_ = false;
   for (std::size_t i = 0; i < tenants.size(); ++i) {
     by_name_.emplace(tenants[i].name, i);
     has_children_ = has_children_ || tenants[i].children;
     has_partitions_ = has_partitions_ || !tenants[i].partitions.empty();
+    has_images_ = has_images_ || !tenants[i].images.empty();
     for (const std::string& account : tenants[i].accounts) by_account_[account].push_back(i);
   }
 }

@@ -218,6 +218,8 @@ class Policy {
   bool has_children() const { return has_children_; }
   /// Whether a job's partition can decide which tenant's it is.
   bool has_partitions() const { return has_partitions_; }
+  /// Whether a tenant may bring images.
+  bool has_images() const { return has_images_; }
 
   /// Makes what is above fast; load_policy calls it when all tenants stand.
   void index();
@@ -236,6 +238,7 @@ class Policy {
 
   bool has_children_ = false;
   bool has_partitions_ = false;
+  bool has_images_ = false;
   ByName<std::vector<std::size_t>> by_account_;  ///< in the file's order
   ByName<std::size_t> by_name_;
 };

@@ -348,6 +348,11 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
   add_missing(desc, decision.env);
 }
 
+void add_plain_contract(job_desc_msg_t& desc, const Contract& contract) {
+  add_entry(desc.spank_job_env, desc.spank_job_env_size,
+            std::string(Contract::kPlainVariable) + "=" + contract.to_string());
+}
+
 void show_contract(job_desc_msg_t& desc, std::string_view line) {
   const std::string_view comment = desc.admin_comment ? desc.admin_comment : "";
   set_text(desc.admin_comment, Contract::admin_comment(line, Contract::others_in(comment)));

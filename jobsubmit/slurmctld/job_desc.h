@@ -54,6 +54,9 @@ std::string default_partition();
 /// admin_comment, environment.
 void apply_decision(job_desc_msg_t& desc, const Decision& decision);
 
+/// For the nodes of a job that stays otherwise as it is.
+void add_plain_contract(job_desc_msg_t& desc, const Contract& contract);
+
 /// Has AdminComment show the job's contract, if it has one, before what others keep there.
 void show_contract(job_desc_msg_t& desc, std::string_view line);
 

@@ -124,6 +124,13 @@ Decision decide_request(const PolicyWatcher::State& state, const Request& reques
   return decision;
 }
 
+/// A plain job may have steps in containers where its tenant may.
+void admit_containers(const PolicyWatcher::State& state, job_desc_msg_t& desc) {
+  if (!state.policy || !state.policy->has_images()) return;
+  if (const auto contract = plain_contract(*state.policy, request_of(state, desc, true)))
+    add_plain_contract(desc, *contract);
+}
+
 /// For a refusal of what a hook has made of a job, which the user did not ask for.
 std::string changed_by_rules(const std::vector<std::string>& fields) {
   return fmt::format(" (this site's rules had changed: {})", fmt::join(fields, ", "));
@@ -210,7 +217,10 @@ int AdmissionPlugin::submit(job_desc_msg_t& desc, char** err_msg) const {
   const Judged judged = judge(state, desc);
   const Decision& decision = judged.decision;
   if (decision.refused) return refuse_job(desc, *decision.refused, decision.message, err_msg);
-  if (!judged.bellows) return SLURM_SUCCESS;
+  if (!judged.bellows) {
+    admit_containers(state, desc);
+    return SLURM_SUCCESS;
+  }
   say(err_msg, decision.message);
   settle_account(desc);
   apply_decision(desc, decision);

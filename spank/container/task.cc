@@ -452,7 +452,7 @@ Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, P
 /// As a task of the job that has no container would find the node.
 Status TaskEntry::run_task_prolog(const TaskRequest& wanted) {
   auto said = run_prolog(wanted.prolog, [&] {
-    const Status status = enter_host_view(wanted);
+    const Status status = wanted.plain_job ? go_to(wanted.cwd) : enter_host_view(wanted);
     return status.ok() ? drop_all(false) : status;
   });
   if (!said) return said.error();

@@ -25,6 +25,7 @@ namespace bellows::container {
 struct TaskRequest {
   Spec spec;                 ///< without an image: the job's view of the host
   std::uint32_t step = 0;    ///< Slurm's number of the step
+  bool plain_job = false;    ///< only what is in a container is in a view: TaskProlog is not
   std::uint64_t gpus = 0;    ///< that Slurm gave the step on this node
   std::string cwd;           ///< of the step, on the host
   Account account;           ///< the user's

@@ -148,7 +148,11 @@ Status unmount_user(const std::string& kept) {
 Status mount_user(const std::string& kept, JobOwner owner) {
   const std::string path = kept + "/user";
   const auto parent = open_directory(AT_FDCWD, kept.c_str(), path);
-  if (!parent) return parent.error();
+  if (!parent) {
+    struct stat info {};
+    const bool plain = ::lstat(kept.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+    return plain ? Status() : Status(parent.error());
+  }
   // It goes with each job, also one that comes back to the node.
   if (auto status = make_directory(parent->get(), "user", path); !status.ok()) return status;
   const auto directory = open_directory(parent->get(), "user", path);

@@ -38,7 +38,7 @@ struct JobOwner {
 class Lease {
  public:
   /// unavailable: another slurmstepd is removing the views and does not come to an end. RUN_DIR/JOB
-  /// must be there, for the directory of its owner.
+  /// must be there, for the directory of its owner; a plain job has a file there, and needs none.
   static Result<Lease> take(const std::string& run_dir, std::uint32_t job, JobOwner owner);
 
   /// Removes the job's views, after `last`, unless another slurmstepd of the job lives. Processes

@@ -127,8 +127,11 @@ for image in /etc/a.sqsh /etc/c.sqsh; do
 done
 unlike "$said" /etc/b.sqsh "srun does not pass on what it finds in its environment"
 xc sbatch --wait --parsable --output=steps.out steps.sh >/dev/null
+like "$(<"$home/steps.out")" 'this job may not use image /etc/a.sqsh; its contract allows /own/' \
+  "and of a plain job, by its tenant's images"
+xc sbatch --wait --parsable --account=speech --output=steps.out steps.sh >/dev/null
 like "$(<"$home/steps.out")" 'submit it with --container-image or --framework' \
-  "and a step of a plain job has no container"
+  "and has no container where its tenant may bring no images"
 
 # Where slurmctld does not have the plugin.
 sed -i '/^JobSubmitPlugins=/d' "$CLUSTER/etc/slurm.conf"

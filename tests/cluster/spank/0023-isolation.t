@@ -280,7 +280,7 @@ tmp:0M|it is zero
 nonsense:1|not an option
 $long|longer than 2560 bytes
 FORGED
-like "$(forged alice "$none" "image:$images/busybox" true)" 'submitted without any' "a plain job's step gets none"
+like "$(forged alice "$none" "image:/etc" true)" 'may not use image /etc' "a plain job's step gets none but its tenant's"
 like "$(forged carol "$hers" "image:$images/busybox" true)" 'may not use image' "nor a tenant's that may bring none"
 contract="bellows/1 tenant=vision gpus=1 image=$images/busybox"
 like "$(xc --user carol env SLURM_CONF="$shared/forged.conf" BELLOWS_CONTRACT="$contract" \

@@ -399,17 +399,21 @@ const RightsCase kRights[] = {
     {nullptr, "image:/", ""},
     {nullptr, "image:/,verbose",
      "! a step of this job cannot have --container options, since the job was submitted without "
-     "any; submit it with --container-image or --framework, and srun inside it may then have its "
-     "own"},
+     "any and slurmctld granted it none, as for a tenant that may bring no images; submit it with "
+     "--container-image or --framework, and srun inside it may then have its own"},
     {nullptr, "image:/i",
      "! a step of this job cannot have --container options, since the job was submitted without "
-     "any; submit it with --container-image or --framework, and srun inside it may then have its "
-     "own"},
+     "any and slurmctld granted it none, as for a tenant that may bring no images; submit it with "
+     "--container-image or --framework, and srun inside it may then have its own"},
     {nullptr, "verbose",
      "! a step of this job cannot have --container options, since the job was submitted without "
-     "any; submit it with --container-image or --framework, and srun inside it may then have its "
-     "own"},
+     "any and slurmctld granted it none, as for a tenant that may bring no images; submit it with "
+     "--container-image or --framework, and srun inside it may then have its own"},
     {"", "", ""},
+    {"plain=yes images=/own/%2A", "", ""},
+    {"plain=yes images=/own/%2A", "image:/own/a,name:n", "image:/own/a,name:n"},
+    {"plain=yes images=/own/%2A", "image:/etc",
+     "! this job may not use image /etc; its contract allows /own/*"},
     {"image=/i", "", "image:/i"},
     {"image=/i", "image:/i,verbose", "image:/i,verbose"},
     {"image=/i container=mount:/a:/b:ro,writable", "readonly", "image:/i,mount:/a:/b:ro,readonly"},

@@ -69,6 +69,24 @@ Test(job_submit_container, strips_forged_keys, .timeout = 20) {
                                       "ckpt=/c/%25j images=/own/%2A container=verbose"}));
 }
 
+Test(job_submit_container, plain_jobs_may_have_steps_in_containers, .timeout = 20) {
+  Plugin plugin(kPolicyOfImages);
+  Job job = container_job({"SPANK_BELLOWS_PLAIN_CONTRACT=bellows/1 tenant=x gpus=0 images=/"});
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
+  cr_expect(read(job->spank_job_env, job->spank_job_env_size) ==
+            (std::vector<std::string>{"BELLOWS_PLAIN_CONTRACT=bellows/1 tenant=vision gpus=0 "
+                                      "images=/own/%2A plain=yes"}));
+  cr_expect(!job->admin_comment && plugin.message().empty());
+  job = container_job({});
+  job->account = copy("speech");
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS);
+  cr_expect(job->spank_job_env_size == 0, "its tenant may bring no images");
+  Plugin suspended(policy_with("images: [\"/own/*\"], suspended: unpaid"));
+  job = container_job({});
+  cr_assert(suspended.submit(job.get()) == SLURM_SUCCESS);
+  cr_expect(job->spank_job_env_size == 0, "its tenant is suspended");
+}
+
 /// A client without the plugin's last word, or one that forges it.
 Test(job_submit_container, looks_at_nothing_but_the_text, .timeout = 20) {
   Plugin plugin(kPolicyOfImages);

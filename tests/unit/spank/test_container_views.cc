@@ -63,6 +63,18 @@ Test(views, are_removed_although_another_thread_takes_on_the_user_for_a_moment) 
   EQUALS(node.jobs(), "");
 }
 
+Test(views, a_plain_job_has_a_lease_without_a_directory) {
+  NEEDS_ROOT();
+  const Node node;
+  const Fd file(::open((node.run() + "/7").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  cr_assert(static_cast<bool>(file));
+  auto lease = node.lease();
+  EQUALS(node.jobs(), "7");
+  cr_expect(node.views().pin("named-a", young_namespace().get()).ok());
+  cr_expect(lease.leave().ok());
+  EQUALS(node.jobs(), "");
+}
+
 Test(views, pinned_is_found_by_its_name) {
   NEEDS_ROOT();
   const Node node;

@@ -89,6 +89,27 @@ Test(spank, only_a_note_says_that_there_is_no_contract) {
   cr_expect(!jobs.load(17, ::getuid()).ok(), "a link is none either");
 }
 
+Test(spank, a_plain_jobs_contract_is_a_file) {
+  const TemporaryDir dir;
+  const JobStore jobs = store_in(dir);
+  const Contract plain = contract_of("bellows/1 tenant=vision gpus=0 images=/own/%2A plain=yes");
+  for (int run = 0; run < 2; ++run) {
+    cr_assert(jobs.store(17, ::getuid(), plain).ok());
+    const auto loaded = jobs.load(17, ::getuid());
+    cr_assert(loaded.ok() && loaded->has_value() && **loaded == plain);
+  }
+  cr_expect(fs::is_regular_file(dir / "run/17"));
+  cr_expect_eq(why_not_loaded(jobs, ::getuid() + 1), ErrorKind::denied);
+  write_file(dir / "run/17", admitted_line(kContract) + " uid=" + std::to_string(::getuid()));
+  cr_expect_eq(why_not_loaded(jobs), ErrorKind::corrupt, "a whole contract has a directory");
+  write_file(dir / "run/17", "text");
+  cr_expect_eq(why_not_loaded(jobs), ErrorKind::invalid);
+  fs::permissions(dir / "run/17", fs::perms(0666));
+  cr_expect_eq(why_not_loaded(jobs), ErrorKind::denied, "others could have written it");
+  cr_assert(jobs.remove(17).ok());
+  cr_expect_eq(why_not_loaded(jobs), ErrorKind::not_found);
+}
+
 Test(spank, what_lies_under_the_users_directory_is_roots) {
   const TemporaryDir dir;
   const JobStore jobs = store_in(dir);
@@ -325,7 +346,15 @@ Test(spank, old_notes_are_forgotten) {
     cr_assert(::utimensat(AT_FDCWD, (dir / name).c_str(), long_ago, 0) == 0);
   cr_assert(jobs.older_than(60, 10) == (std::vector<std::uint32_t>{16}));
   cr_assert(jobs.store_none(18).ok());
+  // Job 20 has a slurmstepd here.
+  cr_assert(jobs.store(20, ::getuid(), contract_of("bellows/1 tenant=a gpus=0 plain=yes")).ok());
+  fs::create_directories(dir / "run/views/20");
+  const struct timespec longer_ago[2] = {{500, 0}, {500, 0}};
+  cr_assert(::utimensat(AT_FDCWD, (dir / "run/20").c_str(), longer_ago, 0) == 0);
+  jobs.forget_none(60, 1);
+  cr_expect(fs::exists(dir / "run/17"));
   jobs.forget_none(60, 10);
+  cr_expect(fs::exists(dir / "run/20"));
   cr_expect(!fs::exists(dir / "run/17"));
   for (const char* name : {"run/16", "run/18", "run/19"}) cr_expect(fs::exists(dir / name));
 }

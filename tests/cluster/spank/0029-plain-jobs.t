@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 180
+# Jobs that were submitted without options, and their steps in containers, as pyxis has them.
+# shellcheck source=tests/cluster/tap.sh disable=SC2016
+. "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/images.sh
+. "$TAP_HOME/images.sh"
+
+container_cluster_up "batch_in_container=yes" --nodes=1 --gpus=2
+home=$CLUSTER/shared/home/alice
+chmod 777 "$CLUSTER/shared"
+script() { # FILE: a script from standard input
+  {
+    echo '#!/bin/bash'
+    echo "squash=$images/busybox.sqsh tree=$images/busybox"
+    echo 'tell() { local name=$1; shift; "$@" 2>&1 | sed "s/^/$name: /"; }'
+    echo 'step() { srun --quiet --mpi=none -n1 --overlap "$@"; }'
+    cat
+  } >"$home/$1"
+  chmod 755 "$home/$1"
+}
+line() { sed -n "s/^$1: //p" <<<"$said" | xargs; }
+
+# A plain job.
+xc --user root --node 1 touch /tmp/host
+script plain.sh <<'S2'
+touch /tmp/of-the-script
+tell image step --container-image=$squash cat /etc/environment
+tell host step sh -c 'ls -d /tmp/host /tmp/of-the-script; env | grep -c BELLOWS_CONTRACT'
+tell tmp step --container-image=$squash ls /tmp
+tell gpus step --gpus=1 --container-image=$tree sh -c 'ls /dev | grep -c nvidia[0-9]'
+tell refused step --container-image=/etc true
+tell named step --container-image=$squash --container-name=n --container-writable touch /kept
+tell again step --container-name=n ls /kept
+tell several srun --quiet --mpi=none -n2 --overcommit --overlap --container-image=$squash sh -c 'echo $SLURM_PROCID'
+for i in 1 2 3; do step --container-image=$squash --container-writable sh -c 'touch /x; echo ran' & done >at-once
+wait
+tell at-once cat at-once
+touch plain.ready
+until [[ -e plain.go ]]; do sleep 0.1; done
+S2
+xc sbatch --quiet --output=plain.out --gpus=1 -w n1 plain.sh
+ok "a plain batch job has steps in containers" poll 60 test -e "$home/plain.ready"
+said=$(<"$home/plain.out")
+id=$(ask_slurm squeue --noheader --format=%A)
+is "$(line image)" "IMAGE_SAYS=hello" "a step of it runs in an image"
+is "$(line host)" "/tmp/host /tmp/of-the-script 0" "one without a container is as Slurm has it"
+is "$(line tmp | grep -vE "$tmp_strangers")" "" "a container has nothing of the host's /tmp"
+is "$(line gpus)" 1 "but the step's GPU"
+like "$(line refused)" 'this job may not use image /etc; its contract allows' "another image is refused"
+is "$(line again)" /kept "a container with a name is there for later steps" || diag "$said"
+is "$(sed -n 's/^several: //p' <<<"$said" | sort | xargs)" "0 1" "tasks share one"
+is "$(line at-once)" "ran ran ran" "several steps at once"
+is "$(job_field "$id" AdminComment)" "" "Slurm shows nothing of this"
+is "$(views_of 1)" "/run/bellows/views/$id" "the node keeps its containers"
+touch "$home/plain.go"
+ok "the job ends" poll 30 job_is "$id" COMPLETED
+ok "its containers go with it" poll 10 no_views 1
+ok "and nothing stays mounted" nothing_mounted 1
+
+# As pyxis's own tests run: commands of a shell that salloc starts.
+script inside.sh <<'S2'
+tell image srun --quiet --mpi=none --container-image=$squash cat /etc/environment
+tell host srun --quiet --mpi=none sh -c 'test -e /etc/debian_version && echo host'
+S2
+said=$(xc --user alice sh -c "cd $home && salloc --quiet --overcommit ./inside.sh" 2>&1)
+is "$(line image) $(line host)" "IMAGE_SAYS=hello host" "salloc, and srun in its shell" || diag "$said"
+said=$(xc --user carol sh -c "cd / && salloc --quiet srun --quiet --mpi=none --container-image=$images/busybox true" 2>&1)
+like "$said" 'a step of this job cannot have --container options' "not for a tenant that may bring no images"
+done_testing
