@@ -19,6 +19,7 @@
 #include "common/variables.h"
 #include "modelstore/wire/model_wire.h"
 #include "spank/container/base_view.h"
+#include "spank/container/container_name.h"
 #include "spank/container/fence.h"
 #include "spank/container/gpu_nodes.h"
 #include "spank/container/image_variables.h"
@@ -48,6 +49,7 @@ struct Step {
   std::uint32_t id = 0;
   uid_t uid = 0;
   gid_t gid = 0;
+  pid_t stepd = 0;  ///< slurmstepd's
   bool begun = false;
   bool plain = false;  ///< the job is one, with a contract for containers or without any
   std::optional<container::Lease> lease;
@@ -262,6 +264,14 @@ void tell_phases(const container::Phases& phases) {
   tell(text);
 }
 
+/// Those that are this step's own, at its end; at its begin, what a killed slurmstepd left.
+void forget_containers(const Settings& settings) {
+  if (!container::wants_container(step.spec) || !container::is_steps_own(step.spec, settings.site))
+    return;
+  const Status status = container::forget_own_containers(settings.run_dir, step.job, step.stepd);
+  if (!status.ok()) slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
+}
+
 /// Of a plain job, all but containers is as Slurm has it. While the job is on the node, it keeps
 /// those that have a name.
 void stand_by(const Settings& settings) {
@@ -285,6 +295,7 @@ void begin_views(spank_t spank, const Settings& settings,
       spank_get_item(spank, S_JOB_GID, &step.gid) != ESPANK_SUCCESS)
     return;
   step.begun = true;
+  step.stepd = ::getpid();
   if (!contract) {
     step.problem = contract.error().text;
     return;
@@ -305,6 +316,7 @@ void begin_views(spank_t spank, const Settings& settings,
     return;
   }
   step.lease = *std::move(lease);
+  forget_containers(settings);
   // The job may not need it, or only some of the models: a program is told when it opens one.
   const Status lent = ModelSocket(settings, step.job).lend(step.uid, *step.contract);
   if (!lent.ok()) slurm_error("bellows: job %u: models: %s", step.job, lent.error().text.c_str());
@@ -314,9 +326,9 @@ void open_view(spank_t spank, const Settings& settings) {
   if (!step.contract || !step.problem.empty()) return;
   lend_on_gpus(spank, settings);
   pause_at(settings, kOpening);
-  auto entry =
-      container::TaskEntry::open(settings.run_dir, step.job,
-                                 container::JobOwner{step.uid, step.gid}, step.spec, settings.site);
+  auto entry = container::TaskEntry::open(settings.run_dir, step.job,
+                                          container::JobOwner{step.uid, step.gid}, step.spec,
+                                          settings.site, step.stepd);
   if (entry)
     step.entry.emplace(*std::move(entry));
   else
@@ -364,6 +376,7 @@ void begin_epilogs(spank_t spank, const Settings& settings) {
 
 void end_views(const Settings& settings) {
   if (!step.lease) return;
+  forget_containers(settings);
   const auto last = [&] {
     if (step.plain) return;
     const Status ended = end_leftovers(step.cgroups, kEndingLimit);

@@ -17,6 +17,7 @@
 #include "common/container/spec_text.h"
 #include "spank/container/base_view.h"
 #include "spank/container/capabilities.h"
+#include "spank/container/container_name.h"
 #include "spank/container/driver_files.h"
 #include "spank/container/fence.h"
 #include "spank/container/mount_api.h"
@@ -83,28 +84,16 @@ std::string size_text(const TaskRequest& wanted) {
 
 bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }
 
-std::string container_name(const Spec& spec, const Site& site) {
-  if (!spec.name.empty()) return "named-" + spec.name;
-  Spec shared = spec;
-  shared.workdir.reset();
-  shared.env.clear();
-  shared.verbose = false;
-  shared.mount_home = spec.mount_home.value_or(site.mount_home);
-  shared.remap_root = spec.remap_root.value_or(site.remap_root);
-  shared.writable = spec.writable.value_or(site.writable);
-  return fmt::format("image-{:016x}", std::hash<std::string>()(spec_text(shared)));
-}
-
 Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job, JobOwner owner,
-                                  const Spec& spec, const Site& site) {
+                                  const Spec& spec, const Site& site, pid_t stepd) {
   auto views = JobViews::open(run_dir, job);
   if (!views) return views.error();
   auto host = own_namespace();
   if (!host) return host.error();
   if (auto status = begin_session_keyring(); !status.ok()) return status.error();
-  TaskEntry entry(*std::move(views), *std::move(host));
+  TaskEntry entry(*std::move(views), *std::move(host), stepd);
   if (is_fake_root(spec, site)) {
-    auto user = find_or_make_user(entry.views_, container_name(spec, site), owner);
+    auto user = find_or_make_user(entry.views_, container_name(spec, site, stepd), owner);
     if (!user) return user.error();
     entry.user_ = *std::move(user);
   }
@@ -428,7 +417,7 @@ Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, P
   Fd container;
   PmixFiles pmix(wanted.pmix_dir);
   PmixFiles session = PmixFiles::session(wanted.pmix_session, wanted.pmix_shares_session);
-  const std::string name = container_name(wanted.spec, site);
+  const std::string name = container_name(wanted.spec, site, stepd_);
   Status status = find_or_build(name, wanted, site, phases, container);
   if (!status.ok()) return status;
   phases.begin("joining the container's namespaces");

@@ -46,10 +46,10 @@ struct TaskRequest {
 /// messages reach the user. A resource.
 class TaskEntry {
  public:
-  /// As root, for what enter() will be asked for. Keeps the capabilities that it needs across the
-  /// change of user.
+  /// As root, for what enter() will be asked for, in a task of slurmstepd `stepd`. Keeps the
+  /// capabilities that it needs across the change of user.
   static Result<TaskEntry> open(const std::string& run_dir, std::uint32_t job, JobOwner owner,
-                                const Spec& spec, const Site& site);
+                                const Spec& spec, const Site& site, pid_t stepd);
 
   /// As the user, with no other thread in the process. Afterwards the process is in the view, in
   /// the wanted directory, with no capability left. After an error it must not run the program.
@@ -67,7 +67,8 @@ class TaskEntry {
   const std::pair<std::string, std::string>& pmix_moved() const { return pmix_moved_; }
 
  private:
-  TaskEntry(JobViews views, Fd host) : views_(std::move(views)), host_(std::move(host)) {}
+  TaskEntry(JobViews views, Fd host, pid_t stepd)
+      : views_(std::move(views)), host_(std::move(host)), stepd_(stepd) {}
 
   Status watch(const Site& site, Phases& phases);
   void begin_patiently(const char* phase, std::uint32_t seconds, Phases& phases);
@@ -97,6 +98,7 @@ class TaskEntry {
 
   JobViews views_;
   Fd host_;  ///< the host's mount namespace
+  pid_t stepd_;
   Fd base_;  ///< the job's view of the host
   GpuView gpus_;
   OwnMounts own_;  ///< of the container
@@ -114,8 +116,5 @@ bool wants_container(const Spec& spec);
 inline bool is_fake_root(const Spec& spec, const Site& site) {
   return wants_container(spec) && spec.remap_root.value_or(site.remap_root);
 }
-
-/// The name under which a container is kept: steps that ask for the same one share it.
-std::string container_name(const Spec& spec, const Site& site);
 
 }  // namespace bellows::container

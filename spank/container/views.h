@@ -16,7 +16,8 @@
 /// The namespaces that a node keeps for its jobs, in RUN_DIR/views:
 ///   JOB/alive     locked shared by each slurmstepd of the job while it lives
 ///   JOB/lock      held by the task that builds
-///   JOB/ns/NAME   a namespace, pinned: a bind mount of its nsfs file; or a note, a link's text
+///   JOB/ns/NAME   a namespace, pinned: a bind mount of its nsfs file; or a note, a link's text.
+///                 A step's own, "step-PID", goes with that slurmstepd: see container_name.h
 ///   JOB/root      where a container's root is put together, in that container's namespace only
 ///   JOB/driver    the same for the driver's files
 ///   JOB/dead      an inode that nobody can open, to hide others' device nodes behind

@@ -34,6 +34,8 @@ tell refused step --container-image=/etc true
 tell named step --container-image=$squash --container-name=n --container-writable touch /kept
 tell again step --container-name=n ls /kept
 tell several srun --quiet --mpi=none -n2 --overcommit --overlap --container-image=$squash sh -c 'echo $SLURM_PROCID'
+tell written step --container-image=$squash --container-writable sh -c 'touch /written; ls /written'
+tell later step --container-image=$squash --container-writable ls /written
 for i in 1 2 3; do step --container-image=$squash --container-writable sh -c 'touch /x; echo ran' & done >at-once
 wait
 tell at-once cat at-once
@@ -51,6 +53,8 @@ is "$(line gpus)" 1 "but the step's GPU"
 like "$(line refused)" 'this job may not use image /etc; its contract allows' "another image is refused"
 is "$(line again)" /kept "a container with a name is there for later steps" || diag "$said"
 is "$(sed -n 's/^several: //p' <<<"$said" | sort | xargs)" "0 1" "tasks share one"
+like "$(line written) $(line later)" '^/written .*/written: No such file' "a container without a name is its step's own"
+is "$(mc exec --user root --node 1 -- ls "/run/bellows/views/$id/ns" | grep -c ^step-)" 0 "and gone with it"
 is "$(line at-once)" "ran ran ran" "several steps at once"
 is "$(job_field "$id" AdminComment)" "" "Slurm shows nothing of this"
 is "$(views_of 1)" "/run/bellows/views/$id" "the node keeps its containers"
@@ -58,6 +62,26 @@ touch "$home/plain.go"
 ok "the job ends" poll 30 job_is "$id" COMPLETED
 ok "its containers go with it" poll 10 no_views 1
 ok "and nothing stays mounted" nothing_mounted 1
+
+# What a killed slurmstepd leaves goes with the next step.
+script killed.sh <<'S2'
+step --container-image=$squash --container-writable sleep 300 &
+until [[ -e killed.go ]]; do sleep 0.1; done
+tell next step --container-image=$squash --container-writable ls /
+S2
+own_containers() { mc exec --user root --node 1 -- sh -c 'ls /run/bellows/views/*/ns' | grep -c '^step-[0-9]*$'; }
+# shellcheck disable=SC2317
+there_is_one() { [[ $(own_containers) == 1 ]]; }
+# shellcheck disable=SC2317
+there_is_none() { [[ $(own_containers) == 0 ]]; }
+xc sbatch --quiet --output=killed.out -w n1 killed.sh
+ok "a step has a container of its own" poll 30 there_is_one
+stepd=$(mc exec --user root --node 1 -- sh -c 'ls /run/bellows/views/*/ns' | sed -n 's/^step-\([0-9]*\)$/\1/p')
+mc exec --user root --node 1 -- kill -KILL "$stepd"
+touch "$home/killed.go"
+ok "the next step runs" poll 60 grep -qs ^next: "$home/killed.out"
+ok "and nothing is left of a step whose slurmstepd was killed" poll 20 there_is_none
+xc scancel --user=alice --name=killed.sh
 
 # As pyxis's own tests run: commands of a shell that salloc starts.
 script inside.sh <<'S2'

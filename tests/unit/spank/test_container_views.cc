@@ -15,6 +15,7 @@
 #include <chrono>
 #include <thread>
 
+#include "spank/container/container_name.h"
 #include "spank/container/own_namespaces.h"
 #include "spank/container/views.h"
 #include "tests/unit/spank/views_support.h"
@@ -108,6 +109,59 @@ Test(views, mounts_on_mounts_go_too) {
   cr_expect(!has(views, "other"));
   cr_expect(lease.leave().ok());
   EQUALS(node.jobs(), "");
+}
+
+Test(views, a_steps_own_containers_end_with_it) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  const auto views = node.views();
+  const Other alive([] {});
+  Other dead([] {});
+  const std::string gone = "step-" + std::to_string(dead.pid());
+  dead.kill();
+  const std::string other = "step-" + std::to_string(alive.pid());
+  const std::string own = "step-" + std::to_string(::getpid());
+  for (const std::string& name : {own, gone, other, std::string("named-step-1")}) {
+    cr_assert(views.pin(name, young_namespace().get()).ok());
+    cr_assert(views.write_note(name + ":own", "1").ok());
+  }
+  cr_expect(forget_own_containers(node.run(), kJob, ::getpid()).ok());
+  auto names = views.names();
+  cr_assert(static_cast<bool>(names));
+  std::sort(names->begin(), names->end());
+  cr_expect(*names == (std::vector<std::string>{"named-step-1", "named-step-1:own", other,
+                                                other + ":own"}));
+  cr_expect(lease.leave().ok());
+  EQUALS(node.jobs(), "");
+}
+
+Test(views, steps_share_a_container_only_where_nobody_can_tell) {
+  const ScratchDir scratch;
+  const Site site;
+  Spec spec;
+  spec.image = scratch.path() + "/image";
+  const Fd file(::open(spec.image.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+  cr_assert(static_cast<bool>(file));
+  const std::string shared = container_name(spec, site, 5);
+  EQUALS(container_name(spec, site, 6), shared);
+  Site writable;
+  writable.writable = true;
+  EQUALS(container_name(spec, writable, 5), "step-5");
+  Spec own = spec;
+  own.remap_root = true;
+  EQUALS(container_name(own, site, 5), "step-5");
+  own = spec;
+  own.unshare_ipc = true;
+  EQUALS(container_name(own, site, 5), "step-5");
+  own = spec;
+  own.mounts = {{Mount::Kind::tmpfs, "", "/t"}};
+  EQUALS(container_name(own, site, 5), "step-5");
+  own.name = "n";
+  EQUALS(container_name(own, writable, 5), "named-n");
+  const struct timespec other[2] = {{1000, 0}, {1000, 0}};
+  cr_assert_eq(::utimensat(AT_FDCWD, spec.image.c_str(), other, 0), 0);
+  cr_expect(container_name(spec, site, 5) != shared, "another image has the name of the old one");
 }
 
 Test(views, names_of_all_that_is_kept) {

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "spank/container/container_name.h"
+
+#include <fmt/core.h>
+#include <signal.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <string_view>
+
+#include "common/container/spec_text.h"
+#include "common/text.h"
+
+namespace bellows::container {
+namespace {
+
+constexpr std::string_view kOwn = "step-";
+
+/// Tells an image that was replaced from the one before it.
+std::string identity(const std::string& image) {
+  struct stat info {};
+  if (::stat(image.c_str(), &info) != 0) return "";
+  return fmt::format("{} {} {} {}", info.st_dev, info.st_ino,
+                     S_ISREG(info.st_mode) ? info.st_mtim.tv_sec : 0,
+                     S_ISREG(info.st_mode) ? info.st_mtim.tv_nsec : 0);
+}
+
+/// The slurmstepd whose own a name is, of the container or of what is kept with it; 0: none's.
+pid_t owner_of(std::string_view name) {
+  if (!name.starts_with(kOwn)) return 0;
+  const auto number = parse_uint(name.substr(kOwn.size(), name.find(':') - kOwn.size()));
+  return number ? static_cast<pid_t>(*number) : 0;
+}
+
+bool is_gone(pid_t process) { return ::kill(process, 0) != 0 && errno == ESRCH; }
+
+}  // namespace
+
+bool is_steps_own(const Spec& spec, const Site& site) {
+  if (!spec.name.empty()) return false;
+  return spec.writable.value_or(site.writable) || spec.remap_root.value_or(site.remap_root) ||
+         spec.unshare_net || spec.unshare_ipc || spec.unshare_uts ||
+         std::any_of(spec.mounts.begin(), spec.mounts.end(),
+                     [](const Mount& mount) { return mount.kind == Mount::Kind::tmpfs; });
+}
+
+std::string container_name(const Spec& spec, const Site& site, pid_t stepd) {
+  if (!spec.name.empty()) return "named-" + spec.name;
+  if (is_steps_own(spec, site)) return fmt::format("{}{}", kOwn, stepd);
+  Spec shared = spec;
+  shared.workdir.reset();
+  shared.env.clear();
+  shared.verbose = false;
+  shared.mount_home = spec.mount_home.value_or(site.mount_home);
+  shared.remap_root = false;
+  shared.writable = false;
+  return fmt::format("image-{:016x}",
+                     std::hash<std::string>()(spec_text(shared) + identity(spec.image)));
+}
+
+Status forget_own_containers(const std::string& run_dir, std::uint32_t job, pid_t stepd) {
+  const auto views = JobViews::open(run_dir, job);
+  if (!views) return views.error();
+  const auto names = views->names();
+  if (!names) return names.error();
+  Status first;
+  for (const std::string& name : *names) {
+    const pid_t owner = owner_of(name);
+    if (owner == 0 || (owner != stepd && !is_gone(owner))) continue;
+    const Status status = views->unpin(name);
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+}  // namespace bellows::container

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+
+#include "common/container/spec.h"
+#include "common/result.h"
+#include "spank/container/views.h"
+
+namespace bellows::container {
+
+/// The name under which a container is kept: tasks that ask for the same one share it. One without
+/// a name is its step's own, and so has the number of the step's slurmstepd, unless nothing in it
+/// can differ for those who come later: then the job's steps share it, for as long as the image is
+/// the same file. To be asked as the user.
+std::string container_name(const Spec& spec, const Site& site, pid_t stepd);
+
+/// Whether a step has this container for itself.
+bool is_steps_own(const Spec& spec, const Site& site);
+
+/// Lets go of a step's own containers: those of `stepd` and of each slurmstepd that lives no more.
+/// Needs a Lease of the job's, and root.
+Status forget_own_containers(const std::string& run_dir, std::uint32_t job, pid_t stepd);
+
+}  // namespace bellows::container
