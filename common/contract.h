@@ -55,6 +55,9 @@ struct Contract {
   /// apart from its image, see common/container/spec_text.h.
   static constexpr const char* kImagesKey = "images";
   static constexpr const char* kContainerKey = "container";
+  /// Where the batch script runs: kInImage, or on the host.
+  static constexpr const char* kScriptKey = "script";
+  static constexpr const char* kInImage = "image";
   /// Who else may read what the job stores, see access.h.
   static constexpr const char* kAccessKey = "access";
   /// Where bellowsd listens that may change the job's size, see common/controller_address.h; only

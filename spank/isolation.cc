@@ -99,14 +99,18 @@ Result<container::Spec> take_step_options(spank_t spank) {
   return container::parse_spec(text.value_or(""));
 }
 
-/// A batch script runs on the host unless the site has it otherwise.
+bool script_in_image(const Settings& settings) {
+  return settings.site.batch_in_container && step.contract &&
+         step.contract->extra_value(Contract::kScriptKey) == Contract::kInImage;
+}
+
 Status choose_spec(spank_t spank, const Settings& settings) {
   const auto asked = take_step_options(spank);
   if (!asked) return asked.error();
   auto spec = container::effective_spec(step.contract ? &*step.contract : nullptr, *asked);
   if (!spec) return spec.error();
   step.spec = *std::move(spec);
-  if (step.id == SLURM_BATCH_SCRIPT && !settings.site.batch_in_container) {
+  if (step.id == SLURM_BATCH_SCRIPT && !script_in_image(settings)) {
     step.spec.image.clear();
     step.spec.name.clear();
   }

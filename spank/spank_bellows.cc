@@ -71,6 +71,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char** av) {
     if (context == S_CTX_LOCAL || context == S_CTX_ALLOCATOR) {
       end_if_wrong();
       hand_on_container(spank);
+      tell_place_of_script(settings(ac, av));
     }
     if (context == S_CTX_REMOTE) prepare_step(spank, settings(ac, av));
   });

@@ -239,6 +239,15 @@ void hand_on_container(spank_t spank) {
   if (spank_context() == S_CTX_LOCAL) ::setenv(kStepVariable, text.c_str(), 1);
 }
 
+void tell_place_of_script(const Settings& settings) {
+  if (settings.site.batch_in_container || container_options().collector.spec().image.empty() ||
+      std::string_view(program_invocation_short_name) != "sbatch")
+    return;
+  slurm_info(
+      "bellows: the batch script runs on the host here; what it starts with srun runs in the "
+      "image");
+}
+
 void forget_outer_job() {
   ::unsetenv(kStepVariable);
   if (!environment("SLURM_JOB_ID")) return;

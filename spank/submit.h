@@ -25,6 +25,9 @@ void end_if_wrong();
 /// and, in srun, to the step.
 void hand_on_container(spank_t spank);
 
+/// In sbatch: says that the site has batch scripts run on the host, though there is an image.
+void tell_place_of_script(const Settings& settings);
+
 /// sbatch and salloc inside a job: forgets that job's BELLOWS_ variables as well.
 void forget_outer_contract();
 

@@ -66,7 +66,7 @@ struct Site {
   bool mount_home = false;
   bool remap_root = false;
   bool writable = false;
-  bool batch_in_container = false;
+  bool batch_in_container = true;  ///< where the contract says so
   bool task_prolog_in_container = false;
   bool no_new_privs = true;
   bool require_fence = true;  ///< a job with GPUs is not started where Slurm does not fence them

@@ -66,6 +66,8 @@ struct Request : Origin {
     return framework || gpus_range || batch_range || job_class || container || models || model_on ||
            pool || contradictory;
   }
+  /// The first option besides --container ones, whose services need the host; null: there is none.
+  const char* service() const;
   /// Whether it keeps the GPUs it asks for, also when these are none.
   bool keeps_gpus() const {
     return (container || models || model_on || pool) && !framework && !gpus_range && !batch_range &&

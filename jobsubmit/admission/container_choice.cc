@@ -43,7 +43,32 @@ bool choose_image(Review& review, const std::string& image) {
   return true;
 }
 
+/// As with pyxis, unless the job has what the host's srun and munge are needed for.
+void place_script(Review& review) {
+  if (!review.request.batch) return;
+  if (const char* service = review.request.service())
+    return review.note(
+        fmt::format("the batch script runs on the host, since the job has {}; what it starts with "
+                    "srun runs in the image",
+                    service));
+  review.decision.contract.extra.emplace_back(Contract::kScriptKey, Contract::kInImage);
+}
+
 }  // namespace
+
+const char* Request::service() const {
+  const std::pair<const std::optional<std::string>*, const char*> services[] = {
+      {&framework, "--framework"},
+      {&gpus_range, "--gpus-range"},
+      {&batch_range, "--batch-range"},
+      {&job_class, "--job-class"},
+      {&models, "--model"},
+      {&model_on, "--model-on"},
+      {&pool, "--pool"}};
+  for (const auto& [value, name] : services)
+    if (*value) return name;
+  return nullptr;
+}
 
 bool choose_container(Review& review) {
   Contract& contract = review.decision.contract;
@@ -55,6 +80,7 @@ bool choose_container(Review& review) {
     auto spec = container::parse_spec(*review.request.container);
     if (!spec) return review.refuse(Refusal::option, shown(spec.error().text, 512));
     if (!choose_image(review, spec->image)) return false;
+    if (!spec->image.empty()) place_script(review);
     spec->image.clear();
     options = container::spec_text(*spec);
   }

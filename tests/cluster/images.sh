@@ -56,8 +56,10 @@ allow_images() {
     bail "slurmctld does not take the policy"
 }
 
-# The arguments that the nodes' plugin has from now on (slurmstepd reads them at each start).
+# The arguments that the nodes' plugin has from now on (slurmstepd reads them at each start). Most scripts of tests need
+# the host's srun.
 spank_args() { # WORDS
+  [[ $1 == *batch_in_container=* ]] || set -- "$1 batch_in_container=no"
   sed -i "s#spank_bellows.so\\( tmp_keep=[^ ]*\\)\\?.*#spank_bellows.so\\1 $1#" "$CLUSTER/etc/plugstack.conf"
 }
 

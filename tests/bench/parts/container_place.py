@@ -113,7 +113,7 @@ class Place:
             stream.write(POLICY.format(self.scratch))
         self.cluster = self.stack.enter_context(cluster.Cluster(
             self.builddir, "--nodes=1", "--gpus=4", "--bellows-conf", policy,
-            "--spank-args", f"image_dirs={self.scratch} max_containers=1024", slurm_conf=CONF))
+            "--spank-args", f"image_dirs={self.scratch} max_containers=1024 batch_in_container=no", slurm_conf=CONF))
         self._prepare_node()
         self.timer = self.stack.enter_context(self.cluster.timer())
         self.plain = self._hold()

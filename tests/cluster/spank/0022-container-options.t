@@ -74,18 +74,18 @@ for command in sbatch salloc srun; do
 done
 is "$(xc squeue --noheader --states=all | wc -l)" 0 "nothing wrong was submitted"
 
-is "$(held --container-image=/own/a.sqsh true.sh)" "gpus=0 image=/own/a.sqsh" \
+is "$(held --container-image=/own/a.sqsh true.sh)" "gpus=0 image=/own/a.sqsh script=image" \
   "a container needs no GPU"
-is "$(held --container-image=here.sqsh true.sh)" "gpus=0 image=$home/here.sqsh" \
+is "$(held --container-image=here.sqsh true.sh)" "gpus=0 image=$home/here.sqsh script=image" \
   "a file is looked up where sbatch runs"
-is "$(held --gpus=2 --container-image=./none.sqsh true.sh)" "gpus=2 image=$home/none.sqsh" \
+is "$(held --gpus=2 --container-image=./none.sqsh true.sh)" "gpus=2 image=$home/none.sqsh script=image" \
   "a path is made absolute there, and GPUs stay as they are"
 is "$(held --container-mounts=/a:/b --container-mounts=/c:/d:ro --container-writable true.sh)" \
   "gpus=0 container=mount:/a:/b,mount:/c:/d:ro,writable" "options add up"
-is "$(held lines.sh)" "gpus=0 image=/own/script.sqsh container=mount:/a:/b" "lines of the script"
+is "$(held lines.sh)" "gpus=0 image=/own/script.sqsh script=image container=mount:/a:/b" "lines of the script"
 is "$(with PYXIS_CONTAINER_IMAGE=/own/p BELLOWS_CONTAINER_IMAGE=/own/b \
   PYXIS_CONTAINER_WRITABLE=1 PYXIS_CONTAINER_MOUNTS=/x:/y -- --container-mounts=/a:/b true.sh)" \
-  "gpus=0 image=/own/b container=mount:/a:/b,writable" "variables, and what wins"
+  "gpus=0 image=/own/b script=image container=mount:/a:/b,writable" "variables, and what wins"
 is "$(with PYXIS_CONTAINER_READONLY=1 -- --container-writable --export=NONE true.sh)" \
   "gpus=0 container=writable" "the command line wins over a contrary variable"
 is "$(held --framework=boxed --container-workdir=/w true.sh)" \

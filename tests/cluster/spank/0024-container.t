@@ -106,14 +106,6 @@ like "$said" 'host'$'\n''the script on the host' "the batch script runs on the h
 other=$(xc --user bob srun --quiet --mpi=none -w n1 --container-image="$squash" --container-name=mine \
   sh -c 'echo $(id -u) $(readlink /proc/self/ns/mnt)' 2>&1)
 like "$other" '^20002 mnt:' "another user runs in the same image"
-script inside.sh <<'S'
-cat /etc/environment
-readlink /proc/self/ns/mnt
-S
-sed -i '1s#.*#\#!/bin/sh#' "$home/inside.sh"
-spank_args "image_dirs=$images batch_in_container=yes"
-like "$(batch inside.sh -w n1 --container-image="$squash")" 'IMAGE_SAYS=hello' "batch_in_container=yes puts it in the image"
-spank_args "image_dirs=$images"
 
 # Mounts.
 mkdir -p "$shared/data/below"

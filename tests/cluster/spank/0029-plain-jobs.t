@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 180
-# Jobs that were submitted without options, and their steps in containers, as pyxis has them.
+# As pyxis has it: steps in containers of jobs that were submitted without options, containers of a step's own, and batch
+# scripts in images.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/cluster/images.sh
@@ -82,6 +83,24 @@ touch "$home/killed.go"
 ok "the next step runs" poll 60 grep -qs ^next: "$home/killed.out"
 ok "and nothing is left of a step whose slurmstepd was killed" poll 20 there_is_none
 xc scancel --user=alice --name=killed.sh
+
+# The batch script of a job that was submitted with an image.
+printf '#!/bin/sh\ncat /etc/environment; pwd; ls /etc/debian_version\n' >"$home/script.sh"
+chmod 755 "$home/script.sh"
+script_of() { # OPTION...: what sbatch and the script say
+  xc sbatch --wait --output=script.out -w n1 --container-image="$images/busybox.sqsh" "$@" script.sh 2>&1
+  cat "$home/script.out"
+}
+like "$(script_of)" '^Submitted [^:]*IMAGE_SAYS=hello'$'\n''/'$'\n''ls: /etc/debian_version: No such' "it runs in the image"
+said=$(script_of --framework=plain --gpus=1)
+like "$said" 'bellows: [^:]*the batch script runs on the host, since the job has --framework; what it starts with srun runs in the image' \
+  "unless the job has services of Bellows, as sbatch says"
+like "$said" $'\n''/etc/debian_version' "and so it does"
+spank_args "image_dirs=$images batch_in_container=no"
+said=$(script_of)
+like "$said" 'sbatch: bellows: the batch script runs on the host here; what it starts with srun runs in the image' "or the site has it so, as sbatch says"
+like "$said" $'\n''/etc/debian_version' "and so it does"
+spank_args "image_dirs=$images batch_in_container=yes"
 
 # As pyxis's own tests run: commands of a shell that salloc starts.
 script inside.sh <<'S2'

@@ -8,7 +8,7 @@ namespace {
 const std::string kPolicyOfImages = policy_with("images: [\"/own/*\"]");
 const std::string kOption = "_SLURM_SPANK_OPTION_bellows_container=";
 constexpr const char* kContainerLine =
-    "bellows/1 tenant=vision gpus=0 ckpt=/c/%25j image=/own/a.sqsh images=/own/%2A "
+    "bellows/1 tenant=vision gpus=0 ckpt=/c/%25j image=/own/a.sqsh script=image images=/own/%2A "
     "container=mount:/data:/data:ro";
 
 Job container_job(const std::vector<std::string>& entries) {
@@ -17,6 +17,10 @@ Job container_job(const std::vector<std::string>& entries) {
   job->account = copy("vision");
   fill(job->spank_job_env, job->spank_job_env_size, entries);
   return job;
+}
+
+bool has_script(const Job& job) {
+  return std::string_view(job->admin_comment).find(" script=") != std::string_view::npos;
 }
 
 job_record container_record() {
@@ -85,6 +89,26 @@ Test(job_submit_container, plain_jobs_may_have_steps_in_containers, .timeout = 2
   job = container_job({});
   cr_assert(suspended.submit(job.get()) == SLURM_SUCCESS);
   cr_expect(job->spank_job_env_size == 0, "its tenant is suspended");
+}
+
+Test(job_submit_container, scripts_run_in_the_image_unless_there_are_services, .timeout = 20) {
+  Plugin plugin(kPolicyOfImages);
+  const std::string image = kOption + "image:/own/a.sqsh";
+  Job job = container_job({image, "_SLURM_SPANK_OPTION_bellows_gpus_range=1"});
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS, "%s", plugin.message().c_str());
+  cr_expect(!has_script(job), "%s", job->admin_comment);
+  cr_expect(plugin.message() ==
+                "bellows: the batch script runs on the host, since the job has --gpus-range; what "
+                "it starts with srun runs in the image",
+            "%s", plugin.message().c_str());
+  job = container_job({kOption + "verbose"});
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS && plugin.message().empty());
+  cr_expect(!has_script(job), "there is no image");
+  job = new_job();
+  job->account = copy("vision");
+  fill(job->spank_job_env, job->spank_job_env_size, {image});
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS);
+  cr_expect(!has_script(job), "there is no script");
 }
 
 /// A client without the plugin's last word, or one that forges it.
