@@ -270,7 +270,8 @@ void tell_phases(const container::Phases& phases) {
 
 /// Those that are this step's own, at its end; at its begin, what a killed slurmstepd left.
 void forget_containers(const Settings& settings) {
-  if (!container::wants_container(step.spec) || !container::is_steps_own(step.spec, settings.site))
+  if (step.spec.name.empty() &&
+      !(container::wants_container(step.spec) && container::is_steps_own(step.spec, settings.site)))
     return;
   const Status status = container::forget_own_containers(settings.run_dir, step.job, step.stepd);
   if (!status.ok()) slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());

@@ -2,6 +2,7 @@
 #include "spank/container/container_name.h"
 
 #include <fmt/core.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <sys/stat.h>
 
@@ -12,11 +13,16 @@
 
 #include "common/container/spec_text.h"
 #include "common/text.h"
+#include "spank/container/capabilities.h"
 
 namespace bellows::container {
 namespace {
 
 constexpr std::string_view kOwn = "step-";
+
+std::string own_name(pid_t stepd) { return fmt::format("{}{}", kOwn, stepd); }
+/// Of the note that says in which container with a name a step runs.
+std::string use_name(pid_t stepd) { return own_name(stepd) + ":in"; }
 
 /// Tells an image that was replaced from the one before it.
 std::string identity(const std::string& image) {
@@ -48,7 +54,7 @@ bool is_steps_own(const Spec& spec, const Site& site) {
 
 std::string container_name(const Spec& spec, const Site& site, pid_t stepd) {
   if (!spec.name.empty()) return "named-" + spec.name;
-  if (is_steps_own(spec, site)) return fmt::format("{}{}", kOwn, stepd);
+  if (is_steps_own(spec, site)) return own_name(stepd);
   Spec shared = spec;
   shared.workdir.reset();
   shared.env.clear();
@@ -58,6 +64,27 @@ std::string container_name(const Spec& spec, const Site& site, pid_t stepd) {
   shared.writable = false;
   return fmt::format("image-{:016x}",
                      std::hash<std::string>()(spec_text(shared) + identity(spec.image)));
+}
+
+Status note_use(const JobViews& views, const std::string& name, pid_t stepd) {
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  const auto noted = views.read_note(use_name(stepd));
+  if (!noted) return noted.error();
+  return *noted == name ? Status() : views.write_note(use_name(stepd), name);
+}
+
+Result<bool> is_used(const JobViews& views, const std::string& name, pid_t stepd) {
+  const auto names = views.names();
+  if (!names) return names.error();
+  for (const std::string& note : *names) {
+    const pid_t owner = owner_of(note);
+    if (owner == 0 || owner == stepd || note != use_name(owner) || is_gone(owner)) continue;
+    const auto used = views.read_note(note);
+    if (!used) return used.error();
+    if (*used == name) return true;
+  }
+  return false;
 }
 
 Status forget_own_containers(const std::string& run_dir, std::uint32_t job, pid_t stepd) {

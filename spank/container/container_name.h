@@ -21,8 +21,15 @@ std::string container_name(const Spec& spec, const Site& site, pid_t stepd);
 /// Whether a step has this container for itself.
 bool is_steps_own(const Spec& spec, const Site& site);
 
-/// Lets go of a step's own containers: those of `stepd` and of each slurmstepd that lives no more.
-/// Needs a Lease of the job's, and root.
+/// Notes that the step of `stepd` runs in a container with a name, until forget_own_containers.
+/// Raises CAP_DAC_OVERRIDE.
+Status note_use(const JobViews& views, const std::string& name, pid_t stepd);
+
+/// Whether a step of another slurmstepd that lives runs in it. Needs CAP_DAC_OVERRIDE.
+Result<bool> is_used(const JobViews& views, const std::string& name, pid_t stepd);
+
+/// Lets go of what is a step's own, of `stepd` and of each slurmstepd that lives no more. Needs a
+/// Lease of the job's, and root.
 Status forget_own_containers(const std::string& run_dir, std::uint32_t job, pid_t stepd);
 
 }  // namespace bellows::container

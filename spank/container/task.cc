@@ -82,8 +82,6 @@ std::string size_text(const TaskRequest& wanted) {
 
 }  // namespace
 
-bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }
-
 Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job, JobOwner owner,
                                   const Spec& spec, const Site& site, pid_t stepd) {
   auto views = JobViews::open(run_dir, job);
@@ -212,6 +210,14 @@ Status TaskEntry::check_mode(const std::string& name, const TaskRequest& wanted,
   const auto note = views_.read_note(note_name(name));
   if (!note) return note.error();
   if (note->starts_with(fmt::format("{} ", wanted.step))) return {};
+  if (spec.name_mode == NameMode::exec) {
+    const auto used = is_used(views_, name, stepd_);
+    if (!used) return used.error();
+    if (!*used)
+      return refused(
+          "exists, but no step runs in it on this node, and the mode exec only joins one that "
+          "runs; name it without :exec");
+  }
   if (spec.name_mode == NameMode::create)
     return refused(
         "exists on this node already, and the mode create does not join one; use another name");
@@ -421,6 +427,8 @@ Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, P
   Status status = find_or_build(name, wanted, site, phases, container);
   if (!status.ok()) return status;
   phases.begin("joining the container's namespaces");
+  if (!wanted.spec.name.empty())
+    if (status = note_use(views_, name, stepd_); !status.ok()) return status;
   if (status = join_others(name, wanted, site, phases); !status.ok()) return status;
   phases.begin("joining the container");
   if (status = pmix.open(); !status.ok()) return status;

@@ -110,7 +110,7 @@ class TaskEntry {
 };
 
 /// Whether a task goes into a container: with a name, into one that another step made.
-bool wants_container(const Spec& spec);
+inline bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }
 
 /// Whether the program is root in a user namespace of the container's.
 inline bool is_fake_root(const Spec& spec, const Site& site) {

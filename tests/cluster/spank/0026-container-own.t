@@ -42,6 +42,9 @@ tell no-image step --container-name=nowhere --container-image=/ sh -c 'echo host
 tell created step --container-name=a:create "${ns[@]}"
 tell again step --container-name=a:create true
 tell auto step --container-name=a "${ns[@]}"
+tell exec-idle step --container-name=a:exec true
+step --container-name=a sh -c 'touch /tmp/runs; sleep 300' &
+until [[ -e /tmp/runs ]]; do sleep 0.1; done
 tell exec step --container-name=a:exec "${ns[@]}"
 tell no-exec step --container-name=a:no_exec "${ns[@]}"
 tell other step --container-name=b "${ns[@]}"
@@ -57,6 +60,8 @@ said=$(batch named.sh -N2 -n6 --container-image="$squash")
 like_line exec-none 'container: [^:]+: the container a does not exist on this node' "exec needs a container that is there"
 is "$(line no-image)" host "image / is the host, whatever the name"
 like_line created '^mnt:' "create creates"
+like_line exec-idle 'the container a exists, but no step runs in it on this node, and the mode exec only joins one' \
+  "exec needs one in which a step runs"
 like_line again 'the container a exists on this node already' "and refuses one that is there"
 is "$(line auto) $(line exec) $(line no-exec)" "$(line created) $(line created) $(line created)" \
   "auto, exec and no_exec use it"

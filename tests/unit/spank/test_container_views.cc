@@ -130,10 +130,35 @@ Test(views, a_steps_own_containers_end_with_it) {
   auto names = views.names();
   cr_assert(static_cast<bool>(names));
   std::sort(names->begin(), names->end());
-  cr_expect(*names == (std::vector<std::string>{"named-step-1", "named-step-1:own", other,
-                                                other + ":own"}));
+  cr_expect(*names ==
+            (std::vector<std::string>{"named-step-1", "named-step-1:own", other, other + ":own"}));
   cr_expect(lease.leave().ok());
   EQUALS(node.jobs(), "");
+}
+
+Test(views, who_runs_in_a_container_with_a_name) {
+  NEEDS_ROOT();
+  const Node node;
+  auto lease = node.lease();
+  const auto views = node.views();
+  Other other([] {});
+  const auto used = [&](const char* name, pid_t stepd) {
+    const auto answer = is_used(views, name, stepd);
+    return answer.ok() && *answer;
+  };
+  cr_expect(!used("named-a", 1));
+  for (int task = 0; task < 2; ++task) cr_expect(note_use(views, "named-a", other.pid()).ok());
+  cr_expect(used("named-a", 1) && !used("named-b", 1));
+  cr_expect(!used("named-a", other.pid()), "a step is not the other one");
+  const pid_t gone = other.pid();
+  other.kill();
+  cr_expect(!used("named-a", 1), "its slurmstepd was killed");
+  cr_expect(note_use(views, "named-a", ::getpid()).ok() && used("named-a", 1));
+  cr_expect(forget_own_containers(node.run(), kJob, ::getpid()).ok());
+  cr_expect(!used("named-a", 1));
+  const auto left = views.read_note("step-" + std::to_string(gone) + ":in");
+  cr_expect(left.ok() && left->empty());
+  cr_expect(lease.leave().ok());
 }
 
 Test(views, steps_share_a_container_only_where_nobody_can_tell) {
