@@ -152,6 +152,7 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
   result.cwd = working_directory();
   result.account = step.account;
   std::array<char, 256> terminal{};
+  result.home = environment(spank, "HOME").value_or("");
   if (::ttyname_r(STDIN_FILENO, terminal.data(), terminal.size()) == 0)
     result.console = terminal.data();
   const auto gpus = environment(spank, "SLURM_GPUS_ON_NODE");
@@ -229,9 +230,7 @@ void obey_prolog(spank_t spank, const std::string& said) {
   }
 }
 
-/// One task for all.
-void tell_remarks(spank_t spank, const std::vector<std::string>& remarks) {
-  if (remarks.empty() || environment(spank, "SLURM_LOCALID") != "0") return;
+void tell_remarks(const std::vector<std::string>& remarks) {
   for (const std::string& remark : remarks)
     tell(fmt::format("slurmstepd: bellows: container: {}\n", remark));
 }
@@ -357,7 +356,9 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
     phases.begin("setting the environment");
     change_variables(spank, settings, *step.entry);
     obey_prolog(spank, step.entry->prolog_said());
-    tell_remarks(spank, step.entry->remarks());
+    tell_remarks(phases.remarks());
+    // One task for all, whereas only one has built what there was nothing of.
+    if (environment(spank, "SLURM_LOCALID") == "0") tell_remarks(step.entry->remarks());
     phases.end();
     if (step.spec.verbose) tell_phases(phases);
     step.entry.reset();

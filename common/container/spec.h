@@ -19,7 +19,14 @@ struct Mount {
   bool no_exec = false;
   bool recursive = true;  ///< rbind: with what is mounted below the source
   bool create = true;     ///< x-create=auto: a missing target is created; x-create=none: refused
-  std::uint64_t size_mib = 0;  ///< tmpfs: the size=N flag; 0: the site's default
+  bool no_atime = false;
+  bool no_dir_atime = false;
+  bool unbindable = false;       ///< nothing can be bound from it
+  bool optional = false;         ///< nofail: where it can't be had, the container does without
+  bool quiet = false;            ///< silent: and nothing is said of that
+  std::uint64_t size_mib = 0;    ///< tmpfs: the size=N flag; 0: the kernel's default
+  std::optional<unsigned> mode;  ///< tmpfs: of its root; unset: 1777
+  std::string huge;              ///< tmpfs: its huge pages, in the kernel's words; empty: none
 
   bool operator==(const Mount&) const = default;
 };

@@ -52,7 +52,8 @@ bool is_steps_own(const Spec& spec, const Site& site) {
                      [](const Mount& mount) { return mount.kind == Mount::Kind::tmpfs; });
 }
 
-std::string container_name(const Spec& spec, const Site& site, pid_t stepd) {
+std::string container_name(const Spec& spec, const Site& site, pid_t stepd,
+                           const std::string& home) {
   if (!spec.name.empty()) return "named-" + spec.name;
   if (is_steps_own(spec, site)) return own_name(stepd);
   Spec shared = spec;
@@ -62,8 +63,9 @@ std::string container_name(const Spec& spec, const Site& site, pid_t stepd) {
   shared.mount_home = spec.mount_home.value_or(site.mount_home);
   shared.remap_root = false;
   shared.writable = false;
-  return fmt::format("image-{:016x}",
-                     std::hash<std::string>()(spec_text(shared) + identity(spec.image)));
+  std::string text = spec_text(shared) + identity(spec.image);
+  if (*shared.mount_home) text += " " + home;
+  return fmt::format("image-{:016x}", std::hash<std::string>()(text));
 }
 
 Status note_use(const JobViews& views, const std::string& name, pid_t stepd) {

@@ -15,8 +15,9 @@ namespace bellows::container {
 /// The name under which a container is kept: tasks that ask for the same one share it. One without
 /// a name is its step's own, and so has the number of the step's slurmstepd, unless nothing in it
 /// can differ for those who come later: then the job's steps share it, for as long as the image is
-/// the same file. To be asked as the user.
-std::string container_name(const Spec& spec, const Site& site, pid_t stepd);
+/// the same file and `home`, where that is mounted, the same directory. To be asked as the user.
+std::string container_name(const Spec& spec, const Site& site, pid_t stepd,
+                           const std::string& home = {});
 
 /// Whether a step has this container for itself.
 bool is_steps_own(const Spec& spec, const Site& site);

@@ -45,6 +45,8 @@ std::uint64_t attributes(MountFlags flags) {
   if (!flags.devices) set |= MOUNT_ATTR_NODEV;
   if (flags.read_only) set |= MOUNT_ATTR_RDONLY;
   if (flags.no_exec) set |= MOUNT_ATTR_NOEXEC;
+  if (flags.no_atime) set |= MOUNT_ATTR_NOATIME;
+  if (flags.no_dir_atime) set |= MOUNT_ATTR_NODIRATIME;
   return set;
 }
 
@@ -121,8 +123,9 @@ std::string unescaped(std::string_view text) {
   return out;
 }
 
-Status change_mount(int mount, mount_attr attr, std::string_view what, std::string_view path) {
-  if (::mount_setattr(mount, "", AT_EMPTY_PATH, &attr, sizeof attr) != 0)
+Status change_mount(int mount, mount_attr attr, std::string_view what, std::string_view path,
+                    unsigned below = 0) {
+  if (::mount_setattr(mount, "", AT_EMPTY_PATH | below, &attr, sizeof attr) != 0)
     return errno_error(what, path);
   return {};
 }
@@ -130,8 +133,9 @@ Status change_mount(int mount, mount_attr attr, std::string_view what, std::stri
 }  // namespace
 
 std::string option_words(MountFlags flags) {
-  return fmt::format("{},nosuid{}{}", flags.read_only ? "ro" : "rw", flags.devices ? "" : ",nodev",
-                     flags.no_exec ? ",noexec" : "");
+  return fmt::format("{},nosuid{}{}{}{}", flags.read_only ? "ro" : "rw",
+                     flags.devices ? "" : ",nodev", flags.no_exec ? ",noexec" : "",
+                     flags.no_atime ? ",noatime" : "", flags.no_dir_atime ? ",nodiratime" : "");
 }
 
 Result<Fd> clone_mount(int from, std::string_view path, bool recursive, MountFlags flags) {
@@ -140,10 +144,11 @@ Result<Fd> clone_mount(int from, std::string_view path, bool recursive, MountFla
   if (!mount) return errno_error("clone the mount of", path);
   struct mount_attr attr {};
   attr.attr_set = attributes(flags);
+  // One of several settings, which the kernel changes only as a whole.
+  if (flags.no_atime) attr.attr_clr = MOUNT_ATTR__ATIME;
   attr.propagation = MS_PRIVATE;
-  if (::mount_setattr(mount.get(), "", AT_EMPTY_PATH | AT_RECURSIVE, &attr, sizeof attr) != 0)
-    return errno_error("set the mount flags of", path);
-  return mount;
+  auto status = change_mount(mount.get(), attr, "set the mount flags of", path, AT_RECURSIVE);
+  return status.ok() ? std::move(mount) : Result<Fd>(status.error());
 }
 
 Result<Fd> new_filesystem(const char* type,
@@ -180,6 +185,12 @@ Status set_writable(int mount, std::string_view path) {
   struct mount_attr attr {};
   attr.attr_clr = MOUNT_ATTR_RDONLY;
   return change_mount(mount, attr, "make writable", path);
+}
+
+Status set_unbindable(int mount, std::string_view path) {
+  struct mount_attr attr {};
+  attr.propagation = MS_UNBINDABLE;
+  return change_mount(mount, attr, "make unbindable", path, AT_RECURSIVE);
 }
 
 Result<Fd> open_source(const std::string& path) {

@@ -20,6 +20,8 @@ struct MountFlags {
   bool read_only = false;
   bool no_exec = false;
   bool devices = false;  ///< only for single device nodes and devpts; else nodev
+  bool no_atime = false;
+  bool no_dir_atime = false;
 };
 
 /// As mount(8) shows them: "ro,nosuid,nodev".
@@ -44,6 +46,8 @@ Status attach(int mount, int target, std::string_view path);
 Status set_read_only(int mount, std::string_view path);
 /// And back.
 Status set_writable(int mount, std::string_view path);
+/// Has a detached mount, and those below it, bound nowhere else.
+Status set_unbindable(int mount, std::string_view path);
 
 /// Opens an absolute path of the caller's namespace with O_PATH: for what users name there. Follows
 /// links, but none of /proc's, which lead to what the process has open. Mounts it where an

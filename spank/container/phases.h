@@ -32,6 +32,9 @@ class Phases {
   /// What was mounted, and what is odd about the host: for --container-verbose, beside the times.
   void note(std::string text) { notes_.push_back(std::move(text)); }
   const std::vector<std::string>& notes() const { return notes_; }
+  /// What the user should know though all went well.
+  void remark(std::string text) { remarks_.push_back(std::move(text)); }
+  const std::vector<std::string>& remarks() const { return remarks_; }
   const char* current() const { return entries_.empty() ? "" : entries_.back().name; }
   const std::vector<Entry>& entries() const { return entries_; }
 
@@ -42,6 +45,7 @@ class Phases {
   Observer watcher_;
   std::vector<Entry> entries_;
   std::vector<std::string> notes_;
+  std::vector<std::string> remarks_;
   Clock::time_point began_{};
   bool running_ = false;
 };

@@ -71,7 +71,7 @@ Status add_etc(const Spec& spec, int image, std::vector<PlacedMount>& places) {
   if (!open_in_root(image, "/etc", O_PATH | O_DIRECTORY)) return {};
   for (const char* path : {"/etc/resolv.conf", "/etc/hosts", "/etc/hostname"}) {
     if (spec.unshare_uts && std::string_view(path) == "/etc/hostname") continue;
-    auto placed = open_bind(path, path, false, true, true);
+    auto placed = open_bind(path, path, false, {.read_only = true, .no_exec = true});
     if (placed)
       places.push_back(std::move(*placed));
     else if (placed.error().kind != ErrorKind::not_found)
@@ -296,8 +296,9 @@ class Builder {
     }
     const auto own = own_mounts();
     for (const auto& placed : users_) {
-      if (auto status = place_user_mount(root_.get(), placed, own); !status) return status;
-      phases_.note(told(placed));
+      const auto status = place_user_mount(root_.get(), placed, own);
+      if (auto failed = unless_optional(status, placed, phases_); !failed) return failed;
+      if (status) phases_.note(told(placed));
     }
     if (auto status = check_own_seen(); !status.ok()) return status;
     return set_read_only(dev(), "/dev");
@@ -350,13 +351,12 @@ class Builder {
   }
 
   Status open_users() {
-    if (spec_.mount_home.value_or(site_.mount_home) && !inputs_.account.home.empty()) {
-      auto home = open_bind(inputs_.account.home, fake_root_ ? kRootHome : inputs_.account.home,
-                            true, false, false);
+    if (spec_.mount_home.value_or(site_.mount_home) && !inputs_.home.empty()) {
+      auto home = open_bind(inputs_.home, fake_root_ ? kRootHome : inputs_.home, true, {});
       if (!home) return home.error();
       users_.push_back(std::move(*home));
     }
-    auto mounts = open_user_mounts(spec_.mounts);
+    auto mounts = open_user_mounts(spec_.mounts, phases_);
     if (!mounts) return mounts.error();
     std::move(mounts->begin(), mounts->end(), std::back_inserter(users_));
     return {};

@@ -19,7 +19,8 @@ struct RootfsInputs {
   /// A directory of the caller's mount namespace (O_PATH, opened after it was unshared), to be
   /// hidden below a file system while the container is made in it.
   int scratch = -1;
-  Account account;              ///< of the caller; the home is for mount_home too
+  Account account;              ///< of the caller
+  std::string home;             ///< what mount_home mounts; empty: nothing
   std::string console;          ///< path of the step's terminal; empty: none
   std::vector<Device> devices;  ///< further nodes of /dev: the job's GPUs
   std::vector<PlacedMount>

@@ -155,6 +155,7 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
   RootfsInputs inputs;
   inputs.account = wanted.account;
   inputs.console = wanted.console;
+  inputs.home = wanted.home.empty() ? wanted.account.home : wanted.home;
   phases.begin("finding the driver's files");
   const auto host = open_file("/", kRoot);
   const auto driver = open_place("driver");
@@ -423,7 +424,7 @@ Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, P
   Fd container;
   PmixFiles pmix(wanted.pmix_dir);
   PmixFiles session = PmixFiles::session(wanted.pmix_session, wanted.pmix_shares_session);
-  const std::string name = container_name(wanted.spec, site, stepd_);
+  const std::string name = container_name(wanted.spec, site, stepd_, wanted.home);
   Status status = find_or_build(name, wanted, site, phases, container);
   if (!status.ok()) return status;
   phases.begin("joining the container's namespaces");

@@ -29,6 +29,7 @@ struct TaskRequest {
   std::uint64_t gpus = 0;    ///< that Slurm gave the step on this node
   std::string cwd;           ///< of the step, on the host
   Account account;           ///< the user's
+  std::string home;          ///< of the step's environment; empty: as the account has it
   std::string console;       ///< the task's terminal; empty: none
   std::string script;        ///< a batch script that shall run in the container; empty: none
   std::string pmix_dir;      ///< where the step's PMIx server keeps its files; empty: none

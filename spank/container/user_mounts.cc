@@ -9,8 +9,6 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include "spank/container/mount_api.h"
-
 namespace bellows::container {
 namespace {
 
@@ -19,16 +17,38 @@ bool usable(int fd, bool directory) {
   return may(fd, X_OK) || (!directory && (may(fd, R_OK) || may(fd, W_OK)));
 }
 
-Result<PlacedMount> open_tmpfs(const Mount& mount) {
-  std::vector<std::pair<std::string, std::string>> options = {{"mode", "1777"}};
-  if (mount.size_mib > 0) options.emplace_back("size", fmt::format("{}m", mount.size_mib));
+MountFlags flags_of(const Mount& mount) {
   MountFlags flags;
   flags.read_only = mount.read_only;
   flags.no_exec = mount.no_exec;
+  flags.no_atime = mount.no_atime;
+  flags.no_dir_atime = mount.no_dir_atime;
+  return flags;
+}
+
+Result<PlacedMount> open_tmpfs(const Mount& mount) {
+  std::vector<std::pair<std::string, std::string>> options = {
+      {"mode", fmt::format("{:o}", mount.mode.value_or(01777))}};
+  if (mount.size_mib > 0) options.emplace_back("size", fmt::format("{}m", mount.size_mib));
+  if (!mount.huge.empty()) options.emplace_back("huge", mount.huge);
+  const MountFlags flags = flags_of(mount);
   auto tmpfs = new_filesystem("tmpfs", options, flags);
   if (!tmpfs) return tmpfs.error();
-  return PlacedMount{mount.target, std::move(*tmpfs), true,
-                     mount.create, "tmpfs",           option_words(flags)};
+  return PlacedMount{mount.target, *std::move(tmpfs), true, true, "tmpfs", option_words(flags)};
+}
+
+Result<PlacedMount> open_one(const Mount& mount) {
+  if (mount.kind == Mount::Kind::umount)
+    return PlacedMount{mount.target, Fd(), true, false, "nothing", "unmounted"};
+  auto placed = mount.kind == Mount::Kind::tmpfs
+                    ? open_tmpfs(mount)
+                    : open_bind(mount.source, mount.target, mount.recursive, flags_of(mount));
+  if (!placed) return placed;
+  placed->create = mount.create;
+  if (!mount.unbindable) return placed;
+  placed->options += ",unbindable";
+  auto status = set_unbindable(placed->mount.get(), mount.target);
+  return status.ok() ? std::move(placed) : Result<PlacedMount>(status.error());
 }
 
 bool is_proc(int fd) {
@@ -171,8 +191,11 @@ std::string told(const PlacedMount& placed) {
 }
 
 Result<PlacedMount> open_bind(const std::string& source, const std::string& target, bool recursive,
-                              bool read_only, bool no_exec) {
+                              MountFlags flags) {
   auto fd = open_source(source);
+  if (!fd && fd.error().kind == ErrorKind::not_found)
+    return Error{ErrorKind::not_found,
+                 fmt::format("{} (source path does not exist)", fd.error().text)};
   if (!fd) return fd.error();
   struct stat info {};
   if (::fstat(fd->get(), &info) != 0) return errno_error("look at", source);
@@ -187,10 +210,8 @@ Result<PlacedMount> open_bind(const std::string& source, const std::string& targ
                                "instead of bind",
                                source)};
   }
-  MountFlags flags;
-  flags.read_only = read_only;
   flags.devices = S_ISCHR(info.st_mode) || S_ISBLK(info.st_mode);
-  flags.no_exec = no_exec || flags.devices;
+  flags.no_exec = flags.no_exec || flags.devices;
   auto mount = clone_mount(fd->get(), source, recursive, flags);
   if (!mount) return mount.error();
   return PlacedMount{target, std::move(*mount), directory, true, source, option_words(flags)};
@@ -199,28 +220,39 @@ Result<PlacedMount> open_bind(const std::string& source, const std::string& targ
 Status add_bind(const std::string& source, const std::string& target, bool read_only,
                 std::vector<PlacedMount>& mounts) {
   if (source.empty()) return {};
-  auto placed = open_bind(source, target, false, read_only, false);
+  auto placed = open_bind(source, target, false, {.read_only = read_only});
   if (!placed) return placed.error();
   mounts.push_back(*std::move(placed));
   return {};
 }
 
-Result<std::vector<PlacedMount>> open_user_mounts(const std::vector<Mount>& mounts) {
-  std::vector<PlacedMount> placed;
+Result<std::vector<PlacedMount>> open_user_mounts(const std::vector<Mount>& mounts,
+                                                  Phases& phases) {
+  std::vector<PlacedMount> all;
   for (const auto& mount : mounts) {
-    if (mount.kind == Mount::Kind::umount) {
-      placed.push_back({mount.target, Fd(), true, false, "nothing", "unmounted"});
+    PlacedMount wanted;
+    wanted.target = mount.target;
+    wanted.optional = mount.optional;
+    wanted.quiet = mount.quiet;
+    auto one = open_one(mount);
+    if (!one) {
+      const Status status = unless_optional(one.error(), wanted, phases);
+      if (!status.ok()) return status.error();
       continue;
     }
-    auto one = mount.kind == Mount::Kind::tmpfs
-                   ? open_tmpfs(mount)
-                   : open_bind(mount.source, mount.target, mount.recursive, mount.read_only,
-                               mount.no_exec);
-    if (!one) return one.error();
-    one->create = mount.create;
-    placed.push_back(std::move(*one));
+    one->optional = mount.optional;
+    one->quiet = mount.quiet;
+    all.push_back(*std::move(one));
   }
-  return placed;
+  return all;
+}
+
+Status unless_optional(const Status& status, const PlacedMount& placed, Phases& phases) {
+  if (status.ok() || !placed.optional) return status;
+  if (!placed.quiet)
+    phases.remark(fmt::format("the container is without the mount at {} (nofail): {}",
+                              placed.target, status.error().text));
+  return {};
 }
 
 Status place_user_mount(int root, const PlacedMount& placed, const std::vector<int>& own) {

@@ -7,6 +7,8 @@
 #include "common/container/spec.h"
 #include "common/fd.h"
 #include "common/result.h"
+#include "spank/container/mount_api.h"
+#include "spank/container/phases.h"
 
 /// Mounts made ready as detached ones, with the user's rights and before anything of the container
 /// is mounted, and put in their places in it.
@@ -20,6 +22,8 @@ struct PlacedMount {
   bool create = true;  ///< a missing target is made
   std::string source;  ///< for people, as `options` is
   std::string options;
+  bool optional = false;  ///< left out where it can't be placed
+  bool quiet = false;     ///< and nothing is said of that
 };
 
 /// "SOURCE on TARGET (OPTIONS)", for people.
@@ -28,15 +32,19 @@ std::string told(const PlacedMount& placed);
 /// Opens a source with the caller's rights, so without capabilities: one that the user may neither
 /// read, write nor execute is refused. Absolute, in the caller's mount namespace.
 Result<PlacedMount> open_bind(const std::string& source, const std::string& target, bool recursive,
-                              bool read_only, bool no_exec);
+                              MountFlags flags);
 
 /// Adds one of those, of a single file or directory; nothing for an empty source.
 Status add_bind(const std::string& source, const std::string& target, bool read_only,
                 std::vector<PlacedMount>& mounts);
 
 /// In their order. Refused besides: a bind that is not recursive of a directory with mounts below,
-/// since it would show what they hide. Needs CAP_SYS_ADMIN.
-Result<std::vector<PlacedMount>> open_user_mounts(const std::vector<Mount>& mounts);
+/// since it would show what they hide. An optional one that can't be had is missing, which `phases`
+/// is told. Needs CAP_SYS_ADMIN.
+Result<std::vector<PlacedMount>> open_user_mounts(const std::vector<Mount>& mounts, Phases& phases);
+
+/// Success for an optional mount that failed, which `phases` is told; else `status`.
+Status unless_optional(const Status& status, const PlacedMount& placed, Phases& phases);
 
 /// Puts it in its place below `root`, a container's. Refused: the root itself, /dev, and what is in
 /// /proc, where a mount could deceive those who join the container. Only `own`, the mounts that the

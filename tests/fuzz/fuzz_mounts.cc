@@ -40,6 +40,8 @@ void check(const Mount& mount) {
     require(mount.source.empty());
   require(mount.size_mib == 0 || mount.kind == Mount::Kind::tmpfs);
   require(mount.size_mib <= std::uint64_t{1} << 24);
+  require((!mount.mode && mount.huge.empty()) || mount.kind == Mount::Kind::tmpfs);
+  require(mount.mode.value_or(0) <= 01777);
   const auto back = parse_mount(mount_text(mount), "");
   require(back.ok() && *back == mount);
 }

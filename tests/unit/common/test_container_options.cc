@@ -133,7 +133,13 @@ const Case kMounts[] = {
     {"mounts=../data:data:ro",
      "! mount \"../data:data:ro\": the target must be a path in the container, such as /data"},
     {"mounts=/a:./b", "mount:/a:/b"},
-    {"mounts=/a:/../../../b", "mount:/a:/b"},
+    {"mounts=/a:/b/../../b",
+     "! mount \"/a:/b/../../b\": the target leads out of the container (cross-device link); write "
+     "it as the container has it, such as /data"},
+    {"mounts=/home:../home",
+     "! mount \"/home:../home\": the target leads out of the container (cross-device link); write "
+     "it as the container has it, such as /data"},
+    {"mounts=/a:/b/../c", "mount:/a:/c"},
     {"mounts=/a/../b//c/:/d/", "mount:/b/c:/d"},
     {"mounts=/my data:/the data", "mount:/my data:/the data"},
     {"mounts=/a:/b,/a:/b", "mount:/a:/b"},
@@ -168,25 +174,63 @@ const Case kMounts[] = {
      "at /dev/x"},
     {"mounts=/dev/shm,/a:/dev/x", "mount:/dev/shm,mount:/a:/dev/x"},
     {"mounts=/a:/b:suid",
-     "! mount \"/a:/b:suid\": suid cannot be given: every mount is nosuid and nodev"},
+     "! mount \"/a:/b:suid\": suid cannot be given: every mount is nosuid and nodev; leave it out"},
     {"mounts=/a:/b:ro+dev",
-     "! mount \"/a:/b:ro+dev\": dev cannot be given: every mount is nosuid and nodev"},
-    {"mounts=/a:/b:rslave",
-     "! mount \"/a:/b:rslave\": rslave cannot be given: every mount of a container is private to "
-     "it"},
+     "! mount \"/a:/b:ro+dev\": dev cannot be given: every mount is nosuid and nodev; leave it "
+     "out"},
+    {"mounts=/a:/b:remount+ro",
+     "! mount \"/a:/b:remount+ro\": remount cannot be given: each mount is made once; give its "
+     "other "
+     "flags alone"},
+    {"mounts=/a:/b:strictatime",
+     "! mount \"/a:/b:strictatime\": strictatime cannot be given: the file system's own setting "
+     "counts; leave it out, or write noatime"},
+    {"mounts=tmpfs:/b:uid=0",
+     "! mount \"tmpfs:/b:uid=0\": uid= cannot be given: a tmpfs belongs to its user; leave it out, "
+     "and write mode= for what others may do"},
+    {"mounts=/a:/b:slave+rslave+shared+rshared+private+rprivate+defaults+relatime+sync+auto+user",
+     "mount:/a:/b"},
+    {"mounts=/a:/b:x-move", "mount:/a:/b"},
+    {"mounts=/a:/b:bind+x-move", "mount:/a:/b"},
+    {"mounts=/a:/b:unbindable+ro", "mount:/a:/b:ro+unbindable"},
+    {"mounts=/a:/b:runbindable", "mount:/a:/b:unbindable"},
+    {"mounts=/a:/b:noatime+nodiratime", "mount:/a:/b:noatime+nodiratime"},
+    {"mounts=/a:/b:nofail+silent", "mount:/a:/b:nofail+silent"},
+    {"mounts=umount:/b:nofail", "mount:umount:/b:nofail"},
+    {"mounts=/a:/b:x-detach", "! mount \"/a:/b:x-detach\": x-detach is only for umount"},
+    {"mounts=tmpfs:/b:x-move",
+     "! mount \"tmpfs:/b:x-move\": x-move is only for files and directories of the host"},
+    {"mounts=tmpfs:/b:mode=0700+huge=within_size+noexec",
+     "mount:tmpfs:/b:noexec+mode=700+huge=within_size"},
+    {"mounts=tmpfs:/b:mode=0", "mount:tmpfs:/b:mode=0"},
+    {"mounts=tmpfs:/b:mode=4755",
+     "! mount \"tmpfs:/b:mode=4755\": mode=4755 is not an octal number up to 1777, such as "
+     "mode=700"},
+    {"mounts=tmpfs:/b:mode=",
+     "! mount \"tmpfs:/b:mode=\": mode= is not an octal number up to 1777, such as mode=700"},
+    {"mounts=/a:/b:mode=700", "! mount \"/a:/b:mode=700\": mode= is only for tmpfs"},
+    {"mounts=tmpfs:/b:huge=2M",
+     "! mount \"tmpfs:/b:huge=2M\": huge= is one of never, always, within_size, advise"},
     {"mounts=/a:/b:x-create=maybe",
      "! mount \"/a:/b:x-create=maybe\": x-create is auto, file, dir or none"},
     {"mounts=/a:/b:size=1G", "! mount \"/a:/b:size=1G\": size= is only for tmpfs"},
     {"mounts=tmpfs:/b:bind",
      "! mount \"tmpfs:/b:bind\": bind is only for files and directories of the host"},
-    {"mounts=umount:/b:ro", "! mount \"umount:/b:ro\": umount takes no flags"},
+    {"mounts=umount:/b:ro",
+     "! mount \"umount:/b:ro\": umount takes no flags but nofail and silent"},
     {"mounts=/a:/b:ro++noexec",
      "! mount \"/a:/b:ro++noexec\": \"\" is not a flag; there are ro, rw, bind, rbind, exec, "
-     "noexec, "
-     "nosuid, nodev, private, rprivate, x-create=auto|file|dir|none, and size=N for tmpfs"},
-    {"mounts=tmpfs:/b:size=64",
-     "! mount \"tmpfs:/b:size=64\": size \"64\": it has no unit; write a number and K, M, G or T, "
+     "noexec, noatime, nodiratime, unbindable, nofail, silent, x-create=auto|file|dir|none, and "
+     "for "
+     "tmpfs size=N, mode=OCTAL and huge=never|always|within_size|advise"},
+    {"mounts=tmpfs:/b:size=1048577", "mount:tmpfs:/b:size=2M"},
+    {"mounts=tmpfs:/b:size=50%",
+     "! mount \"tmpfs:/b:size=50%\": size \"50%\": it has no unit; write a number and K, M, G or "
+     "T, "
      "such as 512M"},
+    {"mounts=tmpfs:/b:size=0",
+     "! mount \"tmpfs:/b:size=0\": size \"0K\": it is zero; write a number and K, M, G or T, such "
+     "as 512M"},
 };
 
 const Case kOthers[] = {

@@ -136,6 +136,7 @@ std::string World::build(const Spec& spec, std::vector<PlacedMount> mounts,
                          const std::function<std::string()>& inside, Phases& phases) const {
   RootfsInputs inputs;
   inputs.account = {"user", "user", home};
+  inputs.home = home;
   inputs.mounts = std::move(mounts);
   inputs.console = console;
   const Fd scratch(::open(path("ns").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <string>
 
+#include "common/text.h"
 #include "spank/container/capabilities.h"
 #include "tests/unit/spank/container_rootfs_support.h"
 
@@ -142,6 +143,83 @@ Test(rootfs_mounts, tmpfs_and_its_size) {
                              (write_all(fd.get(), big, "it") ? " unbounded" : " bounded");
                     }),
          "rw,nosuid,nodev made bounded");
+}
+
+// The flags that statfs does not tell of.
+std::string mountinfo_of(const std::string& path) {
+  std::string found;
+  for (const auto line : split(text_of("/proc/self/mountinfo"), '\n'))
+    if (line.find(" " + path + " ") != std::string_view::npos) found = line;
+  return found;
+}
+
+bool has(const std::string& text, const char* word) { return text.find(word) != text.npos; }
+
+Test(rootfs_mounts, flags_of_enroot) {
+  NEEDS_ROOT();
+  Mounts world;
+  auto mount = bound(world.path("host"), "/mnt");
+  mount.no_atime = true;
+  mount.no_dir_atime = true;
+  mount.unbindable = true;
+  const auto look = [] { return mountinfo_of("/mnt"); };
+  const std::string marked = world.with({mount}, look);
+  cr_expect(has(marked, "noatime,nodiratime") && has(marked, " unbindable "), "%s", marked.c_str());
+  const std::string plain = world.with({bound(world.path("host"), "/mnt")}, look);
+  cr_expect(has(plain, " /mnt ") && !has(plain, "noatime") && !has(plain, "unbindable"), "%s",
+            plain.c_str());
+  Mount tmpfs;
+  tmpfs.kind = Mount::Kind::tmpfs;
+  tmpfs.target = "/mnt";
+  tmpfs.mode = 0700;
+  tmpfs.huge = "never";
+  tmpfs.unbindable = true;
+  const std::string empty = world.with({tmpfs}, look);
+  cr_expect(has(empty, "mode=700") && has(empty, " unbindable "), "%s", empty.c_str());
+}
+
+Test(rootfs_mounts, what_may_fail_is_left_out) {
+  NEEDS_ROOT();
+  Mounts world;
+  auto lacking = bound(world.path("none"), "/mnt");
+  auto in_proc = bound(world.path("host"), "/proc/sys");
+  Mount nothing_there;
+  nothing_there.kind = Mount::Kind::umount;
+  nothing_there.target = "/etc";
+  for (Mount* mount : {&lacking, &in_proc, &nothing_there}) mount->optional = true;
+  in_proc.quiet = true;
+  world.spec.mounts = {lacking, in_proc, nothing_there, bound(world.path("host"), "/opt")};
+  EQUALS(run_as_user({},
+                     [&]() -> std::string {
+                       Phases phases;
+                       const std::string inside = world.World::build(
+                           world.spec, {}, [] { return text_of("/opt/file"); }, phases);
+                       std::string told = inside;
+                       for (const std::string& remark : phases.remarks()) told += "|" + remark;
+                       return told;
+                     }),
+         "from the host|the container is without the mount at /mnt (nofail): cannot open " +
+             world.path("none") +
+             ": No such file or directory (source path does not exist)|the container is without "
+             "the mount at /etc (nofail): nothing is mounted at /etc");
+}
+
+Test(rootfs_mounts, home_is_mounted_with_the_users_rights) {
+  NEEDS_ROOT();
+  Mounts world;
+  world.spec.mount_home = true;
+  world.home = world.path("host");
+  EQUALS(world.with({}, [&world] { return text_of(world.path("host/file")); }), "from the host");
+  world.spec.remap_root = true;
+  EQUALS(world.with({}, [] { return text_of("/root/file"); }), "from the host");
+  for (const char* elsewhere : {"/", "/dev", "/proc", "relative", "/proc/self/root"}) {
+    world.home = elsewhere;
+    world.spec.remap_root = false;
+    REFUSED(world.with({}, [] { return "entered"; }), "");
+  }
+  world.directory("closed", 0700);
+  world.home = world.path("closed");
+  REFUSED(world.with({}, [] { return "entered"; }), "Permission denied");
 }
 
 Test(rootfs_mounts, what_was_mounted_is_told) {
@@ -365,7 +443,7 @@ Test(rootfs_mounts, mounts_of_others) {
   const auto library = world.path("host/file");
   const std::string found = run_as_user({}, [&]() -> std::string {
     const auto admin = Raised::raise(CAP_SYS_ADMIN);
-    auto placed = open_bind(library, "/opt/driver/lib.so.1", false, true, false);
+    auto placed = open_bind(library, "/opt/driver/lib.so.1", false, {.read_only = true});
     if (!placed) return placed.error().text;
     std::vector<PlacedMount> mounts;
     mounts.push_back(std::move(*placed));

@@ -170,6 +170,10 @@ Test(views, steps_share_a_container_only_where_nobody_can_tell) {
   cr_assert(static_cast<bool>(file));
   const std::string shared = container_name(spec, site, 5);
   EQUALS(container_name(spec, site, 6), shared);
+  EQUALS(container_name(spec, site, 6, "/home/ann"), shared);
+  Spec home = spec;
+  home.mount_home = true;
+  cr_expect(container_name(home, site, 6, "/home/ann") != container_name(home, site, 6, "/tmp"));
   Site writable;
   writable.writable = true;
   EQUALS(container_name(spec, writable, 5), "step-5");
