@@ -22,6 +22,7 @@
 #include "spank/container/container_name.h"
 #include "spank/container/fence.h"
 #include "spank/container/gpu_nodes.h"
+#include "spank/container/hook_variables.h"
 #include "spank/container/image_variables.h"
 #include "spank/container/phases.h"
 #include "spank/container/task.h"
@@ -151,8 +152,8 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
   result.prolog = take_prolog(spank, settings);
   result.cwd = working_directory();
   result.account = step.account;
-  std::array<char, 256> terminal{};
   result.home = environment(spank, "HOME").value_or("");
+  std::array<char, 256> terminal{};
   if (::ttyname_r(STDIN_FILENO, terminal.data(), terminal.size()) == 0)
     result.console = terminal.data();
   const auto gpus = environment(spank, "SLURM_GPUS_ON_NODE");
@@ -211,8 +212,11 @@ void change_variables(spank_t spank, const Settings& settings, const container::
   const auto lookup = [spank](const char* name) { return environment(spank, name); };
   for (const std::string& name : container::dropped_variables(step.spec))
     spank_unsetenv(spank, name.c_str());
-  for (const auto& [name, value] : container::image_variables(step.spec, lookup))
-    set_variable(spank, name, value);
+  const auto image = container::image_variables(step.spec, lookup);
+  // Looked up before the image's are set: what is the job's own.
+  const auto hooks = container::hook_variables(step.spec, image, lookup);
+  for (const auto* variables : {&image, &hooks})
+    for (const auto& [name, value] : *variables) set_variable(spank, name, value);
   const auto& kept = step.spec.env;
   if (container::is_fake_root(step.spec, settings.site) &&
       std::find(kept.begin(), kept.end(), "HOME") == kept.end())

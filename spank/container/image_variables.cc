@@ -20,10 +20,9 @@ bool is_asked_for(const Spec& spec, std::string_view name) {
   return std::find(spec.env.begin(), spec.env.end(), name) != spec.env.end();
 }
 
-bool is_kept(const Spec& spec, std::string_view name) {
+bool is_ours(std::string_view name) {
   return std::any_of(std::begin(kKept), std::end(kKept),
-                     [name](std::string_view prefix) { return name.starts_with(prefix); }) ||
-         is_asked_for(spec, name);
+                     [name](std::string_view prefix) { return name.starts_with(prefix); });
 }
 
 std::string_view unquoted(std::string_view value) {
@@ -59,11 +58,22 @@ std::vector<std::string> dropped_variables(const Spec& spec) {
   return names;
 }
 
+bool keeps(const Spec& spec, std::string_view name, const VariableLookup& lookup) {
+  return is_asked_for(spec, name) && lookup(std::string(name).c_str()).has_value();
+}
+
+Variables image_settings(std::string_view text, const Spec& spec, const VariableLookup& lookup) {
+  Variables variables = parse_environment(text);
+  std::erase_if(variables, [&](const auto& entry) {
+    return is_ours(entry.first) || keeps(spec, entry.first, lookup);
+  });
+  return variables;
+}
+
 Variables image_variables(const Spec& spec, const VariableLookup& lookup) {
   // An image need not have one.
   const auto text = read_file("/etc/environment", kMostBytes);
-  Variables variables = parse_environment(text ? *text : "");
-  std::erase_if(variables, [&spec](const auto& entry) { return is_kept(spec, entry.first); });
+  Variables variables = image_settings(text ? *text : "", spec, lookup);
   if (::access(kDriverDirectory, F_OK) == 0)
     variables.emplace_back("LD_LIBRARY_PATH", with_first(list(variables, "LD_LIBRARY_PATH", lookup),
                                                          kDriverDirectory));

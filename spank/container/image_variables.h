@@ -23,9 +23,16 @@ Variables parse_environment(std::string_view text);
 /// host's languages. Not where `spec.env` names the variable.
 std::vector<std::string> dropped_variables(const Spec& spec);
 
+/// Whether the job's value of a variable stands against the image's: `spec.env` names it, and the
+/// job has one.
+bool keeps(const Spec& spec, std::string_view name, const VariableLookup& lookup);
+
+/// What the text of an /etc/environment sets in a program's environment: not what the job keeps,
+/// nor what is Slurm's or Bellows'.
+Variables image_settings(std::string_view text, const Spec& spec, const VariableLookup& lookup);
+
 /// What to set in the environment of a program in the container that the caller is in: what the
-/// image says (not where `spec.env` names the variable, nor what is Slurm's or Bellows'), and the
-/// search paths for the host's driver.
+/// image says, and the search paths for the host's driver.
 Variables image_variables(const Spec& spec, const VariableLookup& lookup);
 
 }  // namespace bellows::container

@@ -18,6 +18,7 @@
 #include "spank/container/image.h"
 #include "spank/container/mount_api.h"
 #include "spank/container/skeleton.h"
+#include "spank/container/working_directory.h"
 
 namespace bellows::container {
 namespace {
@@ -308,7 +309,9 @@ class Builder {
     if (::fchdir(root_.get()) != 0) return errno_error("enter", "the image's root");
     if (::syscall(SYS_pivot_root, ".", ".") != 0) return errno_error("change to", "the new root");
     if (::umount2(".", MNT_DETACH) != 0) return errno_error("unmount", "the host's tree");
-    return enter_directory(root_.get(), spec_.workdir.value_or("/"));
+    const auto remark = enter_working_directory(root_.get(), spec_);
+    if (remark && !remark->empty()) phases_.note(*remark);
+    return remark ? Status() : remark.error();
   }
 
   Result<OwnMounts> own() const {

@@ -26,6 +26,7 @@
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
 #include "spank/container/user_mounts.h"
+#include "spank/container/working_directory.h"
 
 namespace bellows::container {
 namespace {
@@ -154,8 +155,8 @@ Status TaskEntry::cover_host_proc() const {
 Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, Phases& phases) {
   RootfsInputs inputs;
   inputs.account = wanted.account;
-  inputs.console = wanted.console;
   inputs.home = wanted.home.empty() ? wanted.account.home : wanted.home;
+  inputs.console = wanted.console;
   phases.begin("finding the driver's files");
   const auto host = open_file("/", kRoot);
   const auto driver = open_place("driver");
@@ -444,7 +445,10 @@ Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, P
   const auto root = open_file("/", kRoot);
   if (!root) return root.error();
   phases.begin("going to the working directory");
-  return enter_directory(root->get(), wanted.spec.workdir.value_or("/"));
+  const auto remark = enter_working_directory(root->get(), wanted.spec);
+  if (!remark) return remark.error();
+  if (!remark->empty()) remarks_.push_back(*remark);
+  return {};
 }
 
 /// As a task of the job that has no container would find the node.

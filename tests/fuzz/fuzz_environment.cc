@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// An image's /etc/environment as whoever made the image wrote it: each variable is one that its
 /// line says, in the text's order, and can be handed to execve(); the lists of directories among
-/// them take the host's.
+/// them take the host's. The same text as an /etc/rc, and as a list of hosts that a user forged.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,7 +12,9 @@
 
 #include "common/text.h"
 #include "spank/container/driver_files.h"
+#include "spank/container/hook_variables.h"
 #include "spank/container/image_variables.h"
+#include "spank/container/working_directory.h"
 
 namespace {
 
@@ -50,12 +52,27 @@ void check_list(const std::string& list) {
   require(std::equal(in_front.begin() + 1, in_front.end(), behind.begin(), behind.end() - 1));
 }
 
+void check_directory(std::string_view script) {
+  const auto path = rc_directory(script);
+  if (!path) return;
+  require(path->starts_with('/'));
+  for (const std::string_view part : split(*path, '/')) require(part != "." && part != "..");
+  require(path->find_first_of("$`\\\"\n") == path->npos);
+}
+
+void check_host(std::string_view list) {
+  const std::string host = first_host(list);
+  require(host.size() <= 255 && host.find_first_of("[], \n$") == host.npos);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const Variables variables = parse_environment(text);
   check_order(text, variables);
+  check_directory(text);
+  check_host(text);
   std::string quoted;
   for (const auto& [name, value] : variables) {
     require(is_variable_name(name));

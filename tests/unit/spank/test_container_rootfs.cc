@@ -252,6 +252,35 @@ Test(rootfs, workdir) {
       "directory in --container-workdir");
 }
 
+// As enroot writes it there, and never by a shell.
+Test(rootfs, images_own_workdir) {
+  NEEDS_ROOT();
+  OneImage world;
+  auto spec = world.spec();
+  spec.image = world.tree("rc");
+  world.directory("rc/work space");
+  world.directory("rc/closed", 0700);
+  const auto where = [] { return std::filesystem::current_path().string(); };
+  const auto starts_in = [&](const std::string& script) {
+    world.file("rc/etc/rc", script);
+    return world.in_container(spec, where);
+  };
+  const std::string script =
+      "# a label: cd \"/etc\"\n\nmkdir -p \"/x\" 2> /dev/null\ncd \"/work space\" && unset OLDPWD "
+      "|| "
+      "exit 1\n\nif [ -s /etc/rc.local ]; then\n    . /etc/rc.local\nfi\ncd \"/bin\"\n";
+  EQUALS(starts_in(script), "/work space");
+  EQUALS(starts_in("cd \"/../bin/../mnt\""), "/mnt");
+  for (const char* unclear :
+       {"cd \"$HOME\"", "cd \"`x`\"", "cd \"/a\\b\"", "cd /mnt", "cd \"/mnt", ""})
+    EQUALS(starts_in(unclear), "/");
+  for (const char* useless : {"cd \"/none\"", "cd \"/closed\"", "cd \"/etc/passwd\""})
+    EQUALS(starts_in(useless), "/");
+  world.file("rc/etc/rc", script);
+  spec.workdir = "/etc";
+  EQUALS(world.in_container(spec, where), "/etc");
+}
+
 // By what the phases are called, too: one whose fix is not found says only whom to tell.
 Test(rootfs, refusals_say_what_to_do) {
   NEEDS_ROOT();

@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 180
+# What scripts written for pyxis find in a container: flags of mounts, $HOME, where tasks start, and the variables of
+# enroot's hooks.
+# shellcheck source=tests/cluster/tap.sh disable=SC2016
+. "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/images.sh
+. "$TAP_HOME/images.sh"
+
+container_cluster_up "" --nodes=1
+shared=$CLUSTER/shared
+home=$shared/home/alice
+torch=$images/torch
+run() { xc srun --quiet --mpi=none --container-image="$torch" "$@" 2>&1; }
+
+# As enroot leaves an image.
+make_tree "$torch"
+mkdir "$torch/work"
+printf 'PYTORCH_VERSION=2.1\nONLY=image\nBOTH=image\n' >"$torch/etc/environment"
+printf '# docker://none\n\nmkdir -p "/work" 2> /dev/null\ncd "/work" && unset OLDPWD || exit 1\ntouch /tmp/was-run\n' >"$torch/etc/rc"
+
+said=$(xc env BOTH=job RANK=outer MASTER_ADDR=outer srun --quiet --mpi=none -n2 --overcommit --container-image="$torch" \
+  --container-env=ONLY,BOTH sh -c 'echo $SLURM_JOB_ID $(pwd) $ONLY $BOTH $RANK $LOCAL_RANK $WORLD_SIZE $MASTER_ADDR $MASTER_PORT
+    test ! -e /tmp/was-run || echo run' 2>&1)
+id=${said%% *}
+is "$(sort <<<"$said" | xargs)" "$(for rank in 0 1; do echo "$id /work image job $rank $rank 2 n1 $((id % 4536 + 61000))"; done | xargs)" \
+  "tasks start in the image's WORKDIR, with its variables and those of PyTorch"
+
+said=$(run --container-mounts="$shared:/a:unbindable+ro+noatime,tmpfs:/b:mode=700+huge=never+size=1048576,$shared:/c:rslave+relatime+defaults,/none:/d:nofail,$shared:/e:x-move" \
+  sh -c 'grep -v " / / " /proc/self/mountinfo; ls -d /e/home')
+like "$said" ' /a ro,nosuid,nodev,noatime unbindable - ' "mounts have the flags of enroot: unbindable"
+like "$said" ' /b rw[^-]* - tmpfs [a-z]+ [^ ]*size=1024k[^ ]*mode=700' "of tmpfs"
+like "$said" ' /c rw,[a-z,]+ - ' "and those that change nothing"
+like "$said" 'container: the container is without the mount at /d \(nofail\): cannot open /none: No such file' "nofail goes without, and says so"
+like "$said" '/e/home' "x-move is there"
+like "$(run --container-mounts=/home:../home true)" 'srun: error: bellows: --container-mounts: .*leads out of the container' \
+  "a target does not lead out of the container"
+like "$(run --container-mounts=/etc/shadow:/x true)" 'cannot mount /etc/shadow: Permission denied' "nor a source to what is root's"
+
+mkdir "$home/other"
+touch "$home/other/mine"
+is "$(xc env HOME="$home/other" srun --quiet --mpi=none --container-image="$torch" --container-mount-home --container-remap-root ls /root 2>&1)" \
+  mine '--container-mount-home mounts $HOME'
+mkdir -m 700 "$shared/closed"
+like "$(xc env HOME="$shared/closed" srun --quiet --mpi=none --container-image="$torch" --container-mount-home true 2>&1)" \
+  'closed: Permission denied' "with the user's rights"
+
+if [[ -z $has_pmix ]]; then
+  skip "PMIx's modules are told" "this Slurm has no mpi/pmix"
+else
+  is "$(xc srun --quiet --mpi=pmix --container-image="$torch" sh -c \
+    '[ -n "$PMIX_MCA_psec" ] && echo $([ "$PMIX_MCA_psec" = "$PMIX_SECURITY_MODE" ] && [ "$PMIX_MCA_gds" = "$PMIX_GDS_MODULE" ] && echo same)' 2>&1)" \
+    same "PMIx's modules are told"
+fi
+done_testing
