@@ -7,9 +7,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "common/fd.h"
@@ -18,6 +20,12 @@ namespace bellows::container {
 namespace {
 
 constexpr int kNeeded[] = {CAP_SYS_ADMIN, CAP_SYS_CHROOT, CAP_DAC_OVERRIDE, CAP_CHOWN};
+
+/// Of root in a container: what mounts, unpacks packages and changes names. A network it has none
+/// to set up, so no CAP_NET_ADMIN.
+constexpr int kOfRoot[] = {CAP_CHOWN,   CAP_DAC_OVERRIDE, CAP_FOWNER,   CAP_FSETID,
+                           CAP_KILL,    CAP_SETGID,       CAP_SETUID,   CAP_SETPCAP,
+                           CAP_SETFCAP, CAP_SYS_CHROOT,   CAP_SYS_ADMIN};
 
 struct Sets {
   std::array<__user_cap_data_struct, _LINUX_CAPABILITY_U32S_3> words{};
@@ -43,16 +51,37 @@ Status set(const Sets& sets) {
   return {};
 }
 
-}  // namespace
-
-Status empty_bounding_set() {
+Status bound_to(std::span<const int> kept) {
   for (int capability = 0; capability < 64; capability++) {
+    if (std::find(kept.begin(), kept.end(), capability) != kept.end()) continue;
     if (::prctl(PR_CAPBSET_DROP, capability, 0, 0, 0) == 0) continue;
     if (errno == EINVAL) break;  // this kernel has no more of them
-    return errno_error("empty", "the bounding set of capabilities");
+    return errno_error("limit", "the bounding set of capabilities");
   }
   return {};
 }
+
+/// What comes next is the user's program.
+Status keep_for_program(std::span<const int> kept, bool no_new_privs) {
+  if (no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
+    return errno_error("set", "no_new_privs");
+  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
+    return errno_error("clear", "the ambient capabilities");
+  Sets sets;
+  for (const int capability : kept) {
+    sets.of(capability).permitted |= Sets::bit(capability);
+    sets.of(capability).effective |= Sets::bit(capability);
+  }
+  if (auto status = set(sets); !status) return status;
+  if (::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) != 0) return errno_error("clear", "PR_SET_KEEPCAPS");
+  return {};
+}
+
+}  // namespace
+
+Status empty_bounding_set() { return bound_to({}); }
+
+Status limit_bounding_set() { return bound_to(kOfRoot); }
 
 Status begin_session_keyring() {
   // Where the kernel has no keys, or a seccomp filter forbids them, the task can't use any either.
@@ -86,15 +115,9 @@ Status keep_only_needed(bool network) {
   return set(kept);
 }
 
-Status drop_all(bool no_new_privs) {
-  if (no_new_privs && ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0)
-    return errno_error("set", "no_new_privs");
-  if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0)
-    return errno_error("clear", "the ambient capabilities");
-  if (auto status = set({}); !status) return status;
-  if (::prctl(PR_SET_KEEPCAPS, 0, 0, 0, 0) != 0) return errno_error("clear", "PR_SET_KEEPCAPS");
-  return {};
-}
+Status drop_all(bool no_new_privs) { return keep_for_program({}, no_new_privs); }
+
+Status keep_for_root(bool no_new_privs) { return keep_for_program(kOfRoot, no_new_privs); }
 
 Result<Raised> Raised::raise(int capability) {
   auto sets = get();

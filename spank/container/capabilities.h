@@ -26,9 +26,16 @@ Status keep_only_needed(bool network = false);
 /// Needs CAP_SETPCAP.
 Status empty_bounding_set();
 
+/// The same, but for what root in a container keeps.
+Status limit_bounding_set();
+
 /// Permitted, effective, inheritable and ambient set emptied; what comes next is the user's
 /// program.
 Status drop_all(bool no_new_privs);
+
+/// The same, but for what root in a container keeps, permitted and effective, in its own user
+/// namespace alone. After limit_bounding_set().
+Status keep_for_root(bool no_new_privs);
 
 /// Makes one permitted capability effective until the end of its life. A resource.
 class Raised {

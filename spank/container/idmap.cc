@@ -21,20 +21,22 @@
 namespace bellows::container {
 namespace {
 
-/// A child with a user namespace of its own and the caller's descriptors. It only waits for its
-/// end, so that the namespace can be set up. A resource.
+/// A child with a namespace of its own and the caller's descriptors. It only waits for its end, so
+/// that the namespace can be set up. A resource.
 class Holder {
  public:
-  /// The child opens its namespace, since nobody else may look into a process with capabilities.
-  Holder() {
+  /// A user namespace or, in `user`, one with a host name. The child opens its namespace, since
+  /// nobody else may look into a process with capabilities.
+  explicit Holder(int user = -1) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) return;
     const Fd from(ends[0]);
     const Fd to(ends[1]);
     const pid_t maker = ::getpid();
     // No signal at its end: the caller's program has its own children.
-    pid_ = static_cast<pid_t>(::syscall(SYS_clone, CLONE_NEWUSER | CLONE_FILES, 0, 0, 0, 0));
-    if (pid_ == 0) hold(to.get(), maker);
+    const int flags = CLONE_FILES | (user < 0 ? CLONE_NEWUSER : 0);
+    pid_ = static_cast<pid_t>(::syscall(SYS_clone, flags, 0, 0, 0, 0));
+    if (pid_ == 0) hold(to.get(), maker, user);
     if (pid_ < 0) return;
     int fd = -1;
     if (::read(from.get(), &fd, sizeof fd) == sizeof fd) space_.reset(fd);
@@ -51,13 +53,23 @@ class Holder {
   pid_t pid() const { return pid_; }
   const Fd& space() const { return space_; }
 
+  /// The namespace, for longer than this lives.
+  Result<Fd> keep() const {
+    Fd space(::fcntl(space_.get(), F_DUPFD_CLOEXEC, 3));
+    if (!space) return errno_error("keep", "a namespace");
+    return space;
+  }
+
  private:
   /// Only system calls: the caller is at an unknown point.
-  [[noreturn]] static void hold(int to, pid_t maker) {
+  [[noreturn]] static void hold(int to, pid_t maker, int user) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
     // Killed before that, it would never be missed, and the locks on its descriptors stay.
     if (::getppid() != maker) ::_exit(1);
-    const int fd = ::open("/proc/self/ns/user", O_RDONLY | O_CLOEXEC);
+    if (user >= 0 && (::setns(user, CLONE_NEWUSER) != 0 || ::unshare(CLONE_NEWUTS) != 0))
+      ::_exit(1);
+    const char* made = user < 0 ? "/proc/self/ns/user" : "/proc/self/ns/uts";
+    const int fd = ::open(made, O_RDONLY | O_CLOEXEC);
     if (::write(to, &fd, sizeof fd) != sizeof fd) ::_exit(1);
     while (true) ::pause();
   }
@@ -86,9 +98,13 @@ Result<Fd> root_is(uid_t uid, gid_t gid) {
   if (status) status = write_map(holder.pid(), "setgroups", "deny");
   if (status) status = write_map(holder.pid(), "gid_map", ids(gid));
   if (!status) return status.error();
-  Fd space(::fcntl(holder.space().get(), F_DUPFD_CLOEXEC, 3));
-  if (!space) return errno_error("keep", "a user namespace");
-  return space;
+  return holder.keep();
+}
+
+Result<Fd> host_name_in(const Fd& user) {
+  const Holder holder(user.get());
+  if (!holder.space()) return errno_error("make", "a host name for the container's root");
+  return holder.keep();
 }
 
 Status map_root_to_caller(int mount) {

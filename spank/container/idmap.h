@@ -18,4 +18,7 @@ Status map_root_to_caller(int mount);
 /// could enter it.
 Result<Fd> root_is(uid_t uid, gid_t gid);
 
+/// A host name, this process's, that root in `user` may change. Needs CAP_SYS_ADMIN.
+Result<Fd> host_name_in(const Fd& user);
+
 }  // namespace bellows::container

@@ -52,12 +52,17 @@ Result<Fd> find_pinned(const JobViews& views, const std::string& name) {
 
 }  // namespace
 
-Status leave_for_own(const Spec& spec) {
+Status leave_for_own(const Spec& spec, const Fd& root_of) {
   int flags = 0;
   for (const Kind& kind : kKinds)
-    if (spec.*kind.wanted) flags |= kind.flag;
-  if (flags == 0) return {};
-  if (::unshare(flags) != 0) return errno_error("make", "the namespaces of --container-unshare");
+    if (spec.*kind.wanted && !(root_of && kind.flag == CLONE_NEWUTS)) flags |= kind.flag;
+  if (flags != 0 && ::unshare(flags) != 0)
+    return errno_error("make", "the namespaces of --container-unshare");
+  if (root_of && spec.unshare_uts) {
+    const auto name = host_name_in(root_of);
+    if (!name) return name.error();
+    if (::setns(name->get(), CLONE_NEWUTS) != 0) return errno_error("join", "the host name's own");
+  }
   return spec.unshare_net ? raise_loopback() : Status();
 }
 
@@ -97,19 +102,29 @@ Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, Job
   return !found || *found ? std::move(found) : root_is(owner.uid, owner.gid);
 }
 
-Result<Fd> settle_user(const JobViews& views, const std::string& name, Fd made,
-                       std::uint32_t wait_seconds) {
-  const std::string pinned = pin_name(name, "user");
-  auto found = find_pinned(views, pinned);
-  if (!found || *found) return found;
+Status settle_user(const JobViews& views, const std::string& name, Fd& user,
+                   std::uint32_t wait_seconds) {
+  auto found = find_pinned(views, pin_name(name, "user"));
+  if (!found) return found.error();
+  if (*found) {
+    user = *std::move(found);
+    return {};
+  }
   const auto lock = views.lock(std::chrono::seconds(wait_seconds));
   if (!lock) return lock.error();
-  found = find_pinned(views, pinned);
-  if (!found || *found) return found;
+  return settle_user_locked(views, name, user);
+}
+
+Status settle_user_locked(const JobViews& views, const std::string& name, Fd& user) {
+  const std::string pinned = pin_name(name, "user");
+  auto found = find_pinned(views, pinned);
+  if (!found) return found.error();
+  if (*found) {
+    user = *std::move(found);
+    return {};
+  }
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
-  if (!as_root) return as_root.error();
-  if (auto status = views.pin(pinned, made.get()); !status.ok()) return status.error();
-  return made;
+  return as_root ? views.pin(pinned, user.get()) : Status(as_root.error());
 }
 
 Status join_own(const std::vector<OwnNamespace>& namespaces) {
@@ -117,13 +132,6 @@ Status join_own(const std::vector<OwnNamespace>& namespaces) {
     if (::setns(ns.fd.get(), ns.kind) != 0)
       return errno_error("join", "the container's namespaces");
   return {};
-}
-
-Status become_root_in(const Fd& user) {
-  if (::setns(user.get(), CLONE_NEWUSER) != 0)
-    return errno_error("join", "the container's user namespace");
-  // It came with all of them, over this namespace, in every set.
-  return empty_bounding_set();
 }
 
 }  // namespace bellows::container

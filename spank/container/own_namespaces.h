@@ -22,8 +22,9 @@ struct OwnNamespace {
 };
 
 /// Leaves the host's namespaces for what `spec` wants unshared. In a network of its own the
-/// loopback device is up. Needs CAP_SYS_ADMIN, and CAP_NET_ADMIN for the network.
-Status leave_for_own(const Spec& spec);
+/// loopback device is up. A host name of its own belongs to `root_of`, a user namespace whose root
+/// may change it, if that is valid. Needs CAP_SYS_ADMIN, and CAP_NET_ADMIN for the network.
+Status leave_for_own(const Spec& spec, const Fd& root_of);
 
 /// Pins what leave_for_own() made, before the mount namespace NAME is pinned; what a dead maker
 /// left is forgotten. Needs what JobViews::pin needs.
@@ -39,16 +40,15 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
 /// no namespaces.
 Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, JobOwner owner);
 
-/// The user namespace of the container NAME, which becomes `made` if it has none: one for all its
-/// tasks, since ranks in different ones could not read each other's memory.
-Result<Fd> settle_user(const JobViews& views, const std::string& name, Fd made,
-                       std::uint32_t wait_seconds);
+/// `user` becomes the user namespace of the container NAME, or is that from now on if it had none:
+/// one for all its tasks, since ranks in different ones could not read each other's memory.
+Status settle_user(const JobViews& views, const std::string& name, Fd& user,
+                   std::uint32_t wait_seconds);
+
+/// The same for who has the views' lock.
+Status settle_user_locked(const JobViews& views, const std::string& name, Fd& user);
 
 /// Joins them. Needs CAP_SYS_ADMIN.
 Status join_own(const std::vector<OwnNamespace>& namespaces);
-
-/// The process is root there, with no capability and no way to one. The mounts around it are not
-/// that namespace's, so nothing can be unmounted in it.
-Status become_root_in(const Fd& user);
 
 }  // namespace bellows::container

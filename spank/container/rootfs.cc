@@ -81,8 +81,9 @@ Status add_etc(const Spec& spec, int image, std::vector<PlacedMount>& places) {
   return {};
 }
 
-/// A file of our own making, kept in `scratch`.
-Status add_file(int scratch, const AccountFile& file, std::vector<PlacedMount>& places) {
+/// A file of our own making, kept in `scratch`. `what` it is, for people.
+Status add_file(int scratch, const AccountFile& file, const char* what,
+                std::vector<PlacedMount>& places) {
   const std::string name = file.path.substr(file.path.rfind('/') + 1);
   const Fd fd(::openat(scratch, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
   if (!fd) return errno_error("create", file.path);
@@ -92,9 +93,18 @@ Status add_file(int scratch, const AccountFile& file, std::vector<PlacedMount>& 
   flags.no_exec = true;
   auto mount = clone_mount(fd.get(), file.path, false, flags);
   if (!mount) return mount.error();
-  places.push_back(
-      {file.path, std::move(*mount), false, true, "the user's line", option_words(flags)});
+  places.push_back({file.path, std::move(*mount), false, true, what, option_words(flags)});
   return {};
+}
+
+/// For root in a container, or apt would become a user who is nobody there. Not in a directory in
+/// which the caller can create nothing.
+Status add_apt_setting(int scratch, int image, bool squashfs, std::vector<PlacedMount>& places) {
+  const std::string directory = "/etc/apt/apt.conf.d";
+  const auto place = open_in_root(image, directory, O_PATH | O_DIRECTORY);
+  if (!place || !(squashfs || may(place->get(), W_OK | X_OK))) return {};
+  return add_file(scratch, {directory + "/bellows", "APT::Sandbox::User \"root\";\n"},
+                  "apt's setting", places);
 }
 
 /// Those of the targets that are not in `image` and not in what will be mounted before them.
@@ -254,7 +264,12 @@ class Builder {
     if (auto status = add_etc(spec_, image->get(), etc_); !status) return status;
     if (!fake_root_)
       for (const auto& file : account_files(image->get(), inputs_.account))
-        if (auto status = add_file(scratch->get(), file, etc_); !status) return status;
+        if (auto status = add_file(scratch->get(), file, "the user's line", etc_); !status)
+          return status;
+    if (fake_root_ && writable_)
+      if (auto status = add_apt_setting(scratch->get(), image->get(), image_.squashfs, etc_);
+          !status)
+        return status;
     auto missing = missing_targets(image->get(), all_places());
     if (!missing) return missing.error();
     RootMaker maker(scratch->get(), std::move(*image));

@@ -19,6 +19,7 @@
 #include "spank/container/capabilities.h"
 #include "spank/container/container_name.h"
 #include "spank/container/driver_files.h"
+#include "spank/container/fake_root.h"
 #include "spank/container/fence.h"
 #include "spank/container/mount_api.h"
 #include "spank/container/own_mounts.h"
@@ -95,6 +96,9 @@ Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
     auto user = find_or_make_user(entry.views_, container_name(spec, site, stepd), owner);
     if (!user) return user.error();
     entry.user_ = *std::move(user);
+    const auto capable = users_have_namespaces("");
+    if (!capable) return capable.error();
+    entry.capable_ = *capable;
   }
   // A container has no use for programs that gain capabilities; on the host, sudo and ping do.
   if (auto status = keep_for_later(wants_container(spec)); !status.ok()) return status.error();
@@ -278,9 +282,11 @@ Status TaskEntry::keep(const std::string& name, const TaskRequest& wanted, int m
 Status TaskEntry::build(const std::string& name, const TaskRequest& wanted, const Site& site,
                         Phases& phases) {
   const bool base = name == kBase;
+  if (user_ && !base)
+    if (auto settled = settle_user_locked(views_, name, user_); !settled.ok()) return settled;
   Status status = base ? Status() : join(base_.get());
   if (status.ok()) status = leave_namespace();
-  if (status.ok() && !base) status = leave_for_own(wanted.spec);
+  if (status.ok() && !base) status = leave_for_own(wanted.spec, user_);
   if (!status.ok()) return status;
   auto made = own_namespace();
   if (!made) return made.error();
@@ -414,9 +420,7 @@ Status TaskEntry::join_others(const std::string& name, const TaskRequest& wanted
   if (user_) {
     const std::uint32_t wait = wait_seconds(site);
     begin_patiently("joining the container's user namespace", wait, phases);
-    auto user = settle_user(views_, name, std::move(user_), wait);
-    if (!user) return user.error();
-    user_ = *std::move(user);
+    if (auto status = settle_user(views_, name, user_, wait); !status.ok()) return status;
   }
   return join_own(own);
 }
@@ -462,11 +466,6 @@ Status TaskEntry::run_task_prolog(const TaskRequest& wanted) {
   return {};
 }
 
-Status TaskEntry::become_root() {
-  const auto admin = Raised::raise(CAP_SYS_ADMIN);
-  return admin ? become_root_in(user_) : Status(admin.error());
-}
-
 Status TaskEntry::enter(const TaskRequest& wanted, const Site& site, Phases& phases) {
   phases.begin("taking up the capabilities");
   Status status = keep_only_needed(wanted.spec.unshare_net);
@@ -490,9 +489,8 @@ Status TaskEntry::enter(const TaskRequest& wanted, const Site& site, Phases& pha
     if (!status.ok()) return status;
   }
   phases.begin("giving up the capabilities");
-  if (user_)
-    if (status = become_root(); !status.ok()) return status;
-  status = drop_all(site.no_new_privs && wants_container(wanted.spec));
+  const bool no_new_privs = site.no_new_privs && wants_container(wanted.spec);
+  status = user_ ? become_root(user_, capable_, no_new_privs) : drop_all(no_new_privs);
   phases.end();
   return status;
 }

@@ -93,7 +93,6 @@ class TaskEntry {
   Status correct_devices(const Fd& container);
   Result<std::vector<Device>> clone_from_host(const std::vector<std::string>& names,
                                               const Fd& container) const;
-  Status become_root();
   Status run_task_prolog(const TaskRequest& wanted);
   Result<Fd> open_place(const char* name) const;
 
@@ -107,7 +106,8 @@ class TaskEntry {
   std::vector<std::string> remarks_;
   std::string prolog_said_;
   std::optional<Watchdog> watchdog_;
-  Fd user_;  ///< the user namespace in which the program is root; invalid: none
+  Fd user_;               ///< the user namespace in which the program is root; invalid: none
+  bool capable_ = false;  ///< and has capabilities there
 };
 
 /// Whether a task goes into a container: with a name, into one that another step made.

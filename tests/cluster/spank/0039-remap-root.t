@@ -1,0 +1,76 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# deadline: 90
+# Root in a container: what installs packages believes that it succeeded, file systems and a host
+# name can be made and changed, and nothing that was mounted before can be taken away.
+# shellcheck source=tests/cluster/tap.sh disable=SC2016
+. "$(dirname "$0")/../tap.sh"
+# shellcheck source=tests/cluster/images.sh
+. "$TAP_HOME/images.sh"
+
+tools=$(mktemp -d)
+cc -static -O1 -o "$tools/intruder" "$TAP_HOME/intruder.c" 2>"$tools/cc" ||
+  { rm -rf -- "$tools"; skip_all "needs a compiler and a static libc"; }
+container_cluster_up "" --nodes=1 --gpus=2
+shared=$CLUSTER/shared
+chmod 777 "$shared"
+cp "$tools/intruder" "$shared/intruder"
+rm -rf -- "$tools"
+# What a package looks like to who unpacks it: files of several users.
+mkdir "$shared/package" && echo data >"$shared/package/data"
+chown 42:43 "$shared/package/data"
+tar -C "$shared" -cf "$shared/package.tar" package
+root() { # OPTION-OF-SRUN... PROGRAM...
+  xc srun --quiet --mpi=none --gpus=1 --container-remap-root --container-image="$images/busybox.sqsh" \
+    --container-mounts="$shared:/shared" "$@" 2>&1
+}
+line() { sed -n "s/^$1: //p" <<<"$said"; }
+
+cat >"$shared/inside.sh" <<'S'
+tell() { local name=$1; shift; { "$@" 2>&1 && echo yes; } | sed "s/^/$name: /"; }
+cd /tmp
+echo mine >mine
+tell chown busybox chown 42:43 mine
+tell owner stat -c '%u %g' mine
+tell unpacked busybox tar -xpf /shared/package.tar
+tell data cat package/data
+tell seccomp sed -n 's/^Seccomp:[^0-9]*//p' /proc/self/status
+mkdir place
+tell tmpfs mount -t tmpfs none place
+tell filled touch place/file
+tell unmount umount place
+tell bind mount -o bind /shared place
+tell hostname hostname other
+tell hostname hostname
+tell device mknod node c 1 3
+tell proc umount /proc
+tell dev umount -l /dev
+tell shared umount -l /shared
+tell sys mount -o remount,rw,bind /sys
+tell gpus sh -c 'for i in 0 1; do head -c 0 /dev/nvidia$i 2>/dev/null && echo $i; done | wc -l'
+S
+said=$(root --container-unshare=uts sh /shared/inside.sh)
+is "$(line chown | xargs)" yes "chown succeeds, as package managers want it" || diag "$said"
+is "$(line owner | xargs)" "0 0 yes" "but changes nothing"
+is "$(line unpacked | xargs) $(line data | xargs)" "yes data yes" "an archive with files of others is unpacked"
+is "$(line seccomp | xargs)" "2 yes" "by a seccomp filter"
+is "$(line tmpfs | xargs) $(line filled | xargs) $(line unmount | xargs) $(line bind | xargs)" "yes yes yes yes" \
+  "file systems are mounted, and unmounted again"
+is "$(line hostname | xargs)" "yes other yes" "a host name of the container's own is changed"
+is "$(mc exec --user root --node 1 -- hostname)" n1 "not the node's"
+like "$(line device)" 'not permitted|denied' "no device is made"
+for which in proc dev shared; do
+  like "$(line $which)" 'Invalid argument|not permitted' "/$which can't be unmounted"
+done
+like "$(line sys)" 'not permitted|denied' "nor /sys made writable"
+
+# Every mount of the container, one after the other.
+like "$(root /shared/intruder mounts "$tmp_kept")" '(^|'$'\n'')[1-9][0-9]* attempts, 0 succeeded' \
+  "nothing that hides or guards can be unmounted or changed"
+like "$(root /shared/intruder mknod /tmp 195 1)" ' 0 succeeded' "no GPU's node can be made"
+like "$(root --container-writable sh -c 'busybox chown 1:1 /etc/environment && echo changed')" changed \
+  "in a writable image too"
+is "$(xc srun --quiet --mpi=none --container-image="$images/busybox.sqsh" sed -n 's/^Seccomp:[^0-9]*//p' /proc/self/status)" 0 \
+  "without --container-remap-root there is no filter"
+ok "nothing stays mounted" poll 20 nothing_mounted 1
+done_testing
