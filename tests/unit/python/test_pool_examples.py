@@ -2,13 +2,14 @@
 """The examples of elastic objects, with members that are killed and a real etcd."""
 
 import os
+import subprocess
 import sys
 import threading
 import time
 import unittest
 
 from etcd_support import NO_ETCD, Servers, eventually
-from support import missing
+from support import SECONDS, missing
 
 SKIP = NO_ETCD or missing("msgpack") or missing("grpc")
 if not SKIP:
@@ -16,7 +17,8 @@ if not SKIP:
     from pool_support import PoolTestCase
 else:
     PoolTestCase = unittest.TestCase
-EXAMPLES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../../examples/pool")
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
+EXAMPLES = os.path.join(TOP, "examples/pool")
 CALLERS = 4
 ROUNDS = 10
 
@@ -107,6 +109,69 @@ class Examples(PoolTestCase):
         stub.leave("g", "a")
         self.assertEqual(next(changes), [])
         self.assertEqual(stub.members("g"), [])
+
+
+@unittest.skipIf(SKIP, SKIP)
+class Workers(PoolTestCase):
+    def test_each_part_is_done(self):
+        folder = os.path.join(TOP, "examples/workers")
+        sys.path.insert(0, folder)
+        self.addCleanup(sys.path.remove, folder)
+        import primes
+        import workers
+
+        program = os.path.join(folder, "workers.py")
+        started = [self.start(sys.executable, program, "primes") for _ in range(2)]
+        for one in started:
+            self.eventually(one.is_ready)
+        self.keeper.say(*(one.as_member() for one in started))
+        with workers.Pool(self.pool, at_once=8) as some:
+            counts = some.imap(primes.count, range(0, 60 * primes.STEP, primes.STEP))
+            # There are 9592 below 100,000.
+            self.assertEqual(next(counts), 9592)
+            started[0].kill()
+            self.keeper.say(started[1].as_member())
+            self.assertEqual(9592 + sum(counts), 412849)
+            with self.assertRaises(ValueError):
+                some.apply_async(os.path.join, ("a", "b")).result()
+
+
+@unittest.skipIf(SKIP or missing("distributed"), SKIP or missing("distributed"))
+class Dask(PoolTestCase):
+    def test_workers_follow_the_tasks_and_leave_nothing_behind(self):
+        folder = os.path.join(TOP, "examples/dask")
+        sys.path.insert(0, folder)
+        self.addCleanup(sys.path.remove, folder)
+        from distributed import Client
+        from security import of_pool
+
+        file = self.path("scheduler.json")
+        scheduler = subprocess.Popen([sys.executable, f"{folder}/scheduler.py", self.pool, file])
+        self.addCleanup(scheduler.wait, SECONDS)
+        self.addCleanup(scheduler.kill)
+        self.eventually(lambda: os.path.exists(file))
+        started = [self.start(sys.executable, f"{folder}/worker.py", file) for _ in range(2)]
+        for one in started:
+            self.eventually(one.is_ready)
+        with Client(scheduler_file=file, security=of_pool(self.pool), timeout=SECONDS) as client:
+            self.eventually(lambda: len(client.scheduler_info()["workers"]) == 2)
+            ran = self.path("ran")
+            parts = client.map(lambda n: open(ran, "a").write("x") and -n, range(-20, 0))
+            total = client.submit(sum, parts)
+            self.assertEqual(total.result(SECONDS), 210)
+            # What it has itself made is nowhere else.
+            (place,) = client.who_has([total])[total.key]
+            (goes,) = [one for one in started if place.endswith(f":{one.port}")]
+            # Some 40 s of work, which Dask wants to be done in ten.
+            many = client.map(time.sleep, [0.2 + n * 1e-6 for n in range(200)])
+            said = started[0].agent.lines
+            self.eventually(lambda: any(float(one.split()[2]) > 2 for one in said if "dask_workers" in one))
+            client.cancel(many)
+            goes.agent.order("drain 60")
+            self.assertEqual(goes.wait(), 0)
+            self.assertEqual(client.gather(parts), list(range(20, 0, -1)))
+            # The other worker has them, and computes none again.
+            self.assertEqual(os.path.getsize(ran), 20)
 
 
 if __name__ == "__main__":
