@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -181,9 +182,23 @@ class Stub {
 /// Whether a method may run twice when the member that ran it was lost.
 enum class Runs { once, again };
 
-/// Sends the items of a method that streams. false: the caller has gone.
+/// Where a method that streams sends its items.
 template <typename Item>
-using Sink = std::function<bool(const Item&)>;
+class Sink {
+ public:
+  Sink() = default;
+  Sink(std::function<bool(const Item&)> send, std::function<bool()> wanted)
+      : send_(std::move(send)), wanted_(std::move(wanted)) {}
+
+  /// false: the caller has gone.
+  bool operator()(const Item& item) const { return send_(item); }
+  /// Whether the caller is there and its time is not over, for a method that has nothing to send.
+  bool is_wanted() const { return wanted_(); }
+
+ private:
+  std::function<bool(const Item&)> send_;
+  std::function<bool()> wanted_;
+};
 
 struct ServerOptions {
   std::uint16_t port = 0;  ///< 0: one that is free
@@ -311,7 +326,8 @@ void Server::add_typed_stream(std::string name, std::function<void(ToItem, Args.
         std::tuple<std::decay_t<Args>...> args;
         if (!detail::take(from, &args, std::index_sequence_for<Args...>()))
           return Failure{CallOutcome::raised, "the method takes other arguments", "TypeError", {}};
-        const Sink<Item> typed = [&sink](const Item& item) { return sink(to_value(item)); };
+        const Sink<Item> typed([&sink](const Item& item) { return sink(to_value(item)); },
+                               [&sink] { return sink.is_wanted(); });
         std::apply([&](auto&&... all) { function(typed, std::move(all)...); }, std::move(args));
         return Value{};
       },
@@ -380,6 +396,18 @@ struct Convert<const char*> {
 template <>
 struct Convert<std::string_view> {
   static std::string to(std::string_view from) { return std::string(from); }
+};
+
+/// Python's None is one that holds nothing.
+template <typename T>
+struct Convert<std::optional<T>> {
+  static decltype(Value::held) to(const std::optional<T>& from) {
+    return from ? to_value(*from).held : decltype(Value::held)();
+  }
+  static bool from(const Value& from, std::optional<T>* into) {
+    into->reset();
+    return std::holds_alternative<std::monostate>(from.held) || from_value(from, &into->emplace());
+  }
 };
 
 template <typename T>

@@ -151,9 +151,11 @@ Status ObjectService::stream(grpc::ServerContext& context, const ByteBuffer& req
   Status status = check(context, counted);
   if (status.ok()) status = find(context, request, true, &method, &args);
   if (!status.ok()) return status;
-  const Sink<Value> sink = [&](const Value& item) {
-    return !context.IsCancelled() && writer.Write(to_buffer(checked(item)));
-  };
+  const Sink<Value> sink(
+      [&](const Value& item) {
+        return !context.IsCancelled() && writer.Write(to_buffer(checked(item)));
+      },
+      [&] { return !context.IsCancelled(); });
   auto ended = guarded(*method, args, sink);
   if (!ended) writer.Write(to_buffer(checked(std::move(ended))));
   return Status::OK;

@@ -60,7 +60,9 @@ class Shared {
                                     const FieldLock* lock = nullptr) {
     const Packed old = packed(from);
     const auto change = [&](const Packed& now) {
-      return now == old ? std::optional(packed(to)) : std::nullopt;
+      // Python has another form of 1.0.
+      const auto value = unpacked<T>(now);
+      return value && packed(*value) == old ? std::optional(packed(to)) : std::nullopt;
     };
     return fields_.change(field, change, lock);
   }

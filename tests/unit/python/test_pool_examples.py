@@ -18,21 +18,32 @@ if not SKIP:
 else:
     PoolTestCase = unittest.TestCase
 TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../..")
-EXAMPLES = os.path.join(TOP, "examples/pool")
+BUILD = os.environ.get("BELLOWS_BUILDDIR") or os.path.join(TOP, "build")
 CALLERS = 4
 ROUNDS = 10
 
 
+def in_python(name):
+    return sys.executable, os.path.join(TOP, "examples/pool", f"{name}.py")
+
+
+def in_cpp(name):
+    return (os.path.join(BUILD, "examples/pool", name),)
+
+
 @unittest.skipIf(SKIP, SKIP)
 class Examples(PoolTestCase):
-    def serve(self, program):
+    # Of the two members.
+    programs = in_python, in_python
+
+    def serve(self, name):
         """Two members of it, and a stub."""
         self.keeper.end()
         servers = Servers(self.pool, count=1)
         self.addCleanup(servers.close)
         pool.Shared("wait", self.pool, timeout=30).get("until it answers")
         self.keeper.start()
-        started = [self.start(sys.executable, os.path.join(EXAMPLES, program)) for _ in range(2)]
+        started = [self.start(*program(name)) for program in self.programs]
         for one in started:
             self.eventually(one.is_ready)
         self.keeper.say(*(one.as_member() for one in started))
@@ -66,7 +77,7 @@ class Examples(PoolTestCase):
         self.assertEqual(failures, [])
 
     def test_each_order_is_in_its_book_once(self):
-        (first, self.other), stub = self.serve("orders.py")
+        (first, self.other), stub = self.serve("orders")
         placed = {}
 
         def place(caller, round):
@@ -81,7 +92,7 @@ class Examples(PoolTestCase):
             stub.place("0-0", "S0", "sell", 1, 2.5)
 
     def test_no_lock_is_held_twice(self):
-        (first, self.other), stub = self.serve("coordinate.py")
+        (first, self.other), stub = self.serve("coordinate")
         inside, tokens = threading.Lock(), []
 
         def enter(caller, round):
@@ -99,7 +110,7 @@ class Examples(PoolTestCase):
         self.assertEqual(len(tokens), CALLERS * ROUNDS)
 
     def test_a_group(self):
-        _, stub = self.serve("coordinate.py")
+        started, stub = self.serve("coordinate")
         stub.join("g", "a", 60)
         changes = iter(stub.watch("g"))
         self.assertEqual(next(changes), ["a"])
@@ -109,6 +120,12 @@ class Examples(PoolTestCase):
         stub.leave("g", "a")
         self.assertEqual(next(changes), [])
         self.assertEqual(stub.members("g"), [])
+        # A member doesn't wait for watches of callers that are gone.
+        del changes
+        for one in started:
+            one.agent.order("drain 600")
+        for one in started:
+            self.assertEqual(one.wait(), 0)
 
 
 @unittest.skipIf(SKIP, SKIP)
@@ -172,6 +189,24 @@ class Dask(PoolTestCase):
             self.assertEqual(client.gather(parts), list(range(20, 0, -1)))
             # The other worker has them, and computes none again.
             self.assertEqual(os.path.getsize(ran), 20)
+
+
+class Cpp(Examples):
+    programs = in_cpp, in_cpp
+
+    def test_a_lock_of_python(self):
+        _, stub = self.serve("coordinate")
+        # In MessagePack this 0.0 is another one than that of C++.
+        pool.Shared("example-locks", self.pool)["door"] = {"holder": "", "token": 3, "until": 0.0}
+        self.assertEqual(stub.acquire.within(20)("door", "a", 30), 4)
+        self.assertIsNone(stub.acquire("door", "b", 30))
+
+
+class Mixed(Examples):
+    """One pool has members of both kinds."""
+
+    programs = in_cpp, in_python
+    test_a_group = None
 
 
 if __name__ == "__main__":
