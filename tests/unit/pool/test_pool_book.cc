@@ -205,6 +205,16 @@ Test(pool_steps, a_script_that_fails_at_once_is_not_run_again_and_again) {
   cr_expect_eq(plan_steps(book, 4, 8, {}, now).submit, 3, "one that works ends the pause");
 }
 
+Test(pool_book, a_member_that_drains_tells_the_next_keeper) {
+  MemberBook book;
+  book.listed({job_of(1, SlurmState::running)}, kStart);
+  auto report = ready_report(1);
+  report.draining = true;
+  cr_assert(book.reported(report, kStart + 1s));
+  cr_expect(phase_of(book, 1) == Phase::draining);
+  cr_expect_eq(plan_steps(book, 1, 8, {}, kStart + 1s).submit, 1, "another takes its place");
+}
+
 Test(pool_book, a_member_that_is_silent_for_long_is_replaced) {
   MemberBook book = ready_book(2);
   book.left(1, 1);
