@@ -134,7 +134,8 @@ Status take_unshare(Spec& spec, std::string_view value) {
                          : kind == "uts" ? &uts
                                          : nullptr;
     if (wanted == nullptr)
-      return invalid(fmt::format("\"{}\" is not one of net, ipc and uts", kind.substr(0, 64)));
+      return invalid(fmt::format("unknown namespace \"{}\", which is not one of net, ipc and uts",
+                                 kind.substr(0, 64)));
     *wanted = true;
   }
   spec.unshare_net = net;

@@ -19,12 +19,13 @@ namespace {
 
 struct Kind {
   const char* word;
+  const char* title;
   int flag;
   bool Spec::*wanted;
 };
-constexpr Kind kKinds[] = {{"net", CLONE_NEWNET, &Spec::unshare_net},
-                           {"ipc", CLONE_NEWIPC, &Spec::unshare_ipc},
-                           {"uts", CLONE_NEWUTS, &Spec::unshare_uts}};
+constexpr Kind kKinds[] = {{"net", "network", CLONE_NEWNET, &Spec::unshare_net},
+                           {"ipc", "IPC", CLONE_NEWIPC, &Spec::unshare_ipc},
+                           {"uts", "UTS", CLONE_NEWUTS, &Spec::unshare_uts}};
 
 std::string pin_name(const std::string& name, const char* kind) {
   return fmt::format("{}:{}", name, kind);
@@ -90,9 +91,10 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
       found.push_back({kind.flag, *std::move(ns)});
     else if (spec.*kind.wanted)
       return Error{ErrorKind::denied,
-                   fmt::format("the container {} was created without --container-unshare={}; join "
-                               "it without that option, or use another name",
-                               spec.name, kind.word)};
+                   fmt::format("the container {} is not in a separate {} namespace, since it was "
+                               "created without --container-unshare={}; join it without that "
+                               "option, or use another name",
+                               spec.name, kind.title, kind.word)};
   }
   return found;
 }

@@ -148,7 +148,7 @@ done
 like "$(<"$home/own.net")" 'LOOPBACK,UP' "a network of its own has a loopback device that is up"
 is "$(grep -c '^n1$' "$home/own.uts")" 2 "the host name stays"
 for i in 1 2; do ok "nothing of it stays on n$i" poll 20 no_views $i && ok "or is mounted" nothing_mounted $i; done
-like_line lacks 'was created without --container-unshare=net' "a named container that lacks one is not joined with it"
+like_line lacks 'is not in a separate network namespace, since it was created without --container-unshare=net' "a named container that lacks one is not joined with it"
 is "$(line joined)" "$(line has)" "one that has it is joined in all"
 is "$(line caps | awk '{print $2}' | sort -u)" 0000000000000000 "no capability is left"
 like_line down 'not permitted' "not over the network either"
