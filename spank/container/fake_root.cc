@@ -6,6 +6,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -84,6 +85,9 @@ Status join_as_root(const Fd& user, bool capable) {
   // It brings every capability over this namespace, in every set.
   if (::setns(user.get(), CLONE_NEWUSER) != 0)
     return errno_error("join", "the container's user namespace");
+  // Joining sets this to fs.suid_dumpable, and the user owns that namespace: with 1 a debugger
+  // could take the descriptors of the host that are still open.
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return errno_error("clear", "PR_SET_DUMPABLE");
   if (capable && ::unshare(CLONE_NEWNS) != 0)
     return errno_error("copy", "the container's mounts for its root");
   if (auto status = fake_changes_of_owner(); !status.ok()) return status;
