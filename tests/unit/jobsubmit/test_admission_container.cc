@@ -15,12 +15,14 @@ namespace {
 const Case kContainers[] = {
     // Images of the tenant's own.
     {"-Abrings --container=image:/own/a.sqsh",
-     "brings gpus=0 image=/own/a.sqsh images=/own/%2A,/home/%2A/%2A.sqsh | requeue"},
+     "brings gpus=0 image=/own/a.sqsh script=image images=/own/%2A,/home/%2A/%2A.sqsh | requeue"},
     {"-Abrings --container=image:/home/ann/b.sqsh --gpus=a100:2",
-     "brings gpus=2 image=/home/ann/b.sqsh images=/own/%2A,/home/%2A/%2A.sqsh | tasks=2 cpus=2 "
+     "brings gpus=2 image=/home/ann/b.sqsh script=image images=/own/%2A,/home/%2A/%2A.sqsh | "
+     "tasks=2 cpus=2 "
      "requeue"},
     {"-Abrings --container=image:/own/deep/er/a.sqsh",
-     "brings gpus=0 image=/own/deep/er/a.sqsh images=/own/%2A,/home/%2A/%2A.sqsh | requeue"},
+     "brings gpus=0 image=/own/deep/er/a.sqsh script=image images=/own/%2A,/home/%2A/%2A.sqsh | "
+     "requeue"},
     {"-Abrings --container=image:/home/ann/dir",
      "policy: tenant brings may not bring image /home/ann/dir; it may bring /own/*, "
      "/home/*/*.sqsh"},
@@ -56,7 +58,8 @@ const Case kContainers[] = {
      "NCCL_DEBUG=WARN"},
     {"--framework=pytorch --container=image:/images/pytorch.sqsh",
      "vision framework=pytorch:2.1 gpus=2 image=/images/pytorch.sqsh env=NCCL_DEBUG | "
-     "job=gres:gpu:2 tasks=2 cpus=2 requeue NCCL_DEBUG=WARN"},
+     "job=gres:gpu:2 tasks=2 cpus=2 requeue NCCL_DEBUG=WARN | the batch script runs on the host, "
+     "since the job has --framework; what it starts with srun runs in the image"},
     {"--framework=pytorch --container=image:/images/old.sqsh",
      "policy: tenant vision may not bring image /images/old.sqsh; it may bring none, so leave out "
      "--container-image; framework pytorch has its own"},
@@ -65,20 +68,27 @@ const Case kContainers[] = {
      "--container-image; framework digits runs without one"},
     {"-Abrings --framework=digits --gpus=a100:1 --container=image:/own/a.sqsh,no-mount-home",
      "brings framework=digits:1.0 gpus=1 image=/own/a.sqsh images=/own/%2A,/home/%2A/%2A.sqsh "
-     "container=no-mount-home | tasks=1 cpus=1 requeue"},
+     "container=no-mount-home | tasks=1 cpus=1 requeue | the batch script runs on the host, since "
+     "the job has --framework; what it starts with srun runs in the image"},
     {"-Abrings --framework=pytorch --gpus=a100:1 --container=image:/own/a.sqsh",
      "brings framework=pytorch:2.1 gpus=1 image=/own/a.sqsh env=NCCL_DEBUG "
-     "images=/own/%2A,/home/%2A/%2A.sqsh | tasks=1 cpus=1 requeue NCCL_DEBUG=WARN"},
+     "images=/own/%2A,/home/%2A/%2A.sqsh | tasks=1 cpus=1 requeue NCCL_DEBUG=WARN | the batch "
+     "script runs on the host, since the job has --framework; what it starts with srun runs in the "
+     "image"},
+    {"-Abrings --container=image:/own/a.sqsh salloc",
+     "brings gpus=0 image=/own/a.sqsh images=/own/%2A,/home/%2A/%2A.sqsh |"},
     // Without an image steps may still name one.
     {"-Abrings --container=tmp:4096M",
      "brings gpus=0 images=/own/%2A,/home/%2A/%2A.sqsh container=tmp:4096M | requeue"},
     {"--container=verbose", "vision gpus=0 container=verbose | requeue"},
     // No GPUs: nothing that is meant for GPUs.
-    {"-Anodes --container=image:/i -n3 -N2", "nodes gpus=0 image=/i images=%2A | requeue"},
+    {"-Anodes --container=image:/i -n3 -N2",
+     "nodes gpus=0 image=/i script=image images=%2A | requeue"},
     {"-Anodes --container=image:/i -N4",
      "policy: --nodes=4, but a job of tenant nodes may have 3 nodes at most; ask for fewer nodes"},
     {"-Anodes --container=image:/i --gpus=8",
-     "nodes gpus=8 image=/i images=%2A node_gpus=4 | tasks=8 cpus=8 minnodes=2 maxnodes=2 "
+     "nodes gpus=8 image=/i script=image images=%2A node_gpus=4 | tasks=8 cpus=8 minnodes=2 "
+     "maxnodes=2 "
      "cpus/gpu=gres:gpu:4 mem/gpu=gres:gpu:16384 requeue"},
     {"-Anodes --container=image:/i --gpus=2",
      "policy: --gpus=2, but a job of tenant nodes may have 4-16:4 GPUs; ask for sizes among "
