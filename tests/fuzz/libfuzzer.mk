@@ -4,7 +4,7 @@
 # line that names the sources it needs besides its own.
 
 TARGETS = fuzz_batch_record fuzz_catalogue fuzz_checkpoint_model fuzz_contract fuzz_controller_messages fuzz_csv fuzz_environment fuzz_events \
-	fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_progress fuzz_model_wire fuzz_mounts fuzz_peer_words \
+	fuzz_image_manifest fuzz_index fuzz_job_desc fuzz_ld_cache fuzz_model_book fuzz_model_progress fuzz_model_wire fuzz_mounts fuzz_peer_words \
 	fuzz_policy fuzz_pool_metrics fuzz_pool_object fuzz_remote fuzz_safetensors fuzz_site_settings
 # To compile this one takes as long as all the others, and three seconds are 60 runs of it, of which
 # driver.cc makes 50,000.
@@ -32,6 +32,7 @@ fuzz_environment = common/container/mount_grammar.cc common/fd.cc common/text.cc
 	spank/container/ld_cache.cc spank/container/mount_api.cc spank/container/root_files.cc \
 	spank/container/small_tree.cc spank/container/working_directory.cc
 fuzz_events = common/fd.cc launcher/record/event_log.cc
+fuzz_image_manifest = common/text.cc common/container/image_reference.cc image/layout/manifest.cc
 fuzz_index = checkpoint/format/array_part.cc checkpoint/wire/block_hash.cc checkpoint/format/digest.cc checkpoint/format/index.cc \
 	checkpoint/system/memory_reserve.cc
 fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc

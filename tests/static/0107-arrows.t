@@ -11,7 +11,7 @@ from pathlib import Path
 
 TOP = Path(os.environ.get("BELLOWS_SRCDIR") or Path(__file__).resolve().parents[2])
 ARROWS = TOP / "tests/static/arrows"
-PARTS = ("common", "slurm", "checkpoint", "elastic", "modelstore", "paramserver", "pool", "jobsubmit", "spank", "launcher")
+PARTS = ("common", "slurm", "checkpoint", "elastic", "modelstore", "paramserver", "pool", "image", "jobsubmit", "spank", "launcher")
 SOURCES = (".cc", ".h", ".hpp", ".c", ".cpp", ".hh", ".cu", ".inc", ".inl", ".ipp")
 # Of C++: what has no meaning here (comments, strings, lines of the preprocessor), and the words.
 TOKEN = re.compile(r"""(?P<skipped>//[^\n]*|/\*.*?\*/|R"(?P<mark>[^(\s]*)\(.*?\)(?P=mark)"

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 TOP = Path(os.environ.get("BELLOWS_SRCDIR") or Path(__file__).resolve().parents[2])
-PARTS = ("common", "slurm", "checkpoint", "elastic", "modelstore", "paramserver", "pool", "jobsubmit", "spank", "launcher")
+PARTS = ("common", "slurm", "checkpoint", "elastic", "modelstore", "paramserver", "pool", "image", "jobsubmit", "spank", "launcher")
 MOST_FIELDS = 25
 MOST_METHODS = 40
 MOST_LINES = 500
