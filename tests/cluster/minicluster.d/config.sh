@@ -24,7 +24,7 @@ bellowsd_program() { if is_installed; then echo "$MC_PREFIX/sbin/bellowsd"; else
 modeld_programs() {
   if is_installed; then echo "$MC_PREFIX/sbin/bellows-modeld $MC_HELPERS"; else echo "$builddir/modelstore/bellows-modeld $builddir/modelstore"; fi
 }
-programs() { if is_installed; then echo "$MC_PROGRAMS"; else echo "$builddir/launcher:$builddir/paramserver:$builddir/pool"; fi; }
+programs() { if is_installed; then echo "$MC_PROGRAMS"; else echo "$builddir/launcher:$builddir/paramserver:$builddir/pool:$builddir/image"; fi; }
 
 find_builddir() {
   local path

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/core.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "config.h"
+#include "image/command/commands.h"
+#include "launcher/base/exit_status.h"
+
+namespace {
+
+void add_commands(bellows::CommandLine& program) {
+  bellows::image::add_import_command(program);
+  bellows::image::add_keep_commands(program);
+}
+
+}  // namespace
+
+int bellows::image::fail(const Error& error) {
+  fmt::print(stderr, "bellows image: {}\n", error.text);
+  switch (error.kind) {
+    case ErrorKind::unavailable:
+      return kUnreachable;
+    case ErrorKind::denied:
+    case ErrorKind::busy:
+      return kRefused;
+    default:
+      return kFailed;
+  }
+}
+
+int main(int argc, char** argv) {
+  try {
+    return bellows::run_command_line(
+        {.name = "bellows image",
+         .description = "Images out of registries, for containers",
+         .version = "bellows image " PACKAGE_VERSION,
+         .footer = "Exit status: 0 done, 1 failed, 2 wrong command line, 3 refused, 4 no answer."},
+        add_commands, argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bellows image: %s\n", error.what());
+  }
+  return bellows::kFailed;
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace bellows {
+
+/// For a command that is a program of its own, bellows-NAME beside this one: becomes it, and
+/// returns an exit status only where that fails.
+int become_program(const std::string& name, const std::vector<std::string>& arguments);
+
+}  // namespace bellows

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: Apache-2.0
+// A user's cache of images, with a skopeo that is a script.
+#include <criterion/criterion.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "common/text.h"
+#include "image/cache/cache.h"
+#include "image/cache/layout_files.h"
+#include "image/fetch/credentials.h"
+#include "tests/unit/image/layer_files.h"
+#include "tests/unit/support/scratch_dir.h"
+
+using namespace bellows;
+using namespace bellows::image;
+
+TestSuite(image_cache, .timeout = 60);
+TestSuite(image_credentials, .timeout = 20);
+
+namespace {
+
+/// Notes what it was asked for; what it says, and whether it fails, is in files.
+constexpr const char* kSkopeo = R"sh(#!/bin/sh
+here=${0%/*}
+for last; do :; done
+echo "$*" >> "$here/asked"
+case "$*" in
+  *inspect*) cat "$here/manifest" ;;
+  *copy*)
+    to=${last#oci:}
+    [ -e "$here/stall" ] && exec sleep 60
+    [ -e "$here/slow" ] && sleep 1
+    cp -r "$here/layout/." "${to%:image}" ;;
+esac
+[ ! -e "$here/fail" ] || { cat "$here/fail" >&2; exit 1; }
+)sh";
+
+std::string text_of(const std::string& path) {
+  const auto text = read_file(path, 1 << 20);
+  return text ? *text : "?";
+}
+
+/// A registry with one image of one file, and a cache.
+class World {
+ public:
+  World() {
+    write("skopeo", kSkopeo, 0755);
+    ::setenv("PATH", (scratch_.path() + ":/usr/bin:/bin").c_str(), 1);
+    ::setenv("HOME", scratch_.path().c_str(), 1);
+    ::unsetenv("ENROOT_CONFIG_PATH");
+    ::unsetenv("XDG_CONFIG_HOME");
+    serve("one");
+  }
+
+  /// What the name stands for from now on.
+  void serve(const std::string& content) {
+    std::filesystem::remove_all(path("layout"));
+    std::filesystem::create_directories(path("layout/blobs/sha256"));
+    const std::string tar = tar_of({file("f", content)});
+    const std::string blob = tar_of({file("f", content)}, Packing::gzip);
+    const std::string config = R"({"config": {"Env": ["A=1"], "WorkingDir": "/w/d"}, "rootfs": )"
+                               R"({"diff_ids": [")" +
+                               *digest_of(tar) + "\"]}}";
+    const std::string manifest =
+        "{\"config\": " + put(config) + ", \"layers\": [" + put(blob) + "]}";
+    write("layout/index.json", "{\"manifests\": [" + put(manifest) + "]}");
+    write("manifest", manifest);
+    layer = path("layout/blobs/sha256/") + hex_of(*digest_of(blob));
+  }
+
+  void write(const std::string& name, const std::string& text, mode_t mode = 0644) const {
+    cr_assert(replace_file(path(name), text, mode).ok());
+  }
+  std::string path(const std::string& name) const { return scratch_.path() + "/" + name; }
+
+  /// "PATH" or "! " and the sentence.
+  std::string import(bool* reused = nullptr) const {
+    const auto cache = Cache::open(path("cache"));
+    cr_assert(cache.ok(), "%s", cache.error().text.c_str());
+    const auto imported = cache->import(*container::parse_reference("h.org#x:1"), options);
+    if (imported && reused != nullptr) *reused = imported->reused;
+    return imported ? imported->image.path : "! " + imported.error().text;
+  }
+
+  std::size_t asked(const std::string& verb) const {
+    std::size_t count = 0;
+    const std::string all = text_of(path("asked"));
+    for (const auto line : split(all, '\n')) count += line.find(verb) != std::string_view::npos;
+    return count;
+  }
+  std::size_t files_in(const std::string& name) const {
+    std::size_t count = 0;
+    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(path(name)))
+      ++count;
+    return count;
+  }
+
+  ImportOptions options;
+  std::string layer;  ///< the file with the layer
+
+ private:
+  /// A blob of the layout, and its descriptor.
+  std::string put(const std::string& data) const {
+    const std::string digest = *digest_of(data);
+    write("layout/blobs/sha256/" + hex_of(digest), data);
+    return "{\"digest\": \"" + digest + "\", \"size\": " + std::to_string(data.size()) + "}";
+  }
+  ScratchDir scratch_;
+};
+
+void like(const std::string& found, const std::string& wanted) {
+  cr_expect(found.find(wanted) != std::string::npos, "\"%s\" without \"%s\"", found.c_str(),
+            wanted.c_str());
+}
+
+}  // namespace
+
+Test(image_cache, an_image_is_fetched_once) {
+  World world;
+  bool reused = true;
+  const std::string path = world.import(&reused);
+  like(path, "/rootfs");
+  cr_expect(not(reused));
+  cr_expect(text_of(path + "/f") == "one");
+  cr_expect(text_of(path + "/etc/environment") == "A=1\n");
+  like(text_of(path + "/etc/rc"), "cd \"/w/d\" && unset OLDPWD || exit 1\n");
+  cr_expect(std::filesystem::is_directory(path + "/w/d"));
+  cr_expect(world.import(&reused) == path && reused);
+  cr_expect(world.asked("copy") == 1 && world.asked("inspect") == 2);
+  like(text_of(world.path("asked")), "copy docker://h.org/x@sha256:");
+  cr_expect(world.files_in("cache/partial") == 0);
+}
+
+Test(image_cache, a_name_may_come_to_mean_another_image) {
+  World world;
+  const std::string first = world.import();
+  world.serve("two");
+  const std::string second = world.import();
+  cr_expect(first != second && text_of(first + "/f") == "one" && text_of(second + "/f") == "two");
+  const auto cache = Cache::open(world.path("cache"));
+  const auto images = cache->list();
+  cr_assert(images.ok() && images->size() == 2);
+  cr_expect((*images)[0].path == second || (*images)[1].path == second);
+  for (const auto& image : *images) {
+    cr_expect(image.names.size() == (image.path == second ? 1U : 0U));
+    cr_expect(cache->remove(image.digest).ok());
+  }
+  cr_expect(world.files_in("cache/images") == 0 && world.files_in("cache/names") == 0);
+  cr_expect(not(cache->remove(images->front().digest).ok()));
+}
+
+Test(image_cache, what_was_changed_is_seen) {
+  World world;
+  const std::string path = world.import();
+  const auto cache = Cache::open(world.path("cache"));
+  const std::string digest = cache->list()->front().digest;
+  cr_expect(cache->verify(digest).ok());
+  for (const char* command : {"echo x > $0/new", "rm $0/new; chmod 0755 $0/f",
+                              "chmod 0644 $0/f; ln -s f $0/l", "rm $0/l; printf two > $0/f"}) {
+    cr_assert(::system((std::string("sh -c '") + command + "' " + path).c_str()) == 0);
+    cr_expect(not(cache->verify(digest).ok()), "%s", command);
+  }
+  cr_assert(::system(("printf one > " + path + "/f").c_str()) == 0);
+  cr_expect(cache->verify(digest).ok());
+}
+
+Test(image_cache, imports_at_once_do_the_work_once) {
+  World world;
+  world.write("slow", "");
+  for (int i = 0; i < 8; ++i)
+    if (::fork() == 0) ::_exit(world.import().starts_with('/') ? 0 : 1);
+  int good = 0;
+  for (int status = 0; ::wait(&status) > 0;) good += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  cr_expect(good == 8, "%d of 8", good);
+  cr_expect(world.asked("copy") == 1, "%zu copies", world.asked("copy"));
+  cr_expect(world.asked("inspect") == 1, "%zu questions", world.asked("inspect"));
+}
+
+Test(image_cache, what_is_damaged_is_not_kept) {
+  World world;
+  std::string bytes = text_of(world.layer);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  const std::string whole = text_of(world.layer);
+  cr_assert(replace_file(world.layer, bytes, 0644).ok());
+  like(world.import(), "! the layer sha256:");
+  cr_expect(world.files_in("cache/images") == 0 && world.files_in("cache/partial") == 0);
+  cr_assert(replace_file(world.layer, whole, 0644).ok());
+  like(world.import(), "/rootfs");
+}
+
+Test(image_cache, what_was_left_by_a_kill_is_used_or_removed) {
+  World world;
+  world.write("fail", "time=x level=fatal msg=\"the network \\\"broke\\\"\"\n");
+  like(world.import(), "the network \"broke\"; look at");
+  std::filesystem::remove(world.path("fail"));
+  world.write("stall", "");
+  world.options.fetch.stall_seconds = 1;
+  like(world.import(), "! the registry h.org has sent nothing for 1 s");
+  cr_expect(world.files_in("cache/partial") == 1);
+  const std::string partial =
+      std::filesystem::directory_iterator(world.path("cache/partial"))->path();
+  std::filesystem::create_directories(partial + "/rootfs/left");
+  std::filesystem::remove(world.path("stall"));
+  const std::string path = world.import();
+  like(path, "/rootfs");
+  cr_expect(not(std::filesystem::exists(path + "/left")));
+  cr_expect(world.files_in("cache/partial") == 0);
+}
+
+Test(image_cache, limits) {
+  World world;
+  world.options.fetch.most_bytes = 10;
+  world.write("slow", "");
+  world.options.limits.bytes = 100;
+  like(world.import(), "more than");
+  cr_expect(world.files_in("cache/images") == 0);
+}
+
+Test(image_cache, directories_of_others) {
+  World world;
+  for (const std::string& path : {std::string("relative"), world.path("a:b"), std::string()})
+    cr_expect(not(Cache::open(path).ok()));
+  std::filesystem::create_directory(world.path("open"));
+  std::filesystem::permissions(world.path("open"), std::filesystem::perms::all);
+  cr_expect(not(Cache::open(world.path("open")).ok()));
+  std::filesystem::create_directory_symlink(world.path("open"), world.path("link"));
+  cr_expect(not(Cache::open(world.path("link")).ok()));
+  cr_expect(Cache::open(world.path("new/deep")).ok());
+}
+
+Test(image_cache, a_working_directory_is_no_shell_text) {
+  ImageConfig config;
+  config.workdir = "/a $(touch /x) \"`b`\\";
+  like(rc_text(config), "cd \"/a \\$(touch /x) \\\"\\`b\\`\\\\\" &&");
+  config.workdir = "relative";
+  like(rc_text(config), "cd \"/\" &&");
+  config.workdir = "/a\nb";
+  like(rc_text(config), "cd \"/\" &&");
+}
+
+Test(image_credentials, of_a_registry_and_a_user) {
+  ::setenv("TOKEN", "t0k", 1);
+  const char* netrc =
+      "machine auth.docker.io login hub password p1\n"
+      "machine h.org login ann password p2\nmachine h.org login bob password $TOKEN\n"
+      "machine nvcr.io login $oauthtoken password ${TOKEN} machine last";
+  const auto password = [netrc](const char* name) {
+    const auto login = find_login(netrc, *container::parse_reference(name));
+    return login ? login->user + "/" + login->password : "none";
+  };
+  cr_expect(password("ubuntu") == "hub/p1");
+  cr_expect(password("h.org#x") == "ann/p2");
+  cr_expect(password("bob@h.org#x") == "bob/t0k");
+  cr_expect(password("eve@h.org#x") == "none");
+  cr_expect(password("nvcr.io#nvidia/x") == "$oauthtoken/t0k");
+  cr_expect(password("h.org:5000#x") == "none");
+  cr_expect(*auth_file_text("h.org", {"ann", "p2"}) ==
+            R"({"auths":{"h.org":{"auth":"YW5uOnAy"}}})");
+}
+
+Test(image_credentials, are_given_to_nobody_else) {
+  World world;
+  std::filesystem::create_directories(world.path(".config/enroot"));
+  world.write(".config/enroot/.credentials", "machine h.org login ann password secret\n", 0600);
+  like(world.import(), "/rootfs");
+  like(text_of(world.path("asked")), "--authfile " + world.path("cache/partial/auth-"));
+  cr_expect(text_of(world.path("asked")).find("secret") == std::string::npos);
+  cr_expect(world.files_in("cache/partial") == 0);
+}
