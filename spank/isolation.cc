@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/container/image_reference.h"
 #include "common/container/rights.h"
 #include "common/container/spec_text.h"
 #include "common/fd.h"
@@ -144,11 +145,30 @@ container::PrologRun take_prolog(spank_t spank, const Settings& settings) {
   return run;
 }
 
+/// An image in a registry is fetched by a program of the user's, once for all tasks of a node.
+container::ImageImport image_import(spank_t spank, const container::Site& site) {
+  container::ImageImport result;
+  char** variables = nullptr;
+  if (!container::is_in_registry(step.spec.image) ||
+      spank_get_item(spank, S_JOB_ENV, &variables) != ESPANK_SUCCESS)
+    return result;
+  std::vector<std::string> job;
+  for (char** entry = variables; *entry != nullptr; ++entry) job.emplace_back(*entry);
+  result.program =
+      site.image_importer.empty() ? BELLOWS_BINDIR "/bellows-image" : site.image_importer;
+  result.image = step.spec.image;
+  if (!site.image_cache.empty()) result.cache = fmt::format("{}/{}", site.image_cache, step.uid);
+  result.environment = container::import_environment(job, step.account.user, step.account.home);
+  result.tells = environment(spank, "SLURM_LOCALID") == "0";
+  return result;
+}
+
 container::TaskRequest wanted(spank_t spank, const Settings& settings) {
   container::TaskRequest result;
   result.spec = step.spec;
   result.step = step.id;
   result.plain_job = step.plain;
+  result.import = image_import(spank, settings.site);
   result.prolog = take_prolog(spank, settings);
   result.cwd = working_directory();
   result.account = step.account;

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "common/container/image_reference.h"
 #include "common/container/mount_grammar.h"
 #include "common/container/spec_text.h"
 #include "common/text.h"
@@ -18,8 +19,8 @@ namespace bellows::container {
 namespace {
 
 constexpr OptionInfo kOptions[] = {
-    {Option::image, "container-image", "image", "PATH",
-     "run in a container from this squashfs file or directory (Bellows)"},
+    {Option::image, "container-image", "image", "PATH|IMAGE",
+     "run in a container from this squashfs file, directory or image in a registry (Bellows)"},
     {Option::mounts, "container-mounts", "mounts", "SRC[:DST[:FLAGS]],...",
      "mount files, directories or tmpfs in the container, or unmount something there; FLAGS such "
      "as ro+noexec (Bellows)"},
@@ -68,8 +69,35 @@ constexpr std::size_t kMostVariables = 64;
 
 Error invalid(std::string text) { return Error{ErrorKind::invalid, std::move(text)}; }
 
+/// A mistyped path would be looked for on the network.
+bool looks_like_file(std::string_view value) {
+  for (const char* end : {".sqsh", ".squashfs", ".sqfs", ".sif", ".tar", ".img"})
+    if (value.ends_with(end)) return true;
+  return false;
+}
+
+Status take_registry_image(Spec& spec, std::string_view value) {
+  const auto reference = parse_reference(value);
+  if (!reference) return reference.error();
+  spec.image = reference->text();
+  return {};
+}
+
+/// What others handed on: in the one form that it has.
+Status take_canonical_image(Spec& spec, std::string_view value) {
+  Spec read;
+  if (auto status = take_registry_image(read, value); !status.ok()) return status;
+  if (read.image != value)
+    return invalid(fmt::format("\"{}\" is not the full name of an image", value.substr(0, 256)));
+  spec.image = value;
+  return {};
+}
+
 /// Registries are told from files only where files can be looked at.
 Status take_image(Spec& spec, std::string_view value, const Place& place) {
+  if (is_in_registry(value))
+    return place.base.empty() ? take_canonical_image(spec, value)
+                              : take_registry_image(spec, value);
   const std::string path = normal_path(value, place.base);
   if (place.base.empty()) {
     if (path != value)
@@ -77,15 +105,16 @@ Status take_image(Spec& spec, std::string_view value, const Place& place) {
           fmt::format("\"{}\" is not an absolute path without \"..\"", value.substr(0, 256)));
   } else if (value.find("://") != std::string_view::npos) {
     return invalid(
-        fmt::format("\"{}\" is an image in a registry; only squashfs files and directories are "
-                    "supported so far, so give the path of one",
+        fmt::format("\"{}\" is neither a path nor an image in a registry, which begins with "
+                    "docker://",
                     value.substr(0, 256)));
   } else if (!value.starts_with('/') && !value.starts_with('.') &&
              !(place.exists && place.exists(path))) {
+    if (!looks_like_file(value)) return take_registry_image(spec, value);
     return invalid(
-        fmt::format("\"{}\" is not a file or directory in {}, and images in registries are not "
-                    "supported yet; give the path of a squashfs file or a directory",
-                    value.substr(0, 256), place.base));
+        fmt::format("\"{}\" is not a file in {}; give the path of a squashfs file, or "
+                    "docker://{} for an image in a registry",
+                    value.substr(0, 256), place.base, value.substr(0, 256)));
   }
   spec.image = path;
   return {};

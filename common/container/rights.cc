@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "common/container/image_reference.h"
 #include "common/container/mount_grammar.h"
 #include "common/container/options.h"
 #include "common/container/spec_text.h"
@@ -68,6 +69,14 @@ Status check_image(const Contract& contract, const Spec& spec) {
 }  // namespace
 
 bool permits_image(const std::vector<std::string>& patterns, std::string_view image) {
+  if (is_in_registry(image)) {
+    const auto reference = parse_reference(image);
+    if (!reference) return false;
+    const std::string place = reference->place();
+    return std::any_of(patterns.begin(), patterns.end(), [&place](const std::string& pattern) {
+      return is_in_registry(pattern) && fnmatch(pattern.c_str(), place.c_str(), 0) == 0;
+    });
+  }
   const std::string path(image);
   if (normal_path(path, "") != path) return false;
   return std::any_of(patterns.begin(), patterns.end(), [&path](const std::string& pattern) {

@@ -12,7 +12,8 @@
 namespace bellows::container {
 
 /// Whether an absolute path without ".." matches one of the fnmatch patterns, in which "*" stands
-/// for slashes too.
+/// for slashes too. An image in a registry matches, without its user, only those that begin with
+/// docker:// themselves.
 bool permits_image(const std::vector<std::string>& patterns, std::string_view image);
 
 /// What a step gets: what the job's contract says, and over it, key by key, what the step's own

@@ -42,8 +42,8 @@ inline constexpr const char* kRootHome = "/root";
 /// A container as the options, the variables and the contract together describe it. A value; what
 /// it names is neither looked up nor allowed yet.
 struct Spec {
-  /// An absolute path of a squashfs file or a directory; empty: what the job has, if it has one;
-  /// kHostImage: none, whatever the job has.
+  /// An absolute path of a squashfs file or a directory, or the text of an ImageReference; empty:
+  /// what the job has, if it has one; kHostImage: none, whatever the job has.
   std::string image;
   std::vector<Mount> mounts;  ///< in order, duplicates dropped
   std::optional<std::string> workdir;
@@ -65,9 +65,11 @@ struct Spec {
 /// What the administrator sets for a node, in plugstack.conf. A value.
 struct Site {
   std::vector<std::string> image_dirs;  ///< where squashfs images may lie; empty: nowhere
-  std::vector<std::string> devices;     ///< further device nodes of a container (fabric), patterns
-  std::uint64_t tmp_mib = 0;  ///< size of the private /tmp and /var/tmp; 0: half of memory
-  std::uint64_t shm_mib = 0;  ///< of the private /dev/shm; 0: half of memory
+  std::string image_importer;           ///< the program that fetches images; empty: Bellows's own
+  std::string image_cache;  ///< a directory with one of images for each user; empty: in their homes
+  std::vector<std::string> devices;  ///< further device nodes of a container (fabric), patterns
+  std::uint64_t tmp_mib = 0;         ///< size of the private /tmp and /var/tmp; 0: half of memory
+  std::uint64_t shm_mib = 0;         ///< of the private /dev/shm; 0: half of memory
   std::vector<std::string>
       tmp_keep;  ///< directories below /tmp, /var/tmp or /dev/shm that jobs still see
   bool mount_home = false;

@@ -10,6 +10,7 @@
 #include <map>
 #include <utility>
 
+#include "common/container/image_reference.h"
 #include "common/contract.h"
 #include "common/text.h"
 
@@ -195,15 +196,17 @@ std::string PolicyReader::pattern(const YamlNode& item) {
   return pattern;
 }
 
-/// Images are matched by their absolute path.
+/// Images are matched by their absolute path, or by their registry, name and tag.
 std::vector<std::string> PolicyReader::image_patterns(const YamlNode& node) {
   std::vector<std::string> patterns = in_.texts(node, "images", "an image pattern");
   for (std::size_t i = 0; i < patterns.size(); ++i) {
     const auto parts = split(patterns[i], '/');
-    if (!patterns[i].starts_with('/') && !patterns[i].starts_with('*'))
-      in_.fail(node.items[i], fmt::format("image pattern \"{}\" must begin with \"/\" or \"*\": it "
-                                          "is for absolute paths",
-                                          patterns[i].substr(0, kMostName)));
+    if (!patterns[i].starts_with('/') && !patterns[i].starts_with('*') &&
+        !container::is_in_registry(patterns[i]))
+      in_.fail(node.items[i],
+               fmt::format("image pattern \"{}\" must begin with \"/\" or \"*\", since it is for "
+                           "absolute paths, or with \"docker://\" for images in registries",
+                           patterns[i].substr(0, kMostName)));
     if (std::find(parts.begin(), parts.end(), "..") != parts.end())
       in_.fail(node.items[i],
                fmt::format("image pattern \"{}\" matches nothing: no image's path has "

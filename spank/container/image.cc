@@ -178,7 +178,7 @@ Result<Image> open_squashfs(const std::string& path, const Site& site) {
                  fmt::format("{} (image {}, which must not lead out of its directory, nor into "
                              "what is mounted in it)",
                              fd.error().text, path)};
-  Image image{path, std::move(*fd), true};
+  Image image{path, std::move(*fd), true, true};
   struct stat file {};
   struct stat dir_info {};
   if (::fstat(image.fd.get(), &file) != 0 || ::fstat(dir->get(), &dir_info) != 0)
@@ -264,6 +264,19 @@ Result<Image> open_image(const std::string& path, const Site& site) {
   if (::fstat(fd->get(), &info) != 0) return errno_error("look at", path);
   if (S_ISDIR(info.st_mode)) return open_directory(path, std::move(*fd));
   return open_squashfs(path, site);
+}
+
+Result<Image> open_imported_image(const std::string& path) {
+  auto fd = open_source(path);
+  if (!fd) return fd.error();
+  struct stat info {};
+  if (::fstat(fd->get(), &info) != 0) return errno_error("look at", path);
+  // A file would be the kernel's to read, and this one is the user's.
+  if (!S_ISDIR(info.st_mode))
+    return Error{ErrorKind::denied, path + " is not the root directory of an image"};
+  auto image = open_directory(path, std::move(*fd));
+  if (image) image->shared = true;
+  return image;
 }
 
 Result<Fd> mount_image(const Image& image, bool writable) {

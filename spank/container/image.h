@@ -16,6 +16,7 @@ struct Image {
   std::string path;
   Fd fd;  ///< O_PATH: what was checked is what is mounted
   bool squashfs = false;
+  bool shared = false;  ///< what a container writes does not go into it
 };
 
 /// With the caller's rights, so without capabilities: the job's user must be able to read it.
@@ -26,6 +27,10 @@ struct Image {
 /// squashfs or is truncated; a directory with other file systems mounted in it, since without them
 /// it would show what they hide.
 Result<Image> open_image(const std::string& path, const Site& site);
+
+/// The root directory of an image out of a registry, likewise. Others start from it too.
+/// denied: it is no directory.
+Result<Image> open_imported_image(const std::string& path);
 
 /// Detached, nosuid and nodev; read-only unless it is a directory and `writable`. A squashfs file
 /// gets a loop device, which goes when the mount does, or with this process before there is one.

@@ -134,7 +134,9 @@ Result<Fd> make_directory(int parent, const char* name) {
 /// overlay, which has what the image lacks, and takes what is written.
 class RootMaker {
  public:
-  RootMaker(int scratch, Fd image) : scratch_(scratch), image_(std::move(image)) {}
+  /// `callers`: the image's files belong to the caller.
+  RootMaker(int scratch, Fd image, bool callers)
+      : scratch_(scratch), image_(std::move(image)), callers_(callers) {}
 
   /// The descriptor of the root, mounted.
   Result<Fd> plain() {
@@ -148,7 +150,7 @@ class RootMaker {
   Result<Fd> overlay(const std::vector<Missing>& missing, bool writable, std::uint64_t size_mib) {
     auto skeleton = make_skeleton(missing);
     if (!skeleton) return skeleton;
-    if (writable) {
+    if (writable && !callers_) {
       if (auto status = give_to_caller(skeleton->get()); !status) return status.error();
     }
     auto lower = make_directory(scratch_, "image");
@@ -218,6 +220,7 @@ class RootMaker {
 
   int scratch_;
   Fd image_;
+  bool callers_;
   std::vector<Fd> kept_;  ///< the overlay's options name them
 };
 
@@ -234,7 +237,8 @@ class Builder {
 
   /// With the user's rights: everything is opened before anything is mounted.
   Status open() {
-    auto image = open_image(spec_.image, site_);
+    auto image = inputs_.imported.empty() ? open_image(spec_.image, site_)
+                                          : open_imported_image(inputs_.imported);
     if (!image) return image.error();
     image_ = std::move(*image);
     auto system = open_system();
@@ -250,7 +254,7 @@ class Builder {
   }
 
   Status mount_root() {
-    auto image = mount_image(image_, writable_);
+    auto image = mount_image(image_, writable_ && !image_.shared);
     if (!image) return image.error();
     // A directory may be the user's own, whom such a map would take for nobody.
     if (fake_root_ && image_.squashfs && !writable_)
@@ -272,9 +276,9 @@ class Builder {
         return status;
     auto missing = missing_targets(image->get(), all_places());
     if (!missing) return missing.error();
-    RootMaker maker(scratch->get(), std::move(*image));
+    RootMaker maker(scratch->get(), std::move(*image), !image_.squashfs);
     const bool overlay =
-        image_.squashfs ? writable_ || !missing->empty() : !writable_ && !missing->empty();
+        image_.shared ? writable_ || !missing->empty() : !writable_ && !missing->empty();
     auto root = overlay ? maker.overlay(*missing, writable_, upper_mib()) : maker.plain();
     if (!root) return root.error();
     root_ = std::move(*root);

@@ -21,6 +21,7 @@ struct RootfsInputs {
   int scratch = -1;
   Account account;              ///< of the caller
   std::string home;             ///< what mount_home mounts; empty: nothing
+  std::string imported;         ///< root directory of an image in a registry; empty: none
   std::string console;          ///< path of the step's terminal; empty: none
   std::vector<Device> devices;  ///< further nodes of /dev: the job's GPUs
   std::vector<PlacedMount>

@@ -33,6 +33,14 @@ Status set_paths(std::vector<std::string>& paths, std::string_view name, std::st
   return {};
 }
 
+Status set_path(std::string& path, std::string_view name, std::string_view value) {
+  std::vector<std::string> read;
+  if (auto status = set_paths(read, name, value); !status.ok() || read.size() != 1)
+    return bad(name, value, "write an absolute path");
+  path = read.front();
+  return {};
+}
+
 /// A number of MiB, or with M, G or T at its end.
 Status set_size(std::uint64_t& mib, std::string_view name, std::string_view value) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 30;
@@ -72,6 +80,8 @@ struct Setting {
 
 constexpr Setting kSettings[] = {
     {"image_dirs", [](Site& s, auto n, auto v) { return set_paths(s.image_dirs, n, v); }},
+    {"image_importer", [](Site& s, auto n, auto v) { return set_path(s.image_importer, n, v); }},
+    {"image_cache", [](Site& s, auto n, auto v) { return set_path(s.image_cache, n, v); }},
     {"devices", [](Site& s, auto n, auto v) { return set_paths(s.devices, n, v); }},
     {"tmp_size", [](Site& s, auto n, auto v) { return set_size(s.tmp_mib, n, v); }},
     {"shm_size", [](Site& s, auto n, auto v) { return set_size(s.shm_mib, n, v); }},

@@ -161,6 +161,7 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
   inputs.account = wanted.account;
   inputs.home = wanted.home.empty() ? wanted.account.home : wanted.home;
   inputs.console = wanted.console;
+  inputs.imported = imported_;
   phases.begin("finding the driver's files");
   const auto host = open_file("/", kRoot);
   const auto driver = open_place("driver");
@@ -430,7 +431,8 @@ Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, P
   PmixFiles pmix(wanted.pmix_dir);
   PmixFiles session = PmixFiles::session(wanted.pmix_session, wanted.pmix_shares_session);
   const std::string name = container_name(wanted.spec, site, stepd_, wanted.home);
-  Status status = find_or_build(name, wanted, site, phases, container);
+  Status status = import_image(name, wanted, phases);
+  if (status.ok()) status = find_or_build(name, wanted, site, phases, container);
   if (!status.ok()) return status;
   phases.begin("joining the container's namespaces");
   if (!wanted.spec.name.empty())

@@ -13,6 +13,7 @@
 #include "spank/container/accounts.h"
 #include "spank/container/driver_files.h"
 #include "spank/container/gpu_view.h"
+#include "spank/container/image_import.h"
 #include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
 #include "spank/container/task_prolog.h"
@@ -35,6 +36,7 @@ struct TaskRequest {
   std::string pmix_dir;      ///< where the step's PMIx server keeps its files; empty: none
   std::string pmix_session;  ///< the directory that it tells Open MPI to use, in /tmp; empty: none
   bool pmix_shares_session = false;  ///< it has files for the ranks there
+  ImageImport import;                ///< of an image in a registry
   PrologRun prolog;                  ///< to be run on the host, before a container is entered
   std::string run_dir;               ///< where the job's launcher and agents listen; empty: none
   /// Where bellows-modeld takes clients, on the host and in a container; empty: nowhere.
@@ -93,6 +95,7 @@ class TaskEntry {
   Status correct_devices(const Fd& container);
   Result<std::vector<Device>> clone_from_host(const std::vector<std::string>& names,
                                               const Fd& container) const;
+  Status import_image(const std::string& name, const TaskRequest& wanted, Phases& phases);
   Status run_task_prolog(const TaskRequest& wanted);
   Result<Fd> open_place(const char* name) const;
 
@@ -105,6 +108,7 @@ class TaskEntry {
   std::pair<std::string, std::string> pmix_moved_;
   std::vector<std::string> remarks_;
   std::string prolog_said_;
+  std::string imported_;  ///< the root directory of an image in a registry
   std::optional<Watchdog> watchdog_;
   Fd user_;               ///< the user namespace in which the program is root; invalid: none
   bool capable_ = false;  ///< and has capabilities there

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "common/container/image_reference.h"
 #include "common/container/mount_grammar.h"
 #include "common/container/rights.h"
 #include "common/container/spec_text.h"
@@ -63,7 +64,12 @@ void check_text(std::string_view text) {
   }
   for (const Mount& mount : spec->mounts) check(mount);
   if (spec->workdir) check_path(*spec->workdir);
-  if (!spec->image.empty()) check_path(spec->image);
+  if (is_in_registry(spec->image)) {
+    const auto reference = parse_reference(spec->image);
+    require(reference && reference->text() == spec->image);
+  } else if (!spec->image.empty()) {
+    check_path(spec->image);
+  }
   const auto back = parse_spec(spec_text(*spec));
   // Only a text near the bound can get longer: the sizes' units are written out.
   require(back.ok() ? *back == *spec : spec_text(*spec).size() > kMostText);

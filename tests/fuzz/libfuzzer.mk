@@ -40,12 +40,12 @@ fuzz_ld_cache = spank/container/ld_cache.cc common/text.cc
 fuzz_model_book = modelstore/book/model_book.cc modelstore/book/room_ledger.cc
 fuzz_model_wire = modelstore/wire/control_lines.cc modelstore/wire/control_wire.cc modelstore/wire/gpu_address.cc \
 	modelstore/wire/gpu_lines.cc modelstore/wire/model_wire.cc
-fuzz_mounts = $(grammars) common/container/mount_grammar.cc common/container/options.cc \
+fuzz_mounts = $(grammars) common/container/image_reference.cc common/container/mount_grammar.cc common/container/options.cc \
 	common/container/rights.cc common/container/spec_text.cc
 fuzz_peer_words = common/model_names.cc common/munge/munge.cc common/text.cc modelstore/digest/model_digest.cc \
 	modelstore/digest/tree_digest.cc modelstore/peerwire/peer_frame.cc modelstore/peerwire/peer_letter.cc \
 	modelstore/peerwire/peer_nodes.cc
-fuzz_policy = $(grammars) jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.cc jobsubmit/policy/policy_reader.cc \
+fuzz_policy = $(grammars) common/container/image_reference.cc jobsubmit/policy/yaml_tree.cc jobsubmit/policy/policy.cc jobsubmit/policy/policy_reader.cc \
 	jobsubmit/policy/policy_reader_controller.cc common/controller_address.cc \
 	jobsubmit/policy/policy_reader_frameworks.cc jobsubmit/policy/policy_reader_limits.cc \
 	jobsubmit/policy/policy_reader_models.cc jobsubmit/policy/policy_reader_values.cc common/container/mount_grammar.cc \

@@ -97,20 +97,19 @@ const Case kImages[] = {
     {"image=/i/a,b%2C c.sqsh", "image:/i/a%2Cb%252C c.sqsh"},
     {"image=.", "image:/home/ann"},
     {"image=none.sqsh",
-     "! \"none.sqsh\" is not a file or directory in /home/ann, and images in registries are not "
-     "supported yet; give the path of a squashfs file or a directory"},
-    {"image=ubuntu:22.04",
-     "! \"ubuntu:22.04\" is not a file or directory in /home/ann, and images in registries are not "
-     "supported yet; give the path of a squashfs file or a directory"},
-    {"image=nvcr.io#nvidia/pytorch:24.01",
-     "! \"nvcr.io#nvidia/pytorch:24.01\" is not a file or directory in /home/ann, and images in "
-     "registries are not supported yet; give the path of a squashfs file or a directory"},
-    {"image=docker://ubuntu",
-     "! \"docker://ubuntu\" is an image in a registry; only squashfs files and directories are "
-     "supported so far, so give the path of one"},
+     "! \"none.sqsh\" is not a file in /home/ann; give the path of a squashfs file, or "
+     "docker://none.sqsh for an image in a registry"},
+    {"image=docker://none.sqsh", "image:docker://docker.io/library/none.sqsh:latest"},
+    {"image=ubuntu:22.04", "image:docker://docker.io/library/ubuntu:22.04"},
+    {"image=nvcr.io#nvidia/pytorch:24.01", "image:docker://nvcr.io/nvidia/pytorch:24.01"},
+    {"image=docker://bob@h.org:5000#x/y", "image:docker://bob@h.org:5000/x/y:latest"},
+    {"image=docker://Ubuntu",
+     "! \"docker://Ubuntu\" is not the name of an image in a registry: its name has other "
+     "characters than a-z, 0-9 and single ones of \"._-/\"; write docker://REGISTRY/NAME:TAG or "
+     "pyxis's [USER@][REGISTRY#]NAME[:TAG]"},
     {"image=dockerd://ubuntu",
-     "! \"dockerd://ubuntu\" is an image in a registry; only squashfs files and directories are "
-     "supported so far, so give the path of one"},
+     "! \"dockerd://ubuntu\" is neither a path nor an image in a registry, which begins with "
+     "docker://"},
     {"image=", "! it has no value"},
     {"image=/", "image:/"},
     {"image=/a\nb", "! it has a control character"},
@@ -296,9 +295,7 @@ const Case kVariables[] = {
     {"BELLOWS_CONTAINER_IMAGE=/a|PYXIS_CONTAINER_IMAGE=/b", "image:/a"},
     {"BELLOWS_CONTAINER_IMAGE=|PYXIS_CONTAINER_IMAGE=/b", ""},
     {"PYXIS_CONTAINER_IMAGE=/b|image=/c", "image:/c"},
-    {"PYXIS_CONTAINER_IMAGE=docker://x",
-     "! PYXIS_CONTAINER_IMAGE: \"docker://x\" is an image in a registry; only squashfs files and "
-     "directories are supported so far, so give the path of one"},
+    {"PYXIS_CONTAINER_IMAGE=docker://x", "image:docker://docker.io/library/x:latest"},
     {"PYXIS_CONTAINER_MOUNTS=/a:/b", "mount:/a:/b"},
     {"PYXIS_CONTAINER_MOUNTS=/a:/b|mounts=/c:/d|mounts=/e:/f", "mount:/c:/d,mount:/e:/f"},
     {"PYXIS_CONTAINER_WORKDIR=/w|BELLOWS_CONTAINER_NAME=box:exec", "workdir:/w,name:box:exec"},
@@ -519,4 +516,15 @@ Test(container_options, patterns_are_for_clean_paths) {
   for (const char* path : {"/own/../etc/a", "/own//a", "/own/./a", "/own/a/", "own/a", "", "/own/"})
     cr_expect(!permits_image(patterns, path), "\"%s\"", path);
   cr_expect(!permits_image({}, "/own/a"));
+}
+
+Test(container_options, patterns_of_registries) {
+  const std::vector<std::string> patterns = {"docker://h.org/team/*", "*", "/own/*"};
+  cr_expect(permits_image(patterns, "docker://h.org/team/x:1"));
+  cr_expect(permits_image(patterns, "docker://bob@h.org/team/a/b:1"));
+  for (const char* image :
+       {"docker://h.org/other/x:1", "docker://h.org.evil.org/team/x:1", "docker://team/x",
+        "docker://docker.io/library/x:1", "docker://h.org/team/../other/x:1",
+        "docker://h.org/team/x@y", "docker://docker://h.org/team/x"})
+    cr_expect(!permits_image(patterns, image), "\"%s\"", image);
 }

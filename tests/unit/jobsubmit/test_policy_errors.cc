@@ -212,7 +212,9 @@ Test(policy_errors, tenants, .timeout = 10) {
       {"tenants: {a: {suspended: [x]}}\n", "2:26: the reason for suspended must be a text"},
       {"tenants: {a: {images: /i/*}}\n", "2:23: images must be a list, such as [a, b]"},
       {"tenants: {a: {images: [/i, own/*]}}\n",
-       "2:28: image pattern \"own/*\" must begin with \"/\" or \"*\": it is for absolute paths"},
+       "2:28: image pattern \"own/*\" must begin with \"/\" or \"*\", since it is for absolute "
+       "paths, "
+       "or with \"docker://\" for images in registries"},
       {"defaults: {images: [/i/../*]}\n",
        "2:21: image pattern \"/i/../*\" matches nothing: no image's path has \"..\""},
       {"frameworks: {f: {mounts: [\"/a:/b/..\"]}}\n",

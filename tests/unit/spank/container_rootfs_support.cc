@@ -139,6 +139,7 @@ std::string World::build(const Spec& spec, std::vector<PlacedMount> mounts,
   inputs.home = home;
   inputs.mounts = std::move(mounts);
   inputs.console = console;
+  inputs.imported = imported;
   const Fd scratch(::open(path("ns").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   inputs.scratch = scratch.get();
   if (auto status = build_rootfs(spec, site, inputs, phases); !status)

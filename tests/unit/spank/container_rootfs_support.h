@@ -47,6 +47,7 @@ class World {
   Site site;
   bool no_new_privs = true;
   std::string console;
+  std::string imported;  ///< root directory of an image in a registry
   std::string home = "/home/user";
   std::vector<unsigned> groups;               ///< besides the user's own
   std::function<void(const char*)> observer;  ///< of the phases

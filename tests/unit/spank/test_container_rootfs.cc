@@ -100,6 +100,29 @@ Test(rootfs, image_of_one_program) {
   EQUALS(names_in(world.path("tree")), "busybox");
 }
 
+Test(rootfs, an_imported_image_is_not_written) {
+  NEEDS_ROOT();
+  OneImage world;
+  world.directory("tree/mine");
+  world.give("tree/mine");
+  world.give("tree/hello");
+  world.imported = world.path("tree");
+  Spec spec;
+  spec.image = "docker://registry.example.org/image:1";
+  const auto write = [] {
+    std::string found = text_of("/hello");
+    found += " " + opens("/mine/new", O_WRONLY | O_CREAT);
+    found += " " + opens("/hello", O_WRONLY | O_TRUNC);
+    return found + " " + text_of("/hello") + " " + options_at("/");
+  };
+  EQUALS(world.in_container(spec, write),
+         "hello Read-only file system Read-only file system hello ro,nosuid,nodev");
+  spec.writable = true;
+  EQUALS(world.in_container(spec, write), "hello yes yes  rw,nosuid,nodev");
+  EQUALS(names_in(world.path("tree/mine")), "");
+  EQUALS(text_of(world.path("tree/hello")), "hello");
+}
+
 /// Squashfs lets its owners be mapped since Linux 6.2.
 bool maps_owners() {
   utsname name{};

@@ -228,6 +228,21 @@ Test(rootfs_hostile, images_of_a_group) {
   }
 }
 
+/// What the importer names is its user's word.
+Test(rootfs_hostile, what_was_imported_is_a_directory) {
+  NEEDS_ROOT();
+  World world;
+  world.tree("tree");
+  Spec spec;
+  spec.image = "docker://registry.example.org/image:1";
+  world.imported = world.squash("tree", "a.sqsh");
+  REFUSED(world.in_container(spec, [] { return "in"; }), "is not the root directory of an image");
+  world.imported = world.directory("closed", 0700);
+  REFUSED(world.in_container(spec, [] { return "in"; }), "Permission denied");
+  world.imported = "/proc/self/root";
+  REFUSED(world.in_container(spec, [] { return "in"; }), "");
+}
+
 Test(rootfs_hostile, squashfs_elsewhere) {
   NEEDS_ROOT();
   Hostile world;
