@@ -67,6 +67,7 @@ make_devices() {
   mknod -m 666 "$dev/tty" c 5 0
   # devtmpfs would add a node for each loop device that comes to be; this /dev is a plain tmpfs.
   mknod -m 600 "$dev/loop-control" c 10 237
+  mknod -m 666 "$dev/fuse" c 10 229
   # By one process: this is most of what a member's start costs.
   python3 -S -c 'import os, sys
 for i in range(256):
