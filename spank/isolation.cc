@@ -24,6 +24,7 @@
 #include "spank/container/fence.h"
 #include "spank/container/gpu_nodes.h"
 #include "spank/container/hook_variables.h"
+#include "spank/container/image.h"
 #include "spank/container/image_variables.h"
 #include "spank/container/phases.h"
 #include "spank/container/task.h"
@@ -300,6 +301,15 @@ void forget_containers(const Settings& settings) {
   if (!status.ok()) slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
 }
 
+/// A plain job's are Slurm's to end, but for what containers have beside its steps.
+void end_processes() {
+  const Status ended =
+      step.plain ? end_beside_steps(container::entered_cgroups(step.cgroups), kEndingLimit)
+                 : end_leftovers(step.cgroups, kEndingLimit);
+  if (!ended.ok()) slurm_error("bellows: job %u: %s", step.job, ended.error().text.c_str());
+  container::remove_job_cgroup(step.cgroups);
+}
+
 /// Of a plain job, all but containers is as Slurm has it. While the job is on the node, it keeps
 /// those that have a name.
 void stand_by(const Settings& settings) {
@@ -357,10 +367,14 @@ void open_view(spank_t spank, const Settings& settings) {
   auto entry = container::TaskEntry::open(settings.run_dir, step.job,
                                           container::JobOwner{step.uid, step.gid}, step.spec,
                                           settings.site, step.stepd);
-  if (entry)
-    step.entry.emplace(*std::move(entry));
-  else
+  if (!entry) {
     step.problem = entry.error().text;
+    return;
+  }
+  step.entry.emplace(*std::move(entry));
+  if (!container::may_be_own(step.spec.image, settings.site)) return;
+  if (const auto lines = read_file("/proc/self/cgroup", kMostCgroups))
+    step.entry->keep_servers_in(container::JobCgroup::open(job_cgroups(step.job, *lines)));
 }
 
 /// noexcept: a task whose refusal fails as well must end, not continue without a view.
@@ -408,10 +422,8 @@ void end_views(const Settings& settings) {
   if (!step.lease) return;
   forget_containers(settings);
   const auto last = [&] {
-    if (step.plain) return;
-    const Status ended = end_leftovers(step.cgroups, kEndingLimit);
-    if (!ended.ok()) slurm_error("bellows: job %u: %s", step.job, ended.error().text.c_str());
-    end_models(settings, step.job);
+    end_processes();
+    if (!step.plain) end_models(settings, step.job);
   };
   if (const Status status = step.lease->leave(last); !status.ok())
     slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());

@@ -20,9 +20,16 @@ namespace {
 
 constexpr std::size_t kMostBytes = 65536;
 
-bool is_below(std::string_view line, const std::vector<std::string>& cgroups) {
-  return std::any_of(cgroups.begin(), cgroups.end(), [line](const std::string& cgroup) {
-    return line.starts_with(cgroup) && (line.size() == cgroup.size() || line[cgroup.size()] == '/');
+/// Which processes are meant.
+struct Where {
+  const std::vector<std::string>& cgroups;
+  bool below;  ///< those too in cgroups below
+};
+
+bool is_meant(std::string_view line, const Where& where) {
+  return std::any_of(where.cgroups.begin(), where.cgroups.end(), [&](const std::string& cgroup) {
+    return line.starts_with(cgroup) &&
+           (line.size() == cgroup.size() || (where.below && line[cgroup.size()] == '/'));
   });
 }
 
@@ -50,32 +57,32 @@ bool has_ended(const Fd& process) {
   return ::poll(&end, 1, 0) == 1;
 }
 
-bool is_in(std::uint64_t pid, const std::vector<std::string>& cgroups) {
+bool is_in(std::uint64_t pid, const Where& where) {
   const auto text = read_file(fmt::format("/proc/{}/cgroup", pid), kMostBytes);
   if (!text) return false;
   const auto lines = split(*text, '\n');
   return std::any_of(lines.begin(), lines.end(),
-                     [&cgroups](std::string_view line) { return is_below(line, cgroups); });
+                     [&where](std::string_view line) { return is_meant(line, where); });
 }
 
 /// By a pidfd, opened before the process was looked at: what is looked at is what is ended, or
 /// nothing is. True: there was one.
-bool end_one(std::uint64_t pid, const std::vector<std::string>& cgroups) {
-  if (!is_users(pid) || !is_in(pid, cgroups)) return false;
+bool end_one(std::uint64_t pid, const Where& where) {
+  if (!is_users(pid) || !is_in(pid, where)) return false;
   const Fd process(static_cast<int>(::syscall(SYS_pidfd_open, static_cast<pid_t>(pid), 0U)));
   // It has gone meanwhile, and may have forked before.
-  if (!process || !is_users(pid) || !is_in(pid, cgroups)) return true;
+  if (!process || !is_users(pid) || !is_in(pid, where)) return true;
   if (has_ended(process)) return false;
   ::syscall(SYS_pidfd_send_signal, process.get(), SIGKILL, nullptr, 0U);
   return true;
 }
 
-Result<bool> end_all(const std::vector<std::string>& cgroups) {
+Result<bool> end_all(const Where& where) {
   const Directory proc = read_directory(Fd(::open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC)));
   if (!proc) return errno_error("read", "/proc");
   bool any = false;
   while (const dirent* entry = ::readdir(proc.get()))
-    if (const auto pid = parse_uint(entry->d_name)) any = end_one(*pid, cgroups) || any;
+    if (const auto pid = parse_uint(entry->d_name)) any = end_one(*pid, where) || any;
   return any;
 }
 
@@ -90,6 +97,24 @@ std::string_view cgroup_of_run(std::string_view line) {
   const bool is_run = name.size() == 14 && name.front() == 's' &&
                       name.find_first_not_of(kDigits, 1) == std::string_view::npos;
   return is_run ? cgroup : std::string_view();
+}
+
+Status end_within(const Where& where, std::chrono::milliseconds limit) {
+  if (where.cgroups.empty()) return {};
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  // A process that forks during the search is found in the next one, so no process may be found
+  // twice.
+  int clean = 0;
+  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, limit)) {
+    const auto any = end_all(where);
+    if (!any) return any.error();
+    clean = *any ? 0 : clean + 1;
+    if (clean == 2) return {};
+    if (std::chrono::steady_clock::now() >= deadline)
+      return Error{ErrorKind::unavailable,
+                   fmt::format("processes in {} do not end", where.cgroups.front())};
+    std::this_thread::sleep_for(std::min(pause, std::chrono::milliseconds(50)));
+  }
 }
 
 }  // namespace
@@ -111,21 +136,11 @@ std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines) 
 }
 
 Status end_leftovers(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit) {
-  if (cgroups.empty()) return {};
-  const auto deadline = std::chrono::steady_clock::now() + limit;
-  // A process that forks during the search is found in the next one, so no process may be found
-  // twice.
-  int clean = 0;
-  for (std::chrono::milliseconds pause(1);; pause = std::min(2 * pause, limit)) {
-    const auto any = end_all(cgroups);
-    if (!any) return any.error();
-    clean = *any ? 0 : clean + 1;
-    if (clean == 2) return {};
-    if (std::chrono::steady_clock::now() >= deadline)
-      return Error{ErrorKind::unavailable,
-                   fmt::format("processes in {} do not end", cgroups.front())};
-    std::this_thread::sleep_for(std::min(pause, std::chrono::milliseconds(50)));
-  }
+  return end_within({cgroups, true}, limit);
+}
+
+Status end_beside_steps(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit) {
+  return end_within({cgroups, false}, limit);
 }
 
 }  // namespace bellows::spank

@@ -22,4 +22,7 @@ std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines);
 /// job within its devices. unavailable: some do not end within the limit.
 Status end_leftovers(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit);
 
+/// The same without those below.
+Status end_beside_steps(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit);
+
 }  // namespace bellows::spank

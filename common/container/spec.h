@@ -67,6 +67,8 @@ struct Site {
   std::vector<std::string> image_dirs;  ///< where squashfs images may lie; empty: nowhere
   std::string image_importer;           ///< the program that fetches images; empty: Bellows's own
   std::string image_cache;  ///< a directory with one of images for each user; empty: in their homes
+  /// The program that reads other squashfs files for their user; empty: there are no others.
+  std::string squashfuse = "/usr/bin/squashfuse_ll";
   std::vector<std::string> devices;  ///< further device nodes of a container (fabric), patterns
   std::uint64_t tmp_mib = 0;         ///< size of the private /tmp and /var/tmp; 0: half of memory
   std::uint64_t shm_mib = 0;         ///< of the private /dev/shm; 0: half of memory

@@ -12,6 +12,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
@@ -39,15 +40,8 @@ static_assert(sizeof(Superblock) == 48);
 constexpr std::uint32_t kMagic = 0x73717368;
 constexpr std::uint16_t kMajor = 4;
 
-/// O_RDONLY of what an O_PATH descriptor points at.
-Result<Fd> reopen(const Image& image) {
-  Fd fd(::open(descriptor_path(image.fd.get()).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
-  if (!fd) return errno_error("read the image", image.path);
-  return fd;
-}
-
 Status check_content(const Image& image, off_t size) {
-  auto fd = reopen(image);
+  auto fd = read_image(image);
   if (!fd) return fd.error();
   Superblock head{};
   const ssize_t n = ::pread(fd->get(), &head, sizeof head, 0);
@@ -70,6 +64,15 @@ Error distrusted(const std::string& path, std::string_view why) {
                fmt::format("the directory {} is refused as a place for squashfs images: {}; tell "
                            "the administrator, or use a directory as the image",
                            path, why)};
+}
+
+Error moved(const std::string& path) {
+  return Error{ErrorKind::unavailable,
+               fmt::format("the image {} was moved while it was being checked", path)};
+}
+
+Error no_image(const std::string& path) {
+  return Error{ErrorKind::invalid, path + " is neither a squashfs file nor a directory"};
 }
 
 /// Who could change a directory could give the kernel another file than its administrator's.
@@ -111,13 +114,11 @@ Status check_above(int dir, uid_t owner) {
 
 /// What lies between them, by the names that lead to the file now: links may have led there.
 Status check_between(int dir, uid_t owner, const Image& image, const struct stat& file) {
-  const Error moved{ErrorKind::unavailable,
-                    fmt::format("the image {} was moved while it was being checked", image.path)};
   const auto top = path_of(dir);
   const auto whole = path_of(image.fd.get());
   if (!top || !whole) return top ? whole.error() : top.error();
   const std::string prefix = top->ends_with('/') ? *top : *top + '/';
-  if (!whole->starts_with(prefix)) return moved;
+  if (!whole->starts_with(prefix)) return moved(image.path);
   const auto names = split(std::string_view(*whole).substr(prefix.size()), '/');
   Fd at(::openat(dir, ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
   for (std::size_t i = 0; i + 1 < names.size(); ++i) {
@@ -129,7 +130,7 @@ Status check_between(int dir, uid_t owner, const Image& image, const struct stat
   struct stat found {};
   if (::fstatat(at.get(), std::string(names.back()).c_str(), &found, AT_SYMLINK_NOFOLLOW) != 0 ||
       !is_same(found, file))
-    return moved;
+    return moved(image.path);
   return {};
 }
 
@@ -146,18 +147,43 @@ Status check_owner(const Image& image, const struct stat& file, const struct sta
                            image.path)};
 }
 
-/// The one of `site.image_dirs` that `path` is in by its text; what it leads to is seen later.
-Result<Fd> open_image_dir(const std::string& path, const Site& site, std::string& rest) {
+/// A path below one of `site.image_dirs`, by its text; what it leads to is seen later.
+struct InSite {
+  Fd dir;
+  std::string rest;
+};
+
+bool is_below(const std::string& path, std::string dir, std::string& rest) {
+  while (dir.ends_with('/')) dir.pop_back();
+  dir += '/';
+  if (!path.starts_with(dir)) return false;
+  rest = path.substr(dir.size());
+  return true;
+}
+
+/// Without a directory in the answer: in none of them.
+Result<InSite> find_in_site(const std::string& path, const Site& site) {
+  InSite found;
   for (const auto& dir : site.image_dirs) {
-    std::string prefix = dir;
-    while (prefix.ends_with('/')) prefix.pop_back();
-    prefix += '/';
-    if (!path.starts_with(prefix)) continue;
-    rest = path.substr(prefix.size());
-    Fd fd(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
-    if (!fd) return errno_error("open the directory of images", dir);
-    return fd;
+    if (!is_below(path, dir, found.rest)) continue;
+    found.dir = Fd(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+    if (!found.dir) return errno_error("open the directory of images", dir);
+    return found;
   }
+  return found;
+}
+
+/// The same for a path without links, while those of the site may be links themselves.
+InSite find_real(const std::string& path, const Site& site) {
+  for (const auto& dir : site.image_dirs) {
+    InSite found{Fd(::open(dir.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)), {}};
+    const auto real = found.dir ? path_of(found.dir.get()) : Result<std::string>("");
+    if (real && !real->empty() && is_below(path, *real, found.rest)) return found;
+  }
+  return {};
+}
+
+Error not_in_site(const std::string& path, const Site& site) {
   if (site.image_dirs.empty())
     return Error{ErrorKind::denied,
                  fmt::format("{}: squashfs images are not allowed here, since the administrator "
@@ -168,29 +194,51 @@ Result<Fd> open_image_dir(const std::string& path, const Site& site, std::string
                            path, fmt::join(site.image_dirs, " or "))};
 }
 
-Result<Image> open_squashfs(const std::string& path, const Site& site) {
-  std::string rest;
-  auto dir = open_image_dir(path, site, rest);
-  if (!dir) return dir.error();
-  auto fd = open_in_mount(dir->get(), rest, O_PATH);
+Result<Image> open_squashfs(const std::string& path, const InSite& place) {
+  const int dir = place.dir.get();
+  auto fd = open_in_mount(dir, place.rest, O_PATH);
   if (!fd)
     return Error{fd.error().kind,
                  fmt::format("{} (image {}, which must not lead out of its directory, nor into "
                              "what is mounted in it)",
                              fd.error().text, path)};
-  Image image{path, std::move(*fd), true, true};
+  Image image{path, std::move(*fd), true, true, false};
   struct stat file {};
   struct stat dir_info {};
-  if (::fstat(image.fd.get(), &file) != 0 || ::fstat(dir->get(), &dir_info) != 0)
+  if (::fstat(image.fd.get(), &file) != 0 || ::fstat(dir, &dir_info) != 0)
     return errno_error("look at", path);
-  if (!S_ISREG(file.st_mode))
-    return Error{ErrorKind::invalid, path + " is neither a squashfs file nor a directory"};
-  auto status = check_above(dir->get(), dir_info.st_uid);
-  if (status) status = check_between(dir->get(), dir_info.st_uid, image, file);
+  if (!S_ISREG(file.st_mode)) return no_image(path);
+  auto status = check_above(dir, dir_info.st_uid);
+  if (status) status = check_between(dir, dir_info.st_uid, image, file);
   if (status) status = check_owner(image, file, dir_info);
   if (status) status = check_content(image, file.st_size);
   if (!status) return status.error();
   return image;
+}
+
+/// Nothing is asked of who owns it: the kernel never reads it as a file system.
+Result<Image> open_own(const std::string& path, Fd fd, const struct stat& file, const Site& site) {
+  if (!S_ISREG(file.st_mode)) return no_image(path);
+  if (site.squashfuse.empty()) return not_in_site(path, site);
+  Image image{path, std::move(fd), true, true, true};
+  if (auto status = check_content(image, file.st_size); !status) return status.error();
+  return image;
+}
+
+Result<Image> open_file_image(const std::string& path, Fd fd, const struct stat& file,
+                              const Site& site) {
+  const auto named = find_in_site(path, site);
+  if (!named) return named.error();
+  if (named->dir) return open_squashfs(path, *named);
+  const auto real = path_of(fd.get());
+  if (!real) return real.error();
+  const InSite place = find_real(*real, site);
+  if (!place.dir) return open_own(path, std::move(fd), file, site);
+  auto image = open_squashfs(path, place);
+  struct stat found {};
+  if (!image) return image;
+  if (::fstat(image->fd.get(), &found) != 0) return errno_error("look at", path);
+  return is_same(found, file) ? std::move(image) : Result<Image>(moved(path));
 }
 
 Result<Image> open_directory(const std::string& path, Fd fd) {
@@ -202,7 +250,7 @@ Result<Image> open_directory(const std::string& path, Fd fd) {
                  fmt::format("the image {} has other file systems mounted in it, which would be "
                              "left out; name a directory without",
                              path)};
-  return Image{path, std::move(fd), false};
+  return Image{path, std::move(fd), false, false};
 }
 
 /// Root's nodes, by names that nobody else can give.
@@ -219,7 +267,7 @@ Status no_loop(const std::string& path) {
 /// The device that reads `image`, in `loop`; it is given back when the last descriptor and mount
 /// of it are gone.
 Status bind_loop(const Image& image, std::string& name, Fd& loop) {
-  auto file = reopen(image);
+  auto file = read_image(image);
   if (!file) return file.error();
   auto control = open_loop("/dev/loop-control");
   if (!control) return control.error();
@@ -257,13 +305,26 @@ Result<Fd> mount_squashfs(const Image& image) {
 
 }  // namespace
 
+bool may_be_own(const std::string& path, const Site& site) {
+  std::string rest;
+  return !site.squashfuse.empty() && path.starts_with('/') &&
+         std::none_of(site.image_dirs.begin(), site.image_dirs.end(),
+                      [&](const auto& dir) { return is_below(path, dir, rest); });
+}
+
+Result<Fd> read_image(const Image& image) {
+  Fd fd(::open(descriptor_path(image.fd.get()).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!fd) return errno_error("read the image", image.path);
+  return fd;
+}
+
 Result<Image> open_image(const std::string& path, const Site& site) {
   auto fd = open_source(path);
   if (!fd) return fd.error();
   struct stat info {};
   if (::fstat(fd->get(), &info) != 0) return errno_error("look at", path);
   if (S_ISDIR(info.st_mode)) return open_directory(path, std::move(*fd));
-  return open_squashfs(path, site);
+  return open_file_image(path, std::move(*fd), info, site);
 }
 
 Result<Image> open_imported_image(const std::string& path) {
@@ -280,6 +341,7 @@ Result<Image> open_imported_image(const std::string& path) {
 }
 
 Result<Fd> mount_image(const Image& image, bool writable) {
+  if (image.own) return Error{ErrorKind::internal, image.path + " must not be read by the kernel"};
   if (image.squashfs) return mount_squashfs(image);
   MountFlags flags;
   flags.read_only = !writable;

@@ -15,7 +15,6 @@
 
 #include "spank/container/capabilities.h"
 #include "spank/container/idmap.h"
-#include "spank/container/image.h"
 #include "spank/container/mount_api.h"
 #include "spank/container/skeleton.h"
 #include "spank/container/working_directory.h"
@@ -99,10 +98,10 @@ Status add_file(int scratch, const AccountFile& file, const char* what,
 
 /// For root in a container, or apt would become a user who is nobody there. Not in a directory in
 /// which the caller can create nothing.
-Status add_apt_setting(int scratch, int image, bool squashfs, std::vector<PlacedMount>& places) {
+Status add_apt_setting(int scratch, int image, bool overlaid, std::vector<PlacedMount>& places) {
   const std::string directory = "/etc/apt/apt.conf.d";
   const auto place = open_in_root(image, directory, O_PATH | O_DIRECTORY);
-  if (!place || !(squashfs || may(place->get(), W_OK | X_OK))) return {};
+  if (!place || !(overlaid || may(place->get(), W_OK | X_OK))) return {};
   return add_file(scratch, {directory + "/bellows", "APT::Sandbox::User \"root\";\n"},
                   "apt's setting", places);
 }
@@ -158,7 +157,10 @@ class RootMaker {
     // An overlay takes only what is mounted in this namespace.
     if (auto status = attach(image_.get(), lower->get(), "the image"); !status)
       return status.error();
+    // What a user's server says of a directory must not lead the kernel to another.
     Options options = {{"source", "overlay"},
+                       {"redirect_dir", "nofollow"},
+                       {"metacopy", "off"},
                        {"lowerdir", fmt::format("{}:{}", descriptor_path(skeleton->get()),
                                                 descriptor_path(image_.get()))}};
     if (writable) {
@@ -254,7 +256,8 @@ class Builder {
   }
 
   Status mount_root() {
-    auto image = mount_image(image_, writable_ && !image_.shared);
+    auto image =
+        image_.own ? inputs_.mount_own(image_) : mount_image(image_, writable_ && !image_.shared);
     if (!image) return image.error();
     // A directory may be the user's own, whom such a map would take for nobody.
     if (fake_root_ && image_.squashfs && !writable_)
@@ -271,8 +274,7 @@ class Builder {
         if (auto status = add_file(scratch->get(), file, "the user's line", etc_); !status)
           return status;
     if (fake_root_ && writable_)
-      if (auto status = add_apt_setting(scratch->get(), image->get(), image_.squashfs, etc_);
-          !status)
+      if (auto status = add_apt_setting(scratch->get(), image->get(), image_.shared, etc_); !status)
         return status;
     auto missing = missing_targets(image->get(), all_places());
     if (!missing) return missing.error();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "common/result.h"
 #include "spank/container/accounts.h"
 #include "spank/container/devices.h"
+#include "spank/container/image.h"
 #include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
 #include "spank/container/user_mounts.h"
@@ -26,6 +28,8 @@ struct RootfsInputs {
   std::vector<Device> devices;  ///< further nodes of /dev: the job's GPUs
   std::vector<PlacedMount>
       mounts;  ///< after the system's and before the user's: the driver's files
+  /// Mounts an image that is `own`, detached. It may leave the mount namespace and come back.
+  std::function<Result<Fd>(const Image& image)> mount_own;
 };
 
 /// Makes the container of `spec` and enters it: afterwards it is all of the caller's mount

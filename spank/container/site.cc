@@ -58,6 +58,13 @@ Status set_size(std::uint64_t& mib, std::string_view name, std::string_view valu
   return {};
 }
 
+Status set_squashfuse(std::string& program, std::string_view name, std::string_view value) {
+  const bool path = value.size() > 1 && value[0] == '/';
+  if (!path && value != "no") return bad(name, value, "write the program's path, or no");
+  program = path ? value : "";
+  return {};
+}
+
 Status set_task_prolog(bool& in_container, std::string_view name, std::string_view value) {
   if (value != "host" && value != "container") return bad(name, value, "write host or container");
   in_container = value == "container";
@@ -82,6 +89,7 @@ constexpr Setting kSettings[] = {
     {"image_dirs", [](Site& s, auto n, auto v) { return set_paths(s.image_dirs, n, v); }},
     {"image_importer", [](Site& s, auto n, auto v) { return set_path(s.image_importer, n, v); }},
     {"image_cache", [](Site& s, auto n, auto v) { return set_path(s.image_cache, n, v); }},
+    {"squashfuse", [](Site& s, auto n, auto v) { return set_squashfuse(s.squashfuse, n, v); }},
     {"devices", [](Site& s, auto n, auto v) { return set_paths(s.devices, n, v); }},
     {"tmp_size", [](Site& s, auto n, auto v) { return set_size(s.tmp_mib, n, v); }},
     {"shm_size", [](Site& s, auto n, auto v) { return set_size(s.shm_mib, n, v); }},

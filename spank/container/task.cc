@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/capability.h>
-#include <sched.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include "spank/container/fake_root.h"
 #include "spank/container/fence.h"
 #include "spank/container/mount_api.h"
+#include "spank/container/mount_namespace.h"
 #include "spank/container/own_mounts.h"
 #include "spank/container/own_namespaces.h"
 #include "spank/container/pmix_files.h"
@@ -36,19 +36,6 @@ constexpr int kRoot = O_PATH | O_DIRECTORY;
 
 /// A task that builds a view may use up the limit in several phases, so others wait longer for it.
 std::uint32_t wait_seconds(const Site& site) { return 3 * site.phase_seconds; }
-
-Status join(int ns) {
-  if (::setns(ns, CLONE_NEWNS) != 0) return errno_error("join", "the job's mount namespace");
-  return {};
-}
-
-/// What is mounted from now on is seen by this process and its children alone.
-Status leave_namespace() {
-  if (::unshare(CLONE_NEWNS) != 0) return errno_error("make", "a mount namespace");
-  return {};
-}
-
-Result<Fd> own_namespace() { return open_file("/proc/self/ns/mnt", O_RDONLY); }
 
 bool is_device(int dev, const std::string& name) {
   struct stat info {};
@@ -189,10 +176,21 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
   auto nodes = clone_nodes(dev->get(), gpus_.shown);
   if (!nodes) return nodes.error();
   inputs.devices = *std::move(nodes);
+  inputs.mount_own = [&](const Image& image) -> Result<Fd> {
+    const auto served = served_for(wanted, site);
+    const auto name = served_name(image, served);
+    if (!name) return name.error();
+    served_ = *name;
+    return mount_served(image, served);
+  };
   const auto own = build_rootfs(wanted.spec, site, inputs, phases);
   if (!own) return own.error();
   own_ = *own;
   return {};
+}
+
+ServedFor TaskEntry::served_for(const TaskRequest& wanted, const Site& site) const {
+  return {views_, host_.get(), servers_, wanted.step, site};
 }
 
 /// pyxis's modes of --container-name. The tasks of one step are one to them: the first makes the
@@ -273,6 +271,7 @@ Status TaskEntry::keep(const std::string& name, const TaskRequest& wanted, int m
     return status.ok() ? views_.pin(name, made) : status;
   }
   Status status = pin_own(views_, name, wanted.spec);
+  if (status.ok() && !served_.empty()) status = note_image(name, served_, views_);
   if (status.ok()) status = views_.write_note(own_name(name), own_text(own_));
   if (status.ok() && !wanted.spec.name.empty())
     status = views_.write_note(note_name(name), note_text(wanted));
@@ -307,7 +306,7 @@ Status TaskEntry::find_or_build(const std::string& name, const TaskRequest& want
     auto ns = views_.find(name);
     if (!ns) return ns.error();
     found = *std::move(ns);
-    return {};
+    return found ? drop_dead(name, served_for(wanted, site), found) : Status();
   };
   const auto check = [&] {
     if (name != kBase) return check_mode(name, wanted, static_cast<bool>(found));

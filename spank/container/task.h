@@ -14,8 +14,10 @@
 #include "spank/container/driver_files.h"
 #include "spank/container/gpu_view.h"
 #include "spank/container/image_import.h"
+#include "spank/container/job_cgroup.h"
 #include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
+#include "spank/container/served_images.h"
 #include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
 #include "spank/container/watchdog.h"
@@ -54,6 +56,9 @@ class TaskEntry {
   static Result<TaskEntry> open(const std::string& run_dir, std::uint32_t job, JobOwner owner,
                                 const Spec& spec, const Site& site, pid_t stepd);
 
+  /// Where the servers of images live that the job's steps share; else they end with the step.
+  void keep_servers_in(JobCgroup cgroup) { servers_ = std::move(cgroup); }
+
   /// As the user, with no other thread in the process. Afterwards the process is in the view, in
   /// the wanted directory, with no capability left. After an error it must not run the program.
   /// A phase that takes too long, also one that the caller begins afterwards, ends the process
@@ -78,6 +83,7 @@ class TaskEntry {
   Status look_at_gpus(const TaskRequest& wanted, const Site& site, Phases& phases);
   Status find_or_build(const std::string& name, const TaskRequest& wanted, const Site& site,
                        Phases& phases, Fd& found);
+  ServedFor served_for(const TaskRequest& wanted, const Site& site) const;
   Status check_mode(const std::string& name, const TaskRequest& wanted, bool found);
   Status check_size(const TaskRequest& wanted);
   Status check_number(const std::string& name, const Site& site) const;
@@ -103,6 +109,9 @@ class TaskEntry {
   Fd host_;  ///< the host's mount namespace
   pid_t stepd_;
   Fd base_;  ///< the job's view of the host
+  JobCgroup servers_;
+  std::string
+      served_;  ///< the name of the container's image among those with servers, if it has one
   GpuView gpus_;
   OwnMounts own_;  ///< of the container
   std::pair<std::string, std::string> pmix_moved_;

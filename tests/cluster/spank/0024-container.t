@@ -69,10 +69,12 @@ like "$(run -w n1 --container-image="$images/text.sqsh" true)" 'text.sqsh is not
 mkdir "$CLUSTER/other"
 cp "$squash" "$CLUSTER/other/"
 sed -i "s#images: .*#images: [\"$CLUSTER/*\"]#" "$CLUSTER/etc/bellows.yaml"
+spank_args "image_dirs=$images squashfuse=no"
 elsewhere() { run -w n1 --container-image="$CLUSTER/other/busybox.sqsh" true; }
 # shellcheck disable=SC2317
 says_where() { [[ $(elsewhere) == *"squashfs images must lie in $images; or use a directory"* ]]; }
 ok "a squashfs image elsewhere is refused, and told where it must lie" poll 20 says_where
+spank_args "image_dirs=$images"
 
 # Whose names for what is mounted are links.
 cp -r "$tree" "$images/linked"

@@ -22,6 +22,7 @@
 
 #include "common/fd.h"
 #include "spank/container/capabilities.h"
+#include "spank/container/squashfs_server.h"
 
 namespace bellows::container {
 namespace {
@@ -140,6 +141,9 @@ std::string World::build(const Spec& spec, std::vector<PlacedMount> mounts,
   inputs.mounts = std::move(mounts);
   inputs.console = console;
   inputs.imported = imported;
+  inputs.mount_own = [this](const Image& image) {
+    return serve_squashfs(image, site.squashfuse, JobCgroup());
+  };
   const Fd scratch(::open(path("ns").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   inputs.scratch = scratch.get();
   if (auto status = build_rootfs(spec, site, inputs, phases); !status)

@@ -246,6 +246,7 @@ Test(rootfs_hostile, what_was_imported_is_a_directory) {
 Test(rootfs_hostile, squashfs_elsewhere) {
   NEEDS_ROOT();
   Hostile world;
+  world.site.squashfuse.clear();
   const auto spec = world.squashed();
   world.directory("other");
   std::filesystem::copy_file(spec.image, world.path("other/a.sqsh"));
