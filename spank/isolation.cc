@@ -21,6 +21,7 @@
 #include "modelstore/wire/model_wire.h"
 #include "spank/container/base_view.h"
 #include "spank/container/container_name.h"
+#include "spank/container/entrypoint.h"
 #include "spank/container/fence.h"
 #include "spank/container/gpu_nodes.h"
 #include "spank/container/hook_variables.h"
@@ -244,6 +245,21 @@ void change_variables(spank_t spank, const Settings& settings, const container::
     set_variable(spank, "HOME", container::kRootHome);
 }
 
+/// Slurm looks at the words of the command only after this, and never frees them: the process ends
+/// with exec.
+void choose_entrypoint(spank_t spank, const Settings& settings) {
+  if (!container::wants_container(step.spec)) return;
+  const auto runs = container::runs_entrypoint(step.spec, settings.site);
+  if (!runs) refuse("looking for the image's entrypoint", runs.error().text);
+  int count = 0;
+  char** words = nullptr;
+  if (!*runs || spank_get_item(spank, S_JOB_ARGV, &count, &words) != ESPANK_SUCCESS || count < 1)
+    return;
+  static std::string script = container::kEntrypointScript;
+  set_variable(spank, container::kProgramVariable, words[0]);
+  words[0] = script.data();
+}
+
 /// As Slurm would have done, had it run the script.
 void obey_prolog(spank_t spank, const std::string& said) {
   using Kind = container::PrologLine::Kind;
@@ -394,6 +410,7 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
     phases.begin("setting the environment");
     change_variables(spank, settings, *step.entry);
     obey_prolog(spank, step.entry->prolog_said());
+    choose_entrypoint(spank, settings);
     tell_remarks(phases.remarks());
     // One task for all, whereas only one has built what there was nothing of.
     if (environment(spank, "SLURM_LOCALID") == "0") tell_remarks(step.entry->remarks());

@@ -51,11 +51,11 @@ constexpr OptionInfo kOptions[] = {
      "show what was mounted, and how long each phase took (Bellows)"},
     {Option::save, "container-save", "save", "PATH", "not offered yet (Bellows)"},
     {Option::entrypoint, "container-entrypoint", "entrypoint", nullptr,
-     "not offered yet (Bellows)"},
+     "have the image's entrypoint, its /etc/rc, run the program (Bellows)"},
     {Option::no_entrypoint, "no-container-entrypoint", "no-entrypoint", nullptr,
-     "do not run the image's entrypoint, which is the default (Bellows)"},
+     "do not run the image's entrypoint (Bellows)"},
     {Option::entrypoint_log, "container-entrypoint-log", "entrypoint-log", nullptr,
-     "not offered yet (Bellows)"},
+     "taken for pyxis: what an entrypoint prints is always shown (Bellows)"},
 };
 static_assert(std::size(kOptions) == kOptionCount);
 
@@ -220,11 +220,12 @@ Status take_flag(Spec& spec, Option option) {
     case Option::verbose:
       spec.verbose = true;
       return {};
+    case Option::entrypoint:
     case Option::no_entrypoint:
+      spec.entrypoint = option == Option::entrypoint;
       return {};
     default:
-      return invalid(
-          "entrypoints of images are not supported yet, and none is run; leave the option out");
+      return {};
   }
 }
 

@@ -52,7 +52,8 @@ struct Spec {
   std::optional<bool> mount_home;  ///< unset: the site's default
   std::optional<bool> remap_root;
   std::optional<bool> writable;
-  std::vector<std::string> env;  ///< variables whose value on the host beats the image's
+  std::optional<bool> entrypoint;  ///< whether the image's runs the program
+  std::vector<std::string> env;    ///< variables whose value on the host beats the image's
   bool unshare_net = false;
   bool unshare_ipc = false;
   bool unshare_uts = false;
@@ -77,6 +78,7 @@ struct Site {
   bool mount_home = false;
   bool remap_root = false;
   bool writable = false;
+  bool entrypoint = false;
   bool batch_in_container = true;  ///< where the contract says so
   bool task_prolog_in_container = false;
   bool no_new_privs = true;

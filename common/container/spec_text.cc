@@ -82,6 +82,7 @@ std::string spec_text(const Spec& spec) {
   add_choice(spec.mount_home, "mount-home", "no-mount-home");
   add_choice(spec.remap_root, "remap-root", "no-remap-root");
   add_choice(spec.writable, "writable", "readonly");
+  add_choice(spec.entrypoint, "entrypoint", "no-entrypoint");
   add("env", fmt::format("{}", fmt::join(spec.env, "+")));
   add("unshare", with_plus(unshared(spec)));
   if (spec.tmp_mib) add("tmp", fmt::format("{}M", *spec.tmp_mib));
@@ -116,6 +117,7 @@ Spec overlay(const Spec& base, const Spec& over) {
   take(spec.mount_home, over.mount_home);
   take(spec.remap_root, over.remap_root);
   take(spec.writable, over.writable);
+  take(spec.entrypoint, over.entrypoint);
   take(spec.tmp_mib, over.tmp_mib);
   if (over.unshare_net || over.unshare_ipc || over.unshare_uts) {
     spec.unshare_net = over.unshare_net;

@@ -97,6 +97,7 @@ constexpr Setting kSettings[] = {
     {"mount_home", [](Site& s, auto n, auto v) { return set_flag(s.mount_home, n, v); }},
     {"remap_root", [](Site& s, auto n, auto v) { return set_flag(s.remap_root, n, v); }},
     {"writable", [](Site& s, auto n, auto v) { return set_flag(s.writable, n, v); }},
+    {"entrypoint", [](Site& s, auto n, auto v) { return set_flag(s.entrypoint, n, v); }},
     {"batch_in_container",
      [](Site& s, auto n, auto v) { return set_flag(s.batch_in_container, n, v); }},
     {"task_prolog",

@@ -18,6 +18,7 @@
 #include "spank/container/capabilities.h"
 #include "spank/container/container_name.h"
 #include "spank/container/driver_files.h"
+#include "spank/container/entrypoint.h"
 #include "spank/container/fake_root.h"
 #include "spank/container/fence.h"
 #include "spank/container/mount_api.h"
@@ -42,8 +43,7 @@ bool is_device(int dev, const std::string& name) {
   return ::fstatat(dev, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode);
 }
 
-/// A directory of the host that is missing in the view is not a reason to fail: Slurm goes to /tmp
-/// too.
+/// A directory that the view lacks is not a reason to fail: Slurm goes to /tmp too.
 Status go_to(const std::string& directory) {
   if (!directory.empty() && ::chdir(directory.c_str()) == 0) return {};
   return ::chdir("/tmp") == 0 || ::chdir("/") == 0 ? Status() : errno_error("go to", directory);
@@ -159,9 +159,10 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
   if (auto status = cover_host_proc(); !status.ok()) return status;
   std::vector<OwnFile> own_files = wanted.own;
   std::erase_if(own_files, [](const OwnFile& file) { return if_there(file.source).empty(); });
-  const auto plan = plan_driver_files(host->get(), own_files, this_machine());
+  auto plan = plan_driver_files(host->get(), own_files, this_machine());
   if (!plan) return plan.error();
   for (const std::string& note : plan->notes) phases.note(note);
+  add_entrypoint(wanted.spec, site, plan->files);
   auto files = open_driver_files(*plan, host->get(), driver->get());
   if (!files) return files.error();
   inputs.mounts = *std::move(files);

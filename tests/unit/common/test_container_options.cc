@@ -283,11 +283,9 @@ const Case kOthers[] = {
      "! size \"-1G\": it has no whole number; write a number and K, M, G or T, such as 512M"},
     {"save=/x.sqsh", "! saving a container to a file is not supported yet; leave the option out"},
     {"save=", "! it has no value"},
-    {"entrypoint",
-     "! entrypoints of images are not supported yet, and none is run; leave the option out"},
-    {"no-entrypoint", ""},
-    {"entrypoint-log",
-     "! entrypoints of images are not supported yet, and none is run; leave the option out"},
+    {"entrypoint", "entrypoint"},
+    {"no-entrypoint", "no-entrypoint"},
+    {"entrypoint-log", ""},
 };
 
 const Case kVariables[] = {
@@ -314,11 +312,10 @@ const Case kVariables[] = {
      "unshare:net,tmp:1024M,verbose"},
     {"BELLOWS_CONTAINER_VERBOSE=no", ""},
     {"PYXIS_CONTAINER_ENTRYPOINT_LOG=0", ""},
-    {"PYXIS_CONTAINER_ENTRYPOINT=0", ""},
+    {"PYXIS_CONTAINER_ENTRYPOINT=0", "no-entrypoint"},
     {"PYXIS_CONTAINER_ENV=A|PYXIS_CONTAINER_UNSHARE=net", "env:A,unshare:net"},
-    {"PYXIS_CONTAINER_ENTRYPOINT=1",
-     "! PYXIS_CONTAINER_ENTRYPOINT: entrypoints of images are not supported yet, and none is run; "
-     "leave the option out"},
+    {"PYXIS_CONTAINER_ENTRYPOINT=1", "entrypoint"},
+    {"PYXIS_CONTAINER_ENTRYPOINT=1|no-entrypoint", "no-entrypoint"},
     {"PYXIS_CONTAINER_SAVE=/x",
      "! PYXIS_CONTAINER_SAVE: saving a container to a file is not supported yet; leave the option "
      "out"},
@@ -389,7 +386,7 @@ Test(container_options, text_is_checked_again) {
                           "writable:yes",
                           "verbose:",
                           "save:/x",
-                          "entrypoint",
+                          "entrypoint:yes",
                           "other",
                           "",
                           ",",
