@@ -7,21 +7,22 @@
 
 namespace bellows::pool {
 
-/// What an autoscaler may know in a second of simulated time.
+/// What an autoscaler may know at a moment of simulated time.
 struct PoolView {
   struct Member {
     std::uint32_t id = 0;
     bool ready = false;
-    int since = 0;  ///< second of its submission
+    double since = 0;  ///< s, of its submission
   };
 
-  int second = 0;
+  double at = 0;                   ///< s
+  int second = 0;                  ///< the same, whole
   std::vector<Member> members;     ///< that don't drain
   double calls = 0;                ///< in progress or waiting, in all, over the last second
   double offered = 0;              ///< calls at once that what came in the last second needs
   double waiting = 0;              ///< calls that no member runs yet
   double calls_each = 0;           ///< in progress in one ready member, as a share of what it can
-  std::vector<double> started_in;  ///< s, of those that became ready in this second
+  std::vector<double> started_in;  ///< s, of those that have just become ready
 };
 
 /// Whom to end besides, where an autoscaler chooses; else the newest that isn't ready goes first.
@@ -31,7 +32,7 @@ struct PoolChoice {
   std::vector<std::uint32_t> drain;
 };
 
-/// A rule for the size of a pool, asked each second. It keeps what it has seen.
+/// A rule for the size of a pool, asked each tick. It keeps what it has seen.
 class Autoscaler {
  public:
   virtual ~Autoscaler() = default;

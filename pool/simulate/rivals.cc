@@ -44,20 +44,42 @@ class Window {
   std::deque<double> values_;
 };
 
+SignalBook::Time time_of(double seconds) {
+  return SignalBook::Time(std::chrono::microseconds(std::llround(seconds * 1e6)));
+}
+
+PoolPolicy policy_of(const Service& service) {
+  PoolPolicy policy;
+  policy.min = service.min;
+  policy.max = service.max;
+  // What waits is to be done in ten seconds. It isn't load: with as many members as calls at
+  // once, most would start when they are no longer needed.
+  const double in_ten_seconds = 10 * service.target / service.call_s;
+  for (const auto& [metric, each] :
+       {std::pair("offered", service.target), std::pair("waiting", in_ten_seconds)}) {
+    TargetRule target;
+    target.metric = metric;
+    target.per_member = each;
+    policy.targets.push_back(target);
+  }
+  return policy;
+}
+
 class Bellows : public Autoscaler {
  public:
-  explicit Bellows(const Service& service) : decider_(policy_of(service)) {}
+  explicit Bellows(PoolPolicy policy) : decider_(std::move(policy)) {}
 
   PoolChoice decide(const PoolView& view) override {
-    const SignalBook::Time now{std::chrono::seconds(view.second)};
+    const SignalBook::Time now = time_of(view.at);
     for (const double took : view.started_in) started_.add(MemberStarts::Seconds(took));
     std::vector<PoolMember> members;
     const double ready = std::max(1.0, ready_of(view));
     for (const auto& member : view.members) {
       const std::string id = std::to_string(member.id);
       members.push_back({id, member.ready ? PoolMember::State::ready : PoolMember::State::unready,
-                         SignalBook::Time{std::chrono::seconds(member.since)}});
+                         time_of(member.since)});
       if (!member.ready) continue;
+      (void)signals_.put(id, "load", view.offered, now);
       (void)signals_.put(id, "offered", view.offered / ready, now);
       (void)signals_.put(id, "waiting", view.waiting / ready, now);
     }
@@ -71,23 +93,6 @@ class Bellows : public Autoscaler {
   }
 
  private:
-  static PoolPolicy policy_of(const Service& service) {
-    PoolPolicy policy;
-    policy.min = service.min;
-    policy.max = service.max;
-    // What waits is to be done in ten seconds. It isn't load: with as many members as calls at
-    // once, most would start when they are no longer needed.
-    const double in_ten_seconds = 10 * service.target / service.call_s;
-    for (const auto& [metric, each] :
-         {std::pair("offered", service.target), std::pair("waiting", in_ten_seconds)}) {
-      TargetRule target;
-      target.metric = metric;
-      target.per_member = each;
-      policy.targets.push_back(target);
-    }
-    return policy;
-  }
-
   Decider decider_;
   SignalBook signals_;
   MemberStarts started_;
@@ -199,7 +204,8 @@ class Bound : public Autoscaler {
  public:
   Bound(const Service& service, const std::vector<double>& load) : service_(service), load_(load) {}
   PoolChoice decide(const PoolView& view) override {
-    return sized(service_.needed(load_[static_cast<std::size_t>(view.second)]));
+    return sized(
+        service_.needed(load_[static_cast<std::size_t>(std::lround(view.at / service_.tick_s))]));
   }
 
  private:
@@ -217,7 +223,7 @@ const std::vector<std::string>& autoscaler_names() {
 
 std::unique_ptr<Autoscaler> make_autoscaler(const std::string& name, const Service& service,
                                             const std::vector<double>& load) {
-  if (name == "bellows") return std::make_unique<Bellows>(service);
+  if (name == "bellows") return std::make_unique<Bellows>(policy_of(service));
   if (name == "keda") return std::make_unique<Keda>(service, false);
   if (name == "keda_rate") return std::make_unique<Keda>(service, true);
   if (name == "knative") return std::make_unique<Knative>(service, false);
@@ -226,6 +232,10 @@ std::unique_ptr<Autoscaler> make_autoscaler(const std::string& name, const Servi
   if (name == "thresholds") return std::make_unique<Thresholds>();
   if (name == "bound") return std::make_unique<Bound>(service, load);
   return nullptr;
+}
+
+std::unique_ptr<Autoscaler> make_bellows(PoolPolicy policy) {
+  return std::make_unique<Bellows>(std::move(policy));
 }
 
 }  // namespace bellows::pool

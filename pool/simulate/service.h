@@ -16,7 +16,9 @@ struct Service {
   double at_once = 20.0 / 7;       ///< calls that a member runs at once; more wait
   double target = 2;               ///< calls at once at which it is loaded as it should be
   double timeout_s = 30;           ///< after which a call that waits fails
-  std::vector<double> start_s{1};  ///< from submission to ready, in turn
+  std::vector<double> start_s{1};  ///< from the decision to ready, in turn
+  double notice_s = 0;             ///< from a change of the load until the autoscaler sees it
+  double tick_s = 1;               ///< between two decisions; the rivals are made for 1
 
   /// Members that a load needs, of calls a second.
   std::uint32_t needed(double calls) const;
@@ -24,7 +26,7 @@ struct Service {
 
 /// How a pool did. A value.
 struct PoolFigures {
-  double agility = 0;  ///< mean over seconds of ready members above or below those needed
+  double agility = 0;  ///< mean over time of ready members above or below those needed
   double failed = 0;   ///< calls
   double calls = 0;
   double p99_s = 0;  ///< latency of calls that were served
@@ -32,7 +34,7 @@ struct PoolFigures {
   std::uint32_t starts = 0;
 };
 
-/// Plays a load, calls a second for each second, against an autoscaler. Calls are a fluid that
+/// Plays a load, calls a second for each tick, against an autoscaler. Calls are a fluid that
 /// waits in one queue. `seed`: at which start time it begins. A pool begins with what the load
 /// needs.
 PoolFigures play(const Service& service, const std::vector<double>& load, Autoscaler& autoscaler,

@@ -51,6 +51,23 @@ Test(pool_simulate, starts_take_their_time, .timeout = 10) {
   cr_assert_float_eq(figures_of("bound", service_of(8), load).agility, 9 * 8 / 100.0, 1e-9);
 }
 
+Test(pool_simulate, takes_shorter_ticks_and_notice, .timeout = 10) {
+  // The jump at 5 s is seen at 5.4, and the nine members are ready at 7.75: from the tick at 7.8.
+  PoolPolicy policy;
+  policy.max = 100;
+  policy.targets = {{.metric = "load", .per_member = 1, .of = TargetRule::Of::mean}};
+  Service service = service_of(2.35);
+  service.call_s = service.target = 1;
+  service.at_once = 1e9;
+  service.tick_s = 0.1;
+  service.notice_s = 0.4;
+  std::vector<double> load(50, 1);
+  load.resize(200, 10);
+  const auto autoscaler = make_bellows(policy);
+  cr_assert_float_eq(play(service, load, *autoscaler, 0).agility, 9 * 28 / 200.0, 1e-9);
+  cr_assert_float_eq(figures_of("bound", service, load).agility, 9 * 24 / 200.0, 1e-9);
+}
+
 Test(pool_simulate, is_the_same_each_time, .timeout = 30) {
   const Service service = service_of(5);
   const auto load = make_load("cyclic", 100, 3);
