@@ -311,7 +311,10 @@ Test(rootfs, refusals_say_what_to_do) {
   const auto refused = [&world](Spec spec) { return world.in_container(spec, [] { return ""; }); };
   auto spec = world.spec();
   spec.mounts = {bound("/none", "/mnt")};
-  REFUSED(refused(spec), "cannot open /none: No such file or directory; check that the image, the");
+  REFUSED(
+      refused(spec),
+      "cannot open /none: No such file or directory (source path does not exist); check that the "
+      "image, the");
   spec.mounts = {bound(world.path("tree"), "/proc/x")};
   REFUSED(refused(spec), "; name another target in --container-mounts, or make this one in");
   std::filesystem::remove(world.path("tree/tmp"));
