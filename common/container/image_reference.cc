@@ -94,6 +94,15 @@ std::string ImageReference::place() const {
   return fmt::format("{}{}/{}{}", kRegistryScheme, registry, name, version);
 }
 
+std::string ImageReference::brief() const {
+  std::string text = place().substr(kRegistryScheme.size());
+  for (const std::string& begin :
+       {fmt::format("{}/library/", kDockerHub), fmt::format("{}/", kDockerHub)})
+    if (text.starts_with(begin)) text.erase(0, begin.size());
+  if (tag == "latest") text.erase(text.rfind(':'));
+  return text;
+}
+
 std::string ImageReference::text() const {
   const std::string all = place();
   if (user.empty()) return all;

@@ -25,6 +25,8 @@ struct ImageReference {
   std::string text() const;
   /// The same without the user: what rules are about.
   std::string place() const;
+  /// As short as people write it, for messages.
+  std::string brief() const;
 };
 
 /// [docker://][USER@][REGISTRY#]NAME[:TAG][@DIGEST], and REGISTRY/NAME, since a registry has a dot

@@ -13,10 +13,12 @@
 #include <ctime>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <tuple>
 
 #include "common/directory.h"
 #include "common/fd.h"
+#include "common/text.h"
 #include "image/cache/layout_files.h"
 #include "image/cache/tree_digest.h"
 #include "image/layout/digest.h"
@@ -89,6 +91,24 @@ std::int64_t now() {
   timespec time{};
   ::clock_gettime(CLOCK_REALTIME, &time);
   return time.tv_sec * kSecond + time.tv_nsec;
+}
+
+/// The lock of a name says why its last import failed: its kind and the sentence. A hundred tasks
+/// that wait for one import fail with it, without asking the registry again.
+void note_failure(const Fd& lock, const Error* error) {
+  if (::ftruncate(lock.get(), 0) != 0 || error == nullptr) return;
+  (void)write_all(lock.get(), fmt::format("{} {}", static_cast<int>(error->kind), error->text),
+                  "the lock of an image");
+}
+
+std::optional<Error> failure_since(const std::string& path, std::int64_t since) {
+  const auto text = read_file(path, kMostRecord);
+  if (!text || changed(path) <= since) return std::nullopt;
+  const auto blank = text->find(' ');
+  const auto kind = parse_uint(std::string_view(*text).substr(0, blank));
+  if (!kind || *kind > static_cast<std::uint64_t>(ErrorKind::internal) || blank == text->npos)
+    return std::nullopt;
+  return Error{static_cast<ErrorKind>(*kind), text->substr(blank + 1)};
 }
 
 }  // namespace
@@ -193,9 +213,19 @@ Result<Imported> Cache::import(const container::ImageReference& reference,
   const std::int64_t since = now();
   const auto name_lock = lock(*name_digest, reference, options);
   if (!name_lock) return name_lock.error();
+  const std::string path = directory("locks", *name_digest);
+  if (const auto failed = failure_since(path, since)) return *failed;
+  auto imported = import_locked(reference, options, *name_digest, since);
+  note_failure(*name_lock, imported ? nullptr : &imported.error());
+  return imported;
+}
+
+Result<Imported> Cache::import_locked(const container::ImageReference& reference,
+                                      const ImportOptions& options, const std::string& name_digest,
+                                      std::int64_t since) const {
   const auto registry = Registry::open(reference, path_ + "/partial", options.fetch);
   if (!registry) return registry.error();
-  const auto digest = current_digest(*registry, *name_digest, since);
+  const auto digest = current_digest(*registry, name_digest, since);
   if (!digest) return digest.error();
   const auto image_lock = lock(*digest, reference, options);
   if (!image_lock) return image_lock.error();
@@ -204,7 +234,7 @@ Result<Imported> Cache::import(const container::ImageReference& reference,
   if (!reused) image = make(*registry, reference, *digest, options);
   if (!image) return image.error();
   ::utimensat(AT_FDCWD, (directory("images", *digest) + kRecord).c_str(), nullptr, 0);
-  const Status noted = write_record(directory("names", *name_digest),
+  const Status noted = write_record(directory("names", name_digest),
                                     {{"name", reference.text()}, {"digest", *digest}});
   if (!noted) return noted.error();
   return Imported{*std::move(image), reused};

@@ -57,6 +57,9 @@ class Cache {
 
  private:
   explicit Cache(std::string path) : path_(std::move(path)) {}
+  Result<Imported> import_locked(const container::ImageReference& reference,
+                                 const ImportOptions& options, const std::string& name_digest,
+                                 std::int64_t since) const;
   std::string directory(const char* kind, const std::string& digest) const;
   Result<Fd> lock(const std::string& digest, const container::ImageReference& reference,
                   const ImportOptions& options) const;

@@ -145,7 +145,7 @@ Error Registry::failure(const std::string& said) const {
         "is the name right, and are there credentials in ~/.config/enroot/.credentials or those "
         "of podman login?";
   return {refused ? ErrorKind::denied : ErrorKind::unavailable,
-          fmt::format("the image {} can't be fetched: {}; {}", reference_.place(),
+          fmt::format("failed to import docker image: {}: {}; {}", reference_.brief(),
                       reason.empty() ? "skopeo says nothing about it" : reason, hint)};
 }
 

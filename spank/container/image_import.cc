@@ -92,6 +92,9 @@ Result<std::string> run_import(const ImageImport& import) {
   }
   while (!child->poll_exit()) ::poll(nullptr, 0, 1);
   const ChildExit ended = *child->poll_exit();
+  if (!ended.ok() && !import.tells)
+    return Error{ErrorKind::unavailable,
+                 "the image could not be imported; the step's first task on this node says why"};
   if (!ended.ok()) {
     const std::string reason = reason_in(said);
     return Error{ErrorKind::unavailable,

@@ -16,7 +16,7 @@ struct ImageImport {
   std::string image;                     ///< as an ImageReference has it
   std::string cache;                     ///< the directory of images; empty: the user's own
   std::vector<std::string> environment;  ///< NAME=VALUE
-  bool tells = false;                    ///< what takes long is said on standard error
+  bool tells = false;                    ///< what takes long, and why it failed, is said
 };
 
 /// Of a job's environment, what tells of the user, of credentials and of proxies.

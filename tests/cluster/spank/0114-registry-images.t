@@ -72,21 +72,22 @@ is "$(run -w n1 --container-image="$box" --container-remap-root stat -c %u /laye
 
 # Who may not.
 bobs() { xc --user bob srun --quiet --mpi=none -w n1 "$@" 2>&1; }
-like "$(bobs --container-image="$box" true)" 'n1:5000/team/box:1 can.t be fetched: .*are there credentials' \
+like "$(bobs --container-image="$box" true)" 'failed to import docker image: n1:5000/team/box:1: .*are there credentials' \
   "who has no password is told by the importer's sentence"
 like "$(xc --user carol srun --account=speech --quiet --mpi=none -w n1 --container-image="$box" true 2>&1)" 'may not (bring|use) image docker://n1:5000/team/box:1' \
   "a tenant without such a pattern may not"
 like "$(run -w n1 --container-image=n1:5000/other/box:1 true)" 'may not (bring|use) image docker://n1:5000/other/box:1' \
   "nor is another place in the registry meant"
-like "$(run -w n1 --container-image=n1:5000/team/none true)" 'team/none:latest can.t be fetched: .*manifest' \
-  "an image that is not there is told by its whole name"
+is "$(run -w n1 -n 3 --container-image=n1:5000/team/none true | grep -c 'failed to import docker image: n1:5000/team/none: .*manifest')" 1 \
+  "an image that is not there is told once for all tasks"
+is "$(grep -c 'GET /v2/team/none/manifests/latest.* 404 ' "$CLUSTER/registry/log")" 1 "and asked for once"
 
 # What a registry gives that is broken.
 make_layout forged --random 100000
 push forged team/forged:1 >/dev/null 2>&1
 layer=$(find "$CLUSTER/registry/data/docker/registry/v2/blobs/sha256" -name data -size +90k -newer "$CLUSTER/forged/index.json" | head -n 1)
 printf forged | dd of="$layer" bs=1 seek=50000 conv=notrunc 2>/dev/null
-like "$(run -w n1 --container-image=n1:5000/team/forged:1 true)" 'team/forged:1 can.t be fetched|damaged or forged' \
+like "$(run -w n1 --container-image=n1:5000/team/forged:1 true)" 'failed to import docker image: n1:5000/team/forged:1|damaged or forged' \
   "a blob that was forged ends the step"
 is "$(find "$home/.cache/bellows/images/images" -mindepth 1 -maxdepth 1 | wc -l)" 1 "and nothing of the image is there"
 

@@ -29,7 +29,8 @@ here=${0%/*}
 for last; do :; done
 echo "$*" >> "$here/asked"
 case "$*" in
-  *inspect*) cat "$here/manifest" ;;
+  *inspect*) [ -e "$here/fail" ] && sleep 1
+    cat "$here/manifest" ;;
   *copy*)
     to=${last#oci:}
     [ -e "$here/stall" ] && exec sleep 60
@@ -178,6 +179,23 @@ Test(image_cache, imports_at_once_do_the_work_once) {
   cr_expect(good == 8, "%d of 8", good);
   cr_expect(world.asked("copy") == 1, "%zu copies", world.asked("copy"));
   cr_expect(world.asked("inspect") == 1, "%zu questions", world.asked("inspect"));
+}
+
+Test(image_cache, imports_at_once_fail_at_once) {
+  World world;
+  world.write("fail", "msg=\"manifest unknown\"");
+  for (int i = 0; i < 8; ++i)
+    if (::fork() == 0)
+      ::_exit(world.import().starts_with("! failed to import docker image: h.org/x:1: manifest")
+                  ? 0
+                  : 1);
+  int good = 0;
+  for (int status = 0; ::wait(&status) > 0;) good += WIFEXITED(status) && WEXITSTATUS(status) == 0;
+  cr_expect(good == 8, "%d of 8", good);
+  cr_expect(world.asked("inspect") == 1, "%zu questions", world.asked("inspect"));
+  // Whoever comes later asks anew.
+  std::filesystem::remove(world.path("fail"));
+  like(world.import(), "/rootfs");
 }
 
 Test(image_cache, what_is_damaged_is_not_kept) {

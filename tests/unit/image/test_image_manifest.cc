@@ -51,6 +51,9 @@ Test(image_reference, as_pyxis_and_docker_have_them) {
   named(("ubuntu:22.04@" + kDigest).c_str(),
         ("docker://docker.io/library/ubuntu@" + kDigest).c_str());
   named("registry-1.docker.io#library/ubuntu", "docker://docker.io/library/ubuntu:latest");
+  for (const char* brief :
+       {"ubuntu", "ubuntu:22.04", "nvidia/cuda:12", "h.org/x", "h.org:5000/x:1"})
+    cr_expect(container::parse_reference(brief)->brief() == brief, "%s", brief);
   const auto reference = container::parse_reference("bob@h.org#x:1");
   cr_expect(reference->place() == "docker://h.org/x:1" && reference->user == "bob");
 }

@@ -18,12 +18,13 @@ TestSuite(image_import, .timeout = 30);
 namespace {
 
 /// What run_import makes of an importer, a script; "! " and the sentence for an error.
-std::string made_of(const std::string& script) {
+std::string made_of(const std::string& script, bool tells = true) {
   const ScratchDir scratch;
   ImageImport import;
   import.program = scratch.path() + "/importer";
   import.image = "docker://h.org/x:1";
   import.cache = "/cache/7";
+  import.tells = tells;
   import.environment = {"PATH=/usr/bin:/bin", "HOME=/home/ann"};
   cr_assert(replace_file(import.program, "#!/bin/sh\n" + script + "\n", 0755).ok());
   const auto path = run_import(import);
@@ -45,6 +46,8 @@ Test(image_import, fails_with_its_sentence) {
   is(made_of("echo 'bellows image: waiting' >&2; echo 'bellows image: no such image' >&2; exit 4"),
      "! no such image");
   is(made_of("printf 'a\\033[2Jb' >&2; exit 1"), "! a?[2Jb");
+  is(made_of("echo 'bellows image: no such image' >&2; exit 4", false),
+     "! the image could not be imported; the step's first task on this node says why");
   is(made_of("exit 3"), "! bellows-image exited with status 3");
   is(made_of("kill -9 $$"), "! bellows-image was killed by signal 9 (Killed)");
   is(made_of("echo relative"), "! bellows-image says no path");
