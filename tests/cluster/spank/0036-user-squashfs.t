@@ -118,6 +118,13 @@ xc scancel "$id"
 ok "reads its image after it was told to end" poll "$(seconds 8)" grep -qsx late "$home/out/late"
 ok "and then its server goes" poll 20 no_server
 
+# A job that was submitted without such options: only its steps have them.
+id=$(xc salloc --no-shell -n1 2>&1 | sed -n 's/.*Granted job allocation //p')
+is "$(step -n1 --container-image="$own" cat /etc/environment)" "IMAGE_SAYS=hello" "a step of a plain job has one too"
+xc --node 1 kill -STOP "$(server)"
+xc scancel "$id"
+ok "which goes with the job, even when it is stopped" poll 15 no_server
+
 # slurmstepd is killed: with the next job there is nothing left.
 id=$(xc salloc --no-shell --container-image="$own" -n1 2>&1 | sed -n 's/.*Granted job allocation //p')
 (step -n1 sleep 100) >/dev/null 2>&1 &
