@@ -71,10 +71,10 @@ class Daemon {
         ends_(ends),
         policy_(options.config),
         places_(slurm_),
-        server_(Munge(munge_socket_of(slurm_.auth_info())), {book_, board_, metrics_}),
+        server_(Munge(munge_socket_of(slurm_.auth_info())), {book_, services_, board_, metrics_}),
         leadership_(options.lock.empty() ? slurm_.state_save_location() + "/bellowsd.lock"
                                          : options.lock),
-        controller_({slurm_, places_, book_, users_, board_, metrics_}, say,
+        controller_({slurm_, places_, book_, services_, users_, board_, metrics_}, say,
                     stock_requeue_delay(slurm_.auth_info()), options.dry_run) {}
 
   int run() {
@@ -125,6 +125,7 @@ class Daemon {
   SlurmClient slurm_;
   PlacesClient places_;
   JobBook book_;
+  ServiceBook services_;
   PlanBoard board_;
   Metrics metrics_;
   SystemUsers users_;

@@ -76,10 +76,30 @@ bool holds_nodes(const SlurmJob& job) {
   return job.state == SlurmState::running || job.state == SlurmState::suspended || job.completing;
 }
 
+/// One may have been started without the GPUs that it asked for.
+std::uint32_t gpus_of(const std::vector<const SlurmJob*>& members) {
+  std::uint32_t gpus = 0;
+  for (const SlurmJob* job : members) gpus = std::max({gpus, job->gpus(), job->requested_gpus()});
+  return gpus;
+}
+
+/// Those that hold something come first: Slurm knows where they are.
+std::vector<const SlurmJob*> members_of(const ClusterState& cluster, const ServiceClaim& claim) {
+  std::vector<const SlurmJob*> members;
+  for (const SlurmJob& job : cluster.jobs)
+    if (job.uid == claim.uid && (holds_nodes(job) || job.state == SlurmState::pending) &&
+        pool_of_member(job) == claim.pool.name)
+      members.push_back(&job);
+  std::stable_partition(members.begin(), members.end(),
+                        [](const SlurmJob* job) { return holds_nodes(*job); });
+  return members;
+}
+
 class PoolBuilder {
  public:
-  PoolBuilder(const ClusterState& cluster, std::optional<std::uint32_t> make_room)
-      : cluster_(cluster), make_room_(make_room) {
+  PoolBuilder(const ClusterState& cluster, std::optional<std::uint32_t> make_room,
+              const std::vector<ServiceClaim>& services)
+      : cluster_(cluster), make_room_(make_room), claims_(services) {
     for (const SlurmNode& node : cluster.nodes) {
       types_[node.name] = node.gpu_type;
       if (!node.available || node.gpus == 0) continue;
@@ -90,6 +110,7 @@ class PoolBuilder {
 
   std::vector<Pool> build() {
     for (const SlurmJob& job : cluster_.jobs) add_elastic(job);
+    for (const ServiceClaim& claim : claims_) add_service(claim);
     std::set<std::string> used;
     for (auto& [key, pool] : pools_)
       for (const SlurmNode& node : cluster_.nodes) add_node(pool, node, used);
@@ -100,7 +121,10 @@ class PoolBuilder {
       }
     for (const SlurmJob* job : others_that_wait()) add_waiting(*job);
     std::vector<Pool> pools;
-    for (auto& [key, pool] : pools_) pools.push_back(std::move(pool));
+    for (auto& [key, pool] : pools_) {
+      for (PoolService& service : pool.services) note_held(pool, service);
+      pools.push_back(std::move(pool));
+    }
     return pools;
   }
 
@@ -151,6 +175,34 @@ class PoolBuilder {
     elastic_.emplace(job.id, key);
   }
 
+  /// Members in another partition, or of another tenant, than its first are anybody's jobs.
+  void add_service(const ServiceClaim& claim) {
+    const auto members = members_of(cluster_, claim);
+    if (gpus_of(members) == 0) return;
+    const auto key_of = [this](const SlurmJob& job) {
+      return key_in(std::string(split(job.partition, ',').front()), job);
+    };
+    const Key key = key_of(*members.front());
+    const std::string tenant = tenant_of(*members.front());
+    for (const SlurmJob* job : members)
+      // Where a user has two pools of one name, the members are the first one's.
+      if (key_of(*job) == key && tenant_of(*job) == tenant && elastic_.emplace(job->id, key).second)
+        members_[claim.keeper].push_back(job);
+    if (!members_.contains(claim.keeper)) return;
+    Pool& pool = pools_[key];
+    pool.partition = key.first;
+    pool.gpu_type = key.second;
+    pool.services.push_back({.claim = claim, .tenant = tenant, .gpus_each = gpus_of(members)});
+  }
+
+  /// Once it is known which nodes the pool has.
+  void note_held(const Pool& pool, PoolService& service) const {
+    for (const SlurmJob* job : members_.at(service.claim.keeper)) {
+      const bool leaves = job->completing || service.claim.leaving.contains(job->id);
+      (leaves ? service.leaving : service.staying) += pool.gpus_here(*job);
+    }
+  }
+
   static void add_node(Pool& pool, const SlurmNode& node, std::set<std::string>& used) {
     const auto& in = node.partitions;
     if (!node.available || node.gpus == 0 || node.gpu_type != pool.gpu_type) return;
@@ -196,7 +248,9 @@ class PoolBuilder {
   NodeTypes types_;
   std::map<Key, std::uint32_t> gpus_;
   std::map<Key, Pool> pools_;
-  std::map<std::uint32_t, Key> elastic_;  ///< the pools of elastic jobs
+  const std::vector<ServiceClaim>& claims_;
+  std::map<std::uint32_t, Key> elastic_;  ///< the pools of elastic jobs, and of members
+  std::map<std::uint32_t, std::vector<const SlurmJob*>> members_;  ///< of services, by keeper
 };
 
 }  // namespace
@@ -246,12 +300,21 @@ std::optional<Contract> elastic_contract(const SlurmJob& job) {
   if (line.empty()) return std::nullopt;
   auto contract = Contract::parse(line);
   if (!contract || contract->extra_value(Contract::kControllerKey).empty()) return std::nullopt;
+  if (!contract->extra_value(Contract::kPoolKey).empty()) return std::nullopt;
   if (contract->gpus.is_none() || contract->gpus.min() == contract->gpus.max()) return std::nullopt;
   return *std::move(contract);
 }
 
-std::vector<Pool> pools_of(const ClusterState& cluster, std::optional<std::uint32_t> make_room) {
-  return PoolBuilder(cluster, make_room).build();
+std::optional<std::uint32_t> gpus_of_member(const ClusterState& cluster,
+                                            const ServiceClaim& claim) {
+  const auto members = members_of(cluster, claim);
+  if (members.empty()) return std::nullopt;
+  return gpus_of(members);
+}
+
+std::vector<Pool> pools_of(const ClusterState& cluster, std::optional<std::uint32_t> make_room,
+                           const std::vector<ServiceClaim>& services) {
+  return PoolBuilder(cluster, make_room, services).build();
 }
 
 }  // namespace bellows

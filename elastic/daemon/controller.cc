@@ -41,10 +41,20 @@ ordered_json shown(const PoolPlan& plan) {
                     {"batch", line.batch > 0 ? ordered_json(line.batch) : ordered_json(nullptr)},
                     {"from_class", line.from_class},
                     {"reason", line.reason}});
+  ordered_json services = ordered_json::array();
+  for (const ServiceLine& line : plan.services)
+    services.push_back({{"pool", line.name},
+                        {"keeper", line.keeper},
+                        {"tenant", line.tenant},
+                        {"gpus", line.from},
+                        {"leaving", line.leaving},
+                        {"planned", line.to},
+                        {"members", line.members}});
   return {{"partition", plan.partition},
           {"gpu_type", plan.gpu_type},
           {"gpus", plan.gpus},
-          {"jobs", jobs}};
+          {"jobs", jobs},
+          {"services", services}};
 }
 
 ordered_json shown(const Transaction& transaction) {
@@ -117,6 +127,7 @@ void Controller::note(const std::vector<SlurmJob>& elastic) {
   std::uint32_t gpus = 0;
   for (const SlurmJob& job : elastic) gpus += job.gpus();
   parts_.book.update(elastic, cluster_.now, gpu_types(cluster_.nodes));
+  parts_.services.update(cluster_.jobs);
   parts_.metrics.jobs.Set(static_cast<double>(elastic.size()));
   parts_.metrics.gpus.Set(gpus);
 }
@@ -125,17 +136,32 @@ void Controller::plan(const Policy& policy, Clock::time_point now) {
   plans_.clear();
   const PlanTerms terms = plan_terms_of(policy, restart_s_);
   const auto notes = parts_.book.notes();
-  for (const Pool& pool : pools_of(cluster_, policy.controller->make_room_s)) {
+  const auto claims = parts_.services.claims(now);
+  for (const Pool& pool : pools_of(cluster_, policy.controller->make_room_s, claims)) {
     auto planned = plan_gpus(pool, notes, terms, cluster_.now, now);
     if (planned)
       plans_.push_back(*std::move(planned));
     else
       say_(fmt::format("partition {}: {}", pool.partition, planned.error().text));
   }
+  if (!dry_) answer(claims, policy.enabled);
   const bool may_act =
       !dry_ && policy.enabled && now - started_ >= kFirstReports && now >= next_plan_;
   if (!may_act) return;
   if (const PoolPlan* next = next_to_carry_out()) begin(*next, now);
+}
+
+void Controller::answer(const std::vector<ServiceClaim>& claims, bool divides) {
+  for (const ServiceClaim& claim : claims) {
+    const auto each = gpus_of_member(cluster_, claim);
+    if (!divides || each == 0U)
+      parts_.services.allow(claim.keeper, claim.pool.max);
+    else if (!each)  // What a member needs is known when there is one.
+      parts_.services.allow(claim.keeper, std::max(1U, claim.pool.min));
+  }
+  if (!divides) return;
+  for (const PoolPlan& plan : plans_)
+    for (const ServiceLine& line : plan.services) parts_.services.allow(line.keeper, line.members);
 }
 
 /// The pools take turns: one that has something to do at each look must not keep the others from

@@ -14,6 +14,7 @@
 #include "elastic/daemon/metrics.h"
 #include "elastic/daemon/plan_terms.h"
 #include "elastic/daemon/planner.h"
+#include "elastic/daemon/service_book.h"
 #include "elastic/daemon/start_times.h"
 #include "elastic/daemon/transaction.h"
 #include "jobsubmit/policy/policy.h"
@@ -43,6 +44,7 @@ class Controller {
     Slurm& slurm;
     SlurmPlaces& places;
     JobBook& book;
+    ServiceBook& services;
     UserNames& users;
     PlanBoard& board;
     Metrics& metrics;
@@ -61,6 +63,8 @@ class Controller {
   void look(const Policy& policy, Clock::time_point now);
   void note(const std::vector<SlurmJob>& elastic);
   void plan(const Policy& policy, Clock::time_point now);
+  /// `divides`: bellowsd does, by the policy.
+  void answer(const std::vector<ServiceClaim>& claims, bool divides);
   const PoolPlan* next_to_carry_out() const;
   void begin(const PoolPlan& plan, Clock::time_point now);
   void carry_out(Clock::time_point now);

@@ -45,12 +45,35 @@ struct Member {
   }
 };
 
+/// An elastic pool that takes part in the division of a tenant's share.
+struct ServiceShare {
+  const PoolService* service = nullptr;
+  std::uint32_t floor = 0;   ///< GPUs
+  std::uint32_t target = 0;  ///< GPUs, of the division
+
+  /// What nobody else may have: what it holds, or is to have.
+  std::uint32_t claimed() const { return std::max(target, service->staying); }
+};
+
 /// Of one tenant.
 struct Group {
   TenantTerms terms;
   std::uint32_t fixed = 0;  ///< GPUs of jobs that keep what they have, and floors
+  /// For jobs, above what is fixed: the rest of the tenant's share is its elastic pools'.
+  std::uint32_t most = UINT32_MAX;
   std::vector<Member> members;
+  std::vector<ServiceShare> services;
 };
+
+/// More members do as much more. None is worth more than what is wanted, nor than fits.
+JobState state_of(const PoolService& service, std::uint32_t gpus) {
+  JobState state;
+  const std::uint32_t most = std::min(service.claim.wanted, gpus / service.gpus_each);
+  for (std::uint32_t n = std::max(1U, service.claim.pool.min); n <= most; ++n)
+    state.sizes.push_back(
+        {n * service.gpus_each, 0, static_cast<double>(n), static_cast<double>(n)});
+  return state;
+}
 
 std::vector<std::uint32_t> sizes_up_to(const Contract& contract, std::uint32_t most) {
   std::vector<std::uint32_t> sizes = contract.gpus.sizes();
@@ -89,11 +112,12 @@ class PoolPlanner {
     plan_.partition = pool_.partition;
     plan_.gpu_type = pool_.gpu_type;
     for (const PoolJob* job : in_queue_order()) add(*job);
+    for (const PoolService& service : pool_.services) add_service(service);
     plan_.gpus = capacity();
-    std::uint32_t fixed = 0;
-    for (const auto& [name, group] : groups_) fixed += group.fixed;
-    const std::uint32_t gpus = less(plan_.gpus, fixed);
-    auto curves = curves_of(gpus);
+    if (!pool_.services.empty())
+      if (const Status shared = share_with_services(); !shared) return shared.error();
+    const std::uint32_t gpus = less(plan_.gpus, fixed());
+    auto curves = curves_of(gpus, false);
     if (!curves) return curves.error();
     std::vector<std::vector<KnownPlace>> places;
     for (const auto& [name, group] : groups_) places.push_back(places_of(group));
@@ -104,7 +128,7 @@ class PoolPlanner {
       take(group, division->tenants[t]);
       note_nodes(group, division->places[t++]);
     }
-    plan_.free = std::min(free(), free_where_it_changes());
+    plan_.free = std::min(less(free(), let_grow()), free_where_it_changes());
     return std::move(plan_);
   }
 
@@ -203,6 +227,72 @@ class PoolPlanner {
     group.members.push_back(std::move(member));
   }
 
+  void add_service(const PoolService& service) {
+    Group& group = group_of(service.tenant);
+    const ServiceShare share{&service, service.claim.pool.min * service.gpus_each, 0};
+    group.fixed += share.floor + service.leaving;
+    held_ += service.staying + service.leaving;
+    group.services.push_back(share);
+  }
+
+  std::uint32_t fixed() const {
+    std::uint32_t fixed = 0;
+    for (const auto& [name, group] : groups_) fixed += group.fixed;
+    return fixed;
+  }
+
+  /// Divides all GPUs among jobs and elastic pools, wherever they are. From then on what a pool
+  /// claims is fixed, and its tenant's jobs have the rest of the share.
+  Status share_with_services() {
+    const std::uint32_t gpus = less(plan_.gpus, fixed());
+    const auto curves = curves_of(gpus, true);
+    if (!curves) return curves.error();
+    const auto division = plan_pool(*curves, gpus, terms_.surplus);
+    if (!division) return division.error();
+    std::size_t t = 0;
+    for (auto& [name, group] : groups_) {
+      const TenantDivision& share = (*division)[t++];
+      group.most = share.gpus;
+      for (std::size_t s = 0; s < group.services.size(); ++s) {
+        ServiceShare& service = group.services[s];
+        const std::uint32_t above = share.jobs[group.members.size() + s].gpus;
+        service.target = service.floor + above;
+        group.most = less(group.most, above);
+        group.fixed += less(service.claimed(), service.floor);
+      }
+    }
+    return {};
+  }
+
+  /// Says how many members each elastic pool may have now. The GPUs of which they may be told that
+  /// they are free.
+  std::uint32_t let_grow() {
+    // What others give up is not free yet.
+    std::int64_t jobs_grow = 0;
+    for (const PlanLine& line : plan_.lines)
+      if (line.takes_part()) jobs_grow += std::int64_t{line.to} - line.from;
+    std::uint32_t room =
+        less(free(), static_cast<std::uint32_t>(std::max<std::int64_t>(jobs_grow, 0)));
+    std::uint32_t given = 0;
+    for (const auto& [name, group] : groups_)
+      for (const ServiceShare& share : group.services) {
+        const PoolService& service = *share.service;
+        const std::uint32_t more = std::min(less(share.target, service.staying), room);
+        room -= more;
+        given += more;
+        const std::uint32_t gpus = std::min(share.target, service.staying + more);
+        plan_.services.push_back(
+            {.keeper = service.claim.keeper,
+             .name = service.claim.pool.name,
+             .tenant = name,
+             .from = service.staying,
+             .leaving = service.leaving,
+             .to = share.target,
+             .members = std::max(service.claim.pool.min, gpus / service.gpus_each)});
+      }
+    return given;
+  }
+
   Group& group_of(const std::string& tenant) {
     const auto [group, fresh] = groups_.try_emplace(tenant);
     if (const auto terms = terms_.tenants.find(tenant); fresh && terms != terms_.tenants.end())
@@ -216,8 +306,11 @@ class PoolPlanner {
     const std::uint32_t ours = less(pool_.gpus, pool_.taken);
     const std::uint32_t free = less(ours, held_);
     std::uint32_t room = free;
-    for (const auto& [name, group] : groups_)
+    for (const auto& [name, group] : groups_) {
       for (const Member& member : group.members) room += less(member.state.now, member.floor);
+      for (const ServiceShare& share : group.services)
+        room += less(share.service->staying, share.floor);
+    }
     std::uint32_t due = 0;
     for (const std::uint32_t gpus : pool_.due)
       if (gpus <= less(room, due)) due += gpus;
@@ -277,11 +370,14 @@ class PoolPlanner {
   }
 
   /// `gpus`: for all tenants together, above what is fixed.
-  Result<std::vector<TenantShare>> curves_of(std::uint32_t gpus) const {
+  Result<std::vector<TenantShare>> curves_of(std::uint32_t gpus, bool with_services) const {
     // In one fixed point, so that tenants can be compared by value.
     std::vector<JobState> states;
-    for (const auto& [name, group] : groups_)
+    for (const auto& [name, group] : groups_) {
       for (const Member& member : group.members) states.push_back(member.state);
+      for (std::size_t s = 0; with_services && s < group.services.size(); ++s)
+        states.push_back(state_of(*group.services[s].service, pool_.gpus));
+    }
     const std::vector<ElasticJob> jobs = value_jobs(states, terms_.objective);
     std::vector<TenantShare> shares;
     std::size_t j = 0;
@@ -289,8 +385,13 @@ class PoolPlanner {
       std::vector<ElasticJob> own;
       for (const Member& member : group.members)
         own.push_back(above_floor(jobs[j++], member.floor));
-      auto curve = TenantCurve::of(
-          std::move(own), std::min(gpus, less(group.terms.limit, group.fixed + elsewhere(name))));
+      for (std::size_t s = 0; with_services && s < group.services.size(); ++s) {
+        ElasticJob job = jobs[j++];
+        job.now = group.services[s].service->staying;
+        own.push_back(above_floor(std::move(job), group.services[s].floor));
+      }
+      const std::uint32_t limit = less(group.terms.limit, group.fixed + elsewhere(name));
+      auto curve = TenantCurve::of(std::move(own), std::min({gpus, limit, group.most}));
       if (!curve) return curve.error();
       shares.push_back({*std::move(curve),
                         less(group.terms.guarantee.of(pool_.gpu_type), group.fixed),

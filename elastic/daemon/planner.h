@@ -53,6 +53,17 @@ struct PlanLine {
   bool takes_part() const;
 };
 
+/// What an elastic pool has and is to have. A value.
+struct ServiceLine {
+  std::uint32_t keeper = 0;  ///< its job
+  std::string name;
+  std::string tenant;
+  std::uint32_t from = 0;     ///< GPUs that members hold which are to stay
+  std::uint32_t leaving = 0;  ///< and those that others hold
+  std::uint32_t to = 0;       ///< GPUs
+  std::uint32_t members = 0;  ///< that it may have now, beside those that leave
+};
+
 struct PoolPlan {
   std::string partition;
   std::string gpu_type;
@@ -61,13 +72,18 @@ struct PoolPlan {
   std::uint32_t free =
       0;  ///< where something changes, that nobody holds, nor needs who starts by itself
   std::vector<PlanLine> lines;
+  std::vector<ServiceLine> services{};
 };
 
 /// Divides a pool among its elastic jobs, so that each that changes finds its GPUs on as few nodes
 /// as can be. One that may not be moved keeps what it has; one that
 /// runs is never stopped, so its smallest size is its floor; free GPUs for which others wait are
-/// not handed out, and those of jobs that have waited long enough are taken back. Errors are those
-/// of plan_places.
+/// not handed out, and those of jobs that have waited long enough are taken back.
+///
+/// Elastic pools take their part in the division: more members are worth what a job's speed is that
+/// grows with its GPUs, up to as many as the pool wants, and the least it may have are its floor.
+/// What its members hold is nobody else's to have until they are gone, and it may have no more now
+/// than is free. Errors are those of plan_places.
 Result<PoolPlan> plan_gpus(const Pool& pool, const std::map<std::uint32_t, JobNotes>& notes,
                            const PlanTerms& terms, std::time_t now,
                            JobBook::Clock::time_point time);

@@ -56,6 +56,7 @@ ControllerServer::ControllerServer(Munge munge, const Parts& parts)
   server_->set_keep_alive_max_count(1);
   serve(Call::report);
   serve(Call::plan);
+  serve(Call::service);
   server_->Get("/metrics", [this](const httplib::Request&, httplib::Response& response) {
     response.set_content(parts_.metrics.text(), "text/plain; version=0.0.4");
   });
@@ -94,11 +95,20 @@ void ControllerServer::serve(Call call) {
 
 Result<std::string> ControllerServer::answer(Call call, const Asked& asked) {
   if (call == Call::plan) return parts_.board.text();
+  if (call == Call::service) return answer_service(asked);
   auto report = parse_report(asked.body);
   if (!report) return report.error();
   auto reply = parts_.book.take(*report, asked.uid, JobBook::Clock::now());
   if (!reply) return reply.error();
   parts_.metrics.reports.Increment();
+  return to_json(*reply);
+}
+
+Result<std::string> ControllerServer::answer_service(const Asked& asked) {
+  auto report = parse_service_report(asked.body);
+  if (!report) return report.error();
+  auto reply = parts_.services.take(*report, asked.uid, ServiceBook::Clock::now());
+  if (!reply) return reply.error();
   return to_json(*reply);
 }
 

@@ -26,6 +26,7 @@ class ControllerServer {
  public:
   struct Parts {
     JobBook& book;
+    ServiceBook& services;
     PlanBoard& board;
     Metrics& metrics;
   };
@@ -46,6 +47,7 @@ class ControllerServer {
   void serve(Call call);
   /// The JSON to answer.
   Result<std::string> answer(Call call, const Asked& asked);
+  Result<std::string> answer_service(const Asked& asked);
   void end_slow(std::uint16_t port);
 
   Munge munge_;

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "common/contract.h"
+#include "common/pool_option.h"
 #include "common/text.h"
 
 namespace bellows {
@@ -65,6 +66,19 @@ class Fields {
     if (value && !value->is_boolean()) fail(fmt::format("\"{}\" is not true or false", key));
     return value && value->is_boolean() && value->get<bool>();
   }
+  /// Of numbers above 0.
+  std::vector<std::uint32_t> numbers(const char* key, std::size_t most) {
+    std::vector<std::uint32_t> numbers;
+    const json* list = find(key);
+    if (!list) return numbers;
+    const bool fits = list->is_array() && list->size() <= most;
+    if (!fits || !std::all_of(list->begin(), list->end(), is_number)) {
+      fail(fmt::format("\"{}\" is not a list of {} numbers at most", key, most));
+      return numbers;
+    }
+    for (const json& value : *list) numbers.push_back(value.get<std::uint32_t>());
+    return numbers;
+  }
   const json* object(const char* key) { return find(key); }
   bool has(const char* key) { return find(key) != nullptr; }
   void fail(std::string_view why) {
@@ -76,6 +90,10 @@ class Fields {
   }
 
  private:
+  static bool is_number(const json& value) {
+    return value.is_number_unsigned() && value.get<std::uint64_t>() > 0 &&
+           value.get<std::uint64_t>() <= UINT32_MAX;
+  }
   const json* find(const char* key) const {
     if (!object_.is_object()) return nullptr;
     const auto value = object_.find(key);
@@ -92,7 +110,17 @@ std::string dump(const json& value) {
 
 }  // namespace
 
-const char* path_of(Call call) { return call == Call::report ? "/v1/report" : "/v1/plan"; }
+const char* path_of(Call call) {
+  switch (call) {
+    case Call::report:
+      return "/v1/report";
+    case Call::plan:
+      return "/v1/plan";
+    case Call::service:
+      return "/v1/service";
+  }
+  return "";
+}
 
 Result<RunReport> parse_report(std::string_view text) {
   Fields in(text, "the report");
@@ -163,6 +191,39 @@ std::string to_json(const ReportReply& reply) {
   if (reply.order)
     out["order"] = {
         {"id", reply.order->id}, {"gpus", reply.order->gpus}, {"batch", reply.order->batch}};
+  return dump(out);
+}
+
+Result<ServiceReport> parse_service_report(std::string_view text) {
+  Fields in(text, "the report of a pool");
+  ServiceReport report;
+  report.job = static_cast<std::uint32_t>(in.whole("job", UINT32_MAX));
+  report.wanted = static_cast<std::uint32_t>(in.whole("wanted", kMostPoolMembers));
+  report.leaving = in.numbers("leaving", ServiceReport::kMostLeaving);
+  if (report.job == 0) in.fail("it names no job");
+  if (in.error()) return *in.error();
+  return report;
+}
+
+std::string to_json(const ServiceReport& report) {
+  std::vector<std::uint32_t> leaving = report.leaving;
+  leaving.resize(std::min(leaving.size(), ServiceReport::kMostLeaving));
+  return dump({{"job", report.job}, {"wanted", report.wanted}, {"leaving", leaving}});
+}
+
+Result<ServiceReply> parse_service_reply(std::string_view text) {
+  Fields in(text, "bellowsd's reply");
+  ServiceReply reply;
+  reply.again_s = std::max(in.seconds("again_s", kLongestPause), kShortestPause);
+  if (in.has("members"))
+    reply.members = static_cast<std::uint32_t>(in.whole("members", kMostPoolMembers));
+  if (in.error()) return *in.error();
+  return reply;
+}
+
+std::string to_json(const ServiceReply& reply) {
+  json out = {{"again_s", reply.again_s}};
+  if (reply.members) out["members"] = *reply.members;
   return dump(out);
 }
 

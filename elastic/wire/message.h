@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "common/result.h"
 
@@ -13,7 +14,8 @@ namespace bellows {
 /// What may be asked of bellowsd. Each is a POST to its path.
 enum class Call {
   report,  ///< a launcher tells of its run and asks for an order
-  plan     ///< anybody asks for the plan
+  plan,    ///< anybody asks for the plan
+  service  ///< the keeper of an elastic pool tells what it wants and asks what it may have
 };
 const char* path_of(Call call);
 
@@ -69,5 +71,30 @@ struct ReportReply {
 
 Result<ReportReply> parse_reply(std::string_view json);
 std::string to_json(const ReportReply& reply);
+
+/// What the keeper of an elastic pool tells of it. Its name and limits are in the keeper's
+/// contract, and what its members hold is known to Slurm.
+struct ServiceReport {
+  /// Of `leaving`, at most; others count as members that stay.
+  static constexpr std::size_t kMostLeaving = 4096;
+
+  std::uint32_t job = 0;     ///< the keeper's
+  std::uint32_t wanted = 0;  ///< members
+  /// Jobs of members that are to go. They hold their GPUs until they are gone.
+  std::vector<std::uint32_t> leaving{};
+};
+
+Result<ServiceReport> parse_service_report(std::string_view json);
+std::string to_json(const ServiceReport& report);
+
+/// What bellowsd answers to that.
+struct ServiceReply {
+  double again_s = 2;  ///< when it wants the next report
+  /// That the pool may have now beside those that leave; none: that is not known yet.
+  std::optional<std::uint32_t> members{};
+};
+
+Result<ServiceReply> parse_service_reply(std::string_view json);
+std::string to_json(const ServiceReply& reply);
 
 }  // namespace bellows

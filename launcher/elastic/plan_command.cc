@@ -52,6 +52,23 @@ void print_in_force(const Json& plan) {
   fmt::print("{}", table.text(terminal_width(STDOUT_FILENO)));
 }
 
+void print_services(const Json& services) {
+  if (services.empty()) return;
+  Table table({{"POOL"},
+               {"KEEPER"},
+               {"TENANT"},
+               {"GPUS", true},
+               {"LEAVING", true},
+               {"PLANNED", true},
+               {"MEMBERS", true}});
+  for (const Json& service : services)
+    table.add({text(service, "pool"), service.value("keeper", Json()).dump(),
+               text(service, "tenant"), number(service.value("gpus", Json())),
+               number(service.value("leaving", Json())), number(service.value("planned", Json())),
+               number(service.value("members", Json()))});
+  fmt::print("{}", table.text(terminal_width(STDOUT_FILENO)));
+}
+
 void print_pool(const Json& pool) {
   const std::string type = text(pool, "gpu_type");
   fmt::print("\npartition {}: {} for elastic jobs\n", text(pool, "partition"),
@@ -64,6 +81,7 @@ void print_pool(const Json& pool) {
                job.value("batch", Json()).is_number() ? job["batch"].dump() : "",
                text(job, "reason")});
   fmt::print("{}", table.text(terminal_width(STDOUT_FILENO)));
+  print_services(list(pool, "services"));
 }
 
 void print_text(const Json& plan) {

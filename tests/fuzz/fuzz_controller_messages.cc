@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-/// What launchers and bellowsd may be told by anybody on the network: a report, a reply or an
-/// address is refused with a sentence, or is within its limits and reads back as it is.
+/// What launchers, keepers and bellowsd may be told by anybody on the network: a report, a reply or
+/// an address is refused with a sentence, or is within its limits and reads back as it is.
 
 #include <cmath>
 #include <cstddef>
@@ -45,6 +45,23 @@ void check_reply(std::string_view text) {
   require(back.ok() && to_json(*back) == to_json(*reply));
 }
 
+void check_service(std::string_view text) {
+  if (const auto report = parse_service_report(text)) {
+    require(report->job != 0 && report->leaving.size() <= ServiceReport::kMostLeaving);
+    const std::string line = to_json(*report);
+    require(line.size() < kMostBody);
+    const auto back = parse_service_report(line);
+    require(back.ok() && to_json(*back) == line);
+  } else {
+    refused(report.error());
+  }
+  const auto reply = parse_service_reply(text);
+  if (!reply) return refused(reply.error());
+  require(reply->again_s >= 0.1 && reply->again_s <= 600);
+  const auto back = parse_service_reply(to_json(*reply));
+  require(back.ok() && back->members == reply->members);
+}
+
 void check_address(std::string_view text) {
   const auto address = ControllerAddress::parse(text);
   if (!address) return refused(address.error());
@@ -62,6 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check_report(text);
   check_reply(text);
+  check_service(text);
   check_address(text);
   return 0;
 }

@@ -38,6 +38,7 @@ struct World {
   PlanTerms terms;
   Clock::time_point time{std::chrono::seconds(1000)};
   std::optional<std::uint32_t> make_room = 600;
+  std::vector<ServiceClaim> services;
 
   World() { terms.objective.restart_s = 2; }
 
@@ -71,7 +72,7 @@ struct World {
   std::vector<Pool> pools() {
     auto state = read_cluster(cluster, cluster);
     cr_assert(state.ok());
-    return pools_of(*state, make_room);
+    return pools_of(*state, make_room, services);
   }
 
   PoolPlan plan() {

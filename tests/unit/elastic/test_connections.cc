@@ -85,9 +85,10 @@ Test(connections, end_where_no_descriptor_is_left, .timeout = 10) {
 
 Test(connections, nothing_is_done_while_nobody_connects) {
   JobBook book;
+  ServiceBook services;
   PlanBoard board;
   Metrics metrics;
-  ControllerServer server(Munge(""), {book, board, metrics});
+  ControllerServer server(Munge(""), {book, services, board, metrics});
   const World world;  // whose port is taken
   std::uint16_t port = world.port;
   while (!server.listen({"127.0.0.1", ++port})) cr_assert(port < world.port + 100);

@@ -22,6 +22,7 @@ struct Names final : UserNames {
 struct World {
   FakeCluster cluster{2, 4};
   JobBook book;
+  ServiceBook services;
   Names names;
   PlanBoard board;
   Metrics metrics;
@@ -33,7 +34,7 @@ struct World {
 
   explicit World(bool dry = false)
       : controller(
-            {cluster, cluster, book, names, board, metrics},
+            {cluster, cluster, book, services, names, board, metrics},
             [this](const std::string& text) { said.push_back(text); }, stock_requeue_delay(""),
             dry) {
     policy.controller.emplace();

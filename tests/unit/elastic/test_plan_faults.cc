@@ -23,12 +23,13 @@ constexpr std::uint32_t kJobs = 3;
 struct World {
   FakeCluster cluster{2, 4};
   JobBook book;
+  ServiceBook services;
   FakeUsers users;
   PlanBoard board;
   Metrics metrics;
   FakeLaunchers launchers{cluster, book};
   Policy policy;
-  Controller controller{{cluster, cluster, book, users, board, metrics},
+  Controller controller{{cluster, cluster, book, services, users, board, metrics},
                         [](const std::string&) {},
                         stock_requeue_delay(""),
                         false};

@@ -45,6 +45,27 @@ Test(messages, a_report_reads_back) {
   cr_expect(back->answer->step == 12u && back->answer->why == "its ranks are still starting");
 }
 
+Test(messages, what_a_pools_keeper_says_reads_back) {
+  const auto back = parse_service_report(
+      to_json(ServiceReport{.job = 17, .wanted = 12, .leaving = {4, 4000000000}}));
+  cr_assert(back.ok());
+  cr_expect(back->job == 17 && back->wanted == 12);
+  cr_expect(back->leaving == std::vector<std::uint32_t>({4, 4000000000}));
+  const auto reply = parse_service_reply(to_json(ServiceReply{.again_s = 1, .members = 3}));
+  cr_assert(reply.ok());
+  cr_expect(reply->again_s == 1 && reply->members == 3U);
+  cr_expect(!parse_service_reply(to_json(ServiceReply{}))->members);
+  const ServiceReport large{
+      .job = 1, .wanted = 10'000, .leaving = std::vector<std::uint32_t>(10'000, UINT32_MAX)};
+  cr_expect(to_json(large).size() < kMostBody && parse_service_report(to_json(large)).ok());
+  for (const char* text :
+       {"", "[]", "{}", R"({"job":0})", R"({"job":1,"wanted":-1})", R"({"job":1,"wanted":10001})",
+        R"({"job":1,"leaving":7})", R"({"job":1,"leaving":["7"]})", R"({"job":1,"leaving":[0]})",
+        R"({"job":1,"leaving":[4294967296]})", R"({"job":4294967296})"})
+    cr_expect(!parse_service_report(text).ok(), "%s", text);
+  cr_expect(!parse_service_reply(R"({"members":10001})").ok());
+}
+
 Test(messages, nonsense_is_refused) {
   const std::string head = R"({"job":1,"restarts":0,"state":"running",)";
   cr_expect(parse_report(head + R"("gpus":4})").ok());
