@@ -71,6 +71,17 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
+/// Each after a blank, in single quotes.
+std::string words(const std::vector<std::string>& list) {
+  std::string out;
+  for (const std::string& word : list) {
+    out += " '";
+    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    out += '\'';
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string rc_text(const ImageConfig& config) {
@@ -78,7 +89,10 @@ std::string rc_text(const ImageConfig& config) {
   std::string text = fmt::format("mkdir -p {0} 2> /dev/null\ncd {0} && unset OLDPWD || exit 1\n\n",
                                  quoted(directory));
   text += "if [ -s /etc/rc.local ]; then\n    . /etc/rc.local\nfi\n\n";
-  text += "if [ $# -gt 0 ]; then\n    exec \"$@\"\nelse\n    exec '/bin/sh'\nfi\n";
+  const std::string entrypoint = words(config.entrypoint);
+  const std::string other = entrypoint + words(config.command);
+  text += fmt::format("if [ $# -gt 0 ]; then\n    exec{} \"$@\"\nelse\n    exec{}\nfi\n",
+                      entrypoint, other.empty() ? " '/bin/sh'" : other);
   return text;
 }
 

@@ -60,6 +60,21 @@ Result<const Json*> read_list(const Json& json, const char* name, std::size_t mo
   return list;
 }
 
+/// Words of a command line.
+Result<std::vector<std::string>> read_words(const Json& json, const char* name,
+                                            std::string_view what) {
+  const auto list = read_list(json, name, kMostVariables, what);
+  if (!list) return list.error();
+  std::vector<std::string> words;
+  if (*list == nullptr) return words;
+  for (const Json& word : **list) {
+    words.push_back(text_of(&word));
+    if (!word.is_string() || words.back().find('\0') != std::string::npos)
+      return bad(what, fmt::format("its {} is no list of words", name));
+  }
+  return words;
+}
+
 }  // namespace
 
 Result<ImageManifest> parse_manifest(std::string_view text) {
@@ -96,6 +111,12 @@ Result<ImageConfig> parse_config(std::string_view text) {
   const Json* run = member(*json, "config");
   if (run == nullptr) return config;
   config.workdir = text_of(member(*run, "WorkingDir"));
+  auto entrypoint = read_words(*run, "Entrypoint", kWhat);
+  if (!entrypoint) return entrypoint.error();
+  auto command = read_words(*run, "Cmd", kWhat);
+  if (!command) return command.error();
+  config.entrypoint = *std::move(entrypoint);
+  config.command = *std::move(command);
   const auto variables = read_list(*run, "Env", kMostVariables, kWhat);
   if (!variables) return variables.error();
   if (*variables == nullptr) return config;

@@ -28,6 +28,8 @@ struct ImageConfig {
   std::vector<std::string> diff_ids;     ///< digests of the layers' tar files, unpacked
   std::vector<std::string> environment;  ///< NAME=VALUE
   std::string workdir;                   ///< empty: none
+  std::vector<std::string> entrypoint;   ///< words before those of a command
+  std::vector<std::string> command;      ///< words where there is no other command
 };
 
 constexpr std::size_t kMostLayers = 1024;

@@ -260,6 +260,16 @@ Test(image_cache, a_working_directory_is_no_shell_text) {
   like(rc_text(config), "cd \"/\" &&");
 }
 
+Test(image_cache, an_entrypoint_comes_before_the_command) {
+  ImageConfig config;
+  like(rc_text(config), "then\n    exec \"$@\"\nelse\n    exec '/bin/sh'\nfi\n");
+  config.command = {"serve", "it's $(here)"};
+  like(rc_text(config), "then\n    exec \"$@\"\nelse\n    exec 'serve' 'it'\\''s $(here)'\nfi\n");
+  config.entrypoint = {"/entry", "-x"};
+  like(rc_text(config),
+       "exec '/entry' '-x' \"$@\"\nelse\n    exec '/entry' '-x' 'serve' 'it'\\''s $(here)'\n");
+}
+
 Test(image_credentials, of_a_registry_and_a_user) {
   ::setenv("TOKEN", "t0k", 1);
   const char* netrc =

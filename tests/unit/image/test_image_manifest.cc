@@ -123,6 +123,11 @@ Test(image_manifest, configuration) {
   cr_assert(config.ok(), "%s", config.error().text.c_str());
   cr_expect(config->environment == std::vector<std::string>({"A=1", "B=two words"}));
   cr_expect(config->workdir == "/work" && config->diff_ids.size() == 1);
+  const auto words = parse_config(R"({"config": {"Entrypoint": ["/e", "-x"], "Cmd": null}})");
+  cr_expect(words.ok() && words->entrypoint.size() == 2 && words->command.empty());
+  for (const char* bad : {R"("x")", "[1]", R"(["a\u0000b"])"})
+    cr_expect(not(parse_config(std::string("{\"config\": {\"Cmd\": ") + bad + "}}").ok()), "%s",
+              bad);
   cr_expect(parse_config("{}").ok());
   cr_expect(parse_config("{\"config\": null, \"rootfs\": 3}").ok());
   cr_expect(not(parse_config("{\"rootfs\": {\"diff_ids\": [\"x\"]}}").ok()));
