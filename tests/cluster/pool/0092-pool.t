@@ -81,7 +81,7 @@ while [[ ! -e stop ]]; do
 done
 echo "$n calls, $failed failed" >calls
 S
-xc bash "$home/caller.sh" &
+TAP_LIMIT=300 xc bash "$home/caller.sh" &
 caller=$!
 
 ok "it grows" pool scale web 4

@@ -32,7 +32,7 @@ goes_on() { poll 15 eval "(( \$(wc -l <'$home/ledger') > $(($(wc -l <"$home/ledg
 ok "a pool of objects is made" pool create index --min 1 --max 6 "$home/index.sbatch"
 ok "and has a member" poll 30 ready 1
 touch "$home/ledger"
-xc env PYTHONPATH="$source_dir/python" PYTHONDONTWRITEBYTECODE=1 python3 "$home/calls.py" index "$home/stop" "$home/ledger" \
+TAP_LIMIT=300 xc env PYTHONPATH="$source_dir/python" PYTHONDONTWRITEBYTECODE=1 python3 "$home/calls.py" index "$home/stop" "$home/ledger" \
   >"$home/calls" 2>&1 &
 caller=$!
 ok "calls run" goes_on

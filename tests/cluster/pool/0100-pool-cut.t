@@ -35,7 +35,7 @@ node_is() { [[ $(ask_slurm sinfo --noheader --nodes="$1" --format=%T) =~ $2 ]]; 
 pool create index --min 2 --max 2 "$home/index.sbatch" >/dev/null
 poll 60 ready 2 || bail "the pool has no two members: $(pool show index --json)"
 touch "$home/ledger"
-xc env PYTHONPATH="$source_dir/python" PYTHONDONTWRITEBYTECODE=1 python3 "$home/calls.py" index "$home/stop" "$home/ledger" \
+TAP_LIMIT=300 xc env PYTHONPATH="$source_dir/python" PYTHONDONTWRITEBYTECODE=1 python3 "$home/calls.py" index "$home/stop" "$home/ledger" \
   >"$home/calls" 2>&1 &
 caller=$!
 goes_on || bail "no calls run"

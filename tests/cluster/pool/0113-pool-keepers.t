@@ -83,7 +83,7 @@ ok "a job that is no member can't report as one" poll 30 grep -qs "Slurm has no 
 is "$(members .job | wc -l)" 3 "and is none"
 xc scancel --name forged
 
-call 'held.hold()' >"$home/held" 2>&1 &
+TAP_LIMIT=300 call 'held.hold()' >"$home/held" 2>&1 &
 caller=$!
 poll 30 test -s "$home/holding" || bail "no call runs: $(<"$home/held")"
 job=$(<"$home/holding")
