@@ -18,4 +18,13 @@ Status leave_namespace() {
 
 Result<Fd> own_namespace() { return open_file("/proc/self/ns/mnt", O_RDONLY); }
 
+Status do_in(int ns, const std::function<Status()>& work) {
+  const auto here = own_namespace();
+  if (!here) return here.error();
+  if (auto status = join(ns); !status.ok()) return status;
+  const Status done = work();
+  const Status back = join(here->get());
+  return done.ok() ? back : done;
+}
+
 }  // namespace bellows::container

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
+
 #include "common/fd.h"
 #include "common/result.h"
 
@@ -14,5 +16,8 @@ Status join(int ns);
 Status leave_namespace();
 
 Result<Fd> own_namespace();
+
+/// Does `work` in `ns` and comes back; the working directory is then the root.
+Status do_in(int ns, const std::function<Status()>& work);
 
 }  // namespace bellows::container

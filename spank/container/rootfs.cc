@@ -252,7 +252,8 @@ class Builder {
     auto devices = open_devices(site_, inputs_.console);
     if (!devices) return devices.error();
     devices_ = std::move(*devices);
-    return open_users();
+    const auto users = [this] { return open_users(); };
+    return inputs_.at_sources ? inputs_.at_sources(users) : users();
   }
 
   Status mount_root() {

@@ -28,6 +28,9 @@ struct RootfsInputs {
   std::vector<Device> devices;  ///< further nodes of /dev: the job's GPUs
   std::vector<PlacedMount>
       mounts;  ///< after the system's and before the user's: the driver's files
+  /// Does its argument where the sources of the user's mounts are looked for, and comes back;
+  /// empty: they are looked for here.
+  std::function<Status(const std::function<Status()>& open)> at_sources;
   /// Mounts an image that is `own`, detached. It may leave the mount namespace and come back.
   std::function<Result<Fd>(const Image& image)> mount_own;
 };

@@ -177,6 +177,9 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
   auto nodes = clone_nodes(dev->get(), gpus_.shown);
   if (!nodes) return nodes.error();
   inputs.devices = *std::move(nodes);
+  // A plain job's other processes are on the host, and so is what they put into /tmp for it.
+  if (wanted.plain_job)
+    inputs.at_sources = [this](const auto& open) { return do_in(host_.get(), open); };
   inputs.mount_own = [&](const Image& image) -> Result<Fd> {
     const auto served = served_for(wanted, site);
     const auto name = served_name(image, served);

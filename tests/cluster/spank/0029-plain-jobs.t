@@ -30,6 +30,7 @@ touch /tmp/of-the-script
 tell image step --container-image=$squash cat /etc/environment
 tell host step sh -c 'ls -d /tmp/host /tmp/of-the-script; env | grep -c BELLOWS_CONTRACT; true'
 tell tmp step --container-image=$squash ls /tmp
+tell source step --container-image=$squash --container-mounts=/tmp/of-the-script:/etc/mounted ls /etc/mounted
 tell gpus step --gpus=1 --container-image=$tree sh -c 'ls /dev | grep -c nvidia[0-9]'
 tell refused step --container-image=/etc true
 tell named step --container-image=$squash --container-name=n --container-writable touch /kept
@@ -50,7 +51,8 @@ id=$(ask_slurm squeue --noheader --format=%A)
 is "$(line image)" "IMAGE_SAYS=hello" "a step of it runs in an image"
 is "$(line host)" "/tmp/host /tmp/of-the-script 0" "one without a container is as Slurm has it"
 is "$(line tmp | grep -vE "$tmp_strangers")" "" "a container has nothing of the host's /tmp"
-is "$(line gpus)" 1 "but the step's GPU"
+is "$(line source)" /etc/mounted "but for what is mounted from there"
+is "$(line gpus)" 1 "it has the step's GPU"
 like "$said" 'refused: [^:]+: error: bellows: [^'$'\n'']*this job may not use image /etc; its contract allows' "another image is refused"
 is "$(line again)" /kept "a container with a name is there for later steps" || diag "$said"
 is "$(sed -n 's/^several: //p' <<<"$said" | sort | xargs)" "0 1" "tasks share one"
