@@ -55,7 +55,7 @@ for command in sbatch salloc srun; do
     --container-tmp=SIZE; do
     like "$help" "$option" "$command --help shows $option"
   done
-  for wrong in --container-image=docker://alpine --container-image=alpine:3 --container-mounts=a:b \
+  for wrong in --container-image=docker://Alpine --container-image=alpine:3:4 --container-mounts=a:b \
     --container-mounts=/a:/b:suid --container-unshare=pid --container-tmp=8 --container-save=/x \
     --container-name=../x --container-image=; do
     status=0
