@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +12,11 @@ namespace bellows {
 
 /// Splits at every `separator`; an empty text gives one empty piece.
 std::vector<std::string_view> split(std::string_view text, char separator);
+
+/// The pieces would outlive a text that is about to go, as that in the head of a loop does in
+/// C++20.
+template <std::same_as<std::string> Text>
+std::vector<std::string_view> split(Text&& text, char separator) = delete;
 
 /// ASCII only, as Slurm does for account names.
 std::string to_lower(std::string_view text);

@@ -148,7 +148,8 @@ Test(rootfs_mounts, tmpfs_and_its_size) {
 // The flags that statfs does not tell of.
 std::string mountinfo_of(const std::string& path) {
   std::string found;
-  for (const auto line : split(text_of("/proc/self/mountinfo"), '\n'))
+  const std::string mounts = text_of("/proc/self/mountinfo");
+  for (const auto line : split(mounts, '\n'))
     if (line.find(" " + path + " ") != std::string_view::npos) found = line;
   return found;
 }
