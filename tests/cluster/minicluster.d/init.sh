@@ -49,9 +49,9 @@ make_root() {
   done
   mkdir "$root"/{proc,dev,tmp,run,shared,.machine}
   mount -t proc proc "$root/proc"
-  mount -t tmpfs -o mode=1777 tmp "$root/tmp"
+  mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
   mount -t tmpfs -o mode=755 run "$root/run"
-  mount -t tmpfs -o mode=1777 tmp "$root/var/tmp"
+  mount -t tmpfs -o mode=1777 tmpfs "$root/var/tmp"
   mkdir "$root"/run/{lock,slurmd}
 }
 
