@@ -210,7 +210,8 @@ too_slow() { # PHASE
 }
 
 # A file server that dies under a container that others have built.
-joined() { step -n1 --container-mounts="$dead:/dead" --container-workdir="$1" pwd 2>&1; }
+in_dead() { step -n1 --container-name=dead --container-mounts="$dead:/dead" --container-workdir="$1" "${@:2}" 2>&1; }
+joined() { in_dead "$1" pwd; } # DIRECTORY
 dead_server() {
   local dead=$CLUSTER/shared/dead alive=$CLUSTER/shared/alive server
   mkdir "$dead"
@@ -221,6 +222,8 @@ dead_server() {
   if poll 10 node mountpoint -q "$dead"; then
     allocate
     site "phase_seconds=$(seconds 2)"
+    in_dead / sleep 7531 >/dev/null &
+    poll 20 node pgrep -f "sleep 7531"
     is "$(joined /) $(joined /dead)" "/ /dead" "a file system that answers"
     rm "$alive"
     node timeout -s KILL 2 stat "$dead" >/dev/null
