@@ -175,6 +175,7 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
   result.cwd = working_directory();
   result.account = step.account;
   result.home = environment(spank, "HOME").value_or("");
+  if (result.home.empty()) result.home = step.account.home;
   std::array<char, 256> terminal{};
   if (::ttyname_r(STDIN_FILENO, terminal.data(), terminal.size()) == 0)
     result.console = terminal.data();

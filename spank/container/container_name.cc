@@ -72,9 +72,12 @@ std::string container_name(const Spec& spec, const Site& site, pid_t stepd,
 Status note_use(const JobViews& views, const std::string& name, pid_t stepd) {
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
   if (!as_root) return as_root.error();
+  return views.write_note(use_name(stepd), name);
+}
+
+Result<bool> is_noted(const JobViews& views, const std::string& name, pid_t stepd) {
   const auto noted = views.read_note(use_name(stepd));
-  if (!noted) return noted.error();
-  return *noted == name ? Status() : views.write_note(use_name(stepd), name);
+  return noted ? Result<bool>(*noted == name) : Result<bool>(noted.error());
 }
 
 Result<bool> is_used(const JobViews& views, const std::string& name, pid_t stepd) {

@@ -26,6 +26,9 @@ bool is_steps_own(const Spec& spec, const Site& site);
 /// Raises CAP_DAC_OVERRIDE.
 Status note_use(const JobViews& views, const std::string& name, pid_t stepd);
 
+/// Whether the step of `stepd` is noted to run in it. Needs CAP_DAC_OVERRIDE.
+Result<bool> is_noted(const JobViews& views, const std::string& name, pid_t stepd);
+
 /// Whether a step of another slurmstepd that lives runs in it. Needs CAP_DAC_OVERRIDE.
 Result<bool> is_used(const JobViews& views, const std::string& name, pid_t stepd);
 

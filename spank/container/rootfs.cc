@@ -239,10 +239,12 @@ class Builder {
 
   /// With the user's rights: everything is opened before anything is mounted.
   Status open() {
-    auto image = inputs_.imported.empty() ? open_image(spec_.image, site_)
-                                          : open_imported_image(inputs_.imported);
-    if (!image) return image.error();
-    image_ = std::move(*image);
+    if (!has_kept()) {
+      auto image = inputs_.imported.empty() ? open_image(spec_.image, site_)
+                                            : open_imported_image(inputs_.imported);
+      if (!image) return image.error();
+      image_ = std::move(*image);
+    }
     auto system = open_system();
     if (!system) return system.error();
     system_ = std::move(*system);
@@ -257,6 +259,7 @@ class Builder {
   }
 
   Status mount_root() {
+    if (has_kept()) return mount_kept();
     auto image =
         image_.own ? inputs_.mount_own(image_) : mount_image(image_, writable_ && !image_.shared);
     if (!image) return image.error();
@@ -265,18 +268,8 @@ class Builder {
       if (auto status = map_root_to_caller(image->get());
           !status && status.error().kind != ErrorKind::invalid)
         return status;
-    auto scratch = own_tmpfs({{"size", "16m"}});
+    auto scratch = make_scratch(image->get());
     if (!scratch) return scratch.error();
-    if (auto status = attach(scratch->get(), inputs_.scratch, "the place for containers"); !status)
-      return status;
-    if (auto status = add_etc(spec_, image->get(), etc_); !status) return status;
-    if (!fake_root_)
-      for (const auto& file : account_files(image->get(), inputs_.account))
-        if (auto status = add_file(scratch->get(), file, "the user's line", etc_); !status)
-          return status;
-    if (fake_root_ && writable_)
-      if (auto status = add_apt_setting(scratch->get(), image->get(), image_.shared, etc_); !status)
-        return status;
     auto missing = missing_targets(image->get(), all_places());
     if (!missing) return missing.error();
     RootMaker maker(scratch->get(), std::move(*image), !image_.squashfs);
@@ -324,6 +317,8 @@ class Builder {
       if (status) phases_.note(told(placed));
     }
     if (auto status = check_own_seen(); !status.ok()) return status;
+    if (has_kept() && !writable_)
+      if (auto status = set_read_only(root_.get(), "/"); !status.ok()) return status;
     return set_read_only(dev(), "/dev");
   }
 
@@ -336,6 +331,13 @@ class Builder {
     return remark ? Status() : remark.error();
   }
 
+  Result<BuiltRoot> built() const {
+    const auto numbers = own();
+    if (!numbers) return numbers.error();
+    return BuiltRoot{*numbers, has_kept() || (image_.shared && writable_)};
+  }
+
+ private:
   Result<OwnMounts> own() const {
     const auto dev_number = mount_number(dev(), "/dev");
     const auto proc_number = mount_number(system_.front().mount.get(), "/proc");
@@ -343,7 +345,35 @@ class Builder {
     return OwnMounts{*dev_number, *proc_number};
   }
 
- private:
+  bool has_kept() const { return inputs_.kept >= 0; }
+
+  /// The place in which the container is made, and in it the files that take the place of
+  /// `image`'s.
+  Result<Fd> make_scratch(int image) {
+    auto scratch = own_tmpfs({{"size", "16m"}});
+    if (!scratch) return scratch;
+    auto status = attach(scratch->get(), inputs_.scratch, "the place for containers");
+    if (status.ok()) status = add_etc(spec_, image, etc_);
+    if (status.ok() && !fake_root_)
+      for (const auto& file : account_files(image, inputs_.account))
+        if (status = add_file(scratch->get(), file, "the user's line", etc_); !status.ok()) break;
+    if (status.ok() && fake_root_ && writable_)
+      status = add_apt_setting(scratch->get(), image, has_kept() || image_.shared, etc_);
+    return status.ok() ? std::move(scratch) : Result<Fd>(status.error());
+  }
+
+  /// Places for mounts are made in it.
+  Status mount_kept() {
+    root_ = Fd(::fcntl(inputs_.kept, F_DUPFD_CLOEXEC, 0));
+    if (!root_) return errno_error("take over", "the container's root");
+    const auto scratch = make_scratch(root_.get());
+    if (!scratch) return scratch.error();
+    const auto target = make_directory(scratch->get(), "root");
+    if (!target) return target.error();
+    phases_.note(fmt::format("{} on / ({},kept)", spec_.image, writable_ ? "rw" : "ro"));
+    return attach(root_.get(), target->get(), "the root");
+  }
+
   int dev() const { return system_.back().mount.get(); }
 
   /// Else nobody could join.
@@ -404,7 +434,7 @@ class Builder {
 
 }  // namespace
 
-Result<OwnMounts> build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs,
+Result<BuiltRoot> build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs,
                                Phases& phases) {
   const std::pair<const char*, Status (Builder::*)()> steps[] = {
       {"opening the image and the mounts", &Builder::open},
@@ -422,7 +452,7 @@ Result<OwnMounts> build_rootfs(const Spec& spec, const Site& site, const RootfsI
     if (auto status = (builder.*step)(); !status) return status.error();
   }
   phases.end();
-  return builder.own();
+  return builder.built();
 }
 
 }  // namespace bellows::container

@@ -27,12 +27,19 @@ struct RootfsInputs {
   std::string console;          ///< path of the step's terminal; empty: none
   std::vector<Device> devices;  ///< further nodes of /dev: the job's GPUs
   std::vector<PlacedMount>
-      mounts;  ///< after the system's and before the user's: the driver's files
+      mounts;     ///< after the system's and before the user's: the driver's files
+  int kept = -1;  ///< a writable root that another container had, detached; instead of the image
   /// Does its argument where the sources of the user's mounts are looked for, and comes back;
   /// empty: they are looked for here.
   std::function<Status(const std::function<Status()>& open)> at_sources;
   /// Mounts an image that is `own`, detached. It may leave the mount namespace and come back.
   std::function<Result<Fd>(const Image& image)> mount_own;
+};
+
+/// A value.
+struct BuiltRoot {
+  OwnMounts own;         ///< the container's /dev and /proc
+  bool layered = false;  ///< what is written to its root lies in a layer of its own
 };
 
 /// Makes the container of `spec` and enters it: afterwards it is all of the caller's mount
@@ -47,9 +54,8 @@ struct RootfsInputs {
 /// least be replaced by the user. A directory is written to itself, where its user may.
 ///
 /// The caller is the job's user with CAP_SYS_ADMIN and CAP_DAC_OVERRIDE permitted. Paths are opened
-/// with the user's rights alone. After an error the namespace is of no use. Returns which mounts
-/// are the container's /dev and /proc.
-Result<OwnMounts> build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs,
+/// with the user's rights alone. After an error the namespace is of no use.
+Result<BuiltRoot> build_rootfs(const Spec& spec, const Site& site, const RootfsInputs& inputs,
                                Phases& phases);
 
 }  // namespace bellows::container

@@ -35,9 +35,6 @@ namespace {
 
 constexpr int kRoot = O_PATH | O_DIRECTORY;
 
-/// A task that builds a view may use up the limit in several phases, so others wait longer for it.
-std::uint32_t wait_seconds(const Site& site) { return 3 * site.phase_seconds; }
-
 bool is_device(int dev, const std::string& name) {
   struct stat info {};
   return ::fstatat(dev, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISCHR(info.st_mode);
@@ -57,13 +54,6 @@ std::string if_there(const std::string& path) {
 std::string note_name(const std::string& name) { return name + ":note"; }
 /// Of the container's own mounts.
 std::string own_name(const std::string& name) { return name + ":own"; }
-
-/// Which step made a named container, and which of its options others cannot have differently.
-std::string note_text(const TaskRequest& wanted) {
-  Spec mounts;
-  mounts.mounts = wanted.spec.mounts;
-  return fmt::format("{} {:016x}", wanted.step, std::hash<std::string>()(spec_text(mounts)));
-}
 
 std::string size_text(const TaskRequest& wanted) {
   return wanted.spec.tmp_mib ? fmt::format("{}M", *wanted.spec.tmp_mib) : "the site's";
@@ -146,7 +136,7 @@ Status TaskEntry::cover_host_proc() const {
 Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, Phases& phases) {
   RootfsInputs inputs;
   inputs.account = wanted.account;
-  inputs.home = wanted.home.empty() ? wanted.account.home : wanted.home;
+  inputs.home = wanted.home;
   inputs.console = wanted.console;
   inputs.imported = imported_;
   phases.begin("finding the driver's files");
@@ -187,53 +177,16 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
     served_ = *name;
     return mount_served(image, served);
   };
-  const auto own = build_rootfs(wanted.spec, site, inputs, phases);
-  if (!own) return own.error();
-  own_ = *own;
+  inputs.kept = kept_.get();
+  const auto built = build_rootfs(wanted.spec, site, inputs, phases);
+  if (!built) return built.error();
+  own_ = built->own;
+  state_.layered = built->layered;
   return {};
 }
 
 ServedFor TaskEntry::served_for(const TaskRequest& wanted, const Site& site) const {
   return {views_, host_.get(), servers_, wanted.step, site};
-}
-
-/// pyxis's modes of --container-name. The tasks of one step are one to them: the first makes the
-/// container, and the others find it.
-Status TaskEntry::check_mode(const std::string& name, const TaskRequest& wanted, bool found) {
-  const Spec& spec = wanted.spec;
-  if (spec.name.empty()) return {};
-  const auto refused = [&spec](const char* why) {
-    return Error{ErrorKind::denied, fmt::format("the container {} {}", spec.name, why)};
-  };
-  if (!found) {
-    if (spec.name_mode == NameMode::exec)
-      return refused(
-          "does not exist on this node, and the mode exec only joins one; name it "
-          "without :exec");
-    if (spec.image.empty())
-      return refused("does not exist on this node; give --container-image to create it");
-    return {};
-  }
-  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
-  if (!as_root) return as_root.error();
-  const auto note = views_.read_note(note_name(name));
-  if (!note) return note.error();
-  if (note->starts_with(fmt::format("{} ", wanted.step))) return {};
-  if (spec.name_mode == NameMode::exec) {
-    const auto used = is_used(views_, name, stepd_);
-    if (!used) return used.error();
-    if (!*used)
-      return refused(
-          "exists, but no step runs in it on this node, and the mode exec only joins one that "
-          "runs; name it without :exec");
-  }
-  if (spec.name_mode == NameMode::create)
-    return refused(
-        "exists on this node already, and the mode create does not join one; use another name");
-  if (!spec.mounts.empty() && *note != note_text(wanted))
-    remarks_.push_back(
-        fmt::format("the container {} exists already; --container-mounts is ignored", spec.name));
-  return {};
 }
 
 /// The job's temporary space has the size that its first task on the node wanted.
@@ -277,8 +230,11 @@ Status TaskEntry::keep(const std::string& name, const TaskRequest& wanted, int m
   Status status = pin_own(views_, name, wanted.spec);
   if (status.ok() && !served_.empty()) status = note_image(name, served_, views_);
   if (status.ok()) status = views_.write_note(own_name(name), own_text(own_));
-  if (status.ok() && !wanted.spec.name.empty())
-    status = views_.write_note(note_name(name), note_text(wanted));
+  if (status.ok() && !wanted.spec.name.empty()) {
+    status = keep_state(name);
+    // Those who are in one that was made before stay there.
+    if (status.ok()) status = views_.unpin(name);
+  }
   return status.ok() ? views_.pin(name, made) : status;
 }
 
@@ -302,32 +258,32 @@ Status TaskEntry::build(const std::string& name, const TaskRequest& wanted, cons
   return keep(name, wanted, made->get());
 }
 
+Status TaskEntry::look(const std::string& name, const TaskRequest& wanted, const Site& site,
+                       Fd& found) const {
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  auto ns = views_.find(name);
+  if (!ns) return ns.error();
+  found = *std::move(ns);
+  return found ? drop_dead(name, served_for(wanted, site), found) : Status();
+}
+
 Status TaskEntry::find_or_build(const std::string& name, const TaskRequest& wanted,
                                 const Site& site, Phases& phases, Fd& found) {
-  const auto look = [&]() -> Status {
-    const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
-    if (!as_root) return as_root.error();
-    auto ns = views_.find(name);
-    if (!ns) return ns.error();
-    found = *std::move(ns);
-    return found ? drop_dead(name, served_for(wanted, site), found) : Status();
-  };
-  const auto check = [&] {
-    if (name != kBase) return check_mode(name, wanted, static_cast<bool>(found));
-    return found ? check_size(wanted) : Status();
-  };
+  const auto check = [&] { return found && name == kBase ? check_size(wanted) : Status(); };
   phases.begin("looking for the job's view");
-  if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
+  if (auto status = look(name, wanted, site, found); !status.ok() || found)
+    return status.ok() ? check() : status;
   const std::uint32_t wait = wait_seconds(site);
   begin_patiently("waiting for another task that builds", wait, phases);
   auto lock = views_.lock(std::chrono::seconds(wait));
   if (!lock) return lock.error();
-  if (auto status = look(); !status.ok() || found) return status.ok() ? check() : status;
-  if (auto status = check(); !status.ok()) return status;
+  if (auto status = look(name, wanted, site, found); !status.ok() || found)
+    return status.ok() ? check() : status;
   if (name != kBase)
     if (auto status = check_number(name, site); !status.ok()) return status;
   const Status status = build(name, wanted, site, phases);
-  return status.ok() ? look() : status;
+  return status.ok() ? look(name, wanted, site, found) : status;
 }
 
 Status TaskEntry::enter_host_view(const TaskRequest& wanted) {
@@ -435,11 +391,11 @@ Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, P
   PmixFiles session = PmixFiles::session(wanted.pmix_session, wanted.pmix_shares_session);
   const std::string name = container_name(wanted.spec, site, stepd_, wanted.home);
   Status status = import_image(name, wanted, phases);
-  if (status.ok()) status = find_or_build(name, wanted, site, phases, container);
+  if (status.ok())
+    status = wanted.spec.name.empty() ? find_or_build(name, wanted, site, phases, container)
+                                      : find_named(name, wanted, site, phases, container);
   if (!status.ok()) return status;
   phases.begin("joining the container's namespaces");
-  if (!wanted.spec.name.empty())
-    if (status = note_use(views_, name, stepd_); !status.ok()) return status;
   if (status = join_others(name, wanted, site, phases); !status.ok()) return status;
   phases.begin("joining the container");
   if (status = pmix.open(); !status.ok()) return status;

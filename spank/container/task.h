@@ -15,6 +15,7 @@
 #include "spank/container/gpu_view.h"
 #include "spank/container/image_import.h"
 #include "spank/container/job_cgroup.h"
+#include "spank/container/named_container.h"
 #include "spank/container/own_mounts.h"
 #include "spank/container/phases.h"
 #include "spank/container/served_images.h"
@@ -32,7 +33,7 @@ struct TaskRequest {
   std::uint64_t gpus = 0;    ///< that Slurm gave the step on this node
   std::string cwd;           ///< of the step, on the host
   Account account;           ///< the user's
-  std::string home;          ///< of the step's environment; empty: as the account has it
+  std::string home;          ///< of the step's environment, or of the account
   std::string console;       ///< the task's terminal; empty: none
   std::string script;        ///< a batch script that shall run in the container; empty: none
   std::string pmix_dir;      ///< where the step's PMIx server keeps its files; empty: none
@@ -84,7 +85,17 @@ class TaskEntry {
   Status find_or_build(const std::string& name, const TaskRequest& wanted, const Site& site,
                        Phases& phases, Fd& found);
   ServedFor served_for(const TaskRequest& wanted, const Site& site) const;
-  Status check_mode(const std::string& name, const TaskRequest& wanted, bool found);
+  Status find_named(const std::string& name, const TaskRequest& wanted, const Site& site,
+                    Phases& phases, Fd& found);
+  Status look(const std::string& name, const TaskRequest& wanted, const Site& site,
+              Fd& found) const;
+  Status read_state(const std::string& name, std::optional<NamedState>& state) const;
+  Status keep_state(const std::string& name) const;
+  Result<bool> is_in(const std::string& name) const;
+  Result<bool> is_vacant(const std::string& name) const;
+  Status settle(const std::string& name, const TaskRequest& wanted, const Site& site,
+                Phases& phases, const Fd& found);
+  Status take_root(const Fd& container);
   Status check_size(const TaskRequest& wanted);
   Status check_number(const std::string& name, const Site& site) const;
   Status keep(const std::string& name, const TaskRequest& wanted, int made);
@@ -113,7 +124,9 @@ class TaskEntry {
   std::string
       served_;  ///< the name of the container's image among those with servers, if it has one
   GpuView gpus_;
-  OwnMounts own_;  ///< of the container
+  OwnMounts own_;     ///< of the container
+  NamedState state_;  ///< of the named container that this task makes
+  Fd kept_;           ///< the root that it goes on with
   std::pair<std::string, std::string> pmix_moved_;
   std::vector<std::string> remarks_;
   std::string prolog_said_;
@@ -122,6 +135,9 @@ class TaskEntry {
   Fd user_;               ///< the user namespace in which the program is root; invalid: none
   bool capable_ = false;  ///< and has capabilities there
 };
+
+/// A task that builds a view may use up the limit in several phases, so others wait longer for it.
+inline std::uint32_t wait_seconds(const Site& site) { return 3 * site.phase_seconds; }
 
 /// Whether a task goes into a container: with a name, into one that another step made.
 inline bool wants_container(const Spec& spec) { return !spec.image.empty() || !spec.name.empty(); }

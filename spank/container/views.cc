@@ -404,7 +404,7 @@ Status JobViews::write_note(const std::string& name, const std::string& text) co
 }
 
 Result<std::string> JobViews::read_note(const std::string& name) const {
-  std::array<char, 256> text{};
+  std::array<char, 4096> text{};
   const ssize_t n = ::readlinkat(ns_.get(), name.c_str(), text.data(), text.size());
   if (n < 0 && errno != ENOENT) return errno_error("read the note", name);
   return n < 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(n));

@@ -390,9 +390,13 @@ cat >"$home/swap.sh" <<S
 # HOW GRES GRES NAME...: those of the step that makes the container and of the one that joins.
 how=\$1 first=\$2 second=\$3
 cd $home/image
-box=(srun -n1 --container-name=box --container-image=$home/image --container-writable
+box=(srun -n1 --overlap --container-name=box --container-image=$home/image --container-writable
   --container-mounts=tmpfs:/another-dev,/proc:/another-proc)
-"\${box[@]}" --gres=\$first sh -c 'echo made with \$(ls /dev | grep -c "^nvidia[0-9]")'
+coproc FIRST { "\${box[@]}" --gres=\$first sh -c 'echo made with \$(ls /dev | grep -c "^nvidia[0-9]"); read end'; }
+first_ended=\$FIRST_PID
+exec 3>&"\${FIRST[1]}"
+read -r made <&"\${FIRST[0]}"
+echo "\$made"
 for name in "\${@:4}"; do
   mv \$name old-\$name
   case \$how in
@@ -407,6 +411,8 @@ for name in "\${@:4}"; do
   if [[ \$how == mount ]]; then mv \$name another-\$name; else rm -r \$name; fi
   mv old-\$name \$name
 done
+echo end >&3
+wait "\$first_ended"
 ls -d /run/slurmd
 S
 # A /proc where the driver's directory is something mounted, and each descriptor something to unmount.

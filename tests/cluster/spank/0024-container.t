@@ -264,9 +264,15 @@ is "$(wc -l <"$home/both.out")" 2 "and a step with both sees both"
 script twice.sh <<'S'
 one='for i in 0 1 2 3; do test -c /dev/nvidia$i && echo $i; done; true'
 twice=$(sh -c "$one" | sed 's#.*#/dev/nvidia&:/dev/nvidia&#' | paste -sd,)
-srun --quiet --mpi=none --ntasks=1 --gpus=2 --container-name=twice --container-mounts=$twice sh -c "$one" >both.out
-srun --quiet --mpi=none --exact --ntasks=1 --gpus=1 --container-name=twice sh -c "$one; sleep 2" >first.out &
-srun --quiet --mpi=none --exact --ntasks=1 --gpus=1 --container-name=twice sh -c "$one; sleep 2" >second.out &
+in_twice="srun --quiet --mpi=none --ntasks=1 --container-name=twice"
+: >both.out
+$in_twice --overlap --gpus=2 --container-mounts=$twice sh -c "$one; while ! test -e /tmp/seen; do sleep 0.1; done" >both.out &
+for i in {1..300}; do [[ $(wc -l <both.out) != 2 ]] || break; sleep 0.1; done
+$in_twice --exact --gpus=1 sh -c "$one; sleep 2" >first.out &
+first=$!
+$in_twice --exact --gpus=1 sh -c "$one; sleep 2" >second.out
+wait "$first"
+touch /tmp/seen
 wait
 S
 batch twice.sh -w n1 --ntasks=2 --gpus=2 --container-image="$squash" >/dev/null

@@ -52,6 +52,7 @@ tell unnamed step "${ns[@]}"
 tell several srun --quiet --mpi=none -N1 -n3 -w n1 --overlap --container-name=c:create "${ns[@]}"
 tell entered srun --quiet --mpi=none -N1 -n3 -w n1 --overlap --container-name=d:no_exec "${ns[@]}"
 tell ignored srun --quiet --mpi=none -N1 -n2 -w n1 --overlap --container-name=a --container-mounts=$shared:/x ls /x
+tell anew srun --quiet --mpi=none -N1 -n2 -w n1 --overlap --container-name=b --container-mounts=$shared:/x "${ns[@]}"
 tell there srun --quiet --mpi=none -N1 -n1 -w n2 --overlap --container-name=a:exec true
 tell write step --container-name=w --container-writable touch /kept
 tell kept step --container-name=w ls /kept
@@ -63,16 +64,19 @@ like_line created '^mnt:' "create creates"
 like_line exec-idle 'the container a exists, but no step runs in it on this node, and the mode exec only joins one' \
   "exec needs one in which a step runs"
 like_line again 'the container a exists on this node already' "and refuses one that is there"
-is "$(line auto) $(line exec) $(line no-exec)" "$(line created) $(line created) $(line created)" \
-  "auto, exec and no_exec use it"
+is "$(line auto)" "$(line created)" "auto uses it"
+is "$(line exec)" "$(line created)" "and exec, beside a step"
+like_line no-exec '^mnt:' "no_exec begins anew with its files"
+isnt "$(line no-exec)" "$(line created)" "in mounts of its own"
 is "$(for which in created other unnamed; do line $which; done | grep '^mnt:' | sort -u | wc -l)" 3 \
   "another name, and none, are other containers"
 for name in several entered; do
   is "$(line $name | sort | uniq -c | awk '{print $1}')" 3 "the tasks of the step that makes it share it ($name)"
 done
-is "$(line ignored | grep -c 'the container a exists already; --container-mounts is ignored')" 1 \
-  "mounts given on joining are ignored, with one note"
+is "$(line ignored | grep -c 'another step runs in the container a; ignoring --container-mounts')" 1 \
+  "mounts given beside a running step are ignored, with one note"
 like_line ignored '/x: No such file' "really"
+is "$(line anew | sort | uniq -c | awk '{print $1}')" 2 "so do those of one that mounts something anew in it"
 like_line there 'does not exist on this node' "a container is a node's"
 is "$(line write)$(line kept)" /kept "what is written in it stays for those who join"
 script attach.sh <<'S'

@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 # deadline: 180
-# What scripts written for pyxis find in a container: flags of mounts, $HOME, where tasks start, and the variables of
-# enroot's hooks.
+# What scripts written for pyxis find in a container: flags of mounts, $HOME, where tasks start, the variables of
+# enroot's hooks, and what a name keeps.
 # shellcheck source=tests/cluster/tap.sh disable=SC2016
 . "$(dirname "$0")/../tap.sh"
 # shellcheck source=tests/cluster/images.sh
@@ -45,6 +45,42 @@ is "$(xc env HOME="$home/other" srun --quiet --mpi=none --container-image="$torc
 mkdir -m 700 "$shared/closed"
 like "$(xc env HOME="$shared/closed" srun --quiet --mpi=none --container-image="$torch" --container-mount-home true 2>&1)" \
   'closed: Permission denied' "with the user's rights"
+
+# A name keeps the file tree, and what else there is as long as a step runs in it.
+cat >"$home/named.sh" <<S
+#!/bin/bash
+tell() { local name=\$1; shift; srun --quiet --mpi=none -n1 --overlap "\$@" 2>&1 | sed "s/^/\$name: /"; }
+tell made --container-name=t --container-image=$images/busybox.sqsh --container-writable sh -c 'echo kept >/kept; cat /kept'
+tell mounted --container-name=t --container-mounts=$shared:/data ls -d /data/home /kept /data
+tell closed --container-name=t --container-readonly touch /kept
+tell open --container-name=t --container-writable sh -c 'cat /kept; ls /data; echo more >/more; cat /more'
+tell home --container-name=t --container-mount-home ls \$HOME/named.sh
+tell tree --container-name=d --container-image=$torch ls /more
+tell trees --container-name=d --container-mounts=$shared:/data ls -d /data/home
+tell runs --container-name=t --container-mounts=$home:/first sh -c '>/first/running; while ! test -e /first/stop; do sleep 0.1; done' &
+for i in {1..300}; do [[ ! -e $home/running ]] || break; sleep 0.1; done
+tell beside --container-name=t:exec --container-mounts=$shared:/second --container-writable sh -c 'ls -d /first/named.sh; ls -d /second; touch /first/here /kept'
+tell apart --container-name=t:no_exec --container-mounts=$shared:/third ls -d /third/home /kept
+touch $home/stop
+wait
+tell exec --container-name=t:exec true
+tell last --container-name=t cat /kept /more
+S
+chmod 755 "$home/named.sh"
+xc sbatch --quiet --wait --output=named.out -n4 --overcommit --container-image="$torch" named.sh >/dev/null 2>&1
+said=$(cat "$home/named.out")
+line() { sed -n "s/^$1: //p" <<<"$said" | xargs; }
+is "$(line made)" kept "a container with a name can be written to"
+is "$(line mounted)" "/data /data/home /kept" "a later step has mounts of its own in it, and finds what was written" || diag "$said"
+like "$(line closed)" 'Read-only file system' "or only reads it"
+is "$(line open)" "kept more" "or writes again, without the mounts of the step before"
+is "$(line home)" "$home/named.sh" "or has the home directory"
+is "$(line trees)" /data/home "also in a directory" || diag "$said"
+like "$(line beside)" 'another step runs in the container t; ignoring --container-mounts, --container-writable' "beside a running step it says what it ignores"
+like "$(line beside)" '/first/named.sh.*/second: No such file.*/kept: Read-only' "and has what that one has"
+is "$(line apart)" "/kept /third/home" "no_exec takes the file tree alone"
+like "$(line exec)" 'the container t exists, but no step runs in it' "exec needs one that runs" || diag "$said"
+is "$(line last)" "kept more" "and all of it stays until the job ends"
 
 if [[ -z $has_pmix ]]; then
   skip "PMIx's modules are told" "this Slurm has no mpi/pmix"
