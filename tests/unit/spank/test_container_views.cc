@@ -184,7 +184,9 @@ Test(views, steps_share_a_container_only_where_nobody_can_tell) {
   own.unshare_ipc = true;
   EQUALS(container_name(own, site, 5), "step-5");
   own = spec;
-  own.mounts = {{Mount::Kind::tmpfs, "", "/t"}};
+  own.mounts.emplace_back();
+  own.mounts.back().kind = Mount::Kind::tmpfs;
+  own.mounts.back().target = "/t";
   EQUALS(container_name(own, site, 5), "step-5");
   own.name = "n";
   EQUALS(container_name(own, writable, 5), "named-n");
