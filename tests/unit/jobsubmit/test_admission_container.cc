@@ -39,7 +39,7 @@ const Case kContainers[] = {
     {"-Abrings --container=image:/own//a.sqsh",
      "option: --container-image: \"/own//a.sqsh\" is not an absolute path without \"..\""},
     {"-Abrings --container=image:docker://alpine",
-     "option: --container-image: \"docker://alpine\" is not an absolute path without \"..\""},
+     "option: --container-image: \"docker://alpine\" is not the full name of an image"},
     {"-Abrings --container=image:/",
      "option: --container-image=/ is for a step that is to run outside its job's container; give "
      "the "
@@ -50,7 +50,8 @@ const Case kContainers[] = {
      "option: --container-save: saving a container to a file is not supported yet; leave the "
      "option out"},
     {"-Abrings --container=mount:/a:/b:suid",
-     "option: mount \"/a:/b:suid\": suid cannot be given: every mount is nosuid and nodev"},
+     "option: mount \"/a:/b:suid\": suid cannot be given: every mount is nosuid and nodev; leave "
+     "it out"},
     // The framework's image, and another one over it.
     {"--framework=pytorch --container=mount:/data:/data:ro,writable",
      "vision framework=pytorch:2.1 gpus=2 image=/images/pytorch.sqsh env=NCCL_DEBUG "
