@@ -133,6 +133,6 @@ node pkill -KILL -x slurmstepd
 wait $! || true
 xc scancel "$id"
 idle() { run true; nothing_mounted 1 && no_server; }
-ok "is gone after that and the next job" poll 45 idle || diag "$(node ps -eo pid,ppid,user,args)"
+ok "is gone after the next job" poll 45 idle || diag "$(node ps -eo pid,ppid,user,args)"
 is "$(loops "$own")" 0 "and nothing is bound to a loop device"
 done_testing
