@@ -260,7 +260,7 @@ Test(explain, container_options, .timeout = 10) {
             "! PYXIS_CONTAINER_MOUNTS: mount \"x\": the source must be an absolute path, one that "
             "begins with \"./\" or \"../\", tmpfs or umount");
   cr_expect(
-      why_not("--container-image=docker://x").starts_with("--container-image: \"docker://x\""));
+      why_not("--container-image=docker://X").starts_with("--container-image: \"docker://X\""));
   cr_expect(why_not("--container-writable=yes").starts_with("sbatch has no option"));
   const auto job = read({"--container-verbose"}, "", {{"PYXIS_CONTAINER_IMAGE", "/i"}});
   cr_assert(job.ok());
