@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/core.h>
-
 #include <cstdio>
 #include <exception>
 
 #include "config.h"
 #include "image/command/commands.h"
 #include "launcher/base/exit_status.h"
+#include "launcher/base/other_program.h"
 
 namespace {
 
@@ -17,18 +16,7 @@ void add_commands(bellows::CommandLine& program) {
 
 }  // namespace
 
-int bellows::image::fail(const Error& error) {
-  fmt::print(stderr, "bellows image: {}\n", error.text);
-  switch (error.kind) {
-    case ErrorKind::unavailable:
-      return kUnreachable;
-    case ErrorKind::denied:
-    case ErrorKind::busy:
-      return kRefused;
-    default:
-      return kFailed;
-  }
-}
+int bellows::image::fail(const Error& error) { return fail_as("image", error); }
 
 int main(int argc, char** argv) {
   try {

@@ -28,4 +28,17 @@ int become_program(const std::string& name, const std::vector<std::string>& argu
   return kFailed;
 }
 
+int fail_as(const std::string& name, const Error& error) {
+  fmt::print(stderr, "bellows {}: {}\n", name, error.text);
+  switch (error.kind) {
+    case ErrorKind::unavailable:
+      return kUnreachable;
+    case ErrorKind::denied:
+    case ErrorKind::busy:
+      return kRefused;
+    default:
+      return kFailed;
+  }
+}
+
 }  // namespace bellows

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/core.h>
-
 #include <cstdio>
 #include <exception>
 
 #include "config.h"
 #include "launcher/base/exit_status.h"
+#include "launcher/base/other_program.h"
 #include "pool/command/commands.h"
 #include "pool/keeper/keeper_command.h"
 #include "pool/member/member_command.h"
@@ -24,18 +23,7 @@ void add_commands(bellows::CommandLine& program) {
 
 }  // namespace
 
-int bellows::pool::fail(const Error& error) {
-  fmt::print(stderr, "bellows pool: {}\n", error.text);
-  switch (error.kind) {
-    case ErrorKind::unavailable:
-      return kUnreachable;
-    case ErrorKind::denied:
-    case ErrorKind::busy:
-      return kRefused;
-    default:
-      return kFailed;
-  }
-}
+int bellows::pool::fail(const Error& error) { return fail_as("pool", error); }
 
 int main(int argc, char** argv) {
   try {
