@@ -18,6 +18,8 @@ mkdir "$prefix/try"
 python=$(dirname "$(find "$prefix/lib" -name py.typed)")
 ok "the Python package finds its library" env PYTHONPATH="$(dirname "$python")" LD_LIBRARY_PATH="$prefix/lib" \
   /usr/bin/python3 -c 'import bellows; bellows.Checkpoint'
+modules() { (cd "$1" && find bellows -name '*.py' ! -name _installed.py | sort); }
+is "$(modules "$(dirname "$python")")" "$(modules "$(dirname "$(dirname "$TAP_HOME")")/python")" "and has all its modules"
 
 # As examples/README.md says.
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig
