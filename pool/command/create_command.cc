@@ -76,7 +76,7 @@ class NewDirectory {
 };
 
 Status fill(const std::string& dir, const PoolSettings& settings, const std::string& script,
-            const std::string& policy) {
+            const std::string& policy, const char* policy_name) {
   const auto text = read_file(script, kMostScript);
   if (!text) return text.error();
   if (!text->starts_with("#!"))
@@ -91,7 +91,7 @@ Status fill(const std::string& dir, const PoolSettings& settings, const std::str
     if (const Status written = replace_file(dir + "/" + name, content, 0600); !written)
       return written;
   if (!policy.empty())
-    if (const Status written = replace_file(dir + "/policy.yaml", policy, 0600); !written)
+    if (const Status written = replace_file(dir + "/" + policy_name, policy, 0600); !written)
       return written;
   return write_settings(dir, settings);
 }
@@ -140,7 +140,9 @@ Status create(const Options& options, std::string& job) {
   std::filesystem::create_directories(*pools, failure);
   NewDirectory dir(*pools);
   if (dir.path().empty()) return errno_error("make a folder in", *pools);
-  if (const Status filled = fill(dir.path(), settings, options.script, policy); !filled)
+  const char* const policy_name = options.policy.ends_with(".lua") ? "policy.lua" : "policy.yaml";
+  if (const Status filled = fill(dir.path(), settings, options.script, policy, policy_name);
+      !filled)
     return filled;
   const std::string path = *pools + "/" + options.name;
   if (const Status made = dir.become(path); !made) return made;
@@ -175,7 +177,8 @@ void add_create_command(CommandLine& pool) {
       .required();
   command
       .add_option("--policy", options->policy,
-                  "A file that says by which metrics the pool has which size: bellows-pool(1)")
+                  "A file that says by which metrics the pool has which size, in YAML or, if it "
+                  "ends in .lua, in Lua: bellows-pool(1)")
       .value_name("FILE");
   command
       .add_option("--min", options->min,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/fd.h"
+#include "pool/wire/pool_place.h"
 
 namespace bellows::pool {
 namespace {
@@ -43,7 +44,7 @@ std::vector<PoolMember> members_of(const MemberBook& book) {
 }  // namespace
 
 Result<PoolPolicy> read_policy(const std::string& dir, const PoolSettings& settings) {
-  const std::string path = dir + "/policy.yaml";
+  const std::string path = policy_file(dir);
   PoolPolicy policy;
   const auto text = read_file(path, kMostBytes);
   if (!text && text.error().kind != ErrorKind::not_found) return text.error();

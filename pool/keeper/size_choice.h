@@ -18,7 +18,7 @@ struct Wish {
   std::vector<std::uint32_t> drain_first;  ///< jobs
 };
 
-/// The policy of the pool in `dir`: policy.yaml, if it was made with one, within the settings.
+/// The policy of the pool in `dir`: its file, if it was made with one, within the settings.
 Result<PoolPolicy> read_policy(const std::string& dir, const PoolSettings& settings);
 
 /// Decides a pool's size: what a person has set, else the policy by what members say. A value.

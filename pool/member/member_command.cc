@@ -16,6 +16,7 @@
 #include "pool/member/agent.h"
 #include "pool/policy/pool_policy.h"
 #include "pool/wire/node_place.h"
+#include "pool/wire/pool_place.h"
 
 namespace bellows::pool {
 namespace {
@@ -48,7 +49,7 @@ int failed(const std::string& text) {
 
 /// Those that the pool's policy has a target for: a pool without a policy needs none.
 Result<MetricNames> read_scrape_names(const std::string& dir) {
-  const std::string path = dir + "/policy.yaml";
+  const std::string path = policy_file(dir);
   const auto text = read_file(path, kMostPolicy);
   if (!text && text.error().kind == ErrorKind::not_found) return MetricNames();
   if (!text) return text.error();
@@ -56,6 +57,8 @@ Result<MetricNames> read_scrape_names(const std::string& dir) {
   if (!policy) return policy.error();
   MetricNames targets;
   for (const TargetRule& rule : policy->targets) targets.insert(rule.metric);
+  if (policy->script)
+    targets.insert(policy->script->names().begin(), policy->script->names().end());
   return names_to_scrape(targets);
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <utility>
 
 namespace bellows::pool {
 namespace {
@@ -44,7 +45,7 @@ void bound_extremes(std::vector<double>& known, double limit) {
 
 Said what_members_say(const std::string& metric, double per_member, SignalBook::Time now,
                       const SignalBook& signals, const std::vector<PoolMember>& ready,
-                      const PoolPolicy& policy) {
+                      const PoolPolicy& policy, bool bounded = true) {
   Said said;
   for (const PoolMember& member : ready) {
     const auto value = signals.get(member.id, metric, now, policy.stale);
@@ -55,8 +56,18 @@ Said what_members_say(const std::string& metric, double per_member, SignalBook::
     said.known.push_back(*value / per_member);
     said.value += *value;
   }
-  bound_extremes(said.known, policy.vote_limit);
+  if (bounded) bound_extremes(said.known, policy.vote_limit);
   return said;
+}
+
+ScriptMetric script_metric(Said said) {
+  std::sort(said.known.begin(), said.known.end());
+  const std::size_t known = said.known.size();
+  return {.sum = said.value,
+          .median = known > 0 ? (said.known[(known - 1) / 2] + said.known[known / 2]) / 2 : 0,
+          .largest = known > 0 ? said.known.back() : 0,
+          .known = static_cast<std::uint32_t>(known),
+          .missing = said.missing};
 }
 
 std::vector<PoolMember> ready_of(const std::vector<PoolMember>& members) {
@@ -105,6 +116,10 @@ std::string explain(const SizeDecision& decision) {
       return fmt::format("{} of {:.2f} needs {:.2f} members", why.metric, why.value, why.needed);
     case Kind::vote:
       return fmt::format("members voted for {:+}", why.votes);
+    case Kind::script:
+      return fmt::format("the policy's script asks for {:.2f} members", why.needed);
+    case Kind::failed:
+      return "the size stays as it is, since the policy's script gave no answer: " + why.error;
     case Kind::stabilising:
       return fmt::format("{:.2f} members would be enough, but not yet for {} s", why.needed,
                          why.window.count());
@@ -163,6 +178,36 @@ std::optional<Decider::Need> Decider::need_of_thresholds(
   }
   if (most) most->reason.missing = missing;
   return most;
+}
+
+/// A script that fails is no reason to act.
+Decider::Need Decider::need_of_script(Time now, const SignalBook& signals,
+                                      const std::vector<PoolMember>& members,
+                                      std::int64_t votes) const {
+  const auto ready = ready_of(members);
+  const auto starting = std::count_if(members.begin(), members.end(), [](const auto& m) {
+    return m.state == PoolMember::State::unready;
+  });
+  ScriptSignals seen{.min = policy_.min,
+                     .max = policy_.max,
+                     .wanted = wanted_,
+                     .ready = static_cast<std::uint32_t>(ready.size()),
+                     .starting = static_cast<std::uint32_t>(starting),
+                     .votes = votes,
+                     .metrics = {}};
+  Need need{.members = static_cast<double>(wanted_), .reason = {}};
+  // What it does not list is not missing: one member's own metric must not keep the pool large.
+  for (const std::string& name : policy_.script->names()) {
+    Said said = what_members_say(name, 1, now, signals, ready, policy_, false);
+    need.reason.missing = std::max(need.reason.missing, said.missing);
+    seen.metrics[name] = script_metric(std::move(said));
+  }
+  const auto asked = policy_.script->members(seen);
+  need.reason.kind = asked ? Kind::script : Kind::failed;
+  if (asked) need.members = *asked;
+  if (!asked) need.reason.error = asked.error().text;
+  need.reason.needed = need.members;
+  return need;
 }
 
 std::optional<std::int64_t> Decider::count_votes(SignalBook& signals,
@@ -261,7 +306,8 @@ SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& 
   const auto votes = count_votes(signals, ready);
   if (votes) changed_by_threshold_ = now;
   const bool rests = changed_by_threshold_ && now - *changed_by_threshold_ < policy_.burst_interval;
-  const Need need = choose(now, signals, ready, votes);
+  const Need need = policy_.script ? need_of_script(now, signals, members, votes.value_or(0))
+                                   : choose(now, signals, ready, votes);
   const bool by_threshold = need.reason.kind == Kind::threshold;
 
   while (!needs_.empty() && needs_.back().second <= need.members) needs_.pop_back();
@@ -277,7 +323,8 @@ SizeDecision Decider::decide(Time now, SignalBook& signals, const MemberStarts& 
   else if (!by_threshold || !rests)
     decision.wanted = more ? grown(need.members, decision.reason)
                            : shrunk(now, need.members, ready.size(), started, decision.reason);
-  if (decision.wanted == wanted_ && whole_members(need.members) == wanted_)
+  if (decision.wanted == wanted_ && whole_members(need.members) == wanted_ &&
+      need.reason.kind != Kind::failed)
     decision.reason.kind = decision.reason.missing > 0 ? Kind::missing_data : Kind::steady;
   if (by_threshold && decision.wanted != wanted_) changed_by_threshold_ = now;
   wanted_ = decision.wanted;

@@ -31,6 +31,8 @@ struct SizeReason {
     target,        ///< a target needs it
     threshold,     ///< a utilisation is above or below its threshold
     vote,          ///< members voted
+    script,        ///< the policy's script asks for it
+    failed,        ///< the script gave no answer
     stabilising,   ///< fewer would be enough, but not for long enough yet
     panic,         ///< fewer would be enough, but the load has just jumped
     missing_data,  ///< fewer would be enough by what is known, and not all is known
@@ -44,6 +46,7 @@ struct SizeReason {
   std::int64_t votes = 0;          ///< members more or fewer
   std::uint32_t missing = 0;       ///< ready members of which something isn't known
   std::chrono::seconds window{0};  ///< of the stabilisation
+  std::string error{};             ///< of the script
 };
 
 struct SizeDecision {
@@ -84,6 +87,8 @@ class Decider {
                                          const std::vector<PoolMember>& ready) const;
   std::optional<std::int64_t> count_votes(SignalBook& signals,
                                           const std::vector<PoolMember>& ready) const;
+  Need need_of_script(Time now, const SignalBook& signals, const std::vector<PoolMember>& members,
+                      std::int64_t votes) const;
   /// The larger of what targets need and what votes, or else thresholds, ask for.
   Need choose(Time now, const SignalBook& signals, const std::vector<PoolMember>& ready,
               std::optional<std::int64_t> votes) const;

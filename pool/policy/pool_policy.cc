@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <utility>
 
 #include "jobsubmit/policy/policy_reader_values.h"
 
@@ -90,6 +91,13 @@ void read_limits(ValueReader& in, const YamlNode& root, PoolPolicy& policy) {
 }  // namespace
 
 Result<PoolPolicy> read_pool_policy(std::string_view text, const std::string& file) {
+  if (file.ends_with(".lua")) {
+    auto script = PolicyScript::load(std::string(text), file);
+    if (!script) return script.error();
+    PoolPolicy policy;
+    policy.script = std::move(*script);
+    return policy;
+  }
   const auto root = parse_yaml(text, file);
   if (!root) return root.error();
   ValueReader in(file);

@@ -3,11 +3,13 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "common/result.h"
+#include "pool/policy/policy_script.h"
 
 namespace bellows::pool {
 
@@ -48,9 +50,11 @@ struct PoolPolicy {
   Votes votes = Votes::sum;
   std::vector<TargetRule> targets;
   std::vector<ThresholdRule> thresholds;
+  std::shared_ptr<PolicyScript> script{};  ///< in place of both, and of votes; null: there is none
 };
 
-/// Reads pool.yaml. invalid: "FILE:LINE:COLUMN: what is wrong, and what it must be".
+/// Reads a policy: a script where the file's name ends in .lua, else YAML. invalid:
+/// "FILE:LINE:COLUMN: what is wrong, and what it must be".
 Result<PoolPolicy> read_pool_policy(std::string_view text, const std::string& file);
 
 }  // namespace bellows::pool

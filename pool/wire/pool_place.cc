@@ -73,6 +73,11 @@ Result<std::vector<std::string>> pool_names() {
   return names;
 }
 
+std::string policy_file(const std::string& dir) {
+  const std::string script = dir + "/policy.lua";
+  return access(script.c_str(), F_OK) == 0 ? script : dir + "/policy.yaml";
+}
+
 Result<KeeperPlace> read_keeper(const std::string& dir) {
   const auto text = read_file(keeper_file(dir), kMostBytes);
   if (!text && text.error().kind == ErrorKind::not_found)

@@ -26,6 +26,9 @@ Result<std::string> find_pool(const std::string& name);
 /// The names of all of a user's pools, in their order.
 Result<std::vector<std::string>> pool_names();
 
+/// Its policy, a script or a YAML file, in the pool's directory. It need not be there.
+std::string policy_file(const std::string& dir);
+
 /// not_found: no keeper has started yet; corrupt: the file is not what a keeper writes.
 Result<KeeperPlace> read_keeper(const std::string& dir);
 Status write_keeper(const std::string& dir, const KeeperPlace& place);

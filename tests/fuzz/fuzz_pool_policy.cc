@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// pool.yaml as an attacker would write it: every text gives a policy that keeps what its types
-/// promise, or an error with a place.
+/// promise, or an error with a place. The same text as a script is stopped in time, and gives a
+/// number of members or an error.
 
 #include <cmath>
 #include <cstddef>
@@ -16,10 +17,24 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
+void run_as_script(std::string_view text) {
+  const auto policy = bellows::pool::read_pool_policy(text, "pool.lua");
+  if (!policy) {
+    require(policy.error().text.starts_with("pool.lua:"));
+    return;
+  }
+  bellows::pool::ScriptSignals signals{.min = 1, .max = 8, .wanted = 2, .metrics = {}};
+  for (const auto& name : policy->script->names()) signals.metrics[name] = {.sum = 3, .known = 2};
+  const auto members = policy->script->members(signals);
+  require(members ? *members >= 0 && *members <= 1e6
+                  : members.error().text.starts_with("pool.lua:"));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  run_as_script(text);
   const auto policy = bellows::pool::read_pool_policy(text, "pool.yaml");
   if (!policy) {
     require(policy.error().text.starts_with("pool.yaml:"));

@@ -3,11 +3,14 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "common/fd.h"
 #include "pool/policy/decider.h"
 
+using namespace bellows;
 using namespace bellows::pool;
 using std::chrono::seconds;
 using State = PoolMember::State;
@@ -267,10 +270,153 @@ Test(decider, keeps_what_the_last_keeper_had, .timeout = 10) {
 }
 
 Test(decider, explains_every_kind, .timeout = 10) {
-  for (const Kind kind : {Kind::steady, Kind::target, Kind::threshold, Kind::vote,
-                          Kind::stabilising, Kind::panic, Kind::missing_data, Kind::bounds}) {
+  for (const Kind kind :
+       {Kind::steady, Kind::target, Kind::threshold, Kind::vote, Kind::stabilising, Kind::panic,
+        Kind::missing_data, Kind::bounds, Kind::script, Kind::failed}) {
     SizeDecision decision;
     decision.reason.kind = kind;
     cr_assert_gt(explain(decision).size(), 10);
   }
+}
+
+namespace {
+
+Result<PoolPolicy> script_of(const std::string& text) { return read_pool_policy(text, "p.lua"); }
+
+/// A pool whose script says how many it needs.
+struct ScriptWorld : World {
+  explicit ScriptWorld(const std::string& text) {
+    const auto read = script_of(text);
+    cr_assert(read, "%s", read ? "" : read.error().text.c_str());
+    policy.targets.clear();
+    policy.script = read->script;
+    policy.stabilisation = seconds(0);
+    decider.emplace(policy);
+  }
+  SizeDecision decide(int second) { return decider->decide(at(second), signals, started, members); }
+  std::optional<Decider> decider;
+};
+
+}  // namespace
+
+Test(policy_script, what_is_no_policy_is_refused_with_its_line, .timeout = 10) {
+  for (const char* text :
+       {"", "x = ", "members = 7", "error('no')", "while true do end",
+        "function members(s) return 1 end metrics = 7",
+        "function members(s) return 1 end metrics = {1}",
+        "local t = {} for i = 1, 1e9 do t[i] = {} end", "os.execute('true')", "\27Lua"}) {
+    const auto read = script_of(text);
+    cr_assert_not(read, "%s", text);
+    cr_expect(read.error().kind == ErrorKind::invalid);
+    cr_expect(read.error().text.starts_with("p.lua:"), "%s", read.error().text.c_str());
+  }
+  cr_expect(script_of("\n\nx = = 1").error().text.starts_with("p.lua:3: "));
+  const auto read = script_of("metrics = {'a', 'b'} function members(s) return 1 end");
+  cr_assert(read);
+  cr_expect((read->script->names() == std::vector<std::string>{"a", "b"}));
+}
+
+Test(policy_script, decides_by_what_members_say, .timeout = 10) {
+  ScriptWorld world(
+      "metrics = {'calls'} "
+      "function members(s) return s.metrics.calls.sum / 10 end");
+  world.with(2).all_say(24, 0);
+  cr_expect_eq(world.decide(0).wanted, 5);
+  world.with(5).all_say(1, 10);
+  const SizeDecision decision = world.decide(20);
+  cr_expect_eq(decision.wanted, 1);
+  cr_expect(decision.reason.kind == Kind::script);
+}
+
+Test(policy_script, sees_the_pool, .timeout = 10) {
+  ScriptWorld world(
+      "metrics = {'calls', 'queue'}\n"
+      "function members(s)\n"
+      "  local m = s.metrics.calls\n"
+      "  assert(s.min == 1 and s.max == 20 and s.wanted == 5 and s.ready == 4 and s.starting == "
+      "1)\n"
+      "  assert(s.votes == 1 and m.sum == 16 and m.mean == 16 / 3 and m.median == 4)\n"
+      "  assert(m.largest == 10 and m.known == 3 and m.missing == 1)\n"
+      "  assert(s.metrics.queue.known == 0 and s.metrics.queue.missing == 4)\n"
+      "  assert(s.metrics.other == nil)\n"
+      "  return s.wanted + s.votes\n"
+      "end");
+  world.with(4, 1);
+  (void)world.signals.put("m0", "calls", 2, at(0));
+  (void)world.signals.put("m1", "calls", 4, at(0));
+  (void)world.signals.put("m2", "calls", 10, at(0));
+  (void)world.signals.put("m2", "other", 10, at(0));
+  (void)world.signals.vote("m1", 3, 1, at(0), seconds(60));
+  const SizeDecision decision = world.decide(0);
+  cr_expect_eq(decision.wanted, 6, "%s", explain(decision).c_str());
+}
+
+Test(policy_script, one_that_fails_keeps_the_size_and_says_why, .timeout = 20) {
+  for (const char* body :
+       {"error('no')", "return nil", "return 'x'", "return -1", "return 0/0", "return 1e300",
+        "while true do end", "return s.none.sum", "local t = {} while true do t[#t + 1] = {} end",
+        "pcall(function() while true do end end) return 1"}) {
+    ScriptWorld world(std::string("function members(s) ") + body + " end");
+    world.with(3);
+    for (int second = 0; second < 3; ++second) {
+      const SizeDecision decision = world.decide(second);
+      cr_expect_eq(decision.wanted, 3, "%s", body);
+      cr_expect(decision.reason.kind == Kind::failed, "%s", body);
+      cr_expect(explain(decision).find("p.lua:") != std::string::npos, "%s",
+                explain(decision).c_str());
+    }
+  }
+}
+
+Test(policy_script, stays_within_the_limits_of_the_pool, .timeout = 10) {
+  ScriptWorld world("function members(s) return 1000 * s.ready end");
+  world.with(3);
+  cr_expect_eq(world.decide(0).wanted, 20);
+  ScriptWorld idle("function members(s) return 0 end");
+  idle.with(3);
+  cr_expect_eq(idle.decide(0).wanted, 1);
+}
+
+Test(policy_script, does_not_shrink_on_missing_data, .timeout = 10) {
+  constexpr const char* kOne = "metrics = {'calls'} function members(s) return 1 end";
+  ScriptWorld world(kOne);
+  world.with(3).all_say(1, 0);
+  cr_expect_eq(world.decide(0).wanted, 1);
+  ScriptWorld other(kOne);
+  other.with(3);
+  (void)other.signals.put("m0", "calls", 1, at(0));
+  const SizeDecision decision = other.decide(0);
+  cr_expect_eq(decision.wanted, 3);
+  cr_expect(decision.reason.kind == Kind::missing_data);
+}
+
+Test(policy_script, a_metric_of_one_member_does_not_keep_the_pool_large, .timeout = 10) {
+  ScriptWorld world("metrics = {'calls'} function members(s) return 1 end");
+  world.with(3).all_say(1, 0);
+  (void)world.signals.put("m0", "lie", 1, at(0));
+  cr_expect_eq(world.decide(0).wanted, 1);
+}
+
+Test(policy_script, the_example_has_one_more_while_requests_wait, .timeout = 10) {
+  const auto text = read_file(EXAMPLES "/queue.lua", 64 * 1024);
+  cr_assert(text);
+  ScriptWorld world(*text);
+  world.with(3).all_say(9, 0, "running");
+  world.all_say(0, 0, "oldest");
+  cr_expect_eq(world.decide(0).wanted, 4);
+  world.with(4).all_say(6, 1, "running");
+  world.all_say(7, 1, "oldest");
+  cr_expect_eq(world.decide(1).wanted, 5);
+  world.with(4, 1);
+  cr_expect_eq(world.decide(2).wanted, 5, "not another one while one starts");
+  world.with(5).all_say(6, 3, "running");
+  world.all_say(0, 3, "oldest");
+  cr_expect_eq(world.decide(3).wanted, 4);
+}
+
+Test(policy_script, keeps_nothing_between_two_decisions, .timeout = 10) {
+  ScriptWorld world("n = 2 function members(s) n = n + 1 return n end");
+  world.with(1);
+  cr_expect_eq(world.decide(0).wanted, 3);
+  cr_expect_eq(world.decide(1).wanted, 3);
 }
