@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A keeper with members that speak gRPC to it, and a Slurm that is a fake.
 #include <criterion/criterion.h>
+#include <fmt/core.h>
 #include <grpcpp/create_channel.h>
+#include <grpcpp/server_builder.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -371,6 +373,29 @@ Test(pool_keeper, a_connection_is_that_of_one_member, .timeout = 60) {
   }
   cr_expect_eq(line->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   cr_expect_leq(world.count(READY), 1);
+}
+
+Test(pool_channel, an_answer_may_be_as_large_as_those_of_elastic_objects, .timeout = 60) {
+  struct Talker final : Keeper::Service {
+    grpc::Status Show(grpc::ServerContext*, const ShowRequest*, Pool* pool) override {
+      pool->set_why(std::string(std::size_t{5} << 20U, 'x'));
+      return grpc::Status::OK;
+    }
+  } talker;
+  const PoolKey key = *make_key();
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort("127.0.0.1:0", server_credentials(key), &port);
+  builder.RegisterService(&talker);
+  const auto server = builder.BuildAndStart();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + 20s);
+  Pool pool;
+  const auto status = Keeper::NewStub(open_channel(fmt::format("127.0.0.1:{}", port), key))
+                          ->Show(&context, ShowRequest(), &pool);
+  cr_expect(status.ok(), "%s", status.error_message().c_str());
+  cr_expect_eq(pool.why().size(), std::size_t{5} << 20U);
+  server->Shutdown();
 }
 
 Test(pool_place, a_pool_of_somebody_else_is_refused) {
