@@ -21,6 +21,7 @@
 #include "pool/wire/node_place.h"
 #include "pool/wire/pool_place.h"
 #include "pool/wire/pool_settings.h"
+#include "slurm/client.h"
 
 namespace bellows::pool {
 namespace {
@@ -127,6 +128,19 @@ Status make_shared_fields(const std::string& dir, std::uint32_t servers) {
                "can't prepare the shared fields: " + one_line(trim(output->err), 400)};
 }
 
+/// A pool of that name in another folder, or one whose directory was removed by hand, still has
+/// jobs: its keeper would keep this one's from starting, and bellowsd takes the two for one.
+Status refuse_known_name(const std::string& name) {
+  if (const Status usable = SlurmClient::usable(); !usable) return usable;
+  const auto jobs = jobs_of_pool(name, PoolJobs::all, "");
+  if (!jobs) return jobs.error();
+  if (jobs->empty()) return {};
+  return Error{ErrorKind::busy,
+               fmt::format("job {} is of a pool {} of yours: delete that pool or cancel its jobs, "
+                           "or give this one another name",
+                           jobs->front(), name)};
+}
+
 Status create(const Options& options, std::string& job) {
   std::string policy;
   const auto read = settings_of(options, policy);
@@ -136,7 +150,11 @@ Status create(const Options& options, std::string& job) {
     return Error{ErrorKind::invalid, complaint};
   const auto pools = pools_dir();
   if (!pools) return pools.error();
+  const std::string path = *pools + "/" + options.name;
+  // A pool that is there already is said to be so below.
   std::error_code failure;
+  if (!std::filesystem::exists(path, failure))
+    if (const Status unknown = refuse_known_name(options.name); !unknown) return unknown;
   std::filesystem::create_directories(*pools, failure);
   NewDirectory dir(*pools);
   if (dir.path().empty()) return errno_error("make a folder in", *pools);
@@ -144,7 +162,6 @@ Status create(const Options& options, std::string& job) {
   if (const Status filled = fill(dir.path(), settings, options.script, policy, policy_name);
       !filled)
     return filled;
-  const std::string path = *pools + "/" + options.name;
   if (const Status made = dir.become(path); !made) return made;
   if (options.shared)
     if (const Status made = make_shared_fields(path, *options.shared); !made) return made;

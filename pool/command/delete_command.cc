@@ -46,14 +46,14 @@ Status order_end(const Options& options, const std::string& dir) {
     return Error{ErrorKind::unavailable,
                  pool.error().text + "; --force cancels the pool's jobs without draining them"};
   }
-  const auto jobs = jobs_of_pool(options.name, PoolJobs::all);
+  const auto jobs = jobs_of_pool(options.name, PoolJobs::all, dir);
   return jobs ? cancel(*jobs) : Status(jobs.error());
 }
 
-Status wait_for_end(const Options& options) {
+Status wait_for_end(const Options& options, const std::string& dir) {
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(options.timeout);
   for (;;) {
-    const auto jobs = jobs_of_pool(options.name, PoolJobs::all);
+    const auto jobs = jobs_of_pool(options.name, PoolJobs::all, dir);
     if (jobs && jobs->empty()) return {};
     // Until it is gone, the keeper replaces members that are cancelled.
     if (jobs && options.force) (void)cancel(*jobs);
@@ -73,10 +73,10 @@ int run(const Options& options) {
   if (const Status usable = SlurmClient::usable(); !usable) return fail(usable.error());
   if (const Status ordered = order_end(options, *dir); !ordered) {
     // It may have ended already, and only its directory is left.
-    const auto jobs = jobs_of_pool(options.name, PoolJobs::all);
+    const auto jobs = jobs_of_pool(options.name, PoolJobs::all, *dir);
     if (!jobs || !jobs->empty()) return fail(ordered.error());
   }
-  if (const Status ended = wait_for_end(options); !ended) {
+  if (const Status ended = wait_for_end(options, *dir); !ended) {
     (void)fail(ended.error());
     return ended.error().kind == ErrorKind::busy ? kTimedOut : kUnreachable;
   }

@@ -42,15 +42,13 @@ std::vector<std::string> keeper_environment(const PoolSettings& settings) {
 Result<std::string> submit_keeper(const PoolSettings& settings, const std::string& dir) {
   const std::string program = own_program();
   const std::string bellows = std::filesystem::path(program).parent_path() / "bellows";
-  std::vector<std::string> command = {"sbatch",
-                                      "--parsable",
-                                      "--requeue",
-                                      "--dependency=singleton",
-                                      "--job-name=" + keeper_job_name(settings.name),
-                                      "--output=" + dir + "/log/keeper.out",
-                                      "--open-mode=append",
-                                      "--ntasks=1"};
+  std::vector<std::string> command = {
+      "sbatch",    "--parsable", "--requeue", "--dependency=singleton", "--open-mode=append",
+      "--ntasks=1"};
   command.insert(command.end(), settings.keeper_options.begin(), settings.keeper_options.end());
+  // Last, since by these the job is known.
+  command.push_back("--job-name=" + keeper_job_name(settings.name));
+  command.push_back("--output=" + dir + "/log/keeper.out");
   command.push_back(fmt::format("--wrap=exec {} run -- {} keeper {}",
                                 quoted(access(bellows.c_str(), X_OK) == 0 ? bellows : "bellows"),
                                 quoted(program), settings.name));
@@ -62,15 +60,17 @@ Result<std::string> submit_keeper(const PoolSettings& settings, const std::strin
   return one_line(split(trim(output->out), ';')[0], 40);
 }
 
-Result<std::vector<std::uint32_t>> jobs_of_pool(const std::string& pool, PoolJobs which) {
+Result<std::vector<std::uint32_t>> jobs_of_pool(const std::string& pool, PoolJobs which,
+                                                const std::string& dir) {
   SlurmClient slurm;
   const auto jobs = slurm.jobs();
   if (!jobs) return jobs.error();
   std::vector<std::uint32_t> left;
   for (const SlurmJob& job : *jobs) {
-    const bool is_its = job.name == keeper_job_name(pool) ||
-                        (which == PoolJobs::all && job.name == member_job_name(pool));
-    if (job.uid == getuid() && !job.finished() && is_its) left.push_back(job.id);
+    const bool has_name = job.name == keeper_job_name(pool) ||
+                          (which == PoolJobs::all && job.name == member_job_name(pool));
+    if (job.uid != getuid() || job.finished() || !has_name) continue;
+    if (dir.empty() || is_of_pool_in(dir, job)) left.push_back(job.id);
   }
   return left;
 }

@@ -15,7 +15,8 @@ namespace bellows::pool {
 Result<std::string> submit_keeper(const PoolSettings& settings, const std::string& dir);
 
 enum class PoolJobs { keeper, all };
-/// Jobs of this user's pool that have not ended.
-Result<std::vector<std::uint32_t>> jobs_of_pool(const std::string& pool, PoolJobs which);
+/// Jobs of this user's pool in `dir` that have not ended; empty: of all of that name, wherever.
+Result<std::vector<std::uint32_t>> jobs_of_pool(const std::string& pool, PoolJobs which,
+                                                const std::string& dir);
 
 }  // namespace bellows::pool

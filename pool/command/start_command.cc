@@ -15,7 +15,8 @@ namespace {
 /// Two keepers would each submit all members.
 Status refuse_second(const std::string& name) {
   if (const Status usable = SlurmClient::usable(); !usable) return usable;
-  const auto jobs = jobs_of_pool(name, PoolJobs::keeper);
+  // Also one of another folder: the two would not run at the same time.
+  const auto jobs = jobs_of_pool(name, PoolJobs::keeper, "");
   if (!jobs) return jobs.error();
   if (jobs->empty()) return {};
   return Error{ErrorKind::busy,

@@ -66,7 +66,7 @@ Result<std::vector<SlurmJob>> SlurmCluster::members() {
   if (!jobs) return jobs.error();
   std::vector<SlurmJob> members;
   for (SlurmJob& job : *jobs)
-    if (job.uid == getuid() && job.name == member_job_name(pool_))
+    if (job.uid == getuid() && job.name == member_job_name(pool_) && is_of_pool_in(dir_, job))
       members.push_back(std::move(job));
   return members;
 }

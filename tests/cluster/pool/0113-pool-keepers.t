@@ -57,7 +57,7 @@ chmod 755 "$home/bin/sbatch"
 pool() { xc bellows pool "$@"; }
 members() { pool show held --json | jq -r ".members[] | $1"; } # FILTER
 ready() { [[ $(pool show held --json | jq .ready) == "$1" ]]; }
-jobs() { ask_slurm squeue --noheader --states=all --name=held.member --format=%i | wc -l; }
+jobs() { ask_slurm squeue --noheader --states=all --name=held.member --format=%i | grep -cvx "${forged:-none}"; }
 keepers() { pool_pids '^[^ ]*bellows-pool keeper held$'; }
 call() { xc env PYTHONPATH="$source_dir/python" python3 -B -c "
 from bellows import pool
@@ -76,12 +76,12 @@ rm "$home/slow"
 ok "by one that brings the pool to its size" poll 60 ready 3
 is "$(jobs)" 3 "and submits no member twice"
 
-# A job of the pool's owner, with the pool's key.
-xc env BELLOWS_POOL="$dir" sbatch --job-name=forged --output="$home/forged.out" \
-  --wrap='exec bellows pool member --port $((20000 + SLURM_JOB_ID % 20000)) -- python3 -m http.server $((20000 + SLURM_JOB_ID % 20000))' >/dev/null
+# A job of the pool's owner, with the pool's key and a member's name, as of a pool of that name in another folder.
+forged=$(xc env BELLOWS_POOL="$dir" sbatch --parsable --job-name=held.member --output="$home/forged.out" \
+  --wrap='exec bellows pool member --port $((20000 + SLURM_JOB_ID % 20000)) -- python3 -m http.server $((20000 + SLURM_JOB_ID % 20000))')
 ok "a job that is no member can't report as one" poll 30 grep -qs "Slurm has no such member of this pool" "$home/forged.out"
 is "$(members .job | wc -l)" 3 "and is none"
-xc scancel --name forged
+xc scancel "$forged"
 
 TAP_LIMIT=300 call 'held.hold()' >"$home/held" 2>&1 &
 caller=$!

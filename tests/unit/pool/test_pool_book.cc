@@ -2,7 +2,13 @@
 // Who a pool's members are, and what is asked of Slurm for its size.
 #include <criterion/criterion.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "pool/keeper/job_names.h"
 #include "pool/keeper/step_plan.h"
+#include "tests/unit/support/scratch_dir.h"
 
 using namespace bellows;
 using namespace bellows::pool;
@@ -239,4 +245,24 @@ Test(pool_book, the_start_of_a_member_that_was_there_before_is_not_timed) {
   book.listed({job_of(3, SlurmState::running)}, kStart);
   cr_expect(book.reported(ready_report(3), kStart + 1s));
   cr_expect(book.take_start_times().empty());
+}
+
+Test(pool_jobs, are_those_with_their_output_in_the_pool_s_directory) {
+  const ScratchDir folder;
+  const std::string dir = folder.path() + "/web";
+  const std::string other = folder.path() + "/other/web";
+  for (const std::string& one : {dir, other}) std::filesystem::create_directories(one + "/log");
+  cr_assert_eq(symlink(folder.path().c_str(), (folder.path() + "/home").c_str()), 0);
+  const auto of_pool = [&dir](const std::string& output) {
+    SlurmJob job;
+    job.output = output;
+    return is_of_pool_in(dir, job);
+  };
+  cr_expect(of_pool(dir + "/log/12.out"));
+  cr_expect(of_pool(folder.path() + "/home/web/log/12.out"), "by another path");
+  cr_expect_not(of_pool(other + "/log/12.out"), "a pool of that name in another folder");
+  for (const std::string& output : {std::string(), std::string("/"), dir + "/12.out", dir})
+    cr_expect_not(of_pool(output), "%s", output.c_str());
+  std::filesystem::remove_all(dir);
+  cr_expect(of_pool(dir + "/log/12.out"), "also when it is gone");
 }
