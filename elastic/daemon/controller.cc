@@ -144,7 +144,7 @@ void Controller::plan(const Policy& policy, Clock::time_point now) {
     else
       say_(fmt::format("partition {}: {}", pool.partition, planned.error().text));
   }
-  if (!dry_) answer(claims, policy.enabled);
+  answer(claims, policy.enabled && !dry_);
   const bool may_act =
       !dry_ && policy.enabled && now - started_ >= kFirstReports && now >= next_plan_;
   if (!may_act) return;

@@ -59,7 +59,11 @@ bool choose_pool(Review& review) {
         fmt::format("{} is for {}, but a pool of tenant {} may have {} at most; ask for no more",
                     option, counted(pool->max, "member"), tenant.name, tenant.pool_members));
   if (pool->is_keeper() && !check_keeper(review, option)) return false;
-  review.decision.contract.extra.emplace_back(Contract::kPoolKey, pool->to_string());
+  auto& extra = review.decision.contract.extra;
+  extra.emplace_back(Contract::kPoolKey, pool->to_string());
+  // It asks there how many members its pool may have.
+  if (const auto& controller = review.policy.controller; controller && pool->is_keeper())
+    extra.emplace_back(Contract::kControllerKey, controller->address.to_string());
   return true;
 }
 

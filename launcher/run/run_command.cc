@@ -78,7 +78,9 @@ int refuse(const SlurmJob& job, const std::string& text, int status) {
 std::optional<ControllerPlace> controller_of(const SlurmClient& slurm, const RunContext& context) {
   if (!context.contract) return std::nullopt;
   const std::string_view text = context.contract->extra_value(Contract::kControllerKey);
-  if (text.empty()) return std::nullopt;
+  // The keeper of a pool asks by itself.
+  if (text.empty() || !context.contract->extra_value(Contract::kPoolKey).empty())
+    return std::nullopt;
   auto address = ControllerAddress::parse(text);
   if (!address) {
     fmt::print(stderr, "bellows run: {}; bellowsd will not resize this job\n",

@@ -144,15 +144,37 @@ bool PoolKeeper::settled_locked(Clock::time_point now) const {
   });
 }
 
+void PoolKeeper::choose_size_locked(Clock::time_point now) {
+  wish_ = size_.wish(book_, orders_, now);
+  // Before that it does not know how many it has.
+  if (limit_ && settled_locked(now)) limit_size_locked();
+}
+
+/// Until bellowsd has said how many it may have, the pool keeps those that it has.
+void PoolKeeper::limit_size_locked() {
+  ServiceReport report{.job = job_, .wanted = wish_.wanted};
+  for (const auto& [job, member] : book_.members())
+    if (member.phase == Phase::draining) report.leaving.push_back(job);
+  limit_->tell(std::move(report));
+  if (!kept_) kept_ = book_.staying();
+  const auto answer = limit_->members();
+  wish_.most = std::max(answer.value_or(*kept_), settings_.min);
+  if (wish_.wanted <= wish_.most) return;
+  const std::string trouble = limit_->trouble();
+  wish_.why += trouble.empty() ? fmt::format(", of which bellowsd lets it have {} now", wish_.most)
+                               : fmt::format("; it keeps {}: {}", wish_.most, trouble);
+  wish_.wanted = wish_.most;
+}
+
 StepPlan PoolKeeper::plan_locked(Clock::time_point now) {
   book_.tick(now);
   if (!settled_locked(now)) return {};
   // The keeper before this one, or the member itself, has begun that.
   for (const auto& [job, member] : book_.members())
     if (member.phase == Phase::draining) book_.drain(job, now + settings_.drain, now);
-  wish_ = size_.wish(book_, orders_, now);
-  StepPlan plan =
-      plan_steps(book_, wish_.wanted, orders_.ends ? 0 : settings_.max, wish_.drain_first, now);
+  choose_size_locked(now);
+  const std::uint32_t most = orders_.ends ? 0 : std::min(settings_.max, wish_.most);
+  StepPlan plan = plan_steps(book_, wish_.wanted, most, wish_.drain_first, now);
   for (const std::uint32_t job : plan.drain) book_.drain(job, now + settings_.drain, now);
   for (const std::uint32_t job : plan.cancel) book_.cancelled(job, now);
   // Under this lock: a job that is being submitted is either in the book or known to be under way.
@@ -277,7 +299,7 @@ Result<Pool> PoolKeeper::change(const ChangeRequest& request) {
     return Error{ErrorKind::invalid, "the request names no change"};
   if (const Status done = carry_out_change(request); !done) return done.error();
   // Who asked is told what comes of it.
-  wish_ = size_.wish(book_, orders_, Clock::now());
+  choose_size_locked(Clock::now());
   has_news_ = true;
   news_.notify_all();
   return show_locked();

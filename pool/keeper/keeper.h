@@ -11,6 +11,7 @@
 #include "pool/keeper/cluster_worker.h"
 #include "pool/keeper/desk.h"
 #include "pool/keeper/size_choice.h"
+#include "pool/keeper/size_limit.h"
 #include "pool/keeper/step_plan.h"
 #include "pool/wire/pool_settings.h"
 
@@ -36,6 +37,8 @@ class PoolKeeper final : private DeskKeeper {
     proxy_address_ = std::move(address);
     proxy_ = std::move(tell);
   }
+  /// Before the first turn: the pool has no more members than this says.
+  void set_limit(SizeLimit::Ask ask) { limit_ = std::make_unique<SizeLimit>(std::move(ask)); }
   /// Listens, and says where in the pool's directory.
   Status open(const PoolKey& key, const std::string& host);
   /// One turn, at least each second. True: the pool has ended.
@@ -52,6 +55,8 @@ class PoolKeeper final : private DeskKeeper {
   void take(const ClusterNews& news);
   StepPlan plan_locked(Clock::time_point now);
   bool settled_locked(Clock::time_point now) const;
+  void choose_size_locked(Clock::time_point now);
+  void limit_size_locked();
   void take_trouble(const ClusterNews& news);
   std::string trouble_locked() const;
   void carry_out(const StepPlan& plan);
@@ -74,7 +79,9 @@ class PoolKeeper final : private DeskKeeper {
   MemberBook book_;
   SizeChoice size_;
   Wish wish_;
-  bool knows_members_ = false;  ///< Slurm has listed them since this keeper began
+  std::unique_ptr<SizeLimit> limit_;
+  std::optional<std::uint32_t> kept_;  ///< members when this keeper began, until the limit is known
+  bool knows_members_ = false;         ///< Slurm has listed them since this keeper began
   Clock::time_point settles_by_;
   PoolOrders orders_;
   std::uint64_t told_version_ = 0;

@@ -5,11 +5,17 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <memory>
+#include <optional>
 
+#include "common/contract.h"
+#include "common/controller_address.h"
 #include "common/listen_at.h"
+#include "common/munge/munge.h"
 #include "common/own_process.h"
 #include "common/say_line.h"
+#include "elastic/wire/client.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/job_paths.h"
 #include "pool/keeper/keeper.h"
@@ -25,6 +31,8 @@ namespace bellows::pool {
 namespace {
 
 constexpr std::chrono::milliseconds kTurn{500};
+/// bellowsd, at each of its addresses.
+constexpr std::chrono::seconds kAnswersWithin{3};
 /// Members that drain are in a slot beside those that come in their place.
 constexpr std::uint32_t kProxySlots = 2;
 
@@ -62,6 +70,28 @@ struct Start {
   std::string proxy_config;
 };
 
+/// Where the contract of the keeper's job says that bellowsd divides the GPUs.
+std::optional<SizeLimit::Ask> limit_of(const SlurmCluster& cluster) {
+  const char* const line = std::getenv(Contract::kVariable);
+  const auto contract = Contract::parse(line ? line : "");
+  if (!contract) return std::nullopt;
+  const std::string_view text = contract->extra_value(Contract::kControllerKey);
+  if (text.empty()) return std::nullopt;
+  const auto address = ControllerAddress::parse(text);
+  if (!address) {
+    say(address.error().text + "; bellowsd does not limit this pool");
+    return std::nullopt;
+  }
+  return [at = *address, user = cluster.slurm_user(),
+          munge = Munge(munge_socket_of(cluster.auth_info()))](
+             const ServiceReport& report) -> Result<ServiceReply> {
+    const auto answer =
+        ask_controller(at, user, munge, Call::service, to_json(report), kAnswersWithin);
+    if (!answer) return answer.error();
+    return parse_service_reply(answer->body);
+  };
+}
+
 int work(const Start& start) {
   const auto orders = read_orders(start.dir);
   if (!orders) return failed(orders.error().text);
@@ -71,6 +101,7 @@ int work(const Start& start) {
   SlurmCluster cluster(start.settings.name, start.dir);
   PoolKeeper keeper(start.dir, start.settings, std::move(*policy), *orders,
                     job_id_from_environment().value_or(0), cluster, say);
+  if (auto limit = limit_of(cluster)) keeper.set_limit(*std::move(limit));
   ProxyMembers names;
   ProxyLink proxy(start.proxy, start.proxy_config, start.settings.max * kProxySlots);
   std::string trouble;

@@ -16,6 +16,7 @@ struct Wish {
   std::uint32_t wanted = 0;
   std::string why;
   std::vector<std::uint32_t> drain_first;  ///< jobs
+  std::uint32_t most = UINT32_MAX;         ///< above which no member may be left
 };
 
 /// The policy of the pool in `dir`: its file, if it was made with one, within the settings.

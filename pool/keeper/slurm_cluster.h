@@ -13,6 +13,9 @@ class SlurmCluster final : public Cluster {
   /// `dir`: the pool's, which has its batch script.
   SlurmCluster(std::string pool, std::string dir);
 
+  uid_t slurm_user() const { return slurm_.slurm_user(); }
+  std::string auth_info() const { return slurm_.auth_info(); }
+
   Result<std::uint32_t> submit() override;
   Status cancel(std::uint32_t job) override;
   Result<std::vector<SlurmJob>> members() override;

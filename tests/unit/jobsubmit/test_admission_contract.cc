@@ -207,3 +207,18 @@ Test(contract, says_where_the_controller_is_of_jobs_that_it_may_resize, .timeout
   cr_expect(contract_of("elastic: manual", "1-4", true).gpus.to_string() == "1-4");
   cr_expect(contract_of("elastic: off", "1-4", true).gpus.to_string() == "1");
 }
+
+Test(contract, says_where_the_controller_is_to_the_keeper_of_a_pool, .timeout = 10) {
+  const auto controller = [](const char* site, const char* options) {
+    const auto policy =
+        load_policy(std::string("version: 1\n") + site + "tenants: {vision: }\n", "bellows.yaml");
+    cr_assert(policy.ok());
+    const Decision decision = decide(&*policy, "", parse_job(options));
+    cr_assert(!decision.refused, "%s", decision.message.c_str());
+    return std::string(decision.contract.extra_value(Contract::kControllerKey));
+  };
+  constexpr const char* kController = "controller: {addresses: [\"c:1\"]}\n";
+  cr_expect(controller(kController, "--pool=web:1-8") == "@c:1");
+  cr_expect(controller(kController, "--pool=web") == "");
+  cr_expect(controller("", "--pool=web:1-8") == "");
+}

@@ -103,6 +103,7 @@ class World {
     cr_assert(policy);
     keeper_ = std::make_unique<PoolKeeper>(dir(), settings, std::move(*policy), *orders, 1, cluster,
                                            [](const std::string&) {});
+    if (ask) keeper_->set_limit(ask);
     cr_assert(keeper_->open(key, "127.0.0.1").ok());
     stops_ = false;
     turning_ = std::thread([this] {
@@ -135,6 +136,7 @@ class World {
   PoolKey key;
   FakeCluster cluster;
   std::atomic<bool> ended = false;
+  SizeLimit::Ask ask;  ///< empty: nobody limits the pool
 
  private:
   ScratchDir dir_;
@@ -355,6 +357,111 @@ Test(pool_keeper, has_the_size_that_its_policy_finds_in_metrics, .timeout = 60) 
   cr_expect_not(first.drained);
 }
 
+namespace {
+
+/// bellowsd, as far as a keeper knows it.
+class FakeController {
+ public:
+  Result<ServiceReply> answer(const ServiceReport& report) {
+    const std::lock_guard lock(mutex_);
+    newest = report;
+    ++asked;
+    if (!members) return Error{ErrorKind::unavailable, "bellowsd is away"};
+    return ServiceReply{.again_s = 0.05, .members = members};
+  }
+  void set(std::optional<std::uint32_t> count) {
+    const std::lock_guard lock(mutex_);
+    members = count;
+  }
+  std::uint32_t leaving() {
+    const std::lock_guard lock(mutex_);
+    return static_cast<std::uint32_t>(newest.leaving.size());
+  }
+  std::uint32_t wanted() {
+    const std::lock_guard lock(mutex_);
+    return newest.wanted;
+  }
+
+  std::atomic<int> asked = 0;
+
+ private:
+  std::mutex mutex_;
+  ServiceReport newest;
+  std::optional<std::uint32_t> members;
+};
+
+}  // namespace
+
+Test(pool_limit, has_no_more_members_than_bellowsd_lets_it_have, .timeout = 60) {
+  FakeController controller;
+  World world;
+  world.ask = [&](const ServiceReport& report) { return controller.answer(report); };
+  controller.set(2);
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  const FakeMember first(world, 1);
+  cr_assert(world.scale(4));
+  cr_assert(eventually([&] { return controller.wanted() == 4; }), "it is told the whole wish");
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  const FakeMember second(world, 2);
+  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  cr_expect_not(eventually([&] { return world.cluster.submitted() > 2; }, 1s));
+  cr_expect(world.pool().why().find("bellowsd lets it have 2 now") != std::string::npos, "%s",
+            world.pool().why().c_str());
+  controller.set(3);
+  cr_assert(eventually([&] { return world.cluster.running() == 3; }));
+  const FakeMember third(world, 3);
+  cr_assert(eventually([&] { return world.count(READY) == 3; }));
+  controller.set(1);
+  cr_assert(eventually([&] { return second.drained && third.drained; }), "they end their calls");
+  cr_expect_not(first.drained);
+}
+
+Test(pool_limit, members_that_begin_are_not_left_above_it, .timeout = 60) {
+  FakeController controller;
+  World world;
+  world.settings.min = 2;
+  world.ask = [&](const ServiceReport& report) { return controller.answer(report); };
+  controller.set(4);
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  const FakeMember first(world, 1), second(world, 2);
+  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  cr_assert(world.scale(4));
+  cr_assert(eventually([&] { return world.cluster.running() == 4; }));
+  controller.set(1);
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }), "its least is its own");
+  cr_expect_not(first.drained || second.drained);
+}
+
+Test(pool_limit, a_bellowsd_that_is_away_is_no_reason_to_act, .timeout = 60) {
+  FakeController controller;
+  World world;
+  world.ask = [&](const ServiceReport& report) { return controller.answer(report); };
+  world.start();
+  cr_assert(eventually([&] { return world.cluster.running() == 1; }));
+  const FakeMember first(world, 1);
+  cr_assert(eventually([&] { return world.count(READY) == 1; }));
+  cr_assert(world.scale(3));
+  cr_assert(eventually([&] { return controller.wanted() == 3; }));
+  cr_expect_not(eventually([&] { return world.cluster.submitted() > 1; }, 1s));
+  cr_expect(world.pool().why().find("bellowsd is away") != std::string::npos);
+  controller.set(2);
+  cr_assert(eventually([&] { return world.cluster.running() == 2; }));
+  const FakeMember second(world, 2);
+  cr_assert(eventually([&] { return world.count(READY) == 2; }));
+  controller.set(std::nullopt);
+  const int before = controller.asked;
+  cr_assert(eventually([&] { return controller.asked > before; }));
+  cr_expect_not(eventually([&] { return second.drained || world.cluster.submitted() > 2; }, 1s));
+  ChangeRequest request;
+  request.set_drain_job(1);
+  cr_assert(change_pool(world.dir(), request));
+  cr_assert(eventually([&] { return world.cluster.submitted() == 3; }),
+            "one that goes is replaced");
+  cr_expect(eventually([&] { return controller.leaving() == 1 || first.drained; }));
+}
+
 Test(pool_keeper, a_connection_is_that_of_one_member, .timeout = 60) {
   World world;
   world.settings.min = 2;
@@ -368,7 +475,7 @@ Test(pool_keeper, a_connection_is_that_of_one_member, .timeout = 60) {
   cr_assert(eventually([&] { return world.count(READY) == 1; }));
   Report other = ready_report(2);
   (void)line->Write(other);
-  Order order;
+  pool::Order order;
   while (line->Read(&order)) {
   }
   cr_expect_eq(line->Finish().error_code(), grpc::StatusCode::INVALID_ARGUMENT);
