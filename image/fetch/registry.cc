@@ -28,6 +28,7 @@ constexpr const char* kTrust = "/etc/containers/policy.json";
 constexpr std::size_t kMostSaid = 65536;
 constexpr std::size_t kMostNetrc = std::size_t{1} << 20;
 constexpr int kLookMs = 200;
+constexpr std::uint64_t kLeastRate = 1024;  // bytes a second, below which nobody waits for an image
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -128,11 +129,14 @@ std::vector<std::string> Registry::command(const char* verb) const {
   return words;
 }
 
-Error Registry::stalled() const {
+Error Registry::stalled(std::uint64_t bytes) const {
+  const std::string sent =
+      bytes == 0 ? fmt::format("nothing for {} s", options_.stall_seconds)
+                 : fmt::format("no more than {} bytes in {} s", bytes, options_.stall_seconds);
   return {ErrorKind::unavailable,
-          fmt::format("the registry {} has sent nothing for {} s; import the image again later, "
+          fmt::format("the registry {} has sent {}; import the image again later, "
                       "and what came is not fetched twice",
-                      reference_.registry, options_.stall_seconds)};
+                      reference_.registry, sent)};
 }
 
 Error Registry::failure(const std::string& said) const {
@@ -154,7 +158,7 @@ Result<std::string> Registry::read_manifest() const {
   words.emplace_back("--raw");
   words.push_back(reference_.place());
   const auto output = output_of(words, std::chrono::seconds(options_.stall_seconds), kMostJson);
-  if (!output && output.error().kind == ErrorKind::busy) return stalled();
+  if (!output && output.error().kind == ErrorKind::busy) return stalled(0);
   if (!output && output.error().kind == ErrorKind::not_found)
     return Error{ErrorKind::not_found,
                  "images are fetched by skopeo, which is not installed here; tell the "
@@ -178,7 +182,8 @@ Status Registry::copy(const std::string& digest, const std::string& layout) cons
   if (!child) return child.error();
   std::string out;
   std::string said;
-  std::uint64_t bytes = 0;
+  // When there was enough for the last time, and how much.
+  std::uint64_t before = bytes_in(layout);
   auto last = Clock::now();
   while (!child->poll_exit()) {
     // Its ends of the pipes close when it ends.
@@ -191,10 +196,13 @@ Status Registry::copy(const std::string& digest, const std::string& layout) cons
       return Error{ErrorKind::invalid,
                    fmt::format("the image {} has more than {} bytes, the most that is allowed",
                                reference_.place(), options_.most_bytes)};
-    if (now != bytes) last = Clock::now();
-    bytes = now;
-    if (options_.progress) options_.progress(bytes);
-    if (Clock::now() - last > std::chrono::seconds(options_.stall_seconds)) return stalled();
+    if (now < before || now - before >= kLeastRate * options_.stall_seconds) {
+      before = now;
+      last = Clock::now();
+    }
+    if (options_.progress) options_.progress(now);
+    if (Clock::now() - last > std::chrono::seconds(options_.stall_seconds))
+      return stalled(now - before);
   }
   drain(child->err(), said);
   return child->poll_exit()->ok() ? Status() : failure(said);

@@ -14,7 +14,8 @@
 namespace bellows::image {
 
 struct FetchOptions {
-  std::uint32_t stall_seconds = 60;  ///< a registry that sends nothing for longer is given up
+  /// A registry that sends nothing for longer, or hardly anything in each such time, is given up.
+  std::uint32_t stall_seconds = 60;
   std::uint64_t most_bytes = std::uint64_t{256} << 30;
   std::function<void(std::uint64_t bytes)> progress;  ///< what there is so far
 };
@@ -43,7 +44,7 @@ class Registry {
   Status write_login(const std::string& scratch);
   std::vector<std::string> command(const char* verb) const;
   Error failure(const std::string& said) const;
-  Error stalled() const;
+  Error stalled(std::uint64_t bytes) const;
 
   container::ImageReference reference_;
   FetchOptions options_;

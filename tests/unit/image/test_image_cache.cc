@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A user's cache of images, with a skopeo that is a script.
 #include <criterion/criterion.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,6 +38,10 @@ case "$*" in
     [ -e "$here/stall" ] && exec sleep 60
     [ -e "$here/slow" ] && sleep 1
     cp -r "$here/layout/." "${to%:image}" ;;
+    while [ -e "$here/trickle" ]; do
+      printf x >> "${to%:image}/part"
+      sleep 0.1
+    done
 esac
 [ ! -e "$here/fail" ] || { cat "$here/fail" >&2; exit 1; }
 )sh";
@@ -299,3 +305,21 @@ Test(image_credentials, are_given_to_nobody_else) {
   cr_expect(text_of(world.path("asked")).find("secret") == std::string::npos);
   cr_expect(world.files_in("cache/partial") == 0);
 }
+Test(image_cache, a_registry_that_trickles_is_given_up) {
+  World world;
+  world.write("trickle", "");
+  world.options.fetch.stall_seconds = 2;
+  const std::string said = world.import();
+  like(said, "! the registry h.org has sent no more than ");
+  like(said, " bytes in 2 s; import the image again later");
+}
+
+  cr_assert(::mkfifo(world.path("fifo").c_str(), 0600) == 0);
+  cr_expect(not(Cache::open(world.path("fifo")).ok()));
+  if (::geteuid() == 0) {
+    std::filesystem::create_directory(world.path("other"));
+    cr_assert(::chown(world.path("other").c_str(), 12345, 12345) == 0);
+    const auto cache = Cache::open(world.path("other"));
+    cr_assert(not(cache.ok()) && cache.error().kind == ErrorKind::denied);
+    cr_expect(std::filesystem::is_empty(world.path("other")));
+  }
