@@ -160,6 +160,8 @@ container::ImageImport image_import(spank_t spank, const container::Site& site) 
       site.image_importer.empty() ? BELLOWS_BINDIR "/bellows-image" : site.image_importer;
   result.image = step.spec.image;
   if (!site.image_cache.empty()) result.cache = fmt::format("{}/{}", site.image_cache, step.uid);
+  result.budget_mib = site.image_budget_mib;
+  result.job = step.job;
   result.environment = container::import_environment(job, step.account.user, step.account.home);
   result.tells = environment(spank, "SLURM_LOCALID") == "0";
   return result;
@@ -377,6 +379,11 @@ void begin_views(spank_t spank, const Settings& settings,
   if (!lent.ok()) slurm_error("bellows: job %u: models: %s", step.job, lent.error().text.c_str());
 }
 
+/// Whether the container's image needs a process that outlives the step.
+bool needs_job_process(const container::Site& site) {
+  return container::may_be_own(step.spec.image, site) || container::is_in_registry(step.spec.image);
+}
+
 void open_view(spank_t spank, const Settings& settings) {
   if (!step.contract || !step.problem.empty()) return;
   lend_on_gpus(spank, settings);
@@ -389,9 +396,9 @@ void open_view(spank_t spank, const Settings& settings) {
     return;
   }
   step.entry.emplace(*std::move(entry));
-  if (!container::may_be_own(step.spec.image, settings.site)) return;
+  if (!needs_job_process(settings.site)) return;
   if (const auto lines = read_file("/proc/self/cgroup", kMostCgroups))
-    step.entry->keep_servers_in(container::JobCgroup::open(job_cgroups(step.job, *lines)));
+    step.entry->keep_processes_in(container::JobCgroup::open(job_cgroups(step.job, *lines)));
 }
 
 /// noexcept: a task whose refusal fails as well must end, not continue without a view.

@@ -68,6 +68,8 @@ struct Site {
   std::vector<std::string> image_dirs;  ///< where squashfs images may lie; empty: nowhere
   std::string image_importer;           ///< the program that fetches images; empty: Bellows's own
   std::string image_cache;  ///< a directory with one of images for each user; empty: in their homes
+  std::uint64_t image_budget_mib =
+      0;  ///< the most that all images of a user may have; 0: the importer's
   /// The program that reads other squashfs files for their user; empty: there are no others.
   std::string squashfuse = "/usr/bin/squashfuse_ll";
   std::vector<std::string> devices;  ///< further device nodes of a container (fabric), patterns

@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "common/fd.h"
 #include "common/text.h"
 #include "image/cache/layout_files.h"
+#include "image/cache/leases.h"
 #include "image/cache/tree_digest.h"
 #include "image/layout/digest.h"
 
@@ -29,10 +31,11 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kLeftover = 7 * 86400 * kSecond;
 constexpr std::size_t kMostRecord = 65536;
 constexpr const char* kRecord = "/image.json";
 constexpr const char* kRoot = "/rootfs";
-constexpr const char* kKinds[] = {"images", "locks", "names", "partial"};
+constexpr const char* kKinds[] = {"images", "locks", "names", "partial", "uses"};
 
 Status make_directory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return {};
@@ -99,6 +102,13 @@ void note_failure(const Fd& lock, const Error* error) {
   if (::ftruncate(lock.get(), 0) != 0 || error == nullptr) return;
   (void)write_all(lock.get(), fmt::format("{} {}", static_cast<int>(error->kind), error->text),
                   "the lock of an image");
+}
+
+/// Invalid if somebody else has the lock, or there can be none.
+Fd try_lock(const std::string& path) {
+  Fd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (fd && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) fd.reset();
+  return fd;
 }
 
 std::optional<Error> failure_since(const std::string& path, std::int64_t since) {
@@ -237,7 +247,53 @@ Result<Imported> Cache::import_locked(const container::ImageReference& reference
   const Status noted = write_record(directory("names", name_digest),
                                     {{"name", reference.text()}, {"digest", *digest}});
   if (!noted) return noted.error();
-  return Imported{*std::move(image), reused};
+  Imported imported{*std::move(image), reused, Fd()};
+  if (!options.user.empty()) {
+    auto lease = take_lease(directory("uses", *digest), options.user);
+    if (!lease && lease.error().kind != ErrorKind::busy) return lease.error();
+    if (lease) imported.lease = *std::move(lease);
+  }
+  if (!reused)
+    if (auto status = make_room(*digest, options); !status) return status.error();
+  return imported;
+}
+
+/// What imports left that nobody has gone on with, and what is left of leases.
+void Cache::remove_leftovers() const {
+  const std::int64_t old = now() - kLeftover;
+  for (const std::string& hex : names_in(path_ + "/partial")) {
+    const std::string digest = "sha256:" + hex;
+    const std::string path = path_ + "/partial/" + hex;
+    if (!container::is_digest(digest) || changed(path) > old) continue;
+    if (const Fd lock = try_lock(directory("locks", digest))) (void)remove_tree(path);
+  }
+  for (const std::string& hex : names_in(path_ + "/uses"))
+    if (const Fd lock = try_lock(path_ + "/locks/" + hex)) remove_unlocked(path_ + "/uses/" + hex);
+}
+
+Status Cache::make_room(const std::string& kept, const ImportOptions& options) const {
+  // Two at once would both remove as much as is too much.
+  const auto only = open_file(path_ + "/locks/room", O_RDWR | O_CREAT, 0600);
+  if (!only) return only.error();
+  if (::flock(only->get(), LOCK_EX | LOCK_NB) != 0) return {};
+  remove_leftovers();
+  auto images = list();
+  if (!images) return images.error();
+  std::uint64_t bytes = 0;
+  for (const CachedImage& image : *images) bytes += image.bytes;
+  for (; bytes > options.budget && !images->empty(); images->pop_back()) {
+    const CachedImage& image = images->back();
+    if (image.digest == kept || !remove(image.digest)) continue;
+    bytes -= image.bytes;
+    if (options.say)
+      options.say(fmt::format("removed {} from the cache to keep to its budget",
+                              image.names.empty() ? image.digest : image.names.front()));
+  }
+  if (bytes > options.budget && options.say)
+    options.say(fmt::format(
+        "the cache {} has {} bytes, more than its budget of {} bytes, in images that jobs use",
+        path_, bytes, options.budget));
+  return {};
 }
 
 Result<std::vector<CachedImage>> Cache::list() const {
@@ -245,7 +301,10 @@ Result<std::vector<CachedImage>> Cache::list() const {
   for (const std::string& hex : names_in(path_ + "/images")) {
     const std::string digest = "sha256:" + hex;
     if (!container::is_digest(digest)) continue;
-    if (auto image = find(digest)) images.push_back(*std::move(image));
+    auto image = find(digest);
+    if (!image) continue;
+    image->users = leases_in(directory("uses", digest));
+    images.push_back(*std::move(image));
   }
   for (const std::string& name : names_in(path_ + "/names")) {
     const Json record = read_record(path_ + "/names/" + name);
@@ -271,12 +330,15 @@ Status Cache::verify(const std::string& digest) const {
 }
 
 Status Cache::remove(const std::string& digest) const {
-  const auto fd = open_file(directory("locks", digest), O_RDWR | O_CREAT, 0600);
-  if (!fd) return fd.error();
-  if (::flock(fd->get(), LOCK_EX | LOCK_NB) != 0)
-    return Error{ErrorKind::busy, fmt::format("the image {} is being imported", digest)};
+  const Fd fd = try_lock(directory("locks", digest));
+  if (!fd) return Error{ErrorKind::busy, fmt::format("the image {} is being imported", digest)};
   const auto image = find(digest);
   if (!image) return image.error();
+  if (const auto users = leases_in(directory("uses", digest)); !users.empty())
+    return Error{ErrorKind::busy,
+                 fmt::format("the image {} is used by {}; remove it when this has ended", digest,
+                             fmt::join(users, ", "))};
+  (void)remove_tree(directory("uses", digest));
   for (const std::string& name : names_in(path_ + "/names"))
     if (text_in(read_record(path_ + "/names/" + name), "digest") == digest)
       ::unlink((path_ + "/names/" + name).c_str());

@@ -22,17 +22,21 @@ struct CachedImage {
   std::string path;                ///< of its root directory
   std::uint64_t bytes = 0;         ///< of its layers, unpacked
   std::int64_t used = 0;           ///< when it was last asked for, in seconds since 1970
+  std::vector<std::string> users;  ///< who has a lease on it
 };
 
 struct ImportOptions {
   FetchOptions fetch;
   Limits limits;
+  std::uint64_t budget = UINT64_MAX;  ///< in bytes, of all images
+  std::string user;                   ///< who shall have a lease on it; empty: nobody
   std::function<void(const std::string& sentence)> say;  ///< what takes long
 };
 
 struct Imported {
   CachedImage image;
   bool reused = false;  ///< it was there
+  Fd lease;             ///< not if nobody wants one, or that user has one already
 };
 
 class Cache {
@@ -42,7 +46,8 @@ class Cache {
 
   /// The image as its registry has it now. Whoever else imports it is waited for, and what they
   /// found is not asked for again. After an error there is nothing of the image but whole blobs,
-  /// which the next import uses.
+  /// which the next import uses. A new one makes room for itself in the budget: images that nobody
+  /// has a lease on go, those first that were not asked for the longest.
   Result<Imported> import(const container::ImageReference& reference,
                           const ImportOptions& options) const;
 
@@ -52,7 +57,7 @@ class Cache {
   /// Reads all of an image. corrupt: it is not what was imported; not_found: it is not there.
   Status verify(const std::string& digest) const;
 
-  /// not_found: it is not there.
+  /// not_found: it is not there. busy: it is being imported, or somebody has a lease on it.
   Status remove(const std::string& digest) const;
 
  private:
@@ -60,6 +65,8 @@ class Cache {
   Result<Imported> import_locked(const container::ImageReference& reference,
                                  const ImportOptions& options, const std::string& name_digest,
                                  std::int64_t since) const;
+  Status make_room(const std::string& kept, const ImportOptions& options) const;
+  void remove_leftovers() const;
   std::string directory(const char* kind, const std::string& digest) const;
   Result<Fd> lock(const std::string& digest, const container::ImageReference& reference,
                   const ImportOptions& options) const;

@@ -5,10 +5,13 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "common/container/mount_grammar.h"
 #include "common/text.h"
 #include "image/cache/cache.h"
 #include "image/command/commands.h"
+#include "image/command/lease_holder.h"
 #include "launcher/base/exit_status.h"
 #include "launcher/base/size_text.h"
 
@@ -23,6 +26,8 @@ struct Options {
   std::string cache = default_cache();
   std::uint32_t patience = 60;
   std::uint64_t most_gib = 256;
+  std::string budget = "512G";
+  std::optional<std::uint32_t> job;
   bool json = false;
 };
 
@@ -49,13 +54,19 @@ int import(const Options& options) {
   if (!reference) return fail(reference.error());
   const auto cache = Cache::open(options.cache);
   if (!cache) return fail(cache.error());
+  const auto budget = container::parse_size(options.budget);
+  if (!budget) return fail(budget.error());
   ImportOptions wanted;
+  wanted.budget = *budget << 20;
+  if (options.job) wanted.user = lease_name(*options.job);
   wanted.limits.bytes = wanted.fetch.most_bytes = options.most_gib << 30;
   wanted.fetch.stall_seconds = options.patience;
   wanted.fetch.progress = Progress(reference->place());
   wanted.say = say;
   const auto imported = cache->import(*reference, wanted);
   if (!imported) return fail(imported.error());
+  if (imported->lease)
+    if (auto status = keep_lease(imported->lease); !status) return fail(status.error());
   const CachedImage& image = imported->image;
   if (options.json) {
     const Json json = {{"name", reference->text()},
@@ -89,6 +100,13 @@ void add_import_command(CommandLine& program) {
       .add_option("--most", options->most_gib, "The most that the image may have, in GiB, unpacked")
       .show_default()
       .value_name("GIB");
+  command.add_option("--budget", options->budget, "The most that all images may have together")
+      .show_default()
+      .value_name("SIZE");
+  command
+      .add_option("--for-job", options->job,
+                  "Keep the image from being removed until this process's cgroup ends")
+      .value_name("JOB");
   command.add_flag("--json", options->json, "Print JSON");
   command.run([options] { return import(*options); });
 }

@@ -41,15 +41,18 @@ int list(const Options& options) {
   const auto images = cache->list();
   if (!images) return fail(images.error());
   Json all = Json::array();
-  Table table({{"LAST USED"}, {"SIZE", true}, {"DIGEST"}, {"NAMES"}});
+  Table table({{"LAST USED"}, {"SIZE", true}, {"DIGEST"}, {"USED BY"}, {"NAMES"}});
   for (const CachedImage& image : *images) {
     all.push_back({{"names", image.names},
                    {"digest", image.digest},
                    {"path", image.path},
                    {"bytes", image.bytes},
-                   {"used", image.used}});
-    table.add({date_of(image.used), size_text(image.bytes), image.digest.substr(0, 19),
-               one_line(fmt::format("{}", fmt::join(image.names, " ")))});
+                   {"used", image.used},
+                   {"users", image.users}});
+    table.add(
+        {date_of(image.used), size_text(image.bytes), image.digest.substr(0, 19),
+         one_line(image.users.empty() ? "-" : fmt::format("{}", fmt::join(image.users, ", "))),
+         one_line(fmt::format("{}", fmt::join(image.names, " ")))});
   }
   if (options.json)
     fmt::print("{}\n", all.dump(2, ' ', false, Json::error_handler_t::replace));

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::size_t kMostSaid = 8192;
 constexpr int kLookMs = 100;
+constexpr std::uint64_t kMostBudgetMib = std::uint64_t{16} << 20;  // as the importer reads sizes
 constexpr std::string_view kName = "bellows image: ";
 constexpr std::string_view kHandedOn[] = {"BELLOWS_IMAGE_CACHE", "DOCKER_CONFIG", "ENROOT_",
                                           "REGISTRY_AUTH_FILE",  "XDG_",          "LANG="};
@@ -71,16 +72,22 @@ std::vector<std::string> import_environment(const std::vector<std::string>& job,
   return variables;
 }
 
-Result<std::string> run_import(const ImageImport& import) {
+Result<std::string> run_import(const ImageImport& import, const JobCgroup& home) {
   ChildOptions options;
   options.command = {import.program, "import"};
   if (!import.cache.empty()) options.command.push_back("--cache=" + import.cache);
+  if (import.budget_mib > 0)
+    options.command.push_back(
+        fmt::format("--budget={}M", std::min(import.budget_mib, kMostBudgetMib)));
+  if (import.job > 0 && home) options.command.push_back(fmt::format("--for-job={}", import.job));
   options.command.push_back(import.image);
   options.environment = import.environment;
   options.pipe_out = options.pipe_err = true;
   options.death_signal = SIGKILL;
   auto child = Child::start(options);
   if (!child) return child.error();
+  // Before it has begun to work. If it stays in the step, its lease ends with that.
+  if (home) (void)home.admit(child->pid());
   std::string path;
   std::string said;
   for (bool out = true, err = true; out || err;) {

@@ -6,7 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <utility>
 
 #include "common/text.h"
@@ -71,9 +73,12 @@ JobCgroup JobCgroup::open(const std::vector<std::string>& cgroups) {
   return job;
 }
 
-bool JobCgroup::enter() const {
-  return std::all_of(files_.begin(), files_.end(),
-                     [](const Fd& file) { return ::write(file.get(), "0", 1) == 1; });
+bool JobCgroup::admit(pid_t pid) const {
+  std::array<char, 16> text{};
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), pid).ptr;
+  return std::all_of(files_.begin(), files_.end(), [&](const Fd& file) {
+    return ::write(file.get(), text.data(), static_cast<std::size_t>(end - text.data())) > 0;
+  });
 }
 
 std::vector<std::string> entered_cgroups(const std::vector<std::string>& cgroups) {

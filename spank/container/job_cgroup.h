@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +27,9 @@ class JobCgroup {
   explicit operator bool() const { return !files_.empty(); }
 
   /// Moves this process, which may be any user's by now. errno says why not.
-  bool enter() const;
+  bool enter() const { return admit(0); }
+  /// The same for a process of the caller's; 0: this one.
+  bool admit(pid_t pid) const;
 
  private:
   std::vector<Fd> files_;  ///< cgroup.procs: the kernel asks for the rights of who opened it

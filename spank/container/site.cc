@@ -89,6 +89,8 @@ constexpr Setting kSettings[] = {
     {"image_dirs", [](Site& s, auto n, auto v) { return set_paths(s.image_dirs, n, v); }},
     {"image_importer", [](Site& s, auto n, auto v) { return set_path(s.image_importer, n, v); }},
     {"image_cache", [](Site& s, auto n, auto v) { return set_path(s.image_cache, n, v); }},
+    {"image_cache_budget",
+     [](Site& s, auto n, auto v) { return set_size(s.image_budget_mib, n, v); }},
     {"squashfuse", [](Site& s, auto n, auto v) { return set_squashfuse(s.squashfuse, n, v); }},
     {"devices", [](Site& s, auto n, auto v) { return set_paths(s.devices, n, v); }},
     {"tmp_size", [](Site& s, auto n, auto v) { return set_size(s.tmp_mib, n, v); }},

@@ -57,8 +57,9 @@ class TaskEntry {
   static Result<TaskEntry> open(const std::string& run_dir, std::uint32_t job, JobOwner owner,
                                 const Spec& spec, const Site& site, pid_t stepd);
 
-  /// Where the servers of images live that the job's steps share; else they end with the step.
-  void keep_servers_in(JobCgroup cgroup) { servers_ = std::move(cgroup); }
+  /// Where the servers of images and holders of leases live that the job's steps share. Without it,
+  /// servers end with the step.
+  void keep_processes_in(JobCgroup cgroup) { servers_ = std::move(cgroup); }
 
   /// As the user, with no other thread in the process. Afterwards the process is in the view, in
   /// the wanted directory, with no capability left. After an error it must not run the program.

@@ -19,7 +19,7 @@ Status TaskEntry::import_image(const std::string& name, const TaskRequest& wante
     if (*found) return {};
   }
   begin_patiently("importing the image", kDay, phases);
-  auto path = run_import(wanted.import);
+  auto path = run_import(wanted.import, servers_);
   if (!path) return path.error();
   imported_ = *std::move(path);
   return {};

@@ -70,6 +70,21 @@ is "$(find "$home/.cache" -name new) $(cat "$home"/.cache/bellows/images/images/
 like "$(run -w n1 --container-image="$box" sh -c 'echo new >/new')" 'Read-only file system' "nor can others write"
 is "$(run -w n1 --container-image="$box" --container-remap-root stat -c %u /layer)" 0 "fake root has the image's files"
 
+# A job that has used an image keeps it, by one process of its user's on each node, whatever its steps do.
+id=$(xc salloc --no-shell -n1 -w n1 2>&1 | sed -n 's/.*Granted job allocation //p')
+run --jobid="$id" --overlap --container-image="$box" true
+run --jobid="$id" --overlap --container-image="$box" true
+holders() { mc exec --user root --node 1 -- pgrep -f "bellows-image import .*--for-job=$id "; }
+is "$(holders | wc -l)" 1 "a job's steps share a lease on their image"
+is "$(mc exec --user root --node 1 -- stat -c %U "/proc/$(holders)")" alice "which a process of its user's holds"
+like "$(xc --node 2 bellows-image list)" "job $id on n1" "list shows it on each node"
+like "$(xc --node 2 bellows-image remove "$box" 2>&1; echo "status $?")" "is used by job $id on n1; .*status 3" \
+  "and the image can't be removed"
+is "$(run --jobid="$id" --overlap --container-image="$box" cat /layer)" upper "from under the job"
+xc scancel "$id"
+no_holders() { [[ -z $(holders) ]]; }
+ok "the job's end is the lease's" poll 15 no_holders
+
 # Who may not.
 bobs() { xc --user bob srun --quiet --mpi=none -w n1 "$@" 2>&1; }
 like "$(bobs --container-image="$box" true)" 'failed to import docker image: n1:5000/team/box:1: .*are there credentials' \
@@ -105,7 +120,7 @@ path=$(import 2>/dev/null)
 is "$(cat "$path/layer")" upper "the next import ends well"
 is "$(($(grep -c /blobs/ "$CLUSTER/stalling.log") - first))" 2 "having fetched only the configuration and what was missing"
 like "$(xc --node 1 bellows-image list)" 'docker://127.0.0.1:5001/team/slow:latest.*docker://n1:5000/team/box:1' "list shows the last used first"
-like "$(xc --node 1 bellows-image remove n1:5000/team/box:1)" '^removed sha256:' "remove"
+ok "once no job uses it, it can be removed" poll 15 xc --node 1 bellows-image remove n1:5000/team/box:1
 is "$(find "$home/.cache/bellows/images/images" -mindepth 1 -maxdepth 1 | wc -l)" 1 "removes"
 for node in 1 2; do
   ok "nothing stays mounted on n$node" poll 10 nothing_mounted "$node"

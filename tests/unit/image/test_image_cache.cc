@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "common/text.h"
 #include "image/cache/cache.h"
@@ -36,12 +38,12 @@ case "$*" in
   *copy*)
     to=${last#oci:}
     [ -e "$here/stall" ] && exec sleep 60
-    [ -e "$here/slow" ] && sleep 1
-    cp -r "$here/layout/." "${to%:image}" ;;
     while [ -e "$here/trickle" ]; do
       printf x >> "${to%:image}/part"
       sleep 0.1
     done
+    [ -e "$here/slow" ] && sleep 1
+    cp -r "$here/layout/." "${to%:image}" ;;
 esac
 [ ! -e "$here/fail" ] || { cat "$here/fail" >&2; exit 1; }
 )sh";
@@ -160,6 +162,90 @@ Test(image_cache, a_name_may_come_to_mean_another_image) {
   cr_expect(not(cache->remove(images->front().digest).ok()));
 }
 
+Test(image_cache, an_image_in_use_stays) {
+  World world;
+  world.options.user = "job 7 on n1";
+  const auto cache = Cache::open(world.path("cache"));
+  auto imported = cache->import(*container::parse_reference("h.org#x:1"), world.options);
+  cr_assert(imported.ok() && imported->lease);
+  const std::string digest = imported->image.digest;
+  cr_expect(cache->list()->front().users == std::vector<std::string>({"job 7 on n1"}));
+  // Later steps of a job find it held; other jobs hold it too.
+  cr_expect(not(cache->import(*container::parse_reference("h.org#x:1"), world.options)->lease));
+  world.options.user = "job 8 on n2";
+  auto other = cache->import(*container::parse_reference("h.org#x:1"), world.options);
+  cr_assert(other.ok() && other->lease);
+  imported->lease.reset();
+  const auto refused = cache->remove(digest);
+  cr_assert(not(refused.ok()) && refused.error().kind == ErrorKind::busy);
+  like(refused.error().text, "is used by job 8 on n2; remove it when this");
+  cr_expect(std::filesystem::exists(other->image.path + "/f"));
+  other->lease.reset();
+  cr_expect(cache->list()->front().users.empty());
+  cr_expect(cache->remove(digest).ok() && world.files_in("cache/uses") == 0);
+}
+
+Test(image_cache, a_new_image_makes_room) {
+  World world;
+  std::vector<std::string> said;
+  world.options.say = [&](const std::string& sentence) { said.push_back(sentence); };
+  world.options.budget = 5000;  // each has 2048 bytes as a tar file
+  std::vector<std::string> paths;
+  const auto age = [](const std::string& root, int number) {
+    const timespec used[2] = {{1000 + number, 0}, {1000 + number, 0}};
+    cr_assert(::utimensat(AT_FDCWD, (root + "/../image.json").c_str(), used, 0) == 0);
+  };
+  const auto import = [&](int number) {
+    world.serve(std::string(100, static_cast<char>('a' + number)));
+    paths.push_back(world.import());
+    like(paths.back(), "/rootfs");
+    age(paths.back(), number);
+  };
+  const auto there = [&] {
+    std::string all;
+    for (const auto& path : paths) all += std::filesystem::exists(path + "/f") ? 'y' : 'n';
+    return all;
+  };
+  import(0);
+  world.options.user = "job 2 on n1";
+  auto first = Cache::open(world.path("cache"))
+                   ->import(*container::parse_reference("h.org#x:1"), world.options);
+  cr_assert(first.ok() && first->reused && first->lease);
+  age(paths[0], 0);
+  world.options.user.clear();
+  import(1);
+  cr_expect(there() == "yy", "%s", there().c_str());
+  // The oldest is in use.
+  import(2);
+  cr_expect(there() == "yny", "%s", there().c_str());
+  like(said.back(), "from the cache to keep to its budget");
+  // Nor does the new one go, whatever the budget.
+  world.options.budget = 10;
+  import(3);
+  cr_expect(there() == "ynny", "%s", there().c_str());
+  like(said.back(), "more than its budget of 10 bytes, in images that jobs use");
+  first->lease.reset();
+  import(4);
+  cr_expect(there() == "nnnny", "%s", there().c_str());
+}
+
+Test(image_cache, what_imports_left_goes_in_time) {
+  World world;
+  cr_assert(Cache::open(world.path("cache")).ok());
+  const auto leave = [&](const std::string& name, time_t when) {
+    const std::string path = world.path("cache/partial/" + name);
+    std::filesystem::create_directories(path + "/layout");
+    const timespec times[2] = {{when, 0}, {when, 0}};
+    cr_assert(::utimensat(AT_FDCWD, path.c_str(), times, 0) == 0);
+  };
+  leave(std::string(64, 'a'), 1000);
+  leave(std::string(64, 'b'), ::time(nullptr) - 3600);
+  leave("other", 1000);
+  like(world.import(), "/rootfs");
+  cr_expect(world.files_in("cache/partial") == 2);
+  cr_expect(not(std::filesystem::exists(world.path("cache/partial/" + std::string(64, 'a')))));
+}
+
 Test(image_cache, what_was_changed_is_seen) {
   World world;
   const std::string path = world.import();
@@ -235,6 +321,15 @@ Test(image_cache, what_was_left_by_a_kill_is_used_or_removed) {
   cr_expect(world.files_in("cache/partial") == 0);
 }
 
+Test(image_cache, a_registry_that_trickles_is_given_up) {
+  World world;
+  world.write("trickle", "");
+  world.options.fetch.stall_seconds = 2;
+  const std::string said = world.import();
+  like(said, "! the registry h.org has sent no more than ");
+  like(said, " bytes in 2 s; import the image again later");
+}
+
 Test(image_cache, limits) {
   World world;
   world.options.fetch.most_bytes = 10;
@@ -253,6 +348,15 @@ Test(image_cache, directories_of_others) {
   cr_expect(not(Cache::open(world.path("open")).ok()));
   std::filesystem::create_directory_symlink(world.path("open"), world.path("link"));
   cr_expect(not(Cache::open(world.path("link")).ok()));
+  cr_assert(::mkfifo(world.path("fifo").c_str(), 0600) == 0);
+  cr_expect(not(Cache::open(world.path("fifo")).ok()));
+  if (::geteuid() == 0) {
+    std::filesystem::create_directory(world.path("other"));
+    cr_assert(::chown(world.path("other").c_str(), 12345, 12345) == 0);
+    const auto cache = Cache::open(world.path("other"));
+    cr_assert(not(cache.ok()) && cache.error().kind == ErrorKind::denied);
+    cr_expect(std::filesystem::is_empty(world.path("other")));
+  }
   cr_expect(Cache::open(world.path("new/deep")).ok());
 }
 
@@ -305,21 +409,3 @@ Test(image_credentials, are_given_to_nobody_else) {
   cr_expect(text_of(world.path("asked")).find("secret") == std::string::npos);
   cr_expect(world.files_in("cache/partial") == 0);
 }
-Test(image_cache, a_registry_that_trickles_is_given_up) {
-  World world;
-  world.write("trickle", "");
-  world.options.fetch.stall_seconds = 2;
-  const std::string said = world.import();
-  like(said, "! the registry h.org has sent no more than ");
-  like(said, " bytes in 2 s; import the image again later");
-}
-
-  cr_assert(::mkfifo(world.path("fifo").c_str(), 0600) == 0);
-  cr_expect(not(Cache::open(world.path("fifo")).ok()));
-  if (::geteuid() == 0) {
-    std::filesystem::create_directory(world.path("other"));
-    cr_assert(::chown(world.path("other").c_str(), 12345, 12345) == 0);
-    const auto cache = Cache::open(world.path("other"));
-    cr_assert(not(cache.ok()) && cache.error().kind == ErrorKind::denied);
-    cr_expect(std::filesystem::is_empty(world.path("other")));
-  }

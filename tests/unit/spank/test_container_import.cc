@@ -18,16 +18,18 @@ TestSuite(image_import, .timeout = 30);
 namespace {
 
 /// What run_import makes of an importer, a script; "! " and the sentence for an error.
-std::string made_of(const std::string& script, bool tells = true) {
+std::string made_of(const std::string& script, bool tells = true, std::uint64_t budget_mib = 0) {
   const ScratchDir scratch;
   ImageImport import;
   import.program = scratch.path() + "/importer";
   import.image = "docker://h.org/x:1";
-  import.cache = "/cache/7";
+  import.cache = budget_mib > 0 ? "" : "/cache/7";
+  import.budget_mib = budget_mib;
+  import.job = 7;
   import.tells = tells;
   import.environment = {"PATH=/usr/bin:/bin", "HOME=/home/ann"};
   cr_assert(replace_file(import.program, "#!/bin/sh\n" + script + "\n", 0755).ok());
-  const auto path = run_import(import);
+  const auto path = run_import(import, JobCgroup());
   return path ? *path : "! " + path.error().text;
 }
 
@@ -39,6 +41,7 @@ void is(const std::string& found, const std::string& wanted) {
 
 Test(image_import, says_its_path) {
   is(made_of("echo \"/$1$2$3$HOME\""), "/import--cache=/cache/7docker://h.org/x:1/home/ann");
+  is(made_of("echo \"/$2\"", true, 50 << 10), "/--budget=51200M");
   is(made_of("echo fetching >&2; echo unpacking >&2; echo /path"), "/path");
 }
 
