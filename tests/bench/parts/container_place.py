@@ -21,7 +21,10 @@ frameworks:
 tenants:
   all:
     gpus: {{min: 1, max: 4}}
-    images: ["{}/*"]
+    images: ["{}/*"{}]
+  bare:
+    gpus: {{min: 1, max: 4}}
+    accounts: [bare]
 default_tenant: all
 """
 
@@ -87,10 +90,13 @@ def libdir(builddir):
 
 
 class Place:
-    """Use as a context."""
+    """Use as a context. `registries` are patterns of images besides those that it makes, of root's in `images`
+    and of users' elsewhere in `scratch`."""
 
-    def __init__(self, options):
+    def __init__(self, options, registries=(), spank_args=""):
         self.builddir = options.builddir
+        self.registries = registries
+        self.spank_args = spank_args
         self.scratch = cluster.scratch_directory()
         self.stack = contextlib.ExitStack()
         self.stack.callback(shutil.rmtree, self.scratch, ignore_errors=True)
@@ -107,13 +113,16 @@ class Place:
         self.stack.close()
 
     def _set_up(self):
-        make_images(self.scratch, f"{self.builddir}/tests/bench/started")
+        os.chmod(self.scratch, 0o755)
+        os.mkdir(f"{self.scratch}/images")
+        make_images(f"{self.scratch}/images", f"{self.builddir}/tests/bench/started")
         policy = f"{self.scratch}/bellows.yaml"
         with open(policy, "w", encoding="utf-8") as stream:
-            stream.write(POLICY.format(self.scratch))
+            stream.write(POLICY.format(self.scratch, "".join(f', "{name}"' for name in self.registries)))
         self.cluster = self.stack.enter_context(cluster.Cluster(
             self.builddir, "--nodes=1", "--gpus=4", "--bellows-conf", policy,
-            "--spank-args", f"image_dirs={self.scratch} max_containers=1024 batch_in_container=no", slurm_conf=CONF))
+            "--spank-args", f"image_dirs={self.scratch}/images max_containers=1024 batch_in_container=no {self.spank_args}",
+            slurm_conf=CONF))
         self._prepare_node()
         self.timer = self.stack.enter_context(self.cluster.timer())
         self.plain = self._hold()
@@ -124,7 +133,7 @@ class Place:
         """What an installed node has: libbellows in its place, and FUSE for Charliecloud."""
         place = libdir(self.builddir)
         self.cluster.exec("sh", "-ec", """
-            mknod -m 666 /dev/fuse c 10 229
+            [ -e /dev/fuse ] || mknod -m 666 /dev/fuse c 10 229
             [ ! -e "$1/libbellows.so.0" ] || exit 0
             mkdir /run/libbellows
             cp "$2/checkpoint/.libs/libbellows.so.0" /run/libbellows
@@ -148,7 +157,7 @@ class Place:
         self.boxed = self._hold(f"--container-image={self.image(SIZES_MB[0], '.sqsh')}")
 
     def image(self, megabytes, form=""):
-        return f"{self.scratch}/{megabytes}{form}"
+        return f"{self.scratch}/images/{megabytes}{form}"
 
     def started(self):
         return f"{self.image(SIZES_MB[0])}/bin/started"
