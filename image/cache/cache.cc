@@ -254,7 +254,7 @@ Result<Imported> Cache::import_locked(const container::ImageReference& reference
     if (lease) imported.lease = *std::move(lease);
   }
   if (!reused)
-    if (auto status = make_room(*digest, options); !status) return status.error();
+    if (auto status = make_room(options); !status) return status.error();
   return imported;
 }
 
@@ -271,7 +271,8 @@ void Cache::remove_leftovers() const {
     if (const Fd lock = try_lock(path_ + "/locks/" + hex)) remove_unlocked(path_ + "/uses/" + hex);
 }
 
-Status Cache::make_room(const std::string& kept, const ImportOptions& options) const {
+/// The new image stays, since its lock is held.
+Status Cache::make_room(const ImportOptions& options) const {
   // Two at once would both remove as much as is too much.
   const auto only = open_file(path_ + "/locks/room", O_RDWR | O_CREAT, 0600);
   if (!only) return only.error();
@@ -283,7 +284,7 @@ Status Cache::make_room(const std::string& kept, const ImportOptions& options) c
   for (const CachedImage& image : *images) bytes += image.bytes;
   for (; bytes > options.budget && !images->empty(); images->pop_back()) {
     const CachedImage& image = images->back();
-    if (image.digest == kept || !remove(image.digest)) continue;
+    if (!remove(image.digest)) continue;
     bytes -= image.bytes;
     if (options.say)
       options.say(fmt::format("removed {} from the cache to keep to its budget",

@@ -65,7 +65,7 @@ class Cache {
   Result<Imported> import_locked(const container::ImageReference& reference,
                                  const ImportOptions& options, const std::string& name_digest,
                                  std::int64_t since) const;
-  Status make_room(const std::string& kept, const ImportOptions& options) const;
+  Status make_room(const ImportOptions& options) const;
   void remove_leftovers() const;
   std::string directory(const char* kind, const std::string& digest) const;
   Result<Fd> lock(const std::string& digest, const container::ImageReference& reference,
