@@ -36,6 +36,7 @@
 #include "spank/job_store.h"
 #include "spank/leftovers.h"
 #include "spank/model_socket.h"
+#include "spank/save.h"
 #include "spank/step_environment.h"
 
 /// slurmstepd's own, by Slurm's library; a program of another kind that loads the plugin has none.
@@ -61,6 +62,7 @@ struct Step {
   container::Spec spec;
   container::Account account;
   std::optional<container::TaskEntry> entry;
+  std::uint32_t ended = 0;           ///< how many of its tasks have
   std::vector<std::string> cgroups;  ///< the job's, while slurmstepd was in them
   std::string problem;               ///< why there can't be a view; for the user, in task_init
 };
@@ -117,7 +119,14 @@ Status choose_spec(spank_t spank, const Settings& settings) {
   if (step.id == SLURM_BATCH_SCRIPT && !script_in_image(settings)) {
     step.spec.image.clear();
     step.spec.name.clear();
+    step.spec.save.clear();
   }
+  // What the job says is for its script: steps one after another would write the same file.
+  if (step.id != SLURM_BATCH_SCRIPT) step.spec.save = asked->save;
+  if (!step.spec.save.empty() && !container::wants_container(step.spec))
+    return Error{ErrorKind::invalid,
+                 "--container-save has no container to save; give --container-image or "
+                 "--container-name, too"};
   if (container::wants_container(step.spec)) step.account = account_of(step.uid);
   return {};
 }
@@ -311,6 +320,26 @@ void tell_phases(const container::Phases& phases) {
   tell(text);
 }
 
+SaveRequest save_request(spank_t spank, const Settings& settings) {
+  SaveRequest request;
+  request.run_dir = settings.run_dir;
+  request.job = step.job;
+  request.container = container::container_name(step.spec, settings.site, step.stepd);
+  request.on_host = step.plain;
+  request.owner = {step.uid, step.gid};
+  gid_t* groups = nullptr;
+  int count = 0;
+  if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &count) == ESPANK_SUCCESS)
+    request.groups.assign(groups, groups + count);
+  std::uint32_t node = 0;
+  std::uint16_t processors = 1;
+  spank_get_item(spank, S_JOB_NODEID, &node);
+  spank_get_item(spank, S_JOB_NCPUS, &processors);
+  request.file = {step.spec.save, settings.site.mksquashfs,
+                  fmt::format("{}.{}.{}", step.job, step.id, node), processors};
+  return request;
+}
+
 /// Those that are this step's own, at its end; at its begin, what a killed slurmstepd left.
 void forget_containers(const Settings& settings) {
   if (step.spec.name.empty() &&
@@ -441,6 +470,19 @@ void begin_epilogs(spank_t spank, const Settings& settings) {
     if (!step.lease) return Error{ErrorKind::not_found, step.problem};
     return container::enter_base(run_dir, step.job);
   });
+}
+
+void end_task(spank_t spank, const Settings& settings) {
+  std::uint32_t tasks = 0;
+  if (step.spec.save.empty() || !step.lease ||
+      spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS ||
+      ++step.ended != tasks)
+    return;
+  const auto saved = save_container(save_request(spank, settings));
+  if (!saved)
+    slurm_error("bellows: container: %s", saved.error().text.c_str());
+  else if (!saved->empty())
+    tell_remarks({*saved});
 }
 
 void end_views(const Settings& settings) {

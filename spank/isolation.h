@@ -20,6 +20,8 @@ void open_view(spank_t spank, const Settings& settings);
 void enter_view(spank_t spank, const Settings& settings) noexcept;
 /// task_post_fork, in slurmstepd: the epilogs of its tasks will be in the job's view.
 void begin_epilogs(spank_t spank, const Settings& settings);
+/// task_exit, in slurmstepd: after the last task of a step that wanted it, its container is saved.
+void end_task(spank_t spank, const Settings& settings);
 /// exit: the last slurmstepd of a job on this node ends what processes are left of the job, and
 /// removes its views.
 void end_views(const Settings& settings);

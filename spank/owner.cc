@@ -18,20 +18,13 @@
 namespace bellows::spank {
 namespace {
 
-bool become(container::JobOwner owner) {
-  return ::setgroups(0, nullptr) == 0 && ::setresgid(owner.gid, owner.gid, owner.gid) == 0 &&
-         ::setresuid(owner.uid, owner.uid, owner.uid) == 0 && container::drop_all(true).ok() &&
-         // The kernel sees to that at a change of user, unless fs.suid_dumpable says otherwise.
-         ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
-}
-
 [[noreturn]] void answer(container::JobOwner owner, pid_t parent, int to,
                          const std::function<int()>& call) noexcept {
   // Slurm ends the job meanwhile, and takes every child of slurmstepd for one of its tasks.
   sigset_t all;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
-  if (!become(owner)) ::_exit(1);
+  if (!become_owner(owner, {})) ::_exit(1);
   // A change of user would have undone it.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
   if (::getppid() != parent) ::_exit(1);
@@ -58,6 +51,14 @@ bool wait_for(int fd, std::chrono::seconds limit) {
 }
 
 }  // namespace
+
+bool become_owner(container::JobOwner owner, const std::vector<gid_t>& groups) {
+  return ::setgroups(groups.size(), groups.data()) == 0 &&
+         ::setresgid(owner.gid, owner.gid, owner.gid) == 0 &&
+         ::setresuid(owner.uid, owner.uid, owner.uid) == 0 && container::drop_all(true).ok() &&
+         // The kernel sees to that at a change of user, unless fs.suid_dumpable says otherwise.
+         ::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == 0;
+}
 
 Result<int> as_owner(container::JobOwner owner, std::chrono::seconds limit,
                      const std::function<int()>& call) {

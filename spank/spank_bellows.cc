@@ -92,8 +92,11 @@ int slurm_spank_task_post_fork(spank_t spank, int ac, char** av) {
   return guarded("task_post_fork", [&] { begin_epilogs(spank, settings(ac, av)); });
 }
 
-int slurm_spank_task_exit(spank_t, int, char**) {
-  return guarded("task_exit", [] { epilogs_done(); });
+int slurm_spank_task_exit(spank_t spank, int ac, char** av) {
+  return guarded("task_exit", [&] {
+    epilogs_done();
+    end_task(spank, settings(ac, av));
+  });
 }
 
 int slurm_spank_exit(spank_t spank, int ac, char** av) {

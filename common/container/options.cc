@@ -49,7 +49,9 @@ constexpr OptionInfo kOptions[] = {
      "size of the job's private /tmp on each node, such as 8G (Bellows)"},
     {Option::verbose, "container-verbose", "verbose", nullptr,
      "show what was mounted, and how long each phase took (Bellows)"},
-    {Option::save, "container-save", "save", "PATH", "not offered yet (Bellows)"},
+    {Option::save, "container-save", "save", "PATH",
+     "write the container's file tree to this squashfs file when the step's tasks have ended "
+     "(Bellows)"},
     {Option::entrypoint, "container-entrypoint", "entrypoint", nullptr,
      "have the image's entrypoint, its /etc/rc, run the program (Bellows)"},
     {Option::no_entrypoint, "no-container-entrypoint", "no-entrypoint", nullptr,
@@ -117,6 +119,19 @@ Status take_image(Spec& spec, std::string_view value, const Place& place) {
                     value.substr(0, 256), place.base, value.substr(0, 256)));
   }
   spec.image = path;
+  return {};
+}
+
+Status take_save(Spec& spec, std::string_view value, const Place& place) {
+  const std::string path = normal_path(value, place.base);
+  const std::string_view last = value.substr(value.rfind('/') + 1);
+  if (last.empty() || last == "." || last == "..")
+    return invalid(
+        fmt::format("\"{}\" is a directory; name the file to be written", value.substr(0, 256)));
+  if (place.base.empty() && path != value)
+    return invalid(
+        fmt::format("\"{}\" is not an absolute path without \"..\"", value.substr(0, 256)));
+  spec.save = path;
   return {};
 }
 
@@ -198,8 +213,10 @@ Status take_argument(Spec& spec, Option option, std::string_view value, const Pl
       return take_unshare(spec, value);
     case Option::tmp:
       return take_tmp(spec, value);
+    case Option::save:
+      return take_save(spec, value, place);
     default:
-      return invalid("saving a container to a file is not supported yet; leave the option out");
+      return invalid("it takes no value");
   }
 }
 

@@ -59,6 +59,7 @@ struct Spec {
   bool unshare_uts = false;
   std::optional<std::uint64_t> tmp_mib;  ///< of --container-tmp: size of the private /tmp
   bool verbose = false;
+  std::string save;  ///< of --container-save: an absolute path on the host; empty: none
 
   bool operator==(const Spec&) const = default;
 };
@@ -72,6 +73,8 @@ struct Site {
       0;  ///< the most that all images of a user may have; 0: the importer's
   /// The program that reads other squashfs files for their user; empty: there are no others.
   std::string squashfuse = "/usr/bin/squashfuse_ll";
+  /// The program that writes containers to files; empty: none are written.
+  std::string mksquashfs = "/usr/bin/mksquashfs";
   std::vector<std::string> devices;  ///< further device nodes of a container (fabric), patterns
   std::uint64_t tmp_mib = 0;         ///< size of the private /tmp and /var/tmp; 0: half of memory
   std::uint64_t shm_mib = 0;         ///< of the private /dev/shm; 0: half of memory

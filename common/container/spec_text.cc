@@ -87,6 +87,7 @@ std::string spec_text(const Spec& spec) {
   add("unshare", with_plus(unshared(spec)));
   if (spec.tmp_mib) add("tmp", fmt::format("{}M", *spec.tmp_mib));
   if (spec.verbose) items.emplace_back("verbose");
+  add("save", spec.save);
   return Contract::join_list(items);
 }
 
@@ -109,6 +110,7 @@ Spec overlay(const Spec& base, const Spec& over) {
   if (!over.image.empty()) spec.image = over.image;
   if (!over.mounts.empty()) spec.mounts = over.mounts;
   if (!over.env.empty()) spec.env = over.env;
+  if (!over.save.empty()) spec.save = over.save;
   if (!over.name.empty()) {
     spec.name = over.name;
     spec.name_mode = over.name_mode;

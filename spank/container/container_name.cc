@@ -46,6 +46,7 @@ bool is_gone(pid_t process) { return ::kill(process, 0) != 0 && errno == ESRCH; 
 
 bool is_steps_own(const Spec& spec, const Site& site) {
   if (!spec.name.empty()) return false;
+  if (!spec.save.empty()) return true;
   return spec.writable.value_or(site.writable) || spec.remap_root.value_or(site.remap_root) ||
          spec.unshare_net || spec.unshare_ipc || spec.unshare_uts ||
          std::any_of(spec.mounts.begin(), spec.mounts.end(),

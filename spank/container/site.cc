@@ -58,7 +58,7 @@ Status set_size(std::uint64_t& mib, std::string_view name, std::string_view valu
   return {};
 }
 
-Status set_squashfuse(std::string& program, std::string_view name, std::string_view value) {
+Status set_program(std::string& program, std::string_view name, std::string_view value) {
   const bool path = value.size() > 1 && value[0] == '/';
   if (!path && value != "no") return bad(name, value, "write the program's path, or no");
   program = path ? value : "";
@@ -91,7 +91,8 @@ constexpr Setting kSettings[] = {
     {"image_cache", [](Site& s, auto n, auto v) { return set_path(s.image_cache, n, v); }},
     {"image_cache_budget",
      [](Site& s, auto n, auto v) { return set_size(s.image_budget_mib, n, v); }},
-    {"squashfuse", [](Site& s, auto n, auto v) { return set_squashfuse(s.squashfuse, n, v); }},
+    {"squashfuse", [](Site& s, auto n, auto v) { return set_program(s.squashfuse, n, v); }},
+    {"mksquashfs", [](Site& s, auto n, auto v) { return set_program(s.mksquashfs, n, v); }},
     {"devices", [](Site& s, auto n, auto v) { return set_paths(s.devices, n, v); }},
     {"tmp_size", [](Site& s, auto n, auto v) { return set_size(s.tmp_mib, n, v); }},
     {"shm_size", [](Site& s, auto n, auto v) { return set_size(s.shm_mib, n, v); }},

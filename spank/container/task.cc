@@ -27,6 +27,7 @@
 #include "spank/container/own_namespaces.h"
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
+#include "spank/container/save_file.h"
 #include "spank/container/user_mounts.h"
 #include "spank/container/working_directory.h"
 
@@ -427,6 +428,14 @@ Status TaskEntry::run_task_prolog(const TaskRequest& wanted) {
   return {};
 }
 
+/// Before hours of work come to nothing.
+Status TaskEntry::check_saving(const TaskRequest& wanted, const Site& site, Phases& phases) const {
+  if (wanted.spec.save.empty()) return {};
+  phases.begin("looking at the file to be saved");
+  const auto check = [&] { return check_save({wanted.spec.save, site.mksquashfs, "", 1}); };
+  return wanted.plain_job ? check() : do_in(base_.get(), check);
+}
+
 Status TaskEntry::enter(const TaskRequest& wanted, const Site& site, Phases& phases) {
   phases.begin("taking up the capabilities");
   Status status = keep_only_needed(wanted.spec.unshare_net);
@@ -444,6 +453,7 @@ Status TaskEntry::enter(const TaskRequest& wanted, const Site& site, Phases& pha
       begin_patiently("running TaskProlog", wanted.prolog.seconds, phases);
       if (status = run_task_prolog(wanted); !status.ok()) return status;
     }
+    if (status = check_saving(wanted, site, phases); !status.ok()) return status;
     phases.begin("joining the job's view");
     status = wants_container(wanted.spec) ? enter_container(wanted, site, phases)
                                           : enter_host_view(wanted);

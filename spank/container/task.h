@@ -113,6 +113,7 @@ class TaskEntry {
   Status correct_devices(const Fd& container);
   Result<std::vector<Device>> clone_from_host(const std::vector<std::string>& names,
                                               const Fd& container) const;
+  Status check_saving(const TaskRequest& wanted, const Site& site, Phases& phases) const;
   Status import_image(const std::string& name, const TaskRequest& wanted, Phases& phases);
   Status run_task_prolog(const TaskRequest& wanted);
   Result<Fd> open_place(const char* name) const;

@@ -56,7 +56,7 @@ for command in sbatch salloc srun; do
     like "$help" "$option" "$command --help shows $option"
   done
   for wrong in --container-image=docker://Alpine --container-image=alpine:3:4 --container-mounts=a:b \
-    --container-mounts=/a:/b:suid --container-unshare=pid --container-tmp=8 --container-save=/x \
+    --container-mounts=/a:/b:suid --container-unshare=pid --container-tmp=8 --container-save=./ \
     --container-name=../x --container-image=; do
     status=0
     output=$(xc "$command" "$wrong" "$home/true.sh" 2>&1) || status=$?

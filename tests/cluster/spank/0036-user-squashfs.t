@@ -45,6 +45,21 @@ is "$(loops_of "$home/link.sqsh" busybox.sqsh)" yes "a link to a file of the sit
 is "$(cd "$home" && run --container-image=./tree --container-writable sh -c 'cat /etc/environment; touch /made')" \
   "IMAGE_SAYS=hello" "a directory of the user's is an image too"
 
+# A container is saved to such a file.
+saved=$home/saved.sqsh
+like "$(cd "$home" && run --container-image="$own" --container-writable --container-mounts="$home:/mounted" \
+  --container-save=./saved.sqsh sh -c 'echo more >/more; echo ended')" 'ended.*container is saved to .*/saved.sqsh' "a container is saved"
+is "$(stat -c '%u %a' "$saved") $(run --container-image="$saved" sh -c 'cat /more /etc/late; ls -A /mounted')" \
+  "20001 644 more"$'\n'late "to a file of its user's, with what was written and without what was mounted" || diag "$(ls -lA "$home")"
+like "$(run --container-image="$own" --container-save=/etc/saved.sqsh echo ran)" \
+  '^slurmstepd: error: bellows: container: looking at .* to /etc/saved.sqsh: Permission denied; name a file' "a file that cannot be written is refused first"
+run --container-image="$own" --container-save="$home/killed.sqsh" --container-writable sh -c \
+  'head -c 200000000 /dev/urandom >/large; >/ready' >"$home/killed.out" &
+ok "one that is killed while it saves" poll 30 node pgrep -x mksquashfs
+node pkill -KILL -x mksquashfs
+wait $! || true
+is "$(cd "$home" && printf '%s\n' ./*killed* ./.*killed*)" "./killed.out"$'\n'"./.*killed*" "leaves no file"
+
 # What is none.
 head -c 100000 /dev/urandom >"$home/noise.sqsh"
 { head -c 96 "$own"; head -c 100000000 /dev/zero; } >"$home/hollow.sqsh"

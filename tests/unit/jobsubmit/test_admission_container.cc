@@ -46,9 +46,8 @@ const Case kContainers[] = {
      "job the path of a squashfs file or a directory"},
     {"-Abrings --container=image:", "option: --container-image: it has no value"},
     {"-Abrings --container=mystery", "option: \"mystery\" is not an option of a container"},
-    {"-Abrings --container=save:/x.sqsh",
-     "option: --container-save: saving a container to a file is not supported yet; leave the "
-     "option out"},
+    {"-Abrings --container=save:/x/../y.sqsh",
+     "option: --container-save: \"/x/../y.sqsh\" is not an absolute path without \"..\""},
     {"-Abrings --container=mount:/a:/b:suid",
      "option: mount \"/a:/b:suid\": suid cannot be given: every mount is nosuid and nodev; leave "
      "it out"},

@@ -181,6 +181,9 @@ Test(views, steps_share_a_container_only_where_nobody_can_tell) {
   own.remap_root = true;
   EQUALS(container_name(own, site, 5), "step-5");
   own = spec;
+  own.save = "/x.sqsh";
+  EQUALS(container_name(own, site, 5), "step-5");
+  own = spec;
   own.unshare_ipc = true;
   EQUALS(container_name(own, site, 5), "step-5");
   own = spec;

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "common/result.h"
+#include "spank/container/save_file.h"
+#include "spank/container/views.h"
+
+namespace bellows::spank {
+
+/// What of a step is saved. A value.
+struct SaveRequest {
+  std::string run_dir;
+  std::uint32_t job = 0;
+  std::string container;  ///< its name among the job's views
+  bool on_host = false;   ///< the file is named on the host; else in the job's view of it
+  container::JobOwner owner;
+  std::vector<gid_t> groups;  ///< the owner's others
+  container::SaveFile file;
+};
+
+/// As root, in slurmstepd, when the step's last task has ended: has a child with the owner's rights
+/// write the container's file tree to the file, without what is mounted in it. Root itself opens
+/// nothing that the owner named, and looks up nothing in the container. The child is where
+/// slurmstepd is, so what ends the step ends it, and has its umask, which is the step's. Says what
+/// became of it; empty: no task has come so far as to make the container.
+Result<std::string> save_container(const SaveRequest& request);
+
+}  // namespace bellows::spank

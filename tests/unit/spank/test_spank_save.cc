@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who saves a step's container, and what of it, by a script that stands for mksquashfs.
+#include <criterion/criterion.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <string>
+
+#include "common/fd.h"
+#include "spank/container/mount_namespace.h"
+#include "spank/save.h"
+#include "tests/unit/spank/views_support.h"
+
+using namespace bellows;
+using namespace bellows::spank;
+using container::kJob;
+using container::kOwner;
+
+TestSuite(save, .timeout = 60);
+
+namespace {
+
+/// A job on a node, whose container is a copy of the node's tree in which /mnt has something.
+class Job {
+ public:
+  Job() : lease_(node_.lease()) {
+    const std::string directory = at("out");
+    cr_assert_eq(::chmod(node_.run().c_str(), 0755), 0);
+    cr_assert_eq(::mkdir(directory.c_str(), 0700), 0);
+    cr_assert_eq(::chown(directory.c_str(), kOwner.uid, kOwner.gid), 0);
+    const auto host = container::own_namespace();
+    cr_assert(host.ok() && container::leave_namespace().ok());
+    cr_assert_eq(::mount("none", "/mnt", "tmpfs", 0, ""), 0);
+    cr_assert(replace_file("/mnt/mounted", "", 0644).ok());
+    const auto made = container::own_namespace();
+    cr_assert(made.ok() && container::join(host->get()).ok());
+    const auto status = node_.views().pin("step-1", made->get());
+    cr_assert(status.ok(), "%s", status.ok() ? "" : status.error().text.c_str());
+  }
+
+  std::string at(const std::string& name) const { return node_.run() + "/" + name; }
+
+  /// "! " and the sentence for an error.
+  std::string save(const std::string& script, const std::string& path,
+                   const std::string& name = "step-1") const {
+    cr_assert(replace_file(at("program"), "#!/bin/sh\n" + script + "\n", 0755).ok());
+    SaveRequest request;
+    request.run_dir = node_.run();
+    request.job = kJob;
+    request.container = name;
+    request.on_host = true;
+    request.owner = kOwner;
+    request.groups = {4711};
+    request.file = {path, at("program"), "7.0.0", 1};
+    const auto said = save_container(request);
+    return said ? *said : "! " + said.error().text;
+  }
+
+ private:
+  container::Node node_;
+  container::Lease lease_;
+};
+
+void has(const std::string& found, const std::string& part) {
+  cr_expect(found.find(part) != std::string::npos, "\"%s\" is not in \"%s\"", part.c_str(),
+            found.c_str());
+}
+
+bool is_there(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+}  // namespace
+
+Test(save, is_the_owners_work_and_of_the_root_alone) {
+  if (::geteuid() != 0) cr_skip_test("namespaces need root");
+  const Job job;
+  const std::string file = job.at("out/box.sqsh");
+  has(job.save("{ id -u; id -g; id -G; ls -A proc mnt/mounted 2>&1 | xargs; touch written 2>&1;"
+               " sed -n '/^Cap[IPEA]\\|^NoNew/p' /proc/self/status | sort -u -k 2 | xargs;"
+               " ls /proc/self/fd | xargs; } >\"$2\"",
+               file),
+      "the container is saved to");
+  const auto text = read_file(file, 65536);
+  cr_assert(text.ok());
+  has(*text,
+      "12345\n12346\n12346 4711\nls: cannot access mnt/mounted: No such file or directory proc:\n");
+  has(*text, "Read-only file system");
+  has(*text, "CapInh: 0000000000000000 NoNewPrivs: 1\n0 1 2 3\n");
+  struct stat info {};
+  cr_assert_eq(::stat(file.c_str(), &info), 0);
+  cr_expect(info.st_uid == kOwner.uid && info.st_gid == kOwner.gid);
+}
+
+Test(save, fails_with_a_sentence_and_without_a_file) {
+  if (::geteuid() != 0) cr_skip_test("namespaces need root");
+  const Job job;
+  has(job.save(":", "/box.sqsh"),
+      "! cannot save the container to /box.sqsh: Permission denied; name a file");
+  has(job.save("echo half >\"$2\"; kill -9 $PPID; sleep 30", job.at("out/box.sqsh")),
+      "! the container was not saved to");
+  cr_expect(!is_there(job.at("out/box.sqsh")) && !is_there(job.at("out/.box.sqsh.7.0.0.saving")));
+  cr_expect(job.save(":", job.at("out/box.sqsh"), "step-2").empty());
+  cr_expect(::waitpid(-1, nullptr, WNOHANG) == -1);
+}
