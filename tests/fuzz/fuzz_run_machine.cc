@@ -357,8 +357,6 @@ void count(const MachineWorld& world) {
 
 }  // namespace
 
-extern "C" std::uint64_t fuzz_target_runs() { return 50000; }
-
 extern "C" bool fuzz_target_came_far() {
   std::printf(
       "%llu sequences: %llu stops promised, %llu of them committed, %llu of these requeued\n",

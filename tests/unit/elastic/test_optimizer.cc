@@ -211,7 +211,7 @@ bool same(const std::vector<TenantDivision>& a, const std::vector<TenantDivision
 
 std::uint32_t instances() {
   const char* said = std::getenv("ELASTIC_INSTANCES");
-  return said ? static_cast<std::uint32_t>(std::strtoul(said, nullptr, 10)) : 5000;
+  return said ? static_cast<std::uint32_t>(std::strtoul(said, nullptr, 10)) : 2000;
 }
 
 TenantShare tenant_of(std::vector<ElasticJob> jobs, std::uint32_t limit,
