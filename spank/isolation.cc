@@ -342,9 +342,7 @@ SaveRequest save_request(spank_t spank, const Settings& settings) {
 
 /// Those that are this step's own, at its end; at its begin, what a killed slurmstepd left.
 void forget_containers(const Settings& settings) {
-  if (step.spec.name.empty() &&
-      !(container::wants_container(step.spec) && container::is_steps_own(step.spec, settings.site)))
-    return;
+  if (!container::wants_container(step.spec)) return;
   const Status status = container::forget_own_containers(settings.run_dir, step.job, step.stepd);
   if (!status.ok()) slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
 }

@@ -23,6 +23,8 @@ constexpr std::string_view kOwn = "step-";
 std::string own_name(pid_t stepd) { return fmt::format("{}{}", kOwn, stepd); }
 /// Of the note that says in which container with a name a step runs.
 std::string use_name(pid_t stepd) { return own_name(stepd) + ":in"; }
+/// Of the note that says which step it is, and in which container without a name.
+std::string step_name(pid_t stepd) { return own_name(stepd) + ":step"; }
 
 /// Tells an image that was replaced from the one before it.
 std::string identity(const std::string& image) {
@@ -92,6 +94,49 @@ Result<bool> is_used(const JobViews& views, const std::string& name, pid_t stepd
     if (*used == name) return true;
   }
   return false;
+}
+
+std::optional<std::uint32_t> step_meant(const Spec& spec, std::uint32_t job) {
+  const auto dot = spec.name.find('.');
+  if (dot == std::string::npos ||
+      (spec.name_mode != NameMode::automatic && spec.name_mode != NameMode::exec))
+    return std::nullopt;
+  const auto named = parse_uint(spec.name.substr(0, dot));
+  const auto step = parse_uint(spec.name.substr(dot + 1));
+  if (!named || *named != job || !step || *step > UINT32_MAX) return std::nullopt;
+  return static_cast<std::uint32_t>(*step);
+}
+
+Status note_step(const JobViews& views, const std::string& name, pid_t stepd, std::uint32_t step) {
+  const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!as_root) return as_root.error();
+  const std::string text = fmt::format("{} {}", step, name);
+  const auto noted = [&] {
+    const auto found = views.read_note(step_name(stepd));
+    return found && *found == text;
+  };
+  if (noted()) return {};
+  const Status status = views.write_note(step_name(stepd), text);
+  // The step's other tasks write the same.
+  return noted() ? Status() : status;
+}
+
+Result<std::string> container_of_step(const JobViews& views, std::uint32_t job,
+                                      std::uint32_t step) {
+  const auto names = views.names();
+  if (!names) return names.error();
+  const std::string begin = fmt::format("{} ", step);
+  for (const std::string& note : *names) {
+    const pid_t owner = owner_of(note);
+    if (owner == 0 || note != step_name(owner) || is_gone(owner)) continue;
+    const auto text = views.read_note(note);
+    if (!text) return text.error();
+    if (text->starts_with(begin)) return text->substr(begin.size());
+  }
+  return Error{ErrorKind::denied,
+               fmt::format("step {}.{} does not run in a container without a name on this node; "
+                           "name one that does, or give the container a name of another form",
+                           job, step)};
 }
 
 Status forget_own_containers(const std::string& run_dir, std::uint32_t job, pid_t stepd) {

@@ -4,6 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "common/container/spec.h"
@@ -31,6 +32,18 @@ Result<bool> is_noted(const JobViews& views, const std::string& name, pid_t step
 
 /// Whether a step of another slurmstepd that lives runs in it. Needs CAP_DAC_OVERRIDE.
 Result<bool> is_used(const JobViews& views, const std::string& name, pid_t stepd);
+
+/// The step of `job` whose container a name JOB.STEP stands for, as in pyxis. Nothing: the name is
+/// the container's own.
+std::optional<std::uint32_t> step_meant(const Spec& spec, std::uint32_t job);
+
+/// Notes that `step`, of `stepd`, runs in a container without a name, until forget_own_containers.
+/// Raises CAP_DAC_OVERRIDE.
+Status note_step(const JobViews& views, const std::string& name, pid_t stepd, std::uint32_t step);
+
+/// The container in which a step runs that has one without a name. Needs CAP_DAC_OVERRIDE.
+/// denied: it runs in none on this node.
+Result<std::string> container_of_step(const JobViews& views, std::uint32_t job, std::uint32_t step);
 
 /// Lets go of what is a step's own, of `stepd` and of each slurmstepd that lives no more. Needs a
 /// Lease of the job's, and root.

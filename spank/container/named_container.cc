@@ -20,7 +20,7 @@ Error denied(const Spec& spec, std::string_view why) {
 }
 
 /// The options of a step that the container of others can't obey.
-std::string ignored(const Spec& spec, const NamedState& wanted, const NamedState& found) {
+std::string options_ignored(const Spec& spec, const NamedState& wanted, const NamedState& found) {
   std::vector<std::string_view> options;
   const bool home_differs = wanted.mounts_home != found.mounts_home;
   if (!spec.mounts.empty() && wanted.mounts != found.mounts)
@@ -29,9 +29,13 @@ std::string ignored(const Spec& spec, const NamedState& wanted, const NamedState
     options.emplace_back(*spec.mount_home ? "--container-mount-home" : "--no-container-mount-home");
   if (spec.writable && wanted.writable != found.writable)
     options.emplace_back(*spec.writable ? "--container-writable" : "--container-readonly");
+  return fmt::format("{}", fmt::join(options, ", "));
+}
+
+std::string ignored(const Spec& spec, const NamedState& wanted, const NamedState& found) {
+  const std::string options = options_ignored(spec, wanted, found);
   if (options.empty()) return "";
-  return fmt::format("another step runs in the container {}; ignoring {}", spec.name,
-                     fmt::join(options, ", "));
+  return fmt::format("another step runs in the container {}; ignoring {}", spec.name, options);
 }
 
 bool is_as_wanted(const Spec& spec, const NamedState& wanted, const NamedState& found) {
@@ -52,6 +56,17 @@ NamedState state_for(const Spec& spec, const Site& site, const std::string& home
   state.mounts =
       std::hash<std::string>()(spec_text(mounts) + (state.mounts_home ? " " + home : ""));
   return state;
+}
+
+std::string made_by_others(const Spec& spec) {
+  NamedState wanted;
+  NamedState other;
+  wanted.mounts = spec.mounts.empty() ? 0 : 1;
+  wanted.mounts_home = spec.mount_home.value_or(false);
+  other.mounts_home = !wanted.mounts_home;
+  wanted.writable = spec.writable.value_or(false);
+  other.writable = !wanted.writable;
+  return options_ignored(spec, wanted, other);
 }
 
 std::string state_text(const NamedState& state) {

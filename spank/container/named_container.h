@@ -32,6 +32,9 @@ NamedState state_for(const Spec& spec, const Site& site, const std::string& home
 std::string state_text(const NamedState& state);
 Result<NamedState> parse_state(std::string_view text);
 
+/// Those of the step's options that only who makes a container can obey, with commas; empty: none.
+std::string made_by_others(const Spec& spec);
+
 enum class Entrance { join, make, remake };
 
 struct EntranceChoice {

@@ -70,8 +70,15 @@ Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
   if (!host) return host.error();
   if (auto status = begin_session_keyring(); !status.ok()) return status.error();
   TaskEntry entry(*std::move(views), *std::move(host), stepd);
+  if (const auto step = step_meant(spec, job)) {
+    auto joined = container_of_step(entry.views_, job, *step);
+    if (!joined) return joined.error();
+    entry.joined_ = *std::move(joined);
+  }
   if (is_fake_root(spec, site)) {
-    auto user = find_or_make_user(entry.views_, container_name(spec, site, stepd), owner);
+    const std::string name =
+        entry.joined_.empty() ? container_name(spec, site, stepd) : entry.joined_;
+    auto user = find_or_make_user(entry.views_, name, owner);
     if (!user) return user.error();
     entry.user_ = *std::move(user);
     const auto capable = users_have_namespaces("");
@@ -386,15 +393,23 @@ Status TaskEntry::join_others(const std::string& name, const TaskRequest& wanted
   return join_own(own);
 }
 
+Status TaskEntry::find_container(const std::string& name, const TaskRequest& wanted,
+                                 const Site& site, Phases& phases, Fd& found) {
+  if (!joined_.empty()) return find_of_step(name, wanted, site, phases, found);
+  Status status = import_image(name, wanted, phases);
+  if (!status.ok()) return status;
+  if (!wanted.spec.name.empty()) return find_named(name, wanted, site, phases, found);
+  status = find_or_build(name, wanted, site, phases, found);
+  return status.ok() ? note_step(views_, name, stepd_, wanted.step) : status;
+}
+
 Status TaskEntry::enter_container(const TaskRequest& wanted, const Site& site, Phases& phases) {
   Fd container;
   PmixFiles pmix(wanted.pmix_dir);
   PmixFiles session = PmixFiles::session(wanted.pmix_session, wanted.pmix_shares_session);
-  const std::string name = container_name(wanted.spec, site, stepd_, wanted.home);
-  Status status = import_image(name, wanted, phases);
-  if (status.ok())
-    status = wanted.spec.name.empty() ? find_or_build(name, wanted, site, phases, container)
-                                      : find_named(name, wanted, site, phases, container);
+  const std::string name =
+      joined_.empty() ? container_name(wanted.spec, site, stepd_, wanted.home) : joined_;
+  Status status = find_container(name, wanted, site, phases, container);
   if (!status.ok()) return status;
   phases.begin("joining the container's namespaces");
   if (status = join_others(name, wanted, site, phases); !status.ok()) return status;

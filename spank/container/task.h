@@ -86,6 +86,10 @@ class TaskEntry {
   Status find_or_build(const std::string& name, const TaskRequest& wanted, const Site& site,
                        Phases& phases, Fd& found);
   ServedFor served_for(const TaskRequest& wanted, const Site& site) const;
+  Status find_container(const std::string& name, const TaskRequest& wanted, const Site& site,
+                        Phases& phases, Fd& found);
+  Status find_of_step(const std::string& name, const TaskRequest& wanted, const Site& site,
+                      Phases& phases, Fd& found) const;
   Status find_named(const std::string& name, const TaskRequest& wanted, const Site& site,
                     Phases& phases, Fd& found);
   Status look(const std::string& name, const TaskRequest& wanted, const Site& site,
@@ -121,7 +125,8 @@ class TaskEntry {
   JobViews views_;
   Fd host_;  ///< the host's mount namespace
   pid_t stepd_;
-  Fd base_;  ///< the job's view of the host
+  Fd base_;             ///< the job's view of the host
+  std::string joined_;  ///< the container of another step, which the step's name stands for
   JobCgroup servers_;
   std::string
       served_;  ///< the name of the container's image among those with servers, if it has one

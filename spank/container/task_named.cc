@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a task does for a container with a name.
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <linux/capability.h>
 
 #include <chrono>
@@ -89,6 +90,19 @@ Status TaskEntry::settle(const std::string& name, const TaskRequest& wanted, con
   const auto status = build(name, request, site, phases);
   kept_.reset();
   return status;
+}
+
+/// It may have ended since the task was started.
+Status TaskEntry::find_of_step(const std::string& name, const TaskRequest& wanted, const Site& site,
+                               Phases& phases, Fd& found) const {
+  phases.begin("looking for the step's container");
+  if (const auto status = look(name, wanted, site, found); !status.ok()) return status;
+  if (!found) return Error{ErrorKind::denied, fmt::format("step {} has ended", wanted.spec.name)};
+  const std::string options = made_by_others(wanted.spec);
+  if (!options.empty())
+    phases.remark(
+        fmt::format("step {} made the container; ignoring {}", wanted.spec.name, options));
+  return {};
 }
 
 Status TaskEntry::find_named(const std::string& name, const TaskRequest& wanted, const Site& site,

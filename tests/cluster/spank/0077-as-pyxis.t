@@ -63,6 +63,13 @@ tell beside --container-name=t:exec --container-mounts=$shared:/second --contain
 tell apart --container-name=t:no_exec --container-mounts=$shared:/third ls -d /third/home /kept
 touch $home/stop
 wait
+tell alone --container-image=$images/busybox.sqsh --container-writable --container-mounts=$home:/first sh -c \
+  'echo own >/own; echo \$SLURM_JOB_ID.\$SLURM_STEP_ID >/first/step.new; ln /first/step.new /first/step; while ! test -e /first/end; do sleep 0.1; done' &
+for i in {1..300}; do [[ ! -e $home/step ]] || break; sleep 0.1; done
+tell joins --container-name=\$(<$home/step) --container-mounts=$shared:/second cat /own
+touch $home/end
+wait
+tell ended --container-name=\$(<$home/step) true
 tell exec --container-name=t:exec true
 tell last --container-name=t cat /kept /more
 S
@@ -79,6 +86,8 @@ is "$(line trees)" /data/home "also in a directory" || diag "$said"
 like "$(line beside)" 'another step runs in the container t; ignoring --container-mounts, --container-writable' "beside a running step it says what it ignores"
 like "$(line beside)" '/first/named.sh.*/second: No such file.*/kept: Read-only' "and has what that one has"
 is "$(line apart)" "/kept /third/home" "no_exec takes the file tree alone"
+like "$(line joins)" 'step [0-9.]+ made the container; ignoring --container-mounts own$' "JOB.STEP is a step's container without a name"
+like "$(sed -n 's/^ended: //p' <<<"$said")" 'step [0-9.]+ does not run in a container without a name on this node' "as long as it runs"
 like "$(line exec)" 'the container t exists, but no step runs in it' "exec needs one that runs" || diag "$said"
 is "$(line last)" "kept more" "and all of it stays until the job ends"
 

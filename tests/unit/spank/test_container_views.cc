@@ -198,6 +198,45 @@ Test(views, steps_share_a_container_only_where_nobody_can_tell) {
   cr_expect(container_name(spec, site, 5) != shared, "another image has the name of the old one");
 }
 
+Test(views, a_name_may_stand_for_a_step) {
+  const auto meant = [](const char* name, NameMode mode = NameMode::automatic) {
+    Spec spec;
+    spec.name = name;
+    spec.name_mode = mode;
+    const auto step = step_meant(spec, kJob);
+    return step ? std::to_string(*step) : std::string("none");
+  };
+  EQUALS(meant("7.3"), "3");
+  EQUALS(meant("7.3", NameMode::exec), "3");
+  EQUALS(meant("7.3", NameMode::create), "none");
+  for (const char* name : {"t", "8.3", "22.04", "7", "7.", "7.x", "7.3.1", "7.99999999999"})
+    EQUALS(meant(name), "none");
+}
+
+Test(views, a_steps_container_is_found_while_it_runs) {
+  NEEDS_ROOT();
+  const Node node;
+  const Lease lease = node.lease();
+  const JobViews views = node.views();
+  cr_assert(note_step(views, "step-5", ::getpid(), 3).ok());
+  cr_assert(note_step(views, "step-5", ::getpid(), 3).ok());
+  const auto found = container_of_step(views, kJob, 3);
+  cr_assert(found.ok());
+  EQUALS(*found, "step-5");
+  const auto other = container_of_step(views, kJob, 30);
+  cr_assert(!other.ok());
+  EQUALS(other.error().text,
+         "step 7.30 does not run in a container without a name on this node; name one that does, "
+         "or give the container a name of another form");
+  const pid_t gone = ::fork();
+  if (gone == 0) ::_exit(0);
+  cr_assert_eq(::waitpid(gone, nullptr, 0), gone);
+  cr_assert(note_step(views, "step-6", gone, 4).ok());
+  cr_expect(!container_of_step(views, kJob, 4).ok());
+  cr_assert(forget_own_containers(node.run(), kJob, ::getpid()).ok());
+  cr_expect(!container_of_step(views, kJob, 3).ok());
+}
+
 Test(views, names_of_all_that_is_kept) {
   NEEDS_ROOT();
   const Node node;
