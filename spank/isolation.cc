@@ -38,6 +38,7 @@
 #include "spank/model_socket.h"
 #include "spank/save.h"
 #include "spank/step_environment.h"
+#include "spank/step_save.h"
 
 /// slurmstepd's own, by Slurm's library; a program of another kind that loads the plugin has none.
 extern "C" {
@@ -320,26 +321,6 @@ void tell_phases(const container::Phases& phases) {
   tell(text);
 }
 
-SaveRequest save_request(spank_t spank, const Settings& settings) {
-  SaveRequest request;
-  request.run_dir = settings.run_dir;
-  request.job = step.job;
-  request.container = container::container_name(step.spec, settings.site, step.stepd);
-  request.on_host = step.plain;
-  request.owner = {step.uid, step.gid};
-  gid_t* groups = nullptr;
-  int count = 0;
-  if (spank_get_item(spank, S_JOB_SUPPLEMENTARY_GIDS, &groups, &count) == ESPANK_SUCCESS)
-    request.groups.assign(groups, groups + count);
-  std::uint32_t node = 0;
-  std::uint16_t processors = 1;
-  spank_get_item(spank, S_JOB_NODEID, &node);
-  spank_get_item(spank, S_JOB_NCPUS, &processors);
-  request.file = {step.spec.save, settings.site.mksquashfs,
-                  fmt::format("{}.{}.{}", step.job, step.id, node), processors};
-  return request;
-}
-
 /// Those that are this step's own, at its end; at its begin, what a killed slurmstepd left.
 void forget_containers(const Settings& settings) {
   if (!container::wants_container(step.spec)) return;
@@ -476,7 +457,12 @@ void end_task(spank_t spank, const Settings& settings) {
       spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS ||
       ++step.ended != tasks)
     return;
-  const auto saved = save_container(save_request(spank, settings));
+  SaveRequest request = step_save(spank, settings);
+  request.container = container::container_name(step.spec, settings.site, step.stepd);
+  request.on_host = step.plain;
+  request.owner = {step.uid, step.gid};
+  request.file.path = step.spec.save;
+  const auto saved = save_container(request);
   if (!saved)
     slurm_error("bellows: container: %s", saved.error().text.c_str());
   else if (!saved->empty())
