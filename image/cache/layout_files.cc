@@ -5,11 +5,10 @@
 #include <fmt/core.h>
 #include <unistd.h>
 
-#include <algorithm>
-
 #include "common/fd.h"
 #include "common/text.h"
 #include "image/layout/digest.h"
+#include "image/layout/rc_script.h"
 #include "image/unpack/layer.h"
 #include "image/unpack/tree.h"
 
@@ -44,11 +43,6 @@ Status write_into(Tree& tree, const char* name, const std::string& text, mode_t 
   return write_all(fd.get(), text, name);
 }
 
-bool has_workdir(const ImageConfig& config) {
-  return config.workdir.starts_with('/') &&
-         std::none_of(config.workdir.begin(), config.workdir.end(), is_control);
-}
-
 Status write_config(const Fd& root, const ImageConfig& config, const Limits& limits) {
   std::string environment;
   for (const std::string& variable : config.environment) environment += variable + '\n';
@@ -61,40 +55,7 @@ Status write_config(const Fd& root, const ImageConfig& config, const Limits& lim
   return status ? write_into(tree, "etc/rc", rc_text(config), 0755) : status;
 }
 
-/// In double quotes, as enroot has them.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (std::string_view("\"\\$`").find(c) != std::string_view::npos) out += '\\';
-    out += c;
-  }
-  return out + '"';
-}
-
-/// Each after a blank, in single quotes.
-std::string words(const std::vector<std::string>& list) {
-  std::string out;
-  for (const std::string& word : list) {
-    out += " '";
-    for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-    out += '\'';
-  }
-  return out;
-}
-
 }  // namespace
-
-std::string rc_text(const ImageConfig& config) {
-  const std::string directory = has_workdir(config) ? config.workdir : "/";
-  std::string text = fmt::format("mkdir -p {0} 2> /dev/null\ncd {0} && unset OLDPWD || exit 1\n\n",
-                                 quoted(directory));
-  text += "if [ -s /etc/rc.local ]; then\n    . /etc/rc.local\nfi\n\n";
-  const std::string entrypoint = words(config.entrypoint);
-  const std::string other = entrypoint + words(config.command);
-  text += fmt::format("if [ $# -gt 0 ]; then\n    exec{} \"$@\"\nelse\n    exec{}\nfi\n",
-                      entrypoint, other.empty() ? " '/bin/sh'" : other);
-  return text;
-}
 
 Result<Tally> unpack_layout(const std::string& layout, const std::string& root,
                             const Limits& limits) {

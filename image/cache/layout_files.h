@@ -15,7 +15,4 @@ namespace bellows::image {
 Result<Tally> unpack_layout(const std::string& layout, const std::string& root,
                             const Limits& limits);
 
-/// What starts programs in an image, in enroot's form.
-std::string rc_text(const ImageConfig& config);
-
 }  // namespace bellows::image

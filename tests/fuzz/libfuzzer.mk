@@ -32,7 +32,8 @@ fuzz_environment = common/container/mount_grammar.cc common/fd.cc common/text.cc
 	spank/container/ld_cache.cc spank/container/mount_api.cc spank/container/root_files.cc \
 	spank/container/small_tree.cc spank/container/working_directory.cc
 fuzz_events = common/fd.cc launcher/record/event_log.cc
-fuzz_image_manifest = common/text.cc common/container/image_reference.cc image/layout/manifest.cc
+fuzz_image_manifest = common/text.cc common/container/image_reference.cc image/layout/manifest.cc \
+	image/layout/rc_script.cc
 fuzz_index = checkpoint/format/array_part.cc checkpoint/wire/block_hash.cc checkpoint/format/digest.cc checkpoint/format/index.cc \
 	checkpoint/system/memory_reserve.cc
 fuzz_job_desc = $(grammars) jobsubmit/admission/gres_text.cc jobsubmit/slurmctld/job_desc.cc tests/fuzz/slurm_heap.cc

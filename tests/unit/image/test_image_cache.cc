@@ -14,8 +14,8 @@
 
 #include "common/text.h"
 #include "image/cache/cache.h"
-#include "image/cache/layout_files.h"
 #include "image/fetch/credentials.h"
+#include "image/layout/rc_script.h"
 #include "tests/unit/image/layer_files.h"
 #include "tests/unit/support/scratch_dir.h"
 
