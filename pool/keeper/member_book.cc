@@ -63,6 +63,8 @@ void MemberBook::left(std::uint32_t job, std::uint64_t incarnation) {
 
 void MemberBook::take_job(const SlurmJob& job, Clock::time_point now) {
   const bool is_new = !members_.contains(job.id);
+  // Under a keeper before this one, or of a pool before this one: whether it failed is not known.
+  if (is_new && job.finished()) return;
   submitted(job.id, now);
   MemberEntry& member = members_.at(job.id);
   member.adopted |= is_new;

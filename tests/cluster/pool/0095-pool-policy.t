@@ -88,7 +88,7 @@ function members(signals) return signals.metrics.load.median / 5 end
 S
 echo "function members(signals) return 1" >"$home/wrong.lua"
 echo 10 >"$home/load"
-like "$(pool create work --min 1 --max 6 --policy "$home/wrong.lua" "$home/worker.sbatch" 2>&1)" "wrong.lua:1: 'end' expected" \
+like "$(pool create work --min 1 --max 6 --policy "$home/wrong.lua" "$home/worker.sbatch" 2>&1)" "wrong.lua:2: 'end' expected" \
   "a script that is wrong is refused, with its line"
 ok "a pool with a script as its policy is made" pool create work --min 1 --max 6 --policy "$home/policy.lua" "$home/worker.sbatch"
 ok "and has the size that it returns" poll 30 ready 2

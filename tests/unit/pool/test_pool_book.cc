@@ -247,6 +247,19 @@ Test(pool_book, the_start_of_a_member_that_was_there_before_is_not_timed) {
   cr_expect(book.take_start_times().empty());
 }
 
+Test(pool_book, what_ended_before_a_keeper_began_is_no_failure) {
+  std::vector<SlurmJob> ended;
+  for (std::uint32_t job = 1; job <= 10; ++job) ended.push_back(job_of(job, SlurmState::completed));
+  MemberBook book;
+  book.listed(ended, kStart);
+  cr_expect_eq(book.fruitless(), 0);
+  cr_expect_eq(plan_steps(book, 2, 4, {}, kStart).submit, 2);
+  // An administrator requeues one of them.
+  ended[0].state = SlurmState::running;
+  book.listed(ended, kStart + 1s);
+  cr_expect(phase_of(book, 1) == Phase::starting);
+}
+
 Test(pool_jobs, are_those_with_their_output_in_the_pool_s_directory) {
   const ScratchDir folder;
   const std::string dir = folder.path() + "/web";
