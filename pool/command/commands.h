@@ -12,6 +12,7 @@ void add_start_command(CommandLine& pool);
 void add_show_commands(CommandLine& pool);
 void add_change_commands(CommandLine& pool);
 void add_delete_command(CommandLine& pool);
+void add_simulate_command(CommandLine& pool);
 
 /// Says what went wrong, and gives the exit status for it.
 int fail(const Error& error);

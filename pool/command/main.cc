@@ -17,6 +17,7 @@ void add_commands(bellows::CommandLine& program) {
   bellows::pool::add_show_commands(program);
   bellows::pool::add_change_commands(program);
   bellows::pool::add_delete_command(program);
+  bellows::pool::add_simulate_command(program);
   bellows::pool::add_member_command(program);
   bellows::pool::add_keeper_command(program);
 }

@@ -6,7 +6,7 @@
 #include <deque>
 #include <utility>
 
-#include "pool/policy/decider.h"
+#include "pool/simulate/policy_scaler.h"
 
 namespace bellows::pool {
 namespace {
@@ -44,10 +44,6 @@ class Window {
   std::deque<double> values_;
 };
 
-SignalBook::Time time_of(double seconds) {
-  return SignalBook::Time(std::chrono::microseconds(std::llround(seconds * 1e6)));
-}
-
 PoolPolicy policy_of(const Service& service) {
   PoolPolicy policy;
   policy.min = service.min;
@@ -64,39 +60,6 @@ PoolPolicy policy_of(const Service& service) {
   }
   return policy;
 }
-
-class Bellows : public Autoscaler {
- public:
-  explicit Bellows(PoolPolicy policy) : decider_(std::move(policy)) {}
-
-  PoolChoice decide(const PoolView& view) override {
-    const SignalBook::Time now = time_of(view.at);
-    for (const double took : view.started_in) started_.add(MemberStarts::Seconds(took));
-    std::vector<PoolMember> members;
-    const double ready = std::max(1.0, ready_of(view));
-    for (const auto& member : view.members) {
-      const std::string id = std::to_string(member.id);
-      members.push_back({id, member.ready ? PoolMember::State::ready : PoolMember::State::unready,
-                         time_of(member.since)});
-      if (!member.ready) continue;
-      (void)signals_.put(id, "load", view.offered, now);
-      (void)signals_.put(id, "offered", view.offered / ready, now);
-      (void)signals_.put(id, "waiting", view.waiting / ready, now);
-    }
-    const SizeDecision decision = decider_.decide(now, signals_, started_, members);
-    PoolChoice choice{.wanted = decision.wanted, .chooses = true, .drain = {}};
-    for (const std::string& id : decision.drain) {
-      choice.drain.push_back(static_cast<std::uint32_t>(std::stoul(id)));
-      signals_.forget(id);
-    }
-    return choice;
-  }
-
- private:
-  Decider decider_;
-  SignalBook signals_;
-  MemberStarts started_;
-};
 
 /// By calls in progress or waiting, or by the rate of calls, as its user chooses.
 /// KEDA with the horizontal pod autoscaler: a metric of AverageValue each 15 s, tolerance 10 %, at
@@ -223,7 +186,7 @@ const std::vector<std::string>& autoscaler_names() {
 
 std::unique_ptr<Autoscaler> make_autoscaler(const std::string& name, const Service& service,
                                             const std::vector<double>& load) {
-  if (name == "bellows") return std::make_unique<Bellows>(policy_of(service));
+  if (name == "bellows") return std::make_unique<PolicyScaler>(policy_of(service), service.call_s);
   if (name == "keda") return std::make_unique<Keda>(service, false);
   if (name == "keda_rate") return std::make_unique<Keda>(service, true);
   if (name == "knative") return std::make_unique<Knative>(service, false);
@@ -232,10 +195,6 @@ std::unique_ptr<Autoscaler> make_autoscaler(const std::string& name, const Servi
   if (name == "thresholds") return std::make_unique<Thresholds>();
   if (name == "bound") return std::make_unique<Bound>(service, load);
   return nullptr;
-}
-
-std::unique_ptr<Autoscaler> make_bellows(PoolPolicy policy) {
-  return std::make_unique<Bellows>(std::move(policy));
 }
 
 }  // namespace bellows::pool

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "pool/policy/pool_policy.h"
 #include "pool/simulate/autoscaler.h"
 #include "pool/simulate/service.h"
 
@@ -18,9 +17,5 @@ const std::vector<std::string>& autoscaler_names();
 /// Null: there is none of that name. Each aims at `service.target` calls for a member.
 std::unique_ptr<Autoscaler> make_autoscaler(const std::string& name, const Service& service,
                                             const std::vector<double>& load);
-
-/// bellows with a policy of one's own, for which the load is the metric `load`: calls at once, of
-/// all members together.
-std::unique_ptr<Autoscaler> make_bellows(PoolPolicy policy);
 
 }  // namespace bellows::pool

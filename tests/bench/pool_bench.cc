@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "pool/simulate/loads.h"
+#include "pool/simulate/policy_scaler.h"
 #include "pool/simulate/rivals.h"
 
 using namespace bellows::pool;
@@ -63,8 +64,8 @@ int play_again(const char* file, Service service) {
   service.at_once = 1e9;
   service.min = policy->min;
   service.max = policy->max;
-  const auto autoscaler = make_bellows(*policy);
-  std::printf("%.6g\n", play(service, load, *autoscaler, 0).agility);
+  PolicyScaler autoscaler(*policy, service.call_s);
+  std::printf("%.6g\n", play(service, load, autoscaler, 0).agility);
   return 0;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// pool.yaml as an attacker would write it: every text gives a policy that keeps what its types
 /// promise, or an error with a place. The same text as a script is stopped in time, and gives a
-/// number of members or an error.
+/// number of members or an error. So do the numbers of a load.
 
 #include <cmath>
 #include <cstddef>
@@ -10,11 +10,19 @@
 #include <string_view>
 
 #include "pool/policy/pool_policy.h"
+#include "pool/simulate/number_file.h"
 
 namespace {
 
 void require(bool holds) {
   if (!holds) std::abort();
+}
+
+void check_numbers(std::string_view text) {
+  const auto numbers = bellows::pool::parse_numbers(text, "load", 100);
+  if (!numbers) return require(numbers.error().text.starts_with("load"));
+  require(!numbers->empty() && numbers->size() <= 100);
+  for (const double number : *numbers) require(number >= 0 && number <= 1e9);
 }
 
 void run_as_script(std::string_view text) {
@@ -34,6 +42,7 @@ void run_as_script(std::string_view text) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
+  check_numbers(text);
   run_as_script(text);
   const auto policy = bellows::pool::read_pool_policy(text, "pool.yaml");
   if (!policy) {

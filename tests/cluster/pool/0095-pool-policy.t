@@ -56,6 +56,9 @@ pool() { xc bellows pool "$@"; }
 ready() { [[ $(pool show work --json | jq .ready) == "$1" ]]; }
 wants() { [[ $(pool show work --json | jq .wanted) =~ ^$1$ ]]; }
 
+printf '%s\n' 5 5 35 35 35 35 >"$home/calls"
+is "$(pool simulate "$home/policy.yaml" --load "$home/calls" --call-ms 1000 --json | jq -c '[.seconds[].wanted]')" "[1,1,4,4,4,4]" \
+  "a policy is tried in simulated time"
 exits "a policy that is wrong is refused" 1 pool create work --policy "$home/wrong.yaml" "$home/worker.sbatch"
 like "$(pool create work --policy "$home/wrong.yaml" "$home/worker.sbatch" 2>&1)" "wrong.yaml:[0-9]+:[0-9]+: per_member must be" \
   "with its line"
