@@ -51,6 +51,9 @@ like "$(cd "$home" && run --container-image="$own" --container-writable --contai
   --container-save=./saved.sqsh sh -c 'echo more >/more; echo ended')" 'ended.*container is saved to .*/saved.sqsh' "a container is saved"
 is "$(stat -c '%u %a' "$saved") $(run --container-image="$saved" sh -c 'cat /more /etc/late; ls -A /mounted')" \
   "20001 644 more"$'\n'late "to a file of its user's, with what was written and without what was mounted" || diag "$(ls -lA "$home")"
+like "$(run --container-image="$saved" --container-save="$saved" --container-writable sh -c 'echo again >/again')" \
+  'container is saved to ' "also over the file from which it starts"
+is "$(run --container-image="$saved" cat /again /more | xargs)" "again more" "with what that had"
 like "$(run --container-image="$own" --container-save=/etc/saved.sqsh echo ran)" \
   '^slurmstepd: error: bellows: container: looking at .* to /etc/saved.sqsh: Permission denied; name a file' "a file that cannot be written is refused first"
 run --container-image="$own" --container-save="$home/killed.sqsh" --container-writable sh -c \
