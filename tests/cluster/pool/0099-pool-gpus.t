@@ -51,7 +51,7 @@ plan_of_pool() { xc bellows plan --json | jq -c '[.pools[].services[] | .gpus, .
 
 ok "a pool is made" pool create work --policy "$home/policy.yaml" "$home/worker.sbatch"
 ok "and has its least size" poll 60 has_ready 1
-train=$(submit_counter train --gpus=2 -- --steps 10000000 --sleep-us 1000 --work-us 40000 --save-every 50)
+train=$(submit_counter train --gpus=2 --gpus-range=1-4 -- --steps 10000000 --sleep-us 1000 --work-us 40000 --save-every 50)
 ok "a training gets what the pool leaves" poll 90 holds 3
 is "$(plan_of_pool)" "[1,1]" "bellowsd counts the pool's member, and lets it have no second one"
 
