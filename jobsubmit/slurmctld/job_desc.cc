@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "jobsubmit/slurmctld/job_desc.h"
 
+#include <fmt/core.h>
 #include <pwd.h>
 
 #include <algorithm>
@@ -341,7 +342,7 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
   const std::string line = decision.contract.to_string();
   show_contract(desc, line);
   add_entry(desc.spank_job_env, desc.spank_job_env_size,
-            std::string(Contract::kVariable) + "=" + line);
+            fmt::format("{}={}", Contract::kVariable, line));
   if (!desc.environment) return;
   drop_entries(desc.environment, desc.env_size,
                [&](std::uint32_t i) { return is_identity(desc.environment[i]); });
@@ -350,7 +351,7 @@ void apply_decision(job_desc_msg_t& desc, const Decision& decision) {
 
 void add_plain_contract(job_desc_msg_t& desc, const Contract& contract) {
   add_entry(desc.spank_job_env, desc.spank_job_env_size,
-            std::string(Contract::kPlainVariable) + "=" + contract.to_string());
+            fmt::format("{}={}", Contract::kPlainVariable, contract.to_string()));
 }
 
 void show_contract(job_desc_msg_t& desc, std::string_view line) {

@@ -2,6 +2,7 @@
 #include "launcher/ranks/rank_processes.h"
 
 #include <dirent.h>
+#include <fmt/core.h>
 #include <signal.h>
 
 #include <cstddef>
@@ -31,7 +32,7 @@ bool has_variable(std::string_view environment, std::string_view variable) {
 }  // namespace
 
 void kill_ranks_here(const std::string& attempt) {
-  const std::string variable = std::string(kAttemptVariable) + "=" + attempt;
+  const std::string variable = fmt::format("{}={}", kAttemptVariable, attempt);
   // A job that a rank has submitted has inherited the name.
   const std::string job = "SLURM_JOB_ID=" + attempt.substr(0, attempt.find('.'));
   const Directory processes(opendir("/proc"));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launcher/run/step_processes.h"
 
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -167,8 +168,8 @@ std::vector<Input> StepProcesses::act(const action::StartRanks& start) {
                            : context_.options.command);
   child.environment = command.environment(environ, context_.agent_socket(), start.rendezvous);
   if (served) add_to_path(child.environment, std::filesystem::path(context_.program).parent_path());
-  child.environment.push_back(std::string(kAttemptVariable) + "=" +
-                              context_.run.attempt(start.attempt));
+  child.environment.push_back(
+      fmt::format("{}={}", kAttemptVariable, context_.run.attempt(start.attempt)));
   child.environment.push_back("BELLOWS_FINISHED_FILE=" + finished_.path());
   for (std::string& variable :
        batch_variables(context_.contract, context_.ordered.at(start.layout.gpus())))
