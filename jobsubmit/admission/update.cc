@@ -43,6 +43,11 @@ class UpdateReview {
   }
 
   UpdateDecision decide() {
+    // Of a plain job, all but its tenant's images is as Slurm has it.
+    if (job_.contract.is_plain()) {
+      (void)(stays_in_tenant() && keeps_reservation());
+      return std::move(decision_);
+    }
     (void)(stays_in_tenant() && keeps_partition() && keeps_reservation() && keeps_qos() &&
            keeps_time() && keeps_shares() && keeps_requeueing() && keeps_nodes() && change_size());
     if (decision_.refused) decision_.changes = {};
@@ -67,6 +72,12 @@ class UpdateReview {
                       : fmt::format("there is no policy to check a change of the {} against; tell "
                                     "the administrator",
                                     what));
+  }
+  /// What the job owes to its tenant.
+  std::string admission() const {
+    return (job_.contract.is_plain() ? "the job's steps may use the container images of tenant "
+                                     : "the job was admitted for tenant ") +
+           job_.contract.tenant;
   }
   bool elastic() const { return job_.contract.gpus.min() != job_.contract.gpus.max(); }
   std::string range() const { return job_.contract.gpus.to_string(); }
@@ -120,14 +131,14 @@ bool UpdateReview::stays_in_tenant() {
   if (choice.why == Refusal::unavailable) return refuse(choice.why, choice.message);
   if (update_.account)
     return refuse(Refusal::account,
-                  fmt::format("the job was admitted for tenant {}, and account \"{}\" is not one "
-                              "of its accounts; cancel the job and submit it again",
-                              job_.contract.tenant, shown(*update_.account)));
+                  fmt::format("{}, and account \"{}\" is not one of its accounts; cancel the job "
+                              "and submit it again",
+                              admission(), shown(*update_.account)));
   if (!has_tenant("partition")) return false;
   return refuse(Refusal::policy,
-                fmt::format("the job was admitted for tenant {}, and partition \"{}\" is not one "
-                            "of its partitions; cancel the job and submit it again",
-                            job_.contract.tenant, shown(*update_.partition)));
+                fmt::format("{}, and partition \"{}\" is not one of its partitions; cancel the job "
+                            "and submit it again",
+                            admission(), shown(*update_.partition)));
 }
 
 bool UpdateReview::keeps_partition() {

@@ -376,12 +376,24 @@ bool touches_contract(const job_desc_msg_t& update) {
          update.max_nodes != NO_VAL || update.ntasks_per_tres != NO_VAL16 || changes_cpus(update);
 }
 
-std::optional<std::string> contract_line(const job_desc_msg_t& job) {
+namespace {
+
+std::optional<std::string> kept_line(const job_desc_msg_t& job, std::string_view variable) {
   for (std::uint32_t i = 0; job.spank_job_env && i < job.spank_job_env_size; ++i) {
     const std::string_view entry = bare(job.spank_job_env[i]);
-    if (name_of(entry) == Contract::kVariable) return value_of(entry);
+    if (name_of(entry) == variable) return value_of(entry);
   }
   return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::string> contract_line(const job_desc_msg_t& job) {
+  return kept_line(job, Contract::kVariable);
+}
+
+std::optional<std::string> plain_contract_line(const job_desc_msg_t& job) {
+  return kept_line(job, Contract::kPlainVariable);
 }
 
 bool has_partition_of_slurm(const job_desc_msg_t& job) {

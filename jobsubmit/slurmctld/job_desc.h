@@ -79,6 +79,8 @@ using JobDescPtr = std::unique_ptr<job_desc_msg_t, JobDescDeleter>;
 
 /// The contract's line in the job's spank_job_env; nothing when Bellows never admitted it.
 std::optional<std::string> contract_line(const job_desc_msg_t& job);
+/// The same of a plain job, by which its steps may have containers.
+std::optional<std::string> plain_contract_line(const job_desc_msg_t& job);
 /// Whether its owner has never named a partition.
 bool has_partition_of_slurm(const job_desc_msg_t& job);
 Admitted read_admitted(const job_desc_msg_t& job, Contract contract);

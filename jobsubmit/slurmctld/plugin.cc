@@ -145,7 +145,7 @@ Origin owner_of(const PolicyWatcher::State& state, const job_desc_msg_t& record)
   return origin;
 }
 
-/// A user's change to a job that has a contract.
+/// A user's change to a job that has a contract, whole or for containers alone.
 UpdateDecision decide_contracted(const PolicyWatcher::State& state, const job_desc_msg_t& record,
                                  const std::string& line, const job_desc_msg_t& desc) {
   auto contract = Contract::parse(line);
@@ -158,9 +158,13 @@ UpdateDecision decide_contracted(const PolicyWatcher::State& state, const job_de
   return decide_update(state.policy.get(), admitted, update);
 }
 
-/// And to one that has none: it may not be moved where it could not have been submitted.
+/// And to one that uses nothing of Bellows: it may not be moved where it could not have been
+/// submitted, nor away from the tenant whose images its steps may use.
 UpdateDecision decide_plain(const PolicyWatcher::State& state, const job_desc_msg_t& record,
                             const job_desc_msg_t& desc) {
+  if (const auto line = plain_contract_line(record))
+    if (auto decision = decide_contracted(state, record, *line, desc); decision.refused)
+      return decision;
   if (!state.policy) return {};
   if (desc.reservation && moves(desc.reservation, has_partition_of_slurm(record)) &&
       !state.policy->plain_jobs_by_partition.empty())
@@ -288,7 +292,7 @@ int AdmissionPlugin::modify(job_desc_msg_t& desc, job_record_t* job, uid_t uid,
   }
   const UpdateDecision decision = judge_update(state, *record, line, desc);
   if (!decision.refused) {
-    if (line && desc.account) settle_account(desc);
+    if (desc.account && (line || plain_contract_line(*record))) settle_account(desc);
     apply_changes(desc, decision.changes);
     return SLURM_SUCCESS;
   }

@@ -61,6 +61,9 @@ is "$(mc exec --user root --node 1 -- ls "/run/bellows/views/$id/ns" | grep -c ^
 is "$(line at-once)" "ran ran ran" "several steps at once"
 is "$(job_field "$id" AdminComment)" "" "Slurm shows nothing of this"
 is "$(views_of 1)" "/run/bellows/views/$id" "the node keeps its containers"
+xc scontrol update "job=$id" account=speech 2>/dev/null
+like "$(<"$CLUSTER/log/slurmctld.log")" "JobId=$id by [^:]*: the job's steps may use the container images of tenant vision, and account \"speech\"" \
+  "an update moves a plain job to no other tenant"
 touch "$home/plain.go"
 ok "the job ends" poll 30 job_is "$id" COMPLETED
 ok "its containers go with it" poll 10 no_views 1

@@ -91,6 +91,36 @@ Test(job_submit_container, plain_jobs_may_have_steps_in_containers, .timeout = 2
   cr_expect(job->spank_job_env_size == 0, "its tenant is suspended");
 }
 
+/// The job keeps the right to its tenant's images wherever it goes.
+Test(job_submit_container, plain_jobs_stay_with_the_tenant_of_their_images, .timeout = 20) {
+  Plugin plugin(
+      "version: 1\ntenants: {guests: {accounts: [vision], partitions: [guest]}, "
+      "vision: {images: [\"/own/*\"]}, speech: }\n");
+  job_record plain;
+  job_record record;
+  record.spank_job_env = {
+      "BELLOWS_PLAIN_CONTRACT=bellows/1 tenant=vision gpus=0 images=/own/%2A "
+      "plain=yes"};
+  Job update = new_job();
+  update->account = copy("speech");
+  cr_expect(plugin.modify(update.get(), plain) == SLURM_SUCCESS);
+  cr_expect(plugin.modify(update.get(), record) == ESLURM_INVALID_ACCOUNT);
+  cr_expect(plugin.modify(update.get(), record, kOperator) == SLURM_SUCCESS);
+  release(&update->account);
+  update->account = copy("VISION");
+  cr_expect(plugin.modify(update.get(), record) == SLURM_SUCCESS);
+  cr_expect(std::string(update->account) == "vision", "as Slurm will have it");
+  update = new_job();
+  update->partition = copy("guest");
+  cr_expect(plugin.modify(update.get(), plain) == SLURM_SUCCESS);
+  cr_expect(plugin.modify(update.get(), record) == ESLURM_ACCOUNTING_POLICY);
+  update = new_job();
+  update->partition = copy("other");
+  update->tres_per_job = copy(BELLOWS_GRES "gpu:1");
+  update->time_limit = 600;
+  cr_expect(plugin.modify(update.get(), record) == SLURM_SUCCESS, "all else is as Slurm has it");
+}
+
 Test(job_submit_container, scripts_run_in_the_image_unless_there_are_services, .timeout = 20) {
   Plugin plugin(kPolicyOfImages);
   const std::string image = kOption + "image:/own/a.sqsh";
