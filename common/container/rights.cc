@@ -93,9 +93,9 @@ Result<Spec> effective_spec(const Contract* contract, const Spec& step) {
     return Error{
         ErrorKind::denied,
         "a step of this job cannot have --container options, since the job was submitted "
-        "without any and slurmctld granted it none, as for a tenant that may bring no images; "
-        "submit it with --container-image or --framework, and srun inside it may then have "
-        "its own"};
+        "without any and slurmctld granted it none, as for a tenant that may bring no images, or "
+        "where PrologFlags in slurm.conf has no Contain; submit it with --container-image or "
+        "--framework, and srun inside it may then have its own"};
   }
   auto promised = promised_spec(*contract);
   if (!promised) return promised.error();

@@ -42,11 +42,21 @@ void say(char** err_msg, const std::string& message) {
   if (err_msg && !message.empty()) set_text(*err_msg, "bellows: " + message);
 }
 
+/// Whether each node of a job knows for how long that is there: by Slurm's extern step. X11 implies
+/// Contain.
+bool nodes_know_jobs() {
+  return !&slurm_conf || (slurm_conf.prolog_flags & PROLOG_FLAG_CONTAIN) != 0;
+}
+
 void report(const std::string& path, const std::string& problem) {
   if (problem.empty())
     slurm_info("job_submit/bellows: policy read from %s", path.c_str());
   else
     slurm_error("job_submit/bellows: %s", problem.c_str());
+  if (!nodes_know_jobs())
+    slurm_info(
+        "job_submit/bellows: PrologFlags in slurm.conf has no Contain, so steps of jobs that are "
+        "submitted without options of Bellows cannot have containers");
 }
 
 /// bellowsd keeps nodes for the jobs of a plan by reservations of such names.
@@ -124,9 +134,10 @@ Decision decide_request(const PolicyWatcher::State& state, const Request& reques
   return decision;
 }
 
-/// A plain job may have steps in containers where its tenant may.
+/// A plain job may have steps in containers where its tenant may, and where nodes keep its contract
+/// until its end.
 void admit_containers(const PolicyWatcher::State& state, job_desc_msg_t& desc) {
-  if (!state.policy || !state.policy->has_images()) return;
+  if (!state.policy || !state.policy->has_images() || !nodes_know_jobs()) return;
   if (const auto contract = plain_contract(*state.policy, request_of(state, desc, true)))
     add_plain_contract(desc, *contract);
 }

@@ -444,16 +444,19 @@ const RightsCase kRights[] = {
     {nullptr, "image:/", ""},
     {nullptr, "image:/,verbose",
      "! a step of this job cannot have --container options, since the job was submitted without "
-     "any and slurmctld granted it none, as for a tenant that may bring no images; submit it with "
-     "--container-image or --framework, and srun inside it may then have its own"},
+     "any and slurmctld granted it none, as for a tenant that may bring no images, or where "
+     "PrologFlags in slurm.conf has no Contain; submit it with --container-image or --framework, "
+     "and srun inside it may then have its own"},
     {nullptr, "image:/i",
      "! a step of this job cannot have --container options, since the job was submitted without "
-     "any and slurmctld granted it none, as for a tenant that may bring no images; submit it with "
-     "--container-image or --framework, and srun inside it may then have its own"},
+     "any and slurmctld granted it none, as for a tenant that may bring no images, or where "
+     "PrologFlags in slurm.conf has no Contain; submit it with --container-image or --framework, "
+     "and srun inside it may then have its own"},
     {nullptr, "verbose",
      "! a step of this job cannot have --container options, since the job was submitted without "
-     "any and slurmctld granted it none, as for a tenant that may bring no images; submit it with "
-     "--container-image or --framework, and srun inside it may then have its own"},
+     "any and slurmctld granted it none, as for a tenant that may bring no images, or where "
+     "PrologFlags in slurm.conf has no Contain; submit it with --container-image or --framework, "
+     "and srun inside it may then have its own"},
     {"", "", ""},
     {"plain=yes images=/own/%2A", "", ""},
     {"plain=yes images=/own/%2A", "image:/own/a,name:n", "image:/own/a,name:n"},

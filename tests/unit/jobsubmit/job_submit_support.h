@@ -57,6 +57,8 @@ inline void load_slurm() {
   slurm_library = dlopen(found.gl_pathv[0], RTLD_LAZY | RTLD_GLOBAL);
   ::globfree(&found);
   cr_assert(slurm_library, "%s", dlerror());
+  static_cast<slurm_conf_t*>(dlsym(slurm_library, "slurm_conf"))->prolog_flags =
+      PROLOG_FLAG_CONTAIN;
 }
 
 template <typename F>

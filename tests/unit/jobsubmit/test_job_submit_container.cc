@@ -91,6 +91,18 @@ Test(job_submit_container, plain_jobs_may_have_steps_in_containers, .timeout = 2
   cr_expect(job->spank_job_env_size == 0, "its tenant is suspended");
 }
 
+/// Else a node would forget what the job may have while it runs.
+Test(job_submit_container, plain_jobs_have_none_without_an_extern_step, .timeout = 20) {
+  Plugin plugin(kPolicyOfImages);
+  slurm_symbol<slurm_conf_t>("slurm_conf")->prolog_flags = PROLOG_FLAG_ALLOC;
+  Job job = container_job({});
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS);
+  cr_expect(job->spank_job_env_size == 0);
+  job = container_job({kOption + "image:/own/a.sqsh"});
+  cr_assert(plugin.submit(job.get()) == SLURM_SUCCESS);
+  cr_expect(job->admin_comment != nullptr, "one with options has a directory on its nodes");
+}
+
 /// The job keeps the right to its tenant's images wherever it goes.
 Test(job_submit_container, plain_jobs_stay_with_the_tenant_of_their_images, .timeout = 20) {
   Plugin plugin(
