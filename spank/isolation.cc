@@ -405,8 +405,13 @@ void open_view(spank_t spank, const Settings& settings) {
   }
   step.entry.emplace(*std::move(entry));
   if (!needs_job_process(settings.site)) return;
-  if (const auto lines = read_file("/proc/self/cgroup", kMostCgroups))
-    step.entry->keep_processes_in(container::JobCgroup::open(job_cgroups(step.job, *lines)));
+  const auto lines = read_file("/proc/self/cgroup", kMostCgroups);
+  if (!lines) return;
+  const auto cgroups = job_cgroups(step.job, *lines);
+  if (const Status noted = note_cgroups(settings.run_dir, step.job, cgroups); !noted.ok())
+    slurm_error("bellows: job %u: %s", step.job, noted.error().text.c_str());
+  else
+    step.entry->keep_processes_in(container::JobCgroup::open(cgroups));
 }
 
 /// noexcept: a task whose refusal fails as well must end, not continue without a view.
@@ -482,8 +487,11 @@ void end_views(const Settings& settings) {
 }
 
 void collect_views(const Settings& settings) {
-  const Status status = container::collect_views(
-      settings.run_dir, [&](std::uint32_t job) { end_models(settings, job); });
+  const Status status = container::collect_views(settings.run_dir, [&](std::uint32_t job) {
+    const Status ended = end_noted(settings.run_dir, job, kEndingLimit);
+    if (!ended.ok()) slurm_error("bellows: job %u: %s", job, ended.error().text.c_str());
+    end_models(settings, job);
+  });
   if (!status.ok()) slurm_error("bellows: %s", status.error().text.c_str());
 }
 

@@ -2,7 +2,8 @@
 #include "spank/leftovers.h"
 
 #include <fcntl.h>
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,23 +15,25 @@
 #include "common/directory.h"
 #include "common/fd.h"
 #include "common/text.h"
+#include "spank/container/job_cgroup.h"
+#include "spank/container/views.h"
 
 namespace bellows::spank {
 namespace {
 
 constexpr std::size_t kMostBytes = 65536;
 
+/// No container's name is so.
+constexpr const char* kNote = "job:cgroups";
+
 /// Which processes are meant.
 struct Where {
   const std::vector<std::string>& cgroups;
-  bool below;  ///< those too in cgroups below
+  bool below;  ///< those in or below any of the cgroups; else, those in all of them
 };
 
-bool is_meant(std::string_view line, const Where& where) {
-  return std::any_of(where.cgroups.begin(), where.cgroups.end(), [&](const std::string& cgroup) {
-    return line.starts_with(cgroup) &&
-           (line.size() == cgroup.size() || (where.below && line[cgroup.size()] == '/'));
-  });
+bool is_below(std::string_view line, std::string_view cgroup) {
+  return line.starts_with(cgroup) && (line.size() == cgroup.size() || line[cgroup.size()] == '/');
 }
 
 /// The first word after the key in a process's status: a name can't hold a line's end there.
@@ -61,8 +64,15 @@ bool is_in(std::uint64_t pid, const Where& where) {
   const auto text = read_file(fmt::format("/proc/{}/cgroup", pid), kMostBytes);
   if (!text) return false;
   const auto lines = split(*text, '\n');
-  return std::any_of(lines.begin(), lines.end(),
-                     [&where](std::string_view line) { return is_meant(line, where); });
+  const auto below_one = [&where](std::string_view line) {
+    return std::any_of(where.cgroups.begin(), where.cgroups.end(),
+                       [line](const std::string& cgroup) { return is_below(line, cgroup); });
+  };
+  const auto is_line = [&lines](const std::string& cgroup) {
+    return std::find(lines.begin(), lines.end(), cgroup) != lines.end();
+  };
+  return where.below ? std::any_of(lines.begin(), lines.end(), below_one)
+                     : std::all_of(where.cgroups.begin(), where.cgroups.end(), is_line);
 }
 
 /// By a pidfd, opened before the process was looked at: what is looked at is what is ended, or
@@ -141,6 +151,34 @@ Status end_leftovers(const std::vector<std::string>& cgroups, std::chrono::milli
 
 Status end_beside_steps(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit) {
   return end_within({cgroups, false}, limit);
+}
+
+Status note_cgroups(const std::string& run_dir, std::uint32_t job,
+                    const std::vector<std::string>& cgroups) {
+  const auto views = container::JobViews::open(run_dir, job);
+  if (!views) return views.error();
+  const std::string text = fmt::format("{}", fmt::join(cgroups, "\n"));
+  const auto noted = [&] {
+    const auto found = views->read_note(kNote);
+    return found && *found == text;
+  };
+  if (noted()) return {};
+  const Status status = views->write_note(kNote, text);
+  // Other tasks write the same.
+  return noted() ? Status() : status;
+}
+
+Status end_noted(const std::string& run_dir, std::uint32_t job, std::chrono::milliseconds limit) {
+  const auto views = container::JobViews::open(run_dir, job);
+  if (!views) return views.error();
+  const auto text = views->read_note(kNote);
+  if (!text) return text.error();
+  std::vector<std::string> cgroups;
+  for (const std::string_view line : split(*text, '\n'))
+    if (!line.empty()) cgroups.emplace_back(line);
+  const Status status = end_beside_steps(container::entered_cgroups(cgroups), limit);
+  container::remove_job_cgroup(cgroups);
+  return status;
 }
 
 }  // namespace bellows::spank

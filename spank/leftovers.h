@@ -22,7 +22,16 @@ std::vector<std::string> job_cgroups(std::uint32_t job, std::string_view lines);
 /// job within its devices. unavailable: some do not end within the limit.
 Status end_leftovers(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit);
 
-/// The same without those below.
+/// The same of those alone that are in each of these cgroups themselves: no task that starts is,
+/// which comes into its step's cgroups one after another.
 Status end_beside_steps(const std::vector<std::string>& cgroups, std::chrono::milliseconds limit);
+
+/// Notes, with the job's views, in which cgroups there may be such processes. As root, with a
+/// Lease of the job's.
+Status note_cgroups(const std::string& run_dir, std::uint32_t job,
+                    const std::vector<std::string>& cgroups);
+
+/// Ends these processes of a job whose slurmstepds were all killed, before its views are removed.
+Status end_noted(const std::string& run_dir, std::uint32_t job, std::chrono::milliseconds limit);
 
 }  // namespace bellows::spank

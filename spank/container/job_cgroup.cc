@@ -86,8 +86,10 @@ std::vector<std::string> entered_cgroups(const std::vector<std::string>& cgroups
   std::vector<std::string> entered;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const auto processes = read_file(paths[i] + "/cgroup.procs", kMostProcesses);
-    if (processes && !processes->empty())
-      entered.push_back(is_v2(cgroups[i]) ? cgroups[i] + std::string(kOwn) : cgroups[i]);
+    // A task that starts may be in one of them for a moment, and in its step's of another
+    // hierarchy.
+    if (!processes || processes->empty()) return {};
+    entered.push_back(is_v2(cgroups[i]) ? cgroups[i] + std::string(kOwn) : cgroups[i]);
   }
   return entered;
 }

@@ -35,7 +35,7 @@ class JobCgroup {
   std::vector<Fd> files_;  ///< cgroup.procs: the kernel asks for the rights of who opened it
 };
 
-/// Those of the cgroups in which enter() puts processes that have some.
+/// Those of the cgroups in which enter() puts processes, if all of them have some.
 std::vector<std::string> entered_cgroups(const std::vector<std::string>& cgroups);
 
 /// As root, once the processes in it have ended: removes what open() made.

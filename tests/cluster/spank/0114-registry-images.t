@@ -84,6 +84,13 @@ is "$(run --jobid="$id" --overlap --container-image="$box" cat /layer)" upper "f
 xc scancel "$id"
 no_holders() { [[ -z $(holders) ]]; }
 ok "the job's end is the lease's" poll 15 no_holders
+id=$(xc salloc --no-shell -n1 -w n1 2>&1 | sed -n 's/.*Granted job allocation //p')
+run --jobid="$id" --overlap --container-image="$box" true
+is "$(holders | wc -l)" 1 "a lease of a job whose slurmstepd is killed"
+mc exec --user root --node 1 -- pkill -KILL -x slurmstepd
+xc scancel "$id"
+forgotten() { run -w n1 true; no_holders; }
+ok "is gone after the next job" poll 30 forgotten || diag "$(mc exec --user root --node 1 -- ps -eo pid,ppid,user,args)"
 
 # Who may not.
 bobs() { xc --user bob srun --quiet --mpi=none -w n1 "$@" 2>&1; }
