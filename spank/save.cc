@@ -4,12 +4,15 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <linux/close_range.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 
 #include "common/fd.h"
@@ -24,6 +27,10 @@ namespace {
 constexpr std::size_t kMostAnswer = 8192;
 constexpr char kDone = '+';
 constexpr char kFailed = '-';
+
+using Clock = std::chrono::steady_clock;
+/// To unlink one file, and for what was killed to be gone: a file system that hangs may block both.
+constexpr std::chrono::seconds kShort{5};
 
 /// Where the child has to be. A resource.
 struct Places {
@@ -55,23 +62,30 @@ Result<Fd> take_root(const Places& places) {
   return clone;
 }
 
-Result<std::string> save(const SaveRequest& request, const Places& places) {
+/// A change of user undoes what the process is to be sent when its parent dies.
+Status become_owner_under(pid_t parent, const SaveRequest& request) {
+  if (!become_owner(request.owner, request.groups) ||
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) != 0 || ::getppid() != parent)
+    return Error{ErrorKind::internal, "cannot become the job's owner"};
+  return {};
+}
+
+Result<std::string> save(const SaveRequest& request, const Places& places, pid_t parent) {
   const auto root = take_root(places);
   if (!root) return root.error();
-  if (!become_owner(request.owner, request.groups))
-    return Error{ErrorKind::internal, "cannot become the job's owner"};
+  if (auto status = become_owner_under(parent, request); !status.ok()) return status.error();
   return container::write_save(root->get(), request.file);
 }
 
-Result<std::string> forget(const SaveRequest& request, const Places& places) {
+Result<std::string> forget(const SaveRequest& request, const Places& places, pid_t parent) {
   if (auto status = container::join(places.target.get()); !status.ok()) return status.error();
-  if (!become_owner(request.owner, request.groups))
-    return Error{ErrorKind::internal, "cannot become the job's owner"};
+  if (auto status = become_owner_under(parent, request); !status.ok()) return status.error();
   container::forget_save(request.file);
   return std::string();
 }
 
-using Work = Result<std::string> (*)(const SaveRequest& request, const Places& places);
+using Work = Result<std::string> (*)(const SaveRequest& request, const Places& places,
+                                     pid_t parent);
 
 [[noreturn]] void answer(const SaveRequest& request, const Places& places, Work work, int to,
                          pid_t parent) noexcept {
@@ -82,10 +96,7 @@ using Work = Result<std::string> (*)(const SaveRequest& request, const Places& p
   // What slurmstepd has open is none of the programs that are started here.
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) ::_exit(1);
   try {
-    const auto text = work(request, places);
-    // A change of user undoes it.
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
-    if (::getppid() != parent) ::_exit(1);
+    const auto text = work(request, places, parent);
     const std::string line = (text ? kDone : kFailed) + (text ? *text : text.error().text);
     ::_exit(write_all(to, line, "the answer").ok() ? 0 : 1);
   } catch (...) {
@@ -93,8 +104,38 @@ using Work = Result<std::string> (*)(const SaveRequest& request, const Places& p
   }
 }
 
-/// What the child answered; empty: it was killed.
-Result<std::string> in_child(const SaveRequest& request, const Places& places, Work work) {
+struct Answer {
+  std::string text;   ///< empty: the child was killed
+  bool late = false;  ///< this process will not wait any longer
+};
+
+Answer read_answer(int from, std::chrono::seconds limit) {
+  const auto end = Clock::now() + limit;
+  Answer answer;
+  char buffer[1024];
+  while (answer.text.size() <= kMostAnswer) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - Clock::now()).count();
+    pollfd pipe = {from, POLLIN, 0};
+    const int ready = ::poll(&pipe, 1, static_cast<int>(std::max<long>(left, 0)));
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) return {"", true};
+    const ssize_t n = ::read(from, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    answer.text.append(buffer, static_cast<std::size_t>(n));
+  }
+  return answer;
+}
+
+/// Its owner may have stopped it, and a file system that hangs keeps even what is killed.
+void end(pid_t child) {
+  ::kill(child, SIGKILL);
+  const auto limit = Clock::now() + kShort;
+  while (::waitpid(child, nullptr, WNOHANG) == 0 && Clock::now() < limit) ::poll(nullptr, 0, 1);
+}
+
+Result<Answer> in_child(const SaveRequest& request, const Places& places, Work work,
+                        std::chrono::seconds limit) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("make", "a pipe");
   const Fd from(ends[0]);
@@ -104,17 +145,21 @@ Result<std::string> in_child(const SaveRequest& request, const Places& places, W
   if (child < 0) return errno_error("start", "what saves the container");
   if (child == 0) answer(request, places, work, to.get(), parent);
   to.reset();
-  std::string text;
-  char buffer[1024];
-  for (;;) {
-    const ssize_t n = ::read(from.get(), buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0 || text.size() > kMostAnswer) break;
-    text.append(buffer, static_cast<std::size_t>(n));
-  }
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  return text;
+  auto answer = read_answer(from.get(), limit);
+  end(child);
+  return answer;
+}
+
+Error not_saved(const SaveRequest& request, bool late) {
+  if (late)
+    return {ErrorKind::unavailable,
+            fmt::format("the container was not saved to {}, since that took longer than {} s, the "
+                        "limit of this site (save_seconds in plugstack.conf)",
+                        request.file.path, request.limit.count())};
+  return {ErrorKind::unavailable,
+          fmt::format("the container was not saved to {}, since what saves it was killed, as at "
+                      "the end of the job or for want of memory",
+                      request.file.path)};
 }
 
 }  // namespace
@@ -123,17 +168,14 @@ Result<std::string> save_container(const SaveRequest& request) {
   const auto places = find_places(request);
   if (!places) return places.error();
   if (!places->container || !places->target) return std::string();
-  const auto answer = in_child(request, *places, save);
+  const auto answer = in_child(request, *places, save, request.limit);
   if (!answer) return answer.error();
-  if (answer->empty()) {
-    (void)in_child(request, *places, forget);
-    return Error{ErrorKind::unavailable,
-                 fmt::format("the container was not saved to {}, since what saves it was killed, "
-                             "as at the end of the job or for want of memory",
-                             request.file.path)};
+  if (answer->text.empty()) {
+    (void)in_child(request, *places, forget, kShort);
+    return not_saved(request, answer->late);
   }
-  if (answer->front() == kDone) return answer->substr(1);
-  return Error{ErrorKind::unavailable, answer->substr(1)};
+  if (answer->text.front() == kDone) return answer->text.substr(1);
+  return Error{ErrorKind::unavailable, answer->text.substr(1)};
 }
 
 }  // namespace bellows::spank

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -22,13 +23,14 @@ struct SaveRequest {
   container::JobOwner owner;
   std::vector<gid_t> groups;  ///< the owner's others
   container::SaveFile file;
+  std::chrono::seconds limit{600};
 };
 
 /// As root, in slurmstepd, when the step's last task has ended: has a child with the owner's rights
 /// write the container's file tree to the file, without what is mounted in it. Root itself opens
-/// nothing that the owner named, and looks up nothing in the container. The child is where
-/// slurmstepd is, so what ends the step ends it, and has its umask, which is the step's. Says what
-/// became of it; empty: no task has come so far as to make the container.
+/// nothing that the owner named, and looks up nothing in the container. The child has
+/// slurmstepd's umask, which is the step's. Its owner can have it wait for ever, so there is a
+/// limit. Says what became of it; empty: no task has come so far as to make the container.
 Result<std::string> save_container(const SaveRequest& request);
 
 }  // namespace bellows::spank

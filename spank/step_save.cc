@@ -24,6 +24,7 @@ SaveRequest step_save(spank_t spank, const Settings& settings) {
   request.file.program = settings.site.mksquashfs;
   request.file.tag = fmt::format("{}.{}.{}", request.job, step, node);
   request.file.processors = processors;
+  request.limit = std::chrono::seconds(settings.site.save_seconds);
   return request;
 }
 

@@ -90,6 +90,7 @@ struct Site {
   bool require_fence = true;  ///< a job with GPUs is not started where Slurm does not fence them
   std::uint32_t max_containers = 64;  ///< of one job on a node, with a name or without
   std::uint32_t phase_seconds = 30;   ///< the most that one phase of the set-up may take
+  std::uint32_t save_seconds = 600;   ///< the most that saving a container may take
   std::string pause_at;  ///< the phase at which a set-up stops itself, for tests of crashes
 
   bool operator==(const Site&) const = default;

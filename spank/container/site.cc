@@ -111,6 +111,8 @@ constexpr Setting kSettings[] = {
      [](Site& s, auto n, auto v) { return set_number(s.max_containers, 1024, n, v); }},
     {"phase_seconds",
      [](Site& s, auto n, auto v) { return set_number(s.phase_seconds, 3600, n, v); }},
+    {"save_seconds",
+     [](Site& s, auto n, auto v) { return set_number(s.save_seconds, 86400, n, v); }},
     {"pause_at",
      [](Site& s, auto, auto v) {
        s.pause_at = v;

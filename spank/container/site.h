@@ -13,7 +13,7 @@ inline constexpr const char* kSiteSettings =
     "image_dirs, image_importer, image_cache, image_cache_budget, squashfuse, mksquashfs, devices, "
     "tmp_size, shm_size, tmp_keep, mount_home, remap_root, writable, entrypoint, "
     "batch_in_container, task_prolog, no_new_privs, "
-    "require_fence, max_containers, phase_seconds";
+    "require_fence, max_containers, phase_seconds, save_seconds";
 
 /// Takes one NAME=VALUE of the plugin's line in plugstack.conf. not_found: no such setting.
 /// invalid: the value is wrong; says what is accepted.

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Who saves a step's container, and what of it, by a script that stands for mksquashfs.
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <string>
 
 #include "common/fd.h"
@@ -44,7 +48,8 @@ class Job {
 
   /// "! " and the sentence for an error.
   std::string save(const std::string& script, const std::string& path,
-                   const std::string& name = "step-1") const {
+                   const std::string& name = "step-1",
+                   std::chrono::seconds limit = std::chrono::seconds(50)) const {
     cr_assert(replace_file(at("program"), "#!/bin/sh\n" + script + "\n", 0755).ok());
     SaveRequest request;
     request.run_dir = node_.run();
@@ -54,6 +59,7 @@ class Job {
     request.owner = kOwner;
     request.groups = {4711};
     request.file = {path, at("program"), "7.0.0", 1};
+    request.limit = limit;
     const auto said = save_container(request);
     return said ? *said : "! " + said.error().text;
   }
@@ -97,9 +103,41 @@ Test(save, fails_with_a_sentence_and_without_a_file) {
   const Job job;
   has(job.save(":", "/box.sqsh"),
       "! cannot save the container to /box.sqsh: Permission denied; name a file");
-  has(job.save("echo half >\"$2\"; kill -9 $PPID; sleep 30", job.at("out/box.sqsh")),
+  has(job.save("echo half >\"$2\"; kill -9 $PPID; exec sleep 30", job.at("out/box.sqsh")),
       "! the container was not saved to");
   cr_expect(!is_there(job.at("out/box.sqsh")) && !is_there(job.at("out/.box.sqsh.7.0.0.saving")));
   cr_expect(job.save(":", job.at("out/box.sqsh"), "step-2").empty());
   cr_expect(::waitpid(-1, nullptr, WNOHANG) == -1);
+}
+
+Test(save, ends_what_takes_longer_than_the_site_allows) {
+  if (::geteuid() != 0) cr_skip_test("namespaces need root");
+  const Job job;
+  for (const std::string program :
+       {"exec sleep 30", "kill -STOP $PPID; exec sleep 30", "kill -STOP $$"}) {
+    has(job.save("echo half >\"$2\"; " + program, job.at("out/box.sqsh"), "step-1",
+                 std::chrono::seconds(1)),
+        "box.sqsh, since that took longer than 1 s, the limit of this site (save_seconds");
+    cr_expect(!is_there(job.at("out/box.sqsh")) && !is_there(job.at("out/.box.sqsh.7.0.0.saving")));
+  }
+  cr_expect(::waitpid(-1, nullptr, WNOHANG) == -1);
+}
+
+Test(save, ends_with_slurmstepd) {
+  if (::geteuid() != 0) cr_skip_test("namespaces need root");
+  const Job job;
+  const std::string pid = job.at("out/pid");
+  const pid_t stepd = ::fork();
+  if (stepd == 0) {
+    (void)job.save("echo $PPID >" + pid + ".new; mv " + pid + ".new " + pid + "; exec sleep 30",
+                   job.at("out/box.sqsh"));
+    ::_exit(0);
+  }
+  while (!is_there(pid)) ::poll(nullptr, 0, 10);
+  const auto text = read_file(pid, 64);
+  cr_assert(text.ok());
+  const Fd saver(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(*text), 0U)));
+  cr_assert(saver && ::kill(stepd, SIGKILL) == 0 && ::waitpid(stepd, nullptr, 0) == stepd);
+  pollfd ended = {saver.get(), POLLIN, 0};
+  cr_expect_eq(::poll(&ended, 1, 10000), 1);
 }
