@@ -23,17 +23,47 @@ Error bad(std::string_view name, std::string_view why) {
           fmt::format("a layer has the file \"{}\": {}", one_line(name, 256), why)};
 }
 
-}  // namespace
+Error too_deep(std::string_view name, const Limits& limits) {
+  return bad(name, fmt::format("it lies deeper than {} directories", limits.depth));
+}
 
-/// The kernel takes a link in the tree as one of the tree, whatever it says.
-Result<Fd> Tree::open_directory(const std::string& path) const {
+/// The kernel takes a link in the tree as one of the tree, whatever it says. `further`: how else it
+/// resolves them.
+Fd open_in(const Fd& root, const std::string& path, std::uint64_t further) {
   open_how how{};
   how.flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  Fd fd(static_cast<int>(
-      ::syscall(SYS_openat2, root_.get(), path.empty() ? "." : path.c_str(), &how, sizeof how)));
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS | further;
+  return Fd(static_cast<int>(
+      ::syscall(SYS_openat2, root.get(), path.empty() ? "." : path.c_str(), &how, sizeof how)));
+}
+
+/// Whether at least `depth` directories lead from the root to this one.
+Result<bool> is_deep(const Fd& root, const Fd& directory, std::size_t depth) {
+  struct stat top {};
+  struct stat at {};
+  if (::fstat(root.get(), &top) != 0) return errno_error("look at", "the image's root");
+  Fd above(::openat(directory.get(), ".", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  for (; depth > 0; --depth) {
+    if (!above || ::fstat(above.get(), &at) != 0)
+      return errno_error("look at", "a directory of the image");
+    if (at.st_dev == top.st_dev && at.st_ino == top.st_ino) return false;
+    above = Fd(::openat(above.get(), "..", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  }
+  return true;
+}
+
+}  // namespace
+
+/// clean() has counted the names; where links lead, only the directories tell how deep it is.
+Result<Fd> Tree::open_directory(const std::string& path) const {
+  Fd fd = open_in(root_, path, RESOLVE_NO_SYMLINKS);
+  if (fd || errno != ELOOP)
+    return fd ? Result<Fd>(std::move(fd)) : errno_error("open the image's directory", path);
+  fd = open_in(root_, path, 0);
   if (!fd) return errno_error("open the image's directory", path);
-  return fd;
+  const auto deep = is_deep(root_, fd, limits_.depth);
+  if (!deep) return deep.error();
+  return *deep ? Result<Fd>(too_deep(path, limits_)) : Result<Fd>(std::move(fd));
 }
 
 Result<Fd> Tree::reach(const std::string& path, bool make) {
@@ -57,8 +87,7 @@ Result<std::string> Tree::clean(std::string_view name) const {
   for (const std::string_view part : split(name, '/')) {
     if (part.empty() || part == ".") continue;
     if (part == kDots) return bad(name, "its name may not have \"..\"");
-    if (++depth > limits_.depth)
-      return bad(name, fmt::format("it lies deeper than {} directories", limits_.depth));
+    if (++depth > limits_.depth) return too_deep(name, limits_);
     if (!path.empty()) path += '/';
     path += part;
   }

@@ -240,5 +240,11 @@ Test(image_layer, names_and_numbers_have_limits) {
   for (int i = 0; i < 25; ++i) deep += "d/";
   refused(root.apply({file(deep + "x", "")}), "it lies deeper than 20 directories");
   refused(root.apply({file(std::string(201, 'x'), "")}), "longer than 200 bytes");
+  // A short name through a link is as deep as where that leads.
+  root.tally = Tally();
+  const std::string ten = deep.substr(0, 20);
+  cr_expect(root.apply({soft_link("ten", ten), file(ten + "x", ""), file("ten/y", "")}).ok());
+  refused(root.apply({file("ten/" + ten + "x", "")}), "it lies deeper than 20 directories");
+  cr_expect(root.apply({file("ten/" + ten.substr(0, 18) + "x", "")}).ok());
   cr_expect(not(root.apply({directory(""), file("x/", "x"), soft_link(".", "x")}).ok()));
 }
