@@ -63,7 +63,7 @@ struct Step {
   container::Spec spec;
   container::Account account;
   std::optional<container::TaskEntry> entry;
-  std::uint32_t ended = 0;           ///< how many of its tasks have
+  SavedTasks saved_tasks;
   std::vector<std::string> cgroups;  ///< the job's, while slurmstepd was in them
   std::string problem;               ///< why there can't be a view; for the user, in task_init
 };
@@ -289,6 +289,12 @@ void tell_remarks(const std::vector<std::string>& remarks) {
     tell(fmt::format("slurmstepd: bellows: container: {}\n", remark));
 }
 
+/// srun drops what comes when a task was killed.
+void tell_error(const Error& error) {
+  slurm_info("bellows: container: %s", error.text.c_str());
+  tell(fmt::format("slurmstepd: error: bellows: container: {}\n", error.text));
+}
+
 void end_models(const Settings& settings, std::uint32_t job) {
   const Status ended = ModelSocket(settings, job).end();
   if (!ended.ok()) slurm_error("bellows: job %u: models: %s", job, ended.error().text.c_str());
@@ -443,6 +449,10 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
   }
 }
 
+void begin_task(spank_t spank) {
+  if (!step.spec.save.empty()) note_start(spank, step.saved_tasks);
+}
+
 void begin_epilogs(spank_t spank, const Settings& settings) {
   if (const auto lines = read_file("/proc/self/cgroup", kMostCgroups))
     step.cgroups = job_cgroups(step.job, *lines);
@@ -457,19 +467,16 @@ void begin_epilogs(spank_t spank, const Settings& settings) {
 }
 
 void end_task(spank_t spank, const Settings& settings) {
-  std::uint32_t tasks = 0;
-  if (step.spec.save.empty() || !step.lease ||
-      spank_get_item(spank, S_JOB_LOCAL_TASK_COUNT, &tasks) != ESPANK_SUCCESS ||
-      ++step.ended != tasks)
-    return;
-  SaveRequest request = step_save(spank, settings);
-  request.container = container::container_name(step.spec, settings.site, step.stepd);
-  request.on_host = step.plain;
-  request.owner = {step.uid, step.gid};
-  request.file.path = step.spec.save;
-  const auto saved = save_container(request);
+  if (step.spec.save.empty() || !step.lease || !note_end(spank, step.saved_tasks)) return;
+  auto request = step_save(spank, settings, step.saved_tasks);
+  if (!request) return tell_error(request.error());
+  request->container = container::container_name(step.spec, settings.site, step.stepd);
+  request->on_host = step.plain;
+  request->owner = {step.uid, step.gid};
+  request->file.path = step.spec.save;
+  const auto saved = save_container(*request);
   if (!saved)
-    slurm_error("bellows: container: %s", saved.error().text.c_str());
+    tell_error(saved.error());
   else if (!saved->empty())
     tell_remarks({*saved});
 }

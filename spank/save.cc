@@ -62,6 +62,17 @@ Result<Fd> take_root(const Places& places) {
   return clone;
 }
 
+/// slurmstepd is where Slurm kills nothing, and as a rule nothing for want of memory, either.
+Status leave_slurmstepd(const SaveRequest& request) {
+  const auto score = open_file("/proc/self/oom_score_adj", O_WRONLY);
+  if (!score) return score.error();
+  if (auto status = write_all(score->get(), "0", "/proc/self/oom_score_adj"); !status.ok())
+    return status;
+  if (request.cgroups != nullptr && !request.cgroups->enter())
+    return errno_error("enter", "the cgroups of the step");
+  return {};
+}
+
 /// A change of user undoes what the process is to be sent when its parent dies.
 Status become_owner_under(pid_t parent, const SaveRequest& request) {
   if (!become_owner(request.owner, request.groups) ||
@@ -96,7 +107,8 @@ using Work = Result<std::string> (*)(const SaveRequest& request, const Places& p
   // What slurmstepd has open is none of the programs that are started here.
   if (::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) != 0) ::_exit(1);
   try {
-    const auto text = work(request, places, parent);
+    const auto ready = leave_slurmstepd(request);
+    const auto text = ready.ok() ? work(request, places, parent) : ready.error();
     const std::string line = (text ? kDone : kFailed) + (text ? *text : text.error().text);
     ::_exit(write_all(to, line, "the answer").ok() ? 0 : 1);
   } catch (...) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "common/result.h"
+#include "spank/container/job_cgroup.h"
 #include "spank/container/save_file.h"
 #include "spank/container/views.h"
 
@@ -24,13 +25,15 @@ struct SaveRequest {
   std::vector<gid_t> groups;  ///< the owner's others
   container::SaveFile file;
   std::chrono::seconds limit{600};
+  const container::JobCgroup* cgroups = nullptr;  ///< in which it is done; null: the caller's
 };
 
 /// As root, in slurmstepd, when the step's last task has ended: has a child with the owner's rights
 /// write the container's file tree to the file, without what is mounted in it. Root itself opens
-/// nothing that the owner named, and looks up nothing in the container. The child has
-/// slurmstepd's umask, which is the step's. Its owner can have it wait for ever, so there is a
-/// limit. Says what became of it; empty: no task has come so far as to make the container.
+/// nothing that the owner named, and looks up nothing in the container. The child is in
+/// the step's cgroups, so what ends the step ends it, and has slurmstepd's umask, which is the
+/// step's, and its hard limits, which are the tasks'. Its owner can have it wait for ever, so there
+/// is a limit. Says what became of it; empty: no task has come so far as to make the container.
 Result<std::string> save_container(const SaveRequest& request);
 
 }  // namespace bellows::spank

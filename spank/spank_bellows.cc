@@ -89,7 +89,10 @@ int slurm_spank_task_init(spank_t spank, int ac, char** av) {
 }
 
 int slurm_spank_task_post_fork(spank_t spank, int ac, char** av) {
-  return guarded("task_post_fork", [&] { begin_epilogs(spank, settings(ac, av)); });
+  return guarded("task_post_fork", [&] {
+    begin_task(spank);
+    begin_epilogs(spank, settings(ac, av));
+  });
 }
 
 int slurm_spank_task_exit(spank_t spank, int ac, char** av) {

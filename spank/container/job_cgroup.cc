@@ -2,6 +2,7 @@
 #include "spank/container/job_cgroup.h"
 
 #include <fcntl.h>
+#include <fmt/core.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +18,7 @@ namespace bellows::container {
 namespace {
 
 constexpr std::size_t kMostMountinfo = 16U << 20;
+constexpr std::size_t kMostLines = 65536;
 constexpr std::size_t kMostProcesses = 1U << 20;
 constexpr std::string_view kOwn = "/bellows";
 
@@ -68,6 +70,27 @@ JobCgroup JobCgroup::open(const std::vector<std::string>& cgroups) {
     if (is_v2(cgroups[i]) && ::mkdir(paths[i].c_str(), 0755) != 0 && errno != EEXIST) return {};
     auto file = open_file(paths[i] + "/cgroup.procs", O_WRONLY);
     if (!file) return {};
+    job.files_.push_back(*std::move(file));
+  }
+  return job;
+}
+
+Result<JobCgroup> JobCgroup::of(pid_t process) {
+  const auto lines = read_file(fmt::format("/proc/{}/cgroup", process), kMostLines);
+  if (!lines) return lines.error();
+  const auto own = read_file("/proc/self/cgroup", kMostLines);
+  if (!own) return own.error();
+  const auto mountinfo = read_file("/proc/self/mountinfo", kMostMountinfo);
+  if (!mountinfo) return mountinfo.error();
+  const auto here = split(*own, '\n');
+  JobCgroup job;
+  for (const auto line : split(*lines, '\n')) {
+    if (std::find(here.begin(), here.end(), line) != here.end()) continue;
+    const std::string path = cgroup_path(line, *mountinfo);
+    if (path.empty())
+      return Error{ErrorKind::not_found, fmt::format("the cgroup {} is mounted nowhere", line)};
+    auto file = open_file(path + "/cgroup.procs", O_WRONLY);
+    if (!file) return file.error();
     job.files_.push_back(*std::move(file));
   }
   return job;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/fd.h"
+#include "common/result.h"
 
 /// The cgroups of a job, for a process that several of its steps need. Slurm ends what is in a
 /// step's cgroups with the step, and what is in those of the extern step as soon as it tells the
@@ -23,6 +24,9 @@ class JobCgroup {
   /// none that has others below it can hold a process, one is made for this. False afterwards: it
   /// can't be had, or not for each of the hierarchies.
   static JobCgroup open(const std::vector<std::string>& cgroups);
+
+  /// As root: those that a process is in and the caller is not.
+  static Result<JobCgroup> of(pid_t process);
 
   explicit operator bool() const { return !files_.empty(); }
 

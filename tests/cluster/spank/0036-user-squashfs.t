@@ -55,13 +55,23 @@ like "$(run --container-image="$saved" --container-save="$saved" --container-wri
   'container is saved to ' "also over the file from which it starts"
 is "$(run --container-image="$saved" cat /again /more | xargs)" "again more" "with what that had"
 like "$(run --container-image="$own" --container-save=/etc/saved.sqsh echo ran)" \
-  '^slurmstepd: error: bellows: container: looking at .* to /etc/saved.sqsh: Permission denied; name a file' "a file that cannot be written is refused first"
-run --container-image="$own" --container-save="$home/killed.sqsh" --container-writable sh -c \
-  'head -c 200000000 /dev/urandom >/large; >/ready' >"$home/killed.out" &
-ok "one that is killed while it saves" poll 30 node pgrep -x mksquashfs
-node pkill -KILL -x mksquashfs
+  'slurmstepd: error: bellows: container: looking at .* to /etc/saved.sqsh: Permission denied; name a file' "a file that cannot be written is refused first"
+# Stopped by its user, what saves would take for ever.
+run --job-name=saved --container-image="$own" --container-save="$home/killed.sqsh" --container-writable sh -c \
+  'cat /proc/self/cgroup; head -c 200000000 /dev/urandom >/large' >"$home/killed.out" &
+stopped() { xc --node 1 pkill -STOP -x mksquashfs; }
+ok "what saves a container can be stopped by its user" poll 30 stopped
+saver=$(node pgrep -x mksquashfs)
+is "$(node cat "/proc/$saver/cgroup" "/proc/$saver/oom_score_adj")" "$(cat "$home/killed.out")"$'\n'0 "it is in the step's cgroups"
+xc scancel --name=saved
 wait $! || true
-is "$(cd "$home" && printf '%s\n' ./*killed* ./.*killed*)" "./killed.out"$'\n'"./.*killed*" "leaves no file"
+no_saver() { [[ -z $(xc squeue -h) && -z $(node pgrep -x mksquashfs) ]]; }
+ok "and ends with its job" poll "$(seconds 20)" no_saver
+is "$(cd "$home" && printf '%s\n' ./*killed* ./.*killed*)" "./killed.out"$'\n'"./.*killed*" "which leaves no file"
+run --container-image="$own" --container-save="$home/killed.sqsh" sh -c 'kill $$' >/dev/null
+unsaved() { grep -q 'container was not saved, since signal 15 ended a task' "$CLUSTER/log/slurmd-n1.log"; }
+ok "a step whose task is killed is not saved" poll 10 unsaved
+is "$(cd "$home" && echo ./*killed.sqsh)" "./*killed.sqsh" "at all"
 
 # What is none.
 head -c 100000 /dev/urandom >"$home/noise.sqsh"

@@ -10,9 +10,12 @@
 
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <string>
 
 #include "common/fd.h"
+#include "common/text.h"
+#include "spank/container/job_cgroup.h"
 #include "spank/container/mount_namespace.h"
 #include "spank/save.h"
 #include "tests/unit/spank/views_support.h"
@@ -46,6 +49,8 @@ class Job {
 
   std::string at(const std::string& name) const { return node_.run() + "/" + name; }
 
+  const container::JobCgroup* cgroups = nullptr;
+
   /// "! " and the sentence for an error.
   std::string save(const std::string& script, const std::string& path,
                    const std::string& name = "step-1",
@@ -60,6 +65,7 @@ class Job {
     request.groups = {4711};
     request.file = {path, at("program"), "7.0.0", 1};
     request.limit = limit;
+    request.cgroups = cgroups;
     const auto said = save_container(request);
     return said ? *said : "! " + said.error().text;
   }
@@ -67,6 +73,45 @@ class Job {
  private:
   container::Node node_;
   container::Lease lease_;
+};
+
+/// A task in a cgroup of its own, in one hierarchy.
+class Task {
+ public:
+  explicit Task(const std::string& hierarchy) {
+    const auto lines = read_file("/proc/self/cgroup", 65536);
+    const auto mountinfo = read_file("/proc/self/mountinfo", 16U << 20);
+    cr_assert(lines.ok() && mountinfo.ok());
+    for (const auto line : split(*lines, '\n'))
+      if (line.find(hierarchy) != std::string_view::npos)
+        path_ = container::cgroup_path(line, *mountinfo);
+    name_ = "/bellows-save-" + std::to_string(::getpid());
+    path_ += name_;
+    made_ = path_ != name_ && ::mkdir(path_.c_str(), 0755) == 0;
+    if (!made_) return;
+    pid_ = ::fork();
+    if (pid_ == 0)
+      for (;;) ::pause();
+    std::ofstream(path_ + "/cgroup.procs") << pid_ << std::flush;
+  }
+  ~Task() {
+    if (!made_) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::rmdir(path_.c_str());
+  }
+  Task(const Task&) = delete;
+  Task& operator=(const Task&) = delete;
+
+  explicit operator bool() const { return made_; }
+  pid_t pid() const { return pid_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string path_;
+  std::string name_;
+  bool made_ = false;
+  pid_t pid_ = -1;
 };
 
 void has(const std::string& found, const std::string& part) {
@@ -121,6 +166,25 @@ Test(save, ends_what_takes_longer_than_the_site_allows) {
     cr_expect(!is_there(job.at("out/box.sqsh")) && !is_there(job.at("out/.box.sqsh.7.0.0.saving")));
   }
   cr_expect(::waitpid(-1, nullptr, WNOHANG) == -1);
+}
+
+Test(save, is_done_where_the_tasks_are) {
+  if (::geteuid() != 0) cr_skip_test("namespaces need root");
+  Task task(":freezer:");
+  Task unified("0::");
+  if (!task && !unified) cr_skip_test("needs cgroups");
+  Job job;
+  const Task& one = task ? task : unified;
+  const auto cgroups = container::JobCgroup::of(one.pid());
+  cr_assert(cgroups.ok(), "%s", cgroups.ok() ? "" : cgroups.error().text.c_str());
+  job.cgroups = &*cgroups;
+  std::ofstream("/proc/self/oom_score_adj") << 100 << std::flush;
+  const std::string file = job.at("out/box.sqsh");
+  has(job.save("cat /proc/self/cgroup /proc/self/oom_score_adj >\"$2\"", file), "is saved to");
+  const auto text = read_file(file, 65536);
+  cr_assert(text.ok());
+  has(*text, one.name() + "\n");
+  cr_expect(text->ends_with("\n0\n"), "%s", text->c_str());
 }
 
 Test(save, ends_with_slurmstepd) {
