@@ -44,6 +44,31 @@ pid_t owner_of(std::string_view name) {
 
 bool is_gone(pid_t process) { return ::kill(process, 0) != 0 && errno == ESRCH; }
 
+/// When a process was started, in ticks of the machine's; 0: this can't be seen, as with hidepid.
+std::uint64_t start_of(pid_t process) {
+  constexpr std::size_t kPlace = 20;  // behind the name, in which there may be anything
+  const auto text = read_file(fmt::format("/proc/{}/stat", process), 4096);
+  if (!text) return 0;
+  const auto fields = split(std::string_view(*text).substr(text->rfind(')') + 1), ' ');
+  return fields.size() > kPlace ? parse_uint(fields[kPlace]).value_or(0) : 0;
+}
+
+std::string with_start(pid_t stepd, std::string_view text) {
+  return fmt::format("{} {}", start_of(stepd), text);
+}
+
+/// What a note says whose slurmstepd lives; else "", also where another process has its number.
+Result<std::string> read_living(const JobViews& views, const std::string& note, pid_t stepd) {
+  if (is_gone(stepd)) return std::string();
+  auto noted = views.read_note(note);
+  if (!noted) return noted;
+  const auto space = noted->find(' ');
+  if (space == std::string::npos) return std::string();
+  const auto start = parse_uint(noted->substr(0, space)).value_or(0);
+  const auto now = start_of(stepd);
+  return start == 0 || now == 0 || start == now ? noted->substr(space + 1) : std::string();
+}
+
 }  // namespace
 
 bool is_steps_own(const Spec& spec, const Site& site) {
@@ -75,11 +100,11 @@ std::string container_name(const Spec& spec, const Site& site, pid_t stepd,
 Status note_use(const JobViews& views, const std::string& name, pid_t stepd) {
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
   if (!as_root) return as_root.error();
-  return views.write_note(use_name(stepd), name);
+  return views.write_note(use_name(stepd), with_start(stepd, name));
 }
 
 Result<bool> is_noted(const JobViews& views, const std::string& name, pid_t stepd) {
-  const auto noted = views.read_note(use_name(stepd));
+  const auto noted = read_living(views, use_name(stepd), stepd);
   return noted ? Result<bool>(*noted == name) : Result<bool>(noted.error());
 }
 
@@ -88,8 +113,8 @@ Result<bool> is_used(const JobViews& views, const std::string& name, pid_t stepd
   if (!names) return names.error();
   for (const std::string& note : *names) {
     const pid_t owner = owner_of(note);
-    if (owner == 0 || owner == stepd || note != use_name(owner) || is_gone(owner)) continue;
-    const auto used = views.read_note(note);
+    if (owner == 0 || owner == stepd || note != use_name(owner)) continue;
+    const auto used = read_living(views, note, owner);
     if (!used) return used.error();
     if (*used == name) return true;
   }
@@ -110,7 +135,7 @@ std::optional<std::uint32_t> step_meant(const Spec& spec, std::uint32_t job) {
 Status note_step(const JobViews& views, const std::string& name, pid_t stepd, std::uint32_t step) {
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
   if (!as_root) return as_root.error();
-  const std::string text = fmt::format("{} {}", step, name);
+  const std::string text = with_start(stepd, fmt::format("{} {}", step, name));
   const auto noted = [&] {
     const auto found = views.read_note(step_name(stepd));
     return found && *found == text;
@@ -128,8 +153,8 @@ Result<std::string> container_of_step(const JobViews& views, std::uint32_t job,
   const std::string begin = fmt::format("{} ", step);
   for (const std::string& note : *names) {
     const pid_t owner = owner_of(note);
-    if (owner == 0 || note != step_name(owner) || is_gone(owner)) continue;
-    const auto text = views.read_note(note);
+    if (owner == 0 || note != step_name(owner)) continue;
+    const auto text = read_living(views, note, owner);
     if (!text) return text.error();
     if (text->starts_with(begin)) return text->substr(begin.size());
   }

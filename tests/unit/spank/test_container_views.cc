@@ -150,6 +150,10 @@ Test(views, who_runs_in_a_container_with_a_name) {
   for (int task = 0; task < 2; ++task) cr_expect(note_use(views, "named-a", other.pid()).ok());
   cr_expect(used("named-a", 1) && !used("named-b", 1));
   cr_expect(!used("named-a", other.pid()), "a step is not the other one");
+  const std::string note = "step-" + std::to_string(other.pid()) + ":in";
+  cr_assert(views.write_note(note, "1 named-a").ok());
+  cr_expect(!used("named-a", 1), "another process has the number of its slurmstepd");
+  cr_assert(note_use(views, "named-a", other.pid()).ok() && used("named-a", 1));
   const pid_t gone = other.pid();
   other.kill();
   cr_expect(!used("named-a", 1), "its slurmstepd was killed");
@@ -223,6 +227,9 @@ Test(views, a_steps_container_is_found_while_it_runs) {
   const auto found = container_of_step(views, kJob, 3);
   cr_assert(found.ok());
   EQUALS(*found, "step-5");
+  const std::string parents = "step-" + std::to_string(::getppid());
+  cr_assert(views.write_note(parents + ":step", "1 5 " + parents).ok());
+  cr_expect(!container_of_step(views, kJob, 5).ok(), "a number that another process has");
   const auto other = container_of_step(views, kJob, 30);
   cr_assert(!other.ok());
   EQUALS(other.error().text,
