@@ -25,6 +25,8 @@ namespace {
 constexpr std::size_t kMostSaid = 256U << 10;
 constexpr std::size_t kMostName = 160;  // of 255 bytes, with what is added
 constexpr unsigned kMostProcessors = 16;
+/// The program opens the file once more, and by a name would follow what stands there by then.
+constexpr const char* kInput = "/proc/self/fd/0";
 constexpr const char* kHint = "name a file in a directory that you may write to";
 
 struct Target {
@@ -74,11 +76,11 @@ Status check_directory(const Target& target, const std::string& path) {
   return ::access(directory.c_str(), W_OK | X_OK) == 0 ? Status() : refused_by_errno(path);
 }
 
-std::vector<std::string> command_for(const SaveFile& file, const std::string& temporary) {
+std::vector<std::string> command_for(const SaveFile& file) {
   const unsigned processors = std::clamp(file.processors, 1U, kMostProcessors);
   return {file.program,
           ".",
-          temporary,
+          kInput,
           "-noappend",
           "-all-root",
           "-no-progress",
@@ -94,10 +96,10 @@ std::vector<std::string> command_for(const SaveFile& file, const std::string& te
 }
 
 /// What it said on standard error; empty with `ended` ok: nothing is wrong.
-Result<std::string> run_program(const SaveFile& file, const std::string& temporary,
-                                ChildExit& ended) {
+Result<std::string> run_program(const SaveFile& file, const Fd& temporary, ChildExit& ended) {
   ChildOptions options;
-  options.command = command_for(file, temporary);
+  options.command = command_for(file);
+  options.in_fd = temporary.get();
   options.environment = {"PATH=/usr/bin:/bin", "LC_ALL=C"};
   options.pipe_err = true;
   options.death_signal = SIGKILL;
@@ -143,7 +145,7 @@ Result<std::string> write_to(const std::string& temporary, int root, const SaveF
   if (!fd) return refused_by_errno(file.path);
   if (::fchdir(root) != 0) return errno_error("go to", "the container's root");
   ChildExit ended;
-  const auto said = run_program(file, temporary, ended);
+  const auto said = run_program(file, fd, ended);
   if (!said) return said.error();
   if (!ended.ok())
     return Error{ErrorKind::unavailable, fmt::format("cannot save the container to {}: {}",
@@ -151,6 +153,10 @@ Result<std::string> write_to(const std::string& temporary, int root, const SaveF
   struct stat info {};
   if (::fsync(fd.get()) != 0 || ::fstat(fd.get(), &info) != 0)
     return errno_error("save the container to", file.path);
+  struct stat named {};
+  if (::lstat(temporary.c_str(), &named) != 0 || named.st_dev != info.st_dev ||
+      named.st_ino != info.st_ino)
+    return refused(file.path, "another file was put in the place of the one that was written");
   std::string text = fmt::format("the container is saved to {} ({} MiB)", file.path,
                                  (info.st_size + (1 << 20) - 1) >> 20);
   if (const auto unread = count_unread(*said); unread > 0)

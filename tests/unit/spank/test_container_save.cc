@@ -52,7 +52,7 @@ class Saved {
   SaveFile file(const std::string& name, const std::string& program) const {
     return {path("out/" + name), program, "7.0.0", 2};
   }
-  /// By a script, which has the temporary file as $2. "! " and the sentence for an error.
+  /// By a script, which has an open file as $2. "! " and the sentence for an error.
   std::string by(const std::string& script, const std::string& name = "box.sqsh") const {
     write("program", "#!/bin/sh\n" + script + "\n", 0755);
     return save(file(name, path("program")));
@@ -102,6 +102,18 @@ Test(save_file, leaves_nothing_of_a_failure) {
   has(saved.by("exit 3"), "mksquashfs exited with status 3");
   is(saved.read("out/box.sqsh"), "before");
   is(saved.names(), "box.sqsh");
+}
+
+Test(save_file, is_never_what_took_its_place) {
+  const Saved saved;
+  const std::string name = "../out/.box.sqsh.7.0.0.saving";
+  saved.write("out/other", "before", 0600);
+  for (const std::string other : {"ln -s other ", "cp ../out/other ", "true "}) {
+    has(saved.by("rm " + name + "; " + other + name + "; echo saved >\"$2\""),
+        "box.sqsh: another file was put in the place");
+    is(saved.read("out/other"), "before");
+    is(saved.names(), "other");
+  }
 }
 
 Test(save_file, tells_what_could_not_be_read) {
