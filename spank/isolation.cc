@@ -38,12 +38,8 @@
 #include "spank/model_socket.h"
 #include "spank/save.h"
 #include "spank/step_environment.h"
+#include "spank/step_prolog.h"
 #include "spank/step_save.h"
-
-/// slurmstepd's own, by Slurm's library; a program of another kind that loads the plugin has none.
-extern "C" {
-extern slurm_conf_t slurm_conf __attribute__((weak));
-}
 
 namespace bellows::spank {
 namespace {
@@ -141,22 +137,6 @@ std::string batch_script(spank_t spank) {
   return words[0];
 }
 
-/// TaskProlog, which Slurm then does not run in this process, where it would be in the container.
-container::PrologRun take_prolog(spank_t spank, const Settings& settings) {
-  container::PrologRun run;
-  char** variables = nullptr;
-  if (!container::wants_container(step.spec) || settings.site.task_prolog_in_container ||
-      &slurm_conf == nullptr || slurm_conf.task_prolog == nullptr ||
-      spank_get_item(spank, S_JOB_ENV, &variables) != ESPANK_SUCCESS)
-    return run;
-  // Never freed: Slurm's to free, in a process that ends with exec.
-  run.path = std::exchange(slurm_conf.task_prolog, nullptr);
-  run.seconds = settings.site.phase_seconds;
-  for (char** entry = variables; *entry != nullptr; ++entry) run.environment.emplace_back(*entry);
-  run.environment.emplace_back("SLURM_SCRIPT_CONTEXT=prolog_task");
-  return run;
-}
-
 /// An image in a registry is fetched by a program of the user's, once for all tasks of a node.
 container::ImageImport image_import(spank_t spank, const container::Site& site) {
   container::ImageImport result;
@@ -183,7 +163,8 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
   result.step = step.id;
   result.plain_job = step.plain;
   result.import = image_import(spank, settings.site);
-  result.prolog = take_prolog(spank, settings);
+  if (container::wants_container(step.spec) && !settings.site.task_prolog_in_container)
+    result.prolog = take_prolog(spank, settings.site.phase_seconds);
   result.cwd = working_directory();
   result.account = step.account;
   result.home = environment(spank, "HOME").value_or("");
