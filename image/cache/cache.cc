@@ -233,7 +233,7 @@ Result<Imported> Cache::import(const container::ImageReference& reference,
 Result<Imported> Cache::import_locked(const container::ImageReference& reference,
                                       const ImportOptions& options, const std::string& name_digest,
                                       std::int64_t since) const {
-  const auto registry = Registry::open(reference, path_ + "/partial", options.fetch);
+  const auto registry = Registry::open(reference, options.fetch);
   if (!registry) return registry.error();
   const auto digest = current_digest(*registry, name_digest, since);
   if (!digest) return digest.error();

@@ -3,6 +3,7 @@
 
 #include <fmt/core.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <array>
@@ -89,42 +90,31 @@ std::vector<std::string> environment_for(const std::string& scratch) {
 
 }  // namespace
 
-Result<Registry> Registry::open(const container::ImageReference& reference,
-                                const std::string& scratch, FetchOptions options) {
+Result<Registry> Registry::open(const container::ImageReference& reference, FetchOptions options) {
   Registry registry(reference, std::move(options));
-  if (auto status = registry.write_login(scratch); !status) return status.error();
+  if (auto status = registry.write_login(); !status) return status.error();
   return registry;
 }
 
-Registry::Registry(Registry&& other) noexcept
-    : reference_(std::move(other.reference_)),
-      options_(std::move(other.options_)),
-      auth_file_(std::exchange(other.auth_file_, "")) {}
-
-Registry::~Registry() {
-  if (!auth_file_.empty()) ::unlink(auth_file_.c_str());
-}
-
-Status Registry::write_login(const std::string& scratch) {
+/// In memory, so that nothing is left of it however this process ends.
+Status Registry::write_login() {
   const auto netrc = read_file(credentials_path(), kMostNetrc);
   const auto login = netrc ? find_login(*netrc, reference_) : std::nullopt;
   if (!login) return {};
   const auto text = auth_file_text(reference_.registry, *login);
   if (!text) return text.error();
-  std::string path = scratch + "/auth-XXXXXX";
-  const Fd fd(::mkstemp(path.data()));
-  if (!fd) return errno_error("make a file in", scratch);
-  auth_file_ = path;
-  return write_all(fd.get(), *text, path);
+  login_.reset(::memfd_create("login", MFD_CLOEXEC));
+  if (!login_) return errno_error("make", "memory for credentials");
+  return write_all(login_.get(), *text, "memory for credentials");
 }
 
 std::vector<std::string> Registry::command(const char* verb) const {
   std::vector<std::string> words = {kSkopeo};
   if (::access(kTrust, R_OK) != 0) words.emplace_back("--insecure-policy");
   words.emplace_back(verb);
-  if (!auth_file_.empty()) {
+  if (login_) {
     words.emplace_back("--authfile");
-    words.push_back(auth_file_);
+    words.push_back(fmt::format("/proc/{}/fd/{}", ::getpid(), login_.get()));
   }
   return words;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/container/image_reference.h"
+#include "common/fd.h"
 #include "common/result.h"
 
 /// Registries, through skopeo: it knows the site's mirrors, certificates and rules of trust
@@ -20,15 +21,10 @@ struct FetchOptions {
   std::function<void(std::uint64_t bytes)> progress;  ///< what there is so far
 };
 
-/// One image's registry, with the user's credentials for it. A resource: the file with these.
+/// One image's registry, with the user's credentials for it. A resource: the memory with these.
 class Registry {
  public:
-  /// `scratch`: a directory of the user's own, for the file with the credentials.
-  static Result<Registry> open(const container::ImageReference& reference,
-                               const std::string& scratch, FetchOptions options);
-  Registry(Registry&& other) noexcept;
-  Registry& operator=(Registry&&) = delete;
-  ~Registry();
+  static Result<Registry> open(const container::ImageReference& reference, FetchOptions options);
 
   /// The manifest that the name stands for now, as the registry has it, or a list of manifests.
   /// unavailable: the registry does not answer; denied: it refuses; sentences.
@@ -41,14 +37,14 @@ class Registry {
  private:
   Registry(container::ImageReference reference, FetchOptions options)
       : reference_(std::move(reference)), options_(std::move(options)) {}
-  Status write_login(const std::string& scratch);
+  Status write_login();
   std::vector<std::string> command(const char* verb) const;
   Error failure(const std::string& said) const;
   Error stalled(std::uint64_t bytes) const;
 
   container::ImageReference reference_;
   FetchOptions options_;
-  std::string auth_file_;  ///< empty: skopeo finds its own
+  Fd login_;  ///< none: skopeo finds its own
 };
 
 }  // namespace bellows::image

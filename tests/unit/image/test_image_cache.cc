@@ -32,6 +32,7 @@ constexpr const char* kSkopeo = R"sh(#!/bin/sh
 here=${0%/*}
 for last; do :; done
 echo "$*" >> "$here/asked"
+case "$*" in *--authfile*) file=${*#*--authfile }; cat "${file%% *}" > "$here/login" ;; esac
 case "$*" in
   *inspect*) [ -e "$here/fail" ] && sleep 1
     cat "$here/manifest" ;;
@@ -405,7 +406,8 @@ Test(image_credentials, are_given_to_nobody_else) {
   std::filesystem::create_directories(world.path(".config/enroot"));
   world.write(".config/enroot/.credentials", "machine h.org login ann password secret\n", 0600);
   like(world.import(), "/rootfs");
-  like(text_of(world.path("asked")), "--authfile " + world.path("cache/partial/auth-"));
+  like(text_of(world.path("asked")), "--authfile /proc/" + std::to_string(::getpid()) + "/fd/");
+  like(text_of(world.path("login")), R"({"auths":{"h.org":{"auth":"YW5uOnNlY3JldA=="}}})");
   cr_expect(text_of(world.path("asked")).find("secret") == std::string::npos);
   cr_expect(world.files_in("cache/partial") == 0);
 }
