@@ -93,22 +93,18 @@ std::string working_directory() {
   return ::getcwd(path.data(), path.size()) == nullptr ? "" : path.data();
 }
 
-/// What the --container options of this step's srun say, and takes the variable that carries them
-/// out of the step's environment. Anyone can forge it, so it is read as strictly as at the prompt,
-/// and container::effective_spec says what of it the step gets.
-Result<container::Spec> take_step_options(spank_t spank) {
-  const auto text = environment(spank, kStepVariable);
-  unset_all(spank, kStepVariable);
-  return container::parse_spec(text.value_or(""));
-}
-
 bool script_in_image(const Settings& settings) {
   return settings.site.batch_in_container && step.contract &&
          step.contract->extra_value(Contract::kScriptKey) == Contract::kInImage;
 }
 
+/// Takes the variable that carries srun's --container options out of the step's environment. Anyone
+/// can forge it, so it is read as strictly as at the prompt, and container::effective_spec says
+/// what of it the step gets.
 Status choose_spec(spank_t spank, const Settings& settings) {
-  const auto asked = take_step_options(spank);
+  const auto text = environment(spank, kStepVariable);
+  unset_all(spank, kStepVariable);
+  const auto asked = container::parse_spec(text.value_or(""));
   if (!asked) return asked.error();
   auto spec = container::effective_spec(step.contract ? &*step.contract : nullptr, *asked);
   if (!spec) return spec.error();
@@ -308,19 +304,20 @@ void tell_phases(const container::Phases& phases) {
   tell(text);
 }
 
+void report(const Status& status) {
+  if (!status.ok()) slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
+}
+
 /// Those that are this step's own, at its end; at its begin, what a killed slurmstepd left.
 void forget_containers(const Settings& settings) {
-  if (!container::wants_container(step.spec)) return;
-  const Status status = container::forget_own_containers(settings.run_dir, step.job, step.stepd);
-  if (!status.ok()) slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
+  if (container::wants_container(step.spec))
+    report(container::forget_own_containers(settings.run_dir, step.job, step.stepd));
 }
 
 /// A plain job's are Slurm's to end, but for what containers have beside its steps.
 void end_processes() {
-  const Status ended =
-      step.plain ? end_beside_steps(container::entered_cgroups(step.cgroups), kEndingLimit)
-                 : end_leftovers(step.cgroups, kEndingLimit);
-  if (!ended.ok()) slurm_error("bellows: job %u: %s", step.job, ended.error().text.c_str());
+  report(step.plain ? end_beside_steps(container::entered_cgroups(step.cgroups), kEndingLimit)
+                    : end_leftovers(step.cgroups, kEndingLimit));
   container::remove_job_cgroup(step.cgroups);
 }
 
@@ -395,10 +392,9 @@ void open_view(spank_t spank, const Settings& settings) {
   const auto lines = read_file("/proc/self/cgroup", kMostCgroups);
   if (!lines) return;
   const auto cgroups = job_cgroups(step.job, *lines);
-  if (const Status noted = note_cgroups(settings.run_dir, step.job, cgroups); !noted.ok())
-    slurm_error("bellows: job %u: %s", step.job, noted.error().text.c_str());
-  else
-    step.entry->keep_processes_in(container::JobCgroup::open(cgroups));
+  const Status noted = note_cgroups(settings.run_dir, step.job, cgroups);
+  report(noted);
+  if (noted.ok()) step.entry->keep_processes_in(container::JobCgroup::open(cgroups));
 }
 
 /// noexcept: a task whose refusal fails as well must end, not continue without a view.
@@ -469,8 +465,7 @@ void end_views(const Settings& settings) {
     end_processes();
     if (!step.plain) end_models(settings, step.job);
   };
-  if (const Status status = step.lease->leave(last); !status.ok())
-    slurm_error("bellows: job %u: %s", step.job, status.error().text.c_str());
+  report(step.lease->leave(last));
   step.lease.reset();
 }
 
