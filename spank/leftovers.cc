@@ -157,15 +157,7 @@ Status note_cgroups(const std::string& run_dir, std::uint32_t job,
                     const std::vector<std::string>& cgroups) {
   const auto views = container::JobViews::open(run_dir, job);
   if (!views) return views.error();
-  const std::string text = fmt::format("{}", fmt::join(cgroups, "\n"));
-  const auto noted = [&] {
-    const auto found = views->read_note(kNote);
-    return found && *found == text;
-  };
-  if (noted()) return {};
-  const Status status = views->write_note(kNote, text);
-  // Other tasks write the same.
-  return noted() ? Status() : status;
+  return views->keep_note(kNote, fmt::format("{}", fmt::join(cgroups, "\n")));
 }
 
 Status end_noted(const std::string& run_dir, std::uint32_t job, std::chrono::milliseconds limit) {

@@ -135,15 +135,7 @@ std::optional<std::uint32_t> step_meant(const Spec& spec, std::uint32_t job) {
 Status note_step(const JobViews& views, const std::string& name, pid_t stepd, std::uint32_t step) {
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
   if (!as_root) return as_root.error();
-  const std::string text = with_start(stepd, fmt::format("{} {}", step, name));
-  const auto noted = [&] {
-    const auto found = views.read_note(step_name(stepd));
-    return found && *found == text;
-  };
-  if (noted()) return {};
-  const Status status = views.write_note(step_name(stepd), text);
-  // The step's other tasks write the same.
-  return noted() ? Status() : status;
+  return views.keep_note(step_name(stepd), with_start(stepd, fmt::format("{} {}", step, name)));
 }
 
 Result<std::string> container_of_step(const JobViews& views, std::uint32_t job,

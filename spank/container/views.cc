@@ -410,4 +410,14 @@ Result<std::string> JobViews::read_note(const std::string& name) const {
   return n < 0 ? std::string() : std::string(text.data(), static_cast<std::size_t>(n));
 }
 
+Status JobViews::keep_note(const std::string& name, const std::string& text) const {
+  const auto kept = [&] {
+    const auto found = read_note(name);
+    return found && *found == text;
+  };
+  if (kept()) return {};
+  const Status status = write_note(name, text);
+  return kept() ? Status() : status;
+}
+
 }  // namespace bellows::container

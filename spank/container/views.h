@@ -95,9 +95,11 @@ class JobViews {
   Status unpin(const std::string& name) const;
   /// Everything that has a name, notes too. Needs CAP_DAC_OVERRIDE.
   Result<std::vector<std::string>> names() const;
-  /// A few words kept beside the namespaces; empty: none. Both need CAP_DAC_OVERRIDE.
+  /// A few words kept beside the namespaces; empty: none. All need CAP_DAC_OVERRIDE.
   Status write_note(const std::string& name, const std::string& text) const;
   Result<std::string> read_note(const std::string& name) const;
+  /// For a note that several tasks write alike: not again, and without an error if another did.
+  Status keep_note(const std::string& name, const std::string& text) const;
   /// `root`, `driver` or `dead` (O_PATH), in the mount namespace of the caller's that still has
   /// them: the kernel clones and covers only what is in it. Needs CAP_DAC_OVERRIDE.
   Result<Fd> open_place(const char* name) const;
