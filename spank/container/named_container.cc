@@ -19,21 +19,29 @@ Error denied(const Spec& spec, std::string_view why) {
   return {ErrorKind::denied, fmt::format("the container {} {}", spec.name, why)};
 }
 
+/// What a step wants of a container otherwise than it is.
+struct Differs {
+  bool mounts;
+  bool home;
+  bool writable;
+};
+
 /// The options of a step that the container of others can't obey.
-std::string options_ignored(const Spec& spec, const NamedState& wanted, const NamedState& found) {
+std::string options_ignored(const Spec& spec, const Differs& differs) {
   std::vector<std::string_view> options;
-  const bool home_differs = wanted.mounts_home != found.mounts_home;
-  if (!spec.mounts.empty() && wanted.mounts != found.mounts)
-    options.emplace_back("--container-mounts");
-  if (spec.mount_home && home_differs)
+  if (!spec.mounts.empty() && differs.mounts) options.emplace_back("--container-mounts");
+  if (spec.mount_home && differs.home)
     options.emplace_back(*spec.mount_home ? "--container-mount-home" : "--no-container-mount-home");
-  if (spec.writable && wanted.writable != found.writable)
+  if (spec.writable && differs.writable)
     options.emplace_back(*spec.writable ? "--container-writable" : "--container-readonly");
   return fmt::format("{}", fmt::join(options, ", "));
 }
 
 std::string ignored(const Spec& spec, const NamedState& wanted, const NamedState& found) {
-  const std::string options = options_ignored(spec, wanted, found);
+  const std::string options =
+      options_ignored(spec, {.mounts = wanted.mounts != found.mounts,
+                             .home = wanted.mounts_home != found.mounts_home,
+                             .writable = wanted.writable != found.writable});
   if (options.empty()) return "";
   return fmt::format("another step runs in the container {}; ignoring {}", spec.name, options);
 }
@@ -59,14 +67,7 @@ NamedState state_for(const Spec& spec, const Site& site, const std::string& home
 }
 
 std::string made_by_others(const Spec& spec) {
-  NamedState wanted;
-  NamedState other;
-  wanted.mounts = spec.mounts.empty() ? 0 : 1;
-  wanted.mounts_home = spec.mount_home.value_or(false);
-  other.mounts_home = !wanted.mounts_home;
-  wanted.writable = spec.writable.value_or(false);
-  other.writable = !wanted.writable;
-  return options_ignored(spec, wanted, other);
+  return options_ignored(spec, {.mounts = true, .home = true, .writable = true});
 }
 
 std::string state_text(const NamedState& state) {
