@@ -62,10 +62,7 @@ class Recorder final : public Autoscaler {
   PoolChoice decide(const PoolView& view) override {
     PoolChoice choice = scaler_.decide(view);
     const double load = load_[static_cast<std::size_t>(view.second)];
-    const auto ready = std::count_if(view.members.begin(), view.members.end(),
-                                     [](const auto& member) { return member.ready; });
-    seen.push_back({load, service_.needed(load), static_cast<std::uint32_t>(ready), choice.wanted,
-                    scaler_.why()});
+    seen.push_back({load, service_.needed(load), view.ready(), choice.wanted, scaler_.why()});
     return choice;
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,6 +24,11 @@ struct PoolView {
   double waiting = 0;              ///< calls that no member runs yet
   double calls_each = 0;           ///< in progress in one ready member, as a share of what it can
   std::vector<double> started_in;  ///< s, of those that have just become ready
+
+  std::uint32_t ready() const {
+    return static_cast<std::uint32_t>(std::count_if(
+        members.begin(), members.end(), [](const Member& member) { return member.ready; }));
+  }
 };
 
 /// Whom to end besides, where an autoscaler chooses; else the newest that isn't ready goes first.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "pool/simulate/policy_scaler.h"
 
-#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -47,14 +46,13 @@ void PolicyScaler::put(const std::string& member, const PoolView& view, double r
 PoolChoice PolicyScaler::decide(const PoolView& view) {
   const SignalBook::Time now = time_of(view.at);
   for (const double took : view.started_in) started_.add(MemberStarts::Seconds(took));
-  const auto ready = std::count_if(view.members.begin(), view.members.end(),
-                                   [](const auto& member) { return member.ready; });
+  const std::uint32_t ready = view.ready();
   std::vector<PoolMember> members;
   for (const auto& member : view.members) {
     const std::string id = std::to_string(member.id);
     members.push_back({id, member.ready ? PoolMember::State::ready : PoolMember::State::unready,
                        time_of(member.since)});
-    if (member.ready) put(id, view, static_cast<double>(ready), now);
+    if (member.ready) put(id, view, ready, now);
   }
   const SizeDecision decision = decider_.decide(now, signals_, started_, members);
   why_ = explain(decision);

@@ -13,11 +13,6 @@ namespace {
 
 double size_of(const PoolView& view) { return static_cast<double>(view.members.size()); }
 
-double ready_of(const PoolView& view) {
-  return static_cast<double>(std::count_if(view.members.begin(), view.members.end(),
-                                           [](const auto& member) { return member.ready; }));
-}
-
 PoolChoice sized(double members) {
   return {.wanted = static_cast<std::uint32_t>(std::clamp(members, 0.0, 1e6)),
           .chooses = false,
@@ -98,7 +93,7 @@ class Knative : public Autoscaler {
     stable_.add(calls);
     panic_.add(calls);
     if (view.second % 2 != 0) return sized(size_of(view));
-    const double ready = std::max(1.0, ready_of(view));
+    const double ready = std::max<double>(1, view.ready());
     const auto bounded = [&](double wish) {
       return std::clamp(wish, std::floor(ready / 2), 1000 * ready);
     };
