@@ -57,13 +57,13 @@ Result<bool> is_deep(const Fd& root, const Fd& directory, std::size_t depth) {
 /// clean() has counted the names; where links lead, only the directories tell how deep it is.
 Result<Fd> Tree::open_directory(const std::string& path) const {
   Fd fd = open_in(root_, path, RESOLVE_NO_SYMLINKS);
-  if (fd || errno != ELOOP)
-    return fd ? Result<Fd>(std::move(fd)) : errno_error("open the image's directory", path);
-  fd = open_in(root_, path, 0);
+  if (fd) return fd;
+  if (errno == ELOOP) fd = open_in(root_, path, 0);
   if (!fd) return errno_error("open the image's directory", path);
   const auto deep = is_deep(root_, fd, limits_.depth);
   if (!deep) return deep.error();
-  return *deep ? Result<Fd>(too_deep(path, limits_)) : Result<Fd>(std::move(fd));
+  if (*deep) return too_deep(path, limits_);
+  return fd;
 }
 
 Result<Fd> Tree::reach(const std::string& path, bool make) {
