@@ -62,8 +62,9 @@ std::vector<AccountFile> account_files(int root, const Account& account) {
   const std::string home = account.home.empty() || !is_field(account.home) ? "/" : account.home;
   if (!account.user.empty() && is_field(account.user))
     add(root, "/etc/passwd", uid,
-        fmt::format("{}:x:{}:{}::{}:/bin/sh\n", account.user, uid, gid, home),
-        "root:x:0:0:root:/root:/bin/sh\n", files);
+        // An "x" would send PAM to /etc/shadow, where there is no such line, and so refuse a login.
+        fmt::format("{}:*:{}:{}::{}:/bin/sh\n", account.user, uid, gid, home),
+        "root:*:0:0:root:/root:/bin/sh\n", files);
   if (!account.group.empty() && is_field(account.group))
     add(root, "/etc/group", gid, fmt::format("{}:x:{}:\n", account.group, gid), "root:x:0:\n",
         files);

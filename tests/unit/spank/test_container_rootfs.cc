@@ -232,8 +232,8 @@ Test(rootfs, accounts_of_an_image_that_lacks_the_user) {
   world.file("tree/etc/group", "root:x:0:\n");
   const auto spec = world.spec();
   EQUALS(world.in_container(spec, [] { return text_of("/etc/passwd") + text_of("/etc/group"); }),
-         "user:x:20001:20001::" + world.home +
-             ":/bin/sh\nroot:x:0:0:root:/root:/bin/sh\nbin:x:1:1::/:/bin/sh\n"
+         "user:*:20001:20001::" + world.home +
+             ":/bin/sh\nroot:*:0:0:root:/root:/bin/sh\nbin:x:1:1::/:/bin/sh\n"
              "user:x:20001:\nroot:x:0:\n");
   EQUALS(world.in_container(spec, [] { return opens("/etc/passwd", O_WRONLY); }),
          "Read-only file system");
