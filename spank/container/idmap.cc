@@ -78,6 +78,20 @@ class Holder {
   Fd space_;
 };
 
+/// Of a child that shares its descriptors with the caller, which adopts those that it names in
+/// `to`.
+[[noreturn]] void open_in(int user, int to,
+                          const std::function<Result<std::pair<Fd, Fd>>()>& make) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+  if (::setns(user, CLONE_NEWUSER) != 0) ::_exit(1);
+  // Joining sets this to fs.suid_dumpable, and the user owns that namespace.
+  if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0 || ::unshare(CLONE_NEWNS) != 0) ::_exit(1);
+  auto made = make();
+  if (!made) ::_exit(1);
+  const int fds[2] = {made->first.release(), made->second.release()};
+  ::_exit(::write(to, fds, sizeof fds) == sizeof fds ? 0 : 1);
+}
+
 Status write_map(pid_t pid, const char* name, const std::string& text) {
   const std::string path = fmt::format("/proc/{}/{}", pid, name);
   // The files of a process with capabilities are root's.
@@ -88,23 +102,49 @@ Status write_map(pid_t pid, const char* name, const std::string& text) {
   return write_all(fd->get(), text, path);
 }
 
+/// Lines of its maps: what an id is called in it, the id, and for how many this holds.
+Result<Fd> make_user_namespace(const std::string& users, const std::string& groups) {
+  const Holder holder;
+  if (!holder.space()) return errno_error("make", "a user namespace");
+  auto status = write_map(holder.pid(), "uid_map", users);
+  if (status) status = write_map(holder.pid(), "setgroups", "deny");
+  if (status) status = write_map(holder.pid(), "gid_map", groups);
+  if (!status) return status.error();
+  return holder.keep();
+}
+
 }  // namespace
 
 Result<Fd> root_is(uid_t uid, gid_t gid) {
-  const Holder holder;
-  if (!holder.space()) return errno_error("make", "a user namespace");
-  const auto ids = [](unsigned id) { return fmt::format("0 {} 1\n", id); };
-  auto status = write_map(holder.pid(), "uid_map", ids(uid));
-  if (status) status = write_map(holder.pid(), "setgroups", "deny");
-  if (status) status = write_map(holder.pid(), "gid_map", ids(gid));
-  if (!status) return status.error();
-  return holder.keep();
+  return make_user_namespace(fmt::format("0 {} 1\n", uid), fmt::format("0 {} 1\n", gid));
+}
+
+Result<Fd> only_is(uid_t uid, gid_t gid) {
+  return make_user_namespace(fmt::format("{0} {0} 1\n", uid), fmt::format("{0} {0} 1\n", gid));
 }
 
 Result<Fd> host_name_in(const Fd& user) {
   const Holder holder(user.get());
   if (!holder.space()) return errno_error("make", "a host name for the container's root");
   return holder.keep();
+}
+
+Result<std::pair<Fd, Fd>> opened_in(const Fd& user,
+                                    const std::function<Result<std::pair<Fd, Fd>>()>& make) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno_error("make", "a pipe");
+  const Fd from(ends[0]);
+  Fd to(ends[1]);
+  const pid_t pid = static_cast<pid_t>(::syscall(SYS_clone, CLONE_FILES, 0, 0, 0, 0));
+  if (pid == 0) open_in(user.get(), to.get(), make);
+  int ended = 1;
+  while (pid > 0 && ::waitpid(pid, &ended, __WCLONE) < 0 && errno == EINTR) {
+  }
+  to.reset();
+  int fds[2] = {-1, -1};
+  if (ended == 0 && ::read(from.get(), fds, sizeof fds) == sizeof fds)
+    return std::pair(Fd(fds[0]), Fd(fds[1]));
+  return Error{ErrorKind::invalid, "nothing can be opened in the container's user namespace"};
 }
 
 Status map_root_to_caller(int mount) {

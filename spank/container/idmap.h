@@ -3,6 +3,9 @@
 
 #include <sys/types.h>
 
+#include <functional>
+#include <utility>
+
 #include "common/fd.h"
 #include "common/result.h"
 
@@ -18,7 +21,16 @@ Status map_root_to_caller(int mount);
 /// could enter it.
 Result<Fd> root_is(uid_t uid, gid_t gid);
 
+/// The same, in which that user has its own number and is nobody's root.
+Result<Fd> only_is(uid_t uid, gid_t gid);
+
 /// A host name, this process's, that root in `user` may change. Needs CAP_SYS_ADMIN.
 Result<Fd> host_name_in(const Fd& user);
+
+/// What `make` opens in a process whose user namespace is `user`, which has every capability there
+/// and a copy of the caller's mounts: file systems that are mounted so have their owners from
+/// `user`. invalid: it opened nothing, or there is no such process; why is not told.
+Result<std::pair<Fd, Fd>> opened_in(const Fd& user,
+                                    const std::function<Result<std::pair<Fd, Fd>>()>& make);
 
 }  // namespace bellows::container

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,6 +20,7 @@
 
 #include "common/directory.h"
 #include "spank/container/capabilities.h"
+#include "spank/container/idmap.h"
 #include "spank/container/mount_api.h"
 
 namespace bellows::container {
@@ -37,30 +39,43 @@ struct Given {
   Fd null;
 };
 
-Result<Fd> open_fuse() {
-  // On some nodes it is root's alone.
-  const auto raised = Raised::raise(CAP_DAC_OVERRIDE);
-  if (!raised) return raised.error();
-  auto fd = open_file("/dev/fuse", O_RDWR);
-  if (!fd)
-    return Error{
-        ErrorKind::unavailable,
-        fd.error().text + "; ask the administrator to load the kernel's module fuse on this node"};
-  return fd;
-}
+/// A connection, and its file system.
+using Connected = std::pair<Fd, Fd>;
 
-Result<Fd> mount_fuse(const std::string& path, int fuse) {
+/// As `uid` and `gid` of the caller's user namespace.
+Result<Connected> connect(const std::string& path, uid_t uid, gid_t gid) {
+  auto fuse = open_file("/dev/fuse", O_RDWR);
+  if (!fuse)
+    return Error{ErrorKind::unavailable,
+                 fuse.error().text +
+                     "; ask the administrator to load the kernel's module fuse on this node"};
   MountFlags flags;
   flags.read_only = true;
   // Without allow_other: it is looked up by its user, or by way of an overlay that this user made.
-  return new_filesystem("fuse",
-                        {{"source", path},
-                         {"subtype", "squashfuse"},
-                         {"fd", std::to_string(fuse)},
-                         {"rootmode", "40000"},
-                         {"user_id", std::to_string(::getuid())},
-                         {"group_id", std::to_string(::getgid())}},
-                        flags);
+  auto mount = new_filesystem("fuse",
+                              {{"source", path},
+                               {"subtype", "squashfuse"},
+                               {"fd", std::to_string(fuse->get())},
+                               {"rootmode", "40000"},
+                               {"user_id", std::to_string(uid)},
+                               {"group_id", std::to_string(gid)}},
+                              flags);
+  if (!mount) return mount.error();
+  return Connected(*std::move(fuse), *std::move(mount));
+}
+
+/// With the image's files of root's as the caller's own.
+Result<Connected> connect_as_root(const std::string& path) {
+  const auto user = root_is(::getuid(), ::getgid());
+  if (!user) return user.error();
+  return opened_in(*user, [&] { return connect(path, 0, 0); });
+}
+
+Result<Connected> connect_as_caller(const std::string& path) {
+  // On some nodes /dev/fuse is root's alone.
+  const auto raised = Raised::raise(CAP_DAC_OVERRIDE);
+  if (!raised) return raised.error();
+  return connect(path, ::getuid(), ::getgid());
 }
 
 /// Out of the way of the numbers that the server's will have.
@@ -69,14 +84,12 @@ bool move_up(Fd& fd) {
   return static_cast<bool>(fd);
 }
 
-Result<Given> open_given(const Image& image) {
+Result<Given> open_given(const Image& image, Fd fuse) {
   auto file = read_image(image);
   if (!file) return file.error();
-  auto fuse = open_fuse();
-  if (!fuse) return fuse.error();
   auto null = open_file("/dev/null", O_RDWR);
   if (!null) return null.error();
-  Given given{*std::move(fuse), *std::move(file), Fd(::memfd_create("said", MFD_CLOEXEC)),
+  Given given{std::move(fuse), *std::move(file), Fd(::memfd_create("said", MFD_CLOEXEC)),
               *std::move(null)};
   for (Fd* fd : {&given.fuse, &given.file, &given.log, &given.null})
     if (!*fd || !move_up(*fd)) return errno_error("open what is needed for", "the image's server");
@@ -164,6 +177,28 @@ Status check_program(const Image& image, const std::string& program) {
                            image.path, program)};
 }
 
+/// By a server that answers.
+Result<Fd> serve(Connected connected, const Image& image, const std::string& program,
+                 const JobCgroup& home) {
+  auto& [fuse, mount] = connected;
+  auto given = open_given(image, std::move(fuse));
+  if (!given) return given.error();
+  if (auto status = start(*given, program, home); !status.ok()) return status.error();
+  // With a copy here, the end of the server would not be the end of the connection.
+  given->fuse.reset();
+  const Status status = read_root(mount.get());
+  if (status.ok() && is_served(mount.get())) return std::move(mount);
+  std::string why = said(given->log);
+  if (why.empty() && !status.ok()) why = status.error().text;
+  return Error{ErrorKind::corrupt,
+               fmt::format("{} cannot be read as a squashfs: {}", image.path, why)};
+}
+
+bool is_callers(int root) {
+  struct stat info {};
+  return ::fstat(root, &info) == 0 && info.st_uid == ::getuid();
+}
+
 }  // namespace
 
 bool is_served(int root) {
@@ -173,19 +208,14 @@ bool is_served(int root) {
 
 Result<Fd> serve_squashfs(const Image& image, const std::string& program, const JobCgroup& home) {
   if (auto status = check_program(image, program); !status.ok()) return status.error();
-  auto given = open_given(image);
-  if (!given) return given.error();
-  auto mount = mount_fuse(image.path, given->fuse.get());
-  if (!mount) return mount;
-  if (auto status = start(*given, program, home); !status.ok()) return status.error();
-  // With a copy here, the end of the server would not be the end of the connection.
-  given->fuse.reset();
-  const Status status = read_root(mount->get());
-  if (status.ok() && is_served(mount->get())) return mount;
-  std::string why = said(given->log);
-  if (why.empty() && !status.ok()) why = status.error().text;
-  return Error{ErrorKind::corrupt,
-               fmt::format("{} cannot be read as a squashfs: {}", image.path, why)};
+  if (auto connected = connect_as_root(image.path)) {
+    auto mount = serve(*std::move(connected), image, program, home);
+    // Of an image that its user wrote as such, everything would be nobody's.
+    if (!mount || is_callers(mount->get())) return mount;
+  }
+  auto connected = connect_as_caller(image.path);
+  if (!connected) return connected.error();
+  return serve(*std::move(connected), image, program, home);
 }
 
 }  // namespace bellows::container

@@ -15,6 +15,9 @@ namespace bellows::container {
 
 /// A new file system (detached, read-only, nosuid, nodev) whose server has answered. Only
 /// processes with all the ids of the caller, and overlays that these made, look up anything in it.
+/// If its root directory is root's, what is root's there is the caller's and what is others'
+/// nobody's; where the caller may not open /dev/fuse, and otherwise, all belongs to whom the file
+/// says.
 ///
 /// The server is nobody's child. It is in `home` if there is one, and else ends with the caller's
 /// step; it takes no signal but SIGKILL and SIGSTOP, so not those by which Slurm tells a job to

@@ -18,7 +18,7 @@ own=$home/own.sqsh
 make_tree "$home/tree"
 echo late >"$home/tree/etc/late"
 make_squashfs "$home/tree" "$own"
-chown -R 20001:20001 "$home/tree" "$own"
+chown -R 20001:20101 "$home/tree" "$own"
 chmod 600 "$own"
 sed -i "s#images: .*#images: [\"$CLUSTER/*\"]#" "$CLUSTER/etc/bellows.yaml"
 run() { xc srun --quiet --mpi=none "$@" 2>&1; }
@@ -35,7 +35,16 @@ ok "whose server goes with the job" poll 10 no_server
 is "$(loops_of "$own" own.sqsh)" "" "the kernel has not mounted it"
 is "$(cd "$home" && run --container-image=./own.sqsh --ntasks=2 --container-writable sh -c \
   'echo $SLURM_PROCID >/written && test -e /etc/environment && echo wrote' | xargs)" "wrote wrote" "it can be written over"
-is "$(run --container-image="$own" --container-remap-root id -u)" 0 "and its user be root in it"
+is "$(run --container-image="$own" --container-remap-root --container-writable sh -c \
+  'id -u; stat -c %u /etc/environment; chmod 600 /etc/environment && echo mine >>/etc/environment && tail -n 1 /etc/environment' |
+  xargs)" "0 0 mine" "and its user be root in it, whose files root's are"
+is "$(run --container-image="$own" --container-writable sh -c \
+  'stat -c %u /etc/environment; chmod 600 /etc/environment && cat /etc/environment' | xargs)" "20001 IMAGE_SAYS=hello" \
+  "the user's they are, too, to a user who is not root"
+xc mksquashfs "$home/tree" "$home/users.sqsh" -quiet -no-progress >/dev/null
+is "$(run --container-image="$home/users.sqsh" --container-writable sh -c \
+  'stat -c %u /etc/environment; chmod 600 /etc/environment && cat /etc/environment' | xargs)" "20001 IMAGE_SAYS=hello" \
+  "and so are the user's in a file that says whose they are"
 like "$(xc --user bob srun --quiet --mpi=none --container-image="$own" true 2>&1)" 'own.sqsh: Permission denied' \
   "to others it is as open as the file is"
 
@@ -100,7 +109,7 @@ is "$(node stat -c %U "/proc/$first") $(node awk '/^(CapPrm|NoNewPrivs|Seccomp:)
   "alice 0000000000000000 1 0" "which is the user's, without any right"
 like "$(node cat "/proc/$first/cgroup")" "job_$id" "it counts for the job"
 unlike "$(node cat "/proc/$first/cgroup")" "step_" "and for none of its steps"
-is "$(node ls -l "/proc/$first/fd" | grep -cE '/dev/fuse|own.sqsh') $(node ls "/proc/$first/fd" | wc -l)" "3 6" \
+is "$(node ls -l "/proc/$first/fd" | grep -cE '/fuse$|own.sqsh') $(node ls "/proc/$first/fd" | wc -l)" "3 6" \
   "it has the file, and nothing that it does not need"
 step -n2 true
 step -n1 --container-writable true
