@@ -82,6 +82,7 @@ struct Site {
       tmp_keep;  ///< directories below /tmp, /var/tmp or /dev/shm that jobs still see
   bool mount_home = false;
   bool remap_root = false;
+  bool user_namespace = false;  ///< also where the user is not root
   bool writable = false;
   bool entrypoint = false;
   bool batch_in_container = true;  ///< where the contract says so

@@ -79,7 +79,7 @@ Status fake_changes_of_owner() {
   return errno_error("install", "the filter that has changes of owners succeed");
 }
 
-Status join_as_root(const Fd& user, bool capable) {
+Status join_user(const Fd& user, bool capable) {
   const auto admin = Raised::raise(CAP_SYS_ADMIN);
   if (!admin) return admin.error();
   // It brings every capability over this namespace, in every set.
@@ -105,8 +105,8 @@ Result<bool> users_have_namespaces(const std::string& root) {
   return true;
 }
 
-Status become_root(const Fd& user, bool capable, bool no_new_privs) {
-  if (auto status = join_as_root(user, capable); !status.ok()) return status;
+Status enter_user_namespace(const Fd& user, bool capable, bool no_new_privs) {
+  if (auto status = join_user(user, capable); !status.ok()) return status;
   return capable ? keep_for_root(no_new_privs) : drop_all(no_new_privs);
 }
 

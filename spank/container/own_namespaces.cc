@@ -31,6 +31,10 @@ std::string pin_name(const std::string& name, const char* kind) {
   return fmt::format("{}:{}", name, kind);
 }
 
+std::string user_name(const std::string& name, bool root) {
+  return pin_name(name, root ? "user" : "self");
+}
+
 Status raise_loopback() {
   const auto admin = Raised::raise(CAP_NET_ADMIN);
   if (!admin) return admin.error();
@@ -99,17 +103,21 @@ Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::str
   return found;
 }
 
-Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, JobOwner owner) {
-  auto found = views.find(pin_name(name, "user"));
-  return !found || *found ? std::move(found) : root_is(owner.uid, owner.gid);
+Result<UserSpace> find_or_make_user(const JobViews& views, const std::string& name, JobOwner owner,
+                                    bool root) {
+  auto found = views.find(user_name(name, root));
+  if (found && !*found)
+    found = root ? root_is(owner.uid, owner.gid) : only_is(owner.uid, owner.gid);
+  if (!found) return found.error();
+  return UserSpace{*std::move(found), root};
 }
 
-Status settle_user(const JobViews& views, const std::string& name, Fd& user,
+Status settle_user(const JobViews& views, const std::string& name, UserSpace& user,
                    std::uint32_t wait_seconds) {
-  auto found = find_pinned(views, pin_name(name, "user"));
+  auto found = find_pinned(views, user_name(name, user.root));
   if (!found) return found.error();
   if (*found) {
-    user = *std::move(found);
+    user.fd = *std::move(found);
     return {};
   }
   const auto lock = views.lock(std::chrono::seconds(wait_seconds));
@@ -117,16 +125,16 @@ Status settle_user(const JobViews& views, const std::string& name, Fd& user,
   return settle_user_locked(views, name, user);
 }
 
-Status settle_user_locked(const JobViews& views, const std::string& name, Fd& user) {
-  const std::string pinned = pin_name(name, "user");
+Status settle_user_locked(const JobViews& views, const std::string& name, UserSpace& user) {
+  const std::string pinned = user_name(name, user.root);
   auto found = find_pinned(views, pinned);
   if (!found) return found.error();
   if (*found) {
-    user = *std::move(found);
+    user.fd = *std::move(found);
     return {};
   }
   const auto as_root = Raised::raise(CAP_DAC_OVERRIDE);
-  return as_root ? views.pin(pinned, user.get()) : Status(as_root.error());
+  return as_root ? views.pin(pinned, user.fd.get()) : Status(as_root.error());
 }
 
 Status join_own(const std::vector<OwnNamespace>& namespaces) {

@@ -10,7 +10,8 @@
 #include "spank/container/views.h"
 
 /// What a container may have of its own beside its file tree: network, IPC and host name
-/// (--container-unshare), and a user namespace in which the user is root (--container-remap-root).
+/// (--container-unshare), and user namespaces, in which the user is root (--container-remap-root)
+/// or, where the site wants that, only itself.
 /// Each is pinned as NAME:KIND beside the container's mount namespace NAME; no name of a container
 /// has a colon.
 namespace bellows::container {
@@ -34,19 +35,26 @@ Status pin_own(const JobViews& views, const std::string& name, const Spec& spec)
 Result<std::vector<OwnNamespace>> find_own(const JobViews& views, const std::string& name,
                                            const Spec& spec);
 
-/// The user namespace of the container NAME, or one to become it, in which `owner` is root. As
-/// root, and without waiting for anyone: if the user made it, it would belong to the user, and any
-/// of the user's processes could enter it with all capabilities, even where the site allows users
-/// no namespaces.
-Result<Fd> find_or_make_user(const JobViews& views, const std::string& name, JobOwner owner);
+/// A user namespace in which nobody but the job's user is anybody. A resource.
+struct UserSpace {
+  Fd fd;
+  bool root = false;  ///< the user is root in it
+};
 
-/// `user` becomes the user namespace of the container NAME, or is that from now on if it had none:
+/// The one of the container NAME, or one to become it, for `owner` as `root` or not. As root, and
+/// without waiting for anyone: if the user made it, it would belong to the user, and any of the
+/// user's processes could enter it with all capabilities, even where the site allows users no
+/// namespaces.
+Result<UserSpace> find_or_make_user(const JobViews& views, const std::string& name, JobOwner owner,
+                                    bool root);
+
+/// `user` becomes the container NAME's of its kind, or is that from now on if there was none:
 /// one for all its tasks, since ranks in different ones could not read each other's memory.
-Status settle_user(const JobViews& views, const std::string& name, Fd& user,
+Status settle_user(const JobViews& views, const std::string& name, UserSpace& user,
                    std::uint32_t wait_seconds);
 
 /// The same for who has the views' lock.
-Status settle_user_locked(const JobViews& views, const std::string& name, Fd& user);
+Status settle_user_locked(const JobViews& views, const std::string& name, UserSpace& user);
 
 /// Joins them. Needs CAP_SYS_ADMIN.
 Status join_own(const std::vector<OwnNamespace>& namespaces);

@@ -266,7 +266,7 @@ class Builder {
         image_.own ? inputs_.mount_own(image_) : mount_image(image_, writable_ && !image_.shared);
     if (!image) return image.error();
     // A directory may be the user's own, whom such a map would take for nobody.
-    if (fake_root_ && image_.squashfs && !writable_)
+    if ((fake_root_ || site_.user_namespace) && image_.squashfs && !writable_)
       if (auto status = map_root_to_caller(image->get());
           !status && status.error().kind != ErrorKind::invalid)
         return status;

@@ -99,6 +99,7 @@ constexpr Setting kSettings[] = {
     {"tmp_keep", [](Site& s, auto n, auto v) { return set_paths(s.tmp_keep, n, v); }},
     {"mount_home", [](Site& s, auto n, auto v) { return set_flag(s.mount_home, n, v); }},
     {"remap_root", [](Site& s, auto n, auto v) { return set_flag(s.remap_root, n, v); }},
+    {"user_namespace", [](Site& s, auto n, auto v) { return set_flag(s.user_namespace, n, v); }},
     {"writable", [](Site& s, auto n, auto v) { return set_flag(s.writable, n, v); }},
     {"entrypoint", [](Site& s, auto n, auto v) { return set_flag(s.entrypoint, n, v); }},
     {"batch_in_container",

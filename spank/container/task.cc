@@ -24,7 +24,6 @@
 #include "spank/container/mount_api.h"
 #include "spank/container/mount_namespace.h"
 #include "spank/container/own_mounts.h"
-#include "spank/container/own_namespaces.h"
 #include "spank/container/pmix_files.h"
 #include "spank/container/rootfs.h"
 #include "spank/container/save_file.h"
@@ -75,15 +74,15 @@ Result<TaskEntry> TaskEntry::open(const std::string& run_dir, std::uint32_t job,
     if (!joined) return joined.error();
     entry.joined_ = *std::move(joined);
   }
-  if (is_fake_root(spec, site)) {
+  if (has_user_namespace(spec, site)) {
     const std::string name =
         entry.joined_.empty() ? container_name(spec, site, stepd) : entry.joined_;
-    auto user = find_or_make_user(entry.views_, name, owner);
+    auto user = find_or_make_user(entry.views_, name, owner, is_fake_root(spec, site));
     if (!user) return user.error();
     entry.user_ = *std::move(user);
     const auto capable = users_have_namespaces("");
     if (!capable) return capable.error();
-    entry.capable_ = *capable;
+    entry.capable_ = entry.user_.root && *capable;
   }
   // A container has no use for programs that gain capabilities; on the host, sudo and ping do.
   if (auto status = keep_for_later(wants_container(spec)); !status.ok()) return status.error();
@@ -250,11 +249,12 @@ Status TaskEntry::keep(const std::string& name, const TaskRequest& wanted, int m
 Status TaskEntry::build(const std::string& name, const TaskRequest& wanted, const Site& site,
                         Phases& phases) {
   const bool base = name == kBase;
-  if (user_ && !base)
+  if (user_.fd && !base)
     if (auto settled = settle_user_locked(views_, name, user_); !settled.ok()) return settled;
   Status status = base ? Status() : join(base_.get());
   if (status.ok()) status = leave_namespace();
-  if (status.ok() && !base) status = leave_for_own(wanted.spec, user_);
+  const Fd nobody;
+  if (status.ok() && !base) status = leave_for_own(wanted.spec, user_.root ? user_.fd : nobody);
   if (!status.ok()) return status;
   auto made = own_namespace();
   if (!made) return made.error();
@@ -385,7 +385,7 @@ Status TaskEntry::join_others(const std::string& name, const TaskRequest& wanted
     if (!mounts) return mounts.error();
     own_ = *mounts;
   }
-  if (user_) {
+  if (user_.fd) {
     const std::uint32_t wait = wait_seconds(site);
     begin_patiently("joining the container's user namespace", wait, phases);
     if (auto status = settle_user(views_, name, user_, wait); !status.ok()) return status;
@@ -476,7 +476,8 @@ Status TaskEntry::enter(const TaskRequest& wanted, const Site& site, Phases& pha
   }
   phases.begin("giving up the capabilities");
   const bool no_new_privs = site.no_new_privs && wants_container(wanted.spec);
-  status = user_ ? become_root(user_, capable_, no_new_privs) : drop_all(no_new_privs);
+  status =
+      user_.fd ? enter_user_namespace(user_.fd, capable_, no_new_privs) : drop_all(no_new_privs);
   phases.end();
   return status;
 }

@@ -17,6 +17,7 @@
 #include "spank/container/job_cgroup.h"
 #include "spank/container/named_container.h"
 #include "spank/container/own_mounts.h"
+#include "spank/container/own_namespaces.h"
 #include "spank/container/phases.h"
 #include "spank/container/served_images.h"
 #include "spank/container/task_prolog.h"
@@ -139,8 +140,8 @@ class TaskEntry {
   std::string prolog_said_;
   std::string imported_;  ///< the root directory of an image in a registry
   std::optional<Watchdog> watchdog_;
-  Fd user_;               ///< the user namespace in which the program is root; invalid: none
-  bool capable_ = false;  ///< and has capabilities there
+  UserSpace user_;        ///< of the program; invalid: the host's
+  bool capable_ = false;  ///< it is root there and has capabilities
 };
 
 /// A task that builds a view may use up the limit in several phases, so others wait longer for it.
@@ -152,6 +153,11 @@ inline bool wants_container(const Spec& spec) { return !spec.image.empty() || !s
 /// Whether the program is root in a user namespace of the container's.
 inline bool is_fake_root(const Spec& spec, const Site& site) {
   return wants_container(spec) && spec.remap_root.value_or(site.remap_root);
+}
+
+/// Whether the program has a user namespace of the container's.
+inline bool has_user_namespace(const Spec& spec, const Site& site) {
+  return is_fake_root(spec, site) || (wants_container(spec) && site.user_namespace);
 }
 
 }  // namespace bellows::container

@@ -72,5 +72,19 @@ like "$(root --container-writable sh -c 'busybox chown 1:1 /etc/environment && e
   "in a writable image too"
 is "$(xc srun --quiet --mpi=none --container-image="$images/busybox.sqsh" sed -n 's/^Seccomp:[^0-9]*//p' /proc/self/status)" 0 \
   "without --container-remap-root there is no filter"
+
+# A site may give all containers a user namespace, as enroot does.
+spank_args "image_dirs=$images user_namespace=yes"
+said=$(xc srun --quiet --mpi=none --gpus=1 --container-image="$images/busybox.sqsh" sh -c '
+  cat /proc/self/uid_map /proc/self/gid_map; id -u; stat -c %u /etc/environment
+  sed -n "s/^\(Seccomp\|CapEff\|CapBnd\|NoNewPrivs\):[^0-9]*//p" /proc/self/status; touch /tmp/mine
+  busybox chown 42:43 /tmp/mine && stat -c %u /tmp/mine; mount -t tmpfs none /tmp 2>&1 || true' 2>&1)
+is "$(head -n -1 <<<"$said" | xargs)" "20001 20001 1 20101 20101 1 20001 20001 0000000000000000 0000000000000000 1 2 20001" \
+  "a user who is not root can be alone in a user namespace, too"
+like "$said" 'permitted|denied' "without any right over it" || diag "$said"
+is "$(xc salloc --quiet -n2 sh -c "srun --quiet --mpi=none --ntasks=1 --container-image=$images/busybox.sqsh --container-name=both \
+    --container-writable --container-remap-root sh -c 'id -u; echo one >/one'
+  srun --quiet --mpi=none --ntasks=2 --container-name=both --container-writable sh -c 'id -u; stat -c %u /one'" 2>&1 | sort | xargs)" \
+  "0 20001 20001 20001 20001" "a container has both kinds"
 ok "nothing stays mounted" poll 20 nothing_mounted 1
 done_testing

@@ -60,7 +60,7 @@ struct Mounts : World {
           if (auto made = root_is(kUser, kUser)) user = *std::move(made);
         },
         [&]() -> std::string {
-          const auto status = become_root(user, capable, true);
+          const auto status = enter_user_namespace(user, capable, true);
           return status.ok() ? inside() : status.error().text;
         });
   }
@@ -160,7 +160,8 @@ Test(fake_root, changes_a_host_name_of_its_own) {
           if (!leave_for_own(spec, user).ok()) user.reset();
         },
         [&]() -> std::string {
-          if (const auto status = become_root(user, true, true); !status.ok()) return told(status);
+          if (const auto status = enter_user_namespace(user, true, true); !status.ok())
+            return told(status);
           return told(::sethostname("other", 5));
         });
     EQUALS(said, own ? "yes" : "Operation not permitted");
