@@ -41,12 +41,14 @@ std::string& problem() {
   return text;
 }
 
+bool is_command(std::string_view name) { return name == program_invocation_short_name; }
+
 /// Slurm adds "Invalid --OPTION argument: (null)" to the sentence of a callback that fails.
 /// Therefore it succeeds, and end_if_wrong() ends the command; but scrontab never comes to that.
 int complain(std::string_view what, const Status& status) {
   if (status.ok()) return 0;
   std::string text = fmt::format("bellows: {}: {}", what, status.error().text);
-  if (std::string_view(program_invocation_short_name) == "scrontab") {
+  if (is_command("scrontab")) {
     slurm_error("%s", text.c_str());
     return -1;
   }
@@ -148,6 +150,12 @@ int take_container(int which, const char* value, int remote) noexcept {
     container::Collector& collector = container_options().collector;
     if (const container::Setting* setting = setting_of(info.option, text))
       return complain(setting->variable, collector.take(*setting));
+    if (info.option == container::Option::save && is_command("salloc"))
+      return report(info.name,
+                    Error{ErrorKind::invalid,
+                          "salloc has no step whose container could be saved, and steps one after "
+                          "another would write the same file; give it to srun"},
+                    remote);
     return report(info.name, collector.take(info.option, info.argument ? text : ""), remote);
   } catch (...) {
     return -1;
@@ -241,7 +249,7 @@ void hand_on_container(spank_t spank) {
 
 void tell_place_of_script(const Settings& settings) {
   if (settings.site.batch_in_container || container_options().collector.spec().image.empty() ||
-      std::string_view(program_invocation_short_name) != "sbatch")
+      !is_command("sbatch"))
     return;
   slurm_info(
       "bellows: the batch script runs on the host here; what it starts with srun runs in the "

@@ -72,6 +72,8 @@ for command in sbatch salloc srun; do
   like "$status:$output" '^[1-9].*bellows: PYXIS_CONTAINER_MOUNTS: mount "x"' \
     "$command refuses a wrong variable"
 done
+like "$(xc salloc --container-image=/own/a.sqsh --container-save=saved.sqsh true 2>&1)" \
+  '^salloc: error: bellows: --container-save: .*; give it to srun$' "salloc has nothing to save"
 is "$(xc squeue --noheader --states=all | wc -l)" 0 "nothing wrong was submitted"
 
 is "$(held --container-image=/own/a.sqsh true.sh)" "gpus=0 image=/own/a.sqsh script=image" \
