@@ -18,6 +18,7 @@
 
 #include "common/text.h"
 #include "spank/container/capabilities.h"
+#include "spank/container/joined_mounts.h"
 
 namespace bellows::container {
 namespace {
@@ -79,7 +80,7 @@ Status fake_changes_of_owner() {
   return errno_error("install", "the filter that has changes of owners succeed");
 }
 
-Status join_user(const Fd& user, bool capable) {
+Status join_user(const Fd& user, bool capable, bool joins) {
   const auto admin = Raised::raise(CAP_SYS_ADMIN);
   if (!admin) return admin.error();
   // It brings every capability over this namespace, in every set.
@@ -90,6 +91,8 @@ Status join_user(const Fd& user, bool capable) {
   if (::prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) != 0) return errno_error("clear", "PR_SET_DUMPABLE");
   if (capable && ::unshare(CLONE_NEWNS) != 0)
     return errno_error("copy", "the container's mounts for its root");
+  if (capable && joins)
+    if (auto status = take_joined_mounts(); !status.ok()) return status;
   if (auto status = fake_changes_of_owner(); !status.ok()) return status;
   return capable ? limit_bounding_set() : empty_bounding_set();
 }
@@ -105,8 +108,8 @@ Result<bool> users_have_namespaces(const std::string& root) {
   return true;
 }
 
-Status enter_user_namespace(const Fd& user, bool capable, bool no_new_privs) {
-  if (auto status = join_user(user, capable); !status.ok()) return status;
+Status enter_user_namespace(const Fd& user, bool capable, bool joins, bool no_new_privs) {
+  if (auto status = join_user(user, capable, joins); !status.ok()) return status;
   return capable ? keep_for_root(no_new_privs) : drop_all(no_new_privs);
 }
 

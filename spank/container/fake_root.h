@@ -20,8 +20,9 @@ Result<bool> users_have_namespaces(const std::string& root);
 ///
 /// `capable`: it is root there, and has a copy of the mounts around it that is its own, where the
 /// kernel lets nothing be unmounted or made writable that was mounted outside `user`, and what
-/// keep_for_root() keeps. Otherwise it has no capability and no way to one. Last of all before the
+/// keep_for_root() keeps. Otherwise it has no capability and no way to one. `joins`: root of
+/// another step may have mounted something, see take_joined_mounts(). Last of all before the
 /// program.
-Status enter_user_namespace(const Fd& user, bool capable, bool no_new_privs);
+Status enter_user_namespace(const Fd& user, bool capable, bool joins, bool no_new_privs);
 
 }  // namespace bellows::container

@@ -213,21 +213,28 @@ Result<std::string> path_of(int fd) {
   return std::string(path, static_cast<std::size_t>(n));
 }
 
+Result<std::vector<std::string>> mount_points() {
+  const auto table = read_file("/proc/self/mountinfo", kMostMountinfo);
+  if (!table) return table.error();
+  std::vector<std::string> points;
+  for (const auto line : split(*table, '\n')) {
+    // ID, parent, device, root, mount point
+    const auto fields = split(line, ' ');
+    if (fields.size() >= 5) points.push_back(unescaped(fields[4]));
+  }
+  return points;
+}
+
 Result<bool> has_mounts_below(int directory) {
   auto path = path_of(directory);
   if (!path) return path.error();
   std::string below = *std::move(path);
   if (!below.ends_with('/')) below += '/';
-  const auto table = read_file("/proc/self/mountinfo", kMostMountinfo);
-  if (!table) return table.error();
-  for (const auto line : split(*table, '\n')) {
-    // ID, parent, device, root, mount point
-    const auto fields = split(line, ' ');
-    if (fields.size() < 5) continue;
-    const std::string point = unescaped(fields[4]);
-    if (point.size() > below.size() && point.starts_with(below)) return true;
-  }
-  return false;
+  const auto points = mount_points();
+  if (!points) return points.error();
+  return std::any_of(points->begin(), points->end(), [&below](const std::string& point) {
+    return point.size() > below.size() && point.starts_with(below);
+  });
 }
 
 Result<Fd> open_in_root(int root, std::string_view path, int flags) {

@@ -58,6 +58,9 @@ Result<Fd> open_source(const std::string& path);
 /// descriptor points at.
 bool may(int fd, int rights);
 
+/// Where something is mounted, as the caller's root and mount namespace have it.
+Result<std::vector<std::string>> mount_points();
+
 /// Whether anything is mounted below the directory: a clone that is not recursive would show what
 /// such mounts hide, a job's own /tmp among them.
 Result<bool> has_mounts_below(int directory);

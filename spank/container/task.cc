@@ -385,6 +385,11 @@ Status TaskEntry::join_others(const std::string& name, const TaskRequest& wanted
     if (!mounts) return mounts.error();
     own_ = *mounts;
   }
+  if (!wanted.spec.name.empty()) {
+    const auto vacant = joined_.empty() ? is_vacant(name) : Result<bool>(false);
+    if (!vacant) return vacant.error();
+    joins_ = !*vacant;
+  }
   if (user_.fd) {
     const std::uint32_t wait = wait_seconds(site);
     begin_patiently("joining the container's user namespace", wait, phases);
@@ -476,8 +481,8 @@ Status TaskEntry::enter(const TaskRequest& wanted, const Site& site, Phases& pha
   }
   phases.begin("giving up the capabilities");
   const bool no_new_privs = site.no_new_privs && wants_container(wanted.spec);
-  status =
-      user_.fd ? enter_user_namespace(user_.fd, capable_, no_new_privs) : drop_all(no_new_privs);
+  status = user_.fd ? enter_user_namespace(user_.fd, capable_, joins_, no_new_privs)
+                    : drop_all(no_new_privs);
   phases.end();
   return status;
 }

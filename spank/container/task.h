@@ -142,6 +142,7 @@ class TaskEntry {
   std::optional<Watchdog> watchdog_;
   UserSpace user_;        ///< of the program; invalid: the host's
   bool capable_ = false;  ///< it is root there and has capabilities
+  bool joins_ = false;    ///< other steps run in the container
 };
 
 /// A task that builds a view may use up the limit in several phases, so others wait longer for it.

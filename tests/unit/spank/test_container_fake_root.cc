@@ -60,7 +60,7 @@ struct Mounts : World {
           if (auto made = root_is(kUser, kUser)) user = *std::move(made);
         },
         [&]() -> std::string {
-          const auto status = enter_user_namespace(user, capable, true);
+          const auto status = enter_user_namespace(user, capable, false, true);
           return status.ok() ? inside() : status.error().text;
         });
   }
@@ -160,7 +160,7 @@ Test(fake_root, changes_a_host_name_of_its_own) {
           if (!leave_for_own(spec, user).ok()) user.reset();
         },
         [&]() -> std::string {
-          if (const auto status = enter_user_namespace(user, true, true); !status.ok())
+          if (const auto status = enter_user_namespace(user, true, false, true); !status.ok())
             return told(status);
           return told(::sethostname("other", 5));
         });
