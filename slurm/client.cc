@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 
 #include "common/text.h"
 #include "slurm/compat.h"
@@ -269,8 +270,11 @@ Status SlurmClient::usable() {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? Status() : Status(unusable);
 }
 
-SlurmClient::SlurmClient() { slurm_init(nullptr); }
-SlurmClient::~SlurmClient() { slurm_fini(); }
+SlurmClient::SlurmClient() {
+  // libslurm's state is the process's. After slurm_fini() 24.11 crashes in what it does next.
+  static std::once_flag once;
+  std::call_once(once, [] { slurm_init(nullptr); });
+}
 
 uid_t SlurmClient::slurm_user() const { return slurm_conf.slurm_user_id; }
 

@@ -14,7 +14,6 @@ class SlurmClient final : public Slurm {
   static Status usable();
 
   SlurmClient();
-  ~SlurmClient() override;
 
   /// SlurmUser, whom slurmctld and, mostly, bellowsd run as.
   uid_t slurm_user() const;

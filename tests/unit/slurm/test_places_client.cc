@@ -35,7 +35,6 @@ int answer() {
 extern "C" {
 // There is no slurm.conf.
 void slurm_init(const char*) {}
-void slurm_fini() {}
 
 char* slurm_create_reservation(resv_desc_msg_t* request) {
   asked = {request->name, request->node_list, request->users, request->flags, request->end_time};
