@@ -134,7 +134,9 @@ std::string RankFailure::cause(const ChildExit& exit) const {
 RankFailure::Culprit RankFailure::culprit(const ChildExit& exit) const {
   if (!lost_node_.empty() || !no_step_.empty() || !no_start().empty()) return Culprit::cluster;
   if (!exec_.empty() || exit.code() == kNotFound) return Culprit::missing;
-  if (exit.code() == 1 && is_unimportable(last_words_)) return Culprit::missing;
+  // srun's own status is that of a signal if it ended other ranks.
+  const bool failed = exit.code() == 1 || (!ends_.empty() && ends_.front().status == 1);
+  if (failed && is_unimportable(last_words_)) return Culprit::missing;
   return no_end_ && ends_.empty() ? Culprit::cluster : Culprit::program;
 }
 

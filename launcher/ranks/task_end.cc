@@ -10,9 +10,10 @@
 namespace bellows {
 namespace {
 
+constexpr std::string_view kExit = "Exited with exit code ";
+
 // "Segmentation fault (core dumped)" as srun says it, which is strsignal's text.
 std::string in_words(std::string_view what) {
-  constexpr std::string_view kExit = "Exited with exit code ";
   if (what.starts_with(kExit))
     return fmt::format("exited with status {}", what.substr(kExit.size()));
   if (what.starts_with("Out Of Memory"))
@@ -87,8 +88,13 @@ std::optional<TaskEnd> parse_task_end(std::string_view text) {
     const std::size_t end = text.find(": ", list);
     if (end == std::string_view::npos) return std::nullopt;
     const std::string_view what = text.substr(end + 2);
-    return TaskEnd{std::string(text.substr(0, at)), std::string(text.substr(list, end - list)),
-                   word == ": tasks ", in_words(what), what.starts_with("Out Of Memory")};
+    const auto status = text_after(what, kExit);
+    return TaskEnd{std::string(text.substr(0, at)),
+                   std::string(text.substr(list, end - list)),
+                   word == ": tasks ",
+                   in_words(what),
+                   what.starts_with("Out Of Memory"),
+                   status ? parse_uint(*status) : std::nullopt};
   }
   return std::nullopt;
 }

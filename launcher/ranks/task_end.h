@@ -15,6 +15,7 @@ struct TaskEnd {
   bool several = false;
   std::string how;  ///< for a person: "was killed by signal 9 (Killed)"
   bool out_of_memory = false;
+  std::optional<std::uint64_t> status;  ///< that it exited with; nothing: it ended otherwise
 
   bool has_task(std::uint32_t task) const;
 };

@@ -99,6 +99,11 @@ Test(rank_failure, takes_what_python_cannot_import_for_missing) {
   cr_expect(culprit_of({error, "goes on without it", "RuntimeError: NCCL error"}, kStatus1) ==
             RankFailure::Culprit::program);
   cr_expect(culprit_of({error}, kKilled) == RankFailure::Culprit::program);
+  RankFailure first;
+  first.take_words(error);
+  first.take_line("srun: error: n3: task 0: Exited with exit code 1");
+  first.take_line("srun: error: n3: task 1: Terminated");
+  cr_expect(first.culprit(kKilled) == RankFailure::Culprit::missing, "srun ended the other rank");
 }
 
 Test(rank_failure, tells_memory_nodes_and_missing_programs) {
