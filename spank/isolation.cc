@@ -24,12 +24,9 @@
 #include "spank/container/entrypoint.h"
 #include "spank/container/fence.h"
 #include "spank/container/gpu_nodes.h"
-#include "spank/container/hook_variables.h"
 #include "spank/container/image.h"
-#include "spank/container/image_variables.h"
 #include "spank/container/phases.h"
 #include "spank/container/task.h"
-#include "spank/container/task_prolog.h"
 #include "spank/container/views.h"
 #include "spank/epilog.h"
 #include "spank/gpu_addresses.h"
@@ -40,6 +37,7 @@
 #include "spank/step_environment.h"
 #include "spank/step_prolog.h"
 #include "spank/step_save.h"
+#include "spank/task_variables.h"
 
 namespace bellows::spank {
 namespace {
@@ -191,74 +189,27 @@ container::TaskRequest wanted(spank_t spank, const Settings& settings) {
   return result;
 }
 
-void set_variable(spank_t spank, const std::string& name, const std::string& value) {
-  if (spank_setenv(spank, name.c_str(), value.c_str(), 1) != ESPANK_SUCCESS)
-    refuse("setting the environment", fmt::format("cannot set {}", name));
+void require(const Status& status) {
+  if (!status.ok()) refuse("setting the environment", status.error().text);
 }
 
-/// Variables that name the directory of PMIx's files must name the place where it is now.
-void move_pmix(spank_t spank, const std::pair<std::string, std::string>& moved) {
-  if (moved.first.empty()) return;
-  char** variables = nullptr;
-  if (spank_get_item(spank, S_JOB_ENV, &variables) != ESPANK_SUCCESS) return;
-  std::vector<std::pair<std::string, std::string>> changes;
-  for (char** entry = variables; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const auto equals = text.find('=');
-    if (!text.starts_with("PMIX_") || equals == std::string_view::npos) continue;
-    const std::string_view value = text.substr(equals + 1);
-    if (value.starts_with(moved.first))
-      changes.emplace_back(text.substr(0, equals),
-                           moved.second + std::string(value.substr(moved.first.size())));
-  }
-  for (const auto& [name, value] : changes) set_variable(spank, name, value);
-}
-
-/// In the container, the image's variables take precedence, except for those that the user wants to
-/// keep.
-void change_variables(spank_t spank, const Settings& settings, const container::TaskEntry& entry) {
-  move_pmix(spank, entry.pmix_moved());
-  if (!container::wants_container(step.spec)) return;
+container::Variables variables_of_container(spank_t spank, const Settings& settings) {
+  if (!container::wants_container(step.spec)) return {};
   if (!step.contract->extra_value(Contract::kModelsKey).empty())
-    set_variable(spank, kModelSocketVariable, modelwire::kSocket);
-  const auto lookup = [spank](const char* name) { return environment(spank, name); };
-  for (const std::string& name : container::dropped_variables(step.spec))
-    spank_unsetenv(spank, name.c_str());
-  const auto image = container::image_variables(step.spec, lookup);
-  // Looked up before the image's are set: what is the job's own.
-  const auto hooks = container::hook_variables(step.spec, image, lookup);
-  for (const auto* variables : {&image, &hooks})
-    for (const auto& [name, value] : *variables) set_variable(spank, name, value);
-  const auto& kept = step.spec.env;
-  if (container::is_fake_root(step.spec, settings.site) &&
-      std::find(kept.begin(), kept.end(), "HOME") == kept.end())
-    set_variable(spank, "HOME", container::kRootHome);
+    require(set_variable(spank, kModelSocketVariable, modelwire::kSocket));
+  return container_variables(spank, step.spec, settings.site);
 }
 
-/// Slurm looks at the words of the command only after this, and never frees them: the process ends
-/// with exec.
-void choose_entrypoint(spank_t spank, const Settings& settings) {
-  if (!container::wants_container(step.spec)) return;
+/// With no watchdog, since how long an entrypoint takes is up to the job's user.
+container::Variables through_entrypoint(spank_t spank, const Settings& settings,
+                                        container::Variables variables) {
+  if (!container::wants_container(step.spec)) return variables;
   const auto runs = container::runs_entrypoint(step.spec, settings.site);
   if (!runs) refuse("looking for the image's entrypoint", runs.error().text);
-  int count = 0;
-  char** words = nullptr;
-  if (!*runs || spank_get_item(spank, S_JOB_ARGV, &count, &words) != ESPANK_SUCCESS || count < 1)
-    return;
-  static std::string script = container::kEntrypointScript;
-  set_variable(spank, container::kProgramVariable, words[0]);
-  words[0] = script.data();
-}
-
-/// As Slurm would have done, had it run the script.
-void obey_prolog(spank_t spank, const std::string& said) {
-  using Kind = container::PrologLine::Kind;
-  for (const auto& line : container::parse_prolog(said)) {
-    if (line.kind == Kind::set) set_variable(spank, line.name, line.value);
-    if (line.kind == Kind::unset) spank_unsetenv(spank, line.name.c_str());
-    if (line.kind == Kind::print)
-      (void)write_all(STDOUT_FILENO, line.value + "\n", "standard output");
-  }
+  if (!*runs) return variables;
+  auto changed = entrypoints_variables(spank, step.spec, variables);
+  if (!changed) refuse("running the image's entrypoint", changed.error().text);
+  return *std::move(changed);
 }
 
 void tell_remarks(const std::vector<std::string>& remarks) {
@@ -412,15 +363,18 @@ void enter_view(spank_t spank, const Settings& settings) noexcept {
     const Status status = step.entry->enter(wanted(spank, settings), settings.site, phases);
     if (!status.ok()) refuse(phase, status.error().text);
     phases.begin("setting the environment");
-    change_variables(spank, settings, *step.entry);
-    obey_prolog(spank, step.entry->prolog_said());
-    choose_entrypoint(spank, settings);
+    require(move_pmix(spank, step.entry->pmix_moved()));
+    auto variables = variables_of_container(spank, settings);
+    const std::string prolog_said = step.entry->prolog_said();
     tell_remarks(phases.remarks());
     // One task for all, whereas only one has built what there was nothing of.
     if (environment(spank, "SLURM_LOCALID") == "0") tell_remarks(step.entry->remarks());
     phases.end();
     if (step.spec.verbose) tell_phases(phases);
     step.entry.reset();
+    variables = through_entrypoint(spank, settings, std::move(variables));
+    require(set_variables(spank, variables));
+    require(obey_prolog(spank, prolog_said));
   } catch (const std::exception& e) {
     refuse(phase, e.what());
   }

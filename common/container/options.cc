@@ -53,7 +53,7 @@ constexpr OptionInfo kOptions[] = {
      "write the container's file tree to this squashfs file when the step's tasks have ended "
      "(Bellows)"},
     {Option::entrypoint, "container-entrypoint", "entrypoint", nullptr,
-     "have the image's entrypoint, its /etc/rc, run the program (Bellows)"},
+     "have the image's entrypoint, its /etc/rc, run before the program (Bellows)"},
     {Option::no_entrypoint, "no-container-entrypoint", "no-entrypoint", nullptr,
      "do not run the image's entrypoint (Bellows)"},
     {Option::entrypoint_log, "container-entrypoint-log", "entrypoint-log", nullptr,

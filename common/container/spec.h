@@ -52,7 +52,7 @@ struct Spec {
   std::optional<bool> mount_home;  ///< unset: the site's default
   std::optional<bool> remap_root;
   std::optional<bool> writable;
-  std::optional<bool> entrypoint;  ///< whether the image's runs the program
+  std::optional<bool> entrypoint;  ///< whether the image's runs before the program
   std::vector<std::string> env;    ///< variables whose value on the host beats the image's
   bool unshare_net = false;
   bool unshare_ipc = false;

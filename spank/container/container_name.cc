@@ -90,7 +90,7 @@ std::string container_name(const Spec& spec, const Site& site, pid_t stepd,
   shared.verbose = false;
   shared.mount_home = spec.mount_home.value_or(site.mount_home);
   shared.remap_root = false;
-  shared.entrypoint = spec.entrypoint.value_or(site.entrypoint);
+  shared.entrypoint.reset();
   shared.writable = false;
   std::string text = spec_text(shared) + identity(spec.image);
   if (*shared.mount_home) text += " " + home;

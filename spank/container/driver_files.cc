@@ -204,7 +204,6 @@ class Planner {
 
 Status fill(SmallTree& tree, const DriverFile& file, int root) {
   if (file.kind == DriverFile::Kind::link) return tree.add_link(file.target, file.source);
-  if (file.kind == DriverFile::Kind::script) return tree.add_text(file.target, file.source, 0555);
   auto original = open_in_root(root, file.source, O_PATH | O_NOFOLLOW);
   if (!original) return original.error();
   auto clone = clone_mount(original->get(), file.source, false, {.read_only = true});

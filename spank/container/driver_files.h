@@ -29,10 +29,9 @@ inline constexpr const char* kToolDirectory = "/usr/lib/bellows/bin";
 /// One thing to have in a container. A value.
 struct DriverFile {
   enum class Kind {
-    file,    ///< `source`, a path on the host without links; `target` is below kDriverDirectory
-    link,    ///< `source` is its text; `target` as above
-    script,  ///< the same
-    place,   ///< `source` is a file or socket on the host; `target` its own path in the container
+    file,   ///< `source`, a path on the host without links; `target` is below kDriverDirectory
+    link,   ///< `source` is its text; `target` as above
+    place,  ///< `source` is a file or socket on the host; `target` its own path in the container
   };
 
   Kind kind = Kind::file;

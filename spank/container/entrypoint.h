@@ -1,26 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <vector>
+#include <string>
+#include <string_view>
 
 #include "common/container/spec.h"
 #include "common/result.h"
-#include "spank/container/driver_files.h"
+#include "spank/container/image_variables.h"
 
-/// An image's entrypoint, the script /etc/rc as enroot writes it: it is given a program with its
-/// arguments, and ends by becoming this program. Slurm lets a plugin exchange the words of a
-/// command but not add any, so a script of ours stands between.
+/// An image's entrypoint, the script /etc/rc as enroot writes it: it is given a program, and ends
+/// by becoming this program. As with pyxis, it runs before the task's program, in a process of its
+/// own, with a program of ours that only says in which environment it was started: this is passed
+/// on. So nothing that it does to its descriptors, signals or limits reaches the task's program.
 namespace bellows::container {
 
-/// The script, and the variable that tells it which program the user wants.
-inline constexpr const char* kEntrypointScript = "/usr/lib/bellows/entrypoint";
-inline constexpr const char* kProgramVariable = "BELLOWS_PROGRAM";
+inline constexpr const char* kEntrypoint = "/etc/rc";
 
-/// The script, among the files of a new container whose maker wants it.
-void add_entrypoint(const Spec& spec, const Site& site, std::vector<DriverFile>& files);
-
-/// Whether the entrypoint runs the program, in the container that the caller is in. An error if the
+/// Whether one runs before the program, in the container that the caller is in. An error if the
 /// user, not only the site, wants one that the image does not have.
 Result<bool> runs_entrypoint(const Spec& spec, const Site& site);
+
+/// What it is given: `container`, which the program would get without it, and of the job's
+/// variables those that the user keeps, and PATH if the container has none.
+Variables entrypoint_variables(const Spec& spec, const Variables& container,
+                               const VariableLookup& lookup);
+
+/// The variables with which `script` starts a program; it waits for its end, however long that
+/// takes. Afterwards it may have left processes behind.
+Result<Variables> run_entrypoint(const Variables& variables,
+                                 const std::string& script = kEntrypoint);
+
+/// What the program is given, beside the job's: what the entrypoint started a program with, but
+/// what the user keeps as it was before. Not what a shell says of itself.
+Variables variables_after(const Spec& spec, const Variables& before, const Variables& after,
+                          const VariableLookup& lookup);
+
+/// The text of a /proc/PID/environ.
+Variables parse_process_environment(std::string_view text);
 
 }  // namespace bellows::container

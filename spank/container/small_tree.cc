@@ -21,8 +21,8 @@ Status SmallTree::add_directory(const std::string& name) {
   return {};
 }
 
-Status SmallTree::add_text(const std::string& name, std::string_view text, unsigned mode) {
-  Fd file(::openat(tree_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+Status SmallTree::add_text(const std::string& name, std::string_view text) {
+  Fd file(::openat(tree_.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0444));
   if (!file) return errno_error("make", where_ + "/" + name);
   return write_all(file.get(), text, where_ + "/" + name);
 }

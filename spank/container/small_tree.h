@@ -23,7 +23,7 @@ class SmallTree {
 
   /// Names are ours ("gpus/0000:3b:00.0"), and made in order: a directory before what is in it.
   Status add_directory(const std::string& name);
-  Status add_text(const std::string& name, std::string_view text, unsigned mode = 0444);
+  Status add_text(const std::string& name, std::string_view text);
   Status add_link(const std::string& name, const std::string& to);
   /// A detached mount of a file or a directory.
   Status add_clone(const std::string& name, Fd clone, bool directory);

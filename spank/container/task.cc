@@ -18,7 +18,6 @@
 #include "spank/container/capabilities.h"
 #include "spank/container/container_name.h"
 #include "spank/container/driver_files.h"
-#include "spank/container/entrypoint.h"
 #include "spank/container/fake_root.h"
 #include "spank/container/fence.h"
 #include "spank/container/mount_api.h"
@@ -159,7 +158,6 @@ Status TaskEntry::build_container(const TaskRequest& wanted, const Site& site, P
   auto plan = plan_driver_files(host->get(), own_files, this_machine());
   if (!plan) return plan.error();
   for (const std::string& note : plan->notes) phases.note(note);
-  add_entrypoint(wanted.spec, site, plan->files);
   auto files = open_driver_files(*plan, host->get(), driver->get());
   if (!files) return files.error();
   inputs.mounts = *std::move(files);

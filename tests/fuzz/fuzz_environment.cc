@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// An image's /etc/environment as whoever made the image wrote it: each variable is one that its
 /// line says, in the text's order, and can be handed to execve(); the lists of directories among
-/// them take the host's. The same text as an /etc/rc, and as a list of hosts that a user forged.
+/// them take the host's. The same text as an /etc/rc, as the environment that an
+/// entrypoint passes on, and as a list of hosts that a user forged.
 
 #include <algorithm>
 #include <cstddef>
@@ -12,6 +13,7 @@
 
 #include "common/text.h"
 #include "spank/container/driver_files.h"
+#include "spank/container/entrypoint.h"
 #include "spank/container/hook_variables.h"
 #include "spank/container/image_variables.h"
 #include "spank/container/working_directory.h"
@@ -60,6 +62,14 @@ void check_directory(std::string_view script) {
   require(path->find_first_of("$`\\\"\n") == path->npos);
 }
 
+void check_process(std::string_view text) {
+  for (const auto& [name, value] : parse_process_environment(text)) {
+    require(!name.empty() && name.find('=') == name.npos);
+    require((name + value).find('\0') == name.npos);
+    require(text.find(name + "=" + value) != text.npos);
+  }
+}
+
 void check_host(std::string_view list) {
   const std::string host = first_host(list);
   require(host.size() <= 255 && host.find_first_of("[], \n$") == host.npos);
@@ -73,6 +83,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check_order(text, variables);
   check_directory(text);
   check_host(text);
+  check_process(text);
   std::string quoted;
   for (const auto& [name, value] : variables) {
     require(is_variable_name(name));
