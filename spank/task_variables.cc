@@ -69,7 +69,9 @@ Result<container::Variables> entrypoints_variables(spank_t spank, const containe
                                                    const container::Variables& variables) {
   const auto lookup = lookup_in(spank);
   const auto before = container::entrypoint_variables(spec, variables, lookup);
-  const auto after = container::run_entrypoint(before);
+  const auto after = container::run_entrypoint(before, spec.entrypoint_log
+                                                           ? container::EntrypointOutput::shown
+                                                           : container::EntrypointOutput::on_error);
   if (!after) return after.error();
   return container::variables_after(spec, before, *after, lookup);
 }

@@ -57,7 +57,7 @@ constexpr OptionInfo kOptions[] = {
     {Option::no_entrypoint, "no-container-entrypoint", "no-entrypoint", nullptr,
      "do not run the image's entrypoint (Bellows)"},
     {Option::entrypoint_log, "container-entrypoint-log", "entrypoint-log", nullptr,
-     "taken for pyxis: what an entrypoint prints is always shown (Bellows)"},
+     "show what the image's entrypoint writes (Bellows)"},
 };
 static_assert(std::size(kOptions) == kOptionCount);
 
@@ -240,6 +240,9 @@ Status take_flag(Spec& spec, Option option) {
     case Option::entrypoint:
     case Option::no_entrypoint:
       spec.entrypoint = option == Option::entrypoint;
+      return {};
+    case Option::entrypoint_log:
+      spec.entrypoint_log = true;
       return {};
     default:
       return {};

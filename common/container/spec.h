@@ -53,6 +53,7 @@ struct Spec {
   std::optional<bool> remap_root;
   std::optional<bool> writable;
   std::optional<bool> entrypoint;  ///< whether the image's runs before the program
+  bool entrypoint_log = false;     ///< what it writes is shown
   std::vector<std::string> env;    ///< variables whose value on the host beats the image's
   bool unshare_net = false;
   bool unshare_ipc = false;

@@ -83,6 +83,7 @@ std::string spec_text(const Spec& spec) {
   add_choice(spec.remap_root, "remap-root", "no-remap-root");
   add_choice(spec.writable, "writable", "readonly");
   add_choice(spec.entrypoint, "entrypoint", "no-entrypoint");
+  if (spec.entrypoint_log) items.emplace_back("entrypoint-log");
   add("env", fmt::format("{}", fmt::join(spec.env, "+")));
   add("unshare", with_plus(unshared(spec)));
   if (spec.tmp_mib) add("tmp", fmt::format("{}M", *spec.tmp_mib));
@@ -120,6 +121,7 @@ Spec overlay(const Spec& base, const Spec& over) {
   take(spec.remap_root, over.remap_root);
   take(spec.writable, over.writable);
   take(spec.entrypoint, over.entrypoint);
+  spec.entrypoint_log = base.entrypoint_log || over.entrypoint_log;
   take(spec.tmp_mib, over.tmp_mib);
   if (over.unshare_net || over.unshare_ipc || over.unshare_uts) {
     spec.unshare_net = over.unshare_net;

@@ -91,6 +91,7 @@ std::string container_name(const Spec& spec, const Site& site, pid_t stepd,
   shared.mount_home = spec.mount_home.value_or(site.mount_home);
   shared.remap_root = false;
   shared.entrypoint.reset();
+  shared.entrypoint_log = false;
   shared.writable = false;
   std::string text = spec_text(shared) + identity(spec.image);
   if (*shared.mount_home) text += " " + home;

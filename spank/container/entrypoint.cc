@@ -29,6 +29,7 @@ struct Needed {
 constexpr Needed kNeeded[] = {{kEntrypoint, R_OK}, {"/bin/sh", X_OK}};
 /// More than Linux lets a program start with.
 constexpr std::uint64_t kMostBytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t kMostSaid = 65536;
 /// Scripts choose their descriptors below, and shells do for their own purposes.
 constexpr int kFirst = 100;
 constexpr std::string_view kOfShells[] = {"PWD", "OLDPWD", "SHLVL", "_"};
@@ -106,15 +107,23 @@ Variables entrypoint_variables(const Spec& spec, const Variables& container,
   return variables;
 }
 
-Result<Variables> run_entrypoint(const Variables& variables, const std::string& script) {
-  auto note = make_note("environment");
-  if (!note) return note.error();
+Result<Variables> run_entrypoint(const Variables& variables, EntrypointOutput output,
+                                 const std::string& script) {
+  const auto note = make_note("environment");
+  const auto log = make_note("log");
+  for (const auto* made : {&note, &log})
+    if (!*made) return made->error();
   // The shell's own process, whose environment is what the entrypoint started it with, whereas the
   // shell hands on only what it understands. The exit keeps it from becoming cat.
   const std::string tell =
       fmt::format("cat /proc/$$/environ >{} || exit 1; exit 0", path_of(*note));
   ChildOptions options;
   options.command = {"/bin/sh", script, "/bin/sh", "-c", tell};
+  // To its end: programs open /dev/stderr, which empties a file.
+  if (output == EntrypointOutput::on_error)
+    options.command.insert(
+        options.command.begin() + 1,
+        {"-c", fmt::format("exec /bin/sh \"$@\" >>{} 2>&1", path_of(*log)), "sh"});
   options.environment = entries(variables);
   options.death_signal = SIGKILL;
   auto child = Child::start(options);
@@ -123,6 +132,8 @@ Result<Variables> run_entrypoint(const Variables& variables, const std::string& 
   auto text = read_note(*note, kMostBytes);
   if (!text) return text.error();
   if (ended.ok() && !text->empty()) return parse_process_environment(*text);
+  if (const auto said = read_note(*log, kMostSaid); said)
+    (void)write_all(STDERR_FILENO, *said, "standard error");
   return Error{ErrorKind::unavailable,
                fmt::format("{} {} {}; see to what it says, or leave out --container-entrypoint",
                            script, ended.to_string(),

@@ -25,9 +25,15 @@ Result<bool> runs_entrypoint(const Spec& spec, const Site& site);
 Variables entrypoint_variables(const Spec& spec, const Variables& container,
                                const VariableLookup& lookup);
 
+/// What it writes.
+enum class EntrypointOutput {
+  shown,     ///< at once
+  on_error,  ///< only when it starts no program
+};
+
 /// The variables with which `script` starts a program; it waits for its end, however long that
 /// takes. Afterwards it may have left processes behind.
-Result<Variables> run_entrypoint(const Variables& variables,
+Result<Variables> run_entrypoint(const Variables& variables, EntrypointOutput output,
                                  const std::string& script = kEntrypoint);
 
 /// What the program is given, beside the job's: what the entrypoint started a program with, but

@@ -291,7 +291,7 @@ const Case kOthers[] = {
     {"save=", "! it has no value"},
     {"entrypoint", "entrypoint"},
     {"no-entrypoint", "no-entrypoint"},
-    {"entrypoint-log", ""},
+    {"entrypoint-log", "entrypoint-log"},
 };
 
 const Case kVariables[] = {
@@ -318,6 +318,7 @@ const Case kVariables[] = {
      "unshare:net,tmp:1024M,verbose"},
     {"BELLOWS_CONTAINER_VERBOSE=no", ""},
     {"PYXIS_CONTAINER_ENTRYPOINT_LOG=0", ""},
+    {"PYXIS_CONTAINER_ENTRYPOINT_LOG=1", "entrypoint-log"},
     {"PYXIS_CONTAINER_ENTRYPOINT=0", "no-entrypoint"},
     {"PYXIS_CONTAINER_ENV=A|PYXIS_CONTAINER_UNSHARE=net", "env:A,unshare:net"},
     {"PYXIS_CONTAINER_ENTRYPOINT=1", "entrypoint"},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <criterion/criterion.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -7,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "common/fd.h"
 #include "spank/container/entrypoint.h"
 #include "tests/unit/support/scratch_dir.h"
 
@@ -23,7 +25,7 @@ Result<Variables> run(const ScratchDir& dir, const std::string& text,
                       const Variables& variables = kImage) {
   const std::string path = dir.path() + "/rc";
   std::ofstream(path) << text;
-  return run_entrypoint(variables, path);
+  return run_entrypoint(variables, EntrypointOutput::on_error, path);
 }
 
 /// The last value of a variable, or "unset".
@@ -102,6 +104,34 @@ Test(container_entrypoint, what_it_leaves_running_is_not_waited_for) {
   cr_assert(after.ok());
   const pid_t server = std::stoi(value(*after, "SERVER"));
   cr_expect_eq(::kill(server, SIGKILL), 0, "nor ended");
+}
+
+/// What a script with this text writes, with its error, to standard output and error.
+std::string written(const ScratchDir& dir, EntrypointOutput output, const std::string& text) {
+  const std::string path = dir.path() + "/said";
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_APPEND, 0600);
+  ::dup2(file, STDOUT_FILENO);
+  ::dup2(file, STDERR_FILENO);
+  std::ofstream(dir.path() + "/rc") << text;
+  (void)run_entrypoint(kImage, output, dir.path() + "/rc");
+  const auto said = read_file(path, 1 << 20);
+  return said ? *said : said.error().text;
+}
+
+Test(container_entrypoint, what_it_writes) {
+  const ScratchDir dir;
+  const std::string speaks = "echo out\necho err >&2\n";
+  const std::string starts = "exec \"$@\"\n";
+  using Output = EntrypointOutput;
+  cr_expect_eq(written(dir, Output::shown, speaks + starts), "out\nerr\n");
+  cr_expect_eq(written(dir, Output::on_error, speaks + starts), "");
+  cr_expect_eq(written(dir, Output::on_error, speaks + "exit 1\n"), "out\nerr\n");
+  cr_expect_eq(written(dir, Output::shown, speaks + "exit 1\n"), "out\nerr\n", "once");
+  cr_expect_eq(written(dir, Output::on_error, speaks + "echo more >/dev/stderr\nexit 1\n"),
+               "more\n");
+  const std::string much =
+      written(dir, Output::on_error, "for i in $(seq 20000); do echo \"line $i\"; done\nexit 1\n");
+  cr_expect(much.size() == 65536 && much.ends_with("line 20000\n"), "its end");
 }
 
 Test(container_entrypoint, its_input_is_empty) {
