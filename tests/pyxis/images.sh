@@ -93,6 +93,8 @@ SCRIPT
   # The originals have the directory in which they start.
   with_file root pytorch workspace/README.md 644 <<<"Debian under another name" &&
     with_file mpi pytorch-mpi workspace/README.md 644 <<<"Debian under another name" || return 1
+  # Theirs is no distribution's Python, which lets pip3 install nothing: the name takes the file away.
+  with_file pytorch-mpi pytorch-mpi usr/lib/python3.11/.wh.EXTERNALLY-MANAGED 644 </dev/null || return 1
   with_file nginx nginx-site etc/nginx/conf.d/default.conf 644 <<'SCRIPT' || return 1
 server {
     listen       80;
