@@ -6,20 +6,8 @@
 
 oci=$cache/oci
 
-# The packages of a root, beside those of "minbase".
-root_packages() { # ROOT
-  case $1 in
-    root) ;;
-    mpi) echo openmpi-bin libopenmpi-dev python3 python3-dev python3-mpi4py python3-numpy python3-pip ;;
-    nginx) echo nginx-light ;;
-    redis) echo redis-server ;;
-    rabbitmq) echo rabbitmq-server ;;
-  esac
-}
-
 # The roots, as images of their names.
 make_roots() {
-  local root
   rm -rf -- "$oci" "$cache/bundle"
   mmdebstrap --quiet --variant=minbase --include=ca-certificates \
     --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
@@ -28,20 +16,26 @@ make_roots() {
     umoci raw add-layer --image "$oci:root" "$cache/root.tar" &&
     umoci config --image "$oci:root" --config.env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
       --config.cmd bash || return 1
-  for root in mpi nginx redis rabbitmq; do add_packages "$root" || return 1; done
+  add_packages mpi openmpi-bin libopenmpi-dev python3 python3-dev python3-mpi4py python3-numpy python3-pip &&
+    add_packages nginx nginx-light && add_packages redis redis-server && add_packages rabbitmq rabbitmq-server &&
+    add_mpi4py
 }
 
-add_packages() { # ROOT
-  local bundle=$cache/bundle wanted
-  read -r -a wanted < <(root_packages "$1")
-  umoci unpack --image "$oci:root" "$bundle" || return 1
-  in_image "$bundle/rootfs" "${wanted[@]}" && umoci repack --image "$oci:$1" "$bundle" && rm -rf -- "$bundle"
+add_packages() { # TAG PACKAGE...
+  derive root "$1" apt-get -y -q --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "${@:2}"
 }
 
-# Installs packages in a tree, which shows /proc meanwhile and starts no service.
+# mpi4py as pip3 would get it from PyPI: by itself, and no package of dpkg's.
+add_mpi4py() {
+  derive root mpi4py sh -ec 'cd /tmp; apt-get -q download python3-mpi4py; dpkg-deb -x python3-mpi4py_*.deb /; rm python3-mpi4py_*.deb'
+}
+
+# A tag with what a command changes in it, which runs in its tree. That shows /proc meanwhile, has lists
+# of packages and starts no service.
 # shellcheck disable=SC2016
-in_image() { # TREE PACKAGE...
-  unshare --mount --pid --fork --kill-child sh -ec '
+derive() { # FROM TAG COMMAND...
+  local bundle=$cache/bundle
+  umoci unpack --image "$oci:$1" "$bundle" && unshare --mount --pid --fork --kill-child sh -ec '
     root=$1; shift
     mount -t proc proc "$root/proc"
     mount -t tmpfs tmpfs "$root/var/cache/apt"
@@ -51,8 +45,8 @@ in_image() { # TREE PACKAGE...
     chmod 755 "$root/usr/sbin/policy-rc.d"
     export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
     chroot "$root" apt-get -q update
-    chroot "$root" apt-get -y -q --no-install-recommends -o Dpkg::Options::=--force-unsafe-io install "$@"
-    rm "$root/usr/sbin/policy-rc.d"' sh "$@"
+    chroot "$root" "$@"
+    rm "$root/usr/sbin/policy-rc.d"' sh "$bundle/rootfs" "${@:3}" && umoci repack --image "$oci:$2" "$bundle" && rm -rf -- "$bundle"
 }
 
 # Makes NAME (as the registry has it) from a root or another tag: the text is that of os-release, and of
@@ -121,7 +115,7 @@ make_images() {
     image library/ubuntu:18.04 root 'Ubuntu 18.04' &&
     image library/ubuntu:20.04 mpi 'Ubuntu 20.04' &&
     image library/ubuntu:22.04 mpi 'Ubuntu 22.04' &&
-    image library/ubuntu:24.04 root 'Ubuntu 24.04' &&
+    image library/ubuntu:24.04 mpi4py 'Ubuntu 24.04' &&
     image library/ubuntu:26.04 mpi 'Ubuntu 26.04 (Resolute Raccoon)' &&
     image library/ubuntu:latest root 'Ubuntu 26.04 (Resolute Raccoon)' &&
     image library/centos:5 root 'CentOS release 5.11 (Final)' &&
