@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
 # Images under the names that pyxis's tests use. They bear the names only: each is a root of Debian 12
-# whose os-release says what a test looks for. The caller sets: cache (a directory), and sources
+# whose os-release says what a test looks for. The caller sets: here, cache (a directory), and sources
 # tests/lib/common.sh and apt.sh.
 
 oci=$cache/oci
@@ -18,7 +18,7 @@ make_roots() {
       --config.cmd bash || return 1
   add_packages mpi openmpi-bin libopenmpi-dev python3 python3-dev python3-mpi4py python3-numpy python3-pip &&
     add_packages nginx nginx-light && add_packages redis redis-server && add_packages rabbitmq rabbitmq-server &&
-    add_mpi4py
+    derive root yum bash -s <"$here/rpms.sh" && add_mpi4py
 }
 
 add_packages() { # TAG PACKAGE...
@@ -44,7 +44,7 @@ derive() { # FROM TAG COMMAND...
     printf "#!/bin/sh\nexit 101\n" >"$root/usr/sbin/policy-rc.d"
     chmod 755 "$root/usr/sbin/policy-rc.d"
     export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
-    chroot "$root" apt-get -q update
+    chroot "$root" apt-get -q update </dev/null
     chroot "$root" "$@"
     rm "$root/usr/sbin/policy-rc.d"' sh "$bundle/rootfs" "${@:3}" && umoci repack --image "$oci:$2" "$bundle" && rm -rf -- "$bundle"
 }
@@ -122,6 +122,7 @@ make_images() {
     image library/centos:6 root 'CentOS release 6.10 (Final)' &&
     image library/centos:7 root 'CentOS Linux release 7.9' &&
     image library/centos:8 root 'CentOS Linux release 8.4' &&
+    image library/almalinux:9 yum 'AlmaLinux 9' &&
     image library/nginx:1.19.1 nginx-entrypoint 'Debian with nginx' --config.entrypoint /docker-entrypoint.sh &&
     image library/docker:26.1.0-dind-rootless dind 'Debian' --config.entrypoint entrypoint.sh &&
     image library/redis:5.0.8 redis 'Debian with redis' &&

@@ -36,10 +36,10 @@ wait_for_port() { # ADDRESS PORT
   return 1
 }
 
-# Images are made once; they change with the file that makes them.
+# Images are made once; they change with the files that make them.
 get_images() {
   local wanted
-  wanted=$(sha256sum <"$here/images.sh")
+  wanted=$(cat "$here/images.sh" "$here/rpms.sh" | sha256sum)
   [ "$(cat "$cache/images.made" 2>/dev/null)" != "$wanted" ] || return 0
   rm -rf -- "$cache/registry" "$cache/images.made"
   push_to=127.0.0.1:$((20000 + $$ % 20000))
