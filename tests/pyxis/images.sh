@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154
-# Images under the names that pyxis's tests use. They bear the names only: each is a root of Debian 12
+# Images under the names that pyxis's tests use. They bear the names only: each is a root of Debian
 # whose os-release says what a test looks for. The caller sets: here, cache (a directory), and sources
 # tests/lib/common.sh and apt.sh.
 
@@ -9,16 +9,20 @@ oci=$cache/oci
 # The roots, as images of their names.
 make_roots() {
   rm -rf -- "$oci" "$cache/bundle"
-  mmdebstrap --quiet --variant=minbase --include=ca-certificates \
-    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
-    bookworm "$cache/root.tar" || return 1
-  umoci init --layout "$oci" && umoci new --image "$oci:root" &&
-    umoci raw add-layer --image "$oci:root" "$cache/root.tar" &&
-    umoci config --image "$oci:root" --config.env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
-      --config.cmd bash || return 1
+  umoci init --layout "$oci" && make_root root bookworm && make_root next forky || return 1
   add_packages mpi openmpi-bin libopenmpi-dev python3 python3-dev python3-mpi4py python3-numpy python3-pip &&
     add_packages nginx nginx-light && add_packages redis redis-server && add_packages rabbitmq rabbitmq-server &&
     derive root yum bash -s <"$here/rpms.sh" && add_mpi4py
+}
+
+make_root() { # TAG SUITE
+  # Lists of a suite that is no release expire after a week.
+  mmdebstrap --quiet --variant=minbase --include=ca-certificates --aptopt='Acquire::Check-Valid-Until "false"' \
+    --dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+    "$2" "$cache/root.tar" || return 1
+  umoci new --image "$oci:$1" && umoci raw add-layer --image "$oci:$1" "$cache/root.tar" &&
+    umoci config --image "$oci:$1" --config.env PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+      --config.cmd bash
 }
 
 add_packages() { # TAG PACKAGE...
@@ -116,7 +120,7 @@ make_images() {
     image library/ubuntu:20.04 mpi 'Ubuntu 20.04' &&
     image library/ubuntu:22.04 mpi 'Ubuntu 22.04' &&
     image library/ubuntu:24.04 mpi4py 'Ubuntu 24.04' &&
-    image library/ubuntu:26.04 mpi 'Ubuntu 26.04 (Resolute Raccoon)' &&
+    image library/ubuntu:26.04 next 'Ubuntu 26.04 (Resolute Raccoon)' &&
     image library/ubuntu:latest root 'Ubuntu 26.04 (Resolute Raccoon)' &&
     image library/centos:5 root 'CentOS release 5.11 (Final)' &&
     image library/centos:6 root 'CentOS release 6.10 (Final)' &&
