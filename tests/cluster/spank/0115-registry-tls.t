@@ -28,6 +28,9 @@ at_end() {
 }
 trap at_end EXIT
 chmod 755 "$work"
+# Where it was built, the user may not get to.
+cp "$importer" "$work/bellows-image"
+importer=$work/bellows-image
 home=$work/home
 mkdir -p "$work"/{data,top} "$home/.config/containers"
 echo upper >"$work/top/layer"
