@@ -28,6 +28,8 @@ is "$(entry --container-entrypoint --container-entrypoint-log sh -c "$shows" x '
 is "$(xc env PYXIS_CONTAINER_ENTRYPOINT_LOG=1 srun --quiet --mpi=none -n2 --container-image="$images/entry.sqsh" \
   --container-entrypoint true 2>&1 | xargs)" "entry as 20001 entry as 20001" "once for each task"
 is "$(entry sh -c "$shows" x a b)" "a b no image unset" "it is not run without"
+is "$(entry --container-remap-root --container-entrypoint --container-entrypoint-log sh -c 'echo $FROM_ENTRY $HOME' | xargs)" \
+  "entry as 0 yes none /root" "also as root"
 echo '0 env' >"$images/programs"
 is "$(entry --container-entrypoint --multi-prog "$images/programs" | grep FROM_ENTRY)" "FROM_ENTRY=yes none" "it is with --multi-prog"
 like "$(run --container-image="$images/busybox.sqsh" --container-entrypoint true)" \
@@ -57,11 +59,11 @@ is "$(echo typed | entry --container-entrypoint sh -c 'cat; umask; exit 7' | sor
   "0022 srun: error: n1: task 0: Exited with exit code 7 typed" \
   "standard input is the program's, which an entrypoint's process does not touch"
 out=$(xc env ENTRY_FAILS=1 srun --quiet --mpi=none --container-image="$images/entry.sqsh" --container-entrypoint \
-  --container-env=ENTRY_FAILS echo ran 2>&1)
+  --container-env=ENTRY_FAILS echo it-began 2>&1)
 like "$out" 'running the image.s entrypoint: /etc/rc exited with status 3 before it had started a program' \
   "an entrypoint that fails is said"
-like "$out" '^entry as 20001' "after what it wrote"
-unlike "$out" '^ran' "and the program is not started"
+like "$out" 'entry as 20001.*running the image' "after what it wrote"
+unlike "$out" 'it-began' "and the program is not started"
 
 spank_args "image_dirs=$images entrypoint=yes"
 is "$(entry sh -c "$shows" x a b)" "a b yes none image+ unset" "the site may have it so"
