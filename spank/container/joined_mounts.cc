@@ -4,10 +4,13 @@
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,6 +25,14 @@ namespace {
 
 /// The user decides how many there are.
 constexpr std::size_t kMostMounts = 256;
+constexpr int kRoot = O_PATH | O_DIRECTORY;
+constexpr int kPlace = O_PATH | O_NOFOLLOW;
+
+/// The first process of another root in the container.
+struct Other {
+  Fd mounts;                       ///< its namespace
+  std::vector<MountPoint> points;  ///< in it
+};
 
 struct Taken {
   std::string path;
@@ -44,9 +55,18 @@ std::vector<std::uint64_t> processes() {
   return pids;
 }
 
-/// The mount namespace of the first other root in this user namespace, which is the container's
-/// alone; invalid: there is none.
-Fd others_namespace() {
+/// Each container is made with a /dev of its own, which its root cannot unmount. A container that
+/// was made again, with other mounts, has the user namespace of the one before.
+bool is_of_this_container(const std::vector<MountPoint>& points) {
+  struct stat dev {};
+  if (::stat("/dev", &dev) != 0) return false;
+  const std::string device = fmt::format("{}:{}", major(dev.st_dev), minor(dev.st_dev));
+  return std::any_of(points.begin(), points.end(), [&device](const MountPoint& point) {
+    return point.path == "/dev" && point.device == device;
+  });
+}
+
+std::optional<Other> find_other() {
   const auto self = static_cast<std::uint64_t>(::getpid());
   const ino_t user = namespace_of(self, "user");
   const ino_t mounts = namespace_of(self, "mnt");
@@ -54,51 +74,76 @@ Fd others_namespace() {
     if (user == 0 || namespace_of(pid, "user") != user) continue;
     const ino_t others = namespace_of(pid, "mnt");
     if (others == 0 || others == mounts) continue;
+    // Not in its namespace, where it decides what /proc is.
+    auto points = mount_points(std::to_string(pid));
     auto found = open_file(fmt::format("/proc/{}/ns/mnt", pid), O_RDONLY);
-    if (found) return *std::move(found);
+    if (points && found && is_of_this_container(*points))
+      return Other{*std::move(found), *std::move(points)};
   }
-  return {};
+  return std::nullopt;
 }
 
-bool has(const std::vector<std::string>& points, const std::string& point) {
-  return std::find(points.begin(), points.end(), point) != points.end();
+/// What the set-up mounts for one task alone: its GPUs, and the directories of its PMIx server.
+bool is_of_setup(std::string_view path) {
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  return path.starts_with("/dev/") || path.starts_with("/proc/") || path.starts_with("/sys/") ||
+         name.starts_with("pmix.") || name.starts_with("spmix_");
 }
 
-bool is_below(const std::string& point, const std::vector<Taken>& taken) {
-  return std::any_of(taken.begin(), taken.end(),
-                     [&point](const Taken& above) { return point.starts_with(above.path + "/"); });
-}
-
-/// In the other's namespace: what is mounted there and not at one of `points`, with what is mounted
-/// below it.
-Status clone_others(const std::vector<std::string>& points, std::vector<Taken>& taken) {
-  const auto there = mount_points();
-  if (!there) return there.error();
-  for (const std::string& point : *there) {
-    if (taken.size() == kMostMounts) break;
-    if (has(points, point) || is_below(point, taken)) continue;
-    const auto from = open_file(point, O_PATH | O_NOFOLLOW);
-    auto clone = from ? clone_mount(from->get(), point, true, {}) : Result<Fd>(from.error());
-    if (clone) taken.push_back({point, *std::move(clone)});
+/// Which of the other's mounts the caller lacks; with one goes what is mounted below it.
+std::vector<std::string> lacking(const std::vector<MountPoint>& theirs,
+                                 const std::vector<MountPoint>& ours) {
+  std::vector<std::string> paths;
+  for (const MountPoint& point : theirs) {
+    const bool known =
+        std::any_of(ours.begin(), ours.end(),
+                    [&point](const MountPoint& our) { return our.path == point.path; }) ||
+        std::any_of(paths.begin(), paths.end(), [&point](const std::string& path) {
+          return point.path == path || point.path.starts_with(path + "/");
+        });
+    if (!known && !is_of_setup(point.path) && paths.size() < kMostMounts)
+      paths.push_back(point.path);
   }
-  return {};
+  return paths;
+}
+
+std::vector<Taken> clone_all(const std::vector<std::string>& paths) {
+  std::vector<Taken> taken;
+  const auto root = open_file("/", kRoot);
+  for (const std::string& path : paths) {
+    const auto from = root ? open_in_root(root->get(), path, kPlace) : Result<Fd>(root.error());
+    auto clone = from ? clone_mount(from->get(), path, true, {}) : Result<Fd>(from.error());
+    if (clone) taken.push_back({path, *std::move(clone)});
+  }
+  return taken;
+}
+
+void attach_all(const std::vector<Taken>& taken) {
+  const auto root = open_file("/", kRoot);
+  if (!root) return;
+  for (const auto& [path, mount] : taken)
+    if (const auto place = open_in_root(root->get(), path, kPlace))
+      (void)attach(mount.get(), place->get(), path);
 }
 
 }  // namespace
 
 Status take_joined_mounts() {
-  const Fd others = others_namespace();
-  if (!others) return {};
-  const auto here = mount_points();
-  if (!here) return here.error();
-  const auto directory = open_file(".", O_PATH | O_DIRECTORY);
+  const auto other = find_other();
+  if (!other) return {};
+  const auto ours = mount_points("self");
+  if (!ours) return ours.error();
+  const auto paths = lacking(other->points, *ours);
+  if (paths.empty()) return {};
+  const auto directory = open_file(".", kRoot);
   if (!directory) return directory.error();
   std::vector<Taken> taken;
-  if (auto status = do_in(others.get(), [&] { return clone_others(*here, taken); }); !status.ok())
-    return status;
-  for (const Taken& one : taken)
-    if (const auto target = open_file(one.path, O_PATH | O_NOFOLLOW))
-      (void)attach(one.mount.get(), target->get(), one.path);
+  const auto work = [&] {
+    taken = clone_all(paths);
+    return Status();
+  };
+  if (auto status = do_in(other->mounts.get(), work); !status.ok()) return status;
+  attach_all(taken);
   return ::fchdir(directory->get()) == 0 ? Status() : errno_error("go back to", "the directory");
 }
 

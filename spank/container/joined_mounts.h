@@ -5,11 +5,13 @@
 
 namespace bellows::container {
 
-/// Mounts here, too, what root has mounted in the container until now in another step: as root of
-/// the container's user namespace, in a mount namespace of the caller's own, with no rights of the
-/// node's. What a root does, only its own processes see; so this is how one that joins them gets
-/// it. It is not an error if there is nothing, or if a place for it is missing here. Afterwards the
-/// working directory is what it was.
+/// Mounts here, too, what root has mounted until now in another step that runs in this container.
+/// Only its own processes see what root mounts, so a task that joins copies it. Not what lies on
+/// something that is mounted here already, nor what the set-up of the other step mounted for it.
+///
+/// As root of the container's user namespace, in a mount namespace of the caller's own: with no
+/// rights over the node, and with trust in nothing that the other root says. It is not an error if
+/// there is nothing, or if it cannot be had. Afterwards the working directory is what it was.
 Status take_joined_mounts();
 
 }  // namespace bellows::container

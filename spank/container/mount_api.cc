@@ -213,14 +213,14 @@ Result<std::string> path_of(int fd) {
   return std::string(path, static_cast<std::size_t>(n));
 }
 
-Result<std::vector<std::string>> mount_points() {
-  const auto table = read_file("/proc/self/mountinfo", kMostMountinfo);
+Result<std::vector<MountPoint>> mount_points(const std::string& process) {
+  const auto table = read_file(fmt::format("/proc/{}/mountinfo", process), kMostMountinfo);
   if (!table) return table.error();
-  std::vector<std::string> points;
+  std::vector<MountPoint> points;
   for (const auto line : split(*table, '\n')) {
     // ID, parent, device, root, mount point
     const auto fields = split(line, ' ');
-    if (fields.size() >= 5) points.push_back(unescaped(fields[4]));
+    if (fields.size() >= 5) points.push_back({std::string(fields[2]), unescaped(fields[4])});
   }
   return points;
 }
@@ -230,10 +230,10 @@ Result<bool> has_mounts_below(int directory) {
   if (!path) return path.error();
   std::string below = *std::move(path);
   if (!below.ends_with('/')) below += '/';
-  const auto points = mount_points();
+  const auto points = mount_points("self");
   if (!points) return points.error();
-  return std::any_of(points->begin(), points->end(), [&below](const std::string& point) {
-    return point.size() > below.size() && point.starts_with(below);
+  return std::any_of(points->begin(), points->end(), [&below](const MountPoint& point) {
+    return point.path.size() > below.size() && point.path.starts_with(below);
   });
 }
 

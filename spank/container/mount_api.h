@@ -58,8 +58,14 @@ Result<Fd> open_source(const std::string& path);
 /// descriptor points at.
 bool may(int fd, int rights);
 
-/// Where something is mounted, as the caller's root and mount namespace have it.
-Result<std::vector<std::string>> mount_points();
+/// Where something is mounted, as the process's root and mount namespace have it.
+struct MountPoint {
+  std::string device;  ///< of the file system: "0:52"
+  std::string path;
+};
+
+/// `process`: the name of one in /proc, or "self".
+Result<std::vector<MountPoint>> mount_points(const std::string& process);
 
 /// Whether anything is mounted below the directory: a clone that is not recursive would show what
 /// such mounts hide, a job's own /tmp among them.

@@ -79,16 +79,18 @@ step() { srun --quiet --mpi=none --ntasks=1 --overlap --container-name=joined "$
 step --container-remap-root --container-image="$1" --container-mounts="$2:/shared" sh -c '
   mkdir /tmp/place "/tmp/an other" && mount -t tmpfs none /tmp/place && echo mine >/tmp/place/file &&
   mkdir /tmp/place/below && mount -t tmpfs none /tmp/place/below && echo below >/tmp/place/below/file &&
-  mount -t tmpfs none "/tmp/an other" && echo other >"/tmp/an other/file" && mkfifo /shared/end && read x </shared/end' &
+  mount -t tmpfs none "/tmp/an other" && echo other >"/tmp/an other/file" &&
+  mount -t tmpfs none /proc && mkfifo /shared/end && read x </shared/end' &
 for ((i = 0; i < 300; i++)); do [ ! -p "$2/end" ] || break; sleep 0.1; done
 step --container-remap-root --container-workdir=/tmp sh -c 'pwd; cat /tmp/place/file /tmp/place/below/file "/tmp/an other/file"'
 step ls -A /tmp/place
+srun --quiet --mpi=none --ntasks=1 --overlap --container-name=joined:no_exec --container-remap-root ls -A /tmp/place
 timeout 10 sh -c 'echo >"$1/end"' sh "$2"
 wait
 step --container-remap-root ls -A /tmp/place
 S
 is "$(xc salloc --quiet -n2 bash "$shared/steps.sh" "$images/busybox.sqsh" "$shared" 2>&1 | xargs)" "/tmp mine below other" \
-  "a step that joins root has what root mounted"
+  "a step that joins root has what root mounted, whatever became of its /proc, and one that does not join has none"
 
 # A site may give all containers a user namespace, as enroot does.
 spank_args "image_dirs=$images user_namespace=yes"
